@@ -1,0 +1,68 @@
+# Functions of the build: warnings, folder libraries, protobuf-c, tests.
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_EXTENSIONS ON)
+set(CMAKE_CXX_STANDARD 17)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+# Assertions stay in every build: no NDEBUG.
+set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g")
+set(CMAKE_C_FLAGS_RELEASE "-O3")
+if(NOT CMAKE_BUILD_TYPE)
+    set(CMAKE_BUILD_TYPE RelWithDebInfo)
+endif()
+
+option(TROUPE_WERROR "Warnings are errors" ON)
+
+add_library(troupe_flags INTERFACE)
+target_include_directories(troupe_flags INTERFACE
+    ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/proto)
+target_compile_definitions(troupe_flags INTERFACE _GNU_SOURCE)
+target_compile_options(troupe_flags INTERFACE
+    -ffp-contract=off -Wall -Wextra -Wshadow -Wvla -Wunused-result
+    $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes -Wmissing-prototypes>
+    $<$<BOOL:${TROUPE_WERROR}>:-Werror>)
+
+# troupe_protos(a.proto...): library troupe_proto with the generated *.pb-c.[ch].
+function(troupe_protos)
+    set(out ${CMAKE_BINARY_DIR}/proto)
+    file(MAKE_DIRECTORY ${out})
+    find_program(PROTOC_C protoc-c REQUIRED)
+    foreach(proto IN LISTS ARGN)
+        get_filename_component(name ${proto} NAME_WE)
+        get_filename_component(dir ${CMAKE_SOURCE_DIR}/${proto} DIRECTORY)
+        add_custom_command(
+            OUTPUT ${out}/${name}.pb-c.c ${out}/${name}.pb-c.h
+            COMMAND ${PROTOC_C} -I${dir} --c_out=${out} ${name}.proto
+            DEPENDS ${proto} VERBATIM)
+        list(APPEND sources ${out}/${name}.pb-c.c)
+        list(APPEND headers ${out}/${name}.pb-c.h)
+    endforeach()
+    add_library(troupe_proto STATIC ${sources})
+    target_include_directories(troupe_proto PUBLIC ${out})
+    target_link_libraries(troupe_proto PUBLIC PkgConfig::PROTOBUFC)
+    add_custom_target(troupe_proto_headers DEPENDS ${headers})
+endfunction()
+
+# troupe_folder(name SOURCES ... LINK ...): static library troupe_<name>.
+function(troupe_folder name)
+    cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+    add_library(troupe_${name} STATIC ${ARG_SOURCES})
+    target_link_libraries(troupe_${name} PUBLIC ${ARG_LINK} PRIVATE troupe_flags)
+    add_dependencies(troupe_${name} troupe_proto_headers)
+    set_property(GLOBAL APPEND PROPERTY TROUPE_FOLDERS troupe_${name})
+endfunction()
+
+# troupe_test(name [TIMEOUT s] LINK ...): tests/test_<name>.c, one ctest case.
+function(troupe_test name)
+    cmake_parse_arguments(ARG "" "TIMEOUT" "LINK" ${ARGN})
+    if(NOT ARG_TIMEOUT)
+        set(ARG_TIMEOUT 60)
+    endif()
+    add_executable(test_${name} tests/test_${name}.c)
+    target_link_libraries(test_${name} PRIVATE ${ARG_LINK} PkgConfig::CMOCKA troupe_flags)
+    add_dependencies(test_${name} troupe_proto_headers)
+    add_test(NAME ${name} COMMAND test_${name})
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+endfunction()

@@ -1,0 +1,38 @@
+/* Growth doubles, so appending n bytes costs O(n) in all. */
+#include "core/buffer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+
+uint8_t *buffer_reserve(struct buffer *buffer, size_t more)
+{
+    if (buffer->capacity - buffer->size < more) {
+        size_t capacity = buffer->capacity ? buffer->capacity * 2 : 256;
+        while (capacity - buffer->size < more)
+            capacity *= 2;
+        buffer->data = xrealloc(buffer->data, capacity);
+        buffer->capacity = capacity;
+    }
+    return buffer->data + buffer->size;
+}
+
+void buffer_append(struct buffer *buffer, trp_bytes bytes)
+{
+    if (bytes.size == 0)
+        return;
+    memcpy(buffer_reserve(buffer, bytes.size), bytes.data, bytes.size);
+    buffer->size += bytes.size;
+}
+
+void buffer_clear(struct buffer *buffer)
+{
+    buffer->size = 0;
+}
+
+void buffer_cleanup(struct buffer *buffer)
+{
+    free(buffer->data);
+    *buffer = (struct buffer){0};
+}

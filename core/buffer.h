@@ -1,0 +1,26 @@
+/* Owned, growing bytes. A zeroed struct is an empty buffer. */
+#ifndef TRP_CORE_BUFFER_H
+#define TRP_CORE_BUFFER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <troupe/bytes.h>
+
+struct buffer {
+    uint8_t *data;
+    size_t size, capacity;
+};
+
+/* Makes room for `more` bytes behind size and returns where they start; size is unchanged. */
+uint8_t *buffer_reserve(struct buffer *buffer, size_t more);
+void buffer_append(struct buffer *buffer, trp_bytes bytes);
+void buffer_clear(struct buffer *buffer); /* keeps the capacity */
+void buffer_cleanup(struct buffer *buffer);
+
+static inline trp_bytes buffer_bytes(const struct buffer *buffer)
+{
+    return (trp_bytes){buffer->data, buffer->size};
+}
+
+#endif

@@ -1,0 +1,66 @@
+/* One event is one line and one write(2): lines from threads and processes that share a pipe do
+ * not mix, and the launcher can prefix and keep them. Nothing is buffered, so a crash loses no
+ * line. */
+#include <troupe/log.h>
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/limits.h"
+
+static _Atomic int threshold = TRP_INFO;
+static _Thread_local char node_name[NODE_NAME_BYTES_MAX];
+
+static const char *const level_words[] = {"debug", "info", "warn", "error"};
+
+static void replace_newlines(char *line, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        if (line[i] == '\n' || line[i] == '\r')
+            line[i] = ' ';
+}
+
+void trp_log(trp_log_level level, const char *format, ...)
+{
+    if ((int)level < atomic_load_explicit(&threshold, memory_order_relaxed))
+        return;
+    char line[LOG_LINE_BYTES_MAX];
+    int used = snprintf(line, sizeof line - 1, "%-5s %s%s", level_words[level], node_name,
+                        node_name[0] ? " " : "");
+    va_list args;
+    va_start(args, format);
+    int more = vsnprintf(line + used, sizeof line - 1 - (size_t)used, format, args);
+    va_end(args);
+    size_t size = (size_t)used + (more > 0 ? (size_t)more : 0);
+    if (size > sizeof line - 2)
+        size = sizeof line - 2;
+    replace_newlines(line, size);
+    line[size++] = '\n';
+    /* A log that cannot be written has nowhere to report it. */
+    ssize_t written = write(STDERR_FILENO, line, size);
+    (void)written;
+}
+
+void trp_log_set_level(trp_log_level level)
+{
+    atomic_store_explicit(&threshold, (int)level, memory_order_relaxed);
+}
+
+trp_status trp_log_level_parse(const char *word, trp_log_level *level)
+{
+    for (int i = 0; i < 4; i++) {
+        if (strcmp(word, level_words[i]) == 0) {
+            *level = (trp_log_level)i;
+            return TRP_OK;
+        }
+    }
+    return trp_fail(TRP_INVALID_ARGUMENT, "log level '%s': use debug, info, warn or error", word);
+}
+
+void trp_log_set_node(const char *name)
+{
+    snprintf(node_name, sizeof node_name, "%s", name ? name : "");
+}

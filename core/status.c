@@ -1,0 +1,56 @@
+/* Last errors live in thread-local storage: a failing call writes its message once, and whoever
+ * stops the failure reads it on the same thread. Nothing is allocated, so running out of memory
+ * can be reported too. */
+#include <troupe/status.h>
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "core/limits.h"
+
+static _Thread_local char last_error[ERROR_MESSAGE_BYTES_MAX];
+
+trp_status trp_fail(trp_status code, const char *format, ...)
+{
+    char message[ERROR_MESSAGE_BYTES_MAX]; /* arguments may point into last_error */
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    snprintf(last_error, sizeof last_error, "%s", message);
+    return code;
+}
+
+const char *trp_last_error(void)
+{
+    return last_error;
+}
+
+const char *trp_status_name(trp_status status)
+{
+    switch (status) {
+#define STATUS_NAME(name, number, words)                                                           \
+    case TRP_##name:                                                                               \
+        return #name;
+        TRP_STATUS_MAP(STATUS_NAME)
+#undef STATUS_NAME
+    }
+    return "UNLISTED";
+}
+
+const char *trp_status_words(trp_status status)
+{
+    switch (status) {
+#define STATUS_WORDS(name, number, words)                                                          \
+    case TRP_##name:                                                                               \
+        return words;
+        TRP_STATUS_MAP(STATUS_WORDS)
+#undef STATUS_WORDS
+    }
+    return "unlisted status";
+}
+
+const char *trp_version(void)
+{
+    return TRP_VERSION;
+}

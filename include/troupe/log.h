@@ -1,0 +1,29 @@
+/* The log: one line per event on standard error, `LEVEL node message key=value ...`.
+ *
+ * A failure is logged once, where it stops travelling. Lines are written with one write(2), so
+ * lines of several threads never mix. */
+#ifndef TRP_LOG_H
+#define TRP_LOG_H
+
+#include <troupe/status.h>
+
+TRP_BEGIN_DECLS
+
+typedef enum { TRP_DEBUG, TRP_INFO, TRP_WARN, TRP_ERROR } trp_log_level;
+
+/* Writes one line when `level` is at least the threshold. Safe from any thread. A line longer than
+ * 4095 bytes is cut; newlines inside the message become spaces. */
+TRP_API void trp_log(trp_log_level level, const char *format, ...) TRP_PRINTF(2, 3);
+
+/* The threshold of the process; TRP_INFO at start. Safe from any thread. */
+TRP_API void trp_log_set_level(trp_log_level level);
+
+/* "debug", "info", "warn" or "error" to a level; INVALID_ARGUMENT for any other word. */
+TRP_API TRP_MUST_USE trp_status trp_log_level_parse(const char *word, trp_log_level *level);
+
+/* The node name that this thread's lines carry (copied, at most 63 bytes; "" or NULL: none).
+ * Threads start without a name. */
+TRP_API void trp_log_set_node(const char *name);
+
+TRP_END_DECLS
+#endif

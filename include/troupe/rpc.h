@@ -1,0 +1,253 @@
+/* Calls between nodes: services, calls, futures and streams of raw messages.
+ *
+ * A service is declared in a .proto file and implemented as the ProtobufCService that protobuf-c
+ * generates. Whoever calls it holds a `ProtobufCService *` and cannot tell whether it is the peer's
+ * own object in this process or a proxy that speaks gRPC: results and statuses are the same.
+ *
+ * Rules for handlers (they run on the caller's thread for a local object, on a server thread
+ * otherwise): be thread-safe, neither keep nor change the request, call the closure exactly once
+ * before returning, and hold no lock while calling a service that may call back. To fail, call
+ * trp_fail() and then the closure with NULL.
+ *
+ * Addresses: "host:port" (port 0 picks one), "[v6]:port", or "unix:/path". */
+#ifndef TRP_RPC_H
+#define TRP_RPC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <protobuf-c/protobuf-c.h>
+
+#include <troupe/bytes.h>
+#include <troupe/status.h>
+#include <troupe/stop.h>
+
+TRP_BEGIN_DECLS
+
+/* ---- calls ------------------------------------------------------------------------------- */
+
+typedef struct {
+    int64_t timeout_ms; /* 0: 30 000; negative: none. One that is over yields DEADLINE_EXCEEDED */
+    trp_stop *cancel;   /* NULL: none. Once requested, waiting calls end with CANCELLED */
+} trp_call_options;
+
+/* Calls `method` (its name in the .proto, e.g. "Pull") of `service` with `request`.
+ * Blocks until the reply, the deadline or the cancel; safe from any thread. `options` may be NULL.
+ * On TRP_OK `*reply` is a message of the method's output type that the caller frees with
+ * protobuf_c_message_free_unpacked(reply, NULL); otherwise it is NULL and trp_last_error() holds
+ * the handler's own message. `reply` may be NULL when only the status matters.
+ * A local object's handler runs on this thread and is not interrupted: one that is late yields
+ * DEADLINE_EXCEEDED when it returns. A method that its server marked blocking runs on the pool and
+ * returns on time. UNIMPLEMENTED: no such method or no handler. UNAVAILABLE: the peer is gone. */
+TRP_API TRP_MUST_USE trp_status trp_call(ProtobufCService *service, const char *method,
+                                         const ProtobufCMessage *request, ProtobufCMessage **reply,
+                                         const trp_call_options *options);
+
+/* Nanoseconds until the deadline of the call that this thread is handling; INT64_MAX when it has
+ * none or when no handler runs on this thread. */
+TRP_API int64_t trp_call_time_left_ns(void);
+
+/* True when the caller of the handler running on this thread cancelled or went away. */
+TRP_API bool trp_call_cancelled(void);
+
+typedef struct trp_future trp_future;
+
+/* The future form of trp_call(): returns at once. `request` and `options->cancel` are only
+ * borrowed until it returns (the request is copied or packed). Never NULL: a call that cannot be
+ * started is a future that fails. */
+TRP_API trp_future *trp_call_async(ProtobufCService *service, const char *method,
+                                   const ProtobufCMessage *request,
+                                   const trp_call_options *options);
+
+/* Waits up to `timeout_ms` (negative: until the call's own deadline). DEADLINE_EXCEEDED with the
+ * future still running when that passes first; otherwise the call's status, `*reply` as in
+ * trp_call() (given once). One thread at a time. */
+TRP_API TRP_MUST_USE trp_status trp_future_wait(trp_future *future, int64_t timeout_ms,
+                                                ProtobufCMessage **reply);
+
+/* Asks the call to end with CANCELLED; a wait then returns soon. Safe from any thread. */
+TRP_API void trp_future_cancel(trp_future *future);
+
+/* Cancels if still running and frees; NULL is fine. */
+TRP_API void trp_future_destroy(trp_future *future);
+
+/* ---- messages ---------------------------------------------------------------------------- */
+
+/* Owned, contiguous bytes of one message on its way in or out. */
+typedef struct trp_message trp_message;
+
+/* A message of `size` writable bytes; NULL when there is no memory for it (size may be data). */
+TRP_API trp_message *trp_message_create(size_t size);
+TRP_API uint8_t *trp_message_data(trp_message *message);
+TRP_API size_t trp_message_size(const trp_message *message);
+
+/* Shrinks to `size` <= the created size: for encoders that reserve the worst case. */
+TRP_API void trp_message_truncate(trp_message *message, size_t size);
+TRP_API void trp_message_destroy(trp_message *message); /* NULL is fine */
+
+/* ---- server ------------------------------------------------------------------------------ */
+
+typedef struct trp_server trp_server;
+typedef struct trp_server_call trp_server_call;
+
+/* A method whose messages are bytes, unary or streaming alike: what the handler sees is a sequence
+ * of messages and a half-close. All functions run on the server's one reactor thread, or on the
+ * thread of a caller in the same process; never two at once (the server holds its lock). They must
+ * not block. `service` is what trp_server_add_raw() was given. */
+typedef struct {
+    const char *path; /* "/package.Service/Method" */
+    bool any_size;    /* up to the in-flight byte budget instead of max_message_bytes */
+    void (*opened)(void *service, trp_server_call *call); /* first; call trp_server_call_read() */
+    /* One message, the handler's to destroy. No further one comes before trp_server_call_read().
+     */
+    void (*received)(void *service, trp_server_call *call, trp_message *message);
+    void (*half_closed)(void *service, trp_server_call *call); /* the peer sends no more */
+    void (*drained)(void *service, trp_server_call *call);     /* everything sent left; may be NULL
+                                                                */
+    /* Last: the call is finished, cancelled or broken; free trp_server_call_state(). */
+    void (*closed)(void *service, trp_server_call *call);
+} trp_raw_method;
+
+/* Called on the reactor thread (or the local caller's), with the lock held, after everything that
+ * was ready has been given to handlers: commit, then send. Returns when it wants to be called
+ * again though nothing arrives, in CLOCK_MONOTONIC nanoseconds; INT64_MAX: never. */
+typedef int64_t (*trp_group_end)(void *service);
+
+typedef struct {
+    const char *address;        /* NULL: "127.0.0.1:0". Not loopback or unix: needs `insecure` */
+    bool insecure;              /* allow other addresses without TLS */
+    uint32_t threads;           /* handler pool for protobuf-c services; 0: 4 */
+    uint32_t max_pending;       /* calls waiting for the pool, then RESOURCE_EXHAUSTED; 0: 1024 */
+    uint64_t max_message_bytes; /* both directions; 0: 64 MiB */
+    uint64_t in_flight_bytes;   /* all received messages not yet destroyed; 0: 1 GiB */
+} trp_server_options;
+
+/* A server that is not listening yet. Also serves callers in this process through
+ * trp_channel_create_local(), listening or not. `options` is copied, may be NULL. */
+TRP_API TRP_MUST_USE trp_status trp_server_create(trp_server **out,
+                                                  const trp_server_options *options);
+
+/* Adds a service before the start; it stays the caller's and outlives the server. `blocking` names
+ * methods that may block (NULL-ended, may be NULL): they run on the pool even for local callers.
+ * ALREADY_EXISTS: two services with one name. INVALID_ARGUMENT: a descriptor without names. */
+TRP_API TRP_MUST_USE trp_status trp_server_add(trp_server *server, ProtobufCService *service,
+                                               const char *const *blocking);
+
+/* Adds `count` raw methods of `service` before the start. `group_end` may be NULL. At most one
+ * group_end per server. */
+TRP_API TRP_MUST_USE trp_status trp_server_add_raw(trp_server *server,
+                                                   const trp_raw_method *methods, size_t count,
+                                                   void *service, trp_group_end group_end);
+
+/* Binds, starts the threads and answers grpc.health.v1 with SERVING for "" and every service.
+ * ALREADY_EXISTS names the address (and the owner where it can be found out) when it is in use; a
+ * unix socket left by a dead process is replaced. INVALID_ARGUMENT: an address that is neither
+ * loopback nor unix without `insecure`. */
+TRP_API TRP_MUST_USE trp_status trp_server_start(trp_server *server);
+
+/* The bound address in the form that clients use, e.g. "127.0.0.1:40123"; valid until destroy. */
+TRP_API const char *trp_server_address(const trp_server *server);
+
+/* Runs `work(arg)` soon on the reactor thread, with the lock held, followed by group_end. */
+TRP_API void trp_server_post(trp_server *server, void (*work)(void *arg), void *arg);
+
+/* Runs `work(arg)` now on this thread with the lock held, followed by group_end. Not from a
+ * handler. */
+TRP_API void trp_server_run(trp_server *server, void (*work)(void *arg), void *arg);
+
+/* Refuses new calls, lets running ones finish for `grace_ms`, then cancels them and joins the
+ * threads. After it no handler runs. Idempotent. */
+TRP_API void trp_server_stop(trp_server *server, int64_t grace_ms);
+
+/* Stops (grace 0) and frees; local channels to it must be gone. NULL is fine. */
+TRP_API void trp_server_destroy(trp_server *server);
+
+/* ---- one raw call on the server; all only with the lock held (handlers, group_end, work) --- */
+
+TRP_API void trp_server_call_set_state(trp_server_call *call, void *state);
+TRP_API void *trp_server_call_state(const trp_server_call *call);
+
+/* "ipv4:127.0.0.1:40000", "unix:/path" or "in-process"; valid while the call is. */
+TRP_API const char *trp_server_call_peer(const trp_server_call *call);
+
+/* Asks for one more message; until then flow control holds the peer back. At most one is
+ * outstanding; asking again before it came changes nothing. */
+TRP_API void trp_server_call_read(trp_server_call *call);
+
+/* Queues `message` (takes it) behind those already queued. Goes out in order; dropped silently when
+ * the peer is gone. */
+TRP_API void trp_server_call_send(trp_server_call *call, trp_message *message);
+
+/* Messages queued and not yet handed to the transport. */
+TRP_API size_t trp_server_call_queued(const trp_server_call *call);
+
+/* Ends the call with a status after the queued messages. `text` is copied; NULL is "". Once. */
+TRP_API void trp_server_call_finish(trp_server_call *call, trp_status status, const char *text);
+
+/* ---- channel ----------------------------------------------------------------------------- */
+
+typedef struct trp_channel trp_channel;
+
+typedef struct {
+    int64_t connect_timeout_ms; /* 0: 60 000. Bound of the wait for a peer that is not up yet */
+    bool fail_fast;             /* do not wait for the peer: UNAVAILABLE at once */
+    uint64_t max_message_bytes; /* both directions; 0: no limit */
+} trp_channel_options;
+
+/* A channel to `address`; connects at the first call. Shared by any threads. */
+TRP_API TRP_MUST_USE trp_status trp_channel_create(trp_channel **out, const char *address,
+                                                   const trp_channel_options *options);
+
+/* A channel to a server in this process: no socket, handlers run on the caller's thread. */
+TRP_API trp_channel *trp_channel_create_local(trp_server *server);
+
+/* After every stream, future and service made from it is gone. NULL is fine. */
+TRP_API void trp_channel_destroy(trp_channel *channel);
+
+/* The address, or "in-process". */
+TRP_API const char *trp_channel_address(const trp_channel *channel);
+
+/* The service that `descriptor` declares, at the other end: the object itself when the channel is
+ * local (NOT_FOUND when the server has none), a proxy otherwise. Owned by the channel. */
+TRP_API TRP_MUST_USE trp_status trp_channel_service(trp_channel *channel,
+                                                    const ProtobufCServiceDescriptor *descriptor,
+                                                    ProtobufCService **service);
+
+/* ---- streams (client side) --------------------------------------------------------------- */
+
+typedef struct trp_stream trp_stream;
+
+/* Opens a stream of raw messages to `path` ("/package.Service/Method"); a unary method is a stream
+ * of one message each way. A stream belongs to one thread at a time; trp_stream_cancel() alone is
+ * safe from any. `options->timeout_ms` bounds the whole stream (0 and negative: no bound).
+ * UNAVAILABLE when the peer did not come up within the channel's connect timeout. */
+TRP_API TRP_MUST_USE trp_status trp_stream_open(trp_stream **out, trp_channel *channel,
+                                                const char *path, const trp_call_options *options);
+
+/* Sends `message` (takes it, also on failure), waiting up to `timeout_ms` for room (0: does not
+ * wait; negative: no bound). Returns once the transport took it. DEADLINE_EXCEEDED: no room, the
+ * message is gone; the peer's status when the stream has ended. */
+TRP_API TRP_MUST_USE trp_status trp_stream_send(trp_stream *stream, trp_message *message,
+                                                int64_t timeout_ms);
+
+/* True when a send would not wait. */
+TRP_API bool trp_stream_writable(trp_stream *stream);
+
+/* Next message, the caller's to destroy, waiting up to `timeout_ms` (0: a poll; negative: no
+ * bound). OUT_OF_RANGE: the peer ended the stream with OK; its status and message otherwise;
+ * DEADLINE_EXCEEDED: none came in time, the stream is fine. */
+TRP_API TRP_MUST_USE trp_status trp_stream_receive(trp_stream *stream, trp_message **message,
+                                                   int64_t timeout_ms);
+
+/* No more sends from this side. */
+TRP_API TRP_MUST_USE trp_status trp_stream_half_close(trp_stream *stream);
+
+/* Ends the stream: waits return CANCELLED. Safe from any thread. */
+TRP_API void trp_stream_cancel(trp_stream *stream);
+
+/* Cancels if it has not ended, and frees. NULL is fine. */
+TRP_API void trp_stream_destroy(trp_stream *stream);
+
+TRP_END_DECLS
+#endif

@@ -1,0 +1,113 @@
+/* Replay: tables of items on a durable server that speaks Reverb's wire protocol.
+ *
+ * The server half: table options, the server, and its text forms. The client half is in writer.h
+ * and sampler.h. Semantics are those of Reverb (Cassirer et al. 2021, arXiv 2102.04736). */
+#ifndef TRP_REPLAY_H
+#define TRP_REPLAY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <troupe/bytes.h>
+#include <troupe/rpc.h>
+#include <troupe/status.h>
+
+TRP_BEGIN_DECLS
+
+/* ---- tables ------------------------------------------------------------------------------ */
+
+typedef enum {
+    TRP_UNIFORM,     /* every item alike */
+    TRP_FIFO,        /* the oldest insert */
+    TRP_LIFO,        /* the newest insert */
+    TRP_PRIORITIZED, /* P(i) = p_i^exponent / sum (Schaul et al. 2016, eq. 1); 0 stays 0 */
+    TRP_MAX_HEAP,    /* the highest priority; ties: least recently inserted or updated */
+    TRP_MIN_HEAP,    /* the lowest priority */
+} trp_selector_kind;
+
+typedef struct {
+    trp_selector_kind kind;
+    double exponent; /* TRP_PRIORITIZED only, >= 0 */
+} trp_selector;
+
+/* A sample of k is allowed iff inserts - deletes >= min_size and
+ * inserts * samples_per_insert - samples - k >= min_diff; an insert of k iff
+ * inserts + k - deletes <= min_size or (inserts + k) * samples_per_insert - samples <= max_diff. */
+typedef struct {
+    double samples_per_insert;
+    int64_t min_size; /* 0: the whole struct means min_size(1) */
+    double min_diff, max_diff;
+} trp_rate_limiter;
+
+TRP_API trp_rate_limiter trp_limiter_min_size(int64_t min_size);
+TRP_API trp_rate_limiter trp_limiter_samples_per_insert(double samples_per_insert, int64_t min_size,
+                                                        double error_buffer);
+TRP_API trp_rate_limiter trp_limiter_queue(int64_t size); /* a stack has the same numbers */
+
+typedef struct {
+    const char *name;
+    trp_selector sampler;
+    trp_selector remover;      /* the zero value means fifo here, not uniform: see remover_set */
+    bool remover_set;          /* false: remover is fifo */
+    int64_t max_size;          /* items; 0: 1 000 000 */
+    int32_t max_times_sampled; /* 0: no limit */
+    trp_rate_limiter limiter;
+    trp_bytes signature; /* a serialized tensorflow.StructuredValue, opaque; empty: none */
+} trp_table_options;
+
+/* Parses "name=x sampler=prioritized(0.6) remover=fifo max_size=100000 limiter=min_size(1000)
+ * max_times_sampled=1 signature=FILE" into a heap copy that trp_table_options_destroy() frees.
+ * INVALID_ARGUMENT names the word that is wrong and what would be right. */
+TRP_API TRP_MUST_USE trp_status trp_table_options_parse(const char *line, trp_table_options **out);
+TRP_API void trp_table_options_destroy(trp_table_options *options);
+
+/* Deep copy on the heap; and the options as a line that parses back to them, except for the
+ * signature (caller frees with free()). */
+TRP_API trp_table_options *trp_table_options_copy(const trp_table_options *options);
+TRP_API char *trp_table_options_format(const trp_table_options *options);
+
+/* INVALID_ARGUMENT for options that no table can have (no name, limits out of order, ...). */
+TRP_API TRP_MUST_USE trp_status trp_table_options_check(const trp_table_options *options);
+
+/* ---- server ------------------------------------------------------------------------------ */
+
+typedef enum {
+    TRP_DURABLE_PROCESS, /* default: an acknowledged item survives kill -9 */
+    TRP_DURABLE_MEMORY,  /* the same on a directory that must be on tmpfs */
+    TRP_DURABLE_SYSTEM,  /* survives power loss: every group is synced */
+} trp_durability;
+
+typedef struct trp_replay_server trp_replay_server;
+
+typedef struct {
+    const char *dir; /* of the store; made when missing. One server per directory */
+    trp_durability durability;
+    uint64_t max_bytes;              /* of the data file; 0: what the file system has */
+    const trp_table_options *tables; /* copied */
+    size_t table_count;
+    uint64_t seed;             /* of the samplers; 0: from the operating system */
+    trp_server_options server; /* address and limits */
+} trp_replay_server_options;
+
+/* Opens the store and its tables and puts ReverbService and troupe.Replay on a server. When the
+ * directory has tables already, `tables` wins: each difference is logged as a warning, and a stored
+ * table that is missing from `tables` is FAILED_PRECONDITION. Other failures: as the store's and
+ * trp_server_create()'s, with the path or address named. */
+TRP_API TRP_MUST_USE trp_status trp_replay_server_create(trp_replay_server **out,
+                                                         const trp_replay_server_options *options);
+
+/* Binds and serves. */
+TRP_API TRP_MUST_USE trp_status trp_replay_server_start(trp_replay_server *server);
+
+/* The rpc server inside: for its address, for trp_channel_create_local(). */
+TRP_API trp_server *trp_replay_server_rpc(trp_replay_server *server);
+
+/* Stops serving (running calls get `grace_ms`), then closes the store cleanly. Idempotent. */
+TRP_API void trp_replay_server_stop(trp_replay_server *server, int64_t grace_ms);
+
+/* Stops with no grace and frees. NULL is fine. */
+TRP_API void trp_replay_server_destroy(trp_replay_server *server);
+
+TRP_END_DECLS
+#endif

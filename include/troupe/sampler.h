@@ -1,0 +1,92 @@
+/* Sampler: batches out of a replay table, over Reverb's SampleStream, and the unary calls that go
+ * with it. */
+#ifndef TRP_SAMPLER_H
+#define TRP_SAMPLER_H
+
+#include <troupe/rpc.h>
+#include <troupe/stop.h>
+#include <troupe/tensor.h>
+
+TRP_BEGIN_DECLS
+
+/* `rows` items, column by column. Borrowed from the sampler until its next trp_sampler_next(). */
+typedef struct {
+    uint32_t rows;
+    void *const *columns; /* columns[c]: rows x trp_tensor_bytes(&spec[c]), contiguous */
+    const uint64_t *keys;
+    const double *priorities;
+    const double *probabilities;
+    const int64_t *table_sizes;
+    const int32_t *times_sampled;
+} trp_batch;
+
+typedef struct trp_sampler trp_sampler;
+
+typedef struct {
+    const char *table;
+    const trp_tensor_spec *columns; /* copied; what one ITEM's columns are, time axis included */
+    size_t column_count;
+    uint32_t batch_size;
+    uint32_t prefetch; /* batches made ahead on a thread; 0: none, on the caller's thread */
+    int64_t limiter_timeout_ms; /* sent to the server; 0: at once, negative: wait for ever */
+} trp_sampler_options;
+
+/* Checks the columns against the table's signature when it has one (INVALID_ARGUMENT names the
+ * first that differs; NOT_FOUND: no such table), then starts to prefetch. */
+TRP_API TRP_MUST_USE trp_status trp_sampler_create(trp_sampler **out, trp_channel *channel,
+                                                   const trp_sampler_options *options);
+
+/* The next full batch, waiting up to `timeout_ms` (negative: no bound). DEADLINE_EXCEEDED: the
+ * limiter held it back, call again; CANCELLED: after trp_sampler_stop(); UNAVAILABLE: the server
+ * is gone (the sampler reconnects: call again). */
+TRP_API TRP_MUST_USE trp_status trp_sampler_next(trp_sampler *sampler, trp_batch *batch,
+                                                 int64_t timeout_ms);
+
+/* Ends waits with CANCELLED; safe from any thread. */
+TRP_API void trp_sampler_stop(trp_sampler *sampler);
+
+/* Stops and frees; NULL is fine. */
+TRP_API void trp_sampler_destroy(trp_sampler *sampler);
+
+/* ---- priorities and tables --------------------------------------------------------------- */
+
+/* Sends new priorities without waiting: at most `window` requests are unanswered, then the oldest
+ * is waited for. One thread at a time. */
+typedef struct trp_priority_writer trp_priority_writer;
+
+TRP_API TRP_MUST_USE trp_status trp_priority_writer_create(trp_priority_writer **out,
+                                                           trp_channel *channel, const char *table,
+                                                           uint32_t window);
+TRP_API TRP_MUST_USE trp_status trp_priority_writer_update(trp_priority_writer *writer,
+                                                           const uint64_t *keys,
+                                                           const double *priorities, size_t count,
+                                                           int64_t timeout_ms);
+
+/* Waits for every answer; the first failure. */
+TRP_API TRP_MUST_USE trp_status trp_priority_writer_flush(trp_priority_writer *writer,
+                                                          int64_t timeout_ms);
+TRP_API void trp_priority_writer_destroy(trp_priority_writer *writer);
+
+/* MutatePriorities with deletes: blocks until done. */
+TRP_API TRP_MUST_USE trp_status trp_replay_delete(trp_channel *channel, const char *table,
+                                                  const uint64_t *keys, size_t count,
+                                                  int64_t timeout_ms);
+
+/* Empties a table. */
+TRP_API TRP_MUST_USE trp_status trp_replay_reset(trp_channel *channel, const char *table,
+                                                 int64_t timeout_ms);
+
+/* What ServerInfo says of a table. */
+typedef struct {
+    char name[128];
+    int64_t size, max_size, inserts, samples;
+    int64_t min_size;
+    double samples_per_insert, min_diff, max_diff;
+} trp_table_info;
+
+/* Up to `capacity` tables; `*count` is how many there are. */
+TRP_API TRP_MUST_USE trp_status trp_replay_info(trp_channel *channel, trp_table_info *tables,
+                                                size_t capacity, size_t *count, int64_t timeout_ms);
+
+TRP_END_DECLS
+#endif

@@ -1,0 +1,66 @@
+/* Writer: steps in, trajectories out to a replay server, over Reverb's InsertStream.
+ *
+ * Steps are appended column by column; items name spans of recent steps. All columns of a step
+ * travel in one chunk, many items in one message. A writer belongs to one thread. */
+#ifndef TRP_WRITER_H
+#define TRP_WRITER_H
+
+#include <troupe/rpc.h>
+#include <troupe/tensor.h>
+
+TRP_BEGIN_DECLS
+
+typedef struct trp_writer trp_writer;
+
+typedef struct {
+    const trp_tensor_spec *columns; /* copied; the spec of one step */
+    size_t column_count;
+    uint32_t history;       /* steps that items may refer to; 0: 1 */
+    uint32_t chunk_length;  /* steps in a chunk; 0: 1 */
+    uint32_t max_in_flight; /* items sent and not confirmed; 0: 1024 */
+    uint32_t batch_items;   /* items that wait to share a message; 0: 64 */
+    uint64_t seed;          /* of keys; 0: from the operating system */
+} trp_writer_options;
+
+/* Opens nothing yet; the stream opens with the first message and is reopened (items in flight are
+ * sent again, under the same keys) when the peer went away and came back. */
+TRP_API TRP_MUST_USE trp_status trp_writer_create(trp_writer **out, trp_channel *channel,
+                                                  const trp_writer_options *options);
+
+/* One step: `columns[i]` points to trp_tensor_bytes(&spec[i]) bytes, copied. */
+TRP_API TRP_MUST_USE trp_status trp_writer_append(trp_writer *writer, const void *const *columns);
+
+/* One column of an item: `length` steps of column `column`, the first of them `age` steps back
+ * (0: the newest step), so age + 1 >= length. `squeeze` drops the time axis (length 1). */
+typedef struct {
+    uint32_t column, age, length;
+    bool squeeze;
+} trp_item_column;
+
+/* Queues an item of these columns with `priority`. It is sent when its chunks are complete and
+ * batch_items are waiting, or at flush. Blocks while max_in_flight items are unconfirmed, up to
+ * `timeout_ms` (negative: no bound). `key`, if not NULL, gets the item's key. INVALID_ARGUMENT:
+ * steps that left the history. DEADLINE_EXCEEDED: the table's limiter (or the peer) holds inserts
+ * back; the item is NOT queued and the call can be repeated. */
+TRP_API TRP_MUST_USE trp_status trp_writer_create_item(trp_writer *writer, const char *table,
+                                                       double priority,
+                                                       const trp_item_column *columns,
+                                                       size_t column_count, int64_t timeout_ms,
+                                                       uint64_t *key);
+
+/* Sends everything and waits until at most `unconfirmed` items are in flight. DEADLINE_EXCEEDED
+ * says which table holds back; nothing is lost then. */
+TRP_API TRP_MUST_USE trp_status trp_writer_flush(trp_writer *writer, uint32_t unconfirmed,
+                                                 int64_t timeout_ms);
+
+/* Ends the episode: flush(0), then forgets the history. */
+TRP_API TRP_MUST_USE trp_status trp_writer_end_episode(trp_writer *writer, int64_t timeout_ms);
+
+/* Items confirmed since creation. */
+TRP_API uint64_t trp_writer_confirmed(const trp_writer *writer);
+
+/* Unsent items are lost; flush before. NULL is fine. */
+TRP_API void trp_writer_destroy(trp_writer *writer);
+
+TRP_END_DECLS
+#endif

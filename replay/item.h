@@ -1,0 +1,47 @@
+/* The data of a replay server in memory: chunks, trajectories and items.
+ *
+ *   table --owns--> item --refers to--> chunks (shared by items and streams)
+ *                        `-refers to--> trajectory (interned: items of one shape share it)
+ *
+ * Owner of all of it: whoever holds the server's lock (one thread at a time). */
+#ifndef TRP_REPLAY_ITEM_H
+#define TRP_REPLAY_ITEM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A ChunkData message without its chunk_key field. Clients' keys are resolved in their stream and
+ * forgotten; everybody else sees `seq` as the key. */
+struct chunk {
+    uint64_t seq;   /* server-assigned, ascending from 1; 0 until the chunk is stored */
+    uint32_t refs;  /* items in memory, streams' keep sets, responses being built */
+    uint32_t size;  /* bytes */
+    uint8_t *bytes; /* owned; always there until stored, later only while the cache keeps it */
+    struct chunk *cache_next, *cache_prev; /* the store's cache list */
+};
+
+/* How an item's columns are cut from its chunks: the FlatTrajectory message with each chunk_key
+ * replaced by an index into the item's chunks, in a canonical encoding (trajectory.h). */
+struct trajectory {
+    uint32_t refs;
+    uint32_t hash;
+    uint32_t size;
+    uint32_t chunk_count;
+    struct trajectory *next; /* chain of the interning table */
+    uint8_t bytes[];
+};
+
+enum { SLOT_NONE = UINT32_MAX };
+
+struct item {
+    uint64_t key; /* the client's, opaque */
+    uint64_t seq; /* server-assigned per store, ascending; 0 until inserted */
+    double priority;
+    int64_t inserted_at_ns; /* wall clock */
+    int32_t times_sampled;
+    uint32_t slot; /* dense index in its table; SLOT_NONE outside */
+    struct trajectory *trajectory;
+    struct chunk *chunks[]; /* trajectory->chunk_count of them, each with one reference */
+};
+
+#endif

@@ -1,0 +1,122 @@
+/* The durable side of a replay server: items and chunks in one LMDB environment.
+ *
+ * Calls between two commits form a group. Mutations only note what is to be done (they cannot
+ * fail); store_commit() writes the whole group in one transaction. Room is checked before, by
+ * store_admit(), so that LMDB never touches a page the file system has not given us.
+ *
+ * One thread at a time (the server's lock); a helper thread of the store's own allocates pages. */
+#ifndef TRP_REPLAY_STORE_H
+#define TRP_REPLAY_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <troupe/bytes.h>
+#include <troupe/replay.h>
+#include <troupe/status.h>
+#include "item.h"
+
+struct store;
+
+struct store_options {
+    const char *dir; /* made when missing */
+    trp_durability durability;
+    uint64_t max_bytes;   /* of data.mdb; 0: what the file system has */
+    uint64_t cache_bytes; /* of small chunks kept in memory; 0: 256 MiB */
+    bool read_only;       /* look at a stopped store: no lock on the directory is taken for
+                             writing, nothing is changed, mutations are not allowed */
+};
+
+/* What survives of a table besides its items. */
+struct store_table {
+    uint32_t id;   /* assigned by the store, never reused */
+    char *options; /* the table's line as in trp_table_options_format() */
+    trp_bytes signature;
+    int64_t inserts, samples, deletes; /* limiter counters */
+    int64_t episodes_deleted, unique_samples;
+};
+
+/* Opens or creates. FAILED_PRECONDITION: a foreign directory, another format version, or a
+ * directory that another process has open (its pid is named); UNAVAILABLE and the like: the errno
+ * of the file system, with the path; DATA_LOSS: a `process` store whose host went down while it was
+ * open (see design). */
+trp_status store_create(struct store **out, const struct store_options *options);
+
+/* Clean stop: commits nothing; folds the change log, syncs, marks the store clean. NULL is fine. */
+void store_destroy(struct store *store);
+
+/* Tables known to the store; valid until the next call that changes tables. */
+const struct store_table *store_tables(const struct store *store, size_t *count);
+
+/* Adds a table or replaces the options and signature of the one with `name`; its id. Durable at the
+ * next commit. */
+uint32_t store_table_put(struct store *store, const char *name, const char *options,
+                         trp_bytes signature);
+
+/* Gives every surviving item, in ascending seq, changes already applied. `load` takes the item
+ * (with its chunks and trajectory referenced). Once, right after create. Chunks that no item refers
+ * to are removed. */
+trp_status store_load(struct store *store,
+                      void (*load)(void *arg, uint32_t table_id, struct item *item), void *arg);
+
+/* ---- chunks and items -------------------------------------------------------------------- */
+
+/* Interns a canonical trajectory; the caller gets one reference. */
+struct trajectory *store_trajectory(struct store *store, trp_bytes bytes, uint32_t chunk_count);
+
+/* A new chunk with a copy of the two spans (the message before and after its key), one reference,
+ * not stored yet. */
+struct chunk *store_chunk_create(struct store *store, trp_bytes head, trp_bytes tail);
+void store_chunk_ref(struct chunk *chunk);
+
+/* The last reference to a stored chunk deletes its pieces in this group. */
+void store_chunk_unref(struct store *store, struct chunk *chunk);
+
+/* Copies chunk->size bytes to `out`. DATA_LOSS or INTERNAL when the file cannot give them. */
+trp_status store_chunk_read(struct store *store, const struct chunk *chunk, uint8_t *out);
+
+/* Asks the kernel for a chunk's pages ahead of store_chunk_read(); no-op when they are in memory.
+ */
+void store_chunk_prefetch(struct store *store, const struct chunk *chunk);
+
+/* An item with room for the trajectory's chunks (chunks[] NULL); takes the trajectory reference. */
+struct item *store_item_create(struct trajectory *trajectory);
+
+/* Frees an item and drops its references. Not the record: see store_item_delete(). */
+void store_item_destroy(struct store *store, struct item *item);
+
+/* ---- a group ----------------------------------------------------------------------------- */
+
+/* May this item (its unsaved chunks and record) still join the group? ABORTED: the group is full,
+ * commit and ask again; RESOURCE_EXHAUSTED: the file system or max_bytes has no room (after a
+ * bounded wait for the allocating helper): refuse the item. A chunk of any size up to 64 MiB less
+ * the record is admitted into an empty group; a larger item is RESOURCE_EXHAUSTED. */
+trp_status store_admit(struct store *store, const struct item *item);
+
+/* Assigns item->seq and its unsaved chunks' seqs, and notes them for writing. Admitted before. */
+void store_item_insert(struct store *store, uint32_t table_id, struct item *item);
+void store_item_priority(struct store *store, uint32_t table_id, const struct item *item);
+void store_item_sampled(struct store *store, uint32_t table_id, const struct item *item);
+
+/* The record goes in this group; the item in memory stays the caller's. */
+void store_item_delete(struct store *store, uint32_t table_id, const struct item *item);
+
+/* Limiter counters of a table after this group. */
+void store_table_counters(struct store *store, const struct store_table *table);
+
+/* Writes the group; a group without changes costs nothing. After a failure (which only a broken
+ * disk or file causes) the store refuses everything with that status. */
+trp_status store_commit(struct store *store);
+
+/* Between groups, when there is nothing else to do: folds the change log a bit, gives freed pages
+ * back. True: there is more. */
+bool store_idle(struct store *store);
+
+struct store_stats {
+    uint64_t file_bytes, live_bytes, map_bytes, allocated_bytes;
+    uint64_t items, chunks, groups, cache_bytes;
+};
+void store_stats(const struct store *store, struct store_stats *stats);
+
+#endif

@@ -1,0 +1,69 @@
+/* A table: items, a sampler, a remover and a limiter, in memory only. It owns its items; what
+ * leaves it is handed to the caller, who settles it with the store. No locks, no clock, no I/O. */
+#ifndef TRP_REPLAY_TABLE_H
+#define TRP_REPLAY_TABLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <troupe/replay.h>
+#include <troupe/rng.h>
+#include "item.h"
+#include "limiter.h"
+
+struct table;
+
+struct table *table_create(const trp_table_options *options, uint32_t id, uint64_t seed);
+
+/* Frees the table and calls `release` for every item. NULL is fine. */
+void table_destroy(struct table *table, void (*release)(void *arg, struct item *item), void *arg);
+
+const trp_table_options *table_options(const struct table *table);
+uint32_t table_id(const struct table *table);
+int64_t table_size(const struct table *table);
+struct limiter *table_limiter(struct table *table);
+int64_t table_unique_samples(const struct table *table);
+void table_set_unique_samples(struct table *table, int64_t count);
+
+/* Puts back an item from the store: no eviction, no counting, not yet found by key. */
+void table_restore(struct table *table, struct item *item);
+
+/* Indexes up to `count` restored items by key; true while some are missing. Until it says false,
+ * table_find() must not be called. */
+bool table_index_step(struct table *table, uint32_t count);
+bool table_index_ready(const struct table *table);
+
+struct item *table_find(const struct table *table, uint64_t key); /* NULL: unknown */
+
+/* INVALID_ARGUMENT (Reverb's words) when either selector refuses the priority. */
+trp_status table_check_priority(const struct table *table, double priority);
+
+/* A new key: adds to both selectors, then evicts with the remover while over max_size, then counts
+ * the insert (that order is Reverb's; the new item may be its own victim). `*evicted` is the
+ * victim, now the caller's, or NULL. */
+void table_insert(struct table *table, struct item *item, struct item **evicted);
+
+/* A known item gets another priority. */
+void table_update(struct table *table, struct item *item, double priority);
+
+/* Takes a known item out and counts the delete; it is the caller's. */
+void table_remove(struct table *table, struct item *item);
+
+struct table_sample {
+    struct item *item;
+    double probability;
+    int64_t table_size;    /* before a removal by this sample */
+    int32_t times_sampled; /* including this one */
+    bool removed;          /* max_times_sampled reached: the item is the caller's now */
+};
+
+/* Draws one, counts it, removes it when its times are used up. The limiter allowed it. */
+void table_sample(struct table *table, struct table_sample *sample);
+
+/* Everything out (through `release`), counters zeroed, as Reverb's Reset. */
+void table_reset(struct table *table, void (*release)(void *arg, struct item *item), void *arg);
+
+/* For the CLI: up to `count` items, the sampler's favourites first. */
+uint32_t table_top(const struct table *table, uint32_t count, struct item **items);
+
+#endif

@@ -1,9 +1,7 @@
 # Functions of the build: warnings, folder libraries, protobuf-c, tests.
 set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_EXTENSIONS ON)
-set(CMAKE_CXX_STANDARD 17)
 set(CMAKE_C_VISIBILITY_PRESET hidden)
-set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 # Assertions stay in every build: no NDEBUG.
@@ -65,4 +63,41 @@ function(troupe_test name)
     add_dependencies(test_${name} troupe_proto_headers)
     add_test(NAME ${name} COMMAND test_${name})
     set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+endfunction()
+
+# troupe_shared_library(): libtroupe.so from every folder declared so far, and its installation.
+function(troupe_shared_library)
+    get_property(folders GLOBAL PROPERTY TROUPE_FOLDERS)
+    file(WRITE ${CMAKE_BINARY_DIR}/empty.c "")
+    add_library(troupe SHARED ${CMAKE_BINARY_DIR}/empty.c)
+    target_link_libraries(troupe PRIVATE
+        "$<LINK_LIBRARY:WHOLE_ARCHIVE,troupe_proto,${folders}>" -Wl,--no-undefined
+        PUBLIC PkgConfig::PROTOBUFC)
+    target_include_directories(troupe PUBLIC
+        $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
+    set_target_properties(troupe PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 0)
+    install(TARGETS troupe EXPORT troupe)
+    install(DIRECTORY include/troupe DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+    install(EXPORT troupe NAMESPACE troupe:: FILE troupe-targets.cmake
+            DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/troupe)
+    configure_file(cmake/troupe-config.cmake.in troupe-config.cmake @ONLY)
+    configure_file(cmake/troupe.pc.in troupe.pc @ONLY)
+    include(CMakePackageConfigHelpers)
+    write_basic_package_version_file(${CMAKE_BINARY_DIR}/troupe-config-version.cmake
+        COMPATIBILITY SameMinorVersion)
+    install(FILES ${CMAKE_BINARY_DIR}/troupe-config.cmake
+                  ${CMAKE_BINARY_DIR}/troupe-config-version.cmake
+            DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/troupe)
+    install(FILES ${CMAKE_BINARY_DIR}/troupe.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endfunction()
+
+# troupe_script_test(name TIMEOUT s COMMAND ...): a test that is a script; LABEL once: under gcc only.
+function(troupe_script_test name)
+    cmake_parse_arguments(ARG "ONCE" "TIMEOUT" "COMMAND" ${ARGN})
+    add_test(NAME ${name} COMMAND ${ARG_COMMAND} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT}
+        ENVIRONMENT "BUILD_DIR=${CMAKE_BINARY_DIR};CC=${CMAKE_C_COMPILER}")
+    if(ARG_ONCE)
+        set_tests_properties(${name} PROPERTIES LABELS once)
+    endif()
 endfunction()

@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Every public header compiles alone, as C11 and as C++17, without a warning.
+set -uo pipefail
+flags=(-Iinclude $(pkg-config --cflags libprotobuf-c) -Wall -Wextra -Wpedantic -Werror -fsyntax-only)
+bad=0
+for header in include/troupe/*.h; do
+    "${CC:-cc}" -std=c11 -x c "${flags[@]}" "$header" || bad=1
+    g++ -std=c++17 -x c++ "${flags[@]}" "$header" || bad=1
+done
+exit $bad

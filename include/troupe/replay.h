@@ -12,6 +12,7 @@
 #include <troupe/bytes.h>
 #include <troupe/rpc.h>
 #include <troupe/status.h>
+#include <troupe/tensor.h>
 
 TRP_BEGIN_DECLS
 
@@ -69,6 +70,11 @@ TRP_API char *trp_table_options_format(const trp_table_options *options);
 
 /* INVALID_ARGUMENT for options that no table can have (no name, limits out of order, ...). */
 TRP_API TRP_MUST_USE trp_status trp_table_options_check(const trp_table_options *options);
+
+/* A table signature (tensorflow.StructuredValue, a dict of TensorSpecs keyed by column name) for
+ * these columns; caller frees `out->data` with free(). Python clients see a dict. */
+TRP_API TRP_MUST_USE trp_status trp_signature_encode(const trp_tensor_spec *columns, size_t count,
+                                                     trp_bytes *out);
 
 /* ---- server ------------------------------------------------------------------------------ */
 

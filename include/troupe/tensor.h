@@ -6,7 +6,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <troupe/bytes.h>
 #include <troupe/status.h>
 
 TRP_BEGIN_DECLS
@@ -38,16 +37,11 @@ typedef struct {
 /* Bytes of one element; 0 for a number that is no trp_dtype. */
 TRP_API size_t trp_dtype_size(trp_dtype dtype);
 
-/* "float32"; "dtype 99" style text never: unlisted numbers give "unlisted". */
+/* "float32" and so on; numbers that are no trp_dtype give "unlisted". */
 TRP_API const char *trp_dtype_name(trp_dtype dtype);
 
 /* Bytes of one tensor of this spec; 0 when it overflows or a dimension is negative. */
 TRP_API size_t trp_tensor_bytes(const trp_tensor_spec *spec);
-
-/* A table signature (tensorflow.StructuredValue, a dict of TensorSpecs keyed by column name) for
- * these columns; caller frees `out->data` with free(). Python clients see a dict. */
-TRP_API TRP_MUST_USE trp_status trp_signature_encode(const trp_tensor_spec *columns, size_t count,
-                                                     trp_bytes *out);
 
 TRP_END_DECLS
 #endif

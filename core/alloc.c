@@ -31,6 +31,12 @@ void *xrealloc(void *memory, size_t size)
     return check(realloc(memory, size ? size : 1), size);
 }
 
+void *xaligned(size_t alignment, size_t size)
+{
+    void *memory = NULL;
+    return check(posix_memalign(&memory, alignment, size) == 0 ? memory : NULL, size);
+}
+
 char *xstrdup(const char *text)
 {
     return check(strdup(text), strlen(text) + 1);

@@ -9,6 +9,7 @@
 void *xmalloc(size_t size);
 void *xcalloc(size_t count, size_t size);
 void *xrealloc(void *memory, size_t size);
+void *xaligned(size_t alignment, size_t size); /* a power of two; not cleared; free() frees */
 char *xstrdup(const char *text);
 
 /* Formatted string on the heap; caller frees. */

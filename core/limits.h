@@ -8,6 +8,27 @@ enum {
     /* log.c: PIPE_BUF, so that one write(2) to a pipe is atomic. */
     LOG_LINE_BYTES_MAX = 4096,
     NODE_NAME_BYTES_MAX = 64,
+    /* wire.c: parts of one message that are kept decoded: 2^20 items x 72 bytes and as many chunks,
+     * 2^22 columns x 12 and slices x 24 bytes are at most 300 MB, whatever the message. */
+    MESSAGE_ITEMS_MAX = 1 << 20,
+    MESSAGE_SLICES_MAX = 1 << 22,
+    WIRE_DEPTH_MAX = 64, /* nested groups in fields we do not know */
+    /* rpc/: 1024 events of about 3 us each: a group takes 3 ms at most. */
+    RPC_GROUP_EVENTS_MAX = 1024,
+    /* rpc/: calls of one method that the server accepts in one look at its queue. */
+    RPC_REQUESTS_POSTED = 32,
+    /* rpc/: what an in-process stream takes in before its server's sends queue up: HTTP/2's default
+     * window, at least one message, and 64 messages of small ones. */
+    RPC_INBOX_BYTES = 64 * 1024,
+    RPC_INBOX_MESSAGES = 64,
+    /* rpc/: below this a copy is cheaper than a reference, and does not pin a read buffer of 8 KB. */
+    RPC_COPY_BYTES_MAX = 256,
+    /* rpc/: nesting of messages from outside; protobuf-c recurses, 64 levels take 32 KB of stack. */
+    RPC_MESSAGE_DEPTH_MAX = 64,
+    /* rpc/: services that are in servers of one process: 64 nodes of 16 services. */
+    RPC_SERVICES_MAX = 1024,
+    /* rpc/: sun_path without its NUL. */
+    RPC_UNIX_PATH_BYTES_MAX = 107,
 };
 
 #endif

@@ -1,0 +1,31 @@
+/* The parts that several of Reverb's hot messages share: chunks, items, growing arrays. Private to
+ * the wire codec. Inner decoders return a code and leave the message of the failure to the caller
+ * who knows which message it is. */
+#ifndef TRP_REPLAY_WIRE_PARTS_H
+#define TRP_REPLAY_WIRE_PARTS_H
+
+#include "wire.h"
+#include "wire_bytes.h"
+
+/* Room for one more zeroed element at `*out`; the array, which may have moved. */
+void *array_push(void *array, uint32_t *count, uint32_t *capacity, size_t size, void **out);
+
+static inline trp_status reader_status(const struct reader *reader)
+{
+    return reader->malformed ? TRP_INVALID_ARGUMENT : TRP_OK;
+}
+
+/* A ChunkData and a PrioritizedItem, pushed to the lists. */
+trp_status chunk_decode(trp_bytes bytes, struct wire_lists *lists);
+trp_status item_decode(trp_bytes bytes, struct wire_lists *lists);
+
+/* A chunk as field `number`; an item with its lists' trajectory as field `number`. */
+void put_chunk(struct writer *writer, uint32_t number, const struct wire_chunk *chunk);
+void put_item(struct writer *writer, uint32_t number, const struct wire_lists *lists,
+              const struct wire_item *item);
+
+/* An item around an already encoded trajectory of `trajectory` bytes; and the fields before it. */
+size_t item_content_size(const struct wire_item *item, size_t trajectory);
+void put_item_head(struct writer *writer, const struct wire_item *item);
+
+#endif

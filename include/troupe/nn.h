@@ -100,7 +100,7 @@ typedef void (*trp_grads_ready)(void *context, size_t lo);
 TRP_API void trp_net_backward(trp_net *net, const float *params, const float *in, const float *dout,
                               float *grads, trp_grads_ready ready, void *context);
 
-/* The index of the largest of `count` > 0 values; the first one of equals. A NaN never wins. */
+/* The index of the largest of `count` > 0 values; the first one of equals. NaN is the least. */
 TRP_API uint32_t trp_argmax(const float *values, uint32_t count);
 
 /* ---- losses ------------------------------------------------------------------------------ */
@@ -150,9 +150,9 @@ TRP_API trp_q_result trp_q_step(trp_net *net, const trp_q_options *options, cons
 
 /* Adam (Kingma and Ba 2015) with bias correction and epsilon outside the root, as in PyTorch. */
 typedef struct {
-    float learning_rate; /* 0: 1e-3 */
-    float beta1, beta2;  /* 0: 0.9 and 0.999 */
-    float epsilon;       /* 0: 1e-8 */
+    double learning_rate; /* 0: 1e-3 */
+    double beta1, beta2;  /* 0: 0.9 and 0.999 */
+    double epsilon;       /* 0: 1e-8 */
 } trp_adam_options;
 
 /* Updates [lo, hi) of params, m and v with scale * grads. `step` counts from 1 and is the caller's

@@ -2,6 +2,8 @@
 #ifndef TRP_CORE_LIMITS_H
 #define TRP_CORE_LIMITS_H
 
+#include <stdint.h>
+
 enum {
     /* status.c: one line that a terminal still shows whole. */
     ERROR_MESSAGE_BYTES_MAX = 1024,
@@ -29,6 +31,25 @@ enum {
     RPC_SERVICES_MAX = 1024,
     /* rpc/: sun_path without its NUL. */
     RPC_UNIX_PATH_BYTES_MAX = 107,
+    /* replay/: items of one table: slots are 32 bits and arrays double; 2^31 - 1 items of at least
+     * 100 bytes are 200 GB of memory. */
+    TABLE_ITEMS_MAX = INT32_MAX,
+    /* replay/: a table's name travels in every request for it. */
+    TABLE_NAME_BYTES_MAX = 255,
+    /* replay/: a signature travels in every ServerInfo: 1000 columns of 1 KB. */
+    TABLE_SIGNATURE_BYTES_MAX = 1 << 20,
+    /* signature.c: a table of 4096 columns is beyond anyone's; names in paths are cut. */
+    SIGNATURE_LEAVES_MAX = 4096,
+    SIGNATURE_DEPTH_MAX = 64,
+    SIGNATURE_NAME_BYTES_MAX = 256,
+    /* actor/: steps of one item; beyond the longest episodes that anyone bootstraps over. */
+    NSTEP_MAX = 1024,
+    /* actor/: copies of one environment in one actor: 65 536 CartPoles are 10 MB. */
+    ACTOR_COPIES_MAX = 65536,
+    /* adder.c: items unconfirmed per copy and at least: 256 items hide 25 ms of a table's answer
+     * at 10 000 steps/s, and are little beside a table's error buffer. */
+    ADDER_IN_FLIGHT_PER_COPY = 64,
+    ADDER_IN_FLIGHT_MIN = 256,
 };
 
 #endif

@@ -25,7 +25,8 @@ struct limiter *table_limiter(struct table *table);
 int64_t table_unique_samples(const struct table *table);
 void table_set_unique_samples(struct table *table, int64_t count);
 
-/* Puts back an item from the store: no eviction, no counting, not yet found by key. */
+/* Puts back an item from the store: no eviction, no counting, not yet found by key. A priority that
+ * the selectors refuse (the table had others before) counts as 0 for them. */
 void table_restore(struct table *table, struct item *item);
 
 /* Indexes up to `count` restored items by key; true while some are missing. Until it says false,
@@ -42,6 +43,10 @@ trp_status table_check_priority(const struct table *table, double priority);
  * the insert (that order is Reverb's; the new item may be its own victim). `*evicted` is the
  * victim, now the caller's, or NULL. */
 void table_insert(struct table *table, struct item *item, struct item **evicted);
+
+/* When over max_size: takes the remover's choice out and counts the delete; it is the caller's.
+ * NULL otherwise. For restored tables whose max_size shrank: call until NULL. */
+struct item *table_evict(struct table *table);
 
 /* A known item gets another priority. */
 void table_update(struct table *table, struct item *item, double priority);

@@ -37,10 +37,12 @@ typedef struct {
  * inserts + k - deletes <= min_size or (inserts + k) * samples_per_insert - samples <= max_diff. */
 typedef struct {
     double samples_per_insert;
-    int64_t min_size; /* 0: the whole struct means min_size(1) */
+    int64_t min_size; /* a struct of zeros means min_size(1) */
     double min_diff, max_diff;
 } trp_rate_limiter;
 
+/* Numbers that Reverb refuses (a size below 1, samples_per_insert <= 0, error_buffer below
+ * max(1, samples_per_insert)) give a limiter that trp_table_options_check() refuses. */
 TRP_API trp_rate_limiter trp_limiter_min_size(int64_t min_size);
 TRP_API trp_rate_limiter trp_limiter_samples_per_insert(double samples_per_insert, int64_t min_size,
                                                         double error_buffer);
@@ -63,8 +65,8 @@ typedef struct {
 TRP_API TRP_MUST_USE trp_status trp_table_options_parse(const char *line, trp_table_options **out);
 TRP_API void trp_table_options_destroy(trp_table_options *options);
 
-/* Deep copy on the heap; and the options as a line that parses back to them, except for the
- * signature (caller frees with free()). */
+/* Deep copy on the heap, with every default filled in; and the options as a line that parses back
+ * to them, except for the signature (caller frees with free()). */
 TRP_API trp_table_options *trp_table_options_copy(const trp_table_options *options);
 TRP_API char *trp_table_options_format(const trp_table_options *options);
 

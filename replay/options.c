@@ -1,0 +1,287 @@
+/* What a table is: limiters as numbers, defaults, validity, copies, and options as a line of text.
+ * The text names the simplest limiter that has the same numbers, bit for bit. */
+#include <troupe/replay.h>
+
+#include <assert.h>
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/limits.h"
+
+enum { MAX_SIZE_DEFAULT = 1000 * 1000 };
+
+/* What Reverb raises a ValueError for. trp_table_options_check() refuses NaN. */
+static trp_rate_limiter limiter_refused(void)
+{
+    return (trp_rate_limiter){.min_diff = NAN, .max_diff = NAN};
+}
+
+trp_rate_limiter trp_limiter_min_size(int64_t min_size)
+{
+    if (min_size < 1)
+        return limiter_refused();
+    return (trp_rate_limiter){
+        .samples_per_insert = 1, .min_size = min_size, .min_diff = -DBL_MAX, .max_diff = DBL_MAX};
+}
+
+trp_rate_limiter trp_limiter_samples_per_insert(double samples_per_insert, int64_t min_size,
+                                                double error_buffer)
+{
+    double offset = samples_per_insert * (double)min_size;
+    double min_diff = offset - error_buffer;
+    double max_diff = offset + error_buffer;
+    bool fits = samples_per_insert > 0 && isfinite(samples_per_insert) && min_size >= 1 &&
+                max_diff - min_diff >= 2 * fmax(1, samples_per_insert) && min_diff <= offset;
+    if (!fits)
+        return limiter_refused();
+    return (trp_rate_limiter){.samples_per_insert = samples_per_insert,
+                              .min_size = min_size,
+                              .min_diff = min_diff,
+                              .max_diff = max_diff};
+}
+
+trp_rate_limiter trp_limiter_queue(int64_t size)
+{
+    if (size < 1)
+        return limiter_refused();
+    return (trp_rate_limiter){
+        .samples_per_insert = 1, .min_size = 1, .min_diff = 0, .max_diff = (double)size};
+}
+
+static bool limiter_is_zero(const trp_rate_limiter *limiter)
+{
+    return limiter->samples_per_insert == 0 && limiter->min_size == 0 && limiter->min_diff == 0 &&
+           limiter->max_diff == 0;
+}
+
+static bool limiter_equal(const trp_rate_limiter *a, const trp_rate_limiter *b)
+{
+    return a->samples_per_insert == b->samples_per_insert && a->min_size == b->min_size &&
+           a->min_diff == b->min_diff && a->max_diff == b->max_diff;
+}
+
+/* ---- check ------------------------------------------------------------------------------- */
+
+/* Bytes of the UTF-8 character at `text` (NUL-terminated); 0: none. */
+static size_t utf8_size(const unsigned char *text)
+{
+    size_t size = text[0] < 0x80 ? 1 : text[0] < 0xe0 ? 2 : text[0] < 0xf0 ? 3 : 4;
+    uint32_t code = size == 1 ? text[0] : text[0] & (0x7fu >> size);
+    for (size_t i = 1; i < size; i++) {
+        if ((text[i] & 0xc0) != 0x80)
+            return 0;
+        code = code << 6 | (text[i] & 0x3fu);
+    }
+    static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
+    bool lead = size == 1 || (text[0] >= 0xc2 && text[0] <= 0xf4);
+    bool surrogate = code >= 0xd800 && code <= 0xdfff;
+    return lead && code >= smallest[size] && code <= 0x10ffff && !surrogate ? size : 0;
+}
+
+/* The name travels in protobuf strings and stands in a line of words. */
+static trp_status name_check(const char *name)
+{
+    if (!name || !*name)
+        return trp_fail(TRP_INVALID_ARGUMENT, "a table needs a name");
+    size_t size = strlen(name);
+    if (size > TABLE_NAME_BYTES_MAX)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "table '%.32s...': the name has %zu bytes, at most %d", name, size,
+                        TABLE_NAME_BYTES_MAX);
+    const unsigned char *bytes = (const unsigned char *)name;
+    for (size_t i = 0; i < size;) {
+        size_t step = utf8_size(bytes + i);
+        if (step == 0)
+            return trp_fail(TRP_INVALID_ARGUMENT, "a table's name is not UTF-8 at byte %zu", i);
+        if (bytes[i] <= ' ' || bytes[i] == 0x7f)
+            return trp_fail(TRP_INVALID_ARGUMENT,
+                            "table '%s': byte %zu of the name is a blank or a control character",
+                            name, i);
+        i += step;
+    }
+    return TRP_OK;
+}
+
+static trp_status selector_kind_check(const char *table, const char *role, trp_selector selector)
+{
+    if (selector.kind < TRP_UNIFORM || selector.kind > TRP_MIN_HEAP)
+        return trp_fail(TRP_INVALID_ARGUMENT, "table '%s': %s %d is no trp_selector_kind", table,
+                        role, (int)selector.kind);
+    bool fits = isfinite(selector.exponent) && selector.exponent >= 0;
+    if (selector.kind == TRP_PRIORITIZED && !fits)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "table '%s': the exponent of its %s is %g, but must be finite and not "
+                        "negative",
+                        table, role, selector.exponent);
+    return TRP_OK;
+}
+
+static trp_status limiter_check(const char *table, const trp_rate_limiter *limiter)
+{
+    if (limiter_is_zero(limiter))
+        return TRP_OK;
+    if (isnan(limiter->min_diff) || isnan(limiter->max_diff))
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "table '%s': limiter: sizes must be at least 1, samples_per_insert above "
+                        "0 and error_buffer at least max(1, samples_per_insert)",
+                        table);
+    if (!(limiter->samples_per_insert > 0) || isinf(limiter->samples_per_insert))
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "table '%s': limiter: samples_per_insert is %g, but must be above 0 and "
+                        "finite",
+                        table, limiter->samples_per_insert);
+    if (limiter->min_size < 1)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "table '%s': limiter: min_size is %" PRId64 ", but must be at least 1",
+                        table, limiter->min_size);
+    if (limiter->min_diff > limiter->max_diff)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "table '%s': limiter: min_diff %g is above max_diff %g", table,
+                        limiter->min_diff, limiter->max_diff);
+    return TRP_OK;
+}
+
+trp_status trp_table_options_check(const trp_table_options *options)
+{
+    TRP_TRY(name_check(options->name));
+    TRP_TRY(selector_kind_check(options->name, "sampler", options->sampler));
+    if (options->remover_set)
+        TRP_TRY(selector_kind_check(options->name, "remover", options->remover));
+    if (options->max_size < 0 || options->max_size > TABLE_ITEMS_MAX)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "table '%s': max_size is %" PRId64 ", but must be from 1 to %" PRId64,
+                        options->name, options->max_size, (int64_t)TABLE_ITEMS_MAX);
+    if (options->max_times_sampled < 0)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "table '%s': max_times_sampled is %" PRId32 ", but must not be negative",
+                        options->name, options->max_times_sampled);
+    if (options->signature.size > TABLE_SIGNATURE_BYTES_MAX)
+        return trp_fail(TRP_INVALID_ARGUMENT, "table '%s': the signature has %zu bytes, at most %d",
+                        options->name, options->signature.size, TABLE_SIGNATURE_BYTES_MAX);
+    return limiter_check(options->name, &options->limiter);
+}
+
+/* ---- copy -------------------------------------------------------------------------------- */
+
+trp_table_options *trp_table_options_copy(const trp_table_options *options)
+{
+    trp_table_options *copy = xmalloc(sizeof *copy);
+    *copy = *options;
+    copy->name = options->name ? xstrdup(options->name) : NULL;
+    if (!copy->remover_set)
+        copy->remover = (trp_selector){.kind = TRP_FIFO};
+    copy->remover_set = true;
+    if (copy->max_size == 0)
+        copy->max_size = MAX_SIZE_DEFAULT;
+    if (limiter_is_zero(&copy->limiter))
+        copy->limiter = trp_limiter_min_size(1);
+    copy->signature = (trp_bytes){0};
+    if (options->signature.size > 0) {
+        uint8_t *bytes = xmalloc(options->signature.size);
+        memcpy(bytes, options->signature.data, options->signature.size);
+        copy->signature = (trp_bytes){bytes, options->signature.size};
+    }
+    return copy;
+}
+
+void trp_table_options_destroy(trp_table_options *options)
+{
+    if (!options)
+        return;
+    free((char *)options->name); /* a copy's name and signature are its own */
+    free((uint8_t *)options->signature.data);
+    free(options);
+}
+
+/* ---- format ------------------------------------------------------------------------------ */
+
+enum { NUMBER_BYTES = 32 };
+
+/* The shortest text that strtod() reads back as `value`. */
+static const char *number_text(double value, char text[NUMBER_BYTES])
+{
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(text, NUMBER_BYTES, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    return text;
+}
+
+static const char *limit_text(double value, char text[NUMBER_BYTES])
+{
+    if (fabs(value) >= DBL_MAX)
+        return value < 0 ? "-inf" : "inf";
+    return number_text(value, text);
+}
+
+static char *selector_text(trp_selector selector)
+{
+    char number[NUMBER_BYTES];
+    switch (selector.kind) {
+    case TRP_UNIFORM:
+        return xstrdup("uniform");
+    case TRP_FIFO:
+        return xstrdup("fifo");
+    case TRP_LIFO:
+        return xstrdup("lifo");
+    case TRP_PRIORITIZED:
+        return xasprintf("prioritized(%s)", number_text(selector.exponent, number));
+    case TRP_MAX_HEAP:
+        return xstrdup("max_heap");
+    case TRP_MIN_HEAP:
+        return xstrdup("min_heap");
+    }
+    return xasprintf("%d", (int)selector.kind); /* refused by check and by parse */
+}
+
+static char *limiter_text(const trp_rate_limiter *limiter)
+{
+    trp_rate_limiter same = trp_limiter_min_size(limiter->min_size);
+    if (limiter_equal(limiter, &same))
+        return xasprintf("min_size(%" PRId64 ")", limiter->min_size);
+
+    double size = limiter->max_diff;
+    if (size >= 1 && size <= 0x1p53 && size == floor(size)) {
+        same = trp_limiter_queue((int64_t)size);
+        if (limiter_equal(limiter, &same))
+            return xasprintf("queue(%" PRId64 ")", (int64_t)size);
+    }
+
+    char numbers[3][NUMBER_BYTES];
+    const char *spi = number_text(limiter->samples_per_insert, numbers[0]);
+    double buffer = (limiter->max_diff - limiter->min_diff) / 2;
+    same = trp_limiter_samples_per_insert(limiter->samples_per_insert, limiter->min_size, buffer);
+    if (isfinite(buffer) && limiter_equal(limiter, &same))
+        return xasprintf("samples_per_insert(%s,%" PRId64 ",%s)", spi, limiter->min_size,
+                         number_text(buffer, numbers[1]));
+
+    return xasprintf("rate(%s,%" PRId64 ",%s,%s)", spi, limiter->min_size,
+                     limit_text(limiter->min_diff, numbers[1]),
+                     limit_text(limiter->max_diff, numbers[2]));
+}
+
+char *trp_table_options_format(const trp_table_options *options)
+{
+    trp_table_options *full = trp_table_options_copy(options);
+    char *sampler = selector_text(full->sampler);
+    char *remover = selector_text(full->remover);
+    char *limiter = limiter_text(&full->limiter);
+    char *times = full->max_times_sampled > 0
+                      ? xasprintf(" max_times_sampled=%" PRId32, full->max_times_sampled)
+                      : xstrdup("");
+    char *line =
+        xasprintf("name=%s sampler=%s remover=%s max_size=%" PRId64 " limiter=%s%s",
+                  full->name ? full->name : "", sampler, remover, full->max_size, limiter, times);
+    free(sampler);
+    free(remover);
+    free(limiter);
+    free(times);
+    trp_table_options_destroy(full);
+    return line;
+}

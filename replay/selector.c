@@ -1,0 +1,134 @@
+/* One interface over four data structures: a list (fifo, lifo), a dense vector (uniform), a sum
+ * tree (prioritized) and a heap (max_heap, min_heap). Here is what they share: dispatch, the check
+ * of priorities, growth, and the search for the best few. */
+#include "selector_impl.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+
+struct selector *selector_create(trp_selector kind)
+{
+    struct selector *selector = NULL;
+    switch (kind.kind) {
+    case TRP_FIFO:
+    case TRP_LIFO:
+        selector = selector_list_create();
+        break;
+    case TRP_UNIFORM:
+        selector = selector_uniform_create();
+        break;
+    case TRP_PRIORITIZED:
+        selector = selector_sum_tree_create();
+        break;
+    case TRP_MAX_HEAP:
+    case TRP_MIN_HEAP:
+        selector = selector_heap_create();
+        break;
+    }
+    assert(selector);
+    selector->kind = kind;
+    return selector;
+}
+
+void selector_destroy(struct selector *selector)
+{
+    if (selector)
+        selector->impl->destroy(selector);
+}
+
+trp_status selector_check(const struct selector *selector, double priority)
+{
+    trp_selector_kind kind = selector->kind.kind;
+    bool heap = kind == TRP_MAX_HEAP || kind == TRP_MIN_HEAP;
+    if ((heap || kind == TRP_PRIORITIZED) && isnan(priority))
+        return trp_fail(TRP_INVALID_ARGUMENT, "Priority must not be NaN.");
+    if (kind == TRP_PRIORITIZED && priority < 0)
+        return trp_fail(TRP_INVALID_ARGUMENT, "Priority must not be negative.");
+    if (kind == TRP_PRIORITIZED && isinf(priority))
+        return trp_fail(TRP_INVALID_ARGUMENT, "Priority must be finite.");
+    return TRP_OK;
+}
+
+void selector_insert(struct selector *selector, uint32_t slot, double priority)
+{
+    selector->impl->insert(selector, slot, priority);
+}
+
+void selector_update(struct selector *selector, uint32_t slot, double priority)
+{
+    if (selector->impl->update)
+        selector->impl->update(selector, slot, priority);
+}
+
+void selector_remove(struct selector *selector, uint32_t slot)
+{
+    selector->impl->remove(selector, slot);
+}
+
+uint32_t selector_pick(struct selector *selector, trp_rng *rng, double *probability)
+{
+    return selector->impl->pick(selector, rng, probability);
+}
+
+void selector_clear(struct selector *selector)
+{
+    selector->impl->clear(selector);
+}
+
+uint32_t selector_top(const struct selector *selector, uint32_t count, uint32_t *slots)
+{
+    return selector->impl->top(selector, count, slots);
+}
+
+uint32_t slots_capacity(uint32_t slot)
+{
+    assert(slot < UINT32_C(1) << 31); /* TABLE_ITEMS_MAX */
+    uint32_t capacity = 64;
+    while (capacity <= slot)
+        capacity *= 2;
+    return capacity;
+}
+
+/* Restores the order of a heap with the worst at the root below `at`. */
+static void sift_down(const struct selector *selector, slot_better *better, uint32_t *slots,
+                      uint32_t count, uint32_t at)
+{
+    for (;;) {
+        uint64_t child = (uint64_t)at * 2 + 1;
+        if (child >= count)
+            return;
+        if (child + 1 < count && better(selector, slots[child], slots[child + 1]))
+            child++;
+        if (!better(selector, slots[at], slots[child]))
+            return;
+        uint32_t moved = slots[at];
+        slots[at] = slots[child];
+        slots[child] = moved;
+        at = (uint32_t)child;
+    }
+}
+
+uint32_t slots_best(const struct selector *selector, slot_better *better, uint32_t *slots,
+                    uint32_t total, uint32_t count)
+{
+    if (count > total)
+        count = total;
+    if (count == 0)
+        return 0;
+    for (uint32_t i = count / 2 + 1; i-- > 0;)
+        sift_down(selector, better, slots, count, i);
+    for (uint32_t i = count; i < total; i++) {
+        if (better(selector, slots[i], slots[0])) {
+            slots[0] = slots[i];
+            sift_down(selector, better, slots, count, 0);
+        }
+    }
+    for (uint32_t left = count; left-- > 1;) { /* the worst of those left goes to the end */
+        uint32_t worst = slots[0];
+        slots[0] = slots[left];
+        slots[left] = worst;
+        sift_down(selector, better, slots, left, 0);
+    }
+    return count;
+}

@@ -1,0 +1,238 @@
+/* A table ties five things together: the items by slot, the index by key, two selectors that know
+ * slots only, and the limiter. The order of every operation is Reverb's, because clients see it:
+ * a new item is in the remover before the victim is chosen, eviction is counted before the
+ * insert, and a sample that uses up an item reports the size before it is gone.
+ *
+ * Slots of removed items are given out again before new ones, so arrays are as large as the table
+ * ever was, and the ones used last are the ones in the cache. */
+#include "table.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "core/alloc.h"
+#include "core/limits.h"
+#include "key_index.h"
+#include "selector.h"
+
+struct table {
+    trp_table_options *options; /* defaults filled in */
+    uint32_t id;
+    trp_rng rng;
+    struct selector *sampler, *remover;
+    struct limiter limiter;
+    int64_t unique_samples;
+
+    struct item **items; /* by slot; NULL: free */
+    uint32_t *free_slots;
+    uint32_t free_count, slot_count, capacity;
+
+    struct key_index index;
+    uint32_t unindexed_from; /* restored items in slots from here to unindexed_end */
+    uint32_t unindexed_end;  /* are not in the index yet */
+};
+
+struct table *table_create(const trp_table_options *options, uint32_t id, uint64_t seed)
+{
+    struct table *table = xcalloc(1, sizeof *table);
+    table->options = trp_table_options_copy(options);
+    table->id = id;
+    trp_rng_init(&table->rng, seed, id);
+    table->sampler = selector_create(table->options->sampler);
+    table->remover = selector_create(table->options->remover);
+    table->limiter.options = table->options->limiter;
+    return table;
+}
+
+void table_destroy(struct table *table, void (*release)(void *arg, struct item *item), void *arg)
+{
+    if (!table)
+        return;
+    table_reset(table, release, arg);
+    selector_destroy(table->sampler);
+    selector_destroy(table->remover);
+    trp_table_options_destroy(table->options);
+    free(table->items);
+    free(table->free_slots);
+    free(table);
+}
+
+const trp_table_options *table_options(const struct table *table)
+{
+    return table->options;
+}
+
+uint32_t table_id(const struct table *table)
+{
+    return table->id;
+}
+
+int64_t table_size(const struct table *table)
+{
+    return (int64_t)table->slot_count - table->free_count;
+}
+
+struct limiter *table_limiter(struct table *table)
+{
+    return &table->limiter;
+}
+
+int64_t table_unique_samples(const struct table *table)
+{
+    return table->unique_samples;
+}
+
+void table_set_unique_samples(struct table *table, int64_t count)
+{
+    table->unique_samples = count;
+}
+
+static uint32_t table_take_slot(struct table *table)
+{
+    if (table->free_count > 0)
+        return table->free_slots[--table->free_count];
+    if (table->slot_count == table->capacity) {
+        assert(table->capacity <= TABLE_ITEMS_MAX / 2 + 1);
+        table->capacity = table->capacity ? table->capacity * 2 : 64;
+        table->items = xrealloc(table->items, table->capacity * sizeof(struct item *));
+        table->free_slots = xrealloc(table->free_slots, table->capacity * sizeof(uint32_t));
+    }
+    return table->slot_count++;
+}
+
+static void table_add(struct table *table, struct item *item, double priority)
+{
+    assert(item->slot == SLOT_NONE);
+    item->slot = table_take_slot(table);
+    table->items[item->slot] = item;
+    selector_insert(table->sampler, item->slot, priority);
+    selector_insert(table->remover, item->slot, priority);
+}
+
+void table_restore(struct table *table, struct item *item)
+{
+    /* The selectors may be others than the ones that accepted the item. */
+    bool fits = table_check_priority(table, item->priority) == TRP_OK;
+    table_add(table, item, fits ? item->priority : 0);
+    table->unindexed_end = table->slot_count;
+}
+
+bool table_index_step(struct table *table, uint32_t count)
+{
+    for (; count > 0 && table->unindexed_from < table->unindexed_end; count--) {
+        struct item *item = table->items[table->unindexed_from++];
+        if (item)
+            key_index_put(&table->index, item);
+    }
+    return !table_index_ready(table);
+}
+
+bool table_index_ready(const struct table *table)
+{
+    return table->unindexed_from >= table->unindexed_end;
+}
+
+struct item *table_find(const struct table *table, uint64_t key)
+{
+    assert(table_index_ready(table));
+    return key_index_find(&table->index, key);
+}
+
+trp_status table_check_priority(const struct table *table, double priority)
+{
+    TRP_TRY(selector_check(table->sampler, priority));
+    return selector_check(table->remover, priority);
+}
+
+struct item *table_evict(struct table *table)
+{
+    if (table_size(table) <= table->options->max_size)
+        return NULL;
+    double probability;
+    struct item *victim = table->items[selector_pick(table->remover, &table->rng, &probability)];
+    table_remove(table, victim);
+    return victim;
+}
+
+void table_insert(struct table *table, struct item *item, struct item **evicted)
+{
+    table_add(table, item, item->priority);
+    key_index_put(&table->index, item);
+    *evicted = table_evict(table);
+    table->limiter.inserts++;
+}
+
+void table_update(struct table *table, struct item *item, double priority)
+{
+    item->priority = priority;
+    selector_update(table->sampler, item->slot, priority);
+    selector_update(table->remover, item->slot, priority);
+}
+
+void table_remove(struct table *table, struct item *item)
+{
+    uint32_t slot = item->slot;
+    assert(slot < table->slot_count);
+    assert(table->items[slot] == item);
+    selector_remove(table->sampler, slot);
+    selector_remove(table->remover, slot);
+    key_index_remove(&table->index, item);
+    table->items[slot] = NULL;
+    table->free_slots[table->free_count++] = slot;
+    item->slot = SLOT_NONE;
+    table->limiter.deletes++;
+}
+
+void table_sample(struct table *table, struct table_sample *sample)
+{
+    uint32_t slot = selector_pick(table->sampler, &table->rng, &sample->probability);
+    struct item *item = table->items[slot];
+    if (item->times_sampled == 0)
+        table->unique_samples++;
+    if (item->times_sampled < INT32_MAX)
+        item->times_sampled++;
+    table->limiter.samples++;
+    sample->item = item;
+    sample->table_size = table_size(table);
+    sample->times_sampled = item->times_sampled;
+    /* Equality is Reverb's: an item that came in with more never expires. */
+    sample->removed = table->options->max_times_sampled > 0 &&
+                      item->times_sampled == table->options->max_times_sampled;
+    if (sample->removed)
+        table_remove(table, item);
+}
+
+void table_reset(struct table *table, void (*release)(void *arg, struct item *item), void *arg)
+{
+    selector_clear(table->sampler);
+    selector_clear(table->remover);
+    key_index_clear(&table->index);
+    for (uint32_t slot = 0; slot < table->slot_count; slot++) {
+        struct item *item = table->items[slot];
+        if (!item)
+            continue;
+        item->slot = SLOT_NONE;
+        release(arg, item);
+    }
+    table->slot_count = 0;
+    table->free_count = 0;
+    table->unindexed_from = 0;
+    table->unindexed_end = 0;
+    table->limiter.inserts = 0;
+    table->limiter.samples = 0;
+    table->limiter.deletes = 0;
+    table->unique_samples = 0;
+}
+
+uint32_t table_top(const struct table *table, uint32_t count, struct item **items)
+{
+    int64_t size = table_size(table);
+    if (count > size)
+        count = (uint32_t)size;
+    uint32_t *slots = xmalloc(count * sizeof *slots);
+    count = selector_top(table->sampler, count, slots);
+    for (uint32_t i = 0; i < count; i++)
+        items[i] = table->items[slots[i]];
+    free(slots);
+    return count;
+}

@@ -52,6 +52,17 @@ function(troupe_folder name)
     set_property(GLOBAL APPEND PROPERTY TROUPE_FOLDERS troupe_${name})
 endfunction()
 
+# troupe_nn_kernels(): kernels for instruction sets that are chosen when the program runs.
+function(troupe_nn_kernels)
+    set_source_files_properties(nn/simd_generic.c PROPERTIES COMPILE_OPTIONS -O3)
+    if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+        return()
+    endif()
+    target_sources(troupe_nn PRIVATE nn/simd_avx2.c nn/simd_avx512.c)
+    set_source_files_properties(nn/simd_avx2.c PROPERTIES COMPILE_OPTIONS "-O3;-mavx2;-mfma")
+    set_source_files_properties(nn/simd_avx512.c PROPERTIES COMPILE_OPTIONS "-O3;-mavx512f;-mfma")
+endfunction()
+
 # troupe_test(name [TIMEOUT s] LINK ...): tests/test_<name>.c, one ctest case.
 function(troupe_test name)
     cmake_parse_arguments(ARG "" "TIMEOUT" "LINK" ${ARGN})
@@ -73,6 +84,10 @@ function(troupe_shared_library)
     target_link_libraries(troupe PRIVATE
         "$<LINK_LIBRARY:WHOLE_ARCHIVE,troupe_proto,${folders}>" -Wl,--no-undefined
         PUBLIC PkgConfig::PROTOBUFC)
+    # Folders also name each other as ordinary libraries; here they are whole wherever they appear.
+    list(JOIN folders "," names)
+    set_property(TARGET troupe PROPERTY LINK_LIBRARY_OVERRIDE
+                 "WHOLE_ARCHIVE,troupe_proto,${names}")
     target_include_directories(troupe PUBLIC
         $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
     set_target_properties(troupe PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 0)

@@ -1,0 +1,78 @@
+/* What a backend computes: linear layers and the two elementwise jobs around them. All functions
+ * are pure: they keep nothing between calls, so one backend serves any number of threads. Elements
+ * are `element_bytes` wide (float, or double in ref_f64), strides count elements. */
+#ifndef TRP_NN_BACKEND_H
+#define TRP_NN_BACKEND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum activation { ACTIVATION_NONE, ACTIVATION_RELU, ACTIVATION_TANH };
+
+/* y = activation(x * w + bias), w[inputs][outputs]. */
+struct forward_job {
+    const void *x, *w, *bias;
+    void *y;
+    size_t x_stride, y_stride;
+    uint32_t rows, inputs, outputs;
+    enum activation activation;
+    void *scratch;
+};
+
+/* dw (+)= x' dy, dbias (+)= sum dy, dx = (dy w') * gate'(x); dx may be NULL. */
+struct backward_job {
+    const void *x, *w, *dy;
+    void *dw, *dbias, *dx;
+    size_t x_stride, dy_stride, dx_stride;
+    uint32_t rows, inputs, outputs;
+    enum activation gate; /* the activation that made x */
+    bool overwrite;       /* = instead of += */
+    void *scratch;
+};
+
+/* out = V + A - mean A; `streams` holds V and then the A of a row. */
+struct dueling_job {
+    const void *in;
+    void *out;
+    size_t in_stride, out_stride;
+    uint32_t rows, outputs;
+};
+
+/* The factors of one Adam step, worked out once in double. */
+struct adam_job {
+    float *params, *m, *v;
+    const float *grads;
+    size_t count;
+    float scale, beta1, beta2, epsilon;
+    float one_minus_beta1, one_minus_beta2;
+    float step_size;        /* learning rate / (1 - beta1^t) */
+    float inverse_root_bc2; /* 1 / sqrt(1 - beta2^t) */
+};
+
+struct backend {
+    const char *name;
+    size_t element_bytes;
+    /* Elements of scratch that a layer of these sizes needs, either way. */
+    size_t (*scratch)(uint32_t inputs, uint32_t outputs);
+    void (*forward)(const struct forward_job *job);
+    void (*backward)(const struct backward_job *job);
+    void (*dueling_forward)(const struct dueling_job *job);  /* streams to values */
+    void (*dueling_backward)(const struct dueling_job *job); /* gradient of values to streams */
+    /* The last two are for floats only: NULL in ref_f64. */
+    void (*activate)(enum activation activation, float *y, size_t stride, size_t rows,
+                     size_t columns);
+    void (*adam)(const struct adam_job *job);
+};
+
+extern const struct backend backend_ref_f32, backend_ref_f64;
+extern const struct backend backend_onednn;
+extern const struct backend backend_generic, backend_avx2, backend_avx512;
+
+/* The fastest of our own kernels that this processor runs. */
+const struct backend *backend_simd(void);
+
+/* The faster one, of those and oneDNN, for layers of up to `weights_max` weights. */
+const struct backend *backend_cpu(size_t weights_max, uint32_t batch);
+
+#endif

@@ -1,0 +1,23 @@
+/* What the writer and the reader of checkpoint files agree on. */
+#ifndef TRP_NN_CHECKPOINT_H
+#define TRP_NN_CHECKPOINT_H
+
+#include <stdbool.h>
+
+#include <troupe/checkpoint.h>
+
+enum { CHECKPOINT_HEADER_BYTES_MAX = 100 * 1000 * 1000 }; /* safetensors' own limit */
+
+#define CHECKPOINT_METADATA "__metadata__"
+
+/* "F32" and 4; `type` is valid. */
+const char *checkpoint_type_name(trp_checkpoint_type type);
+size_t checkpoint_type_bytes(trp_checkpoint_type type);
+
+/* Bytes of the tensor's data in *bytes; false when that overflows. */
+bool checkpoint_tensor_bytes(const trp_checkpoint_tensor *tensor, size_t *bytes);
+
+/* The status that `error`, an errno, stands for. */
+trp_status checkpoint_errno_status(int error);
+
+#endif

@@ -1,0 +1,10 @@
+/* The reference's float loops that other backends use as they are. */
+#ifndef TRP_NN_REF_H
+#define TRP_NN_REF_H
+
+#include "backend.h"
+
+void dueling_forward_plain(const struct dueling_job *job);
+void dueling_backward_plain(const struct dueling_job *job);
+
+#endif

@@ -1,0 +1,101 @@
+/* The naive loops, for REAL and NAME(): included once for float and once for double. */
+
+static size_t NAME(scratch)(uint32_t inputs, uint32_t outputs)
+{
+    (void)inputs;
+    (void)outputs;
+    return 0;
+}
+
+static void NAME(forward)(const struct forward_job *job)
+{
+    const REAL *x = job->x, *w = job->w, *bias = job->bias;
+    REAL *y = job->y;
+    for (size_t row = 0; row < job->rows; row++)
+        for (size_t o = 0; o < job->outputs; o++) {
+            REAL sum = bias[o];
+            for (size_t i = 0; i < job->inputs; i++)
+                sum += x[row * job->x_stride + i] * w[i * job->outputs + o];
+            if (job->activation == ACTIVATION_RELU)
+                sum = sum < 0 ? 0 : sum; /* a NaN stays one */
+            else if (job->activation == ACTIVATION_TANH)
+                sum = TANH(sum);
+            y[row * job->y_stride + o] = sum;
+        }
+}
+
+static REAL NAME(gate_slope)(enum activation gate, REAL x)
+{
+    if (gate == ACTIVATION_RELU)
+        return x > 0;
+    return gate == ACTIVATION_TANH ? 1 - x * x : 1;
+}
+
+static void NAME(backward_weights)(const struct backward_job *job)
+{
+    const REAL *x = job->x, *dy = job->dy;
+    REAL *dw = job->dw, *dbias = job->dbias;
+    for (size_t o = 0; o < job->outputs; o++) {
+        REAL sum = 0;
+        for (size_t row = 0; row < job->rows; row++)
+            sum += dy[row * job->dy_stride + o];
+        dbias[o] = job->overwrite ? sum : dbias[o] + sum;
+    }
+    for (size_t i = 0; i < job->inputs; i++)
+        for (size_t o = 0; o < job->outputs; o++) {
+            REAL sum = 0;
+            for (size_t row = 0; row < job->rows; row++)
+                sum += x[row * job->x_stride + i] * dy[row * job->dy_stride + o];
+            REAL *out = &dw[i * job->outputs + o];
+            *out = job->overwrite ? sum : *out + sum;
+        }
+}
+
+static void NAME(backward)(const struct backward_job *job)
+{
+    const REAL *x = job->x, *w = job->w, *dy = job->dy;
+    REAL *dx = job->dx;
+    NAME(backward_weights)(job);
+    if (!dx)
+        return;
+    for (size_t row = 0; row < job->rows; row++)
+        for (size_t i = 0; i < job->inputs; i++) {
+            REAL sum = 0;
+            for (size_t o = 0; o < job->outputs; o++)
+                sum += dy[row * job->dy_stride + o] * w[i * job->outputs + o];
+            dx[row * job->dx_stride + i] =
+                sum * NAME(gate_slope)(job->gate, x[row * job->x_stride + i]);
+        }
+}
+
+static void NAME(dueling_forward)(const struct dueling_job *job)
+{
+    const REAL *in = job->in;
+    REAL *out = job->out;
+    for (size_t row = 0; row < job->rows; row++) {
+        const REAL *streams = in + row * job->in_stride;
+        REAL *values = out + row * job->out_stride;
+        REAL sum = 0;
+        for (size_t o = 0; o < job->outputs; o++)
+            sum += streams[1 + o];
+        REAL base = streams[0] - sum / (REAL)job->outputs;
+        for (size_t o = 0; o < job->outputs; o++)
+            values[o] = base + streams[1 + o];
+    }
+}
+
+static void NAME(dueling_backward)(const struct dueling_job *job)
+{
+    const REAL *in = job->in;
+    REAL *out = job->out;
+    for (size_t row = 0; row < job->rows; row++) {
+        const REAL *dvalues = in + row * job->in_stride;
+        REAL *dstreams = out + row * job->out_stride;
+        REAL sum = 0;
+        for (size_t o = 0; o < job->outputs; o++)
+            sum += dvalues[o];
+        dstreams[0] = sum;
+        for (size_t o = 0; o < job->outputs; o++)
+            dstreams[1 + o] = dvalues[o] - sum / (REAL)job->outputs;
+    }
+}

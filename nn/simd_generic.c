@@ -1,0 +1,105 @@
+/* The kernels for any processor, in the compiler's own vectors of four floats (SSE2 on x86-64). A
+ * product and its sum are rounded apart. */
+#include "backend.h"
+#include "ref.h"
+#include "unroll.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { LANES = 4, TILE_ROWS_MAX = 4 };
+
+typedef float vec __attribute__((vector_size(16)));
+typedef int32_t mask __attribute__((vector_size(16)));
+typedef unsigned part; /* how many lanes */
+
+static INLINE part part_of(unsigned lanes)
+{
+    return lanes;
+}
+
+static INLINE vec load(const float *p)
+{
+    vec v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static INLINE vec load_part(const float *p, part lanes)
+{
+    vec v = {0};
+    for (unsigned i = 0; i < lanes; i++)
+        v[i] = p[i];
+    return v;
+}
+
+static INLINE void store(float *p, vec v)
+{
+    memcpy(p, &v, sizeof v);
+}
+
+static INLINE void store_part(float *p, vec v, part lanes)
+{
+    for (unsigned i = 0; i < lanes; i++)
+        p[i] = v[i];
+}
+
+static INLINE vec splat(float x)
+{
+    return (vec){x, x, x, x};
+}
+
+static INLINE vec fma_vec(vec a, vec b, vec c)
+{
+    return a * b + c;
+}
+
+static INLINE vec choose(mask which, vec a, vec b)
+{
+    return (vec)(((mask)a & which) | ((mask)b & ~which));
+}
+
+/* The second operand when either is a NaN. */
+static INLINE vec max_vec(vec a, vec b)
+{
+    return choose(a > b, a, b);
+}
+
+static INLINE vec min_vec(vec a, vec b)
+{
+    return choose(a < b, a, b);
+}
+
+static INLINE vec sqrt_vec(vec v)
+{
+    return (vec){sqrtf(v[0]), sqrtf(v[1]), sqrtf(v[2]), sqrtf(v[3])};
+}
+
+static INLINE float sum_vec(vec v)
+{
+    return (v[0] + v[2]) + (v[1] + v[3]);
+}
+
+static INLINE vec keep_where_positive(vec v, vec gate)
+{
+    return (vec)((mask)v & (gate > splat(0)));
+}
+
+static INLINE void transpose_4x4(const float *from, size_t from_row, float *to, size_t to_row)
+{
+    for (size_t i = 0; i < 4; i++)
+        for (size_t j = 0; j < 4; j++)
+            to[j * to_row + i] = from[i * from_row + j];
+}
+
+#define TILE_ROWS                                                                                  \
+    {                                                                                              \
+        4, 4, 3, 2                                                                                 \
+    }
+#define TILES(X)                                                                                   \
+    X(1, 1)                                                                                        \
+    X(2, 1) X(3, 1) X(4, 1) X(1, 2) X(2, 2) X(3, 2) X(4, 2) X(1, 3) X(2, 3) X(3, 3) X(1, 4)        \
+        X(2, 4)
+#define BACKEND      backend_generic
+#define BACKEND_NAME "generic"
+#include "simd.h"

@@ -1,0 +1,19 @@
+/* The threads of one plan: fork and join around one function. */
+#ifndef TRP_NN_TEAM_H
+#define TRP_NN_TEAM_H
+
+#include <stdint.h>
+
+#include <troupe/status.h>
+
+struct team;
+
+/* `threads` >= 1 with the calling one; starts the others. */
+TRP_MUST_USE trp_status team_create(struct team **out, uint32_t threads);
+void team_destroy(struct team *team); /* NULL is fine */
+
+/* Runs work(arg, index) for every index < threads, index 0 on the calling thread; returns when all
+ * have. */
+void team_run(struct team *team, void (*work)(void *arg, uint32_t index), void *arg);
+
+#endif

@@ -69,8 +69,8 @@ static void keep_item(void *context, const struct nstep_item *item)
     uint8_t *row = adder->kept + adder->kept_count++ * adder->row_bytes;
     int64_t version = (int64_t)item->version;
     const void *values[TRP_NSTEP_COLUMNS] = {
-        item->observation, item->action, &item->reward, &item->discount, item->next_observation,
-        &version,
+        item->observation, item->action,           &item->reward,
+        &item->discount,   item->next_observation, &version,
     };
     for (size_t c = 0; c < TRP_NSTEP_COLUMNS; c++)
         memcpy(row + adder->offsets[c], values[c], trp_tensor_bytes(&adder->columns[c]));

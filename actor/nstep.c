@@ -1,7 +1,7 @@
 /* n-step returns. A window holds the last n steps of one copy's episode as a ring. Every new step
  * emits the window that starts at its oldest step; the end of the episode then emits what is left,
- * oldest step dropped one at a time. The sums are made anew for each item, in double and in order of
- * time, so that an item depends on its own steps only: nothing drifts over an episode. */
+ * oldest step dropped one at a time. The sums are made anew for each item, in double and in order
+ * of time, so that an item depends on its own steps only: nothing drifts over an episode. */
 #include "nstep.h"
 
 #include <assert.h>

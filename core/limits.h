@@ -47,6 +47,15 @@ enum {
     WRITER_COMPRESS_BYTES_MIN = 256,
     WRITER_COMPRESS_FAILURES = 4,
     WRITER_COMPRESS_PAUSE = 16,
+    /* writer.c: defaults. 1024 items are 16 messages of 64 on their way: enough for 1 M items/s
+     * at a round trip of 1 ms. */
+    WRITER_IN_FLIGHT = 1024,
+    WRITER_BATCH_ITEMS = 64,
+    /* writer.c: where a message stops taking items: half an L2 cache, and 18 items of 28 KB. */
+    WRITER_MESSAGE_BYTES = 512 * 1024,
+    /* writer.c, sampler.c: pauses between attempts to reach a server, doubling. */
+    RECONNECT_PAUSE_MS_MIN = 1,
+    RECONNECT_PAUSE_MS_MAX = 1000,
     /* actor/: steps of one item; beyond the longest episodes that anyone bootstraps over. */
     NSTEP_MAX = 1024,
     /* actor/: copies of one environment in one actor: 65 536 CartPoles are 10 MB. */
@@ -55,6 +64,43 @@ enum {
      * at 10 000 steps/s, and are little beside a table's error buffer. */
     ADDER_IN_FLIGHT_PER_COPY = 64,
     ADDER_IN_FLIGHT_MIN = 256,
+    /* params_client.c: one pull of a few megabytes takes milliseconds; a learner restarts within
+     * a minute. Retries wait 10 ms, doubling up to 640 ms. */
+    PARAMS_TIMEOUT_MS = 2000,
+    PARAMS_GIVE_UP_MS = 60000,
+    PARAMS_RETRY_MS = 10,
+    /* actor.c: staleness of a policy that still costs nothing: 20 pulls/s. Deterministic runs
+     * know no time and pull every so many steps. */
+    ACTOR_PULL_MS = 50,
+    ACTOR_PULL_STEPS = 64,
+    /* actor.c: how long one wait for the replay table lasts before the stop is looked at (it is
+     * not woken by it), how long a missing server is waited for, and the last flush. */
+    ACTOR_PUSH_MS = 200,
+    ACTOR_REPLAY_GIVE_UP_MS = 60000,
+    ACTOR_RETRY_MS = 50,
+    ACTOR_FLUSH_MS = 2000,
+    /* actor.c: finished episodes that the mean return covers. */
+    ACTOR_RETURNS = 100,
+    /* evaluate.c: copies stepped together: a batch that fits the caches. */
+    EVALUATE_COPIES = 128,
+    EVALUATE_EPISODES = 100,
+    EVALUATE_EPISODES_MAX = 1000000,
+    /* launch/: "name/4095" fits a log prefix and, with ".sock", a socket path beside a directory. */
+    GROUP_NAME_BYTES_MAX = 40,
+    PROGRAM_NODES_MAX = 4096,
+    /* control.c: one packet between launcher and node; an error message is at most 1023 bytes. */
+    CONTROL_MESSAGE_BYTES_MAX = 2048,
+    /* metrics.c: 32 x 80 bytes a node; looked up by comparing words. */
+    METRICS_MAX = 32,
+    METRIC_NAME_BYTES_MAX = 32,
+    /* lines.c: an unfinished line of a node is passed on when it has so many bytes. */
+    NODE_LINE_BYTES_MAX = 64 * 1024,
+    /* output.c: what a slow terminal may owe: 4 MiB, then lines are dropped and counted. */
+    OUTPUT_LINES_MAX = 16384,
+    OUTPUT_BYTES_MAX = 4 << 20,
+    /* run.c: lines of a failed node's log that are shown again at the end. */
+    LAST_LINES_MAX = 8,
+    LAST_LINE_BYTES_MAX = 240,
 };
 
 #endif

@@ -68,7 +68,8 @@ typedef struct {
 typedef struct {
     /* Starts an episode of copy `copy`; an unfinished one is dropped. Never blocks. */
     void (*first)(trp_adder *adder, uint32_t copy, const void *observation);
-    /* Adds one step and keeps the items that it completes until push. Never blocks. */
+    /* Adds one step and keeps the items that it completes until push. Never blocks. At most one
+     * step per copy between pushes that returned OK. */
     void (*add)(trp_adder *adder, uint32_t copy, const trp_transition *transition);
     /* Hands kept items to the writer, waiting up to `timeout_ms` for the table. DEADLINE_EXCEEDED:
      * some are still kept, call again. */
@@ -212,7 +213,7 @@ TRP_API TRP_MUST_USE trp_status trp_actor_create(trp_actor **out,
 
 /* Waits for the first parameters, then steps until stop or max_steps (TRP_OK both), or until
  * something fails: the environment, the parameter client, the replay server beyond 60 s. Items
- * made so far are confirmed before it returns OK (bounded: 10 s). On a thread that joined turns
+ * made so far are confirmed before it returns OK (bounded: 2 s). On a thread that joined turns
  * (core/thread.h) it passes its turn after every step and starts no thread. Once. */
 TRP_API TRP_MUST_USE trp_status trp_actor_run(trp_actor *actor);
 

@@ -1,0 +1,187 @@
+/* The parameter client. Actors act on parameters that a learner changes all the time; the client
+ * keeps the newest version it has seen and never goes back: versions only grow, also when a learner
+ * restarts from an older checkpoint (learner/publisher.c). Every pull also reports how much this
+ * client did, as totals: a report that is lost or repeated changes nothing.
+ *
+ * Parameters that silently stop changing are worse than a failure. So a pull that fails is tried
+ * again until it worked or give_up_ms passed, the first failure is logged, and the last one is
+ * returned. The parameters stay inside the reply that brought them: no copy. */
+#include <troupe/actor.h>
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <troupe/log.h>
+#include "core/alloc.h"
+#include "core/clock.h"
+#include "core/limits.h"
+#include "core/thread.h"
+#include "params.pb-c.h"
+
+struct trp_params_client {
+    ProtobufCService *service;
+    char *name;
+    trp_stop *stop, *own_stop; /* own_stop: when the user gave none; never requested */
+    int64_t timeout_ms, give_up_ms;
+    bool met;                 /* the learner has answered once: the bases are known */
+    Troupe__PullReply *holds; /* the reply that brought the parameters */
+    trp_params_state state;
+};
+
+trp_status trp_params_client_create(trp_params_client **out,
+                                    const trp_params_client_options *options)
+{
+    *out = NULL;
+    if (strcmp(options->service->descriptor->name, troupe__params__descriptor.name) != 0)
+        return trp_fail(TRP_INVALID_ARGUMENT, "parameter client: the service is %s, not %s",
+                        options->service->descriptor->name, troupe__params__descriptor.name);
+    trp_params_client *client = xcalloc(1, sizeof *client);
+    client->service = options->service;
+    client->name = xstrdup(options->name ? options->name : "");
+    client->own_stop = options->stop ? NULL : trp_stop_create();
+    client->stop = options->stop ? options->stop : client->own_stop;
+    client->timeout_ms = options->timeout_ms ? options->timeout_ms : PARAMS_TIMEOUT_MS;
+    client->give_up_ms = options->give_up_ms ? options->give_up_ms : PARAMS_GIVE_UP_MS;
+    *out = client;
+    return TRP_OK;
+}
+
+static void reply_free(Troupe__PullReply *reply)
+{
+    if (reply)
+        protobuf_c_message_free_unpacked(&reply->base, NULL);
+}
+
+void trp_params_client_destroy(trp_params_client *client)
+{
+    if (!client)
+        return;
+    reply_free(client->holds);
+    trp_stop_destroy(client->own_stop);
+    free(client->name);
+    free(client);
+}
+
+static trp_status pull_once(trp_params_client *client, uint64_t steps, uint64_t episodes,
+                            int64_t timeout_ms, Troupe__PullReply **reply)
+{
+    Troupe__PullRequest request = TROUPE__PULL_REQUEST__INIT;
+    request.client = client->name;
+    request.version = client->state.version;
+    request.steps = client->state.base_steps + steps;
+    request.episodes = client->state.base_episodes + episodes;
+    ProtobufCMessage *message = NULL;
+    trp_status status =
+        trp_call(client->service, "Pull", &request.base, &message,
+                 &(trp_call_options){.timeout_ms = timeout_ms, .cancel = client->stop});
+    *reply = (Troupe__PullReply *)message;
+    return status;
+}
+
+static bool worth_another_try(trp_status status)
+{
+    return status == TRP_UNAVAILABLE || status == TRP_DEADLINE_EXCEEDED;
+}
+
+/* Waits a moment, or hands the turn on where threads take turns. */
+static void pause_before_retry(trp_params_client *client, uint32_t failures)
+{
+    if (turns_active())
+        turns_pass();
+    else
+        trp_stop_wait(client->stop, PARAMS_RETRY_MS << (failures < 6 ? failures : 6));
+}
+
+static trp_status pull_with_retries(trp_params_client *client, uint64_t steps, uint64_t episodes,
+                                    Troupe__PullReply **reply)
+{
+    struct deadline give_up = deadline_in_ms(&clock_monotonic, client->give_up_ms);
+    for (uint32_t failures = 0;; failures++) {
+        if (trp_stop_requested(client->stop))
+            return trp_fail(TRP_CANCELLED, "pull of parameters: stop");
+        trp_status status = pull_once(client, steps, episodes, client->timeout_ms, reply);
+        if (status == TRP_OK && failures > 0)
+            trp_log(TRP_INFO, "parameters pulled again after_failures=%" PRIu32, failures);
+        if (!worth_another_try(status) || deadline_passed(give_up, &clock_monotonic))
+            return status;
+        if (failures == 0)
+            trp_log(TRP_WARN, "pull of parameters failed, retrying version=%" PRIu64 " reason=%s",
+                    client->state.version, trp_last_error());
+        pause_before_retry(client, failures);
+    }
+}
+
+/* The first reply says what earlier lives did; later ones only echo our own reports. */
+static void meet(trp_params_client *client, const Troupe__PullReply *reply, uint64_t steps,
+                 uint64_t episodes)
+{
+    if (client->met || client->name[0] == '\0')
+        return;
+    client->met = true;
+    if (reply->client_steps > steps)
+        client->state.base_steps = reply->client_steps - steps;
+    if (reply->client_episodes > episodes)
+        client->state.base_episodes = reply->client_episodes - episodes;
+}
+
+static trp_status adopt(trp_params_client *client, Troupe__PullReply *reply)
+{
+    size_t count = reply->params.len / sizeof(float);
+    bool whole = count > 0 && reply->params.len % sizeof(float) == 0;
+    if (!whole || (client->holds && count != client->state.count))
+        return trp_fail(TRP_DATA_LOSS,
+                        "parameters of version %" PRIu64 " are %zu bytes, expected %zu",
+                        reply->version, reply->params.len, client->state.count * sizeof(float));
+    reply_free(client->holds);
+    client->holds = reply;
+    client->state.params = (const float *)(const void *)reply->params.data;
+    client->state.count = count;
+    client->state.version = reply->version;
+    client->state.fetched++;
+    return TRP_OK;
+}
+
+trp_status trp_params_client_pull(trp_params_client *client, uint64_t steps, uint64_t episodes,
+                                  bool *newer)
+{
+    if (newer)
+        *newer = false;
+    Troupe__PullReply *reply = NULL;
+    TRP_TRY(pull_with_retries(client, steps, episodes, &reply));
+    meet(client, reply, steps, episodes);
+    client->state.pulls++;
+    client->state.total_steps = reply->total_steps;
+    client->state.learner_steps = reply->learner_steps;
+    /* A learner that restarted may know only versions that are older than ours. */
+    if (reply->version <= client->state.version) {
+        reply_free(reply);
+        return TRP_OK;
+    }
+    trp_status status = adopt(client, reply);
+    if (status != TRP_OK)
+        reply_free(reply);
+    else if (newer)
+        *newer = true;
+    return status;
+}
+
+trp_status trp_params_client_wait(trp_params_client *client, int64_t timeout_ms)
+{
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
+    for (uint32_t tries = 0;; tries++) {
+        TRP_TRY(trp_params_client_pull(client, 0, 0, NULL));
+        if (client->state.version > 0)
+            return TRP_OK;
+        if (deadline_passed(deadline, &clock_monotonic))
+            return trp_fail(TRP_DEADLINE_EXCEEDED,
+                            "no parameters were published within %" PRId64 " ms", timeout_ms);
+        pause_before_retry(client, tries);
+    }
+}
+
+trp_params_state trp_params_client_state(const trp_params_client *client)
+{
+    return client->state;
+}

@@ -1,10 +1,13 @@
 /* Prioritized: P(i) = p_i^exponent / sum, by a tree in which every node is the sum of 16 children.
  *
- * A node's children are 128 contiguous bytes, so a draw or an update at a million items touches
- * five nodes and mostly one cache miss. An update adds the 16 children of each ancestor anew, in a
- * fixed order: sums depend on the weights alone, not on how they came about, so they never drift
- * and never need a rebuild. Weights are capped so that no sum can overflow. While all weights are
- * zero every item is drawn alike, as Reverb does. */
+ * A node's children are 128 contiguous bytes, so a draw at a million items touches five nodes and
+ * mostly misses the cache once. An update writes the weight and notes the node above it; the sums
+ * of noted nodes are made before the next draw, level by level, each node once, however many of
+ * its children changed. (Summing at once would also read a vector right behind the store of one of
+ * its lanes, which stalls: 170 ns instead of 30.) A sum is always added up anew from its 16
+ * children in one fixed order: it depends on the weights alone, not on how they came about, so it
+ * never drifts and never needs a rebuild. Weights are capped so that no sum can overflow. While all
+ * weights are zero every item is drawn alike, as Reverb does. */
 #include "selector_impl.h"
 
 #include <assert.h>
@@ -19,7 +22,8 @@
 
 enum {
     FAN_OUT = 16,
-    LEVELS_MAX = 8, /* 16^8 = 2^32 slots */
+    LEVELS_MAX = 8,    /* 16^8 = 2^32 slots */
+    PENDING_MAX = 256, /* 32 KB of children: they stay in the first cache until they are read */
 };
 
 /* 2^31 weights of 2^992 make 2^1023, which is finite. */
@@ -30,7 +34,9 @@ struct sum_tree {
     struct slot_set set;        /* for draws while all weights are zero */
     double *levels[LEVELS_MAX]; /* [0]: weights by slot; the last one has one node's children */
     uint32_t level_count, capacity;
-    double total;
+    double total;    /* right while nothing is pending */
+    uint64_t *noted; /* bits by node above the weights */
+    uint32_t pending[PENDING_MAX], pending_count;
 };
 
 typedef double lanes __attribute__((vector_size(32), may_alias));
@@ -77,26 +83,66 @@ static void sum_tree_grow(struct sum_tree *tree, uint32_t slot)
     }
     tree->level_count = level_count;
     tree->capacity = sizes[0];
+    free(tree->noted);
+    tree->noted = xcalloc(tree->capacity / FAN_OUT / 64 + 1, sizeof *tree->noted);
+    tree->pending_count = 0;
     sum_tree_fill(tree, sizes);
+}
+
+/* Notes a node unless it is; whether it was not. */
+static bool sum_tree_note(struct sum_tree *tree, uint32_t node)
+{
+    uint64_t bit = UINT64_C(1) << node % 64;
+    bool fresh = !(tree->noted[node / 64] & bit);
+    tree->noted[node / 64] |= bit;
+    return fresh;
+}
+
+/* Makes the sums of the pending nodes and of all above them. */
+static void sum_tree_settle(struct sum_tree *tree)
+{
+    uint32_t *pending = tree->pending;
+    uint32_t count = tree->pending_count;
+    for (uint32_t level = 1; level < tree->level_count; level++) {
+        const double *children = tree->levels[level - 1];
+        for (uint32_t i = 0; i < count; i++) {
+            tree->noted[pending[i] / 64] = 0; /* its neighbours are pending too, or not noted */
+            tree->levels[level][pending[i]] = node_sum(children + (size_t)pending[i] * FAN_OUT);
+        }
+        uint32_t above = 0;
+        for (uint32_t i = 0; i < count; i++) {
+            uint32_t node = pending[i] / FAN_OUT;
+            if (sum_tree_note(tree, node))
+                pending[above++] = node;
+        }
+        count = above;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        tree->noted[pending[i] / 64] = 0;
+    tree->pending_count = 0;
+    tree->total = node_sum(tree->levels[tree->level_count - 1]);
 }
 
 static double weight_of(const struct sum_tree *tree, double priority)
 {
     if (priority == 0)
         return 0;
-    double weight = pow(priority, tree->base.kind.exponent);
+    double exponent = tree->base.kind.exponent;
+    double weight = exponent == 1 ? priority : pow(priority, exponent);
     return weight < WEIGHT_MAX ? weight : WEIGHT_MAX;
 }
 
 static void sum_tree_set(struct sum_tree *tree, uint32_t slot, double weight)
 {
     tree->levels[0][slot] = weight;
-    size_t node = slot / FAN_OUT;
-    for (uint32_t level = 1; level < tree->level_count; level++) {
-        tree->levels[level][node] = node_sum(tree->levels[level - 1] + node * FAN_OUT);
-        node /= FAN_OUT;
-    }
-    tree->total = node_sum(tree->levels[tree->level_count - 1]);
+    if (!sum_tree_note(tree, slot / FAN_OUT))
+        return;
+    const double *children = tree->levels[0] + slot / FAN_OUT * FAN_OUT;
+    __builtin_prefetch(children);
+    __builtin_prefetch(children + FAN_OUT / 2);
+    tree->pending[tree->pending_count++] = slot / FAN_OUT;
+    if (tree->pending_count == PENDING_MAX)
+        sum_tree_settle(tree);
 }
 
 static void sum_tree_destroy(struct selector *selector)
@@ -105,6 +151,7 @@ static void sum_tree_destroy(struct selector *selector)
     for (uint32_t level = 0; level < LEVELS_MAX; level++)
         free(tree->levels[level]);
     slot_set_cleanup(&tree->set);
+    free(tree->noted);
     free(tree);
 }
 
@@ -120,7 +167,6 @@ static void sum_tree_insert(struct selector *selector, uint32_t slot, double pri
 static void sum_tree_update(struct selector *selector, uint32_t slot, double priority)
 {
     struct sum_tree *tree = (struct sum_tree *)selector;
-    assert(slot_set_has(&tree->set, slot));
     sum_tree_set(tree, slot, weight_of(tree, priority));
 }
 
@@ -131,31 +177,44 @@ static void sum_tree_remove(struct selector *selector, uint32_t slot)
     sum_tree_set(tree, slot, 0);
 }
 
-/* The child in which `target`, a mass from the node's left edge, falls; `target` becomes the mass
- * from the child's left edge. Rounding can leave it behind the right edge: then it is the last
- * child that has any mass, and stays behind the edge. */
+/* Which of four masses in a row holds `target`; it becomes the mass from that one's left edge. */
+static uint32_t find_in_4(double a, double b, double c, double *target)
+{
+    double left[4] = {0, a, a + b, a + b + c};
+    double t = *target;
+    uint32_t at = (uint32_t)(t >= left[1]) + (uint32_t)(t >= left[2]) + (uint32_t)(t >= left[3]);
+    *target = t - left[at];
+    return at;
+}
+
+/* The child that holds `target`, a mass from the node's left edge; it becomes the mass from the
+ * child's left edge. Children lie in order of columns (0 4 8 12, 1 5 9 13, ...), which takes two
+ * short steps without branches instead of a scan that the processor cannot foresee. Rounding can
+ * leave the target behind the right edge: then it is the last child that has any mass, and the
+ * target stays behind the edge. */
 static uint32_t node_find(const double *children, double *target)
 {
-    double left = *target;
-    for (uint32_t i = 0; i < FAN_OUT; i++) {
-        if (left < children[i]) {
-            *target = left;
-            return i;
-        }
-        left -= children[i];
-    }
-    uint32_t last = FAN_OUT - 1;
-    while (children[last] == 0)
-        last--;
-    *target = children[last];
-    return last;
+    const lanes *v = (const lanes *)children;
+    lanes columns = (v[0] + v[1]) + (v[2] + v[3]);
+    uint32_t column = find_in_4(columns[0], columns[1], columns[2], target);
+    const double *c = children + column;
+    uint32_t child = find_in_4(c[0], c[4], c[8], target) * 4 + column;
+    if (children[child] > 0)
+        return child;
+    child = FAN_OUT - 1;
+    while (children[child] == 0)
+        child--;
+    *target = children[child];
+    return child;
 }
 
 static uint32_t sum_tree_pick(struct selector *selector, trp_rng *rng, double *probability)
 {
-    const struct sum_tree *tree = (const struct sum_tree *)selector;
+    struct sum_tree *tree = (struct sum_tree *)selector;
     const struct slot_set *set = &tree->set;
     assert(set->count > 0);
+    if (tree->pending_count > 0)
+        sum_tree_settle(tree);
     if (tree->total == 0) {
         *probability = 1.0 / set->count;
         return set->members[trp_rng_below(rng, set->count)];
@@ -171,13 +230,9 @@ static uint32_t sum_tree_pick(struct selector *selector, trp_rng *rng, double *p
 static void sum_tree_clear(struct selector *selector)
 {
     struct sum_tree *tree = (struct sum_tree *)selector;
+    for (uint32_t i = 0; i < tree->set.count; i++)
+        sum_tree_set(tree, tree->set.members[i], 0);
     slot_set_clear(&tree->set);
-    uint32_t size = tree->capacity;
-    for (uint32_t level = 0; level < tree->level_count; level++) {
-        memset(tree->levels[level], 0, size * sizeof(double));
-        size = level_size(size);
-    }
-    tree->total = 0;
 }
 
 static bool sum_tree_better(const struct selector *selector, uint32_t a, uint32_t b)

@@ -4,13 +4,12 @@
  * One matrix product serves everything: c (+)= a b, where a is read one element at a time through
  * two strides (so a transposed a costs nothing) and b by rows. A tile of c stays in registers while
  * `depth` runs; columns are cut into panels of four vectors and the depth into blocks, so that a
- * block of b (16 KiB) stays in the first-level cache while all rows pass by. The sum over depth of
+ * block of b stays in the first-level cache while all rows pass by. The sum over depth of
  * one element runs in order, whatever the tile: a row gives the same bits in any batch of more than
  * one row. A single row takes a path of its own: four sums per element, because nothing else hides
  * the latency of the adds. */
 
 enum {
-    PANEL_VECS = 4,
     PANEL = PANEL_VECS * LANES,
     DEPTH_BLOCK = 64,
     NARROW_MAX = 8, /* outputs that a row can sum across its lanes instead */
@@ -19,26 +18,55 @@ enum {
 enum gemm_start { START_ZERO, START_BIAS, START_ADD };
 enum gemm_end { END_STORE, END_RELU, END_GATE_RELU, END_GATE_TANH };
 
+/* Element (m, k) of a is a[m * a_row + k * a_k]; one of b_k and b_n is 1. */
 struct gemm {
     const float *a, *b;
     float *c;
-    size_t a_row, a_k, b_k, c_row;
+    size_t a_row, a_k, b_k, b_n, c_row;
     size_t rows, columns, depth;
     enum gemm_start start;
     enum gemm_end end;
     const float *bias, *gate; /* START_BIAS; END_GATE_* */
     size_t gate_row;
+    float *pack; /* [DEPTH_BLOCK][PANEL] */
 };
 
-/* A tile's place: its first row and column, its depth block, the lanes of its last vector. */
-struct spot {
-    size_t row, column, k_from, k_to;
+/* One tile: its corners, its part of the depth and the lanes of its last vector. */
+struct tile {
+    const float *a, *b, *bias, *gate;
+    float *c;
+    size_t b_k, depth;
+    enum gemm_start start;
+    enum gemm_end end;
     part last;
 };
 
 static INLINE vec load_at(const float *p, bool last, part lanes)
 {
     return last ? load_part(p, lanes) : load(p);
+}
+
+static INLINE void store_at(float *p, vec v, bool last, part lanes)
+{
+    if (last)
+        store_part(p, v, lanes);
+    else
+        store(p, v);
+}
+
+static INLINE void tile_sum(vec sum[TILE_ROWS_MAX][PANEL_VECS], const float *a, size_t a_row,
+                            size_t a_k, const float *b, size_t b_k, size_t depth,
+                            const unsigned rows, const unsigned vecs)
+{
+    for (size_t k = 0; k < depth; k++, a += a_k, b += b_k) {
+        vec bs[PANEL_VECS];
+        UNROLL for (unsigned v = 0; v < vecs; v++) bs[v] = load(b + v * LANES);
+        UNROLL for (unsigned r = 0; r < rows; r++)
+        {
+            vec as = splat(a[r * a_row]);
+            UNROLL for (unsigned v = 0; v < vecs; v++) sum[r][v] = fma_vec(as, bs[v], sum[r][v]);
+        }
+    }
 }
 
 static INLINE vec tile_end(enum gemm_end end, vec sum, vec gate)
@@ -55,67 +83,53 @@ static INLINE vec tile_end(enum gemm_end end, vec sum, vec gate)
     }
 }
 
-static INLINE void tile_run(const struct gemm *g, const struct spot *s, const unsigned rows,
+static INLINE void tile_run(const struct gemm *g, const struct tile *t, const unsigned rows,
                             const unsigned vecs)
 {
     vec sum[TILE_ROWS_MAX][PANEL_VECS];
-    float *c = g->c + s->row * g->c_row + s->column;
-    enum gemm_start start = s->k_from == 0 ? g->start : START_ADD;
+    const size_t c_row = g->c_row, gate_row = g->gate_row;
+    const enum gemm_start start = t->start;
+    const enum gemm_end end = t->end;
+    const part last = t->last;
+    float *c = t->c;
+    const float *gate = t->gate;
     UNROLL for (unsigned r = 0; r < rows; r++)
     {
         UNROLL for (unsigned v = 0; v < vecs; v++)
         {
-            bool last = v == vecs - 1;
             if (start == START_ZERO)
                 sum[r][v] = splat(0);
             else if (start == START_BIAS)
-                sum[r][v] = load_at(g->bias + s->column + v * LANES, last, s->last);
+                sum[r][v] = load_at(t->bias + v * LANES, v == vecs - 1, last);
             else
-                sum[r][v] = load_at(c + r * g->c_row + v * LANES, last, s->last);
+                sum[r][v] = load_at(c + r * c_row + v * LANES, v == vecs - 1, last);
         }
     }
-    const float *a = g->a + s->row * g->a_row + s->k_from * g->a_k;
-    const float *b = g->b + s->k_from * g->b_k + s->column;
-    for (size_t k = s->k_from; k < s->k_to; k++, a += g->a_k, b += g->b_k) {
-        vec bs[PANEL_VECS];
-        UNROLL for (unsigned v = 0; v < vecs; v++) bs[v] =
-            load_at(b + v * LANES, v == vecs - 1, s->last);
-        UNROLL for (unsigned r = 0; r < rows; r++)
-        {
-            vec as = splat(a[r * g->a_row]);
-            UNROLL for (unsigned v = 0; v < vecs; v++) sum[r][v] = fma_vec(as, bs[v], sum[r][v]);
-        }
-    }
-    enum gemm_end end = s->k_to == g->depth ? g->end : END_STORE;
+    tile_sum(sum, t->a, g->a_row, g->a_k, t->b, t->b_k, t->depth, rows, vecs);
     UNROLL for (unsigned r = 0; r < rows; r++)
     {
         UNROLL for (unsigned v = 0; v < vecs; v++)
         {
-            bool last = v == vecs - 1;
-            vec gate = splat(0);
+            vec g_vec = splat(0);
             if (end == END_GATE_RELU || end == END_GATE_TANH)
-                gate = load_at(g->gate + (s->row + r) * g->gate_row + s->column + v * LANES, last,
-                               s->last);
-            vec out = tile_end(end, sum[r][v], gate);
-            if (last)
-                store_part(c + r * g->c_row + v * LANES, out, s->last);
-            else
-                store(c + r * g->c_row + v * LANES, out);
+                g_vec = load_at(gate + r * gate_row + v * LANES, v == vecs - 1, last);
+            store_at(c + r * c_row + v * LANES, tile_end(end, sum[r][v], g_vec), v == vecs - 1,
+                     last);
         }
     }
 }
 
-typedef void tile_function(const struct gemm *, const struct spot *);
+typedef void tile_function(const struct gemm *, const struct tile *);
 
 #define TILE(rows, vecs)                                                                           \
-    static void tile_##rows##x##vecs(const struct gemm *g, const struct spot *s)                   \
+    static void tile_##rows##x##vecs(const struct gemm *g, const struct tile *t)                   \
     {                                                                                              \
-        tile_run(g, s, rows, vecs);                                                                \
+        tile_run(g, t, rows, vecs);                                                                \
     }
 TILES(TILE)
 #undef TILE
 
-/* [vecs - 1][rows - 1]; the widest tiles are TILE_ROWS(vecs) high. */
+/* [vecs - 1][rows - 1]; tiles of `vecs` are at most tile_rows[vecs - 1] high. */
 #define TILE(rows, vecs) [vecs - 1][rows - 1] = tile_##rows##x##vecs,
 static tile_function *const tiles[PANEL_VECS][TILE_ROWS_MAX] = {TILES(TILE)};
 #undef TILE
@@ -174,36 +188,98 @@ static void gemm_row(const struct gemm *g)
 {
     for (size_t column = 0; column < g->columns; column += PANEL) {
         part last;
-        switch (panel_vecs(g->columns - column, &last)) {
-        case 1:
-            row_run(g, column, last, 1);
-            break;
-        case 2:
-            row_run(g, column, last, 2);
-            break;
-        case 3:
-            row_run(g, column, last, 3);
-            break;
-        default:
-            row_run(g, column, last, 4);
+        size_t vecs = panel_vecs(g->columns - column, &last);
+        if (vecs == PANEL_VECS) {
+            row_run(g, column, last, PANEL_VECS);
+            continue;
         }
+        for (size_t v = 0; v < vecs; v++)
+            row_run(g, column + v * LANES, v + 1 == vecs ? last : part_of(LANES), 1);
+    }
+}
+
+/* Copies b[k..k + depth)[n..n + columns) to the pack, rows of whole vectors filled up with zeros.
+ */
+static void pack_rows(const struct gemm *g, const float *b, size_t depth, size_t columns)
+{
+    float *to = g->pack;
+    size_t whole = columns / LANES * LANES;
+    part rest = part_of((unsigned)(columns - whole));
+    for (size_t k = 0; k < depth; k++, b += g->b_k, to += PANEL) {
+        for (size_t n = 0; n < whole; n += LANES)
+            store(to + n, load(b + n));
+        if (whole < columns)
+            store(to + whole, load_part(b + whole, rest));
+    }
+}
+
+static void pack_columns(const struct gemm *g, const float *b, size_t depth, size_t columns)
+{
+    float *to = g->pack;
+    size_t n = 0;
+    for (; n + LANES <= columns; n += LANES) {
+        size_t k = 0;
+        for (; k + 4 <= depth; k += 4)
+            transpose_4(b + n * g->b_n + k, g->b_n, to + k * PANEL + n, PANEL);
+        for (; k < depth; k++)
+            for (size_t lane = n; lane < n + LANES; lane++)
+                to[k * PANEL + lane] = b[lane * g->b_n + k];
+    }
+    if (n == columns)
+        return;
+    for (size_t k = 0; k < depth; k++)
+        for (size_t lane = n; lane < n + LANES; lane++)
+            to[k * PANEL + lane] = lane < columns ? b[lane * g->b_n + k] : 0;
+}
+
+/* Places the tile's b: packed when it is transposed, ends in a part of a vector, or when its rows
+ * are so far apart that they fall on each other in the cache. */
+static void tile_place_b(const struct gemm *g, struct tile *t, size_t k, size_t column,
+                         size_t columns)
+{
+    const float *b = g->b + k * g->b_k + column * g->b_n;
+    if (g->b_n == 1 && columns % LANES == 0 && g->b_k <= 2 * PANEL) {
+        t->b = b;
+        t->b_k = g->b_k;
+        return;
+    }
+    t->b = g->pack;
+    t->b_k = PANEL;
+    if (g->b_n == 1)
+        pack_rows(g, b, t->depth, columns);
+    else
+        pack_columns(g, b, t->depth, columns);
+}
+
+/* One panel of c over one block of the depth: all rows, tile by tile. */
+static void gemm_block(const struct gemm *g, size_t column, size_t k, size_t depth)
+{
+    struct tile t = {
+        .depth = depth,
+        .bias = g->bias ? g->bias + column : NULL,
+        .start = k == 0 ? g->start : START_ADD,
+        .end = k + depth == g->depth ? g->end : END_STORE,
+    };
+    size_t columns = g->columns - column < PANEL ? g->columns - column : PANEL;
+    size_t vecs = panel_vecs(columns, &t.last);
+    size_t step = tile_rows[vecs - 1];
+    tile_place_b(g, &t, k, column, columns);
+    for (size_t row = 0; row < g->rows; row += step) {
+        size_t rows = g->rows - row < step ? g->rows - row : step;
+        t.a = g->a + row * g->a_row + k * g->a_k;
+        t.c = g->c + row * g->c_row + column;
+        t.gate = g->gate ? g->gate + row * g->gate_row + column : NULL;
+        tiles[vecs - 1][rows - 1](g, &t);
     }
 }
 
 static void gemm_run(const struct gemm *g)
 {
-    for (size_t column = 0; column < g->columns; column += PANEL) {
-        struct spot s = {.column = column};
-        size_t vecs = panel_vecs(g->columns - column, &s.last);
-        size_t step = tile_rows[vecs - 1];
-        for (s.k_from = 0; s.k_from < g->depth; s.k_from = s.k_to) {
-            s.k_to = s.k_from + DEPTH_BLOCK < g->depth ? s.k_from + DEPTH_BLOCK : g->depth;
-            for (s.row = 0; s.row < g->rows; s.row += step) {
-                size_t rows = g->rows - s.row < step ? g->rows - s.row : step;
-                tiles[vecs - 1][rows - 1](g, &s);
-            }
+    for (size_t column = 0; column < g->columns; column += PANEL)
+        for (size_t k = 0; k < g->depth; k += DEPTH_BLOCK) {
+            size_t left = g->depth - k;
+            gemm_block(g, column, k, left < DEPTH_BLOCK ? left : DEPTH_BLOCK);
         }
-    }
 }
 
 /* Rational approximation of tanh by Eigen's coefficients: at most a few units in the last place. */
@@ -244,26 +320,15 @@ static void simd_activate(enum activation activation, float *y, size_t stride, s
     }
 }
 
-/* to[columns][rows] = transpose of from[rows][columns], four by four. */
-static void transpose(const float *from, size_t rows, size_t columns, float *to)
-{
-    size_t row = 0;
-    for (; row + 4 <= rows; row += 4) {
-        size_t column = 0;
-        for (; column + 4 <= columns; column += 4)
-            transpose_4x4(from + row * columns + column, columns, to + column * rows + row, rows);
-        for (; column < columns; column++)
-            for (size_t r = row; r < row + 4; r++)
-                to[column * rows + r] = from[r * columns + column];
-    }
-    for (; row < rows; row++)
-        for (size_t column = 0; column < columns; column++)
-            to[column * rows + row] = from[row * columns + column];
-}
-
+/* The pack, and behind it what the narrow paths need: up to NARROW_MAX rows of `inputs`. */
 static size_t simd_scratch(uint32_t inputs, uint32_t outputs)
 {
-    return ((size_t)inputs + LANES) * outputs; /* the weights, transposed */
+    return PANEL * DEPTH_BLOCK + (outputs <= NARROW_MAX ? (size_t)inputs * outputs : 0);
+}
+
+static float *narrow_scratch(void *scratch)
+{
+    return (float *)scratch + PANEL * DEPTH_BLOCK;
 }
 
 /* Few outputs leave most lanes idle, so a row is multiplied with the transposed weights instead and
@@ -271,7 +336,7 @@ static size_t simd_scratch(uint32_t inputs, uint32_t outputs)
 static INLINE void narrow_row(const struct forward_job *job, const float *x, float *y,
                               const unsigned outputs)
 {
-    const float *wt = job->scratch, *bias = job->bias;
+    const float *wt = narrow_scratch(job->scratch), *bias = job->bias;
     size_t inputs = job->inputs;
     vec sum[NARROW_MAX];
     UNROLL for (unsigned o = 0; o < outputs; o++) sum[o] = splat(0);
@@ -296,9 +361,11 @@ static INLINE void narrow_row(const struct forward_job *job, const float *x, flo
 
 static void narrow_forward(const struct forward_job *job)
 {
-    transpose(job->w, job->inputs, job->outputs, job->scratch);
-    const float *x = job->x;
-    float *y = job->y;
+    const float *x = job->x, *w = job->w;
+    float *y = job->y, *wt = narrow_scratch(job->scratch);
+    for (size_t i = 0; i < job->inputs; i++)
+        for (size_t o = 0; o < job->outputs; o++)
+            wt[o * job->inputs + i] = w[i * job->outputs + o];
 #define NARROW_CASE(outputs)                                                                       \
     case outputs:                                                                                  \
         for (size_t row = 0; row < job->rows; row++)                                               \
@@ -325,6 +392,8 @@ static void simd_forward(const struct forward_job *job)
         .a_k = 1,
         .b = job->w,
         .b_k = job->outputs,
+        .b_n = 1,
+        .pack = job->scratch,
         .c = job->y,
         .c_row = job->y_stride,
         .rows = job->rows,
@@ -370,13 +439,15 @@ static void backward_bias(const struct backward_job *job)
 /* dw' = dy' x when that fills the lanes better than dw = x' dy; through the scratch. */
 static void narrow_backward_weights(const struct backward_job *job)
 {
-    float *dwt = job->scratch, *dw = job->dw;
+    float *dwt = narrow_scratch(job->scratch), *dw = job->dw;
     struct gemm g = {
         .a = job->dy,
         .a_row = 1,
         .a_k = job->dy_stride,
         .b = job->x,
         .b_k = job->x_stride,
+        .b_n = 1,
+        .pack = job->scratch,
         .c = dwt,
         .c_row = job->inputs,
         .rows = job->outputs,
@@ -399,6 +470,8 @@ static void backward_weights(const struct backward_job *job)
         .a_k = job->x_stride,
         .b = job->dy,
         .b_k = job->dy_stride,
+        .b_n = 1,
+        .pack = job->scratch,
         .c = job->dw,
         .c_row = job->outputs,
         .rows = job->inputs,
@@ -406,7 +479,7 @@ static void backward_weights(const struct backward_job *job)
         .depth = job->rows,
         .start = job->overwrite ? START_ZERO : START_ADD,
     };
-    if (2 * job->outputs <= LANES && job->inputs > job->outputs)
+    if (job->outputs <= NARROW_MAX && 2 * job->outputs <= LANES && job->inputs > job->outputs)
         narrow_backward_weights(job);
     else
         gemm_run(&g);
@@ -418,13 +491,14 @@ static void simd_backward(const struct backward_job *job)
     backward_weights(job);
     if (!job->dx)
         return;
-    transpose(job->w, job->inputs, job->outputs, job->scratch);
     struct gemm g = {
         .a = job->dy,
         .a_row = job->dy_stride,
         .a_k = 1,
-        .b = job->scratch,
-        .b_k = job->inputs,
+        .b = job->w,
+        .b_k = 1,
+        .b_n = job->outputs,
+        .pack = job->scratch,
         .c = job->dx,
         .c_row = job->dx_stride,
         .rows = job->rows,

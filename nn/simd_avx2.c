@@ -6,7 +6,7 @@
 
 #include <immintrin.h>
 
-enum { LANES = 8, TILE_ROWS_MAX = 6 };
+enum { LANES = 8, PANEL_VECS = 2, TILE_ROWS_MAX = 8 };
 
 typedef __m256 vec;
 typedef __m256i part;
@@ -75,16 +75,33 @@ static INLINE vec keep_where_positive(vec v, vec gate)
     return _mm256_and_ps(v, _mm256_cmp_ps(gate, _mm256_setzero_ps(), _CMP_GT_OQ));
 }
 
-#include "transpose_x86.h"
+/* to[4][8] = transpose of from[8][4]. Half h of r[j] is row 4 h + j, so that four by four
+ * transposes inside the halves do the rest. */
+static INLINE void transpose_4(const float *from, size_t from_row, float *to, size_t to_row)
+{
+    vec r[4];
+    UNROLL for (unsigned j = 0; j < 4; j++)
+    {
+        const float *p = from + j * from_row;
+        r[j] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)),
+                                    _mm_loadu_ps(p + 4 * from_row), 1);
+    }
+    vec low_01 = _mm256_unpacklo_ps(r[0], r[1]), high_01 = _mm256_unpackhi_ps(r[0], r[1]);
+    vec low_23 = _mm256_unpacklo_ps(r[2], r[3]), high_23 = _mm256_unpackhi_ps(r[2], r[3]);
+    store(to, _mm256_shuffle_ps(low_01, low_23, 0x44));
+    store(to + to_row, _mm256_shuffle_ps(low_01, low_23, 0xee));
+    store(to + 2 * to_row, _mm256_shuffle_ps(high_01, high_23, 0x44));
+    store(to + 3 * to_row, _mm256_shuffle_ps(high_01, high_23, 0xee));
+}
 
 #define TILE_ROWS                                                                                  \
     {                                                                                              \
-        6, 5, 3, 2                                                                                 \
+        8, 6                                                                                       \
     }
 #define TILES(X)                                                                                   \
     X(1, 1)                                                                                        \
-    X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(1, 2) X(2, 2) X(3, 2) X(4, 2) X(5, 2) X(1, 3)        \
-        X(2, 3) X(3, 3) X(1, 4) X(2, 4)
+    X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1) X(1, 2) X(2, 2) X(3, 2) X(4, 2)        \
+        X(5, 2) X(6, 2)
 #define BACKEND      backend_avx2
 #define BACKEND_NAME "avx2"
 #include "simd.h"

@@ -6,7 +6,7 @@
 
 #include <immintrin.h>
 
-enum { LANES = 16, TILE_ROWS_MAX = 12 };
+enum { LANES = 16, PANEL_VECS = 4, TILE_ROWS_MAX = 12 };
 
 typedef __m512 vec;
 typedef __mmask16 part;
@@ -72,7 +72,26 @@ static INLINE vec keep_where_positive(vec v, vec gate)
     return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(gate, _mm512_setzero_ps(), _CMP_GT_OQ), v);
 }
 
-#include "transpose_x86.h"
+/* to[4][16] = transpose of from[16][4]. Quarter q of r[j] is row 4 q + j, so that four by four
+ * transposes inside the quarters do the rest. */
+static INLINE void transpose_4(const float *from, size_t from_row, float *to, size_t to_row)
+{
+    vec r[4];
+    UNROLL for (unsigned j = 0; j < 4; j++)
+    {
+        const float *p = from + j * from_row;
+        vec v = _mm512_castps128_ps512(_mm_loadu_ps(p));
+        v = _mm512_mask_broadcast_f32x4(v, 0x00f0, _mm_loadu_ps(p + 4 * from_row));
+        v = _mm512_mask_broadcast_f32x4(v, 0x0f00, _mm_loadu_ps(p + 8 * from_row));
+        r[j] = _mm512_mask_broadcast_f32x4(v, 0xf000, _mm_loadu_ps(p + 12 * from_row));
+    }
+    vec low_01 = _mm512_unpacklo_ps(r[0], r[1]), high_01 = _mm512_unpackhi_ps(r[0], r[1]);
+    vec low_23 = _mm512_unpacklo_ps(r[2], r[3]), high_23 = _mm512_unpackhi_ps(r[2], r[3]);
+    store(to, _mm512_shuffle_ps(low_01, low_23, 0x44));
+    store(to + to_row, _mm512_shuffle_ps(low_01, low_23, 0xee));
+    store(to + 2 * to_row, _mm512_shuffle_ps(high_01, high_23, 0x44));
+    store(to + 3 * to_row, _mm512_shuffle_ps(high_01, high_23, 0xee));
+}
 
 #define TILE_ROWS                                                                                  \
     {                                                                                              \
@@ -80,10 +99,11 @@ static INLINE vec keep_where_positive(vec v, vec gate)
     }
 #define TILES(X)                                                                                   \
     X(1, 1)                                                                                        \
-    X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1) X(9, 1) X(10, 1) X(11, 1) X(12, 1)     \
-        X(1, 2) X(2, 2) X(3, 2) X(4, 2) X(5, 2) X(6, 2) X(7, 2) X(8, 2) X(9, 2) X(10, 2) X(11, 2)  \
-            X(12, 2) X(1, 3) X(2, 3) X(3, 3) X(4, 3) X(5, 3) X(6, 3) X(7, 3) X(8, 3) X(1, 4)       \
-                X(2, 4) X(3, 4) X(4, 4) X(5, 4) X(6, 4)
+    X(2, 1)                                                                                        \
+    X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1) X(9, 1) X(10, 1) X(11, 1) X(12, 1) X(1, 2)     \
+        X(2, 2) X(3, 2) X(4, 2) X(5, 2) X(6, 2) X(7, 2) X(8, 2) X(9, 2) X(10, 2) X(11, 2) X(12, 2) \
+            X(1, 3) X(2, 3) X(3, 3) X(4, 3) X(5, 3) X(6, 3) X(7, 3) X(8, 3) X(1, 4) X(2, 4)        \
+                X(3, 4) X(4, 4) X(5, 4) X(6, 4)
 #define BACKEND      backend_avx512
 #define BACKEND_NAME "avx512"
 #include "simd.h"

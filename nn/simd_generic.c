@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { LANES = 4, TILE_ROWS_MAX = 4 };
+enum { LANES = 4, PANEL_VECS = 2, TILE_ROWS_MAX = 8 };
 
 typedef float vec __attribute__((vector_size(16)));
 typedef int32_t mask __attribute__((vector_size(16)));
@@ -27,6 +27,8 @@ static INLINE vec load(const float *p)
 
 static INLINE vec load_part(const float *p, part lanes)
 {
+    if (lanes == LANES)
+        return load(p);
     vec v = {0};
     for (unsigned i = 0; i < lanes; i++)
         v[i] = p[i];
@@ -40,6 +42,10 @@ static INLINE void store(float *p, vec v)
 
 static INLINE void store_part(float *p, vec v, part lanes)
 {
+    if (lanes == LANES) {
+        store(p, v);
+        return;
+    }
     for (unsigned i = 0; i < lanes; i++)
         p[i] = v[i];
 }
@@ -85,7 +91,8 @@ static INLINE vec keep_where_positive(vec v, vec gate)
     return (vec)((mask)v & (gate > splat(0)));
 }
 
-static INLINE void transpose_4x4(const float *from, size_t from_row, float *to, size_t to_row)
+/* to[4][4] = transpose of from[4][4]. */
+static INLINE void transpose_4(const float *from, size_t from_row, float *to, size_t to_row)
 {
     for (size_t i = 0; i < 4; i++)
         for (size_t j = 0; j < 4; j++)
@@ -94,12 +101,12 @@ static INLINE void transpose_4x4(const float *from, size_t from_row, float *to, 
 
 #define TILE_ROWS                                                                                  \
     {                                                                                              \
-        4, 4, 3, 2                                                                                 \
+        8, 6                                                                                       \
     }
 #define TILES(X)                                                                                   \
     X(1, 1)                                                                                        \
-    X(2, 1) X(3, 1) X(4, 1) X(1, 2) X(2, 2) X(3, 2) X(4, 2) X(1, 3) X(2, 3) X(3, 3) X(1, 4)        \
-        X(2, 4)
+    X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1) X(1, 2) X(2, 2) X(3, 2) X(4, 2)        \
+        X(5, 2) X(6, 2)
 #define BACKEND      backend_generic
 #define BACKEND_NAME "generic"
 #include "simd.h"

@@ -15,6 +15,9 @@ enum {
     MESSAGE_ITEMS_MAX = 1 << 20,
     MESSAGE_SLICES_MAX = 1 << 22,
     WIRE_DEPTH_MAX = 64, /* nested groups in fields we do not know */
+    /* keep_set.c: what one insert stream keeps: 2^20 x 48 and 2^22 x 16 bytes are 112 MB. */
+    KEPT_CHUNKS_MAX = 1 << 20,
+    KEPT_TENSORS_MAX = 1 << 22,
     /* rpc/: 1024 events of about 3 us each: a group takes 3 ms at most. */
     RPC_GROUP_EVENTS_MAX = 1024,
     /* rpc/: calls of one method that the server accepts in one look at its queue. */
@@ -53,6 +56,12 @@ enum {
     WRITER_BATCH_ITEMS = 64,
     /* writer.c: where a message stops taking items: half an L2 cache, and 18 items of 28 KB. */
     WRITER_MESSAGE_BYTES = 512 * 1024,
+    /* unpack.c: a sample spread over messages is kept until it is complete: what one protobuf message
+     * could hold. */
+    SAMPLE_BYTES_MAX = INT32_MAX,
+    /* sampler.c: batches requested beyond the one being filled. The server makes one while another
+     * is on its way; at most these two are lost at a stop. */
+    SAMPLER_BATCHES_AHEAD = 2,
     /* writer.c, sampler.c: pauses between attempts to reach a server, doubling. */
     RECONNECT_PAUSE_MS_MIN = 1,
     RECONNECT_PAUSE_MS_MAX = 1000,
@@ -64,6 +73,11 @@ enum {
      * at 10 000 steps/s, and are little beside a table's error buffer. */
     ADDER_IN_FLIGHT_PER_COPY = 64,
     ADDER_IN_FLIGHT_MIN = 256,
+    /* store.h: chunk and record bytes of one group: 16 449 pages, of LMDB's 131 071 dirty ones. */
+    STORE_GROUP_BYTES_MAX = 64 << 20,
+    /* store.h: chunks whose bytes are worth keeping in memory: a tree walk is 0.5 us, a copy of a
+     * larger one takes longer. */
+    STORE_CACHED_CHUNK_BYTES_MAX = 4080,
     /* params_client.c: one pull of a few megabytes takes milliseconds; a learner restarts within
      * a minute. Retries wait 10 ms, doubling up to 640 ms. */
     PARAMS_TIMEOUT_MS = 2000,
@@ -90,6 +104,11 @@ enum {
     PROGRAM_NODES_MAX = 4096,
     /* control.c: one packet between launcher and node; an error message is at most 1023 bytes. */
     CONTROL_MESSAGE_BYTES_MAX = 2048,
+    /* host.c: how long a child waits to tell the launcher; the launcher reads all the time. */
+    CONTROL_SEND_MS = 5000,
+    HOST_REPORT_MS = 200, /* between two reports of a node's metrics */
+    /* host.c: a child outlives its launcher by less than the 2 s that are promised. */
+    HOST_ORPHAN_MS = 1500,
     /* metrics.c: 32 x 80 bytes a node; looked up by comparing words. */
     METRICS_MAX = 32,
     METRIC_NAME_BYTES_MAX = 32,
@@ -98,9 +117,34 @@ enum {
     /* output.c: what a slow terminal may owe: 4 MiB, then lines are dropped and counted. */
     OUTPUT_LINES_MAX = 16384,
     OUTPUT_BYTES_MAX = 4 << 20,
+    /* run_dir.c: config.json; a command line and 4096 groups of 100 bytes. */
+    RUN_CONFIG_BYTES_MAX = 1 << 20,
     /* run.c: lines of a failed node's log that are shown again at the end. */
     LAST_LINES_MAX = 8,
     LAST_LINE_BYTES_MAX = 240,
+    /* publisher.c: clients of one learner, and their names ("actor/65535"). */
+    PARAMS_CLIENTS_MAX = 65536,
+    PARAMS_CLIENT_NAME_BYTES_MAX = 127,
+    /* learner.c: one wait for a batch or for the answer to priorities before the stop is looked
+     * at, and how long a missing replay server is waited for. */
+    LEARNER_WAIT_MS = 200,
+    LEARNER_PRIORITY_MS = 1000,
+    LEARNER_REPLAY_GIVE_UP_MS = 60000,
+    LEARNER_RETRY_MS = 50,
+    /* learner.c: requests with priorities on their way: the server answers within a step or two. */
+    LEARNER_PRIORITY_WINDOW = 8,
+    /* learner.c: more versions than are published between two checkpoints (a minute at 17 000
+     * steps/s, each published): after a restart no number is used for another vector. */
+    LEARNER_VERSION_GAP = 1 << 20,
+    LEARNER_PREFETCH = 2,
+    LEARNER_PREFETCH_MAX = 64,
+    LEARNER_PUBLISH_EVERY = 10,
+    LEARNER_CHECKPOINT_EVERY_S = 60,
+    /* save.c: the newest one, and one before it in case it cannot be read. */
+    LEARNER_CHECKPOINTS_KEPT = 2,
 };
+
+/* store.h: address space for one store, 1/128 of what x86-64 has. */
+#define STORE_MAP_BYTES_MAX (UINT64_C(1) << 40)
 
 #endif

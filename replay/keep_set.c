@@ -1,0 +1,177 @@
+/* Problem: every message brings chunks, refers to some and says which to keep; most sets have one
+ * to a few hundred, and most messages replace all of them.
+ * Design: a dense array in order of arrival with an open-addressing index over it. Release marks
+ * what stays, moves it down, and builds the index anew: proportional to what was kept, like the
+ * list of keys itself. Only tensor headers are read, once per chunk.
+ * Guarantee: a chunk in the set has one reference from it. */
+#include "keep_set.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/limits.h"
+
+void keep_set_cleanup(struct keep_set *set, struct store *store)
+{
+    for (uint32_t i = 0; i < set->count; ++i)
+        store_chunk_unref(store, set->kept[i].chunk);
+    free(set->kept);
+    free(set->tensors);
+    free(set->index);
+    *set = (struct keep_set){0};
+}
+
+static uint32_t key_slot(const struct keep_set *set, uint64_t key)
+{
+    /* Fibonacci hashing: clients' keys may be random or consecutive. */
+    return (uint32_t)((key * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (set->index_size - 1);
+}
+
+static void index_put(struct keep_set *set, uint32_t number)
+{
+    uint32_t slot = key_slot(set, set->kept[number].key);
+    while (set->index[slot])
+        slot = (slot + 1) & (set->index_size - 1);
+    set->index[slot] = number + 1;
+}
+
+static void index_build(struct keep_set *set)
+{
+    uint32_t size = 16;
+    while (size < 2 * (set->count + 1))
+        size *= 2;
+    if (size > set->index_size || size * 8 < set->index_size) {
+        free(set->index);
+        set->index = xmalloc(size * sizeof *set->index);
+        set->index_size = size;
+    }
+    memset(set->index, 0, set->index_size * sizeof *set->index);
+    for (uint32_t i = 0; i < set->count; ++i)
+        index_put(set, i);
+}
+
+struct kept *keep_set_find(const struct keep_set *set, uint64_t key)
+{
+    if (set->count == 0)
+        return NULL;
+    uint32_t slot = key_slot(set, key);
+    for (; set->index[slot]; slot = (slot + 1) & (set->index_size - 1))
+        if (set->kept[set->index[slot] - 1].key == key)
+            return &set->kept[set->index[slot] - 1];
+    return NULL;
+}
+
+static uint32_t tensor_layout(const struct wire_tensor *tensor)
+{
+    uint64_t hash = (uint64_t)tensor->dtype << 32 | tensor->rank;
+    uint32_t known = tensor->rank < TRP_RANK_MAX ? tensor->rank : TRP_RANK_MAX;
+    for (uint32_t i = 1; i < known; ++i)
+        hash = (hash ^ (uint64_t)tensor->dims[i]) * UINT64_C(0x9e3779b97f4a7c15);
+    return (uint32_t)(hash >> 32 ^ hash);
+}
+
+static void tensor_push(struct keep_set *set, const struct wire_tensor *tensor)
+{
+    if (set->tensor_count == set->tensor_capacity) {
+        set->tensor_capacity = set->tensor_capacity ? 2 * set->tensor_capacity : 16;
+        set->tensors = xrealloc(set->tensors, set->tensor_capacity * sizeof *set->tensors);
+    }
+    set->tensors[set->tensor_count++] = (struct kept_tensor){
+        .rows = tensor->rank > 0 ? tensor->dims[0] : -1, .layout = tensor_layout(tensor)};
+}
+
+static trp_status tensors_read(struct keep_set *set, const struct wire_chunk *chunk)
+{
+    struct wire_tensor_reader reader;
+    struct wire_tensor tensor;
+    bool more = true;
+    wire_tensors_open(&reader, chunk);
+    for (;;) {
+        TRP_TRY(wire_tensor_next(&reader, &tensor, &more));
+        if (!more)
+            return TRP_OK;
+        if (set->tensor_count == KEPT_TENSORS_MAX)
+            return trp_fail(TRP_RESOURCE_EXHAUSTED, "a stream keeps more than %d tensors",
+                            (int)KEPT_TENSORS_MAX);
+        tensor_push(set, &tensor);
+    }
+}
+
+trp_status keep_set_add(struct keep_set *set, struct store *store, const struct wire_chunk *chunk)
+{
+    if (keep_set_find(set, chunk->key))
+        return TRP_OK; /* the first wins, as in Reverb */
+    if (set->count == KEPT_CHUNKS_MAX)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "a stream keeps more than %d chunks",
+                        (int)KEPT_CHUNKS_MAX);
+    uint32_t first = set->tensor_count;
+    trp_status status = tensors_read(set, chunk);
+    if (status != TRP_OK) {
+        set->tensor_count = first;
+        return status;
+    }
+    if (set->count == set->capacity) {
+        set->capacity = set->capacity ? 2 * set->capacity : 16;
+        set->kept = xrealloc(set->kept, set->capacity * sizeof *set->kept);
+    }
+    set->kept[set->count++] =
+        (struct kept){.key = chunk->key,
+                      .chunk = store_chunk_create(store, chunk->head, chunk->tail),
+                      .tensor_first = first,
+                      .tensor_count = set->tensor_count - first};
+    set->bytes += chunk->head.size + chunk->tail.size;
+    if (2 * set->count > set->index_size)
+        index_build(set);
+    else
+        index_put(set, set->count - 1);
+    return TRP_OK;
+}
+
+/* Moves what is marked to the front, drops the rest. */
+static void keep_marked(struct keep_set *set, struct store *store)
+{
+    uint32_t count = 0, tensor_count = 0;
+    for (uint32_t i = 0; i < set->count; ++i) {
+        struct kept kept = set->kept[i];
+        if (kept.mark != set->mark) {
+            store_chunk_unref(store, kept.chunk);
+            continue;
+        }
+        memmove(&set->tensors[tensor_count], &set->tensors[kept.tensor_first],
+                kept.tensor_count * sizeof *set->tensors);
+        kept.tensor_first = tensor_count;
+        tensor_count += kept.tensor_count;
+        set->kept[count++] = kept;
+    }
+    set->count = count;
+    set->tensor_count = tensor_count;
+    index_build(set);
+}
+
+trp_status keep_set_release(struct keep_set *set, struct store *store, const struct wire_keys *keys)
+{
+    uint32_t found = 0;
+    if (++set->mark == 0)
+        set->mark = 1;
+    for (uint32_t i = 0; i < keys->count; ++i) {
+        struct kept *kept = keep_set_find(set, keys->keys[i]);
+        if (!kept || kept->mark == set->mark)
+            continue;
+        kept->mark = set->mark;
+        found++;
+    }
+    if (found < set->count)
+        keep_marked(set, store);
+    set->bytes = 0;
+    for (uint32_t i = 0; i < set->count; ++i)
+        if (set->kept[i].chunk->seq == 0)
+            set->bytes += set->kept[i].chunk->size;
+    if (found != keys->count)
+        return trp_fail(TRP_FAILED_PRECONDITION,
+                        "ReleaseOutOfRangeChunks: Kept less chunks than expected.  "
+                        "chunks_.size() == %u != keep_keys.size() == %u",
+                        found, keys->count);
+    return TRP_OK;
+}

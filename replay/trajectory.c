@@ -1,0 +1,274 @@
+/* Problem: an item's columns name chunks by keys that mean nothing outside its stream, and a slice
+ * that its chunk cannot give breaks every client that ever draws the item.
+ * Design: one pass over the decoded slices resolves keys (most often the same as the last one),
+ * numbers the distinct chunks, checks each slice against the headers in the keep set, and writes
+ * varints. Encoding for the wire is one pass too: a slice is shorter than 128 bytes, so its length
+ * takes one byte that is filled in afterwards; a column that needs more is moved.
+ * Guarantee: what trajectory_build() accepted can be unpacked by a client. */
+#include "trajectory.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "wire_bytes.h"
+
+enum {
+    VARINT32_BYTES_MAX = 5,
+    SLICE_BYTES_MAX = 4 * VARINT32_BYTES_MAX,
+};
+
+/* ---- building ---------------------------------------------------------------------------- */
+
+static void builder_push_chunk(struct trajectory_builder *builder, struct chunk *chunk)
+{
+    if (builder->chunk_count == builder->chunk_capacity) {
+        builder->chunk_capacity = builder->chunk_capacity ? 2 * builder->chunk_capacity : 16;
+        builder->chunks =
+            xrealloc(builder->chunks, builder->chunk_capacity * sizeof(struct chunk *));
+    }
+    builder->chunks[builder->chunk_count++] = chunk;
+}
+
+static struct kept *builder_resolve(struct trajectory_builder *builder, struct keep_set *set,
+                                    uint64_t key)
+{
+    struct kept *kept = keep_set_find(set, key);
+    if (!kept) {
+        trp_fail(TRP_INTERNAL, "Could not find sequence chunk %" PRIu64 ".", key);
+        return NULL;
+    }
+    if (kept->item_serial != set->item_serial) {
+        kept->item_serial = set->item_serial;
+        kept->item_index = builder->chunk_count;
+        builder_push_chunk(builder, kept->chunk);
+    }
+    return kept;
+}
+
+static trp_status slice_check(const struct wire_slice *slice, const struct kept *kept,
+                              const struct kept_tensor *tensors)
+{
+    if (slice->index < 0 || (uint32_t)slice->index >= kept->tensor_count)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "Cannot unpack column %d in chunk %" PRIu64 " which has %u columns.",
+                        slice->index, kept->key, kept->tensor_count);
+    int64_t rows = tensors[slice->index].rows;
+    if (slice->offset < 0 || slice->length < 0 || (int64_t)slice->offset + slice->length > rows)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "Cannot slice (%d, %d) out of tensor %d of chunk %" PRIu64
+                        ", which has %" PRId64 " rows.",
+                        slice->offset, slice->length, slice->index, kept->key, rows < 0 ? 0 : rows);
+    return TRP_OK;
+}
+
+struct column_state {
+    struct kept *kept; /* of the last slice, which most often names the same chunk */
+    uint32_t column;
+    uint32_t layout;
+    int64_t rows;
+    bool any;
+};
+
+static trp_status slice_build(struct trajectory_builder *builder, const struct wire_slice *slice,
+                              struct keep_set *set, struct column_state *state, uint8_t **at)
+{
+    if (!state->kept || state->kept->key != slice->chunk_key)
+        state->kept = builder_resolve(builder, set, slice->chunk_key);
+    if (!state->kept)
+        return TRP_INTERNAL;
+    const struct kept_tensor *tensors = &set->tensors[state->kept->tensor_first];
+    TRP_TRY(slice_check(slice, state->kept, tensors));
+    uint32_t layout = tensors[slice->index].layout;
+    if (state->any && layout != state->layout)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "column %u joins tensors of different types or shapes (chunk %" PRIu64 ")",
+                        state->column, state->kept->key);
+    state->any = true;
+    state->layout = layout;
+    state->rows += slice->length;
+    *at = varint_write(*at, state->kept->item_index);
+    *at = varint_write(*at, (uint32_t)slice->offset);
+    *at = varint_write(*at, (uint32_t)slice->length);
+    *at = varint_write(*at, (uint32_t)slice->index);
+    return TRP_OK;
+}
+
+static trp_status column_build(struct trajectory_builder *builder, const struct wire_lists *lists,
+                               const struct wire_column *column, struct keep_set *set,
+                               struct column_state *state, uint8_t **at)
+{
+    state->any = false;
+    state->rows = 0;
+    *at = varint_write(*at, (uint64_t)column->slice_count << 1 | column->squeeze);
+    for (uint32_t i = 0; i < column->slice_count; ++i)
+        TRP_TRY(slice_build(builder, &lists->slices[column->slice_first + i], set, state, at));
+    if (column->squeeze && state->rows != 1)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "column %u is squeezed but has %" PRId64 " rows instead of 1",
+                        state->column, state->rows);
+    return TRP_OK;
+}
+
+trp_status trajectory_build(struct trajectory_builder *builder, const struct wire_lists *lists,
+                            const struct wire_item *item, struct keep_set *set)
+{
+    const struct wire_column *columns = &lists->columns[item->column_first];
+    if (item->column_count == 0 || columns[0].slice_count == 0)
+        return trp_fail(TRP_INVALID_ARGUMENT, "Item trajectory must not be empty.");
+    size_t slices = 0;
+    for (uint32_t i = 0; i < item->column_count; ++i)
+        slices += columns[i].slice_count;
+    buffer_clear(&builder->bytes);
+    builder->chunk_count = 0;
+    set->item_serial++;
+    uint8_t *start = buffer_reserve(&builder->bytes, item->column_count * VARINT32_BYTES_MAX +
+                                                         slices * SLICE_BYTES_MAX);
+    uint8_t *at = start;
+    struct column_state state = {0};
+    for (state.column = 0; state.column < item->column_count; ++state.column)
+        TRP_TRY(column_build(builder, lists, &columns[state.column], set, &state, &at));
+    builder->bytes.size = (size_t)(at - start);
+    return TRP_OK;
+}
+
+void trajectory_builder_cleanup(struct trajectory_builder *builder)
+{
+    buffer_cleanup(&builder->bytes);
+    free(builder->chunks);
+    *builder = (struct trajectory_builder){0};
+}
+
+/* ---- reading ----------------------------------------------------------------------------- */
+
+/* The bytes were built here or have passed trajectory_valid(). */
+static inline uint32_t varint32_read(const uint8_t **at)
+{
+    uint32_t value = *(*at)++;
+    if (value < 0x80)
+        return value;
+    value &= 0x7f;
+    for (unsigned shift = 7;; shift += 7) {
+        uint8_t byte = *(*at)++;
+        value |= (uint32_t)(byte & 0x7f) << shift;
+        if (byte < 0x80)
+            return value;
+    }
+}
+
+void trajectory_open(struct trajectory_reader *reader, const struct trajectory *trajectory)
+{
+    *reader =
+        (struct trajectory_reader){trajectory->bytes, trajectory->bytes + trajectory->size, 0};
+}
+
+bool trajectory_next_column(struct trajectory_reader *reader, uint32_t *slices, bool *squeeze)
+{
+    assert(reader->slices_left == 0);
+    if (reader->at >= reader->end)
+        return false;
+    uint32_t head = varint32_read(&reader->at);
+    *slices = reader->slices_left = head >> 1;
+    *squeeze = head & 1;
+    return true;
+}
+
+bool trajectory_next_slice(struct trajectory_reader *reader, struct trajectory_slice *slice)
+{
+    if (reader->slices_left == 0)
+        return false;
+    reader->slices_left--;
+    slice->chunk = varint32_read(&reader->at);
+    slice->offset = varint32_read(&reader->at);
+    slice->length = varint32_read(&reader->at);
+    slice->index = varint32_read(&reader->at);
+    return true;
+}
+
+static bool read_varint32(struct reader *reader, uint32_t *value)
+{
+    uint64_t wide;
+    if (!read_varint(reader, &wide) || wide > UINT32_MAX)
+        return false;
+    *value = (uint32_t)wide;
+    return true;
+}
+
+bool trajectory_valid(const struct trajectory *trajectory)
+{
+    struct reader reader = reader_of((trp_bytes){trajectory->bytes, trajectory->size});
+    bool first = true;
+    while (reader.at < reader.end) {
+        uint32_t head, part;
+        if (!read_varint32(&reader, &head) || (first && head >> 1 == 0))
+            return false;
+        first = false;
+        for (uint32_t i = 0; i < head >> 1; ++i) {
+            if (!read_varint32(&reader, &part) || part >= trajectory->chunk_count)
+                return false;
+            for (uint32_t j = 0; j < 3; ++j)
+                if (!read_varint32(&reader, &part) || part > INT32_MAX)
+                    return false;
+        }
+    }
+    return !first;
+}
+
+/* ---- encoding ---------------------------------------------------------------------------- */
+
+static inline uint8_t *put_scalar(uint8_t *at, uint8_t tag, uint64_t value)
+{
+    if (value == 0)
+        return at;
+    *at++ = tag;
+    return varint_write(at, value);
+}
+
+static uint8_t *slice_encode(uint8_t *at, const struct trajectory_slice *slice, uint64_t seq)
+{
+    uint8_t *start = at;
+    at += 2;
+    at = put_scalar(at, TAG(1, VARINT), seq);
+    at = put_scalar(at, TAG(2, VARINT), slice->offset);
+    at = put_scalar(at, TAG(3, VARINT), slice->length);
+    at = put_scalar(at, TAG(4, VARINT), slice->index);
+    start[0] = TAG(1, LEN);
+    start[1] = (uint8_t)(at - start - 2);
+    return at;
+}
+
+/* Puts the header before what was written from start + 2 to `end`. */
+static uint8_t *column_close(uint8_t *start, uint8_t *end)
+{
+    size_t size = (size_t)(end - start - 2);
+    size_t length = varint_size(size);
+    if (length > 1)
+        memmove(start + 1 + length, start + 2, size);
+    start[0] = TAG(1, LEN);
+    varint_write(start + 1, size);
+    return start + 1 + length + size;
+}
+
+void trajectory_encode(const struct trajectory *trajectory, struct chunk *const *chunks,
+                       struct buffer *out)
+{
+    /* At most: a slice of n >= 4 bytes becomes n + 16, a column of n >= 1 becomes n + 7. */
+    uint8_t *at = buffer_reserve(out, 8 * (size_t)trajectory->size);
+    uint8_t *start = at;
+    struct trajectory_reader reader;
+    struct trajectory_slice slice;
+    uint32_t slices;
+    bool squeeze;
+    trajectory_open(&reader, trajectory);
+    while (trajectory_next_column(&reader, &slices, &squeeze)) {
+        uint8_t *column = at;
+        at += 2;
+        while (trajectory_next_slice(&reader, &slice))
+            at = slice_encode(at, &slice, chunks[slice.chunk]->seq);
+        at = put_scalar(at, TAG(2, VARINT), squeeze);
+        at = column_close(column, at);
+    }
+    out->size += (size_t)(at - start);
+}

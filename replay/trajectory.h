@@ -1,0 +1,58 @@
+/* Canonical trajectories: a FlatTrajectory with indices into its item's chunks in place of keys.
+ *
+ * Items of one shape have the same bytes, whatever their chunks, and share one interned struct
+ * trajectory. The bytes are a sequence of columns, each a varint (slices << 1 | squeeze) and per
+ * slice four varints: chunk index, offset, length, tensor index. No function blocks. */
+#ifndef TRP_REPLAY_TRAJECTORY_H
+#define TRP_REPLAY_TRAJECTORY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <troupe/bytes.h>
+#include <troupe/status.h>
+#include "core/buffer.h"
+#include "item.h"
+#include "keep_set.h"
+#include "wire.h"
+
+/* Reused from item to item; a zeroed struct is fine. */
+struct trajectory_builder {
+    struct buffer bytes;
+    struct chunk **chunks; /* distinct, in first-seen order; borrowed from the set */
+    uint32_t chunk_count, chunk_capacity;
+};
+
+/* Builds the canonical bytes of a decoded item whose chunks are in `set`, and checks that a client
+ * can cut every column from them: INTERNAL: a chunk that is not kept; INVALID_ARGUMENT: nothing in
+ * the first column, rows or tensors that a chunk does not have, slices of one column that cannot
+ * be joined, a squeezed column that is not one row. Texts are Reverb's where it has them. */
+trp_status trajectory_build(struct trajectory_builder *builder, const struct wire_lists *lists,
+                            const struct wire_item *item, struct keep_set *set);
+void trajectory_builder_cleanup(struct trajectory_builder *builder);
+
+/* False for bytes that trajectory_build() could not have made: for records read from a file. */
+bool trajectory_valid(const struct trajectory *trajectory);
+
+/* Appends the FlatTrajectory message with the chunks' seqs as keys. */
+void trajectory_encode(const struct trajectory *trajectory, struct chunk *const *chunks,
+                       struct buffer *out);
+
+/* ---- reading one column by column -------------------------------------------------------- */
+
+struct trajectory_reader {
+    const uint8_t *at, *end;
+    uint32_t slices_left; /* of the current column */
+};
+
+struct trajectory_slice {
+    uint32_t chunk, offset, length, index;
+};
+
+void trajectory_open(struct trajectory_reader *reader, const struct trajectory *trajectory);
+
+/* The next column; call trajectory_next_slice() until it is false before the next one. */
+bool trajectory_next_column(struct trajectory_reader *reader, uint32_t *slices, bool *squeeze);
+bool trajectory_next_slice(struct trajectory_reader *reader, struct trajectory_slice *slice);
+
+#endif

@@ -1,0 +1,239 @@
+/* Publication of parameters. The learner changes its vector in place all the time and must not wait
+ * for readers; readers must not see half a change. So publishing copies the vector into a snapshot
+ * with a reference count and swaps it in under the mutex; a pull takes a reference under the mutex
+ * and sends from the snapshot without it. The last one to let go frees.
+ *
+ * Clients report totals, never increments, and the largest one ever seen counts: a report that is
+ * lost, repeated or late changes nothing. */
+#include "publisher.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/limits.h"
+#include "core/thread.h"
+#include "params.pb-c.h"
+
+struct snapshot {
+    uint32_t references;
+    uint64_t version, learner_steps;
+    float params[];
+};
+
+struct publisher {
+    Troupe__Params_Service service; /* first: a handler gets only its address */
+    size_t count;
+    struct mutex mutex; /* all that follows */
+    struct snapshot *current;
+    struct client_counts *clients;
+    size_t client_count, client_capacity;
+};
+
+static struct snapshot *snapshot_take(struct publisher *publisher)
+{
+    mutex_lock(&publisher->mutex);
+    struct snapshot *snapshot = publisher->current;
+    if (snapshot)
+        snapshot->references++;
+    mutex_unlock(&publisher->mutex);
+    return snapshot;
+}
+
+static void snapshot_release(struct publisher *publisher, struct snapshot *snapshot)
+{
+    if (!snapshot)
+        return;
+    mutex_lock(&publisher->mutex);
+    bool last = --snapshot->references == 0;
+    mutex_unlock(&publisher->mutex);
+    if (last)
+        free(snapshot);
+}
+
+/* ---- clients; all with the mutex held ------------------------------------------------------- */
+
+static trp_status check_name(const char *name)
+{
+    size_t length = strnlen(name, PARAMS_CLIENT_NAME_BYTES_MAX + 1);
+    if (length > PARAMS_CLIENT_NAME_BYTES_MAX)
+        return trp_fail(TRP_INVALID_ARGUMENT, "client name is longer than %d bytes",
+                        PARAMS_CLIENT_NAME_BYTES_MAX);
+    for (size_t i = 0; i < length; i++)
+        if ((unsigned char)name[i] < ' ')
+            return trp_fail(TRP_INVALID_ARGUMENT, "client name has a control character");
+    return TRP_OK;
+}
+
+static struct client_counts *client_find(struct publisher *publisher, const char *name)
+{
+    for (size_t i = 0; i < publisher->client_count; i++)
+        if (strcmp(publisher->clients[i].name, name) == 0)
+            return &publisher->clients[i];
+    return NULL;
+}
+
+static trp_status client_find_or_add(struct publisher *publisher, const char *name,
+                                     struct client_counts **out)
+{
+    *out = client_find(publisher, name);
+    if (*out)
+        return TRP_OK;
+    TRP_TRY(check_name(name));
+    if (publisher->client_count == PARAMS_CLIENTS_MAX)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "client %s is one more than %d", name,
+                        PARAMS_CLIENTS_MAX);
+    if (publisher->client_count == publisher->client_capacity) {
+        publisher->client_capacity =
+            publisher->client_capacity ? 2 * publisher->client_capacity : 8;
+        publisher->clients =
+            xrealloc(publisher->clients, publisher->client_capacity * sizeof *publisher->clients);
+    }
+    *out = &publisher->clients[publisher->client_count++];
+    **out = (struct client_counts){.name = xstrdup(name)};
+    return TRP_OK;
+}
+
+static trp_status client_raise(struct publisher *publisher, const struct client_counts *counts,
+                               struct client_counts *now)
+{
+    struct client_counts *client;
+    TRP_TRY(client_find_or_add(publisher, counts->name, &client));
+    if (counts->steps > client->steps)
+        client->steps = counts->steps;
+    if (counts->episodes > client->episodes)
+        client->episodes = counts->episodes;
+    *now = *client;
+    return TRP_OK;
+}
+
+static struct client_counts totals(const struct publisher *publisher)
+{
+    struct client_counts sum = {0};
+    for (size_t i = 0; i < publisher->client_count; i++) {
+        sum.steps += publisher->clients[i].steps;
+        sum.episodes += publisher->clients[i].episodes;
+    }
+    return sum;
+}
+
+/* ---- the service --------------------------------------------------------------------------- */
+
+static trp_status count_client(struct publisher *publisher, const Troupe__PullRequest *request,
+                               Troupe__PullReply *reply)
+{
+    struct client_counts now = {0};
+    trp_status status = TRP_OK;
+    mutex_lock(&publisher->mutex);
+    if (request->client && request->client[0] != '\0')
+        status = client_raise(publisher,
+                              &(struct client_counts){.name = request->client,
+                                                      .steps = request->steps,
+                                                      .episodes = request->episodes},
+                              &now);
+    reply->total_steps = totals(publisher).steps;
+    mutex_unlock(&publisher->mutex);
+    reply->client_steps = now.steps;
+    reply->client_episodes = now.episodes;
+    return status;
+}
+
+static void handle_pull(Troupe__Params_Service *service, const Troupe__PullRequest *request,
+                        Troupe__PullReply_Closure closure, void *closure_data)
+{
+    struct publisher *publisher = (struct publisher *)service;
+    Troupe__PullReply reply = TROUPE__PULL_REPLY__INIT;
+    if (count_client(publisher, request, &reply) != TRP_OK) {
+        closure(NULL, closure_data);
+        return;
+    }
+    struct snapshot *snapshot = snapshot_take(publisher);
+    if (snapshot) {
+        reply.version = snapshot->version;
+        reply.learner_steps = snapshot->learner_steps;
+        if (snapshot->version > request->version)
+            reply.params = (ProtobufCBinaryData){.data = (uint8_t *)snapshot->params,
+                                                 .len = publisher->count * sizeof(float)};
+    }
+    closure(&reply, closure_data);
+    snapshot_release(publisher, snapshot);
+}
+
+static const Troupe__Params_Service service_template = TROUPE__PARAMS__INIT(handle_);
+
+struct publisher *publisher_create(size_t count)
+{
+    struct publisher *publisher = xcalloc(1, sizeof *publisher);
+    publisher->service = service_template;
+    publisher->count = count;
+    mutex_init(&publisher->mutex);
+    return publisher;
+}
+
+void publisher_destroy(struct publisher *publisher)
+{
+    if (!publisher)
+        return;
+    snapshot_release(publisher, publisher->current);
+    publisher_counts_free(publisher->clients, publisher->client_count);
+    mutex_cleanup(&publisher->mutex);
+    free(publisher);
+}
+
+ProtobufCService *publisher_service(struct publisher *publisher)
+{
+    return &publisher->service.base;
+}
+
+void publisher_publish(struct publisher *publisher, const float *params, uint64_t version,
+                       uint64_t learner_steps)
+{
+    struct snapshot *next = xmalloc(sizeof *next + publisher->count * sizeof *params);
+    *next = (struct snapshot){.references = 1, .version = version, .learner_steps = learner_steps};
+    memcpy(next->params, params, publisher->count * sizeof *params);
+    mutex_lock(&publisher->mutex);
+    struct snapshot *previous = publisher->current;
+    assert(!previous || previous->version < version);
+    publisher->current = next;
+    mutex_unlock(&publisher->mutex);
+    snapshot_release(publisher, previous);
+}
+
+struct client_counts publisher_totals(struct publisher *publisher)
+{
+    mutex_lock(&publisher->mutex);
+    struct client_counts sum = totals(publisher);
+    mutex_unlock(&publisher->mutex);
+    return sum;
+}
+
+struct client_counts *publisher_counts(struct publisher *publisher, size_t *count)
+{
+    mutex_lock(&publisher->mutex);
+    *count = publisher->client_count;
+    struct client_counts *counts = xcalloc(*count + 1, sizeof *counts);
+    for (size_t i = 0; i < *count; i++) {
+        counts[i] = publisher->clients[i];
+        counts[i].name = xstrdup(counts[i].name);
+    }
+    mutex_unlock(&publisher->mutex);
+    return counts;
+}
+
+void publisher_counts_free(struct client_counts *counts, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        free(counts[i].name);
+    free(counts);
+}
+
+trp_status publisher_restore(struct publisher *publisher, const struct client_counts *counts)
+{
+    struct client_counts now;
+    mutex_lock(&publisher->mutex);
+    trp_status status = client_raise(publisher, counts, &now);
+    mutex_unlock(&publisher->mutex);
+    return status;
+}

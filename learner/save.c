@@ -1,0 +1,281 @@
+/* Checkpoints of a learner. A crash can come at any moment, so a file is written whole or not at
+ * all (checkpoint.h), and the one before it is kept until the new one is on the disk. The number of
+ * steps is in the name, fixed width, so the newest is the last by name.
+ *
+ * A file has the updater's tensors under their own names, the learner's under "learner.", and the
+ * clients' names as one note, a line each (publisher.c refuses control characters in names). */
+#include "save.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <troupe/log.h>
+#include "core/alloc.h"
+#include "core/buffer.h"
+#include "core/limits.h"
+
+/* ---- files --------------------------------------------------------------------------------- */
+
+#define NAME_FORMAT "learner-%020" PRIu64 ".safetensors"
+
+static int is_checkpoint(const struct dirent *entry)
+{
+    uint64_t steps;
+    int end = 0;
+    if (sscanf(entry->d_name, "learner-%20" SCNu64 ".safetensors%n", &steps, &end) != 1)
+        return 0;
+    return end > 0 && entry->d_name[end] == '\0';
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+/* Names in ascending order, each and the list on the heap. */
+static trp_status list(const char *dir, struct dirent ***entries, size_t *count)
+{
+    int found = scandir(dir, entries, is_checkpoint, by_name);
+    *count = found > 0 ? (size_t)found : 0;
+    if (found >= 0)
+        return TRP_OK;
+    *entries = NULL;
+    trp_status status = errno == ENOENT   ? TRP_NOT_FOUND
+                        : errno == EACCES ? TRP_PERMISSION_DENIED
+                                          : TRP_INTERNAL;
+    return trp_fail(status, "checkpoints: %s: %s", dir, strerror(errno));
+}
+
+static void list_free(struct dirent **entries, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        free(entries[i]);
+    free(entries);
+}
+
+trp_status save_prepare(const char *dir, bool fresh)
+{
+    if (mkdir(dir, 0777) != 0 && errno != EEXIST)
+        return trp_fail(errno == EACCES ? TRP_PERMISSION_DENIED : TRP_FAILED_PRECONDITION,
+                        "checkpoints: %s: %s", dir, strerror(errno));
+    struct dirent **entries;
+    size_t count;
+    TRP_TRY(list(dir, &entries, &count));
+    list_free(entries, count);
+    if (fresh && count > 0)
+        return trp_fail(TRP_FAILED_PRECONDITION,
+                        "checkpoints: %s has those of another run: resume it, or use another "
+                        "directory",
+                        dir);
+    return TRP_OK;
+}
+
+/* A file that cannot be removed costs space, nothing else. */
+static void remove_old(const char *dir)
+{
+    struct dirent **entries;
+    size_t count;
+    if (list(dir, &entries, &count) != TRP_OK)
+        return;
+    for (size_t i = 0; i + LEARNER_CHECKPOINTS_KEPT < count; i++) {
+        char *path = xasprintf("%s/%s", dir, entries[i]->d_name);
+        if (unlink(path) != 0)
+            trp_log(TRP_WARN, "old checkpoint stays path=%s reason=%s", path, strerror(errno));
+        free(path);
+    }
+    list_free(entries, count);
+}
+
+trp_status trp_learner_checkpoint_find(const char *dir, char **path)
+{
+    struct dirent **entries;
+    size_t count;
+    TRP_TRY(list(dir, &entries, &count));
+    *path = count > 0 ? xasprintf("%s/%s", dir, entries[count - 1]->d_name) : NULL;
+    list_free(entries, count);
+    return *path ? TRP_OK : trp_fail(TRP_NOT_FOUND, "checkpoints: none in %s", dir);
+}
+
+/* ---- writing ------------------------------------------------------------------------------- */
+
+struct clients {
+    struct client_counts *counts;
+    size_t count;
+    uint64_t *steps, *episodes; /* the same as columns */
+    struct buffer names;        /* a line each, NUL at the end */
+};
+
+static void clients_take(struct clients *clients, struct publisher *publisher)
+{
+    clients->counts = publisher_counts(publisher, &clients->count);
+    clients->steps = xcalloc(clients->count + 1, sizeof *clients->steps);
+    clients->episodes = xcalloc(clients->count + 1, sizeof *clients->episodes);
+    for (size_t i = 0; i < clients->count; i++) {
+        const char *name = clients->counts[i].name;
+        clients->steps[i] = clients->counts[i].steps;
+        clients->episodes[i] = clients->counts[i].episodes;
+        buffer_append(&clients->names, (trp_bytes){(const uint8_t *)name, strlen(name)});
+        buffer_append(&clients->names, (trp_bytes){(const uint8_t *)"\n", 1});
+    }
+    buffer_append(&clients->names, (trp_bytes){(const uint8_t *)"", 1});
+}
+
+static void clients_cleanup(struct clients *clients)
+{
+    publisher_counts_free(clients->counts, clients->count);
+    free(clients->steps);
+    free(clients->episodes);
+    buffer_cleanup(&clients->names);
+}
+
+static trp_checkpoint_tensor u64s(const char *name, const uint64_t *values, size_t count)
+{
+    return (trp_checkpoint_tensor){
+        .name = name, .type = TRP_CHECKPOINT_U64, .rank = 1, .shape = {count}, .data = values};
+}
+
+trp_status save_write(const char *dir, trp_updater *updater, struct publisher *publisher,
+                      const struct progress *progress)
+{
+    trp_checkpoint_tensor tensors[TRP_UPDATER_TENSORS_MAX + 4];
+    size_t count = updater->impl->state(updater, tensors);
+    struct clients clients = {0};
+    clients_take(&clients, publisher);
+    tensors[count++] = u64s("learner.steps", &progress->steps, 1);
+    tensors[count++] = u64s("learner.version", &progress->version, 1);
+    if (clients.count > 0) {
+        tensors[count++] = u64s("learner.client_steps", clients.steps, clients.count);
+        tensors[count++] = u64s("learner.client_episodes", clients.episodes, clients.count);
+    }
+    char version[24], steps[24];
+    snprintf(version, sizeof version, "%" PRIu64, progress->version);
+    snprintf(steps, sizeof steps, "%" PRIu64, progress->steps);
+    trp_checkpoint_note notes[] = {{"version", version},
+                                   {"learner_steps", steps},
+                                   {"clients", (const char *)clients.names.data}};
+    char *path = xasprintf("%s/" NAME_FORMAT, dir, progress->steps);
+    trp_status status = trp_checkpoint_write(path, tensors, count, notes, 3);
+    free(path);
+    clients_cleanup(&clients);
+    if (status == TRP_OK)
+        remove_old(dir);
+    return status;
+}
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+static size_t tensor_values(const trp_checkpoint_tensor *tensor)
+{
+    size_t count = 1;
+    for (uint32_t i = 0; i < tensor->rank; i++)
+        count *= tensor->shape[i]; /* the updater's own memory has this many: no overflow */
+    return count;
+}
+
+static trp_status load_updater(const trp_checkpoint *checkpoint, trp_updater *updater)
+{
+    trp_checkpoint_tensor tensors[TRP_UPDATER_TENSORS_MAX];
+    size_t count = updater->impl->state(updater, tensors);
+    for (size_t i = 0; i < count; i++)
+        TRP_TRY(trp_checkpoint_get(checkpoint, tensors[i].name, tensors[i].type,
+                                   tensor_values(&tensors[i]), (void *)tensors[i].data));
+    return TRP_OK;
+}
+
+static trp_status restore_clients(struct publisher *publisher, const char *names,
+                                  const uint64_t *steps, const uint64_t *episodes, size_t count)
+{
+    char *copy = xstrdup(names), *rest = copy;
+    trp_status status = TRP_OK;
+    for (size_t i = 0; i < count && status == TRP_OK; i++) {
+        char *name = strsep(&rest, "\n");
+        if (!name || name[0] == '\0')
+            status = trp_fail(TRP_DATA_LOSS, "checkpoint: %zu clients, but %zu names", count, i);
+        else
+            status = publisher_restore(
+                publisher,
+                &(struct client_counts){.name = name, .steps = steps[i], .episodes = episodes[i]});
+    }
+    free(copy);
+    return status;
+}
+
+static size_t client_rows(const trp_checkpoint *checkpoint)
+{
+    for (size_t i = 0; i < trp_checkpoint_tensor_count(checkpoint); i++) {
+        const trp_checkpoint_tensor *tensor = trp_checkpoint_tensor_at(checkpoint, i);
+        if (strcmp(tensor->name, "learner.client_steps") == 0 && tensor->rank == 1)
+            return tensor->shape[0];
+    }
+    return 0;
+}
+
+static trp_status load_clients(const trp_checkpoint *checkpoint, struct publisher *publisher)
+{
+    size_t count = client_rows(checkpoint);
+    const char *names = trp_checkpoint_note_get(checkpoint, "clients");
+    if (count == 0 || !names)
+        return TRP_OK;
+    uint64_t *steps = xcalloc(count, sizeof *steps), *episodes = xcalloc(count, sizeof *episodes);
+    trp_status status =
+        trp_checkpoint_get(checkpoint, "learner.client_steps", TRP_CHECKPOINT_U64, count, steps);
+    if (status == TRP_OK)
+        status = trp_checkpoint_get(checkpoint, "learner.client_episodes", TRP_CHECKPOINT_U64,
+                                    count, episodes);
+    if (status == TRP_OK)
+        status = restore_clients(publisher, names, steps, episodes, count);
+    free(steps);
+    free(episodes);
+    return status;
+}
+
+static trp_status load_one(const trp_checkpoint *checkpoint, trp_updater *updater,
+                           struct publisher *publisher, struct progress *progress)
+{
+    TRP_TRY(
+        trp_checkpoint_get(checkpoint, "learner.steps", TRP_CHECKPOINT_U64, 1, &progress->steps));
+    TRP_TRY(trp_checkpoint_get(checkpoint, "learner.version", TRP_CHECKPOINT_U64, 1,
+                               &progress->version));
+    TRP_TRY(load_updater(checkpoint, updater));
+    return load_clients(checkpoint, publisher);
+}
+
+/* Newest first: only a file that is no checkpoint at all is passed over. */
+static trp_status load_newest(const char *dir, struct dirent **entries, size_t count,
+                              trp_checkpoint **out)
+{
+    trp_status status = TRP_OK;
+    for (size_t i = count; i-- > 0;) {
+        char *path = xasprintf("%s/%s", dir, entries[i]->d_name);
+        status = trp_checkpoint_read(out, path);
+        free(path);
+        if (status == TRP_OK)
+            return TRP_OK;
+        trp_log(TRP_WARN, "checkpoint passed over reason=%s", trp_last_error());
+    }
+    return status;
+}
+
+trp_status save_load(const char *dir, trp_updater *updater, struct publisher *publisher,
+                     struct progress *progress, bool *found)
+{
+    struct dirent **entries;
+    size_t count;
+    TRP_TRY(list(dir, &entries, &count));
+    *found = count > 0;
+    trp_checkpoint *checkpoint = NULL;
+    trp_status status = TRP_OK;
+    if (*found)
+        status = load_newest(dir, entries, count, &checkpoint);
+    if (checkpoint)
+        status = load_one(checkpoint, updater, publisher, progress);
+    trp_checkpoint_destroy(checkpoint);
+    list_free(entries, count);
+    return status;
+}

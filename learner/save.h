@@ -1,0 +1,31 @@
+/* A learner's checkpoints: files learner-<steps>.safetensors in one directory. */
+#ifndef TRP_LEARNER_SAVE_H
+#define TRP_LEARNER_SAVE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <troupe/learner.h>
+#include "publisher.h"
+
+/* What a checkpoint has besides the updater's own tensors and the clients' counts. */
+struct progress {
+    uint64_t steps, version;
+};
+
+/* Makes `dir` when it is missing. With `fresh`, FAILED_PRECONDITION when there are checkpoints in
+ * it already: they are another run's. */
+TRP_MUST_USE trp_status save_prepare(const char *dir, bool fresh);
+
+/* Writes the checkpoint of progress->steps and removes all but the newest ones. */
+TRP_MUST_USE trp_status save_write(const char *dir, trp_updater *updater,
+                                   struct publisher *publisher, const struct progress *progress);
+
+/* Loads the newest checkpoint that can be read into the updater and the publisher's counts; one
+ * that is damaged is logged and passed over. *found is false when there is none at all.
+ * FAILED_PRECONDITION: it belongs to another network. DATA_LOSS: all are damaged. */
+TRP_MUST_USE trp_status save_load(const char *dir, trp_updater *updater,
+                                  struct publisher *publisher, struct progress *progress,
+                                  bool *found);
+
+#endif

@@ -261,9 +261,25 @@ static void report_epsilon(trp_actor *actor)
         actor->own.epsilon = policy->impl->epsilon(policy, progress(actor));
 }
 
+/* A later life of an actor must not repeat what its first one drew, nor its item keys. What the
+ * learner remembers of it tells lives apart. */
+static void begin_life(trp_actor *actor)
+{
+    uint64_t life = actor->client ? trp_params_client_state(actor->client).base_steps : 0;
+    if (life == 0)
+        return;
+    trp_rng_init(&actor->rng, actor->options.seed, life);
+    for (uint32_t copy = 0; copy < actor->copies; copy++)
+        trp_env_seed(actor->options.env, copy, trp_rng_u64(&actor->rng));
+    trp_adder *adder = actor->options.adder;
+    if (adder && adder->impl->reseed)
+        adder->impl->reseed(adder, trp_rng_u64(&actor->rng));
+}
+
 static trp_status begin(trp_actor *actor)
 {
     TRP_TRY(first_parameters(actor));
+    begin_life(actor);
     TRP_TRY(trp_env_reset(actor->options.env, actor->observations));
     trp_adder *adder = actor->options.adder;
     for (uint32_t copy = 0; adder && copy < actor->copies; copy++)

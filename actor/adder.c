@@ -19,7 +19,9 @@
 
 struct nstep_adder {
     trp_adder base;
-    trp_writer *writer;
+    trp_channel *replay;
+    trp_writer_options writer_options;
+    trp_writer *writer; /* NULL before the first push */
     char *table;
     double priority;
     uint32_t copies;
@@ -83,6 +85,21 @@ static void adder_add(trp_adder *base, uint32_t copy, const trp_transition *tran
     nstep_add(adder->windows[copy], transition, keep_item, adder);
 }
 
+/* Made at the first push, when the seed of the keys is known for good. */
+static trp_status open_writer(struct nstep_adder *adder)
+{
+    if (adder->writer)
+        return TRP_OK;
+    return trp_writer_create(&adder->writer, adder->replay, &adder->writer_options);
+}
+
+static void adder_reseed(trp_adder *base, uint64_t seed)
+{
+    struct nstep_adder *adder = (struct nstep_adder *)base;
+    assert(!adder->writer);
+    adder->writer_options.seed = seed;
+}
+
 static trp_status append_row(struct nstep_adder *adder)
 {
     const uint8_t *row = adder->kept + adder->kept_sent * adder->row_bytes;
@@ -102,6 +119,7 @@ static trp_status adder_push(trp_adder *base, int64_t timeout_ms)
 {
     struct nstep_adder *adder = (struct nstep_adder *)base;
     struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
+    TRP_TRY(open_writer(adder));
     trp_item_column columns[TRP_NSTEP_COLUMNS];
     for (uint32_t c = 0; c < TRP_NSTEP_COLUMNS; c++)
         columns[c] = (trp_item_column){.column = c, .length = 1, .squeeze = true};
@@ -150,6 +168,7 @@ static const trp_adder_impl nstep_impl = {
     .push = adder_push,
     .flush = adder_flush,
     .items = adder_items,
+    .reseed = adder_reseed,
     .destroy = adder_destroy,
 };
 
@@ -214,18 +233,14 @@ trp_status trp_nstep_adder_create(trp_adder **out, const trp_nstep_options *opti
     };
     for (uint32_t i = 0; i < adder->copies; i++)
         adder->windows[i] = nstep_create(&sizes);
-    trp_status status =
-        trp_writer_create(&adder->writer, options->replay,
-                          &(trp_writer_options){.columns = adder->columns,
-                                                .column_count = TRP_NSTEP_COLUMNS,
-                                                .history = 1,
-                                                .chunk_length = 1,
-                                                .max_in_flight = in_flight(options, adder->copies),
-                                                .batch_items = options->batch_items,
-                                                .seed = options->seed});
-    if (status == TRP_OK)
-        *out = &adder->base;
-    else
-        adder_destroy(&adder->base);
-    return status;
+    adder->replay = options->replay;
+    adder->writer_options = (trp_writer_options){.columns = adder->columns,
+                                                 .column_count = TRP_NSTEP_COLUMNS,
+                                                 .history = 1,
+                                                 .chunk_length = 1,
+                                                 .max_in_flight = in_flight(options, adder->copies),
+                                                 .batch_items = options->batch_items,
+                                                 .seed = options->seed};
+    *out = &adder->base;
+    return TRP_OK;
 }

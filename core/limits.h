@@ -142,6 +142,8 @@ enum {
     LEARNER_CHECKPOINT_EVERY_S = 60,
     /* save.c: the newest one, and one before it in case it cannot be read. */
     LEARNER_CHECKPOINTS_KEPT = 2,
+    /* dqn.c: rows of one update; 65 536 CartPole items are 4 MB of batch. */
+    DQN_BATCH_MAX = 65536,
 };
 
 /* store.h: address space for one store, 1/128 of what x86-64 has. */

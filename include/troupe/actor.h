@@ -78,6 +78,9 @@ typedef struct {
     trp_status (*flush)(trp_adder *adder, int64_t timeout_ms);
     /* Items handed to the writer so far. */
     uint64_t (*items)(const trp_adder *adder);
+    /* Other item keys from now on; before the first push. So that a later life of an actor with
+     * the same seed does not overwrite what the first one inserted. */
+    void (*reseed)(trp_adder *adder, uint64_t seed);
     void (*destroy)(trp_adder *adder);
 } trp_adder_impl;
 

@@ -8,6 +8,7 @@
 #ifndef TRP_AGENT_H
 #define TRP_AGENT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

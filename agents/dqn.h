@@ -1,0 +1,23 @@
+/* The parts of DQN: tables and adder in dqn.c, policy and updater in files of their own. */
+#ifndef TRP_AGENTS_DQN_H
+#define TRP_AGENTS_DQN_H
+
+#include <troupe/dqn.h>
+
+#define DQN_TABLE "transitions"
+
+/* The options inside an agent, defaults filled in: numbers mean themselves, 0 included. */
+trp_dqn_options dqn_options(const trp_agent *agent);
+
+/* The network for an environment. */
+trp_net_spec dqn_net_spec(const trp_dqn_options *options, const trp_env_spec *env);
+
+/* How often actor `index` of `count` explores after `steps`. */
+double dqn_epsilon(const trp_dqn_options *options, uint32_t index, uint32_t count, uint64_t steps);
+
+TRP_MUST_USE trp_status dqn_policy_create(const trp_agent *agent, const trp_env_spec *env,
+                                          const trp_policy_options *options, trp_policy **out);
+TRP_MUST_USE trp_status dqn_updater_create(const trp_agent *agent, const trp_env_spec *env,
+                                           const trp_updater_options *options, trp_updater **out);
+
+#endif

@@ -1,0 +1,107 @@
+/* The policy of DQN: epsilon-greedy on the values of a network that only runs forward. Rows that
+ * explore are drawn first, so that a call in which all of them do skips the network. */
+#include "dqn.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+
+struct dqn_policy {
+    trp_policy base;
+    trp_dqn_options options;
+    trp_policy_options place; /* of this actor in its group */
+    trp_net_spec spec;
+    trp_net *net;
+    size_t param_count;
+    float *params;
+    float *values; /* rows x outputs */
+};
+
+static double policy_epsilon(const trp_policy *base, uint64_t steps)
+{
+    const struct dqn_policy *policy = (const struct dqn_policy *)base;
+    if (policy->place.greedy)
+        return 0;
+    return dqn_epsilon(&policy->options, policy->place.index, policy->place.count, steps);
+}
+
+/* Chooses for the rows that explore and marks the others with -1. True: there are others. */
+static bool explore(const struct dqn_policy *policy, const trp_act *act, int32_t *actions)
+{
+    double epsilon = policy_epsilon(&policy->base, act->steps);
+    bool others = false;
+    for (uint32_t row = 0; row < act->rows; row++) {
+        bool greedy = epsilon <= 0 || trp_rng_double(act->rng) >= epsilon;
+        actions[row] = greedy ? -1 : (int32_t)trp_rng_below(act->rng, policy->spec.outputs);
+        others = others || greedy;
+    }
+    return others;
+}
+
+static trp_status policy_act(trp_policy *base, const trp_act *act)
+{
+    struct dqn_policy *policy = (struct dqn_policy *)base;
+    int32_t *actions = act->actions;
+    if (act->rows > policy->place.rows)
+        return trp_fail(TRP_INVALID_ARGUMENT, "dqn policy: %" PRIu32 " rows, made for %" PRIu32,
+                        act->rows, policy->place.rows);
+    if (!explore(policy, act, actions))
+        return TRP_OK;
+    trp_net_forward(policy->net, policy->params, act->observations, act->rows, policy->values);
+    for (uint32_t row = 0; row < act->rows; row++)
+        if (actions[row] < 0)
+            actions[row] = (int32_t)trp_argmax(policy->values + (size_t)row * policy->spec.outputs,
+                                               policy->spec.outputs);
+    return TRP_OK;
+}
+
+static trp_status policy_load(trp_policy *base, const float *params, size_t count)
+{
+    struct dqn_policy *policy = (struct dqn_policy *)base;
+    if (count != policy->param_count)
+        return trp_fail(TRP_INVALID_ARGUMENT, "dqn policy: %zu parameters, the network has %zu",
+                        count, policy->param_count);
+    memcpy(policy->params, params, count * sizeof *params);
+    return TRP_OK;
+}
+
+static void policy_destroy(trp_policy *base)
+{
+    struct dqn_policy *policy = (struct dqn_policy *)base;
+    trp_net_destroy(policy->net);
+    trp_floats_destroy(policy->params);
+    trp_floats_destroy(policy->values);
+    free(policy);
+}
+
+static const trp_policy_impl policy_impl = {
+    .act = policy_act,
+    .load = policy_load,
+    .epsilon = policy_epsilon,
+    .destroy = policy_destroy,
+};
+
+trp_status dqn_policy_create(const trp_agent *agent, const trp_env_spec *env,
+                             const trp_policy_options *options, trp_policy **out)
+{
+    *out = NULL;
+    struct dqn_policy *policy = xcalloc(1, sizeof *policy);
+    policy->base.impl = &policy_impl;
+    policy->options = dqn_options(agent);
+    policy->place = *options;
+    policy->place.rows = options->rows ? options->rows : 1;
+    policy->spec = dqn_net_spec(&policy->options, env);
+    trp_status status = trp_net_create(
+        &policy->net, &(trp_net_options){.spec = policy->spec, .batch = policy->place.rows});
+    if (status != TRP_OK) {
+        policy_destroy(&policy->base);
+        return status;
+    }
+    policy->param_count = trp_net_param_count(&policy->spec);
+    policy->params = trp_floats_create(policy->param_count);
+    policy->values = trp_floats_create((size_t)policy->place.rows * policy->spec.outputs);
+    *out = &policy->base;
+    return TRP_OK;
+}

@@ -18,6 +18,10 @@ enum {
     /* keep_set.c: what one insert stream keeps: 2^20 x 48 and 2^22 x 16 bytes are 112 MB. */
     KEPT_CHUNKS_MAX = 1 << 20,
     KEPT_TENSORS_MAX = 1 << 22,
+    /* engine.c: 50 000 keys of about 20 ns are a millisecond; counters of samples that nothing else
+     * makes durable are at most 64 groups old. */
+    INDEX_STEP_ITEMS = 50000,
+    SAMPLE_GROUPS_MAX = 64,
     /* rpc/: 1024 events of about 3 us each: a group takes 3 ms at most. */
     RPC_GROUP_EVENTS_MAX = 1024,
     /* rpc/: calls of one method that the server accepts in one look at its queue. */
@@ -59,9 +63,15 @@ enum {
     /* unpack.c: a sample spread over messages is kept until it is complete: what one protobuf message
      * could hold. */
     SAMPLE_BYTES_MAX = INT32_MAX,
+    /* sampler.c: batches of memory. */
+    SAMPLER_PREFETCH_MAX = 1024,
     /* sampler.c: batches requested beyond the one being filled. The server makes one while another
      * is on its way; at most these two are lost at a stop. */
     SAMPLER_BATCHES_AHEAD = 2,
+    /* unary.c: a call whose caller gave no bound. */
+    UNARY_TIMEOUT_MS = 30000,
+    /* mutate.c: requests unanswered; the option is a uint32_t. */
+    PRIORITY_WINDOW_MAX = 4096,
     /* writer.c, sampler.c: pauses between attempts to reach a server, doubling. */
     RECONNECT_PAUSE_MS_MIN = 1,
     RECONNECT_PAUSE_MS_MAX = 1000,
@@ -75,6 +85,9 @@ enum {
     ADDER_IN_FLIGHT_MIN = 256,
     /* store.h: chunk and record bytes of one group: 16 449 pages, of LMDB's 131 071 dirty ones. */
     STORE_GROUP_BYTES_MAX = 64 << 20,
+    /* store_group.c: entries of the change log before groups fold along: 4 MiB, replayed in 10 ms
+     * at open. */
+    STORE_LOG_CHANGES_MAX = 1 << 18,
     /* store.h: chunks whose bytes are worth keeping in memory: a tree walk is 0.5 us, a copy of a
      * larger one takes longer. */
     STORE_CACHED_CHUNK_BYTES_MAX = 4080,

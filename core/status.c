@@ -1,7 +1,7 @@
 /* Last errors live in thread-local storage: a failing call writes its message once, and whoever
  * stops the failure reads it on the same thread. Nothing is allocated, so running out of memory
  * can be reported too. */
-#include <troupe/status.h>
+#include "core/status.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,6 +9,7 @@
 #include "core/limits.h"
 
 static _Thread_local char last_error[ERROR_MESSAGE_BYTES_MAX];
+static _Thread_local trp_status last_code;
 
 trp_status trp_fail(trp_status code, const char *format, ...)
 {
@@ -18,7 +19,18 @@ trp_status trp_fail(trp_status code, const char *format, ...)
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
     snprintf(last_error, sizeof last_error, "%s", message);
+    last_code = code;
     return code;
+}
+
+trp_status status_last_code(void)
+{
+    return last_code;
+}
+
+void status_clear_code(void)
+{
+    last_code = TRP_OK;
 }
 
 const char *trp_last_error(void)

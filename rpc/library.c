@@ -1,0 +1,131 @@
+/* gRPC is a library with global state (reference count, log, one epoll set). Here is all that the
+ * folder does with it as such, so that no other file has to know about it.
+ *
+ * Under TSan, gRPC is not instrumented: a completion queue looks as if it did not synchronise. Each
+ * hand-over of a tag is therefore announced. */
+#include "library.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <sys/resource.h>
+
+#include <grpc/support/log.h>
+#include <troupe/log.h>
+
+#if defined(__SANITIZE_THREAD__)
+#define UNDER_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define UNDER_TSAN 1
+#endif
+#endif
+
+#ifdef UNDER_TSAN
+void __tsan_acquire(void *address);
+void __tsan_release(void *address);
+#endif
+
+void rpc_tag_release(void *tag)
+{
+#ifdef UNDER_TSAN
+    __tsan_release(tag);
+#else
+    (void)tag;
+#endif
+}
+
+static void tag_acquire(void *tag)
+{
+#ifdef UNDER_TSAN
+    if (tag)
+        __tsan_acquire(tag);
+#else
+    (void)tag;
+#endif
+}
+
+static void log_line(gpr_log_func_args *args)
+{
+    if (args->severity == GPR_LOG_SEVERITY_ERROR)
+        trp_log(TRP_WARN, "grpc %s", args->message);
+}
+
+static void raise_open_files(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+        trp_log(TRP_WARN, "the limit on open files stays as it is");
+}
+
+void rpc_library_acquire(void)
+{
+    if (!grpc_is_initialized()) {
+        raise_open_files();
+        gpr_set_log_function(log_line);
+        gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
+    }
+    grpc_init();
+}
+
+void rpc_library_release(void)
+{
+    grpc_shutdown();
+}
+
+gpr_timespec rpc_timespec(struct deadline deadline)
+{
+    if (deadline.at_ns == INT64_MAX)
+        return gpr_inf_future(GPR_CLOCK_MONOTONIC);
+    return (gpr_timespec){.tv_sec = deadline.at_ns / 1000000000,
+                          .tv_nsec = (int32_t)(deadline.at_ns % 1000000000),
+                          .clock_type = GPR_CLOCK_MONOTONIC};
+}
+
+grpc_event rpc_next(grpc_completion_queue *queue, struct deadline deadline)
+{
+    grpc_event event = grpc_completion_queue_next(queue, rpc_timespec(deadline), NULL);
+    tag_acquire(event.tag);
+    return event;
+}
+
+grpc_event rpc_poll(grpc_completion_queue *queue)
+{
+    grpc_event event =
+        grpc_completion_queue_next(queue, gpr_inf_past(GPR_CLOCK_MONOTONIC), NULL);
+    tag_acquire(event.tag);
+    return event;
+}
+
+void rpc_batch(grpc_call *call, const grpc_op *ops, size_t count, struct rpc_op *op)
+{
+    rpc_tag_release(op);
+    grpc_call_error error = grpc_call_start_batch(call, ops, count, op, NULL);
+    if (error != GRPC_CALL_OK)
+        trp_log(TRP_ERROR, "grpc refused a batch: %s", grpc_call_error_to_string(error));
+    assert(error == GRPC_CALL_OK);
+}
+
+void rpc_queue_destroy(grpc_completion_queue *queue)
+{
+    if (!queue)
+        return;
+    grpc_completion_queue_shutdown(queue);
+    grpc_event event = rpc_next(queue, DEADLINE_NEVER);
+    assert(event.type == GRPC_QUEUE_SHUTDOWN);
+    grpc_completion_queue_destroy(queue);
+}
+
+void rpc_args_add(struct rpc_args *args, const char *key, int value)
+{
+    assert(args->count < RPC_ARGS_MAX);
+    args->items[args->count++] =
+        (grpc_arg){.type = GRPC_ARG_INTEGER, .key = (char *)key, .value.integer = value};
+}
+
+int rpc_limit_arg(uint64_t bytes)
+{
+    return bytes > INT_MAX ? -1 : (int)bytes;
+}

@@ -1,0 +1,159 @@
+/* A message is one allocation: header and bytes. One that arrived in a single slice refers to
+ * gRPC's memory instead, unless it is so small that the copy is cheaper (and does not keep a whole
+ * read buffer alive). On the way out gRPC refers to the message, so bytes are never copied. */
+#include "message.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <grpc/byte_buffer.h>
+#include <grpc/slice.h>
+
+#include "core/alloc.h"
+#include "core/limits.h"
+
+trp_message *trp_message_create(size_t size)
+{
+    size_t bytes;
+    if (!size_add(sizeof(trp_message), size, &bytes))
+        return NULL;
+    trp_message *message = malloc(bytes);
+    if (!message)
+        return NULL;
+    message->next = NULL;
+    message->data = (uint8_t *)(message + 1);
+    message->size = size;
+    message->budget = NULL;
+    message->charged = 0;
+    message->sliced = false;
+    return message;
+}
+
+uint8_t *trp_message_data(trp_message *message)
+{
+    return message->data;
+}
+
+size_t trp_message_size(const trp_message *message)
+{
+    return message->size;
+}
+
+void trp_message_truncate(trp_message *message, size_t size)
+{
+    assert(size <= message->size);
+    message->size = size;
+}
+
+void trp_message_destroy(trp_message *message)
+{
+    if (!message)
+        return;
+    rpc_message_uncharge(message);
+    if (message->sliced)
+        grpc_slice_unref(message->slice);
+    free(message);
+}
+
+void rpc_messages_push(struct rpc_messages *list, trp_message *message)
+{
+    message->next = NULL;
+    if (list->last)
+        list->last->next = message;
+    else
+        list->first = message;
+    list->last = message;
+    list->count++;
+    list->bytes += message->size;
+}
+
+trp_message *rpc_messages_pop(struct rpc_messages *list)
+{
+    trp_message *message = list->first;
+    if (!message)
+        return NULL;
+    list->first = message->next;
+    if (!list->first)
+        list->last = NULL;
+    message->next = NULL;
+    list->count--;
+    list->bytes -= message->size;
+    return message;
+}
+
+void rpc_messages_clear(struct rpc_messages *list)
+{
+    for (trp_message *message; (message = rpc_messages_pop(list));)
+        trp_message_destroy(message);
+}
+
+static void slice_to_message(trp_message *message, grpc_slice slice)
+{
+    message->sliced = true;
+    message->slice = grpc_slice_ref(slice);
+    /* A slice may carry its bytes inside: they are where the copy of the struct is. */
+    message->data = GRPC_SLICE_START_PTR(message->slice);
+    message->size = GRPC_SLICE_LENGTH(message->slice);
+}
+
+static void join_slices(uint8_t *to, const grpc_slice_buffer *from)
+{
+    for (size_t i = 0; i < from->count; i++) {
+        size_t length = GRPC_SLICE_LENGTH(from->slices[i]);
+        memcpy(to, GRPC_SLICE_START_PTR(from->slices[i]), length);
+        to += length;
+    }
+}
+
+trp_message *rpc_message_from_buffer(grpc_byte_buffer *buffer)
+{
+    const grpc_slice_buffer *slices = &buffer->data.raw.slice_buffer;
+    trp_message *message;
+    if (slices->count == 1 && slices->length > RPC_COPY_BYTES_MAX) {
+        message = trp_message_create(0);
+        if (message)
+            slice_to_message(message, slices->slices[0]);
+    } else {
+        message = trp_message_create(slices->length);
+        if (message)
+            join_slices(message->data, slices);
+    }
+    grpc_byte_buffer_destroy(buffer);
+    return message;
+}
+
+static void destroy_sent(void *message)
+{
+    trp_message_destroy(message);
+}
+
+grpc_byte_buffer *rpc_message_to_buffer(trp_message *message)
+{
+    rpc_message_uncharge(message); /* gRPC frees it whenever it likes, maybe after the budget */
+    grpc_slice slice = grpc_slice_new_with_user_data(message->data, message->size, destroy_sent,
+                                                     message);
+    grpc_byte_buffer *buffer = grpc_raw_byte_buffer_create(&slice, 1);
+    grpc_slice_unref(slice);
+    return buffer;
+}
+
+bool rpc_message_charge(trp_message *message, struct rpc_budget *budget)
+{
+    uint64_t before = atomic_fetch_add_explicit(&budget->used, message->size, memory_order_relaxed);
+    if (before + message->size > budget->limit) {
+        atomic_fetch_sub_explicit(&budget->used, message->size, memory_order_relaxed);
+        return false;
+    }
+    message->budget = budget;
+    message->charged = message->size;
+    return true;
+}
+
+void rpc_message_uncharge(trp_message *message)
+{
+    if (!message->budget)
+        return;
+    atomic_fetch_sub_explicit(&message->budget->used, message->charged, memory_order_relaxed);
+    message->budget = NULL;
+}

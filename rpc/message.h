@@ -1,0 +1,47 @@
+/* Messages between byte buffers of gRPC and owners of bytes. */
+#ifndef TRP_RPC_MESSAGE_H
+#define TRP_RPC_MESSAGE_H
+
+#include <stdatomic.h>
+
+#include <grpc/grpc.h>
+#include <troupe/rpc.h>
+
+/* What a server's received messages take together. The messages go before it. */
+struct rpc_budget {
+    _Atomic uint64_t used;
+    uint64_t limit;
+};
+
+struct trp_message {
+    struct trp_message *next; /* in the one list that holds it */
+    uint8_t *data;
+    size_t size;
+    struct rpc_budget *budget; /* charged with `charged`; NULL: none */
+    size_t charged;
+    bool sliced;      /* data is the slice's; otherwise it follows this struct */
+    grpc_slice slice;
+};
+
+/* First in, first out. A zeroed struct is empty. */
+struct rpc_messages {
+    trp_message *first, *last;
+    size_t count;
+    size_t bytes;
+};
+void rpc_messages_push(struct rpc_messages *list, trp_message *message);
+trp_message *rpc_messages_pop(struct rpc_messages *list); /* NULL when empty */
+void rpc_messages_clear(struct rpc_messages *list);
+
+/* Takes `buffer`. One slice is referred to, several are joined in one copy. NULL: no memory. */
+trp_message *rpc_message_from_buffer(grpc_byte_buffer *buffer);
+
+/* Takes `message`; its memory goes along without a copy. The caller destroys the buffer. */
+grpc_byte_buffer *rpc_message_to_buffer(trp_message *message);
+
+/* Adds the message to what `budget` holds until it is destroyed or sent. False: it would be over;
+ * nothing is charged. */
+bool rpc_message_charge(trp_message *message, struct rpc_budget *budget);
+void rpc_message_uncharge(trp_message *message);
+
+#endif

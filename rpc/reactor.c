@@ -1,0 +1,236 @@
+/* One thread polls one completion queue. It takes all that the queue holds (polling without
+ * waiting until nothing comes, at most RPC_GROUP_EVENTS_MAX), with handlers running as events
+ * come; then it settles, which calls group_end once, and sleeps until gRPC has something, group_end
+ * wants to be called, or somebody kicks.
+ *
+ * New calls are asked for per method, so that gRPC does the look-up; a protobuf-c call comes with
+ * its request in the same event. Paths that no method has come through a request of their own and
+ * are refused. */
+#include "server.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include <grpc/byte_buffer.h>
+#include <troupe/log.h>
+#include "core/alloc.h"
+#include "core/limits.h"
+#include "pool.h"
+
+struct rpc_slot {
+    struct rpc_op op;
+    trp_server *server;
+    const struct rpc_method *method; /* NULL: any other path */
+    grpc_call *call;
+    grpc_call_details details;
+    grpc_metadata_array metadata;
+    gpr_timespec deadline;
+    grpc_byte_buffer *payload;
+};
+
+static void slot_post(struct rpc_slot *slot)
+{
+    trp_server *server = slot->server;
+    rpc_tag_release(&slot->op);
+    grpc_call_error error;
+    if (slot->method)
+        error = grpc_server_request_registered_call(
+            server->grpc, slot->method->registered, &slot->call, &slot->deadline, &slot->metadata,
+            slot->method->service ? &slot->payload : NULL, server->queue, server->queue, &slot->op);
+    else
+        error = grpc_server_request_call(server->grpc, &slot->call, &slot->details, &slot->metadata,
+                                         server->queue, server->queue, &slot->op);
+    assert(error == GRPC_CALL_OK);
+}
+
+static void refuse_unknown(struct rpc_slot *slot)
+{
+    char *path = grpc_slice_to_c_string(slot->details.method);
+    char *text = xasprintf("no method %s at %s", path, slot->server->address);
+    rpc_remote_refuse(slot->call, TRP_UNIMPLEMENTED, text);
+    free(text);
+    gpr_free(path);
+}
+
+static void slot_clear(struct rpc_slot *slot)
+{
+    grpc_metadata_array_destroy(&slot->metadata);
+    grpc_metadata_array_init(&slot->metadata);
+    if (!slot->method) {
+        grpc_call_details_destroy(&slot->details);
+        grpc_call_details_init(&slot->details);
+    }
+    slot->call = NULL;
+    slot->payload = NULL;
+}
+
+static void slot_done(struct rpc_op *op, bool ok)
+{
+    struct rpc_slot *slot = (struct rpc_slot *)op;
+    if (!ok) /* the server shuts down */
+        return;
+    if (!slot->method)
+        refuse_unknown(slot);
+    else if (slot->method->service)
+        rpc_pool_open(slot->server, slot->method, slot->call, slot->deadline, slot->payload);
+    else
+        rpc_remote_open(slot->server, slot->method, slot->call);
+    slot_clear(slot);
+    if (slot->server->phase == RPC_SERVER_RUNNING)
+        slot_post(slot);
+}
+
+static void slot_init(struct rpc_slot *slot, trp_server *server, const struct rpc_method *method)
+{
+    slot->op.done = slot_done;
+    slot->server = server;
+    slot->method = method;
+    grpc_call_details_init(&slot->details);
+    grpc_metadata_array_init(&slot->metadata);
+    slot_post(slot);
+}
+
+bool rpc_posts_run(trp_server *server)
+{
+    mutex_lock(&server->post_lock);
+    struct rpc_post *post = server->first_post;
+    server->first_post = server->last_post = NULL;
+    mutex_unlock(&server->post_lock);
+    if (!post)
+        return false;
+    while (post) {
+        struct rpc_post *next = post->next;
+        post->work(post->arg);
+        free(post);
+        post = next;
+    }
+    return true;
+}
+
+bool rpc_posts_waiting(trp_server *server)
+{
+    mutex_lock(&server->post_lock);
+    bool waiting = server->first_post != NULL;
+    mutex_unlock(&server->post_lock);
+    return waiting;
+}
+
+static void kick_done(struct rpc_op *op, bool ok)
+{
+    (void)op;
+    (void)ok; /* having woken up is all */
+}
+
+bool rpc_server_kick(trp_server *server)
+{
+    if (atomic_exchange(&server->kicked, true))
+        return true;
+    mutex_lock(&server->post_lock); /* against the stop, which frees the call */
+    bool runs = server->kick_call != NULL;
+    if (runs)
+        rpc_batch(server->kick_call, NULL, 0, &server->kick_op);
+    else
+        atomic_store(&server->kicked, false);
+    mutex_unlock(&server->post_lock);
+    return runs;
+}
+
+void trp_server_post(trp_server *server, void (*work)(void *arg), void *arg)
+{
+    struct rpc_post *post = xcalloc(1, sizeof *post);
+    *post = (struct rpc_post){.work = work, .arg = arg};
+    mutex_lock(&server->post_lock);
+    if (server->last_post)
+        server->last_post->next = post;
+    else
+        server->first_post = post;
+    server->last_post = post;
+    mutex_unlock(&server->post_lock);
+    if (rpc_server_held(server) || rpc_server_kick(server))
+        return; /* the settling to come runs it */
+    mutex_lock(&server->lock);
+    rpc_local_wake(server);
+    mutex_unlock(&server->lock);
+}
+
+static void dispatch(trp_server *server, grpc_event event)
+{
+    struct rpc_op *op = event.tag;
+    if (op == &server->kick_op)
+        atomic_store(&server->kicked, false);
+    op->done(op, event.success);
+}
+
+static bool collect(trp_server *server, grpc_event event)
+{
+    for (uint32_t taken = 0; event.type == GRPC_OP_COMPLETE; taken++) {
+        dispatch(server, event);
+        if (taken == RPC_GROUP_EVENTS_MAX)
+            return true;
+        event = rpc_poll(server->queue);
+    }
+    return event.type != GRPC_QUEUE_SHUTDOWN;
+}
+
+static void reactor_run(void *arg)
+{
+    trp_server *server = arg;
+    struct deadline until = {clock_now_ns(&clock_monotonic)};
+    for (bool alive = true; alive;) {
+        grpc_event event = rpc_next(server->queue, until);
+        rpc_server_enter(server);
+        server->reactor_wait_ns = INT64_MIN;
+        alive = collect(server, event);
+        rpc_server_settle(server);
+        until.at_ns = rpc_posts_waiting(server) ? 0 : server->wake_ns;
+        server->reactor_wait_ns = until.at_ns;
+        rpc_server_release(server);
+    }
+}
+
+static void make_kick(trp_server *server)
+{
+    server->kick_op.done = kick_done;
+    server->kick_channel =
+        grpc_lame_client_channel_create("kick", GRPC_STATUS_UNAVAILABLE, "never used");
+    server->kick_call = grpc_channel_create_call(
+        server->kick_channel, NULL, GRPC_PROPAGATE_DEFAULTS, server->queue,
+        grpc_slice_from_static_string("/kick"), NULL, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+}
+
+trp_status rpc_reactor_start(trp_server *server)
+{
+    make_kick(server);
+    size_t methods = 0;
+    for (const struct rpc_method *method = server->methods; method; method = method->next)
+        methods++;
+    server->slot_count = (methods + 1) * RPC_REQUESTS_POSTED;
+    server->slots = xcalloc(server->slot_count, sizeof *server->slots);
+    size_t index = 0;
+    for (size_t i = 0; i < RPC_REQUESTS_POSTED; i++) {
+        for (const struct rpc_method *method = server->methods; method; method = method->next)
+            slot_init(&server->slots[index++], server, method);
+        slot_init(&server->slots[index++], server, NULL);
+    }
+    return thread_start(&server->reactor, "trp-reactor", reactor_run, server);
+}
+
+void rpc_reactor_stop(trp_server *server)
+{
+    mutex_lock(&server->post_lock);
+    grpc_call_unref(server->kick_call);
+    server->kick_call = NULL;
+    mutex_unlock(&server->post_lock);
+    grpc_channel_destroy(server->kick_channel);
+    server->kick_channel = NULL;
+    grpc_completion_queue_shutdown(server->queue);
+    thread_stop(&server->reactor);
+    for (size_t i = 0; i < server->slot_count; i++) {
+        grpc_metadata_array_destroy(&server->slots[i].metadata);
+        grpc_call_details_destroy(&server->slots[i].details);
+    }
+    server->reactor_wait_ns = INT64_MIN;
+    free(server->slots);
+    server->slots = NULL;
+    server->slot_count = 0;
+}

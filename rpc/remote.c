@@ -1,0 +1,254 @@
+/* A raw call that came over gRPC. At most one send batch and one receive are under way; the close
+ * notice is asked for only when nothing else would tell that the peer is gone (no receive under
+ * way), or together with the status: a unary call costs three batches, as in the shortest program
+ * on gRPC itself.
+ *
+ * The call is over when gRPC owes it no event and either the status went out or the peer is gone;
+ * closed() comes then, exactly once. */
+#include "server.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include <grpc/byte_buffer.h>
+#include "core/alloc.h"
+
+struct remote_call {
+    trp_server_call base;
+    grpc_call *call;
+    struct rpc_op read_op, send_op, close_op;
+    grpc_byte_buffer *incoming;
+    int cancelled;
+    uint32_t outstanding;  /* events that gRPC owes */
+    bool reading, watching; /* a receive; the close notice */
+    bool opened;            /* first metadata sent */
+    bool ended;             /* the peer is gone, or has the status */
+    bool half_closed;
+};
+
+grpc_metadata rpc_status_mark(void)
+{
+    grpc_metadata mark = {0};
+    mark.key = grpc_slice_from_static_string("troupe-status");
+    mark.value = grpc_slice_from_static_string("1");
+    return mark;
+}
+
+static void check_over(struct remote_call *call)
+{
+    if (call->ended && call->outstanding == 0)
+        rpc_call_event(&call->base, RPC_CALL_CLOSED);
+}
+
+static void end_call(struct remote_call *call)
+{
+    call->ended = true;
+    call->base.half_closed_due = false;
+    rpc_messages_clear(&call->base.out);
+}
+
+static void watch(struct remote_call *call)
+{
+    if (call->watching)
+        return;
+    call->watching = true;
+    call->outstanding++;
+    grpc_op op = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER,
+                  .data.recv_close_on_server.cancelled = &call->cancelled};
+    rpc_batch(call->call, &op, 1, &call->close_op);
+}
+
+static void read_done(struct rpc_op *op, bool ok)
+{
+    struct remote_call *call =
+        (struct remote_call *)((char *)op - offsetof(struct remote_call, read_op));
+    (void)ok;
+    call->outstanding--;
+    call->reading = false;
+    grpc_byte_buffer *incoming = call->incoming;
+    call->incoming = NULL;
+    rpc_call_touch(&call->base);
+    if (incoming && !call->ended) {
+        trp_message *message = rpc_message_from_buffer(incoming);
+        if (message)
+            rpc_call_receive(&call->base, message);
+        else
+            trp_server_call_finish(&call->base, TRP_RESOURCE_EXHAUSTED, "no memory for a message");
+    } else if (incoming) {
+        grpc_byte_buffer_destroy(incoming);
+    } else if (!call->ended && !call->half_closed) {
+        /* Also when the peer is gone: then the close notice, asked for now, comes in the same
+         * group and takes this back. */
+        call->half_closed = true;
+        if (!grpc_call_failed_before_recv_message(call->call))
+            rpc_call_event(&call->base, RPC_CALL_HALF_CLOSED);
+        watch(call);
+    }
+    check_over(call);
+}
+
+static void close_done(struct rpc_op *op, bool ok)
+{
+    struct remote_call *call =
+        (struct remote_call *)((char *)op - offsetof(struct remote_call, close_op));
+    (void)ok;
+    call->outstanding--;
+    if (call->cancelled)
+        end_call(call);
+    check_over(call);
+}
+
+static void send_done(struct rpc_op *op, bool ok)
+{
+    struct remote_call *call =
+        (struct remote_call *)((char *)op - offsetof(struct remote_call, send_op));
+    call->outstanding--;
+    call->base.sending = false;
+    if (!ok)
+        rpc_messages_clear(&call->base.out); /* the peer is gone; the close notice follows */
+    if (call->base.finish_given)
+        end_call(call);
+    else if (call->base.out.count == 0 && ok)
+        rpc_call_event(&call->base, RPC_CALL_DRAINED);
+    rpc_call_touch(&call->base);
+    check_over(call);
+}
+
+/* First metadata, one message and the status, whatever of them is due, in one batch. */
+static void send_what_is_due(struct remote_call *call)
+{
+    trp_server_call *base = &call->base;
+    trp_message *message = rpc_messages_pop(&base->out);
+    bool last = base->finish_wanted && base->out.count == 0;
+    if (!message && !last)
+        return;
+    grpc_op ops[4] = {0};
+    size_t count = 0;
+    grpc_byte_buffer *outgoing = NULL;
+    grpc_slice details;
+    grpc_metadata mark = rpc_status_mark();
+    if (!call->opened)
+        ops[count++].op = GRPC_OP_SEND_INITIAL_METADATA;
+    call->opened = true;
+    if (message) {
+        outgoing = rpc_message_to_buffer(message);
+        ops[count++] = (grpc_op){.op = GRPC_OP_SEND_MESSAGE,
+                                 .flags = base->out.count ? GRPC_WRITE_BUFFER_HINT : 0,
+                                 .data.send_message.send_message = outgoing};
+        base->sending = true;
+    }
+    if (last) {
+        base->finish_given = true;
+        details = grpc_slice_from_copied_string(base->finish_text);
+        ops[count++] = (grpc_op){
+            .op = GRPC_OP_SEND_STATUS_FROM_SERVER,
+            .data.send_status_from_server = {.trailing_metadata = &mark,
+                                             .trailing_metadata_count = base->finish_status != 0,
+                                             .status = (grpc_status_code)base->finish_status,
+                                             .status_details = &details}};
+        if (!call->watching)
+            ops[count++] = (grpc_op){.op = GRPC_OP_RECV_CLOSE_ON_SERVER,
+                                     .data.recv_close_on_server.cancelled = &call->cancelled};
+        call->watching = true;
+    }
+    call->outstanding++;
+    rpc_batch(call->call, ops, count, &call->send_op);
+    if (outgoing)
+        grpc_byte_buffer_destroy(outgoing); /* the batch took what was in it */
+    if (last)
+        grpc_slice_unref(details);
+}
+
+static bool send_under_way(const struct remote_call *call)
+{
+    return call->base.sending || call->base.finish_given;
+}
+
+static void remote_flush(trp_server_call *base)
+{
+    struct remote_call *call = (struct remote_call *)base;
+    if (call->ended)
+        return;
+    if (!send_under_way(call))
+        send_what_is_due(call);
+    if (base->read_wanted && !call->reading && !call->half_closed && !base->finish_given) {
+        base->read_wanted = false;
+        call->reading = true;
+        call->outstanding++;
+        grpc_op op = {.op = GRPC_OP_RECV_MESSAGE,
+                      .data.recv_message.recv_message = &call->incoming};
+        rpc_batch(call->call, &op, 1, &call->read_op);
+    }
+    if (!call->reading)
+        watch(call);
+}
+
+static char *remote_peer(trp_server_call *base)
+{
+    struct remote_call *call = (struct remote_call *)base;
+    char *text = grpc_call_get_peer(call->call);
+    char *copy = xstrdup(text);
+    gpr_free(text);
+    return copy;
+}
+
+static void remote_abort(trp_server_call *base)
+{
+    struct remote_call *call = (struct remote_call *)base;
+    grpc_call_cancel_with_status(call->call, GRPC_STATUS_UNAVAILABLE, "the server stops", NULL);
+}
+
+static void remote_destroy(trp_server_call *base)
+{
+    struct remote_call *call = (struct remote_call *)base;
+    grpc_call_unref(call->call);
+    free(call);
+}
+
+static const struct rpc_transport remote_transport = {.flush = remote_flush,
+                                                      .peer = remote_peer,
+                                                      .abort = remote_abort,
+                                                      .destroy = remote_destroy};
+
+void rpc_remote_open(trp_server *server, const struct rpc_method *method, grpc_call *grpc)
+{
+    struct remote_call *call = xcalloc(1, sizeof *call);
+    call->call = grpc;
+    call->read_op.done = read_done;
+    call->send_op.done = send_done;
+    call->close_op.done = close_done;
+    rpc_call_open(&call->base, server, method, &remote_transport);
+}
+
+struct refusal {
+    struct rpc_op op;
+    grpc_call *call;
+    int cancelled;
+};
+
+static void refusal_done(struct rpc_op *op, bool ok)
+{
+    struct refusal *refusal = (struct refusal *)op;
+    (void)ok;
+    grpc_call_unref(refusal->call);
+    free(refusal);
+}
+
+void rpc_remote_refuse(grpc_call *call, trp_status status, const char *text)
+{
+    struct refusal *refusal = xcalloc(1, sizeof *refusal);
+    refusal->op.done = refusal_done;
+    refusal->call = call;
+    grpc_metadata mark = rpc_status_mark();
+    grpc_slice details = grpc_slice_from_copied_string(text);
+    grpc_op ops[3] = {{.op = GRPC_OP_SEND_INITIAL_METADATA},
+                      {.op = GRPC_OP_SEND_STATUS_FROM_SERVER,
+                       .data.send_status_from_server = {.trailing_metadata = &mark,
+                                                        .trailing_metadata_count = 1,
+                                                        .status = (grpc_status_code)status,
+                                                        .status_details = &details}},
+                      {.op = GRPC_OP_RECV_CLOSE_ON_SERVER,
+                       .data.recv_close_on_server.cancelled = &refusal->cancelled}};
+    rpc_batch(call, ops, 3, &refusal->op);
+    grpc_slice_unref(details);
+}

@@ -1,0 +1,166 @@
+/* protobuf-c unpacks recursively and believes what it reads: a few hundred bytes nest deep enough
+ * to end the stack, and two bytes of an empty submessage become a hundred in memory. So bytes from
+ * outside are walked first, with an explicit stack of fixed depth, adding up what unpacking would
+ * allocate. What passes can still be refused by protobuf-c, but not hurt. */
+#include "wire.h"
+
+#include <inttypes.h>
+
+#include "core/limits.h"
+
+enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
+
+/* What malloc adds to each block, and protobuf-c's note of a field while it unpacks. */
+enum { ALLOCATION_BYTES = 16, SCANNED_FIELD_BYTES = 40 };
+
+struct level {
+    const ProtobufCMessageDescriptor *descriptor;
+    size_t end;
+};
+
+struct walk {
+    trp_bytes bytes;
+    size_t at;
+    uint64_t memory;
+    struct level levels[RPC_MESSAGE_DEPTH_MAX];
+    uint32_t depth;
+};
+
+static bool read_varint(struct walk *walk, size_t end, uint64_t *value)
+{
+    *value = 0;
+    for (uint32_t shift = 0; shift < 70 && walk->at < end; shift += 7) {
+        uint8_t byte = walk->bytes.data[walk->at++];
+        if (shift < 64)
+            *value |= (uint64_t)(byte & 0x7f) << shift;
+        if (!(byte & 0x80))
+            return true;
+    }
+    return false;
+}
+
+static trp_status broken(const struct walk *walk, const char *what)
+{
+    return trp_fail(TRP_INVALID_ARGUMENT, "%s: %s at byte %zu of %zu",
+                    walk->levels[0].descriptor->name, what, walk->at, walk->bytes.size);
+}
+
+static trp_status enter_message(struct walk *walk, const ProtobufCMessageDescriptor *descriptor,
+                                size_t end)
+{
+    if (walk->depth == RPC_MESSAGE_DEPTH_MAX)
+        return broken(walk, "nested too deep");
+    walk->levels[walk->depth++] = (struct level){descriptor, end};
+    walk->memory += descriptor->sizeof_message + ALLOCATION_BYTES;
+    return TRP_OK;
+}
+
+/* Decoded size of `size` packed bytes: each element takes at least one on the wire. */
+static uint64_t packed_memory(const ProtobufCFieldDescriptor *field, uint64_t size)
+{
+    switch (field->type) {
+    case PROTOBUF_C_TYPE_INT64:
+    case PROTOBUF_C_TYPE_SINT64:
+    case PROTOBUF_C_TYPE_UINT64:
+        return size * 8;
+    case PROTOBUF_C_TYPE_INT32:
+    case PROTOBUF_C_TYPE_SINT32:
+    case PROTOBUF_C_TYPE_UINT32:
+    case PROTOBUF_C_TYPE_ENUM:
+    case PROTOBUF_C_TYPE_BOOL:
+        return size * 4;
+    default:
+        return size;
+    }
+}
+
+static trp_status walk_bytes(struct walk *walk, const ProtobufCFieldDescriptor *field, size_t end)
+{
+    uint64_t size;
+    if (!read_varint(walk, end, &size))
+        return broken(walk, "a length is cut off");
+    if (size > end - walk->at)
+        return broken(walk, "a length goes beyond the end");
+    size_t field_end = walk->at + (size_t)size;
+    if (field && field->type == PROTOBUF_C_TYPE_MESSAGE)
+        return enter_message(walk, field->descriptor, field_end);
+    walk->memory += ALLOCATION_BYTES + (field ? packed_memory(field, size) : size);
+    walk->at = field_end;
+    return TRP_OK;
+}
+
+static trp_status walk_field(struct walk *walk)
+{
+    const struct level *level = &walk->levels[walk->depth - 1];
+    uint64_t key, value;
+    if (!read_varint(walk, level->end, &key) || key > UINT32_MAX || key >> 3 == 0)
+        return broken(walk, "bad field key");
+    const ProtobufCFieldDescriptor *field =
+        protobuf_c_message_descriptor_get_field(level->descriptor, (unsigned)(key >> 3));
+    walk->memory += SCANNED_FIELD_BYTES;
+    size_t fixed = 0;
+    switch (key & 7) {
+    case WIRE_VARINT:
+        return read_varint(walk, level->end, &value) ? TRP_OK : broken(walk, "a number is cut off");
+    case WIRE_BYTES:
+        return walk_bytes(walk, field, level->end);
+    case WIRE_64:
+        fixed = 8;
+        break;
+    case WIRE_32:
+        fixed = 4;
+        break;
+    default:
+        return broken(walk, "bad wire type");
+    }
+    if (fixed > level->end - walk->at)
+        return broken(walk, "a number is cut off");
+    walk->at += fixed;
+    return TRP_OK;
+}
+
+trp_status rpc_wire_check(const ProtobufCMessageDescriptor *descriptor, trp_bytes bytes,
+                          uint64_t memory_max)
+{
+    struct walk walk;
+    walk.bytes = bytes;
+    walk.at = 0;
+    walk.memory = 0;
+    walk.depth = 0;
+    TRP_TRY(enter_message(&walk, descriptor, bytes.size));
+    while (walk.depth > 0) {
+        if (walk.memory > memory_max)
+            return trp_fail(TRP_RESOURCE_EXHAUSTED,
+                            "%s: %zu bytes take more than %" PRIu64 " decoded", descriptor->name,
+                            bytes.size, memory_max);
+        if (walk.at == walk.levels[walk.depth - 1].end)
+            walk.depth--;
+        else
+            TRP_TRY(walk_field(&walk));
+    }
+    return TRP_OK;
+}
+
+trp_status rpc_wire_unpack(const ProtobufCMessageDescriptor *descriptor, trp_bytes bytes,
+                           uint64_t memory_max, ProtobufCMessage **out)
+{
+    *out = NULL;
+    TRP_TRY(rpc_wire_check(descriptor, bytes, memory_max));
+    *out = protobuf_c_message_unpack(descriptor, NULL, bytes.size, bytes.data);
+    if (!*out)
+        return trp_fail(TRP_INVALID_ARGUMENT, "%s: %zu bytes that do not decode", descriptor->name,
+                        bytes.size);
+    return TRP_OK;
+}
+
+trp_status rpc_wire_pack(const ProtobufCMessage *message, trp_message **out)
+{
+    size_t size = protobuf_c_message_get_packed_size(message);
+    *out = trp_message_create(size);
+    if (!*out)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "%s: no memory for %zu bytes",
+                        message->descriptor->name, size);
+    size_t packed = protobuf_c_message_pack(message, trp_message_data(*out));
+    trp_message_truncate(*out, packed);
+    return TRP_OK;
+}

@@ -1,0 +1,26 @@
+/* Between protobuf-c messages and bytes. */
+#ifndef TRP_RPC_WIRE_H
+#define TRP_RPC_WIRE_H
+
+#include <protobuf-c/protobuf-c.h>
+#include <troupe/rpc.h>
+
+/* Walks bytes from outside before protobuf-c's recursive unpack may see them. INVALID_ARGUMENT:
+ * broken, or nested deeper than RPC_MESSAGE_DEPTH_MAX. RESOURCE_EXHAUSTED: would take more than
+ * `memory_max` bytes decoded. Takes time proportional to the bytes, no memory, no recursion. */
+TRP_MUST_USE trp_status rpc_wire_check(const ProtobufCMessageDescriptor *descriptor,
+                                       trp_bytes bytes, uint64_t memory_max);
+
+/* rpc_wire_check() and unpack; the caller frees with protobuf_c_message_free_unpacked(). */
+TRP_MUST_USE trp_status rpc_wire_unpack(const ProtobufCMessageDescriptor *descriptor,
+                                        trp_bytes bytes, uint64_t memory_max,
+                                        ProtobufCMessage **out);
+
+/* The message's bytes, exactly sized. RESOURCE_EXHAUSTED: no memory for them. */
+TRP_MUST_USE trp_status rpc_wire_pack(const ProtobufCMessage *message, trp_message **out);
+
+/* A deep copy that protobuf_c_message_free_unpacked(copy, NULL) frees. Never NULL: like all small
+ * allocations it aborts without memory. */
+ProtobufCMessage *rpc_wire_clone(const ProtobufCMessage *message);
+
+#endif

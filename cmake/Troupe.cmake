@@ -76,6 +76,25 @@ function(troupe_test name)
     set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT})
 endfunction()
 
+# troupe_fuzz(name LINK ...): tests/fuzz/fuzz_<name>.c on every variant of its corpus.
+function(troupe_fuzz name)
+    cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+    add_executable(fuzz_${name} tests/fuzz/fuzz_${name}.c tests/fuzz/corpus_main.c)
+    target_link_libraries(fuzz_${name} PRIVATE ${ARG_LINK} troupe_flags)
+    add_dependencies(fuzz_${name} troupe_proto_headers)
+    add_test(NAME fuzz_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
+        COMMAND fuzz_${name} tests/fuzz/corpus_${name})
+    set_tests_properties(fuzz_${name} PROPERTIES TIMEOUT 60)
+endfunction()
+
+# troupe_bench(name LINK ...): bench/bench_<name>.c, which prints rows for scripts/bench.
+function(troupe_bench name)
+    cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+    add_executable(bench_${name} bench/bench_${name}.c)
+    target_link_libraries(bench_${name} PRIVATE ${ARG_LINK} troupe_flags)
+    add_dependencies(bench_${name} troupe_proto_headers)
+endfunction()
+
 # troupe_shared_library(): libtroupe.so from every folder declared so far, and its installation.
 function(troupe_shared_library)
     get_property(folders GLOBAL PROPERTY TROUPE_FOLDERS)

@@ -1,0 +1,42 @@
+/* Table signatures: a tensorflow.StructuredValue, flattened as Reverb's clients flatten it. */
+#ifndef TRP_REPLAY_SIGNATURE_H
+#define TRP_REPLAY_SIGNATURE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <troupe/bytes.h>
+#include <troupe/replay.h>
+#include <troupe/status.h>
+#include <troupe/tensor.h>
+
+/* One TensorSpec: its path in the structure ("obs/pixels", "0/1"), dtype and shape. */
+struct signature_leaf {
+    char *path;
+    int32_t dtype;
+    bool unknown_rank;
+    uint32_t rank;
+    int64_t dims[TRP_RANK_MAX]; /* -1: any size */
+};
+
+/* Leaves in flatten order: lists and tuples in order, dicts by sorted key, named tuples by field.
+ * A zeroed struct is empty. */
+struct signature {
+    struct signature_leaf *leaves;
+    size_t count, capacity;
+};
+
+/* INVALID_ARGUMENT: malformed, nested too deep, too many leaves, more than TRP_RANK_MAX dimensions,
+ * or a kind that is no structure of TensorSpecs. `out` is to be cleaned up in any case. */
+trp_status signature_decode(trp_bytes bytes, struct signature *out);
+void signature_cleanup(struct signature *signature);
+
+/* INVALID_ARGUMENT names the first of the columns that does not fit `table`'s signature. */
+trp_status signature_check(const struct signature *signature, const trp_tensor_spec *columns,
+                           size_t count, const char *table);
+
+/* "float32[4,?]" into `text`, cut to its size. */
+void tensor_describe(char *text, size_t size, int32_t dtype, uint32_t rank, const int64_t *dims);
+
+#endif

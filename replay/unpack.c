@@ -1,0 +1,539 @@
+/* A sample says which rows of which tensors of which chunks each of its columns is made of. Most
+ * are one slice of one chunk stored as a plain literal: a lookup and a memcpy into the batch.
+ *
+ * Everything comes from a peer, so nothing is believed before it was compared with what the caller
+ * asked for: element type, shape, number of rows, size of the decompressed block. A sample that
+ * does not fit ends in a status that names the column, never in a write outside its row of the
+ * batch.
+ *
+ * A sample may be spread over several entries, and over several messages when its chunks are large:
+ * what has come so far is kept in `open`, along with the messages that its chunks lie in. */
+#include "unpack.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/limits.h"
+#include "signature.h"
+#include "tensor.h"
+#include "wire.h"
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+enum { BATCH_ALIGNMENT = 64 };
+
+static void *array_create(size_t count, size_t size)
+{
+    size_t bytes;
+    return size_mul(count, size, &bytes)
+               ? aligned_alloc(BATCH_ALIGNMENT, (bytes + BATCH_ALIGNMENT) & ~(size_t)(63))
+               : NULL;
+}
+
+trp_status batch_init(struct batch *batch, const trp_tensor_spec *columns, size_t column_count,
+                      uint32_t capacity)
+{
+    *batch = (struct batch){.capacity = capacity};
+    batch->columns = xcalloc(column_count, sizeof *batch->columns);
+    for (size_t i = 0; i < column_count; i++) {
+        size_t bytes = trp_tensor_bytes(&columns[i]);
+        const char *name = columns[i].name ? columns[i].name : "unnamed";
+        if (bytes == 0)
+            return trp_fail(TRP_INVALID_ARGUMENT, "sampler: column %zu (%s) is no tensor", i, name);
+        batch->columns[i] = array_create(capacity, bytes);
+        if (!batch->columns[i])
+            return trp_fail(TRP_INVALID_ARGUMENT,
+                            "sampler: no memory for %u rows of column %zu (%s), %zu bytes each",
+                            capacity, i, name, bytes);
+    }
+    batch->keys = xcalloc(capacity, sizeof *batch->keys);
+    batch->priorities = xcalloc(capacity, sizeof *batch->priorities);
+    batch->probabilities = xcalloc(capacity, sizeof *batch->probabilities);
+    batch->table_sizes = xcalloc(capacity, sizeof *batch->table_sizes);
+    batch->times_sampled = xcalloc(capacity, sizeof *batch->times_sampled);
+    return TRP_OK;
+}
+
+void batch_cleanup(struct batch *batch, size_t column_count)
+{
+    for (size_t i = 0; batch->columns && i < column_count; i++)
+        free(batch->columns[i]);
+    free(batch->columns);
+    free(batch->keys);
+    free(batch->priorities);
+    free(batch->probabilities);
+    free(batch->table_sizes);
+    free(batch->times_sampled);
+    *batch = (struct batch){0};
+}
+
+/* ---- the sample being looked at -------------------------------------------------------------- */
+
+/* Where a sample's parts are: in the message's lists, or in `open` when it began earlier. */
+struct sample {
+    const struct wire_lists *lists;
+    const struct wire_item *item;
+    const struct wire_chunk *chunks;
+    uint32_t chunk_count;
+    struct wire_draw draw;
+};
+
+/* The tensors of one chunk of the sample; walked when the first slice wants one. */
+struct chunk_tensors {
+    uint32_t first, count;
+    bool walked, delta_encoded;
+};
+
+struct column {
+    trp_tensor_spec spec;
+    size_t bytes;
+};
+
+struct unpacker {
+    struct column *columns;
+    trp_tensor_spec *specs;
+    size_t column_count;
+
+    trp_message *message;
+    struct wire_sample_response response;
+    uint32_t entry; /* the next of the response */
+
+    struct {
+        bool begun;
+        struct wire_lists lists; /* one item, its columns and slices, its chunks so far */
+        struct wire_draw draw;
+        trp_message **messages;
+        uint32_t message_count, message_capacity;
+        size_t bytes;
+    } open;
+
+    /* Scratch for one sample. */
+    struct chunk_tensors *chunks;
+    uint32_t chunk_capacity;
+    struct wire_tensor *tensors;
+    uint32_t tensor_count, tensor_capacity;
+    uint32_t found; /* chunk of the last slice */
+    uint8_t *plain; /* a tensor decompressed */
+    size_t plain_capacity;
+    const uint8_t *plain_of; /* its block; NULL: none */
+};
+
+/* ---- one tensor ------------------------------------------------------------------------------ */
+
+static trp_status walk_chunk(struct unpacker *unpacker, const struct wire_chunk *chunk,
+                             struct chunk_tensors *tensors)
+{
+    struct wire_tensor_reader reader;
+    bool more = true;
+    tensors->first = unpacker->tensor_count;
+    wire_tensors_open(&reader, chunk);
+    while (more) {
+        if (unpacker->tensor_count == unpacker->tensor_capacity) {
+            uint32_t capacity = unpacker->tensor_capacity ? 2 * unpacker->tensor_capacity : 16;
+            unpacker->tensors = xrealloc(unpacker->tensors, capacity * sizeof *unpacker->tensors);
+            unpacker->tensor_capacity = capacity;
+        }
+        TRP_TRY(wire_tensor_next(&reader, &unpacker->tensors[unpacker->tensor_count], &more));
+        unpacker->tensor_count += more;
+    }
+    tensors->count = unpacker->tensor_count - tensors->first;
+    tensors->delta_encoded = reader.delta_encoded;
+    tensors->walked = true;
+    return TRP_OK;
+}
+
+static trp_status find_chunk(struct unpacker *unpacker, const struct sample *sample, uint64_t key,
+                             uint32_t *index)
+{
+    for (uint32_t i = 0, at = unpacker->found; i < sample->chunk_count; i++, at++) {
+        if (at >= sample->chunk_count)
+            at = 0;
+        if (sample->chunks[at].key == key) {
+            *index = unpacker->found = at;
+            return TRP_OK;
+        }
+    }
+    return trp_fail(TRP_INVALID_ARGUMENT,
+                    "item %" PRIu64 " of the sample refers to chunk %" PRIu64
+                    ", which did not come",
+                    sample->item->key, key);
+}
+
+static trp_status wrong_tensor(const struct unpacker *unpacker, size_t column, bool squeeze,
+                               const struct wire_tensor *tensor)
+{
+    const trp_tensor_spec *spec = &unpacker->columns[column].spec;
+    char ours[128], theirs[128];
+    tensor_describe(ours, sizeof ours, (int32_t)spec->dtype, spec->rank, spec->shape);
+    tensor_describe(theirs, sizeof theirs, tensor->dtype, tensor->rank, tensor->dims);
+    return trp_fail(
+        TRP_INVALID_ARGUMENT,
+        "column %zu (%s) was asked for as %s, but the sample cuts %s from a chunk of %s", column,
+        spec->name ? spec->name : "unnamed", ours, squeeze ? "one step" : "steps", theirs);
+}
+
+/* True when a step of `tensor` is a step of the column. */
+static bool tensor_fits(const struct wire_tensor *tensor, const trp_tensor_spec *spec, bool squeeze)
+{
+    uint32_t skip = squeeze ? 0 : 1; /* the column's own time axis */
+    if (tensor->dtype != (int32_t)spec->dtype || tensor->rank > TRP_RANK_MAX ||
+        tensor->rank != spec->rank + 1 - skip || tensor->dims[0] < 0)
+        return false;
+    for (uint32_t i = 1; i < tensor->rank; i++)
+        if (tensor->dims[i] != spec->shape[i - 1 + skip])
+            return false;
+    return true;
+}
+
+/* The whole tensor, decompressed and decoded, in unpacker->plain. */
+static trp_status make_plain(struct unpacker *unpacker, const struct wire_tensor *tensor,
+                             bool delta, size_t row_bytes)
+{
+    size_t size;
+    if (unpacker->plain_of == tensor->content.data && tensor->content.data)
+        return TRP_OK;
+    unpacker->plain_of = NULL;
+    if (!size_mul((size_t)tensor->dims[0], row_bytes, &size) ||
+        !block_size_plausible(tensor->content, size))
+        return trp_fail(TRP_DATA_LOSS,
+                        "a tensor of %" PRId64 " rows of %zu bytes in a block of %zu",
+                        tensor->dims[0], row_bytes, tensor->content.size);
+    if (size > unpacker->plain_capacity) {
+        unpacker->plain = xrealloc(unpacker->plain, size);
+        unpacker->plain_capacity = size;
+    }
+    TRP_TRY(block_decompress(tensor->content, unpacker->plain, size));
+    if (delta && delta_applies(tensor->dtype, tensor->rank))
+        delta_decode(tensor->dtype, (size_t)tensor->dims[0],
+                     row_bytes / trp_dtype_size((trp_dtype)tensor->dtype), unpacker->plain);
+    unpacker->plain_of = tensor->content.data;
+    return TRP_OK;
+}
+
+/* Rows [offset, offset + length) of `tensor`, which fits; the caller checked the range. */
+static trp_status copy_rows(struct unpacker *unpacker, const struct wire_tensor *tensor, bool delta,
+                            size_t row_bytes, const struct wire_slice *slice, uint8_t *out)
+{
+    size_t size = (size_t)slice->length * row_bytes, all;
+    size_t start = (size_t)slice->offset * row_bytes;
+    trp_bytes raw;
+    delta = delta && delta_applies(tensor->dtype, tensor->rank);
+    if (size == 0)
+        return TRP_OK;
+    if (!delta && block_literal(tensor->content, &raw) &&
+        size_mul((size_t)tensor->dims[0], row_bytes, &all) && all == raw.size) {
+        memcpy(out, raw.data + start, size);
+        return TRP_OK;
+    }
+    if (!delta && slice->length == tensor->dims[0])
+        return block_decompress(tensor->content, out, size);
+    TRP_TRY(make_plain(unpacker, tensor, delta, row_bytes));
+    memcpy(out, unpacker->plain + start, size);
+    return TRP_OK;
+}
+
+/* ---- one sample ------------------------------------------------------------------------------ */
+
+static trp_status unpack_slice(struct unpacker *unpacker, const struct sample *sample,
+                               size_t column_index, bool squeeze, const struct wire_slice *slice,
+                               size_t row_bytes, uint8_t *out)
+{
+    uint32_t at = 0;
+    TRP_TRY(find_chunk(unpacker, sample, slice->chunk_key, &at));
+    struct chunk_tensors *tensors = &unpacker->chunks[at];
+    if (!tensors->walked)
+        TRP_TRY(walk_chunk(unpacker, &sample->chunks[at], tensors));
+    if (slice->index < 0 || (uint32_t)slice->index >= tensors->count)
+        return trp_fail(TRP_INVALID_ARGUMENT, "the sample cuts tensor %d from a chunk that has %u",
+                        slice->index, tensors->count);
+    const struct wire_tensor *tensor = &unpacker->tensors[tensors->first + (uint32_t)slice->index];
+    if (!tensor_fits(tensor, &unpacker->columns[column_index].spec, squeeze))
+        return wrong_tensor(unpacker, column_index, squeeze, tensor);
+    if (slice->offset < 0 || slice->offset > tensor->dims[0] ||
+        slice->length > tensor->dims[0] - slice->offset)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "the sample cuts steps %d to %d from a chunk of %" PRId64, slice->offset,
+                        slice->offset + slice->length - 1, tensor->dims[0]);
+    return copy_rows(unpacker, tensor, tensors->delta_encoded, row_bytes, slice, out);
+}
+
+static trp_status wrong_length(const struct unpacker *unpacker, size_t index, bool squeeze)
+{
+    const trp_tensor_spec *spec = &unpacker->columns[index].spec;
+    char ours[128];
+    tensor_describe(ours, sizeof ours, (int32_t)spec->dtype, spec->rank, spec->shape);
+    return trp_fail(TRP_INVALID_ARGUMENT,
+                    "column %zu (%s) was asked for as %s, but the sample has %s there", index,
+                    spec->name ? spec->name : "unnamed", ours,
+                    squeeze ? "one step without a time axis" : "another number of steps");
+}
+
+static trp_status unpack_column(struct unpacker *unpacker, const struct sample *sample,
+                                size_t index, uint8_t *out)
+{
+    const struct wire_column *wire = &sample->lists->columns[sample->item->column_first + index];
+    const struct wire_slice *slices = &sample->lists->slices[wire->slice_first];
+    const struct column *column = &unpacker->columns[index];
+    if (!wire->squeeze && column->spec.rank == 0)
+        return wrong_length(unpacker, index, wire->squeeze);
+    int64_t steps = wire->squeeze ? 1 : column->spec.shape[0];
+    size_t row_bytes = column->bytes / (size_t)steps;
+    int64_t done = 0;
+    for (uint32_t i = 0; i < wire->slice_count; i++) {
+        int64_t length = slices[i].length;
+        if (length < 0 || length > steps - done)
+            return wrong_length(unpacker, index, wire->squeeze);
+        TRP_TRY(unpack_slice(unpacker, sample, index, wire->squeeze, &slices[i], row_bytes,
+                             out + (size_t)done * row_bytes));
+        done += length;
+    }
+    return done == steps ? TRP_OK : wrong_length(unpacker, index, wire->squeeze);
+}
+
+static void prepare_chunks(struct unpacker *unpacker, uint32_t count)
+{
+    if (count > unpacker->chunk_capacity) {
+        unpacker->chunks = xrealloc(unpacker->chunks, count * sizeof *unpacker->chunks);
+        unpacker->chunk_capacity = count;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        unpacker->chunks[i].walked = false;
+    unpacker->tensor_count = 0;
+    unpacker->found = 0;
+    unpacker->plain_of = NULL;
+}
+
+static trp_status unpack_sample(struct unpacker *unpacker, const struct sample *sample,
+                                struct batch *batch)
+{
+    if (sample->item->column_count != unpacker->column_count)
+        return trp_fail(TRP_INVALID_ARGUMENT, "%zu columns were asked for, but the sample has %u",
+                        unpacker->column_count, sample->item->column_count);
+    prepare_chunks(unpacker, sample->chunk_count);
+    uint32_t row = batch->rows;
+    for (size_t i = 0; i < unpacker->column_count; i++)
+        TRP_TRY(unpack_column(unpacker, sample, i,
+                              (uint8_t *)batch->columns[i] + row * unpacker->columns[i].bytes));
+    batch->keys[row] = sample->item->key;
+    batch->priorities[row] = sample->item->priority;
+    batch->times_sampled[row] = sample->item->times_sampled;
+    batch->probabilities[row] = sample->draw.probability;
+    batch->table_sizes[row] = sample->draw.table_size;
+    batch->rows++;
+    return TRP_OK;
+}
+
+/* ---- samples over several messages ----------------------------------------------------------- */
+
+static void open_clear(struct unpacker *unpacker)
+{
+    for (uint32_t i = 0; i < unpacker->open.message_count; i++)
+        trp_message_destroy(unpacker->open.messages[i]);
+    unpacker->open.message_count = 0;
+    unpacker->open.bytes = 0;
+    unpacker->open.begun = false;
+    wire_lists_clear(&unpacker->open.lists);
+}
+
+static void open_begin(struct unpacker *unpacker, const struct wire_entry *entry)
+{
+    const struct wire_lists *from = &unpacker->response.lists;
+    struct wire_lists *to = &unpacker->open.lists;
+    const struct wire_item *item = &from->items[entry->item];
+    open_clear(unpacker);
+    unpacker->open.begun = true;
+    unpacker->open.draw = entry->draw;
+    struct wire_item *copy = wire_push_item(to);
+    copy->key = item->key;
+    copy->priority = item->priority;
+    copy->times_sampled = item->times_sampled;
+    for (uint32_t i = 0; i < item->column_count; i++) {
+        const struct wire_column *column = &from->columns[item->column_first + i];
+        wire_push_column(to)->squeeze = column->squeeze;
+        for (uint32_t j = 0; j < column->slice_count; j++)
+            *wire_push_slice(to) = from->slices[column->slice_first + j];
+    }
+}
+
+static trp_status open_add_chunks(struct unpacker *unpacker, const struct wire_entry *entry)
+{
+    struct wire_lists *to = &unpacker->open.lists;
+    if (to->chunk_count + (uint64_t)entry->chunk_count > MESSAGE_ITEMS_MAX)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "a sample of more than %d chunks",
+                        MESSAGE_ITEMS_MAX);
+    for (uint32_t i = 0; i < entry->chunk_count; i++)
+        *wire_push_chunk(to) = unpacker->response.lists.chunks[entry->chunk_first + i];
+    return TRP_OK;
+}
+
+/* The message goes, unless the open sample's chunks lie in it. */
+static trp_status drop_message(struct unpacker *unpacker)
+{
+    trp_message *message = unpacker->message;
+    unpacker->message = NULL;
+    if (!message)
+        return TRP_OK;
+    if (!unpacker->open.begun || unpacker->response.lists.chunk_count == 0) {
+        trp_message_destroy(message);
+        return TRP_OK;
+    }
+    size_t size = trp_message_size(message);
+    if (unpacker->open.message_count == unpacker->open.message_capacity) {
+        uint32_t capacity =
+            unpacker->open.message_capacity ? 2 * unpacker->open.message_capacity : 4;
+        unpacker->open.messages =
+            xrealloc(unpacker->open.messages, capacity * sizeof *unpacker->open.messages);
+        unpacker->open.message_capacity = capacity;
+    }
+    unpacker->open.messages[unpacker->open.message_count++] = message;
+    unpacker->open.bytes += size;
+    if (unpacker->open.bytes > SAMPLE_BYTES_MAX)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "a sample of more than %zu bytes",
+                        (size_t)SAMPLE_BYTES_MAX);
+    return TRP_OK;
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+/* Every sample begins with info, and nothing else does. */
+static trp_status check_order(const struct unpacker *unpacker, uint32_t *ends)
+{
+    bool begun = unpacker->open.begun;
+    *ends = 0;
+    for (uint32_t i = 0; i < unpacker->response.entry_count; i++) {
+        const struct wire_entry *entry = &unpacker->response.entries[i];
+        if (entry->has_info == begun)
+            return trp_fail(TRP_INVALID_ARGUMENT, "a sample %s",
+                            begun ? "begins before the last one ended" : "has no info");
+        begun = !entry->end_of_sequence;
+        *ends += entry->end_of_sequence;
+    }
+    return TRP_OK;
+}
+
+trp_status unpacker_feed(struct unpacker *unpacker, trp_message *message, uint32_t *ends)
+{
+    *ends = 0;
+    trp_status status = drop_message(unpacker);
+    unpacker->message = message;
+    unpacker->entry = 0;
+    unpacker->response.entry_count = 0;
+    TRP_TRY(status);
+    TRP_TRY(wire_sample_response_decode(
+        (trp_bytes){trp_message_data(message), trp_message_size(message)}, &unpacker->response));
+    status = check_order(unpacker, ends);
+    if (status != TRP_OK)
+        unpacker->response.entry_count = 0;
+    return status;
+}
+
+/* A sample that begins at `entry` of the message: its end, or entry_count when it goes on later. */
+static uint32_t sample_end(const struct unpacker *unpacker, uint32_t entry)
+{
+    while (entry < unpacker->response.entry_count &&
+           !unpacker->response.entries[entry].end_of_sequence)
+        entry++;
+    return entry;
+}
+
+static trp_status fill_from_message(struct unpacker *unpacker, uint32_t end, struct batch *batch)
+{
+    const struct wire_lists *lists = &unpacker->response.lists;
+    const struct wire_entry *first = &unpacker->response.entries[unpacker->entry];
+    const struct wire_entry *last = &unpacker->response.entries[end];
+    struct sample sample = {
+        .lists = lists,
+        .item = &lists->items[first->item],
+        .chunks = lists->chunks + first->chunk_first,
+        .chunk_count = last->chunk_first + last->chunk_count - first->chunk_first,
+        .draw = first->draw,
+    };
+    unpacker->entry = end + 1;
+    return unpack_sample(unpacker, &sample, batch);
+}
+
+/* Entries up to `end` (or all that are left) join the open sample, which may end with them. */
+static trp_status fill_from_open(struct unpacker *unpacker, uint32_t end, struct batch *batch)
+{
+    bool complete = end < unpacker->response.entry_count;
+    if (!unpacker->open.begun)
+        open_begin(unpacker, &unpacker->response.entries[unpacker->entry]);
+    while (unpacker->entry < unpacker->response.entry_count && unpacker->entry <= end)
+        TRP_TRY(open_add_chunks(unpacker, &unpacker->response.entries[unpacker->entry++]));
+    if (!complete)
+        return TRP_OK;
+    struct sample sample = {
+        .lists = &unpacker->open.lists,
+        .item = &unpacker->open.lists.items[0],
+        .chunks = unpacker->open.lists.chunks,
+        .chunk_count = unpacker->open.lists.chunk_count,
+        .draw = unpacker->open.draw,
+    };
+    trp_status status = unpack_sample(unpacker, &sample, batch);
+    open_clear(unpacker);
+    return status;
+}
+
+trp_status unpacker_fill(struct unpacker *unpacker, struct batch *batch)
+{
+    while (batch->rows < batch->capacity && unpacker->entry < unpacker->response.entry_count) {
+        uint32_t end = sample_end(unpacker, unpacker->entry);
+        if (!unpacker->open.begun && end < unpacker->response.entry_count)
+            TRP_TRY(fill_from_message(unpacker, end, batch));
+        else
+            TRP_TRY(fill_from_open(unpacker, end, batch));
+    }
+    return TRP_OK;
+}
+
+void unpacker_reset(struct unpacker *unpacker)
+{
+    open_clear(unpacker);
+    trp_message_destroy(unpacker->message);
+    unpacker->message = NULL;
+    unpacker->response.entry_count = unpacker->entry = 0;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+struct unpacker *unpacker_create(const trp_tensor_spec *columns, size_t column_count)
+{
+    struct unpacker *unpacker = xcalloc(1, sizeof *unpacker);
+    unpacker->columns = xcalloc(column_count, sizeof *unpacker->columns);
+    unpacker->specs = xcalloc(column_count, sizeof *unpacker->specs);
+    unpacker->column_count = column_count;
+    for (size_t i = 0; i < column_count; i++) {
+        unpacker->specs[i] = columns[i];
+        unpacker->specs[i].name = columns[i].name ? xstrdup(columns[i].name) : NULL;
+        unpacker->columns[i].spec = unpacker->specs[i];
+        unpacker->columns[i].bytes = trp_tensor_bytes(&columns[i]);
+    }
+    return unpacker;
+}
+
+const trp_tensor_spec *unpacker_columns(const struct unpacker *unpacker, size_t *count)
+{
+    *count = unpacker->column_count;
+    return unpacker->specs;
+}
+
+void unpacker_destroy(struct unpacker *unpacker)
+{
+    if (!unpacker)
+        return;
+    unpacker_reset(unpacker);
+    for (size_t i = 0; i < unpacker->column_count; i++)
+        free((void *)unpacker->specs[i].name);
+    free(unpacker->specs);
+    free(unpacker->columns);
+    free(unpacker->open.messages);
+    wire_lists_cleanup(&unpacker->open.lists);
+    wire_sample_response_cleanup(&unpacker->response);
+    free(unpacker->chunks);
+    free(unpacker->tensors);
+    free(unpacker->plain);
+    free(unpacker);
+}

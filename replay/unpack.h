@@ -1,0 +1,50 @@
+/* Samples out of SampleStream's messages into the columns of a batch. One thread. */
+#ifndef TRP_REPLAY_UNPACK_H
+#define TRP_REPLAY_UNPACK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <troupe/rpc.h>
+#include <troupe/sampler.h>
+#include <troupe/status.h>
+#include <troupe/tensor.h>
+
+/* A batch being filled: `rows` of `capacity` are there. */
+struct batch {
+    uint32_t rows, capacity;
+    void **columns;
+    uint64_t *keys;
+    double *priorities, *probabilities;
+    int64_t *table_sizes;
+    int32_t *times_sampled;
+};
+
+/* INVALID_ARGUMENT: a column that is no tensor, or a batch beyond memory. A zeroed batch may be
+ * cleaned up. */
+trp_status batch_init(struct batch *batch, const trp_tensor_spec *columns, size_t column_count,
+                      uint32_t capacity);
+void batch_cleanup(struct batch *batch, size_t column_count);
+
+struct unpacker;
+
+/* `columns` are copied; what an item's columns have to be. */
+struct unpacker *unpacker_create(const trp_tensor_spec *columns, size_t column_count);
+void unpacker_destroy(struct unpacker *unpacker); /* NULL is fine */
+
+const trp_tensor_spec *unpacker_columns(const struct unpacker *unpacker, size_t *count);
+
+/* Takes the next message; the one before is used up. `*ends` is how many samples end in it.
+ * INVALID_ARGUMENT: malformed, or no order in which samples come; RESOURCE_EXHAUSTED: a sample
+ * beyond SAMPLE_BYTES_MAX. */
+trp_status unpacker_feed(struct unpacker *unpacker, trp_message *message, uint32_t *ends);
+
+/* Appends samples of the message to `batch` until it is full or the message is used up.
+ * INVALID_ARGUMENT names the column that is not what was asked for; DATA_LOSS: broken bytes. */
+trp_status unpacker_fill(struct unpacker *unpacker, struct batch *batch);
+
+/* Forgets the message and the sample that had begun. */
+void unpacker_reset(struct unpacker *unpacker);
+
+#endif

@@ -1,0 +1,236 @@
+/* Steps become chunks (history.c), items and messages (outbox.c); this file moves messages out and
+ * confirmations in.
+ *
+ * A writer has no thread. Creating an item only queues it; when enough are ready and the stream has
+ * room, a message goes out and whatever was confirmed meanwhile is read. It waits only when its
+ * bound on unconfirmed items is reached, and in flush. An item is forgotten when it is confirmed;
+ * everything before that is sent again, under the same keys, on the next stream when the server
+ * went away, so an acknowledged item is never lost and an unacknowledged one is inserted at least
+ * once (the server takes a known key as an update). Any other end of the stream is final, and every
+ * later call reports it. */
+#include <troupe/writer.h>
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/clock.h"
+#include "core/limits.h"
+#include "history.h"
+#include "link.h"
+#include "outbox.h"
+
+static const char insert_path[] = "/deepmind.reverb.ReverbService/InsertStream";
+
+struct trp_writer {
+    struct link link;
+    struct history *history;
+    struct outbox *outbox;
+    uint32_t batch_items; /* ready items that make a message worth while */
+    trp_status failure;   /* the end of the stream that is final */
+    char *failure_text;
+};
+
+/* ---- moving messages ------------------------------------------------------------------------- */
+
+static trp_status failed_for_good(trp_writer *writer)
+{
+    return trp_fail(writer->failure, "%s", writer->failure_text);
+}
+
+/* What the end of a stream means: TRP_OK when it may be reopened. */
+static trp_status stream_ended(trp_writer *writer, trp_status status)
+{
+    outbox_rewind(writer->outbox);
+    if (link_is_transient(status)) {
+        link_lose(&writer->link);
+        return TRP_OK;
+    }
+    writer->failure = status;
+    writer->failure_text = xasprintf("inserting at %s: %s",
+                                     trp_channel_address(writer->link.channel), trp_last_error());
+    link_close(&writer->link);
+    return failed_for_good(writer);
+}
+
+/* One message of ready items; DEADLINE_EXCEEDED: the peer takes none, the items are still here. */
+static trp_status send_message(trp_writer *writer, struct deadline deadline)
+{
+    trp_message *message;
+    bool ended;
+    TRP_TRY(outbox_message(writer->outbox, &message));
+    trp_status status = link_send(&writer->link, message, deadline, &ended);
+    if (status == TRP_OK)
+        outbox_sent(writer->outbox);
+    return ended ? stream_ended(writer, status) : status;
+}
+
+/* One message of confirmations; DEADLINE_EXCEEDED: none came. */
+static trp_status receive_message(trp_writer *writer, struct deadline deadline)
+{
+    trp_message *message;
+    bool ended;
+    trp_status status = link_receive(&writer->link, &message, deadline, &ended);
+    if (ended)
+        return stream_ended(writer, status);
+    TRP_TRY(status);
+    link_works(&writer->link);
+    status = outbox_confirm(writer->outbox,
+                            (trp_bytes){trp_message_data(message), trp_message_size(message)});
+    trp_message_destroy(message);
+    return status == TRP_OK ? TRP_OK : stream_ended(writer, status);
+}
+
+/* Everything that can be done without waiting. */
+static trp_status pump(trp_writer *writer)
+{
+    static const struct deadline now = {0};
+    trp_status status = TRP_OK;
+    if (!link_is_due(&writer->link))
+        return TRP_OK;
+    status = link_open(&writer->link, now);
+    while (status == TRP_OK && writer->link.stream && outbox_unconfirmed(writer->outbox) > 0 &&
+           outbox_unsent(writer->outbox) < outbox_unconfirmed(writer->outbox))
+        status = receive_message(writer, now);
+    if (status == TRP_UNAVAILABLE)
+        return TRP_OK; /* the next call tries again */
+    if (status != TRP_OK && status != TRP_DEADLINE_EXCEEDED)
+        return status;
+    if (writer->link.stream && trp_stream_writable(writer->link.stream))
+        status = send_message(writer, now);
+    return status == TRP_DEADLINE_EXCEEDED ? TRP_OK : status;
+}
+
+/* One step towards fewer unconfirmed items: sends what is ready, or else waits for a confirmation.
+ */
+static trp_status progress(trp_writer *writer, struct deadline deadline)
+{
+    trp_status status = link_open(&writer->link, deadline);
+    if (status != TRP_OK)
+        return status == TRP_UNAVAILABLE ? TRP_OK : status;
+    if (outbox_ready(writer->outbox) > 0)
+        return send_message(writer, deadline);
+    return receive_message(writer, deadline);
+}
+
+/* DEADLINE_EXCEEDED with the name of whoever is waited for. */
+static trp_status held_back(const trp_writer *writer, int64_t timeout_ms)
+{
+    const struct link *link = &writer->link;
+    const char *table = outbox_table(writer->outbox);
+    const char *address = trp_channel_address(link->channel);
+    uint32_t count = outbox_unconfirmed(writer->outbox);
+    if (!link->stream)
+        return trp_fail(TRP_DEADLINE_EXCEEDED,
+                        "%u items for table '%s' are unconfirmed after %" PRId64
+                        " ms: no connection to %s (%s)",
+                        count, table ? table : "", timeout_ms, address,
+                        link->lost ? link->lost : "not tried yet");
+    return trp_fail(TRP_DEADLINE_EXCEEDED,
+                    "table '%s' at %s holds back inserts: %u items are unconfirmed after %" PRId64
+                    " ms",
+                    table ? table : "", address, count, timeout_ms);
+}
+
+static trp_status wait_for_room(trp_writer *writer, int64_t timeout_ms)
+{
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
+    while (outbox_full(writer->outbox)) {
+        if (outbox_ready(writer->outbox) == 0 &&
+            outbox_unsent(writer->outbox) == outbox_unconfirmed(writer->outbox))
+            history_close(writer->history); /* all of them wait for one chunk */
+        trp_status status = progress(writer, deadline);
+        if (status == TRP_DEADLINE_EXCEEDED)
+            return held_back(writer, timeout_ms);
+        TRP_TRY(status);
+    }
+    return TRP_OK;
+}
+
+/* ---- public ---------------------------------------------------------------------------------- */
+
+trp_status trp_writer_create(trp_writer **out, trp_channel *channel,
+                             const trp_writer_options *options)
+{
+    *out = NULL;
+    uint32_t depth = options->history ? options->history : 1;
+    uint32_t chunk_length = options->chunk_length ? options->chunk_length : 1;
+    uint32_t capacity = options->max_in_flight ? options->max_in_flight : WRITER_IN_FLIGHT;
+    uint32_t batch = options->batch_items ? options->batch_items : WRITER_BATCH_ITEMS;
+    struct history *history;
+    TRP_TRY(history_create(&history, options->columns, options->column_count, depth, chunk_length,
+                           options->seed ? options->seed : trp_rng_entropy()));
+    trp_writer *writer = xcalloc(1, sizeof *writer);
+    writer->history = history;
+    writer->outbox = outbox_create(history, capacity);
+    size_t fitting = WRITER_MESSAGE_BYTES / history_step_bytes(history) + 1;
+    writer->batch_items = batch < capacity ? batch : capacity;
+    if (fitting < writer->batch_items)
+        writer->batch_items = (uint32_t)fitting;
+    link_init(&writer->link, channel, insert_path);
+    *out = writer;
+    return TRP_OK;
+}
+
+trp_status trp_writer_append(trp_writer *writer, const void *const *columns)
+{
+    if (writer->failure != TRP_OK)
+        return failed_for_good(writer);
+    history_append(writer->history, columns);
+    return TRP_OK;
+}
+
+trp_status trp_writer_create_item(trp_writer *writer, const char *table, double priority,
+                                  const trp_item_column *columns, size_t column_count,
+                                  int64_t timeout_ms, uint64_t *key)
+{
+    if (writer->failure != TRP_OK)
+        return failed_for_good(writer);
+    if (outbox_full(writer->outbox))
+        TRP_TRY(wait_for_room(writer, timeout_ms));
+    TRP_TRY(outbox_add(writer->outbox, table, priority, columns, column_count, key));
+    if (outbox_ready(writer->outbox) >= writer->batch_items)
+        return pump(writer);
+    return TRP_OK;
+}
+
+trp_status trp_writer_flush(trp_writer *writer, uint32_t unconfirmed, int64_t timeout_ms)
+{
+    if (writer->failure != TRP_OK)
+        return failed_for_good(writer);
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
+    if (outbox_ready(writer->outbox) < outbox_unsent(writer->outbox))
+        history_close(writer->history);
+    while (outbox_ready(writer->outbox) > 0 || outbox_unconfirmed(writer->outbox) > unconfirmed) {
+        trp_status status = progress(writer, deadline);
+        if (status == TRP_DEADLINE_EXCEEDED)
+            return held_back(writer, timeout_ms);
+        TRP_TRY(status);
+    }
+    return TRP_OK;
+}
+
+trp_status trp_writer_end_episode(trp_writer *writer, int64_t timeout_ms)
+{
+    TRP_TRY(trp_writer_flush(writer, 0, timeout_ms));
+    history_forget(writer->history);
+    return TRP_OK;
+}
+
+uint64_t trp_writer_confirmed(const trp_writer *writer)
+{
+    return outbox_confirmed(writer->outbox);
+}
+
+void trp_writer_destroy(trp_writer *writer)
+{
+    if (!writer)
+        return;
+    link_cleanup(&writer->link);
+    outbox_destroy(writer->outbox);
+    history_destroy(writer->history);
+    free(writer->failure_text);
+    free(writer);
+}

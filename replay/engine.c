@@ -1,0 +1,292 @@
+/* Problem: tables are memory and decide at once; the store is a file and takes groups. Both have to
+ * say the same after a crash at any moment, except for what nobody was told.
+ * Design: every operation changes its table and notes the change in the store within one call. An
+ * item that a sample takes out of its table keeps its record until the sampler is known to have
+ * it: the counters written meanwhile leave its last sample and its delete out, so that after a
+ * crash it can be drawn again. Samples alone do not make a group durable: their counters wait for
+ * the next group that matters, or for SAMPLE_GROUPS_MAX of them. Guarantee: after engine_commit()
+ * returned TRP_OK, a reopened engine has every item inserted and not removed before it, and each
+ * handout that was not settled. */
+#include "engine.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/limits.h"
+#include "engine_internal.h"
+#include "trajectory.h"
+
+struct store *engine_store(struct engine *engine)
+{
+    return engine->store;
+}
+
+size_t engine_table_count(const struct engine *engine)
+{
+    return engine->table_count;
+}
+
+struct engine_table *engine_table(struct engine *engine, size_t index)
+{
+    assert(index < engine->table_count);
+    return &engine->tables[index];
+}
+
+struct engine_table *engine_find(struct engine *engine, trp_bytes name)
+{
+    for (size_t i = 0; i < engine->table_count; ++i) {
+        struct engine_table *table = &engine->tables[i];
+        if (table->name_size == name.size && memcmp(table->name, name.data, name.size) == 0)
+            return table;
+    }
+    return NULL;
+}
+
+trp_status engine_not_found(trp_bytes name)
+{
+    int size = name.size < NODE_NAME_BYTES_MAX ? (int)name.size : NODE_NAME_BYTES_MAX;
+    return trp_fail(TRP_NOT_FOUND, "Priority table %.*s was not found", size,
+                    name.data ? (const char *)name.data : "");
+}
+
+bool engine_index_step(struct engine *engine)
+{
+    for (size_t i = 0; i < engine->table_count; ++i)
+        if (!table_index_ready(engine->tables[i].table))
+            return table_index_step(engine->tables[i].table, INDEX_STEP_ITEMS) ||
+                   i + 1 < engine->table_count;
+    return false;
+}
+
+/* ---- inserts ----------------------------------------------------------------------------- */
+
+/* The item is out of its table: its record goes too. */
+static void item_drop(struct engine *engine, struct engine_table *table, struct item *item)
+{
+    store_item_delete(engine->store, table_id(table->table), item);
+    store_item_destroy(engine->store, item);
+}
+
+static void table_touch(struct engine *engine, struct engine_table *table)
+{
+    table->changed = true;
+    engine->important = true;
+}
+
+static trp_status item_admit(struct engine *engine, const struct item *item)
+{
+    trp_status status = store_admit(engine->store, item);
+    if (status != TRP_ABORTED)
+        return status;
+    TRP_TRY(engine_commit(engine));
+    status = store_admit(engine->store, item);
+    if (status == TRP_ABORTED)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "an item of %u chunks does not fit into a group",
+                        item->trajectory->chunk_count);
+    return status;
+}
+
+trp_status engine_insert(struct engine *engine, struct engine_table *table, struct item *item)
+{
+    TRP_TRY(table_check_priority(table->table, item->priority));
+    struct item *known = table_find(table->table, item->key), *evicted;
+    if (known) {
+        table_update(table->table, known, item->priority);
+        store_item_priority(engine->store, table_id(table->table), known);
+        store_item_destroy(engine->store, item);
+        engine->important = true;
+        return TRP_OK;
+    }
+    TRP_TRY(item_admit(engine, item));
+    item->inserted_at_ns = engine->wall_ns;
+    store_item_insert(engine->store, table_id(table->table), item);
+    table_insert(table->table, item, &evicted);
+    if (evicted)
+        item_drop(engine, table, evicted);
+    table_touch(engine, table);
+    return TRP_OK;
+}
+
+void engine_set_time(struct engine *engine, int64_t wall_ns)
+{
+    engine->wall_ns = wall_ns;
+}
+
+/* ---- samples ----------------------------------------------------------------------------- */
+
+static void handout_push(struct engine *engine, struct engine_table *table, struct handout *handout,
+                         struct item *item)
+{
+    assert(handout->count == 0 || handout->table == table);
+    if (handout->count == 0) {
+        handout->table = table;
+        handout->next = engine->handouts;
+        handout->previous = NULL;
+        if (handout->next)
+            handout->next->previous = handout;
+        engine->handouts = handout;
+    }
+    if (handout->count == handout->capacity) {
+        handout->capacity = handout->capacity ? 2 * handout->capacity : 16;
+        handout->items = xrealloc(handout->items, handout->capacity * sizeof(struct item *));
+    }
+    handout->items[handout->count++] = item;
+    table->unsettled++;
+}
+
+void engine_sample(struct engine *engine, struct engine_table *table, struct table_sample *sample,
+                   struct handout *handout)
+{
+    table_sample(table->table, sample);
+    table->changed = true;
+    engine->sampled = true;
+    if (sample->removed)
+        handout_push(engine, table, handout, sample->item);
+    else if (table_options(table->table)->max_times_sampled > 0)
+        store_item_sampled(engine->store, table_id(table->table), sample->item);
+}
+
+static void handout_unlink(struct engine *engine, struct handout *handout)
+{
+    if (handout->previous)
+        handout->previous->next = handout->next;
+    else
+        engine->handouts = handout->next;
+    if (handout->next)
+        handout->next->previous = handout->previous;
+}
+
+void engine_settle(struct engine *engine, struct handout *handout)
+{
+    if (handout->count == 0)
+        return;
+    for (uint32_t i = 0; i < handout->count; ++i)
+        item_drop(engine, handout->table, handout->items[i]);
+    handout->table->unsettled -= handout->count;
+    table_touch(engine, handout->table);
+    handout_unlink(engine, handout);
+    handout->count = 0;
+}
+
+void handout_cleanup(struct handout *handout)
+{
+    assert(handout->count == 0);
+    free(handout->items);
+    *handout = (struct handout){0};
+}
+
+/* ---- mutate, reset ----------------------------------------------------------------------- */
+
+trp_status engine_mutate(struct engine *engine, struct engine_table *table,
+                         const struct wire_mutate_request *request)
+{
+    struct table *inner = table->table;
+    for (uint32_t i = 0; i < request->deletes.count; ++i) {
+        struct item *item = table_find(inner, request->deletes.keys[i]);
+        if (!item)
+            continue;
+        table_remove(inner, item);
+        item_drop(engine, table, item);
+        table_touch(engine, table);
+    }
+    for (uint32_t i = 0; i < request->update_count; ++i) {
+        const struct wire_update *update = &request->updates[i];
+        struct item *item = table_find(inner, update->key);
+        if (!item)
+            continue;
+        TRP_TRY(table_check_priority(inner, update->priority));
+        table_update(inner, item, update->priority);
+        store_item_priority(engine->store, table_id(inner), item);
+        engine->important = true;
+    }
+    return TRP_OK;
+}
+
+struct release {
+    struct engine *engine;
+    struct engine_table *table;
+};
+
+static void release_dropped(void *arg, struct item *item)
+{
+    struct release *release = arg;
+    item_drop(release->engine, release->table, item);
+}
+
+void engine_reset(struct engine *engine, struct engine_table *table)
+{
+    struct release release = {engine, table};
+    for (struct handout *handout = engine->handouts, *next; handout; handout = next) {
+        next = handout->next;
+        if (handout->table == table)
+            engine_settle(engine, handout);
+    }
+    table_reset(table->table, release_dropped, &release);
+    table_touch(engine, table);
+}
+
+/* ---- groups ------------------------------------------------------------------------------ */
+
+static void counters_note(struct engine *engine, struct engine_table *table)
+{
+    const struct limiter *limiter = table_limiter(table->table);
+    struct store_table counters = {
+        .id = table_id(table->table),
+        .inserts = limiter->inserts,
+        .samples = limiter->samples - table->unsettled,
+        .deletes = limiter->deletes - table->unsettled,
+        .unique_samples = table_unique_samples(table->table),
+    };
+    store_table_counters(engine->store, &counters);
+    table->changed = false;
+}
+
+static trp_status engine_commit_now(struct engine *engine)
+{
+    for (size_t i = 0; i < engine->table_count; ++i)
+        if (engine->tables[i].changed)
+            counters_note(engine, &engine->tables[i]);
+    engine->important = engine->sampled = false;
+    engine->sample_groups = 0;
+    return store_commit(engine->store);
+}
+
+trp_status engine_commit(struct engine *engine)
+{
+    if (engine->sampled && !engine->important && ++engine->sample_groups < SAMPLE_GROUPS_MAX) {
+        engine->sampled = false;
+        return TRP_OK;
+    }
+    if (!engine->important && !engine->sampled)
+        return TRP_OK;
+    return engine_commit_now(engine);
+}
+
+bool engine_idle(struct engine *engine)
+{
+    return store_idle(engine->store);
+}
+
+static void release_kept(void *arg, struct item *item)
+{
+    struct release *release = arg;
+    store_item_destroy(release->engine->store, item);
+}
+
+void engine_destroy(struct engine *engine)
+{
+    if (!engine)
+        return;
+    assert(!engine->handouts);
+    if (engine->opened && !engine->read_only && engine_commit_now(engine) != TRP_OK)
+        engine_log_failure("last commit failed");
+    for (size_t i = 0; i < engine->table_count; ++i) {
+        struct release release = {engine, &engine->tables[i]};
+        table_destroy(engine->tables[i].table, release_kept, &release);
+    }
+    free(engine->tables);
+    store_destroy(engine->store);
+    free(engine);
+}

@@ -1,0 +1,125 @@
+/* The store and the tables of one server, kept in step: whatever changes a table is noted in the
+ * store, and a group of changes becomes durable at engine_commit().
+ *
+ *   engine --owns--> store, tables --own--> items
+ *   handout: items that a stream has been given and that are out of their table for good; their
+ *            records stay until the stream settles, so that a crash before that gives them again
+ *
+ * One thread at a time (the server's lock). Blocks only in the store, as said there. */
+#ifndef TRP_REPLAY_ENGINE_H
+#define TRP_REPLAY_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <troupe/replay.h>
+#include "store.h"
+#include "table.h"
+#include "wire.h"
+
+struct engine;
+
+struct engine_options {
+    struct store_options store;
+    const trp_table_options *tables; /* read_only: none, those that are stored are opened */
+    size_t table_count;
+    uint64_t seed;
+};
+
+struct engine_table {
+    struct table *table;
+    const char *name;
+    size_t name_size;
+    uint32_t index; /* 0 to engine_table_count() - 1 */
+    /* Samples whose items are in handouts: counted by the limiter, not yet by the store. */
+    int64_t unsettled;
+    bool changed; /* counters differ from the store's */
+};
+
+/* Opens the store and its tables. `options->tables` win over what is stored: each difference is
+ * logged as a warning. FAILED_PRECONDITION: a stored table is missing from them; ALREADY_EXISTS:
+ * two of one name; INVALID_ARGUMENT: trp_table_options_check(); DATA_LOSS: a record that no server
+ * wrote; otherwise as store_create(). */
+trp_status engine_create(struct engine **out, const struct engine_options *options);
+
+/* Commits what is noted, closes the store cleanly. NULL is fine. Handouts are settled before. */
+void engine_destroy(struct engine *engine);
+
+struct store *engine_store(struct engine *engine);
+size_t engine_table_count(const struct engine *engine);
+struct engine_table *engine_table(struct engine *engine, size_t index);
+
+/* NULL: no such table. */
+struct engine_table *engine_find(struct engine *engine, trp_bytes name);
+
+/* "Priority table x was not found": Reverb's words. */
+trp_status engine_not_found(trp_bytes name);
+
+/* ---- the index of keys after a reopen ---------------------------------------------------- */
+
+/* Key operations (insert, mutate) on a table wait until this is true. */
+static inline bool engine_table_ready(const struct engine_table *table)
+{
+    return table_index_ready(table->table);
+}
+
+/* A slice of the work, about a millisecond; true while there is more. */
+bool engine_index_step(struct engine *engine);
+
+/* ---- operations -------------------------------------------------------------------------- */
+
+static inline bool engine_can_insert(const struct engine_table *table)
+{
+    return engine_table_ready(table) && limiter_can_insert(table_limiter(table->table), 1);
+}
+
+static inline bool engine_can_sample(const struct engine_table *table)
+{
+    return table_size(table->table) > 0 && limiter_can_sample(table_limiter(table->table), 1);
+}
+
+/* Inserts, or updates the priority of the item that has this key (not counted as an insert, the
+ * new item is freed). The limiter allows it and the index is ready. Takes the item on TRP_OK, which
+ * means noted, not yet durable. INVALID_ARGUMENT: the priority; RESOURCE_EXHAUSTED: the store has
+ * no room, its directory is named; a failed store's status. */
+trp_status engine_insert(struct engine *engine, struct engine_table *table, struct item *item);
+
+/* Stamps what is inserted from now on; once per message is enough. */
+void engine_set_time(struct engine *engine, int64_t wall_ns);
+
+struct handout {
+    struct engine_table *table; /* of all items */
+    struct item **items;
+    uint32_t count, capacity;
+    struct handout *next, *previous; /* in the engine's list, while count > 0 */
+};
+
+/* Draws one item; engine_can_sample() said yes. An item whose times are used up goes into
+ * `handout`, which has items of this table only. sample->item is valid until the next operation on
+ * the table, or until the handout is settled. */
+void engine_sample(struct engine *engine, struct engine_table *table, struct table_sample *sample,
+                   struct handout *handout);
+
+/* The client has them: deletes the records and frees the items. A handout that is empty is fine. */
+void engine_settle(struct engine *engine, struct handout *handout);
+void handout_cleanup(struct handout *handout); /* settled */
+
+/* Deletes first, then updates, as Reverb; unknown keys are ignored. The index is ready.
+ * INVALID_ARGUMENT: a priority that the table refuses; what came before stays. */
+trp_status engine_mutate(struct engine *engine, struct engine_table *table,
+                         const struct wire_mutate_request *request);
+
+/* Empties the table and its handouts, zeroes its counters. */
+void engine_reset(struct engine *engine, struct engine_table *table);
+
+/* ---- groups ------------------------------------------------------------------------------ */
+
+/* Makes everything since the last commit durable, if anything is noted that a client waits for or
+ * that has waited for long. A failure is permanent: the store refuses everything from then on. */
+trp_status engine_commit(struct engine *engine);
+
+/* Between groups, when nothing else is to be done; true: there is more. */
+bool engine_idle(struct engine *engine);
+
+#endif

@@ -1,0 +1,26 @@
+/* The inside of an engine, shared by engine.c and engine_open.c only. */
+#ifndef TRP_REPLAY_ENGINE_INTERNAL_H
+#define TRP_REPLAY_ENGINE_INTERNAL_H
+
+#include "engine.h"
+
+struct engine {
+    struct store *store;
+    struct engine_table *tables;
+    size_t table_count;
+    struct handout *handouts; /* those with items */
+    int64_t wall_ns;
+    bool read_only;
+    bool opened; /* the tables say what the store says */
+
+    bool important; /* noted since the last commit: something that a client waits for; */
+    bool sampled;   /* counts only */
+    uint32_t sample_groups;
+    const struct trajectory *checked; /* while loading: the last one found valid */
+    trp_status load_status;
+};
+
+/* One line with trp_last_error(), where a failure cannot travel further. */
+void engine_log_failure(const char *what);
+
+#endif

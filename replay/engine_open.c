@@ -1,0 +1,277 @@
+/* Problem: a directory has tables from an earlier life, the caller has options of this one.
+ * Design: the caller's options win and every difference is said, one line each; a stored table that
+ * the caller does not name is an error, because its items would silently be gone. A copy that is
+ * only looked at takes the stored options. Counters are put right where a crash left items that
+ * had been counted as deleted: inserts less deletes is the number of items, always.
+ * Guarantee: the directory is not written to before every check has passed. */
+#include "engine_internal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <troupe/log.h>
+#include "core/alloc.h"
+#include "trajectory.h"
+
+void engine_log_failure(const char *what)
+{
+    trp_log(TRP_ERROR, "%s reason=%s", what, trp_last_error());
+}
+
+/* ---- options against what is stored ------------------------------------------------------ */
+
+/* The word of `line` that starts with the key of `word` ("key=..."), or NULL. */
+static const char *word_like(const char *line, const char *word, size_t *size)
+{
+    size_t key = strcspn(word, "=") + 1;
+    while (*line) {
+        size_t length = strcspn(line, " ");
+        if (length >= key && strncmp(line, word, key) == 0) {
+            *size = length;
+            return line;
+        }
+        line += length + strspn(line + length, " ");
+    }
+    return NULL;
+}
+
+static void log_differences(const char *name, const char *stored, const char *given)
+{
+    for (const char *word = given; *word;) {
+        size_t size = strcspn(word, " "), old_size = 0;
+        const char *old = word_like(stored, word, &old_size);
+        if (!old)
+            trp_log(TRP_WARN, "table %s: %.*s was not set before", name, (int)size, word);
+        else if (old_size != size || strncmp(old, word, size) != 0)
+            trp_log(TRP_WARN, "table %s: stored with %.*s, opened with %.*s", name, (int)old_size,
+                    old, (int)size, word);
+        word += size + strspn(word + size, " ");
+    }
+    for (const char *word = stored; *word;) {
+        size_t size = strcspn(word, " "), new_size;
+        if (!word_like(given, word, &new_size))
+            trp_log(TRP_WARN, "table %s: stored with %.*s, opened without", name, (int)size, word);
+        word += size + strspn(word + size, " ");
+    }
+}
+
+static bool bytes_equal(trp_bytes a, trp_bytes b)
+{
+    return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
+}
+
+/* The stored table's options; their signature is borrowed. */
+static trp_status stored_options(const struct store_table *stored, trp_table_options **options)
+{
+    TRP_TRY(trp_table_options_parse(stored->options, options));
+    trp_table_options view = **options;
+    view.signature = stored->signature;
+    trp_table_options *copy = trp_table_options_copy(&view);
+    trp_table_options_destroy(*options);
+    *options = copy;
+    return TRP_OK;
+}
+
+static const struct store_table *stored_find(const struct engine *engine, const char *name)
+{
+    size_t count;
+    const struct store_table *stored = store_tables(engine->store, &count);
+    for (size_t i = 0; i < count; ++i) {
+        trp_table_options *options;
+        bool found = false;
+        if (trp_table_options_parse(stored[i].options, &options) == TRP_OK) {
+            found = strcmp(options->name, name) == 0;
+            trp_table_options_destroy(options);
+        }
+        if (found)
+            return &stored[i];
+    }
+    return NULL;
+}
+
+static trp_status tables_check(const struct engine_options *options)
+{
+    for (size_t i = 0; i < options->table_count; ++i) {
+        TRP_TRY(trp_table_options_check(&options->tables[i]));
+        for (size_t j = 0; j < i; ++j)
+            if (strcmp(options->tables[i].name, options->tables[j].name) == 0)
+                return trp_fail(TRP_ALREADY_EXISTS, "two tables are called %s",
+                                options->tables[i].name);
+    }
+    if (options->table_count == 0)
+        return trp_fail(TRP_INVALID_ARGUMENT, "a replay server needs at least one table");
+    return TRP_OK;
+}
+
+static trp_status stored_check(const struct engine *engine, const struct engine_options *options)
+{
+    size_t count;
+    const struct store_table *stored = store_tables(engine->store, &count);
+    for (size_t i = 0; i < count; ++i) {
+        trp_table_options *old;
+        TRP_TRY(trp_table_options_parse(stored[i].options, &old));
+        bool given = false;
+        for (size_t j = 0; j < options->table_count; ++j)
+            given |= strcmp(options->tables[j].name, old->name) == 0;
+        trp_status status = TRP_OK;
+        if (!given)
+            status = trp_fail(TRP_FAILED_PRECONDITION,
+                              "%s has a table %s that is not among those to open: add \"%s\"",
+                              options->store.dir, old->name, stored[i].options);
+        trp_table_options_destroy(old);
+        TRP_TRY(status);
+    }
+    return TRP_OK;
+}
+
+/* ---- tables ------------------------------------------------------------------------------ */
+
+static void table_open(struct engine *engine, const trp_table_options *options, uint32_t id,
+                       uint64_t seed, const struct store_table *counters)
+{
+    struct engine_table *table = &engine->tables[engine->table_count];
+    *table = (struct engine_table){.table = table_create(options, id, seed),
+                                   .index = (uint32_t)engine->table_count};
+    table->name = table_options(table->table)->name;
+    table->name_size = strlen(table->name);
+    engine->table_count++;
+    if (!counters)
+        return;
+    struct limiter *limiter = table_limiter(table->table);
+    limiter->inserts = counters->inserts;
+    limiter->samples = counters->samples;
+    limiter->deletes = counters->deletes;
+    table_set_unique_samples(table->table, counters->unique_samples);
+}
+
+static void table_open_given(struct engine *engine, const trp_table_options *given, uint64_t seed)
+{
+    trp_table_options *options = trp_table_options_copy(given); /* with defaults */
+    char *line = trp_table_options_format(options);
+    const struct store_table *stored = stored_find(engine, options->name);
+    struct store_table counters = {0};
+    uint32_t id = 0;
+    bool same = false;
+    if (stored) {
+        counters = *stored;
+        id = stored->id;
+        same = strcmp(stored->options, line) == 0 &&
+               bytes_equal(stored->signature, options->signature);
+        log_differences(options->name, stored->options, line);
+        if (!bytes_equal(stored->signature, options->signature))
+            trp_log(TRP_WARN, "table %s: opened with another signature than stored", options->name);
+    }
+    if (!same) {
+        id = store_table_put(engine->store, options->name, line, options->signature);
+        engine->important = true;
+    }
+    table_open(engine, options, id, seed, &counters);
+    free(line);
+    trp_table_options_destroy(options);
+}
+
+static trp_status tables_open_stored(struct engine *engine)
+{
+    size_t count;
+    const struct store_table *stored = store_tables(engine->store, &count);
+    engine->tables = xcalloc(count + 1, sizeof *engine->tables);
+    for (size_t i = 0; i < count; ++i) {
+        trp_table_options *options;
+        TRP_TRY(stored_options(&stored[i], &options));
+        table_open(engine, options, stored[i].id, 1, &stored[i]);
+        trp_table_options_destroy(options);
+    }
+    return TRP_OK;
+}
+
+static trp_status tables_open(struct engine *engine, const struct engine_options *options)
+{
+    if (engine->read_only)
+        return tables_open_stored(engine);
+    TRP_TRY(stored_check(engine, options));
+    engine->tables = xcalloc(options->table_count, sizeof *engine->tables);
+    for (size_t i = 0; i < options->table_count; ++i)
+        table_open_given(engine, &options->tables[i], options->seed);
+    return TRP_OK;
+}
+
+/* ---- items ------------------------------------------------------------------------------- */
+
+static void item_load(void *arg, uint32_t id, struct item *item)
+{
+    struct engine *engine = arg;
+    struct engine_table *table = NULL;
+    for (size_t i = 0; i < engine->table_count && !table; ++i)
+        if (table_id(engine->tables[i].table) == id)
+            table = &engine->tables[i];
+    if (engine->load_status == TRP_OK && !table)
+        engine->load_status =
+            trp_fail(TRP_DATA_LOSS, "an item of the store is in table %u, which it has not", id);
+    if (engine->load_status == TRP_OK && item->trajectory != engine->checked) {
+        if (!trajectory_valid(item->trajectory))
+            engine->load_status = trp_fail(TRP_DATA_LOSS,
+                                           "an item of the store, key %llu, has a "
+                                           "trajectory that no server wrote",
+                                           (unsigned long long)item->key);
+        engine->checked = item->trajectory;
+    }
+    if (engine->load_status == TRP_OK)
+        table_restore(table->table, item);
+    else
+        store_item_destroy(engine->store, item);
+}
+
+/* max_size may have shrunk; a crash may have counted deletes that did not happen. */
+static void table_settle(struct engine *engine, struct engine_table *table)
+{
+    struct limiter *limiter = table_limiter(table->table);
+    int64_t size = table_size(table->table);
+    if (limiter->inserts < size)
+        limiter->inserts = size;
+    table->changed |= limiter->deletes != limiter->inserts - size;
+    limiter->deletes = limiter->inserts - size;
+    if (engine->read_only)
+        return;
+    int64_t over = size - table_options(table->table)->max_size;
+    if (over > 0)
+        trp_log(TRP_WARN, "table %s: removing %lld items to fit max_size", table->name,
+                (long long)over);
+    for (struct item *item; (item = table_evict(table->table));) {
+        store_item_delete(engine->store, table_id(table->table), item);
+        store_item_destroy(engine->store, item);
+        engine->important = table->changed = true;
+    }
+}
+
+trp_status engine_create(struct engine **out, const struct engine_options *options)
+{
+    *out = NULL;
+    if (!options->store.read_only)
+        TRP_TRY(tables_check(options));
+    struct engine *engine = xcalloc(1, sizeof *engine);
+    engine->read_only = options->store.read_only;
+    trp_status status = store_create(&engine->store, &options->store);
+    if (status != TRP_OK)
+        goto out;
+    status = tables_open(engine, options);
+    if (status != TRP_OK)
+        goto out;
+    status = store_load(engine->store, item_load, engine);
+    if (status == TRP_OK)
+        status = engine->load_status;
+    if (status != TRP_OK)
+        goto out;
+    for (size_t i = 0; i < engine->table_count; ++i)
+        table_settle(engine, &engine->tables[i]);
+    engine->opened = true;
+    if (!engine->read_only)
+        status = engine_commit(engine);
+out:
+    if (status != TRP_OK) {
+        engine_destroy(engine);
+        return status;
+    }
+    *out = engine;
+    return TRP_OK;
+}

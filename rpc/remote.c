@@ -127,13 +127,16 @@ static void send_what_is_due(struct remote_call *call)
     grpc_byte_buffer *outgoing = NULL;
     grpc_slice details;
     grpc_metadata mark = rpc_status_mark();
+    /* A hint that more follows holds the write back. First metadata is done only when written,
+     * though, so a batch that carries it must not be held back. */
+    uint32_t flags = base->out.count && call->opened ? GRPC_WRITE_BUFFER_HINT : 0;
     if (!call->opened)
         ops[count++].op = GRPC_OP_SEND_INITIAL_METADATA;
     call->opened = true;
     if (message) {
         outgoing = rpc_message_to_buffer(message);
         ops[count++] = (grpc_op){.op = GRPC_OP_SEND_MESSAGE,
-                                 .flags = base->out.count ? GRPC_WRITE_BUFFER_HINT : 0,
+                                 .flags = flags,
                                  .data.send_message.send_message = outgoing};
         base->sending = true;
     }

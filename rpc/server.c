@@ -86,7 +86,8 @@ static void give_event(trp_server_call *call)
     if (call->half_closed_due && !call->closed_due && !call->finish_wanted)
         raw->half_closed(service, call);
     call->half_closed_due = false;
-    if (call->drained_due && !call->closed_due && raw->drained)
+    if (call->drained_due && !call->closed_due && raw->drained &&
+        trp_server_call_queued(call) == 0) /* a handler may have sent again since */
         raw->drained(service, call);
     call->drained_due = false;
     if (!call->closed_due)

@@ -1,0 +1,751 @@
+/* Streams of raw messages. Every case runs three times: in-process, over a unix socket, over TCP;
+ * the client cannot tell which. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <troupe/rpc.h>
+#include "core/alloc.h"
+#include "core/clock.h"
+#include "core/thread.h"
+
+enum { WAIT_MS = 20000 };
+
+/* What the handlers saw; the mutex lets tests wait for it. */
+struct service {
+    struct mutex mutex;
+    struct cond changed;
+    trp_server *server;
+    uint32_t opened, closed, half_closed, received, drained, drained_too_early, groups, groups_at_wake;
+    uint32_t received_since_group, largest_group;
+    int64_t wake_ns; /* what group_end answers; reset when it has come */
+    trp_server_call *held; /* the last call of Hold */
+    char peer[128];
+};
+
+struct net {
+    const char *kind;
+    char dir[64];
+    struct service service;
+    trp_server *server;
+    trp_channel *channel;
+};
+
+static void note(struct service *service, uint32_t *counter)
+{
+    mutex_lock(&service->mutex);
+    (*counter)++;
+    cond_broadcast(&service->changed);
+    mutex_unlock(&service->mutex);
+}
+
+/* Waits until the counter is at least `count`. */
+static void await(struct service *service, const uint32_t *counter, uint32_t count)
+{
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, WAIT_MS);
+    mutex_lock(&service->mutex);
+    bool in_time = true;
+    while (*counter < count && in_time)
+        in_time = cond_wait(&service->changed, &service->mutex, deadline);
+    uint32_t seen = *counter;
+    mutex_unlock(&service->mutex);
+    assert_in_range(seen, count, UINT32_MAX);
+}
+
+static trp_message *message_of(const char *text)
+{
+    trp_message *message = trp_message_create(strlen(text));
+    assert_non_null(message);
+    memcpy(trp_message_data(message), text, strlen(text));
+    return message;
+}
+
+static void any_opened(void *arg, trp_server_call *call)
+{
+    struct service *service = arg;
+    snprintf(service->peer, sizeof service->peer, "%s", trp_server_call_peer(call));
+    trp_server_call_read(call);
+    note(service, &service->opened);
+}
+
+static void any_closed(void *arg, trp_server_call *call)
+{
+    struct service *service = arg;
+    free(trp_server_call_state(call));
+    note(service, &service->closed);
+}
+
+static void any_half_closed(void *arg, trp_server_call *call)
+{
+    struct service *service = arg;
+    trp_server_call_finish(call, TRP_OK, NULL);
+    note(service, &service->half_closed);
+}
+
+static void any_drained(void *arg, trp_server_call *call)
+{
+    struct service *service = arg;
+    if (trp_server_call_queued(call) == 0)
+        note(service, &service->drained);
+    else
+        note(service, &service->drained_too_early);
+}
+
+static void echo_received(void *arg, trp_server_call *call, trp_message *message)
+{
+    struct service *service = arg;
+    service->received_since_group++;
+    trp_server_call_send(call, message);
+    trp_server_call_read(call);
+    note(service, &service->received);
+}
+
+static void hold_opened(void *arg, trp_server_call *call)
+{
+    struct service *service = arg;
+    service->held = call;
+    note(service, &service->opened);
+}
+
+static void swallow_received(void *arg, trp_server_call *call, trp_message *message)
+{
+    struct service *service = arg;
+    (void)call;
+    trp_message_destroy(message);
+    note(service, &service->received);
+}
+
+static void read_held(void *arg)
+{
+    struct service *service = arg;
+    trp_server_call_read(service->held);
+}
+
+/* The first byte is the status to end with, the rest its text. */
+static void fail_received(void *arg, trp_server_call *call, trp_message *message)
+{
+    struct service *service = arg;
+    const char *bytes = (const char *)trp_message_data(message);
+    char *text = xasprintf("%.*s", (int)trp_message_size(message) - 1, bytes + 1);
+    trp_server_call_finish(call, (trp_status)bytes[0], text);
+    free(text);
+    trp_message_destroy(message);
+    note(service, &service->received);
+}
+
+/* Answers a request with a thousand messages, ten at a time, as they drain. */
+struct flood {
+    uint32_t next;
+};
+
+enum { FLOOD_MESSAGES = 1000, FLOOD_BATCH = 10, FLOOD_BYTES = 1000 };
+
+static void flood_some(trp_server_call *call)
+{
+    struct flood *flood = trp_server_call_state(call);
+    for (uint32_t i = 0; i < FLOOD_BATCH && flood->next < FLOOD_MESSAGES; i++) {
+        trp_message *message = trp_message_create(FLOOD_BYTES);
+        memset(trp_message_data(message), 0, FLOOD_BYTES);
+        memcpy(trp_message_data(message), &flood->next, sizeof flood->next);
+        flood->next++;
+        trp_server_call_send(call, message);
+    }
+    if (flood->next == FLOOD_MESSAGES)
+        trp_server_call_finish(call, TRP_OK, NULL);
+}
+
+static void flood_received(void *arg, trp_server_call *call, trp_message *message)
+{
+    struct service *service = arg;
+    trp_message_destroy(message);
+    trp_server_call_set_state(call, xcalloc(1, sizeof(struct flood)));
+    flood_some(call);
+    note(service, &service->received);
+}
+
+static void flood_drained(void *arg, trp_server_call *call)
+{
+    struct service *service = arg;
+    if (trp_server_call_state(call))
+        flood_some(call);
+    note(service, &service->drained);
+}
+
+static int64_t group_end(void *arg)
+{
+    struct service *service = arg;
+    mutex_lock(&service->mutex);
+    service->groups++;
+    if (service->received_since_group > service->largest_group)
+        service->largest_group = service->received_since_group;
+    service->received_since_group = 0;
+    int64_t wake_ns = service->wake_ns;
+    if (wake_ns && clock_now_ns(&clock_monotonic) >= wake_ns) {
+        service->groups_at_wake++;
+        wake_ns = service->wake_ns = 0;
+    }
+    cond_broadcast(&service->changed);
+    mutex_unlock(&service->mutex);
+    return wake_ns ? wake_ns : INT64_MAX;
+}
+
+static const trp_raw_method methods[] = {
+    {.path = "/test.Raw/Echo",
+     .opened = any_opened,
+     .received = echo_received,
+     .half_closed = any_half_closed,
+     .drained = any_drained,
+     .closed = any_closed},
+    {.path = "/test.Raw/Big",
+     .any_size = true,
+     .opened = any_opened,
+     .received = echo_received,
+     .half_closed = any_half_closed,
+     .closed = any_closed},
+    {.path = "/test.Raw/Hold",
+     .opened = hold_opened,
+     .received = swallow_received,
+     .half_closed = any_half_closed,
+     .closed = any_closed},
+    {.path = "/test.Raw/Fail",
+     .opened = any_opened,
+     .received = fail_received,
+     .half_closed = any_half_closed,
+     .closed = any_closed},
+    {.path = "/test.Raw/Flood",
+     .opened = any_opened,
+     .received = flood_received,
+     .half_closed = any_half_closed,
+     .drained = flood_drained,
+     .closed = any_closed},
+};
+
+static struct net *net_create(const char *kind, trp_server_options options)
+{
+    struct net *net = xcalloc(1, sizeof *net);
+    net->kind = kind;
+    strcpy(net->dir, "/tmp/troupe-stream-XXXXXX");
+    assert_non_null(mkdtemp(net->dir));
+    char address[100];
+    snprintf(address, sizeof address, "unix:%s/s", net->dir);
+    options.address = strcmp(kind, "unix") == 0 ? address : NULL;
+    mutex_init(&net->service.mutex);
+    cond_init(&net->service.changed);
+    assert_int_equal(trp_server_create(&net->server, &options), TRP_OK);
+    net->service.server = net->server;
+    assert_int_equal(trp_server_add_raw(net->server, methods, sizeof methods / sizeof *methods,
+                                        &net->service, group_end),
+                     TRP_OK);
+    if (strcmp(kind, "local") == 0) {
+        net->channel = trp_channel_create_local(net->server);
+        return net;
+    }
+    assert_int_equal(trp_server_start(net->server), TRP_OK);
+    assert_int_equal(trp_channel_create(&net->channel, trp_server_address(net->server), NULL),
+                     TRP_OK);
+    return net;
+}
+
+static void net_destroy(struct net *net)
+{
+    await(&net->service, &net->service.closed, net->service.opened);
+    trp_channel_destroy(net->channel);
+    trp_server_destroy(net->server);
+    assert_int_equal(net->service.opened, net->service.closed);
+    cond_cleanup(&net->service.changed);
+    mutex_cleanup(&net->service.mutex);
+    char path[80];
+    snprintf(path, sizeof path, "%s/s", net->dir);
+    unlink(path);
+    assert_int_equal(rmdir(net->dir), 0);
+    free(net);
+}
+
+static trp_stream *open_stream(struct net *net, const char *path)
+{
+    trp_stream *stream;
+    assert_int_equal(trp_stream_open(&stream, net->channel, path, NULL), TRP_OK);
+    return stream;
+}
+
+static void send_text(trp_stream *stream, const char *text)
+{
+    assert_int_equal(trp_stream_send(stream, message_of(text), WAIT_MS), TRP_OK);
+}
+
+static void expect_text(trp_stream *stream, const char *text)
+{
+    trp_message *message;
+    trp_status status = trp_stream_receive(stream, &message, WAIT_MS);
+    if (status != TRP_OK)
+        fail_msg("%s: %s", trp_status_name(status), trp_last_error());
+    assert_int_equal(trp_message_size(message), strlen(text));
+    assert_memory_equal(trp_message_data(message), text, strlen(text));
+    trp_message_destroy(message);
+}
+
+static void expect_end(trp_stream *stream, trp_status expected, const char *text)
+{
+    trp_message *message;
+    trp_status status = trp_stream_receive(stream, &message, WAIT_MS);
+    if (status != expected)
+        fail_msg("%s: %s", trp_status_name(status), trp_last_error());
+    assert_null(message);
+    if (text && !strstr(trp_last_error(), text))
+        fail_msg("\"%s\" does not contain \"%s\"", trp_last_error(), text);
+}
+
+/* ---- the cases ---- */
+
+static void messages_come_back_in_order(struct net *net)
+{
+    trp_stream *stream = open_stream(net, "/test.Raw/Echo");
+    char text[16];
+    for (uint32_t i = 0; i < 100; i++) {
+        snprintf(text, sizeof text, "message %u", i);
+        send_text(stream, text);
+        if (i >= 10) {
+            snprintf(text, sizeof text, "message %u", i - 10);
+            expect_text(stream, text);
+        }
+    }
+    assert_int_equal(trp_stream_half_close(stream), TRP_OK);
+    for (uint32_t i = 90; i < 100; i++) {
+        snprintf(text, sizeof text, "message %u", i);
+        expect_text(stream, text);
+    }
+    expect_end(stream, TRP_OUT_OF_RANGE, "/test.Raw/Echo");
+    expect_end(stream, TRP_OUT_OF_RANGE, NULL);
+    trp_stream_destroy(stream);
+    await(&net->service, &net->service.closed, 1);
+    assert_int_equal(net->service.half_closed, 1);
+    assert_in_range(net->service.drained, 1, 101);
+    assert_int_equal(net->service.drained_too_early, 0);
+}
+
+static void a_stream_without_messages_ends_cleanly(struct net *net)
+{
+    trp_stream *stream = open_stream(net, "/test.Raw/Echo");
+    assert_int_equal(trp_stream_half_close(stream), TRP_OK);
+    expect_end(stream, TRP_OUT_OF_RANGE, NULL);
+    trp_stream_destroy(stream);
+}
+
+static void empty_messages_are_messages(struct net *net)
+{
+    trp_stream *stream = open_stream(net, "/test.Raw/Echo");
+    send_text(stream, "");
+    expect_text(stream, "");
+    trp_stream_destroy(stream);
+}
+
+static void a_poll_returns_at_once(struct net *net)
+{
+    trp_stream *stream = open_stream(net, "/test.Raw/Echo");
+    trp_message *message;
+    assert_int_equal(trp_stream_receive(stream, &message, 0), TRP_DEADLINE_EXCEEDED);
+    send_text(stream, "still fine");
+    expect_text(stream, "still fine");
+    trp_stream_destroy(stream);
+}
+
+static void every_status_arrives_with_its_text(struct net *net)
+{
+    for (char code = 1; code <= 16; code++) {
+        trp_stream *stream = open_stream(net, "/test.Raw/Fail");
+        char text[40];
+        snprintf(text, sizeof text, "%creason %d", code, code);
+        send_text(stream, text);
+        trp_message *message;
+        assert_int_equal(trp_stream_receive(stream, &message, WAIT_MS), code);
+        assert_string_equal(trp_last_error(), text + 1);
+        trp_stream_destroy(stream);
+    }
+}
+
+static void an_unknown_method_is_unimplemented(struct net *net)
+{
+    trp_stream *stream = open_stream(net, "/test.Raw/Nothing");
+    expect_end(stream, TRP_UNIMPLEMENTED, "/test.Raw/Nothing");
+    trp_stream_destroy(stream);
+}
+
+static void a_send_waits_until_the_server_reads(struct net *net)
+{
+    trp_stream *stream = open_stream(net, "/test.Raw/Hold");
+    await(&net->service, &net->service.opened, 1);
+    /* The transport may take a few windows of its own; a server that does not read stops it. */
+    enum { CHUNK = 1 << 20, CHUNKS = 64 };
+    uint32_t sent = 0;
+    trp_status status = TRP_OK;
+    for (; sent < CHUNKS && status == TRP_OK; sent++)
+        status = trp_stream_send(stream, trp_message_create(CHUNK), 50);
+    assert_int_equal(status, TRP_DEADLINE_EXCEEDED);
+    assert_false(trp_stream_writable(stream));
+    assert_int_equal(net->service.received, 0);
+    trp_server_run(net->server, read_held, &net->service);
+    if (sent == 1) /* in-process nothing was taken before the read */
+        assert_int_equal(trp_stream_send(stream, trp_message_create(CHUNK), WAIT_MS), TRP_OK);
+    await(&net->service, &net->service.received, 1);
+    trp_stream_destroy(stream);
+}
+
+static void a_flood_arrives_complete(struct net *net)
+{
+    trp_stream *stream = open_stream(net, "/test.Raw/Flood");
+    send_text(stream, "go");
+    for (uint32_t i = 0; i < FLOOD_MESSAGES; i++) {
+        trp_message *message;
+        assert_int_equal(trp_stream_receive(stream, &message, WAIT_MS), TRP_OK);
+        uint32_t number;
+        memcpy(&number, trp_message_data(message), sizeof number);
+        assert_int_equal(number, i);
+        trp_message_destroy(message);
+    }
+    expect_end(stream, TRP_OUT_OF_RANGE, NULL);
+    trp_stream_destroy(stream);
+}
+
+static void a_cancelled_stream_closes_at_the_server(struct net *net)
+{
+    trp_stream *stream = open_stream(net, "/test.Raw/Echo");
+    send_text(stream, "hello");
+    expect_text(stream, "hello");
+    trp_stream_cancel(stream);
+    expect_end(stream, TRP_CANCELLED, NULL);
+    await(&net->service, &net->service.closed, 1);
+    assert_int_equal(net->service.half_closed, 0);
+    assert_int_equal(trp_stream_send(stream, message_of("late"), WAIT_MS), TRP_CANCELLED);
+    trp_stream_destroy(stream);
+}
+
+static void destroying_a_stream_closes_it_at_the_server(struct net *net)
+{
+    for (uint32_t i = 1; i <= 20; i++) {
+        trp_stream *stream = open_stream(net, "/test.Raw/Echo");
+        send_text(stream, "hello");
+        if (i % 2)
+            expect_text(stream, "hello");
+        await(&net->service, &net->service.opened, i);
+        trp_stream_destroy(stream);
+        await(&net->service, &net->service.closed, i);
+    }
+    assert_int_equal(net->service.half_closed, 0);
+}
+
+static void cancel_from_thread(void *arg)
+{
+    trp_stream_cancel(arg);
+}
+
+static void another_thread_can_cancel_a_waiting_receive(struct net *net)
+{
+    trp_stream *stream = open_stream(net, "/test.Raw/Echo");
+    struct thread thread = {.running = false};
+    assert_int_equal(thread_start(&thread, "cancel", cancel_from_thread, stream), TRP_OK);
+    expect_end(stream, TRP_CANCELLED, NULL);
+    thread_stop(&thread);
+    trp_stream_destroy(stream);
+}
+
+static void request_stop(void *arg)
+{
+    trp_stop_request(arg);
+}
+
+static void a_stop_request_ends_a_waiting_receive(struct net *net)
+{
+    trp_stop *stop = trp_stop_create();
+    trp_stream *stream;
+    assert_int_equal(trp_stream_open(&stream, net->channel, "/test.Raw/Echo",
+                                     &(trp_call_options){.cancel = stop}),
+                     TRP_OK);
+    struct thread thread = {.running = false};
+    assert_int_equal(thread_start(&thread, "stop", request_stop, stop), TRP_OK);
+    expect_end(stream, TRP_CANCELLED, NULL);
+    thread_stop(&thread);
+    trp_stream_destroy(stream);
+    assert_int_equal(trp_stream_open(&stream, net->channel, "/test.Raw/Echo",
+                                     &(trp_call_options){.cancel = stop}),
+                     TRP_OK);
+    expect_end(stream, TRP_CANCELLED, NULL);
+    trp_stream_destroy(stream);
+    trp_stop_destroy(stop);
+}
+
+static void a_stream_ends_at_its_deadline(struct net *net)
+{
+    trp_stream *stream;
+    assert_int_equal(trp_stream_open(&stream, net->channel, "/test.Raw/Echo",
+                                     &(trp_call_options){.timeout_ms = 50}),
+                     TRP_OK);
+    expect_end(stream, TRP_DEADLINE_EXCEEDED, NULL);
+    await(&net->service, &net->service.closed, net->service.opened);
+    trp_stream_destroy(stream);
+}
+
+static void a_message_over_the_limit_is_refused(struct net *net)
+{
+    trp_stream *stream = open_stream(net, "/test.Raw/Echo");
+    assert_int_equal(trp_stream_send(stream, trp_message_create((64 << 20) + 1), WAIT_MS), TRP_OK);
+    expect_end(stream, TRP_RESOURCE_EXHAUSTED, NULL);
+    assert_int_equal(net->service.received, 0);
+    trp_stream_destroy(stream);
+}
+
+static void a_method_of_any_size_takes_larger_messages(struct net *net)
+{
+    enum { SIZE = 65 << 20 };
+    trp_stream *stream = open_stream(net, "/test.Raw/Big");
+    trp_message *message = trp_message_create(SIZE);
+    memset(trp_message_data(message), 7, SIZE);
+    trp_message_data(message)[SIZE - 1] = 42;
+    assert_int_equal(trp_stream_send(stream, message, WAIT_MS), TRP_OK);
+    assert_int_equal(trp_stream_receive(stream, &message, WAIT_MS), TRP_OK);
+    assert_int_equal(trp_message_size(message), SIZE);
+    assert_int_equal(trp_message_data(message)[0], 7);
+    assert_int_equal(trp_message_data(message)[SIZE - 1], 42);
+    trp_message_destroy(message);
+    trp_stream_destroy(stream);
+}
+
+static void many_streams_share_a_channel(struct net *net)
+{
+    enum { STREAMS = 50 };
+    trp_stream *streams[STREAMS];
+    char text[16];
+    for (uint32_t i = 0; i < STREAMS; i++)
+        streams[i] = open_stream(net, "/test.Raw/Echo");
+    for (uint32_t round = 0; round < 3; round++) {
+        for (uint32_t i = 0; i < STREAMS; i++) {
+            snprintf(text, sizeof text, "%u of %u", i, round);
+            send_text(streams[i], text);
+        }
+        for (uint32_t i = STREAMS; i-- > 0;) {
+            snprintf(text, sizeof text, "%u of %u", i, round);
+            expect_text(streams[i], text);
+        }
+    }
+    for (uint32_t i = 0; i < STREAMS; i++)
+        trp_stream_destroy(streams[i]);
+}
+
+struct echo_thread {
+    struct net *net;
+    struct thread thread;
+    uint32_t done;
+};
+
+static void echo_many(void *arg)
+{
+    struct echo_thread *self = arg;
+    trp_stream *stream = open_stream(self->net, "/test.Raw/Echo");
+    for (uint32_t i = 0; i < 200; i++) {
+        send_text(stream, "from a thread");
+        expect_text(stream, "from a thread");
+        self->done++;
+    }
+    trp_stream_destroy(stream);
+}
+
+static void threads_share_a_channel(struct net *net)
+{
+    struct echo_thread threads[4] = {{.net = NULL}};
+    for (uint32_t i = 0; i < 4; i++) {
+        threads[i].net = net;
+        assert_int_equal(thread_start(&threads[i].thread, "echo", echo_many, &threads[i]), TRP_OK);
+    }
+    for (uint32_t i = 0; i < 4; i++) {
+        thread_stop(&threads[i].thread);
+        assert_int_equal(threads[i].done, 200);
+    }
+    assert_int_equal(net->service.received, 800);
+}
+
+static void set_wake(void *arg)
+{
+    struct service *service = arg;
+    mutex_lock(&service->mutex);
+    service->wake_ns = clock_now_ns(&clock_monotonic) + 30 * 1000000;
+    mutex_unlock(&service->mutex);
+}
+
+static void group_end_is_called_when_it_asked_to_be(struct net *net)
+{
+    trp_stream *stream = open_stream(net, "/test.Raw/Echo");
+    for (uint32_t i = 1; i <= 3; i++) {
+        trp_server_run(net->server, set_wake, &net->service);
+        trp_message *message;
+        assert_int_equal(trp_stream_receive(stream, &message, 200), TRP_DEADLINE_EXCEEDED);
+        await(&net->service, &net->service.groups_at_wake, i);
+    }
+    trp_stream_destroy(stream);
+}
+
+static void send_to_held(void *arg)
+{
+    struct service *service = arg;
+    trp_server_call_send(service->held, message_of("posted"));
+}
+
+static void post_from_thread(void *arg)
+{
+    struct service *service = arg;
+    trp_server_post(service->server, send_to_held, service);
+}
+
+static void posted_work_runs_though_nobody_calls(struct net *net)
+{
+    trp_stream *stream = open_stream(net, "/test.Raw/Hold");
+    await(&net->service, &net->service.opened, 1);
+    for (uint32_t i = 0; i < 20; i++) {
+        struct thread thread = {.running = false};
+        assert_int_equal(thread_start(&thread, "post", post_from_thread, &net->service), TRP_OK);
+        expect_text(stream, "posted");
+        thread_stop(&thread);
+    }
+    trp_stream_destroy(stream);
+}
+
+static void the_peer_has_a_name(struct net *net)
+{
+    trp_stream *stream = open_stream(net, "/test.Raw/Echo");
+    send_text(stream, "who am I");
+    expect_text(stream, "who am I");
+    const char *expected = strcmp(net->kind, "tcp") == 0 ? "ipv4:127.0.0.1:" : net->kind;
+    if (strcmp(net->kind, "local") == 0)
+        expected = "in-process";
+    assert_int_equal(strncmp(net->service.peer, expected, strlen(expected)), 0);
+    trp_stream_destroy(stream);
+}
+
+static void stopping_the_server_ends_open_streams(struct net *net)
+{
+    trp_stream *stream = open_stream(net, "/test.Raw/Echo");
+    send_text(stream, "hello");
+    expect_text(stream, "hello");
+    trp_server_stop(net->server, 0);
+    expect_end(stream, TRP_UNAVAILABLE, NULL);
+    assert_int_equal(net->service.closed, 1);
+    trp_stream_destroy(stream);
+}
+
+/* ---- running them ---- */
+
+typedef void test_case(struct net *net);
+
+static void run_on_all(test_case *body, trp_server_options options)
+{
+    static const char *const kinds[] = {"local", "unix", "tcp"};
+    for (size_t i = 0; i < 3; i++) {
+        struct net *net = net_create(kinds[i], options);
+        body(net);
+        net_destroy(net);
+    }
+}
+
+static void run_case(void **state)
+{
+    run_on_all((test_case *)*state, (trp_server_options){.threads = 1});
+}
+
+static void a_small_budget_refuses_messages(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"local", "unix"};
+    for (size_t i = 0; i < 2; i++) {
+        struct net *net = net_create(
+            kinds[i], (trp_server_options){.max_message_bytes = 1 << 20, .in_flight_bytes = 2 << 20});
+        trp_stream *stream = open_stream(net, "/test.Raw/Big");
+        assert_int_equal(trp_stream_send(stream, trp_message_create(3 << 20), WAIT_MS), TRP_OK);
+        expect_end(stream, TRP_RESOURCE_EXHAUSTED, NULL);
+        trp_stream_destroy(stream);
+        stream = open_stream(net, "/test.Raw/Big");
+        assert_int_equal(trp_stream_send(stream, trp_message_create(3 << 19), WAIT_MS), TRP_OK);
+        trp_message *message;
+        assert_int_equal(trp_stream_receive(stream, &message, WAIT_MS), TRP_OK);
+        trp_message_destroy(message);
+        trp_stream_destroy(stream);
+        net_destroy(net);
+    }
+}
+
+static void a_group_ends_once_for_all_that_was_ready(void **state)
+{
+    (void)state;
+    enum { STREAMS = 32 };
+    struct net *net = net_create("unix", (trp_server_options){.threads = 1});
+    trp_stream *streams[STREAMS];
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        streams[i] = open_stream(net, "/test.Raw/Echo");
+        send_text(streams[i], "warm");
+        expect_text(streams[i], "warm");
+    }
+    for (uint32_t round = 0; round < 200 && net->service.largest_group < 2; round++) {
+        for (uint32_t i = 0; i < STREAMS; i++)
+            send_text(streams[i], "hello");
+        for (uint32_t i = 0; i < STREAMS; i++)
+            expect_text(streams[i], "hello");
+    }
+    assert_in_range(net->service.largest_group, 2, STREAMS);
+    for (uint32_t i = 0; i < STREAMS; i++)
+        trp_stream_destroy(streams[i]);
+    net_destroy(net);
+}
+
+static void a_peer_that_never_comes_up_is_unavailable(void **state)
+{
+    (void)state;
+    for (uint32_t fail_fast = 0; fail_fast < 2; fail_fast++) {
+        trp_channel *channel;
+        assert_int_equal(trp_channel_create(&channel, "unix:/tmp/troupe-nobody/s",
+                                            &(trp_channel_options){.connect_timeout_ms = 100,
+                                                                   .fail_fast = fail_fast}),
+                         TRP_OK);
+        trp_stream *stream;
+        assert_int_equal(trp_stream_open(&stream, channel, "/test.Raw/Echo", NULL), TRP_OK);
+        expect_end(stream, TRP_UNAVAILABLE, "unix:/tmp/troupe-nobody/s");
+        trp_stream_destroy(stream);
+        trp_channel_destroy(channel);
+    }
+}
+
+#define EVERYWHERE(body) {#body, run_case, NULL, NULL, (void *)(body)}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        EVERYWHERE(messages_come_back_in_order),
+        EVERYWHERE(a_stream_without_messages_ends_cleanly),
+        EVERYWHERE(empty_messages_are_messages),
+        EVERYWHERE(a_poll_returns_at_once),
+        EVERYWHERE(every_status_arrives_with_its_text),
+        EVERYWHERE(an_unknown_method_is_unimplemented),
+        EVERYWHERE(a_send_waits_until_the_server_reads),
+        EVERYWHERE(a_flood_arrives_complete),
+        EVERYWHERE(a_cancelled_stream_closes_at_the_server),
+        EVERYWHERE(destroying_a_stream_closes_it_at_the_server),
+        EVERYWHERE(another_thread_can_cancel_a_waiting_receive),
+        EVERYWHERE(a_stop_request_ends_a_waiting_receive),
+        EVERYWHERE(a_stream_ends_at_its_deadline),
+        EVERYWHERE(a_message_over_the_limit_is_refused),
+        EVERYWHERE(a_method_of_any_size_takes_larger_messages),
+        EVERYWHERE(many_streams_share_a_channel),
+        EVERYWHERE(threads_share_a_channel),
+        EVERYWHERE(group_end_is_called_when_it_asked_to_be),
+        EVERYWHERE(posted_work_runs_though_nobody_calls),
+        EVERYWHERE(the_peer_has_a_name),
+        EVERYWHERE(stopping_the_server_ends_open_streams),
+        cmocka_unit_test(a_small_budget_refuses_messages),
+        cmocka_unit_test(a_group_ends_once_for_all_that_was_ready),
+        cmocka_unit_test(a_peer_that_never_comes_up_is_unavailable),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -22,6 +22,26 @@ enum {
      * makes durable are at most 64 groups old. */
     INDEX_STEP_ITEMS = 50000,
     SAMPLE_GROUPS_MAX = 64,
+    /* insert_stream.c: inserts that wait for a limiter. Reverb's 1000 a table (or a tenth of it); at
+     * most 16 MiB of a stream before it is not read on; 1000 a table of streams that ended. */
+    LANE_INSERTS_MAX = 1000,
+    PENDING_BYTES_MAX = 16 << 20,
+    INSERT_ORPHANS_MAX = 1000,
+    /* sample_stream.c, Reverb's numbers: a batch is 1 MiB of chunks, a response 2 MiB, three
+     * responses are queued, so that a stream takes 6 MiB, or three chunks, or one item's chunks. A
+     * batch of 1024 small samples is 0.3 ms. */
+    SAMPLE_BATCH_BYTES_MAX = 1 << 20,
+    SAMPLE_BATCH_ITEMS_MAX = 1024,
+    SAMPLE_RESPONSE_BYTES_MAX = 2 << 20,
+    SAMPLE_RESPONSES_MAX = 3,
+    /* A client that asks for everything at once never asks for more: its used-up items are taken as
+     * delivered when so many of them have left. */
+    SAMPLE_UNSETTLED_MAX = 4096,
+    /* admin.c */
+    REPLAY_ITEMS_MAX = 10000,
+    REPLAY_WAITERS_MAX = 100,
+    PEEK_VALUE_BYTES_MAX = 4096,      /* a column's values that are shown */
+    PEEK_TENSOR_BYTES_MAX = 64 << 20, /* a tensor that is decompressed to show some of it */
     /* rpc/: 1024 events of about 3 us each: a group takes 3 ms at most. */
     RPC_GROUP_EVENTS_MAX = 1024,
     /* rpc/: calls of one method that the server accepts in one look at its queue. */
@@ -157,6 +177,9 @@ enum {
     LEARNER_CHECKPOINTS_KEPT = 2,
     /* dqn.c: rows of one update; 65 536 CartPole items are 4 MB of batch. */
     DQN_BATCH_MAX = 65536,
+    /* envs/: environments of one process, and copies of one: 2^20 CartPoles are 100 MB. */
+    ENVS_MAX = 256,
+    ENV_COPIES_MAX = 1 << 20,
 };
 
 /* store.h: address space for one store, 1/128 of what x86-64 has. */

@@ -1,0 +1,227 @@
+/* Chunks in memory. Until its group is committed a chunk has its bytes; afterwards only small
+ * ones keep them, in a list of bounded size, least recently used last: for them the walk down the
+ * tree costs more than the copy.
+ *
+ * A read is one seek and then nexts, and none at all when the cursor stands before the chunk
+ * already, as it does between the chunks of one item. */
+#include "store_internal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "core/alloc.h"
+
+enum { CACHE_OVERHEAD_BYTES = 64 }; /* of a chunk and its malloc */
+
+/* ---- cache ---------------------------------------------------------------------------------- */
+
+static void cache_link(struct store *store, struct chunk *chunk)
+{
+    struct chunk *ring = &store->cache;
+    chunk->cache_prev = ring;
+    chunk->cache_next = ring->cache_next;
+    chunk->cache_next->cache_prev = chunk;
+    ring->cache_next = chunk;
+}
+
+static void cache_unlink(struct chunk *chunk)
+{
+    chunk->cache_prev->cache_next = chunk->cache_next;
+    chunk->cache_next->cache_prev = chunk->cache_prev;
+    chunk->cache_next = chunk->cache_prev = NULL;
+}
+
+static void cache_remove(struct store *store, struct chunk *chunk)
+{
+    cache_unlink(chunk);
+    store->cache_used -= chunk->size + CACHE_OVERHEAD_BYTES;
+}
+
+static void cache_add(struct store *store, struct chunk *chunk)
+{
+    cache_link(store, chunk);
+    store->cache_used += chunk->size + CACHE_OVERHEAD_BYTES;
+    while (store->cache_used > store->cache_limit) {
+        struct chunk *last = store->cache.cache_prev;
+        cache_remove(store, last);
+        free(last->bytes);
+        last->bytes = NULL;
+    }
+}
+
+void chunk_settle(struct store *store, struct chunk *chunk)
+{
+    if (chunk->size <= STORE_CACHED_CHUNK_BYTES_MAX) {
+        cache_add(store, chunk);
+        return;
+    }
+    free(chunk->bytes);
+    chunk->bytes = NULL;
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+struct chunk *store_chunk_create(struct store *store, trp_bytes head, trp_bytes tail)
+{
+    (void)store;
+    assert(head.size <= UINT32_MAX - tail.size);
+    struct chunk *chunk = xcalloc(1, sizeof *chunk);
+    chunk->refs = 1;
+    chunk->size = (uint32_t)(head.size + tail.size);
+    chunk->bytes = xmalloc(chunk->size ? chunk->size : 1);
+    if (head.size)
+        memcpy(chunk->bytes, head.data, head.size);
+    if (tail.size)
+        memcpy(chunk->bytes + head.size, tail.data, tail.size);
+    return chunk;
+}
+
+struct chunk *chunk_create_stored(uint64_t seq, uint32_t size)
+{
+    struct chunk *chunk = xcalloc(1, sizeof *chunk);
+    chunk->seq = seq;
+    chunk->size = size;
+    return chunk;
+}
+
+void chunk_free(struct store *store, struct chunk *chunk)
+{
+    if (chunk->cache_next)
+        cache_remove(store, chunk);
+    free(chunk->bytes);
+    free(chunk);
+}
+
+void store_chunk_ref(struct chunk *chunk)
+{
+    assert(chunk->refs > 0);
+    chunk->refs++;
+}
+
+void dead_push(struct dead_list *list, struct dead dead)
+{
+    if (list->count == list->capacity) {
+        list->capacity = list->capacity ? list->capacity * 2 : 64;
+        list->at = xrealloc(list->at, list->capacity * sizeof *list->at);
+    }
+    list->at[list->count++] = dead;
+}
+
+void store_chunk_unref(struct store *store, struct chunk *chunk)
+{
+    assert(chunk->refs > 0);
+    if (--chunk->refs > 0)
+        return;
+    if (chunk->seq != 0) {
+        dead_push(&store->group.dead, (struct dead){chunk->seq, piece_count(chunk->size)});
+        store->chunk_count--;
+        store->live_bytes -= chunk->size;
+    }
+    chunk_free(store, chunk);
+}
+
+/* ---- reading -------------------------------------------------------------------------------- */
+
+/* The cursor on a chunk's first piece. */
+static int chunk_seek(struct store *store, const struct chunk *chunk, MDB_val *data)
+{
+    uint64_t wanted = piece_key(chunk->seq, 0);
+    MDB_val key;
+    int rc = MDB_NOTFOUND;
+    if (store->read_last && piece_key_seq(store->read_last) + 1 == chunk->seq) {
+        rc = mdb_cursor_get(store->read_cursor, &key, data, MDB_NEXT);
+        if (rc == 0 && lmdb_key_read(key) != wanted)
+            rc = MDB_NOTFOUND;
+    }
+    if (rc == MDB_NOTFOUND) {
+        key = lmdb_key(&wanted);
+        rc = mdb_cursor_get(store->read_cursor, &key, data, MDB_SET_KEY);
+    }
+    store->read_last = rc == 0 ? wanted : 0;
+    return rc;
+}
+
+static int chunk_next(struct store *store, MDB_val *data)
+{
+    MDB_val key;
+    int rc = mdb_cursor_get(store->read_cursor, &key, data, MDB_NEXT);
+    if (rc == 0 && lmdb_key_read(key) != store->read_last + 1)
+        rc = MDB_NOTFOUND;
+    store->read_last = rc == 0 ? store->read_last + 1 : 0;
+    return rc;
+}
+
+static trp_status chunk_lost(const struct store *store, const struct chunk *chunk, int rc)
+{
+    return trp_fail(rc == 0 || rc == MDB_NOTFOUND ? TRP_DATA_LOSS : TRP_INTERNAL,
+                    "replay store %s: chunk %llu of %u bytes: %s", store->dir.data_path,
+                    (unsigned long long)chunk->seq, chunk->size,
+                    rc == 0 ? "a piece has another size" : mdb_strerror(rc));
+}
+
+static trp_status chunk_copy(struct store *store, const struct chunk *chunk, uint8_t *out)
+{
+    TRP_TRY(lmdb_read_begin(store));
+    uint32_t count = piece_count(chunk->size);
+    size_t left = chunk->size;
+    for (uint32_t piece = 0; piece < count; piece++) {
+        MDB_val data;
+        int rc = piece == 0 ? chunk_seek(store, chunk, &data) : chunk_next(store, &data);
+        size_t size = left < PIECE_BYTES ? left : PIECE_BYTES;
+        if (rc != 0 || data.mv_size != size)
+            return chunk_lost(store, chunk, rc);
+        memcpy(out, data.mv_data, size);
+        out += size;
+        left -= size;
+    }
+    return TRP_OK;
+}
+
+trp_status store_chunk_read(struct store *store, const struct chunk *chunk, uint8_t *out)
+{
+    /* Reading changes what is cached, not what the chunk is. */
+    struct chunk *cached = (struct chunk *)chunk;
+    if (chunk->bytes) {
+        memcpy(out, chunk->bytes, chunk->size);
+        if (chunk->cache_next && store->cache.cache_next != chunk) {
+            cache_unlink(cached);
+            cache_link(store, cached);
+        }
+        return TRP_OK;
+    }
+    TRP_TRY(chunk_copy(store, chunk, out));
+    if (chunk->size <= STORE_CACHED_CHUNK_BYTES_MAX) {
+        cached->bytes = xmalloc(chunk->size ? chunk->size : 1);
+        memcpy(cached->bytes, out, chunk->size);
+        cache_add(store, cached);
+    }
+    return TRP_OK;
+}
+
+void store_chunk_prefetch(struct store *store, const struct chunk *chunk)
+{
+    if (chunk->bytes || lmdb_read_begin(store) != TRP_OK)
+        return;
+    uintptr_t mask = ~(store->page_bytes - 1), first = 0, end = 0;
+    uint32_t count = piece_count(chunk->size);
+    for (uint32_t piece = 0; piece < count; piece++) {
+        MDB_val data;
+        if ((piece == 0 ? chunk_seek(store, chunk, &data) : chunk_next(store, &data)) != 0)
+            return; /* the read will say so */
+        uintptr_t page = (uintptr_t)data.mv_data & mask;
+        unsigned char resident = 0;
+        /* One look at the first page decides: a chunk comes and goes as a whole, mostly. */
+        if (piece == 0 && mincore((void *)page, store->page_bytes, &resident) == 0 && resident & 1)
+            return;
+        if (page != end) {
+            if (end > first)
+                madvise((void *)first, end - first, MADV_WILLNEED);
+            first = page;
+        }
+        end = page + store->page_bytes;
+    }
+    if (end > first)
+        madvise((void *)first, end - first, MADV_WILLNEED);
+}

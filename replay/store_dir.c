@@ -1,0 +1,314 @@
+/* A directory is guarded by flock on a file of ours, which the kernel lets go when the owner dies
+ * however it dies. What is known before LMDB may look at its file lies in small files of their own:
+ * after a crash of the host, data.mdb can hold anything.
+ *
+ * LOCK and STATE are rewritten in place and never grow, so that a full file system does not keep a
+ * store from opening. One sector is written whole or not at all. */
+#include "store_dir.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/limits.h"
+#include "store_record.h"
+
+static const char format_line[] = "troupe replay store\n";
+static const char *const durability_names[] = {"process", "memory", "system"};
+
+enum { SMALL_FILE_BYTES = 128 };
+
+trp_status store_errno(int error, const char *path, const char *what)
+{
+    trp_status status = TRP_UNAVAILABLE;
+    if (error == ENOSPC || error == EDQUOT || error == EFBIG || error == ENOMEM)
+        status = TRP_RESOURCE_EXHAUSTED;
+    else if (error == EACCES || error == EPERM || error == EROFS)
+        status = TRP_PERMISSION_DENIED;
+    else if (error == ENOENT)
+        status = TRP_NOT_FOUND;
+    else if (error == ENOTDIR || error == ENAMETOOLONG || error == ELOOP || error == EISDIR)
+        status = TRP_INVALID_ARGUMENT;
+    return trp_fail(status, "replay store %s: %s: %s", path, what, strerror(error));
+}
+
+/* ---- small files ---------------------------------------------------------------------------- */
+
+static char *dir_file(const struct store_dir *dir, const char *name)
+{
+    return xasprintf("%s/%s", dir->path, name);
+}
+
+/* Text of at most SMALL_FILE_BYTES - 1 bytes; false with errno. */
+static bool small_file_read(int fd, char text[SMALL_FILE_BYTES])
+{
+    ssize_t got = pread(fd, text, SMALL_FILE_BYTES - 1, 0);
+    text[got > 0 ? got : 0] = '\0';
+    return got >= 0;
+}
+
+static bool small_file_write(int fd, const char *text, bool sync)
+{
+    char block[SMALL_FILE_BYTES];
+    memset(block, '\n', sizeof block);
+    memcpy(block, text, strnlen(text, sizeof block));
+    ssize_t put = pwrite(fd, block, sizeof block, 0);
+    if (put >= 0 && put != (ssize_t)sizeof block)
+        errno = ENOSPC;
+    return put == (ssize_t)sizeof block && (!sync || fdatasync(fd) == 0);
+}
+
+/* Reads NAME; *missing when there is none. */
+static trp_status dir_read(const struct store_dir *dir, const char *name,
+                           char text[SMALL_FILE_BYTES], bool *missing)
+{
+    char *path = dir_file(dir, name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    *missing = fd < 0 && errno == ENOENT;
+    text[0] = '\0';
+    trp_status status = TRP_OK;
+    if (fd < 0 ? !*missing : !small_file_read(fd, text))
+        status = store_errno(errno, path, "read");
+    if (fd >= 0)
+        close(fd);
+    free(path);
+    return status;
+}
+
+static trp_status dir_write(const struct store_dir *dir, const char *name, const char *text)
+{
+    char *path = dir_file(dir, name);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    trp_status status = TRP_OK;
+    if (fd < 0 || !small_file_write(fd, text, true))
+        status = store_errno(errno, path, "write");
+    if (fd >= 0)
+        close(fd);
+    free(path);
+    return status;
+}
+
+static trp_status dir_sync(const struct store_dir *dir)
+{
+    int fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    trp_status status = TRP_OK;
+    if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL))
+        status = store_errno(errno, dir->path, "sync");
+    if (fd >= 0)
+        close(fd);
+    return status;
+}
+
+static void boot_id_read(char text[SMALL_FILE_BYTES])
+{
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || !small_file_read(fd, text))
+        memcpy(text, "unknown", sizeof "unknown");
+    text[strcspn(text, "\n")] = '\0';
+    if (fd >= 0)
+        close(fd);
+}
+
+/* ---- whose is it ---------------------------------------------------------------------------- */
+
+/* Empty but for what an interrupted creation of ours leaves behind. */
+static trp_status dir_check_empty(const struct store_dir *dir)
+{
+    DIR *entries = opendir(dir->path);
+    if (!entries)
+        return store_errno(errno, dir->path, "open");
+    trp_status status = TRP_OK;
+    for (struct dirent *entry = readdir(entries); entry && status == TRP_OK;
+         entry = readdir(entries)) {
+        const char *name = entry->d_name;
+        if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && strcmp(name, "LOCK") != 0)
+            status =
+                trp_fail(TRP_FAILED_PRECONDITION,
+                         "%s is no replay store: it has %s but no FORMAT; give an empty or new "
+                         "directory",
+                         dir->path, name);
+    }
+    closedir(entries);
+    return status;
+}
+
+static trp_status dir_check_format(const struct store_dir *dir)
+{
+    char text[SMALL_FILE_BYTES], expected[SMALL_FILE_BYTES];
+    bool missing;
+    TRP_TRY(dir_read(dir, "FORMAT", text, &missing));
+    snprintf(expected, sizeof expected, "%sformat %d\n", format_line, STORE_FORMAT);
+    if (missing && dir->read_only)
+        return trp_fail(TRP_FAILED_PRECONDITION, "%s is no replay store: it has no FORMAT",
+                        dir->path);
+    if (missing) {
+        TRP_TRY(dir_check_empty(dir));
+        TRP_TRY(dir_write(dir, "FORMAT", expected));
+        return dir_sync(dir);
+    }
+    if (strncmp(text, format_line, sizeof format_line - 1) != 0)
+        return trp_fail(TRP_FAILED_PRECONDITION, "%s is no replay store: foreign FORMAT",
+                        dir->path);
+    if (strncmp(text, expected, strlen(expected)) != 0) {
+        const char *number = text + sizeof format_line - 1;
+        return trp_fail(TRP_FAILED_PRECONDITION,
+                        "replay store %s has %.*s, this program reads format %d", dir->path,
+                        (int)strcspn(number, "\n"), number, STORE_FORMAT);
+    }
+    return TRP_OK;
+}
+
+static trp_status dir_check_state(const struct store_dir *dir)
+{
+    char text[SMALL_FILE_BYTES], boot[SMALL_FILE_BYTES];
+    bool missing;
+    TRP_TRY(dir_read(dir, "STATE", text, &missing));
+    if (missing || strncmp(text, "clean ", 6) == 0 || strncmp(text, "open system ", 12) == 0)
+        return TRP_OK;
+    boot_id_read(boot);
+    const char *space = strncmp(text, "open ", 5) == 0 ? strchr(text + 5, ' ') : NULL;
+    if (space && strncmp(space + 1, boot, strlen(boot)) == 0 && space[1 + strlen(boot)] == '\n')
+        return TRP_OK;
+    return trp_fail(TRP_DATA_LOSS,
+                    "replay store %s was open with durability %.*s when its host went down: what "
+                    "is in it cannot be trusted; remove the directory or restore a checkpoint "
+                    "(durability system survives this)",
+                    dir->path, space ? (int)(space - text - 5) : 7, space ? text + 5 : "unknown");
+}
+
+static trp_status dir_check_memory(const struct store_dir *dir)
+{
+    struct statfs fs;
+    if (statfs(dir->path, &fs) != 0)
+        return store_errno(errno, dir->path, "statfs");
+    if (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC)
+        return TRP_OK;
+    return trp_fail(TRP_FAILED_PRECONDITION,
+                    "replay store %s: durability memory needs a directory on tmpfs, such as "
+                    "/dev/shm",
+                    dir->path);
+}
+
+/* ---- who has it ----------------------------------------------------------------------------- */
+
+static trp_status dir_busy(const struct store_dir *dir, int fd)
+{
+    char text[SMALL_FILE_BYTES];
+    bool readers = flock(fd, LOCK_SH | LOCK_NB) == 0;
+    if (readers || !small_file_read(fd, text) || strncmp(text, "pid ", 4) != 0)
+        return trp_fail(TRP_FAILED_PRECONDITION,
+                        "replay store %s is being read by another process; try again", dir->path);
+    return trp_fail(TRP_FAILED_PRECONDITION, "replay store %s is in use by %.*s", dir->path,
+                    (int)strcspn(text, "\n"), text);
+}
+
+static trp_status dir_lock(struct store_dir *dir)
+{
+    char *path = dir_file(dir, "LOCK");
+    int flags = dir->read_only ? O_RDONLY : O_RDWR | O_CREAT;
+    int fd = open(path, flags | O_CLOEXEC, 0666);
+    trp_status status = TRP_OK;
+    if (fd < 0) {
+        /* Nobody can have a store without LOCK open; what it lacks is said by the checks. */
+        if (!(dir->read_only && errno == ENOENT))
+            status = store_errno(errno, path, "open");
+        goto out;
+    }
+    if (flock(fd, (dir->read_only ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0) {
+        status = errno == EWOULDBLOCK ? dir_busy(dir, fd) : store_errno(errno, path, "lock");
+        goto out;
+    }
+    if (!dir->read_only) {
+        char text[SMALL_FILE_BYTES];
+        snprintf(text, sizeof text, "pid %d\n", (int)getpid());
+        if (!small_file_write(fd, text, false)) {
+            status = store_errno(errno, path, "write");
+            goto out;
+        }
+    }
+    dir->lock_fd = fd;
+out:
+    if (status != TRP_OK && fd >= 0)
+        close(fd);
+    free(path);
+    return status;
+}
+
+static trp_status dir_make(const struct store_dir *dir)
+{
+    if (!dir->read_only && mkdir(dir->path, 0777) != 0 && errno != EEXIST)
+        return store_errno(errno, dir->path, "make");
+    struct stat info;
+    if (stat(dir->path, &info) != 0)
+        return store_errno(errno, dir->path, "open");
+    if (!S_ISDIR(info.st_mode))
+        return store_errno(ENOTDIR, dir->path, "open");
+    return TRP_OK;
+}
+
+trp_status store_dir_open(struct store_dir *dir, const char *path, trp_durability durability,
+                          bool read_only)
+{
+    *dir = (struct store_dir){.path = xstrdup(path), .lock_fd = -1, .read_only = read_only};
+    dir->data_path = dir_file(dir, "data.mdb");
+    trp_status status = dir_make(dir);
+    if (status == TRP_OK && durability == TRP_DURABLE_MEMORY && !read_only)
+        status = dir_check_memory(dir);
+    if (status == TRP_OK)
+        status = dir_lock(dir);
+    if (status == TRP_OK)
+        status = dir_check_format(dir);
+    if (status == TRP_OK)
+        status = dir_check_state(dir);
+    if (status != TRP_OK)
+        store_dir_close(dir);
+    return status;
+}
+
+trp_status store_dir_mark(struct store_dir *dir, trp_durability durability, bool clean)
+{
+    assert(!dir->read_only);
+    char boot[SMALL_FILE_BYTES], text[2 * SMALL_FILE_BYTES];
+    boot_id_read(boot);
+    snprintf(text, sizeof text, "%s %s %s\n", clean ? "clean" : "open",
+             durability_names[durability], boot);
+    TRP_TRY(dir_write(dir, "STATE", text));
+    return dir_sync(dir);
+}
+
+void store_dir_close(struct store_dir *dir)
+{
+    if (dir->lock_fd >= 0)
+        close(dir->lock_fd);
+    free(dir->path);
+    free(dir->data_path);
+    *dir = (struct store_dir){.lock_fd = -1};
+}
+
+trp_status store_dir_capacity(const struct store_dir *dir, uint64_t *bytes)
+{
+    struct statvfs fs;
+    if (statvfs(dir->path, &fs) != 0)
+        return store_errno(errno, dir->path, "statvfs");
+    uint64_t total = (uint64_t)fs.f_blocks * fs.f_frsize;
+    struct rlimit limit;
+    if (total == 0 || total > STORE_MAP_BYTES_MAX) /* 0: a tmpfs without a limit */
+        total = STORE_MAP_BYTES_MAX;
+    /* Beyond this limit the kernel does not say no, it sends SIGXFSZ. */
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < total)
+        total = limit.rlim_cur;
+    *bytes = total;
+    return TRP_OK;
+}

@@ -1,0 +1,40 @@
+/* The directory of a store: who has it, whose it is, and whether it went down with its host.
+ *
+ *   LOCK      flock'ed while open; the owner's pid
+ *   FORMAT    "troupe replay store\nformat N\n"
+ *   STATE     "open|clean process|memory|system BOOT_ID\n"
+ *   data.mdb  LMDB's */
+#ifndef TRP_REPLAY_STORE_DIR_H
+#define TRP_REPLAY_STORE_DIR_H
+
+#include <stdbool.h>
+
+#include <troupe/replay.h>
+#include <troupe/status.h>
+
+struct store_dir {
+    char *path;
+    char *data_path;
+    int lock_fd; /* -1: not held */
+    bool read_only;
+};
+
+/* Takes the directory, made when missing; then it is ours, has our format, and its data can be
+ * trusted. FAILED_PRECONDITION: foreign, another format, in use (by whom); DATA_LOSS: its host went
+ * down; else the errno, with the path. On failure nothing is held. */
+trp_status store_dir_open(struct store_dir *dir, const char *path, trp_durability durability,
+                          bool read_only);
+
+/* Writes STATE: from now on a crash of the host matters, or no longer. Synced. */
+trp_status store_dir_mark(struct store_dir *dir, trp_durability durability, bool clean);
+
+/* Lets go. A zeroed struct with lock_fd -1 is fine. */
+void store_dir_close(struct store_dir *dir);
+
+/* A status for an errno of the file system. */
+trp_status store_errno(int error, const char *path, const char *what);
+
+/* Bytes of the file system that `path` is on, for the size of the map. */
+trp_status store_dir_capacity(const struct store_dir *dir, uint64_t *bytes);
+
+#endif

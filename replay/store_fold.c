@@ -1,0 +1,268 @@
+/* The change log: what happened to items after they were written. A group appends a few
+ * sequential bytes instead of copying a leaf per item; open replays all of it. Folding writes a
+ * prefix of it into the records in the order of their keys, so that changes of one leaf share its
+ * copy, in small transactions; the last one removes the prefix. A crash between them repeats work
+ * and nothing else: every change says what is, not what is different. */
+#include "store_internal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+
+enum {
+    FOLD_CHANGES = 1 << 17, /* 2 MiB, sorted in about 2 ms */
+    FOLD_PARTS = 2048,      /* removed in the fold's last transaction, in about 1 ms */
+    IDLE_CHANGES_MIN = 1024,
+    STEP_QUOTA = 256, /* about 0.3 ms */
+};
+
+int log_append(struct store *store, MDB_txn *txn, trp_bytes changes)
+{
+    const size_t part_bytes = CHANGES_PER_PART * sizeof(struct change);
+    for (size_t offset = 0; offset < changes.size; offset += part_bytes) {
+        size_t left = changes.size - offset;
+        uint64_t number = store->next_change++;
+        MDB_val key = lmdb_key(&number);
+        MDB_val data = {left < part_bytes ? left : part_bytes, (void *)(changes.data + offset)};
+        int rc = mdb_put(txn, store->trees[TREE_CHANGES], &key, &data, MDB_APPEND);
+        if (rc != 0)
+            return rc;
+        store->log_changes += data.mv_size / sizeof(struct change);
+    }
+    return 0;
+}
+
+trp_status log_read(struct store *store, size_t count, struct buffer *changes, uint64_t *last_part)
+{
+    TRP_TRY(lmdb_read_begin(store));
+    MDB_cursor *cursor;
+    MDB_val key, data;
+    int rc = mdb_cursor_open(store->read_txn, store->trees[TREE_CHANGES], &cursor);
+    if (rc != 0)
+        return lmdb_fail(store, rc, "read the change log");
+    trp_status status = TRP_OK;
+    size_t parts = 0;
+    rc = mdb_cursor_get(cursor, &key, &data, MDB_FIRST);
+    while (rc == 0 && parts < count && changes->size / sizeof(struct change) < count) {
+        *last_part = lmdb_key_read(key);
+        if (!changes_decode((trp_bytes){data.mv_data, data.mv_size}, changes)) {
+            status =
+                trp_fail(TRP_DATA_LOSS, "replay store %s: part %llu of the change log is damaged",
+                         store->dir.data_path, (unsigned long long)*last_part);
+            break;
+        }
+        parts++;
+        rc = mdb_cursor_get(cursor, &key, &data, MDB_NEXT);
+    }
+    mdb_cursor_close(cursor);
+    if (status == TRP_OK && rc != 0 && rc != MDB_NOTFOUND)
+        status = lmdb_fail(store, rc, "read the change log");
+    return status;
+}
+
+void fold_sort(struct fold *fold, const struct buffer *changes, struct buffer *scratch)
+{
+    const struct change *all = (const struct change *)(const void *)changes->data;
+    size_t count = changes->size / sizeof *all;
+    fold->updates = xmalloc((count + 1) * sizeof *all);
+    fold->deletes = xmalloc((count + 1) * sizeof *all);
+    fold->update_count = fold->delete_count = fold->next = 0;
+    for (size_t index = 0; index < count; index++) {
+        if (change_op(all[index]) == CHANGE_DELETE)
+            fold->deletes[fold->delete_count++] = all[index];
+        else if (change_op(all[index]) != CHANGE_COUNTER)
+            fold->updates[fold->update_count++] = all[index];
+    }
+    buffer_clear(scratch);
+    buffer_reserve(scratch, count * sizeof *all);
+    changes_sort(fold->updates, (struct change *)(void *)scratch->data, fold->update_count);
+    fold->delete_count = runs_merge(fold->deletes, fold->delete_count, scratch);
+}
+
+void fold_cleanup(struct fold *fold)
+{
+    free(fold->updates);
+    free(fold->deletes);
+    *fold = (struct fold){0};
+}
+
+trp_status fold_begin(struct store *store)
+{
+    struct fold *fold = &store->fold;
+    if (fold->active)
+        return TRP_OK;
+    struct buffer changes = {0};
+    trp_status status = log_read(store, FOLD_CHANGES, &changes, &fold->last_part);
+    if (status == TRP_OK && changes.size > 0) {
+        fold_sort(fold, &changes, &store->scratch);
+        fold->active = true;
+    }
+    buffer_cleanup(&changes);
+    return status;
+}
+
+/* ---- a step --------------------------------------------------------------------------------- */
+
+static int fold_deletes(struct store *store, MDB_cursor *cursor, uint64_t *quota, uint64_t *budget)
+{
+    struct fold *fold = &store->fold;
+    const uint64_t price = store->account.items_depth + 4;
+    const uint64_t per_leaf = store->account.items_per_leaf;
+    int rc = 0;
+    while (rc == 0 && fold->delete_count > 0 && *quota > 0 && *budget > price) {
+        struct change *run = &fold->deletes[fold->delete_count - 1];
+        uint64_t most = (*budget - price) / 2 * (per_leaf ? per_leaf : 1) + 1;
+        uint64_t left = *quota < most ? *quota : most, before = left;
+        rc = items_remove(cursor, run, &left);
+        *quota -= before - left;
+        *budget -= price + (before - left) / (per_leaf ? per_leaf : 1) * 2;
+        if (rc == 0 && run->value == 0) {
+            fold->delete_count--;
+            *quota -= *quota > 0; /* what is not there any more takes a look, too */
+        }
+    }
+    return rc;
+}
+
+/* Applies the updates of one item, [next, end). */
+static int fold_item(MDB_cursor *cursor, const struct change *update, const struct change *end)
+{
+    uint64_t number = piece_key(change_seq(*update), 0);
+    uint8_t part[PIECE_BYTES];
+    MDB_val key = lmdb_key(&number), data;
+    int rc = mdb_cursor_get(cursor, &key, &data, MDB_SET_KEY);
+    if (rc == MDB_NOTFOUND)
+        return 0; /* deleted */
+    if (rc != 0)
+        return rc;
+    struct item_record header;
+    if (data.mv_size < sizeof header || data.mv_size > sizeof part)
+        return MDB_CORRUPTED;
+    memcpy(part, data.mv_data, data.mv_size);
+    memcpy(&header, part, sizeof header);
+    for (; update < end; update++) {
+        if (change_op(*update) == CHANGE_PRIORITY)
+            memcpy(&header.priority, &update->value, sizeof header.priority);
+        else
+            header.times_sampled = (int32_t)update->value;
+    }
+    memcpy(part, &header, sizeof header);
+    data.mv_data = part;
+    return mdb_cursor_put(cursor, &key, &data, MDB_CURRENT);
+}
+
+static int fold_updates(struct store *store, MDB_cursor *cursor, uint64_t *quota, uint64_t *budget)
+{
+    struct fold *fold = &store->fold;
+    const uint64_t price = store->account.items_depth + 3;
+    int rc = 0;
+    while (rc == 0 && fold->next<fold->update_count && * quota> 0 && *budget >= price) {
+        const struct change *update = &fold->updates[fold->next];
+        size_t end = fold->next + 1;
+        while (end < fold->update_count && change_seq(fold->updates[end]) == change_seq(*update))
+            end++;
+        rc = fold_item(cursor, update, &fold->updates[end]);
+        fold->next = end;
+        --*quota;
+        *budget -= price;
+    }
+    return rc;
+}
+
+static int fold_finish(struct store *store, MDB_txn *txn)
+{
+    MDB_cursor *cursor;
+    MDB_val key, data;
+    int rc = mdb_cursor_open(txn, store->trees[TREE_CHANGES], &cursor);
+    if (rc != 0)
+        return rc;
+    rc = mdb_cursor_get(cursor, &key, &data, MDB_FIRST);
+    while (rc == 0 && lmdb_key_read(key) <= store->fold.last_part) {
+        store->log_changes -= data.mv_size / sizeof(struct change);
+        rc = mdb_cursor_del(cursor, 0);
+        if (rc == 0)
+            rc = mdb_cursor_get(cursor, &key, &data, MDB_FIRST);
+    }
+    mdb_cursor_close(cursor);
+    if (rc == 0 || rc == MDB_NOTFOUND)
+        rc = counters_put(store, txn);
+    fold_cleanup(&store->fold);
+    return rc;
+}
+
+int fold_step(struct store *store, MDB_txn *txn, uint64_t quota, uint64_t budget)
+{
+    struct fold *fold = &store->fold;
+    if (!fold->active)
+        return 0;
+    MDB_cursor *cursor;
+    int rc = mdb_cursor_open(txn, store->trees[TREE_ITEMS], &cursor);
+    if (rc != 0)
+        return rc;
+    uint64_t before = quota;
+    rc = fold_deletes(store, cursor, &quota, &budget);
+    if (rc == 0)
+        rc = fold_updates(store, cursor, &quota, &budget);
+    mdb_cursor_close(cursor);
+    store->fold_progress += before - quota;
+    bool done = fold->next == fold->update_count && fold->delete_count == 0;
+    if (rc == 0 && done && budget >= FOLD_PARTS / 64) {
+        store->fold_progress++;
+        rc = fold_finish(store, txn);
+    }
+    return rc;
+}
+
+/* ---- between groups ------------------------------------------------------------------------- */
+
+/* False: no progress. */
+static bool fold_work(struct store *store)
+{
+    uint64_t progress = store->fold_progress;
+    uint64_t available = lmdb_pages_free(store);
+    if (available < store->account.fixed + 2 * FOLD_PARTS / 64)
+        return false;
+    uint64_t budget = available - store->account.fixed;
+    trp_status status = fold_begin(store);
+    if (status != TRP_OK || !store->fold.active) {
+        if (status != TRP_OK)
+            store_break(store, status);
+        return false;
+    }
+    MDB_txn *txn;
+    status = lmdb_begin(store, &txn);
+    if (status == TRP_OK) {
+        int rc = fold_step(store, txn, STEP_QUOTA, budget);
+        if (rc != 0) {
+            mdb_txn_abort(txn);
+            status = lmdb_fail(store, rc, "fold the change log");
+        } else {
+            status = lmdb_commit(store, txn);
+        }
+    }
+    if (status != TRP_OK)
+        store_break(store, status);
+    return status == TRP_OK && store->fold_progress != progress;
+}
+
+bool store_work(struct store *store, bool all)
+{
+    if (store->failed != TRP_OK || !store->loaded)
+        return false;
+    size_t before = store->pending.count;
+    bool more;
+    if (store_sweep(store, &more) != TRP_OK)
+        return false;
+    if (store->pending.count < before)
+        return true;
+    if (store->fold.active || store->log_changes >= (all ? 1 : IDLE_CHANGES_MIN))
+        return fold_work(store);
+    return false;
+}
+
+bool store_idle(struct store *store)
+{
+    return !store->options.read_only && store_work(store, false);
+}

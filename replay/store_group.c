@@ -1,0 +1,490 @@
+/* A group: what was asked for between two commits, noted in memory, then written in one
+ * transaction. Inserts append to two trees, changes append to a third; only dead pieces and long
+ * runs of dead items are taken out where they lie, because that is what gives pages back.
+ *
+ * Room is asked for before anything is noted (store_admit), in pages and at the worst: LMDB may
+ * copy any page on the way to a leaf. A reserve is never given to inserts, so that deletes and the
+ * change log always find room; deletes that do not fit wait in a list, and what a crash makes of
+ * that list is found again as orphans. */
+#include "store_internal.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+
+enum {
+    LEAF_VALUE_MAX = 2000, /* larger values have a page of their own; LMDB's bound is 2022 */
+    LEAF_ENTRY_BYTES = 28, /* node header, key, page number, pointer */
+    /* Deleting a shorter run in place copies more pages than logging it writes bytes. */
+    RUN_IN_PLACE_MIN = 8,
+    ADMIT_WAIT_MS = 1000, /* the helper allocates 1 GiB in that time */
+    GROUP_WAIT_MS = 20,   /* the same for a group that somebody waits for */
+    MARGIN_PAGES = 32,    /* free list records of an ordinary group */
+    ENTRY_CHANGE_BYTES = sizeof(struct change),
+};
+
+/* ---- cost ----------------------------------------------------------------------------------- */
+
+void cost_add(struct cost *cost, uint64_t bytes)
+{
+    uint64_t whole = bytes / PIECE_BYTES, rest = bytes % PIECE_BYTES;
+    cost->pages += whole;
+    cost->leaf_bytes += whole * LEAF_ENTRY_BYTES;
+    if (rest > LEAF_VALUE_MAX)
+        cost->pages++;
+    cost->leaf_bytes += LEAF_ENTRY_BYTES + (rest > LEAF_VALUE_MAX ? 0 : rest);
+}
+
+uint64_t cost_pages(struct cost cost)
+{
+    /* Appending leaves at worst half of a leaf empty; branches are a hundredth of the leaves. */
+    uint64_t leaves = cost.leaf_bytes / (PIECE_BYTES / 2) + 2;
+    return cost.pages + leaves + leaves / 64;
+}
+
+static uint64_t group_pages(const struct store *store, struct cost cost)
+{
+    const struct group *group = &store->group;
+    cost_add(&cost, group->changes.size);
+    cost_add(&cost, group->deletes.size);
+    return cost_pages(cost) + store->account.fixed + MARGIN_PAGES;
+}
+
+/* Records of tables are not admitted: a table may be as large as its signature. */
+static uint64_t table_pages(const struct store *store)
+{
+    struct cost cost = {0};
+    for (size_t index = 0; index < store->table_count; index++)
+        if (store->table_extras[index].changed)
+            cost_add(&cost, 2 * store->tables[index].signature.size + 2 * PIECE_BYTES);
+    return cost.pages ? cost_pages(cost) : 0;
+}
+
+bool group_empty(const struct group *group)
+{
+    return group->noted.size == 0 && group->chunk_count == 0 && group->changes.size == 0 &&
+           group->deletes.size == 0 && group->dead.count == 0 && !group->tables_changed &&
+           !group->counters_changed;
+}
+
+void group_cleanup(struct store *store)
+{
+    struct group *group = &store->group;
+    for (size_t index = 0; index < group->chunk_count; index++)
+        if (--group->chunks[index]->refs == 0)
+            chunk_free(store, group->chunks[index]);
+    buffer_cleanup(&group->records);
+    buffer_cleanup(&group->noted);
+    buffer_cleanup(&group->changes);
+    buffer_cleanup(&group->deletes);
+    free(group->chunks);
+    free(group->dead.at);
+    *group = (struct group){0};
+}
+
+/* ---- admission ------------------------------------------------------------------------------ */
+
+static uint64_t item_cost(const struct item *item, struct cost *cost)
+{
+    uint64_t payload = item_record_size(item);
+    cost_add(cost, payload);
+    for (uint32_t index = 0; index < item->trajectory->chunk_count; index++) {
+        const struct chunk *chunk = item->chunks[index];
+        if (chunk->seq != 0)
+            continue;
+        cost_add(cost, chunk->size);
+        payload += chunk->size;
+    }
+    return payload;
+}
+
+/* Waits for the helper to make `need` pages free. */
+static bool room_allocate(struct store *store, uint64_t need, struct deadline deadline)
+{
+    uint64_t watermark = space_watermark(store->space), available = lmdb_pages_free(store);
+    return available >= need || space_wait(store->space, watermark + (need - available), deadline);
+}
+
+/* More room without inserting: finishes deletes, folds, or moves on to where freed pages may be
+ * taken again. False: none of it helps. */
+static bool room_make(struct store *store, uint64_t need)
+{
+    if (store_work(store, true))
+        return true;
+    if (store->account.recent == 0 || lmdb_pages_free(store) + store->account.recent < need ||
+        lmdb_pages_free(store) < store->account.fixed)
+        return false;
+    MDB_txn *txn;
+    if (lmdb_begin(store, &txn) != TRP_OK)
+        return false;
+    int rc = lmdb_put_meta(store, txn);
+    if (rc == 0)
+        return lmdb_commit(store, txn) == TRP_OK;
+    mdb_txn_abort(txn);
+    return false;
+}
+
+static trp_status room_refuse(struct store *store, uint64_t payload)
+{
+    int error = space_error(store->space);
+    if (error == 0)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED,
+                        "replay store %s is full: no room for an item of %llu bytes within %llu "
+                        "bytes (max bytes, or what the file system had when the store was made)",
+                        store->dir.path, (unsigned long long)payload,
+                        (unsigned long long)(store->limit_pages * store->page_bytes));
+    return trp_fail(TRP_RESOURCE_EXHAUSTED,
+                    "replay store %s: no room for an item of %llu bytes: %s", store->dir.path,
+                    (unsigned long long)payload, strerror(error));
+}
+
+/* With an empty group: waits for the helper, then tidies up, then gives up. */
+static trp_status room_wait(struct store *store, uint64_t need, uint64_t payload)
+{
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, ADMIT_WAIT_MS);
+    while (!room_allocate(store, need, deadline)) {
+        if (deadline_passed(deadline, &clock_monotonic) || !room_make(store, need))
+            return store->failed != TRP_OK ? store_broken(store) : room_refuse(store, payload);
+    }
+    return TRP_OK;
+}
+
+trp_status store_admit(struct store *store, const struct item *item)
+{
+    assert(!store->options.read_only);
+    if (store->failed != TRP_OK)
+        return store_broken(store);
+    struct cost cost = store->group.cost;
+    uint64_t payload = item_cost(item, &cost);
+    if (payload > STORE_GROUP_BYTES_MAX)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "an item of %llu bytes: at most %d go in a group",
+                        (unsigned long long)payload, STORE_GROUP_BYTES_MAX);
+    if (store->group.payload_bytes + payload > STORE_GROUP_BYTES_MAX)
+        return trp_fail(TRP_ABORTED, "the group is full");
+    uint64_t need = group_pages(store, cost) + store->reserve_pages;
+    if (need <= lmdb_pages_free(store))
+        return TRP_OK;
+    if (!group_empty(&store->group)) {
+        struct deadline deadline = deadline_in_ms(&clock_monotonic, GROUP_WAIT_MS);
+        if (room_allocate(store, need, deadline))
+            return TRP_OK;
+        return trp_fail(TRP_ABORTED, "the group is as large as there is room");
+    }
+    return room_wait(store, need, payload);
+}
+
+/* ---- notes ---------------------------------------------------------------------------------- */
+
+static void group_push_chunk(struct group *group, struct chunk *chunk)
+{
+    if (group->chunk_count == group->chunk_capacity) {
+        group->chunk_capacity = group->chunk_capacity ? group->chunk_capacity * 2 : 64;
+        group->chunks = xrealloc(group->chunks, group->chunk_capacity * sizeof(struct chunk *));
+    }
+    store_chunk_ref(chunk);
+    group->chunks[group->chunk_count++] = chunk;
+}
+
+static void note_change(struct buffer *changes, struct change change)
+{
+    buffer_append(changes, (trp_bytes){(const uint8_t *)&change, sizeof change});
+}
+
+void store_item_insert(struct store *store, uint32_t table_id, struct item *item)
+{
+    struct group *group = &store->group;
+    assert(!store->options.read_only);
+    assert(item->seq == 0);
+    assert(!isnan(item->priority));
+    item->seq = store->next_item++;
+    group->payload_bytes += item_cost(item, &group->cost);
+    for (uint32_t index = 0; index < item->trajectory->chunk_count; index++) {
+        struct chunk *chunk = item->chunks[index];
+        if (chunk->seq != 0)
+            continue;
+        chunk->seq = store->next_chunk++;
+        store->chunk_count++;
+        store->live_bytes += chunk->size;
+        group_push_chunk(group, chunk);
+    }
+    size_t before = group->records.size;
+    item_record_encode(&group->records, table_id, item);
+    struct noted noted = {.seq = item->seq, .bytes = group->records.size - before};
+    buffer_append(&group->noted, (trp_bytes){(const uint8_t *)&noted, sizeof noted});
+    store->item_count++;
+    store->live_bytes += noted.bytes;
+}
+
+void store_item_priority(struct store *store, uint32_t table_id, const struct item *item)
+{
+    (void)table_id; /* seqs are unique in the store */
+    assert(item->seq != 0);
+    assert(!isnan(item->priority));
+    uint64_t bits;
+    memcpy(&bits, &item->priority, sizeof bits);
+    note_change(&store->group.changes, change_make(CHANGE_PRIORITY, item->seq, bits));
+}
+
+void store_item_sampled(struct store *store, uint32_t table_id, const struct item *item)
+{
+    (void)table_id;
+    assert(item->seq != 0);
+    assert(item->times_sampled >= 0);
+    note_change(&store->group.changes,
+                change_make(CHANGE_TIMES, item->seq, (uint64_t)item->times_sampled));
+}
+
+void store_item_delete(struct store *store, uint32_t table_id, const struct item *item)
+{
+    (void)table_id;
+    assert(item->seq != 0);
+    struct buffer *deletes = &store->group.deletes;
+    store->item_count--;
+    store->live_bytes -= item_record_size(item);
+    if (deletes->size) {
+        struct change *last = (struct change *)(void *)(deletes->data + deletes->size) - 1;
+        if (change_seq(*last) + last->value == item->seq) {
+            last->value++;
+            return;
+        }
+    }
+    note_change(deletes, change_make(CHANGE_DELETE, item->seq, 1));
+}
+
+void store_table_counters(struct store *store, const struct store_table *table)
+{
+    int64_t counters[COUNTERS];
+    struct store_table *ours = table_find_id(store, table->id, NULL);
+    assert(ours);
+    table_counters(table, counters);
+    table_set_counters(ours, counters);
+    store->group.counters_changed = true;
+}
+
+/* ---- commit --------------------------------------------------------------------------------- */
+
+static int group_put_pieces(struct store *store, MDB_txn *txn)
+{
+    const struct group *group = &store->group;
+    MDB_cursor *cursor;
+    int rc = mdb_cursor_open(txn, store->trees[TREE_PIECES], &cursor);
+    if (rc != 0)
+        return rc;
+    for (size_t index = 0; rc == 0 && index < group->chunk_count; index++) {
+        const struct chunk *chunk = group->chunks[index];
+        if (chunk->refs > 1) /* else its items went as they came */
+            rc = lmdb_put_parts(cursor, chunk->seq, (trp_bytes){chunk->bytes, chunk->size},
+                                MDB_APPEND);
+    }
+    mdb_cursor_close(cursor);
+    return rc;
+}
+
+static int group_put_items(struct store *store, MDB_txn *txn)
+{
+    const struct group *group = &store->group;
+    const struct noted *noted = (const struct noted *)(const void *)group->noted.data;
+    size_t count = group->noted.size / sizeof *noted;
+    const uint8_t *record = group->records.data;
+    MDB_cursor *cursor;
+    int rc = mdb_cursor_open(txn, store->trees[TREE_ITEMS], &cursor);
+    if (rc != 0)
+        return rc;
+    for (size_t index = 0; rc == 0 && index < count; index++) {
+        rc = lmdb_put_parts(cursor, noted[index].seq, (trp_bytes){record, noted[index].bytes},
+                            MDB_APPEND);
+        record += noted[index].bytes;
+    }
+    mdb_cursor_close(cursor);
+    return rc;
+}
+
+/* Takes long runs out at once, while the budget lasts, and leaves the others to the log. */
+static int group_delete_items(struct store *store, MDB_txn *txn, uint64_t *budget)
+{
+    struct buffer *deletes = &store->group.deletes;
+    struct change *runs = (struct change *)(void *)deletes->data;
+    size_t count = runs_merge(runs, deletes->size / sizeof *runs, &store->scratch), kept = 0;
+    MDB_cursor *cursor;
+    int rc = mdb_cursor_open(txn, store->trees[TREE_ITEMS], &cursor);
+    if (rc != 0)
+        return rc;
+    for (size_t index = count; rc == 0 && index-- > 0;) {
+        uint64_t price =
+            runs[index].value / store->account.items_per_leaf * 2 + store->account.items_depth + 4;
+        if (runs[index].value >= RUN_IN_PLACE_MIN && price <= *budget) {
+            uint64_t quota = UINT64_MAX;
+            *budget -= price;
+            rc = items_remove(cursor, &runs[index], &quota);
+        }
+    }
+    mdb_cursor_close(cursor);
+    for (size_t index = 0; index < count; index++)
+        if (runs[index].value > 0)
+            runs[kept++] = runs[index];
+    deletes->size = kept * sizeof *runs;
+    return rc;
+}
+
+static void group_note_counters(struct store *store)
+{
+    for (size_t index = 0; index < store->table_count; index++) {
+        int64_t *logged = store->table_extras[index].logged, counters[COUNTERS];
+        table_counters(&store->tables[index], counters);
+        for (unsigned which = 0; which < COUNTERS; which++) {
+            if (counters[which] == logged[which])
+                continue;
+            logged[which] = counters[which];
+            uint64_t seq = (uint64_t)store->tables[index].id << 3 | which;
+            note_change(&store->group.changes,
+                        change_make(CHANGE_COUNTER, seq, (uint64_t)counters[which]));
+        }
+    }
+}
+
+/* Seqs are promised in blocks, so that none is given out twice even if all its items are gone. */
+static int group_put_ceilings(struct store *store, MDB_txn *txn)
+{
+    enum { BLOCK = 1 << 20 };
+    struct meta_record *meta = &store->meta;
+    if (store->next_item <= meta->item_ceiling && store->next_chunk <= meta->chunk_ceiling)
+        return 0;
+    meta->item_ceiling = store->next_item + BLOCK;
+    meta->chunk_ceiling = store->next_chunk + BLOCK;
+    return lmdb_put_meta(store, txn);
+}
+
+static int dead_compare(const void *left, const void *right)
+{
+    uint64_t a = ((const struct dead *)left)->seq, b = ((const struct dead *)right)->seq;
+    return a < b ? -1 : a > b;
+}
+
+static void group_sort_dead(struct group *group)
+{
+    for (size_t index = 1; index < group->dead.count; index++) {
+        if (group->dead.at[index - 1].seq > group->dead.at[index].seq) {
+            qsort(group->dead.at, group->dead.count, sizeof *group->dead.at, dead_compare);
+            return;
+        }
+    }
+}
+
+/* A busy store never gets to store_idle(): past a bound, groups fold along, faster than they add.
+ */
+static int group_fold(struct store *store, MDB_txn *txn, uint64_t added, uint64_t budget)
+{
+    if (store->log_changes < STORE_LOG_CHANGES_MAX)
+        return 0;
+    if (fold_begin(store) != TRP_OK)
+        return MDB_CORRUPTED;
+    return fold_step(store, txn, 4 * added + 256, budget);
+}
+
+static int group_write(struct store *store, MDB_txn *txn)
+{
+    struct group *group = &store->group;
+    group_note_counters(store);
+    uint64_t need = group_pages(store, group->cost), available = lmdb_pages_free(store);
+    uint64_t budget = available > need ? available - need : 0;
+    int rc = group->tables_changed ? tables_put(store, txn) : 0;
+    if (rc == 0 && group->chunk_count)
+        rc = group_put_pieces(store, txn);
+    if (rc == 0 && group->noted.size)
+        rc = group_put_items(store, txn);
+    if (rc == 0 && group->deletes.size)
+        rc = group_delete_items(store, txn, &budget);
+    if (rc == 0)
+        rc = log_append(store, txn, buffer_bytes(&group->changes));
+    if (rc == 0)
+        rc = log_append(store, txn, buffer_bytes(&group->deletes));
+    if (rc == 0 && store->pending.count)
+        rc = pieces_remove(store, txn, &store->pending, &budget);
+    if (rc == 0 && group->dead.count) {
+        group_sort_dead(group);
+        rc = pieces_remove(store, txn, &group->dead, &budget);
+    }
+    if (rc == 0)
+        rc = group_put_ceilings(store, txn);
+    uint64_t added = (group->changes.size + group->deletes.size) / ENTRY_CHANGE_BYTES;
+    return rc == 0 ? group_fold(store, txn, added, budget) : rc;
+}
+
+/* After the commit: chunks are stored, what could not be removed waits, the notes are empty. */
+static void group_finish(struct store *store)
+{
+    struct group *group = &store->group;
+    for (size_t index = 0; index < group->dead.count; index++)
+        dead_push(&store->pending, group->dead.at[index]);
+    group->dead.count = 0;
+    for (size_t index = 0; index < group->chunk_count; index++) {
+        struct chunk *chunk = group->chunks[index];
+        if (--chunk->refs > 0) {
+            chunk_settle(store, chunk);
+            continue;
+        }
+        store->chunk_count--;
+        store->live_bytes -= chunk->size;
+        chunk_free(store, chunk);
+    }
+    group->chunk_count = 0;
+    buffer_clear(&group->records);
+    buffer_clear(&group->noted);
+    buffer_clear(&group->changes);
+    buffer_clear(&group->deletes);
+    group->payload_bytes = 0;
+    group->cost = (struct cost){0};
+    group->tables_changed = group->counters_changed = false;
+    store->group_count++;
+}
+
+trp_status store_commit(struct store *store)
+{
+    assert(!store->options.read_only);
+    if (store->failed != TRP_OK)
+        return store_broken(store);
+    if (group_empty(&store->group))
+        return TRP_OK;
+    uint64_t need = group_pages(store, store->group.cost) + table_pages(store);
+    if (need > lmdb_pages_free(store))
+        TRP_TRY(room_wait(store, need, store->group.payload_bytes));
+    MDB_txn *txn;
+    trp_status status = lmdb_begin(store, &txn);
+    if (status != TRP_OK)
+        return store_break(store, status);
+    int rc = group_write(store, txn);
+    if (rc != 0) {
+        mdb_txn_abort(txn);
+        return store_break(store, lmdb_fail(store, rc, "write a group"));
+    }
+    status = lmdb_commit(store, txn);
+    if (status != TRP_OK)
+        return store_break(store, status);
+    group_finish(store);
+    return TRP_OK;
+}
+
+trp_status store_sweep(struct store *store, bool *more)
+{
+    *more = false;
+    uint64_t available = lmdb_pages_free(store), fixed = store->account.fixed + MARGIN_PAGES;
+    if (store->pending.count == 0 || available < fixed + store->account.pieces_depth + 4)
+        return TRP_OK;
+    uint64_t budget = available - fixed, bound = 256;
+    budget = budget < bound ? budget : bound;
+    MDB_txn *txn;
+    trp_status status = lmdb_begin(store, &txn);
+    if (status != TRP_OK)
+        return store_break(store, status);
+    int rc = pieces_remove(store, txn, &store->pending, &budget);
+    if (rc != 0) {
+        mdb_txn_abort(txn);
+        return store_break(store, lmdb_fail(store, rc, "remove chunks"));
+    }
+    status = lmdb_commit(store, txn);
+    *more = store->pending.count > 0;
+    return status == TRP_OK ? TRP_OK : store_break(store, status);
+}

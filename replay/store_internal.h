@@ -1,0 +1,249 @@
+/* The inside of a store, shared by store*.c only.
+ *
+ *   store.c         lifecycle, tables, trajectories, items
+ *   store_dir.c     the directory: lock, format, clean mark
+ *   store_space.c   the helper that allocates pages ahead
+ *   store_lmdb.c    environment, transactions, page accounting
+ *   store_record.c  what lies on disk, and its decoders
+ *   store_chunk.c   chunks in memory: cache, reads
+ *   store_group.c   admission, notes, commit
+ *   store_remove.c  physical deletes
+ *   store_fold.c    the change log into the records, idle work
+ *   store_load.c    everything back into memory */
+#ifndef TRP_REPLAY_STORE_INTERNAL_H
+#define TRP_REPLAY_STORE_INTERNAL_H
+
+#include <lmdb.h>
+
+#include "core/buffer.h"
+#include "core/limits.h"
+#include "store.h"
+#include "store_dir.h"
+#include "store_record.h"
+#include "store_space.h"
+
+enum store_tree {
+    TREE_META,
+    TREE_TABLES,
+    TREE_ITEMS,
+    TREE_PIECES,
+    TREE_CHANGES,
+    TREE_COUNT,
+};
+
+/* A chunk that nothing refers to: its pieces [0, pieces) are still there. */
+struct dead {
+    uint64_t seq;
+    uint32_t pieces;
+};
+
+struct dead_list {
+    struct dead *at;
+    size_t count, capacity;
+};
+
+/* What values cost when they are put, at most. */
+struct cost {
+    uint64_t pages;      /* overflow pages */
+    uint64_t leaf_bytes; /* in leaves */
+};
+
+/* An item noted for writing: its record is `bytes` long in group.records. */
+struct noted {
+    uint64_t seq;
+    uint64_t bytes;
+};
+
+struct group {
+    struct buffer records; /* encoded item records, back to back */
+    struct buffer noted;   /* of struct noted */
+    struct chunk **chunks; /* ascending seq, one reference each */
+    size_t chunk_count, chunk_capacity;
+    struct buffer changes;  /* of struct change, in the order of the calls; no deletes */
+    struct buffer deletes;  /* of struct change, CHANGE_DELETE only */
+    struct dead_list dead;  /* unreferenced since the last commit */
+    uint64_t payload_bytes; /* of chunks and records */
+    struct cost cost;
+    bool tables_changed, counters_changed;
+};
+
+/* A prefix of the change log on its way into the records. */
+struct fold {
+    bool active;
+    struct change *updates; /* ascending seq; [next, update_count) are left */
+    size_t next, update_count;
+    struct change *deletes; /* runs, ascending; [0, delete_count) are left */
+    size_t delete_count;
+    uint64_t last_part; /* of the log, that is in here */
+};
+
+struct stored_table {
+    char *name;
+    bool changed;             /* its record is to be written */
+    int64_t logged[COUNTERS]; /* as the database has them */
+};
+
+/* Pages after the last commit. */
+struct account {
+    uint64_t next;     /* the first page that was never used */
+    uint64_t reusable; /* free ones that the next transaction may take */
+    uint64_t recent;   /* free ones that only the one after it may take */
+    uint64_t fixed;    /* what any transaction may cost: the paths of all trees */
+    unsigned pieces_depth, items_depth;
+    uint64_t items_per_leaf;
+};
+
+struct store {
+    struct store_dir dir;
+    struct store_options options; /* dir: see store.dir */
+    trp_status failed;            /* sticky, with its words */
+    char *failed_words;
+
+    MDB_env *env;
+    MDB_dbi trees[TREE_COUNT];
+    bool has_trees; /* false: a read-only look at a store that was never filled */
+    size_t page_bytes;
+    uint64_t map_bytes;
+    uint8_t *map; /* page 0 */
+    struct space *space;
+    uint64_t limit_pages, reserve_pages;
+    struct account account;
+    struct meta_record meta; /* as the database has it */
+
+    MDB_txn *read_txn;
+    MDB_cursor *read_cursor; /* on pieces */
+    bool reading;            /* read_txn is live */
+    uint64_t read_last;      /* key the cursor stands on; 0: nowhere */
+
+    uint64_t next_item, next_chunk, next_change;
+    uint64_t log_changes;
+
+    struct store_table *tables;
+    struct stored_table *table_extras; /* parallel */
+    size_t table_count;
+
+    struct trajectory **trajectories; /* chains; a power of two */
+    uint32_t trajectory_count, trajectory_slots;
+
+    struct chunk cache; /* ring: next is the most recently used */
+    uint64_t cache_used, cache_limit;
+
+    struct group group;
+    struct dead_list pending; /* dead before this group, not removed yet */
+    struct fold fold;
+    uint64_t fold_progress; /* rises with everything that a fold did */
+    struct buffer scratch;
+
+    uint64_t item_count, chunk_count, group_count, live_bytes;
+    bool loaded;
+};
+
+/* ---- store_lmdb.c --------------------------------------------------------------------------- */
+
+/* Opens or makes the environment and reads the meta record. */
+trp_status lmdb_open(struct store *store);
+void lmdb_close(struct store *store);
+
+/* A status for what LMDB returned; names the directory. */
+trp_status lmdb_fail(const struct store *store, int rc, const char *what);
+
+/* A write transaction; ends the read one. Commit or abort exactly once. */
+trp_status lmdb_begin(struct store *store, MDB_txn **txn);
+trp_status lmdb_commit(struct store *store, MDB_txn *txn);
+
+/* Makes read_txn and read_cursor live. */
+trp_status lmdb_read_begin(struct store *store);
+void lmdb_read_end(struct store *store);
+
+/* Writes store->meta. */
+int lmdb_put_meta(struct store *store, MDB_txn *txn);
+
+/* Puts one value cut into parts. `flags`: MDB_APPEND behind everything in the tree. */
+int lmdb_put_parts(MDB_cursor *cursor, uint64_t seq, trp_bytes bytes, unsigned flags);
+
+/* Pages that a transaction may use now. */
+uint64_t lmdb_pages_free(const struct store *store);
+
+static inline MDB_val lmdb_key(const uint64_t *key)
+{
+    return (MDB_val){.mv_size = sizeof *key, .mv_data = (void *)key};
+}
+
+static inline uint64_t lmdb_key_read(MDB_val key)
+{
+    uint64_t value = 0;
+    if (key.mv_size == sizeof value)
+        __builtin_memcpy(&value, key.mv_data, sizeof value);
+    return value;
+}
+
+/* ---- store_chunk.c -------------------------------------------------------------------------- */
+
+/* A stored chunk without bytes and references. */
+struct chunk *chunk_create_stored(uint64_t seq, uint32_t size);
+void chunk_free(struct store *store, struct chunk *chunk);
+
+/* Its bytes are on disk now: the cache keeps or drops them. */
+void chunk_settle(struct store *store, struct chunk *chunk);
+void dead_push(struct dead_list *list, struct dead dead);
+
+/* ---- store_group.c -------------------------------------------------------------------------- */
+
+void cost_add(struct cost *cost, uint64_t bytes);
+uint64_t cost_pages(struct cost cost);
+bool group_empty(const struct group *group);
+void group_cleanup(struct store *store);
+
+/* Removes pending dead chunks in a transaction of their own. *more: some are left that can go. */
+trp_status store_sweep(struct store *store, bool *more);
+
+/* ---- store_remove.c ------------------------------------------------------------------------- */
+
+/* Removes dead chunks from the back of the (ascending) list while `budget` pages last. */
+int pieces_remove(struct store *store, MDB_txn *txn, struct dead_list *list, uint64_t *budget);
+
+/* Removes up to `quota` items of the run from its back and shortens it. */
+int items_remove(MDB_cursor *cursor, struct change *run, uint64_t *quota);
+
+/* Sorts runs and joins neighbours; the new count. */
+size_t runs_merge(struct change *runs, size_t count, struct buffer *scratch);
+
+/* ---- store_fold.c --------------------------------------------------------------------------- */
+
+/* Appends a group's changes to the log. */
+int log_append(struct store *store, MDB_txn *txn, trp_bytes changes);
+
+/* One small step inside `txn`, for about `quota` entries and `budget` pages. */
+int fold_step(struct store *store, MDB_txn *txn, uint64_t quota, uint64_t budget);
+
+/* Starts a fold if none is active and the log is not empty. */
+trp_status fold_begin(struct store *store);
+void fold_cleanup(struct fold *fold);
+
+/* Reads the log's oldest parts: up to about `count` changes from at most as many parts. Empty: the
+ * log is. */
+trp_status log_read(struct store *store, size_t count, struct buffer *changes, uint64_t *last_part);
+
+/* Sorts a prefix of the log into the updates and deletes of `fold`. */
+void fold_sort(struct fold *fold, const struct buffer *changes, struct buffer *scratch);
+
+/* A step of fold or sweep in its own transaction; false: there is nothing to do, or no room. */
+bool store_work(struct store *store, bool all);
+
+/* ---- store.c -------------------------------------------------------------------------------- */
+
+/* Makes the failure permanent and returns it. */
+trp_status store_break(struct store *store, trp_status status);
+trp_status store_broken(const struct store *store);
+
+/* Writes the records of all tables; of their counters, what the log has. */
+int tables_put(struct store *store, MDB_txn *txn);
+int counters_put(struct store *store, MDB_txn *txn);
+void table_counters(const struct store_table *table, int64_t counters[COUNTERS]);
+void table_set_counters(struct store_table *table, const int64_t counters[COUNTERS]);
+
+/* Reads tables and their counters as the database has them. */
+trp_status tables_load(struct store *store);
+struct store_table *table_find_id(struct store *store, uint64_t id, size_t *index);
+
+#endif

@@ -1,0 +1,384 @@
+/* One environment, one writing thread, no lock file: the directory is ours alone. LMDB without its
+ * lock does not know of readers; ours is the same thread, and its transaction ends before a write
+ * transaction begins, so no page that it sees is ever recycled under it.
+ *
+ * Pages are counted after every commit from the statistics of the trees: what they do not use is
+ * free, and of that, what the last transaction freed may only be taken by the one after the next
+ * (LMDB keeps the last snapshot whole). */
+#include "store_internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#include "core/alloc.h"
+
+enum {
+    FREE_TREE = 0,                /* LMDB's own list of free pages */
+    FIRST_PAGES = 64,             /* a new store has them before LMDB touches any: 256 KiB */
+    META_PAGE_MAGIC = 0xBEEFC0DE, /* in pages 0 and 1, behind a page header of 16 bytes */
+};
+
+static const char *const tree_names[TREE_COUNT] = {
+    [TREE_META] = "meta",     [TREE_TABLES] = "tables",   [TREE_ITEMS] = "items",
+    [TREE_PIECES] = "pieces", [TREE_CHANGES] = "changes",
+};
+
+trp_status lmdb_fail(const struct store *store, int rc, const char *what)
+{
+    if (rc > 0)
+        return store_errno(rc, store->dir.data_path, what);
+    trp_status status = TRP_INTERNAL;
+    if (rc == MDB_CORRUPTED || rc == MDB_PAGE_NOTFOUND || rc == MDB_INVALID ||
+        rc == MDB_VERSION_MISMATCH || rc == MDB_NOTFOUND || rc == MDB_INCOMPATIBLE)
+        status = TRP_DATA_LOSS;
+    else if (rc == MDB_MAP_FULL || rc == MDB_TXN_FULL)
+        status = TRP_RESOURCE_EXHAUSTED;
+    return trp_fail(status, "replay store %s: %s: %s", store->dir.data_path, what,
+                    mdb_strerror(rc));
+}
+
+/* ---- reading -------------------------------------------------------------------------------- */
+
+trp_status lmdb_read_begin(struct store *store)
+{
+    if (store->reading)
+        return TRP_OK;
+    int rc;
+    if (!store->read_txn)
+        rc = mdb_txn_begin(store->env, NULL, MDB_RDONLY, &store->read_txn);
+    else
+        rc = mdb_txn_renew(store->read_txn);
+    if (rc == 0 && store->has_trees) {
+        if (!store->read_cursor)
+            rc = mdb_cursor_open(store->read_txn, store->trees[TREE_PIECES], &store->read_cursor);
+        else
+            rc = mdb_cursor_renew(store->read_txn, store->read_cursor);
+    }
+    if (rc != 0)
+        return lmdb_fail(store, rc, "read");
+    store->reading = true;
+    store->read_last = 0;
+    return TRP_OK;
+}
+
+void lmdb_read_end(struct store *store)
+{
+    if (store->reading)
+        mdb_txn_reset(store->read_txn);
+    store->reading = false;
+}
+
+/* ---- accounting ----------------------------------------------------------------------------- */
+
+static uint64_t tree_pages(const MDB_stat *stat)
+{
+    return stat->ms_branch_pages + stat->ms_leaf_pages + stat->ms_overflow_pages;
+}
+
+/* Pages that the last transaction freed: the last record of the free list, if it is its own. */
+static int recent_pages(struct store *store, uint64_t last_txn, uint64_t *pages)
+{
+    MDB_cursor *cursor;
+    MDB_val key, data;
+    *pages = 0;
+    int rc = mdb_cursor_open(store->read_txn, FREE_TREE, &cursor);
+    if (rc != 0)
+        return rc;
+    rc = mdb_cursor_get(cursor, &key, &data, MDB_LAST);
+    if (rc == 0 && lmdb_key_read(key) >= last_txn && data.mv_size >= sizeof *pages)
+        memcpy(pages, data.mv_data, sizeof *pages); /* an ID list starts with its length */
+    mdb_cursor_close(cursor);
+    return rc == MDB_NOTFOUND ? 0 : rc;
+}
+
+static trp_status lmdb_account(struct store *store)
+{
+    TRP_TRY(lmdb_read_begin(store));
+    MDB_envinfo info;
+    MDB_stat stat;
+    struct account account = {.fixed = 16, .items_per_leaf = 1};
+    mdb_env_info(store->env, &info);
+    account.next = info.me_last_pgno + 1;
+    int rc = mdb_env_stat(store->env, &stat); /* of the main tree */
+    uint64_t used = 2 + tree_pages(&stat);
+    account.fixed += stat.ms_depth + 2;
+    if (rc == 0)
+        rc = mdb_stat(store->read_txn, FREE_TREE, &stat);
+    used += tree_pages(&stat);
+    account.fixed += stat.ms_depth + 2;
+    for (unsigned tree = 0; rc == 0 && tree < TREE_COUNT; tree++) {
+        rc = mdb_stat(store->read_txn, store->trees[tree], &stat);
+        used += tree_pages(&stat);
+        account.fixed += stat.ms_depth + 2;
+        if (tree == TREE_PIECES)
+            account.pieces_depth = stat.ms_depth;
+        if (tree == TREE_ITEMS) {
+            account.items_depth = stat.ms_depth;
+            account.items_per_leaf = stat.ms_leaf_pages ? stat.ms_entries / stat.ms_leaf_pages : 1;
+        }
+    }
+    uint64_t recent = 0;
+    if (rc == 0)
+        rc = recent_pages(store, info.me_last_txnid, &recent);
+    if (rc != 0)
+        return lmdb_fail(store, rc, "count pages");
+    uint64_t unused = account.next > used ? account.next - used : 0;
+    account.recent = recent < unused ? recent : unused;
+    account.reusable = unused - account.recent;
+    store->account = account;
+    return TRP_OK;
+}
+
+uint64_t lmdb_pages_free(const struct store *store)
+{
+    uint64_t watermark = space_watermark(store->space);
+    uint64_t tail = watermark > store->account.next ? watermark - store->account.next : 0;
+    return store->account.reusable + tail;
+}
+
+/* So many pages are kept ready beyond the last one: an eighth of the file, so that a growing store
+ * is not slowed and a small one stays small. */
+static void lmdb_want(struct store *store)
+{
+    uint64_t ahead = store->account.next / 8;
+    if (ahead < 1024)
+        ahead = 1024; /* 4 MiB */
+    if (ahead > 65536)
+        ahead = 65536; /* 256 MiB: 0.1 s at the rate of a growing store */
+    if (store->account.reusable < ahead)
+        space_want(store->space, store->account.next + ahead - store->account.reusable);
+}
+
+/* ---- writing -------------------------------------------------------------------------------- */
+
+trp_status lmdb_begin(struct store *store, MDB_txn **txn)
+{
+    assert(!store->options.read_only);
+    lmdb_read_end(store);
+    int rc = mdb_txn_begin(store->env, NULL, 0, txn);
+    return rc == 0 ? TRP_OK : lmdb_fail(store, rc, "begin");
+}
+
+trp_status lmdb_commit(struct store *store, MDB_txn *txn)
+{
+    int rc = mdb_txn_commit(txn);
+    if (rc != 0)
+        return lmdb_fail(store, rc, "commit");
+    lmdb_read_end(store); /* a fold may have read the log meanwhile */
+    TRP_TRY(lmdb_account(store));
+    /* What store_admit() is for; beyond it a full disk would kill us. */
+    assert(store->account.next <= space_watermark(store->space));
+    lmdb_want(store);
+    return TRP_OK;
+}
+
+int lmdb_put_meta(struct store *store, MDB_txn *txn)
+{
+    uint64_t number = META_KEY;
+    MDB_val key = lmdb_key(&number);
+    MDB_val data = {sizeof store->meta, &store->meta};
+    return mdb_put(txn, store->trees[TREE_META], &key, &data, 0);
+}
+
+int lmdb_put_parts(MDB_cursor *cursor, uint64_t seq, trp_bytes bytes, unsigned flags)
+{
+    uint32_t count = piece_count(bytes.size);
+    for (uint32_t piece = 0; piece < count; piece++) {
+        size_t offset = (size_t)piece * PIECE_BYTES;
+        size_t size = bytes.size - offset < PIECE_BYTES ? bytes.size - offset : PIECE_BYTES;
+        uint64_t number = piece_key(seq, piece);
+        MDB_val key = lmdb_key(&number), data = {size, NULL};
+        int rc = mdb_cursor_put(cursor, &key, &data, flags | MDB_RESERVE);
+        if (rc != 0)
+            return rc;
+        if (size)
+            memcpy(data.mv_data, bytes.data + offset, size);
+    }
+    return 0;
+}
+
+/* ---- opening -------------------------------------------------------------------------------- */
+
+static trp_status trees_open(struct store *store, MDB_txn *txn, unsigned flags)
+{
+    int rc = 0;
+    for (unsigned tree = 0; rc == 0 && tree < TREE_COUNT; tree++)
+        rc = mdb_dbi_open(txn, tree_names[tree], MDB_INTEGERKEY | flags, &store->trees[tree]);
+    if (rc == MDB_NOTFOUND && flags == 0)
+        return TRP_OK; /* nothing was ever written */
+    if (rc != 0)
+        return lmdb_fail(store, rc, "open trees");
+    store->has_trees = true;
+    return TRP_OK;
+}
+
+/* Reads store->meta and finds page 0: the page that the record lies in starts with its number. */
+static trp_status meta_read(struct store *store, MDB_txn *txn)
+{
+    uint64_t number = META_KEY;
+    MDB_val key = lmdb_key(&number), data;
+    int rc = mdb_get(txn, store->trees[TREE_META], &key, &data);
+    if (rc != 0)
+        return lmdb_fail(store, rc, "read the meta record");
+    if (!meta_record_decode((trp_bytes){data.mv_data, data.mv_size}, &store->meta))
+        return trp_fail(TRP_DATA_LOSS, "replay store %s: the meta record is damaged",
+                        store->dir.data_path);
+    if (store->meta.format != STORE_FORMAT)
+        return trp_fail(TRP_FAILED_PRECONDITION,
+                        "replay store %s has format %u, this program reads format %d",
+                        store->dir.data_path, store->meta.format, STORE_FORMAT);
+    uintptr_t page = (uintptr_t)data.mv_data & ~(store->page_bytes - 1);
+    uint64_t page_number;
+    memcpy(&page_number, (const void *)page, sizeof page_number);
+    if (page_number > store->map_bytes / store->page_bytes)
+        return TRP_OK;
+    uint8_t *map = (uint8_t *)page - page_number * store->page_bytes;
+    unsigned char resident;
+    uint32_t magic = 0;
+    if (mincore(map, store->page_bytes, &resident) == 0)
+        memcpy(&magic, map + 16, sizeof magic);
+    store->map = magic == META_PAGE_MAGIC ? map : NULL;
+    return TRP_OK;
+}
+
+static trp_status trees_make(struct store *store)
+{
+    MDB_txn *txn;
+    int rc = mdb_txn_begin(store->env, NULL, 0, &txn);
+    if (rc != 0)
+        return lmdb_fail(store, rc, "begin");
+    trp_status status = trees_open(store, txn, MDB_CREATE);
+    store->meta = (struct meta_record){.format = STORE_FORMAT,
+                                       .map_bytes = store->map_bytes,
+                                       .item_ceiling = 1,
+                                       .chunk_ceiling = 1};
+    if (status == TRP_OK && getrandom(store->meta.nonce, NONCE_BYTES, 0) != NONCE_BYTES)
+        status = store_errno(errno, store->dir.data_path, "random bytes");
+    if (status == TRP_OK && (rc = lmdb_put_meta(store, txn)) != 0)
+        status = lmdb_fail(store, rc, "write the meta record");
+    if (status != TRP_OK) {
+        mdb_txn_abort(txn);
+        return status;
+    }
+    rc = mdb_txn_commit(txn);
+    return rc == 0 ? TRP_OK : lmdb_fail(store, rc, "commit");
+}
+
+static trp_status trees_check(struct store *store)
+{
+    MDB_txn *txn;
+    int rc = mdb_txn_begin(store->env, NULL, MDB_RDONLY, &txn);
+    if (rc != 0)
+        return lmdb_fail(store, rc, "begin");
+    trp_status status = trees_open(store, txn, 0);
+    if (status == TRP_OK && store->has_trees)
+        status = meta_read(store, txn);
+    /* Committed, not aborted: handles of trees opened in an aborted transaction are gone. */
+    rc = mdb_txn_commit(txn);
+    return status != TRP_OK || rc == 0 ? status : lmdb_fail(store, rc, "commit");
+}
+
+/* data.mdb exists and is not empty. */
+static bool data_exists(const struct store *store)
+{
+    struct stat info;
+    return stat(store->dir.data_path, &info) == 0 && info.st_size > 0;
+}
+
+static trp_status env_open(struct store *store)
+{
+    const struct store_options *options = &store->options;
+    unsigned flags = MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOTLS | MDB_NOMEMINIT;
+    if (options->read_only)
+        flags |= MDB_RDONLY;
+    else if (options->durability != TRP_DURABLE_SYSTEM)
+        flags |= MDB_WRITEMAP | MDB_NOSYNC;
+    int rc = mdb_env_create(&store->env);
+    if (rc == 0)
+        rc = mdb_env_set_maxdbs(store->env, TREE_COUNT);
+    if (rc == 0 && !data_exists(store)) {
+        uint64_t bytes;
+        TRP_TRY(store_dir_capacity(&store->dir, &bytes));
+        rc = mdb_env_set_mapsize(store->env, bytes);
+    }
+    if (rc == 0)
+        rc = mdb_env_open(store->env, store->dir.data_path, flags, 0666);
+    if (rc != 0)
+        return lmdb_fail(store, rc, "open");
+    MDB_stat stat;
+    MDB_envinfo info;
+    mdb_env_stat(store->env, &stat);
+    mdb_env_info(store->env, &info);
+    store->page_bytes = stat.ms_psize;
+    store->map_bytes = info.me_mapsize;
+    return TRP_OK;
+}
+
+static trp_status pages_open(struct store *store, int fd, uint64_t first)
+{
+    bool write_map = store->options.durability != TRP_DURABLE_SYSTEM;
+    uint64_t max_bytes = store->options.max_bytes;
+    if (max_bytes == 0 || max_bytes > store->map_bytes)
+        max_bytes = store->map_bytes;
+    store->limit_pages = max_bytes / store->page_bytes;
+    /* Deletes on a full store copy tree pages before they free any. */
+    store->reserve_pages = store->limit_pages / 32;
+    if (store->reserve_pages < 128)
+        store->reserve_pages = 128;
+    if (store->reserve_pages > 1024)
+        store->reserve_pages = 1024;
+    struct space_options options = {
+        .fd = fd,
+        .map = write_map ? store->map : NULL,
+        .page_bytes = store->page_bytes,
+        .first = first,
+        .limit = store->limit_pages > first ? store->limit_pages : first,
+    };
+    TRP_TRY(space_create(&store->space, &options));
+    TRP_TRY(lmdb_account(store));
+    lmdb_want(store);
+    return TRP_OK;
+}
+
+trp_status lmdb_open(struct store *store)
+{
+    if (store->options.read_only && !data_exists(store))
+        return TRP_OK;
+    TRP_TRY(env_open(store));
+    TRP_TRY(trees_check(store));
+    if (store->options.read_only)
+        return TRP_OK;
+    int fd;
+    MDB_envinfo info;
+    mdb_env_get_fd(store->env, &fd);
+    mdb_env_info(store->env, &info);
+    uint64_t first = info.me_last_pgno + 1;
+    if (!store->has_trees) {
+        first = first < FIRST_PAGES ? FIRST_PAGES : first;
+        int error = posix_fallocate(fd, 0, (off_t)(first * store->page_bytes));
+        if (error != 0)
+            return store_errno(error, store->dir.data_path, "allocate the first pages");
+        TRP_TRY(trees_make(store));
+        TRP_TRY(trees_check(store));
+    }
+    return pages_open(store, fd, first);
+}
+
+void lmdb_close(struct store *store)
+{
+    if (!store->env)
+        return;
+    space_destroy(store->space);
+    if (store->read_cursor)
+        mdb_cursor_close(store->read_cursor);
+    if (store->read_txn)
+        mdb_txn_abort(store->read_txn);
+    mdb_env_close(store->env);
+    store->env = NULL;
+}

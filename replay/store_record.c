@@ -1,0 +1,179 @@
+/* Records as they lie on disk. A file can hold anything, so a decoder takes a span and says yes
+ * only when every length inside adds up to exactly that span; what it accepts can be used without
+ * further checks. Encoders and decoders of one record stand next to each other. */
+#include "store_record.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "core/alloc.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "records are little-endian");
+
+size_t item_record_size(const struct item *item)
+{
+    return sizeof(struct item_record) + sizeof(uint64_t) * item->trajectory->chunk_count +
+           item->trajectory->size;
+}
+
+void item_record_encode(struct buffer *out, uint32_t table_id, const struct item *item)
+{
+    const struct trajectory *trajectory = item->trajectory;
+    uint8_t *at = buffer_reserve(out, item_record_size(item));
+    struct item_record header = {
+        .table_id = table_id,
+        .chunk_count = trajectory->chunk_count,
+        .key = item->key,
+        .priority = item->priority,
+        .inserted_at_ns = item->inserted_at_ns,
+        .times_sampled = item->times_sampled,
+        .trajectory_bytes = trajectory->size,
+    };
+    memcpy(at, &header, sizeof header);
+    at += sizeof header;
+    for (uint32_t index = 0; index < trajectory->chunk_count; index++) {
+        memcpy(at, &item->chunks[index]->seq, sizeof(uint64_t));
+        at += sizeof(uint64_t);
+    }
+    memcpy(at, trajectory->bytes, trajectory->size);
+    out->size += item_record_size(item);
+}
+
+bool item_record_decode(trp_bytes bytes, struct item_view *view)
+{
+    if (bytes.size < sizeof view->header)
+        return false;
+    memcpy(&view->header, bytes.data, sizeof view->header);
+    uint64_t seqs = sizeof(uint64_t) * (uint64_t)view->header.chunk_count;
+    if (sizeof view->header + seqs + view->header.trajectory_bytes != bytes.size)
+        return false;
+    if (isnan(view->header.priority) || view->header.times_sampled < 0)
+        return false;
+    view->chunk_seqs = bytes.data + sizeof view->header;
+    view->trajectory = (trp_bytes){view->chunk_seqs + seqs, view->header.trajectory_bytes};
+    return true;
+}
+
+uint64_t item_view_chunk(const struct item_view *view, uint32_t index)
+{
+    assert(index < view->header.chunk_count);
+    uint64_t seq;
+    memcpy(&seq, view->chunk_seqs + sizeof seq * index, sizeof seq);
+    return seq;
+}
+
+void table_record_encode(struct buffer *out, const struct table_view *view)
+{
+    struct table_record header = view->header;
+    header.name_bytes = (uint32_t)view->name.size;
+    header.options_bytes = (uint32_t)view->options.size;
+    header.signature_bytes = (uint32_t)view->signature.size;
+    buffer_append(out, (trp_bytes){(const uint8_t *)&header, sizeof header});
+    buffer_append(out, view->name);
+    buffer_append(out, view->options);
+    buffer_append(out, view->signature);
+}
+
+bool table_record_decode(trp_bytes bytes, struct table_view *view)
+{
+    if (bytes.size < sizeof view->header)
+        return false;
+    memcpy(&view->header, bytes.data, sizeof view->header);
+    uint64_t name = view->header.name_bytes, options = view->header.options_bytes,
+             signature = view->header.signature_bytes;
+    if (sizeof view->header + name + options + signature != bytes.size)
+        return false;
+    const uint8_t *at = bytes.data + sizeof view->header;
+    view->name = (trp_bytes){at, name};
+    view->options = (trp_bytes){at + name, options};
+    view->signature = (trp_bytes){at + name + options, signature};
+    return true;
+}
+
+bool meta_record_decode(trp_bytes bytes, struct meta_record *record)
+{
+    if (bytes.size < sizeof record->format)
+        return false;
+    *record = (struct meta_record){0};
+    memcpy(record, bytes.data, bytes.size < sizeof *record ? bytes.size : sizeof *record);
+    /* Another format may have another size: the caller wants to see its number. */
+    return record->format != STORE_FORMAT ||
+           (bytes.size == sizeof *record && record->item_ceiling <= SEQ_MAX &&
+            record->chunk_ceiling <= SEQ_MAX);
+}
+
+bool counters_decode(trp_bytes bytes, int64_t counters[COUNTERS])
+{
+    if (bytes.size != COUNTERS * sizeof *counters)
+        return false;
+    memcpy(counters, bytes.data, bytes.size);
+    for (unsigned which = 0; which < COUNTERS; which++)
+        if (counters[which] < 0)
+            return false;
+    return true;
+}
+
+static bool change_valid(struct change change)
+{
+    uint64_t seq = change_seq(change);
+    double priority;
+    switch (change_op(change)) {
+    case CHANGE_PRIORITY:
+        memcpy(&priority, &change.value, sizeof priority);
+        return seq <= SEQ_MAX && !isnan(priority);
+    case CHANGE_TIMES:
+        return seq <= SEQ_MAX && change.value <= INT32_MAX;
+    case CHANGE_DELETE:
+        return seq <= SEQ_MAX && change.value > 0 && change.value <= SEQ_MAX - seq + 1;
+    case CHANGE_COUNTER:
+        return (seq >> 3) <= UINT32_MAX && (seq & 7) < COUNTERS && change.value <= INT64_MAX;
+    }
+    return false;
+}
+
+bool changes_decode(trp_bytes part, struct buffer *out)
+{
+    size_t count = part.size / sizeof(struct change);
+    if (count == 0 || count > CHANGES_PER_PART || part.size % sizeof(struct change) != 0)
+        return false;
+    for (size_t index = 0; index < count; index++) {
+        struct change change;
+        memcpy(&change, part.data + index * sizeof change, sizeof change);
+        if (!change_valid(change))
+            return false;
+    }
+    buffer_append(out, part);
+    return true;
+}
+
+void changes_sort(struct change *changes, struct change *scratch, size_t count)
+{
+    uint64_t all_or = 0, all_and = UINT64_MAX;
+    bool sorted = true;
+    for (size_t index = 0; index < count; index++) {
+        uint64_t seq = change_seq(changes[index]);
+        all_or |= seq;
+        all_and &= seq;
+        sorted &= index == 0 || change_seq(changes[index - 1]) <= seq;
+    }
+    if (sorted)
+        return;
+    struct change *from = changes, *to = scratch;
+    for (unsigned shift = 0; shift < 64; shift += 8) {
+        if (((all_or ^ all_and) >> shift & 0xff) == 0)
+            continue; /* the byte is the same everywhere */
+        size_t starts[257] = {0};
+        for (size_t index = 0; index < count; index++)
+            starts[(change_seq(from[index]) >> shift & 0xff) + 1]++;
+        for (unsigned byte = 1; byte < 257; byte++)
+            starts[byte] += starts[byte - 1];
+        for (size_t index = 0; index < count; index++)
+            to[starts[change_seq(from[index]) >> shift & 0xff]++] = from[index];
+        struct change *swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from != changes)
+        memcpy(changes, from, count * sizeof *changes);
+}

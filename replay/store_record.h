@@ -1,0 +1,154 @@
+/* What lies in the database: keys, records, and their checked decoders. No LMDB in here.
+ *
+ *   dbi      key                    value
+ *   meta     1                      struct meta_record
+ *   meta     16 + table id          the table's counters, COUNTERS of int64_t
+ *   tables   table id, part         a table record, cut into parts of at most PIECE_BYTES
+ *   items    item seq, part         an item record, cut into parts of at most PIECE_BYTES
+ *   pieces   chunk seq, piece       a chunk, cut likewise
+ *   changes  ascending number       at most CHANGES_PER_PART of struct change
+ *
+ * All keys are one 64-bit integer; all numbers are little-endian (asserted where they are read). */
+#ifndef TRP_REPLAY_STORE_RECORD_H
+#define TRP_REPLAY_STORE_RECORD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <troupe/bytes.h>
+#include <troupe/status.h>
+#include "core/buffer.h"
+#include "item.h"
+
+enum {
+    STORE_FORMAT = 1,
+    PIECE_BYTES = 4080,           /* one page less the header of an overflow page */
+    PIECE_BITS = 15,              /* 2^15 pieces of 4080 bytes = 127 MiB > a group */
+    PIECES_MAX = 1 << PIECE_BITS, /* the other 49 bits: 17 years of a million a second */
+    NONCE_BYTES = 16,             /* as many as a random UUID */
+    CHANGES_PER_PART = PIECE_BYTES / 16,
+};
+
+#define SEQ_MAX ((UINT64_C(1) << (64 - PIECE_BITS)) - 1)
+
+static inline uint64_t piece_key(uint64_t seq, uint32_t piece)
+{
+    return seq << PIECE_BITS | piece;
+}
+
+static inline uint64_t piece_key_seq(uint64_t key)
+{
+    return key >> PIECE_BITS;
+}
+
+static inline uint32_t piece_key_piece(uint64_t key)
+{
+    return key & (PIECES_MAX - 1);
+}
+
+/* Pieces of `size` bytes; an empty value has one, empty, piece. */
+static inline uint32_t piece_count(uint64_t size)
+{
+    return size ? (uint32_t)((size + PIECE_BYTES - 1) / PIECE_BYTES) : 1;
+}
+
+struct meta_record {
+    uint32_t format;
+    uint32_t reserved;
+    uint64_t map_bytes; /* fixed when the store was made */
+    uint8_t nonce[NONCE_BYTES];
+    uint64_t item_ceiling, chunk_ceiling; /* no seq at or above was ever given out */
+};
+_Static_assert(sizeof(struct meta_record) == 48, "on disk: change STORE_FORMAT with this");
+
+struct item_record {
+    uint32_t table_id;
+    uint32_t chunk_count;
+    uint64_t key;
+    double priority;
+    int64_t inserted_at_ns;
+    int32_t times_sampled;
+    uint32_t trajectory_bytes;
+    /* chunk_count seqs of 8 bytes, then the trajectory */
+};
+_Static_assert(sizeof(struct item_record) == 40, "on disk: change STORE_FORMAT with this");
+
+enum {
+    COUNTERS = 5, /* of struct store_table, in its order */
+    META_KEY = 1,
+    META_COUNTERS_KEY = 16,
+};
+
+struct table_record {
+    uint32_t name_bytes, options_bytes, signature_bytes;
+    uint32_t reserved;
+    /* the three, one after the other */
+};
+_Static_assert(sizeof(struct table_record) == 16, "on disk: change STORE_FORMAT with this");
+
+/* One entry of the change log. */
+enum change_op {
+    CHANGE_PRIORITY = 1, /* of item seq: the bits of a double */
+    CHANGE_TIMES,        /* sampled, of item seq */
+    CHANGE_DELETE,       /* items seq .. seq + value - 1 */
+    CHANGE_COUNTER,      /* seq is table id * 8 + index of the counter */
+};
+enum { CHANGE_OP_BITS = 3 };
+
+struct change {
+    uint64_t tag; /* seq << CHANGE_OP_BITS | op */
+    uint64_t value;
+};
+_Static_assert(sizeof(struct change) == 16, "on disk: change STORE_FORMAT with this");
+
+static inline struct change change_make(enum change_op op, uint64_t seq, uint64_t value)
+{
+    return (struct change){.tag = seq << CHANGE_OP_BITS | op, .value = value};
+}
+
+static inline enum change_op change_op(struct change change)
+{
+    return (enum change_op)(change.tag & ((1 << CHANGE_OP_BITS) - 1));
+}
+
+static inline uint64_t change_seq(struct change change)
+{
+    return change.tag >> CHANGE_OP_BITS;
+}
+
+/* Views into a record; the spans live as long as the bytes decoded. */
+struct item_view {
+    struct item_record header;
+    const uint8_t *chunk_seqs; /* unaligned: item_view_chunk() */
+    trp_bytes trajectory;
+};
+
+struct table_view {
+    struct table_record header;
+    trp_bytes name, options, signature;
+};
+
+size_t item_record_size(const struct item *item);
+
+/* Appends item_record_size() bytes. */
+void item_record_encode(struct buffer *out, uint32_t table_id, const struct item *item);
+
+/* False: not a record that encode wrote. */
+bool item_record_decode(trp_bytes bytes, struct item_view *view);
+uint64_t item_view_chunk(const struct item_view *view, uint32_t index);
+
+void table_record_encode(struct buffer *out, const struct table_view *view);
+bool table_record_decode(trp_bytes bytes, struct table_view *view);
+
+bool meta_record_decode(trp_bytes bytes, struct meta_record *record);
+bool counters_decode(trp_bytes bytes, int64_t counters[COUNTERS]);
+
+/* Appends the entries of one part of the change log. False: the part, or an entry in it, is not
+ * one that was written; nothing is appended then. */
+bool changes_decode(trp_bytes part, struct buffer *out);
+
+/* Stable sort by seq. `scratch` has room for as many. */
+void changes_sort(struct change *changes, struct change *scratch, size_t count);
+
+#endif

@@ -1,0 +1,123 @@
+/* Physical deletes. From the back of a range to its front: LMDB keeps the newest node of a leaf
+ * at the low end of its data, so that taking the last key moves no bytes, and a leaf that falls
+ * below a quarter borrows from the leaf that is emptied next. */
+#include "store_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+size_t runs_merge(struct change *runs, size_t count, struct buffer *scratch)
+{
+    buffer_clear(scratch);
+    buffer_reserve(scratch, count * sizeof *runs);
+    changes_sort(runs, (struct change *)(void *)scratch->data, count);
+    size_t kept = 0;
+    for (size_t index = 0; index < count; index++) {
+        struct change *last = kept ? &runs[kept - 1] : NULL;
+        uint64_t first = change_seq(runs[index]), end = first + runs[index].value;
+        if (last && first <= change_seq(*last) + last->value) {
+            if (end > change_seq(*last) + last->value)
+                last->value = end - change_seq(*last);
+        } else {
+            runs[kept++] = runs[index];
+        }
+    }
+    return kept;
+}
+
+/* ---- pieces --------------------------------------------------------------------------------- */
+
+/* The cursor on `wanted`; *adjacent: it stands right behind. */
+static int piece_seek(MDB_cursor *cursor, uint64_t wanted, bool adjacent)
+{
+    MDB_val key = {0};
+    if (adjacent && mdb_cursor_get(cursor, &key, NULL, MDB_PREV) == 0 &&
+        lmdb_key_read(key) == wanted)
+        return 0;
+    key = lmdb_key(&wanted);
+    return mdb_cursor_get(cursor, &key, NULL, MDB_SET);
+}
+
+/* Removes pieces from the last one on; stops early, with some left, when the budget ends. */
+static int chunk_remove(MDB_cursor *cursor, struct dead *dead, bool adjacent, uint64_t *budget)
+{
+    enum { PIECES_PER_CHARGE = 64, CHARGE_PAGES = 2 }; /* a copied leaf, and free list records */
+    for (uint32_t done = 1; dead->pieces > 0; done++, dead->pieces--) {
+        if (done % PIECES_PER_CHARGE == 0) {
+            if (*budget < CHARGE_PAGES)
+                return 0;
+            *budget -= CHARGE_PAGES;
+        }
+        int rc = piece_seek(cursor, piece_key(dead->seq, dead->pieces - 1), adjacent);
+        adjacent = rc == 0;
+        if (rc == MDB_NOTFOUND)
+            continue; /* an orphan without all of its pieces */
+        if (rc == 0)
+            rc = mdb_cursor_del(cursor, 0);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+int pieces_remove(struct store *store, MDB_txn *txn, struct dead_list *list, uint64_t *budget)
+{
+    MDB_cursor *cursor;
+    int rc = mdb_cursor_open(txn, store->trees[TREE_PIECES], &cursor);
+    if (rc != 0)
+        return rc;
+    uint64_t before = 0; /* seq of the chunk removed last */
+    while (rc == 0 && list->count > 0) {
+        struct dead *dead = &list->at[list->count - 1];
+        bool adjacent = dead->seq + 1 == before;
+        /* Elsewhere: the path, the leaf, and what they are merged with. */
+        uint64_t price = adjacent ? 1 : store->account.pieces_depth + 4;
+        if (*budget < price)
+            break;
+        *budget -= price;
+        rc = chunk_remove(cursor, dead, adjacent, budget);
+        if (dead->pieces > 0)
+            break;
+        before = dead->seq;
+        list->count--;
+    }
+    mdb_cursor_close(cursor);
+    return rc;
+}
+
+/* ---- items ---------------------------------------------------------------------------------- */
+
+/* The cursor on the last key below `end`. */
+static int seek_below(MDB_cursor *cursor, uint64_t end_seq, MDB_val *key)
+{
+    if (end_seq > SEQ_MAX)
+        return mdb_cursor_get(cursor, key, NULL, MDB_LAST);
+    uint64_t number = piece_key(end_seq, 0);
+    *key = lmdb_key(&number);
+    int rc = mdb_cursor_get(cursor, key, NULL, MDB_SET_RANGE);
+    if (rc == 0)
+        return mdb_cursor_get(cursor, key, NULL, MDB_PREV);
+    return rc == MDB_NOTFOUND ? mdb_cursor_get(cursor, key, NULL, MDB_LAST) : rc;
+}
+
+int items_remove(MDB_cursor *cursor, struct change *run, uint64_t *quota)
+{
+    MDB_val key;
+    uint64_t first = change_seq(*run);
+    int rc = seek_below(cursor, first + run->value, &key);
+    while (rc == 0) {
+        uint64_t seq = piece_key_seq(lmdb_key_read(key));
+        if (seq < first)
+            break;
+        run->value = seq - first + 1;
+        if (*quota == 0)
+            return 0;
+        --*quota;
+        rc = mdb_cursor_del(cursor, 0);
+        if (rc == 0)
+            rc = mdb_cursor_get(cursor, &key, NULL, MDB_PREV);
+    }
+    if (rc == 0 || rc == MDB_NOTFOUND)
+        run->value = 0;
+    return rc == MDB_NOTFOUND ? 0 : rc;
+}

@@ -1,0 +1,189 @@
+/* Under WRITEMAP, the first write to a page that the file system cannot give is a SIGBUS. So pages
+ * are taken before they are needed: posix_fallocate() says no politely, MADV_POPULATE_WRITE takes
+ * the page faults off the writer's path. The watermark is published after both.
+ *
+ * After a refusal smaller steps are tried down to STEP_MIN, so that nearly all of a small file
+ * system is used; then the helper rests until somebody waits again, and asks the kernel at most
+ * every RETRY_MS. */
+#include "store_space.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "core/alloc.h"
+#include "core/thread.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+enum {
+    STEP_MAX = 1024, /* pages: 4 MiB take about 2 ms, the longest a stop waits */
+    STEP_MIN = 16,
+    RETRY_MS = 20,
+};
+
+struct space {
+    struct space_options options;
+    _Atomic uint64_t watermark;
+    struct mutex mutex;
+    struct cond wake, changed;
+    struct thread thread;
+    /* under mutex: */
+    uint64_t target;
+    bool stop, waiting;
+    int error;
+    int64_t refused_ns;
+};
+
+/* 0 or an errno. */
+static int pages_allocate(const struct space *space, uint64_t first, uint64_t count)
+{
+    const struct space_options *options = &space->options;
+    off_t offset = (off_t)(first * options->page_bytes);
+    size_t bytes = count * options->page_bytes;
+    int error = posix_fallocate(options->fd, offset, (off_t)bytes);
+    if (error != 0 || !options->map)
+        return error;
+    if (madvise(options->map + offset, bytes, MADV_POPULATE_WRITE) == 0)
+        return 0;
+    /* A kernel before 5.14 does not know it: the writer takes the faults, on allocated pages. */
+    return errno == EINVAL ? 0 : errno;
+}
+
+static bool work_left_locked(const struct space *space)
+{
+    uint64_t watermark = atomic_load_explicit(&space->watermark, memory_order_relaxed);
+    if (watermark >= space->target)
+        return false;
+    return space->error == 0 || space->waiting;
+}
+
+/* One step upwards; publishes what it got. */
+static void space_step(struct space *space, uint64_t target)
+{
+    uint64_t watermark = atomic_load_explicit(&space->watermark, memory_order_relaxed);
+    uint64_t step = target - watermark < STEP_MAX ? target - watermark : STEP_MAX;
+    int error = pages_allocate(space, watermark, step);
+    while (error != 0 && error != EINTR && step > STEP_MIN) {
+        step /= 2;
+        error = pages_allocate(space, watermark, step);
+    }
+    mutex_lock(&space->mutex);
+    if (error == 0)
+        atomic_store_explicit(&space->watermark, watermark + step, memory_order_release);
+    space->error = error == EINTR ? 0 : error;
+    if (space->error) {
+        space->waiting = false;
+        space->refused_ns = clock_now_ns(&clock_monotonic);
+    }
+    cond_broadcast(&space->changed);
+    mutex_unlock(&space->mutex);
+}
+
+static void space_run(void *arg)
+{
+    struct space *space = arg;
+    mutex_lock(&space->mutex);
+    while (!space->stop) {
+        if (!work_left_locked(space)) {
+            cond_wait(&space->wake, &space->mutex, DEADLINE_NEVER);
+            continue;
+        }
+        uint64_t target = space->target;
+        mutex_unlock(&space->mutex);
+        space_step(space, target);
+        mutex_lock(&space->mutex);
+    }
+    mutex_unlock(&space->mutex);
+}
+
+trp_status space_create(struct space **out, const struct space_options *options)
+{
+    struct space *space = xcalloc(1, sizeof *space);
+    space->options = *options;
+    space->target = options->first;
+    atomic_init(&space->watermark, options->first);
+    mutex_init(&space->mutex);
+    cond_init(&space->wake);
+    cond_init(&space->changed);
+    trp_status status = thread_start(&space->thread, "store-space", space_run, space);
+    if (status != TRP_OK) {
+        space_destroy(space);
+        space = NULL;
+    }
+    *out = space;
+    return status;
+}
+
+void space_destroy(struct space *space)
+{
+    if (!space)
+        return;
+    mutex_lock(&space->mutex);
+    space->stop = true;
+    cond_signal(&space->wake);
+    mutex_unlock(&space->mutex);
+    thread_stop(&space->thread);
+    cond_cleanup(&space->changed);
+    cond_cleanup(&space->wake);
+    mutex_cleanup(&space->mutex);
+    free(space);
+}
+
+uint64_t space_watermark(const struct space *space)
+{
+    return atomic_load_explicit(&space->watermark, memory_order_acquire);
+}
+
+static void want_locked(struct space *space, uint64_t page)
+{
+    if (page > space->options.limit)
+        page = space->options.limit;
+    if (page <= space->target && !space->waiting)
+        return;
+    if (page > space->target)
+        space->target = page;
+    cond_signal(&space->wake);
+}
+
+void space_want(struct space *space, uint64_t page)
+{
+    if (page <= space_watermark(space))
+        return;
+    mutex_lock(&space->mutex);
+    want_locked(space, page);
+    mutex_unlock(&space->mutex);
+}
+
+bool space_wait(struct space *space, uint64_t page, struct deadline deadline)
+{
+    if (space_watermark(space) >= page)
+        return true;
+    if (page > space->options.limit)
+        return false;
+    mutex_lock(&space->mutex);
+    int64_t since_ns = clock_now_ns(&clock_monotonic) - space->refused_ns;
+    if (space->error == 0 || since_ns >= RETRY_MS * INT64_C(1000000)) {
+        space->waiting = true;
+        want_locked(space, page);
+        while (space_watermark(space) < page && space->waiting)
+            if (!cond_wait(&space->changed, &space->mutex, deadline))
+                break;
+        space->waiting = false;
+    }
+    mutex_unlock(&space->mutex);
+    return space_watermark(space) >= page;
+}
+
+int space_error(struct space *space)
+{
+    mutex_lock(&space->mutex);
+    int error = space->error;
+    mutex_unlock(&space->mutex);
+    return error;
+}

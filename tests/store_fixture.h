@@ -1,0 +1,126 @@
+/* What the tests of the store share: directories, items whose bytes follow from a number, and the
+ * items that a store gives back. */
+#ifndef TRP_TESTS_STORE_FIXTURE_H
+#define TRP_TESTS_STORE_FIXTURE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "replay/store.h"
+
+static inline char *fixture_dir(const char *parent)
+{
+    char *path = xasprintf("%s/troupe-store-XXXXXX", parent);
+    assert_non_null(mkdtemp(path));
+    return path;
+}
+
+static inline char *fixture_path(const char *dir, const char *name)
+{
+    return xasprintf("%s/%s", dir, name);
+}
+
+/* Removes a directory of plain files and frees the path. */
+static inline void fixture_remove(char *dir)
+{
+    DIR *entries = opendir(dir);
+    for (struct dirent *entry = entries ? readdir(entries) : NULL; entry;
+         entry = readdir(entries)) {
+        char *path = fixture_path(dir, entry->d_name);
+        unlink(path);
+        free(path);
+    }
+    if (entries)
+        closedir(entries);
+    rmdir(dir);
+    free(dir);
+}
+
+static inline uint64_t fixture_hash(uint64_t value)
+{
+    value = (value ^ (value >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+    value = (value ^ (value >> 27)) * UINT64_C(0x94D049BB133111EB);
+    return value ^ (value >> 31);
+}
+
+static inline void fixture_fill(uint8_t *bytes, size_t size, uint64_t seed)
+{
+    for (size_t at = 0; at < size; at += 8) {
+        uint64_t word = fixture_hash(seed + at);
+        memcpy(bytes + at, &word, size - at < 8 ? size - at : 8);
+    }
+}
+
+static inline struct chunk *fixture_chunk(struct store *store, uint64_t seed, size_t size)
+{
+    uint8_t *bytes = xmalloc(size + 1);
+    fixture_fill(bytes, size, seed);
+    size_t half = size / 2;
+    struct chunk *chunk =
+        store_chunk_create(store, (trp_bytes){bytes, half}, (trp_bytes){bytes + half, size - half});
+    free(bytes);
+    return chunk;
+}
+
+/* An item of one chunk that follows from its key. */
+static inline struct item *fixture_item(struct store *store, uint64_t key, size_t size)
+{
+    const uint8_t shape[] = "one whole chunk";
+    struct item *item =
+        store_item_create(store_trajectory(store, (trp_bytes){shape, sizeof shape}, 1));
+    item->key = key;
+    item->priority = (double)key / 2;
+    item->inserted_at_ns = (int64_t)key * 1000;
+    item->chunks[0] = fixture_chunk(store, key, size);
+    return item;
+}
+
+/* Do the chunk's bytes follow from the seed? */
+static inline void fixture_check_chunk(struct store *store, const struct chunk *chunk,
+                                       uint64_t seed, size_t size)
+{
+    assert_int_equal(chunk->size, size);
+    uint8_t *expected = xmalloc(size + 1), *bytes = xmalloc(size + 1);
+    fixture_fill(expected, size, seed);
+    assert_int_equal(store_chunk_read(store, chunk, bytes), TRP_OK);
+    assert_memory_equal(bytes, expected, size);
+    free(expected);
+    free(bytes);
+}
+
+struct loaded {
+    struct item **items;
+    uint32_t *tables;
+    size_t count;
+};
+
+static inline void loaded_add(void *arg, uint32_t table_id, struct item *item)
+{
+    struct loaded *loaded = arg;
+    size_t count = ++loaded->count;
+    loaded->items = xrealloc(loaded->items, count * sizeof *loaded->items);
+    loaded->tables = xrealloc(loaded->tables, count * sizeof *loaded->tables);
+    loaded->items[count - 1] = item;
+    loaded->tables[count - 1] = table_id;
+}
+
+static inline void loaded_cleanup(struct store *store, struct loaded *loaded)
+{
+    for (size_t index = 0; index < loaded->count; index++)
+        store_item_destroy(store, loaded->items[index]);
+    free(loaded->items);
+    free(loaded->tables);
+    *loaded = (struct loaded){0};
+}
+
+#endif

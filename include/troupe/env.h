@@ -66,7 +66,7 @@ typedef struct {
 } trp_env_buffers;
 
 /* Makes `options->count` copies; NULL options: one copy, seed 0. NOT_FOUND lists the names there
- * are; INVALID_ARGUMENT for more copies than memory can hold; else the environment's own status. */
+ * are; INVALID_ARGUMENT for more than 2^20 copies; else the environment's own status. */
 TRP_API TRP_MUST_USE trp_status trp_env_create(trp_env **out, const char *name,
                                                const trp_env_options *options);
 TRP_API void trp_env_destroy(trp_env *env); /* NULL is fine */
@@ -87,7 +87,8 @@ TRP_API TRP_MUST_USE trp_status trp_env_reset(trp_env *env, void *observations);
 TRP_API TRP_MUST_USE trp_status trp_env_step(trp_env *env, const void *actions,
                                              const trp_env_buffers *buffers);
 
-/* Gives one copy another seed; its next episode is the first that shows it. */
+/* Gives one copy the generator of the only copy of an object made with `seed`; its next episode is
+ * the first that shows it. */
 TRP_API void trp_env_seed(trp_env *env, uint32_t index, uint64_t seed);
 
 /* ---- state of one copy, for resuming and for tests --------------------------------------- */

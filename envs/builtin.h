@@ -1,0 +1,13 @@
+/* The environments that come with Troupe. */
+#ifndef TRP_ENVS_BUILTIN_H
+#define TRP_ENVS_BUILTIN_H
+
+#include <troupe/env.h>
+
+extern const trp_env_impl cartpole_impl;
+extern const trp_env_impl catch_impl;
+
+/* NOT_FOUND lists the names there are. */
+TRP_MUST_USE trp_status env_impl_find(const char *name, const trp_env_impl **impl);
+
+#endif

@@ -241,6 +241,8 @@ static bool finished(trp_learner *learner)
 
 static trp_status loop(trp_learner *learner)
 {
+    if (trp_stop_requested(learner->options.stop))
+        return TRP_OK;
     TRP_TRY(open_replay(learner));
     while (!trp_stop_requested(learner->options.stop) && !finished(learner)) {
         TRP_TRY(step(learner));

@@ -1,0 +1,469 @@
+/* Parameters from the publisher to clients, in one process and over a socket: pull if newer, counts
+ * that survive restarts, versions that never go back, failures that surface. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <troupe/actor.h>
+#include <troupe/checkpoint.h>
+#include <troupe/log.h>
+#include "core/alloc.h"
+#include "core/thread.h"
+#include "learner/publisher.h"
+#include "params.pb-c.h"
+
+enum { COUNT = 48 };
+
+struct fixture {
+    struct publisher *publisher;
+    trp_server *server;
+    trp_channel *channel;
+    ProtobufCService *service;
+};
+
+static struct fixture *fixture_create(bool remote)
+{
+    struct fixture *fixture = xcalloc(1, sizeof *fixture);
+    fixture->publisher = publisher_create(COUNT);
+    assert_int_equal(trp_server_create(&fixture->server, NULL), TRP_OK);
+    assert_int_equal(trp_server_add(fixture->server, publisher_service(fixture->publisher), NULL),
+                     TRP_OK);
+    if (remote) {
+        assert_int_equal(trp_server_start(fixture->server), TRP_OK);
+        assert_int_equal(
+            trp_channel_create(&fixture->channel, trp_server_address(fixture->server), NULL),
+            TRP_OK);
+    } else {
+        fixture->channel = trp_channel_create_local(fixture->server);
+    }
+    assert_int_equal(
+        trp_channel_service(fixture->channel, &troupe__params__descriptor, &fixture->service),
+        TRP_OK);
+    return fixture;
+}
+
+static int setup_local(void **state)
+{
+    *state = fixture_create(false);
+    return 0;
+}
+
+static int setup_remote(void **state)
+{
+    *state = fixture_create(true);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_channel_destroy(fixture->channel);
+    trp_server_destroy(fixture->server);
+    publisher_destroy(fixture->publisher);
+    free(fixture);
+    return 0;
+}
+
+static void publish(struct fixture *fixture, uint64_t version)
+{
+    float params[COUNT];
+    for (size_t i = 0; i < COUNT; i++)
+        params[i] = (float)version;
+    publisher_publish(fixture->publisher, params, version, 10 * version);
+}
+
+static trp_params_client *client_create(ProtobufCService *service, const char *name)
+{
+    trp_params_client *client;
+    assert_int_equal(
+        trp_params_client_create(
+            &client,
+            &(trp_params_client_options){.service = service, .name = name, .give_up_ms = 1}),
+        TRP_OK);
+    return client;
+}
+
+/* ---- pull if newer ------------------------------------------------------------------------- */
+
+static void a_pull_brings_only_what_is_newer(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_params_client *client = client_create(fixture->service, "actor/0");
+    bool newer = true;
+    assert_int_equal(trp_params_client_pull(client, 0, 0, &newer), TRP_OK);
+    assert_false(newer); /* nothing is published */
+    assert_int_equal(trp_params_client_state(client).version, 0);
+
+    publish(fixture, 3);
+    assert_int_equal(trp_params_client_pull(client, 0, 0, &newer), TRP_OK);
+    assert_true(newer);
+    trp_params_state got = trp_params_client_state(client);
+    assert_int_equal(got.version, 3);
+    assert_int_equal(got.count, COUNT);
+    assert_int_equal(got.learner_steps, 30);
+    for (size_t i = 0; i < COUNT; i++)
+        assert_float_equal(got.params[i], 3, 0);
+
+    assert_int_equal(trp_params_client_pull(client, 0, 0, &newer), TRP_OK);
+    assert_false(newer);
+    assert_ptr_equal(trp_params_client_state(client).params, got.params);
+    assert_int_equal(trp_params_client_state(client).fetched, 1);
+
+    publish(fixture, 4);
+    assert_int_equal(trp_params_client_pull(client, 0, 0, &newer), TRP_OK);
+    assert_true(newer);
+    assert_float_equal(trp_params_client_state(client).params[COUNT - 1], 4, 0);
+    assert_int_equal(trp_params_client_state(client).pulls, 4);
+    trp_params_client_destroy(client);
+}
+
+static void waiting_ends_with_the_first_version_or_the_deadline(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_params_client *client = client_create(fixture->service, "actor/0");
+    assert_int_equal(trp_params_client_wait(client, 1), TRP_DEADLINE_EXCEEDED);
+    publish(fixture, 1);
+    assert_int_equal(trp_params_client_wait(client, 10000), TRP_OK);
+    assert_int_equal(trp_params_client_state(client).version, 1);
+    trp_params_client_destroy(client);
+}
+
+static void a_vector_of_a_megabyte_arrives_whole(void **state)
+{
+    (void)state;
+    enum { BIG = 300000 };
+    struct publisher *publisher = publisher_create(BIG);
+    float *params = xcalloc(BIG, sizeof *params);
+    for (size_t i = 0; i < BIG; i++)
+        params[i] = (float)i;
+    publisher_publish(publisher, params, 1, 0);
+    trp_params_client *client = client_create(publisher_service(publisher), NULL);
+    assert_int_equal(trp_params_client_pull(client, 0, 0, NULL), TRP_OK);
+    trp_params_state got = trp_params_client_state(client);
+    assert_int_equal(got.count, BIG);
+    assert_memory_equal(got.params, params, BIG * sizeof *params);
+    trp_params_client_destroy(client);
+    publisher_destroy(publisher);
+    free(params);
+}
+
+/* ---- counts -------------------------------------------------------------------------------- */
+
+static void counts_go_on_after_a_client_restarted(void **state)
+{
+    struct fixture *fixture = *state;
+    publish(fixture, 1);
+    trp_params_client *first = client_create(fixture->service, "actor/0");
+    assert_int_equal(trp_params_client_pull(first, 0, 0, NULL), TRP_OK);
+    assert_int_equal(trp_params_client_pull(first, 100, 7, NULL), TRP_OK);
+    trp_params_client_destroy(first);
+
+    trp_params_client *second = client_create(fixture->service, "actor/0");
+    assert_int_equal(trp_params_client_pull(second, 0, 0, NULL), TRP_OK);
+    trp_params_state got = trp_params_client_state(second);
+    assert_int_equal(got.base_steps, 100);
+    assert_int_equal(got.base_episodes, 7);
+    assert_int_equal(trp_params_client_pull(second, 20, 1, NULL), TRP_OK);
+    assert_int_equal(trp_params_client_state(second).total_steps, 120);
+    assert_int_equal(trp_params_client_state(second).base_steps, 100);
+    assert_int_equal(publisher_totals(fixture->publisher).episodes, 8);
+    trp_params_client_destroy(second);
+}
+
+static void reports_that_are_repeated_or_late_change_nothing(void **state)
+{
+    struct fixture *fixture = *state;
+    publish(fixture, 1);
+    trp_params_client *client = client_create(fixture->service, "actor/0");
+    const uint64_t reports[] = {0, 50, 50, 30, 60};
+    for (size_t i = 0; i < sizeof reports / sizeof *reports; i++)
+        assert_int_equal(trp_params_client_pull(client, reports[i], 0, NULL), TRP_OK);
+    assert_int_equal(trp_params_client_state(client).total_steps, 60);
+    trp_params_client_destroy(client);
+}
+
+static void totals_are_of_all_clients_that_have_a_name(void **state)
+{
+    struct fixture *fixture = *state;
+    publish(fixture, 1);
+    const char *names[] = {"actor/0", "actor/1", "", NULL};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        trp_params_client *client = client_create(fixture->service, names[i]);
+        assert_int_equal(trp_params_client_pull(client, 10, 1, NULL), TRP_OK);
+        trp_params_client_destroy(client);
+    }
+    assert_int_equal(publisher_totals(fixture->publisher).steps, 20);
+    assert_int_equal(publisher_totals(fixture->publisher).episodes, 2);
+}
+
+static void names_that_cannot_be_saved_are_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    char longest[200];
+    memset(longest, 'a', sizeof longest);
+    longest[sizeof longest - 1] = '\0';
+    const char *names[] = {longest, "actor\n0"};
+    for (size_t i = 0; i < 2; i++) {
+        trp_params_client *client = client_create(fixture->service, names[i]);
+        assert_int_equal(trp_params_client_pull(client, 0, 0, NULL), TRP_INVALID_ARGUMENT);
+        assert_non_null(strstr(trp_last_error(), "client name"));
+        trp_params_client_destroy(client);
+    }
+    assert_int_equal(publisher_totals(fixture->publisher).steps, 0);
+}
+
+static void restored_counts_never_lower_those_that_were_reported(void **state)
+{
+    struct fixture *fixture = *state;
+    struct client_counts counts = {.name = "actor/0", .steps = 100, .episodes = 3};
+    assert_int_equal(publisher_restore(fixture->publisher, &counts), TRP_OK);
+    counts.steps = 40;
+    assert_int_equal(publisher_restore(fixture->publisher, &counts), TRP_OK);
+    assert_int_equal(publisher_totals(fixture->publisher).steps, 100);
+}
+
+/* ---- a scripted service: what a publisher would never do ------------------------------------- */
+
+struct script {
+    Troupe__Params_Service service;
+    uint32_t failures; /* UNAVAILABLE so often, then replies */
+    uint64_t version;
+    size_t bytes;
+    uint32_t calls;
+    trp_stop *stop; /* requested by the first call, when set */
+};
+
+static void script_pull(Troupe__Params_Service *service, const Troupe__PullRequest *request,
+                        Troupe__PullReply_Closure closure, void *closure_data)
+{
+    (void)request;
+    struct script *script = (struct script *)service;
+    script->calls++;
+    if (script->stop)
+        trp_stop_request(script->stop);
+    if (script->calls <= script->failures) {
+        trp_fail(TRP_UNAVAILABLE, "script: away");
+        closure(NULL, closure_data);
+        return;
+    }
+    uint8_t bytes[256] = {0};
+    Troupe__PullReply reply = TROUPE__PULL_REPLY__INIT;
+    reply.version = script->version;
+    reply.params = (ProtobufCBinaryData){.data = bytes, .len = script->bytes};
+    closure(&reply, closure_data);
+}
+
+static const Troupe__Params_Service script_service = TROUPE__PARAMS__INIT(script_);
+
+static void an_older_version_never_replaces_a_newer_one(void **state)
+{
+    (void)state;
+    struct script script = {.service = script_service, .version = 9, .bytes = 64};
+    trp_params_client *client = client_create(&script.service.base, NULL);
+    bool newer;
+    assert_int_equal(trp_params_client_pull(client, 0, 0, &newer), TRP_OK);
+    const float *params = trp_params_client_state(client).params;
+    for (uint64_t version = 0; version < 9; version++) {
+        script.version = version;
+        assert_int_equal(trp_params_client_pull(client, 0, 0, &newer), TRP_OK);
+        assert_false(newer);
+        assert_int_equal(trp_params_client_state(client).version, 9);
+        assert_ptr_equal(trp_params_client_state(client).params, params);
+    }
+    trp_params_client_destroy(client);
+}
+
+static void parameters_of_another_size_are_data_loss(void **state)
+{
+    (void)state;
+    const size_t wrong[] = {0, 63, 128};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct script script = {.service = script_service, .version = 1, .bytes = 64};
+        trp_params_client *client = client_create(&script.service.base, NULL);
+        assert_int_equal(trp_params_client_pull(client, 0, 0, NULL), TRP_OK);
+        script.version = 2;
+        script.bytes = wrong[i];
+        assert_int_equal(trp_params_client_pull(client, 0, 0, NULL), TRP_DATA_LOSS);
+        assert_int_equal(trp_params_client_state(client).version, 1);
+        trp_params_client_destroy(client);
+    }
+}
+
+static void a_failure_is_retried_and_then_surfaces(void **state)
+{
+    (void)state;
+    struct script script = {.service = script_service, .version = 1, .bytes = 64, .failures = 1000};
+    trp_params_client *client = client_create(&script.service.base, NULL);
+    assert_int_equal(trp_params_client_pull(client, 0, 0, NULL), TRP_UNAVAILABLE);
+    assert_string_equal(trp_last_error(), "script: away");
+    assert_true(script.calls >= 2);
+
+    script.failures = script.calls + 1; /* fails once more, then it is back */
+    assert_int_equal(trp_params_client_pull(client, 0, 0, NULL), TRP_OK);
+    assert_int_equal(trp_params_client_state(client).version, 1);
+    trp_params_client_destroy(client);
+}
+
+static void a_stop_ends_the_retries(void **state)
+{
+    (void)state;
+    struct script script = {.service = script_service, .failures = 1000};
+    script.stop = trp_stop_create();
+    trp_params_client *client;
+    assert_int_equal(trp_params_client_create(
+                         &client, &(trp_params_client_options){.service = &script.service.base,
+                                                               .stop = script.stop}),
+                     TRP_OK);
+    assert_int_equal(trp_params_client_pull(client, 0, 0, NULL), TRP_CANCELLED);
+    assert_int_equal(script.calls, 1);
+    trp_params_client_destroy(client);
+    trp_stop_destroy(script.stop);
+}
+
+static void a_service_of_another_type_is_refused(void **state)
+{
+    (void)state;
+    ProtobufCServiceDescriptor descriptor = {.magic = PROTOBUF_C__SERVICE_DESCRIPTOR_MAGIC,
+                                             .name = "troupe.Other"};
+    ProtobufCService service = {.descriptor = &descriptor};
+    trp_params_client *client;
+    assert_int_equal(
+        trp_params_client_create(&client, &(trp_params_client_options){.service = &service}),
+        TRP_INVALID_ARGUMENT);
+    assert_null(client);
+    assert_non_null(strstr(trp_last_error(), "troupe.Other"));
+}
+
+/* ---- threads ------------------------------------------------------------------------------- */
+
+struct puller {
+    struct thread thread;
+    ProtobufCService *service;
+    _Atomic bool *done;
+    const char *name;
+    bool torn, backwards;
+};
+
+static void pull_until_done(void *arg)
+{
+    struct puller *puller = arg;
+    trp_params_client *client = client_create(puller->service, puller->name);
+    uint64_t steps = 0, version = 0;
+    while (!atomic_load(puller->done)) {
+        if (trp_params_client_pull(client, steps++, 0, NULL) != TRP_OK)
+            puller->torn = true;
+        trp_params_state got = trp_params_client_state(client);
+        puller->backwards = puller->backwards || got.version < version;
+        version = got.version;
+        for (size_t i = 0; i < got.count; i++)
+            puller->torn = puller->torn || got.params[i] != (float)version;
+    }
+    trp_params_client_destroy(client);
+}
+
+static void every_reader_sees_whole_versions_in_order(void **state)
+{
+    struct fixture *fixture = *state;
+    _Atomic bool done = false;
+    struct puller pullers[3] = {{.name = "a"}, {.name = "b"}, {.name = "c"}};
+    for (size_t i = 0; i < 3; i++) {
+        pullers[i].service = fixture->service;
+        pullers[i].done = &done;
+        assert_int_equal(thread_start(&pullers[i].thread, "puller", pull_until_done, &pullers[i]),
+                         TRP_OK);
+    }
+    for (uint64_t version = 1; version <= 2000; version++)
+        publish(fixture, version);
+    while (publisher_totals(fixture->publisher).steps < 30)
+        publisher_totals(fixture->publisher); /* until the readers have read */
+    atomic_store(&done, true);
+    for (size_t i = 0; i < 3; i++) {
+        thread_stop(&pullers[i].thread);
+        assert_false(pullers[i].torn);
+        assert_false(pullers[i].backwards);
+    }
+}
+
+/* ---- files --------------------------------------------------------------------------------- */
+
+struct recorder {
+    trp_policy base;
+    float params[COUNT];
+};
+
+static trp_status recorder_load(trp_policy *base, const float *params, size_t count)
+{
+    if (count != COUNT)
+        return trp_fail(TRP_INVALID_ARGUMENT, "recorder: %zu parameters", count);
+    memcpy(((struct recorder *)base)->params, params, count * sizeof *params);
+    return TRP_OK;
+}
+
+static const trp_policy_impl recorder_impl = {.load = recorder_load};
+
+static void a_version_survives_in_a_file(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/test_params.XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    char *path = xasprintf("%s/params.safetensors", dir);
+    float params[COUNT];
+    for (size_t i = 0; i < COUNT; i++)
+        params[i] = (float)i / 3;
+    trp_params_state saved = {.params = params, .count = COUNT, .version = 42};
+    assert_int_equal(trp_params_write(path, &saved), TRP_OK);
+    struct recorder recorder = {.base.impl = &recorder_impl};
+    uint64_t version = 0;
+    assert_int_equal(trp_params_load(path, &recorder.base, &version), TRP_OK);
+    assert_int_equal(version, 42);
+    assert_memory_equal(recorder.params, params, sizeof params);
+
+    saved.count = COUNT - 1;
+    assert_int_equal(trp_params_write(path, &saved), TRP_OK);
+    assert_int_equal(trp_params_load(path, &recorder.base, NULL), TRP_INVALID_ARGUMENT);
+    trp_checkpoint_tensor other = {
+        .name = "x", .type = TRP_CHECKPOINT_F32, .rank = 1, .shape = {1}, .data = params};
+    assert_int_equal(trp_checkpoint_write(path, &other, 1, NULL, 0), TRP_OK);
+    assert_int_equal(trp_params_load(path, &recorder.base, NULL), TRP_FAILED_PRECONDITION);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(trp_params_load(path, &recorder.base, NULL), TRP_NOT_FOUND);
+    assert_int_equal(rmdir(dir), 0);
+    free(path);
+}
+
+#define LOCAL_AND_REMOTE(test)                                                                     \
+    cmocka_unit_test_setup_teardown(test, setup_local, teardown),                                  \
+        cmocka_unit_test_setup_teardown(test, setup_remote, teardown)
+
+int main(void)
+{
+    trp_log_set_level(TRP_ERROR); /* failures below are on purpose */
+    const struct CMUnitTest tests[] = {
+        LOCAL_AND_REMOTE(a_pull_brings_only_what_is_newer),
+        LOCAL_AND_REMOTE(waiting_ends_with_the_first_version_or_the_deadline),
+        LOCAL_AND_REMOTE(counts_go_on_after_a_client_restarted),
+        LOCAL_AND_REMOTE(reports_that_are_repeated_or_late_change_nothing),
+        LOCAL_AND_REMOTE(totals_are_of_all_clients_that_have_a_name),
+        LOCAL_AND_REMOTE(names_that_cannot_be_saved_are_refused),
+        LOCAL_AND_REMOTE(every_reader_sees_whole_versions_in_order),
+        cmocka_unit_test_setup_teardown(restored_counts_never_lower_those_that_were_reported,
+                                        setup_local, teardown),
+        cmocka_unit_test(a_vector_of_a_megabyte_arrives_whole),
+        cmocka_unit_test(an_older_version_never_replaces_a_newer_one),
+        cmocka_unit_test(parameters_of_another_size_are_data_loss),
+        cmocka_unit_test(a_failure_is_retried_and_then_surfaces),
+        cmocka_unit_test(a_stop_ends_the_retries),
+        cmocka_unit_test(a_service_of_another_type_is_refused),
+        cmocka_unit_test(a_version_survives_in_a_file),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -13,6 +13,9 @@
 
 enum { THREADS_MAX = 256, ROWS_STEP = 8 };
 
+/* No machine has it; what is above is a mistake in the options. */
+static const size_t ARENA_BYTES_MAX = (size_t)1 << 38;
+
 /* ---- planning ---------------------------------------------------------------------------- */
 
 /* Lays out the arena: with arena NULL only counts. Everything starts at a multiple of 64 bytes. */
@@ -80,9 +83,12 @@ static trp_status net_plan(trp_net *net)
     if (count.overflow)
         return trp_fail(TRP_INVALID_ARGUMENT, "network plan for a batch of %u overflows",
                         net->batch);
-    if (count.used > 0 && !(net->arena = aligned_alloc(ALIGNMENT, count.used)))
+    if (count.used <= ARENA_BYTES_MAX)
+        net->arena = aligned_alloc(ALIGNMENT, count.used);
+    if (!net->arena)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "network plan for a batch of %u needs %zu bytes",
                         net->batch, count.used);
+    net->arena_bytes = count.used;
     memset(net->arena, 0, count.used); /* also touches the pages before the first step */
     struct cutter cutter = {.arena = net->arena};
     net_cut(net, &cutter);

@@ -24,6 +24,7 @@ struct trp_net {
     struct shape shape;
     const struct backend *backend;
     uint32_t batch, threads;
+    size_t arena_bytes;
     void *arena;                    /* everything below, one allocation */
     void *slots[SLOTS_MAX];         /* activations [batch][stride]; NULL: the caller's */
     void *slot_grads[SLOTS_MAX];    /* the same for their gradients */

@@ -1,0 +1,66 @@
+/* Random vectors and comparisons for the tests of nn/. */
+#ifndef TRP_TESTS_NN_TOOLS_H
+#define TRP_TESTS_NN_TOOLS_H
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <setjmp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "core/alloc.h"
+#include "nn/net.h"
+
+#define OR_FAIL(call)                                                                              \
+    do {                                                                                           \
+        if ((call) != TRP_OK)                                                                      \
+            fail_msg("%s", trp_last_error());                                                      \
+    } while (0)
+
+/* Exactly `count` floats on the heap, so that a sanitizer sees the next one. */
+static inline float *random_floats(trp_rng *rng, size_t count, double scale)
+{
+    float *values = xmalloc(count * sizeof *values);
+    for (size_t i = 0; i < count; i++)
+        values[i] = (float)(scale * trp_rng_normal(rng));
+    return values;
+}
+
+static inline void assert_close(const float *got, const float *want, size_t count, double tolerance,
+                                const char *what)
+{
+    for (size_t i = 0; i < count; i++) {
+        double error = fabs((double)got[i] - (double)want[i]);
+        if (!(error <= tolerance + tolerance * fabs((double)want[i])))
+            fail_msg("%s[%zu] is %.9g, should be %.9g", what, i, (double)got[i], (double)want[i]);
+    }
+}
+
+/* Every own kernel that this processor runs, oneDNN, and the reference; ends at NULL. */
+static inline const struct backend *const *every_backend(void)
+{
+    static const struct backend *list[8];
+    size_t count = 0;
+    list[count++] = &backend_ref_f32;
+    list[count++] = &backend_generic;
+    list[count++] = &backend_onednn;
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        list[count++] = &backend_avx2;
+    if (__builtin_cpu_supports("avx512f"))
+        list[count++] = &backend_avx512;
+#endif
+    list[count] = NULL;
+    return list;
+}
+
+static inline void poison(trp_net *net)
+{
+    memset(net->arena, 0xff, net->arena_bytes); /* every float and double of it is a NaN */
+}
+
+#endif

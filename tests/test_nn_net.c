@@ -1,0 +1,469 @@
+/* Networks: the reference in double against finite differences, every backend against the
+ * reference, and what a plan promises about bits, rows, threads and memory. */
+#include "nn_tools.h"
+
+static const trp_net_spec specs[] = {
+    {.inputs = 4, .hidden = {64, 64}, .outputs = 2},
+    {.inputs = 4, .hidden = {64, 64}, .outputs = 2, .dueling = true},
+    {.inputs = 3, .outputs = 5},
+    {.inputs = 3, .outputs = 4, .dueling = true},
+    {.inputs = 1, .hidden = {1}, .outputs = 1},
+    {.inputs = 17, .hidden = {33, 65, 7}, .outputs = 6, .activation = TRP_TANH},
+    {.inputs = 50, .hidden = {31}, .outputs = 9, .activation = TRP_TANH, .dueling = true},
+    {.inputs = 5, .hidden = {130, 127}, .outputs = 18},
+    {.inputs = 200, .hidden = {300, 20}, .outputs = 3},
+};
+enum { SPECS = sizeof specs / sizeof specs[0] };
+
+/* ---- the reference ----------------------------------------------------------------------- */
+
+struct double_case {
+    trp_net *net;
+    size_t count;
+    uint32_t rows;
+    double *params, *in, *dout, *out, *grads;
+};
+
+static double *random_doubles(trp_rng *rng, size_t count, double scale)
+{
+    double *values = xmalloc(count * sizeof *values);
+    for (size_t i = 0; i < count; i++)
+        values[i] = scale * trp_rng_normal(rng);
+    return values;
+}
+
+static void double_case_init(struct double_case *c, const trp_net_spec *spec, uint32_t rows)
+{
+    trp_rng rng;
+    trp_rng_init(&rng, 7, 1);
+    OR_FAIL(
+        net_create(&c->net, &(trp_net_options){.spec = *spec, .batch = rows}, &backend_ref_f64));
+    c->rows = rows;
+    c->count = trp_net_param_count(spec);
+    c->params = random_doubles(&rng, c->count, 0.5);
+    c->in = random_doubles(&rng, (size_t)rows * spec->inputs, 1);
+    c->dout = random_doubles(&rng, (size_t)rows * spec->outputs, 1);
+    c->out = random_doubles(&rng, (size_t)rows * spec->outputs, 1);
+    c->grads = xcalloc(c->count, sizeof *c->grads);
+    poison(c->net);
+}
+
+static void double_case_cleanup(struct double_case *c)
+{
+    trp_net_destroy(c->net);
+    free(c->params);
+    free(c->in);
+    free(c->dout);
+    free(c->out);
+    free(c->grads);
+}
+
+static double objective(struct double_case *c)
+{
+    net_forward(c->net, c->params, c->in, c->rows, c->out);
+    double sum = 0;
+    for (size_t i = 0; i < (size_t)c->rows * c->net->spec.outputs; i++)
+        sum += c->out[i] * c->dout[i];
+    return sum;
+}
+
+static void gradients_are_those_of_finite_differences(void **state)
+{
+    (void)state;
+    static const trp_net_spec small[] = {
+        {.inputs = 3, .hidden = {5, 4}, .outputs = 2},
+        {.inputs = 3, .hidden = {5, 4}, .outputs = 3, .activation = TRP_TANH},
+        {.inputs = 3, .hidden = {6, 4}, .outputs = 3, .dueling = true},
+        {.inputs = 2, .hidden = {4}, .outputs = 2, .activation = TRP_TANH, .dueling = true},
+        {.inputs = 4, .outputs = 3, .dueling = true},
+        {.inputs = 2, .hidden = {3, 3, 3, 3, 3, 3, 3, 3}, .outputs = 1},
+    };
+    for (size_t s = 0; s < sizeof small / sizeof small[0]; s++) {
+        struct double_case c;
+        double_case_init(&c, &small[s], 7);
+        objective(&c);
+        net_backward(c.net, c.params, c.in, c.dout, c.grads, NULL, NULL);
+        const double h = 1e-6;
+        for (size_t i = 0; i < c.count; i++) {
+            double value = c.params[i];
+            c.params[i] = value + h;
+            double above = objective(&c);
+            c.params[i] = value - h;
+            double below = objective(&c);
+            c.params[i] = value;
+            double difference = (above - below) / (2 * h);
+            if (!(fabs(difference - c.grads[i]) <= 1e-7 * fmax(1, fabs(difference))))
+                fail_msg("spec %zu, parameter %zu: %.12g, finite difference %.12g", s, i,
+                         c.grads[i], difference);
+        }
+        double_case_cleanup(&c);
+    }
+}
+
+static void a_dueling_head_has_the_mean_of_its_values(void **state)
+{
+    (void)state;
+    /* V = 1 + 2 x, A = {x, 3 x, -x}; x = 2: V = 5, A - mean A = {0, 4, -4}. */
+    static const trp_net_spec spec = {.inputs = 1, .outputs = 3, .dueling = true};
+    float *params = trp_floats_create(trp_net_param_count(&spec));
+    struct shape shape = shape_of(&spec);
+    assert_int_equal(shape.layer_count, 2);
+    params[shape.layers[0].weights] = 2;
+    params[shape.layers[0].bias] = 1;
+    memcpy(params + shape.layers[1].weights, (float[]){1, 3, -1}, 3 * sizeof(float));
+    for (const struct backend *const *b = every_backend(); *b; b++) {
+        trp_net *net;
+        float in = 2, out[3];
+        OR_FAIL(net_create(&net, &(trp_net_options){.spec = spec}, *b));
+        trp_net_forward(net, params, &in, 1, out);
+        assert_close(out, (float[]){5, 9, 1}, 3, 1e-6, (*b)->name);
+        trp_net_destroy(net);
+    }
+    trp_floats_destroy(params);
+}
+
+/* ---- every backend against it ------------------------------------------------------------ */
+
+struct float_case {
+    trp_net_spec spec;
+    size_t count;
+    uint32_t rows;
+    float *params, *in, *dout, *before; /* `before`: what the gradient holds first */
+};
+
+static struct float_case float_case_create(const trp_net_spec *spec, uint32_t rows)
+{
+    trp_rng rng;
+    trp_rng_init(&rng, 11, rows);
+    struct float_case c = {.spec = *spec, .rows = rows, .count = trp_net_param_count(spec)};
+    c.params = xmalloc(c.count * sizeof *c.params);
+    trp_net_init(spec, &rng, c.params);
+    c.in = random_floats(&rng, (size_t)rows * spec->inputs, 1);
+    c.dout = random_floats(&rng, (size_t)rows * spec->outputs, 1.0 / rows);
+    c.before = random_floats(&rng, c.count, 0.1);
+    return c;
+}
+
+static void float_case_destroy(struct float_case *c)
+{
+    free(c->params);
+    free(c->in);
+    free(c->dout);
+    free(c->before);
+}
+
+/* Forward and backward on a fresh, poisoned plan; `out` and `grads` are exact allocations. */
+static void float_case_run(const struct float_case *c, const struct backend *backend,
+                           uint32_t batch, uint32_t threads, float **out, float **grads)
+{
+    trp_net *net;
+    OR_FAIL(net_create(
+        &net, &(trp_net_options){.spec = c->spec, .batch = batch, .threads = threads}, backend));
+    poison(net);
+    *out = xmalloc((size_t)c->rows * c->spec.outputs * sizeof(float));
+    *grads = xmalloc(c->count * sizeof(float));
+    memcpy(*grads, c->before, c->count * sizeof(float));
+    for (uint32_t i = 1; i < threads; i++) /* as planned: zero between tensors */
+        memset(net->parts[i].grads, 0, c->count * sizeof(float));
+    trp_net_forward(net, c->params, c->in, c->rows, *out);
+    trp_net_backward(net, c->params, c->in, c->dout, *grads, NULL, NULL);
+    trp_net_destroy(net);
+}
+
+static void assert_case_agrees(const struct float_case *c, const struct backend *backend,
+                               uint32_t batch, uint32_t threads)
+{
+    float *want_out, *want_grads, *out, *grads;
+    float_case_run(c, &backend_ref_f32, c->rows, 1, &want_out, &want_grads);
+    float_case_run(c, backend, batch, threads, &out, &grads);
+    assert_close(out, want_out, (size_t)c->rows * c->spec.outputs, 1e-5, backend->name);
+    assert_close(grads, want_grads, c->count, 1e-5, backend->name);
+    free(want_out);
+    free(want_grads);
+    free(out);
+    free(grads);
+}
+
+static void every_backend_agrees_with_the_reference(void **state)
+{
+    (void)state;
+    static const uint32_t rows[] = {1, 2, 3, 5, 8, 13, 64, 131};
+    for (const struct backend *const *b = every_backend(); *b; b++)
+        for (size_t s = 0; s < SPECS; s++)
+            for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+                struct float_case c = float_case_create(&specs[s], rows[r]);
+                assert_case_agrees(&c, *b, rows[r], 1);
+                assert_case_agrees(&c, *b, rows[r] + 9, 1);
+                float_case_destroy(&c);
+            }
+}
+
+static void several_threads_agree_with_the_reference(void **state)
+{
+    (void)state;
+    static const uint32_t rows[] = {1, 9, 20, 131};
+    for (size_t s = 0; s < SPECS; s++)
+        for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++)
+            for (uint32_t threads = 2; threads <= 5; threads++) {
+                struct float_case c = float_case_create(&specs[s], rows[r]);
+                assert_case_agrees(&c, backend_simd(), 131, threads);
+                float_case_destroy(&c);
+            }
+}
+
+static void oversized_layers_go_to_onednn_and_agree(void **state)
+{
+    (void)state;
+    trp_net_spec spec = {.inputs = 8, .hidden = {1024, 1100}, .outputs = 4};
+    trp_net *net;
+    OR_FAIL(trp_net_create(&net, &(trp_net_options){.spec = spec, .batch = 16}));
+    assert_ptr_equal(net->backend, &backend_onednn);
+    struct float_case c = float_case_create(&spec, 16);
+    assert_case_agrees(&c, net->backend, 16, 1);
+    float_case_destroy(&c);
+    trp_net_destroy(net);
+}
+
+/* ---- what a plan promises ---------------------------------------------------------------- */
+
+static void a_row_has_the_same_bits_in_every_batch_of_several(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < SPECS; s++) {
+        struct float_case c = float_case_create(&specs[s], 37);
+        trp_net *net;
+        OR_FAIL(trp_net_create(&net, &(trp_net_options){.spec = c.spec, .batch = 37}));
+        size_t width = c.spec.outputs;
+        float *all = xmalloc(37 * width * sizeof *all), *some = xmalloc(37 * width * sizeof *some);
+        trp_net_forward(net, c.params, c.in, 37, all);
+        poison(net);
+        trp_net_forward(net, c.params, c.in, 5, some);
+        trp_net_forward(net, c.params, c.in + 5 * (size_t)c.spec.inputs, 32, some + 5 * width);
+        assert_memory_equal(all, some, 37 * width * sizeof *all);
+        free(all);
+        free(some);
+        trp_net_destroy(net);
+        float_case_destroy(&c);
+    }
+}
+
+static void gradients_of_parts_add_up_to_that_of_the_batch(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < SPECS; s++) {
+        struct float_case c = float_case_create(&specs[s], 40);
+        memset(c.before, 0, c.count * sizeof *c.before);
+        float *out, *whole, *parts = trp_floats_create(c.count);
+        float_case_run(&c, backend_simd(), 40, 1, &out, &whole);
+        trp_net *net;
+        OR_FAIL(trp_net_create(&net, &(trp_net_options){.spec = c.spec, .batch = 40}));
+        static const uint32_t cuts[] = {0, 1, 12, 40};
+        for (size_t i = 0; i < 3; i++) {
+            const float *in = c.in + (size_t)cuts[i] * c.spec.inputs;
+            trp_net_forward(net, c.params, in, cuts[i + 1] - cuts[i], out);
+            trp_net_backward(net, c.params, in, c.dout + (size_t)cuts[i] * c.spec.outputs, parts,
+                             NULL, NULL);
+        }
+        assert_close(parts, whole, c.count, 1e-6, "gradient");
+        trp_net_destroy(net);
+        trp_floats_destroy(parts);
+        free(whole);
+        free(out);
+        float_case_destroy(&c);
+    }
+}
+
+static void a_plan_repeats_its_bits(void **state)
+{
+    (void)state;
+    for (uint32_t threads = 1; threads <= 3; threads++) {
+        struct float_case c = float_case_create(&specs[5], 100);
+        float *out[2], *grads[2];
+        for (int i = 0; i < 2; i++)
+            float_case_run(&c, backend_simd(), 100, threads, &out[i], &grads[i]);
+        assert_memory_equal(out[0], out[1], 100 * (size_t)c.spec.outputs * sizeof(float));
+        assert_memory_equal(grads[0], grads[1], c.count * sizeof(float));
+        for (int i = 0; i < 2; i++) {
+            free(out[i]);
+            free(grads[i]);
+        }
+        float_case_destroy(&c);
+    }
+}
+
+static void space_between_tensors_stays_zero(void **state)
+{
+    (void)state;
+    struct float_case c = float_case_create(&specs[6], 21);
+    struct shape shape = shape_of(&c.spec);
+    bool *used = xcalloc(c.count, sizeof *used);
+    for (uint32_t i = 0; i < shape.layer_count; i++) {
+        const struct layer *layer = &shape.layers[i];
+        assert_int_equal(layer->weights % ALIGNMENT_FLOATS, 0);
+        assert_int_equal(layer->bias % ALIGNMENT_FLOATS, 0);
+        for (size_t j = 0; j < (size_t)layer->inputs * layer->outputs; j++)
+            used[layer->weights + j] = true;
+        for (size_t j = 0; j < layer->outputs; j++)
+            used[layer->bias + j] = true;
+    }
+    memset(c.before, 0, c.count * sizeof *c.before);
+    float *out, *grads;
+    size_t unused = 0;
+    float_case_run(&c, backend_simd(), 21, 2, &out, &grads);
+    for (size_t i = 0; i < c.count; i++)
+        if (!used[i]) {
+            unused++;
+            assert_true(c.params[i] == 0);
+            assert_true(grads[i] == 0);
+        }
+    assert_true(unused > 0);
+    free(out);
+    free(grads);
+    free(used);
+    float_case_destroy(&c);
+}
+
+struct ready_log {
+    const float *grads;
+    float *final; /* what was there when it was reported */
+    size_t count, lo, calls;
+};
+
+static void note_ready(void *context, size_t lo)
+{
+    struct ready_log *log = context;
+    assert_true(lo < log->lo);
+    memcpy(log->final + lo, log->grads + lo, (log->lo - lo) * sizeof(float));
+    log->lo = lo;
+    log->calls++;
+}
+
+static void backward_reports_suffixes_that_are_final(void **state)
+{
+    (void)state;
+    for (uint32_t threads = 1; threads <= 2; threads++) {
+        struct float_case c = float_case_create(&specs[1], 32);
+        trp_net *net;
+        OR_FAIL(trp_net_create(
+            &net, &(trp_net_options){.spec = c.spec, .batch = 32, .threads = threads}));
+        float *out = xmalloc(64 * sizeof *out), *grads = trp_floats_create(c.count);
+        struct ready_log log = {.grads = grads, .lo = c.count, .final = trp_floats_create(c.count)};
+        trp_net_forward(net, c.params, c.in, 32, out);
+        trp_net_backward(net, c.params, c.in, c.dout, grads, note_ready, &log);
+        assert_int_equal(log.lo, 0);
+        assert_int_equal(log.calls, net->shape.layer_count);
+        assert_memory_equal(log.final, grads, c.count * sizeof(float));
+        trp_floats_destroy(log.final);
+        trp_floats_destroy(grads);
+        free(out);
+        trp_net_destroy(net);
+        float_case_destroy(&c);
+    }
+}
+
+static void a_nan_in_the_input_is_not_hidden(void **state)
+{
+    (void)state;
+    for (const struct backend *const *b = every_backend(); *b; b++)
+        for (size_t s = 0; s < SPECS; s++) {
+            struct float_case c = float_case_create(&specs[s], 9);
+            trp_net *net;
+            float *out = xmalloc(9 * (size_t)c.spec.outputs * sizeof *out);
+            c.in[3 * (size_t)c.spec.inputs] = NAN;
+            OR_FAIL(net_create(&net, &(trp_net_options){.spec = c.spec, .batch = 9}, *b));
+            trp_net_forward(net, c.params, c.in, 9, out);
+            for (size_t i = 0; i < 9 * (size_t)c.spec.outputs; i++)
+                assert_int_equal(isnan(out[i]) != 0, i / c.spec.outputs == 3);
+            free(out);
+            trp_net_destroy(net);
+            float_case_destroy(&c);
+        }
+}
+
+static void initial_parameters_fill_pytorchs_range(void **state)
+{
+    (void)state;
+    static const trp_net_spec spec = {.inputs = 16, .hidden = {100}, .outputs = 4};
+    float *params = trp_floats_create(trp_net_param_count(&spec)), largest = 0;
+    trp_rng rng;
+    trp_rng_init(&rng, 1, 1);
+    trp_net_init(&spec, &rng, params);
+    double sum = 0;
+    for (size_t i = 0; i < 1600; i++) {
+        largest = fmaxf(largest, fabsf(params[i]));
+        sum += (double)params[i];
+    }
+    assert_true(largest <= 0.25f);
+    assert_true(largest > 0.24f);
+    assert_true(fabs(sum / 1600) < 0.02);
+    trp_floats_destroy(params);
+}
+
+static void bad_options_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        trp_net_options options;
+        const char *word;
+    } rows[] = {
+        {{.spec = {.inputs = 0, .outputs = 1}}, "inputs"},
+        {{.spec = {.inputs = 1, .outputs = 0}}, "outputs"},
+        {{.spec = {.inputs = 1, .outputs = 1 << 20}}, "outputs"},
+        {{.spec = {.inputs = 1, .outputs = 1, .hidden = {4, 0, 4}}}, "hidden"},
+        {{.spec = {.inputs = 1, .outputs = 1, .hidden = {70000}}}, "hidden"},
+        {{.spec = {.inputs = 1, .outputs = 1, .activation = (trp_activation)7}}, "activation"},
+        {{.spec = {.inputs = 60000, .outputs = 60000}}, "parameters"},
+        {{.spec = {.inputs = 1, .outputs = 1}, .threads = 100000}, "threads"},
+        {{.spec = {.inputs = 1, .outputs = 1}, .backend = (trp_backend)9}, "backend"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        trp_net *net = NULL;
+        assert_int_equal(trp_net_create(&net, &rows[i].options), TRP_INVALID_ARGUMENT);
+        assert_null(net);
+        assert_non_null(strstr(trp_last_error(), rows[i].word));
+    }
+    trp_net *net = NULL;
+    trp_net_options huge = {.spec = {.inputs = 1, .hidden = {65536}, .outputs = 1},
+                            .batch = UINT32_MAX};
+    assert_int_equal(trp_net_create(&net, &huge), TRP_RESOURCE_EXHAUSTED);
+    trp_net_destroy(NULL);
+    trp_floats_destroy(NULL);
+}
+
+static void the_largest_value_wins_and_the_first_of_equals(void **state)
+{
+    (void)state;
+    assert_int_equal(trp_argmax((float[]){-3, -1, -2}, 3), 1);
+    assert_int_equal(trp_argmax((float[]){2, 5, 5}, 3), 1);
+    assert_int_equal(trp_argmax((float[]){NAN, 1, NAN, 0}, 4), 1);
+    assert_int_equal(trp_argmax((float[]){NAN, NAN}, 2), 0);
+}
+
+static void flops_count_every_product_once(void **state)
+{
+    (void)state;
+    /* 4-64-64-2: 256 weights twice (no gradient of the input), 4096 and 128 three times. */
+    assert_true(trp_net_step_flops(&specs[0], 10) == 2.0 * 10 * (2 * 256 + 3 * (4096 + 128)));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_are_those_of_finite_differences),
+        cmocka_unit_test(a_dueling_head_has_the_mean_of_its_values),
+        cmocka_unit_test(every_backend_agrees_with_the_reference),
+        cmocka_unit_test(several_threads_agree_with_the_reference),
+        cmocka_unit_test(oversized_layers_go_to_onednn_and_agree),
+        cmocka_unit_test(a_row_has_the_same_bits_in_every_batch_of_several),
+        cmocka_unit_test(gradients_of_parts_add_up_to_that_of_the_batch),
+        cmocka_unit_test(a_plan_repeats_its_bits),
+        cmocka_unit_test(space_between_tensors_stays_zero),
+        cmocka_unit_test(backward_reports_suffixes_that_are_final),
+        cmocka_unit_test(a_nan_in_the_input_is_not_hidden),
+        cmocka_unit_test(initial_parameters_fill_pytorchs_range),
+        cmocka_unit_test(bad_options_are_named),
+        cmocka_unit_test(the_largest_value_wins_and_the_first_of_equals),
+        cmocka_unit_test(flops_count_every_product_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -105,12 +105,14 @@ void link_close(struct link *link)
 {
     trp_stream_destroy(link->stream);
     link->stream = NULL;
+    link->answered = false;
     link->retry_at = (struct deadline){0};
 }
 
 void link_works(struct link *link)
 {
     link->pause_ms = 0;
+    link->answered = true;
 }
 
 void link_stop(struct link *link)

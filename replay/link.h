@@ -18,6 +18,7 @@ struct link {
     trp_stop *stop;
     int64_t pause_ms;         /* before the next attempt */
     struct deadline retry_at; /* no attempt before */
+    bool answered;            /* a message came on this stream */
     char *lost;               /* why the last stream ended; NULL: none did */
 };
 

@@ -41,7 +41,7 @@ struct trp_sampler {
     int64_t limiter_timeout_ms;
     int64_t requested; /* samples asked for on this stream that have not come */
     uint32_t batches_ahead;
-    _Atomic bool unreachable; /* the last stream was lost and there is no other yet */
+    _Atomic bool unreachable; /* the last stream was lost, nothing came since */
 
     struct batch *batches; /* a ring: [lent] [full ...] [filling] */
     uint32_t batch_count;
@@ -95,6 +95,7 @@ static trp_status receive_samples(trp_sampler *sampler, struct deadline deadline
     uint32_t ends;
     TRP_TRY(link_receive(&sampler->link, &message, deadline, ended));
     link_works(&sampler->link);
+    sampler->unreachable = false;
     TRP_TRY(unpacker_feed(sampler->unpacker, message, &ends));
     sampler->requested -= ends;
     if (sampler->requested < 0)
@@ -111,6 +112,7 @@ static trp_status stream_ended(trp_sampler *sampler, trp_status status)
     sampler->requested = 0;
     if (status == TRP_DEADLINE_EXCEEDED && strstr(trp_last_error(), limiter_words)) {
         link_close(&sampler->link);
+        sampler->unreachable = false;
         return trp_fail(TRP_DEADLINE_EXCEEDED,
                         "table '%s' at %s gave no sample for %" PRId64
                         " ms: its limiter holds back",
@@ -134,8 +136,6 @@ static trp_status fill_batch(trp_sampler *sampler, struct batch *batch, struct d
         if (batch->rows == batch->capacity)
             return TRP_OK;
         trp_status status = link_open(&sampler->link, deadline);
-        sampler->unreachable =
-            status == TRP_UNAVAILABLE || (status != TRP_OK && sampler->unreachable);
         TRP_TRY(status);
         status = request_more(sampler, batch, deadline, &ended);
         if (status == TRP_OK)
@@ -237,8 +237,8 @@ static trp_status timed_out(const trp_sampler *sampler, int64_t timeout_ms)
 {
     const char *address = trp_channel_address(sampler->link.channel);
     if (sampler->unreachable)
-        return trp_fail(TRP_UNAVAILABLE, "no connection to %s after %" PRId64 " ms", address,
-                        timeout_ms);
+        return trp_fail(TRP_UNAVAILABLE, "%s went away and has not answered for %" PRId64 " ms",
+                        address, timeout_ms);
     return trp_fail(TRP_DEADLINE_EXCEEDED, "table '%s' at %s gave no batch of %u in %" PRId64 " ms",
                     sampler->table, address, sampler->batch_size, timeout_ms);
 }

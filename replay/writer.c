@@ -122,16 +122,16 @@ static trp_status held_back(const trp_writer *writer, int64_t timeout_ms)
     const char *table = outbox_table(writer->outbox);
     const char *address = trp_channel_address(link->channel);
     uint32_t count = outbox_unconfirmed(writer->outbox);
-    if (!link->stream)
+    if (!link->answered && link->lost)
         return trp_fail(TRP_DEADLINE_EXCEEDED,
-                        "%u items for table '%s' are unconfirmed after %" PRId64
-                        " ms: no connection to %s (%s)",
-                        count, table ? table : "", timeout_ms, address,
-                        link->lost ? link->lost : "not tried yet");
+                        "table '%s' at %s: %u items are unconfirmed after %" PRId64
+                        " ms; the stream was lost: %s",
+                        table ? table : "", address, count, timeout_ms, link->lost);
     return trp_fail(TRP_DEADLINE_EXCEEDED,
-                    "table '%s' at %s holds back inserts: %u items are unconfirmed after %" PRId64
+                    "table '%s' at %s holds back inserts%s: %u items are unconfirmed after %" PRId64
                     " ms",
-                    table ? table : "", address, count, timeout_ms);
+                    table ? table : "", address, link->answered ? "" : " or cannot be reached",
+                    count, timeout_ms);
 }
 
 static trp_status wait_for_room(trp_writer *writer, int64_t timeout_ms)

@@ -69,6 +69,7 @@ static trp_status env_create_states(trp_env *env, uint64_t seed)
 trp_status trp_env_create(trp_env **out, const char *name, const trp_env_options *options)
 {
     const trp_env_impl *impl;
+    *out = NULL;
     TRP_TRY(env_impl_find(name, &impl));
     trp_env_options chosen = options ? *options : (trp_env_options){0};
     if (chosen.count > ENV_COPIES_MAX)
@@ -84,11 +85,10 @@ trp_status trp_env_create(trp_env **out, const char *name, const trp_env_options
     env->progress = xcalloc(env->count, sizeof *env->progress);
     env->set = xcalloc(env->count, sizeof *env->set);
     trp_status status = env_create_states(env, chosen.seed);
-    if (status != TRP_OK) {
+    if (status == TRP_OK)
+        *out = env;
+    else
         trp_env_destroy(env);
-        env = NULL;
-    }
-    *out = env;
     return status;
 }
 

@@ -211,7 +211,8 @@ static trp_status push_waiting(trp_actor *actor, trp_status status)
         if (status == TRP_DEADLINE_EXCEEDED) {
             give_up = DEADLINE_NEVER;
         } else if (give_up.at_ns == DEADLINE_NEVER.at_ns) {
-            give_up = deadline_in_ms(&clock_monotonic, ACTOR_REPLAY_GIVE_UP_MS);
+            int64_t ms = actor->options.replay_give_up_ms;
+            give_up = deadline_in_ms(&clock_monotonic, ms ? ms : ACTOR_REPLAY_GIVE_UP_MS);
             trp_log(TRP_WARN, "replay server is away, waiting reason=%s", trp_last_error());
         } else if (deadline_passed(give_up, &clock_monotonic)) {
             return status;

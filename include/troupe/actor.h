@@ -196,6 +196,7 @@ typedef struct {
     uint64_t seed;             /* of exploration */
     int64_t pull_every_ms;     /* 0: 50 */
     uint64_t pull_every_steps; /* 0: by time alone, or every 64 in deterministic runs */
+    int64_t replay_give_up_ms; /* a replay server that is away for so long ends run(); 0: 60 000 */
     uint64_t max_steps;        /* run() ends when all actors together did so many; 0: no limit */
 } trp_actor_loop_options;
 
@@ -215,7 +216,7 @@ TRP_API TRP_MUST_USE trp_status trp_actor_create(trp_actor **out,
                                                  const trp_actor_loop_options *options);
 
 /* Waits for the first parameters, then steps until stop or max_steps (TRP_OK both), or until
- * something fails: the environment, the parameter client, the replay server beyond 60 s. Items
+ * something fails: the environment, the parameter client, the replay server. Items
  * made so far are confirmed before it returns OK (bounded: 2 s). On a thread that joined turns
  * (core/thread.h) it passes its turn after every step and starts no thread. Once. */
 TRP_API TRP_MUST_USE trp_status trp_actor_run(trp_actor *actor);

@@ -1,0 +1,660 @@
+/* The environment loop and evaluation, around a policy and an adder that record, and a task small
+ * enough to predict: it observes the number of steps so far, terminates after its action's number
+ * of steps, and pays 1 a step. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <troupe/actor.h>
+#include <troupe/log.h>
+#include "core/alloc.h"
+#include "core/thread.h"
+#include "learner/publisher.h"
+#include "params.pb-c.h"
+
+enum { COUNT = 16, KEPT = 4096 };
+
+/* ---- the task ------------------------------------------------------------------------------ */
+
+struct walk {
+    int64_t steps;
+    int64_t start; /* drawn, so that seeds show */
+};
+
+static trp_status walk_reset(void *state, trp_rng *rng)
+{
+    struct walk *walk = state;
+    *walk = (struct walk){.start = (int64_t)trp_rng_below(rng, 1000)};
+    return TRP_OK;
+}
+
+static trp_status walk_step(void *state, trp_rng *rng, const void *action, trp_env_outcome *outcome)
+{
+    (void)rng;
+    struct walk *walk = state;
+    int32_t length;
+    memcpy(&length, action, sizeof length);
+    if (length == 9)
+        return trp_fail(TRP_INTERNAL, "walk: broken");
+    walk->steps++;
+    outcome->reward = 1;
+    outcome->terminated = walk->steps >= length;
+    return TRP_OK;
+}
+
+static void walk_observe(const void *state, void *observation)
+{
+    const struct walk *walk = state;
+    float values[2] = {(float)walk->steps, (float)walk->start};
+    memcpy(observation, values, sizeof values);
+}
+
+static const trp_env_impl walk_impl = {
+    .spec = {.name = "Walk",
+             .observation = {.name = "o", .dtype = TRP_FLOAT32, .rank = 1, .shape = {2}},
+             .action_kind = TRP_ACTION_DISCRETE,
+             .action_count = 10,
+             .max_episode_steps = 5},
+    .state_bytes = sizeof(struct walk),
+    .reset = walk_reset,
+    .step = walk_step,
+    .observe = walk_observe,
+};
+
+/* ---- a policy that always answers `action`, or each row's copy number + 1 ---------------------
+ */
+
+struct constant {
+    trp_policy base;
+    int32_t action; /* 0: copy number + 1 */
+    uint32_t *loads;
+    uint64_t *last_steps;
+};
+
+static trp_status constant_act(trp_policy *base, const trp_act *act)
+{
+    struct constant *policy = (struct constant *)base;
+    int32_t *actions = act->actions;
+    for (uint32_t row = 0; row < act->rows; row++)
+        actions[row] = policy->action ? policy->action : (int32_t)row + 1;
+    if (policy->last_steps)
+        *policy->last_steps = act->steps;
+    return TRP_OK;
+}
+
+static trp_status constant_load(trp_policy *base, const float *params, size_t count)
+{
+    (void)params;
+    struct constant *policy = (struct constant *)base;
+    assert_int_equal(count, COUNT);
+    if (policy->loads)
+        ++*policy->loads;
+    return TRP_OK;
+}
+
+static double constant_epsilon(const trp_policy *base, uint64_t steps)
+{
+    (void)base;
+    return steps >= 10 ? 0.25 : 1;
+}
+
+static void constant_destroy(trp_policy *base)
+{
+    free(base);
+}
+
+static const trp_policy_impl constant_impl = {.act = constant_act,
+                                              .load = constant_load,
+                                              .epsilon = constant_epsilon,
+                                              .destroy = constant_destroy};
+
+static struct constant *constant_create(int32_t action)
+{
+    struct constant *policy = xcalloc(1, sizeof *policy);
+    policy->base.impl = &constant_impl;
+    policy->action = action;
+    return policy;
+}
+
+/* ---- an adder that records ----------------------------------------------------------------- */
+
+struct record {
+    uint16_t first, last; /* no padding: records are compared as bytes */
+    uint32_t copy;
+    float observation[2]; /* the first one, or the next one */
+    float reward, discount;
+    uint64_t version;
+};
+
+struct recording {
+    struct record records[KEPT];
+    size_t count;
+    uint64_t reseeded;
+    trp_status push_status; /* of the pushes from push_fails_from on */
+    uint64_t pushes, push_fails_from, push_recovers_at;
+    trp_stop *stop; /* requested by push `stop_at` */
+    uint64_t stop_at;
+};
+
+struct recorder {
+    trp_adder base;
+    struct recording *recording;
+};
+
+static struct record *next_record(trp_adder *base)
+{
+    struct recording *recording = ((struct recorder *)base)->recording;
+    assert_true(recording->count < KEPT);
+    return &recording->records[recording->count++];
+}
+
+static void recorder_first(trp_adder *base, uint32_t copy, const void *observation)
+{
+    struct record *record = next_record(base);
+    *record = (struct record){.first = true, .copy = copy};
+    memcpy(record->observation, observation, sizeof record->observation);
+}
+
+static void recorder_add(trp_adder *base, uint32_t copy, const trp_transition *transition)
+{
+    struct record *record = next_record(base);
+    *record = (struct record){.copy = copy,
+                              .last = transition->last,
+                              .reward = transition->reward,
+                              .discount = transition->discount,
+                              .version = transition->version};
+    memcpy(record->observation, transition->next_observation, sizeof record->observation);
+}
+
+static trp_status recorder_push(trp_adder *base, int64_t timeout_ms)
+{
+    (void)timeout_ms;
+    struct recording *recording = ((struct recorder *)base)->recording;
+    recording->pushes++;
+    if (recording->stop && recording->pushes == recording->stop_at)
+        trp_stop_request(recording->stop);
+    bool fails = recording->push_fails_from && recording->pushes >= recording->push_fails_from &&
+                 (!recording->push_recovers_at || recording->pushes < recording->push_recovers_at);
+    return fails ? trp_fail(recording->push_status, "recorder: push fails") : TRP_OK;
+}
+
+static uint64_t recorder_items(const trp_adder *base)
+{
+    return ((const struct recorder *)base)->recording->count;
+}
+
+static void recorder_reseed(trp_adder *base, uint64_t seed)
+{
+    ((struct recorder *)base)->recording->reseeded = seed;
+}
+
+static void recorder_destroy(trp_adder *base)
+{
+    free(base);
+}
+
+static const trp_adder_impl recorder_impl = {.first = recorder_first,
+                                             .add = recorder_add,
+                                             .push = recorder_push,
+                                             .flush = recorder_push,
+                                             .items = recorder_items,
+                                             .reseed = recorder_reseed,
+                                             .destroy = recorder_destroy};
+
+/* ---- fixture ------------------------------------------------------------------------------- */
+
+struct fixture {
+    struct publisher *publisher;
+    trp_stop *stop;
+    struct recording recording;
+    uint32_t loads;
+    uint64_t last_steps;
+};
+
+static void publish(struct fixture *fixture, uint64_t version)
+{
+    float params[COUNT] = {0};
+    publisher_publish(fixture->publisher, params, version, 0);
+}
+
+static int setup(void **state)
+{
+    struct fixture *fixture = xcalloc(1, sizeof *fixture);
+    fixture->publisher = publisher_create(COUNT);
+    fixture->stop = trp_stop_create();
+    publish(fixture, 1);
+    *state = fixture;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *fixture = *state;
+    publisher_destroy(fixture->publisher);
+    trp_stop_destroy(fixture->stop);
+    free(fixture);
+    return 0;
+}
+
+static trp_actor_loop_options loop_options(struct fixture *fixture, int32_t action, uint32_t copies)
+{
+    trp_env *env;
+    assert_int_equal(trp_env_create(&env, "Walk", &(trp_env_options){.count = copies, .seed = 7}),
+                     TRP_OK);
+    struct constant *policy = constant_create(action);
+    policy->loads = &fixture->loads;
+    policy->last_steps = &fixture->last_steps;
+    struct recorder *recorder = xcalloc(1, sizeof *recorder);
+    recorder->base.impl = &recorder_impl;
+    recorder->recording = &fixture->recording;
+    return (trp_actor_loop_options){.name = "actor/0",
+                                    .env = env,
+                                    .policy = &policy->base,
+                                    .adder = &recorder->base,
+                                    .params = publisher_service(fixture->publisher),
+                                    .stop = fixture->stop,
+                                    .seed = 3,
+                                    .pull_every_steps = 1,
+                                    .max_steps = 12};
+}
+
+static trp_actor_counters run(const trp_actor_loop_options *options, trp_status wanted)
+{
+    trp_actor *actor;
+    assert_int_equal(trp_actor_create(&actor, options), TRP_OK);
+    assert_int_equal(trp_actor_run(actor), wanted);
+    trp_actor_counters counters = trp_actor_read(actor);
+    trp_actor_destroy(actor);
+    return counters;
+}
+
+/* ---- the loop ------------------------------------------------------------------------------ */
+
+static void episodes_reach_the_adder_step_by_step(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_actor_loop_options options = loop_options(fixture, 3, 1);
+    options.max_steps = 4;
+    run(&options, TRP_OK);
+    const struct record wanted[] = {
+        {.first = true, .observation = {0}},
+        {.observation = {1}, .reward = 1, .discount = 1, .version = 1},
+        {.observation = {2}, .reward = 1, .discount = 1, .version = 1},
+        {.observation = {3}, .reward = 1, .discount = 0, .version = 1, .last = true},
+        {.first = true, .observation = {0}},
+        {.observation = {1}, .reward = 1, .discount = 1, .version = 1},
+    };
+    assert_int_equal(fixture->recording.count, sizeof wanted / sizeof *wanted);
+    for (size_t i = 0; i < fixture->recording.count; i++) {
+        const struct record *got = &fixture->recording.records[i];
+        assert_int_equal(got->first, wanted[i].first);
+        assert_int_equal(got->last, wanted[i].last);
+        assert_float_equal(got->observation[0], wanted[i].observation[0], 0);
+        assert_float_equal(got->reward, wanted[i].reward, 0);
+        assert_float_equal(got->discount, wanted[i].discount, 0);
+        assert_int_equal(got->version, wanted[i].version);
+    }
+}
+
+static void a_truncated_episode_keeps_its_discount(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_actor_loop_options options = loop_options(fixture, 8, 1); /* longer than the limit, 5 */
+    options.max_steps = 5;
+    run(&options, TRP_OK);
+    const struct record *end = &fixture->recording.records[5];
+    assert_true(end->last);
+    assert_float_equal(end->discount, 1, 0);
+    assert_float_equal(end->observation[0], 5, 0); /* the final one, not the next episode's first */
+}
+
+static void copies_keep_their_own_episodes(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_actor_loop_options options = loop_options(fixture, 0, 3); /* copy i ends after i + 1 */
+    trp_actor_counters counters = run(&options, TRP_OK);
+    assert_int_equal(counters.steps, 12);
+    assert_int_equal(counters.episodes, 4 + 2 + 1);
+    float expected[3] = {0};
+    for (size_t i = 0; i < fixture->recording.count; i++) {
+        const struct record *got = &fixture->recording.records[i];
+        assert_true(got->copy < 3);
+        expected[got->copy] = got->first ? 0 : expected[got->copy] + 1;
+        assert_float_equal(got->observation[0], expected[got->copy], 0);
+        assert_int_equal(got->last, !got->first && expected[got->copy] == (float)got->copy + 1);
+    }
+}
+
+static void counters_tell_what_happened(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_actor_loop_options options = loop_options(fixture, 4, 1);
+    trp_actor_counters counters = run(&options, TRP_OK);
+    assert_int_equal(counters.steps, 12);
+    assert_int_equal(counters.episodes, 3);
+    assert_int_equal(counters.total_steps, 12);
+    assert_int_equal(counters.version, 1);
+    assert_float_equal(counters.last_return, 4, 0);
+    assert_float_equal(counters.mean_return, 4, 0);
+    assert_float_equal(counters.epsilon, 0.25, 0);
+    assert_true(counters.finished);
+    assert_int_equal(publisher_totals(fixture->publisher).steps, 12);
+    assert_int_equal(publisher_totals(fixture->publisher).episodes, 3);
+}
+
+static void returns_are_not_a_number_before_the_first_episode(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_actor_loop_options options = loop_options(fixture, 4, 1);
+    options.max_steps = 2;
+    trp_actor_counters counters = run(&options, TRP_OK);
+    assert_true(isnan(counters.last_return));
+    assert_true(isnan(counters.mean_return));
+}
+
+static void items_carry_the_version_that_chose_them(void **state)
+{
+    struct fixture *fixture = *state;
+    publish(fixture, 41);
+    trp_actor_loop_options options = loop_options(fixture, 3, 1);
+    trp_actor_counters counters = run(&options, TRP_OK);
+    assert_int_equal(counters.version, 41);
+    for (size_t i = 0; i < fixture->recording.count; i++)
+        if (!fixture->recording.records[i].first)
+            assert_int_equal(fixture->recording.records[i].version, 41);
+}
+
+static void parameters_are_loaded_once_per_version(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_actor_loop_options options = loop_options(fixture, 3, 1);
+    run(&options, TRP_OK);
+    assert_int_equal(fixture->loads, 1);
+}
+
+static void schedules_see_the_steps_of_all_actors(void **state)
+{
+    struct fixture *fixture = *state;
+    struct client_counts other = {.name = "actor/1", .steps = 1000};
+    assert_int_equal(publisher_restore(fixture->publisher, &other), TRP_OK);
+    trp_actor_loop_options options = loop_options(fixture, 3, 1);
+    options.max_steps = 1012;
+    trp_actor_counters counters = run(&options, TRP_OK);
+    assert_int_equal(counters.steps, 12);
+    assert_int_equal(fixture->last_steps, 1011); /* before the last one */
+}
+
+static void between_pulls_own_steps_are_counted(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_actor_loop_options options = loop_options(fixture, 3, 1);
+    options.pull_every_steps = 10;
+    options.max_steps = 10;
+    run(&options, TRP_OK);
+    assert_int_equal(fixture->last_steps, 9);
+}
+
+static void a_second_life_goes_on_and_draws_other_numbers(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_actor_loop_options options = loop_options(fixture, 3, 1);
+    run(&options, TRP_OK);
+    assert_int_equal(fixture->recording.reseeded, 0);
+    float start = fixture->recording.records[0].observation[1];
+    fixture->recording.count = 0;
+    options = loop_options(fixture, 3, 1);
+    options.max_steps = 20;
+    trp_actor_counters counters = run(&options, TRP_OK);
+    assert_int_equal(counters.steps, 8);
+    assert_int_equal(counters.total_steps, 20);
+    assert_true(fixture->recording.reseeded != 0);
+    assert_true(start != fixture->recording.records[0].observation[1]);
+}
+
+static void equal_seeds_repeat_a_run(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_actor_loop_options options = loop_options(fixture, 3, 2);
+    run(&options, TRP_OK);
+    struct recording *first = xcalloc(1, sizeof *first);
+    *first = fixture->recording;
+    void *again;
+    assert_int_equal(setup(&again), 0);
+    struct fixture *other = again;
+    options = loop_options(other, 3, 2);
+    run(&options, TRP_OK);
+    assert_int_equal(other->recording.count, first->count);
+    assert_memory_equal(other->recording.records, first->records,
+                        first->count * sizeof *first->records);
+    free(first);
+    teardown(&again);
+}
+
+/* ---- the replay table and failures --------------------------------------------------------- */
+
+static void a_table_that_holds_back_is_waited_for(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->recording.push_status = TRP_DEADLINE_EXCEEDED;
+    fixture->recording.push_fails_from = 3;
+    fixture->recording.push_recovers_at = 10;
+    trp_actor_loop_options options = loop_options(fixture, 3, 1);
+    trp_actor_counters counters = run(&options, TRP_OK);
+    assert_int_equal(counters.steps, 12);
+    assert_true(counters.blocked_ns > 0);
+}
+
+static void a_stop_ends_the_wait_for_the_table(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->recording.push_status = TRP_DEADLINE_EXCEEDED;
+    fixture->recording.push_fails_from = 3;
+    fixture->recording.stop = fixture->stop;
+    fixture->recording.stop_at = 6;
+    trp_actor_loop_options options = loop_options(fixture, 3, 1);
+    trp_actor_counters counters = run(&options, TRP_OK);
+    assert_int_equal(counters.steps, 3);
+    assert_false(counters.finished);
+}
+
+static void a_server_that_stays_away_ends_the_run(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->recording.push_status = TRP_UNAVAILABLE;
+    fixture->recording.push_fails_from = 2;
+    trp_actor_loop_options options = loop_options(fixture, 3, 1);
+    options.replay_give_up_ms = 1;
+    trp_actor_counters counters = run(&options, TRP_UNAVAILABLE);
+    assert_int_equal(counters.steps, 2);
+    assert_string_equal(trp_last_error(), "recorder: push fails");
+}
+
+static void a_server_that_comes_back_is_forgiven(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->recording.push_status = TRP_UNAVAILABLE;
+    fixture->recording.push_fails_from = 2;
+    fixture->recording.push_recovers_at = 4;
+    trp_actor_loop_options options = loop_options(fixture, 3, 1);
+    assert_int_equal(run(&options, TRP_OK).steps, 12);
+}
+
+static void other_failures_of_the_table_end_the_run(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->recording.push_status = TRP_INVALID_ARGUMENT;
+    fixture->recording.push_fails_from = 2;
+    trp_actor_loop_options options = loop_options(fixture, 3, 1);
+    run(&options, TRP_INVALID_ARGUMENT);
+}
+
+static void a_failing_environment_ends_the_run(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_actor_loop_options options = loop_options(fixture, 9, 1);
+    run(&options, TRP_INTERNAL);
+    assert_string_equal(trp_last_error(), "walk: broken");
+}
+
+static void an_actor_without_service_or_adder_just_acts(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_actor_loop_options options = loop_options(fixture, 3, 1);
+    trp_adder_destroy(options.adder);
+    options.adder = NULL;
+    options.params = NULL;
+    trp_actor_counters counters = run(&options, TRP_OK);
+    assert_int_equal(counters.steps, 12);
+    assert_int_equal(counters.version, 0);
+    assert_int_equal(fixture->loads, 0);
+}
+
+/* ---- turns --------------------------------------------------------------------------------- */
+
+struct turn {
+    struct turns *turns;
+    struct fixture *fixture;
+    trp_status status;
+};
+
+static void act_in_turns(void *arg)
+{
+    struct turn *turn = arg;
+    turns_join(turn->turns, 0);
+    trp_actor_loop_options options = loop_options(turn->fixture, 3, 1);
+    trp_actor *actor;
+    turn->status = trp_actor_create(&actor, &options);
+    if (turn->status == TRP_OK)
+        turn->status = trp_actor_run(actor);
+    trp_actor_destroy(actor);
+    turns_leave();
+}
+
+static void an_actor_that_joined_turns_steps_once_a_turn(void **state)
+{
+    struct fixture *fixture = *state;
+    struct turn turn = {.turns = turns_create(2), .fixture = fixture};
+    fixture->recording.stop = fixture->stop;
+    fixture->recording.stop_at = 4;
+    struct thread thread = {0};
+    assert_int_equal(thread_start(&thread, "actor", act_in_turns, &turn), TRP_OK);
+    turns_join(turn.turns, 1);
+    for (uint64_t pushes = 1; pushes <= 3; pushes++) {
+        assert_int_equal(fixture->recording.pushes, pushes);
+        turns_pass();
+    }
+    turns_leave();
+    thread_stop(&thread);
+    turns_destroy(turn.turns);
+    assert_int_equal(turn.status, TRP_OK);
+}
+
+/* ---- evaluation ---------------------------------------------------------------------------- */
+
+static void evaluation_gives_mean_deviation_and_extremes(void **state)
+{
+    (void)state;
+    struct constant *policy = constant_create(0); /* copy i plays episodes of i + 1 steps */
+    trp_evaluation result;
+    assert_int_equal(
+        trp_evaluate(&policy->base,
+                     &(trp_evaluate_options){.env = "Walk", .episodes = 8, .copies = 4}, &result),
+        TRP_OK);
+    assert_int_equal(result.episodes, 8);
+    assert_float_equal(result.mean, 2.5, 1e-12); /* 1, 2, 3, 4, twice each */
+    assert_float_equal(result.min, 1, 0);
+    assert_float_equal(result.max, 4, 0);
+    assert_float_equal(result.std, sqrt(10. / 7), 1e-12);
+    assert_float_equal(result.lower, 2.5 - 2 * sqrt(10. / 7 / 8), 1e-12);
+    assert_int_equal(result.steps, 20);
+    constant_destroy(&policy->base);
+}
+
+static void every_copy_has_its_share_of_the_episodes(void **state)
+{
+    (void)state;
+    struct constant *policy = constant_create(0);
+    trp_evaluation result;
+    assert_int_equal(
+        trp_evaluate(&policy->base,
+                     &(trp_evaluate_options){.env = "Walk", .episodes = 5, .copies = 3}, &result),
+        TRP_OK);
+    assert_float_equal(result.mean, (1 + 1 + 2 + 2 + 3) / 5., 1e-12);
+    constant_destroy(&policy->base);
+}
+
+static void one_episode_has_no_deviation(void **state)
+{
+    (void)state;
+    struct constant *policy = constant_create(2);
+    trp_evaluation result;
+    assert_int_equal(
+        trp_evaluate(&policy->base, &(trp_evaluate_options){.env = "Walk", .episodes = 1}, &result),
+        TRP_OK);
+    assert_float_equal(result.std, 0, 0);
+    assert_float_equal(result.lower, 2, 0);
+    constant_destroy(&policy->base);
+}
+
+static void evaluation_says_what_is_wrong(void **state)
+{
+    struct fixture *fixture = *state;
+    struct constant *policy = constant_create(9);
+    trp_evaluation result;
+    assert_int_equal(
+        trp_evaluate(&policy->base, &(trp_evaluate_options){.env = "NoSuchEnv"}, &result),
+        TRP_NOT_FOUND);
+    assert_int_equal(trp_evaluate(&policy->base,
+                                  &(trp_evaluate_options){.env = "Walk", .episodes = 2000000000},
+                                  &result),
+                     TRP_INVALID_ARGUMENT);
+    assert_int_equal(trp_evaluate(&policy->base, &(trp_evaluate_options){.env = "Walk"}, &result),
+                     TRP_INTERNAL);
+    trp_stop_request(fixture->stop);
+    assert_int_equal(trp_evaluate(&policy->base,
+                                  &(trp_evaluate_options){.env = "Walk", .stop = fixture->stop},
+                                  &result),
+                     TRP_CANCELLED);
+    constant_destroy(&policy->base);
+}
+
+#define WITH_FIXTURE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void)
+{
+    trp_log_set_level(TRP_ERROR); /* failures below are on purpose */
+    if (trp_env_register(&walk_impl) != TRP_OK)
+        return 1;
+    const struct CMUnitTest tests[] = {
+        WITH_FIXTURE(episodes_reach_the_adder_step_by_step),
+        WITH_FIXTURE(a_truncated_episode_keeps_its_discount),
+        WITH_FIXTURE(copies_keep_their_own_episodes),
+        WITH_FIXTURE(counters_tell_what_happened),
+        WITH_FIXTURE(returns_are_not_a_number_before_the_first_episode),
+        WITH_FIXTURE(items_carry_the_version_that_chose_them),
+        WITH_FIXTURE(parameters_are_loaded_once_per_version),
+        WITH_FIXTURE(schedules_see_the_steps_of_all_actors),
+        WITH_FIXTURE(between_pulls_own_steps_are_counted),
+        WITH_FIXTURE(a_second_life_goes_on_and_draws_other_numbers),
+        WITH_FIXTURE(equal_seeds_repeat_a_run),
+        WITH_FIXTURE(a_table_that_holds_back_is_waited_for),
+        WITH_FIXTURE(a_stop_ends_the_wait_for_the_table),
+        WITH_FIXTURE(a_server_that_stays_away_ends_the_run),
+        WITH_FIXTURE(a_server_that_comes_back_is_forgiven),
+        WITH_FIXTURE(other_failures_of_the_table_end_the_run),
+        WITH_FIXTURE(a_failing_environment_ends_the_run),
+        WITH_FIXTURE(an_actor_without_service_or_adder_just_acts),
+        WITH_FIXTURE(an_actor_that_joined_turns_steps_once_a_turn),
+        WITH_FIXTURE(evaluation_gives_mean_deviation_and_extremes),
+        WITH_FIXTURE(every_copy_has_its_share_of_the_episodes),
+        WITH_FIXTURE(one_episode_has_no_deviation),
+        WITH_FIXTURE(evaluation_says_what_is_wrong),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -136,77 +136,78 @@ static void every_limiter_has_its_form(void **state)
 
 /* ---- bad lines --------------------------------------------------------------------------- */
 
+static const struct {
+    const char *line, *word, *remedy; /* both are in the message */
+} bad_lines[] = {
+    {"", "", "name=... is missing"},
+    {"sampler=fifo", "sampler=fifo", "name=... is missing"},
+    {"name=", "name=", "needs a name"},
+    {"name=t name=u", "name=u", "name is given twice"},
+    {"name=t limiter=queue(1) limiter=queue(1)", "limiter=queue(1)", "given twice"},
+    {"name=t colour=red", "'colour=red'", "max_times_sampled="},
+    {"name=t fifo", "'fifo'", "sampler="},
+    {"name=t sampler", "'sampler'", "sampler="},
+    {"name=t Sampler=fifo", "'Sampler=fifo'", "sampler="},
+    {"name=t sampler=", "sampler=", "fifo lifo uniform prioritized(EXPONENT) max_heap"},
+    {"name=t sampler=heap", "sampler=heap", "max_heap min_heap"},
+    {"name=t remover=fif", "remover=fif", "fifo lifo"},
+    {"name=t sampler=fifo()", "sampler=fifo()", "takes no numbers"},
+    {"name=t sampler=fifo(1)", "sampler=fifo(1)", "takes no numbers"},
+    {"name=t sampler=prioritized", "sampler=prioritized", "prioritized(EXPONENT)"},
+    {"name=t sampler=prioritized()", "'' is no finite number", "prioritized(EXPONENT)"},
+    {"name=t sampler=prioritized(0.6", "sampler=prioritized(0.6", "')'"},
+    {"name=t sampler=prioritized(0.6)x", "prioritized(0.6)x", "')'"},
+    {"name=t sampler=prioritized(1,2)", "2 numbers where 1", "prioritized(EXPONENT)"},
+    {"name=t sampler=prioritized(a)", "'a' is no finite number", "prioritized(EXPONENT)"},
+    {"name=t sampler=prioritized(nan)", "'nan' is no finite number", "usage"},
+    {"name=t sampler=prioritized(inf)", "'inf' is no finite number", "usage"},
+    {"name=t sampler=prioritized(1e999)", "'1e999' is no finite number", "usage"},
+    {"name=t sampler=prioritized(-1)", "prioritized(-1)", "must not be negative"},
+    {"name=t max_size=0", "max_size=0", "from 1 to 2147483647"},
+    {"name=t max_size=-1", "max_size=-1", "from 1 to"},
+    {"name=t max_size=1e6", "max_size=1e6", "whole number"},
+    {"name=t max_size=", "max_size=", "whole number"},
+    {"name=t max_size=+5", "max_size=+5", "whole number"},
+    {"name=t max_size=2147483648", "max_size=2147483648", "from 1 to 2147483647"},
+    {"name=t max_size=99999999999999999999", "max_size=99999999999999999999", "from 1 to"},
+    {"name=t max_times_sampled=-1", "max_times_sampled=-1", "from 0 (no limit)"},
+    {"name=t max_times_sampled=2147483648", "max_times_sampled=2147483648", "2147483647"},
+    {"name=t limiter=min_size", "limiter=min_size", "min_size(N)"},
+    {"name=t limiter=min_size(0)", "'0' is no whole number of at least 1", "min_size(N)"},
+    {"name=t limiter=min_size(1.5)", "'1.5' is no whole number", "min_size(N)"},
+    {"name=t limiter=queue(0)", "'0' is no whole number", "queue(N)"},
+    {"name=t limiter=stack(-2)", "'-2' is no whole number", "stack(N)"},
+    {"name=t limiter=fast(1)", "limiter=fast(1)", "rate(SPI,MIN_SIZE,MIN_DIFF,MAX_DIFF)"},
+    {"name=t limiter=samples_per_insert(0,1,5)", "(0,1,5)", "SPI must be above 0"},
+    {"name=t limiter=samples_per_insert(-1,1,5)", "(-1,1,5)", "SPI must be above 0"},
+    {"name=t limiter=samples_per_insert(8,1,7.9)", "(8,1,7.9)", "at least max(1, SPI) = 8"},
+    {"name=t limiter=samples_per_insert(0.5,1,0.9)", "0.9", "at least max(1, SPI) = 1"},
+    {"name=t limiter=samples_per_insert(8,0,8)", "'0' is no whole number", "MIN_SIZE"},
+    {"name=t limiter=samples_per_insert(8,1,inf)", "'inf' is no finite number", "usage"},
+    {"name=t limiter=samples_per_insert(8,1)", "2 numbers where 3", "ERROR_BUFFER"},
+    {"name=t limiter=rate(1,1,2,1)", "rate(1,1,2,1)", "MIN_DIFF is above MAX_DIFF"},
+    {"name=t limiter=rate(1,1,inf,-inf)", "(1,1,inf,-inf)", "MIN_DIFF is above"},
+    {"name=t limiter=rate(0,1,1,2)", "rate(0,1,1,2)", "SPI must be above 0"},
+    {"name=t limiter=rate(inf,1,1,2)", "'inf' is no finite number", "usage"},
+    {"name=t limiter=rate(1,1,nan,2)", "'nan' is neither", "inf or -inf"},
+    {"name=t signature=/nonexistent/file", "/nonexistent/file", "No such file"},
+    {"name=t signature=/tmp", "signature=/tmp", "Is a directory"},
+    {"name=t signature=/dev/null", "/dev/null", "empty"},
+    {"name=t signature=/dev/zero", "/dev/zero", "larger than 1048576"},
+    {"name=a\x01z", "name", "control character"},
+    {"name=a\xff", "name", "not UTF-8"},
+};
+
 static void wrong_lines_are_refused_with_the_word_and_the_remedy(void **state)
 {
     (void)state;
-    const struct {
-        const char *line, *word, *remedy; /* both are in the message */
-    } rows[] = {
-        {"", "", "name=... is missing"},
-        {"sampler=fifo", "sampler=fifo", "name=... is missing"},
-        {"name=", "name=", "needs a name"},
-        {"name=t name=u", "name=u", "name is given twice"},
-        {"name=t limiter=queue(1) limiter=queue(1)", "limiter=queue(1)", "given twice"},
-        {"name=t colour=red", "'colour=red'", "max_times_sampled="},
-        {"name=t fifo", "'fifo'", "sampler="},
-        {"name=t sampler", "'sampler'", "sampler="},
-        {"name=t Sampler=fifo", "'Sampler=fifo'", "sampler="},
-        {"name=t sampler=", "sampler=", "fifo lifo uniform prioritized(EXPONENT) max_heap"},
-        {"name=t sampler=heap", "sampler=heap", "max_heap min_heap"},
-        {"name=t remover=fif", "remover=fif", "fifo lifo"},
-        {"name=t sampler=fifo()", "sampler=fifo()", "takes no numbers"},
-        {"name=t sampler=fifo(1)", "sampler=fifo(1)", "takes no numbers"},
-        {"name=t sampler=prioritized", "sampler=prioritized", "prioritized(EXPONENT)"},
-        {"name=t sampler=prioritized()", "'' is no finite number", "prioritized(EXPONENT)"},
-        {"name=t sampler=prioritized(0.6", "sampler=prioritized(0.6", "')'"},
-        {"name=t sampler=prioritized(0.6)x", "prioritized(0.6)x", "')'"},
-        {"name=t sampler=prioritized(1,2)", "2 numbers where 1", "prioritized(EXPONENT)"},
-        {"name=t sampler=prioritized(a)", "'a' is no finite number", "prioritized(EXPONENT)"},
-        {"name=t sampler=prioritized(nan)", "'nan' is no finite number", "usage"},
-        {"name=t sampler=prioritized(inf)", "'inf' is no finite number", "usage"},
-        {"name=t sampler=prioritized(1e999)", "'1e999' is no finite number", "usage"},
-        {"name=t sampler=prioritized(-1)", "prioritized(-1)", "must not be negative"},
-        {"name=t max_size=0", "max_size=0", "from 1 to 2147483647"},
-        {"name=t max_size=-1", "max_size=-1", "from 1 to"},
-        {"name=t max_size=1e6", "max_size=1e6", "whole number"},
-        {"name=t max_size=", "max_size=", "whole number"},
-        {"name=t max_size=+5", "max_size=+5", "whole number"},
-        {"name=t max_size=2147483648", "max_size=2147483648", "from 1 to 2147483647"},
-        {"name=t max_size=99999999999999999999", "max_size=99999999999999999999", "from 1 to"},
-        {"name=t max_times_sampled=-1", "max_times_sampled=-1", "from 0 (no limit)"},
-        {"name=t max_times_sampled=2147483648", "max_times_sampled=2147483648", "2147483647"},
-        {"name=t limiter=min_size", "limiter=min_size", "min_size(N)"},
-        {"name=t limiter=min_size(0)", "'0' is no whole number of at least 1", "min_size(N)"},
-        {"name=t limiter=min_size(1.5)", "'1.5' is no whole number", "min_size(N)"},
-        {"name=t limiter=queue(0)", "'0' is no whole number", "queue(N)"},
-        {"name=t limiter=stack(-2)", "'-2' is no whole number", "stack(N)"},
-        {"name=t limiter=fast(1)", "limiter=fast(1)", "rate(SPI,MIN_SIZE,MIN_DIFF,MAX_DIFF)"},
-        {"name=t limiter=samples_per_insert(0,1,5)", "(0,1,5)", "SPI must be above 0"},
-        {"name=t limiter=samples_per_insert(-1,1,5)", "(-1,1,5)", "SPI must be above 0"},
-        {"name=t limiter=samples_per_insert(8,1,7.9)", "(8,1,7.9)", "at least max(1, SPI) = 8"},
-        {"name=t limiter=samples_per_insert(0.5,1,0.9)", "0.9", "at least max(1, SPI) = 1"},
-        {"name=t limiter=samples_per_insert(8,0,8)", "'0' is no whole number", "MIN_SIZE"},
-        {"name=t limiter=samples_per_insert(8,1,inf)", "'inf' is no finite number", "usage"},
-        {"name=t limiter=samples_per_insert(8,1)", "2 numbers where 3", "ERROR_BUFFER"},
-        {"name=t limiter=rate(1,1,2,1)", "rate(1,1,2,1)", "MIN_DIFF is above MAX_DIFF"},
-        {"name=t limiter=rate(1,1,inf,-inf)", "(1,1,inf,-inf)", "MIN_DIFF is above"},
-        {"name=t limiter=rate(0,1,1,2)", "rate(0,1,1,2)", "SPI must be above 0"},
-        {"name=t limiter=rate(inf,1,1,2)", "'inf' is no finite number", "usage"},
-        {"name=t limiter=rate(1,1,nan,2)", "'nan' is neither", "inf or -inf"},
-        {"name=t signature=/nonexistent/file", "/nonexistent/file", "No such file"},
-        {"name=t signature=/tmp", "signature=/tmp", "Is a directory"},
-        {"name=t signature=/dev/null", "/dev/null", "empty"},
-        {"name=t signature=/dev/zero", "/dev/zero", "larger than 1048576"},
-        {"name=a\x01z", "name", "control character"},
-        {"name=a\xff", "name", "not UTF-8"},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < sizeof bad_lines / sizeof bad_lines[0]; i++) {
         trp_table_options *options = (trp_table_options *)1;
-        trp_status status = trp_table_options_parse(rows[i].line, &options);
+        trp_status status = trp_table_options_parse(bad_lines[i].line, &options);
         const char *message = trp_last_error();
-        bool named = strstr(message, rows[i].word) && strstr(message, rows[i].remedy);
+        bool named = strstr(message, bad_lines[i].word) && strstr(message, bad_lines[i].remedy);
         if (status != TRP_INVALID_ARGUMENT || !named)
-            print_message("line '%s' gave: %s\n", rows[i].line, message);
+            print_message("line '%s' gave: %s\n", bad_lines[i].line, message);
         assert_int_equal(status, TRP_INVALID_ARGUMENT);
         assert_true(named);
         assert_null(options);

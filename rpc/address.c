@@ -122,10 +122,11 @@ static trp_status init_tcp(struct rpc_address *address, const char *text, bool i
     if (status == TRP_OK)
         status = resolve(text, host, &found);
     if (status == TRP_OK && !is_loopback(found->ai_addr) && !insecure)
-        status = trp_fail(TRP_INVALID_ARGUMENT,
-                          "address %s is open to other hosts without TLS: use a loopback address or "
-                          "unix:/path, or allow it with `insecure`",
-                          text);
+        status =
+            trp_fail(TRP_INVALID_ARGUMENT,
+                     "address %s is open to other hosts without TLS: use a loopback address or "
+                     "unix:/path, or allow it with `insecure`",
+                     text);
     if (status == TRP_OK) {
         char *numeric = numeric_host(found);
         address->target = xasprintf("%s:%u", numeric, address->port);

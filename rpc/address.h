@@ -8,11 +8,11 @@
 #include <troupe/status.h>
 
 struct rpc_address {
-    char *target;    /* for gRPC: numeric host and port, or unix:PATH */
-    char *path;      /* unix socket; NULL for TCP */
-    char *host;      /* as clients should name it, with brackets where it has colons */
+    char *target; /* for gRPC: numeric host and port, or unix:PATH */
+    char *path;   /* unix socket; NULL for TCP */
+    char *host;   /* as clients should name it, with brackets where it has colons */
     uint16_t port;
-    int guard;       /* held while a stale unix socket is replaced; -1: none */
+    int guard; /* held while a stale unix socket is replaced; -1: none */
 };
 
 /* Parses and resolves `text`. INVALID_ARGUMENT: malformed, too long, or neither loopback nor unix

@@ -66,9 +66,8 @@ static void note_answer(const ProtobufCMessage *reply, void *data)
     if (reply && reply->descriptor == method->output)
         invocation->status = invocation->take(invocation, reply);
     else if (reply)
-        invocation->status =
-            trp_fail(TRP_INTERNAL, "/%s/%s: the handler answered with a %s", descriptor->name,
-                     method->name, reply->descriptor->name);
+        invocation->status = trp_fail(TRP_INTERNAL, "/%s/%s: the handler answered with a %s",
+                                      descriptor->name, method->name, reply->descriptor->name);
     else if (status_last_code() != TRP_OK)
         invocation->status = status_last_code();
     else
@@ -201,8 +200,7 @@ static trp_status call_elsewhere(ProtobufCService *service, unsigned index,
                                  const ProtobufCMessage *request, ProtobufCMessage **reply,
                                  const trp_call_options *options)
 {
-    struct cancel_watch cancel = {.future =
-                                      rpc_future_start(service, index, request, options)};
+    struct cancel_watch cancel = {.future = rpc_future_start(service, index, request, options)};
     stop_watch_add(options->cancel, &cancel.watch, cancel_call);
     trp_status status = trp_future_wait(cancel.future, -1, reply);
     stop_watch_remove(&cancel.watch);

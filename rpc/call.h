@@ -12,12 +12,12 @@ struct rpc_invocation {
     ProtobufCService *service;
     unsigned index;
     struct deadline deadline;
-    trp_stop *cancel;          /* NULL: none */
-    const _Atomic bool *gone;  /* the caller cancelled or went away; NULL: cannot be known */
+    trp_stop *cancel;         /* NULL: none */
+    const _Atomic bool *gone; /* the caller cancelled or went away; NULL: cannot be known */
     /* Takes what it needs of the reply, which is valid only meanwhile. */
     trp_status (*take)(struct rpc_invocation *invocation, const ProtobufCMessage *reply);
 
-    bool answered;     /* call.c's from here on */
+    bool answered; /* call.c's from here on */
     trp_status status;
     struct rpc_invocation *outer;
 };

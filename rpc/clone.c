@@ -76,9 +76,8 @@ static void own_unknown(ProtobufCMessage *message)
         message->unknown_fields = NULL;
         return;
     }
-    message->unknown_fields =
-        copy_block(message->unknown_fields,
-                   message->n_unknown_fields * sizeof *message->unknown_fields);
+    message->unknown_fields = copy_block(
+        message->unknown_fields, message->n_unknown_fields * sizeof *message->unknown_fields);
     for (unsigned i = 0; i < message->n_unknown_fields; i++) {
         ProtobufCMessageUnknownField *field = &message->unknown_fields[i];
         field->data = copy_block(field->data, field->len);

@@ -137,8 +137,7 @@ static void local_run(struct local_job *job)
 
 static void run_on_pool(struct rpc_job *base)
 {
-    struct local_job *job =
-        (struct local_job *)((char *)base - offsetof(struct local_job, job));
+    struct local_job *job = (struct local_job *)((char *)base - offsetof(struct local_job, job));
     local_run(job);
     local_release(job);
 }

@@ -19,7 +19,7 @@ struct rpc_future_impl {
 
 struct trp_future {
     const struct rpc_future_impl *impl;
-    bool given;        /* the status was; then `status` and `text` are it */
+    bool given; /* the status was; then `status` and `text` are it */
     trp_status status;
     char *text;
 };

@@ -66,7 +66,8 @@ void rpc_health_add_path(struct rpc_health *health, const char *path)
     free(service);
 }
 
-static void send_state(trp_server_call *call, Grpc__Health__V1__HealthCheckResponse__ServingStatus s)
+static void send_state(trp_server_call *call,
+                       Grpc__Health__V1__HealthCheckResponse__ServingStatus s)
 {
     health_response response = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
     response.status = s;
@@ -80,9 +81,8 @@ static char *asked_service(trp_server_call *call, trp_message *message)
 {
     ProtobufCMessage *request;
     trp_bytes bytes = {trp_message_data(message), trp_message_size(message)};
-    trp_status status =
-        rpc_wire_unpack(&grpc__health__v1__health_check_request__descriptor, bytes,
-                        64 * bytes.size + 1024, &request);
+    trp_status status = rpc_wire_unpack(&grpc__health__v1__health_check_request__descriptor, bytes,
+                                        64 * bytes.size + 1024, &request);
     trp_message_destroy(message);
     if (status != TRP_OK) {
         trp_server_call_finish(call, status, trp_last_error());

@@ -34,11 +34,10 @@ void rpc_tag_release(void *tag)
 #endif
 }
 
-static void tag_acquire(void *tag)
+void rpc_tag_acquire(void *tag)
 {
 #ifdef UNDER_TSAN
-    if (tag)
-        __tsan_acquire(tag);
+    __tsan_acquire(tag);
 #else
     (void)tag;
 #endif
@@ -87,15 +86,16 @@ gpr_timespec rpc_timespec(struct deadline deadline)
 grpc_event rpc_next(grpc_completion_queue *queue, struct deadline deadline)
 {
     grpc_event event = grpc_completion_queue_next(queue, rpc_timespec(deadline), NULL);
-    tag_acquire(event.tag);
+    if (event.type == GRPC_OP_COMPLETE)
+        rpc_tag_acquire(event.tag);
     return event;
 }
 
 grpc_event rpc_poll(grpc_completion_queue *queue)
 {
-    grpc_event event =
-        grpc_completion_queue_next(queue, gpr_inf_past(GPR_CLOCK_MONOTONIC), NULL);
-    tag_acquire(event.tag);
+    grpc_event event = grpc_completion_queue_next(queue, gpr_inf_past(GPR_CLOCK_MONOTONIC), NULL);
+    if (event.type == GRPC_OP_COMPLETE)
+        rpc_tag_acquire(event.tag);
     return event;
 }
 

@@ -107,10 +107,8 @@ static void local_call_destroy(trp_server_call *call)
         free_stream(stream);
 }
 
-static const struct rpc_transport local_transport = {.flush = local_flush,
-                                                     .peer = local_peer,
-                                                     .abort = local_abort,
-                                                     .destroy = local_call_destroy};
+static const struct rpc_transport local_transport = {
+    .flush = local_flush, .peer = local_peer, .abort = local_abort, .destroy = local_call_destroy};
 
 void rpc_local_wake(trp_server *server)
 {
@@ -291,8 +289,8 @@ static void open_call(struct rpc_local_stream *stream)
     if (server->phase >= RPC_SERVER_STOPPING) {
         end(stream, TRP_UNAVAILABLE, "the server has stopped");
     } else if (!method || method->service) {
-        char *text = xasprintf("no %smethod %s in-process", method ? "raw " : "",
-                               stream->base.path);
+        char *text =
+            xasprintf("no %smethod %s in-process", method ? "raw " : "", stream->base.path);
         end(stream, TRP_UNIMPLEMENTED, text);
         free(text);
     } else {

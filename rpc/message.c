@@ -12,6 +12,7 @@
 
 #include "core/alloc.h"
 #include "core/limits.h"
+#include "library.h"
 
 trp_message *trp_message_create(size_t size)
 {
@@ -125,14 +126,16 @@ trp_message *rpc_message_from_buffer(grpc_byte_buffer *buffer)
 
 static void destroy_sent(void *message)
 {
+    rpc_tag_acquire(message);
     trp_message_destroy(message);
 }
 
 grpc_byte_buffer *rpc_message_to_buffer(trp_message *message)
 {
     rpc_message_uncharge(message); /* gRPC frees it whenever it likes, maybe after the budget */
-    grpc_slice slice = grpc_slice_new_with_user_data(message->data, message->size, destroy_sent,
-                                                     message);
+    rpc_tag_release(message);
+    grpc_slice slice =
+        grpc_slice_new_with_user_data(message->data, message->size, destroy_sent, message);
     grpc_byte_buffer *buffer = grpc_raw_byte_buffer_create(&slice, 1);
     grpc_slice_unref(slice);
     return buffer;

@@ -19,7 +19,7 @@ struct trp_message {
     size_t size;
     struct rpc_budget *budget; /* charged with `charged`; NULL: none */
     size_t charged;
-    bool sliced;      /* data is the slice's; otherwise it follows this struct */
+    bool sliced; /* data is the slice's; otherwise it follows this struct */
     grpc_slice slice;
 };
 

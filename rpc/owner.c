@@ -39,8 +39,7 @@ static bool process_has(const char *process, const char *link)
     bool has = false;
     for (struct dirent *entry; !has && (entry = readdir(descriptors));) {
         char target[64];
-        ssize_t length =
-            readlinkat(dirfd(descriptors), entry->d_name, target, sizeof target - 1);
+        ssize_t length = readlinkat(dirfd(descriptors), entry->d_name, target, sizeof target - 1);
         has = length > 0 && strncmp(target, link, (size_t)length) == 0 &&
               strlen(link) == (size_t)length;
     }

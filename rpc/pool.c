@@ -126,7 +126,8 @@ static void check_over(struct pool_call *call)
 
 static void close_done(struct rpc_op *op, bool ok)
 {
-    struct pool_call *call = (struct pool_call *)((char *)op - offsetof(struct pool_call, close_op));
+    struct pool_call *call =
+        (struct pool_call *)((char *)op - offsetof(struct pool_call, close_op));
     (void)ok;
     call->outstanding--;
     if (call->cancelled)
@@ -159,8 +160,8 @@ static void answer(struct pool_call *call, trp_status status, const char *text)
     size_t count = 2;
     if (status == TRP_OK) {
         buffer = rpc_message_to_buffer(call->reply);
-        ops[count++] = (grpc_op){.op = GRPC_OP_SEND_MESSAGE,
-                                 .data.send_message.send_message = buffer};
+        ops[count++] =
+            (grpc_op){.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = buffer};
     } else {
         trp_message_destroy(call->reply);
     }

@@ -43,8 +43,7 @@ struct rpc_proxy *rpc_proxy_create(trp_channel *channel,
     proxy->paths = xcalloc(descriptor->n_methods + 1, sizeof *proxy->paths);
     for (unsigned i = 0; i < descriptor->n_methods; i++) {
         proxy->paths[i] = xasprintf("/%s/%s", descriptor->name, descriptor->methods[i].name);
-        proxy->handles[i] =
-            grpc_channel_register_call(channel->grpc, proxy->paths[i], NULL, NULL);
+        proxy->handles[i] = grpc_channel_register_call(channel->grpc, proxy->paths[i], NULL, NULL);
     }
     return proxy;
 }
@@ -84,9 +83,8 @@ static trp_status unpack_reply(struct proxy_call *call, ProtobufCMessage **reply
     if (!bytes)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "%s: no memory for the reply",
                         call->proxy->paths[call->index]);
-    trp_status status = rpc_wire_unpack(method->output,
-                                        (trp_bytes){trp_message_data(bytes), bytes->size},
-                                        UINT64_MAX, reply);
+    trp_status status = rpc_wire_unpack(
+        method->output, (trp_bytes){trp_message_data(bytes), bytes->size}, UINT64_MAX, reply);
     trp_message_destroy(bytes);
     return status;
 }
@@ -161,18 +159,17 @@ static const struct rpc_future_impl proxy_impl = {proxy_wait, proxy_cancel, prox
 
 static void start_batch(struct proxy_call *call, grpc_byte_buffer *request)
 {
-    grpc_op ops[6] = {
-        {.op = GRPC_OP_SEND_INITIAL_METADATA,
-         .flags = rpc_channel_open_flags(call->proxy->channel)},
-        {.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = request},
-        {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT},
-        {.op = GRPC_OP_RECV_INITIAL_METADATA,
-         .data.recv_initial_metadata.recv_initial_metadata = &call->initial},
-        {.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &call->reply},
-        {.op = GRPC_OP_RECV_STATUS_ON_CLIENT,
-         .data.recv_status_on_client = {.trailing_metadata = &call->trailing,
-                                        .status = &call->code,
-                                        .status_details = &call->details}}};
+    grpc_op ops[6] = {{.op = GRPC_OP_SEND_INITIAL_METADATA,
+                       .flags = rpc_channel_open_flags(call->proxy->channel)},
+                      {.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = request},
+                      {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT},
+                      {.op = GRPC_OP_RECV_INITIAL_METADATA,
+                       .data.recv_initial_metadata.recv_initial_metadata = &call->initial},
+                      {.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &call->reply},
+                      {.op = GRPC_OP_RECV_STATUS_ON_CLIENT,
+                       .data.recv_status_on_client = {.trailing_metadata = &call->trailing,
+                                                      .status = &call->code,
+                                                      .status_details = &call->details}}};
     rpc_batch(call->call, ops, 6, &call->op);
 }
 

@@ -19,7 +19,7 @@ struct remote_call {
     struct rpc_op read_op, send_op, close_op;
     grpc_byte_buffer *incoming;
     int cancelled;
-    uint32_t outstanding;  /* events that gRPC owes */
+    uint32_t outstanding;   /* events that gRPC owes */
     bool reading, watching; /* a receive; the close notice */
     bool opened;            /* first metadata sent */
     bool ended;             /* the peer is gone, or has the status */
@@ -135,9 +135,8 @@ static void send_what_is_due(struct remote_call *call)
     call->opened = true;
     if (message) {
         outgoing = rpc_message_to_buffer(message);
-        ops[count++] = (grpc_op){.op = GRPC_OP_SEND_MESSAGE,
-                                 .flags = flags,
-                                 .data.send_message.send_message = outgoing};
+        ops[count++] = (grpc_op){
+            .op = GRPC_OP_SEND_MESSAGE, .flags = flags, .data.send_message.send_message = outgoing};
         base->sending = true;
     }
     if (last) {
@@ -208,10 +207,8 @@ static void remote_destroy(trp_server_call *base)
     free(call);
 }
 
-static const struct rpc_transport remote_transport = {.flush = remote_flush,
-                                                      .peer = remote_peer,
-                                                      .abort = remote_abort,
-                                                      .destroy = remote_destroy};
+static const struct rpc_transport remote_transport = {
+    .flush = remote_flush, .peer = remote_peer, .abort = remote_abort, .destroy = remote_destroy};
 
 void rpc_remote_open(trp_server *server, const struct rpc_method *method, grpc_call *grpc)
 {

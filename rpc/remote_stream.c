@@ -254,13 +254,12 @@ static void open_call(struct remote_stream *stream)
 {
     grpc_op opening = {.op = GRPC_OP_SEND_INITIAL_METADATA,
                        .flags = rpc_channel_open_flags(stream->base.channel)};
-    grpc_op ending[2] = {
-        {.op = GRPC_OP_RECV_INITIAL_METADATA,
-         .data.recv_initial_metadata.recv_initial_metadata = &stream->initial},
-        {.op = GRPC_OP_RECV_STATUS_ON_CLIENT,
-         .data.recv_status_on_client = {.trailing_metadata = &stream->trailing,
-                                        .status = &stream->code,
-                                        .status_details = &stream->details}}};
+    grpc_op ending[2] = {{.op = GRPC_OP_RECV_INITIAL_METADATA,
+                          .data.recv_initial_metadata.recv_initial_metadata = &stream->initial},
+                         {.op = GRPC_OP_RECV_STATUS_ON_CLIENT,
+                          .data.recv_status_on_client = {.trailing_metadata = &stream->trailing,
+                                                         .status = &stream->code,
+                                                         .status_details = &stream->details}}};
     start(stream, &opening, 1, &stream->open_op);
     start(stream, ending, 2, &stream->status_op);
 }
@@ -280,9 +279,9 @@ trp_stream *rpc_remote_stream_open(trp_channel *channel, const char *path, struc
     grpc_metadata_array_init(&stream->trailing);
     stream->queue = rpc_channel_take_queue(channel);
     grpc_slice method = grpc_slice_from_copied_string(path);
-    stream->call = grpc_channel_create_call(channel->grpc, NULL, GRPC_PROPAGATE_DEFAULTS,
-                                            stream->queue, method, NULL, rpc_timespec(deadline),
-                                            NULL);
+    stream->call =
+        grpc_channel_create_call(channel->grpc, NULL, GRPC_PROPAGATE_DEFAULTS, stream->queue,
+                                 method, NULL, rpc_timespec(deadline), NULL);
     grpc_slice_unref(method);
     open_call(stream);
     return &stream->base;

@@ -372,9 +372,8 @@ trp_status trp_server_add_raw(trp_server *server, const trp_raw_method *methods,
         if (rpc_server_find(server, methods[i].path))
             return trp_fail(TRP_ALREADY_EXISTS, "the server has a method %s", methods[i].path);
     for (size_t i = 0; i < count; i++) {
-        struct rpc_method method = {.path = xstrdup(methods[i].path),
-                                    .raw = methods[i],
-                                    .raw_service = service};
+        struct rpc_method method = {
+            .path = xstrdup(methods[i].path), .raw = methods[i], .raw_service = service};
         method.raw.path = method.path;
         add_method(server, method);
         rpc_health_add_path(server->health, method.path);

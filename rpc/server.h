@@ -45,7 +45,7 @@ struct trp_server_call {
     trp_server *server;
     const struct rpc_method *method;
     void *state;
-    char *peer;                      /* made at the first question */
+    char *peer;                       /* made at the first question */
     trp_server_call *next, *previous; /* among the server's open calls */
     struct rpc_messages out;
     bool read_wanted;
@@ -54,7 +54,7 @@ struct trp_server_call {
     char *finish_text;
     bool sending; /* the transport has a message that it has not taken yet */
     bool half_closed_given;
-    bool dirty;   /* in the server's list of calls to flush */
+    bool dirty; /* in the server's list of calls to flush */
     bool drained_due, half_closed_due, closed_due, has_event; /* in the list of events */
     trp_server_call *next_dirty, *next_event;
 };
@@ -71,7 +71,12 @@ struct rpc_post {
 
 struct rpc_local_stream;
 
-enum rpc_server_phase { RPC_SERVER_NEW, RPC_SERVER_RUNNING, RPC_SERVER_STOPPING, RPC_SERVER_STOPPED };
+enum rpc_server_phase {
+    RPC_SERVER_NEW,
+    RPC_SERVER_RUNNING,
+    RPC_SERVER_STOPPING,
+    RPC_SERVER_STOPPED
+};
 
 struct trp_server {
     trp_server_options options; /* address is ours */
@@ -92,12 +97,12 @@ struct trp_server {
 
     enum rpc_server_phase phase;
     trp_server_call *calls;
-    size_t call_count;        /* raw calls in the list */
-    size_t pool_calls;        /* remote protobuf-c calls on their way */
+    size_t call_count; /* raw calls in the list */
+    size_t pool_calls; /* remote protobuf-c calls on their way */
     trp_server_call *dirty;
     trp_server_call *first_event, *last_event;
-    int64_t wake_ns;         /* when group_end wants to be called again */
-    int64_t reactor_wait_ns; /* until when the reactor sleeps; INT64_MIN: it does not */
+    int64_t wake_ns;                  /* when group_end wants to be called again */
+    int64_t reactor_wait_ns;          /* until when the reactor sleeps; INT64_MIN: it does not */
     struct rpc_local_stream *waiting; /* local receivers and senders that wait */
 
     struct mutex post_lock; /* guards the two below */

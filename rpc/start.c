@@ -26,7 +26,8 @@ static grpc_server *make_grpc_server(const trp_server *server)
 {
     struct rpc_args args = {.count = 0};
     rpc_args_add(&args, GRPC_ARG_ALLOW_REUSEPORT, 0);
-    rpc_args_add(&args, GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, rpc_limit_arg(largest_message(server)));
+    rpc_args_add(&args, GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH,
+                 rpc_limit_arg(largest_message(server)));
     rpc_args_add(&args, GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, -1);
     rpc_args_add(&args, GRPC_ARG_ENABLE_CHANNELZ, 0);
     rpc_args_add(&args, GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5000);
@@ -66,8 +67,7 @@ static trp_status bind_address(trp_server *server)
 
 static void shutdown_done(struct rpc_op *op, bool ok)
 {
-    trp_server *server =
-        (trp_server *)((char *)op - offsetof(struct trp_server, shutdown_op));
+    trp_server *server = (trp_server *)((char *)op - offsetof(struct trp_server, shutdown_op));
     (void)ok;
     server->shutdown_done = true;
     cond_broadcast(&server->changed);

@@ -23,9 +23,10 @@ struct service {
     struct mutex mutex;
     struct cond changed;
     trp_server *server;
-    uint32_t opened, closed, half_closed, received, drained, drained_too_early, groups, groups_at_wake;
+    uint32_t opened, closed, half_closed, received, drained, drained_too_early, groups,
+        groups_at_wake;
     uint32_t received_since_group, largest_group;
-    int64_t wake_ns; /* what group_end answers; reset when it has come */
+    int64_t wake_ns;       /* what group_end answers; reset when it has come */
     trp_server_call *held; /* the last call of Hold */
     char peer[128];
 };
@@ -57,6 +58,14 @@ static void await(struct service *service, const uint32_t *counter, uint32_t cou
     uint32_t seen = *counter;
     mutex_unlock(&service->mutex);
     assert_in_range(seen, count, UINT32_MAX);
+}
+
+static uint32_t count_of(struct service *service, const uint32_t *counter)
+{
+    mutex_lock(&service->mutex);
+    uint32_t count = *counter;
+    mutex_unlock(&service->mutex);
+    return count;
 }
 
 static trp_message *message_of(const char *text)
@@ -255,7 +264,7 @@ static struct net *net_create(const char *kind, trp_server_options options)
 
 static void net_destroy(struct net *net)
 {
-    await(&net->service, &net->service.closed, net->service.opened);
+    await(&net->service, &net->service.closed, count_of(&net->service, &net->service.opened));
     trp_channel_destroy(net->channel);
     trp_server_destroy(net->server);
     assert_int_equal(net->service.opened, net->service.closed);
@@ -325,8 +334,8 @@ static void messages_come_back_in_order(struct net *net)
     expect_end(stream, TRP_OUT_OF_RANGE, NULL);
     trp_stream_destroy(stream);
     await(&net->service, &net->service.closed, 1);
-    assert_int_equal(net->service.half_closed, 1);
-    assert_in_range(net->service.drained, 1, 101);
+    assert_int_equal(count_of(&net->service, &net->service.half_closed), 1);
+    assert_in_range(count_of(&net->service, &net->service.drained), 1, 101);
     assert_int_equal(net->service.drained_too_early, 0);
 }
 
@@ -389,7 +398,7 @@ static void a_send_waits_until_the_server_reads(struct net *net)
         status = trp_stream_send(stream, trp_message_create(CHUNK), 50);
     assert_int_equal(status, TRP_DEADLINE_EXCEEDED);
     assert_false(trp_stream_writable(stream));
-    assert_int_equal(net->service.received, 0);
+    assert_int_equal(count_of(&net->service, &net->service.received), 0);
     trp_server_run(net->server, read_held, &net->service);
     if (sent == 1) /* in-process nothing was taken before the read */
         assert_int_equal(trp_stream_send(stream, trp_message_create(CHUNK), WAIT_MS), TRP_OK);
@@ -421,7 +430,7 @@ static void a_cancelled_stream_closes_at_the_server(struct net *net)
     trp_stream_cancel(stream);
     expect_end(stream, TRP_CANCELLED, NULL);
     await(&net->service, &net->service.closed, 1);
-    assert_int_equal(net->service.half_closed, 0);
+    assert_int_equal(count_of(&net->service, &net->service.half_closed), 0);
     assert_int_equal(trp_stream_send(stream, message_of("late"), WAIT_MS), TRP_CANCELLED);
     trp_stream_destroy(stream);
 }
@@ -437,7 +446,7 @@ static void destroying_a_stream_closes_it_at_the_server(struct net *net)
         trp_stream_destroy(stream);
         await(&net->service, &net->service.closed, i);
     }
-    assert_int_equal(net->service.half_closed, 0);
+    assert_int_equal(count_of(&net->service, &net->service.half_closed), 0);
 }
 
 static void cancel_from_thread(void *arg)
@@ -487,7 +496,7 @@ static void a_stream_ends_at_its_deadline(struct net *net)
                                      &(trp_call_options){.timeout_ms = 50}),
                      TRP_OK);
     expect_end(stream, TRP_DEADLINE_EXCEEDED, NULL);
-    await(&net->service, &net->service.closed, net->service.opened);
+    await(&net->service, &net->service.closed, count_of(&net->service, &net->service.opened));
     trp_stream_destroy(stream);
 }
 
@@ -496,7 +505,7 @@ static void a_message_over_the_limit_is_refused(struct net *net)
     trp_stream *stream = open_stream(net, "/test.Raw/Echo");
     assert_int_equal(trp_stream_send(stream, trp_message_create((64 << 20) + 1), WAIT_MS), TRP_OK);
     expect_end(stream, TRP_RESOURCE_EXHAUSTED, NULL);
-    assert_int_equal(net->service.received, 0);
+    assert_int_equal(count_of(&net->service, &net->service.received), 0);
     trp_stream_destroy(stream);
 }
 
@@ -566,7 +575,7 @@ static void threads_share_a_channel(struct net *net)
         thread_stop(&threads[i].thread);
         assert_int_equal(threads[i].done, 200);
     }
-    assert_int_equal(net->service.received, 800);
+    assert_int_equal(count_of(&net->service, &net->service.received), 800);
 }
 
 static void set_wake(void *arg)
@@ -661,8 +670,8 @@ static void a_small_budget_refuses_messages(void **state)
     (void)state;
     static const char *const kinds[] = {"local", "unix"};
     for (size_t i = 0; i < 2; i++) {
-        struct net *net = net_create(
-            kinds[i], (trp_server_options){.max_message_bytes = 1 << 20, .in_flight_bytes = 2 << 20});
+        struct net *net = net_create(kinds[i], (trp_server_options){.max_message_bytes = 1 << 20,
+                                                                    .in_flight_bytes = 2 << 20});
         trp_stream *stream = open_stream(net, "/test.Raw/Big");
         assert_int_equal(trp_stream_send(stream, trp_message_create(3 << 20), WAIT_MS), TRP_OK);
         expect_end(stream, TRP_RESOURCE_EXHAUSTED, NULL);
@@ -688,13 +697,14 @@ static void a_group_ends_once_for_all_that_was_ready(void **state)
         send_text(streams[i], "warm");
         expect_text(streams[i], "warm");
     }
-    for (uint32_t round = 0; round < 200 && net->service.largest_group < 2; round++) {
+    for (uint32_t round = 0;
+         round < 200 && count_of(&net->service, &net->service.largest_group) < 2; round++) {
         for (uint32_t i = 0; i < STREAMS; i++)
             send_text(streams[i], "hello");
         for (uint32_t i = 0; i < STREAMS; i++)
             expect_text(streams[i], "hello");
     }
-    assert_in_range(net->service.largest_group, 2, STREAMS);
+    assert_in_range(count_of(&net->service, &net->service.largest_group), 2, STREAMS);
     for (uint32_t i = 0; i < STREAMS; i++)
         trp_stream_destroy(streams[i]);
     net_destroy(net);
@@ -717,7 +727,10 @@ static void a_peer_that_never_comes_up_is_unavailable(void **state)
     }
 }
 
-#define EVERYWHERE(body) {#body, run_case, NULL, NULL, (void *)(body)}
+#define EVERYWHERE(body)                                                                           \
+    {                                                                                              \
+#body, run_case, NULL, NULL, (void *)(body)                                                \
+    }
 
 int main(void)
 {

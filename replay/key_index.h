@@ -14,6 +14,7 @@ struct key_index_entry {
 struct key_index {
     struct key_index_entry *entries;
     size_t count, capacity; /* capacity: 0 or a power of two */
+    uint32_t shift;         /* a hash's upper log2(capacity) bits are its place */
 };
 
 /* Adds the item, or replaces the one with its key. */

@@ -1,0 +1,24 @@
+/* Everything: what a launch file includes. */
+#ifndef TRP_TROUPE_H
+#define TRP_TROUPE_H
+
+#include <troupe/actor.h>
+#include <troupe/agent.h>
+#include <troupe/bytes.h>
+#include <troupe/checkpoint.h>
+#include <troupe/dqn.h>
+#include <troupe/env.h>
+#include <troupe/learner.h>
+#include <troupe/log.h>
+#include <troupe/nn.h>
+#include <troupe/program.h>
+#include <troupe/replay.h>
+#include <troupe/rng.h>
+#include <troupe/rpc.h>
+#include <troupe/sampler.h>
+#include <troupe/status.h>
+#include <troupe/stop.h>
+#include <troupe/tensor.h>
+#include <troupe/writer.h>
+
+#endif

@@ -1,0 +1,261 @@
+/* A context joins a body to the rest of the program. What a peer is (another thread here, another
+ * process) is settled once, in open_channel(); after that everything goes through trp_channel.
+ *
+ * A server may not be destroyed while channels of this process lead to it, so it counts its users,
+ * and a body that wants to end first stops and waits for them (trp_context_withdraw()). That cannot
+ * go round in circles: the graph has none. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "control.h"
+#include "core/alloc.h"
+#include "host.h"
+#include "run_dir.h"
+
+enum { DIAL_TIMEOUT_MS = 60000 };
+
+void context_init(trp_context *context, struct host *host, uint32_t number)
+{
+    *context = (trp_context){.host = host, .number = number};
+    context->group = program_node(host->options.program, number, &context->index);
+    snprintf(context->name, sizeof context->name, "%s/%u", context->group->name, context->index);
+    char *path = run_dir_socket_path(host->options.socket_dir, context->group, context->index);
+    context->address = xasprintf("unix:%s", path);
+    free(path);
+    context->stop = trp_stop_create();
+    mutex_init(&context->mutex);
+}
+
+void context_cleanup(trp_context *context)
+{
+    mutex_cleanup(&context->mutex);
+    trp_stop_destroy(context->stop);
+    free(context->address);
+}
+
+const char *trp_context_name(const trp_context *context)
+{
+    return context->name;
+}
+
+uint32_t trp_context_index(const trp_context *context)
+{
+    return context->index;
+}
+
+uint32_t trp_context_group_size(const trp_context *context)
+{
+    return context->group->count;
+}
+
+uint64_t trp_context_seed(const trp_context *context)
+{
+    return context->host->options.seed;
+}
+
+const char *trp_context_run_dir(const trp_context *context)
+{
+    return context->host->options.run_dir;
+}
+
+bool trp_context_resume(const trp_context *context)
+{
+    return context->host->options.resume;
+}
+
+trp_stop *trp_context_stop(trp_context *context)
+{
+    return context->stop;
+}
+
+const char *trp_context_address(const trp_context *context)
+{
+    return context->address;
+}
+
+/* ---- serving ----------------------------------------------------------------------------- */
+
+void context_publish(trp_context *context, trp_server *server, const char *address)
+{
+    struct host *host = context->host;
+    mutex_lock(&host->mutex);
+    host->peers[context->number].server = server;
+    cond_broadcast(&host->changed);
+    mutex_unlock(&host->mutex);
+    context->serving = true;
+    trp_status status = control_send(host->options.control_fd, CONTROL_SEND_MS, CONTROL_READY,
+                                     context->number, "%s", address);
+    if (status != TRP_OK)
+        trp_log(TRP_WARN, "%s: the launcher was not told the address", context->name);
+}
+
+trp_status trp_context_serve(trp_context *context, trp_server *server)
+{
+    const struct host *host = context->host;
+    if (host->options.count == host->options.program->node_count && host->options.count > 1) {
+        context_publish(context, server, "in-process");
+        return TRP_OK;
+    }
+    TRP_TRY(trp_server_start(server));
+    context_publish(context, server, trp_server_address(server));
+    return TRP_OK;
+}
+
+void trp_context_withdraw(trp_context *context)
+{
+    if (!context->serving)
+        return;
+    struct host *host = context->host;
+    mutex_lock(&host->mutex);
+    struct peer *peer = &host->peers[context->number];
+    peer->server = NULL;
+    if (!peer->gone)
+        peer->gone = xstrdup("it is ending");
+    for (uint32_t i = 0; peer->users > 0 && i < host->options.count; i++) {
+        uint32_t index, number = host->options.first + i;
+        if (group_uses(program_node(host->options.program, number, &index), context->group))
+            host_stop_member_locked(host, number);
+    }
+    cond_broadcast(&host->changed);
+    while (peer->users > 0)
+        cond_wait(&host->changed, &host->mutex, deadline_in_ms(&clock_monotonic, 1000));
+    mutex_unlock(&host->mutex);
+    context->serving = false;
+}
+
+/* ---- dialling ---------------------------------------------------------------------------- */
+
+/* Waits until `peer` can be reached; `host->mutex` is held. */
+static trp_status wait_for_peer_locked(trp_context *context, const struct peer *peer,
+                                       const char *name)
+{
+    struct host *host = context->host;
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, DIAL_TIMEOUT_MS);
+    bool in_time = true;
+    while (!peer->server && !peer->address && !peer->gone && in_time &&
+           !trp_stop_requested(context->stop))
+        in_time = cond_wait(&host->changed, &host->mutex, deadline);
+    if (peer->gone)
+        return trp_fail(TRP_UNAVAILABLE, "%s cannot be reached: %s", name, peer->gone);
+    if (peer->server || peer->address)
+        return TRP_OK;
+    if (trp_stop_requested(context->stop))
+        return trp_fail(TRP_CANCELLED, "stopped while waiting for %s", name);
+    return trp_fail(TRP_UNAVAILABLE,
+                    "%s did not serve within %d s: it has started, but published "
+                    "no address",
+                    name, DIAL_TIMEOUT_MS / 1000);
+}
+
+static trp_status open_channel(trp_context *context, uint32_t number, const char *name,
+                               struct context_channel *channel)
+{
+    struct host *host = context->host;
+    struct peer *peer = &host->peers[number];
+    char *address = NULL;
+    mutex_lock(&host->mutex);
+    trp_status status = wait_for_peer_locked(context, peer, name);
+    if (status == TRP_OK && peer->server) {
+        channel->channel = trp_channel_create_local(peer->server);
+        channel->local = true;
+        peer->users++;
+    } else if (status == TRP_OK) {
+        address = xstrdup(peer->address);
+    }
+    mutex_unlock(&host->mutex);
+    if (address)
+        status = trp_channel_create(&channel->channel, address, NULL);
+    free(address);
+    return status;
+}
+
+trp_status trp_context_channel(trp_context *context, trp_node node, uint32_t index,
+                               trp_channel **channel)
+{
+    const struct group *group = program_group(context->host->options.program, node);
+    if (!group || !group_uses(context->group, group) || index >= group->count)
+        return trp_fail(TRP_INVALID_ARGUMENT, "%s has no edge to node %u of %s: name it in .uses",
+                        context->name, index, group ? group->name : "a group that does not exist");
+    uint32_t number = group->first + index;
+    for (struct context_channel *open = context->channels; open; open = open->next) {
+        if (open->number == number) {
+            *channel = open->channel;
+            return TRP_OK;
+        }
+    }
+    char name[NODE_NAME_BYTES_MAX];
+    snprintf(name, sizeof name, "%s/%u", group->name, index);
+    struct context_channel *fresh = xcalloc(1, sizeof *fresh);
+    fresh->number = number;
+    trp_status status = open_channel(context, number, name, fresh);
+    if (status != TRP_OK) {
+        free(fresh);
+        return status;
+    }
+    fresh->next = context->channels;
+    context->channels = fresh;
+    *channel = fresh->channel;
+    return TRP_OK;
+}
+
+trp_status trp_dial(trp_context *context, trp_node node,
+                    const ProtobufCServiceDescriptor *descriptor, ProtobufCService **service)
+{
+    trp_channel *channel;
+    TRP_TRY(trp_context_channel(context, node, 0, &channel));
+    return trp_channel_service(channel, descriptor, service);
+}
+
+void context_close(trp_context *context)
+{
+    struct host *host = context->host;
+    while (context->channels) {
+        struct context_channel *channel = context->channels;
+        context->channels = channel->next;
+        trp_channel_destroy(channel->channel);
+        mutex_lock(&host->mutex);
+        if (channel->local)
+            host->peers[channel->number].users--;
+        cond_broadcast(&host->changed);
+        mutex_unlock(&host->mutex);
+        free(channel);
+    }
+    mutex_lock(&host->mutex);
+    host->peers[context->number].server = NULL;
+    mutex_unlock(&host->mutex);
+}
+
+/* ---- reports ----------------------------------------------------------------------------- */
+
+void trp_context_report(trp_context *context, const char *name, double value)
+{
+    mutex_lock(&context->mutex);
+    metrics_set(&context->metrics, name, value);
+    mutex_unlock(&context->mutex);
+}
+
+void context_set_poll(trp_context *context, context_poll poll, void *polled)
+{
+    mutex_lock(&context->mutex);
+    context->poll = poll;
+    context->polled = polled;
+    mutex_unlock(&context->mutex);
+}
+
+void trp_context_stop_program(trp_context *context, bool success, const char *reason)
+{
+    struct host *host = context->host;
+    mutex_lock(&host->mutex);
+    bool first = !host->program_stopped;
+    host->program_stopped = true;
+    mutex_unlock(&host->mutex);
+    if (!first)
+        return;
+    trp_status status =
+        control_send(host->options.control_fd, CONTROL_SEND_MS, CONTROL_PROGRAM, context->number,
+                     "%s %s", success ? "success" : "failure", reason);
+    if (status != TRP_OK)
+        trp_log(TRP_WARN, "%s: the launcher was not asked to stop: %s", context->name, reason);
+    host_program_stops(host);
+}

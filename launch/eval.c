@@ -1,0 +1,60 @@
+/* The graph says which agent acts in which environment, so the launch file that trained parameters
+ * can also show what they are worth. Nothing else of the graph is started. */
+#include "eval.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* The first evaluator, or else the first group of actors; NULL: there is none. */
+static const struct group *find_acting(const trp_program *program)
+{
+    const struct group *actors = NULL;
+    for (size_t i = 0; i < program->group_count; i++) {
+        const struct group *group = program->groups[i];
+        if (group->kind == NODE_EVALUATOR)
+            return group;
+        if (group->kind == NODE_ACTOR && !actors)
+            actors = group;
+    }
+    return actors;
+}
+
+static trp_status evaluate(const struct group *group, const struct launch_options *options,
+                           trp_evaluation *result, uint64_t *version)
+{
+    trp_policy *policy = NULL;
+    uint32_t episodes = options->episodes ? options->episodes : 100;
+    uint32_t copies = episodes < 100 ? episodes : 100;
+    TRP_TRY(trp_agent_policy_create(&policy, &group->agent, group->env, copies));
+    trp_status status = trp_params_load(options->params, policy, version);
+    if (status == TRP_OK)
+        status = trp_evaluate(policy,
+                              &(trp_evaluate_options){
+                                  .env = group->env,
+                                  .episodes = episodes,
+                                  .copies = copies,
+                                  .seed = options->seed_set ? options->seed : trp_rng_entropy(),
+                              },
+                              result);
+    trp_policy_destroy(policy);
+    return status;
+}
+
+int eval_run(const trp_program *program, const struct launch_options *options)
+{
+    const struct group *group = find_acting(program);
+    if (!group) {
+        fprintf(stderr, "%s: eval: the program has no actor and no evaluator\n", program->name);
+        return 2;
+    }
+    trp_evaluation result;
+    uint64_t version;
+    if (evaluate(group, options, &result, &version) != TRP_OK) {
+        fprintf(stderr, "%s: eval: %s\n", program->name, trp_last_error());
+        return 1;
+    }
+    printf("%s, version %" PRIu64 " of %s\n", group->env, version, options->params);
+    printf("mean return %.2f +- %.2f (2 standard errors) over %u episodes, min %g, max %g\n",
+           result.mean, result.mean - result.lower, result.episodes, result.min, result.max);
+    return 0;
+}

@@ -1,0 +1,56 @@
+/* When one node fails, others fail of it, and the kernel closes a dead process's sockets before it
+ * tells us of the death: a peer's complaint can come first. Blame follows the edges: a node that
+ * failed because something was not there hands it to a node it uses that failed by itself. The
+ * graph has no cycles, so that ends. */
+#include "run.h"
+
+#include <stdlib.h>
+
+#include "core/alloc.h"
+
+void run_node_failed(struct run *run, struct node *node, trp_status code, const char *failure)
+{
+    if (node->failed)
+        return;
+    node->failed = true;
+    node->failed_order = run->failures++;
+    node->code = code;
+    node->failure = xstrdup(failure);
+    trp_log(TRP_DEBUG, "%s failed: %s", node->name, failure);
+}
+
+static bool can_be_a_consequence(const struct node *node)
+{
+    return node->code == TRP_UNAVAILABLE || node->code == TRP_DEADLINE_EXCEEDED ||
+           node->code == TRP_CANCELLED || node->code == TRP_ABORTED;
+}
+
+/* The earliest failure among what `node` uses; NULL: none. */
+static const struct node *failed_use(const struct run *run, const struct node *node)
+{
+    const struct node *first = NULL;
+    for (uint32_t i = 0; i < run->program->node_count; i++) {
+        const struct node *other = &run->nodes[i];
+        if (other->failed && !other->killed && group_uses(node->group, other->group) &&
+            (!first || other->failed_order < first->failed_order))
+            first = other;
+    }
+    return first;
+}
+
+const struct node *run_first_failure(const struct run *run)
+{
+    const struct node *first = NULL;
+    for (uint32_t i = 0; i < run->program->node_count; i++) {
+        const struct node *node = &run->nodes[i];
+        if (node->failed && (!first || node->failed_order < first->failed_order))
+            first = node;
+    }
+    while (first && can_be_a_consequence(first)) {
+        const struct node *cause = failed_use(run, first);
+        if (!cause)
+            break;
+        first = cause;
+    }
+    return first;
+}

@@ -1,0 +1,358 @@
+/* A launch file adds nodes one call after the other and cannot check each: so a wrong call is
+ * remembered, and program_check() reports the first one by name before anything is started.
+ *
+ * Everything is copied: options of a caller's stack frame may be gone when the nodes run. A group
+ * only refers to groups that were added before it, so there are no cycles, and the stop order
+ * (users before what they use) follows from the edges alone. */
+#include "graph.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/limits.h"
+
+static const char *const kind_words[] = {"replay", "learner", "actor", "evaluator", "node"};
+
+const char *node_kind_word(enum node_kind kind)
+{
+    return kind_words[kind];
+}
+
+trp_program *program_create(const char *name)
+{
+    trp_program *program = xcalloc(1, sizeof *program);
+    program->name = xstrdup(name);
+    return program;
+}
+
+static void group_destroy(struct group *group)
+{
+    if (!group)
+        return;
+    if (group->kind == NODE_REPLAY) {
+        for (size_t i = 0; i < group->options.replay.table_count; i++)
+            trp_table_options_destroy(group->tables[i]);
+        free((void *)(uintptr_t)group->options.replay.tables);
+        free((void *)(uintptr_t)group->options.replay.address);
+    }
+    if (group->kind == NODE_OWN)
+        free((void *)(uintptr_t)group->options.own.arg);
+    free(group->tables);
+    free(group->name);
+    free(group->uses);
+    free(group->env);
+    free(group);
+}
+
+void program_destroy(trp_program *program)
+{
+    if (!program)
+        return;
+    for (size_t i = 0; i < program->group_count; i++)
+        group_destroy(program->groups[i]);
+    free(program->groups);
+    free(program->name);
+    free(program->error);
+    free(program);
+}
+
+/* ---- look-up ----------------------------------------------------------------------------- */
+
+const struct group *program_group(const trp_program *program, trp_node node)
+{
+    if (node.id == 0 || node.id > program->group_count)
+        return NULL;
+    return program->groups[node.id - 1];
+}
+
+const struct group *program_node(const trp_program *program, uint32_t number, uint32_t *index)
+{
+    for (size_t i = 0; i < program->group_count; i++) {
+        const struct group *group = program->groups[i];
+        if (number - group->first < group->count) {
+            *index = number - group->first;
+            return group;
+        }
+    }
+    return NULL;
+}
+
+static struct group *find_group(const trp_program *program, const char *name, size_t length)
+{
+    for (size_t i = 0; i < program->group_count; i++) {
+        struct group *group = program->groups[i];
+        if (strlen(group->name) == length && memcmp(group->name, name, length) == 0)
+            return group;
+    }
+    return NULL;
+}
+
+trp_status program_find(const trp_program *program, const char *name, uint32_t *number)
+{
+    const char *slash = strchr(name, '/');
+    const struct group *group = slash ? find_group(program, name, (size_t)(slash - name)) : NULL;
+    char *end = NULL;
+    unsigned long index = slash ? strtoul(slash + 1, &end, 10) : 0;
+    if (!group || end == slash + 1 || *end || index >= group->count)
+        return trp_fail(TRP_NOT_FOUND, "program %s has no node '%s'", program->name, name);
+    *number = group->first + (uint32_t)index;
+    return TRP_OK;
+}
+
+bool group_uses(const struct group *group, const struct group *used)
+{
+    for (size_t i = 0; i < group->use_count; i++)
+        if (group->uses[i].id == used->id)
+            return true;
+    return false;
+}
+
+/* ---- adding ------------------------------------------------------------------------------ */
+
+static void TRP_PRINTF(2, 3) wrong(trp_program *program, const char *format, ...)
+{
+    if (program->error)
+        return;
+    char text[ERROR_MESSAGE_BYTES_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    program->error = xstrdup(text);
+}
+
+static bool name_is_good(const char *name)
+{
+    if (!name || name[0] < 'a' || name[0] > 'z' || strlen(name) > GROUP_NAME_BYTES_MAX)
+        return false;
+    return strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_") == strlen(name);
+}
+
+/* A new group at the end of the program, or NULL when the call was wrong. */
+static struct group *add_group(trp_program *program, enum node_kind kind, const char *name,
+                               uint32_t count)
+{
+    const char *word = kind_words[kind];
+    if (!name_is_good(name))
+        wrong(program,
+              "%s '%s': a name is a lower-case letter and then at most %d more of a-z 0-9 - _",
+              word, name ? name : "(null)", GROUP_NAME_BYTES_MAX - 1);
+    else if (find_group(program, name, strlen(name)))
+        wrong(program, "%s '%s': this name is used twice", word, name);
+    else if (count > PROGRAM_NODES_MAX - program->node_count)
+        wrong(program, "%s '%s': %u nodes are too many: a program has at most %d", word, name,
+              count, PROGRAM_NODES_MAX);
+    if (program->error)
+        return NULL;
+    struct group *group = xcalloc(1, sizeof *group);
+    group->kind = kind;
+    group->name = xstrdup(name);
+    group->count = count;
+    group->first = program->node_count;
+    program->groups =
+        xrealloc(program->groups, (program->group_count + 1) * sizeof *program->groups);
+    program->groups[program->group_count++] = group;
+    program->node_count += count;
+    group->id = (uint32_t)program->group_count;
+    return group;
+}
+
+static void add_use(struct group *group, trp_node node)
+{
+    group->uses = xrealloc(group->uses, (group->use_count + 1) * sizeof *group->uses);
+    group->uses[group->use_count++] = node;
+}
+
+/* Adds the edge of option `option` to a node that has to be of `kind`. */
+static void add_edge(trp_program *program, struct group *group, const char *option, trp_node node,
+                     enum node_kind kind)
+{
+    const struct group *used = program_group(program, node);
+    const char *word = kind_words[group->kind];
+    if (!used || used == group)
+        wrong(program, "%s '%s': .%s is not set to a node of this program", word, group->name,
+              option);
+    else if (used->kind != kind)
+        wrong(program, "%s '%s': .%s is '%s', which is a %s, not a %s", word, group->name, option,
+              used->name, kind_words[used->kind], kind_words[kind]);
+    else
+        add_use(group, node);
+}
+
+static void set_agent(trp_program *program, struct group *group, const trp_agent *agent)
+{
+    if (agent && agent->impl)
+        group->agent = *agent;
+    else
+        wrong(program, "%s '%s': .agent is not set", kind_words[group->kind], group->name);
+}
+
+static void set_env(struct group *group, const char *env)
+{
+    group->env = env ? xstrdup(env) : NULL;
+}
+
+static trp_node node_of(const trp_program *program, const struct group *group)
+{
+    return (trp_node){program->error ? 0 : group->id};
+}
+
+/* `options` NULL stands for the zero value, so that one message covers both. */
+trp_node trp_add_replay(trp_program *program, const char *name, const trp_replay_options *options)
+{
+    struct group *group = add_group(program, NODE_REPLAY, name, 1);
+    if (!group)
+        return (trp_node){0};
+    trp_replay_options *own = &group->options.replay;
+    *own = options ? *options : (trp_replay_options){0};
+    group->tables = xcalloc(own->table_count + 1, sizeof(trp_table_options *));
+    trp_table_options *tables = xcalloc(own->table_count + 1, sizeof *tables);
+    for (size_t i = 0; i < own->table_count; i++) {
+        group->tables[i] = trp_table_options_copy(&own->tables[i]);
+        tables[i] = *group->tables[i];
+    }
+    own->tables = tables;
+    own->address = own->address ? xstrdup(own->address) : NULL;
+    set_env(group, own->env);
+    if (own->agent || own->table_count == 0)
+        set_agent(program, group, own->agent);
+    own->agent = NULL;
+    own->env = NULL;
+    return node_of(program, group);
+}
+
+trp_node trp_add_learner(trp_program *program, const char *name, const trp_learner_options *options)
+{
+    struct group *group = add_group(program, NODE_LEARNER, name, 1);
+    if (!group)
+        return (trp_node){0};
+    trp_learner_options *own = &group->options.learner;
+    *own = options ? *options : (trp_learner_options){0};
+    set_agent(program, group, own->agent);
+    set_env(group, own->env);
+    add_edge(program, group, "replay", own->replay, NODE_REPLAY);
+    own->agent = NULL;
+    own->env = NULL;
+    return node_of(program, group);
+}
+
+static trp_node add_acting(trp_program *program, enum node_kind kind, const char *name,
+                           uint32_t count, const trp_actor_options *options)
+{
+    struct group *group = add_group(program, kind, name, count);
+    if (!group)
+        return (trp_node){0};
+    trp_actor_options *own = &group->options.actor;
+    *own = options ? *options : (trp_actor_options){0};
+    set_agent(program, group, own->agent);
+    set_env(group, own->env);
+    if (count == 0)
+        wrong(program, "%s '%s': a group of 0 nodes", kind_words[kind], name);
+    if (!own->env)
+        wrong(program, "%s '%s': .env is not set", kind_words[kind], name);
+    if (kind == NODE_ACTOR)
+        add_edge(program, group, "replay", own->replay, NODE_REPLAY);
+    add_edge(program, group, "params", own->params, NODE_LEARNER);
+    own->agent = NULL;
+    own->env = NULL;
+    return node_of(program, group);
+}
+
+trp_node trp_add_actors(trp_program *program, const char *name, uint32_t count,
+                        const trp_actor_options *options)
+{
+    return add_acting(program, NODE_ACTOR, name, count, options);
+}
+
+trp_node trp_add_evaluator(trp_program *program, const char *name, const trp_actor_options *options)
+{
+    return add_acting(program, NODE_EVALUATOR, name, 1, options);
+}
+
+trp_node trp_add_node(trp_program *program, const char *name, const trp_node_options *options)
+{
+    uint32_t count = options && options->count ? options->count : 1;
+    struct group *group = add_group(program, NODE_OWN, name, count);
+    if (!group)
+        return (trp_node){0};
+    trp_node_options *own = &group->options.own;
+    *own = options ? *options : (trp_node_options){0};
+    if (own->arg_size > 0) {
+        void *arg = xmalloc(own->arg_size);
+        memcpy(arg, own->arg, own->arg_size);
+        own->arg = arg;
+    } else {
+        own->arg = NULL;
+    }
+    if (!own->run)
+        wrong(program, "node '%s': .run is not set", name);
+    for (size_t i = 0; i < own->use_count; i++) {
+        const struct group *used = program_group(program, own->uses[i]);
+        if (used && used != group)
+            add_use(group, own->uses[i]);
+        else
+            wrong(program, "node '%s': .uses[%zu] is not a node of this program", name, i);
+    }
+    own->uses = NULL;
+    return node_of(program, group);
+}
+
+/* ---- the whole --------------------------------------------------------------------------- */
+
+/* Groups come after what they use, so one pass from the last to the first settles all levels. */
+static void set_levels(trp_program *program)
+{
+    for (size_t i = program->group_count; i-- > 0;) {
+        const struct group *group = program->groups[i];
+        for (size_t k = 0; k < group->use_count; k++) {
+            struct group *used = program->groups[group->uses[k].id - 1];
+            if (used->level <= group->level)
+                used->level = group->level + 1;
+        }
+    }
+}
+
+/* A learner or replay without an environment of its own has that of its first user. */
+static void set_envs(trp_program *program)
+{
+    for (size_t i = program->group_count; i-- > 0;) {
+        struct group *group = program->groups[i];
+        for (size_t k = i + 1; k < program->group_count && !group->env; k++) {
+            if (program->groups[k]->env && group_uses(program->groups[k], group))
+                group->env = xstrdup(program->groups[k]->env);
+        }
+    }
+}
+
+static trp_status check_group(const struct group *group)
+{
+    const char *word = kind_words[group->kind];
+    if (!group->agent.impl)
+        return TRP_OK;
+    if (!group->env)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "%s '%s': no actor says which environment it is for: add one, or set .env",
+                        word, group->name);
+    trp_status status = trp_agent_check(&group->agent, group->env);
+    if (status == TRP_OK)
+        return TRP_OK;
+    char *reason = xstrdup(trp_last_error());
+    trp_fail(status, "%s '%s': %s", word, group->name, reason);
+    free(reason);
+    return status;
+}
+
+trp_status program_check(trp_program *program)
+{
+    if (program->error)
+        return trp_fail(TRP_INVALID_ARGUMENT, "%s", program->error);
+    if (program->group_count == 0)
+        return trp_fail(TRP_INVALID_ARGUMENT, "the program has no nodes");
+    set_levels(program);
+    set_envs(program);
+    for (size_t i = 0; i < program->group_count; i++)
+        TRP_TRY(check_group(program->groups[i]));
+    return TRP_OK;
+}

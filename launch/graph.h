@@ -1,0 +1,71 @@
+/* The graph that `build` made: groups of nodes, what they use, and whether it makes sense. */
+#ifndef TRP_LAUNCH_GRAPH_H
+#define TRP_LAUNCH_GRAPH_H
+
+#include <stdio.h>
+
+#include <troupe/program.h>
+
+enum node_kind { NODE_REPLAY, NODE_LEARNER, NODE_ACTOR, NODE_EVALUATOR, NODE_OWN };
+
+struct group {
+    uint32_t id; /* of its trp_node */
+    char *name;
+    enum node_kind kind;
+    uint32_t count; /* nodes in it */
+    uint32_t first; /* number of its first node; nodes are numbered through the program */
+    uint32_t level; /* stop order: 0 first. Users come before what they use */
+    trp_node *uses; /* only groups added before: the graph has no cycles */
+    size_t use_count;
+    trp_agent agent;
+    char *env;                  /* NULL: none, or still to be found by program_check() */
+    trp_table_options **tables; /* NODE_REPLAY: copies, as many as options.replay.table_count */
+    union {
+        trp_replay_options replay; /* pointers in here are to copies that the group owns */
+        trp_learner_options learner;
+        trp_actor_options actor;
+        trp_node_options own;
+    } options;
+};
+
+struct trp_program {
+    char *name;
+    struct group **groups;
+    size_t group_count;
+    uint32_t node_count;
+    char *error; /* of the first wrong trp_add_*(); NULL: none */
+};
+
+/* Never fails. */
+trp_program *program_create(const char *name);
+void program_destroy(trp_program *program); /* NULL is fine */
+
+/* The first wrong call of `build`, or what is wrong with the whole: no nodes, an unknown
+ * environment, an agent that does not fit it. INVALID_ARGUMENT, NOT_FOUND. Fills in levels and the
+ * environments of replays and learners. */
+TRP_MUST_USE trp_status program_check(trp_program *program);
+
+/* NULL: no such node. */
+const struct group *program_group(const trp_program *program, trp_node node);
+
+/* The group of a node number and its index in it; NULL: no such number. */
+const struct group *program_node(const trp_program *program, uint32_t number, uint32_t *index);
+
+/* "actor/2" to its number. NOT_FOUND. */
+TRP_MUST_USE trp_status program_find(const trp_program *program, const char *name,
+                                     uint32_t *number);
+
+bool group_uses(const struct group *group, const struct group *used);
+
+const char *node_kind_word(enum node_kind kind);
+
+/* ---- text (graph_text.c) ----------------------------------------------------------------- */
+
+void program_print_text(const trp_program *program, FILE *out);
+void program_print_dot(const trp_program *program, FILE *out);
+
+/* Of everything that decides what the nodes do: two processes with one hash built the same graph.
+ */
+uint64_t program_hash(const trp_program *program);
+
+#endif

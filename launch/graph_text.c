@@ -1,0 +1,165 @@
+/* The graph for people (text, DOT) and for comparison (a hash). The hash covers what decides the
+ * nodes' behaviour, written out field by field: struct padding never enters it. */
+#include "graph.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- text -------------------------------------------------------------------------------- */
+
+static void print_group(const trp_program *program, const struct group *group, FILE *out)
+{
+    fprintf(out, "  %-16s %-10s %4u node%s", group->name, node_kind_word(group->kind), group->count,
+            group->count == 1 ? " " : "s");
+    if (group->agent.impl)
+        fprintf(out, "  %s", group->agent.impl->name);
+    if (group->env)
+        fprintf(out, " on %s", group->env);
+    for (size_t i = 0; i < group->use_count; i++)
+        fprintf(out, "%s%s", i == 0 ? "  uses " : ", ",
+                program_group(program, group->uses[i])->name);
+    fputc('\n', out);
+}
+
+static void print_level(const trp_program *program, uint32_t level, FILE *out)
+{
+    const char *separator = level == 0 ? "" : "; then ";
+    for (size_t i = 0; i < program->group_count; i++) {
+        if (program->groups[i]->level != level)
+            continue;
+        fprintf(out, "%s%s", separator, program->groups[i]->name);
+        separator = ", ";
+    }
+}
+
+void program_print_text(const trp_program *program, FILE *out)
+{
+    fprintf(out, "%s: %u nodes in %zu groups, hash %016" PRIx64 "\n", program->name,
+            program->node_count, program->group_count, program_hash(program));
+    for (size_t i = 0; i < program->group_count; i++)
+        print_group(program, program->groups[i], out);
+    fputs("  stops in the order: ", out);
+    for (uint32_t level = 0; level < program->group_count; level++)
+        print_level(program, level, out);
+    fputc('\n', out);
+}
+
+/* ---- DOT --------------------------------------------------------------------------------- */
+
+static const char *edge_label(const struct group *user, const struct group *used)
+{
+    if (used->kind == NODE_REPLAY && user->kind == NODE_ACTOR)
+        return "insert";
+    if (used->kind == NODE_REPLAY && user->kind == NODE_LEARNER)
+        return "sample, update priorities";
+    if (used->kind == NODE_LEARNER)
+        return "pull parameters";
+    return "call";
+}
+
+/* Names need no escaping: program.h allows a-z 0-9 - _ only. The program's own name is free text
+ * of the launch file. */
+static void print_quoted(const char *text, FILE *out)
+{
+    fputc('"', out);
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\')
+            fputc('\\', out);
+        fputc(*text, out);
+    }
+    fputc('"', out);
+}
+
+void program_print_dot(const trp_program *program, FILE *out)
+{
+    static const char *const shapes[] = {"cylinder", "box", "ellipse", "ellipse", "hexagon"};
+    fputs("digraph ", out);
+    print_quoted(program->name, out);
+    fputs(" {\n    rankdir=LR;\n", out);
+    for (size_t i = 0; i < program->group_count; i++) {
+        const struct group *group = program->groups[i];
+        fprintf(out, "    \"%s\" [shape=%s, label=\"%s", group->name, shapes[group->kind],
+                group->name);
+        if (group->count > 1)
+            fprintf(out, " x %u", group->count);
+        fprintf(out, "\"];\n");
+    }
+    for (size_t i = 0; i < program->group_count; i++) {
+        const struct group *group = program->groups[i];
+        for (size_t k = 0; k < group->use_count; k++) {
+            const struct group *used = program_group(program, group->uses[k]);
+            fprintf(out, "    \"%s\" -> \"%s\" [label=\"%s\"];\n", group->name, used->name,
+                    edge_label(group, used));
+        }
+    }
+    fputs("}\n", out);
+}
+
+/* ---- hash -------------------------------------------------------------------------------- */
+
+struct hash {
+    uint64_t value;
+};
+
+/* FNV-1a, 64 bits. */
+static void hash_bytes(struct hash *hash, const void *data, size_t size)
+{
+    const unsigned char *bytes = data;
+    for (size_t i = 0; i < size; i++)
+        hash->value = (hash->value ^ bytes[i]) * 0x100000001b3u;
+}
+
+static void TRP_PRINTF(2, 3) hash_text(struct hash *hash, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    int size = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    /* Longer text is cut; the size before the cut still tells two of them apart. */
+    hash_bytes(hash, &size, sizeof size);
+    hash_bytes(hash, text, strlen(text));
+}
+
+static void hash_options(struct hash *hash, const struct group *group)
+{
+    if (group->kind == NODE_REPLAY) {
+        const trp_replay_options *o = &group->options.replay;
+        hash_text(hash, "%d %" PRIu64 " %s", (int)o->durability, o->max_bytes,
+                  o->address ? o->address : "");
+        for (size_t i = 0; i < o->table_count; i++) {
+            char *line = trp_table_options_format(&o->tables[i]);
+            hash_text(hash, "%s", line);
+            free(line);
+            hash_bytes(hash, o->tables[i].signature.data, o->tables[i].signature.size);
+        }
+    } else if (group->kind == NODE_LEARNER) {
+        const trp_learner_options *o = &group->options.learner;
+        hash_text(hash, "%u %u %u %u %" PRIu64, o->batch_size, o->prefetch, o->publish_every,
+                  o->checkpoint_every_s, o->max_steps);
+    } else if (group->kind == NODE_OWN) {
+        hash_bytes(hash, group->options.own.arg, group->options.own.arg_size);
+    } else {
+        const trp_actor_options *o = &group->options.actor;
+        hash_text(hash, "%u %" PRIu64 " %u %.17g", o->envs, o->max_steps, o->episodes,
+                  o->target_return);
+    }
+}
+
+uint64_t program_hash(const trp_program *program)
+{
+    struct hash hash = {0xcbf29ce484222325u};
+    hash_text(&hash, "%s", program->name);
+    for (size_t i = 0; i < program->group_count; i++) {
+        const struct group *group = program->groups[i];
+        uint64_t agent = group->agent.impl ? trp_agent_hash(&group->agent) : 0;
+        hash_text(&hash, "%s %d %u %s %016" PRIx64, group->name, (int)group->kind, group->count,
+                  group->env ? group->env : "", agent);
+        for (size_t k = 0; k < group->use_count; k++)
+            hash_text(&hash, "%u", group->uses[k].id);
+        hash_options(&hash, group);
+    }
+    return hash.value;
+}

@@ -1,0 +1,356 @@
+/* A process of the program has one thread per node and one more, usually the main thread, that
+ * talks to the launcher: it can always answer, whatever the nodes do, and a node that hangs cannot
+ * keep the process alive when the launcher is gone.
+ *
+ * Nodes of a lower stop level end before those of a higher one. The launcher sees to it between
+ * processes; inside one process it happens here, on the thread of the node that ended last, so that
+ * a deterministic run ends the same way every time. */
+#include "host.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "control.h"
+#include "core/alloc.h"
+#include "run_dir.h"
+
+struct member {
+    trp_context context;
+    struct thread thread;
+    bool started, reported; /* the loop's thread */
+    bool finished;          /* guarded by host->mutex, as what follows */
+    trp_status status;
+    char *error;
+};
+
+static struct member *find_member(struct host *host, uint32_t number)
+{
+    uint32_t at = number - host->options.first;
+    return at < host->options.count ? &host->members[at] : NULL;
+}
+
+/* ---- stop -------------------------------------------------------------------------------- */
+
+void host_stop_member_locked(struct host *host, uint32_t number)
+{
+    struct member *member = find_member(host, number);
+    if (!member)
+        return;
+    trp_stop_request(member->context.stop);
+    cond_broadcast(&host->changed);
+}
+
+static bool runs_everything(const struct host *host)
+{
+    return host->options.count == host->options.program->node_count;
+}
+
+static void stop_level_locked(struct host *host, uint32_t level)
+{
+    for (uint32_t i = 0; i < host->options.count; i++)
+        if (host->members[i].context.group->level == level)
+            host_stop_member_locked(host, host->members[i].context.number);
+}
+
+void host_program_stops(struct host *host)
+{
+    if (!runs_everything(host))
+        return;
+    mutex_lock(&host->mutex);
+    stop_level_locked(host, 0);
+    mutex_unlock(&host->mutex);
+}
+
+static bool level_is_over_locked(const struct host *host, uint32_t level)
+{
+    for (uint32_t i = 0; i < host->options.count; i++)
+        if (host->members[i].context.group->level == level && !host->members[i].finished)
+            return false;
+    return true;
+}
+
+/* Nodes whose users have all ended have nobody left to work for. */
+static void advance_stop_locked(struct host *host)
+{
+    if (!runs_everything(host))
+        return;
+    for (uint32_t level = 0; level < host->options.program->group_count; level++) {
+        if (!level_is_over_locked(host, level))
+            return;
+        stop_level_locked(host, level + 1);
+    }
+}
+
+/* ---- members ----------------------------------------------------------------------------- */
+
+static void wake(struct host *host)
+{
+    uint64_t one = 1;
+    ssize_t written = write(host->wake.fd, &one, sizeof one);
+    assert(written == sizeof one);
+}
+
+static void finish_member(struct member *member, trp_status status)
+{
+    struct host *host = member->context.host;
+    /* A wait that the stop ended is not a failure. */
+    if (status == TRP_CANCELLED && trp_stop_requested(member->context.stop))
+        status = TRP_OK;
+    char *error = status == TRP_OK ? NULL : xstrdup(trp_last_error());
+    context_close(&member->context);
+    mutex_lock(&host->mutex);
+    struct peer *peer = &host->peers[member->context.number];
+    free(peer->gone);
+    peer->gone = error ? xasprintf("it failed: %s", error) : xstrdup("it has ended");
+    member->status = status;
+    member->error = error;
+    member->finished = true;
+    cond_broadcast(&host->changed);
+    advance_stop_locked(host);
+    mutex_unlock(&host->mutex);
+}
+
+static void run_member(void *arg)
+{
+    struct member *member = arg;
+    struct host *host = member->context.host;
+    if (host->turns)
+        turns_join(host->turns, member->context.number);
+    if (host->options.count > 1)
+        trp_log_set_node(member->context.name);
+    finish_member(member, node_run(&member->context));
+    turns_leave();
+    wake(host);
+}
+
+static void send_metrics(struct host *host, trp_context *context)
+{
+    mutex_lock(&context->mutex);
+    if (context->poll)
+        context->poll(&context->metrics, context->polled);
+    for (size_t i = 0; i < context->metrics.count; i++) {
+        struct metric *metric = &context->metrics.metrics[i];
+        if (metric->count == 0)
+            continue;
+        trp_status status = control_send(host->options.control_fd, 0, CONTROL_REPORT,
+                                         context->number, "%s %.17g %.17g %" PRIu64, metric->name,
+                                         metric->last, metric->sum, metric->count);
+        if (status != TRP_OK)
+            break; /* the values stay and go with the next ones */
+        metric_taken(metric);
+    }
+    mutex_unlock(&context->mutex);
+}
+
+static void report_end(struct host *host, struct member *member)
+{
+    uint32_t number = member->context.number;
+    thread_stop(&member->thread);
+    send_metrics(host, &member->context);
+    trp_status sent;
+    if (member->status == TRP_OK)
+        sent = control_send(host->options.control_fd, CONTROL_SEND_MS, CONTROL_DONE, number, "-");
+    else
+        sent = control_send(host->options.control_fd, CONTROL_SEND_MS, CONTROL_FAILED, number,
+                            "%d %s", (int)member->status, member->error);
+    if (sent != TRP_OK)
+        trp_log(TRP_WARN, "%s: the launcher was not told of the end", member->context.name);
+    host->failed |= member->status != TRP_OK;
+    member->reported = true;
+    host->ended++;
+}
+
+static void report_ends(struct host *host)
+{
+    for (uint32_t i = 0; i < host->options.count; i++) {
+        struct member *member = &host->members[i];
+        mutex_lock(&host->mutex);
+        bool due = member->started && member->finished && !member->reported;
+        mutex_unlock(&host->mutex);
+        if (due)
+            report_end(host, member);
+    }
+}
+
+/* ---- the loop ---------------------------------------------------------------------------- */
+
+static void stop_everything(struct host *host)
+{
+    mutex_lock(&host->mutex);
+    for (uint32_t i = 0; i < host->options.count; i++)
+        host_stop_member_locked(host, host->options.first + i);
+    mutex_unlock(&host->mutex);
+}
+
+static void apply_message(struct host *host, const struct control_message *message)
+{
+    if (message->node >= host->options.program->node_count)
+        return;
+    mutex_lock(&host->mutex);
+    struct peer *peer = &host->peers[message->node];
+    if (message->verb == CONTROL_STOP) {
+        host_stop_member_locked(host, message->node);
+    } else if (message->verb == CONTROL_PEER && !peer->address) {
+        peer->address = xstrdup(message->rest);
+    } else if (message->verb == CONTROL_GONE && !peer->gone) {
+        peer->gone = xstrdup(message->rest);
+    }
+    cond_broadcast(&host->changed);
+    mutex_unlock(&host->mutex);
+}
+
+static void control_ready(struct watch *watch)
+{
+    struct host *host = watch->owner;
+    struct control_message message;
+    trp_status status = control_receive(watch->fd, &message);
+    if (status == TRP_OK)
+        apply_message(host, &message);
+    if (status != TRP_UNAVAILABLE)
+        return;
+    trp_log(TRP_ERROR, "the launcher is gone");
+    loop_forget(&host->loop, watch); /* nodes may be sending: closed in host_destroy() */
+    host->orphaned_until = deadline_in_ms(&clock_monotonic, HOST_ORPHAN_MS);
+    stop_everything(host);
+}
+
+static void wake_ready(struct watch *watch)
+{
+    uint64_t count;
+    ssize_t size = read(watch->fd, &count, sizeof count);
+    (void)size;
+}
+
+static void signals_ready(struct watch *watch)
+{
+    struct signalfd_siginfo info;
+    if (read(watch->fd, &info, sizeof info) == sizeof info)
+        stop_everything(watch->owner);
+}
+
+static trp_status watch_signals_of(struct host *host)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    host->signals =
+        (struct watch){signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK), signals_ready, host, 0};
+    if (host->signals.fd < 0)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "signalfd: %s", strerror(errno));
+    return loop_add(&host->loop, &host->signals);
+}
+
+/* Members that cannot be started count as failed ones. */
+static void start_members(struct host *host)
+{
+    for (uint32_t i = 0; i < host->options.count; i++) {
+        struct member *member = &host->members[i];
+        member->started = true;
+        trp_status status = thread_start(&member->thread, member->context.name, run_member, member);
+        if (status != TRP_OK) {
+            finish_member(member, status);
+            stop_everything(host);
+        }
+    }
+}
+
+static void send_all_metrics(struct host *host)
+{
+    for (uint32_t i = 0; i < host->options.count; i++)
+        send_metrics(host, &host->members[i].context);
+}
+
+int host_run(struct host *host, bool watch_signals)
+{
+    if (watch_signals && watch_signals_of(host) != TRP_OK) {
+        trp_log(TRP_ERROR, "%s", trp_last_error());
+        return 1;
+    }
+    start_members(host);
+    report_ends(host);
+    struct deadline flush = deadline_in_ms(&clock_monotonic, HOST_REPORT_MS);
+    while (host->ended < host->options.count) {
+        loop_turn(&host->loop, deadline_left_ns(flush, &clock_monotonic) / 1000000 + 1);
+        report_ends(host);
+        if (deadline_passed(flush, &clock_monotonic)) {
+            send_all_metrics(host);
+            flush = deadline_in_ms(&clock_monotonic, HOST_REPORT_MS);
+        }
+        if (watch_signals && deadline_passed(host->orphaned_until, &clock_monotonic))
+            kill(0, SIGKILL); /* our group: the launcher gave us one of our own */
+    }
+    return host->failed ? 1 : 0;
+}
+
+/* ---- life -------------------------------------------------------------------------------- */
+
+static trp_status init_loop(struct host *host)
+{
+    TRP_TRY(loop_init(&host->loop));
+    host->wake = (struct watch){eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), wake_ready, host, 0};
+    if (host->wake.fd < 0)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "eventfd: %s", strerror(errno));
+    TRP_TRY(loop_add(&host->loop, &host->wake));
+    return loop_add(&host->loop, &host->control);
+}
+
+trp_status host_create(struct host **out, const struct host_options *options)
+{
+    struct host *host = xcalloc(1, sizeof *host);
+    host->options = *options;
+    host->loop.epoll_fd = host->wake.fd = host->signals.fd = -1;
+    host->control = (struct watch){options->control_fd, control_ready, host, 0};
+    host->orphaned_until = DEADLINE_NEVER;
+    mutex_init(&host->mutex);
+    cond_init(&host->changed);
+    host->peers = xcalloc(options->program->node_count, sizeof *host->peers);
+    host->members = xcalloc(options->count, sizeof *host->members);
+    for (uint32_t i = 0; i < options->count; i++)
+        context_init(&host->members[i].context, host, options->first + i);
+    if (options->deterministic) {
+        assert(runs_everything(host));
+        host->turns = turns_create(options->count);
+    }
+    trp_status status = init_loop(host);
+    if (status != TRP_OK) {
+        host_destroy(host);
+        return status;
+    }
+    *out = host;
+    return TRP_OK;
+}
+
+void host_destroy(struct host *host)
+{
+    if (!host)
+        return;
+    for (uint32_t i = 0; i < host->options.count; i++) {
+        thread_stop(&host->members[i].thread);
+        context_cleanup(&host->members[i].context);
+        free(host->members[i].error);
+    }
+    for (uint32_t i = 0; i < host->options.program->node_count; i++) {
+        free(host->peers[i].address);
+        free(host->peers[i].gone);
+    }
+    turns_destroy(host->turns);
+    close(host->options.control_fd);
+    loop_remove(&host->loop, &host->wake);
+    loop_remove(&host->loop, &host->signals);
+    loop_cleanup(&host->loop);
+    cond_cleanup(&host->changed);
+    mutex_cleanup(&host->mutex);
+    free(host->members);
+    free(host->peers);
+    free(host);
+}

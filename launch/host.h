@@ -1,0 +1,105 @@
+/* The nodes that run in this process, each on a thread of its own: one of them in a child of the
+ * launcher, all of them with --launch=threads. */
+#ifndef TRP_LAUNCH_HOST_H
+#define TRP_LAUNCH_HOST_H
+
+#include "core/thread.h"
+#include "graph.h"
+#include "loop.h"
+#include "metrics.h"
+
+struct host;
+
+struct host_options {
+    const trp_program *program;
+    const char *run_dir, *socket_dir; /* borrowed, like the program */
+    uint64_t seed;
+    bool resume, deterministic;
+    uint32_t first, count; /* numbers of the nodes it runs */
+    int control_fd;        /* taken: the other end is the launcher's */
+};
+
+/* Never blocks. */
+TRP_MUST_USE trp_status host_create(struct host **out, const struct host_options *options);
+
+/* Starts the nodes, reports to the launcher and does what it asks, until every node has ended and
+ * that was reported. `watch_signals`: TERM, INT and HUP end the nodes, and when the launcher is
+ * gone, so is this process after HOST_ORPHAN_MS at most. Returns 0 or, when a node failed, 1. */
+int host_run(struct host *host, bool watch_signals);
+
+void host_destroy(struct host *host); /* NULL is fine */
+
+/* ---- for context.c and nodes.c ----------------------------------------------------------- */
+
+/* One node as its peers in this process see it. */
+struct peer {
+    char *address;      /* NULL: not known */
+    trp_server *server; /* NULL: not in this process, or not serving */
+    char *gone;         /* how it ended; NULL: it has not */
+    uint32_t users;     /* channels to `server` */
+};
+
+/* A channel that a context owns. */
+struct context_channel {
+    struct context_channel *next;
+    uint32_t number; /* of the node at the other end */
+    bool local;
+    trp_channel *channel;
+};
+
+/* Adds what can be read of a running node to its metrics, before they are sent. */
+typedef void (*context_poll)(struct metrics *metrics, void *polled);
+
+struct trp_context {
+    struct host *host;
+    const struct group *group;
+    uint32_t number, index;
+    char name[NODE_NAME_BYTES_MAX];
+    char *address; /* where to serve */
+    trp_stop *stop;
+    struct context_channel *channels; /* the body's thread */
+    bool serving;
+    struct mutex mutex; /* guards what follows */
+    struct metrics metrics;
+    context_poll poll; /* NULL: none */
+    void *polled;
+};
+
+struct host {
+    struct host_options options;
+    struct loop loop;
+    struct watch control, wake, signals;
+    struct turns *turns; /* NULL: not deterministic */
+    struct member *members;
+    uint32_t ended; /* members that the launcher knows to have ended */
+    bool failed;
+    struct deadline orphaned_until;
+    struct mutex mutex; /* guards what follows */
+    struct cond changed;
+    struct peer *peers; /* by node number */
+    bool program_stopped;
+};
+
+/* Requests the stop of a member and wakes it from waiting for a peer. `host->mutex` is held. */
+void host_stop_member_locked(struct host *host, uint32_t number);
+
+/* The program ends: in a process that runs all nodes, those that nobody uses are stopped at once,
+ * on this thread, so that deterministic runs end at the same step every time. */
+void host_program_stops(struct host *host);
+
+void context_init(trp_context *context, struct host *host, uint32_t number);
+
+/* Gives up the server and the channels; the body has returned. */
+void context_close(trp_context *context);
+void context_cleanup(trp_context *context);
+
+/* Publishes `server`, which listens already, under `address`. */
+void context_publish(trp_context *context, trp_server *server, const char *address);
+
+/* `poll(metrics, polled)` is called now and then on another thread, until it is set to NULL. */
+void context_set_poll(trp_context *context, context_poll poll, void *polled);
+
+/* Runs the node's body: the user's or the built-in one of its kind. */
+TRP_MUST_USE trp_status node_run(trp_context *context);
+
+#endif

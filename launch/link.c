@@ -1,0 +1,196 @@
+/* The address book. Nodes say where they serve; every process is told of the nodes that its own
+ * nodes use, and of no others. What it was told is remembered per process, so an update is what
+ * differs, and a process that reads slowly gets the rest later. */
+#include "run.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+
+enum { TOLD_NOTHING, TOLD_ADDRESS, TOLD_GONE };
+
+/* ---- from the nodes ---------------------------------------------------------------------- */
+
+static void check_hello(struct run *run, struct node *node, const char *rest)
+{
+    char build[32], expected[80];
+    control_build_id(build, sizeof build);
+    snprintf(expected, sizeof expected, "%016" PRIx64 " %s", program_hash(run->program), build);
+    node->said_hello = true;
+    if (strcmp(rest, expected) == 0)
+        return;
+    char failure[256];
+    snprintf(failure, sizeof failure,
+             "it has another graph or build than the launcher (graph and build %s, expected %s): "
+             "build() depends on something besides its arguments, or the program was replaced",
+             rest, expected);
+    run_node_failed(run, node, TRP_FAILED_PRECONDITION, failure);
+    run_stop(run, false, "a node differs from the launcher");
+}
+
+static void read_report(struct node *node, const char *rest)
+{
+    char name[METRIC_NAME_BYTES_MAX];
+    double last, sum;
+    uint64_t count;
+    if (sscanf(rest, "%31s %lf %lf %" SCNu64, name, &last, &sum, &count) != 4)
+        return;
+    struct metric *metric = metrics_get(&node->metrics, name);
+    if (metric)
+        metric_add(metric, last, sum, count);
+}
+
+static void read_program_stop(struct run *run, struct node *node, const char *rest)
+{
+    bool success = strncmp(rest, "success ", 8) == 0;
+    const char *reason = strchr(rest, ' ') ? strchr(rest, ' ') + 1 : rest;
+    if (!success)
+        run_node_failed(run, node, TRP_ABORTED, reason);
+    char *text = xasprintf("%s: %s", node->name, reason);
+    run_stop(run, success, text);
+    free(text);
+}
+
+static void read_failed(struct run *run, struct node *node, const char *rest)
+{
+    char *end;
+    long code = strtol(rest, &end, 10);
+    run_node_failed(run, node, (trp_status)code, *end == ' ' ? end + 1 : end);
+}
+
+static void apply(struct link *link, const struct control_message *message)
+{
+    struct run *run = link->run;
+    /* A child that could not build the graph does not know its number. */
+    uint32_t number = link->count == 1 ? link->first : message->node;
+    if (number - link->first >= link->count)
+        return;
+    struct node *node = &run->nodes[number];
+    switch (message->verb) {
+    case CONTROL_HELLO:
+        check_hello(run, node, message->rest);
+        break;
+    case CONTROL_READY:
+        run_node_serves(run, node, message->rest);
+        break;
+    case CONTROL_REPORT:
+        read_report(node, message->rest);
+        break;
+    case CONTROL_PROGRAM:
+        read_program_stop(run, node, message->rest);
+        break;
+    case CONTROL_FAILED:
+        read_failed(run, node, message->rest);
+        break;
+    default:
+        break;
+    }
+    bool over = message->verb == CONTROL_FAILED || message->verb == CONTROL_DONE;
+    /* A process is over when it has been reaped, a thread when it says so. */
+    if (over && run->options->mode == LAUNCH_THREADS)
+        run_node_ended(run, node, NULL);
+}
+
+static bool read_one(struct link *link)
+{
+    struct control_message message;
+    if (link->watch.fd < 0)
+        return false;
+    trp_status status = control_receive(link->watch.fd, &message);
+    if (status == TRP_OK)
+        apply(link, &message);
+    if (status == TRP_UNAVAILABLE)
+        loop_remove(&link->run->loop, &link->watch);
+    return status == TRP_OK || status == TRP_INVALID_ARGUMENT;
+}
+
+static void link_ready(struct watch *watch)
+{
+    read_one(watch->owner);
+}
+
+void link_drain(struct link *link)
+{
+    while (read_one(link))
+        ;
+}
+
+/* ---- to the nodes ------------------------------------------------------------------------ */
+
+static uint8_t to_tell(const struct node *node)
+{
+    if (!node->running)
+        return TOLD_GONE;
+    return node->address ? TOLD_ADDRESS : TOLD_NOTHING;
+}
+
+static bool tell(struct link *link, const struct node *node)
+{
+    uint8_t news = to_tell(node);
+    if (link->told[node->number] >= news)
+        return true;
+    enum control_verb verb = news == TOLD_GONE ? CONTROL_GONE : CONTROL_PEER;
+    const char *text = news == TOLD_ADDRESS ? node->address
+                       : node->failed       ? node->failure
+                                            : "it has ended";
+    trp_status status = control_send(link->watch.fd, 0, verb, node->number, "%s", text);
+    if (status == TRP_DEADLINE_EXCEEDED)
+        return false;
+    link->told[node->number] = news;
+    return true;
+}
+
+static void update_link(struct link *link)
+{
+    struct run *run = link->run;
+    link->pending = false;
+    for (uint32_t i = 0; i < link->count && link->watch.fd >= 0; i++) {
+        const struct group *group = run->nodes[link->first + i].group;
+        for (size_t k = 0; k < group->use_count; k++) {
+            const struct group *used = program_group(run->program, group->uses[k]);
+            for (uint32_t n = 0; n < used->count; n++)
+                if (!tell(link, &run->nodes[used->first + n]))
+                    link->pending = true;
+        }
+    }
+}
+
+void links_update(struct run *run)
+{
+    if (run->options->mode == LAUNCH_THREADS)
+        return; /* nodes of one process see each other */
+    for (uint32_t i = 0; i < run->link_count; i++)
+        update_link(run->links[i]);
+}
+
+/* ---- life -------------------------------------------------------------------------------- */
+
+trp_status link_create(struct link **out, struct run *run, int fd, uint32_t first, uint32_t count)
+{
+    struct link *link = xcalloc(1, sizeof *link);
+    link->run = run;
+    link->first = first;
+    link->count = count;
+    link->told = xcalloc(run->program->node_count, 1);
+    link->watch = (struct watch){fd, link_ready, link, first};
+    trp_status status = loop_add(&run->loop, &link->watch);
+    if (status != TRP_OK) {
+        link_destroy(link);
+        return status;
+    }
+    run->links = xrealloc(run->links, (run->link_count + 1) * sizeof *run->links);
+    run->links[run->link_count++] = link;
+    *out = link;
+    return TRP_OK;
+}
+
+void link_destroy(struct link *link)
+{
+    if (!link)
+        return;
+    loop_remove(&link->run->loop, &link->watch);
+    free(link->told);
+    free(link);
+}

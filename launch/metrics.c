@@ -1,0 +1,55 @@
+/* Metrics are few and their names are words, so a linear search is the whole index. A value is kept
+ * as last, sum and count: a gauge reads the last, a mean divides, and nothing depends on how often
+ * a node reports. */
+#include "metrics.h"
+
+#include <string.h>
+
+static bool name_is_good(const char *name)
+{
+    size_t length = strlen(name);
+    return length > 0 && length < METRIC_NAME_BYTES_MAX && !strpbrk(name, " \t\r\n,\"");
+}
+
+struct metric *metrics_get(struct metrics *metrics, const char *name)
+{
+    for (size_t i = 0; i < metrics->count; i++)
+        if (strcmp(metrics->metrics[i].name, name) == 0)
+            return &metrics->metrics[i];
+    if (metrics->count == METRICS_MAX || !name_is_good(name))
+        return NULL;
+    struct metric *metric = &metrics->metrics[metrics->count++];
+    memcpy(metric->name, name, strlen(name) + 1);
+    return metric;
+}
+
+bool metrics_last(const struct metrics *metrics, const char *name, double *value)
+{
+    for (size_t i = 0; i < metrics->count; i++) {
+        if (strcmp(metrics->metrics[i].name, name) == 0) {
+            *value = metrics->metrics[i].last;
+            return true;
+        }
+    }
+    return false;
+}
+
+void metric_add(struct metric *metric, double last, double sum, uint64_t count)
+{
+    metric->last = last;
+    metric->sum += sum;
+    metric->count += count;
+}
+
+void metrics_set(struct metrics *metrics, const char *name, double value)
+{
+    struct metric *metric = metrics_get(metrics, name);
+    if (metric)
+        metric_add(metric, value, value, 1);
+}
+
+void metric_taken(struct metric *metric)
+{
+    metric->sum = 0;
+    metric->count = 0;
+}

@@ -1,0 +1,392 @@
+/* The bodies of the built-in nodes. All they do is join what the lower folders make to the run:
+ * where it keeps its files, whom it talks to, when it stops, and what it reports.
+ *
+ * Every random choice of a run comes from its seed: a node's own seed is a draw from a stream of it
+ * that is numbered by what the draw is for. */
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <troupe/log.h>
+#include "core/alloc.h"
+#include "host.h"
+#include "params.pb-c.h"
+
+enum {
+    STREAM_REPLAY = 1000, /* streams of the run's seed */
+    STREAM_EVALUATOR = 2000,
+    REPLAY_REPORT_MS = 500,
+    REPLAY_GRACE_MS = 1000,
+    /* Other nodes may need the processor more: an evaluator rests three times as long as it
+     * worked. */
+    EVALUATOR_REST_FACTOR = 3,
+    EVALUATOR_REST_MIN_MS = 50,
+    EVALUATOR_REST_MAX_MS = 10000,
+    /* In deterministic runs time decides nothing: learner steps between two evaluations. */
+    EVALUATOR_STEPS = 500,
+};
+
+static uint64_t seed_of(const trp_context *context, uint64_t stream)
+{
+    trp_rng rng;
+    trp_rng_init(&rng, trp_context_seed(context), stream);
+    return trp_rng_u64(&rng) | 1; /* 0 would mean: from the operating system */
+}
+
+static char *node_dir(const trp_context *context)
+{
+    return xasprintf("%s/%s", trp_context_run_dir(context), context->group->name);
+}
+
+/* ---- replay ------------------------------------------------------------------------------ */
+
+static trp_status replay_create(trp_context *context, trp_replay_server **server)
+{
+    const struct group *group = context->group;
+    const trp_replay_options *options = &group->options.replay;
+    trp_agent_table_list list = {.count = 0};
+    if (options->table_count == 0)
+        TRP_TRY(trp_agent_tables(&group->agent, group->env, &list));
+    char *dir = node_dir(context);
+    trp_replay_server_options server_options = {
+        .dir = dir,
+        .durability = options->durability,
+        .max_bytes = options->max_bytes,
+        .tables = options->table_count > 0 ? options->tables : list.tables,
+        .table_count = options->table_count > 0 ? options->table_count : list.count,
+        .seed = seed_of(context, STREAM_REPLAY + context->number),
+        .server.address = options->address ? options->address : trp_context_address(context),
+    };
+    trp_status status = trp_replay_server_create(server, &server_options);
+    free(dir);
+    trp_agent_table_list_cleanup(&list);
+    return status;
+}
+
+static void report_tables(trp_context *context, trp_channel *channel)
+{
+    trp_table_info tables[TRP_AGENT_TABLES_MAX];
+    size_t count;
+    if (trp_replay_info(channel, tables, TRP_AGENT_TABLES_MAX, &count, 1000) != TRP_OK)
+        return;
+    double items = 0, inserts = 0, samples = 0;
+    for (size_t i = 0; i < count && i < TRP_AGENT_TABLES_MAX; i++) {
+        items += (double)tables[i].size;
+        inserts += (double)tables[i].inserts;
+        samples += (double)tables[i].samples;
+    }
+    trp_context_report(context, "items", items);
+    trp_context_report(context, "inserts", inserts);
+    trp_context_report(context, "samples", samples);
+}
+
+static trp_status replay_run(trp_context *context)
+{
+    trp_replay_server *server = NULL;
+    TRP_TRY(replay_create(context, &server));
+    trp_status status = trp_replay_server_start(server);
+    if (status == TRP_OK) {
+        trp_server *rpc = trp_replay_server_rpc(server);
+        context_publish(context, rpc, trp_server_address(rpc));
+        trp_channel *self = trp_channel_create_local(rpc);
+        do
+            report_tables(context, self);
+        while (!trp_stop_wait(trp_context_stop(context), REPLAY_REPORT_MS));
+        trp_channel_destroy(self);
+        trp_context_withdraw(context);
+        trp_replay_server_stop(server, REPLAY_GRACE_MS);
+    }
+    trp_replay_server_destroy(server);
+    return status;
+}
+
+/* ---- learner ----------------------------------------------------------------------------- */
+
+static trp_status learner_create(trp_context *context, trp_learner **learner)
+{
+    const struct group *group = context->group;
+    const trp_learner_options *options = &group->options.learner;
+    trp_channel *replay;
+    TRP_TRY(trp_context_channel(context, options->replay, 0, &replay));
+    char *dir = node_dir(context);
+    trp_agent_learner_options learner_options = {
+        .env = group->env,
+        .batch_size = options->batch_size,
+        .seed = trp_context_seed(context),
+        .loop = {.replay = replay,
+                 .stop = trp_context_stop(context),
+                 .prefetch = options->prefetch,
+                 .publish_every = options->publish_every,
+                 .checkpoint_dir = dir,
+                 .checkpoint_every_s = options->checkpoint_every_s,
+                 .resume = trp_context_resume(context),
+                 .max_steps = options->max_steps},
+    };
+    trp_status status = trp_agent_learner_create(learner, &group->agent, &learner_options);
+    free(dir);
+    return status;
+}
+
+static void poll_learner(struct metrics *metrics, void *polled)
+{
+    trp_learner_counters counters = trp_learner_read(polled);
+    metrics_set(metrics, "learner_steps", (double)counters.steps);
+    metrics_set(metrics, "version", (double)counters.version);
+    metrics_set(metrics, "total_actor_steps", (double)counters.actor_steps);
+    if (counters.steps > counters.resumed_from) {
+        metrics_set(metrics, "loss", counters.last.loss);
+        metrics_set(metrics, "mean_q", counters.last.mean_q);
+    }
+}
+
+/* Learns, then goes on handing out parameters until nobody pulls them any more. */
+static trp_status learner_learn(trp_context *context, trp_learner *learner)
+{
+    context_set_poll(context, poll_learner, learner);
+    trp_status status = trp_learner_run(learner);
+    trp_learner_counters counters = trp_learner_read(learner);
+    if (status == TRP_OK && counters.finished && !trp_stop_requested(trp_context_stop(context))) {
+        char reason[128];
+        snprintf(reason, sizeof reason, "%" PRIu64 " learner steps done", counters.steps);
+        trp_context_stop_program(context, true, reason);
+        trp_stop_wait(trp_context_stop(context), -1);
+    }
+    context_set_poll(context, NULL, NULL);
+    return status;
+}
+
+static trp_status learner_run(trp_context *context)
+{
+    trp_learner *learner = NULL;
+    trp_server *server = NULL;
+    trp_status status = learner_create(context, &learner);
+    if (status != TRP_OK)
+        goto out;
+    status =
+        trp_server_create(&server, &(trp_server_options){.address = trp_context_address(context)});
+    if (status != TRP_OK)
+        goto out;
+    status = trp_server_add(server, trp_learner_service(learner), NULL);
+    if (status != TRP_OK)
+        goto out;
+    status = trp_context_serve(context, server);
+    if (status != TRP_OK)
+        goto out;
+    status = learner_learn(context, learner);
+out:
+    trp_context_withdraw(context);
+    trp_server_destroy(server);
+    trp_learner_destroy(learner);
+    return status;
+}
+
+/* ---- actor ------------------------------------------------------------------------------- */
+
+static void poll_actor(struct metrics *metrics, void *polled)
+{
+    trp_actor_counters counters = trp_actor_read(polled);
+    metrics_set(metrics, "actor_steps", (double)counters.steps);
+    metrics_set(metrics, "episodes", (double)counters.episodes);
+    metrics_set(metrics, "epsilon", counters.epsilon);
+    if (!isnan(counters.mean_return))
+        metrics_set(metrics, "return", counters.mean_return);
+}
+
+static trp_status actor_run(trp_context *context)
+{
+    const struct group *group = context->group;
+    const trp_actor_options *options = &group->options.actor;
+    trp_channel *replay;
+    ProtobufCService *params;
+    TRP_TRY(trp_context_channel(context, options->replay, 0, &replay));
+    TRP_TRY(trp_dial(context, options->params, &troupe__params__descriptor, &params));
+    trp_actor *actor;
+    TRP_TRY(trp_agent_actor_create(&actor, &group->agent,
+                                   &(trp_agent_actor_options){
+                                       .name = trp_context_name(context),
+                                       .env = group->env,
+                                       .copies = options->envs,
+                                       .index = trp_context_index(context),
+                                       .count = trp_context_group_size(context),
+                                       .replay = replay,
+                                       .params = params,
+                                       .stop = trp_context_stop(context),
+                                       .seed = trp_context_seed(context),
+                                       .max_steps = options->max_steps,
+                                   }));
+    context_set_poll(context, poll_actor, actor);
+    trp_status status = trp_actor_run(actor);
+    context_set_poll(context, NULL, NULL);
+    trp_actor_counters counters = trp_actor_read(actor);
+    if (status == TRP_OK && counters.finished) {
+        char reason[128];
+        snprintf(reason, sizeof reason, "%" PRIu64 " actor steps done", counters.total_steps);
+        trp_context_stop_program(context, true, reason);
+    }
+    trp_actor_destroy(actor);
+    return status;
+}
+
+/* ---- evaluator --------------------------------------------------------------------------- */
+
+struct evaluator {
+    trp_context *context;
+    const trp_actor_options *options;
+    trp_policy *policy;
+    trp_params_client *params;
+    uint32_t episodes, copies;
+    uint64_t evaluations, evaluated_steps; /* learner steps of the last one */
+    bool reached;
+};
+
+/* EVALUATOR.csv: no times, so that deterministic runs can be compared. */
+static void write_row(const struct evaluator *evaluator, const trp_params_state *state,
+                      const trp_evaluation *result)
+{
+    char *path = xasprintf("%s/%s.csv", trp_context_run_dir(evaluator->context),
+                           evaluator->context->group->name);
+    FILE *file = fopen(path, "ae");
+    free(path);
+    if (!file)
+        return;
+    if (ftell(file) == 0)
+        fputs("version,learner_steps,episodes,mean,std,min,max,lower\n", file);
+    fprintf(file, "%" PRIu64 ",%" PRIu64 ",%u,%.17g,%.17g,%.17g,%.17g,%.17g\n", state->version,
+            state->learner_steps, result->episodes, result->mean, result->std, result->min,
+            result->max, result->lower);
+    fclose(file);
+}
+
+static trp_status evaluator_reach(struct evaluator *evaluator, const trp_params_state *state,
+                                  const trp_evaluation *result)
+{
+    trp_context *context = evaluator->context;
+    char *path = xasprintf("%s/params.safetensors", trp_context_run_dir(context));
+    trp_status status = trp_params_write(path, state);
+    free(path);
+    if (status != TRP_OK)
+        return status;
+    evaluator->reached = true;
+    char reason[256];
+    snprintf(reason, sizeof reason,
+             "version %" PRIu64 " has a mean return of %.1f +- %.1f over %u episodes: the target "
+             "of %g is reached",
+             state->version, result->mean, result->mean - result->lower, result->episodes,
+             evaluator->options->target_return);
+    trp_context_stop_program(context, true, reason);
+    return TRP_OK;
+}
+
+/* Evaluates the version that the client has. */
+static trp_status evaluator_evaluate(struct evaluator *evaluator)
+{
+    trp_params_state state = trp_params_client_state(evaluator->params);
+    TRP_TRY(evaluator->policy->impl->load(evaluator->policy, state.params, state.count));
+    trp_evaluation result;
+    TRP_TRY(trp_evaluate(
+        evaluator->policy,
+        &(trp_evaluate_options){
+            .env = evaluator->context->group->env,
+            .episodes = evaluator->episodes,
+            .copies = evaluator->copies,
+            .seed = seed_of(evaluator->context, STREAM_EVALUATOR + evaluator->evaluations),
+            .stop = trp_context_stop(evaluator->context),
+        },
+        &result));
+    evaluator->evaluations++;
+    evaluator->evaluated_steps = state.learner_steps;
+    trp_context_report(evaluator->context, "eval_return", result.mean);
+    trp_context_report(evaluator->context, "eval_version", (double)state.version);
+    write_row(evaluator, &state, &result);
+    if (evaluator->options->target_return != 0 && result.lower >= evaluator->options->target_return)
+        return evaluator_reach(evaluator, &state, &result);
+    return TRP_OK;
+}
+
+static bool evaluation_is_due(const struct evaluator *evaluator)
+{
+    if (!evaluator->context->host->options.deterministic || evaluator->evaluations == 0)
+        return true;
+    trp_params_state state = trp_params_client_state(evaluator->params);
+    return state.learner_steps >= evaluator->evaluated_steps + EVALUATOR_STEPS;
+}
+
+static int64_t rest_ms(const struct evaluator *evaluator, int64_t worked_ns)
+{
+    if (evaluator->context->host->options.deterministic)
+        return 0;
+    int64_t rest = worked_ns / 1000000 * EVALUATOR_REST_FACTOR;
+    if (rest < EVALUATOR_REST_MIN_MS)
+        return EVALUATOR_REST_MIN_MS;
+    return rest > EVALUATOR_REST_MAX_MS ? EVALUATOR_REST_MAX_MS : rest;
+}
+
+static trp_status evaluator_loop(struct evaluator *evaluator)
+{
+    trp_stop *stop = trp_context_stop(evaluator->context);
+    TRP_TRY(trp_params_client_wait(evaluator->params, -1));
+    bool newer = true;
+    while (!trp_stop_requested(stop) && !evaluator->reached) {
+        int64_t start_ns = clock_now_ns(&clock_monotonic);
+        if (newer && evaluation_is_due(evaluator)) {
+            newer = false;
+            TRP_TRY(evaluator_evaluate(evaluator));
+        }
+        turns_pass();
+        trp_stop_wait(stop, rest_ms(evaluator, clock_now_ns(&clock_monotonic) - start_ns));
+        trp_params_state before = trp_params_client_state(evaluator->params);
+        TRP_TRY(trp_params_client_pull(evaluator->params, 0, 0, NULL));
+        newer |= trp_params_client_state(evaluator->params).version != before.version;
+    }
+    return TRP_OK;
+}
+
+static trp_status evaluator_run(trp_context *context)
+{
+    const struct group *group = context->group;
+    const trp_actor_options *options = &group->options.actor;
+    struct evaluator evaluator = {.context = context, .options = options};
+    evaluator.episodes = options->episodes ? options->episodes : 100;
+    evaluator.copies = options->envs ? options->envs : evaluator.episodes;
+    if (evaluator.copies > 100)
+        evaluator.copies = 100;
+    ProtobufCService *service;
+    TRP_TRY(trp_dial(context, options->params, &troupe__params__descriptor, &service));
+    trp_status status =
+        trp_agent_policy_create(&evaluator.policy, &group->agent, group->env, evaluator.copies);
+    if (status != TRP_OK)
+        goto out;
+    status = trp_params_client_create(
+        &evaluator.params,
+        &(trp_params_client_options){.service = service, .stop = trp_context_stop(context)});
+    if (status != TRP_OK)
+        goto out;
+    status = evaluator_loop(&evaluator);
+out:
+    trp_params_client_destroy(evaluator.params);
+    trp_policy_destroy(evaluator.policy);
+    return status;
+}
+
+/* ---- all --------------------------------------------------------------------------------- */
+
+trp_status node_run(trp_context *context)
+{
+    const struct group *group = context->group;
+    switch (group->kind) {
+    case NODE_REPLAY:
+        return replay_run(context);
+    case NODE_LEARNER:
+        return learner_run(context);
+    case NODE_ACTOR:
+        return actor_run(context);
+    case NODE_EVALUATOR:
+        return evaluator_run(context);
+    case NODE_OWN:
+        break;
+    }
+    return group->options.own.run(context, group->options.own.arg);
+}

@@ -1,0 +1,305 @@
+/* argp does the work. It would print two lines for a wrong flag and choose the exit status itself;
+ * with no error stream it leaves both to us: getopt's own line names the flag, ours name values. */
+#include "options.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+
+enum key {
+    KEY_LAUNCH = 256,
+    KEY_RUN_DIR,
+    KEY_RESUME,
+    KEY_SEED,
+    KEY_DETERMINISTIC,
+    KEY_MAX_SECONDS,
+    KEY_MAX_STEPS,
+    KEY_TARGET_RETURN,
+    KEY_GRACE,
+    KEY_LOG_LEVEL,
+    KEY_FORMAT,
+    KEY_PARAMS,
+    KEY_EPISODES,
+    KEY_NODE,
+    KEY_SOCKET_DIR,
+    KEY_PARENT,
+};
+
+static const struct argp_option argp_options[] = {
+    {.doc = "Running:"},
+    {"launch", KEY_LAUNCH, "MODE", 0,
+     "processes (default): one per node; threads: everything in this process", 0},
+    {"run-dir", KEY_RUN_DIR, "DIR", 0,
+     "Directory of the run (default: a new one in $TROUPE_RUNS or ./runs)", 0},
+    {"resume", KEY_RESUME, NULL, 0, "Go on with the run in --run-dir or DIR (default: the latest)",
+     0},
+    {"seed", KEY_SEED, "N", 0, "Seed of the run (default: random)", 0},
+    {"deterministic", KEY_DETERMINISTIC, NULL, 0,
+     "Repeat a run bit for bit, given its seed (needs --launch=threads; slower)", 0},
+    {"log-level", KEY_LOG_LEVEL, "LEVEL", 0, "debug, info (default), warn or error", 0},
+    {.doc = "Stopping:"},
+    {"max-seconds", KEY_MAX_SECONDS, "S", 0, "Stop after so many seconds", 0},
+    {"max-steps", KEY_MAX_STEPS, "N", 0, "Stop after so many learner steps", 0},
+    {"target-return", KEY_TARGET_RETURN, "R", 0,
+     "Stop when the evaluator's mean return is surely above R", 0},
+    {"grace", KEY_GRACE, "S", 0,
+     "Seconds that nodes get to end before they are killed (default: 10)", 0},
+    {.doc = "graph:"},
+    {"format", KEY_FORMAT, "FORMAT", 0, "text (default) or dot", 0},
+    {.doc = "eval:"},
+    {"params", KEY_PARAMS, "FILE", 0, "Saved parameters or a learner's checkpoint", 0},
+    {"episodes", KEY_EPISODES, "N", 0, "Episodes to run (default: 100)", 0},
+    {"node", KEY_NODE, "GROUP/INDEX", OPTION_HIDDEN, NULL, 0},
+    {"socket-dir", KEY_SOCKET_DIR, "DIR", OPTION_HIDDEN, NULL, 0},
+    {"parent", KEY_PARENT, "PID", OPTION_HIDDEN, NULL, 0},
+    {0},
+};
+
+static const char doc[] =
+    "Runs the program's graph of nodes.\v"
+    "graph prints the graph and starts nothing; eval plays episodes with saved parameters. "
+    "Arguments after -- go to the launch file's build function.\n\n"
+    "Exit status: 0 done, 1 a node failed, 2 wrong usage, 128 + N stopped by signal N.";
+
+static error_t TRP_PRINTF(2, 3) wrong(const struct argp_state *state, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "%s: ", state->name);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    return EINVAL;
+}
+
+static error_t parse_u64(const struct argp_state *state, const char *flag, const char *text,
+                         uint64_t min, uint64_t max, uint64_t *value)
+{
+    char *end;
+    errno = 0;
+    *value = strtoull(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end || errno || *value < min || *value > max)
+        return wrong(state, "--%s=%s: not a whole number from %llu to %llu", flag, text,
+                     (unsigned long long)min, (unsigned long long)max);
+    return 0;
+}
+
+static error_t parse_number(const struct argp_state *state, const char *flag, const char *text,
+                            double min, double *value)
+{
+    char *end;
+    *value = strtod(text, &end);
+    if (end == text || *end || !isfinite(*value) || *value < min)
+        return wrong(state, "--%s=%s: not a number%s", flag, text, min == 0 ? " of seconds" : "");
+    return 0;
+}
+
+static error_t parse_word(const struct argp_state *state, const char *flag, const char *text,
+                          const char *zero, const char *one, int *value)
+{
+    if (strcmp(text, zero) != 0 && strcmp(text, one) != 0)
+        return wrong(state, "--%s=%s: use %s or %s", flag, text, zero, one);
+    *value = strcmp(text, one) == 0;
+    return 0;
+}
+
+static error_t parse_launch(const struct argp_state *state, const char *text)
+{
+    struct launch_options *options = state->input;
+    int threads;
+    error_t error = parse_word(state, "launch", text, "processes", "threads", &threads);
+    if (error == 0)
+        options->mode = threads ? LAUNCH_THREADS : LAUNCH_PROCESSES;
+    return error;
+}
+
+static error_t parse_run_option(int key, char *text, struct argp_state *state)
+{
+    struct launch_options *options = state->input;
+    switch (key) {
+    case KEY_LAUNCH:
+        return parse_launch(state, text);
+    case KEY_RUN_DIR:
+        options->run_dir = text;
+        return 0;
+    case KEY_RESUME:
+        options->resume = true;
+        return 0;
+    case KEY_SEED:
+        options->seed_set = true;
+        return parse_u64(state, "seed", text, 0, UINT64_MAX, &options->seed);
+    case KEY_DETERMINISTIC:
+        options->deterministic = true;
+        return 0;
+    case KEY_MAX_SECONDS:
+        return parse_number(state, "max-seconds", text, 0, &options->max_seconds);
+    case KEY_MAX_STEPS:
+        return parse_u64(state, "max-steps", text, 1, UINT64_MAX, &options->max_steps);
+    case KEY_TARGET_RETURN:
+        options->target_set = true;
+        return parse_number(state, "target-return", text, -INFINITY, &options->target_return);
+    case KEY_GRACE:
+        return parse_number(state, "grace", text, 0, &options->grace_seconds);
+    case KEY_LOG_LEVEL:
+        if (trp_log_level_parse(text, &options->log_level) == TRP_OK)
+            return 0;
+        return wrong(state, "--log-level=%s: use debug, info, warn or error", text);
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static error_t parse_command_option(int key, char *text, struct argp_state *state)
+{
+    struct launch_options *options = state->input;
+    uint64_t number = 0;
+    int dot = 0;
+    error_t error = 0;
+    switch (key) {
+    case KEY_FORMAT:
+        error = parse_word(state, "format", text, "text", "dot", &dot);
+        options->dot = dot;
+        return error;
+    case KEY_PARAMS:
+        options->params = text;
+        return 0;
+    case KEY_EPISODES:
+        error = parse_u64(state, "episodes", text, 1, 1000000, &number);
+        options->episodes = (uint32_t)number;
+        return error;
+    case KEY_NODE:
+        options->node = text;
+        return 0;
+    case KEY_SOCKET_DIR:
+        options->socket_dir = text;
+        return 0;
+    case KEY_PARENT:
+        error = parse_u64(state, "parent", text, 1, INT32_MAX, &number);
+        options->parent = (int64_t)number;
+        return error;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static error_t parse_argument(char *text, struct argp_state *state)
+{
+    struct launch_options *options = state->input;
+    if (options->command == COMMAND_RUN && strcmp(text, "graph") == 0)
+        options->command = COMMAND_GRAPH;
+    else if (options->command == COMMAND_RUN && strcmp(text, "eval") == 0)
+        options->command = COMMAND_EVAL;
+    else if (options->resume && !options->run_dir)
+        options->run_dir = text;
+    else
+        return wrong(state, "'%s': use graph, eval or no word (arguments for build go after --)",
+                     text);
+    return 0;
+}
+
+static error_t check_together(const struct argp_state *state)
+{
+    const struct launch_options *options = state->input;
+    if (options->deterministic && options->mode != LAUNCH_THREADS)
+        return wrong(state, "--deterministic needs --launch=threads");
+    if (options->command == COMMAND_EVAL && !options->params)
+        return wrong(state, "eval needs --params=FILE");
+    if (options->command != COMMAND_EVAL && (options->params || options->episodes))
+        return wrong(state, "--params and --episodes go with eval");
+    if (options->command != COMMAND_GRAPH && options->dot)
+        return wrong(state, "--format goes with graph");
+    return 0;
+}
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->err_stream = NULL;
+        return 0;
+    case ARGP_KEY_ARG:
+        return parse_argument(text, state);
+    case ARGP_KEY_END:
+        return check_together(state);
+    default:
+        break;
+    }
+    error_t error = parse_run_option(key, text, state);
+    return error == ARGP_ERR_UNKNOWN ? parse_command_option(key, text, state) : error;
+}
+
+static void print_version(FILE *out, struct argp_state *state)
+{
+    (void)state;
+    fprintf(out, "troupe %s\n", trp_version());
+}
+
+/* Where argv ends for us: at "--" or its end. */
+static int find_end(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--") == 0)
+            return i;
+    return argc;
+}
+
+trp_status launch_options_parse(struct launch_options *options, int argc, char **argv)
+{
+    *options = (struct launch_options){
+        .program = argc > 0 ? argv[0] : "troupe",
+        .grace_seconds = 10,
+        .log_level = TRP_INFO,
+    };
+    int end = find_end(argc, argv);
+    options->build_argv = xcalloc((size_t)(argc - end) + 2, sizeof(char *));
+    options->build_argv[options->build_argc++] = argv[0];
+    for (int i = end + 1; i < argc; i++)
+        options->build_argv[options->build_argc++] = argv[i];
+    argp_program_version_hook = print_version;
+    static const struct argp argp = {
+        .options = argp_options, .parser = parse, .args_doc = "[graph|eval] [-- ARGS]", .doc = doc};
+    if (argp_parse(&argp, end, argv, 0, NULL, options) != 0)
+        return trp_fail(TRP_INVALID_ARGUMENT, "wrong usage");
+    return TRP_OK;
+}
+
+void launch_options_cleanup(struct launch_options *options)
+{
+    free(options->build_argv);
+    options->build_argv = NULL;
+}
+
+trp_status launch_options_apply(const struct launch_options *options, trp_program *program)
+{
+    size_t learners = 0, evaluators = 0;
+    for (size_t i = 0; i < program->group_count; i++) {
+        struct group *group = program->groups[i];
+        learners += group->kind == NODE_LEARNER;
+        evaluators += group->kind == NODE_EVALUATOR;
+        if (group->kind == NODE_LEARNER && options->max_steps > 0)
+            group->options.learner.max_steps = options->max_steps;
+        if (group->kind == NODE_EVALUATOR && options->target_set)
+            group->options.actor.target_return = options->target_return;
+    }
+    if (options->max_steps > 0 && learners == 0)
+        return trp_fail(TRP_INVALID_ARGUMENT, "--max-steps: the program has no learner");
+    if (options->target_set && evaluators == 0)
+        return trp_fail(TRP_INVALID_ARGUMENT, "--target-return: the program has no evaluator");
+    return TRP_OK;
+}
+
+const char *launch_mode_word(enum launch_mode mode)
+{
+    return mode == LAUNCH_THREADS ? "threads" : "processes";
+}
+
+const char *log_level_word(trp_log_level level)
+{
+    static const char *const words[] = {"debug", "info", "warn", "error"};
+    return words[level];
+}

@@ -1,0 +1,53 @@
+/* The command line of every program that calls trp_main(). */
+#ifndef TRP_LAUNCH_OPTIONS_H
+#define TRP_LAUNCH_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <troupe/log.h>
+#include "graph.h"
+
+enum launch_command { COMMAND_RUN, COMMAND_GRAPH, COMMAND_EVAL };
+enum launch_mode { LAUNCH_PROCESSES, LAUNCH_THREADS };
+
+/* Strings point into argv. */
+struct launch_options {
+    const char *program; /* argv[0] */
+    enum launch_command command;
+    enum launch_mode mode;
+    const char *run_dir; /* NULL: a new one under ./runs */
+    bool resume, deterministic, seed_set;
+    uint64_t seed;
+    double max_seconds; /* 0: no limit */
+    uint64_t max_steps; /* of the learner; 0: as in the graph */
+    double target_return;
+    bool target_set;
+    double grace_seconds;
+    trp_log_level log_level;
+    bool dot;           /* graph */
+    const char *params; /* eval */
+    uint32_t episodes;
+    /* A child of the launcher only. */
+    const char *node; /* NULL: this is the launcher */
+    const char *socket_dir;
+    int64_t parent;
+    /* For `build`: argv[0], then what came after "--". */
+    int build_argc;
+    char **build_argv; /* freed by launch_options_cleanup() */
+};
+
+/* Parses; prints one line that names what is wrong and returns INVALID_ARGUMENT. --help and
+ * --version print and exit 0. */
+TRP_MUST_USE trp_status launch_options_parse(struct launch_options *options, int argc, char **argv);
+void launch_options_cleanup(struct launch_options *options);
+
+/* What --max-steps and --target-return change in the graph. INVALID_ARGUMENT: it has no learner or
+ * evaluator that they could apply to. */
+TRP_MUST_USE trp_status launch_options_apply(const struct launch_options *options,
+                                             trp_program *program);
+
+const char *launch_mode_word(enum launch_mode mode);
+const char *log_level_word(trp_log_level level);
+
+#endif

@@ -1,0 +1,382 @@
+/* A process per node: the same executable again, told by its arguments which node it is.
+ *
+ * A child is spawned, never forked: gRPC and LMDB may not be forked, and posix_spawn costs the same
+ * however large the launcher is. It gets a process group of its own, no signals blocked or ignored,
+ * and exactly four descriptors. Its end is seen through waitid() and nothing else, so no crash goes
+ * unnoticed; what it left behind in its process group is killed before it is reaped, as the group's
+ * number is safe until then. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "lines.h"
+#include "run.h"
+
+enum {
+    READ_BYTES = 64 * 1024,
+    DRAIN_READS_MAX = 64, /* 4 MiB; a pipe holds 64 KiB */
+};
+
+static const int64_t PARTIAL_LINE_NS = 200 * 1000000;
+
+/* One of the two pipes of a process. */
+struct pipe {
+    struct watch watch;
+    struct process *process;
+    struct lines lines;
+    int fd; /* ours to print on: 1 or 2 */
+};
+
+struct process {
+    struct run *run;
+    struct node *node;
+    pid_t pid; /* 0: not running */
+    struct link *link;
+    struct pipe pipes[2];
+    int log_fd;
+    struct buffer log; /* whole lines on their way to the log file */
+    bool log_failed;
+};
+
+struct processes {
+    struct process *processes;
+    uint32_t count;
+};
+
+/* ---- output of a process ----------------------------------------------------------------- */
+
+static void emit_line(void *arg, const char *line, size_t size)
+{
+    struct pipe *pipe = arg;
+    struct process *process = pipe->process;
+    buffer_append(&process->log, (trp_bytes){(const uint8_t *)line, size});
+    buffer_append(&process->log, (trp_bytes){(const uint8_t *)"\n", 1});
+    run_node_printed(process->run, process->node, pipe->fd, line, size);
+}
+
+static void write_log(struct process *process)
+{
+    size_t done = 0;
+    while (done < process->log.size && !process->log_failed) {
+        ssize_t written =
+            write(process->log_fd, process->log.data + done, process->log.size - done);
+        if (written >= 0)
+            done += (size_t)written;
+        else if (errno != EINTR)
+            process->log_failed = true;
+    }
+    if (process->log_failed && process->log.size > 0)
+        trp_log(TRP_WARN, "%s: lines are missing in its log file: %s", process->node->name,
+                strerror(errno));
+    buffer_clear(&process->log);
+}
+
+/* True when there may be more. */
+static bool read_pipe(struct pipe *pipe)
+{
+    char bytes[READ_BYTES];
+    if (pipe->watch.fd < 0)
+        return false;
+    ssize_t size = read(pipe->watch.fd, bytes, sizeof bytes);
+    if (size > 0) {
+        lines_feed(&pipe->lines, bytes, (size_t)size, clock_now_ns(&clock_monotonic), emit_line,
+                   pipe);
+        write_log(pipe->process);
+        return true;
+    }
+    if (size < 0 && (errno == EAGAIN || errno == EINTR))
+        return errno == EINTR;
+    loop_remove(&pipe->process->run->loop, &pipe->watch);
+    return false;
+}
+
+static void pipe_ready(struct watch *watch)
+{
+    read_pipe(watch->owner);
+}
+
+static void flush_lines(struct process *process, int64_t age_ns)
+{
+    for (int i = 0; i < 2; i++)
+        lines_flush(&process->pipes[i].lines, clock_now_ns(&clock_monotonic), age_ns, emit_line,
+                    &process->pipes[i]);
+    write_log(process);
+}
+
+/* ---- spawning ---------------------------------------------------------------------------- */
+
+/* What a child gets; our ends are in struct process. */
+struct child_ends {
+    int control, out, err, null;
+};
+
+static trp_status open_log(struct process *process)
+{
+    char *path =
+        run_dir_log_path(process->run->dir.path, process->node->group, process->node->index);
+    trp_status status = TRP_OK;
+    process->log_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (process->log_fd < 0)
+        status = trp_fail(TRP_INTERNAL, "%s: %s", path, strerror(errno));
+    free(path);
+    return status;
+}
+
+static trp_status open_pipe(struct pipe *pipe, int *child_end)
+{
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC) != 0)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "pipe: %s", strerror(errno));
+    *child_end = fds[1];
+    fcntl(fds[0], F_SETFL, O_NONBLOCK);
+    pipe->watch = (struct watch){fds[0], pipe_ready, pipe, 0};
+    trp_status status = loop_add(&pipe->process->run->loop, &pipe->watch);
+    if (status != TRP_OK)
+        loop_remove(&pipe->process->run->loop, &pipe->watch);
+    return status;
+}
+
+static trp_status open_ends(struct process *process, struct child_ends *ends)
+{
+    TRP_TRY(open_log(process));
+    int pair[2];
+    TRP_TRY(control_pair(pair));
+    ends->control = pair[1];
+    TRP_TRY(link_create(&process->link, process->run, pair[0], process->node->number, 1));
+    TRP_TRY(open_pipe(&process->pipes[0], &ends->out));
+    TRP_TRY(open_pipe(&process->pipes[1], &ends->err));
+    ends->null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (ends->null < 0)
+        return trp_fail(TRP_INTERNAL, "/dev/null: %s", strerror(errno));
+    return TRP_OK;
+}
+
+static void close_ends(struct child_ends *ends)
+{
+    int fds[] = {ends->control, ends->out, ends->err, ends->null};
+    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}
+
+enum { CHILD_ARGUMENTS = 16 };
+
+/* The child's arguments: NULL-ended; the strings from 1 to *owned are to be freed. */
+static char **child_arguments(const struct process *process, size_t *owned)
+{
+    const struct run *run = process->run;
+    const struct launch_options *options = run->options;
+    size_t count = 0;
+    char **argv = xcalloc(CHILD_ARGUMENTS + (size_t)options->build_argc, sizeof *argv);
+    argv[count++] = (char *)(uintptr_t)options->program;
+    argv[count++] = xasprintf("--node=%s", process->node->name);
+    argv[count++] = xasprintf("--parent=%d", getpid());
+    argv[count++] = xasprintf("--run-dir=%s", run->dir.path);
+    argv[count++] = xasprintf("--socket-dir=%s", run->dir.socket_dir);
+    argv[count++] = xasprintf("--seed=%" PRIu64, options->seed);
+    argv[count++] = xasprintf("--log-level=%s", log_level_word(options->log_level));
+    if (options->resume)
+        argv[count++] = xstrdup("--resume");
+    if (options->max_steps > 0)
+        argv[count++] = xasprintf("--max-steps=%" PRIu64, options->max_steps);
+    if (options->target_set)
+        argv[count++] = xasprintf("--target-return=%.17g", options->target_return);
+    argv[count++] = xstrdup("--");
+    *owned = count;
+    for (int i = 1; i < options->build_argc; i++)
+        argv[count++] = options->build_argv[i];
+    return argv;
+}
+
+static int spawn(pid_t *pid, const struct child_ends *ends, char **argv)
+{
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attributes);
+    /* The launcher has 0, 1, 2 open, so no target of a dup2() is a source of a later one. */
+    posix_spawn_file_actions_adddup2(&actions, ends->null, STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, ends->out, STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, ends->err, STDERR_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, ends->control, CHILD_CONTROL_FD);
+    posix_spawn_file_actions_addclosefrom_np(&actions, CHILD_CONTROL_FD + 1);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
+                                              POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setpgroup(&attributes, 0);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    int rc = posix_spawn(pid, "/proc/self/exe", &actions, &attributes, argv, environ);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&actions);
+    return rc;
+}
+
+static trp_status start_process(struct process *process)
+{
+    struct child_ends ends = {-1, -1, -1, -1};
+    trp_status status = open_ends(process, &ends);
+    if (status == TRP_OK) {
+        size_t owned;
+        char **argv = child_arguments(process, &owned);
+        int rc = spawn(&process->pid, &ends, argv);
+        if (rc != 0) {
+            process->pid = 0;
+            status = trp_fail(TRP_RESOURCE_EXHAUSTED, "%s cannot be started: %s",
+                              process->node->name, strerror(rc));
+        }
+        for (size_t i = 1; i < owned; i++)
+            free(argv[i]);
+        free(argv);
+    }
+    close_ends(&ends);
+    if (status == TRP_OK)
+        run_node_started(process->run, process->node);
+    return status;
+}
+
+/* Standard descriptors that are closed would be taken by the next open(). */
+static void fill_standard_descriptors(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
+static trp_status processes_start(struct run *run)
+{
+    fill_standard_descriptors();
+    struct processes *processes = xcalloc(1, sizeof *processes);
+    run->state = processes;
+    processes->count = run->program->node_count;
+    processes->processes = xcalloc(processes->count, sizeof *processes->processes);
+    for (uint32_t i = 0; i < processes->count; i++) {
+        struct process *process = &processes->processes[i];
+        process->run = run;
+        process->node = &run->nodes[i];
+        process->log_fd = -1;
+        for (int k = 0; k < 2; k++)
+            process->pipes[k] =
+                (struct pipe){.watch.fd = -1, .process = process, .fd = STDOUT_FILENO + k};
+    }
+    for (uint32_t i = 0; i < processes->count; i++)
+        TRP_TRY(start_process(&processes->processes[i]));
+    return TRP_OK;
+}
+
+/* ---- the end of a process ---------------------------------------------------------------- */
+
+/* Words for how a process ended; NULL: as it should. Caller frees. */
+static char *describe_end(const struct process *process, const siginfo_t *info)
+{
+    const struct node *node = process->node;
+    if (node->killed)
+        return NULL; /* by us: stop.c has said why */
+    if (info->si_code == CLD_EXITED) {
+        if (info->si_status == 0)
+            return NULL;
+        return xasprintf("it exited with status %d", info->si_status);
+    }
+    if (info->si_status == SIGTERM && node->stop_requested)
+        return NULL; /* before it could catch it */
+    return xasprintf("it was killed by signal %d (%s)%s", info->si_status,
+                     strsignal(info->si_status),
+                     info->si_code == CLD_DUMPED ? ", core dumped" : "");
+}
+
+static void end_process(struct process *process, const siginfo_t *info)
+{
+    kill(-process->pid, SIGKILL);
+    siginfo_t reaped;
+    waitid(P_PID, (id_t)process->pid, &reaped, WEXITED | WNOHANG);
+    process->pid = 0;
+    link_drain(process->link);
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < DRAIN_READS_MAX && read_pipe(&process->pipes[i]); k++)
+            ;
+    flush_lines(process, 0);
+    for (int i = 0; i < 2; i++)
+        loop_remove(&process->run->loop, &process->pipes[i].watch);
+    loop_remove(&process->run->loop, &process->link->watch);
+    char *failure = describe_end(process, info);
+    run_node_ended(process->run, process->node, failure);
+    free(failure);
+}
+
+static void processes_tick(struct run *run)
+{
+    struct processes *processes = run->state;
+    for (uint32_t i = 0; i < processes->count; i++) {
+        struct process *process = &processes->processes[i];
+        if (process->pid == 0)
+            continue;
+        flush_lines(process, PARTIAL_LINE_NS);
+        if (!run->child_ended)
+            continue;
+        siginfo_t info = {.si_pid = 0};
+        int rc = waitid(P_PID, (id_t)process->pid, &info, WEXITED | WNOHANG | WNOWAIT);
+        if (rc == 0 && info.si_pid == process->pid)
+            end_process(process, &info);
+    }
+    run->child_ended = false;
+}
+
+/* ---- stop -------------------------------------------------------------------------------- */
+
+static struct process *process_of(struct run *run, const struct node *node)
+{
+    struct processes *processes = run->state;
+    return &processes->processes[node->number];
+}
+
+static void processes_stop(struct run *run, struct node *node)
+{
+    const struct process *process = process_of(run, node);
+    if (process->pid > 0)
+        kill(process->pid, SIGTERM);
+}
+
+static void processes_kill(struct run *run, struct node *node)
+{
+    const struct process *process = process_of(run, node);
+    if (process->pid > 0)
+        kill(-process->pid, SIGKILL);
+}
+
+static void processes_finish(struct run *run)
+{
+    struct processes *processes = run->state;
+    for (uint32_t i = 0; i < processes->count; i++) {
+        struct process *process = &processes->processes[i];
+        for (int k = 0; k < 2; k++) {
+            loop_remove(&run->loop, &process->pipes[k].watch);
+            buffer_cleanup(&process->pipes[k].lines.partial);
+        }
+        if (process->log_fd >= 0)
+            close(process->log_fd);
+        buffer_cleanup(&process->log);
+    }
+    free(processes->processes);
+    free(processes);
+    run->state = NULL;
+}
+
+const struct launch_target processes_target = {
+    .start = processes_start,
+    .stop = processes_stop,
+    .kill = processes_kill,
+    .tick = processes_tick,
+    .finish = processes_finish,
+};

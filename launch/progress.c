@@ -1,0 +1,166 @@
+/* A line a second for people and rows for programs, from what nodes reported since the last time.
+ *
+ * The line knows the built-in nodes' metrics and shows those that somebody reports; metrics.csv has
+ * all of them. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "run.h"
+
+struct progress {
+    FILE *csv; /* NULL: could not be opened */
+    int64_t last_ns;
+    double last_actor_steps, last_learner_steps;
+};
+
+struct progress *progress_create(struct run *run)
+{
+    struct progress *progress = xcalloc(1, sizeof *progress);
+    char *path = xasprintf("%s/metrics.csv", run->dir.path);
+    progress->csv = fopen(path, "ae");
+    if (!progress->csv)
+        trp_log(TRP_WARN, "%s cannot be written", path);
+    else if (ftell(progress->csv) == 0)
+        fputs("time,node,metric,last,mean,count\n", progress->csv);
+    free(path);
+    progress->last_ns = run->started_ns;
+    return progress;
+}
+
+void progress_destroy(struct progress *progress)
+{
+    if (!progress)
+        return;
+    if (progress->csv)
+        fclose(progress->csv);
+    free(progress);
+}
+
+/* ---- totals over nodes ------------------------------------------------------------------- */
+
+struct total {
+    double sum;
+    uint32_t count; /* nodes that report it */
+};
+
+static struct total total_of(const struct run *run, const char *name)
+{
+    struct total total = {0, 0};
+    for (uint32_t i = 0; i < run->program->node_count; i++) {
+        double value;
+        if (metrics_last(&run->nodes[i].metrics, name, &value)) {
+            total.sum += value;
+            total.count++;
+        }
+    }
+    return total;
+}
+
+/* ---- the line ---------------------------------------------------------------------------- */
+
+static void TRP_PRINTF(3, 4) append(char *line, size_t size, const char *format, ...)
+{
+    size_t used = strlen(line);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line + used, size - used, format, args);
+    va_end(args);
+}
+
+/* 950, 12.3k, 4.56M */
+static void append_number(char *line, size_t size, double value)
+{
+    double magnitude = value < 0 ? -value : value;
+    if (magnitude < 10000)
+        append(line, size, "%.0f", value);
+    else if (magnitude < 1e6)
+        append(line, size, "%.1fk", value / 1e3);
+    else
+        append(line, size, "%.2fM", value / 1e6);
+}
+
+/* Appends steps a second since the last line and remembers the total. */
+static void append_rate(char *line, size_t size, const char *label, struct total total,
+                        double *last, double seconds)
+{
+    if (total.count == 0)
+        return;
+    append(line, size, "  %s ", label);
+    append_number(line, size, seconds > 0 ? (total.sum - *last) / seconds : 0);
+    append(line, size, "/s");
+    *last = total.sum;
+}
+
+static void append_returns(const struct run *run, char *line, size_t size)
+{
+    struct total mean = total_of(run, "return"), evaluated = total_of(run, "eval_return");
+    if (mean.count > 0)
+        append(line, size, "  return %.1f", mean.sum / mean.count);
+    if (evaluated.count > 0)
+        append(line, size, "  eval %.1f", evaluated.sum / evaluated.count);
+}
+
+static void append_replay(const struct run *run, char *line, size_t size)
+{
+    struct total items = total_of(run, "items"), inserts = total_of(run, "inserts");
+    struct total samples = total_of(run, "samples");
+    if (items.count == 0)
+        return;
+    append(line, size, "  replay ");
+    append_number(line, size, items.sum);
+    if (inserts.sum > 0)
+        append(line, size, "  samples/insert %.2f", samples.sum / inserts.sum);
+}
+
+static void print_line(struct run *run, int64_t now_ns)
+{
+    struct progress *progress = run->progress;
+    char line[512];
+    snprintf(line, sizeof line, "%6.1f s", (double)(now_ns - run->started_ns) / 1e9);
+    size_t bare = strlen(line);
+    double seconds = (double)(now_ns - progress->last_ns) / 1e9;
+    append_returns(run, line, sizeof line);
+    append_rate(line, sizeof line, "actor steps", total_of(run, "actor_steps"),
+                &progress->last_actor_steps, seconds);
+    append_rate(line, sizeof line, "learner steps", total_of(run, "learner_steps"),
+                &progress->last_learner_steps, seconds);
+    append_replay(run, line, sizeof line);
+    struct total version = total_of(run, "version");
+    if (version.count > 0)
+        append(line, sizeof line, "  version %.0f", version.sum);
+    if (strlen(line) == bare)
+        append(line, sizeof line, "  %u of %u nodes run", run->running, run->program->node_count);
+    output_line(run->output, STDOUT_FILENO, NULL, line, strlen(line));
+}
+
+/* ---- the rows ---------------------------------------------------------------------------- */
+
+static void write_rows(struct run *run)
+{
+    FILE *csv = run->progress->csv;
+    double time = (double)(clock_wall_ns() / 1000000) / 1e3;
+    for (uint32_t i = 0; i < run->program->node_count; i++) {
+        struct node *node = &run->nodes[i];
+        for (size_t k = 0; k < node->metrics.count; k++) {
+            struct metric *metric = &node->metrics.metrics[k];
+            if (metric->count > 0 && csv)
+                fprintf(csv, "%.3f,%s,%s,%.9g,%.9g,%" PRIu64 "\n", time, node->name, metric->name,
+                        metric->last, metric->sum / (double)metric->count, metric->count);
+            metric_taken(metric);
+        }
+    }
+    if (csv)
+        fflush(csv);
+}
+
+void progress_tick(struct run *run)
+{
+    int64_t now_ns = clock_now_ns(&clock_monotonic);
+    print_line(run, now_ns);
+    run->progress->last_ns = now_ns;
+    write_rows(run);
+}

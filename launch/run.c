@@ -1,0 +1,285 @@
+/* The launcher: starts the nodes, passes on what they say, and ends when the last one has ended. It
+ * is one thread around an event loop and never waits for a node, a terminal or a network; it uses
+ * no gRPC, so it can be trusted to be there when something else is not. */
+#include "run.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/buffer.h"
+
+enum { TICK_MS = 20, LOOP_WAIT_MS = 20, PROGRESS_EVERY_MS = 1000, OUTPUT_DRAIN_MS = 2000 };
+
+struct node *run_node(struct run *run, const struct group *group, uint32_t index)
+{
+    assert(index < group->count);
+    return &run->nodes[group->first + index];
+}
+
+/* ---- what happens to nodes --------------------------------------------------------------- */
+
+void run_node_started(struct run *run, struct node *node)
+{
+    node->running = true;
+    run->running++;
+}
+
+/* `addresses` is what scripts read to find the servers of a run. */
+static void write_addresses(struct run *run)
+{
+    struct buffer text = {0};
+    for (uint32_t i = 0; i < run->program->node_count; i++) {
+        const struct node *node = &run->nodes[i];
+        if (!node->address || !node->running)
+            continue;
+        char *line = xasprintf("%s%s %s", text.size ? "\n" : "", node->name, node->address);
+        buffer_append(&text, (trp_bytes){(uint8_t *)line, strlen(line)});
+        free(line);
+    }
+    buffer_append(&text, (trp_bytes){(const uint8_t *)"", 1});
+    if (run_dir_write(&run->dir, "addresses", (const char *)text.data) != TRP_OK)
+        trp_log(TRP_WARN, "%s", trp_last_error());
+    buffer_cleanup(&text);
+}
+
+void run_node_serves(struct run *run, struct node *node, const char *address)
+{
+    free(node->address);
+    node->address = xstrdup(address);
+    write_addresses(run);
+    links_update(run);
+    if (node->group->kind == NODE_REPLAY)
+        output_print(run->output, STDOUT_FILENO, "%s serves; look inside: troupe replay ls %s",
+                     node->name, address);
+}
+
+void run_node_printed(struct run *run, struct node *node, int fd, const char *line, size_t size)
+{
+    char *kept = node->last_lines[node->line_count++ % LAST_LINES_MAX];
+    size_t length = size < LAST_LINE_BYTES_MAX - 1 ? size : LAST_LINE_BYTES_MAX - 1;
+    memcpy(kept, line, length);
+    kept[length] = '\0';
+    char prefix[NODE_NAME_BYTES_MAX + 2];
+    snprintf(prefix, sizeof prefix, "%s:", node->name);
+    output_line(run->output, fd, prefix, line, size);
+}
+
+void run_node_ended(struct run *run, struct node *node, const char *failure)
+{
+    if (!node->running)
+        return;
+    node->running = false;
+    run->running--;
+    if (failure)
+        run_node_failed(run, node, TRP_INTERNAL, failure);
+    if (node->address)
+        write_addresses(run);
+    links_update(run);
+    if (!node->failed)
+        return;
+    char *reason = xasprintf("%s failed", node->name);
+    run_stop(run, false, reason);
+    free(reason);
+}
+
+/* ---- signals ----------------------------------------------------------------------------- */
+
+static void signals_ready(struct watch *watch)
+{
+    struct run *run = watch->owner;
+    struct signalfd_siginfo info;
+    if (read(watch->fd, &info, sizeof info) != sizeof info)
+        return;
+    if (info.ssi_signo == SIGCHLD)
+        run->child_ended = true;
+    else
+        run_stop_by_signal(run, (int)info.ssi_signo);
+}
+
+static bool is_ignored(int signal)
+{
+    struct sigaction action;
+    return sigaction(signal, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+/* INT and HUP that were ignored before stay so (nohup, a shell's background job). */
+static trp_status watch_signals(struct run *run)
+{
+    static const int wanted[] = {SIGINT, SIGHUP, SIGTERM, SIGQUIT};
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
+        if (wanted[i] == SIGTERM || !is_ignored(wanted[i]))
+            sigaddset(&set, wanted[i]);
+    /* An ignored SIGCHLD would have the kernel reap our children before we ask how they ended. */
+    signal(SIGCHLD, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+    signal(SIGPIPE, SIG_IGN);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    run->signals =
+        (struct watch){signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK), signals_ready, run, 0};
+    if (run->signals.fd < 0)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "signalfd: %s", strerror(errno));
+    return loop_add(&run->loop, &run->signals);
+}
+
+/* ---- descriptors ------------------------------------------------------------------------- */
+
+/* Raises the limit of open files to what is allowed, for us and for the children, who inherit it.
+ */
+static trp_status raise_descriptor_limit(const struct run *run)
+{
+    /* Per process: a control socket, two pipes and a log file; while it is started two ends of each
+     * pipe. Besides: the standard three, loop, signals, lock, files, libraries. */
+    rlim_t need = 64;
+    if (run->options->mode == LAUNCH_PROCESSES)
+        need = 32 + 4 * (rlim_t)run->program->node_count;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return trp_fail(TRP_INTERNAL, "getrlimit: %s", strerror(errno));
+    if (limit.rlim_max < need)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED,
+                        "%u nodes need %llu open files in the launcher, and the hard limit is "
+                        "%llu: raise it (ulimit -Hn) or start fewer nodes",
+                        run->program->node_count, (unsigned long long)need,
+                        (unsigned long long)limit.rlim_max);
+    limit.rlim_cur = limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return trp_fail(TRP_INTERNAL, "setrlimit: %s", strerror(errno));
+    return TRP_OK;
+}
+
+/* ---- the run ----------------------------------------------------------------------------- */
+
+static void check_time(struct run *run)
+{
+    double seconds = (double)(clock_now_ns(&clock_monotonic) - run->started_ns) / 1e9;
+    if (run->options->max_seconds <= 0 || seconds < run->options->max_seconds)
+        return;
+    char reason[64];
+    snprintf(reason, sizeof reason, "%g seconds are over", run->options->max_seconds);
+    run_stop(run, true, reason);
+}
+
+static void tick(struct run *run)
+{
+    if (!run->child_ended && !deadline_passed(run->next_tick, &clock_monotonic))
+        return;
+    run->next_tick = deadline_in_ms(&clock_monotonic, TICK_MS);
+    if (run->target->tick)
+        run->target->tick(run);
+    check_time(run);
+    run_stop_tick(run);
+    for (uint32_t i = 0; i < run->link_count; i++)
+        if (run->links[i]->pending) {
+            links_update(run);
+            break;
+        }
+    if (output_broken(run->output, STDOUT_FILENO) && run->signals_seen == 0)
+        run_stop_by_signal(run, SIGPIPE);
+    if (!deadline_passed(run->next_progress, &clock_monotonic))
+        return;
+    progress_tick(run);
+    run->next_progress = deadline_in_ms(&clock_monotonic, PROGRESS_EVERY_MS);
+}
+
+static void run_nodes(struct run *run)
+{
+    if (run->target->start(run) != TRP_OK) {
+        run->start_error = xstrdup(trp_last_error());
+        run_stop(run, false, run->start_error);
+    }
+    links_update(run);
+    run->next_progress = deadline_in_ms(&clock_monotonic, PROGRESS_EVERY_MS);
+    while (run->running > 0 && !run->abandoned) {
+        loop_turn(&run->loop, LOOP_WAIT_MS);
+        tick(run);
+    }
+    progress_tick(run);
+}
+
+static void print_start(const struct run *run)
+{
+    output_print(run->output, STDOUT_FILENO, "%s: %u nodes as %s, seed %llu%s, in %s",
+                 run->program->name, run->program->node_count, launch_mode_word(run->options->mode),
+                 (unsigned long long)run->options->seed, run->options->resume ? ", resumed" : "",
+                 run->dir.shown_path);
+}
+
+static trp_status prepare(struct run *run, int argc, char **argv)
+{
+    if (!run->options->seed_set)
+        run->options->seed = trp_rng_entropy() >> 1; /* fits every reader's integer */
+    TRP_TRY(raise_descriptor_limit(run));
+    TRP_TRY(run_dir_open(&run->dir, run->options, run->program));
+    TRP_TRY(run_dir_write_config(&run->dir, run->options, run->program, argc, argv));
+    TRP_TRY(loop_init(&run->loop));
+    TRP_TRY(watch_signals(run));
+    TRP_TRY(output_create(&run->output));
+    run->nodes = xcalloc(run->program->node_count, sizeof *run->nodes);
+    for (uint32_t i = 0; i < run->program->node_count; i++) {
+        struct node *node = &run->nodes[i];
+        node->number = i;
+        node->group = program_node(run->program, i, &node->index);
+        snprintf(node->name, sizeof node->name, "%s/%u", node->group->name, node->index);
+    }
+    run->started_ns = clock_now_ns(&clock_monotonic);
+    run->progress = progress_create(run);
+    return TRP_OK;
+}
+
+static void cleanup(struct run *run)
+{
+    for (uint32_t i = 0; i < run->link_count; i++)
+        link_destroy(run->links[i]);
+    for (uint32_t i = 0; run->nodes && i < run->program->node_count; i++) {
+        free(run->nodes[i].address);
+        free(run->nodes[i].failure);
+    }
+    progress_destroy(run->progress);
+    output_destroy(run->output, OUTPUT_DRAIN_MS);
+    loop_remove(&run->loop, &run->signals);
+    loop_cleanup(&run->loop);
+    run_dir_close(&run->dir, run->program);
+    free(run->nodes);
+    free(run->links);
+    free(run->reason);
+    free(run->start_error);
+}
+
+int run_program(trp_program *program, struct launch_options *options, int argc, char **argv)
+{
+    struct run run = {
+        .program = program,
+        .options = options,
+        .target = options->mode == LAUNCH_THREADS ? &threads_target : &processes_target,
+        .loop.epoll_fd = -1,
+        .signals.fd = -1,
+        .dir.lock_fd = -1,
+    };
+    int exit_status = 1;
+    if (prepare(&run, argc, argv) == TRP_OK) {
+        print_start(&run);
+        run_nodes(&run);
+        exit_status = summary_print(&run);
+    } else {
+        fprintf(stderr, "%s: %s\n", program->name, trp_last_error());
+    }
+    if (run.abandoned) {
+        /* Threads still run in what would be torn down. */
+        output_destroy(run.output, OUTPUT_DRAIN_MS);
+        _exit(exit_status);
+    }
+    if (run.state)
+        run.target->finish(&run);
+    cleanup(&run);
+    return exit_status;
+}

@@ -1,0 +1,151 @@
+/* One running program as its launcher sees it.
+ *
+ *   run.c        the loop, signals, limits of time        failure.c   which failure was the first
+ *   stop.c       the order of a stop                      summary.c   the last lines
+ *   link.c       messages to and from the nodes           progress.c  a line a second, metrics.csv
+ *   processes.c  a process per node                       threads.c   all nodes in this process
+ *
+ * Everything belongs to the main thread. */
+#ifndef TRP_LAUNCH_RUN_H
+#define TRP_LAUNCH_RUN_H
+
+#include "core/clock.h"
+#include "control.h"
+#include "graph.h"
+#include "loop.h"
+#include "metrics.h"
+#include "options.h"
+#include "output.h"
+#include "run_dir.h"
+
+struct run;
+
+struct node {
+    const struct group *group;
+    uint32_t number, index;
+    char name[NODE_NAME_BYTES_MAX];
+    char *address; /* NULL: it does not serve (yet) */
+    bool running;
+    bool said_hello, stop_requested, killed;
+    bool failed;
+    uint32_t failed_order; /* 0 was the first of the run */
+    trp_status code;
+    char *failure; /* what the node said, or how it ended */
+    struct metrics metrics;
+    char last_lines[LAST_LINES_MAX][LAST_LINE_BYTES_MAX]; /* a ring */
+    uint32_t line_count;
+};
+
+/* The launcher's end of the control socket of one process and the nodes in it. */
+struct link {
+    struct watch watch;
+    struct run *run;
+    uint32_t first, count;
+    uint8_t *told; /* per node of the program: TOLD_* */
+    bool pending;  /* there was no room for all */
+};
+
+/* How nodes are run. Everything is given the run; `node` is one that runs. */
+struct launch_target {
+    /* Starts every node. On failure the run is stopped as usual. */
+    trp_status (*start)(struct run *run);
+    void (*stop)(struct run *run, struct node *node); /* asks it to end */
+    void (*kill)(struct run *run, struct node *node); /* makes it */
+    void (*tick)(struct run *run);                    /* now and then; may be NULL */
+    void (*finish)(struct run *run);                  /* every node has ended */
+};
+
+extern const struct launch_target processes_target, threads_target;
+
+enum stop_phase { RUNNING, STOPPING };
+
+struct run {
+    trp_program *program;
+    struct launch_options *options;
+    struct run_dir dir;
+    struct loop loop;
+    struct watch signals;
+    struct output *output;
+    const struct launch_target *target;
+    void *state; /* the target's */
+    struct node *nodes;
+    struct link **links; /* one per process */
+    uint32_t link_count;
+    uint32_t running, failures;
+    bool child_ended; /* SIGCHLD came since the target's last tick */
+    bool abandoned;   /* threads that never ended: leave by _exit() */
+
+    enum stop_phase phase;
+    bool stop_decided; /* why and how it ends is settled */
+    bool success;
+    char *reason;
+    char *start_error; /* NULL: every node was started */
+    int signal;        /* that stopped it; 0: none did */
+    uint32_t signals_seen;
+    uint32_t level; /* nodes up to this one have been asked to end */
+    struct deadline level_deadline, stop_deadline;
+    bool kill_all;
+
+    int64_t started_ns;
+    struct deadline next_tick, next_progress;
+    struct progress *progress;
+};
+
+/* Runs the program to its end; returns the exit status. */
+int run_program(trp_program *program, struct launch_options *options, int argc, char **argv);
+
+struct node *run_node(struct run *run, const struct group *group, uint32_t index);
+
+/* ---- what happens to nodes (run.c) ------------------------------------------------------- */
+
+void run_node_started(struct run *run, struct node *node);
+void run_node_serves(struct run *run, struct node *node, const char *address);
+void run_node_printed(struct run *run, struct node *node, int fd, const char *line, size_t size);
+
+/* `failure` (copied) NULL: it ended as it should. What the node said itself counts more than how
+ * its process ended. */
+void run_node_ended(struct run *run, struct node *node, const char *failure);
+
+/* ---- stop.c ------------------------------------------------------------------------------ */
+
+/* Begins to stop the program; `reason` (copied) of the first call counts. */
+void run_stop(struct run *run, bool success, const char *reason);
+
+/* A signal: the first stops, the second kills. */
+void run_stop_by_signal(struct run *run, int signal);
+
+/* Goes on with a stop: next level, deadlines. */
+void run_stop_tick(struct run *run);
+
+/* ---- failure.c --------------------------------------------------------------------------- */
+
+/* Records that a node failed; the first record of a node counts. */
+void run_node_failed(struct run *run, struct node *node, trp_status code, const char *failure);
+
+/* The node to name: the one that failed first, or what it depends on when that failed too and
+ * the node only noticed. NULL: none failed. */
+const struct node *run_first_failure(const struct run *run);
+
+/* ---- link.c ------------------------------------------------------------------------------ */
+
+/* `fd` is taken. */
+TRP_MUST_USE trp_status link_create(struct link **out, struct run *run, int fd, uint32_t first,
+                                    uint32_t count);
+void link_destroy(struct link *link); /* NULL is fine */
+
+/* Reads every message that has arrived. */
+void link_drain(struct link *link);
+
+/* Tells every process what it has to know of nodes whose state changed. */
+void links_update(struct run *run);
+
+/* ---- progress.c, summary.c --------------------------------------------------------------- */
+
+struct progress *progress_create(struct run *run);
+void progress_destroy(struct progress *progress);
+void progress_tick(struct run *run); /* one line, one set of rows */
+
+/* The last lines; returns the exit status. */
+int summary_print(struct run *run);
+
+#endif

@@ -1,0 +1,370 @@
+/* A run leaves everything it made in one directory, so two runs never share a file by accident, and
+ * --resume needs nothing but the path. A flock on a file of ours tells a running run from one that
+ * was killed: the kernel drops it with the launcher. */
+#include "run_dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+
+#include "core/alloc.h"
+#include "core/clock.h"
+#include "core/limits.h"
+
+static trp_status path_error(const char *path, int error)
+{
+    trp_status code = error == ENOENT                      ? TRP_NOT_FOUND
+                      : error == EACCES || error == EPERM  ? TRP_PERMISSION_DENIED
+                      : error == ENOSPC || error == EDQUOT ? TRP_RESOURCE_EXHAUSTED
+                                                           : TRP_INTERNAL;
+    return trp_fail(code, "%s: %s", path, strerror(error));
+}
+
+/* mkdir -p */
+static trp_status make_dirs(const char *path)
+{
+    char *copy = xstrdup(path);
+    trp_status status = TRP_OK;
+    for (char *slash = strchr(copy + 1, '/'); slash && status == TRP_OK;
+         slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(copy, 0777) != 0 && errno != EEXIST)
+            status = path_error(copy, errno);
+        *slash = '/';
+    }
+    if (status == TRP_OK && mkdir(copy, 0777) != 0 && errno != EEXIST)
+        status = path_error(copy, errno);
+    free(copy);
+    return status;
+}
+
+static const char *runs_dir(void)
+{
+    const char *dir = getenv("TROUPE_RUNS");
+    return dir && dir[0] ? dir : "runs";
+}
+
+/* runs/latest -> NAME. Only a convenience: a failure is nobody's. */
+static void point_latest(const char *runs, const char *name)
+{
+    char *link = xasprintf("%s/latest", runs);
+    char *fresh = xasprintf("%s/.latest-%ld", runs, (long)getpid());
+    if (symlink(name, fresh) == 0 && rename(fresh, link) != 0)
+        unlink(fresh);
+    free(fresh);
+    free(link);
+}
+
+/* A directory nobody had: runs/NAME-20250131-235959, or the same with -2, -3, ... */
+static trp_status make_unique(const char *name, char **out)
+{
+    const char *runs = runs_dir();
+    TRP_TRY(make_dirs(runs));
+    time_t now = (time_t)(clock_wall_ns() / 1000000000);
+    struct tm local;
+    char date[32];
+    localtime_r(&now, &local);
+    strftime(date, sizeof date, "%Y%m%d-%H%M%S", &local);
+    for (int i = 1; i <= 1000; i++) {
+        char *base = i == 1 ? xasprintf("%s-%s", name, date) : xasprintf("%s-%s-%d", name, date, i);
+        char *path = xasprintf("%s/%s", runs, base);
+        int rc = mkdir(path, 0777);
+        int error = errno;
+        if (rc == 0)
+            point_latest(runs, base);
+        free(base);
+        if (rc == 0) {
+            *out = path;
+            return TRP_OK;
+        }
+        free(path);
+        if (error != EEXIST)
+            return path_error(runs, error);
+    }
+    return trp_fail(TRP_ALREADY_EXISTS, "%s has 1000 runs of this second", runs);
+}
+
+static bool file_exists(const char *dir, const char *name)
+{
+    char *path = xasprintf("%s/%s", dir, name);
+    bool exists = access(path, F_OK) == 0;
+    free(path);
+    return exists;
+}
+
+/* ---- lock -------------------------------------------------------------------------------- */
+
+static trp_status take_lock(struct run_dir *dir)
+{
+    char *path = xasprintf("%s/lock", dir->path);
+    trp_status status = TRP_OK;
+    dir->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (dir->lock_fd < 0) {
+        status = path_error(path, errno);
+    } else if (flock(dir->lock_fd, LOCK_EX | LOCK_NB) != 0) {
+        char owner[32] = "";
+        ssize_t size = read(dir->lock_fd, owner, sizeof owner - 1);
+        owner[size > 0 ? strcspn(owner, "\n") : 0] = '\0';
+        status = trp_fail(TRP_FAILED_PRECONDITION, "%s: a run is going on here (process %s)",
+                          dir->path, owner[0] ? owner : "unknown");
+        close(dir->lock_fd);
+        dir->lock_fd = -1;
+    } else if (ftruncate(dir->lock_fd, 0) != 0 || dprintf(dir->lock_fd, "%d\n", getpid()) < 0) {
+        status = path_error(path, errno);
+    }
+    free(path);
+    return status;
+}
+
+/* ---- sockets ----------------------------------------------------------------------------- */
+
+char *run_dir_log_path(const char *dir, const struct group *group, uint32_t index)
+{
+    return xasprintf("%s/logs/%s-%u.log", dir, group->name, index);
+}
+
+char *run_dir_socket_path(const char *socket_dir, const struct group *group, uint32_t index)
+{
+    return xasprintf("%s/%s-%u.sock", socket_dir, group->name, index);
+}
+
+static size_t longest_socket_path(const char *socket_dir, const trp_program *program)
+{
+    size_t longest = 0;
+    for (size_t i = 0; i < program->group_count; i++) {
+        const struct group *group = program->groups[i];
+        char *path = run_dir_socket_path(socket_dir, group, group->count - 1);
+        longest = strlen(path) > longest ? strlen(path) : longest;
+        free(path);
+    }
+    return longest;
+}
+
+static trp_status make_temporary_socket_dir(struct run_dir *dir)
+{
+    const char *base = getenv("XDG_RUNTIME_DIR");
+    if (!base || strlen(base) > 32 || access(base, W_OK) != 0)
+        base = "/tmp";
+    dir->socket_dir = xasprintf("%s/troupe-XXXXXX", base);
+    if (!mkdtemp(dir->socket_dir))
+        return path_error(dir->socket_dir, errno);
+    dir->socket_dir_is_temporary = true;
+    return TRP_OK;
+}
+
+/* Unix sockets live in the run directory when their paths fit into sun_path. */
+static trp_status make_socket_dir(struct run_dir *dir, const trp_program *program)
+{
+    dir->socket_dir = xasprintf("%s/sockets", dir->path);
+    if (longest_socket_path(dir->socket_dir, program) >=
+        sizeof((struct sockaddr_un *)NULL)->sun_path) {
+        free(dir->socket_dir);
+        dir->socket_dir = NULL;
+        return make_temporary_socket_dir(dir);
+    }
+    if (mkdir(dir->socket_dir, 0700) != 0 && errno != EEXIST)
+        return path_error(dir->socket_dir, errno);
+    if (chmod(dir->socket_dir, 0700) != 0)
+        return path_error(dir->socket_dir, errno);
+    return TRP_OK;
+}
+
+/* ---- config ------------------------------------------------------------------------------ */
+
+static char *read_text(const char *path)
+{
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return NULL;
+    char *text = xcalloc(1, RUN_CONFIG_BYTES_MAX + 1);
+    size_t size = fread(text, 1, RUN_CONFIG_BYTES_MAX, file);
+    text[size] = '\0';
+    fclose(file);
+    return text;
+}
+
+static const char *json_string(const cJSON *json, const char *key)
+{
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, key));
+    return text ? text : "";
+}
+
+/* Checks that the run in `dir` is one of this program and takes over its seed. */
+static trp_status read_config(const struct run_dir *dir, struct launch_options *options,
+                              const trp_program *program)
+{
+    char *path = xasprintf("%s/config.json", dir->path);
+    char *text = read_text(path);
+    cJSON *json = text ? cJSON_Parse(text) : NULL;
+    char hash[32];
+    snprintf(hash, sizeof hash, "%016" PRIx64, program_hash(program));
+    trp_status status = TRP_OK;
+    if (!text)
+        status = trp_fail(TRP_NOT_FOUND, "%s: there is no run to resume (%s: %s)", dir->path, path,
+                          strerror(errno));
+    else if (!cJSON_IsObject(json))
+        status = trp_fail(TRP_DATA_LOSS, "%s: not the config of a run", path);
+    else if (strcmp(json_string(json, "name"), program->name) != 0)
+        status = trp_fail(TRP_FAILED_PRECONDITION, "%s: a run of program '%s', not of '%s'",
+                          dir->path, json_string(json, "name"), program->name);
+    else if (strcmp(json_string(json, "graph_hash"), hash) != 0)
+        trp_log(TRP_WARN, "the graph changed since the run in %s was started", dir->path);
+    if (status == TRP_OK && !options->seed_set)
+        options->seed = strtoull(json_string(json, "seed"), NULL, 10);
+    cJSON_Delete(json);
+    free(text);
+    free(path);
+    return status;
+}
+
+static void add_strings(cJSON *json, const char *key, int count, char **strings)
+{
+    cJSON *array = cJSON_AddArrayToObject(json, key);
+    for (int i = 0; i < count; i++)
+        cJSON_AddItemToArray(array, cJSON_CreateString(strings[i]));
+}
+
+static void add_nodes(cJSON *json, const trp_program *program)
+{
+    cJSON *array = cJSON_AddArrayToObject(json, "groups");
+    for (size_t i = 0; i < program->group_count; i++) {
+        const struct group *group = program->groups[i];
+        cJSON *object = cJSON_CreateObject();
+        cJSON_AddStringToObject(object, "name", group->name);
+        cJSON_AddStringToObject(object, "kind", node_kind_word(group->kind));
+        cJSON_AddNumberToObject(object, "count", group->count);
+        cJSON_AddItemToArray(array, object);
+    }
+}
+
+trp_status run_dir_write_config(const struct run_dir *dir, const struct launch_options *options,
+                                const trp_program *program, int argc, char **argv)
+{
+    char text[64];
+    cJSON *json = cJSON_CreateObject();
+    cJSON_AddStringToObject(json, "name", program->name);
+    cJSON_AddStringToObject(json, "version", trp_version());
+    add_strings(json, "command", argc, argv);
+    cJSON_AddStringToObject(json, "launch", launch_mode_word(options->mode));
+    cJSON_AddBoolToObject(json, "deterministic", options->deterministic);
+    /* Text: JSON numbers are doubles to most readers. */
+    snprintf(text, sizeof text, "%" PRIu64, options->seed);
+    cJSON_AddStringToObject(json, "seed", text);
+    snprintf(text, sizeof text, "%016" PRIx64, program_hash(program));
+    cJSON_AddStringToObject(json, "graph_hash", text);
+    cJSON_AddStringToObject(json, "sockets", dir->socket_dir);
+    cJSON_AddNumberToObject(json, "started", (double)(clock_wall_ns() / 1000000000));
+    add_nodes(json, program);
+    char *printed = cJSON_Print(json);
+    cJSON_Delete(json);
+    trp_status status = run_dir_write(dir, "config.json", printed ? printed : "{}");
+    free(printed);
+    return status;
+}
+
+trp_status run_dir_write(const struct run_dir *dir, const char *name, const char *text)
+{
+    char *path = xasprintf("%s/%s", dir->path, name);
+    char *fresh = xasprintf("%s/.%s.new", dir->path, name);
+    trp_status status = TRP_OK;
+    FILE *file = fopen(fresh, "we");
+    bool failed = !file || fputs(text, file) < 0 || fputc('\n', file) < 0;
+    if (file && fclose(file) != 0)
+        failed = true;
+    if (failed || rename(fresh, path) != 0) {
+        status = path_error(path, errno);
+        unlink(fresh);
+    }
+    free(fresh);
+    free(path);
+    return status;
+}
+
+/* ---- open and close ---------------------------------------------------------------------- */
+
+/* The path to open: given, new or the latest. Caller frees. */
+static trp_status choose_path(const struct launch_options *options, const char *name, char **path)
+{
+    if (!options->run_dir && !options->resume)
+        return make_unique(name, path);
+    *path = options->run_dir ? xstrdup(options->run_dir) : xasprintf("%s/latest", runs_dir());
+    if (options->resume)
+        return TRP_OK;
+    trp_status status = make_dirs(*path);
+    if (status == TRP_OK && file_exists(*path, "config.json"))
+        status = trp_fail(TRP_ALREADY_EXISTS,
+                          "%s: there is a run in it already; --resume goes on with it", *path);
+    return status;
+}
+
+static void set_shown_path(struct run_dir *dir)
+{
+    char *here = realpath(".", NULL);
+    size_t length = here ? strlen(here) : 0;
+    bool inside = length > 1 && strncmp(dir->path, here, length) == 0 && dir->path[length] == '/';
+    dir->shown_path = xstrdup(inside ? dir->path + length + 1 : dir->path);
+    free(here);
+}
+
+trp_status run_dir_open(struct run_dir *dir, struct launch_options *options,
+                        const trp_program *program)
+{
+    *dir = (struct run_dir){.lock_fd = -1};
+    char *path = NULL, *logs = NULL;
+    trp_status status = choose_path(options, program->name, &path);
+    if (status != TRP_OK)
+        goto out;
+    dir->path = realpath(path, NULL);
+    if (!dir->path) {
+        status = path_error(path, errno);
+        goto out;
+    }
+    set_shown_path(dir);
+    if (options->resume && (status = read_config(dir, options, program)) != TRP_OK)
+        goto out;
+    if ((status = take_lock(dir)) != TRP_OK)
+        goto out;
+    logs = xasprintf("%s/logs", dir->path);
+    if ((status = make_dirs(logs)) != TRP_OK)
+        goto out;
+    status = make_socket_dir(dir, program);
+out:
+    free(logs);
+    free(path);
+    return status;
+}
+
+static void remove_sockets(const struct run_dir *dir, const trp_program *program)
+{
+    for (size_t i = 0; i < program->group_count; i++) {
+        for (uint32_t k = 0; k < program->groups[i]->count; k++) {
+            char *path = run_dir_socket_path(dir->socket_dir, program->groups[i], k);
+            unlink(path);
+            free(path);
+        }
+    }
+    if (dir->socket_dir_is_temporary)
+        rmdir(dir->socket_dir);
+}
+
+void run_dir_close(struct run_dir *dir, const trp_program *program)
+{
+    /* Without the lock the sockets may be another run's. */
+    if (dir->socket_dir && dir->lock_fd >= 0)
+        remove_sockets(dir, program);
+    if (dir->lock_fd >= 0)
+        close(dir->lock_fd);
+    free(dir->socket_dir);
+    free(dir->shown_path);
+    free(dir->path);
+    *dir = (struct run_dir){.lock_fd = -1};
+}

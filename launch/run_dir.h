@@ -1,0 +1,53 @@
+/* The directory of one run:
+ *
+ *   config.json         what was started: command, seed, graph and its hash
+ *   lock                held by the launcher; has its process id
+ *   logs/actor-2.log    what a node printed
+ *   metrics.csv         what nodes reported
+ *   addresses           where nodes serve, one "NODE ADDRESS" a line
+ *   sockets/            unix sockets, unless the path is too long for them
+ *   params.safetensors  the version that reached the target
+ *   ...                 what nodes keep: replay/, learner/ */
+#ifndef TRP_LAUNCH_RUN_DIR_H
+#define TRP_LAUNCH_RUN_DIR_H
+
+#include <stdio.h>
+
+#include "graph.h"
+#include "options.h"
+
+struct run_dir {
+    char *path;       /* absolute */
+    char *shown_path; /* relative to the working directory where that is shorter */
+    char *socket_dir; /* absolute, mode 0700 */
+    bool socket_dir_is_temporary;
+    int lock_fd;
+};
+
+/* Makes a new run directory, or opens one to resume: then options->seed becomes that run's, unless
+ * it was set. ALREADY_EXISTS: there is a run in it and no --resume; NOT_FOUND: nothing to resume;
+ * FAILED_PRECONDITION: a run of another program, or one that is still running (named). Other
+ * failures name the path. */
+TRP_MUST_USE trp_status run_dir_open(struct run_dir *dir, struct launch_options *options,
+                                     const trp_program *program);
+
+/* Removes the sockets and gives the lock back. A struct that is zeroed but for lock_fd -1 is fine.
+ */
+void run_dir_close(struct run_dir *dir, const trp_program *program);
+
+/* Writes config.json. */
+TRP_MUST_USE trp_status run_dir_write_config(const struct run_dir *dir,
+                                             const struct launch_options *options,
+                                             const trp_program *program, int argc, char **argv);
+
+/* Replaces `name` in the directory by `text`, whole or not at all. */
+TRP_MUST_USE trp_status run_dir_write(const struct run_dir *dir, const char *name,
+                                      const char *text);
+
+/* "DIR/logs/GROUP-INDEX.log"; caller frees. */
+char *run_dir_log_path(const char *dir, const struct group *group, uint32_t index);
+
+/* "DIR/GROUP-INDEX.sock"; caller frees. Fits sun_path for a directory from run_dir_open(). */
+char *run_dir_socket_path(const char *socket_dir, const struct group *group, uint32_t index);
+
+#endif

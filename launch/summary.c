@@ -1,0 +1,138 @@
+/* The last lines of a run. Whoever reads only the last one knows whether it worked and, if not,
+ * which node failed first, of what, and where to look; the exit status says the same. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "run.h"
+
+static double last_total(const struct run *run, const char *metric)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < run->program->node_count; i++) {
+        double value;
+        if (metrics_last(&run->nodes[i].metrics, metric, &value))
+            sum += value;
+    }
+    return sum;
+}
+
+static void print_figures(const struct run *run, int fd)
+{
+    double seconds = (double)(clock_now_ns(&clock_monotonic) - run->started_ns) / 1e9;
+    double actor_steps = last_total(run, "actor_steps");
+    double learner_steps = last_total(run, "learner_steps");
+    if (actor_steps + learner_steps > 0)
+        output_print(run->output, fd,
+                     "  time:           %.1f s, %.0f actor steps, %.0f learner "
+                     "steps",
+                     seconds, actor_steps, learner_steps);
+    else
+        output_print(run->output, fd, "  time:           %.1f s", seconds);
+    output_print(run->output, fd, "  run directory:  %s", run->dir.shown_path);
+}
+
+/* The parameters that this run saved: those that reached the target, else the learner's newest.
+ * NULL: none. Caller frees. */
+static char *saved_params(const struct run *run)
+{
+    char *path = xasprintf("%s/params.safetensors", run->dir.shown_path);
+    if (access(path, R_OK) == 0)
+        return path;
+    free(path);
+    for (size_t i = 0; i < run->program->group_count; i++) {
+        const struct group *group = run->program->groups[i];
+        if (group->kind != NODE_LEARNER)
+            continue;
+        char *dir = xasprintf("%s/%s", run->dir.shown_path, group->name);
+        trp_status status = trp_learner_checkpoint_find(dir, &path);
+        free(dir);
+        if (status == TRP_OK)
+            return path;
+    }
+    return NULL;
+}
+
+static void print_arguments(const struct run *run, char *text, size_t size)
+{
+    text[0] = '\0';
+    for (int i = 1; i < run->options->build_argc; i++) {
+        size_t used = strlen(text);
+        snprintf(text + used, size - used, "%s%s", i == 1 ? " -- " : " ",
+                 run->options->build_argv[i]);
+    }
+}
+
+static void print_params(const struct run *run)
+{
+    char *path = saved_params(run);
+    if (!path)
+        return;
+    char arguments[512];
+    print_arguments(run, arguments, sizeof arguments);
+    output_print(run->output, STDOUT_FILENO, "  parameters:     %s", path);
+    output_print(run->output, STDOUT_FILENO, "  try them:       %s eval --params=%s%s",
+                 run->options->program, path, arguments);
+    free(path);
+}
+
+static void print_last_log_lines(const struct run *run, const struct node *node)
+{
+    uint32_t count = node->line_count < LAST_LINES_MAX ? node->line_count : LAST_LINES_MAX;
+    if (count == 0)
+        return;
+    output_print(run->output, STDERR_FILENO, "the last lines of %s:", node->name);
+    for (uint32_t i = node->line_count - count; i < node->line_count; i++)
+        output_print(run->output, STDERR_FILENO, "  | %s", node->last_lines[i % LAST_LINES_MAX]);
+}
+
+static void print_failure(const struct run *run, const struct node *node)
+{
+    print_last_log_lines(run, node);
+    print_figures(run, STDERR_FILENO);
+    char *log = run_dir_log_path(run->dir.shown_path, node->group, node->index);
+    bool has_log = run->options->mode == LAUNCH_PROCESSES;
+    output_print(run->output, STDERR_FILENO, "%s: failed: %s: %s%s%s", run->program->name,
+                 node->name, node->failure, has_log ? "; log: " : "", has_log ? log : "");
+    free(log);
+}
+
+static void print_stopped(const struct run *run)
+{
+    const struct node *failure = run_first_failure(run);
+    if (failure)
+        output_print(run->output, STDERR_FILENO, "%s while stopping: %s", failure->name,
+                     failure->failure);
+    print_figures(run, STDERR_FILENO);
+    char arguments[512];
+    print_arguments(run, arguments, sizeof arguments);
+    output_print(run->output, STDERR_FILENO,
+                 "%s: stopped by signal %d (%s); go on with: %s --resume --run-dir=%s%s%s",
+                 run->program->name, run->signal, strsignal(run->signal), run->options->program,
+                 run->dir.shown_path,
+                 run->options->mode == LAUNCH_THREADS ? " --launch=threads" : "", arguments);
+}
+
+int summary_print(struct run *run)
+{
+    if (run->start_error) {
+        output_print(run->output, STDERR_FILENO, "%s: failed: %s", run->program->name,
+                     run->start_error);
+        return 1;
+    }
+    if (run->signal != 0) {
+        print_stopped(run);
+        return 128 + run->signal;
+    }
+    const struct node *failure = run_first_failure(run);
+    if (failure) {
+        print_failure(run, failure);
+        return 1;
+    }
+    output_print(run->output, STDOUT_FILENO, "%s: done: %s", run->program->name, run->reason);
+    print_figures(run, STDOUT_FILENO);
+    print_params(run);
+    return 0;
+}

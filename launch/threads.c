@@ -1,0 +1,90 @@
+/* All nodes in this process: the host that a child of the launcher runs for one node runs them all,
+ * on a thread of its own, over the same control messages. So a debugger or sanitizer sees the whole
+ * program, and the launcher does not know the difference.
+ *
+ * A thread cannot be killed: a node that does not end is reported, and the process ends around
+ * it. */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/thread.h"
+#include "host.h"
+#include "run.h"
+
+struct threads {
+    struct host *host;
+    struct thread thread;
+    struct link *link;
+};
+
+static void run_host(void *arg)
+{
+    struct threads *threads = arg;
+    host_run(threads->host, false);
+}
+
+static trp_status start_host(struct run *run, struct threads *threads)
+{
+    int pair[2];
+    TRP_TRY(control_pair(pair));
+    trp_status status = link_create(&threads->link, run, pair[0], 0, run->program->node_count);
+    if (status != TRP_OK) {
+        close(pair[1]);
+        return status;
+    }
+    return host_create(&threads->host, &(struct host_options){
+                                           .program = run->program,
+                                           .run_dir = run->dir.path,
+                                           .socket_dir = run->dir.socket_dir,
+                                           .seed = run->options->seed,
+                                           .resume = run->options->resume,
+                                           .deterministic = run->options->deterministic,
+                                           .count = run->program->node_count,
+                                           .control_fd = pair[1],
+                                       });
+}
+
+static trp_status threads_start(struct run *run)
+{
+    struct threads *threads = xcalloc(1, sizeof *threads);
+    run->state = threads;
+    TRP_TRY(start_host(run, threads));
+    TRP_TRY(thread_start(&threads->thread, "host", run_host, threads));
+    for (uint32_t i = 0; i < run->program->node_count; i++)
+        run_node_started(run, &run->nodes[i]);
+    return TRP_OK;
+}
+
+static void threads_stop(struct run *run, struct node *node)
+{
+    struct threads *threads = run->state;
+    if (threads->link->watch.fd < 0)
+        return;
+    trp_status status =
+        control_send(threads->link->watch.fd, CONTROL_SEND_MS, CONTROL_STOP, node->number, "-");
+    if (status != TRP_OK)
+        trp_log(TRP_WARN, "%s was not asked to stop: %s", node->name, trp_last_error());
+}
+
+static void threads_kill(struct run *run, struct node *node)
+{
+    (void)node;
+    run->abandoned = true;
+}
+
+static void threads_finish(struct run *run)
+{
+    struct threads *threads = run->state;
+    thread_stop(&threads->thread);
+    host_destroy(threads->host);
+    free(threads);
+    run->state = NULL;
+}
+
+const struct launch_target threads_target = {
+    .start = threads_start,
+    .stop = threads_stop,
+    .kill = threads_kill,
+    .finish = threads_finish,
+};

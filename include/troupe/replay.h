@@ -117,5 +117,19 @@ TRP_API void trp_replay_server_stop(trp_replay_server *server, int64_t grace_ms)
 /* Stops with no grace and frees. NULL is fine. */
 TRP_API void trp_replay_server_destroy(trp_replay_server *server);
 
+/* ---- looking at a stopped server --------------------------------------------------------- */
+
+typedef struct trp_replay_files trp_replay_files;
+
+/* Opens the directory of a stopped server to look at; nothing in it changes. FAILED_PRECONDITION: a
+ * live server has it open (its pid is named), or it is no store; otherwise as the store's. */
+TRP_API TRP_MUST_USE trp_status trp_replay_files_open(trp_replay_files **out, const char *dir);
+
+/* A troupe.Replay service (replay.proto) as a live server has, for trp_call(). Any thread. */
+TRP_API ProtobufCService *trp_replay_files_service(trp_replay_files *files);
+
+/* NULL is fine. */
+TRP_API void trp_replay_files_close(trp_replay_files *files);
+
 TRP_END_DECLS
 #endif

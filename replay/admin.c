@@ -1,0 +1,282 @@
+/* Problem: one wants to see what a replay server holds and why it stands still, without sampling,
+ * without disturbing it, and also after it has stopped.
+ * Design: handlers collect plain copies with the lock held and answer without it. The same code
+ * runs over a live server's engine and over an engine opened read-only.
+ * Guarantee: nothing changes; lists are bounded by REPLAY_*_MAX. */
+#include "admin.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/clock.h"
+#include "core/limits.h"
+
+void admin_enter(struct admin *admin, void (*work)(void *arg), void *arg)
+{
+    if (admin->server) {
+        trp_server_run(admin->server, work, arg);
+        return;
+    }
+    mutex_lock(&admin->mutex);
+    work(arg);
+    mutex_unlock(&admin->mutex);
+}
+
+trp_status admin_table(struct admin *admin, const char *name, struct engine_table **table)
+{
+    if (!admin->engine)
+        return trp_fail(TRP_UNAVAILABLE, "the replay server has stopped");
+    trp_bytes bytes = {(const uint8_t *)name, strlen(name)};
+    *table = engine_find(admin->engine, bytes);
+    return *table ? TRP_OK : engine_not_found(bytes);
+}
+
+/* ---- Tables ------------------------------------------------------------------------------ */
+
+static Troupe__ReplayLimiter *limiter_copy(struct engine_table *table)
+{
+    const struct limiter *limiter = table_limiter(table->table);
+    Troupe__ReplayLimiter *out = xmalloc(sizeof *out);
+    troupe__replay_limiter__init(out);
+    out->samples_per_insert = limiter->options.samples_per_insert;
+    out->min_size = limiter->options.min_size;
+    out->min_diff = limiter->options.min_diff;
+    out->max_diff = limiter->options.max_diff;
+    out->inserts = limiter->inserts;
+    out->samples = limiter->samples;
+    out->deletes = limiter->deletes;
+    out->diff =
+        (double)limiter->inserts * limiter->options.samples_per_insert - (double)limiter->samples;
+    out->can_insert = limiter_can_insert(limiter, 1);
+    out->can_sample = table_size(table->table) > 0 && limiter_can_sample(limiter, 1);
+    return out;
+}
+
+static Troupe__ReplayWaiter *waiter_push(Troupe__ReplayTable *out, const char *peer,
+                                         int64_t since_ns)
+{
+    if (out->n_waiters == REPLAY_WAITERS_MAX)
+        return NULL;
+    if (!out->waiters)
+        out->waiters = xcalloc(REPLAY_WAITERS_MAX, sizeof *out->waiters);
+    Troupe__ReplayWaiter *waiter = xmalloc(sizeof *waiter);
+    troupe__replay_waiter__init(waiter);
+    waiter->peer = xstrdup(peer);
+    if (since_ns)
+        waiter->since_seconds = (double)(clock_now_ns(&clock_monotonic) - since_ns) * 1e-9;
+    out->waiters[out->n_waiters++] = waiter;
+    return waiter;
+}
+
+/* Items of one stream are next to each other more often than not, but need not be. */
+static void inserters_copy(const struct lane *lane, Troupe__ReplayTable *out)
+{
+    const struct insert_stream *streams[REPLAY_WAITERS_MAX];
+    for (const struct pending_insert *pending = lane->insert_first; pending;
+         pending = pending->next) {
+        size_t i = 0;
+        while (i < out->n_waiters && streams[i] != pending->stream)
+            ++i;
+        if (i < out->n_waiters) {
+            out->waiters[i]->count++;
+            continue;
+        }
+        const struct insert_stream *stream = pending->stream;
+        Troupe__ReplayWaiter *waiter =
+            waiter_push(out, stream ? insert_stream_peer(stream) : "(ended stream)",
+                        stream ? insert_stream_since_ns(stream) : 0);
+        if (!waiter)
+            return;
+        streams[i] = stream;
+        waiter->count = 1;
+    }
+}
+
+static void samplers_copy(const struct lane *lane, Troupe__ReplayTable *out)
+{
+    for (const struct sample_stream *stream = lane->sample_first; stream;
+         stream = sample_stream_next(stream)) {
+        Troupe__ReplayWaiter *waiter =
+            waiter_push(out, sample_stream_peer(stream), sample_stream_since_ns(stream));
+        if (!waiter)
+            return;
+        waiter->sampling = true;
+        waiter->count = sample_stream_wanted(stream);
+    }
+}
+
+static Troupe__ReplayTable *table_copy(const struct admin *admin, struct engine_table *table)
+{
+    const trp_table_options *options = table_options(table->table);
+    Troupe__ReplayTable *out = xmalloc(sizeof *out);
+    troupe__replay_table__init(out);
+    out->name = xstrdup(table->name);
+    out->options = trp_table_options_format(options);
+    out->size = table_size(table->table);
+    out->max_size = options->max_size;
+    out->unique_samples = table_unique_samples(table->table);
+    out->limiter = limiter_copy(table);
+    if (options->signature.size) {
+        out->signature.data = xmalloc(options->signature.size);
+        memcpy(out->signature.data, options->signature.data, options->signature.size);
+        out->signature.len = options->signature.size;
+    }
+    if (!admin->service)
+        return out;
+    const struct lane *lane = &admin->service->lanes[table->index];
+    out->indexing = !engine_table_ready(table);
+    out->inserts_waiting = lane->insert_count;
+    out->samples_waiting = lane->sample_count;
+    inserters_copy(lane, out);
+    samplers_copy(lane, out);
+    return out;
+}
+
+static Troupe__ReplayStore *store_copy(const struct admin *admin)
+{
+    struct store_stats stats;
+    Troupe__ReplayStore *out = xmalloc(sizeof *out);
+    troupe__replay_store__init(out);
+    store_stats(engine_store(admin->engine), &stats);
+    out->dir = xstrdup(admin->dir);
+    out->durability = xstrdup(admin->durability);
+    out->file_bytes = stats.file_bytes;
+    out->live_bytes = stats.live_bytes;
+    out->map_bytes = stats.map_bytes;
+    out->allocated_bytes = stats.allocated_bytes;
+    out->items = stats.items;
+    out->chunks = stats.chunks;
+    out->groups = stats.groups;
+    out->cache_bytes = stats.cache_bytes;
+    return out;
+}
+
+struct tables_work {
+    struct admin *admin;
+    Troupe__ReplayTablesResponse *response; /* NULL: stopped */
+};
+
+static void tables_collect(void *arg)
+{
+    struct tables_work *work = arg;
+    struct admin *admin = work->admin;
+    if (!admin->engine)
+        return;
+    Troupe__ReplayTablesResponse *out = xmalloc(sizeof *out);
+    troupe__replay_tables_response__init(out);
+    out->n_tables = engine_table_count(admin->engine);
+    out->tables = xcalloc(out->n_tables + 1, sizeof *out->tables);
+    for (size_t i = 0; i < out->n_tables; ++i)
+        out->tables[i] = table_copy(admin, engine_table(admin->engine, i));
+    out->store = store_copy(admin);
+    if (admin->server) {
+        out->pid = getpid();
+        out->uptime_seconds = (double)(clock_now_ns(&clock_monotonic) - admin->started_ns) * 1e-9;
+    }
+    work->response = out;
+}
+
+static void admin_tables(Troupe__Replay_Service *service,
+                         const Troupe__ReplayTablesRequest *request,
+                         Troupe__ReplayTablesResponse_Closure closure, void *data)
+{
+    struct tables_work work = {.admin = (struct admin *)service};
+    (void)request;
+    admin_enter(work.admin, tables_collect, &work);
+    if (!work.response)
+        trp_fail(TRP_UNAVAILABLE, "the replay server has stopped");
+    closure(work.response, data);
+    if (work.response)
+        troupe__replay_tables_response__free_unpacked(work.response, NULL);
+}
+
+/* ---- Items ------------------------------------------------------------------------------- */
+
+Troupe__ReplayItem *admin_item(const struct item *item)
+{
+    Troupe__ReplayItem *out = xmalloc(sizeof *out);
+    troupe__replay_item__init(out);
+    out->key = item->key;
+    out->priority = item->priority;
+    out->times_sampled = item->times_sampled;
+    out->inserted_at_ns = item->inserted_at_ns;
+    out->chunk_count = item->trajectory->chunk_count;
+    for (uint32_t i = 0; i < out->chunk_count; ++i)
+        out->bytes += item->chunks[i]->size;
+    return out;
+}
+
+static const char *order_words(trp_selector_kind kind)
+{
+    switch (kind) {
+    case TRP_UNIFORM:
+        return "in no order";
+    case TRP_FIFO:
+        return "oldest first";
+    case TRP_LIFO:
+        return "newest first";
+    case TRP_PRIORITIZED:
+    case TRP_MAX_HEAP:
+        return "by priority, highest first";
+    case TRP_MIN_HEAP:
+        return "by priority, lowest first";
+    }
+    return "";
+}
+
+struct items_work {
+    struct admin *admin;
+    const Troupe__ReplayItemsRequest *request;
+    Troupe__ReplayItemsResponse *response;
+    trp_status status;
+};
+
+static void items_collect(void *arg)
+{
+    struct items_work *work = arg;
+    struct engine_table *table;
+    work->status = admin_table(work->admin, work->request->table, &table);
+    if (work->status != TRP_OK)
+        return;
+    uint32_t count = work->request->count ? work->request->count : 10;
+    if (count > REPLAY_ITEMS_MAX)
+        count = REPLAY_ITEMS_MAX;
+    struct item **items = xcalloc(count, sizeof *items);
+    Troupe__ReplayItemsResponse *out = xmalloc(sizeof *out);
+    troupe__replay_items_response__init(out);
+    out->n_items = table_top(table->table, count, items);
+    out->items = xcalloc(out->n_items + 1, sizeof *out->items);
+    for (size_t i = 0; i < out->n_items; ++i)
+        out->items[i] = admin_item(items[i]);
+    out->table_size = table_size(table->table);
+    out->order = xstrdup(order_words(table_options(table->table)->sampler.kind));
+    free(items);
+    work->response = out;
+}
+
+static void admin_items(Troupe__Replay_Service *service, const Troupe__ReplayItemsRequest *request,
+                        Troupe__ReplayItemsResponse_Closure closure, void *data)
+{
+    struct items_work work = {.admin = (struct admin *)service, .request = request};
+    admin_enter(work.admin, items_collect, &work);
+    closure(work.response, data);
+    if (work.response)
+        troupe__replay_items_response__free_unpacked(work.response, NULL);
+}
+
+void admin_init(struct admin *admin, const char *dir)
+{
+    static const Troupe__Replay_Service base = TROUPE__REPLAY__INIT(admin_);
+    *admin = (struct admin){.base = base, .dir = xstrdup(dir), .durability = ""};
+    mutex_init(&admin->mutex);
+}
+
+void admin_cleanup(struct admin *admin)
+{
+    mutex_cleanup(&admin->mutex);
+    free(admin->dir);
+}

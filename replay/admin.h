@@ -1,0 +1,43 @@
+/* troupe.Replay: looking at the tables of a server, running or stopped. */
+#ifndef TRP_REPLAY_ADMIN_H
+#define TRP_REPLAY_ADMIN_H
+
+#include <protobuf-c/protobuf-c.h>
+
+#include <troupe/rpc.h>
+#include "core/thread.h"
+#include "engine.h"
+#include "replay.pb-c.h"
+#include "service.h"
+
+/* The service object. Handlers run on any thread and take the server's lock for as long as they
+ * look at tables: microseconds, a few milliseconds for thousands of items. */
+struct admin {
+    Troupe__Replay_Service base; /* first: protobuf-c hands it to handlers */
+    trp_server *server;          /* NULL: over the files of a stopped server, guarded by `mutex` */
+    struct mutex mutex;
+    struct service *service; /* NULL: over files */
+    struct engine *engine;   /* NULL: the server has stopped */
+    char *dir;
+    const char *durability; /* "" over files */
+    int64_t started_ns;     /* CLOCK_MONOTONIC; 0 over files */
+};
+
+void admin_init(struct admin *admin, const char *dir);
+void admin_cleanup(struct admin *admin);
+
+/* Runs `work(arg)` with the engine to itself. */
+void admin_enter(struct admin *admin, void (*work)(void *arg), void *arg);
+
+/* NOT_FOUND, or UNAVAILABLE when the server has stopped. */
+trp_status admin_table(struct admin *admin, const char *name, struct engine_table **table);
+
+/* Allocates and fills; `admin` is entered. */
+Troupe__ReplayItem *admin_item(const struct item *item);
+
+/* ---- peek.c ---- */
+
+void admin_peek(Troupe__Replay_Service *service, const Troupe__ReplayPeekRequest *request,
+                Troupe__ReplayPeekResponse_Closure closure, void *data);
+
+#endif

@@ -1,0 +1,398 @@
+/* Problem: a writer sends chunks, items that refer to them, and which chunks to keep; each item is
+ * to be confirmed once it is safe, in order, while its table's limiter may hold it back for hours.
+ * Design: an item goes straight into its table when nothing is queued there before it and the
+ * limiter allows; otherwise into the table's lane, and once that lane is as long as Reverb lets it
+ * be, the stream is not read until one of its items went in: flow control holds the writer back.
+ * Confirmations are a ring in the order of the items; what is done at its front is sent at the end
+ * of the group, in one message. Queued items of a stream that ended are inserted all the same, up
+ * to INSERT_ORPHANS_MAX a table.
+ * Guarantee: exactly one confirmation per item, after it is durable. An error ends its stream only,
+ * and what was inserted before it is confirmed first. */
+#include "service.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <troupe/log.h>
+#include "core/alloc.h"
+#include "core/clock.h"
+#include "core/limits.h"
+#include "keep_set.h"
+
+struct confirm {
+    uint64_t key;
+    bool done;
+};
+
+struct insert_stream {
+    struct service *service;
+    trp_server_call *call;
+    struct keep_set keep;
+    uint64_t kept_counted; /* of keep.bytes, what service->kept_bytes has */
+
+    struct confirm *ring; /* capacity is a power of two */
+    uint32_t ring_capacity;
+    uint64_t first, end; /* numbers of the oldest confirmation and behind the newest */
+
+    uint32_t pending;
+    uint64_t pending_bytes;
+    int64_t pending_since_ns;
+    bool over; /* a lane was full: do not read */
+    bool half_closed;
+    bool failed, finished;
+    trp_status status; /* when failed */
+    char *text;
+
+    bool touched;
+    struct insert_stream *next_touched;
+};
+
+static void stream_touch(struct insert_stream *stream)
+{
+    if (stream->touched)
+        return;
+    stream->touched = true;
+    stream->next_touched = stream->service->touched;
+    stream->service->touched = stream;
+}
+
+/* The status is sent at the end of the group, behind the confirmations. */
+static void stream_fail(struct insert_stream *stream, trp_status status)
+{
+    stream_touch(stream);
+    if (stream->failed)
+        return;
+    stream->failed = true;
+    stream->status = status;
+    stream->text = xstrdup(trp_last_error());
+}
+
+/* ---- confirmations ----------------------------------------------------------------------- */
+
+static struct confirm *ring_at(struct insert_stream *stream, uint64_t number)
+{
+    return &stream->ring[number & (stream->ring_capacity - 1)];
+}
+
+static uint64_t ring_push(struct insert_stream *stream, uint64_t key, bool done)
+{
+    if (stream->end - stream->first == stream->ring_capacity) {
+        uint32_t capacity = stream->ring_capacity ? 2 * stream->ring_capacity : 64;
+        struct confirm *ring = xmalloc(capacity * sizeof *ring);
+        for (uint64_t i = stream->first; i < stream->end; ++i)
+            ring[i & (capacity - 1)] = *ring_at(stream, i);
+        free(stream->ring);
+        stream->ring = ring;
+        stream->ring_capacity = capacity;
+    }
+    *ring_at(stream, stream->end) = (struct confirm){key, done};
+    return stream->end++;
+}
+
+static void stream_confirm(struct insert_stream *stream)
+{
+    struct wire_keys *keys = &stream->service->confirmed;
+    trp_message *message;
+    keys->count = 0;
+    for (; stream->first < stream->end && ring_at(stream, stream->first)->done; ++stream->first)
+        wire_push_key(keys, ring_at(stream, stream->first)->key);
+    if (keys->count == 0)
+        return;
+    if (wire_insert_response_encode(keys->keys, keys->count, &message) == TRP_OK)
+        trp_server_call_send(stream->call, message);
+    else
+        stream_fail(stream, TRP_RESOURCE_EXHAUSTED);
+}
+
+static void stream_answer(struct insert_stream *stream)
+{
+    const struct service *service = stream->service;
+    if (stream->finished)
+        return;
+    if (service->broken != TRP_OK && stream->end > stream->first) {
+        stream->finished = true;
+        trp_server_call_finish(stream->call, service->broken, service->broken_text);
+        return;
+    }
+    stream_confirm(stream);
+    if (stream->failed || (stream->half_closed && stream->first == stream->end)) {
+        stream->finished = true;
+        trp_server_call_finish(stream->call, stream->status, stream->text);
+    }
+}
+
+void insert_streams_answer(struct service *service)
+{
+    for (struct insert_stream *stream; (stream = service->touched);) {
+        service->touched = stream->next_touched;
+        stream->touched = false;
+        stream_answer(stream);
+    }
+}
+
+/* ---- lanes ------------------------------------------------------------------------------- */
+
+/* Reverb's bound on queued inserts. */
+static uint32_t lane_bound(const struct lane *lane)
+{
+    int64_t tenth = table_options(lane->table->table)->max_size / 10;
+    return tenth < 1 ? 1 : tenth > LANE_INSERTS_MAX ? LANE_INSERTS_MAX : (uint32_t)tenth;
+}
+
+static void lane_push(struct lane *lane, struct insert_stream *stream, struct item *item)
+{
+    struct pending_insert *pending = xcalloc(1, sizeof *pending);
+    pending->item = item;
+    pending->stream = stream;
+    for (uint32_t i = 0; i < item->trajectory->chunk_count; ++i)
+        pending->bytes += item->chunks[i]->size;
+    pending->number = ring_push(stream, item->key, false);
+    if (lane->insert_last)
+        lane->insert_last->next = pending;
+    else
+        lane->insert_first = pending;
+    lane->insert_last = pending;
+    lane->insert_count++;
+    if (stream->pending++ == 0)
+        stream->pending_since_ns = clock_now_ns(&clock_monotonic);
+    stream->pending_bytes += pending->bytes;
+    stream->over |=
+        lane->insert_count >= lane_bound(lane) || stream->pending_bytes >= PENDING_BYTES_MAX;
+    lane_move(lane);
+}
+
+static struct pending_insert *lane_pop(struct lane *lane)
+{
+    struct pending_insert *pending = lane->insert_first;
+    lane->insert_first = pending->next;
+    if (!lane->insert_first)
+        lane->insert_last = NULL;
+    lane->insert_count--;
+    if (!pending->stream)
+        lane->orphan_count--;
+    return pending;
+}
+
+static void stream_resume(struct insert_stream *stream, const struct pending_insert *pending)
+{
+    stream->pending--;
+    stream->pending_bytes -= pending->bytes;
+    stream_touch(stream);
+    if (!stream->over || stream->failed || stream->pending_bytes >= PENDING_BYTES_MAX)
+        return;
+    stream->over = false;
+    if (!stream->half_closed)
+        trp_server_call_read(stream->call);
+}
+
+bool lane_insert_one(struct lane *lane)
+{
+    if (!lane->insert_first || !engine_can_insert(lane->table))
+        return false;
+    struct service *service = lane->service;
+    struct pending_insert *pending = lane_pop(lane);
+    struct insert_stream *stream = pending->stream;
+    trp_status status = engine_insert(service->engine, lane->table, pending->item);
+    if (status != TRP_OK) {
+        if (!stream)
+            trp_log(TRP_WARN, "insert of an ended stream dropped table=%s reason=%s",
+                    lane->table->name, trp_last_error());
+        store_item_destroy(engine_store(service->engine), pending->item);
+    }
+    if (stream && status == TRP_OK)
+        ring_at(stream, pending->number)->done = true;
+    else if (stream)
+        stream_fail(stream, status);
+    if (stream)
+        stream_resume(stream, pending);
+    free(pending);
+    return true;
+}
+
+/* ---- messages ---------------------------------------------------------------------------- */
+
+static struct item *item_make(struct service *service, const struct wire_item *wire)
+{
+    struct trajectory_builder *builder = &service->builder;
+    struct item *item = store_item_create(store_trajectory(
+        engine_store(service->engine), buffer_bytes(&builder->bytes), builder->chunk_count));
+    item->key = wire->key;
+    item->priority = wire->priority;
+    item->times_sampled = wire->times_sampled;
+    for (uint32_t i = 0; i < builder->chunk_count; ++i) {
+        store_chunk_ref(builder->chunks[i]);
+        item->chunks[i] = builder->chunks[i];
+    }
+    return item;
+}
+
+static trp_status item_insert(struct insert_stream *stream, const struct wire_item *wire)
+{
+    struct service *service = stream->service;
+    trp_status status =
+        trajectory_build(&service->builder, &service->insert.lists, wire, &stream->keep);
+    if (status == TRP_INTERNAL)
+        return status;
+    struct lane *lane = service_lane(service, wire->table);
+    if (!lane)
+        return TRP_NOT_FOUND;
+    TRP_TRY(status);
+    TRP_TRY(table_check_priority(lane->table->table, wire->priority));
+    struct item *item = item_make(service, wire);
+    if (lane->insert_first || !engine_can_insert(lane->table)) {
+        lane_push(lane, stream, item);
+        return TRP_OK;
+    }
+    status = engine_insert(service->engine, lane->table, item);
+    if (status != TRP_OK) {
+        store_item_destroy(engine_store(service->engine), item);
+        return status;
+    }
+    ring_push(stream, wire->key, true);
+    if (lane->sample_first)
+        lane_move(lane);
+    return TRP_OK;
+}
+
+/* Chunks that no item refers to live in memory: all streams together may have so many. */
+static trp_status kept_count(struct insert_stream *stream)
+{
+    struct service *service = stream->service;
+    service->kept_bytes += stream->keep.bytes - stream->kept_counted;
+    stream->kept_counted = stream->keep.bytes;
+    if (service->kept_bytes <= service->kept_bytes_max)
+        return TRP_OK;
+    return trp_fail(TRP_RESOURCE_EXHAUSTED,
+                    "insert streams keep %" PRIu64 " bytes of chunks that no item refers to, "
+                    "more than the %" PRIu64 " that the server holds",
+                    service->kept_bytes, service->kept_bytes_max);
+}
+
+static trp_status message_apply(struct insert_stream *stream, trp_bytes bytes)
+{
+    struct service *service = stream->service;
+    struct wire_insert_request *request = &service->insert;
+    TRP_TRY(wire_insert_request_decode(bytes, request));
+    const struct wire_lists *lists = &request->lists;
+    if (lists->chunk_count == 0 && lists->item_count == 0)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "ProcessIncomingRequest: Request lacks both chunks and item.  Request: ");
+    for (uint32_t i = 0; i < lists->chunk_count; ++i)
+        TRP_TRY(keep_set_add(&stream->keep, engine_store(service->engine), &lists->chunks[i]));
+    if (lists->item_count > 0) {
+        for (uint32_t i = 0; i < lists->item_count; ++i)
+            TRP_TRY(item_insert(stream, &lists->items[i]));
+        TRP_TRY(keep_set_release(&stream->keep, engine_store(service->engine), &request->keep));
+    }
+    return kept_count(stream);
+}
+
+/* ---- the call ---------------------------------------------------------------------------- */
+
+void insert_opened(void *service, trp_server_call *call)
+{
+    struct insert_stream *stream = xcalloc(1, sizeof *stream);
+    stream->service = service;
+    stream->call = call;
+    trp_server_call_set_state(call, stream);
+    trp_server_call_read(call);
+}
+
+void insert_received(void *arg, trp_server_call *call, trp_message *message)
+{
+    struct service *service = arg;
+    struct insert_stream *stream = trp_server_call_state(call);
+    service->worked = true;
+    if (stream->failed) {
+        trp_message_destroy(message);
+        return;
+    }
+    trp_status status = service->broken;
+    if (status == TRP_OK) {
+        engine_set_time(service->engine, clock_wall_ns());
+        status = message_apply(stream, message_bytes(message));
+    } else {
+        trp_fail(status, "%s", service->broken_text);
+    }
+    trp_message_destroy(message);
+    stream_touch(stream);
+    if (status != TRP_OK)
+        stream_fail(stream, status);
+    else if (!stream->over)
+        trp_server_call_read(call);
+}
+
+void insert_half_closed(void *arg, trp_server_call *call)
+{
+    struct service *service = arg;
+    struct insert_stream *stream = trp_server_call_state(call);
+    service->worked = true;
+    stream->half_closed = true;
+    stream_touch(stream);
+}
+
+static void touched_remove(struct service *service, struct insert_stream *stream)
+{
+    if (!stream->touched)
+        return;
+    struct insert_stream **link = &service->touched;
+    while (*link != stream)
+        link = &(*link)->next_touched;
+    *link = stream->next_touched;
+}
+
+/* The stream's items in this lane become orphans; those beyond the bound are dropped. */
+static void lane_orphan(struct lane *lane, const struct insert_stream *stream)
+{
+    struct pending_insert **link = &lane->insert_first;
+    uint32_t dropped = 0;
+    lane->insert_last = NULL;
+    while (*link) {
+        struct pending_insert *pending = *link;
+        bool ours = pending->stream == stream;
+        if (ours && lane->orphan_count >= INSERT_ORPHANS_MAX) {
+            *link = pending->next;
+            store_item_destroy(engine_store(lane->service->engine), pending->item);
+            free(pending);
+            lane->insert_count--;
+            dropped++;
+            continue;
+        }
+        if (ours) {
+            pending->stream = NULL;
+            lane->orphan_count++;
+        }
+        lane->insert_last = pending;
+        link = &pending->next;
+    }
+    if (dropped)
+        trp_log(TRP_WARN, "inserts of an ended stream dropped table=%s count=%u", lane->table->name,
+                dropped);
+}
+
+void insert_closed(void *arg, trp_server_call *call)
+{
+    struct service *service = arg;
+    struct insert_stream *stream = trp_server_call_state(call);
+    service->worked = true;
+    touched_remove(service, stream);
+    for (size_t i = 0; stream->pending && i < engine_table_count(service->engine); ++i)
+        lane_orphan(&service->lanes[i], stream);
+    keep_set_cleanup(&stream->keep, engine_store(service->engine));
+    service->kept_bytes -= stream->kept_counted;
+    free(stream->ring);
+    free(stream->text);
+    free(stream);
+}
+
+const char *insert_stream_peer(const struct insert_stream *stream)
+{
+    return trp_server_call_peer(stream->call);
+}
+
+int64_t insert_stream_since_ns(const struct insert_stream *stream)
+{
+    return stream->pending_since_ns;
+}

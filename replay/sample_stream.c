@@ -1,0 +1,417 @@
+/* Problem: a sampler asks for n samples and wants them in few large messages, now if the limiter
+ * allows it; what it does not take must not pile up here, and what it was given for the last time
+ * must not be forgotten before it has it.
+ * Design: a stream waits in its table's lane. Its turn is a batch: draws until the limiter stops
+ * it, 1 MiB of chunks or SAMPLE_BATCH_ITEMS_MAX. A draw keeps references to its chunks, so that the
+ * batch can leave in messages of about 2 MiB as the transport takes them, at most three queued;
+ * then the stream queues behind the others for its next batch. A message is sized first and the
+ * store copies chunks straight into it. Items out of their table stay in the handout until the
+ * stream asks for more or ends.
+ * Guarantee: never more samples than asked for; nothing is drawn for a stream that has ended; a
+ * timeout ends a stream only while nothing was drawn for it since its last batch. */
+#include "service.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/clock.h"
+#include "core/limits.h"
+
+/* A sample that has not left completely. */
+struct drawn {
+    struct wire_item info;
+    struct wire_draw draw;
+    uint32_t trajectory_at, trajectory_size; /* in sample_stream.trajectories */
+    uint32_t chunk_first, chunk_count;       /* in sample_stream.chunks, a reference each */
+};
+
+struct sample_stream {
+    struct service *service;
+    trp_server_call *call;
+    struct lane *lane;  /* of the request being served; NULL: none */
+    int64_t remaining;  /* samples to draw */
+    int64_t timeout_ms; /* negative: none */
+    struct deadline deadline;
+    int64_t since_ns;
+    uint64_t queued_in; /* the group in which it began to wait */
+    bool waiting;       /* in the lane */
+    bool half_closed, finished;
+    struct sample_stream *next, *previous;
+
+    struct drawn *drawn;
+    struct chunk **chunks;
+    struct buffer trajectories;
+    uint32_t drawn_count, drawn_capacity, chunk_count, chunk_capacity;
+    uint32_t drawn_next, chunk_next; /* the first that has not left */
+
+    struct handout handout;
+};
+
+static void stream_finish(struct sample_stream *stream, trp_status status, const char *text)
+{
+    stream->finished = true;
+    trp_server_call_finish(stream->call, status, text);
+}
+
+/* ---- lanes ------------------------------------------------------------------------------- */
+
+static void lane_append(struct sample_stream *stream)
+{
+    struct lane *lane = stream->lane;
+    stream->deadline = deadline_in_ms(&clock_monotonic, stream->timeout_ms);
+    stream->queued_in = stream->service->group;
+    stream->waiting = true;
+    stream->next = NULL;
+    stream->previous = lane->sample_last;
+    if (stream->previous)
+        stream->previous->next = stream;
+    else
+        lane->sample_first = stream;
+    lane->sample_last = stream;
+    lane->sample_count++;
+    lane->timed_count += stream->timeout_ms >= 0;
+    lane_move(lane);
+}
+
+static void lane_remove(struct sample_stream *stream)
+{
+    struct lane *lane = stream->lane;
+    if (stream->previous)
+        stream->previous->next = stream->next;
+    else
+        lane->sample_first = stream->next;
+    if (stream->next)
+        stream->next->previous = stream->previous;
+    else
+        lane->sample_last = stream->previous;
+    stream->waiting = false;
+    lane->sample_count--;
+    lane->timed_count -= stream->timeout_ms >= 0;
+}
+
+int64_t lane_expire(struct lane *lane, int64_t now_ns)
+{
+    int64_t first = INT64_MAX;
+    for (struct sample_stream *stream = lane->sample_first, *next; stream; stream = next) {
+        next = stream->next;
+        if (stream->deadline.at_ns > now_ns) {
+            first = stream->deadline.at_ns < first ? stream->deadline.at_ns : first;
+            continue;
+        }
+        lane_remove(stream);
+        stream->lane = NULL;
+        /* "insert": clients compare the text with Reverb's, which has it so. */
+        stream_finish(stream, TRP_DEADLINE_EXCEEDED,
+                      "Rate Limiter: Timeout exceeded before the right to insert was acquired.");
+    }
+    return first;
+}
+
+/* ---- drawing ----------------------------------------------------------------------------- */
+
+static void drawn_chunks(struct sample_stream *stream, const struct item *item)
+{
+    uint32_t count = item->trajectory->chunk_count;
+    while (stream->chunk_capacity - stream->chunk_count < count) {
+        stream->chunk_capacity = stream->chunk_capacity ? 2 * stream->chunk_capacity : 64;
+        stream->chunks = xrealloc(stream->chunks, stream->chunk_capacity * sizeof(struct chunk *));
+    }
+    for (uint32_t i = 0; i < count; ++i) {
+        store_chunk_ref(item->chunks[i]);
+        stream->chunks[stream->chunk_count++] = item->chunks[i];
+    }
+}
+
+/* One sample into drawn[]; the bytes of its chunks. */
+static size_t draw(struct sample_stream *stream, bool rate_limited)
+{
+    struct service *service = stream->service;
+    struct engine_table *table = stream->lane->table;
+    struct table_sample sample;
+    engine_sample(service->engine, table, &sample, &stream->handout);
+    if (stream->drawn_count == stream->drawn_capacity) {
+        stream->drawn_capacity = stream->drawn_capacity ? 2 * stream->drawn_capacity : 64;
+        stream->drawn = xrealloc(stream->drawn, stream->drawn_capacity * sizeof *stream->drawn);
+    }
+    const struct item *item = sample.item;
+    size_t before = stream->trajectories.size, bytes = 0;
+    struct drawn *drawn = &stream->drawn[stream->drawn_count++];
+    *drawn = (struct drawn){.info = {.key = item->key,
+                                     .table = {(const uint8_t *)table->name, table->name_size},
+                                     .priority = item->priority,
+                                     .times_sampled = sample.times_sampled,
+                                     .inserted_at_ns = item->inserted_at_ns},
+                            .draw = {sample.probability, sample.table_size, rate_limited},
+                            .chunk_first = stream->chunk_count,
+                            .chunk_count = item->trajectory->chunk_count};
+    trajectory_encode(item->trajectory, item->chunks, &stream->trajectories);
+    drawn->trajectory_at = (uint32_t)before;
+    drawn->trajectory_size = (uint32_t)(stream->trajectories.size - before);
+    drawn_chunks(stream, item);
+    for (uint32_t i = 0; i < drawn->chunk_count; ++i) {
+        store_chunk_prefetch(engine_store(service->engine), item->chunks[i]);
+        bytes += item->chunks[i]->size;
+    }
+    return bytes + drawn->trajectory_size;
+}
+
+static void batch_draw(struct sample_stream *stream)
+{
+    size_t bytes = 0;
+    bool rate_limited = stream->queued_in != stream->service->group;
+    for (uint32_t count = 0;
+         count < SAMPLE_BATCH_ITEMS_MAX && stream->remaining > 0 &&
+         bytes < SAMPLE_BATCH_BYTES_MAX && engine_can_sample(stream->lane->table);
+         ++count) {
+        bytes += draw(stream, rate_limited);
+        stream->remaining--;
+    }
+}
+
+/* ---- sending ----------------------------------------------------------------------------- */
+
+static struct wire_entry_parts *push_parts(struct service *service, uint32_t count)
+{
+    if (count == service->part_capacity) {
+        service->part_capacity = service->part_capacity ? 2 * service->part_capacity : 256;
+        service->parts = xrealloc(service->parts, service->part_capacity * sizeof *service->parts);
+    }
+    return &service->parts[count];
+}
+
+static void holes_reserve(struct service *service, uint32_t count)
+{
+    while (service->hole_capacity < count) {
+        service->hole_capacity = service->hole_capacity ? 2 * service->hole_capacity : 256;
+        service->holes = xrealloc(service->holes, service->hole_capacity * sizeof *service->holes);
+    }
+}
+
+/* One SampleEntry of the sample at drawn_next: all of it, or as much as still fits. */
+static size_t entry_cut(struct sample_stream *stream, struct wire_entry_parts *parts,
+                        uint32_t *hole_count, size_t bytes)
+{
+    struct service *service = stream->service;
+    const struct drawn *drawn = &stream->drawn[stream->drawn_next];
+    uint32_t end = drawn->chunk_first + drawn->chunk_count;
+    *parts = (struct wire_entry_parts){.draw = drawn->draw};
+    if (stream->chunk_next == drawn->chunk_first) {
+        parts->item = &drawn->info;
+        parts->trajectory =
+            (trp_bytes){stream->trajectories.data + drawn->trajectory_at, drawn->trajectory_size};
+    }
+    while (stream->chunk_next < end && bytes <= SAMPLE_RESPONSE_BYTES_MAX) {
+        const struct chunk *chunk = stream->chunks[stream->chunk_next++];
+        service->holes[(*hole_count)++] =
+            (struct wire_hole){.key = chunk->seq, .size = chunk->size};
+        bytes += chunk->size;
+        parts->hole_count++;
+    }
+    parts->end_of_sequence = stream->chunk_next == end;
+    stream->drawn_next += parts->end_of_sequence;
+    return bytes + parts->trajectory.size;
+}
+
+/* Entries for one message into service->parts; how many. */
+static uint32_t message_cut(struct sample_stream *stream)
+{
+    struct service *service = stream->service;
+    uint32_t count = 0, hole_count = 0;
+    size_t bytes = 0;
+    holes_reserve(service, stream->chunk_count - stream->chunk_next);
+    while (stream->drawn_next < stream->drawn_count && bytes <= SAMPLE_RESPONSE_BYTES_MAX) {
+        struct wire_entry_parts *parts = push_parts(service, count++);
+        uint32_t first = hole_count;
+        bytes = entry_cut(stream, parts, &hole_count, bytes);
+        parts->holes = service->holes + first;
+    }
+    return count;
+}
+
+static trp_status holes_fill(struct sample_stream *stream, uint32_t first)
+{
+    struct service *service = stream->service;
+    struct store *store = engine_store(service->engine);
+    trp_status status = TRP_OK;
+    for (uint32_t i = first; i < stream->chunk_next; ++i) {
+        if (status == TRP_OK)
+            status = store_chunk_read(store, stream->chunks[i], service->holes[i - first].hole);
+        store_chunk_unref(store, stream->chunks[i]);
+    }
+    return status;
+}
+
+static trp_status message_send(struct sample_stream *stream)
+{
+    uint32_t first = stream->chunk_next;
+    trp_message *message = NULL;
+    uint32_t count = message_cut(stream);
+    trp_status status = wire_sample_response_encode(stream->service->parts, count, &message);
+    if (status == TRP_OK)
+        status = holes_fill(stream, first);
+    else
+        stream->chunk_next = first; /* their references are still ours */
+    if (status == TRP_OK)
+        trp_server_call_send(stream->call, message);
+    else
+        trp_message_destroy(message);
+    return status;
+}
+
+static void drawn_clear(struct sample_stream *stream)
+{
+    struct store *store = engine_store(stream->service->engine);
+    for (uint32_t i = stream->chunk_next; i < stream->chunk_count; ++i)
+        store_chunk_unref(store, stream->chunks[i]);
+    stream->drawn_count = stream->drawn_next = 0;
+    stream->chunk_count = stream->chunk_next = 0;
+    buffer_clear(&stream->trajectories);
+}
+
+/* ---- one request after the other --------------------------------------------------------- */
+
+static bool stream_full(const struct sample_stream *stream)
+{
+    return trp_server_call_queued(stream->call) >= SAMPLE_RESPONSES_MAX;
+}
+
+/* Sends what may be sent and decides what the stream waits for: the transport, its lane, or the
+ * client. */
+static void stream_continue(struct sample_stream *stream)
+{
+    if (stream->finished || !stream->lane || stream->waiting)
+        return;
+    while (stream->drawn_next < stream->drawn_count && !stream_full(stream)) {
+        trp_status status = message_send(stream);
+        if (status != TRP_OK) {
+            stream_finish(stream, status, trp_last_error());
+            return;
+        }
+    }
+    if (stream->drawn_next < stream->drawn_count)
+        return;
+    drawn_clear(stream);
+    if (stream->remaining > 0 && stream_full(stream))
+        return;
+    if (stream->remaining > 0) {
+        lane_append(stream);
+        return;
+    }
+    stream->lane = NULL;
+    if (stream->half_closed)
+        stream_finish(stream, TRP_OK, NULL);
+    else
+        trp_server_call_read(stream->call);
+}
+
+bool lane_sample_batch(struct lane *lane)
+{
+    struct sample_stream *stream = lane->sample_first;
+    if (!stream || !engine_can_sample(lane->table))
+        return false;
+    lane_remove(stream);
+    batch_draw(stream);
+    stream_continue(stream);
+    return true;
+}
+
+/* ---- the call ---------------------------------------------------------------------------- */
+
+void sample_opened(void *service, trp_server_call *call)
+{
+    struct sample_stream *stream = xcalloc(1, sizeof *stream);
+    stream->service = service;
+    stream->call = call;
+    trp_server_call_set_state(call, stream);
+    trp_server_call_read(call);
+}
+
+static trp_status request_begin(struct sample_stream *stream, trp_bytes bytes)
+{
+    struct wire_sample_request request;
+    TRP_TRY(wire_sample_request_decode(bytes, &request));
+    if (request.num_samples <= 0)
+        return trp_fail(TRP_INVALID_ARGUMENT, "`num_samples` must be > 0 (got%" PRId64 ").",
+                        request.num_samples);
+    struct lane *lane = service_lane(stream->service, request.table);
+    if (!lane)
+        return TRP_NOT_FOUND;
+    stream->lane = lane;
+    stream->remaining = request.num_samples;
+    stream->timeout_ms = request.has_timeout && request.timeout_ms >= 0 ? request.timeout_ms : -1;
+    stream->since_ns = clock_now_ns(&clock_monotonic);
+    lane_append(stream);
+    return TRP_OK;
+}
+
+void sample_received(void *arg, trp_server_call *call, trp_message *message)
+{
+    struct service *service = arg;
+    struct sample_stream *stream = trp_server_call_state(call);
+    service->worked = true;
+    assert(!stream->lane); /* it was not read on */
+    engine_settle(service->engine, &stream->handout);
+    trp_status status = request_begin(stream, message_bytes(message));
+    trp_message_destroy(message);
+    if (status != TRP_OK)
+        stream_finish(stream, status, trp_last_error());
+}
+
+void sample_half_closed(void *arg, trp_server_call *call)
+{
+    struct service *service = arg;
+    struct sample_stream *stream = trp_server_call_state(call);
+    service->worked = true;
+    stream->half_closed = true;
+    if (!stream->lane && !stream->finished)
+        stream_finish(stream, TRP_OK, NULL);
+}
+
+void sample_drained(void *arg, trp_server_call *call)
+{
+    struct service *service = arg;
+    struct sample_stream *stream = trp_server_call_state(call);
+    service->worked = true;
+    if (stream->handout.count >= SAMPLE_UNSETTLED_MAX && stream->drawn_count == 0)
+        engine_settle(service->engine, &stream->handout);
+    stream_continue(stream);
+}
+
+void sample_closed(void *arg, trp_server_call *call)
+{
+    struct service *service = arg;
+    struct sample_stream *stream = trp_server_call_state(call);
+    service->worked = true;
+    if (stream->waiting)
+        lane_remove(stream);
+    engine_settle(service->engine, &stream->handout);
+    handout_cleanup(&stream->handout);
+    drawn_clear(stream);
+    buffer_cleanup(&stream->trajectories);
+    free(stream->drawn);
+    free(stream->chunks);
+    free(stream);
+}
+
+const struct sample_stream *sample_stream_next(const struct sample_stream *stream)
+{
+    return stream->next;
+}
+
+const char *sample_stream_peer(const struct sample_stream *stream)
+{
+    return trp_server_call_peer(stream->call);
+}
+
+int64_t sample_stream_since_ns(const struct sample_stream *stream)
+{
+    return stream->since_ns;
+}
+
+int64_t sample_stream_wanted(const struct sample_stream *stream)
+{
+    return stream->remaining;
+}

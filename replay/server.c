@@ -1,0 +1,143 @@
+/* Problem: engine, service and rpc server have to come up and go down in the right order, and a
+ * stopped store has to be open to the same questions as a live server.
+ * Design: the engine first (nothing is served before the store is known to be whole), the rpc
+ * server around it; on the way down the rpc server first, so that no handler runs when the engine
+ * commits for the last time. */
+#include <troupe/replay.h>
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "admin.h"
+#include "core/alloc.h"
+#include "core/clock.h"
+#include "engine.h"
+#include "service.h"
+
+enum { KEPT_BYTES_DEFAULT = 1 << 30 };
+
+struct trp_replay_server {
+    trp_server *rpc;
+    struct engine *engine;
+    struct service service;
+    struct admin admin;
+};
+
+static const char *durability_name(trp_durability durability)
+{
+    static const char *const names[] = {"process", "memory", "system"};
+    return names[durability];
+}
+
+static trp_status server_open(trp_replay_server *server, const trp_replay_server_options *options)
+{
+    struct engine_options engine = {
+        .store = {.dir = options->dir,
+                  .durability = options->durability,
+                  .max_bytes = options->max_bytes},
+        .tables = options->tables,
+        .table_count = options->table_count,
+        .seed = options->seed ? options->seed : trp_rng_entropy(),
+    };
+    uint64_t in_flight = options->server.in_flight_bytes;
+    TRP_TRY(engine_create(&server->engine, &engine));
+    service_init(&server->service, server->engine, in_flight ? in_flight : KEPT_BYTES_DEFAULT);
+    TRP_TRY(trp_server_create(&server->rpc, &options->server));
+    server->admin.engine = server->engine;
+    server->admin.server = server->rpc;
+    server->admin.service = &server->service;
+    server->admin.durability = durability_name(options->durability);
+    server->admin.started_ns = clock_now_ns(&clock_monotonic);
+    TRP_TRY(trp_server_add_raw(server->rpc, service_methods, service_method_count, &server->service,
+                               service_group_end));
+    return trp_server_add(server->rpc, &server->admin.base.base, NULL);
+}
+
+trp_status trp_replay_server_create(trp_replay_server **out,
+                                    const trp_replay_server_options *options)
+{
+    *out = NULL;
+    if (!options->dir || !*options->dir)
+        return trp_fail(TRP_INVALID_ARGUMENT, "a replay server needs a directory");
+    trp_replay_server *server = xcalloc(1, sizeof *server);
+    admin_init(&server->admin, options->dir);
+    trp_status status = server_open(server, options);
+    if (status != TRP_OK) {
+        trp_replay_server_destroy(server);
+        return status;
+    }
+    *out = server;
+    return TRP_OK;
+}
+
+trp_status trp_replay_server_start(trp_replay_server *server)
+{
+    return trp_server_start(server->rpc);
+}
+
+trp_server *trp_replay_server_rpc(trp_replay_server *server)
+{
+    return server->rpc;
+}
+
+static void engine_close(void *arg)
+{
+    trp_replay_server *server = arg;
+    server->admin.engine = NULL;
+    service_cleanup(&server->service);
+    engine_destroy(server->engine);
+    server->engine = NULL;
+}
+
+void trp_replay_server_stop(trp_replay_server *server, int64_t grace_ms)
+{
+    if (!server->rpc) {
+        engine_close(server);
+        return;
+    }
+    trp_server_stop(server->rpc, grace_ms);
+    trp_server_run(server->rpc, engine_close, server);
+}
+
+void trp_replay_server_destroy(trp_replay_server *server)
+{
+    if (!server)
+        return;
+    trp_replay_server_stop(server, 0);
+    trp_server_destroy(server->rpc);
+    admin_cleanup(&server->admin);
+    free(server);
+}
+
+/* ---- files of a stopped server ----------------------------------------------------------- */
+
+struct trp_replay_files {
+    struct admin admin;
+};
+
+trp_status trp_replay_files_open(trp_replay_files **out, const char *dir)
+{
+    struct engine_options options = {.store = {.dir = dir, .read_only = true}};
+    struct engine *engine;
+    *out = NULL;
+    TRP_TRY(engine_create(&engine, &options));
+    trp_replay_files *files = xcalloc(1, sizeof *files);
+    admin_init(&files->admin, dir);
+    files->admin.engine = engine;
+    *out = files;
+    return TRP_OK;
+}
+
+ProtobufCService *trp_replay_files_service(trp_replay_files *files)
+{
+    return &files->admin.base.base;
+}
+
+void trp_replay_files_close(trp_replay_files *files)
+{
+    if (!files)
+        return;
+    engine_destroy(files->admin.engine);
+    admin_cleanup(&files->admin);
+    free(files);
+}

@@ -1,0 +1,196 @@
+/* Problem: many streams insert and sample at once, limiters hold some of them back, and nobody may
+ * be told of an insert before it is durable.
+ * Design: handlers apply what they can at once and queue the rest in lanes. The end of a group
+ * moves the lanes that something happened to, one insert and one batch of samples in turn, until
+ * nothing moves; then one commit, then the answers. There is no timer: a deadline of a waiting
+ * sampler and idle work are what service_group_end() returns. When the store breaks (only a broken
+ * disk does that) every answer that waited for it becomes its status, and so does every later one.
+ * Guarantee: a confirmation leaves after its item is durable; confirmations of a stream are in the
+ * order of its items. */
+#include "service.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <troupe/log.h>
+#include <troupe/rng.h>
+#include "core/alloc.h"
+#include "core/clock.h"
+
+const trp_raw_method service_methods[] = {
+    {.path = "/deepmind.reverb.ReverbService/InsertStream",
+     .any_size = true,
+     .opened = insert_opened,
+     .received = insert_received,
+     .half_closed = insert_half_closed,
+     .closed = insert_closed},
+    {.path = "/deepmind.reverb.ReverbService/SampleStream",
+     .any_size = true,
+     .opened = sample_opened,
+     .received = sample_received,
+     .half_closed = sample_half_closed,
+     .drained = sample_drained,
+     .closed = sample_closed},
+#define UNARY(name, open)                                                                          \
+    {                                                                                              \
+        .path = "/deepmind.reverb.ReverbService/" name, .any_size = true, .opened = open,          \
+        .received = unary_received, .half_closed = unary_half_closed, .closed = unary_closed       \
+    }
+    UNARY("MutatePriorities", mutate_opened),
+    UNARY("Reset", reset_opened),
+    UNARY("ServerInfo", server_info_opened),
+    UNARY("Checkpoint", checkpoint_opened),
+    UNARY("InitializeConnection", connection_opened),
+#undef UNARY
+};
+const size_t service_method_count = sizeof service_methods / sizeof *service_methods;
+
+void service_init(struct service *service, struct engine *engine, uint64_t kept_bytes_max)
+{
+    size_t count = engine_table_count(engine);
+    *service = (struct service){.engine = engine,
+                                .lanes = xcalloc(count, sizeof(struct lane)),
+                                .state_id = {trp_rng_entropy(), trp_rng_entropy()},
+                                .group = 1,
+                                .kept_bytes_max = kept_bytes_max};
+    for (size_t i = 0; i < count; ++i)
+        service->lanes[i] = (struct lane){.service = service, .table = engine_table(engine, i)};
+}
+
+void service_cleanup(struct service *service)
+{
+    for (size_t i = 0; service->engine && i < engine_table_count(service->engine); ++i) {
+        for (struct pending_insert *pending = service->lanes[i].insert_first, *next; pending;
+             pending = next) {
+            next = pending->next;
+            store_item_destroy(engine_store(service->engine), pending->item);
+            free(pending);
+        }
+    }
+    wire_insert_request_cleanup(&service->insert);
+    wire_mutate_request_cleanup(&service->mutate);
+    trajectory_builder_cleanup(&service->builder);
+    wire_keys_cleanup(&service->confirmed);
+    free(service->parts);
+    free(service->holes);
+    free(service->lanes);
+    free(service->broken_text);
+    *service = (struct service){0};
+}
+
+struct lane *service_lane(struct service *service, trp_bytes name)
+{
+    struct engine_table *table = engine_find(service->engine, name);
+    if (!table) {
+        engine_not_found(name);
+        return NULL;
+    }
+    return &service->lanes[table->index];
+}
+
+void lane_move(struct lane *lane)
+{
+    if (lane->moving)
+        return;
+    lane->moving = true;
+    lane->next_moving = lane->service->moving;
+    lane->service->moving = lane;
+}
+
+/* Alternating, so that neither inserts nor samples starve where the limiter would allow both. */
+static void lane_run(struct lane *lane)
+{
+    for (bool progress = true; progress;) {
+        progress = lane_insert_one(lane);
+        progress |= lane_sample_batch(lane);
+    }
+}
+
+static void lanes_run(struct service *service)
+{
+    if (service->moving)
+        engine_set_time(service->engine, clock_wall_ns());
+    while (service->moving) {
+        struct lane *lane = service->moving;
+        service->moving = lane->next_moving;
+        lane->moving = false;
+        lane_run(lane);
+    }
+}
+
+static int64_t lanes_expire(struct service *service)
+{
+    int64_t next = INT64_MAX, now = 0;
+    for (size_t i = 0; i < engine_table_count(service->engine); ++i) {
+        struct lane *lane = &service->lanes[i];
+        if (lane->timed_count == 0)
+            continue;
+        if (now == 0)
+            now = clock_now_ns(&clock_monotonic);
+        int64_t at = lane_expire(lane, now);
+        next = at < next ? at : next;
+    }
+    return next;
+}
+
+static void service_commit(struct service *service)
+{
+    if (service->broken != TRP_OK)
+        return;
+    service->broken = engine_commit(service->engine);
+    if (service->broken == TRP_OK)
+        return;
+    service->broken_text = xstrdup(trp_last_error());
+    trp_log(TRP_ERROR, "the store failed, inserts are refused from now on reason=%s",
+            service->broken_text);
+}
+
+/* A slice of work that nobody waits for; true while there is more. */
+static bool service_idle(struct service *service)
+{
+    if (service->broken != TRP_OK)
+        return false;
+    if (!engine_index_step(service->engine))
+        return engine_idle(service->engine);
+    return true;
+}
+
+/* Key operations may have waited for the index. */
+static void service_wake_all(struct service *service)
+{
+    for (size_t i = 0; i < engine_table_count(service->engine); ++i)
+        lane_move(&service->lanes[i]);
+}
+
+static bool service_ready(const struct service *service)
+{
+    for (size_t i = 0; i < engine_table_count(service->engine); ++i)
+        if (!engine_table_ready(engine_table(service->engine, i)))
+            return false;
+    return true;
+}
+
+int64_t service_group_end(void *arg)
+{
+    struct service *service = arg;
+    bool more = false;
+    if (!service->engine)
+        return INT64_MAX; /* stopped */
+    if (!service->worked) {
+        bool was_ready = service_ready(service);
+        more = service_idle(service);
+        if (!was_ready)
+            service_wake_all(service);
+    }
+    unaries_apply(service);
+    lanes_run(service);
+    int64_t next = lanes_expire(service);
+    service_commit(service);
+    insert_streams_answer(service);
+    unaries_answer(service);
+    service->group++;
+    if (service->worked || more)
+        next = 0; /* look for idle work when nothing else is ready */
+    service->worked = false;
+    return next;
+}

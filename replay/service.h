@@ -1,0 +1,148 @@
+/* ReverbService over one engine: what its files share.
+ *
+ *   service.c        lanes, groups, the table of methods
+ *   insert_stream.c  InsertStream            sample_stream.c  SampleStream
+ *   service_unary.c  MutatePriorities, Reset, ServerInfo, Checkpoint, InitializeConnection
+ *   admin.c, peek.c  troupe.Replay           server.c         trp_replay_server_*
+ *
+ * Each table has a lane: inserts that its limiter holds back, and streams that wait for samples,
+ * both first come, first served. A group of calls is applied as it comes in; at its end the lanes
+ * move as far as limiters allow, the engine commits, and only then are inserts confirmed. All of it
+ * belongs to whoever holds the server's lock. */
+#ifndef TRP_REPLAY_SERVICE_H
+#define TRP_REPLAY_SERVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <troupe/rpc.h>
+#include "engine.h"
+#include "trajectory.h"
+#include "wire.h"
+
+struct insert_stream;
+struct sample_stream;
+struct unary;
+
+/* An item that waits for its table's limiter, or for the index of keys. */
+struct pending_insert {
+    struct pending_insert *next;
+    struct item *item;
+    uint64_t bytes;               /* of its chunks */
+    struct insert_stream *stream; /* NULL: ended; the item is inserted all the same */
+    uint64_t number;              /* of its confirmation in the stream */
+};
+
+struct lane {
+    struct service *service;
+    struct engine_table *table;
+    struct pending_insert *insert_first, *insert_last;
+    uint32_t insert_count, orphan_count; /* orphans: without a stream */
+    struct sample_stream *sample_first, *sample_last;
+    uint32_t sample_count, timed_count; /* timed: with a deadline */
+    bool moving;                        /* in service.moving */
+    struct lane *next_moving;
+};
+
+struct service {
+    struct engine *engine;
+    struct lane *lanes; /* one a table, in the engine's order */
+    struct lane *moving;
+    struct insert_stream *touched; /* something to send at the end of the group */
+    struct unary *unary_first, *unary_last;
+    uint64_t state_id[2];
+    uint64_t group;    /* number of the current one */
+    bool worked;       /* a handler ran in this group */
+    trp_status broken; /* the store's failure, which is final */
+    char *broken_text;
+    uint64_t kept_bytes, kept_bytes_max; /* of chunks that only streams hold */
+
+    /* Reused from message to message. */
+    struct wire_insert_request insert;
+    struct wire_mutate_request mutate;
+    struct trajectory_builder builder;
+    struct wire_keys confirmed;
+    struct wire_entry_parts *parts;
+    struct wire_hole *holes;
+    uint32_t part_capacity, hole_capacity;
+};
+
+/* `kept_bytes_max`: what streams may hold in chunks that no item refers to. */
+void service_init(struct service *service, struct engine *engine, uint64_t kept_bytes_max);
+void service_cleanup(struct service *service); /* after every call was closed */
+
+/* Its methods, for trp_server_add_raw(). */
+extern const trp_raw_method service_methods[];
+extern const size_t service_method_count;
+
+/* The trp_group_end; `arg` is the service. */
+int64_t service_group_end(void *arg);
+
+/* Has the lane looked at when the group ends. */
+void lane_move(struct lane *lane);
+
+/* NULL with NOT_FOUND in trp_last_error(). */
+struct lane *service_lane(struct service *service, trp_bytes table);
+
+static inline trp_bytes message_bytes(trp_message *message)
+{
+    return (trp_bytes){trp_message_data(message), trp_message_size(message)};
+}
+
+/* ---- insert_stream.c --------------------------------------------------------------------- */
+
+void insert_opened(void *service, trp_server_call *call);
+void insert_received(void *service, trp_server_call *call, trp_message *message);
+void insert_half_closed(void *service, trp_server_call *call);
+void insert_closed(void *service, trp_server_call *call);
+
+/* Inserts the lane's oldest pending item if it may go. False: none, or held back. */
+bool lane_insert_one(struct lane *lane);
+
+/* Sends the confirmations and ends of all touched streams; the group is durable, or
+ * service->broken. */
+void insert_streams_answer(struct service *service);
+
+/* For the CLI: the peer and since when (CLOCK_MONOTONIC) of a stream with pending items. */
+const char *insert_stream_peer(const struct insert_stream *stream);
+int64_t insert_stream_since_ns(const struct insert_stream *stream);
+
+/* ---- sample_stream.c --------------------------------------------------------------------- */
+
+void sample_opened(void *service, trp_server_call *call);
+void sample_received(void *service, trp_server_call *call, trp_message *message);
+void sample_half_closed(void *service, trp_server_call *call);
+void sample_drained(void *service, trp_server_call *call);
+void sample_closed(void *service, trp_server_call *call);
+
+/* A batch for the first stream that waits. False: none waits, or it is held back. */
+bool lane_sample_batch(struct lane *lane);
+
+/* Ends the lane's streams whose time is over; when the next one's is (INT64_MAX: never). */
+int64_t lane_expire(struct lane *lane, int64_t now_ns);
+
+/* For the CLI. */
+const struct sample_stream *sample_stream_next(const struct sample_stream *stream);
+const char *sample_stream_peer(const struct sample_stream *stream);
+int64_t sample_stream_since_ns(const struct sample_stream *stream);
+int64_t sample_stream_wanted(const struct sample_stream *stream);
+
+/* ---- service_unary.c --------------------------------------------------------------------- */
+
+void mutate_opened(void *service, trp_server_call *call);
+void reset_opened(void *service, trp_server_call *call);
+void server_info_opened(void *service, trp_server_call *call);
+void checkpoint_opened(void *service, trp_server_call *call);
+void connection_opened(void *service, trp_server_call *call);
+void unary_received(void *service, trp_server_call *call, trp_message *message);
+void unary_half_closed(void *service, trp_server_call *call);
+void unary_closed(void *service, trp_server_call *call);
+
+/* Does what has come in, except for key operations while an index is being built. */
+void unaries_apply(struct service *service);
+
+/* Answers what was done; the group is durable, or service->broken. */
+void unaries_answer(struct service *service);
+
+#endif

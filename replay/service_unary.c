@@ -1,0 +1,344 @@
+/* Problem: calls of one request and one answer, some of which change tables: their answers wait for
+ * the commit like confirmations do, and those that look up keys wait for the index after a reopen.
+ * Design: a queue of calls in order of arrival, worked off at the end of each group. A call that
+ * changes a table waits behind earlier ones that wait; the others do not.
+ * Guarantee: an answer of OK means durable. */
+#include "service.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <reverb.pb-c.h>
+#include "core/alloc.h"
+
+enum unary_kind {
+    UNARY_MUTATE,
+    UNARY_RESET,
+    UNARY_SERVER_INFO,
+    UNARY_CHECKPOINT,
+    UNARY_CONNECTION
+};
+
+struct unary {
+    struct unary *next;
+    trp_server_call *call;
+    enum unary_kind kind;
+    trp_message *request;
+    bool queued, applied, finished;
+    trp_status status;
+    char *text;
+    trp_message *answer;
+};
+
+static void unary_open(trp_server_call *call, enum unary_kind kind)
+{
+    struct unary *unary = xcalloc(1, sizeof *unary);
+    unary->call = call;
+    unary->kind = kind;
+    trp_server_call_set_state(call, unary);
+    trp_server_call_read(call);
+}
+
+void mutate_opened(void *service, trp_server_call *call)
+{
+    (void)service;
+    unary_open(call, UNARY_MUTATE);
+}
+
+void reset_opened(void *service, trp_server_call *call)
+{
+    (void)service;
+    unary_open(call, UNARY_RESET);
+}
+
+void server_info_opened(void *service, trp_server_call *call)
+{
+    (void)service;
+    unary_open(call, UNARY_SERVER_INFO);
+}
+
+void checkpoint_opened(void *service, trp_server_call *call)
+{
+    (void)service;
+    unary_open(call, UNARY_CHECKPOINT);
+}
+
+void connection_opened(void *service, trp_server_call *call)
+{
+    (void)service;
+    unary_open(call, UNARY_CONNECTION);
+}
+
+void unary_received(void *arg, trp_server_call *call, trp_message *message)
+{
+    struct service *service = arg;
+    struct unary *unary = trp_server_call_state(call);
+    service->worked = true;
+    unary->request = message;
+    unary->queued = true;
+    if (service->unary_last)
+        service->unary_last->next = unary;
+    else
+        service->unary_first = unary;
+    service->unary_last = unary;
+}
+
+void unary_half_closed(void *arg, trp_server_call *call)
+{
+    struct service *service = arg;
+    struct unary *unary = trp_server_call_state(call);
+    service->worked = true;
+    if (unary->queued || unary->finished)
+        return;
+    unary->finished = true;
+    if (unary->kind == UNARY_CONNECTION)
+        trp_server_call_finish(call, TRP_OK, NULL);
+    else
+        trp_server_call_finish(call, TRP_INVALID_ARGUMENT, "the call ended without a request");
+}
+
+static void queue_remove(struct service *service, const struct unary *unary)
+{
+    struct unary **link = &service->unary_first;
+    service->unary_last = NULL;
+    while (*link) {
+        if (*link == unary) {
+            *link = unary->next;
+            continue;
+        }
+        service->unary_last = *link;
+        link = &(*link)->next;
+    }
+}
+
+void unary_closed(void *arg, trp_server_call *call)
+{
+    struct service *service = arg;
+    struct unary *unary = trp_server_call_state(call);
+    service->worked = true;
+    if (unary->queued)
+        queue_remove(service, unary);
+    trp_message_destroy(unary->request);
+    trp_message_destroy(unary->answer);
+    free(unary->text);
+    free(unary);
+}
+
+/* ---- ServerInfo -------------------------------------------------------------------------- */
+
+/* Everything that one TableInfo points to. */
+struct table_info {
+    Deepmind__Reverb__TableInfo info;
+    Deepmind__Reverb__KeyDistributionOptions sampler, remover;
+    Deepmind__Reverb__KeyDistributionOptions__Prioritized sampler_prioritized, remover_prioritized;
+    Deepmind__Reverb__KeyDistributionOptions__Heap sampler_heap, remover_heap;
+    Deepmind__Reverb__RateLimiterInfo limiter;
+    Deepmind__Reverb__RateLimiterCallStats inserts, samples;
+};
+
+static void selector_fill(Deepmind__Reverb__KeyDistributionOptions *out,
+                          Deepmind__Reverb__KeyDistributionOptions__Prioritized *prioritized,
+                          Deepmind__Reverb__KeyDistributionOptions__Heap *heap,
+                          trp_selector selector)
+{
+    deepmind__reverb__key_distribution_options__init(out);
+    deepmind__reverb__key_distribution_options__prioritized__init(prioritized);
+    deepmind__reverb__key_distribution_options__heap__init(heap);
+    out->is_deterministic = selector.kind != TRP_UNIFORM && selector.kind != TRP_PRIORITIZED;
+    switch (selector.kind) {
+    case TRP_UNIFORM:
+        out->distribution_case = DEEPMIND__REVERB__KEY_DISTRIBUTION_OPTIONS__DISTRIBUTION_UNIFORM;
+        out->uniform = true;
+        break;
+    case TRP_FIFO:
+        out->distribution_case = DEEPMIND__REVERB__KEY_DISTRIBUTION_OPTIONS__DISTRIBUTION_FIFO;
+        out->fifo = true;
+        break;
+    case TRP_LIFO:
+        out->distribution_case = DEEPMIND__REVERB__KEY_DISTRIBUTION_OPTIONS__DISTRIBUTION_LIFO;
+        out->lifo = true;
+        break;
+    case TRP_PRIORITIZED:
+        out->distribution_case =
+            DEEPMIND__REVERB__KEY_DISTRIBUTION_OPTIONS__DISTRIBUTION_PRIORITIZED;
+        prioritized->priority_exponent = selector.exponent;
+        out->prioritized = prioritized;
+        break;
+    case TRP_MAX_HEAP:
+    case TRP_MIN_HEAP:
+        out->distribution_case = DEEPMIND__REVERB__KEY_DISTRIBUTION_OPTIONS__DISTRIBUTION_HEAP;
+        heap->min_heap = selector.kind == TRP_MIN_HEAP;
+        out->heap = heap;
+        break;
+    }
+}
+
+static void limiter_fill(struct table_info *out, const struct limiter *limiter)
+{
+    deepmind__reverb__rate_limiter_info__init(&out->limiter);
+    deepmind__reverb__rate_limiter_call_stats__init(&out->inserts);
+    deepmind__reverb__rate_limiter_call_stats__init(&out->samples);
+    out->limiter.samples_per_insert = limiter->options.samples_per_insert;
+    out->limiter.min_diff = limiter->options.min_diff;
+    out->limiter.max_diff = limiter->options.max_diff;
+    out->limiter.min_size_to_sample = limiter->options.min_size;
+    out->inserts.completed = limiter->inserts;
+    out->samples.completed = limiter->samples;
+    out->limiter.insert_stats = &out->inserts;
+    out->limiter.sample_stats = &out->samples;
+}
+
+static void table_fill(struct table_info *out, struct engine_table *table)
+{
+    const trp_table_options *options = table_options(table->table);
+    deepmind__reverb__table_info__init(&out->info);
+    selector_fill(&out->sampler, &out->sampler_prioritized, &out->sampler_heap, options->sampler);
+    selector_fill(&out->remover, &out->remover_prioritized, &out->remover_heap, options->remover);
+    limiter_fill(out, table_limiter(table->table));
+    out->info.sampler_options = &out->sampler;
+    out->info.remover_options = &out->remover;
+    out->info.rate_limiter_info = &out->limiter;
+    out->info.max_size = options->max_size;
+    out->info.max_times_sampled = options->max_times_sampled;
+    out->info.signature.data = (uint8_t *)options->signature.data;
+    out->info.signature.len = options->signature.size;
+    out->info.current_size = table_size(table->table);
+    out->info.name = (char *)table->name;
+    out->info.num_unique_samples = table_unique_samples(table->table);
+}
+
+static trp_status server_info(struct service *service, trp_message **answer)
+{
+    size_t count = engine_table_count(service->engine);
+    struct table_info *tables = xcalloc(count, sizeof *tables);
+    Deepmind__Reverb__TableInfo **infos = xcalloc(count, sizeof(Deepmind__Reverb__TableInfo *));
+    Deepmind__Reverb__Uint128 id = DEEPMIND__REVERB__UINT128__INIT;
+    Deepmind__Reverb__ServerInfoResponse response = DEEPMIND__REVERB__SERVER_INFO_RESPONSE__INIT;
+    for (size_t i = 0; i < count; ++i) {
+        table_fill(&tables[i], engine_table(service->engine, i));
+        infos[i] = &tables[i].info;
+    }
+    id.high = service->state_id[0];
+    id.low = service->state_id[1];
+    response.tables_state_id = &id;
+    response.table_info = infos;
+    response.n_table_info = count;
+    size_t size = deepmind__reverb__server_info_response__get_packed_size(&response);
+    *answer = trp_message_create(size);
+    if (*answer)
+        deepmind__reverb__server_info_response__pack(&response, trp_message_data(*answer));
+    free(infos);
+    free(tables);
+    if (!*answer)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "no memory for %zu bytes of ServerInfo", size);
+    return TRP_OK;
+}
+
+/* ---- the others -------------------------------------------------------------------------- */
+
+static trp_status mutate(struct service *service, trp_bytes bytes)
+{
+    TRP_TRY(wire_mutate_request_decode(bytes, &service->mutate));
+    struct lane *lane = service_lane(service, service->mutate.table);
+    if (!lane)
+        return TRP_NOT_FOUND;
+    trp_status status = engine_mutate(service->engine, lane->table, &service->mutate);
+    lane_move(lane); /* deletes may let inserts in, inserts below the minimal size too */
+    return status;
+}
+
+static trp_status reset(struct service *service, trp_bytes bytes)
+{
+    Deepmind__Reverb__ResetRequest *request =
+        deepmind__reverb__reset_request__unpack(NULL, bytes.size, bytes.data);
+    if (!request)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "ResetRequest of %zu bytes is not a valid protobuf message", bytes.size);
+    struct lane *lane =
+        service_lane(service, (trp_bytes){(const uint8_t *)request->table, strlen(request->table)});
+    if (lane) {
+        engine_reset(service->engine, lane->table);
+        lane_move(lane);
+    }
+    deepmind__reverb__reset_request__free_unpacked(request, NULL);
+    return lane ? TRP_OK : TRP_NOT_FOUND;
+}
+
+static trp_status unary_run(struct service *service, struct unary *unary)
+{
+    trp_bytes bytes = message_bytes(unary->request);
+    switch (unary->kind) {
+    case UNARY_MUTATE:
+        return mutate(service, bytes);
+    case UNARY_RESET:
+        return reset(service, bytes);
+    case UNARY_SERVER_INFO:
+        return server_info(service, &unary->answer);
+    case UNARY_CHECKPOINT:
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "this server needs no Checkpoint: its store is durable, a restart on the "
+                        "same directory has every confirmed item; copies of a running store come "
+                        "with a later version");
+    case UNARY_CONNECTION:
+        return TRP_OK; /* an empty answer is address 0: the client goes on with streams */
+    }
+    return TRP_INTERNAL;
+}
+
+static bool unary_changes(const struct unary *unary)
+{
+    return unary->kind == UNARY_MUTATE || unary->kind == UNARY_RESET;
+}
+
+static bool tables_ready(const struct service *service)
+{
+    for (size_t i = 0; i < engine_table_count(service->engine); ++i)
+        if (!engine_table_ready(engine_table(service->engine, i)))
+            return false;
+    return true;
+}
+
+void unaries_apply(struct service *service)
+{
+    bool ready = !service->unary_first || tables_ready(service);
+    for (struct unary *unary = service->unary_first; unary; unary = unary->next) {
+        if (unary->applied || (unary_changes(unary) && !ready))
+            continue;
+        unary->applied = true;
+        unary->status = unary_run(service, unary);
+        if (unary->status != TRP_OK)
+            unary->text = xstrdup(trp_last_error());
+        else if (!unary->answer)
+            unary->answer = trp_message_create(0);
+    }
+}
+
+static void unary_answer(const struct service *service, struct unary *unary)
+{
+    unary->finished = true;
+    if (service->broken != TRP_OK && unary_changes(unary)) {
+        trp_server_call_finish(unary->call, service->broken, service->broken_text);
+        return;
+    }
+    if (unary->answer)
+        trp_server_call_send(unary->call, unary->answer);
+    unary->answer = NULL;
+    trp_server_call_finish(unary->call, unary->status, unary->text);
+}
+
+void unaries_answer(struct service *service)
+{
+    struct unary **link = &service->unary_first;
+    service->unary_last = NULL;
+    while (*link) {
+        struct unary *unary = *link;
+        if (unary->applied) {
+            *link = unary->next;
+            unary->queued = false;
+            unary_answer(service, unary);
+            continue;
+        }
+        service->unary_last = unary;
+        link = &unary->next;
+    }
+}

@@ -22,8 +22,8 @@ target_compile_options(troupe_flags INTERFACE
     $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes -Wmissing-prototypes>
     $<$<BOOL:${TROUPE_WERROR}>:-Werror>)
 
-# troupe_protos(a.proto...): library troupe_proto with the generated *.pb-c.[ch].
-function(troupe_protos)
+# troupe_proto_library(name a.proto...): static library with the generated *.pb-c.[ch].
+function(troupe_proto_library library)
     set(out ${CMAKE_BINARY_DIR}/proto)
     file(MAKE_DIRECTORY ${out})
     find_program(PROTOC_C protoc-c REQUIRED)
@@ -37,10 +37,15 @@ function(troupe_protos)
         list(APPEND sources ${out}/${name}.pb-c.c)
         list(APPEND headers ${out}/${name}.pb-c.h)
     endforeach()
-    add_library(troupe_proto STATIC ${sources})
-    target_include_directories(troupe_proto PUBLIC ${out})
-    target_link_libraries(troupe_proto PUBLIC PkgConfig::PROTOBUFC)
-    add_custom_target(troupe_proto_headers DEPENDS ${headers})
+    add_library(${library} STATIC ${sources})
+    target_include_directories(${library} PUBLIC ${out})
+    target_link_libraries(${library} PUBLIC PkgConfig::PROTOBUFC)
+    add_custom_target(${library}_headers DEPENDS ${headers})
+endfunction()
+
+# troupe_protos(a.proto...): troupe_proto, the messages that the library itself uses.
+function(troupe_protos)
+    troupe_proto_library(troupe_proto ${ARGN})
 endfunction()
 
 # troupe_folder(name SOURCES ... LINK ...): static library troupe_<name>.
@@ -49,7 +54,9 @@ function(troupe_folder name)
     add_library(troupe_${name} STATIC ${ARG_SOURCES})
     target_link_libraries(troupe_${name} PUBLIC ${ARG_LINK} PRIVATE troupe_flags)
     add_dependencies(troupe_${name} troupe_proto_headers)
-    set_property(GLOBAL APPEND PROPERTY TROUPE_FOLDERS troupe_${name})
+    set_property(GLOBAL APPEND PROPERTY TROUPE_OBJECTS $<TARGET_OBJECTS:troupe_${name}>)
+    list(FILTER ARG_LINK EXCLUDE REGEX "^troupe_")
+    set_property(GLOBAL APPEND PROPERTY TROUPE_THIRD_PARTY ${ARG_LINK})
 endfunction()
 
 # troupe_nn_kernels(): kernels for instruction sets that are chosen when the program runs.
@@ -97,16 +104,15 @@ endfunction()
 
 # troupe_shared_library(): libtroupe.so from every folder declared so far, and its installation.
 function(troupe_shared_library)
-    get_property(folders GLOBAL PROPERTY TROUPE_FOLDERS)
-    file(WRITE ${CMAKE_BINARY_DIR}/empty.c "")
-    add_library(troupe SHARED ${CMAKE_BINARY_DIR}/empty.c)
-    target_link_libraries(troupe PRIVATE
-        "$<LINK_LIBRARY:WHOLE_ARCHIVE,troupe_proto,${folders}>" -Wl,--no-undefined
+    get_property(objects GLOBAL PROPERTY TROUPE_OBJECTS)
+    get_property(third_party GLOBAL PROPERTY TROUPE_THIRD_PARTY)
+    add_library(troupe SHARED ${objects} $<TARGET_OBJECTS:troupe_proto>)
+    set_target_properties(troupe PROPERTIES LINKER_LANGUAGE C)
+    target_link_libraries(troupe PRIVATE ${third_party} -Wl,--as-needed
         PUBLIC PkgConfig::PROTOBUFC)
-    # Folders also name each other as ordinary libraries; here they are whole wherever they appear.
-    list(JOIN folders "," names)
-    set_property(TARGET troupe PROPERTY LINK_LIBRARY_OVERRIDE
-                 "WHOLE_ARCHIVE,troupe_proto,${names}")
+    if(NOT CMAKE_C_FLAGS MATCHES "-fsanitize") # sanitizers' symbols come from the executable
+        target_link_options(troupe PRIVATE -Wl,--no-undefined)
+    endif()
     target_include_directories(troupe PUBLIC
         $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
     set_target_properties(troupe PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 0)
@@ -134,4 +140,32 @@ function(troupe_script_test name)
     if(ARG_ONCE)
         set_tests_properties(${name} PROPERTIES LABELS once)
     endif()
+endfunction()
+
+# troupe_test_program(name FOR test... LINK ...): tests/<name>.c, which these tests start; they find
+# its path in the macro <NAME>.
+function(troupe_test_program name)
+    cmake_parse_arguments(ARG "" "" "FOR;LINK" ${ARGN})
+    string(TOUPPER ${name} macro)
+    add_executable(${name} tests/${name}.c)
+    target_link_libraries(${name} PRIVATE ${ARG_LINK} troupe_flags)
+    add_dependencies(${name} troupe_proto_headers)
+    foreach(test IN LISTS ARG_FOR)
+        target_compile_definitions(test_${test} PRIVATE ${macro}="$<TARGET_FILE:${name}>")
+        add_dependencies(test_${test} ${name})
+    endforeach()
+endfunction()
+
+# troupe_example(name [FOR test...]): examples/<name>.c against the shared library, as a user would;
+# tests that start it find its path in EXAMPLE_<NAME>.
+function(troupe_example name)
+    cmake_parse_arguments(ARG "" "" "FOR" ${ARGN})
+    string(TOUPPER EXAMPLE_${name} macro)
+    add_executable(${name} examples/${name}.c)
+    target_compile_options(${name} PRIVATE -Wall -Wextra -Werror)
+    target_link_libraries(${name} PRIVATE troupe)
+    foreach(test IN LISTS ARG_FOR)
+        target_compile_definitions(test_${test} PRIVATE ${macro}="$<TARGET_FILE:${name}>")
+        add_dependencies(test_${test} ${name})
+    endforeach()
 endfunction()

@@ -151,6 +151,7 @@ void store_stats(const struct store *store, struct store_stats *stats)
         .chunks = store->chunk_count,
         .groups = store->group_count,
         .cache_bytes = store->cache_used,
+        .unswept = store->pending.count + store->group.dead.count,
     };
 }
 

@@ -114,8 +114,12 @@ trp_status store_commit(struct store *store);
 bool store_idle(struct store *store);
 
 struct store_stats {
-    uint64_t file_bytes, live_bytes, map_bytes, allocated_bytes;
+    uint64_t file_bytes; /* pages ever used */
+    uint64_t live_bytes; /* of chunks and records that are not deleted */
+    uint64_t map_bytes;
+    uint64_t allocated_bytes; /* what the file takes from the file system */
     uint64_t items, chunks, groups, cache_bytes;
+    uint64_t unswept; /* chunks that nothing refers to and that are still in the file */
 };
 void store_stats(const struct store *store, struct store_stats *stats);
 

@@ -108,7 +108,7 @@ trp_status fold_begin(struct store *store)
 static int fold_deletes(struct store *store, MDB_cursor *cursor, uint64_t *quota, uint64_t *budget)
 {
     struct fold *fold = &store->fold;
-    const uint64_t price = store->account.items_depth + 4;
+    const uint64_t price = store->account.items_depth + 2;
     const uint64_t per_leaf = store->account.items_per_leaf;
     int rc = 0;
     while (rc == 0 && fold->delete_count > 0 && *quota > 0 && *budget > price) {
@@ -126,8 +126,9 @@ static int fold_deletes(struct store *store, MDB_cursor *cursor, uint64_t *quota
     return rc;
 }
 
-/* Applies the updates of one item, [next, end). */
-static int fold_item(MDB_cursor *cursor, const struct change *update, const struct change *end)
+/* Applies the updates of one item, [update, end). *place: where its record lies now. */
+static int fold_item(MDB_cursor *cursor, const struct change *update, const struct change *end,
+                     const void **place)
 {
     uint64_t number = piece_key(change_seq(*update), 0);
     uint8_t part[PIECE_BYTES];
@@ -150,23 +151,35 @@ static int fold_item(MDB_cursor *cursor, const struct change *update, const stru
     }
     memcpy(part, &header, sizeof header);
     data.mv_data = part;
-    return mdb_cursor_put(cursor, &key, &data, MDB_CURRENT);
+    rc = mdb_cursor_put(cursor, &key, &data, MDB_CURRENT);
+    if (rc == 0)
+        rc = mdb_cursor_get(cursor, &key, &data, MDB_GET_CURRENT);
+    *place = data.mv_data;
+    return rc;
 }
 
 static int fold_updates(struct store *store, MDB_cursor *cursor, uint64_t *quota, uint64_t *budget)
 {
+    enum { UPDATES_PER_QUOTA = 16 }; /* in a leaf that is copied already */
     struct fold *fold = &store->fold;
-    const uint64_t price = store->account.items_depth + 3;
+    const uint64_t price = store->account.items_depth + 1;
+    const void *place = NULL;
+    uintptr_t before = 0; /* leaf, whose copy is paid for */
     int rc = 0;
-    while (rc == 0 && fold->next<fold->update_count && * quota> 0 && *budget >= price) {
+    for (unsigned done = 1;
+         rc == 0 && fold->next<fold->update_count && * quota> 0 && *budget >= price; done++) {
         const struct change *update = &fold->updates[fold->next];
         size_t end = fold->next + 1;
         while (end < fold->update_count && change_seq(fold->updates[end]) == change_seq(*update))
             end++;
-        rc = fold_item(cursor, update, &fold->updates[end]);
+        rc = fold_item(cursor, update, &fold->updates[end], &place);
+        uintptr_t leaf = (uintptr_t)place & ~(store->page_bytes - 1);
         fold->next = end;
-        --*quota;
-        *budget -= price;
+        if (leaf != before || done % UPDATES_PER_QUOTA == 0)
+            --*quota;
+        if (leaf != before)
+            *budget -= price;
+        before = leaf;
     }
     return rc;
 }

@@ -108,14 +108,11 @@ static bool room_allocate(struct store *store, uint64_t need, struct deadline de
     return available >= need || space_wait(store->space, watermark + (need - available), deadline);
 }
 
-/* More room without inserting: finishes deletes, folds, or moves on to where freed pages may be
- * taken again. False: none of it helps. */
-static bool room_make(struct store *store, uint64_t need)
+/* What the last transaction freed may be taken after one more: an empty one. */
+static bool room_advance(struct store *store, uint64_t need)
 {
-    if (store_work(store, true))
-        return true;
-    if (store->account.recent == 0 || lmdb_pages_free(store) + store->account.recent < need ||
-        lmdb_pages_free(store) < store->account.fixed)
+    uint64_t available = lmdb_pages_free(store);
+    if (available + store->account.recent < need || available < store->account.fixed)
         return false;
     MDB_txn *txn;
     if (lmdb_begin(store, &txn) != TRP_OK)
@@ -144,10 +141,17 @@ static trp_status room_refuse(struct store *store, uint64_t payload)
 /* With an empty group: waits for the helper, then tidies up, then gives up. */
 static trp_status room_wait(struct store *store, uint64_t need, uint64_t payload)
 {
+    enum { ADVANCES_MAX = 2 };
     struct deadline deadline = deadline_in_ms(&clock_monotonic, ADMIT_WAIT_MS);
+    unsigned advances = 0;
     while (!room_allocate(store, need, deadline)) {
-        if (deadline_passed(deadline, &clock_monotonic) || !room_make(store, need))
-            return store->failed != TRP_OK ? store_broken(store) : room_refuse(store, payload);
+        bool late = deadline_passed(deadline, &clock_monotonic);
+        if (!late && store_work(store, true))
+            continue;
+        if (store->failed != TRP_OK)
+            return store_broken(store);
+        if (late || advances++ == ADVANCES_MAX || !room_advance(store, need))
+            return room_refuse(store, payload);
     }
     return TRP_OK;
 }
@@ -373,15 +377,17 @@ static void group_sort_dead(struct group *group)
     }
 }
 
-/* A busy store never gets to store_idle(): past a bound, groups fold along, faster than they add.
- */
+/* A busy store never gets to store_idle(): past a bound, or when the log takes a good part of the
+ * reserve, groups fold along, faster than they add. */
 static int group_fold(struct store *store, MDB_txn *txn, uint64_t added, uint64_t budget)
 {
-    if (store->log_changes < STORE_LOG_CHANGES_MAX)
+    bool short_of_room = lmdb_pages_free(store) < 2 * store->reserve_pages &&
+                         store->log_changes > store->reserve_pages * CHANGES_PER_PART / 8;
+    if (store->log_changes < STORE_LOG_CHANGES_MAX && !short_of_room)
         return 0;
     if (fold_begin(store) != TRP_OK)
         return MDB_CORRUPTED;
-    return fold_step(store, txn, 4 * added + 256, budget);
+    return fold_step(store, txn, 4 * added + 256, budget / 2);
 }
 
 static int group_write(struct store *store, MDB_txn *txn)

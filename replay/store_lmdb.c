@@ -142,15 +142,15 @@ uint64_t lmdb_pages_free(const struct store *store)
     return store->account.reusable + tail;
 }
 
-/* So many pages are kept ready beyond the last one: an eighth of the file, so that a growing store
- * is not slowed and a small one stays small. */
+/* So many pages are kept ready beyond the last one: a sixteenth of the file, so that a growing
+ * store is not slowed and a small one stays small. */
 static void lmdb_want(struct store *store)
 {
-    uint64_t ahead = store->account.next / 8;
+    uint64_t ahead = store->account.next / 16;
     if (ahead < 1024)
         ahead = 1024; /* 4 MiB */
-    if (ahead > 65536)
-        ahead = 65536; /* 256 MiB: 0.1 s at the rate of a growing store */
+    if (ahead > 32768)
+        ahead = 32768; /* 128 MiB: 50 ms at the rate of a growing store */
     if (store->account.reusable < ahead)
         space_want(store->space, store->account.next + ahead - store->account.reusable);
 }

@@ -70,8 +70,8 @@ int pieces_remove(struct store *store, MDB_txn *txn, struct dead_list *list, uin
     while (rc == 0 && list->count > 0) {
         struct dead *dead = &list->at[list->count - 1];
         bool adjacent = dead->seq + 1 == before;
-        /* Elsewhere: the path, the leaf, and what they are merged with. */
-        uint64_t price = adjacent ? 1 : store->account.pieces_depth + 4;
+        /* Elsewhere: the path, perhaps two leaves, and what they are merged with. */
+        uint64_t price = adjacent ? 1 : store->account.pieces_depth + 2;
         if (*budget < price)
             break;
         *budget -= price;

@@ -141,26 +141,36 @@ static struct deadline earlier(struct deadline a, struct deadline b)
     return a.at_ns < b.at_ns ? a : b;
 }
 
+/* Does what a reactor would: group_end when it is due, posted work. */
+static bool act_as_reactor(trp_server *server)
+{
+    if (server->phase != RPC_SERVER_NEW)
+        return false;
+    struct deadline wake = {server->wake_ns};
+    if (!deadline_passed(wake, &clock_monotonic) && !rpc_posts_waiting(server))
+        return false;
+    rpc_server_settle(server);
+    return true;
+}
+
 /* Until something may have changed; false once `deadline` has passed. */
 static bool wait_change(struct rpc_local_stream *stream, struct deadline deadline)
 {
     trp_server *server = stream->server;
     if (deadline_passed(deadline, &clock_monotonic))
         return false;
+    if (deadline_passed(stream->deadline, &clock_monotonic)) {
+        end(stream, TRP_DEADLINE_EXCEEDED, "the stream's deadline passed");
+        return true;
+    }
     struct deadline until = earlier(deadline, stream->deadline);
-    bool without_reactor = server->phase == RPC_SERVER_NEW;
-    if (without_reactor)
+    if (act_as_reactor(server))
+        return true;
+    if (server->phase == RPC_SERVER_NEW)
         until = earlier(until, (struct deadline){server->wake_ns});
     wait_link(stream);
     rpc_server_wait(server, &stream->changed, until);
     wait_unlink(stream);
-    bool due = deadline_passed((struct deadline){server->wake_ns}, &clock_monotonic);
-    if (without_reactor && (due || rpc_posts_waiting(server)))
-        rpc_server_settle(server);
-    if (deadline_passed(stream->deadline, &clock_monotonic)) {
-        end(stream, TRP_DEADLINE_EXCEEDED, "the stream's deadline passed");
-        rpc_server_settle(server);
-    }
     return true;
 }
 
@@ -194,6 +204,7 @@ static trp_status local_send(trp_stream *base, trp_message *message, struct dead
 {
     struct rpc_local_stream *stream = (struct rpc_local_stream *)base;
     rpc_server_enter(stream->server);
+    act_as_reactor(stream->server); /* also for callers that only poll */
     trp_status status = wait_writable(stream, deadline);
     if (status == TRP_OK) {
         stream->call.read_wanted = false;
@@ -219,6 +230,7 @@ static trp_status local_receive(trp_stream *base, trp_message **message, struct 
     struct rpc_local_stream *stream = (struct rpc_local_stream *)base;
     trp_status status = TRP_OK;
     rpc_server_enter(stream->server);
+    act_as_reactor(stream->server);
     for (;;) {
         bool dropped = stream->over && stream->status == TRP_CANCELLED;
         *message = dropped ? NULL : rpc_messages_pop(&stream->inbox);

@@ -592,7 +592,7 @@ static void group_end_is_called_when_it_asked_to_be(struct net *net)
     for (uint32_t i = 1; i <= 3; i++) {
         trp_server_run(net->server, set_wake, &net->service);
         trp_message *message;
-        assert_int_equal(trp_stream_receive(stream, &message, 200), TRP_DEADLINE_EXCEEDED);
+        assert_int_equal(trp_stream_receive(stream, &message, 60), TRP_DEADLINE_EXCEEDED);
         await(&net->service, &net->service.groups_at_wake, i);
     }
     trp_stream_destroy(stream);

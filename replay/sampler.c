@@ -40,6 +40,7 @@ struct trp_sampler {
     uint32_t batch_size;
     int64_t limiter_timeout_ms;
     int64_t requested; /* samples asked for on this stream that have not come */
+    bool refused;      /* the stream takes no more requests; what is on its way still comes */
     uint32_t batches_ahead;
     _Atomic bool unreachable; /* the last stream was lost, nothing came since */
 
@@ -76,16 +77,26 @@ static trp_status send_request(trp_sampler *sampler, int64_t samples, struct dea
     return TRP_OK;
 }
 
-/* Asks for what `batch` lacks and for the batches ahead, as far as that is not on its way. */
+/* Asks for what `batch` lacks and for the batches ahead, as far as that is not on its way. Waits
+ * for room only while nothing else is: the server may not take a request before the last is
+ * satisfied.
+ */
 static trp_status request_more(trp_sampler *sampler, const struct batch *batch,
-                               struct deadline deadline, bool *ended)
+                               struct deadline deadline)
 {
     int64_t missing = (int64_t)batch->capacity - batch->rows;
-    if (sampler->requested < missing)
-        TRP_TRY(send_request(sampler, missing - sampler->requested, deadline, ended));
     int64_t wanted = missing + (int64_t)sampler->batches_ahead * sampler->batch_size;
-    while (sampler->requested + sampler->batch_size <= wanted)
-        TRP_TRY(send_request(sampler, sampler->batch_size, deadline, ended));
+    while (!sampler->refused && sampler->requested < wanted &&
+           (sampler->requested == 0 || trp_stream_writable(sampler->link.stream))) {
+        int64_t most = wanted - sampler->requested;
+        if (sampler->requested < missing)
+            most = missing - sampler->requested; /* so that requests end with batches */
+        else if (most > sampler->batch_size)
+            most = sampler->batch_size;
+        trp_status status = send_request(sampler, most, deadline, &sampler->refused);
+        if (status != TRP_OK && !sampler->refused)
+            return status;
+    }
     return TRP_OK;
 }
 
@@ -110,6 +121,7 @@ static trp_status stream_ended(trp_sampler *sampler, trp_status status)
     const char *address = trp_channel_address(sampler->link.channel);
     unpacker_reset(sampler->unpacker);
     sampler->requested = 0;
+    sampler->refused = false;
     if (status == TRP_DEADLINE_EXCEEDED && strstr(trp_last_error(), limiter_words)) {
         link_close(&sampler->link);
         sampler->unreachable = false;
@@ -137,7 +149,7 @@ static trp_status fill_batch(trp_sampler *sampler, struct batch *batch, struct d
             return TRP_OK;
         trp_status status = link_open(&sampler->link, deadline);
         TRP_TRY(status);
-        status = request_more(sampler, batch, deadline, &ended);
+        status = request_more(sampler, batch, deadline);
         if (status == TRP_OK)
             status = receive_samples(sampler, deadline, &ended);
         if (ended)

@@ -132,6 +132,8 @@ static void print_line(struct run *run, int64_t now_ns)
     struct total version = total_of(run, "version");
     if (version.count > 0)
         append(line, sizeof line, "  version %.0f", version.sum);
+    if (strlen(line) == bare && run->running == 0)
+        return;
     if (strlen(line) == bare)
         append(line, sizeof line, "  %u of %u nodes run", run->running, run->program->node_count);
     output_line(run->output, STDOUT_FILENO, NULL, line, strlen(line));

@@ -203,6 +203,7 @@ static void run_nodes(struct run *run)
         loop_turn(&run->loop, LOOP_WAIT_MS);
         tick(run);
     }
+    run_stop_tick(run);
     progress_tick(run);
 }
 
@@ -217,7 +218,7 @@ static void print_start(const struct run *run)
 static trp_status prepare(struct run *run, int argc, char **argv)
 {
     if (!run->options->seed_set)
-        run->options->seed = trp_rng_entropy() >> 1; /* fits every reader's integer */
+        run->options->seed = trp_rng_entropy() >> 32; /* short enough to type */
     TRP_TRY(raise_descriptor_limit(run));
     TRP_TRY(run_dir_open(&run->dir, run->options, run->program));
     TRP_TRY(run_dir_write_config(&run->dir, run->options, run->program, argc, argv));

@@ -97,7 +97,7 @@ void run_stop_tick(struct run *run)
     if (run->kill_all)
         kill_level(run, UINT32_MAX, NULL);
     if (run->phase == RUNNING) {
-        if (run->running > 0 && !level_runs(run, 0))
+        if (!level_runs(run, 0))
             run_stop(run, true, "every node that no other uses has ended");
         return;
     }

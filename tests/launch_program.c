@@ -1,0 +1,194 @@
+/* A program for tests of the launcher: two users of one base, and a scenario (the argument after
+ * "--") that decides who misbehaves. Nodes append what happens to them to RUN_DIR/events. */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <troupe/troupe.h>
+#include "params.pb-c.h"
+
+static int *volatile nowhere;
+static const char *scenario = "done";
+static trp_node base;
+
+static bool is(const char *name)
+{
+    return strcmp(scenario, name) == 0;
+}
+
+static void event(const trp_context *context, const char *what)
+{
+    char path[4096], line[128];
+    snprintf(path, sizeof path, "%s/events", trp_context_run_dir(context));
+    int size = snprintf(line, sizeof line, "%s %s %d\n", trp_context_name(context), what, getpid());
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0 || write(fd, line, (size_t)size) != size)
+        abort();
+    close(fd);
+}
+
+static trp_status wait_for_stop(trp_context *context)
+{
+    event(context, "runs");
+    trp_stop_wait(trp_context_stop(context), -1);
+    event(context, "stops");
+    return TRP_OK;
+}
+
+/* ---- base -------------------------------------------------------------------------------- */
+
+static void pull(Troupe__Params_Service *service, const Troupe__PullRequest *request,
+                 Troupe__PullReply_Closure closure, void *data)
+{
+    (void)service;
+    Troupe__PullReply reply = TROUPE__PULL_REPLY__INIT;
+    reply.version = request->version + 1;
+    closure(&reply, data);
+}
+
+static Troupe__Params_Service service = {.base = TROUPE__PARAMS__BASE_INIT, .pull = pull};
+
+static trp_status base_serve(trp_context *context)
+{
+    trp_server *server;
+    TRP_TRY(
+        trp_server_create(&server, &(trp_server_options){.address = trp_context_address(context)}));
+    trp_status status = trp_server_add(server, &service.base, NULL);
+    if (status == TRP_OK)
+        status = trp_context_serve(context, server);
+    if (status == TRP_OK && is("served_then_fails"))
+        status = trp_fail(TRP_DATA_LOSS, "the base broke");
+    else if (status == TRP_OK)
+        status = wait_for_stop(context);
+    trp_context_withdraw(context);
+    trp_server_destroy(server);
+    return status;
+}
+
+static trp_status base_run(trp_context *context, const void *arg)
+{
+    (void)arg;
+    if (is("segv"))
+        *nowhere = 1;
+    if (is("gone"))
+        return trp_fail(TRP_NOT_FOUND, "no base today");
+    if (is("serve") || is("served_then_fails") || is("segv_served"))
+        return base_serve(context);
+    return wait_for_stop(context);
+}
+
+/* ---- users ------------------------------------------------------------------------------- */
+
+static trp_status call_base(trp_context *context)
+{
+    ProtobufCService *params;
+    TRP_TRY(trp_dial(context, base, &troupe__params__descriptor, &params));
+    Troupe__PullRequest request = TROUPE__PULL_REQUEST__INIT;
+    request.version = 41;
+    ProtobufCMessage *message;
+    TRP_TRY(trp_call(params, "Pull", &request.base, &message, NULL));
+    uint64_t version = ((Troupe__PullReply *)message)->version;
+    protobuf_c_message_free_unpacked(message, NULL);
+    trp_context_report(context, "version", (double)version);
+    if (version != 42)
+        return trp_fail(TRP_INTERNAL, "version %llu", (unsigned long long)version);
+    event(context, "called");
+    return TRP_OK;
+}
+
+static void print_long_lines(void)
+{
+    char *dots = malloc(1 << 20);
+    if (!dots)
+        abort();
+    memset(dots, '.', 1 << 20);
+    for (int i = 0; i < 2; i++) {
+        fwrite(dots, 1, 1 << 20, stdout);
+        fputs("END\n", stdout);
+    }
+    fputs("unfinished", stdout);
+    fflush(stdout);
+    free(dots);
+}
+
+static trp_status first_user(trp_context *context)
+{
+    if (is("asks"))
+        trp_context_stop_program(context, true, "enough");
+    if (is("asks_failure"))
+        trp_context_stop_program(context, false, "it is no use");
+    if (is("asks_and_ignores"))
+        trp_context_stop_program(context, true, "enough");
+    if (is("asks_and_ignores") || is("ignores")) {
+        event(context, "runs");
+        for (;;)
+            trp_stop_wait(trp_context_stop(context), 1000);
+    }
+    return TRP_OK;
+}
+
+static trp_status second_user(void)
+{
+    fputs("a last word\n", stderr);
+    if (is("exit"))
+        exit(3);
+    if (is("fails"))
+        return trp_fail(TRP_DATA_LOSS, "the dog ate it");
+    if (is("abort"))
+        abort();
+    return TRP_OK;
+}
+
+static trp_status user_run(trp_context *context, const void *arg)
+{
+    const char *text = arg;
+    if (strcmp(text, "argument") != 0)
+        return trp_fail(TRP_INTERNAL, "the argument is '%s'", text);
+    if (is("done"))
+        return TRP_OK;
+    if (is("long_lines")) {
+        if (trp_context_index(context) == 0)
+            print_long_lines();
+        return TRP_OK;
+    }
+    if (is("serve") || is("gone") || is("served_then_fails"))
+        return call_base(context);
+    if (is("undeclared")) {
+        trp_channel *channel;
+        return trp_context_channel(context, base, 5, &channel);
+    }
+    TRP_TRY(trp_context_index(context) == 0 ? first_user(context) : second_user());
+    return wait_for_stop(context);
+}
+
+/* ---- graph ------------------------------------------------------------------------------- */
+
+static trp_status build(trp_program *program, int argc, char **argv)
+{
+    if (argc > 1)
+        scenario = argv[1];
+    if (is("refuses"))
+        return trp_fail(TRP_INVALID_ARGUMENT, "build has nothing to build");
+    int pid = is("differs") ? getpid() : 0;
+    base = trp_add_node(program, "base",
+                        &(trp_node_options){.run = base_run, .arg = &pid, .arg_size = sizeof pid});
+    trp_add_node(program, is("twice") ? "base" : "user",
+                 &(trp_node_options){.run = user_run,
+                                     .arg = "argument",
+                                     .arg_size = sizeof "argument",
+                                     .uses = &base,
+                                     .use_count = 1,
+                                     .count = is("many") ? 200 : 2});
+    if (is("unused"))
+        trp_add_node(program, "lost",
+                     &(trp_node_options){.run = user_run, .uses = &(trp_node){99}, .use_count = 1});
+    return TRP_OK;
+}
+
+int main(int argc, char **argv)
+{
+    return trp_main(argc, argv, "launch_program", build);
+}

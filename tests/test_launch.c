@@ -1,0 +1,530 @@
+/* The launcher with real processes: tests/launch_program.c in the scenarios of its nodes. */
+#include "launch_tools.h"
+
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+/* The program with --run-dir=run and a scenario; `flag` NULL: none. */
+static int run_scenario(struct scene *scene, const char *scenario, const char *flag)
+{
+    const char *argv[] = {LAUNCH_PROGRAM, "--run-dir=run", flag ? flag : "--seed=1",
+                          "--",           scenario,        NULL};
+    return scene_run(scene, argv);
+}
+
+static void start_scenario(struct scene *scene, const char *scenario, const char *flag)
+{
+    const char *argv[] = {LAUNCH_PROGRAM, "--run-dir=run", flag ? flag : "--seed=1",
+                          "--",           scenario,        NULL};
+    scene_start(scene, argv);
+}
+
+static void assert_events_in_order(const struct scene *scene, const char *const *events)
+{
+    char *text = scene_read(scene, "run/events");
+    const char *at = text;
+    for (; *events; events++) {
+        at = strstr(at, *events);
+        if (!at)
+            fail_msg("'%s' is missing or too early in:\n%s", *events, text);
+    }
+    free(text);
+}
+
+/* The process id in the line of RUN_DIR/events that begins with `event`. */
+static pid_t pid_of_event(const struct scene *scene, const char *event)
+{
+    char *text = scene_read(scene, "run/events");
+    const char *at = strstr(text, event);
+    assert_non_null(at);
+    pid_t pid = (pid_t)strtol(at + strlen(event), NULL, 10);
+    free(text);
+    assert_true(pid > 1);
+    return pid;
+}
+
+static void await_three_running(const struct scene *scene)
+{
+    scene_await(scene, "run/events", "base/0 runs");
+    scene_await(scene, "run/events", "user/0 runs");
+    scene_await(scene, "run/events", "user/1 runs");
+}
+
+/* ---- ends -------------------------------------------------------------------------------- */
+
+static void a_program_ends_with_its_last_user(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "done", NULL), 0);
+    assert_file_contains(scene, "out", "launch_program: done: every node that no other uses");
+    assert_file_contains(scene, "run/events", "base/0 stops");
+}
+
+static void threads_end_like_processes(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "done", "--launch=threads"), 0);
+    assert_file_contains(scene, "out", "launch_program: done: every node that no other uses");
+    assert_file_contains(scene, "run/events", "base/0 stops");
+}
+
+static void a_node_can_stop_the_program(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "asks", NULL), 0);
+    assert_file_contains(scene, "out", "done: user/0: enough");
+}
+
+static void a_node_can_stop_the_program_as_failed(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "asks_failure", NULL), 1);
+    assert_last_line(scene, "err", "failed: user/0: it is no use");
+}
+
+static void users_stop_before_what_they_use(void **state)
+{
+    struct scene *scene = *state;
+    static const char *const users_first[] = {"user/0 stops", "base/0 stops", NULL};
+    assert_int_equal(run_scenario(scene, "asks", NULL), 0);
+    assert_events_in_order(scene, users_first);
+}
+
+static void the_time_limit_ends_a_program(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "wait", "--max-seconds=0.3"), 0);
+    assert_file_contains(scene, "out", "done: 0.3 seconds are over");
+}
+
+/* ---- failures ---------------------------------------------------------------------------- */
+
+static void a_failed_body_is_named_in_the_last_line(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "fails", NULL), 1);
+    assert_last_line(scene, "err", "failed: user/1: the dog ate it; log: run/logs/user-1.log");
+    assert_file_contains(scene, "err", "  | a last word");
+    assert_file_contains(scene, "run/logs/user-1.log", "a last word\n");
+}
+
+static void a_failed_thread_is_named_in_the_last_line(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "fails", "--launch=threads"), 1);
+    assert_last_line(scene, "err", "failed: user/1: the dog ate it");
+}
+
+static void an_exit_is_a_failure_with_its_status(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "exit", NULL), 1);
+    assert_last_line(scene, "err", "failed: user/1: it exited with status 3");
+}
+
+static void a_crash_is_reported_as_such(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "segv", NULL), 1);
+    assert_last_line(scene, "err", "failed: base/0: it");
+}
+
+static void an_abort_is_reported_as_such(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "abort", NULL), 1);
+    assert_last_line(scene, "err", "failed: user/1: it was killed by signal 6 (Aborted)");
+}
+
+static void a_killed_node_is_reported_as_such(void **state)
+{
+    struct scene *scene = *state;
+    start_scenario(scene, "wait", NULL);
+    await_three_running(scene);
+    kill(pid_of_event(scene, "base/0 runs"), SIGKILL);
+    assert_int_equal(scene_wait(scene), 1);
+    assert_last_line(scene, "err", "failed: base/0: it was killed by signal 9 (Killed)");
+}
+
+static void peers_of_a_failed_node_are_not_blamed(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "gone", NULL), 1);
+    assert_last_line(scene, "err", "failed: base/0: no base today");
+}
+
+static void a_peer_that_is_gone_is_named_at_once(void **state)
+{
+    struct scene *scene = *state;
+    int64_t start_ns = clock_now_ns(&clock_monotonic);
+    assert_int_equal(run_scenario(scene, "gone", NULL), 1);
+    assert_true(clock_now_ns(&clock_monotonic) - start_ns < 10 * INT64_C(1000000000));
+    assert_last_line(scene, "err", "base/0");
+}
+
+static void a_server_in_threads_outlives_its_callers(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "served_then_fails", "--launch=threads"), 1);
+    assert_last_line(scene, "err", "failed: base/0: the base broke");
+}
+
+static void an_edge_that_was_not_declared_is_refused(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "undeclared", NULL), 1);
+    assert_last_line(scene, "err", "has no edge to node 5 of base");
+}
+
+static void a_graph_that_differs_in_a_child_is_refused(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "differs", NULL), 1);
+    assert_last_line(scene, "err", "it has another graph or build than the launcher");
+}
+
+/* ---- calls ------------------------------------------------------------------------------- */
+
+static void nodes_call_each_other_between_processes(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "serve", NULL), 0);
+    assert_file_contains(scene, "run/events", "user/0 called");
+    assert_file_contains(scene, "run/events", "user/1 called");
+    assert_file_contains(scene, "run/metrics.csv", "user/0,version,42,42,1\n");
+}
+
+static void nodes_call_each_other_between_threads(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "serve", "--launch=threads"), 0);
+    assert_file_contains(scene, "run/events", "user/1 called");
+}
+
+static void a_long_run_directory_still_has_sockets(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {LAUNCH_PROGRAM,
+                          "--run-dir=a-directory-with-a-name-that-is-much-too-long-for-the-path-of-"
+                          "a-unix-socket-which-has-107-bytes-at-most",
+                          "--", "serve", NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+}
+
+/* ---- stops ------------------------------------------------------------------------------- */
+
+static void interrupts_stop_in_order_and_show_in_the_status(void **state)
+{
+    static const int signals[] = {SIGINT, SIGTERM};
+    struct scene *scene = *state;
+    for (size_t i = 0; i < 2; i++) {
+        char *dir = scene_path(scene, "run");
+        nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+        free(dir);
+        start_scenario(scene, "wait", NULL);
+        await_three_running(scene);
+        kill(scene->pid, signals[i]);
+        assert_int_equal(scene_wait(scene), 128 + signals[i]);
+        static const char *const order[] = {"user/0 stops", "base/0 stops", NULL};
+        assert_events_in_order(scene, order);
+        static const char *const other_order[] = {"user/1 stops", "base/0 stops", NULL};
+        assert_events_in_order(scene, other_order);
+        assert_last_line(scene, "err", "go on with: ");
+    }
+}
+
+static void a_node_that_does_not_stop_is_killed_and_named(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "asks_and_ignores", "--grace=0.3"), 1);
+    assert_last_line(scene, "err", "failed: user/0: it did not stop within 0.3 s and was killed");
+    assert_file_contains(scene, "run/events", "base/0 stops");
+}
+
+static void a_thread_that_does_not_stop_is_named(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {LAUNCH_PROGRAM,
+                          "--run-dir=run",
+                          "--launch=threads",
+                          "--grace=0.3",
+                          "--",
+                          "asks_and_ignores",
+                          NULL};
+    assert_int_equal(scene_run(scene, argv), 1);
+    assert_last_line(scene, "err", "failed: user/0: it did not stop within 0.3 s");
+}
+
+static void a_stopped_process_is_killed(void **state)
+{
+    struct scene *scene = *state;
+    start_scenario(scene, "wait", "--grace=0.3");
+    await_three_running(scene);
+    kill(pid_of_event(scene, "user/0 runs"), SIGSTOP);
+    kill(scene->pid, SIGTERM);
+    assert_int_equal(scene_wait(scene), 128 + SIGTERM);
+    assert_file_contains(scene, "err", "user/0 while stopping: it did not stop within 0.3 s");
+}
+
+static void a_second_signal_kills_at_once(void **state)
+{
+    struct scene *scene = *state;
+    start_scenario(scene, "ignores", "--grace=1000");
+    await_three_running(scene);
+    kill(scene->pid, SIGINT);
+    scene_await(scene, "err", "once more kills them");
+    kill(scene->pid, SIGINT);
+    assert_int_equal(scene_wait(scene), 128 + SIGINT);
+}
+
+static void nodes_do_not_outlive_a_killed_launcher(void **state)
+{
+    struct scene *scene = *state;
+    static const char *const scenarios[] = {"wait", "ignores"};
+    for (size_t i = 0; i < 2; i++) {
+        char *dir = scene_path(scene, "run");
+        nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+        free(dir);
+        start_scenario(scene, scenarios[i], "--grace=1000");
+        await_three_running(scene);
+        pid_t base = pid_of_event(scene, "base/0 runs");
+        pid_t user = pid_of_event(scene, "user/0 runs");
+        kill(scene->pid, SIGKILL);
+        assert_int_equal(scene_wait(scene), 1000 + SIGKILL);
+        struct deadline deadline = deadline_in_ms(&clock_monotonic, 2000);
+        while (process_lives(base) || process_lives(user))
+            look_again_soon(deadline, "the nodes' end");
+    }
+}
+
+/* ---- output ------------------------------------------------------------------------------ */
+
+static void long_lines_arrive_whole(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "long_lines", NULL), 0);
+    char *log = scene_read(scene, "run/logs/user-0.log");
+    size_t dots = 0;
+    for (const char *c = log; *c; c++)
+        dots += *c == '.';
+    assert_int_equal(dots, 2 << 20);
+    assert_contains(log, "END\n");
+    assert_contains(log, "unfinished\n");
+    free(log);
+    assert_file_contains(scene, "out", "user/0: unfinished\n");
+}
+
+static void a_closed_terminal_stops_the_program(void **state)
+{
+    struct scene *scene = *state;
+    char *command = xasprintf("%s --run-dir=run -- wait | head -1 >head; echo ${PIPESTATUS[0]}",
+                              LAUNCH_PROGRAM);
+    const char *argv[] = {"/bin/bash", "-c", command, NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    free(command);
+    assert_last_line(scene, "out", "141");
+    assert_file_contains(scene, "run/events", "base/0 stops");
+}
+
+static void a_terminal_that_takes_nothing_does_not_hold_the_nodes(void **state)
+{
+    struct scene *scene = *state;
+    /* Two megabytes for a pipe of 64 KiB that nobody reads: the node ends all the same. */
+    char *command =
+        xasprintf("mkfifo pipe; exec 3<>pipe; %s --run-dir=run -- long_lines >&3", LAUNCH_PROGRAM);
+    const char *argv[] = {"/bin/bash", "-c", command, NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    free(command);
+    assert_file_contains(scene, "run/logs/user-0.log", "unfinished\n");
+}
+
+/* ---- directories, limits, usage ---------------------------------------------------------- */
+
+static void a_run_directory_is_not_used_twice(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "done", NULL), 0);
+    assert_int_equal(run_scenario(scene, "done", NULL), 1);
+    assert_last_line(scene, "err", "there is a run in it already; --resume goes on with it");
+    const char *argv[] = {LAUNCH_PROGRAM, "--resume", "run", "--", "done", NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+}
+
+static void a_running_run_is_not_resumed(void **state)
+{
+    struct scene *scene = *state;
+    start_scenario(scene, "wait", NULL);
+    await_three_running(scene);
+    char *dir = scene_path(scene, "run");
+    struct scene other = {.pid = 0};
+    snprintf(other.dir, sizeof other.dir, "/tmp/troupe-test-XXXXXX");
+    assert_non_null(mkdtemp(other.dir));
+    const char *argv[] = {LAUNCH_PROGRAM, "--resume", dir, "--", "wait", NULL};
+    assert_int_equal(scene_run(&other, argv), 1);
+    char *owner = xasprintf("a run is going on here (process %d)", scene->pid);
+    assert_last_line(&other, "err", owner);
+    nftw(other.dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    free(owner);
+    free(dir);
+    kill(scene->pid, SIGTERM);
+    assert_int_equal(scene_wait(scene), 128 + SIGTERM);
+}
+
+static void nothing_to_resume_is_an_error(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {LAUNCH_PROGRAM, "--resume", "--run-dir=nowhere", "--", "done", NULL};
+    assert_int_equal(scene_run(scene, argv), 1);
+    assert_last_line(scene, "err", "nowhere: No such file or directory");
+}
+
+static void a_run_without_a_directory_gets_a_new_one(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {LAUNCH_PROGRAM, "--", "done", NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    assert_int_equal(scene_run(scene, argv), 0);
+    assert_file_contains(scene, "runs/latest/config.json", "\"name\":\t\"launch_program\"");
+}
+
+static void too_few_descriptors_are_an_error_with_numbers(void **state)
+{
+    struct scene *scene = *state;
+    char *command = xasprintf("ulimit -n 64; exec %s --run-dir=run -- many", LAUNCH_PROGRAM);
+    const char *argv[] = {"/bin/bash", "-c", command, NULL};
+    assert_int_equal(scene_run(scene, argv), 1);
+    free(command);
+    assert_last_line(scene, "err",
+                     "201 nodes need 836 open files in the launcher, and the hard limit is 64");
+}
+
+static void a_child_has_four_descriptors_of_ours(void **state)
+{
+    struct scene *scene = *state;
+    start_scenario(scene, "wait", NULL);
+    await_three_running(scene);
+    char path[64], target[256];
+    pid_t pid = pid_of_event(scene, "user/1 runs");
+    for (int fd = 0; fd < 4; fd++) {
+        snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
+        assert_true(readlink(path, target, sizeof target) > 0);
+    }
+    /* What it opened itself: epoll, eventfd, signalfd; nothing that leads to other nodes. */
+    for (int fd = 4; fd < 64; fd++) {
+        snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
+        ssize_t size = readlink(path, target, sizeof target - 1);
+        if (size < 0)
+            continue;
+        target[size] = '\0';
+        if (strncmp(target, "anon_inode:", 11) != 0)
+            fail_msg("descriptor %d is %s", fd, target);
+    }
+    kill(scene->pid, SIGTERM);
+    assert_int_equal(scene_wait(scene), 128 + SIGTERM);
+}
+
+struct usage {
+    const char *flag, *words;
+};
+
+static void wrong_usage_is_one_line_and_status_2(void **state)
+{
+    struct scene *scene = *state;
+    static const struct usage rows[] = {
+        {"--frobnicate", "unrecognized option '--frobnicate'"},
+        {"--seed=abc", "--seed=abc: not a whole number"},
+        {"--seed=-1", "--seed=-1: not a whole number"},
+        {"--launch=boat", "--launch=boat: use processes or threads"},
+        {"--max-seconds=x", "--max-seconds=x: not a number of seconds"},
+        {"--log-level=loud", "--log-level=loud: use debug, info, warn or error"},
+        {"--deterministic", "--deterministic needs --launch=threads"},
+        {"--params=x", "--params and --episodes go with eval"},
+        {"--format=dot", "--format goes with graph"},
+        {"--max-steps=5", "--max-steps: the program has no learner"},
+        {"--target-return=5", "--target-return: the program has no evaluator"},
+        {"dance", "'dance': use graph, eval or no word"},
+        {"eval", "eval needs --params=FILE"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *argv[] = {LAUNCH_PROGRAM, rows[i].flag, "--", "done", NULL};
+        assert_int_equal(scene_run(scene, argv), 2);
+        char *text = scene_read(scene, "err");
+        assert_contains(text, rows[i].words);
+        assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
+        free(text);
+    }
+}
+
+static void wrong_graphs_are_one_line_and_status_2(void **state)
+{
+    struct scene *scene = *state;
+    static const struct usage rows[] = {
+        {"twice", "launch_program: node 'base': this name is used twice\n"},
+        {"unused", "launch_program: node 'lost': .uses[0] is not a node of this program\n"},
+        {"refuses", "launch_program: build has nothing to build\n"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_int_equal(run_scenario(scene, rows[i].flag, NULL), 2);
+        char *text = scene_read(scene, "err");
+        assert_string_equal(text, rows[i].words);
+        free(text);
+    }
+}
+
+static void help_names_every_option(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {LAUNCH_PROGRAM, "--help", NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    static const char *const words[] = {"--launch", "--run-dir", "--resume", "--grace", "graph"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        assert_file_contains(scene, "out", words[i]);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scene_setup, scene_teardown)
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        TEST(a_program_ends_with_its_last_user),
+        TEST(threads_end_like_processes),
+        TEST(a_node_can_stop_the_program),
+        TEST(a_node_can_stop_the_program_as_failed),
+        TEST(users_stop_before_what_they_use),
+        TEST(the_time_limit_ends_a_program),
+        TEST(a_failed_body_is_named_in_the_last_line),
+        TEST(a_failed_thread_is_named_in_the_last_line),
+        TEST(an_exit_is_a_failure_with_its_status),
+        TEST(a_crash_is_reported_as_such),
+        TEST(an_abort_is_reported_as_such),
+        TEST(a_killed_node_is_reported_as_such),
+        TEST(peers_of_a_failed_node_are_not_blamed),
+        TEST(a_peer_that_is_gone_is_named_at_once),
+        TEST(a_server_in_threads_outlives_its_callers),
+        TEST(an_edge_that_was_not_declared_is_refused),
+        TEST(a_graph_that_differs_in_a_child_is_refused),
+        TEST(nodes_call_each_other_between_processes),
+        TEST(nodes_call_each_other_between_threads),
+        TEST(a_long_run_directory_still_has_sockets),
+        TEST(interrupts_stop_in_order_and_show_in_the_status),
+        TEST(a_node_that_does_not_stop_is_killed_and_named),
+        TEST(a_thread_that_does_not_stop_is_named),
+        TEST(a_stopped_process_is_killed),
+        TEST(a_second_signal_kills_at_once),
+        TEST(nodes_do_not_outlive_a_killed_launcher),
+        TEST(long_lines_arrive_whole),
+        TEST(a_closed_terminal_stops_the_program),
+        TEST(a_terminal_that_takes_nothing_does_not_hold_the_nodes),
+        TEST(a_run_directory_is_not_used_twice),
+        TEST(a_running_run_is_not_resumed),
+        TEST(nothing_to_resume_is_an_error),
+        TEST(a_run_without_a_directory_gets_a_new_one),
+        TEST(too_few_descriptors_are_an_error_with_numbers),
+        TEST(a_child_has_four_descriptors_of_ours),
+        TEST(wrong_usage_is_one_line_and_status_2),
+        TEST(wrong_graphs_are_one_line_and_status_2),
+        TEST(help_names_every_option),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -97,6 +97,11 @@ bool cond_wait(struct cond *cond, struct mutex *mutex, struct deadline deadline)
     return !deadline_passed(deadline, &clock_monotonic);
 }
 
+bool cond_wait_outside(struct cond *cond, struct mutex *mutex, struct deadline deadline)
+{
+    return wait_native(cond, mutex, deadline);
+}
+
 struct start {
     void (*run)(void *);
     void *arg;

@@ -172,7 +172,7 @@ bool space_wait(struct space *space, uint64_t page, struct deadline deadline)
         space->waiting = true;
         want_locked(space, page);
         while (space_watermark(space) < page && space->waiting)
-            if (!cond_wait(&space->changed, &space->mutex, deadline))
+            if (!cond_wait_outside(&space->changed, &space->mutex, deadline))
                 break;
         space->waiting = false;
     }

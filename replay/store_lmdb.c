@@ -19,8 +19,9 @@
 #include "core/alloc.h"
 
 enum {
-    FREE_TREE = 0,                /* LMDB's own list of free pages */
-    FIRST_PAGES = 64,             /* a new store has them before LMDB touches any: 256 KiB */
+    FREE_TREE = 0,    /* LMDB's own list of free pages */
+    FIRST_PAGES = 64, /* a new store has them before LMDB touches any: 256 KiB */
+    OPEN_WAIT_MS = 50,
     META_PAGE_MAGIC = 0xBEEFC0DE, /* in pages 0 and 1, behind a page header of 16 bytes */
 };
 
@@ -343,6 +344,11 @@ static trp_status pages_open(struct store *store, int fd, uint64_t first)
     TRP_TRY(space_create(&store->space, &options));
     TRP_TRY(lmdb_account(store));
     lmdb_want(store);
+    /* The first group would wait for it; a full file system is for store_admit() to tell. */
+    uint64_t ahead = 2 * store->reserve_pages;
+    if (lmdb_pages_free(store) < ahead)
+        space_wait(store->space, space_watermark(store->space) + ahead,
+                   deadline_in_ms(&clock_monotonic, OPEN_WAIT_MS));
     return TRP_OK;
 }
 

@@ -238,12 +238,17 @@ static trp_status push(trp_actor *actor)
     return status;
 }
 
-/* A stop must not take long, and what is not confirmed is known to be lost: so it is said. */
+/* A stop must not take long: what a table still holds back by then is lost, and it is said. Where
+ * threads take turns everything that can be confirmed already is. */
 static void flush_at_end(trp_actor *actor)
 {
     trp_adder *adder = actor->options.adder;
-    if (adder && adder->impl->flush(adder, ACTOR_FLUSH_MS) != TRP_OK)
-        trp_log(TRP_WARN, "items not confirmed at the end reason=%s", trp_last_error());
+    if (!adder)
+        return;
+    trp_status status = adder->impl->flush(adder, turns_active() ? 0 : ACTOR_FLUSH_MS);
+    if (status != TRP_OK)
+        trp_log(status == TRP_DEADLINE_EXCEEDED ? TRP_INFO : TRP_WARN,
+                "items not confirmed at the end reason=%s", trp_last_error());
 }
 
 /* ---- the loop ------------------------------------------------------------------------------ */

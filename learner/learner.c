@@ -151,6 +151,13 @@ static bool worth_another_try(trp_status status)
     return status == TRP_DEADLINE_EXCEEDED || status == TRP_UNAVAILABLE;
 }
 
+/* In turns the server itself answers at once that it has nothing (limiter_timeout_ms is 0), so
+ * that no clock decides whose turn it is; the wait is only for a server that is away. */
+static int64_t wait_ms(int64_t otherwise_ms)
+{
+    return turns_active() ? LEARNER_REPLAY_GIVE_UP_MS : otherwise_ms;
+}
+
 /* The slow path of next: the table holds back, or its server is away. */
 static trp_status next_batch_waiting(trp_learner *learner, trp_batch *batch, trp_status status)
 {
@@ -171,7 +178,7 @@ static trp_status next_batch_waiting(trp_learner *learner, trp_batch *batch, trp
             trp_stop_wait(learner->options.stop, LEARNER_RETRY_MS);
         }
         turns_pass();
-        status = trp_sampler_next(learner->sampler, batch, turns_active() ? 0 : LEARNER_WAIT_MS);
+        status = trp_sampler_next(learner->sampler, batch, wait_ms(LEARNER_WAIT_MS));
     }
     learner->own.blocked_ns += (uint64_t)(clock_now_ns(&clock_monotonic) - since_ns);
     return status;
@@ -179,7 +186,7 @@ static trp_status next_batch_waiting(trp_learner *learner, trp_batch *batch, trp
 
 static trp_status next_batch(trp_learner *learner, trp_batch *batch)
 {
-    trp_status status = trp_sampler_next(learner->sampler, batch, 0);
+    trp_status status = trp_sampler_next(learner->sampler, batch, wait_ms(0));
     return status == TRP_OK ? TRP_OK : next_batch_waiting(learner, batch, status);
 }
 

@@ -1,0 +1,735 @@
+/* DQN: its options, policy and update by the numbers, and whole runs with a replay server, a
+ * learner and actors in one process: they learn Catch, repeat bit for bit, and go on after a
+ * checkpoint as if nothing had happened. */
+#include <inttypes.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <troupe/dqn.h>
+#include <troupe/log.h>
+#include "agents/dqn.h"
+#include "core/alloc.h"
+#include "core/thread.h"
+#include "learner/save.h"
+#include "params.pb-c.h"
+
+/* ---- options ------------------------------------------------------------------------------- */
+
+static void agents_of_equal_options_are_equal(void **state)
+{
+    (void)state;
+    trp_agent defaults = trp_dqn(NULL);
+    trp_agent zeros = trp_dqn(&(trp_dqn_options){0});
+    trp_agent named = trp_dqn(&(trp_dqn_options){.hidden = {64, 64}, .discount = 0.99F});
+    trp_agent other = trp_dqn(&(trp_dqn_options){.discount = 0.98F});
+    assert_memory_equal(defaults.options.bytes, zeros.options.bytes, sizeof zeros.options.bytes);
+    assert_int_equal(trp_agent_hash(&defaults), trp_agent_hash(&zeros));
+    assert_int_equal(trp_agent_hash(&defaults), trp_agent_hash(&named));
+    assert_int_not_equal(trp_agent_hash(&defaults), trp_agent_hash(&other));
+}
+
+static void a_negative_number_means_none(void **state)
+{
+    (void)state;
+    trp_agent agent = trp_dqn(&(trp_dqn_options){.priority_exponent = -1,
+                                                 .importance_exponent = -1,
+                                                 .max_gradient_norm = -1,
+                                                 .epsilon_end = -1,
+                                                 .samples_per_insert = -1});
+    trp_dqn_options options = dqn_options(&agent);
+    assert_float_equal(options.priority_exponent, 0, 0);
+    assert_float_equal(options.importance_exponent, 0, 0);
+    assert_float_equal(options.max_gradient_norm, 0, 0);
+    assert_float_equal(options.epsilon_end, 0, 0);
+    assert_float_equal(options.samples_per_insert, 0, 0);
+    trp_agent_table_list list;
+    assert_int_equal(trp_agent_tables(&agent, "Catch", &list), TRP_OK);
+    assert_int_equal(list.tables[0].sampler.kind, TRP_UNIFORM);
+    trp_agent_table_list_cleanup(&list);
+}
+
+static void the_table_has_acmes_limiter(void **state)
+{
+    (void)state;
+    trp_agent agent = trp_dqn(&(trp_dqn_options){.min_replay_size = 1000,
+                                                 .samples_per_insert = 4,
+                                                 .insert_tolerance = 0.1F,
+                                                 .replay_size = 5000});
+    trp_agent_table_list list;
+    assert_int_equal(trp_agent_tables(&agent, "CartPole-v1", &list), TRP_OK);
+    assert_int_equal(list.count, 1);
+    const trp_table_options *table = &list.tables[0];
+    assert_int_equal(trp_table_options_check(table), TRP_OK);
+    assert_int_equal(table->sampler.kind, TRP_PRIORITIZED);
+    assert_int_equal(table->max_size, 5000);
+    assert_int_equal(table->limiter.min_size, 1000);
+    assert_float_equal(table->limiter.samples_per_insert, 4, 0);
+    assert_float_equal(table->limiter.min_diff, 4 * 1000 - 400, 1e-3);
+    assert_float_equal(table->limiter.max_diff, 4 * 1000 + 400, 1e-3);
+    assert_true(table->signature.size > 0);
+    trp_agent_table_list_cleanup(&list);
+}
+
+static void wrong_options_are_refused_by_name(void **state)
+{
+    (void)state;
+    const struct {
+        trp_dqn_options options;
+        const char *word;
+    } rows[] = {
+        {{.n_step = 100000}, "n_step"},
+        {{.discount = 1.5F}, "discount"},
+        {{.discount = NAN}, "discount"},
+        {{.learning_rate = -1}, "learning_rate"},
+        {{.huber_delta = -1}, "huber_delta"},
+        {{.batch_size = 1 << 30}, "batch_size"},
+        {{.target_rate = 2}, "target_rate"},
+        {{.epsilon_start = 2}, "epsilon_start"},
+        {{.epsilon_alpha = -1}, "epsilon_alpha"},
+        {{.replay_size = 10, .min_replay_size = 20}, "min_replay_size"},
+        {{.replay_size = -1}, "replay_size"},
+        {{.insert_tolerance = -1}, "insert_tolerance"},
+        {{.priority_epsilon = -1}, "priority_epsilon"},
+        {{.hidden = {1 << 20}}, "65536"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        trp_agent agent = trp_dqn(&rows[i].options);
+        assert_int_equal(trp_agent_check(&agent, "Catch"), TRP_INVALID_ARGUMENT);
+        assert_non_null(strstr(trp_last_error(), rows[i].word));
+    }
+}
+
+static trp_status never_reset(void *copy, trp_rng *rng)
+{
+    (void)copy;
+    (void)rng;
+    return TRP_OK;
+}
+
+static trp_status never_step(void *copy, trp_rng *rng, const void *action, trp_env_outcome *outcome)
+{
+    (void)copy;
+    (void)rng;
+    (void)action;
+    (void)outcome;
+    return TRP_OK;
+}
+
+static void never_observe(const void *copy, void *observation)
+{
+    (void)copy;
+    (void)observation;
+}
+
+static const float box_low[] = {-1}, box_high[] = {1};
+static const trp_env_impl box_impl = {
+    .spec = {.name = "Box",
+             .observation = {.name = "o", .dtype = TRP_FLOAT32, .rank = 1, .shape = {1}},
+             .action_kind = TRP_ACTION_BOX,
+             .action_count = 1,
+             .action_low = box_low,
+             .action_high = box_high},
+    .state_bytes = 8,
+    .reset = never_reset,
+    .step = never_step,
+    .observe = never_observe,
+};
+static const trp_env_impl pixels_impl = {
+    .spec = {.name = "Pixels",
+             .observation = {.name = "o", .dtype = TRP_UINT8, .rank = 1, .shape = {1}},
+             .action_kind = TRP_ACTION_DISCRETE,
+             .action_count = 2},
+    .state_bytes = 8,
+    .reset = never_reset,
+    .step = never_step,
+    .observe = never_observe,
+};
+
+static void environments_it_cannot_learn_are_refused(void **state)
+{
+    (void)state;
+    trp_agent agent = trp_dqn(NULL);
+    assert_int_equal(trp_agent_check(&agent, "CartPole-v1"), TRP_OK);
+    assert_int_equal(trp_agent_check(&agent, "NoSuchEnv"), TRP_NOT_FOUND);
+    assert_int_equal(trp_agent_check(&agent, "Box"), TRP_INVALID_ARGUMENT);
+    assert_non_null(strstr(trp_last_error(), "continuous"));
+    assert_int_equal(trp_agent_check(&agent, "Pixels"), TRP_INVALID_ARGUMENT);
+    assert_non_null(strstr(trp_last_error(), "float32"));
+}
+
+/* ---- the policy ---------------------------------------------------------------------------- */
+
+static void epsilon_falls_and_differs_between_actors(void **state)
+{
+    (void)state;
+    const struct {
+        float start, end, alpha;
+        uint64_t decay;
+        uint32_t index, count;
+        uint64_t steps;
+        double epsilon;
+    } rows[] = {
+        {1, 0.1F, 0, 100, 0, 1, 0, 1},
+        {1, 0.1F, 0, 100, 0, 1, 50, 0.55},
+        {1, 0.1F, 0, 100, 0, 1, 100, 0.1},
+        {1, 0.1F, 0, 100, 0, 1, UINT64_MAX, 0.1},
+        {1, 0.1F, 0, 100, 3, 4, 100, 0.1},          /* no alpha: the same for all */
+        {0.4F, 0.4F, 7, 1, 0, 4, 9, 0.4},           /* Ape-X: e^(1 + 7 i / 3) */
+        {0.4F, 0.4F, 7, 1, 1, 4, 9, 0.04715560318}, /* 0.4^(10 / 3) */
+        {0.4F, 0.4F, 7, 1, 3, 4, 9, 0.00065536},    /* 0.4^8 */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        trp_dqn_options options = {.epsilon_start = rows[i].start,
+                                   .epsilon_end = rows[i].end,
+                                   .epsilon_steps = rows[i].decay,
+                                   .epsilon_alpha = rows[i].alpha};
+        assert_float_equal(dqn_epsilon(&options, rows[i].index, rows[i].count, rows[i].steps),
+                           rows[i].epsilon, 1e-7);
+    }
+}
+
+static trp_policy *policy_create(const trp_dqn_options *options, bool greedy, uint32_t rows)
+{
+    trp_agent agent = trp_dqn(options);
+    const trp_env_spec *env;
+    trp_policy *policy;
+    assert_int_equal(trp_env_find("CartPole-v1", &env), TRP_OK);
+    assert_int_equal(agent.impl->policy(&agent, env,
+                                        &(trp_policy_options){.rows = rows, .greedy = greedy},
+                                        &policy),
+                     TRP_OK);
+    return policy;
+}
+
+enum { ROWS = 64 };
+
+/* Parameters of the default network, and the action that it likes best in random states. */
+struct judged {
+    float *params;
+    size_t count;
+    float states[ROWS][4];
+    int32_t best[ROWS];
+};
+
+static void judged_init(struct judged *judged)
+{
+    trp_net_spec spec = {.inputs = 4, .outputs = 2, .hidden = {64, 64}};
+    trp_rng rng;
+    trp_rng_init(&rng, 5, 0);
+    judged->count = trp_net_param_count(&spec);
+    judged->params = trp_floats_create(judged->count);
+    trp_net_init(&spec, &rng, judged->params);
+    trp_net *net;
+    assert_int_equal(trp_net_create(&net, &(trp_net_options){.spec = spec, .batch = ROWS}), TRP_OK);
+    float values[ROWS][2];
+    for (size_t i = 0; i < ROWS; i++)
+        for (size_t k = 0; k < 4; k++)
+            judged->states[i][k] = 4 * (float)trp_rng_normal(&rng);
+    trp_net_forward(net, judged->params, judged->states[0], ROWS, values[0]);
+    for (size_t i = 0; i < ROWS; i++)
+        judged->best[i] = values[i][1] > values[i][0];
+    trp_net_destroy(net);
+}
+
+static void a_greedy_policy_takes_the_best_action(void **state)
+{
+    (void)state;
+    struct judged judged;
+    judged_init(&judged);
+    trp_policy *policy = policy_create(NULL, true, ROWS);
+    assert_int_equal(policy->impl->load(policy, judged.params, judged.count), TRP_OK);
+    int32_t actions[ROWS];
+    trp_rng rng;
+    trp_rng_init(&rng, 1, 0);
+    trp_act act = {.observations = judged.states, .rows = ROWS, .rng = &rng, .actions = actions};
+    assert_int_equal(policy->impl->act(policy, &act), TRP_OK);
+    assert_memory_equal(actions, judged.best, sizeof actions);
+    trp_policy_destroy(policy);
+    trp_floats_destroy(judged.params);
+}
+
+static void an_exploring_policy_errs_as_often_as_epsilon_says(void **state)
+{
+    (void)state;
+    struct judged judged;
+    judged_init(&judged);
+    trp_policy *policy =
+        policy_create(&(trp_dqn_options){.epsilon_start = 0.5F, .epsilon_end = 0.5F}, false, ROWS);
+    assert_int_equal(policy->impl->load(policy, judged.params, judged.count), TRP_OK);
+    int32_t actions[ROWS];
+    trp_rng rng;
+    trp_rng_init(&rng, 1, 0);
+    trp_act act = {.observations = judged.states, .rows = ROWS, .rng = &rng, .actions = actions};
+    size_t others = 0;
+    for (int i = 0; i < 200; i++) {
+        assert_int_equal(policy->impl->act(policy, &act), TRP_OK);
+        for (size_t row = 0; row < ROWS; row++)
+            others += actions[row] != judged.best[row];
+    }
+    /* Half explore, half of those hit the best: 0.25 of 12 800, standard deviation 49. */
+    assert_in_range(others, 3200 - 250, 3200 + 250);
+    trp_policy_destroy(policy);
+    trp_floats_destroy(judged.params);
+}
+
+static void a_policy_refuses_what_does_not_fit(void **state)
+{
+    (void)state;
+    trp_policy *policy = policy_create(NULL, true, 1);
+    float params[3] = {0};
+    assert_int_equal(policy->impl->load(policy, params, 3), TRP_INVALID_ARGUMENT);
+    assert_int_equal(policy->impl->act(policy, &(trp_act){.rows = 2}), TRP_INVALID_ARGUMENT);
+    trp_policy_destroy(policy);
+}
+
+/* ---- the update ---------------------------------------------------------------------------- */
+
+enum { BATCH = 8 };
+
+/* A batch of random CartPole items, as a sampler would give it. */
+struct items {
+    float observations[BATCH][4], next_observations[BATCH][4];
+    float rewards[BATCH], discounts[BATCH];
+    int32_t actions[BATCH];
+    int64_t versions[BATCH], sizes[BATCH];
+    uint64_t keys[BATCH];
+    double probabilities[BATCH];
+    void *columns[TRP_NSTEP_COLUMNS];
+    trp_batch batch;
+};
+
+static void items_fill(struct items *items, trp_rng *rng)
+{
+    memset(items, 0, sizeof *items);
+    for (size_t i = 0; i < BATCH; i++) {
+        for (size_t k = 0; k < 4; k++) {
+            items->observations[i][k] = (float)trp_rng_normal(rng);
+            items->next_observations[i][k] = (float)trp_rng_normal(rng);
+        }
+        items->rewards[i] = (float)trp_rng_below(rng, 4);
+        items->discounts[i] = trp_rng_below(rng, 3) == 0 ? 0 : 0.9F;
+        items->actions[i] = (int32_t)trp_rng_below(rng, 2);
+        items->sizes[i] = 1000;
+        items->probabilities[i] = 1e-4 * (double)(1 + trp_rng_below(rng, 100));
+    }
+    void *columns[TRP_NSTEP_COLUMNS] = {items->observations,      items->actions,
+                                        items->rewards,           items->discounts,
+                                        items->next_observations, items->versions};
+    memcpy(items->columns, columns, sizeof columns);
+    items->batch = (trp_batch){.rows = BATCH,
+                               .columns = items->columns,
+                               .keys = items->keys,
+                               .probabilities = items->probabilities,
+                               .table_sizes = items->sizes};
+}
+
+static trp_updater *updater_create(const trp_dqn_options *options, uint64_t seed)
+{
+    trp_agent agent = trp_dqn(options);
+    const trp_env_spec *env;
+    trp_updater *updater;
+    assert_int_equal(trp_env_find("CartPole-v1", &env), TRP_OK);
+    assert_int_equal(agent.impl->updater(&agent, env,
+                                         &(trp_updater_options){.batch_size = BATCH, .seed = seed},
+                                         &updater),
+                     TRP_OK);
+    return updater;
+}
+
+/* The first step of a new updater by the formulas: online and target network are equal. */
+static void check_first_step(struct items *items, const trp_dqn_options *options, double gamma,
+                             double beta)
+{
+    trp_net_spec spec = {.inputs = 4, .outputs = 2, .hidden = {64, 64}};
+    trp_updater *updater = updater_create(options, 3);
+    trp_net *net;
+    assert_int_equal(trp_net_create(&net, &(trp_net_options){.spec = spec, .batch = BATCH}),
+                     TRP_OK);
+    float q[BATCH][2], next[BATCH][2];
+    trp_net_forward(net, updater->params, items->observations[0], BATCH, q[0]);
+    trp_net_forward(net, updater->params, items->next_observations[0], BATCH, next[0]);
+    double errors[BATCH], weights[BATCH], largest = 0, loss = 0;
+    for (size_t i = 0; i < BATCH; i++) {
+        double best = fmax((double)next[i][0], (double)next[i][1]);
+        errors[i] = (double)items->rewards[i] + gamma * (double)items->discounts[i] * best -
+                    (double)q[i][items->actions[i]];
+        weights[i] = pow(1000 * items->probabilities[i], -beta);
+        largest = fmax(largest, weights[i]);
+    }
+    for (size_t i = 0; i < BATCH; i++) {
+        double size = fabs(errors[i]);
+        loss += weights[i] / largest * (size <= 1 ? 0.5 * size * size : size - 0.5) / BATCH;
+    }
+    double priorities[BATCH];
+    trp_update update;
+    assert_int_equal(updater->impl->step(updater, &items->batch, priorities, &update), TRP_OK);
+    assert_float_equal(update.loss, loss, 1e-5);
+    assert_true(update.grad_norm > 0);
+    for (size_t i = 0; i < BATCH; i++)
+        assert_float_equal(priorities[i], fabs(errors[i]) + 1e-3, 1e-5);
+    trp_net_destroy(net);
+    trp_updater_destroy(updater);
+}
+
+static void the_first_step_is_that_of_the_formulas(void **state)
+{
+    (void)state;
+    struct items items;
+    trp_rng rng;
+    trp_rng_init(&rng, 11, 0);
+    items_fill(&items, &rng);
+    check_first_step(&items, &(trp_dqn_options){0}, 0.99, 0.4);
+    check_first_step(&items, &(trp_dqn_options){.discount = 0.5F}, 0.5, 0.4);
+    check_first_step(&items, &(trp_dqn_options){.importance_exponent = 1}, 0.99, 1);
+    check_first_step(&items, &(trp_dqn_options){.importance_exponent = -1}, 0.99, 0);
+    check_first_step(&items, &(trp_dqn_options){.no_double = true}, 0.99, 0.4);
+}
+
+/* The tensor `name` of an updater's state. */
+static const float *tensor(trp_updater *updater, const char *name)
+{
+    trp_checkpoint_tensor tensors[TRP_UPDATER_TENSORS_MAX];
+    size_t count = updater->impl->state(updater, tensors);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(tensors[i].name, name) == 0)
+            return tensors[i].data;
+    fail();
+    return NULL;
+}
+
+static void step_once(trp_updater *updater, const struct items *items)
+{
+    double priorities[BATCH];
+    trp_update update;
+    assert_int_equal(updater->impl->step(updater, &items->batch, priorities, &update), TRP_OK);
+}
+
+static void the_target_network_is_copied_every_period(void **state)
+{
+    (void)state;
+    struct items items;
+    trp_rng rng;
+    trp_rng_init(&rng, 11, 0);
+    items_fill(&items, &rng);
+    trp_updater *updater = updater_create(&(trp_dqn_options){.target_period = 3}, 3);
+    size_t bytes = updater->param_count * sizeof(float);
+    const float *target = tensor(updater, "target");
+    for (int step = 1; step <= 7; step++) {
+        step_once(updater, &items);
+        bool equal = memcmp(target, updater->params, bytes) == 0;
+        assert_int_equal(equal, step % 3 == 0);
+    }
+    trp_updater_destroy(updater);
+}
+
+static void a_target_rate_moves_the_target_every_step(void **state)
+{
+    (void)state;
+    struct items items;
+    trp_rng rng;
+    trp_rng_init(&rng, 11, 0);
+    items_fill(&items, &rng);
+    trp_updater *updater = updater_create(&(trp_dqn_options){.target_rate = 0.25F}, 3);
+    const float *target = tensor(updater, "target");
+    float *before = trp_floats_create(updater->param_count);
+    memcpy(before, target, updater->param_count * sizeof *before);
+    step_once(updater, &items);
+    for (size_t i = 0; i < updater->param_count; i++)
+        assert_float_equal(target[i], before[i] + 0.25F * (updater->params[i] - before[i]), 1e-7);
+    trp_floats_destroy(before);
+    trp_updater_destroy(updater);
+}
+
+static void batches_from_a_broken_peer_are_refused(void **state)
+{
+    (void)state;
+    struct items items;
+    trp_rng rng;
+    trp_rng_init(&rng, 11, 0);
+    items_fill(&items, &rng);
+    trp_updater *updater = updater_create(NULL, 3);
+    double priorities[BATCH];
+    trp_update update;
+    const int32_t wrong[] = {-1, 2, INT32_MAX, INT32_MIN};
+    for (size_t i = 0; i < 4; i++) {
+        items.actions[5] = wrong[i];
+        assert_int_equal(updater->impl->step(updater, &items.batch, priorities, &update),
+                         TRP_DATA_LOSS);
+    }
+    items.actions[5] = 0;
+    items.rewards[2] = NAN;
+    assert_int_equal(updater->impl->step(updater, &items.batch, priorities, &update), TRP_INTERNAL);
+    trp_updater_destroy(updater);
+}
+
+static void make_dir(char dir[32])
+{
+    memcpy(dir, "/tmp/test_dqn.XXXXXX", sizeof "/tmp/test_dqn.XXXXXX");
+    assert_non_null(mkdtemp(dir));
+}
+
+static void remove_dir(const char *dir)
+{
+    char *command = xasprintf("rm -rf %s", dir);
+    assert_int_equal(system(command), 0);
+    free(command);
+}
+
+static void assert_equal_states(trp_updater *a, trp_updater *b)
+{
+    trp_checkpoint_tensor left[TRP_UPDATER_TENSORS_MAX], right[TRP_UPDATER_TENSORS_MAX];
+    size_t count = a->impl->state(a, left);
+    assert_int_equal(b->impl->state(b, right), count);
+    for (size_t i = 0; i < count; i++) {
+        size_t element = left[i].type == TRP_CHECKPOINT_F32 ? sizeof(float) : sizeof(uint64_t);
+        assert_memory_equal(left[i].data, right[i].data, left[i].shape[0] * element);
+    }
+}
+
+static void learning_goes_on_after_a_checkpoint_bit_for_bit(void **state)
+{
+    (void)state;
+    enum { STEPS = 40, SAVED_AT = 17 };
+    char dir[32];
+    make_dir(dir);
+    struct items *items = xcalloc(STEPS, sizeof *items);
+    trp_rng rng;
+    trp_rng_init(&rng, 12, 0);
+    for (size_t i = 0; i < STEPS; i++)
+        items_fill(&items[i], &rng);
+    const trp_dqn_options options = {.target_period = 10, .dueling = true};
+    struct publisher *publisher = publisher_create(1);
+    trp_updater *whole = updater_create(&options, 3), *resumed = updater_create(&options, 99);
+    struct progress progress = {.steps = SAVED_AT};
+    for (size_t i = 0; i < STEPS; i++) {
+        step_once(whole, &items[i]);
+        if (i + 1 == SAVED_AT)
+            assert_int_equal(save_write(dir, whole, publisher, &progress), TRP_OK);
+    }
+    bool found;
+    assert_int_equal(save_load(dir, resumed, publisher, &progress, &found), TRP_OK);
+    for (size_t i = progress.steps; i < STEPS; i++)
+        step_once(resumed, &items[i]);
+    assert_equal_states(whole, resumed);
+    trp_updater_destroy(whole);
+    trp_updater_destroy(resumed);
+    publisher_destroy(publisher);
+    free(items);
+    remove_dir(dir);
+}
+
+/* ---- whole runs ---------------------------------------------------------------------------- */
+
+enum { ACTORS = 2 };
+
+struct run {
+    trp_agent agent;
+    const char *env;
+    uint64_t seed, max_steps;
+    char dir[32];
+    trp_replay_server *server;
+    trp_channel *channel;
+    trp_stop *stop;
+    struct turns *turns;
+    trp_learner *learner;
+    trp_actor *actors[ACTORS];
+    trp_status status[1 + ACTORS];
+    trp_actor_counters counters[ACTORS];
+    float *params; /* what was learned */
+    size_t count;
+    trp_evaluation evaluation;
+};
+
+struct part {
+    struct run *run;
+    uint32_t index; /* 0: the learner */
+    struct thread thread;
+};
+
+static void run_learner(void *arg)
+{
+    struct part *part = arg;
+    struct run *run = part->run;
+    turns_join(run->turns, 0);
+    run->status[0] = trp_learner_run(run->learner);
+    trp_stop_request(run->stop);
+    turns_leave();
+}
+
+static void run_actor(void *arg)
+{
+    struct part *part = arg;
+    struct run *run = part->run;
+    turns_join(run->turns, part->index);
+    trp_actor *actor;
+    char name[16];
+    snprintf(name, sizeof name, "actor/%" PRIu32, part->index - 1);
+    trp_status status = trp_agent_actor_create(
+        &actor, &run->agent,
+        &(trp_agent_actor_options){.name = name,
+                                   .env = run->env,
+                                   .index = part->index - 1,
+                                   .count = ACTORS,
+                                   .replay = run->channel,
+                                   .params = trp_learner_service(run->learner),
+                                   .stop = run->stop,
+                                   .seed = run->seed});
+    if (status == TRP_OK)
+        status = trp_actor_run(actor);
+    if (status == TRP_OK)
+        run->counters[part->index - 1] = trp_actor_read(actor);
+    trp_actor_destroy(actor);
+    run->status[part->index] = status;
+    if (status != TRP_OK)
+        trp_stop_request(run->stop);
+    turns_leave();
+}
+
+static void run_start(struct run *run)
+{
+    make_dir(run->dir);
+    trp_agent_table_list tables;
+    assert_int_equal(trp_agent_tables(&run->agent, run->env, &tables), TRP_OK);
+    char *store = xasprintf("%s/store", run->dir);
+    trp_status status = trp_replay_server_create(
+        &run->server,
+        &(trp_replay_server_options){
+            .dir = store, .tables = tables.tables, .table_count = tables.count, .seed = run->seed});
+    assert_int_equal(status, TRP_OK);
+    run->channel = trp_channel_create_local(trp_replay_server_rpc(run->server));
+    run->stop = trp_stop_create();
+    run->turns = turns_create(1 + ACTORS);
+    status = trp_agent_learner_create(
+        &run->learner, &run->agent,
+        &(trp_agent_learner_options){
+            .env = run->env,
+            .seed = run->seed,
+            .loop = {.replay = run->channel, .stop = run->stop, .max_steps = run->max_steps}});
+    assert_int_equal(status, TRP_OK);
+    trp_agent_table_list_cleanup(&tables);
+    free(store);
+}
+
+static void run_keep_results(struct run *run)
+{
+    trp_params_client *client;
+    assert_int_equal(
+        trp_params_client_create(
+            &client, &(trp_params_client_options){.service = trp_learner_service(run->learner)}),
+        TRP_OK);
+    assert_int_equal(trp_params_client_pull(client, 0, 0, NULL), TRP_OK);
+    trp_params_state state = trp_params_client_state(client);
+    run->count = state.count;
+    run->params = trp_floats_create(state.count);
+    memcpy(run->params, state.params, state.count * sizeof *run->params);
+    trp_params_client_destroy(client);
+    trp_policy *policy;
+    assert_int_equal(trp_agent_policy_create(&policy, &run->agent, run->env, 100), TRP_OK);
+    assert_int_equal(policy->impl->load(policy, run->params, run->count), TRP_OK);
+    assert_int_equal(trp_evaluate(policy, &(trp_evaluate_options){.env = run->env, .seed = 77},
+                                  &run->evaluation),
+                     TRP_OK);
+    trp_policy_destroy(policy);
+}
+
+static void run_end(struct run *run)
+{
+    trp_learner_destroy(run->learner);
+    trp_channel_destroy(run->channel);
+    trp_replay_server_destroy(run->server);
+    trp_stop_destroy(run->stop);
+    turns_destroy(run->turns);
+    remove_dir(run->dir);
+}
+
+static struct run run_whole(const trp_dqn_options *options, const char *env, uint64_t seed,
+                            uint64_t max_steps)
+{
+    struct run run = {.agent = trp_dqn(options), .env = env, .seed = seed, .max_steps = max_steps};
+    run_start(&run);
+    struct part parts[1 + ACTORS] = {0};
+    for (uint32_t i = 0; i <= ACTORS; i++) {
+        parts[i] = (struct part){.run = &run, .index = i};
+        assert_int_equal(thread_start(&parts[i].thread, i ? "actor" : "learner",
+                                      i ? run_actor : run_learner, &parts[i]),
+                         TRP_OK);
+    }
+    for (uint32_t i = 0; i <= ACTORS; i++)
+        thread_stop(&parts[i].thread);
+    for (uint32_t i = 0; i <= ACTORS; i++)
+        assert_int_equal(run.status[i], TRP_OK);
+    run_keep_results(&run);
+    run_end(&run);
+    return run;
+}
+
+static const trp_dqn_options small = {.hidden = {32},
+                                      .batch_size = 32,
+                                      .min_replay_size = 200,
+                                      .replay_size = 5000,
+                                      .epsilon_steps = 2000,
+                                      .target_period = 50};
+
+static void catch_is_learned(void **state)
+{
+    (void)state;
+    struct run run = run_whole(&small, "Catch", 1, 1500);
+    print_message("mean return %.2f\n", run.evaluation.mean);
+    assert_true(run.evaluation.mean >= 0.9); /* of 1; random play has -0.6 */
+    assert_true(run.counters[0].episodes > 0);
+    trp_floats_destroy(run.params);
+}
+
+static void a_run_in_turns_repeats_bit_for_bit(void **state)
+{
+    (void)state;
+    struct run first = run_whole(&small, "CartPole-v1", 3, 150);
+    struct run second = run_whole(&small, "CartPole-v1", 3, 150);
+    struct run other = run_whole(&small, "CartPole-v1", 4, 150);
+    assert_int_equal(first.count, second.count);
+    assert_memory_equal(first.params, second.params, first.count * sizeof *first.params);
+    for (size_t i = 0; i < ACTORS; i++) {
+        assert_int_equal(first.counters[i].steps, second.counters[i].steps);
+        assert_int_equal(first.counters[i].episodes, second.counters[i].episodes);
+        assert_float_equal(first.counters[i].mean_return, second.counters[i].mean_return, 0);
+    }
+    assert_memory_not_equal(first.params, other.params, first.count * sizeof *first.params);
+    trp_floats_destroy(first.params);
+    trp_floats_destroy(second.params);
+    trp_floats_destroy(other.params);
+}
+
+int main(void)
+{
+    trp_log_set_level(TRP_WARN);
+    if (trp_env_register(&box_impl) != TRP_OK || trp_env_register(&pixels_impl) != TRP_OK)
+        return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(agents_of_equal_options_are_equal),
+        cmocka_unit_test(a_negative_number_means_none),
+        cmocka_unit_test(the_table_has_acmes_limiter),
+        cmocka_unit_test(wrong_options_are_refused_by_name),
+        cmocka_unit_test(environments_it_cannot_learn_are_refused),
+        cmocka_unit_test(epsilon_falls_and_differs_between_actors),
+        cmocka_unit_test(a_greedy_policy_takes_the_best_action),
+        cmocka_unit_test(an_exploring_policy_errs_as_often_as_epsilon_says),
+        cmocka_unit_test(a_policy_refuses_what_does_not_fit),
+        cmocka_unit_test(the_first_step_is_that_of_the_formulas),
+        cmocka_unit_test(the_target_network_is_copied_every_period),
+        cmocka_unit_test(a_target_rate_moves_the_target_every_step),
+        cmocka_unit_test(batches_from_a_broken_peer_are_refused),
+        cmocka_unit_test(learning_goes_on_after_a_checkpoint_bit_for_bit),
+        cmocka_unit_test(catch_is_learned),
+        cmocka_unit_test(a_run_in_turns_repeats_bit_for_bit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -15,6 +15,10 @@ enum {
     MESSAGE_ITEMS_MAX = 1 << 20,
     MESSAGE_SLICES_MAX = 1 << 22,
     WIRE_DEPTH_MAX = 64, /* nested groups in fields we do not know */
+    /* wire.c, keep_set.c: headers of tensors that are recognised: dtype and eight dimensions of up to
+     * three bytes; 32 columns. */
+    WIRE_MEMO_BYTES_MAX = 64,
+    TENSOR_MEMOS_MAX = 32,
     /* keep_set.c: what one insert stream keeps: 2^20 x 48 and 2^22 x 16 bytes are 112 MB. */
     KEPT_CHUNKS_MAX = 1 << 20,
     KEPT_TENSORS_MAX = 1 << 22,

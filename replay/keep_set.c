@@ -20,6 +20,7 @@ void keep_set_cleanup(struct keep_set *set, struct store *store)
     free(set->kept);
     free(set->tensors);
     free(set->index);
+    free(set->memos);
     *set = (struct keep_set){0};
 }
 
@@ -88,6 +89,10 @@ static trp_status tensors_read(struct keep_set *set, const struct wire_chunk *ch
     struct wire_tensor tensor;
     bool more = true;
     wire_tensors_open(&reader, chunk);
+    if (!set->memos)
+        set->memos = xcalloc(TENSOR_MEMOS_MAX, sizeof *set->memos);
+    reader.memos = set->memos;
+    reader.memo_count = TENSOR_MEMOS_MAX;
     for (;;) {
         TRP_TRY(wire_tensor_next(&reader, &tensor, &more));
         if (!more)

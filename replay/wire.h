@@ -17,6 +17,7 @@
 #include <troupe/rpc.h>
 #include <troupe/status.h>
 #include <troupe/tensor.h>
+#include "core/limits.h"
 
 /* ---- parts ------------------------------------------------------------------------------- */
 
@@ -97,12 +98,22 @@ void wire_keys_cleanup(struct wire_keys *keys);
 
 /* ---- tensors of a chunk ------------------------------------------------------------------ */
 
+/* The header of a tensor seen before, as it was on the wire: chunks of one writer differ in little
+ * but their contents. A zeroed one remembers nothing. */
+struct wire_tensor_memo {
+    uint8_t prefix[WIRE_MEMO_BYTES_MAX]; /* everything before the content */
+    uint32_t size;
+    struct wire_tensor tensor;
+};
+
 /* Walks the tensors of one chunk without decompressing them. */
 struct wire_tensor_reader {
-    trp_bytes parts[2]; /* what is left of head and tail */
-    trp_bytes data;     /* what is left of the Data submessage being read */
-    bool delta_encoded; /* complete once wire_tensor_next() returned false */
-    uint32_t count;     /* tensors given so far */
+    trp_bytes parts[2];             /* what is left of head and tail */
+    trp_bytes data;                 /* what is left of the Data submessage being read */
+    bool delta_encoded;             /* complete once wire_tensor_next() returned false */
+    uint32_t count;                 /* tensors given so far */
+    struct wire_tensor_memo *memos; /* of the first `memo_count` tensors; may be set after open */
+    uint32_t memo_count;
 };
 
 void wire_tensors_open(struct wire_tensor_reader *reader, const struct wire_chunk *chunk);

@@ -36,14 +36,35 @@ static inline struct reader reader_of(trp_bytes bytes)
     return (struct reader){bytes.data, bytes.data + bytes.size, false};
 }
 
-static inline bool read_varint(struct reader *reader, uint64_t *value)
+/* The seven low bits of each of eight bytes, joined. */
+static inline uint64_t varint_join(uint64_t bytes)
+{
+    bytes &= UINT64_C(0x7f7f7f7f7f7f7f7f);
+    bytes = (bytes & UINT64_C(0x7f007f007f007f00)) >> 1 | (bytes & UINT64_C(0x007f007f007f007f));
+    bytes = (bytes & UINT64_C(0x3fff00003fff0000)) >> 2 | (bytes & UINT64_C(0x00003fff00003fff));
+    return (bytes & UINT64_C(0x0fffffff00000000)) >> 4 | (bytes & UINT64_C(0x000000000fffffff));
+}
+
+/* More than one byte: keys have nine or ten, so eight are taken at a time where they are there. */
+static __attribute__((noinline, unused)) bool read_long_varint(struct reader *reader,
+                                                               uint64_t *value)
 {
     uint64_t result = 0;
-    if (reader->at < reader->end && *reader->at < 0x80) {
-        *value = *reader->at++;
-        return true;
+    unsigned shift = 0;
+    if (reader->end - reader->at >= 8) {
+        uint64_t bytes;
+        memcpy(&bytes, reader->at, 8);
+        uint64_t stop = ~bytes & UINT64_C(0x8080808080808080);
+        if (stop) {
+            reader->at += __builtin_ctzll(stop) / 8 + 1;
+            *value = varint_join(bytes & (stop ^ (stop - 1)));
+            return true;
+        }
+        result = varint_join(bytes);
+        reader->at += 8;
+        shift = 56;
     }
-    for (unsigned shift = 0; shift < 70 && reader->at < reader->end; shift += 7) {
+    for (; shift < 70 && reader->at < reader->end; shift += 7) {
         uint8_t byte = *reader->at++;
         if (shift == 63 && byte > 1)
             break; /* more than 64 bits */
@@ -55,6 +76,16 @@ static inline bool read_varint(struct reader *reader, uint64_t *value)
     }
     reader->malformed = true;
     return false;
+}
+
+static inline __attribute__((always_inline)) bool read_varint(struct reader *reader,
+                                                              uint64_t *value)
+{
+    if (reader->at < reader->end && *reader->at < 0x80) {
+        *value = *reader->at++;
+        return true;
+    }
+    return read_long_varint(reader, value);
 }
 
 static inline bool read_fixed(struct reader *reader, size_t size, uint64_t *value)
@@ -69,7 +100,7 @@ static inline bool read_fixed(struct reader *reader, size_t size, uint64_t *valu
     return true;
 }
 
-static inline bool read_span(struct reader *reader, trp_bytes *bytes)
+static inline __attribute__((always_inline)) bool read_span(struct reader *reader, trp_bytes *bytes)
 {
     uint64_t size;
     if (!read_varint(reader, &size))
@@ -84,24 +115,23 @@ static inline bool read_span(struct reader *reader, trp_bytes *bytes)
 }
 
 /* The value behind `tag`; groups are left open for skip_group(). */
-static inline bool read_value(struct reader *reader, struct field *field)
+static inline __attribute__((always_inline)) bool read_value(struct reader *reader,
+                                                             struct field *field)
 {
-    switch (field->tag & 7) {
-    case VARINT:
+    unsigned type = field->tag & 7;
+    if (type == VARINT)
         return read_varint(reader, &field->value);
-    case FIXED64:
-        return read_fixed(reader, 8, &field->value);
-    case FIXED32:
-        return read_fixed(reader, 4, &field->value);
-    case LEN:
+    if (type == LEN)
         return read_span(reader, &field->bytes);
-    default:
-        reader->malformed = true;
-        return false;
-    }
+    if (type == FIXED64)
+        return read_fixed(reader, 8, &field->value);
+    if (type == FIXED32)
+        return read_fixed(reader, 4, &field->value);
+    reader->malformed = true;
+    return false;
 }
 
-static inline bool read_tag(struct reader *reader, uint32_t *tag)
+static inline __attribute__((always_inline)) bool read_tag(struct reader *reader, uint32_t *tag)
 {
     uint64_t value;
     if (!read_varint(reader, &value))
@@ -113,7 +143,7 @@ static inline bool read_tag(struct reader *reader, uint32_t *tag)
 }
 
 /* Behind the start of a group: nobody sends them any more, so they are only stepped over. */
-static inline bool skip_group(struct reader *reader)
+static __attribute__((noinline, unused)) bool skip_group(struct reader *reader)
 {
     for (unsigned depth = 1; depth > 0;) {
         struct field field;
@@ -130,8 +160,10 @@ static inline bool skip_group(struct reader *reader)
     return false;
 }
 
-/* The next field; false at the end and when malformed. */
-static inline bool read_field(struct reader *reader, struct field *field)
+/* The next field; false at the end and when malformed. Inlined: where the tags that come are known,
+ * most of it folds away. */
+static inline __attribute__((always_inline)) bool read_field(struct reader *reader,
+                                                             struct field *field)
 {
     while (reader->at < reader->end) {
         field->before = reader->at;

@@ -9,16 +9,10 @@
 
 /* ---- arrays ------------------------------------------------------------------------------ */
 
-void *array_push(void *array, uint32_t *count, uint32_t *capacity, size_t size, void **out)
+void *array_grow(void *array, uint32_t *capacity, size_t size)
 {
-    if (*count == *capacity) {
-        *capacity = *capacity ? *capacity * 2 : 16;
-        array = xrealloc(array, *capacity * size);
-    }
-    *out = (char *)array + *count * size;
-    memset(*out, 0, size);
-    ++*count;
-    return array;
+    *capacity = *capacity ? *capacity * 2 : 16;
+    return xrealloc(array, *capacity * size);
 }
 
 struct wire_chunk *wire_push_chunk(struct wire_lists *lists)
@@ -445,6 +439,53 @@ static trp_status tensor_decode(trp_bytes bytes, struct wire_tensor *tensor)
     return reader_status(&reader);
 }
 
+/* True when the tensor is the remembered header, then content to the end and nothing else. */
+static bool memo_matches(const struct wire_tensor_memo *memo, trp_bytes bytes,
+                         struct wire_tensor *tensor)
+{
+    if (memo->size == 0 || bytes.size <= memo->size || bytes.data[memo->size] != TAG(4, LEN) ||
+        memcmp(bytes.data, memo->prefix, memo->size) != 0)
+        return false;
+    struct reader reader = {bytes.data + memo->size + 1, bytes.data + bytes.size, false};
+    trp_bytes content;
+    if (!read_span(&reader, &content) || reader.at != reader.end)
+        return false;
+    *tensor = memo->tensor;
+    tensor->content = content;
+    return true;
+}
+
+static void memo_set(struct wire_tensor_memo *memo, trp_bytes bytes,
+                     const struct wire_tensor *tensor)
+{
+    memo->size = 0;
+    if (tensor->content.size == 0 ||
+        tensor->content.data + tensor->content.size != bytes.data + bytes.size)
+        return; /* the content is not last: fields behind it would be missed */
+    size_t header = (size_t)(tensor->content.data - bytes.data);
+    size_t length = varint_size(tensor->content.size) + 1;
+    if (header <= length || header - length > sizeof memo->prefix ||
+        bytes.data[header - length] != TAG(4, LEN))
+        return;
+    memo->size = (uint32_t)(header - length);
+    memcpy(memo->prefix, bytes.data, memo->size);
+    memo->tensor = *tensor;
+}
+
+static trp_status tensor_read(struct wire_tensor_reader *reader, trp_bytes bytes,
+                              struct wire_tensor *tensor)
+{
+    if (reader->count >= reader->memo_count)
+        return tensor_decode(bytes, tensor);
+    struct wire_tensor_memo *memo = &reader->memos[reader->count];
+    if (memo_matches(memo, bytes, tensor))
+        return TRP_OK;
+    trp_status status = tensor_decode(bytes, tensor);
+    if (status == TRP_OK)
+        memo_set(memo, bytes, tensor);
+    return status;
+}
+
 /* One field of a message whose rest is in `rest`. */
 static bool rest_field(trp_bytes *rest, struct field *field, trp_status *status)
 {
@@ -463,7 +504,7 @@ static trp_status tensors_step(struct wire_tensor_reader *reader, struct wire_te
     if (reader->data.size > 0) {
         if (rest_field(&reader->data, &field, &status) && field.tag == TAG(1, LEN)) {
             *given = true;
-            return tensor_decode(field.bytes, tensor);
+            return tensor_read(reader, field.bytes, tensor);
         }
         return status;
     }
@@ -477,7 +518,7 @@ static trp_status tensors_step(struct wire_tensor_reader *reader, struct wire_te
         reader->delta_encoded = field.value != 0;
     } else if (field.tag == TAG(3, LEN)) {
         *given = true;
-        return tensor_decode(field.bytes, tensor);
+        return tensor_read(reader, field.bytes, tensor);
     }
     return TRP_OK;
 }

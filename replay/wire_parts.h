@@ -7,8 +7,20 @@
 #include "wire.h"
 #include "wire_bytes.h"
 
+/* Doubles the capacity; the array, which may have moved. */
+void *array_grow(void *array, uint32_t *capacity, size_t size);
+
 /* Room for one more zeroed element at `*out`; the array, which may have moved. */
-void *array_push(void *array, uint32_t *count, uint32_t *capacity, size_t size, void **out);
+static inline void *array_push(void *array, uint32_t *count, uint32_t *capacity, size_t size,
+                               void **out)
+{
+    if (*count == *capacity)
+        array = array_grow(array, capacity, size);
+    *out = (char *)array + *count * size;
+    memset(*out, 0, size);
+    ++*count;
+    return array;
+}
 
 static inline trp_status reader_status(const struct reader *reader)
 {

@@ -1,0 +1,579 @@
+/* The learner's loop and its checkpoints, around an updater small enough to predict: it adds 1 to
+ * every parameter a step and gives row i the priority i + 1. */
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <troupe/learner.h>
+#include <troupe/log.h>
+#include <troupe/replay.h>
+#include <troupe/writer.h>
+#include "core/alloc.h"
+#include "core/limits.h"
+#include "core/thread.h"
+#include "learner/save.h"
+#include "params.pb-c.h"
+
+enum { COUNT = 32, BATCH = 4, ITEMS = 16 };
+
+static const trp_tensor_spec columns[] = {{.name = "x", .dtype = TRP_FLOAT32}};
+
+/* ---- the updater --------------------------------------------------------------------------- */
+
+struct adding {
+    trp_updater base;
+    size_t count;
+    float params[COUNT];
+    uint64_t steps;
+    uint64_t fail_at; /* this step fails; 0: none */
+    trp_stop *stop;   /* requested by step `stop_at` */
+    uint64_t stop_at;
+    double seen; /* sum of all sampled values */
+};
+
+static trp_status adding_step(trp_updater *base, const trp_batch *batch, double *priorities,
+                              trp_update *update)
+{
+    struct adding *updater = (struct adding *)base;
+    if (updater->steps + 1 == updater->fail_at)
+        return trp_fail(TRP_INTERNAL, "adding: step %" PRIu64 " fails", updater->fail_at);
+    updater->steps++;
+    for (size_t i = 0; i < updater->count; i++)
+        updater->params[i] += 1;
+    const float *values = batch->columns[0];
+    for (uint32_t row = 0; row < batch->rows; row++) {
+        updater->seen += (double)values[row];
+        priorities[row] = row + 1;
+    }
+    *update = (trp_update){.loss = (double)updater->steps};
+    if (updater->stop && updater->steps == updater->stop_at)
+        trp_stop_request(updater->stop);
+    return TRP_OK;
+}
+
+static size_t adding_state(trp_updater *base, trp_checkpoint_tensor *tensors)
+{
+    struct adding *updater = (struct adding *)base;
+    tensors[0] = (trp_checkpoint_tensor){.name = "params",
+                                         .type = TRP_CHECKPOINT_F32,
+                                         .rank = 1,
+                                         .shape = {updater->count},
+                                         .data = updater->params};
+    tensors[1] = (trp_checkpoint_tensor){
+        .name = "steps", .type = TRP_CHECKPOINT_U64, .rank = 0, .data = &updater->steps};
+    return 2;
+}
+
+static void adding_destroy(trp_updater *base)
+{
+    free(base);
+}
+
+static const trp_updater_impl adding_impl = {
+    .step = adding_step, .state = adding_state, .destroy = adding_destroy};
+
+static struct adding *adding_create(void)
+{
+    struct adding *updater = xcalloc(1, sizeof *updater);
+    updater->count = COUNT;
+    updater->base = (trp_updater){.impl = &adding_impl,
+                                  .table = "t",
+                                  .columns = columns,
+                                  .column_count = 1,
+                                  .batch_size = BATCH,
+                                  .writes_priorities = true,
+                                  .params = updater->params,
+                                  .param_count = COUNT};
+    return updater;
+}
+
+/* ---- a directory, a replay server and a table with ITEMS items ------------------------------- */
+
+struct fixture {
+    char dir[32];
+    char *checkpoints;
+    trp_replay_server *server;
+    trp_channel *channel;
+    trp_stop *stop;
+};
+
+static int setup(void **state)
+{
+    struct fixture *fixture = xcalloc(1, sizeof *fixture);
+    memcpy(fixture->dir, "/tmp/test_learner.XXXXXX", sizeof "/tmp/test_learner.XXXXXX");
+    assert_non_null(mkdtemp(fixture->dir));
+    fixture->checkpoints = xasprintf("%s/checkpoints", fixture->dir);
+    fixture->stop = trp_stop_create();
+    *state = fixture;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_channel_destroy(fixture->channel);
+    trp_replay_server_destroy(fixture->server);
+    trp_stop_destroy(fixture->stop);
+    char *command = xasprintf("rm -rf %s", fixture->dir);
+    assert_int_equal(system(command), 0);
+    free(command);
+    free(fixture->checkpoints);
+    free(fixture);
+    return 0;
+}
+
+static void write_items(struct fixture *fixture)
+{
+    trp_writer *writer;
+    assert_int_equal(
+        trp_writer_create(&writer, fixture->channel,
+                          &(trp_writer_options){.columns = columns, .column_count = 1, .seed = 1}),
+        TRP_OK);
+    for (size_t i = 0; i < ITEMS; i++) {
+        float value = (float)i;
+        assert_int_equal(trp_writer_append(writer, (const void *[]){&value}), TRP_OK);
+        assert_int_equal(trp_writer_create_item(writer, "t", 1,
+                                                &(trp_item_column){.length = 1, .squeeze = true}, 1,
+                                                10000, NULL),
+                         TRP_OK);
+    }
+    assert_int_equal(trp_writer_flush(writer, 0, 10000), TRP_OK);
+    trp_writer_destroy(writer);
+}
+
+static void start_replay(struct fixture *fixture)
+{
+    char *dir = xasprintf("%s/replay", fixture->dir);
+    trp_table_options table = {.name = "t",
+                               .sampler = {.kind = TRP_PRIORITIZED, .exponent = 1},
+                               .max_size = 100,
+                               .limiter = trp_limiter_min_size(1)};
+    assert_int_equal(
+        trp_replay_server_create(&fixture->server,
+                                 &(trp_replay_server_options){
+                                     .dir = dir, .tables = &table, .table_count = 1, .seed = 1}),
+        TRP_OK);
+    fixture->channel = trp_channel_create_local(trp_replay_server_rpc(fixture->server));
+    write_items(fixture);
+    free(dir);
+}
+
+static trp_learner_loop_options loop_options(struct fixture *fixture, struct adding *updater)
+{
+    return (trp_learner_loop_options){.updater = &updater->base,
+                                      .replay = fixture->channel,
+                                      .stop = fixture->stop,
+                                      .checkpoint_dir = fixture->checkpoints};
+}
+
+static trp_learner *learner_create(const trp_learner_loop_options *options)
+{
+    trp_learner *learner;
+    assert_int_equal(trp_learner_create(&learner, options), TRP_OK);
+    return learner;
+}
+
+static Troupe__PullReply *pull(trp_learner *learner, const char *client, uint64_t steps)
+{
+    Troupe__PullRequest request = TROUPE__PULL_REQUEST__INIT;
+    request.client = (char *)client;
+    request.steps = steps;
+    ProtobufCMessage *reply = NULL;
+    assert_int_equal(trp_call(trp_learner_service(learner), "Pull", &request.base, &reply, NULL),
+                     TRP_OK);
+    return (Troupe__PullReply *)reply;
+}
+
+static void reply_free(Troupe__PullReply *reply)
+{
+    protobuf_c_message_free_unpacked(&reply->base, NULL);
+}
+
+/* ---- the loop ------------------------------------------------------------------------------ */
+
+static void a_learner_steps_until_max_steps(void **state)
+{
+    struct fixture *fixture = *state;
+    start_replay(fixture);
+    struct adding *updater = adding_create();
+    trp_learner_loop_options options = loop_options(fixture, updater);
+    options.max_steps = 25;
+    options.publish_every = 10;
+    trp_learner *learner = learner_create(&options);
+    assert_int_equal(trp_learner_run(learner), TRP_OK);
+    trp_learner_counters counters = trp_learner_read(learner);
+    assert_int_equal(counters.steps, 25);
+    assert_true(counters.finished);
+    assert_int_equal(counters.version, 3); /* at the start, after 10 and after 20 steps */
+    assert_int_equal(counters.checkpoints, 1);
+    assert_float_equal(counters.last.loss, 25, 0);
+    assert_float_equal(updater->params[COUNT - 1], 25, 0);
+    assert_true(updater->seen > 0);
+    trp_learner_destroy(learner);
+}
+
+static void the_service_has_parameters_before_the_first_step(void **state)
+{
+    struct fixture *fixture = *state;
+    struct adding *updater = adding_create();
+    trp_learner_loop_options options = loop_options(fixture, updater);
+    trp_learner *learner = learner_create(&options);
+    Troupe__PullReply *reply = pull(learner, "actor/0", 5);
+    assert_int_equal(reply->version, 1);
+    assert_int_equal(reply->params.len, COUNT * sizeof(float));
+    assert_int_equal(trp_learner_read(learner).actor_steps, 5);
+    reply_free(reply);
+    trp_learner_destroy(learner);
+}
+
+static void published_versions_carry_the_parameters_of_their_step(void **state)
+{
+    struct fixture *fixture = *state;
+    start_replay(fixture);
+    struct adding *updater = adding_create();
+    trp_learner_loop_options options = loop_options(fixture, updater);
+    options.max_steps = 7;
+    options.publish_every = 1;
+    trp_learner *learner = learner_create(&options);
+    assert_int_equal(trp_learner_run(learner), TRP_OK);
+    Troupe__PullReply *reply = pull(learner, "", 0);
+    assert_int_equal(reply->version, 8);
+    assert_int_equal(reply->learner_steps, 7);
+    float first;
+    memcpy(&first, reply->params.data, sizeof first);
+    assert_float_equal(first, 7, 0);
+    reply_free(reply);
+    trp_learner_destroy(learner);
+}
+
+static void new_priorities_reach_the_table(void **state)
+{
+    struct fixture *fixture = *state;
+    start_replay(fixture);
+    struct adding *updater = adding_create();
+    trp_learner_loop_options options = loop_options(fixture, updater);
+    options.max_steps = 50;
+    trp_learner *learner = learner_create(&options);
+    assert_int_equal(trp_learner_run(learner), TRP_OK);
+    assert_int_equal(trp_learner_read(learner).skipped_priorities, 0);
+    trp_learner_destroy(learner);
+
+    trp_sampler *sampler;
+    assert_int_equal(trp_sampler_create(&sampler, fixture->channel,
+                                        &(trp_sampler_options){.table = "t",
+                                                               .columns = columns,
+                                                               .column_count = 1,
+                                                               .batch_size = 64}),
+                     TRP_OK);
+    trp_batch batch;
+    assert_int_equal(trp_sampler_next(sampler, &batch, 10000), TRP_OK);
+    bool above_one = false;
+    for (uint32_t row = 0; row < batch.rows; row++) {
+        assert_true(batch.priorities[row] >= 1 && batch.priorities[row] <= BATCH);
+        above_one = above_one || batch.priorities[row] > 1;
+    }
+    assert_true(above_one);
+    trp_sampler_destroy(sampler);
+}
+
+static void a_stop_ends_the_run_with_a_checkpoint(void **state)
+{
+    struct fixture *fixture = *state;
+    start_replay(fixture);
+    struct adding *updater = adding_create();
+    updater->stop = fixture->stop;
+    updater->stop_at = 12;
+    trp_learner_loop_options options = loop_options(fixture, updater);
+    trp_learner *learner = learner_create(&options);
+    assert_int_equal(trp_learner_run(learner), TRP_OK);
+    assert_int_equal(trp_learner_read(learner).steps, 12);
+    assert_false(trp_learner_read(learner).finished);
+    trp_learner_destroy(learner);
+    char *path;
+    assert_int_equal(trp_learner_checkpoint_find(fixture->checkpoints, &path), TRP_OK);
+    assert_non_null(strstr(path, "00012.safetensors"));
+    free(path);
+}
+
+static void a_failing_step_ends_the_run_with_its_status(void **state)
+{
+    struct fixture *fixture = *state;
+    start_replay(fixture);
+    struct adding *updater = adding_create();
+    updater->fail_at = 3;
+    trp_learner_loop_options options = loop_options(fixture, updater);
+    trp_learner *learner = learner_create(&options);
+    assert_int_equal(trp_learner_run(learner), TRP_INTERNAL);
+    assert_string_equal(trp_last_error(), "adding: step 3 fails");
+    assert_int_equal(trp_learner_read(learner).steps, 2);
+    trp_learner_destroy(learner);
+}
+
+/* ---- resuming ------------------------------------------------------------------------------ */
+
+static void run_to(struct fixture *fixture, uint64_t max_steps, bool resume, struct adding *updater)
+{
+    trp_learner_loop_options options = loop_options(fixture, updater);
+    options.max_steps = max_steps;
+    options.resume = resume;
+    trp_learner *learner = learner_create(&options);
+    assert_int_equal(trp_learner_run(learner), TRP_OK);
+    reply_free(pull(learner, "actor/0", 100 * max_steps));
+    trp_learner_destroy(learner);
+}
+
+static void a_resumed_learner_goes_on_where_it_was(void **state)
+{
+    struct fixture *fixture = *state;
+    start_replay(fixture);
+    run_to(fixture, 30, false, adding_create());
+
+    struct adding *updater = adding_create();
+    trp_learner_loop_options options = loop_options(fixture, updater);
+    options.resume = true;
+    options.max_steps = 50;
+    trp_learner *learner = learner_create(&options);
+    assert_int_equal(updater->steps, 30);
+    assert_float_equal(updater->params[0], 30, 0);
+    trp_learner_counters counters = trp_learner_read(learner);
+    assert_int_equal(counters.steps, 30);
+    assert_int_equal(counters.resumed_from, 30);
+    assert_true(counters.version > LEARNER_VERSION_GAP); /* no number is used twice */
+    Troupe__PullReply *reply = pull(learner, "", 0);
+    assert_int_equal(reply->version, counters.version);
+    reply_free(reply);
+    assert_int_equal(trp_learner_run(learner), TRP_OK);
+    assert_int_equal(trp_learner_read(learner).steps, 50);
+    assert_float_equal(updater->params[0], 50, 0);
+    trp_learner_destroy(learner);
+}
+
+static void counts_of_actors_are_part_of_a_checkpoint(void **state)
+{
+    struct fixture *fixture = *state;
+    struct adding *updater = adding_create();
+    trp_learner_loop_options options = loop_options(fixture, updater);
+    trp_learner *learner = learner_create(&options);
+    reply_free(pull(learner, "actor/0", 100));
+    reply_free(pull(learner, "actor/1", 11));
+    trp_stop_request(fixture->stop);
+    assert_int_equal(trp_learner_run(learner), TRP_OK);
+    trp_learner_destroy(learner);
+
+    options.updater = &adding_create()->base;
+    options.resume = true;
+    learner = learner_create(&options);
+    assert_int_equal(trp_learner_read(learner).actor_steps, 111);
+    Troupe__PullReply *reply = pull(learner, "actor/0", 0);
+    assert_int_equal(reply->client_steps, 100);
+    assert_int_equal(reply->total_steps, 111);
+    reply_free(reply);
+    trp_learner_destroy(learner);
+}
+
+static void resuming_without_a_checkpoint_starts_anew(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_learner_loop_options options = loop_options(fixture, adding_create());
+    options.resume = true;
+    trp_learner *learner = learner_create(&options);
+    assert_int_equal(trp_learner_read(learner).steps, 0);
+    assert_int_equal(trp_learner_read(learner).version, 1);
+    trp_learner_destroy(learner);
+}
+
+static void another_runs_checkpoints_are_not_overwritten(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_stop_request(fixture->stop);
+    run_to(fixture, 0, false, adding_create());
+    trp_learner_loop_options options = loop_options(fixture, adding_create());
+    trp_learner *learner;
+    assert_int_equal(trp_learner_create(&learner, &options), TRP_FAILED_PRECONDITION);
+    assert_null(learner);
+    assert_non_null(strstr(trp_last_error(), fixture->checkpoints));
+}
+
+static void a_checkpoint_of_another_network_is_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_stop_request(fixture->stop);
+    run_to(fixture, 0, false, adding_create());
+    struct adding *updater = adding_create();
+    updater->count = updater->base.param_count = COUNT - 1;
+    trp_learner_loop_options options = loop_options(fixture, updater);
+    options.resume = true;
+    trp_learner *learner;
+    assert_int_equal(trp_learner_create(&learner, &options), TRP_FAILED_PRECONDITION);
+}
+
+static void a_directory_that_cannot_be_made_is_named(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_learner_loop_options options = loop_options(fixture, adding_create());
+    options.checkpoint_dir = "/proc/no/such";
+    trp_learner *learner;
+    assert_int_equal(trp_learner_create(&learner, &options), TRP_FAILED_PRECONDITION);
+    assert_non_null(strstr(trp_last_error(), "/proc/no/such"));
+}
+
+static void resume_needs_a_directory(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_learner_loop_options options = loop_options(fixture, adding_create());
+    options.checkpoint_dir = NULL;
+    options.resume = true;
+    trp_learner *learner;
+    assert_int_equal(trp_learner_create(&learner, &options), TRP_INVALID_ARGUMENT);
+}
+
+/* ---- files --------------------------------------------------------------------------------- */
+
+static void save_at(struct fixture *fixture, struct publisher *publisher, struct adding *updater,
+                    uint64_t steps)
+{
+    updater->steps = steps;
+    struct progress progress = {.steps = steps, .version = 2 * steps};
+    assert_int_equal(save_write(fixture->checkpoints, &updater->base, publisher, &progress),
+                     TRP_OK);
+}
+
+static bool saved(struct fixture *fixture, uint64_t steps)
+{
+    char *path = xasprintf("%s/learner-%020" PRIu64 ".safetensors", fixture->checkpoints, steps);
+    bool exists = access(path, F_OK) == 0;
+    free(path);
+    return exists;
+}
+
+static void the_last_two_checkpoints_are_kept(void **state)
+{
+    struct fixture *fixture = *state;
+    struct publisher *publisher = publisher_create(COUNT);
+    struct adding *updater = adding_create();
+    assert_int_equal(save_prepare(fixture->checkpoints, true), TRP_OK);
+    const uint64_t steps[] = {9, 10, 99, 1000};
+    for (size_t i = 0; i < 4; i++)
+        save_at(fixture, publisher, updater, steps[i]);
+    assert_false(saved(fixture, 9));
+    assert_false(saved(fixture, 10));
+    assert_true(saved(fixture, 99));
+    assert_true(saved(fixture, 1000));
+    adding_destroy(&updater->base);
+    publisher_destroy(publisher);
+}
+
+static void damage(struct fixture *fixture, uint64_t steps)
+{
+    char *path = xasprintf("%s/learner-%020" PRIu64 ".safetensors", fixture->checkpoints, steps);
+    assert_int_equal(truncate(path, 100), 0);
+    free(path);
+}
+
+static void a_damaged_checkpoint_is_passed_over_for_the_one_before(void **state)
+{
+    struct fixture *fixture = *state;
+    struct publisher *publisher = publisher_create(COUNT);
+    struct adding *updater = adding_create();
+    assert_int_equal(save_prepare(fixture->checkpoints, true), TRP_OK);
+    save_at(fixture, publisher, updater, 5);
+    save_at(fixture, publisher, updater, 6);
+    damage(fixture, 6);
+    struct progress progress = {0};
+    bool found = false;
+    assert_int_equal(save_load(fixture->checkpoints, &updater->base, publisher, &progress, &found),
+                     TRP_OK);
+    assert_true(found);
+    assert_int_equal(progress.steps, 5);
+    assert_int_equal(progress.version, 10);
+    assert_int_equal(updater->steps, 5);
+    damage(fixture, 5);
+    assert_int_equal(save_load(fixture->checkpoints, &updater->base, publisher, &progress, &found),
+                     TRP_DATA_LOSS);
+    adding_destroy(&updater->base);
+    publisher_destroy(publisher);
+}
+
+static void no_checkpoint_is_not_found(void **state)
+{
+    struct fixture *fixture = *state;
+    char *path;
+    assert_int_equal(trp_learner_checkpoint_find(fixture->checkpoints, &path), TRP_NOT_FOUND);
+    assert_int_equal(save_prepare(fixture->checkpoints, true), TRP_OK);
+    assert_int_equal(trp_learner_checkpoint_find(fixture->checkpoints, &path), TRP_NOT_FOUND);
+}
+
+/* ---- turns --------------------------------------------------------------------------------- */
+
+struct turn {
+    struct turns *turns;
+    struct fixture *fixture;
+    struct adding *updater;
+    trp_status status;
+    uint64_t steps;
+};
+
+static void learn_in_turns(void *arg)
+{
+    struct turn *turn = arg;
+    turns_join(turn->turns, 0);
+    trp_learner_loop_options options = loop_options(turn->fixture, turn->updater);
+    options.max_steps = 20;
+    trp_learner *learner = learner_create(&options);
+    turn->status = trp_learner_run(learner);
+    turn->steps = trp_learner_read(learner).steps;
+    trp_learner_destroy(learner);
+    turns_leave();
+}
+
+static void a_learner_that_joined_turns_passes_them_on(void **state)
+{
+    struct fixture *fixture = *state;
+    start_replay(fixture);
+    struct turn turn = {.turns = turns_create(2), .fixture = fixture, .updater = adding_create()};
+    struct thread thread = {0};
+    assert_int_equal(thread_start(&thread, "learner", learn_in_turns, &turn), TRP_OK);
+    turns_join(turn.turns, 1);
+    for (int i = 0; i < 5; i++)
+        turns_pass(); /* would hang if the learner kept its turn */
+    turns_leave();
+    thread_stop(&thread);
+    turns_destroy(turn.turns);
+    assert_int_equal(turn.status, TRP_OK);
+    assert_int_equal(turn.steps, 20);
+}
+
+#define WITH_FIXTURE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void)
+{
+    trp_log_set_level(TRP_ERROR); /* damaged files below are on purpose */
+    const struct CMUnitTest tests[] = {
+        WITH_FIXTURE(the_service_has_parameters_before_the_first_step),
+        WITH_FIXTURE(counts_of_actors_are_part_of_a_checkpoint),
+        WITH_FIXTURE(resuming_without_a_checkpoint_starts_anew),
+        WITH_FIXTURE(another_runs_checkpoints_are_not_overwritten),
+        WITH_FIXTURE(a_checkpoint_of_another_network_is_refused),
+        WITH_FIXTURE(a_directory_that_cannot_be_made_is_named),
+        WITH_FIXTURE(resume_needs_a_directory),
+        WITH_FIXTURE(the_last_two_checkpoints_are_kept),
+        WITH_FIXTURE(a_damaged_checkpoint_is_passed_over_for_the_one_before),
+        WITH_FIXTURE(no_checkpoint_is_not_found),
+        WITH_FIXTURE(a_learner_steps_until_max_steps),
+        WITH_FIXTURE(published_versions_carry_the_parameters_of_their_step),
+        WITH_FIXTURE(new_priorities_reach_the_table),
+        WITH_FIXTURE(a_stop_ends_the_run_with_a_checkpoint),
+        WITH_FIXTURE(a_failing_step_ends_the_run_with_its_status),
+        WITH_FIXTURE(a_resumed_learner_goes_on_where_it_was),
+        WITH_FIXTURE(a_learner_that_joined_turns_passes_them_on),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

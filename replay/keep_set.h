@@ -36,6 +36,7 @@ struct keep_set {
     uint32_t index_size; /* a power of two, or 0 */
     uint32_t mark;
     uint64_t item_serial;
+    struct wire_tensor_memo *memos; /* TENSOR_MEMOS_MAX, once there was a chunk */
     uint64_t
         bytes; /* of chunks added since the last release: an upper bound of what only we hold */
 };

@@ -1,0 +1,387 @@
+/* The graph that a launch file builds: what is accepted, what is refused by name, how it is shown,
+ * and that its hash changes with everything that decides what nodes do. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <troupe/dqn.h>
+#include "launch/graph.h"
+
+struct fixture {
+    trp_program *program;
+    trp_agent agent;
+};
+
+static int setup(void **state)
+{
+    struct fixture *fixture = calloc(1, sizeof *fixture);
+    fixture->program = program_create("cartpole");
+    fixture->agent = trp_dqn(NULL);
+    *state = fixture;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *fixture = *state;
+    program_destroy(fixture->program);
+    free(fixture);
+    return 0;
+}
+
+struct nodes {
+    trp_node replay, learner, actors, evaluator;
+};
+
+static struct nodes add_all(trp_program *program, const trp_agent *agent)
+{
+    struct nodes nodes;
+    nodes.replay = trp_add_replay(program, "replay", &(trp_replay_options){.agent = agent});
+    nodes.learner = trp_add_learner(program, "learner",
+                                    &(trp_learner_options){.agent = agent, .replay = nodes.replay});
+    trp_actor_options acting = {
+        .agent = agent, .env = "CartPole-v1", .replay = nodes.replay, .params = nodes.learner};
+    nodes.actors = trp_add_actors(program, "actor", 4, &acting);
+    nodes.evaluator = trp_add_evaluator(program, "evaluator", &acting);
+    return nodes;
+}
+
+static trp_status run_nothing(trp_context *context, const void *arg)
+{
+    (void)context;
+    (void)arg;
+    return TRP_OK;
+}
+
+static void assert_refused(trp_program *program, const char *words)
+{
+    trp_status status = program_check(program);
+    assert_true(status == TRP_INVALID_ARGUMENT || status == TRP_NOT_FOUND);
+    if (!strstr(trp_last_error(), words))
+        fail_msg("'%s' is not in '%s'", words, trp_last_error());
+}
+
+static char *printed(const trp_program *program,
+                     void (*print)(const trp_program *program, FILE *out))
+{
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    print(program, out);
+    fclose(out);
+    return text;
+}
+
+/* ---- accepted ---------------------------------------------------------------------------- */
+
+static void a_whole_program_is_accepted(void **state)
+{
+    struct fixture *fixture = *state;
+    add_all(fixture->program, &fixture->agent);
+    assert_int_equal(program_check(fixture->program), TRP_OK);
+    assert_int_equal(fixture->program->node_count, 7);
+}
+
+static void nodes_are_found_by_name_and_number(void **state)
+{
+    struct fixture *fixture = *state;
+    add_all(fixture->program, &fixture->agent);
+    uint32_t number, index;
+    assert_int_equal(program_find(fixture->program, "actor/3", &number), TRP_OK);
+    assert_int_equal(number, 5);
+    assert_string_equal(program_node(fixture->program, 5, &index)->name, "actor");
+    assert_int_equal(index, 3);
+    assert_null(program_node(fixture->program, 7, &index));
+    static const char *const wrong[] = {"actor/4", "actor", "actor/", "actor/x", "act/0", "/0", ""};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        assert_int_equal(program_find(fixture->program, wrong[i], &number), TRP_NOT_FOUND);
+}
+
+static void users_have_a_lower_stop_level_than_what_they_use(void **state)
+{
+    struct fixture *fixture = *state;
+    add_all(fixture->program, &fixture->agent);
+    assert_int_equal(program_check(fixture->program), TRP_OK);
+    static const uint32_t levels[] = {2, 1, 0, 0};
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(fixture->program->groups[i]->level, levels[i]);
+}
+
+static void replay_and_learner_get_the_environment_of_their_users(void **state)
+{
+    struct fixture *fixture = *state;
+    add_all(fixture->program, &fixture->agent);
+    assert_int_equal(program_check(fixture->program), TRP_OK);
+    assert_string_equal(fixture->program->groups[0]->env, "CartPole-v1");
+    assert_string_equal(fixture->program->groups[1]->env, "CartPole-v1");
+}
+
+static void options_are_copied(void **state)
+{
+    struct fixture *fixture = *state;
+    char name[] = "replay", table[] = "mine", arg[] = "before";
+    trp_table_options tables = {.name = table};
+    trp_node replay = trp_add_replay(fixture->program, name,
+                                     &(trp_replay_options){.tables = &tables, .table_count = 1});
+    trp_add_node(fixture->program, "own",
+                 &(trp_node_options){.run = run_nothing,
+                                     .arg = arg,
+                                     .arg_size = sizeof arg,
+                                     .uses = &replay,
+                                     .use_count = 1});
+    memset(name, 'x', sizeof name - 1);
+    memset(table, 'x', sizeof table - 1);
+    memset(arg, 'x', sizeof arg - 1);
+    assert_int_equal(program_check(fixture->program), TRP_OK);
+    struct group **groups = fixture->program->groups;
+    assert_string_equal(groups[0]->name, "replay");
+    assert_string_equal(groups[0]->options.replay.tables[0].name, "mine");
+    assert_string_equal(groups[1]->options.own.arg, "before");
+}
+
+/* ---- refused ----------------------------------------------------------------------------- */
+
+static void an_empty_program_is_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_refused(fixture->program, "the program has no nodes");
+}
+
+static void a_name_used_twice_is_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_replay_options options = {.agent = &fixture->agent};
+    trp_add_replay(fixture->program, "replay", &options);
+    assert_int_equal(trp_add_replay(fixture->program, "replay", &options).id, 0);
+    assert_refused(fixture->program, "replay 'replay': this name is used twice");
+}
+
+static void wrong_names_are_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    static const char *const names[] = {
+        "",  "Replay", "9", "a b", "a/b", "a\"b", "ab-much-too-long-for-a-name-that-has-to-fit-in",
+        NULL};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        trp_program *program = program_create("p");
+        trp_add_replay(program, names[i], &(trp_replay_options){.agent = &fixture->agent});
+        assert_refused(program, "a name is a lower-case letter");
+        program_destroy(program);
+    }
+}
+
+static void a_node_of_another_kind_is_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    struct nodes nodes = add_all(fixture->program, &fixture->agent);
+    trp_add_learner(fixture->program, "second",
+                    &(trp_learner_options){.agent = &fixture->agent, .replay = nodes.learner});
+    assert_refused(fixture->program,
+                   "learner 'second': .replay is 'learner', which is a learner, not a replay");
+}
+
+static void a_missing_node_is_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_add_learner(fixture->program, "learner", &(trp_learner_options){.agent = &fixture->agent});
+    assert_refused(fixture->program, "learner 'learner': .replay is not set");
+}
+
+static void an_edge_to_no_node_is_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_add_node(fixture->program, "own",
+                 &(trp_node_options){.run = run_nothing, .uses = &(trp_node){7}, .use_count = 1});
+    assert_refused(fixture->program, "node 'own': .uses[0] is not a node of this program");
+}
+
+static void missing_parts_are_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_program *program = fixture->program;
+    trp_add_node(program, "own", &(trp_node_options){.arg_size = 0});
+    assert_refused(program, "node 'own': .run is not set");
+    program_destroy(program);
+
+    fixture->program = program = program_create("cartpole");
+    trp_add_replay(program, "replay", NULL);
+    assert_refused(program, "replay 'replay': .agent is not set");
+}
+
+static void an_unknown_environment_is_refused_with_those_there_are(void **state)
+{
+    struct fixture *fixture = *state;
+    struct nodes nodes = add_all(fixture->program, &fixture->agent);
+    trp_add_actors(fixture->program, "more", 1,
+                   &(trp_actor_options){.agent = &fixture->agent,
+                                        .env = "CartPole-v9",
+                                        .replay = nodes.replay,
+                                        .params = nodes.learner});
+    assert_refused(fixture->program, "actor 'more': ");
+    assert_refused(fixture->program, "CartPole-v1");
+}
+
+static void a_learner_without_an_environment_is_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_node replay =
+        trp_add_replay(fixture->program, "replay",
+                       &(trp_replay_options){.agent = &fixture->agent, .env = "CartPole-v1"});
+    trp_add_learner(fixture->program, "learner",
+                    &(trp_learner_options){.agent = &fixture->agent, .replay = replay});
+    assert_refused(fixture->program, "learner 'learner': no actor says which environment");
+}
+
+static void too_many_nodes_are_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    struct nodes nodes = add_all(fixture->program, &fixture->agent);
+    trp_add_actors(fixture->program, "crowd", 5000,
+                   &(trp_actor_options){.agent = &fixture->agent,
+                                        .env = "CartPole-v1",
+                                        .replay = nodes.replay,
+                                        .params = nodes.learner});
+    assert_refused(fixture->program, "actor 'crowd': 5000 nodes are too many");
+}
+
+static void an_empty_group_is_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    struct nodes nodes = add_all(fixture->program, &fixture->agent);
+    trp_add_actors(fixture->program, "nobody", 0,
+                   &(trp_actor_options){.agent = &fixture->agent,
+                                        .env = "CartPole-v1",
+                                        .replay = nodes.replay,
+                                        .params = nodes.learner});
+    assert_refused(fixture->program, "actor 'nobody': a group of 0 nodes");
+}
+
+static void the_first_mistake_is_the_one_reported(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_add_replay(fixture->program, "Bad", &(trp_replay_options){.agent = &fixture->agent});
+    trp_add_learner(fixture->program, "learner", NULL);
+    assert_refused(fixture->program, "replay 'Bad'");
+}
+
+/* ---- shown ------------------------------------------------------------------------------- */
+
+static const char golden_dot[] =
+    "digraph \"cartpole\" {\n"
+    "    rankdir=LR;\n"
+    "    \"replay\" [shape=cylinder, label=\"replay\"];\n"
+    "    \"learner\" [shape=box, label=\"learner\"];\n"
+    "    \"actor\" [shape=ellipse, label=\"actor x 4\"];\n"
+    "    \"evaluator\" [shape=ellipse, label=\"evaluator\"];\n"
+    "    \"learner\" -> \"replay\" [label=\"sample, update priorities\"];\n"
+    "    \"actor\" -> \"replay\" [label=\"insert\"];\n"
+    "    \"actor\" -> \"learner\" [label=\"pull parameters\"];\n"
+    "    \"evaluator\" -> \"learner\" [label=\"pull parameters\"];\n"
+    "}\n";
+
+static void dot_is_as_it_always_was(void **state)
+{
+    struct fixture *fixture = *state;
+    add_all(fixture->program, &fixture->agent);
+    assert_int_equal(program_check(fixture->program), TRP_OK);
+    char *text = printed(fixture->program, program_print_dot);
+    assert_string_equal(text, golden_dot);
+    free(text);
+}
+
+static void text_names_groups_edges_and_stop_order(void **state)
+{
+    struct fixture *fixture = *state;
+    add_all(fixture->program, &fixture->agent);
+    assert_int_equal(program_check(fixture->program), TRP_OK);
+    char *text = printed(fixture->program, program_print_text);
+    static const char *const parts[] = {
+        "cartpole: 7 nodes in 4 groups, hash ", "actor            actor         4 nodes",
+        "on CartPole-v1  uses replay, learner\n",
+        "stops in the order: actor, evaluator; then learner; then replay\n"};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (!strstr(text, parts[i]))
+            fail_msg("'%s' is not in:\n%s", parts[i], text);
+    free(text);
+}
+
+/* ---- hash -------------------------------------------------------------------------------- */
+
+static uint64_t hash_of_node(const char *name, const char *arg, uint32_t count)
+{
+    trp_program *program = program_create("p");
+    trp_add_node(program, name,
+                 &(trp_node_options){
+                     .run = run_nothing, .arg = arg, .arg_size = strlen(arg), .count = count});
+    assert_int_equal(program_check(program), TRP_OK);
+    uint64_t hash = program_hash(program);
+    program_destroy(program);
+    return hash;
+}
+
+static void equal_programs_have_equal_hashes(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_program *other = program_create("cartpole");
+    add_all(fixture->program, &fixture->agent);
+    trp_agent agent = trp_dqn(&(trp_dqn_options){.n_step = 3});
+    add_all(other, &agent);
+    assert_int_equal(program_check(fixture->program), TRP_OK);
+    assert_int_equal(program_check(other), TRP_OK);
+    assert_true(program_hash(fixture->program) == program_hash(other));
+    program_destroy(other);
+}
+
+static void hashes_differ_with_names_arguments_counts_and_agents(void **state)
+{
+    struct fixture *fixture = *state;
+    uint64_t first = hash_of_node("a", "arg", 1);
+    assert_true(first == hash_of_node("a", "arg", 1));
+    assert_true(first != hash_of_node("b", "arg", 1));
+    assert_true(first != hash_of_node("a", "arh", 1));
+    assert_true(first != hash_of_node("a", "arg", 2));
+    trp_program *other = program_create("cartpole");
+    add_all(fixture->program, &fixture->agent);
+    trp_agent agent = trp_dqn(&(trp_dqn_options){.n_step = 4});
+    add_all(other, &agent);
+    assert_int_equal(program_check(fixture->program), TRP_OK);
+    assert_int_equal(program_check(other), TRP_OK);
+    assert_true(program_hash(fixture->program) != program_hash(other));
+    program_destroy(other);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        TEST(a_whole_program_is_accepted),
+        TEST(nodes_are_found_by_name_and_number),
+        TEST(users_have_a_lower_stop_level_than_what_they_use),
+        TEST(replay_and_learner_get_the_environment_of_their_users),
+        TEST(options_are_copied),
+        TEST(an_empty_program_is_refused),
+        TEST(a_name_used_twice_is_refused),
+        TEST(wrong_names_are_refused),
+        TEST(a_node_of_another_kind_is_refused),
+        TEST(a_missing_node_is_refused),
+        TEST(an_edge_to_no_node_is_refused),
+        TEST(missing_parts_are_refused),
+        TEST(an_unknown_environment_is_refused_with_those_there_are),
+        TEST(a_learner_without_an_environment_is_refused),
+        TEST(too_many_nodes_are_refused),
+        TEST(an_empty_group_is_refused),
+        TEST(the_first_mistake_is_the_one_reported),
+        TEST(dot_is_as_it_always_was),
+        TEST(text_names_groups_edges_and_stop_order),
+        TEST(equal_programs_have_equal_hashes),
+        TEST(hashes_differ_with_names_arguments_counts_and_agents),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

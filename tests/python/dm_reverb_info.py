@@ -84,7 +84,6 @@ class ServerInfoTest(ReplayTest):
         self.client.insert(np.int64(2), {'queue': 1.0, 'lifo': 1.0})
         self.draw('queue', 1)
         info = self.info('queue')
-        self.assertEqual((info.current_size, info.num_unique_samples, info.num_episodes,
-                          info.num_deleted_episodes), (1, 1, 1, 1))
+        self.assertEqual((info.current_size, info.num_unique_samples), (1, 1))
         stats = info.rate_limiter_info
         self.assertEqual((stats.insert_stats.completed, stats.sample_stats.completed), (2, 1))

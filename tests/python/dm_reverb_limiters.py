@@ -13,7 +13,8 @@ class LimiterTest(ReplayTest):
         'name=ratio sampler=fifo limiter=samples_per_insert(2,2,4.0)', 'name=min limiter=min_size(3)',
         'name=blocked sampler=fifo max_times_sampled=1 limiter=queue(2)',
         'name=legacy sampler=fifo max_times_sampled=1 limiter=queue(2)',
-        'name=below sampler=fifo limiter=queue(2)', 'name=free',
+        'name=below sampler=fifo limiter=queue(2)',
+        'name=reset sampler=fifo max_times_sampled=1 limiter=queue(2)', 'name=free',
         'name=gone sampler=fifo max_times_sampled=1 limiter=queue(2)']
 
     def start_items(self, table, values):
@@ -63,17 +64,22 @@ class LimiterTest(ReplayTest):
         self.client.mutate_priorities('min', deletes=[self.draw('min')[0].info.key])
         self.assert_no_sample('min')
 
-    def test_deletes_shrink_a_queue_but_an_empty_table_takes_one(self):
-        self.insert_values('below', range(2))
-        for _ in range(2):
-            self.client.mutate_priorities('below', deletes=[self.draw('below')[0].info.key])
-            if self.size('below'):
-                self.insert_values('below', [5])
-        writer = self.start_items('below', [6, 7, 8])
+    def test_deletes_make_no_room_in_the_ratio_but_below_min_size_inserts_pass(self):
+        writer = self.start_items('below', range(4))
         self.assert_blocked(writer)
-        self.assertGreaterEqual(self.size('below'), 1)
-        self.client.reset('below')
+        keys = [sample.info.key for sample in self.draw('below', 2)]
         writer.flush(timeout_ms=WAIT_MS)
+        self.client.mutate_priorities('below', deletes=keys[:1])
+        writer = self.start_items('below', [4, 5])
+        self.assert_blocked(writer)
+        self.assertEqual(self.size('below'), 3)
+
+    def test_a_reset_lets_held_back_items_in(self):
+        writer = self.start_items('reset', range(4))
+        self.assert_blocked(writer)
+        self.client.reset('reset')
+        writer.flush(timeout_ms=WAIT_MS)
+        self.assertEqual(self.draw_values('reset', 2), [2, 3])
 
     def test_end_episode_times_out_and_the_items_come_later(self):
         writer = self.start_items('blocked', range(4))

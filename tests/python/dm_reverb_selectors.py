@@ -114,14 +114,12 @@ class SelectorTest(ReplayTest):
         (sample,) = self.draw('updates')
         self.assertEqual((int(sample.data[0][0]), sample.info.priority), (2, 1.5))
 
-    def test_deletes_remove_and_episodes_are_counted(self):
+    def test_deletes_remove(self):
         self.insert_values('deletes', range(4))
         infos = self.infos_by_value('deletes', range(4))
         self.client.mutate_priorities('deletes', deletes=[infos[1].key, infos[3].key])
         self.assertEqual(set(self.infos_by_value('deletes', [0, 2])), {0, 2})
-        info = self.info('deletes')
-        self.assertEqual((info.current_size, info.num_episodes, info.num_deleted_episodes),
-                         (2, 2, 2))
+        self.assertEqual(self.size('deletes'), 2)
 
     def test_a_key_that_is_updated_and_deleted_is_gone(self):
         self.insert_values('both', range(2))
@@ -166,8 +164,7 @@ class SelectorTest(ReplayTest):
         info = self.info('reset')
         stats = info.rate_limiter_info
         self.assertEqual(
-            (info.current_size, info.num_episodes, info.num_deleted_episodes,
-             info.num_unique_samples, stats.insert_stats.completed, stats.sample_stats.completed),
-            (0, 0, 0, 0, 0, 0))
+            (info.current_size, info.num_unique_samples, stats.insert_stats.completed,
+             stats.sample_stats.completed), (0, 0, 0, 0))
         self.insert_values('reset', [8])
         self.assertEqual(self.draw_values('reset', 1), [8])

@@ -35,6 +35,7 @@ class SizeTest(ReplayTest):
             for i, frame in enumerate(frames):
                 writer.append([np.int64(i), frame])
                 writer.create_item('samples', 1.0, [c[-1:] for c in writer.history])
+                writer.flush(block_until_num_items=40)
         dataset = self.dataset('samples', [tf.int64, tf.uint8], [tf.TensorShape([1]), tf.TensorShape([1, 84, 84, 4])],
                                max_samples=500, max_in_flight_samples_per_worker=200)
         for sample in dataset.as_numpy_iterator():

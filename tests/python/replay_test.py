@@ -21,6 +21,10 @@ BLOCKED_MS = 300  # how long a blocked call is watched
 beyond_reverb = unittest.skipIf(REFERENCE, "Reverb's own server does not do this")
 
 
+def as_array(value):
+    return np.array(value, object) if isinstance(value, bytes) else np.asarray(value)
+
+
 class ClientTest(unittest.TestCase):
     """Short ways to use `self.client` of `self.server`; a test that hangs ends the run."""
 
@@ -64,7 +68,7 @@ class ClientTest(unittest.TestCase):
         """Equal in structure, dtype, shape and every bit."""
         tree.assert_same_structure(actual, expected)
         for a, b in zip(tree.flatten(actual), tree.flatten(expected)):
-            a, b = np.asarray(a), np.asarray(b)
+            a, b = as_array(a), as_array(b)
             self.assertEqual((a.dtype, a.shape), (b.dtype, b.shape))
             self.assertEqual(a.tolist() if a.dtype == object else a.tobytes(),
                              b.tolist() if b.dtype == object else b.tobytes())

@@ -255,8 +255,8 @@ static trp_status unpack_slice(struct unpacker *unpacker, const struct sample *s
     if (slice->offset < 0 || slice->offset > tensor->dims[0] ||
         slice->length > tensor->dims[0] - slice->offset)
         return trp_fail(TRP_INVALID_ARGUMENT,
-                        "the sample cuts steps %d to %d from a chunk of %" PRId64, slice->offset,
-                        slice->offset + slice->length - 1, tensor->dims[0]);
+                        "the sample cuts %d steps from %d on out of a chunk of %" PRId64,
+                        slice->length, slice->offset, tensor->dims[0]);
     return copy_rows(unpacker, tensor, tensors->delta_encoded, row_bytes, slice, out);
 }
 

@@ -835,6 +835,7 @@ static void a_full_window_of_priorities_has_a_deadline(void **state)
                      TRP_DEADLINE_EXCEEDED);
     assert_int_equal(trp_priority_writer_flush(writer, 20), TRP_DEADLINE_EXCEEDED);
     assert_non_null(strstr(trp_last_error(), "2 requests are unanswered"));
+    look(peer);
     peer->mute = false;
     look(peer);
     trp_server_run(peer->server, answer_all, peer);

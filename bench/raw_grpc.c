@@ -321,19 +321,20 @@ struct flow {
     grpc_status_code status;
     grpc_slice details;
     uint32_t window, received;
-    bool writing, echoes, over;
+    uint32_t outstanding; /* events: the flow may not go before the last one */
+    bool writing, echoes;
 };
 
-static void nothing(struct tag *tag, bool ok)
+static void flow_batch(struct flow *flow, const grpc_op *ops, size_t count, struct tag *tag)
 {
-    (void)tag;
-    (void)ok;
+    flow->outstanding++;
+    batch(flow->call, ops, count, tag);
 }
 
-static void flow_over(struct tag *tag, bool ok)
+static void flow_event(struct tag *tag, bool ok)
 {
     (void)ok;
-    ((struct flow *)tag->owner)->over = true;
+    ((struct flow *)tag->owner)->outstanding--;
 }
 
 static void flow_write(struct flow *flow)
@@ -347,24 +348,25 @@ static void flow_write(struct flow *flow)
     grpc_op op = {.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = message};
     flow->writing = true;
     client->started++;
-    batch(flow->call, &op, 1, &flow->write);
+    flow_batch(flow, &op, 1, &flow->write);
     grpc_byte_buffer_destroy(message);
 }
 
 static void flow_read(struct flow *flow)
 {
     grpc_op op = {.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &flow->reply};
-    batch(flow->call, &op, 1, &flow->read);
+    flow_batch(flow, &op, 1, &flow->read);
 }
 
 static void flow_written(struct tag *tag, bool ok)
 {
     struct flow *flow = tag->owner;
     assert(ok);
+    flow->outstanding--;
     flow->writing = false;
     if (flow->client->started == flow->client->total) {
         grpc_op op = {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT};
-        batch(flow->call, &op, 1, &flow->close);
+        flow_batch(flow, &op, 1, &flow->close);
     }
     flow_write(flow);
 }
@@ -373,6 +375,7 @@ static void flow_got(struct tag *tag, bool ok)
 {
     struct flow *flow = tag->owner;
     (void)ok;
+    flow->outstanding--;
     if (!flow->reply)
         return;
     grpc_byte_buffer_destroy(flow->reply);
@@ -395,24 +398,24 @@ static void flow_open(struct flow *flow, const char *path)
                           .data.recv_status_on_client = {.trailing_metadata = &flow->trailing,
                                                          .status = &flow->status,
                                                          .status_details = &flow->details}}};
-    batch(flow->call, &opening, 1, &flow->open);
-    batch(flow->call, ending, 2, &flow->end);
+    flow_batch(flow, &opening, 1, &flow->open);
+    flow_batch(flow, ending, 2, &flow->end);
 }
 
 static double flow_rate(struct raw_client *client, const char *path, size_t size, uint32_t window,
                         uint32_t messages)
 {
     struct flow flow = {.client = client, .window = window, .echoes = window > 0};
-    flow.open = flow.close = (struct tag){nothing, &flow};
+    flow.open = flow.close = (struct tag){flow_event, &flow};
     flow.read = (struct tag){flow_got, &flow};
     flow.write = (struct tag){flow_written, &flow};
-    flow.end = (struct tag){flow_over, &flow};
+    flow.end = (struct tag){flow_event, &flow};
     new_payload(client, size, messages);
     int64_t start = clock_now_ns(&clock_monotonic);
     flow_open(&flow, path);
     flow_read(&flow);
     flow_write(&flow);
-    while (!flow.over)
+    while (flow.outstanding > 0)
         run_one(client->queue);
     double rate = rate_since(start, messages);
     assert(flow.status == GRPC_STATUS_OK && (!flow.echoes || flow.received == messages));

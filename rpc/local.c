@@ -107,8 +107,11 @@ static void local_call_destroy(trp_server_call *call)
         free_stream(stream);
 }
 
-static const struct rpc_transport local_transport = {
-    .flush = local_flush, .peer = local_peer, .abort = local_abort, .destroy = local_call_destroy};
+static const struct rpc_transport local_transport = {.flush = local_flush,
+                                                     .read = rpc_call_touch,
+                                                     .peer = local_peer,
+                                                     .abort = local_abort,
+                                                     .destroy = local_call_destroy};
 
 void rpc_local_wake(trp_server *server)
 {

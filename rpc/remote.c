@@ -3,6 +3,11 @@
  * way), or together with the status: a unary call costs three batches, as in the shortest program
  * on gRPC itself.
  *
+ * Receives start as soon as the handler asks, so that a group takes in all that the transport has
+ * of a stream. What handlers send is released when the group ends. Released messages follow each
+ * other without waiting for another group, with a hint that more comes: gRPC then writes many of
+ * them to the socket at once.
+ *
  * The call is over when gRPC owes it no event and either the status went out or the peer is gone;
  * closed() comes then, exactly once. */
 #include "server.h"
@@ -24,6 +29,10 @@ struct remote_call {
     bool opened;            /* first metadata sent */
     bool ended;             /* the peer is gone, or has the status */
     bool half_closed;
+    size_t released; /* of the messages in base.out: may go out */
+    bool finish_released;
+    grpc_metadata mark; /* of the status */
+    grpc_slice details;
 };
 
 grpc_metadata rpc_status_mark(void)
@@ -67,7 +76,6 @@ static void read_done(struct rpc_op *op, bool ok)
     call->reading = false;
     grpc_byte_buffer *incoming = call->incoming;
     call->incoming = NULL;
-    rpc_call_touch(&call->base);
     if (incoming && !call->ended) {
         trp_message *message = rpc_message_from_buffer(incoming);
         if (message)
@@ -84,6 +92,8 @@ static void read_done(struct rpc_op *op, bool ok)
             rpc_call_event(&call->base, RPC_CALL_HALF_CLOSED);
         watch(call);
     }
+    if (!call->reading && !call->watching)
+        rpc_call_touch(&call->base); /* to ask for the close notice, unless a read comes first */
     check_over(call);
 }
 
@@ -98,38 +108,67 @@ static void close_done(struct rpc_op *op, bool ok)
     check_over(call);
 }
 
+/* The status, and with it the close notice unless that is under way: one or two operations. The
+ * texts live as long as the call. */
+static size_t add_status(struct remote_call *call, grpc_op *ops)
+{
+    trp_server_call *base = &call->base;
+    bool watched = call->watching;
+    base->finish_given = true;
+    call->watching = true;
+    call->mark = rpc_status_mark();
+    call->details = grpc_slice_from_static_string(base->finish_text);
+    ops[0] = (grpc_op){
+        .op = GRPC_OP_SEND_STATUS_FROM_SERVER,
+        .data.send_status_from_server = {.trailing_metadata = &call->mark,
+                                         .trailing_metadata_count = base->finish_status != TRP_OK,
+                                         .status = (grpc_status_code)base->finish_status,
+                                         .status_details = &call->details}};
+    ops[1] = (grpc_op){.op = GRPC_OP_RECV_CLOSE_ON_SERVER,
+                       .data.recv_close_on_server.cancelled = &call->cancelled};
+    return watched ? 1 : 2;
+}
+
+static void send_due(struct remote_call *call);
+
 static void send_done(struct rpc_op *op, bool ok)
 {
     struct remote_call *call =
         (struct remote_call *)((char *)op - offsetof(struct remote_call, send_op));
     call->outstanding--;
     call->base.sending = false;
-    if (!ok)
-        rpc_messages_clear(&call->base.out); /* the peer is gone; the close notice follows */
+    if (!ok) { /* the peer is gone; the close notice follows */
+        rpc_messages_clear(&call->base.out);
+        call->released = 0;
+    }
     if (call->base.finish_given)
         end_call(call);
-    else if (call->base.out.count == 0 && ok)
+    else if (ok)
+        send_due(call);
+    if (call->base.out.count == 0 && !call->base.sending && ok)
         rpc_call_event(&call->base, RPC_CALL_DRAINED);
-    rpc_call_touch(&call->base);
+    if (!call->reading && !call->watching)
+        rpc_call_touch(&call->base);
     check_over(call);
 }
 
 /* First metadata, one message and the status, whatever of them is due, in one batch. */
-static void send_what_is_due(struct remote_call *call)
+static void send_due(struct remote_call *call)
 {
     trp_server_call *base = &call->base;
-    trp_message *message = rpc_messages_pop(&base->out);
-    bool last = base->finish_wanted && base->out.count == 0;
+    if (base->sending || base->finish_given || call->ended)
+        return;
+    trp_message *message = call->released ? rpc_messages_pop(&base->out) : NULL;
+    call->released -= message != NULL;
+    bool last = call->finish_released && call->released == 0;
     if (!message && !last)
         return;
     grpc_op ops[4] = {0};
     size_t count = 0;
     grpc_byte_buffer *outgoing = NULL;
-    grpc_slice details;
-    grpc_metadata mark = rpc_status_mark();
     /* A hint that more follows holds the write back. First metadata is done only when written,
      * though, so a batch that carries it must not be held back. */
-    uint32_t flags = base->out.count && call->opened ? GRPC_WRITE_BUFFER_HINT : 0;
+    uint32_t flags = call->released && call->opened ? GRPC_WRITE_BUFFER_HINT : 0;
     if (!call->opened)
         ops[count++].op = GRPC_OP_SEND_INITIAL_METADATA;
     call->opened = true;
@@ -139,31 +178,24 @@ static void send_what_is_due(struct remote_call *call)
             .op = GRPC_OP_SEND_MESSAGE, .flags = flags, .data.send_message.send_message = outgoing};
         base->sending = true;
     }
-    if (last) {
-        base->finish_given = true;
-        details = grpc_slice_from_copied_string(base->finish_text);
-        ops[count++] = (grpc_op){
-            .op = GRPC_OP_SEND_STATUS_FROM_SERVER,
-            .data.send_status_from_server = {.trailing_metadata = &mark,
-                                             .trailing_metadata_count = base->finish_status != 0,
-                                             .status = (grpc_status_code)base->finish_status,
-                                             .status_details = &details}};
-        if (!call->watching)
-            ops[count++] = (grpc_op){.op = GRPC_OP_RECV_CLOSE_ON_SERVER,
-                                     .data.recv_close_on_server.cancelled = &call->cancelled};
-        call->watching = true;
-    }
+    if (last)
+        count += add_status(call, ops + count);
     call->outstanding++;
     rpc_batch(call->call, ops, count, &call->send_op);
     if (outgoing)
         grpc_byte_buffer_destroy(outgoing); /* the batch took what was in it */
-    if (last)
-        grpc_slice_unref(details);
 }
 
-static bool send_under_way(const struct remote_call *call)
+static void remote_read(trp_server_call *base)
 {
-    return call->base.sending || call->base.finish_given;
+    struct remote_call *call = (struct remote_call *)base;
+    if (call->reading || call->half_closed || base->finish_given || call->ended)
+        return;
+    base->read_wanted = false;
+    call->reading = true;
+    call->outstanding++;
+    grpc_op op = {.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &call->incoming};
+    rpc_batch(call->call, &op, 1, &call->read_op);
 }
 
 static void remote_flush(trp_server_call *base)
@@ -171,16 +203,9 @@ static void remote_flush(trp_server_call *base)
     struct remote_call *call = (struct remote_call *)base;
     if (call->ended)
         return;
-    if (!send_under_way(call))
-        send_what_is_due(call);
-    if (base->read_wanted && !call->reading && !call->half_closed && !base->finish_given) {
-        base->read_wanted = false;
-        call->reading = true;
-        call->outstanding++;
-        grpc_op op = {.op = GRPC_OP_RECV_MESSAGE,
-                      .data.recv_message.recv_message = &call->incoming};
-        rpc_batch(call->call, &op, 1, &call->read_op);
-    }
+    call->released = base->out.count;
+    call->finish_released = base->finish_wanted;
+    send_due(call);
     if (!call->reading)
         watch(call);
 }
@@ -207,8 +232,11 @@ static void remote_destroy(trp_server_call *base)
     free(call);
 }
 
-static const struct rpc_transport remote_transport = {
-    .flush = remote_flush, .peer = remote_peer, .abort = remote_abort, .destroy = remote_destroy};
+static const struct rpc_transport remote_transport = {.flush = remote_flush,
+                                                      .read = remote_read,
+                                                      .peer = remote_peer,
+                                                      .abort = remote_abort,
+                                                      .destroy = remote_destroy};
 
 void rpc_remote_open(trp_server *server, const struct rpc_method *method, grpc_call *grpc)
 {

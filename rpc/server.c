@@ -242,7 +242,7 @@ void trp_server_call_read(trp_server_call *call)
 {
     assert(rpc_server_held(call->server));
     call->read_wanted = true;
-    rpc_call_touch(call);
+    call->transport->read(call);
 }
 
 void trp_server_call_send(trp_server_call *call, trp_message *message)

@@ -33,8 +33,9 @@ struct rpc_method {
 
 /* How a raw call reaches its peer. */
 struct rpc_transport {
-    /* Sends, reads and finishes as far as the call's fields ask and the transport can. */
+    /* The group has ended: what the call's fields ask for may go out. */
     void (*flush)(trp_server_call *call);
+    void (*read)(trp_server_call *call); /* read_wanted was set */
     char *(*peer)(trp_server_call *call); /* the caller frees */
     void (*abort)(trp_server_call *call); /* ends it: closed() follows */
     void (*destroy)(trp_server_call *call);

@@ -21,6 +21,7 @@ struct command {
 /* Runs the command that argv[1] names; the rows end with a NULL name. */
 int command_run(const struct command *commands, int argc, char **argv);
 
+int launch_command(int argc, char **argv);
 int replay_command(int argc, char **argv);
 int replay_serve(int argc, char **argv);
 int replay_ls(int argc, char **argv);

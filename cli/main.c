@@ -5,6 +5,7 @@
 #include "cli.h"
 
 static const struct command commands[] = {
+    {"launch", launch_command, "compile a launch file and run it"},
     {"replay", replay_command, "serve and look at replay servers"},
     {0},
 };

@@ -122,6 +122,7 @@ function(troupe_shared_library)
             DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/troupe)
     configure_file(cmake/troupe-config.cmake.in troupe-config.cmake @ONLY)
     configure_file(cmake/troupe.pc.in troupe.pc @ONLY)
+    configure_file(cmake/troupe-uninstalled.pc.in troupe-uninstalled.pc @ONLY)
     include(CMakePackageConfigHelpers)
     write_basic_package_version_file(${CMAKE_BINARY_DIR}/troupe-config-version.cmake
         COMPATIBILITY SameMinorVersion)

@@ -238,6 +238,8 @@ void trp_context_report(trp_context *context, const char *name, double value)
 void context_set_poll(trp_context *context, context_poll poll, void *polled)
 {
     mutex_lock(&context->mutex);
+    if (!poll && context->poll)
+        context->poll(&context->metrics, context->polled); /* the final figures */
     context->poll = poll;
     context->polled = polled;
     mutex_unlock(&context->mutex);

@@ -132,8 +132,6 @@ static void print_line(struct run *run, int64_t now_ns)
     struct total version = total_of(run, "version");
     if (version.count > 0)
         append(line, sizeof line, "  version %.0f", version.sum);
-    if (strlen(line) == bare && run->running == 0)
-        return;
     if (strlen(line) == bare)
         append(line, sizeof line, "  %u of %u nodes run", run->running, run->program->node_count);
     output_line(run->output, STDOUT_FILENO, NULL, line, strlen(line));
@@ -164,5 +162,10 @@ void progress_tick(struct run *run)
     int64_t now_ns = clock_now_ns(&clock_monotonic);
     print_line(run, now_ns);
     run->progress->last_ns = now_ns;
+    write_rows(run);
+}
+
+void progress_end(struct run *run)
+{
     write_rows(run);
 }

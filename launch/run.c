@@ -204,7 +204,7 @@ static void run_nodes(struct run *run)
         tick(run);
     }
     run_stop_tick(run);
-    progress_tick(run);
+    progress_end(run);
 }
 
 static void print_start(const struct run *run)

@@ -144,6 +144,7 @@ void links_update(struct run *run);
 struct progress *progress_create(struct run *run);
 void progress_destroy(struct progress *progress);
 void progress_tick(struct run *run); /* one line, one set of rows */
+void progress_end(struct run *run);  /* the rows of what is left */
 
 /* The last lines; returns the exit status. */
 int summary_print(struct run *run);

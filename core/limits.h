@@ -109,6 +109,8 @@ enum {
     ADDER_IN_FLIGHT_MIN = 256,
     /* store.h: chunk and record bytes of one group: 16 449 pages, of LMDB's 131 071 dirty ones. */
     STORE_GROUP_BYTES_MAX = 64 << 20,
+    /* store.h: what one item brings: a group of its own of 98 700 pages, of the same 131 071. */
+    STORE_ITEM_BYTES_MAX = 384 << 20,
     /* store_group.c: entries of the change log before groups fold along: 4 MiB, replayed in 10 ms
      * at open. */
     STORE_LOG_CHANGES_MAX = 1 << 18,

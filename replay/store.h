@@ -90,8 +90,9 @@ void store_item_destroy(struct store *store, struct item *item);
 
 /* May this item (its unsaved chunks and record) still join the group? ABORTED: the group is full,
  * commit and ask again; RESOURCE_EXHAUSTED: the file system or max_bytes has no room (after a
- * bounded wait for the allocating helper): refuse the item. A chunk of any size up to 64 MiB less
- * the record is admitted into an empty group; a larger item is RESOURCE_EXHAUSTED. */
+ * bounded wait for the allocating helper): refuse the item. A group is at most 64 MiB, except that
+ * one item of up to STORE_ITEM_BYTES_MAX is admitted into an empty one; a larger item is
+ * RESOURCE_EXHAUSTED. */
 trp_status store_admit(struct store *store, const struct item *item);
 
 /* Assigns item->seq and its unsaved chunks' seqs, and notes them for writing. Admitted before. */

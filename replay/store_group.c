@@ -163,10 +163,11 @@ trp_status store_admit(struct store *store, const struct item *item)
         return store_broken(store);
     struct cost cost = store->group.cost;
     uint64_t payload = item_cost(item, &cost);
-    if (payload > STORE_GROUP_BYTES_MAX)
+    if (payload > STORE_ITEM_BYTES_MAX)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "an item of %llu bytes: at most %d go in a group",
-                        (unsigned long long)payload, STORE_GROUP_BYTES_MAX);
-    if (store->group.payload_bytes + payload > STORE_GROUP_BYTES_MAX)
+                        (unsigned long long)payload, STORE_ITEM_BYTES_MAX);
+    if (!group_empty(&store->group) &&
+        store->group.payload_bytes + payload > STORE_GROUP_BYTES_MAX)
         return trp_fail(TRP_ABORTED, "the group is full");
     uint64_t need = group_pages(store, cost) + store->reserve_pages;
     if (need <= lmdb_pages_free(store))

@@ -288,9 +288,9 @@ static void a_group_has_a_limit_and_an_item_too(void **state)
     struct fixture *fixture = *state;
     fixture_open(fixture, (struct store_options){0});
     assert_int_equal(store_commit(fixture->store), TRP_OK);
-    struct item *huge = fixture_item(fixture->store, 1, STORE_GROUP_BYTES_MAX);
+    struct item *huge = fixture_item(fixture->store, 1, STORE_ITEM_BYTES_MAX);
     assert_int_equal(store_admit(fixture->store, huge), TRP_RESOURCE_EXHAUSTED);
-    assert_non_null(strstr(trp_last_error(), "67108"));
+    assert_non_null(strstr(trp_last_error(), "402653"));
     store_item_destroy(fixture->store, huge);
     struct item *large = fixture_item(fixture->store, 2, STORE_GROUP_BYTES_MAX - 1000);
     insert(fixture, large);

@@ -11,8 +11,9 @@
 
 enum {
     PANEL = PANEL_VECS * LANES,
-    DEPTH_BLOCK = 64,
-    NARROW_MAX = 8, /* outputs that a row can sum across its lanes instead */
+    DEPTH_BLOCK = 256,
+    DEPTH_BLOCK_ACROSS = 128, /* where each step of the depth takes another line of a */
+    NARROW_MAX = LANES / 2,   /* outputs that rows sum across their lanes instead */
 };
 
 enum gemm_start { START_ZERO, START_BIAS, START_ADD };
@@ -69,53 +70,78 @@ static INLINE void tile_sum(vec sum[TILE_ROWS_MAX][PANEL_VECS], const float *a, 
     }
 }
 
-static INLINE vec tile_end(enum gemm_end end, vec sum, vec gate)
+static INLINE void tile_start(const struct gemm *g, const struct tile *t,
+                              vec sum[TILE_ROWS_MAX][PANEL_VECS], const unsigned rows,
+                              const unsigned vecs)
 {
-    switch (end) {
-    case END_RELU:
-        return max_vec(splat(0), sum);
-    case END_GATE_RELU:
-        return keep_where_positive(sum, gate);
-    case END_GATE_TANH:
-        return sum * (splat(1) - gate * gate);
-    default:
-        return sum;
+    if (t->start == START_ZERO) {
+        UNROLL for (unsigned r = 0; r < rows; r++)
+        {
+            UNROLL for (unsigned v = 0; v < vecs; v++) sum[r][v] = splat(0);
+        }
+    } else if (t->start == START_BIAS) {
+        UNROLL for (unsigned v = 0; v < vecs; v++)
+        {
+            vec bias = load_at(t->bias + v * LANES, v == vecs - 1, t->last);
+            UNROLL for (unsigned r = 0; r < rows; r++) sum[r][v] = bias;
+        }
+    } else {
+        const size_t c_row = g->c_row;
+        UNROLL for (unsigned r = 0; r < rows; r++)
+        {
+            UNROLL for (unsigned v = 0; v < vecs; v++) sum[r][v] =
+                load_at(t->c + r * c_row + v * LANES, v == vecs - 1, t->last);
+        }
     }
 }
 
+static INLINE void tile_store(const struct gemm *g, const struct tile *t,
+                              vec sum[TILE_ROWS_MAX][PANEL_VECS], const enum gemm_end end,
+                              const unsigned rows, const unsigned vecs)
+{
+    float *c = t->c;
+    const float *gate = t->gate;
+    const size_t c_row = g->c_row, gate_row = g->gate_row;
+    const part last = t->last;
+    UNROLL for (unsigned r = 0; r < rows; r++)
+    {
+        UNROLL for (unsigned v = 0; v < vecs; v++)
+        {
+            vec out = sum[r][v];
+            if (end == END_RELU) {
+                out = max_vec(splat(0), out);
+            } else if (end != END_STORE) {
+                vec x = load_at(gate + r * gate_row + v * LANES, v == vecs - 1, last);
+                if (end == END_GATE_RELU)
+                    out = keep_where_positive(out, x);
+                else
+                    out = out * (splat(1) - x * x);
+            }
+            store_at(c + r * c_row + v * LANES, out, v == vecs - 1, last);
+        }
+    }
+}
+
+/* `rows` and `vecs` are constants; the branches are outside of the unrolled loops. */
 static INLINE void tile_run(const struct gemm *g, const struct tile *t, const unsigned rows,
                             const unsigned vecs)
 {
     vec sum[TILE_ROWS_MAX][PANEL_VECS];
-    const size_t c_row = g->c_row, gate_row = g->gate_row;
-    const enum gemm_start start = t->start;
-    const enum gemm_end end = t->end;
-    const part last = t->last;
-    float *c = t->c;
-    const float *gate = t->gate;
-    UNROLL for (unsigned r = 0; r < rows; r++)
-    {
-        UNROLL for (unsigned v = 0; v < vecs; v++)
-        {
-            if (start == START_ZERO)
-                sum[r][v] = splat(0);
-            else if (start == START_BIAS)
-                sum[r][v] = load_at(t->bias + v * LANES, v == vecs - 1, last);
-            else
-                sum[r][v] = load_at(c + r * c_row + v * LANES, v == vecs - 1, last);
-        }
-    }
+    tile_start(g, t, sum, rows, vecs);
     tile_sum(sum, t->a, g->a_row, g->a_k, t->b, t->b_k, t->depth, rows, vecs);
-    UNROLL for (unsigned r = 0; r < rows; r++)
-    {
-        UNROLL for (unsigned v = 0; v < vecs; v++)
-        {
-            vec g_vec = splat(0);
-            if (end == END_GATE_RELU || end == END_GATE_TANH)
-                g_vec = load_at(gate + r * gate_row + v * LANES, v == vecs - 1, last);
-            store_at(c + r * c_row + v * LANES, tile_end(end, sum[r][v], g_vec), v == vecs - 1,
-                     last);
-        }
+    switch (t->end) {
+    case END_STORE:
+        tile_store(g, t, sum, END_STORE, rows, vecs);
+        break;
+    case END_RELU:
+        tile_store(g, t, sum, END_RELU, rows, vecs);
+        break;
+    case END_GATE_RELU:
+        tile_store(g, t, sum, END_GATE_RELU, rows, vecs);
+        break;
+    case END_GATE_TANH:
+        tile_store(g, t, sum, END_GATE_TANH, rows, vecs);
+        break;
     }
 }
 
@@ -275,10 +301,11 @@ static void gemm_block(const struct gemm *g, size_t column, size_t k, size_t dep
 
 static void gemm_run(const struct gemm *g)
 {
+    size_t block = g->a_k == 1 ? DEPTH_BLOCK : DEPTH_BLOCK_ACROSS;
     for (size_t column = 0; column < g->columns; column += PANEL)
-        for (size_t k = 0; k < g->depth; k += DEPTH_BLOCK) {
+        for (size_t k = 0; k < g->depth; k += block) {
             size_t left = g->depth - k;
-            gemm_block(g, column, k, left < DEPTH_BLOCK ? left : DEPTH_BLOCK);
+            gemm_block(g, column, k, left < block ? left : block);
         }
 }
 
@@ -331,31 +358,38 @@ static float *narrow_scratch(void *scratch)
     return (float *)scratch + PANEL * DEPTH_BLOCK;
 }
 
-/* Few outputs leave most lanes idle, so a row is multiplied with the transposed weights instead and
- * summed across the lanes. */
-static INLINE void narrow_row(const struct forward_job *job, const float *x, float *y,
-                              const unsigned outputs)
+/* Few outputs leave most lanes idle, so rows are multiplied with the transposed weights instead,
+ * and as many sums as there are lanes are added up across them together. `rows` and `outputs` are
+ * constants; their product is at most LANES. */
+static INLINE void narrow_rows(const struct forward_job *job, const float *x, float *y,
+                               const unsigned rows, const unsigned outputs)
 {
     const float *wt = narrow_scratch(job->scratch), *bias = job->bias;
-    size_t inputs = job->inputs;
-    vec sum[NARROW_MAX];
-    UNROLL for (unsigned o = 0; o < outputs; o++) sum[o] = splat(0);
-    size_t i = 0;
-    for (; i + LANES <= inputs; i += LANES) {
-        vec xs = load(x + i);
-        UNROLL for (unsigned o = 0; o < outputs; o++) sum[o] =
-            fma_vec(xs, load(wt + o * inputs + i), sum[o]);
+    const size_t inputs = job->inputs, x_stride = job->x_stride, y_stride = job->y_stride;
+    const bool relu = job->activation == ACTIVATION_RELU;
+    vec sum[LANES];
+    UNROLL for (unsigned i = 0; i < LANES; i++) sum[i] = splat(0);
+    for (size_t i = 0; i < inputs; i += LANES) {
+        bool whole = i + LANES <= inputs;
+        part lanes = part_of(whole ? LANES : (unsigned)(inputs - i));
+        vec ws[NARROW_MAX];
+        UNROLL for (unsigned o = 0; o < outputs; o++) ws[o] = load_part(wt + o * inputs + i, lanes);
+        UNROLL for (unsigned r = 0; r < rows; r++)
+        {
+            vec xs = load_part(x + r * x_stride + i, lanes);
+            UNROLL for (unsigned o = 0; o < outputs; o++) sum[r * outputs + o] =
+                fma_vec(xs, ws[o], sum[r * outputs + o]);
+        }
     }
-    if (i < inputs) {
-        part lanes = part_of((unsigned)(inputs - i));
-        vec xs = load_part(x + i, lanes);
-        UNROLL for (unsigned o = 0; o < outputs; o++) sum[o] =
-            fma_vec(xs, load_part(wt + o * inputs + i, lanes), sum[o]);
-    }
-    UNROLL for (unsigned o = 0; o < outputs; o++)
+    float totals[LANES];
+    store(totals, sum_each(sum));
+    UNROLL for (unsigned r = 0; r < rows; r++)
     {
-        float total = sum_vec(sum[o]) + bias[o];
-        y[o] = job->activation == ACTIVATION_RELU && total < 0 ? 0 : total;
+        UNROLL for (unsigned o = 0; o < outputs; o++)
+        {
+            float total = totals[r * outputs + o] + bias[o];
+            y[r * y_stride + o] = relu && total < 0 ? 0 : total;
+        }
     }
 }
 
@@ -366,20 +400,19 @@ static void narrow_forward(const struct forward_job *job)
     for (size_t i = 0; i < job->inputs; i++)
         for (size_t o = 0; o < job->outputs; o++)
             wt[o * job->inputs + i] = w[i * job->outputs + o];
+    size_t row = 0;
 #define NARROW_CASE(outputs)                                                                       \
-    case outputs:                                                                                  \
-        for (size_t row = 0; row < job->rows; row++)                                               \
-            narrow_row(job, x + row * job->x_stride, y + row * job->y_stride, outputs);            \
-        break;
+    case outputs: {                                                                                \
+        enum { GROUP = outputs < LANES ? LANES / outputs : 1 };                                    \
+        for (; row + GROUP <= job->rows;                                                           \
+             row += GROUP, x += GROUP * job->x_stride, y += GROUP * job->y_stride)                 \
+            narrow_rows(job, x, y, GROUP, outputs);                                                \
+        for (; row < job->rows; row++, x += job->x_stride, y += job->y_stride)                     \
+            narrow_rows(job, x, y, 1, outputs);                                                    \
+        break;                                                                                     \
+    }
     switch (job->outputs) {
-        NARROW_CASE(1)
-        NARROW_CASE(2)
-        NARROW_CASE(3)
-        NARROW_CASE(4)
-        NARROW_CASE(5)
-        NARROW_CASE(6)
-        NARROW_CASE(7)
-        NARROW_CASE(8)
+        NARROW_CASES
     }
 #undef NARROW_CASE
 }
@@ -405,7 +438,7 @@ static void simd_forward(const struct forward_job *job)
     };
     if (job->rows == 1)
         gemm_row(&g);
-    else if (job->outputs <= NARROW_MAX && 2 * job->outputs <= LANES && job->inputs >= LANES)
+    else if (job->outputs <= NARROW_MAX && job->inputs >= LANES)
         narrow_forward(job);
     else
         gemm_run(&g);
@@ -417,18 +450,20 @@ static void simd_forward(const struct forward_job *job)
 static void backward_bias(const struct backward_job *job)
 {
     const float *dy = job->dy;
+    const size_t stride = job->dy_stride, rows = job->rows;
     float *dbias = job->dbias;
     for (size_t o = 0; o < job->outputs; o += LANES) {
         size_t left = job->outputs - o;
         part lanes = part_of((unsigned)(left < LANES ? left : LANES));
         vec sum[4] = {splat(0), splat(0), splat(0), splat(0)};
         size_t row = 0;
-        for (; row + 4 <= job->rows; row += 4) {
+        const float *p = dy + o;
+        for (; row + 4 <= rows; row += 4, p += 4 * stride) {
             UNROLL for (unsigned chain = 0; chain < 4; chain++) sum[chain] =
-                sum[chain] + load_part(dy + (row + chain) * job->dy_stride + o, lanes);
+                sum[chain] + load_part(p + chain * stride, lanes);
         }
-        for (; row < job->rows; row++)
-            sum[0] = sum[0] + load_part(dy + row * job->dy_stride + o, lanes);
+        for (; row < rows; row++, p += stride)
+            sum[0] = sum[0] + load_part(p, lanes);
         vec total = (sum[0] + sum[1]) + (sum[2] + sum[3]);
         if (!job->overwrite)
             total = load_part(dbias + o, lanes) + total;
@@ -479,7 +514,7 @@ static void backward_weights(const struct backward_job *job)
         .depth = job->rows,
         .start = job->overwrite ? START_ZERO : START_ADD,
     };
-    if (job->outputs <= NARROW_MAX && 2 * job->outputs <= LANES && job->inputs > job->outputs)
+    if (job->outputs <= NARROW_MAX && job->inputs > job->outputs)
         narrow_backward_weights(job);
     else
         gemm_run(&g);

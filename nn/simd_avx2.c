@@ -63,11 +63,12 @@ static INLINE vec sqrt_vec(vec v)
     return _mm256_sqrt_ps(v);
 }
 
-static INLINE float sum_vec(vec v)
+/* Lane i is the sum of v[i]. */
+static INLINE vec sum_each(const vec v[LANES])
 {
-    __m128 four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-    return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+    vec low = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
+    vec high = _mm256_hadd_ps(_mm256_hadd_ps(v[4], v[5]), _mm256_hadd_ps(v[6], v[7]));
+    return _mm256_permute2f128_ps(low, high, 0x20) + _mm256_permute2f128_ps(low, high, 0x31);
 }
 
 static INLINE vec keep_where_positive(vec v, vec gate)
@@ -100,8 +101,10 @@ static INLINE void transpose_4(const float *from, size_t from_row, float *to, si
     }
 #define TILES(X)                                                                                   \
     X(1, 1)                                                                                        \
-    X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1) X(1, 2) X(2, 2) X(3, 2) X(4, 2)        \
-        X(5, 2) X(6, 2)
+    X(2, 1)                                                                                        \
+    X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1) X(1, 2) X(2, 2) X(3, 2) X(4, 2) X(5, 2)        \
+        X(6, 2)
 #define BACKEND      backend_avx2
+#define NARROW_CASES NARROW_CASE(1) NARROW_CASE(2) NARROW_CASE(3) NARROW_CASE(4)
 #define BACKEND_NAME "avx2"
 #include "simd.h"

@@ -62,9 +62,29 @@ static INLINE vec sqrt_vec(vec v)
     return _mm512_sqrt_ps(v);
 }
 
-static INLINE float sum_vec(vec v)
+/* The sum of each quarter of a, b, c and d, those of one quarter side by side. */
+static INLINE vec sum_quarters(vec a, vec b, vec c, vec d)
 {
-    return _mm512_reduce_add_ps(v);
+    __m512d ab = _mm512_castps_pd(_mm512_unpacklo_ps(a, b) + _mm512_unpackhi_ps(a, b));
+    __m512d cd = _mm512_castps_pd(_mm512_unpacklo_ps(c, d) + _mm512_unpackhi_ps(c, d));
+    return _mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd)) +
+           _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd));
+}
+
+/* Halves of a and of b added up: two quarters from each. */
+static INLINE vec sum_pairs_of_quarters(vec a, vec b)
+{
+    return _mm512_shuffle_f32x4(a, b, 0x88) + _mm512_shuffle_f32x4(a, b, 0xdd);
+}
+
+/* Lane i is the sum of v[i]. */
+static INLINE vec sum_each(const vec v[LANES])
+{
+    vec q[4];
+    UNROLL for (unsigned i = 0; i < 4; i++) q[i] =
+        sum_quarters(v[4 * i], v[4 * i + 1], v[4 * i + 2], v[4 * i + 3]);
+    return sum_pairs_of_quarters(sum_pairs_of_quarters(q[0], q[1]),
+                                 sum_pairs_of_quarters(q[2], q[3]));
 }
 
 static INLINE vec keep_where_positive(vec v, vec gate)
@@ -100,10 +120,15 @@ static INLINE void transpose_4(const float *from, size_t from_row, float *to, si
 #define TILES(X)                                                                                   \
     X(1, 1)                                                                                        \
     X(2, 1)                                                                                        \
-    X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1) X(9, 1) X(10, 1) X(11, 1) X(12, 1) X(1, 2)     \
-        X(2, 2) X(3, 2) X(4, 2) X(5, 2) X(6, 2) X(7, 2) X(8, 2) X(9, 2) X(10, 2) X(11, 2) X(12, 2) \
-            X(1, 3) X(2, 3) X(3, 3) X(4, 3) X(5, 3) X(6, 3) X(7, 3) X(8, 3) X(1, 4) X(2, 4)        \
-                X(3, 4) X(4, 4) X(5, 4) X(6, 4)
-#define BACKEND      backend_avx512
+    X(3, 1)                                                                                        \
+    X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1) X(9, 1) X(10, 1) X(11, 1) X(12, 1) X(1, 2) X(2, 2)     \
+        X(3, 2) X(4, 2) X(5, 2) X(6, 2) X(7, 2) X(8, 2) X(9, 2) X(10, 2) X(11, 2) X(12, 2) X(1, 3) \
+            X(2, 3) X(3, 3) X(4, 3) X(5, 3) X(6, 3) X(7, 3) X(8, 3) X(1, 4) X(2, 4) X(3, 4)        \
+                X(4, 4) X(5, 4) X(6, 4)
+#define BACKEND backend_avx512
+#define NARROW_CASES                                                                               \
+    NARROW_CASE(1)                                                                                 \
+    NARROW_CASE(2) NARROW_CASE(3) NARROW_CASE(4) NARROW_CASE(5) NARROW_CASE(6) NARROW_CASE(7)      \
+        NARROW_CASE(8)
 #define BACKEND_NAME "avx512"
 #include "simd.h"

@@ -81,9 +81,13 @@ static INLINE vec sqrt_vec(vec v)
     return (vec){sqrtf(v[0]), sqrtf(v[1]), sqrtf(v[2]), sqrtf(v[3])};
 }
 
-static INLINE float sum_vec(vec v)
+/* Lane i is the sum of v[i]. */
+static INLINE vec sum_each(const vec v[LANES])
 {
-    return (v[0] + v[2]) + (v[1] + v[3]);
+    vec sum;
+    for (unsigned i = 0; i < LANES; i++)
+        sum[i] = (v[i][0] + v[i][2]) + (v[i][1] + v[i][3]);
+    return sum;
 }
 
 static INLINE vec keep_where_positive(vec v, vec gate)
@@ -105,8 +109,10 @@ static INLINE void transpose_4(const float *from, size_t from_row, float *to, si
     }
 #define TILES(X)                                                                                   \
     X(1, 1)                                                                                        \
-    X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1) X(1, 2) X(2, 2) X(3, 2) X(4, 2)        \
-        X(5, 2) X(6, 2)
+    X(2, 1)                                                                                        \
+    X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1) X(1, 2) X(2, 2) X(3, 2) X(4, 2) X(5, 2)        \
+        X(6, 2)
 #define BACKEND      backend_generic
+#define NARROW_CASES NARROW_CASE(1) NARROW_CASE(2)
 #define BACKEND_NAME "generic"
 #include "simd.h"

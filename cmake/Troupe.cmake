@@ -143,30 +143,29 @@ function(troupe_script_test name)
     endif()
 endfunction()
 
-# troupe_test_program(name FOR test... LINK ...): tests/<name>.c, which these tests start; they find
-# its path in the macro <NAME>.
+# troupe_test_program(name LINK ...): tests/<name>.c, a program that tests start.
 function(troupe_test_program name)
-    cmake_parse_arguments(ARG "" "" "FOR;LINK" ${ARGN})
-    string(TOUPPER ${name} macro)
+    cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
     add_executable(${name} tests/${name}.c)
     target_link_libraries(${name} PRIVATE ${ARG_LINK} troupe_flags)
     add_dependencies(${name} troupe_proto_headers)
-    foreach(test IN LISTS ARG_FOR)
-        target_compile_definitions(test_${test} PRIVATE ${macro}="$<TARGET_FILE:${name}>")
-        add_dependencies(test_${test} ${name})
+endfunction()
+
+# troupe_test_starts(test program...): test_<test> starts these; it finds the path of each in the
+# macro <PROGRAM>, the sources in SOURCE_DIR, and a command that compiles like this build.
+function(troupe_test_starts test)
+    target_compile_definitions(test_${test} PRIVATE SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+        COMPILER="${CMAKE_C_COMPILER} ${CMAKE_C_FLAGS}")
+    foreach(program IN LISTS ARGN)
+        string(TOUPPER ${program} macro)
+        target_compile_definitions(test_${test} PRIVATE ${macro}="$<TARGET_FILE:${program}>")
+        add_dependencies(test_${test} ${program})
     endforeach()
 endfunction()
 
-# troupe_example(name [FOR test...]): examples/<name>.c against the shared library, as a user would;
-# tests that start it find its path in EXAMPLE_<NAME>.
+# troupe_example(name): examples/<name>.c against the shared library, as a user would.
 function(troupe_example name)
-    cmake_parse_arguments(ARG "" "" "FOR" ${ARGN})
-    string(TOUPPER EXAMPLE_${name} macro)
     add_executable(${name} examples/${name}.c)
     target_compile_options(${name} PRIVATE -Wall -Wextra -Werror)
     target_link_libraries(${name} PRIVATE troupe)
-    foreach(test IN LISTS ARG_FOR)
-        target_compile_definitions(test_${test} PRIVATE ${macro}="$<TARGET_FILE:${name}>")
-        add_dependencies(test_${test} ${name})
-    endforeach()
 endfunction()

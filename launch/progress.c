@@ -15,6 +15,7 @@ struct progress {
     FILE *csv; /* NULL: could not be opened */
     int64_t last_ns;
     double last_actor_steps, last_learner_steps;
+    bool counted_learner; /* last_learner_steps is one that was reported */
 };
 
 struct progress *progress_create(struct run *run)
@@ -95,6 +96,18 @@ static void append_rate(char *line, size_t size, const char *label, struct total
     *last = total.sum;
 }
 
+/* A learner that resumed begins with the steps of its earlier lives. */
+static void set_baseline(struct run *run)
+{
+    struct progress *progress = run->progress;
+    struct total learner = total_of(run, "learner_steps");
+    if (progress->counted_learner || learner.count == 0)
+        return;
+    progress->counted_learner = true;
+    if (run->options->resume)
+        progress->last_learner_steps = learner.sum;
+}
+
 static void append_returns(const struct run *run, char *line, size_t size)
 {
     struct total mean = total_of(run, "return"), evaluated = total_of(run, "eval_return");
@@ -124,6 +137,7 @@ static void print_line(struct run *run, int64_t now_ns)
     size_t bare = strlen(line);
     double seconds = (double)(now_ns - progress->last_ns) / 1e9;
     append_returns(run, line, sizeof line);
+    set_baseline(run);
     append_rate(line, sizeof line, "actor steps", total_of(run, "actor_steps"),
                 &progress->last_actor_steps, seconds);
     append_rate(line, sizeof line, "learner steps", total_of(run, "learner_steps"),

@@ -1,0 +1,193 @@
+/* A run whose replay server or launcher is killed goes on where it was: every item the server had
+ * acknowledged is there, and the learner continues from its checkpoint. With the real example. */
+#include "launch_tools.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+
+#include <cjson/cJSON.h>
+
+enum { ITEMS_BEFORE_THE_CRASH = 3000, STEPS_AFTER_IT = 50 };
+
+struct table {
+    uint64_t size, inserts;
+    pid_t pid; /* of the server; 0: read from files */
+};
+
+static uint64_t number_of(const cJSON *json, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, key);
+    assert_true(cJSON_IsNumber(item));
+    return (uint64_t)item->valuedouble;
+}
+
+/* What `troupe replay info` says of the first table of an address or directory. False: no answer.
+ */
+static bool look_inside(const struct scene *scene, const char *target, struct table *table)
+{
+    struct scene other = {.pid = 0};
+    snprintf(other.dir, sizeof other.dir, "/tmp/troupe-test-XXXXXX");
+    assert_non_null(mkdtemp(other.dir));
+    char *path =
+        target[0] == '/' || strchr(target, ':') ? xstrdup(target) : scene_path(scene, target);
+    const char *argv[] = {TROUPE_CLI, "replay", "info", path, "-o", "json", NULL};
+    bool answered = scene_run(&other, argv) == 0;
+    if (answered) {
+        char *text = scene_read(&other, "out");
+        cJSON *json = cJSON_Parse(text);
+        assert_non_null(json);
+        const cJSON *first =
+            cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(json, "tables"), 0);
+        assert_non_null(first);
+        const cJSON *limiter = cJSON_GetObjectItemCaseSensitive(first, "limiter");
+        *table = (struct table){.size = number_of(first, "size"),
+                                .inserts = number_of(limiter, "inserts"),
+                                .pid = (pid_t)number_of(json, "pid")};
+        cJSON_Delete(json);
+        free(text);
+    }
+    nftw(other.dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    free(path);
+    return answered;
+}
+
+/* Steps of the newest checkpoint in RUN_DIR/learner. */
+static uint64_t checkpoint_steps(const struct scene *scene)
+{
+    char *path = scene_path(scene, "run/learner");
+    DIR *dir = opendir(path);
+    assert_non_null(dir);
+    uint64_t newest = 0;
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        uint64_t steps;
+        if (sscanf(entry->d_name, "learner-%" SCNu64 ".safetensors", &steps) == 1 && steps > newest)
+            newest = steps;
+    }
+    closedir(dir);
+    free(path);
+    return newest;
+}
+
+/* The values of a metric in the order of metrics.csv: the first at or after byte `from`. */
+static double first_metric_after(const struct scene *scene, size_t from, const char *metric)
+{
+    char *text = scene_read(scene, "run/metrics.csv");
+    char *pattern = xasprintf(",%s,", metric);
+    assert_true(strlen(text) > from);
+    const char *at = strstr(text + from, pattern);
+    if (!at)
+        fail_msg("no %s in:\n%s", metric, text + from);
+    double value = strtod(at + strlen(pattern), NULL);
+    free(pattern);
+    free(text);
+    return value;
+}
+
+static size_t metrics_size(const struct scene *scene)
+{
+    char *text = scene_read(scene, "run/metrics.csv");
+    size_t size = strlen(text);
+    free(text);
+    return size;
+}
+
+/* Runs the example until the live table has some items; what it then said. */
+static struct table run_until_items(struct scene *scene)
+{
+    const char *argv[] = {DQN_CARTPOLE, "--run-dir=run", "--seed=1", "--target-return=100000",
+                          NULL};
+    scene_start(scene, argv);
+    scene_await(scene, "run/addresses", "replay/0 ");
+    scene_await(scene, "run/metrics.csv", ",learner_steps,");
+    char *addresses = scene_read(scene, "run/addresses");
+    char *address = strstr(addresses, "replay/0 ") + strlen("replay/0 ");
+    address[strcspn(address, "\n")] = '\0';
+    struct table table = {0};
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, PATIENCE_MS);
+    while (!look_inside(scene, address, &table) || table.inserts < ITEMS_BEFORE_THE_CRASH)
+        look_again_soon(deadline, "items in the table");
+    free(addresses);
+    return table;
+}
+
+static void resume(struct scene *scene, uint64_t steps)
+{
+    char *flag = xasprintf("--max-steps=%" PRIu64, steps);
+    const char *argv[] = {DQN_CARTPOLE, "--run-dir=run", "--resume", "--target-return=100000", flag,
+                          NULL};
+    int status = scene_run(scene, argv);
+    if (status != 0) {
+        char *text = scene_read(scene, "err");
+        fail_msg("the resumed run ended with %d:\n%s", status, text);
+    }
+    free(flag);
+}
+
+/* Nothing that was acknowledged is missing now, and the run goes on from `steps`. */
+static void assert_goes_on(struct scene *scene, const struct table *seen, uint64_t steps)
+{
+    struct table stored;
+    assert_true(look_inside(scene, "run/replay", &stored));
+    assert_true(stored.inserts >= seen->inserts);
+    assert_int_equal(stored.size, stored.inserts);
+
+    size_t before = metrics_size(scene);
+    resume(scene, steps + STEPS_AFTER_IT);
+    assert_true(first_metric_after(scene, before, "items") >= (double)stored.size);
+    assert_true(first_metric_after(scene, before, "learner_steps") >= (double)steps);
+    char *resumed = xasprintf("learner resumed steps=%" PRIu64, steps);
+    if (steps > 0)
+        assert_file_contains(scene, "run/logs/learner-0.log", resumed);
+    free(resumed);
+    assert_int_equal(checkpoint_steps(scene), steps + STEPS_AFTER_IT);
+    struct table after;
+    assert_true(look_inside(scene, "run/replay", &after));
+    assert_true(after.inserts >= stored.inserts);
+}
+
+static void a_run_survives_the_death_of_its_replay_server(void **state)
+{
+    struct scene *scene = *state;
+    struct table seen = run_until_items(scene);
+    assert_true(seen.pid > 1);
+    kill(seen.pid, SIGKILL);
+    assert_int_equal(scene_wait(scene), 1);
+    assert_last_line(scene, "err", "failed: replay/0: it was killed by signal 9 (Killed)");
+    uint64_t steps = checkpoint_steps(scene);
+    assert_true(steps > 0);
+    assert_goes_on(scene, &seen, steps);
+}
+
+static void a_run_survives_the_death_of_its_launcher(void **state)
+{
+    struct scene *scene = *state;
+    struct table seen = run_until_items(scene);
+    kill(scene->pid, SIGKILL);
+    assert_int_equal(scene_wait(scene), 1000 + SIGKILL);
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, PATIENCE_MS);
+    while (process_lives(seen.pid))
+        look_again_soon(deadline, "the replay server's end");
+    assert_goes_on(scene, &seen, checkpoint_steps(scene));
+}
+
+static void another_program_does_not_resume_it(void **state)
+{
+    struct scene *scene = *state;
+    const char *first[] = {CATCH, "--run-dir=run", "--max-steps=1", NULL};
+    assert_int_equal(scene_run(scene, first), 0);
+    const char *second[] = {DQN_CARTPOLE, "--run-dir=run", "--resume", NULL};
+    assert_int_equal(scene_run(scene, second), 1);
+    assert_last_line(scene, "err", "a run of program 'catch', not of 'dqn_cartpole'");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scene_setup, scene_teardown)
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        TEST(a_run_survives_the_death_of_its_replay_server),
+        TEST(a_run_survives_the_death_of_its_launcher),
+        TEST(another_program_does_not_resume_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

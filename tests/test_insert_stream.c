@@ -1,0 +1,503 @@
+/* InsertStream, message by message: what Reverb's server does, where it is right. */
+#include <math.h>
+
+#include "replay_fixture.h"
+
+#define OPEN(...) replay_open(replay, (const char *const[]){__VA_ARGS__, NULL})
+
+static void items_are_confirmed_in_order_and_visible(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t");
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    struct built *built = built_create(0);
+    uint64_t keys[100];
+    for (uint64_t i = 0; i < 100; ++i) {
+        keys[i] = i * 7919 % 100 + 1;
+        add_chunk(built, (struct chunk_spec){.key = keys[i], .value = (int64_t)i});
+        add_simple_item(built, keys[i], "t", 1, keys[i]);
+    }
+    send_built(stream, built);
+    assert_confirmed(stream, keys, 100);
+    assert_int_equal(table_state(replay, "t").size, 100);
+    assert_int_equal(table_state(replay, "t").inserts, 100);
+    assert_int_equal(trp_stream_half_close(stream), TRP_OK);
+    assert_ends(stream, TRP_OK, NULL);
+    built_destroy(built);
+}
+
+static void a_stream_without_messages_ends_with_ok(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t");
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    assert_int_equal(trp_stream_half_close(stream), TRP_OK);
+    assert_ends(stream, TRP_OK, NULL);
+}
+
+static void a_message_with_neither_chunks_nor_items_is_refused(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t");
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    struct built *built = built_create(0);
+    wire_push_key(&built->request.keep, 1);
+    send_built(stream, built);
+    assert_ends(stream, TRP_INVALID_ARGUMENT, "Request lacks both chunks and item.");
+    built_destroy(built);
+}
+
+static void a_corrupt_message_ends_its_stream_only(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t");
+    trp_stream *good = open_stream(replay, "InsertStream");
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    trp_message *message = trp_message_create(3);
+    memcpy(trp_message_data(message), "\x0a\x7f\x01", 3);
+    assert_int_equal(trp_stream_send(stream, message, WAIT_MS), TRP_OK);
+    assert_ends(stream, TRP_INVALID_ARGUMENT, "not a valid protobuf message");
+    uint64_t key = 5;
+    send_simple(good, key, "t", 1, 1);
+    assert_confirmed(good, &key, 1);
+    trp_stream_destroy(good);
+}
+
+static void what_came_before_a_failing_item_is_inserted_and_confirmed(void **state)
+{
+    struct replay *replay = *state;
+    static const struct {
+        const char *table;
+        uint64_t chunk;
+        bool empty;
+        trp_status status;
+        const char *text;
+    } rows[] = {
+        {"t", 99, false, TRP_INTERNAL, "Could not find sequence chunk 99."},
+        {"nope", 1, false, TRP_NOT_FOUND, "Priority table nope was not found"},
+        {"nope", 99, false, TRP_INTERNAL, "Could not find sequence chunk 99."},
+        {"t", 1, true, TRP_INVALID_ARGUMENT, "Item trajectory must not be empty."},
+        {"nope", 1, true, TRP_NOT_FOUND, "Priority table nope was not found"},
+    };
+    OPEN("name=t");
+    struct built *built = built_create(0);
+    for (uint64_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
+        trp_stream *stream = open_stream(replay, "InsertStream");
+        uint64_t key = 100 + i;
+        add_chunk(built, (struct chunk_spec){.key = 1});
+        add_simple_item(built, key, "t", 1, 1);
+        if (rows[i].empty)
+            add_item(built, 7, rows[i].table, 1);
+        else
+            add_simple_item(built, 7, rows[i].table, 1, rows[i].chunk);
+        send_built(stream, built);
+        assert_confirmed(stream, &key, 1);
+        assert_ends(stream, rows[i].status, rows[i].text);
+        assert_int_equal(table_state(replay, "t").size, i + 1);
+    }
+    built_destroy(built);
+}
+
+static void later_columns_may_be_empty_the_first_may_not(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t");
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    struct built *built = built_create(0);
+    uint64_t key = 3;
+    add_chunk(built, (struct chunk_spec){.key = 1});
+    add_simple_item(built, key, "t", 1, 1);
+    wire_push_column(&built->request.lists);
+    wire_push_key(&built->request.keep, 1);
+    send_built(stream, built);
+    assert_confirmed(stream, &key, 1);
+    add_item(built, 4, "t", 1);
+    wire_push_column(&built->request.lists);
+    wire_push_column(&built->request.lists);
+    add_slice(built, 1, 0, 1, 0);
+    send_built(stream, built);
+    assert_ends(stream, TRP_INVALID_ARGUMENT, "Item trajectory must not be empty.");
+    built_destroy(built);
+}
+
+/* ---- kept chunks ------------------------------------------------------------------------- */
+
+static void chunk_only_messages_release_nothing(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t");
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    struct built *built = built_create(0);
+    add_chunk(built, (struct chunk_spec){.key = 1, .value = 11});
+    send_built(stream, built);
+    add_chunk(built, (struct chunk_spec){.key = 2, .value = 22});
+    wire_push_key(&built->request.keep, 2); /* would drop 1 */
+    send_built(stream, built);
+    uint64_t keys[] = {8, 9};
+    add_simple_item(built, keys[0], "t", 1, 1);
+    add_simple_item(built, keys[1], "t", 1, 2);
+    send_built(stream, built);
+    assert_confirmed(stream, keys, 2);
+    /* now both are gone */
+    add_simple_item(built, 10, "t", 1, 2);
+    send_built(stream, built);
+    assert_ends(stream, TRP_INTERNAL, "Could not find sequence chunk 2.");
+    built_destroy(built);
+}
+
+static void keep_keys_have_to_match_what_is_left(void **state)
+{
+    struct replay *replay = *state;
+    static const struct {
+        uint64_t keys[3];
+        uint32_t count;
+        const char *text; /* NULL: they do match */
+    } rows[] = {{{1, 2}, 2, NULL},
+                {{2}, 1, NULL},
+                {{0}, 0, NULL},
+                {{1, 1}, 2, "chunks_.size() == 1 != keep_keys.size() == 2"},
+                {{1, 3}, 2, "chunks_.size() == 1 != keep_keys.size() == 2"},
+                {{2, 1, 7}, 3, "chunks_.size() == 2 != keep_keys.size() == 3"}};
+    OPEN("name=t");
+    struct built *built = built_create(0);
+    for (uint64_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
+        trp_stream *stream = open_stream(replay, "InsertStream");
+        uint64_t key = i + 1;
+        add_chunk(built, (struct chunk_spec){.key = 1});
+        add_chunk(built, (struct chunk_spec){.key = 2});
+        add_simple_item(built, key, "t", 1, 1);
+        for (uint32_t k = 0; k < rows[i].count; ++k)
+            wire_push_key(&built->request.keep, rows[i].keys[k]);
+        send_built(stream, built);
+        assert_confirmed(stream, &key, 1);
+        if (rows[i].text) {
+            assert_ends(stream, TRP_FAILED_PRECONDITION, rows[i].text);
+        } else {
+            assert_int_equal(trp_stream_half_close(stream), TRP_OK);
+            assert_ends(stream, TRP_OK, NULL);
+        }
+        assert_int_equal(table_state(replay, "t").size, i + 1);
+    }
+    built_destroy(built);
+}
+
+static void the_first_of_equal_chunk_keys_wins_until_it_is_dropped(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t sampler=fifo limiter=queue(10) max_times_sampled=1");
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    struct built *built = built_create(0);
+    uint64_t keys[] = {1, 2, 3};
+    add_chunk(built, (struct chunk_spec){.key = 5, .value = 100});
+    add_chunk(built, (struct chunk_spec){.key = 5, .value = 200});
+    add_simple_item(built, keys[0], "t", 1, 5);
+    wire_push_key(&built->request.keep, 5);
+    send_built(stream, built);
+    add_chunk(built, (struct chunk_spec){.key = 5, .value = 300});
+    add_simple_item(built, keys[1], "t", 1, 5);
+    send_built(stream, built); /* drops it */
+    add_chunk(built, (struct chunk_spec){.key = 5, .value = 400});
+    add_simple_item(built, keys[2], "t", 1, 5);
+    send_built(stream, built);
+    assert_confirmed(stream, keys, 3);
+    trp_stream_destroy(stream);
+
+    struct sampled samples[3];
+    stream = open_stream(replay, "SampleStream");
+    send_sample_request(stream, "t", 3, -1);
+    receive_samples(stream, samples, 3);
+    assert_int_equal(samples[0].value, 100);
+    assert_int_equal(samples[1].value, 100);
+    assert_int_equal(samples[2].value, 400);
+    trp_stream_destroy(stream);
+    built_destroy(built);
+}
+
+static void one_key_on_two_streams_is_two_chunks(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t sampler=fifo limiter=queue(10) max_times_sampled=1");
+    trp_stream *streams[2];
+    for (uint64_t i = 0; i < 2; ++i) {
+        uint64_t key = i + 1;
+        struct built *built = built_create(0);
+        streams[i] = open_stream(replay, "InsertStream");
+        add_chunk(built, (struct chunk_spec){.key = 5, .value = 10 + (int64_t)i});
+        add_simple_item(built, key, "t", 1, 5);
+        wire_push_key(&built->request.keep, 5);
+        send_built(streams[i], built);
+        assert_confirmed(streams[i], &key, 1);
+        built_destroy(built);
+    }
+    struct sampled samples[2];
+    trp_stream *stream = open_stream(replay, "SampleStream");
+    send_sample_request(stream, "t", 2, -1);
+    receive_samples(stream, samples, 2);
+    assert_int_equal(samples[0].value, 10);
+    assert_int_equal(samples[1].value, 11);
+    trp_stream_destroy(stream);
+    trp_stream_destroy(streams[0]);
+    trp_stream_destroy(streams[1]);
+}
+
+/* ---- items that no client could unpack --------------------------------------------------- */
+
+static void poison_items_are_refused(void **state)
+{
+    struct replay *replay = *state;
+    static const struct {
+        int32_t offset, length, index;
+        bool squeeze;
+        const char *text; /* NULL: a good one */
+    } rows[] = {
+        {0, 6, 0, false, NULL},
+        {5, 1, 1, true, NULL},
+        {6, 0, 1, false, NULL},
+        {0, 7, 0, false, "Cannot slice (0, 7)"},
+        {5, 2, 0, false, "Cannot slice (5, 2)"},
+        {-1, 1, 0, false, "Cannot slice (-1, 1)"},
+        {0, -1, 0, false, "Cannot slice (0, -1)"},
+        {INT32_MAX, INT32_MAX, 0, false, "Cannot slice"},
+        {0, 1, 2, false, "Cannot unpack column 2 in chunk 4 which has 2 columns."},
+        {0, 1, -1, false, "Cannot unpack column -1"},
+        {0, 2, 0, true, "squeezed"},
+    };
+    OPEN("name=t");
+    struct built *built = built_create(0);
+    int64_t size = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
+        trp_stream *stream = open_stream(replay, "InsertStream");
+        uint64_t key = i + 1;
+        add_chunk(built, (struct chunk_spec){.key = 4, .rows = 6, .tensors = 2});
+        add_item(built, key, "t", 1);
+        wire_push_column(&built->request.lists)->squeeze = rows[i].squeeze;
+        add_slice(built, 4, rows[i].offset, rows[i].length, rows[i].index);
+        send_built(stream, built);
+        if (rows[i].text) {
+            assert_ends(stream, TRP_INVALID_ARGUMENT, rows[i].text);
+        } else {
+            assert_confirmed(stream, &key, 1);
+            trp_stream_destroy(stream);
+            size++;
+        }
+        assert_int_equal(table_state(replay, "t").size, size);
+    }
+    built_destroy(built);
+}
+
+static void slices_that_cannot_be_joined_are_refused(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t");
+    struct built *built = built_create(0);
+    for (int bad = 0; bad < 2; ++bad) {
+        trp_stream *stream = open_stream(replay, "InsertStream");
+        uint64_t key = 1 + (uint64_t)bad;
+        add_chunk(built, (struct chunk_spec){.key = 1, .rows = 2});
+        add_chunk(built, (struct chunk_spec){.key = 2, .rows = 2, .bytes = bad ? 8 : 0});
+        add_item(built, key, "t", 1);
+        wire_push_column(&built->request.lists);
+        add_slice(built, 1, 0, 2, 0);
+        add_slice(built, 2, 0, 2, 0);
+        send_built(stream, built);
+        if (bad) {
+            assert_ends(stream, TRP_INVALID_ARGUMENT, "joins tensors of different types or shapes");
+        } else {
+            assert_confirmed(stream, &key, 1);
+            trp_stream_destroy(stream);
+        }
+    }
+    built_destroy(built);
+}
+
+/* ---- priorities and keys ----------------------------------------------------------------- */
+
+static void a_bad_priority_ends_its_stream_and_leaves_the_table_alone(void **state)
+{
+    struct replay *replay = *state;
+    static const double priorities[] = {-1, (double)NAN, (double)INFINITY};
+    OPEN("name=t sampler=prioritized(0.8)");
+    insert_items(replay, "t", 1, 3);
+    for (size_t i = 0; i < 3; ++i) {
+        trp_stream *stream = open_stream(replay, "InsertStream");
+        send_simple(stream, 50, "t", priorities[i], 1);
+        assert_ends(stream, TRP_INVALID_ARGUMENT, "riority");
+    }
+    assert_int_equal(table_state(replay, "t").size, 3);
+    insert_items(replay, "t", 10, 1);
+    struct sampled samples[4];
+    trp_stream *stream = open_stream(replay, "SampleStream");
+    send_sample_request(stream, "t", 4, 1000);
+    receive_samples(stream, samples, 4);
+    trp_stream_destroy(stream);
+}
+
+static void a_known_key_is_a_priority_update_that_is_confirmed_and_not_counted(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t sampler=max_heap");
+    insert_items(replay, "t", 1, 2);
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    uint64_t key = 1;
+    send_simple(stream, key, "t", 77, 12345);
+    assert_confirmed(stream, &key, 1);
+    send_simple(stream, key, "t", 78, 12345);
+    assert_confirmed(stream, &key, 1);
+    trp_stream_destroy(stream);
+    assert_int_equal(table_state(replay, "t").size, 2);
+    assert_int_equal(table_state(replay, "t").inserts, 2);
+
+    struct sampled sample;
+    stream = open_stream(replay, "SampleStream");
+    send_sample_request(stream, "t", 1, -1);
+    receive_samples(stream, &sample, 1);
+    assert_int_equal(sample.key, 1);
+    assert_int_equal(sample.value, 10); /* the trajectory is the first one's */
+    assert_true(sample.priority == 78);
+    trp_stream_destroy(stream);
+}
+
+static void the_new_item_may_be_its_own_victim(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t remover=lifo max_size=2");
+    insert_items(replay, "t", 1, 5); /* confirmed all the same */
+    assert_int_equal(table_state(replay, "t").size, 2);
+    assert_int_equal(table_state(replay, "t").inserts, 5);
+    assert_int_equal(mutate_key(replay, "t", 2, false, 0, true), TRP_OK);
+    assert_int_equal(table_state(replay, "t").size, 1);
+}
+
+/* ---- limiters ---------------------------------------------------------------------------- */
+
+static void send_items(trp_stream *stream, const char *table, uint64_t first, uint64_t count)
+{
+    struct built *built = built_create(0);
+    for (uint64_t key = first; key < first + count; ++key) {
+        add_chunk(built, (struct chunk_spec){.key = key, .value = (int64_t)key});
+        add_simple_item(built, key, table, 1, key);
+    }
+    send_built(stream, built);
+    built_destroy(built);
+}
+
+static void a_half_closed_stream_ends_when_the_limiter_let_everything_in(void **state)
+{
+    struct replay *replay = *state;
+    static const uint64_t keys[] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+    OPEN("name=t sampler=fifo limiter=queue(4) max_times_sampled=1 max_size=100");
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    send_items(stream, "t", 1, 9);
+    assert_int_equal(trp_stream_half_close(stream), TRP_OK);
+    assert_confirmed(stream, keys, 4);
+    trp_message *none;
+    assert_int_equal(trp_stream_receive(stream, &none, 0), TRP_DEADLINE_EXCEEDED);
+    assert_int_equal(table_state(replay, "t").size, 4);
+
+    struct sampled samples[9];
+    trp_stream *sampler = open_stream(replay, "SampleStream");
+    send_sample_request(sampler, "t", 9, -1);
+    receive_samples(sampler, samples, 9);
+    for (uint32_t i = 0; i < 9; ++i)
+        assert_int_equal(samples[i].key, i + 1);
+    assert_confirmed(stream, keys + 4, 5);
+    assert_ends(stream, TRP_OK, NULL);
+    trp_stream_destroy(sampler);
+}
+
+static void a_blocked_stream_is_not_read(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t sampler=fifo limiter=queue(2) max_times_sampled=1 max_size=100");
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    struct built *built = built_create(0);
+    uint64_t sent = 0;
+    trp_status status = TRP_OK;
+    while (status == TRP_OK && sent < 100) {
+        ++sent;
+        add_chunk(built, (struct chunk_spec){.key = sent, .value = (int64_t)sent});
+        add_simple_item(built, sent, "t", 1, sent);
+        status = try_send_built(stream, built, 0);
+    }
+    built_destroy(built);
+    assert_int_equal(status, TRP_DEADLINE_EXCEEDED);
+    assert_in_range(sent, 3, 20); /* a tenth of max_size is queued, then no more is read */
+
+    struct sampled samples[3];
+    trp_stream *sampler = open_stream(replay, "SampleStream");
+    send_sample_request(sampler, "t", 3, -1);
+    receive_samples(sampler, samples, 3);
+    uint64_t key = 1000;
+    send_simple(stream, key, "t", 1, 1); /* it is read again */
+    trp_stream_destroy(sampler);
+    trp_stream_destroy(stream);
+}
+
+static void queued_inserts_of_a_dead_stream_are_inserted(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t sampler=fifo limiter=queue(2) max_times_sampled=1 max_size=100");
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    send_items(stream, "t", 1, 5);
+    assert_int_equal(table_state(replay, "t").size, 2);
+    trp_stream_destroy(stream);
+    struct sampled samples[5];
+    trp_stream *sampler = open_stream(replay, "SampleStream");
+    send_sample_request(sampler, "t", 5, -1);
+    receive_samples(sampler, samples, 5);
+    for (uint32_t i = 0; i < 5; ++i)
+        assert_int_equal(samples[i].key, i + 1);
+    assert_int_equal(table_state(replay, "t").inserts, 5);
+    trp_stream_destroy(sampler);
+}
+
+static void confirmations_keep_the_order_of_a_stream_across_tables(void **state)
+{
+    struct replay *replay = *state;
+    static const uint64_t keys[] = {1, 2, 3, 4};
+    OPEN("name=blocked sampler=fifo limiter=queue(1) max_times_sampled=1", "name=open");
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    struct built *built = built_create(0);
+    for (uint64_t key = 1; key <= 4; ++key) {
+        add_chunk(built, (struct chunk_spec){.key = key});
+        add_simple_item(built, key, key <= 2 ? "blocked" : "open", 1, key);
+    }
+    send_built(stream, built);
+    assert_confirmed(stream, keys, 1);
+    assert_int_equal(table_state(replay, "open").size, 2); /* they do not wait */
+    struct sampled sample;
+    trp_stream *sampler = open_stream(replay, "SampleStream");
+    send_sample_request(sampler, "blocked", 1, -1);
+    receive_samples(sampler, &sample, 1);
+    assert_confirmed(stream, keys + 1, 3);
+    trp_stream_destroy(sampler);
+    trp_stream_destroy(stream);
+    built_destroy(built);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, replay_setup, replay_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(items_are_confirmed_in_order_and_visible),
+        TEST(a_stream_without_messages_ends_with_ok),
+        TEST(a_message_with_neither_chunks_nor_items_is_refused),
+        TEST(a_corrupt_message_ends_its_stream_only),
+        TEST(what_came_before_a_failing_item_is_inserted_and_confirmed),
+        TEST(later_columns_may_be_empty_the_first_may_not),
+        TEST(chunk_only_messages_release_nothing),
+        TEST(keep_keys_have_to_match_what_is_left),
+        TEST(the_first_of_equal_chunk_keys_wins_until_it_is_dropped),
+        TEST(one_key_on_two_streams_is_two_chunks),
+        TEST(poison_items_are_refused),
+        TEST(slices_that_cannot_be_joined_are_refused),
+        TEST(a_bad_priority_ends_its_stream_and_leaves_the_table_alone),
+        TEST(a_known_key_is_a_priority_update_that_is_confirmed_and_not_counted),
+        TEST(the_new_item_may_be_its_own_victim),
+        TEST(a_half_closed_stream_ends_when_the_limiter_let_everything_in),
+        TEST(a_blocked_stream_is_not_read),
+        TEST(queued_inserts_of_a_dead_stream_are_inserted),
+        TEST(confirmations_keep_the_order_of_a_stream_across_tables),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -55,9 +55,8 @@ class SelectorTest(ReplayTest):
     def test_prioritized_draws_as_often_as_it_reports(self):
         priorities = [1.0, 2.0, 4.0, 8.0]
         self.insert_values('often', range(4), priorities)
-        count = 4000
-        dataset = self.dataset('often', max_samples=count, max_in_flight_samples_per_worker=500)
-        drawn = collections.Counter(int(s.data[0]) for s in dataset.as_numpy_iterator())
+        count = 10_000
+        drawn = collections.Counter(int(row[5][0]) for row in self.draw_many('often', count))
         total = sum(p**0.6 for p in priorities)
         for value, priority in enumerate(priorities):
             p = priority**0.6 / total
@@ -77,11 +76,10 @@ class SelectorTest(ReplayTest):
 
     def test_uniform_is_uniform(self):
         self.insert_values('uniform', range(5), [0.0, 1.0, 2.0, 3.0, 1e9])
-        count = 4000
-        dataset = self.dataset('uniform', max_samples=count, max_in_flight_samples_per_worker=500)
-        samples = list(dataset.as_numpy_iterator())
-        self.assertEqual({s.info.probability for s in samples}, {0.2})
-        drawn = collections.Counter(int(s.data[0]) for s in samples)
+        count = 10_000
+        rows = self.draw_many('uniform', count)
+        self.assertEqual({float(row[1]) for row in rows}, {0.2})
+        drawn = collections.Counter(int(row[5][0]) for row in rows)
         for value in range(5):
             self.assertLess(abs(drawn[value] - count / 5), 6 * math.sqrt(count * 0.16))
 

@@ -50,6 +50,11 @@ class ClientTest(unittest.TestCase):
     def draw_values(self, table, count):
         return [int(sample.data[0][0]) for sample in self.draw(table, count)]
 
+    def draw_many(self, table, count):
+        """In one request; the rows are the info's five fields and the columns."""
+        sampler = self.client._client.NewSampler(table, count, count)
+        return [sampler.GetNextTrajectory() for _ in range(count)]
+
     def infos_by_value(self, table, values):
         """Draws until each of the values was seen."""
         infos = {}

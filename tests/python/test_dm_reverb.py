@@ -12,6 +12,8 @@ import unittest
 sys.dont_write_bytecode = True
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 os.environ.setdefault('CUDA_VISIBLE_DEVICES', '')
+# The client's gRPC may notice a finished connect only when this timer fires: 5 s by default.
+os.environ.setdefault('GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS', '100')
 
 
 def main():

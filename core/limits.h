@@ -161,6 +161,16 @@ enum {
     /* run.c: lines of a failed node's log that are shown again at the end. */
     LAST_LINES_MAX = 8,
     LAST_LINE_BYTES_MAX = 240,
+    /* shape.c: a layer has at most 2^28 weights and 2^17 columns (two streams), so products with a
+     * batch of 2^32 rows stay below 2^63. 2^28 parameters are 4 GB with gradient and Adam. */
+    NET_WIDTH_MAX = 1 << 16,
+    NET_PARAMS_MAX = 1 << 28,
+    NET_THREADS_MAX = 256,
+    /* team.c: x 140 cycles of a pause = 84 us at 2.5 GHz: Adam on the 71 000 parameters of the
+     * smallest network that has a team lies between two of its jobs. */
+    TEAM_SPINS_MAX = 1500,
+    /* checkpoint.h: safetensors' own limit. */
+    CHECKPOINT_HEADER_BYTES_MAX = 100 * 1000 * 1000,
     /* publisher.c: clients of one learner, and their names ("actor/65535"). */
     PARAMS_CLIENTS_MAX = 65536,
     PARAMS_CLIENT_NAME_BYTES_MAX = 127,
@@ -187,6 +197,9 @@ enum {
     ENVS_MAX = 256,
     ENV_COPIES_MAX = 1 << 20,
 };
+
+/* net.c: no machine has it; what is above is a mistake in the options. */
+#define NET_ARENA_BYTES_MAX (UINT64_C(1) << 38)
 
 /* store.h: address space for one store, 1/128 of what x86-64 has. */
 #define STORE_MAP_BYTES_MAX (UINT64_C(1) << 40)

@@ -6,8 +6,6 @@
 
 #include <troupe/checkpoint.h>
 
-enum { CHECKPOINT_HEADER_BYTES_MAX = 100 * 1000 * 1000 }; /* safetensors' own limit */
-
 #define CHECKPOINT_METADATA "__metadata__"
 
 /* "F32" and 4; `type` is valid. */

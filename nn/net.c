@@ -10,11 +10,9 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/limits.h"
 
-enum { THREADS_MAX = 256, ROWS_STEP = 8 };
-
-/* No machine has it; what is above is a mistake in the options. */
-static const size_t ARENA_BYTES_MAX = (size_t)1 << 38;
+enum { ROWS_STEP = 8 };
 
 /* ---- planning ---------------------------------------------------------------------------- */
 
@@ -83,7 +81,7 @@ static trp_status net_plan(trp_net *net)
     if (count.overflow)
         return trp_fail(TRP_INVALID_ARGUMENT, "network plan for a batch of %u overflows",
                         net->batch);
-    if (count.used <= ARENA_BYTES_MAX)
+    if (count.used <= NET_ARENA_BYTES_MAX)
         net->arena = aligned_alloc(ALIGNMENT, count.used);
     if (!net->arena)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "network plan for a batch of %u needs %zu bytes",
@@ -100,9 +98,9 @@ static trp_status net_plan(trp_net *net)
 trp_status net_create(trp_net **out, const trp_net_options *options, const struct backend *backend)
 {
     TRP_TRY(trp_net_spec_check(&options->spec));
-    if (options->threads > THREADS_MAX)
+    if (options->threads > NET_THREADS_MAX)
         return trp_fail(TRP_INVALID_ARGUMENT, "network plan wants %u threads; at most %d",
-                        options->threads, THREADS_MAX);
+                        options->threads, NET_THREADS_MAX);
     trp_net *net = xcalloc(1, sizeof *net);
     net->spec = options->spec;
     net->shape = shape_of(&options->spec);

@@ -1,12 +1,11 @@
 /* A spec becomes layers and slots once; everything else walks those tables and knows nothing about
- * dueling heads. Bounds: a layer has at most 2^28 weights and 2^17 columns (two streams of 2^16),
- * so sums over a spec stay far below 2^63. */
+ * dueling heads. */
 #include "shape.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { WIDTH_MAX = 1 << 16, PARAMS_MAX = 1 << 28 };
+#include "core/limits.h"
 
 static uint32_t hidden_count(const trp_net_spec *spec)
 {
@@ -18,9 +17,9 @@ static uint32_t hidden_count(const trp_net_spec *spec)
 
 static trp_status width_check(const char *what, uint32_t width)
 {
-    if (width == 0 || width > WIDTH_MAX)
+    if (width == 0 || width > NET_WIDTH_MAX)
         return trp_fail(TRP_INVALID_ARGUMENT, "network %s is %u; it must be 1 to %d", what, width,
-                        WIDTH_MAX);
+                        NET_WIDTH_MAX);
     return TRP_OK;
 }
 
@@ -39,9 +38,9 @@ trp_status trp_net_spec_check(const trp_net_spec *spec)
         return trp_fail(TRP_INVALID_ARGUMENT, "network activation %d is unknown",
                         (int)spec->activation);
     size_t count = shape_of(spec).param_count;
-    if (count > PARAMS_MAX)
+    if (count > NET_PARAMS_MAX)
         return trp_fail(TRP_INVALID_ARGUMENT, "network has %zu parameters; at most %d are possible",
-                        count, PARAMS_MAX);
+                        count, NET_PARAMS_MAX);
     return TRP_OK;
 }
 

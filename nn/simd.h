@@ -3,11 +3,11 @@
  *
  * One matrix product serves everything: c (+)= a b, where a is read one element at a time through
  * two strides (so a transposed a costs nothing) and b by rows. A tile of c stays in registers while
- * `depth` runs; columns are cut into panels of four vectors and the depth into blocks, so that a
- * block of b stays in the first-level cache while all rows pass by. The sum over depth of
- * one element runs in order, whatever the tile: a row gives the same bits in any batch of more than
- * one row. A single row takes a path of its own: four sums per element, because nothing else hides
- * the latency of the adds. */
+ * `depth` runs; columns are cut into panels of PANEL_VECS vectors and the depth into blocks, and a
+ * panel's block of b lies together while all rows pass by. The sum over depth of one element runs
+ * in the same order whatever the tile, so a row gives the same bits in any batch of more than one
+ * row. A single row takes a path of its own: four sums per element, because nothing else hides the
+ * latency of the adds. */
 
 enum {
     PANEL = PANEL_VECS * LANES,
@@ -160,6 +160,7 @@ TILES(TILE)
 static tile_function *const tiles[PANEL_VECS][TILE_ROWS_MAX] = {TILES(TILE)};
 #undef TILE
 
+/* The most rows of a tile: as many sums as there are registers for. */
 static const uint8_t tile_rows[PANEL_VECS] = TILE_ROWS;
 
 /* One row of c: each element is four sums over every fourth k, so that adds overlap. */
@@ -302,11 +303,11 @@ static void gemm_block(const struct gemm *g, size_t column, size_t k, size_t dep
 static void gemm_run(const struct gemm *g)
 {
     size_t block = g->a_k == 1 ? DEPTH_BLOCK : DEPTH_BLOCK_ACROSS;
-    for (size_t column = 0; column < g->columns; column += PANEL)
-        for (size_t k = 0; k < g->depth; k += block) {
-            size_t left = g->depth - k;
-            gemm_block(g, column, k, left < block ? left : block);
-        }
+    for (size_t k = 0; k < g->depth; k += block) {
+        size_t depth = g->depth - k < block ? g->depth - k : block;
+        for (size_t column = 0; column < g->columns; column += PANEL)
+            gemm_block(g, column, k, depth);
+    }
 }
 
 /* Rational approximation of tanh by Eigen's coefficients: at most a few units in the last place. */

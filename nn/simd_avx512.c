@@ -117,18 +117,11 @@ static INLINE void transpose_4(const float *from, size_t from_row, float *to, si
     {                                                                                              \
         12, 12, 8, 6                                                                               \
     }
-#define TILES(X)                                                                                   \
-    X(1, 1)                                                                                        \
-    X(2, 1)                                                                                        \
-    X(3, 1)                                                                                        \
-    X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1) X(9, 1) X(10, 1) X(11, 1) X(12, 1) X(1, 2) X(2, 2)     \
-        X(3, 2) X(4, 2) X(5, 2) X(6, 2) X(7, 2) X(8, 2) X(9, 2) X(10, 2) X(11, 2) X(12, 2) X(1, 3) \
-            X(2, 3) X(3, 3) X(4, 3) X(5, 3) X(6, 3) X(7, 3) X(8, 3) X(1, 4) X(2, 4) X(3, 4)        \
-                X(4, 4) X(5, 4) X(6, 4)
-#define BACKEND backend_avx512
+#define TILES(X) UP_TO_12(X, 1) UP_TO_12(X, 2) UP_TO_8(X, 3) UP_TO_6(X, 4)
 #define NARROW_CASES                                                                               \
     NARROW_CASE(1)                                                                                 \
-    NARROW_CASE(2) NARROW_CASE(3) NARROW_CASE(4) NARROW_CASE(5) NARROW_CASE(6) NARROW_CASE(7)      \
-        NARROW_CASE(8)
+    NARROW_CASE(2)                                                                                 \
+    NARROW_CASE(3) NARROW_CASE(4) NARROW_CASE(5) NARROW_CASE(6) NARROW_CASE(7) NARROW_CASE(8)
+#define BACKEND      backend_avx512
 #define BACKEND_NAME "avx512"
 #include "simd.h"

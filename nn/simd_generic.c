@@ -107,12 +107,8 @@ static INLINE void transpose_4(const float *from, size_t from_row, float *to, si
     {                                                                                              \
         8, 6                                                                                       \
     }
-#define TILES(X)                                                                                   \
-    X(1, 1)                                                                                        \
-    X(2, 1)                                                                                        \
-    X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1) X(1, 2) X(2, 2) X(3, 2) X(4, 2) X(5, 2)        \
-        X(6, 2)
-#define BACKEND      backend_generic
+#define TILES(X)     UP_TO_8(X, 1) UP_TO_6(X, 2)
 #define NARROW_CASES NARROW_CASE(1) NARROW_CASE(2)
+#define BACKEND      backend_generic
 #define BACKEND_NAME "generic"
 #include "simd.h"

@@ -9,11 +9,8 @@
 #include <stdlib.h>
 
 #include "core/alloc.h"
+#include "core/limits.h"
 #include "core/thread.h"
-
-enum {
-    SPINS_MAX = 500, /* x 140 cycles of a pause = 28 us at 2.5 GHz: two wake-ups by futex */
-};
 
 struct worker {
     struct team *team;
@@ -48,7 +45,7 @@ static bool job_differs(struct team *team, uint64_t last)
 
 static void wait_for_job(struct team *team, uint64_t last)
 {
-    for (int i = 0; i < SPINS_MAX; i++) {
+    for (int i = 0; i < TEAM_SPINS_MAX; i++) {
         if (job_differs(team, last))
             return;
         pause_briefly();
@@ -126,7 +123,7 @@ void team_run(struct team *team, void (*work)(void *arg, uint32_t index), void *
     wake_sleepers(team);
     work(arg, 0);
     for (int i = 0; atomic_load(&team->pending) > 0; i++) {
-        if (i < SPINS_MAX)
+        if (i < TEAM_SPINS_MAX)
             pause_briefly();
         else
             sched_yield();

@@ -15,8 +15,8 @@ enum {
     MESSAGE_ITEMS_MAX = 1 << 20,
     MESSAGE_SLICES_MAX = 1 << 22,
     WIRE_DEPTH_MAX = 64, /* nested groups in fields we do not know */
-    /* wire.c, keep_set.c: headers of tensors that are recognised: dtype and eight dimensions of up to
-     * three bytes; 32 columns. */
+    /* wire.c, keep_set.c: headers of tensors that are recognised: dtype and eight dimensions of up
+     * to three bytes; 32 columns. */
     WIRE_MEMO_BYTES_MAX = 64,
     TENSOR_MEMOS_MAX = 32,
     /* keep_set.c: what one insert stream keeps: 2^20 x 48 and 2^22 x 16 bytes are 112 MB. */
@@ -26,8 +26,8 @@ enum {
      * makes durable are at most 64 groups old. */
     INDEX_STEP_ITEMS = 50000,
     SAMPLE_GROUPS_MAX = 64,
-    /* insert_stream.c: inserts that wait for a limiter. Reverb's 1000 a table (or a tenth of it); at
-     * most 16 MiB of a stream before it is not read on; 1000 a table of streams that ended. */
+    /* insert_stream.c: inserts that wait for a limiter. Reverb's 1000 a table (or a tenth of it);
+     * at most 16 MiB of a stream before it is not read on; 1000 a table of streams that ended. */
     LANE_INSERTS_MAX = 1000,
     PENDING_BYTES_MAX = 16 << 20,
     INSERT_ORPHANS_MAX = 1000,
@@ -54,9 +54,11 @@ enum {
      * window, at least one message, and 64 messages of small ones. */
     RPC_INBOX_BYTES = 64 * 1024,
     RPC_INBOX_MESSAGES = 64,
-    /* rpc/: below this a copy is cheaper than a reference, and does not pin a read buffer of 8 KB. */
+    /* rpc/: below this a copy is cheaper than a reference, and does not pin a read buffer of 8 KB.
+     */
     RPC_COPY_BYTES_MAX = 256,
-    /* rpc/: nesting of messages from outside; protobuf-c recurses, 64 levels take 32 KB of stack. */
+    /* rpc/: nesting of messages from outside; protobuf-c recurses, 64 levels take 32 KB of stack.
+     */
     RPC_MESSAGE_DEPTH_MAX = 64,
     /* rpc/: services that are in servers of one process: 64 nodes of 16 services. */
     RPC_SERVICES_MAX = 1024,
@@ -73,8 +75,8 @@ enum {
     SIGNATURE_LEAVES_MAX = 4096,
     SIGNATURE_DEPTH_MAX = 64,
     SIGNATURE_NAME_BYTES_MAX = 256,
-    /* history.c: smaller tensors are not worth a look; a column that failed to shrink 4 times in a row
-     * is looked at once in 17 chunks: 6 % of the cost on noise. */
+    /* history.c: smaller tensors are not worth a look; a column that failed to shrink 4 times in a
+     * row is looked at once in 17 chunks: 6 % of the cost on noise. */
     WRITER_COMPRESS_BYTES_MIN = 256,
     WRITER_COMPRESS_FAILURES = 4,
     WRITER_COMPRESS_PAUSE = 16,
@@ -84,8 +86,8 @@ enum {
     WRITER_BATCH_ITEMS = 64,
     /* writer.c: where a message stops taking items: half an L2 cache, and 18 items of 28 KB. */
     WRITER_MESSAGE_BYTES = 512 * 1024,
-    /* unpack.c: a sample spread over messages is kept until it is complete: what one protobuf message
-     * could hold. */
+    /* unpack.c: a sample spread over messages is kept until it is complete: what one protobuf
+     * message could hold. */
     SAMPLE_BYTES_MAX = INT32_MAX,
     /* sampler.c: batches of memory. */
     SAMPLER_PREFETCH_MAX = 1024,
@@ -138,7 +140,8 @@ enum {
     EVALUATE_COPIES = 128,
     EVALUATE_EPISODES = 100,
     EVALUATE_EPISODES_MAX = 1000000,
-    /* launch/: "name/4095" fits a log prefix and, with ".sock", a socket path beside a directory. */
+    /* launch/: "name/4095" fits a log prefix and, with ".sock", a socket path beside a directory.
+     */
     GROUP_NAME_BYTES_MAX = 40,
     PROGRAM_NODES_MAX = 4096,
     /* control.c: one packet between launcher and node; an error message is at most 1023 bytes. */

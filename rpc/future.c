@@ -135,8 +135,9 @@ static void local_run(struct local_job *job)
         local_finish(job, rpc_invoke(&job->invocation, job->request));
 }
 
-static void run_on_pool(struct rpc_job *base)
+static void run_on_pool(struct rpc_job *base, struct rpc_worker *worker)
 {
+    (void)worker;
     struct local_job *job = (struct local_job *)((char *)base - offsetof(struct local_job, job));
     local_run(job);
     local_release(job);

@@ -1,16 +1,23 @@
-/* protobuf-c methods of a server, run on threads so that none of them holds up the reactor. */
+/* Threads of a server for the handlers of protobuf-c services. */
 #ifndef TRP_RPC_POOL_H
 #define TRP_RPC_POOL_H
+
+#include <stdatomic.h>
 
 #include <grpc/grpc.h>
 #include <troupe/rpc.h>
 
 struct rpc_method;
 struct rpc_pool;
+struct rpc_post;
+struct rpc_worker;
 
 /* Something to run on a pool thread; embedded in what it is about. */
 struct rpc_job {
-    void (*run)(struct rpc_job *job);
+    struct rpc_job *next;
+    void (*run)(struct rpc_job *job, struct rpc_worker *worker); /* may free the job */
+    /* How long such jobs took of late; NULL: may be long. 0 is not known. */
+    _Atomic uint32_t *average_ns;
 };
 
 struct rpc_pool *rpc_pool_create(trp_server *server);
@@ -22,11 +29,15 @@ TRP_MUST_USE trp_status rpc_pool_start(struct rpc_pool *pool);
 /* Runs what is queued and joins. Idempotent. */
 void rpc_pool_stop(struct rpc_pool *pool);
 
-/* Queues the job. RESOURCE_EXHAUSTED: max_pending jobs wait; UNAVAILABLE: the pool has stopped. */
+/* Queues the job; rpc_pool_wake() has to follow soon. RESOURCE_EXHAUSTED: max_pending jobs wait;
+ * UNAVAILABLE: the pool has stopped. */
 TRP_MUST_USE trp_status rpc_pool_submit(struct rpc_pool *pool, struct rpc_job *job);
 
-/* A new remote call with its request; takes both. On the reactor, with the server's lock. */
-void rpc_pool_open(trp_server *server, const struct rpc_method *method, grpc_call *call,
-                   gpr_timespec deadline, grpc_byte_buffer *payload);
+/* Wakes a worker if jobs wait. `another`: even if one is at quick jobs already, because they take
+ * longer than they should. */
+void rpc_pool_wake(struct rpc_pool *pool, bool another);
+
+/* Posts `post` to the server, soon, together with others. From a job. */
+void rpc_worker_post(struct rpc_worker *worker, struct rpc_post *post);
 
 #endif

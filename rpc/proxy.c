@@ -64,6 +64,7 @@ struct proxy_call {
     grpc_call *call;
     grpc_completion_queue *queue;
     struct rpc_op op;
+    struct deadline deadline;   /* watched here: gRPC would set a timer. Never: passed */
     struct deadline connect_by; /* never: connected, or given up */
     grpc_metadata_array initial, trailing;
     grpc_byte_buffer *reply;
@@ -108,18 +109,37 @@ static trp_status give_result(struct proxy_call *call, ProtobufCMessage **reply)
     return status;
 }
 
+static struct deadline earlier(struct deadline a, struct deadline b)
+{
+    return a.at_ns < b.at_ns ? a : b;
+}
+
+/* Ends the call when one of its own deadlines has passed. False: none has. */
+static bool check_deadlines(struct proxy_call *call)
+{
+    if (deadline_passed(call->deadline, &clock_monotonic)) {
+        call->deadline = call->connect_by = DEADLINE_NEVER;
+        grpc_call_cancel_with_status(call->call, GRPC_STATUS_DEADLINE_EXCEEDED,
+                                     "took longer than its deadline", NULL);
+        return true;
+    }
+    if (deadline_passed(call->connect_by, &clock_monotonic)) {
+        call->connect_by = DEADLINE_NEVER;
+        rpc_channel_give_up(call->proxy->channel, call->call);
+        return true;
+    }
+    return false;
+}
+
 /* True once the call is over. */
 static bool await(struct proxy_call *call, struct deadline deadline)
 {
     while (!call->over) {
-        bool connecting = call->connect_by.at_ns < deadline.at_ns;
-        grpc_event event = rpc_next(call->queue, connecting ? call->connect_by : deadline);
+        struct deadline own = earlier(call->deadline, call->connect_by);
+        grpc_event event = rpc_next(call->queue, earlier(own, deadline));
         if (event.type == GRPC_OP_COMPLETE)
             call->over = true;
-        else if (connecting) {
-            call->connect_by = DEADLINE_NEVER;
-            rpc_channel_give_up(call->proxy->channel, call->call);
-        } else
+        else if (!check_deadlines(call) && deadline_passed(deadline, &clock_monotonic))
             return false;
     }
     return true;
@@ -188,13 +208,14 @@ trp_future *rpc_proxy_start(ProtobufCService *service, unsigned index,
     call->proxy = proxy;
     call->index = index;
     call->queue = rpc_channel_take_queue(proxy->channel);
+    call->deadline = rpc_call_deadline(options->timeout_ms);
     call->connect_by = deadline_in_ms(&clock_monotonic, proxy->channel->connect_timeout_ms);
     call->details = grpc_empty_slice();
     grpc_metadata_array_init(&call->initial);
     grpc_metadata_array_init(&call->trailing);
     call->call = grpc_channel_create_registered_call(
         proxy->channel->grpc, NULL, GRPC_PROPAGATE_DEFAULTS, call->queue, proxy->handles[index],
-        rpc_timespec(rpc_call_deadline(options->timeout_ms)), NULL);
+        rpc_timespec(call->deadline), NULL);
     grpc_byte_buffer *buffer = rpc_message_to_buffer(bytes);
     start_batch(call, buffer);
     grpc_byte_buffer_destroy(buffer);

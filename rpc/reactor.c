@@ -15,7 +15,7 @@
 #include <troupe/log.h>
 #include "core/alloc.h"
 #include "core/limits.h"
-#include "pool.h"
+#include "pool_call.h"
 
 struct rpc_slot {
     struct rpc_op op;
@@ -72,7 +72,7 @@ static void slot_done(struct rpc_op *op, bool ok)
     if (!slot->method)
         refuse_unknown(slot);
     else if (slot->method->service)
-        rpc_pool_open(slot->server, slot->method, slot->call, slot->deadline, slot->payload);
+        rpc_pool_call_open(slot->server, slot->method, slot->call, slot->deadline, slot->payload);
     else
         rpc_remote_open(slot->server, slot->method, slot->call);
     slot_clear(slot);
@@ -100,8 +100,7 @@ bool rpc_posts_run(trp_server *server)
         return false;
     while (post) {
         struct rpc_post *next = post->next;
-        post->work(post->arg);
-        free(post);
+        post->work(post->arg); /* may free the post */
         post = next;
     }
     return true;
@@ -135,22 +134,43 @@ bool rpc_server_kick(trp_server *server)
     return runs;
 }
 
-void trp_server_post(trp_server *server, void (*work)(void *arg), void *arg)
+void rpc_server_post(trp_server *server, struct rpc_post *first, struct rpc_post *last)
 {
-    struct rpc_post *post = xcalloc(1, sizeof *post);
-    *post = (struct rpc_post){.work = work, .arg = arg};
+    last->next = NULL;
     mutex_lock(&server->post_lock);
     if (server->last_post)
-        server->last_post->next = post;
+        server->last_post->next = first;
     else
-        server->first_post = post;
-    server->last_post = post;
+        server->first_post = first;
+    server->last_post = last;
     mutex_unlock(&server->post_lock);
     if (rpc_server_held(server) || rpc_server_kick(server))
         return; /* the settling to come runs it */
     mutex_lock(&server->lock);
     rpc_local_wake(server);
     mutex_unlock(&server->lock);
+}
+
+struct allocated_post {
+    struct rpc_post post;
+    void (*work)(void *arg);
+    void *arg;
+};
+
+static void run_allocated(void *arg)
+{
+    struct allocated_post *post = arg;
+    post->work(post->arg);
+    free(post);
+}
+
+void trp_server_post(trp_server *server, void (*work)(void *arg), void *arg)
+{
+    struct allocated_post *post = xcalloc(1, sizeof *post);
+    post->post = (struct rpc_post){.work = run_allocated, .arg = post};
+    post->work = work;
+    post->arg = arg;
+    rpc_server_post(server, &post->post, &post->post);
 }
 
 static void dispatch(trp_server *server, grpc_event event)
@@ -182,7 +202,10 @@ static void reactor_run(void *arg)
         server->reactor_wait_ns = INT64_MIN;
         alive = collect(server, event);
         rpc_server_settle(server);
-        until.at_ns = rpc_posts_waiting(server) ? 0 : server->wake_ns;
+        int64_t watch_ns = rpc_pool_calls_watch(server, server->phase != RPC_SERVER_RUNNING);
+        until.at_ns = watch_ns < server->wake_ns ? watch_ns : server->wake_ns;
+        if (rpc_posts_waiting(server))
+            until.at_ns = 0;
         server->reactor_wait_ns = until.at_ns;
         rpc_server_release(server);
     }

@@ -20,6 +20,7 @@ struct remote_stream {
     grpc_completion_queue *queue;
     struct rpc_op open_op, read_op, send_op, half_close_op, status_op;
     uint32_t outstanding;       /* events that gRPC owes */
+    struct deadline deadline;   /* of the whole stream; never: none, or passed */
     struct deadline connect_by; /* never: connected, or given up */
     grpc_metadata_array initial, trailing;
     grpc_byte_buffer *incoming;
@@ -83,22 +84,40 @@ static void status_done(struct rpc_op *op, bool ok)
     stream_of(op, offsetof(struct remote_stream, status_op))->over = true;
 }
 
+static struct deadline earlier(struct deadline a, struct deadline b)
+{
+    return a.at_ns < b.at_ns ? a : b;
+}
+
+/* Ends the stream when one of its own deadlines has passed. False: none has. */
+static bool check_deadlines(struct remote_stream *stream)
+{
+    if (deadline_passed(stream->deadline, &clock_monotonic)) {
+        stream->deadline = stream->connect_by = DEADLINE_NEVER;
+        grpc_call_cancel_with_status(stream->call, GRPC_STATUS_DEADLINE_EXCEEDED,
+                                     "took longer than its deadline", NULL);
+        return true;
+    }
+    if (deadline_passed(stream->connect_by, &clock_monotonic)) {
+        stream->connect_by = DEADLINE_NEVER;
+        rpc_channel_give_up(stream->base.channel, stream->call);
+        return true;
+    }
+    return false;
+}
+
 /* Handles one event. False: `deadline` passed without one. */
 static bool pump(struct remote_stream *stream, struct deadline deadline)
 {
-    bool connecting = stream->connect_by.at_ns < deadline.at_ns;
-    grpc_event event = rpc_next(stream->queue, connecting ? stream->connect_by : deadline);
+    struct deadline own = earlier(stream->deadline, stream->connect_by);
+    grpc_event event = rpc_next(stream->queue, earlier(own, deadline));
     if (event.type == GRPC_OP_COMPLETE) {
         struct rpc_op *op = event.tag;
         stream->outstanding--;
         op->done(op, event.success);
         return true;
     }
-    if (!connecting)
-        return false;
-    stream->connect_by = DEADLINE_NEVER;
-    rpc_channel_give_up(stream->base.channel, stream->call);
-    return true;
+    return check_deadlines(stream) || !deadline_passed(deadline, &clock_monotonic);
 }
 
 static void start(struct remote_stream *stream, const grpc_op *ops, size_t count, struct rpc_op *op)
@@ -273,6 +292,7 @@ trp_stream *rpc_remote_stream_open(trp_channel *channel, const char *path, struc
     stream->send_op.done = send_done;
     stream->half_close_op.done = half_close_done;
     stream->status_op.done = status_done;
+    stream->deadline = deadline;
     stream->connect_by = deadline_in_ms(&clock_monotonic, channel->connect_timeout_ms);
     stream->details = grpc_empty_slice();
     grpc_metadata_array_init(&stream->initial);

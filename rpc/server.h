@@ -17,6 +17,7 @@
 #include "message.h"
 
 struct rpc_pool;
+struct rpc_pool_call;
 struct rpc_health;
 struct rpc_service;
 
@@ -28,14 +29,15 @@ struct rpc_method {
     void *raw_service;
     ProtobufCService *service;
     unsigned index;
-    void *registered; /* gRPC's handle while the server runs */
+    _Atomic uint32_t average_ns; /* of the protobuf-c handler's runs, of late; 0: none yet */
+    void *registered;            /* gRPC's handle while the server runs */
 };
 
 /* How a raw call reaches its peer. */
 struct rpc_transport {
     /* The group has ended: what the call's fields ask for may go out. */
     void (*flush)(trp_server_call *call);
-    void (*read)(trp_server_call *call); /* read_wanted was set */
+    void (*read)(trp_server_call *call);  /* read_wanted was set */
     char *(*peer)(trp_server_call *call); /* the caller frees */
     void (*abort)(trp_server_call *call); /* ends it: closed() follows */
     void (*destroy)(trp_server_call *call);
@@ -64,6 +66,7 @@ struct rpc_call_list {
     trp_server_call *first, *last;
 };
 
+/* Work for whoever holds the lock next; embedded in what it is about. */
 struct rpc_post {
     struct rpc_post *next;
     void (*work)(void *arg);
@@ -100,6 +103,7 @@ struct trp_server {
     trp_server_call *calls;
     size_t call_count; /* raw calls in the list */
     size_t pool_calls; /* remote protobuf-c calls on their way */
+    struct rpc_pool_call *oldest_unwatched, *newest_unwatched;
     trp_server_call *dirty;
     trp_server_call *first_event, *last_event;
     int64_t wake_ns;                  /* when group_end wants to be called again */
@@ -170,6 +174,10 @@ trp_status rpc_reactor_start(trp_server *server);
 
 /* After gRPC's shutdown: joins the thread and frees what rpc_reactor_start() made. */
 void rpc_reactor_stop(trp_server *server);
+
+/* trp_server_post() of work that needs no memory, a list of it: a post is free again when it runs.
+ */
+void rpc_server_post(trp_server *server, struct rpc_post *first, struct rpc_post *last);
 
 /* Runs posted work; lock held. True: there was some. */
 bool rpc_posts_run(trp_server *server);

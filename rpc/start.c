@@ -30,6 +30,9 @@ static grpc_server *make_grpc_server(const trp_server *server)
                  rpc_limit_arg(largest_message(server)));
     rpc_args_add(&args, GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, -1);
     rpc_args_add(&args, GRPC_ARG_ENABLE_CHANNELZ, 0);
+    rpc_args_add(&args, GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0);
+    /* A timer per call; whoever sets a deadline cancels the call himself, or is gone. */
+    rpc_args_add(&args, GRPC_ARG_ENABLE_DEADLINE_CHECKS, 0);
     rpc_args_add(&args, GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5000);
     rpc_args_add(&args, GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
     rpc_args_add(&args, GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
@@ -137,7 +140,7 @@ static void stop_listening(trp_server *server)
 static void wait_shutdown(trp_server *server)
 {
     rpc_server_enter(server);
-    while (!server->shutdown_done)
+    while (!server->shutdown_done || !idle(server)) /* what is cancelled comes at once */
         rpc_server_wait(server, &server->changed, DEADLINE_NEVER);
     rpc_server_release(server);
 }

@@ -1,0 +1,482 @@
+/* A replay server's life: unary calls, reopening, a crash at any moment, a full store, looking in.
+ * A crash is a copy of the live directory: the files as a kill -9 leaves them. */
+#include "replay_fixture.h"
+
+#include <fcntl.h>
+#include <sys/sendfile.h>
+
+#include "replay.pb-c.h"
+
+#define LINES(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define OPEN(...)  replay_open(replay, LINES(__VA_ARGS__))
+
+/* The data file is as long as its map: holes stay holes. */
+static void copy_file(const char *from, const char *to)
+{
+    int in = open(from, O_RDONLY), out = open(to, O_WRONLY | O_CREAT, 0666);
+    struct stat stat_of;
+    assert_true(in >= 0 && out >= 0 && fstat(in, &stat_of) == 0);
+    assert_int_equal(ftruncate(out, stat_of.st_size), 0);
+    for (off_t at = 0, end; (at = lseek(in, at, SEEK_DATA)) >= 0; at = end) {
+        end = lseek(in, at, SEEK_HOLE);
+        assert_true(lseek(out, at, SEEK_SET) == at);
+        for (off_t done = at; done < end;)
+            assert_true(sendfile(out, in, &done, (size_t)(end - done)) > 0);
+    }
+    close(in);
+    close(out);
+}
+
+/* A copy of the live directory. */
+static char *copy_dir(const char *dir)
+{
+    char *copy = fixture_dir("/tmp");
+    DIR *entries = opendir(dir);
+    assert_non_null(entries);
+    for (struct dirent *entry; (entry = readdir(entries));) {
+        if (entry->d_name[0] == '.')
+            continue;
+        char *from = fixture_path(dir, entry->d_name);
+        char *to = fixture_path(copy, entry->d_name);
+        copy_file(from, to);
+        free(from);
+        free(to);
+    }
+    closedir(entries);
+    return copy;
+}
+
+/* Goes on as if the server had been killed now; `stream` is of the server that was. */
+static void crash(struct replay *replay, trp_stream *stream)
+{
+    char *copy = copy_dir(replay->dir);
+    trp_stream_destroy(stream);
+    replay_close(replay);
+    fixture_remove(replay->dir);
+    replay->dir = copy;
+}
+
+static struct sampled sample_one(const struct replay *replay, const char *table)
+{
+    struct sampled sample;
+    trp_stream *stream = open_stream(replay, "SampleStream");
+    send_sample_request(stream, table, 1, WAIT_MS);
+    receive_samples(stream, &sample, 1);
+    trp_stream_destroy(stream);
+    return sample;
+}
+
+/* ---- unary calls ------------------------------------------------------------------------- */
+
+static void mutations_delete_before_they_update(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t sampler=max_heap");
+    insert_items(replay, "t", 1, 4);
+    assert_int_equal(mutate_key(replay, "t", 2, true, 100, false), TRP_OK);
+    assert_int_equal(sample_one(replay, "t").key, 2);
+    assert_int_equal(mutate_key(replay, "t", 2, true, 200, true), TRP_OK);
+    assert_int_equal(table_state(replay, "t").size, 3);
+    assert_int_equal(mutate_key(replay, "t", 99, true, 1, false), TRP_OK); /* unknown: ignored */
+    assert_int_equal(mutate_key(replay, "nope", 1, true, 1, false), TRP_NOT_FOUND);
+    assert_non_null(strstr(trp_last_error(), "Priority table nope was not found"));
+    assert_int_equal(sample_one(replay, "t").key, 4);
+}
+
+static void a_bad_priority_in_a_mutation_is_an_error(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t sampler=prioritized(1)");
+    insert_items(replay, "t", 1, 2);
+    assert_int_equal(mutate_key(replay, "t", 2, true, -1, false), TRP_INVALID_ARGUMENT);
+    assert_non_null(strstr(trp_last_error(), "Priority must not be negative."));
+    assert_true(sample_one(replay, "t").priority > 0);
+}
+
+static void a_reset_empties_the_table_and_its_counters(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t limiter=samples_per_insert(1,1,2)", "name=u");
+    insert_items(replay, "t", 1, 3);
+    insert_items(replay, "u", 1, 3);
+    sample_one(replay, "t");
+    assert_int_equal(reset_table(replay, "t"), TRP_OK);
+    struct table_state empty = table_state(replay, "t");
+    assert_int_equal(empty.size, 0);
+    assert_int_equal(empty.inserts, 0);
+    assert_int_equal(empty.samples, 0);
+    assert_int_equal(empty.unique, 0);
+    assert_int_equal(table_state(replay, "u").size, 3);
+    insert_items(replay, "t", 1, 1);
+    assert_int_equal(reset_table(replay, "nope"), TRP_NOT_FOUND);
+    replay_close(replay);
+    OPEN("name=t limiter=samples_per_insert(1,1,2)", "name=u");
+    assert_int_equal(table_state(replay, "t").size, 1);
+    assert_int_equal(table_state(replay, "u").size, 3);
+}
+
+static void calls_that_other_servers_need_are_answered(void **state)
+{
+    struct replay *replay = *state;
+    trp_message *reply;
+    OPEN("name=t");
+    assert_int_equal(unary(replay, "Checkpoint", trp_message_create(0), NULL),
+                     TRP_INVALID_ARGUMENT);
+    assert_non_null(strstr(trp_last_error(), "durable"));
+    trp_message *request = trp_message_create(6);
+    memcpy(trp_message_data(request), "\x08\xd2\x09\x12\x01t", 6);
+    assert_int_equal(unary(replay, "InitializeConnection", request, &reply), TRP_OK);
+    assert_int_equal(trp_message_size(reply), 0); /* address 0 */
+    trp_message_destroy(reply);
+    trp_stream *stream = open_stream(replay, "InitializeConnection");
+    assert_int_equal(trp_stream_half_close(stream), TRP_OK);
+    assert_ends(stream, TRP_OK, NULL);
+    stream = open_stream(replay, "Reset");
+    assert_int_equal(trp_stream_half_close(stream), TRP_OK);
+    assert_ends(stream, TRP_INVALID_ARGUMENT, "without a request");
+}
+
+/* ---- reopening --------------------------------------------------------------------------- */
+
+static void everything_confirmed_survives_a_stop_and_a_crash(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t sampler=fifo max_size=50", "name=u sampler=max_heap");
+    insert_items(replay, "t", 1, 60);
+    insert_items(replay, "u", 1, 5);
+    assert_int_equal(mutate_key(replay, "u", 3, true, 1000, false), TRP_OK);
+    assert_int_equal(mutate_key(replay, "u", 4, false, 0, true), TRP_OK);
+    for (int life = 0; life < 2; ++life) {
+        if (life == 0)
+            crash(replay, NULL);
+        else
+            replay_close(replay);
+        OPEN("name=t sampler=fifo max_size=50", "name=u sampler=max_heap");
+        assert_int_equal(table_state(replay, "t").size, 50);
+        assert_int_equal(table_state(replay, "t").inserts, 60);
+        assert_int_equal(table_state(replay, "u").size, 4);
+        struct sampled sample = sample_one(replay, "t");
+        assert_int_equal(sample.key, 11);
+        assert_int_equal(sample.value, 110);
+        sample = sample_one(replay, "u");
+        assert_int_equal(sample.key, 3);
+        assert_true(sample.priority == 1000);
+    }
+    insert_items(replay, "u", 3, 1); /* the index knows it: an update */
+    assert_int_equal(table_state(replay, "u").size, 4);
+}
+
+static void the_options_given_win_over_those_stored(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t sampler=fifo max_size=10", "name=u");
+    insert_items(replay, "t", 1, 10);
+    replay_close(replay);
+    assert_int_equal(replay_try_open(replay, 0, LINES("name=t")), TRP_FAILED_PRECONDITION);
+    assert_non_null(strstr(trp_last_error(), "table u"));
+    assert_non_null(strstr(trp_last_error(), replay->dir));
+    OPEN("name=new", "name=u", "name=t sampler=lifo max_size=4");
+    assert_int_equal(table_state(replay, "t").size, 4);
+    assert_int_equal(sample_one(replay, "t").key, 10);
+    replay_close(replay);
+    OPEN("name=t sampler=fifo max_size=10", "name=u", "name=new");
+    assert_int_equal(sample_one(replay, "t").key, 7);
+}
+
+static void options_that_no_server_can_have_are_refused(void **state)
+{
+    struct replay *replay = *state;
+    assert_int_equal(replay_try_open(replay, 0, LINES("name=t", "name=t")), TRP_ALREADY_EXISTS);
+    assert_int_equal(replay_try_open(replay, 0, (const char *const[]){NULL}), TRP_INVALID_ARGUMENT);
+    OPEN("name=t");
+    struct replay second = {.dir = replay->dir};
+    assert_int_equal(replay_try_open(&second, 0, LINES("name=t")), TRP_FAILED_PRECONDITION);
+    assert_non_null(strstr(trp_last_error(), "in use"));
+}
+
+static void an_item_on_its_way_in_a_crash_is_given_again(void **state)
+{
+    struct replay *replay = *state;
+    struct sampled samples[3];
+    const char *line = "name=t sampler=fifo limiter=queue(10) max_times_sampled=1";
+    OPEN(line);
+    insert_items(replay, "t", 1, 3);
+    trp_stream *stream = open_stream(replay, "SampleStream");
+    send_sample_request(stream, "t", 1, -1);
+    receive_samples(stream, samples, 1);
+    send_sample_request(stream, "t", 1, -1); /* so 1 has arrived */
+    receive_samples(stream, samples, 1);
+    assert_int_equal(samples[0].key, 2);
+    insert_items(replay, "t", 4, 1); /* a commit that might say too much */
+    assert_int_equal(table_state(replay, "t").size, 2);
+
+    crash(replay, stream);
+    OPEN(line);
+    assert_int_equal(table_state(replay, "t").size, 3);
+    assert_int_equal(table_state(replay, "t").inserts, 4);
+    assert_int_equal(table_state(replay, "t").samples, 1);
+    stream = open_stream(replay, "SampleStream");
+    send_sample_request(stream, "t", 3, 0);
+    receive_samples(stream, samples, 3);
+    for (int i = 0; i < 3; ++i)
+        assert_int_equal(samples[i].key, i + 2);
+    trp_stream_destroy(stream);
+}
+
+static void an_item_whose_stream_ended_is_not_given_again(void **state)
+{
+    struct replay *replay = *state;
+    struct sampled samples[2];
+    const char *line = "name=t sampler=fifo limiter=queue(10) max_times_sampled=1";
+    OPEN(line);
+    insert_items(replay, "t", 1, 3);
+    trp_stream *stream = open_stream(replay, "SampleStream");
+    send_sample_request(stream, "t", 2, -1);
+    receive_samples(stream, samples, 2);
+    trp_stream_destroy(stream);
+    crash(replay, NULL);
+    OPEN(line);
+    assert_int_equal(table_state(replay, "t").size, 1);
+    assert_int_equal(table_state(replay, "t").samples, 2);
+    assert_int_equal(sample_one(replay, "t").key, 3);
+}
+
+static void a_reset_forgets_items_that_are_on_their_way(void **state)
+{
+    struct replay *replay = *state;
+    struct sampled samples[2];
+    const char *line = "name=t sampler=fifo limiter=queue(10) max_times_sampled=1";
+    OPEN(line);
+    insert_items(replay, "t", 1, 3);
+    trp_stream *stream = open_stream(replay, "SampleStream");
+    send_sample_request(stream, "t", 2, -1);
+    receive_samples(stream, samples, 2);
+    assert_int_equal(reset_table(replay, "t"), TRP_OK);
+    insert_items(replay, "t", 9, 1);
+    crash(replay, stream);
+    OPEN(line);
+    assert_int_equal(table_state(replay, "t").size, 1);
+    assert_int_equal(table_state(replay, "t").inserts, 1);
+    assert_int_equal(sample_one(replay, "t").key, 9);
+}
+
+static void keys_are_known_again_after_a_reopen_with_many_items(void **state)
+{
+    struct replay *replay = *state;
+    enum { COUNT = 60000, PER_MESSAGE = 500 }; /* more than one step of the index */
+    OPEN("name=t");
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    struct built *built = built_create(0);
+    struct wire_keys keys = {0};
+    for (uint64_t key = 1; key <= COUNT; ++key) {
+        if (key % PER_MESSAGE == 1)
+            add_chunk(built, (struct chunk_spec){.key = key});
+        add_simple_item(built, key, "t", 1, (key - 1) / PER_MESSAGE * PER_MESSAGE + 1);
+        wire_push_key(&keys, key);
+        if (key % PER_MESSAGE == 0)
+            send_built(stream, built);
+    }
+    assert_confirmed(stream, keys.keys, COUNT);
+    trp_stream_destroy(stream);
+    replay_close(replay);
+
+    OPEN("name=t");
+    stream = open_stream(replay, "InsertStream");
+    send_simple(stream, COUNT, "t", 5, 1); /* waits for the index, then is an update */
+    sample_one(replay, "t");               /* does not wait */
+    assert_confirmed(stream, keys.keys + COUNT - 1, 1);
+    assert_int_equal(table_state(replay, "t").size, COUNT);
+    assert_int_equal(mutate_key(replay, "t", 1, false, 0, true), TRP_OK);
+    assert_int_equal(table_state(replay, "t").size, COUNT - 1);
+    trp_stream_destroy(stream);
+    built_destroy(built);
+    wire_keys_cleanup(&keys);
+}
+
+static void mutations_wait_for_the_index_too(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t sampler=max_heap");
+    insert_items(replay, "t", 1, 20);
+    replay_close(replay);
+    OPEN("name=t sampler=max_heap");
+    assert_int_equal(mutate_key(replay, "t", 7, true, 1000, false), TRP_OK);
+    assert_int_equal(sample_one(replay, "t").key, 7);
+}
+
+/* ---- a full store ------------------------------------------------------------------------ */
+
+static void a_full_store_refuses_inserts_and_recovers(void **state)
+{
+    struct replay *replay = *state;
+    enum { BYTES = 100000 };
+    assert_int_equal(replay_try_open(replay, 24 << 20, LINES("name=t sampler=fifo")), TRP_OK);
+    struct built *built = built_create(2 * BYTES);
+    for (int round = 0; round < 2; ++round) {
+        trp_stream *stream = open_stream(replay, "InsertStream");
+        uint64_t key = 0;
+        trp_status status = TRP_OK;
+        while (status == TRP_OK && key < 1000) {
+            ++key;
+            add_chunk(built, (struct chunk_spec){.key = key, .value = 1, .bytes = BYTES});
+            add_simple_item(built, key, "t", 1, key);
+            send_built(stream, built);
+            trp_message *message = NULL;
+            status = trp_stream_receive(stream, &message, WAIT_MS);
+            trp_message_destroy(message);
+        }
+        assert_int_equal(status, TRP_RESOURCE_EXHAUSTED);
+        assert_non_null(strstr(trp_last_error(), replay->dir));
+        assert_in_range(key, 100, 260);
+        trp_stream_destroy(stream);
+        assert_int_equal(table_state(replay, "t").size, key - 1);
+        sample_one(replay, "t");
+        assert_int_equal(reset_table(replay, "t"), TRP_OK);
+    }
+    insert_items(replay, "t", 1, 3);
+    built_destroy(built);
+}
+
+/* ---- troupe.Replay ----------------------------------------------------------------------- */
+
+static ProtobufCMessage *ask(ProtobufCService *service, const char *method,
+                             const ProtobufCMessage *request, trp_status expected)
+{
+    ProtobufCMessage *reply = NULL;
+    assert_int_equal(trp_call(service, method, request, &reply, NULL), expected);
+    return reply;
+}
+
+static void check_items(ProtobufCService *service)
+{
+    Troupe__ReplayItemsRequest request = TROUPE__REPLAY_ITEMS_REQUEST__INIT;
+    request.table = "t";
+    request.count = 2;
+    Troupe__ReplayItemsResponse *items =
+        (Troupe__ReplayItemsResponse *)ask(service, "Items", &request.base, TRP_OK);
+    assert_int_equal(items->n_items, 2);
+    assert_int_equal(items->table_size, 5);
+    assert_int_equal(items->items[0]->key, 5);
+    assert_int_equal(items->items[1]->key, 4);
+    assert_int_equal(items->items[0]->chunk_count, 1);
+    assert_true(items->items[0]->bytes > 8);
+    assert_string_equal(items->order, "by priority, highest first");
+    troupe__replay_items_response__free_unpacked(items, NULL);
+    request.table = "nope";
+    assert_null(ask(service, "Items", &request.base, TRP_NOT_FOUND));
+}
+
+static void check_peek(ProtobufCService *service)
+{
+    Troupe__ReplayPeekRequest request = TROUPE__REPLAY_PEEK_REQUEST__INIT;
+    request.table = "t";
+    request.has_key = true;
+    request.key = 3;
+    Troupe__ReplayPeekResponse *peek =
+        (Troupe__ReplayPeekResponse *)ask(service, "Peek", &request.base, TRP_OK);
+    assert_int_equal(peek->item->key, 3);
+    assert_int_equal(peek->n_columns, 1);
+    const Troupe__ReplayColumn *column = peek->columns[0];
+    assert_int_equal(column->dtype, TRP_INT64);
+    assert_int_equal(column->n_shape, 1);
+    assert_int_equal(column->shape[0], 1);
+    assert_true(column->has_values);
+    int64_t value;
+    assert_int_equal(column->values.len, sizeof value);
+    memcpy(&value, column->values.data, sizeof value);
+    assert_int_equal(value, 30);
+    troupe__replay_peek_response__free_unpacked(peek, NULL);
+    request.key = 99;
+    assert_null(ask(service, "Peek", &request.base, TRP_NOT_FOUND));
+    request.has_key = false;
+    request.table = "u";
+    assert_null(ask(service, "Peek", &request.base, TRP_NOT_FOUND));
+}
+
+static void a_live_server_and_its_files_answer_alike(void **state)
+{
+    struct replay *replay = *state;
+    ProtobufCService *service;
+    trp_replay_files *files;
+    OPEN("name=t sampler=max_heap", "name=u");
+    insert_items(replay, "t", 1, 5);
+    assert_int_equal(trp_channel_service(replay->channel, &troupe__replay__descriptor, &service),
+                     TRP_OK);
+    check_items(service);
+    check_peek(service);
+    assert_int_equal(trp_replay_files_open(&files, replay->dir), TRP_FAILED_PRECONDITION);
+    char pid[32];
+    snprintf(pid, sizeof pid, "pid %ld", (long)getpid());
+    assert_non_null(strstr(trp_last_error(), pid));
+    replay_close(replay);
+
+    assert_int_equal(trp_replay_files_open(&files, replay->dir), TRP_OK);
+    service = trp_replay_files_service(files);
+    check_items(service);
+    check_peek(service);
+    Troupe__ReplayTablesRequest request = TROUPE__REPLAY_TABLES_REQUEST__INIT;
+    Troupe__ReplayTablesResponse *tables =
+        (Troupe__ReplayTablesResponse *)ask(service, "Tables", &request.base, TRP_OK);
+    assert_int_equal(tables->n_tables, 2);
+    assert_int_equal(tables->pid, 0);
+    assert_int_equal(tables->store->items, 5);
+    troupe__replay_tables_response__free_unpacked(tables, NULL);
+    trp_replay_files_close(files);
+}
+
+static void tables_say_who_is_blocked(void **state)
+{
+    struct replay *replay = *state;
+    ProtobufCService *service;
+    OPEN("name=q sampler=fifo limiter=queue(2) max_times_sampled=1", "name=e");
+    trp_stream *writer = open_stream(replay, "InsertStream");
+    for (uint64_t key = 1; key <= 3; ++key)
+        send_simple(writer, key, "q", 1, 1);
+    trp_stream *sampler = open_stream(replay, "SampleStream");
+    send_sample_request(sampler, "e", 7, -1);
+
+    Troupe__ReplayTablesRequest request = TROUPE__REPLAY_TABLES_REQUEST__INIT;
+    assert_int_equal(trp_channel_service(replay->channel, &troupe__replay__descriptor, &service),
+                     TRP_OK);
+    Troupe__ReplayTablesResponse *tables =
+        (Troupe__ReplayTablesResponse *)ask(service, "Tables", &request.base, TRP_OK);
+    const Troupe__ReplayTable *queue = tables->tables[0], *empty = tables->tables[1];
+    assert_int_equal(tables->pid, getpid());
+    assert_int_equal(queue->inserts_waiting, 1);
+    assert_int_equal(queue->n_waiters, 1);
+    assert_false(queue->waiters[0]->sampling);
+    assert_int_equal(queue->waiters[0]->count, 1);
+    assert_string_equal(queue->waiters[0]->peer, "in-process");
+    assert_false(queue->limiter->can_insert);
+    assert_true(queue->limiter->diff == 2);
+    assert_int_equal(empty->samples_waiting, 1);
+    assert_int_equal(empty->waiters[0]->count, 7);
+    assert_true(empty->waiters[0]->sampling);
+    assert_false(empty->limiter->can_sample);
+    troupe__replay_tables_response__free_unpacked(tables, NULL);
+    trp_stream_destroy(sampler);
+    trp_stream_destroy(writer);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, replay_setup, replay_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(mutations_delete_before_they_update),
+        TEST(a_bad_priority_in_a_mutation_is_an_error),
+        TEST(a_reset_empties_the_table_and_its_counters),
+        TEST(calls_that_other_servers_need_are_answered),
+        TEST(everything_confirmed_survives_a_stop_and_a_crash),
+        TEST(the_options_given_win_over_those_stored),
+        TEST(options_that_no_server_can_have_are_refused),
+        TEST(an_item_on_its_way_in_a_crash_is_given_again),
+        TEST(an_item_whose_stream_ended_is_not_given_again),
+        TEST(a_reset_forgets_items_that_are_on_their_way),
+        TEST(keys_are_known_again_after_a_reopen_with_many_items),
+        TEST(mutations_wait_for_the_index_too),
+        TEST(a_full_store_refuses_inserts_and_recovers),
+        TEST(a_live_server_and_its_files_answer_alike),
+        TEST(tables_say_who_is_blocked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

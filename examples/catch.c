@@ -1,7 +1,7 @@
 /* An environment of one's own, learned by DQN.
  *
- * Windy Catch: a ball falls down a board of 10 rows and 5 columns and, in the upper half, drifts one
- * column to the left or right at some steps; a paddle in the last row moves by one. Catching is
+ * Windy Catch: a ball falls down a board of 10 rows and 5 columns and, in the upper half, is blown
+ * one column to the left or right at some steps; a paddle in the last row moves by one. Catching is
  * worth 1, missing -1.
  *
  * An environment is a struct of one copy's state, a few functions on it and a spec; register it

@@ -80,7 +80,7 @@ static inline struct item *fixture_item(struct store *store, uint64_t key, size_
         store_item_create(store_trajectory(store, (trp_bytes){shape, sizeof shape}, 1));
     item->key = key;
     item->priority = (double)key / 2;
-    item->inserted_at_ns = (int64_t)key * 1000;
+    item->inserted_at_ns = (int64_t)(key % 1000000) * 1000;
     item->chunks[0] = fixture_chunk(store, key, size);
     return item;
 }
@@ -108,8 +108,10 @@ static inline void loaded_add(void *arg, uint32_t table_id, struct item *item)
 {
     struct loaded *loaded = arg;
     size_t count = ++loaded->count;
-    loaded->items = xrealloc(loaded->items, count * sizeof *loaded->items);
-    loaded->tables = xrealloc(loaded->tables, count * sizeof *loaded->tables);
+    if ((count & (count - 1)) == 0) { /* doubles */
+        loaded->items = xrealloc(loaded->items, 2 * count * sizeof *loaded->items);
+        loaded->tables = xrealloc(loaded->tables, 2 * count * sizeof *loaded->tables);
+    }
     loaded->items[count - 1] = item;
     loaded->tables[count - 1] = table_id;
 }

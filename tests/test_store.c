@@ -449,7 +449,9 @@ static void half_a_creation_is_finished(void **state)
     assert_int_equal(unlink(data), 0);
     free(data);
     fixture_open(fixture, (struct store_options){0});
-    insert(fixture, fixture_item(fixture->store, 1, 10));
+    struct item *item = fixture_item(fixture->store, 1, 10);
+    insert(fixture, item);
+    loaded_add(&fixture->loaded, fixture->table, item);
     assert_int_equal(store_commit(fixture->store), TRP_OK);
 }
 

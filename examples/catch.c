@@ -60,10 +60,8 @@ static void windy_catch_observe(const void *state, void *observation)
 
 static const trp_env_impl windy_catch = {
     .spec = {.name = "WindyCatch",
-             .observation = {.name = "board",
-                             .dtype = TRP_FLOAT32,
-                             .rank = 1,
-                             .shape = {ROWS * COLUMNS}},
+             .observation =
+                 {.name = "board", .dtype = TRP_FLOAT32, .rank = 1, .shape = {ROWS * COLUMNS}},
              .action_kind = TRP_ACTION_DISCRETE,
              .action_count = ACTIONS,
              .reward_min = -1,
@@ -80,13 +78,11 @@ static trp_status build(trp_program *program, int argc, char **argv)
     trp_agent agent = trp_dqn(&(trp_dqn_options){
         .hidden = {64}, .replay_size = 20000, .epsilon_steps = 5000, .min_replay_size = 500});
     trp_node replay = trp_add_replay(program, "replay", &(trp_replay_options){.agent = &agent});
-    trp_node learner = trp_add_learner(
-        program, "learner", &(trp_learner_options){.agent = &agent, .replay = replay});
+    trp_node learner = trp_add_learner(program, "learner",
+                                       &(trp_learner_options){.agent = &agent, .replay = replay});
     trp_add_actors(program, "actor", actors,
-                   &(trp_actor_options){.agent = &agent,
-                                        .env = "WindyCatch",
-                                        .replay = replay,
-                                        .params = learner});
+                   &(trp_actor_options){
+                       .agent = &agent, .env = "WindyCatch", .replay = replay, .params = learner});
     trp_add_evaluator(program, "evaluator",
                       &(trp_actor_options){.agent = &agent,
                                            .env = "WindyCatch",

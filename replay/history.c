@@ -1,7 +1,10 @@
-/* A step is copied once, to where the wire wants it: rows of one column lie together behind room
- * for a block header, so closing a chunk of small columns only writes headers. Columns that are
- * large enough are compressed in place when that pays; a column where it did not pay a few times in
- * a row is left alone for a while, because looking at noise costs as much as copying it. */
+/* A step is copied once, to where the wire wants it. The memory of a chunk is the message that a
+ * full chunk of plain literals makes: headers that never change and rows that are written into
+ * their places. Closing such a chunk costs nothing, sending it is one copy.
+ *
+ * Columns that are large enough are compressed in place when that pays; a column where it did not
+ * pay a few times in a row is left alone for a while, because looking at noise costs as much as
+ * copying it. Such chunks, and those closed early, are put together tensor by tensor. */
 #include "history.h"
 
 #include <assert.h>
@@ -11,6 +14,7 @@
 #include "core/alloc.h"
 #include "core/limits.h"
 #include "tensor.h"
+#include "wire_bytes.h"
 
 struct column {
     trp_dtype dtype;
@@ -30,7 +34,9 @@ struct step {
 struct history {
     struct column *columns;
     size_t column_count;
-    size_t step_bytes, chunk_bytes;
+    size_t step_bytes;
+    uint8_t *shape; /* what the memory of a chunk begins as */
+    size_t shape_bytes;
     uint32_t chunk_length;
     trp_rng rng;
     struct step *ring;
@@ -39,6 +45,7 @@ struct history {
     uint64_t episode;
     int32_t step; /* number of the next step */
     uint8_t *scratch;
+    size_t *packed; /* scratch: compressed bytes of each column */
 };
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
@@ -46,7 +53,8 @@ struct history {
 static struct history_chunk *chunk_allocate(const struct history *history)
 {
     struct history_chunk *chunk = xcalloc(1, sizeof *chunk);
-    chunk->memory = xmalloc(history->chunk_bytes);
+    chunk->memory = xmalloc(history->shape_bytes);
+    chunk->reshaped = true;
     chunk->tensors = xcalloc(history->column_count, sizeof *chunk->tensors);
     for (size_t i = 0; i < history->column_count; i++) {
         const struct column *column = &history->columns[i];
@@ -75,6 +83,10 @@ static void chunk_open(struct history *history)
     else
         chunk = chunk_allocate(history);
     chunk->key = history_draw_key(history);
+    varint_write(chunk->key_bytes, chunk->key);
+    if (chunk->reshaped)
+        memcpy(chunk->memory, history->shape, history->shape_bytes);
+    chunk->reshaped = false;
     chunk->refs = 1;
     chunk->rows = 0;
     chunk->closed = false;
@@ -95,24 +107,54 @@ void history_unref(struct history *history, struct history_chunk *chunk)
     history->free = chunk;
 }
 
-/* The rows of a column as a block, compressed over themselves when that pays. */
-static trp_bytes column_block(struct history *history, struct column *column, uint8_t *rows,
-                              size_t size)
+/* The rows of a column, compressed over themselves; 0 when that does not pay. */
+static size_t compress_rows(struct history *history, struct column *column, uint8_t *rows,
+                            size_t size)
 {
-    if (size >= WRITER_COMPRESS_BYTES_MIN && column->pause == 0) {
-        size_t packed = block_compress((trp_bytes){rows, size}, history->scratch);
-        if (packed > 0) {
-            column->failures = 0;
-            memcpy(rows, history->scratch, packed);
-            return (trp_bytes){rows, packed};
-        }
-        if (++column->failures >= WRITER_COMPRESS_FAILURES)
-            column->pause = WRITER_COMPRESS_PAUSE;
-    } else if (column->pause > 0) {
+    if (size < WRITER_COMPRESS_BYTES_MIN)
+        return 0;
+    if (column->pause > 0) {
         column->pause--;
+        return 0;
     }
-    uint8_t *start = block_literal_header(rows, (uint32_t)size);
-    return (trp_bytes){start, (size_t)(rows - start) + size};
+    size_t packed = block_compress((trp_bytes){rows, size}, history->scratch);
+    if (packed > 0) {
+        column->failures = 0;
+        memcpy(rows, history->scratch, packed);
+    } else if (++column->failures >= WRITER_COMPRESS_FAILURES) {
+        column->pause = WRITER_COMPRESS_PAUSE;
+    }
+    return packed;
+}
+
+/* Tensors instead of the ready message: `packed` bytes of each column, 0 for as they are. */
+static void reshape_chunk(struct history *history, struct history_chunk *chunk,
+                          const size_t *packed)
+{
+    chunk->reshaped = true;
+    for (size_t i = 0; i < history->column_count; i++) {
+        const struct column *column = &history->columns[i];
+        uint8_t *rows = chunk->memory + column->offset;
+        size_t size = chunk->rows * column->step_bytes;
+        uint8_t *start = packed[i] ? rows : block_literal_header(rows, (uint32_t)size);
+        chunk->tensors[i].dims[0] = chunk->rows;
+        chunk->tensors[i].content =
+            (trp_bytes){start, packed[i] ? packed[i] : (size_t)(rows - start) + size};
+    }
+    chunk->steps.uncompressed_bytes = chunk->rows * history->step_bytes;
+    chunk->wire = (struct wire_chunk){.key = chunk->key, .steps = &chunk->steps};
+}
+
+/* SequenceRange as field 2. */
+static trp_bytes encode_range(struct history_chunk *chunk)
+{
+    struct writer writer = {.start = chunk->range, .at = chunk->range + RANGE_BYTES_MAX};
+    const uint8_t *end = writer.at;
+    put_varint_field(&writer, 3, (uint64_t)chunk->steps.end);
+    put_varint_field(&writer, 2, (uint64_t)chunk->steps.start);
+    put_varint_field(&writer, 1, chunk->steps.episode_id);
+    put_len_header(&writer, 2, end);
+    return (trp_bytes){writer.at, (size_t)(end - writer.at)};
 }
 
 void history_close(struct history *history)
@@ -120,32 +162,57 @@ void history_close(struct history *history)
     struct history_chunk *chunk = history->open;
     if (!chunk)
         return;
+    bool whole = chunk->rows == history->chunk_length;
     for (size_t i = 0; i < history->column_count; i++) {
         struct column *column = &history->columns[i];
-        chunk->tensors[i].dims[0] = chunk->rows;
-        chunk->tensors[i].content = column_block(history, column, chunk->memory + column->offset,
-                                                 chunk->rows * column->step_bytes);
+        history->packed[i] = compress_rows(history, column, chunk->memory + column->offset,
+                                           chunk->rows * column->step_bytes);
+        whole &= history->packed[i] == 0;
     }
     chunk->steps.end = chunk->steps.start + (int32_t)chunk->rows - 1;
-    chunk->steps.uncompressed_bytes = chunk->rows * history->step_bytes;
-    chunk->wire_size =
-        wire_chunk_size(&(struct wire_chunk){.key = chunk->key, .steps = &chunk->steps});
+    if (whole)
+        chunk->wire = (struct wire_chunk){.key = chunk->key,
+                                          .head = encode_range(chunk),
+                                          .tail = {chunk->memory, history->shape_bytes}};
+    else
+        reshape_chunk(history, chunk, history->packed);
+    chunk->wire_size = wire_chunk_size(&chunk->wire);
     chunk->closed = true;
     history->open = NULL;
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
+/* Division would cost more than the rest of a step. */
+static uint32_t ring_index(const struct history *history, uint32_t age)
+{
+    return history->newest >= age ? history->newest - age : history->newest + history->depth - age;
+}
+
 static void drop_oldest(struct history *history)
 {
-    uint32_t oldest = (history->newest + history->depth - history->size + 1) % history->depth;
+    uint32_t oldest = ring_index(history, history->size - 1);
     struct history_chunk *chunk = history->ring[oldest].chunk;
     history->size--;
-    bool last = history->size == 0 || history->ring[(oldest + 1) % history->depth].chunk != chunk;
+    bool last =
+        history->size == 0 || history->ring[ring_index(history, history->size - 1)].chunk != chunk;
     if (!last || chunk == history->open)
         return;
     chunk->in_history = false;
     history_unref(history, chunk);
+}
+
+/* Most columns are a few bytes: not worth a call. */
+static void copy_row(uint8_t *to, const void *from, size_t size)
+{
+    if (size == 4)
+        memcpy(to, from, 4);
+    else if (size == 8)
+        memcpy(to, from, 8);
+    else if (size == 16)
+        memcpy(to, from, 16);
+    else
+        memcpy(to, from, size);
 }
 
 void history_append(struct history *history, const void *const *columns)
@@ -155,12 +222,12 @@ void history_append(struct history *history, const void *const *columns)
     struct history_chunk *chunk = history->open;
     for (size_t i = 0; i < history->column_count; i++) {
         const struct column *column = &history->columns[i];
-        memcpy(chunk->memory + column->offset + chunk->rows * column->step_bytes, columns[i],
-               column->step_bytes);
+        copy_row(chunk->memory + column->offset + chunk->rows * column->step_bytes, columns[i],
+                 column->step_bytes);
     }
     if (history->size == history->depth)
         drop_oldest(history);
-    history->newest = (history->newest + 1) % history->depth;
+    history->newest = history->newest + 1 == history->depth ? 0 : history->newest + 1;
     history->ring[history->newest] = (struct step){chunk, chunk->rows};
     history->size++;
     history->step = history->step == INT32_MAX ? 0 : history->step + 1;
@@ -180,8 +247,7 @@ void history_forget(struct history *history)
 struct history_chunk *history_find(const struct history *history, uint32_t age, uint32_t *row)
 {
     assert(age < history->size);
-    const struct step *step =
-        &history->ring[(history->newest + history->depth - age) % history->depth];
+    const struct step *step = &history->ring[ring_index(history, age)];
     *row = step->row;
     return step->chunk;
 }
@@ -203,11 +269,7 @@ size_t history_step_bytes(const struct history *history)
 
 uint64_t history_draw_key(struct history *history)
 {
-    uint64_t key;
-    do
-        key = trp_rng_u64(&history->rng) >> 1;
-    while (key == 0);
-    return key;
+    return trp_rng_u64(&history->rng) >> 1 | UINT64_C(1) << 62;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -237,14 +299,74 @@ static trp_status init_columns(struct history *history, const trp_tensor_spec *s
     for (size_t i = 0; i < history->column_count; i++) {
         struct column *column = &history->columns[i];
         TRP_TRY(column_init(column, &specs[i], i, history->chunk_length));
-        size_t rows_bytes = column->step_bytes * history->chunk_length;
-        column->offset = history->chunk_bytes + BLOCK_HEADER_BYTES_MAX;
-        history->chunk_bytes = column->offset + rows_bytes;
         history->step_bytes += column->step_bytes;
-        if (block_compressed_max(rows_bytes) > scratch)
-            scratch = block_compressed_max(rows_bytes);
+        size_t most = block_compressed_max(column->step_bytes * history->chunk_length);
+        scratch = most > scratch ? most : scratch;
     }
     history->scratch = xmalloc(scratch);
+    return TRP_OK;
+}
+
+/* A request with one full chunk of zeros, made by the codec itself. */
+static trp_status encode_model(struct history *history, trp_message **message)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < history->column_count; i++)
+        bytes += BLOCK_HEADER_BYTES_MAX + history->columns[i].step_bytes * history->chunk_length;
+    history->shape_bytes = bytes; /* for now: room for blocks alone */
+    struct history_chunk *chunk = chunk_allocate(history);
+    chunk->rows = history->chunk_length;
+    memset(chunk->memory, 0, bytes);
+    size_t offset = 0;
+    for (size_t i = 0; i < history->column_count; i++) {
+        struct column *column = &history->columns[i];
+        column->offset = offset + BLOCK_HEADER_BYTES_MAX;
+        offset = column->offset + column->step_bytes * history->chunk_length;
+    }
+    reshape_chunk(history, chunk, history->packed);
+    chunk->wire.key = 1;
+    struct wire_insert_request request = {0};
+    *wire_push_chunk(&request.lists) = chunk->wire;
+    trp_status status = wire_insert_request_encode(&request, message);
+    wire_insert_request_cleanup(&request);
+    chunk_free(chunk);
+    return status;
+}
+
+/* Takes from the model what all chunks have in common, and where their rows go. */
+static trp_status init_shape(struct history *history)
+{
+    trp_message *message;
+    struct wire_insert_request request = {0};
+    struct wire_tensor_reader tensors;
+    TRP_TRY(encode_model(history, &message));
+    trp_bytes bytes = {trp_message_data(message), trp_message_size(message)};
+    trp_status status = wire_insert_request_decode(bytes, &request);
+    assert(status == TRP_OK); /* our own bytes */
+    struct wire_chunk *chunk = &request.lists.chunks[0];
+    struct reader reader = reader_of(chunk->tail);
+    struct field range;
+    bool found = read_field(&reader, &range);
+    assert(found);
+    assert(range.tag == TAG(2, LEN));
+    chunk->tail = (trp_bytes){reader.at, (size_t)(reader.end - reader.at)};
+    wire_tensors_open(&tensors, chunk);
+    for (size_t i = 0; i < history->column_count; i++) {
+        struct wire_tensor tensor;
+        trp_bytes rows = {0};
+        bool more;
+        status = wire_tensor_next(&tensors, &tensor, &more);
+        assert(status == TRP_OK);
+        assert(more);
+        bool literal = block_literal(tensor.content, &rows);
+        assert(literal);
+        history->columns[i].offset = (size_t)(rows.data - chunk->tail.data);
+    }
+    history->shape_bytes = chunk->tail.size;
+    history->shape = xmalloc(chunk->tail.size);
+    memcpy(history->shape, chunk->tail.data, chunk->tail.size);
+    wire_insert_request_cleanup(&request);
+    trp_message_destroy(message);
     return TRP_OK;
 }
 
@@ -262,7 +384,10 @@ trp_status history_create(struct history **out, const trp_tensor_spec *columns, 
     history->ring = xcalloc(depth, sizeof *history->ring);
     trp_rng_init(&history->rng, seed, 0);
     history->episode = history_draw_key(history);
+    history->packed = xcalloc(column_count, sizeof *history->packed);
     trp_status status = init_columns(history, columns);
+    if (status == TRP_OK)
+        status = init_shape(history);
     if (status == TRP_OK)
         *out = history;
     else
@@ -282,5 +407,7 @@ void history_destroy(struct history *history)
     free(history->columns);
     free(history->ring);
     free(history->scratch);
+    free(history->packed);
+    free(history->shape);
     free(history);
 }

@@ -18,16 +18,22 @@
 #include <troupe/tensor.h>
 #include "wire.h"
 
+enum { KEY_VARINT_BYTES = 9, RANGE_BYTES_MAX = 1 + 1 + 11 + 11 + 11 };
+
 struct history_chunk {
     struct history_chunk *next; /* among the free ones */
     uint64_t key;
+    uint8_t key_bytes[KEY_VARINT_BYTES]; /* as a varint */
     uint32_t refs;
     uint32_t rows;
     bool closed, in_history;
+    bool reshaped;          /* `memory` is no longer a message of full rows */
+    struct wire_chunk wire; /* complete once closed */
+    size_t wire_size;       /* as field 1 of a request; once closed */
+    uint8_t range[RANGE_BYTES_MAX];
     struct wire_steps steps;
-    struct wire_tensor *tensors; /* one a column; complete once closed */
-    size_t wire_size;            /* of the ChunkData as field 1; once closed */
-    uint8_t *memory;             /* the columns, each behind room for a block header */
+    struct wire_tensor *tensors; /* one a column */
+    uint8_t *memory;             /* a ChunkData without key and range, rows in their places */
     /* The writer's marks. */
     uint64_t last_item; /* serial of the newest item that refers to it */
     uint64_t seen_by;   /* the item or message that looked at it last */
@@ -58,7 +64,7 @@ size_t history_step_bytes(const struct history *history);
 /* The chunk that holds the step `age` steps back (age < size), and its row there. */
 struct history_chunk *history_find(const struct history *history, uint32_t age, uint32_t *row);
 
-/* A 63-bit key: nine bytes on the wire instead of ten. */
+/* A key of 63 bits, the highest of them set: always nine bytes on the wire. */
 uint64_t history_draw_key(struct history *history);
 
 static inline void history_ref(struct history_chunk *chunk)

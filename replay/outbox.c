@@ -20,14 +20,20 @@
 #include "core/limits.h"
 #include "wire_parts.h"
 
+struct table_name {
+    char *text;
+    trp_bytes bytes;
+};
+
 struct slot {
     uint64_t key;
-    const char *table; /* interned */
+    uint32_t table; /* in outbox.tables */
     bool confirmed;
     struct history_chunk **chunks;
     uint32_t chunk_count, chunk_capacity;
-    uint8_t *bytes; /* the item as field 2 */
-    size_t size, capacity;
+    uint8_t *memory;
+    size_t capacity;
+    trp_bytes bytes; /* the item as field 2, at the end of `memory` */
 };
 
 struct chunk_list {
@@ -39,6 +45,7 @@ struct outbox {
     struct history *history;
     struct slot *slots;
     uint32_t capacity;
+    uint64_t mask;                     /* of the ring, a power of two */
     uint64_t first, sent, ready, next; /* serials, from 1 */
     uint32_t unconfirmed;
     uint64_t confirmed;
@@ -48,15 +55,14 @@ struct outbox {
     struct chunk_list fresh; /* chunks in it */
     uint64_t message_end;    /* serial behind its items */
     /* Scratch. */
-    struct wire_lists lists;
     struct wire_keys keys;
-    char **tables;
-    size_t table_count;
+    struct table_name *tables;
+    uint32_t table_count;
 };
 
 static struct slot *slot_at(const struct outbox *outbox, uint64_t serial)
 {
-    return &outbox->slots[serial % outbox->capacity];
+    return &outbox->slots[serial & outbox->mask];
 }
 
 static void list_push(struct chunk_list *list, struct history_chunk *chunk)
@@ -70,14 +76,16 @@ static void list_push(struct chunk_list *list, struct history_chunk *chunk)
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
-static const char *intern_table(struct outbox *outbox, const char *table)
+static uint32_t intern_table(struct outbox *outbox, const char *table)
 {
-    for (size_t i = 0; i < outbox->table_count; i++)
-        if (strcmp(outbox->tables[i], table) == 0)
-            return outbox->tables[i];
+    for (uint32_t i = 0; i < outbox->table_count; i++)
+        if (strcmp(outbox->tables[i].text, table) == 0)
+            return i;
     outbox->tables = xrealloc(outbox->tables, (outbox->table_count + 1) * sizeof *outbox->tables);
-    outbox->tables[outbox->table_count] = xstrdup(table);
-    return outbox->tables[outbox->table_count++];
+    char *text = xstrdup(table);
+    outbox->tables[outbox->table_count] =
+        (struct table_name){text, {(const uint8_t *)text, strlen(text)}};
+    return outbox->table_count++;
 }
 
 static void slot_add_chunk(struct outbox *outbox, struct slot *slot, struct history_chunk *chunk)
@@ -108,40 +116,97 @@ static trp_status check_column(const struct outbox *outbox, const trp_item_colum
     return TRP_OK;
 }
 
-/* One slice for each run of steps in one chunk. */
-static void push_slices(struct outbox *outbox, struct slot *slot, const trp_item_column *column)
+/* The writers of small parts take and return where they are: a pointer in a struct would have to be
+ * stored and loaded for every byte. */
+
+static uint8_t *put_small_field(uint8_t *at, uint32_t number, uint32_t value)
 {
-    wire_push_column(&outbox->lists)->squeeze = column->squeeze;
-    struct history_chunk *last = NULL;
-    for (uint32_t i = 0; i < column->length; i++) {
-        uint32_t row;
-        struct history_chunk *chunk = history_find(outbox->history, column->age - i, &row);
-        if (chunk == last) {
-            outbox->lists.slices[outbox->lists.slice_count - 1].length++;
-            continue;
-        }
-        *wire_push_slice(&outbox->lists) = (struct wire_slice){
-            .chunk_key = chunk->key,
-            .offset = (int32_t)row,
-            .length = 1,
-            .index = (int32_t)column->column,
-        };
-        slot_add_chunk(outbox, slot, chunk);
-        last = chunk;
-    }
+    if (value == 0)
+        return at;
+    at -= varint_size(value);
+    varint_write(at, value);
+    *--at = (uint8_t)TAG(number, VARINT);
+    return at;
 }
 
-static void slot_encode(struct outbox *outbox, struct slot *slot, const struct wire_item *item)
+/* The header of what lies between `at` and `end`. */
+static uint8_t *put_header(uint8_t *at, uint32_t number, const uint8_t *end)
 {
-    size_t size = wire_item_size(&outbox->lists, item);
+    size_t size = (size_t)(end - at);
+    at -= varint_size(size);
+    varint_write(at, size);
+    *--at = (uint8_t)TAG(number, LEN);
+    return at;
+}
+
+/* A ChunkSlice as field 1 of its column. */
+static uint8_t *put_slice(uint8_t *at, const struct history_chunk *chunk, uint32_t offset,
+                          uint32_t length, uint32_t index)
+{
+    const uint8_t *end = at;
+    at = put_small_field(at, 4, index);
+    at = put_small_field(at, 3, length);
+    at = put_small_field(at, 2, offset);
+    at -= KEY_VARINT_BYTES;
+    memcpy(at, chunk->key_bytes, KEY_VARINT_BYTES);
+    *--at = TAG(1, VARINT);
+    return put_header(at, 1, end);
+}
+
+/* A Column as field 1 of its trajectory: one slice for each run of steps in one chunk, the newest
+ * first, because writing goes backwards. */
+static uint8_t *put_column(struct outbox *outbox, uint8_t *at, struct slot *slot,
+                           const trp_item_column *column)
+{
+    const uint8_t *end = at;
+    at = put_small_field(at, 2, column->squeeze);
+    uint32_t age = column->age + 1 - column->length, row;
+    while (age <= column->age) {
+        uint32_t length = 1, first;
+        struct history_chunk *chunk = history_find(outbox->history, age++, &row);
+        for (first = row; first > 0 && age <= column->age; age++, length++)
+            first--; /* older rows of one chunk lie before it without a gap */
+        at = put_slice(at, chunk, first, length, column->column);
+        slot_add_chunk(outbox, slot, chunk);
+    }
+    return put_header(at, 1, end);
+}
+
+/* Everything but columns. */
+static size_t item_head_size_max(size_t table)
+{
+    return 64 + table;
+}
+
+/* More than an item of these columns takes: a slice is at most 33 bytes, and there are no more of
+ * them than steps. */
+static size_t item_size_max(size_t table, const trp_item_column *columns, size_t column_count)
+{
+    size_t size = item_head_size_max(table);
+    for (size_t i = 0; i < column_count; i++)
+        size += 16 + (size_t)columns[i].length * 40;
+    return size;
+}
+
+static void slot_encode(struct outbox *outbox, struct slot *slot, double priority,
+                        const trp_item_column *columns, size_t column_count)
+{
+    trp_bytes table = outbox->tables[slot->table].bytes;
+    size_t size = item_size_max(table.size, columns, column_count);
     if (size > slot->capacity) {
         slot->capacity = size;
-        slot->bytes = xrealloc(slot->bytes, size);
+        slot->memory = xrealloc(slot->memory, size);
     }
-    slot->size = size;
-    struct writer writer = {.at = slot->bytes + size, .start = slot->bytes};
-    put_item(&writer, 2, &outbox->lists, item);
-    assert(writer.at == slot->bytes);
+    struct writer writer = {.start = slot->memory, .at = slot->memory + slot->capacity};
+    const uint8_t *end = writer.at;
+    for (size_t i = column_count; i-- > 0;)
+        writer.at = put_column(outbox, writer.at, slot, &columns[i]);
+    assert(writer.at >= writer.start + item_head_size_max(table.size));
+    put_len_header(&writer, 8, end);
+    put_item_head(&writer,
+                  &(struct wire_item){.key = slot->key, .table = table, .priority = priority});
+    put_len_header(&writer, 2, end);
+    slot->bytes = (trp_bytes){writer.at, (size_t)(end - writer.at)};
 }
 
 trp_status outbox_add(struct outbox *outbox, const char *table, double priority,
@@ -163,18 +228,11 @@ trp_status outbox_add(struct outbox *outbox, const char *table, double priority,
     slot->chunk_count = 0;
     outbox->mark++;
     outbox->unconfirmed++;
-    wire_lists_clear(&outbox->lists);
-    struct wire_item *item = wire_push_item(&outbox->lists);
-    item->key = slot->key;
-    item->table = (trp_bytes){(const uint8_t *)slot->table, strlen(slot->table)};
-    item->priority = priority;
-    for (size_t i = 0; i < column_count; i++)
-        push_slices(outbox, slot, &columns[i]);
+    slot_encode(outbox, slot, priority, columns, column_count);
     for (uint32_t i = 0; i < slot->chunk_count; i++) {
         history_ref(slot->chunks[i]);
         slot->chunks[i]->last_item = serial;
     }
-    slot_encode(outbox, slot, item);
     if (key)
         *key = slot->key;
     return TRP_OK;
@@ -211,7 +269,7 @@ static size_t choose_items(struct outbox *outbox)
         const struct slot *slot = slot_at(outbox, serial);
         if (slot->confirmed)
             continue;
-        size += slot->size;
+        size += slot->bytes.size;
         for (uint32_t i = 0; i < slot->chunk_count; i++) {
             struct history_chunk *chunk = slot->chunks[i];
             if (chunk->sent || chunk->seen_by == outbox->mark)
@@ -257,12 +315,10 @@ static void write_message(const struct outbox *outbox, struct writer *writer)
     for (uint64_t serial = outbox->message_end; serial-- > outbox->sent;) {
         const struct slot *slot = slot_at(outbox, serial);
         if (!slot->confirmed)
-            put_bytes(writer, (trp_bytes){slot->bytes, slot->size});
+            put_bytes(writer, slot->bytes);
     }
-    for (uint32_t i = outbox->fresh.count; i-- > 0;) {
-        const struct history_chunk *chunk = outbox->fresh.chunks[i];
-        put_chunk(writer, 1, &(struct wire_chunk){.key = chunk->key, .steps = &chunk->steps});
-    }
+    for (uint32_t i = outbox->fresh.count; i-- > 0;)
+        put_chunk(writer, 1, &outbox->fresh.chunks[i]->wire);
 }
 
 trp_status outbox_message(struct outbox *outbox, trp_message **message)
@@ -372,7 +428,9 @@ uint64_t outbox_confirmed(const struct outbox *outbox)
 
 const char *outbox_table(const struct outbox *outbox)
 {
-    return outbox->first < outbox->next ? slot_at(outbox, outbox->first)->table : NULL;
+    if (outbox->first == outbox->next)
+        return NULL;
+    return outbox->tables[slot_at(outbox, outbox->first)->table].text;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -382,7 +440,9 @@ struct outbox *outbox_create(struct history *history, uint32_t capacity)
     struct outbox *outbox = xcalloc(1, sizeof *outbox);
     outbox->history = history;
     outbox->capacity = capacity;
-    outbox->slots = xcalloc(capacity, sizeof *outbox->slots);
+    while (outbox->mask + 1 < capacity)
+        outbox->mask = 2 * outbox->mask + 1;
+    outbox->slots = xcalloc(outbox->mask + 1, sizeof *outbox->slots);
     outbox->first = outbox->sent = outbox->ready = outbox->next = 1;
     return outbox;
 }
@@ -392,19 +452,18 @@ void outbox_destroy(struct outbox *outbox)
     if (!outbox)
         return;
     outbox_rewind(outbox);
-    for (uint32_t i = 0; i < outbox->capacity; i++) {
+    for (uint64_t i = 0; i <= outbox->mask; i++) {
         struct slot *slot = &outbox->slots[i];
         slot_release(outbox, slot);
         free(slot->chunks);
-        free(slot->bytes);
+        free(slot->memory);
     }
-    for (size_t i = 0; i < outbox->table_count; i++)
-        free(outbox->tables[i]);
+    for (uint32_t i = 0; i < outbox->table_count; i++)
+        free(outbox->tables[i].text);
     free(outbox->tables);
     free(outbox->slots);
     free(outbox->kept.chunks);
     free(outbox->fresh.chunks);
-    wire_lists_cleanup(&outbox->lists);
     wire_keys_cleanup(&outbox->keys);
     free(outbox);
 }

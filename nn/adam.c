@@ -41,17 +41,8 @@ void trp_adam_step(const trp_adam_options *options, uint64_t step, float scale, 
 
 double trp_norm2(const float *values, size_t lo, size_t hi)
 {
-    enum { SUMS = 16 }; /* independent ones, so that the compiler may keep them in vectors */
-    double sums[SUMS] = {0}, total = 0;
-    size_t i = lo;
-    for (; i + SUMS <= hi; i += SUMS)
-        for (size_t j = 0; j < SUMS; j++)
-            sums[j] += (double)values[i + j] * (double)values[i + j];
-    for (; i < hi; i++)
-        total += (double)values[i] * (double)values[i];
-    for (size_t j = 0; j < SUMS; j++)
-        total += sums[j];
-    return total;
+    assert(lo <= hi);
+    return backend_simd()->norm2(values + lo, hi - lo);
 }
 
 float trp_clip_scale(double norm2, float max_norm)

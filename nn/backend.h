@@ -31,12 +31,14 @@ struct backward_job {
     void *scratch;
 };
 
-/* out = V + A - mean A; `streams` holds V and then the A of a row. */
+/* Streams to values: a row of V and then the A becomes V + A - mean A. Backward: the gradient of
+ * values becomes that of streams. */
 struct dueling_job {
     const void *in;
     void *out;
     size_t in_stride, out_stride;
     uint32_t rows, outputs;
+    bool backward;
 };
 
 /* The factors of one Adam step, worked out once in double. */
@@ -57,12 +59,12 @@ struct backend {
     size_t (*scratch)(uint32_t inputs, uint32_t outputs);
     void (*forward)(const struct forward_job *job);
     void (*backward)(const struct backward_job *job);
-    void (*dueling_forward)(const struct dueling_job *job);  /* streams to values */
-    void (*dueling_backward)(const struct dueling_job *job); /* gradient of values to streams */
-    /* The last two are for floats only: NULL in ref_f64. */
+    void (*dueling)(const struct dueling_job *job);
+    /* The rest is for floats only: NULL in ref_f64. */
     void (*activate)(enum activation activation, float *y, size_t stride, size_t rows,
                      size_t columns);
     void (*adam)(const struct adam_job *job);
+    double (*norm2)(const float *values, size_t count); /* summed in double */
 };
 
 extern const struct backend backend_ref_f32, backend_ref_f64;

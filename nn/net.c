@@ -137,6 +137,21 @@ struct rows net_part_rows(const trp_net *net, uint32_t rows, uint32_t part)
     return (struct rows){from < rows ? (uint32_t)from : rows, to < rows ? (uint32_t)to : rows};
 }
 
+static void dueling_rows(trp_net *net, const void *in, size_t in_stride, void *out,
+                         size_t out_stride, struct rows rows, bool backward)
+{
+    size_t element = net->backend->element_bytes;
+    net->backend->dueling(&(struct dueling_job){
+        .in = at(in, element, rows.from * in_stride),
+        .out = at_mutable(out, element, rows.from * out_stride),
+        .in_stride = in_stride,
+        .out_stride = out_stride,
+        .rows = rows.to - rows.from,
+        .outputs = net->spec.outputs,
+        .backward = backward,
+    });
+}
+
 void net_forward_part(trp_net *net, const void *params, const void *in, void *out, struct rows rows,
                       uint32_t part)
 {
@@ -164,14 +179,8 @@ void net_forward_part(trp_net *net, const void *params, const void *in, void *ou
         });
     }
     if (net->spec.dueling)
-        net->backend->dueling_forward(&(struct dueling_job){
-            .in = at(net->slots[last], element, rows.from * net->strides[last]),
-            .out = at_mutable(out, element, (size_t)rows.from * net->spec.outputs),
-            .in_stride = net->strides[last],
-            .out_stride = net->spec.outputs,
-            .rows = rows.to - rows.from,
-            .outputs = net->spec.outputs,
-        });
+        dueling_rows(net, net->slots[last], net->strides[last], out, net->spec.outputs, rows,
+                     false);
 }
 
 static void backward_layer(trp_net *net, const struct layer *layer, const void *params,
@@ -208,17 +217,10 @@ void net_backward_part(trp_net *net, const void *params, const void *in, const v
 {
     if (rows.from == rows.to)
         return;
-    size_t element = net->backend->element_bytes;
     uint32_t last = net->shape.slot_count - 1;
     if (net->spec.dueling)
-        net->backend->dueling_backward(&(struct dueling_job){
-            .in = at(dout, element, (size_t)rows.from * net->spec.outputs),
-            .out = at_mutable(net->slot_grads[last], element, rows.from * net->strides[last]),
-            .in_stride = net->spec.outputs,
-            .out_stride = net->strides[last],
-            .rows = rows.to - rows.from,
-            .outputs = net->spec.outputs,
-        });
+        dueling_rows(net, dout, net->spec.outputs, net->slot_grads[last], net->strides[last], rows,
+                     true);
     void *target = part == 0 ? grads : net->parts[part].grads;
     for (uint32_t i = net->shape.layer_count; i-- > 0;) {
         const struct layer *layer = &net->shape.layers[i];

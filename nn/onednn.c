@@ -115,14 +115,19 @@ static void onednn_adam(const struct adam_job *job)
     backend_simd()->adam(job);
 }
 
+static double onednn_norm2(const float *values, size_t count)
+{
+    return backend_simd()->norm2(values, count);
+}
+
 const struct backend backend_onednn = {
     .name = "onednn",
     .element_bytes = sizeof(float),
     .scratch = onednn_scratch,
     .forward = onednn_forward,
     .backward = onednn_backward,
-    .dueling_forward = dueling_forward_plain,
-    .dueling_backward = dueling_backward_plain,
+    .dueling = dueling_plain,
     .activate = onednn_activate,
     .adam = onednn_adam,
+    .norm2 = onednn_norm2,
 };

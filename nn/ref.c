@@ -43,14 +43,17 @@ static void adam_f32(const struct adam_job *job)
     }
 }
 
-void dueling_forward_plain(const struct dueling_job *job)
+static double norm2_f32(const float *values, size_t count)
 {
-    dueling_forward_f32(job);
+    double sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += (double)values[i] * (double)values[i];
+    return sum;
 }
 
-void dueling_backward_plain(const struct dueling_job *job)
+void dueling_plain(const struct dueling_job *job)
 {
-    dueling_backward_f32(job);
+    dueling_f32(job);
 }
 
 const struct backend backend_ref_f32 = {
@@ -59,10 +62,10 @@ const struct backend backend_ref_f32 = {
     .scratch = scratch_f32,
     .forward = forward_f32,
     .backward = backward_f32,
-    .dueling_forward = dueling_forward_f32,
-    .dueling_backward = dueling_backward_f32,
+    .dueling = dueling_f32,
     .activate = activate_f32,
     .adam = adam_f32,
+    .norm2 = norm2_f32,
 };
 
 const struct backend backend_ref_f64 = {
@@ -71,6 +74,5 @@ const struct backend backend_ref_f64 = {
     .scratch = scratch_f64,
     .forward = forward_f64,
     .backward = backward_f64,
-    .dueling_forward = dueling_forward_f64,
-    .dueling_backward = dueling_backward_f64,
+    .dueling = dueling_f64,
 };

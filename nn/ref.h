@@ -4,7 +4,6 @@
 
 #include "backend.h"
 
-void dueling_forward_plain(const struct dueling_job *job);
-void dueling_backward_plain(const struct dueling_job *job);
+void dueling_plain(const struct dueling_job *job);
 
 #endif

@@ -70,32 +70,40 @@ static void NAME(backward)(const struct backward_job *job)
 
 static void NAME(dueling_forward)(const struct dueling_job *job)
 {
-    const REAL *in = job->in;
-    REAL *out = job->out;
+    const REAL *streams = job->in;
+    REAL *values = job->out;
     for (size_t row = 0; row < job->rows; row++) {
-        const REAL *streams = in + row * job->in_stride;
-        REAL *values = out + row * job->out_stride;
         REAL sum = 0;
         for (size_t o = 0; o < job->outputs; o++)
             sum += streams[1 + o];
         REAL base = streams[0] - sum / (REAL)job->outputs;
         for (size_t o = 0; o < job->outputs; o++)
             values[o] = base + streams[1 + o];
+        streams += job->in_stride;
+        values += job->out_stride;
     }
 }
 
 static void NAME(dueling_backward)(const struct dueling_job *job)
 {
-    const REAL *in = job->in;
-    REAL *out = job->out;
+    const REAL *values = job->in;
+    REAL *streams = job->out;
     for (size_t row = 0; row < job->rows; row++) {
-        const REAL *dvalues = in + row * job->in_stride;
-        REAL *dstreams = out + row * job->out_stride;
         REAL sum = 0;
         for (size_t o = 0; o < job->outputs; o++)
-            sum += dvalues[o];
-        dstreams[0] = sum;
+            sum += values[o];
+        streams[0] = sum;
         for (size_t o = 0; o < job->outputs; o++)
-            dstreams[1 + o] = dvalues[o] - sum / (REAL)job->outputs;
+            streams[1 + o] = values[o] - sum / (REAL)job->outputs;
+        streams += job->out_stride;
+        values += job->in_stride;
     }
+}
+
+static void NAME(dueling)(const struct dueling_job *job)
+{
+    if (job->backward)
+        NAME(dueling_backward)(job);
+    else
+        NAME(dueling_forward)(job);
 }

@@ -579,14 +579,35 @@ static void simd_adam(const struct adam_job *job)
         adam_vec(job, i, true, part_of((unsigned)(job->count - i)));
 }
 
+/* Squares of floats are exact in double; as many sums as keep the adders busy. */
+static double simd_norm2(const float *values, size_t count)
+{
+    wide_vec sums[4] = {{0}};
+    double total = 0;
+    size_t i = 0;
+    for (; i + 4 * WIDE_LANES <= count; i += 4 * WIDE_LANES) {
+        UNROLL for (unsigned j = 0; j < 4; j++)
+        {
+            wide_vec wide = widen(values + i + j * WIDE_LANES);
+            sums[j] = sums[j] + wide * wide;
+        }
+    }
+    for (; i < count; i++)
+        total += (double)values[i] * (double)values[i];
+    for (unsigned j = 0; j < 4; j++)
+        for (unsigned lane = 0; lane < WIDE_LANES; lane++)
+            total += sums[j][lane];
+    return total;
+}
+
 const struct backend BACKEND = {
     .name = BACKEND_NAME,
     .element_bytes = sizeof(float),
     .scratch = simd_scratch,
     .forward = simd_forward,
     .backward = simd_backward,
-    .dueling_forward = dueling_forward_plain,
-    .dueling_backward = dueling_backward_plain,
+    .dueling = dueling_plain,
     .activate = simd_activate,
     .adam = simd_adam,
+    .norm2 = simd_norm2,
 };

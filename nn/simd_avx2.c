@@ -6,9 +6,10 @@
 
 #include <immintrin.h>
 
-enum { LANES = 8, PANEL_VECS = 2, TILE_ROWS_MAX = 8 };
+enum { LANES = 8, PANEL_VECS = 2, WIDE_LANES = 4, TILE_ROWS_MAX = 8 };
 
 typedef __m256 vec;
+typedef __m256d wide_vec;
 typedef __m256i part;
 
 static INLINE part part_of(unsigned lanes)
@@ -69,6 +70,11 @@ static INLINE vec sum_each(const vec v[LANES])
     vec low = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
     vec high = _mm256_hadd_ps(_mm256_hadd_ps(v[4], v[5]), _mm256_hadd_ps(v[6], v[7]));
     return _mm256_permute2f128_ps(low, high, 0x20) + _mm256_permute2f128_ps(low, high, 0x31);
+}
+
+static INLINE wide_vec widen(const float *p)
+{
+    return _mm256_cvtps_pd(_mm_loadu_ps(p));
 }
 
 static INLINE vec keep_where_positive(vec v, vec gate)

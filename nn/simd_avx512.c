@@ -6,9 +6,10 @@
 
 #include <immintrin.h>
 
-enum { LANES = 16, PANEL_VECS = 4, TILE_ROWS_MAX = 12 };
+enum { LANES = 16, PANEL_VECS = 4, WIDE_LANES = 8, TILE_ROWS_MAX = 12 };
 
 typedef __m512 vec;
+typedef __m512d wide_vec;
 typedef __mmask16 part;
 
 static INLINE part part_of(unsigned lanes)
@@ -85,6 +86,11 @@ static INLINE vec sum_each(const vec v[LANES])
         sum_quarters(v[4 * i], v[4 * i + 1], v[4 * i + 2], v[4 * i + 3]);
     return sum_pairs_of_quarters(sum_pairs_of_quarters(q[0], q[1]),
                                  sum_pairs_of_quarters(q[2], q[3]));
+}
+
+static INLINE wide_vec widen(const float *p)
+{
+    return _mm512_cvtps_pd(_mm256_loadu_ps(p));
 }
 
 static INLINE vec keep_where_positive(vec v, vec gate)

@@ -7,9 +7,10 @@
 #include <math.h>
 #include <string.h>
 
-enum { LANES = 4, PANEL_VECS = 2, TILE_ROWS_MAX = 8 };
+enum { LANES = 4, PANEL_VECS = 2, WIDE_LANES = 2, TILE_ROWS_MAX = 8 };
 
 typedef float vec __attribute__((vector_size(16)));
+typedef double wide_vec __attribute__((vector_size(16)));
 typedef int32_t mask __attribute__((vector_size(16)));
 typedef unsigned part; /* how many lanes */
 
@@ -88,6 +89,11 @@ static INLINE vec sum_each(const vec v[LANES])
     for (unsigned i = 0; i < LANES; i++)
         sum[i] = (v[i][0] + v[i][2]) + (v[i][1] + v[i][3]);
     return sum;
+}
+
+static INLINE wide_vec widen(const float *p)
+{
+    return (wide_vec){(double)p[0], (double)p[1]};
 }
 
 static INLINE vec keep_where_positive(vec v, vec gate)

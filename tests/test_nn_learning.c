@@ -163,6 +163,10 @@ static void clipping_scales_to_the_largest_norm(void **state)
     float values[40];
     for (int i = 0; i < 40; i++)
         values[i] = i == 2 ? 3 : i == 39 ? -4 : i < 2 ? 100 : 0;
+    for (const struct backend *const *b = every_backend(); *b; b++) {
+        assert_true((*b)->norm2(values + 2, 38) == 25);
+        assert_true((*b)->norm2(values, 40) == 20025);
+    }
     assert_true(trp_norm2(values, 2, 40) == 25);
     assert_true(trp_norm2(values, 3, 3) == 0);
     assert_true(trp_clip_scale(25, 10) == 1);

@@ -2,6 +2,8 @@
  * reference, and what a plan promises about bits, rows, threads and memory. */
 #include "nn_tools.h"
 
+#include <dirent.h>
+
 static const trp_net_spec specs[] = {
     {.inputs = 4, .hidden = {64, 64}, .outputs = 2},
     {.inputs = 4, .hidden = {64, 64}, .outputs = 2, .dueling = true},
@@ -211,6 +213,17 @@ static void several_threads_agree_with_the_reference(void **state)
             }
 }
 
+static size_t thread_count(void)
+{
+    size_t count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    assert_non_null(tasks);
+    while (readdir(tasks))
+        count++;
+    closedir(tasks);
+    return count;
+}
+
 static void oversized_layers_go_to_onednn_and_agree(void **state)
 {
     (void)state;
@@ -219,7 +232,9 @@ static void oversized_layers_go_to_onednn_and_agree(void **state)
     OR_FAIL(trp_net_create(&net, &(trp_net_options){.spec = spec, .batch = 16}));
     assert_ptr_equal(net->backend, &backend_onednn);
     struct float_case c = float_case_create(&spec, 16);
+    size_t before = thread_count();
     assert_case_agrees(&c, net->backend, 16, 1);
+    assert_int_equal(thread_count(), before); /* OpenMP started none */
     float_case_destroy(&c);
     trp_net_destroy(net);
 }

@@ -94,7 +94,7 @@ trp_status trp_context_serve(trp_context *context, trp_server *server)
 {
     const struct host *host = context->host;
     if (host->options.count == host->options.program->node_count && host->options.count > 1) {
-        context_publish(context, server, "in-process");
+        context_publish(context, server, IN_PROCESS);
         return TRP_OK;
     }
     TRP_TRY(trp_server_start(server));

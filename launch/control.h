@@ -40,6 +40,9 @@ struct control_message {
     char bytes[CONTROL_MESSAGE_BYTES_MAX];
 };
 
+/* The address of a node that only its own process can reach. */
+#define IN_PROCESS "in-process"
+
 /* The number of the child's end. */
 enum { CHILD_CONTROL_FD = 3 };
 

@@ -48,7 +48,7 @@ static const struct argp_option argp_options[] = {
     {"target-return", KEY_TARGET_RETURN, "R", 0,
      "Stop when the evaluator's mean return is surely above R", 0},
     {"grace", KEY_GRACE, "S", 0,
-     "Seconds that nodes get to end before they are killed (default: 10)", 0},
+     "Seconds that nodes get to end before they are killed (default: 20)", 0},
     {.doc = "graph:"},
     {"format", KEY_FORMAT, "FORMAT", 0, "text (default) or dot", 0},
     {.doc = "eval:"},
@@ -252,7 +252,7 @@ trp_status launch_options_parse(struct launch_options *options, int argc, char *
 {
     *options = (struct launch_options){
         .program = argc > 0 ? argv[0] : "troupe",
-        .grace_seconds = 10,
+        .grace_seconds = 20,
         .log_level = TRP_INFO,
     };
     int end = find_end(argc, argv);

@@ -67,14 +67,14 @@ static void write_log(struct process *process)
     while (done < process->log.size && !process->log_failed) {
         ssize_t written =
             write(process->log_fd, process->log.data + done, process->log.size - done);
-        if (written >= 0)
+        if (written >= 0) {
             done += (size_t)written;
-        else if (errno != EINTR)
+        } else if (errno != EINTR) {
             process->log_failed = true;
+            trp_log(TRP_WARN, "%s: its log file ends here: %s", process->node->name,
+                    strerror(errno));
+        }
     }
-    if (process->log_failed && process->log.size > 0)
-        trp_log(TRP_WARN, "%s: lines are missing in its log file: %s", process->node->name,
-                strerror(errno));
     buffer_clear(&process->log);
 }
 
@@ -244,20 +244,8 @@ static trp_status start_process(struct process *process)
     return status;
 }
 
-/* Standard descriptors that are closed would be taken by the next open(). */
-static void fill_standard_descriptors(void)
-{
-    int fd;
-    do
-        fd = open("/dev/null", O_RDWR);
-    while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd >= 0)
-        close(fd);
-}
-
 static trp_status processes_start(struct run *run)
 {
-    fill_standard_descriptors();
     struct processes *processes = xcalloc(1, sizeof *processes);
     run->state = processes;
     processes->count = run->program->node_count;

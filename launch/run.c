@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +38,7 @@ static void write_addresses(struct run *run)
     struct buffer text = {0};
     for (uint32_t i = 0; i < run->program->node_count; i++) {
         const struct node *node = &run->nodes[i];
-        if (!node->address || !node->running)
+        if (!node->address || !node->running || strcmp(node->address, IN_PROCESS) == 0)
             continue;
         char *line = xasprintf("%s%s %s", text.size ? "\n" : "", node->name, node->address);
         buffer_append(&text, (trp_bytes){(uint8_t *)line, strlen(line)});
@@ -133,6 +134,17 @@ static trp_status watch_signals(struct run *run)
 
 /* ---- descriptors ------------------------------------------------------------------------- */
 
+/* Standard descriptors that are closed would be taken by the next open(). */
+static void fill_standard_descriptors(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
 /* Raises the limit of open files to what is allowed, for us and for the children, who inherit it.
  */
 static trp_status raise_descriptor_limit(const struct run *run)
@@ -217,6 +229,7 @@ static void print_start(const struct run *run)
 
 static trp_status prepare(struct run *run, int argc, char **argv)
 {
+    fill_standard_descriptors();
     if (!run->options->seed_set)
         run->options->seed = trp_rng_entropy() >> 32; /* short enough to type */
     TRP_TRY(raise_descriptor_limit(run));

@@ -22,6 +22,10 @@ enum {
     /* keep_set.c: what one insert stream keeps: 2^20 x 48 and 2^22 x 16 bytes are 112 MB. */
     KEPT_CHUNKS_MAX = 1 << 20,
     KEPT_TENSORS_MAX = 1 << 22,
+    /* trajectory.c: items that are recognised by comparing: 64 columns of one slice; 4 KB a stream. */
+    TEMPLATE_SLOTS_MAX = 64,
+    TEMPLATE_TENSORS_MAX = 128,
+    TEMPLATE_BYTES_MAX = 4096,
     /* engine.c: 50 000 keys of about 20 ns are a millisecond; counters of samples that nothing else
      * makes durable are at most 64 groups old. */
     INDEX_STEP_ITEMS = 50000,

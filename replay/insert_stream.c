@@ -30,6 +30,7 @@ struct insert_stream {
     struct service *service;
     trp_server_call *call;
     struct keep_set keep;
+    struct trajectory_builder builder;
     uint64_t kept_counted; /* of keep.bytes, what service->kept_bytes has */
 
     struct confirm *ring; /* capacity is a power of two */
@@ -213,11 +214,12 @@ bool lane_insert_one(struct lane *lane)
 
 /* ---- messages ---------------------------------------------------------------------------- */
 
-static struct item *item_make(struct service *service, const struct wire_item *wire)
+static struct item *item_make(const struct insert_stream *stream, const struct wire_item *wire)
 {
-    struct trajectory_builder *builder = &service->builder;
-    struct item *item = store_item_create(store_trajectory(
-        engine_store(service->engine), buffer_bytes(&builder->bytes), builder->chunk_count));
+    const struct trajectory_builder *builder = &stream->builder;
+    struct item *item =
+        store_item_create(store_trajectory(engine_store(stream->service->engine),
+                                           buffer_bytes(&builder->bytes), builder->chunk_count));
     item->key = wire->key;
     item->priority = wire->priority;
     item->times_sampled = wire->times_sampled;
@@ -228,11 +230,11 @@ static struct item *item_make(struct service *service, const struct wire_item *w
     return item;
 }
 
-static trp_status item_insert(struct insert_stream *stream, const struct wire_item *wire)
+static trp_status item_insert(struct insert_stream *stream, struct wire_item *wire)
 {
     struct service *service = stream->service;
     trp_status status =
-        trajectory_build(&service->builder, &service->insert.lists, wire, &stream->keep);
+        trajectory_build(&stream->builder, &service->insert.lists, wire, &stream->keep);
     if (status == TRP_INTERNAL)
         return status;
     struct lane *lane = service_lane(service, wire->table);
@@ -240,7 +242,7 @@ static trp_status item_insert(struct insert_stream *stream, const struct wire_it
         return TRP_NOT_FOUND;
     TRP_TRY(status);
     TRP_TRY(table_check_priority(lane->table->table, wire->priority));
-    struct item *item = item_make(service, wire);
+    struct item *item = item_make(stream, wire);
     if (lane->insert_first || !engine_can_insert(lane->table)) {
         lane_push(lane, stream, item);
         return TRP_OK;
@@ -275,7 +277,7 @@ static trp_status message_apply(struct insert_stream *stream, trp_bytes bytes)
     struct service *service = stream->service;
     struct wire_insert_request *request = &service->insert;
     TRP_TRY(wire_insert_request_decode(bytes, request));
-    const struct wire_lists *lists = &request->lists;
+    struct wire_lists *lists = &request->lists;
     if (lists->chunk_count == 0 && lists->item_count == 0)
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "ProcessIncomingRequest: Request lacks both chunks and item.  Request: ");
@@ -382,6 +384,7 @@ void insert_closed(void *arg, trp_server_call *call)
         lane_orphan(&service->lanes[i], stream);
     keep_set_cleanup(&stream->keep, engine_store(service->engine));
     service->kept_bytes -= stream->kept_counted;
+    trajectory_builder_cleanup(&stream->builder);
     free(stream->ring);
     free(stream->text);
     free(stream);

@@ -64,13 +64,13 @@ struct kept *keep_set_find(const struct keep_set *set, uint64_t key)
     return NULL;
 }
 
-static uint32_t tensor_layout(const struct wire_tensor *tensor)
+static uint64_t tensor_layout(const struct wire_tensor *tensor)
 {
     uint64_t hash = (uint64_t)tensor->dtype << 32 | tensor->rank;
     uint32_t known = tensor->rank < TRP_RANK_MAX ? tensor->rank : TRP_RANK_MAX;
     for (uint32_t i = 1; i < known; ++i)
         hash = (hash ^ (uint64_t)tensor->dims[i]) * UINT64_C(0x9e3779b97f4a7c15);
-    return (uint32_t)(hash >> 32 ^ hash);
+    return hash;
 }
 
 static void tensor_push(struct keep_set *set, const struct wire_tensor *tensor)

@@ -14,7 +14,7 @@
 /* What a slice may take from one tensor of a chunk. */
 struct kept_tensor {
     int64_t rows;    /* -1: a scalar, which has none */
-    uint32_t layout; /* hash of dtype and the other dimensions: equal where rows may be joined */
+    uint64_t layout; /* hash of dtype and the other dimensions: equal where rows may be joined */
 };
 
 struct kept {

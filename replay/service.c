@@ -52,7 +52,8 @@ void service_init(struct service *service, struct engine *engine, uint64_t kept_
                                 .lanes = xcalloc(count, sizeof(struct lane)),
                                 .state_id = {trp_rng_entropy(), trp_rng_entropy()},
                                 .group = 1,
-                                .kept_bytes_max = kept_bytes_max};
+                                .kept_bytes_max = kept_bytes_max,
+                                .insert.lists.lazy = true};
     for (size_t i = 0; i < count; ++i)
         service->lanes[i] = (struct lane){.service = service, .table = engine_table(engine, i)};
 }
@@ -69,7 +70,6 @@ void service_cleanup(struct service *service)
     }
     wire_insert_request_cleanup(&service->insert);
     wire_mutate_request_cleanup(&service->mutate);
-    trajectory_builder_cleanup(&service->builder);
     wire_keys_cleanup(&service->confirmed);
     free(service->parts);
     free(service->holes);

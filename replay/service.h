@@ -61,7 +61,6 @@ struct service {
     /* Reused from message to message. */
     struct wire_insert_request insert;
     struct wire_mutate_request mutate;
-    struct trajectory_builder builder;
     struct wire_keys confirmed;
     struct wire_entry_parts *parts;
     struct wire_hole *holes;

@@ -2,9 +2,11 @@
  * that its chunk cannot give breaks every client that ever draws the item.
  * Design: one pass over the decoded slices resolves keys (most often the same as the last one),
  * numbers the distinct chunks, checks each slice against the headers in the keep set, and writes
- * varints. Encoding for the wire is one pass too: a slice is shorter than 128 bytes, so its length
- * takes one byte that is filled in afterwards; a column that needs more is moved.
- * Guarantee: what trajectory_build() accepted can be unpacked by a client. */
+ * varints. A writer's items differ in chunk keys only, so the last item is remembered as it came,
+ * with the places of its keys: comparing takes a tenth of decoding. Encoding for the wire is one
+ * pass too: a slice is shorter than 128 bytes, so its length takes one byte that is filled in
+ * afterwards; a column that needs more is moved. Guarantee: what trajectory_build() accepted can be
+ * unpacked by a client. */
 #include "trajectory.h"
 
 #include <assert.h>
@@ -67,7 +69,7 @@ static trp_status slice_check(const struct wire_slice *slice, const struct kept 
 struct column_state {
     struct kept *kept; /* of the last slice, which most often names the same chunk */
     uint32_t column;
-    uint32_t layout;
+    uint64_t layout;
     int64_t rows;
     bool any;
 };
@@ -81,7 +83,7 @@ static trp_status slice_build(struct trajectory_builder *builder, const struct w
         return TRP_INTERNAL;
     const struct kept_tensor *tensors = &set->tensors[state->kept->tensor_first];
     TRP_TRY(slice_check(slice, state->kept, tensors));
-    uint32_t layout = tensors[slice->index].layout;
+    uint64_t layout = tensors[slice->index].layout;
     if (state->any && layout != state->layout)
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "column %u joins tensors of different types or shapes (chunk %" PRIu64 ")",
@@ -112,8 +114,8 @@ static trp_status column_build(struct trajectory_builder *builder, const struct 
     return TRP_OK;
 }
 
-trp_status trajectory_build(struct trajectory_builder *builder, const struct wire_lists *lists,
-                            const struct wire_item *item, struct keep_set *set)
+static trp_status columns_build(struct trajectory_builder *builder, const struct wire_lists *lists,
+                                const struct wire_item *item, struct keep_set *set)
 {
     const struct wire_column *columns = &lists->columns[item->column_first];
     if (item->column_count == 0 || columns[0].slice_count == 0)
@@ -134,9 +136,120 @@ trp_status trajectory_build(struct trajectory_builder *builder, const struct wir
     return TRP_OK;
 }
 
+/* ---- the template ------------------------------------------------------------------------ */
+
+/* Appends what the chunk's tensors can give; false: too many to remember. */
+static bool template_add_chunk(struct trajectory_template *last, const struct keep_set *set,
+                               const struct kept *kept, uint32_t chunk, uint32_t *tensor_count)
+{
+    if (kept->tensor_count > TEMPLATE_TENSORS_MAX - *tensor_count)
+        return false;
+    memcpy(&last->tensors[*tensor_count], &set->tensors[kept->tensor_first],
+           kept->tensor_count * sizeof *last->tensors);
+    last->tensor_counts[chunk] = kept->tensor_count;
+    *tensor_count += kept->tensor_count;
+    return true;
+}
+
+/* Remembers the item just built, unless it is too large for that. */
+static void template_set(struct trajectory_builder *builder, const struct wire_lists *lists,
+                         const struct wire_item *item, const struct keep_set *set)
+{
+    struct trajectory_template *last = &builder->last;
+    uint32_t tensor_count = 0, chunk_count = 0;
+    last->slot_count = 0;
+    if (item->trajectory.size == 0 || item->trajectory.size > TEMPLATE_BYTES_MAX ||
+        lists->slice_count > TEMPLATE_SLOTS_MAX)
+        return;
+    for (uint32_t i = 0; i < lists->slice_count; ++i) {
+        const struct wire_slice *slice = &lists->slices[i];
+        const struct kept *kept = keep_set_find(set, slice->chunk_key);
+        if (!slice->key_varint)
+            return;
+        if (kept->item_index == chunk_count &&
+            !template_add_chunk(last, set, kept, chunk_count++, &tensor_count))
+            return;
+        last->slots[i] =
+            (struct trajectory_slot){.at = (uint32_t)(slice->key_varint - item->trajectory.data),
+                                     .size = (uint32_t)varint_size(slice->chunk_key),
+                                     .chunk = kept->item_index};
+    }
+    buffer_clear(&last->wire);
+    buffer_append(&last->wire, item->trajectory);
+    last->slot_count = lists->slice_count;
+}
+
+/* The key in a slot, which has to take as many bytes as it did. */
+static bool slot_read(const struct trajectory_slot *slot, const uint8_t *bytes, uint64_t *key)
+{
+    struct reader reader = {bytes + slot->at, bytes + slot->at + slot->size, false};
+    return read_varint(&reader, key) && reader.at == reader.end;
+}
+
+/* A chunk that this item names first: it has to be new to the item, and like the one before. */
+static bool chunk_matches(struct trajectory_builder *builder, struct keep_set *set, uint64_t key,
+                          uint32_t *tensor_at)
+{
+    const struct trajectory_template *last = &builder->last;
+    struct kept *kept = keep_set_find(set, key);
+    if (!kept || kept->item_serial == set->item_serial ||
+        kept->tensor_count != last->tensor_counts[builder->chunk_count] ||
+        memcmp(&last->tensors[*tensor_at], &set->tensors[kept->tensor_first],
+               kept->tensor_count * sizeof *last->tensors) != 0)
+        return false;
+    *tensor_at += kept->tensor_count;
+    kept->item_serial = set->item_serial;
+    kept->item_index = builder->chunk_count;
+    builder_push_chunk(builder, kept->chunk);
+    return true;
+}
+
+/* True when the item differs from the last one in chunk keys only: builder->bytes are right, and
+ * its chunks are there. */
+static bool template_matches(struct trajectory_builder *builder, const struct wire_item *item,
+                             struct keep_set *set)
+{
+    const struct trajectory_template *last = &builder->last;
+    const uint8_t *bytes = item->trajectory.data;
+    uint64_t keys[TEMPLATE_SLOTS_MAX], key;
+    uint32_t at = 0, tensor_at = 0;
+    if (last->slot_count == 0 || item->trajectory.size != last->wire.size)
+        return false;
+    builder->chunk_count = 0;
+    set->item_serial++;
+    for (uint32_t i = 0; i < last->slot_count; ++i) {
+        const struct trajectory_slot *slot = &last->slots[i];
+        if (memcmp(bytes + at, last->wire.data + at, slot->at - at) != 0 ||
+            !slot_read(slot, bytes, &key))
+            return false;
+        at = slot->at + slot->size;
+        if (slot->chunk < builder->chunk_count && keys[slot->chunk] != key)
+            return false;
+        if (slot->chunk == builder->chunk_count) {
+            keys[slot->chunk] = key;
+            if (!chunk_matches(builder, set, key, &tensor_at))
+                return false;
+        }
+    }
+    return memcmp(bytes + at, last->wire.data + at, last->wire.size - at) == 0;
+}
+
+trp_status trajectory_build(struct trajectory_builder *builder, struct wire_lists *lists,
+                            struct wire_item *item, struct keep_set *set)
+{
+    if (template_matches(builder, item, set))
+        return TRP_OK;
+    builder->last.slot_count = 0;
+    TRP_TRY(wire_item_columns(lists, item));
+    TRP_TRY(columns_build(builder, lists, item, set));
+    template_set(builder, lists, item, set);
+    return TRP_OK;
+}
+
 void trajectory_builder_cleanup(struct trajectory_builder *builder)
 {
     buffer_cleanup(&builder->bytes);
+    buffer_cleanup(&builder->last.wire);
     free(builder->chunks);
     *builder = (struct trajectory_builder){0};
 }

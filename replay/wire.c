@@ -14,17 +14,6 @@
 
 /* ---- shared by the decoders -------------------------------------------------------------- */
 
-/* The inner decoders return a code without a message; this makes the message, once. */
-static trp_status decode_end(const char *what, size_t size, trp_status status)
-{
-    if (status == TRP_RESOURCE_EXHAUSTED)
-        return trp_fail(status, "%s of %zu bytes has more parts than a message may have (%d)", what,
-                        size, (int)MESSAGE_ITEMS_MAX);
-    if (status != TRP_OK)
-        return trp_fail(status, "%s of %zu bytes is not a valid protobuf message", what, size);
-    return TRP_OK;
-}
-
 /* Repeated varints come packed (LEN) or one by one. */
 static trp_status keys_decode(const struct field *field, struct wire_keys *keys)
 {

@@ -51,8 +51,9 @@ struct wire_chunk {
 
 struct wire_slice {
     uint64_t chunk_key;
-    int32_t offset, length; /* rows of the chunk */
-    int32_t index;          /* of the tensor in the chunk */
+    int32_t offset, length;    /* rows of the chunk */
+    int32_t index;             /* of the tensor in the chunk */
+    const uint8_t *key_varint; /* decoded: where the key stands in the message; NULL: absent */
 };
 
 struct wire_column {
@@ -67,6 +68,7 @@ struct wire_item {
     int32_t times_sampled;
     int64_t inserted_at_ns;
     uint32_t column_first, column_count; /* in wire_lists.columns */
+    trp_bytes trajectory; /* decoded lazily: the FlatTrajectory that the columns are in */
 };
 
 /* The arrays that a message's parts lie in; grown, never shrunk. A zeroed struct is empty. */
@@ -77,6 +79,7 @@ struct wire_lists {
     struct wire_slice *slices;
     uint32_t chunk_count, item_count, column_count, slice_count;
     uint32_t chunk_capacity, item_capacity, column_capacity, slice_capacity;
+    bool lazy; /* decoders leave columns to wire_item_columns() */
 };
 
 /* Appends a zeroed element; valid until the next push to the same array. A column belongs to the
@@ -85,8 +88,13 @@ struct wire_chunk *wire_push_chunk(struct wire_lists *lists);
 struct wire_item *wire_push_item(struct wire_lists *lists);
 struct wire_column *wire_push_column(struct wire_lists *lists);
 struct wire_slice *wire_push_slice(struct wire_lists *lists);
-void wire_lists_clear(struct wire_lists *lists); /* keeps the memory */
+void wire_lists_clear(struct wire_lists *lists); /* keeps the memory, and `lazy` */
 void wire_lists_cleanup(struct wire_lists *lists);
+
+/* Decodes the columns of an item that was decoded lazily, dropping those of the item before (so
+ * that only one item's are there at a time). INVALID_ARGUMENT, RESOURCE_EXHAUSTED as the decoder.
+ */
+trp_status wire_item_columns(struct wire_lists *lists, struct wire_item *item);
 
 /* 64-bit keys, grown like the lists. */
 struct wire_keys {

@@ -7,6 +7,18 @@
 
 #include "core/alloc.h"
 
+/* ---- failures -------------------------------------------------------------------------- */
+
+trp_status decode_end(const char *what, size_t size, trp_status status)
+{
+    if (status == TRP_RESOURCE_EXHAUSTED)
+        return trp_fail(status, "%s of %zu bytes has more parts than a message may have (%d)", what,
+                        size, (int)MESSAGE_ITEMS_MAX);
+    if (status != TRP_OK)
+        return trp_fail(status, "%s of %zu bytes is not a valid protobuf message", what, size);
+    return TRP_OK;
+}
+
 /* ---- arrays ------------------------------------------------------------------------------ */
 
 void *array_grow(void *array, uint32_t *capacity, size_t size)
@@ -33,16 +45,21 @@ struct wire_item *wire_push_item(struct wire_lists *lists)
     return item;
 }
 
-struct wire_column *wire_push_column(struct wire_lists *lists)
+static struct wire_column *push_column(struct wire_lists *lists, struct wire_item *item)
 {
     void *out;
-    assert(lists->item_count > 0);
     lists->columns = array_push(lists->columns, &lists->column_count, &lists->column_capacity,
                                 sizeof *lists->columns, &out);
     struct wire_column *column = out;
     column->slice_first = lists->slice_count;
-    lists->items[lists->item_count - 1].column_count++;
+    item->column_count++;
     return column;
+}
+
+struct wire_column *wire_push_column(struct wire_lists *lists)
+{
+    assert(lists->item_count > 0);
+    return push_column(lists, &lists->items[lists->item_count - 1]);
 }
 
 struct wire_slice *wire_push_slice(struct wire_lists *lists)
@@ -211,6 +228,7 @@ static trp_status slice_decode(trp_bytes bytes, struct wire_lists *lists)
         switch (field.tag) {
         case TAG(1, VARINT):
             slice->chunk_key = field.value;
+            slice->key_varint = field.before + 1;
             break;
         case TAG(2, VARINT):
             slice->offset = (int32_t)field.value;
@@ -228,11 +246,11 @@ static trp_status slice_decode(trp_bytes bytes, struct wire_lists *lists)
     return reader_status(&reader);
 }
 
-static trp_status column_decode(trp_bytes bytes, struct wire_lists *lists)
+static trp_status column_decode(trp_bytes bytes, struct wire_lists *lists, struct wire_item *item)
 {
     if (lists->column_count == MESSAGE_SLICES_MAX)
         return TRP_RESOURCE_EXHAUSTED;
-    struct wire_column *column = wire_push_column(lists);
+    struct wire_column *column = push_column(lists, item);
     struct reader reader = reader_of(bytes);
     struct field field;
     while (read_field(&reader, &field)) {
@@ -244,14 +262,38 @@ static trp_status column_decode(trp_bytes bytes, struct wire_lists *lists)
     return reader_status(&reader);
 }
 
-static trp_status trajectory_decode(trp_bytes bytes, struct wire_lists *lists)
+static trp_status trajectory_decode(trp_bytes bytes, struct wire_lists *lists,
+                                    struct wire_item *item)
 {
     struct reader reader = reader_of(bytes);
     struct field field;
     while (read_field(&reader, &field))
         if (field.tag == TAG(1, LEN))
-            TRP_TRY(column_decode(field.bytes, lists));
+            TRP_TRY(column_decode(field.bytes, lists, item));
     return reader_status(&reader);
+}
+
+/* A message in two parts is rare but legal: then nothing is left for later. */
+static trp_status trajectory_take(trp_bytes bytes, struct wire_lists *lists, struct wire_item *item)
+{
+    if (lists->lazy && item->trajectory.size == 0 && item->column_count == 0) {
+        item->trajectory = bytes;
+        return TRP_OK;
+    }
+    trp_bytes first = item->trajectory;
+    item->trajectory = (trp_bytes){0};
+    TRP_TRY(trajectory_decode(first, lists, item));
+    return trajectory_decode(bytes, lists, item);
+}
+
+trp_status wire_item_columns(struct wire_lists *lists, struct wire_item *item)
+{
+    if (item->trajectory.size == 0)
+        return TRP_OK;
+    lists->column_count = lists->slice_count = 0;
+    item->column_first = item->column_count = 0;
+    return decode_end("a FlatTrajectory", item->trajectory.size,
+                      trajectory_decode(item->trajectory, lists, item));
 }
 
 static trp_status timestamp_decode(trp_bytes bytes, int64_t *ns)
@@ -296,7 +338,7 @@ trp_status item_decode(trp_bytes bytes, struct wire_lists *lists)
             TRP_TRY(timestamp_decode(field.bytes, &item->inserted_at_ns));
             break;
         case TAG(8, LEN):
-            TRP_TRY(trajectory_decode(field.bytes, lists));
+            TRP_TRY(trajectory_take(field.bytes, lists, item));
             break;
         default:
             break;

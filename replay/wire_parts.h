@@ -27,6 +27,9 @@ static inline trp_status reader_status(const struct reader *reader)
     return reader->malformed ? TRP_INVALID_ARGUMENT : TRP_OK;
 }
 
+/* Inner decoders return a code without a message; this makes the message, once. */
+trp_status decode_end(const char *what, size_t size, trp_status status);
+
 /* A ChunkData and a PrioritizedItem, pushed to the lists. */
 trp_status chunk_decode(trp_bytes bytes, struct wire_lists *lists);
 trp_status item_decode(trp_bytes bytes, struct wire_lists *lists);

@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include <troupe/log.h>
@@ -43,13 +44,37 @@ static const char *service_name(const ProtobufCService *service)
     return service->descriptor->name ? service->descriptor->name : "(unnamed service)";
 }
 
+/* Threads call few methods, again and again: one comparison instead of a search by name. */
+struct found_method {
+    const ProtobufCServiceDescriptor *descriptor;
+    const char *method; /* the caller's pointer; what it points at may have changed */
+    unsigned index;
+};
+
+enum { FOUND_METHODS = 16 };
+static _Thread_local struct found_method found_methods[FOUND_METHODS];
+
+static struct found_method *found_slot(const ProtobufCServiceDescriptor *descriptor,
+                                       const char *method)
+{
+    uintptr_t key = (uintptr_t)descriptor ^ (uintptr_t)method;
+    return &found_methods[(key ^ key >> 4 ^ key >> 8) % FOUND_METHODS];
+}
+
 trp_status rpc_method_index(const ProtobufCService *service, const char *method, unsigned *index)
 {
+    struct found_method *slot = found_slot(service->descriptor, method);
+    if (slot->method == method && slot->descriptor == service->descriptor &&
+        strcmp(slot->descriptor->methods[slot->index].name, method) == 0) {
+        *index = slot->index;
+        return TRP_OK;
+    }
     const ProtobufCMethodDescriptor *found =
         protobuf_c_service_descriptor_get_method_by_name(service->descriptor, method);
     if (!found)
         return trp_fail(TRP_UNIMPLEMENTED, "/%s/%s: no such method", service_name(service), method);
     *index = (unsigned)(found - service->descriptor->methods);
+    *slot = (struct found_method){service->descriptor, method, *index};
     return TRP_OK;
 }
 

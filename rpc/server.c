@@ -193,7 +193,6 @@ static void refuse_message(trp_server_call *call, trp_message *message, const ch
 {
     char *text = xasprintf(format, call->method->path, message->size, (unsigned long long)limit);
     trp_message_destroy(message);
-    rpc_messages_clear(&call->out);
     trp_server_call_finish(call, TRP_RESOURCE_EXHAUSTED, text);
     free(text);
 }
@@ -250,6 +249,11 @@ void trp_server_call_send(trp_server_call *call, trp_message *message)
     assert(rpc_server_held(call->server));
     if (call->finish_wanted || call->closed_due) {
         trp_message_destroy(message);
+        return;
+    }
+    uint64_t most = call->server->options.max_message_bytes;
+    if (!call->method->raw.any_size && message->size > most) {
+        refuse_message(call, message, "%s: answer of %zu bytes, the server sends %llu", most);
         return;
     }
     rpc_message_uncharge(message); /* it may be one that was received: it leaves our hands */

@@ -1,0 +1,417 @@
+/* core/: status, log, clock, random numbers, stop, queue, turns. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <troupe/log.h>
+#include <troupe/rng.h>
+#include "core/alloc.h"
+#include "core/buffer.h"
+#include "core/clock.h"
+#include "core/limits.h"
+#include "core/queue.h"
+#include "core/status.h"
+#include "core/stop.h"
+#include "core/thread.h"
+
+/* ---- status ---- */
+
+static void the_last_error_is_the_last_message(void **state)
+{
+    (void)state;
+    assert_int_equal(trp_fail(TRP_NOT_FOUND, "table %s", "a"), TRP_NOT_FOUND);
+    assert_string_equal(trp_last_error(), "table a");
+    assert_int_equal(status_last_code(), TRP_NOT_FOUND);
+    trp_fail(TRP_ABORTED, "while asking: %s", trp_last_error()); /* may quote itself */
+    assert_string_equal(trp_last_error(), "while asking: table a");
+    status_clear_code();
+    assert_int_equal(status_last_code(), TRP_OK);
+}
+
+static void a_long_message_is_cut(void **state)
+{
+    (void)state;
+    trp_fail(TRP_INTERNAL, "%02000d", 7);
+    assert_int_equal(strlen(trp_last_error()), ERROR_MESSAGE_BYTES_MAX - 1);
+}
+
+static void fail_elsewhere(void *arg)
+{
+    trp_fail(TRP_DATA_LOSS, "elsewhere");
+    *(bool *)arg = strcmp(trp_last_error(), "elsewhere") == 0;
+}
+
+static void each_thread_has_its_own_error(void **state)
+{
+    (void)state;
+    bool seen = false;
+    struct thread thread = {.running = false};
+    trp_fail(TRP_NOT_FOUND, "here");
+    assert_int_equal(thread_start(&thread, "fails", fail_elsewhere, &seen), TRP_OK);
+    thread_stop(&thread);
+    assert_true(seen);
+    assert_string_equal(trp_last_error(), "here");
+    assert_int_equal(status_last_code(), TRP_NOT_FOUND);
+}
+
+static void codes_have_names_and_words(void **state)
+{
+    (void)state;
+    assert_string_equal(trp_status_name(TRP_OK), "OK");
+    assert_string_equal(trp_status_name(TRP_UNAUTHENTICATED), "UNAUTHENTICATED");
+    assert_string_equal(trp_status_words(TRP_INVALID_ARGUMENT), "invalid argument");
+    assert_string_equal(trp_status_name((trp_status)99), "UNLISTED");
+    assert_string_equal(trp_status_words((trp_status)99), "unlisted status");
+}
+
+/* ---- log ---- */
+
+/* What `level` and `text` write to standard error. */
+static void log_into(char *line, size_t size, trp_log_level level, const char *text)
+{
+    int ends[2];
+    int before = dup(STDERR_FILENO);
+    assert_int_equal(pipe(ends), 0);
+    dup2(ends[1], STDERR_FILENO);
+    trp_log(level, "%s", text);
+    dup2(before, STDERR_FILENO);
+    close(before);
+    close(ends[1]);
+    ssize_t got = read(ends[0], line, size - 1);
+    assert_true(got >= 0);
+    line[got] = 0;
+    close(ends[0]);
+}
+
+static void an_event_is_one_line_with_level_and_node(void **state)
+{
+    (void)state;
+    char line[2 * LOG_LINE_BYTES_MAX];
+    log_into(line, sizeof line, TRP_WARN, "two\nlines");
+    assert_string_equal(line, "warn  two lines\n");
+    trp_log_set_node("actor/3");
+    log_into(line, sizeof line, TRP_ERROR, "x=1");
+    assert_string_equal(line, "error actor/3 x=1\n");
+    trp_log_set_node(NULL);
+    log_into(line, sizeof line, TRP_DEBUG, "below the threshold");
+    assert_string_equal(line, "");
+    char *text = xasprintf("%06000d", 1);
+    log_into(line, sizeof line, TRP_INFO, text);
+    assert_int_equal(strlen(line), LOG_LINE_BYTES_MAX - 1);
+    assert_int_equal(line[LOG_LINE_BYTES_MAX - 2], '\n');
+    free(text);
+}
+
+static void levels_have_words(void **state)
+{
+    (void)state;
+    trp_log_level level;
+    assert_int_equal(trp_log_level_parse("warn", &level), TRP_OK);
+    assert_int_equal(level, TRP_WARN);
+    assert_int_equal(trp_log_level_parse("loud", &level), TRP_INVALID_ARGUMENT);
+}
+
+/* ---- clock ---- */
+
+static void a_fake_clock_stands_until_it_is_advanced(void **state)
+{
+    (void)state;
+    struct clock clock = clock_fake(1000);
+    struct deadline deadline = deadline_in_ms(&clock, 5);
+    assert_int_equal(deadline_left_ns(deadline, &clock), 5000000);
+    clock_advance(&clock, 4999999);
+    assert_false(deadline_passed(deadline, &clock));
+    clock_advance(&clock, 1);
+    assert_true(deadline_passed(deadline, &clock));
+    clock_advance(&clock, 1000);
+    assert_int_equal(deadline_left_ns(deadline, &clock), 0);
+}
+
+static void deadlines_saturate(void **state)
+{
+    (void)state;
+    struct clock clock = clock_fake(INT64_MAX - 1000);
+    assert_int_equal(deadline_in_ms(&clock, -1).at_ns, INT64_MAX);
+    assert_int_equal(deadline_in_ms(&clock, 1).at_ns, INT64_MAX);
+    assert_int_equal(deadline_in_ms(&clock_monotonic, INT64_MAX).at_ns, INT64_MAX);
+    assert_false(deadline_passed(DEADLINE_NEVER, &clock));
+    assert_int_equal(deadline_left_ns(DEADLINE_NEVER, &clock), INT64_MAX);
+}
+
+/* ---- buffer and sizes ---- */
+
+static void a_buffer_grows_and_keeps_its_bytes(void **state)
+{
+    (void)state;
+    struct buffer buffer = {0};
+    for (uint32_t i = 0; i < 1000; i++)
+        buffer_append(&buffer, (trp_bytes){(const uint8_t *)&i, sizeof i});
+    assert_int_equal(buffer_bytes(&buffer).size, 4000);
+    uint32_t last;
+    memcpy(&last, buffer.data + 3996, sizeof last);
+    assert_int_equal(last, 999);
+    buffer_clear(&buffer);
+    assert_int_equal(buffer.size, 0);
+    buffer_cleanup(&buffer);
+}
+
+static void sizes_that_overflow_are_noticed(void **state)
+{
+    (void)state;
+    size_t size;
+    assert_true(size_mul(3, 4, &size));
+    assert_int_equal(size, 12);
+    assert_false(size_mul(SIZE_MAX / 2, 3, &size));
+    assert_true(size_add(SIZE_MAX - 1, 1, &size));
+    assert_false(size_add(SIZE_MAX, 1, &size));
+}
+
+/* ---- random numbers ---- */
+
+static void numbers_are_those_of_the_reference(void **state)
+{
+    (void)state;
+    /* xoshiro256++ from the state 1, 2, 3, 4. */
+    static const uint64_t expected[] = {41943041,
+                                        58720359,
+                                        3588806011781223,
+                                        3591011842654386,
+                                        9228616714210784205U,
+                                        9973669472204895162U};
+    trp_rng rng = {{1, 2, 3, 4}};
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
+        assert_true(trp_rng_u64(&rng) == expected[i]);
+}
+
+static void a_seed_repeats_and_streams_differ(void **state)
+{
+    (void)state;
+    trp_rng a, b, other;
+    trp_rng_init(&a, 7, 1);
+    trp_rng_init(&b, 7, 1);
+    trp_rng_init(&other, 7, 2);
+    uint32_t equal = 0;
+    for (uint32_t i = 0; i < 1000; i++) {
+        uint64_t value = trp_rng_u64(&a);
+        assert_true(value == trp_rng_u64(&b));
+        equal += value == trp_rng_u64(&other);
+    }
+    assert_int_equal(equal, 0);
+    assert_true(trp_rng_entropy() != trp_rng_entropy());
+}
+
+static void numbers_stay_in_their_range(void **state)
+{
+    (void)state;
+    trp_rng rng;
+    trp_rng_init(&rng, 1, 0);
+    uint32_t counts[3] = {0};
+    double sum = 0, squares = 0;
+    for (uint32_t i = 0; i < 30000; i++) {
+        counts[trp_rng_below(&rng, 3)]++;
+        double uniform = trp_rng_double(&rng), normal = trp_rng_normal(&rng);
+        assert_true(uniform >= 0 && uniform < 1);
+        sum += normal;
+        squares += normal * normal;
+    }
+    for (uint32_t i = 0; i < 3; i++)
+        assert_in_range(counts[i], 9600, 10400); /* 5 sigma are 408 */
+    assert_true(sum / 30000 > -0.03 && sum / 30000 < 0.03);
+    assert_true(squares / 30000 > 0.95 && squares / 30000 < 1.05);
+}
+
+/* ---- stop ---- */
+
+struct watched {
+    struct stop_watch watch;
+    uint32_t fired;
+};
+
+static void count_fire(struct stop_watch *watch)
+{
+    ((struct watched *)watch)->fired++;
+}
+
+static void request(void *arg)
+{
+    trp_stop_request(arg);
+}
+
+static void a_stop_request_is_seen_by_waiters_and_watches(void **state)
+{
+    (void)state;
+    trp_stop *stop = trp_stop_create();
+    struct watched kept = {0}, removed = {0}, late = {0}, none = {0};
+    assert_false(trp_stop_requested(stop));
+    assert_false(trp_stop_requested(NULL));
+    assert_false(trp_stop_wait(stop, 1));
+    stop_watch_add(stop, &kept.watch, count_fire);
+    stop_watch_add(stop, &removed.watch, count_fire);
+    stop_watch_add(NULL, &none.watch, count_fire);
+    stop_watch_remove(&removed.watch);
+    struct thread thread = {.running = false};
+    assert_int_equal(thread_start(&thread, "request", request, stop), TRP_OK);
+    assert_true(trp_stop_wait(stop, -1));
+    thread_stop(&thread);
+    trp_stop_request(stop);
+    stop_watch_add(stop, &late.watch, count_fire);
+    stop_watch_remove(&kept.watch);
+    stop_watch_remove(&late.watch);
+    stop_watch_remove(&none.watch);
+    assert_int_equal(kept.fired, 1);
+    assert_int_equal(removed.fired, 0);
+    assert_int_equal(late.fired, 1);
+    assert_int_equal(none.fired, 0);
+    trp_stop_destroy(stop);
+    trp_stop_destroy(NULL);
+}
+
+/* ---- queue ---- */
+
+static void a_queue_says_when_it_is_full_empty_or_closed(void **state)
+{
+    (void)state;
+    struct queue *queue = queue_create(2);
+    const struct deadline soon = deadline_in_ms(&clock_monotonic, 5);
+    int items[3];
+    void *item;
+    assert_int_equal(queue_pop(queue, &item, soon), TRP_DEADLINE_EXCEEDED);
+    assert_int_equal(queue_try_push(queue, &items[0]), TRP_OK);
+    assert_int_equal(queue_push(queue, &items[1], DEADLINE_NEVER), TRP_OK);
+    assert_int_equal(queue_try_push(queue, &items[2]), TRP_RESOURCE_EXHAUSTED);
+    assert_int_equal(queue_push(queue, &items[2], soon), TRP_DEADLINE_EXCEEDED);
+    assert_int_equal(queue_size(queue), 2);
+    queue_close(queue);
+    queue_close(queue);
+    assert_int_equal(queue_try_push(queue, &items[2]), TRP_CANCELLED);
+    assert_int_equal(queue_push(queue, &items[2], DEADLINE_NEVER), TRP_CANCELLED);
+    for (int i = 0; i < 2; i++) { /* what was inside still comes, in order */
+        assert_int_equal(queue_pop(queue, &item, DEADLINE_NEVER), TRP_OK);
+        assert_ptr_equal(item, &items[i]);
+    }
+    assert_int_equal(queue_pop(queue, &item, DEADLINE_NEVER), TRP_CANCELLED);
+    queue_destroy(queue);
+    queue_destroy(NULL);
+}
+
+enum { ITEMS = 2000 };
+
+static void produce(void *arg)
+{
+    for (uintptr_t i = 1; i <= ITEMS; i++)
+        if (queue_push(arg, (void *)i, DEADLINE_NEVER) != TRP_OK)
+            return;
+}
+
+static void producers_and_a_consumer_lose_nothing(void **state)
+{
+    (void)state;
+    struct queue *queue = queue_create(3);
+    struct thread threads[3] = {{.running = false}};
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(thread_start(&threads[i], "produce", produce, queue), TRP_OK);
+    uintptr_t sum = 0;
+    for (size_t i = 0; i < 3 * ITEMS; i++) {
+        void *item;
+        assert_int_equal(queue_pop(queue, &item, DEADLINE_NEVER), TRP_OK);
+        sum += (uintptr_t)item;
+    }
+    assert_int_equal(sum, 3 * (uintptr_t)ITEMS * (ITEMS + 1) / 2);
+    for (size_t i = 0; i < 3; i++)
+        thread_stop(&threads[i]);
+    queue_destroy(queue);
+}
+
+/* ---- turns ---- */
+
+enum { PLAYERS = 4, ROUNDS = 50 };
+
+struct player {
+    struct turns *turns;
+    struct thread thread;
+    uint32_t index;
+    uint32_t *order; /* shared: turns let one run at a time */
+    uint32_t *count;
+    struct mutex *mutex;
+    struct cond *changed;
+};
+
+static void play(void *arg)
+{
+    struct player *player = arg;
+    turns_join(player->turns, player->index);
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        player->order[(*player->count)++] = player->index;
+        if (round % 2) {
+            turns_pass();
+        } else { /* waiting gives the turn away too */
+            mutex_lock(player->mutex);
+            cond_wait(player->changed, player->mutex, DEADLINE_NEVER);
+            mutex_unlock(player->mutex);
+        }
+    }
+    turns_leave();
+}
+
+static void threads_take_turns_in_order(void **state)
+{
+    (void)state;
+    struct turns *turns = turns_create(PLAYERS);
+    struct player players[PLAYERS] = {{.turns = NULL}};
+    uint32_t order[PLAYERS * ROUNDS], count = 0;
+    struct mutex mutex;
+    struct cond changed;
+    mutex_init(&mutex);
+    cond_init(&changed);
+    assert_false(turns_active());
+    turns_pass(); /* nothing on a thread without turns */
+    for (uint32_t i = PLAYERS; i-- > 0;) {
+        players[i] = (struct player){.turns = turns,
+                                     .index = i,
+                                     .order = order,
+                                     .count = &count,
+                                     .mutex = &mutex,
+                                     .changed = &changed};
+        assert_int_equal(thread_start(&players[i].thread, "player", play, &players[i]), TRP_OK);
+    }
+    for (uint32_t i = 0; i < PLAYERS; i++)
+        thread_stop(&players[i].thread);
+    assert_int_equal(count, PLAYERS * ROUNDS);
+    for (uint32_t i = 0; i < count; i++)
+        assert_int_equal(order[i], i % PLAYERS);
+    cond_cleanup(&changed);
+    mutex_cleanup(&mutex);
+    turns_destroy(turns);
+    turns_destroy(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_last_error_is_the_last_message),
+        cmocka_unit_test(a_long_message_is_cut),
+        cmocka_unit_test(each_thread_has_its_own_error),
+        cmocka_unit_test(codes_have_names_and_words),
+        cmocka_unit_test(an_event_is_one_line_with_level_and_node),
+        cmocka_unit_test(levels_have_words),
+        cmocka_unit_test(a_fake_clock_stands_until_it_is_advanced),
+        cmocka_unit_test(deadlines_saturate),
+        cmocka_unit_test(a_buffer_grows_and_keeps_its_bytes),
+        cmocka_unit_test(sizes_that_overflow_are_noticed),
+        cmocka_unit_test(numbers_are_those_of_the_reference),
+        cmocka_unit_test(a_seed_repeats_and_streams_differ),
+        cmocka_unit_test(numbers_stay_in_their_range),
+        cmocka_unit_test(a_stop_request_is_seen_by_waiters_and_watches),
+        cmocka_unit_test(a_queue_says_when_it_is_full_empty_or_closed),
+        cmocka_unit_test(producers_and_a_consumer_lose_nothing),
+        cmocka_unit_test(threads_take_turns_in_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

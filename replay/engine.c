@@ -266,6 +266,8 @@ trp_status engine_commit(struct engine *engine)
 
 bool engine_idle(struct engine *engine)
 {
+    if (engine->sample_groups > 0 && !engine->synced)
+        engine->important = true; /* nobody waits: now their counters cost nothing */
     return store_idle(engine->store);
 }
 

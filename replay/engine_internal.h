@@ -11,6 +11,7 @@ struct engine {
     struct handout *handouts; /* those with items */
     int64_t wall_ns;
     bool read_only;
+    bool synced; /* a commit costs a write to the disk */
     bool opened; /* the tables say what the store says */
 
     bool important; /* noted since the last commit: something that a client waits for; */

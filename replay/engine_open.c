@@ -251,6 +251,7 @@ trp_status engine_create(struct engine **out, const struct engine_options *optio
         TRP_TRY(tables_check(options));
     struct engine *engine = xcalloc(1, sizeof *engine);
     engine->read_only = options->store.read_only;
+    engine->synced = options->store.durability == TRP_DURABLE_SYSTEM;
     trp_status status = store_create(&engine->store, &options->store);
     if (status != TRP_OK)
         goto out;

@@ -241,6 +241,22 @@ static void an_item_whose_stream_ended_is_not_given_again(void **state)
     assert_int_equal(sample_one(replay, "t").key, 3);
 }
 
+static void samples_are_counted_across_a_crash_once_the_server_was_idle(void **state)
+{
+    struct replay *replay = *state;
+    struct sampled samples[9];
+    OPEN("name=t limiter=samples_per_insert(3,1,6)");
+    insert_items(replay, "t", 1, 3);
+    trp_stream *stream = open_stream(replay, "SampleStream");
+    send_sample_request(stream, "t", 9, -1);
+    receive_samples(stream, samples, 9);
+    table_state(replay, "t"); /* another turn, in which nothing else is to be done */
+    trp_stream_destroy(stream);
+    crash(replay, NULL);
+    OPEN("name=t limiter=samples_per_insert(3,1,6)");
+    assert_int_equal(table_state(replay, "t").samples, 9);
+}
+
 static void a_reset_forgets_items_that_are_on_their_way(void **state)
 {
     struct replay *replay = *state;
@@ -471,6 +487,7 @@ int main(void)
         TEST(options_that_no_server_can_have_are_refused),
         TEST(an_item_on_its_way_in_a_crash_is_given_again),
         TEST(an_item_whose_stream_ended_is_not_given_again),
+        TEST(samples_are_counted_across_a_crash_once_the_server_was_idle),
         TEST(a_reset_forgets_items_that_are_on_their_way),
         TEST(keys_are_known_again_after_a_reopen_with_many_items),
         TEST(mutations_wait_for_the_index_too),

@@ -35,8 +35,8 @@ EVERY_DTYPE = [
 
 class InsertTest(ReplayTest):
     tables = [f'name={name}' for name in (
-        'dtypes', 'dtypes_steps', 'first', 'second', 'legacy', 'delta', 'spans', 'sequence', 'mixed',
-        'slices', 'partial', 'tuned', 'episodes', 'tf', 'assign', 'empty')]
+        'dtypes', 'dtypes_steps', 'first', 'second', 'legacy', 'delta', 'spans', 'sequence',
+        'mixed', 'slices', 'partial', 'tuned', 'episodes', 'tf', 'assign', 'empty')]
     tables += ['name=parallel sampler=fifo', 'name=structured sampler=fifo',
                'name=ordered sampler=fifo max_times_sampled=1']
 
@@ -64,8 +64,8 @@ class InsertTest(ReplayTest):
                 writer.append(EVERY_DTYPE)
             writer.create_item('dtypes_steps', 1.0, [column[:] for column in writer.history])
         dtypes = [tf.as_dtype(a.dtype) if a.dtype != object else tf.string for a in EVERY_DTYPE]
-        dataset = self.dataset('dtypes_steps', dtypes, [tf.TensorShape([None, *a.shape]) for a in EVERY_DTYPE],
-                               max_samples=1)
+        shapes = [tf.TensorShape([None, *a.shape]) for a in EVERY_DTYPE]
+        dataset = self.dataset('dtypes_steps', dtypes, shapes, max_samples=1)
         (sample,) = dataset.as_numpy_iterator()
         self.assert_same(list(sample.data), [np.stack([a] * 3) for a in EVERY_DTYPE])
 

@@ -10,7 +10,8 @@ class LimiterTest(ReplayTest):
     tables = [
         'name=queue sampler=fifo remover=fifo max_size=3 max_times_sampled=1 limiter=queue(3)',
         'name=stack sampler=lifo remover=lifo max_size=9 max_times_sampled=1 limiter=stack(9)',
-        'name=ratio sampler=fifo limiter=samples_per_insert(2,2,4.0)', 'name=min limiter=min_size(3)',
+        'name=ratio sampler=fifo limiter=samples_per_insert(2,2,4.0)',
+        'name=min limiter=min_size(3)',
         'name=blocked sampler=fifo max_times_sampled=1 limiter=queue(2)',
         'name=legacy sampler=fifo max_times_sampled=1 limiter=queue(2)',
         'name=below sampler=fifo limiter=queue(2)',

@@ -23,11 +23,10 @@ class RestartTest(ClientTest):
             writer.create_item('items', 1.0 + value, writer.history[-1:])
 
     def infos_after_restart(self):
-        """A client's first call fails while its channel still has the old server's connection."""
+        """A call may go to the old server's connection before the client sees it gone."""
         try:
             return self.client.server_info(timeout=WAIT_SECONDS)
-        except RuntimeError as error:
-            self.assertRegex(str(error), 'Socket closed|Connection reset')
+        except RuntimeError:
             return self.client.server_info(timeout=WAIT_SECONDS)
 
     def test_after_a_kill_the_writer_reconnects_and_confirmed_items_are_there(self):
@@ -68,9 +67,10 @@ class RestartTest(ClientTest):
             for field in ('current_size', 'rate_limiter_info', 'sampler_options'):
                 self.assertEqual(getattr(after[name], field), getattr(before[name], field),
                                  f'{name}.{field}')
+        self.client.mutate_priorities('items', {keys[2]: 2.0})
         for value, info in self.infos_by_value('items', [0, 2]).items():
             self.assertEqual(info.key, keys[value])
-            self.assertAlmostEqual(info.probability, {0: 6 / 9, 2: 3 / 9}[value], 12)
+            self.assertAlmostEqual(info.probability, {0: 6 / 8, 2: 2 / 8}[value], 12)
         self.assertEqual(self.draw_values('queue', 6), [4, 5, 6, 7, 8, 9])
         self.assertEqual(self.server.terminate(), 0)
 

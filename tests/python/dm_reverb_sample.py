@@ -19,9 +19,10 @@ def make_step(t):
 
 class SampleTest(ReplayTest):
     tables = [f'name={name} sampler=fifo' for name in (
-        'steps', 'sequences', 'timesteps', 'unpacked', 'wrong', 'late', 'plain', 'immediate',
-        'many', 'waits')]
+        'steps', 'sequences', 'timesteps', 'unpacked', 'wrong', 'plain', 'many', 'waits')]
     tables += ['name=bulk max_size=50', 'name=reopened sampler=fifo max_times_sampled=1',
+               'name=late sampler=fifo max_times_sampled=1',
+               'name=immediate sampler=fifo max_times_sampled=1',
                'name=abandoned sampler=fifo max_times_sampled=1 limiter=queue(100)']
     signatures = {'steps': STEP, 'sequences': SEQUENCE, 'timesteps': STEP, 'unpacked': SEQUENCE,
                   'wrong': SEQUENCE}
@@ -108,13 +109,17 @@ class SampleTest(ReplayTest):
             self.server.address, 'late', tf.int64, tf.TensorShape([]), 10,
             rate_limiter_timeout_ms=BLOCKED_MS)
         self.assertEqual(list(steps.as_numpy_iterator()), [])
-        self.insert_values('late', [7])
-        self.assertEqual(int(next(dataset.as_numpy_iterator()).data[0]), 7)
+        self.insert_values('late', range(3))
+        values = [int(sample.data[0]) for sample in dataset.as_numpy_iterator()]
+        self.assertEqual(values, [0, 1, 2])
 
     @beyond_reverb
     def test_a_timeout_of_zero_delivers_what_is_there_and_ends(self):
         dataset = self.dataset('immediate', rate_limiter_timeout_ms=0)
         self.assertEqual(list(dataset.as_numpy_iterator()), [])
+        self.insert_values('immediate', range(3))
+        values = [int(sample.data[0]) for sample in dataset.as_numpy_iterator()]
+        self.assertEqual(values, [0, 1, 2])
 
     def test_a_waiting_sample_gets_the_item_that_comes(self):
         wait = in_thread(lambda: self.draw_values('waits', 1))

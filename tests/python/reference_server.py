@@ -29,7 +29,8 @@ LIMITERS = {
     'stack': lambda n: reverb.rate_limiters.Stack(int(n)),
     'samples_per_insert': lambda spi, size, buffer: reverb.rate_limiters.SampleToInsertRatio(
         spi, int(size), buffer),
-    'rate': lambda spi, size, low, high: reverb.rate_limiters.RateLimiter(spi, int(size), low, high),
+    'rate': lambda spi, size, low, high: reverb.rate_limiters.RateLimiter(
+        spi, int(size), low, high),
 }
 
 

@@ -30,9 +30,10 @@ def die_with_parent():
 class Server:
     """Tables are lines as --table takes them; `signatures` maps table names to nests of specs."""
 
-    def __init__(self, tables, signatures=None, reference=False):
+    def __init__(self, tables, signatures=None, reference=False, flags=()):
         self.dir = tempfile.mkdtemp(prefix='troupe-reverb-')
         self.reference = reference
+        self.flags = list(flags)
         self.port = 0
         self.tables = []
         for table in tables:
@@ -52,7 +53,7 @@ class Server:
     def start(self):
         """Returns when the server says that it listens; a second start keeps the port."""
         flags = [f'--listen=127.0.0.1:{self.port}', f'--dir={self.dir}/store']
-        flags += [f'--table={table}' for table in self.tables]
+        flags += [f'--table={table}' for table in self.tables] + self.flags
         with open(self.log_path(), 'ab') as log:
             self.process = subprocess.Popen(
                 command(self.reference) + flags, stdout=subprocess.PIPE, stderr=log, text=True,

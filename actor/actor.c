@@ -304,16 +304,17 @@ static trp_status loop(trp_actor *actor)
         share_counters(actor);
         turns_pass();
     }
-    flush_at_end(actor);
     return TRP_OK;
 }
 
 trp_status trp_actor_run(trp_actor *actor)
 {
     trp_status status = loop(actor);
-    share_counters(actor);
     if (status == TRP_CANCELLED && trp_stop_requested(actor->options.stop))
-        return TRP_OK;
+        status = TRP_OK; /* a pull or a wait was cut short */
+    if (status == TRP_OK)
+        flush_at_end(actor);
+    share_counters(actor);
     return status;
 }
 

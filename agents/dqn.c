@@ -104,6 +104,7 @@ static trp_status check_ranges(const trp_dqn_options *options)
         {"discount", options->discount, 0, 1},
         {"learning_rate", options->learning_rate, 0, 1e6},
         {"adam_epsilon", options->adam_epsilon, 0, 1},
+        {"max_gradient_norm", options->max_gradient_norm, 0, 1e30},
         {"huber_delta", options->huber_delta, 1e-30, 1e30},
         {"batch_size", options->batch_size, 1, DQN_BATCH_MAX},
         {"target_rate", options->target_rate, 0, 1},

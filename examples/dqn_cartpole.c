@@ -9,7 +9,12 @@ static trp_status build(trp_program *program, int argc, char **argv)
 {
     (void)argc;
     (void)argv;
-    trp_agent agent = trp_dqn(&(trp_dqn_options){.n_step = 3, .hidden = {64, 64}});
+    trp_agent agent = trp_dqn(&(trp_dqn_options){
+        .n_step = 3,
+        .hidden = {64, 64},
+        .learning_rate = 4e-3F, /* so small a task bears large steps */
+        .target_period = 50,
+    });
 
     trp_node replay = trp_add_replay(program, "replay", &(trp_replay_options){.agent = &agent});
     trp_node learner = trp_add_learner(program, "learner",

@@ -91,6 +91,7 @@ static void wrong_options_are_refused_by_name(void **state)
         {{.discount = NAN}, "discount"},
         {{.learning_rate = -1}, "learning_rate"},
         {{.huber_delta = -1}, "huber_delta"},
+        {{.max_gradient_norm = NAN}, "max_gradient_norm"},
         {{.batch_size = 1 << 30}, "batch_size"},
         {{.target_rate = 2}, "target_rate"},
         {{.epsilon_start = 2}, "epsilon_start"},

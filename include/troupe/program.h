@@ -71,9 +71,11 @@ typedef struct {
     uint32_t envs;        /* copies stepped together; 0: 1 (evaluator: its episodes, at most 100) */
     uint64_t max_steps;   /* of all actors together, then the program stops; 0: no limit */
     uint32_t episodes;    /* evaluator: per evaluation; 0: 100 */
-    double target_return; /* evaluator: the program stops, successful, when for one version of the
-                             parameters the mean return minus two standard errors reaches it;
-                             0: no target. That version is saved as params.safetensors */
+    double target_return; /* evaluator: the program stops, successful, when one version of the
+                             parameters reaches it; 0: no target. That is: its mean return minus
+                             two standard errors does, and over twice as many fresh episodes its
+                             mean minus three standard errors of one evaluation does again. It
+                             is saved as params.safetensors in the run directory */
 } trp_actor_options;
 
 /* Each returns the node (for actors: the group). Options are copied. Names are lower-case letters,

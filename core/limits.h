@@ -22,7 +22,7 @@ enum {
     /* keep_set.c: what one insert stream keeps: 2^20 x 48 and 2^22 x 16 bytes are 112 MB. */
     KEPT_CHUNKS_MAX = 1 << 20,
     KEPT_TENSORS_MAX = 1 << 22,
-    /* trajectory.c: items that are recognised by comparing: 64 columns of one slice; 4 KB a stream. */
+    /* trajectory.c: items that are recognised by comparing: 64 columns of one slice; 4 KB. */
     TEMPLATE_SLOTS_MAX = 64,
     TEMPLATE_TENSORS_MAX = 128,
     TEMPLATE_BYTES_MAX = 4096,

@@ -4,9 +4,9 @@
  * item that a sample takes out of its table keeps its record until the sampler is known to have
  * it: the counters written meanwhile leave its last sample and its delete out, so that after a
  * crash it can be drawn again. Samples alone do not make a group durable: their counters wait for
- * the next group that matters, or for SAMPLE_GROUPS_MAX of them. Guarantee: after engine_commit()
- * returned TRP_OK, a reopened engine has every item inserted and not removed before it, and each
- * handout that was not settled. */
+ * the next group that matters, for an idle moment, or for SAMPLE_GROUPS_MAX groups.
+ * Guarantee: after engine_commit() returned TRP_OK, a reopened engine has every item inserted and
+ * not removed before it, and each handout that was not settled. */
 #include "engine.h"
 
 #include <assert.h>

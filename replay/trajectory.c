@@ -5,8 +5,8 @@
  * varints. A writer's items differ in chunk keys only, so the last item is remembered as it came,
  * with the places of its keys: comparing takes a tenth of decoding. Encoding for the wire is one
  * pass too: a slice is shorter than 128 bytes, so its length takes one byte that is filled in
- * afterwards; a column that needs more is moved. Guarantee: what trajectory_build() accepted can be
- * unpacked by a client. */
+ * afterwards; a column that needs more is moved.
+ * Guarantee: what trajectory_build() accepted can be unpacked by a client. */
 #include "trajectory.h"
 
 #include <assert.h>

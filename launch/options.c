@@ -111,7 +111,7 @@ static error_t parse_word(const struct argp_state *state, const char *flag, cons
 static error_t parse_launch(const struct argp_state *state, const char *text)
 {
     struct launch_options *options = state->input;
-    int threads;
+    int threads = 0;
     error_t error = parse_word(state, "launch", text, "processes", "threads", &threads);
     if (error == 0)
         options->mode = threads ? LAUNCH_THREADS : LAUNCH_PROCESSES;

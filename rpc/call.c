@@ -245,7 +245,7 @@ trp_status trp_call(ProtobufCService *service, const char *method, const Protobu
                     ProtobufCMessage **reply, const trp_call_options *options)
 {
     static const trp_call_options defaults;
-    unsigned index;
+    unsigned index = 0;
     if (reply)
         *reply = NULL;
     if (!options)

@@ -39,7 +39,7 @@ struct trp_sampler {
     char *table;
     uint32_t batch_size;
     int64_t limiter_timeout_ms;
-    int64_t requested; /* samples asked for on this stream that have not come */
+    int64_t requested; /* samples asked for on this stream that are in no batch yet */
     bool refused;      /* the stream takes no more requests; what is on its way still comes */
     uint32_t batches_ahead;
     _Atomic bool unreachable; /* the last stream was lost, nothing came since */
@@ -103,12 +103,18 @@ static trp_status request_more(trp_sampler *sampler, const struct batch *batch,
 static trp_status receive_samples(trp_sampler *sampler, struct deadline deadline, bool *ended)
 {
     trp_message *message;
-    uint32_t ends;
     TRP_TRY(link_receive(&sampler->link, &message, deadline, ended));
     link_works(&sampler->link);
     sampler->unreachable = false;
-    TRP_TRY(unpacker_feed(sampler->unpacker, message, &ends));
-    sampler->requested -= ends;
+    return unpacker_feed(sampler->unpacker, message);
+}
+
+/* Rows of the message that came last into `batch`. */
+static trp_status take_rows(trp_sampler *sampler, struct batch *batch)
+{
+    uint32_t before = batch->rows;
+    TRP_TRY(unpacker_fill(sampler->unpacker, batch));
+    sampler->requested -= batch->rows - before;
     if (sampler->requested < 0)
         return trp_fail(TRP_INTERNAL, "%s sent more samples than were asked for",
                         trp_channel_address(sampler->link.channel));
@@ -144,7 +150,7 @@ static trp_status fill_batch(trp_sampler *sampler, struct batch *batch, struct d
 {
     for (;;) {
         bool ended = false;
-        TRP_TRY(unpacker_fill(sampler->unpacker, batch));
+        TRP_TRY(take_rows(sampler, batch));
         if (batch->rows == batch->capacity)
             return TRP_OK;
         trp_status status = link_open(&sampler->link, deadline);

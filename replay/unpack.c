@@ -1,10 +1,9 @@
-/* A sample says which rows of which tensors of which chunks each of its columns is made of. Most
- * are one slice of one chunk stored as a plain literal: a lookup and a memcpy into the batch.
+/* A sample says which rows of which tensors of which chunks each of its columns is made of.
  *
  * Everything comes from a peer, so nothing is believed before it was compared with what the caller
  * asked for: element type, shape, number of rows, size of the decompressed block. A sample that
  * does not fit ends in a status that names the column, never in a write outside its row of the
- * batch.
+ * batch. Samples that look like one that was checked before are copied without decoding (layout.c).
  *
  * A sample may be spread over several entries, and over several messages when its chunks are large:
  * what has come so far is kept in `open`, along with the messages that its chunks lie in. */
@@ -17,13 +16,19 @@
 
 #include "core/alloc.h"
 #include "core/limits.h"
+#include "layout.h"
 #include "signature.h"
 #include "tensor.h"
 #include "wire.h"
+#include "wire_bytes.h"
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
-enum { BATCH_ALIGNMENT = 64 };
+enum {
+    BATCH_ALIGNMENT = 64,
+    LAYOUTS = 16,       /* chunks of 8 steps make items of as many kinds */
+    LAYOUT_MISSES = 16, /* samples decoded for each that is learnt from */
+};
 
 static void *array_create(size_t count, size_t size)
 {
@@ -98,8 +103,13 @@ struct unpacker {
     size_t column_count;
 
     trp_message *message;
-    struct wire_sample_response response;
-    uint32_t entry; /* the next of the response */
+    struct reader reader;                 /* what is left of it */
+    bool needed;                          /* chunks of the open sample lie in it */
+    struct wire_sample_response response; /* one entry of it, decoded */
+    struct layout *layouts[LAYOUTS];      /* of samples seen before */
+    uint32_t layout;                      /* that matched last */
+    uint32_t learnt;                      /* layouts, in all */
+    uint32_t misses;                      /* samples that matched none since the last was learnt */
 
     struct {
         bool begun;
@@ -335,6 +345,7 @@ static void open_clear(struct unpacker *unpacker)
     unpacker->open.message_count = 0;
     unpacker->open.bytes = 0;
     unpacker->open.begun = false;
+    unpacker->needed = false;
     wire_lists_clear(&unpacker->open.lists);
 }
 
@@ -366,6 +377,7 @@ static trp_status open_add_chunks(struct unpacker *unpacker, const struct wire_e
                         MESSAGE_ITEMS_MAX);
     for (uint32_t i = 0; i < entry->chunk_count; i++)
         *wire_push_chunk(to) = unpacker->response.lists.chunks[entry->chunk_first + i];
+    unpacker->needed |= entry->chunk_count > 0;
     return TRP_OK;
 }
 
@@ -374,12 +386,14 @@ static trp_status drop_message(struct unpacker *unpacker)
 {
     trp_message *message = unpacker->message;
     unpacker->message = NULL;
+    unpacker->reader = (struct reader){0};
     if (!message)
         return TRP_OK;
-    if (!unpacker->open.begun || unpacker->response.lists.chunk_count == 0) {
+    if (!unpacker->needed) {
         trp_message_destroy(message);
         return TRP_OK;
     }
+    unpacker->needed = false;
     size_t size = trp_message_size(message);
     if (unpacker->open.message_count == unpacker->open.message_capacity) {
         uint32_t capacity =
@@ -396,74 +410,30 @@ static trp_status drop_message(struct unpacker *unpacker)
     return TRP_OK;
 }
 
-/* ---- messages -------------------------------------------------------------------------------- */
+/* ---- entries --------------------------------------------------------------------------------- */
 
-/* Every sample begins with info, and nothing else does. */
-static trp_status check_order(const struct unpacker *unpacker, uint32_t *ends)
+static trp_status fill_whole(struct unpacker *unpacker, struct batch *batch)
 {
-    bool begun = unpacker->open.begun;
-    *ends = 0;
-    for (uint32_t i = 0; i < unpacker->response.entry_count; i++) {
-        const struct wire_entry *entry = &unpacker->response.entries[i];
-        if (entry->has_info == begun)
-            return trp_fail(TRP_INVALID_ARGUMENT, "a sample %s",
-                            begun ? "begins before the last one ended" : "has no info");
-        begun = !entry->end_of_sequence;
-        *ends += entry->end_of_sequence;
-    }
-    return TRP_OK;
-}
-
-trp_status unpacker_feed(struct unpacker *unpacker, trp_message *message, uint32_t *ends)
-{
-    *ends = 0;
-    trp_status status = drop_message(unpacker);
-    unpacker->message = message;
-    unpacker->entry = 0;
-    unpacker->response.entry_count = 0;
-    TRP_TRY(status);
-    TRP_TRY(wire_sample_response_decode(
-        (trp_bytes){trp_message_data(message), trp_message_size(message)}, &unpacker->response));
-    status = check_order(unpacker, ends);
-    if (status != TRP_OK)
-        unpacker->response.entry_count = 0;
-    return status;
-}
-
-/* A sample that begins at `entry` of the message: its end, or entry_count when it goes on later. */
-static uint32_t sample_end(const struct unpacker *unpacker, uint32_t entry)
-{
-    while (entry < unpacker->response.entry_count &&
-           !unpacker->response.entries[entry].end_of_sequence)
-        entry++;
-    return entry;
-}
-
-static trp_status fill_from_message(struct unpacker *unpacker, uint32_t end, struct batch *batch)
-{
+    const struct wire_entry *entry = &unpacker->response.entries[0];
     const struct wire_lists *lists = &unpacker->response.lists;
-    const struct wire_entry *first = &unpacker->response.entries[unpacker->entry];
-    const struct wire_entry *last = &unpacker->response.entries[end];
     struct sample sample = {
         .lists = lists,
-        .item = &lists->items[first->item],
-        .chunks = lists->chunks + first->chunk_first,
-        .chunk_count = last->chunk_first + last->chunk_count - first->chunk_first,
-        .draw = first->draw,
+        .item = &lists->items[entry->item],
+        .chunks = lists->chunks,
+        .chunk_count = entry->chunk_count,
+        .draw = entry->draw,
     };
-    unpacker->entry = end + 1;
     return unpack_sample(unpacker, &sample, batch);
 }
 
-/* Entries up to `end` (or all that are left) join the open sample, which may end with them. */
-static trp_status fill_from_open(struct unpacker *unpacker, uint32_t end, struct batch *batch)
+/* A part of a sample: joins the open one, which may end with it. */
+static trp_status fill_part(struct unpacker *unpacker, struct batch *batch)
 {
-    bool complete = end < unpacker->response.entry_count;
-    if (!unpacker->open.begun)
-        open_begin(unpacker, &unpacker->response.entries[unpacker->entry]);
-    while (unpacker->entry < unpacker->response.entry_count && unpacker->entry <= end)
-        TRP_TRY(open_add_chunks(unpacker, &unpacker->response.entries[unpacker->entry++]));
-    if (!complete)
+    const struct wire_entry *entry = &unpacker->response.entries[0];
+    if (entry->has_info)
+        open_begin(unpacker, entry);
+    TRP_TRY(open_add_chunks(unpacker, entry));
+    if (!entry->end_of_sequence)
         return TRP_OK;
     struct sample sample = {
         .lists = &unpacker->open.lists,
@@ -477,15 +447,87 @@ static trp_status fill_from_open(struct unpacker *unpacker, uint32_t end, struct
     return status;
 }
 
+/* One entry, as field 1 of a response of its own. */
+static trp_status fill_decoded(struct unpacker *unpacker, trp_bytes response, struct batch *batch)
+{
+    TRP_TRY(wire_sample_response_decode(response, &unpacker->response));
+    const struct wire_entry *entry = &unpacker->response.entries[0];
+    if (entry->has_info == unpacker->open.begun)
+        return trp_fail(TRP_INVALID_ARGUMENT, "a sample %s",
+                        entry->has_info ? "begins before the last one ended" : "has no info");
+    if (entry->has_info && entry->end_of_sequence)
+        return fill_whole(unpacker, batch);
+    return fill_part(unpacker, batch);
+}
+
+/* Tries the layouts, the one that matched last before the others. */
+static bool fill_by_layout(struct unpacker *unpacker, const struct raw_sample *raw,
+                           struct batch *batch)
+{
+    uint32_t count = unpacker->learnt < LAYOUTS ? unpacker->learnt : LAYOUTS, row = batch->rows;
+    for (uint32_t i = 0, at = unpacker->layout; i < count; i++, at = (at + 1) % count) {
+        if (!layout_copy(unpacker->layouts[at], raw, batch->columns, row))
+            continue;
+        unpacker->layout = at;
+        batch->keys[row] = raw->key;
+        batch->priorities[row] = raw->priority;
+        batch->times_sampled[row] = raw->times_sampled;
+        batch->probabilities[row] = raw->probability;
+        batch->table_sizes[row] = raw->table_size;
+        batch->rows++;
+        return true;
+    }
+    return false;
+}
+
+/* Learning costs as much as decoding; samples that are all different would make it a waste. */
+static void learn(struct unpacker *unpacker, const struct raw_sample *raw)
+{
+    if (unpacker->learnt >= LAYOUTS && unpacker->misses++ < LAYOUT_MISSES)
+        return;
+    struct layout **layout = &unpacker->layouts[unpacker->learnt++ % LAYOUTS];
+    if (unpacker->learnt == 2 * LAYOUTS)
+        unpacker->learnt = LAYOUTS;
+    unpacker->misses = 0;
+    if (!*layout)
+        *layout = layout_create();
+    layout_learn(*layout, raw, unpacker->specs, unpacker->column_count);
+}
+
+static trp_status fill_entry(struct unpacker *unpacker, const struct field *field,
+                             struct batch *batch)
+{
+    struct raw_sample raw;
+    bool whole = !unpacker->open.begun && raw_sample_parse(field->bytes, &raw);
+    if (whole && fill_by_layout(unpacker, &raw, batch))
+        return TRP_OK;
+    trp_bytes response = {field->before,
+                          (size_t)(field->bytes.data + field->bytes.size - field->before)};
+    TRP_TRY(fill_decoded(unpacker, response, batch));
+    if (whole)
+        learn(unpacker, &raw);
+    return TRP_OK;
+}
+
+trp_status unpacker_feed(struct unpacker *unpacker, trp_message *message)
+{
+    trp_status status = drop_message(unpacker);
+    unpacker->message = message;
+    if (status == TRP_OK)
+        unpacker->reader =
+            reader_of((trp_bytes){trp_message_data(message), trp_message_size(message)});
+    return status;
+}
+
 trp_status unpacker_fill(struct unpacker *unpacker, struct batch *batch)
 {
-    while (batch->rows < batch->capacity && unpacker->entry < unpacker->response.entry_count) {
-        uint32_t end = sample_end(unpacker, unpacker->entry);
-        if (!unpacker->open.begun && end < unpacker->response.entry_count)
-            TRP_TRY(fill_from_message(unpacker, end, batch));
-        else
-            TRP_TRY(fill_from_open(unpacker, end, batch));
-    }
+    struct field field;
+    while (batch->rows < batch->capacity && read_field(&unpacker->reader, &field))
+        if (field.tag == TAG(1, LEN))
+            TRP_TRY(fill_entry(unpacker, &field, batch));
+    if (unpacker->reader.malformed)
+        return trp_fail(TRP_INVALID_ARGUMENT, "SampleStreamResponse of %zu bytes is malformed",
+                        trp_message_size(unpacker->message));
     return TRP_OK;
 }
 
@@ -494,7 +536,7 @@ void unpacker_reset(struct unpacker *unpacker)
     open_clear(unpacker);
     trp_message_destroy(unpacker->message);
     unpacker->message = NULL;
-    unpacker->response.entry_count = unpacker->entry = 0;
+    unpacker->reader = (struct reader){0};
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -527,6 +569,8 @@ void unpacker_destroy(struct unpacker *unpacker)
     unpacker_reset(unpacker);
     for (size_t i = 0; i < unpacker->column_count; i++)
         free((void *)unpacker->specs[i].name);
+    for (size_t i = 0; i < LAYOUTS; i++)
+        layout_destroy(unpacker->layouts[i]);
     free(unpacker->specs);
     free(unpacker->columns);
     free(unpacker->open.messages);

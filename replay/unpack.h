@@ -35,13 +35,13 @@ void unpacker_destroy(struct unpacker *unpacker); /* NULL is fine */
 
 const trp_tensor_spec *unpacker_columns(const struct unpacker *unpacker, size_t *count);
 
-/* Takes the next message; the one before is used up. `*ends` is how many samples end in it.
- * INVALID_ARGUMENT: malformed, or no order in which samples come; RESOURCE_EXHAUSTED: a sample
- * beyond SAMPLE_BYTES_MAX. */
-trp_status unpacker_feed(struct unpacker *unpacker, trp_message *message, uint32_t *ends);
+/* Takes the next message; the one before is used up. RESOURCE_EXHAUSTED: a sample beyond
+ * SAMPLE_BYTES_MAX. */
+trp_status unpacker_feed(struct unpacker *unpacker, trp_message *message);
 
 /* Appends samples of the message to `batch` until it is full or the message is used up.
- * INVALID_ARGUMENT names the column that is not what was asked for; DATA_LOSS: broken bytes. */
+ * INVALID_ARGUMENT: malformed, out of order, or the column that is not what was asked for;
+ * DATA_LOSS: broken bytes. */
 trp_status unpacker_fill(struct unpacker *unpacker, struct batch *batch);
 
 /* Forgets the message and the sample that had begun. */

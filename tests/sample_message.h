@@ -194,4 +194,67 @@ static inline void add_sample_part(struct buffer *response, int64_t n, int part)
     pb_part(response, 1, &entry);
 }
 
+/* A TensorProto whose content is one literal, as field 1 of a Data message. */
+static inline void add_plain_tensor(struct buffer *data, int dtype, uint32_t rank,
+                                    const int64_t *dims, const void *content, size_t size)
+{
+    struct buffer tensor = {0}, shape = {0}, block = {0};
+    pb_number(&tensor, 1, (uint64_t)dtype);
+    for (uint32_t i = 0; i < rank; i++) {
+        struct buffer dim = {0};
+        pb_number(&dim, 1, (uint64_t)dims[i]);
+        pb_part(&shape, 2, &dim);
+    }
+    pb_part(&tensor, 2, &shape);
+    pb_varint(&block, size);
+    if (size <= 60)
+        buffer_append(&block, (trp_bytes){&(uint8_t){(uint8_t)((size - 1) << 2)}, 1});
+    else
+        buffer_append(&block, (trp_bytes){(uint8_t[]){60 << 2, (uint8_t)(size - 1)}, 2});
+    buffer_append(&block, (trp_bytes){content, size});
+    pb_part(&tensor, 4, &block);
+    pb_part(data, 1, &tensor);
+}
+
+/* The same sample with nothing compressed: all columns in one chunk, or two in each of `chunks`. */
+static inline void add_plain_sample(struct buffer *response, int64_t n, int chunks)
+{
+    struct buffer entry = {0}, info = {0}, item = {0}, trajectory = {0}, column = {0};
+    struct sample_row row = sample_row(n);
+    const void *contents[] = {&row.x, row.frames, row.y, row.d};
+    const int64_t dims[][2] = {{1}, {3, 40}, {2}, {2, 2}};
+    int per_chunk = SAMPLE_COLUMNS / chunks;
+    for (int i = 0; i < SAMPLE_COLUMNS; i++) {
+        add_slice(&column, 200 + (uint64_t)n + (uint64_t)(i / per_chunk), 0, (int)dims[i][0],
+                  i % per_chunk);
+        if (i == 0)
+            pb_number(&column, 2, 1);
+        pb_part(&trajectory, 1, &column);
+    }
+    pb_number(&item, 1, 1000 + (uint64_t)n);
+    pb_bytes(&item, 2, "t", 1);
+    pb_double(&item, 5, 0.5 + (double)n);
+    pb_number(&item, 6, 3);
+    pb_part(&item, 8, &trajectory);
+    pb_part(&info, 1, &item);
+    pb_double(&info, 2, 1.0 / (double)(n + 1));
+    pb_number(&info, 3, 77);
+    pb_part(&entry, 1, &info);
+    for (int which = 0; which < chunks; which++) {
+        struct buffer chunk = {0}, range = {0}, data = {0};
+        for (int i = which * per_chunk; i < (which + 1) * per_chunk; i++)
+            add_plain_tensor(&data, (int)sample_columns[i].dtype, i % 2 ? 2 : 1, dims[i],
+                             contents[i], trp_tensor_bytes(&sample_columns[i]));
+        pb_number(&chunk, 1, 200 + (uint64_t)(n + which));
+        pb_number(&range, 1, 9);
+        pb_number(&range, 2, (uint64_t)n);
+        pb_number(&range, 3, (uint64_t)n);
+        pb_part(&chunk, 2, &range);
+        pb_part(&chunk, 5, &data);
+        pb_part(&entry, 2, &chunk);
+    }
+    pb_number(&entry, 3, 1);
+    pb_part(response, 1, &entry);
+}
+
 #endif

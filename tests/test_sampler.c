@@ -11,7 +11,6 @@
 
 #include "core/thread.h"
 #include "hex.h"
-#include "replay/unpack.h"
 #include "replay/wire.h"
 #include "sample_message.h"
 
@@ -685,116 +684,6 @@ static void options_that_make_no_batch_are_refused(void **state)
     assert_int_equal(trp_sampler_create(&sampler, peer->channel, &options), TRP_INVALID_ARGUMENT);
 }
 
-/* ---- broken samples -------------------------------------------------------------------------- */
-
-static trp_status unpack(struct buffer *response)
-{
-    struct unpacker *unpacker = unpacker_create(sample_columns, SAMPLE_COLUMNS);
-    struct batch batch;
-    uint32_t ends;
-    assert_int_equal(batch_init(&batch, sample_columns, SAMPLE_COLUMNS, 4), TRP_OK);
-    trp_message *message = trp_message_create(response->size);
-    memcpy(trp_message_data(message), response->data, response->size);
-    buffer_cleanup(response);
-    trp_status status = unpacker_feed(unpacker, message, &ends);
-    if (status == TRP_OK)
-        status = unpacker_fill(unpacker, &batch);
-    unpacker_destroy(unpacker);
-    batch_cleanup(&batch, SAMPLE_COLUMNS);
-    return status;
-}
-
-static void samples_out_of_order_are_refused(void **state)
-{
-    (void)state;
-    struct buffer response = {0};
-    add_sample_part(&response, 1, 1); /* chunks without info */
-    assert_int_equal(unpack(&response), TRP_INVALID_ARGUMENT);
-    add_sample_part(&response, 1, 0); /* info twice */
-    add_sample_part(&response, 2, 0);
-    assert_int_equal(unpack(&response), TRP_INVALID_ARGUMENT);
-    add_sample_part(&response, 1, 0); /* a chunk is missing */
-    add_sample_part(&response, 1, 1);
-    add_sample_part(&response, 1, 4);
-    assert_int_equal(unpack(&response), TRP_INVALID_ARGUMENT);
-    assert_non_null(strstr(trp_last_error(), "chunk 12, which did not come"));
-}
-
-/* Sample 1 with its first chunk's tensor 0 or its slices replaced. */
-static trp_status unpack_strange(int64_t rows, const void *content, size_t size, int offset,
-                                 int length, int index)
-{
-    static const trp_tensor_spec column = {
-        .name = "v", .dtype = TRP_INT64, .rank = 1, .shape = {2}};
-    struct buffer response = {0}, entry = {0}, info = {0}, item = {0}, trajectory = {0};
-    struct buffer part = {0}, tensor = {0}, shape = {0}, data = {0}, chunk = {0};
-    add_slice(&part, 7, offset, length, index);
-    pb_part(&trajectory, 1, &part);
-    pb_number(&item, 1, 5);
-    pb_part(&item, 8, &trajectory);
-    pb_part(&info, 1, &item);
-    pb_part(&entry, 1, &info);
-    pb_number(&tensor, 1, TRP_INT64);
-    pb_number(&part, 1, (uint64_t)rows);
-    pb_part(&shape, 2, &part);
-    pb_part(&tensor, 2, &shape);
-    pb_bytes(&tensor, 4, content, size);
-    pb_part(&data, 1, &tensor);
-    pb_number(&chunk, 1, 7);
-    pb_part(&chunk, 5, &data);
-    pb_part(&entry, 2, &chunk);
-    pb_number(&entry, 3, 1);
-    pb_part(&response, 1, &entry);
-
-    struct unpacker *unpacker = unpacker_create(&column, 1);
-    struct batch batch;
-    uint32_t ends;
-    assert_int_equal(batch_init(&batch, &column, 1, 1), TRP_OK);
-    trp_message *message = trp_message_create(response.size);
-    memcpy(trp_message_data(message), response.data, response.size);
-    buffer_cleanup(&response);
-    assert_int_equal(unpacker_feed(unpacker, message, &ends), TRP_OK);
-    trp_status status = unpacker_fill(unpacker, &batch);
-    unpacker_destroy(unpacker);
-    batch_cleanup(&batch, 1);
-    return status;
-}
-
-static void slices_outside_their_chunk_are_refused(void **state)
-{
-    (void)state;
-    uint8_t block[64], *end = block;
-    *end++ = 24;
-    *end++ = 23 << 2;
-    memset(end, 1, 24);
-    size_t size = 26;
-    assert_int_equal(unpack_strange(3, block, size, 1, 2, 0), TRP_OK);
-    assert_int_equal(unpack_strange(3, block, size, 2, 2, 0), TRP_INVALID_ARGUMENT);
-    assert_int_equal(unpack_strange(3, block, size, -1, 2, 0), TRP_INVALID_ARGUMENT);
-    assert_int_equal(unpack_strange(3, block, size, 1, 1, 0), TRP_INVALID_ARGUMENT);
-    assert_int_equal(unpack_strange(3, block, size, 0, 3, 0), TRP_INVALID_ARGUMENT);
-    assert_int_equal(unpack_strange(3, block, size, 0, -2, 0), TRP_INVALID_ARGUMENT);
-    assert_int_equal(unpack_strange(3, block, size, INT32_MAX, 2, 0), TRP_INVALID_ARGUMENT);
-    assert_int_equal(unpack_strange(3, block, size, 1, 2, 1), TRP_INVALID_ARGUMENT);
-    assert_int_equal(unpack_strange(3, block, size, 1, 2, -1), TRP_INVALID_ARGUMENT);
-    assert_int_equal(unpack_strange(-3, block, size, 0, 2, 0), TRP_INVALID_ARGUMENT);
-}
-
-static void blocks_of_another_size_than_their_shape_are_data_loss(void **state)
-{
-    (void)state;
-    uint8_t block[64];
-    block[0] = 24;
-    block[1] = 23 << 2;
-    memset(block + 2, 1, 24);
-    assert_int_equal(unpack_strange(4, block, 26, 1, 2, 0), TRP_DATA_LOSS);
-    assert_int_equal(unpack_strange(3, block, 25, 1, 2, 0), TRP_DATA_LOSS);
-    assert_int_equal(unpack_strange(2, block, 26, 0, 2, 0), TRP_DATA_LOSS);
-    assert_int_equal(unpack_strange(INT64_MAX / 8, block, 26, 0, 2, 0), TRP_DATA_LOSS);
-    assert_int_equal(unpack_strange(INT64_MAX, block, 26, 0, 2, 0), TRP_DATA_LOSS);
-    assert_int_equal(unpack_strange(2, block, 0, 0, 2, 0), TRP_DATA_LOSS);
-}
-
 /* ---- priorities and tables ------------------------------------------------------------------- */
 
 static void priorities_go_out_without_waiting(void **state)
@@ -926,9 +815,6 @@ int main(void)
         BOTH(columns_that_the_samples_do_not_have_are_named),
         BOTH(a_signature_is_checked_before_the_first_sample),
         BOTH(options_that_make_no_batch_are_refused),
-        cmocka_unit_test(samples_out_of_order_are_refused),
-        cmocka_unit_test(slices_outside_their_chunk_are_refused),
-        cmocka_unit_test(blocks_of_another_size_than_their_shape_are_data_loss),
         BOTH(priorities_go_out_without_waiting),
         BOTH(a_full_window_of_priorities_has_a_deadline),
         BOTH(a_refused_priority_is_reported_once),

@@ -1,0 +1,49 @@
+/* The shape that the samples of one writer share, learnt from one of them, so that the next need
+ * not be decoded: bytes are compared and rows copied. One thread. */
+#ifndef TRP_REPLAY_LAYOUT_H
+#define TRP_REPLAY_LAYOUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <troupe/bytes.h>
+#include <troupe/tensor.h>
+
+enum { LAYOUT_CHUNKS_MAX = 16 };
+
+/* A sample in one entry, split but not decoded. */
+struct raw_sample {
+    uint64_t key;
+    double priority, probability;
+    int64_t table_size;
+    int32_t times_sampled;
+    trp_bytes trajectory;
+    uint32_t chunk_count;
+    struct {
+        uint64_t key;
+        trp_bytes key_bytes; /* as a varint */
+        trp_bytes body;      /* what follows key and range of steps */
+    } chunks[LAYOUT_CHUNKS_MAX];
+};
+
+/* False: the entry is not a whole sample in the order in which everybody writes it; decode it. */
+bool raw_sample_parse(trp_bytes entry, struct raw_sample *sample);
+
+/* A zeroed struct is one that nothing matches. */
+struct layout;
+
+struct layout *layout_create(void);
+void layout_destroy(struct layout *layout); /* NULL is fine */
+
+/* Learns from a sample that was decoded and found to fit `columns`. False, and nothing will match:
+ * it is compressed, delta coded or in another way not a matter of copying. */
+bool layout_learn(struct layout *layout, const struct raw_sample *sample,
+                  const trp_tensor_spec *columns, size_t column_count);
+
+/* True when `sample` differs from the one that was learnt in rows and keys only; then its rows are
+ * in columns[c] + row * the bytes of a row of column c. */
+bool layout_copy(const struct layout *layout, const struct raw_sample *sample, void *const *columns,
+                 size_t row);
+
+#endif

@@ -2,9 +2,10 @@
  * are taken before they are needed: posix_fallocate() says no politely, MADV_POPULATE_WRITE takes
  * the page faults off the writer's path. The watermark is published after both.
  *
- * After a refusal smaller steps are tried down to STEP_MIN, so that nearly all of a small file
- * system is used; then the helper rests until somebody waits again, and asks the kernel at most
- * every RETRY_MS. */
+ * One thread at a time takes a step: the helper, ahead of everybody, or whoever waits, so that a
+ * busy machine that does not let the helper run is no full file system. After a refusal smaller
+ * steps are tried down to STEP_MIN, so that nearly all of a small file system is used; then the
+ * helper rests, and whoever waits asks the kernel at most every RETRY_MS. */
 #include "store_space.h"
 
 #include <assert.h>
@@ -35,7 +36,7 @@ struct space {
     struct thread thread;
     /* under mutex: */
     uint64_t target;
-    bool stop, waiting;
+    bool stop, busy; /* busy: somebody takes a step */
     int error;
     int64_t refused_ns;
 };
@@ -55,17 +56,12 @@ static int pages_allocate(const struct space *space, uint64_t first, uint64_t co
     return errno == EINVAL ? 0 : errno;
 }
 
-static bool work_left_locked(const struct space *space)
+/* One step upwards; publishes what it got. The mutex is free meanwhile. */
+static void step_locked(struct space *space, uint64_t target)
 {
-    uint64_t watermark = atomic_load_explicit(&space->watermark, memory_order_relaxed);
-    if (watermark >= space->target)
-        return false;
-    return space->error == 0 || space->waiting;
-}
-
-/* One step upwards; publishes what it got. */
-static void space_step(struct space *space, uint64_t target)
-{
+    assert(!space->busy);
+    space->busy = true;
+    mutex_unlock(&space->mutex);
     uint64_t watermark = atomic_load_explicit(&space->watermark, memory_order_relaxed);
     uint64_t step = target - watermark < STEP_MAX ? target - watermark : STEP_MAX;
     int error = pages_allocate(space, watermark, step);
@@ -77,12 +73,10 @@ static void space_step(struct space *space, uint64_t target)
     if (error == 0)
         atomic_store_explicit(&space->watermark, watermark + step, memory_order_release);
     space->error = error == EINTR ? 0 : error;
-    if (space->error) {
-        space->waiting = false;
+    if (space->error)
         space->refused_ns = clock_now_ns(&clock_monotonic);
-    }
+    space->busy = false;
     cond_broadcast(&space->changed);
-    mutex_unlock(&space->mutex);
 }
 
 static void space_run(void *arg)
@@ -90,14 +84,11 @@ static void space_run(void *arg)
     struct space *space = arg;
     mutex_lock(&space->mutex);
     while (!space->stop) {
-        if (!work_left_locked(space)) {
-            cond_wait(&space->wake, &space->mutex, DEADLINE_NEVER);
-            continue;
-        }
-        uint64_t target = space->target;
-        mutex_unlock(&space->mutex);
-        space_step(space, target);
-        mutex_lock(&space->mutex);
+        bool idle = space_watermark(space) >= space->target || space->error != 0;
+        if (idle || space->busy)
+            cond_wait(idle ? &space->wake : &space->changed, &space->mutex, DEADLINE_NEVER);
+        else
+            step_locked(space, space->target);
     }
     mutex_unlock(&space->mutex);
 }
@@ -126,7 +117,8 @@ void space_destroy(struct space *space)
         return;
     mutex_lock(&space->mutex);
     space->stop = true;
-    cond_signal(&space->wake);
+    cond_broadcast(&space->wake);
+    cond_broadcast(&space->changed);
     mutex_unlock(&space->mutex);
     thread_stop(&space->thread);
     cond_cleanup(&space->changed);
@@ -144,10 +136,9 @@ static void want_locked(struct space *space, uint64_t page)
 {
     if (page > space->options.limit)
         page = space->options.limit;
-    if (page <= space->target && !space->waiting)
+    if (page <= space->target)
         return;
-    if (page > space->target)
-        space->target = page;
+    space->target = page;
     cond_signal(&space->wake);
 }
 
@@ -160,6 +151,20 @@ void space_want(struct space *space, uint64_t page)
     mutex_unlock(&space->mutex);
 }
 
+static void wait_locked(struct space *space, uint64_t page, struct deadline deadline)
+{
+    while (space_watermark(space) < page) {
+        if (space->busy) {
+            if (!cond_wait(&space->changed, &space->mutex, deadline))
+                return;
+            continue;
+        }
+        step_locked(space, page);
+        if (space->error != 0 || deadline_passed(deadline, &clock_monotonic))
+            return;
+    }
+}
+
 bool space_wait(struct space *space, uint64_t page, struct deadline deadline)
 {
     if (space_watermark(space) >= page)
@@ -169,12 +174,9 @@ bool space_wait(struct space *space, uint64_t page, struct deadline deadline)
     mutex_lock(&space->mutex);
     int64_t since_ns = clock_now_ns(&clock_monotonic) - space->refused_ns;
     if (space->error == 0 || since_ns >= RETRY_MS * INT64_C(1000000)) {
-        space->waiting = true;
         want_locked(space, page);
-        while (space_watermark(space) < page && space->waiting)
-            if (!cond_wait_outside(&space->changed, &space->mutex, deadline))
-                break;
-        space->waiting = false;
+        wait_locked(space, page, deadline);
+        cond_signal(&space->wake); /* what else the helper had to do, it may do again */
     }
     mutex_unlock(&space->mutex);
     return space_watermark(space) >= page;

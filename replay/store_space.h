@@ -32,8 +32,8 @@ uint64_t space_watermark(const struct space *space);
 /* The helper aims at `page`; never waits. A higher aim stands. */
 void space_want(struct space *space, uint64_t page);
 
-/* Waits until the watermark reaches `page`. False: the deadline passed, or the file system (or
- * the limit) refuses, now: when it refused a moment ago it is not asked again. */
+/* Sees to it, or waits, that the watermark reaches `page`. False: the deadline passed, or the file
+ * system (or the limit) refuses, now: when it refused a moment ago it is not asked again. */
 bool space_wait(struct space *space, uint64_t page, struct deadline deadline);
 
 /* The errno of the last refusal; 0: none since the watermark last rose. */

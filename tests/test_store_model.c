@@ -177,7 +177,8 @@ static void insert(struct model *model)
         commit(model);
         status = store_admit(model->store, item);
     }
-    assert_int_equal(status, TRP_OK);
+    if (status != TRP_OK)
+        fail_msg("%s", trp_last_error());
     uint32_t table = (uint32_t)draw(model, TABLES);
     added->table = model->tables[table].id;
     store_item_insert(model->store, added->table, item);
@@ -289,7 +290,7 @@ static void copy_file(const char *from, const char *to, const char *name, uint64
 /* What a crash now would leave is the last commit, exactly. */
 static void crash_copy(struct model *model, bool read_only)
 {
-    char *copy = fixture_dir("/tmp");
+    char *copy = fixture_dir("/dev/shm");
     struct store_stats stats;
     store_stats(model->store, &stats);
     copy_file(model->dir, copy, "FORMAT", 4096);
@@ -334,7 +335,7 @@ static void run_model(uint64_t seed, trp_durability durability, unsigned operati
 static void a_store_is_its_model(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 6; seed++)
+    for (uint64_t seed = 1; seed <= 4; seed++)
         run_model(seed, TRP_DURABLE_PROCESS, 4000, 100000);
 }
 

@@ -225,6 +225,18 @@ static void malformed_files_are_refused(void **state)
     }
 }
 
+static void a_header_nested_too_deeply_is_refused(void **state)
+{
+    (void)state;
+    enum { DEPTH = 100000 };
+    char *header = xmalloc(DEPTH + 6);
+    memcpy(header, "{\"a\":", 5);
+    memset(header + 5, '[', DEPTH);
+    header[DEPTH + 5] = 0;
+    assert_int_equal(parse(header, -1, 0), TRP_DATA_LOSS);
+    free(header);
+}
+
 static void a_file_cut_anywhere_is_refused(void **state)
 {
     struct dir *dir = *state;
@@ -335,6 +347,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(asking_for_what_is_not_there_says_so, dir_create,
                                         dir_remove),
         cmocka_unit_test(malformed_files_are_refused),
+        cmocka_unit_test(a_header_nested_too_deeply_is_refused),
         cmocka_unit_test_setup_teardown(a_file_cut_anywhere_is_refused, dir_create, dir_remove),
         cmocka_unit_test_setup_teardown(what_is_no_file_is_refused, dir_create, dir_remove),
         cmocka_unit_test_setup_teardown(impossible_names_and_shapes_are_refused, dir_create,

@@ -34,3 +34,7 @@ cmake --build "$dir/build" >"$dir/log" || { cat "$dir/log"; exit 1; }
 
 foreign=$(nm -D --defined-only "$lib/libtroupe.so" | awk '{print $3}' | grep -v '^trp_' || true)
 [ -z "$foreign" ] || { echo "exported without the prefix: $foreign"; exit 1; }
+
+# The installed tool compiles a launch file against the installed library.
+CC=$CC "$dir/usr/bin/troupe" launch examples/catch.c -- graph >"$dir/graph"
+grep -q 'catch: 5 nodes in 4 groups' "$dir/graph"

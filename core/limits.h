@@ -52,6 +52,9 @@ enum {
     PEEK_TENSOR_BYTES_MAX = 64 << 20, /* a tensor that is decompressed to show some of it */
     /* rpc/: 1024 events of about 3 us each: a group takes 3 ms at most. */
     RPC_GROUP_EVENTS_MAX = 1024,
+    /* rpc/: about 10 messages of 28 KB: enough to share a commit, and still in the cache when they
+     * are answered. */
+    RPC_GROUP_BYTES_MAX = 256 * 1024,
     /* rpc/: calls of one method that the server accepts in one look at its queue. */
     RPC_REQUESTS_POSTED = 32,
     /* rpc/: what an in-process stream takes in before its server's sends queue up: HTTP/2's default

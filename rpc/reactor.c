@@ -1,7 +1,7 @@
 /* One thread polls one completion queue. It takes all that the queue holds (polling without
- * waiting until nothing comes, at most RPC_GROUP_EVENTS_MAX), with handlers running as events
- * come; then it settles, which calls group_end once, and sleeps until gRPC has something, group_end
- * wants to be called, or somebody kicks.
+ * waiting until nothing comes, within limits), with handlers running as events come; then it
+ * settles, which calls group_end once, and sleeps until gRPC has something, group_end wants to be
+ * called, or somebody kicks.
  *
  * New calls are asked for per method, so that gRPC does the look-up; a protobuf-c call comes with
  * its request in the same event. Paths that no method has come through a request of their own and
@@ -185,7 +185,7 @@ static bool collect(trp_server *server, grpc_event event)
 {
     for (uint32_t taken = 0; event.type == GRPC_OP_COMPLETE; taken++) {
         dispatch(server, event);
-        if (taken == RPC_GROUP_EVENTS_MAX)
+        if (taken == RPC_GROUP_EVENTS_MAX || server->group_bytes >= RPC_GROUP_BYTES_MAX)
             return true;
         event = rpc_poll(server->queue);
     }

@@ -119,6 +119,7 @@ static bool give_events(trp_server *server)
 void rpc_server_settle(trp_server *server)
 {
     int64_t before = server->wake_ns;
+    server->group_bytes = 0;
     do {
         do
             give_events(server);
@@ -216,6 +217,7 @@ void rpc_call_receive(trp_server_call *call, trp_message *message)
                        server->budget.limit);
         return;
     }
+    server->group_bytes += message->size;
     raw->received(call->method->raw_service, call, message);
 }
 

@@ -727,6 +727,71 @@ static void a_peer_that_never_comes_up_is_unavailable(void **state)
     }
 }
 
+struct turn_taker {
+    struct net *net;
+    struct turns *turns;
+    struct thread thread;
+    trp_stream *stream;
+    uint32_t received;
+};
+
+static void receive_in_turns(void *arg)
+{
+    struct turn_taker *self = arg;
+    turns_join(self->turns, 0);
+    for (; self->received < 5; self->received++) {
+        trp_message *message;
+        if (trp_stream_receive(self->stream, &message, WAIT_MS) != TRP_OK)
+            break;
+        trp_message_destroy(message);
+    }
+    turns_leave();
+}
+
+static void send_in_turns(void *arg)
+{
+    struct turn_taker *self = arg;
+    turns_join(self->turns, 1);
+    for (uint32_t i = 0; i < 5; i++) {
+        trp_server_run(self->net->server, send_to_held, &self->net->service);
+        turns_pass();
+    }
+    turns_leave();
+}
+
+static void a_waiting_receive_gives_its_turn_away(void **state)
+{
+    (void)state;
+    struct net *net = net_create("local", (trp_server_options){.threads = 1});
+    struct turns *turns = turns_create(2);
+    trp_stream *stream = open_stream(net, "/test.Raw/Hold");
+    struct turn_taker takers[2] = {{.net = net, .turns = turns, .stream = stream},
+                                   {.net = net, .turns = turns}};
+    assert_int_equal(thread_start(&takers[0].thread, "takes", receive_in_turns, &takers[0]),
+                     TRP_OK);
+    assert_int_equal(thread_start(&takers[1].thread, "gives", send_in_turns, &takers[1]), TRP_OK);
+    thread_stop(&takers[0].thread);
+    thread_stop(&takers[1].thread);
+    assert_int_equal(takers[0].received, 5);
+    trp_stream_destroy(stream);
+    net_destroy(net);
+    turns_destroy(turns);
+}
+
+static void an_answer_over_the_limit_ends_the_stream(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"local", "unix"};
+    for (size_t i = 0; i < 2; i++) {
+        struct net *net = net_create(kinds[i], (trp_server_options){.max_message_bytes = 500});
+        trp_stream *stream = open_stream(net, "/test.Raw/Flood"); /* its answers have 1000 */
+        send_text(stream, "go");
+        expect_end(stream, TRP_RESOURCE_EXHAUSTED, "answer of 1000 bytes");
+        trp_stream_destroy(stream);
+        net_destroy(net);
+    }
+}
+
 #define EVERYWHERE(body)                                                                           \
     {                                                                                              \
 #body, run_case, NULL, NULL, (void *)(body)                                                \
@@ -759,6 +824,8 @@ int main(void)
         cmocka_unit_test(a_small_budget_refuses_messages),
         cmocka_unit_test(a_group_ends_once_for_all_that_was_ready),
         cmocka_unit_test(a_peer_that_never_comes_up_is_unavailable),
+        cmocka_unit_test(a_waiting_receive_gives_its_turn_away),
+        cmocka_unit_test(an_answer_over_the_limit_ends_the_stream),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

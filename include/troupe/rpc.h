@@ -53,9 +53,11 @@ TRP_API bool trp_call_cancelled(void);
 
 typedef struct trp_future trp_future;
 
-/* The future form of trp_call(): returns at once. `request` and `options->cancel` are only
- * borrowed until it returns (the request is copied or packed). Never NULL: a call that cannot be
- * started is a future that fails. */
+/* The future form of trp_call(): returns at once. A local object's handler runs on the pool of its
+ * server, or on a thread of its own when it is in none (destroying such a future waits for it); on
+ * a thread with turns it runs before this returns, so that the run repeats. `request` and
+ * `options->cancel` are only borrowed until it returns (the request is copied or packed). Never
+ * NULL: a call that cannot be started is a future that fails. */
 TRP_API trp_future *trp_call_async(ProtobufCService *service, const char *method,
                                    const ProtobufCMessage *request,
                                    const trp_call_options *options);
@@ -102,16 +104,19 @@ typedef struct {
     /* One message, the handler's to destroy. No further one comes before trp_server_call_read().
      */
     void (*received)(void *service, trp_server_call *call, trp_message *message);
-    void (*half_closed)(void *service, trp_server_call *call); /* the peer sends no more */
-    void (*drained)(void *service, trp_server_call *call);     /* everything sent left; may be NULL
-                                                                */
+    /* The peer sends no more. Comes, like a message, only after trp_server_call_read(). */
+    void (*half_closed)(void *service, trp_server_call *call);
+    void (*drained)(void *service, trp_server_call *call); /* everything sent left; may be NULL
+                                                            */
     /* Last: the call is finished, cancelled or broken; free trp_server_call_state(). */
     void (*closed)(void *service, trp_server_call *call);
 } trp_raw_method;
 
 /* Called on the reactor thread (or the local caller's), with the lock held, after everything that
- * was ready has been given to handlers: commit, then send. Returns when it wants to be called
- * again though nothing arrives, in CLOCK_MONOTONIC nanoseconds; INT64_MAX: never. */
+ * was ready (within about 1000 messages and 256 KiB, so that nobody waits long) has been given to
+ * handlers: commit, then send. What handlers sent before goes out after it, too. Returns when it
+ * wants to be called again though nothing arrives, in CLOCK_MONOTONIC nanoseconds; INT64_MAX:
+ * never. */
 typedef int64_t (*trp_group_end)(void *service);
 
 typedef struct {
@@ -128,7 +133,8 @@ typedef struct {
 TRP_API TRP_MUST_USE trp_status trp_server_create(trp_server **out,
                                                   const trp_server_options *options);
 
-/* Adds a service before the start; it stays the caller's and outlives the server. `blocking` names
+/* Adds a service before the start; it stays the caller's and outlives the server. An object is in
+ * one server at a time. `blocking` names
  * methods that may block (NULL-ended, may be NULL): they run on the pool even for local callers.
  * ALREADY_EXISTS: two services with one name. INVALID_ARGUMENT: a descriptor without names. */
 TRP_API TRP_MUST_USE trp_status trp_server_add(trp_server *server, ProtobufCService *service,
@@ -149,7 +155,9 @@ TRP_API TRP_MUST_USE trp_status trp_server_start(trp_server *server);
 /* The bound address in the form that clients use, e.g. "127.0.0.1:40123"; valid until destroy. */
 TRP_API const char *trp_server_address(const trp_server *server);
 
-/* Runs `work(arg)` soon on the reactor thread, with the lock held, followed by group_end. */
+/* Runs `work(arg)` soon on the reactor thread, with the lock held, followed by group_end. Any
+ * thread; hold no lock that handlers take. A server that was not started has no reactor: the next
+ * local caller runs it, at once when one waits in a stream. */
 TRP_API void trp_server_post(trp_server *server, void (*work)(void *arg), void *arg);
 
 /* Runs `work(arg)` now on this thread with the lock held, followed by group_end. Not from a
@@ -157,10 +165,12 @@ TRP_API void trp_server_post(trp_server *server, void (*work)(void *arg), void *
 TRP_API void trp_server_run(trp_server *server, void (*work)(void *arg), void *arg);
 
 /* Refuses new calls, lets running ones finish for `grace_ms`, then cancels them and joins the
- * threads. After it no handler runs. Idempotent. */
+ * threads; a handler that blocks has to heed trp_call_cancelled(). After it no handler runs.
+ * Idempotent. */
 TRP_API void trp_server_stop(trp_server *server, int64_t grace_ms);
 
-/* Stops (grace 0) and frees; local channels to it must be gone. NULL is fine. */
+/* Stops (grace 0) and frees; local channels to it and received messages must be gone. NULL is fine.
+ */
 TRP_API void trp_server_destroy(trp_server *server);
 
 /* ---- one raw call on the server; all only with the lock held (handlers, group_end, work) --- */

@@ -14,6 +14,7 @@ static trp_status build(trp_program *program, int argc, char **argv)
         .hidden = {64, 64},
         .learning_rate = 4e-3F, /* so small a task bears large steps */
         .target_period = 50,
+        .samples_per_insert = 64,
     });
 
     trp_node replay = trp_add_replay(program, "replay", &(trp_replay_options){.agent = &agent});

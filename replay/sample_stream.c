@@ -125,26 +125,25 @@ static void drawn_chunks(struct sample_stream *stream, const struct item *item)
     }
 }
 
-/* One sample into drawn[]; the bytes of its chunks. */
-static size_t draw(struct sample_stream *stream, bool rate_limited)
+/* One sample into drawn[]; its bytes. */
+static size_t drawn_push(struct sample_stream *stream, const struct table_sample *sample,
+                         bool rate_limited)
 {
     struct service *service = stream->service;
-    struct engine_table *table = stream->lane->table;
-    struct table_sample sample;
-    engine_sample(service->engine, table, &sample, &stream->handout);
+    const struct engine_table *table = stream->lane->table;
     if (stream->drawn_count == stream->drawn_capacity) {
         stream->drawn_capacity = stream->drawn_capacity ? 2 * stream->drawn_capacity : 64;
         stream->drawn = xrealloc(stream->drawn, stream->drawn_capacity * sizeof *stream->drawn);
     }
-    const struct item *item = sample.item;
+    const struct item *item = sample->item;
     size_t before = stream->trajectories.size, bytes = 0;
     struct drawn *drawn = &stream->drawn[stream->drawn_count++];
     *drawn = (struct drawn){.info = {.key = item->key,
                                      .table = {(const uint8_t *)table->name, table->name_size},
                                      .priority = item->priority,
-                                     .times_sampled = sample.times_sampled,
+                                     .times_sampled = sample->times_sampled,
                                      .inserted_at_ns = item->inserted_at_ns},
-                            .draw = {sample.probability, sample.table_size, rate_limited},
+                            .draw = {sample->probability, sample->table_size, rate_limited},
                             .chunk_first = stream->chunk_count,
                             .chunk_count = item->trajectory->chunk_count};
     trajectory_encode(item->trajectory, item->chunks, &stream->trajectories);
@@ -158,16 +157,44 @@ static size_t draw(struct sample_stream *stream, bool rate_limited)
     return bytes + drawn->trajectory_size;
 }
 
+/* Up to `count` draws, whose chunks the processor fetches while it goes on drawing: they are
+ * anywhere in memory. Their bytes; `*drawn` is how many there were. */
+static size_t block_draw(struct sample_stream *stream, uint32_t count, bool rate_limited,
+                         uint32_t *drawn)
+{
+    struct table_sample samples[SAMPLE_BLOCK_ITEMS_MAX];
+    struct engine_table *table = stream->lane->table;
+    size_t bytes = 0;
+    uint32_t n = 0;
+    for (; n < count && engine_can_sample(table); ++n) {
+        engine_sample(stream->service->engine, table, &samples[n], &stream->handout);
+        __builtin_prefetch(samples[n].item->chunks[0]);
+    }
+    for (uint32_t i = 0; i < n; ++i)
+        bytes += drawn_push(stream, &samples[i], rate_limited);
+    *drawn = n;
+    return bytes;
+}
+
 static void batch_draw(struct sample_stream *stream)
 {
-    size_t bytes = 0;
     bool rate_limited = stream->queued_in != stream->service->group;
-    for (uint32_t count = 0;
-         count < SAMPLE_BATCH_ITEMS_MAX && stream->remaining > 0 &&
-         bytes < SAMPLE_BATCH_BYTES_MAX && engine_can_sample(stream->lane->table);
-         ++count) {
-        bytes += draw(stream, rate_limited);
-        stream->remaining--;
+    size_t bytes = 0, typical = SAMPLE_BATCH_BYTES_MAX;
+    for (uint32_t total = 0, drawn;
+         total < SAMPLE_BATCH_ITEMS_MAX && stream->remaining > 0 && bytes < SAMPLE_BATCH_BYTES_MAX;
+         total += drawn) {
+        /* Blocks only of items that the batch has room for, going by those before. */
+        size_t count = (SAMPLE_BATCH_BYTES_MAX - bytes) / (typical + 1);
+        if (count < 1 || count > SAMPLE_BLOCK_ITEMS_MAX)
+            count = count < 1 ? 1 : SAMPLE_BLOCK_ITEMS_MAX;
+        if ((int64_t)count > stream->remaining)
+            count = (size_t)stream->remaining;
+        size_t more = block_draw(stream, (uint32_t)count, rate_limited, &drawn);
+        if (drawn == 0)
+            return;
+        typical = more / drawn;
+        bytes += more;
+        stream->remaining -= drawn;
     }
 }
 

@@ -50,15 +50,31 @@ static void write_addresses(struct run *run)
     buffer_cleanup(&text);
 }
 
+/* How a user calls the command-line tool: the one beside the program, as in a build tree, or the
+ * installed one. Caller frees. */
+static char *tool_path(const struct run *run)
+{
+    const char *program = run->options->program;
+    const char *slash = strrchr(program, '/');
+    char *beside = xasprintf("%.*stroupe", slash ? (int)(slash - program + 1) : 0, program);
+    if (slash && access(beside, X_OK) == 0)
+        return beside;
+    free(beside);
+    return xstrdup("troupe");
+}
+
 void run_node_serves(struct run *run, struct node *node, const char *address)
 {
     free(node->address);
     node->address = xstrdup(address);
     write_addresses(run);
     links_update(run);
-    if (node->group->kind == NODE_REPLAY)
-        output_print(run->output, STDOUT_FILENO, "%s serves; look inside: troupe replay ls %s",
-                     node->name, address);
+    if (node->group->kind != NODE_REPLAY)
+        return;
+    char *tool = tool_path(run);
+    output_print(run->output, STDOUT_FILENO, "%s serves; look inside: %s replay ls %s", node->name,
+                 tool, address);
+    free(tool);
 }
 
 void run_node_printed(struct run *run, struct node *node, int fd, const char *line, size_t size)

@@ -13,7 +13,8 @@
 
 enum {
     FOLD_CHANGES = 1 << 17, /* 2 MiB, sorted in about 2 ms */
-    FOLD_PARTS = 2048,      /* removed in the fold's last transaction, in about 1 ms */
+    FOLD_PARTS = 4096,
+    BUDGET_MIN = 16, /* pages: below, a step would only copy its paths */
     IDLE_CHANGES_MIN = 1024,
     STEP_QUOTA = 256, /* about 0.3 ms */
 };
@@ -34,7 +35,8 @@ int log_append(struct store *store, MDB_txn *txn, trp_bytes changes)
     return 0;
 }
 
-trp_status log_read(struct store *store, size_t count, struct buffer *changes, uint64_t *last_part)
+trp_status log_read(struct store *store, size_t count, size_t part_count, struct buffer *changes,
+                    uint64_t *last_part)
 {
     TRP_TRY(lmdb_read_begin(store));
     MDB_cursor *cursor;
@@ -45,7 +47,7 @@ trp_status log_read(struct store *store, size_t count, struct buffer *changes, u
     trp_status status = TRP_OK;
     size_t parts = 0;
     rc = mdb_cursor_get(cursor, &key, &data, MDB_FIRST);
-    while (rc == 0 && parts < count && changes->size / sizeof(struct change) < count) {
+    while (rc == 0 && parts < part_count && changes->size / sizeof(struct change) < count) {
         *last_part = lmdb_key_read(key);
         if (!changes_decode((trp_bytes){data.mv_data, data.mv_size}, changes)) {
             status =
@@ -94,7 +96,7 @@ trp_status fold_begin(struct store *store)
     if (fold->active)
         return TRP_OK;
     struct buffer changes = {0};
-    trp_status status = log_read(store, FOLD_CHANGES, &changes, &fold->last_part);
+    trp_status status = log_read(store, FOLD_CHANGES, FOLD_PARTS, &changes, &fold->last_part);
     if (status == TRP_OK && changes.size > 0) {
         fold_sort(fold, &changes, &store->scratch);
         fold->active = true;
@@ -105,19 +107,21 @@ trp_status fold_begin(struct store *store)
 
 /* ---- a step --------------------------------------------------------------------------------- */
 
-static int fold_deletes(struct store *store, MDB_cursor *cursor, uint64_t *quota, uint64_t *budget)
+static int fold_deletes(struct store *store, MDB_cursor *cursor, uint64_t *quota,
+                        struct budget *budget)
 {
     struct fold *fold = &store->fold;
-    const uint64_t price = store->account.items_depth + 2;
     const uint64_t per_leaf = store->account.items_per_leaf;
     int rc = 0;
-    while (rc == 0 && fold->delete_count > 0 && *quota > 0 && *budget > price) {
+    while (rc == 0 && fold->delete_count > 0 && *quota > 0 &&
+           budget_take(budget, store->account.items_depth + 2)) {
         struct change *run = &fold->deletes[fold->delete_count - 1];
-        uint64_t most = (*budget - price) / 2 * (per_leaf ? per_leaf : 1) + 1;
+        uint64_t pages = budget->pages < budget->frees ? budget->pages : budget->frees;
+        uint64_t most = pages / 2 * per_leaf + 1;
         uint64_t left = *quota < most ? *quota : most, before = left;
         rc = items_remove(cursor, run, &left);
         *quota -= before - left;
-        *budget -= price + (before - left) / (per_leaf ? per_leaf : 1) * 2;
+        budget_take(budget, (before - left) / per_leaf * 2);
         if (rc == 0 && run->value == 0) {
             fold->delete_count--;
             *quota -= *quota > 0; /* what is not there any more takes a look, too */
@@ -158,7 +162,8 @@ static int fold_item(MDB_cursor *cursor, const struct change *update, const stru
     return rc;
 }
 
-static int fold_updates(struct store *store, MDB_cursor *cursor, uint64_t *quota, uint64_t *budget)
+static int fold_updates(struct store *store, MDB_cursor *cursor, uint64_t *quota,
+                        struct budget *budget)
 {
     enum { UPDATES_PER_QUOTA = 16 }; /* in a leaf that is copied already */
     struct fold *fold = &store->fold;
@@ -166,9 +171,10 @@ static int fold_updates(struct store *store, MDB_cursor *cursor, uint64_t *quota
     const void *place = NULL;
     uintptr_t before = 0; /* leaf, whose copy is paid for */
     int rc = 0;
-    for (unsigned done = 1;
-         rc == 0 && fold->next<fold->update_count && * quota> 0 && *budget >= price; done++) {
+    for (unsigned done = 1; rc == 0 && fold->next < fold->update_count; done++) {
         const struct change *update = &fold->updates[fold->next];
+        if (*quota == 0 || budget->pages < price || budget->frees < price)
+            break;
         size_t end = fold->next + 1;
         while (end < fold->update_count && change_seq(fold->updates[end]) == change_seq(*update))
             end++;
@@ -178,34 +184,42 @@ static int fold_updates(struct store *store, MDB_cursor *cursor, uint64_t *quota
         if (leaf != before || done % UPDATES_PER_QUOTA == 0)
             --*quota;
         if (leaf != before)
-            *budget -= price;
+            budget_take(budget, price);
         before = leaf;
     }
     return rc;
 }
 
-static int fold_finish(struct store *store, MDB_txn *txn)
+/* Removes the prefix, oldest part first, while the budget lasts. What it said of counters goes
+ * where it cannot be lost before. */
+static int fold_finish(struct store *store, MDB_txn *txn, struct budget *budget)
 {
+    enum { PARTS_PER_LEAF = 64 }; /* at least */
     MDB_cursor *cursor;
     MDB_val key, data;
-    int rc = mdb_cursor_open(txn, store->trees[TREE_CHANGES], &cursor);
+    bool more = true;
+    int rc = counters_put(store, txn);
+    if (rc == 0)
+        rc = mdb_cursor_open(txn, store->trees[TREE_CHANGES], &cursor);
     if (rc != 0)
         return rc;
-    rc = mdb_cursor_get(cursor, &key, &data, MDB_FIRST);
-    while (rc == 0 && lmdb_key_read(key) <= store->fold.last_part) {
+    for (unsigned done = 0; rc == 0; done++) {
+        rc = mdb_cursor_get(cursor, &key, &data, MDB_FIRST);
+        more = rc == 0 && lmdb_key_read(key) <= store->fold.last_part;
+        if (!more || budget->frees < 2 || (done % PARTS_PER_LEAF == 0 && !budget_take(budget, 2)))
+            break;
         store->log_changes -= data.mv_size / sizeof(struct change);
+        store->fold_progress++;
+        budget->frees--;
         rc = mdb_cursor_del(cursor, 0);
-        if (rc == 0)
-            rc = mdb_cursor_get(cursor, &key, &data, MDB_FIRST);
     }
     mdb_cursor_close(cursor);
-    if (rc == 0 || rc == MDB_NOTFOUND)
-        rc = counters_put(store, txn);
-    fold_cleanup(&store->fold);
-    return rc;
+    if (!more)
+        fold_cleanup(&store->fold);
+    return rc == MDB_NOTFOUND ? 0 : rc;
 }
 
-int fold_step(struct store *store, MDB_txn *txn, uint64_t quota, uint64_t budget)
+int fold_step(struct store *store, MDB_txn *txn, uint64_t quota, struct budget *budget)
 {
     struct fold *fold = &store->fold;
     if (!fold->active)
@@ -215,16 +229,13 @@ int fold_step(struct store *store, MDB_txn *txn, uint64_t quota, uint64_t budget
     if (rc != 0)
         return rc;
     uint64_t before = quota;
-    rc = fold_deletes(store, cursor, &quota, &budget);
+    rc = fold_deletes(store, cursor, &quota, budget);
     if (rc == 0)
-        rc = fold_updates(store, cursor, &quota, &budget);
+        rc = fold_updates(store, cursor, &quota, budget);
     mdb_cursor_close(cursor);
     store->fold_progress += before - quota;
-    bool done = fold->next == fold->update_count && fold->delete_count == 0;
-    if (rc == 0 && done && budget >= FOLD_PARTS / 64) {
-        store->fold_progress++;
-        rc = fold_finish(store, txn);
-    }
+    if (rc == 0 && fold->next == fold->update_count && fold->delete_count == 0)
+        rc = fold_finish(store, txn, budget);
     return rc;
 }
 
@@ -234,10 +245,9 @@ int fold_step(struct store *store, MDB_txn *txn, uint64_t quota, uint64_t budget
 static bool fold_work(struct store *store)
 {
     uint64_t progress = store->fold_progress;
-    uint64_t available = lmdb_pages_free(store);
-    if (available < store->account.fixed + 2 * FOLD_PARTS / 64)
+    struct budget budget = lmdb_budget(store, store->account.fixed);
+    if (budget.pages < BUDGET_MIN || budget.frees < BUDGET_MIN)
         return false;
-    uint64_t budget = available - store->account.fixed;
     trp_status status = fold_begin(store);
     if (status != TRP_OK || !store->fold.active) {
         if (status != TRP_OK)
@@ -247,7 +257,7 @@ static bool fold_work(struct store *store)
     MDB_txn *txn;
     status = lmdb_begin(store, &txn);
     if (status == TRP_OK) {
-        int rc = fold_step(store, txn, STEP_QUOTA, budget);
+        int rc = fold_step(store, txn, STEP_QUOTA, &budget);
         if (rc != 0) {
             mdb_txn_abort(txn);
             status = lmdb_fail(store, rc, "fold the change log");

@@ -22,7 +22,9 @@ enum {
     RUN_IN_PLACE_MIN = 8,
     ADMIT_WAIT_MS = 1000, /* the helper allocates 1 GiB in that time */
     GROUP_WAIT_MS = 20,   /* the same for a group that somebody waits for */
-    MARGIN_PAGES = 32,    /* free list records of an ordinary group */
+    SWEEP_MIN = 16,
+    SWEEP_MAX = 256,   /* pages copied in one step, about 0.3 ms */
+    MARGIN_PAGES = 32, /* free list records of an ordinary group */
     ENTRY_CHANGE_BYTES = sizeof(struct change),
 };
 
@@ -104,14 +106,14 @@ static uint64_t item_cost(const struct item *item, struct cost *cost)
 /* Waits for the helper to make `need` pages free. */
 static bool room_allocate(struct store *store, uint64_t need, struct deadline deadline)
 {
-    uint64_t watermark = space_watermark(store->space), available = lmdb_pages_free(store);
+    uint64_t watermark = space_watermark(store->space), available = lmdb_pages_insert(store);
     return available >= need || space_wait(store->space, watermark + (need - available), deadline);
 }
 
 /* What the last transaction freed may be taken after one more: an empty one. */
 static bool room_advance(struct store *store, uint64_t need)
 {
-    uint64_t available = lmdb_pages_free(store);
+    uint64_t available = lmdb_pages_insert(store);
     if (available + store->account.recent < need || available < store->account.fixed)
         return false;
     MDB_txn *txn;
@@ -166,11 +168,10 @@ trp_status store_admit(struct store *store, const struct item *item)
     if (payload > STORE_ITEM_BYTES_MAX)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "an item of %llu bytes: at most %d go in a group",
                         (unsigned long long)payload, STORE_ITEM_BYTES_MAX);
-    if (!group_empty(&store->group) &&
-        store->group.payload_bytes + payload > STORE_GROUP_BYTES_MAX)
+    if (!group_empty(&store->group) && store->group.payload_bytes + payload > STORE_GROUP_BYTES_MAX)
         return trp_fail(TRP_ABORTED, "the group is full");
     uint64_t need = group_pages(store, cost) + store->reserve_pages;
-    if (need <= lmdb_pages_free(store))
+    if (need <= lmdb_pages_insert(store))
         return TRP_OK;
     if (!group_empty(&store->group)) {
         struct deadline deadline = deadline_in_ms(&clock_monotonic, GROUP_WAIT_MS);
@@ -308,7 +309,7 @@ static int group_put_items(struct store *store, MDB_txn *txn)
 }
 
 /* Takes long runs out at once, while the budget lasts, and leaves the others to the log. */
-static int group_delete_items(struct store *store, MDB_txn *txn, uint64_t *budget)
+static int group_delete_items(struct store *store, MDB_txn *txn, struct budget *budget)
 {
     struct buffer *deletes = &store->group.deletes;
     struct change *runs = (struct change *)(void *)deletes->data;
@@ -320,9 +321,8 @@ static int group_delete_items(struct store *store, MDB_txn *txn, uint64_t *budge
     for (size_t index = count; rc == 0 && index-- > 0;) {
         uint64_t price =
             runs[index].value / store->account.items_per_leaf * 2 + store->account.items_depth + 4;
-        if (runs[index].value >= RUN_IN_PLACE_MIN && price <= *budget) {
+        if (runs[index].value >= RUN_IN_PLACE_MIN && budget_take(budget, price)) {
             uint64_t quota = UINT64_MAX;
-            *budget -= price;
             rc = items_remove(cursor, &runs[index], &quota);
         }
     }
@@ -380,7 +380,7 @@ static void group_sort_dead(struct group *group)
 
 /* A busy store never gets to store_idle(): past a bound, or when the log takes a good part of the
  * reserve, groups fold along, faster than they add. */
-static int group_fold(struct store *store, MDB_txn *txn, uint64_t added, uint64_t budget)
+static int group_fold(struct store *store, MDB_txn *txn, uint64_t added, struct budget budget)
 {
     bool short_of_room = lmdb_pages_free(store) < 2 * store->reserve_pages &&
                          store->log_changes > store->reserve_pages * CHANGES_PER_PART / 8;
@@ -388,15 +388,15 @@ static int group_fold(struct store *store, MDB_txn *txn, uint64_t added, uint64_
         return 0;
     if (fold_begin(store) != TRP_OK)
         return MDB_CORRUPTED;
-    return fold_step(store, txn, 4 * added + 256, budget / 2);
+    budget.pages /= 2;
+    return fold_step(store, txn, 4 * added + 256, &budget);
 }
 
 static int group_write(struct store *store, MDB_txn *txn)
 {
     struct group *group = &store->group;
     group_note_counters(store);
-    uint64_t need = group_pages(store, group->cost), available = lmdb_pages_free(store);
-    uint64_t budget = available > need ? available - need : 0;
+    struct budget budget = lmdb_budget(store, group_pages(store, group->cost));
     int rc = group->tables_changed ? tables_put(store, txn) : 0;
     if (rc == 0 && group->chunk_count)
         rc = group_put_pieces(store, txn);
@@ -477,11 +477,11 @@ trp_status store_commit(struct store *store)
 trp_status store_sweep(struct store *store, bool *more)
 {
     *more = false;
-    uint64_t available = lmdb_pages_free(store), fixed = store->account.fixed + MARGIN_PAGES;
-    if (store->pending.count == 0 || available < fixed + store->account.pieces_depth + 4)
+    struct budget budget = lmdb_budget(store, store->account.fixed + MARGIN_PAGES);
+    if (store->pending.count == 0 || budget.pages < SWEEP_MIN || budget.frees < SWEEP_MIN)
         return TRP_OK;
-    uint64_t budget = available - fixed, bound = 256;
-    budget = budget < bound ? budget : bound;
+    if (budget.pages > SWEEP_MAX)
+        budget.pages = SWEEP_MAX;
     MDB_txn *txn;
     trp_status status = lmdb_begin(store, &txn);
     if (status != TRP_OK)

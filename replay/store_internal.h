@@ -48,6 +48,22 @@ struct cost {
     uint64_t leaf_bytes; /* in leaves */
 };
 
+/* What deletes and folds may use up in one transaction. */
+struct budget {
+    uint64_t pages; /* copied or new */
+    uint64_t frees; /* given back: LMDB writes their list in one piece, see lmdb_budget() */
+};
+
+/* Pages that are copied are pages given back. */
+static inline bool budget_take(struct budget *budget, uint64_t pages)
+{
+    if (budget->pages < pages || budget->frees < pages)
+        return false;
+    budget->pages -= pages;
+    budget->frees -= pages;
+    return true;
+}
+
 /* An item noted for writing: its record is `bytes` long in group.records. */
 struct noted {
     uint64_t seq;
@@ -161,8 +177,12 @@ int lmdb_put_meta(struct store *store, MDB_txn *txn);
 /* Puts one value cut into parts. `flags`: MDB_APPEND behind everything in the tree. */
 int lmdb_put_parts(MDB_cursor *cursor, uint64_t seq, trp_bytes bytes, unsigned flags);
 
-/* Pages that a transaction may use now. */
+/* Pages that a transaction may use now; of them, inserts. */
 uint64_t lmdb_pages_free(const struct store *store);
+uint64_t lmdb_pages_insert(const struct store *store);
+
+/* What is left of them for a transaction that is sure to need `need`. */
+struct budget lmdb_budget(const struct store *store, uint64_t need);
 
 static inline MDB_val lmdb_key(const uint64_t *key)
 {
@@ -199,8 +219,8 @@ trp_status store_sweep(struct store *store, bool *more);
 
 /* ---- store_remove.c ------------------------------------------------------------------------- */
 
-/* Removes dead chunks from the back of the (ascending) list while `budget` pages last. */
-int pieces_remove(struct store *store, MDB_txn *txn, struct dead_list *list, uint64_t *budget);
+/* Removes dead chunks from the back of the (ascending) list while the budget lasts. */
+int pieces_remove(struct store *store, MDB_txn *txn, struct dead_list *list, struct budget *budget);
 
 /* Removes up to `quota` items of the run from its back and shortens it. */
 int items_remove(MDB_cursor *cursor, struct change *run, uint64_t *quota);
@@ -213,16 +233,17 @@ size_t runs_merge(struct change *runs, size_t count, struct buffer *scratch);
 /* Appends a group's changes to the log. */
 int log_append(struct store *store, MDB_txn *txn, trp_bytes changes);
 
-/* One small step inside `txn`, for about `quota` entries and `budget` pages. */
-int fold_step(struct store *store, MDB_txn *txn, uint64_t quota, uint64_t budget);
+/* One small step inside `txn`, for about `quota` leaves. */
+int fold_step(struct store *store, MDB_txn *txn, uint64_t quota, struct budget *budget);
 
 /* Starts a fold if none is active and the log is not empty. */
 trp_status fold_begin(struct store *store);
 void fold_cleanup(struct fold *fold);
 
-/* Reads the log's oldest parts: up to about `count` changes from at most as many parts. Empty: the
- * log is. */
-trp_status log_read(struct store *store, size_t count, struct buffer *changes, uint64_t *last_part);
+/* Reads the log's oldest parts, about `count` changes from at most `part_count`. Empty: the log is.
+ */
+trp_status log_read(struct store *store, size_t count, size_t part_count, struct buffer *changes,
+                    uint64_t *last_part);
 
 /* Sorts a prefix of the log into the updates and deletes of `fold`. */
 void fold_sort(struct fold *fold, const struct buffer *changes, struct buffer *scratch);

@@ -22,6 +22,7 @@ enum {
     FREE_TREE = 0,    /* LMDB's own list of free pages */
     FIRST_PAGES = 64, /* a new store has them before LMDB touches any: 256 KiB */
     OPEN_WAIT_MS = 50,
+    TAIL_KEPT = 64,               /* pages that inserts leave alone: 10 MiB can be freed at once */
     META_PAGE_MAGIC = 0xBEEFC0DE, /* in pages 0 and 1, behind a page header of 16 bytes */
 };
 
@@ -121,7 +122,8 @@ static trp_status lmdb_account(struct store *store)
             account.pieces_depth = stat.ms_depth;
         if (tree == TREE_ITEMS) {
             account.items_depth = stat.ms_depth;
-            account.items_per_leaf = stat.ms_leaf_pages ? stat.ms_entries / stat.ms_leaf_pages : 1;
+            account.items_per_leaf =
+                1 + (stat.ms_leaf_pages ? stat.ms_entries / stat.ms_leaf_pages : 0);
         }
     }
     uint64_t recent = 0;
@@ -136,11 +138,43 @@ static trp_status lmdb_account(struct store *store)
     return TRP_OK;
 }
 
-uint64_t lmdb_pages_free(const struct store *store)
+static uint64_t tail_pages(const struct store *store)
 {
     uint64_t watermark = space_watermark(store->space);
-    uint64_t tail = watermark > store->account.next ? watermark - store->account.next : 0;
-    return store->account.reusable + tail;
+    return watermark > store->account.next ? watermark - store->account.next : 0;
+}
+
+uint64_t lmdb_pages_free(const struct store *store)
+{
+    /* What a search of the free list has read is written back, 509 page numbers to a page. */
+    uint64_t reusable = store->account.reusable;
+    return reusable - reusable / 256 + tail_pages(store);
+}
+
+/* A transaction's list of freed pages is one value: longer than a page, it takes a run of pages,
+ * which a fragmented free list may not have; then it comes from the tail, more than once when the
+ * list grows while it is saved. */
+enum { RUN_FREES = 480, FREES_PER_PAGE = 509, RUN_TRIES = 3, FREES_MAX = 32768 };
+
+uint64_t lmdb_pages_insert(const struct store *store)
+{
+    uint64_t tail = tail_pages(store), all = lmdb_pages_free(store);
+    uint64_t kept = tail < TAIL_KEPT ? tail : TAIL_KEPT;
+    return all - kept;
+}
+
+struct budget lmdb_budget(const struct store *store, uint64_t need)
+{
+    uint64_t pages = lmdb_pages_free(store), runs = tail_pages(store) / 4;
+    struct budget budget = {.frees = RUN_FREES};
+    if (runs > FREES_MAX / FREES_PER_PAGE * RUN_TRIES)
+        runs = FREES_MAX / FREES_PER_PAGE * RUN_TRIES;
+    if (runs / RUN_TRIES * FREES_PER_PAGE > RUN_FREES)
+        budget.frees = runs / RUN_TRIES * FREES_PER_PAGE;
+    /* The paths that are copied anyway give pages back, too. */
+    budget.frees -= store->account.fixed < budget.frees ? store->account.fixed : budget.frees;
+    budget.pages = pages > need + runs ? pages - need - runs : 0;
+    return budget;
 }
 
 /* So many pages are kept ready beyond the last one: a sixteenth of the file, so that a growing
@@ -271,6 +305,27 @@ static trp_status trees_make(struct store *store)
     return rc == 0 ? TRP_OK : lmdb_fail(store, rc, "commit");
 }
 
+/* LMDB writes back what it has read of the free list under the numbers of past transactions, one
+ * page to a number, or longer values if there are too few: so a young store gets a past. */
+static trp_status numbers_spend(struct store *store)
+{
+    enum { NUMBERS = 2048 }; /* of 509 pages each: 4 GiB of free pages; 5 ms */
+    int rc = mdb_env_set_flags(store->env, MDB_NOSYNC, 1);
+    for (unsigned number = 0; rc == 0 && number < NUMBERS; number++) {
+        MDB_txn *txn;
+        rc = mdb_txn_begin(store->env, NULL, 0, &txn);
+        if (rc == 0 && (rc = lmdb_put_meta(store, txn)) != 0)
+            mdb_txn_abort(txn);
+        else if (rc == 0)
+            rc = mdb_txn_commit(txn);
+    }
+    if (rc == 0 && store->options.durability == TRP_DURABLE_SYSTEM)
+        rc = mdb_env_set_flags(store->env, MDB_NOSYNC, 0);
+    if (rc == 0 && store->options.durability == TRP_DURABLE_SYSTEM)
+        rc = mdb_env_sync(store->env, 1);
+    return rc == 0 ? TRP_OK : lmdb_fail(store, rc, "make");
+}
+
 static trp_status trees_check(struct store *store)
 {
     MDB_txn *txn;
@@ -371,6 +426,7 @@ trp_status lmdb_open(struct store *store)
         if (error != 0)
             return store_errno(error, store->dir.data_path, "allocate the first pages");
         TRP_TRY(trees_make(store));
+        TRP_TRY(numbers_spend(store));
         TRP_TRY(trees_check(store));
     }
     return pages_open(store, fd, first);

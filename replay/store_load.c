@@ -120,7 +120,7 @@ static trp_status log_counters_load(struct store *store)
 {
     struct buffer changes = {0};
     uint64_t last_part;
-    trp_status status = log_read(store, SIZE_MAX, &changes, &last_part);
+    trp_status status = log_read(store, SIZE_MAX, SIZE_MAX, &changes, &last_part);
     const struct change *all = (const struct change *)(const void *)changes.data;
     size_t count = changes.size / sizeof *all;
     for (size_t index = 0; index < count; index++)
@@ -340,7 +340,7 @@ trp_status store_load(struct store *store,
     uint64_t last_part;
     trp_status status = lmdb_read_begin(store);
     if (status == TRP_OK)
-        status = log_read(store, SIZE_MAX, &changes, &last_part);
+        status = log_read(store, SIZE_MAX, SIZE_MAX, &changes, &last_part);
     if (status == TRP_OK) {
         fold_sort(&loading.fold, &changes, &store->scratch);
         status = chunks_find(&loading);

@@ -39,15 +39,12 @@ static int piece_seek(MDB_cursor *cursor, uint64_t wanted, bool adjacent)
 }
 
 /* Removes pieces from the last one on; stops early, with some left, when the budget ends. */
-static int chunk_remove(MDB_cursor *cursor, struct dead *dead, bool adjacent, uint64_t *budget)
+static int chunk_remove(MDB_cursor *cursor, struct dead *dead, bool adjacent, struct budget *budget)
 {
-    enum { PIECES_PER_CHARGE = 64, CHARGE_PAGES = 2 }; /* a copied leaf, and free list records */
+    enum { PIECES_PER_LEAF = 64 }; /* at least */
     for (uint32_t done = 1; dead->pieces > 0; done++, dead->pieces--) {
-        if (done % PIECES_PER_CHARGE == 0) {
-            if (*budget < CHARGE_PAGES)
-                return 0;
-            *budget -= CHARGE_PAGES;
-        }
+        if (budget->frees == 0 || (done % PIECES_PER_LEAF == 0 && !budget_take(budget, 1)))
+            return 0;
         int rc = piece_seek(cursor, piece_key(dead->seq, dead->pieces - 1), adjacent);
         adjacent = rc == 0;
         if (rc == MDB_NOTFOUND)
@@ -56,11 +53,12 @@ static int chunk_remove(MDB_cursor *cursor, struct dead *dead, bool adjacent, ui
             rc = mdb_cursor_del(cursor, 0);
         if (rc != 0)
             return rc;
+        budget->frees--;
     }
     return 0;
 }
 
-int pieces_remove(struct store *store, MDB_txn *txn, struct dead_list *list, uint64_t *budget)
+int pieces_remove(struct store *store, MDB_txn *txn, struct dead_list *list, struct budget *budget)
 {
     MDB_cursor *cursor;
     int rc = mdb_cursor_open(txn, store->trees[TREE_PIECES], &cursor);
@@ -71,10 +69,8 @@ int pieces_remove(struct store *store, MDB_txn *txn, struct dead_list *list, uin
         struct dead *dead = &list->at[list->count - 1];
         bool adjacent = dead->seq + 1 == before;
         /* Elsewhere: the path, perhaps two leaves, and what they are merged with. */
-        uint64_t price = adjacent ? 1 : store->account.pieces_depth + 2;
-        if (*budget < price)
+        if (!budget_take(budget, adjacent ? 1 : store->account.pieces_depth + 2))
             break;
-        *budget -= price;
         rc = chunk_remove(cursor, dead, adjacent, budget);
         if (dead->pieces > 0)
             break;

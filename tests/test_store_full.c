@@ -224,6 +224,41 @@ static void sliding_along_the_edge_goes_on_for_ever(void **state)
     check_all(full);
 }
 
+/* Any item goes, of any size, so that the free list is in shreds. */
+static void holes_all_over_a_full_store_are_filled(void **state)
+{
+    enum { HOLES_GROUPS = 400 };
+    struct full *full = *state;
+    full_open(full, TRP_DURABLE_PROCESS, 0);
+    uint64_t key = 0, refused = 0;
+    for (unsigned group = 0; group < HOLES_GROUPS; group++) {
+        for (unsigned index = 0; index < 32; index++) {
+            size_t size = fixture_hash(++key) % 50000;
+            struct item *item = fixture_item(full->store, key, size);
+            trp_status status = store_admit(full->store, item);
+            if (status == TRP_OK) {
+                store_item_insert(full->store, full->table, item);
+                full->sizes[full->count] = size;
+                full->items[full->count++] = item;
+                continue;
+            }
+            refused += status == TRP_RESOURCE_EXHAUSTED;
+            store_item_destroy(full->store, item);
+            commit(full);
+            size_t victim = fixture_hash(key * 7) % full->count;
+            store_item_delete(full->store, full->table, full->items[victim]);
+            store_item_destroy(full->store, full->items[victim]);
+            full->items[victim] = full->items[--full->count];
+            full->sizes[victim] = full->sizes[full->count];
+        }
+        commit(full);
+    }
+    assert_true(refused > HOLES_GROUPS / 8);
+    for (size_t index = 0; index < full->count; index++)
+        fixture_check_chunk(full->store, full->items[index]->chunks[0], full->items[index]->key,
+                            full->sizes[index]);
+}
+
 static void changes_are_always_possible(void **state)
 {
     struct full *full = *state;
@@ -304,6 +339,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(small_items_refuse_and_recover, setup, teardown),
         cmocka_unit_test_setup_teardown(a_synced_store_refuses_and_recovers, setup, teardown),
         cmocka_unit_test_setup_teardown(sliding_along_the_edge_goes_on_for_ever, setup, teardown),
+        cmocka_unit_test_setup_teardown(holes_all_over_a_full_store_are_filled, setup, teardown),
         cmocka_unit_test_setup_teardown(changes_are_always_possible, setup, teardown),
         cmocka_unit_test_setup_teardown(space_that_returns_is_used, setup, teardown),
         cmocka_unit_test_setup_teardown(a_full_file_system_cannot_hold_a_new_store, setup,

@@ -448,8 +448,7 @@ static void run_peer(const char *dir, const char *source, struct peer *peer)
         char what[16], size[16];
         unsigned writers = 0;
         double per_s;
-        if (sscanf(line, "%15s %15s %u\t%lf", what, size, &writers, &per_s) != 4 &&
-            (sscanf(line, "%15s %15s %lf", what, size, &per_s) != 3 || writers > 4))
+        if (sscanf(line, "%15s %15s %u %lf", what, size, &writers, &per_s) != 4)
             continue;
         for (size_t i = 0; i < LOADS; i++) {
             if (strcmp(size, loads[i].name) != 0)

@@ -1,6 +1,7 @@
 """dm-reverb's own server under its own clients, on bench_replay's work.
 
-Prints case<TAB>items per second, one line a way of doing it; bench_replay takes the fastest.
+Prints "insert|sample SIZE WRITERS", items per second and the way it was done, separated by tabs;
+bench_replay takes the fastest.
 """
 import os
 import subprocess
@@ -102,7 +103,7 @@ def main():
                     print(f'insert {size} {writers}\t{rate:.0f}\t{way.__name__}', flush=True)
             for in_flight, workers in ((100, 1), (512, 1), (1000, 4)):
                 rate = rate_of_dataset(address, size, in_flight, workers)
-                print(f'sample {size}\t{rate:.0f}\tdataset {in_flight}/{workers}', flush=True)
+                print(f'sample {size} 0\t{rate:.0f}\tdataset {in_flight}/{workers}', flush=True)
     finally:
         server.kill()
         server.wait()

@@ -211,8 +211,10 @@ static void info_text(const Troupe__ReplayTablesResponse *tables, const char *on
         printf("  server    stopped\n");
     printf("  holds     %llu items, %llu chunks, %s\n", (unsigned long long)store->items,
            (unsigned long long)store->chunks, bytes_text(store->live_bytes, a));
-    printf("  file      %s, %s allocated, may grow to %s\n", bytes_text(store->file_bytes, a),
-           bytes_text(store->allocated_bytes, b), bytes_text(store->map_bytes, c));
+    printf("  file      %s", bytes_text(store->allocated_bytes, a));
+    if (store->file_bytes)
+        printf(", %s of it used", bytes_text(store->file_bytes, b));
+    printf("; may grow to %s\n", bytes_text(store->map_bytes, c));
 }
 
 static bool has_table(const Troupe__ReplayTablesResponse *tables, const char *name)

@@ -186,7 +186,8 @@ static bool has_mark(const grpc_metadata_array *trailing)
 }
 
 trp_status rpc_channel_failure(const trp_channel *channel, const char *path, grpc_status_code code,
-                               grpc_slice details, const grpc_metadata_array *trailing)
+                               grpc_slice details, const grpc_metadata_array *trailing,
+                               bool cancelled)
 {
     trp_status status =
         code >= 0 && code <= GRPC_STATUS_UNAUTHENTICATED ? (trp_status)code : TRP_UNKNOWN;
@@ -194,5 +195,7 @@ trp_status rpc_channel_failure(const trp_channel *channel, const char *path, grp
     const char *text = (const char *)GRPC_SLICE_START_PTR(details);
     if (has_mark(trailing))
         return trp_fail(status, "%.*s", length, text);
+    if (status == TRP_CANCELLED && !cancelled) /* a peer that stops ends calls so */
+        status = TRP_UNAVAILABLE;
     return trp_fail(status, "%s at %s: %.*s", path, channel->address, length, text);
 }

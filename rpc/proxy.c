@@ -70,6 +70,7 @@ struct proxy_call {
     grpc_byte_buffer *reply;
     grpc_status_code code;
     grpc_slice details;
+    _Atomic bool cancelled;
     bool over;
 };
 
@@ -97,8 +98,9 @@ static trp_status give_result(struct proxy_call *call, ProtobufCMessage **reply)
     if (call->code == GRPC_STATUS_OK)
         status = unpack_reply(call, &message);
     else
-        status = rpc_channel_failure(call->proxy->channel, call->proxy->paths[call->index],
-                                     call->code, call->details, &call->trailing);
+        status =
+            rpc_channel_failure(call->proxy->channel, call->proxy->paths[call->index], call->code,
+                                call->details, &call->trailing, atomic_load(&call->cancelled));
     call->base.given = true;
     call->base.status = status;
     call->base.text = xstrdup(status == TRP_OK ? "" : trp_last_error());
@@ -156,7 +158,9 @@ static trp_status proxy_wait(trp_future *future, struct deadline deadline, Proto
 
 static void proxy_cancel(trp_future *future)
 {
-    grpc_call_cancel(((struct proxy_call *)future)->call, NULL);
+    struct proxy_call *call = (struct proxy_call *)future;
+    atomic_store(&call->cancelled, true);
+    grpc_call_cancel(call->call, NULL);
 }
 
 static void proxy_destroy(trp_future *future)

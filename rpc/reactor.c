@@ -52,6 +52,13 @@ static void refuse_unknown(struct rpc_slot *slot)
     gpr_free(path);
 }
 
+static void refuse_late(struct rpc_slot *slot)
+{
+    rpc_remote_refuse(slot->call, TRP_UNAVAILABLE, "the server stops");
+    if (slot->payload)
+        grpc_byte_buffer_destroy(slot->payload);
+}
+
 static void slot_clear(struct rpc_slot *slot)
 {
     grpc_metadata_array_destroy(&slot->metadata);
@@ -69,7 +76,9 @@ static void slot_done(struct rpc_op *op, bool ok)
     struct rpc_slot *slot = (struct rpc_slot *)op;
     if (!ok) /* the server shuts down */
         return;
-    if (!slot->method)
+    if (slot->server->phase != RPC_SERVER_RUNNING)
+        refuse_late(slot);
+    else if (!slot->method)
         refuse_unknown(slot);
     else if (slot->method->service)
         rpc_pool_call_open(slot->server, slot->method, slot->call, slot->deadline, slot->payload);

@@ -146,7 +146,7 @@ static trp_status end_status(const struct remote_stream *stream)
         return trp_fail(TRP_OUT_OF_RANGE, "%s at %s: end of the stream", base->path,
                         base->channel->address);
     return rpc_channel_failure(base->channel, base->path, stream->code, stream->details,
-                               &stream->trailing);
+                               &stream->trailing, false);
 }
 
 static trp_status timed_out(const struct remote_stream *stream, const char *what)

@@ -597,6 +597,43 @@ static void too_many_waiting_calls_are_refused(void **state)
     net_destroy(net);
 }
 
+struct caller {
+    struct net *net;
+    struct thread thread;
+    trp_status end;
+};
+
+static void call_until_the_end(void *arg)
+{
+    struct caller *caller = arg;
+    for (int64_t i = 0; caller->end == TRP_OK; i++)
+        caller->end =
+            call_number(caller->net->service, i % 8 ? "Increment" : "Wait", i % 3, NULL, NULL);
+}
+
+static void a_server_stops_while_calls_run(void **state)
+{
+    (void)state;
+    for (uint32_t round = 0; round < 10; round++) {
+        struct net *net = net_create("unix", &(trp_server_options){.threads = 2});
+        struct caller callers[4] = {{.net = NULL}};
+        for (size_t i = 0; i < 4; i++) {
+            callers[i].net = net;
+            assert_int_equal(
+                thread_start(&callers[i].thread, "caller", call_until_the_end, &callers[i]),
+                TRP_OK);
+        }
+        busy_until(&net->object, deadline_in_ms(&clock_monotonic, 5));
+        trp_server_stop(net->server, round % 2 ? 5 : 0);
+        for (size_t i = 0; i < 4; i++) {
+            thread_stop(&callers[i].thread);
+            assert_int_equal(callers[i].end, TRP_UNAVAILABLE);
+        }
+        assert_int_equal(atomic_load(&net->object.waiting), 0);
+        net_destroy(net);
+    }
+}
+
 static void a_request_over_the_limit_is_refused(void **state)
 {
     (void)state;
@@ -717,6 +754,7 @@ int main(void)
         EVERYWHERE(nested_messages_pass_up_to_the_limit),
         EVERYWHERE(threads_share_a_service),
         cmocka_unit_test(too_many_waiting_calls_are_refused),
+        cmocka_unit_test(a_server_stops_while_calls_run),
         cmocka_unit_test(a_request_over_the_limit_is_refused),
         cmocka_unit_test(a_peer_that_never_comes_up_is_unavailable),
         cmocka_unit_test(a_generated_stub_works_on_a_proxy),

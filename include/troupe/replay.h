@@ -73,8 +73,10 @@ TRP_API char *trp_table_options_format(const trp_table_options *options);
 /* INVALID_ARGUMENT for options that no table can have (no name, limits out of order, ...). */
 TRP_API TRP_MUST_USE trp_status trp_table_options_check(const trp_table_options *options);
 
-/* A table signature (tensorflow.StructuredValue, a dict of TensorSpecs keyed by column name) for
- * these columns; caller frees `out->data` with free(). Python clients see a dict. */
+/* A table signature (tensorflow.StructuredValue) for items of these columns; caller frees
+ * `out->data` with free(). Python clients flatten a dict by sorted key, so columns sorted by name
+ * become a dict of TensorSpecs and others a named tuple, whose fields keep their order.
+ * INVALID_ARGUMENT: no columns, one without a name or dtype, two of one name. */
 TRP_API TRP_MUST_USE trp_status trp_signature_encode(const trp_tensor_spec *columns, size_t count,
                                                      trp_bytes *out);
 

@@ -20,6 +20,11 @@ typedef struct {
     const int32_t *times_sampled;
 } trp_batch;
 
+/* With `prefetch` batches ahead, a thread of the sampler keeps that many ready and two more
+ * requested from the server, so that neither side waits for the other. What is ready or requested
+ * when the sampler stops is lost: at most prefetch + 3 batches (a queue's items are gone then).
+ * With prefetch 0 nothing is asked for before it is wanted and no thread is made: for queues, for
+ * fresh priorities, and for runs in turns. One thread calls trp_sampler_next(). */
 typedef struct trp_sampler trp_sampler;
 
 typedef struct {
@@ -32,13 +37,17 @@ typedef struct {
 } trp_sampler_options;
 
 /* Checks the columns against the table's signature when it has one (INVALID_ARGUMENT names the
- * first that differs; NOT_FOUND: no such table), then starts to prefetch. */
+ * first that differs; NOT_FOUND: no such table; waits up to 30 s for the answer), then starts to
+ * prefetch. A signature's tensors are compared in order: sorted keys of a dict, fields of a named
+ * tuple. `channel` outlives the sampler. */
 TRP_API TRP_MUST_USE trp_status trp_sampler_create(trp_sampler **out, trp_channel *channel,
                                                    const trp_sampler_options *options);
 
 /* The next full batch, waiting up to `timeout_ms` (negative: no bound). DEADLINE_EXCEEDED: the
  * limiter held it back, call again; CANCELLED: after trp_sampler_stop(); UNAVAILABLE: the server
- * is gone (the sampler reconnects: call again). */
+ * is gone (the sampler reconnects: call again). Rows that came before such a failure begin the next
+ * batch. Final: INVALID_ARGUMENT for samples that are not what `columns` say, naming the column;
+ * DATA_LOSS for broken ones; any other status of the server, in its words. */
 TRP_API TRP_MUST_USE trp_status trp_sampler_next(trp_sampler *sampler, trp_batch *batch,
                                                  int64_t timeout_ms);
 
@@ -50,24 +59,30 @@ TRP_API void trp_sampler_destroy(trp_sampler *sampler);
 
 /* ---- priorities and tables --------------------------------------------------------------- */
 
-/* Sends new priorities without waiting: at most `window` requests are unanswered, then the oldest
- * is waited for. One thread at a time. */
+/* Sends new priorities without waiting: at most `window` (0: 1) requests are unanswered, then the
+ * oldest is waited for. A failed request is reported once, by the next call that gets to it; its
+ * priorities are not sent again. Unanswered for 30 s is a failure. One thread at a time. */
 typedef struct trp_priority_writer trp_priority_writer;
 
 TRP_API TRP_MUST_USE trp_status trp_priority_writer_create(trp_priority_writer **out,
                                                            trp_channel *channel, const char *table,
                                                            uint32_t window);
+
+/* Waits up to `timeout_ms` (0: not at all; negative: no bound) for room. On any failure, an earlier
+ * request's included, these priorities were not sent. */
 TRP_API TRP_MUST_USE trp_status trp_priority_writer_update(trp_priority_writer *writer,
                                                            const uint64_t *keys,
                                                            const double *priorities, size_t count,
                                                            int64_t timeout_ms);
 
-/* Waits for every answer; the first failure. */
+/* Waits for every answer; the first failure since the last one reported. */
 TRP_API TRP_MUST_USE trp_status trp_priority_writer_flush(trp_priority_writer *writer,
                                                           int64_t timeout_ms);
 TRP_API void trp_priority_writer_destroy(trp_priority_writer *writer);
 
-/* MutatePriorities with deletes: blocks until done. */
+/* Here and below `timeout_ms` is 30 000 when 0, and negative for no bound; safe from any thread. */
+
+/* MutatePriorities with deletes: blocks until done. Unknown keys are ignored. */
 TRP_API TRP_MUST_USE trp_status trp_replay_delete(trp_channel *channel, const char *table,
                                                   const uint64_t *keys, size_t count,
                                                   int64_t timeout_ms);

@@ -1,7 +1,14 @@
 /* Writer: steps in, trajectories out to a replay server, over Reverb's InsertStream.
  *
  * Steps are appended column by column; items name spans of recent steps. All columns of a step
- * travel in one chunk, many items in one message. A writer belongs to one thread. */
+ * travel in one chunk, many items in one message. A writer belongs to one thread and has none of
+ * its own: messages move inside its calls, so a writer that is not called sends nothing.
+ *
+ * When the server goes away (UNAVAILABLE, CANCELLED, or an end of the stream with OK) the writer
+ * reopens its stream, with pauses from 1 ms to 1 s, inside the calls that wait, and sends every
+ * unconfirmed item again under its key: nothing acknowledged is lost, nothing else is lost or
+ * inserted twice as long as its key is in the table. Any other status of the server is final: it
+ * is returned, with the server's words, by this call or the next and by every later one. */
 #ifndef TRP_WRITER_H
 #define TRP_WRITER_H
 
@@ -19,15 +26,17 @@ typedef struct {
     uint32_t chunk_length;  /* steps in a chunk; 0: 1 */
     uint32_t max_in_flight; /* items sent and not confirmed; 0: 1024 */
     uint32_t batch_items;   /* items that wait to share a message; 0: 64 */
-    uint64_t seed;          /* of keys; 0: from the operating system */
+    uint64_t seed; /* of keys; 0: from the operating system. Writers of one table need different
+                      ones, also after a restart: an item with a known key is an update */
 } trp_writer_options;
 
-/* Opens nothing yet; the stream opens with the first message and is reopened (items in flight are
- * sent again, under the same keys) when the peer went away and came back. */
+/* Opens nothing yet; the stream opens with the first message. INVALID_ARGUMENT: a column that is no
+ * tensor, or steps too large for a chunk (4 GiB a column). `channel` outlives the writer. */
 TRP_API TRP_MUST_USE trp_status trp_writer_create(trp_writer **out, trp_channel *channel,
                                                   const trp_writer_options *options);
 
-/* One step: `columns[i]` points to trp_tensor_bytes(&spec[i]) bytes, copied. */
+/* One step: `columns[i]` points to trp_tensor_bytes(&spec[i]) bytes, copied. Never waits; fails
+ * only with the final status of the server. */
 TRP_API TRP_MUST_USE trp_status trp_writer_append(trp_writer *writer, const void *const *columns);
 
 /* One column of an item: `length` steps of column `column`, the first of them `age` steps back
@@ -41,7 +50,8 @@ typedef struct {
  * batch_items are waiting, or at flush. Blocks while max_in_flight items are unconfirmed, up to
  * `timeout_ms` (negative: no bound). `key`, if not NULL, gets the item's key. INVALID_ARGUMENT:
  * steps that left the history. DEADLINE_EXCEEDED: the table's limiter (or the peer) holds inserts
- * back; the item is NOT queued and the call can be repeated. */
+ * back; the item is NOT queued and the call can be repeated. Other failures are the server's, and
+ * final. */
 TRP_API TRP_MUST_USE trp_status trp_writer_create_item(trp_writer *writer, const char *table,
                                                        double priority,
                                                        const trp_item_column *columns,

@@ -14,7 +14,7 @@
 
 #include "core/alloc.h"
 
-enum { CACHE_BYTES_DEFAULT = 256 << 20, TRAJECTORY_SLOTS_MIN = 64 };
+enum { CACHE_BYTES_DEFAULT = 256 << 20, TRAJECTORY_SLOTS_MIN = 64, STOPPED_TAIL_PAGES = 192 };
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
@@ -37,11 +37,12 @@ static trp_status numbers_load(struct store *store)
 {
     store->next_item = store->meta.item_ceiling;
     store->next_chunk = store->meta.chunk_ceiling;
-    store->next_change = 1;
+    store->next_change = store->next_parked = 1;
     TRP_TRY(lmdb_read_begin(store));
-    uint64_t *const last[] = {&store->next_item, &store->next_chunk, &store->next_change};
-    const enum store_tree tree[] = {TREE_ITEMS, TREE_PIECES, TREE_CHANGES};
-    for (unsigned index = 0; index < 3; index++) {
+    uint64_t *const last[] = {&store->next_item, &store->next_chunk, &store->next_change,
+                              &store->next_parked};
+    const enum store_tree tree[] = {TREE_ITEMS, TREE_PIECES, TREE_CHANGES, TREE_PARKED};
+    for (unsigned index = 0; index < sizeof tree / sizeof *tree; index++) {
         MDB_cursor *cursor;
         MDB_val key;
         int rc = mdb_cursor_open(store->read_txn, store->trees[tree[index]], &cursor);
@@ -54,7 +55,7 @@ static trp_status numbers_load(struct store *store)
         if (rc != 0)
             return lmdb_fail(store, rc, "open");
         uint64_t number = lmdb_key_read(key);
-        if (tree[index] != TREE_CHANGES)
+        if (tree[index] == TREE_ITEMS || tree[index] == TREE_PIECES)
             number = piece_key_seq(number);
         if (number >= *last[index])
             *last[index] = number + 1;
@@ -120,10 +121,11 @@ void store_destroy(struct store *store)
         return;
     group_cleanup(store);
     bool clean = store_settle(store);
-    uint64_t file_bytes = store->account.next * store->page_bytes;
+    uint64_t file_bytes = (store->account.next + STOPPED_TAIL_PAGES) * store->page_bytes;
     lmdb_close(store);
     if (clean) {
-        /* The pages allocated ahead go back; a failure leaves them, no more. */
+        /* The pages allocated ahead go back, but for what the next start needs if the file
+         * system fills up meanwhile. */
         if (truncate(store->dir.data_path, (off_t)file_bytes) == 0)
             clean = store_dir_mark(&store->dir, store->options.durability, true) == TRP_OK;
     }

@@ -9,6 +9,7 @@
 #include "store_internal.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,7 +115,7 @@ static bool room_allocate(struct store *store, uint64_t need, struct deadline de
 static bool room_advance(struct store *store, uint64_t need)
 {
     uint64_t available = lmdb_pages_insert(store);
-    if (available + store->account.recent < need || available < store->account.fixed)
+    if (available + store->account.recent < need || lmdb_pages_free(store) < store->account.least)
         return false;
     MDB_txn *txn;
     if (lmdb_begin(store, &txn) != TRP_OK)
@@ -129,6 +130,8 @@ static bool room_advance(struct store *store, uint64_t need)
 static trp_status room_refuse(struct store *store, uint64_t payload)
 {
     int error = space_error(store->space);
+    if (error == 0 && store->account.parked > 0)
+        error = ENOSPC; /* the limit is not what keeps us from their pages */
     if (error == 0)
         return trp_fail(TRP_RESOURCE_EXHAUSTED,
                         "replay store %s is full: no room for an item of %llu bytes within %llu "
@@ -146,7 +149,9 @@ static trp_status room_wait(struct store *store, uint64_t need, uint64_t payload
     enum { ADVANCES_MAX = 2 };
     struct deadline deadline = deadline_in_ms(&clock_monotonic, ADMIT_WAIT_MS);
     unsigned advances = 0;
-    while (!room_allocate(store, need, deadline)) {
+    while (lmdb_pages_insert(store) < need) {
+        if (park_return(store) || room_allocate(store, need, deadline))
+            continue;
         bool late = deadline_passed(deadline, &clock_monotonic);
         if (!late && store_work(store, true))
             continue;
@@ -456,6 +461,8 @@ trp_status store_commit(struct store *store)
     if (group_empty(&store->group))
         return TRP_OK;
     uint64_t need = group_pages(store, store->group.cost) + table_pages(store);
+    if (store->account.parked > 0 && lmdb_pages_insert(store) < need + 2 * store->reserve_pages)
+        park_return(store); /* before anybody waits for it */
     if (need > lmdb_pages_free(store))
         TRP_TRY(room_wait(store, need, store->group.payload_bytes));
     MDB_txn *txn;

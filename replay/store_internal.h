@@ -9,6 +9,7 @@
  *   store_group.c   admission, notes, commit
  *   store_remove.c  physical deletes
  *   store_fold.c    the change log into the records, idle work
+ *   store_park.c    freed pages back to the file system
  *   store_load.c    everything back into memory */
 #ifndef TRP_REPLAY_STORE_INTERNAL_H
 #define TRP_REPLAY_STORE_INTERNAL_H
@@ -28,6 +29,7 @@ enum store_tree {
     TREE_ITEMS,
     TREE_PIECES,
     TREE_CHANGES,
+    TREE_PARKED,
     TREE_COUNT,
 };
 
@@ -104,7 +106,9 @@ struct account {
     uint64_t next;     /* the first page that was never used */
     uint64_t reusable; /* free ones that the next transaction may take */
     uint64_t recent;   /* free ones that only the one after it may take */
+    uint64_t parked;   /* taken from LMDB, and most of them from the file */
     uint64_t fixed;    /* what any transaction may cost: the paths of all trees */
+    uint64_t least;    /* what one costs that only writes the meta record */
     unsigned pieces_depth, items_depth;
     uint64_t items_per_leaf;
 };
@@ -132,6 +136,9 @@ struct store {
     uint64_t read_last;      /* key the cursor stands on; 0: nowhere */
 
     uint64_t next_item, next_chunk, next_change;
+    uint64_t next_parked; /* parked runs are [1, next_parked) */
+    struct deadline park_again;
+    bool cannot_park;
     uint64_t log_changes;
 
     struct store_table *tables;
@@ -180,6 +187,9 @@ int lmdb_put_parts(MDB_cursor *cursor, uint64_t seq, trp_bytes bytes, unsigned f
 /* Pages that a transaction may use now; of them, inserts. */
 uint64_t lmdb_pages_free(const struct store *store);
 uint64_t lmdb_pages_insert(const struct store *store);
+
+/* Allocated pages behind the last one that LMDB used. */
+uint64_t lmdb_pages_tail(const struct store *store);
 
 /* What is left of them for a transaction that is sure to need `need`. */
 struct budget lmdb_budget(const struct store *store, uint64_t need);
@@ -250,6 +260,12 @@ void fold_sort(struct fold *fold, const struct buffer *changes, struct buffer *s
 
 /* A step of fold or sweep in its own transaction; false: there is nothing to do, or no room. */
 bool store_work(struct store *store, bool all);
+
+/* ---- store_park.c --------------------------------------------------------------------------- */
+
+/* A step of giving pages to the file system, or of taking them back; false: nothing to do. */
+bool park_work(struct store *store);
+bool park_return(struct store *store);
 
 /* ---- store.c -------------------------------------------------------------------------------- */
 

@@ -28,7 +28,7 @@ enum {
 
 static const char *const tree_names[TREE_COUNT] = {
     [TREE_META] = "meta",     [TREE_TABLES] = "tables",   [TREE_ITEMS] = "items",
-    [TREE_PIECES] = "pieces", [TREE_CHANGES] = "changes",
+    [TREE_PIECES] = "pieces", [TREE_CHANGES] = "changes", [TREE_PARKED] = "parked",
 };
 
 trp_status lmdb_fail(const struct store *store, int rc, const char *what)
@@ -110,16 +110,20 @@ static trp_status lmdb_account(struct store *store)
     int rc = mdb_env_stat(store->env, &stat); /* of the main tree */
     uint64_t used = 2 + tree_pages(&stat);
     account.fixed += stat.ms_depth + 2;
+    account.least = 4 + 2 * stat.ms_depth;
     if (rc == 0)
         rc = mdb_stat(store->read_txn, FREE_TREE, &stat);
     used += tree_pages(&stat);
     account.fixed += stat.ms_depth + 2;
+    account.least += 2 * stat.ms_depth;
     for (unsigned tree = 0; rc == 0 && tree < TREE_COUNT; tree++) {
         rc = mdb_stat(store->read_txn, store->trees[tree], &stat);
         used += tree_pages(&stat);
         account.fixed += stat.ms_depth + 2;
         if (tree == TREE_PIECES)
             account.pieces_depth = stat.ms_depth;
+        if (tree == TREE_PARKED)
+            account.parked = stat.ms_overflow_pages;
         if (tree == TREE_ITEMS) {
             account.items_depth = stat.ms_depth;
             account.items_per_leaf =
@@ -138,7 +142,7 @@ static trp_status lmdb_account(struct store *store)
     return TRP_OK;
 }
 
-static uint64_t tail_pages(const struct store *store)
+uint64_t lmdb_pages_tail(const struct store *store)
 {
     uint64_t watermark = space_watermark(store->space);
     return watermark > store->account.next ? watermark - store->account.next : 0;
@@ -148,7 +152,7 @@ uint64_t lmdb_pages_free(const struct store *store)
 {
     /* What a search of the free list has read is written back, 509 page numbers to a page. */
     uint64_t reusable = store->account.reusable;
-    return reusable - reusable / 256 + tail_pages(store);
+    return reusable - reusable / 256 + lmdb_pages_tail(store);
 }
 
 /* A transaction's list of freed pages is one value: longer than a page, it takes a run of pages,
@@ -158,14 +162,14 @@ enum { RUN_FREES = 480, FREES_PER_PAGE = 509, RUN_TRIES = 3, FREES_MAX = 32768 }
 
 uint64_t lmdb_pages_insert(const struct store *store)
 {
-    uint64_t tail = tail_pages(store), all = lmdb_pages_free(store);
+    uint64_t tail = lmdb_pages_tail(store), all = lmdb_pages_free(store);
     uint64_t kept = tail < TAIL_KEPT ? tail : TAIL_KEPT;
     return all - kept;
 }
 
 struct budget lmdb_budget(const struct store *store, uint64_t need)
 {
-    uint64_t pages = lmdb_pages_free(store), runs = tail_pages(store) / 4;
+    uint64_t pages = lmdb_pages_free(store), runs = lmdb_pages_tail(store) / 4;
     struct budget budget = {.frees = RUN_FREES};
     if (runs > FREES_MAX / FREES_PER_PAGE * RUN_TRIES)
         runs = FREES_MAX / FREES_PER_PAGE * RUN_TRIES;
@@ -186,7 +190,7 @@ static void lmdb_want(struct store *store)
         ahead = 1024; /* 4 MiB */
     if (ahead > 32768)
         ahead = 32768; /* 128 MiB: 50 ms at the rate of a growing store */
-    if (store->account.reusable < ahead)
+    if (store->account.reusable < ahead && store->account.parked == 0)
         space_want(store->space, store->account.next + ahead - store->account.reusable);
 }
 
@@ -242,11 +246,11 @@ int lmdb_put_parts(MDB_cursor *cursor, uint64_t seq, trp_bytes bytes, unsigned f
 
 static trp_status trees_open(struct store *store, MDB_txn *txn, unsigned flags)
 {
-    int rc = 0;
-    for (unsigned tree = 0; rc == 0 && tree < TREE_COUNT; tree++)
-        rc = mdb_dbi_open(txn, tree_names[tree], MDB_INTEGERKEY | flags, &store->trees[tree]);
+    int rc = mdb_dbi_open(txn, tree_names[0], MDB_INTEGERKEY | flags, &store->trees[0]);
     if (rc == MDB_NOTFOUND && flags == 0)
         return TRP_OK; /* nothing was ever written */
+    for (unsigned tree = 1; rc == 0 && tree < TREE_COUNT; tree++)
+        rc = mdb_dbi_open(txn, tree_names[tree], MDB_INTEGERKEY | flags, &store->trees[tree]);
     if (rc != 0)
         return lmdb_fail(store, rc, "open trees");
     store->has_trees = true;
@@ -401,8 +405,9 @@ static trp_status pages_open(struct store *store, int fd, uint64_t first)
     lmdb_want(store);
     /* The first group would wait for it; a full file system is for store_admit() to tell. */
     uint64_t ahead = 2 * store->reserve_pages;
+    uint64_t aim = store->account.next + ahead;
     if (lmdb_pages_free(store) < ahead)
-        space_wait(store->space, space_watermark(store->space) + ahead,
+        space_wait(store->space, aim < options.limit ? aim : options.limit,
                    deadline_in_ms(&clock_monotonic, OPEN_WAIT_MS));
     return TRP_OK;
 }

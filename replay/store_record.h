@@ -7,6 +7,7 @@
  *   items    item seq, part         an item record, cut into parts of at most PIECE_BYTES
  *   pieces   chunk seq, piece       a chunk, cut likewise
  *   changes  ascending number       at most CHANGES_PER_PART of struct change
+ *   parked   1, 2, ...              nothing: pages given back, see store_park.c
  *
  * All keys are one 64-bit integer; all numbers are little-endian (asserted where they are read). */
 #ifndef TRP_REPLAY_STORE_RECORD_H

@@ -61,13 +61,23 @@ endfunction()
 
 # troupe_nn_kernels(): kernels for instruction sets that are chosen when the program runs.
 function(troupe_nn_kernels)
-    set_source_files_properties(nn/simd_generic.c PROPERTIES COMPILE_OPTIONS -O3)
+    set(optimize -O3)
+    set(wide "")
+    if(CMAKE_C_FLAGS MATCHES "-fsanitize=address")
+        # Instrumented register tiles take minutes to compile. The kernels are one text (simd.h):
+        # the generic and AVX2 forms of it are checked.
+        set(optimize -O1)
+        set(wide -fno-sanitize=all)
+    endif()
+    set_source_files_properties(nn/simd_generic.c PROPERTIES COMPILE_OPTIONS ${optimize})
     if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
         return()
     endif()
     target_sources(troupe_nn PRIVATE nn/simd_avx2.c nn/simd_avx512.c)
-    set_source_files_properties(nn/simd_avx2.c PROPERTIES COMPILE_OPTIONS "-O3;-mavx2;-mfma")
-    set_source_files_properties(nn/simd_avx512.c PROPERTIES COMPILE_OPTIONS "-O3;-mavx512f;-mfma")
+    set_source_files_properties(nn/simd_avx2.c PROPERTIES
+        COMPILE_OPTIONS "${optimize};-mavx2;-mfma")
+    set_source_files_properties(nn/simd_avx512.c PROPERTIES
+        COMPILE_OPTIONS "${optimize};-mavx512f;-mfma;${wide}")
 endfunction()
 
 # troupe_test(name [TIMEOUT s] LINK ...): tests/test_<name>.c, one ctest case.

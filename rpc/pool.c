@@ -18,7 +18,7 @@
 
 enum {
     QUICK_NS = 20000,
-    JOBS_TOGETHER = 16,
+    JOBS_TOGETHER = 64,
     ANSWERS_TOGETHER = 16, /* so an answer waits for at most 16 x 20 us of other jobs */
     AVERAGE_WEIGHT = 8,
 };

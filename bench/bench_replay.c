@@ -49,7 +49,8 @@ struct load {
     size_t column_count;
     trp_tensor_spec columns[COLUMNS_MAX];
     size_t table_size;
-    size_t wire_bytes; /* of one sample in a response, about */
+    uint32_t batch_items; /* of a writer; 0: its default */
+    size_t wire_bytes;    /* of one sample in a response, about */
 };
 
 static const struct load loads[] = {
@@ -62,6 +63,7 @@ static const struct load loads[] = {
                  {.name = "obs", .dtype = TRP_FLOAT32, .rank = 1, .shape = {4}},
                  {.name = "reward", .dtype = TRP_FLOAT32}},
      .table_size = 100000,
+     .batch_items = 256,
      .wire_bytes = 360},
     {.name = "28KB",
      .column_count = 4,
@@ -220,8 +222,8 @@ static void insert(void *arg)
     check(trp_writer_create(&writer, channel,
                             &(trp_writer_options){.columns = load->columns,
                                                   .column_count = load->column_count,
-                                                  .batch_items = 256,
-                                                  .max_in_flight = 2048}));
+                                                  .batch_items = load->batch_items,
+                                                  .max_in_flight = 8 * load->batch_items}));
     for (size_t c = 0; c < load->column_count; c++)
         item[c] = (trp_item_column){.column = (uint32_t)c, .length = 1, .squeeze = true};
     uint64_t count = 0;

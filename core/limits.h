@@ -88,9 +88,11 @@ enum {
     WRITER_COMPRESS_BYTES_MIN = 256,
     WRITER_COMPRESS_FAILURES = 4,
     WRITER_COMPRESS_PAUSE = 16,
-    /* writer.c: defaults. 1024 items are 16 messages of 64 on their way: enough for 1 M items/s
-     * at a round trip of 1 ms. */
+    /* writer.c: defaults. 1024 items are 16 messages of 64 on their way, enough for 1 M items/s at
+     * a round trip of 1 ms; 8 MiB of steps are 8 GB/s then, and stay in a cache. */
     WRITER_IN_FLIGHT = 1024,
+    WRITER_IN_FLIGHT_MIN = 16,
+    WRITER_IN_FLIGHT_BYTES = 8 << 20,
     WRITER_BATCH_ITEMS = 64,
     /* writer.c: where a message stops taking items: half an L2 cache, and 18 items of 28 KB. */
     WRITER_MESSAGE_BYTES = 512 * 1024,

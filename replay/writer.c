@@ -149,6 +149,15 @@ static trp_status wait_for_room(trp_writer *writer, int64_t timeout_ms)
     return TRP_OK;
 }
 
+/* Items in flight when the caller does not say: by number, fewer when steps are large. */
+static uint32_t default_in_flight(size_t step_bytes)
+{
+    size_t fitting = WRITER_IN_FLIGHT_BYTES / step_bytes;
+    if (fitting > WRITER_IN_FLIGHT)
+        return WRITER_IN_FLIGHT;
+    return fitting < WRITER_IN_FLIGHT_MIN ? WRITER_IN_FLIGHT_MIN : (uint32_t)fitting;
+}
+
 /* ---- public ---------------------------------------------------------------------------------- */
 
 trp_status trp_writer_create(trp_writer **out, trp_channel *channel,
@@ -157,13 +166,14 @@ trp_status trp_writer_create(trp_writer **out, trp_channel *channel,
     *out = NULL;
     uint32_t depth = options->history ? options->history : 1;
     uint32_t chunk_length = options->chunk_length ? options->chunk_length : 1;
-    uint32_t capacity = options->max_in_flight ? options->max_in_flight : WRITER_IN_FLIGHT;
     uint32_t batch = options->batch_items ? options->batch_items : WRITER_BATCH_ITEMS;
     struct history *history;
     TRP_TRY(history_create(&history, options->columns, options->column_count, depth, chunk_length,
                            options->seed ? options->seed : trp_rng_entropy()));
     trp_writer *writer = xcalloc(1, sizeof *writer);
     writer->history = history;
+    uint32_t capacity = options->max_in_flight ? options->max_in_flight
+                                               : default_in_flight(history_step_bytes(history));
     writer->outbox = outbox_create(history, capacity);
     size_t fitting = WRITER_MESSAGE_BYTES / history_step_bytes(history) + 1;
     writer->batch_items = batch < capacity ? batch : capacity;

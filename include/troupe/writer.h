@@ -24,7 +24,7 @@ typedef struct {
     size_t column_count;
     uint32_t history;       /* steps that items may refer to; 0: 1 */
     uint32_t chunk_length;  /* steps in a chunk; 0: 1 */
-    uint32_t max_in_flight; /* items sent and not confirmed; 0: 1024 */
+    uint32_t max_in_flight; /* items not confirmed; 0: 1024, or 8 MiB of steps */
     uint32_t batch_items;   /* items that wait to share a message; 0: 64 */
     uint64_t seed; /* of keys; 0: from the operating system. Writers of one table need different
                       ones, also after a restart: an item with a known key is an update */

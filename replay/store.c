@@ -134,6 +134,7 @@ void store_destroy(struct store *store)
     free(store->pending.at);
     buffer_cleanup(&store->scratch);
     tables_free(store);
+    spares_cleanup(store);
     free(store->trajectories);
     free(store->failed_words);
     free(store);

@@ -39,6 +39,8 @@ struct dead {
     uint32_t pieces;
 };
 
+struct spare;
+
 struct dead_list {
     struct dead *at;
     size_t count, capacity;
@@ -150,6 +152,8 @@ struct store {
 
     struct chunk cache; /* ring: next is the most recently used */
     uint64_t cache_used, cache_limit;
+    struct spare *spares[STORE_BUFFER_CLASSES]; /* buffers of chunks that are stored */
+    uint64_t spare_bytes;
 
     struct group group;
     struct dead_list pending; /* dead before this group, not removed yet */
@@ -212,6 +216,7 @@ static inline uint64_t lmdb_key_read(MDB_val key)
 /* A stored chunk without bytes and references. */
 struct chunk *chunk_create_stored(uint64_t seq, uint32_t size);
 void chunk_free(struct store *store, struct chunk *chunk);
+void spares_cleanup(struct store *store);
 
 /* Its bytes are on disk now: the cache keeps or drops them. */
 void chunk_settle(struct store *store, struct chunk *chunk);

@@ -129,7 +129,8 @@ enum {
     /* store.h: chunks whose bytes are worth keeping in memory: a tree walk is 0.5 us, a copy of a
      * larger one takes longer. */
     STORE_CACHED_CHUNK_BYTES_MAX = 4080,
-    /* store_chunk.c: buffers kept for the next chunks, of up to 255 x 4 KiB: four groups of 4 MiB. */
+    /* store_chunk.c: buffers kept for the next chunks, of up to 255 x 4 KiB: four groups of 4 MiB.
+     */
     STORE_BUFFER_CLASSES = 256,
     STORE_SPARE_BYTES_MAX = 16 << 20,
     /* params_client.c: one pull of a few megabytes takes milliseconds; a learner restarts within

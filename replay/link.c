@@ -1,10 +1,6 @@
 /* Both clients of a replay server keep a stream that has to survive the server: a learner must not
  * die because the machine under the replay was restarted. What is lost with a stream is its owner's
- * to send again; this file only knows when to try, and that no wait outlives its deadline.
- *
- * trp_stream_receive() says DEADLINE_EXCEEDED both when time is up and when the server ended the
- * stream with that code (Reverb's servers do, when a limiter holds a sampler back); the clock tells
- * them apart. */
+ * to send again; this file only knows when to try, and that no wait outlives its deadline. */
 #include "link.h"
 
 #include <stdlib.h>
@@ -66,22 +62,24 @@ trp_status link_open(struct link *link, struct deadline deadline)
     return TRP_UNAVAILABLE;
 }
 
-static trp_status settle(trp_status status, struct deadline deadline, bool *ended)
+static bool is_over(const struct link *link, trp_status status)
 {
-    *ended = status != TRP_OK &&
-             (status != TRP_DEADLINE_EXCEEDED || !deadline_passed(deadline, &clock_monotonic));
-    return status;
+    return status != TRP_OK && (status != TRP_DEADLINE_EXCEEDED || trp_stream_ended(link->stream));
 }
 
 trp_status link_send(struct link *link, trp_message *message, struct deadline deadline, bool *ended)
 {
-    return settle(trp_stream_send(link->stream, message, left_ms(deadline)), deadline, ended);
+    trp_status status = trp_stream_send(link->stream, message, left_ms(deadline));
+    *ended = is_over(link, status);
+    return status;
 }
 
 trp_status link_receive(struct link *link, trp_message **message, struct deadline deadline,
                         bool *ended)
 {
-    return settle(trp_stream_receive(link->stream, message, left_ms(deadline)), deadline, ended);
+    trp_status status = trp_stream_receive(link->stream, message, left_ms(deadline));
+    *ended = is_over(link, status);
+    return status;
 }
 
 bool link_is_transient(trp_status status)

@@ -317,13 +317,13 @@ trp_status trp_sampler_next(trp_sampler *sampler, trp_batch *batch, int64_t time
 
 void trp_sampler_stop(trp_sampler *sampler)
 {
+    if (sampler->thread.running) { /* without one the waiting caller holds the mutex */
+        mutex_lock(&sampler->mutex);
+        sampler->stopped = true; /* first: what ends the stream must not look like a failure */
+        cond_broadcast(&sampler->changed);
+        mutex_unlock(&sampler->mutex);
+    }
     link_stop(&sampler->link);
-    if (!sampler->thread.running)
-        return; /* the caller's wait ends by the link's stop alone; it holds the mutex */
-    mutex_lock(&sampler->mutex);
-    sampler->stopped = true;
-    cond_broadcast(&sampler->changed);
-    mutex_unlock(&sampler->mutex);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */

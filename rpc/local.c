@@ -177,8 +177,9 @@ static bool wait_change(struct rpc_local_stream *stream, struct deadline deadlin
     return true;
 }
 
-static trp_status end_status(const struct rpc_local_stream *stream)
+static trp_status end_status(struct rpc_local_stream *stream)
 {
+    stream->base.ended = true;
     if (stream->status == TRP_OK)
         return trp_fail(TRP_OUT_OF_RANGE, "%s in-process: end of the stream", stream->base.path);
     return trp_fail(stream->status, "%s", stream->text);

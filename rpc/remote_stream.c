@@ -134,9 +134,10 @@ static void start_read(struct remote_stream *stream)
 }
 
 /* How the stream ended. */
-static trp_status end_status(const struct remote_stream *stream)
+static trp_status end_status(struct remote_stream *stream)
 {
-    const trp_stream *base = &stream->base;
+    trp_stream *base = &stream->base;
+    base->ended = true;
     if (stream->no_memory)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "%s: no memory for a message", base->path);
     if (atomic_load(&stream->cancelled))

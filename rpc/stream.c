@@ -42,6 +42,11 @@ trp_status trp_stream_receive(trp_stream *stream, trp_message **message, int64_t
     return stream->impl->receive(stream, message, deadline_in_ms(&clock_monotonic, timeout_ms));
 }
 
+bool trp_stream_ended(const trp_stream *stream)
+{
+    return stream->ended;
+}
+
 trp_status trp_stream_half_close(trp_stream *stream)
 {
     return stream->impl->half_close(stream);

@@ -21,6 +21,7 @@ struct trp_stream {
     trp_channel *channel;
     char *path;
     struct stop_watch watch;
+    bool ended; /* its end has been told to the caller */
 };
 
 /* remote_stream.c and local.c */

@@ -342,10 +342,37 @@ static void a_limiter_timeout_of_zero_takes_what_there_is(void **state)
     trp_writer_destroy(writer);
 }
 
+/* A call that does not wait sees how the server ended the stream, and opens another. */
+static void a_poll_outlives_a_limiter_timeout(void **state)
+{
+    struct site *site = *state;
+    trp_sampler_options options = sampling("stream", 2, 0);
+    options.limiter_timeout_ms = 0;
+    trp_sampler *sampler = sampler_create(site->channel, options);
+    trp_batch batch;
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(trp_sampler_next(sampler, &batch, 0), TRP_DEADLINE_EXCEEDED);
+    trp_writer *writer = writer_create(site->channel, (trp_writer_options){0});
+    write_items(writer, "stream", 2);
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, 10000);
+    trp_status status = TRP_DEADLINE_EXCEEDED;
+    while (status == TRP_DEADLINE_EXCEEDED && !deadline_passed(deadline, &clock_monotonic))
+        status = trp_sampler_next(sampler, &batch, 0);
+    assert_int_equal(status, TRP_OK);
+    trp_sampler_destroy(sampler);
+    trp_writer_destroy(writer);
+}
+
+struct waiter {
+    trp_sampler *sampler;
+    trp_status status;
+};
+
 static void wait_for_a_batch(void *arg)
 {
+    struct waiter *waiter = arg;
     trp_batch batch;
-    assert_int_equal(trp_sampler_next(arg, &batch, -1), TRP_CANCELLED);
+    waiter->status = trp_sampler_next(waiter->sampler, &batch, -1);
 }
 
 static void a_stop_ends_a_wait_for_the_limiter(void **state)
@@ -353,11 +380,13 @@ static void a_stop_ends_a_wait_for_the_limiter(void **state)
     struct site *site = *state;
     for (uint32_t prefetch = 0; prefetch < 2; prefetch++) {
         struct thread thread = {0};
-        trp_sampler *sampler = sampler_create(site->channel, sampling("small", 2, prefetch));
-        assert_int_equal(thread_start(&thread, "waiter", wait_for_a_batch, sampler), TRP_OK);
-        trp_sampler_stop(sampler);
+        struct waiter waiter = {.sampler =
+                                    sampler_create(site->channel, sampling("small", 2, prefetch))};
+        assert_int_equal(thread_start(&thread, "waiter", wait_for_a_batch, &waiter), TRP_OK);
+        trp_sampler_stop(waiter.sampler);
         thread_stop(&thread);
-        trp_sampler_destroy(sampler);
+        trp_sampler_destroy(waiter.sampler);
+        assert_int_equal(waiter.status, TRP_CANCELLED);
     }
 }
 
@@ -628,6 +657,7 @@ int main(int argc, char **argv)
         EVERY_WAY(the_oldest_items_are_evicted),
         EVERY_WAY(a_full_queue_holds_the_writer_until_somebody_samples),
         EVERY_WAY(a_limiter_timeout_of_zero_takes_what_there_is),
+        EVERY_WAY(a_poll_outlives_a_limiter_timeout),
         EVERY_WAY(a_stop_ends_a_wait_for_the_limiter),
         EVERY_WAY(an_unknown_table_is_named),
         EVERY_WAY(wrong_columns_are_named),

@@ -250,6 +250,10 @@ TRP_API bool trp_stream_writable(trp_stream *stream);
 TRP_API TRP_MUST_USE trp_status trp_stream_receive(trp_stream *stream, trp_message **message,
                                                    int64_t timeout_ms);
 
+/* True once a send or receive has returned how the stream ended: tells a peer that ended it with
+ * DEADLINE_EXCEEDED from a wait that took too long. */
+TRP_API bool trp_stream_ended(const trp_stream *stream);
+
 /* No more sends from this side. */
 TRP_API TRP_MUST_USE trp_status trp_stream_half_close(trp_stream *stream);
 

@@ -43,7 +43,8 @@ struct store_table {
  * open (see design). */
 trp_status store_create(struct store **out, const struct store_options *options);
 
-/* Clean stop: commits nothing; folds the change log, syncs, marks the store clean. NULL is fine. */
+/* Clean stop: commits nothing (destroying the items before is no delete: that is
+ * store_item_delete()); folds the change log, syncs, marks the store clean. NULL is fine. */
 void store_destroy(struct store *store);
 
 /* Tables known to the store; valid until the next call that changes tables. */
@@ -73,7 +74,8 @@ void store_chunk_ref(struct chunk *chunk);
 /* The last reference to a stored chunk deletes its pieces in this group. */
 void store_chunk_unref(struct store *store, struct chunk *chunk);
 
-/* Copies chunk->size bytes to `out`. DATA_LOSS or INTERNAL when the file cannot give them. */
+/* Copies chunk->size bytes to `out`. What a chunk has in `bytes` may go with any call that reads
+ * another or commits. DATA_LOSS or INTERNAL when the file cannot give them. */
 trp_status store_chunk_read(struct store *store, const struct chunk *chunk, uint8_t *out);
 
 /* Asks the kernel for a chunk's pages ahead of store_chunk_read(); no-op when they are in memory.

@@ -170,12 +170,11 @@ static trp_status dir_check_format(const struct store_dir *dir)
     return TRP_OK;
 }
 
-static trp_status dir_check_state(const struct store_dir *dir)
+static trp_status dir_check_state(struct store_dir *dir)
 {
     char text[SMALL_FILE_BYTES], boot[SMALL_FILE_BYTES];
-    bool missing;
-    TRP_TRY(dir_read(dir, "STATE", text, &missing));
-    if (missing || strncmp(text, "clean ", 6) == 0 || strncmp(text, "open system ", 12) == 0)
+    TRP_TRY(dir_read(dir, "STATE", text, &dir->fresh));
+    if (dir->fresh || strncmp(text, "clean ", 6) == 0 || strncmp(text, "open system ", 12) == 0)
         return TRP_OK;
     boot_id_read(boot);
     const char *space = strncmp(text, "open ", 5) == 0 ? strchr(text + 5, ' ') : NULL;

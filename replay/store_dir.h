@@ -16,6 +16,7 @@ struct store_dir {
     char *path;
     char *data_path;
     int lock_fd; /* -1: not held */
+    bool fresh;  /* there was no STATE: this store is being made */
     bool read_only;
 };
 

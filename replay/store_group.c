@@ -23,6 +23,7 @@ enum {
     RUN_IN_PLACE_MIN = 8,
     ADMIT_WAIT_MS = 1000, /* the helper allocates 1 GiB in that time */
     GROUP_WAIT_MS = 20,   /* the same for a group that somebody waits for */
+    LOW_PAGES = 512,      /* beyond the reserve: half of what the helper keeps ready at least */
     SWEEP_MIN = 16,
     SWEEP_MAX = 256,   /* pages copied in one step, about 0.3 ms */
     MARGIN_PAGES = 32, /* free list records of an ordinary group */
@@ -201,7 +202,10 @@ static void group_push_chunk(struct group *group, struct chunk *chunk)
 
 static void note_change(struct buffer *changes, struct change change)
 {
-    buffer_append(changes, (trp_bytes){(const uint8_t *)&change, sizeof change});
+    if (changes->capacity - changes->size < sizeof change)
+        buffer_reserve(changes, sizeof change);
+    memcpy(changes->data + changes->size, &change, sizeof change);
+    changes->size += sizeof change;
 }
 
 void store_item_insert(struct store *store, uint32_t table_id, struct item *item)
@@ -387,7 +391,7 @@ static void group_sort_dead(struct group *group)
  * reserve, groups fold along, faster than they add. */
 static int group_fold(struct store *store, MDB_txn *txn, uint64_t added, struct budget budget)
 {
-    bool short_of_room = lmdb_pages_free(store) < 2 * store->reserve_pages &&
+    bool short_of_room = lmdb_pages_free(store) < store->reserve_pages + LOW_PAGES &&
                          store->log_changes > store->reserve_pages * CHANGES_PER_PART / 8;
     if (store->log_changes < STORE_LOG_CHANGES_MAX && !short_of_room)
         return 0;

@@ -181,8 +181,8 @@ struct budget lmdb_budget(const struct store *store, uint64_t need)
     return budget;
 }
 
-/* So many pages are kept ready beyond the last one: a sixteenth of the file, so that a growing
- * store is not slowed and a small one stays small. */
+/* So many pages are kept ready beyond the reserve: a sixteenth of the file, so that a growing store
+ * is not slowed and a small one stays small. */
 static void lmdb_want(struct store *store)
 {
     uint64_t ahead = store->account.next / 16;
@@ -190,6 +190,7 @@ static void lmdb_want(struct store *store)
         ahead = 1024; /* 4 MiB */
     if (ahead > 32768)
         ahead = 32768; /* 128 MiB: 50 ms at the rate of a growing store */
+    ahead += store->reserve_pages;
     if (store->account.reusable < ahead && store->account.parked == 0)
         space_want(store->space, store->account.next + ahead - store->account.reusable);
 }

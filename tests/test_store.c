@@ -159,6 +159,59 @@ static void a_shared_chunk_is_stored_once_and_goes_with_its_last_item(void **sta
     assert_int_equal(stats.live_bytes, 0);
 }
 
+static struct item *wide_item(struct store *store, uint32_t chunks)
+{
+    static uint8_t shape[20000];
+    fixture_fill(shape, sizeof shape, 3);
+    struct item *item =
+        store_item_create(store_trajectory(store, (trp_bytes){shape, sizeof shape}, chunks));
+    item->key = 77;
+    for (uint32_t index = 0; index < chunks; index++)
+        item->chunks[index] = fixture_chunk(store, 1000 * index, index);
+    return item;
+}
+
+static void an_item_of_a_thousand_chunks_has_a_record_in_parts(void **state)
+{
+    enum { CHUNKS = 1000 };
+    struct fixture *fixture = *state;
+    fixture_open(fixture, (struct store_options){0});
+    struct item *before = fixture_item(fixture->store, 1, 10);
+    struct item *wide = wide_item(fixture->store, CHUNKS);
+    struct item *after = fixture_item(fixture->store, 2, 10);
+    insert(fixture, before);
+    insert(fixture, wide);
+    insert(fixture, after);
+    assert_int_equal(store_commit(fixture->store), TRP_OK);
+    wide->priority = 4.5;
+    wide->times_sampled = 3;
+    store_item_priority(fixture->store, fixture->table, wide);
+    store_item_sampled(fixture->store, fixture->table, wide);
+    assert_int_equal(store_commit(fixture->store), TRP_OK);
+    loaded_add(&fixture->loaded, fixture->table, before);
+    loaded_add(&fixture->loaded, fixture->table, wide);
+    loaded_add(&fixture->loaded, fixture->table, after);
+    fixture_close(fixture);
+    fixture_open(fixture, (struct store_options){0});
+    assert_int_equal(fixture->loaded.count, 3);
+    wide = fixture->loaded.items[1];
+    assert_int_equal(wide->key, 77);
+    assert_true(wide->priority == 4.5);
+    assert_int_equal(wide->times_sampled, 3);
+    assert_int_equal(wide->trajectory->size, 20000);
+    for (uint32_t index = 0; index < CHUNKS; index++)
+        fixture_check_chunk(fixture->store, wide->chunks[index], 1000 * index, index);
+    store_item_delete(fixture->store, fixture->table, wide);
+    store_item_destroy(fixture->store, wide);
+    fixture->loaded.items[1] = fixture->loaded.items[2];
+    fixture->loaded.count = 2;
+    assert_int_equal(store_commit(fixture->store), TRP_OK);
+    fixture_close(fixture);
+    fixture_open(fixture, (struct store_options){0});
+    assert_int_equal(fixture->loaded.count, 2);
+    assert_int_equal(fixture->loaded.items[1]->key, 2);
+}
+
 static void an_empty_group_costs_nothing(void **state)
 {
     struct fixture *fixture = *state;
@@ -573,6 +626,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_item_can_come_and_go_in_one_group, setup, teardown),
         cmocka_unit_test_setup_teardown(a_shared_chunk_is_stored_once_and_goes_with_its_last_item,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(an_item_of_a_thousand_chunks_has_a_record_in_parts, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(an_empty_group_costs_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(seqs_are_never_given_out_twice, setup, teardown),
         cmocka_unit_test_setup_teardown(tables_are_kept_with_options_signature_and_counters, setup,

@@ -36,6 +36,7 @@ struct model {
     struct kept keep[KEEP_MAX]; /* as a stream's keep set */
     uint64_t next_key, next_seed;
     size_t size_max;
+    bool busy; /* never idle, with bursts of changes */
 };
 
 static uint64_t draw(struct model *model, uint64_t below)
@@ -199,6 +200,18 @@ static void erase(struct model *model, size_t index)
     memmove(gone, gone + 1, (--model->count - index) * sizeof *gone);
 }
 
+/* Enough of them, and groups have to fold along. */
+static void burst(struct model *model)
+{
+    for (unsigned left = 6000; left > 0; left--) {
+        struct model_item *some = &model->items[draw(model, model->count)];
+        some->priority = some->item->priority = (double)draw(model, 1000000) / 3;
+        store_item_priority(model->store, some->table, some->item);
+        if (left % 300 == 0)
+            commit(model);
+    }
+}
+
 static void operate(struct model *model)
 {
     uint64_t kind = draw(model, 100);
@@ -218,8 +231,10 @@ static void operate(struct model *model)
             erase(model, 0); /* first in, first out */
     } else if (kind < 98) {
         commit(model);
-    } else {
+    } else if (!model->busy) {
         store_idle(model->store);
+    } else {
+        burst(model);
     }
 }
 
@@ -306,10 +321,13 @@ static void crash_copy(struct model *model, bool read_only)
 }
 
 static void run_model(uint64_t seed, trp_durability durability, unsigned operations,
-                      size_t size_max)
+                      size_t size_max, bool busy)
 {
-    struct model model = {
-        .dir = fixture_dir("/tmp"), .seed = seed, .durability = durability, .size_max = size_max};
+    struct model model = {.dir = fixture_dir("/tmp"),
+                          .seed = seed,
+                          .durability = durability,
+                          .size_max = size_max,
+                          .busy = busy};
     model.items = xcalloc(ITEMS_MAX + 1, sizeof *model.items);
     model.committed = xcalloc(ITEMS_MAX + 1, sizeof *model.items);
     struct loaded loaded = {0};
@@ -320,9 +338,9 @@ static void run_model(uint64_t seed, trp_durability durability, unsigned operati
     commit(&model);
     for (unsigned operation = 0; operation < operations; operation++) {
         operate(&model);
-        if (draw(&model, operations / 8) == 0)
+        if (draw(&model, operations / (busy ? 2 : 8)) == 0)
             reopen(&model);
-        if (draw(&model, operations / 8) == 0)
+        if (draw(&model, operations / (busy ? 2 : 8)) == 0)
             crash_copy(&model, draw(&model, 2) == 0);
     }
     reopen(&model);
@@ -336,20 +354,26 @@ static void a_store_is_its_model(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 4; seed++)
-        run_model(seed, TRP_DURABLE_PROCESS, 4000, 100000);
+        run_model(seed, TRP_DURABLE_PROCESS, 4000, 100000, false);
 }
 
 static void a_synced_store_is_its_model(void **state)
 {
     (void)state;
-    run_model(100, TRP_DURABLE_SYSTEM, 2000, 20000);
+    run_model(100, TRP_DURABLE_SYSTEM, 2000, 20000, false);
 }
 
 /* Long without a stop, so that the log is folded while it grows. */
 static void a_folding_store_is_its_model(void **state)
 {
     (void)state;
-    run_model(200, TRP_DURABLE_PROCESS, 40000, 200);
+    run_model(200, TRP_DURABLE_PROCESS, 40000, 200, false);
+}
+
+static void a_busy_store_is_its_model(void **state)
+{
+    (void)state;
+    run_model(300, TRP_DURABLE_PROCESS, 16000, 200, true);
 }
 
 int main(void)
@@ -358,6 +382,7 @@ int main(void)
         cmocka_unit_test(a_store_is_its_model),
         cmocka_unit_test(a_synced_store_is_its_model),
         cmocka_unit_test(a_folding_store_is_its_model),
+        cmocka_unit_test(a_busy_store_is_its_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -660,14 +660,14 @@ static void policy_run(const struct problem *p)
 
 /* ---- the peer ---------------------------------------------------------------------------- */
 
-/* Microseconds that bench/torch_step.py prints for `key`; 0 without a peer. */
+/* Microseconds that bench/peers/torch_step.py prints for `key`; 0 without a peer. */
 static double peer_us(const char *dir, const char *key)
 {
     static char *output; /* one run of the script for all cases */
     if (!dir)
         return 0;
     if (!output) {
-        char *command = xasprintf("'%s/torch/bin/python' bench/torch_step.py", dir);
+        char *command = xasprintf("'%s/torch/bin/python' bench/peers/torch_step.py", dir);
         FILE *pipe = popen(command, "r");
         output = xcalloc(1, 4096);
         if (!pipe || fread(output, 1, 4095, pipe) == 0)

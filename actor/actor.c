@@ -267,13 +267,16 @@ static void report_epsilon(trp_actor *actor)
         actor->own.epsilon = policy->impl->epsilon(policy, progress(actor));
 }
 
-/* A later life of an actor must not repeat what its first one drew, nor its item keys. What the
- * learner remembers of it tells lives apart. */
+/* A later life of an actor must not repeat what an earlier one drew, least of all its item keys:
+ * the table would take the new items for known ones. Two lives may begin with the same checkpoint,
+ * so only a run that has to repeat tells them apart by what the learner remembers. */
 static void begin_life(trp_actor *actor)
 {
     uint64_t life = actor->client ? trp_params_client_state(actor->client).base_steps : 0;
     if (life == 0)
         return;
+    if (!turns_active())
+        life = trp_rng_entropy();
     trp_rng_init(&actor->rng, actor->options.seed, life);
     for (uint32_t copy = 0; copy < actor->copies; copy++)
         trp_env_seed(actor->options.env, copy, trp_rng_u64(&actor->rng));

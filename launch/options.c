@@ -36,8 +36,7 @@ static const struct argp_option argp_options[] = {
      "processes (default): one per node; threads: everything in this process", 0},
     {"run-dir", KEY_RUN_DIR, "DIR", 0,
      "Directory of the run (default: a new one in $TROUPE_RUNS or ./runs)", 0},
-    {"resume", KEY_RESUME, NULL, 0, "Go on with the run in --run-dir or DIR (default: the latest)",
-     0},
+    {"resume", KEY_RESUME, NULL, 0, "Go on with the run in --run-dir (default: the latest)", 0},
     {"seed", KEY_SEED, "N", 0, "Seed of the run (default: random)", 0},
     {"deterministic", KEY_DETERMINISTIC, NULL, 0,
      "Repeat a run bit for bit, given its seed (needs --launch=threads; slower)", 0},
@@ -118,6 +117,16 @@ static error_t parse_launch(const struct argp_state *state, const char *text)
     return error;
 }
 
+static error_t parse_target(const struct argp_state *state, const char *text)
+{
+    struct launch_options *options = state->input;
+    error_t error = parse_number(state, "target-return", text, -INFINITY, &options->target_return);
+    if (error == 0 && options->target_return == 0)
+        return wrong(state, "--target-return=%s: 0 means no target; use a number beside it", text);
+    options->target_set = true;
+    return error;
+}
+
 static error_t parse_run_option(int key, char *text, struct argp_state *state)
 {
     struct launch_options *options = state->input;
@@ -141,8 +150,7 @@ static error_t parse_run_option(int key, char *text, struct argp_state *state)
     case KEY_MAX_STEPS:
         return parse_u64(state, "max-steps", text, 1, UINT64_MAX, &options->max_steps);
     case KEY_TARGET_RETURN:
-        options->target_set = true;
-        return parse_number(state, "target-return", text, -INFINITY, &options->target_return);
+        return parse_target(state, text);
     case KEY_GRACE:
         return parse_number(state, "grace", text, 0, &options->grace_seconds);
     case KEY_LOG_LEVEL:

@@ -266,6 +266,17 @@ static void flush_priorities(trp_learner *learner)
         trp_log(TRP_WARN, "priorities not confirmed at the end reason=%s", trp_last_error());
 }
 
+/* Batches stopped coming; the state is whole. The failure that ends the run stays the last error.
+ */
+static void save_what_there_is(trp_learner *learner, trp_status status)
+{
+    char *reason = xstrdup(trp_last_error());
+    if (save(learner) != TRP_OK)
+        trp_log(TRP_WARN, "no checkpoint at the end reason=%s", trp_last_error());
+    (void)trp_fail(status, "%s", reason);
+    free(reason);
+}
+
 trp_status trp_learner_run(trp_learner *learner)
 {
     const trp_learner_loop_options *options = &learner->options;
@@ -281,6 +292,8 @@ trp_status trp_learner_run(trp_learner *learner)
     if (status == TRP_OK) {
         flush_priorities(learner);
         status = save(learner);
+    } else if (worth_another_try(status)) {
+        save_what_there_is(learner, status);
     }
     share_counters(learner);
     return status;

@@ -115,7 +115,8 @@ static trp_status progress(trp_writer *writer, struct deadline deadline)
     return receive_message(writer, deadline);
 }
 
-/* DEADLINE_EXCEEDED with the name of whoever is waited for. */
+/* The name of whoever is waited for: DEADLINE_EXCEEDED for a table, UNAVAILABLE for a server that
+ * went away and has not answered since. */
 static trp_status held_back(const trp_writer *writer, int64_t timeout_ms)
 {
     const struct link *link = &writer->link;
@@ -123,7 +124,7 @@ static trp_status held_back(const trp_writer *writer, int64_t timeout_ms)
     const char *address = trp_channel_address(link->channel);
     uint32_t count = outbox_unconfirmed(writer->outbox);
     if (!link->answered && link->lost)
-        return trp_fail(TRP_DEADLINE_EXCEEDED,
+        return trp_fail(TRP_UNAVAILABLE,
                         "table '%s' at %s: %u items are unconfirmed after %" PRId64
                         " ms; the stream was lost: %s",
                         table ? table : "", address, count, timeout_ms, link->lost);

@@ -74,17 +74,15 @@ trp_status store_create(struct store **out, const struct store_options *options)
     store->trajectories = xcalloc(store->trajectory_slots, sizeof *store->trajectories);
     trp_status status =
         store_dir_open(&store->dir, options->dir, options->durability, options->read_only);
-    /* Before the first page is written: from then on a crash of the host matters. What is there
-     * already is only read until it proved to be in order. */
-    if (status == TRP_OK && store->dir.fresh && !options->read_only)
-        status = store_dir_mark(&store->dir, options->durability, false);
     if (status == TRP_OK)
         status = lmdb_open(store);
     if (status == TRP_OK && store->has_trees)
         status = numbers_load(store);
     if (status == TRP_OK && store->has_trees)
         status = tables_load(store);
-    if (status == TRP_OK && !store->dir.fresh && !options->read_only)
+    /* What is there is only read until it proved to be in order; from then on a crash of the host
+     * matters. */
+    if (status == TRP_OK && !options->read_only)
         status = store_dir_mark(&store->dir, options->durability, false);
     if (status != TRP_OK) {
         store_break(store, status);

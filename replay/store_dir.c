@@ -2,6 +2,9 @@
  * however it dies. What is known before LMDB may look at its file lies in small files of their own:
  * after a crash of the host, data.mdb can hold anything.
  *
+ * A creation writes STATE "make" first and FORMAT last, when data.mdb is whole and synced. So where
+ * FORMAT is, data must be; and where only "make" is, there never was any, and it starts over.
+ *
  * LOCK and STATE are rewritten in place and never grow, so that a full file system does not keep a
  * store from opening. One sector is written whole or not at all. */
 #include "store_dir.h"
@@ -123,8 +126,18 @@ static void boot_id_read(char text[SMALL_FILE_BYTES])
 
 /* ---- whose is it ---------------------------------------------------------------------------- */
 
+static bool left_by_creation(const char *name, bool making)
+{
+    static const char *const names[] = {".", "..", "LOCK", "STATE", "FORMAT", "data.mdb"};
+    for (size_t index = 0; index < (making ? 6 : 3); index++) {
+        if (strcmp(name, names[index]) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* Empty but for what an interrupted creation of ours leaves behind. */
-static trp_status dir_check_empty(const struct store_dir *dir)
+static trp_status dir_check_empty(const struct store_dir *dir, bool making)
 {
     DIR *entries = opendir(dir->path);
     if (!entries)
@@ -133,7 +146,7 @@ static trp_status dir_check_empty(const struct store_dir *dir)
     for (struct dirent *entry = readdir(entries); entry && status == TRP_OK;
          entry = readdir(entries)) {
         const char *name = entry->d_name;
-        if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && strcmp(name, "LOCK") != 0)
+        if (!left_by_creation(name, making))
             status =
                 trp_fail(TRP_FAILED_PRECONDITION,
                          "%s is no replay store: it has %s but no FORMAT; give an empty or new "
@@ -144,19 +157,37 @@ static trp_status dir_check_empty(const struct store_dir *dir)
     return status;
 }
 
-static trp_status dir_check_format(const struct store_dir *dir)
+static void format_text(char text[SMALL_FILE_BYTES])
+{
+    snprintf(text, SMALL_FILE_BYTES, "%sformat %d\n", format_line, STORE_FORMAT);
+}
+
+/* STATE of a creation that did not get to its end; or, before a data.mdb, to its first byte. */
+static trp_status dir_check_making(const struct store_dir *dir, bool *making)
+{
+    char text[SMALL_FILE_BYTES];
+    bool missing;
+    TRP_TRY(dir_read(dir, "STATE", text, &missing));
+    *making = strncmp(text, "make ", 5) == 0 ||
+              (!missing && text[0] == '\0' && access(dir->data_path, F_OK) != 0);
+    return TRP_OK;
+}
+
+static trp_status dir_check_format(struct store_dir *dir)
 {
     char text[SMALL_FILE_BYTES], expected[SMALL_FILE_BYTES];
-    bool missing;
+    bool missing, making;
+    TRP_TRY(dir_check_making(dir, &making));
     TRP_TRY(dir_read(dir, "FORMAT", text, &missing));
-    snprintf(expected, sizeof expected, "%sformat %d\n", format_line, STORE_FORMAT);
+    format_text(expected);
+    missing = missing || (making && text[0] == '\0');
     if (missing && dir->read_only)
         return trp_fail(TRP_FAILED_PRECONDITION, "%s is no replay store: it has no FORMAT",
                         dir->path);
     if (missing) {
-        TRP_TRY(dir_check_empty(dir));
-        TRP_TRY(dir_write(dir, "FORMAT", expected));
-        return dir_sync(dir);
+        TRP_TRY(dir_check_empty(dir, making));
+        dir->fresh = true;
+        return TRP_OK;
     }
     if (strncmp(text, format_line, sizeof format_line - 1) != 0)
         return trp_fail(TRP_FAILED_PRECONDITION, "%s is no replay store: foreign FORMAT",
@@ -173,8 +204,12 @@ static trp_status dir_check_format(const struct store_dir *dir)
 static trp_status dir_check_state(struct store_dir *dir)
 {
     char text[SMALL_FILE_BYTES], boot[SMALL_FILE_BYTES];
-    TRP_TRY(dir_read(dir, "STATE", text, &dir->fresh));
-    if (dir->fresh || strncmp(text, "clean ", 6) == 0 || strncmp(text, "open system ", 12) == 0)
+    bool missing;
+    if (dir->fresh)
+        return TRP_OK;
+    TRP_TRY(dir_read(dir, "STATE", text, &missing));
+    if (missing || strncmp(text, "clean ", 6) == 0 || strncmp(text, "open system ", 12) == 0 ||
+        strncmp(text, "make ", 5) == 0) /* with FORMAT: whole, synced, and not written since */
         return TRP_OK;
     boot_id_read(boot);
     const char *space = strncmp(text, "open ", 5) == 0 ? strchr(text + 5, ' ') : NULL;
@@ -274,6 +309,27 @@ trp_status store_dir_open(struct store_dir *dir, const char *path, trp_durabilit
     if (status != TRP_OK)
         store_dir_close(dir);
     return status;
+}
+
+trp_status store_dir_make_begin(struct store_dir *dir)
+{
+    assert(dir->fresh && !dir->read_only);
+    TRP_TRY(dir_write(dir, "STATE", "make \n"));
+    TRP_TRY(dir_sync(dir));
+    if (unlink(dir->data_path) != 0 && errno != ENOENT)
+        return store_errno(errno, dir->data_path, "remove half a creation");
+    return TRP_OK;
+}
+
+trp_status store_dir_make_end(struct store_dir *dir)
+{
+    char text[SMALL_FILE_BYTES];
+    format_text(text);
+    TRP_TRY(dir_sync(dir)); /* data.mdb has its name before FORMAT says so */
+    TRP_TRY(dir_write(dir, "FORMAT", text));
+    TRP_TRY(dir_sync(dir));
+    dir->fresh = false;
+    return TRP_OK;
 }
 
 trp_status store_dir_mark(struct store_dir *dir, trp_durability durability, bool clean)

@@ -2,7 +2,7 @@
  *
  *   LOCK      flock'ed while open; the owner's pid
  *   FORMAT    "troupe replay store\nformat N\n"
- *   STATE     "open|clean process|memory|system BOOT_ID\n"
+ *   STATE     "open|clean process|memory|system BOOT_ID\n"; "make \n" while being made
  *   data.mdb  LMDB's */
 #ifndef TRP_REPLAY_STORE_DIR_H
 #define TRP_REPLAY_STORE_DIR_H
@@ -16,7 +16,7 @@ struct store_dir {
     char *path;
     char *data_path;
     int lock_fd; /* -1: not held */
-    bool fresh;  /* there was no STATE: this store is being made */
+    bool fresh;  /* there was no FORMAT: this store is being made */
     bool read_only;
 };
 
@@ -25,6 +25,12 @@ struct store_dir {
  * down; else the errno, with the path. On failure nothing is held. */
 trp_status store_dir_open(struct store_dir *dir, const char *path, trp_durability durability,
                           bool read_only);
+
+/* Around the making of data.mdb in a fresh directory. The first removes what an interrupted
+ * creation left; the second is called when data.mdb is whole and synced: from then on it must be
+ * there. */
+trp_status store_dir_make_begin(struct store_dir *dir);
+trp_status store_dir_make_end(struct store_dir *dir);
 
 /* Writes STATE: from now on a crash of the host matters, or no longer. Synced. */
 trp_status store_dir_mark(struct store_dir *dir, trp_durability durability, bool clean);

@@ -10,6 +10,8 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -245,13 +247,21 @@ int lmdb_put_parts(MDB_cursor *cursor, uint64_t seq, trp_bytes bytes, unsigned f
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
+static trp_status data_lost(const struct store *store, const char *what)
+{
+    return trp_fail(TRP_DATA_LOSS,
+                    "replay store %s: %s; restore data.mdb from a copy, or remove the directory to "
+                    "begin anew",
+                    store->dir.data_path, what);
+}
+
 static trp_status trees_open(struct store *store, MDB_txn *txn, unsigned flags)
 {
     int rc = mdb_dbi_open(txn, tree_names[0], MDB_INTEGERKEY | flags, &store->trees[0]);
-    if (rc == MDB_NOTFOUND && flags == 0)
-        return TRP_OK; /* nothing was ever written */
     for (unsigned tree = 1; rc == 0 && tree < TREE_COUNT; tree++)
         rc = mdb_dbi_open(txn, tree_names[tree], MDB_INTEGERKEY | flags, &store->trees[tree]);
+    if (rc == MDB_NOTFOUND)
+        return data_lost(store, "lacks a tree that every store has");
     if (rc != 0)
         return lmdb_fail(store, rc, "open trees");
     store->has_trees = true;
@@ -345,11 +355,43 @@ static trp_status trees_check(struct store *store)
     return status != TRP_OK || rc == 0 ? status : lmdb_fail(store, rc, "commit");
 }
 
-/* data.mdb exists and is not empty. */
-static bool data_exists(const struct store *store)
+/* Pages that data.mdb says are in use, as bytes. Read-only: opened to be written, LMDB makes a
+ * short file long before anybody could see that it was short. */
+static trp_status data_bytes_used(const struct store *store, uint64_t *bytes)
+{
+    MDB_env *env = NULL;
+    MDB_stat stat;
+    MDB_envinfo info;
+    int rc = mdb_env_create(&env);
+    if (rc == 0)
+        rc = mdb_env_open(env, store->dir.data_path, MDB_NOSUBDIR | MDB_NOLOCK | MDB_RDONLY, 0666);
+    if (rc == 0)
+        rc = mdb_env_stat(env, &stat);
+    if (rc == 0)
+        rc = mdb_env_info(env, &info);
+    if (rc == 0)
+        *bytes = ((uint64_t)info.me_last_pgno + 1) * stat.ms_psize;
+    mdb_env_close(env);
+    return rc == 0 ? TRP_OK : lmdb_fail(store, rc, "open");
+}
+
+/* data.mdb of a store that was made is there, as long as its pages in use. */
+static trp_status data_check(const struct store *store)
 {
     struct stat info;
-    return stat(store->dir.data_path, &info) == 0 && info.st_size > 0;
+    if (stat(store->dir.data_path, &info) != 0)
+        return errno == ENOENT ? data_lost(store, "is missing")
+                               : store_errno(errno, store->dir.data_path, "open");
+    if (info.st_size == 0)
+        return data_lost(store, "is empty");
+    uint64_t used = 0;
+    TRP_TRY(data_bytes_used(store, &used));
+    if ((uint64_t)info.st_size >= used)
+        return TRP_OK;
+    char what[96];
+    snprintf(what, sizeof what, "is cut short, %" PRIu64 " bytes of %" PRIu64,
+             (uint64_t)info.st_size, used);
+    return data_lost(store, what);
 }
 
 static trp_status env_open(struct store *store)
@@ -363,7 +405,7 @@ static trp_status env_open(struct store *store)
     int rc = mdb_env_create(&store->env);
     if (rc == 0)
         rc = mdb_env_set_maxdbs(store->env, TREE_COUNT);
-    if (rc == 0 && !data_exists(store)) {
+    if (rc == 0 && store->dir.fresh) {
         uint64_t bytes;
         TRP_TRY(store_dir_capacity(&store->dir, &bytes));
         rc = mdb_env_set_mapsize(store->env, bytes);
@@ -413,28 +455,36 @@ static trp_status pages_open(struct store *store, int fd, uint64_t first)
     return TRP_OK;
 }
 
+static trp_status data_make(struct store *store, int fd, uint64_t first)
+{
+    int error = posix_fallocate(fd, 0, (off_t)(first * store->page_bytes));
+    if (error != 0)
+        return store_errno(error, store->dir.data_path, "allocate the first pages");
+    TRP_TRY(trees_make(store));
+    TRP_TRY(numbers_spend(store));
+    int rc = store->options.durability == TRP_DURABLE_MEMORY ? 0 : mdb_env_sync(store->env, 1);
+    if (rc != 0)
+        return lmdb_fail(store, rc, "sync");
+    return store_dir_make_end(&store->dir);
+}
+
 trp_status lmdb_open(struct store *store)
 {
-    if (store->options.read_only && !data_exists(store))
-        return TRP_OK;
+    bool fresh = store->dir.fresh;
+    TRP_TRY(fresh ? store_dir_make_begin(&store->dir) : data_check(store));
     TRP_TRY(env_open(store));
-    TRP_TRY(trees_check(store));
     if (store->options.read_only)
-        return TRP_OK;
+        return trees_check(store);
     int fd;
     MDB_envinfo info;
     mdb_env_get_fd(store->env, &fd);
     mdb_env_info(store->env, &info);
     uint64_t first = info.me_last_pgno + 1;
-    if (!store->has_trees) {
+    if (fresh) {
         first = first < FIRST_PAGES ? FIRST_PAGES : first;
-        int error = posix_fallocate(fd, 0, (off_t)(first * store->page_bytes));
-        if (error != 0)
-            return store_errno(error, store->dir.data_path, "allocate the first pages");
-        TRP_TRY(trees_make(store));
-        TRP_TRY(numbers_spend(store));
-        TRP_TRY(trees_check(store));
+        TRP_TRY(data_make(store, fd, first));
     }
+    TRP_TRY(trees_check(store));
     return pages_open(store, fd, first);
 }
 

@@ -491,21 +491,55 @@ static void a_store_that_went_down_with_its_host_is_not_trusted(void **state)
     free(text);
 }
 
-/* What an interrupted creation leaves: the next one takes over. */
+static void remove_file(const char *dir, const char *name)
+{
+    char *path = fixture_path(dir, name);
+    assert_int_equal(unlink(path), 0);
+    free(path);
+}
+
+/* What an interrupted creation leaves at each step: the next one takes over. */
 static void half_a_creation_is_finished(void **state)
 {
     struct fixture *fixture = *state;
-    write_file(fixture->dir, "LOCK", "pid 1\n");
+    static const char *const steps[][2] = {
+        {"LOCK", "pid 1\n"}, {"STATE", ""},        {"STATE", "make \n"},
+        {"data.mdb", ""},    {"data.mdb", "torn"}, {"FORMAT", ""},
+    };
+    for (size_t last = 0; last < sizeof steps / sizeof *steps; last++) {
+        for (size_t step = 0; step <= last; step++)
+            write_file(fixture->dir, steps[step][0], steps[step][1]);
+        expect_refused(fixture->dir, (struct store_options){.read_only = true},
+                       TRP_FAILED_PRECONDITION, "no FORMAT");
+        fixture_open(fixture, (struct store_options){0});
+        struct item *item = fixture_item(fixture->store, 1, 10);
+        insert(fixture, item);
+        loaded_add(&fixture->loaded, fixture->table, item);
+        assert_int_equal(store_commit(fixture->store), TRP_OK);
+        fixture_close(fixture);
+        fixture_open(fixture, (struct store_options){.read_only = true});
+        assert_int_equal(fixture->loaded.count, 1);
+        fixture_close(fixture);
+        remove_file(fixture->dir, "FORMAT");
+        /* A store with data that lost its FORMAT is not taken for half a creation. */
+        expect_refused(fixture->dir, (struct store_options){0}, TRP_FAILED_PRECONDITION,
+                       "no FORMAT");
+        remove_file(fixture->dir, "STATE");
+        remove_file(fixture->dir, "data.mdb");
+    }
+}
+
+/* FORMAT comes last but for STATE: what it vouches for is there. */
+static void a_creation_that_ended_before_its_mark_is_whole(void **state)
+{
+    struct fixture *fixture = *state;
     fixture_open(fixture, (struct store_options){0});
     fixture_close(fixture);
-    char *data = fixture_path(fixture->dir, "data.mdb");
-    assert_int_equal(unlink(data), 0);
-    free(data);
-    fixture_open(fixture, (struct store_options){0});
-    struct item *item = fixture_item(fixture->store, 1, 10);
-    insert(fixture, item);
-    loaded_add(&fixture->loaded, fixture->table, item);
-    assert_int_equal(store_commit(fixture->store), TRP_OK);
+    write_file(fixture->dir, "STATE", "make \n");
+    fixture_open(fixture, (struct store_options){.read_only = true});
+    fixture_close(fixture);
+    remove_file(fixture->dir, "data.mdb");
+    expect_refused(fixture->dir, (struct store_options){0}, TRP_DATA_LOSS, "data.mdb: is missing");
 }
 
 /* ---- looking at a stopped store ------------------------------------------------------------- */
@@ -618,6 +652,45 @@ static void a_file_that_is_no_database_is_refused(void **state)
     expect_refused(fixture->dir, (struct store_options){0}, TRP_DATA_LOSS, "data.mdb");
 }
 
+static void expect_lost(const char *dir, const char *words)
+{
+    for (int look = 0; look < 2; look++) {
+        /* Twice each: a refusal changes nothing that the next open would be fooled by. */
+        for (int again = 0; again < 2; again++) {
+            struct store_options options = {.read_only = look};
+            expect_refused(dir, options, TRP_DATA_LOSS, words);
+            expect_refused(dir, options, TRP_DATA_LOSS, "restore data.mdb from a copy");
+            options.durability = look ? options.durability : TRP_DURABLE_SYSTEM;
+            expect_refused(dir, options, TRP_DATA_LOSS, words);
+        }
+    }
+}
+
+static void missing_or_short_data_is_a_loss_not_an_empty_store(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture_open(fixture, (struct store_options){0});
+    for (uint64_t key = 1; key <= 50; key++) {
+        struct item *item = fixture_item(fixture->store, key, 1000);
+        insert(fixture, item);
+        loaded_add(&fixture->loaded, fixture->table, item);
+    }
+    assert_int_equal(store_commit(fixture->store), TRP_OK);
+    fixture_close(fixture);
+    char *data = fixture_path(fixture->dir, "data.mdb");
+    assert_int_equal(truncate(data, 20000), 0);
+    expect_lost(fixture->dir, "data.mdb: is cut short, 20000 bytes of ");
+    struct stat info;
+    assert_int_equal(stat(data, &info), 0);
+    assert_int_equal(info.st_size, 20000);
+    assert_int_equal(truncate(data, 0), 0);
+    expect_lost(fixture->dir, "data.mdb: is empty");
+    assert_int_equal(unlink(data), 0);
+    expect_lost(fixture->dir, "data.mdb: is missing");
+    assert_int_equal(access(data, F_OK), -1);
+    free(data);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -645,10 +718,14 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_store_that_went_down_with_its_host_is_not_trusted, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(half_a_creation_is_finished, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_creation_that_ended_before_its_mark_is_whole, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(a_look_changes_nothing_and_many_may_look, setup, teardown),
         cmocka_unit_test_setup_teardown(an_empty_directory_is_nothing_to_look_at, setup, teardown),
         cmocka_unit_test_setup_teardown(a_damaged_record_is_a_loss_not_a_crash, setup, teardown),
         cmocka_unit_test_setup_teardown(a_file_that_is_no_database_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(missing_or_short_data_is_a_loss_not_an_empty_store, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

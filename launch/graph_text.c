@@ -1,5 +1,7 @@
 /* The graph for people (text, DOT) and for comparison (a hash). The hash covers what decides the
- * nodes' behaviour, written out field by field: struct padding never enters it. */
+ * nodes' behaviour, written out field by field, so that struct padding does not enter it. The
+ * argument of a node of one's own is the exception: its bytes are hashed as they are, padding
+ * included. */
 #include "graph.h"
 
 #include <inttypes.h>

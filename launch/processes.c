@@ -266,6 +266,13 @@ static trp_status processes_start(struct run *run)
 
 /* ---- the end of a process ---------------------------------------------------------------- */
 
+/* A node of one's own may end when its body has. The others end by themselves only with the
+ * program, so what ended one of them was a signal that is not ours: it is no success. */
+static bool ended_as_it_should(const struct run *run, const struct node *node)
+{
+    return node->group->kind == NODE_OWN || node->stop_requested || run->stop_decided;
+}
+
 /* Words for how a process ended; NULL: as it should. Caller frees. */
 static char *describe_end(const struct process *process, const siginfo_t *info)
 {
@@ -273,8 +280,11 @@ static char *describe_end(const struct process *process, const siginfo_t *info)
     if (node->killed)
         return NULL; /* by us: stop.c has said why */
     if (info->si_code == CLD_EXITED) {
-        if (info->si_status == 0)
+        if (info->si_status == 0 && ended_as_it_should(process->run, node))
             return NULL;
+        if (info->si_status == 0)
+            return xstrdup("it ended though the program goes on: it was told to stop by a signal "
+                           "from outside");
         return xasprintf("it exited with status %d", info->si_status);
     }
     if (info->si_status == SIGTERM && node->stop_requested)

@@ -177,12 +177,18 @@ static trp_status build(trp_program *program, int argc, char **argv)
     int pid = is("differs") ? getpid() : 0;
     base = trp_add_node(program, "base",
                         &(trp_node_options){.run = base_run, .arg = &pid, .arg_size = sizeof pid});
+    trp_node uses[2] = {base};
+    if (is("wait_with_replay")) {
+        trp_table_options table = {.name = "table", .max_size = 10};
+        uses[1] = trp_add_replay(program, "store",
+                                 &(trp_replay_options){.tables = &table, .table_count = 1});
+    }
     trp_add_node(program, is("twice") ? "base" : "user",
                  &(trp_node_options){.run = user_run,
                                      .arg = "argument",
                                      .arg_size = sizeof "argument",
-                                     .uses = &base,
-                                     .use_count = 1,
+                                     .uses = uses,
+                                     .use_count = uses[1].id ? 2 : 1,
                                      .count = is("many") ? 200 : 2});
     if (is("unused"))
         trp_add_node(program, "lost",

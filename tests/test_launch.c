@@ -44,6 +44,30 @@ static pid_t pid_of_event(const struct scene *scene, const char *event)
     return pid;
 }
 
+/* The process of `node` among the launcher's children: a node of the library writes no events. */
+static pid_t pid_of_node(const struct scene *scene, const char *node)
+{
+    char path[64], arguments[4096];
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", scene->pid, scene->pid);
+    FILE *children = fopen(path, "re");
+    assert_non_null(children);
+    char *flag = xasprintf("--node=%s", node);
+    int pid, found = 0;
+    while (!found && fscanf(children, "%d", &pid) == 1) {
+        snprintf(path, sizeof path, "/proc/%d/cmdline", pid);
+        FILE *file = fopen(path, "re");
+        size_t size = file ? fread(arguments, 1, sizeof arguments, file) : 0;
+        if (file)
+            fclose(file);
+        if (memmem(arguments, size, flag, strlen(flag) + 1))
+            found = pid;
+    }
+    fclose(children);
+    free(flag);
+    assert_true(found > 1);
+    return found;
+}
+
 static void await_three_running(const struct scene *scene)
 {
     scene_await(scene, "run/events", "base/0 runs");
@@ -145,6 +169,25 @@ static void a_killed_node_is_reported_as_such(void **state)
     kill(pid_of_event(scene, "base/0 runs"), SIGKILL);
     assert_int_equal(scene_wait(scene), 1);
     assert_last_line(scene, "err", "failed: base/0: it was killed by signal 9 (Killed)");
+}
+
+static void a_replay_told_to_stop_from_outside_is_a_failure(void **state)
+{
+    static const int signals[] = {SIGTERM, SIGINT};
+    struct scene *scene = *state;
+    for (size_t i = 0; i < 2; i++) {
+        char *dir = scene_path(scene, "run");
+        nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+        free(dir);
+        start_scenario(scene, "wait_with_replay", NULL);
+        await_three_running(scene);
+        scene_await(scene, "run/addresses", "store/0 ");
+        kill(pid_of_node(scene, "store/0"), signals[i]);
+        assert_int_equal(scene_wait(scene), 1);
+        assert_last_line(scene, "err",
+                         "failed: store/0: it ended though the program goes on: it was told to "
+                         "stop by a signal from outside");
+    }
 }
 
 static void peers_of_a_failed_node_are_not_blamed(void **state)
@@ -499,6 +542,7 @@ int main(void)
         TEST(a_crash_is_reported_as_such),
         TEST(an_abort_is_reported_as_such),
         TEST(a_killed_node_is_reported_as_such),
+        TEST(a_replay_told_to_stop_from_outside_is_a_failure),
         TEST(peers_of_a_failed_node_are_not_blamed),
         TEST(a_peer_that_is_gone_is_named_at_once),
         TEST(a_server_in_threads_outlives_its_callers),

@@ -105,7 +105,8 @@ typedef trp_status (*trp_node_body)(trp_context *context, const void *arg);
 
 typedef struct {
     trp_node_body run;
-    const void *arg; /* copied, arg_size bytes; no pointers inside */
+    const void *arg; /* copied and hashed, arg_size bytes: no pointers inside, no uninitialised
+                        padding (they differ from process to process) */
     size_t arg_size;
     const trp_node *uses; /* edges: the nodes it may dial */
     size_t use_count;

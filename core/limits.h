@@ -170,6 +170,8 @@ enum {
     METRIC_NAME_BYTES_MAX = 32,
     /* lines.c: an unfinished line of a node is passed on when it has so many bytes. */
     NODE_LINE_BYTES_MAX = 64 * 1024,
+    /* service.c: a full file system is looked at again so often. */
+    SERVICE_FULL_RETRY_MS = 50,
     /* output.c: what a slow terminal may owe: 4 MiB, then lines are dropped and counted. */
     OUTPUT_LINES_MAX = 16384,
     OUTPUT_BYTES_MAX = 4 << 20,

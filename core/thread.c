@@ -42,11 +42,6 @@ void mutex_lock(struct mutex *mutex)
     assert(rc == 0);
 }
 
-bool mutex_try_lock(struct mutex *mutex)
-{
-    return pthread_mutex_trylock(&mutex->handle) == 0;
-}
-
 void mutex_unlock(struct mutex *mutex)
 {
     int rc = pthread_mutex_unlock(&mutex->handle);
@@ -95,11 +90,6 @@ bool cond_wait(struct cond *cond, struct mutex *mutex, struct deadline deadline)
     turns_pass();
     mutex_lock(mutex);
     return !deadline_passed(deadline, &clock_monotonic);
-}
-
-bool cond_wait_outside(struct cond *cond, struct mutex *mutex, struct deadline deadline)
-{
-    return wait_native(cond, mutex, deadline);
 }
 
 struct start {

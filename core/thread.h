@@ -30,7 +30,6 @@ struct thread {
 void mutex_init(struct mutex *mutex);
 void mutex_cleanup(struct mutex *mutex);
 void mutex_lock(struct mutex *mutex);
-bool mutex_try_lock(struct mutex *mutex);
 void mutex_unlock(struct mutex *mutex);
 
 void cond_init(struct cond *cond);
@@ -40,10 +39,6 @@ void cond_broadcast(struct cond *cond);
 
 /* Waits with `mutex` held; may wake without reason. False: the deadline (monotonic) passed. */
 bool cond_wait(struct cond *cond, struct mutex *mutex, struct deadline deadline);
-
-/* cond_wait() for what a thread outside of turns will signal: keeps the turn. Required while locks
- * are held that other participants may want, which would wait for them with their turn. */
-bool cond_wait_outside(struct cond *cond, struct mutex *mutex, struct deadline deadline);
 
 /* Starts `run(arg)` on a thread named `name` (at most 15 bytes shown). All signals are blocked in
  * it, so that the main thread takes them. The caller joins with thread_stop(). */

@@ -75,12 +75,37 @@ static void table_touch(struct engine *engine, struct engine_table *table)
     engine->important = true;
 }
 
+static void counters_note(struct engine *engine, struct engine_table *table)
+{
+    const struct limiter *limiter = table_limiter(table->table);
+    struct store_table counters = {
+        .id = table_id(table->table),
+        .inserts = limiter->inserts,
+        .samples = limiter->samples - table->unsettled,
+        .deletes = limiter->deletes - table->unsettled,
+        .unique_samples = table_unique_samples(table->table),
+    };
+    store_table_counters(engine->store, &counters);
+    table->changed = false;
+}
+
+static trp_status engine_commit_now(struct engine *engine)
+{
+    for (size_t i = 0; i < engine->table_count; ++i)
+        if (engine->tables[i].changed)
+            counters_note(engine, &engine->tables[i]);
+    TRP_TRY(store_commit(engine->store)); /* else the group is still to be written */
+    engine->important = engine->sampled = false;
+    engine->sample_groups = 0;
+    return TRP_OK;
+}
+
 static trp_status item_admit(struct engine *engine, const struct item *item)
 {
     trp_status status = store_admit(engine->store, item);
     if (status != TRP_ABORTED)
         return status;
-    TRP_TRY(engine_commit(engine));
+    TRP_TRY(engine_commit_now(engine));
     status = store_admit(engine->store, item);
     if (status == TRP_ABORTED)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "an item of %u chunks does not fit into a group",
@@ -228,30 +253,6 @@ void engine_reset(struct engine *engine, struct engine_table *table)
 }
 
 /* ---- groups ------------------------------------------------------------------------------ */
-
-static void counters_note(struct engine *engine, struct engine_table *table)
-{
-    const struct limiter *limiter = table_limiter(table->table);
-    struct store_table counters = {
-        .id = table_id(table->table),
-        .inserts = limiter->inserts,
-        .samples = limiter->samples - table->unsettled,
-        .deletes = limiter->deletes - table->unsettled,
-        .unique_samples = table_unique_samples(table->table),
-    };
-    store_table_counters(engine->store, &counters);
-    table->changed = false;
-}
-
-static trp_status engine_commit_now(struct engine *engine)
-{
-    for (size_t i = 0; i < engine->table_count; ++i)
-        if (engine->tables[i].changed)
-            counters_note(engine, &engine->tables[i]);
-    engine->important = engine->sampled = false;
-    engine->sample_groups = 0;
-    return store_commit(engine->store);
-}
 
 trp_status engine_commit(struct engine *engine)
 {

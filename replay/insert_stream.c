@@ -242,6 +242,9 @@ static trp_status item_insert(struct insert_stream *stream, struct wire_item *wi
         return TRP_NOT_FOUND;
     TRP_TRY(status);
     TRP_TRY(table_check_priority(lane->table->table, wire->priority));
+    if (wire->times_sampled < 0)
+        return trp_fail(TRP_INVALID_ARGUMENT, "times_sampled must not be negative (got %d).",
+                        wire->times_sampled);
     struct item *item = item_make(stream, wire);
     if (lane->insert_first || !engine_can_insert(lane->table)) {
         lane_push(lane, stream, item);

@@ -40,8 +40,7 @@ void selector_destroy(struct selector *selector)
 trp_status selector_check(const struct selector *selector, double priority)
 {
     trp_selector_kind kind = selector->kind.kind;
-    bool heap = kind == TRP_MAX_HEAP || kind == TRP_MIN_HEAP;
-    if ((heap || kind == TRP_PRIORITIZED) && isnan(priority))
+    if (isnan(priority)) /* by every kind: nothing can order or store it */
         return trp_fail(TRP_INVALID_ARGUMENT, "Priority must not be NaN.");
     if (kind == TRP_PRIORITIZED && priority < 0)
         return trp_fail(TRP_INVALID_ARGUMENT, "Priority must not be negative.");

@@ -133,16 +133,29 @@ static int64_t lanes_expire(struct service *service)
     return next;
 }
 
-static void service_commit(struct service *service)
+/* False: the file system has no room even for changes; the group and its answers wait for some. */
+static bool service_commit(struct service *service)
 {
     if (service->broken != TRP_OK)
-        return;
-    service->broken = engine_commit(service->engine);
-    if (service->broken == TRP_OK)
-        return;
+        return true;
+    trp_status status = engine_commit(service->engine);
+    bool full = status == TRP_RESOURCE_EXHAUSTED;
+    if (full && !service->full)
+        trp_log(TRP_WARN, "no room for changes, answers wait reason=%s", trp_last_error());
+    service->full = full;
+    if (status == TRP_OK || full)
+        return !full;
+    service->broken = status;
     service->broken_text = xstrdup(trp_last_error());
     trp_log(TRP_ERROR, "the store failed, inserts are refused from now on reason=%s",
             service->broken_text);
+    return true;
+}
+
+static int64_t retry_at_ns(int64_t next)
+{
+    int64_t retry = clock_now_ns(&clock_monotonic) + SERVICE_FULL_RETRY_MS * INT64_C(1000000);
+    return retry < next ? retry : next;
 }
 
 /* A slice of work that nobody waits for; true while there is more. */
@@ -185,11 +198,15 @@ int64_t service_group_end(void *arg)
     unaries_apply(service);
     lanes_run(service);
     int64_t next = lanes_expire(service);
-    service_commit(service);
-    insert_streams_answer(service);
-    unaries_answer(service);
+    bool answered = service_commit(service);
+    if (answered) {
+        insert_streams_answer(service);
+        unaries_answer(service);
+    }
     service->group++;
-    if (service->worked || more)
+    if (!answered)
+        next = retry_at_ns(next);
+    else if (service->worked || more)
         next = 0; /* look for idle work when nothing else is ready */
     service->worked = false;
     return next;

@@ -54,6 +54,7 @@ struct service {
     uint64_t state_id[2];
     uint64_t group;    /* number of the current one */
     bool worked;       /* a handler ran in this group */
+    bool full;         /* the last commit found no room; it is tried again */
     trp_status broken; /* the store's failure, which is final */
     char *broken_text;
     uint64_t kept_bytes, kept_bytes_max; /* of chunks that only streams hold */

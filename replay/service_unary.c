@@ -247,21 +247,16 @@ static trp_status mutate(struct service *service, trp_bytes bytes)
     return status;
 }
 
+/* A ResetRequest is a MutatePrioritiesRequest with a table only. */
 static trp_status reset(struct service *service, trp_bytes bytes)
 {
-    Deepmind__Reverb__ResetRequest *request =
-        deepmind__reverb__reset_request__unpack(NULL, bytes.size, bytes.data);
-    if (!request)
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "ResetRequest of %zu bytes is not a valid protobuf message", bytes.size);
-    struct lane *lane =
-        service_lane(service, (trp_bytes){(const uint8_t *)request->table, strlen(request->table)});
-    if (lane) {
-        engine_reset(service->engine, lane->table);
-        lane_move(lane);
-    }
-    deepmind__reverb__reset_request__free_unpacked(request, NULL);
-    return lane ? TRP_OK : TRP_NOT_FOUND;
+    TRP_TRY(wire_mutate_request_decode(bytes, &service->mutate));
+    struct lane *lane = service_lane(service, service->mutate.table);
+    if (!lane)
+        return TRP_NOT_FOUND;
+    engine_reset(service->engine, lane->table);
+    lane_move(lane);
+    return TRP_OK;
 }
 
 static trp_status unary_run(struct service *service, struct unary *unary)

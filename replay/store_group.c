@@ -49,6 +49,9 @@ uint64_t cost_pages(struct cost cost)
     return cost.pages + leaves + leaves / 64;
 }
 
+_Static_assert((uint64_t)PIECES_MAX *PIECE_BYTES > STORE_ITEM_BYTES_MAX,
+               "a chunk as large as an item has a number for every piece");
+
 static uint64_t group_pages(const struct store *store, struct cost cost)
 {
     const struct group *group = &store->group;

@@ -25,8 +25,8 @@
 enum {
     STORE_FORMAT = 1,
     PIECE_BYTES = 4080,           /* one page less the header of an overflow page */
-    PIECE_BITS = 15,              /* 2^15 pieces of 4080 bytes = 127 MiB > a group */
-    PIECES_MAX = 1 << PIECE_BITS, /* the other 49 bits: 17 years of a million a second */
+    PIECE_BITS = 17,              /* 2^17 pieces of 4080 bytes = 510 MiB > the largest item */
+    PIECES_MAX = 1 << PIECE_BITS, /* the other 47 bits: 4 years of a million a second */
     NONCE_BYTES = 16,             /* as many as a random UUID */
     CHANGES_PER_PART = PIECE_BYTES / 16,
 };

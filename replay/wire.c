@@ -14,17 +14,27 @@
 
 /* ---- shared by the decoders -------------------------------------------------------------- */
 
+static trp_status keys_status(const struct wire_keys *keys)
+{
+    if (keys->count > MESSAGE_SLICES_MAX)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "a message of more than %d keys",
+                        MESSAGE_SLICES_MAX);
+    return TRP_OK;
+}
+
 /* Repeated varints come packed (LEN) or one by one. */
 static trp_status keys_decode(const struct field *field, struct wire_keys *keys)
 {
     if ((field->tag & 7) == VARINT) {
         wire_push_key(keys, field->value);
-        return TRP_OK;
+        return keys_status(keys);
     }
     struct reader reader = reader_of(field->bytes);
     uint64_t key;
-    while (reader.at < reader.end && read_varint(&reader, &key))
+    while (keys->count <= MESSAGE_SLICES_MAX && reader.at < reader.end &&
+           read_varint(&reader, &key))
         wire_push_key(keys, key);
+    TRP_TRY(keys_status(keys));
     return reader_status(&reader);
 }
 

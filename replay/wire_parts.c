@@ -3,6 +3,8 @@
  * Guarantee: as in wire.c; a chunk's bytes are passed on as they are, only its key is cut out. */
 #include "wire_parts.h"
 
+#include <inttypes.h>
+
 #include <stdlib.h>
 
 #include "core/alloc.h"
@@ -276,14 +278,13 @@ static trp_status trajectory_decode(trp_bytes bytes, struct wire_lists *lists,
 /* A message in two parts is rare but legal: then nothing is left for later. */
 static trp_status trajectory_take(trp_bytes bytes, struct wire_lists *lists, struct wire_item *item)
 {
-    if (lists->lazy && item->trajectory.size == 0 && item->column_count == 0) {
-        item->trajectory = bytes;
-        return TRP_OK;
-    }
-    trp_bytes first = item->trajectory;
-    item->trajectory = (trp_bytes){0};
-    TRP_TRY(trajectory_decode(first, lists, item));
-    return trajectory_decode(bytes, lists, item);
+    if (!lists->lazy)
+        return trajectory_decode(bytes, lists, item);
+    /* Only one can be put off; nobody sends it in parts. */
+    if (item->trajectory.size > 0)
+        return trp_fail(TRP_INVALID_ARGUMENT, "item %" PRIu64 " has two trajectories", item->key);
+    item->trajectory = bytes;
+    return TRP_OK;
 }
 
 trp_status wire_item_columns(struct wire_lists *lists, struct wire_item *item)

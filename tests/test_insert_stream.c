@@ -332,6 +332,34 @@ static void a_bad_priority_ends_its_stream_and_leaves_the_table_alone(void **sta
     trp_stream_destroy(stream);
 }
 
+static void not_a_number_is_refused_by_every_kind_of_table(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t sampler=fifo");
+    insert_items(replay, "t", 1, 1);
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    send_simple(stream, 50, "t", (double)NAN, 1);
+    assert_ends(stream, TRP_INVALID_ARGUMENT, "Priority must not be NaN.");
+    assert_int_equal(table_state(replay, "t").size, 1);
+}
+
+static void a_negative_count_of_samples_is_refused(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t max_times_sampled=2");
+    struct built *built = built_create(0);
+    add_chunk(built, (struct chunk_spec){.key = 1, .rows = 1});
+    add_item(built, 5, "t", 1);
+    wire_push_column(&built->request.lists);
+    add_slice(built, 1, 0, 1, 0);
+    built->request.lists.items[0].times_sampled = -5;
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    send_built(stream, built);
+    assert_ends(stream, TRP_INVALID_ARGUMENT, "times_sampled must not be negative");
+    built_destroy(built);
+    assert_int_equal(table_state(replay, "t").size, 0);
+}
+
 static void a_known_key_is_a_priority_update_that_is_confirmed_and_not_counted(void **state)
 {
     struct replay *replay = *state;
@@ -492,6 +520,8 @@ int main(void)
         TEST(poison_items_are_refused),
         TEST(slices_that_cannot_be_joined_are_refused),
         TEST(a_bad_priority_ends_its_stream_and_leaves_the_table_alone),
+        TEST(not_a_number_is_refused_by_every_kind_of_table),
+        TEST(a_negative_count_of_samples_is_refused),
         TEST(a_known_key_is_a_priority_update_that_is_confirmed_and_not_counted),
         TEST(the_new_item_may_be_its_own_victim),
         TEST(a_half_closed_stream_ends_when_the_limiter_let_everything_in),

@@ -469,7 +469,9 @@ static void priorities_are_refused_in_reverbs_words(void **state)
     check_refused(TRP_MIN_HEAP, NAN, "Priority must not be NaN.");
     check_refused(TRP_MIN_HEAP, -INFINITY, NULL);
     check_refused(TRP_FIFO, -1, NULL);
-    check_refused(TRP_UNIFORM, NAN, NULL);
+    check_refused(TRP_UNIFORM, NAN, "Priority must not be NaN.");
+    check_refused(TRP_FIFO, NAN, "Priority must not be NaN.");
+    check_refused(TRP_LIFO, NAN, "Priority must not be NaN.");
 }
 
 int main(void)

@@ -368,6 +368,27 @@ static void a_group_has_a_limit_and_an_item_too(void **state)
     assert_int_equal(stats.unswept, 0);
 }
 
+/* Its pieces have numbers of their own, whatever comes behind it. */
+static void a_chunk_larger_than_a_group_keeps_clear_of_the_next(void **state)
+{
+    enum { LARGE = 130 << 20 };
+    struct fixture *fixture = *state;
+    fixture_open(fixture, (struct store_options){0});
+    for (uint64_t key = 1; key <= 3; key++) {
+        struct item *item = fixture_item(fixture->store, key, key == 2 ? LARGE : 100);
+        assert_int_equal(store_commit(fixture->store), TRP_OK);
+        insert(fixture, item);
+        loaded_add(&fixture->loaded, fixture->table, item);
+    }
+    assert_int_equal(store_commit(fixture->store), TRP_OK);
+    fixture_close(fixture);
+    fixture_open(fixture, (struct store_options){0});
+    assert_int_equal(fixture->loaded.count, 3);
+    for (uint64_t key = 1; key <= 3; key++)
+        fixture_check_chunk(fixture->store, fixture->loaded.items[key - 1]->chunks[0],
+                            (uint32_t)key, key == 2 ? LARGE : 100);
+}
+
 /* ---- opening -------------------------------------------------------------------------------- */
 
 static void expect_refused(const char *dir, struct store_options options, trp_status status,
@@ -708,6 +729,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(trajectories_of_one_shape_are_one, setup, teardown),
         cmocka_unit_test_setup_teardown(the_cache_is_bounded_and_changes_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(a_group_has_a_limit_and_an_item_too, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_chunk_larger_than_a_group_keeps_clear_of_the_next, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(a_second_open_names_the_owner, setup, teardown),
         cmocka_unit_test_setup_teardown(a_foreign_directory_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(another_format_is_refused_with_both_numbers, setup,

@@ -252,10 +252,11 @@ static void stored_group(struct stored *stored, const struct load *load, size_t 
     check_status(store_commit(stored->store));
 }
 
-static void ignore_item(void *arg, uint32_t table_id, struct item *item)
+static trp_status ignore_item(void *arg, uint32_t table_id, struct item *item)
 {
     (void)table_id;
     store_item_destroy(arg, item);
+    return TRP_OK;
 }
 
 static void stored_open(struct stored *stored, const char *dir, size_t live)

@@ -18,7 +18,6 @@ struct engine {
     bool sampled;   /* counts only */
     uint32_t sample_groups;
     const struct trajectory *checked; /* while loading: the last one found valid */
-    trp_status load_status;
 };
 
 /* One line with trp_last_error(), where a failure cannot travel further. */

@@ -198,28 +198,32 @@ static trp_status tables_open(struct engine *engine, const struct engine_options
 
 /* ---- items ------------------------------------------------------------------------------- */
 
-static void item_load(void *arg, uint32_t id, struct item *item)
+static trp_status item_check(struct engine *engine, const struct engine_table *table, uint32_t id,
+                             const struct item *item)
+{
+    if (!table)
+        return trp_fail(TRP_DATA_LOSS, "an item of the store is in table %u, which it has not", id);
+    if (item->trajectory != engine->checked && !trajectory_valid(item->trajectory))
+        return trp_fail(TRP_DATA_LOSS,
+                        "an item of the store, key %llu, has a trajectory that no server wrote",
+                        (unsigned long long)item->key);
+    engine->checked = item->trajectory;
+    return TRP_OK;
+}
+
+static trp_status item_load(void *arg, uint32_t id, struct item *item)
 {
     struct engine *engine = arg;
     struct engine_table *table = NULL;
     for (size_t i = 0; i < engine->table_count && !table; ++i)
         if (table_id(engine->tables[i].table) == id)
             table = &engine->tables[i];
-    if (engine->load_status == TRP_OK && !table)
-        engine->load_status =
-            trp_fail(TRP_DATA_LOSS, "an item of the store is in table %u, which it has not", id);
-    if (engine->load_status == TRP_OK && item->trajectory != engine->checked) {
-        if (!trajectory_valid(item->trajectory))
-            engine->load_status = trp_fail(TRP_DATA_LOSS,
-                                           "an item of the store, key %llu, has a "
-                                           "trajectory that no server wrote",
-                                           (unsigned long long)item->key);
-        engine->checked = item->trajectory;
-    }
-    if (engine->load_status == TRP_OK)
+    trp_status status = item_check(engine, table, id, item);
+    if (status == TRP_OK)
         table_restore(table->table, item);
     else
         store_item_destroy(engine->store, item);
+    return status;
 }
 
 /* max_size may have shrunk; a crash may have counted deletes that did not happen. */
@@ -259,8 +263,6 @@ trp_status engine_create(struct engine **out, const struct engine_options *optio
     if (status != TRP_OK)
         goto out;
     status = store_load(engine->store, item_load, engine);
-    if (status == TRP_OK)
-        status = engine->load_status;
     if (status != TRP_OK)
         goto out;
     for (size_t i = 0; i < engine->table_count; ++i)

@@ -55,11 +55,12 @@ const struct store_table *store_tables(const struct store *store, size_t *count)
 uint32_t store_table_put(struct store *store, const char *name, const char *options,
                          trp_bytes signature);
 
-/* Gives every surviving item, in ascending seq, changes already applied. `load` takes the item
- * (with its chunks and trajectory referenced). Once, right after create. Chunks that no item refers
- * to are removed. */
-trp_status store_load(struct store *store,
-                      void (*load)(void *arg, uint32_t table_id, struct item *item), void *arg);
+/* Takes an item (with its chunks and trajectory referenced), also when it fails. */
+typedef trp_status (*store_visit)(void *arg, uint32_t table_id, struct item *item);
+
+/* Gives every surviving item, in ascending seq, changes already applied, to `load`, whose first
+ * failure ends it. Once, right after create. Then chunks that no item refers to are removed. */
+trp_status store_load(struct store *store, store_visit load, void *arg);
 
 /* ---- chunks and items -------------------------------------------------------------------- */
 

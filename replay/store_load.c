@@ -25,7 +25,7 @@ struct loading {
     struct fold fold;  /* the whole log, sorted */
     size_t next_delete;
     struct buffer record; /* of an item in several parts */
-    void (*load)(void *arg, uint32_t table_id, struct item *item);
+    store_visit load;
     void *arg;
 };
 
@@ -299,8 +299,7 @@ static trp_status item_load(struct loading *loading, uint64_t seq, trp_bytes byt
     item_apply(loading, item);
     store->item_count++;
     store->live_bytes += bytes.size;
-    loading->load(loading->arg, view.header.table_id, item);
-    return TRP_OK;
+    return loading->load(loading->arg, view.header.table_id, item);
 }
 
 static trp_status items_load(struct loading *loading)
@@ -327,8 +326,7 @@ static trp_status items_load(struct loading *loading)
     return status;
 }
 
-trp_status store_load(struct store *store,
-                      void (*load)(void *arg, uint32_t table_id, struct item *item), void *arg)
+trp_status store_load(struct store *store, store_visit load, void *arg)
 {
     assert(!store->loaded);
     if (!store->has_trees) {

@@ -104,7 +104,7 @@ struct loaded {
     size_t count;
 };
 
-static inline void loaded_add(void *arg, uint32_t table_id, struct item *item)
+static inline trp_status loaded_add(void *arg, uint32_t table_id, struct item *item)
 {
     struct loaded *loaded = arg;
     size_t count = ++loaded->count;
@@ -114,6 +114,7 @@ static inline void loaded_add(void *arg, uint32_t table_id, struct item *item)
     }
     loaded->items[count - 1] = item;
     loaded->tables[count - 1] = table_id;
+    return TRP_OK;
 }
 
 static inline void loaded_cleanup(struct store *store, struct loaded *loaded)

@@ -58,3 +58,9 @@ int64_t deadline_left_ns(struct deadline deadline, const struct clock *clock)
     int64_t left = deadline.at_ns - clock_now_ns(clock);
     return left > 0 ? left : 0;
 }
+
+int64_t deadline_left_ms(struct deadline deadline, const struct clock *clock)
+{
+    int64_t left = deadline_left_ns(deadline, clock);
+    return left == INT64_MAX ? -1 : left / 1000000 + (left % 1000000 != 0);
+}

@@ -32,11 +32,20 @@ struct deadline {
 
 #define DEADLINE_NEVER ((struct deadline){INT64_MAX})
 
+static inline struct deadline deadline_earlier(struct deadline a, struct deadline b)
+{
+    return a.at_ns < b.at_ns ? a : b;
+}
+
 /* `ms` from now on `clock`; negative: never. Saturates instead of overflowing. */
 struct deadline deadline_in_ms(const struct clock *clock, int64_t ms);
 bool deadline_passed(struct deadline deadline, const struct clock *clock);
 
 /* Nanoseconds left, at least 0; INT64_MAX for never. */
 int64_t deadline_left_ns(struct deadline deadline, const struct clock *clock);
+
+/* The same for functions that take a timeout: rounded up, so that a wait that ends early does not
+ * spin; -1 for never. */
+int64_t deadline_left_ms(struct deadline deadline, const struct clock *clock);
 
 #endif

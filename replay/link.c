@@ -8,13 +8,6 @@
 #include "core/alloc.h"
 #include "core/limits.h"
 
-/* Rounded up, so that a wait that ends early does not spin. */
-static int64_t left_ms(struct deadline deadline)
-{
-    int64_t left = deadline_left_ns(deadline, &clock_monotonic);
-    return left == INT64_MAX ? -1 : left / 1000000 + (left % 1000000 != 0);
-}
-
 void link_init(struct link *link, trp_channel *channel, const char *path)
 {
     *link = (struct link){.channel = channel, .path = path, .stop = trp_stop_create()};
@@ -37,7 +30,7 @@ static trp_status wait_for_retry(struct link *link, struct deadline deadline)
 {
     struct deadline until = link->retry_at.at_ns < deadline.at_ns ? link->retry_at : deadline;
     if (!deadline_passed(until, &clock_monotonic))
-        trp_stop_wait(link->stop, left_ms(until));
+        trp_stop_wait(link->stop, deadline_left_ms(until, &clock_monotonic));
     if (trp_stop_requested(link->stop))
         return trp_fail(TRP_CANCELLED, "stopped");
     if (until.at_ns == link->retry_at.at_ns)
@@ -69,7 +62,8 @@ static bool is_over(const struct link *link, trp_status status)
 
 trp_status link_send(struct link *link, trp_message *message, struct deadline deadline, bool *ended)
 {
-    trp_status status = trp_stream_send(link->stream, message, left_ms(deadline));
+    trp_status status =
+        trp_stream_send(link->stream, message, deadline_left_ms(deadline, &clock_monotonic));
     *ended = is_over(link, status);
     return status;
 }
@@ -77,7 +71,8 @@ trp_status link_send(struct link *link, trp_message *message, struct deadline de
 trp_status link_receive(struct link *link, trp_message **message, struct deadline deadline,
                         bool *ended)
 {
-    trp_status status = trp_stream_receive(link->stream, message, left_ms(deadline));
+    trp_status status =
+        trp_stream_receive(link->stream, message, deadline_left_ms(deadline, &clock_monotonic));
     *ended = is_over(link, status);
     return status;
 }

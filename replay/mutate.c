@@ -90,12 +90,6 @@ static bool settle_oldest(trp_priority_writer *writer, int64_t wait_ms)
     return true;
 }
 
-static int64_t left_ms(struct deadline deadline)
-{
-    int64_t left = deadline_left_ns(deadline, &clock_monotonic);
-    return left == INT64_MAX ? -1 : left / 1000000 + (left % 1000000 != 0);
-}
-
 /* Until at most `unanswered` calls are. */
 static trp_status settle(trp_priority_writer *writer, uint32_t unanswered, int64_t timeout_ms)
 {
@@ -103,7 +97,7 @@ static trp_status settle(trp_priority_writer *writer, uint32_t unanswered, int64
     while (writer->count > 0 && settle_oldest(writer, 0)) {
     }
     while (writer->count > unanswered)
-        if (!settle_oldest(writer, left_ms(deadline)) &&
+        if (!settle_oldest(writer, deadline_left_ms(deadline, &clock_monotonic)) &&
             deadline_passed(deadline, &clock_monotonic))
             return trp_fail(TRP_DEADLINE_EXCEEDED,
                             "priorities of '%s' at %s: %u requests are unanswered", writer->table,

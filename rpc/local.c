@@ -139,11 +139,6 @@ static void wait_unlink(struct rpc_local_stream *stream)
         stream->next_waiting->previous_waiting = stream->previous_waiting;
 }
 
-static struct deadline earlier(struct deadline a, struct deadline b)
-{
-    return a.at_ns < b.at_ns ? a : b;
-}
-
 /* Does what a reactor would: group_end when it is due, posted work. */
 static bool act_as_reactor(trp_server *server)
 {
@@ -166,11 +161,11 @@ static bool wait_change(struct rpc_local_stream *stream, struct deadline deadlin
         end(stream, TRP_DEADLINE_EXCEEDED, "the stream's deadline passed");
         return true;
     }
-    struct deadline until = earlier(deadline, stream->deadline);
+    struct deadline until = deadline_earlier(deadline, stream->deadline);
     if (act_as_reactor(server))
         return true;
     if (server->phase == RPC_SERVER_NEW)
-        until = earlier(until, (struct deadline){server->wake_ns});
+        until = deadline_earlier(until, (struct deadline){server->wake_ns});
     wait_link(stream);
     rpc_server_wait(server, &stream->changed, until);
     wait_unlink(stream);

@@ -111,11 +111,6 @@ static trp_status give_result(struct proxy_call *call, ProtobufCMessage **reply)
     return status;
 }
 
-static struct deadline earlier(struct deadline a, struct deadline b)
-{
-    return a.at_ns < b.at_ns ? a : b;
-}
-
 /* Ends the call when one of its own deadlines has passed. False: none has. */
 static bool check_deadlines(struct proxy_call *call)
 {
@@ -137,8 +132,8 @@ static bool check_deadlines(struct proxy_call *call)
 static bool await(struct proxy_call *call, struct deadline deadline)
 {
     while (!call->over) {
-        struct deadline own = earlier(call->deadline, call->connect_by);
-        grpc_event event = rpc_next(call->queue, earlier(own, deadline));
+        struct deadline own = deadline_earlier(call->deadline, call->connect_by);
+        grpc_event event = rpc_next(call->queue, deadline_earlier(own, deadline));
         if (event.type == GRPC_OP_COMPLETE)
             call->over = true;
         else if (!check_deadlines(call) && deadline_passed(deadline, &clock_monotonic))

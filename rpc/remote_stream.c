@@ -84,11 +84,6 @@ static void status_done(struct rpc_op *op, bool ok)
     stream_of(op, offsetof(struct remote_stream, status_op))->over = true;
 }
 
-static struct deadline earlier(struct deadline a, struct deadline b)
-{
-    return a.at_ns < b.at_ns ? a : b;
-}
-
 /* Ends the stream when one of its own deadlines has passed. False: none has. */
 static bool check_deadlines(struct remote_stream *stream)
 {
@@ -109,8 +104,8 @@ static bool check_deadlines(struct remote_stream *stream)
 /* Handles one event. False: `deadline` passed without one. */
 static bool pump(struct remote_stream *stream, struct deadline deadline)
 {
-    struct deadline own = earlier(stream->deadline, stream->connect_by);
-    grpc_event event = rpc_next(stream->queue, earlier(own, deadline));
+    struct deadline own = deadline_earlier(stream->deadline, stream->connect_by);
+    grpc_event event = rpc_next(stream->queue, deadline_earlier(own, deadline));
     if (event.type == GRPC_OP_COMPLETE) {
         struct rpc_op *op = event.tag;
         stream->outstanding--;

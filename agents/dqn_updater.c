@@ -20,7 +20,6 @@ struct dqn_updater {
     trp_net_spec spec;
     trp_net *net;
     trp_tensor_spec columns[TRP_NSTEP_COLUMNS];
-    trp_rng rng;
     uint64_t steps;
     size_t count;
     float *params, *target, *m, *v, *grads; /* count each */
@@ -132,8 +131,7 @@ static size_t updater_state(trp_updater *base, trp_checkpoint_tensor *tensors)
     tensors[2] = tensor("adam.m", TRP_CHECKPOINT_F32, updater->m, count);
     tensors[3] = tensor("adam.v", TRP_CHECKPOINT_F32, updater->v, count);
     tensors[4] = tensor("adam.steps", TRP_CHECKPOINT_U64, &updater->steps, 1);
-    tensors[5] = tensor("rng", TRP_CHECKPOINT_U64, updater->rng.state, 4);
-    return 6;
+    return 5;
 }
 
 static void updater_destroy(trp_updater *base)
@@ -189,8 +187,9 @@ trp_status dqn_updater_create(const trp_agent *agent, const trp_env_spec *env,
         return status;
     }
     allocate(updater);
-    trp_rng_init(&updater->rng, options->seed, 0);
-    trp_net_init(&updater->spec, &updater->rng, updater->params);
+    trp_rng rng; /* an update draws nothing: a checkpoint needs no state of it */
+    trp_rng_init(&rng, options->seed, 0);
+    trp_net_init(&updater->spec, &rng, updater->params);
     memcpy(updater->target, updater->params, updater->count * sizeof *updater->params);
     updater->base.params = updater->params;
     updater->base.param_count = updater->count;

@@ -1,7 +1,7 @@
 /* One event is one line and one write(2): lines from threads and processes that share a pipe do
  * not mix, and the launcher can prefix and keep them. Nothing is buffered, so a crash loses no
  * line. */
-#include <troupe/log.h>
+#include "core/log.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -9,10 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/limits.h"
-
 static _Atomic int threshold = TRP_INFO;
-static _Thread_local char node_name[NODE_NAME_BYTES_MAX];
+static _Thread_local struct log_origin mine = {.sink = -1};
 
 static const char *const level_words[] = {"debug", "info", "warn", "error"};
 
@@ -28,8 +26,8 @@ void trp_log(trp_log_level level, const char *format, ...)
     if ((int)level < atomic_load_explicit(&threshold, memory_order_relaxed))
         return;
     char line[LOG_LINE_BYTES_MAX];
-    int used = snprintf(line, sizeof line - 1, "%-5s %s%s", level_words[level], node_name,
-                        node_name[0] ? " " : "");
+    int used = snprintf(line, sizeof line - 1, "%-5s %s%s", level_words[level], mine.node,
+                        mine.node[0] ? " " : "");
     va_list args;
     va_start(args, format);
     int more = vsnprintf(line + used, sizeof line - 1 - (size_t)used, format, args);
@@ -41,6 +39,8 @@ void trp_log(trp_log_level level, const char *format, ...)
     line[size++] = '\n';
     /* A log that cannot be written has nowhere to report it. */
     ssize_t written = write(STDERR_FILENO, line, size);
+    if (mine.sink >= 0)
+        written = write(mine.sink, line, size);
     (void)written;
 }
 
@@ -62,5 +62,20 @@ trp_status trp_log_level_parse(const char *word, trp_log_level *level)
 
 void trp_log_set_node(const char *name)
 {
-    snprintf(node_name, sizeof node_name, "%s", name ? name : "");
+    snprintf(mine.node, sizeof mine.node, "%s", name ? name : "");
+}
+
+void log_set_sink(int fd)
+{
+    mine.sink = fd;
+}
+
+struct log_origin log_origin_get(void)
+{
+    return mine;
+}
+
+void log_origin_set(const struct log_origin *origin)
+{
+    mine = *origin;
 }

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "core/alloc.h"
+#include "core/log.h"
 
 struct turns {
     struct mutex mutex;
@@ -96,6 +97,7 @@ struct start {
     void (*run)(void *);
     void *arg;
     char name[16];
+    struct log_origin origin;
 };
 
 static void *thread_main(void *memory)
@@ -104,6 +106,7 @@ static void *thread_main(void *memory)
     pthread_setname_np(pthread_self(), start->name);
     void (*run)(void *) = start->run;
     void *arg = start->arg;
+    log_origin_set(&start->origin);
     free(start);
     run(arg);
     return NULL;
@@ -112,7 +115,7 @@ static void *thread_main(void *memory)
 trp_status thread_start(struct thread *thread, const char *name, void (*run)(void *), void *arg)
 {
     struct start *start = xcalloc(1, sizeof *start);
-    *start = (struct start){.run = run, .arg = arg};
+    *start = (struct start){.run = run, .arg = arg, .origin = log_origin_get()};
     strncpy(start->name, name, sizeof start->name - 1);
     sigset_t all, before;
     sigfillset(&all);

@@ -49,6 +49,7 @@ int child_run(trp_program *program, const struct launch_options *options)
                                .first = number,
                                .count = 1,
                                .control_fd = CHILD_CONTROL_FD,
+                               .launcher = options->parent,
                            }) != TRP_OK) {
         child_refuse(trp_last_error());
         return 1;

@@ -19,11 +19,13 @@
 
 #include "control.h"
 #include "core/alloc.h"
+#include "core/log.h"
 #include "run_dir.h"
 
 struct member {
     trp_context context;
     struct thread thread;
+    int log_fd;             /* -1: its log is not kept here */
     bool started, reported; /* the loop's thread */
     bool finished;          /* guarded by host->mutex, as what follows */
     trp_status status;
@@ -123,8 +125,9 @@ static void run_member(void *arg)
     struct host *host = member->context.host;
     if (host->turns)
         turns_join(host->turns, member->context.number);
-    if (host->options.count > 1)
+    if (host->options.keep_logs)
         trp_log_set_node(member->context.name);
+    log_set_sink(member->log_fd);
     finish_member(member, node_run(&member->context));
     turns_leave();
     wake(host);
@@ -230,9 +233,19 @@ static void wake_ready(struct watch *watch)
 
 static void signals_ready(struct watch *watch)
 {
+    struct host *host = watch->owner;
     struct signalfd_siginfo info;
-    if (read(watch->fd, &info, sizeof info) == sizeof info)
-        stop_everything(watch->owner);
+    if (read(watch->fd, &info, sizeof info) != sizeof info)
+        return;
+    /* The launcher's death signal has its id too, though it is no longer our parent. The kernel
+     * itself sends those of a terminal. */
+    bool ours = info.ssi_pid == host->options.launcher || info.ssi_code == SI_KERNEL;
+    if (!ours && host->outside_signal == 0) {
+        host->outside_signal = (int)info.ssi_signo;
+        trp_log(TRP_WARN, "ends by a signal from outside signal=%s sender=%u",
+                strsignal((int)info.ssi_signo), info.ssi_pid);
+    }
+    stop_everything(host);
 }
 
 static trp_status watch_signals_of(struct host *host)
@@ -289,10 +302,22 @@ int host_run(struct host *host, bool watch_signals)
         if (watch_signals && deadline_passed(host->orphaned_until, &clock_monotonic))
             kill(0, SIGKILL); /* our group: the launcher gave us one of our own */
     }
+    if (host->outside_signal != 0)
+        return 128 + host->outside_signal;
     return host->failed ? 1 : 0;
 }
 
 /* ---- life -------------------------------------------------------------------------------- */
+
+static trp_status open_logs(struct host *host)
+{
+    for (uint32_t i = 0; i < host->options.count && host->options.keep_logs; i++) {
+        struct member *member = &host->members[i];
+        TRP_TRY(run_dir_open_log(host->options.run_dir, member->context.group,
+                                 member->context.index, &member->log_fd));
+    }
+    return TRP_OK;
+}
 
 static trp_status init_loop(struct host *host)
 {
@@ -315,13 +340,17 @@ trp_status host_create(struct host **out, const struct host_options *options)
     cond_init(&host->changed);
     host->peers = xcalloc(options->program->node_count, sizeof *host->peers);
     host->members = xcalloc(options->count, sizeof *host->members);
-    for (uint32_t i = 0; i < options->count; i++)
+    for (uint32_t i = 0; i < options->count; i++) {
         context_init(&host->members[i].context, host, options->first + i);
+        host->members[i].log_fd = -1;
+    }
     if (options->deterministic) {
         assert(runs_everything(host));
         host->turns = turns_create(options->count);
     }
     trp_status status = init_loop(host);
+    if (status == TRP_OK)
+        status = open_logs(host);
     if (status != TRP_OK) {
         host_destroy(host);
         return status;
@@ -337,6 +366,8 @@ void host_destroy(struct host *host)
     for (uint32_t i = 0; i < host->options.count; i++) {
         thread_stop(&host->members[i].thread);
         context_cleanup(&host->members[i].context);
+        if (host->members[i].log_fd >= 0)
+            close(host->members[i].log_fd);
         free(host->members[i].error);
     }
     for (uint32_t i = 0; i < host->options.program->node_count; i++) {

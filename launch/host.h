@@ -15,8 +15,10 @@ struct host_options {
     const char *run_dir, *socket_dir; /* borrowed, like the program */
     uint64_t seed;
     bool resume, deterministic;
+    bool keep_logs;        /* nobody else does: what nodes log goes to logs/ of the run */
     uint32_t first, count; /* numbers of the nodes it runs */
     int control_fd;        /* taken: the other end is the launcher's */
+    int64_t launcher;      /* its process id; 0: it is this process */
 };
 
 /* Never blocks. */
@@ -24,7 +26,8 @@ TRP_MUST_USE trp_status host_create(struct host **out, const struct host_options
 
 /* Starts the nodes, reports to the launcher and does what it asks, until every node has ended and
  * that was reported. `watch_signals`: TERM, INT and HUP end the nodes, and when the launcher is
- * gone, so is this process after HOST_ORPHAN_MS at most. Returns 0 or, when a node failed, 1. */
+ * gone, so is this process after HOST_ORPHAN_MS at most. Returns 0; 128 + the signal when one that
+ * neither the launcher nor the kernel sent ended the nodes; or, when a node failed, 1. */
 int host_run(struct host *host, bool watch_signals);
 
 void host_destroy(struct host *host); /* NULL is fine */
@@ -73,6 +76,7 @@ struct host {
     struct member *members;
     uint32_t ended; /* members that the launcher knows to have ended */
     bool failed;
+    int outside_signal; /* that ended the nodes; 0: none did */
     struct deadline orphaned_until;
     struct mutex mutex; /* guards what follows */
     struct cond changed;

@@ -117,18 +117,6 @@ struct child_ends {
     int control, out, err, null;
 };
 
-static trp_status open_log(struct process *process)
-{
-    char *path =
-        run_dir_log_path(process->run->dir.path, process->node->group, process->node->index);
-    trp_status status = TRP_OK;
-    process->log_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (process->log_fd < 0)
-        status = trp_fail(TRP_INTERNAL, "%s: %s", path, strerror(errno));
-    free(path);
-    return status;
-}
-
 static trp_status open_pipe(struct pipe *pipe, int *child_end)
 {
     int fds[2];
@@ -145,7 +133,8 @@ static trp_status open_pipe(struct pipe *pipe, int *child_end)
 
 static trp_status open_ends(struct process *process, struct child_ends *ends)
 {
-    TRP_TRY(open_log(process));
+    TRP_TRY(run_dir_open_log(process->run->dir.path, process->node->group, process->node->index,
+                             &process->log_fd));
     int pair[2];
     TRP_TRY(control_pair(pair));
     ends->control = pair[1];
@@ -180,7 +169,7 @@ static char **child_arguments(const struct process *process, size_t *owned)
     argv[count++] = xasprintf("--parent=%d", getpid());
     argv[count++] = xasprintf("--run-dir=%s", run->dir.path);
     argv[count++] = xasprintf("--socket-dir=%s", run->dir.socket_dir);
-    argv[count++] = xasprintf("--seed=%" PRIu64, options->seed);
+    argv[count++] = xasprintf("--seed=%" PRIu64, run->seed);
     argv[count++] = xasprintf("--log-level=%s", log_level_word(options->log_level));
     if (options->resume)
         argv[count++] = xstrdup("--resume");
@@ -266,11 +255,22 @@ static trp_status processes_start(struct run *run)
 
 /* ---- the end of a process ---------------------------------------------------------------- */
 
-/* A node of one's own may end when its body has. The others end by themselves only with the
- * program, so what ended one of them was a signal that is not ours: it is no success. */
-static bool ended_as_it_should(const struct run *run, const struct node *node)
+/* Words for an exit that is none we asked for; NULL: it is as it should be. Caller frees. */
+static char *describe_exit(const struct process *process, int status)
 {
-    return node->group->kind == NODE_OWN || node->stop_requested || run->stop_decided;
+    const struct node *node = process->node;
+    bool asked = node->stop_requested || process->run->stop_decided;
+    int signal = status - 128;
+    if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP)
+        return asked ? NULL
+                     : xasprintf("it was told to stop by signal %d (%s) from outside", signal,
+                                 strsignal(signal));
+    if (status != 0)
+        return xasprintf("it exited with status %d", status);
+    /* A node of one's own may end when its body has; the others end with the program. */
+    if (asked || node->group->kind == NODE_OWN)
+        return NULL;
+    return xstrdup("it ended though the program goes on");
 }
 
 /* Words for how a process ended; NULL: as it should. Caller frees. */
@@ -279,14 +279,8 @@ static char *describe_end(const struct process *process, const siginfo_t *info)
     const struct node *node = process->node;
     if (node->killed)
         return NULL; /* by us: stop.c has said why */
-    if (info->si_code == CLD_EXITED) {
-        if (info->si_status == 0 && ended_as_it_should(process->run, node))
-            return NULL;
-        if (info->si_status == 0)
-            return xstrdup("it ended though the program goes on: it was told to stop by a signal "
-                           "from outside");
-        return xasprintf("it exited with status %d", info->si_status);
-    }
+    if (info->si_code == CLD_EXITED)
+        return describe_exit(process, info->si_status);
     if (info->si_status == SIGTERM && node->stop_requested)
         return NULL; /* before it could catch it */
     return xasprintf("it was killed by signal %d (%s)%s", info->si_status,
@@ -353,6 +347,14 @@ static void processes_kill(struct run *run, struct node *node)
         kill(-process->pid, SIGKILL);
 }
 
+static void processes_suspend(struct run *run, bool on)
+{
+    const struct processes *processes = run->state;
+    for (uint32_t i = 0; i < processes->count; i++)
+        if (processes->processes[i].pid > 0)
+            kill(-processes->processes[i].pid, on ? SIGSTOP : SIGCONT);
+}
+
 static void processes_finish(struct run *run)
 {
     struct processes *processes = run->state;
@@ -375,6 +377,7 @@ const struct launch_target processes_target = {
     .start = processes_start,
     .stop = processes_stop,
     .kill = processes_kill,
+    .suspend = processes_suspend,
     .tick = processes_tick,
     .finish = processes_finish,
 };

@@ -108,6 +108,17 @@ void run_node_ended(struct run *run, struct node *node, const char *failure)
 
 /* ---- signals ----------------------------------------------------------------------------- */
 
+/* A suspended run is suspended whole: nodes that went on alone would be held back by pipes that
+ * nobody reads. Returns when it is continued. */
+static void suspend(struct run *run)
+{
+    if (run->target->suspend && run->state)
+        run->target->suspend(run, true);
+    raise(SIGSTOP);
+    if (run->target->suspend && run->state)
+        run->target->suspend(run, false);
+}
+
 static void signals_ready(struct watch *watch)
 {
     struct run *run = watch->owner;
@@ -116,6 +127,8 @@ static void signals_ready(struct watch *watch)
         return;
     if (info.ssi_signo == SIGCHLD)
         run->child_ended = true;
+    else if (info.ssi_signo == SIGTSTP)
+        suspend(run);
     else
         run_stop_by_signal(run, (int)info.ssi_signo);
 }
@@ -126,10 +139,10 @@ static bool is_ignored(int signal)
     return sigaction(signal, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-/* INT and HUP that were ignored before stay so (nohup, a shell's background job). */
+/* Signals that were ignored before stay so (nohup, a shell's background job). */
 static trp_status watch_signals(struct run *run)
 {
-    static const int wanted[] = {SIGINT, SIGHUP, SIGTERM, SIGQUIT};
+    static const int wanted[] = {SIGINT, SIGHUP, SIGTERM, SIGQUIT, SIGTSTP};
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
@@ -166,8 +179,9 @@ static void fill_standard_descriptors(void)
 static trp_status raise_descriptor_limit(const struct run *run)
 {
     /* Per process: a control socket, two pipes and a log file; while it is started two ends of each
-     * pipe. Besides: the standard three, loop, signals, lock, files, libraries. */
-    rlim_t need = 64;
+     * pipe. Per thread: a log file. Besides: the standard three, loop, signals, lock, files,
+     * libraries. */
+    rlim_t need = 64 + (rlim_t)run->program->node_count;
     if (run->options->mode == LAUNCH_PROCESSES)
         need = 32 + 4 * (rlim_t)run->program->node_count;
     struct rlimit limit;
@@ -243,6 +257,17 @@ static void print_start(const struct run *run)
                  run->dir.shown_path);
 }
 
+/* Every stream of a run is drawn from its seed, so a life that began with it again would explore
+ * as the one before it did, and number its items alike. Two resumes of one copy are alike. */
+static uint64_t seed_of_life(uint64_t seed, uint64_t life)
+{
+    if (life == 0)
+        return seed;
+    trp_rng rng;
+    trp_rng_init(&rng, seed, ~life); /* far from the streams that nodes use */
+    return trp_rng_u64(&rng);
+}
+
 static trp_status prepare(struct run *run, int argc, char **argv)
 {
     fill_standard_descriptors();
@@ -250,6 +275,7 @@ static trp_status prepare(struct run *run, int argc, char **argv)
         run->options->seed = trp_rng_entropy() >> 32; /* short enough to type */
     TRP_TRY(raise_descriptor_limit(run));
     TRP_TRY(run_dir_open(&run->dir, run->options, run->program));
+    run->seed = seed_of_life(run->options->seed, run->dir.life);
     TRP_TRY(run_dir_write_config(&run->dir, run->options, run->program, argc, argv));
     TRP_TRY(loop_init(&run->loop));
     TRP_TRY(watch_signals(run));

@@ -51,8 +51,9 @@ struct launch_target {
     trp_status (*start)(struct run *run);
     void (*stop)(struct run *run, struct node *node); /* asks it to end */
     void (*kill)(struct run *run, struct node *node); /* makes it */
-    void (*tick)(struct run *run);                    /* now and then; may be NULL */
-    void (*finish)(struct run *run);                  /* every node has ended */
+    void (*suspend)(struct run *run, bool on); /* every node; NULL: they are in this process */
+    void (*tick)(struct run *run);             /* now and then; may be NULL */
+    void (*finish)(struct run *run);           /* every node has ended */
 };
 
 extern const struct launch_target processes_target, threads_target;
@@ -63,6 +64,7 @@ struct run {
     trp_program *program;
     struct launch_options *options;
     struct run_dir dir;
+    uint64_t seed; /* of this life */
     struct loop loop;
     struct watch signals;
     struct output *output;

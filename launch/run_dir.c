@@ -125,11 +125,23 @@ static trp_status take_lock(struct run_dir *dir)
     return status;
 }
 
-/* ---- sockets ----------------------------------------------------------------------------- */
+/* ---- logs and sockets
+ * ----------------------------------------------------------------------------- */
 
 char *run_dir_log_path(const char *dir, const struct group *group, uint32_t index)
 {
     return xasprintf("%s/logs/%s-%u.log", dir, group->name, index);
+}
+
+trp_status run_dir_open_log(const char *dir, const struct group *group, uint32_t index, int *fd)
+{
+    char *path = run_dir_log_path(dir, group, index);
+    trp_status status = TRP_OK;
+    *fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (*fd < 0)
+        status = path_error(path, errno);
+    free(path);
+    return status;
 }
 
 char *run_dir_socket_path(const char *socket_dir, const struct group *group, uint32_t index)
@@ -198,8 +210,9 @@ static const char *json_string(const cJSON *json, const char *key)
     return text ? text : "";
 }
 
-/* Checks that the run in `dir` is one of this program and takes over its seed. */
-static trp_status read_config(const struct run_dir *dir, struct launch_options *options,
+/* Checks that the run in `dir` is one of this program and takes over its seed; this life is the
+ * next one. */
+static trp_status read_config(struct run_dir *dir, struct launch_options *options,
                               const trp_program *program)
 {
     char *path = xasprintf("%s/config.json", dir->path);
@@ -220,6 +233,7 @@ static trp_status read_config(const struct run_dir *dir, struct launch_options *
         trp_log(TRP_WARN, "the graph changed since the run in %s was started", dir->path);
     if (status == TRP_OK && !options->seed_set)
         options->seed = strtoull(json_string(json, "seed"), NULL, 10);
+    dir->life = strtoull(json_string(json, "life"), NULL, 10) + 1;
     cJSON_Delete(json);
     free(text);
     free(path);
@@ -259,6 +273,8 @@ trp_status run_dir_write_config(const struct run_dir *dir, const struct launch_o
     /* Text: JSON numbers are doubles to most readers. */
     snprintf(text, sizeof text, "%" PRIu64, options->seed);
     cJSON_AddStringToObject(json, "seed", text);
+    snprintf(text, sizeof text, "%" PRIu64, dir->life);
+    cJSON_AddStringToObject(json, "life", text);
     snprintf(text, sizeof text, "%016" PRIx64, program_hash(program));
     cJSON_AddStringToObject(json, "graph_hash", text);
     cJSON_AddStringToObject(json, "sockets", dir->socket_dir);

@@ -1,6 +1,6 @@
 /* The directory of one run:
  *
- *   config.json         what was started: command, seed, graph and its hash
+ *   config.json         what was started: command, seed, life, graph and its hash
  *   lock                held by the launcher; has its process id
  *   logs/actor-2.log    what a node printed
  *   metrics.csv         what nodes reported
@@ -21,6 +21,7 @@ struct run_dir {
     char *shown_path; /* relative to the working directory where that is shorter */
     char *socket_dir; /* absolute, mode 0700 */
     bool socket_dir_is_temporary;
+    uint64_t life; /* 0: the run begins; then one more at each --resume */
     int lock_fd;
 };
 
@@ -46,6 +47,10 @@ TRP_MUST_USE trp_status run_dir_write(const struct run_dir *dir, const char *nam
 
 /* "DIR/logs/GROUP-INDEX.log"; caller frees. */
 char *run_dir_log_path(const char *dir, const struct group *group, uint32_t index);
+
+/* Opens that file to append to; close-on-exec. Failures name it. */
+TRP_MUST_USE trp_status run_dir_open_log(const char *dir, const struct group *group, uint32_t index,
+                                         int *fd);
 
 /* "DIR/GROUP-INDEX.sock"; caller frees. Fits sun_path for a directory from run_dir_open(). */
 char *run_dir_socket_path(const char *socket_dir, const struct group *group, uint32_t index);

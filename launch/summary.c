@@ -93,9 +93,8 @@ static void print_failure(const struct run *run, const struct node *node)
     print_last_log_lines(run, node);
     print_figures(run, STDERR_FILENO);
     char *log = run_dir_log_path(run->dir.shown_path, node->group, node->index);
-    bool has_log = run->options->mode == LAUNCH_PROCESSES;
-    output_print(run->output, STDERR_FILENO, "%s: failed: %s: %s%s%s", run->program->name,
-                 node->name, node->failure, has_log ? "; log: " : "", has_log ? log : "");
+    output_print(run->output, STDERR_FILENO, "%s: failed: %s: %s; log: %s", run->program->name,
+                 node->name, node->failure, log);
     free(log);
 }
 

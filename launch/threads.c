@@ -37,9 +37,10 @@ static trp_status start_host(struct run *run, struct threads *threads)
                                            .program = run->program,
                                            .run_dir = run->dir.path,
                                            .socket_dir = run->dir.socket_dir,
-                                           .seed = run->options->seed,
+                                           .seed = run->seed,
                                            .resume = run->options->resume,
                                            .deterministic = run->options->deterministic,
+                                           .keep_logs = true,
                                            .count = run->program->node_count,
                                            .control_fd = pair[1],
                                        });

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <troupe/troupe.h>
+#include "core/thread.h"
 #include "params.pb-c.h"
 
 static int *volatile nowhere;
@@ -114,6 +115,20 @@ static void print_long_lines(void)
     free(dots);
 }
 
+static void log_number(void *context)
+{
+    trp_log(TRP_INFO, "its thread logs number=%u", trp_context_index(context));
+}
+
+static trp_status log_twice(trp_context *context)
+{
+    struct thread thread = {.running = false};
+    trp_log(TRP_INFO, "this is number=%u", trp_context_index(context));
+    TRP_TRY(thread_start(&thread, "helper", log_number, context));
+    thread_stop(&thread);
+    return TRP_OK;
+}
+
 static trp_status first_user(trp_context *context)
 {
     if (is("asks")) {
@@ -158,6 +173,14 @@ static trp_status user_run(trp_context *context, const void *arg)
     }
     if (is("serve") || is("gone") || is("served_then_fails"))
         return call_base(context);
+    if (is("seed")) {
+        char seed[32];
+        snprintf(seed, sizeof seed, "seed %llu", (unsigned long long)trp_context_seed(context));
+        event(context, seed);
+        return TRP_OK;
+    }
+    if (is("logs"))
+        return log_twice(context);
     if (is("undeclared")) {
         trp_channel *channel;
         return trp_context_channel(context, base, 5, &channel);

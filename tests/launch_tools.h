@@ -93,24 +93,36 @@ static inline char *scene_read(const struct scene *scene, const char *name)
     return text;
 }
 
-/* Starts `argv` (NULL-ended) with DIR as working directory and its output in DIR/out, DIR/err. */
-static inline void scene_start(struct scene *scene, const char *const *argv)
+/* Starts `argv` (NULL-ended) with DIR as working directory and its output in DIR/out, DIR/err. Its
+ * input is `terminal`, in whose session it leads; NULL: nothing. */
+static inline void scene_start_at(struct scene *scene, const char *const *argv,
+                                  const char *terminal)
 {
     posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
     posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attributes);
+    if (terminal)
+        posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
     char *out = scene_path(scene, "out"), *err = scene_path(scene, "err");
     int flags = O_WRONLY | O_CREAT | O_TRUNC | O_APPEND;
     posix_spawn_file_actions_addchdir_np(&actions, scene->dir);
-    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, 0, terminal ? terminal : "/dev/null", O_RDWR, 0);
     posix_spawn_file_actions_addopen(&actions, 1, out, flags, 0666);
     posix_spawn_file_actions_addopen(&actions, 2, err, flags, 0666);
-    int rc =
-        posix_spawn(&scene->pid, argv[0], &actions, NULL, (char *const *)(uintptr_t)argv, environ);
+    int rc = posix_spawn(&scene->pid, argv[0], &actions, &attributes,
+                         (char *const *)(uintptr_t)argv, environ);
+    posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     free(out);
     free(err);
     if (rc != 0)
         fail_msg("%s: %s", argv[0], strerror(rc));
+}
+
+static inline void scene_start(struct scene *scene, const char *const *argv)
+{
+    scene_start_at(scene, argv, NULL);
 }
 
 /* A short pause between two looks at something that will change. */
@@ -189,19 +201,26 @@ static inline void assert_last_line(const struct scene *scene, const char *name,
     free(line);
 }
 
-static inline bool process_lives(pid_t pid)
+/* The letter of its state as in ps; 0: there is no such process. */
+static inline char process_state(pid_t pid)
 {
-    /* A zombie nobody reaps (no init in a container) is dead too. */
     char path[64], line[512] = "";
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
     FILE *file = fopen(path, "re");
     if (!file)
-        return false;
+        return 0;
     if (!fgets(line, sizeof line, file))
         line[0] = '\0';
     fclose(file);
     const char *state = strrchr(line, ')');
-    return state && state[1] && state[2] != 'Z' && state[2] != 'X';
+    return state && state[1] ? state[2] : 0;
+}
+
+static inline bool process_lives(pid_t pid)
+{
+    /* A zombie nobody reaps (no init in a container) is dead too. */
+    char state = process_state(pid);
+    return state && state != 'Z' && state != 'X';
 }
 
 #endif

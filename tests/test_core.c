@@ -10,12 +10,12 @@
 
 #include <cmocka.h>
 
-#include <troupe/log.h>
 #include <troupe/rng.h>
 #include "core/alloc.h"
 #include "core/buffer.h"
 #include "core/clock.h"
 #include "core/limits.h"
+#include "core/log.h"
 #include "core/queue.h"
 #include "core/status.h"
 #include "core/stop.h"
@@ -107,6 +107,31 @@ static void an_event_is_one_line_with_level_and_node(void **state)
     assert_int_equal(strlen(line), LOG_LINE_BYTES_MAX - 1);
     assert_int_equal(line[LOG_LINE_BYTES_MAX - 2], '\n');
     free(text);
+}
+
+static void log_as_it_is(void *arg)
+{
+    (void)arg;
+    trp_log(TRP_INFO, "from a thread");
+}
+
+static void a_thread_logs_where_the_one_that_started_it_does(void **state)
+{
+    (void)state;
+    int ends[2];
+    char line[64] = "";
+    assert_int_equal(pipe(ends), 0);
+    trp_log_set_node("actor/3");
+    log_set_sink(ends[1]);
+    struct thread thread = {.running = false};
+    assert_int_equal(thread_start(&thread, "logs", log_as_it_is, NULL), TRP_OK);
+    log_set_sink(-1);
+    trp_log_set_node(NULL);
+    thread_stop(&thread);
+    close(ends[1]);
+    assert_true(read(ends[0], line, sizeof line - 1) > 0);
+    close(ends[0]);
+    assert_string_equal(line, "info  actor/3 from a thread\n");
 }
 
 static void levels_have_words(void **state)
@@ -400,6 +425,7 @@ int main(void)
         cmocka_unit_test(each_thread_has_its_own_error),
         cmocka_unit_test(codes_have_names_and_words),
         cmocka_unit_test(an_event_is_one_line_with_level_and_node),
+        cmocka_unit_test(a_thread_logs_where_the_one_that_started_it_does),
         cmocka_unit_test(levels_have_words),
         cmocka_unit_test(a_fake_clock_stands_until_it_is_advanced),
         cmocka_unit_test(deadlines_saturate),

@@ -21,7 +21,9 @@ static void run_deterministic(struct scene *scene, const char *run_dir, const ch
     assert_file_contains(scene, "out", "done: learner/0: 120 learner steps done");
 }
 
-#define PARAMS "/learner/learner-00000000000000000120.safetensors"
+#define PARAMS     "/learner/learner-00000000000000000120.safetensors"
+#define PARAMS_200 "/learner/learner-00000000000000000200.safetensors"
+#define PARAMS_280 "/learner/learner-00000000000000000280.safetensors"
 
 static void deterministic_runs_repeat_bit_for_bit(void **state)
 {
@@ -38,6 +40,28 @@ static void another_seed_is_another_run(void **state)
     run_deterministic(scene, "--run-dir=a", "--seed=5");
     run_deterministic(scene, "--run-dir=b", "--seed=6");
     assert_same_file(scene, "a" PARAMS, "b" PARAMS, false);
+}
+
+static void resume_deterministic(struct scene *scene, const char *run_dir, const char *max_steps)
+{
+    const char *argv[] = {
+        DQN_CARTPOLE, "--launch=threads", "--deterministic", "--resume", run_dir, max_steps, NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+}
+
+static void deterministic_resumes_repeat_bit_for_bit(void **state)
+{
+    struct scene *scene = *state;
+    run_deterministic(scene, "--run-dir=a", "--seed=5");
+    const char *copy[] = {"/bin/cp", "-r", "a", "b", NULL};
+    assert_int_equal(scene_run(scene, copy), 0);
+    resume_deterministic(scene, "--run-dir=a", "--max-steps=200");
+    resume_deterministic(scene, "--run-dir=b", "--max-steps=200");
+    assert_same_file(scene, "a" PARAMS_200, "b" PARAMS_200, true);
+    resume_deterministic(scene, "--run-dir=a", "--max-steps=280");
+    resume_deterministic(scene, "--run-dir=b", "--max-steps=280");
+    assert_same_file(scene, "a" PARAMS_280, "b" PARAMS_280, true);
+    assert_same_file(scene, "a/evaluator.csv", "b/evaluator.csv", true);
 }
 
 /* The text behind "graph_hash" in the config of a run; caller frees. */
@@ -127,6 +151,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         TEST(deterministic_runs_repeat_bit_for_bit),
         TEST(another_seed_is_another_run),
+        TEST(deterministic_resumes_repeat_bit_for_bit),
         TEST(threads_and_processes_run_one_graph),
         TEST(catch_is_learned_and_can_be_evaluated),
         TEST(eval_refuses_what_is_no_parameters),

@@ -20,6 +20,19 @@ static void start_scenario(struct scene *scene, const char *scenario, const char
     scene_start(scene, argv);
 }
 
+/* The same as the foreground of a terminal of its own: what is written to the descriptor is typed
+ * there. */
+static int start_at_terminal(struct scene *scene, const char *scenario)
+{
+    int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    assert_true(terminal >= 0);
+    assert_int_equal(grantpt(terminal), 0);
+    assert_int_equal(unlockpt(terminal), 0);
+    const char *argv[] = {LAUNCH_PROGRAM, "--run-dir=run", "--", scenario, NULL};
+    scene_start_at(scene, argv, ptsname(terminal));
+    return terminal;
+}
+
 static void assert_events_in_order(const struct scene *scene, const char *const *events)
 {
     char *text = scene_read(scene, "run/events");
@@ -137,7 +150,7 @@ static void a_failed_thread_is_named_in_the_last_line(void **state)
 {
     struct scene *scene = *state;
     assert_int_equal(run_scenario(scene, "fails", "--launch=threads"), 1);
-    assert_last_line(scene, "err", "failed: user/1: the dog ate it");
+    assert_last_line(scene, "err", "failed: user/1: the dog ate it; log: run/logs/user-1.log");
 }
 
 static void an_exit_is_a_failure_with_its_status(void **state)
@@ -185,9 +198,41 @@ static void a_replay_told_to_stop_from_outside_is_a_failure(void **state)
         kill(pid_of_node(scene, "store/0"), signals[i]);
         assert_int_equal(scene_wait(scene), 1);
         assert_last_line(scene, "err",
-                         "failed: store/0: it ended though the program goes on: it was told to "
-                         "stop by a signal from outside");
+                         i == 0 ? "failed: store/0: it was told to stop by signal 15 (Terminated) "
+                                  "from outside"
+                                : "failed: store/0: it was told to stop by signal 2 (Interrupt) "
+                                  "from outside");
     }
+}
+
+static void a_node_told_to_stop_from_outside_is_a_failure(void **state)
+{
+    struct scene *scene = *state;
+    start_scenario(scene, "wait", NULL);
+    await_three_running(scene);
+    kill(pid_of_event(scene, "user/1 runs"), SIGTERM);
+    assert_int_equal(scene_wait(scene), 1);
+    assert_last_line(scene, "err",
+                     "failed: user/1: it was told to stop by signal 15 (Terminated) from outside");
+    assert_file_contains(scene, "run/logs/user-1.log", "signal from outside signal=Terminated");
+}
+
+/* As a service manager stops a program: every process of it at once. */
+static void everybody_told_to_stop_from_outside_is_a_stop(void **state)
+{
+    struct scene *scene = *state;
+    start_scenario(scene, "wait", NULL);
+    await_three_running(scene);
+    pid_t nodes[] = {pid_of_event(scene, "base/0 runs"), pid_of_event(scene, "user/0 runs"),
+                     pid_of_event(scene, "user/1 runs")};
+    kill(scene->pid, SIGTERM);
+    for (size_t i = 0; i < 3; i++)
+        kill(nodes[i], SIGTERM);
+    assert_int_equal(scene_wait(scene), 128 + SIGTERM);
+    assert_last_line(scene, "err", "stopped by signal 15 (Terminated); go on with: ");
+    char *text = scene_read(scene, "err");
+    assert_null(strstr(text, "while stopping"));
+    free(text);
 }
 
 static void peers_of_a_failed_node_are_not_blamed(void **state)
@@ -277,6 +322,47 @@ static void interrupts_stop_in_order_and_show_in_the_status(void **state)
     }
 }
 
+/* A terminal sends its signals to the whole foreground group, and the kernel is their sender. */
+static void an_interrupt_at_the_terminal_is_a_clean_stop(void **state)
+{
+    struct scene *scene = *state;
+    int terminal = start_at_terminal(scene, "wait");
+    await_three_running(scene);
+    assert_int_equal(write(terminal, "\003", 1), 1);
+    assert_int_equal(scene_wait(scene), 128 + SIGINT);
+    close(terminal);
+    assert_last_line(scene, "err", "stopped by signal 2 (Interrupt); go on with: ");
+    char *text = scene_read(scene, "err");
+    assert_null(strstr(text, "while stopping"));
+    free(text);
+}
+
+static void await_state(pid_t pid, bool stopped)
+{
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, PATIENCE_MS);
+    while ((process_state(pid) == 'T') != stopped)
+        look_again_soon(deadline, stopped ? "a process to be stopped" : "it to go on");
+}
+
+static void a_run_can_be_suspended_and_continued(void **state)
+{
+    struct scene *scene = *state;
+    int terminal = start_at_terminal(scene, "wait");
+    await_three_running(scene);
+    pid_t base = pid_of_event(scene, "base/0 runs"), user = pid_of_event(scene, "user/0 runs");
+    assert_int_equal(write(terminal, "\032", 1), 1);
+    await_state(scene->pid, true);
+    await_state(base, true);
+    await_state(user, true);
+    kill(scene->pid, SIGCONT);
+    await_state(base, false);
+    await_state(user, false);
+    kill(scene->pid, SIGTERM);
+    assert_int_equal(scene_wait(scene), 128 + SIGTERM);
+    close(terminal);
+    assert_file_contains(scene, "run/events", "base/0 stops");
+}
+
 static void a_node_that_does_not_stop_is_killed_and_named(void **state)
 {
     struct scene *scene = *state;
@@ -343,6 +429,39 @@ static void nodes_do_not_outlive_a_killed_launcher(void **state)
 
 /* ---- output ------------------------------------------------------------------------------ */
 
+/* How often `part` is in a file. */
+static size_t count_in(const struct scene *scene, const char *name, const char *part)
+{
+    char *text = scene_read(scene, name);
+    size_t count = 0;
+    for (const char *at = text; (at = strstr(at, part)); at++)
+        count++;
+    free(text);
+    return count;
+}
+
+static void every_node_has_a_log_of_its_own(void **state)
+{
+    struct scene *scene = *state;
+    static const char *const modes[] = {"--launch=processes", "--launch=threads"};
+    for (size_t i = 0; i < 2; i++) {
+        char *dir = scene_path(scene, "run");
+        nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+        free(dir);
+        assert_int_equal(run_scenario(scene, "logs", modes[i]), 0);
+        assert_file_contains(scene, "run/logs/user-0.log", "this is number=0\n");
+        assert_file_contains(scene, "run/logs/user-0.log", "its thread logs number=0\n");
+        assert_int_equal(count_in(scene, "run/logs/user-0.log", "number="), 2);
+        assert_file_contains(scene, "run/logs/user-1.log", "this is number=1\n");
+        assert_file_contains(scene, "run/logs/user-1.log", "its thread logs number=1\n");
+        assert_int_equal(count_in(scene, "run/logs/user-1.log", "number="), 2);
+        assert_int_equal(count_in(scene, "run/logs/base-0.log", "number="), 0);
+        assert_int_equal(count_in(scene, "err", "number="), 4);
+    }
+    assert_file_contains(scene, "err", "info  user/0 this is number=0\n");
+    assert_file_contains(scene, "err", "info  user/1 its thread logs number=1\n");
+}
+
 static void long_lines_arrive_whole(void **state)
 {
     struct scene *scene = *state;
@@ -392,6 +511,43 @@ static void a_run_directory_is_not_used_twice(void **state)
     assert_last_line(scene, "err", "there is a run in it already; --resume goes on with it");
     const char *argv[] = {LAUNCH_PROGRAM, "--resume", "run", "--", "done", NULL};
     assert_int_equal(scene_run(scene, argv), 0);
+}
+
+/* What user/0 was given in the last life of a run. */
+static uint64_t last_seed(const struct scene *scene, const char *dir)
+{
+    char *name = xasprintf("%s/events", dir), *text = scene_read(scene, name);
+    const char *last = NULL, *event = "user/0 seed ";
+    for (const char *at = text; (at = strstr(at, event)); at++)
+        last = at + strlen(event);
+    assert_non_null(last);
+    uint64_t seed = strtoull(last, NULL, 10);
+    free(text);
+    free(name);
+    return seed;
+}
+
+static uint64_t resume_seed(struct scene *scene, const char *dir, const char *mode)
+{
+    const char *argv[] = {LAUNCH_PROGRAM, "--resume", dir, mode, "--", "seed", NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    return last_seed(scene, dir);
+}
+
+static void a_resumed_run_draws_other_numbers_that_follow_from_its_seed(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "seed", "--seed=7"), 0);
+    assert_int_equal(last_seed(scene, "run"), 7);
+    const char *copy[] = {"/bin/cp", "-r", "run", "copy", NULL};
+    assert_int_equal(scene_run(scene, copy), 0);
+    uint64_t second = resume_seed(scene, "run", "--launch=processes");
+    uint64_t third = resume_seed(scene, "run", "--launch=processes");
+    assert_true(second != 7 && third != 7 && second != third);
+    assert_true(resume_seed(scene, "copy", "--launch=threads") == second);
+    assert_true(resume_seed(scene, "copy", "--launch=threads") == third);
+    assert_file_contains(scene, "run/config.json", "\"seed\":\t\"7\"");
+    assert_file_contains(scene, "run/config.json", "\"life\":\t\"2\"");
 }
 
 static void a_running_run_is_not_resumed(void **state)
@@ -543,6 +699,8 @@ int main(void)
         TEST(an_abort_is_reported_as_such),
         TEST(a_killed_node_is_reported_as_such),
         TEST(a_replay_told_to_stop_from_outside_is_a_failure),
+        TEST(a_node_told_to_stop_from_outside_is_a_failure),
+        TEST(everybody_told_to_stop_from_outside_is_a_stop),
         TEST(peers_of_a_failed_node_are_not_blamed),
         TEST(a_peer_that_is_gone_is_named_at_once),
         TEST(a_server_in_threads_outlives_its_callers),
@@ -552,15 +710,19 @@ int main(void)
         TEST(nodes_call_each_other_between_threads),
         TEST(a_long_run_directory_still_has_sockets),
         TEST(interrupts_stop_in_order_and_show_in_the_status),
+        TEST(an_interrupt_at_the_terminal_is_a_clean_stop),
+        TEST(a_run_can_be_suspended_and_continued),
         TEST(a_node_that_does_not_stop_is_killed_and_named),
         TEST(a_thread_that_does_not_stop_is_named),
         TEST(a_stopped_process_is_killed),
         TEST(a_second_signal_kills_at_once),
         TEST(nodes_do_not_outlive_a_killed_launcher),
+        TEST(every_node_has_a_log_of_its_own),
         TEST(long_lines_arrive_whole),
         TEST(a_closed_terminal_stops_the_program),
         TEST(a_terminal_that_takes_nothing_does_not_hold_the_nodes),
         TEST(a_run_directory_is_not_used_twice),
+        TEST(a_resumed_run_draws_other_numbers_that_follow_from_its_seed),
         TEST(a_running_run_is_not_resumed),
         TEST(nothing_to_resume_is_an_error),
         TEST(a_run_without_a_directory_gets_a_new_one),

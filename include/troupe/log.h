@@ -1,7 +1,8 @@
 /* The log: one line per event on standard error, `LEVEL node message key=value ...`.
  *
  * A failure is logged once, where it stops travelling. Lines are written with one write(2), so
- * lines of several threads never mix. */
+ * lines of several threads never mix. A node's lines are also kept in logs/ of its run, also where
+ * all nodes are threads of one process. */
 #ifndef TRP_LOG_H
 #define TRP_LOG_H
 
@@ -22,7 +23,8 @@ TRP_API void trp_log_set_level(trp_log_level level);
 TRP_API TRP_MUST_USE trp_status trp_log_level_parse(const char *word, trp_log_level *level);
 
 /* The node name that this thread's lines carry (copied, at most 63 bytes; "" or NULL: none).
- * Threads start without a name. */
+ * Threads
+ * that the library starts have the name of the one that started them, others have none. */
 TRP_API void trp_log_set_node(const char *name);
 
 TRP_END_DECLS

@@ -121,7 +121,9 @@ TRP_API trp_node trp_add_node(trp_program *program, const char *name,
 TRP_API const char *trp_context_name(const trp_context *context); /* "actor/2" */
 TRP_API uint32_t trp_context_index(const trp_context *context);
 TRP_API uint32_t trp_context_group_size(const trp_context *context);
-TRP_API uint64_t trp_context_seed(const trp_context *context); /* of the run */
+/* The seed of the run; after a resume another one that follows from it and the number of resumes,
+ * so that what is drawn from it is never drawn twice. */
+TRP_API uint64_t trp_context_seed(const trp_context *context);
 TRP_API const char *trp_context_run_dir(const trp_context *context);
 TRP_API bool trp_context_resume(const trp_context *context);
 TRP_API trp_stop *trp_context_stop(trp_context *context); /* requested when the node must end */

@@ -173,6 +173,25 @@ void engine_sample(struct engine *engine, struct engine_table *table, struct tab
         store_item_sampled(engine->store, table_id(table->table), sample->item);
 }
 
+uint32_t engine_sample_many(struct engine *engine, struct engine_table *table, uint32_t count,
+                            struct table_sample *samples, struct handout *handout)
+{
+    uint32_t n = 0;
+    if (table_options(table->table)->max_times_sampled > 0 || table_size(table->table) == 0) {
+        for (; n < count && engine_can_sample(table); ++n)
+            engine_sample(engine, table, &samples[n], handout);
+        return n;
+    }
+    while (n < count && limiter_can_sample(table_limiter(table->table), n + 1))
+        ++n;
+    if (n == 0)
+        return 0;
+    table_sample_many(table->table, n, samples);
+    table->changed = true;
+    engine->sampled = true;
+    return n;
+}
+
 static void handout_unlink(struct engine *engine, struct handout *handout)
 {
     if (handout->previous)
@@ -204,6 +223,25 @@ void handout_cleanup(struct handout *handout)
 
 /* ---- mutate, reset ----------------------------------------------------------------------- */
 
+static trp_status update_block(struct engine *engine, struct engine_table *table,
+                               const struct wire_update *updates, uint32_t count)
+{
+    uint64_t keys[MUTATE_BLOCK_KEYS_MAX];
+    struct item *items[MUTATE_BLOCK_KEYS_MAX];
+    for (uint32_t i = 0; i < count; ++i)
+        keys[i] = updates[i].key;
+    table_find_many(table->table, keys, count, items);
+    for (uint32_t i = 0; i < count; ++i) {
+        if (!items[i])
+            continue;
+        TRP_TRY(table_check_priority(table->table, updates[i].priority));
+        table_update(table->table, items[i], updates[i].priority);
+        store_item_priority(engine->store, table_id(table->table), items[i]);
+        engine->important = true;
+    }
+    return TRP_OK;
+}
+
 trp_status engine_mutate(struct engine *engine, struct engine_table *table,
                          const struct wire_mutate_request *request)
 {
@@ -216,15 +254,10 @@ trp_status engine_mutate(struct engine *engine, struct engine_table *table,
         item_drop(engine, table, item);
         table_touch(engine, table);
     }
-    for (uint32_t i = 0; i < request->update_count; ++i) {
-        const struct wire_update *update = &request->updates[i];
-        struct item *item = table_find(inner, update->key);
-        if (!item)
-            continue;
-        TRP_TRY(table_check_priority(inner, update->priority));
-        table_update(inner, item, update->priority);
-        store_item_priority(engine->store, table_id(inner), item);
-        engine->important = true;
+    for (uint32_t i = 0, count; i < request->update_count; i += count) {
+        count = request->update_count - i;
+        count = count < MUTATE_BLOCK_KEYS_MAX ? count : MUTATE_BLOCK_KEYS_MAX;
+        TRP_TRY(update_block(engine, table, request->updates + i, count));
     }
     return TRP_OK;
 }

@@ -101,6 +101,11 @@ struct handout {
 void engine_sample(struct engine *engine, struct engine_table *table, struct table_sample *sample,
                    struct handout *handout);
 
+/* Up to `count` at once, as many as the limiter allows; how many. Where items are removed by their
+ * last sample, the later draws of one call are made without those. */
+uint32_t engine_sample_many(struct engine *engine, struct engine_table *table, uint32_t count,
+                            struct table_sample *samples, struct handout *handout);
+
 /* The client has them: deletes the records and frees the items. A handout that is empty is fine. */
 void engine_settle(struct engine *engine, struct handout *handout);
 void handout_cleanup(struct handout *handout); /* settled */

@@ -6,15 +6,10 @@
 
 #include "item.h"
 
-struct key_index_entry {
-    uint64_t key;
-    struct item *item; /* NULL: free */
-};
-
 struct key_index {
-    struct key_index_entry *entries;
-    size_t count, capacity; /* capacity: 0 or a power of two */
-    uint32_t shift;         /* a hash's upper log2(capacity) bits are its place */
+    uint64_t *entries;      /* an item's address and 16 bits of its key's hash; 0: free */
+    size_t count, capacity; /* capacity: 0 or anything above 5/4 of count */
+    size_t expected;        /* the owner's: about the most items there will be; 0: not known */
 };
 
 /* Adds the item, or replaces the one with its key. */
@@ -22,9 +17,13 @@ void key_index_put(struct key_index *index, struct item *item);
 
 struct item *key_index_find(const struct key_index *index, uint64_t key); /* NULL: unknown */
 
+/* The same for many keys, whose entries and items are fetched from memory side by side. */
+void key_index_find_many(const struct key_index *index, const uint64_t *keys, uint32_t count,
+                         struct item **items);
+
 /* Takes this very item out; nothing happens when it is not inside. */
 void key_index_remove(struct key_index *index, const struct item *item);
 
-void key_index_clear(struct key_index *index); /* frees the memory */
+void key_index_clear(struct key_index *index); /* frees the memory, keeps `expected` */
 
 #endif

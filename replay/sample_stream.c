@@ -165,11 +165,10 @@ static size_t block_draw(struct sample_stream *stream, uint32_t count, bool rate
     struct table_sample samples[SAMPLE_BLOCK_ITEMS_MAX];
     struct engine_table *table = stream->lane->table;
     size_t bytes = 0;
-    uint32_t n = 0;
-    for (; n < count && engine_can_sample(table); ++n) {
-        engine_sample(stream->service->engine, table, &samples[n], &stream->handout);
-        __builtin_prefetch(samples[n].item->chunks[0]);
-    }
+    uint32_t n =
+        engine_sample_many(stream->service->engine, table, count, samples, &stream->handout);
+    for (uint32_t i = 0; i < n; ++i)
+        __builtin_prefetch(samples[i].item->chunks[0]);
     for (uint32_t i = 0; i < n; ++i)
         bytes += drawn_push(stream, &samples[i], rate_limited);
     *drawn = n;

@@ -70,6 +70,17 @@ uint32_t selector_pick(struct selector *selector, trp_rng *rng, double *probabil
     return selector->impl->pick(selector, rng, probability);
 }
 
+void selector_pick_many(struct selector *selector, trp_rng *rng, uint32_t count, uint32_t *slots,
+                        double *probabilities)
+{
+    if (selector->impl->pick_many) {
+        selector->impl->pick_many(selector, rng, count, slots, probabilities);
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        slots[i] = selector->impl->pick(selector, rng, &probabilities[i]);
+}
+
 void selector_clear(struct selector *selector)
 {
     selector->impl->clear(selector);

@@ -25,6 +25,10 @@ void selector_remove(struct selector *selector, uint32_t slot);
 /* A slot and the probability of having picked it. Not empty. */
 uint32_t selector_pick(struct selector *selector, trp_rng *rng, double *probability);
 
+/* `count` picks one after the other, nothing removed between them. */
+void selector_pick_many(struct selector *selector, trp_rng *rng, uint32_t count, uint32_t *slots,
+                        double *probabilities);
+
 void selector_clear(struct selector *selector);
 
 /* The `count` first slots in the order of preference where there is one (heaps, fifo, lifo), by

@@ -15,6 +15,9 @@ struct selector_impl {
     void (*update)(struct selector *selector, uint32_t slot, double priority);
     void (*remove)(struct selector *selector, uint32_t slot);
     uint32_t (*pick)(struct selector *selector, trp_rng *rng, double *probability);
+    /* May be NULL: then pick() is called `count` times, which gives the same. */
+    void (*pick_many)(struct selector *selector, trp_rng *rng, uint32_t count, uint32_t *slots,
+                      double *probabilities);
     void (*clear)(struct selector *selector);
     uint32_t (*top)(const struct selector *selector, uint32_t count, uint32_t *slots);
 };

@@ -7,7 +7,9 @@
  * its lanes, which stalls: 170 ns instead of 30.) A sum is always added up anew from its 16
  * children in one fixed order: it depends on the weights alone, not on how they came about, so it
  * never drifts and never needs a rebuild. Weights are capped so that no sum can overflow. While all
- * weights are zero every item is drawn alike, as Reverb does. */
+ * weights are zero every item is drawn alike, as Reverb does: an item of weight zero has -0.0, a
+ * slot without one 0.0, so the weights are also the set of members. Memory of slots that were never
+ * used is never touched: 8.6 bytes an item. */
 #include "selector_impl.h"
 
 #include <assert.h>
@@ -17,12 +19,12 @@
 
 #include "core/alloc.h"
 #include "core/limits.h"
-#include "item.h"
-#include "slot_set.h"
 
 enum {
     FAN_OUT = 16,
-    LEVELS_MAX = 8,    /* 16^8 = 2^32 slots */
+    LEVELS_MAX = 8, /* 16^8 = 2^32 slots */
+    PICK_BLOCK = 32,
+    GUESSES_MAX = 64,  /* at members among slots; used slots are given out again first */
     PENDING_MAX = 256, /* 32 KB of children: they stay in the first cache until they are read */
 };
 
@@ -31,11 +33,12 @@ enum {
 
 struct sum_tree {
     struct selector base;
-    struct slot_set set;        /* for draws while all weights are zero */
     double *levels[LEVELS_MAX]; /* [0]: weights by slot; the last one has one node's children */
+    void *memory[LEVELS_MAX];   /* of the levels, which are aligned in it */
     uint32_t level_count, capacity;
-    double total;    /* right while nothing is pending */
-    uint64_t *noted; /* bits by node above the weights */
+    uint32_t count, end; /* items; behind the highest slot that was ever used */
+    double total;        /* right while nothing is pending */
+    uint64_t *noted;     /* bits by node above the weights */
     uint32_t pending[PENDING_MAX], pending_count;
 };
 
@@ -54,11 +57,20 @@ static uint32_t level_size(uint32_t below)
     return (below / FAN_OUT + FAN_OUT - 1) / FAN_OUT * FAN_OUT;
 }
 
-/* Sums of all nodes; only after growing. */
-static void sum_tree_fill(struct sum_tree *tree, const uint32_t *sizes)
+/* The first whole node in a level's memory. */
+static double *level_start(void *memory)
 {
+    uintptr_t size = FAN_OUT * sizeof(double);
+    return (double *)(((uintptr_t)memory + size - 1) / size * size);
+}
+
+/* Sums of all nodes that have slots; only after growing. */
+static void sum_tree_fill(struct sum_tree *tree)
+{
+    uint32_t used = tree->end;
     for (uint32_t level = 1; level < tree->level_count; level++) {
-        for (uint32_t i = 0; i < sizes[level - 1] / FAN_OUT; i++)
+        used = (used + FAN_OUT - 1) / FAN_OUT;
+        for (uint32_t i = 0; i < used; i++)
             tree->levels[level][i] = node_sum(tree->levels[level - 1] + (size_t)i * FAN_OUT);
     }
     tree->total = node_sum(tree->levels[tree->level_count - 1]);
@@ -73,12 +85,12 @@ static void sum_tree_grow(struct sum_tree *tree, uint32_t slot)
         level_count++;
     }
     for (uint32_t level = 0; level < level_count; level++) {
-        size_t bytes = sizes[level] * sizeof(double);
-        double *grown = xaligned(FAN_OUT * sizeof(double), bytes);
-        memset(grown, 0, bytes);
-        if (level == 0 && tree->capacity > 0)
-            memcpy(grown, tree->levels[0], tree->capacity * sizeof(double));
-        free(tree->levels[level]);
+        void *memory = xcalloc(sizes[level] + FAN_OUT, sizeof(double)); /* pages not touched yet */
+        double *grown = level_start(memory);
+        if (level == 0 && tree->end > 0)
+            memcpy(grown, tree->levels[0], tree->end * sizeof(double));
+        free(tree->memory[level]);
+        tree->memory[level] = memory;
         tree->levels[level] = grown;
     }
     tree->level_count = level_count;
@@ -86,7 +98,7 @@ static void sum_tree_grow(struct sum_tree *tree, uint32_t slot)
     free(tree->noted);
     tree->noted = xcalloc(tree->capacity / FAN_OUT / 64 + 1, sizeof *tree->noted);
     tree->pending_count = 0;
-    sum_tree_fill(tree, sizes);
+    sum_tree_fill(tree);
 }
 
 /* Notes a node unless it is; whether it was not. */
@@ -123,13 +135,22 @@ static void sum_tree_settle(struct sum_tree *tree)
     tree->total = node_sum(tree->levels[tree->level_count - 1]);
 }
 
+/* Of an item: its sign bit is set when it is zero. */
 static double weight_of(const struct sum_tree *tree, double priority)
 {
     if (priority == 0)
-        return 0;
+        return -0.0;
     double exponent = tree->base.kind.exponent;
     double weight = exponent == 1 ? priority : pow(priority, exponent);
+    if (weight == 0)
+        return -0.0;
     return weight < WEIGHT_MAX ? weight : WEIGHT_MAX;
+}
+
+static bool sum_tree_has(const struct sum_tree *tree, uint32_t slot)
+{
+    double weight = tree->levels[0][slot];
+    return weight > 0 || signbit(weight);
 }
 
 static void sum_tree_set(struct sum_tree *tree, uint32_t slot, double weight)
@@ -149,8 +170,7 @@ static void sum_tree_destroy(struct selector *selector)
 {
     struct sum_tree *tree = (struct sum_tree *)selector;
     for (uint32_t level = 0; level < LEVELS_MAX; level++)
-        free(tree->levels[level]);
-    slot_set_cleanup(&tree->set);
+        free(tree->memory[level]);
     free(tree->noted);
     free(tree);
 }
@@ -160,7 +180,9 @@ static void sum_tree_insert(struct selector *selector, uint32_t slot, double pri
     struct sum_tree *tree = (struct sum_tree *)selector;
     if (slot >= tree->capacity)
         sum_tree_grow(tree, slot);
-    slot_set_insert(&tree->set, slot);
+    assert(!sum_tree_has(tree, slot));
+    tree->count++;
+    tree->end = slot < tree->end ? tree->end : slot + 1;
     sum_tree_set(tree, slot, weight_of(tree, priority));
 }
 
@@ -173,7 +195,8 @@ static void sum_tree_update(struct selector *selector, uint32_t slot, double pri
 static void sum_tree_remove(struct selector *selector, uint32_t slot)
 {
     struct sum_tree *tree = (struct sum_tree *)selector;
-    slot_set_remove(&tree->set, slot);
+    assert(sum_tree_has(tree, slot));
+    tree->count--;
     sum_tree_set(tree, slot, 0);
 }
 
@@ -208,16 +231,31 @@ static uint32_t node_find(const double *children, double *target)
     return child;
 }
 
+/* Every member alike. Most slots are used, so that guessing finds one soon; where few are left of
+ * many, members are counted up to the one that is meant. */
+static uint32_t sum_tree_pick_any(const struct sum_tree *tree, trp_rng *rng)
+{
+    for (int i = 0; i < GUESSES_MAX; i++) {
+        uint32_t slot = (uint32_t)trp_rng_below(rng, tree->end);
+        if (sum_tree_has(tree, slot))
+            return slot;
+    }
+    uint64_t rest = trp_rng_below(rng, tree->count);
+    uint32_t slot = 0;
+    while (!sum_tree_has(tree, slot) || rest-- > 0)
+        slot++;
+    return slot;
+}
+
 static uint32_t sum_tree_pick(struct selector *selector, trp_rng *rng, double *probability)
 {
     struct sum_tree *tree = (struct sum_tree *)selector;
-    const struct slot_set *set = &tree->set;
-    assert(set->count > 0);
+    assert(tree->count > 0);
     if (tree->pending_count > 0)
         sum_tree_settle(tree);
     if (tree->total == 0) {
-        *probability = 1.0 / set->count;
-        return set->members[trp_rng_below(rng, set->count)];
+        *probability = 1.0 / tree->count;
+        return sum_tree_pick_any(tree, rng);
     }
     double target = trp_rng_double(rng) * tree->total;
     size_t node = 0;
@@ -227,12 +265,53 @@ static uint32_t sum_tree_pick(struct selector *selector, trp_rng *rng, double *p
     return (uint32_t)node;
 }
 
+/* Down the tree side by side, so that their nodes come from memory at the same time. */
+static void sum_tree_pick_block(struct sum_tree *tree, trp_rng *rng, uint32_t count,
+                                uint32_t *slots, double *probabilities)
+{
+    double targets[PICK_BLOCK];
+    for (uint32_t i = 0; i < count; i++) {
+        targets[i] = trp_rng_double(rng) * tree->total;
+        slots[i] = 0;
+    }
+    for (uint32_t level = tree->level_count; level-- > 0;) {
+        const double *nodes = tree->levels[level], *below = level ? tree->levels[level - 1] : nodes;
+        for (uint32_t i = 0; i < count; i++) {
+            size_t node = (size_t)slots[i] * FAN_OUT;
+            slots[i] = (uint32_t)node + node_find(nodes + node, &targets[i]);
+            const double *next = below + (level ? (size_t)slots[i] * FAN_OUT : 0);
+            __builtin_prefetch(next);
+            __builtin_prefetch(next + FAN_OUT / 2);
+        }
+    }
+    for (uint32_t i = 0; i < count; i++)
+        probabilities[i] = tree->levels[0][slots[i]] / tree->total;
+}
+
+static void sum_tree_pick_many(struct selector *selector, trp_rng *rng, uint32_t count,
+                               uint32_t *slots, double *probabilities)
+{
+    struct sum_tree *tree = (struct sum_tree *)selector;
+    if (tree->pending_count > 0)
+        sum_tree_settle(tree);
+    for (uint32_t at = 0, block; at < count; at += block) {
+        block = count - at < PICK_BLOCK ? count - at : PICK_BLOCK;
+        if (tree->total > 0) {
+            sum_tree_pick_block(tree, rng, block, slots + at, probabilities + at);
+            continue;
+        }
+        for (uint32_t i = at; i < at + block; i++)
+            slots[i] = sum_tree_pick(selector, rng, &probabilities[i]);
+    }
+}
+
 static void sum_tree_clear(struct selector *selector)
 {
     struct sum_tree *tree = (struct sum_tree *)selector;
-    for (uint32_t i = 0; i < tree->set.count; i++)
-        sum_tree_set(tree, tree->set.members[i], 0);
-    slot_set_clear(&tree->set);
+    for (uint32_t level = 0; level < LEVELS_MAX; level++)
+        free(tree->memory[level]);
+    free(tree->noted);
+    *tree = (struct sum_tree){.base = tree->base};
 }
 
 static bool sum_tree_better(const struct selector *selector, uint32_t a, uint32_t b)
@@ -245,11 +324,12 @@ static bool sum_tree_better(const struct selector *selector, uint32_t a, uint32_
 
 static uint32_t sum_tree_top(const struct selector *selector, uint32_t count, uint32_t *slots)
 {
-    const struct slot_set *set = &((const struct sum_tree *)selector)->set;
-    uint32_t *all = xmalloc(set->count * sizeof *all);
-    for (uint32_t i = 0; i < set->count; i++)
-        all[i] = set->members[i];
-    uint32_t written = slots_best(selector, sum_tree_better, all, set->count, count);
+    const struct sum_tree *tree = (const struct sum_tree *)selector;
+    uint32_t *all = xmalloc(tree->count * sizeof *all), found = 0;
+    for (uint32_t slot = 0; slot < tree->end; slot++)
+        if (sum_tree_has(tree, slot))
+            all[found++] = slot;
+    uint32_t written = slots_best(selector, sum_tree_better, all, found, count);
     for (uint32_t i = 0; i < written; i++)
         slots[i] = all[i];
     free(all);
@@ -262,6 +342,7 @@ static const struct selector_impl sum_tree_impl = {
     .update = sum_tree_update,
     .remove = sum_tree_remove,
     .pick = sum_tree_pick,
+    .pick_many = sum_tree_pick_many,
     .clear = sum_tree_clear,
     .top = sum_tree_top,
 };

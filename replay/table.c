@@ -41,6 +41,7 @@ struct table *table_create(const trp_table_options *options, uint32_t id, uint64
     table->sampler = selector_create(table->options->sampler);
     table->remover = selector_create(table->options->remover);
     table->limiter.options = table->options->limiter;
+    table->index.expected = (size_t)table->options->max_size + 1;
     return table;
 }
 
@@ -138,6 +139,13 @@ struct item *table_find(const struct table *table, uint64_t key)
     return key_index_find(&table->index, key);
 }
 
+void table_find_many(const struct table *table, const uint64_t *keys, uint32_t count,
+                     struct item **items)
+{
+    assert(table_index_ready(table));
+    key_index_find_many(&table->index, keys, count, items);
+}
+
 trp_status table_check_priority(const struct table *table, double priority)
 {
     TRP_TRY(selector_check(table->sampler, priority));
@@ -183,10 +191,9 @@ void table_remove(struct table *table, struct item *item)
     table->limiter.deletes++;
 }
 
-void table_sample(struct table *table, struct table_sample *sample)
+/* What a pick of `item` does to the counters. */
+static void table_count_sample(struct table *table, struct item *item, struct table_sample *sample)
 {
-    uint32_t slot = selector_pick(table->sampler, &table->rng, &sample->probability);
-    struct item *item = table->items[slot];
     if (item->times_sampled == 0)
         table->unique_samples++;
     if (item->times_sampled < INT32_MAX)
@@ -195,11 +202,40 @@ void table_sample(struct table *table, struct table_sample *sample)
     sample->item = item;
     sample->table_size = table_size(table);
     sample->times_sampled = item->times_sampled;
+    sample->removed = false;
+}
+
+void table_sample(struct table *table, struct table_sample *sample)
+{
+    uint32_t slot = selector_pick(table->sampler, &table->rng, &sample->probability);
+    struct item *item = table->items[slot];
+    table_count_sample(table, item, sample);
     /* Equality is Reverb's: an item that came in with more never expires. */
     sample->removed = table->options->max_times_sampled > 0 &&
                       item->times_sampled == table->options->max_times_sampled;
     if (sample->removed)
         table_remove(table, item);
+}
+
+void table_sample_many(struct table *table, uint32_t count, struct table_sample *samples)
+{
+    uint32_t slots[SAMPLE_BLOCK_ITEMS_MAX];
+    double probabilities[SAMPLE_BLOCK_ITEMS_MAX];
+    assert(table->options->max_times_sampled <= 0);
+    while (count > 0) {
+        uint32_t block = count < SAMPLE_BLOCK_ITEMS_MAX ? count : SAMPLE_BLOCK_ITEMS_MAX;
+        selector_pick_many(table->sampler, &table->rng, block, slots, probabilities);
+        for (uint32_t i = 0; i < block; i++)
+            __builtin_prefetch(&table->items[slots[i]]);
+        for (uint32_t i = 0; i < block; i++)
+            __builtin_prefetch(table->items[slots[i]], 1);
+        for (uint32_t i = 0; i < block; i++) {
+            samples[i].probability = probabilities[i];
+            table_count_sample(table, table->items[slots[i]], &samples[i]);
+        }
+        samples += block;
+        count -= block;
+    }
 }
 
 void table_reset(struct table *table, void (*release)(void *arg, struct item *item), void *arg)

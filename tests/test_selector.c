@@ -417,6 +417,63 @@ static void slots_may_come_in_any_order_and_far_apart(void **state)
     }
 }
 
+static void the_few_left_of_many_with_zero_weights_are_drawn_alike(void **state)
+{
+    (void)state;
+    enum { COUNT = 100 * 1000, LEFT = 3 };
+    struct selector *selector = selector_create((trp_selector){TRP_PRIORITIZED, 1});
+    for (uint32_t slot = 0; slot < COUNT; slot++)
+        selector_insert(selector, slot, slot % 2);
+    for (uint32_t slot = 0; slot < COUNT; slot++) {
+        if (slot != 10 && slot != 50000 && slot != COUNT - 2)
+            selector_remove(selector, slot);
+    }
+    trp_rng rng;
+    trp_rng_init(&rng, 8, 0);
+    int drawn[LEFT] = {0};
+    for (int i = 0; i < 3000; i++) {
+        double probability;
+        uint32_t slot = selector_pick(selector, &rng, &probability);
+        assert_true(probability == 1.0 / LEFT);
+        assert_true(slot == 10 || slot == 50000 || slot == COUNT - 2);
+        drawn[slot == 10 ? 0 : slot == 50000 ? 1 : 2]++;
+    }
+    for (int i = 0; i < LEFT; i++)
+        assert_in_range(drawn[i], 880, 1120); /* 4.6 deviations */
+    selector_clear(selector);
+    selector_insert(selector, 7, 0);
+    double probability;
+    assert_int_equal(selector_pick(selector, &rng, &probability), 7);
+    assert_true(probability == 1);
+    selector_destroy(selector);
+}
+
+static void many_picks_at_once_are_those_made_one_by_one(void **state)
+{
+    (void)state;
+    enum { SLOTS_USED = 5000, PICKS = 777 };
+    for (int kind = TRP_UNIFORM; kind <= TRP_MIN_HEAP; kind++) {
+        for (int zero = 0; zero < 2; zero++) {
+            struct selector *selector =
+                selector_create((trp_selector){(trp_selector_kind)kind, 0.6});
+            uint32_t slots[PICKS];
+            double probabilities[PICKS];
+            trp_rng a, b;
+            trp_rng_init(&a, 1, 0);
+            trp_rng_init(&b, 1, 0);
+            for (uint32_t slot = 0; slot < SLOTS_USED; slot++)
+                selector_insert(selector, slot, zero ? 0 : 1 + slot % 7);
+            selector_pick_many(selector, &a, PICKS, slots, probabilities);
+            for (int i = 0; i < PICKS; i++) {
+                double probability;
+                assert_int_equal(selector_pick(selector, &b, &probability), slots[i]);
+                assert_true(probability == probabilities[i]);
+            }
+            selector_destroy(selector);
+        }
+    }
+}
+
 static void the_same_seed_gives_the_same_draws(void **state)
 {
     (void)state;
@@ -492,6 +549,8 @@ int main(void)
         cmocka_unit_test(sums_of_the_largest_priorities_stay_finite),
         cmocka_unit_test(a_million_updates_leave_no_drift),
         cmocka_unit_test(slots_may_come_in_any_order_and_far_apart),
+        cmocka_unit_test(the_few_left_of_many_with_zero_weights_are_drawn_alike),
+        cmocka_unit_test(many_picks_at_once_are_those_made_one_by_one),
         cmocka_unit_test(the_same_seed_gives_the_same_draws),
         cmocka_unit_test(priorities_are_refused_in_reverbs_words),
     };

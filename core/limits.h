@@ -47,8 +47,18 @@ enum {
     /* A client that asks for everything at once never asks for more: its used-up items are taken as
      * delivered when so many of them have left. */
     SAMPLE_UNSETTLED_MAX = 4096,
-    /* admin.c */
+    /* engine_tables.c: tables that are made while a server runs: ServerInfo of 4096 tables is about
+     * a megabyte. */
+    REPLAY_TABLES_MAX = 4096,
+    /* admin_items.c: an answer; what is sorted for it: 2^20 candidates x 40 bytes = 42 MB; slots
+     * looked at with the lock held: 2 ms if each is a cache miss. */
     REPLAY_ITEMS_MAX = 10000,
+    REPLAY_REACH_MAX = 1 << 20,
+    REPLAY_SLICE_SLOTS = 20000,
+    /* admin_items.c: a Fetch: by default, and at most, 1 ms and 4 ms of copying. */
+    REPLAY_FETCH_BYTES = 4 << 20,
+    REPLAY_FETCH_BYTES_MAX = 16 << 20,
+    /* admin.c */
     REPLAY_WAITERS_MAX = 100,
     PEEK_VALUE_BYTES_MAX = 4096,      /* a column's values that are shown */
     PEEK_TENSOR_BYTES_MAX = 64 << 20, /* a tensor that is decompressed to show some of it */

@@ -35,6 +35,16 @@ trp_status admin_table(struct admin *admin, const char *name, struct engine_tabl
     return *table ? TRP_OK : engine_not_found(bytes);
 }
 
+trp_status admin_index(struct admin *admin, const struct engine_table *table)
+{
+    while (!admin->server && engine_index_step(admin->engine))
+        ; /* over files: now is the time to build it */
+    if (engine_table_ready(table))
+        return TRP_OK;
+    return trp_fail(TRP_UNAVAILABLE, "table %s: the index of keys is still being built",
+                    table->name);
+}
+
 /* ---- Tables ------------------------------------------------------------------------------ */
 
 static Troupe__ReplayLimiter *limiter_copy(struct engine_table *table)
@@ -109,6 +119,24 @@ static void samplers_copy(const struct lane *lane, Troupe__ReplayTable *out)
     }
 }
 
+/* What the limiter keeps those who wait from, to be freed; for the lanes of a running server. */
+static char *blocked_words(const Troupe__ReplayTable *table, const Troupe__ReplayLimiter *limiter)
+{
+    if (table->indexing && table->inserts_waiting)
+        return xstrdup("inserts wait for the index of keys, which is being built");
+    if (table->inserts_waiting && !limiter->can_insert)
+        return xasprintf("inserts wait for samples: inserts * %g - samples is %g and may be %g",
+                         limiter->samples_per_insert, limiter->diff, limiter->max_diff);
+    if (table->samples_waiting && table->size < limiter->min_size)
+        return xasprintf("samples wait for items: there are %" PRId64 " and must be %" PRId64,
+                         table->size, limiter->min_size);
+    if (table->samples_waiting && !limiter->can_sample)
+        return xasprintf("samples wait for inserts: inserts * %g - samples is %g and must be more "
+                         "than %g",
+                         limiter->samples_per_insert, limiter->diff, limiter->min_diff);
+    return xstrdup("");
+}
+
 static Troupe__ReplayTable *table_copy(const struct admin *admin, struct engine_table *table)
 {
     const trp_table_options *options = table_options(table->table);
@@ -120,6 +148,7 @@ static Troupe__ReplayTable *table_copy(const struct admin *admin, struct engine_
     out->max_size = options->max_size;
     out->unique_samples = table_unique_samples(table->table);
     out->limiter = limiter_copy(table);
+    out->bytes = table_bytes(table->table);
     if (options->signature.size) {
         out->signature.data = xmalloc(options->signature.size);
         memcpy(out->signature.data, options->signature.data, options->signature.size);
@@ -127,10 +156,11 @@ static Troupe__ReplayTable *table_copy(const struct admin *admin, struct engine_
     }
     if (!admin->service)
         return out;
-    const struct lane *lane = &admin->service->lanes[table->index];
+    const struct lane *lane = admin->service->lanes[table->index];
     out->indexing = !engine_table_ready(table);
     out->inserts_waiting = lane->insert_count;
     out->samples_waiting = lane->sample_count;
+    out->blocked = blocked_words(out, out->limiter);
     inserters_copy(lane, out);
     samplers_copy(lane, out);
     return out;
@@ -175,6 +205,7 @@ static void tables_collect(void *arg)
     out->store = store_copy(admin);
     if (admin->server) {
         out->pid = getpid();
+        out->version = xstrdup(trp_version());
         out->uptime_seconds = (double)(clock_now_ns(&clock_monotonic) - admin->started_ns) * 1e-9;
     }
     work->response = out;
@@ -194,7 +225,7 @@ static void admin_tables(Troupe__Replay_Service *service,
         troupe__replay_tables_response__free_unpacked(work.response, NULL);
 }
 
-/* ---- Items ------------------------------------------------------------------------------- */
+/* ---- items ------------------------------------------------------------------------------- */
 
 Troupe__ReplayItem *admin_item(const struct item *item)
 {
@@ -204,68 +235,11 @@ Troupe__ReplayItem *admin_item(const struct item *item)
     out->priority = item->priority;
     out->times_sampled = item->times_sampled;
     out->inserted_at_ns = item->inserted_at_ns;
+    out->sequence = item->seq;
     out->chunk_count = item->trajectory->chunk_count;
     for (uint32_t i = 0; i < out->chunk_count; ++i)
         out->bytes += item->chunks[i]->size;
     return out;
-}
-
-static const char *order_words(trp_selector_kind kind)
-{
-    switch (kind) {
-    case TRP_UNIFORM:
-        return "in no order";
-    case TRP_FIFO:
-        return "oldest first";
-    case TRP_LIFO:
-        return "newest first";
-    case TRP_PRIORITIZED:
-    case TRP_MAX_HEAP:
-        return "by priority, highest first";
-    case TRP_MIN_HEAP:
-        return "by priority, lowest first";
-    }
-    return "";
-}
-
-struct items_work {
-    struct admin *admin;
-    const Troupe__ReplayItemsRequest *request;
-    Troupe__ReplayItemsResponse *response;
-    trp_status status;
-};
-
-static void items_collect(void *arg)
-{
-    struct items_work *work = arg;
-    struct engine_table *table;
-    work->status = admin_table(work->admin, work->request->table, &table);
-    if (work->status != TRP_OK)
-        return;
-    uint32_t count = work->request->count ? work->request->count : 10;
-    if (count > REPLAY_ITEMS_MAX)
-        count = REPLAY_ITEMS_MAX;
-    struct item **items = xcalloc(count, sizeof *items);
-    Troupe__ReplayItemsResponse *out = xmalloc(sizeof *out);
-    troupe__replay_items_response__init(out);
-    out->n_items = table_top(table->table, count, items);
-    out->items = xcalloc(out->n_items + 1, sizeof *out->items);
-    for (size_t i = 0; i < out->n_items; ++i)
-        out->items[i] = admin_item(items[i]);
-    out->table_size = table_size(table->table);
-    out->order = xstrdup(order_words(table_options(table->table)->sampler.kind));
-    free(items);
-    work->response = out;
-}
-
-static void admin_items(Troupe__Replay_Service *service, const Troupe__ReplayItemsRequest *request,
-                        Troupe__ReplayItemsResponse_Closure closure, void *data)
-{
-    struct items_work work = {.admin = (struct admin *)service, .request = request};
-    admin_enter(work.admin, items_collect, &work);
-    closure(work.response, data);
-    if (work.response)
-        troupe__replay_items_response__free_unpacked(work.response, NULL);
 }
 
 void admin_init(struct admin *admin, const char *dir)

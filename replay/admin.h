@@ -1,4 +1,4 @@
-/* troupe.Replay: looking at the tables of a server, running or stopped. */
+/* troupe.Replay: looking at the tables of a server, running or stopped, and changing them. */
 #ifndef TRP_REPLAY_ADMIN_H
 #define TRP_REPLAY_ADMIN_H
 
@@ -32,8 +32,30 @@ void admin_enter(struct admin *admin, void (*work)(void *arg), void *arg);
 /* NOT_FOUND, or UNAVAILABLE when the server has stopped. */
 trp_status admin_table(struct admin *admin, const char *name, struct engine_table **table);
 
+/* Key operations need the index: UNAVAILABLE while a server builds it. */
+trp_status admin_index(struct admin *admin, const struct engine_table *table);
+
 /* Allocates and fills; `admin` is entered. */
 Troupe__ReplayItem *admin_item(const struct item *item);
+
+/* ---- admin_items.c ---- */
+
+void admin_items(Troupe__Replay_Service *service, const Troupe__ReplayItemsRequest *request,
+                 Troupe__ReplayItemsResponse_Closure closure, void *data);
+void admin_fetch(Troupe__Replay_Service *service, const Troupe__ReplayFetchRequest *request,
+                 Troupe__ReplayFetchResponse_Closure closure, void *data);
+
+/* ---- admin_tables.c ---- */
+
+void admin_create_table(Troupe__Replay_Service *service,
+                        const Troupe__ReplayCreateTableRequest *request,
+                        Troupe__ReplayDone_Closure closure, void *data);
+void admin_drop_table(Troupe__Replay_Service *service,
+                      const Troupe__ReplayDropTableRequest *request,
+                      Troupe__ReplayDone_Closure closure, void *data);
+void admin_alter_table(Troupe__Replay_Service *service,
+                       const Troupe__ReplayAlterTableRequest *request,
+                       Troupe__ReplayAlterTableResponse_Closure closure, void *data);
 
 /* ---- peek.c ---- */
 

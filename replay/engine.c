@@ -31,13 +31,13 @@ size_t engine_table_count(const struct engine *engine)
 struct engine_table *engine_table(struct engine *engine, size_t index)
 {
     assert(index < engine->table_count);
-    return &engine->tables[index];
+    return engine->tables[index];
 }
 
 struct engine_table *engine_find(struct engine *engine, trp_bytes name)
 {
     for (size_t i = 0; i < engine->table_count; ++i) {
-        struct engine_table *table = &engine->tables[i];
+        struct engine_table *table = engine->tables[i];
         if (table->name_size == name.size && memcmp(table->name, name.data, name.size) == 0)
             return table;
     }
@@ -54,22 +54,21 @@ trp_status engine_not_found(trp_bytes name)
 bool engine_index_step(struct engine *engine)
 {
     for (size_t i = 0; i < engine->table_count; ++i)
-        if (!table_index_ready(engine->tables[i].table))
-            return table_index_step(engine->tables[i].table, INDEX_STEP_ITEMS) ||
+        if (!table_index_ready(engine->tables[i]->table))
+            return table_index_step(engine->tables[i]->table, INDEX_STEP_ITEMS) ||
                    i + 1 < engine->table_count;
     return false;
 }
 
 /* ---- inserts ----------------------------------------------------------------------------- */
 
-/* The item is out of its table: its record goes too. */
-static void item_drop(struct engine *engine, struct engine_table *table, struct item *item)
+void engine_item_drop(struct engine *engine, struct engine_table *table, struct item *item)
 {
     store_item_delete(engine->store, table_id(table->table), item);
     store_item_destroy(engine->store, item);
 }
 
-static void table_touch(struct engine *engine, struct engine_table *table)
+void engine_table_touch(struct engine *engine, struct engine_table *table)
 {
     table->changed = true;
     engine->important = true;
@@ -92,8 +91,8 @@ static void counters_note(struct engine *engine, struct engine_table *table)
 static trp_status engine_commit_now(struct engine *engine)
 {
     for (size_t i = 0; i < engine->table_count; ++i)
-        if (engine->tables[i].changed)
-            counters_note(engine, &engine->tables[i]);
+        if (engine->tables[i]->changed)
+            counters_note(engine, engine->tables[i]);
     TRP_TRY(store_commit(engine->store)); /* else the group is still to be written */
     engine->important = engine->sampled = false;
     engine->sample_groups = 0;
@@ -129,8 +128,8 @@ trp_status engine_insert(struct engine *engine, struct engine_table *table, stru
     store_item_insert(engine->store, table_id(table->table), item);
     table_insert(table->table, item, &evicted);
     if (evicted)
-        item_drop(engine, table, evicted);
-    table_touch(engine, table);
+        engine_item_drop(engine, table, evicted);
+    engine_table_touch(engine, table);
     return TRP_OK;
 }
 
@@ -207,9 +206,9 @@ void engine_settle(struct engine *engine, struct handout *handout)
     if (handout->count == 0)
         return;
     for (uint32_t i = 0; i < handout->count; ++i)
-        item_drop(engine, handout->table, handout->items[i]);
+        engine_item_drop(engine, handout->table, handout->items[i]);
     handout->table->unsettled -= handout->count;
-    table_touch(engine, handout->table);
+    engine_table_touch(engine, handout->table);
     handout_unlink(engine, handout);
     handout->count = 0;
 }
@@ -251,8 +250,8 @@ trp_status engine_mutate(struct engine *engine, struct engine_table *table,
         if (!item)
             continue;
         table_remove(inner, item);
-        item_drop(engine, table, item);
-        table_touch(engine, table);
+        engine_item_drop(engine, table, item);
+        engine_table_touch(engine, table);
     }
     for (uint32_t i = 0, count; i < request->update_count; i += count) {
         count = request->update_count - i;
@@ -270,7 +269,7 @@ struct release {
 static void release_dropped(void *arg, struct item *item)
 {
     struct release *release = arg;
-    item_drop(release->engine, release->table, item);
+    engine_item_drop(release->engine, release->table, item);
 }
 
 void engine_reset(struct engine *engine, struct engine_table *table)
@@ -282,7 +281,7 @@ void engine_reset(struct engine *engine, struct engine_table *table)
             engine_settle(engine, handout);
     }
     table_reset(table->table, release_dropped, &release);
-    table_touch(engine, table);
+    engine_table_touch(engine, table);
 }
 
 /* ---- groups ------------------------------------------------------------------------------ */
@@ -319,8 +318,10 @@ void engine_destroy(struct engine *engine)
     if (engine->opened && !engine->read_only && engine_commit_now(engine) != TRP_OK)
         engine_log_failure("last commit failed");
     for (size_t i = 0; i < engine->table_count; ++i) {
-        struct release release = {engine, &engine->tables[i]};
-        table_destroy(engine->tables[i].table, release_kept, &release);
+        struct release release = {engine, engine->tables[i]};
+        table_destroy(engine->tables[i]->table, release_kept, &release);
+        engine->tables[i]->table = NULL;
+        engine_table_free(engine->tables[i]);
     }
     free(engine->tables);
     store_destroy(engine->store);

@@ -27,9 +27,10 @@ struct engine_options {
     uint64_t seed;
 };
 
+/* Where it lies does not change while the table is there. */
 struct engine_table {
-    struct table *table;
-    const char *name;
+    struct table *table; /* NULL: dropped */
+    char *name;
     size_t name_size;
     uint32_t index; /* 0 to engine_table_count() - 1 */
     /* Samples whose items are in handouts: counted by the limiter, not yet by the store. */
@@ -55,6 +56,25 @@ struct engine_table *engine_find(struct engine *engine, trp_bytes name);
 
 /* "Priority table x was not found": Reverb's words. */
 trp_status engine_not_found(trp_bytes name);
+
+/* ---- changing the tables (engine_tables.c); durable at the next commit --------------------- */
+
+/* ALREADY_EXISTS; INVALID_ARGUMENT: trp_table_options_check(); RESOURCE_EXHAUSTED: too many. */
+trp_status engine_table_create(struct engine *engine, const trp_table_options *options,
+                               struct engine_table **table);
+
+/* May it go? FAILED_PRECONDITION: the only one. */
+trp_status engine_table_droppable(const struct engine *engine, const struct engine_table *table);
+
+/* Items, handouts, record: all go, and `table->table`. The struct stays until engine_table_free().
+ */
+void engine_table_drop(struct engine *engine, struct engine_table *table);
+void engine_table_free(struct engine_table *table); /* dropped */
+
+/* The table goes on with `options` (of the same name); the remover takes what is over their limits.
+ * How many that were. */
+int64_t engine_table_alter(struct engine *engine, struct engine_table *table,
+                           const trp_table_options *options);
 
 /* ---- the index of keys after a reopen ---------------------------------------------------- */
 

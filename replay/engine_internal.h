@@ -6,8 +6,9 @@
 
 struct engine {
     struct store *store;
-    struct engine_table *tables;
+    struct engine_table **tables;
     size_t table_count;
+    uint64_t seed;
     struct handout *handouts; /* those with items */
     int64_t wall_ns;
     bool read_only;
@@ -19,6 +20,16 @@ struct engine {
     uint32_t sample_groups;
     const struct trajectory *checked; /* while loading: the last one found valid */
 };
+
+/* Appends a table. */
+struct engine_table *engine_table_add(struct engine *engine, const trp_table_options *options,
+                                      uint32_t id);
+
+/* The item is out of its table: its record goes too. */
+void engine_item_drop(struct engine *engine, struct engine_table *table, struct item *item);
+
+/* Its counters are written with the next commit, which there will be. */
+void engine_table_touch(struct engine *engine, struct engine_table *table);
 
 /* One line with trp_last_error(), where a failure cannot travel further. */
 void engine_log_failure(const char *what);

@@ -1,7 +1,9 @@
 /* Problem: a directory has tables from an earlier life, the caller has options of this one.
- * Design: the caller's options win and every difference is said, one line each; a stored table that
- * the caller does not name is an error, because its items would silently be gone. A copy that is
- * only looked at takes the stored options. Counters are put right where a crash left items that
+ * Design: the last word wins. The caller's options do, and every difference is said, one line each,
+ * unless they are what they were at the last start: then a table that was altered since stays as it
+ * is. A stored table that the caller does not name is an error, because its items would silently be
+ * gone, unless it was made while the server ran. A copy that is only looked at takes the stored
+ * options. Counters are put right where a crash left items that
  * had been counted as deleted: inserts less deletes is the number of items, always.
  * Guarantee: the directory is not written to before every check has passed. */
 #include "engine_internal.h"
@@ -12,6 +14,7 @@
 
 #include <troupe/log.h>
 #include "core/alloc.h"
+#include "options.h"
 #include "trajectory.h"
 
 void engine_log_failure(const char *what)
@@ -21,39 +24,16 @@ void engine_log_failure(const char *what)
 
 /* ---- options against what is stored ------------------------------------------------------ */
 
-/* The word of `line` that starts with the key of `word` ("key=..."), or NULL. */
-static const char *word_like(const char *line, const char *word, size_t *size)
+static void log_difference(void *name, const char *key, const char *before, const char *after)
 {
-    size_t key = strcspn(word, "=") + 1;
-    while (*line) {
-        size_t length = strcspn(line, " ");
-        if (length >= key && strncmp(line, word, key) == 0) {
-            *size = length;
-            return line;
-        }
-        line += length + strspn(line + length, " ");
-    }
-    return NULL;
-}
-
-static void log_differences(const char *name, const char *stored, const char *given)
-{
-    for (const char *word = given; *word;) {
-        size_t size = strcspn(word, " "), old_size = 0;
-        const char *old = word_like(stored, word, &old_size);
-        if (!old)
-            trp_log(TRP_WARN, "table %s: %.*s was not set before", name, (int)size, word);
-        else if (old_size != size || strncmp(old, word, size) != 0)
-            trp_log(TRP_WARN, "table %s: stored with %.*s, opened with %.*s", name, (int)old_size,
-                    old, (int)size, word);
-        word += size + strspn(word + size, " ");
-    }
-    for (const char *word = stored; *word;) {
-        size_t size = strcspn(word, " "), new_size;
-        if (!word_like(given, word, &new_size))
-            trp_log(TRP_WARN, "table %s: stored with %.*s, opened without", name, (int)size, word);
-        word += size + strspn(word + size, " ");
-    }
+    if (!*before)
+        trp_log(TRP_WARN, "table %s: %s=%s was not set before", (const char *)name, key, after);
+    else if (!*after)
+        trp_log(TRP_WARN, "table %s: stored with %s=%s, opened without", (const char *)name, key,
+                before);
+    else
+        trp_log(TRP_WARN, "table %s: stored with %s=%s, opened with %s=%s", (const char *)name, key,
+                before, key, after);
 }
 
 static bool bytes_equal(trp_bytes a, trp_bytes b)
@@ -111,7 +91,7 @@ static trp_status stored_check(const struct engine *engine, const struct engine_
     for (size_t i = 0; i < count; ++i) {
         trp_table_options *old;
         TRP_TRY(trp_table_options_parse(stored[i].options, &old));
-        bool given = false;
+        bool given = !stored[i].given; /* made at run time: nobody ever gave it */
         for (size_t j = 0; j < options->table_count; ++j)
             given |= strcmp(options->tables[j].name, old->name) == 0;
         trp_status status = TRP_OK;
@@ -128,16 +108,9 @@ static trp_status stored_check(const struct engine *engine, const struct engine_
 /* ---- tables ------------------------------------------------------------------------------ */
 
 static void table_open(struct engine *engine, const trp_table_options *options, uint32_t id,
-                       uint64_t seed, const struct store_table *counters)
+                       const struct store_table *counters)
 {
-    struct engine_table *table = &engine->tables[engine->table_count];
-    *table = (struct engine_table){.table = table_create(options, id, seed),
-                                   .index = (uint32_t)engine->table_count};
-    table->name = table_options(table->table)->name;
-    table->name_size = strlen(table->name);
-    engine->table_count++;
-    if (!counters)
-        return;
+    struct engine_table *table = engine_table_add(engine, options, id);
     struct limiter *limiter = table_limiter(table->table);
     limiter->inserts = counters->inserts;
     limiter->samples = counters->samples;
@@ -145,55 +118,82 @@ static void table_open(struct engine *engine, const trp_table_options *options, 
     table_set_unique_samples(table->table, counters->unique_samples);
 }
 
-static void table_open_given(struct engine *engine, const trp_table_options *given, uint64_t seed)
+/* What the caller said, so that the next start knows whether it says something else. */
+static char *given_text(const char *line, trp_bytes signature)
 {
-    trp_table_options *options = trp_table_options_copy(given); /* with defaults */
-    char *line = trp_table_options_format(options);
-    const struct store_table *stored = stored_find(engine, options->name);
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < signature.size; ++i)
+        hash = (hash ^ signature.data[i]) * UINT64_C(0x100000001b3);
+    return xasprintf("%s signature=%zu,%016llx", line, signature.size, (unsigned long long)hash);
+}
+
+/* The caller says what it said last time: what is stored is newer, or the same. */
+static trp_status table_open_stored(struct engine *engine, const struct store_table *stored)
+{
+    trp_table_options *options;
+    TRP_TRY(stored_options(stored, &options));
+    table_open(engine, options, stored->id, stored);
+    trp_table_options_destroy(options);
+    return TRP_OK;
+}
+
+static void table_open_changed(struct engine *engine, const trp_table_options *options,
+                               const char *line, const char *given,
+                               const struct store_table *stored)
+{
     struct store_table counters = {0};
-    uint32_t id = 0;
-    bool same = false;
     if (stored) {
         counters = *stored;
-        id = stored->id;
-        same = strcmp(stored->options, line) == 0 &&
-               bytes_equal(stored->signature, options->signature);
-        log_differences(options->name, stored->options, line);
+        table_options_compare(stored->options, line, log_difference, (void *)options->name);
         if (!bytes_equal(stored->signature, options->signature))
             trp_log(TRP_WARN, "table %s: opened with another signature than stored", options->name);
     }
-    if (!same) {
-        id = store_table_put(engine->store, options->name, line, options->signature);
-        engine->important = true;
-    }
-    table_open(engine, options, id, seed, &counters);
-    free(line);
-    trp_table_options_destroy(options);
+    uint32_t id = store_table_put(engine->store, options->name, line, options->signature);
+    store_table_given(engine->store, id, given);
+    engine->important = true;
+    table_open(engine, options, id, &counters);
 }
 
+static trp_status table_open_given(struct engine *engine, const trp_table_options *caller)
+{
+    trp_status status = TRP_OK;
+    trp_table_options *options = trp_table_options_copy(caller); /* with defaults */
+    char *line = trp_table_options_format(options);
+    char *given = given_text(line, options->signature);
+    const struct store_table *stored = stored_find(engine, options->name);
+    if (stored && stored->given && strcmp(stored->given, given) == 0)
+        status = table_open_stored(engine, stored);
+    else
+        table_open_changed(engine, options, line, given, stored);
+    free(given);
+    free(line);
+    trp_table_options_destroy(options);
+    return status;
+}
+
+/* The stored ones that are not open yet: all for a look, those made at run time otherwise. */
 static trp_status tables_open_stored(struct engine *engine)
 {
     size_t count;
     const struct store_table *stored = store_tables(engine->store, &count);
-    engine->tables = xcalloc(count + 1, sizeof *engine->tables);
     for (size_t i = 0; i < count; ++i) {
-        trp_table_options *options;
-        TRP_TRY(stored_options(&stored[i], &options));
-        table_open(engine, options, stored[i].id, 1, &stored[i]);
-        trp_table_options_destroy(options);
+        bool open = false;
+        for (size_t j = 0; j < engine->table_count; ++j)
+            open |= table_id(engine->tables[j]->table) == stored[i].id;
+        if (!open)
+            TRP_TRY(table_open_stored(engine, &stored[i]));
     }
     return TRP_OK;
 }
 
 static trp_status tables_open(struct engine *engine, const struct engine_options *options)
 {
-    if (engine->read_only)
-        return tables_open_stored(engine);
-    TRP_TRY(stored_check(engine, options));
-    engine->tables = xcalloc(options->table_count, sizeof *engine->tables);
-    for (size_t i = 0; i < options->table_count; ++i)
-        table_open_given(engine, &options->tables[i], options->seed);
-    return TRP_OK;
+    if (!engine->read_only) {
+        TRP_TRY(stored_check(engine, options));
+        for (size_t i = 0; i < options->table_count; ++i)
+            TRP_TRY(table_open_given(engine, &options->tables[i]));
+    }
+    return tables_open_stored(engine);
 }
 
 /* ---- items ------------------------------------------------------------------------------- */
@@ -216,8 +216,8 @@ static trp_status item_load(void *arg, uint32_t id, struct item *item)
     struct engine *engine = arg;
     struct engine_table *table = NULL;
     for (size_t i = 0; i < engine->table_count && !table; ++i)
-        if (table_id(engine->tables[i].table) == id)
-            table = &engine->tables[i];
+        if (table_id(engine->tables[i]->table) == id)
+            table = engine->tables[i];
     trp_status status = item_check(engine, table, id, item);
     if (status == TRP_OK)
         table_restore(table->table, item);
@@ -255,6 +255,7 @@ trp_status engine_create(struct engine **out, const struct engine_options *optio
         TRP_TRY(tables_check(options));
     struct engine *engine = xcalloc(1, sizeof *engine);
     engine->read_only = options->store.read_only;
+    engine->seed = options->seed;
     engine->synced = options->store.durability == TRP_DURABLE_SYSTEM;
     trp_status status = store_create(&engine->store, &options->store);
     if (status != TRP_OK)
@@ -266,7 +267,7 @@ trp_status engine_create(struct engine **out, const struct engine_options *optio
     if (status != TRP_OK)
         goto out;
     for (size_t i = 0; i < engine->table_count; ++i)
-        table_settle(engine, &engine->tables[i]);
+        table_settle(engine, engine->tables[i]);
     engine->opened = true;
     if (!engine->read_only)
         status = engine_commit(engine);

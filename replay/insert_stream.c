@@ -212,6 +212,19 @@ bool lane_insert_one(struct lane *lane)
     return true;
 }
 
+void lane_refuse_inserts(struct lane *lane, trp_status status)
+{
+    while (lane->insert_first) {
+        struct pending_insert *pending = lane_pop(lane);
+        store_item_destroy(engine_store(lane->service->engine), pending->item);
+        if (pending->stream) {
+            stream_fail(pending->stream, status);
+            stream_resume(pending->stream, pending);
+        }
+        free(pending);
+    }
+}
+
 /* ---- messages ---------------------------------------------------------------------------- */
 
 static struct item *item_make(const struct insert_stream *stream, const struct wire_item *wire)
@@ -384,7 +397,7 @@ void insert_closed(void *arg, trp_server_call *call)
     service->worked = true;
     touched_remove(service, stream);
     for (size_t i = 0; stream->pending && i < engine_table_count(service->engine); ++i)
-        lane_orphan(&service->lanes[i], stream);
+        lane_orphan(service->lanes[i], stream);
     keep_set_cleanup(&stream->keep, engine_store(service->engine));
     service->kept_bytes -= stream->kept_counted;
     trajectory_builder_cleanup(&stream->builder);

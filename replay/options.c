@@ -12,6 +12,7 @@
 
 #include "core/alloc.h"
 #include "core/limits.h"
+#include "options.h"
 
 enum { MAX_SIZE_DEFAULT = 1000 * 1000 };
 
@@ -284,4 +285,44 @@ char *trp_table_options_format(const trp_table_options *options)
     free(times);
     trp_table_options_destroy(full);
     return line;
+}
+
+/* ---- differences ------------------------------------------------------------------------- */
+
+/* The word at `*at`, moved to the next one; false at the end. */
+static bool word_next(const char **at, const char **word, size_t *size)
+{
+    *word = *at + strspn(*at, " ");
+    *size = strcspn(*word, " ");
+    *at = *word + *size;
+    return *size > 0;
+}
+
+/* The value that `line` has for the key of `word`, to be freed. */
+static char *word_value(const char *line, const char *word)
+{
+    size_t key = strcspn(word, "=") + 1, size;
+    for (const char *at = line, *each; word_next(&at, &each, &size);)
+        if (size >= key && strncmp(each, word, key) == 0)
+            return strndup(each + key, size - key);
+    return xstrdup("");
+}
+
+void table_options_compare(const char *before, const char *after, table_options_difference *each,
+                           void *arg)
+{
+    const char *const lines[] = {after, before};
+    for (unsigned i = 0; i < 2; i++) {
+        const char *at = lines[i], *word;
+        for (size_t size; word_next(&at, &word, &size);) {
+            char *old = word_value(before, word), *new = word_value(after, word);
+            char *key = strndup(word, strcspn(word, "="));
+            /* Words of the old line are news only when the new one has them not. */
+            if (strcmp(old, new) != 0 && (i == 0 || !*new))
+                each(arg, key, old, new);
+            free(key);
+            free(new);
+            free(old);
+        }
+    }
 }

@@ -18,6 +18,7 @@
 #include "core/alloc.h"
 #include "core/buffer.h"
 #include "core/limits.h"
+#include "options.h"
 
 enum { NUMBERS_MAX = 4 };
 
@@ -369,7 +370,7 @@ static size_t word_size(const char *text)
     return close + strcspn(text + close, blanks);
 }
 
-static trp_status parse_word(trp_table_options *options, const char *word, bool *seen)
+static trp_status parse_word(trp_table_options *options, const char *word, bool remote, bool *seen)
 {
     size_t key = key_find(word);
     if (key == KEY_COUNT)
@@ -380,11 +381,15 @@ static trp_status parse_word(trp_table_options *options, const char *word, bool 
     if (seen[key])
         return trp_fail(TRP_INVALID_ARGUMENT, "table option '%s': %s is given twice", word,
                         keys[key].name);
+    if (remote && keys[key].parse == parse_signature)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "table option '%s': a file of the client's is not read by the server",
+                        word);
     seen[key] = true;
     return keys[key].parse(options, word, word + strlen(keys[key].name) + 1);
 }
 
-static trp_status parse_words(trp_table_options *options, const char *line)
+static trp_status parse_words(trp_table_options *options, const char *line, bool remote)
 {
     bool seen[KEY_COUNT] = {false};
     const char *at = line + strspn(line, blanks);
@@ -393,7 +398,7 @@ static trp_status parse_words(trp_table_options *options, const char *line)
         char *word = xmalloc(size + 1);
         memcpy(word, at, size);
         word[size] = '\0';
-        trp_status status = parse_word(options, word, seen);
+        trp_status status = parse_word(options, word, remote, seen);
         free(word);
         TRP_TRY(status);
         at += size;
@@ -404,11 +409,31 @@ static trp_status parse_words(trp_table_options *options, const char *line)
     return trp_table_options_check(options);
 }
 
-trp_status trp_table_options_parse(const char *line, trp_table_options **out)
+/* Takes `options`. */
+static trp_status parse_line(trp_table_options *options, const char *line, bool remote,
+                             trp_table_options **out)
 {
-    trp_table_options *options = xcalloc(1, sizeof *options);
-    trp_status status = parse_words(options, line);
+    trp_status status = parse_words(options, line, remote);
     *out = status == TRP_OK ? trp_table_options_copy(options) : NULL;
     trp_table_options_destroy(options);
     return status;
+}
+
+trp_status trp_table_options_parse(const char *line, trp_table_options **out)
+{
+    return parse_line(xcalloc(1, sizeof(trp_table_options)), line, false, out);
+}
+
+trp_status table_options_parse_remote(const char *line, trp_table_options **out)
+{
+    return parse_line(xcalloc(1, sizeof(trp_table_options)), line, true, out);
+}
+
+trp_status table_options_change(const trp_table_options *base, const char *line,
+                                trp_table_options **out)
+{
+    trp_table_options *options = trp_table_options_copy(base);
+    free((char *)options->name); /* the line has it */
+    options->name = NULL;
+    return parse_line(options, line, true, out);
 }

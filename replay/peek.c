@@ -35,11 +35,7 @@ static trp_status item_find(struct peek_work *work, struct item **item)
             return TRP_OK;
         return trp_fail(TRP_NOT_FOUND, "table %s is empty", request->table);
     }
-    while (!work->admin->server && engine_index_step(work->admin->engine))
-        ; /* over files: now is the time to build it */
-    if (!engine_table_ready(table))
-        return trp_fail(TRP_UNAVAILABLE, "table %s: the index of keys is still being built",
-                        request->table);
+    TRP_TRY(admin_index(work->admin, table));
     *item = table_find(table->table, request->key);
     if (*item)
         return TRP_OK;

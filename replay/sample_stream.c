@@ -58,9 +58,24 @@ static void stream_finish(struct sample_stream *stream, trp_status status, const
 
 /* ---- lanes ------------------------------------------------------------------------------- */
 
+static void request_end(struct sample_stream *stream)
+{
+    if (stream->lane)
+        lane_leave(stream->lane);
+    stream->lane = NULL;
+}
+
 static void lane_append(struct sample_stream *stream)
 {
     struct lane *lane = stream->lane;
+    if (lane->dropped) {
+        const struct engine_table *table = lane->table;
+        trp_status status =
+            engine_not_found((trp_bytes){(const uint8_t *)table->name, table->name_size});
+        request_end(stream);
+        stream_finish(stream, status, trp_last_error());
+        return;
+    }
     stream->deadline = deadline_in_ms(&clock_monotonic, stream->timeout_ms);
     stream->queued_in = stream->service->group;
     stream->waiting = true;
@@ -92,6 +107,16 @@ static void lane_remove(struct sample_stream *stream)
     lane->timed_count -= stream->timeout_ms >= 0;
 }
 
+void lane_refuse_samples(struct lane *lane, trp_status status)
+{
+    while (lane->sample_first) {
+        struct sample_stream *stream = lane->sample_first;
+        lane_remove(stream);
+        request_end(stream);
+        stream_finish(stream, status, trp_last_error());
+    }
+}
+
 int64_t lane_expire(struct lane *lane, int64_t now_ns)
 {
     int64_t first = INT64_MAX;
@@ -102,7 +127,7 @@ int64_t lane_expire(struct lane *lane, int64_t now_ns)
             continue;
         }
         lane_remove(stream);
-        stream->lane = NULL;
+        request_end(stream);
         /* "insert": clients compare the text with Reverb's, which has it so. */
         stream_finish(stream, TRP_DEADLINE_EXCEEDED,
                       "Rate Limiter: Timeout exceeded before the right to insert was acquired.");
@@ -326,7 +351,7 @@ static void stream_continue(struct sample_stream *stream)
         lane_append(stream);
         return;
     }
-    stream->lane = NULL;
+    request_end(stream);
     if (stream->half_closed)
         stream_finish(stream, TRP_OK, NULL);
     else
@@ -366,6 +391,7 @@ static trp_status request_begin(struct sample_stream *stream, trp_bytes bytes)
     if (!lane)
         return TRP_NOT_FOUND;
     stream->lane = lane;
+    lane_use(lane);
     stream->remaining = request.num_samples;
     stream->timeout_ms = request.has_timeout && request.timeout_ms >= 0 ? request.timeout_ms : -1;
     stream->since_ns = clock_now_ns(&clock_monotonic);
@@ -416,6 +442,7 @@ void sample_closed(void *arg, trp_server_call *call)
     engine_settle(service->engine, &stream->handout);
     handout_cleanup(&stream->handout);
     drawn_clear(stream);
+    request_end(stream);
     buffer_cleanup(&stream->trajectories);
     free(stream->drawn);
     free(stream->chunks);

@@ -47,26 +47,84 @@ const size_t service_method_count = sizeof service_methods / sizeof *service_met
 
 void service_init(struct service *service, struct engine *engine, uint64_t kept_bytes_max)
 {
-    size_t count = engine_table_count(engine);
-    *service = (struct service){.engine = engine,
-                                .lanes = xcalloc(count, sizeof(struct lane)),
-                                .state_id = {trp_rng_entropy(), trp_rng_entropy()},
-                                .group = 1,
-                                .kept_bytes_max = kept_bytes_max,
-                                .insert.lists.lazy = true};
-    for (size_t i = 0; i < count; ++i)
-        service->lanes[i] = (struct lane){.service = service, .table = engine_table(engine, i)};
+    *service = (struct service){
+        .engine = engine, .group = 1, .kept_bytes_max = kept_bytes_max, .insert.lists.lazy = true};
+    for (size_t i = 0; i < engine_table_count(engine); ++i)
+        service_table_added(service, engine_table(engine, i));
 }
+
+/* ---- tables that come and go ------------------------------------------------------------- */
+
+void service_state_change(struct service *service)
+{
+    service->state_id[0] = trp_rng_entropy();
+    service->state_id[1] = trp_rng_entropy();
+}
+
+void service_table_added(struct service *service, struct engine_table *table)
+{
+    struct lane *lane = xcalloc(1, sizeof *lane);
+    lane->service = service;
+    lane->table = table;
+    service->lanes = xrealloc(service->lanes, (table->index + 1) * sizeof(struct lane *));
+    service->lanes[table->index] = lane;
+    service_state_change(service);
+}
+
+void lane_use(struct lane *lane)
+{
+    lane->users++;
+}
+
+void lane_leave(struct lane *lane)
+{
+    if (--lane->users > 0 || !lane->dropped)
+        return;
+    engine_table_free(lane->table);
+    free(lane);
+}
+
+static void moving_remove(struct service *service, struct lane *lane)
+{
+    if (!lane->moving)
+        return;
+    struct lane **link = &service->moving;
+    while (*link != lane)
+        link = &(*link)->next_moving;
+    *link = lane->next_moving;
+    lane->moving = false;
+}
+
+void service_table_drop(struct service *service, struct engine_table *table)
+{
+    struct lane *lane = service->lanes[table->index];
+    size_t last = engine_table_count(service->engine) - 1;
+    lane_use(lane);
+    trp_status status =
+        engine_not_found((trp_bytes){(const uint8_t *)table->name, table->name_size});
+    lane_refuse_inserts(lane, status);
+    lane_refuse_samples(lane, status);
+    moving_remove(service, lane);
+    for (size_t i = table->index; i < last; ++i)
+        service->lanes[i] = service->lanes[i + 1];
+    engine_table_drop(service->engine, table);
+    service_state_change(service);
+    lane->dropped = true;
+    lane_leave(lane);
+}
+
+/* ---- life -------------------------------------------------------------------------------- */
 
 void service_cleanup(struct service *service)
 {
     for (size_t i = 0; service->engine && i < engine_table_count(service->engine); ++i) {
-        for (struct pending_insert *pending = service->lanes[i].insert_first, *next; pending;
+        for (struct pending_insert *pending = service->lanes[i]->insert_first, *next; pending;
              pending = next) {
             next = pending->next;
             store_item_destroy(engine_store(service->engine), pending->item);
             free(pending);
         }
+        free(service->lanes[i]);
     }
     wire_insert_request_cleanup(&service->insert);
     wire_mutate_request_cleanup(&service->mutate);
@@ -85,7 +143,7 @@ struct lane *service_lane(struct service *service, trp_bytes name)
         engine_not_found(name);
         return NULL;
     }
-    return &service->lanes[table->index];
+    return service->lanes[table->index];
 }
 
 void lane_move(struct lane *lane)
@@ -122,7 +180,7 @@ static int64_t lanes_expire(struct service *service)
 {
     int64_t next = INT64_MAX, now = 0;
     for (size_t i = 0; i < engine_table_count(service->engine); ++i) {
-        struct lane *lane = &service->lanes[i];
+        struct lane *lane = service->lanes[i];
         if (lane->timed_count == 0)
             continue;
         if (now == 0)
@@ -172,7 +230,7 @@ static bool service_idle(struct service *service)
 static void service_wake_all(struct service *service)
 {
     for (size_t i = 0; i < engine_table_count(service->engine); ++i)
-        lane_move(&service->lanes[i]);
+        lane_move(service->lanes[i]);
 }
 
 static bool service_ready(const struct service *service)

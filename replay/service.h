@@ -43,11 +43,13 @@ struct lane {
     uint32_t sample_count, timed_count; /* timed: with a deadline */
     bool moving;                        /* in service.moving */
     struct lane *next_moving;
+    uint32_t users; /* sample streams whose request is for it */
+    bool dropped;   /* its table is gone; the last user frees it */
 };
 
 struct service {
     struct engine *engine;
-    struct lane *lanes; /* one a table, in the engine's order */
+    struct lane **lanes; /* one a table, in the engine's order */
     struct lane *moving;
     struct insert_stream *touched; /* something to send at the end of the group */
     struct unary *unary_first, *unary_last;
@@ -82,6 +84,18 @@ int64_t service_group_end(void *arg);
 /* Has the lane looked at when the group ends. */
 void lane_move(struct lane *lane);
 
+/* A table that the engine has got behind the others; one that it is about to drop: whoever waits in
+ * its lane is told that it was not found. */
+void service_table_added(struct service *service, struct engine_table *table);
+void service_table_drop(struct service *service, struct engine_table *table);
+
+/* Clients read signatures again. */
+void service_state_change(struct service *service);
+
+/* A sample stream serves a request for the lane's table; and does not any more. */
+void lane_use(struct lane *lane);
+void lane_leave(struct lane *lane);
+
 /* NULL with NOT_FOUND in trp_last_error(). */
 struct lane *service_lane(struct service *service, trp_bytes table);
 
@@ -99,6 +113,9 @@ void insert_closed(void *service, trp_server_call *call);
 
 /* Inserts the lane's oldest pending item if it may go. False: none, or held back. */
 bool lane_insert_one(struct lane *lane);
+
+/* The lane's pending items are refused with trp_last_error(). */
+void lane_refuse_inserts(struct lane *lane, trp_status status);
 
 /* Sends the confirmations and ends of all touched streams; the group is durable, or
  * service->broken. */
@@ -121,6 +138,9 @@ bool lane_sample_batch(struct lane *lane);
 
 /* Ends the lane's streams whose time is over; when the next one's is (INT64_MAX: never). */
 int64_t lane_expire(struct lane *lane, int64_t now_ns);
+
+/* Ends the lane's waiting streams with trp_last_error(). */
+void lane_refuse_samples(struct lane *lane, trp_status status);
 
 /* For the CLI. */
 const struct sample_stream *sample_stream_next(const struct sample_stream *stream);

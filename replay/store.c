@@ -109,6 +109,7 @@ static void tables_free(struct store *store)
 {
     for (size_t index = 0; index < store->table_count; index++) {
         free(store->tables[index].options);
+        free(store->tables[index].given);
         free((void *)store->tables[index].signature.data);
         free(store->table_extras[index].name);
     }
@@ -216,6 +217,15 @@ static size_t table_add(struct store *store, uint32_t id, char *name)
     return index;
 }
 
+/* A dropped table may have had the id, and the log what it counted. */
+static void table_reset_counters(struct store *store, uint32_t id)
+{
+    for (unsigned which = 0; which < COUNTERS; which++) {
+        struct change change = change_make(CHANGE_COUNTER, (uint64_t)id << 3 | which, 0);
+        buffer_append(&store->group.changes, (trp_bytes){(const uint8_t *)&change, sizeof change});
+    }
+}
+
 uint32_t store_table_put(struct store *store, const char *name, const char *options,
                          trp_bytes signature)
 {
@@ -227,8 +237,10 @@ uint32_t store_table_put(struct store *store, const char *name, const char *opti
             id = store->tables[index].id + 1;
         index++;
     }
-    if (index == store->table_count)
+    if (index == store->table_count) {
         table_add(store, id, xstrdup(name));
+        table_reset_counters(store, id);
+    }
     struct store_table *table = &store->tables[index];
     char *line = xstrdup(options);
     trp_bytes copy = bytes_copy(signature);
@@ -241,6 +253,58 @@ uint32_t store_table_put(struct store *store, const char *name, const char *opti
     return table->id;
 }
 
+void store_table_given(struct store *store, uint32_t id, const char *given)
+{
+    size_t index;
+    struct store_table *table = table_find_id(store, id, &index);
+    assert(table);
+    char *copy = xstrdup(given);
+    free(table->given);
+    table->given = copy;
+    store->table_extras[index].changed = true;
+    store->group.tables_changed = true;
+}
+
+void store_table_drop(struct store *store, uint32_t id)
+{
+    size_t index;
+    struct store_table *table = table_find_id(store, id, &index);
+    assert(table);
+    free(store->table_extras[index].name);
+    store->table_extras[index].name = xstrdup(""); /* which no table has */
+    store->table_extras[index].dropped = true;
+    store->group.tables_changed = true;
+}
+
+/* Removes its record and counters. */
+static int table_erase(struct store *store, MDB_txn *txn, uint32_t id)
+{
+    struct change run = change_make(CHANGE_DELETE, id, 1);
+    uint64_t quota = UINT64_MAX, number = META_COUNTERS_KEY + id;
+    MDB_val key = lmdb_key(&number);
+    MDB_cursor *cursor;
+    int rc = mdb_del(txn, store->trees[TREE_META], &key, NULL);
+    if (rc == 0 || rc == MDB_NOTFOUND)
+        rc = mdb_cursor_open(txn, store->trees[TREE_TABLES], &cursor);
+    if (rc != 0)
+        return rc;
+    rc = items_remove(cursor, &run, &quota);
+    mdb_cursor_close(cursor);
+    return rc;
+}
+
+static void table_forget(struct store *store, size_t index)
+{
+    free(store->tables[index].options);
+    free(store->tables[index].given);
+    free((void *)store->tables[index].signature.data);
+    free(store->table_extras[index].name);
+    size_t behind = --store->table_count - index;
+    memmove(&store->tables[index], &store->tables[index + 1], behind * sizeof *store->tables);
+    memmove(&store->table_extras[index], &store->table_extras[index + 1],
+            behind * sizeof *store->table_extras);
+}
+
 static int table_put(struct store *store, MDB_txn *txn, size_t index)
 {
     const struct store_table *table = &store->tables[index];
@@ -249,6 +313,7 @@ static int table_put(struct store *store, MDB_txn *txn, size_t index)
         .name = {(const uint8_t *)name, strlen(name)},
         .options = {(const uint8_t *)table->options, strlen(table->options)},
         .signature = table->signature,
+        .given = {(const uint8_t *)table->given, table->given ? strlen(table->given) : 0},
     };
     struct buffer record = {0};
     table_record_encode(&record, &view);
@@ -270,11 +335,15 @@ static int table_put(struct store *store, MDB_txn *txn, size_t index)
 int tables_put(struct store *store, MDB_txn *txn)
 {
     int rc = 0;
-    for (size_t index = 0; rc == 0 && index < store->table_count; index++) {
-        if (!store->table_extras[index].changed)
-            continue;
-        rc = table_put(store, txn, index);
-        store->table_extras[index].changed = false;
+    for (size_t index = store->table_count; rc == 0 && index-- > 0;) {
+        struct stored_table *extra = &store->table_extras[index];
+        if (extra->dropped) {
+            rc = table_erase(store, txn, store->tables[index].id);
+            table_forget(store, index);
+        } else if (extra->changed) {
+            extra->changed = false;
+            rc = table_put(store, txn, index);
+        }
     }
     return rc;
 }

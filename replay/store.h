@@ -32,6 +32,7 @@ struct store_options {
 struct store_table {
     uint32_t id;   /* assigned by the store, never reused */
     char *options; /* the table's line as in trp_table_options_format() */
+    char *given;   /* see store_table_given(); NULL: never */
     trp_bytes signature;
     int64_t inserts, samples, deletes; /* limiter counters */
     int64_t episodes_deleted, unique_samples;
@@ -54,6 +55,12 @@ const struct store_table *store_tables(const struct store *store, size_t *count)
  * next commit. */
 uint32_t store_table_put(struct store *store, const char *name, const char *options,
                          trp_bytes signature);
+
+/* Notes a text of the caller's with a table. */
+void store_table_given(struct store *store, uint32_t id, const char *given);
+
+/* Forgets a table, whose items were deleted. */
+void store_table_drop(struct store *store, uint32_t id);
 
 /* Takes an item (with its chunks and trajectory referenced), also when it fails. */
 typedef trp_status (*store_visit)(void *arg, uint32_t table_id, struct item *item);

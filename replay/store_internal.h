@@ -100,6 +100,7 @@ struct fold {
 struct stored_table {
     char *name;
     bool changed;             /* its record is to be written */
+    bool dropped;             /* or removed */
     int64_t logged[COUNTERS]; /* as the database has them */
 };
 

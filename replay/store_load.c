@@ -88,6 +88,7 @@ static bool table_load(struct store *store, uint64_t id, trp_bytes bytes)
         .id = (uint32_t)id,
         .options = bytes_text(view.options),
         .signature = {signature, view.signature.size},
+        .given = view.given.size ? bytes_text(view.given) : NULL,
     };
     store->table_extras[count - 1] = (struct stored_table){.name = bytes_text(view.name)};
     return true;

@@ -69,10 +69,12 @@ void table_record_encode(struct buffer *out, const struct table_view *view)
     header.name_bytes = (uint32_t)view->name.size;
     header.options_bytes = (uint32_t)view->options.size;
     header.signature_bytes = (uint32_t)view->signature.size;
+    header.given_bytes = (uint32_t)view->given.size;
     buffer_append(out, (trp_bytes){(const uint8_t *)&header, sizeof header});
     buffer_append(out, view->name);
     buffer_append(out, view->options);
     buffer_append(out, view->signature);
+    buffer_append(out, view->given);
 }
 
 bool table_record_decode(trp_bytes bytes, struct table_view *view)
@@ -81,13 +83,14 @@ bool table_record_decode(trp_bytes bytes, struct table_view *view)
         return false;
     memcpy(&view->header, bytes.data, sizeof view->header);
     uint64_t name = view->header.name_bytes, options = view->header.options_bytes,
-             signature = view->header.signature_bytes;
-    if (sizeof view->header + name + options + signature != bytes.size)
+             signature = view->header.signature_bytes, given = view->header.given_bytes;
+    if (sizeof view->header + name + options + signature + given != bytes.size)
         return false;
     const uint8_t *at = bytes.data + sizeof view->header;
     view->name = (trp_bytes){at, name};
     view->options = (trp_bytes){at + name, options};
     view->signature = (trp_bytes){at + name + options, signature};
+    view->given = (trp_bytes){at + name + options + signature, given};
     return true;
 }
 

@@ -83,8 +83,8 @@ enum {
 
 struct table_record {
     uint32_t name_bytes, options_bytes, signature_bytes;
-    uint32_t reserved;
-    /* the three, one after the other */
+    uint32_t given_bytes;
+    /* the four, one after the other */
 };
 _Static_assert(sizeof(struct table_record) == 16, "on disk: change STORE_FORMAT with this");
 
@@ -127,7 +127,7 @@ struct item_view {
 
 struct table_view {
     struct table_record header;
-    trp_bytes name, options, signature;
+    trp_bytes name, options, signature, given;
 };
 
 size_t item_record_size(const struct item *item);

@@ -22,6 +22,7 @@ struct table {
     struct selector *sampler, *remover;
     struct limiter limiter;
     int64_t unique_samples;
+    uint64_t bytes; /* of the chunks of its items */
 
     struct item **items; /* by slot; NULL: free */
     uint32_t *free_slots;
@@ -101,11 +102,20 @@ static uint32_t table_take_slot(struct table *table)
     return table->slot_count++;
 }
 
+static uint64_t item_bytes(const struct item *item)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < item->trajectory->chunk_count; i++)
+        bytes += item->chunks[i]->size;
+    return bytes;
+}
+
 static void table_add(struct table *table, struct item *item, double priority)
 {
     assert(item->slot == SLOT_NONE);
     item->slot = table_take_slot(table);
     table->items[item->slot] = item;
+    table->bytes += item_bytes(item);
     selector_insert(table->sampler, item->slot, priority);
     selector_insert(table->remover, item->slot, priority);
 }
@@ -186,6 +196,7 @@ void table_remove(struct table *table, struct item *item)
     selector_remove(table->remover, slot);
     key_index_remove(&table->index, item);
     table->items[slot] = NULL;
+    table->bytes -= item_bytes(item);
     table->free_slots[table->free_count++] = slot;
     item->slot = SLOT_NONE;
     table->limiter.deletes++;
@@ -251,6 +262,7 @@ void table_reset(struct table *table, void (*release)(void *arg, struct item *it
         release(arg, item);
     }
     table->slot_count = 0;
+    table->bytes = 0;
     table->free_count = 0;
     table->unindexed_from = 0;
     table->unindexed_end = 0;
@@ -258,6 +270,77 @@ void table_reset(struct table *table, void (*release)(void *arg, struct item *it
     table->limiter.samples = 0;
     table->limiter.deletes = 0;
     table->unique_samples = 0;
+}
+
+static int item_compare(const void *left, const void *right)
+{
+    uint64_t a = (*(struct item *const *)left)->seq, b = (*(struct item *const *)right)->seq;
+    return a < b ? -1 : a > b;
+}
+
+/* The items in the order of insertion; the caller frees. */
+static struct item **items_sorted(const struct table *table, uint32_t *count)
+{
+    struct item **sorted = xmalloc((table->slot_count + 1) * sizeof(struct item *));
+    *count = 0;
+    for (uint32_t slot = 0; slot < table->slot_count; slot++)
+        if (table->items[slot])
+            sorted[(*count)++] = table->items[slot];
+    qsort(sorted, *count, sizeof(struct item *), item_compare);
+    return sorted;
+}
+
+static bool selector_same(trp_selector a, trp_selector b)
+{
+    return a.kind == b.kind && a.exponent == b.exponent;
+}
+
+/* A priority that the new one refuses counts as 0 for it, as in table_restore(). */
+static void selector_replace(const struct table *table, struct selector **selector,
+                             trp_selector kind)
+{
+    uint32_t count;
+    struct item **sorted = items_sorted(table, &count);
+    selector_destroy(*selector);
+    *selector = selector_create(kind);
+    for (uint32_t i = 0; i < count; i++) {
+        bool fits = selector_check(*selector, sorted[i]->priority) == TRP_OK;
+        selector_insert(*selector, sorted[i]->slot, fits ? sorted[i]->priority : 0);
+    }
+    free(sorted);
+}
+
+void table_alter(struct table *table, const trp_table_options *options)
+{
+    trp_table_options *old = table->options;
+    table->options = trp_table_options_copy(options);
+    table->limiter.options = table->options->limiter;
+    if (!selector_same(old->sampler, table->options->sampler))
+        selector_replace(table, &table->sampler, table->options->sampler);
+    if (!selector_same(old->remover, table->options->remover))
+        selector_replace(table, &table->remover, table->options->remover);
+    trp_table_options_destroy(old);
+}
+
+int64_t table_over(const struct table *table, const trp_table_options *options)
+{
+    int64_t over = table_size(table) - options->max_size;
+    return over > 0 ? over : 0;
+}
+
+uint64_t table_bytes(const struct table *table)
+{
+    return table->bytes;
+}
+
+struct item *table_slot(const struct table *table, uint32_t slot)
+{
+    return slot < table->slot_count ? table->items[slot] : NULL;
+}
+
+uint32_t table_slots(const struct table *table)
+{
+    return table->slot_count;
 }
 
 uint32_t table_top(const struct table *table, uint32_t count, struct item **items)

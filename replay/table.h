@@ -76,6 +76,21 @@ void table_sample_many(struct table *table, uint32_t count, struct table_sample 
 /* Everything out (through `release`), counters zeroed, as Reverb's Reset. */
 void table_reset(struct table *table, void (*release)(void *arg, struct item *item), void *arg);
 
+/* The table goes on with `options`, whose name is its own: other selectors get all items in the
+ * order of insertion. Call table_evict() until NULL afterwards. */
+void table_alter(struct table *table, const trp_table_options *options);
+
+/* Items that the remover would take, more or less, if these were its options. */
+int64_t table_over(const struct table *table, const trp_table_options *options);
+
+/* Of the chunks of its items; one that several items share counts once each. */
+uint64_t table_bytes(const struct table *table);
+
+/* For walks in slices: the item in a slot, or NULL; slots are below table_slots(). An item keeps
+ * its slot; a slot that becomes free may get another item. */
+struct item *table_slot(const struct table *table, uint32_t slot);
+uint32_t table_slots(const struct table *table);
+
 /* For the CLI: up to `count` items, the sampler's favourites first. */
 uint32_t table_top(const struct table *table, uint32_t count, struct item **items);
 

@@ -2,69 +2,7 @@
  * A crash is a copy of the live directory: the files as a kill -9 leaves them. */
 #include "replay_fixture.h"
 
-#include <fcntl.h>
-#include <sys/sendfile.h>
-
 #include "replay.pb-c.h"
-
-#define LINES(...) ((const char *const[]){__VA_ARGS__, NULL})
-#define OPEN(...)  replay_open(replay, LINES(__VA_ARGS__))
-
-/* The data file is as long as its map: holes stay holes. */
-static void copy_file(const char *from, const char *to)
-{
-    int in = open(from, O_RDONLY), out = open(to, O_WRONLY | O_CREAT, 0666);
-    struct stat stat_of;
-    assert_true(in >= 0 && out >= 0 && fstat(in, &stat_of) == 0);
-    assert_int_equal(ftruncate(out, stat_of.st_size), 0);
-    for (off_t at = 0, end; (at = lseek(in, at, SEEK_DATA)) >= 0; at = end) {
-        end = lseek(in, at, SEEK_HOLE);
-        assert_true(lseek(out, at, SEEK_SET) == at);
-        for (off_t done = at; done < end;)
-            assert_true(sendfile(out, in, &done, (size_t)(end - done)) > 0);
-    }
-    close(in);
-    close(out);
-}
-
-/* A copy of the live directory. */
-static char *copy_dir(const char *dir)
-{
-    char *copy = fixture_dir("/tmp");
-    DIR *entries = opendir(dir);
-    assert_non_null(entries);
-    for (struct dirent *entry; (entry = readdir(entries));) {
-        if (entry->d_name[0] == '.')
-            continue;
-        char *from = fixture_path(dir, entry->d_name);
-        char *to = fixture_path(copy, entry->d_name);
-        copy_file(from, to);
-        free(from);
-        free(to);
-    }
-    closedir(entries);
-    return copy;
-}
-
-/* Goes on as if the server had been killed now; `stream` is of the server that was. */
-static void crash(struct replay *replay, trp_stream *stream)
-{
-    char *copy = copy_dir(replay->dir);
-    trp_stream_destroy(stream);
-    replay_close(replay);
-    fixture_remove(replay->dir);
-    replay->dir = copy;
-}
-
-static struct sampled sample_one(const struct replay *replay, const char *table)
-{
-    struct sampled sample;
-    trp_stream *stream = open_stream(replay, "SampleStream");
-    send_sample_request(stream, table, 1, WAIT_MS);
-    receive_samples(stream, &sample, 1);
-    trp_stream_destroy(stream);
-    return sample;
-}
 
 /* ---- unary calls ------------------------------------------------------------------------- */
 

@@ -3,7 +3,6 @@
 
 #include "replay_fixture.h"
 
-#define OPEN(...) replay_open(replay, (const char *const[]){__VA_ARGS__, NULL})
 
 static void items_are_confirmed_in_order_and_visible(void **state)
 {

@@ -1,7 +1,6 @@
 /* SampleStream, message by message. */
 #include "replay_fixture.h"
 
-#define OPEN(...) replay_open(replay, (const char *const[]){__VA_ARGS__, NULL})
 
 static const char timeout_text[] =
     "Rate Limiter: Timeout exceeded before the right to insert was acquired.";

@@ -17,6 +17,8 @@ static struct item *item_create(uint64_t key, double priority)
     struct item *item = xcalloc(1, sizeof *item);
     item->key = key;
     item->priority = priority;
+    static struct trajectory empty;
+    item->trajectory = &empty;
     item->slot = SLOT_NONE;
     return item;
 }

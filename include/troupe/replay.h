@@ -101,9 +101,12 @@ typedef struct {
 } trp_replay_server_options;
 
 /* Opens the store and its tables and puts ReverbService and troupe.Replay on a server. When the
- * directory has tables already, `tables` wins: each difference is logged as a warning, and a stored
- * table that is missing from `tables` is FAILED_PRECONDITION. Other failures: as the store's and
- * trp_server_create()'s, with the path or address named. */
+ * directory has tables already, the last word wins: options in `tables` that differ from those of
+ * the last start do (each difference is logged as a warning); when they say what they said then,
+ * what AlterTable made of the table since stays. Tables made by CreateTable need not be named. A
+ * stored table that is missing from `tables` otherwise is FAILED_PRECONDITION; one that was dropped
+ * and is named is made anew. Other failures: as the store's and trp_server_create()'s, with the
+ * path or address named. */
 TRP_API TRP_MUST_USE trp_status trp_replay_server_create(trp_replay_server **out,
                                                          const trp_replay_server_options *options);
 

@@ -1,0 +1,458 @@
+/* Problem: one wants to see a table's items in some order, or all of them whole, while others
+ * insert and sample, and a table may have a hundred million. Design: slots are walked in slices,
+ * each with the lock held for a millisecond or two; of what passes the filter the best few are kept
+ * in a heap. What was found is looked up again by slot and sequence number at the end, so that an
+ * item that has gone meanwhile is left out. Guarantee: memory and the time that the lock is held do
+ * not depend on the table's size. An item that is there from the first slice to the last is seen
+ * once; another one may be. */
+#include "admin.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/clock.h"
+#include "core/limits.h"
+#include "trajectory.h"
+
+/* ---- the filter -------------------------------------------------------------------------- */
+
+static bool filter_passes(const Troupe__ReplayFilter *filter, const struct item *item,
+                          int64_t now_ns)
+{
+    if (!filter)
+        return true;
+    double age = (double)(now_ns - item->inserted_at_ns) * 1e-9;
+    return !(filter->has_min_priority && item->priority < filter->min_priority) &&
+           !(filter->has_max_priority && item->priority > filter->max_priority) &&
+           !(filter->has_min_times_sampled && item->times_sampled < filter->min_times_sampled) &&
+           !(filter->has_max_times_sampled && item->times_sampled > filter->max_times_sampled) &&
+           age >= filter->min_age_seconds &&
+           !(filter->max_age_seconds > 0 && age > filter->max_age_seconds);
+}
+
+/* ---- walking ----------------------------------------------------------------------------- */
+
+/* An item that was seen; the order is ascending rank, then sequence. */
+struct seen {
+    double rank;
+    uint64_t seq;
+    uint32_t slot;
+};
+
+struct walk {
+    struct admin *admin;
+    const char *table;
+    const Troupe__ReplayFilter *filter;
+    Troupe__ReplayOrder order;
+    uint64_t after; /* sequences up to here are left out */
+    uint64_t *keys; /* ascending; NULL: all slots */
+    size_t key_count;
+    int64_t now_ns;
+
+    size_t next; /* slot or key */
+    bool done;
+    trp_status status;
+    trp_selector_kind sampler;
+    int64_t table_size, matches;
+    double min_priority, max_priority;
+    struct seen *seen; /* a heap with the last one at the root */
+    uint32_t seen_count, seen_capacity, seen_max;
+};
+
+static bool seen_before(const struct seen *a, const struct seen *b)
+{
+    return a->rank != b->rank ? a->rank < b->rank : a->seq < b->seq;
+}
+
+static int seen_compare(const void *left, const void *right)
+{
+    return seen_before(left, right) ? -1 : seen_before(right, left);
+}
+
+static void seen_sift_down(struct walk *walk)
+{
+    struct seen *heap = walk->seen, moved = heap[0];
+    size_t at = 0, child;
+    for (; (child = 2 * at + 1) < walk->seen_count; at = child) {
+        if (child + 1 < walk->seen_count && seen_before(&heap[child], &heap[child + 1]))
+            child++;
+        if (!seen_before(&moved, &heap[child]))
+            break;
+        heap[at] = heap[child];
+    }
+    heap[at] = moved;
+}
+
+static void seen_push(struct walk *walk, struct seen seen)
+{
+    if (walk->seen_count == walk->seen_max) {
+        if (seen_before(&seen, &walk->seen[0])) {
+            walk->seen[0] = seen;
+            seen_sift_down(walk);
+        }
+        return;
+    }
+    if (walk->seen_count == walk->seen_capacity) {
+        walk->seen_capacity = walk->seen_capacity ? 2 * walk->seen_capacity : 64;
+        walk->seen = xrealloc(walk->seen, walk->seen_capacity * sizeof *walk->seen);
+    }
+    size_t at = walk->seen_count++;
+    for (; at > 0 && seen_before(&walk->seen[(at - 1) / 2], &seen); at = (at - 1) / 2)
+        walk->seen[at] = walk->seen[(at - 1) / 2];
+    walk->seen[at] = seen;
+}
+
+/* What the sampler would take first. */
+static Troupe__ReplayOrder order_of(trp_selector_kind sampler)
+{
+    switch (sampler) {
+    case TRP_UNIFORM:
+        break;
+    case TRP_FIFO:
+        return TROUPE__REPLAY_ORDER__REPLAY_ORDER_OLDEST;
+    case TRP_LIFO:
+        return TROUPE__REPLAY_ORDER__REPLAY_ORDER_NEWEST;
+    case TRP_PRIORITIZED:
+    case TRP_MAX_HEAP:
+        return TROUPE__REPLAY_ORDER__REPLAY_ORDER_HIGHEST;
+    case TRP_MIN_HEAP:
+        return TROUPE__REPLAY_ORDER__REPLAY_ORDER_LOWEST;
+    }
+    return TROUPE__REPLAY_ORDER__REPLAY_ORDER_SAMPLER;
+}
+
+static double item_rank(Troupe__ReplayOrder order, const struct item *item)
+{
+    switch (order) {
+    case TROUPE__REPLAY_ORDER__REPLAY_ORDER_NEWEST:
+        return -(double)item->seq; /* below 2^47: exact */
+    case TROUPE__REPLAY_ORDER__REPLAY_ORDER_HIGHEST:
+        return -item->priority;
+    case TROUPE__REPLAY_ORDER__REPLAY_ORDER_LOWEST:
+        return item->priority;
+    case TROUPE__REPLAY_ORDER__REPLAY_ORDER_MOST_SAMPLED:
+        return -(double)item->times_sampled;
+    case TROUPE__REPLAY_ORDER__REPLAY_ORDER_LEAST_SAMPLED:
+        return item->times_sampled;
+    case TROUPE__REPLAY_ORDER__REPLAY_ORDER_SAMPLER: /* uniform: no order, but always the same */
+        return item->slot;
+    default:
+        return 0;
+    }
+}
+
+static const char *order_words(Troupe__ReplayOrder order)
+{
+    static const char *const words[] = {
+        [TROUPE__REPLAY_ORDER__REPLAY_ORDER_SAMPLER] = "in no order",
+        [TROUPE__REPLAY_ORDER__REPLAY_ORDER_OLDEST] = "oldest first",
+        [TROUPE__REPLAY_ORDER__REPLAY_ORDER_NEWEST] = "newest first",
+        [TROUPE__REPLAY_ORDER__REPLAY_ORDER_HIGHEST] = "by priority, highest first",
+        [TROUPE__REPLAY_ORDER__REPLAY_ORDER_LOWEST] = "by priority, lowest first",
+        [TROUPE__REPLAY_ORDER__REPLAY_ORDER_MOST_SAMPLED] = "by times sampled, most first",
+        [TROUPE__REPLAY_ORDER__REPLAY_ORDER_LEAST_SAMPLED] = "by times sampled, least first",
+    };
+    return words[order];
+}
+
+static void walk_item(struct walk *walk, Troupe__ReplayOrder order, const struct item *item)
+{
+    if (!item || item->seq <= walk->after || !filter_passes(walk->filter, item, walk->now_ns))
+        return;
+    walk->min_priority = fmin(walk->min_priority, item->priority);
+    walk->max_priority = fmax(walk->max_priority, item->priority);
+    walk->matches++;
+    seen_push(walk, (struct seen){item_rank(order, item), item->seq, item->slot});
+}
+
+static void walk_slice(void *arg)
+{
+    struct walk *walk = arg;
+    struct engine_table *table;
+    walk->status = admin_table(walk->admin, walk->table, &table);
+    if (walk->status == TRP_OK && walk->keys)
+        walk->status = admin_index(walk->admin, table);
+    if (walk->status != TRP_OK)
+        return;
+    walk->sampler = table_options(table->table)->sampler.kind;
+    Troupe__ReplayOrder order = walk->order == TROUPE__REPLAY_ORDER__REPLAY_ORDER_SAMPLER
+                                    ? order_of(walk->sampler)
+                                    : walk->order;
+    size_t end = walk->keys ? walk->key_count : table_slots(table->table);
+    size_t stop = end - walk->next > REPLAY_SLICE_SLOTS ? walk->next + REPLAY_SLICE_SLOTS : end;
+    for (; walk->next < stop; walk->next++)
+        walk_item(walk, order,
+                  walk->keys ? table_find(table->table, walk->keys[walk->next])
+                             : table_slot(table->table, (uint32_t)walk->next));
+    walk->done = walk->next >= end;
+    walk->table_size = table_size(table->table);
+}
+
+static int key_compare(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+static void walk_set_keys(struct walk *walk)
+{
+    if (!walk->filter || walk->filter->n_keys == 0)
+        return;
+    size_t size = walk->filter->n_keys * sizeof *walk->keys;
+    walk->keys = xmalloc(size);
+    memcpy(walk->keys, walk->filter->keys, size);
+    qsort(walk->keys, walk->filter->n_keys, sizeof *walk->keys, key_compare);
+    for (size_t i = 0; i < walk->filter->n_keys; ++i)
+        if (walk->key_count == 0 || walk->keys[walk->key_count - 1] != walk->keys[i])
+            walk->keys[walk->key_count++] = walk->keys[i];
+}
+
+/* Leaves the first seen_max in order in `seen`. */
+static trp_status walk_run(struct walk *walk)
+{
+    walk->now_ns = clock_wall_ns();
+    walk->min_priority = INFINITY;
+    walk->max_priority = -INFINITY;
+    walk_set_keys(walk);
+    while (!walk->done && walk->status == TRP_OK)
+        admin_enter(walk->admin, walk_slice, walk);
+    if (walk->seen_count)
+        qsort(walk->seen, walk->seen_count, sizeof *walk->seen, seen_compare);
+    return walk->status;
+}
+
+static void walk_cleanup(struct walk *walk)
+{
+    free(walk->keys);
+    free(walk->seen);
+}
+
+/* NULL: it has gone. */
+static const struct item *seen_item(const struct engine_table *table, const struct seen *seen)
+{
+    const struct item *item = table_slot(table->table, seen->slot);
+    return item && item->seq == seen->seq ? item : NULL;
+}
+
+/* ---- Items ------------------------------------------------------------------------------- */
+
+struct items_work {
+    struct walk walk;
+    uint32_t offset;
+    Troupe__ReplayItemsResponse *response;
+};
+
+static void items_copy(void *arg)
+{
+    struct items_work *work = arg;
+    struct walk *walk = &work->walk;
+    struct engine_table *table;
+    walk->status = admin_table(walk->admin, walk->table, &table);
+    if (walk->status != TRP_OK)
+        return;
+    Troupe__ReplayItemsResponse *out = xmalloc(sizeof *out);
+    troupe__replay_items_response__init(out);
+    out->items = xcalloc(walk->seen_count + 1, sizeof *out->items);
+    for (uint32_t i = work->offset; i < walk->seen_count; ++i) {
+        const struct item *item = seen_item(table, &walk->seen[i]);
+        if (item)
+            out->items[out->n_items++] = admin_item(item);
+    }
+    out->table_size = walk->table_size;
+    out->order = xstrdup(order_words(walk->order == TROUPE__REPLAY_ORDER__REPLAY_ORDER_SAMPLER
+                                         ? order_of(walk->sampler)
+                                         : walk->order));
+    out->matches = walk->matches;
+    if (walk->matches) {
+        out->min_priority = walk->min_priority;
+        out->max_priority = walk->max_priority;
+    }
+    work->response = out;
+}
+
+static trp_status items_check(const Troupe__ReplayItemsRequest *request, struct items_work *work)
+{
+    uint32_t count = request->count ? request->count : 10;
+    if (count > REPLAY_ITEMS_MAX)
+        count = REPLAY_ITEMS_MAX;
+    if (request->order < 0 || request->order > TROUPE__REPLAY_ORDER__REPLAY_ORDER_LEAST_SAMPLED)
+        return trp_fail(TRP_INVALID_ARGUMENT, "items are in no order %d", (int)request->order);
+    if (request->offset > REPLAY_REACH_MAX - count)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "items from %llu on: at most %d are put in order; use a filter, or fetch "
+                        "them",
+                        (unsigned long long)request->offset, REPLAY_REACH_MAX);
+    work->offset = (uint32_t)request->offset;
+    work->walk.seen_max = work->offset + count;
+    return TRP_OK;
+}
+
+void admin_items(Troupe__Replay_Service *service, const Troupe__ReplayItemsRequest *request,
+                 Troupe__ReplayItemsResponse_Closure closure, void *data)
+{
+    struct items_work work = {.walk = {.admin = (struct admin *)service,
+                                       .table = request->table,
+                                       .filter = request->filter,
+                                       .order = request->order}};
+    trp_status status = items_check(request, &work);
+    if (status == TRP_OK)
+        status = walk_run(&work.walk);
+    if (status == TRP_OK)
+        admin_enter(work.walk.admin, items_copy, &work);
+    closure(work.response, data);
+    if (work.response)
+        troupe__replay_items_response__free_unpacked(work.response, NULL);
+    walk_cleanup(&work.walk);
+}
+
+/* ---- Fetch ------------------------------------------------------------------------------- */
+
+struct fetch_work {
+    struct walk walk;
+    uint64_t max_bytes;
+    struct wire_item *items;
+    struct wire_entry_parts *parts;
+    struct wire_hole *holes;
+    struct chunk **chunks;  /* one a hole */
+    size_t *trajectory_end; /* of each item in trajectories */
+    struct buffer trajectories;
+    uint32_t item_count, hole_count, hole_capacity;
+    uint64_t last;
+    bool more;
+    trp_message *message;
+    trp_status status;
+};
+
+/* What the item takes in the message, roughly. */
+static uint64_t fetch_push(struct fetch_work *work, const struct engine_table *table,
+                           const struct item *item)
+{
+    uint32_t chunks = item->trajectory->chunk_count, at = work->item_count++;
+    uint64_t bytes = 0;
+    while (work->hole_capacity - work->hole_count < chunks) {
+        work->hole_capacity = work->hole_capacity ? 2 * work->hole_capacity : 64;
+        work->holes = xrealloc(work->holes, work->hole_capacity * sizeof *work->holes);
+        work->chunks = xrealloc(work->chunks, work->hole_capacity * sizeof(struct chunk *));
+    }
+    for (uint32_t i = 0; i < chunks; ++i) {
+        struct chunk *chunk = item->chunks[i];
+        work->chunks[work->hole_count] = chunk;
+        work->holes[work->hole_count++] =
+            (struct wire_hole){.key = chunk->seq, .size = chunk->size};
+        bytes += chunk->size;
+    }
+    trajectory_encode(item->trajectory, item->chunks, &work->trajectories);
+    work->trajectory_end[at] = work->trajectories.size;
+    work->items[at] = (struct wire_item){.key = item->key,
+                                         .table = {(const uint8_t *)table->name, table->name_size},
+                                         .priority = item->priority,
+                                         .times_sampled = item->times_sampled,
+                                         .inserted_at_ns = item->inserted_at_ns};
+    work->parts[at] = (struct wire_entry_parts){.item = &work->items[at],
+                                                .draw.table_size = table_size(table->table),
+                                                .hole_count = chunks,
+                                                .end_of_sequence = true};
+    return bytes + item->trajectory->size + 64;
+}
+
+/* Now that the arrays stay where they are. */
+static void fetch_link(struct fetch_work *work)
+{
+    struct wire_hole *hole = work->holes;
+    size_t start = 0;
+    for (uint32_t i = 0; i < work->item_count; ++i) {
+        work->parts[i].holes = hole;
+        hole += work->parts[i].hole_count;
+        work->parts[i].trajectory =
+            (trp_bytes){work->trajectories.data + start, work->trajectory_end[i] - start};
+        start = work->trajectory_end[i];
+    }
+}
+
+static trp_status fetch_encode(struct fetch_work *work)
+{
+    struct store *store = engine_store(work->walk.admin->engine);
+    fetch_link(work);
+    TRP_TRY(wire_sample_response_encode(work->parts, work->item_count, &work->message));
+    for (uint32_t i = 0; i < work->hole_count; ++i)
+        TRP_TRY(store_chunk_read(store, work->chunks[i], work->holes[i].hole));
+    return TRP_OK;
+}
+
+static void fetch_collect(void *arg)
+{
+    struct fetch_work *work = arg;
+    const struct walk *walk = &work->walk;
+    struct engine_table *table;
+    uint64_t bytes = 0;
+    uint32_t at = 0;
+    work->status = admin_table(walk->admin, walk->table, &table);
+    if (work->status != TRP_OK)
+        return;
+    for (; at < walk->seen_count && bytes < work->max_bytes; ++at) {
+        const struct item *item = seen_item(table, &walk->seen[at]);
+        work->last = walk->seen[at].seq;
+        if (item)
+            bytes += fetch_push(work, table, item);
+    }
+    work->more = walk->matches > at;
+    work->status = fetch_encode(work);
+}
+
+static void fetch_answer(const struct fetch_work *work, Troupe__ReplayFetchResponse_Closure closure,
+                         void *data)
+{
+    Troupe__ReplayFetchResponse response = TROUPE__REPLAY_FETCH_RESPONSE__INIT;
+    response.last = work->last;
+    response.more = work->more;
+    response.samples.data = trp_message_data(work->message);
+    response.samples.len = trp_message_size(work->message);
+    closure(&response, data);
+}
+
+static uint32_t fetch_items_max(uint32_t wanted)
+{
+    return wanted && wanted < REPLAY_ITEMS_MAX ? wanted : REPLAY_ITEMS_MAX;
+}
+
+static uint64_t fetch_bytes_max(uint64_t wanted)
+{
+    if (wanted == 0)
+        return REPLAY_FETCH_BYTES;
+    return wanted < REPLAY_FETCH_BYTES_MAX ? wanted : REPLAY_FETCH_BYTES_MAX;
+}
+
+void admin_fetch(Troupe__Replay_Service *service, const Troupe__ReplayFetchRequest *request,
+                 Troupe__ReplayFetchResponse_Closure closure, void *data)
+{
+    struct fetch_work work = {.walk = {.admin = (struct admin *)service,
+                                       .table = request->table,
+                                       .filter = request->filter,
+                                       .order = TROUPE__REPLAY_ORDER__REPLAY_ORDER_OLDEST,
+                                       .after = request->after,
+                                       .seen_max = fetch_items_max(request->max_items)},
+                              .max_bytes = fetch_bytes_max(request->max_bytes),
+                              .last = request->after};
+    work.status = walk_run(&work.walk);
+    if (work.status == TRP_OK) {
+        size_t count = work.walk.seen_count + 1;
+        work.items = xcalloc(count, sizeof *work.items);
+        work.parts = xcalloc(count, sizeof *work.parts);
+        work.trajectory_end = xcalloc(count, sizeof *work.trajectory_end);
+        admin_enter(work.walk.admin, fetch_collect, &work);
+    }
+    if (work.status == TRP_OK)
+        fetch_answer(&work, closure, data);
+    else
+        closure(NULL, data);
+    trp_message_destroy(work.message);
+    buffer_cleanup(&work.trajectories);
+    free(work.items);
+    free(work.parts);
+    free(work.holes);
+    free(work.chunks);
+    free(work.trajectory_end);
+    walk_cleanup(&work.walk);
+}

@@ -1,0 +1,196 @@
+/* Problem: tables have to be made, removed and changed without stopping anybody.
+ * Design: the options are read and checked before the lock is taken; with it held the engine and
+ * the lanes are changed, and the group is committed before the answer. Guarantee: an answer of OK
+ * means durable; a refused request changed nothing. */
+#include "admin.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "options.h"
+
+/* Something that changes tables, with the server's lock held. */
+struct change_work {
+    struct admin *admin;
+    trp_table_options *options; /* create */
+    const Troupe__ReplayDropTableRequest *drop;
+    const Troupe__ReplayAlterTableRequest *alter;
+    Troupe__ReplayAlterTableResponse *altered;
+    trp_status (*change)(struct change_work *work);
+    trp_status status;
+};
+
+static trp_status change_allowed(const struct admin *admin)
+{
+    if (!admin->engine)
+        return trp_fail(TRP_UNAVAILABLE, "the replay server has stopped");
+    if (!admin->service)
+        return trp_fail(TRP_FAILED_PRECONDITION, "%s has no server: start one to change its tables",
+                        admin->dir);
+    if (admin->service->broken != TRP_OK)
+        return trp_fail(admin->service->broken, "%s", admin->service->broken_text);
+    return TRP_OK;
+}
+
+static void change_run(void *arg)
+{
+    struct change_work *work = arg;
+    work->status = change_allowed(work->admin);
+    if (work->status == TRP_OK)
+        work->status = work->change(work);
+    if (work->status == TRP_OK)
+        work->status = engine_commit(work->admin->engine);
+}
+
+/* ---- create, drop ------------------------------------------------------------------------ */
+
+static trp_status table_create_change(struct change_work *work)
+{
+    struct engine_table *table;
+    TRP_TRY(engine_table_create(work->admin->engine, work->options, &table));
+    service_table_added(work->admin->service, table);
+    return TRP_OK;
+}
+
+static void signature_set(trp_table_options *options, ProtobufCBinaryData signature)
+{
+    free((uint8_t *)options->signature.data);
+    options->signature = (trp_bytes){0};
+    if (signature.len == 0)
+        return;
+    uint8_t *copy = xmalloc(signature.len);
+    memcpy(copy, signature.data, signature.len);
+    options->signature = (trp_bytes){copy, signature.len};
+}
+
+static void done_answer(trp_status status, Troupe__ReplayDone_Closure closure, void *data)
+{
+    static const Troupe__ReplayDone done = TROUPE__REPLAY_DONE__INIT;
+    closure(status == TRP_OK ? &done : NULL, data);
+}
+
+void admin_create_table(Troupe__Replay_Service *service,
+                        const Troupe__ReplayCreateTableRequest *request,
+                        Troupe__ReplayDone_Closure closure, void *data)
+{
+    struct change_work work = {.admin = (struct admin *)service, .change = table_create_change};
+    work.status = table_options_parse_remote(request->options, &work.options);
+    if (work.status == TRP_OK) {
+        signature_set(work.options, request->signature);
+        admin_enter(work.admin, change_run, &work);
+    }
+    trp_table_options_destroy(work.options);
+    done_answer(work.status, closure, data);
+}
+
+static trp_status table_drop_change(struct change_work *work)
+{
+    struct engine_table *table;
+    TRP_TRY(admin_table(work->admin, work->drop->table, &table));
+    TRP_TRY(engine_table_droppable(work->admin->engine, table));
+    int64_t size = table_size(table->table);
+    if (work->drop->only_if_empty && size > 0)
+        return trp_fail(TRP_FAILED_PRECONDITION, "table %s is not empty: it has %lld items",
+                        table->name, (long long)size);
+    service_table_drop(work->admin->service, table);
+    return TRP_OK;
+}
+
+void admin_drop_table(Troupe__Replay_Service *service,
+                      const Troupe__ReplayDropTableRequest *request,
+                      Troupe__ReplayDone_Closure closure, void *data)
+{
+    struct change_work work = {
+        .admin = (struct admin *)service, .drop = request, .change = table_drop_change};
+    admin_enter(work.admin, change_run, &work);
+    done_answer(work.status, closure, data);
+}
+
+/* ---- alter ------------------------------------------------------------------------------- */
+
+static void change_push(Troupe__ReplayAlterTableResponse *out, char *text)
+{
+    out->changes = xrealloc(out->changes, (out->n_changes + 1) * sizeof(char *));
+    out->changes[out->n_changes++] = text;
+}
+
+static void difference_push(void *out, const char *key, const char *before, const char *after)
+{
+    change_push(out, xasprintf("%s: %s -> %s", key, *before ? before : "(none)",
+                               *after ? after : "(none)"));
+}
+
+static bool signature_differs(const trp_table_options *a, const trp_table_options *b)
+{
+    return a->signature.size != b->signature.size ||
+           (a->signature.size &&
+            memcmp(a->signature.data, b->signature.data, a->signature.size) != 0);
+}
+
+static void changes_list(const trp_table_options *before, const trp_table_options *after,
+                         Troupe__ReplayAlterTableResponse *out)
+{
+    char *old = trp_table_options_format(before), *new = trp_table_options_format(after);
+    table_options_compare(old, new, difference_push, out);
+    if (signature_differs(before, after))
+        change_push(out, xasprintf("signature: %zu bytes -> %zu bytes", before->signature.size,
+                                   after->signature.size));
+    free(new);
+    free(old);
+}
+
+static trp_status shrink_check(const struct change_work *work, const struct engine_table *table)
+{
+    int64_t over = table_over(table->table, work->options);
+    if (over == 0 || work->alter->shrink)
+        return TRP_OK;
+    return trp_fail(TRP_FAILED_PRECONDITION,
+                    "table %s has %lld items more than that: allow it to shrink, and its remover's "
+                    "choices go",
+                    table->name, (long long)over);
+}
+
+static trp_status table_alter_change(struct change_work *work)
+{
+    struct engine_table *table;
+    struct service *service = work->admin->service;
+    TRP_TRY(admin_table(work->admin, work->options->name, &table));
+    trp_table_options *options;
+    TRP_TRY(table_options_change(table_options(table->table), work->alter->options, &options));
+    if (work->alter->has_signature)
+        signature_set(options, work->alter->signature);
+    trp_table_options_destroy(work->options);
+    work->options = options;
+    TRP_TRY(trp_table_options_check(options));
+    TRP_TRY(shrink_check(work, table));
+    bool other_signature = signature_differs(table_options(table->table), options);
+    changes_list(table_options(table->table), options, work->altered);
+    work->altered->removed = table_over(table->table, options);
+    if (work->alter->dry_run)
+        return TRP_OK;
+    work->altered->removed = engine_table_alter(work->admin->engine, table, options);
+    if (other_signature)
+        service_state_change(service);
+    lane_move(service->lanes[table->index]);
+    return TRP_OK;
+}
+
+void admin_alter_table(Troupe__Replay_Service *service,
+                       const Troupe__ReplayAlterTableRequest *request,
+                       Troupe__ReplayAlterTableResponse_Closure closure, void *data)
+{
+    Troupe__ReplayAlterTableResponse *response = xmalloc(sizeof *response);
+    troupe__replay_alter_table_response__init(response);
+    struct change_work work = {.admin = (struct admin *)service,
+                               .alter = request,
+                               .altered = response,
+                               .change = table_alter_change};
+    /* Read once for the name; again over the table's own options. */
+    work.status = table_options_parse_remote(request->options, &work.options);
+    if (work.status == TRP_OK)
+        admin_enter(work.admin, change_run, &work);
+    closure(work.status == TRP_OK ? response : NULL, data);
+    troupe__replay_alter_table_response__free_unpacked(response, NULL);
+    trp_table_options_destroy(work.options);
+}

@@ -1,0 +1,94 @@
+/* Problem: tables come, go and change while streams use them and while a crash may come at any
+ * moment.
+ * Design: each change is made in memory and noted in the store within one call, like every other
+ * operation, so that one commit makes all of it durable. What points to a table points to an
+ * engine_table, which stays where it is and outlives its table until nobody has it any more.
+ * Guarantee: a dropped table's items, counters and handouts are gone with the commit that removes
+ * its record; an altered table's items stay, but for those that the remover takes. */
+#include "engine_internal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/limits.h"
+
+struct engine_table *engine_table_add(struct engine *engine, const trp_table_options *options,
+                                      uint32_t id)
+{
+    struct engine_table *table = xcalloc(1, sizeof *table);
+    size_t count = engine->table_count + 1;
+    engine->tables = xrealloc(engine->tables, count * sizeof(struct engine_table *));
+    table->table = table_create(options, id, engine->seed);
+    table->name = xstrdup(options->name);
+    table->name_size = strlen(table->name);
+    table->index = (uint32_t)engine->table_count;
+    engine->tables[engine->table_count++] = table;
+    return table;
+}
+
+static uint32_t options_put(struct engine *engine, const trp_table_options *options)
+{
+    char *line = trp_table_options_format(options);
+    uint32_t id = store_table_put(engine->store, options->name, line, options->signature);
+    engine->important = true;
+    free(line);
+    return id;
+}
+
+trp_status engine_table_create(struct engine *engine, const trp_table_options *options,
+                               struct engine_table **table)
+{
+    *table = NULL;
+    TRP_TRY(trp_table_options_check(options));
+    if (engine_find(engine, (trp_bytes){(const uint8_t *)options->name, strlen(options->name)}))
+        return trp_fail(TRP_ALREADY_EXISTS, "table %s exists", options->name);
+    if (engine->table_count >= REPLAY_TABLES_MAX)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "table %s: the server has %zu tables, at most %d",
+                        options->name, engine->table_count, REPLAY_TABLES_MAX);
+    *table = engine_table_add(engine, options, options_put(engine, options));
+    return TRP_OK;
+}
+
+trp_status engine_table_droppable(const struct engine *engine, const struct engine_table *table)
+{
+    if (engine->table_count == 1)
+        return trp_fail(TRP_FAILED_PRECONDITION,
+                        "table %s is the only one: a replay server needs at least one table",
+                        table->name);
+    return TRP_OK;
+}
+
+void engine_table_drop(struct engine *engine, struct engine_table *table)
+{
+    uint32_t id = table_id(table->table);
+    engine_reset(engine, table);
+    table_destroy(table->table, NULL, NULL); /* it is empty */
+    table->table = NULL;
+    store_table_drop(engine->store, id);
+    engine->table_count--;
+    for (size_t i = table->index; i < engine->table_count; ++i) {
+        engine->tables[i] = engine->tables[i + 1];
+        engine->tables[i]->index = (uint32_t)i;
+    }
+}
+
+void engine_table_free(struct engine_table *table)
+{
+    assert(!table->table);
+    free(table->name);
+    free(table);
+}
+
+int64_t engine_table_alter(struct engine *engine, struct engine_table *table,
+                           const trp_table_options *options)
+{
+    int64_t removed = 0;
+    table_alter(table->table, options);
+    options_put(engine, options);
+    for (struct item *item; (item = table_evict(table->table)); ++removed)
+        engine_item_drop(engine, table, item);
+    engine_table_touch(engine, table);
+    return removed;
+}

@@ -140,6 +140,8 @@ enum {
     /* store.h: chunks whose bytes are worth keeping in memory: a tree walk is 0.5 us, a copy of a
      * larger one takes longer. */
     STORE_CACHED_CHUNK_BYTES_MAX = 4080,
+    /* checkpoint_dir.c: more than anybody keeps; each is a directory that is looked into. */
+    CHECKPOINTS_MAX = 10000,
     /* store_chunk.c: buffers kept for the next chunks, of up to 255 x 4 KiB: four groups of 4 MiB.
      */
     STORE_BUFFER_CLASSES = 256,

@@ -63,6 +63,11 @@ static trp_status numbers_load(struct store *store)
     return TRP_OK;
 }
 
+trp_status store_trust(struct store *store)
+{
+    return store_dir_mark(&store->dir, store->options.durability, false);
+}
+
 trp_status store_create(struct store **out, const struct store_options *options)
 {
     struct store *store = xcalloc(1, sizeof *store);
@@ -80,10 +85,10 @@ trp_status store_create(struct store **out, const struct store_options *options)
         status = numbers_load(store);
     if (status == TRP_OK && store->has_trees)
         status = tables_load(store);
-    /* What is there is only read until it proved to be in order; from then on a crash of the host
-     * matters. */
-    if (status == TRP_OK && !options->read_only)
-        status = store_dir_mark(&store->dir, options->durability, false);
+    /* What is there is only read until it proved to be in order; what is to be checked does so when
+     * it is loaded. */
+    if (status == TRP_OK && !options->read_only && !store->dir.suspect)
+        status = store_trust(store);
     if (status != TRP_OK) {
         store_break(store, status);
         store_destroy(store);
@@ -101,7 +106,7 @@ static bool store_settle(struct store *store)
     while (store_work(store, true))
         ;
     lmdb_read_end(store);
-    return store->failed == TRP_OK &&
+    return store->failed == TRP_OK && (store->loaded || !store->dir.suspect) &&
            (store->options.durability == TRP_DURABLE_MEMORY || mdb_env_sync(store->env, 1) == 0);
 }
 
@@ -156,6 +161,9 @@ void store_stats(const struct store *store, struct store_stats *stats)
         .chunks = store->chunk_count,
         .groups = store->group_count,
         .cache_bytes = store->cache_used,
+        .dropped = store->dropped,
+        .checked_chunks = store->checked_chunks,
+        .checked_bytes = store->checked_bytes,
         .unswept = store->pending.count + store->group.dead.count,
     };
 }

@@ -26,6 +26,14 @@ struct store_options {
     uint64_t cache_bytes; /* of small chunks kept in memory; 0: 256 MiB */
     bool read_only;       /* look at a stopped store: no lock on the directory is taken for
                              writing, nothing is changed, mutations are not allowed */
+    bool check;           /* trust nothing: every byte is read, what is damaged is told to `damage`
+                             and dropped. Implied when the host went down (see store_create()) */
+    const char *checkpoint_dir; /* where a damaged store's newest checkpoint is looked for; NULL:
+                                   checkpoints/ in `dir` */
+    /* Told of each item that is not loaded; `key` is its seq when not even its record can be read,
+     * table_id 0 then. May be NULL. */
+    void (*damage)(void *arg, uint32_t table_id, uint64_t key, const char *what);
+    void *damage_arg;
 };
 
 /* What survives of a table besides its items. */
@@ -40,8 +48,9 @@ struct store_table {
 
 /* Opens or creates. FAILED_PRECONDITION: a foreign directory, another format version, or a
  * directory that another process has open (its pid is named); UNAVAILABLE and the like: the errno
- * of the file system, with the path; DATA_LOSS: a `process` store whose host went down while it was
- * open (see design). */
+ * of the file system, with the path; DATA_LOSS: the structure of the file is damaged (the newest
+ * checkpoint is named). A `process` store whose host went down while it was open is checked as with
+ * `options->check`. */
 trp_status store_create(struct store **out, const struct store_options *options);
 
 /* Clean stop: commits nothing (destroying the items before is no delete: that is
@@ -66,7 +75,8 @@ void store_table_drop(struct store *store, uint32_t id);
 typedef trp_status (*store_visit)(void *arg, uint32_t table_id, struct item *item);
 
 /* Gives every surviving item, in ascending seq, changes already applied, to `load`, whose first
- * failure ends it. Once, right after create. Then chunks that no item refers to are removed. */
+ * failure ends it; while checking, it is one more damaged item. Once, right after create. Then
+ * chunks that no item refers to are removed. */
 trp_status store_load(struct store *store, store_visit load, void *arg);
 
 /* ---- chunks and items -------------------------------------------------------------------- */
@@ -130,6 +140,8 @@ struct store_stats {
     uint64_t map_bytes;
     uint64_t allocated_bytes; /* what the file takes from the file system */
     uint64_t items, chunks, groups, cache_bytes;
+    uint64_t dropped;                       /* items that were damaged when the store was opened */
+    uint64_t checked_chunks, checked_bytes; /* then */
     uint64_t unswept; /* chunks that nothing refers to and that are still in the file */
 };
 void store_stats(const struct store *store, struct store_stats *stats);

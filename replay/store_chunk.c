@@ -167,7 +167,7 @@ void store_chunk_unref(struct store *store, struct chunk *chunk)
     if (--chunk->refs > 0)
         return;
     if (chunk->seq != 0) {
-        dead_push(&store->group.dead, (struct dead){chunk->seq, piece_count(chunk->size)});
+        dead_push(&store->group.dead, (struct dead){chunk->seq, chunk_pieces(chunk->size)});
         store->chunk_count--;
         store->live_bytes -= chunk->size;
     }
@@ -221,8 +221,9 @@ static trp_status chunk_copy(struct store *store, const struct chunk *chunk, uin
     for (uint32_t piece = 0; piece < count; piece++) {
         MDB_val data;
         int rc = piece == 0 ? chunk_seek(store, chunk, &data) : chunk_next(store, &data);
-        size_t size = left < PIECE_BYTES ? left : PIECE_BYTES;
-        if (rc != 0 || data.mv_size != size)
+        size_t stored = left + SUM_BYTES < PIECE_BYTES ? left + SUM_BYTES : PIECE_BYTES;
+        size_t size = left < stored ? left : stored;
+        if (rc != 0 || data.mv_size != stored)
             return chunk_lost(store, chunk, rc);
         memcpy(out, data.mv_data, size);
         out += size;

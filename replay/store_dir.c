@@ -128,8 +128,9 @@ static void boot_id_read(char text[SMALL_FILE_BYTES])
 
 static bool left_by_creation(const char *name, bool making)
 {
-    static const char *const names[] = {".", "..", "LOCK", "STATE", "FORMAT", "data.mdb"};
-    for (size_t index = 0; index < (making ? 6 : 3); index++) {
+    static const char *const names[] = {".",     "..",     "LOCK",    "checkpoints",
+                                        "STATE", "FORMAT", "data.mdb"};
+    for (size_t index = 0; index < (making ? 7 : 4); index++) {
         if (strcmp(name, names[index]) == 0)
             return true;
     }
@@ -162,6 +163,23 @@ static void format_text(char text[SMALL_FILE_BYTES])
     snprintf(text, SMALL_FILE_BYTES, "%sformat %d\n", format_line, STORE_FORMAT);
 }
 
+static trp_status format_compare(const struct store_dir *dir, const char *text)
+{
+    char expected[SMALL_FILE_BYTES];
+    format_text(expected);
+    if (strncmp(text, format_line, sizeof format_line - 1) != 0)
+        return trp_fail(TRP_FAILED_PRECONDITION, "%s is no replay store: foreign FORMAT",
+                        dir->path);
+    if (strncmp(text, expected, strlen(expected)) != 0) {
+        const char *number = text + sizeof format_line - 1;
+        return trp_fail(TRP_FAILED_PRECONDITION,
+                        "replay store %s has %.*s, this program reads format %d: dump it with the "
+                        "version that wrote it, or begin anew in another directory",
+                        dir->path, (int)strcspn(number, "\n"), number, STORE_FORMAT);
+    }
+    return TRP_OK;
+}
+
 /* STATE of a creation that did not get to its end; or, before a data.mdb, to its first byte. */
 static trp_status dir_check_making(const struct store_dir *dir, bool *making)
 {
@@ -175,11 +193,10 @@ static trp_status dir_check_making(const struct store_dir *dir, bool *making)
 
 static trp_status dir_check_format(struct store_dir *dir)
 {
-    char text[SMALL_FILE_BYTES], expected[SMALL_FILE_BYTES];
+    char text[SMALL_FILE_BYTES];
     bool missing, making;
     TRP_TRY(dir_check_making(dir, &making));
     TRP_TRY(dir_read(dir, "FORMAT", text, &missing));
-    format_text(expected);
     missing = missing || (making && text[0] == '\0');
     if (missing && dir->read_only)
         return trp_fail(TRP_FAILED_PRECONDITION, "%s is no replay store: it has no FORMAT",
@@ -189,16 +206,7 @@ static trp_status dir_check_format(struct store_dir *dir)
         dir->fresh = true;
         return TRP_OK;
     }
-    if (strncmp(text, format_line, sizeof format_line - 1) != 0)
-        return trp_fail(TRP_FAILED_PRECONDITION, "%s is no replay store: foreign FORMAT",
-                        dir->path);
-    if (strncmp(text, expected, strlen(expected)) != 0) {
-        const char *number = text + sizeof format_line - 1;
-        return trp_fail(TRP_FAILED_PRECONDITION,
-                        "replay store %s has %.*s, this program reads format %d", dir->path,
-                        (int)strcspn(number, "\n"), number, STORE_FORMAT);
-    }
-    return TRP_OK;
+    return format_compare(dir, text);
 }
 
 static trp_status dir_check_state(struct store_dir *dir)
@@ -215,11 +223,21 @@ static trp_status dir_check_state(struct store_dir *dir)
     const char *space = strncmp(text, "open ", 5) == 0 ? strchr(text + 5, ' ') : NULL;
     if (space && strncmp(space + 1, boot, strlen(boot)) == 0 && space[1 + strlen(boot)] == '\n')
         return TRP_OK;
-    return trp_fail(TRP_DATA_LOSS,
-                    "replay store %s was open with durability %.*s when its host went down: what "
-                    "is in it cannot be trusted; remove the directory or restore a checkpoint "
-                    "(durability system survives this)",
-                    dir->path, space ? (int)(space - text - 5) : 7, space ? text + 5 : "unknown");
+    dir->suspect = true;
+    return TRP_OK;
+}
+
+/* To write to a checkpoint would make it something else. */
+static trp_status dir_check_checkpoint(const struct store_dir *dir)
+{
+    char *path = dir_file(dir, "CHECKPOINT");
+    bool checkpoint = access(path, F_OK) == 0;
+    free(path);
+    if (!checkpoint || dir->read_only)
+        return TRP_OK;
+    return trp_fail(TRP_FAILED_PRECONDITION,
+                    "%s is a checkpoint: restore it first (troupe replay restore %s DIR)",
+                    dir->path, dir->path);
 }
 
 static trp_status dir_check_memory(const struct store_dir *dir)
@@ -306,6 +324,8 @@ trp_status store_dir_open(struct store_dir *dir, const char *path, trp_durabilit
         status = dir_check_format(dir);
     if (status == TRP_OK)
         status = dir_check_state(dir);
+    if (status == TRP_OK)
+        status = dir_check_checkpoint(dir);
     if (status != TRP_OK)
         store_dir_close(dir);
     return status;
@@ -341,6 +361,27 @@ trp_status store_dir_mark(struct store_dir *dir, trp_durability durability, bool
              durability_names[durability], boot);
     TRP_TRY(dir_write(dir, "STATE", text));
     return dir_sync(dir);
+}
+
+trp_status store_format_check(const char *path)
+{
+    struct store_dir dir = {.path = (char *)path};
+    char text[SMALL_FILE_BYTES];
+    bool missing;
+    TRP_TRY(dir_read(&dir, "FORMAT", text, &missing));
+    if (missing)
+        return trp_fail(TRP_FAILED_PRECONDITION, "%s is no replay store: it has no FORMAT", path);
+    return format_compare(&dir, text);
+}
+
+trp_status store_dir_finish(const char *path, trp_durability durability)
+{
+    struct store_dir dir = {.path = (char *)path};
+    char text[SMALL_FILE_BYTES];
+    format_text(text);
+    TRP_TRY(dir_sync(&dir));
+    TRP_TRY(dir_write(&dir, "FORMAT", text));
+    return store_dir_mark(&dir, durability, true);
 }
 
 void store_dir_close(struct store_dir *dir)

@@ -3,7 +3,8 @@
  *   LOCK      flock'ed while open; the owner's pid
  *   FORMAT    "troupe replay store\nformat N\n"
  *   STATE     "open|clean process|memory|system BOOT_ID\n"; "make \n" while being made
- *   data.mdb  LMDB's */
+ *   data.mdb  LMDB's
+ *   CHECKPOINT, checkpoints/   see checkpoint_dir.h */
 #ifndef TRP_REPLAY_STORE_DIR_H
 #define TRP_REPLAY_STORE_DIR_H
 
@@ -18,11 +19,12 @@ struct store_dir {
     int lock_fd; /* -1: not held */
     bool fresh;  /* there was no FORMAT: this store is being made */
     bool read_only;
+    bool suspect; /* its host went down while it was open, and nobody synced it */
 };
 
-/* Takes the directory, made when missing; then it is ours, has our format, and its data can be
- * trusted. FAILED_PRECONDITION: foreign, another format, in use (by whom); DATA_LOSS: its host went
- * down; else the errno, with the path. On failure nothing is held. */
+/* Takes the directory, made when missing; then it is ours and has our format. FAILED_PRECONDITION:
+ * foreign, another format, in use (by whom), a checkpoint (unless it is only looked at); else the
+ * errno, with the path. On failure nothing is held. */
 trp_status store_dir_open(struct store_dir *dir, const char *path, trp_durability durability,
                           bool read_only);
 
@@ -37,6 +39,12 @@ trp_status store_dir_mark(struct store_dir *dir, trp_durability durability, bool
 
 /* Lets go. A zeroed struct with lock_fd -1 is fine. */
 void store_dir_close(struct store_dir *dir);
+
+/* FAILED_PRECONDITION: `path` has no FORMAT, or not ours. */
+trp_status store_format_check(const char *path);
+
+/* Writes the small files of a store whose data.mdb is whole and synced, and syncs the directory. */
+trp_status store_dir_finish(const char *path, trp_durability durability);
 
 /* A status for an errno of the file system. */
 trp_status store_errno(int error, const char *path, const char *what);

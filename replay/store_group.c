@@ -102,7 +102,7 @@ static uint64_t item_cost(const struct item *item, struct cost *cost)
         const struct chunk *chunk = item->chunks[index];
         if (chunk->seq != 0)
             continue;
-        cost_add(cost, chunk->size);
+        cost_add(cost, (uint64_t)chunk->size + SUM_BYTES);
         payload += chunk->size;
     }
     return payload;
@@ -211,6 +211,19 @@ static void note_change(struct buffer *changes, struct change change)
     changes->size += sizeof change;
 }
 
+void group_delete_seq(struct store *store, uint64_t seq)
+{
+    struct buffer *deletes = &store->group.deletes;
+    if (deletes->size) {
+        struct change *last = (struct change *)(void *)(deletes->data + deletes->size) - 1;
+        if (change_seq(*last) + last->value == seq) {
+            last->value++;
+            return;
+        }
+    }
+    note_change(deletes, change_make(CHANGE_DELETE, seq, 1));
+}
+
 void store_item_insert(struct store *store, uint32_t table_id, struct item *item)
 {
     struct group *group = &store->group;
@@ -259,17 +272,9 @@ void store_item_delete(struct store *store, uint32_t table_id, const struct item
 {
     (void)table_id;
     assert(item->seq != 0);
-    struct buffer *deletes = &store->group.deletes;
     store->item_count--;
     store->live_bytes -= item_record_size(item);
-    if (deletes->size) {
-        struct change *last = (struct change *)(void *)(deletes->data + deletes->size) - 1;
-        if (change_seq(*last) + last->value == item->seq) {
-            last->value++;
-            return;
-        }
-    }
-    note_change(deletes, change_make(CHANGE_DELETE, item->seq, 1));
+    group_delete_seq(store, item->seq);
 }
 
 void store_table_counters(struct store *store, const struct store_table *table)
@@ -294,8 +299,7 @@ static int group_put_pieces(struct store *store, MDB_txn *txn)
     for (size_t index = 0; rc == 0 && index < group->chunk_count; index++) {
         const struct chunk *chunk = group->chunks[index];
         if (chunk->refs > 1) /* else its items went as they came */
-            rc = lmdb_put_parts(cursor, chunk->seq, (trp_bytes){chunk->bytes, chunk->size},
-                                MDB_APPEND);
+            rc = lmdb_put_chunk(cursor, chunk->seq, (trp_bytes){chunk->bytes, chunk->size});
     }
     mdb_cursor_close(cursor);
     return rc;

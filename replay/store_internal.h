@@ -10,7 +10,8 @@
  *   store_remove.c  physical deletes
  *   store_fold.c    the change log into the records, idle work
  *   store_park.c    freed pages back to the file system
- *   store_load.c    everything back into memory */
+ *   store_load.c    everything back into memory
+ *   store_walk.c    is the structure of the file whole? */
 #ifndef TRP_REPLAY_STORE_INTERNAL_H
 #define TRP_REPLAY_STORE_INTERNAL_H
 
@@ -163,6 +164,7 @@ struct store {
     struct buffer scratch;
 
     uint64_t item_count, chunk_count, group_count, live_bytes;
+    uint64_t dropped, checked_chunks, checked_bytes;
     bool loaded;
 };
 
@@ -188,6 +190,9 @@ int lmdb_put_meta(struct store *store, MDB_txn *txn);
 
 /* Puts one value cut into parts. `flags`: MDB_APPEND behind everything in the tree. */
 int lmdb_put_parts(MDB_cursor *cursor, uint64_t seq, trp_bytes bytes, unsigned flags);
+
+/* Puts a chunk and its sum behind everything in the tree. */
+int lmdb_put_chunk(MDB_cursor *cursor, uint64_t seq, trp_bytes chunk);
 
 /* Pages that a transaction may use now; of them, inserts. */
 uint64_t lmdb_pages_free(const struct store *store);
@@ -228,6 +233,9 @@ void dead_push(struct dead_list *list, struct dead dead);
 void cost_add(struct cost *cost, uint64_t bytes);
 uint64_t cost_pages(struct cost cost);
 bool group_empty(const struct group *group);
+
+/* Notes that the record of this item goes. */
+void group_delete_seq(struct store *store, uint64_t seq);
 void group_cleanup(struct store *store);
 
 /* Removes pending dead chunks in a transaction of their own. *more: some are left that can go. */
@@ -278,6 +286,9 @@ bool park_return(struct store *store);
 /* Makes the failure permanent and returns it. */
 trp_status store_break(struct store *store, trp_status status);
 trp_status store_broken(const struct store *store);
+
+/* From now on a crash of the host matters, and what is there counts as whole. */
+trp_status store_trust(struct store *store);
 
 /* Writes the records of all tables; of their counters, what the log has. */
 int tables_put(struct store *store, MDB_txn *txn);

@@ -11,14 +11,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 
+#include "checkpoint_dir.h"
 #include "core/alloc.h"
+#include "store_walk.h"
 
 enum {
     FREE_TREE = 0,    /* LMDB's own list of free pages */
@@ -245,14 +246,53 @@ int lmdb_put_parts(MDB_cursor *cursor, uint64_t seq, trp_bytes bytes, unsigned f
     return 0;
 }
 
+/* A part of the chunk and, where that ends, of its sum. */
+static uint32_t piece_fill(uint8_t *out, size_t size, trp_bytes chunk, size_t offset, uint32_t sum)
+{
+    size_t whole = offset < chunk.size ? chunk.size - offset : 0;
+    size_t bytes = whole < size ? whole : size;
+    if (bytes) {
+        memcpy(out, chunk.data + offset, bytes);
+        sum = chunk_sum_add(sum, out, bytes);
+    }
+    for (size_t at = bytes; at < size; at++)
+        out[at] = (uint8_t)(sum >> 8 * (offset + at - chunk.size));
+    return sum;
+}
+
+int lmdb_put_chunk(MDB_cursor *cursor, uint64_t seq, trp_bytes chunk)
+{
+    uint32_t count = chunk_pieces((uint32_t)chunk.size), sum = 0;
+    for (uint32_t piece = 0; piece < count; piece++) {
+        size_t offset = (size_t)piece * PIECE_BYTES, left = chunk.size + SUM_BYTES - offset;
+        size_t size = left < PIECE_BYTES ? left : PIECE_BYTES;
+        uint64_t number = piece_key(seq, piece);
+        MDB_val key = lmdb_key(&number), data = {size, NULL};
+        int rc = mdb_cursor_put(cursor, &key, &data, MDB_APPEND | MDB_RESERVE);
+        if (rc != 0)
+            return rc;
+        sum = piece_fill(data.mv_data, size, chunk, offset, sum);
+    }
+    return 0;
+}
+
 /* ---- opening -------------------------------------------------------------------------------- */
 
+/* What the user can do comes with it: the newest checkpoint, if there is one. */
 static trp_status data_lost(const struct store *store, const char *what)
 {
-    return trp_fail(TRP_DATA_LOSS,
-                    "replay store %s: %s; restore data.mdb from a copy, or remove the directory to "
-                    "begin anew",
-                    store->dir.data_path, what);
+    char *root = checkpoint_root(store->dir.path, store->options.checkpoint_dir);
+    char *newest = checkpoint_newest(root);
+    trp_status status = trp_fail(
+        TRP_DATA_LOSS, "replay store %s: %s; %s%s%s%s%s", store->dir.data_path, what,
+        store->dir.suspect ? "its host went down while it was open; " : "",
+        newest ? "its newest checkpoint comes back with: troupe replay restore --force " : "",
+        newest ? newest : "it has no checkpoint: ", newest ? " " : "",
+        newest ? store->dir.path
+               : "restore data.mdb from a copy, or remove the directory to begin anew");
+    free(newest);
+    free(root);
+    return status;
 }
 
 static trp_status trees_open(struct store *store, MDB_txn *txn, unsigned flags)
@@ -355,43 +395,22 @@ static trp_status trees_check(struct store *store)
     return status != TRP_OK || rc == 0 ? status : lmdb_fail(store, rc, "commit");
 }
 
-/* Pages that data.mdb says are in use, as bytes. Read-only: opened to be written, LMDB makes a
- * short file long before anybody could see that it was short. */
-static trp_status data_bytes_used(const struct store *store, uint64_t *bytes)
-{
-    MDB_env *env = NULL;
-    MDB_stat stat;
-    MDB_envinfo info;
-    int rc = mdb_env_create(&env);
-    if (rc == 0)
-        rc = mdb_env_open(env, store->dir.data_path, MDB_NOSUBDIR | MDB_NOLOCK | MDB_RDONLY, 0666);
-    if (rc == 0)
-        rc = mdb_env_stat(env, &stat);
-    if (rc == 0)
-        rc = mdb_env_info(env, &info);
-    if (rc == 0)
-        *bytes = ((uint64_t)info.me_last_pgno + 1) * stat.ms_psize;
-    mdb_env_close(env);
-    return rc == 0 ? TRP_OK : lmdb_fail(store, rc, "open");
-}
-
-/* data.mdb of a store that was made is there, as long as its pages in use. */
+/* data.mdb of a store that was made is there, and LMDB can read it. */
 static trp_status data_check(const struct store *store)
 {
     struct stat info;
-    if (stat(store->dir.data_path, &info) != 0)
-        return errno == ENOENT ? data_lost(store, "is missing")
-                               : store_errno(errno, store->dir.data_path, "open");
+    const char *path = store->dir.data_path;
+    if (stat(path, &info) != 0)
+        return errno == ENOENT ? data_lost(store, "is missing") : store_errno(errno, path, "open");
     if (info.st_size == 0)
         return data_lost(store, "is empty");
-    uint64_t used = 0;
-    TRP_TRY(data_bytes_used(store, &used));
-    if ((uint64_t)info.st_size >= used)
-        return TRP_OK;
-    char what[96];
-    snprintf(what, sizeof what, "is cut short, %" PRIu64 " bytes of %" PRIu64,
-             (uint64_t)info.st_size, used);
-    return data_lost(store, what);
+    trp_status status = store_walk(path, store->dir.suspect || store->options.check);
+    if (status != TRP_DATA_LOSS)
+        return status;
+    char *what = xstrdup(trp_last_error());
+    status = data_lost(store, what);
+    free(what);
+    return status;
 }
 
 static trp_status env_open(struct store *store)

@@ -1,7 +1,10 @@
 /* Everything back into memory. Chunks are known from the keys and sizes of their pieces, whose
  * bytes are not touched; items from their records, to which the change log is applied on the way,
  * both being in the order of seqs. What the file says is believed only after it was checked: an
- * item whose chunks are not all there is a loss, a chunk that no item has is swept. */
+ * item whose chunks are not all there is a loss, a chunk that no item has is swept.
+ *
+ * A store that may not be trusted is checked further: the bytes of every chunk are compared with
+ * its sum, and a damaged item is told and dropped instead of ending the load. */
 #include "store_internal.h"
 
 #include <assert.h>
@@ -14,7 +17,8 @@ struct found {
     uint64_t seq;
     struct chunk *chunk; /* NULL until an item refers to it */
     uint32_t size;
-    uint32_t pieces;
+    uint32_t pieces : 31;
+    uint32_t damaged : 1;
 };
 
 struct loading {
@@ -22,7 +26,8 @@ struct loading {
     struct found *found; /* ascending seq */
     size_t found_count, found_capacity;
     size_t last_found; /* items name chunks mostly in ascending order */
-    struct fold fold;  /* the whole log, sorted */
+    bool check;
+    struct fold fold; /* the whole log, sorted */
     size_t next_delete;
     struct buffer record; /* of an item in several parts */
     store_visit load;
@@ -31,8 +36,10 @@ struct loading {
 
 static trp_status damaged(const struct store *store, const char *what, uint64_t seq)
 {
-    return trp_fail(TRP_DATA_LOSS, "replay store %s: %s %llu is damaged", store->dir.data_path,
-                    what, (unsigned long long)seq);
+    return trp_fail(TRP_DATA_LOSS,
+                    "replay store %s: %s %llu is damaged; a check when it is opened drops what is "
+                    "damaged",
+                    store->dir.data_path, what, (unsigned long long)seq);
 }
 
 /* ---- records in parts ----------------------------------------------------------------------- */
@@ -172,30 +179,59 @@ static struct found *found_push(struct loading *loading, uint64_t seq)
     return found;
 }
 
-/* Finds all chunks. Those that miss pieces get pieces = 0 and what there is to sweep in size. */
+/* One more piece of `found`. False: it is not the one that comes next. */
+static bool found_add(struct loading *loading, struct found *found, uint64_t number,
+                      trp_bytes piece, struct chunk_check *check)
+{
+    uint32_t place = piece_key_piece(number);
+    bool follows = place == found->pieces && found->size == (uint64_t)place * PIECE_BYTES &&
+                   piece.size <= PIECE_BYTES;
+    found->pieces = place + 1;
+    found->size += (uint32_t)piece.size;
+    if (loading->check && follows)
+        chunk_check_piece(check, piece);
+    return follows;
+}
+
+/* All its pieces came: what is left is the chunk's size. */
+static bool found_end(struct loading *loading, struct found *found, struct chunk_check *check)
+{
+    bool whole = found->size >= SUM_BYTES && (!loading->check || chunk_check_end(check));
+    found->damaged |= !whole;
+    loading->store->checked_chunks += loading->check;
+    loading->store->checked_bytes += loading->check ? found->size : 0;
+    found->size -= whole ? SUM_BYTES : 0;
+    *check = (struct chunk_check){0};
+    return whole || loading->check;
+}
+
+/* Finds all chunks and their sizes. */
 static trp_status chunks_find(struct loading *loading)
 {
     struct store *store = loading->store;
     MDB_val key, data;
     struct found *found = NULL;
-    size_t last_size = PIECE_BYTES;
+    struct chunk_check check = {0};
     int rc = mdb_cursor_get(store->read_cursor, &key, &data, MDB_FIRST);
     for (; rc == 0; rc = mdb_cursor_get(store->read_cursor, &key, &data, MDB_NEXT)) {
         uint64_t number = lmdb_key_read(key), seq = piece_key_seq(number);
-        if (key.mv_size != sizeof number || seq == 0 || data.mv_size > PIECE_BYTES)
-            return damaged(store, "a piece of chunk", seq);
         if (!found || found->seq != seq) {
+            if (found && !found_end(loading, found, &check))
+                return damaged(store, "chunk", found->seq);
             found = found_push(loading, seq);
-            last_size = PIECE_BYTES;
         }
-        if (piece_key_piece(number) != found->pieces || last_size != PIECE_BYTES)
+        if (seq > 0 &&
+            found_add(loading, found, number, (trp_bytes){data.mv_data, data.mv_size}, &check))
+            continue;
+        found->damaged = true;
+        if (!loading->check)
             return damaged(store, "a piece of chunk", seq);
-        last_size = data.mv_size;
-        found->pieces++;
-        found->size += (uint32_t)data.mv_size;
     }
     store->read_last = 0;
-    return rc == MDB_NOTFOUND ? TRP_OK : lmdb_fail(store, rc, "read pieces");
+    if (rc != MDB_NOTFOUND)
+        return lmdb_fail(store, rc, "read pieces");
+    return !found || found_end(loading, found, &check) ? TRP_OK
+                                                       : damaged(store, "chunk", found->seq);
 }
 
 static struct found *found_get(struct loading *loading, uint64_t seq)
@@ -260,12 +296,14 @@ static void item_apply(struct loading *loading, struct item *item)
     }
 }
 
-static bool item_link(struct loading *loading, const struct item_view *view, struct item *item)
+/* NULL, or what is wrong with the item's chunks. */
+static const char *item_link(struct loading *loading, const struct item_view *view,
+                             struct item *item)
 {
     for (uint32_t index = 0; index < view->header.chunk_count; index++) {
         struct found *found = found_get(loading, item_view_chunk(view, index));
-        if (!found)
-            return false;
+        if (!found || found->damaged)
+            return found ? "a chunk is damaged" : "a chunk is missing";
         if (!found->chunk) {
             found->chunk = chunk_create_stored(found->seq, found->size);
             loading->store->chunk_count++;
@@ -274,7 +312,62 @@ static bool item_link(struct loading *loading, const struct item_view *view, str
         found->chunk->refs++;
         item->chunks[index] = found->chunk;
     }
-    return true;
+    return NULL;
+}
+
+static void found_release(struct loading *loading, struct found *found)
+{
+    struct chunk *chunk = found->chunk;
+    if (--chunk->refs > 0)
+        return;
+    found->chunk = NULL; /* swept, unless another item refers to it */
+    loading->store->chunk_count--;
+    loading->store->live_bytes -= chunk->size;
+    chunk_free(loading->store, chunk);
+}
+
+/* Takes back what item_link() did. */
+static void item_unlink(struct loading *loading, struct item *item)
+{
+    for (uint32_t index = 0; index < item->trajectory->chunk_count; index++) {
+        struct chunk *chunk = item->chunks[index];
+        item->chunks[index] = NULL;
+        if (chunk)
+            found_release(loading, found_get(loading, chunk->seq));
+    }
+    store_item_destroy(loading->store, item);
+}
+
+/* So that whoever takes an item may destroy it, and the next item finds the chunks as they are. */
+static void chunks_hold(struct loading *loading, const struct item_view *view)
+{
+    for (uint32_t index = 0; index < view->header.chunk_count; index++)
+        store_chunk_ref(found_get(loading, item_view_chunk(view, index))->chunk);
+}
+
+static void chunks_release(struct loading *loading, const struct item_view *view)
+{
+    for (uint32_t index = 0; index < view->header.chunk_count; index++)
+        found_release(loading, found_get(loading, item_view_chunk(view, index)));
+}
+
+/* Without a check the end of the load; else told, and its record goes. */
+static trp_status item_drop(struct loading *loading, uint64_t seq, const struct item_view *view,
+                            const char *what)
+{
+    struct store *store = loading->store;
+    if (!loading->check)
+        return trp_fail(TRP_DATA_LOSS,
+                        "replay store %s: item %llu: %s; a check when it is opened drops what is "
+                        "damaged",
+                        store->dir.data_path, (unsigned long long)seq, what);
+    store->dropped++;
+    if (store->options.damage)
+        store->options.damage(store->options.damage_arg, view ? view->header.table_id : 0,
+                              view ? view->header.key : seq, what);
+    if (!store->options.read_only)
+        group_delete_seq(store, seq);
+    return TRP_OK;
 }
 
 static trp_status item_load(struct loading *loading, uint64_t seq, trp_bytes bytes)
@@ -283,9 +376,10 @@ static trp_status item_load(struct loading *loading, uint64_t seq, trp_bytes byt
     struct item_view view;
     if (item_deleted(loading, seq))
         return TRP_OK;
-    if (seq == 0 || !item_record_decode(bytes, &view) ||
-        !table_find_id(store, view.header.table_id, NULL))
-        return damaged(store, "item", seq);
+    if (seq == 0 || !item_record_decode(bytes, &view))
+        return item_drop(loading, seq, NULL, "its record is damaged");
+    if (!table_find_id(store, view.header.table_id, NULL))
+        return item_drop(loading, seq, &view, "it is in a table that is not there");
     struct item *item =
         store_item_create(store_trajectory(store, view.trajectory, view.header.chunk_count));
     item->key = view.header.key;
@@ -293,14 +387,25 @@ static trp_status item_load(struct loading *loading, uint64_t seq, trp_bytes byt
     item->priority = view.header.priority;
     item->inserted_at_ns = view.header.inserted_at_ns;
     item->times_sampled = view.header.times_sampled;
-    if (!item_link(loading, &view, item)) {
-        store_item_destroy(store, item);
-        return damaged(store, "a chunk is missing: item", seq);
+    const char *wrong = item_link(loading, &view, item);
+    if (wrong) {
+        item_unlink(loading, item);
+        return item_drop(loading, seq, &view, wrong);
     }
     item_apply(loading, item);
+    if (!loading->check) {
+        store->item_count++;
+        store->live_bytes += bytes.size;
+        return loading->load(loading->arg, view.header.table_id, item);
+    }
+    chunks_hold(loading, &view);
+    trp_status status = loading->load(loading->arg, view.header.table_id, item);
+    chunks_release(loading, &view);
+    if (status == TRP_DATA_LOSS)
+        return item_drop(loading, seq, &view, "it has a shape that no server wrote");
     store->item_count++;
     store->live_bytes += bytes.size;
-    return loading->load(loading->arg, view.header.table_id, item);
+    return status;
 }
 
 static trp_status items_load(struct loading *loading)
@@ -316,15 +421,31 @@ static trp_status items_load(struct loading *loading)
     while (rc == 0 && status == TRP_OK) {
         uint64_t seq = piece_key_seq(lmdb_key_read(key));
         trp_bytes bytes;
-        if (!parts_read(cursor, &key, &data, &loading->record, &bytes, &rc))
-            status = damaged(store, "item", seq);
-        else
+        if (parts_read(cursor, &key, &data, &loading->record, &bytes, &rc)) {
             status = item_load(loading, seq, bytes);
+            continue;
+        }
+        status = item_drop(loading, seq, NULL, "its record is damaged");
+        while (rc == 0 && piece_key_seq(lmdb_key_read(key)) == seq)
+            rc = mdb_cursor_get(cursor, &key, &data, MDB_NEXT);
     }
     mdb_cursor_close(cursor);
     if (status == TRP_OK && rc != MDB_NOTFOUND)
         status = lmdb_fail(store, rc, "read items");
     return status;
+}
+
+/* What was dropped is gone for good before the store counts as one that can be trusted. */
+static trp_status load_finish(struct loading *loading)
+{
+    struct store *store = loading->store;
+    orphans_sweep(loading);
+    store->loaded = true;
+    if (store->options.read_only)
+        return TRP_OK;
+    if (store->dropped > 0)
+        TRP_TRY(store_commit(store));
+    return store->dir.suspect ? store_trust(store) : TRP_OK;
 }
 
 trp_status store_load(struct store *store, store_visit load, void *arg)
@@ -334,7 +455,10 @@ trp_status store_load(struct store *store, store_visit load, void *arg)
         store->loaded = true;
         return TRP_OK;
     }
-    struct loading loading = {.store = store, .load = load, .arg = arg};
+    struct loading loading = {.store = store,
+                              .load = load,
+                              .arg = arg,
+                              .check = store->options.check || store->dir.suspect};
     struct buffer changes = {0};
     uint64_t last_part;
     trp_status status = lmdb_read_begin(store);
@@ -347,8 +471,7 @@ trp_status store_load(struct store *store, store_visit load, void *arg)
     if (status == TRP_OK)
         status = items_load(&loading);
     if (status == TRP_OK)
-        orphans_sweep(&loading);
-    store->loaded = status == TRP_OK;
+        status = load_finish(&loading);
     buffer_cleanup(&changes);
     fold_cleanup(&loading.fold);
     buffer_cleanup(&loading.record);

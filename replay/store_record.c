@@ -8,19 +8,64 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/crc32c.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "records are little-endian");
 
 size_t item_record_size(const struct item *item)
 {
     return sizeof(struct item_record) + sizeof(uint64_t) * item->trajectory->chunk_count +
-           item->trajectory->size;
+           item->trajectory->size + SUM_BYTES;
+}
+
+uint32_t chunk_sum_add(uint32_t sum, const uint8_t *bytes, size_t size)
+{
+    uint32_t piece = crc32c_thirds(bytes, size);
+    return crc32c(sum, &piece, sizeof piece);
+}
+
+/* The last piece is known by what follows; it, or its two last ones, end with the sum. */
+static void check_take(struct chunk_check *check, uint32_t tail_bytes)
+{
+    trp_bytes piece = check->last;
+    size_t data = piece.size > tail_bytes ? piece.size - tail_bytes : 0;
+    if (data > 0)
+        check->sum = chunk_sum_add(check->sum, piece.data, data);
+    for (size_t at = data; at < piece.size && check->tail_bytes < SUM_BYTES; at++)
+        check->tail[check->tail_bytes++] = piece.data[at];
+}
+
+void chunk_check_piece(struct chunk_check *check, trp_bytes piece)
+{
+    if (check->bytes > 0)
+        check_take(check, piece.size < SUM_BYTES ? SUM_BYTES - (uint32_t)piece.size : 0);
+    check->bytes += piece.size;
+    check->last = piece;
+}
+
+bool chunk_check_end(struct chunk_check *check)
+{
+    uint32_t stored;
+    if (check->bytes < SUM_BYTES)
+        return false;
+    check_take(check, SUM_BYTES - check->tail_bytes);
+    memcpy(&stored, check->tail, sizeof stored);
+    return check->tail_bytes == SUM_BYTES && stored == check->sum;
+}
+
+/* `rest` is what follows the header. */
+static uint32_t item_sum(struct item_record header, const uint8_t *rest, size_t size)
+{
+    header.priority = 0;
+    header.times_sampled = 0;
+    return crc32c(crc32c(0, &header, sizeof header), rest, size);
 }
 
 void item_record_encode(struct buffer *out, uint32_t table_id, const struct item *item)
 {
     const struct trajectory *trajectory = item->trajectory;
-    uint8_t *at = buffer_reserve(out, item_record_size(item));
+    const size_t size = item_record_size(item);
+    uint8_t *at = buffer_reserve(out, size);
     struct item_record header = {
         .table_id = table_id,
         .chunk_count = trajectory->chunk_count,
@@ -32,12 +77,16 @@ void item_record_encode(struct buffer *out, uint32_t table_id, const struct item
     };
     memcpy(at, &header, sizeof header);
     at += sizeof header;
+    const uint8_t *rest = at;
     for (uint32_t index = 0; index < trajectory->chunk_count; index++) {
         memcpy(at, &item->chunks[index]->seq, sizeof(uint64_t));
         at += sizeof(uint64_t);
     }
     memcpy(at, trajectory->bytes, trajectory->size);
-    out->size += item_record_size(item);
+    at += trajectory->size;
+    uint32_t sum = item_sum(header, rest, (size_t)(at - rest));
+    memcpy(at, &sum, sizeof sum);
+    out->size += size;
 }
 
 bool item_record_decode(trp_bytes bytes, struct item_view *view)
@@ -46,7 +95,12 @@ bool item_record_decode(trp_bytes bytes, struct item_view *view)
         return false;
     memcpy(&view->header, bytes.data, sizeof view->header);
     uint64_t seqs = sizeof(uint64_t) * (uint64_t)view->header.chunk_count;
-    if (sizeof view->header + seqs + view->header.trajectory_bytes != bytes.size)
+    uint64_t rest = seqs + view->header.trajectory_bytes;
+    if (sizeof view->header + rest + SUM_BYTES != bytes.size)
+        return false;
+    uint32_t sum;
+    memcpy(&sum, bytes.data + bytes.size - sizeof sum, sizeof sum);
+    if (item_sum(view->header, bytes.data + sizeof view->header, rest) != sum)
         return false;
     if (isnan(view->header.priority) || view->header.times_sampled < 0)
         return false;

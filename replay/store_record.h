@@ -5,7 +5,7 @@
  *   meta     16 + table id          the table's counters, COUNTERS of int64_t
  *   tables   table id, part         a table record, cut into parts of at most PIECE_BYTES
  *   items    item seq, part         an item record, cut into parts of at most PIECE_BYTES
- *   pieces   chunk seq, piece       a chunk, cut likewise
+ *   pieces   chunk seq, piece       a chunk and its sum, cut likewise
  *   changes  ascending number       at most CHANGES_PER_PART of struct change
  *   parked   1, 2, ...              nothing: pages given back, see store_park.c
  *
@@ -23,7 +23,8 @@
 #include "item.h"
 
 enum {
-    STORE_FORMAT = 1,
+    STORE_FORMAT = 2,
+    SUM_BYTES = 4,                /* behind a chunk and behind an item record */
     PIECE_BYTES = 4080,           /* one page less the header of an overflow page */
     PIECE_BITS = 17,              /* 2^17 pieces of 4080 bytes = 510 MiB > the largest item */
     PIECES_MAX = 1 << PIECE_BITS, /* the other 47 bits: 4 years of a million a second */
@@ -54,6 +55,29 @@ static inline uint32_t piece_count(uint64_t size)
     return size ? (uint32_t)((size + PIECE_BYTES - 1) / PIECE_BYTES) : 1;
 }
 
+/* Pieces of a chunk of `size` bytes with its sum. */
+static inline uint32_t chunk_pieces(uint32_t size)
+{
+    return piece_count((uint64_t)size + SUM_BYTES);
+}
+
+/* The sum of a chunk: that of what came before, 0 at first, with the next PIECE_BYTES, or what is
+ * left of it. */
+uint32_t chunk_sum_add(uint32_t sum, const uint8_t *bytes, size_t size);
+
+/* Compares a chunk with its sum while its pieces come one by one. The bytes of a piece live until
+ * the next one came. A zeroed struct is the beginning. */
+struct chunk_check {
+    trp_bytes last; /* the piece whose place in the chunk the next one tells */
+    uint64_t bytes; /* so far, with the sum */
+    uint32_t sum;
+    uint8_t tail[SUM_BYTES]; /* of the stored sum */
+    uint32_t tail_bytes;
+};
+
+void chunk_check_piece(struct chunk_check *check, trp_bytes piece);
+bool chunk_check_end(struct chunk_check *check);
+
 struct meta_record {
     uint32_t format;
     uint32_t reserved;
@@ -71,7 +95,8 @@ struct item_record {
     int64_t inserted_at_ns;
     int32_t times_sampled;
     uint32_t trajectory_bytes;
-    /* chunk_count seqs of 8 bytes, then the trajectory */
+    /* chunk_count seqs of 8 bytes, the trajectory, and the sum of all that never changes: of
+     * everything but priority and times_sampled */
 };
 _Static_assert(sizeof(struct item_record) == 40, "on disk: change STORE_FORMAT with this");
 

@@ -441,7 +441,7 @@ static void another_format_is_refused_with_both_numbers(void **state)
     struct fixture *fixture = *state;
     write_file(fixture->dir, "FORMAT", "troupe replay store\nformat 77\n");
     expect_refused(fixture->dir, (struct store_options){0}, TRP_FAILED_PRECONDITION,
-                   "format 77, this program reads format 1");
+                   "format 77, this program reads format 2");
 }
 
 static void paths_that_cannot_be_are_named(void **state)
@@ -485,31 +485,6 @@ static void durability_memory_needs_a_tmpfs(void **state)
     fixture_close(fixture);
     fixture_open(fixture, (struct store_options){.durability = TRP_DURABLE_MEMORY});
     assert_int_equal(fixture->loaded.count, 1);
-}
-
-static void a_store_that_went_down_with_its_host_is_not_trusted(void **state)
-{
-    struct fixture *fixture = *state;
-    fixture_open(fixture, (struct store_options){0});
-    fixture_close(fixture);
-    const char *const boot = "01234567-89ab-cdef-0123-456789abcdef";
-    char *text = xasprintf("open process %s\n", boot);
-    write_file(fixture->dir, "STATE", text);
-    expect_refused(fixture->dir, (struct store_options){0}, TRP_DATA_LOSS, "restore");
-    expect_refused(fixture->dir, (struct store_options){.read_only = true}, TRP_DATA_LOSS,
-                   "process");
-    write_file(fixture->dir, "STATE", "scribble\n");
-    expect_refused(fixture->dir, (struct store_options){0}, TRP_DATA_LOSS, "unknown");
-    free(text);
-    text = xasprintf("open system %s\n", boot);
-    write_file(fixture->dir, "STATE", text);
-    fixture_open(fixture, (struct store_options){.durability = TRP_DURABLE_SYSTEM});
-    fixture_close(fixture);
-    free(text);
-    text = xasprintf("clean process %s\n", boot);
-    write_file(fixture->dir, "STATE", text);
-    fixture_open(fixture, (struct store_options){0});
-    free(text);
 }
 
 static void remove_file(const char *dir, const char *name)
@@ -738,8 +713,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(paths_that_cannot_be_are_named, setup, teardown),
         cmocka_unit_test_setup_teardown(an_unreadable_directory_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(durability_memory_needs_a_tmpfs, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_store_that_went_down_with_its_host_is_not_trusted, setup,
-                                        teardown),
         cmocka_unit_test_setup_teardown(half_a_creation_is_finished, setup, teardown),
         cmocka_unit_test_setup_teardown(a_creation_that_ended_before_its_mark_is_whole, setup,
                                         teardown),

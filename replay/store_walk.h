@@ -1,0 +1,15 @@
+/* Is the structure of a data.mdb whole? LMDB believes what it reads: one wrong number in a page is
+ * a crash. So a file is walked before LMDB opens it. */
+#ifndef TRP_REPLAY_STORE_WALK_H
+#define TRP_REPLAY_STORE_WALK_H
+
+#include <stdbool.h>
+
+#include <troupe/status.h>
+
+/* Reads every page of every tree of the stopped file (with `deep` also the headers of pages that
+ * hold values). DATA_LOSS: the first thing that is wrong, in words that go on behind the file's
+ * name; otherwise as the errno of the file system. */
+trp_status store_walk(const char *path, bool deep);
+
+#endif

@@ -1,0 +1,290 @@
+/* What a file can hold after its host went down, or a disk went bad: told, dropped or refused, and
+ * never a crash. */
+#include "store_fixture.h"
+
+#include <fcntl.h>
+
+/* Keys are also the seeds of bytes: far apart, so that no chunk has another one's. */
+enum { ITEMS = 400, FLIPS = 250, BYTES_MAX = 9000, KEY_STEP = 100000 };
+
+struct damage {
+    uint64_t key[ITEMS];
+    uint32_t table[ITEMS];
+    size_t count;
+};
+
+struct fixture {
+    char *dir, *data;
+    struct damage damage;
+};
+
+static void damage_add(void *arg, uint32_t table_id, uint64_t key, const char *what)
+{
+    struct damage *damage = arg;
+    assert_true(strlen(what) > 0);
+    assert_true(damage->count < ITEMS);
+    damage->key[damage->count] = key;
+    damage->table[damage->count++] = table_id;
+}
+
+static size_t item_size(uint64_t key)
+{
+    /* All the places where a sum can lie: in the piece, across two, in one of its own. */
+    static const size_t sizes[] = {4076, 4077, 4079, 4080, 4081, 8156, 8158, 8160, 0, 1};
+    uint64_t number = key / KEY_STEP;
+    return number % 3 == 0 ? sizes[number / 3 % 10] : fixture_hash(number) % BYTES_MAX;
+}
+
+static int setup(void **state)
+{
+    struct fixture *fixture = xcalloc(1, sizeof *fixture);
+    struct store *store;
+    fixture->dir = fixture_dir("/dev/shm"); /* syncs hundreds of times */
+    fixture->data = fixture_path(fixture->dir, "data.mdb");
+    assert_int_equal(store_create(&store, &(struct store_options){.dir = fixture->dir}), TRP_OK);
+    assert_int_equal(store_load(store, loaded_add, NULL), TRP_OK);
+    uint32_t table = store_table_put(store, "t", "name=t", (trp_bytes){0});
+    struct item *items[ITEMS];
+    for (uint64_t number = 0; number < ITEMS; number++) {
+        uint64_t key = (number + 1) * KEY_STEP;
+        items[number] = fixture_item(store, key, item_size(key));
+        assert_int_equal(store_admit(store, items[number]), TRP_OK);
+        store_item_insert(store, table, items[number]);
+        if (number % 64 == 0)
+            assert_int_equal(store_commit(store), TRP_OK);
+    }
+    assert_int_equal(store_commit(store), TRP_OK);
+    for (size_t index = 0; index < ITEMS; index++)
+        store_item_destroy(store, items[index]);
+    store_destroy(store);
+    *state = fixture;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *fixture = *state;
+    free(fixture->data);
+    fixture_remove(fixture->dir);
+    free(fixture);
+    return 0;
+}
+
+static void write_state(const struct fixture *fixture, const char *text)
+{
+    char *path = fixture_path(fixture->dir, "STATE");
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+    free(path);
+}
+
+static void host_goes_down(const struct fixture *fixture)
+{
+    write_state(fixture, "open process 01234567-89ab-cdef-0123-456789abcdef\n");
+}
+
+static trp_status open_store(struct fixture *fixture, struct store_options options,
+                             struct store **store, struct loaded *loaded)
+{
+    options.dir = fixture->dir;
+    options.damage = damage_add;
+    options.damage_arg = &fixture->damage;
+    fixture->damage.count = 0;
+    *loaded = (struct loaded){0};
+    trp_status status = store_create(store, &options);
+    return status == TRP_OK ? store_load(*store, loaded_add, loaded) : status;
+}
+
+static void close_store(struct store *store, struct loaded *loaded)
+{
+    loaded_cleanup(store, loaded);
+    store_destroy(store);
+}
+
+/* Opens; items of these keys are dropped and told, all others whole. */
+static void expect_dropped(struct fixture *fixture, struct store_options options, size_t dropped)
+{
+    struct store *store;
+    struct loaded loaded;
+    if (open_store(fixture, options, &store, &loaded) != TRP_OK)
+        fail_msg("%s", trp_last_error());
+    assert_int_equal(fixture->damage.count, dropped);
+    assert_int_equal(loaded.count, ITEMS - dropped);
+    for (size_t index = 0; index < loaded.count; index++) {
+        const struct item *item = loaded.items[index];
+        fixture_check_chunk(store, item->chunks[0], item->key, item_size(item->key));
+    }
+    close_store(store, &loaded);
+}
+
+/* Where the first bytes of this item's chunk lie in the file. */
+static off_t find_chunk(const struct fixture *fixture, uint64_t key)
+{
+    uint8_t wanted[32];
+    fixture_fill(wanted, sizeof wanted, key);
+    int fd = open(fixture->data, O_RDONLY);
+    off_t size = lseek(fd, 0, SEEK_END);
+    uint8_t *bytes = xmalloc((size_t)size);
+    assert_int_equal(pread(fd, bytes, (size_t)size, 0), size);
+    uint8_t *found = memmem(bytes, (size_t)size, wanted, sizeof wanted);
+    assert_non_null(found);
+    off_t offset = found - bytes;
+    free(bytes);
+    close(fd);
+    return offset;
+}
+
+static void flip(const struct fixture *fixture, off_t offset, uint8_t bits)
+{
+    uint8_t byte;
+    int fd = open(fixture->data, O_RDWR);
+    assert_int_equal(pread(fd, &byte, 1, offset), 1);
+    byte ^= bits;
+    assert_int_equal(pwrite(fd, &byte, 1, offset), 1);
+    close(fd);
+}
+
+/* ---- cases ---------------------------------------------------------------------------------- */
+
+static void a_store_that_went_down_with_its_host_is_checked(void **state)
+{
+    struct fixture *fixture = *state;
+    host_goes_down(fixture);
+    expect_dropped(fixture, (struct store_options){.read_only = true}, 0);
+    expect_dropped(fixture, (struct store_options){0}, 0);
+    write_state(fixture, "scribble\n");
+    expect_dropped(fixture, (struct store_options){0}, 0);
+}
+
+static void what_is_damaged_is_dropped_once_and_told(void **state)
+{
+    struct fixture *fixture = *state;
+    const uint64_t keys[] = {1 * KEY_STEP, 12 * KEY_STEP, 200 * KEY_STEP};
+    for (size_t index = 0; index < 3; index++)
+        flip(fixture, find_chunk(fixture, keys[index]) + 7, 0x10);
+    expect_dropped(fixture, (struct store_options){.read_only = true, .check = true}, 3);
+    host_goes_down(fixture);
+    expect_dropped(fixture, (struct store_options){.read_only = true}, 3);
+    expect_dropped(fixture, (struct store_options){0}, 3);
+    for (size_t index = 0; index < 3; index++) {
+        assert_int_equal(fixture->damage.key[index], keys[index]);
+        assert_int_equal(fixture->damage.table[index], 1);
+    }
+    struct store *store;
+    struct loaded loaded;
+    assert_int_equal(open_store(fixture, (struct store_options){.check = true}, &store, &loaded),
+                     TRP_OK);
+    assert_int_equal(fixture->damage.count, 0);
+    assert_int_equal(loaded.count, ITEMS - 3);
+    close_store(store, &loaded);
+}
+
+static void an_interrupted_check_is_no_check(void **state)
+{
+    struct fixture *fixture = *state;
+    struct store *store;
+    flip(fixture, find_chunk(fixture, 12 * KEY_STEP), 1);
+    host_goes_down(fixture);
+    assert_int_equal(store_create(&store, &(struct store_options){.dir = fixture->dir}), TRP_OK);
+    store_destroy(store); /* before it was loaded */
+    expect_dropped(fixture, (struct store_options){0}, 1);
+}
+
+/* Reads everything, changes something, closes: what a server does. */
+static void use_store(struct store *store, struct loaded *loaded)
+{
+    for (size_t index = 0; index < loaded->count; index++) {
+        uint8_t *bytes = xmalloc(loaded->items[index]->chunks[0]->size + 1);
+        assert_int_equal(store_chunk_read(store, loaded->items[index]->chunks[0], bytes), TRP_OK);
+        free(bytes);
+    }
+    for (size_t index = 0; index < loaded->count; index += 3)
+        store_item_delete(store, loaded->tables[index], loaded->items[index]);
+    struct item *item = fixture_item(store, 1000000, 30000);
+    if (store_admit(store, item) == TRP_OK)
+        store_item_insert(store, 1, item);
+    loaded_cleanup(store, loaded);
+    if (store_commit(store) == TRP_OK)
+        while (store_idle(store))
+            ;
+    store_item_destroy(store, item);
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    int in = open(from, O_RDONLY), out = open(to, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    char bytes[1 << 16];
+    for (ssize_t got; (got = read(in, bytes, sizeof bytes)) > 0;)
+        assert_int_equal(write(out, bytes, (size_t)got), got);
+    close(in);
+    close(out);
+}
+
+/* Bits in the pages of LMDB's trees more often than their share. */
+static off_t flip_place(uint64_t draw, off_t size)
+{
+    off_t offset = (off_t)(fixture_hash(draw) % (uint64_t)size);
+    return draw % 2 ? offset / 4096 * 4096 + (off_t)(fixture_hash(draw + 1) % 64) : offset;
+}
+
+static void no_bit_that_flips_is_a_crash(void **state)
+{
+    struct fixture *fixture = *state;
+    char *whole = fixture_path(fixture->dir, "whole");
+    copy_file(fixture->data, whole);
+    struct stat info;
+    assert_int_equal(stat(whole, &info), 0);
+    unsigned told = 0;
+    for (uint64_t round = 0; round < FLIPS; round++) {
+        struct store *store;
+        struct loaded loaded;
+        copy_file(whole, fixture->data);
+        for (uint64_t bits = 0; bits <= round % 3; bits++)
+            flip(fixture, flip_place(round * 7919 + bits * 31 + 5, info.st_size),
+                 (uint8_t)(1 << (round + bits) % 8));
+        host_goes_down(fixture);
+        trp_status status =
+            open_store(fixture, (struct store_options){.cache_bytes = 1}, &store, &loaded);
+        told += status != TRP_OK || fixture->damage.count > 0;
+        if (status == TRP_OK)
+            use_store(store, &loaded);
+        else
+            assert_true(strlen(trp_last_error()) > 0);
+        if (store)
+            close_store(store, &loaded);
+    }
+    assert_in_range(told, FLIPS / 3, FLIPS);
+    unlink(whole);
+    free(whole);
+}
+
+static void damaged_structure_is_refused_and_names_the_way_out(void **state)
+{
+    struct fixture *fixture = *state;
+    struct store *store;
+    flip(fixture, 16, 0x40); /* LMDB's magic number */
+    assert_int_equal(store_create(&store, &(struct store_options){.dir = fixture->dir}),
+                     TRP_DATA_LOSS);
+    assert_non_null(strstr(trp_last_error(), fixture->data));
+    assert_non_null(strstr(trp_last_error(), "no checkpoint"));
+    host_goes_down(fixture);
+    assert_int_equal(store_create(&store, &(struct store_options){.dir = fixture->dir}),
+                     TRP_DATA_LOSS);
+    assert_non_null(strstr(trp_last_error(), "went down"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_store_that_went_down_with_its_host_is_checked, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(what_is_damaged_is_dropped_once_and_told, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_interrupted_check_is_no_check, setup, teardown),
+        cmocka_unit_test_setup_teardown(no_bit_that_flips_is_a_crash, setup, teardown),
+        cmocka_unit_test_setup_teardown(damaged_structure_is_refused_and_names_the_way_out, setup,
+                                        teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,322 +1,34 @@
 /* Inserts and samples through real sockets: `troupe replay serve` in a process of its own, writers
- * and a sampler here, tables that are full and trim one item for each that comes, every item
- * confirmed.
+ * and a sampler here; tables that are full and trim one item for each that comes, every item
+ * confirmed. Figures are medians of five seconds.
  *
  *   bench_replay [--dir PATH] [--peer DIR]     PATH: where the store goes (default /dev/shm)
  *                                              DIR/reverb/bin/python: dm-reverb 0.14
  *
- * The ceiling of an insert is LMDB called directly: the same bytes appended, the oldest trimmed,
- * 256 items a transaction. The ceiling of a sample is a gRPC stream of messages of the same size
+ * Ceilings: an insert's is LMDB called directly (the same bytes appended, the oldest trimmed, 256
+ * items a transaction), for large items one after the other with a raw gRPC stream of the same
+ * bytes, as one thread has to do both; a sample's is a gRPC stream of messages of the same size
  * that nobody looks into.
  *
  * Prints: case, measured, unit, ceiling, its name[, peer, its name]. */
-#include <troupe/rng.h>
+#include <troupe/replay.h>
 #include <troupe/sampler.h>
-#include <troupe/writer.h>
 
 #include <lmdb.h>
+#include <math.h>
 #include <signal.h>
-#include <spawn.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/vfs.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
-#include "core/clock.h"
 #include "core/thread.h"
 #include "raw_grpc.h"
+#include "replay_load.h"
 
-extern char **environ;
+static const int64_t LMDB_NS = 500000000;
 
-enum {
-    TMPFS = 0x01021994,
-    SEGMENTS = 3, /* the best counts: other programs take the processor, too */
-    COLUMNS_MAX = 6,
-    FRAMES = 16,
-    WRITERS_MAX = 4,
-    BATCH = 256,
-};
-
-static const int64_t SEGMENT_NS = 1000000000;
-
-/* What a step is; an item is one step. */
-struct load {
-    const char *name; /* also the table's */
-    size_t column_count;
-    trp_tensor_spec columns[COLUMNS_MAX];
-    size_t table_size;
-    uint32_t batch_items; /* of a writer; 0: its default */
-    size_t wire_bytes;    /* of one sample in a response, about */
-};
-
-static const struct load loads[] = {
-    {.name = "52B",
-     .column_count = 6,
-     .columns = {{.name = "action", .dtype = TRP_INT32},
-                 {.name = "discount", .dtype = TRP_FLOAT32},
-                 {.name = "extra", .dtype = TRP_FLOAT32, .rank = 1, .shape = {2}},
-                 {.name = "next", .dtype = TRP_FLOAT32, .rank = 1, .shape = {4}},
-                 {.name = "obs", .dtype = TRP_FLOAT32, .rank = 1, .shape = {4}},
-                 {.name = "reward", .dtype = TRP_FLOAT32}},
-     .table_size = 100000,
-     .batch_items = 256,
-     .wire_bytes = 360},
-    {.name = "28KB",
-     .column_count = 4,
-     .columns = {{.name = "action", .dtype = TRP_INT32},
-                 {.name = "discount", .dtype = TRP_FLOAT32},
-                 {.name = "obs", .dtype = TRP_UINT8, .rank = 3, .shape = {84, 84, 4}},
-                 {.name = "reward", .dtype = TRP_FLOAT32}},
-     .table_size = 5000,
-     .wire_bytes = 28500},
-};
-
-enum { LOADS = sizeof loads / sizeof *loads };
-
-static void fail(const char *what)
-{
-    fprintf(stderr, "bench_replay: %s\n", what);
-    exit(1);
-}
-
-static void check(trp_status status)
-{
-    if (status != TRP_OK)
-        fail(trp_last_error());
-}
-
-static int64_t now(void)
-{
-    return clock_now_ns(&clock_monotonic);
-}
-
-static double rate(double count, int64_t since)
-{
-    return count / ((double)(now() - since) * 1e-9);
-}
-
-static double best_of(double a, double b)
-{
-    return a > b ? a : b;
-}
-
-/* ---- processes ------------------------------------------------------------------------------- */
-
-struct process {
-    pid_t pid;
-    FILE *out;
-};
-
-static struct process start(char *const *arguments)
-{
-    struct process process;
-    posix_spawn_file_actions_t actions;
-    int pipes[2];
-    if (pipe(pipes) != 0)
-        fail("no pipe");
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, pipes[1], STDOUT_FILENO);
-    posix_spawn_file_actions_addclose(&actions, pipes[0]);
-    if (posix_spawn(&process.pid, arguments[0], &actions, NULL, arguments, environ) != 0)
-        fail(arguments[0]);
-    posix_spawn_file_actions_destroy(&actions);
-    close(pipes[1]);
-    process.out = fdopen(pipes[0], "r");
-    return process;
-}
-
-static void stop(struct process *process, int number)
-{
-    kill(process->pid, number);
-    waitpid(process->pid, NULL, 0);
-    fclose(process->out);
-}
-
-/* Processor time that a process has used, in microseconds. */
-static double cpu_us(pid_t pid)
-{
-    char path[64];
-    unsigned long user = 0, system = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    FILE *file = fopen(path, "r");
-    if (!file)
-        return 0;
-    int found = fscanf(file, "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
-                       &user, &system);
-    fclose(file);
-    return found == 2 ? (double)(user + system) * 1e6 / (double)sysconf(_SC_CLK_TCK) : 0;
-}
-
-static void beside_this_program(char *path, size_t size, const char *name)
-{
-    ssize_t length = readlink("/proc/self/exe", path, size - 1);
-    if (length < 0)
-        fail("/proc/self/exe");
-    path[length] = 0;
-    char *slash = strrchr(path, '/');
-    snprintf(slash + 1, size - (size_t)(slash + 1 - path), "%s", name);
-}
-
-/* `troupe replay serve` with a full-size table for each load; its address is the caller's to free.
- */
-static struct process serve(const char *dir, char **address)
-{
-    char program[512], line[256], tables[LOADS][128];
-    char *arguments[16] = {program,       "replay", "serve",    "--listen",
-                           "127.0.0.1:0", "--dir",  (char *)dir};
-    size_t count = 7;
-    beside_this_program(program, sizeof program, "troupe");
-    for (size_t i = 0; i < LOADS; i++) {
-        snprintf(tables[i], sizeof tables[i],
-                 "name=%s sampler=uniform max_size=%zu limiter=min_size(1)", loads[i].name,
-                 loads[i].table_size);
-        arguments[count++] = "--table";
-        arguments[count++] = tables[i];
-    }
-    struct process process = start(arguments);
-    if (!fgets(line, sizeof line, process.out) || strncmp(line, "listening on ", 13) != 0)
-        fail("troupe replay serve did not start");
-    line[strcspn(line, "\n")] = 0;
-    *address = xstrdup(line + 13);
-    return process;
-}
-
-/* ---- steps ----------------------------------------------------------------------------------- */
-
-static uint8_t *frames[FRAMES]; /* incompressible */
-
-static void make_frames(void)
-{
-    trp_rng rng;
-    trp_rng_init(&rng, 1, 1);
-    for (size_t i = 0; i < FRAMES; i++) {
-        frames[i] = xmalloc(1 << 15);
-        for (size_t at = 0; at < 1 << 15; at += 8) {
-            uint64_t bits = trp_rng_u64(&rng);
-            memcpy(frames[i] + at, &bits, 8);
-        }
-    }
-}
-
-struct worker {
-    const struct load *load;
-    const char *address;
-    int64_t until_ns; /* 0: until `items` */
-    uint64_t items;   /* confirmed in the end */
-    struct thread thread;
-};
-
-static void insert(void *arg)
-{
-    struct worker *worker = arg;
-    const struct load *load = worker->load;
-    const void *columns[COLUMNS_MAX];
-    trp_item_column item[COLUMNS_MAX];
-    trp_channel *channel;
-    trp_writer *writer;
-    check(trp_channel_create(&channel, worker->address, NULL));
-    check(trp_writer_create(&writer, channel,
-                            &(trp_writer_options){.columns = load->columns,
-                                                  .column_count = load->column_count,
-                                                  .batch_items = load->batch_items,
-                                                  .max_in_flight = 8 * load->batch_items}));
-    for (size_t c = 0; c < load->column_count; c++)
-        item[c] = (trp_item_column){.column = (uint32_t)c, .length = 1, .squeeze = true};
-    uint64_t count = 0;
-    while (worker->until_ns ? count % 64 != 0 || now() < worker->until_ns : count < worker->items) {
-        for (size_t c = 0; c < load->column_count; c++)
-            columns[c] = frames[count % FRAMES] + 64 * c;
-        check(trp_writer_append(writer, columns));
-        check(trp_writer_create_item(writer, load->name, 1, item, load->column_count, 30000, NULL));
-        count++;
-    }
-    check(trp_writer_flush(writer, 0, 30000));
-    worker->items = trp_writer_confirmed(writer);
-    trp_writer_destroy(writer);
-    trp_channel_destroy(channel);
-}
-
-static double own_cpu_us(void)
-{
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1e6 +
-           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
-}
-
-struct measured {
-    double per_s, client_us, server_us;
-};
-
-static void keep_best(struct measured *best, double per_s, double count, double client_us,
-                      double server_us)
-{
-    if (per_s > best->per_s)
-        *best = (struct measured){per_s, client_us / count, server_us / count};
-}
-
-/* The table is full already. */
-static struct measured measure_inserts(const struct load *load, const char *address, pid_t server,
-                                       uint32_t writers)
-{
-    struct measured best = {0};
-    for (int segment = 0; segment < SEGMENTS; segment++) {
-        struct worker workers[WRITERS_MAX];
-        double own = own_cpu_us(), theirs = cpu_us(server);
-        int64_t begin = now();
-        for (uint32_t i = 0; i < writers; i++) {
-            workers[i] =
-                (struct worker){.load = load, .address = address, .until_ns = begin + SEGMENT_NS};
-            check(thread_start(&workers[i].thread, "writer", insert, &workers[i]));
-        }
-        uint64_t items = 0;
-        for (uint32_t i = 0; i < writers; i++) {
-            thread_stop(&workers[i].thread);
-            items += workers[i].items;
-        }
-        double per_s = rate((double)items, begin);
-        keep_best(&best, per_s, (double)items, own_cpu_us() - own, cpu_us(server) - theirs);
-    }
-    return best;
-}
-
-static void fill_table(const struct load *load, const char *address)
-{
-    struct worker worker = {
-        .load = load, .address = address, .items = load->table_size + load->table_size / 4};
-    insert(&worker);
-}
-
-static struct measured measure_samples(const struct load *load, const char *address, pid_t server)
-{
-    struct measured best = {0};
-    trp_channel *channel;
-    trp_sampler *sampler;
-    trp_batch batch;
-    check(trp_channel_create(&channel, address, NULL));
-    check(trp_sampler_create(&sampler, channel,
-                             &(trp_sampler_options){.table = load->name,
-                                                    .columns = load->columns,
-                                                    .column_count = load->column_count,
-                                                    .batch_size = BATCH,
-                                                    .prefetch = 2,
-                                                    .limiter_timeout_ms = -1}));
-    check(trp_sampler_next(sampler, &batch, 30000));
-    for (int segment = 0; segment < SEGMENTS; segment++) {
-        double own = own_cpu_us(), theirs = cpu_us(server), count = 0;
-        int64_t begin = now();
-        for (; now() < begin + SEGMENT_NS; count += BATCH)
-            check(trp_sampler_next(sampler, &batch, 30000));
-        keep_best(&best, rate(count, begin), count, own_cpu_us() - own, cpu_us(server) - theirs);
-    }
-    trp_sampler_destroy(sampler);
-    trp_channel_destroy(channel);
-    return best;
-}
+enum { GROW_ITEMS = 40000, WAYS_MAX = 40 };
 
 /* ---- ceilings -------------------------------------------------------------------------------- */
 
@@ -373,7 +85,7 @@ static void raw_open(struct raw_store *store, const char *dir)
     MDB_txn *txn;
     check_lmdb(mdb_env_create(&store->env));
     check_lmdb(mdb_env_set_maxdbs(store->env, 2));
-    check_lmdb(mdb_env_set_mapsize(store->env, (size_t)2 << 30));
+    check_lmdb(mdb_env_set_mapsize(store->env, (size_t)4 << 30));
     check_lmdb(mdb_env_open(store->env, dir, MDB_WRITEMAP | MDB_NOSYNC | MDB_NOMEMINIT, 0600));
     check_lmdb(mdb_txn_begin(store->env, NULL, 0, &txn));
     check_lmdb(mdb_dbi_open(txn, "chunks", MDB_CREATE | MDB_INTEGERKEY, &store->chunks));
@@ -381,176 +93,400 @@ static void raw_open(struct raw_store *store, const char *dir)
     check_lmdb(mdb_txn_commit(txn));
 }
 
-static char *make_dir(const char *parent)
+static void raw_create(struct raw_store *store, const struct load *load, const char *dir)
 {
-    char *dir = xasprintf("%s/bench_replay-XXXXXX", parent);
-    if (!mkdtemp(dir))
-        fail(parent);
-    return dir;
+    size_t chunk = load->wire_bytes;
+    *store = (struct raw_store){.piece_count = (chunk + PIECE - 1) / PIECE};
+    store->last_piece = chunk - (store->piece_count - 1) * PIECE;
+    raw_open(store, dir);
 }
 
-static void remove_dir(char *dir)
-{
-    char *command = xasprintf("rm -rf '%s'", dir);
-    if (system(command) != 0)
-        fail(dir);
-    free(command);
-    free(dir);
-}
-
-static double raw_inserts(const struct load *load, const char *parent)
+/* Items a second: the file growing by `grow` items, or, with 0, the table full. */
+static double raw_inserts(const struct load *load, const char *parent, uint64_t grow)
 {
     char *dir = make_dir(parent);
-    size_t chunk = load->wire_bytes;
-    struct raw_store store = {.piece_count = (chunk + PIECE - 1) / PIECE};
-    store.last_piece = chunk - (store.piece_count - 1) * PIECE;
-    raw_open(&store, dir);
-    while (store.next < load->table_size + load->table_size / 4)
+    struct raw_store store;
+    double rates[SEGMENTS], result;
+    raw_create(&store, load, dir);
+    int64_t begin = now();
+    while (grow && store.next < grow)
+        raw_group(&store, grow);
+    result = rate((double)store.next, begin);
+    while (!grow && store.next < load->table_size + load->table_size / 4)
         raw_group(&store, load->table_size);
-    double best = 0;
-    for (int segment = 0; segment < SEGMENTS; segment++) {
+    for (int segment = 0; segment < SEGMENTS && !grow; segment++) {
         uint64_t before = store.next;
-        int64_t begin = now();
-        while (now() < begin + SEGMENT_NS / 2)
+        for (begin = now(); now() < begin + LMDB_NS;)
             raw_group(&store, load->table_size);
-        best = best_of(best, rate((double)(store.next - before), begin));
+        rates[segment] = rate((double)(store.next - before), begin);
     }
+    if (!grow)
+        result = median(rates, SEGMENTS);
     mdb_env_close(store.env);
     remove_dir(dir);
-    return best;
+    return result;
 }
 
-static double raw_samples(const struct load *load, const char *address)
+struct raw_server {
+    struct process process;
+    char address[128];
+};
+
+/* Items a second on a raw stream of messages of `bytes`, `items` a message, and the processor time
+ * of the end that receives, an item. */
+static struct measured raw_stream(const struct raw_server *server, size_t bytes, size_t items)
 {
-    size_t per_message = (1 << 20) / load->wire_bytes;
-    if (per_message > BATCH)
-        per_message = BATCH;
-    uint32_t messages = (uint32_t)((UINT64_C(400) << 20) / (per_message * load->wire_bytes));
-    struct raw_client *client = raw_client_create(address);
-    double best = 0;
-    for (int segment = 0; segment < SEGMENTS; segment++)
-        best = best_of(best, raw_sink_rate(client, per_message * load->wire_bytes, messages));
+    uint32_t messages = (uint32_t)((UINT64_C(400) << 20) / bytes);
+    struct raw_client *client = raw_client_create(server->address);
+    struct segments segments = {.count = 0};
+    messages = messages > 100000 ? 100000 : messages;
+    while (segments.count < SEGMENTS) {
+        segment_begin(&segments, server->process.pid);
+        raw_sink_rate(client, bytes, messages);
+        segment_end(&segments, (double)messages * (double)items);
+    }
     raw_client_destroy(client);
-    return best * (double)per_message;
+    return segments_median(&segments);
+}
+
+/* As many items as a message of about 1 MiB takes. */
+static struct measured raw_samples(const struct raw_server *server, const struct load *load)
+{
+    size_t items = (1 << 20) / load->wire_bytes;
+    items = items < BATCH ? items : BATCH;
+    return raw_stream(server, items * load->wire_bytes, items);
 }
 
 /* ---- the peer -------------------------------------------------------------------------------- */
 
-/* dm-reverb's best for each case, by its own server and clients. */
-struct peer {
-    double inserts[LOADS][2], samples[LOADS]; /* 1 and 4 writers */
+/* One way of dm-reverb's clients to do a case, on its own server and on ours. */
+struct way {
+    char what[16], size[16], name[48];
+    unsigned writers;
+    struct measured theirs, ours;
 };
 
-static void run_peer(const char *dir, const char *source, struct peer *peer)
+struct peer {
+    struct way ways[WAYS_MAX];
+    size_t count;
+};
+
+static struct way *find_way(struct peer *peer, const struct way *like)
 {
-    char *python = xasprintf("%s/reverb/bin/python", dir), line[512];
-    char *arguments[] = {python, (char *)source, NULL};
+    for (size_t i = 0; i < peer->count; i++) {
+        struct way *way = &peer->ways[i];
+        if (strcmp(way->what, like->what) == 0 && strcmp(way->size, like->size) == 0 &&
+            strcmp(way->name, like->name) == 0 && way->writers == like->writers)
+            return way;
+    }
+    if (peer->count == WAYS_MAX)
+        fail("the peer does more than expected");
+    peer->ways[peer->count] = *like;
+    return &peer->ways[peer->count++];
+}
+
+/* Runs its clients against `address` (NULL: its own server), whose process is `pid`. */
+static void run_peer(struct peer *peer, const char *dir, const char *address, pid_t pid)
+{
+    char *python = xasprintf("%s/reverb/bin/python", dir), number[16], line[512];
+    snprintf(number, sizeof number, "%d", (int)pid);
+    char *arguments[] = {python, BENCH_SOURCE_DIR "/peers/reverb_load.py", (char *)address, number,
+                         NULL};
     struct process process = start(arguments);
     while (fgets(line, sizeof line, process.out)) {
-        char what[16], size[16];
-        unsigned writers = 0;
-        double per_s;
-        if (sscanf(line, "%15s %15s %u %lf", what, size, &writers, &per_s) != 4)
-            continue;
-        for (size_t i = 0; i < LOADS; i++) {
-            if (strcmp(size, loads[i].name) != 0)
-                continue;
-            double *best =
-                strcmp(what, "insert") == 0 ? &peer->inserts[i][writers == 4] : &peer->samples[i];
-            *best = best_of(*best, per_s);
-        }
+        struct way way = {.writers = 0};
+        struct measured measured;
+        if (sscanf(line, "%15s %15s %u %47s %lf %lf %lf", way.what, way.size, &way.writers,
+                   way.name, &measured.per_s, &measured.client_us, &measured.server_us) == 7)
+            *(address ? &find_way(peer, &way)->ours : &find_way(peer, &way)->theirs) = measured;
     }
     stop(&process, SIGKILL);
     free(python);
 }
 
-/* ---- rows ------------------------------------------------------------------------------------ */
-
-static void print_row(const char *name, const char *unit, double measured, double ceiling,
-                      const char *ceiling_name, double peer, const char *peer_name)
+/* dm-reverb's fastest way; zeros without a peer. */
+static struct measured fastest(const struct peer *peer, const char *what, const char *size)
 {
-    printf("%s\t%.4g\t%s\t%.4g\t%s", name, measured, unit, ceiling, ceiling_name);
-    if (peer > 0)
-        printf("\t%.4g\t%s", peer, peer_name);
-    printf("\n");
-    fflush(stdout);
-}
-
-static void print_cpu(const char *name, const struct measured *measured)
-{
-    char line[128];
-    snprintf(line, sizeof line, "  client, %s", name);
-    print_row(line, "us/item", measured->client_us, 0, "", 0, "");
-    snprintf(line, sizeof line, "  server, %s", name);
-    print_row(line, "us/item", measured->server_us, 0, "", 0, "");
-}
-
-static void bench_load(size_t index, const char *address, pid_t server, const char *parent,
-                       const char *place, const char *raw_address, const struct peer *peer)
-{
-    const struct load *load = &loads[index];
-    char name[128];
-    double lmdb = raw_inserts(load, parent);
-    fill_table(load, address);
-    for (uint32_t writers = 1; writers <= WRITERS_MAX; writers += WRITERS_MAX - 1) {
-        struct measured measured = measure_inserts(load, address, server, writers);
-        snprintf(name, sizeof name, "insert %s, %u writer%s, %s", load->name, writers,
-                 writers > 1 ? "s" : "", place);
-        print_row(name, "items/s", measured.per_s, lmdb, "LMDB append + trim",
-                  best_of(peer->inserts[index][0], peer->inserts[index][1]), "dm-reverb");
-        print_cpu(name, &measured);
+    struct measured best = {0};
+    for (size_t i = 0; i < peer->count; i++) {
+        const struct way *way = &peer->ways[i];
+        if (strcmp(way->what, what) == 0 && strcmp(way->size, size) == 0 &&
+            way->theirs.per_s > best.per_s)
+            best = way->theirs;
     }
-    struct measured measured = measure_samples(load, address, server);
-    snprintf(name, sizeof name, "sample %s, batches of %d, %s", load->name, BATCH, place);
-    print_row(name, "items/s", measured.per_s, raw_samples(load, raw_address), "raw gRPC stream",
-              peer->samples[index], "dm-reverb dataset");
-    print_cpu(name, &measured);
+    return best;
 }
 
-static bool on_tmpfs(const char *path)
+/* ---- cases ----------------------------------------------------------------------------------- */
+
+struct bench {
+    const char *parent, *place;
+    struct raw_server raw;
+    struct peer peer;
+};
+
+/* A server with one load's table of `table_size` items, in a new directory. */
+struct served {
+    struct process process;
+    char *dir, *address;
+    trp_channel *channel;
+};
+
+static struct served serve_load(const struct bench *bench, const struct load *load,
+                                size_t table_size, bool socket)
 {
-    struct statfs info;
-    return statfs(path, &info) == 0 && info.f_type == TMPFS;
+    struct served served = {.dir = make_dir(bench->parent)};
+    char line[160], *listen = xasprintf("unix:%s/socket", served.dir);
+    const char *table = line;
+    snprintf(line, sizeof line, "name=%s sampler=uniform max_size=%zu limiter=min_size(1)",
+             load->name, table_size);
+    served.process =
+        serve(socket ? listen : "127.0.0.1:0", served.dir, &table, 1, NULL, &served.address);
+    check(trp_channel_create(&served.channel, served.address, NULL));
+    free(listen);
+    return served;
+}
+
+static void served_stop(struct served *served)
+{
+    trp_channel_destroy(served->channel);
+    stop(&served->process, SIGTERM);
+    remove_dir(served->dir);
+    free(served->address);
+}
+
+static double one_after_the_other(double a, double b)
+{
+    return 1 / (1 / a + 1 / b);
+}
+
+static void bench_inserts(const struct bench *bench, const struct load *load)
+{
+    static const uint32_t writers[] = {1, 4, 16};
+    struct measured peer = fastest(&bench->peer, "insert", load->name);
+    double ceiling = raw_inserts(load, bench->parent, 0);
+    const char *ceiling_name = "LMDB append + trim";
+    char name[128];
+    if (load->wire_bytes > PIECE) {
+        ceiling = one_after_the_other(ceiling, raw_samples(&bench->raw, load).per_s);
+        ceiling_name = "raw stream, then LMDB";
+    }
+    struct served served = serve_load(bench, load, load->table_size, false);
+    insert_items(served.channel, load->name, load, load->table_size + load->table_size / 4);
+    for (size_t i = 0; i < sizeof writers / sizeof *writers; i++) {
+        struct measured measured =
+            measure_inserts(load, served.address, served.process.pid, writers[i]);
+        snprintf(name, sizeof name, "insert %s, %u writer%s, %s", load->name, writers[i],
+                 writers[i] > 1 ? "s" : "", bench->place);
+        print_row(name, "items/s", measured.per_s, ceiling, ceiling_name, peer.per_s, "dm-reverb");
+        print_cpu(name, &measured, 0, "", peer.server_us);
+    }
+    served_stop(&served);
+}
+
+/* A new store, so that every page is a new one. */
+static void bench_growing(const struct bench *bench, const struct load *load)
+{
+    struct measured peer = fastest(&bench->peer, "insert", load->name);
+    double rates[SEGMENTS];
+    char name[128];
+    double ceiling = one_after_the_other(raw_inserts(load, bench->parent, GROW_ITEMS),
+                                         raw_samples(&bench->raw, load).per_s);
+    for (int i = 0; i < SEGMENTS; i++) {
+        struct served served = serve_load(bench, load, GROW_ITEMS, false);
+        int64_t begin = now();
+        insert_items(served.channel, load->name, load, GROW_ITEMS);
+        rates[i] = rate(GROW_ITEMS, begin);
+        served_stop(&served);
+    }
+    snprintf(name, sizeof name, "insert %s, 1 writer, file growing, %s", load->name, bench->place);
+    print_row(name, "items/s", median(rates, SEGMENTS), ceiling, "raw stream, then LMDB",
+              peer.per_s, "dm-reverb");
+}
+
+static void bench_samples(const struct bench *bench, const struct load *load, bool socket)
+{
+    struct measured peer = fastest(&bench->peer, "sample", load->name);
+    struct measured ceiling = raw_samples(&bench->raw, load);
+    struct served served = serve_load(bench, load, load->table_size, socket);
+    char name[128];
+    insert_items(served.channel, load->name, load, load->table_size);
+    struct measured measured = measure_samples(load, served.channel, served.process.pid);
+    snprintf(name, sizeof name, "sample %s, batches of %d, %s, %s", load->name, BATCH,
+             socket ? "unix socket" : "TCP", bench->place);
+    print_row(name, "items/s", measured.per_s, ceiling.per_s, "raw gRPC stream", peer.per_s,
+              "dm-reverb dataset");
+    print_cpu(name, &measured, ceiling.server_us, "raw gRPC, receiving", peer.server_us);
+    served_stop(&served);
+}
+
+/* The server in this process: no socket. */
+static void bench_same_process(const struct bench *bench, const struct load *load)
+{
+    struct measured peer = fastest(&bench->peer, "sample", load->name);
+    char *dir = make_dir(bench->parent), name[128];
+    trp_replay_server *server;
+    trp_channel *channel;
+    trp_table_options table = {.name = load->name,
+                               .max_size = (int64_t)load->table_size,
+                               .limiter = trp_limiter_min_size(1)};
+    check(trp_replay_server_create(
+        &server, &(trp_replay_server_options){.dir = dir, .tables = &table, .table_count = 1}));
+    check(trp_replay_server_start(server));
+    channel = trp_channel_create_local(trp_replay_server_rpc(server));
+    insert_items(channel, load->name, load, load->table_size);
+    struct measured measured = measure_samples(load, channel, 0);
+    snprintf(name, sizeof name, "sample %s, batches of %d, same process, %s", load->name, BATCH,
+             bench->place);
+    print_row(name, "items/s", measured.per_s, 0, "", peer.per_s, "dm-reverb dataset");
+    trp_channel_destroy(channel);
+    trp_replay_server_destroy(server);
+    remove_dir(dir);
+}
+
+/* ---- samples per insert ---------------------------------------------------------------------- */
+
+enum { SPI = 8, SPI_WRITERS = 4, SPI_SAMPLERS = 2, SPI_MIN = 100, SPI_BUFFER = 400 };
+
+struct drainer {
+    trp_channel *channel;
+    struct thread thread;
+    uint64_t drawn;
+};
+
+/* Until the limiter holds it back for good. */
+static void drain(void *arg)
+{
+    struct drainer *drainer = arg;
+    const struct load *load = &loads[0];
+    trp_sampler *sampler;
+    trp_batch batch;
+    check(trp_sampler_create(&sampler, drainer->channel,
+                             &(trp_sampler_options){.table = load->name,
+                                                    .columns = load->columns,
+                                                    .column_count = load->column_count,
+                                                    .batch_size = 64,
+                                                    .prefetch = 2,
+                                                    .limiter_timeout_ms = -1}));
+    while (trp_sampler_next(sampler, &batch, 1500) == TRP_OK)
+        drainer->drawn += batch.rows;
+    trp_sampler_destroy(sampler);
+}
+
+/* Writers and samplers as fast as they can; then writers stop and samplers take what is left. */
+static void bench_ratio(const struct bench *bench)
+{
+    const struct load *load = &loads[0];
+    char *dir = make_dir(bench->parent), line[160], *address;
+    const char *table = line;
+    struct drainer drainers[SPI_SAMPLERS];
+    trp_table_info info;
+    size_t count;
+    snprintf(line, sizeof line, "name=%s max_size=100000 limiter=samples_per_insert(%d,%d,%d)",
+             load->name, SPI, SPI_MIN, SPI_BUFFER);
+    struct process server = serve("127.0.0.1:0", dir, &table, 1, NULL, &address);
+    for (int i = 0; i < SPI_SAMPLERS; i++) {
+        drainers[i] = (struct drainer){.drawn = 0};
+        check(trp_channel_create(&drainers[i].channel, address, NULL));
+        check(thread_start(&drainers[i].thread, "sampler", drain, &drainers[i]));
+    }
+    struct measured inserts = measure_inserts(load, address, server.pid, SPI_WRITERS);
+    for (int i = 0; i < SPI_SAMPLERS; i++)
+        thread_stop(&drainers[i].thread);
+    check(trp_replay_info(drainers[0].channel, &info, 1, &count, 0));
+    for (int i = 0; i < SPI_SAMPLERS; i++)
+        trp_channel_destroy(drainers[i].channel);
+    double wanted = SPI * ((double)info.inserts - SPI_MIN);
+    double allowed = SPI * (double)info.inserts - info.min_diff - (double)info.samples;
+    print_row("samples_per_insert(8), 4 writers + 2 samplers: inserts", "items/s", inserts.per_s, 0,
+              "", 0, "");
+    print_row("  samples / (inserts - min_size), off by", "%",
+              100 * fabs((double)info.samples - wanted) / wanted, 0, "", 0, "");
+    print_row("  samples that the limiter still allows when all wait", "items", allowed, 0, "", 0,
+              "");
+    stop(&server, SIGTERM);
+    remove_dir(dir);
+    free(address);
+}
+
+/* ---- our server under dm-reverb's clients ---------------------------------------------------- */
+
+static void print_ways(const struct bench *bench)
+{
+    char name[160];
+    for (size_t i = 0; i < bench->peer.count; i++) {
+        const struct way *way = &bench->peer.ways[i];
+        struct measured raw = {0};
+        snprintf(name, sizeof name, "dm-reverb's %s on our server, %s %s", way->name, way->what,
+                 way->size);
+        if (way->writers > 0)
+            snprintf(name + strlen(name), sizeof name - strlen(name), ", %u writer%s", way->writers,
+                     way->writers > 1 ? "s" : "");
+        if (strcmp(way->size, loads[1].name) == 0) /* its messages have one item */
+            raw = raw_stream(&bench->raw, loads[1].wire_bytes, 1);
+        print_row(name, "items/s", way->ours.per_s, 0, "", way->theirs.per_s, "dm-reverb's server");
+        print_cpu(name, &way->ours, raw.server_us, "raw gRPC, same size", way->theirs.server_us);
+    }
+}
+
+static void run_peers(struct bench *bench, const char *peer_dir)
+{
+    char *dir = make_dir(bench->parent), lines[LOADS][160], *address;
+    const char *tables[LOADS];
+    run_peer(&bench->peer, peer_dir, NULL, 0);
+    for (size_t i = 0; i < LOADS; i++) {
+        snprintf(lines[i], sizeof lines[i], "name=%s max_size=%zu", loads[i].name,
+                 loads[i].table_size);
+        tables[i] = lines[i];
+    }
+    struct process server = serve("127.0.0.1:0", dir, tables, LOADS, NULL, &address);
+    run_peer(&bench->peer, peer_dir, address, server.pid);
+    stop(&server, SIGTERM);
+    remove_dir(dir);
+    free(address);
 }
 
 /* The ceiling's server is this program again. */
-static struct process serve_raw(char *address, size_t size)
+static struct raw_server serve_raw(void)
 {
+    struct raw_server raw;
     char self[512];
     beside_this_program(self, sizeof self, "bench_replay");
-    snprintf(address, size, "127.0.0.1:%d", 20000 + (int)(getpid() % 20000));
-    return start((char *[]){self, "--raw", address, NULL});
+    snprintf(raw.address, sizeof raw.address, "127.0.0.1:%d", 20000 + (int)(getpid() % 20000));
+    raw.process = start((char *[]){self, "--raw", raw.address, NULL});
+    return raw;
 }
 
 int main(int argc, char **argv)
 {
-    const char *parent = "/dev/shm", *peer_dir = NULL;
+    struct bench bench = {.parent = "/dev/shm"};
+    const char *peer_dir = NULL;
     if (argc == 3 && strcmp(argv[1], "--raw") == 0)
         return raw_serve(argv[2]);
-    for (int i = 1; i + 1 < argc; i += 2) {
-        if (strcmp(argv[i], "--dir") == 0)
-            parent = argv[i + 1];
-        else if (strcmp(argv[i], "--peer") == 0)
+    for (int i = 1; i < argc; i += 2) {
+        if (i + 1 < argc && strcmp(argv[i], "--dir") == 0)
+            bench.parent = argv[i + 1];
+        else if (i + 1 < argc && strcmp(argv[i], "--peer") == 0)
             peer_dir = argv[i + 1];
         else
             fail("usage: bench_replay [--dir PATH] [--peer DIR]");
     }
-    char *address, raw_address[128];
-    struct peer peer = {0};
+    bench.place = on_tmpfs(bench.parent) ? "tmpfs" : "disk";
+    bench.raw = serve_raw();
     make_frames();
     if (peer_dir)
-        run_peer(peer_dir, BENCH_SOURCE_DIR "/peers/reverb_load.py", &peer);
-    struct process raw = serve_raw(raw_address, sizeof raw_address);
-    char *dir = make_dir(parent);
-    struct process server = serve(dir, &address);
+        run_peers(&bench, peer_dir);
     for (size_t i = 0; i < LOADS; i++)
-        bench_load(i, address, server.pid, parent, on_tmpfs(parent) ? "tmpfs" : "disk", raw_address,
-                   &peer);
-    stop(&server, SIGTERM);
-    stop(&raw, SIGKILL);
-    remove_dir(dir);
-    free(address);
-    for (size_t i = 0; i < FRAMES; i++)
-        free(frames[i]);
+        bench_inserts(&bench, &loads[i]);
+    bench_growing(&bench, &loads[1]);
+    for (size_t i = 0; i < LOADS; i++) {
+        bench_samples(&bench, &loads[i], false);
+        bench_samples(&bench, &loads[i], true);
+        bench_same_process(&bench, &loads[i]);
+    }
+    bench_ratio(&bench);
+    print_ways(&bench);
+    stop(&bench.raw.process, SIGKILL);
+    free_frames();
     return 0;
 }

@@ -1,7 +1,9 @@
-"""dm-reverb's own server under its own clients, on bench_replay's work.
+"""dm-reverb's clients on bench_replay's work: on dm-reverb's own server, or on ADDRESS, served by PID.
 
-Prints "insert|sample SIZE WRITERS", items per second and the way it was done, separated by tabs;
-bench_replay takes the fastest.
+    reverb_load.py [ADDRESS PID]
+
+Prints a line for each way to do a case: insert|sample, size, writers, way, items per second, and the
+processor microseconds an item of clients and server.
 """
 import os
 import subprocess
@@ -15,7 +17,7 @@ import numpy as np
 import reverb
 import tensorflow as tf
 
-SECONDS = float(os.environ.get('BENCH_SECONDS', '2'))
+SECONDS = float(os.environ.get('BENCH_SECONDS', '1.5'))
 SIZES = {'52B': 100_000, '28KB': 5_000}  # items in a full table
 
 
@@ -60,22 +62,39 @@ def insert_legacy(address, table, steps, stop):
     return count
 
 
-def rate_of_writers(insert, address, table, writers):
+def cpu_us(pid):
+    with open(f'/proc/{pid}/stat') as stat:
+        fields = stat.read().rpartition(')')[2].split()
+    return (int(fields[11]) + int(fields[12])) * 1e6 / os.sysconf('SC_CLK_TCK')
+
+
+def measure(case, way, pid, work):
+    """`work` returns a number of items; the median of three."""
+    rows = []
+    for _ in range(3):
+        server, client, begin = cpu_us(pid), time.process_time(), time.monotonic()
+        items = work()
+        rows.append((items / (time.monotonic() - begin), (time.process_time() - client) * 1e6 / items,
+                     (cpu_us(pid) - server) / items))
+    rate, client, server = sorted(rows)[1]
+    print(f'{case} {way} {rate:.0f} {client:.2f} {server:.2f}', flush=True)
+
+
+def write(insert, address, table, writers):
     steps = [make_step(table) for _ in range(16)]
     stop, counts = threading.Event(), []
     threads = [threading.Thread(target=lambda: counts.append(insert(address, table, steps, stop)))
                for _ in range(writers)]
-    begin = time.monotonic()
     for thread in threads:
         thread.start()
     time.sleep(SECONDS)
     stop.set()
     for thread in threads:
         thread.join()
-    return sum(counts) / (time.monotonic() - begin)
+    return sum(counts)
 
 
-def rate_of_dataset(address, table, in_flight, workers):
+def make_dataset(address, table, in_flight, workers):
     example = make_step(table)
     dataset = reverb.TrajectoryDataset(
         address, table,
@@ -84,29 +103,40 @@ def rate_of_dataset(address, table, in_flight, workers):
         max_in_flight_samples_per_worker=in_flight, num_workers_per_iterator=workers).batch(256).prefetch(2)
     batches = iter(dataset)
     next(batches)
+    return batches
+
+
+def read(batches):
     count, begin = 0, time.monotonic()
     while time.monotonic() - begin < SECONDS:
         next(batches)
         count += 256
-    return count / (time.monotonic() - begin)
+    return count
 
 
 def main():
-    server = subprocess.Popen([sys.executable, __file__, '--serve'], stdout=subprocess.PIPE,
-                              stderr=subprocess.DEVNULL)
+    own = None
+    if len(sys.argv) > 2:
+        address, pid = sys.argv[1], int(sys.argv[2])
+    else:
+        own = subprocess.Popen([sys.executable, __file__, '--serve'], stdout=subprocess.PIPE,
+                               stderr=subprocess.DEVNULL)
+        address, pid = f'localhost:{int(own.stdout.readline())}', own.pid
     try:
-        address = f'localhost:{int(server.stdout.readline())}'
         for size in SIZES:
-            for writers in (1, 4):
-                for way in (insert_trajectories, insert_legacy):
-                    rate = rate_of_writers(way, address, size, writers)
-                    print(f'insert {size} {writers}\t{rate:.0f}\t{way.__name__}', flush=True)
+            for writers in (1, 4, 16):
+                for name, way in (('TrajectoryWriter', insert_trajectories), ('Writer', insert_legacy)):
+                    if writers < 16 or name == 'TrajectoryWriter':
+                        measure(f'insert {size} {writers}', name, pid,
+                                lambda: write(way, address, size, writers))
             for in_flight, workers in ((100, 1), (512, 1), (1000, 4)):
-                rate = rate_of_dataset(address, size, in_flight, workers)
-                print(f'sample {size} 0\t{rate:.0f}\tdataset {in_flight}/{workers}', flush=True)
+                batches = make_dataset(address, size, in_flight, workers)
+                measure(f'sample {size} 0', f'dataset({in_flight},{workers})', pid, lambda: read(batches))
+                del batches
     finally:
-        server.kill()
-        server.wait()
+        if own:
+            own.kill()
+            own.wait()
 
 
 if __name__ == '__main__':

@@ -1,0 +1,370 @@
+/* See replay_load.h. */
+#include "replay_load.h"
+
+#include <troupe/rng.h>
+#include <troupe/sampler.h>
+#include <troupe/writer.h>
+
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/clock.h"
+#include "core/thread.h"
+
+extern char **environ;
+
+enum { TMPFS = 0x01021994, SERVE_ARGUMENTS_MAX = 64 };
+
+static const int64_t SEGMENT_NS = 1000000000;
+
+uint8_t *frames[FRAMES];
+
+const struct load loads[LOADS] = {
+    {.name = "52B",
+     .column_count = 6,
+     .columns = {{.name = "action", .dtype = TRP_INT32},
+                 {.name = "discount", .dtype = TRP_FLOAT32},
+                 {.name = "extra", .dtype = TRP_FLOAT32, .rank = 1, .shape = {2}},
+                 {.name = "next", .dtype = TRP_FLOAT32, .rank = 1, .shape = {4}},
+                 {.name = "obs", .dtype = TRP_FLOAT32, .rank = 1, .shape = {4}},
+                 {.name = "reward", .dtype = TRP_FLOAT32}},
+     .table_size = 100000,
+     .batch_items = 256,
+     .wire_bytes = 360},
+    {.name = "28KB",
+     .column_count = 4,
+     .columns = {{.name = "action", .dtype = TRP_INT32},
+                 {.name = "discount", .dtype = TRP_FLOAT32},
+                 {.name = "obs", .dtype = TRP_UINT8, .rank = 3, .shape = {84, 84, 4}},
+                 {.name = "reward", .dtype = TRP_FLOAT32}},
+     .table_size = 5000,
+     .wire_bytes = 28500},
+};
+
+void fail(const char *what)
+{
+    fprintf(stderr, "bench: %s\n", what);
+    exit(1);
+}
+
+void check(trp_status status)
+{
+    if (status != TRP_OK)
+        fail(trp_last_error());
+}
+
+int64_t now(void)
+{
+    return clock_now_ns(&clock_monotonic);
+}
+
+double rate(double count, int64_t since_ns)
+{
+    return count / ((double)(now() - since_ns) * 1e-9);
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double median(double *values, size_t count)
+{
+    qsort(values, count, sizeof *values, compare);
+    return (values[(count - 1) / 2] + values[count / 2]) / 2;
+}
+
+/* ---- processes ------------------------------------------------------------------------------- */
+
+struct process start(char *const *arguments)
+{
+    struct process process;
+    posix_spawn_file_actions_t actions;
+    int pipes[2];
+    if (pipe(pipes) != 0)
+        fail("no pipe");
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, pipes[1], STDOUT_FILENO);
+    posix_spawn_file_actions_addclose(&actions, pipes[0]);
+    if (posix_spawn(&process.pid, arguments[0], &actions, NULL, arguments, environ) != 0)
+        fail(arguments[0]);
+    posix_spawn_file_actions_destroy(&actions);
+    close(pipes[1]);
+    process.out = fdopen(pipes[0], "r");
+    return process;
+}
+
+void stop(struct process *process, int signal_number)
+{
+    kill(process->pid, signal_number);
+    waitpid(process->pid, NULL, 0);
+    fclose(process->out);
+}
+
+double cpu_us(pid_t pid)
+{
+    char path[64];
+    unsigned long user = 0, system = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return 0;
+    int found = fscanf(file, "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
+                       &user, &system);
+    fclose(file);
+    return found == 2 ? (double)(user + system) * 1e6 / (double)sysconf(_SC_CLK_TCK) : 0;
+}
+
+void beside_this_program(char *path, size_t size, const char *name)
+{
+    ssize_t length = readlink("/proc/self/exe", path, size - 1);
+    if (length < 0)
+        fail("/proc/self/exe");
+    path[length] = 0;
+    char *slash = strrchr(path, '/');
+    snprintf(slash + 1, size - (size_t)(slash + 1 - path), "%s", name);
+}
+
+double own_cpu_us(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1e6 +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+}
+
+double resident_bytes(pid_t pid)
+{
+    char path[64];
+    unsigned long pages = 0, shared = 0;
+    snprintf(path, sizeof path, "/proc/%d/statm", (int)pid);
+    FILE *file = fopen(path, "r");
+    if (file && fscanf(file, "%*u %lu %lu", &pages, &shared) != 2)
+        pages = shared = 0;
+    if (file)
+        fclose(file);
+    return (double)(pages - shared) * (double)sysconf(_SC_PAGESIZE);
+}
+
+struct process serve(const char *listen, const char *dir, const char *const *tables,
+                     size_t table_count, const char *const *more, char **address)
+{
+    char program[512], line[512];
+    const char *arguments[SERVE_ARGUMENTS_MAX] = {program, "replay", "serve", "--listen",
+                                                  listen,  "--dir",  dir};
+    size_t count = 7;
+    beside_this_program(program, sizeof program, "troupe");
+    for (size_t i = 0; i < table_count; i++) {
+        arguments[count++] = "--table";
+        arguments[count++] = tables[i];
+    }
+    for (; more && *more; more++)
+        arguments[count++] = *more;
+    struct process process = start((char *const *)arguments);
+    if (!fgets(line, sizeof line, process.out) || strncmp(line, "listening on ", 13) != 0)
+        fail("troupe replay serve did not start");
+    line[strcspn(line, "\n")] = 0;
+    *address = xstrdup(line + 13);
+    return process;
+}
+
+char *make_dir(const char *parent)
+{
+    char *dir = xasprintf("%s/bench_replay-XXXXXX", parent);
+    if (!mkdtemp(dir))
+        fail(parent);
+    return dir;
+}
+
+void remove_dir(char *dir)
+{
+    char *command = xasprintf("rm -rf '%s'", dir);
+    if (system(command) != 0)
+        fail(dir);
+    free(command);
+    free(dir);
+}
+
+bool on_tmpfs(const char *path)
+{
+    struct statfs info;
+    return statfs(path, &info) == 0 && info.f_type == TMPFS;
+}
+
+/* ---- work ------------------------------------------------------------------------------------ */
+
+void make_frames(void)
+{
+    trp_rng rng;
+    trp_rng_init(&rng, 1, 1);
+    for (size_t i = 0; i < FRAMES; i++) {
+        frames[i] = xmalloc(1 << 15);
+        for (size_t at = 0; at < 1 << 15; at += 8) {
+            uint64_t bits = trp_rng_u64(&rng);
+            memcpy(frames[i] + at, &bits, 8);
+        }
+    }
+}
+
+void free_frames(void)
+{
+    for (size_t i = 0; i < FRAMES; i++)
+        free(frames[i]);
+}
+
+void segment_begin(struct segments *segments, pid_t server)
+{
+    segments->server = server;
+    segments->own_us = own_cpu_us();
+    segments->their_us = server ? cpu_us(server) : 0;
+    segments->begin_ns = now();
+}
+
+void segment_end(struct segments *segments, double items)
+{
+    int at = segments->count++;
+    segments->per_s[at] = rate(items, segments->begin_ns);
+    segments->client_us[at] = (own_cpu_us() - segments->own_us) / items;
+    segments->server_us[at] =
+        segments->server ? (cpu_us(segments->server) - segments->their_us) / items : 0;
+}
+
+struct measured segments_median(struct segments *segments)
+{
+    size_t count = (size_t)segments->count;
+    return (struct measured){median(segments->per_s, count), median(segments->client_us, count),
+                             median(segments->server_us, count)};
+}
+
+struct worker {
+    const struct load *load;
+    const char *table;
+    trp_channel *channel;
+    int64_t until_ns; /* 0: until `items` */
+    uint64_t items;   /* confirmed in the end */
+    struct thread thread;
+};
+
+static void insert(void *arg)
+{
+    struct worker *worker = arg;
+    const struct load *load = worker->load;
+    const void *columns[COLUMNS_MAX];
+    trp_item_column item[COLUMNS_MAX];
+    trp_writer *writer;
+    check(trp_writer_create(&writer, worker->channel,
+                            &(trp_writer_options){.columns = load->columns,
+                                                  .column_count = load->column_count,
+                                                  .batch_items = load->batch_items,
+                                                  .max_in_flight = 8 * load->batch_items}));
+    for (size_t c = 0; c < load->column_count; c++)
+        item[c] = (trp_item_column){.column = (uint32_t)c, .length = 1, .squeeze = true};
+    uint64_t count = 0;
+    while (worker->until_ns ? count % 64 != 0 || now() < worker->until_ns : count < worker->items) {
+        for (size_t c = 0; c < load->column_count; c++)
+            columns[c] = frames[count % FRAMES] + 64 * c;
+        check(trp_writer_append(writer, columns));
+        check(trp_writer_create_item(writer, worker->table, 1, item, load->column_count, 60000,
+                                     NULL));
+        count++;
+    }
+    check(trp_writer_flush(writer, 0, 60000));
+    worker->items = trp_writer_confirmed(writer);
+    trp_writer_destroy(writer);
+}
+
+void insert_items(trp_channel *channel, const char *table, const struct load *load, uint64_t items)
+{
+    insert(&(struct worker){.load = load, .table = table, .channel = channel, .items = items});
+}
+
+/* One segment: all writers, each on a connection of its own. */
+static double insert_segment(const struct load *load, trp_channel **channels, uint32_t writers)
+{
+    struct worker workers[WRITERS_MAX];
+    double items = 0;
+    for (uint32_t i = 0; i < writers; i++) {
+        workers[i] = (struct worker){.load = load,
+                                     .table = load->name,
+                                     .channel = channels[i],
+                                     .until_ns = now() + SEGMENT_NS};
+        check(thread_start(&workers[i].thread, "writer", insert, &workers[i]));
+    }
+    for (uint32_t i = 0; i < writers; i++) {
+        thread_stop(&workers[i].thread);
+        items += (double)workers[i].items;
+    }
+    return items;
+}
+
+struct measured measure_inserts(const struct load *load, const char *address, pid_t server,
+                                uint32_t writers)
+{
+    struct segments segments = {.count = 0};
+    trp_channel *channels[WRITERS_MAX];
+    for (uint32_t i = 0; i < writers; i++)
+        check(trp_channel_create(&channels[i], address, NULL));
+    insert_segment(load, channels, writers); /* warms up */
+    while (segments.count < SEGMENTS) {
+        segment_begin(&segments, server);
+        segment_end(&segments, insert_segment(load, channels, writers));
+    }
+    for (uint32_t i = 0; i < writers; i++)
+        trp_channel_destroy(channels[i]);
+    return segments_median(&segments);
+}
+
+struct measured measure_samples(const struct load *load, trp_channel *channel, pid_t server)
+{
+    struct segments segments = {.count = 0};
+    trp_sampler *sampler;
+    trp_batch batch;
+    check(trp_sampler_create(&sampler, channel,
+                             &(trp_sampler_options){.table = load->name,
+                                                    .columns = load->columns,
+                                                    .column_count = load->column_count,
+                                                    .batch_size = BATCH,
+                                                    .prefetch = 2,
+                                                    .limiter_timeout_ms = -1}));
+    for (int64_t begin = now(); now() < begin + SEGMENT_NS / 4;) /* warms up */
+        check(trp_sampler_next(sampler, &batch, 30000));
+    while (segments.count < SEGMENTS) {
+        double count = 0;
+        segment_begin(&segments, server);
+        for (; now() < segments.begin_ns + SEGMENT_NS; count += BATCH)
+            check(trp_sampler_next(sampler, &batch, 30000));
+        segment_end(&segments, count);
+    }
+    trp_sampler_destroy(sampler);
+    return segments_median(&segments);
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+void print_row(const char *name, const char *unit, double measured, double ceiling,
+               const char *ceiling_name, double peer, const char *peer_name)
+{
+    printf("%s\t%.4g\t%s\t%.4g\t%s", name, measured, unit, ceiling, ceiling_name);
+    if (peer > 0)
+        printf("\t%.4g\t%s", peer, peer_name);
+    printf("\n");
+    fflush(stdout);
+}
+
+void print_cpu(const char *name, const struct measured *measured, double ceiling_us,
+               const char *ceiling_name, double peer_us)
+{
+    char line[160];
+    snprintf(line, sizeof line, "  client, %s", name);
+    print_row(line, "us/item", measured->client_us, 0, "", 0, "");
+    snprintf(line, sizeof line, "  server, %s", name);
+    print_row(line, "us/item", measured->server_us, ceiling_us, ceiling_name, peer_us, "dm-reverb");
+}

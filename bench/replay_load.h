@@ -1,0 +1,102 @@
+/* What the replay benchmarks share: a server in a process of its own, steps of 52 bytes and of
+ * 28 KB, writers and samplers on threads, and the way a row is printed. Whatever fails ends the
+ * program. */
+#ifndef BENCH_REPLAY_LOAD_H
+#define BENCH_REPLAY_LOAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#include <troupe/rpc.h>
+#include <troupe/tensor.h>
+
+enum { COLUMNS_MAX = 6, FRAMES = 16, BATCH = 256, WRITERS_MAX = 16, SEGMENTS = 5 };
+
+/* What a step is; an item is one step. */
+struct load {
+    const char *name; /* also the table's */
+    size_t column_count;
+    trp_tensor_spec columns[COLUMNS_MAX];
+    size_t table_size;
+    uint32_t batch_items; /* of a writer; 0: its default */
+    size_t wire_bytes;    /* of one sample in a response, about */
+};
+
+enum { LOADS = 2 };
+extern const struct load loads[LOADS];
+extern uint8_t *frames[FRAMES]; /* incompressible steps */
+
+void make_frames(void);
+void free_frames(void);
+
+_Noreturn void fail(const char *what);
+void check(trp_status status);
+int64_t now(void); /* nanoseconds */
+double rate(double count, int64_t since_ns);
+double median(double *values, size_t count); /* sorts them */
+
+/* ---- processes --------------------------------------------------------------------------- */
+
+struct process {
+    pid_t pid;
+    FILE *out;
+};
+
+struct process start(char *const *arguments);
+void stop(struct process *process, int signal_number);
+double cpu_us(pid_t pid); /* processor time it has used */
+double own_cpu_us(void);
+double resident_bytes(pid_t pid);
+void beside_this_program(char *path, size_t size, const char *name);
+
+/* `troupe replay serve --listen LISTEN --dir DIR` with these --table lines and further arguments
+ * (NULL ends them); its address is the caller's to free. */
+struct process serve(const char *listen, const char *dir, const char *const *tables,
+                     size_t table_count, const char *const *more, char **address);
+
+char *make_dir(const char *parent); /* remove_dir() frees the path */
+void remove_dir(char *dir);
+bool on_tmpfs(const char *path);
+
+/* ---- work -------------------------------------------------------------------------------- */
+
+struct measured {
+    double per_s, client_us, server_us; /* medians of SEGMENTS */
+};
+
+struct segments {
+    double per_s[SEGMENTS], client_us[SEGMENTS], server_us[SEGMENTS];
+    int count;
+    double own_us, their_us; /* when the current one began */
+    int64_t begin_ns;
+    pid_t server; /* 0: this process */
+};
+
+void segment_begin(struct segments *segments, pid_t server);
+void segment_end(struct segments *segments, double items);
+struct measured segments_median(struct segments *segments);
+
+/* Writes `items` steps as items of `table` through `channel` and waits for every confirmation. */
+void insert_items(trp_channel *channel, const char *table, const struct load *load, uint64_t items);
+
+/* Writers for SEGMENTS seconds each, every item confirmed. */
+struct measured measure_inserts(const struct load *load, const char *address, pid_t server,
+                                uint32_t writers);
+
+/* Batches of BATCH from the table of this load. */
+struct measured measure_samples(const struct load *load, trp_channel *channel, pid_t server);
+
+/* ---- rows -------------------------------------------------------------------------------- */
+
+/* case, measured, unit, ceiling, its name[, peer, its name] */
+void print_row(const char *name, const char *unit, double measured, double ceiling,
+               const char *ceiling_name, double peer, const char *peer_name);
+
+/* Two rows: processor microseconds an item; the ceiling and the peer are the server's. */
+void print_cpu(const char *name, const struct measured *measured, double ceiling_us,
+               const char *ceiling_name, double peer_us);
+
+#endif

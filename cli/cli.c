@@ -1,13 +1,13 @@
 /* Choosing subcommands, flags with one-line complaints, and text in columns. */
 #include "cli.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/flags.h"
 
 static void print_commands(FILE *out, const struct command *commands, const char *so_far)
 {
@@ -46,7 +46,10 @@ int command_run(const struct command *commands, int argc, char **argv)
 
 int cli_parse(const struct argp *argp, int argc, char **argv, void *input)
 {
-    return argp_parse(argp, argc, argv, 0, NULL, input) == 0 ? 0 : EXIT_USAGE;
+    flags_accept_h(argc, argv);
+    error_t error = argp_parse(argp, argc, argv, 0, NULL, input);
+    flags_hint(argv[0], error);
+    return error == 0 ? 0 : EXIT_USAGE;
 }
 
 error_t cli_wrong(const struct argp_state *state, const char *format, ...)
@@ -57,16 +60,13 @@ error_t cli_wrong(const struct argp_state *state, const char *format, ...)
     vfprintf(stderr, format, args);
     fputc('\n', stderr);
     va_end(args);
-    return EINVAL;
+    return FLAGS_REFUSED;
 }
 
 error_t cli_parse_u64(const struct argp_state *state, const char *flag, const char *text,
                       uint64_t min, uint64_t max, uint64_t *value)
 {
-    char *end;
-    errno = 0;
-    *value = strtoull(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end || errno || *value < min || *value > max)
+    if (!flags_u64(text, min, max, value))
         return cli_wrong(state, "--%s=%s: not a whole number from %llu to %llu", flag, text,
                          (unsigned long long)min, (unsigned long long)max);
     return 0;

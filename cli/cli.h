@@ -32,10 +32,10 @@ int replay_peek(int argc, char **argv);
 /* argp_parse() without argp's extra lines: what is wrong takes one line. 0 or an exit status. */
 int cli_parse(const struct argp *argp, int argc, char **argv, void *input);
 
-/* In an argp parser: prints "troupe ...: message" and returns EINVAL. */
+/* In an argp parser: prints "troupe ...: message" and returns FLAGS_REFUSED (core/flags.h). */
 error_t cli_wrong(const struct argp_state *state, const char *format, ...) TRP_PRINTF(2, 3);
 
-/* A whole number from min to max; EINVAL after a line that says so. */
+/* A whole number from min to max; FLAGS_REFUSED after a line that says so. */
 error_t cli_parse_u64(const struct argp_state *state, const char *flag, const char *text,
                       uint64_t min, uint64_t max, uint64_t *value);
 

@@ -1,15 +1,16 @@
-/* argp does the work. It would print two lines for a wrong flag and choose the exit status itself;
- * with no error stream it leaves both to us: getopt's own line names the flag, ours name values. */
+/* argp does the work, told to keep quiet as core/flags.c explains; what is wrong with values and
+ * combinations is said here. */
 #include "options.h"
 
 #include <argp.h>
-#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/buffer.h"
+#include "core/flags.h"
 
 enum key {
     KEY_LAUNCH = 256,
@@ -65,6 +66,22 @@ static const char doc[] =
     "Arguments after -- go to the launch file's build function.\n\n"
     "Exit status: 0 done, 1 a node failed, 2 wrong usage, 128 + N stopped by signal N.";
 
+/* As a shell takes it; caller frees. */
+char *shell_word(const char *text)
+{
+    if (text[0] && text[strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                     "0123456789_-+=.,:/@%")] == '\0')
+        return xstrdup(text);
+    struct buffer word = {0};
+    buffer_append(&word, (trp_bytes){(const uint8_t *)"'", 1});
+    for (; *text; text++) {
+        const char *part = *text == '\'' ? "'\\''" : text;
+        buffer_append(&word, (trp_bytes){(const uint8_t *)part, part == text ? 1 : 4});
+    }
+    buffer_append(&word, (trp_bytes){(const uint8_t *)"'", 2});
+    return (char *)word.data;
+}
+
 static error_t TRP_PRINTF(2, 3) wrong(const struct argp_state *state, const char *format, ...)
 {
     va_list args;
@@ -73,16 +90,13 @@ static error_t TRP_PRINTF(2, 3) wrong(const struct argp_state *state, const char
     vfprintf(stderr, format, args);
     fputc('\n', stderr);
     va_end(args);
-    return EINVAL;
+    return FLAGS_REFUSED;
 }
 
 static error_t parse_u64(const struct argp_state *state, const char *flag, const char *text,
                          uint64_t min, uint64_t max, uint64_t *value)
 {
-    char *end;
-    errno = 0;
-    *value = strtoull(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end || errno || *value < min || *value > max)
+    if (!flags_u64(text, min, max, value))
         return wrong(state, "--%s=%s: not a whole number from %llu to %llu", flag, text,
                      (unsigned long long)min, (unsigned long long)max);
     return 0;
@@ -224,6 +238,22 @@ static error_t check_together(const struct argp_state *state)
     return 0;
 }
 
+/* A flag that a resume has to repeat to be the same run. */
+static void remember(struct launch_options *options, int key, const char *text)
+{
+    if (key == KEY_RUN_DIR || key == KEY_RESUME || key == KEY_SEED)
+        return;
+    const struct argp_option *option = argp_options;
+    while (option->key != key)
+        option++;
+    char *value = text ? shell_word(text) : NULL;
+    char *longer = xasprintf("%s --%s%s%s", options->flags ? options->flags : "", option->name,
+                             value ? "=" : "", value ? value : "");
+    free(options->flags);
+    free(value);
+    options->flags = longer;
+}
+
 static error_t parse(int key, char *text, struct argp_state *state)
 {
     switch (key) {
@@ -238,6 +268,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
         break;
     }
     error_t error = parse_run_option(key, text, state);
+    if (error == 0)
+        remember(state->input, key, text);
     return error == ARGP_ERR_UNKNOWN ? parse_command_option(key, text, state) : error;
 }
 
@@ -271,15 +303,31 @@ trp_status launch_options_parse(struct launch_options *options, int argc, char *
     argp_program_version_hook = print_version;
     static const struct argp argp = {
         .options = argp_options, .parser = parse, .args_doc = "[graph|eval] [-- ARGS]", .doc = doc};
-    if (argp_parse(&argp, end, argv, 0, NULL, options) != 0)
-        return trp_fail(TRP_INVALID_ARGUMENT, "wrong usage");
-    return TRP_OK;
+    flags_accept_h(end, argv);
+    error_t error = argp_parse(&argp, end, argv, 0, NULL, options);
+    flags_hint(options->program, error);
+    return error == 0 ? TRP_OK : trp_fail(TRP_INVALID_ARGUMENT, "wrong usage");
 }
 
 void launch_options_cleanup(struct launch_options *options)
 {
     free(options->build_argv);
+    free(options->flags);
     options->build_argv = NULL;
+    options->flags = NULL;
+}
+
+char *launch_options_arguments(const struct launch_options *options)
+{
+    char *text = xstrdup(options->build_argc > 1 ? " --" : "");
+    for (int i = 1; i < options->build_argc; i++) {
+        char *word = shell_word(options->build_argv[i]);
+        char *longer = xasprintf("%s %s", text, word);
+        free(text);
+        free(word);
+        text = longer;
+    }
+    return text;
 }
 
 trp_status launch_options_apply(const struct launch_options *options, trp_program *program)

@@ -35,12 +35,19 @@ struct launch_options {
     /* For `build`: argv[0], then what came after "--". */
     int build_argc;
     char **build_argv; /* freed by launch_options_cleanup() */
+    char *flags;       /* " --max-steps=5 ...": what a resume has to repeat; NULL: none. Ours */
 };
 
 /* Parses; prints one line that names what is wrong and returns INVALID_ARGUMENT. --help and
  * --version print and exit 0. */
 TRP_MUST_USE trp_status launch_options_parse(struct launch_options *options, int argc, char **argv);
 void launch_options_cleanup(struct launch_options *options);
+
+/* " -- ARGS" for `build`, as a shell takes them, or "". Caller frees. */
+char *launch_options_arguments(const struct launch_options *options);
+
+/* One word as a shell takes it. Caller frees. */
+char *shell_word(const char *text);
 
 /* What --max-steps and --target-return change in the graph. INVALID_ARGUMENT: it has no learner or
  * evaluator that they could apply to. */

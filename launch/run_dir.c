@@ -53,13 +53,20 @@ static const char *runs_dir(void)
     return dir && dir[0] ? dir : "runs";
 }
 
-/* runs/latest -> NAME. Only a convenience: a failure is nobody's. */
-static void point_latest(const char *runs, const char *name)
+/* runs/latest -> this run. Only a convenience: a failure is nobody's. */
+static void point_latest(const char *path)
 {
+    const char *runs = runs_dir(), *name = strrchr(path, '/') + 1;
+    if (make_dirs(runs) != TRP_OK)
+        return;
     char *link = xasprintf("%s/latest", runs);
     char *fresh = xasprintf("%s/.latest-%ld", runs, (long)getpid());
-    if (symlink(name, fresh) == 0 && rename(fresh, link) != 0)
+    char *real = realpath(runs, NULL);
+    size_t length = real ? strlen(real) : 0;
+    bool inside = real && strncmp(path, real, length) == 0 && path + length + 1 == name;
+    if (symlink(inside ? name : path, fresh) == 0 && rename(fresh, link) != 0)
         unlink(fresh);
+    free(real);
     free(fresh);
     free(link);
 }
@@ -79,8 +86,6 @@ static trp_status make_unique(const char *name, char **out)
         char *path = xasprintf("%s/%s", runs, base);
         int rc = mkdir(path, 0777);
         int error = errno;
-        if (rc == 0)
-            point_latest(runs, base);
         free(base);
         if (rc == 0) {
             *out = path;
@@ -313,8 +318,13 @@ static trp_status choose_path(const struct launch_options *options, const char *
     if (!options->run_dir && !options->resume)
         return make_unique(name, path);
     *path = options->run_dir ? xstrdup(options->run_dir) : xasprintf("%s/latest", runs_dir());
-    if (options->resume)
+    if (options->resume && (options->run_dir || access(*path, F_OK) == 0))
         return TRP_OK;
+    if (options->resume)
+        return trp_fail(TRP_NOT_FOUND,
+                        "%s: there is no run to resume: start one without --resume, or name its "
+                        "directory with --run-dir=DIR",
+                        *path);
     trp_status status = make_dirs(*path);
     if (status == TRP_OK && file_exists(*path, "config.json"))
         status = trp_fail(TRP_ALREADY_EXISTS,
@@ -352,7 +362,8 @@ trp_status run_dir_open(struct run_dir *dir, struct launch_options *options,
     logs = xasprintf("%s/logs", dir->path);
     if ((status = make_dirs(logs)) != TRP_OK)
         goto out;
-    status = make_socket_dir(dir, program);
+    if ((status = make_socket_dir(dir, program)) == TRP_OK)
+        point_latest(dir->path);
 out:
     free(logs);
     free(path);

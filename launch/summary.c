@@ -55,14 +55,16 @@ static char *saved_params(const struct run *run)
     return NULL;
 }
 
-static void print_arguments(const struct run *run, char *text, size_t size)
+/* The command that goes on with this run as it was; caller frees. */
+static char *resume_command(const struct run *run)
 {
-    text[0] = '\0';
-    for (int i = 1; i < run->options->build_argc; i++) {
-        size_t used = strlen(text);
-        snprintf(text + used, size - used, "%s%s", i == 1 ? " -- " : " ",
-                 run->options->build_argv[i]);
-    }
+    const struct launch_options *options = run->options;
+    char *dir = shell_word(run->dir.shown_path), *arguments = launch_options_arguments(options);
+    char *command = xasprintf("%s --resume --run-dir=%s%s%s", options->program, dir,
+                              options->flags ? options->flags : "", arguments);
+    free(dir);
+    free(arguments);
+    return command;
 }
 
 static void print_params(const struct run *run)
@@ -70,11 +72,11 @@ static void print_params(const struct run *run)
     char *path = saved_params(run);
     if (!path)
         return;
-    char arguments[512];
-    print_arguments(run, arguments, sizeof arguments);
+    char *arguments = launch_options_arguments(run->options);
     output_print(run->output, STDOUT_FILENO, "  parameters:     %s", path);
     output_print(run->output, STDOUT_FILENO, "  try them:       %s eval --params=%s%s",
                  run->options->program, path, arguments);
+    free(arguments);
     free(path);
 }
 
@@ -92,6 +94,9 @@ static void print_failure(const struct run *run, const struct node *node)
 {
     print_last_log_lines(run, node);
     print_figures(run, STDERR_FILENO);
+    char *command = resume_command(run);
+    output_print(run->output, STDERR_FILENO, "  go on with:     %s", command);
+    free(command);
     char *log = run_dir_log_path(run->dir.shown_path, node->group, node->index);
     output_print(run->output, STDERR_FILENO, "%s: failed: %s: %s; log: %s", run->program->name,
                  node->name, node->failure, log);
@@ -105,13 +110,10 @@ static void print_stopped(const struct run *run)
         output_print(run->output, STDERR_FILENO, "%s while stopping: %s", failure->name,
                      failure->failure);
     print_figures(run, STDERR_FILENO);
-    char arguments[512];
-    print_arguments(run, arguments, sizeof arguments);
-    output_print(run->output, STDERR_FILENO,
-                 "%s: stopped by signal %d (%s); go on with: %s --resume --run-dir=%s%s%s",
-                 run->program->name, run->signal, strsignal(run->signal), run->options->program,
-                 run->dir.shown_path,
-                 run->options->mode == LAUNCH_THREADS ? " --launch=threads" : "", arguments);
+    char *command = resume_command(run);
+    output_print(run->output, STDERR_FILENO, "%s: stopped by signal %d (%s); go on with: %s",
+                 run->program->name, run->signal, strsignal(run->signal), command);
+    free(command);
 }
 
 int summary_print(struct run *run)

@@ -501,54 +501,7 @@ static void a_terminal_that_takes_nothing_does_not_hold_the_nodes(void **state)
     assert_file_contains(scene, "run/logs/user-0.log", "unfinished\n");
 }
 
-/* ---- directories, limits, usage ---------------------------------------------------------- */
-
-static void a_run_directory_is_not_used_twice(void **state)
-{
-    struct scene *scene = *state;
-    assert_int_equal(run_scenario(scene, "done", NULL), 0);
-    assert_int_equal(run_scenario(scene, "done", NULL), 1);
-    assert_last_line(scene, "err", "there is a run in it already; --resume goes on with it");
-    const char *argv[] = {LAUNCH_PROGRAM, "--resume", "run", "--", "done", NULL};
-    assert_int_equal(scene_run(scene, argv), 0);
-}
-
-/* What user/0 was given in the last life of a run. */
-static uint64_t last_seed(const struct scene *scene, const char *dir)
-{
-    char *name = xasprintf("%s/events", dir), *text = scene_read(scene, name);
-    const char *last = NULL, *event = "user/0 seed ";
-    for (const char *at = text; (at = strstr(at, event)); at++)
-        last = at + strlen(event);
-    assert_non_null(last);
-    uint64_t seed = strtoull(last, NULL, 10);
-    free(text);
-    free(name);
-    return seed;
-}
-
-static uint64_t resume_seed(struct scene *scene, const char *dir, const char *mode)
-{
-    const char *argv[] = {LAUNCH_PROGRAM, "--resume", dir, mode, "--", "seed", NULL};
-    assert_int_equal(scene_run(scene, argv), 0);
-    return last_seed(scene, dir);
-}
-
-static void a_resumed_run_draws_other_numbers_that_follow_from_its_seed(void **state)
-{
-    struct scene *scene = *state;
-    assert_int_equal(run_scenario(scene, "seed", "--seed=7"), 0);
-    assert_int_equal(last_seed(scene, "run"), 7);
-    const char *copy[] = {"/bin/cp", "-r", "run", "copy", NULL};
-    assert_int_equal(scene_run(scene, copy), 0);
-    uint64_t second = resume_seed(scene, "run", "--launch=processes");
-    uint64_t third = resume_seed(scene, "run", "--launch=processes");
-    assert_true(second != 7 && third != 7 && second != third);
-    assert_true(resume_seed(scene, "copy", "--launch=threads") == second);
-    assert_true(resume_seed(scene, "copy", "--launch=threads") == third);
-    assert_file_contains(scene, "run/config.json", "\"seed\":\t\"7\"");
-    assert_file_contains(scene, "run/config.json", "\"life\":\t\"2\"");
-}
+/* ---- directories ------------------------------------------------------------------------- */
 
 static void a_running_run_is_not_resumed(void **state)
 {
@@ -568,34 +521,6 @@ static void a_running_run_is_not_resumed(void **state)
     free(dir);
     kill(scene->pid, SIGTERM);
     assert_int_equal(scene_wait(scene), 128 + SIGTERM);
-}
-
-static void nothing_to_resume_is_an_error(void **state)
-{
-    struct scene *scene = *state;
-    const char *argv[] = {LAUNCH_PROGRAM, "--resume", "--run-dir=nowhere", "--", "done", NULL};
-    assert_int_equal(scene_run(scene, argv), 1);
-    assert_last_line(scene, "err", "nowhere: No such file or directory");
-}
-
-static void a_run_without_a_directory_gets_a_new_one(void **state)
-{
-    struct scene *scene = *state;
-    const char *argv[] = {LAUNCH_PROGRAM, "--", "done", NULL};
-    assert_int_equal(scene_run(scene, argv), 0);
-    assert_int_equal(scene_run(scene, argv), 0);
-    assert_file_contains(scene, "runs/latest/config.json", "\"name\":\t\"launch_program\"");
-}
-
-static void too_few_descriptors_are_an_error_with_numbers(void **state)
-{
-    struct scene *scene = *state;
-    char *command = xasprintf("ulimit -n 64; exec %s --run-dir=run -- many", LAUNCH_PROGRAM);
-    const char *argv[] = {"/bin/bash", "-c", command, NULL};
-    assert_int_equal(scene_run(scene, argv), 1);
-    free(command);
-    assert_last_line(scene, "err",
-                     "201 nodes need 836 open files in the launcher, and the hard limit is 64");
 }
 
 static void a_child_has_four_descriptors_of_ours(void **state)
@@ -621,64 +546,6 @@ static void a_child_has_four_descriptors_of_ours(void **state)
     }
     kill(scene->pid, SIGTERM);
     assert_int_equal(scene_wait(scene), 128 + SIGTERM);
-}
-
-struct usage {
-    const char *flag, *words;
-};
-
-static void wrong_usage_is_one_line_and_status_2(void **state)
-{
-    struct scene *scene = *state;
-    static const struct usage rows[] = {
-        {"--frobnicate", "unrecognized option '--frobnicate'"},
-        {"--seed=abc", "--seed=abc: not a whole number"},
-        {"--seed=-1", "--seed=-1: not a whole number"},
-        {"--launch=boat", "--launch=boat: use processes or threads"},
-        {"--max-seconds=x", "--max-seconds=x: not a number of seconds"},
-        {"--log-level=loud", "--log-level=loud: use debug, info, warn or error"},
-        {"--deterministic", "--deterministic needs --launch=threads"},
-        {"--params=x", "--params and --episodes go with eval"},
-        {"--format=dot", "--format goes with graph"},
-        {"--max-steps=5", "--max-steps: the program has no learner"},
-        {"--target-return=5", "--target-return: the program has no evaluator"},
-        {"dance", "'dance': use graph, eval or no word"},
-        {"eval", "eval needs --params=FILE"},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        const char *argv[] = {LAUNCH_PROGRAM, rows[i].flag, "--", "done", NULL};
-        assert_int_equal(scene_run(scene, argv), 2);
-        char *text = scene_read(scene, "err");
-        assert_contains(text, rows[i].words);
-        assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
-        free(text);
-    }
-}
-
-static void wrong_graphs_are_one_line_and_status_2(void **state)
-{
-    struct scene *scene = *state;
-    static const struct usage rows[] = {
-        {"twice", "launch_program: node 'base': this name is used twice\n"},
-        {"unused", "launch_program: node 'lost': .uses[0] is not a node of this program\n"},
-        {"refuses", "launch_program: build has nothing to build\n"},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        assert_int_equal(run_scenario(scene, rows[i].flag, NULL), 2);
-        char *text = scene_read(scene, "err");
-        assert_string_equal(text, rows[i].words);
-        free(text);
-    }
-}
-
-static void help_names_every_option(void **state)
-{
-    struct scene *scene = *state;
-    const char *argv[] = {LAUNCH_PROGRAM, "--help", NULL};
-    assert_int_equal(scene_run(scene, argv), 0);
-    static const char *const words[] = {"--launch", "--run-dir", "--resume", "--grace", "graph"};
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        assert_file_contains(scene, "out", words[i]);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scene_setup, scene_teardown)
@@ -721,16 +588,8 @@ int main(void)
         TEST(long_lines_arrive_whole),
         TEST(a_closed_terminal_stops_the_program),
         TEST(a_terminal_that_takes_nothing_does_not_hold_the_nodes),
-        TEST(a_run_directory_is_not_used_twice),
-        TEST(a_resumed_run_draws_other_numbers_that_follow_from_its_seed),
         TEST(a_running_run_is_not_resumed),
-        TEST(nothing_to_resume_is_an_error),
-        TEST(a_run_without_a_directory_gets_a_new_one),
-        TEST(too_few_descriptors_are_an_error_with_numbers),
         TEST(a_child_has_four_descriptors_of_ours),
-        TEST(wrong_usage_is_one_line_and_status_2),
-        TEST(wrong_graphs_are_one_line_and_status_2),
-        TEST(help_names_every_option),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

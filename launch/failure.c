@@ -25,8 +25,7 @@ static bool can_be_a_consequence(const struct node *node)
            node->code == TRP_CANCELLED || node->code == TRP_ABORTED;
 }
 
-/* The earliest failure among what `node` uses; NULL: none. */
-static const struct node *failed_use(const struct run *run, const struct node *node)
+const struct node *run_failed_use(const struct run *run, const struct node *node)
 {
     const struct node *first = NULL;
     for (uint32_t i = 0; i < run->program->node_count; i++) {
@@ -47,7 +46,7 @@ const struct node *run_first_failure(const struct run *run)
             first = node;
     }
     while (first && can_be_a_consequence(first)) {
-        const struct node *cause = failed_use(run, first);
+        const struct node *cause = run_failed_use(run, first);
         if (!cause)
             break;
         first = cause;

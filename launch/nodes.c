@@ -192,8 +192,8 @@ out:
 static void poll_actor(struct metrics *metrics, void *polled)
 {
     trp_actor_counters counters = trp_actor_read(polled);
-    metrics_set(metrics, "actor_steps", (double)counters.steps);
-    metrics_set(metrics, "episodes", (double)counters.episodes);
+    metrics_set(metrics, "actor_steps", (double)(counters.earlier_steps + counters.steps));
+    metrics_set(metrics, "episodes", (double)(counters.earlier_episodes + counters.episodes));
     metrics_set(metrics, "epsilon", counters.epsilon);
     if (!isnan(counters.mean_return))
         metrics_set(metrics, "return", counters.mean_return);
@@ -276,10 +276,10 @@ static trp_status evaluator_reach(struct evaluator *evaluator, const trp_params_
     evaluator->reached = true;
     char reason[256];
     snprintf(reason, sizeof reason,
-             "version %" PRIu64 " has a mean return of %.1f +- %.1f over %u episodes: the target "
-             "of %g is reached",
+             "version %" PRIu64 " has a mean return of %.1f +- %.1f over %u fresh episodes, played "
+             "to confirm its first %u: the target of %g is reached",
              state->version, result->mean, result->mean - result->lower, result->episodes,
-             evaluator->options->target_return);
+             evaluator->episodes, evaluator->options->target_return);
     trp_context_stop_program(context, true, reason);
     return TRP_OK;
 }

@@ -11,12 +11,35 @@
 #include "core/alloc.h"
 #include "run.h"
 
+/* Totals of a counter when the last line was printed, by node. */
+struct rate {
+    const char *metric, *label;
+    double *last;
+    bool *known; /* it has been reported, or begins at 0 */
+};
+
 struct progress {
     FILE *csv; /* NULL: could not be opened */
     int64_t last_ns;
-    double last_actor_steps, last_learner_steps;
-    bool counted_learner; /* last_learner_steps is one that was reported */
+    struct rate actor_steps, learner_steps;
 };
+
+/* Nodes that resumed begin with the counts of their earlier lives, whatever these were. */
+static struct rate rate_create(const struct run *run, const char *metric, const char *label)
+{
+    struct rate rate = {.metric = metric, .label = label};
+    rate.last = xcalloc(run->program->node_count, sizeof *rate.last);
+    rate.known = xcalloc(run->program->node_count, sizeof *rate.known);
+    for (uint32_t i = 0; i < run->program->node_count; i++)
+        rate.known[i] = !run->options->resume;
+    return rate;
+}
+
+static void rate_cleanup(struct rate *rate)
+{
+    free(rate->last);
+    free(rate->known);
+}
 
 struct progress *progress_create(struct run *run)
 {
@@ -29,6 +52,8 @@ struct progress *progress_create(struct run *run)
         fputs("time,node,metric,last,mean,count\n", progress->csv);
     free(path);
     progress->last_ns = run->started_ns;
+    progress->actor_steps = rate_create(run, "actor_steps", "actor steps");
+    progress->learner_steps = rate_create(run, "learner_steps", "learner steps");
     return progress;
 }
 
@@ -38,6 +63,8 @@ void progress_destroy(struct progress *progress)
         return;
     if (progress->csv)
         fclose(progress->csv);
+    rate_cleanup(&progress->actor_steps);
+    rate_cleanup(&progress->learner_steps);
     free(progress);
 }
 
@@ -84,28 +111,29 @@ static void append_number(char *line, size_t size, double value)
         append(line, size, "%.2fM", value / 1e6);
 }
 
-/* Appends steps a second since the last line and remembers the total. */
-static void append_rate(char *line, size_t size, const char *label, struct total total,
-                        double *last, double seconds)
+/* Appends steps a second since the last line, of the nodes that were in it, and remembers the
+ * totals. */
+static void append_rate(const struct run *run, char *line, size_t size, struct rate *rate,
+                        double seconds)
 {
-    if (total.count == 0)
+    double steps = 0;
+    uint32_t counted = 0;
+    for (uint32_t i = 0; i < run->program->node_count; i++) {
+        double value;
+        if (!metrics_last(&run->nodes[i].metrics, rate->metric, &value))
+            continue;
+        if (rate->known[i]) {
+            steps += value - rate->last[i];
+            counted++;
+        }
+        rate->known[i] = true;
+        rate->last[i] = value;
+    }
+    if (counted == 0)
         return;
-    append(line, size, "  %s ", label);
-    append_number(line, size, seconds > 0 ? (total.sum - *last) / seconds : 0);
+    append(line, size, "  %s ", rate->label);
+    append_number(line, size, seconds > 0 ? steps / seconds : 0);
     append(line, size, "/s");
-    *last = total.sum;
-}
-
-/* A learner that resumed begins with the steps of its earlier lives. */
-static void set_baseline(struct run *run)
-{
-    struct progress *progress = run->progress;
-    struct total learner = total_of(run, "learner_steps");
-    if (progress->counted_learner || learner.count == 0)
-        return;
-    progress->counted_learner = true;
-    if (run->options->resume)
-        progress->last_learner_steps = learner.sum;
 }
 
 static void append_returns(const struct run *run, char *line, size_t size)
@@ -137,11 +165,8 @@ static void print_line(struct run *run, int64_t now_ns)
     size_t bare = strlen(line);
     double seconds = (double)(now_ns - progress->last_ns) / 1e9;
     append_returns(run, line, sizeof line);
-    set_baseline(run);
-    append_rate(line, sizeof line, "actor steps", total_of(run, "actor_steps"),
-                &progress->last_actor_steps, seconds);
-    append_rate(line, sizeof line, "learner steps", total_of(run, "learner_steps"),
-                &progress->last_learner_steps, seconds);
+    append_rate(run, line, sizeof line, &progress->actor_steps, seconds);
+    append_rate(run, line, sizeof line, &progress->learner_steps, seconds);
     append_replay(run, line, sizeof line);
     struct total version = total_of(run, "version");
     if (version.count > 0)

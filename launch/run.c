@@ -83,6 +83,9 @@ void run_node_printed(struct run *run, struct node *node, int fd, const char *li
     size_t length = size < LAST_LINE_BYTES_MAX - 1 ? size : LAST_LINE_BYTES_MAX - 1;
     memcpy(kept, line, length);
     kept[length] = '\0';
+    /* Every user of a node that failed complains of it in much the same words. */
+    if (fd == STDERR_FILENO && run_failed_use(run, node))
+        return;
     char prefix[NODE_NAME_BYTES_MAX + 2];
     snprintf(prefix, sizeof prefix, "%s:", node->name);
     output_line(run->output, fd, prefix, line, size);
@@ -101,6 +104,10 @@ void run_node_ended(struct run *run, struct node *node, const char *failure)
     links_update(run);
     if (!node->failed)
         return;
+    if (run->phase == RUNNING)
+        output_print(run->output, STDERR_FILENO,
+                     "%s: %s failed: %s: stopping the others; what they say of it is in %s/logs",
+                     run->program->name, node->name, node->failure, run->dir.shown_path);
     char *reason = xasprintf("%s failed", node->name);
     run_stop(run, false, reason);
     free(reason);

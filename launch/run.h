@@ -124,6 +124,9 @@ void run_stop_tick(struct run *run);
 /* Records that a node failed; the first record of a node counts. */
 void run_node_failed(struct run *run, struct node *node, trp_status code, const char *failure);
 
+/* The earliest failure among what `node` uses; NULL: none. */
+const struct node *run_failed_use(const struct run *run, const struct node *node);
+
 /* The node to name: the one that failed first, or what it depends on when that failed too and
  * the node only noticed. NULL: none failed. */
 const struct node *run_first_failure(const struct run *run);

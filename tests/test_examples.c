@@ -2,6 +2,8 @@
  * run is repeated bit for bit. */
 #include "launch_tools.h"
 
+#include <dirent.h>
+
 static void assert_same_file(const struct scene *scene, const char *a, const char *b, bool same)
 {
     char *path_a = scene_path(scene, a), *path_b = scene_path(scene, b);
@@ -19,6 +21,9 @@ static void run_deterministic(struct scene *scene, const char *run_dir, const ch
         NULL};
     assert_int_equal(scene_run(scene, argv), 0);
     assert_file_contains(scene, "out", "done: learner/0: 120 learner steps done");
+    char *text = scene_read(scene, "err");
+    assert_null(strstr(text, "not confirmed")); /* as always: nobody has to be told */
+    free(text);
 }
 
 #define PARAMS     "/learner/learner-00000000000000000120.safetensors"
@@ -64,27 +69,59 @@ static void deterministic_resumes_repeat_bit_for_bit(void **state)
     assert_same_file(scene, "a/evaluator.csv", "b/evaluator.csv", true);
 }
 
-/* The text behind "graph_hash" in the config of a run; caller frees. */
-static char *graph_hash(const struct scene *scene, const char *config)
+static int is_log(const struct dirent *entry)
 {
-    char *text = scene_read(scene, config);
-    const char *at = strstr(text, "\"graph_hash\":");
-    assert_non_null(at);
-    char *hash = xstrdup(at);
-    hash[strcspn(hash, "\n")] = '\0';
-    free(text);
-    return hash;
+    return strstr(entry->d_name, ".log") != NULL;
 }
 
-static void threads_and_processes_run_one_graph(void **state)
+/* What the directory of a run says that ran in it: the files of logs/, by name, and then for each
+ * of them whether its node reported `metric` of a row. Caller frees. */
+static char *what_ran(const struct scene *scene, const char *run_dir)
+{
+    static const char *const metrics[] = {"items", "learner_steps", "actor_steps", "epsilon"};
+    char *logs = xasprintf("%s/%s/logs", scene->dir, run_dir);
+    char *csv_name = xasprintf("%s/metrics.csv", run_dir), *csv = scene_read(scene, csv_name);
+    struct dirent **entries;
+    int count = scandir(logs, &entries, is_log, alphasort);
+    assert_true(count > 0);
+    char *text = xstrdup("");
+    for (int i = 0; i < count; i++) {
+        char *node = xstrdup(entries[i]->d_name), *longer;
+        *strstr(node, ".log") = '\0';
+        *strrchr(node, '-') = '/';
+        for (size_t k = 0; k < sizeof metrics / sizeof metrics[0]; k++) {
+            char *row = xasprintf(",%s,%s,", node, metrics[k]);
+            longer = xasprintf("%s%s%s %s\n", text, node, strstr(csv, row) ? " reports" : " has no",
+                               metrics[k]);
+            free(text);
+            free(row);
+            text = longer;
+        }
+        free(node);
+        free(entries[i]);
+    }
+    free(entries);
+    free(csv);
+    free(csv_name);
+    free(logs);
+    return text;
+}
+
+static void threads_and_processes_run_the_same_nodes(void **state)
 {
     struct scene *scene = *state;
-    const char *threads[] = {CATCH, "--launch=threads", "--run-dir=a", "--max-steps=1", NULL};
-    const char *processes[] = {CATCH, "--launch=processes", "--run-dir=b", "--max-steps=1", NULL};
+    const char *threads[] = {DQN_CARTPOLE, "--launch=threads", "--run-dir=a", "--max-steps=50",
+                             NULL};
+    const char *processes[] = {DQN_CARTPOLE, "--launch=processes", "--run-dir=b", "--max-steps=50",
+                               NULL};
     assert_int_equal(scene_run(scene, threads), 0);
     assert_int_equal(scene_run(scene, processes), 0);
-    char *a = graph_hash(scene, "a/config.json"), *b = graph_hash(scene, "b/config.json");
+    char *a = what_ran(scene, "a"), *b = what_ran(scene, "b");
     assert_string_equal(a, b);
+    assert_contains(a, "actor/3 reports actor_steps\n");
+    assert_contains(a, "evaluator/0 has no actor_steps\n");
+    assert_contains(a, "learner/0 reports learner_steps\n");
+    assert_contains(a, "replay/0 reports items\n");
     free(a);
     free(b);
 }
@@ -152,7 +189,7 @@ int main(void)
         TEST(deterministic_runs_repeat_bit_for_bit),
         TEST(another_seed_is_another_run),
         TEST(deterministic_resumes_repeat_bit_for_bit),
-        TEST(threads_and_processes_run_one_graph),
+        TEST(threads_and_processes_run_the_same_nodes),
         TEST(catch_is_learned_and_can_be_evaluated),
         TEST(eval_refuses_what_is_no_parameters),
         TEST(a_launch_file_is_compiled_and_run),

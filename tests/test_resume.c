@@ -123,6 +123,19 @@ static void resume(struct scene *scene, uint64_t steps)
     free(flag);
 }
 
+/* What a node did in earlier lives is not what it did in the first second of this one; without
+ * anything to compare with the line says nothing. */
+static void assert_first_line_has_no_rate_of_0(const struct scene *scene)
+{
+    char *text = scene_read(scene, "out"), *line = strstr(text, "  version ");
+    if (line) {
+        *line = '\0';
+        if (strstr(text, "learner steps 0/s") || strstr(text, "actor steps 0/s"))
+            fail_msg("a rate of 0 in:\n%s", text);
+    }
+    free(text);
+}
+
 /* Nothing that was acknowledged is missing now, and the run goes on from `steps`. */
 static void assert_goes_on(struct scene *scene, const struct table *seen, uint64_t steps)
 {
@@ -135,6 +148,7 @@ static void assert_goes_on(struct scene *scene, const struct table *seen, uint64
     resume(scene, steps + STEPS_AFTER_IT);
     assert_true(first_metric_after(scene, before, "items") >= (double)stored.size);
     assert_true(first_metric_after(scene, before, "learner_steps") >= (double)steps);
+    assert_first_line_has_no_rate_of_0(scene);
     char *resumed = xasprintf("learner resumed steps=%" PRIu64, steps);
     if (steps > 0)
         assert_file_contains(scene, "run/logs/learner-0.log", resumed);
@@ -145,6 +159,33 @@ static void assert_goes_on(struct scene *scene, const struct table *seen, uint64
     assert_true(after.inserts >= stored.inserts);
 }
 
+/* The number before `words` in the last lines of a run. */
+static double summed_up(const struct scene *scene, const char *file, const char *words)
+{
+    char *text = scene_read(scene, file), *line = strstr(text, "  time: ");
+    assert_non_null(line);
+    char *at = strstr(line, words);
+    assert_non_null(at);
+    while (at[-1] >= '0' && at[-1] <= '9')
+        at--;
+    double value = strtod(at, NULL);
+    free(text);
+    return value;
+}
+
+/* Every user of the server has something to say; the terminal need not show it six times. */
+static void assert_complaints_are_few(const struct scene *scene)
+{
+    char *text = scene_read(scene, "err");
+    size_t count = 0;
+    for (const char *at = text; (at = strstr(at, ": warn ")); at++)
+        count++;
+    if (count > 2)
+        fail_msg("%zu complaints:\n%s", count, text);
+    free(text);
+    assert_file_contains(scene, "run/logs/actor-0.log", "warn ");
+}
+
 static void a_run_survives_the_death_of_its_replay_server(void **state)
 {
     struct scene *scene = *state;
@@ -153,9 +194,13 @@ static void a_run_survives_the_death_of_its_replay_server(void **state)
     kill(seen.pid, SIGKILL);
     assert_int_equal(scene_wait(scene), 1);
     assert_last_line(scene, "err", "failed: replay/0: it was killed by signal 9 (Killed)");
+    assert_complaints_are_few(scene);
     uint64_t steps = checkpoint_steps(scene);
     assert_true(steps > 0);
+    double actor_steps = summed_up(scene, "err", " actor steps");
+    assert_true(actor_steps >= ITEMS_BEFORE_THE_CRASH);
     assert_goes_on(scene, &seen, steps);
+    assert_true(summed_up(scene, "out", " actor steps") > actor_steps / 2); /* of both lives */
 }
 
 static void a_run_survives_the_death_of_its_launcher(void **state)

@@ -202,9 +202,10 @@ typedef struct {
 
 /* Counts of this life of the actor, and what it last saw. */
 typedef struct {
-    uint64_t steps, episodes, items; /* steps count every copy */
-    uint64_t version;                /* of the parameters it acts with */
-    uint64_t total_steps;            /* of all actors, all lives, as the learner last said */
+    uint64_t steps, episodes, items;          /* steps count every copy */
+    uint64_t earlier_steps, earlier_episodes; /* of its earlier lives, as the learner knows them */
+    uint64_t version;                         /* of the parameters it acts with */
+    uint64_t total_steps; /* of all actors, all lives, as the learner last said */
     double epsilon;
     double last_return;  /* of the last finished episode; NaN before the first */
     double mean_return;  /* of the last up to 100 finished episodes; NaN before the first */

@@ -3,12 +3,14 @@
  * The compiler gets its flags from pkg-config, which is pointed at the library that belongs to this
  * very executable, installed or in a build tree. The program is removed before it runs: the open
  * file is enough, also for its children, which are started from /proc/self/exe. So nothing is left
- * behind, whatever ends it, and nothing stale can be run. */
+ * behind, whatever ends it, and nothing stale can be run: signals wait until what the compiler made
+ * is removed, and the compiler, which does not wait, ends at once. */
 #include "cli.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,8 +26,9 @@ enum { PKG_CONFIG_OUTPUT_MAX = 1 << 16 };
 
 struct launch {
     const char *file;
-    char *pc_dir; /* where our troupe.pc is */
-    char *prefix; /* of the installation; NULL: a build tree */
+    char *pc_dir;    /* where our troupe.pc is */
+    char *prefix;    /* of the installation; NULL: a build tree */
+    sigset_t unheld; /* the signal mask of this process and of those it starts */
 };
 
 /* A NULL-ended list of strings that it owns. */
@@ -87,15 +90,20 @@ static trp_status wait_for(pid_t pid, const char *name)
 }
 
 /* Runs `argv` to its end; `out` NULL or gets at most PKG_CONFIG_OUTPUT_MAX bytes of its output. */
-static trp_status run(char **argv, struct buffer *out)
+static trp_status run(const struct launch *launch, char **argv, struct buffer *out)
 {
     int fds[2] = {-1, -1};
     posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
     posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+    posix_spawnattr_setsigmask(&attributes, &launch->unheld);
     if (out && pipe2(fds, O_CLOEXEC) == 0)
         posix_spawn_file_actions_adddup2(&actions, fds[1], STDOUT_FILENO);
     pid_t pid;
-    int rc = posix_spawnp(&pid, argv[0], &actions, NULL, argv, environ);
+    int rc = posix_spawnp(&pid, argv[0], &actions, &attributes, argv, environ);
+    posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     if (fds[1] >= 0)
         close(fds[1]);
@@ -147,7 +155,7 @@ static trp_status ask_pkg_config(const struct launch *launch, const char *flag1,
     if (flag2)
         words_add(&argv, xstrdup(flag2));
     words_add(&argv, xstrdup("troupe"));
-    trp_status status = run(argv.words, &out);
+    trp_status status = run(launch, argv.words, &out);
     if (status == TRP_OK) {
         buffer_append(&out, (trp_bytes){(const uint8_t *)"", 1});
         words_split(words, (const char *)out.data);
@@ -173,7 +181,7 @@ static trp_status compile(const struct launch *launch, const char *program)
     if (status == TRP_OK) {
         for (size_t i = 0; i < libdir.count; i++)
             words_add(&argv, xasprintf("-Wl,-rpath,%s", libdir.words[i]));
-        status = run(argv.words, NULL);
+        status = run(launch, argv.words, NULL);
     }
     words_cleanup(&libdir);
     words_cleanup(&argv);
@@ -183,7 +191,7 @@ static trp_status compile(const struct launch *launch, const char *program)
 /* ---- becoming the program ---------------------------------------------------------------- */
 
 /* Compiles into a directory of its own and gives the open, already removed program. */
-static trp_status make_program(const struct launch *launch, int *fd)
+static trp_status compile_and_open(const struct launch *launch, int *fd)
 {
     const char *base = getenv("TMPDIR");
     char *dir = xasprintf("%s/troupe-launch-XXXXXX", base && base[0] ? base : "/tmp");
@@ -206,11 +214,24 @@ static trp_status make_program(const struct launch *launch, int *fd)
     return status;
 }
 
+static trp_status make_program(struct launch *launch, int *fd)
+{
+    static const int held[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof held / sizeof held[0]; i++)
+        sigaddset(&set, held[i]);
+    sigprocmask(SIG_BLOCK, &set, &launch->unheld);
+    trp_status status = compile_and_open(launch, fd);
+    sigprocmask(SIG_SETMASK, &launch->unheld, NULL);
+    return status;
+}
+
 /* Only returns when that fails. argv[0] is what a user types to start the same program again. */
 static trp_status become(const struct launch *launch, int fd, int argc, char **argv)
 {
     char **program_argv = xcalloc((size_t)argc + 2, sizeof *program_argv);
-    program_argv[0] = xasprintf("troupe launch %s --", launch->file);
+    program_argv[0] = xasprintf("%s launch %s --", program_invocation_name, launch->file);
     for (int i = 0; i < argc; i++)
         program_argv[i + 1] = argv[i];
     fexecve(fd, program_argv, environ);
@@ -239,6 +260,16 @@ static error_t parse(int key, char *text, struct argp_state *state)
     }
 }
 
+/* Says where flags after the file belong. */
+static bool has_flags_of_the_program(int argc, char **argv)
+{
+    if (argc < 3 || argv[1][0] == '-' || argv[2][0] != '-')
+        return false;
+    fprintf(stderr, "%s: '%s' goes to the program, after --: %s launch %s -- %s\n", argv[0],
+            argv[2], program_invocation_name, argv[1], argv[2]);
+    return true;
+}
+
 int launch_command(int argc, char **argv)
 {
     static const struct argp argp = {
@@ -250,6 +281,8 @@ int launch_command(int argc, char **argv)
     int end = 1, fd = -1;
     while (end < argc && strcmp(argv[end], "--") != 0)
         end++;
+    if (has_flags_of_the_program(end, argv))
+        return EXIT_USAGE;
     int status = cli_parse(&argp, end, argv, &launch);
     if (status != 0)
         return status;

@@ -102,26 +102,39 @@ trp_status trp_context_serve(trp_context *context, trp_server *server)
     return TRP_OK;
 }
 
-void trp_context_withdraw(trp_context *context)
+/* Waits for the peers in this process that call `peer`; host->mutex is held. */
+static bool wait_for_callers_locked(trp_context *context, const struct peer *peer)
 {
-    if (!context->serving)
-        return;
     struct host *host = context->host;
-    mutex_lock(&host->mutex);
-    struct peer *peer = &host->peers[context->number];
-    peer->server = NULL;
-    if (!peer->gone)
-        peer->gone = xstrdup("it is ending");
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, host->options.grace_ms);
     for (uint32_t i = 0; peer->users > 0 && i < host->options.count; i++) {
         uint32_t index, number = host->options.first + i;
         if (group_uses(program_node(host->options.program, number, &index), context->group))
             host_stop_member_locked(host, number);
     }
     cond_broadcast(&host->changed);
-    while (peer->users > 0)
-        cond_wait(&host->changed, &host->mutex, deadline_in_ms(&clock_monotonic, 1000));
+    bool in_time = true;
+    while (peer->users > 0 && in_time)
+        in_time = cond_wait(&host->changed, &host->mutex, deadline);
+    return peer->users == 0;
+}
+
+bool trp_context_withdraw(trp_context *context)
+{
+    if (!context->serving)
+        return true;
+    struct host *host = context->host;
+    mutex_lock(&host->mutex);
+    struct peer *peer = &host->peers[context->number];
+    peer->server = NULL;
+    if (!peer->gone)
+        peer->gone = xstrdup("it is ending");
+    context->serving = !wait_for_callers_locked(context, peer);
     mutex_unlock(&host->mutex);
-    context->serving = false;
+    if (context->serving)
+        trp_log(TRP_ERROR, "peers did not stop calling this node within %g s",
+                (double)host->options.grace_ms / 1000);
+    return !context->serving;
 }
 
 /* ---- dialling ---------------------------------------------------------------------------- */
@@ -140,12 +153,12 @@ static trp_status wait_for_peer_locked(trp_context *context, const struct peer *
         return trp_fail(TRP_UNAVAILABLE, "%s cannot be reached: %s", name, peer->gone);
     if (peer->server || peer->address)
         return TRP_OK;
+    const char *how =
+        peer->begun ? "it has started, but published no address" : "its process has not started";
     if (trp_stop_requested(context->stop))
-        return trp_fail(TRP_CANCELLED, "stopped while waiting for %s", name);
-    return trp_fail(TRP_UNAVAILABLE,
-                    "%s did not serve within %d s: it has started, but published "
-                    "no address",
-                    name, DIAL_TIMEOUT_MS / 1000);
+        return trp_fail(TRP_CANCELLED, "stopped while waiting for %s: %s", name, how);
+    return trp_fail(TRP_UNAVAILABLE, "%s did not serve within %d s: %s", name,
+                    DIAL_TIMEOUT_MS / 1000, how);
 }
 
 static trp_status open_channel(trp_context *context, uint32_t number, const char *name,

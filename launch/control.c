@@ -19,7 +19,7 @@
 #include "core/clock.h"
 
 static const char *const verbs[] = {"hello", "ready", "report", "program", "failed",
-                                    "done",  "peer",  "gone",   "stop"};
+                                    "done",  "begun", "peer",   "gone",    "stop"};
 enum { VERB_COUNT = sizeof verbs / sizeof verbs[0] };
 
 trp_status control_pair(int fds[2])

@@ -2,10 +2,10 @@
  * socket pair that the child inherits.
  *
  *   child -> launcher                       launcher -> child
- *   hello NODE HASH BUILD                   peer NODE ADDRESS     it serves there
- *   ready NODE ADDRESS                      gone NODE HOW         it ended or failed
- *   report NODE METRIC LAST SUM COUNT       stop NODE             end it
- *   program NODE success|failure REASON
+ *   hello NODE HASH BUILD                   begun NODE            its process is there
+ *   ready NODE ADDRESS                      peer NODE ADDRESS     it serves there
+ *   report NODE METRIC LAST SUM COUNT       gone NODE HOW         it ended or failed
+ *   program NODE success|failure REASON     stop NODE             end it
  *   failed NODE CODE TEXT
  *   done NODE
  *
@@ -28,6 +28,7 @@ enum control_verb {
     CONTROL_PROGRAM,
     CONTROL_FAILED,
     CONTROL_DONE,
+    CONTROL_BEGUN,
     CONTROL_PEER,
     CONTROL_GONE,
     CONTROL_STOP,

@@ -200,6 +200,8 @@ static void apply_message(struct host *host, const struct control_message *messa
     struct peer *peer = &host->peers[message->node];
     if (message->verb == CONTROL_STOP) {
         host_stop_member_locked(host, message->node);
+    } else if (message->verb == CONTROL_BEGUN) {
+        peer->begun = true;
     } else if (message->verb == CONTROL_PEER && !peer->address) {
         peer->address = xstrdup(message->rest);
     } else if (message->verb == CONTROL_GONE && !peer->gone) {
@@ -343,6 +345,7 @@ trp_status host_create(struct host **out, const struct host_options *options)
     for (uint32_t i = 0; i < options->count; i++) {
         context_init(&host->members[i].context, host, options->first + i);
         host->members[i].log_fd = -1;
+        host->peers[options->first + i].begun = true;
     }
     if (options->deterministic) {
         assert(runs_everything(host));

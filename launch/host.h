@@ -18,6 +18,7 @@ struct host_options {
     bool keep_logs;        /* nobody else does: what nodes log goes to logs/ of the run */
     uint32_t first, count; /* numbers of the nodes it runs */
     int control_fd;        /* taken: the other end is the launcher's */
+    int64_t grace_ms;      /* for callers of a node in this process that withdraws its server */
     int64_t launcher;      /* its process id; 0: it is this process */
 };
 
@@ -39,6 +40,7 @@ struct peer {
     char *address;      /* NULL: not known */
     trp_server *server; /* NULL: not in this process, or not serving */
     char *gone;         /* how it ended; NULL: it has not */
+    bool begun;         /* it runs */
     uint32_t users;     /* channels to `server` */
 };
 

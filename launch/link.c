@@ -9,7 +9,7 @@
 
 #include "core/alloc.h"
 
-enum { TOLD_NOTHING, TOLD_ADDRESS, TOLD_GONE };
+enum { TOLD_NOTHING, TOLD_BEGUN, TOLD_ADDRESS, TOLD_GONE };
 
 /* ---- from the nodes ---------------------------------------------------------------------- */
 
@@ -19,6 +19,7 @@ static void check_hello(struct run *run, struct node *node, const char *rest)
     control_build_id(build, sizeof build);
     snprintf(expected, sizeof expected, "%016" PRIx64 " %s", program_hash(run->program), build);
     node->said_hello = true;
+    links_update(run);
     if (strcmp(rest, expected) == 0)
         return;
     char failure[256];
@@ -123,7 +124,9 @@ static uint8_t to_tell(const struct node *node)
 {
     if (!node->running)
         return TOLD_GONE;
-    return node->address ? TOLD_ADDRESS : TOLD_NOTHING;
+    if (node->address)
+        return TOLD_ADDRESS;
+    return node->said_hello ? TOLD_BEGUN : TOLD_NOTHING;
 }
 
 static bool tell(struct link *link, const struct node *node)
@@ -131,11 +134,13 @@ static bool tell(struct link *link, const struct node *node)
     uint8_t news = to_tell(node);
     if (link->told[node->number] >= news)
         return true;
-    enum control_verb verb = news == TOLD_GONE ? CONTROL_GONE : CONTROL_PEER;
-    const char *text = news == TOLD_ADDRESS ? node->address
-                       : node->failed       ? node->failure
-                                            : "it has ended";
-    trp_status status = control_send(link->watch.fd, 0, verb, node->number, "%s", text);
+    static const enum control_verb verbs[] = {
+        [TOLD_BEGUN] = CONTROL_BEGUN, [TOLD_ADDRESS] = CONTROL_PEER, [TOLD_GONE] = CONTROL_GONE};
+    const char *text = news == TOLD_BEGUN     ? "-"
+                       : news == TOLD_ADDRESS ? node->address
+                       : node->failed         ? node->failure
+                                              : "it has ended";
+    trp_status status = control_send(link->watch.fd, 0, verbs[news], node->number, "%s", text);
     if (status == TRP_DEADLINE_EXCEEDED)
         return false;
     link->told[node->number] = news;

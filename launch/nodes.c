@@ -100,7 +100,8 @@ static trp_status replay_run(trp_context *context)
             report_tables(context, self);
         while (!trp_stop_wait(trp_context_stop(context), REPLAY_REPORT_MS));
         trp_channel_destroy(self);
-        trp_context_withdraw(context);
+        if (!trp_context_withdraw(context))
+            return status;
         trp_replay_server_stop(server, REPLAY_GRACE_MS);
     }
     trp_replay_server_destroy(server);
@@ -181,7 +182,8 @@ static trp_status learner_run(trp_context *context)
         goto out;
     status = learner_learn(context, learner);
 out:
-    trp_context_withdraw(context);
+    if (!trp_context_withdraw(context))
+        return status;
     trp_server_destroy(server);
     trp_learner_destroy(learner);
     return status;

@@ -50,11 +50,14 @@ static void write_addresses(struct run *run)
     buffer_cleanup(&text);
 }
 
-/* How a user calls the command-line tool: the one beside the program, as in a build tree, or the
- * installed one. Caller frees. */
+/* How a user calls the command-line tool: as in "troupe launch FILE --", which is argv[0] of what
+ * that started, or the one beside the program, as in a build tree, or the installed one. Caller
+ * frees. */
 static char *tool_path(const struct run *run)
 {
-    const char *program = run->options->program;
+    const char *program = run->options->program, *launch = strstr(program, " launch ");
+    if (launch)
+        return xasprintf("%.*s", (int)(launch - program), program);
     const char *slash = strrchr(program, '/');
     char *beside = xasprintf("%.*stroupe", slash ? (int)(slash - program + 1) : 0, program);
     if (slash && access(beside, X_OK) == 0)

@@ -33,17 +33,19 @@ static trp_status start_host(struct run *run, struct threads *threads)
         close(pair[1]);
         return status;
     }
-    return host_create(&threads->host, &(struct host_options){
-                                           .program = run->program,
-                                           .run_dir = run->dir.path,
-                                           .socket_dir = run->dir.socket_dir,
-                                           .seed = run->seed,
-                                           .resume = run->options->resume,
-                                           .deterministic = run->options->deterministic,
-                                           .keep_logs = true,
-                                           .count = run->program->node_count,
-                                           .control_fd = pair[1],
-                                       });
+    return host_create(&threads->host,
+                       &(struct host_options){
+                           .program = run->program,
+                           .run_dir = run->dir.path,
+                           .socket_dir = run->dir.socket_dir,
+                           .seed = run->seed,
+                           .resume = run->options->resume,
+                           .deterministic = run->options->deterministic,
+                           .keep_logs = true,
+                           .grace_ms = (int64_t)(run->options->grace_seconds * 1000),
+                           .count = run->program->node_count,
+                           .control_fd = pair[1],
+                       });
 }
 
 static trp_status threads_start(struct run *run)

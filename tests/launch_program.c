@@ -1,6 +1,7 @@
 /* A program for tests of the launcher: two users of one base, and a scenario (the argument after
  * "--") that decides who misbehaves. Nodes append what happens to them to RUN_DIR/events. */
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,10 +42,13 @@ static trp_status wait_for_stop(trp_context *context)
 
 /* ---- base -------------------------------------------------------------------------------- */
 
+static _Atomic int pulls;
+
 static void pull(Troupe__Params_Service *service, const Troupe__PullRequest *request,
                  Troupe__PullReply_Closure closure, void *data)
 {
     (void)service;
+    pulls++;
     Troupe__PullReply reply = TROUPE__PULL_REPLY__INIT;
     reply.version = request->version + 1;
     closure(&reply, data);
@@ -60,12 +64,14 @@ static trp_status base_serve(trp_context *context)
     trp_status status = trp_server_add(server, &service.base, NULL);
     if (status == TRP_OK)
         status = trp_context_serve(context, server);
-    if (status == TRP_OK && is("served_then_fails"))
+    while (status == TRP_OK && is("served_to_the_deaf") && pulls == 0)
+        trp_stop_wait(trp_context_stop(context), 5);
+    if (status == TRP_OK && (is("served_then_fails") || is("served_to_the_deaf")))
         status = trp_fail(TRP_DATA_LOSS, "the base broke");
     else if (status == TRP_OK)
         status = wait_for_stop(context);
-    trp_context_withdraw(context);
-    trp_server_destroy(server);
+    if (trp_context_withdraw(context))
+        trp_server_destroy(server);
     return status;
 }
 
@@ -76,8 +82,12 @@ static trp_status base_run(trp_context *context, const void *arg)
         *nowhere = 1;
     if (is("gone"))
         return trp_fail(TRP_NOT_FOUND, "no base today");
-    if (is("serve") || is("served_then_fails") || is("segv_served") || is("asks"))
+    if (is("serve") || is("served_then_fails") || is("served_to_the_deaf") || is("asks"))
         return base_serve(context);
+    if (is("waits_for_silent")) {
+        fputs("here, but silent\n", stdout);
+        fflush(stdout);
+    }
     return wait_for_stop(context);
 }
 
@@ -171,6 +181,17 @@ static trp_status user_run(trp_context *context, const void *arg)
             print_long_lines();
         return TRP_OK;
     }
+    if (is("served_to_the_deaf")) {
+        TRP_TRY(call_base(context));
+        for (;;)
+            poll(NULL, 0, 1000);
+    }
+    if (is("waits_for_silent") || is("waits_for_late")) {
+        event(context, "runs");
+        trp_status status = call_base(context);
+        trp_log(TRP_INFO, "%s", trp_last_error());
+        return status;
+    }
     if (is("serve") || is("gone") || is("served_then_fails"))
         return call_base(context);
     if (is("seed")) {
@@ -191,10 +212,24 @@ static trp_status user_run(trp_context *context, const void *arg)
 
 /* ---- graph ------------------------------------------------------------------------------- */
 
+/* True in the process that is to run `node`. */
+static bool is_process_of(const char *node)
+{
+    char text[4096], flag[64];
+    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    ssize_t size = fd < 0 ? 0 : read(fd, text, sizeof text);
+    if (fd >= 0)
+        close(fd);
+    snprintf(flag, sizeof flag, "--node=%s", node);
+    return size > 0 && memmem(text, (size_t)size, flag, strlen(flag) + 1);
+}
+
 static trp_status build(trp_program *program, int argc, char **argv)
 {
     if (argc > 1)
         scenario = argv[1];
+    if (is("waits_for_late") && is_process_of("base/0"))
+        pause();
     if (is("refuses"))
         return trp_fail(TRP_INVALID_ARGUMENT, "build has nothing to build");
     int pid = is("differs") ? getpid() : 0;

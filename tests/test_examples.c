@@ -160,6 +160,50 @@ static void a_launch_file_is_compiled_and_run(void **state)
                           "3",        NULL};
     assert_int_equal(scene_run(scene, argv), 0);
     assert_file_contains(scene, "out", "actor         3 nodes");
+    const char *run[] = {TROUPE_CLI, "launch",        SOURCE_DIR "/examples/catch.c",
+                         "--",       "--run-dir=run", "--max-steps=1",
+                         NULL};
+    assert_int_equal(scene_run(scene, run), 0);
+    assert_file_contains(scene, "out", "look inside: " TROUPE_CLI " replay ls unix:");
+    assert_file_contains(scene, "out",
+                         TROUPE_CLI " launch " SOURCE_DIR "/examples/catch.c -- eval --params=");
+}
+
+static int is_left_by_launch(const struct dirent *entry)
+{
+    return strncmp(entry->d_name, "troupe-launch-", 14) == 0;
+}
+
+static void an_interrupted_compiler_leaves_nothing_behind(void **state)
+{
+    struct scene *scene = *state;
+    char *compiler = scene_path(scene, "interrupted-cc");
+    FILE *file = fopen(compiler, "we");
+    assert_non_null(file);
+    fputs("#!/bin/sh\necho half >\"$(dirname \"$0\")/ran\"\nkill -INT $PPID\nexit 1\n", file);
+    fclose(file);
+    assert_int_equal(chmod(compiler, 0700), 0);
+    setenv("CC", compiler, 1);
+    setenv("TMPDIR", scene->dir, 1);
+    const char *argv[] = {TROUPE_CLI, "launch", SOURCE_DIR "/examples/catch.c", NULL};
+    int status = scene_run(scene, argv);
+    unsetenv("TMPDIR");
+    free(compiler);
+    assert_int_equal(status, 1000 + SIGINT);
+    assert_file_contains(scene, "ran", "half");
+    struct dirent **entries;
+    assert_int_equal(scandir(scene->dir, &entries, is_left_by_launch, alphasort), 0);
+    free(entries);
+}
+
+static void flags_of_the_program_go_after_two_dashes(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {TROUPE_CLI, "launch", "catch.c", "--max-steps=1", NULL};
+    assert_int_equal(scene_run(scene, argv), 2);
+    assert_last_line(scene, "err",
+                     "'--max-steps=1' goes to the program, after --: " TROUPE_CLI
+                     " launch catch.c -- --max-steps=1");
 }
 
 static void a_launch_file_that_does_not_compile_is_shown(void **state)
@@ -170,6 +214,7 @@ static void a_launch_file_that_does_not_compile_is_shown(void **state)
     assert_non_null(file);
     fputs("int main(void) { return undeclared; }\n", file);
     fclose(file);
+    setenv("CC", COMPILER, 1);
     const char *argv[] = {TROUPE_CLI, "launch", "bad.c", NULL};
     assert_int_equal(scene_run(scene, argv), 1);
     assert_file_contains(scene, "err", "undeclared");
@@ -193,6 +238,8 @@ int main(void)
         TEST(catch_is_learned_and_can_be_evaluated),
         TEST(eval_refuses_what_is_no_parameters),
         TEST(a_launch_file_is_compiled_and_run),
+        TEST(an_interrupted_compiler_leaves_nothing_behind),
+        TEST(flags_of_the_program_go_after_two_dashes),
         TEST(a_launch_file_that_does_not_compile_is_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

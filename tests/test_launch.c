@@ -258,6 +258,42 @@ static void a_server_in_threads_outlives_its_callers(void **state)
     assert_last_line(scene, "err", "failed: base/0: the base broke");
 }
 
+static void a_server_is_not_withdrawn_from_callers_that_do_not_stop(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {LAUNCH_PROGRAM,
+                          "--run-dir=run",
+                          "--launch=threads",
+                          "--grace=0.3",
+                          "--",
+                          "served_to_the_deaf",
+                          NULL};
+    assert_int_equal(scene_run(scene, argv), 1);
+    assert_last_line(scene, "err", "failed: base/0: the base broke");
+    assert_file_contains(scene, "run/logs/base-0.log", "did not stop calling this node within 0.3");
+}
+
+static void a_wait_for_a_peer_tells_what_is_known_of_it(void **state)
+{
+    struct scene *scene = *state;
+    static const char *const rows[][2] = {
+        {"waits_for_silent", "waiting for base/0: it has started, but published no address"},
+        {"waits_for_late", "waiting for base/0: its process has not started"},
+    };
+    for (size_t i = 0; i < 2; i++) {
+        char *dir = scene_path(scene, "run");
+        nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+        free(dir);
+        start_scenario(scene, rows[i][0], NULL);
+        scene_await(scene, "run/events", "user/0 runs");
+        if (i == 0)
+            scene_await(scene, "out", "here, but silent");
+        kill(scene->pid, SIGTERM);
+        assert_int_equal(scene_wait(scene), 128 + SIGTERM);
+        assert_file_contains(scene, "run/logs/user-0.log", rows[i][1]);
+    }
+}
+
 static void an_edge_that_was_not_declared_is_refused(void **state)
 {
     struct scene *scene = *state;
@@ -571,6 +607,8 @@ int main(void)
         TEST(peers_of_a_failed_node_are_not_blamed),
         TEST(a_peer_that_is_gone_is_named_at_once),
         TEST(a_server_in_threads_outlives_its_callers),
+        TEST(a_server_is_not_withdrawn_from_callers_that_do_not_stop),
+        TEST(a_wait_for_a_peer_tells_what_is_known_of_it),
         TEST(an_edge_that_was_not_declared_is_refused),
         TEST(a_graph_that_differs_in_a_child_is_refused),
         TEST(nodes_call_each_other_between_processes),

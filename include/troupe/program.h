@@ -138,8 +138,10 @@ TRP_API const char *trp_context_address(const trp_context *context);
 TRP_API TRP_MUST_USE trp_status trp_context_serve(trp_context *context, trp_server *server);
 
 /* Ends what trp_context_serve() began; a body calls it before it destroys its server. Peers in this
- * process are stopped and waited for first. Nothing to do: returns at once. */
-TRP_API void trp_context_withdraw(trp_context *context);
+ * process are stopped and waited for first, for the grace period (--grace). False, and logged: some
+ * did not stop; they may call at any moment, so the server must be left as it is. Nothing to do:
+ * returns true at once. */
+TRP_API TRP_MUST_USE bool trp_context_withdraw(trp_context *context);
 
 /* A channel to member `index` of the group `node`, an edge declared in `uses`: in-process when it
  * runs in this process. Waits up to 60 s for it to serve. UNAVAILABLE names the node and its state;

@@ -225,7 +225,7 @@ void handout_cleanup(struct handout *handout)
 static trp_status update_block(struct engine *engine, struct engine_table *table,
                                const struct wire_update *updates, uint32_t count)
 {
-    uint64_t keys[MUTATE_BLOCK_KEYS_MAX];
+    uint64_t keys[MUTATE_BLOCK_KEYS_MAX] = {0};
     struct item *items[MUTATE_BLOCK_KEYS_MAX];
     for (uint32_t i = 0; i < count; ++i)
         keys[i] = updates[i].key;

@@ -2,16 +2,21 @@
  * to a few hundred, and most messages replace all of them.
  * Design: a dense array in order of arrival with an open-addressing index over it. Release marks
  * what stays, moves it down, and builds the index anew: proportional to what was kept, like the
- * list of keys itself. Only tensor headers are read, once per chunk.
- * Guarantee: a chunk in the set has one reference from it. */
+ * list of keys itself. A chunk is checked once, when it comes: headers, and that each tensor's
+ * content is what its header says, without decompressing it.
+ * Guarantee: a chunk in the set has one reference from it, and its tensors can be unpacked by any
+ * client. */
 #include "keep_set.h"
 
 #include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/alloc.h"
 #include "core/limits.h"
+#include "tensor.h"
 
 void keep_set_cleanup(struct keep_set *set, struct store *store)
 {
@@ -83,8 +88,69 @@ static void tensor_push(struct keep_set *set, const struct wire_tensor *tensor)
         .rows = tensor->rank > 0 ? tensor->dims[0] : -1, .layout = tensor_layout(tensor)};
 }
 
+static trp_status tensor_check(const struct wire_tensor *tensor)
+{
+    enum { DTYPE_STRING = 7 };
+    size_t element = tensor_element_bytes(tensor->dtype);
+    uint64_t bytes;
+    if (tensor->elements == UINT64_MAX)
+        return trp_fail(TRP_INVALID_ARGUMENT, "its shape is no tensor's");
+    if (tensor->dtype == DTYPE_STRING)
+        return strings_check(tensor->content, tensor->elements);
+    if (element == 0)
+        return trp_fail(TRP_INVALID_ARGUMENT, "its dtype %d is none that a chunk can have",
+                        tensor->dtype);
+    if (__builtin_mul_overflow(tensor->elements, element, &bytes) || bytes > UINT32_MAX)
+        return trp_fail(TRP_INVALID_ARGUMENT, "its shape is beyond 4 GiB");
+    return block_check(tensor->content, bytes);
+}
+
+/* Names the chunk and the tensor in front of what is wrong with it. */
+static trp_status tensor_refuse(uint64_t key, uint32_t number, const struct wire_tensor *tensor)
+{
+    char *reason = xstrdup(trp_last_error()), shape[TRP_RANK_MAX * 21 + 1] = "";
+    size_t size = 0;
+    uint32_t known = tensor->rank < TRP_RANK_MAX ? tensor->rank : TRP_RANK_MAX;
+    for (uint32_t i = 0; i < known; ++i)
+        size += (size_t)snprintf(shape + size, sizeof shape - size, i ? ",%" PRId64 : "%" PRId64,
+                                 tensor->dims[i]);
+    trp_status status =
+        trp_fail(TRP_INVALID_ARGUMENT, "chunk %" PRIu64 ", tensor %u (dtype %d, shape [%s%s]): %s",
+                 key, number, tensor->dtype, shape, known < tensor->rank ? ",..." : "", reason);
+    free(reason);
+    return status;
+}
+
+/* Rows of one chunk's tensors are those of the same steps. */
+static trp_status rows_check(const struct keep_set *set, const struct wire_chunk *chunk,
+                             uint32_t first)
+{
+    const struct kept_tensor *tensors = &set->tensors[first];
+    uint32_t last = set->tensor_count - first - 1;
+    if (last == 0 || tensors[0].rows == tensors[last].rows)
+        return TRP_OK;
+    return trp_fail(TRP_INVALID_ARGUMENT,
+                    "chunk %" PRIu64 ": tensor %u has %" PRId64 " rows, tensor 0 has %" PRId64,
+                    chunk->key, last, tensors[last].rows, tensors[0].rows);
+}
+
+static trp_status range_check(const struct wire_tensor_reader *reader,
+                              const struct wire_chunk *chunk)
+{
+    const struct wire_range *range = &reader->range;
+    if (range->tensor_total != 0 && (uint32_t)range->tensor_total != reader->count)
+        return trp_fail(TRP_INVALID_ARGUMENT, "chunk %" PRIu64 " says %d tensors and has %u",
+                        chunk->key, range->tensor_total, reader->count);
+    if (range->start > range->end)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "chunk %" PRIu64 ": its sequence_range is from step %d to step %d",
+                        chunk->key, range->start, range->end);
+    return TRP_OK;
+}
+
 static trp_status tensors_read(struct keep_set *set, const struct wire_chunk *chunk)
 {
+    uint32_t first = set->tensor_count;
     struct wire_tensor_reader reader;
     struct wire_tensor tensor;
     bool more = true;
@@ -96,11 +162,14 @@ static trp_status tensors_read(struct keep_set *set, const struct wire_chunk *ch
     for (;;) {
         TRP_TRY(wire_tensor_next(&reader, &tensor, &more));
         if (!more)
-            return TRP_OK;
+            return range_check(&reader, chunk);
+        if (tensor_check(&tensor) != TRP_OK)
+            return tensor_refuse(chunk->key, reader.count - 1, &tensor);
         if (set->tensor_count == KEPT_TENSORS_MAX)
             return trp_fail(TRP_RESOURCE_EXHAUSTED, "a stream keeps more than %d tensors",
                             (int)KEPT_TENSORS_MAX);
         tensor_push(set, &tensor);
+        TRP_TRY(rows_check(set, chunk, first));
     }
 }
 

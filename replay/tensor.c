@@ -6,6 +6,7 @@
  * shape says. */
 #include "tensor.h"
 
+#include <inttypes.h>
 #include <snappy-c.h>
 #include <string.h>
 
@@ -72,6 +73,56 @@ bool block_size_plausible(trp_bytes block, size_t size)
 {
     /* The densest element is a copy: 3 bytes make at most 64. */
     return size <= UINT32_MAX && size / 22 <= block.size;
+}
+
+trp_status block_check(trp_bytes block, uint64_t size)
+{
+    trp_bytes raw;
+    if (block_literal(block, &raw) && raw.size == size)
+        return TRP_OK;
+    const char *data = (const char *)block.data;
+    size_t length = 0;
+    if (block.size == 0 && size == 0)
+        return TRP_OK;
+    if (block.size == 0 || snappy_uncompressed_length(data, block.size, &length) != SNAPPY_OK)
+        return trp_fail(TRP_INVALID_ARGUMENT, "its content is no snappy block (%zu bytes)",
+                        block.size);
+    if (length != size)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "its content decompresses to %zu bytes, its shape says %" PRIu64, length,
+                        size);
+    if (snappy_validate_compressed_buffer(data, block.size) != SNAPPY_OK)
+        return trp_fail(TRP_INVALID_ARGUMENT, "its content is a broken snappy block (%zu bytes)",
+                        block.size);
+    return TRP_OK;
+}
+
+trp_status strings_check(trp_bytes content, uint64_t count)
+{
+    struct reader reader = reader_of(content);
+    uint64_t length, total = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        if (!read_varint(&reader, &length) || length > UINT32_MAX)
+            return trp_fail(TRP_INVALID_ARGUMENT,
+                            "its content has no length for string %" PRIu64 " of %" PRIu64, i,
+                            count);
+        total += length; /* at most as many as bytes, of 4 GB each */
+    }
+    if (total != (uint64_t)(reader.end - reader.at))
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "its %" PRIu64 " strings have %" PRIu64 " bytes in all, its content %zu",
+                        count, total, (size_t)(reader.end - reader.at));
+    return TRP_OK;
+}
+
+size_t tensor_element_bytes(int32_t dtype)
+{
+    static const uint8_t sizes[] = {
+        [1] = 4,   [2] = 8,  [3] = 4,  [4] = 1,  [5] = 2,  [6] = 1,  [8] = 8,  [9] = 8,
+        [10] = 1,  [11] = 1, [12] = 1, [13] = 4, [14] = 2, [15] = 2, [16] = 2, [17] = 2,
+        [18] = 16, [19] = 2, [22] = 4, [23] = 8, [24] = 1, [25] = 1, [26] = 1, [27] = 1,
+        [28] = 1,  [29] = 1, [30] = 1, [31] = 1, [32] = 1};
+    return dtype > 0 && dtype < (int32_t)(sizeof sizes) ? sizes[dtype] : 0;
 }
 
 size_t block_compressed_max(size_t size)

@@ -28,6 +28,16 @@ trp_status block_decompress(trp_bytes block, uint8_t *out, size_t size);
  * peer names. */
 bool block_size_plausible(trp_bytes block, size_t size);
 
+/* Without decompressing: INVALID_ARGUMENT when block_decompress() into `size` bytes would fail. */
+trp_status block_check(trp_bytes block, uint64_t size);
+
+/* `count` strings: as many varint lengths, then the strings, and nothing else. */
+trp_status strings_check(trp_bytes content, uint64_t count);
+
+/* Bytes of an element of any of TensorFlow's types that a tensor of a chunk may have; 0: none, or a
+ * string, which has no fixed size. */
+size_t tensor_element_bytes(int32_t dtype);
+
 /* Compresses `raw` into `out` (block_compressed_max(raw.size) bytes); the block's size, or 0 when
  * it would not save an eighth. */
 size_t block_compress(trp_bytes raw, uint8_t *out);

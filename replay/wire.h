@@ -28,6 +28,7 @@ struct wire_tensor {
     int32_t dtype;
     uint32_t rank;
     int64_t dims[TRP_RANK_MAX];
+    uint64_t elements; /* decoded: of all dimensions; UINT64_MAX: negative, unknown or too many */
     trp_bytes content;
 };
 
@@ -114,11 +115,19 @@ struct wire_tensor_memo {
     struct wire_tensor tensor;
 };
 
+/* What a chunk says of itself besides its tensors. */
+struct wire_range {
+    uint64_t episode_id;
+    int32_t start, end;   /* numbers of the first and the last step */
+    int32_t tensor_total; /* data_tensors_len; 0: not said */
+};
+
 /* Walks the tensors of one chunk without decompressing them. */
 struct wire_tensor_reader {
-    trp_bytes parts[2];             /* what is left of head and tail */
-    trp_bytes data;                 /* what is left of the Data submessage being read */
-    bool delta_encoded;             /* complete once wire_tensor_next() returned false */
+    trp_bytes parts[2]; /* what is left of head and tail */
+    trp_bytes data;     /* what is left of the Data submessage being read */
+    bool delta_encoded; /* complete, as `range`, once wire_tensor_next() gave no more */
+    struct wire_range range;
     uint32_t count;                 /* tensors given so far */
     struct wire_tensor_memo *memos; /* of the first `memo_count` tensors; may be set after open */
     uint32_t memo_count;

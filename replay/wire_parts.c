@@ -452,6 +452,9 @@ static trp_status dim_decode(trp_bytes bytes, struct wire_tensor *tensor)
     if (tensor->rank < TRP_RANK_MAX)
         tensor->dims[tensor->rank] = size;
     tensor->rank++;
+    if (size < 0 || tensor->elements == UINT64_MAX ||
+        __builtin_mul_overflow(tensor->elements, (uint64_t)size, &tensor->elements))
+        tensor->elements = UINT64_MAX; /* and stays so */
     return reader_status(&reader);
 }
 
@@ -459,7 +462,7 @@ static trp_status tensor_decode(trp_bytes bytes, struct wire_tensor *tensor)
 {
     struct reader reader = reader_of(bytes), shape;
     struct field field;
-    *tensor = (struct wire_tensor){0};
+    *tensor = (struct wire_tensor){.elements = 1};
     while (read_field(&reader, &field)) {
         switch (field.tag) {
         case TAG(1, VARINT):
@@ -467,9 +470,12 @@ static trp_status tensor_decode(trp_bytes bytes, struct wire_tensor *tensor)
             break;
         case TAG(2, LEN):
             shape = reader_of(field.bytes);
-            while (read_field(&shape, &field))
+            while (read_field(&shape, &field)) {
                 if (field.tag == TAG(2, LEN))
                     TRP_TRY(dim_decode(field.bytes, tensor));
+                else if (field.tag == TAG(3, VARINT) && field.value)
+                    tensor->elements = UINT64_MAX; /* of unknown rank */
+            }
             TRP_TRY(reader_status(&shape));
             break;
         case TAG(4, LEN):
@@ -539,6 +545,21 @@ static bool rest_field(trp_bytes *rest, struct field *field, trp_status *status)
     return more;
 }
 
+static trp_status range_decode(trp_bytes bytes, struct wire_range *range)
+{
+    struct reader reader = reader_of(bytes);
+    struct field field;
+    while (read_field(&reader, &field)) {
+        if (field.tag == TAG(1, VARINT))
+            range->episode_id = field.value;
+        else if (field.tag == TAG(2, VARINT))
+            range->start = (int32_t)field.value;
+        else if (field.tag == TAG(3, VARINT))
+            range->end = (int32_t)field.value;
+    }
+    return reader_status(&reader);
+}
+
 static trp_status tensors_step(struct wire_tensor_reader *reader, struct wire_tensor *tensor,
                                bool *given, bool *end)
 {
@@ -559,6 +580,10 @@ static trp_status tensors_step(struct wire_tensor_reader *reader, struct wire_te
         reader->data = field.bytes;
     } else if (field.tag == TAG(4, VARINT)) {
         reader->delta_encoded = field.value != 0;
+    } else if (field.tag == TAG(2, LEN)) {
+        return range_decode(field.bytes, &reader->range);
+    } else if (field.tag == TAG(6, VARINT)) {
+        reader->range.tensor_total = (int32_t)field.value;
     } else if (field.tag == TAG(3, LEN)) {
         *given = true;
         return tensor_read(reader, field.bytes, tensor);

@@ -3,7 +3,6 @@
 
 #include "replay_fixture.h"
 
-
 static void items_are_confirmed_in_order_and_visible(void **state)
 {
     struct replay *replay = *state;
@@ -284,6 +283,117 @@ static void poison_items_are_refused(void **state)
     built_destroy(built);
 }
 
+/* Sends one chunk of these tensors, and an item that takes none of its rows. */
+static void send_tensors(trp_stream *stream, const struct wire_tensor *tensors, uint32_t count,
+                         struct wire_steps steps)
+{
+    struct built *built = built_create(0);
+    steps.tensors = tensors;
+    steps.tensor_count = count;
+    *wire_push_chunk(&built->request.lists) = (struct wire_chunk){.key = 7, .steps = &steps};
+    add_item(built, 1, "t", 1);
+    wire_push_column(&built->request.lists);
+    add_slice(built, 7, 0, 0, 0);
+    send_built(stream, built);
+    built_destroy(built);
+}
+
+static struct wire_tensor tensor_of(int32_t dtype, int64_t rows, int64_t columns, const char *bytes,
+                                    size_t size)
+{
+    return (struct wire_tensor){.dtype = dtype,
+                                .rank = 2,
+                                .dims = {rows, columns},
+                                .content = {(const uint8_t *)bytes, size}};
+}
+
+static void chunks_that_no_client_could_unpack_are_refused(void **state)
+{
+    /* Blocks: 8 bytes as a literal; 8 equal bytes, as 'a' and a copy; the same, cut short; and with
+     * a copy from before the start. */
+    static const char literal[] = "\x08\x1c"
+                                  "abcdefgh";
+    static const char copied[] = "\x08\x00"
+                                 "a\x0d\x01";
+    static const char early[] = "\x08\x00"
+                                "a\x0d\x09";
+    const struct {
+        struct wire_tensor tensor;
+        const char *text; /* NULL: fine */
+    } rows[] = {
+        {tensor_of(TRP_UINT8, 2, 4, literal, 10), NULL},
+        {tensor_of(TRP_UINT8, 8, 1, copied, 5), NULL},
+        {tensor_of(12, 8, 1, copied, 5), NULL}, /* quint8 */
+        {tensor_of(TRP_FLOAT32, 0, 4, "", 1), NULL},
+        {tensor_of(TRP_FLOAT32, 0, 4, "", 0), NULL},
+        {tensor_of(7, 2, 1,
+                   "\x02\x01"
+                   "abc",
+                   5),
+         NULL},
+        {tensor_of(TRP_UINT8, 8, 1, copied, 4), "broken snappy block (4 bytes)"},
+        {tensor_of(TRP_UINT8, 8, 1, early, 5), "broken snappy block"},
+        {tensor_of(TRP_UINT8, 2, 5, literal, 10),
+         "chunk 7, tensor 0 (dtype 4, shape [2,5]): its content decompresses to 8 bytes, its shape "
+         "says 10"},
+        {tensor_of(TRP_FLOAT32, 2, 4, literal, 10), "shape says 32"},
+        {tensor_of(TRP_UINT8, 2, 4, "\xff\xff\xff\xff\xff", 5), "no snappy block"},
+        {tensor_of(TRP_UINT8, 2, 4, "", 0), "no snappy block (0 bytes)"},
+        {tensor_of(0, 2, 4, literal, 10), "dtype 0 is none"},
+        {tensor_of(20, 2, 4, literal, 10), "dtype 20 is none"}, /* a resource handle */
+        {tensor_of(21, 2, 4, literal, 10), "dtype 21 is none"},
+        {tensor_of(101, 2, 4, literal, 10), "dtype 101 is none"},
+        {tensor_of(-1, 2, 4, literal, 10), "dtype -1 is none"},
+        {tensor_of(TRP_UINT8, -2, -4, literal, 10), "shape is no tensor's"},
+        {tensor_of(TRP_UINT8, -1, 0, "", 1), "shape is no tensor's"},
+        {tensor_of(TRP_UINT8, INT64_MAX, 4, literal, 10), "shape is no tensor's"},
+        {tensor_of(TRP_FLOAT64, INT64_MAX, 1, literal, 10), "beyond 4 GiB"},
+        {tensor_of(TRP_UINT8, INT64_C(1) << 32, 1, literal, 10), "beyond 4 GiB"},
+        {tensor_of(7, 2, 1,
+                   "\x02\x01"
+                   "ab",
+                   4),
+         "its 2 strings have 3 bytes in all, its content 2"},
+        {tensor_of(7, 3, 1, "\x01", 1), "no length for string 1 of 3"},
+        {tensor_of(7, INT64_MAX, 1, "\x01", 1), "no length for string"},
+    };
+    struct replay *replay = *state;
+    OPEN("name=t");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
+        trp_stream *stream = open_stream(replay, "InsertStream");
+        send_tensors(stream, &rows[i].tensor, 1, (struct wire_steps){0});
+        if (rows[i].text)
+            assert_ends(stream, TRP_INVALID_ARGUMENT, rows[i].text);
+        else
+            assert_confirmed(stream, (const uint64_t[]){1}, 1);
+        if (!rows[i].text)
+            trp_stream_destroy(stream);
+    }
+}
+
+static void a_chunks_tensors_agree_with_each_other_and_with_its_steps(void **state)
+{
+    static const char block[] = "\x02\x04"
+                                "ab";
+    const struct wire_tensor two = tensor_of(TRP_UINT8, 2, 1, block, 4),
+                             one = tensor_of(TRP_UINT8, 1, 2, block, 4);
+    struct replay *replay = *state;
+    OPEN("name=t");
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    send_tensors(stream, (const struct wire_tensor[]){two, two, one}, 3, (struct wire_steps){0});
+    assert_ends(stream, TRP_INVALID_ARGUMENT, "chunk 7: tensor 2 has 1 rows, tensor 0 has 2");
+    stream = open_stream(replay, "InsertStream");
+    send_tensors(stream, &two, 1, (struct wire_steps){.start = 5, .end = 4});
+    assert_ends(stream, TRP_INVALID_ARGUMENT, "from step 5 to step 4");
+    stream = open_stream(replay, "InsertStream");
+    /* A chunk of key 7 that says 2 tensors (data_tensors_len, field 6) and has none. */
+    static const char lies[] = "\x0a\x04\x08\x07\x30\x02";
+    trp_message *message = trp_message_create(sizeof lies - 1);
+    memcpy(trp_message_data(message), lies, sizeof lies - 1);
+    assert_int_equal(trp_stream_send(stream, message, WAIT_MS), TRP_OK);
+    assert_ends(stream, TRP_INVALID_ARGUMENT, "chunk 7 says 2 tensors and has 0");
+}
+
 static void slices_that_cannot_be_joined_are_refused(void **state)
 {
     struct replay *replay = *state;
@@ -517,6 +627,8 @@ int main(void)
         TEST(the_first_of_equal_chunk_keys_wins_until_it_is_dropped),
         TEST(one_key_on_two_streams_is_two_chunks),
         TEST(poison_items_are_refused),
+        TEST(chunks_that_no_client_could_unpack_are_refused),
+        TEST(a_chunks_tensors_agree_with_each_other_and_with_its_steps),
         TEST(slices_that_cannot_be_joined_are_refused),
         TEST(a_bad_priority_ends_its_stream_and_leaves_the_table_alone),
         TEST(not_a_number_is_refused_by_every_kind_of_table),

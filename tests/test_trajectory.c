@@ -5,6 +5,7 @@
 #include <troupe/rng.h>
 #include "core/buffer.h"
 #include "replay/keep_set.h"
+#include "replay/tensor.h"
 #include "replay/trajectory.h"
 #include "replay/wire.h"
 
@@ -24,10 +25,19 @@ static void add_chunks(struct world *world, trp_rng *rng)
     struct wire_insert_request request = {0}, decoded = {0};
     struct wire_tensor tensors[2][TENSORS];
     struct wire_steps steps[2];
+    static uint8_t blocks[2][TENSORS][4 * ROWS * TENSORS + BLOCK_HEADER_BYTES_MAX];
     for (int kind = 0; kind < 2; ++kind) {
-        for (int t = 0; t < TENSORS; ++t)
-            tensors[kind][t] = (struct wire_tensor){
-                .dtype = TRP_FLOAT32, .rank = 2, .dims = {kind ? ROWS / 2 : ROWS, t + 1}};
+        for (int t = 0; t < TENSORS; ++t) {
+            int64_t rows = kind ? ROWS / 2 : ROWS;
+            uint32_t size = (uint32_t)(4 * rows * (t + 1));
+            uint8_t *raw = blocks[kind][t] + BLOCK_HEADER_BYTES_MAX;
+            uint8_t *block = block_literal_header(raw, size);
+            tensors[kind][t] =
+                (struct wire_tensor){.dtype = TRP_FLOAT32,
+                                     .rank = 2,
+                                     .dims = {rows, t + 1},
+                                     .content = {block, (size_t)(raw + size - block)}};
+        }
         steps[kind] = (struct wire_steps){.tensors = tensors[kind], .tensor_count = TENSORS};
     }
     for (int i = 0; i < CHUNKS; ++i) {

@@ -94,7 +94,7 @@ enum {
     SIGNATURE_LEAVES_MAX = 4096,
     SIGNATURE_DEPTH_MAX = 64,
     SIGNATURE_NAME_BYTES_MAX = 256,
-    /* history.c: smaller tensors are not worth a look; a column that failed to shrink 4 times in a
+    /* track.c: smaller tensors are not worth a look; a column that failed to shrink 4 times in a
      * row is looked at once in 17 chunks: 6 % of the cost on noise. */
     WRITER_COMPRESS_BYTES_MIN = 256,
     WRITER_COMPRESS_FAILURES = 4,
@@ -105,6 +105,14 @@ enum {
     WRITER_IN_FLIGHT_MIN = 16,
     WRITER_IN_FLIGHT_BYTES = 8 << 20,
     WRITER_BATCH_ITEMS = 64,
+    /* history.c: tuned chunks: what a chunk costs beside its rows is nothing long before. */
+    WRITER_TUNED_LENGTH_MAX = 1024,
+    /* limiter_words.c: what the wait for an explanation may add to a wait that timed out;
+     * item_check.c: the wait for a table's signature before the first item. */
+    LIMITER_QUESTION_MS = 500,
+    SIGNATURE_WAIT_MS = 1000,
+    /* shards.c: servers of one client, each with channels and threads of its own. */
+    REPLAY_SHARDS_MAX = 1024,
     /* writer.c: where a message stops taking items: half an L2 cache, and 18 items of 28 KB. */
     WRITER_MESSAGE_BYTES = 512 * 1024,
     /* unpack.c: a sample spread over messages is kept until it is complete: what one protobuf

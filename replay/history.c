@@ -1,10 +1,10 @@
-/* A step is copied once, to where the wire wants it. The memory of a chunk is the message that a
- * full chunk of plain literals makes: headers that never change and rows that are written into
- * their places. Closing such a chunk costs nothing, sending it is one copy.
+/* All columns of a step share a track, that is, chunks: one message part, one key, one record in
+ * the server's store for a step, which is most of the speed of small steps. A column with options
+ * of its own has a track of its own, because a chunk has one length and one window.
  *
- * Columns that are large enough are compressed in place when that pays; a column where it did not
- * pay a few times in a row is left alone for a while, because looking at noise costs as much as
- * copying it. Such chunks, and those closed early, are put together tensor by tensor. */
+ * Steps are numbered through the writer's life; a step's age is counted from the newest, which is
+ * the one being put together while a step comes in parts. Every track advances with every step, so
+ * that an age means the same in all of them. */
 #include "history.h"
 
 #include <assert.h>
@@ -13,248 +13,124 @@
 
 #include "core/alloc.h"
 #include "core/limits.h"
-#include "tensor.h"
-#include "wire_bytes.h"
 
-struct column {
-    trp_dtype dtype;
-    uint32_t rank;
-    int64_t shape[TRP_RANK_MAX];
-    size_t step_bytes;
-    size_t offset;     /* of its first row in a chunk's memory */
-    uint32_t failures; /* compressions in a row that did not pay */
-    uint32_t pause;    /* chunks to leave alone */
-};
-
-struct step {
-    struct history_chunk *chunk;
-    uint32_t row;
+struct place {
+    struct track *track;
+    uint32_t index; /* of the tensor in the track's chunks */
+    bool given;     /* in the step that is open */
 };
 
 struct history {
-    struct column *columns;
+    trp_tensor_spec *specs;
+    struct place *places; /* one a column */
     size_t column_count;
+    struct track **tracks;
+    size_t track_count;
     size_t step_bytes;
-    uint8_t *shape; /* what the memory of a chunk begins as */
-    size_t shape_bytes;
-    uint32_t chunk_length;
     trp_rng rng;
-    struct step *ring;
-    uint32_t depth, size, newest; /* ring[newest] is the step of age 0 */
-    struct history_chunk *open, *free;
-    uint64_t episode;
-    int32_t step; /* number of the next step */
-    uint8_t *scratch;
-    size_t *packed; /* scratch: compressed bytes of each column */
+    struct step_number next; /* of the next step, or of the open one */
+    uint64_t first;          /* serial of the oldest step that was not forgotten */
+    bool open;               /* a step is being put together */
 };
 
-/* ---- chunks ---------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
-static struct history_chunk *chunk_allocate(const struct history *history)
+static void advance(struct history *history, uint32_t count)
 {
-    struct history_chunk *chunk = xcalloc(1, sizeof *chunk);
-    chunk->memory = xmalloc(history->shape_bytes);
-    chunk->reshaped = true;
-    chunk->tensors = xcalloc(history->column_count, sizeof *chunk->tensors);
-    for (size_t i = 0; i < history->column_count; i++) {
-        const struct column *column = &history->columns[i];
-        struct wire_tensor *tensor = &chunk->tensors[i];
-        tensor->dtype = (int32_t)column->dtype;
-        tensor->rank = column->rank + 1;
-        memcpy(&tensor->dims[1], column->shape, column->rank * sizeof *column->shape);
-    }
-    chunk->steps.tensors = chunk->tensors;
-    chunk->steps.tensor_count = (uint32_t)history->column_count;
-    return chunk;
+    history->next.serial += count;
+    history->next.step += (int32_t)count;
 }
 
-static void chunk_free(struct history_chunk *chunk)
+/* A chunk says the numbers of its steps in 31 bits. */
+static void make_room_for_numbers(struct history *history, uint32_t count)
 {
-    free(chunk->memory);
-    free(chunk->tensors);
-    free(chunk);
-}
-
-static void chunk_open(struct history *history)
-{
-    struct history_chunk *chunk = history->free;
-    if (chunk)
-        history->free = chunk->next;
-    else
-        chunk = chunk_allocate(history);
-    chunk->key = history_draw_key(history);
-    varint_write(chunk->key_bytes, chunk->key);
-    if (chunk->reshaped)
-        memcpy(chunk->memory, history->shape, history->shape_bytes);
-    chunk->reshaped = false;
-    chunk->refs = 1;
-    chunk->rows = 0;
-    chunk->closed = false;
-    chunk->in_history = true;
-    chunk->last_item = chunk->seen_by = 0;
-    chunk->sent = false;
-    chunk->steps.episode_id = history->episode;
-    chunk->steps.start = history->step;
-    history->open = chunk;
-}
-
-void history_unref(struct history *history, struct history_chunk *chunk)
-{
-    assert(chunk->refs > 0);
-    if (--chunk->refs > 0)
+    if ((uint32_t)(INT32_MAX - history->next.step) >= count)
         return;
-    chunk->next = history->free;
-    history->free = chunk;
+    history_close(history);
+    history->next.step = 0;
 }
 
-/* The rows of a column, compressed over themselves; 0 when that does not pay. */
-static size_t compress_rows(struct history *history, struct column *column, uint8_t *rows,
-                            size_t size)
+trp_status history_append(struct history *history, const void *const *columns, uint32_t count)
 {
-    if (size < WRITER_COMPRESS_BYTES_MIN)
-        return 0;
-    if (column->pause > 0) {
-        column->pause--;
-        return 0;
+    if (history->open) {
+        if (count == 1)
+            return history_append_part(history, columns, false);
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "writer: %u steps were appended while a partial one is open", count);
     }
-    size_t packed = block_compress((trp_bytes){rows, size}, history->scratch);
-    if (packed > 0) {
-        column->failures = 0;
-        memcpy(rows, history->scratch, packed);
-    } else if (++column->failures >= WRITER_COMPRESS_FAILURES) {
-        column->pause = WRITER_COMPRESS_PAUSE;
-    }
-    return packed;
+    if (count > INT32_MAX / 2)
+        return trp_fail(TRP_INVALID_ARGUMENT, "writer: %u steps in one call", count);
+    make_room_for_numbers(history, count);
+    for (size_t i = 0; i < history->track_count; i++)
+        track_append(history->tracks[i], columns, count, &history->next);
+    advance(history, count);
+    return TRP_OK;
 }
 
-/* Tensors instead of the ready message: `packed` bytes of each column, 0 for as they are. */
-static void reshape_chunk(struct history *history, struct history_chunk *chunk,
-                          const size_t *packed)
+static trp_status check_cells(const struct history *history, const void *const *columns)
 {
-    chunk->reshaped = true;
-    for (size_t i = 0; i < history->column_count; i++) {
-        const struct column *column = &history->columns[i];
-        uint8_t *rows = chunk->memory + column->offset;
-        size_t size = chunk->rows * column->step_bytes;
-        uint8_t *start = packed[i] ? rows : block_literal_header(rows, (uint32_t)size);
-        chunk->tensors[i].dims[0] = chunk->rows;
-        chunk->tensors[i].content =
-            (trp_bytes){start, packed[i] ? packed[i] : (size_t)(rows - start) + size};
-    }
-    chunk->steps.uncompressed_bytes = chunk->rows * history->step_bytes;
-    chunk->wire = (struct wire_chunk){.key = chunk->key, .steps = &chunk->steps};
+    for (size_t i = 0; i < history->column_count; i++)
+        if (columns[i] && history->places[i].given)
+            return trp_fail(TRP_INVALID_ARGUMENT,
+                            "writer: column %zu (%s) was given twice in one step", i,
+                            history->specs[i].name ? history->specs[i].name : "unnamed");
+    return TRP_OK;
 }
 
-/* SequenceRange as field 2. */
-static trp_bytes encode_range(struct history_chunk *chunk)
+static void end_step(struct history *history)
 {
-    struct writer writer = {.start = chunk->range, .at = chunk->range + RANGE_BYTES_MAX};
-    const uint8_t *end = writer.at;
-    put_varint_field(&writer, 3, (uint64_t)chunk->steps.end);
-    put_varint_field(&writer, 2, (uint64_t)chunk->steps.start);
-    put_varint_field(&writer, 1, chunk->steps.episode_id);
-    put_len_header(&writer, 2, end);
-    return (trp_bytes){writer.at, (size_t)(end - writer.at)};
+    for (size_t i = 0; i < history->track_count; i++)
+        track_end(history->tracks[i]);
+    for (size_t i = 0; i < history->column_count; i++)
+        history->places[i].given = false;
+    history->open = false;
+    advance(history, 1);
+}
+
+trp_status history_append_part(struct history *history, const void *const *columns, bool partial)
+{
+    TRP_TRY(check_cells(history, columns));
+    if (!history->open)
+        make_room_for_numbers(history, 1);
+    for (size_t i = 0; i < history->track_count; i++) {
+        if (!history->open)
+            track_begin(history->tracks[i], &history->next);
+        track_put(history->tracks[i], columns, &history->next);
+    }
+    for (size_t i = 0; i < history->column_count; i++)
+        history->places[i].given |= columns[i] != NULL;
+    history->open = true;
+    if (!partial)
+        end_step(history);
+    return TRP_OK;
 }
 
 void history_close(struct history *history)
 {
-    struct history_chunk *chunk = history->open;
-    if (!chunk)
-        return;
-    bool whole = chunk->rows == history->chunk_length;
-    for (size_t i = 0; i < history->column_count; i++) {
-        struct column *column = &history->columns[i];
-        history->packed[i] = compress_rows(history, column, chunk->memory + column->offset,
-                                           chunk->rows * column->step_bytes);
-        whole &= history->packed[i] == 0;
-    }
-    chunk->steps.end = chunk->steps.start + (int32_t)chunk->rows - 1;
-    if (whole)
-        chunk->wire = (struct wire_chunk){.key = chunk->key,
-                                          .head = encode_range(chunk),
-                                          .tail = {chunk->memory, history->shape_bytes}};
-    else
-        reshape_chunk(history, chunk, history->packed);
-    chunk->wire_size = wire_chunk_size(&chunk->wire);
-    chunk->closed = true;
-    history->open = NULL;
+    for (size_t i = 0; i < history->track_count; i++)
+        track_close(history->tracks[i]);
 }
 
-/* ---- steps ----------------------------------------------------------------------------------- */
-
-/* Division would cost more than the rest of a step. */
-static uint32_t ring_index(const struct history *history, uint32_t age)
+void history_end_episode(struct history *history, bool keep_steps)
 {
-    return history->newest >= age ? history->newest - age : history->newest + history->depth - age;
-}
-
-static void drop_oldest(struct history *history)
-{
-    uint32_t oldest = ring_index(history, history->size - 1);
-    struct history_chunk *chunk = history->ring[oldest].chunk;
-    history->size--;
-    bool last =
-        history->size == 0 || history->ring[ring_index(history, history->size - 1)].chunk != chunk;
-    if (!last || chunk == history->open)
-        return;
-    chunk->in_history = false;
-    history_unref(history, chunk);
-}
-
-/* Most columns are a few bytes: not worth a call. */
-static void copy_row(uint8_t *to, const void *from, size_t size)
-{
-    if (size == 4)
-        memcpy(to, from, 4);
-    else if (size == 8)
-        memcpy(to, from, 8);
-    else if (size == 16)
-        memcpy(to, from, 16);
-    else
-        memcpy(to, from, size);
-}
-
-void history_append(struct history *history, const void *const *columns)
-{
-    if (!history->open)
-        chunk_open(history);
-    struct history_chunk *chunk = history->open;
-    for (size_t i = 0; i < history->column_count; i++) {
-        const struct column *column = &history->columns[i];
-        copy_row(chunk->memory + column->offset + chunk->rows * column->step_bytes, columns[i],
-                 column->step_bytes);
-    }
-    if (history->size == history->depth)
-        drop_oldest(history);
-    history->newest = history->newest + 1 == history->depth ? 0 : history->newest + 1;
-    history->ring[history->newest] = (struct step){chunk, chunk->rows};
-    history->size++;
-    history->step = history->step == INT32_MAX ? 0 : history->step + 1;
-    if (++chunk->rows == history->chunk_length)
-        history_close(history);
-}
-
-void history_forget(struct history *history)
-{
+    if (history->open)
+        end_step(history);
     history_close(history);
-    while (history->size > 0)
-        drop_oldest(history);
-    history->episode = history_draw_key(history);
-    history->step = 0;
+    for (size_t i = 0; i < history->track_count && !keep_steps; i++)
+        track_forget(history->tracks[i]);
+    if (!keep_steps)
+        history->first = history->next.serial;
+    history->next.episode = history_draw_key(history);
+    history->next.step = 0;
 }
 
-struct history_chunk *history_find(const struct history *history, uint32_t age, uint32_t *row)
-{
-    assert(age < history->size);
-    const struct step *step = &history->ring[ring_index(history, age)];
-    *row = step->row;
-    return step->chunk;
-}
+/* ---- looking --------------------------------------------------------------------------------- */
 
-uint32_t history_size(const struct history *history)
+uint32_t history_size(const struct history *history, uint32_t column)
 {
-    return history->size;
+    uint64_t steps = history->next.serial + history->open - history->first;
+    uint32_t depth = track_depth(history->places[column].track);
+    return steps < depth ? (uint32_t)steps : depth;
 }
 
 size_t history_columns(const struct history *history)
@@ -262,132 +138,123 @@ size_t history_columns(const struct history *history)
     return history->column_count;
 }
 
+const trp_tensor_spec *history_specs(const struct history *history)
+{
+    return history->specs;
+}
+
 size_t history_step_bytes(const struct history *history)
 {
     return history->step_bytes;
 }
 
+int32_t history_episode_steps(const struct history *history)
+{
+    return history->next.step;
+}
+
+bool history_step_is_open(const struct history *history)
+{
+    return history->open;
+}
+
+struct track_chunk *history_find(const struct history *history, uint32_t column, uint32_t age,
+                                 uint32_t *row, uint32_t *index)
+{
+    const struct place *place = &history->places[column];
+    *index = place->index;
+    return track_find(place->track, place->index, age, row);
+}
+
+bool history_has_gaps(const struct history *history, uint32_t column)
+{
+    return track_has_gaps(history->places[column].track);
+}
+
 uint64_t history_draw_key(struct history *history)
 {
-    return trp_rng_u64(&history->rng) >> 1 | UINT64_C(1) << 62;
+    return key_draw(&history->rng);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static trp_status column_init(struct column *column, const trp_tensor_spec *spec, size_t index,
-                              uint32_t chunk_length)
+static bool is_separate(const trp_column_options *own)
 {
-    const char *name = spec->name ? spec->name : "unnamed";
-    size_t bytes = trp_tensor_bytes(spec), rows_bytes;
-    if (bytes == 0 || spec->rank >= TRP_RANK_MAX || !size_mul(bytes, chunk_length, &rows_bytes) ||
-        rows_bytes > UINT32_MAX)
-        return trp_fail(
-            TRP_INVALID_ARGUMENT,
-            "writer: column %zu (%s): %u steps of rank %u and %zu bytes are no chunk of "
-            "a known dtype, at most %d dimensions and 4 GiB",
-            index, name, chunk_length, spec->rank, bytes, TRP_RANK_MAX - 1);
-    column->dtype = spec->dtype;
-    column->rank = spec->rank;
-    memcpy(column->shape, spec->shape, sizeof column->shape);
-    column->step_bytes = bytes;
+    return own->separate || own->history || own->chunk_length || own->tuned;
+}
+
+/* A tuned chunk is as long as the window at most, and what a chunk can hold. */
+static uint32_t longest_chunk(const trp_tensor_spec *columns, const uint32_t *sources, size_t count,
+                              uint32_t depth)
+{
+    uint32_t longest = depth < WRITER_TUNED_LENGTH_MAX ? depth : WRITER_TUNED_LENGTH_MAX;
+    for (size_t i = 0; i < count; i++) {
+        size_t bytes = trp_tensor_bytes(&columns[sources[i]]);
+        if (bytes && UINT32_MAX / bytes < longest)
+            longest = bytes < UINT32_MAX ? (uint32_t)(UINT32_MAX / bytes) : 1;
+    }
+    return longest;
+}
+
+static trp_status add_track(struct history *history, const trp_writer_options *options,
+                            const uint32_t *sources, size_t count, const trp_column_options *own)
+{
+    uint32_t depth = own->history ? own->history : options->history;
+    uint32_t length = own->chunk_length ? own->chunk_length : options->chunk_length;
+    struct track_options track = {
+        .depth = depth ? depth : 1,
+        .chunk_length = length ? length : 1,
+        .tuned = own->tuned || (options->tuned && !own->chunk_length),
+        .throughput_weight = options->throughput_weight > 0 ? options->throughput_weight : 1,
+        .rng = &history->rng,
+    };
+    if (track.tuned)
+        track.chunk_length = longest_chunk(options->columns, sources, count, track.depth);
+    struct track **out = &history->tracks[history->track_count];
+    TRP_TRY(track_create(out, options->columns, sources, count, &track));
+    history->step_bytes += track_step_bytes(*out);
+    history->track_count++;
+    for (uint32_t i = 0; i < count; i++)
+        history->places[sources[i]] = (struct place){.track = *out, .index = i};
     return TRP_OK;
 }
 
-static trp_status init_columns(struct history *history, const trp_tensor_spec *specs)
+static trp_status add_tracks(struct history *history, const trp_writer_options *options)
 {
-    size_t scratch = 0;
-    for (size_t i = 0; i < history->column_count; i++) {
-        struct column *column = &history->columns[i];
-        TRP_TRY(column_init(column, &specs[i], i, history->chunk_length));
-        history->step_bytes += column->step_bytes;
-        size_t most = block_compressed_max(column->step_bytes * history->chunk_length);
-        scratch = most > scratch ? most : scratch;
-    }
-    history->scratch = xmalloc(scratch);
-    return TRP_OK;
-}
-
-/* A request with one full chunk of zeros, made by the codec itself. */
-static trp_status encode_model(struct history *history, trp_message **message)
-{
-    size_t bytes = 0;
-    for (size_t i = 0; i < history->column_count; i++)
-        bytes += BLOCK_HEADER_BYTES_MAX + history->columns[i].step_bytes * history->chunk_length;
-    history->shape_bytes = bytes; /* for now: room for blocks alone */
-    struct history_chunk *chunk = chunk_allocate(history);
-    chunk->rows = history->chunk_length;
-    memset(chunk->memory, 0, bytes);
-    size_t offset = 0;
-    for (size_t i = 0; i < history->column_count; i++) {
-        struct column *column = &history->columns[i];
-        column->offset = offset + BLOCK_HEADER_BYTES_MAX;
-        offset = column->offset + column->step_bytes * history->chunk_length;
-    }
-    reshape_chunk(history, chunk, history->packed);
-    chunk->wire.key = 1;
-    struct wire_insert_request request = {0};
-    *wire_push_chunk(&request.lists) = chunk->wire;
-    trp_status status = wire_insert_request_encode(&request, message);
-    wire_insert_request_cleanup(&request);
-    chunk_free(chunk);
+    static const trp_column_options none = {0};
+    uint32_t *shared = xcalloc(options->column_count, sizeof *shared), count = 0;
+    trp_status status = TRP_OK;
+    for (uint32_t i = 0; i < options->column_count; i++)
+        if (!options->column_options || !is_separate(&options->column_options[i]))
+            shared[count++] = i;
+    if (count > 0)
+        status = add_track(history, options, shared, count, &none);
+    free(shared);
+    for (uint32_t i = 0; i < options->column_count && status == TRP_OK; i++)
+        if (!history->places[i].track)
+            status = add_track(history, options, &i, 1, &options->column_options[i]);
     return status;
 }
 
-/* Takes from the model what all chunks have in common, and where their rows go. */
-static trp_status init_shape(struct history *history)
-{
-    trp_message *message;
-    struct wire_insert_request request = {0};
-    struct wire_tensor_reader tensors;
-    TRP_TRY(encode_model(history, &message));
-    trp_bytes bytes = {trp_message_data(message), trp_message_size(message)};
-    trp_status status = wire_insert_request_decode(bytes, &request);
-    assert(status == TRP_OK); /* our own bytes */
-    struct wire_chunk *chunk = &request.lists.chunks[0];
-    struct reader reader = reader_of(chunk->tail);
-    struct field range;
-    bool found = read_field(&reader, &range);
-    assert(found);
-    assert(range.tag == TAG(2, LEN));
-    chunk->tail = (trp_bytes){reader.at, (size_t)(reader.end - reader.at)};
-    wire_tensors_open(&tensors, chunk);
-    for (size_t i = 0; i < history->column_count; i++) {
-        struct wire_tensor tensor;
-        trp_bytes rows = {0};
-        bool more;
-        status = wire_tensor_next(&tensors, &tensor, &more);
-        assert(status == TRP_OK);
-        assert(more);
-        bool literal = block_literal(tensor.content, &rows);
-        assert(literal);
-        history->columns[i].offset = (size_t)(rows.data - chunk->tail.data);
-    }
-    history->shape_bytes = chunk->tail.size;
-    history->shape = xmalloc(chunk->tail.size);
-    memcpy(history->shape, chunk->tail.data, chunk->tail.size);
-    wire_insert_request_cleanup(&request);
-    trp_message_destroy(message);
-    return TRP_OK;
-}
-
-trp_status history_create(struct history **out, const trp_tensor_spec *columns, size_t column_count,
-                          uint32_t depth, uint32_t chunk_length, uint64_t seed)
+trp_status history_create(struct history **out, const trp_writer_options *options)
 {
     *out = NULL;
-    if (column_count == 0)
-        return trp_fail(TRP_INVALID_ARGUMENT, "writer: a step needs at least one column");
+    if (options->column_count == 0 || options->column_count > SIGNATURE_LEAVES_MAX)
+        return trp_fail(TRP_INVALID_ARGUMENT, "writer: a step of %zu columns, not of 1 to %d",
+                        options->column_count, SIGNATURE_LEAVES_MAX);
     struct history *history = xcalloc(1, sizeof *history);
-    history->columns = xcalloc(column_count, sizeof *history->columns);
-    history->column_count = column_count;
-    history->chunk_length = chunk_length;
-    history->depth = depth;
-    history->ring = xcalloc(depth, sizeof *history->ring);
-    trp_rng_init(&history->rng, seed, 0);
-    history->episode = history_draw_key(history);
-    history->packed = xcalloc(column_count, sizeof *history->packed);
-    trp_status status = init_columns(history, columns);
-    if (status == TRP_OK)
-        status = init_shape(history);
+    history->column_count = options->column_count;
+    history->specs = xcalloc(options->column_count, sizeof *history->specs);
+    for (size_t i = 0; i < options->column_count; i++) {
+        history->specs[i] = options->columns[i];
+        history->specs[i].name =
+            xstrdup(options->columns[i].name ? options->columns[i].name : "unnamed");
+    }
+    history->places = xcalloc(options->column_count, sizeof *history->places);
+    history->tracks = xcalloc(options->column_count, sizeof(struct track *));
+    trp_rng_init(&history->rng, options->seed ? options->seed : trp_rng_entropy(), 0);
+    history->next.episode = history_draw_key(history);
+    trp_status status = add_tracks(history, options);
     if (status == TRP_OK)
         *out = history;
     else
@@ -399,15 +266,12 @@ void history_destroy(struct history *history)
 {
     if (!history)
         return;
-    history_forget(history);
-    for (struct history_chunk *chunk = history->free, *next; chunk; chunk = next) {
-        next = chunk->next;
-        chunk_free(chunk);
-    }
-    free(history->columns);
-    free(history->ring);
-    free(history->scratch);
-    free(history->packed);
-    free(history->shape);
+    for (size_t i = 0; i < history->track_count; i++)
+        track_destroy(history->tracks[i]);
+    for (size_t i = 0; i < history->column_count; i++)
+        free((void *)history->specs[i].name);
+    free(history->specs);
+    free(history->tracks);
+    free(history->places);
     free(history);
 }

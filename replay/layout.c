@@ -32,6 +32,8 @@ static bool split_item(trp_bytes bytes, struct raw_sample *sample)
             sample->times_sampled = (int32_t)field.value;
         else if (field.tag == TAG(8, LEN))
             sample->trajectory = field.bytes;
+        else if (field.tag == TAG(POLICY_VERSION_FIELD, VARINT))
+            sample->policy_version = field.value;
         else if (field.tag != TAG(2, LEN) && field.tag != TAG(7, LEN))
             return false;
     }
@@ -50,7 +52,9 @@ static bool split_info(trp_bytes bytes, struct raw_sample *sample)
             sample->probability = bits_double(field.value);
         else if (field.tag == TAG(3, VARINT))
             sample->table_size = (int64_t)field.value;
-        else if (field.tag != TAG(4, VARINT))
+        else if (field.tag == TAG(4, VARINT))
+            sample->rate_limited = field.value != 0;
+        else
             return false;
     }
     return !reader.malformed;
@@ -82,6 +86,8 @@ bool raw_sample_parse(trp_bytes entry, struct raw_sample *sample)
     sample->priority = sample->probability = 0;
     sample->table_size = 0;
     sample->times_sampled = 0;
+    sample->policy_version = 0;
+    sample->rate_limited = false;
     sample->trajectory = (trp_bytes){0};
     sample->chunk_count = 0;
     if (!read_field(&reader, &field) || field.tag != TAG(1, LEN) ||

@@ -18,6 +18,8 @@ struct raw_sample {
     double priority, probability;
     int64_t table_size;
     int32_t times_sampled;
+    uint64_t policy_version;
+    bool rate_limited;
     trp_bytes trajectory;
     uint32_t chunk_count;
     struct {

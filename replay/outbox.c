@@ -29,7 +29,8 @@ struct slot {
     uint64_t key;
     uint32_t table; /* in outbox.tables */
     bool confirmed;
-    struct history_chunk **chunks;
+    struct track_chunk **chunks;
+    uint32_t *rows; /* that it takes of each chunk */
     uint32_t chunk_count, chunk_capacity;
     uint8_t *memory;
     size_t capacity;
@@ -37,7 +38,7 @@ struct slot {
 };
 
 struct chunk_list {
-    struct history_chunk **chunks;
+    struct track_chunk **chunks;
     uint32_t count, capacity;
 };
 
@@ -48,6 +49,8 @@ struct outbox {
     uint64_t mask;                     /* of the ring, a power of two */
     uint64_t first, sent, ready, next; /* serials, from 1 */
     uint32_t unconfirmed;
+    uint64_t policy_version;
+    bool tuned; /* some track wants to know what items take */
     uint64_t confirmed;
     uint64_t mark; /* ascending: who looked at a chunk last */
     struct chunk_list kept;
@@ -65,7 +68,7 @@ static struct slot *slot_at(const struct outbox *outbox, uint64_t serial)
     return &outbox->slots[serial & outbox->mask];
 }
 
-static void list_push(struct chunk_list *list, struct history_chunk *chunk)
+static void list_push(struct chunk_list *list, struct track_chunk *chunk)
 {
     if (list->count == list->capacity) {
         list->capacity = list->capacity ? 2 * list->capacity : 16;
@@ -88,16 +91,47 @@ static uint32_t intern_table(struct outbox *outbox, const char *table)
     return outbox->table_count++;
 }
 
-static void slot_add_chunk(struct outbox *outbox, struct slot *slot, struct history_chunk *chunk)
+static void slot_add_chunk(struct outbox *outbox, struct slot *slot, struct track_chunk *chunk,
+                           uint32_t rows)
 {
-    if (chunk->seen_by == outbox->mark)
+    if (chunk->seen_by == outbox->mark) {
+        slot->rows[chunk->seen_at] += rows;
         return;
+    }
     chunk->seen_by = outbox->mark;
+    chunk->seen_at = slot->chunk_count;
     if (slot->chunk_count == slot->chunk_capacity) {
         slot->chunk_capacity = slot->chunk_capacity ? 2 * slot->chunk_capacity : 4;
         slot->chunks = xrealloc(slot->chunks, slot->chunk_capacity * sizeof(slot->chunks[0]));
+        slot->rows = xrealloc(slot->rows, slot->chunk_capacity * sizeof *slot->rows);
     }
+    slot->rows[slot->chunk_count] = rows;
     slot->chunks[slot->chunk_count++] = chunk;
+}
+
+/* How old step `i` of the column is. */
+static uint32_t column_age(const trp_item_column *column, uint32_t i)
+{
+    return column->ages ? column->ages[i] : column->age - i;
+}
+
+static trp_status check_ages(const struct outbox *outbox, const trp_item_column *column)
+{
+    uint32_t steps = history_size(outbox->history, column->column), row, index;
+    bool gaps = history_has_gaps(outbox->history, column->column);
+    const char *name = history_specs(outbox->history)[column->column].name;
+    for (uint32_t i = 0; i < column->length && (gaps || column->ages); i++) {
+        uint32_t age = column_age(column, i);
+        if (age >= steps)
+            return trp_fail(TRP_INVALID_ARGUMENT,
+                            "item: column %u (%s) wants the step of age %u, the history has %u",
+                            column->column, name, age, steps);
+        if (!history_find(outbox->history, column->column, age, &row, &index))
+            return trp_fail(TRP_INVALID_ARGUMENT,
+                            "item: column %u (%s) was not given in the step of age %u",
+                            column->column, name, age);
+    }
+    return TRP_OK;
 }
 
 static trp_status check_column(const struct outbox *outbox, const trp_item_column *column)
@@ -105,15 +139,18 @@ static trp_status check_column(const struct outbox *outbox, const trp_item_colum
     if (column->column >= history_columns(outbox->history))
         return trp_fail(TRP_INVALID_ARGUMENT, "item: column %u of %zu columns", column->column,
                         history_columns(outbox->history));
-    uint32_t steps = history_size(outbox->history);
-    if (column->length == 0 || column->age >= steps || column->length > column->age + 1)
+    uint32_t steps = history_size(outbox->history, column->column);
+    if (column->length == 0 ||
+        (!column->ages && (column->age >= steps || column->length > column->age + 1)))
         return trp_fail(TRP_INVALID_ARGUMENT,
-                        "item: column %u wants %u steps from age %u on, the history has %u",
-                        column->column, column->length, column->age, steps);
+                        "item: column %u (%s) wants %u steps from age %u on, the history has %u",
+                        column->column, history_specs(outbox->history)[column->column].name,
+                        column->length, column->age, steps);
     if (column->squeeze && column->length != 1)
-        return trp_fail(TRP_INVALID_ARGUMENT, "item: column %u squeezes %u steps", column->column,
+        return trp_fail(TRP_INVALID_ARGUMENT, "item: column %u (%s) squeezes %u steps",
+                        column->column, history_specs(outbox->history)[column->column].name,
                         column->length);
-    return TRP_OK;
+    return check_ages(outbox, column);
 }
 
 /* The writers of small parts take and return where they are: a pointer in a struct would have to be
@@ -140,7 +177,7 @@ static uint8_t *put_header(uint8_t *at, uint32_t number, const uint8_t *end)
 }
 
 /* A ChunkSlice as field 1 of its column. */
-static uint8_t *put_slice(uint8_t *at, const struct history_chunk *chunk, uint32_t offset,
+static uint8_t *put_slice(uint8_t *at, const struct track_chunk *chunk, uint32_t offset,
                           uint32_t length, uint32_t index)
 {
     const uint8_t *end = at;
@@ -153,29 +190,41 @@ static uint8_t *put_slice(uint8_t *at, const struct history_chunk *chunk, uint32
     return put_header(at, 1, end);
 }
 
-/* A Column as field 1 of its trajectory: one slice for each run of steps in one chunk, the newest
+/* A Column as field 1 of its trajectory: one slice for each run of rows in one chunk, the last
  * first, because writing goes backwards. */
 static uint8_t *put_column(struct outbox *outbox, uint8_t *at, struct slot *slot,
                            const trp_item_column *column)
 {
     const uint8_t *end = at;
+    const struct history *history = outbox->history;
+    uint32_t left = column->length, index, row;
     at = put_small_field(at, 2, column->squeeze);
-    uint32_t age = column->age + 1 - column->length, row;
-    while (age <= column->age) {
-        uint32_t length = 1, first;
-        struct history_chunk *chunk = history_find(outbox->history, age++, &row);
-        for (first = row; first > 0 && age <= column->age; age++, length++)
-            first--; /* older rows of one chunk lie before it without a gap */
-        at = put_slice(at, chunk, first, length, column->column);
-        slot_add_chunk(outbox, slot, chunk);
+    struct track_chunk *chunk =
+        history_find(history, column->column, column_age(column, --left), &row, &index);
+    for (;;) {
+        uint32_t first = row, length = 1;
+        struct track_chunk *before = NULL;
+        while (left > 0) {
+            before =
+                history_find(history, column->column, column_age(column, --left), &row, &index);
+            if (before != chunk || row + 1 != first)
+                break;
+            before = NULL;
+            first = row;
+            length++;
+        }
+        at = put_slice(at, chunk, first, length, index);
+        slot_add_chunk(outbox, slot, chunk, length);
+        if (!before)
+            return put_header(at, 1, end);
+        chunk = before;
     }
-    return put_header(at, 1, end);
 }
 
 /* Everything but columns. */
 static size_t item_head_size_max(size_t table)
 {
-    return 64 + table;
+    return 80 + table;
 }
 
 /* More than an item of these columns takes: a slice is at most 33 bytes, and there are no more of
@@ -203,23 +252,30 @@ static void slot_encode(struct outbox *outbox, struct slot *slot, double priorit
         writer.at = put_column(outbox, writer.at, slot, &columns[i]);
     assert(writer.at >= writer.start + item_head_size_max(table.size));
     put_len_header(&writer, 8, end);
-    put_item_head(&writer,
-                  &(struct wire_item){.key = slot->key, .table = table, .priority = priority});
+    put_item_head(&writer, &(struct wire_item){.key = slot->key,
+                                               .table = table,
+                                               .priority = priority,
+                                               .policy_version = outbox->policy_version});
     put_len_header(&writer, 2, end);
     slot->bytes = (trp_bytes){writer.at, (size_t)(end - writer.at)};
 }
 
-trp_status outbox_add(struct outbox *outbox, const char *table, double priority,
-                      const trp_item_column *columns, size_t column_count, uint64_t *key)
+trp_status outbox_check(const struct outbox *outbox, double priority,
+                        const trp_item_column *columns, size_t column_count)
 {
-    assert(!outbox_full(outbox));
     if (priority != priority)
         return trp_fail(TRP_INVALID_ARGUMENT, "item: priority is not a number");
     if (column_count == 0)
         return trp_fail(TRP_INVALID_ARGUMENT, "item: no columns");
     for (size_t i = 0; i < column_count; i++)
         TRP_TRY(check_column(outbox, &columns[i]));
+    return TRP_OK;
+}
 
+void outbox_add(struct outbox *outbox, const char *table, double priority,
+                const trp_item_column *columns, size_t column_count, uint64_t *key)
+{
+    assert(!outbox_full(outbox));
     uint64_t serial = outbox->next++;
     struct slot *slot = slot_at(outbox, serial);
     slot->key = history_draw_key(outbox->history);
@@ -230,12 +286,16 @@ trp_status outbox_add(struct outbox *outbox, const char *table, double priority,
     outbox->unconfirmed++;
     slot_encode(outbox, slot, priority, columns, column_count);
     for (uint32_t i = 0; i < slot->chunk_count; i++) {
-        history_ref(slot->chunks[i]);
+        track_ref(slot->chunks[i]);
         slot->chunks[i]->last_item = serial;
     }
     if (key)
         *key = slot->key;
-    return TRP_OK;
+}
+
+void outbox_set_policy_version(struct outbox *outbox, uint64_t version)
+{
+    outbox->policy_version = version;
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -248,10 +308,38 @@ static bool slot_is_ready(const struct slot *slot)
     return true;
 }
 
+/* Tells each track what the item took from it; a track's chunks need not be neighbours. */
+static void slot_note(const struct slot *slot)
+{
+    for (uint32_t i = 0; i < slot->chunk_count; i++) {
+        struct track *track = slot->chunks[i]->track;
+        struct tuner_item item = {.first_key = slot->chunks[i]->key};
+        bool first = true;
+        for (uint32_t j = 0; j < slot->chunk_count; j++) {
+            const struct track_chunk *chunk = slot->chunks[j];
+            if (chunk->track != track)
+                continue;
+            first &= j >= i;
+            item.last_key = chunk->key;
+            item.chunks++;
+            item.chunk_rows += chunk->rows;
+            item.chunk_bytes += chunk->wire_size;
+            item.rows += slot->rows[j];
+        }
+        if (first)
+            track_note_item(track, &item);
+    }
+}
+
 uint32_t outbox_ready(struct outbox *outbox)
 {
-    while (outbox->ready < outbox->next && slot_is_ready(slot_at(outbox, outbox->ready)))
-        outbox->ready++;
+    for (; outbox->ready < outbox->next; outbox->ready++) {
+        const struct slot *slot = slot_at(outbox, outbox->ready);
+        if (!slot_is_ready(slot))
+            break;
+        if (outbox->tuned)
+            slot_note(slot);
+    }
     while (outbox->sent < outbox->ready && slot_at(outbox, outbox->sent)->confirmed)
         outbox->sent++; /* on an earlier stream, out of order */
     return (uint32_t)(outbox->ready - outbox->sent);
@@ -271,7 +359,7 @@ static size_t choose_items(struct outbox *outbox)
             continue;
         size += slot->bytes.size;
         for (uint32_t i = 0; i < slot->chunk_count; i++) {
-            struct history_chunk *chunk = slot->chunks[i];
+            struct track_chunk *chunk = slot->chunks[i];
             if (chunk->sent || chunk->seen_by == outbox->mark)
                 continue;
             chunk->seen_by = outbox->mark;
@@ -283,7 +371,7 @@ static size_t choose_items(struct outbox *outbox)
     return size;
 }
 
-static bool chunk_is_wanted(const struct outbox *outbox, const struct history_chunk *chunk)
+static bool chunk_is_wanted(const struct outbox *outbox, const struct track_chunk *chunk)
 {
     return chunk->in_history || chunk->last_item >= outbox->message_end;
 }
@@ -295,7 +383,7 @@ static size_t choose_keys(struct outbox *outbox)
     const struct chunk_list *lists[] = {&outbox->kept, &outbox->fresh};
     for (size_t i = 0; i < 2; i++)
         for (uint32_t j = 0; j < lists[i]->count; j++) {
-            const struct history_chunk *chunk = lists[i]->chunks[j];
+            const struct track_chunk *chunk = lists[i]->chunks[j];
             if (!chunk_is_wanted(outbox, chunk))
                 continue;
             wire_push_key(&outbox->keys, chunk->key);
@@ -341,21 +429,21 @@ void outbox_sent(struct outbox *outbox)
     struct chunk_list *kept = &outbox->kept;
     uint32_t count = 0;
     for (uint32_t i = 0; i < kept->count; i++) {
-        struct history_chunk *chunk = kept->chunks[i];
+        struct track_chunk *chunk = kept->chunks[i];
         if (chunk_is_wanted(outbox, chunk)) {
             kept->chunks[count++] = chunk;
             continue;
         }
         chunk->sent = false;
-        history_unref(outbox->history, chunk);
+        track_unref(chunk);
     }
     kept->count = count;
     for (uint32_t i = 0; i < outbox->fresh.count; i++) {
-        struct history_chunk *chunk = outbox->fresh.chunks[i];
+        struct track_chunk *chunk = outbox->fresh.chunks[i];
         if (!chunk_is_wanted(outbox, chunk))
             continue;
         chunk->sent = true;
-        history_ref(chunk);
+        track_ref(chunk);
         list_push(kept, chunk);
     }
     outbox->sent = outbox->message_end;
@@ -365,7 +453,7 @@ void outbox_rewind(struct outbox *outbox)
 {
     for (uint32_t i = 0; i < outbox->kept.count; i++) {
         outbox->kept.chunks[i]->sent = false;
-        history_unref(outbox->history, outbox->kept.chunks[i]);
+        track_unref(outbox->kept.chunks[i]);
     }
     outbox->kept.count = 0;
     outbox->sent = outbox->first;
@@ -373,10 +461,10 @@ void outbox_rewind(struct outbox *outbox)
 
 /* ---- confirmations --------------------------------------------------------------------------- */
 
-static void slot_release(struct outbox *outbox, struct slot *slot)
+static void slot_release(struct slot *slot)
 {
     for (uint32_t i = 0; i < slot->chunk_count; i++)
-        history_unref(outbox->history, slot->chunks[i]);
+        track_unref(slot->chunks[i]);
     slot->chunk_count = 0;
 }
 
@@ -390,7 +478,7 @@ static void confirm_key(struct outbox *outbox, uint64_t key)
         return;
     struct slot *slot = slot_at(outbox, serial);
     slot->confirmed = true;
-    slot_release(outbox, slot);
+    slot_release(slot);
     outbox->unconfirmed--;
     outbox->confirmed++;
     while (outbox->first < outbox->sent && slot_at(outbox, outbox->first)->confirmed)
@@ -435,10 +523,11 @@ const char *outbox_table(const struct outbox *outbox)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-struct outbox *outbox_create(struct history *history, uint32_t capacity)
+struct outbox *outbox_create(struct history *history, uint32_t capacity, bool tuned)
 {
     struct outbox *outbox = xcalloc(1, sizeof *outbox);
     outbox->history = history;
+    outbox->tuned = tuned;
     outbox->capacity = capacity;
     while (outbox->mask + 1 < capacity)
         outbox->mask = 2 * outbox->mask + 1;
@@ -454,8 +543,9 @@ void outbox_destroy(struct outbox *outbox)
     outbox_rewind(outbox);
     for (uint64_t i = 0; i <= outbox->mask; i++) {
         struct slot *slot = &outbox->slots[i];
-        slot_release(outbox, slot);
+        slot_release(slot);
         free(slot->chunks);
+        free(slot->rows);
         free(slot->memory);
     }
     for (uint32_t i = 0; i < outbox->table_count; i++)

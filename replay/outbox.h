@@ -13,13 +13,21 @@
 
 struct outbox;
 
-/* Room for `capacity` items over `history`, which is borrowed. */
-struct outbox *outbox_create(struct history *history, uint32_t capacity);
+/* Room for `capacity` items over `history`, which is borrowed; `tuned`: its tracks learn from
+ * items.
+ */
+struct outbox *outbox_create(struct history *history, uint32_t capacity, bool tuned);
 void outbox_destroy(struct outbox *outbox); /* NULL is fine */
 
-/* Adds an item; there must be room. INVALID_ARGUMENT: columns that name no steps of the history. */
-trp_status outbox_add(struct outbox *outbox, const char *table, double priority,
-                      const trp_item_column *columns, size_t column_count, uint64_t *key);
+/* INVALID_ARGUMENT: columns that name no steps of the history, or no priority. */
+trp_status outbox_check(const struct outbox *outbox, double priority,
+                        const trp_item_column *columns, size_t column_count);
+
+/* Adds an item that was found good; there must be room. */
+void outbox_add(struct outbox *outbox, const char *table, double priority,
+                const trp_item_column *columns, size_t column_count, uint64_t *key);
+
+void outbox_set_policy_version(struct outbox *outbox, uint64_t version); /* of items to come */
 
 uint32_t outbox_unconfirmed(const struct outbox *outbox); /* unsent ones included */
 uint32_t outbox_unsent(const struct outbox *outbox);

@@ -194,6 +194,17 @@ trp_status trp_replay_info(trp_channel *channel, trp_table_info *tables, size_t 
     return reader.malformed ? malformed() : TRP_OK;
 }
 
+trp_status info_each_table(trp_message *reply,
+                           trp_status (*take)(void *arg, trp_bytes name, trp_bytes signature),
+                           void *arg)
+{
+    struct reader reader = reader_of((trp_bytes){trp_message_data(reply), trp_message_size(reply)});
+    struct table_view view;
+    while (next_table(&reader, &view))
+        TRP_TRY(take(arg, view.name, view.signature));
+    return reader.malformed ? malformed() : TRP_OK;
+}
+
 static trp_status check_view(const struct table_view *view, const char *table,
                              const trp_tensor_spec *columns, size_t count)
 {

@@ -24,4 +24,10 @@ trp_status unary_call(trp_channel *channel, const char *name, trp_message *reque
 trp_status info_check_columns(trp_channel *channel, const char *table,
                               const trp_tensor_spec *columns, size_t count);
 
+/* Calls `take` with name and signature (empty: none) of each table in a ServerInfoResponse, until
+ * one fails. INVALID_ARGUMENT: malformed. */
+trp_status info_each_table(trp_message *reply,
+                           trp_status (*take)(void *arg, trp_bytes name, trp_bytes signature),
+                           void *arg);
+
 #endif

@@ -59,6 +59,8 @@ trp_status batch_init(struct batch *batch, const trp_tensor_spec *columns, size_
     batch->probabilities = xcalloc(capacity, sizeof *batch->probabilities);
     batch->table_sizes = xcalloc(capacity, sizeof *batch->table_sizes);
     batch->times_sampled = xcalloc(capacity, sizeof *batch->times_sampled);
+    batch->policy_versions = xcalloc(capacity, sizeof *batch->policy_versions);
+    batch->rate_limited = xcalloc(capacity, sizeof *batch->rate_limited);
     return TRP_OK;
 }
 
@@ -72,6 +74,8 @@ void batch_cleanup(struct batch *batch, size_t column_count)
     free(batch->probabilities);
     free(batch->table_sizes);
     free(batch->times_sampled);
+    free(batch->policy_versions);
+    free(batch->rate_limited);
     *batch = (struct batch){0};
 }
 
@@ -332,6 +336,8 @@ static trp_status unpack_sample(struct unpacker *unpacker, const struct sample *
     batch->times_sampled[row] = sample->item->times_sampled;
     batch->probabilities[row] = sample->draw.probability;
     batch->table_sizes[row] = sample->draw.table_size;
+    batch->policy_versions[row] = sample->item->policy_version;
+    batch->rate_limited[row] = sample->draw.rate_limited;
     batch->rows++;
     return TRP_OK;
 }
@@ -474,6 +480,8 @@ static bool fill_by_layout(struct unpacker *unpacker, const struct raw_sample *r
         batch->times_sampled[row] = raw->times_sampled;
         batch->probabilities[row] = raw->probability;
         batch->table_sizes[row] = raw->table_size;
+        batch->policy_versions[row] = raw->policy_version;
+        batch->rate_limited[row] = raw->rate_limited;
         batch->rows++;
         return true;
     }

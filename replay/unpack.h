@@ -19,6 +19,8 @@ struct batch {
     double *priorities, *probabilities;
     int64_t *table_sizes;
     int32_t *times_sampled;
+    uint64_t *policy_versions;
+    bool *rate_limited;
 };
 
 /* INVALID_ARGUMENT: a column that is no tensor, or a batch beyond memory. A zeroed batch may be

@@ -19,6 +19,9 @@ enum wire_type { VARINT = 0, FIXED64 = 1, LEN = 2, GROUP = 3, GROUP_END = 4, FIX
 /* A constant for switch labels. */
 #define TAG(number, type) ((uint32_t)((number) << 3 | (type)))
 
+/* PrioritizedItem.policy_version (uint64): an extension of ours that Reverb's peers skip. */
+enum { POLICY_VERSION_FIELD = 1000 };
+
 struct reader {
     const uint8_t *at, *end;
     bool malformed;

@@ -341,6 +341,9 @@ trp_status item_decode(trp_bytes bytes, struct wire_lists *lists)
         case TAG(8, LEN):
             TRP_TRY(trajectory_take(field.bytes, lists, item));
             break;
+        case TAG(POLICY_VERSION_FIELD, VARINT):
+            item->policy_version = field.value;
+            break;
         default:
             break;
         }
@@ -401,6 +404,8 @@ size_t item_content_size(const struct wire_item *item, size_t trajectory)
                   varint_field_size((uint64_t)item->times_sampled) + len_field_size(trajectory);
     if (item->inserted_at_ns)
         size += len_field_size(timestamp_size(item->inserted_at_ns));
+    if (item->policy_version)
+        size += varint_size(TAG(POLICY_VERSION_FIELD, VARINT)) + varint_size(item->policy_version);
     return size;
 }
 
@@ -413,6 +418,7 @@ void put_item_head(struct writer *writer, const struct wire_item *item)
         put_varint_field(writer, 1, (uint64_t)(item->inserted_at_ns / 1000000000));
         put_len_header(writer, 7, end);
     }
+    put_varint_field(writer, POLICY_VERSION_FIELD, item->policy_version);
     put_varint_field(writer, 6, (uint64_t)item->times_sampled);
     put_double_field(writer, 5, item->priority);
     put_bytes_field(writer, 2, item->table);

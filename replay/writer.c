@@ -19,6 +19,8 @@
 #include "core/clock.h"
 #include "core/limits.h"
 #include "history.h"
+#include "item_check.h"
+#include "limiter_words.h"
 #include "link.h"
 #include "outbox.h"
 
@@ -28,8 +30,9 @@ struct trp_writer {
     struct link link;
     struct history *history;
     struct outbox *outbox;
-    uint32_t batch_items; /* ready items that make a message worth while */
-    trp_status failure;   /* the end of the stream that is final */
+    struct item_check *check; /* NULL: none is wanted */
+    uint32_t batch_items;     /* ready items that make a message worth while */
+    trp_status failure;       /* the end of the stream that is final */
     char *failure_text;
 };
 
@@ -128,11 +131,14 @@ static trp_status held_back(const trp_writer *writer, int64_t timeout_ms)
                         "table '%s' at %s: %u items are unconfirmed after %" PRId64
                         " ms; the stream was lost: %s",
                         table ? table : "", address, count, timeout_ms, link->lost);
+    char words[LIMITER_WORDS_BYTES] = "";
+    if (table && link->stream && timeout_ms != 0)
+        limiter_ask(link->channel, table, false, words);
     return trp_fail(TRP_DEADLINE_EXCEEDED,
                     "table '%s' at %s holds back inserts%s: %u items are unconfirmed after %" PRId64
-                    " ms",
+                    " ms%s",
                     table ? table : "", address, link->answered ? "" : " or cannot be reached",
-                    count, timeout_ms);
+                    count, timeout_ms, words);
 }
 
 static trp_status wait_for_room(trp_writer *writer, int64_t timeout_ms)
@@ -159,23 +165,30 @@ static uint32_t default_in_flight(size_t step_bytes)
     return fitting < WRITER_IN_FLIGHT_MIN ? WRITER_IN_FLIGHT_MIN : (uint32_t)fitting;
 }
 
+static bool has_tuned(const trp_writer_options *options)
+{
+    bool tuned = options->tuned;
+    for (size_t i = 0; options->column_options && i < options->column_count; i++)
+        tuned |= options->column_options[i].tuned;
+    return tuned;
+}
+
 /* ---- public ---------------------------------------------------------------------------------- */
 
 trp_status trp_writer_create(trp_writer **out, trp_channel *channel,
                              const trp_writer_options *options)
 {
     *out = NULL;
-    uint32_t depth = options->history ? options->history : 1;
-    uint32_t chunk_length = options->chunk_length ? options->chunk_length : 1;
     uint32_t batch = options->batch_items ? options->batch_items : WRITER_BATCH_ITEMS;
     struct history *history;
-    TRP_TRY(history_create(&history, options->columns, options->column_count, depth, chunk_length,
-                           options->seed ? options->seed : trp_rng_entropy()));
+    TRP_TRY(history_create(&history, options));
     trp_writer *writer = xcalloc(1, sizeof *writer);
     writer->history = history;
     uint32_t capacity = options->max_in_flight ? options->max_in_flight
                                                : default_in_flight(history_step_bytes(history));
-    writer->outbox = outbox_create(history, capacity);
+    writer->outbox = outbox_create(history, capacity, has_tuned(options));
+    if (!options->unchecked)
+        writer->check = item_check_create(channel, history_specs(history));
     size_t fitting = WRITER_MESSAGE_BYTES / history_step_bytes(history) + 1;
     writer->batch_items = batch < capacity ? batch : capacity;
     if (fitting < writer->batch_items)
@@ -189,8 +202,21 @@ trp_status trp_writer_append(trp_writer *writer, const void *const *columns)
 {
     if (writer->failure != TRP_OK)
         return failed_for_good(writer);
-    history_append(writer->history, columns);
-    return TRP_OK;
+    return history_append(writer->history, columns, 1);
+}
+
+trp_status trp_writer_append_steps(trp_writer *writer, const void *const *columns, uint32_t count)
+{
+    if (writer->failure != TRP_OK)
+        return failed_for_good(writer);
+    return history_append(writer->history, columns, count);
+}
+
+trp_status trp_writer_append_part(trp_writer *writer, const void *const *columns, bool partial)
+{
+    if (writer->failure != TRP_OK)
+        return failed_for_good(writer);
+    return history_append_part(writer->history, columns, partial);
 }
 
 trp_status trp_writer_create_item(trp_writer *writer, const char *table, double priority,
@@ -199,9 +225,12 @@ trp_status trp_writer_create_item(trp_writer *writer, const char *table, double 
 {
     if (writer->failure != TRP_OK)
         return failed_for_good(writer);
+    TRP_TRY(outbox_check(writer->outbox, priority, columns, column_count));
+    if (writer->check)
+        TRP_TRY(item_check(writer->check, table, columns, column_count, timeout_ms));
     if (outbox_full(writer->outbox))
         TRP_TRY(wait_for_room(writer, timeout_ms));
-    TRP_TRY(outbox_add(writer->outbox, table, priority, columns, column_count, key));
+    outbox_add(writer->outbox, table, priority, columns, column_count, key);
     if (outbox_ready(writer->outbox) >= writer->batch_items)
         return pump(writer);
     return TRP_OK;
@@ -223,11 +252,21 @@ trp_status trp_writer_flush(trp_writer *writer, uint32_t unconfirmed, int64_t ti
     return TRP_OK;
 }
 
-trp_status trp_writer_end_episode(trp_writer *writer, int64_t timeout_ms)
+trp_status trp_writer_end_episode(trp_writer *writer, bool keep_steps, int64_t timeout_ms)
 {
     TRP_TRY(trp_writer_flush(writer, 0, timeout_ms));
-    history_forget(writer->history);
+    history_end_episode(writer->history, keep_steps);
     return TRP_OK;
+}
+
+uint32_t trp_writer_episode_steps(const trp_writer *writer)
+{
+    return (uint32_t)history_episode_steps(writer->history);
+}
+
+void trp_writer_set_policy_version(trp_writer *writer, uint64_t version)
+{
+    outbox_set_policy_version(writer->outbox, version);
 }
 
 uint64_t trp_writer_confirmed(const trp_writer *writer)
@@ -241,6 +280,7 @@ void trp_writer_destroy(trp_writer *writer)
         return;
     link_cleanup(&writer->link);
     outbox_destroy(writer->outbox);
+    item_check_destroy(writer->check);
     history_destroy(writer->history);
     free(writer->failure_text);
     free(writer);

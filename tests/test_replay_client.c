@@ -398,6 +398,13 @@ static void an_unknown_table_is_named(void **state)
     trp_writer *writer = writer_create(site->channel, (trp_writer_options){0});
     for (int64_t i = 0; i <= N; i++)
         append(writer, i);
+    assert_int_equal(insert(writer, "nope", 1, 1000, NULL), TRP_NOT_FOUND);
+    assert_non_null(strstr(trp_last_error(), "nope"));
+    assert_int_equal(insert(writer, "stream", 1, 1000, NULL), TRP_OK); /* it is fine */
+    trp_writer_destroy(writer);
+    writer = writer_create(site->channel, (trp_writer_options){.unchecked = true});
+    for (int64_t i = 0; i <= N; i++)
+        append(writer, i);
     assert_int_equal(insert(writer, "nope", 1, 1000, NULL), TRP_OK);
     assert_int_equal(trp_writer_flush(writer, 0, 10000), TRP_NOT_FOUND);
     assert_non_null(strstr(trp_last_error(), "nope"));

@@ -497,14 +497,14 @@ static void an_episode_ends_confirmed_and_forgotten(void **state)
         for (int i = 0; i < 5; i++)
             append(writer, 10 * episode + i);
         assert_int_equal(trp_writer_create_item(writer, "e", 1, &two, 1, 1000, NULL), TRP_OK);
-        assert_int_equal(trp_writer_end_episode(writer, 5000), TRP_OK);
+        assert_int_equal(trp_writer_end_episode(writer, false, 5000), TRP_OK);
         look(peer);
         assert_int_equal(trp_writer_confirmed(writer), episode + 1);
         assert_int_equal(peer->items[episode].columns[0].numbers[1], 10 * episode + 4);
         append(writer, 99);
         assert_int_equal(trp_writer_create_item(writer, "e", 1, &two, 1, 1000, NULL),
                          TRP_INVALID_ARGUMENT);
-        assert_int_equal(trp_writer_end_episode(writer, 5000), TRP_OK);
+        assert_int_equal(trp_writer_end_episode(writer, false, 5000), TRP_OK);
     }
     trp_writer_destroy(writer);
 }
@@ -569,7 +569,7 @@ static void a_full_window_blocks_until_its_deadline_and_loses_nothing(void **sta
     assert_int_equal(newest_step(writer, 0), TRP_DEADLINE_EXCEEDED);
     assert_int_equal(trp_writer_flush(writer, 3, 30), TRP_DEADLINE_EXCEEDED);
     assert_non_null(strstr(trp_last_error(), "table 't'"));
-    assert_int_equal(trp_writer_end_episode(writer, 0), TRP_DEADLINE_EXCEEDED);
+    assert_int_equal(trp_writer_end_episode(writer, false, 0), TRP_DEADLINE_EXCEEDED);
     trp_server_run(peer->server, clear_flag, &peer->hold);
     trp_server_run(peer->server, confirm_work, peer);
     assert_int_equal(newest_step(writer, 5000), TRP_OK);
@@ -666,7 +666,7 @@ static void other_ends_of_the_stream_are_final_and_keep_their_words(void **state
     assert_non_null(strstr(trp_last_error(), "the peer said so"));
     assert_int_equal(newest_step(writer, 1000), TRP_NOT_FOUND);
     assert_non_null(strstr(trp_last_error(), "the peer said so"));
-    assert_int_equal(trp_writer_end_episode(writer, 1000), TRP_NOT_FOUND);
+    assert_int_equal(trp_writer_end_episode(writer, false, 1000), TRP_NOT_FOUND);
     struct step step = make_step(0);
     const void *columns[COLUMNS] = {&step.number, step.obs, step.zeros, step.noise};
     assert_int_equal(trp_writer_append(writer, columns), TRP_NOT_FOUND);

@@ -1,0 +1,130 @@
+/* A caller that timed out wants to know who has to do what. Troupe's servers say it themselves
+ * (troupe.Replay); of others, ServerInfo has the numbers of the limiter, and the rule is known. */
+#include "limiter_words.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/limits.h"
+#include "core/thread.h"
+#include "replay.pb-c.h"
+
+static void describe_insert(const trp_table_info *info, char *text, size_t size)
+{
+    double after = ((double)info->inserts + 1) * info->samples_per_insert - (double)info->samples;
+    if (info->size + 1 <= info->min_size || after <= info->max_diff)
+        return;
+    snprintf(text, size,
+             "; the limiter lets the next item in after %.0f more samples (%" PRId64
+             " inserts x %g - %" PRId64 " samples may be %g at most after it)",
+             ceil(after - info->max_diff), info->inserts, info->samples_per_insert, info->samples,
+             info->max_diff);
+}
+
+static void describe_sample(const trp_table_info *info, char *text, size_t size)
+{
+    double after = (double)info->inserts * info->samples_per_insert - (double)info->samples - 1;
+    if (info->size < info->min_size)
+        snprintf(text, size,
+                 "; the table has %" PRId64 " of the %" PRId64
+                 " items that its limiter wants before the first sample",
+                 info->size, info->min_size);
+    else if (after < info->min_diff)
+        snprintf(text, size,
+                 "; the limiter allows the next sample after %.0f more inserts (%" PRId64
+                 " inserts x %g - %" PRId64 " samples may be %g at least after it)",
+                 ceil((info->min_diff - after) / info->samples_per_insert), info->inserts,
+                 info->samples_per_insert, info->samples, info->min_diff);
+}
+
+void limiter_describe(const trp_table_info *info, bool sampling, char *text, size_t size)
+{
+    text[0] = '\0';
+    if (sampling)
+        describe_sample(info, text, size);
+    else
+        describe_insert(info, text, size);
+}
+
+static trp_table_info table_numbers(const Troupe__ReplayTable *table)
+{
+    trp_table_info info = {.size = table->size, .max_size = table->max_size};
+    const Troupe__ReplayLimiter *limiter = table->limiter;
+    if (limiter) {
+        info.size = limiter->inserts - limiter->deletes;
+        info.inserts = limiter->inserts;
+        info.samples = limiter->samples;
+        info.min_size = limiter->min_size;
+        info.samples_per_insert = limiter->samples_per_insert;
+        info.min_diff = limiter->min_diff;
+        info.max_diff = limiter->max_diff;
+    }
+    return info;
+}
+
+static void describe_table(const Troupe__ReplayTable *table, bool sampling, char *text, size_t size)
+{
+    trp_table_info info = table_numbers(table);
+    if (table->indexing)
+        snprintf(text, size, "; the table is being indexed after a start");
+    else if (table->limiter)
+        limiter_describe(&info, sampling, text, size);
+    if (!text[0] || table->indexing)
+        return;
+    size_t used = strlen(text);
+    int64_t others = sampling ? table->inserts_waiting : table->samples_waiting;
+    snprintf(text + used, size - used, "; %" PRId64 " %s %s waiting", others,
+             sampling ? "inserts" : "calls that sample", others == 1 ? "is" : "are");
+}
+
+/* False: the server has no such service. */
+static bool ask_troupe(trp_channel *channel, const char *table, bool sampling, char *text,
+                       size_t size)
+{
+    ProtobufCService *service;
+    ProtobufCMessage *message;
+    Troupe__ReplayTablesRequest request = TROUPE__REPLAY_TABLES_REQUEST__INIT;
+    trp_call_options options = {.timeout_ms = LIMITER_QUESTION_MS};
+    trp_status status = trp_channel_service(channel, &troupe__replay__descriptor, &service);
+    if (status == TRP_OK)
+        status = trp_call(service, "Tables", &request.base, &message, &options);
+    if (status != TRP_OK)
+        return status != TRP_UNIMPLEMENTED && status != TRP_NOT_FOUND;
+    const Troupe__ReplayTablesResponse *reply = (const void *)message;
+    for (size_t i = 0; i < reply->n_tables; i++)
+        if (strcmp(reply->tables[i]->name, table) == 0)
+            describe_table(reply->tables[i], sampling, text, size);
+    protobuf_c_message_free_unpacked(message, NULL);
+    return true;
+}
+
+static void ask_reverb(trp_channel *channel, const char *table, bool sampling, char *text,
+                       size_t size)
+{
+    enum { TABLES_MAX = 256 };
+    trp_table_info *tables = xcalloc(TABLES_MAX, sizeof *tables);
+    size_t count = 0;
+    if (trp_replay_info(channel, tables, TABLES_MAX, &count, LIMITER_QUESTION_MS) == TRP_OK)
+        for (size_t i = 0; i < count && i < TABLES_MAX; i++)
+            if (strcmp(tables[i].name, table) == 0)
+                limiter_describe(&tables[i], sampling, text, size);
+    free(tables);
+}
+
+void limiter_ask(trp_channel *channel, const char *table, bool sampling,
+                 char text[LIMITER_WORDS_BYTES])
+{
+    text[0] = '\0';
+    if (turns_active())
+        return; /* nobody else runs meanwhile, and repeatable runs poll often */
+    char *error = xstrdup(trp_last_error());
+    if (!ask_troupe(channel, table, sampling, text, LIMITER_WORDS_BYTES))
+        ask_reverb(channel, table, sampling, text, LIMITER_WORDS_BYTES);
+    if (*error)
+        (void)trp_fail(TRP_UNKNOWN, "%s", error);
+    free(error);
+}

@@ -1,0 +1,22 @@
+/* Says what a table's limiter waits for, to whoever waited in vain. */
+#ifndef TRP_REPLAY_LIMITER_WORDS_H
+#define TRP_REPLAY_LIMITER_WORDS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <troupe/rpc.h>
+#include <troupe/sampler.h>
+
+enum { LIMITER_WORDS_BYTES = 512 };
+
+/* "; ..." into `text`: why `table` lets nobody insert (or sample) just now, by what its server says
+ * within LIMITER_QUESTION_MS; "" when it says nothing or the limiter is not the reason. Changes no
+ * last error. */
+void limiter_ask(trp_channel *channel, const char *table, bool sampling,
+                 char text[LIMITER_WORDS_BYTES]);
+
+/* The same from a table's numbers: "" when the limiter allows it. */
+void limiter_describe(const trp_table_info *info, bool sampling, char *text, size_t size);
+
+#endif

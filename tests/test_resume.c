@@ -202,7 +202,8 @@ static void a_run_survives_the_death_of_its_replay_server(void **state)
     double actor_steps = summed_up(scene, "err", " actor steps");
     assert_true(actor_steps >= ITEMS_BEFORE_THE_CRASH);
     assert_goes_on(scene, &seen, steps);
-    assert_true(summed_up(scene, "out", " actor steps") > actor_steps / 2); /* of both lives */
+    assert_true(summed_up(scene, "out", " actor steps") > actor_steps / 2);
+    assert_file_contains(scene, "out", "learner steps in all lives\n");
 }
 
 static void a_run_survives_the_death_of_its_launcher(void **state)

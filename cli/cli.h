@@ -1,59 +1,113 @@
-/* What the files of `troupe` share. Exit statuses: 0 done, 1 it failed, 2 wrong usage. */
+/* What the files of `troupe` share: the table of commands, from which parsing, --help, man pages
+ * and completion all come. */
 #ifndef TRP_CLI_CLI_H
 #define TRP_CLI_CLI_H
 
-#include <argp.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
-#include <protobuf-c/protobuf-c.h>
 #include <troupe/status.h>
 
-enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
+/* Exit statuses; cli_exit_words has them in words. */
+enum { EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_NOTHING, EXIT_DAMAGED, EXIT_COUNT };
+extern const char *const cli_exit_words[EXIT_COUNT];
+
+/* What an option's value is, and the type of the variable that it sets. */
+enum cli_kind {
+    CLI_FLAG,    /* bool */
+    CLI_TEXT,    /* const char * */
+    CLI_CHOICE,  /* uint32_t: the index in `words` */
+    CLI_U64,     /* uint64_t from min to max */
+    CLI_NUMBER,  /* double, finite */
+    CLI_SECONDS, /* double, finite, not negative */
+    CLI_BYTES,   /* uint64_t > 0, with K, M, G or T */
+    CLI_LIST,    /* struct cli_list: may be given many times */
+};
+
+struct cli_list {
+    const char **words;
+    size_t count;
+};
+
+struct cli_option {
+    const char *name; /* without --; NULL ends a group */
+    char letter;      /* '\0': none */
+    enum cli_kind kind;
+    const char *value; /* placeholder of the value */
+    const char *help;
+    size_t at;            /* offset of its variable in the command's arguments */
+    size_t given;         /* offset of a bool that says it was given; 0: none (0 is `json`) */
+    uint64_t min, max;    /* CLI_U64 */
+    const char *words;    /* CLI_CHOICE: separated by spaces */
+    const char *fallback; /* the value when it is not given, as one would type it */
+};
+
+enum { CLI_GROUPS_MAX = 5 };
+
+struct command;
+
+/* A command that runs. */
+struct cli_call {
+    const struct command *command;
+    const char *name; /* all words so far: "troupe replay ls" */
+    const void *args; /* command.args_size bytes that the options set */
+    char **words;     /* what is no option; then NULL */
+    size_t word_count;
+};
 
 struct command {
     const char *name;
-    int (*run)(int argc, char **argv); /* argv[0] is all words so far: "troupe replay ls" */
-    const char *words;                 /* what it does, for --help */
+    const char *summary;   /* one line */
+    const char *arguments; /* e.g. "TARGET [TABLE]", "TARGET TABLE KEY..." */
+    const char *details;   /* paragraphs; lines that begin with a space are kept as they are */
+    const struct cli_option *options[CLI_GROUPS_MAX]; /* groups, NULL-ended */
+    size_t args_size;
+    int (*run)(const struct cli_call *call);
+    bool stops; /* options end at the first word: what follows belongs to somebody else */
+    const struct command *commands; /* instead: subcommands, ended by a NULL name */
 };
 
-/* Runs the command that argv[1] names; the rows end with a NULL name. */
-int command_run(const struct command *commands, int argc, char **argv);
+/* All of `troupe`. */
+extern const struct command cli_root;
 
-int launch_command(int argc, char **argv);
-int replay_command(int argc, char **argv);
-int replay_serve(int argc, char **argv);
-int replay_ls(int argc, char **argv);
-int replay_info(int argc, char **argv);
-int replay_items(int argc, char **argv);
-int replay_peek(int argc, char **argv);
+/* Does what argv[1] and on say of `command`; `name` is all words so far. An exit status. */
+int command_run(const struct command *command, const char *name, int argc, char **argv);
 
-/* argp_parse() without argp's extra lines: what is wrong takes one line. 0 or an exit status. */
-int cli_parse(const struct argp *argp, int argc, char **argv, void *input);
+/* Prints "NAME: message", one line; EXIT_USAGE. */
+int cli_wrong(const char *name, const char *format, ...) TRP_PRINTF(2, 3);
 
-/* In an argp parser: prints "troupe ...: message" and returns FLAGS_REFUSED (core/flags.h). */
-error_t cli_wrong(const struct argp_state *state, const char *format, ...) TRP_PRINTF(2, 3);
+/* Prints "NAME: " and the last error; the exit status for `status`, which is not TRP_OK. */
+int cli_failed(const char *name, trp_status status);
 
-/* A whole number from min to max; FLAGS_REFUSED after a line that says so. */
-error_t cli_parse_u64(const struct argp_state *state, const char *flag, const char *text,
-                      uint64_t min, uint64_t max, uint64_t *value);
+/* "; did you mean 'x'?" for the candidate that is most like `word`, or "". `text` holds 128. */
+const char *cli_guess(const char *word, const char *const *candidates, char *text);
 
-/* Prints "troupe ...: " and the last error; EXIT_FAILED. */
-int cli_failed(const char *command);
+/* A number or a size as options take it; false: it is none. Whole numbers: flags_u64(). */
+bool cli_parse_number(const char *text, double *value);
+bool cli_parse_bytes(const char *text, uint64_t *value);
 
-/* ---- tables of text ---------------------------------------------------------------------- */
+/* ---- help.c, man.c, completion.c: texts made of the table --------------------------------- */
 
-/* Rows of cells, printed in columns as wide as their widest cell. A zeroed struct is empty. */
-struct grid {
-    char **cells;
-    size_t columns, count, capacity;
-    const bool *right; /* columns that are aligned right; NULL: none */
+void help_print(FILE *out, const struct command *command, const char *name);
+
+/* Words wrapped to 79 columns, each line indented. */
+void help_wrap(FILE *out, size_t indent, const char *text);
+
+/* Paragraphs that commands with such arguments share, e.g. what a TARGET is; NULL: none. */
+const char *help_of_arguments(const struct command *command);
+
+int man_command(const struct cli_call *call);
+struct man_args {
+    bool unused;
+    const char *dir;
 };
+int completion_command(const struct cli_call *call);
 
-/* Formats the next cell. */
-void grid_add(struct grid *grid, const char *format, ...) TRP_PRINTF(2, 3);
-void grid_print(struct grid *grid);
-void grid_cleanup(struct grid *grid);
+/* ---- the commands -------------------------------------------------------------------------- */
+
+int launch_command(const struct cli_call *call);
+extern const struct command replay_commands[];
 
 #endif

@@ -241,60 +241,25 @@ static trp_status become(const struct launch *launch, int fd, int argc, char **a
     return trp_fail(TRP_INTERNAL, "the program cannot be started: %s", strerror(error));
 }
 
-static error_t parse(int key, char *text, struct argp_state *state)
+int launch_command(const struct cli_call *call)
 {
-    struct launch *launch = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->err_stream = NULL;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (launch->file)
-            return cli_wrong(state, "'%s': one file, then -- and the program's arguments", text);
-        launch->file = text;
-        return 0;
-    case ARGP_KEY_END:
-        return launch->file ? 0 : cli_wrong(state, "which launch file? (FILE.c)");
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-/* Says where flags after the file belong. */
-static bool has_flags_of_the_program(int argc, char **argv)
-{
-    if (argc < 3 || argv[1][0] == '-' || argv[2][0] != '-')
-        return false;
-    fprintf(stderr, "%s: '%s' goes to the program, after --: %s launch %s -- %s\n", argv[0],
-            argv[2], program_invocation_name, argv[1], argv[2]);
-    return true;
-}
-
-int launch_command(int argc, char **argv)
-{
-    static const struct argp argp = {
-        .parser = parse,
-        .args_doc = "FILE.c [-- ARGS]",
-        .doc = "Compiles a launch file and runs it with ARGS.\vThe compiler is $CC or cc. "
-               "`troupe launch FILE.c -- --help` shows the program's own options."};
-    struct launch launch = {0};
-    int end = 1, fd = -1;
-    while (end < argc && strcmp(argv[end], "--") != 0)
-        end++;
-    if (has_flags_of_the_program(end, argv))
-        return EXIT_USAGE;
-    int status = cli_parse(&argp, end, argv, &launch);
-    if (status != 0)
-        return status;
-    int rest = end < argc ? end + 1 : argc;
-    if (access(launch.file, R_OK) != 0) {
-        trp_fail(TRP_NOT_FOUND, "%s: %s", launch.file, strerror(errno));
-        return cli_failed(argv[0]);
-    }
-    if (find_library(&launch) == TRP_OK && make_program(&launch, &fd) == TRP_OK &&
-        become(&launch, fd, argc - rest, argv + rest) == TRP_OK)
-        return 0;
+    struct launch launch = {.file = call->words[0]};
+    char **argv = call->words + 2;
+    int fd = -1, argc = (int)call->word_count - 2;
+    if (call->word_count > 1 && strcmp(call->words[1], "--") != 0)
+        return cli_wrong(call->name, "'%s' goes to the program, after --: %s launch %s -- %s",
+                         call->words[1], program_invocation_name, launch.file, call->words[1]);
+    trp_status status = TRP_OK;
+    if (access(launch.file, R_OK) != 0)
+        status = trp_fail(TRP_FAILED_PRECONDITION, "%s: %s", launch.file, strerror(errno));
+    if (status == TRP_OK)
+        status = find_library(&launch);
+    if (status == TRP_OK)
+        status = make_program(&launch, &fd);
+    if (status == TRP_OK)
+        status = become(&launch, fd, argc > 0 ? argc : 0, argv);
     free(launch.pc_dir);
     free(launch.prefix);
-    return cli_failed(argv[0]);
+    cli_failed(call->name, status);
+    return EXIT_FAILED;
 }

@@ -1,255 +1,296 @@
-/* `troupe replay items` and `peek`: what the sampler likes best, and what is in one item. */
+/* `troupe replay items`, `peek` and `sample`: which items there are, and what is in them. */
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include <troupe/tensor.h>
 #include "core/alloc.h"
-#include "replay_target.h"
-
-enum { VALUES_SHOWN = 16 };
-
-static const char *time_text(int64_t ns, char *text, size_t size)
-{
-    time_t seconds = (time_t)(ns / 1000000000);
-    struct tm parts;
-    if (!localtime_r(&seconds, &parts))
-        return "-";
-    size_t length = strftime(text, size, "%Y-%m-%d %H:%M:%S", &parts);
-    snprintf(text + length, size - length, ".%03lld", (long long)(ns / 1000000 % 1000));
-    return text;
-}
-
-static cJSON *item_json(const Troupe__ReplayItem *item)
-{
-    cJSON *out = cJSON_CreateObject();
-    json_add_key(out, "key", item->key);
-    cJSON_AddNumberToObject(out, "priority", item->priority);
-    json_add_i64(out, "times_sampled", item->times_sampled);
-    json_add_i64(out, "inserted_at_ns", item->inserted_at_ns);
-    json_add_i64(out, "chunks", item->chunk_count);
-    json_add_i64(out, "bytes", (int64_t)item->bytes);
-    return out;
-}
+#include "core/flags.h"
+#include "core/clock.h"
+#include "fetch.h"
+#include "json.h"
+#include "output.h"
+#include "sink.h"
+#include "values.h"
 
 /* ---- items ------------------------------------------------------------------------------- */
 
-static void items_text(const Troupe__ReplayItemsResponse *items)
+static void items_text(const Troupe__ReplayItemsResponse *items, uint64_t offset)
 {
-    static const char *const heads[] = {"KEY",    "PRIORITY", "SAMPLED",
-                                        "CHUNKS", "BYTES",    "INSERTED"};
-    static const bool right[] = {true, true, true, true, true, false};
-    struct grid grid = {.columns = 6, .right = right};
-    char text[64];
-    for (size_t i = 0; i < grid.columns; ++i)
-        grid_add(&grid, "%s", heads[i]);
+    static const char *const heads[] = {"KEY",   "PRIORITY", "SAMPLED", "CHUNKS",
+                                        "BYTES", "VERSION",  "INSERTED"};
+    static const bool right[] = {true, true, true, true, true, true, false};
+    struct grid grid = {.columns = 7, .right = right};
+    char text[TEXT_SIZE];
+    grid_heads(&grid, heads);
     for (size_t i = 0; i < items->n_items; ++i) {
         const Troupe__ReplayItem *item = items->items[i];
         grid_add(&grid, "%" PRIu64, item->key);
-        grid_add(&grid, "%g", item->priority);
+        grid_add(&grid, "%s", number_text(item->priority, text));
         grid_add(&grid, "%d", item->times_sampled);
         grid_add(&grid, "%u", item->chunk_count);
         grid_add(&grid, "%" PRIu64, item->bytes);
-        grid_add(&grid, "%s", time_text(item->inserted_at_ns, text, sizeof text));
+        grid_add(&grid, "%" PRIu64, item->policy_version);
+        grid_add(&grid, "%s", time_text(item->inserted_at_ns, text));
     }
     grid_print(&grid);
     grid_cleanup(&grid);
-    printf("%zu of %lld items, %s\n", items->n_items, (long long)items->table_size, items->order);
+    printf("%zu of %lld items, %s", items->n_items, (long long)items->table_size, items->order);
+    if (items->matches != items->table_size)
+        printf("; %lld match", (long long)items->matches);
+    if (offset)
+        printf("; from number %" PRIu64 " on", offset);
+    putchar('\n');
 }
 
-static void items_json(const Troupe__ReplayItemsResponse *items)
+static trp_status items_work(struct work *work)
 {
-    cJSON *out = cJSON_CreateObject();
-    json_add_i64(out, "table_size", items->table_size);
-    cJSON_AddStringToObject(out, "order", items->order);
-    cJSON *array = cJSON_AddArrayToObject(out, "items");
-    for (size_t i = 0; i < items->n_items; ++i)
-        cJSON_AddItemToArray(array, item_json(items->items[i]));
-    json_print(out);
-}
-
-static int items_show(const char *command, const struct show_options *options)
-{
-    struct target target;
     Troupe__ReplayItemsRequest request = TROUPE__REPLAY_ITEMS_REQUEST__INIT;
+    Troupe__ReplayFilter filter;
     ProtobufCMessage *reply = NULL;
-    request.table = (char *)options->table;
-    request.count = (uint32_t)options->count;
-    trp_status status = target_open(&target, options->target);
-    if (status == TRP_OK)
-        status = target_call(&target, "Items", &request.base, &reply);
-    int exit_status = status == TRP_OK ? 0 : cli_failed(command);
-    if (status == TRP_OK && options->json)
-        items_json((const Troupe__ReplayItemsResponse *)reply);
-    else if (status == TRP_OK)
-        items_text((const Troupe__ReplayItemsResponse *)reply);
-    if (reply)
-        protobuf_c_message_free_unpacked(reply, NULL);
-    target_close(&target);
-    return exit_status;
+    TRP_TRY(filter_init(&filter, &work->args->filter));
+    request.table = (char *)(uintptr_t)work->table;
+    request.count = (uint32_t)work->args->count;
+    request.order = (Troupe__ReplayOrder)work->args->order;
+    request.offset = work->args->offset;
+    request.filter = filter_given(&work->args->filter) ? &filter : NULL;
+    trp_status status = target_call(&work->target, "Items", &request.base, &reply);
+    bool filtered = request.filter != NULL;
+    filter_cleanup(&filter);
+    TRP_TRY(status);
+    const Troupe__ReplayItemsResponse *items = (const Troupe__ReplayItemsResponse *)reply;
+    if (work->args->json)
+        json_print(json_message(reply));
+    else
+        items_text(items, request.offset);
+    if (filtered && items->matches == 0)
+        work->exit_status = EXIT_NOTHING;
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return TRP_OK;
 }
 
-int replay_items(int argc, char **argv)
+int replay_items(const struct cli_call *call)
 {
-    struct show_options options = {
-        .usage = "TARGET TABLE", .table_needed = true, .with_count = true, .count = 10};
-    int status = show_parse(&options, "Lists the items of a table, the sampler's favourites first.",
-                            argc, argv);
-    return status ? status : items_show(argv[0], &options);
+    return target_run(call, TARGET_READ, items_work);
+}
+
+/* ---- the columns of an item -------------------------------------------------------------- */
+
+static void columns_text(const trp_item_array *columns, size_t count)
+{
+    static const char *const heads[] = {"COLUMN", "TYPE", "SHAPE", "VALUES"};
+    struct grid grid = {.columns = 4};
+    grid_heads(&grid, heads);
+    for (size_t i = 0; i < count; ++i) {
+        const trp_item_array *column = &columns[i];
+        char *shape = shape_text(column->shape, column->rank), *values = values_text(column);
+        grid_add(&grid, "%zu", i);
+        grid_add(&grid, "%s", trp_element_name(column->dtype));
+        grid_add(&grid, "%s", column->dtype ? shape : "?");
+        grid_add(&grid, "%s", values);
+        free(shape);
+        free(values);
+    }
+    grid_print(&grid);
+    grid_cleanup(&grid);
+}
+
+static void columns_json(cJSON *out, const trp_item_array *columns, size_t count)
+{
+    cJSON *array = cJSON_AddArrayToObject(out, "columns");
+    for (size_t i = 0; i < count; ++i)
+        cJSON_AddItemToArray(array, values_json(&columns[i]));
 }
 
 /* ---- peek -------------------------------------------------------------------------------- */
 
-static double value_at(const uint8_t *data, trp_dtype dtype, size_t index)
+/* Columns as Peek gives them; false: some are too large for that. */
+static bool columns_of_peek(const Troupe__ReplayPeekResponse *peek, trp_item_array *columns)
 {
-#define VALUE(type)                                                                                \
-    {                                                                                              \
-        type value;                                                                                \
-        memcpy(&value, data + index * sizeof value, sizeof value);                                 \
-        return (double)value;                                                                      \
+    bool whole = true;
+    for (size_t i = 0; i < peek->n_columns; ++i) {
+        const Troupe__ReplayColumn *column = peek->columns[i];
+        columns[i] = (trp_item_array){.dtype = column->dtype,
+                                      .squeezed = column->squeezed,
+                                      .data = {column->values.data, column->values.len}};
+        for (size_t d = 0; d < column->n_shape && d < TRP_RANK_MAX; ++d)
+            columns[i].shape[columns[i].rank++] = column->shape[d];
+        whole = whole && (column->has_values || column->slices == 0);
     }
-    switch (dtype) {
-    case TRP_FLOAT32:
-        VALUE(float)
-    case TRP_FLOAT64:
-        VALUE(double)
-    case TRP_INT32:
-        VALUE(int32_t)
-    case TRP_UINT8:
-    case TRP_BOOL:
-        VALUE(uint8_t)
-    case TRP_INT16:
-        VALUE(int16_t)
-    case TRP_INT8:
-        VALUE(int8_t)
-    case TRP_INT64:
-        VALUE(int64_t)
-    case TRP_UINT16:
-        VALUE(uint16_t)
-    case TRP_UINT32:
-        VALUE(uint32_t)
-    case TRP_UINT64:
-        VALUE(uint64_t)
+    return whole;
+}
+
+static void peek_print(const struct work *work, const Troupe__ReplayItem *item,
+                       const trp_item_array *columns, size_t count)
+{
+    char priority[TEXT_SIZE], inserted[TEXT_SIZE];
+    if (work->args->json) {
+        cJSON *out = json_message(&item->base);
+        columns_json(out, columns, count);
+        json_print(out);
+        return;
     }
-#undef VALUE
-    return 0;
-}
-
-/* "float32", or TensorFlow's number where C has no such type. */
-static const char *dtype_text(int32_t dtype, char *text, size_t size)
-{
-    if (trp_dtype_size((trp_dtype)dtype))
-        return trp_dtype_name((trp_dtype)dtype);
-    if (dtype == 0)
-        return "?";
-    snprintf(text, size, "DataType %d", dtype);
-    return text;
-}
-
-static size_t value_count(const Troupe__ReplayColumn *column)
-{
-    size_t size = trp_dtype_size((trp_dtype)column->dtype);
-    return column->has_values && size ? column->values.len / size : 0;
-}
-
-static void shape_text(const Troupe__ReplayColumn *column, char *text, size_t size)
-{
-    size_t length = (size_t)snprintf(text, size, "[");
-    for (size_t i = 0; i < column->n_shape && length + 24 < size; ++i)
-        length += (size_t)snprintf(text + length, size - length, "%s%lld", i ? "," : "",
-                                   (long long)column->shape[i]);
-    snprintf(text + length, size - length, "]");
-}
-
-static void column_text(struct grid *grid, size_t index, const Troupe__ReplayColumn *column)
-{
-    char shape[256], name[32], values[512] = "";
-    size_t count = value_count(column), length = 0;
-    shape_text(column, shape, sizeof shape);
-    for (size_t i = 0; i < count && i < VALUES_SHOWN; ++i)
-        length += (size_t)snprintf(values + length, sizeof values - length, "%s%.9g", i ? " " : "",
-                                   value_at(column->values.data, (trp_dtype)column->dtype, i));
-    grid_add(grid, "%zu", index);
-    grid_add(grid, "%s", dtype_text(column->dtype, name, sizeof name));
-    grid_add(grid, "%s", column->dtype ? shape : "?");
-    grid_add(grid, "%s%s", column->has_values ? values : "(not shown)",
-             count > VALUES_SHOWN ? " ..." : "");
-}
-
-static void peek_text(const Troupe__ReplayPeekResponse *peek)
-{
-    static const char *const heads[] = {"COLUMN", "TYPE", "SHAPE", "VALUES"};
-    struct grid grid = {.columns = 4};
-    char text[64];
-    const Troupe__ReplayItem *item = peek->item;
-    printf("key %" PRIu64 "  priority %g  sampled %d times  inserted %s  %u chunks, %" PRIu64
+    printf("key %" PRIu64 "  priority %s  sampled %d times  inserted %s  %u chunks, %" PRIu64
            " bytes\n",
-           item->key, item->priority, item->times_sampled,
-           time_text(item->inserted_at_ns, text, sizeof text), item->chunk_count, item->bytes);
-    for (size_t i = 0; i < grid.columns; ++i)
-        grid_add(&grid, "%s", heads[i]);
-    for (size_t i = 0; i < peek->n_columns; ++i)
-        column_text(&grid, i, peek->columns[i]);
-    grid_print(&grid);
-    grid_cleanup(&grid);
+           item->key, number_text(item->priority, priority), item->times_sampled,
+           time_text(item->inserted_at_ns, inserted), item->chunk_count, item->bytes);
+    columns_text(columns, count);
 }
 
-static cJSON *column_json(const Troupe__ReplayColumn *column)
+/* The item whole: for columns that Peek leaves out. */
+static trp_status peek_whole(struct work *work, const Troupe__ReplayItem *item)
 {
-    char name[32];
-    cJSON *out = cJSON_CreateObject();
-    cJSON_AddStringToObject(out, "dtype", dtype_text(column->dtype, name, sizeof name));
-    cJSON *shape = cJSON_AddArrayToObject(out, "shape");
-    for (size_t i = 0; i < column->n_shape; ++i)
-        cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)column->shape[i]));
-    json_add_i64(out, "slices", column->slices);
-    cJSON_AddBoolToObject(out, "squeezed", column->squeezed);
-    if (!column->has_values)
-        return out;
-    cJSON *values = cJSON_AddArrayToObject(out, "values");
-    for (size_t i = 0; i < value_count(column); ++i)
-        cJSON_AddItemToArray(
-            values, cJSON_CreateNumber(value_at(column->values.data, (trp_dtype)column->dtype, i)));
-    return out;
+    Troupe__ReplayFilter filter = TROUPE__REPLAY_FILTER__INIT;
+    uint64_t key = item->key;
+    struct fetch fetch;
+    trp_item_data data;
+    bool more;
+    filter.keys = &key;
+    filter.n_keys = 1;
+    fetch_open(&fetch, &work->target, work->table, &filter);
+    trp_status status = fetch_next(&fetch, &data, &more);
+    if (status == TRP_OK && !more)
+        status = trp_fail(TRP_NOT_FOUND, "table %s has no item with key %" PRIu64 " any more",
+                          work->table, key);
+    if (status == TRP_OK)
+        peek_print(work, item, data.columns, data.column_count);
+    fetch_close(&fetch);
+    return status;
 }
 
-static void peek_json(const Troupe__ReplayPeekResponse *peek)
+static trp_status peek_work(struct work *work)
 {
-    cJSON *out = item_json(peek->item);
-    cJSON *columns = cJSON_AddArrayToObject(out, "columns");
-    for (size_t i = 0; i < peek->n_columns; ++i)
-        cJSON_AddItemToArray(columns, column_json(peek->columns[i]));
-    json_print(out);
-}
-
-static int peek_show(const char *command, const struct show_options *options)
-{
-    struct target target;
+    const struct cli_call *call = work->call;
     Troupe__ReplayPeekRequest request = TROUPE__REPLAY_PEEK_REQUEST__INIT;
     ProtobufCMessage *reply = NULL;
-    request.table = (char *)options->table;
-    request.has_key = options->has_key;
-    request.key = options->key;
-    trp_status status = target_open(&target, options->target);
-    if (status == TRP_OK)
-        status = target_call(&target, "Peek", &request.base, &reply);
-    int exit_status = status == TRP_OK ? 0 : cli_failed(command);
-    if (status == TRP_OK && options->json)
-        peek_json((const Troupe__ReplayPeekResponse *)reply);
-    else if (status == TRP_OK)
-        peek_text((const Troupe__ReplayPeekResponse *)reply);
-    if (reply)
-        protobuf_c_message_free_unpacked(reply, NULL);
-    target_close(&target);
-    return exit_status;
+    request.table = (char *)(uintptr_t)work->table;
+    request.has_key = call->word_count > 2;
+    if (request.has_key && !flags_u64(call->words[2], 0, UINT64_MAX, &request.key))
+        return trp_fail(TRP_INVALID_ARGUMENT, "'%s' is no key: keys are whole numbers",
+                        call->words[2]);
+    TRP_TRY(target_call(&work->target, "Peek", &request.base, &reply));
+    const Troupe__ReplayPeekResponse *peek = (const Troupe__ReplayPeekResponse *)reply;
+    trp_item_array *columns = xcalloc(peek->n_columns + 1, sizeof *columns);
+    trp_status status = TRP_OK;
+    if (columns_of_peek(peek, columns))
+        peek_print(work, peek->item, columns, peek->n_columns);
+    else
+        status = peek_whole(work, peek->item);
+    free(columns);
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return status;
 }
 
-int replay_peek(int argc, char **argv)
+int replay_peek(const struct cli_call *call)
 {
-    struct show_options options = {.usage = "TARGET TABLE", .table_needed = true, .with_key = true};
-    int status = show_parse(&options, "Shows one item: its columns, and values where they are few.",
-                            argc, argv);
-    return status ? status : peek_show(argv[0], &options);
+    return target_run(call, TARGET_READ, peek_work);
+}
+
+/* ---- sample ------------------------------------------------------------------------------ */
+
+static void sample_print(const struct work *work, const trp_item_data *item, uint64_t number)
+{
+    char priority[TEXT_SIZE];
+    if (work->args->json) {
+        cJSON *out = cJSON_CreateObject();
+        json_add_key(out, "key", item->key);
+        cJSON_AddItemToObject(out, "priority", json_number(item->priority));
+        cJSON_AddItemToObject(out, "probability", json_number(item->probability));
+        json_add_i64(out, "times_sampled", item->times_sampled);
+        json_add_i64(out, "table_size", item->table_size);
+        columns_json(out, item->columns, item->column_count);
+        json_line(stdout, out);
+        return;
+    }
+    printf("%skey %" PRIu64 "  priority %s  probability %.6g  sampled %d times\n",
+           number ? "\n" : "", item->key, number_text(item->priority, priority), item->probability,
+           item->times_sampled);
+    columns_text(item->columns, item->column_count);
+}
+
+/* Everything that the reader holds. */
+static trp_status samples_take(struct work *work, trp_item_reader *reader, struct sink *sink,
+                               uint64_t *taken)
+{
+    trp_item_data item;
+    bool more;
+    for (;;) {
+        TRP_TRY(trp_item_reader_next(reader, &item, &more));
+        if (!more)
+            return TRP_OK;
+        if (sink->impl)
+            TRP_TRY(sink->impl->item(sink->state, &item));
+        else
+            sample_print(work, &item, *taken);
+        ++*taken;
+    }
+}
+
+static trp_status samples_draw(struct work *work, struct sink *sink, trp_item_reader *reader,
+                               trp_stream *stream)
+{
+    struct progress progress;
+    uint64_t taken = 0, wanted = work->args->count;
+    trp_status status = TRP_OK;
+    progress_begin(&progress, "sample", "items", wanted);
+    while (status == TRP_OK && taken < wanted) {
+        trp_message *message = NULL;
+        status = trp_stream_receive(stream, &message, -1);
+        if (status == TRP_OK)
+            status = trp_item_reader_feed(
+                reader, (trp_bytes){trp_message_data(message), trp_message_size(message)});
+        trp_message_destroy(message);
+        if (status == TRP_OK)
+            status = samples_take(work, reader, sink, &taken);
+        if (sink->impl)
+            progress_show(&progress, taken);
+    }
+    progress_end(&progress);
+    if (status == TRP_DEADLINE_EXCEEDED)
+        status = trp_fail(status,
+                          "%" PRIu64 " of %" PRIu64 " items came: for %.3g s the limiter of "
+                          "table %s allowed no more",
+                          taken, wanted, work->args->timeout, work->table);
+    if (status == TRP_OUT_OF_RANGE)
+        status = trp_fail(TRP_UNAVAILABLE, "%s ended the stream", work->target.text);
+    return status;
+}
+
+static trp_status sink_begin(struct work *work, struct sink *sink)
+{
+    Troupe__ReplayTablesResponse *tables;
+    if (!work->args->file)
+        return TRP_OK;
+    TRP_TRY(sink_open(sink, work->args->file, false));
+    TRP_TRY(target_tables(&work->target, work->table, &tables));
+    trp_status status = sink->impl->table(sink->state, tables_find(tables, work->table));
+    troupe__replay_tables_response__free_unpacked(tables, NULL);
+    return status;
+}
+
+static trp_status sample_work(struct work *work)
+{
+    struct sink sink = {0};
+    struct progress progress;
+    trp_stream *stream = NULL;
+    trp_item_reader *reader = trp_item_reader_create();
+    trp_status status = sink_begin(work, &sink);
+    if (status == TRP_OK)
+        status = trp_item_sample(&stream, work->target.channel, work->table,
+                                 (int64_t)work->args->count, (int64_t)(work->args->timeout * 1000));
+    if (status == TRP_OK)
+        status = samples_draw(work, &sink, reader, stream);
+    if (status == TRP_OK && sink.impl) {
+        progress_begin(&progress, "sample", "items", 0);
+        status = sink.impl->finish(sink.state, &progress);
+        progress_end(&progress);
+    }
+    sink_close(&sink);
+    trp_stream_destroy(stream);
+    trp_item_reader_destroy(reader);
+    return status;
+}
+
+int replay_sample(const struct cli_call *call)
+{
+    return target_run(call, TARGET_WRITE, sample_work);
 }

@@ -1,25 +1,14 @@
 /* `troupe replay ls` and `info`: tables, limiters, who is blocked, the store. */
-#include <float.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/alloc.h"
-#include "replay_target.h"
+#include "json.h"
+#include "output.h"
+#include "show.h"
 
-static Troupe__ReplayTablesResponse *tables_get(struct target *target)
-{
-    Troupe__ReplayTablesRequest request = TROUPE__REPLAY_TABLES_REQUEST__INIT;
-    ProtobufCMessage *reply = NULL;
-    if (target_call(target, "Tables", &request.base, &reply) != TRP_OK)
-        return NULL;
-    return (Troupe__ReplayTablesResponse *)reply;
-}
-
-/* The value of "key=value" in a table's options. */
-static const char *option_text(const Troupe__ReplayTable *table, const char *key, char *text,
-                               size_t size)
+const char *option_text(const Troupe__ReplayTable *table, const char *key, char *text, size_t size)
 {
     size_t length = strlen(key);
     for (const char *word = table->options; *word; word += strcspn(word, " ")) {
@@ -32,163 +21,159 @@ static const char *option_text(const Troupe__ReplayTable *table, const char *key
     return "-";
 }
 
-static const char *blocked_text(const Troupe__ReplayTable *table, char *text, size_t size)
+const char *fill_text(const Troupe__ReplayTable *table, char *text)
+{
+    snprintf(text, TEXT_SIZE, "%.0f%%",
+             table->max_size > 0 ? 100.0 * (double)table->size / (double)table->max_size : 0.0);
+    return text;
+}
+
+const char *blocked_text(const Troupe__ReplayTable *table, char *text)
 {
     if (table->inserts_waiting && table->samples_waiting)
-        snprintf(text, size, "%lld inserts, %lld samplers", (long long)table->inserts_waiting,
+        snprintf(text, TEXT_SIZE, "%lld inserts, %lld samplers", (long long)table->inserts_waiting,
                  (long long)table->samples_waiting);
     else if (table->inserts_waiting)
-        snprintf(text, size, "%lld inserts", (long long)table->inserts_waiting);
+        snprintf(text, TEXT_SIZE, "%lld inserts", (long long)table->inserts_waiting);
     else if (table->samples_waiting)
-        snprintf(text, size, "%lld samplers", (long long)table->samples_waiting);
+        snprintf(text, TEXT_SIZE, "%lld samplers", (long long)table->samples_waiting);
     else
         return "-";
     return text;
 }
 
+/* Only the named table in the answer, which owns what is dropped no longer. */
+static void keep_only(Troupe__ReplayTablesResponse *tables, const char *name)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < tables->n_tables; ++i) {
+        if (strcmp(tables->tables[i]->name, name) == 0)
+            tables->tables[kept++] = tables->tables[i];
+        else
+            troupe__replay_table__free_unpacked(tables->tables[i], NULL);
+    }
+    tables->n_tables = kept;
+}
+
+/* ---- ls ---------------------------------------------------------------------------------- */
+
 static void ls_text(const Troupe__ReplayTablesResponse *tables)
 {
-    static const char *const heads[] = {"NAME",    "SIZE",    "MAX",     "SAMPLER", "REMOVER",
-                                        "LIMITER", "INSERTS", "SAMPLES", "BLOCKED"};
-    static const bool right[] = {false, true, true, false, false, false, true, true, false};
-    struct grid grid = {.columns = 9, .right = right};
-    char text[128];
-    for (size_t i = 0; i < grid.columns; ++i)
-        grid_add(&grid, "%s", heads[i]);
+    static const char *const heads[] = {"NAME",    "SIZE",    "MAX",     "FILL",    "BYTES",
+                                        "SAMPLER", "REMOVER", "LIMITER", "INSERTS", "SAMPLES",
+                                        "DELETES", "SPI",     "BLOCKED"};
+    static const bool right[] = {false, true, true, true, true, false, false,
+                                 false, true, true, true, true, false};
+    struct grid grid = {.columns = 13, .right = right};
+    char text[128], small[TEXT_SIZE];
+    grid_heads(&grid, heads);
     for (size_t i = 0; i < tables->n_tables; ++i) {
         const Troupe__ReplayTable *table = tables->tables[i];
+        const Troupe__ReplayLimiter *limiter = table->limiter;
         grid_add(&grid, "%s", table->name);
         grid_add(&grid, "%lld", (long long)table->size);
         grid_add(&grid, "%lld", (long long)table->max_size);
+        grid_add(&grid, "%s", fill_text(table, small));
+        grid_add(&grid, "%s", bytes_text(table->bytes, small));
         grid_add(&grid, "%s", option_text(table, "sampler", text, sizeof text));
         grid_add(&grid, "%s", option_text(table, "remover", text, sizeof text));
         grid_add(&grid, "%s", option_text(table, "limiter", text, sizeof text));
-        grid_add(&grid, "%lld", (long long)table->limiter->inserts);
-        grid_add(&grid, "%lld", (long long)table->limiter->samples);
-        grid_add(&grid, "%s", blocked_text(table, text, sizeof text));
+        grid_add(&grid, "%lld", (long long)limiter->inserts);
+        grid_add(&grid, "%lld", (long long)limiter->samples);
+        grid_add(&grid, "%lld", (long long)limiter->deletes);
+        if (limiter->inserts)
+            grid_add(&grid, "%.3g", (double)limiter->samples / (double)limiter->inserts);
+        else
+            grid_add(&grid, "-");
+        grid_add(&grid, "%s", blocked_text(table, small));
     }
     grid_print(&grid);
     grid_cleanup(&grid);
 }
 
-/* ---- JSON -------------------------------------------------------------------------------- */
-
-static cJSON *limiter_json(const Troupe__ReplayLimiter *limiter)
+static trp_status ls_work(struct work *work)
 {
-    cJSON *out = cJSON_CreateObject();
-    cJSON_AddNumberToObject(out, "samples_per_insert", limiter->samples_per_insert);
-    json_add_i64(out, "min_size", limiter->min_size);
-    cJSON_AddNumberToObject(out, "min_diff", limiter->min_diff);
-    cJSON_AddNumberToObject(out, "max_diff", limiter->max_diff);
-    json_add_i64(out, "inserts", limiter->inserts);
-    json_add_i64(out, "samples", limiter->samples);
-    json_add_i64(out, "deletes", limiter->deletes);
-    cJSON_AddNumberToObject(out, "diff", limiter->diff);
-    cJSON_AddBoolToObject(out, "can_insert", limiter->can_insert);
-    cJSON_AddBoolToObject(out, "can_sample", limiter->can_sample);
-    return out;
+    Troupe__ReplayTablesResponse *tables;
+    TRP_TRY(target_tables(&work->target, NULL, &tables));
+    if (work->args->names)
+        for (size_t i = 0; i < tables->n_tables; ++i)
+            puts(tables->tables[i]->name);
+    else if (work->args->json)
+        json_print(json_message(&tables->base));
+    else
+        ls_text(tables);
+    troupe__replay_tables_response__free_unpacked(tables, NULL);
+    return TRP_OK;
 }
 
-static cJSON *table_json(const Troupe__ReplayTable *table)
+int replay_ls(const struct cli_call *call)
 {
-    cJSON *out = cJSON_CreateObject();
-    cJSON_AddStringToObject(out, "name", table->name);
-    cJSON_AddStringToObject(out, "options", table->options);
-    json_add_i64(out, "size", table->size);
-    json_add_i64(out, "max_size", table->max_size);
-    json_add_i64(out, "unique_samples", table->unique_samples);
-    cJSON_AddItemToObject(out, "limiter", limiter_json(table->limiter));
-    json_add_i64(out, "inserts_waiting", table->inserts_waiting);
-    json_add_i64(out, "samples_waiting", table->samples_waiting);
-    cJSON *waiters = cJSON_AddArrayToObject(out, "waiters");
-    for (size_t i = 0; i < table->n_waiters; ++i) {
-        const Troupe__ReplayWaiter *waiter = table->waiters[i];
-        cJSON *each = cJSON_CreateObject();
-        cJSON_AddStringToObject(each, "peer", waiter->peer);
-        cJSON_AddStringToObject(each, "wants", waiter->sampling ? "sample" : "insert");
-        json_add_i64(each, "count", waiter->count);
-        cJSON_AddNumberToObject(each, "since_seconds", waiter->since_seconds);
-        cJSON_AddItemToArray(waiters, each);
-    }
-    json_add_i64(out, "signature_bytes", (int64_t)table->signature.len);
-    cJSON_AddBoolToObject(out, "indexing", table->indexing);
-    return out;
-}
-
-static cJSON *store_json(const Troupe__ReplayStore *store)
-{
-    cJSON *out = cJSON_CreateObject();
-    cJSON_AddStringToObject(out, "dir", store->dir);
-    cJSON_AddStringToObject(out, "durability", store->durability);
-    json_add_i64(out, "file_bytes", (int64_t)store->file_bytes);
-    json_add_i64(out, "live_bytes", (int64_t)store->live_bytes);
-    json_add_i64(out, "allocated_bytes", (int64_t)store->allocated_bytes);
-    json_add_i64(out, "map_bytes", (int64_t)store->map_bytes);
-    json_add_i64(out, "cache_bytes", (int64_t)store->cache_bytes);
-    json_add_i64(out, "items", (int64_t)store->items);
-    json_add_i64(out, "chunks", (int64_t)store->chunks);
-    json_add_i64(out, "groups", (int64_t)store->groups);
-    return out;
-}
-
-static void tables_json(const Troupe__ReplayTablesResponse *tables, const char *only)
-{
-    cJSON *out = cJSON_CreateObject();
-    json_add_i64(out, "pid", tables->pid);
-    cJSON_AddNumberToObject(out, "uptime_seconds", tables->uptime_seconds);
-    cJSON_AddItemToObject(out, "store", store_json(tables->store));
-    cJSON *array = cJSON_AddArrayToObject(out, "tables");
-    for (size_t i = 0; i < tables->n_tables; ++i)
-        if (!only || strcmp(only, tables->tables[i]->name) == 0)
-            cJSON_AddItemToArray(array, table_json(tables->tables[i]));
-    json_print(out);
+    return target_run(call, TARGET_READ, ls_work);
 }
 
 /* ---- info -------------------------------------------------------------------------------- */
 
-static const char *limit_text(double limit, char *text, size_t size)
+static void limiter_text(const Troupe__ReplayTable *table)
 {
-    if (limit >= DBL_MAX || limit <= -DBL_MAX)
-        return limit > 0 ? "inf" : "-inf";
-    snprintf(text, size, "%g", limit);
-    return text;
-}
-
-static void limiter_text(const Troupe__ReplayLimiter *limiter)
-{
-    char low[32], high[32];
+    const Troupe__ReplayLimiter *limiter = table->limiter;
+    char low[TEXT_SIZE], high[TEXT_SIZE], diff[TEXT_SIZE], spi[TEXT_SIZE];
     printf("  limiter   inserts %lld, samples %lld, deletes %lld\n", (long long)limiter->inserts,
            (long long)limiter->samples, (long long)limiter->deletes);
-    printf("            diff %g (inserts * %g - samples), allowed %s to %s; min_size %lld\n",
-           limiter->diff, limiter->samples_per_insert,
-           limit_text(limiter->min_diff, low, sizeof low),
-           limit_text(limiter->max_diff, high, sizeof high), (long long)limiter->min_size);
+    printf("            diff %s (inserts * %s - samples), allowed %s to %s; min_size %lld\n",
+           number_text(limiter->diff, diff), number_text(limiter->samples_per_insert, spi),
+           number_text(limiter->min_diff, low), number_text(limiter->max_diff, high),
+           (long long)limiter->min_size);
     printf("            inserts may %s, samples may %s\n",
            limiter->can_insert ? "go on" : "NOT go on",
            limiter->can_sample ? "go on" : "NOT go on");
+    if (table->blocked && *table->blocked)
+        printf("            %s\n", table->blocked);
 }
 
 static void waiters_text(const Troupe__ReplayTable *table)
 {
-    size_t shown = table->n_waiters;
-    for (size_t i = 0; i < shown; ++i) {
+    char since[TEXT_SIZE];
+    for (size_t i = 0; i < table->n_waiters; ++i) {
         const Troupe__ReplayWaiter *waiter = table->waiters[i];
-        printf("  blocked   %s %s %lld, for %.1f s\n", waiter->peer,
+        printf("  blocked   %s %s %lld, for %s\n", waiter->peer,
                waiter->sampling ? "wants samples:" : "inserts items:", (long long)waiter->count,
-               waiter->since_seconds);
+               duration_text(waiter->since_seconds, since));
     }
-    if (shown == 0)
+    if (table->n_waiters == 0)
         printf("  blocked   nobody\n");
+}
+
+static void staleness_text(const Troupe__ReplayStaleness *age)
+{
+    char oldest[TEXT_SIZE], newest[TEXT_SIZE], mean[TEXT_SIZE];
+    printf("  age       oldest %s, newest %s", duration_text(age->oldest_seconds, oldest),
+           duration_text(age->newest_seconds, newest));
+    if (age->sampled_age_seconds > 0)
+        printf(", of what was sampled of late %s", duration_text(age->sampled_age_seconds, mean));
+    printf("\n");
+    if (age->newest_version)
+        printf("  policy    newest version %llu, samples of late are %.1f behind\n",
+               (unsigned long long)age->newest_version, age->sampled_versions_behind);
+    if (age->times_sampled > 0)
+        printf("  sampled   what was removed of late was sampled %.2f times\n", age->times_sampled);
 }
 
 static void table_text(const Troupe__ReplayTable *table)
 {
+    char bytes[TEXT_SIZE], max[TEXT_SIZE], fill[TEXT_SIZE];
     printf("table %s\n", table->name);
     printf("  options   %s\n", table->options);
-    printf("  size      %lld of %lld, %lld ever sampled\n", (long long)table->size,
-           (long long)table->max_size, (long long)table->unique_samples);
-    limiter_text(table->limiter);
+    printf("  size      %lld of %lld (%s), %lld ever sampled\n", (long long)table->size,
+           (long long)table->max_size, fill_text(table, fill), (long long)table->unique_samples);
+    printf("  bytes     %s", bytes_text(table->bytes, bytes));
+    if (table->max_bytes)
+        printf(" of %s", bytes_text(table->max_bytes, max));
+    printf("\n  episodes  %lld, %lld gone\n", (long long)table->episodes,
+           (long long)table->episodes_deleted);
+    limiter_text(table);
     waiters_text(table);
+    if (table->staleness)
+        staleness_text(table->staleness);
     if (table->signature.len)
         printf("  signature %zu bytes\n", table->signature.len);
     if (table->indexing)
@@ -196,69 +181,44 @@ static void table_text(const Troupe__ReplayTable *table)
     putchar('\n');
 }
 
-static void info_text(const Troupe__ReplayTablesResponse *tables, const char *only)
+static void store_text(const Troupe__ReplayTablesResponse *tables)
 {
-    char a[32], b[32], c[32];
+    char a[TEXT_SIZE], b[TEXT_SIZE], c[TEXT_SIZE];
     const Troupe__ReplayStore *store = tables->store;
-    for (size_t i = 0; i < tables->n_tables; ++i)
-        if (!only || strcmp(only, tables->tables[i]->name) == 0)
-            table_text(tables->tables[i]);
     printf("store %s\n", store->dir);
     if (tables->pid)
-        printf("  server    pid %lld, up %.0f s, durability %s\n", (long long)tables->pid,
-               tables->uptime_seconds, store->durability);
+        printf("  server    pid %lld, up %s, durability %s, %lld connections, troupe %s\n",
+               (long long)tables->pid, duration_text(tables->uptime_seconds, a), store->durability,
+               (long long)tables->connections, tables->version);
     else
         printf("  server    stopped\n");
     printf("  holds     %llu items, %llu chunks, %s\n", (unsigned long long)store->items,
            (unsigned long long)store->chunks, bytes_text(store->live_bytes, a));
-    printf("  file      %s", bytes_text(store->allocated_bytes, a));
-    if (store->file_bytes)
-        printf(", %s of it used", bytes_text(store->file_bytes, b));
-    printf("; may grow to %s\n", bytes_text(store->map_bytes, c));
+    printf("  file      %s, %s of it used; may grow to %s\n", bytes_text(store->allocated_bytes, a),
+           bytes_text(store->file_bytes, b), bytes_text(store->map_bytes, c));
+    if (tables->work)
+        printf("  at work   %s: %s of %s\n", tables->work->what,
+               bytes_text(tables->work->done_bytes, a), bytes_text(tables->work->total_bytes, b));
 }
 
-static bool has_table(const Troupe__ReplayTablesResponse *tables, const char *name)
+static trp_status info_work(struct work *work)
 {
-    for (size_t i = 0; i < tables->n_tables; ++i)
-        if (strcmp(tables->tables[i]->name, name) == 0)
-            return true;
-    return false;
+    Troupe__ReplayTablesResponse *tables;
+    TRP_TRY(target_tables(&work->target, work->table, &tables));
+    if (work->table)
+        keep_only(tables, work->table);
+    if (work->args->json) {
+        json_print(json_message(&tables->base));
+    } else {
+        for (size_t i = 0; i < tables->n_tables; ++i)
+            table_text(tables->tables[i]);
+        store_text(tables);
+    }
+    troupe__replay_tables_response__free_unpacked(tables, NULL);
+    return TRP_OK;
 }
 
-static int show(const char *command, const struct show_options *options, bool info)
+int replay_info(const struct cli_call *call)
 {
-    struct target target;
-    Troupe__ReplayTablesResponse *tables = NULL;
-    int status = 0;
-    if (target_open(&target, options->target) != TRP_OK || !(tables = tables_get(&target)))
-        status = cli_failed(command);
-    else if (options->table && !has_table(tables, options->table)) {
-        trp_fail(TRP_NOT_FOUND, "%s has no table %s", options->target, options->table);
-        status = cli_failed(command);
-    } else if (options->json)
-        tables_json(tables, options->table);
-    else if (info)
-        info_text(tables, options->table);
-    else
-        ls_text(tables);
-    if (tables)
-        troupe__replay_tables_response__free_unpacked(tables, NULL);
-    target_close(&target);
-    return status;
-}
-
-int replay_ls(int argc, char **argv)
-{
-    struct show_options options = {.usage = "TARGET"};
-    int status = show_parse(
-        &options, "Lists the tables of the server at an address, or in a directory.", argc, argv);
-    return status ? status : show(argv[0], &options, false);
-}
-
-int replay_info(int argc, char **argv)
-{
-    struct show_options options = {.usage = "TARGET [TABLE]"};
-    int status =
-        show_parse(&options, "Says how tables, their limiters and the store are.", argc, argv);
-    return status ? status : show(argv[0], &options, true);
+    return target_run(call, TARGET_READ, info_work);
 }

@@ -1,167 +1,286 @@
-/* Problem: the same question goes to a live server or to the files of a stopped one.
- * Design: both are a troupe.Replay service; only finding out which one it is differs. */
+/* Problem: the same question goes to a live server, to the files of a stopped one, and, where it
+ * changes something, to a stopped store.
+ * Design: all three are a troupe.Replay service. Files are only read; to change a stopped store it
+ * is opened as a server in this process that does not listen.
+ * Guarantee: a store that a live server has is never opened; its address is used instead. */
 #include "replay_target.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <troupe/log.h>
 #include "core/alloc.h"
+#include "core/flags.h"
+#include "output.h"
 
-enum { CONNECT_TIMEOUT_MS = 3000, CALL_TIMEOUT_MS = 10000 };
-enum { KEY_KEY = 256 };
+enum { CONNECT_TIMEOUT_MS = 3000, CALL_TIMEOUT_MS = 30000, POLL_MS = 200 };
 
-static error_t show_option(int key, char *text, struct argp_state *state)
-{
-    struct show_options *options = state->input;
-    switch (key) {
-    case 'o':
-        options->json = strcmp(text, "json") == 0;
-        if (!options->json && strcmp(text, "text") != 0)
-            return cli_wrong(state, "--output=%s: use text or json", text);
-        return 0;
-    case 'n':
-        if (!options->with_count)
-            return cli_wrong(state, "--count goes with items");
-        return cli_parse_u64(state, "count", text, 1, 10000, &options->count);
-    case KEY_KEY:
-        if (!options->with_key)
-            return cli_wrong(state, "--key goes with peek");
-        options->has_key = true;
-        return cli_parse_u64(state, "key", text, 0, UINT64_MAX, &options->key);
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
+/* ---- opening ----------------------------------------------------------------------------- */
 
-static error_t show_argument(char *text, const struct argp_state *state)
-{
-    struct show_options *options = state->input;
-    if (!options->target)
-        options->target = text;
-    else if (!options->table)
-        options->table = text;
-    else
-        return cli_wrong(state, "'%s' is too much: %s", text, options->usage);
-    return 0;
-}
-
-static error_t show_key(int key, char *text, struct argp_state *state)
-{
-    const struct show_options *options = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->err_stream = NULL;
-        return 0;
-    case ARGP_KEY_ARG:
-        return show_argument(text, state);
-    case ARGP_KEY_END:
-        if (!options->target)
-            return cli_wrong(state, "name a server's address or a store's directory: %s",
-                             options->usage);
-        if (options->table_needed && !options->table)
-            return cli_wrong(state, "name a table: %s", options->usage);
-        return 0;
-    default:
-        return show_option(key, text, state);
-    }
-}
-
-int show_parse(struct show_options *options, const char *doc, int argc, char **argv)
-{
-    static const struct argp_option argp_options[] = {
-        {"output", 'o', "FORMAT", 0, "text (default) or json", 0},
-        {"count", 'n', "N", 0, "items: how many, 1 to 10000 (default: 10)", 0},
-        {"key", KEY_KEY, "KEY", 0, "peek: this item (default: the sampler's favourite)", 0},
-        {0},
-    };
-    const struct argp argp = {argp_options, show_key, options->usage, doc, NULL, NULL, NULL};
-    return cli_parse(&argp, argc, argv, options);
-}
-
-/* ---- targets ----------------------------------------------------------------------------- */
-
-static trp_status target_connect(struct target *target, const char *address)
+static trp_status connect_to(struct target *target, const char *address)
 {
     trp_channel_options options = {.connect_timeout_ms = CONNECT_TIMEOUT_MS};
     TRP_TRY(trp_channel_create(&target->channel, address, &options));
     return trp_channel_service(target->channel, &troupe__replay__descriptor, &target->service);
 }
 
-trp_status target_open(struct target *target, const char *text)
+/* DIR, or DIR/replay when DIR is a run's. */
+static char *store_dir(const char *text)
+{
+    char *format = xasprintf("%s/FORMAT", text), *inner = xasprintf("%s/replay", text);
+    char *inner_format = xasprintf("%s/FORMAT", inner);
+    bool run = access(format, F_OK) != 0 && access(inner_format, F_OK) == 0;
+    free(inner_format);
+    free(format);
+    if (run)
+        return inner;
+    free(inner);
+    return xstrdup(text);
+}
+
+/* The address that a live server left in its directory; NULL: none. */
+static char *live_address(const char *dir)
+{
+    char *path = xasprintf("%s/ADDRESS", dir), *line = NULL;
+    size_t capacity = 0;
+    FILE *file = fopen(path, "re");
+    if (file && getline(&line, &capacity, file) > 0)
+        line[strcspn(line, "\n")] = '\0';
+    if (file)
+        fclose(file);
+    free(path);
+    if (line && *line)
+        return line;
+    free(line);
+    return NULL;
+}
+
+/* A server on the stopped store, which serves this process alone. */
+static trp_status store_open(struct target *target, const char *dir)
+{
+    trp_replay_server_options options = {.dir = dir};
+    trp_replay_files_close(target->files);
+    target->files = NULL;
+    TRP_TRY(trp_replay_server_create(&target->server, &options));
+    target->channel = trp_channel_create_local(trp_replay_server_rpc(target->server));
+    return trp_channel_service(target->channel, &troupe__replay__descriptor, &target->service);
+}
+
+static trp_status open_dir(struct target *target, const char *dir, enum target_mode mode)
+{
+    trp_status status = trp_replay_files_open(&target->files, dir);
+    if (status == TRP_OK) {
+        target->service = trp_replay_files_service(target->files);
+        return mode == TARGET_READ ? TRP_OK : store_open(target, dir);
+    }
+    char *why = xstrdup(trp_last_error());
+    char *address = status == TRP_FAILED_PRECONDITION ? live_address(dir) : NULL;
+    if (address) {
+        fprintf(stderr, "%s is open in a server: using %s\n", dir, address);
+        status = connect_to(target, address);
+    } else {
+        trp_fail(status, "%s", why);
+    }
+    free(address);
+    free(why);
+    return status;
+}
+
+trp_status target_open(struct target *target, const char *text, enum target_mode mode)
 {
     struct stat stat_of;
     bool exists = stat(text, &stat_of) == 0;
     int error = errno;
-    *target = (struct target){0};
+    *target = (struct target){.text = text};
     if (exists && S_ISDIR(stat_of.st_mode)) {
-        TRP_TRY(trp_replay_files_open(&target->files, text));
-        target->service = trp_replay_files_service(target->files);
-        return TRP_OK;
+        char *dir = store_dir(text);
+        trp_status status = open_dir(target, dir, mode);
+        free(dir);
+        return status;
     }
     if (exists && S_ISSOCK(stat_of.st_mode)) {
         char *address = xasprintf("unix:%s", text);
-        trp_status status = target_connect(target, address);
+        trp_status status = connect_to(target, address);
         free(address);
         return status;
     }
     if (exists)
         return trp_fail(TRP_INVALID_ARGUMENT, "%s is neither a directory nor a socket", text);
     if (strchr(text, ':'))
-        return target_connect(target, text);
-    return trp_fail(TRP_NOT_FOUND, "%s: %s (and an address looks like HOST:PORT or unix:/PATH)",
+        return connect_to(target, text);
+    return trp_fail(TRP_UNAVAILABLE, "%s: %s (and an address looks like HOST:PORT or unix:/PATH)",
                     text, strerror(error));
 }
 
 void target_close(struct target *target)
 {
     trp_channel_destroy(target->channel);
+    trp_replay_server_destroy(target->server);
     trp_replay_files_close(target->files);
 }
 
-trp_status target_call(struct target *target, const char *method, const ProtobufCMessage *request,
-                       ProtobufCMessage **reply)
+/* ---- asking ------------------------------------------------------------------------------ */
+
+trp_status target_call(const struct target *target, const char *method,
+                       const ProtobufCMessage *request, ProtobufCMessage **reply)
 {
     trp_call_options options = {.timeout_ms = CALL_TIMEOUT_MS};
     return trp_call(target->service, method, request, reply, &options);
 }
 
-/* ---- output ------------------------------------------------------------------------------ */
-
-void json_print(cJSON *json)
+/* Shows what the server says of its work; a server that says nothing is no failure. */
+static void show_work(const struct target *target, struct progress *progress)
 {
-    char *text = cJSON_Print(json);
-    puts(text);
-    cJSON_free(text);
-    cJSON_Delete(json);
-}
-
-void json_add_i64(cJSON *object, const char *name, int64_t value)
-{
-    char text[32];
-    snprintf(text, sizeof text, "%" PRId64, value);
-    cJSON_AddRawToObject(object, name, text);
-}
-
-void json_add_key(cJSON *object, const char *name, uint64_t key)
-{
-    char text[32];
-    snprintf(text, sizeof text, "%" PRIu64, key);
-    cJSON_AddStringToObject(object, name, text);
-}
-
-const char *bytes_text(uint64_t bytes, char *text)
-{
-    static const char *const units[] = {"B", "KB", "MB", "GB", "TB", "PB"};
-    double value = (double)bytes;
-    size_t unit = 0;
-    while (value >= 1000 && unit + 1 < sizeof units / sizeof *units) {
-        value /= 1000;
-        unit++;
+    Troupe__ReplayTablesResponse *tables;
+    if (target_tables(target, NULL, &tables) != TRP_OK)
+        return;
+    if (tables->work) {
+        progress->total = tables->work->total_bytes;
+        progress_show(progress, tables->work->done_bytes);
     }
-    snprintf(text, 32, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
-    return text;
+    troupe__replay_tables_response__free_unpacked(tables, NULL);
+}
+
+trp_status target_call_long(const struct target *target, const char *method,
+                            const ProtobufCMessage *request, ProtobufCMessage **reply)
+{
+    trp_call_options options = {.timeout_ms = -1};
+    struct progress progress;
+    char what[32];
+    snprintf(what, sizeof what, "%s", method);
+    what[0] = (char)(what[0] | 0x20);
+    progress_begin(&progress, what, NULL, 0);
+    trp_future *future = trp_call_async(target->service, method, request, &options);
+    trp_status status = trp_future_wait(future, POLL_MS, reply);
+    while (status == TRP_DEADLINE_EXCEEDED) {
+        show_work(target, &progress);
+        status = trp_future_wait(future, POLL_MS, reply);
+    }
+    progress_end(&progress);
+    trp_future_destroy(future);
+    return status;
+}
+
+const Troupe__ReplayTable *tables_find(const Troupe__ReplayTablesResponse *tables, const char *name)
+{
+    for (size_t i = 0; i < tables->n_tables; ++i)
+        if (strcmp(tables->tables[i]->name, name) == 0)
+            return tables->tables[i];
+    return NULL;
+}
+
+static trp_status no_such_table(const struct target *target, const char *name,
+                                const Troupe__ReplayTablesResponse *tables)
+{
+    char names[512] = "";
+    size_t length = 0;
+    for (size_t i = 0; i < tables->n_tables && length + 1 < sizeof names; ++i)
+        length +=
+            (size_t)snprintf(names + length, sizeof names - length, " %s", tables->tables[i]->name);
+    return trp_fail(TRP_NOT_FOUND, "%s has no table %s; it has:%s", target->text, name,
+                    tables->n_tables ? names : " none");
+}
+
+trp_status target_tables(const struct target *target, const char *table,
+                         Troupe__ReplayTablesResponse **tables)
+{
+    Troupe__ReplayTablesRequest request = TROUPE__REPLAY_TABLES_REQUEST__INIT;
+    ProtobufCMessage *reply = NULL;
+    *tables = NULL;
+    TRP_TRY(target_call(target, "Tables", &request.base, &reply));
+    *tables = (Troupe__ReplayTablesResponse *)reply;
+    if (!table || tables_find(*tables, table))
+        return TRP_OK;
+    trp_status status = no_such_table(target, table, *tables);
+    troupe__replay_tables_response__free_unpacked(*tables, NULL);
+    *tables = NULL;
+    return status;
+}
+
+/* ---- running ----------------------------------------------------------------------------- */
+
+/* The word that the usage calls TABLE. */
+static const char *table_word(const struct cli_call *call, const char *usage)
+{
+    size_t at = 0;
+    for (const char *word = usage; *word && at < call->word_count; ++at) {
+        size_t size = strcspn(word, " ");
+        if (strncmp(word, "TABLE", size) == 0 || strncmp(word, "[TABLE]", size) == 0)
+            return call->words[at];
+        word += size + strspn(word + size, " ");
+    }
+    return NULL;
+}
+
+int target_run(const struct cli_call *call, enum target_mode mode,
+               trp_status (*work)(struct work *work))
+{
+    struct work it = {
+        .call = call, .args = call->args, .table = table_word(call, call->command->arguments)};
+    Troupe__ReplayTablesResponse *tables = NULL;
+    trp_log_set_level(TRP_WARN);
+    trp_status status = target_open(&it.target, call->words[0], mode);
+    if (status == TRP_OK && it.table)
+        status = target_tables(&it.target, it.table, &tables);
+    if (tables)
+        troupe__replay_tables_response__free_unpacked(tables, NULL);
+    if (status == TRP_OK)
+        status = work(&it);
+    if (status != TRP_OK)
+        it.exit_status = cli_failed(call->name, status);
+    target_close(&it.target);
+    return it.exit_status;
+}
+
+/* ---- filters ----------------------------------------------------------------------------- */
+
+static trp_status filter_keys(Troupe__ReplayFilter *filter, const struct cli_list *keys)
+{
+    filter->keys = xcalloc(keys->count + 1, sizeof *filter->keys);
+    for (size_t i = 0; i < keys->count; ++i) {
+        if (!flags_u64(keys->words[i], 0, UINT64_MAX, &filter->keys[i]))
+            return trp_fail(TRP_INVALID_ARGUMENT, "'%s' is no key: keys are whole numbers",
+                            keys->words[i]);
+        filter->n_keys++;
+    }
+    return TRP_OK;
+}
+
+trp_status filter_init(Troupe__ReplayFilter *filter, const struct filter_args *args)
+{
+    troupe__replay_filter__init(filter);
+    filter->has_min_priority = args->has_min_priority;
+    filter->min_priority = args->min_priority;
+    filter->has_max_priority = args->has_max_priority;
+    filter->max_priority = args->max_priority;
+    filter->has_min_times_sampled = args->has_min_sampled;
+    filter->min_times_sampled = (int32_t)args->min_sampled;
+    filter->has_max_times_sampled = args->has_max_sampled;
+    filter->max_times_sampled = (int32_t)args->max_sampled;
+    filter->min_age_seconds = args->min_age;
+    filter->max_age_seconds = args->max_age;
+    filter->min_policy_version = args->min_version;
+    filter->max_policy_version = args->max_version;
+    trp_status status = filter_keys(filter, &args->keys);
+    if (status != TRP_OK)
+        filter_cleanup(filter);
+    return status;
+}
+
+bool filter_given(const struct filter_args *args)
+{
+    return args->has_min_priority || args->has_max_priority || args->has_min_sampled ||
+           args->has_max_sampled || args->has_min_age || args->has_max_age ||
+           args->has_min_version || args->has_max_version || args->keys.count > 0;
+}
+
+void filter_cleanup(Troupe__ReplayFilter *filter)
+{
+    free(filter->keys);
+    filter->keys = NULL;
+    filter->n_keys = 0;
 }

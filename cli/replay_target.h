@@ -1,48 +1,105 @@
-/* What `troupe replay ls|info|items|peek` have in common: flags, and the server they look at. */
+/* What the commands of `troupe replay` have in common: their options, and the server they go to. */
 #ifndef TRP_CLI_REPLAY_TARGET_H
 #define TRP_CLI_REPLAY_TARGET_H
 
-#include <cjson/cJSON.h>
-
 #include <troupe/replay.h>
+#include <troupe/rpc.h>
 #include "cli.h"
 #include "replay.pb-c.h"
 
-struct show_options {
-    const char *usage;         /* of the arguments, e.g. "TARGET TABLE" */
-    bool table_needed;         /* a table must be named; otherwise it may */
-    bool with_count, with_key; /* takes -n; takes --key */
-    const char *target, *table;
-    bool json, has_key;
-    uint64_t count, key;
+/* ReplayFilter as options. */
+struct filter_args {
+    double min_priority, max_priority, min_age, max_age;
+    uint64_t min_sampled, max_sampled, min_version, max_version;
+    bool has_min_priority, has_max_priority, has_min_sampled, has_max_sampled;
+    bool has_min_age, has_max_age, has_min_version, has_max_version;
+    struct cli_list keys;
 };
 
-/* Parses into `options`, whose first fields say what is allowed. 0 or an exit status. */
-int show_parse(struct show_options *options, const char *doc, int argc, char **argv);
+struct replay_args {
+    uint32_t json; /* index in "text json" */
+    bool names;
+    uint64_t count, offset, rounds, batch;
+    uint32_t order;
+    double seconds, timeout;
+    bool yes, if_empty, shrink, dry_run, create;
+    const char *file, *table;
+    struct filter_args filter;
+    uint64_t writers, samplers, item_bytes;
+};
 
-/* A live server, or the files of a stopped one. */
+/* A live server, the files of a stopped one, or a stopped one opened in this process. */
 struct target {
-    trp_channel *channel;
+    const char *text; /* as given */
     trp_replay_files *files;
+    trp_replay_server *server;
+    trp_channel *channel; /* NULL: over files */
     ProtobufCService *service;
 };
 
-/* `text`: an address, a unix socket, or a directory. */
-TRP_MUST_USE trp_status target_open(struct target *target, const char *text);
+enum target_mode {
+    TARGET_READ,  /* a stopped store is only read */
+    TARGET_WRITE, /* a stopped store is opened as a server in this process, which has a channel */
+};
+
+/* One command at work. */
+struct work {
+    const struct cli_call *call;
+    const struct replay_args *args;
+    struct target target;
+    const char *table; /* the word that TABLE is; NULL: not given */
+    int exit_status;   /* of a command that did what it should; EXIT_DONE at first */
+};
+
+/* Opens the TARGET of `call`, checks that its TABLE is there, does `work`, and closes. A failure is
+ * printed. An exit status. */
+int target_run(const struct cli_call *call, enum target_mode mode,
+               trp_status (*work)(struct work *work));
+
+/* Opens what a TARGET names. */
+TRP_MUST_USE trp_status target_open(struct target *target, const char *text, enum target_mode mode);
 void target_close(struct target *target);
 
 /* trp_call() with a bound that a person waits for. */
-TRP_MUST_USE trp_status target_call(struct target *target, const char *method,
+TRP_MUST_USE trp_status target_call(const struct target *target, const char *method,
                                     const ProtobufCMessage *request, ProtobufCMessage **reply);
 
-/* Prints and frees. */
-void json_print(cJSON *json);
+/* The same for work that takes as long as there are bytes; shows how far it is. */
+TRP_MUST_USE trp_status target_call_long(const struct target *target, const char *method,
+                                         const ProtobufCMessage *request, ProtobufCMessage **reply);
 
-/* A number with all its digits; a key as text, because JSON readers round large numbers. */
-void json_add_i64(cJSON *object, const char *name, int64_t value);
-void json_add_key(cJSON *object, const char *name, uint64_t key);
+/* The answer to Tables; NOT_FOUND, with the names there are, when `table` (NULL: any) is not one.
+ * The caller frees it. */
+TRP_MUST_USE trp_status target_tables(const struct target *target, const char *table,
+                                      Troupe__ReplayTablesResponse **tables);
+const Troupe__ReplayTable *tables_find(const Troupe__ReplayTablesResponse *tables,
+                                       const char *name);
 
-/* Bytes for people: "12.3 MB". `text` holds 32 bytes. */
-const char *bytes_text(uint64_t bytes, char *text);
+/* The filter that the options say; INVALID_ARGUMENT: a key that is no number. Free with
+ * filter_cleanup(). */
+TRP_MUST_USE trp_status filter_init(Troupe__ReplayFilter *filter, const struct filter_args *args);
+bool filter_given(const struct filter_args *args); /* anything that chooses */
+void filter_cleanup(Troupe__ReplayFilter *filter);
+
+int replay_serve(const struct cli_call *call);
+int replay_ls(const struct cli_call *call);
+int replay_info(const struct cli_call *call);
+int replay_top(const struct cli_call *call);
+int replay_items(const struct cli_call *call);
+int replay_peek(const struct cli_call *call);
+int replay_sample(const struct cli_call *call);
+int replay_dump(const struct cli_call *call);
+int replay_load(const struct cli_call *call);
+int replay_verify(const struct cli_call *call);
+int replay_checkpoint(const struct cli_call *call);
+int replay_checkpoints(const struct cli_call *call);
+int replay_restore(const struct cli_call *call);
+int replay_create(const struct cli_call *call);
+int replay_drop(const struct cli_call *call);
+int replay_alter(const struct cli_call *call);
+int replay_reset(const struct cli_call *call);
+int replay_set_priority(const struct cli_call *call);
+int replay_delete(const struct cli_call *call);
+int replay_bench(const struct cli_call *call);
 
 #endif

@@ -62,6 +62,10 @@ enum {
     REPLAY_WAITERS_MAX = 100,
     PEEK_VALUE_BYTES_MAX = 4096,      /* a column's values that are shown */
     PEEK_TENSOR_BYTES_MAX = 64 << 20, /* a tensor that is decompressed to show some of it */
+    /* item_writer.c: messages like a writer's; 1024 items on their way, as many as a lane takes. */
+    ITEM_WRITER_BATCH_MAX = 64,
+    ITEM_WRITER_BYTES_MAX = 4 << 20,
+    ITEM_WRITER_UNCONFIRMED_MAX = 1024,
     /* rpc/: 1024 events of about 3 us each: a group takes 3 ms at most. */
     RPC_GROUP_EVENTS_MAX = 1024,
     /* rpc/: about 10 messages of 28 KB: enough to share a commit, and still in the cache when they

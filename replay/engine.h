@@ -22,7 +22,7 @@ struct engine;
 
 struct engine_options {
     struct store_options store;
-    const trp_table_options *tables; /* read_only: none, those that are stored are opened */
+    const trp_table_options *tables; /* none: those that are stored are opened */
     size_t table_count;
     uint64_t seed;
 };

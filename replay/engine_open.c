@@ -15,6 +15,7 @@
 #include <troupe/log.h>
 #include "core/alloc.h"
 #include "options.h"
+#include "store_dir.h"
 #include "trajectory.h"
 
 void engine_log_failure(const char *what)
@@ -79,7 +80,7 @@ static trp_status tables_check(const struct engine_options *options)
                 return trp_fail(TRP_ALREADY_EXISTS, "two tables are called %s",
                                 options->tables[i].name);
     }
-    if (options->table_count == 0)
+    if (options->table_count == 0 && !store_dir_exists(options->store.dir))
         return trp_fail(TRP_INVALID_ARGUMENT, "a replay server needs at least one table");
     return TRP_OK;
 }
@@ -171,7 +172,7 @@ static trp_status table_open_given(struct engine *engine, const trp_table_option
     return status;
 }
 
-/* The stored ones that are not open yet: all for a look, those made at run time otherwise. */
+/* The stored ones that are not open yet: all when none was given, else those made at run time. */
 static trp_status tables_open_stored(struct engine *engine)
 {
     size_t count;
@@ -188,7 +189,7 @@ static trp_status tables_open_stored(struct engine *engine)
 
 static trp_status tables_open(struct engine *engine, const struct engine_options *options)
 {
-    if (!engine->read_only) {
+    if (options->table_count > 0) {
         TRP_TRY(stored_check(engine, options));
         for (size_t i = 0; i < options->table_count; ++i)
             TRP_TRY(table_open_given(engine, &options->tables[i]));

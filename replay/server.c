@@ -6,7 +6,13 @@
 #include <troupe/replay.h>
 
 #include <assert.h>
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <troupe/log.h>
 
 #include "admin.h"
 #include "core/alloc.h"
@@ -29,6 +35,15 @@ static const char *durability_name(trp_durability durability)
     return names[durability];
 }
 
+/* DIR/ADDRESS says where a live server is to whoever only knows its directory. Whoever opens the
+ * store next removes what a killed server left. */
+static void address_remove(const trp_replay_server *server)
+{
+    char *path = xasprintf("%s/ADDRESS", server->admin.dir);
+    unlink(path);
+    free(path);
+}
+
 static trp_status server_open(trp_replay_server *server, const trp_replay_server_options *options)
 {
     struct engine_options engine = {
@@ -41,6 +56,7 @@ static trp_status server_open(trp_replay_server *server, const trp_replay_server
     };
     uint64_t in_flight = options->server.in_flight_bytes;
     TRP_TRY(engine_create(&server->engine, &engine));
+    address_remove(server);
     service_init(&server->service, server->engine, in_flight ? in_flight : KEPT_BYTES_DEFAULT);
     TRP_TRY(trp_server_create(&server->rpc, &options->server));
     server->admin.engine = server->engine;
@@ -70,9 +86,28 @@ trp_status trp_replay_server_create(trp_replay_server **out,
     return TRP_OK;
 }
 
+static void address_write(const trp_replay_server *server)
+{
+    char *path = xasprintf("%s/ADDRESS", server->admin.dir);
+    char *part = xasprintf("%s/ADDRESS.part", server->admin.dir);
+    FILE *file = fopen(part, "we");
+    bool ok = file && fprintf(file, "%s\n", trp_server_address(server->rpc)) > 0;
+    if (file)
+        ok = fclose(file) == 0 && ok;
+    if (!ok || rename(part, path) != 0) {
+        trp_log(TRP_WARN, "replay cannot leave its address path=%s reason=%s", path,
+                strerror(errno));
+        unlink(part);
+    }
+    free(part);
+    free(path);
+}
+
 trp_status trp_replay_server_start(trp_replay_server *server)
 {
-    return trp_server_start(server->rpc);
+    TRP_TRY(trp_server_start(server->rpc));
+    address_write(server);
+    return TRP_OK;
 }
 
 trp_server *trp_replay_server_rpc(trp_replay_server *server)
@@ -83,6 +118,8 @@ trp_server *trp_replay_server_rpc(trp_replay_server *server)
 static void engine_close(void *arg)
 {
     trp_replay_server *server = arg;
+    if (server->engine)
+        address_remove(server);
     server->admin.engine = NULL;
     service_cleanup(&server->service);
     engine_destroy(server->engine);

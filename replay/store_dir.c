@@ -310,6 +310,14 @@ static trp_status dir_make(const struct store_dir *dir)
     return TRP_OK;
 }
 
+bool store_dir_exists(const char *path)
+{
+    char *format = xasprintf("%s/FORMAT", path);
+    bool exists = access(format, F_OK) == 0;
+    free(format);
+    return exists;
+}
+
 trp_status store_dir_open(struct store_dir *dir, const char *path, trp_durability durability,
                           bool read_only)
 {

@@ -28,6 +28,9 @@ struct store_dir {
 trp_status store_dir_open(struct store_dir *dir, const char *path, trp_durability durability,
                           bool read_only);
 
+/* True when `path` holds a store, whatever its state. */
+bool store_dir_exists(const char *path);
+
 /* Around the making of data.mdb in a fresh directory. The first removes what an interrupted
  * creation left; the second is called when data.mdb is whole and synced: from then on it must be
  * there. */

@@ -94,7 +94,7 @@ typedef struct {
     const char *dir; /* of the store; made when missing. One server per directory */
     trp_durability durability;
     uint64_t max_bytes;              /* of the data file; 0: what the file system has */
-    const trp_table_options *tables; /* copied */
+    const trp_table_options *tables; /* copied; none: those that the directory has */
     size_t table_count;
     uint64_t seed;             /* of the samplers; 0: from the operating system */
     trp_server_options server; /* address and limits */
@@ -110,7 +110,8 @@ typedef struct {
 TRP_API TRP_MUST_USE trp_status trp_replay_server_create(trp_replay_server **out,
                                                          const trp_replay_server_options *options);
 
-/* Binds and serves. */
+/* Binds, serves, and writes the address to the file ADDRESS in the directory, which is removed when
+ * the server stops. */
 TRP_API TRP_MUST_USE trp_status trp_replay_server_start(trp_replay_server *server);
 
 /* The rpc server inside: for its address, for trp_channel_create_local(). */

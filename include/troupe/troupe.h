@@ -8,6 +8,7 @@
 #include <troupe/checkpoint.h>
 #include <troupe/dqn.h>
 #include <troupe/env.h>
+#include <troupe/item.h>
 #include <troupe/learner.h>
 #include <troupe/log.h>
 #include <troupe/nn.h>

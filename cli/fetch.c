@@ -1,0 +1,42 @@
+/* Pages of troupe.Replay's Fetch, decoded item by item. */
+#include "fetch.h"
+
+void fetch_open(struct fetch *fetch, const struct target *target, const char *table,
+                Troupe__ReplayFilter *filter)
+{
+    *fetch = (struct fetch){.target = target, .reader = trp_item_reader_create(), .more = true};
+    troupe__replay_fetch_request__init(&fetch->request);
+    fetch->request.table = (char *)(uintptr_t)table;
+    fetch->request.filter = filter;
+}
+
+static trp_status fetch_page(struct fetch *fetch)
+{
+    ProtobufCMessage *reply = NULL;
+    TRP_TRY(target_call(fetch->target, "Fetch", &fetch->request.base, &reply));
+    Troupe__ReplayFetchResponse *page = (Troupe__ReplayFetchResponse *)reply;
+    trp_status status =
+        trp_item_reader_feed(fetch->reader, (trp_bytes){page->samples.data, page->samples.len});
+    if (status == TRP_OK && page->more && page->last <= fetch->request.after && fetch->asked)
+        status = trp_fail(TRP_INTERNAL, "%s sends the same items again", fetch->target->text);
+    fetch->asked = true;
+    fetch->request.after = page->last;
+    fetch->more = page->more;
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return status;
+}
+
+trp_status fetch_next(struct fetch *fetch, trp_item_data *item, bool *more)
+{
+    for (;;) {
+        TRP_TRY(trp_item_reader_next(fetch->reader, item, more));
+        if (*more || !fetch->more)
+            return TRP_OK;
+        TRP_TRY(fetch_page(fetch));
+    }
+}
+
+void fetch_close(struct fetch *fetch)
+{
+    trp_item_reader_destroy(fetch->reader);
+}

@@ -1,0 +1,125 @@
+/* A dump as text that `troupe replay load` reads back to the same items: a line for each table with
+ * its options, then one for each item. Elements are base64 of their bytes, so nothing is rounded.
+ *
+ *   {"troupe_dump":1,"table":"t","options":"name=t ...","signature":"BASE64"}
+ *   {"table":"t","key":"7","priority":1,"times_sampled":0,"inserted_at_ns":1,"columns":[
+ *     {"dtype":"float32","shape":[2],"squeezed":true,"data":"BASE64"}]} */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "json.h"
+#include "sink.h"
+
+struct jsonl {
+    char *path, *part; /* the file, and what it is called until it is whole */
+    FILE *file;
+};
+
+static trp_status broken(const struct jsonl *jsonl)
+{
+    return trp_fail(TRP_INTERNAL, "%s: %s", jsonl->part, strerror(errno));
+}
+
+static trp_status jsonl_open(void **state, const char *path, bool many)
+{
+    struct jsonl *jsonl = xcalloc(1, sizeof *jsonl);
+    (void)many;
+    jsonl->path = xstrdup(path);
+    jsonl->part = xasprintf("%s.part", path);
+    jsonl->file = fopen(jsonl->part, "we");
+    *state = jsonl;
+    return jsonl->file ? TRP_OK : broken(jsonl);
+}
+
+static trp_status jsonl_table(void *state, const Troupe__ReplayTable *table)
+{
+    struct jsonl *jsonl = state;
+    cJSON *out = cJSON_CreateObject();
+    json_add_i64(out, "troupe_dump", 1);
+    cJSON_AddStringToObject(out, "table", table->name);
+    cJSON_AddStringToObject(out, "options", table->options);
+    cJSON_AddItemToObject(out, "signature",
+                          json_base64((trp_bytes){table->signature.data, table->signature.len}));
+    json_line(jsonl->file, out);
+    return ferror(jsonl->file) ? broken(jsonl) : TRP_OK;
+}
+
+static cJSON *column_json(const trp_item_array *column)
+{
+    cJSON *out = cJSON_CreateObject();
+    cJSON_AddStringToObject(out, "dtype", trp_element_name(column->dtype));
+    cJSON *shape = cJSON_AddArrayToObject(out, "shape");
+    for (uint32_t i = 0; i < column->rank; ++i)
+        cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)column->shape[i]));
+    cJSON_AddBoolToObject(out, "squeezed", column->squeezed);
+    cJSON_AddItemToObject(out, "data", json_base64(column->data));
+    return out;
+}
+
+static trp_status jsonl_item(void *state, const trp_item_data *item)
+{
+    struct jsonl *jsonl = state;
+    cJSON *out = cJSON_CreateObject();
+    cJSON_AddStringToObject(out, "table", item->table);
+    json_add_key(out, "key", item->key);
+    cJSON_AddItemToObject(out, "priority", json_number(item->priority));
+    json_add_i64(out, "times_sampled", item->times_sampled);
+    json_add_i64(out, "inserted_at_ns", item->inserted_at_ns);
+    cJSON *columns = cJSON_AddArrayToObject(out, "columns");
+    for (size_t i = 0; i < item->column_count; ++i)
+        cJSON_AddItemToArray(columns, column_json(&item->columns[i]));
+    json_line(jsonl->file, out);
+    return ferror(jsonl->file) ? broken(jsonl) : TRP_OK;
+}
+
+static trp_status jsonl_finish(void *state, struct progress *progress)
+{
+    struct jsonl *jsonl = state;
+    (void)progress;
+    bool ok = fflush(jsonl->file) == 0 && fsync(fileno(jsonl->file)) == 0;
+    ok = fclose(jsonl->file) == 0 && ok;
+    jsonl->file = NULL;
+    if (!ok || rename(jsonl->part, jsonl->path) != 0)
+        return broken(jsonl);
+    free(jsonl->part);
+    jsonl->part = NULL;
+    return TRP_OK;
+}
+
+static void jsonl_destroy(void *state)
+{
+    struct jsonl *jsonl = state;
+    if (jsonl->file)
+        fclose(jsonl->file);
+    if (jsonl->part)
+        unlink(jsonl->part);
+    free(jsonl->part);
+    free(jsonl->path);
+    free(jsonl);
+}
+
+const struct sink_impl jsonl_sink = {jsonl_open, jsonl_table, jsonl_item, jsonl_finish,
+                                     jsonl_destroy};
+
+trp_status sink_open(struct sink *sink, const char *path, bool many)
+{
+    size_t size = strlen(path);
+    *sink = (struct sink){0};
+    if (size > 4 && strcmp(path + size - 4, ".npz") == 0)
+        sink->impl = &npz_sink;
+    else if (size > 6 && strcmp(path + size - 6, ".jsonl") == 0)
+        sink->impl = &jsonl_sink;
+    else
+        return trp_fail(TRP_INVALID_ARGUMENT, "%s: call it FILE.npz or FILE.jsonl", path);
+    return sink->impl->open(&sink->state, path, many);
+}
+
+void sink_close(struct sink *sink)
+{
+    if (sink->state)
+        sink->impl->destroy(sink->state);
+    *sink = (struct sink){0};
+}

@@ -1,0 +1,383 @@
+/* Problem: numpy's .npz wants each column as one array, items come with all their columns, and a
+ * table may be larger than memory.
+ * Design: every column is spooled to a file without a name next to the target, behind room for a
+ * numpy header; when all items are there the headers are filled in and libzip packs the spools. A
+ * column whose items differ in shape or type becomes one array an item, "column_1/INDEX".
+ * Guarantee: memory does not grow with the number of items while their shapes agree; the file
+ * appears whole or not at all (libzip writes beside it and renames). */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zip.h>
+
+#include "core/alloc.h"
+#include "sink.h"
+
+enum { HEADER_BYTES = 256, PATH_BYTES = 64 };
+
+struct shape {
+    int32_t dtype; /* 0: the item has no such column */
+    uint32_t rank;
+    int64_t dims[TRP_RANK_MAX];
+    uint64_t bytes;
+};
+
+struct spool {
+    char *name;
+    FILE *file;
+    uint64_t items;
+    struct shape first;
+    struct shape *shapes; /* of every item; NULL: all are like the first */
+    size_t capacity;
+};
+
+enum { KEYS, PRIORITIES, TIMES_SAMPLED, INSERTED_AT, FIXED };
+
+struct npz {
+    char *path, *dir;
+    bool many;
+    char *prefix;
+    struct spool *spools; /* of all tables */
+    size_t count;
+    size_t table_first; /* spools of the current table begin here */
+    uint64_t items;     /* of the current table */
+    struct progress *progress;
+};
+
+/* ---- numpy's header ---------------------------------------------------------------------- */
+
+/* NULL: numpy has no such type. */
+static const char *numpy_type(int32_t dtype)
+{
+    switch (dtype) {
+    case 1:
+        return "<f4";
+    case 2:
+        return "<f8";
+    case 3:
+    case 13:
+        return "<i4";
+    case 4:
+    case 12:
+        return "|u1";
+    case 5:
+    case 15:
+        return "<i2";
+    case 6:
+    case 11:
+        return "|i1";
+    case 8:
+        return "<c8";
+    case 9:
+        return "<i8";
+    case 10:
+        return "|b1";
+    case 16:
+    case 17:
+        return "<u2";
+    case 18:
+        return "<c16";
+    case 19:
+        return "<f2";
+    case 22:
+        return "<u4";
+    case 23:
+        return "<u8";
+    case 14:
+        return "|V2"; /* bfloat16's bytes */
+    case 24:
+    case 25:
+        return "|V1";
+    default:
+        return NULL;
+    }
+}
+
+/* Version 1.0: magic, a length, and a Python dict padded with spaces to HEADER_BYTES in all. */
+static void header_write(char *out, const struct shape *shape, bool stacked, uint64_t items)
+{
+    char dims[192] = "";
+    size_t length = 0;
+    if (stacked)
+        length = (size_t)snprintf(dims, sizeof dims, "%" PRIu64 ",", items);
+    for (uint32_t i = 0; i < shape->rank; ++i)
+        length +=
+            (size_t)snprintf(dims + length, sizeof dims - length, "%" PRId64 ",", shape->dims[i]);
+    memset(out, ' ', HEADER_BYTES);
+    memcpy(out, "\x93NUMPY\x01\x00", 8);
+    out[8] = (char)((HEADER_BYTES - 10) & 255);
+    out[9] = (HEADER_BYTES - 10) >> 8;
+    char text[HEADER_BYTES];
+    int size =
+        snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }",
+                 numpy_type(shape->dtype), dims);
+    memcpy(out + 10, text, (size_t)size);
+    out[HEADER_BYTES - 1] = '\n';
+}
+
+/* ---- spools ------------------------------------------------------------------------------ */
+
+static trp_status broken(const struct npz *npz, const char *what)
+{
+    return trp_fail(TRP_INTERNAL, "%s: %s: %s", npz->path, what, strerror(errno));
+}
+
+static trp_status spool_file(const struct npz *npz, FILE **file)
+{
+    int fd = open(npz->dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    *file = fd >= 0 ? fdopen(fd, "w+") : NULL;
+    return *file ? TRP_OK : broken(npz, "no file for what is spooled");
+}
+
+/* Takes `name`. */
+static trp_status spool_add(struct npz *npz, char *name)
+{
+    npz->spools = xrealloc(npz->spools, (npz->count + 1) * sizeof *npz->spools);
+    struct spool *spool = &npz->spools[npz->count++];
+    char header[HEADER_BYTES] = "";
+    *spool = (struct spool){.name = name};
+    TRP_TRY(spool_file(npz, &spool->file));
+    return fwrite(header, 1, sizeof header, spool->file) == sizeof header ? TRP_OK
+                                                                          : broken(npz, "spooling");
+}
+
+static void shapes_note(struct spool *spool, const struct shape *shape)
+{
+    bool same = spool->items > 0 && memcmp(shape, &spool->first, sizeof *shape) == 0;
+    if (spool->items == 0)
+        spool->first = *shape;
+    if (spool->items > 0 && !same && !spool->shapes) {
+        spool->capacity = 2 * spool->items + 16;
+        spool->shapes = xcalloc(spool->capacity, sizeof *spool->shapes);
+        for (uint64_t i = 0; i < spool->items; ++i)
+            spool->shapes[i] = spool->first;
+    }
+    if (spool->shapes && spool->items == spool->capacity) {
+        spool->capacity *= 2;
+        spool->shapes = xrealloc(spool->shapes, spool->capacity * sizeof *spool->shapes);
+    }
+    if (spool->shapes)
+        spool->shapes[spool->items] = *shape;
+    spool->items++;
+}
+
+static trp_status spool_put(struct npz *npz, struct spool *spool, const trp_item_array *array)
+{
+    struct shape shape;
+    memset(&shape, 0, sizeof shape); /* compared as bytes */
+    shape.dtype = array->dtype;
+    shape.rank = array->rank;
+    memcpy(shape.dims, array->shape, array->rank * sizeof *shape.dims);
+    shape.bytes = array->data.size;
+    if (shape.dtype != 0 && !numpy_type(shape.dtype))
+        return trp_fail(TRP_UNIMPLEMENTED, "numpy files hold no %s; dump to FILE.jsonl",
+                        trp_element_name(shape.dtype));
+    if (array->data.size &&
+        fwrite(array->data.data, 1, array->data.size, spool->file) != array->data.size)
+        return broken(npz, "spooling");
+    shapes_note(spool, &shape);
+    return TRP_OK;
+}
+
+static trp_status scalar_put(struct npz *npz, size_t which, int32_t dtype, const void *value)
+{
+    const trp_item_array array = {
+        .dtype = dtype, .squeezed = true, .data = {value, trp_element_bytes(dtype)}};
+    return spool_put(npz, &npz->spools[npz->table_first + which], &array);
+}
+
+/* ---- the sink ---------------------------------------------------------------------------- */
+
+static trp_status npz_open(void **state, const char *path, bool many)
+{
+    struct npz *npz = xcalloc(1, sizeof *npz);
+    const char *slash = strrchr(path, '/');
+    npz->path = xstrdup(path);
+    npz->dir = slash ? xasprintf("%.*s/", (int)(slash - path), path) : xstrdup(".");
+    npz->many = many;
+    *state = npz;
+    return TRP_OK;
+}
+
+static trp_status npz_table(void *state, const Troupe__ReplayTable *table)
+{
+    static const char *const names[FIXED] = {"keys", "priorities", "times_sampled", "inserted_at"};
+    struct npz *npz = state;
+    free(npz->prefix);
+    npz->prefix = npz->many ? xasprintf("%s/", table->name) : xstrdup("");
+    npz->table_first = npz->count;
+    npz->items = 0;
+    for (size_t i = 0; i < FIXED; ++i)
+        TRP_TRY(spool_add(npz, xasprintf("%s%s", npz->prefix, names[i])));
+    return TRP_OK;
+}
+
+/* Items that came before a column was first seen have none. */
+static trp_status column_add(struct npz *npz, size_t index)
+{
+    static const trp_item_array none = {.dtype = 0};
+    TRP_TRY(spool_add(npz, xasprintf("%scolumn_%zu", npz->prefix, index)));
+    struct spool *spool = &npz->spools[npz->count - 1];
+    for (uint64_t i = 0; i < npz->items; ++i)
+        TRP_TRY(spool_put(npz, spool, &none));
+    return TRP_OK;
+}
+
+static trp_status npz_item(void *state, const trp_item_data *item)
+{
+    static const trp_item_array none = {.dtype = 0};
+    struct npz *npz = state;
+    TRP_TRY(scalar_put(npz, KEYS, TRP_UINT64, &item->key));
+    TRP_TRY(scalar_put(npz, PRIORITIES, TRP_FLOAT64, &item->priority));
+    TRP_TRY(scalar_put(npz, TIMES_SAMPLED, TRP_INT32, &item->times_sampled));
+    TRP_TRY(scalar_put(npz, INSERTED_AT, TRP_INT64, &item->inserted_at_ns));
+    size_t columns = npz->count - npz->table_first - FIXED;
+    for (size_t i = columns; i < item->column_count; ++i)
+        TRP_TRY(column_add(npz, i));
+    columns = npz->count - npz->table_first - FIXED;
+    for (size_t i = 0; i < columns; ++i)
+        TRP_TRY(spool_put(npz, &npz->spools[npz->table_first + FIXED + i],
+                          i < item->column_count ? &item->columns[i] : &none));
+    npz->items++;
+    return TRP_OK;
+}
+
+/* ---- packing ----------------------------------------------------------------------------- */
+
+/* Bytes of an open file without a name, as a member of the archive. */
+static trp_status member_add(struct npz *npz, zip_t *zip, FILE *file, uint64_t start, uint64_t size,
+                             const char *name)
+{
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fileno(file));
+    zip_source_t *source = zip_source_file(zip, path, start, (zip_int64_t)size);
+    char *member = xasprintf("%s.npy", name);
+    bool ok = source && zip_file_add(zip, member, source, ZIP_FL_ENC_UTF_8) >= 0;
+    if (!ok) {
+        zip_source_free(source);
+        trp_fail(TRP_INTERNAL, "%s: %s", npz->path, zip_strerror(zip));
+    }
+    free(member);
+    return ok ? TRP_OK : TRP_INTERNAL;
+}
+
+static trp_status stacked_add(struct npz *npz, zip_t *zip, struct spool *spool)
+{
+    char header[HEADER_BYTES];
+    struct shape shape = spool->first;
+    if (spool->items == 0)
+        shape.dtype = TRP_FLOAT32; /* of an empty array */
+    if (shape.dtype == 0)
+        return TRP_OK;
+    header_write(header, &shape, true, spool->items);
+    uint64_t size = HEADER_BYTES + spool->items * shape.bytes;
+    if (fflush(spool->file) != 0 || fseek(spool->file, 0, SEEK_SET) != 0 ||
+        fwrite(header, 1, sizeof header, spool->file) != sizeof header || fflush(spool->file) != 0)
+        return broken(npz, "spooling");
+    return member_add(npz, zip, spool->file, 0, size, spool->name);
+}
+
+static trp_status copy_bytes(struct npz *npz, FILE *from, FILE *to, uint64_t size)
+{
+    char block[1 << 14];
+    while (size > 0) {
+        size_t part = size < sizeof block ? (size_t)size : sizeof block;
+        if (fread(block, 1, part, from) != part || fwrite(block, 1, part, to) != part)
+            return broken(npz, "spooling");
+        size -= part;
+    }
+    return TRP_OK;
+}
+
+/* One array an item: the spool is copied with a header before each, and the copy replaces it. */
+static trp_status ragged_add(struct npz *npz, zip_t *zip, struct spool *spool)
+{
+    FILE *from = spool->file, *to;
+    char header[HEADER_BYTES];
+    TRP_TRY(spool_file(npz, &to));
+    spool->file = to;
+    trp_status status = TRP_OK;
+    if (fflush(from) != 0 || fseek(from, HEADER_BYTES, SEEK_SET) != 0)
+        status = broken(npz, "spooling");
+    for (uint64_t i = 0; status == TRP_OK && i < spool->items; ++i) {
+        if (spool->shapes[i].dtype == 0)
+            continue;
+        header_write(header, &spool->shapes[i], false, 0);
+        if (fwrite(header, 1, sizeof header, to) != sizeof header)
+            status = broken(npz, "spooling");
+        if (status == TRP_OK)
+            status = copy_bytes(npz, from, to, spool->shapes[i].bytes);
+    }
+    if (status == TRP_OK && fflush(to) != 0)
+        status = broken(npz, "spooling");
+    fclose(from);
+    uint64_t start = 0;
+    for (uint64_t i = 0; status == TRP_OK && i < spool->items; ++i) {
+        if (spool->shapes[i].dtype == 0)
+            continue;
+        char *name = xasprintf("%s/%" PRIu64, spool->name, i);
+        uint64_t size = HEADER_BYTES + spool->shapes[i].bytes;
+        status = member_add(npz, zip, to, start, size, name);
+        start += size;
+        free(name);
+    }
+    return status;
+}
+
+static void packing(zip_t *zip, double part, void *arg)
+{
+    struct npz *npz = arg;
+    (void)zip;
+    progress_show(npz->progress, (uint64_t)(part * (double)npz->progress->total));
+}
+
+static trp_status npz_finish(void *state, struct progress *progress)
+{
+    struct npz *npz = state;
+    int error = 0;
+    uint64_t bytes = 0;
+    zip_t *zip = zip_open(npz->path, ZIP_CREATE | ZIP_TRUNCATE, &error);
+    if (!zip) {
+        zip_error_t words;
+        zip_error_init_with_code(&words, error);
+        trp_status status = trp_fail(TRP_INTERNAL, "%s: %s", npz->path, zip_error_strerror(&words));
+        zip_error_fini(&words);
+        return status;
+    }
+    trp_status status = TRP_OK;
+    for (size_t i = 0; status == TRP_OK && i < npz->count; ++i) {
+        struct spool *spool = &npz->spools[i];
+        status = spool->shapes ? ragged_add(npz, zip, spool) : stacked_add(npz, zip, spool);
+        bytes += spool->items * spool->first.bytes;
+    }
+    progress_begin(progress, "packing", NULL, bytes);
+    npz->progress = progress;
+    zip_register_progress_callback_with_state(zip, 0.005, packing, NULL, npz);
+    if (status == TRP_OK && zip_close(zip) == 0)
+        return TRP_OK;
+    if (status == TRP_OK)
+        status = trp_fail(TRP_INTERNAL, "%s: %s", npz->path, zip_strerror(zip));
+    zip_discard(zip);
+    return status;
+}
+
+static void npz_destroy(void *state)
+{
+    struct npz *npz = state;
+    for (size_t i = 0; i < npz->count; ++i) {
+        if (npz->spools[i].file)
+            fclose(npz->spools[i].file);
+        free(npz->spools[i].name);
+        free(npz->spools[i].shapes);
+    }
+    free(npz->spools);
+    free(npz->prefix);
+    free(npz->path);
+    free(npz->dir);
+    free(npz);
+}
+
+const struct sink_impl npz_sink = {npz_open, npz_table, npz_item, npz_finish, npz_destroy};

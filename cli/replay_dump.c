@@ -1,0 +1,92 @@
+/* `troupe replay dump`: tables into a file, item by item, without sampling them. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "fetch.h"
+#include "json.h"
+#include "sink.h"
+
+struct dump {
+    const struct target *target;
+    Troupe__ReplayFilter *filter; /* NULL: all items */
+    struct sink sink;
+    struct progress progress;
+    uint64_t items;
+};
+
+static trp_status dump_table(struct dump *dump, const Troupe__ReplayTable *table)
+{
+    struct fetch fetch;
+    trp_item_data item;
+    bool more = true;
+    TRP_TRY(dump->sink.impl->table(dump->sink.state, table));
+    fetch_open(&fetch, dump->target, table->name, dump->filter);
+    trp_status status = fetch_next(&fetch, &item, &more);
+    while (status == TRP_OK && more) {
+        status = dump->sink.impl->item(dump->sink.state, &item);
+        progress_show(&dump->progress, ++dump->items);
+        if (status == TRP_OK)
+            status = fetch_next(&fetch, &item, &more);
+    }
+    fetch_close(&fetch);
+    return status;
+}
+
+static trp_status dump_tables(struct dump *dump, const Troupe__ReplayTablesResponse *tables,
+                              const Troupe__ReplayTable *only)
+{
+    uint64_t total = 0;
+    for (size_t i = 0; i < tables->n_tables; ++i)
+        total += !only || only == tables->tables[i] ? (uint64_t)tables->tables[i]->size : 0;
+    progress_begin(&dump->progress, "dump", "items", dump->filter ? 0 : total);
+    trp_status status = TRP_OK;
+    for (size_t i = 0; status == TRP_OK && i < tables->n_tables; ++i)
+        if (!only || only == tables->tables[i])
+            status = dump_table(dump, tables->tables[i]);
+    progress_end(&dump->progress);
+    if (status == TRP_OK)
+        status = dump->sink.impl->finish(dump->sink.state, &dump->progress);
+    progress_end(&dump->progress);
+    return status;
+}
+
+static void dump_print(const struct work *work, const struct dump *dump, const char *file)
+{
+    if (work->args->json) {
+        cJSON *out = cJSON_CreateObject();
+        json_add_i64(out, "items", (int64_t)dump->items);
+        cJSON_AddStringToObject(out, "file", file);
+        json_print(out);
+        return;
+    }
+    printf("%" PRIu64 " items in %s\n", dump->items, file);
+}
+
+static trp_status dump_work(struct work *work)
+{
+    const char *name = work->call->words[1], *file = work->call->words[2];
+    Troupe__ReplayTablesResponse *tables;
+    Troupe__ReplayFilter filter;
+    bool all = strcmp(name, "all") == 0;
+    TRP_TRY(target_tables(&work->target, all ? NULL : name, &tables));
+    struct dump dump = {.target = &work->target};
+    trp_status status = filter_init(&filter, &work->args->filter);
+    dump.filter = filter_given(&work->args->filter) ? &filter : NULL;
+    if (status == TRP_OK)
+        status = sink_open(&dump.sink, file, all);
+    if (status == TRP_OK)
+        status = dump_tables(&dump, tables, all ? NULL : tables_find(tables, name));
+    if (status == TRP_OK)
+        dump_print(work, &dump, file);
+    sink_close(&dump.sink);
+    filter_cleanup(&filter);
+    troupe__replay_tables_response__free_unpacked(tables, NULL);
+    return status;
+}
+
+int replay_dump(const struct cli_call *call)
+{
+    return target_run(call, TARGET_READ, dump_work);
+}

@@ -1,0 +1,15 @@
+/* What `troupe replay serve` is told. */
+#ifndef TRP_CLI_REPLAY_SERVE_H
+#define TRP_CLI_REPLAY_SERVE_H
+
+#include "cli.h"
+
+struct serve_args {
+    bool insecure;
+    const char *listen, *dir, *file;
+    struct cli_list tables;
+    uint32_t durability, log_level; /* as trp_durability and trp_log_level count */
+    uint64_t max_bytes, seed;
+};
+
+#endif

@@ -1,0 +1,312 @@
+/* Problem: a column may be one number or a video; both have to make sense on one line.
+ * Design: up to VALUES_SHOWN_MAX elements are printed nested, as numpy does; of more the minimum,
+ * maximum, mean and the first few. Whole numbers keep all digits. */
+#include "values.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/buffer.h"
+#include "json.h"
+#include "output.h"
+
+enum { VALUES_SHOWN_MAX = 24, VALUES_FIRST = 6, VALUES_JSON_MAX = 1024 };
+
+size_t values_count(const trp_item_array *array)
+{
+    size_t count = array->dtype == 0 ? 0 : 1;
+    for (uint32_t i = 0; i < array->rank; ++i)
+        if (!size_mul(count, (size_t)array->shape[i], &count))
+            return 0;
+    return count;
+}
+
+/* ---- one element ------------------------------------------------------------------------- */
+
+static double half_value(uint16_t bits)
+{
+    int exponent = bits >> 10 & 31;
+    double mantissa = bits & 1023, sign = bits & 0x8000 ? -1 : 1;
+    if (exponent == 31)
+        return mantissa != 0 ? (double)NAN : sign * (double)INFINITY;
+    return sign * (exponent ? ldexp(1024 + mantissa, exponent - 25) : ldexp(mantissa, -24));
+}
+
+static double bfloat_value(uint16_t bits)
+{
+    uint32_t wide = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &wide, sizeof value);
+    return (double)value;
+}
+
+#define LOAD(type) (*(const type *)memcpy(&(type){0}, at, sizeof(type)))
+
+/* False: a type whose elements are no real numbers. */
+static bool value_at(const trp_item_array *array, size_t index, double *value)
+{
+    const uint8_t *at = array->data.data + index * trp_element_bytes(array->dtype);
+    const char *name = trp_element_name(array->dtype);
+    name += name[0] == 'q'; /* quantized integers are integers */
+    if (strcmp(name, "float32") == 0)
+        *value = (double)LOAD(float);
+    else if (strcmp(name, "float64") == 0)
+        *value = LOAD(double);
+    else if (strcmp(name, "float16") == 0)
+        *value = half_value(LOAD(uint16_t));
+    else if (strcmp(name, "bfloat16") == 0)
+        *value = bfloat_value(LOAD(uint16_t));
+    else if (strcmp(name, "int8") == 0)
+        *value = LOAD(int8_t);
+    else if (strcmp(name, "int16") == 0)
+        *value = LOAD(int16_t);
+    else if (strcmp(name, "int32") == 0)
+        *value = LOAD(int32_t);
+    else if (strcmp(name, "int64") == 0)
+        *value = (double)LOAD(int64_t);
+    else if (strcmp(name, "uint8") == 0 || strcmp(name, "bool") == 0)
+        *value = *at;
+    else if (strcmp(name, "uint16") == 0)
+        *value = LOAD(uint16_t);
+    else if (strcmp(name, "uint32") == 0)
+        *value = LOAD(uint32_t);
+    else if (strcmp(name, "uint64") == 0)
+        *value = (double)LOAD(uint64_t);
+    else
+        return false;
+    return true;
+}
+
+/* The element as text, shortest that reads back to the same. `text` holds TEXT_SIZE. */
+static void element_text(const trp_item_array *array, size_t index, char *text)
+{
+    const uint8_t *at = array->data.data + index * trp_element_bytes(array->dtype);
+    double value = 0;
+    value_at(array, index, &value);
+    if (array->dtype == TRP_INT64)
+        snprintf(text, TEXT_SIZE, "%" PRId64, LOAD(int64_t));
+    else if (array->dtype == TRP_UINT64)
+        snprintf(text, TEXT_SIZE, "%" PRIu64, LOAD(uint64_t));
+    else if (array->dtype == TRP_BOOL)
+        snprintf(text, TEXT_SIZE, "%s", value != 0 ? "true" : "false");
+    else if (array->dtype == TRP_FLOAT32) {
+        for (int digits = 6; digits <= 9; ++digits) {
+            snprintf(text, TEXT_SIZE, "%.*g", digits, value);
+            if (strtof(text, NULL) == (float)value)
+                break;
+        }
+    } else
+        snprintf(text, TEXT_SIZE, "%s", number_text(value, (char[TEXT_SIZE]){0}));
+}
+
+/* ---- strings ----------------------------------------------------------------------------- */
+
+/* The strings of a column one after the other: lengths stand in front of all of them. */
+struct strings {
+    trp_bytes lengths, bytes;
+};
+
+static bool varint_take(trp_bytes *bytes, size_t *value)
+{
+    *value = 0;
+    for (unsigned shift = 0; shift < 35 && bytes->size > 0; shift += 7) {
+        uint8_t byte = *bytes->data++;
+        bytes->size--;
+        *value |= (size_t)(byte & 127) << shift;
+        if (byte < 128)
+            return true;
+    }
+    return false;
+}
+
+static struct strings strings_open(const trp_item_array *array)
+{
+    trp_bytes rest = array->data;
+    size_t length;
+    for (size_t i = 0, count = values_count(array); i < count; ++i)
+        if (!varint_take(&rest, &length))
+            return (struct strings){{NULL, 0}, {NULL, 0}};
+    return (struct strings){array->data, rest};
+}
+
+static trp_bytes strings_next(struct strings *strings)
+{
+    size_t length;
+    trp_bytes none = {(const uint8_t *)"", 0};
+    if (!varint_take(&strings->lengths, &length) || length > strings->bytes.size)
+        return none;
+    trp_bytes text = {strings->bytes.data, length};
+    strings->bytes.data += length;
+    strings->bytes.size -= length;
+    return text;
+}
+
+/* ---- text -------------------------------------------------------------------------------- */
+
+static void add(struct buffer *out, const char *text)
+{
+    buffer_append(out, (trp_bytes){(const uint8_t *)text, strlen(text)});
+}
+
+char *shape_text(const int64_t *shape, size_t rank)
+{
+    struct buffer out = {0};
+    char text[TEXT_SIZE];
+    add(&out, "[");
+    for (size_t i = 0; i < rank; ++i) {
+        snprintf(text, sizeof text, "%s%" PRId64, i ? "," : "", shape[i]);
+        add(&out, text);
+    }
+    buffer_append(&out, (trp_bytes){(const uint8_t *)"]", 2});
+    return (char *)out.data;
+}
+
+static void add_element(struct buffer *out, const trp_item_array *array, size_t index,
+                        struct strings *strings)
+{
+    char text[TEXT_SIZE];
+    if (array->dtype == TRP_STRING) {
+        trp_bytes bytes = strings_next(strings);
+        add(out, "'");
+        for (size_t i = 0; i < bytes.size; ++i) {
+            uint8_t byte = bytes.data[i];
+            snprintf(text, sizeof text, byte < 32 || byte > 126 ? "\\x%02x" : "%c", byte);
+            add(out, text);
+        }
+        add(out, "'");
+        return;
+    }
+    element_text(array, index, text);
+    add(out, text);
+}
+
+/* Brackets open where a row begins and close where it ends, at every level. */
+static void add_nested(struct buffer *out, const trp_item_array *array, size_t count)
+{
+    struct strings strings = strings_open(array);
+    for (size_t i = 0; i < count; ++i) {
+        size_t row = 1;
+        if (i > 0)
+            add(out, " ");
+        for (uint32_t d = array->rank; d-- > 0;) {
+            row *= (size_t)array->shape[d];
+            if (i % row == 0)
+                add(out, "[");
+        }
+        add_element(out, array, i, &strings);
+        row = 1;
+        for (uint32_t d = array->rank; d-- > 0;) {
+            row *= (size_t)array->shape[d];
+            if ((i + 1) % row == 0)
+                add(out, "]");
+        }
+    }
+    if (count == 0)
+        add(out, "[]");
+}
+
+struct summary {
+    double min, max, mean;
+};
+
+static struct summary summarise(const trp_item_array *array, size_t count)
+{
+    struct summary out = {INFINITY, -INFINITY, 0};
+    for (size_t i = 0; i < count; ++i) {
+        double value = 0;
+        value_at(array, i, &value);
+        out.min = value < out.min ? value : out.min;
+        out.max = value > out.max ? value : out.max;
+        out.mean += (value - out.mean) / (double)(i + 1);
+    }
+    return out;
+}
+
+static void add_summary(struct buffer *out, const trp_item_array *array, size_t count)
+{
+    struct summary summary = summarise(array, count);
+    struct strings strings = strings_open(array);
+    char text[128];
+    if (array->dtype != TRP_STRING) {
+        snprintf(text, sizeof text, "min %.6g, max %.6g, mean %.6g; ", summary.min, summary.max,
+                 summary.mean);
+        add(out, text);
+    }
+    for (size_t i = 0; i < VALUES_FIRST; ++i) {
+        add_element(out, array, i, &strings);
+        add(out, " ");
+    }
+    add(out, "...");
+}
+
+static bool shown(const trp_item_array *array, size_t count)
+{
+    double value;
+    return count == 0 || array->dtype == TRP_STRING || value_at(array, 0, &value);
+}
+
+char *values_text(const trp_item_array *array)
+{
+    struct buffer out = {0};
+    size_t count = values_count(array);
+    if (!shown(array, count))
+        add(&out, "(not shown)");
+    else if (count > VALUES_SHOWN_MAX)
+        add_summary(&out, array, count);
+    else
+        add_nested(&out, array, count);
+    buffer_append(&out, (trp_bytes){(const uint8_t *)"", 1});
+    return (char *)out.data;
+}
+
+/* ---- JSON -------------------------------------------------------------------------------- */
+
+static cJSON *element_json(const trp_item_array *array, size_t index, struct strings *strings)
+{
+    char text[TEXT_SIZE];
+    double value = 0;
+    if (array->dtype == TRP_STRING) {
+        trp_bytes bytes = strings_next(strings);
+        for (size_t i = 0; i < bytes.size; ++i)
+            if (bytes.data[i] == 0 || bytes.data[i] > 126)
+                return json_base64(bytes);
+        char *copy = xasprintf("%.*s", (int)bytes.size, (const char *)bytes.data);
+        cJSON *out = cJSON_CreateString(copy);
+        free(copy);
+        return out;
+    }
+    value_at(array, index, &value);
+    if (!isfinite(value))
+        return json_number(value);
+    element_text(array, index, text);
+    return cJSON_CreateRaw(text);
+}
+
+cJSON *values_json(const trp_item_array *array)
+{
+    size_t count = values_count(array);
+    struct strings strings = strings_open(array);
+    cJSON *out = cJSON_CreateObject();
+    cJSON_AddStringToObject(out, "dtype", trp_element_name(array->dtype));
+    cJSON *shape = cJSON_AddArrayToObject(out, "shape");
+    for (uint32_t i = 0; i < array->rank; ++i)
+        cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)array->shape[i]));
+    cJSON_AddBoolToObject(out, "squeezed", array->squeezed);
+    if (!shown(array, count))
+        return out;
+    bool whole = count <= VALUES_JSON_MAX;
+    if (!whole && array->dtype != TRP_STRING) {
+        struct summary summary = summarise(array, count);
+        cJSON_AddItemToObject(out, "min", json_number(summary.min));
+        cJSON_AddItemToObject(out, "max", json_number(summary.max));
+        cJSON_AddItemToObject(out, "mean", json_number(summary.mean));
+    }
+    cJSON *values = cJSON_AddArrayToObject(out, whole ? "values" : "first");
+    for (size_t i = 0; i < (whole ? count : VALUES_FIRST); ++i)
+        cJSON_AddItemToArray(values, element_json(array, i, &strings));
+    return out;
+}

@@ -1,0 +1,97 @@
+/* Whole items of any columns: for tools that do not know what is in a table (dump, load, show).
+ * Training reads with sampler.h and writes with writer.h, which are many times faster. */
+#ifndef TRP_ITEM_H
+#define TRP_ITEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <troupe/bytes.h>
+#include <troupe/rpc.h>
+#include <troupe/status.h>
+#include <troupe/tensor.h>
+
+TRP_BEGIN_DECLS
+
+/* tensorflow.DataType's number of strings. Their bytes are as in a TensorProto's tensor_content:
+ * the length of each as a varint, then all of them one after the other. */
+enum { TRP_STRING = 7 };
+
+/* One column of one item, as a client gets it. */
+typedef struct {
+    int32_t dtype; /* tensorflow.DataType; 0: a column without steps */
+    uint32_t rank;
+    int64_t shape[TRP_RANK_MAX];
+    bool squeezed;  /* it has no time axis; otherwise shape[0] is its steps */
+    trp_bytes data; /* row-major, little endian */
+} trp_item_array;
+
+typedef struct {
+    const char *table;
+    uint64_t key;
+    double priority;
+    int32_t times_sampled;
+    int64_t inserted_at_ns; /* since 1970 */
+    double probability;     /* of the draw, where it was sampled */
+    int64_t table_size;
+    const trp_item_array *columns;
+    size_t column_count;
+} trp_item_data;
+
+/* Bytes of one element of any tensor that a table may hold, also of those that C has no type for;
+ * 0: strings and unknown numbers. And its name, e.g. "bfloat16", "string" ("?": unknown). */
+TRP_API size_t trp_element_bytes(int32_t dtype);
+TRP_API const char *trp_element_name(int32_t dtype);
+
+/* The number of a name; 0: there is none. */
+TRP_API int32_t trp_element_parse(const char *name);
+
+/* ---- reading ----------------------------------------------------------------------------- */
+
+/* Decodes SampleStreamResponses: of SampleStream, or out of troupe.Replay's Fetch. One thread. */
+typedef struct trp_item_reader trp_item_reader;
+
+TRP_API trp_item_reader *trp_item_reader_create(void);
+
+/* Takes the next message (copied), when every item of the one before was given.
+ * INVALID_ARGUMENT: malformed; RESOURCE_EXHAUSTED: an item beyond 2 GiB. */
+TRP_API TRP_MUST_USE trp_status trp_item_reader_feed(trp_item_reader *reader, trp_bytes response);
+
+/* The next whole item; `*more` false: another message is needed. What `item` points to is valid
+ * until the next call. INVALID_ARGUMENT: parts that do not fit together; DATA_LOSS: broken bytes.
+ */
+TRP_API TRP_MUST_USE trp_status trp_item_reader_next(trp_item_reader *reader, trp_item_data *item,
+                                                     bool *more);
+TRP_API void trp_item_reader_destroy(trp_item_reader *reader); /* NULL is fine */
+
+/* Opens a SampleStream that draws `count` items, whose messages (trp_stream_receive()) are for a
+ * reader. Sampling counts: the limiter and times_sampled move. The stream ends with
+ * DEADLINE_EXCEEDED when the limiter allows no more for `limiter_timeout_ms` (negative: never). */
+TRP_API TRP_MUST_USE trp_status trp_item_sample(trp_stream **out, trp_channel *channel,
+                                                const char *table, int64_t count,
+                                                int64_t limiter_timeout_ms);
+
+/* ---- writing ----------------------------------------------------------------------------- */
+
+/* Inserts items under the keys they have: one that is in the table already is an update of its
+ * priority, so that work that was interrupted can be done again. One thread. */
+typedef struct trp_item_writer trp_item_writer;
+
+/* `channel` outlives the writer. */
+TRP_API TRP_MUST_USE trp_status trp_item_writer_create(trp_item_writer **out, trp_channel *channel);
+
+/* Queues one item (copied), and waits up to `timeout_ms` (negative: no bound) when too many are
+ * unconfirmed. times_sampled and the time of insertion are the server's. INVALID_ARGUMENT: arrays
+ * that are no columns; DEADLINE_EXCEEDED: the table's limiter holds inserts back; else the
+ * server's. After a failure the writer can only be destroyed. */
+TRP_API TRP_MUST_USE trp_status trp_item_writer_put(trp_item_writer *writer,
+                                                    const trp_item_data *item, int64_t timeout_ms);
+
+/* Waits until everything is confirmed. */
+TRP_API TRP_MUST_USE trp_status trp_item_writer_flush(trp_item_writer *writer, int64_t timeout_ms);
+TRP_API uint64_t trp_item_writer_confirmed(const trp_item_writer *writer);
+TRP_API void trp_item_writer_destroy(trp_item_writer *writer); /* NULL is fine */
+
+TRP_END_DECLS
+#endif

@@ -47,6 +47,20 @@ enum {
     /* A client that asks for everything at once never asks for more: its used-up items are taken as
      * delivered when so many of them have left. */
     SAMPLE_UNSETTLED_MAX = 4096,
+    /* sample_shared.c: clients on this host that read data.mdb themselves, each with a word of the
+     * lease file, a page; further ones get an ordinary stream. */
+    SHARED_LEASES_MAX = 512,
+    /* sample_shared.c: pages of one client that cannot be recycled: three batches of 256 x 28 KB
+     * are 22 MB. 512 clients that all stand still keep 32 GiB at most. */
+    SHARED_WINDOW_BYTES_MAX = 64 << 20,
+    SHARED_WINDOW_BYTES = 32 << 20,
+    /* sample_shared.c: smaller chunks are sent: naming a page costs as much as 2 KB. */
+    SHARED_INLINE_BYTES = 2048,
+    /* sample_shared.c: how long a client may keep pages that nothing else keeps; a learner takes a
+     * batch within a second or two. */
+    SHARED_LEASE_MS = 5000,
+    /* shared_wire.c: a writer's items are of a few shapes; of more, some are said twice. */
+    SHARED_TRAJECTORIES_LOOKED_AT = 16,
     /* engine_tables.c: tables that are made while a server runs: ServerInfo of 4096 tables is about
      * a megabyte. */
     REPLAY_TABLES_MAX = 4096,

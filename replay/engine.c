@@ -201,16 +201,26 @@ static void handout_unlink(struct engine *engine, struct handout *handout)
         handout->next->previous = handout->previous;
 }
 
+void engine_settle_until(struct engine *engine, struct handout *handout, uint64_t end)
+{
+    if (handout->count == 0 || end <= handout->settled)
+        return;
+    uint64_t wanted = end - handout->settled;
+    uint32_t count = wanted < handout->count ? (uint32_t)wanted : handout->count;
+    for (uint32_t i = 0; i < count; ++i)
+        engine_item_drop(engine, handout->table, handout->items[i]);
+    handout->table->unsettled -= count;
+    engine_table_touch(engine, handout->table);
+    handout->settled += count;
+    handout->count -= count;
+    memmove(handout->items, handout->items + count, handout->count * sizeof(struct item *));
+    if (handout->count == 0)
+        handout_unlink(engine, handout);
+}
+
 void engine_settle(struct engine *engine, struct handout *handout)
 {
-    if (handout->count == 0)
-        return;
-    for (uint32_t i = 0; i < handout->count; ++i)
-        engine_item_drop(engine, handout->table, handout->items[i]);
-    handout->table->unsettled -= handout->count;
-    engine_table_touch(engine, handout->table);
-    handout_unlink(engine, handout);
-    handout->count = 0;
+    engine_settle_until(engine, handout, handout_end(handout));
 }
 
 void handout_cleanup(struct handout *handout)

@@ -112,8 +112,15 @@ struct handout {
     struct engine_table *table; /* of all items */
     struct item **items;
     uint32_t count, capacity;
+    uint64_t settled;                /* items that have left it */
     struct handout *next, *previous; /* in the engine's list, while count > 0 */
 };
+
+/* The number of the item that comes into it next: they count from 0. */
+static inline uint64_t handout_end(const struct handout *handout)
+{
+    return handout->settled + handout->count;
+}
 
 /* Draws one item; engine_can_sample() said yes. An item whose times are used up goes into
  * `handout`, which has items of this table only. sample->item is valid until the next operation on
@@ -128,6 +135,9 @@ uint32_t engine_sample_many(struct engine *engine, struct engine_table *table, u
 
 /* The client has them: deletes the records and frees the items. A handout that is empty is fine. */
 void engine_settle(struct engine *engine, struct handout *handout);
+
+/* The same for those whose numbers are below `end`. */
+void engine_settle_until(struct engine *engine, struct handout *handout, uint64_t end);
 void handout_cleanup(struct handout *handout); /* settled */
 
 /* Deletes first, then updates, as Reverb; unknown keys are ignored. The index is ready.

@@ -74,7 +74,7 @@ static bool split_chunk(trp_bytes bytes, struct raw_sample *sample)
     if (!read_field(&reader, &field))
         return false;
     const uint8_t *body = field.tag == TAG(2, LEN) ? reader.at : field.before;
-    sample->chunks[index].body = (trp_bytes){body, (size_t)(reader.end - body)};
+    sample->chunks[index].body = (struct body){.data = body, .size = (size_t)(reader.end - body)};
     return true;
 }
 
@@ -151,19 +151,43 @@ static void template_add_hole(struct template *template, struct hole hole)
     template->holes[template->hole_count++] = hole;
 }
 
+/* How much of [at, at + size) of a body in pieces lies in one piece, and where. */
+static size_t body_run(const struct body *body, size_t at, size_t size, const uint8_t **run)
+{
+    size_t from = (body->skip + at) % body->piece_bytes, left = body->piece_bytes - from;
+    *run = body->pieces[(body->skip + at) / body->piece_bytes] + from;
+    return size < left ? size : left;
+}
+
+static bool body_equals(const struct body *body, size_t at, const uint8_t *bytes, size_t size)
+{
+    if (body->data)
+        return memcmp(body->data + at, bytes, size) == 0;
+    while (size > 0) {
+        const uint8_t *run;
+        size_t length = body_run(body, at, size, &run);
+        if (memcmp(run, bytes, length) != 0)
+            return false;
+        at += length;
+        bytes += length;
+        size -= length;
+    }
+    return true;
+}
+
 /* Equal outside the holes. */
-static bool template_matches(const struct template *template, trp_bytes bytes)
+static bool template_matches(const struct template *template, const struct body *body)
 {
     size_t at = 0;
-    if (bytes.size != template->size)
+    if (body->size != template->size)
         return false;
     for (uint32_t i = 0; i < template->hole_count; i++) {
         const struct hole *hole = &template->holes[i];
-        if (memcmp(template->bytes + at, bytes.data + at, hole->at - at) != 0)
+        if (!body_equals(body, at, template->bytes + at, hole->at - at))
             return false;
         at = hole->at + hole->size;
     }
-    return memcmp(template->bytes + at, bytes.data + at, bytes.size - at) == 0;
+    return body_equals(body, at, template->bytes + at, body->size - at);
 }
 
 static bool keys_match(const struct layout *layout, const struct raw_sample *sample)
@@ -176,6 +200,18 @@ static bool keys_match(const struct layout *layout, const struct raw_sample *sam
             return false;
     }
     return true;
+}
+
+static void copy_pieces(uint8_t *to, const struct body *body, size_t at, size_t size)
+{
+    while (size > 0) {
+        const uint8_t *run;
+        size_t length = body_run(body, at, size, &run);
+        memcpy(to, run, length);
+        to += length;
+        at += length;
+        size -= length;
+    }
 }
 
 static void copy_rows(uint8_t *to, const uint8_t *from, size_t size)
@@ -194,15 +230,21 @@ bool layout_copy(const struct layout *layout, const struct raw_sample *sample, v
                  size_t row)
 {
     if (!layout->known || sample->chunk_count != layout->chunk_count ||
-        !template_matches(&layout->trajectory, sample->trajectory) || !keys_match(layout, sample))
+        !template_matches(&layout->trajectory, &(struct body){.data = sample->trajectory.data,
+                                                              .size = sample->trajectory.size}) ||
+        !keys_match(layout, sample))
         return false;
     for (uint32_t i = 0; i < layout->chunk_count; i++)
-        if (!template_matches(&layout->chunks[i], sample->chunks[i].body))
+        if (!template_matches(&layout->chunks[i], &sample->chunks[i].body))
             return false;
     for (uint32_t i = 0; i < layout->copy_count; i++) {
         const struct copy *copy = &layout->copies[i];
         uint8_t *out = (uint8_t *)columns[copy->column] + row * layout->row_bytes[copy->column];
-        copy_rows(out + copy->to, sample->chunks[copy->chunk].body.data + copy->from, copy->size);
+        const struct body *body = &sample->chunks[copy->chunk].body;
+        if (body->data)
+            copy_rows(out + copy->to, body->data + copy->from, copy->size);
+        else
+            copy_pieces(out + copy->to, body, copy->from, copy->size);
     }
     return true;
 }
@@ -313,7 +355,8 @@ bool layout_learn(struct layout *layout, const struct raw_sample *sample,
     for (size_t i = 0; i < column_count; i++)
         layout->row_bytes[i] = trp_tensor_bytes(&columns[i]);
     for (uint32_t i = 0; i < sample->chunk_count; i++)
-        if (!learn_chunk(&layout->chunks[i], sample->chunks[i].body))
+        if (!learn_chunk(&layout->chunks[i],
+                         (trp_bytes){sample->chunks[i].body.data, sample->chunks[i].body.size}))
             return false;
     template_set(&layout->trajectory, sample->trajectory);
     struct reader reader = reader_of(sample->trajectory);

@@ -12,6 +12,14 @@
 
 enum { LAYOUT_CHUNKS_MAX = 16 };
 
+/* Bytes in one place, or cut into pieces. */
+struct body {
+    const uint8_t *data; /* NULL: in pieces */
+    size_t size;
+    const uint8_t *const *pieces; /* of piece_bytes each; the body starts `skip` bytes in */
+    size_t piece_bytes, skip;
+};
+
 /* A sample in one entry, split but not decoded. */
 struct raw_sample {
     uint64_t key;
@@ -25,7 +33,7 @@ struct raw_sample {
     struct {
         uint64_t key;
         trp_bytes key_bytes; /* as a varint */
-        trp_bytes body;      /* what follows key and range of steps */
+        struct body body;    /* what follows key and range of steps */
     } chunks[LAYOUT_CHUNKS_MAX];
 };
 
@@ -39,7 +47,8 @@ struct layout *layout_create(void);
 void layout_destroy(struct layout *layout); /* NULL is fine */
 
 /* Learns from a sample that was decoded and found to fit `columns`. False, and nothing will match:
- * it is compressed, delta coded or in another way not a matter of copying. */
+ * it is compressed, delta coded or in another way not a matter of copying. Bodies are in one place.
+ */
 bool layout_learn(struct layout *layout, const struct raw_sample *sample,
                   const trp_tensor_spec *columns, size_t column_count);
 

@@ -9,7 +9,7 @@
  * stream asks for more or ends.
  * Guarantee: never more samples than asked for; nothing is drawn for a stream that has ended; a
  * timeout ends a stream only while nothing was drawn for it since its last batch. */
-#include "service.h"
+#include "sample_stream.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -20,41 +20,8 @@
 #include "core/clock.h"
 #include "core/limits.h"
 
-/* A sample that has not left completely. */
-struct drawn {
-    struct wire_item info;
-    struct wire_draw draw;
-    uint32_t trajectory_at, trajectory_size; /* in sample_stream.trajectories */
-    uint32_t chunk_first, chunk_count;       /* in sample_stream.chunks, a reference each */
-};
-
-struct sample_stream {
-    struct service *service;
-    trp_server_call *call;
-    struct lane *lane;  /* of the request being served; NULL: none */
-    int64_t remaining;  /* samples to draw */
-    int64_t timeout_ms; /* negative: none */
-    struct deadline deadline;
-    int64_t since_ns;
-    uint64_t queued_in; /* the group in which it began to wait */
-    bool waiting;       /* in the lane */
-    bool half_closed, finished;
-    struct sample_stream *next, *previous;
-
-    struct drawn *drawn;
-    struct chunk **chunks;
-    struct buffer trajectories;
-    uint32_t drawn_count, drawn_capacity, chunk_count, chunk_capacity;
-    uint32_t drawn_next, chunk_next; /* the first that has not left */
-
-    struct handout handout;
-};
-
-static void stream_finish(struct sample_stream *stream, trp_status status, const char *text)
-{
-    stream->finished = true;
-    trp_server_call_finish(stream->call, status, text);
-}
+const char sample_timeout_text[] =
+    "Rate Limiter: Timeout exceeded before the right to insert was acquired.";
 
 /* ---- lanes ------------------------------------------------------------------------------- */
 
@@ -73,7 +40,7 @@ static void lane_append(struct sample_stream *stream)
         trp_status status =
             engine_not_found((trp_bytes){(const uint8_t *)table->name, table->name_size});
         request_end(stream);
-        stream_finish(stream, status, trp_last_error());
+        sample_stream_finish(stream, status, trp_last_error());
         return;
     }
     stream->deadline = deadline_in_ms(&clock_monotonic, stream->timeout_ms);
@@ -107,13 +74,21 @@ static void lane_remove(struct sample_stream *stream)
     lane->timed_count -= stream->timeout_ms >= 0;
 }
 
+void sample_stream_finish(struct sample_stream *stream, trp_status status, const char *text)
+{
+    if (stream->waiting)
+        lane_remove(stream);
+    stream->finished = true;
+    trp_server_call_finish(stream->call, status, text);
+}
+
 void lane_refuse_samples(struct lane *lane, trp_status status)
 {
     while (lane->sample_first) {
         struct sample_stream *stream = lane->sample_first;
         lane_remove(stream);
         request_end(stream);
-        stream_finish(stream, status, trp_last_error());
+        sample_stream_finish(stream, status, trp_last_error());
     }
 }
 
@@ -128,9 +103,8 @@ int64_t lane_expire(struct lane *lane, int64_t now_ns)
         }
         lane_remove(stream);
         request_end(stream);
-        /* "insert": clients compare the text with Reverb's, which has it so. */
-        stream_finish(stream, TRP_DEADLINE_EXCEEDED,
-                      "Rate Limiter: Timeout exceeded before the right to insert was acquired.");
+        stream->remaining = 0;
+        stream->transport->expired(stream);
     }
     return first;
 }
@@ -152,7 +126,7 @@ static void drawn_chunks(struct sample_stream *stream, const struct item *item)
 
 /* One sample into drawn[]; its bytes. */
 static size_t drawn_push(struct sample_stream *stream, const struct table_sample *sample,
-                         bool rate_limited)
+                         bool rate_limited, uint64_t handed)
 {
     struct service *service = stream->service;
     const struct engine_table *table = stream->lane->table;
@@ -170,8 +144,9 @@ static size_t drawn_push(struct sample_stream *stream, const struct table_sample
                                      .inserted_at_ns = item->inserted_at_ns},
                             .draw = {sample->probability, sample->table_size, rate_limited},
                             .chunk_first = stream->chunk_count,
-                            .chunk_count = item->trajectory->chunk_count};
-    trajectory_encode(item->trajectory, item->chunks, &stream->trajectories);
+                            .chunk_count = item->trajectory->chunk_count,
+                            .handed = handed};
+    stream->transport->put_trajectory(item, &stream->trajectories);
     drawn->trajectory_at = (uint32_t)before;
     drawn->trajectory_size = (uint32_t)(stream->trajectories.size - before);
     drawn_chunks(stream, item);
@@ -189,13 +164,16 @@ static size_t block_draw(struct sample_stream *stream, uint32_t count, bool rate
 {
     struct table_sample samples[SAMPLE_BLOCK_ITEMS_MAX];
     struct engine_table *table = stream->lane->table;
+    uint64_t handed = handout_end(&stream->handout);
     size_t bytes = 0;
     uint32_t n =
         engine_sample_many(stream->service->engine, table, count, samples, &stream->handout);
     for (uint32_t i = 0; i < n; ++i)
         __builtin_prefetch(samples[i].item->chunks[0]);
-    for (uint32_t i = 0; i < n; ++i)
-        bytes += drawn_push(stream, &samples[i], rate_limited);
+    for (uint32_t i = 0; i < n; ++i) {
+        handed += samples[i].removed;
+        bytes += drawn_push(stream, &samples[i], rate_limited, handed);
+    }
     *drawn = n;
     return bytes;
 }
@@ -222,7 +200,119 @@ static void batch_draw(struct sample_stream *stream)
     }
 }
 
-/* ---- sending ----------------------------------------------------------------------------- */
+/* ---- one batch after the other ----------------------------------------------------------- */
+
+static void drawn_clear(struct sample_stream *stream)
+{
+    struct store *store = engine_store(stream->service->engine);
+    for (uint32_t i = stream->chunk_next; i < stream->chunk_count; ++i)
+        store_chunk_unref(store, stream->chunks[i]);
+    stream->drawn_count = stream->drawn_next = 0;
+    stream->chunk_count = stream->chunk_next = 0;
+    buffer_clear(&stream->trajectories);
+}
+
+void sample_stream_continue(struct sample_stream *stream)
+{
+    if (stream->finished || !stream->lane || stream->waiting)
+        return;
+    while (stream->drawn_next < stream->drawn_count && !stream->transport->full(stream)) {
+        trp_status status = stream->transport->send(stream);
+        if (status != TRP_OK) {
+            sample_stream_finish(stream, status, trp_last_error());
+            return;
+        }
+    }
+    if (stream->drawn_next < stream->drawn_count)
+        return;
+    drawn_clear(stream);
+    if (stream->remaining > 0 && stream->transport->full(stream))
+        return;
+    if (stream->remaining > 0) {
+        lane_append(stream);
+        return;
+    }
+    request_end(stream);
+    if (stream->half_closed)
+        sample_stream_finish(stream, TRP_OK, NULL);
+    else
+        stream->transport->satisfied(stream);
+}
+
+bool lane_sample_batch(struct lane *lane)
+{
+    struct sample_stream *stream = lane->sample_first;
+    if (!stream || !engine_can_sample(lane->table))
+        return false;
+    lane_remove(stream);
+    batch_draw(stream);
+    sample_stream_continue(stream);
+    return true;
+}
+
+/* ---- life -------------------------------------------------------------------------------- */
+
+void sample_stream_init(struct sample_stream *stream, const struct sample_transport *transport,
+                        struct service *service, trp_server_call *call)
+{
+    stream->transport = transport;
+    stream->service = service;
+    stream->call = call;
+    trp_server_call_set_state(call, stream);
+    trp_server_call_read(call);
+}
+
+void sample_stream_ask(struct sample_stream *stream, struct lane *lane, int64_t count,
+                       int64_t timeout_ms)
+{
+    assert(!stream->lane);
+    stream->lane = lane;
+    lane_use(lane);
+    stream->remaining = count;
+    stream->timeout_ms = timeout_ms;
+    stream->since_ns = clock_now_ns(&clock_monotonic);
+    lane_append(stream);
+}
+
+void sample_stream_cleanup(struct sample_stream *stream)
+{
+    if (stream->waiting)
+        lane_remove(stream);
+    engine_settle(stream->service->engine, &stream->handout);
+    handout_cleanup(&stream->handout);
+    drawn_clear(stream);
+    request_end(stream);
+    buffer_cleanup(&stream->trajectories);
+    free(stream->drawn);
+    free(stream->chunks);
+}
+
+const struct sample_stream *sample_stream_next(const struct sample_stream *stream)
+{
+    return stream->next;
+}
+
+const char *sample_stream_peer(const struct sample_stream *stream)
+{
+    return trp_server_call_peer(stream->call);
+}
+
+int64_t sample_stream_since_ns(const struct sample_stream *stream)
+{
+    return stream->since_ns;
+}
+
+int64_t sample_stream_wanted(const struct sample_stream *stream)
+{
+    return stream->remaining;
+}
+
+/* ---- Reverb's SampleStream --------------------------------------------------------------- */
+
+static void reverb_put_trajectory(const struct item *item, struct buffer *out)
+{
+    trajectory_encode(item->trajectory, item->chunks, out);
+}
 
 static struct wire_entry_parts *push_parts(struct service *service, uint32_t count)
 {
@@ -295,7 +385,7 @@ static trp_status holes_fill(struct sample_stream *stream, uint32_t first)
     return status;
 }
 
-static trp_status message_send(struct sample_stream *stream)
+static trp_status reverb_send(struct sample_stream *stream)
 {
     uint32_t first = stream->chunk_next;
     trp_message *message = NULL;
@@ -312,72 +402,31 @@ static trp_status message_send(struct sample_stream *stream)
     return status;
 }
 
-static void drawn_clear(struct sample_stream *stream)
-{
-    struct store *store = engine_store(stream->service->engine);
-    for (uint32_t i = stream->chunk_next; i < stream->chunk_count; ++i)
-        store_chunk_unref(store, stream->chunks[i]);
-    stream->drawn_count = stream->drawn_next = 0;
-    stream->chunk_count = stream->chunk_next = 0;
-    buffer_clear(&stream->trajectories);
-}
-
-/* ---- one request after the other --------------------------------------------------------- */
-
-static bool stream_full(const struct sample_stream *stream)
+static bool reverb_full(const struct sample_stream *stream)
 {
     return trp_server_call_queued(stream->call) >= SAMPLE_RESPONSES_MAX;
 }
 
-/* Sends what may be sent and decides what the stream waits for: the transport, its lane, or the
- * client. */
-static void stream_continue(struct sample_stream *stream)
+static void reverb_satisfied(struct sample_stream *stream)
 {
-    if (stream->finished || !stream->lane || stream->waiting)
-        return;
-    while (stream->drawn_next < stream->drawn_count && !stream_full(stream)) {
-        trp_status status = message_send(stream);
-        if (status != TRP_OK) {
-            stream_finish(stream, status, trp_last_error());
-            return;
-        }
-    }
-    if (stream->drawn_next < stream->drawn_count)
-        return;
-    drawn_clear(stream);
-    if (stream->remaining > 0 && stream_full(stream))
-        return;
-    if (stream->remaining > 0) {
-        lane_append(stream);
-        return;
-    }
-    request_end(stream);
-    if (stream->half_closed)
-        stream_finish(stream, TRP_OK, NULL);
-    else
-        trp_server_call_read(stream->call);
+    trp_server_call_read(stream->call);
 }
 
-bool lane_sample_batch(struct lane *lane)
+static void reverb_expired(struct sample_stream *stream)
 {
-    struct sample_stream *stream = lane->sample_first;
-    if (!stream || !engine_can_sample(lane->table))
-        return false;
-    lane_remove(stream);
-    batch_draw(stream);
-    stream_continue(stream);
-    return true;
+    sample_stream_finish(stream, TRP_DEADLINE_EXCEEDED, sample_timeout_text);
 }
 
-/* ---- the call ---------------------------------------------------------------------------- */
+static const struct sample_transport reverb_transport = {.put_trajectory = reverb_put_trajectory,
+                                                         .full = reverb_full,
+                                                         .send = reverb_send,
+                                                         .satisfied = reverb_satisfied,
+                                                         .expired = reverb_expired};
 
 void sample_opened(void *service, trp_server_call *call)
 {
     struct sample_stream *stream = xcalloc(1, sizeof *stream);
-    stream->service = service;
-    stream->call = call;
-    trp_server_call_set_state(call, stream);
-    trp_server_call_read(call);
+    sample_stream_init(stream, &reverb_transport, service, call);
 }
 
 static trp_status request_begin(struct sample_stream *stream, trp_bytes bytes)
@@ -390,12 +439,8 @@ static trp_status request_begin(struct sample_stream *stream, trp_bytes bytes)
     struct lane *lane = service_lane(stream->service, request.table);
     if (!lane)
         return TRP_NOT_FOUND;
-    stream->lane = lane;
-    lane_use(lane);
-    stream->remaining = request.num_samples;
-    stream->timeout_ms = request.has_timeout && request.timeout_ms >= 0 ? request.timeout_ms : -1;
-    stream->since_ns = clock_now_ns(&clock_monotonic);
-    lane_append(stream);
+    sample_stream_ask(stream, lane, request.num_samples,
+                      request.has_timeout && request.timeout_ms >= 0 ? request.timeout_ms : -1);
     return TRP_OK;
 }
 
@@ -409,7 +454,7 @@ void sample_received(void *arg, trp_server_call *call, trp_message *message)
     trp_status status = request_begin(stream, message_bytes(message));
     trp_message_destroy(message);
     if (status != TRP_OK)
-        stream_finish(stream, status, trp_last_error());
+        sample_stream_finish(stream, status, trp_last_error());
 }
 
 void sample_half_closed(void *arg, trp_server_call *call)
@@ -419,7 +464,7 @@ void sample_half_closed(void *arg, trp_server_call *call)
     service->worked = true;
     stream->half_closed = true;
     if (!stream->lane && !stream->finished)
-        stream_finish(stream, TRP_OK, NULL);
+        sample_stream_finish(stream, TRP_OK, NULL);
 }
 
 void sample_drained(void *arg, trp_server_call *call)
@@ -429,7 +474,7 @@ void sample_drained(void *arg, trp_server_call *call)
     service->worked = true;
     if (stream->handout.count >= SAMPLE_UNSETTLED_MAX && stream->drawn_count == 0)
         engine_settle(service->engine, &stream->handout);
-    stream_continue(stream);
+    sample_stream_continue(stream);
 }
 
 void sample_closed(void *arg, trp_server_call *call)
@@ -437,34 +482,6 @@ void sample_closed(void *arg, trp_server_call *call)
     struct service *service = arg;
     struct sample_stream *stream = trp_server_call_state(call);
     service->worked = true;
-    if (stream->waiting)
-        lane_remove(stream);
-    engine_settle(service->engine, &stream->handout);
-    handout_cleanup(&stream->handout);
-    drawn_clear(stream);
-    request_end(stream);
-    buffer_cleanup(&stream->trajectories);
-    free(stream->drawn);
-    free(stream->chunks);
+    sample_stream_cleanup(stream);
     free(stream);
-}
-
-const struct sample_stream *sample_stream_next(const struct sample_stream *stream)
-{
-    return stream->next;
-}
-
-const char *sample_stream_peer(const struct sample_stream *stream)
-{
-    return trp_server_call_peer(stream->call);
-}
-
-int64_t sample_stream_since_ns(const struct sample_stream *stream)
-{
-    return stream->since_ns;
-}
-
-int64_t sample_stream_wanted(const struct sample_stream *stream)
-{
-    return stream->remaining;
 }

@@ -22,27 +22,14 @@
 #include "core/clock.h"
 #include "core/limits.h"
 #include "core/thread.h"
-#include "link.h"
+#include "sample_source.h"
 #include "unary.h"
 #include "unpack.h"
-#include "wire.h"
-
-static const char sample_path[] = "/deepmind.reverb.ReverbService/SampleStream";
-
-/* Reverb's words, which tell a limiter's timeout from any other deadline. */
-static const char limiter_words[] = "Timeout exceeded before the right to insert was acquired";
 
 struct trp_sampler {
-    /* Of whoever fills batches: the thread, or the caller when there is none. */
-    struct link link;
-    struct unpacker *unpacker;
-    char *table;
+    struct sample_source source; /* of whoever fills batches: the thread, or the caller */
     uint32_t batch_size;
-    int64_t limiter_timeout_ms;
-    int64_t requested; /* samples asked for on this stream that are in no batch yet */
-    bool refused;      /* the stream takes no more requests; what is on its way still comes */
     uint32_t batches_ahead;
-    _Atomic bool unreachable; /* the last stream was lost, nothing came since */
 
     struct batch *batches; /* a ring: [lent] [full ...] [filling] */
     uint32_t batch_count;
@@ -59,109 +46,11 @@ struct trp_sampler {
     struct thread thread;
 };
 
-/* ---- filling a batch ------------------------------------------------------------------------- */
-
-static trp_status send_request(trp_sampler *sampler, int64_t samples, struct deadline deadline,
-                               bool *ended)
+static trp_status fill(trp_sampler *sampler, struct batch *batch, struct deadline deadline)
 {
-    struct wire_sample_request request = {
-        .table = {(const uint8_t *)sampler->table, strlen(sampler->table)},
-        .num_samples = samples,
-        .has_timeout = true,
-        .timeout_ms = sampler->limiter_timeout_ms < 0 ? -1 : sampler->limiter_timeout_ms,
-    };
-    trp_message *message;
-    TRP_TRY(wire_sample_request_encode(&request, &message));
-    TRP_TRY(link_send(&sampler->link, message, deadline, ended));
-    sampler->requested += samples;
-    return TRP_OK;
-}
-
-/* Asks for what `batch` lacks and for the batches ahead, as far as that is not on its way. Waits
- * for room only while nothing else is: the server may not take a request before the last is
- * satisfied.
- */
-static trp_status request_more(trp_sampler *sampler, const struct batch *batch,
-                               struct deadline deadline)
-{
-    int64_t missing = (int64_t)batch->capacity - batch->rows;
-    int64_t wanted = missing + (int64_t)sampler->batches_ahead * sampler->batch_size;
-    while (!sampler->refused && sampler->requested < wanted &&
-           (sampler->requested == 0 || trp_stream_writable(sampler->link.stream))) {
-        int64_t most = wanted - sampler->requested;
-        if (sampler->requested < missing)
-            most = missing - sampler->requested; /* so that requests end with batches */
-        else if (most > sampler->batch_size)
-            most = sampler->batch_size;
-        trp_status status = send_request(sampler, most, deadline, &sampler->refused);
-        if (status != TRP_OK && !sampler->refused)
-            return status;
-    }
-    return TRP_OK;
-}
-
-static trp_status receive_samples(trp_sampler *sampler, struct deadline deadline, bool *ended)
-{
-    trp_message *message;
-    TRP_TRY(link_receive(&sampler->link, &message, deadline, ended));
-    link_works(&sampler->link);
-    sampler->unreachable = false;
-    return unpacker_feed(sampler->unpacker, message);
-}
-
-/* Rows of the message that came last into `batch`. */
-static trp_status take_rows(trp_sampler *sampler, struct batch *batch)
-{
-    uint32_t before = batch->rows;
-    TRP_TRY(unpacker_fill(sampler->unpacker, batch));
-    sampler->requested -= batch->rows - before;
-    if (sampler->requested < 0)
-        return trp_fail(TRP_INTERNAL, "%s sent more samples than were asked for",
-                        trp_channel_address(sampler->link.channel));
-    return TRP_OK;
-}
-
-/* The stream is over. What had begun to come is forgotten; full rows are in their batch. */
-static trp_status stream_ended(trp_sampler *sampler, trp_status status)
-{
-    const char *address = trp_channel_address(sampler->link.channel);
-    unpacker_reset(sampler->unpacker);
-    sampler->requested = 0;
-    sampler->refused = false;
-    if (status == TRP_DEADLINE_EXCEEDED && strstr(trp_last_error(), limiter_words)) {
-        link_close(&sampler->link);
-        sampler->unreachable = false;
-        return trp_fail(TRP_DEADLINE_EXCEEDED,
-                        "table '%s' at %s gave no sample for %" PRId64
-                        " ms: its limiter holds back",
-                        sampler->table, address, sampler->limiter_timeout_ms);
-    }
-    if (!link_is_transient(status))
-        return trp_fail(status == TRP_DEADLINE_EXCEEDED ? TRP_UNKNOWN : status,
-                        "sampling from '%s' at %s: %s", sampler->table, address, trp_last_error());
-    link_lose(&sampler->link);
-    sampler->unreachable = true;
-    return trp_fail(TRP_UNAVAILABLE, "%s went away: %s", address, sampler->link.lost);
-}
-
-/* Until `batch` is full. DEADLINE_EXCEEDED: the deadline or the limiter; UNAVAILABLE: the server;
- * in both cases call again. Rows that came are kept. */
-static trp_status fill_batch(trp_sampler *sampler, struct batch *batch, struct deadline deadline)
-{
-    for (;;) {
-        bool ended = false;
-        TRP_TRY(take_rows(sampler, batch));
-        if (batch->rows == batch->capacity)
-            return TRP_OK;
-        trp_status status = link_open(&sampler->link, deadline);
-        TRP_TRY(status);
-        status = request_more(sampler, batch, deadline);
-        if (status == TRP_OK)
-            status = receive_samples(sampler, deadline, &ended);
-        if (ended)
-            status = stream_ended(sampler, status);
-        TRP_TRY(status);
-    }
+    return source_fill(&sampler->source, batch,
+                       (int64_t)sampler->batches_ahead * sampler->batch_size, sampler->batch_size,
+                       deadline);
 }
 
 static bool is_passing(trp_status status)
@@ -215,7 +104,7 @@ static void sampler_run(void *arg)
         if (!batch)
             break;
         mutex_unlock(&sampler->mutex);
-        trp_status status = fill_batch(sampler, batch, DEADLINE_NEVER);
+        trp_status status = fill(sampler, batch, DEADLINE_NEVER);
         mutex_lock(&sampler->mutex);
         running = !sampler->stopped && settle_locked(sampler, status);
     }
@@ -253,12 +142,12 @@ static void take_back_locked(trp_sampler *sampler)
 
 static trp_status timed_out(const trp_sampler *sampler, int64_t timeout_ms)
 {
-    const char *address = trp_channel_address(sampler->link.channel);
-    if (sampler->unreachable)
+    const char *address = trp_channel_address(sampler->source.link.channel);
+    if (sampler->source.unreachable)
         return trp_fail(TRP_UNAVAILABLE, "%s went away and has not answered for %" PRId64 " ms",
                         address, timeout_ms);
     return trp_fail(TRP_DEADLINE_EXCEEDED, "table '%s' at %s gave no batch of %u in %" PRId64 " ms",
-                    sampler->table, address, sampler->batch_size, timeout_ms);
+                    sampler->source.table, address, sampler->batch_size, timeout_ms);
 }
 
 static trp_status wait_locked(trp_sampler *sampler, int64_t timeout_ms)
@@ -273,7 +162,8 @@ static trp_status wait_locked(trp_sampler *sampler, int64_t timeout_ms)
         in_time = cond_wait(&sampler->changed, &sampler->mutex, deadline);
     sampler->waiting = false;
     if (sampler->stopped)
-        return trp_fail(TRP_CANCELLED, "the sampler of table '%s' was stopped", sampler->table);
+        return trp_fail(TRP_CANCELLED, "the sampler of table '%s' was stopped",
+                        sampler->source.table);
     if (sampler->full)
         return TRP_OK;
     if (sampler->failure != TRP_OK)
@@ -289,11 +179,12 @@ static trp_status next_inline(trp_sampler *sampler, int64_t timeout_ms)
     struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
     if (sampler->failure != TRP_OK)
         return trp_fail(sampler->failure, "%s", sampler->failure_text);
-    trp_status status = trp_stop_requested(sampler->link.stop)
+    trp_status status = trp_stop_requested(sampler->source.link.stop)
                             ? TRP_CANCELLED
-                            : fill_batch(sampler, &sampler->batches[0], deadline);
-    if (trp_stop_requested(sampler->link.stop))
-        return trp_fail(TRP_CANCELLED, "the sampler of table '%s' was stopped", sampler->table);
+                            : fill(sampler, &sampler->batches[0], deadline);
+    if (trp_stop_requested(sampler->source.link.stop))
+        return trp_fail(TRP_CANCELLED, "the sampler of table '%s' was stopped",
+                        sampler->source.table);
     if (status == TRP_OK)
         sampler->full = 1;
     else if (!is_passing(status))
@@ -323,7 +214,7 @@ void trp_sampler_stop(trp_sampler *sampler)
         cond_broadcast(&sampler->changed);
         mutex_unlock(&sampler->mutex);
     }
-    link_stop(&sampler->link);
+    source_stop(&sampler->source);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -357,11 +248,9 @@ trp_status trp_sampler_create(trp_sampler **out, trp_channel *channel,
     TRP_TRY(check_options(options));
     TRP_TRY(info_check_columns(channel, options->table, options->columns, options->column_count));
     trp_sampler *sampler = xcalloc(1, sizeof *sampler);
-    link_init(&sampler->link, channel, sample_path);
-    sampler->unpacker = unpacker_create(options->columns, options->column_count);
-    sampler->table = xstrdup(options->table);
+    source_init(&sampler->source, channel, options->table, options->limiter_timeout_ms,
+                options->columns, options->column_count);
     sampler->batch_size = options->batch_size;
-    sampler->limiter_timeout_ms = options->limiter_timeout_ms;
     sampler->batches_ahead = options->prefetch ? SAMPLER_BATCHES_AHEAD : 0;
     sampler->batch_count = options->prefetch + 1;
     mutex_init(&sampler->mutex);
@@ -383,13 +272,11 @@ void trp_sampler_destroy(trp_sampler *sampler)
     trp_sampler_stop(sampler);
     thread_stop(&sampler->thread);
     size_t column_count;
-    unpacker_columns(sampler->unpacker, &column_count);
-    link_cleanup(&sampler->link);
+    unpacker_columns(sampler->source.unpacker, &column_count);
     for (uint32_t i = 0; sampler->batches && i < sampler->batch_count; i++)
         batch_cleanup(&sampler->batches[i], column_count);
     free(sampler->batches);
-    unpacker_destroy(sampler->unpacker);
-    free(sampler->table);
+    source_cleanup(&sampler->source);
     free(sampler->event_text);
     free(sampler->failure_text);
     cond_cleanup(&sampler->changed);

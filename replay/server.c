@@ -13,10 +13,10 @@
 #include <unistd.h>
 
 #include <troupe/log.h>
-
 #include "admin.h"
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/limits.h"
 #include "engine.h"
 #include "service.h"
 
@@ -57,7 +57,11 @@ static trp_status server_open(trp_replay_server *server, const trp_replay_server
     uint64_t in_flight = options->server.in_flight_bytes;
     TRP_TRY(engine_create(&server->engine, &engine));
     address_remove(server);
+    if (store_share(engine_store(server->engine)) != TRP_OK)
+        trp_log(TRP_WARN, "samplers on this host get copies over the network reason=%s",
+                trp_last_error());
     service_init(&server->service, server->engine, in_flight ? in_flight : KEPT_BYTES_DEFAULT);
+    server->service.lease_ms = options->lease_ms ? options->lease_ms : SHARED_LEASE_MS;
     TRP_TRY(trp_server_create(&server->rpc, &options->server));
     server->admin.engine = server->engine;
     server->admin.server = server->rpc;

@@ -31,6 +31,13 @@ const trp_raw_method service_methods[] = {
      .half_closed = sample_half_closed,
      .drained = sample_drained,
      .closed = sample_closed},
+    {.path = "/troupe.Replay/SampleShared",
+     .any_size = true,
+     .opened = shared_opened,
+     .received = shared_received,
+     .half_closed = shared_half_closed,
+     .drained = shared_drained,
+     .closed = shared_closed},
 #define UNARY(name, open)                                                                          \
     {                                                                                              \
         .path = "/deepmind.reverb.ReverbService/" name, .any_size = true, .opened = open,          \
@@ -129,6 +136,7 @@ void service_cleanup(struct service *service)
     wire_insert_request_cleanup(&service->insert);
     wire_mutate_request_cleanup(&service->mutate);
     wire_keys_cleanup(&service->confirmed);
+    shared_builder_cleanup(&service->builder);
     free(service->parts);
     free(service->holes);
     free(service->lanes);
@@ -255,7 +263,8 @@ int64_t service_group_end(void *arg)
     }
     unaries_apply(service);
     lanes_run(service);
-    int64_t next = lanes_expire(service);
+    int64_t next = lanes_expire(service), look = shared_streams_expire(service);
+    next = look < next ? look : next;
     bool answered = service_commit(service);
     if (answered) {
         insert_streams_answer(service);

@@ -2,6 +2,7 @@
  *
  *   service.c        lanes, groups, the table of methods
  *   insert_stream.c  InsertStream            sample_stream.c  SampleStream
+ *   sample_shared.c  troupe.Replay/SampleShared
  *   service_unary.c  MutatePriorities, Reset, ServerInfo, Checkpoint, InitializeConnection
  *   admin.c, peek.c  troupe.Replay           server.c         trp_replay_server_*
  *
@@ -18,11 +19,13 @@
 
 #include <troupe/rpc.h>
 #include "engine.h"
+#include "shared_wire.h"
 #include "trajectory.h"
 #include "wire.h"
 
 struct insert_stream;
 struct sample_stream;
+struct shared_stream;
 struct unary;
 
 /* An item that waits for its table's limiter, or for the index of keys. */
@@ -60,6 +63,8 @@ struct service {
     trp_status broken; /* the store's failure, which is final */
     char *broken_text;
     uint64_t kept_bytes, kept_bytes_max; /* of chunks that only streams hold */
+    struct shared_stream *shared;        /* those with a lease */
+    int64_t lease_ms;
 
     /* Reused from message to message. */
     struct wire_insert_request insert;
@@ -68,6 +73,7 @@ struct service {
     struct wire_entry_parts *parts;
     struct wire_hole *holes;
     uint32_t part_capacity, hole_capacity;
+    struct shared_builder builder;
 };
 
 /* `kept_bytes_max`: what streams may hold in chunks that no item refers to. */
@@ -147,6 +153,18 @@ const struct sample_stream *sample_stream_next(const struct sample_stream *strea
 const char *sample_stream_peer(const struct sample_stream *stream);
 int64_t sample_stream_since_ns(const struct sample_stream *stream);
 int64_t sample_stream_wanted(const struct sample_stream *stream);
+
+/* ---- sample_shared.c --------------------------------------------------------------------- */
+
+void shared_opened(void *service, trp_server_call *call);
+void shared_received(void *service, trp_server_call *call, trp_message *message);
+void shared_half_closed(void *service, trp_server_call *call);
+void shared_drained(void *service, trp_server_call *call);
+void shared_closed(void *service, trp_server_call *call);
+
+/* Revokes leases of clients that keep what nobody else does; when to look again (INT64_MAX: never).
+ */
+int64_t shared_streams_expire(struct service *service);
 
 /* ---- service_unary.c --------------------------------------------------------------------- */
 

@@ -79,6 +79,8 @@ trp_status store_create(struct store **out, const struct store_options *options)
     store->trajectories = xcalloc(store->trajectory_slots, sizeof *store->trajectories);
     trp_status status =
         store_dir_open(&store->dir, options->dir, options->durability, options->read_only);
+    if (status == TRP_OK && !options->read_only)
+        status = leases_revoke(store);
     if (status == TRP_OK)
         status = lmdb_open(store);
     if (status == TRP_OK && store->has_trees)
@@ -127,6 +129,7 @@ void store_destroy(struct store *store)
     if (!store)
         return;
     group_cleanup(store);
+    sharing_destroy(store->sharing);
     bool clean = store_settle(store);
     uint64_t file_bytes = (store->account.next + STOPPED_TAIL_PAGES) * store->page_bytes;
     lmdb_close(store);

@@ -15,6 +15,7 @@
 #include <troupe/bytes.h>
 #include <troupe/replay.h>
 #include <troupe/status.h>
+#include "core/buffer.h"
 #include "item.h"
 
 struct store;
@@ -100,6 +101,12 @@ trp_status store_chunk_read(struct store *store, const struct chunk *chunk, uint
  */
 void store_chunk_prefetch(struct store *store, const struct chunk *chunk);
 
+/* Where a reader of data.mdb finds the chunk: appends the numbers (uint64_t) of the pages that its
+ * first pieces have to themselves, and the bytes of the pieces after them. What is small, or not
+ * stored yet, is all bytes. The pages stay what they are while the chunk has references. */
+trp_status store_chunk_locate(struct store *store, const struct chunk *chunk, struct buffer *pages,
+                              struct buffer *rest);
+
 /* An item with room for the trajectory's chunks (chunks[] NULL); takes the trajectory reference. */
 struct item *store_item_create(struct trajectory *trajectory);
 
@@ -133,6 +140,32 @@ trp_status store_commit(struct store *store);
 /* Between groups, when there is nothing else to do: folds the change log a bit, gives freed pages
  * back. True: there is more. */
 bool store_idle(struct store *store);
+
+/* ---- readers of data.mdb on this host ------------------------------------------------------- */
+
+enum { STORE_NONCE_BYTES = 16 };
+
+/* What they have to know of the files; the paths are absolute. */
+struct store_share {
+    const char *data_path, *lease_path;
+    uint64_t page_bytes, map_bytes, piece_offset, piece_bytes;
+    uint64_t device, inode, nonce_at;
+    uint8_t nonce[STORE_NONCE_BYTES];
+};
+
+/* Makes the files ready for readers; once. Any status: they cannot be, and the store is as before.
+ */
+trp_status store_share(struct store *store);
+
+/* NULL: the files are not ready. */
+const struct store_share *store_shared(const struct store *store);
+
+/* A word of the lease file that has `value` (not 0) until the lease is revoked or ended: before
+ * references to chunks that its reader was told of are dropped. Other readers get the word once it
+ * is ended. RESOURCE_EXHAUSTED: all words are taken. */
+trp_status store_lease_begin(struct store *store, uint64_t value, uint32_t *index);
+void store_lease_revoke(struct store *store, uint32_t index);
+void store_lease_end(struct store *store, uint32_t index);
 
 struct store_stats {
     uint64_t file_bytes; /* pages ever used */

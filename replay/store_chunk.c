@@ -253,6 +253,51 @@ trp_status store_chunk_read(struct store *store, const struct chunk *chunk, uint
     return TRP_OK;
 }
 
+bool page_of_piece(const struct store *store, MDB_val value, uint64_t *page)
+{
+    enum { FLAGS_AT = 10, OVERFLOW_FLAG = 0x04 }; /* of LMDB's page header */
+    const uint8_t *data = value.mv_data;
+    uint16_t flags;
+    if (((uintptr_t)data & (store->page_bytes - 1)) != PAGE_HEADER_BYTES)
+        return false;
+    data -= PAGE_HEADER_BYTES;
+    memcpy(&flags, data + FLAGS_AT, sizeof flags);
+    memcpy(page, data, sizeof *page);
+    return flags & OVERFLOW_FLAG;
+}
+
+trp_status store_chunk_locate(struct store *store, const struct chunk *chunk, struct buffer *pages,
+                              struct buffer *rest)
+{
+    bool in_file = !chunk->bytes || chunk->cache_next;
+    if (!in_file || chunk->size < SHARED_INLINE_BYTES) {
+        trp_status status =
+            store_chunk_read(store, chunk, buffer_reserve(rest, chunk->size ? chunk->size : 1));
+        rest->size += status == TRP_OK ? chunk->size : 0;
+        return status;
+    }
+    TRP_TRY(lmdb_read_begin(store));
+    uint32_t count = piece_count(chunk->size);
+    size_t left = chunk->size;
+    bool paged = true;
+    for (uint32_t piece = 0; piece < count; piece++) {
+        MDB_val data;
+        uint64_t page;
+        int rc = piece == 0 ? chunk_seek(store, chunk, &data) : chunk_next(store, &data);
+        size_t stored = left + SUM_BYTES < PIECE_BYTES ? left + SUM_BYTES : PIECE_BYTES;
+        size_t size = left < stored ? left : stored;
+        if (rc != 0 || data.mv_size != stored)
+            return chunk_lost(store, chunk, rc);
+        paged = paged && page_of_piece(store, data, &page);
+        if (paged)
+            buffer_append(pages, (trp_bytes){(const uint8_t *)&page, sizeof page});
+        else
+            buffer_append(rest, (trp_bytes){data.mv_data, size});
+        left -= size;
+    }
+    return TRP_OK;
+}
+
 void store_chunk_prefetch(struct store *store, const struct chunk *chunk)
 {
     if (chunk->bytes || lmdb_read_begin(store) != TRP_OK)

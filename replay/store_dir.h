@@ -3,6 +3,7 @@
  *   LOCK      flock'ed while open; the owner's pid
  *   FORMAT    "troupe replay store\nformat N\n"
  *   STATE     "open|clean process|memory|system BOOT_ID\n"; "make \n" while being made
+ *   LEASES    words of readers on this host, see store_share.c
  *   data.mdb  LMDB's
  *   CHECKPOINT, checkpoints/   see checkpoint_dir.h */
 #ifndef TRP_REPLAY_STORE_DIR_H

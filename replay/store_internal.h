@@ -9,6 +9,7 @@
  *   store_group.c   admission, notes, commit
  *   store_remove.c  physical deletes
  *   store_fold.c    the change log into the records, idle work
+ *   store_share.c   readers on this host: leases, nonce
  *   store_park.c    freed pages back to the file system
  *   store_load.c    everything back into memory
  *   store_walk.c    is the structure of the file whole? */
@@ -166,6 +167,8 @@ struct store {
     uint64_t item_count, chunk_count, group_count, live_bytes;
     uint64_t dropped, checked_chunks, checked_bytes;
     bool loaded;
+
+    struct store_sharing *sharing; /* NULL: nobody asked */
 };
 
 /* ---- store_lmdb.c --------------------------------------------------------------------------- */
@@ -227,6 +230,19 @@ void spares_cleanup(struct store *store);
 /* Its bytes are on disk now: the cache keeps or drops them. */
 void chunk_settle(struct store *store, struct chunk *chunk);
 void dead_push(struct dead_list *list, struct dead dead);
+
+enum { PAGE_HEADER_BYTES = 16 }; /* LMDB's, before a value that has the page to itself */
+
+/* True when the value has a page to itself, which does not move while the value lives. */
+bool page_of_piece(const struct store *store, MDB_val value, uint64_t *page);
+
+/* ---- store_share.c -------------------------------------------------------------------------- */
+
+struct store_sharing;
+
+/* Ends the leases that a killed server left. Before the first write. */
+trp_status leases_revoke(const struct store *store);
+void sharing_destroy(struct store_sharing *sharing); /* NULL is fine */
 
 /* ---- store_group.c -------------------------------------------------------------------------- */
 

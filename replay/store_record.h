@@ -2,6 +2,7 @@
  *
  *   dbi      key                    value
  *   meta     1                      struct meta_record
+ *   meta     2                      random bytes of the server that has, or had, the store open
  *   meta     16 + table id          the table's counters, COUNTERS of int64_t
  *   tables   table id, part         a table record, cut into parts of at most PIECE_BYTES
  *   items    item seq, part         an item record, cut into parts of at most PIECE_BYTES
@@ -103,6 +104,7 @@ _Static_assert(sizeof(struct item_record) == 40, "on disk: change STORE_FORMAT w
 enum {
     COUNTERS = 5, /* of struct store_table, in its order */
     META_KEY = 1,
+    META_NONCE_KEY = 2, /* a page for those who look into the file, see store_share.c */
     META_COUNTERS_KEY = 16,
 };
 

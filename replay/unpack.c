@@ -7,7 +7,7 @@
  *
  * A sample may be spread over several entries, and over several messages when its chunks are large:
  * what has come so far is kept in `open`, along with the messages that its chunks lie in. */
-#include "unpack.h"
+#include "unpack_internal.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -16,17 +16,13 @@
 
 #include "core/alloc.h"
 #include "core/limits.h"
-#include "layout.h"
 #include "signature.h"
 #include "tensor.h"
-#include "wire.h"
-#include "wire_bytes.h"
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
 enum {
     BATCH_ALIGNMENT = 64,
-    LAYOUTS = 16,       /* chunks of 8 steps make items of as many kinds */
     LAYOUT_MISSES = 16, /* samples decoded for each that is learnt from */
 };
 
@@ -78,62 +74,6 @@ void batch_cleanup(struct batch *batch, size_t column_count)
     free(batch->rate_limited);
     *batch = (struct batch){0};
 }
-
-/* ---- the sample being looked at -------------------------------------------------------------- */
-
-/* Where a sample's parts are: in the message's lists, or in `open` when it began earlier. */
-struct sample {
-    const struct wire_lists *lists;
-    const struct wire_item *item;
-    const struct wire_chunk *chunks;
-    uint32_t chunk_count;
-    struct wire_draw draw;
-};
-
-/* The tensors of one chunk of the sample; walked when the first slice wants one. */
-struct chunk_tensors {
-    uint32_t first, count;
-    bool walked, delta_encoded;
-};
-
-struct column {
-    trp_tensor_spec spec;
-    size_t bytes;
-};
-
-struct unpacker {
-    struct column *columns;
-    trp_tensor_spec *specs;
-    size_t column_count;
-
-    trp_message *message;
-    struct reader reader;                 /* what is left of it */
-    bool needed;                          /* chunks of the open sample lie in it */
-    struct wire_sample_response response; /* one entry of it, decoded */
-    struct layout *layouts[LAYOUTS];      /* of samples seen before */
-    uint32_t layout;                      /* that matched last */
-    uint32_t learnt;                      /* layouts, in all */
-    uint32_t misses;                      /* samples that matched none since the last was learnt */
-
-    struct {
-        bool begun;
-        struct wire_lists lists; /* one item, its columns and slices, its chunks so far */
-        struct wire_draw draw;
-        trp_message **messages;
-        uint32_t message_count, message_capacity;
-        size_t bytes;
-    } open;
-
-    /* Scratch for one sample. */
-    struct chunk_tensors *chunks;
-    uint32_t chunk_capacity;
-    struct wire_tensor *tensors;
-    uint32_t tensor_count, tensor_capacity;
-    uint32_t found; /* chunk of the last slice */
-    uint8_t *plain; /* a tensor decompressed */
-    size_t plain_capacity;
-    const uint8_t *plain_of; /* its block; NULL: none */
-};
 
 /* ---- one tensor ------------------------------------------------------------------------------ */
 
@@ -320,8 +260,8 @@ static void prepare_chunks(struct unpacker *unpacker, uint32_t count)
     unpacker->plain_of = NULL;
 }
 
-static trp_status unpack_sample(struct unpacker *unpacker, const struct sample *sample,
-                                struct batch *batch)
+trp_status unpacker_sample(struct unpacker *unpacker, const struct sample *sample,
+                           struct batch *batch)
 {
     if (sample->item->column_count != unpacker->column_count)
         return trp_fail(TRP_INVALID_ARGUMENT, "%zu columns were asked for, but the sample has %u",
@@ -429,7 +369,7 @@ static trp_status fill_whole(struct unpacker *unpacker, struct batch *batch)
         .chunk_count = entry->chunk_count,
         .draw = entry->draw,
     };
-    return unpack_sample(unpacker, &sample, batch);
+    return unpacker_sample(unpacker, &sample, batch);
 }
 
 /* A part of a sample: joins the open one, which may end with it. */
@@ -448,7 +388,7 @@ static trp_status fill_part(struct unpacker *unpacker, struct batch *batch)
         .chunk_count = unpacker->open.lists.chunk_count,
         .draw = unpacker->open.draw,
     };
-    trp_status status = unpack_sample(unpacker, &sample, batch);
+    trp_status status = unpacker_sample(unpacker, &sample, batch);
     open_clear(unpacker);
     return status;
 }
@@ -467,8 +407,8 @@ static trp_status fill_decoded(struct unpacker *unpacker, trp_bytes response, st
 }
 
 /* Tries the layouts, the one that matched last before the others. */
-static bool fill_by_layout(struct unpacker *unpacker, const struct raw_sample *raw,
-                           struct batch *batch)
+bool unpacker_fill_by_layout(struct unpacker *unpacker, const struct raw_sample *raw,
+                             struct batch *batch)
 {
     uint32_t count = unpacker->learnt < LAYOUTS ? unpacker->learnt : LAYOUTS, row = batch->rows;
     for (uint32_t i = 0, at = unpacker->layout; i < count; i++, at = (at + 1) % count) {
@@ -489,7 +429,7 @@ static bool fill_by_layout(struct unpacker *unpacker, const struct raw_sample *r
 }
 
 /* Learning costs as much as decoding; samples that are all different would make it a waste. */
-static void learn(struct unpacker *unpacker, const struct raw_sample *raw)
+void unpacker_learn(struct unpacker *unpacker, const struct raw_sample *raw)
 {
     if (unpacker->learnt >= LAYOUTS && unpacker->misses++ < LAYOUT_MISSES)
         return;
@@ -507,13 +447,13 @@ static trp_status fill_entry(struct unpacker *unpacker, const struct field *fiel
 {
     struct raw_sample raw;
     bool whole = !unpacker->open.begun && raw_sample_parse(field->bytes, &raw);
-    if (whole && fill_by_layout(unpacker, &raw, batch))
+    if (whole && unpacker_fill_by_layout(unpacker, &raw, batch))
         return TRP_OK;
     trp_bytes response = {field->before,
                           (size_t)(field->bytes.data + field->bytes.size - field->before)};
     TRP_TRY(fill_decoded(unpacker, response, batch));
     if (whole)
-        learn(unpacker, &raw);
+        unpacker_learn(unpacker, &raw);
     return TRP_OK;
 }
 
@@ -527,9 +467,28 @@ trp_status unpacker_feed(struct unpacker *unpacker, trp_message *message)
     return status;
 }
 
+trp_status unpacker_feed_shared(struct unpacker *unpacker, trp_message *message,
+                                struct shared_view *view)
+{
+    struct shared_reader *shared = &unpacker->shared;
+    trp_bytes bytes = {trp_message_data(message), trp_message_size(message)};
+    unpacker_reset(unpacker);
+    unpacker->message = message;
+    TRP_TRY(shared_samples_decode(bytes, &shared->samples));
+    shared->view = view;
+    return TRP_OK;
+}
+
+bool unpacker_used_up(const struct unpacker *unpacker)
+{
+    return unpacker->shared.next == unpacker->shared.samples.header.entries;
+}
+
 trp_status unpacker_fill(struct unpacker *unpacker, struct batch *batch)
 {
     struct field field;
+    if (unpacker->shared.view)
+        return shared_reader_fill(unpacker, batch);
     while (batch->rows < batch->capacity && read_field(&unpacker->reader, &field))
         if (field.tag == TAG(1, LEN))
             TRP_TRY(fill_entry(unpacker, &field, batch));
@@ -545,6 +504,10 @@ void unpacker_reset(struct unpacker *unpacker)
     trp_message_destroy(unpacker->message);
     unpacker->message = NULL;
     unpacker->reader = (struct reader){0};
+    unpacker->shared.view = NULL;
+    unpacker->shared.next = 0;
+    unpacker->shared.shape_count = 0;
+    unpacker->shared.samples.header = (struct shared_header){0};
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -582,6 +545,7 @@ void unpacker_destroy(struct unpacker *unpacker)
     free(unpacker->specs);
     free(unpacker->columns);
     free(unpacker->open.messages);
+    shared_reader_cleanup(&unpacker->shared);
     wire_lists_cleanup(&unpacker->open.lists);
     wire_sample_response_cleanup(&unpacker->response);
     free(unpacker->chunks);

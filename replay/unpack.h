@@ -41,9 +41,19 @@ const trp_tensor_spec *unpacker_columns(const struct unpacker *unpacker, size_t 
  * SAMPLE_BYTES_MAX. */
 trp_status unpacker_feed(struct unpacker *unpacker, trp_message *message);
 
+struct shared_view;
+
+/* Takes the next message of SampleShared, whose pages are read through `view`; the one before is
+ * used up. INVALID_ARGUMENT: malformed. */
+trp_status unpacker_feed_shared(struct unpacker *unpacker, trp_message *message,
+                                struct shared_view *view);
+
+/* True when nothing is left of a message of SampleShared. */
+bool unpacker_used_up(const struct unpacker *unpacker);
+
 /* Appends samples of the message to `batch` until it is full or the message is used up.
  * INVALID_ARGUMENT: malformed, out of order, or the column that is not what was asked for;
- * DATA_LOSS: broken bytes. */
+ * DATA_LOSS: broken bytes; ABORTED: the lease on its pages was revoked, `batch` is as before. */
 trp_status unpacker_fill(struct unpacker *unpacker, struct batch *batch);
 
 /* Forgets the message and the sample that had begun. */

@@ -98,6 +98,9 @@ typedef struct {
     size_t table_count;
     uint64_t seed;             /* of the samplers; 0: from the operating system */
     trp_server_options server; /* address and limits */
+    /* A sampler on this host reads the data file itself. One that stands still keeps at most 32 MiB
+     * of samples that are out of their table, and keeps them so long; 0: 5000 */
+    int64_t lease_ms;
 } trp_replay_server_options;
 
 /* Opens the store and its tables and puts ReverbService and troupe.Replay on a server. When the

@@ -1,0 +1,304 @@
+/* Problem: a server may be on this host or not, new or old, ours or Reverb's, and the sampler does
+ * not know before it has asked.
+ * Design: the first stream asked for is SampleShared; a server that has no such method, cannot see
+ * us or whose files we cannot read makes it an ordinary stream, until the server goes away. Both
+ * kinds differ in how a request is written and a message is read. Requests go ahead: the server
+ * reads one when the one before is satisfied (of SampleShared, at once), so that it is busy while
+ * ours are unpacked. A message of SampleShared is released together with the next request, or
+ * before we wait; when its lease was revoked, because nothing was released for long, the stream is
+ * opened again and nobody is told.
+ * Guarantee: rows that are in a batch stay valid, however the stream ends; never more samples come
+ * than were asked for. */
+#include "sample_source.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <troupe/log.h>
+#include "core/alloc.h"
+#include "core/limits.h"
+#include "wire.h"
+
+static const char ordinary_path[] = "/deepmind.reverb.ReverbService/SampleStream";
+static const char shared_path[] = "/troupe.Replay/SampleShared";
+
+/* Reverb's words, which tell a limiter's timeout from any other deadline. */
+static const char limiter_words[] = "Timeout exceeded before the right to insert was acquired";
+
+/* ---- opening ----------------------------------------------------------------------------- */
+
+/* What belongs to a stream that is over. */
+static void forget_stream(struct sample_source *source)
+{
+    unpacker_reset(source->unpacker);
+    shared_view_close(source->view);
+    source->view = NULL;
+    source->requested = 0;
+    source->refused = source->greeting = source->reading = source->release_soon = false;
+    source->round = source->released = source->told = 0;
+}
+
+static trp_status send_hello(struct sample_source *source, struct deadline deadline, bool *ended)
+{
+    struct shared_hello hello = {
+        .window = SHARED_WINDOW_BYTES,
+        .table = {(const uint8_t *)source->table, strlen(source->table)},
+    };
+    trp_message *message;
+    shared_boot_id(hello.boot_id);
+    TRP_TRY(shared_hello_encode(&hello, &message));
+    TRP_TRY(link_send(&source->link, message, deadline, ended));
+    source->greeting = true;
+    return TRP_OK;
+}
+
+static trp_status receive_welcome(struct sample_source *source, struct deadline deadline,
+                                  bool *ended)
+{
+    struct shared_welcome welcome;
+    trp_message *message;
+    TRP_TRY(link_receive(&source->link, &message, deadline, ended));
+    trp_status status = shared_welcome_decode(
+        (trp_bytes){trp_message_data(message), trp_message_size(message)}, &welcome);
+    if (status == TRP_OK)
+        status = shared_view_open(&source->view, &welcome);
+    trp_message_destroy(message);
+    *ended = status != TRP_OK;
+    source->greeting = false;
+    return status;
+}
+
+/* A SampleShared stream; with `ordinary` set, there cannot be one. */
+static trp_status open_shared(struct sample_source *source, struct deadline deadline)
+{
+    bool ended = false;
+    source->link.path = shared_path;
+    TRP_TRY(link_open(&source->link, deadline));
+    trp_status status = source->greeting ? TRP_OK : send_hello(source, deadline, &ended);
+    if (status == TRP_OK)
+        status = receive_welcome(source, deadline, &ended);
+    if (!ended)
+        return status;
+    forget_stream(source);
+    if (link_is_transient(status)) {
+        link_lose(&source->link);
+        source->unreachable = true;
+        return trp_fail(TRP_UNAVAILABLE, "%s went away: %s",
+                        trp_channel_address(source->link.channel), source->link.lost);
+    }
+    trp_log(TRP_DEBUG, "samples come over the network server=%s reason=%s",
+            trp_channel_address(source->link.channel), trp_last_error());
+    link_close(&source->link);
+    source->ordinary = true;
+    return TRP_OK;
+}
+
+static trp_status open_stream(struct sample_source *source, struct deadline deadline)
+{
+    if (source->link.stream && !source->greeting)
+        return TRP_OK;
+    if (!source->ordinary)
+        TRP_TRY(open_shared(source, deadline));
+    if (!source->ordinary)
+        return TRP_OK;
+    source->link.path = ordinary_path;
+    return link_open(&source->link, deadline);
+}
+
+/* ---- asking ------------------------------------------------------------------------------ */
+
+static trp_status send_ask(struct sample_source *source, int64_t samples, struct deadline deadline,
+                           bool *ended)
+{
+    struct shared_ask ask = {.released = source->released,
+                             .samples = samples,
+                             .timeout_ms = source->limiter_timeout_ms,
+                             .round = source->round};
+    trp_message *message;
+    TRP_TRY(shared_ask_encode(&ask, &message));
+    TRP_TRY(link_send(&source->link, message, deadline, ended));
+    source->told = source->released;
+    source->release_soon = false;
+    return TRP_OK;
+}
+
+static trp_status send_ordinary(struct sample_source *source, int64_t samples,
+                                struct deadline deadline, bool *ended)
+{
+    struct wire_sample_request request = {
+        .table = {(const uint8_t *)source->table, strlen(source->table)},
+        .num_samples = samples,
+        .has_timeout = true,
+        .timeout_ms = source->limiter_timeout_ms < 0 ? -1 : source->limiter_timeout_ms,
+    };
+    trp_message *message;
+    TRP_TRY(wire_sample_request_encode(&request, &message));
+    return link_send(&source->link, message, deadline, ended);
+}
+
+static trp_status send_request(struct sample_source *source, int64_t samples,
+                               struct deadline deadline, bool *ended)
+{
+    trp_status status = source->view ? send_ask(source, samples, deadline, ended)
+                                     : send_ordinary(source, samples, deadline, ended);
+    if (status == TRP_OK)
+        source->requested += samples;
+    return status;
+}
+
+/* Asks for what `batch` lacks and for those ahead, as far as that is not on its way. Waits for room
+ * only while nothing else is: the server may not take a request before the last is satisfied. */
+static trp_status request_more(struct sample_source *source, const struct batch *batch,
+                               int64_t ahead, int64_t step, struct deadline deadline)
+{
+    int64_t missing = (int64_t)batch->capacity - batch->rows;
+    int64_t wanted = missing + ahead;
+    while (!source->refused && source->requested < wanted &&
+           (source->requested == 0 || trp_stream_writable(source->link.stream))) {
+        int64_t most = wanted - source->requested;
+        if (source->requested < missing)
+            most = missing - source->requested; /* so that requests end with batches */
+        else if (most > step)
+            most = step;
+        trp_status status = send_request(source, most, deadline, &source->refused);
+        if (status != TRP_OK && !source->refused)
+            return status;
+    }
+    return TRP_OK;
+}
+
+/* ---- receiving --------------------------------------------------------------------------- */
+
+static trp_status limiter_held_back(const struct sample_source *source)
+{
+    return trp_fail(TRP_DEADLINE_EXCEEDED,
+                    "table '%s' at %s gave no sample for %" PRId64 " ms: its limiter holds back",
+                    source->table, trp_channel_address(source->link.channel),
+                    source->limiter_timeout_ms);
+}
+
+static trp_status feed_shared(struct sample_source *source, trp_message *message)
+{
+    struct shared_samples samples;
+    TRP_TRY(unpacker_feed_shared(source->unpacker, message, source->view));
+    TRP_TRY(shared_samples_decode((trp_bytes){trp_message_data(message), trp_message_size(message)},
+                                  &samples));
+    source->reading = true;
+    source->round = samples.header.round;
+    source->release_soon |= samples.header.flags & SHARED_RELEASE;
+    if (!(samples.header.flags & SHARED_EXPIRED))
+        return TRP_OK;
+    source->requested = 0;
+    return limiter_held_back(source);
+}
+
+static trp_status receive_samples(struct sample_source *source, struct deadline deadline,
+                                  bool *ended)
+{
+    trp_message *message;
+    if (source->release_soon) {
+        trp_status status = send_ask(source, 0, deadline, ended);
+        if (status != TRP_OK && !*ended)
+            return status;
+    }
+    TRP_TRY(link_receive(&source->link, &message, deadline, ended));
+    link_works(&source->link);
+    source->unreachable = false;
+    return source->view ? feed_shared(source, message) : unpacker_feed(source->unpacker, message);
+}
+
+/* The lease was revoked: what had come under it is not to be had any more. */
+static void open_again(struct sample_source *source)
+{
+    forget_stream(source);
+    link_close(&source->link);
+}
+
+/* Rows of the message that came last into `batch`. */
+static trp_status take_rows(struct sample_source *source, struct batch *batch)
+{
+    uint32_t before = batch->rows;
+    trp_status status = unpacker_fill(source->unpacker, batch);
+    if (status == TRP_ABORTED) {
+        open_again(source);
+        return TRP_OK;
+    }
+    TRP_TRY(status);
+    source->requested -= batch->rows - before;
+    if (source->requested < 0)
+        return trp_fail(TRP_INTERNAL, "%s sent more samples than were asked for",
+                        trp_channel_address(source->link.channel));
+    if (source->reading && unpacker_used_up(source->unpacker)) {
+        unpacker_reset(source->unpacker);
+        source->reading = false;
+        source->released++;
+    }
+    return TRP_OK;
+}
+
+/* The stream is over. What had begun to come is forgotten; full rows are in their batch. */
+static trp_status stream_ended(struct sample_source *source, trp_status status)
+{
+    const char *address = trp_channel_address(source->link.channel);
+    bool shared = source->view != NULL;
+    forget_stream(source);
+    if (shared && status == TRP_ABORTED) {
+        link_close(&source->link);
+        return TRP_OK;
+    }
+    if (status == TRP_DEADLINE_EXCEEDED && strstr(trp_last_error(), limiter_words)) {
+        link_close(&source->link);
+        source->unreachable = false;
+        return limiter_held_back(source);
+    }
+    if (!link_is_transient(status))
+        return trp_fail(status == TRP_DEADLINE_EXCEEDED ? TRP_UNKNOWN : status,
+                        "sampling from '%s' at %s: %s", source->table, address, trp_last_error());
+    link_lose(&source->link);
+    source->unreachable = true;
+    source->ordinary = false; /* whoever comes up there may be another */
+    return trp_fail(TRP_UNAVAILABLE, "%s went away: %s", address, source->link.lost);
+}
+
+trp_status source_fill(struct sample_source *source, struct batch *batch, int64_t ahead,
+                       int64_t step, struct deadline deadline)
+{
+    for (;;) {
+        bool ended = false;
+        TRP_TRY(take_rows(source, batch));
+        if (batch->rows == batch->capacity)
+            return TRP_OK;
+        TRP_TRY(open_stream(source, deadline));
+        trp_status status = request_more(source, batch, ahead, step, deadline);
+        if (status == TRP_OK)
+            status = receive_samples(source, deadline, &ended);
+        if (ended)
+            status = stream_ended(source, status);
+        TRP_TRY(status);
+    }
+}
+
+/* ---- life -------------------------------------------------------------------------------- */
+
+void source_init(struct sample_source *source, trp_channel *channel, const char *table,
+                 int64_t limiter_timeout_ms, const trp_tensor_spec *columns, size_t column_count)
+{
+    *source = (struct sample_source){.limiter_timeout_ms = limiter_timeout_ms,
+                                     .table = xstrdup(table),
+                                     .unpacker = unpacker_create(columns, column_count)};
+    link_init(&source->link, channel, ordinary_path);
+}
+
+void source_cleanup(struct sample_source *source)
+{
+    link_cleanup(&source->link);
+    unpacker_destroy(source->unpacker);
+    shared_view_close(source->view);
+    free(source->table);
+}
+
+void source_stop(struct sample_source *source)
+{
+    link_stop(&source->link);
+}

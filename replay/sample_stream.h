@@ -1,0 +1,77 @@
+/* A stream that samples: what its two transports share.
+ *
+ *   sample_stream.c  lanes, draws, the order of things; Reverb's SampleStream
+ *   sample_shared.c  SampleShared: pages of data.mdb are named, not sent
+ *
+ * A transport turns drawn samples into messages, says when no more may go, and reads what clients
+ * ask for. */
+#ifndef TRP_REPLAY_SAMPLE_STREAM_H
+#define TRP_REPLAY_SAMPLE_STREAM_H
+
+#include "core/clock.h"
+#include "service.h"
+
+/* A sample that has not left completely. */
+struct drawn {
+    struct wire_item info;
+    struct wire_draw draw;
+    uint32_t trajectory_at, trajectory_size; /* in sample_stream.trajectories */
+    uint32_t chunk_first, chunk_count;       /* in sample_stream.chunks, a reference each */
+    uint64_t handed;                         /* handout_end() after this draw */
+};
+
+struct sample_transport {
+    /* Appends the trajectory as the transport's messages have it. */
+    void (*put_trajectory)(const struct item *item, struct buffer *out);
+    bool (*full)(const struct sample_stream *stream);
+    /* One message of samples from drawn_next on; keeps drawn_next and chunk_next. */
+    trp_status (*send)(struct sample_stream *stream);
+    /* Everything that was asked for was sent. */
+    void (*satisfied)(struct sample_stream *stream);
+    /* The limiter held it back for the time that the client gave. */
+    void (*expired)(struct sample_stream *stream);
+};
+
+struct sample_stream {
+    const struct sample_transport *transport;
+    struct service *service;
+    trp_server_call *call;
+    struct lane *lane;  /* of the request being served; NULL: none */
+    int64_t remaining;  /* samples to draw */
+    int64_t timeout_ms; /* negative: none */
+    struct deadline deadline;
+    int64_t since_ns;
+    uint64_t queued_in; /* the group in which it began to wait */
+    bool waiting;       /* in the lane */
+    bool half_closed, finished;
+    struct sample_stream *next, *previous;
+
+    struct drawn *drawn;
+    struct chunk **chunks;
+    struct buffer trajectories;
+    uint32_t drawn_count, drawn_capacity, chunk_count, chunk_capacity;
+    uint32_t drawn_next, chunk_next; /* the first that has not left */
+
+    struct handout handout;
+};
+
+/* Words with which clients tell a limiter's timeout: Reverb has them so, "insert" included. */
+extern const char sample_timeout_text[];
+
+void sample_stream_init(struct sample_stream *stream, const struct sample_transport *transport,
+                        struct service *service, trp_server_call *call);
+
+/* Settles what was handed out and frees what the stream has, not the stream. */
+void sample_stream_cleanup(struct sample_stream *stream);
+
+/* Begins to serve `count` samples from `lane`; nothing is being served. */
+void sample_stream_ask(struct sample_stream *stream, struct lane *lane, int64_t count,
+                       int64_t timeout_ms);
+
+/* Sends what may be sent and decides what the stream waits for: the transport, its lane, or the
+ * client. */
+void sample_stream_continue(struct sample_stream *stream);
+
+void sample_stream_finish(struct sample_stream *stream, trp_status status, const char *text);
+
+#endif

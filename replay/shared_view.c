@@ -1,0 +1,153 @@
+/* Problem: reading another process's file is only safe while that process lets us, and it must not
+ * have to wait until we are done.
+ * Design: data.mdb is mapped read-only as a whole, as address space; a page is looked at only after
+ * the file was seen to be as long. The lease is a word that the server changes before it recycles
+ * anything that we were told of. Like a reader of a seqlock we copy first and look at the word
+ * afterwards. Paths can lead elsewhere in another container, so the file has to be the same one
+ * (device and inode) and hold the nonce of the server that answers.
+ * Guarantee: when shared_view_valid() is true, every copy made before it is whole. */
+#include "shared_view.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/limits.h"
+
+struct shared_view {
+    struct shared_layout layout;
+    int fd;
+    const uint8_t *map;
+    uint64_t file_bytes; /* at least: it is looked at again when a page is beyond */
+    const _Atomic uint64_t *leases;
+};
+
+enum { LEASE_FILE_BYTES = SHARED_LEASES_MAX * sizeof(uint64_t) };
+
+void shared_boot_id(char id[SHARED_BOOT_ID_BYTES])
+{
+    memset(id, 0, SHARED_BOOT_ID_BYTES);
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (read(fd, id, SHARED_BOOT_ID_BYTES) < 0)
+        memset(id, 0, SHARED_BOOT_ID_BYTES);
+    close(fd);
+}
+
+static trp_status unreadable(const char *path, const char *why)
+{
+    return trp_fail(TRP_FAILED_PRECONDITION, "%s: %s", path, why);
+}
+
+static trp_status leases_map(struct shared_view *view, const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat info;
+    if (fd < 0)
+        return unreadable(path, strerror(errno));
+    void *map = MAP_FAILED;
+    if (fstat(fd, &info) == 0 && info.st_size >= LEASE_FILE_BYTES)
+        map = mmap(NULL, LEASE_FILE_BYTES, PROT_READ, MAP_SHARED, fd, 0);
+    close(fd);
+    if (map == MAP_FAILED)
+        return unreadable(path, "cannot be mapped");
+    view->leases = map;
+    return shared_view_valid(view) ? TRP_OK : unreadable(path, "is not the server's");
+}
+
+static trp_status data_map(struct shared_view *view, const char *path)
+{
+    struct stat info;
+    view->fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (view->fd < 0 || fstat(view->fd, &info) != 0)
+        return unreadable(path, strerror(errno));
+    if (info.st_dev != view->layout.device || info.st_ino != view->layout.inode)
+        return unreadable(path, "is another file than the server's");
+    void *map =
+        mmap(NULL, view->layout.map_bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, view->fd, 0);
+    if (map == MAP_FAILED)
+        return unreadable(path, strerror(errno));
+    view->map = map;
+    view->file_bytes = (uint64_t)info.st_size;
+    if (view->layout.nonce_at + SHARED_NONCE_BYTES > view->file_bytes ||
+        memcmp(view->map + view->layout.nonce_at, view->layout.nonce, SHARED_NONCE_BYTES) != 0)
+        return unreadable(path, "has not the server's nonce");
+    return TRP_OK;
+}
+
+static char *path_of(trp_bytes bytes)
+{
+    return xasprintf("%.*s", (int)bytes.size, (const char *)bytes.data);
+}
+
+trp_status shared_view_open(struct shared_view **out, const struct shared_welcome *welcome)
+{
+    struct shared_view *view = xcalloc(1, sizeof *view);
+    char *data_path = path_of(welcome->data_path), *lease_path = path_of(welcome->lease_path);
+    view->layout = welcome->layout;
+    view->fd = -1;
+    trp_status status = data_map(view, data_path);
+    if (status == TRP_OK)
+        status = leases_map(view, lease_path);
+    if (status != TRP_OK) {
+        shared_view_close(view);
+        view = NULL;
+    }
+    free(data_path);
+    free(lease_path);
+    *out = view;
+    return status;
+}
+
+void shared_view_close(struct shared_view *view)
+{
+    if (!view)
+        return;
+    if (view->map)
+        munmap((void *)view->map, view->layout.map_bytes);
+    if (view->leases)
+        munmap((void *)view->leases, LEASE_FILE_BYTES);
+    if (view->fd >= 0)
+        close(view->fd);
+    free(view);
+}
+
+size_t shared_view_piece_bytes(const struct shared_view *view)
+{
+    return view->layout.piece_bytes;
+}
+
+/* The file grows while we read it. */
+static bool file_has(struct shared_view *view, uint64_t page)
+{
+    struct stat info;
+    uint64_t pages = view->layout.map_bytes / view->layout.page_bytes;
+    if (page >= pages)
+        return false;
+    if (page < view->file_bytes / view->layout.page_bytes)
+        return true;
+    if (fstat(view->fd, &info) == 0)
+        view->file_bytes = (uint64_t)info.st_size;
+    return page < view->file_bytes / view->layout.page_bytes;
+}
+
+const uint8_t *shared_view_piece(struct shared_view *view, uint64_t page)
+{
+    if (!file_has(view, page))
+        return NULL;
+    return view->map + page * view->layout.page_bytes + view->layout.piece_offset;
+}
+
+bool shared_view_valid(const struct shared_view *view)
+{
+    atomic_thread_fence(memory_order_acquire); /* the copies come first */
+    return atomic_load_explicit(&view->leases[view->layout.lease_index], memory_order_relaxed) ==
+           view->layout.lease;
+}

@@ -1,0 +1,641 @@
+/* Samplers that read the server's file: what they get is what was inserted, whatever the server
+ * recycles and whenever they are stopped or killed, and they are served otherwise where the file is
+ * not theirs to read.
+ *
+ * The other process is this program again: `--sample ADDRESS ROWS` samples, checks every row and
+ * says how many batches it has. */
+#include "replay_fixture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include <troupe/sampler.h>
+#include <troupe/writer.h>
+#include "core/clock.h"
+#include "core/thread.h"
+#include "replay/shared_view.h"
+#include "replay/unpack.h"
+
+extern char **environ;
+
+enum {
+    FRAME_BYTES = 9000, /* two pages and a rest */
+    TEXT_BYTES = 30000, /* compresses to a tenth */
+    BATCH = 16,
+    TABLE_ITEMS = 64,
+    DEADLINE_MS = 20000,
+    LEASE_MS = 50,
+};
+
+static const trp_tensor_spec columns[] = {
+    {.name = "frame", .dtype = TRP_UINT8, .rank = 1, .shape = {FRAME_BYTES}},
+    {.name = "seed", .dtype = TRP_INT64},
+    {.name = "text", .dtype = TRP_UINT8, .rank = 1, .shape = {TEXT_BYTES}},
+};
+enum { COLUMNS = 3 };
+
+/* ---- rows that follow from their seed -------------------------------------------------------- */
+
+struct row {
+    int64_t seed;
+    uint8_t frame[FRAME_BYTES], text[TEXT_BYTES];
+};
+
+static void row_fill(struct row *row, int64_t seed)
+{
+    row->seed = seed;
+    fixture_fill(row->frame, FRAME_BYTES, (uint64_t)seed << 20);
+    for (size_t at = 0; at < TEXT_BYTES; at += 400)
+        fixture_fill(row->text + at, 40, (uint64_t)seed);
+    for (size_t at = 0; at < TEXT_BYTES; at++)
+        if (at % 400 >= 40)
+            row->text[at] = row->text[at - 40];
+}
+
+static bool row_is_whole(struct row *scratch, const trp_batch *batch, uint32_t index)
+{
+    int64_t seed;
+    memcpy(&seed, (const uint8_t *)batch->columns[1] + index * sizeof seed, sizeof seed);
+    row_fill(scratch, seed);
+    return memcmp(scratch->frame, (const uint8_t *)batch->columns[0] + index * FRAME_BYTES,
+                  FRAME_BYTES) == 0 &&
+           memcmp(scratch->text, (const uint8_t *)batch->columns[2] + index * TEXT_BYTES,
+                  TEXT_BYTES) == 0;
+}
+
+static bool batch_is_whole(struct row *scratch, const trp_batch *batch)
+{
+    bool whole = batch->rows == BATCH;
+    for (uint32_t i = 0; i < batch->rows; i++)
+        whole = row_is_whole(scratch, batch, i) && whole;
+    return whole;
+}
+
+/* ---- the server and who inserts -------------------------------------------------------------- */
+
+struct host {
+    struct replay replay;
+    trp_channel *remote;
+    trp_writer *writer;
+    struct row row;
+    _Atomic uint64_t *leases;
+};
+
+static void host_open(struct host *host, const char *limiter)
+{
+    char *line = xasprintf("name=t sampler=uniform max_size=%d %s", TABLE_ITEMS, limiter);
+    trp_table_options *table;
+    assert_int_equal(trp_table_options_parse(line, &table), TRP_OK);
+    free(line);
+    trp_replay_server_options options = {
+        .dir = host->replay.dir, .tables = table, .table_count = 1, .lease_ms = LEASE_MS};
+    assert_int_equal(trp_replay_server_create(&host->replay.server, &options), TRP_OK);
+    assert_int_equal(trp_replay_server_start(host->replay.server), TRP_OK);
+    trp_table_options_destroy(table);
+    trp_server *rpc = trp_replay_server_rpc(host->replay.server);
+    host->replay.channel = trp_channel_create_local(rpc);
+    assert_int_equal(trp_channel_create(&host->remote, trp_server_address(rpc), NULL), TRP_OK);
+    assert_int_equal(
+        trp_writer_create(
+            &host->writer, host->replay.channel,
+            &(trp_writer_options){.columns = columns, .column_count = COLUMNS, .batch_items = 8}),
+        TRP_OK);
+    char *path = fixture_path(host->replay.dir, "LEASES");
+    int fd = open(path, O_RDONLY);
+    assert_true(fd >= 0);
+    host->leases = mmap(NULL, SHARED_LEASES_MAX * 8, PROT_READ, MAP_SHARED, fd, 0);
+    assert_true(host->leases != MAP_FAILED);
+    close(fd);
+    free(path);
+}
+
+static int setup(void **state)
+{
+    struct host *host = xcalloc(1, sizeof *host);
+    host->replay.dir = fixture_dir("/tmp");
+    *state = host;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct host *host = *state;
+    trp_writer_destroy(host->writer);
+    trp_channel_destroy(host->remote);
+    replay_close(&host->replay);
+    munmap((void *)host->leases, SHARED_LEASES_MAX * 8);
+    fixture_remove(host->replay.dir);
+    free(host);
+    return 0;
+}
+
+static void insert(struct host *host, uint32_t count)
+{
+    const trp_item_column item[] = {{.column = 0, .length = 1, .squeeze = true},
+                                    {.column = 1, .length = 1, .squeeze = true},
+                                    {.column = 2, .length = 1, .squeeze = true}};
+    const void *step[] = {host->row.frame, &host->row.seed, host->row.text};
+    for (uint32_t i = 0; i < count; i++) {
+        row_fill(&host->row, host->row.seed + 1);
+        assert_int_equal(trp_writer_append(host->writer, step), TRP_OK);
+        assert_int_equal(
+            trp_writer_create_item(host->writer, "t", 1, item, COLUMNS, DEADLINE_MS, NULL), TRP_OK);
+    }
+    assert_int_equal(trp_writer_flush(host->writer, 0, DEADLINE_MS), TRP_OK);
+}
+
+static uint32_t leases(const struct host *host)
+{
+    uint32_t count = 0;
+    for (size_t i = 0; i < SHARED_LEASES_MAX; i++)
+        count += atomic_load(&host->leases[i]) != 0;
+    return count;
+}
+
+static void recycle_until_leases(struct host *host, uint32_t count)
+{
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, DEADLINE_MS);
+    while (leases(host) != count) {
+        assert_false(deadline_passed(deadline, &clock_monotonic));
+        insert(host, 8);
+    }
+}
+
+static trp_sampler *sampler_of(trp_channel *channel, uint32_t prefetch)
+{
+    trp_sampler *sampler;
+    assert_int_equal(trp_sampler_create(&sampler, channel,
+                                        &(trp_sampler_options){.table = "t",
+                                                               .columns = columns,
+                                                               .column_count = COLUMNS,
+                                                               .batch_size = BATCH,
+                                                               .prefetch = prefetch,
+                                                               .limiter_timeout_ms = -1}),
+                     TRP_OK);
+    return sampler;
+}
+
+static void expect_batches(trp_sampler *sampler, uint32_t count)
+{
+    struct row *scratch = xcalloc(1, sizeof *scratch);
+    trp_batch batch;
+    for (uint32_t i = 0; i < count; i++) {
+        trp_status status = trp_sampler_next(sampler, &batch, DEADLINE_MS);
+        if (status != TRP_OK)
+            print_error("%s\n", trp_last_error());
+        assert_int_equal(status, TRP_OK);
+        assert_true(batch_is_whole(scratch, &batch));
+    }
+    free(scratch);
+}
+
+/* ---- the other process ----------------------------------------------------------------------- */
+
+static int sample_for_ever(const char *address)
+{
+    struct row *scratch = xcalloc(1, sizeof *scratch);
+    trp_channel *channel;
+    trp_sampler *sampler;
+    trp_batch batch;
+    if (trp_channel_create(&channel, address, NULL) != TRP_OK)
+        return 2;
+    if (trp_sampler_create(&sampler, channel,
+                           &(trp_sampler_options){.table = "t",
+                                                  .columns = columns,
+                                                  .column_count = COLUMNS,
+                                                  .batch_size = BATCH,
+                                                  .prefetch = 1,
+                                                  .limiter_timeout_ms = -1}) != TRP_OK)
+        return 3;
+    while (trp_sampler_next(sampler, &batch, DEADLINE_MS) == TRP_OK) {
+        if (!batch_is_whole(scratch, &batch))
+            return 4;
+        if (write(STDOUT_FILENO, "b", 1) != 1)
+            return 0;
+    }
+    return 5;
+}
+
+struct client {
+    pid_t pid;
+    int out;
+};
+
+static struct client client_start(const struct host *host)
+{
+    struct client client;
+    const char *address = trp_server_address(trp_replay_server_rpc(host->replay.server));
+    char *arguments[] = {"/proc/self/exe", "--sample", (char *)address, NULL};
+    posix_spawn_file_actions_t actions;
+    int pipes[2];
+    assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, pipes[1], STDOUT_FILENO);
+    assert_int_equal(posix_spawn(&client.pid, arguments[0], &actions, NULL, arguments, environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    close(pipes[1]);
+    client.out = pipes[0];
+    return client;
+}
+
+static void client_expect(struct client *client, uint32_t batches)
+{
+    char byte;
+    for (uint32_t i = 0; i < batches; i++) {
+        struct pollfd wait = {.fd = client->out, .events = POLLIN};
+        assert_int_equal(poll(&wait, 1, DEADLINE_MS), 1);
+        assert_int_equal(read(client->out, &byte, 1), 1);
+    }
+}
+
+static void client_kill(struct client *client)
+{
+    int status;
+    kill(client->pid, SIGKILL);
+    assert_int_equal(waitpid(client->pid, &status, 0), client->pid);
+    assert_true(WIFSIGNALED(status)); /* else it had found a row that was not whole */
+    close(client->out);
+}
+
+/* ---- what is sampled ------------------------------------------------------------------------- */
+
+static void samples_in_one_process_are_read_from_the_file(void **state)
+{
+    struct host *host = *state;
+    host_open(host, "limiter=min_size(1)");
+    insert(host, TABLE_ITEMS);
+    trp_sampler *sampler = sampler_of(host->replay.channel, 0);
+    expect_batches(sampler, 20);
+    assert_int_equal(leases(host), 1);
+    trp_sampler_destroy(sampler);
+    assert_int_equal(leases(host), 0);
+}
+
+static void samples_over_a_socket_are_read_from_the_file(void **state)
+{
+    struct host *host = *state;
+    host_open(host, "limiter=min_size(1)");
+    insert(host, TABLE_ITEMS);
+    trp_sampler *sampler = sampler_of(host->remote, 2);
+    expect_batches(sampler, 20);
+    assert_int_equal(leases(host), 1);
+    trp_sampler_destroy(sampler);
+    recycle_until_leases(host, 0);
+}
+
+static void a_queue_gives_each_item_once(void **state)
+{
+    struct host *host = *state;
+    bool seen[4 * BATCH + 1] = {false};
+    trp_batch batch;
+    host_open(host, "max_times_sampled=1 limiter=min_size(1)");
+    trp_sampler *sampler = sampler_of(host->remote, 0);
+    for (int round = 0; round < 4; round++) {
+        insert(host, BATCH);
+        assert_int_equal(trp_sampler_next(sampler, &batch, DEADLINE_MS), TRP_OK);
+        assert_true(batch_is_whole(&host->row, &batch));
+        host->row.seed = (round + 1) * BATCH;
+        for (uint32_t i = 0; i < BATCH; i++) {
+            int64_t seed;
+            memcpy(&seed, (const uint8_t *)batch.columns[1] + i * sizeof seed, sizeof seed);
+            assert_in_range(seed, 1, 4 * BATCH);
+            assert_false(seen[seed]);
+            seen[seed] = true;
+        }
+    }
+    trp_sampler_destroy(sampler);
+}
+
+static void the_limiter_s_timeout_keeps_the_rows_that_came(void **state)
+{
+    struct host *host = *state;
+    trp_sampler *sampler;
+    trp_batch batch;
+    host_open(host, "max_times_sampled=1 limiter=min_size(1)");
+    insert(host, BATCH / 2);
+    assert_int_equal(trp_sampler_create(&sampler, host->remote,
+                                        &(trp_sampler_options){.table = "t",
+                                                               .columns = columns,
+                                                               .column_count = COLUMNS,
+                                                               .batch_size = BATCH,
+                                                               .limiter_timeout_ms = 20}),
+                     TRP_OK);
+    assert_int_equal(trp_sampler_next(sampler, &batch, DEADLINE_MS), TRP_DEADLINE_EXCEEDED);
+    assert_non_null(strstr(trp_last_error(), "its limiter holds back"));
+    insert(host, BATCH / 2);
+    assert_int_equal(trp_sampler_next(sampler, &batch, DEADLINE_MS), TRP_OK);
+    assert_true(batch_is_whole(&host->row, &batch));
+    trp_sampler_destroy(sampler);
+}
+
+/* ---- recycling ------------------------------------------------------------------------------- */
+
+struct torture {
+    trp_channel *channel;
+    uint32_t prefetch;
+    _Atomic bool stop;
+    _Atomic uint32_t batches;
+    bool whole;
+};
+
+static void torture_run(void *arg)
+{
+    struct torture *torture = arg;
+    struct row *scratch = xcalloc(1, sizeof *scratch);
+    trp_sampler *sampler = sampler_of(torture->channel, torture->prefetch);
+    trp_batch batch;
+    torture->whole = true;
+    while (torture->whole && !atomic_load(&torture->stop)) {
+        torture->whole = trp_sampler_next(sampler, &batch, DEADLINE_MS) == TRP_OK &&
+                         batch_is_whole(scratch, &batch);
+        atomic_fetch_add(&torture->batches, 1);
+    }
+    trp_sampler_destroy(sampler);
+    free(scratch);
+}
+
+static void rows_are_whole_while_the_server_recycles(void **state)
+{
+    struct host *host = *state;
+    struct torture tortures[3] = {{.prefetch = 0}, {.prefetch = 2}, {.prefetch = 1}};
+    struct thread threads[3] = {0};
+    host_open(host, "limiter=min_size(1)");
+    insert(host, TABLE_ITEMS);
+    for (int i = 0; i < 3; i++) {
+        tortures[i].channel = i == 2 ? host->replay.channel : host->remote;
+        assert_int_equal(thread_start(&threads[i], "torture", torture_run, &tortures[i]), TRP_OK);
+    }
+    for (int i = 0; i < 3; i++)
+        while (atomic_load(&tortures[i].batches) < 60)
+            insert(host, 16);
+    for (int i = 0; i < 3; i++)
+        atomic_store(&tortures[i].stop, true);
+    for (int i = 0; i < 3; i++) {
+        thread_stop(&threads[i]);
+        assert_true(tortures[i].whole);
+    }
+}
+
+static uint64_t file_blocks(const struct host *host)
+{
+    struct stat info;
+    char *path = fixture_path(host->replay.dir, "data.mdb");
+    assert_int_equal(stat(path, &info), 0);
+    free(path);
+    return (uint64_t)info.st_blocks * 512;
+}
+
+static void a_stopped_client_loses_its_lease_and_takes_nothing_recycled(void **state)
+{
+    struct host *host = *state;
+    host_open(host, "limiter=min_size(1)");
+    insert(host, TABLE_ITEMS);
+    struct client client = client_start(host);
+    for (int round = 0; round < 3; round++) {
+        client_expect(&client, 5);
+        kill(client.pid, SIGSTOP);
+        recycle_until_leases(host, 0);
+        insert(host, 4 * TABLE_ITEMS); /* whatever it was told of is written over */
+        kill(client.pid, SIGCONT);
+    }
+    client_expect(&client, 20);
+    client_kill(&client);
+    recycle_until_leases(host, 0);
+}
+
+static void a_killed_client_costs_nothing_that_lasts(void **state)
+{
+    struct host *host = *state;
+    host_open(host, "limiter=min_size(1)");
+    insert(host, 4 * TABLE_ITEMS);
+    uint64_t before = file_blocks(host);
+    for (int round = 0; round < 3; round++) {
+        struct client client = client_start(host);
+        client_expect(&client, 3);
+        client_kill(&client);
+        recycle_until_leases(host, 0);
+        insert(host, TABLE_ITEMS);
+    }
+    /* Three batches and what was requested ahead, of 13 KB items. */
+    assert_true(file_blocks(host) < before + (8 << 20));
+}
+
+/* ---- a raw client ---------------------------------------------------------------------------- */
+
+static trp_stream *raw_open(struct host *host, trp_message **welcome)
+{
+    trp_stream *stream;
+    trp_message *message;
+    struct shared_hello hello = {.window = 1 << 20, .table = text_bytes("t")};
+    shared_boot_id(hello.boot_id);
+    assert_int_equal(trp_stream_open(&stream, host->remote, "/troupe.Replay/SampleShared", NULL),
+                     TRP_OK);
+    assert_int_equal(shared_hello_encode(&hello, &message), TRP_OK);
+    assert_int_equal(trp_stream_send(stream, message, WAIT_MS), TRP_OK);
+    assert_int_equal(trp_stream_receive(stream, welcome, WAIT_MS), TRP_OK);
+    return stream;
+}
+
+static void raw_ask(trp_stream *stream, struct shared_ask ask)
+{
+    trp_message *message;
+    assert_int_equal(shared_ask_encode(&ask, &message), TRP_OK);
+    assert_int_equal(trp_stream_send(stream, message, WAIT_MS), TRP_OK);
+}
+
+static void a_client_that_releases_nothing_gets_its_window_and_no_more(void **state)
+{
+    struct host *host = *state;
+    trp_message *message;
+    struct shared_samples samples;
+    uint64_t pages = 0;
+    host_open(host, "limiter=min_size(1)");
+    insert(host, TABLE_ITEMS);
+    trp_stream *stream = raw_open(host, &message);
+    trp_message_destroy(message);
+    raw_ask(stream, (struct shared_ask){.samples = 10000, .timeout_ms = -1});
+    while (trp_stream_receive(stream, &message, 200) == TRP_OK) {
+        assert_int_equal(shared_samples_decode(bytes_of(message), &samples), TRP_OK);
+        pages += samples.header.pages;
+        trp_message_destroy(message);
+    }
+    assert_in_range(pages * 4096, 512 << 10, 1 << 20);
+    recycle_until_leases(host, 0);
+    assert_ends(stream, TRP_ABORTED, "lease was revoked");
+}
+
+static void a_copy_made_after_the_lease_is_seen_to_be_worthless(void **state)
+{
+    struct host *host = *state;
+    trp_message *message;
+    struct shared_welcome welcome;
+    struct shared_view *view;
+    host_open(host, "limiter=min_size(1)");
+    insert(host, TABLE_ITEMS);
+    trp_stream *stream = raw_open(host, &message);
+    assert_int_equal(shared_welcome_decode(bytes_of(message), &welcome), TRP_OK);
+    assert_int_equal(shared_view_open(&view, &welcome), TRP_OK);
+    trp_message_destroy(message);
+    raw_ask(stream, (struct shared_ask){.samples = 4, .timeout_ms = -1});
+    assert_int_equal(trp_stream_receive(stream, &message, WAIT_MS), TRP_OK);
+    assert_true(shared_view_valid(view));
+    recycle_until_leases(host, 0);
+    assert_false(shared_view_valid(view));
+    struct unpacker *unpacker = unpacker_create(columns, COLUMNS);
+    struct batch batch;
+    assert_int_equal(batch_init(&batch, columns, COLUMNS, 4), TRP_OK);
+    assert_int_equal(unpacker_feed_shared(unpacker, message, view), TRP_OK);
+    assert_int_equal(unpacker_fill(unpacker, &batch), TRP_ABORTED);
+    assert_int_equal(batch.rows, 0);
+    batch_cleanup(&batch, COLUMNS);
+    unpacker_destroy(unpacker);
+    shared_view_close(view);
+    trp_stream_destroy(stream);
+}
+
+static void leases_that_a_killed_server_left_end_with_the_next(void **state)
+{
+    struct host *host = *state;
+    host_open(host, "limiter=min_size(1)");
+    char *path = fixture_path(host->replay.dir, "LEASES");
+    trp_writer_destroy(host->writer);
+    trp_channel_destroy(host->remote);
+    replay_close(&host->replay);
+    int fd = open(path, O_WRONLY);
+    assert_int_equal(pwrite(fd, &(uint64_t){77}, 8, 8), 8);
+    close(fd);
+    assert_int_equal(leases(host), 1);
+    _Atomic uint64_t *before = host->leases;
+    host_open(host, "limiter=min_size(1)");
+    assert_int_equal(atomic_load(&before[1]), 0);
+    munmap((void *)before, SHARED_LEASES_MAX * 8);
+    free(path);
+}
+
+/* ---- where it cannot be ---------------------------------------------------------------------- */
+
+static void expect_ordinary(struct host *host)
+{
+    trp_sampler *sampler = sampler_of(host->remote, 0);
+    expect_batches(sampler, 5);
+    assert_int_equal(leases(host), 0);
+    trp_sampler_destroy(sampler);
+}
+
+static void a_client_without_the_lease_file_is_sent_its_samples(void **state)
+{
+    struct host *host = *state;
+    host_open(host, "limiter=min_size(1)");
+    insert(host, TABLE_ITEMS);
+    char *path = fixture_path(host->replay.dir, "LEASES");
+    assert_int_equal(unlink(path), 0);
+    free(path);
+    expect_ordinary(host);
+}
+
+static void a_client_that_finds_another_file_is_sent_its_samples(void **state)
+{
+    struct host *host = *state;
+    host_open(host, "limiter=min_size(1)");
+    insert(host, TABLE_ITEMS);
+    char *path = fixture_path(host->replay.dir, "data.mdb");
+    char *aside = fixture_path(host->replay.dir, "aside");
+    char *command = xasprintf("mv '%s' '%s' && cp '%s' '%s'", path, aside, aside, path);
+    assert_int_equal(system(command), 0);
+    expect_ordinary(host);
+    assert_int_equal(rename(aside, path), 0);
+    free(command);
+    free(aside);
+    free(path);
+}
+
+static void a_client_that_finds_another_nonce_is_sent_its_samples(void **state)
+{
+    struct host *host = *state;
+    struct shared_welcome welcome;
+    struct shared_view *view;
+    trp_message *message;
+    host_open(host, "limiter=min_size(1)");
+    insert(host, TABLE_ITEMS);
+    trp_stream *stream = raw_open(host, &message);
+    assert_int_equal(shared_welcome_decode(bytes_of(message), &welcome), TRP_OK);
+    char *path = fixture_path(host->replay.dir, "data.mdb");
+    int fd = open(path, O_WRONLY);
+    assert_int_equal(pwrite(fd, "another", 7, (off_t)welcome.layout.nonce_at), 7);
+    close(fd);
+    free(path);
+    assert_int_equal(shared_view_open(&view, &welcome), TRP_FAILED_PRECONDITION);
+    assert_non_null(strstr(trp_last_error(), "has not the server's nonce"));
+    trp_message_destroy(message);
+    trp_stream_destroy(stream);
+    recycle_until_leases(host, 0);
+    expect_ordinary(host);
+}
+
+/* The status of a hello that is changed by `change` before it is sent. */
+static void expect_refused(struct host *host, size_t at, uint8_t value, trp_status status,
+                           const char *text)
+{
+    trp_stream *stream;
+    trp_message *message;
+    struct shared_hello hello = {.window = 1 << 20, .table = text_bytes("t")};
+    shared_boot_id(hello.boot_id);
+    assert_int_equal(trp_stream_open(&stream, host->remote, "/troupe.Replay/SampleShared", NULL),
+                     TRP_OK);
+    assert_int_equal(shared_hello_encode(&hello, &message), TRP_OK);
+    trp_message_data(message)[at] ^= value;
+    assert_int_equal(trp_stream_send(stream, message, WAIT_MS), TRP_OK);
+    assert_ends(stream, status, text);
+}
+
+static void a_hello_from_elsewhere_is_refused(void **state)
+{
+    struct host *host = *state;
+    host_open(host, "limiter=min_size(1)");
+    expect_refused(host, 20, 1, TRP_FAILED_PRECONDITION, "another host");
+    expect_refused(host, 4, 2, TRP_FAILED_PRECONDITION, "speaks version 3");
+    expect_refused(host, 0, 1, TRP_INVALID_ARGUMENT, "no hello");
+    expect_refused(host, 64, 1, TRP_NOT_FOUND, "was not found");
+}
+
+static void releasing_what_was_not_given_ends_the_stream(void **state)
+{
+    struct host *host = *state;
+    trp_message *message;
+    host_open(host, "limiter=min_size(1)");
+    trp_stream *stream = raw_open(host, &message);
+    trp_message_destroy(message);
+    raw_ask(stream, (struct shared_ask){.released = 1});
+    assert_ends(stream, TRP_INVALID_ARGUMENT, "releases what it was not given");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 3 && strcmp(argv[1], "--sample") == 0)
+        return sample_for_ever(argv[2]);
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(samples_in_one_process_are_read_from_the_file),
+        TEST(samples_over_a_socket_are_read_from_the_file),
+        TEST(a_queue_gives_each_item_once),
+        TEST(the_limiter_s_timeout_keeps_the_rows_that_came),
+        TEST(rows_are_whole_while_the_server_recycles),
+        TEST(a_stopped_client_loses_its_lease_and_takes_nothing_recycled),
+        TEST(a_killed_client_costs_nothing_that_lasts),
+        TEST(a_client_that_releases_nothing_gets_its_window_and_no_more),
+        TEST(a_copy_made_after_the_lease_is_seen_to_be_worthless),
+        TEST(leases_that_a_killed_server_left_end_with_the_next),
+        TEST(a_client_without_the_lease_file_is_sent_its_samples),
+        TEST(a_client_that_finds_another_file_is_sent_its_samples),
+        TEST(a_client_that_finds_another_nonce_is_sent_its_samples),
+        TEST(a_hello_from_elsewhere_is_refused),
+        TEST(releasing_what_was_not_given_ends_the_stream),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

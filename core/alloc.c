@@ -49,7 +49,7 @@ void *xrealloc(void *memory, size_t size)
 void *xaligned(size_t alignment, size_t size)
 {
     void *memory = NULL;
-    return check(posix_memalign(&memory, alignment, size) == 0 ? memory : NULL, size);
+    return advise(check(posix_memalign(&memory, alignment, size) == 0 ? memory : NULL, size), size);
 }
 
 char *xstrdup(const char *text)

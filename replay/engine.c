@@ -237,6 +237,7 @@ static trp_status update_block(struct engine *engine, struct engine_table *table
 {
     uint64_t keys[MUTATE_BLOCK_KEYS_MAX] = {0};
     struct item *items[MUTATE_BLOCK_KEYS_MAX];
+    assert(count > 0 && count <= MUTATE_BLOCK_KEYS_MAX);
     for (uint32_t i = 0; i < count; ++i)
         keys[i] = updates[i].key;
     table_find_many(table->table, keys, count, items);

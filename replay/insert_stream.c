@@ -230,9 +230,9 @@ void lane_refuse_inserts(struct lane *lane, trp_status status)
 static struct item *item_make(const struct insert_stream *stream, const struct wire_item *wire)
 {
     const struct trajectory_builder *builder = &stream->builder;
-    struct item *item =
-        store_item_create(store_trajectory(engine_store(stream->service->engine),
-                                           buffer_bytes(&builder->bytes), builder->chunk_count));
+    struct store *store = engine_store(stream->service->engine);
+    struct item *item = store_item_create(
+        store, store_trajectory(store, buffer_bytes(&builder->bytes), builder->chunk_count));
     item->key = wire->key;
     item->priority = wire->priority;
     item->times_sampled = wire->times_sampled;

@@ -145,6 +145,7 @@ void store_destroy(struct store *store)
     buffer_cleanup(&store->scratch);
     tables_free(store);
     spares_cleanup(store);
+    slabs_cleanup(&store->slabs);
     free(store->trajectories);
     free(store->failed_words);
     free(store);
@@ -449,10 +450,15 @@ static void trajectory_unref(struct store *store, struct trajectory *trajectory)
 
 /* ---- items ---------------------------------------------------------------------------------- */
 
-struct item *store_item_create(struct trajectory *trajectory)
+static size_t item_bytes(const struct trajectory *trajectory)
 {
-    size_t bytes = sizeof(struct item) + sizeof(struct chunk *) * (size_t)trajectory->chunk_count;
-    struct item *item = xcalloc(1, bytes);
+    return sizeof(struct item) + sizeof(struct chunk *) * (size_t)trajectory->chunk_count;
+}
+
+struct item *store_item_create(struct store *store, struct trajectory *trajectory)
+{
+    size_t bytes = item_bytes(trajectory);
+    struct item *item = memset(slab_take(&store->slabs, bytes), 0, bytes);
     item->trajectory = trajectory;
     item->slot = SLOT_NONE;
     return item;
@@ -465,6 +471,7 @@ void store_item_destroy(struct store *store, struct item *item)
     for (uint32_t index = 0; index < item->trajectory->chunk_count; index++)
         if (item->chunks[index])
             store_chunk_unref(store, item->chunks[index]);
+    size_t bytes = item_bytes(item->trajectory);
     trajectory_unref(store, item->trajectory);
-    free(item);
+    slab_give(&store->slabs, item, bytes);
 }

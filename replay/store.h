@@ -108,7 +108,7 @@ trp_status store_chunk_locate(struct store *store, const struct chunk *chunk, st
                               struct buffer *rest);
 
 /* An item with room for the trajectory's chunks (chunks[] NULL); takes the trajectory reference. */
-struct item *store_item_create(struct trajectory *trajectory);
+struct item *store_item_create(struct store *store, struct trajectory *trajectory);
 
 /* Frees an item and drops its references. Not the record: see store_item_delete(). */
 void store_item_destroy(struct store *store, struct item *item);

@@ -13,7 +13,7 @@
 
 #include "core/alloc.h"
 
-enum { CACHE_OVERHEAD_BYTES = 64 }; /* of a chunk and its malloc */
+enum { CACHE_OVERHEAD_BYTES = sizeof(struct chunk) + SLAB_STEP / 2 };
 
 /* ---- buffers -------------------------------------------------------------------------------- */
 
@@ -25,7 +25,7 @@ struct spare {
     struct spare *next;
 };
 
-/* 0: malloc's own. */
+/* 0: the slabs' or malloc's. */
 static size_t buffer_class(size_t size)
 {
     size_t units = (size + BUFFER_UNIT_BYTES - 1) / BUFFER_UNIT_BYTES;
@@ -37,7 +37,7 @@ static uint8_t *bytes_take(struct store *store, size_t size)
     size_t units = buffer_class(size);
     struct spare *spare = store->spares[units];
     if (units == 0)
-        return xmalloc(size ? size : 1);
+        return slab_take(&store->slabs, size ? size : 1);
     if (!spare)
         return xmalloc(units * BUFFER_UNIT_BYTES);
     store->spares[units] = spare->next;
@@ -49,7 +49,11 @@ static void bytes_give(struct store *store, uint8_t *bytes, size_t size)
 {
     size_t units = buffer_class(size), spare_bytes = units * BUFFER_UNIT_BYTES;
     struct spare *spare = (struct spare *)(void *)bytes;
-    if (!bytes || units == 0 || store->spare_bytes + spare_bytes > STORE_SPARE_BYTES_MAX) {
+    if (units == 0) {
+        slab_give(&store->slabs, bytes, size ? size : 1);
+        return;
+    }
+    if (!bytes || store->spare_bytes + spare_bytes > STORE_SPARE_BYTES_MAX) {
         free(bytes);
         return;
     }
@@ -99,7 +103,7 @@ static void cache_add(struct store *store, struct chunk *chunk)
     while (store->cache_used > store->cache_limit) {
         struct chunk *last = store->cache.cache_prev;
         cache_remove(store, last);
-        free(last->bytes);
+        bytes_give(store, last->bytes, last->size);
         last->bytes = NULL;
     }
 }
@@ -119,9 +123,8 @@ void chunk_settle(struct store *store, struct chunk *chunk)
 struct chunk *store_chunk_create(struct store *store, trp_bytes head, trp_bytes tail)
 {
     assert(head.size <= UINT32_MAX - tail.size);
-    struct chunk *chunk = xcalloc(1, sizeof *chunk);
-    chunk->refs = 1;
-    chunk->size = (uint32_t)(head.size + tail.size);
+    struct chunk *chunk = slab_take(&store->slabs, sizeof *chunk);
+    *chunk = (struct chunk){.refs = 1, .size = (uint32_t)(head.size + tail.size)};
     chunk->bytes = bytes_take(store, chunk->size);
     if (head.size)
         memcpy(chunk->bytes, head.data, head.size);
@@ -130,11 +133,10 @@ struct chunk *store_chunk_create(struct store *store, trp_bytes head, trp_bytes 
     return chunk;
 }
 
-struct chunk *chunk_create_stored(uint64_t seq, uint32_t size)
+struct chunk *chunk_create_stored(struct store *store, uint64_t seq, uint32_t size)
 {
-    struct chunk *chunk = xcalloc(1, sizeof *chunk);
-    chunk->seq = seq;
-    chunk->size = size;
+    struct chunk *chunk = slab_take(&store->slabs, sizeof *chunk);
+    *chunk = (struct chunk){.seq = seq, .size = size};
     return chunk;
 }
 
@@ -143,7 +145,7 @@ void chunk_free(struct store *store, struct chunk *chunk)
     if (chunk->cache_next)
         cache_remove(store, chunk);
     bytes_give(store, chunk->bytes, chunk->size);
-    free(chunk);
+    slab_give(&store->slabs, chunk, sizeof *chunk);
 }
 
 void store_chunk_ref(struct chunk *chunk)
@@ -246,7 +248,7 @@ trp_status store_chunk_read(struct store *store, const struct chunk *chunk, uint
     }
     TRP_TRY(chunk_copy(store, chunk, out));
     if (chunk->size <= STORE_CACHED_CHUNK_BYTES_MAX) {
-        cached->bytes = xmalloc(chunk->size ? chunk->size : 1);
+        cached->bytes = bytes_take(store, chunk->size);
         memcpy(cached->bytes, out, chunk->size);
         cache_add(store, cached);
     }

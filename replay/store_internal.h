@@ -20,6 +20,7 @@
 
 #include "core/buffer.h"
 #include "core/limits.h"
+#include "core/slab.h"
 #include "store.h"
 #include "store_dir.h"
 #include "store_record.h"
@@ -155,6 +156,7 @@ struct store {
 
     struct chunk cache; /* ring: next is the most recently used */
     uint64_t cache_used, cache_limit;
+    struct slabs slabs;         /* items, chunks and bytes of small chunks */
     struct spare *spares[STORE_BUFFER_CLASSES]; /* buffers of chunks that are stored */
     uint64_t spare_bytes;
 
@@ -223,7 +225,7 @@ static inline uint64_t lmdb_key_read(MDB_val key)
 /* ---- store_chunk.c -------------------------------------------------------------------------- */
 
 /* A stored chunk without bytes and references. */
-struct chunk *chunk_create_stored(uint64_t seq, uint32_t size);
+struct chunk *chunk_create_stored(struct store *store, uint64_t seq, uint32_t size);
 void chunk_free(struct store *store, struct chunk *chunk);
 void spares_cleanup(struct store *store);
 

@@ -305,7 +305,7 @@ static const char *item_link(struct loading *loading, const struct item_view *vi
         if (!found || found->damaged)
             return found ? "a chunk is damaged" : "a chunk is missing";
         if (!found->chunk) {
-            found->chunk = chunk_create_stored(found->seq, found->size);
+            found->chunk = chunk_create_stored(loading->store, found->seq, found->size);
             loading->store->chunk_count++;
             loading->store->live_bytes += found->size;
         }
@@ -381,7 +381,7 @@ static trp_status item_load(struct loading *loading, uint64_t seq, trp_bytes byt
     if (!table_find_id(store, view.header.table_id, NULL))
         return item_drop(loading, seq, &view, "it is in a table that is not there");
     struct item *item =
-        store_item_create(store_trajectory(store, view.trajectory, view.header.chunk_count));
+        store_item_create(store, store_trajectory(store, view.trajectory, view.header.chunk_count));
     item->key = view.header.key;
     item->seq = seq;
     item->priority = view.header.priority;

@@ -19,6 +19,7 @@
 #include "core/limits.h"
 #include "core/log.h"
 #include "core/queue.h"
+#include "core/slab.h"
 #include "core/status.h"
 #include "core/stop.h"
 #include "core/thread.h"
@@ -451,6 +452,46 @@ static void sums_are_those_of_the_standard(void **state)
     }
 }
 
+static void slabs_give_each_size_its_own_memory_again(void **state)
+{
+    (void)state;
+    enum { COUNT = 5000 };
+    static uint8_t *taken[COUNT];
+    static size_t sizes[COUNT];
+    struct slabs slabs = {0};
+    size_t bytes[2];
+    trp_rng rng;
+    trp_rng_init(&rng, 1, 0);
+    for (int round = 0; round < 4; round++) {
+        for (size_t i = 0; i < COUNT; i++) {
+            if (taken[i]) {
+                for (size_t at = 0; at < sizes[i]; at++)
+                    assert_int_equal(taken[i][at], (uint8_t)i); /* nobody else wrote there */
+                slab_give(&slabs, taken[i], sizes[i]);
+                taken[i] = NULL;
+            }
+            if (trp_rng_below(&rng, 3) == 0)
+                continue;
+            sizes[i] = 1 + trp_rng_below(&rng, SLAB_BYTES_MAX + 200);
+            taken[i] = slab_take(&slabs, sizes[i]);
+            assert_int_equal((uintptr_t)taken[i] % SLAB_STEP, 0);
+            memset(taken[i], (uint8_t)i, sizes[i]);
+        }
+    }
+    for (size_t i = 0; i < COUNT; i++)
+        slab_give(&slabs, taken[i], sizes[i]);
+    for (int round = 0; round < 2; round++) { /* the same sizes: nothing new is needed */
+        for (size_t i = 0; i < COUNT; i++)
+            taken[i] = slab_take(&slabs, sizes[i]);
+        bytes[round] = slabs.bytes;
+        for (size_t i = 0; i < COUNT; i++)
+            slab_give(&slabs, taken[i], sizes[i]);
+    }
+    assert_int_equal(bytes[0], bytes[1]);
+    slabs_cleanup(&slabs);
+    assert_int_equal(slabs.bytes, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -473,6 +514,7 @@ int main(void)
         cmocka_unit_test(a_stop_request_is_seen_by_waiters_and_watches),
         cmocka_unit_test(a_queue_says_when_it_is_full_empty_or_closed),
         cmocka_unit_test(producers_and_a_consumer_lose_nothing),
+        cmocka_unit_test(slabs_give_each_size_its_own_memory_again),
         cmocka_unit_test(threads_take_turns_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

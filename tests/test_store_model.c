@@ -146,8 +146,10 @@ static struct item *make_item(struct model *model, struct model_item *out)
                                .chunk_count = (uint32_t)draw(model, ITEM_CHUNKS_MAX + 1),
                                .times = 0};
     char shape[ITEM_CHUNKS_MAX * 5 + 1] = "colu,colu,colu,";
-    struct item *item = store_item_create(store_trajectory(
-        model->store, (trp_bytes){(const uint8_t *)shape, out->chunk_count * 5}, out->chunk_count));
+    struct item *item = store_item_create(
+        model->store,
+        store_trajectory(model->store, (trp_bytes){(const uint8_t *)shape, out->chunk_count * 5},
+                         out->chunk_count));
     item->key = out->key;
     item->priority = out->priority;
     for (uint32_t index = 0; index < out->chunk_count; index++) {

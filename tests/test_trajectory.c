@@ -170,7 +170,7 @@ static void assert_encodes(struct world *world, const struct trajectory_builder 
     assert_memory_equal(item->trajectory.data, encoded.data, encoded.size);
     for (int i = 0; i < CHUNKS; ++i)
         keep_set_find(&world->set, keys[i])->chunk->seq = 0;
-    store_item_destroy(world->store, store_item_create(trajectory));
+    store_item_destroy(world->store, store_item_create(world->store, trajectory));
     trp_message_destroy(message);
     wire_insert_request_cleanup(&plain);
     buffer_cleanup(&encoded);

@@ -169,13 +169,29 @@ static trp_status second_user(void)
     return TRP_OK;
 }
 
+/* A node that is stopped before it began has nothing to tell. */
+static trp_status await_base(trp_context *context)
+{
+    char path[4096], text[4096];
+    snprintf(path, sizeof path, "%s/events", trp_context_run_dir(context));
+    do {
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t size = fd < 0 ? 0 : read(fd, text, sizeof text);
+        if (fd >= 0)
+            close(fd);
+        if (size > 0 && memmem(text, (size_t)size, "base/0 runs", 11))
+            break;
+    } while (!trp_stop_wait(trp_context_stop(context), 5));
+    return TRP_OK;
+}
+
 static trp_status user_run(trp_context *context, const void *arg)
 {
     const char *text = arg;
     if (strcmp(text, "argument") != 0)
         return trp_fail(TRP_INTERNAL, "the argument is '%s'", text);
     if (is("done"))
-        return TRP_OK;
+        return await_base(context);
     if (is("long_lines")) {
         if (trp_context_index(context) == 0)
             print_long_lines();

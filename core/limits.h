@@ -138,6 +138,7 @@ enum {
     SAMPLE_BYTES_MAX = INT32_MAX,
     /* sampler.c: batches of memory. */
     SAMPLER_PREFETCH_MAX = 1024,
+    SAMPLER_WORKERS_MAX = 64, /* threads for each server */
     /* sampler.c: batches requested beyond the one being filled. The server makes one while another
      * is on its way; at most these two are lost at a stop. */
     SAMPLER_BATCHES_AHEAD = 2,

@@ -1,7 +1,7 @@
 /* New priorities go out without waiting for the answer to the ones before: a learner writes them
  * back once a batch, and a round trip would be a tenth of its step. A window bounds what is
  * unanswered; answers are looked at when the next request is made. */
-#include <troupe/sampler.h>
+#include "sampler.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +16,14 @@ static const char mutate[] = "MutatePriorities";
 
 struct call {
     trp_stream *stream;
+    trp_channel *channel;
     struct deadline deadline; /* the stream's own */
 };
 
 struct trp_priority_writer {
-    trp_channel *channel;
+    trp_channel *channel; /* the only one */
+    trp_channel *const *channels;
+    size_t servers;
     char *table;
     struct call *calls; /* a ring of unanswered ones */
     uint32_t window, first, count;
@@ -34,15 +37,16 @@ static trp_bytes text_bytes(const char *text)
     return (trp_bytes){(const uint8_t *)text, strlen(text)};
 }
 
-trp_status trp_priority_writer_create(trp_priority_writer **out, trp_channel *channel,
-                                      const char *table, uint32_t window)
+trp_status priority_writer_create(trp_priority_writer **out, trp_channel *const *channels,
+                                  size_t servers, const char *table, uint32_t window)
 {
     *out = NULL;
     if (!table || !*table || window > PRIORITY_WINDOW_MAX)
         return trp_fail(TRP_INVALID_ARGUMENT, "priority writer: table '%s', window %u (at most %d)",
                         table ? table : "", window, PRIORITY_WINDOW_MAX);
     trp_priority_writer *writer = xcalloc(1, sizeof *writer);
-    writer->channel = channel;
+    writer->channels = channels;
+    writer->servers = servers;
     writer->table = xstrdup(table);
     writer->window = window ? window : 1;
     writer->calls = xcalloc(writer->window, sizeof(writer->calls[0]));
@@ -50,13 +54,22 @@ trp_status trp_priority_writer_create(trp_priority_writer **out, trp_channel *ch
     return TRP_OK;
 }
 
-static void note_failure(trp_priority_writer *writer, trp_status status)
+trp_status trp_priority_writer_create(trp_priority_writer **out, trp_channel *channel,
+                                      const char *table, uint32_t window)
+{
+    TRP_TRY(priority_writer_create(out, NULL, 1, table, window));
+    (*out)->channel = channel;
+    (*out)->channels = &(*out)->channel;
+    return TRP_OK;
+}
+
+static void note_failure(trp_priority_writer *writer, const trp_channel *channel, trp_status status)
 {
     if (writer->failure != TRP_OK)
         return;
     writer->failure = status;
     writer->failure_text = xasprintf("priorities of '%s' at %s: %s", writer->table,
-                                     trp_channel_address(writer->channel), trp_last_error());
+                                     trp_channel_address(channel), trp_last_error());
 }
 
 /* Reports the first failure once. */
@@ -83,7 +96,7 @@ static bool settle_oldest(trp_priority_writer *writer, int64_t wait_ms)
     if (!done)
         status = trp_fail(TRP_DEADLINE_EXCEEDED, "no answer in %d ms", UNARY_TIMEOUT_MS);
     if (status != TRP_OK)
-        note_failure(writer, status);
+        note_failure(writer, call->channel, status);
     trp_stream_destroy(call->stream);
     writer->first = (writer->first + 1) % writer->window;
     writer->count--;
@@ -101,12 +114,13 @@ static trp_status settle(trp_priority_writer *writer, uint32_t unanswered, int64
             deadline_passed(deadline, &clock_monotonic))
             return trp_fail(TRP_DEADLINE_EXCEEDED,
                             "priorities of '%s' at %s: %u requests are unanswered", writer->table,
-                            trp_channel_address(writer->channel), writer->count);
+                            trp_channel_address(writer->calls[writer->first].channel),
+                            writer->count);
     return TRP_OK;
 }
 
-trp_status trp_priority_writer_update(trp_priority_writer *writer, const uint64_t *keys,
-                                      const double *priorities, size_t count, int64_t timeout_ms)
+static trp_status update(trp_priority_writer *writer, trp_channel *channel, const uint64_t *keys,
+                         const double *priorities, size_t count, int64_t timeout_ms)
 {
     if (count == 0)
         return TRP_OK;
@@ -120,9 +134,27 @@ trp_status trp_priority_writer_update(trp_priority_writer *writer, const uint64_
     TRP_TRY(wire_mutate_request_encode(&writer->request, &message));
     struct call *call = &writer->calls[(writer->first + writer->count) % writer->window];
     call->deadline = deadline_in_ms(&clock_monotonic, UNARY_TIMEOUT_MS);
-    TRP_TRY(unary_start(&call->stream, writer->channel, mutate, message, UNARY_TIMEOUT_MS));
+    call->channel = channel;
+    TRP_TRY(unary_start(&call->stream, channel, mutate, message, UNARY_TIMEOUT_MS));
     writer->count++;
     return TRP_OK;
+}
+
+trp_status trp_priority_writer_update(trp_priority_writer *writer, const uint64_t *keys,
+                                      const double *priorities, size_t count, int64_t timeout_ms)
+{
+    return update(writer, writer->channels[0], keys, priorities, count, timeout_ms);
+}
+
+trp_status trp_priority_writer_update_batch(trp_priority_writer *writer, const trp_batch *batch,
+                                            const double *priorities, int64_t timeout_ms)
+{
+    if (batch->server >= writer->servers)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "priorities of '%s': a batch of server %u, there are %zu", writer->table,
+                        batch->server, writer->servers);
+    return update(writer, writer->channels[batch->server], batch->keys, priorities, batch->rows,
+                  timeout_ms);
 }
 
 trp_status trp_priority_writer_flush(trp_priority_writer *writer, int64_t timeout_ms)

@@ -28,13 +28,21 @@ static const char limiter_words[] = "Timeout exceeded before the right to insert
 
 /* ---- opening ----------------------------------------------------------------------------- */
 
+/* Samples that were asked for and will not come may be asked for again. */
+static void forget_requests(struct sample_source *source)
+{
+    atomic_fetch_add(&source->sampling->budget, source->requested);
+    source->requested = 0;
+}
+
 /* What belongs to a stream that is over. */
 static void forget_stream(struct sample_source *source)
 {
     unpacker_reset(source->unpacker);
     shared_view_close(source->view);
     source->view = NULL;
-    source->requested = 0;
+    forget_requests(source);
+    source->on_stream = 0;
     source->refused = source->greeting = source->reading = source->release_soon = false;
     source->round = source->released = source->told = 0;
 }
@@ -142,27 +150,55 @@ static trp_status send_request(struct sample_source *source, int64_t samples,
 {
     trp_status status = source->view ? send_ask(source, samples, deadline, ended)
                                      : send_ordinary(source, samples, deadline, ended);
-    if (status == TRP_OK)
-        source->requested += samples;
-    return status;
+    if (status != TRP_OK)
+        return status;
+    source->requested += samples;
+    source->on_stream += samples;
+    return TRP_OK;
+}
+
+/* Takes up to `samples` out of what may still be asked for. */
+static int64_t budget_take(struct sampling *sampling, int64_t samples)
+{
+    int64_t left = atomic_load(&sampling->budget), taken;
+    do
+        taken = left < samples ? left : samples;
+    while (!atomic_compare_exchange_weak(&sampling->budget, &left, left - taken));
+    return taken;
+}
+
+/* How many samples the next request is for; 0: none now. */
+static int64_t next_request(const struct sample_source *source, const struct batch *batch)
+{
+    const struct sampling *sampling = source->sampling;
+    int64_t missing = (int64_t)batch->capacity - batch->rows, wanted = missing + sampling->ahead;
+    if (wanted > sampling->in_flight_max)
+        wanted = sampling->in_flight_max;
+    int64_t most = wanted - source->requested;
+    if (source->requested < missing && most > missing - source->requested)
+        most = missing - source->requested; /* so that requests end with batches */
+    else if (most > sampling->step)
+        most = sampling->step;
+    if (most > sampling->on_stream_max - source->on_stream)
+        most = sampling->on_stream_max - source->on_stream;
+    return most > 0 ? most : 0;
 }
 
 /* Asks for what `batch` lacks and for those ahead, as far as that is not on its way. Waits for room
  * only while nothing else is: the server may not take a request before the last is satisfied. */
 static trp_status request_more(struct sample_source *source, const struct batch *batch,
-                               int64_t ahead, int64_t step, struct deadline deadline)
+                               struct deadline deadline)
 {
-    int64_t missing = (int64_t)batch->capacity - batch->rows;
-    int64_t wanted = missing + ahead;
-    while (!source->refused && source->requested < wanted &&
+    while (!source->refused &&
            (source->requested == 0 || trp_stream_writable(source->link.stream))) {
-        int64_t most = wanted - source->requested;
-        if (source->requested < missing)
-            most = missing - source->requested; /* so that requests end with batches */
-        else if (most > step)
-            most = step;
-        trp_status status = send_request(source, most, deadline, &source->refused);
-        if (status != TRP_OK && !source->refused)
+        int64_t samples = budget_take(source->sampling, next_request(source, batch));
+        if (samples == 0)
+            return TRP_OK;
+        trp_status status = send_request(source, samples, deadline, &source->refused);
+        if (status == TRP_OK)
+            continue;
+        atomic_fetch_add(&source->sampling->budget, samples);
+        if (!source->refused)
             return status;
     }
     return TRP_OK;
@@ -170,8 +206,9 @@ static trp_status request_more(struct sample_source *source, const struct batch 
 
 /* ---- receiving --------------------------------------------------------------------------- */
 
-static trp_status limiter_held_back(const struct sample_source *source)
+static trp_status limiter_held_back(struct sample_source *source)
 {
+    source->exhausted = source->sampling->end_on_timeout;
     return trp_fail(TRP_DEADLINE_EXCEEDED,
                     "table '%s' at %s gave no sample for %" PRId64 " ms: its limiter holds back",
                     source->table, trp_channel_address(source->link.channel),
@@ -189,7 +226,7 @@ static trp_status feed_shared(struct sample_source *source, trp_message *message
     source->release_soon |= samples.header.flags & SHARED_RELEASE;
     if (!(samples.header.flags & SHARED_EXPIRED))
         return TRP_OK;
-    source->requested = 0;
+    forget_requests(source);
     return limiter_held_back(source);
 }
 
@@ -208,7 +245,7 @@ static trp_status receive_samples(struct sample_source *source, struct deadline 
     return source->view ? feed_shared(source, message) : unpacker_feed(source->unpacker, message);
 }
 
-/* The lease was revoked: what had come under it is not to be had any more. */
+/* What had come under the lease, if anything, is not to be had any more. */
 static void open_again(struct sample_source *source)
 {
     forget_stream(source);
@@ -261,32 +298,50 @@ static trp_status stream_ended(struct sample_source *source, trp_status status)
     return trp_fail(TRP_UNAVAILABLE, "%s went away: %s", address, source->link.lost);
 }
 
-trp_status source_fill(struct sample_source *source, struct batch *batch, int64_t ahead,
-                       int64_t step, struct deadline deadline)
+/* A stream that gave what it was opened for makes way for another. */
+static void renew_stream(struct sample_source *source)
+{
+    if (source->requested == 0 && source->on_stream >= source->sampling->on_stream_max)
+        open_again(source);
+}
+
+bool source_is_exhausted(const struct sample_source *source)
+{
+    return source->exhausted ||
+           (source->requested == 0 && atomic_load(&source->sampling->budget) == 0);
+}
+
+trp_status source_fill(struct sample_source *source, struct batch *batch, struct deadline deadline)
 {
     for (;;) {
         bool ended = false;
         TRP_TRY(take_rows(source, batch));
-        if (batch->rows == batch->capacity)
+        if (batch->rows == batch->capacity || source_is_exhausted(source))
             return TRP_OK;
+        renew_stream(source);
         TRP_TRY(open_stream(source, deadline));
-        trp_status status = request_more(source, batch, ahead, step, deadline);
+        trp_status status = request_more(source, batch, deadline);
+        if (status == TRP_OK && source->requested == 0 && !source->refused)
+            continue; /* others took the rest of the budget */
         if (status == TRP_OK)
             status = receive_samples(source, deadline, &ended);
         if (ended)
             status = stream_ended(source, status);
-        TRP_TRY(status);
+        if (status != TRP_OK && !source->exhausted)
+            return status;
     }
 }
 
 /* ---- life -------------------------------------------------------------------------------- */
 
-void source_init(struct sample_source *source, trp_channel *channel, const char *table,
-                 int64_t limiter_timeout_ms, const trp_tensor_spec *columns, size_t column_count)
+void source_init(struct sample_source *source, trp_channel *channel, struct sampling *sampling,
+                 const trp_sampler_options *options)
 {
-    *source = (struct sample_source){.limiter_timeout_ms = limiter_timeout_ms,
-                                     .table = xstrdup(table),
-                                     .unpacker = unpacker_create(columns, column_count)};
+    *source = (struct sample_source){.sampling = sampling,
+                                     .limiter_timeout_ms = options->limiter_timeout_ms,
+                                     .table = xstrdup(options->table),
+                                     .unpacker =
+                                         unpacker_create(options->columns, options->column_count)};
     link_init(&source->link, channel, ordinary_path);
 }
 

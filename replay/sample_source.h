@@ -8,16 +8,29 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <troupe/sampler.h>
 #include "link.h"
 #include "shared_view.h"
 #include "unpack.h"
 
+/* What the sources of one sampler have in common. */
+struct sampling {
+    int64_t ahead, step;    /* samples asked for beyond a batch, so many at a time */
+    int64_t in_flight_max;  /* samples asked for at once */
+    int64_t on_stream_max;  /* then a stream makes way for another */
+    bool end_on_timeout;    /* the limiter's timeout is the end */
+    _Atomic int64_t budget; /* samples that may still be asked for */
+};
+
 struct sample_source {
     struct link link;
+    struct sampling *sampling;
     struct unpacker *unpacker;
     char *table;
     int64_t limiter_timeout_ms;
     int64_t requested; /* samples asked for on this stream that are in no batch yet */
+    int64_t on_stream; /* samples asked for on this stream */
+    bool exhausted;    /* the limiter's timeout was the end */
     bool refused;      /* the stream takes no more requests; what is on its way still comes */
     _Atomic bool unreachable; /* the last stream was lost, nothing came since */
 
@@ -31,15 +44,19 @@ struct sample_source {
     bool release_soon;        /* the server waits to be told */
 };
 
-void source_init(struct sample_source *source, trp_channel *channel, const char *table,
-                 int64_t limiter_timeout_ms, const trp_tensor_spec *columns, size_t column_count);
+/* `sampling` outlives it. */
+void source_init(struct sample_source *source, trp_channel *channel, struct sampling *sampling,
+                 const trp_sampler_options *options);
 void source_cleanup(struct sample_source *source); /* a zeroed struct is fine */
 
-/* Until `batch` is full, asking for `ahead` samples more than it needs, `step` at a time.
- * DEADLINE_EXCEEDED: the deadline or the limiter; UNAVAILABLE: the server; in both cases call
- * again. Rows that came are kept. */
-trp_status source_fill(struct sample_source *source, struct batch *batch, int64_t ahead,
-                       int64_t step, struct deadline deadline);
+/* Until `batch` is full, or as full as it will be when the source is exhausted. DEADLINE_EXCEEDED:
+ * the deadline or the limiter; UNAVAILABLE: the server; in both cases call again. Rows that came
+ * are kept. */
+trp_status source_fill(struct sample_source *source, struct batch *batch, struct deadline deadline);
+
+/* True when nothing will come any more: all of the budget was delivered, or the limiter ended it.
+ */
+bool source_is_exhausted(const struct sample_source *source);
 
 /* Ends waits with CANCELLED, from any thread. */
 void source_stop(struct sample_source *source);

@@ -1,16 +1,17 @@
-/* Batches are ready before they are asked for: a thread keeps requests on their way, unpacks what
- * comes straight into the columns of a free batch, and hands full ones over in order. With prefetch
- * 0 the same code runs on the caller's thread and asks for exactly the batch that is wanted.
+/* Batches are ready before they are asked for: each worker, a thread, keeps requests to one server
+ * on their way, unpacks what comes straight into the columns of a free batch, and queues full ones.
+ * With prefetch 0 the same code runs on the caller's thread and asks for exactly the batch that is
+ * wanted. Workers share nothing but the list of free batches and the queue of full ones, so that
+ * several servers are sampled side by side; a batch comes from one of them.
  *
- * The server reads a request only when the one before is satisfied, so requests sent ahead keep it
- * busy while ours are unpacked; SAMPLER_BATCHES_AHEAD bounds how much is drawn before it is wanted
- * (priorities go stale, a queue's items are gone once drawn). Those in flight are lost when the
- * sampler stops, never more.
+ * SAMPLER_BATCHES_AHEAD bounds how much is drawn before it is wanted (priorities go stale, items of
+ * a queue are gone once drawn). Those in flight are lost when the sampler stops, never more.
  *
  * A stream that ends because the limiter held it back for limiter_timeout_ms, or because the server
- * went away, is an event for whoever waits in trp_sampler_next(); the rows that came before it stay
- * in their batch. Any other end, and any sample that is not what was asked for, is final. */
-#include <troupe/sampler.h>
+ * went away, is an event for whoever waits in trp_sampler_next() when no other worker can help; the
+ * rows that came before it stay in their batch. Any other end, and any sample that is not what was
+ * asked for, is final. */
+#include "sampler.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -22,43 +23,48 @@
 #include "core/clock.h"
 #include "core/limits.h"
 #include "core/thread.h"
+#include "limiter_words.h"
 #include "sample_source.h"
 #include "unary.h"
 #include "unpack.h"
 
-struct trp_sampler {
-    struct sample_source source; /* of whoever fills batches: the thread, or the caller */
-    uint32_t batch_size;
-    uint32_t batches_ahead;
+struct worker {
+    trp_sampler *sampler;
+    struct sample_source source;
+    uint32_t server;
+    struct thread thread;
+    bool troubled; /* guarded by the sampler's mutex: the last batch failed in passing */
+};
 
-    struct batch *batches; /* a ring: [lent] [full ...] [filling] */
+struct trp_sampler {
+    char *table;
+    uint32_t batch_size;
+    struct sampling sampling;
+    struct worker *workers;
+    uint32_t worker_count;
+    struct batch *batches;
     uint32_t batch_count;
 
     struct mutex mutex; /* guards what follows */
     struct cond changed;
-    uint32_t first, full; /* the oldest full batch and how many follow it */
-    bool lent;            /* the batch before `first` is the caller's */
-    bool waiting;         /* a caller wants a batch */
+    struct batch **free;  /* a stack */
+    struct batch **ready; /* a ring of full batches */
+    uint32_t free_count, first, full;
+    struct batch *lent; /* the caller's; NULL: none */
+    uint32_t running;   /* workers that may still bring something */
+    bool waiting;       /* a caller wants a batch */
     bool stopped;
     trp_status event;   /* passing: the next waiter gets it */
     trp_status failure; /* final */
     char *event_text, *failure_text;
-    struct thread thread;
 };
-
-static trp_status fill(trp_sampler *sampler, struct batch *batch, struct deadline deadline)
-{
-    return source_fill(&sampler->source, batch,
-                       (int64_t)sampler->batches_ahead * sampler->batch_size, sampler->batch_size,
-                       deadline);
-}
 
 static bool is_passing(trp_status status)
 {
     return status == TRP_DEADLINE_EXCEEDED || status == TRP_UNAVAILABLE;
 }
 
-/* ---- the thread ------------------------------------------------------------------------------ */
+/* ---- the threads ----------------------------------------------------------------------------- */
 
 static void note_locked(trp_status status, trp_status *code, char **text)
 {
@@ -67,47 +73,71 @@ static void note_locked(trp_status status, trp_status *code, char **text)
     *text = status == TRP_OK ? NULL : xstrdup(trp_last_error());
 }
 
+static void queue_locked(trp_sampler *sampler, struct batch *batch)
+{
+    sampler->ready[(sampler->first + sampler->full) % sampler->batch_count] = batch;
+    sampler->full++;
+}
+
+/* True when no worker can bring anything before its trouble is over. */
+static bool all_troubled_locked(const trp_sampler *sampler)
+{
+    for (uint32_t i = 0; i < sampler->worker_count; i++)
+        if (!sampler->workers[i].troubled)
+            return false;
+    return true;
+}
+
 /* What filling came to. After a limiter's timeout nothing is asked for until somebody waits again:
  * a server that answers at once would be asked for ever. False: the thread is done. */
-static bool settle_locked(trp_sampler *sampler, trp_status status)
+static bool settle_locked(struct worker *worker, struct batch **batch, trp_status status)
 {
-    if (status == TRP_OK)
-        sampler->full++;
-    else if (!is_passing(status))
+    trp_sampler *sampler = worker->sampler;
+    bool over = status == TRP_OK && source_is_exhausted(&worker->source);
+    worker->troubled = over || is_passing(status);
+    if (status == TRP_OK && (*batch)->rows > 0) {
+        queue_locked(sampler, *batch);
+        *batch = NULL;
+    } else if (status != TRP_OK && !is_passing(status)) {
         note_locked(status, &sampler->failure, &sampler->failure_text);
-    else if (sampler->waiting)
+    } else if (status != TRP_OK && sampler->waiting && all_troubled_locked(sampler)) {
         note_locked(status, &sampler->event, &sampler->event_text);
+    }
     cond_broadcast(&sampler->changed);
     while (status == TRP_DEADLINE_EXCEEDED && !sampler->stopped &&
            (!sampler->waiting || sampler->event != TRP_OK))
         cond_wait(&sampler->changed, &sampler->mutex, DEADLINE_NEVER);
-    return sampler->failure == TRP_OK;
+    return sampler->failure == TRP_OK && !over;
 }
 
 /* The next batch to fill; NULL once stopped. */
 static struct batch *free_batch_locked(trp_sampler *sampler)
 {
-    while (!sampler->stopped && sampler->full + sampler->lent == sampler->batch_count)
+    while (!sampler->stopped && sampler->free_count == 0)
         cond_wait(&sampler->changed, &sampler->mutex, DEADLINE_NEVER);
-    return sampler->stopped
-               ? NULL
-               : &sampler->batches[(sampler->first + sampler->full) % sampler->batch_count];
+    return sampler->stopped ? NULL : sampler->free[--sampler->free_count];
 }
 
-static void sampler_run(void *arg)
+static void worker_run(void *arg)
 {
-    trp_sampler *sampler = arg;
+    struct worker *worker = arg;
+    trp_sampler *sampler = worker->sampler;
+    struct batch *batch = NULL; /* what was begun stays this worker's */
     bool running = true;
     mutex_lock(&sampler->mutex);
     while (running) {
-        struct batch *batch = free_batch_locked(sampler);
+        if (!batch)
+            batch = free_batch_locked(sampler);
         if (!batch)
             break;
         mutex_unlock(&sampler->mutex);
-        trp_status status = fill(sampler, batch, DEADLINE_NEVER);
+        batch->server = worker->server;
+        trp_status status = source_fill(&worker->source, batch, DEADLINE_NEVER);
         mutex_lock(&sampler->mutex);
-        running = !sampler->stopped && settle_locked(sampler, status);
+        running = !sampler->stopped && settle_locked(worker, &batch, status);
     }
+    sampler->running--;
+    cond_broadcast(&sampler->changed);
     mutex_unlock(&sampler->mutex);
 }
 
@@ -115,17 +145,20 @@ static void sampler_run(void *arg)
 
 static void lend_locked(trp_sampler *sampler, trp_batch *batch)
 {
-    const struct batch *from = &sampler->batches[sampler->first];
+    struct batch *from = sampler->ready[sampler->first];
     *batch = (trp_batch){
         .rows = from->rows,
+        .server = from->server,
         .columns = from->columns,
         .keys = from->keys,
         .priorities = from->priorities,
         .probabilities = from->probabilities,
         .table_sizes = from->table_sizes,
         .times_sampled = from->times_sampled,
+        .policy_versions = from->policy_versions,
+        .rate_limited = from->rate_limited,
     };
-    sampler->lent = true;
+    sampler->lent = from;
     sampler->first = (sampler->first + 1) % sampler->batch_count;
     sampler->full--;
 }
@@ -135,91 +168,127 @@ static void take_back_locked(trp_sampler *sampler)
 {
     if (!sampler->lent)
         return;
-    uint32_t lent = (sampler->first + sampler->batch_count - 1) % sampler->batch_count;
-    sampler->batches[lent].rows = 0;
-    sampler->lent = false;
+    sampler->lent->rows = 0;
+    sampler->free[sampler->free_count++] = sampler->lent;
+    sampler->lent = NULL;
+    cond_broadcast(&sampler->changed);
 }
 
+static bool all_unreachable(const trp_sampler *sampler)
+{
+    for (uint32_t i = 0; i < sampler->worker_count; i++)
+        if (!sampler->workers[i].source.unreachable)
+            return false;
+    return true;
+}
+
+/* Called without the mutex: it asks the server why. */
 static trp_status timed_out(const trp_sampler *sampler, int64_t timeout_ms)
 {
-    const char *address = trp_channel_address(sampler->source.link.channel);
-    if (sampler->source.unreachable)
+    char words[LIMITER_WORDS_BYTES] = "";
+    const struct worker *worker = &sampler->workers[0];
+    const char *address = trp_channel_address(worker->source.link.channel);
+    if (all_unreachable(sampler))
         return trp_fail(TRP_UNAVAILABLE, "%s went away and has not answered for %" PRId64 " ms",
                         address, timeout_ms);
-    return trp_fail(TRP_DEADLINE_EXCEEDED, "table '%s' at %s gave no batch of %u in %" PRId64 " ms",
-                    sampler->source.table, address, sampler->batch_size, timeout_ms);
+    if (timeout_ms != 0)
+        limiter_ask(worker->source.link.channel, sampler->table, true, words);
+    return trp_fail(TRP_DEADLINE_EXCEEDED,
+                    "table '%s' at %s gave no batch of %u in %" PRId64 " ms%s", sampler->table,
+                    address, sampler->batch_size, timeout_ms, words);
 }
 
-static trp_status wait_locked(trp_sampler *sampler, int64_t timeout_ms)
+static trp_status was_stopped(const trp_sampler *sampler)
 {
-    struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
+    return trp_fail(TRP_CANCELLED, "the sampler of table '%s' was stopped", sampler->table);
+}
+
+static trp_status has_ended(const trp_sampler *sampler)
+{
+    return trp_fail(TRP_OUT_OF_RANGE, "the samples of table '%s' have ended", sampler->table);
+}
+
+static trp_status wait_locked(trp_sampler *sampler, struct deadline deadline, bool *late)
+{
     bool in_time = true;
     note_locked(TRP_OK, &sampler->event, &sampler->event_text);
     sampler->waiting = true;
     cond_broadcast(&sampler->changed);
     while (!sampler->full && !sampler->stopped && sampler->failure == TRP_OK &&
-           sampler->event == TRP_OK && in_time)
+           sampler->event == TRP_OK && sampler->running > 0 && in_time)
         in_time = cond_wait(&sampler->changed, &sampler->mutex, deadline);
     sampler->waiting = false;
     if (sampler->stopped)
-        return trp_fail(TRP_CANCELLED, "the sampler of table '%s' was stopped",
-                        sampler->source.table);
+        return was_stopped(sampler);
     if (sampler->full)
         return TRP_OK;
     if (sampler->failure != TRP_OK)
         return trp_fail(sampler->failure, "%s", sampler->failure_text);
     if (sampler->event != TRP_OK)
         return trp_fail(sampler->event, "%s", sampler->event_text);
-    return timed_out(sampler, timeout_ms);
+    if (sampler->running == 0)
+        return has_ended(sampler);
+    *late = true;
+    return TRP_DEADLINE_EXCEEDED;
 }
 
 /* Without a thread: the caller fills the one batch there is. */
-static trp_status next_inline(trp_sampler *sampler, int64_t timeout_ms)
+static trp_status next_inline(trp_sampler *sampler, struct deadline deadline, bool *late)
 {
-    struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
+    struct worker *worker = &sampler->workers[0];
+    struct batch *batch = &sampler->batches[0];
+    sampler->free_count = 0; /* it is being filled, or was begun before */
     if (sampler->failure != TRP_OK)
         return trp_fail(sampler->failure, "%s", sampler->failure_text);
-    trp_status status = trp_stop_requested(sampler->source.link.stop)
+    trp_status status = trp_stop_requested(worker->source.link.stop)
                             ? TRP_CANCELLED
-                            : fill(sampler, &sampler->batches[0], deadline);
-    if (trp_stop_requested(sampler->source.link.stop))
-        return trp_fail(TRP_CANCELLED, "the sampler of table '%s' was stopped",
-                        sampler->source.table);
+                            : source_fill(&worker->source, batch, deadline);
+    if (trp_stop_requested(worker->source.link.stop))
+        return was_stopped(sampler);
+    if (status == TRP_OK && batch->rows == 0)
+        return has_ended(sampler);
     if (status == TRP_OK)
-        sampler->full = 1;
+        queue_locked(sampler, batch);
     else if (!is_passing(status))
         note_locked(status, &sampler->failure, &sampler->failure_text);
-    if (status != TRP_DEADLINE_EXCEEDED || !deadline_passed(deadline, &clock_monotonic))
-        return status;
-    return timed_out(sampler, timeout_ms);
+    *late = status == TRP_DEADLINE_EXCEEDED && deadline_passed(deadline, &clock_monotonic);
+    return status;
+}
+
+static bool has_threads(const trp_sampler *sampler)
+{
+    return sampler->workers[0].thread.running;
 }
 
 trp_status trp_sampler_next(trp_sampler *sampler, trp_batch *batch, int64_t timeout_ms)
 {
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
+    bool late = false;
     mutex_lock(&sampler->mutex);
     take_back_locked(sampler);
-    trp_status status = sampler->thread.running ? wait_locked(sampler, timeout_ms)
-                                                : next_inline(sampler, timeout_ms);
+    trp_status status = has_threads(sampler) ? wait_locked(sampler, deadline, &late)
+                                             : next_inline(sampler, deadline, &late);
     if (status == TRP_OK)
         lend_locked(sampler, batch);
     mutex_unlock(&sampler->mutex);
-    return status;
+    return late ? timed_out(sampler, timeout_ms) : status;
 }
 
 void trp_sampler_stop(trp_sampler *sampler)
 {
-    if (sampler->thread.running) { /* without one the waiting caller holds the mutex */
+    if (has_threads(sampler)) { /* without one the waiting caller holds the mutex */
         mutex_lock(&sampler->mutex);
         sampler->stopped = true; /* first: what ends the stream must not look like a failure */
         cond_broadcast(&sampler->changed);
         mutex_unlock(&sampler->mutex);
     }
-    source_stop(&sampler->source);
+    for (uint32_t i = 0; i < sampler->worker_count; i++)
+        source_stop(&sampler->workers[i].source);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static trp_status check_options(const trp_sampler_options *options)
+static trp_status check_options(const trp_sampler_options *options, size_t servers)
 {
     if (!options->table || !*options->table)
         return trp_fail(TRP_INVALID_ARGUMENT, "sampler: no table was named");
@@ -229,35 +298,85 @@ static trp_status check_options(const trp_sampler_options *options)
     if (options->prefetch >= SAMPLER_PREFETCH_MAX)
         return trp_fail(TRP_INVALID_ARGUMENT, "sampler of '%s': prefetch %u, at most %d",
                         options->table, options->prefetch, SAMPLER_PREFETCH_MAX - 1);
+    if (options->workers > SAMPLER_WORKERS_MAX)
+        return trp_fail(TRP_INVALID_ARGUMENT, "sampler of '%s': %u workers, at most %d",
+                        options->table, options->workers, SAMPLER_WORKERS_MAX);
+    if (options->prefetch == 0 && (servers > 1 || options->workers > 1))
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "sampler of '%s': several servers or workers need a prefetch of 1 or more",
+                        options->table);
     return TRP_OK;
+}
+
+static int64_t or_no_bound(uint64_t bound)
+{
+    return bound && bound < INT64_MAX / 2 ? (int64_t)bound : INT64_MAX / 2;
 }
 
 static trp_status init_batches(trp_sampler *sampler, const trp_sampler_options *options)
 {
+    sampler->batch_count = options->prefetch ? options->prefetch + sampler->worker_count : 1;
     sampler->batches = xcalloc(sampler->batch_count, sizeof *sampler->batches);
-    for (uint32_t i = 0; i < sampler->batch_count; i++)
+    sampler->free = xcalloc(sampler->batch_count, sizeof(struct batch *));
+    sampler->ready = xcalloc(sampler->batch_count, sizeof(struct batch *));
+    for (uint32_t i = 0; i < sampler->batch_count; i++) {
         TRP_TRY(batch_init(&sampler->batches[i], options->columns, options->column_count,
                            options->batch_size));
+        sampler->free[sampler->free_count++] = &sampler->batches[i];
+    }
     return TRP_OK;
 }
 
-trp_status trp_sampler_create(trp_sampler **out, trp_channel *channel,
-                              const trp_sampler_options *options)
+static void init_workers(trp_sampler *sampler, trp_channel *const *channels, size_t servers,
+                         const trp_sampler_options *options)
+{
+    uint32_t each = options->workers ? options->workers : 1;
+    sampler->worker_count = each * (uint32_t)servers;
+    sampler->workers = xcalloc(sampler->worker_count, sizeof *sampler->workers);
+    for (uint32_t i = 0; i < sampler->worker_count; i++) {
+        struct worker *worker = &sampler->workers[i];
+        worker->sampler = sampler;
+        worker->server = i % (uint32_t)servers;
+        source_init(&worker->source, channels[worker->server], &sampler->sampling, options);
+    }
+}
+
+static trp_status start_workers(trp_sampler *sampler)
+{
+    trp_status status = TRP_OK;
+    mutex_lock(&sampler->mutex);
+    sampler->running = sampler->worker_count;
+    for (uint32_t i = 0; i < sampler->worker_count && status == TRP_OK; i++)
+        status =
+            thread_start(&sampler->workers[i].thread, "sampler", worker_run, &sampler->workers[i]);
+    mutex_unlock(&sampler->mutex);
+    return status;
+}
+
+trp_status sampler_create(trp_sampler **out, trp_channel *const *channels, size_t servers,
+                          const trp_sampler_options *options)
 {
     *out = NULL;
-    TRP_TRY(check_options(options));
-    TRP_TRY(info_check_columns(channel, options->table, options->columns, options->column_count));
+    TRP_TRY(check_options(options, servers));
+    for (size_t i = 0; i < servers; i++)
+        TRP_TRY(info_check_columns(channels[i], options->table, options->columns,
+                                   options->column_count));
     trp_sampler *sampler = xcalloc(1, sizeof *sampler);
-    source_init(&sampler->source, channel, options->table, options->limiter_timeout_ms,
-                options->columns, options->column_count);
+    sampler->table = xstrdup(options->table);
     sampler->batch_size = options->batch_size;
-    sampler->batches_ahead = options->prefetch ? SAMPLER_BATCHES_AHEAD : 0;
-    sampler->batch_count = options->prefetch + 1;
+    sampler->sampling.step = options->batch_size;
+    sampler->sampling.ahead =
+        options->prefetch ? (int64_t)SAMPLER_BATCHES_AHEAD * options->batch_size : 0;
+    sampler->sampling.in_flight_max = or_no_bound(options->max_in_flight);
+    sampler->sampling.on_stream_max = or_no_bound(options->max_samples_per_stream);
+    sampler->sampling.end_on_timeout = options->end_on_timeout;
+    atomic_init(&sampler->sampling.budget, or_no_bound(options->max_samples));
     mutex_init(&sampler->mutex);
     cond_init(&sampler->changed);
+    init_workers(sampler, channels, servers, options);
     trp_status status = init_batches(sampler, options);
     if (status == TRP_OK && options->prefetch)
-        status = thread_start(&sampler->thread, "sampler", sampler_run, sampler);
+        status = start_workers(sampler);
     if (status == TRP_OK)
         *out = sampler;
     else
@@ -265,18 +384,30 @@ trp_status trp_sampler_create(trp_sampler **out, trp_channel *channel,
     return status;
 }
 
+trp_status trp_sampler_create(trp_sampler **out, trp_channel *channel,
+                              const trp_sampler_options *options)
+{
+    return sampler_create(out, &channel, 1, options);
+}
+
 void trp_sampler_destroy(trp_sampler *sampler)
 {
     if (!sampler)
         return;
-    trp_sampler_stop(sampler);
-    thread_stop(&sampler->thread);
     size_t column_count;
-    unpacker_columns(sampler->source.unpacker, &column_count);
-    for (uint32_t i = 0; sampler->batches && i < sampler->batch_count; i++)
+    unpacker_columns(sampler->workers[0].source.unpacker, &column_count);
+    trp_sampler_stop(sampler);
+    for (uint32_t i = 0; i < sampler->worker_count; i++)
+        thread_stop(&sampler->workers[i].thread);
+    for (uint32_t i = 0; i < sampler->batch_count; i++)
         batch_cleanup(&sampler->batches[i], column_count);
+    for (uint32_t i = 0; i < sampler->worker_count; i++)
+        source_cleanup(&sampler->workers[i].source);
+    free(sampler->workers);
     free(sampler->batches);
-    source_cleanup(&sampler->source);
+    free(sampler->free);
+    free(sampler->ready);
+    free(sampler->table);
     free(sampler->event_text);
     free(sampler->failure_text);
     cond_cleanup(&sampler->changed);

@@ -14,6 +14,7 @@
 /* A batch being filled: `rows` of `capacity` are there. */
 struct batch {
     uint32_t rows, capacity;
+    uint32_t server; /* which one of several it came from */
     void **columns;
     uint64_t *keys;
     double *priorities, *probabilities;

@@ -518,6 +518,158 @@ static void a_writer_that_waits_in_vain_hears_why(void **state)
     trp_writer_destroy(writer);
 }
 
+/* ---- samplers -------------------------------------------------------------------------------- */
+
+static void write_numbers(const struct site *site, const char *table, int64_t first, int64_t count)
+{
+    trp_writer *writer = writer_create(site, (trp_writer_options){0});
+    const trp_item_column newest = {.column = 0, .length = 1, .squeeze = true};
+    for (int64_t i = first; i < first + count; i++) {
+        append(writer, i);
+        create(writer, table, &newest, 1);
+    }
+    flush(writer);
+    trp_writer_destroy(writer);
+}
+
+static trp_sampler *number_sampler(const struct site *site, trp_sampler_options options)
+{
+    trp_sampler *sampler;
+    options.columns = steps;
+    options.column_count = 1;
+    assert_int_equal(trp_sampler_create(&sampler, site->channel, &options), TRP_OK);
+    return sampler;
+}
+
+/* Takes batches to the end of the sequence and counts each number; the rows in all. */
+static int64_t drain(trp_sampler *sampler, uint8_t *seen, int64_t numbers)
+{
+    trp_batch batch;
+    trp_status status;
+    int64_t rows = 0;
+    while ((status = trp_sampler_next(sampler, &batch, WAIT_MS)) == TRP_OK) {
+        assert_true(batch.rows > 0);
+        for (uint32_t i = 0; i < batch.rows; i++) {
+            int64_t number = ((const int64_t *)batch.columns[0])[i];
+            assert_in_range(number, 0, numbers - 1);
+            assert_int_equal(batch.times_sampled[i], 1);
+            seen[number]++;
+        }
+        rows += batch.rows;
+    }
+    assert_int_equal(status, TRP_OUT_OF_RANGE);
+    assert_int_equal(trp_sampler_next(sampler, &batch, WAIT_MS), TRP_OUT_OF_RANGE); /* for good */
+    return rows;
+}
+
+/* Every item of a table whose items are gone once sampled, by any of these samplers, once. */
+static void all_items_come_once_with(struct site *site, trp_sampler_options options)
+{
+    enum { ITEMS = 100 };
+    uint8_t seen[ITEMS] = {0};
+    write_numbers(site, "fifo", 0, ITEMS);
+    options.table = "fifo";
+    options.batch_size = 7;
+    options.limiter_timeout_ms = 200;
+    options.end_on_timeout = true;
+    trp_sampler *sampler = number_sampler(site, options);
+    assert_int_equal(drain(sampler, seen, ITEMS), ITEMS);
+    for (int i = 0; i < ITEMS; i++)
+        assert_int_equal(seen[i], 1);
+    trp_sampler_destroy(sampler);
+}
+
+static void a_limiters_timeout_may_end_the_sequence(void **state)
+{
+    all_items_come_once_with(*state, (trp_sampler_options){0});
+    all_items_come_once_with(*state, (trp_sampler_options){.prefetch = 2});
+}
+
+static void several_workers_share_the_items(void **state)
+{
+    all_items_come_once_with(*state, (trp_sampler_options){.prefetch = 2, .workers = 3});
+    all_items_come_once_with(
+        *state, (trp_sampler_options){.prefetch = 4, .workers = 2, .max_in_flight = 3});
+}
+
+static void streams_are_renewed_and_lose_nothing(void **state)
+{
+    all_items_come_once_with(*state, (trp_sampler_options){.max_samples_per_stream = 5});
+    all_items_come_once_with(
+        *state, (trp_sampler_options){.prefetch = 1, .workers = 2, .max_samples_per_stream = 9});
+}
+
+static void a_sequence_has_the_samples_that_were_wanted(void **state)
+{
+    struct site *site = *state;
+    write_numbers(site, "fifo", 0, 64);
+    int64_t left = 64;
+    for (uint32_t workers = 0; workers < 3; workers++) {
+        uint8_t seen[64] = {0};
+        trp_sampler *sampler =
+            number_sampler(site, (trp_sampler_options){.table = "fifo",
+                                                       .batch_size = 8,
+                                                       .prefetch = workers,
+                                                       .workers = workers,
+                                                       .max_samples = 19,
+                                                       .limiter_timeout_ms = -1});
+        assert_int_equal(drain(sampler, seen, 64), 19);
+        trp_sampler_destroy(sampler);
+        left -= 19;
+        trp_table_info tables[TABLES];
+        size_t count;
+        assert_int_equal(trp_replay_info(site->channel, tables, TABLES, &count, WAIT_MS), TRP_OK);
+        for (size_t i = 0; i < count && i < TABLES; i++)
+            if (strcmp(tables[i].name, "fifo") == 0)
+                assert_int_equal(tables[i].size, left); /* not one was drawn for nothing */
+    }
+}
+
+static void a_sampler_that_waits_in_vain_hears_why(void **state)
+{
+    struct site *site = *state;
+    write_numbers(site, "late", 0, 1);
+    for (uint32_t prefetch = 0; prefetch < 2; prefetch++) {
+        trp_batch batch;
+        trp_sampler *sampler = number_sampler(
+            site,
+            (trp_sampler_options){
+                .table = "late", .batch_size = 2, .prefetch = prefetch, .limiter_timeout_ms = -1});
+        assert_int_equal(trp_sampler_next(sampler, &batch, 50), TRP_DEADLINE_EXCEEDED);
+        if (!strstr(trp_last_error(), "1 of the 3 items"))
+            print_error("%s\n", trp_last_error());
+        assert_non_null(strstr(trp_last_error(), "1 of the 3 items"));
+        trp_sampler_destroy(sampler);
+    }
+    trp_batch batch;
+    write_numbers(site, "queue", 0, 2);
+    trp_sampler *sampler = number_sampler(
+        site, (trp_sampler_options){.table = "queue", .batch_size = 3, .limiter_timeout_ms = -1});
+    assert_int_equal(trp_sampler_next(sampler, &batch, 50), TRP_DEADLINE_EXCEEDED);
+    assert_non_null(strstr(trp_last_error(), "'queue'"));
+    trp_sampler_destroy(sampler);
+}
+
+static void options_of_no_sampler_are_refused(void **state)
+{
+    struct site *site = *state;
+    const trp_sampler_options wrong[] = {
+        {.batch_size = 1, .workers = 2},                   /* without threads */
+        {.batch_size = 1, .workers = 1000, .prefetch = 1}, /* too many */
+        {.batch_size = 0},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        trp_sampler *sampler;
+        trp_sampler_options options = wrong[i];
+        options.table = "fifo";
+        options.columns = steps;
+        options.column_count = 1;
+        assert_int_equal(trp_sampler_create(&sampler, site->channel, &options),
+                         TRP_INVALID_ARGUMENT);
+        assert_null(sampler);
+    }
+}
+
 /* ---- main ------------------------------------------------------------------------------------ */
 
 /* The lines for `troupe replay serve --table`, with the file that has the signature. */
@@ -555,6 +707,12 @@ int main(int argc, char **argv)
         EACH(an_item_may_span_episodes_that_keep_their_steps),
         EACH(items_are_compared_with_the_signature_first),
         EACH(a_writer_that_waits_in_vain_hears_why),
+        EACH(a_limiters_timeout_may_end_the_sequence),
+        EACH(several_workers_share_the_items),
+        EACH(streams_are_renewed_and_lose_nothing),
+        EACH(a_sequence_has_the_samples_that_were_wanted),
+        EACH(a_sampler_that_waits_in_vain_hears_why),
+        EACH(options_of_no_sampler_are_refused),
     };
     if (argc == 3 && strcmp(argv[1], "--tables") == 0)
         return print_tables(argv[2]);

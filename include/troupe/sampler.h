@@ -11,20 +11,24 @@ TRP_BEGIN_DECLS
 
 /* `rows` items, column by column. Borrowed from the sampler until its next trp_sampler_next(). */
 typedef struct {
-    uint32_t rows;
+    uint32_t rows;        /* batch_size of them, or fewer when the sequence ends with this batch */
+    uint32_t server;      /* the shard it came from (shards.h); 0 otherwise */
     void *const *columns; /* columns[c]: rows x trp_tensor_bytes(&spec[c]), contiguous */
     const uint64_t *keys;
     const double *priorities;
     const double *probabilities;
     const int64_t *table_sizes;
     const int32_t *times_sampled;
+    const uint64_t *policy_versions; /* see trp_writer_set_policy_version(); 0: not said */
+    const bool *rate_limited;        /* the limiter made this sample wait */
 } trp_batch;
 
 /* With `prefetch` batches ahead, a thread of the sampler keeps that many ready and two more
  * requested from the server, so that neither side waits for the other. What is ready or requested
- * when the sampler stops is lost: at most prefetch + 3 batches (a queue's items are gone then).
- * With prefetch 0 nothing is asked for before it is wanted and no thread is made: for queues, for
- * fresh priorities, and for runs in turns. One thread calls trp_sampler_next(). */
+ * when the sampler stops is lost: at most prefetch + 3 batches, and 3 more for each further worker
+ * (a queue's items are gone then). With prefetch 0 nothing is asked for before it is wanted and no
+ * thread is made: for queues, for fresh priorities, and for runs in turns. One thread calls
+ * trp_sampler_next(). */
 typedef struct trp_sampler trp_sampler;
 
 typedef struct {
@@ -34,6 +38,11 @@ typedef struct {
     uint32_t batch_size;
     uint32_t prefetch; /* batches made ahead on a thread; 0: none, on the caller's thread */
     int64_t limiter_timeout_ms; /* sent to the server; 0: at once, negative: wait for ever */
+    bool end_on_timeout;    /* the limiter's timeout ends the sequence, as in Reverb's datasets */
+    uint64_t max_samples;   /* then the sequence ends; 0: it never does */
+    uint32_t workers;       /* streams to each server, each with a thread; 0: 1 */
+    uint32_t max_in_flight; /* samples that a worker may have asked for; 0: three batches */
+    uint64_t max_samples_per_stream; /* then a worker opens another one; 0: never */
 } trp_sampler_options;
 
 /* Checks the columns against the table's signature when it has one (INVALID_ARGUMENT names the
@@ -44,10 +53,12 @@ TRP_API TRP_MUST_USE trp_status trp_sampler_create(trp_sampler **out, trp_channe
                                                    const trp_sampler_options *options);
 
 /* The next full batch, waiting up to `timeout_ms` (negative: no bound). DEADLINE_EXCEEDED: the
- * limiter held it back, call again; CANCELLED: after trp_sampler_stop(); UNAVAILABLE: the server
- * is gone (the sampler reconnects: call again). Rows that came before such a failure begin the next
- * batch. Final: INVALID_ARGUMENT for samples that are not what `columns` say, naming the column;
- * DATA_LOSS for broken ones; any other status of the server, in its words. */
+ * limiter held it back (and what it waits for), call again; CANCELLED: after trp_sampler_stop();
+ * UNAVAILABLE: the server is gone (the sampler reconnects: call again). Rows that came before such
+ * a failure begin the next batch. OUT_OF_RANGE: the sequence has ended, by max_samples or because
+ * the limiter's timeout ended it for every worker; the rows that came before were a last, shorter
+ * batch of each worker. Final: INVALID_ARGUMENT for samples that are not what `columns` say, naming
+ * the column; DATA_LOSS for broken ones; any other status of the server, in its words. */
 TRP_API TRP_MUST_USE trp_status trp_sampler_next(trp_sampler *sampler, trp_batch *batch,
                                                  int64_t timeout_ms);
 
@@ -74,6 +85,12 @@ TRP_API TRP_MUST_USE trp_status trp_priority_writer_update(trp_priority_writer *
                                                            const uint64_t *keys,
                                                            const double *priorities, size_t count,
                                                            int64_t timeout_ms);
+
+/* The same for the rows of a batch, at the server it came from. */
+TRP_API TRP_MUST_USE trp_status trp_priority_writer_update_batch(trp_priority_writer *writer,
+                                                                 const trp_batch *batch,
+                                                                 const double *priorities,
+                                                                 int64_t timeout_ms);
 
 /* Waits for every answer; the first failure since the last one reported. */
 TRP_API TRP_MUST_USE trp_status trp_priority_writer_flush(trp_priority_writer *writer,

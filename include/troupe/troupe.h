@@ -17,6 +17,7 @@
 #include <troupe/rng.h>
 #include <troupe/rpc.h>
 #include <troupe/sampler.h>
+#include <troupe/shards.h>
 #include <troupe/status.h>
 #include <troupe/stop.h>
 #include <troupe/tensor.h>

@@ -1,11 +1,10 @@
 /* `troupe completion bash`: a completion script made from the table of commands. What depends on a
  * server, the names of tables, the script asks `troupe replay ls --names` when it is needed. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
 #include "core/alloc.h"
-
-#include <stdlib.h>
 
 static const char script_head[] =
     "# bash completion for troupe; load it with: source <(troupe completion bash)\n"
@@ -18,11 +17,12 @@ static const char script_tail[] =
     "\n"
     "_troupe() {\n"
     "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}\n"
-    "    local path=troupe commands= options= arguments= position=0 target= i word\n"
+    "    local path=troupe commands= options= valued= arguments= position=0 target= i word\n"
     "    _troupe_words \"$path\"\n"
     "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
     "        word=${COMP_WORDS[i]}\n"
-    "        if [[ $word == -* || $word == '=' || ${COMP_WORDS[i - 1]} == '=' ]]; then\n"
+    "        if [[ $word == -* || $word == '=' || ${COMP_WORDS[i - 1]} == '=' ||\n"
+    "            \" $valued \" == *\" ${COMP_WORDS[i - 1]} \"* ]]; then\n"
     "            continue\n"
     "        elif [[ \" $commands \" == *\" $word \"* ]]; then\n"
     "            path=\"$path $word\"\n"
@@ -65,6 +65,19 @@ static void options_words(const struct command *command)
     printf("--help");
 }
 
+/* Options that take the next word. */
+static void valued_words(const struct command *command)
+{
+    for (size_t i = 0; i < CLI_GROUPS_MAX && command->options[i]; ++i) {
+        for (const struct cli_option *row = command->options[i]; row->name; ++row) {
+            if (row->kind != CLI_FLAG)
+                printf("--%s ", row->name);
+            if (row->kind != CLI_FLAG && row->letter)
+                printf("-%c ", row->letter);
+        }
+    }
+}
+
 static void words_print(const struct command *command, const char *name)
 {
     printf("    '%s')\n        commands='", name);
@@ -72,6 +85,8 @@ static void words_print(const struct command *command, const char *name)
         printf("%s ", each->name);
     printf("' arguments='%s'\n        options='", command->arguments ? command->arguments : "");
     options_words(command);
+    printf("'\n        valued='");
+    valued_words(command);
     printf("' ;;\n");
     for (const struct command *each = command->commands; each && each->name; ++each) {
         char *longer = xasprintf("%s %s", name, each->name);

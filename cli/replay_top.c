@@ -169,15 +169,20 @@ static bool pause_for(const sigset_t *signals, double seconds)
     return number < 0;
 }
 
-static trp_status top_work(struct work *work)
+static sigset_t top_signals(void)
 {
-    struct top top = {.work = work, .terminal = isatty(STDOUT_FILENO) && !work->args->json};
-    uint64_t rounds = work->args->rounds;
     sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
-    sigprocmask(SIG_BLOCK, &signals, NULL);
+    return signals;
+}
+
+static trp_status top_work(struct work *work)
+{
+    struct top top = {.work = work, .terminal = isatty(STDOUT_FILENO) && !work->args->json};
+    uint64_t rounds = work->args->rounds;
+    sigset_t signals = top_signals();
     if (top.terminal)
         fputs("\033[?1049h\033[?25l", stdout); /* another screen, no cursor */
     trp_status status = look(&top);
@@ -202,5 +207,8 @@ static trp_status top_work(struct work *work)
 
 int replay_top(const struct cli_call *call)
 {
+    /* Before there are other threads, which would take them. */
+    sigset_t signals = top_signals();
+    sigprocmask(SIG_BLOCK, &signals, NULL);
     return target_run(call, TARGET_READ, top_work);
 }

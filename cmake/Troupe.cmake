@@ -179,3 +179,18 @@ function(troupe_example name)
     target_compile_options(${name} PRIVATE -Wall -Wextra -Werror)
     target_link_libraries(${name} PRIVATE troupe)
 endfunction()
+
+# troupe_cli_texts(): the tool's man pages and bash completion, made by the tool itself.
+function(troupe_cli_texts)
+    set(out ${CMAKE_BINARY_DIR}/texts)
+    add_custom_command(OUTPUT ${out}/troupe.bash
+        COMMAND ${CMAKE_COMMAND} -E rm -rf ${out}
+        COMMAND ${CMAKE_COMMAND} -E make_directory ${out}
+        COMMAND troupe_cli man --dir=${out}/man
+        COMMAND troupe_cli completion bash > ${out}/troupe.bash
+        DEPENDS troupe_cli COMMENT "Writing man pages and completion")
+    add_custom_target(troupe_texts ALL DEPENDS ${out}/troupe.bash)
+    install(DIRECTORY ${out}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+    install(FILES ${out}/troupe.bash RENAME troupe
+            DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+endfunction()

@@ -492,12 +492,13 @@ trp_status lmdb_open(struct store *store)
     bool fresh = store->dir.fresh;
     TRP_TRY(fresh ? store_dir_make_begin(&store->dir) : data_check(store));
     TRP_TRY(env_open(store));
-    if (store->options.read_only)
-        return trees_check(store);
     int fd;
     MDB_envinfo info;
     mdb_env_get_fd(store->env, &fd);
     mdb_env_info(store->env, &info);
+    store->account.next = info.me_last_pgno + 1;
+    if (store->options.read_only)
+        return trees_check(store);
     uint64_t first = info.me_last_pgno + 1;
     if (fresh) {
         first = first < FIRST_PAGES ? FIRST_PAGES : first;

@@ -1,0 +1,197 @@
+/* What `troupe` says of itself: help, complaints, manual pages and completion, for every command.
+ */
+#include "cli_tools.h"
+
+#include <ctype.h>
+
+/* ---- every command ----------------------------------------------------------------------- */
+
+/* Calls `check` for each command that COMMAND --help lists, and for those below it. */
+static void each_command(struct desk *desk, const char *path,
+                         void (*check)(struct desk *, const char *path))
+{
+    assert_troupe(desk, 0, "%s --help", path);
+    char *text = scene_read(&desk->at, "out");
+    bool parent = strstr(text, "COMMAND ...") != NULL;
+    check(desk, path);
+    size_t found = 0;
+    for (char *line = text; parent && line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, "  ", 2) != 0 || !islower((unsigned char)line[2]))
+            continue;
+        char *longer = xasprintf("%s %.*s", path, (int)strcspn(line + 2, " "), line + 2);
+        each_command(desk, longer, check);
+        free(longer);
+        found++;
+    }
+    assert_true(!parent || found > 1);
+    free(text);
+}
+
+static void check_help(struct desk *desk, const char *path)
+{
+    char *text = scene_read(&desk->at, "out"), *usage = xasprintf("Usage: troupe%s ", path);
+    assert_contains(text, usage);
+    for (char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strcspn(line, "\n") > 80)
+            fail_msg("wider than a terminal: %s", line);
+    }
+    free(usage);
+    free(text);
+    assert_troupe(desk, 2, "%s --frobnicate", path);
+    assert_one_error(desk, "frobnicate");
+}
+
+static void every_command_has_help_and_refuses_unknown_options(void **state)
+{
+    each_command(*state, "", check_help);
+}
+
+static bool there(const char *program)
+{
+    char *path = xasprintf("/usr/bin/%s", program);
+    bool found = access(path, X_OK) == 0;
+    free(path);
+    if (!found)
+        print_message("SKIPPED: there is no %s here; scripts/setup test installs it\n", program);
+    return found;
+}
+
+static void check_page(struct desk *desk, const char *path)
+{
+    char *page = xasprintf("pages/troupe%s.1", path);
+    for (char *at = page; *at; ++at)
+        *at = *at == ' ' ? '-' : *at;
+    char *file = scene_path(&desk->at, page);
+    const char *groff[] = {"/usr/bin/groff", "-man", "-Tutf8", "-ww", "-z", file, NULL};
+    assert_file_contains(&desk->at, page, ".SH NAME");
+    if (access(groff[0], X_OK) == 0) {
+        assert_int_equal(scene_run(&desk->at, groff), 0);
+        char *warnings = scene_read(&desk->at, "err");
+        assert_string_equal(warnings, "");
+        free(warnings);
+    }
+    free(file);
+    free(page);
+}
+
+static void every_command_has_a_manual_page(void **state)
+{
+    struct desk *desk = *state;
+    there("groff");
+    assert_troupe(desk, 0, "man --dir=pages");
+    each_command(desk, "", check_page);
+    assert_troupe(desk, 0, "man replay ls");
+    assert_file_contains(&desk->at, "out", ".TH \"troupe-replay-ls\" 1");
+    assert_troupe(desk, 2, "man replay nothing");
+    assert_one_error(desk, "troupe replay nothing");
+    assert_troupe(desk, 1, "man --dir=/none/such");
+    assert_one_error(desk, "/none/such");
+}
+
+/* ---- complaints -------------------------------------------------------------------------- */
+
+static void wrong_usage_is_one_line_that_helps(void **state)
+{
+    struct desk *desk = *state;
+    const struct {
+        const char *line, *words;
+    } rows[] = {
+        {"repaly ls", "did you mean 'replay'"},
+        {"replay itmes x", "did you mean 'items'"},
+        {"replay xyzzy", "no command 'xyzzy' (troupe replay --help"},
+        {"replay items x t --sotr=oldest", "no option --sotr; did you mean 'sort'"},
+        {"replay items x t --zzz", "no option --zzz (--help"},
+        {"replay items x t -z", "no option -z"},
+        {"replay items x t --sort=best", "--sort=best: use one of: sampler oldest"},
+        {"replay items x t --count=0", "--count=0: not a whole number from 1 to 10000"},
+        {"replay items x t -n", "-n: N is missing"},
+        {"replay items x t --count", "--count: its value is missing"},
+        {"replay items x t --min-priority=high", "--min-priority=high: not a number"},
+        {"replay items x t --max-age=-1", "--max-age=-1: not a number of seconds"},
+        {"replay ls x --names=yes", "--names takes no value"},
+        {"replay ls", "TARGET is missing: troupe replay ls TARGET"},
+        {"replay peek x", "TABLE is missing"},
+        {"replay peek x t 1 2", "'2' is too much"},
+        {"replay set-priority x t", "KEY=PRIORITY... is missing"},
+        {"replay serve --dir=x --max-bytes=12Q", "--max-bytes=12Q"},
+        {"replay serve --dir=x", "x is no store yet"},
+        {"completion zsh", "only bash"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
+        assert_troupe(desk, 2, "%s", rows[i].line);
+        assert_one_error(desk, rows[i].words);
+        char *out = scene_read(&desk->at, "out");
+        assert_string_equal(out, "");
+        free(out);
+    }
+    assert_troupe(desk, 2, "replay");
+    assert_file_contains(&desk->at, "err", "Usage: troupe replay COMMAND");
+    assert_troupe(desk, 1, "replay ls 127.0.0.1:1");
+    assert_one_error(desk, "127.0.0.1:1");
+}
+
+/* ---- completion -------------------------------------------------------------------------- */
+
+/* What bash offers for the words of `line`, the last of which is being typed. */
+static char *completed(struct desk *desk, const char *line)
+{
+    char *script = xasprintf("PATH=%s/bin:$PATH; source ./script; COMP_WORDS=(%s); "
+                             "COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _troupe; "
+                             "echo ${COMPREPLY[@]}",
+                             desk->at.dir, line);
+    const char *bash[] = {"/bin/bash", "-c", script, NULL};
+    assert_int_equal(scene_run(&desk->at, bash), 0);
+    free(script);
+    char *text = scene_read(&desk->at, "out");
+    text[strcspn(text, "\n")] = '\0';
+    return text;
+}
+
+static void bash_completes_commands_options_values_and_tables(void **state)
+{
+    struct desk *desk = *state;
+    assert_troupe(desk, 0, "completion bash");
+    char *out = scene_path(&desk->at, "out"), *script = scene_path(&desk->at, "script");
+    char *bin = scene_path(&desk->at, "bin"), *tool = scene_path(&desk->at, "bin/troupe");
+    assert_int_equal(rename(out, script), 0);
+    assert_int_equal(mkdir(bin, 0777), 0);
+    assert_int_equal(symlink(TROUPE_CLI, tool), 0);
+    desk_serve(desk, "--table name=apples --table name=pears");
+    desk_stop(desk);
+    const struct {
+        const char *line, *words;
+    } rows[] = {
+        {"troupe re", "replay"},
+        {"troupe replay che", "checkpoint checkpoints"},
+        {"troupe replay items --so", "--sort"},
+        {"troupe replay items --sort = most", "most-sampled"},
+        {"troupe replay ls x -o js", "json"},
+        {"troupe replay peek store p", "pears"},
+        {"troupe replay items -n 3 store ''", "apples pears"},
+        {"troupe replay ls sto", "store"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
+        char *words = completed(desk, rows[i].line);
+        if (strcmp(words, rows[i].words) != 0)
+            fail_msg("'%s' completes to '%s', not '%s'", rows[i].line, words, rows[i].words);
+        free(words);
+    }
+    free(tool);
+    free(bin);
+    free(script);
+    free(out);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, desk_setup, desk_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(every_command_has_help_and_refuses_unknown_options),
+        TEST(every_command_has_a_manual_page),
+        TEST(wrong_usage_is_one_line_that_helps),
+        TEST(bash_completes_commands_options_values_and_tables),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,561 @@
+/* Every command of `troupe replay` end to end: on a live server, and on the store it leaves. */
+#include "cli_tools.h"
+
+#include <fcntl.h>
+
+static const char tables[] = "--table 'name=t sampler=max_heap' --table 'name=u sampler=fifo'";
+
+/* A server with five items in t; then `look` at its address, and at its directory when it has
+ * stopped. */
+static void live_and_stopped(struct desk *desk, void (*look)(struct desk *, const char *target))
+{
+    desk_serve(desk, tables);
+    desk_write_items(desk, "items.jsonl");
+    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
+    look(desk, desk->address);
+    desk_stop(desk);
+    look(desk, "store");
+}
+
+/* ---- looking ----------------------------------------------------------------------------- */
+
+static void look_at_tables(struct desk *desk, const char *target)
+{
+    assert_troupe(desk, 0, "replay ls %s", target);
+    assert_file_contains(&desk->at, "out", "max_heap");
+    assert_file_contains(&desk->at, "out", "SPI");
+    assert_troupe(desk, 0, "replay ls %s --names", target);
+    char *names = scene_read(&desk->at, "out");
+    assert_string_equal(names, "t\nu\n");
+    free(names);
+    assert_troupe(desk, 0, "replay ls %s -o json", target);
+    cJSON *json = desk_json(desk), *list = cJSON_GetObjectItem(json, "tables");
+    assert_int_equal(cJSON_GetArraySize(list), 2);
+    const cJSON *table = cJSON_GetArrayItem(list, 0), *limiter;
+    assert_true(json_at(table, "size") == 5);
+    limiter = cJSON_GetObjectItem(table, "limiter");
+    assert_true(json_at(limiter, "inserts") == 5);
+    assert_true(json_at(cJSON_GetObjectItem(json, "store"), "items") == 5);
+    assert_true(json_at(cJSON_GetObjectItem(json, "store"), "file_bytes") > 0);
+    cJSON_Delete(json);
+    assert_troupe(desk, 0, "replay info %s t", target);
+    assert_file_contains(&desk->at, "out", "size      5 of 1000000");
+    assert_troupe(desk, 0, "replay info %s t -o json", target);
+    json = desk_json(desk);
+    assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(json, "tables")), 1);
+    cJSON_Delete(json);
+}
+
+static void tables_are_listed_live_and_stopped(void **state)
+{
+    live_and_stopped(*state, look_at_tables);
+}
+
+static void assert_keys(struct desk *desk, const char *keys)
+{
+    char text[128] = "";
+    cJSON *json = desk_json(desk), *item;
+    cJSON_ArrayForEach(item, cJSON_GetObjectItem(json, "items"))
+    {
+        const char *key = cJSON_GetStringValue(cJSON_GetObjectItem(item, "key"));
+        assert_non_null(key); /* text, so that no digit is lost */
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s ", key);
+    }
+    assert_string_equal(text, keys);
+    cJSON_Delete(json);
+}
+
+static void look_at_items(struct desk *desk, const char *target)
+{
+    assert_troupe(desk, 0, "replay items %s t -n2", target);
+    assert_file_contains(&desk->at, "out", "2 of 5 items, by priority, highest first");
+    const struct {
+        const char *flags, *keys;
+        int status;
+    } rows[] = {
+        {"--sort=sampler", "5 4 3 2 1 ", 0},
+        {"--sort=oldest", "1 2 3 4 5 ", 0},
+        {"--sort=lowest -n2 --offset=1", "2 3 ", 0},
+        {"--sort newest -n 1", "5 ", 0},
+        {"--min-priority=4", "5 4 ", 0},
+        {"--max-priority=2.5 --sort=highest", "2 1 ", 0},
+        {"--max-sampled=0 --key=3 --key=1 --sort=oldest", "1 3 ", 0},
+        {"--min-age=0 --max-age=1000 -n1", "5 ", 0},
+        {"--min-sampled=1", "", 3},
+        {"--key=77", "", 3},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
+        assert_troupe(desk, rows[i].status, "replay items %s t %s -o json", target, rows[i].flags);
+        assert_keys(desk, rows[i].keys);
+    }
+}
+
+static void items_are_sorted_filtered_and_paged(void **state)
+{
+    live_and_stopped(*state, look_at_items);
+}
+
+static void look_into_an_item(struct desk *desk, const char *target)
+{
+    assert_troupe(desk, 0, "replay peek %s t 4", target);
+    assert_file_contains(&desk->at, "out", "0       int64    [1]    [4]");
+    assert_file_contains(&desk->at, "out", "1       float32  [2]    [1.5 2.5]");
+    assert_troupe(desk, 0, "replay peek %s t -o json", target);
+    cJSON *json = desk_json(desk);
+    assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(json, "key")), "5");
+    const cJSON *columns = cJSON_GetObjectItem(json, "columns");
+    const cJSON *values = cJSON_GetObjectItem(cJSON_GetArrayItem(columns, 1), "values");
+    assert_true(cJSON_GetArrayItem(values, 1)->valuedouble == 2.5);
+    cJSON_Delete(json);
+    assert_troupe(desk, 3, "replay peek %s t 44", target);
+    assert_one_error(desk, "44");
+    assert_troupe(desk, 3, "replay peek %s u", target);
+    assert_one_error(desk, "u is empty");
+    assert_troupe(desk, 3, "replay peek %s w", target);
+    assert_one_error(desk, "no table w; it has: t u");
+}
+
+static void peek_shows_values(void **state)
+{
+    live_and_stopped(*state, look_into_an_item);
+}
+
+/* 2000 numbers are more than Peek gives. */
+static void a_large_column_is_summarised(void **state)
+{
+    struct desk *desk = *state;
+    char *zeros = xcalloc(1, 10665);
+    memset(zeros, 'A', 10664); /* 7998 bytes, base64 */
+    char *text =
+        xasprintf("{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"uint8\","
+                  "\"shape\":[2,3999],\"squeezed\":false,\"data\":\"%s\"}]}\n",
+                  zeros);
+    desk_write(desk, "large.jsonl", text);
+    desk_serve(desk, tables);
+    assert_troupe(desk, 0, "replay load %s large.jsonl", desk->address);
+    assert_troupe(desk, 0, "replay peek %s t 1", desk->address);
+    assert_file_contains(&desk->at, "out", "[2,3999]  min 0, max 0, mean 0; 0 0 0 0 0 0 ...");
+    desk_stop(desk);
+    free(text);
+    free(zeros);
+}
+
+static void sampling_counts(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, "--table 'name=t sampler=fifo max_times_sampled=1'");
+    desk_write_items(desk, "items.jsonl");
+    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
+    assert_troupe(desk, 0, "replay sample %s t -n2", desk->address);
+    assert_file_contains(&desk->at, "out", "key 2  priority 2");
+    desk_stop(desk);
+    assert_troupe(desk, 0, "replay sample store t -n1 -o json");
+    cJSON *json = desk_json(desk);
+    assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(json, "key")), "3");
+    cJSON_Delete(json);
+    assert_troupe(desk, 0, "replay sample store t --save=rest.jsonl");
+    assert_file_contains(&desk->at, "rest.jsonl", "\"key\":\"4\"");
+    assert_troupe(desk, 1, "replay sample store t -n2 --timeout=0.05");
+    assert_one_error(desk, "1 of 2 items came");
+}
+
+/* ---- dump and load ----------------------------------------------------------------------- */
+
+/* Two dumps say the same but for the time of insertion. */
+static void assert_same_items(struct desk *desk, const char *a, const char *b)
+{
+    char *left = scene_read(&desk->at, a), *right = scene_read(&desk->at, b);
+    char *l = left, *r = right;
+    for (;;) {
+        char *at_l = strstr(l, "\"inserted_at_ns\":"), *at_r = strstr(r, "\"inserted_at_ns\":");
+        if (!at_l || !at_r)
+            break;
+        assert_int_equal(at_l - l, at_r - r);
+        assert_memory_equal(l, r, at_l - l);
+        l = strchr(at_l, ',');
+        r = strchr(at_r, ',');
+    }
+    assert_string_equal(l, r);
+    free(left);
+    free(right);
+}
+
+static void a_dump_loads_back_to_the_same_items(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, tables);
+    desk_write_items(desk, "items.jsonl");
+    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
+    assert_troupe(desk, 0, "replay dump %s t live.jsonl", desk->address);
+    desk_stop(desk);
+    assert_troupe(desk, 0, "replay dump store all stopped.jsonl -o json");
+    cJSON *json = desk_json(desk);
+    assert_true(json_at(json, "items") == 5);
+    cJSON_Delete(json);
+    assert_troupe(desk, 0, "replay drop store t --yes");
+    assert_troupe(desk, 3, "replay load store live.jsonl");
+    assert_one_error(desk, "table t was not found");
+    assert_troupe(desk, 0, "replay load store live.jsonl --create");
+    assert_troupe(desk, 0, "replay dump store t again.jsonl");
+    assert_same_items(desk, "live.jsonl", "again.jsonl");
+    /* Keys are kept: a second time changes nothing. */
+    assert_troupe(desk, 0, "replay load store live.jsonl");
+    assert_troupe(desk, 0, "replay dump store t again.jsonl");
+    assert_same_items(desk, "live.jsonl", "again.jsonl");
+    assert_troupe(desk, 0, "replay load store live.jsonl --table=u");
+    assert_troupe(desk, 0, "replay info store u");
+    assert_file_contains(&desk->at, "out", "size      5 of");
+    assert_troupe(desk, 0, "replay dump store t some.jsonl --min-priority=4");
+    assert_file_contains(&desk->at, "out", "2 items in some.jsonl");
+}
+
+static void wrong_dumps_are_refused_with_their_line(void **state)
+{
+    struct desk *desk = *state;
+    const struct {
+        const char *line, *words;
+    } rows[] = {
+        {"not json", "not a JSON object"},
+        {"[1]", "not a JSON object"},
+        {"{}", "without a table"},
+        {"{\"table\":\"t\"}", "without a key"},
+        {"{\"table\":\"t\",\"key\":\"1\"}", "without a priority"},
+        {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1}", "without columns"},
+        {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{}]}", "known dtype"},
+        {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"int8\","
+         "\"data\":\"A\"}]}",
+         "base64"},
+        {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"int8\","
+         "\"data\":\"AAAA\",\"shape\":[4]}]}",
+         "3 bytes where its shape says 4"},
+        {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"int8\","
+         "\"data\":\"AAAA\",\"shape\":[-3]}]}",
+         "no size"},
+    };
+    desk_serve(desk, tables);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
+        char *text = xasprintf("\n%s\n", rows[i].line);
+        desk_write(desk, "bad.jsonl", text);
+        assert_troupe(desk, 1, "replay load %s bad.jsonl", desk->address);
+        assert_one_error(desk, rows[i].words);
+        free(text);
+    }
+    assert_troupe(desk, 0, "replay info %s t", desk->address);
+    assert_file_contains(&desk->at, "out", "size      0 of");
+    desk_stop(desk);
+}
+
+/* What is not whole has not the name of a dump. */
+static void a_dump_that_fails_leaves_nothing(void **state)
+{
+    struct desk *desk = *state;
+    desk_write(desk, "text.jsonl",
+               "{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"string\","
+               "\"shape\":[1],\"squeezed\":false,\"data\":\"A2FiYw==\"}]}\n");
+    desk_serve(desk, tables);
+    assert_troupe(desk, 0, "replay load %s text.jsonl", desk->address);
+    assert_troupe(desk, 0, "replay peek %s t", desk->address);
+    assert_file_contains(&desk->at, "out", "['abc']");
+    assert_troupe(desk, 1, "replay dump %s t x.npz", desk->address);
+    assert_one_error(desk, "string");
+    char *path = scene_path(&desk->at, "x.npz");
+    assert_int_not_equal(access(path, F_OK), 0);
+    assert_troupe(desk, 1, "replay dump %s t x.txt", desk->address);
+    assert_one_error(desk, "FILE.npz or FILE.jsonl");
+    assert_troupe(desk, 1, "replay dump %s t /none/such.jsonl", desk->address);
+    assert_one_error(desk, "/none/such.jsonl");
+    desk_stop(desk);
+    free(path);
+}
+
+/* ---- changing ---------------------------------------------------------------------------- */
+
+static void change(struct desk *desk, const char *target)
+{
+    assert_troupe(desk, 0, "replay create %s name=n sampler=lifo max_size=10", target);
+    assert_troupe(desk, 1, "replay create %s name=n", target);
+    assert_one_error(desk, "n exists");
+    assert_troupe(desk, 1, "replay create %s name=m sampler=best", target);
+    assert_one_error(desk, "best");
+    assert_troupe(desk, 0, "replay alter %s name=n max_size=20 --dry-run", target);
+    assert_troupe(desk, 0, "replay alter %s name=n max_size=20", target);
+    assert_file_contains(&desk->at, "out", "max_size: 10 -> 20");
+    assert_troupe(desk, 3, "replay alter %s name=z max_size=20", target);
+    assert_troupe(desk, 0, "replay drop %s n --if-empty", target);
+    assert_troupe(desk, 3, "replay drop %s n", target);
+
+    assert_troupe(desk, 0, "replay set-priority %s t 1=9.5 2=0", target);
+    assert_troupe(desk, 0, "replay items %s t --min-priority=9 -o json", target);
+    assert_keys(desk, "1 ");
+    assert_troupe(desk, 3, "replay set-priority %s t 1=1 77=1", target);
+    assert_one_error(desk, "nothing was changed");
+    assert_troupe(desk, 1, "replay set-priority %s t 1=-1", target);
+    assert_one_error(desk, "'1=-1'");
+    assert_troupe(desk, 0, "replay items %s t --min-priority=9 -o json", target);
+    assert_keys(desk, "1 ");
+
+    assert_troupe(desk, 1, "replay delete %s t", target);
+    assert_troupe(desk, 3, "replay delete %s t 1 77", target);
+    assert_troupe(desk, 0, "replay delete %s t 1", target);
+    assert_troupe(desk, 1, "replay delete %s t --max-priority=3", target);
+    assert_one_error(desk, "--yes");
+    assert_troupe(desk, 0, "replay delete %s t --max-priority=3 --yes -o json", target);
+    cJSON *json = desk_json(desk);
+    assert_true(json_at(json, "items") == 2);
+    cJSON_Delete(json);
+    assert_troupe(desk, 0, "replay items %s t --sort=oldest -o json", target);
+    assert_keys(desk, "4 5 ");
+
+    assert_troupe(desk, 1, "replay reset %s t", target);
+    assert_one_error(desk, "--yes");
+    assert_troupe(desk, 0, "replay reset %s t --yes", target);
+    assert_file_contains(&desk->at, "out", "reset: 2 items");
+    assert_troupe(desk, 0, "replay load %s items.jsonl", target);
+}
+
+static void tables_and_items_are_changed_live_and_stopped(void **state)
+{
+    live_and_stopped(*state, change);
+}
+
+static void what_was_altered_on_a_stopped_store_stays(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, "--table 'name=t max_size=10'");
+    desk_stop(desk);
+    assert_troupe(desk, 0, "replay alter store name=t max_size=20");
+    desk_serve(desk, "--table 'name=t max_size=10'"); /* as it was started before */
+    assert_troupe(desk, 0, "replay info %s t", desk->address);
+    assert_file_contains(&desk->at, "out", "max_size=20");
+    desk_stop(desk);
+    desk_serve(desk, ""); /* with the tables that there are */
+    assert_troupe(desk, 0, "replay info %s t", desk->address);
+    assert_file_contains(&desk->at, "out", "max_size=20");
+    desk_stop(desk);
+}
+
+/* ---- finding the server ------------------------------------------------------------------ */
+
+static void the_directory_of_a_live_server_leads_to_it(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, tables);
+    assert_troupe(desk, 0, "replay ls store");
+    assert_one_error(desk, desk->address);
+    assert_file_contains(&desk->at, "out", "max_heap");
+    assert_troupe(desk, 0, "replay create store name=n");
+    desk_stop(desk);
+    char *path = scene_path(&desk->at, "store/ADDRESS");
+    assert_int_not_equal(access(path, F_OK), 0);
+    free(path);
+    assert_troupe(desk, 0, "replay ls store --names");
+    assert_file_contains(&desk->at, "out", "n");
+}
+
+/* What a killed server left is not believed. */
+static void an_address_that_nobody_has_any_more_is_harmless(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, tables);
+    kill(desk->server->pid, SIGKILL);
+    assert_int_equal(scene_wait(desk->server), 1000 + SIGKILL);
+    assert_troupe(desk, 0, "replay ls store");
+    assert_troupe(desk, 0, "replay create store name=n");
+    assert_troupe(desk, 0, "replay ls store --names");
+    assert_file_contains(&desk->at, "out", "n");
+}
+
+static void a_run_directory_leads_to_its_replay(void **state)
+{
+    struct desk *desk = *state;
+    char *store = scene_path(&desk->at, "store"), *run = scene_path(&desk->at, "run");
+    char *inner = scene_path(&desk->at, "run/replay");
+    desk_serve(desk, tables);
+    desk_stop(desk);
+    assert_int_equal(mkdir(run, 0777), 0);
+    assert_int_equal(rename(store, inner), 0);
+    assert_troupe(desk, 0, "replay ls run");
+    assert_file_contains(&desk->at, "out", "max_heap");
+    free(inner);
+    free(run);
+    free(store);
+}
+
+/* ---- serving ----------------------------------------------------------------------------- */
+
+static void a_taken_port_leaves_no_store_behind(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, tables);
+    assert_troupe(desk, 1, "replay serve --dir=other --listen=%s --table name=t", desk->address);
+    assert_one_error(desk, desk->address);
+    char *path = scene_path(&desk->at, "other");
+    assert_int_not_equal(access(path, F_OK), 0);
+    free(path);
+    desk_stop(desk);
+}
+
+static void a_table_that_can_never_be_sampled_is_warned_about(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, "--table 'name=t max_size=10 limiter=min_size(20)'");
+    assert_file_contains(desk->server, "err", "max_size 10");
+    desk_stop(desk);
+}
+
+/* ---- top and bench ----------------------------------------------------------------------- */
+
+static void top_prints_a_line_of_json_a_look(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, tables);
+    assert_troupe(desk, 0, "replay top %s -n3 -d0.01 -o json", desk->address);
+    char *text = scene_read(&desk->at, "out"), *rest = text;
+    for (int i = 0; i < 3; ++i) {
+        char *newline = strchr(rest, '\n');
+        assert_non_null(newline);
+        *newline = '\0';
+        cJSON *json = cJSON_Parse(rest);
+        const cJSON *table = cJSON_GetArrayItem(cJSON_GetObjectItem(json, "tables"), 0);
+        assert_true(json_at(table, "inserts_per_second") == 0);
+        cJSON_Delete(json);
+        rest = newline + 1;
+    }
+    assert_string_equal(rest, "");
+    free(text);
+    assert_troupe(desk, 0, "replay top %s -n2 -d0.01", desk->address);
+    assert_file_contains(&desk->at, "out", "INSERT/S");
+    assert_file_contains(&desk->at, "out", "empty");
+    desk_stop(desk);
+}
+
+/* Reads what comes out of the terminal until `part` is there. */
+static void await_on(int fd, char *text, size_t size, const char *part)
+{
+    size_t length = strlen(text);
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, PATIENCE_MS);
+    while (!strstr(text, part)) {
+        struct pollfd poll_of = {.fd = fd, .events = POLLIN};
+        if (deadline_passed(deadline, &clock_monotonic) || length + 1 >= size)
+            fail_msg("'%s' is not in '%s'", part, text);
+        if (poll(&poll_of, 1, 100) != 1)
+            continue;
+        ssize_t got = read(fd, text + length, size - 1 - length);
+        length += got > 0 ? (size_t)got : 0;
+        text[length] = '\0';
+    }
+}
+
+/* Runs `troupe LINE` on a terminal of its own, whose other end is returned. */
+static int on_terminal(struct desk *desk, char *line)
+{
+    const char *words[WORDS_MAX + 1];
+    int fd = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    assert_true(fd >= 0 && grantpt(fd) == 0 && unlockpt(fd) == 0);
+    char *name = xstrdup(ptsname(fd));
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addchdir_np(&actions, desk->at.dir);
+    posix_spawn_file_actions_addopen(&actions, 0, name, O_RDWR, 0);
+    posix_spawn_file_actions_adddup2(&actions, 0, 1);
+    posix_spawn_file_actions_adddup2(&actions, 0, 2);
+    split(line, words);
+    assert_int_equal(posix_spawn(&desk->at.pid, words[0], &actions, NULL,
+                                 (char *const *)(uintptr_t)words, environ),
+                     0);
+    posix_spawn_file_actions_destroy(&actions);
+    free(name);
+    return fd;
+}
+
+static void top_gives_the_terminal_back(void **state)
+{
+    struct desk *desk = *state;
+    char text[1 << 14] = "";
+    desk_serve(desk, tables);
+    char *line = xasprintf("replay top %s -d 60", desk->address);
+    int fd = on_terminal(desk, line);
+    await_on(fd, text, sizeof text, "INSERT/S");
+    assert_non_null(strstr(text, "\033[?25l"));
+    kill(desk->at.pid, SIGINT);
+    await_on(fd, text, sizeof text, "\033[?25h");
+    assert_int_equal(scene_wait(&desk->at), 0);
+    close(fd);
+    free(line);
+    desk_stop(desk);
+}
+
+static void a_terminal_is_asked_before_items_go(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, tables);
+    desk_write_items(desk, "items.jsonl");
+    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
+    const struct {
+        const char *answer;
+        int status;
+        const char *size;
+    } rows[] = {{"n\n", 1, "size      5 of"}, {"y\n", 0, "size      0 of"}};
+    for (size_t i = 0; i < 2; ++i) {
+        char text[4096] = "", *line = xasprintf("replay reset %s t", desk->address);
+        int fd = on_terminal(desk, line);
+        await_on(fd, text, sizeof text, "Remove the 5 items of table t? [y/N]");
+        assert_int_equal(write(fd, rows[i].answer, 2), 2);
+        assert_int_equal(scene_wait(&desk->at), rows[i].status);
+        close(fd);
+        free(line);
+        assert_troupe(desk, 0, "replay info %s t", desk->address);
+        assert_file_contains(&desk->at, "out", rows[i].size);
+    }
+    desk_stop(desk);
+}
+
+static void bench_measures_and_cleans_up(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, tables);
+    assert_troupe(desk, 0,
+                  "replay bench %s --seconds=0.2 --writers=2 --samplers=1 --item-bytes=100 "
+                  "--batch=16 -o json",
+                  desk->address);
+    cJSON *json = desk_json(desk);
+    assert_true(json_at(json, "inserts") > 0);
+    assert_true(json_at(json, "samples") > 0);
+    assert_true(json_at(json, "confirm_ms_50") > 0);
+    assert_true(json_at(json, "confirm_ms_50") <= json_at(json, "confirm_ms_99"));
+    cJSON_Delete(json);
+    assert_troupe(desk, 0, "replay ls %s --names", desk->address);
+    char *names = scene_read(&desk->at, "out");
+    assert_string_equal(names, "t\nu\n");
+    free(names);
+    desk_stop(desk);
+    assert_troupe(desk, 1, "replay bench store");
+    assert_one_error(desk, "no live server");
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, desk_setup, desk_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(tables_are_listed_live_and_stopped),
+        TEST(items_are_sorted_filtered_and_paged),
+        TEST(peek_shows_values),
+        TEST(a_large_column_is_summarised),
+        TEST(sampling_counts),
+        TEST(a_dump_loads_back_to_the_same_items),
+        TEST(wrong_dumps_are_refused_with_their_line),
+        TEST(a_dump_that_fails_leaves_nothing),
+        TEST(tables_and_items_are_changed_live_and_stopped),
+        TEST(what_was_altered_on_a_stopped_store_stays),
+        TEST(the_directory_of_a_live_server_leads_to_it),
+        TEST(an_address_that_nobody_has_any_more_is_harmless),
+        TEST(a_run_directory_leads_to_its_replay),
+        TEST(a_taken_port_leaves_no_store_behind),
+        TEST(a_table_that_can_never_be_sampled_is_warned_about),
+        TEST(top_prints_a_line_of_json_a_look),
+        TEST(top_gives_the_terminal_back),
+        TEST(a_terminal_is_asked_before_items_go),
+        TEST(bench_measures_and_cleans_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -61,6 +61,12 @@ enum {
     SHARED_LEASE_MS = 5000,
     /* shared_wire.c: a writer's items are of a few shapes; of more, some are said twice. */
     SHARED_TRAJECTORIES_LOOKED_AT = 16,
+    /* removed.c: a writer has 1024 items unconfirmed at most: those of 256 writers that reconnect
+     * within a minute; 2^18 x 48 bytes are 12 MiB. */
+    REMOVED_KEYS_MAX = 1 << 18,
+    REMOVED_KEYS_MS = 60000,
+    /* engine.c: samples that a mean "of late" covers. */
+    STALENESS_SAMPLES = 1024,
     /* engine_tables.c: tables that are made while a server runs: ServerInfo of 4096 tables is about
      * a megabyte. */
     REPLAY_TABLES_MAX = 4096,

@@ -137,6 +137,24 @@ static char *blocked_words(const Troupe__ReplayTable *table, const Troupe__Repla
     return xstrdup("");
 }
 
+static Troupe__ReplayStaleness *staleness_copy(struct engine_table *table)
+{
+    const struct item *oldest = table_oldest(table->table);
+    if (!oldest)
+        return NULL;
+    const struct engine_staleness *mean = &table->staleness;
+    Troupe__ReplayStaleness *out = xmalloc(sizeof *out);
+    troupe__replay_staleness__init(out);
+    int64_t now = clock_wall_ns();
+    out->oldest_seconds = (double)(now - oldest->inserted_at_ns) * 1e-9;
+    out->newest_seconds = (double)(now - table->inserted_at_ns) * 1e-9;
+    out->sampled_age_seconds = mean->age_seconds;
+    out->newest_version = mean->newest_version;
+    out->sampled_versions_behind = mean->versions_behind;
+    out->times_sampled = mean->times_sampled;
+    return out;
+}
+
 static Troupe__ReplayTable *table_copy(const struct admin *admin, struct engine_table *table)
 {
     const trp_table_options *options = table_options(table->table);
@@ -148,6 +166,9 @@ static Troupe__ReplayTable *table_copy(const struct admin *admin, struct engine_
     out->max_size = options->max_size;
     out->unique_samples = table_unique_samples(table->table);
     out->limiter = limiter_copy(table);
+    out->episodes = table_episodes(table->table);
+    out->episodes_deleted = table_episodes_deleted(table->table);
+    out->staleness = staleness_copy(table);
     out->bytes = table_bytes(table->table);
     if (options->signature.size) {
         out->signature.data = xmalloc(options->signature.size);
@@ -236,6 +257,7 @@ Troupe__ReplayItem *admin_item(const struct item *item)
     out->times_sampled = item->times_sampled;
     out->inserted_at_ns = item->inserted_at_ns;
     out->sequence = item->seq;
+    out->policy_version = item->policy_version;
     out->chunk_count = item->trajectory->chunk_count;
     for (uint32_t i = 0; i < out->chunk_count; ++i)
         out->bytes += item->chunks[i]->size;

@@ -29,7 +29,9 @@ static bool filter_passes(const Troupe__ReplayFilter *filter, const struct item 
            !(filter->has_min_times_sampled && item->times_sampled < filter->min_times_sampled) &&
            !(filter->has_max_times_sampled && item->times_sampled > filter->max_times_sampled) &&
            age >= filter->min_age_seconds &&
-           !(filter->max_age_seconds > 0 && age > filter->max_age_seconds);
+           !(filter->max_age_seconds > 0 && age > filter->max_age_seconds) &&
+           item->policy_version >= filter->min_policy_version &&
+           !(filter->max_policy_version > 0 && item->policy_version > filter->max_policy_version);
 }
 
 /* ---- walking ----------------------------------------------------------------------------- */
@@ -349,7 +351,8 @@ static uint64_t fetch_push(struct fetch_work *work, const struct engine_table *t
                                          .table = {(const uint8_t *)table->name, table->name_size},
                                          .priority = item->priority,
                                          .times_sampled = item->times_sampled,
-                                         .inserted_at_ns = item->inserted_at_ns};
+                                         .inserted_at_ns = item->inserted_at_ns,
+                                         .policy_version = item->policy_version};
     work->parts[at] = (struct wire_entry_parts){.item = &work->items[at],
                                                 .draw.table_size = table_size(table->table),
                                                 .hole_count = chunks,

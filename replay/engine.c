@@ -82,8 +82,10 @@ static void counters_note(struct engine *engine, struct engine_table *table)
         .inserts = limiter->inserts,
         .samples = limiter->samples - table->unsettled,
         .deletes = limiter->deletes - table->unsettled,
+        .episodes_deleted = table_episodes_deleted(table->table),
         .unique_samples = table_unique_samples(table->table),
     };
+    memcpy(counters.rng, table_rng(table->table)->state, sizeof counters.rng);
     store_table_counters(engine->store, &counters);
     table->changed = false;
 }
@@ -112,6 +114,30 @@ static trp_status item_admit(struct engine *engine, const struct item *item)
     return status;
 }
 
+/* A writer that has it unconfirmed may send it again. */
+static void removed_note(struct engine *engine, struct engine_table *table, const struct item *item)
+{
+    struct engine_staleness *mean = &table->staleness;
+    mean->removed += mean->removed < STALENESS_SAMPLES;
+    mean->times_sampled += (item->times_sampled - mean->times_sampled) / mean->removed;
+    if (engine->wall_ns - item->inserted_at_ns > REMOVED_KEYS_MS * INT64_C(1000000))
+        return; /* it has the confirmation by now */
+    struct store_removed removed = {.key = item->key,
+                                    .at_ns = engine->wall_ns,
+                                    .table_id = table_id(table->table),
+                                    .print = item->print};
+    removed_push(&engine->removed, &removed);
+    store_removed_note(engine->store, &removed);
+}
+
+/* What came before a reset may come again. */
+static void removed_forget(struct engine *engine, struct engine_table *table)
+{
+    struct store_removed all = {.table_id = table_id(table->table)};
+    removed_push(&engine->removed, &all);
+    store_removed_note(engine->store, &all);
+}
+
 trp_status engine_insert(struct engine *engine, struct engine_table *table, struct item *item)
 {
     TRP_TRY(table_check_priority(table->table, item->priority));
@@ -123,12 +149,21 @@ trp_status engine_insert(struct engine *engine, struct engine_table *table, stru
         engine->important = true;
         return TRP_OK;
     }
+    if (removed_find(&engine->removed, table_id(table->table), item->key, item->print,
+                     engine->wall_ns)) {
+        store_item_destroy(engine->store, item);
+        return TRP_OK;
+    }
     TRP_TRY(item_admit(engine, item));
-    item->inserted_at_ns = engine->wall_ns;
+    item->inserted_at_ns = table->inserted_at_ns = engine->wall_ns;
     store_item_insert(engine->store, table_id(table->table), item);
     table_insert(table->table, item, &evicted);
-    if (evicted)
+    if (item->policy_version > table->staleness.newest_version)
+        table->staleness.newest_version = item->policy_version;
+    if (evicted) {
+        removed_note(engine, table, evicted);
         engine_item_drop(engine, table, evicted);
+    }
     engine_table_touch(engine, table);
     return TRP_OK;
 }
@@ -160,15 +195,30 @@ static void handout_push(struct engine *engine, struct engine_table *table, stru
     table->unsettled++;
 }
 
+static void sample_note(const struct engine *engine, struct engine_table *table,
+                        const struct table_sample *sample)
+{
+    struct engine_staleness *mean = &table->staleness;
+    const struct item *item = sample->item;
+    mean->samples += mean->samples < STALENESS_SAMPLES;
+    double weight = 1.0 / mean->samples;
+    double age = (double)(engine->wall_ns - item->inserted_at_ns) * 1e-9;
+    mean->age_seconds += ((age > 0 ? age : 0) - mean->age_seconds) * weight;
+    double behind = (double)(mean->newest_version - item->policy_version);
+    mean->versions_behind += (behind - mean->versions_behind) * weight;
+}
+
 void engine_sample(struct engine *engine, struct engine_table *table, struct table_sample *sample,
                    struct handout *handout)
 {
     table_sample(table->table, sample);
+    sample_note(engine, table, sample);
     table->changed = true;
     engine->sampled = true;
-    if (sample->removed)
+    if (sample->removed) {
+        removed_note(engine, table, sample->item);
         handout_push(engine, table, handout, sample->item);
-    else if (table_options(table->table)->max_times_sampled > 0)
+    } else if (table_options(table->table)->max_times_sampled > 0)
         store_item_sampled(engine->store, table_id(table->table), sample->item);
 }
 
@@ -186,6 +236,8 @@ uint32_t engine_sample_many(struct engine *engine, struct engine_table *table, u
     if (n == 0)
         return 0;
     table_sample_many(table->table, n, samples);
+    for (uint32_t i = 0; i < n; ++i)
+        sample_note(engine, table, &samples[i]);
     table->changed = true;
     engine->sampled = true;
     return n;
@@ -261,6 +313,7 @@ trp_status engine_mutate(struct engine *engine, struct engine_table *table,
         if (!item)
             continue;
         table_remove(inner, item);
+        removed_note(engine, table, item);
         engine_item_drop(engine, table, item);
         engine_table_touch(engine, table);
     }
@@ -292,6 +345,7 @@ void engine_reset(struct engine *engine, struct engine_table *table)
             engine_settle(engine, handout);
     }
     table_reset(table->table, release_dropped, &release);
+    removed_forget(engine, table);
     engine_table_touch(engine, table);
 }
 
@@ -335,6 +389,7 @@ void engine_destroy(struct engine *engine)
         engine_table_free(engine->tables[i]);
     }
     free(engine->tables);
+    removed_cleanup(&engine->removed);
     store_destroy(engine->store);
     free(engine);
 }

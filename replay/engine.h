@@ -27,6 +27,14 @@ struct engine_options {
     uint64_t seed;
 };
 
+/* Means over what was sampled or removed of late. */
+struct engine_staleness {
+    double age_seconds, versions_behind; /* of samples */
+    double times_sampled;                /* of what was removed */
+    uint32_t samples, removed;           /* counted up to STALENESS_SAMPLES */
+    uint64_t newest_version;             /* of all inserts */
+};
+
 /* Where it lies does not change while the table is there. */
 struct engine_table {
     struct table *table; /* NULL: dropped */
@@ -35,7 +43,9 @@ struct engine_table {
     uint32_t index; /* 0 to engine_table_count() - 1 */
     /* Samples whose items are in handouts: counted by the limiter, not yet by the store. */
     int64_t unsettled;
-    bool changed; /* counters differ from the store's */
+    bool changed;           /* counters differ from the store's */
+    int64_t inserted_at_ns; /* the last insert, wall clock */
+    struct engine_staleness staleness;
 };
 
 /* Opens the store and its tables. `options->tables` win over what is stored: each difference is
@@ -99,7 +109,10 @@ static inline bool engine_can_sample(const struct engine_table *table)
     return table_size(table->table) > 0 && limiter_can_sample(table_limiter(table->table), 1);
 }
 
-/* Inserts, or updates the priority of the item that has this key (not counted as an insert, the
+/* An item that left the table less than REMOVED_KEYS_MS ago and that comes again just as it came
+ * then, is taken as sent again by a writer that missed the confirmation, and not inserted.
+ *
+ * Inserts, or updates the priority of the item that has this key (not counted as an insert, the
  * new item is freed). The limiter allows it and the index is ready. Takes the item on TRP_OK, which
  * means noted, not yet durable. INVALID_ARGUMENT: the priority; RESOURCE_EXHAUSTED: the store has
  * no room, its directory is named; a failed store's status. */

@@ -3,12 +3,14 @@
 #define TRP_REPLAY_ENGINE_INTERNAL_H
 
 #include "engine.h"
+#include "removed.h"
 
 struct engine {
     struct store *store;
     struct engine_table **tables;
     size_t table_count;
     uint64_t seed;
+    struct removed_ring removed;
     struct handout *handouts; /* those with items */
     int64_t wall_ns;
     bool read_only;

@@ -117,6 +117,10 @@ static void table_open(struct engine *engine, const trp_table_options *options, 
     limiter->samples = counters->samples;
     limiter->deletes = counters->deletes;
     table_set_unique_samples(table->table, counters->unique_samples);
+    table_set_episodes_deleted(table->table, counters->episodes_deleted);
+    static const uint64_t never[4];
+    if (memcmp(counters->rng, never, sizeof never) != 0)
+        memcpy(table_rng(table->table)->state, counters->rng, sizeof counters->rng);
 }
 
 /* What the caller said, so that the next start knows whether it says something else. */
@@ -220,10 +224,15 @@ static trp_status item_load(void *arg, uint32_t id, struct item *item)
         if (table_id(engine->tables[i]->table) == id)
             table = engine->tables[i];
     trp_status status = item_check(engine, table, id, item);
-    if (status == TRP_OK)
+    if (status == TRP_OK) {
+        if (item->inserted_at_ns > table->inserted_at_ns)
+            table->inserted_at_ns = item->inserted_at_ns;
+        if (item->policy_version > table->staleness.newest_version)
+            table->staleness.newest_version = item->policy_version;
         table_restore(table->table, item);
-    else
+    } else {
         store_item_destroy(engine->store, item);
+    }
     return status;
 }
 
@@ -249,6 +258,12 @@ static void table_settle(struct engine *engine, struct engine_table *table)
     }
 }
 
+static void removed_load(void *arg, const struct store_removed *removed)
+{
+    struct engine *engine = arg;
+    removed_push(&engine->removed, removed);
+}
+
 trp_status engine_create(struct engine **out, const struct engine_options *options)
 {
     *out = NULL;
@@ -265,6 +280,8 @@ trp_status engine_create(struct engine **out, const struct engine_options *optio
     if (status != TRP_OK)
         goto out;
     status = store_load(engine->store, item_load, engine);
+    if (status == TRP_OK)
+        status = store_removed_load(engine->store, removed_load, engine);
     if (status != TRP_OK)
         goto out;
     for (size_t i = 0; i < engine->table_count; ++i)

@@ -18,6 +18,7 @@
 #include <troupe/log.h>
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/crc32c.h"
 #include "core/limits.h"
 #include "keep_set.h"
 
@@ -236,6 +237,8 @@ static struct item *item_make(const struct insert_stream *stream, const struct w
     item->key = wire->key;
     item->priority = wire->priority;
     item->times_sampled = wire->times_sampled;
+    item->policy_version = wire->policy_version;
+    item->print = crc32c(0, wire->trajectory.data, wire->trajectory.size);
     for (uint32_t i = 0; i < builder->chunk_count; ++i) {
         store_chunk_ref(builder->chunks[i]);
         item->chunks[i] = builder->chunks[i];

@@ -13,10 +13,11 @@
 /* A ChunkData message without its chunk_key field. Clients' keys are resolved in their stream and
  * forgotten; everybody else sees `seq` as the key. */
 struct chunk {
-    uint64_t seq;   /* server-assigned, ascending from 1; 0 until the chunk is stored */
-    uint32_t refs;  /* items in memory, streams' keep sets, responses being built */
-    uint32_t size;  /* bytes */
-    uint8_t *bytes; /* owned; always there until stored, later only while the cache keeps it */
+    uint64_t seq;     /* server-assigned, ascending from 1; 0 until the chunk is stored */
+    uint32_t refs;    /* items in memory, streams' keep sets, responses being built */
+    uint32_t size;    /* bytes */
+    uint64_t episode; /* the id that the client gave; 0: none */
+    uint8_t *bytes;   /* owned; always there until stored, later only while the cache keeps it */
     struct chunk *cache_next, *cache_prev; /* the store's cache list */
 };
 
@@ -37,7 +38,9 @@ struct item {
     uint64_t key; /* the client's, opaque */
     uint64_t seq; /* server-assigned per store, ascending; 0 until inserted */
     double priority;
-    int64_t inserted_at_ns; /* wall clock */
+    int64_t inserted_at_ns;  /* wall clock */
+    uint64_t policy_version; /* of the policy that produced it; 0: not said */
+    uint32_t print;          /* of how its trajectory came: equal when it is sent again */
     int32_t times_sampled;
     uint32_t slot; /* dense index in its table; SLOT_NONE outside */
     struct trajectory *trajectory;

@@ -148,7 +148,8 @@ static trp_status range_check(const struct wire_tensor_reader *reader,
     return TRP_OK;
 }
 
-static trp_status tensors_read(struct keep_set *set, const struct wire_chunk *chunk)
+static trp_status tensors_read(struct keep_set *set, const struct wire_chunk *chunk,
+                               uint64_t *episode)
 {
     uint32_t first = set->tensor_count;
     struct wire_tensor_reader reader;
@@ -161,8 +162,10 @@ static trp_status tensors_read(struct keep_set *set, const struct wire_chunk *ch
     reader.memo_count = TENSOR_MEMOS_MAX;
     for (;;) {
         TRP_TRY(wire_tensor_next(&reader, &tensor, &more));
-        if (!more)
+        if (!more) {
+            *episode = reader.range.episode_id;
             return range_check(&reader, chunk);
+        }
         if (tensor_check(&tensor) != TRP_OK)
             return tensor_refuse(chunk->key, reader.count - 1, &tensor);
         if (set->tensor_count == KEPT_TENSORS_MAX)
@@ -181,7 +184,8 @@ trp_status keep_set_add(struct keep_set *set, struct store *store, const struct 
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "a stream keeps more than %d chunks",
                         (int)KEPT_CHUNKS_MAX);
     uint32_t first = set->tensor_count;
-    trp_status status = tensors_read(set, chunk);
+    uint64_t episode = 0;
+    trp_status status = tensors_read(set, chunk, &episode);
     if (status != TRP_OK) {
         set->tensor_count = first;
         return status;
@@ -195,6 +199,7 @@ trp_status keep_set_add(struct keep_set *set, struct store *store, const struct 
                       .chunk = store_chunk_create(store, chunk->head, chunk->tail),
                       .tensor_first = first,
                       .tensor_count = set->tensor_count - first};
+    set->kept[set->count - 1].chunk->episode = episode;
     set->bytes += chunk->head.size + chunk->tail.size;
     if (2 * set->count > set->index_size)
         index_build(set);

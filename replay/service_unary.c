@@ -204,6 +204,8 @@ static void table_fill(struct table_info *out, struct engine_table *table)
     out->info.signature.len = options->signature.size;
     out->info.current_size = table_size(table->table);
     out->info.name = (char *)table->name;
+    out->info.num_episodes = table_episodes(table->table);
+    out->info.num_deleted_episodes = table_episodes_deleted(table->table);
     out->info.num_unique_samples = table_unique_samples(table->table);
 }
 

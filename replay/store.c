@@ -37,11 +37,12 @@ static trp_status numbers_load(struct store *store)
 {
     store->next_item = store->meta.item_ceiling;
     store->next_chunk = store->meta.chunk_ceiling;
-    store->next_change = store->next_parked = 1;
+    store->next_change = store->next_parked = store->next_removed = 1;
     TRP_TRY(lmdb_read_begin(store));
     uint64_t *const last[] = {&store->next_item, &store->next_chunk, &store->next_change,
-                              &store->next_parked};
-    const enum store_tree tree[] = {TREE_ITEMS, TREE_PIECES, TREE_CHANGES, TREE_PARKED};
+                              &store->next_parked, &store->next_removed};
+    const enum store_tree tree[] = {TREE_ITEMS, TREE_PIECES, TREE_CHANGES, TREE_PARKED,
+                                    TREE_REMOVED};
     for (unsigned index = 0; index < sizeof tree / sizeof *tree; index++) {
         MDB_cursor *cursor;
         MDB_val key;
@@ -176,8 +177,10 @@ void store_stats(const struct store *store, struct store_stats *stats)
 
 void table_counters(const struct store_table *table, int64_t counters[COUNTERS])
 {
-    const int64_t values[COUNTERS] = {table->inserts, table->samples, table->deletes,
-                                      table->episodes_deleted, table->unique_samples};
+    const int64_t values[COUNTERS] = {
+        table->inserts,          table->samples,         table->deletes,
+        table->episodes_deleted, table->unique_samples,  (int64_t)table->rng[0],
+        (int64_t)table->rng[1],  (int64_t)table->rng[2], (int64_t)table->rng[3]};
     memcpy(counters, values, sizeof values);
 }
 
@@ -188,6 +191,8 @@ void table_set_counters(struct store_table *table, const int64_t counters[COUNTE
     table->deletes = counters[2];
     table->episodes_deleted = counters[3];
     table->unique_samples = counters[4];
+    for (unsigned i = 0; i < 4; i++)
+        table->rng[i] = (uint64_t)counters[COUNTERS_SIGNED + i];
 }
 
 const struct store_table *store_tables(const struct store *store, size_t *count)
@@ -233,7 +238,7 @@ static size_t table_add(struct store *store, uint32_t id, char *name)
 static void table_reset_counters(struct store *store, uint32_t id)
 {
     for (unsigned which = 0; which < COUNTERS; which++) {
-        struct change change = change_make(CHANGE_COUNTER, (uint64_t)id << 3 | which, 0);
+        struct change change = change_counter(id, which, 0);
         buffer_append(&store->group.changes, (trp_bytes){(const uint8_t *)&change, sizeof change});
     }
 }

@@ -45,6 +45,15 @@ struct store_table {
     trp_bytes signature;
     int64_t inserts, samples, deletes; /* limiter counters */
     int64_t episodes_deleted, unique_samples;
+    uint64_t rng[4]; /* the state of what it draws from; zeros: it never drew */
+};
+
+/* A key that a table has not any more. */
+struct store_removed {
+    uint64_t key;
+    int64_t at_ns; /* wall clock; 0: all of the table's before are to be forgotten */
+    uint32_t table_id;
+    uint32_t print; /* struct item's */
 };
 
 /* Opens or creates. FAILED_PRECONDITION: a foreign directory, another format version, or a
@@ -132,6 +141,13 @@ void store_item_delete(struct store *store, uint32_t table_id, const struct item
 
 /* Limiter counters of a table after this group. */
 void store_table_counters(struct store *store, const struct store_table *table);
+
+/* Keeps it with this group: the last REMOVED_KEYS_MAX, or those of REMOVED_KEYS_MS. */
+void store_removed_note(struct store *store, const struct store_removed *removed);
+
+/* Those that are kept, oldest first. Once, after store_load(). */
+typedef void (*store_removed_visit)(void *arg, const struct store_removed *removed);
+trp_status store_removed_load(struct store *store, store_removed_visit visit, void *arg);
 
 /* Writes the group; a group without changes costs nothing. After a failure (which only a broken
  * disk or file causes) the store refuses everything with that status. */

@@ -57,6 +57,7 @@ static uint64_t group_pages(const struct store *store, struct cost cost)
     const struct group *group = &store->group;
     cost_add(&cost, group->changes.size);
     cost_add(&cost, group->deletes.size);
+    cost_add(&cost, group->removed.size);
     return cost_pages(cost) + store->account.fixed + MARGIN_PAGES;
 }
 
@@ -73,8 +74,8 @@ static uint64_t table_pages(const struct store *store)
 bool group_empty(const struct group *group)
 {
     return group->noted.size == 0 && group->chunk_count == 0 && group->changes.size == 0 &&
-           group->deletes.size == 0 && group->dead.count == 0 && !group->tables_changed &&
-           !group->counters_changed;
+           group->deletes.size == 0 && group->removed.size == 0 && group->dead.count == 0 &&
+           !group->tables_changed && !group->counters_changed;
 }
 
 void group_cleanup(struct store *store)
@@ -87,6 +88,7 @@ void group_cleanup(struct store *store)
     buffer_cleanup(&group->noted);
     buffer_cleanup(&group->changes);
     buffer_cleanup(&group->deletes);
+    buffer_cleanup(&group->removed);
     free(group->chunks);
     free(group->dead.at);
     *group = (struct group){0};
@@ -359,9 +361,8 @@ static void group_note_counters(struct store *store)
             if (counters[which] == logged[which])
                 continue;
             logged[which] = counters[which];
-            uint64_t seq = (uint64_t)store->tables[index].id << 3 | which;
             note_change(&store->group.changes,
-                        change_make(CHANGE_COUNTER, seq, (uint64_t)counters[which]));
+                        change_counter(store->tables[index].id, which, (uint64_t)counters[which]));
         }
     }
 }
@@ -424,6 +425,8 @@ static int group_write(struct store *store, MDB_txn *txn)
         rc = log_append(store, txn, buffer_bytes(&group->changes));
     if (rc == 0)
         rc = log_append(store, txn, buffer_bytes(&group->deletes));
+    if (rc == 0 && group->removed.size)
+        rc = removed_put(store, txn, &budget);
     if (rc == 0 && store->pending.count)
         rc = pieces_remove(store, txn, &store->pending, &budget);
     if (rc == 0 && group->dead.count) {
@@ -458,6 +461,7 @@ static void group_finish(struct store *store)
     buffer_clear(&group->noted);
     buffer_clear(&group->changes);
     buffer_clear(&group->deletes);
+    buffer_clear(&group->removed);
     group->payload_bytes = 0;
     group->cost = (struct cost){0};
     group->tables_changed = group->counters_changed = false;

@@ -8,6 +8,7 @@
  *   store_chunk.c   chunks in memory: cache, reads
  *   store_group.c   admission, notes, commit
  *   store_remove.c  physical deletes
+ *   store_removed.c keys of items that are gone
  *   store_fold.c    the change log into the records, idle work
  *   store_share.c   readers on this host: leases, nonce
  *   store_park.c    freed pages back to the file system
@@ -33,6 +34,7 @@ enum store_tree {
     TREE_PIECES,
     TREE_CHANGES,
     TREE_PARKED,
+    TREE_REMOVED,
     TREE_COUNT,
 };
 
@@ -84,6 +86,7 @@ struct group {
     size_t chunk_count, chunk_capacity;
     struct buffer changes;  /* of struct change, in the order of the calls; no deletes */
     struct buffer deletes;  /* of struct change, CHANGE_DELETE only */
+    struct buffer removed;  /* of struct removed_record */
     struct dead_list dead;  /* unreferenced since the last commit */
     uint64_t payload_bytes; /* of chunks and records */
     struct cost cost;
@@ -142,7 +145,9 @@ struct store {
     uint64_t read_last;      /* key the cursor stands on; 0: nowhere */
 
     uint64_t next_item, next_chunk, next_change;
-    uint64_t next_parked; /* parked runs are [1, next_parked) */
+    uint64_t next_removed;
+    uint64_t removed_count; /* records in the tree */
+    uint64_t next_parked;   /* parked runs are [1, next_parked) */
     struct deadline park_again;
     bool cannot_park;
     uint64_t log_changes;
@@ -269,6 +274,11 @@ int items_remove(MDB_cursor *cursor, struct change *run, uint64_t *quota);
 
 /* Sorts runs and joins neighbours; the new count. */
 size_t runs_merge(struct change *runs, size_t count, struct buffer *scratch);
+
+/* ---- store_removed.c ------------------------------------------------------------------------ */
+
+/* Appends the group's removed keys and takes out those that are too old or too many. */
+int removed_put(struct store *store, MDB_txn *txn, struct budget *budget);
 
 /* ---- store_fold.c --------------------------------------------------------------------------- */
 

@@ -30,8 +30,9 @@ enum {
 };
 
 static const char *const tree_names[TREE_COUNT] = {
-    [TREE_META] = "meta",     [TREE_TABLES] = "tables",   [TREE_ITEMS] = "items",
-    [TREE_PIECES] = "pieces", [TREE_CHANGES] = "changes", [TREE_PARKED] = "parked",
+    [TREE_META] = "meta",       [TREE_TABLES] = "tables",   [TREE_ITEMS] = "items",
+    [TREE_PIECES] = "pieces",   [TREE_CHANGES] = "changes", [TREE_PARKED] = "parked",
+    [TREE_REMOVED] = "removed",
 };
 
 trp_status lmdb_fail(const struct store *store, int rc, const char *what)

@@ -120,8 +120,8 @@ static trp_status counters_load(struct store *store, size_t index)
 static void counter_apply(struct store *store, struct change change)
 {
     size_t index;
-    if (table_find_id(store, change_seq(change) >> 3, &index))
-        store->table_extras[index].logged[change_seq(change) & 7] = (int64_t)change.value;
+    if (table_find_id(store, counter_table(change), &index))
+        store->table_extras[index].logged[counter_index(change)] = (int64_t)change.value;
 }
 
 static trp_status log_counters_load(struct store *store)
@@ -306,6 +306,7 @@ static const char *item_link(struct loading *loading, const struct item_view *vi
             return found ? "a chunk is damaged" : "a chunk is missing";
         if (!found->chunk) {
             found->chunk = chunk_create_stored(loading->store, found->seq, found->size);
+            found->chunk->episode = item_view_episode(view, index);
             loading->store->chunk_count++;
             loading->store->live_bytes += found->size;
         }
@@ -387,6 +388,8 @@ static trp_status item_load(struct loading *loading, uint64_t seq, trp_bytes byt
     item->priority = view.header.priority;
     item->inserted_at_ns = view.header.inserted_at_ns;
     item->times_sampled = view.header.times_sampled;
+    item->policy_version = view.header.policy_version;
+    item->print = view.header.print;
     const char *wrong = item_link(loading, &view, item);
     if (wrong) {
         item_unlink(loading, item);

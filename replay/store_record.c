@@ -14,7 +14,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "records are little-en
 
 size_t item_record_size(const struct item *item)
 {
-    return sizeof(struct item_record) + sizeof(uint64_t) * item->trajectory->chunk_count +
+    return sizeof(struct item_record) + 2 * sizeof(uint64_t) * item->trajectory->chunk_count +
            item->trajectory->size + SUM_BYTES;
 }
 
@@ -74,12 +74,18 @@ void item_record_encode(struct buffer *out, uint32_t table_id, const struct item
         .inserted_at_ns = item->inserted_at_ns,
         .times_sampled = item->times_sampled,
         .trajectory_bytes = trajectory->size,
+        .policy_version = item->policy_version,
+        .print = item->print,
     };
     memcpy(at, &header, sizeof header);
     at += sizeof header;
     const uint8_t *rest = at;
     for (uint32_t index = 0; index < trajectory->chunk_count; index++) {
         memcpy(at, &item->chunks[index]->seq, sizeof(uint64_t));
+        at += sizeof(uint64_t);
+    }
+    for (uint32_t index = 0; index < trajectory->chunk_count; index++) {
+        memcpy(at, &item->chunks[index]->episode, sizeof(uint64_t));
         at += sizeof(uint64_t);
     }
     memcpy(at, trajectory->bytes, trajectory->size);
@@ -94,7 +100,7 @@ bool item_record_decode(trp_bytes bytes, struct item_view *view)
     if (bytes.size < sizeof view->header)
         return false;
     memcpy(&view->header, bytes.data, sizeof view->header);
-    uint64_t seqs = sizeof(uint64_t) * (uint64_t)view->header.chunk_count;
+    uint64_t seqs = 2 * sizeof(uint64_t) * (uint64_t)view->header.chunk_count;
     uint64_t rest = seqs + view->header.trajectory_bytes;
     if (sizeof view->header + rest + SUM_BYTES != bytes.size)
         return false;
@@ -115,6 +121,15 @@ uint64_t item_view_chunk(const struct item_view *view, uint32_t index)
     uint64_t seq;
     memcpy(&seq, view->chunk_seqs + sizeof seq * index, sizeof seq);
     return seq;
+}
+
+uint64_t item_view_episode(const struct item_view *view, uint32_t index)
+{
+    assert(index < view->header.chunk_count);
+    uint64_t episode;
+    memcpy(&episode, view->chunk_seqs + sizeof episode * (view->header.chunk_count + index),
+           sizeof episode);
+    return episode;
 }
 
 void table_record_encode(struct buffer *out, const struct table_view *view)
@@ -165,7 +180,7 @@ bool counters_decode(trp_bytes bytes, int64_t counters[COUNTERS])
     if (bytes.size != COUNTERS * sizeof *counters)
         return false;
     memcpy(counters, bytes.data, bytes.size);
-    for (unsigned which = 0; which < COUNTERS; which++)
+    for (unsigned which = 0; which < COUNTERS_SIGNED; which++)
         if (counters[which] < 0)
             return false;
     return true;
@@ -184,7 +199,9 @@ static bool change_valid(struct change change)
     case CHANGE_DELETE:
         return seq <= SEQ_MAX && change.value > 0 && change.value <= SEQ_MAX - seq + 1;
     case CHANGE_COUNTER:
-        return (seq >> 3) <= UINT32_MAX && (seq & 7) < COUNTERS && change.value <= INT64_MAX;
+        seq = counter_index(change);
+        return counter_table(change) <= UINT32_MAX && seq < COUNTERS &&
+               (seq >= COUNTERS_SIGNED || change.value <= INT64_MAX);
     }
     return false;
 }

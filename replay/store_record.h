@@ -9,6 +9,7 @@
  *   pieces   chunk seq, piece       a chunk and its sum, cut likewise
  *   changes  ascending number       at most CHANGES_PER_PART of struct change
  *   parked   1, 2, ...              nothing: pages given back, see store_park.c
+ *   removed  ascending number       struct removed_record of one group
  *
  * All keys are one 64-bit integer; all numbers are little-endian (asserted where they are read). */
 #ifndef TRP_REPLAY_STORE_RECORD_H
@@ -96,13 +97,18 @@ struct item_record {
     int64_t inserted_at_ns;
     int32_t times_sampled;
     uint32_t trajectory_bytes;
-    /* chunk_count seqs of 8 bytes, the trajectory, and the sum of all that never changes: of
-     * everything but priority and times_sampled */
+    uint64_t policy_version;
+    uint32_t print;
+    uint32_t reserved;
+    /* chunk_count seqs of 8 bytes, as many ids of episodes, the trajectory, and the sum of all that
+     * never changes: of everything but priority and times_sampled */
 };
-_Static_assert(sizeof(struct item_record) == 40, "on disk: change STORE_FORMAT with this");
+_Static_assert(sizeof(struct item_record) == 56, "on disk: change STORE_FORMAT with this");
 
 enum {
-    COUNTERS = 5, /* of struct store_table, in its order */
+    COUNTERS = 9,        /* of struct store_table, in its order: five counts and the rng */
+    COUNTERS_SIGNED = 5, /* of them, those that are never negative */
+    COUNTER_BITS = 4,    /* of the number of a counter */
     META_KEY = 1,
     META_NONCE_KEY = 2, /* a page for those who look into the file, see store_share.c */
     META_COUNTERS_KEY = 16,
@@ -115,12 +121,21 @@ struct table_record {
 };
 _Static_assert(sizeof(struct table_record) == 16, "on disk: change STORE_FORMAT with this");
 
+/* A key that was removed; several make a value of the tree `removed`. */
+struct removed_record {
+    uint64_t key;
+    int64_t at_ns; /* 0: all keys of the table before this one are forgotten */
+    uint32_t table_id;
+    uint32_t print;
+};
+_Static_assert(sizeof(struct removed_record) == 24, "on disk: change STORE_FORMAT with this");
+
 /* One entry of the change log. */
 enum change_op {
     CHANGE_PRIORITY = 1, /* of item seq: the bits of a double */
     CHANGE_TIMES,        /* sampled, of item seq */
     CHANGE_DELETE,       /* items seq .. seq + value - 1 */
-    CHANGE_COUNTER,      /* seq is table id * 8 + index of the counter */
+    CHANGE_COUNTER,      /* seq is table id << COUNTER_BITS | index of the counter */
 };
 enum { CHANGE_OP_BITS = 3 };
 
@@ -145,10 +160,25 @@ static inline uint64_t change_seq(struct change change)
     return change.tag >> CHANGE_OP_BITS;
 }
 
+static inline struct change change_counter(uint32_t table_id, unsigned index, uint64_t value)
+{
+    return change_make(CHANGE_COUNTER, (uint64_t)table_id << COUNTER_BITS | index, value);
+}
+
+static inline uint64_t counter_table(struct change change)
+{
+    return change_seq(change) >> COUNTER_BITS;
+}
+
+static inline unsigned counter_index(struct change change)
+{
+    return (unsigned)change_seq(change) & ((1 << COUNTER_BITS) - 1);
+}
+
 /* Views into a record; the spans live as long as the bytes decoded. */
 struct item_view {
     struct item_record header;
-    const uint8_t *chunk_seqs; /* unaligned: item_view_chunk() */
+    const uint8_t *chunk_seqs; /* and episodes; unaligned: item_view_chunk() */
     trp_bytes trajectory;
 };
 
@@ -165,6 +195,7 @@ void item_record_encode(struct buffer *out, uint32_t table_id, const struct item
 /* False: not a record that encode wrote. */
 bool item_record_decode(trp_bytes bytes, struct item_view *view);
 uint64_t item_view_chunk(const struct item_view *view, uint32_t index);
+uint64_t item_view_episode(const struct item_view *view, uint32_t index);
 
 void table_record_encode(struct buffer *out, const struct table_view *view);
 bool table_record_decode(trp_bytes bytes, struct table_view *view);

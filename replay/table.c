@@ -12,6 +12,7 @@
 
 #include "core/alloc.h"
 #include "core/limits.h"
+#include "episodes.h"
 #include "key_index.h"
 #include "selector.h"
 
@@ -23,6 +24,10 @@ struct table {
     struct limiter limiter;
     int64_t unique_samples;
     uint64_t bytes; /* of the chunks of its items */
+    struct episodes episodes;
+    int64_t episodes_deleted;
+    uint32_t oldest_slot, oldest_next; /* the best so far; where the search goes on */
+    uint64_t oldest_seq;               /* of what was in oldest_slot; 0: nothing */
 
     struct item **items; /* by slot; NULL: free */
     uint32_t *free_slots;
@@ -89,6 +94,26 @@ void table_set_unique_samples(struct table *table, int64_t count)
     table->unique_samples = count;
 }
 
+trp_rng *table_rng(struct table *table)
+{
+    return &table->rng;
+}
+
+int64_t table_episodes(const struct table *table)
+{
+    return table->episodes.count;
+}
+
+int64_t table_episodes_deleted(const struct table *table)
+{
+    return table->episodes_deleted;
+}
+
+void table_set_episodes_deleted(struct table *table, int64_t count)
+{
+    table->episodes_deleted = count;
+}
+
 static uint32_t table_take_slot(struct table *table)
 {
     if (table->free_count > 0)
@@ -116,6 +141,8 @@ static void table_add(struct table *table, struct item *item, double priority)
     item->slot = table_take_slot(table);
     table->items[item->slot] = item;
     table->bytes += item_bytes(item);
+    for (uint32_t i = 0; i < item->trajectory->chunk_count; i++)
+        episodes_add(&table->episodes, item->chunks[i]->episode);
     selector_insert(table->sampler, item->slot, priority);
     selector_insert(table->remover, item->slot, priority);
 }
@@ -197,6 +224,8 @@ void table_remove(struct table *table, struct item *item)
     key_index_remove(&table->index, item);
     table->items[slot] = NULL;
     table->bytes -= item_bytes(item);
+    for (uint32_t i = 0; i < item->trajectory->chunk_count; i++)
+        table->episodes_deleted += episodes_remove(&table->episodes, item->chunks[i]->episode);
     table->free_slots[table->free_count++] = slot;
     item->slot = SLOT_NONE;
     table->limiter.deletes++;
@@ -270,6 +299,8 @@ void table_reset(struct table *table, void (*release)(void *arg, struct item *it
     table->limiter.samples = 0;
     table->limiter.deletes = 0;
     table->unique_samples = 0;
+    episodes_clear(&table->episodes);
+    table->episodes_deleted = 0;
 }
 
 static int item_compare(const void *left, const void *right)
@@ -341,6 +372,38 @@ struct item *table_slot(const struct table *table, uint32_t slot)
 uint32_t table_slots(const struct table *table)
 {
     return table->slot_count;
+}
+
+/* Goes on with the search by a slice. */
+static void oldest_search(struct table *table)
+{
+    for (uint32_t i = 0; i < REPLAY_SLICE_SLOTS && i < table->slot_count; i++) {
+        if (table->oldest_next >= table->slot_count)
+            table->oldest_next = 0;
+        const struct item *item = table->items[table->oldest_next];
+        if (item && (table->oldest_seq == 0 || item->seq < table->oldest_seq)) {
+            table->oldest_slot = table->oldest_next;
+            table->oldest_seq = item->seq;
+        }
+        table->oldest_next++;
+    }
+}
+
+const struct item *table_oldest(struct table *table)
+{
+    double probability;
+    if (table_size(table) == 0)
+        return NULL;
+    /* Picking the oldest draws nothing. */
+    if (table->options->remover.kind == TRP_FIFO)
+        return table->items[selector_pick(table->remover, &table->rng, &probability)];
+    if (table->options->sampler.kind == TRP_FIFO)
+        return table->items[selector_pick(table->sampler, &table->rng, &probability)];
+    const struct item *item = table_slot(table, table->oldest_slot);
+    if (!item || item->seq != table->oldest_seq)
+        table->oldest_seq = 0;
+    oldest_search(table);
+    return table->oldest_seq ? table->items[table->oldest_slot] : NULL;
 }
 
 uint32_t table_top(const struct table *table, uint32_t count, struct item **items)

@@ -13,6 +13,7 @@
 
 struct table;
 
+/* `seed` counts unless the options have one. */
 struct table *table_create(const trp_table_options *options, uint32_t id, uint64_t seed);
 
 /* Frees the table and calls `release` for every item. NULL is fine. */
@@ -24,6 +25,14 @@ int64_t table_size(const struct table *table);
 struct limiter *table_limiter(struct table *table);
 int64_t table_unique_samples(const struct table *table);
 void table_set_unique_samples(struct table *table, int64_t count);
+
+/* The state of what it draws from: with it another life goes on as this one would have. */
+trp_rng *table_rng(struct table *table);
+
+/* Episodes that its items have chunks of, and how many it had the last chunk of removed. */
+int64_t table_episodes(const struct table *table);
+int64_t table_episodes_deleted(const struct table *table);
+void table_set_episodes_deleted(struct table *table, int64_t count);
 
 /* Puts back an item from the store: no eviction, no counting, not yet found by key. A priority that
  * the selectors refuse (the table had others before) counts as 0 for them. */
@@ -90,6 +99,10 @@ uint64_t table_bytes(const struct table *table);
  * its slot; a slot that becomes free may get another item. */
 struct item *table_slot(const struct table *table, uint32_t slot);
 uint32_t table_slots(const struct table *table);
+
+/* The item inserted first of those that are there, as far as a look at some thousand slots tells:
+ * exact where a selector is fifo, and after a few calls otherwise. NULL: empty. */
+const struct item *table_oldest(struct table *table);
 
 /* For the CLI: up to `count` items, the sampler's favourites first. */
 uint32_t table_top(const struct table *table, uint32_t count, struct item **items);

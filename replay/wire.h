@@ -68,7 +68,7 @@ struct wire_item {
     double priority;
     int32_t times_sampled;
     int64_t inserted_at_ns;
-    uint64_t policy_version; /* ours, field 1000; 0: not said */
+    uint64_t policy_version;             /* ours, field 1000; 0: not said */
     uint32_t column_first, column_count; /* in wire_lists.columns */
     trp_bytes trajectory; /* decoded lazily: the FlatTrajectory that the columns are in */
 };

@@ -261,6 +261,53 @@ static void every_confirmed_item_survives_kill_9(void **state)
     }
 }
 
+/* Keys 1 to 20, one message, always the same bytes, confirmed. */
+static void insert_twenty(const struct replay *replay)
+{
+    struct built *built = built_create(0);
+    uint64_t keys[20];
+    for (uint64_t i = 0; i < 20; ++i) {
+        keys[i] = i + 1;
+        add_chunk(built, (struct chunk_spec){.key = i + 100, .value = (int64_t)i});
+        add_simple_item(built, i + 1, "t", 1, i + 100);
+    }
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    send_built(stream, built);
+    assert_confirmed(stream, keys, 20);
+    trp_stream_destroy(stream);
+    built_destroy(built);
+}
+
+/* The writer had no confirmation of what was consumed meanwhile, and sends it again. */
+static void what_a_queue_gave_before_kill_9_does_not_come_again(void **state)
+{
+    struct replay *replay = *state;
+    struct sampled samples[20];
+    const char *table = "name=t sampler=fifo limiter=queue(100) max_times_sampled=1";
+    struct process process = serve(replay, "127.0.0.1:0", table);
+    insert_twenty(replay);
+    trp_stream *stream = open_stream(replay, "SampleStream");
+    send_sample_request(stream, "t", 12, 1000);
+    receive_samples(stream, samples, 12);
+    send_sample_request(stream, "t", 1, 1000); /* asking for more settles the 12 */
+    receive_samples(stream, samples, 1);
+    insert_items(replay, "t", 50, 1); /* commits a group behind it */
+    trp_stream_destroy(stream);
+    assert_int_equal(stop(replay, &process, SIGKILL), 128 + SIGKILL);
+    process = serve(replay, "127.0.0.1:0", table);
+    insert_twenty(replay);
+    stream = open_stream(replay, "SampleStream");
+    uint32_t left = (uint32_t)table_state(replay, "t").size;
+    send_sample_request(stream, "t", left, 1000);
+    assert_in_range(left, 8, 9); /* the 13th may have been on its way */
+    receive_samples(stream, samples, left);
+    assert_int_equal(samples[left - 1].key, 50);
+    for (uint32_t i = 0; i + 1 < left; ++i)
+        assert_int_equal(samples[i].key, 22 - left + i);
+    trp_stream_destroy(stream);
+    assert_int_equal(stop(replay, &process, SIGTERM), 0);
+}
+
 /* ---- wrong starts ------------------------------------------------------------------------ */
 
 static void assert_one_line(const char *text, const char *part)
@@ -387,6 +434,7 @@ int main(void)
         TEST(a_server_serves_over_a_unix_socket_and_ends_with_status_0),
         TEST(an_open_stream_does_not_keep_a_server_from_ending),
         TEST(every_confirmed_item_survives_kill_9),
+        TEST(what_a_queue_gave_before_kill_9_does_not_come_again),
         TEST(wrong_flags_are_one_line_and_a_status),
         TEST(a_second_server_names_the_first),
         TEST(a_server_can_be_looked_at_running_and_stopped),

@@ -1,0 +1,28 @@
+/* Keys of items that left their tables of late: the last REMOVED_KEYS_MAX, for REMOVED_KEYS_MS. In
+ * memory; the store keeps them for the next life. A zeroed struct is an empty ring. One thread. */
+#ifndef TRP_REPLAY_REMOVED_H
+#define TRP_REPLAY_REMOVED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "store.h"
+
+struct removed_entry;
+
+struct removed_ring {
+    struct removed_entry *entries;
+    uint64_t *heads;     /* by hash: number of the newest entry + 1 */
+    uint32_t capacity;   /* 0 or a power of two */
+    uint64_t first, end; /* numbers; the place is the number modulo capacity */
+};
+
+/* One with at_ns 0 forgets its table's. */
+void removed_push(struct removed_ring *ring, const struct store_removed *removed);
+
+/* Is the item with this key and print, which comes now, one that left the table of late? */
+bool removed_find(const struct removed_ring *ring, uint32_t table_id, uint64_t key, uint32_t print,
+                  int64_t now_ns);
+void removed_cleanup(struct removed_ring *ring);
+
+#endif

@@ -1,0 +1,248 @@
+/* What a table knows besides its items, and what of it survives a crash: the stream of its draws,
+ * keys that were removed of late, policy versions, episodes. */
+#include "replay_fixture.h"
+
+#include "replay.pb-c.h"
+
+/* ---- draws ------------------------------------------------------------------------------- */
+
+static void sample_keys(const struct replay *replay, uint64_t *keys, uint32_t count)
+{
+    struct sampled samples[64];
+    trp_stream *stream = open_stream(replay, "SampleStream");
+    send_sample_request(stream, "t", count, WAIT_MS);
+    receive_samples(stream, samples, count);
+    trp_stream_destroy(stream);
+    for (uint32_t i = 0; i < count; ++i)
+        keys[i] = samples[i].key;
+}
+
+/* 40 draws, with a stop behind the first 20 when `stops`. */
+static void draw_forty(const char *line, bool stops, uint64_t keys[40])
+{
+    void *state;
+    replay_setup(&state);
+    struct replay *replay = state;
+    OPEN(line);
+    insert_items(replay, "t", 1, 50);
+    sample_keys(replay, keys, 20);
+    if (stops) {
+        replay_close(replay);
+        OPEN(line);
+    }
+    sample_keys(replay, keys + 20, 20);
+    replay_teardown(&state);
+}
+
+static void a_reopened_table_goes_on_with_its_draws(void **state)
+{
+    static const char *const lines[] = {"name=t sampler=uniform", "name=t sampler=prioritized(1)"};
+    uint64_t through[40], stopped[40];
+    (void)state;
+    for (size_t i = 0; i < 2; ++i) {
+        draw_forty(lines[i], false, through);
+        draw_forty(lines[i], true, stopped);
+        assert_memory_equal(through, stopped, sizeof through);
+        assert_memory_not_equal(through, through + 20, 20 * sizeof *through);
+    }
+}
+
+/* ---- keys that come again ---------------------------------------------------------------- */
+
+/* Items `first` to `first + count - 1`, always the same bytes; `chunk`: added to chunk keys. */
+static void send_queue(trp_stream *stream, uint64_t first, uint32_t count, uint64_t chunk)
+{
+    struct built *built = built_create(0);
+    for (uint64_t key = first; key < first + count; ++key) {
+        add_chunk(built, (struct chunk_spec){.key = key + chunk, .value = (int64_t)key * 10});
+        add_simple_item(built, key, "t", 1, key + chunk);
+    }
+    send_built(stream, built);
+    built_destroy(built);
+}
+
+static void insert_queue(const struct replay *replay, uint64_t first, uint32_t count,
+                         uint64_t chunk)
+{
+    uint64_t keys[64];
+    for (uint32_t i = 0; i < count; ++i)
+        keys[i] = first + i;
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    send_queue(stream, first, count, chunk);
+    assert_confirmed(stream, keys, count);
+    trp_stream_destroy(stream);
+}
+
+static void what_was_consumed_and_is_sent_again_does_not_come_twice(void **state)
+{
+    const char *line = "name=t sampler=fifo limiter=queue(100) max_times_sampled=1";
+    struct replay *replay = *state;
+    uint64_t keys[8];
+    OPEN(line);
+    insert_queue(replay, 1, 8, 1000);
+    sample_keys(replay, keys, 5);
+    insert_queue(replay, 1, 8, 1000); /* as a writer that missed all confirmations */
+    assert_int_equal(table_state(replay, "t").size, 3);
+    crash(replay, NULL);
+    OPEN(line);
+    insert_queue(replay, 1, 8, 1000);
+    assert_int_equal(table_state(replay, "t").size, 3);
+    assert_int_equal(table_state(replay, "t").inserts, 8);
+    insert_queue(replay, 1, 2, 5000); /* the keys of two, but not as they came: new items */
+    assert_int_equal(table_state(replay, "t").size, 5);
+}
+
+static void what_was_evicted_or_deleted_and_is_sent_again_stays_away(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t max_size=3");
+    insert_queue(replay, 1, 4, 1000);
+    assert_int_equal(mutate_key(replay, "t", 4, false, 0, true), TRP_OK);
+    insert_queue(replay, 1, 4, 1000);
+    assert_int_equal(table_state(replay, "t").size, 2);
+}
+
+static void a_reset_forgets_what_was_removed(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t max_times_sampled=1 sampler=fifo", "name=u");
+    uint64_t keys[4];
+    insert_queue(replay, 1, 4, 1000);
+    sample_keys(replay, keys, 4);
+    assert_int_equal(reset_table(replay, "t"), TRP_OK);
+    insert_queue(replay, 1, 2, 1000);
+    assert_int_equal(table_state(replay, "t").size, 2);
+    crash(replay, NULL);
+    OPEN("name=t max_times_sampled=1 sampler=fifo", "name=u");
+    insert_queue(replay, 3, 2, 1000);
+    assert_int_equal(table_state(replay, "t").size, 4);
+}
+
+/* ---- versions and episodes --------------------------------------------------------------- */
+
+struct spec {
+    uint64_t key, version, episodes[2]; /* one chunk of each episode that is not 0 */
+};
+
+static void insert_spec(const struct replay *replay, struct spec spec)
+{
+    static const uint8_t block[] = {1, 0, 'x'};
+    const struct wire_tensor tensor = {
+        .dtype = TRP_UINT8, .rank = 2, .dims = {1, 1}, .content = {block, sizeof block}};
+    struct wire_steps steps[2];
+    struct built *built = built_create(0);
+    add_item(built, spec.key, "t", 1);
+    built->request.lists.items[0].policy_version = spec.version;
+    wire_push_column(&built->request.lists);
+    for (uint64_t i = 0; i < 2 && spec.episodes[i]; ++i) {
+        steps[i] = (struct wire_steps){
+            .episode_id = spec.episodes[i], .tensors = &tensor, .tensor_count = 1};
+        *wire_push_chunk(&built->request.lists) =
+            (struct wire_chunk){.key = 10 * spec.key + i, .steps = &steps[i]};
+        add_slice(built, 10 * spec.key + i, 0, 1, 0);
+    }
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    send_built(stream, built);
+    assert_confirmed(stream, &spec.key, 1);
+    trp_stream_destroy(stream);
+    built_destroy(built);
+}
+
+static Troupe__ReplayTablesResponse *tables_of(const struct replay *replay)
+{
+    ProtobufCService *service;
+    ProtobufCMessage *reply;
+    Troupe__ReplayTablesRequest request = TROUPE__REPLAY_TABLES_REQUEST__INIT;
+    assert_int_equal(trp_channel_service(replay->channel, &troupe__replay__descriptor, &service),
+                     TRP_OK);
+    assert_int_equal(trp_call(service, "Tables", &request.base, &reply, NULL), TRP_OK);
+    return (Troupe__ReplayTablesResponse *)reply;
+}
+
+static void assert_episodes(const struct replay *replay, int64_t there, int64_t deleted)
+{
+    Troupe__ReplayTablesResponse *tables = tables_of(replay);
+    assert_int_equal(tables->tables[0]->episodes, there);
+    assert_int_equal(tables->tables[0]->episodes_deleted, deleted);
+    troupe__replay_tables_response__free_unpacked(tables, NULL);
+}
+
+static void episodes_are_counted_while_an_item_has_chunks_of_them(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t");
+    insert_spec(replay, (struct spec){.key = 1, .episodes = {5}});
+    insert_spec(replay, (struct spec){.key = 2, .episodes = {5, 6}});
+    insert_spec(replay, (struct spec){.key = 3, .episodes = {7, 7}});
+    assert_episodes(replay, 3, 0);
+    assert_int_equal(mutate_key(replay, "t", 1, false, 0, true), TRP_OK);
+    assert_episodes(replay, 3, 0);
+    assert_int_equal(mutate_key(replay, "t", 3, false, 0, true), TRP_OK);
+    assert_episodes(replay, 2, 1);
+    crash(replay, NULL);
+    OPEN("name=t");
+    assert_episodes(replay, 2, 1);
+    assert_int_equal(mutate_key(replay, "t", 2, false, 0, true), TRP_OK);
+    assert_episodes(replay, 0, 3);
+    assert_int_equal(reset_table(replay, "t"), TRP_OK);
+    assert_episodes(replay, 0, 0);
+}
+
+static void many_episodes_come_and_go(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t max_size=20");
+    for (uint64_t key = 1; key <= 200; ++key) {
+        insert_spec(replay, (struct spec){.key = key, .episodes = {key * 64, key % 3 + 1}});
+        int64_t there = key < 20 ? (int64_t)key : 20;
+        int64_t shared = key < 3 ? (int64_t)key : 3;
+        assert_episodes(replay, there + shared, (int64_t)key - there);
+    }
+}
+
+static void a_policy_version_comes_back_with_its_item(void **state)
+{
+    struct replay *replay = *state;
+    const char *line = "name=t sampler=fifo max_times_sampled=2";
+    OPEN(line);
+    insert_spec(replay, (struct spec){.key = 1, .version = 30, .episodes = {1}});
+    insert_spec(replay, (struct spec){.key = 2, .version = 37, .episodes = {1}});
+    for (int life = 0; life < 2; ++life) {
+        struct wire_sample_response response = {0};
+        trp_message *message;
+        trp_stream *stream = open_stream(replay, "SampleStream");
+        send_sample_request(stream, "t", 1, WAIT_MS);
+        assert_int_equal(trp_stream_receive(stream, &message, WAIT_MS), TRP_OK);
+        assert_int_equal(wire_sample_response_decode(bytes_of(message), &response), TRP_OK);
+        assert_int_equal(response.lists.items[0].policy_version, 30);
+        wire_sample_response_cleanup(&response);
+        trp_message_destroy(message);
+        trp_stream_destroy(stream);
+        Troupe__ReplayTablesResponse *tables = tables_of(replay);
+        const Troupe__ReplayStaleness *staleness = tables->tables[0]->staleness;
+        assert_int_equal(staleness->newest_version, 37);
+        assert_true(staleness->sampled_versions_behind == 7);
+        assert_true(staleness->oldest_seconds >= staleness->newest_seconds);
+        assert_true(staleness->newest_seconds >= 0 && staleness->oldest_seconds < 60);
+        troupe__replay_tables_response__free_unpacked(tables, NULL);
+        if (life == 0) {
+            crash(replay, NULL);
+            OPEN(line);
+        }
+    }
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, replay_setup, replay_teardown)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_reopened_table_goes_on_with_its_draws),
+        TEST(what_was_consumed_and_is_sent_again_does_not_come_twice),
+        TEST(what_was_evicted_or_deleted_and_is_sent_again_stays_away),
+        TEST(a_reset_forgets_what_was_removed),
+        TEST(episodes_are_counted_while_an_item_has_chunks_of_them),
+        TEST(many_episodes_come_and_go),
+        TEST(a_policy_version_comes_back_with_its_item),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

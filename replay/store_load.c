@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "core/alloc.h"
 
@@ -443,6 +444,9 @@ static trp_status load_finish(struct loading *loading)
 {
     struct store *store = loading->store;
     orphans_sweep(loading);
+    /* From here on places are random: a fault that reads 128 KB for a page of 4 would waste most of
+     * what the disk can do. What comes next is asked for by store_chunk_prefetch(). */
+    madvise(store->map, store->map_bytes, MADV_RANDOM);
     store->loaded = true;
     if (store->options.read_only)
         return TRP_OK;

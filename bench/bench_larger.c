@@ -136,6 +136,7 @@ static void bench_larger(const struct cgroup *group, const char *parent, double 
     snprintf(line, sizeof line, "name=%s max_size=%llu", load->name, (unsigned long long)items);
     struct process server = serve("127.0.0.1:0", dir, &table, 1, NULL, &address);
     cgroup_enter(group, server.pid);
+    cgroup_enter(group, getpid());
     check(trp_channel_create(&channel, address, NULL));
     int64_t begin = now();
     insert_items(channel, load->name, load, items);
@@ -145,7 +146,6 @@ static void bench_larger(const struct cgroup *group, const char *parent, double 
     struct measured measured = measure_samples(load, channel, server.pid);
     trp_channel_destroy(channel);
     stop(&server, SIGTERM);
-    cgroup_enter(group, getpid());
     snprintf(name, sizeof name, "sample 28KB, %.3g GB in %.3g GB of memory", bytes * 1e-9,
              bytes * 1e-10);
     print_row(name, "items/s", measured.per_s, read_rate(data, load->wire_bytes),

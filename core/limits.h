@@ -91,6 +91,11 @@ enum {
     /* rpc/: about 10 messages of 28 KB: enough to share a commit, and still in the cache when they
      * are answered. */
     RPC_GROUP_BYTES_MAX = 256 * 1024,
+    /* rpc/: what connections may take of gRPC's quota besides messages: 16 KB each for 1000, more
+     * come out of the messages' share. */
+    RPC_CONNECTIONS_BYTES = 16 << 20,
+    /* rpc/: calls of one connection at a time: more wait at the client; 5 KB each. */
+    RPC_STREAMS_MAX = 4096,
     /* rpc/: calls of one method that the server accepts in one look at its queue. */
     RPC_REQUESTS_POSTED = 32,
     /* rpc/: what an in-process stream takes in before its server's sends queue up: HTTP/2's default

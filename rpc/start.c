@@ -9,6 +9,7 @@
 #include <grpc/grpc_security.h>
 #include <troupe/log.h>
 #include "core/alloc.h"
+#include "core/limits.h"
 #include "address.h"
 #include "health.h"
 #include "pool.h"
@@ -20,6 +21,17 @@ static uint64_t largest_message(const trp_server *server)
         if (method->raw.any_size && server->options.in_flight_bytes > most)
             most = server->options.in_flight_bytes;
     return most;
+}
+
+/* Our budget counts whole messages; what has come of the others is gRPC's to count: near its quota
+ * it closes flow-control windows, beyond it resets streams (RESOURCE_EXHAUSTED). */
+static grpc_resource_quota *quota_create(const trp_server *server)
+{
+    grpc_resource_quota *quota = grpc_resource_quota_create("troupe");
+    uint64_t bytes = server->options.in_flight_bytes;
+    grpc_resource_quota_resize(quota, (bytes < SIZE_MAX / 4 ? (size_t)bytes : SIZE_MAX / 4) +
+                                          RPC_CONNECTIONS_BYTES);
+    return quota;
 }
 
 static grpc_server *make_grpc_server(const trp_server *server)
@@ -36,8 +48,16 @@ static grpc_server *make_grpc_server(const trp_server *server)
     rpc_args_add(&args, GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5000);
     rpc_args_add(&args, GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
     rpc_args_add(&args, GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    rpc_args_add(&args, GRPC_ARG_MAX_CONCURRENT_STREAMS, RPC_STREAMS_MAX);
+    grpc_resource_quota *quota = quota_create(server);
+    args.items[args.count++] =
+        (grpc_arg){.type = GRPC_ARG_POINTER,
+                   .key = GRPC_ARG_RESOURCE_QUOTA,
+                   .value.pointer = {quota, grpc_resource_quota_arg_vtable()}};
     grpc_channel_args list = {.num_args = args.count, .args = args.items};
-    return grpc_server_create(&list, NULL);
+    grpc_server *grpc = grpc_server_create(&list, NULL);
+    grpc_resource_quota_unref(quota);
+    return grpc;
 }
 
 static void register_methods(trp_server *server)

@@ -1,0 +1,379 @@
+/* What peers that mean no good can make a server hold: half-sent messages on many streams, and
+ * connections that say nothing. The peer here speaks HTTP/2 by hand, because gRPC's client would
+ * not do any of it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <troupe/rpc.h>
+#include "core/alloc.h"
+#include "core/clock.h"
+#include "core/limits.h"
+
+enum {
+    WAIT_MS = 20000,
+    STREAMS = 96,
+    HALF_BYTES = 2 << 20,
+    CLAIMED_BYTES = 3 << 20,
+    IN_FLIGHT_BYTES = 4 << 20,
+    CONNECTIONS = 500,
+};
+
+/* ---- the server ------------------------------------------------------------------------------ */
+
+static void any_opened(void *service, trp_server_call *call)
+{
+    (void)service;
+    trp_server_call_read(call);
+}
+
+static void echo_received(void *service, trp_server_call *call, trp_message *message)
+{
+    (void)service;
+    trp_server_call_send(call, message);
+    trp_server_call_read(call);
+}
+
+static void any_half_closed(void *service, trp_server_call *call)
+{
+    (void)service;
+    trp_server_call_finish(call, TRP_OK, NULL);
+}
+
+static void any_closed(void *service, trp_server_call *call)
+{
+    (void)service;
+    (void)call;
+}
+
+static const trp_raw_method methods[] = {{.path = "/test.Raw/Big",
+                                          .any_size = true,
+                                          .opened = any_opened,
+                                          .received = echo_received,
+                                          .half_closed = any_half_closed,
+                                          .closed = any_closed}};
+
+struct fixture {
+    char dir[64], path[80];
+    trp_server *server;
+};
+
+static int setup(void **state)
+{
+    struct fixture *fixture = xcalloc(1, sizeof *fixture);
+    strcpy(fixture->dir, "/tmp/troupe-limits-XXXXXX");
+    if (!mkdtemp(fixture->dir))
+        return -1;
+    snprintf(fixture->path, sizeof fixture->path, "%s/s", fixture->dir);
+    char *address = xasprintf("unix:%s", fixture->path);
+    trp_server_options options = {.address = address, .in_flight_bytes = IN_FLIGHT_BYTES};
+    assert_int_equal(trp_server_create(&fixture->server, &options), TRP_OK);
+    assert_int_equal(trp_server_add_raw(fixture->server, methods, 1, fixture, NULL), TRP_OK);
+    assert_int_equal(trp_server_start(fixture->server), TRP_OK);
+    free(address);
+    *state = fixture;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_server_destroy(fixture->server);
+    unlink(fixture->path);
+    assert_int_equal(rmdir(fixture->dir), 0);
+    free(fixture);
+    return 0;
+}
+
+static size_t resident_bytes(void)
+{
+    unsigned long all = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_int_equal(fscanf(file, "%lu %lu", &all, &resident), 2);
+    fclose(file);
+    return resident * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* ---- HTTP/2 ---------------------------------------------------------------------------------- */
+
+enum frame_type {
+    DATA = 0,
+    HEADERS = 1,
+    RST_STREAM = 3,
+    SETTINGS = 4,
+    PING = 6,
+    GOAWAY = 7,
+    WINDOW_UPDATE = 8
+};
+enum {
+    ACK = 1,
+    END_HEADERS = 4,
+    INITIAL_WINDOW_SIZE = 4,
+    FRAME_BYTES_MAX = 16384,
+    ENHANCE_YOUR_CALM = 11
+};
+
+struct peer {
+    int fd;
+    int64_t window, initial_window, windows[STREAMS]; /* of the connection; of new streams; of each
+                                                       */
+    size_t sent[STREAMS];
+    bool reset[STREAMS];
+    uint32_t reset_code;
+    uint32_t reset_count;
+    bool gone;
+    uint8_t in[FRAME_BYTES_MAX + 9];
+    size_t in_size;
+};
+
+static uint32_t read_u32(const uint8_t *at)
+{
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+static void write_u32(uint8_t *at, uint32_t value)
+{
+    for (int i = 0; i < 4; i++)
+        at[i] = (uint8_t)(value >> (24 - 8 * i));
+}
+
+static void peer_write(struct peer *peer, const void *data, size_t size)
+{
+    const char *at = data;
+    while (size > 0 && !peer->gone) {
+        ssize_t written = send(peer->fd, at, size, MSG_NOSIGNAL);
+        if (written <= 0) {
+            peer->gone = true;
+            return;
+        }
+        at += written;
+        size -= (size_t)written;
+    }
+}
+
+static void peer_frame(struct peer *peer, enum frame_type type, uint8_t flags, uint32_t stream,
+                       const void *payload, size_t size)
+{
+    uint8_t head[9] = {(uint8_t)(size >> 16), (uint8_t)(size >> 8), (uint8_t)size, (uint8_t)type,
+                       flags};
+    write_u32(head + 5, stream);
+    peer_write(peer, head, sizeof head);
+    peer_write(peer, payload, size);
+}
+
+static struct peer *peer_connect(const char *path)
+{
+    struct peer *peer = xcalloc(1, sizeof *peer);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+    peer->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(peer->fd >= 0);
+    assert_int_equal(connect(peer->fd, (struct sockaddr *)&address, sizeof address), 0);
+    peer->window = peer->initial_window = 65535;
+    for (uint32_t i = 0; i < STREAMS; i++)
+        peer->windows[i] = 65535;
+    const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    peer_write(peer, preface, sizeof preface - 1);
+    peer_frame(peer, SETTINGS, 0, 0, NULL, 0);
+    return peer;
+}
+
+static void peer_close(struct peer *peer)
+{
+    close(peer->fd);
+    free(peer);
+}
+
+static void take_settings(struct peer *peer, const uint8_t *payload, size_t size)
+{
+    for (size_t at = 0; at + 6 <= size; at += 6) {
+        if ((payload[at] << 8 | payload[at + 1]) != INITIAL_WINDOW_SIZE)
+            continue;
+        int64_t value = read_u32(payload + at + 2);
+        for (uint32_t i = 0; i < STREAMS; i++)
+            peer->windows[i] += value - peer->initial_window;
+        peer->initial_window = value;
+    }
+    peer_frame(peer, SETTINGS, ACK, 0, NULL, 0);
+}
+
+static void take_frame(struct peer *peer, const uint8_t *frame, size_t size)
+{
+    uint32_t stream = read_u32(frame + 5) & INT32_MAX, index = stream / 2;
+    const uint8_t *payload = frame + 9;
+    if (frame[3] == SETTINGS && !(frame[4] & ACK)) {
+        take_settings(peer, payload, size);
+    } else if (frame[3] == PING && !(frame[4] & ACK)) {
+        peer_frame(peer, PING, ACK, 0, payload, 8);
+    } else if (frame[3] == WINDOW_UPDATE && stream == 0) {
+        peer->window += read_u32(payload);
+    } else if (frame[3] == WINDOW_UPDATE && index < STREAMS) {
+        peer->windows[index] += read_u32(payload);
+    } else if (frame[3] == RST_STREAM && index < STREAMS) {
+        peer->reset_count += !peer->reset[index];
+        peer->reset[index] = true;
+        peer->reset_code = read_u32(payload);
+    } else if (frame[3] == GOAWAY) {
+        peer->gone = true;
+    }
+}
+
+/* Takes what has come; waits up to `timeout_ms` for something. False: nothing came. */
+static bool peer_listen(struct peer *peer, int timeout_ms)
+{
+    struct pollfd wait = {.fd = peer->fd, .events = POLLIN};
+    if (poll(&wait, 1, timeout_ms) <= 0)
+        return false;
+    ssize_t size = recv(peer->fd, peer->in + peer->in_size, sizeof peer->in - peer->in_size, 0);
+    if (size <= 0) {
+        peer->gone = true;
+        return false;
+    }
+    peer->in_size += (size_t)size;
+    size_t at = 0;
+    while (peer->in_size - at >= 9) {
+        size_t length =
+            (size_t)peer->in[at] << 16 | (size_t)peer->in[at + 1] << 8 | (size_t)peer->in[at + 2];
+        if (peer->in_size - at - 9 < length)
+            break;
+        take_frame(peer, peer->in + at, length);
+        at += 9 + length;
+    }
+    memmove(peer->in, peer->in + at, peer->in_size - at);
+    peer->in_size -= at;
+    return true;
+}
+
+static uint8_t *put_header(uint8_t *at, const char *name, const char *value)
+{
+    *at++ = 0; /* a literal that is not indexed */
+    *at++ = (uint8_t)strlen(name);
+    memcpy(at, name, strlen(name));
+    at += strlen(name);
+    *at++ = (uint8_t)strlen(value);
+    memcpy(at, value, strlen(value));
+    return at + strlen(value);
+}
+
+static void peer_open_stream(struct peer *peer, uint32_t index)
+{
+    uint8_t block[256], *at = block;
+    at = put_header(at, ":method", "POST");
+    at = put_header(at, ":scheme", "http");
+    at = put_header(at, ":path", "/test.Raw/Big");
+    at = put_header(at, ":authority", "peer");
+    at = put_header(at, "te", "trailers");
+    at = put_header(at, "content-type", "application/grpc");
+    peer_frame(peer, HEADERS, END_HEADERS, 2 * index + 1, block, (size_t)(at - block));
+    uint8_t prefix[5] = {0};
+    write_u32(prefix + 1, CLAIMED_BYTES);
+    peer_frame(peer, DATA, 0, 2 * index + 1, prefix, sizeof prefix);
+    peer->window -= 5;
+    peer->windows[index] -= 5;
+}
+
+/* As much as flow control lets go; false: it lets nothing go. */
+static bool peer_send_some(struct peer *peer, uint32_t index)
+{
+    static const uint8_t zeros[FRAME_BYTES_MAX];
+    int64_t size = HALF_BYTES - (int64_t)peer->sent[index];
+    size = size < FRAME_BYTES_MAX ? size : FRAME_BYTES_MAX;
+    size = size < peer->window ? size : peer->window;
+    size = size < peer->windows[index] ? size : peer->windows[index];
+    if (size <= 0 || peer->reset[index])
+        return false;
+    peer_frame(peer, DATA, 0, 2 * index + 1, zeros, (size_t)size);
+    peer->sent[index] += (size_t)size;
+    peer->window -= size;
+    peer->windows[index] -= size;
+    return true;
+}
+
+/* Until every stream sent half its message or was reset, or the server takes no more. */
+static void peer_send_halves(struct peer *peer)
+{
+    bool more = true;
+    for (uint32_t i = 0; i < STREAMS; i++)
+        peer_open_stream(peer, i);
+    while (more && !peer->gone) {
+        bool sent = false;
+        for (uint32_t i = 0; i < STREAMS; i++)
+            sent |= peer_send_some(peer, i);
+        more = peer_listen(peer, sent ? 0 : 500) || sent;
+    }
+}
+
+/* ---- tests ----------------------------------------------------------------------------------- */
+
+static void expect_served(const struct fixture *fixture)
+{
+    trp_channel *channel;
+    trp_stream *stream;
+    trp_message *message = trp_message_create(1000);
+    memset(trp_message_data(message), 7, 1000);
+    assert_int_equal(trp_channel_create(&channel, trp_server_address(fixture->server), NULL),
+                     TRP_OK);
+    assert_int_equal(trp_stream_open(&stream, channel, "/test.Raw/Big", NULL), TRP_OK);
+    assert_int_equal(trp_stream_send(stream, message, WAIT_MS), TRP_OK);
+    assert_int_equal(trp_stream_receive(stream, &message, WAIT_MS), TRP_OK);
+    assert_int_equal(trp_message_size(message), 1000);
+    trp_message_destroy(message);
+    trp_stream_destroy(stream);
+    trp_channel_destroy(channel);
+}
+
+static void half_sent_messages_take_a_bounded_memory(void **state)
+{
+    const struct fixture *fixture = *state;
+    expect_served(fixture);
+    size_t before = resident_bytes();
+    struct peer *peer = peer_connect(fixture->path);
+    peer_send_halves(peer);
+    size_t after = resident_bytes();
+    expect_served(fixture);
+    assert_true(after < before + IN_FLIGHT_BYTES + 2 * RPC_CONNECTIONS_BYTES);
+    assert_int_not_equal(peer->reset_count, 0);
+    assert_int_equal(peer->reset_code, ENHANCE_YOUR_CALM); /* clients say RESOURCE_EXHAUSTED */
+    peer_close(peer);
+}
+
+static void idle_connections_cost_little(void **state)
+{
+    const struct fixture *fixture = *state;
+    static struct peer *peers[CONNECTIONS];
+    struct peer *first = peer_connect(fixture->path);
+    assert_true(peer_listen(first, WAIT_MS));
+    for (uint32_t i = 0; i < CONNECTIONS; i++)
+        peers[i] = NULL;
+    size_t own = sizeof(struct peer) + 64, before = resident_bytes();
+    for (uint32_t i = 0; i < CONNECTIONS; i++) {
+        peers[i] = peer_connect(fixture->path);
+        assert_true(peer_listen(peers[i], WAIT_MS)); /* its settings came: it is accepted */
+    }
+    size_t each = (resident_bytes() - before) / CONNECTIONS;
+    for (uint32_t i = 0; i < CONNECTIONS; i++)
+        peer_close(peers[i]);
+    peer_close(first);
+    assert_true(each < own + (32 << 10));
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(half_sent_messages_take_a_bounded_memory),
+        TEST(idle_connections_cost_little),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -96,6 +96,17 @@ static int teardown(void **state)
     return 0;
 }
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { RESIDENT_IS_OURS = false }; /* a sanitizer keeps what was freed, and shadows the rest */
+#else
+enum { RESIDENT_IS_OURS = true };
+#endif
+
 static size_t resident_bytes(void)
 {
     unsigned long all = 0, resident = 0;
@@ -341,11 +352,12 @@ static void half_sent_messages_take_a_bounded_memory(void **state)
     struct peer *peer = peer_connect(fixture->path);
     peer_send_halves(peer);
     size_t after = resident_bytes();
+    uint32_t reset_count = peer->reset_count, reset_code = peer->reset_code;
     expect_served(fixture);
-    assert_true(after < before + IN_FLIGHT_BYTES + 2 * RPC_CONNECTIONS_BYTES);
-    assert_int_not_equal(peer->reset_count, 0);
-    assert_int_equal(peer->reset_code, ENHANCE_YOUR_CALM); /* clients say RESOURCE_EXHAUSTED */
     peer_close(peer);
+    assert_int_not_equal(reset_count, 0);
+    assert_int_equal(reset_code, ENHANCE_YOUR_CALM); /* clients say RESOURCE_EXHAUSTED */
+    assert_true(!RESIDENT_IS_OURS || after < before + IN_FLIGHT_BYTES + 2 * RPC_CONNECTIONS_BYTES);
 }
 
 static void idle_connections_cost_little(void **state)
@@ -365,7 +377,7 @@ static void idle_connections_cost_little(void **state)
     for (uint32_t i = 0; i < CONNECTIONS; i++)
         peer_close(peers[i]);
     peer_close(first);
-    assert_true(each < own + (32 << 10));
+    assert_true(!RESIDENT_IS_OURS || each < own + (32 << 10));
 }
 
 int main(void)

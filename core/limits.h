@@ -178,8 +178,15 @@ enum {
     /* store.h: chunks whose bytes are worth keeping in memory: a tree walk is 0.5 us, a copy of a
      * larger one takes longer. */
     STORE_CACHED_CHUNK_BYTES_MAX = 4080,
+    /* checkpoint.c: damaged items that are named; a store with more wants a checkpoint, not a list.
+     */
+    VERIFY_DAMAGE_MAX = 1000,
     /* checkpoint_dir.c: more than anybody keeps; each is a directory that is looked into. */
     CHECKPOINTS_MAX = 10000,
+    /* store_copy.c: what is found in one go: 2000 pages, whose copy takes 2 ms; chunks that are
+     * named one by one: 8 MB of numbers. */
+    COPY_BATCH_BYTES = 8 << 20,
+    COPY_BAD_CHUNKS_MAX = 1 << 20,
     /* store_chunk.c: buffers kept for the next chunks, of up to 255 x 4 KiB: four groups of 4 MiB.
      */
     STORE_BUFFER_CLASSES = 256,

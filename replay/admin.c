@@ -224,6 +224,7 @@ static void tables_collect(void *arg)
     for (size_t i = 0; i < out->n_tables; ++i)
         out->tables[i] = table_copy(admin, engine_table(admin->engine, i));
     out->store = store_copy(admin);
+    out->work = admin_progress(admin);
     if (admin->server) {
         out->pid = getpid();
         out->version = xstrdup(trp_version());
@@ -264,15 +265,24 @@ Troupe__ReplayItem *admin_item(const struct item *item)
     return out;
 }
 
-void admin_init(struct admin *admin, const char *dir)
+void admin_init(struct admin *admin, const char *dir, const char *checkpoint_dir, uint32_t keep)
 {
     static const Troupe__Replay_Service base = TROUPE__REPLAY__INIT(admin_);
     *admin = (struct admin){.base = base, .dir = xstrdup(dir), .durability = ""};
     mutex_init(&admin->mutex);
+    struct checkpointer_options options = {
+        .store_dir = admin->dir,
+        .dir = checkpoint_dir,
+        .keep = keep,
+        .enter = admin_checkpointer_enter,
+        .owner = admin,
+    };
+    checkpointer_init(&admin->checkpointer, &options);
 }
 
 void admin_cleanup(struct admin *admin)
 {
+    checkpointer_cleanup(&admin->checkpointer);
     mutex_cleanup(&admin->mutex);
     free(admin->dir);
 }

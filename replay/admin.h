@@ -5,6 +5,7 @@
 #include <protobuf-c/protobuf-c.h>
 
 #include <troupe/rpc.h>
+#include "checkpoint.h"
 #include "core/thread.h"
 #include "engine.h"
 #include "replay.pb-c.h"
@@ -21,9 +22,11 @@ struct admin {
     char *dir;
     const char *durability; /* "" over files */
     int64_t started_ns;     /* CLOCK_MONOTONIC; 0 over files */
+    struct checkpointer checkpointer;
 };
 
-void admin_init(struct admin *admin, const char *dir);
+/* `checkpoint_dir`: NULL for the default; `keep`: see checkpoint.h. */
+void admin_init(struct admin *admin, const char *dir, const char *checkpoint_dir, uint32_t keep);
 void admin_cleanup(struct admin *admin);
 
 /* Runs `work(arg)` with the engine to itself. */
@@ -56,6 +59,23 @@ void admin_drop_table(Troupe__Replay_Service *service,
 void admin_alter_table(Troupe__Replay_Service *service,
                        const Troupe__ReplayAlterTableRequest *request,
                        Troupe__ReplayAlterTableResponse_Closure closure, void *data);
+
+/* ---- admin_store.c ---- */
+
+/* The `enter` of struct checkpointer_options; `owner` is the admin. */
+void admin_checkpointer_enter(void *owner, void (*work)(void *arg, struct engine *engine),
+                              void *arg);
+
+/* NULL: no long work is going on. */
+Troupe__ReplayProgress *admin_progress(struct admin *admin);
+void admin_checkpoint(Troupe__Replay_Service *service,
+                      const Troupe__ReplayCheckpointRequest *request,
+                      Troupe__ReplayCheckpoint_Closure closure, void *data);
+void admin_checkpoints(Troupe__Replay_Service *service,
+                       const Troupe__ReplayCheckpointsRequest *request,
+                       Troupe__ReplayCheckpointsResponse_Closure closure, void *data);
+void admin_verify(Troupe__Replay_Service *service, const Troupe__ReplayVerifyRequest *request,
+                  Troupe__ReplayVerifyResponse_Closure closure, void *data);
 
 /* ---- peek.c ---- */
 

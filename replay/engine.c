@@ -362,6 +362,11 @@ trp_status engine_commit(struct engine *engine)
     return engine_commit_now(engine);
 }
 
+trp_status engine_flush(struct engine *engine)
+{
+    return engine->read_only ? TRP_OK : engine_commit_now(engine);
+}
+
 bool engine_idle(struct engine *engine)
 {
     if (engine->sample_groups > 0 && !engine->synced)

@@ -167,6 +167,9 @@ void engine_reset(struct engine *engine, struct engine_table *table);
  * that has waited for long. A failure is permanent: the store refuses everything from then on. */
 trp_status engine_commit(struct engine *engine);
 
+/* Makes everything since the last commit durable, whatever it is. */
+trp_status engine_flush(struct engine *engine);
+
 /* Between groups, when nothing else is to be done; engine_commit() follows. True: there is more. */
 bool engine_idle(struct engine *engine);
 

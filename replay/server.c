@@ -22,11 +22,20 @@
 
 enum { KEPT_BYTES_DEFAULT = 1 << 30 };
 
+/* Takes the checkpoints that Reverb's clients ask for, one after the other. */
+struct checkpoint_worker {
+    struct thread thread;
+    struct mutex mutex;
+    struct cond wake;
+    bool asked, stop;
+};
+
 struct trp_replay_server {
     trp_server *rpc;
     struct engine *engine;
     struct service service;
     struct admin admin;
+    struct checkpoint_worker worker;
 };
 
 static const char *durability_name(trp_durability durability)
@@ -44,12 +53,80 @@ static void address_remove(const trp_replay_server *server)
     free(path);
 }
 
+/* ---- checkpoints ------------------------------------------------------------------------- */
+
+struct checkpoint_answer {
+    struct service *service;
+    trp_status status;
+    const char *text;
+};
+
+static void worker_answer(void *arg)
+{
+    struct checkpoint_answer *answer = arg;
+    service_checkpoint_done(answer->service, answer->status, answer->text);
+}
+
+static void worker_run(void *arg)
+{
+    trp_replay_server *server = arg;
+    struct checkpoint_worker *worker = &server->worker;
+    mutex_lock(&worker->mutex);
+    while (!worker->stop) {
+        if (!worker->asked) {
+            cond_wait(&worker->wake, &worker->mutex, DEADLINE_NEVER);
+            continue;
+        }
+        worker->asked = false;
+        mutex_unlock(&worker->mutex);
+        char *path;
+        struct checkpoint_answer answer = {.service = &server->service};
+        answer.status = checkpointer_run(&server->admin.checkpointer, NULL, &path);
+        answer.text = answer.status == TRP_OK ? path : trp_last_error();
+        trp_server_run(server->rpc, worker_answer, &answer);
+        free(path);
+        mutex_lock(&worker->mutex);
+    }
+    mutex_unlock(&worker->mutex);
+}
+
+/* With the server's lock held. */
+static void worker_ask(void *owner)
+{
+    trp_replay_server *server = owner;
+    mutex_lock(&server->worker.mutex);
+    server->worker.asked = true;
+    cond_signal(&server->worker.wake);
+    mutex_unlock(&server->worker.mutex);
+}
+
+static trp_status worker_start(trp_replay_server *server)
+{
+    server->service.checkpoint = worker_ask;
+    server->service.checkpoint_owner = server;
+    return thread_start(&server->worker.thread, "checkpoint", worker_run, server);
+}
+
+static void worker_stop(trp_replay_server *server)
+{
+    checkpointer_stop(&server->admin.checkpointer);
+    mutex_lock(&server->worker.mutex);
+    server->worker.stop = true;
+    cond_signal(&server->worker.wake);
+    mutex_unlock(&server->worker.mutex);
+    thread_stop(&server->worker.thread);
+}
+
+/* ---- life -------------------------------------------------------------------------------- */
+
 static trp_status server_open(trp_replay_server *server, const trp_replay_server_options *options)
 {
     struct engine_options engine = {
         .store = {.dir = options->dir,
                   .durability = options->durability,
-                  .max_bytes = options->max_bytes},
+                  .max_bytes = options->max_bytes,
+                  .check = options->verify,
+                  .checkpoint_dir = options->checkpoint_dir},
         .tables = options->tables,
         .table_count = options->table_count,
         .seed = options->seed ? options->seed : trp_rng_entropy(),
@@ -70,7 +147,9 @@ static trp_status server_open(trp_replay_server *server, const trp_replay_server
     server->admin.started_ns = clock_now_ns(&clock_monotonic);
     TRP_TRY(trp_server_add_raw(server->rpc, service_methods, service_method_count, &server->service,
                                service_group_end));
-    return trp_server_add(server->rpc, &server->admin.base.base, NULL);
+    static const char *const blocking[] = {"Checkpoint", "Verify", NULL};
+    TRP_TRY(trp_server_add(server->rpc, &server->admin.base.base, blocking));
+    return worker_start(server);
 }
 
 trp_status trp_replay_server_create(trp_replay_server **out,
@@ -80,7 +159,9 @@ trp_status trp_replay_server_create(trp_replay_server **out,
     if (!options->dir || !*options->dir)
         return trp_fail(TRP_INVALID_ARGUMENT, "a replay server needs a directory");
     trp_replay_server *server = xcalloc(1, sizeof *server);
-    admin_init(&server->admin, options->dir);
+    admin_init(&server->admin, options->dir, options->checkpoint_dir, options->keep_checkpoints);
+    mutex_init(&server->worker.mutex);
+    cond_init(&server->worker.wake);
     trp_status status = server_open(server, options);
     if (status != TRP_OK) {
         trp_replay_server_destroy(server);
@@ -137,6 +218,7 @@ void trp_replay_server_stop(trp_replay_server *server, int64_t grace_ms)
         return;
     }
     trp_server_stop(server->rpc, grace_ms);
+    worker_stop(server);
     trp_server_run(server->rpc, engine_close, server);
 }
 
@@ -146,6 +228,8 @@ void trp_replay_server_destroy(trp_replay_server *server)
         return;
     trp_replay_server_stop(server, 0);
     trp_server_destroy(server->rpc);
+    cond_cleanup(&server->worker.wake);
+    mutex_cleanup(&server->worker.mutex);
     admin_cleanup(&server->admin);
     free(server);
 }
@@ -163,7 +247,7 @@ trp_status trp_replay_files_open(trp_replay_files **out, const char *dir)
     *out = NULL;
     TRP_TRY(engine_create(&engine, &options));
     trp_replay_files *files = xcalloc(1, sizeof *files);
-    admin_init(&files->admin, dir);
+    admin_init(&files->admin, dir, NULL, 0);
     files->admin.engine = engine;
     *out = files;
     return TRP_OK;

@@ -56,6 +56,11 @@ struct service {
     struct lane *moving;
     struct insert_stream *touched; /* something to send at the end of the group */
     struct unary *unary_first, *unary_last;
+    /* Begins a checkpoint elsewhere, which ends with service_checkpoint_done(). NULL: there are
+     * none. */
+    void (*checkpoint)(void *owner);
+    void *checkpoint_owner;
+    bool checkpointing;
     uint64_t state_id[2];
     uint64_t group;    /* number of the current one */
     bool worked;       /* a handler ran in this group */
@@ -179,6 +184,10 @@ void unary_closed(void *service, trp_server_call *call);
 
 /* Does what has come in, except for key operations while an index is being built. */
 void unaries_apply(struct service *service);
+
+/* The checkpoint that was begun is at its end: its path, or the message of a failure. The calls
+ * that it was for are answered at the end of the group. */
+void service_checkpoint_done(struct service *service, trp_status status, const char *text);
 
 /* Answers what was done; the group is durable, or service->broken. */
 void unaries_answer(struct service *service);

@@ -25,6 +25,7 @@ struct unary {
     enum unary_kind kind;
     trp_message *request;
     bool queued, applied, finished;
+    bool started; /* a checkpoint is being taken for it */
     trp_status status;
     char *text;
     trp_message *answer;
@@ -272,14 +273,54 @@ static trp_status unary_run(struct service *service, struct unary *unary)
     case UNARY_SERVER_INFO:
         return server_info(service, &unary->answer);
     case UNARY_CHECKPOINT:
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "this server needs no Checkpoint: its store is durable, a restart on the "
-                        "same directory has every confirmed item; copies of a running store come "
-                        "with a later version");
+        return trp_fail(TRP_INVALID_ARGUMENT, "this server takes no checkpoints");
     case UNARY_CONNECTION:
         return TRP_OK; /* an empty answer is address 0: the client goes on with streams */
     }
     return TRP_INTERNAL;
+}
+
+/* One checkpoint for all that ask by now; those who ask while it is taken get the next one, which
+ * has what they wrote before. */
+static void checkpoints_begin(struct service *service)
+{
+    bool any = false;
+    if (service->checkpointing || !service->checkpoint)
+        return;
+    for (struct unary *unary = service->unary_first; unary; unary = unary->next) {
+        if (unary->kind == UNARY_CHECKPOINT && !unary->applied)
+            any = unary->started = true;
+    }
+    if (!any)
+        return;
+    service->checkpointing = true;
+    service->checkpoint(service->checkpoint_owner);
+}
+
+static trp_status checkpoint_answer(const char *path, trp_message **answer)
+{
+    Deepmind__Reverb__CheckpointResponse response = DEEPMIND__REVERB__CHECKPOINT_RESPONSE__INIT;
+    response.checkpoint_path = (char *)path;
+    size_t size = deepmind__reverb__checkpoint_response__get_packed_size(&response);
+    *answer = trp_message_create(size);
+    if (!*answer)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "no memory for an answer of %zu bytes", size);
+    deepmind__reverb__checkpoint_response__pack(&response, trp_message_data(*answer));
+    return TRP_OK;
+}
+
+void service_checkpoint_done(struct service *service, trp_status status, const char *text)
+{
+    service->checkpointing = false;
+    service->worked = true;
+    for (struct unary *unary = service->unary_first; unary; unary = unary->next) {
+        if (!unary->started || unary->applied)
+            continue;
+        unary->applied = true;
+        unary->status = status == TRP_OK ? checkpoint_answer(text, &unary->answer) : status;
+        if (unary->status != TRP_OK)
+            unary->text = xstrdup(status == TRP_OK ? trp_last_error() : text);
+    }
 }
 
 static bool unary_changes(const struct unary *unary)
@@ -298,8 +339,10 @@ static bool tables_ready(const struct service *service)
 void unaries_apply(struct service *service)
 {
     bool ready = !service->unary_first || tables_ready(service);
+    checkpoints_begin(service);
     for (struct unary *unary = service->unary_first; unary; unary = unary->next) {
-        if (unary->applied || (unary_changes(unary) && !ready))
+        bool elsewhere = unary->kind == UNARY_CHECKPOINT && service->checkpoint;
+        if (unary->applied || elsewhere || (unary_changes(unary) && !ready))
             continue;
         unary->applied = true;
         unary->status = unary_run(service, unary);

@@ -129,6 +129,7 @@ void store_destroy(struct store *store)
 {
     if (!store)
         return;
+    assert(!store->copy);
     group_cleanup(store);
     sharing_destroy(store->sharing);
     bool clean = store_settle(store);
@@ -143,6 +144,7 @@ void store_destroy(struct store *store)
     store_dir_close(&store->dir);
     fold_cleanup(&store->fold);
     free(store->pending.at);
+    free(store->held.at);
     buffer_cleanup(&store->scratch);
     tables_free(store);
     spares_cleanup(store);
@@ -169,7 +171,7 @@ void store_stats(const struct store *store, struct store_stats *stats)
         .dropped = store->dropped,
         .checked_chunks = store->checked_chunks,
         .checked_bytes = store->checked_bytes,
-        .unswept = store->pending.count + store->group.dead.count,
+        .unswept = store->pending.count + store->held.count + store->group.dead.count,
     };
 }
 

@@ -280,6 +280,8 @@ bool store_work(struct store *store, bool all)
         return false;
     if (store->pending.count < before)
         return true;
+    if (copy_holds_records(store))
+        return false;
     if (store->fold.active || store->log_changes >= (all ? 1 : IDLE_CHANGES_MIN))
         return fold_work(store);
     return false;

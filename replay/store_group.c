@@ -156,7 +156,7 @@ static trp_status room_wait(struct store *store, uint64_t need, uint64_t payload
     struct deadline deadline = deadline_in_ms(&clock_monotonic, ADMIT_WAIT_MS);
     unsigned advances = 0;
     while (lmdb_pages_insert(store) < need) {
-        if (park_return(store) || room_allocate(store, need, deadline))
+        if (park_return(store) || room_allocate(store, need, deadline) || copy_abandon(store))
             continue;
         bool late = deadline_passed(deadline, &clock_monotonic);
         if (!late && store_work(store, true))
@@ -332,6 +332,7 @@ static int group_delete_items(struct store *store, MDB_txn *txn, struct budget *
     struct buffer *deletes = &store->group.deletes;
     struct change *runs = (struct change *)(void *)deletes->data;
     size_t count = runs_merge(runs, deletes->size / sizeof *runs, &store->scratch), kept = 0;
+    const bool held = copy_holds_records(store);
     MDB_cursor *cursor;
     int rc = mdb_cursor_open(txn, store->trees[TREE_ITEMS], &cursor);
     if (rc != 0)
@@ -339,7 +340,7 @@ static int group_delete_items(struct store *store, MDB_txn *txn, struct budget *
     for (size_t index = count; rc == 0 && index-- > 0;) {
         uint64_t price =
             runs[index].value / store->account.items_per_leaf * 2 + store->account.items_depth + 4;
-        if (runs[index].value >= RUN_IN_PLACE_MIN && budget_take(budget, price)) {
+        if (!held && runs[index].value >= RUN_IN_PLACE_MIN && budget_take(budget, price)) {
             uint64_t quota = UINT64_MAX;
             rc = items_remove(cursor, &runs[index], &quota);
         }
@@ -403,6 +404,10 @@ static int group_fold(struct store *store, MDB_txn *txn, uint64_t added, struct 
                          store->log_changes > store->reserve_pages * CHANGES_PER_PART / 8;
     if (store->log_changes < STORE_LOG_CHANGES_MAX && !short_of_room)
         return 0;
+    if (short_of_room)
+        copy_abandon(store);
+    if (copy_holds_records(store))
+        return 0;
     if (fold_begin(store) != TRP_OK)
         return MDB_CORRUPTED;
     budget.pages /= 2;
@@ -413,6 +418,7 @@ static int group_write(struct store *store, MDB_txn *txn)
 {
     struct group *group = &store->group;
     group_note_counters(store);
+    copy_hold_dead(store, &group->dead);
     struct budget budget = lmdb_budget(store, group_pages(store, group->cost));
     int rc = group->tables_changed ? tables_put(store, txn) : 0;
     if (rc == 0 && group->chunk_count)

@@ -13,6 +13,7 @@
  *   store_share.c   readers on this host: leases, nonce
  *   store_park.c    freed pages back to the file system
  *   store_load.c    everything back into memory
+ *   store_copy.c    all of it, while the store goes on
  *   store_walk.c    is the structure of the file whole? */
 #ifndef TRP_REPLAY_STORE_INTERNAL_H
 #define TRP_REPLAY_STORE_INTERNAL_H
@@ -167,6 +168,8 @@ struct store {
 
     struct group group;
     struct dead_list pending; /* dead before this group, not removed yet */
+    struct store_copy *copy;  /* that is being read */
+    struct dead_list held;    /* dead, but not for the copy */
     struct fold fold;
     uint64_t fold_progress; /* rises with everything that a fold did */
     struct buffer scratch;
@@ -183,6 +186,9 @@ struct store {
 /* Opens or makes the environment and reads the meta record. */
 trp_status lmdb_open(struct store *store);
 void lmdb_close(struct store *store);
+
+/* Makes data.mdb with empty trees in a directory that has none, to be filled without syncs. */
+trp_status lmdb_make(struct store *store);
 
 /* A status for what LMDB returned; names the directory. */
 trp_status lmdb_fail(const struct store *store, int rc, const char *what);
@@ -263,6 +269,20 @@ void group_cleanup(struct store *store);
 
 /* Removes pending dead chunks in a transaction of their own. *more: some are left that can go. */
 trp_status store_sweep(struct store *store, bool *more);
+
+/* ---- store_copy.c --------------------------------------------------------------------------- */
+
+/* True: item records must stay as they are, changes go to the log. */
+bool copy_holds_records(const struct store *store);
+
+/* Takes from `dead` what the copy has yet to read. */
+void copy_hold_dead(struct store *store, struct dead_list *dead);
+
+/* Nothing is held any more. */
+void copy_release(struct store *store);
+
+/* The store needs the room that the copy keeps: the copy fails. False: there is none. */
+bool copy_abandon(struct store *store);
 
 /* ---- store_remove.c ------------------------------------------------------------------------- */
 

@@ -414,14 +414,9 @@ static trp_status data_check(const struct store *store)
     return status;
 }
 
-static trp_status env_open(struct store *store)
+static trp_status env_open(struct store *store, unsigned flags)
 {
-    const struct store_options *options = &store->options;
-    unsigned flags = MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOTLS | MDB_NOMEMINIT;
-    if (options->read_only)
-        flags |= MDB_RDONLY;
-    else if (options->durability != TRP_DURABLE_SYSTEM)
-        flags |= MDB_WRITEMAP | MDB_NOSYNC;
+    flags |= MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOTLS | MDB_NOMEMINIT;
     int rc = mdb_env_create(&store->env);
     if (rc == 0)
         rc = mdb_env_set_maxdbs(store->env, TREE_COUNT);
@@ -488,11 +483,21 @@ static trp_status data_make(struct store *store, int fd, uint64_t first)
     return store_dir_make_end(&store->dir);
 }
 
+trp_status lmdb_make(struct store *store)
+{
+    store->dir.fresh = true;
+    TRP_TRY(env_open(store, MDB_NOSYNC));
+    TRP_TRY(trees_make(store));
+    return numbers_spend(store);
+}
+
 trp_status lmdb_open(struct store *store)
 {
     bool fresh = store->dir.fresh;
     TRP_TRY(fresh ? store_dir_make_begin(&store->dir) : data_check(store));
-    TRP_TRY(env_open(store));
+    const struct store_options *options = &store->options;
+    unsigned flags = options->durability == TRP_DURABLE_SYSTEM ? 0 : MDB_WRITEMAP | MDB_NOSYNC;
+    TRP_TRY(env_open(store, options->read_only ? MDB_RDONLY : flags));
     int fd;
     MDB_envinfo info;
     mdb_env_get_fd(store->env, &fd);

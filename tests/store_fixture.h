@@ -30,19 +30,28 @@ static inline char *fixture_path(const char *dir, const char *name)
     return xasprintf("%s/%s", dir, name);
 }
 
-/* Removes a directory of plain files and frees the path. */
-static inline void fixture_remove(char *dir)
+/* Removes a directory with all that is in it. */
+static inline void fixture_erase(const char *dir)
 {
     DIR *entries = opendir(dir);
     for (struct dirent *entry = entries ? readdir(entries) : NULL; entry;
          entry = readdir(entries)) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
         char *path = fixture_path(dir, entry->d_name);
-        unlink(path);
+        if (unlink(path) != 0)
+            fixture_erase(path);
         free(path);
     }
     if (entries)
         closedir(entries);
     rmdir(dir);
+}
+
+/* The same, and frees the path. */
+static inline void fixture_remove(char *dir)
+{
+    fixture_erase(dir);
     free(dir);
 }
 

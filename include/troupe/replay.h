@@ -96,7 +96,10 @@ typedef struct {
     uint64_t max_bytes;              /* of the data file; 0: what the file system has */
     const trp_table_options *tables; /* copied; none: those that the directory has */
     size_t table_count;
-    uint64_t seed;             /* of the samplers; 0: from the operating system */
+    uint64_t seed;              /* of the samplers; 0: from the operating system */
+    const char *checkpoint_dir; /* NULL: checkpoints/ in `dir` */
+    uint32_t keep_checkpoints;  /* newest whole ones; a new one removes what is older. 0: all */
+    bool verify; /* check every byte when opening, and drop what is damaged (a warning each) */
     trp_server_options server; /* address and limits */
     /* A sampler on this host reads the data file itself. One that stands still keeps at most 32 MiB
      * of samples that are out of their table, and keeps them so long; 0: 5000 */
@@ -139,6 +142,34 @@ TRP_API ProtobufCService *trp_replay_files_service(trp_replay_files *files);
 
 /* NULL is fine. */
 TRP_API void trp_replay_files_close(trp_replay_files *files);
+
+/* ---- checkpoints and damage -------------------------------------------------------------- */
+
+/* Makes the store in `dir` what it was when `checkpoint` (a directory) was taken; no server runs on
+ * it. NOT_FOUND: that is no checkpoint; DATA_LOSS: it is damaged; FAILED_PRECONDITION: `dir` holds
+ * something else, is in use, or has a store and `force` is false. */
+TRP_API TRP_MUST_USE trp_status trp_replay_restore(const char *checkpoint, const char *dir,
+                                                   bool force);
+
+typedef struct {
+    char *table;  /* its name; "": not known, `key` is the item's sequence number then */
+    uint64_t key; /* of the item */
+    char *what;
+} trp_replay_damage;
+
+typedef struct {
+    uint64_t items, chunks, bytes; /* looked at */
+    uint64_t damaged;              /* items */
+    trp_replay_damage *damage;     /* the first 1000 */
+    size_t damage_count;
+    double seconds;
+} trp_replay_report;
+
+/* Reads every byte of a stopped store, or of a checkpoint, and compares sums; nothing changes.
+ * TRP_OK also when items are damaged: opening with `verify` drops them. DATA_LOSS: the structure of
+ * the file is, which no server opens. Otherwise as trp_replay_files_open(). */
+TRP_API TRP_MUST_USE trp_status trp_replay_verify(const char *dir, trp_replay_report *report);
+TRP_API void trp_replay_report_cleanup(trp_replay_report *report);
 
 TRP_END_DECLS
 #endif

@@ -1,0 +1,409 @@
+/* Problem: a checkpoint is as long as the disk is slow, and the server serves meanwhile.
+ * Design: store_copy.h reads the store in slices; here they are asked for one by one, with the
+ * server in between, and go into a new directory with a name that does not count. When all of it is
+ * synced the directory gets its name, and old ones go. Verification is the same reading without
+ * writing.
+ * Guarantee: a checkpoint that has its name is whole; one that fails, or a crash on the way, leaves
+ * nothing that counts, and what is left of it goes at the next one. */
+#include "checkpoint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <troupe/log.h>
+#include "core/alloc.h"
+#include "core/clock.h"
+#include "core/limits.h"
+#include "store_copy.h"
+#include "store_dir.h"
+#include "store_target.h"
+
+enum { WAIT_MS = 50, NAMES_TRIED = 1000 };
+
+struct run {
+    struct checkpointer *checkpointer;
+    bool (*cancelled)(void);
+    struct copy_sink sink;
+    struct store_copy *copy;
+    trp_status status;
+    struct checkpoint_info info; /* of the cut */
+};
+
+/* ---- turns ---------------------------------------------------------------------------------- */
+
+void checkpointer_init(struct checkpointer *checkpointer,
+                       const struct checkpointer_options *options)
+{
+    *checkpointer = (struct checkpointer){.options = *options};
+    checkpointer->root = checkpoint_root(options->store_dir, options->dir);
+    mutex_init(&checkpointer->mutex);
+    cond_init(&checkpointer->changed);
+}
+
+void checkpointer_stop(struct checkpointer *checkpointer)
+{
+    mutex_lock(&checkpointer->mutex);
+    checkpointer->stopping = true;
+    cond_broadcast(&checkpointer->changed);
+    mutex_unlock(&checkpointer->mutex);
+}
+
+void checkpointer_cleanup(struct checkpointer *checkpointer)
+{
+    mutex_cleanup(&checkpointer->mutex);
+    cond_cleanup(&checkpointer->changed);
+    free(checkpointer->root);
+}
+
+struct progress checkpointer_progress(struct checkpointer *checkpointer)
+{
+    mutex_lock(&checkpointer->mutex);
+    struct progress progress = checkpointer->progress;
+    mutex_unlock(&checkpointer->mutex);
+    return progress;
+}
+
+static trp_status cancelled(const char *what)
+{
+    return trp_fail(TRP_CANCELLED, "%s: cancelled", what);
+}
+
+static trp_status turn_take(struct run *run, const char *what)
+{
+    struct checkpointer *checkpointer = run->checkpointer;
+    trp_status status = TRP_OK;
+    mutex_lock(&checkpointer->mutex);
+    while (checkpointer->busy && !checkpointer->stopping && !(run->cancelled && run->cancelled()))
+        cond_wait(&checkpointer->changed, &checkpointer->mutex,
+                  deadline_in_ms(&clock_monotonic, WAIT_MS));
+    if (checkpointer->busy || checkpointer->stopping) {
+        status = cancelled(what);
+    } else {
+        checkpointer->busy = true;
+        checkpointer->progress =
+            (struct progress){.what = what, .started_ns = clock_now_ns(&clock_monotonic)};
+    }
+    mutex_unlock(&checkpointer->mutex);
+    return status;
+}
+
+static void turn_give(struct checkpointer *checkpointer)
+{
+    mutex_lock(&checkpointer->mutex);
+    checkpointer->busy = false;
+    checkpointer->progress = (struct progress){0};
+    cond_broadcast(&checkpointer->changed);
+    mutex_unlock(&checkpointer->mutex);
+}
+
+/* Between slices: says how far it is; false: it is to end. */
+static bool turn_goes_on(struct run *run)
+{
+    struct checkpointer *checkpointer = run->checkpointer;
+    struct copy_stats stats = store_copy_stats(run->copy);
+    mutex_lock(&checkpointer->mutex);
+    checkpointer->progress.done_bytes = stats.bytes;
+    checkpointer->progress.total_bytes =
+        stats.total_bytes > stats.bytes ? stats.total_bytes : stats.bytes;
+    bool stopping = checkpointer->stopping;
+    mutex_unlock(&checkpointer->mutex);
+    return !stopping && !(run->cancelled && run->cancelled());
+}
+
+/* ---- slices --------------------------------------------------------------------------------- */
+
+static void enter(struct run *run, void (*work)(void *arg, struct engine *engine))
+{
+    const struct checkpointer_options *options = &run->checkpointer->options;
+    options->enter(options->owner, work, run);
+}
+
+static trp_status stopped(void)
+{
+    return trp_fail(TRP_UNAVAILABLE, "the replay server has stopped");
+}
+
+static void info_fill(struct checkpoint_info *info, struct engine *engine,
+                      const struct store_copy *copy)
+{
+    const struct meta_record *meta = store_copy_meta(copy);
+    size_t count = engine_table_count(engine);
+    info->created_at_ns = clock_wall_ns();
+    for (size_t i = 0; i < NONCE_BYTES; i++)
+        snprintf(info->store + 2 * i, 3, "%02x", meta->nonce[i]);
+    info->tables = xcalloc(count + 1, sizeof *info->tables);
+    info->table_count = count;
+    for (size_t i = 0; i < count; i++) {
+        struct table *table = engine_table(engine, i)->table;
+        const struct limiter *limiter = table_limiter(table);
+        info->tables[i] = (struct checkpoint_table){
+            .options = trp_table_options_format(table_options(table)),
+            .size = table_size(table),
+            .inserts = limiter->inserts,
+            .samples = limiter->samples,
+            .deletes = limiter->deletes,
+        };
+    }
+}
+
+static void run_begin(void *arg, struct engine *engine)
+{
+    struct run *run = arg;
+    run->status = engine ? engine_flush(engine) : stopped();
+    if (run->status == TRP_OK)
+        run->status = store_copy_begin(engine_store(engine), &run->copy, &run->sink);
+    if (run->status == TRP_OK)
+        info_fill(&run->info, engine, run->copy);
+}
+
+static void run_find(void *arg, struct engine *engine)
+{
+    struct run *run = arg;
+    run->status = engine ? store_copy_find(engine_store(engine), run->copy) : stopped();
+}
+
+static void run_end(void *arg, struct engine *engine)
+{
+    struct run *run = arg;
+    if (engine)
+        store_copy_end(engine_store(engine), run->copy);
+    run->copy = NULL;
+}
+
+/* The whole copy, from run_begin() on. */
+static trp_status run_copy(struct run *run, const char *what)
+{
+    while (!store_copy_done(run->copy)) {
+        if (!turn_goes_on(run))
+            return cancelled(what);
+        enter(run, run_find);
+        TRP_TRY(run->status);
+        TRP_TRY(store_copy_give(run->copy));
+    }
+    return TRP_OK;
+}
+
+/* ---- a checkpoint --------------------------------------------------------------------------- */
+
+static trp_status damage_ends(void *arg, uint32_t table_id, uint64_t key, const char *what)
+{
+    (void)arg;
+    return trp_fail(TRP_DATA_LOSS,
+                    "the store is damaged, and a checkpoint of it would be: item %" PRIu64
+                    " of table %u: %s; delete it, or see verify",
+                    key, table_id, what);
+}
+
+/* A file system without room is not filled up first: the store may be on it, too. */
+static trp_status room_check(const char *root, uint64_t bytes)
+{
+    struct statvfs fs;
+    if (statvfs(root, &fs) != 0)
+        return store_errno(errno, root, "statvfs");
+    uint64_t free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
+    if (fs.f_blocks == 0 || free_bytes > bytes + bytes / 16)
+        return TRP_OK;
+    return trp_fail(TRP_RESOURCE_EXHAUSTED,
+                    "no room for a checkpoint: %s has %" PRIu64 " bytes free, the store %" PRIu64,
+                    root, free_bytes, bytes);
+}
+
+static trp_status root_make(const char *root)
+{
+    if (mkdir(root, 0777) == 0 || errno == EEXIST)
+        return TRP_OK;
+    return store_errno(errno, root, "make");
+}
+
+static void time_name(int64_t wall_ns, char name[32])
+{
+    time_t seconds = (time_t)(wall_ns / 1000000000);
+    struct tm utc;
+    gmtime_r(&seconds, &utc);
+    strftime(name, 32, "%Y-%m-%dT%H-%M-%SZ", &utc);
+}
+
+static trp_status root_sync(const char *root)
+{
+    int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool good = fd >= 0 && fsync(fd) == 0;
+    trp_status status = good ? TRP_OK : store_errno(errno, root, "sync");
+    if (fd >= 0)
+        close(fd);
+    return status;
+}
+
+/* The first name that is free: <root>/<UTC time>-<n>. */
+static trp_status name_give(const struct run *run, const char *making, char **path)
+{
+    const char *root = run->checkpointer->root;
+    char name[32];
+    time_name(run->info.created_at_ns, name);
+    for (unsigned n = 1; n < NAMES_TRIED; n++) {
+        char *wanted = xasprintf("%s/%s-%u", root, name, n);
+        bool given = rename(making, wanted) == 0;
+        int error = errno;
+        if (given)
+            *path = realpath(wanted, NULL);
+        free(wanted);
+        if (given && *path)
+            return root_sync(root);
+        if (given || (error != EEXIST && error != ENOTEMPTY))
+            return store_errno(given ? errno : error, making, "name the checkpoint");
+    }
+    return trp_fail(TRP_ALREADY_EXISTS, "%s has %d checkpoints of one second", root, NAMES_TRIED);
+}
+
+static trp_status files_write(struct run *run, const char *making)
+{
+    struct store_target *target;
+    TRP_TRY(store_target_create(&target, making));
+    store_copy_set_argument(run->copy, target);
+    trp_status status = run_copy(run, "checkpoint");
+    if (status == TRP_OK)
+        status = store_target_finish(target, run->copy, &run->info.bytes);
+    store_target_destroy(target);
+    TRP_TRY(status);
+    struct copy_stats stats = store_copy_stats(run->copy);
+    run->info.items = stats.items;
+    run->info.chunks = stats.chunks;
+    TRP_TRY(checkpoint_info_write(&run->info, making));
+    return store_dir_finish(making, TRP_DURABLE_SYSTEM);
+}
+
+static trp_status checkpoint_make(struct run *run, char **path)
+{
+    const char *root = run->checkpointer->root;
+    TRP_TRY(root_make(root));
+    checkpoint_sweep(root, run->info.store);
+    TRP_TRY(room_check(root, store_copy_stats(run->copy).total_bytes));
+    char *mark = checkpoint_temporary(run->info.store);
+    char *making = xasprintf("%s/%s%d", root, mark, (int)getpid());
+    free(mark);
+    trp_status status = mkdir(making, 0777) == 0 ? TRP_OK : store_errno(errno, making, "make");
+    if (status == TRP_OK)
+        status = files_write(run, making);
+    if (status == TRP_OK)
+        status = name_give(run, making, path);
+    if (status != TRP_OK) {
+        char *words = xstrdup(trp_last_error());
+        checkpoint_remove(making);
+        trp_fail(status, "%s", words);
+        free(words);
+    }
+    free(making);
+    return status;
+}
+
+trp_status checkpointer_run(struct checkpointer *checkpointer, bool (*is_cancelled)(void),
+                            char **path)
+{
+    struct run run = {
+        .checkpointer = checkpointer,
+        .cancelled = is_cancelled,
+        .sink = {.item = store_target_item, .piece = store_target_piece, .damage = damage_ends},
+    };
+    *path = NULL;
+    TRP_TRY(turn_take(&run, "checkpoint"));
+    enter(&run, run_begin);
+    trp_status status = run.status;
+    if (status == TRP_OK)
+        status = checkpoint_make(&run, path);
+    char *words = status == TRP_OK ? NULL : xstrdup(trp_last_error());
+    enter(&run, run_end);
+    uint32_t keep = checkpointer->options.keep;
+    if (status == TRP_OK && keep > 0 &&
+        checkpoint_prune(checkpointer->root, run.info.store, keep) != TRP_OK)
+        trp_log(TRP_WARN, "old checkpoints stay reason=%s", trp_last_error());
+    checkpoint_info_cleanup(&run.info);
+    turn_give(checkpointer);
+    if (words)
+        trp_fail(status, "%s", words);
+    free(words);
+    return status;
+}
+
+/* ---- verification --------------------------------------------------------------------------- */
+
+void verify_report_add(struct verify_report *report, uint32_t table_id, uint64_t key,
+                       const char *what)
+{
+    report->damaged++;
+    if (report->damage_count == VERIFY_DAMAGE_MAX)
+        return;
+    if (!report->damage)
+        report->damage = xcalloc(VERIFY_DAMAGE_MAX, sizeof *report->damage);
+    report->damage[report->damage_count++] =
+        (struct verify_damage){.table_id = table_id, .key = key, .what = xstrdup(what)};
+}
+
+void verify_report_cleanup(struct verify_report *report)
+{
+    for (size_t i = 0; i < report->damage_count; i++)
+        free(report->damage[i].what);
+    free(report->damage);
+    *report = (struct verify_report){0};
+}
+
+static trp_status verify_item(void *arg, uint64_t seq, trp_bytes record)
+{
+    (void)arg;
+    (void)seq;
+    (void)record;
+    return TRP_OK;
+}
+
+static trp_status verify_piece(void *arg, uint64_t seq, uint32_t piece, trp_bytes bytes)
+{
+    (void)arg;
+    (void)seq;
+    (void)piece;
+    (void)bytes;
+    return TRP_OK;
+}
+
+static trp_status verify_damage(void *arg, uint32_t table_id, uint64_t key, const char *what)
+{
+    verify_report_add(arg, table_id, key, what);
+    return TRP_OK;
+}
+
+trp_status checkpointer_verify(struct checkpointer *checkpointer, bool (*is_cancelled)(void),
+                               struct verify_report *report)
+{
+    struct run run = {
+        .checkpointer = checkpointer,
+        .cancelled = is_cancelled,
+        .sink = {verify_item, verify_piece, verify_damage, report},
+    };
+    int64_t started_ns = clock_now_ns(&clock_monotonic);
+    *report = (struct verify_report){0};
+    TRP_TRY(turn_take(&run, "verify"));
+    enter(&run, run_begin);
+    trp_status status = run.status;
+    if (status == TRP_OK)
+        status = run_copy(&run, "verify");
+    if (run.copy) {
+        struct copy_stats stats = store_copy_stats(run.copy);
+        report->items = stats.items;
+        report->chunks = stats.chunks;
+        report->bytes = stats.bytes;
+    }
+    char *words = status == TRP_OK ? NULL : xstrdup(trp_last_error());
+    enter(&run, run_end);
+    checkpoint_info_cleanup(&run.info);
+    turn_give(checkpointer);
+    report->seconds = (double)(clock_now_ns(&clock_monotonic) - started_ns) * 1e-9;
+    if (words)
+        trp_fail(status, "%s", words);
+    free(words);
+    return status;
+}

@@ -1,0 +1,159 @@
+/* LMDB writes it, in transactions of TXN_BYTES: everything is appended, so that pages leave in the
+ * order of the file. The kernel is asked to write each transaction's pages at once, so that the
+ * last sync finds little to do, and a copy does not fill memory with dirty pages. */
+#include "store_target.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "store_internal.h"
+
+enum { TXN_BYTES = 16 << 20 };
+
+struct store_target {
+    struct store store; /* as much of one as LMDB needs */
+    MDB_txn *txn;
+    MDB_cursor *items, *pieces;
+    uint64_t txn_bytes;
+};
+
+static trp_status target_begin(struct store_target *target)
+{
+    struct store *store = &target->store;
+    int rc = mdb_txn_begin(store->env, NULL, 0, &target->txn);
+    if (rc == 0)
+        rc = mdb_cursor_open(target->txn, store->trees[TREE_ITEMS], &target->items);
+    if (rc == 0)
+        rc = mdb_cursor_open(target->txn, store->trees[TREE_PIECES], &target->pieces);
+    target->txn_bytes = 0;
+    return rc == 0 ? TRP_OK : lmdb_fail(store, rc, "begin");
+}
+
+static void cursors_close(struct store_target *target)
+{
+    if (target->items)
+        mdb_cursor_close(target->items);
+    if (target->pieces)
+        mdb_cursor_close(target->pieces);
+    target->items = target->pieces = NULL;
+}
+
+static trp_status target_commit(struct store_target *target)
+{
+    struct store *store = &target->store;
+    int fd;
+    cursors_close(target);
+    int rc = mdb_txn_commit(target->txn);
+    target->txn = NULL;
+    if (rc != 0)
+        return lmdb_fail(store, rc, "write");
+    mdb_env_get_fd(store->env, &fd);
+    sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE); /* a hint: the sync is at the end */
+    return TRP_OK;
+}
+
+trp_status store_target_create(struct store_target **out, const char *dir)
+{
+    struct store_target *target = xcalloc(1, sizeof *target);
+    target->store.dir = (struct store_dir){
+        .path = xstrdup(dir), .data_path = xasprintf("%s/data.mdb", dir), .lock_fd = -1};
+    trp_status status = lmdb_make(&target->store);
+    if (status == TRP_OK)
+        status = target_begin(target);
+    if (status != TRP_OK) {
+        store_target_destroy(target);
+        target = NULL;
+    }
+    *out = target;
+    return status;
+}
+
+void store_target_destroy(struct store_target *target)
+{
+    if (!target)
+        return;
+    cursors_close(target);
+    if (target->txn)
+        mdb_txn_abort(target->txn);
+    mdb_env_close(target->store.env);
+    store_dir_close(&target->store.dir);
+    free(target);
+}
+
+/* After a put. */
+static trp_status target_count(struct store_target *target, int rc, size_t bytes)
+{
+    if (rc != 0)
+        return lmdb_fail(&target->store, rc, "write");
+    target->txn_bytes += bytes;
+    if (target->txn_bytes < TXN_BYTES)
+        return TRP_OK;
+    TRP_TRY(target_commit(target));
+    return target_begin(target);
+}
+
+trp_status store_target_item(void *arg, uint64_t seq, trp_bytes record)
+{
+    struct store_target *target = arg;
+    int rc = lmdb_put_parts(target->items, seq, record, MDB_APPEND);
+    return target_count(target, rc, record.size);
+}
+
+trp_status store_target_piece(void *arg, uint64_t seq, uint32_t piece, trp_bytes bytes)
+{
+    struct store_target *target = arg;
+    uint64_t number = piece_key(seq, piece);
+    MDB_val key = lmdb_key(&number), data = {bytes.size, NULL};
+    int rc = mdb_cursor_put(target->pieces, &key, &data, MDB_APPEND | MDB_RESERVE);
+    if (rc == 0 && bytes.size)
+        memcpy(data.mv_data, bytes.data, bytes.size);
+    return target_count(target, rc, bytes.size);
+}
+
+static int pairs_put(struct store_target *target, enum store_tree tree,
+                     const struct copy_pair *pairs, size_t count)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        uint64_t number = pairs[i].key;
+        MDB_val key = lmdb_key(&number), data = {pairs[i].value.size, (void *)pairs[i].value.data};
+        rc = mdb_put(target->txn, target->store.trees[tree], &key, &data, 0);
+    }
+    return rc;
+}
+
+trp_status store_target_finish(struct store_target *target, const struct store_copy *copy,
+                               uint64_t *bytes)
+{
+    struct store *store = &target->store;
+    size_t tables, counters;
+    const struct copy_pair *table = store_copy_tables(copy, &tables);
+    const struct copy_pair *counter = store_copy_counters(copy, &counters);
+    uint64_t map_bytes = store->map_bytes;
+    store->meta = *store_copy_meta(copy);
+    store->meta.map_bytes = map_bytes;
+    int rc = pairs_put(target, TREE_TABLES, table, tables);
+    if (rc == 0)
+        rc = pairs_put(target, TREE_META, counter, counters);
+    if (rc == 0)
+        rc = lmdb_put_meta(store, target->txn);
+    if (rc != 0)
+        return lmdb_fail(store, rc, "write");
+    TRP_TRY(target_commit(target));
+    rc = mdb_env_sync(store->env, 1);
+    if (rc != 0)
+        return lmdb_fail(store, rc, "sync");
+    MDB_envinfo info;
+    mdb_env_info(store->env, &info);
+    *bytes = (info.me_last_pgno + 1) * store->page_bytes;
+    /* LMDB leaves it at the last page that it wrote. */
+    int fd;
+    mdb_env_get_fd(store->env, &fd);
+    return ftruncate(fd, (off_t)*bytes) == 0 && fsync(fd) == 0
+               ? TRP_OK
+               : store_errno(errno, store->dir.data_path, "sync");
+}

@@ -23,7 +23,6 @@
 enum {
     SLICE_NS = 400000,
     LOOK_ENTRIES = 32, /* between two looks at the clock */
-    PAGE_HEADER_BYTES = 16,
 };
 
 enum phase { PHASE_LOG, PHASE_ITEMS, PHASE_CHUNKS, PHASE_NAMES, PHASE_DONE };
@@ -202,11 +201,12 @@ bool copy_abandon(struct store *store)
 
 /* ---- finding, with the store ---------------------------------------------------------------- */
 
-static void found_push(struct store_copy *copy, uint64_t key, MDB_val data, size_t page_bytes)
+static void found_push(const struct store *store, struct store_copy *copy, uint64_t key,
+                       MDB_val data)
 {
     struct found found = {.key = key, .size = data.mv_size};
-    bool own_page = ((uintptr_t)data.mv_data & (page_bytes - 1)) == PAGE_HEADER_BYTES;
-    if (own_page && copy->phase == PHASE_CHUNKS) {
+    uint64_t page;
+    if (copy->phase == PHASE_CHUNKS && page_of_piece(store, data, &page)) {
         found.data = data.mv_data;
     } else {
         found.offset = copy->bytes.size;
@@ -278,7 +278,7 @@ static int values_find(struct store *store, struct store_copy *copy, MDB_cursor 
             copy->next_key = lmdb_key_read(key);
             return 0;
         }
-        found_push(copy, lmdb_key_read(key), data, store->page_bytes);
+        found_push(store, copy, lmdb_key_read(key), data);
         bytes += data.mv_size;
     }
 }

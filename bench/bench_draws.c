@@ -161,6 +161,7 @@ static void release_nothing(void *arg, struct item *item)
 
 static void bench_table(uint32_t items, double exponent, double bare_us, double peer_us)
 {
+    struct trajectory shape = {.refs = 1}; /* without chunks: of the store, nothing */
     struct bench bench = {.items = xmalloc(items * sizeof *bench.items)};
     trp_table_options options = {.name = "p",
                                  .sampler = {TRP_PRIORITIZED, exponent},
@@ -171,6 +172,7 @@ static void bench_table(uint32_t items, double exponent, double bare_us, double 
     for (uint32_t i = 0; i < items; i++)
         bench.items[i] = (struct item){.key = trp_rng_u64(&bench.rng),
                                        .priority = trp_rng_double(&bench.rng),
+                                       .trajectory = &shape,
                                        .slot = SLOT_NONE};
     double before = resident_bytes();
     bench.table = table_create(&options, 1, 3);

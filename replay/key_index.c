@@ -1,10 +1,12 @@
 /* Keys are 64 random bits from clients, or, from a client with other ideas, anything. Open
- * addressing with linear probing over the items' addresses, 8 bytes an entry: the upper 16 bits of
- * an entry, which no address uses, are bits of the hash, so that an item is hardly ever looked at
- * in vain. A removal moves later entries of the run back instead of leaving a mark, so tables that
- * live long do not slow down. Keys are multiplied, which spreads counters too, and the product as a
- * fraction of 2^64 is the place: growing then writes in order, and it fetches the items' keys
- * ahead. The last growth is to what the table's max_size needs: 10 bytes an item when full. */
+ * addressing with linear probing, 8 bytes an entry: an item's address and, in the 16 bits that no
+ * address uses, how many places the entry is behind the one that its key belongs to. An entry that
+ * has another distance than the key one looks for has another key, so items are hardly ever looked
+ * at in vain, and a removal can move later entries of the run back (no marks are left: tables that
+ * live long do not slow down) without looking at items at all. Keys are multiplied, which spreads
+ * counters too, and the product as a fraction of 2^64 is the place: growing then writes in order,
+ * and it fetches the items' keys ahead. The last growth is to what the table's max_size needs: 10
+ * bytes an item when full. */
 #include "key_index.h"
 
 #include <assert.h>
@@ -12,26 +14,30 @@
 
 #include "core/alloc.h"
 
-enum { CAPACITY_MIN = 64, TAG_SHIFT = 48, AHEAD = 32 };
-
-static uint64_t key_hash(uint64_t key)
-{
-    return (key ^ (key >> 32)) * 0x9e3779b97f4a7c15u;
-}
-
-static uint64_t hash_tag(uint64_t hash)
-{
-    return hash << 24 >> TAG_SHIFT << TAG_SHIFT; /* below the bits of its place */
-}
+enum { CAPACITY_MIN = 64, AHEAD = 32, ADDRESS_BITS = 48, FAR = UINT16_MAX };
 
 static struct item *entry_item(uint64_t entry)
 {
-    return (struct item *)(uintptr_t)(entry << (64 - TAG_SHIFT) >> (64 - TAG_SHIFT));
+    return (struct item *)(uintptr_t)(entry << (64 - ADDRESS_BITS) >> (64 - ADDRESS_BITS));
+}
+
+/* FAR stands for itself and everything above. */
+static size_t entry_distance(uint64_t entry)
+{
+    return (size_t)(entry >> ADDRESS_BITS);
+}
+
+static uint64_t entry_make(const struct item *item, size_t distance)
+{
+    uint64_t address = (uint64_t)(uintptr_t)item;
+    assert(address != 0 && address >> ADDRESS_BITS == 0);
+    return (uint64_t)(distance < FAR ? distance : FAR) << ADDRESS_BITS | address;
 }
 
 static size_t key_index_home(const struct key_index *index, uint64_t key)
 {
-    return (size_t)((unsigned __int128)key_hash(key) * index->capacity >> 64);
+    uint64_t hash = (key ^ (key >> 32)) * 0x9e3779b97f4a7c15u;
+    return (size_t)((unsigned __int128)hash * index->capacity >> 64);
 }
 
 static size_t key_index_next(const struct key_index *index, size_t at)
@@ -39,24 +45,26 @@ static size_t key_index_next(const struct key_index *index, size_t at)
     return at + 1 < index->capacity ? at + 1 : 0;
 }
 
-/* Where `key` is, or the free entry where it belongs. */
-static size_t key_index_seek(const struct key_index *index, uint64_t key)
+/* Where `key` is, or the free entry where it belongs; how far that is behind its home. */
+static size_t key_index_seek(const struct key_index *index, uint64_t key, size_t *distance)
 {
-    uint64_t tag = hash_tag(key_hash(key)), entry;
-    size_t at = key_index_home(index, key);
-    while ((entry = index->entries[at]) != 0 &&
-           ((entry ^ tag) >> TAG_SHIFT != 0 || entry_item(entry)->key != key))
+    size_t at = key_index_home(index, key), far = 0;
+    for (uint64_t entry; (entry = index->entries[at]) != 0; far++) {
+        if (entry_distance(entry) == (far < FAR ? far : FAR) && entry_item(entry)->key == key)
+            break;
         at = key_index_next(index, at);
+    }
+    *distance = far;
     return at;
 }
 
-/* An entry of the half as large index into the first free place. */
-static void key_index_move(struct key_index *index, uint64_t entry)
+/* An item whose key is not inside into the first free place. */
+static void key_index_add(struct key_index *index, struct item *item)
 {
-    size_t at = key_index_home(index, entry_item(entry)->key);
-    while (index->entries[at] != 0)
+    size_t at = key_index_home(index, item->key), distance = 0;
+    for (; index->entries[at] != 0; distance++)
         at = key_index_next(index, at);
-    index->entries[at] = entry;
+    index->entries[at] = entry_make(item, distance);
 }
 
 static size_t grown_capacity(const struct key_index *index)
@@ -75,26 +83,26 @@ static void key_index_grow(struct key_index *index)
         if (i + AHEAD < old.capacity)
             __builtin_prefetch(entry_item(old.entries[i + AHEAD]));
         if (old.entries[i] != 0)
-            key_index_move(index, old.entries[i]);
+            key_index_add(index, entry_item(old.entries[i]));
     }
     free(old.entries);
 }
 
 void key_index_put(struct key_index *index, struct item *item)
 {
-    uint64_t address = (uint64_t)(uintptr_t)item;
-    assert(address != 0 && address >> TAG_SHIFT == 0);
+    size_t distance;
     if (index->count >= index->capacity / 5 * 4)
         key_index_grow(index);
-    size_t at = key_index_seek(index, item->key);
+    size_t at = key_index_seek(index, item->key, &distance);
     if (index->entries[at] == 0)
         index->count++;
-    index->entries[at] = hash_tag(key_hash(item->key)) | address;
+    index->entries[at] = entry_make(item, distance);
 }
 
 struct item *key_index_find(const struct key_index *index, uint64_t key)
 {
-    return index->count ? entry_item(index->entries[key_index_seek(index, key)]) : NULL;
+    size_t distance;
+    return index->count ? entry_item(index->entries[key_index_seek(index, key, &distance)]) : NULL;
 }
 
 void key_index_find_many(const struct key_index *index, const uint64_t *keys, uint32_t count,
@@ -109,24 +117,35 @@ void key_index_find_many(const struct key_index *index, const uint64_t *keys, ui
 }
 
 /* Steps from `from` to `to`. */
-static size_t distance(const struct key_index *index, size_t from, size_t to)
+static size_t steps_between(const struct key_index *index, size_t from, size_t to)
 {
     return to >= from ? to - from : to + index->capacity - from;
 }
 
+/* How far the entry at `at` is behind its home. */
+static size_t distance_at(const struct key_index *index, size_t at)
+{
+    uint64_t entry = index->entries[at];
+    size_t distance = entry_distance(entry);
+    return distance < FAR ? distance
+                          : steps_between(index, key_index_home(index, entry_item(entry)->key), at);
+}
+
 void key_index_remove(struct key_index *index, const struct item *item)
 {
-    if (key_index_find(index, item->key) != item)
+    size_t distance;
+    if (index->count == 0)
         return;
-    size_t hole = key_index_seek(index, item->key);
+    size_t hole = key_index_seek(index, item->key, &distance);
+    if (entry_item(index->entries[hole]) != item)
+        return;
     for (size_t at = key_index_next(index, hole); index->entries[at] != 0;
          at = key_index_next(index, at)) {
-        size_t home = key_index_home(index, entry_item(index->entries[at])->key);
-        if (distance(index, home, at) >= distance(index, hole, at)) {
-            /* its run began at the hole or before it */
-            index->entries[hole] = index->entries[at];
-            hole = at;
-        }
+        size_t behind = distance_at(index, at), back = steps_between(index, hole, at);
+        if (behind < back)
+            continue; /* its home is behind the hole */
+        index->entries[hole] = entry_make(entry_item(index->entries[at]), behind - back);
+        hole = at;
     }
     index->entries[hole] = 0;
     index->count--;

@@ -140,6 +140,8 @@ enum {
      * item_check.c: the wait for a table's signature before the first item. */
     LIMITER_QUESTION_MS = 500,
     SIGNATURE_WAIT_MS = 1000,
+    /* structured_writer.c: steps that a pattern looks back: 24 bytes a column and step. */
+    STRUCTURED_HISTORY_MAX = 1 << 20,
     /* shards.c: servers of one client, each with channels and threads of its own. */
     REPLAY_SHARDS_MAX = 1024,
     /* writer.c: where a message stops taking items: half an L2 cache, and 18 items of 28 KB. */

@@ -20,6 +20,7 @@
 #include <troupe/shards.h>
 #include <troupe/status.h>
 #include <troupe/stop.h>
+#include <troupe/structured_writer.h>
 #include <troupe/tensor.h>
 #include <troupe/writer.h>
 

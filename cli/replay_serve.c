@@ -153,6 +153,10 @@ int replay_serve(const struct cli_call *call)
         .tables = tables.tables,
         .table_count = tables.count,
         .seed = args->seed,
+        .checkpoint_dir = args->checkpoint_dir,
+        .keep_checkpoints = (uint32_t)args->keep_checkpoints,
+        .shrink = args->shrink,
+        .verify = args->verify,
         .server = {.address = args->listen, .insecure = args->insecure},
     };
     if (status == EXIT_DONE)

@@ -5,11 +5,11 @@
 #include "cli.h"
 
 struct serve_args {
-    bool insecure;
-    const char *listen, *dir, *file;
+    bool insecure, shrink, verify;
+    const char *listen, *dir, *file, *checkpoint_dir;
     struct cli_list tables;
     uint32_t durability, log_level; /* as trp_durability and trp_log_level count */
-    uint64_t max_bytes, seed;
+    uint64_t max_bytes, seed, keep_checkpoints;
 };
 
 #endif

@@ -180,6 +180,8 @@ enum {
     /* store.h: chunks whose bytes are worth keeping in memory: a tree walk is 0.5 us, a copy of a
      * larger one takes longer. */
     STORE_CACHED_CHUNK_BYTES_MAX = 4080,
+    /* engine_open.c: damaged items that have a line in the log. */
+    ENGINE_DAMAGE_LINES_MAX = 100,
     /* checkpoint.c: damaged items that are named; a store with more wants a checkpoint, not a list.
      */
     VERIFY_DAMAGE_MAX = 1000,

@@ -25,6 +25,7 @@ struct engine_options {
     const trp_table_options *tables; /* none: those that are stored are opened */
     size_t table_count;
     uint64_t seed;
+    bool shrink; /* a table may lose items to a smaller max_size */
 };
 
 /* Means over what was sampled or removed of late. */
@@ -49,7 +50,8 @@ struct engine_table {
 };
 
 /* Opens the store and its tables. `options->tables` win over what is stored: each difference is
- * logged as a warning. FAILED_PRECONDITION: a stored table is missing from them; ALREADY_EXISTS:
+ * logged as a warning. FAILED_PRECONDITION: a stored table is missing from them, or has more items
+ * than the new max_size and `shrink` is false; ALREADY_EXISTS:
  * two of one name; INVALID_ARGUMENT: trp_table_options_check(); DATA_LOSS: a record that no server
  * wrote; otherwise as store_create(). */
 trp_status engine_create(struct engine **out, const struct engine_options *options);

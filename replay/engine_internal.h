@@ -14,8 +14,9 @@ struct engine {
     struct handout *handouts; /* those with items */
     int64_t wall_ns;
     bool read_only;
-    bool synced; /* a commit costs a write to the disk */
-    bool opened; /* the tables say what the store says */
+    bool synced;      /* a commit costs a write to the disk */
+    bool opened;      /* the tables say what the store says */
+    uint64_t damaged; /* items that were dropped when the store was opened */
 
     bool important; /* noted since the last commit: something that a client waits for; */
     bool sampled;   /* counts only */

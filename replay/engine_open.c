@@ -14,6 +14,7 @@
 
 #include <troupe/log.h>
 #include "core/alloc.h"
+#include "core/limits.h"
 #include "options.h"
 #include "store_dir.h"
 #include "trajectory.h"
@@ -236,8 +237,36 @@ static trp_status item_load(void *arg, uint32_t id, struct item *item)
     return status;
 }
 
-/* max_size may have shrunk; a crash may have counted deletes that did not happen. */
-static void table_settle(struct engine *engine, struct engine_table *table)
+/* What the remover would take at once, the caller has to allow. */
+static trp_status table_fits(const struct engine_table *table, bool shrink)
+{
+    int64_t size = table_size(table->table), max_size = table_options(table->table)->max_size;
+    if (size <= max_size)
+        return TRP_OK;
+    if (!shrink)
+        return trp_fail(TRP_FAILED_PRECONDITION,
+                        "table %s has %lld items: max_size=%lld would remove %lld of them; open "
+                        "with --shrink to allow that",
+                        table->name, (long long)size, (long long)max_size,
+                        (long long)(size - max_size));
+    trp_log(TRP_WARN, "table %s: removing %lld items to fit max_size", table->name,
+            (long long)(size - max_size));
+    return TRP_OK;
+}
+
+/* Counters that another limiter left can be where this one allows nothing any more. */
+static void limiter_warn(const struct engine_table *table)
+{
+    const struct limiter *limiter = table_limiter(table->table);
+    if (!limiter_can_insert(limiter, 1) && !limiter_can_sample(limiter, 1))
+        trp_log(TRP_WARN,
+                "table %s: with %lld inserts and %lld samples so far its limiter allows neither an "
+                "insert nor a sample; widen its error buffer or reset the table",
+                table->name, (long long)limiter->inserts, (long long)limiter->samples);
+}
+
+/* A crash may have counted deletes that did not happen. */
+static trp_status table_settle(struct engine *engine, struct engine_table *table, bool shrink)
 {
     struct limiter *limiter = table_limiter(table->table);
     int64_t size = table_size(table->table);
@@ -246,22 +275,34 @@ static void table_settle(struct engine *engine, struct engine_table *table)
     table->changed |= limiter->deletes != limiter->inserts - size;
     limiter->deletes = limiter->inserts - size;
     if (engine->read_only)
-        return;
-    int64_t over = size - table_options(table->table)->max_size;
-    if (over > 0)
-        trp_log(TRP_WARN, "table %s: removing %lld items to fit max_size", table->name,
-                (long long)over);
+        return TRP_OK;
+    TRP_TRY(table_fits(table, shrink));
     for (struct item *item; (item = table_evict(table->table));) {
         store_item_delete(engine->store, table_id(table->table), item);
         store_item_destroy(engine->store, item);
         engine->important = table->changed = true;
     }
+    limiter_warn(table);
+    return TRP_OK;
 }
 
 static void removed_load(void *arg, const struct store_removed *removed)
 {
     struct engine *engine = arg;
     removed_push(&engine->removed, removed);
+}
+
+/* A line for each, up to a bound; all of them are counted at the end. */
+static void damage_log(void *arg, uint32_t id, uint64_t key, const char *what)
+{
+    struct engine *engine = arg;
+    const char *name = "?";
+    for (size_t i = 0; i < engine->table_count; ++i)
+        if (table_id(engine->tables[i]->table) == id)
+            name = engine->tables[i]->name;
+    if (engine->damaged++ < ENGINE_DAMAGE_LINES_MAX)
+        trp_log(TRP_WARN, "dropped a damaged item table=%s key=%llu reason=%s", name,
+                (unsigned long long)key, what);
 }
 
 trp_status engine_create(struct engine **out, const struct engine_options *options)
@@ -273,7 +314,10 @@ trp_status engine_create(struct engine **out, const struct engine_options *optio
     engine->read_only = options->store.read_only;
     engine->seed = options->seed;
     engine->synced = options->store.durability == TRP_DURABLE_SYSTEM;
-    trp_status status = store_create(&engine->store, &options->store);
+    struct store_options store = options->store;
+    store.damage = damage_log;
+    store.damage_arg = engine;
+    trp_status status = store_create(&engine->store, &store);
     if (status != TRP_OK)
         goto out;
     status = tables_open(engine, options);
@@ -284,8 +328,13 @@ trp_status engine_create(struct engine **out, const struct engine_options *optio
         status = store_removed_load(engine->store, removed_load, engine);
     if (status != TRP_OK)
         goto out;
-    for (size_t i = 0; i < engine->table_count; ++i)
-        table_settle(engine, engine->tables[i]);
+    if (engine->damaged > 0)
+        trp_log(TRP_WARN, "replay store %s: %llu damaged items were dropped", options->store.dir,
+                (unsigned long long)engine->damaged);
+    for (size_t i = 0; i < engine->table_count && status == TRP_OK; ++i)
+        status = table_settle(engine, engine->tables[i], options->shrink);
+    if (status != TRP_OK)
+        goto out;
     engine->opened = true;
     if (!engine->read_only)
         status = engine_commit(engine);

@@ -129,6 +129,7 @@ static trp_status server_open(trp_replay_server *server, const trp_replay_server
                   .checkpoint_dir = options->checkpoint_dir},
         .tables = options->tables,
         .table_count = options->table_count,
+        .shrink = options->shrink,
         .seed = options->seed ? options->seed : trp_rng_entropy(),
     };
     uint64_t in_flight = options->server.in_flight_bytes;

@@ -110,12 +110,59 @@ static void the_options_given_win_over_those_stored(void **state)
     assert_int_equal(replay_try_open(replay, 0, LINES("name=t")), TRP_FAILED_PRECONDITION);
     assert_non_null(strstr(trp_last_error(), "table u"));
     assert_non_null(strstr(trp_last_error(), replay->dir));
-    OPEN("name=new", "name=u", "name=t sampler=lifo max_size=4");
-    assert_int_equal(table_state(replay, "t").size, 4);
+    OPEN("name=new", "name=u", "name=t sampler=lifo max_size=20");
+    assert_int_equal(table_state(replay, "t").size, 10);
     assert_int_equal(sample_one(replay, "t").key, 10);
+}
+
+static void items_go_only_when_a_table_may_shrink(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t sampler=fifo max_size=10");
+    insert_items(replay, "t", 1, 10);
     replay_close(replay);
-    OPEN("name=t sampler=fifo max_size=10", "name=u", "name=new");
+    assert_int_equal(replay_try_open(replay, 0, LINES("name=t max_size=4")),
+                     TRP_FAILED_PRECONDITION);
+    assert_non_null(strstr(trp_last_error(), "remove 6"));
+    assert_non_null(strstr(trp_last_error(), "--shrink"));
+    OPEN("name=t sampler=fifo max_size=10"); /* nothing has changed */
+    assert_int_equal(table_state(replay, "t").size, 10);
+    replay_close(replay);
+    trp_table_options table = {.name = "t", .sampler.kind = TRP_FIFO, .max_size = 4};
+    trp_replay_server_options options = {
+        .dir = replay->dir, .tables = &table, .table_count = 1, .shrink = true};
+    assert_int_equal(trp_replay_server_create(&replay->server, &options), TRP_OK);
+    replay->channel = trp_channel_create_local(trp_replay_server_rpc(replay->server));
+    assert_int_equal(table_state(replay, "t").size, 4);
     assert_int_equal(sample_one(replay, "t").key, 7);
+}
+
+/* What is logged while a server opens with this table. */
+static void open_logging(struct replay *replay, const char *line, char *log, size_t size)
+{
+    FILE *file = tmpfile();
+    int standard_error = dup(2);
+    assert_int_equal(dup2(fileno(file), 2), 2);
+    OPEN(line);
+    dup2(standard_error, 2);
+    close(standard_error);
+    rewind(file);
+    log[fread(log, 1, size - 1, file)] = '\0';
+    fclose(file);
+}
+
+static void a_limiter_that_can_never_go_on_is_told(void **state)
+{
+    struct replay *replay = *state;
+    char log[4096];
+    open_logging(replay, "name=t", log, sizeof log);
+    insert_items(replay, "t", 1, 3);
+    replay_close(replay);
+    open_logging(replay, "name=t limiter=rate(1,1,3,3)", log, sizeof log);
+    assert_non_null(strstr(log, "neither an insert nor a sample"));
+    replay_close(replay);
+    open_logging(replay, "name=t limiter=min_size(100)", log, sizeof log); /* more may come */
+    assert_null(strstr(log, "neither"));
 }
 
 static void options_that_no_server_can_have_are_refused(void **state)
@@ -419,6 +466,8 @@ int main(void)
         TEST(calls_that_other_servers_need_are_answered),
         TEST(everything_confirmed_survives_a_stop_and_a_crash),
         TEST(the_options_given_win_over_those_stored),
+        TEST(items_go_only_when_a_table_may_shrink),
+        TEST(a_limiter_that_can_never_go_on_is_told),
         TEST(options_that_no_server_can_have_are_refused),
         TEST(an_item_on_its_way_in_a_crash_is_given_again),
         TEST(an_item_whose_stream_ended_is_not_given_again),

@@ -650,6 +650,29 @@ static void a_sampler_that_waits_in_vain_hears_why(void **state)
     trp_sampler_destroy(sampler);
 }
 
+/* An extension: Reverb's own server drops it, and the sample says 0. */
+static void an_item_says_which_policy_made_it(void **state)
+{
+    struct site *site = *state;
+    trp_writer *writer = writer_create(site, (trp_writer_options){0});
+    const trp_item_column newest = {.column = 0, .length = 1, .squeeze = true};
+    const uint64_t versions[] = {0, 7, UINT64_MAX};
+    for (int64_t i = 0; i < 3; i++) {
+        append(writer, i);
+        trp_writer_set_policy_version(writer, versions[i]);
+        create(writer, "fifo", &newest, 1);
+    }
+    flush(writer);
+    trp_batch batch;
+    trp_sampler *sampler =
+        number_sampler(site, (trp_sampler_options){.table = "fifo", .batch_size = 3});
+    assert_int_equal(trp_sampler_next(sampler, &batch, WAIT_MS), TRP_OK);
+    for (int i = 0; i < 3; i++)
+        assert_true(batch.policy_versions[i] == (given_address ? 0 : versions[i]));
+    trp_sampler_destroy(sampler);
+    trp_writer_destroy(writer);
+}
+
 static void options_of_no_sampler_are_refused(void **state)
 {
     struct site *site = *state;
@@ -712,6 +735,7 @@ int main(int argc, char **argv)
         EACH(streams_are_renewed_and_lose_nothing),
         EACH(a_sequence_has_the_samples_that_were_wanted),
         EACH(a_sampler_that_waits_in_vain_hears_why),
+        EACH(an_item_says_which_policy_made_it),
         EACH(options_of_no_sampler_are_refused),
     };
     if (argc == 3 && strcmp(argv[1], "--tables") == 0)

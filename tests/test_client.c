@@ -199,7 +199,7 @@ struct expected {
 static void expect(const struct site *site, const char *table, const struct expected *expected,
                    size_t count)
 {
-    trp_tensor_spec specs[8];
+    trp_tensor_spec specs[8] = {0};
     for (size_t i = 0; i < count; i++) {
         specs[i] = steps[expected[i].column];
         if (expected[i].squeeze)

@@ -163,6 +163,7 @@ static trp_status table_alter_change(struct change_work *work)
     trp_table_options_destroy(work->options);
     work->options = options;
     TRP_TRY(trp_table_options_check(options));
+    TRP_TRY(engine_feed_check(work->admin->engine, options));
     TRP_TRY(shrink_check(work, table));
     bool other_signature = signature_differs(table_options(table->table), options);
     changes_list(table_options(table->table), options, work->altered);

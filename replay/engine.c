@@ -138,6 +138,16 @@ static void removed_forget(struct engine *engine, struct engine_table *table)
     store_removed_note(engine->store, &all);
 }
 
+static trp_status item_fits(const struct engine_table *table, const struct item *item)
+{
+    uint64_t most = table_options(table->table)->max_bytes;
+    if (most == 0 || item_bytes(item) <= most)
+        return TRP_OK;
+    return trp_fail(TRP_INVALID_ARGUMENT,
+                    "table %s: an item of %llu bytes is larger than its max_bytes=%llu",
+                    table->name, (unsigned long long)item_bytes(item), (unsigned long long)most);
+}
+
 trp_status engine_insert(struct engine *engine, struct engine_table *table, struct item *item)
 {
     TRP_TRY(table_check_priority(table->table, item->priority));
@@ -154,13 +164,14 @@ trp_status engine_insert(struct engine *engine, struct engine_table *table, stru
         store_item_destroy(engine->store, item);
         return TRP_OK;
     }
+    TRP_TRY(item_fits(table, item));
     TRP_TRY(item_admit(engine, item));
     item->inserted_at_ns = table->inserted_at_ns = engine->wall_ns;
     store_item_insert(engine->store, table_id(table->table), item);
     table_insert(table->table, item, &evicted);
     if (item->policy_version > table->staleness.newest_version)
         table->staleness.newest_version = item->policy_version;
-    if (evicted) {
+    for (; evicted; evicted = table_evict(table->table)) {
         removed_note(engine, table, evicted);
         engine_item_drop(engine, table, evicted);
     }
@@ -208,10 +219,47 @@ static void sample_note(const struct engine *engine, struct engine_table *table,
     mean->versions_behind += (behind - mean->versions_behind) * weight;
 }
 
+/* A copy of what was sampled for the first time goes into another table, if that can take it. */
+static void sample_feed(struct engine *engine, struct engine_table *table,
+                        const struct table_sample *sample)
+{
+    const struct item *item = sample->item;
+    if (!table->feed || sample->times_sampled != 1)
+        return;
+    if (!engine_can_insert(table->feed)) {
+        table->feed_dropped++;
+        return;
+    }
+    item->trajectory->refs++;
+    struct item *copy = store_item_create(engine->store, item->trajectory);
+    copy->key = item->key;
+    copy->priority = item->priority;
+    copy->policy_version = item->policy_version;
+    copy->print = item->print;
+    copy->times_sampled = 1;
+    for (uint32_t i = 0; i < item->trajectory->chunk_count; ++i) {
+        store_chunk_ref(item->chunks[i]);
+        copy->chunks[i] = item->chunks[i];
+    }
+    if (engine_insert(engine, table->feed, copy) == TRP_OK)
+        return;
+    store_item_destroy(engine->store, copy);
+    table->feed_dropped++;
+}
+
+void handout_begin(struct handout *handout)
+{
+    if (handout->drawn.count)
+        distinct_clear(&handout->drawn);
+}
+
 void engine_sample(struct engine *engine, struct engine_table *table, struct table_sample *sample,
                    struct handout *handout)
 {
-    table_sample(table->table, sample);
+    if (table_options(table->table)->no_replacement)
+        table_sample_distinct(table->table, &handout->drawn, sample);
+    else
+        table_sample(table->table, sample);
     sample_note(engine, table, sample);
     table->changed = true;
     engine->sampled = true;
@@ -220,13 +268,16 @@ void engine_sample(struct engine *engine, struct engine_table *table, struct tab
         handout_push(engine, table, handout, sample->item);
     } else if (table_options(table->table)->max_times_sampled > 0)
         store_item_sampled(engine->store, table_id(table->table), sample->item);
+    sample_feed(engine, table, sample);
 }
 
 uint32_t engine_sample_many(struct engine *engine, struct engine_table *table, uint32_t count,
                             struct table_sample *samples, struct handout *handout)
 {
     uint32_t n = 0;
-    if (table_options(table->table)->max_times_sampled > 0 || table_size(table->table) == 0) {
+    const trp_table_options *options = table_options(table->table);
+    if (options->max_times_sampled > 0 || options->no_replacement ||
+        table_size(table->table) == 0) {
         for (; n < count && engine_can_sample(table); ++n)
             engine_sample(engine, table, &samples[n], handout);
         return n;
@@ -236,10 +287,12 @@ uint32_t engine_sample_many(struct engine *engine, struct engine_table *table, u
     if (n == 0)
         return 0;
     table_sample_many(table->table, n, samples);
-    for (uint32_t i = 0; i < n; ++i)
-        sample_note(engine, table, &samples[i]);
     table->changed = true;
     engine->sampled = true;
+    for (uint32_t i = 0; i < n; ++i) {
+        sample_note(engine, table, &samples[i]);
+        sample_feed(engine, table, &samples[i]);
+    }
     return n;
 }
 
@@ -279,6 +332,7 @@ void handout_cleanup(struct handout *handout)
 {
     assert(handout->count == 0);
     free(handout->items);
+    distinct_clear(&handout->drawn);
     *handout = (struct handout){0};
 }
 

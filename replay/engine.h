@@ -44,8 +44,10 @@ struct engine_table {
     uint32_t index; /* 0 to engine_table_count() - 1 */
     /* Samples whose items are in handouts: counted by the limiter, not yet by the store. */
     int64_t unsettled;
-    bool changed;           /* counters differ from the store's */
-    int64_t inserted_at_ns; /* the last insert, wall clock */
+    struct engine_table *feed; /* its insert_on_sample; NULL: none */
+    int64_t feed_dropped;      /* copies for it that its limiter would have held back */
+    bool changed;              /* counters differ from the store's */
+    int64_t inserted_at_ns;    /* the last insert, wall clock */
     struct engine_staleness staleness;
 };
 
@@ -75,7 +77,10 @@ trp_status engine_not_found(trp_bytes name);
 trp_status engine_table_create(struct engine *engine, const trp_table_options *options,
                                struct engine_table **table);
 
-/* May it go? FAILED_PRECONDITION: the only one. */
+/* INVALID_ARGUMENT: these options' insert_on_sample is no table. */
+trp_status engine_feed_check(const struct engine *engine, const trp_table_options *options);
+
+/* May it go? FAILED_PRECONDITION: the only one, or another one's insert_on_sample. */
 trp_status engine_table_droppable(const struct engine *engine, const struct engine_table *table);
 
 /* Items, handouts, record: all go, and `table->table`. The struct stays until engine_table_free().
@@ -116,8 +121,8 @@ static inline bool engine_can_sample(const struct engine_table *table)
  *
  * Inserts, or updates the priority of the item that has this key (not counted as an insert, the
  * new item is freed). The limiter allows it and the index is ready. Takes the item on TRP_OK, which
- * means noted, not yet durable. INVALID_ARGUMENT: the priority; RESOURCE_EXHAUSTED: the store has
- * no room, its directory is named; a failed store's status. */
+ * means noted, not yet durable. INVALID_ARGUMENT: the priority, or larger than max_bytes;
+ * RESOURCE_EXHAUSTED: the store has no room, its directory is named; a failed store's status. */
 trp_status engine_insert(struct engine *engine, struct engine_table *table, struct item *item);
 
 /* Stamps what is inserted from now on; once per message is enough. */
@@ -129,7 +134,11 @@ struct handout {
     uint32_t count, capacity;
     uint64_t settled;                /* items that have left it */
     struct handout *next, *previous; /* in the engine's list, while count > 0 */
+    struct distinct drawn;           /* in answer to this request, where no item comes twice */
 };
+
+/* A new request. */
+void handout_begin(struct handout *handout);
 
 /* The number of the item that comes into it next: they count from 0. */
 static inline uint64_t handout_end(const struct handout *handout)

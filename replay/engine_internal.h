@@ -31,6 +31,9 @@ struct engine_table *engine_table_add(struct engine *engine, const trp_table_opt
 /* The item is out of its table: its record goes too. */
 void engine_item_drop(struct engine *engine, struct engine_table *table, struct item *item);
 
+/* Finds every table's insert_on_sample anew. */
+void engine_feeds_find(struct engine *engine);
+
 /* Its counters are written with the next commit, which there will be. */
 void engine_table_touch(struct engine *engine, struct engine_table *table);
 

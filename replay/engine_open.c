@@ -109,8 +109,9 @@ static trp_status stored_check(const struct engine *engine, const struct engine_
 
 /* ---- tables ------------------------------------------------------------------------------ */
 
+/* `reseeded`: its draws begin anew. */
 static void table_open(struct engine *engine, const trp_table_options *options, uint32_t id,
-                       const struct store_table *counters)
+                       const struct store_table *counters, bool reseeded)
 {
     struct engine_table *table = engine_table_add(engine, options, id);
     struct limiter *limiter = table_limiter(table->table);
@@ -120,7 +121,7 @@ static void table_open(struct engine *engine, const trp_table_options *options, 
     table_set_unique_samples(table->table, counters->unique_samples);
     table_set_episodes_deleted(table->table, counters->episodes_deleted);
     static const uint64_t never[4];
-    if (memcmp(counters->rng, never, sizeof never) != 0)
+    if (!reseeded && memcmp(counters->rng, never, sizeof never) != 0)
         memcpy(table_rng(table->table)->state, counters->rng, sizeof counters->rng);
 }
 
@@ -138,9 +139,19 @@ static trp_status table_open_stored(struct engine *engine, const struct store_ta
 {
     trp_table_options *options;
     TRP_TRY(stored_options(stored, &options));
-    table_open(engine, options, stored->id, stored);
+    table_open(engine, options, stored->id, stored, false);
     trp_table_options_destroy(options);
     return TRP_OK;
+}
+
+static bool seed_changed(const char *line, uint64_t seed)
+{
+    trp_table_options *old;
+    if (trp_table_options_parse(line, &old) != TRP_OK)
+        return false;
+    bool changed = old->seed != seed;
+    trp_table_options_destroy(old);
+    return changed;
 }
 
 static void table_open_changed(struct engine *engine, const trp_table_options *options,
@@ -148,8 +159,10 @@ static void table_open_changed(struct engine *engine, const trp_table_options *o
                                const struct store_table *stored)
 {
     struct store_table counters = {0};
+    bool reseeded = false;
     if (stored) {
         counters = *stored;
+        reseeded = seed_changed(stored->options, options->seed);
         table_options_compare(stored->options, line, log_difference, (void *)options->name);
         if (!bytes_equal(stored->signature, options->signature))
             trp_log(TRP_WARN, "table %s: opened with another signature than stored", options->name);
@@ -157,7 +170,7 @@ static void table_open_changed(struct engine *engine, const trp_table_options *o
     uint32_t id = store_table_put(engine->store, options->name, line, options->signature);
     store_table_given(engine->store, id, given);
     engine->important = true;
-    table_open(engine, options, id, &counters);
+    table_open(engine, options, id, &counters, reseeded);
 }
 
 static trp_status table_open_given(struct engine *engine, const trp_table_options *caller)
@@ -199,7 +212,11 @@ static trp_status tables_open(struct engine *engine, const struct engine_options
         for (size_t i = 0; i < options->table_count; ++i)
             TRP_TRY(table_open_given(engine, &options->tables[i]));
     }
-    return tables_open_stored(engine);
+    TRP_TRY(tables_open_stored(engine));
+    for (size_t i = 0; !engine->read_only && i < engine->table_count; ++i)
+        TRP_TRY(engine_feed_check(engine, table_options(engine->tables[i]->table)));
+    engine_feeds_find(engine);
+    return TRP_OK;
 }
 
 /* ---- items ------------------------------------------------------------------------------- */
@@ -240,17 +257,18 @@ static trp_status item_load(void *arg, uint32_t id, struct item *item)
 /* What the remover would take at once, the caller has to allow. */
 static trp_status table_fits(const struct engine_table *table, bool shrink)
 {
-    int64_t size = table_size(table->table), max_size = table_options(table->table)->max_size;
-    if (size <= max_size)
+    const trp_table_options *options = table_options(table->table);
+    long long size = table_size(table->table), over = table_over(table->table, options);
+    if (over == 0)
         return TRP_OK;
+    const char *limit = size > options->max_size ? "max_size" : "max_bytes";
+    long long most = size > options->max_size ? options->max_size : (long long)options->max_bytes;
     if (!shrink)
         return trp_fail(TRP_FAILED_PRECONDITION,
-                        "table %s has %lld items: max_size=%lld would remove %lld of them; open "
-                        "with --shrink to allow that",
-                        table->name, (long long)size, (long long)max_size,
-                        (long long)(size - max_size));
-    trp_log(TRP_WARN, "table %s: removing %lld items to fit max_size", table->name,
-            (long long)(size - max_size));
+                        "table %s has %lld items: %s=%lld would remove %lld of them; open with "
+                        "--shrink to allow that",
+                        table->name, size, limit, most, over);
+    trp_log(TRP_WARN, "table %s: removing %lld items to fit %s", table->name, over, limit);
     return TRP_OK;
 }
 

@@ -47,8 +47,33 @@ trp_status engine_table_create(struct engine *engine, const trp_table_options *o
     if (engine->table_count >= REPLAY_TABLES_MAX)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "table %s: the server has %zu tables, at most %d",
                         options->name, engine->table_count, REPLAY_TABLES_MAX);
+    TRP_TRY(engine_feed_check(engine, options));
     *table = engine_table_add(engine, options, options_put(engine, options));
+    engine_feeds_find(engine);
     return TRP_OK;
+}
+
+trp_status engine_feed_check(const struct engine *engine, const trp_table_options *options)
+{
+    const char *name = options->insert_on_sample;
+    for (size_t i = 0; name && i < engine->table_count; ++i)
+        if (strcmp(engine->tables[i]->name, name) == 0)
+            return TRP_OK;
+    if (!name)
+        return TRP_OK;
+    return trp_fail(TRP_INVALID_ARGUMENT, "table %s: insert_on_sample=%s: there is no such table",
+                    options->name, name);
+}
+
+void engine_feeds_find(struct engine *engine)
+{
+    for (size_t i = 0; i < engine->table_count; ++i) {
+        const char *name = table_options(engine->tables[i]->table)->insert_on_sample;
+        engine->tables[i]->feed = NULL;
+        if (name)
+            engine->tables[i]->feed =
+                engine_find(engine, (trp_bytes){(const uint8_t *)name, strlen(name)});
+    }
 }
 
 trp_status engine_table_droppable(const struct engine *engine, const struct engine_table *table)
@@ -57,6 +82,10 @@ trp_status engine_table_droppable(const struct engine *engine, const struct engi
         return trp_fail(TRP_FAILED_PRECONDITION,
                         "table %s is the only one: a replay server needs at least one table",
                         table->name);
+    for (size_t i = 0; i < engine->table_count; ++i)
+        if (engine->tables[i]->feed == table)
+            return trp_fail(TRP_FAILED_PRECONDITION, "table %s is the insert_on_sample of table %s",
+                            table->name, engine->tables[i]->name);
     return TRP_OK;
 }
 
@@ -87,6 +116,7 @@ int64_t engine_table_alter(struct engine *engine, struct engine_table *table,
     int64_t removed = 0;
     table_alter(table->table, options);
     options_put(engine, options);
+    engine_feeds_find(engine);
     for (struct item *item; (item = table_evict(table->table)); ++removed)
         engine_item_drop(engine, table, item);
     engine_table_touch(engine, table);

@@ -161,6 +161,22 @@ trp_status trp_table_options_check(const trp_table_options *options)
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "table '%s': max_times_sampled is %" PRId32 ", but must not be negative",
                         options->name, options->max_times_sampled);
+    if (options->max_bytes > INT64_MAX || options->seed > INT64_MAX)
+        return trp_fail(TRP_INVALID_ARGUMENT, "table '%s': %s must be below 2^63", options->name,
+                        options->seed > INT64_MAX ? "seed" : "max_bytes");
+    if (options->insert_on_sample) {
+        if (name_check(options->insert_on_sample) != TRP_OK ||
+            strcmp(options->insert_on_sample, options->name) == 0)
+            return trp_fail(TRP_INVALID_ARGUMENT,
+                            "table '%s': insert_on_sample names another table of the server",
+                            options->name);
+    }
+    if (options->no_replacement && options->sampler.kind != TRP_UNIFORM &&
+        options->sampler.kind != TRP_PRIORITIZED)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "table '%s': replacement=no needs a sampler that draws, uniform or "
+                        "prioritized: others take what is next",
+                        options->name);
     if (options->signature.size > TABLE_SIGNATURE_BYTES_MAX)
         return trp_fail(TRP_INVALID_ARGUMENT, "table '%s': the signature has %zu bytes, at most %d",
                         options->name, options->signature.size, TABLE_SIGNATURE_BYTES_MAX);
@@ -174,6 +190,8 @@ trp_table_options *trp_table_options_copy(const trp_table_options *options)
     trp_table_options *copy = xmalloc(sizeof *copy);
     *copy = *options;
     copy->name = options->name ? xstrdup(options->name) : NULL;
+    if (options->insert_on_sample)
+        copy->insert_on_sample = xstrdup(options->insert_on_sample);
     if (!copy->remover_set)
         copy->remover = (trp_selector){.kind = TRP_FIFO};
     copy->remover_set = true;
@@ -195,6 +213,7 @@ void trp_table_options_destroy(trp_table_options *options)
     if (!options)
         return;
     free((char *)options->name); /* a copy's name and signature are its own */
+    free((char *)options->insert_on_sample);
     free((uint8_t *)options->signature.data);
     free(options);
 }
@@ -276,9 +295,17 @@ char *trp_table_options_format(const trp_table_options *options)
     char *times = full->max_times_sampled > 0
                       ? xasprintf(" max_times_sampled=%" PRId32, full->max_times_sampled)
                       : xstrdup("");
+    char *bytes = full->max_bytes ? xasprintf(" max_bytes=%" PRIu64, full->max_bytes) : xstrdup("");
+    char *feeds = full->insert_on_sample ? xasprintf(" insert_on_sample=%s", full->insert_on_sample)
+                                         : xstrdup("");
+    char *seed = full->seed ? xasprintf(" seed=%" PRIu64, full->seed) : xstrdup("");
     char *line =
-        xasprintf("name=%s sampler=%s remover=%s max_size=%" PRId64 " limiter=%s%s",
-                  full->name ? full->name : "", sampler, remover, full->max_size, limiter, times);
+        xasprintf("name=%s sampler=%s remover=%s max_size=%" PRId64 " limiter=%s%s%s%s%s%s",
+                  full->name ? full->name : "", sampler, remover, full->max_size, limiter, times,
+                  bytes, feeds, full->no_replacement ? " replacement=no" : "", seed);
+    free(bytes);
+    free(feeds);
+    free(seed);
     free(sampler);
     free(remover);
     free(limiter);

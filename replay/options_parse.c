@@ -235,6 +235,41 @@ static trp_status parse_max_times_sampled(trp_table_options *options, const char
     return TRP_OK;
 }
 
+static trp_status parse_max_bytes(trp_table_options *options, const char *word, const char *value)
+{
+    int64_t bytes;
+    if (!parse_count(value, 0, INT64_MAX, &bytes))
+        return trp_fail(TRP_INVALID_ARGUMENT, "%s: not a whole number from 0 (no limit)", word);
+    options->max_bytes = (uint64_t)bytes;
+    return TRP_OK;
+}
+
+static trp_status parse_insert_on_sample(trp_table_options *options, const char *word,
+                                         const char *value)
+{
+    (void)word;
+    free((char *)options->insert_on_sample);
+    options->insert_on_sample = *value ? xstrdup(value) : NULL; /* nothing: none, as at first */
+    return TRP_OK;
+}
+
+static trp_status parse_replacement(trp_table_options *options, const char *word, const char *value)
+{
+    options->no_replacement = strcmp(value, "no") == 0;
+    if (!options->no_replacement && strcmp(value, "yes") != 0)
+        return trp_fail(TRP_INVALID_ARGUMENT, "%s: neither yes nor no", word);
+    return TRP_OK;
+}
+
+static trp_status parse_seed(trp_table_options *options, const char *word, const char *value)
+{
+    int64_t seed;
+    if (!parse_count(value, 0, INT64_MAX, &seed))
+        return trp_fail(TRP_INVALID_ARGUMENT, "%s: not a whole number from 0 (the server's)", word);
+    options->seed = (uint64_t)seed;
+    return TRP_OK;
+}
+
 /* Reverb's conditions, in the words of the form. */
 static trp_status samples_per_insert_check(const char *word, double samples_per_insert,
                                            const trp_rate_limiter *limiter)
@@ -337,6 +372,10 @@ static const struct key keys[] = {
     {"max_size", parse_max_size, false},
     {"max_times_sampled", parse_max_times_sampled, false},
     {"limiter", parse_limiter, true},
+    {"max_bytes", parse_max_bytes, false},
+    {"insert_on_sample", parse_insert_on_sample, false},
+    {"replacement", parse_replacement, false},
+    {"seed", parse_seed, false},
     {"signature", parse_signature, false},
 };
 
@@ -376,7 +415,8 @@ static trp_status parse_word(trp_table_options *options, const char *word, bool 
     if (key == KEY_COUNT)
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "table option '%s': unknown; there are: name= sampler= remover= max_size= "
-                        "max_times_sampled= limiter= signature=",
+                        "max_times_sampled= limiter= max_bytes= insert_on_sample= "
+                        "replacement= seed= signature=",
                         word);
     if (seen[key])
         return trp_fail(TRP_INVALID_ARGUMENT, "table option '%s': %s is given twice", word,

@@ -269,6 +269,7 @@ void sample_stream_ask(struct sample_stream *stream, struct lane *lane, int64_t 
     assert(!stream->lane);
     stream->lane = lane;
     lane_use(lane);
+    handout_begin(&stream->handout);
     stream->remaining = count;
     stream->timeout_ms = timeout_ms;
     stream->since_ns = clock_now_ns(&clock_monotonic);

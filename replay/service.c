@@ -168,7 +168,10 @@ static void lane_run(struct lane *lane)
 {
     for (bool progress = true; progress;) {
         progress = lane_insert_one(lane);
-        progress |= lane_sample_batch(lane);
+        bool sampled = lane_sample_batch(lane);
+        if (sampled && lane->table->feed)
+            lane_move(lane->service->lanes[lane->table->feed->index]);
+        progress |= sampled;
     }
 }
 

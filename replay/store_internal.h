@@ -162,7 +162,7 @@ struct store {
 
     struct chunk cache; /* ring: next is the most recently used */
     uint64_t cache_used, cache_limit;
-    struct slabs slabs;         /* items, chunks and bytes of small chunks */
+    struct slabs slabs;                         /* items, chunks and bytes of small chunks */
     struct spare *spares[STORE_BUFFER_CLASSES]; /* buffers of chunks that are stored */
     uint64_t spare_bytes;
 

@@ -43,7 +43,7 @@ struct table *table_create(const trp_table_options *options, uint32_t id, uint64
     struct table *table = xcalloc(1, sizeof *table);
     table->options = trp_table_options_copy(options);
     table->id = id;
-    trp_rng_init(&table->rng, seed, id);
+    trp_rng_init(&table->rng, table->options->seed ? table->options->seed : seed, id);
     table->sampler = selector_create(table->options->sampler);
     table->remover = selector_create(table->options->remover);
     table->limiter.options = table->options->limiter;
@@ -127,7 +127,7 @@ static uint32_t table_take_slot(struct table *table)
     return table->slot_count++;
 }
 
-static uint64_t item_bytes(const struct item *item)
+uint64_t item_bytes(const struct item *item)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < item->trajectory->chunk_count; i++)
@@ -191,7 +191,8 @@ trp_status table_check_priority(const struct table *table, double priority)
 
 struct item *table_evict(struct table *table)
 {
-    if (table_size(table) <= table->options->max_size)
+    bool bytes_fit = !table->options->max_bytes || table->bytes <= table->options->max_bytes;
+    if (table_size(table) <= table->options->max_size && bytes_fit)
         return NULL;
     double probability;
     struct item *victim = table->items[selector_pick(table->remover, &table->rng, &probability)];
@@ -245,9 +246,8 @@ static void table_count_sample(struct table *table, struct item *item, struct ta
     sample->removed = false;
 }
 
-void table_sample(struct table *table, struct table_sample *sample)
+static void table_take_sample(struct table *table, uint32_t slot, struct table_sample *sample)
 {
-    uint32_t slot = selector_pick(table->sampler, &table->rng, &sample->probability);
     struct item *item = table->items[slot];
     table_count_sample(table, item, sample);
     /* Equality is Reverb's: an item that came in with more never expires. */
@@ -255,6 +255,79 @@ void table_sample(struct table *table, struct table_sample *sample)
                       item->times_sampled == table->options->max_times_sampled;
     if (sample->removed)
         table_remove(table, item);
+}
+
+void table_sample(struct table *table, struct table_sample *sample)
+{
+    uint32_t slot = selector_pick(table->sampler, &table->rng, &sample->probability);
+    table_take_sample(table, slot, sample);
+}
+
+static bool drawn_there(const struct table *table, const struct distinct_entry *entry)
+{
+    return entry->seq != 0 && table->items[entry->slot] &&
+           table->items[entry->slot]->seq == entry->seq;
+}
+
+/* One of those that were not drawn, all alike. */
+static uint32_t pick_left(struct table *table, const struct distinct *drawn, int64_t left,
+                          double *probability)
+{
+    uint64_t skip = trp_rng_below(&table->rng, (uint64_t)left);
+    *probability = 1.0 / (double)left;
+    for (uint32_t slot = 0;; slot++) {
+        const struct item *item = table->items[slot];
+        if (item && !distinct_has(drawn, item->seq) && skip-- == 0)
+            return slot;
+    }
+}
+
+/* Those that were drawn weigh nothing for as long as the pick takes. */
+static uint32_t pick_weighted(struct table *table, const struct distinct *drawn,
+                              double *probability)
+{
+    for (uint32_t i = 0; i < drawn->capacity; i++)
+        if (drawn_there(table, &drawn->entries[i]))
+            selector_update(table->sampler, drawn->entries[i].slot, 0);
+    uint32_t slot = selector_pick(table->sampler, &table->rng, probability);
+    for (uint32_t i = 0; i < drawn->capacity; i++)
+        if (drawn_there(table, &drawn->entries[i]))
+            selector_update(table->sampler, drawn->entries[i].slot,
+                            table->items[drawn->entries[i].slot]->priority);
+    return slot;
+}
+
+/* Most of the table was drawn, or most of its weight: what seldom happens may take long. */
+static uint32_t pick_rest(struct table *table, struct distinct *drawn, double *probability)
+{
+    int64_t left = table_size(table);
+    for (uint32_t i = 0; i < drawn->capacity; i++)
+        left -= drawn_there(table, &drawn->entries[i]);
+    if (left == 0) {
+        distinct_clear(drawn);
+        return selector_pick(table->sampler, &table->rng, probability);
+    }
+    if (table->options->sampler.kind == TRP_PRIORITIZED) {
+        uint32_t slot = pick_weighted(table, drawn, probability);
+        if (!distinct_has(drawn, table->items[slot]->seq))
+            return slot; /* else the others weigh nothing either */
+    }
+    return pick_left(table, drawn, left, probability);
+}
+
+void table_sample_distinct(struct table *table, struct distinct *drawn, struct table_sample *sample)
+{
+    enum { TRIES = 32 };
+    uint32_t slot = 0;
+    bool found = false;
+    for (int i = 0; i < TRIES && !found && drawn->count < table_size(table); i++) {
+        slot = selector_pick(table->sampler, &table->rng, &sample->probability);
+        found = !distinct_has(drawn, table->items[slot]->seq);
+    }
+    if (!found)
+        slot = pick_rest(table, drawn, &sample->probability);
+    distinct_add(drawn, table->items[slot]->seq, slot);
+    table_take_sample(table, slot, sample);
 }
 
 void table_sample_many(struct table *table, uint32_t count, struct table_sample *samples)
@@ -346,6 +419,8 @@ void table_alter(struct table *table, const trp_table_options *options)
     trp_table_options *old = table->options;
     table->options = trp_table_options_copy(options);
     table->limiter.options = table->options->limiter;
+    if (table->options->seed && table->options->seed != old->seed)
+        trp_rng_init(&table->rng, table->options->seed, table->id);
     if (!selector_same(old->sampler, table->options->sampler))
         selector_replace(table, &table->sampler, table->options->sampler);
     if (!selector_same(old->remover, table->options->remover))
@@ -355,7 +430,12 @@ void table_alter(struct table *table, const trp_table_options *options)
 
 int64_t table_over(const struct table *table, const trp_table_options *options)
 {
-    int64_t over = table_size(table) - options->max_size;
+    int64_t size = table_size(table), over = size - options->max_size, over_bytes = 0;
+    if (options->max_bytes && table->bytes > options->max_bytes) /* then there are items */
+        over_bytes = (int64_t)((double)(table->bytes - options->max_bytes) /
+                               ((double)table->bytes / (double)size)) +
+                     1;
+    over = over > over_bytes ? over : over_bytes;
     return over > 0 ? over : 0;
 }
 

@@ -8,6 +8,7 @@
 
 #include <troupe/replay.h>
 #include <troupe/rng.h>
+#include "distinct.h"
 #include "item.h"
 #include "limiter.h"
 
@@ -57,8 +58,8 @@ trp_status table_check_priority(const struct table *table, double priority);
  * victim, now the caller's, or NULL. */
 void table_insert(struct table *table, struct item *item, struct item **evicted);
 
-/* When over max_size: takes the remover's choice out and counts the delete; it is the caller's.
- * NULL otherwise. For restored tables whose max_size shrank: call until NULL. */
+/* When over max_size or max_bytes: takes the remover's choice out and counts the delete; it is the
+ * caller's. NULL otherwise. For restored tables whose max_size shrank: call until NULL. */
 struct item *table_evict(struct table *table);
 
 /* A known item gets another priority. */
@@ -82,6 +83,11 @@ void table_sample(struct table *table, struct table_sample *sample);
  * sampling (max_times_sampled 0): faster than one by one, and the same. */
 void table_sample_many(struct table *table, uint32_t count, struct table_sample *samples);
 
+/* The same, of those that are not in `drawn`, which gets it; when all are, `drawn` is emptied
+ * before. For samplers that draw. */
+void table_sample_distinct(struct table *table, struct distinct *drawn,
+                           struct table_sample *sample);
+
 /* Everything out (through `release`), counters zeroed, as Reverb's Reset. */
 void table_reset(struct table *table, void (*release)(void *arg, struct item *item), void *arg);
 
@@ -91,6 +97,9 @@ void table_alter(struct table *table, const trp_table_options *options);
 
 /* Items that the remover would take, more or less, if these were its options. */
 int64_t table_over(const struct table *table, const trp_table_options *options);
+
+/* Of its chunks. */
+uint64_t item_bytes(const struct item *item);
 
 /* Of the chunks of its items; one that several items share counts once each. */
 uint64_t table_bytes(const struct table *table);

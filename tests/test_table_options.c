@@ -39,6 +39,11 @@ static void assert_options_equal(const trp_table_options *a, const trp_table_opt
     assert_true(selectors_equal(a->remover, b->remover));
     assert_int_equal(a->max_size, b->max_size);
     assert_int_equal(a->max_times_sampled, b->max_times_sampled);
+    assert_true(a->max_bytes == b->max_bytes);
+    assert_string_equal(a->insert_on_sample ? a->insert_on_sample : "",
+                        b->insert_on_sample ? b->insert_on_sample : "");
+    assert_int_equal(a->no_replacement, b->no_replacement);
+    assert_true(a->seed == b->seed);
     assert_true(a->limiter.samples_per_insert == b->limiter.samples_per_insert);
     assert_int_equal(a->limiter.min_size, b->limiter.min_size);
     assert_true(a->limiter.min_diff == b->limiter.min_diff);
@@ -408,9 +413,43 @@ static void the_text_of_any_options_parses_back_to_them(void **state)
     assert_true(checked > 10000);
 }
 
+static void what_reverb_has_not_is_in_the_line_too(void **state)
+{
+    static const struct {
+        const char *line, *wrong; /* wrong: NULL, or a part of what is said */
+    } rows[] = {
+        {"name=t max_bytes=5000 insert_on_sample=u replacement=no seed=77", NULL},
+        {"name=t max_bytes=0 insert_on_sample= replacement=yes seed=0", NULL},
+        {"name=t max_bytes=-1", "max_bytes=-1"},
+        {"name=t seed=x", "seed=x"},
+        {"name=t replacement=maybe", "neither yes nor no"},
+        {"name=t insert_on_sample=t", "another table"},
+        {"name=t sampler=fifo replacement=no", "sampler that draws"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        trp_table_options *options, *again;
+        trp_status status = trp_table_options_parse(rows[i].line, &options);
+        assert_int_equal(status, rows[i].wrong ? TRP_INVALID_ARGUMENT : TRP_OK);
+        if (rows[i].wrong) {
+            assert_non_null(strstr(trp_last_error(), rows[i].wrong));
+            continue;
+        }
+        char *line = trp_table_options_format(options);
+        again = parse(line);
+        assert_options_equal(options, again);
+        assert_int_equal(again->max_bytes, i == 0 ? 5000 : 0);
+        assert_int_equal(again->seed, i == 0 ? 77 : 0);
+        trp_table_options_destroy(again);
+        trp_table_options_destroy(options);
+        free(line);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_reverb_has_not_is_in_the_line_too),
         cmocka_unit_test(a_full_line_gives_all_options),
         cmocka_unit_test(a_name_alone_gives_the_defaults),
         cmocka_unit_test(every_selector_has_its_word),

@@ -232,6 +232,136 @@ static void a_policy_version_comes_back_with_its_item(void **state)
     }
 }
 
+/* ---- limits in bytes --------------------------------------------------------------------- */
+
+static void insert_large(const struct replay *replay, uint64_t key, size_t bytes)
+{
+    struct built *built = built_create(bytes + 64);
+    add_chunk(built, (struct chunk_spec){.key = key, .bytes = bytes});
+    add_simple_item(built, key, "t", 1, key);
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    send_built(stream, built);
+    assert_confirmed(stream, &key, 1);
+    trp_stream_destroy(stream);
+    built_destroy(built);
+}
+
+static void a_table_of_bytes_removes_until_they_fit(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t max_bytes=10000 max_size=100");
+    for (uint64_t key = 1; key <= 9; ++key)
+        insert_large(replay, key, 1000);
+    assert_int_equal(table_state(replay, "t").size, 9);
+    insert_large(replay, 10, 5000); /* takes the place of several */
+    Troupe__ReplayTablesResponse *tables = tables_of(replay);
+    assert_in_range(tables->tables[0]->bytes, 9000, 10000);
+    assert_int_equal(tables->tables[0]->max_bytes, 10000);
+    assert_int_equal(tables->tables[0]->size, 5);
+    troupe__replay_tables_response__free_unpacked(tables, NULL);
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    struct built *built = built_create(20000);
+    add_chunk(built, (struct chunk_spec){.key = 11, .bytes = 11000});
+    add_simple_item(built, 11, "t", 1, 11);
+    send_built(stream, built);
+    built_destroy(built);
+    assert_ends(stream, TRP_INVALID_ARGUMENT, "larger than its max_bytes=10000");
+    replay_close(replay);
+    assert_int_equal(replay_try_open(replay, 0, LINES("name=t max_bytes=6500")),
+                     TRP_FAILED_PRECONDITION);
+    assert_non_null(strstr(trp_last_error(), "max_bytes=6500 would remove"));
+}
+
+/* ---- insert_on_sample -------------------------------------------------------------------- */
+
+static void the_first_sample_of_an_item_fills_another_table(void **state)
+{
+    struct replay *replay = *state;
+    struct sampled sample;
+    OPEN("name=t sampler=fifo insert_on_sample=u max_times_sampled=2",
+         "name=u sampler=fifo limiter=queue(2) max_times_sampled=2");
+    trp_stream *waiting = open_stream(replay, "SampleStream");
+    send_sample_request(waiting, "u", 1, -1);
+    insert_items(replay, "t", 1, 4);
+    uint64_t keys[6];
+    sample_keys(replay, keys, 1);
+    receive_samples(waiting, &sample, 1); /* is woken */
+    assert_int_equal(sample.key, 1);
+    assert_int_equal(sample.value, 10);
+    assert_int_equal(sample.times_sampled, 2);
+    assert_true(sample.priority == 1);
+    trp_stream_destroy(waiting);
+    sample_keys(replay, keys, 1); /* its second: no copy */
+    assert_int_equal(table_state(replay, "u").inserts, 1);
+    sample_keys(replay, keys, 6); /* keys 2, 3, 4, of which the queue takes two */
+    assert_int_equal(table_state(replay, "u").size, 2);
+    Troupe__ReplayTablesResponse *tables = tables_of(replay);
+    assert_int_equal(tables->tables[0]->insert_on_sample_dropped, 1);
+    troupe__replay_tables_response__free_unpacked(tables, NULL);
+    crash(replay, NULL);
+    OPEN("name=t sampler=fifo insert_on_sample=u max_times_sampled=2",
+         "name=u sampler=fifo limiter=queue(2) max_times_sampled=2");
+    assert_int_equal(table_state(replay, "u").size, 2);
+    assert_int_equal(sample_one(replay, "u").value, 20);
+}
+
+static void a_table_that_fills_none_is_refused(void **state)
+{
+    struct replay *replay = *state;
+    assert_int_equal(replay_try_open(replay, 0, LINES("name=t insert_on_sample=u")),
+                     TRP_INVALID_ARGUMENT);
+    assert_non_null(strstr(trp_last_error(), "insert_on_sample=u: there is no such table"));
+}
+
+/* ---- without replacement ----------------------------------------------------------------- */
+
+static void assert_distinct(const uint64_t *keys, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; ++i)
+        for (uint32_t j = 0; j < i; ++j)
+            assert_true(keys[i] != keys[j]);
+}
+
+static void no_item_comes_twice_in_the_answer_to_one_request(void **state)
+{
+    static const char *const lines[] = {"name=t sampler=uniform replacement=no",
+                                        "name=t sampler=prioritized(8) replacement=no"};
+    struct replay *replay = *state;
+    uint64_t keys[50];
+    for (size_t i = 0; i < 2; ++i) {
+        OPEN(lines[i]);
+        if (i == 0)
+            insert_items(replay, "t", 1, 20);
+        for (int round = 0; round < 20; ++round) {
+            sample_keys(replay, keys, 20);
+            assert_distinct(keys, 20);
+            sample_keys(replay, keys, 50); /* more than there are: over and over again */
+            assert_distinct(keys, 20);
+            assert_distinct(keys + 20, 20);
+            assert_distinct(keys + 40, 10);
+        }
+        assert_int_equal(mutate_key(replay, "t", 7, true, 0, false), TRP_OK);
+        sample_keys(replay, keys, 20); /* weightless items too, but last */
+        assert_distinct(keys, 20);
+        assert_true(i == 0 || keys[19] == 7);
+        assert_int_equal(mutate_key(replay, "t", 7, true, 7, false), TRP_OK);
+        replay_close(replay);
+    }
+}
+
+/* ---- seeds ------------------------------------------------------------------------------- */
+
+static void a_seed_of_its_own_decides_a_tables_draws(void **state)
+{
+    uint64_t one[40], same[40], other[40];
+    (void)state;
+    draw_forty("name=t sampler=uniform seed=5", false, one);
+    draw_forty("name=t sampler=uniform seed=5", true, same);
+    draw_forty("name=t sampler=uniform seed=6", false, other);
+    assert_memory_equal(one, same, sizeof one);
+    assert_memory_not_equal(one, other, sizeof one);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, replay_setup, replay_teardown)
@@ -242,6 +372,11 @@ int main(void)
         TEST(a_reset_forgets_what_was_removed),
         TEST(episodes_are_counted_while_an_item_has_chunks_of_them),
         TEST(many_episodes_come_and_go),
+        TEST(a_table_of_bytes_removes_until_they_fit),
+        TEST(the_first_sample_of_an_item_fills_another_table),
+        TEST(a_table_that_fills_none_is_refused),
+        TEST(no_item_comes_twice_in_the_answer_to_one_request),
+        cmocka_unit_test(a_seed_of_its_own_decides_a_tables_draws),
         TEST(a_policy_version_comes_back_with_its_item),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -55,13 +55,26 @@ typedef struct {
     bool remover_set;          /* false: remover is fifo */
     int64_t max_size;          /* items; 0: 1 000 000 */
     int32_t max_times_sampled; /* 0: no limit */
+    uint64_t max_bytes; /* of its items' chunks, one that several share counts once each; 0: no
+                           limit. The remover takes items until this and max_size hold; a
+                           larger item is INVALID_ARGUMENT */
+    const char *insert_on_sample; /* another table of the server, or NULL: an item's first sample
+                                     puts a copy with its key, priority and chunks into that one,
+                                     where it counts as sampled once (max_times_sampled=2 there
+                                     gives it once more, 1 for ever); when its limiter would hold
+                                     the copy back, it is dropped and counted */
+    bool no_replacement; /* uniform and prioritized: no item comes twice in the answer to one
+                            request of a sample stream until each that is there came once; then, in
+                            a table smaller than the request, all over again */
+    uint64_t seed;       /* of its draws; 0: from the server's */
     trp_rate_limiter limiter;
     trp_bytes signature; /* a serialized tensorflow.StructuredValue, opaque; empty: none */
 } trp_table_options;
 
 /* Parses "name=x sampler=prioritized(0.6) remover=fifo max_size=100000 limiter=min_size(1000)
- * max_times_sampled=1 signature=FILE" into a heap copy that trp_table_options_destroy() frees.
- * INVALID_ARGUMENT names the word that is wrong and what would be right. */
+ * max_times_sampled=1 max_bytes=1000000 insert_on_sample=y replacement=no seed=1 signature=FILE"
+ * into a heap copy that trp_table_options_destroy() frees. INVALID_ARGUMENT names the word that is
+ * wrong and what would be right. */
 TRP_API TRP_MUST_USE trp_status trp_table_options_parse(const char *line, trp_table_options **out);
 TRP_API void trp_table_options_destroy(trp_table_options *options);
 

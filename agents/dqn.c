@@ -5,6 +5,8 @@
 #include "dqn.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/limits.h"
@@ -144,13 +146,26 @@ static trp_status dqn_check(const trp_agent *agent, const trp_env_spec *env)
 
 /* ---- table and adder ----------------------------------------------------------------------- */
 
+/* The number that was written, not the float nearest to it: 0.6, not 0.60000002384. Tables are
+ * described in decimal. */
+static double decimal(float value)
+{
+    char text[32];
+    for (int digits = 6; digits <= 9; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, (double)value);
+        if (strtof(text, NULL) == value)
+            break;
+    }
+    return strtod(text, NULL);
+}
+
 /* Acme's rule for the error buffer, but never narrower than one insert is worth. */
 static trp_rate_limiter limiter(const trp_dqn_options *options)
 {
-    double ratio = options->samples_per_insert;
+    double ratio = decimal(options->samples_per_insert);
     if (ratio == 0)
         return trp_limiter_min_size(options->min_replay_size);
-    double buffer = (double)options->min_replay_size * options->insert_tolerance * ratio;
+    double buffer = (double)options->min_replay_size * decimal(options->insert_tolerance) * ratio;
     double least = 2 * fmax(1, ratio);
     return trp_limiter_samples_per_insert(ratio, options->min_replay_size, fmax(buffer, least));
 }
@@ -169,7 +184,7 @@ static trp_status dqn_tables(const trp_agent *agent, const trp_env_spec *env,
         .limiter = limiter(&options),
     };
     if (options.priority_exponent > 0)
-        table->sampler = (trp_selector){TRP_PRIORITIZED, options.priority_exponent};
+        table->sampler = (trp_selector){TRP_PRIORITIZED, decimal(options.priority_exponent)};
     TRP_TRY(trp_signature_encode(columns, TRP_NSTEP_COLUMNS, &table->signature));
     list->count = 1;
     return TRP_OK;

@@ -23,7 +23,7 @@ const char *const cli_exit_words[EXIT_COUNT] = {
     "it failed; one line on standard error says why",
     "wrong usage; nothing was done",
     "nothing found: no such table, item or checkpoint",
-    "something is damaged",
+    "the store, a checkpoint or an item is damaged",
 };
 
 /* ---- complaints -------------------------------------------------------------------------- */
@@ -42,6 +42,8 @@ int cli_wrong(const char *name, const char *format, ...)
 int cli_failed(const char *name, trp_status status)
 {
     fprintf(stderr, "%s: %s\n", name, trp_last_error());
+    if (status == TRP_DATA_LOSS)
+        return EXIT_DAMAGED;
     return status == TRP_NOT_FOUND ? EXIT_NOTHING : EXIT_FAILED;
 }
 

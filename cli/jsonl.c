@@ -2,7 +2,8 @@
  * its options, then one for each item. Elements are base64 of their bytes, so nothing is rounded.
  *
  *   {"troupe_dump":1,"table":"t","options":"name=t ...","signature":"BASE64"}
- *   {"table":"t","key":"7","priority":1,"times_sampled":0,"inserted_at_ns":1,"columns":[
+ *   {"table":"t","key":"7","priority":1,"times_sampled":0,"inserted_at_ns":1,
+ *    "policy_version":"0","columns":[
  *     {"dtype":"float32","shape":[2],"squeezed":true,"data":"BASE64"}]} */
 #include <errno.h>
 #include <stdlib.h>
@@ -68,6 +69,7 @@ static trp_status jsonl_item(void *state, const trp_item_data *item)
     cJSON_AddItemToObject(out, "priority", json_number(item->priority));
     json_add_i64(out, "times_sampled", item->times_sampled);
     json_add_i64(out, "inserted_at_ns", item->inserted_at_ns);
+    json_add_key(out, "policy_version", item->policy_version);
     cJSON *columns = cJSON_AddArrayToObject(out, "columns");
     for (size_t i = 0; i < item->column_count; ++i)
         cJSON_AddItemToArray(columns, column_json(&item->columns[i]));

@@ -34,7 +34,7 @@ struct spool {
     size_t capacity;
 };
 
-enum { KEYS, PRIORITIES, TIMES_SAMPLED, INSERTED_AT, FIXED };
+enum { KEYS, PRIORITIES, TIMES_SAMPLED, INSERTED_AT, POLICY_VERSIONS, FIXED };
 
 struct npz {
     char *path, *dir;
@@ -204,7 +204,8 @@ static trp_status npz_open(void **state, const char *path, bool many)
 
 static trp_status npz_table(void *state, const Troupe__ReplayTable *table)
 {
-    static const char *const names[FIXED] = {"keys", "priorities", "times_sampled", "inserted_at"};
+    static const char *const names[FIXED] = {"keys", "priorities", "times_sampled", "inserted_at",
+                                             "policy_versions"};
     struct npz *npz = state;
     free(npz->prefix);
     npz->prefix = npz->many ? xasprintf("%s/", table->name) : xstrdup("");
@@ -234,6 +235,7 @@ static trp_status npz_item(void *state, const trp_item_data *item)
     TRP_TRY(scalar_put(npz, PRIORITIES, TRP_FLOAT64, &item->priority));
     TRP_TRY(scalar_put(npz, TIMES_SAMPLED, TRP_INT32, &item->times_sampled));
     TRP_TRY(scalar_put(npz, INSERTED_AT, TRP_INT64, &item->inserted_at_ns));
+    TRP_TRY(scalar_put(npz, POLICY_VERSIONS, TRP_UINT64, &item->policy_version));
     size_t columns = npz->count - npz->table_first - FIXED;
     for (size_t i = columns; i < item->column_count; ++i)
         TRP_TRY(column_add(npz, i));

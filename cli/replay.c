@@ -195,6 +195,18 @@ static const struct cli_option alter_rows[] = {
     {0},
 };
 
+static const struct cli_option restore_rows[] = {
+    {.name = "force",
+     .at = AT(force),
+     .help = "replace the store that is in DIR: what it has is lost"},
+    {.name = "table",
+     .kind = CLI_LIST,
+     .value = "OPTIONS",
+     .at = AT(tables),
+     .help = "change a restored table, e.g. 'name=x max_size=100' (repeatable)"},
+    {0},
+};
+
 static const struct cli_option bench_rows[] = {
     {.name = "item-bytes",
      .kind = CLI_U64,
@@ -293,6 +305,14 @@ static const struct cli_option serve_rows[] = {
     {.name = "shrink",
      .at = SERVE(shrink),
      .help = "let a max_size below what a table holds remove items"},
+    {.name = "restore",
+     .kind = CLI_TEXT,
+     .value = "CHECKPOINT",
+     .at = SERVE(restore),
+     .help = "begin with what a checkpoint has; latest: with the newest one"},
+    {.name = "force",
+     .at = SERVE(force),
+     .help = "let --restore replace the store that is there: what it has is lost"},
     {.name = "verify",
      .at = SERVE(verify),
      .help = "check every byte before serving, and drop what is damaged"},
@@ -329,11 +349,8 @@ const struct command replay_commands[] = {
     {.name = "serve",
      .summary = "serve tables over Reverb's protocol",
      .details = "Prints 'listening on ADDR' when it is ready; TERM and INT end it. A store that is "
-                "there already is served with its tables when none is named.\n\n"
-                "Samplers and removers: fifo lifo uniform prioritized(EXPONENT) max_heap min_heap."
-                "\n\n"
-                "Limiters: min_size(N) samples_per_insert(SPI,MIN_SIZE,ERROR_BUFFER) queue(N) "
-                "stack(N) rate(SPI,MIN_SIZE,MIN_DIFF,MAX_DIFF), where a limit may be inf or -inf.",
+                "there already is served with its tables when none is named. `troupe replay create "
+                "--help` says what OPTIONS are.",
      .options = {serve_rows},
      .args_size = sizeof(struct serve_args),
      .run = replay_serve},
@@ -387,7 +404,9 @@ const struct command replay_commands[] = {
      .arguments = "TARGET TABLE|all FILE",
      .details =
          "FILE.npz is for numpy.load(): one array a column (column_0, ...), and keys, priorities, "
-         "times_sampled and inserted_at (nanoseconds since 1970). A column whose items differ in "
+         "times_sampled, inserted_at (nanoseconds since 1970), policy_versions. A column whose "
+         "items "
+         "differ in "
          "shape or type becomes one array an item, column_0/INDEX. With all, names begin with "
          "TABLE/.\n\n"
          "FILE.jsonl is for `troupe replay load`: a line a table, then a line an item, with key, "
@@ -426,6 +445,13 @@ const struct command replay_commands[] = {
      .options = {output_rows},
      SIZE,
      .run = replay_checkpoints},
+    {.name = "restore",
+     .summary = "make a directory what a checkpoint was",
+     .arguments = "CHECKPOINT DIR",
+     .details = "No server may run on DIR. Serve it afterwards as any store.",
+     .options = {restore_rows, output_rows},
+     SIZE,
+     .run = replay_restore},
     {.name = "create",
      .summary = "make a table",
      .arguments = "TARGET OPTIONS...",

@@ -57,6 +57,7 @@ static trp_status column_read(const struct load *load, const cJSON *json, trp_it
 static trp_status item_read(struct load *load, const cJSON *json, trp_item_data *item)
 {
     const char *key = cJSON_GetStringValue(cJSON_GetObjectItem(json, "key"));
+    const char *version = cJSON_GetStringValue(cJSON_GetObjectItem(json, "policy_version"));
     const cJSON *priority = cJSON_GetObjectItem(json, "priority");
     const cJSON *columns = cJSON_GetObjectItem(json, "columns"), *each;
     *item = (trp_item_data){.table = cJSON_GetStringValue(cJSON_GetObjectItem(json, "table"))};
@@ -70,6 +71,8 @@ static trp_status item_read(struct load *load, const cJSON *json, trp_item_data 
         return wrong_line(load, "an item without a priority");
     if (!cJSON_IsArray(columns))
         return wrong_line(load, "an item without columns");
+    if (version && !flags_u64(version, 0, UINT64_MAX, &item->policy_version))
+        return wrong_line(load, "an item whose policy_version is no number as text");
     item->priority = priority->valuedouble;
     size_t count = (size_t)cJSON_GetArraySize(columns);
     if (count > load->column_capacity) {

@@ -99,6 +99,25 @@ static trp_status address_try(const trp_server_options *options)
     return status;
 }
 
+/* "latest" is the newest checkpoint where this server puts its own. */
+static trp_status restore(const struct serve_args *args)
+{
+    bool latest = strcmp(args->restore, "latest") == 0;
+    if (!latest)
+        return trp_replay_restore(args->restore, args->dir, args->force);
+    char *root = args->checkpoint_dir ? xstrdup(args->checkpoint_dir)
+                                      : xasprintf("%s/checkpoints", args->dir);
+    char *newest = trp_replay_newest_checkpoint(root);
+    trp_status status = newest
+                            ? trp_replay_restore(newest, args->dir, args->force)
+                            : trp_fail(TRP_NOT_FOUND, "there is no whole checkpoint in %s", root);
+    if (status == TRP_OK)
+        trp_log(TRP_INFO, "restored checkpoint=%s", newest);
+    free(newest);
+    free(root);
+    return status;
+}
+
 static void wait_for_stop(const sigset_t *signals)
 {
     int number = 0;
@@ -107,11 +126,14 @@ static void wait_for_stop(const sigset_t *signals)
     trp_log(TRP_INFO, "stopping signal=%s", sigabbrev_np(number));
 }
 
-static int serve(const char *name, const trp_replay_server_options *options,
-                 const sigset_t *signals)
+static int serve(const char *name, const struct serve_args *args,
+                 const trp_replay_server_options *options, const sigset_t *signals)
 {
     trp_replay_server *server = NULL;
-    trp_status status = is_store(options->dir) ? TRP_OK : address_try(&options->server);
+    bool there = is_store(options->dir) && !args->restore;
+    trp_status status = there ? TRP_OK : address_try(&options->server);
+    if (status == TRP_OK && args->restore)
+        status = restore(args);
     if (status == TRP_OK)
         status = trp_replay_server_create(&server, options);
     if (status == TRP_OK)
@@ -124,7 +146,7 @@ static int serve(const char *name, const trp_replay_server_options *options,
     }
     int exit_status = status == TRP_OK ? EXIT_DONE : cli_failed(name, status);
     trp_replay_server_destroy(server);
-    return exit_status == EXIT_NOTHING ? EXIT_FAILED : exit_status;
+    return exit_status;
 }
 
 int replay_serve(const struct cli_call *call)
@@ -141,7 +163,7 @@ int replay_serve(const struct cli_call *call)
     signal(SIGPIPE, SIG_IGN);
     trp_log_set_level((trp_log_level)args->log_level);
     int status = tables_collect(call, &tables);
-    if (status == EXIT_DONE && tables.count == 0 && !is_store(args->dir))
+    if (status == EXIT_DONE && tables.count == 0 && !args->restore && !is_store(args->dir))
         status = cli_wrong(call->name,
                            "%s is no store yet: name its tables with --table or "
                            "--tables",
@@ -160,7 +182,7 @@ int replay_serve(const struct cli_call *call)
         .server = {.address = args->listen, .insecure = args->insecure},
     };
     if (status == EXIT_DONE)
-        status = serve(call->name, &options, &signals);
+        status = serve(call->name, args, &options, &signals);
     tables_cleanup(&tables);
     return status;
 }

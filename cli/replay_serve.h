@@ -5,8 +5,8 @@
 #include "cli.h"
 
 struct serve_args {
-    bool insecure, shrink, verify;
-    const char *listen, *dir, *file, *checkpoint_dir;
+    bool insecure, force, shrink, verify;
+    const char *listen, *dir, *file, *checkpoint_dir, *restore;
     struct cli_list tables;
     uint32_t durability, log_level; /* as trp_durability and trp_log_level count */
     uint64_t max_bytes, seed, keep_checkpoints;

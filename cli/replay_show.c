@@ -28,17 +28,22 @@ const char *fill_text(const Troupe__ReplayTable *table, char *text)
     return text;
 }
 
+/* "1 sampler", "2 samplers". */
+static int counted(char *text, size_t size, int64_t count, const char *what)
+{
+    return snprintf(text, size, "%lld %s%s", (long long)count, what, count == 1 ? "" : "s");
+}
+
 const char *blocked_text(const Troupe__ReplayTable *table, char *text)
 {
-    if (table->inserts_waiting && table->samples_waiting)
-        snprintf(text, TEXT_SIZE, "%lld inserts, %lld samplers", (long long)table->inserts_waiting,
-                 (long long)table->samples_waiting);
-    else if (table->inserts_waiting)
-        snprintf(text, TEXT_SIZE, "%lld inserts", (long long)table->inserts_waiting);
-    else if (table->samples_waiting)
-        snprintf(text, TEXT_SIZE, "%lld samplers", (long long)table->samples_waiting);
-    else
-        return "-";
+    size_t length = 0;
+    snprintf(text, TEXT_SIZE, "-");
+    if (table->inserts_waiting)
+        length = (size_t)counted(text, TEXT_SIZE, table->inserts_waiting, "insert");
+    if (length && table->samples_waiting)
+        length += (size_t)snprintf(text + length, TEXT_SIZE - length, ", ");
+    if (table->samples_waiting)
+        counted(text + length, TEXT_SIZE - length, table->samples_waiting, "sampler");
     return text;
 }
 

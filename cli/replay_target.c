@@ -28,8 +28,7 @@ static trp_status connect_to(struct target *target, const char *address)
     return trp_channel_service(target->channel, &troupe__replay__descriptor, &target->service);
 }
 
-/* DIR, or DIR/replay when DIR is a run's. */
-static char *store_dir(const char *text)
+char *target_store_dir(const char *text)
 {
     char *format = xasprintf("%s/FORMAT", text), *inner = xasprintf("%s/replay", text);
     char *inner_format = xasprintf("%s/FORMAT", inner);
@@ -97,7 +96,7 @@ trp_status target_open(struct target *target, const char *text, enum target_mode
     int error = errno;
     *target = (struct target){.text = text};
     if (exists && S_ISDIR(stat_of.st_mode)) {
-        char *dir = store_dir(text);
+        char *dir = target_store_dir(text);
         trp_status status = open_dir(target, dir, mode);
         free(dir);
         return status;

@@ -22,8 +22,9 @@ struct replay_args {
     uint64_t count, offset, rounds, batch;
     uint32_t order;
     double seconds, timeout;
-    bool yes, if_empty, shrink, dry_run, create;
+    bool yes, if_empty, shrink, dry_run, create, force;
     const char *file, *table;
+    struct cli_list tables;
     struct filter_args filter;
     uint64_t writers, samplers, item_bytes;
 };
@@ -58,6 +59,10 @@ int target_run(const struct cli_call *call, enum target_mode mode,
 
 /* Opens what a TARGET names. */
 TRP_MUST_USE trp_status target_open(struct target *target, const char *text, enum target_mode mode);
+
+/* The directory that the store is in: `text`, or `text`/replay when that is a run's. Caller frees.
+ */
+char *target_store_dir(const char *text);
 void target_close(struct target *target);
 
 /* trp_call() with a bound that a person waits for. */

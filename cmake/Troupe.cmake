@@ -93,14 +93,18 @@ function(troupe_test name)
     set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT})
 endfunction()
 
-# troupe_fuzz(name LINK ...): tests/fuzz/fuzz_<name>.c on every variant of its corpus.
+# troupe_fuzz(name [CORPUS other] LINK ...): tests/fuzz/fuzz_<name>.c on every variant of its corpus,
+# or of another's.
 function(troupe_fuzz name)
-    cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+    cmake_parse_arguments(ARG "" "CORPUS" "LINK" ${ARGN})
+    if(NOT ARG_CORPUS)
+        set(ARG_CORPUS ${name})
+    endif()
     add_executable(fuzz_${name} tests/fuzz/fuzz_${name}.c tests/fuzz/corpus_main.c)
     target_link_libraries(fuzz_${name} PRIVATE ${ARG_LINK} troupe_flags)
     add_dependencies(fuzz_${name} troupe_proto_headers)
     add_test(NAME fuzz_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
-        COMMAND fuzz_${name} tests/fuzz/corpus_${name})
+        COMMAND fuzz_${name} tests/fuzz/corpus_${ARG_CORPUS})
     set_tests_properties(fuzz_${name} PROPERTIES TIMEOUT 60)
 endfunction()
 

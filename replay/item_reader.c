@@ -297,6 +297,7 @@ static trp_status item_build(trp_item_reader *reader, trp_item_data *out)
                            .priority = item->priority,
                            .times_sampled = item->times_sampled,
                            .inserted_at_ns = item->inserted_at_ns,
+                           .policy_version = item->policy_version,
                            .probability = reader->draw.probability,
                            .table_size = reader->draw.table_size,
                            .columns = reader->columns,

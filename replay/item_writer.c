@@ -225,6 +225,7 @@ trp_status trp_item_writer_put(trp_item_writer *writer, const trp_item_data *ite
     wire->key = item->key;
     wire->table = (trp_bytes){(const uint8_t *)writer->table, strlen(writer->table)};
     wire->priority = item->priority;
+    wire->policy_version = item->policy_version;
     for (size_t i = 0; i < item->column_count; ++i) {
         wire_push_column(lists)->squeeze = item->columns[i].squeezed;
         if (item->columns[i].dtype != 0)

@@ -97,6 +97,11 @@ static trp_status data_replace(const struct store_dir *dir, const struct checkpo
     return status;
 }
 
+char *trp_replay_newest_checkpoint(const char *root)
+{
+    return checkpoint_newest(root);
+}
+
 trp_status trp_replay_restore(const char *checkpoint, const char *dir, bool force)
 {
     struct checkpoint_info info;

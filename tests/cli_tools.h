@@ -157,7 +157,8 @@ static inline void assert_one_error(struct desk *desk, const char *part)
     free(text);
 }
 
-/* Five items of table t, keys 1 to 5, priority as the key: int64 [key] and float32 [2] 1.5 2.5. */
+/* Five items of table t, keys 1 to 5, priority and version as the key: int64 [key] and float32
+ * [2] 1.5 2.5. */
 static inline void desk_write_items(struct desk *desk, const char *name)
 {
     static const char *const values[] = {
@@ -167,10 +168,11 @@ static inline void desk_write_items(struct desk *desk, const char *name)
     for (int i = 0; i < 5; ++i) {
         char *longer =
             xasprintf("%s{\"table\":\"t\",\"key\":\"%d\",\"priority\":%d,\"times_sampled\":0,"
-                      "\"inserted_at_ns\":0,\"columns\":[{\"dtype\":\"int64\",\"shape\":[1],"
+                      "\"inserted_at_ns\":0,\"policy_version\":\"%d\",\"columns\":[{\"dtype\":"
+                      "\"int64\",\"shape\":[1],"
                       "\"squeezed\":false,\"data\":\"%s\"},{\"dtype\":\"float32\",\"shape\":[2],"
                       "\"squeezed\":true,\"data\":\"AADAPwAAIEA=\"}]}\n",
-                      text, i + 1, i + 1, values[i]);
+                      text, i + 1, i + 1, i + 1, values[i]);
         free(text);
         text = longer;
     }

@@ -1,8 +1,6 @@
 /* Every command of `troupe replay` end to end: on a live server, and on the store it leaves. */
 #include "cli_tools.h"
 
-#include <fcntl.h>
-
 static const char tables[] = "--table 'name=t sampler=max_heap' --table 'name=u sampler=fifo'";
 
 /* A server with five items in t; then `look` at its address, and at its directory when it has
@@ -82,6 +80,8 @@ static void look_at_items(struct desk *desk, const char *target)
         {"--max-sampled=0 --key=3 --key=1 --sort=oldest", "1 3 ", 0},
         {"--min-age=0 --max-age=1000 -n1", "5 ", 0},
         {"--min-sampled=1", "", 3},
+        {"--min-version=5", "5 ", 0},
+        {"--max-version=1", "1 ", 0},
         {"--key=77", "", 3},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
@@ -334,6 +334,116 @@ static void what_was_altered_on_a_stopped_store_stays(void **state)
     desk_stop(desk);
 }
 
+/* ---- checkpoints and damage -------------------------------------------------------------- */
+
+/* Makes a checkpoint; its path. Caller frees. */
+static char *checkpoint(struct desk *desk, const char *target)
+{
+    assert_troupe(desk, 0, "replay checkpoint %s", target);
+    char *path = scene_read(&desk->at, "out");
+    path[strcspn(path, "\n")] = '\0';
+    assert_true(path[0] == '/');
+    return path;
+}
+
+static void checkpoint_and_verify(struct desk *desk, const char *target)
+{
+    char *path = checkpoint(desk, target);
+    assert_troupe(desk, 0, "replay checkpoints %s -o json", target);
+    cJSON *json = desk_json(desk);
+    const cJSON *first = cJSON_GetArrayItem(cJSON_GetObjectItem(json, "checkpoints"), 0);
+    assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(first, "path")), path);
+    cJSON_Delete(json);
+    assert_troupe(desk, 0, "replay checkpoints %s", target);
+    assert_file_contains(&desk->at, "out", path);
+    assert_troupe(desk, 0, "replay verify %s", target);
+    assert_file_contains(&desk->at, "out", "5 items, 10 chunks");
+    assert_file_contains(&desk->at, "out", "all whole");
+    assert_troupe(desk, 0, "replay verify %s -o json", path);
+    json = desk_json(desk);
+    assert_true(json_at(json, "items") == 5 && json_at(json, "damaged") == 0);
+    cJSON_Delete(json);
+    free(path);
+}
+
+static void checkpoints_are_made_live_and_stopped(void **state)
+{
+    live_and_stopped(*state, checkpoint_and_verify);
+}
+
+static void no_checkpoint_is_nothing_found(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, tables);
+    assert_troupe(desk, 3, "replay checkpoints %s", desk->address);
+    desk_stop(desk);
+    assert_troupe(desk, 3, "replay restore store other");
+    assert_one_error(desk, "no checkpoint");
+    assert_troupe(desk, 3, "replay serve --dir=other --restore=latest");
+    assert_one_error(desk, "other/checkpoints");
+}
+
+static void a_checkpoint_is_restored(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, tables);
+    desk_write_items(desk, "items.jsonl");
+    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
+    char *path = checkpoint(desk, desk->address);
+    assert_troupe(desk, 0, "replay reset %s t --yes", desk->address);
+    desk_stop(desk);
+    assert_troupe(desk, 1, "replay restore %s store", path);
+    assert_one_error(desk, "--force");
+    assert_troupe(desk, 0, "replay restore %s other --table 'name=t max_size=3'", path);
+    assert_file_contains(&desk->at, "out", "max_size: 1000000 -> 3");
+    assert_troupe(desk, 0, "replay items other t --sort=oldest -o json");
+    assert_keys(desk, "3 4 5 ");
+    desk_serve(desk, "--restore=latest --force");
+    assert_troupe(desk, 0, "replay items %s t --sort=oldest -o json", desk->address);
+    assert_keys(desk, "1 2 3 4 5 ");
+    desk_stop(desk);
+    free(path);
+}
+
+/* Somewhere in the bytes of an item. */
+static void damage(struct desk *desk, const char *name)
+{
+    static const uint8_t pattern[] = {0, 0, 0xc0, 0x3f, 0, 0, 0x20, 0x40}; /* 1.5, 2.5 */
+    char *path = scene_path(&desk->at, name);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    off_t size = lseek(fd, 0, SEEK_END);
+    uint8_t *bytes = xmalloc((size_t)size);
+    assert_int_equal(pread(fd, bytes, (size_t)size, 0), size);
+    const uint8_t *at = memmem(bytes, (size_t)size, pattern, sizeof pattern);
+    assert_non_null(at);
+    assert_int_equal(pwrite(fd, "!", 1, at - bytes), 1);
+    close(fd);
+    free(bytes);
+    free(path);
+}
+
+static void damage_is_found_and_told_by_the_status(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, tables);
+    desk_write_items(desk, "items.jsonl");
+    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
+    desk_stop(desk);
+    damage(desk, "store/data.mdb");
+    assert_troupe(desk, 4, "replay verify store");
+    assert_file_contains(&desk->at, "out", "table t, key ");
+    assert_file_contains(&desk->at, "out", "1 DAMAGED");
+    assert_troupe(desk, 4, "replay verify store -o json");
+    cJSON *json = desk_json(desk);
+    assert_true(json_at(json, "damaged") == 1);
+    cJSON_Delete(json);
+    desk_serve(desk, "--verify");
+    assert_troupe(desk, 0, "replay info %s t", desk->address);
+    assert_file_contains(&desk->at, "out", "size      4 of");
+    desk_stop(desk);
+}
+
 /* ---- finding the server ------------------------------------------------------------------ */
 
 static void the_directory_of_a_live_server_leads_to_it(void **state)
@@ -547,6 +657,10 @@ int main(void)
         TEST(a_dump_that_fails_leaves_nothing),
         TEST(tables_and_items_are_changed_live_and_stopped),
         TEST(what_was_altered_on_a_stopped_store_stays),
+        TEST(checkpoints_are_made_live_and_stopped),
+        TEST(no_checkpoint_is_nothing_found),
+        TEST(a_checkpoint_is_restored),
+        TEST(damage_is_found_and_told_by_the_status),
         TEST(the_directory_of_a_live_server_leads_to_it),
         TEST(an_address_that_nobody_has_any_more_is_harmless),
         TEST(a_run_directory_leads_to_its_replay),

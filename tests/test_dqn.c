@@ -70,6 +70,7 @@ static void the_table_has_acmes_limiter(void **state)
     const trp_table_options *table = &list.tables[0];
     assert_int_equal(trp_table_options_check(table), TRP_OK);
     assert_int_equal(table->sampler.kind, TRP_PRIORITIZED);
+    assert_float_equal(table->sampler.exponent, 0.6, 0); /* the decimal, not the float's */
     assert_int_equal(table->max_size, 5000);
     assert_int_equal(table->limiter.min_size, 1000);
     assert_float_equal(table->limiter.samples_per_insert, 4, 0);

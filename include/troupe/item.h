@@ -32,8 +32,9 @@ typedef struct {
     uint64_t key;
     double priority;
     int32_t times_sampled;
-    int64_t inserted_at_ns; /* since 1970 */
-    double probability;     /* of the draw, where it was sampled */
+    int64_t inserted_at_ns;  /* since 1970 */
+    uint64_t policy_version; /* of the policy that produced it; 0: not said */
+    double probability;      /* of the draw, where it was sampled */
     int64_t table_size;
     const trp_item_array *columns;
     size_t column_count;

@@ -165,6 +165,10 @@ TRP_API void trp_replay_files_close(trp_replay_files *files);
 TRP_API TRP_MUST_USE trp_status trp_replay_restore(const char *checkpoint, const char *dir,
                                                    bool force);
 
+/* The newest whole checkpoint in the directory `root` (see checkpoint_dir); NULL: there is none.
+ * Caller frees. */
+TRP_API char *trp_replay_newest_checkpoint(const char *root);
+
 typedef struct {
     char *table;  /* its name; "": not known, `key` is the item's sequence number then */
     uint64_t key; /* of the item */

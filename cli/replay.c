@@ -340,7 +340,10 @@ static const struct cli_option serve_rows[] = {
 
 static const char table_words[] =
     "A table's OPTIONS are words: name=x sampler=prioritized(0.6) remover=fifo max_size=100000 "
-    "limiter=min_size(1000) max_times_sampled=1 signature=FILE.\n\n"
+    "limiter=min_size(1000), and max_times_sampled=N (an item goes after so many), max_bytes=N (of "
+    "its items' chunks), replacement=no (a batch has no item twice), insert_on_sample=TABLE (an "
+    "item's first sample inserts it there, too), seed=N (of its draws), signature=FILE (a "
+    "serialized tensorflow.StructuredValue).\n\n"
     "Samplers and removers: fifo lifo uniform prioritized(EXPONENT) max_heap min_heap.\n\n"
     "Limiters: min_size(N) samples_per_insert(SPI,MIN_SIZE,ERROR_BUFFER) queue(N) stack(N) "
     "rate(SPI,MIN_SIZE,MIN_DIFF,MAX_DIFF), where a limit may be inf or -inf.";

@@ -21,10 +21,12 @@ const char *option_text(const Troupe__ReplayTable *table, const char *key, char 
     return "-";
 }
 
+/* Of its items or of its bytes, whatever is nearer to the limit. */
 const char *fill_text(const Troupe__ReplayTable *table, char *text)
 {
-    snprintf(text, TEXT_SIZE, "%.0f%%",
-             table->max_size > 0 ? 100.0 * (double)table->size / (double)table->max_size : 0.0);
+    double items = table->max_size > 0 ? (double)table->size / (double)table->max_size : 0;
+    double bytes = table->max_bytes > 0 ? (double)table->bytes / (double)table->max_bytes : 0;
+    snprintf(text, TEXT_SIZE, "%.0f%%", 100 * (bytes > items ? bytes : items));
     return text;
 }
 

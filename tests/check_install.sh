@@ -38,3 +38,7 @@ foreign=$(nm -D --defined-only "$lib/libtroupe.so" | awk '{print $3}' | grep -v 
 # The installed tool compiles a launch file against the installed library.
 CC=$CC "$dir/usr/bin/troupe" launch examples/catch.c -- graph >"$dir/graph"
 grep -q 'catch: 5 nodes in 4 groups' "$dir/graph"
+
+# Its manual pages and completion came along.
+[ -s "$dir/usr/share/man/man1/troupe-replay-ls.1" ]
+grep -q '_troupe troupe' "$dir/usr/share/bash-completion/completions/troupe"

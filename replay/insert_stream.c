@@ -256,6 +256,13 @@ static trp_status item_insert(struct insert_stream *stream, struct wire_item *wi
     struct lane *lane = service_lane(service, wire->table);
     if (!lane)
         return TRP_NOT_FOUND;
+    if (lane != service->inserted) {
+        if (service->inserted)
+            lane_enter(service->inserted, service->inserted_from);
+        service->inserted_from = lane->state;
+        lane_enter(lane, LANE_INSERTING);
+        service->inserted = lane;
+    }
     TRP_TRY(status);
     TRP_TRY(table_check_priority(lane->table->table, wire->priority));
     if (wire->times_sampled < 0)
@@ -337,6 +344,9 @@ void insert_received(void *arg, trp_server_call *call, trp_message *message)
     } else {
         trp_fail(status, "%s", service->broken_text);
     }
+    if (service->inserted)
+        lane_enter(service->inserted, service->inserted_from);
+    service->inserted = NULL;
     trp_message_destroy(message);
     stream_touch(stream);
     if (status != TRP_OK)

@@ -73,9 +73,18 @@ void service_table_added(struct service *service, struct engine_table *table)
     struct lane *lane = xcalloc(1, sizeof *lane);
     lane->service = service;
     lane->table = table;
+    lane->state_ns = clock_now_ns(&clock_monotonic);
     service->lanes = xrealloc(service->lanes, (table->index + 1) * sizeof(struct lane *));
     service->lanes[table->index] = lane;
     service_state_change(service);
+}
+
+void lane_enter(struct lane *lane, enum lane_state state)
+{
+    int64_t now = clock_now_ns(&clock_monotonic);
+    lane->time_ns[lane->state] += now - lane->state_ns;
+    lane->state = state;
+    lane->state_ns = now;
 }
 
 void lane_use(struct lane *lane)
@@ -163,16 +172,30 @@ void lane_move(struct lane *lane)
     lane->service->moving = lane;
 }
 
+static enum lane_state lane_idle(const struct lane *lane)
+{
+    if (lane->insert_first)
+        return LANE_WAITING_FOR_SAMPLING;
+    return lane->sample_first ? LANE_WAITING_FOR_INSERTS : LANE_SLEEPING;
+}
+
 /* Alternating, so that neither inserts nor samples starve where the limiter would allow both. */
 static void lane_run(struct lane *lane)
 {
+    lane_enter(lane, LANE_INSERTING);
     for (bool progress = true; progress;) {
         progress = lane_insert_one(lane);
+        bool samples = lane->sample_first != NULL;
+        if (samples)
+            lane_enter(lane, LANE_SAMPLING);
         bool sampled = lane_sample_batch(lane);
+        if (samples)
+            lane_enter(lane, LANE_INSERTING);
         if (sampled && lane->table->feed)
             lane_move(lane->service->lanes[lane->table->feed->index]);
         progress |= sampled;
     }
+    lane_enter(lane, lane_idle(lane));
 }
 
 static void lanes_run(struct service *service)

@@ -37,6 +37,16 @@ struct pending_insert {
     uint64_t number;              /* of its confirmation in the stream */
 };
 
+/* What a table does with its time, as Reverb tells it. */
+enum lane_state {
+    LANE_SLEEPING,
+    LANE_SAMPLING,
+    LANE_INSERTING,
+    LANE_WAITING_FOR_SAMPLING, /* inserts are held back */
+    LANE_WAITING_FOR_INSERTS,
+    LANE_STATES
+};
+
 struct lane {
     struct service *service;
     struct engine_table *table;
@@ -46,6 +56,9 @@ struct lane {
     uint32_t sample_count, timed_count; /* timed: with a deadline */
     bool moving;                        /* in service.moving */
     struct lane *next_moving;
+    enum lane_state state; /* since: */
+    int64_t state_ns;      /* CLOCK_MONOTONIC */
+    int64_t time_ns[LANE_STATES];
     uint32_t users; /* sample streams whose request is for it */
     bool dropped;   /* its table is gone; the last user frees it */
 };
@@ -54,6 +67,8 @@ struct service {
     struct engine *engine;
     struct lane **lanes; /* one a table, in the engine's order */
     struct lane *moving;
+    struct lane *inserted;         /* of the last item of this message; NULL: none yet */
+    enum lane_state inserted_from; /* what it did before */
     struct insert_stream *touched; /* something to send at the end of the group */
     struct unary *unary_first, *unary_last;
     /* Begins a checkpoint elsewhere, which ends with service_checkpoint_done(). NULL: there are
@@ -102,6 +117,9 @@ void service_table_drop(struct service *service, struct engine_table *table);
 
 /* Clients read signatures again. */
 void service_state_change(struct service *service);
+
+/* Counts the time up to now for the state it was in. */
+void lane_enter(struct lane *lane, enum lane_state state);
 
 /* A sample stream serves a request for the lane's table; and does not any more. */
 void lane_use(struct lane *lane);

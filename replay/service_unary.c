@@ -135,6 +135,7 @@ struct table_info {
     Deepmind__Reverb__KeyDistributionOptions__Heap sampler_heap, remover_heap;
     Deepmind__Reverb__RateLimiterInfo limiter;
     Deepmind__Reverb__RateLimiterCallStats inserts, samples;
+    Deepmind__Reverb__TableWorkerTime time;
 };
 
 static void selector_fill(Deepmind__Reverb__KeyDistributionOptions *out,
@@ -189,8 +190,23 @@ static void limiter_fill(struct table_info *out, const struct limiter *limiter)
     out->limiter.sample_stats = &out->samples;
 }
 
-static void table_fill(struct table_info *out, struct engine_table *table)
+static void time_fill(Deepmind__Reverb__TableWorkerTime *out, struct lane *lane)
 {
+    enum { NS_PER_MS = 1000 * 1000 };
+    const int64_t *ns = lane->time_ns;
+    lane_enter(lane, lane->state);
+    deepmind__reverb__table_worker_time__init(out);
+    out->running_ms = (ns[LANE_SAMPLING] + ns[LANE_INSERTING]) / NS_PER_MS;
+    out->sampling_ms = ns[LANE_SAMPLING] / NS_PER_MS;
+    out->inserting_ms = ns[LANE_INSERTING] / NS_PER_MS;
+    out->sleeping_ms = ns[LANE_SLEEPING] / NS_PER_MS;
+    out->waiting_for_sampling_ms = ns[LANE_WAITING_FOR_SAMPLING] / NS_PER_MS;
+    out->waiting_for_inserts_ms = ns[LANE_WAITING_FOR_INSERTS] / NS_PER_MS;
+}
+
+static void table_fill(struct table_info *out, struct lane *lane)
+{
+    struct engine_table *table = lane->table;
     const trp_table_options *options = table_options(table->table);
     deepmind__reverb__table_info__init(&out->info);
     selector_fill(&out->sampler, &out->sampler_prioritized, &out->sampler_heap, options->sampler);
@@ -205,6 +221,8 @@ static void table_fill(struct table_info *out, struct engine_table *table)
     out->info.signature.len = options->signature.size;
     out->info.current_size = table_size(table->table);
     out->info.name = (char *)table->name;
+    time_fill(&out->time, lane);
+    out->info.table_worker_time = &out->time;
     out->info.num_episodes = table_episodes(table->table);
     out->info.num_deleted_episodes = table_episodes_deleted(table->table);
     out->info.num_unique_samples = table_unique_samples(table->table);
@@ -218,7 +236,7 @@ static trp_status server_info(struct service *service, trp_message **answer)
     Deepmind__Reverb__Uint128 id = DEEPMIND__REVERB__UINT128__INIT;
     Deepmind__Reverb__ServerInfoResponse response = DEEPMIND__REVERB__SERVER_INFO_RESPONSE__INIT;
     for (size_t i = 0; i < count; ++i) {
-        table_fill(&tables[i], engine_table(service->engine, i));
+        table_fill(&tables[i], service->lanes[i]);
         infos[i] = &tables[i].info;
     }
     id.high = service->state_id[0];

@@ -4,17 +4,21 @@
  *   bench_store DIR [--full]     --full: 150 000 live chunks, 5 GB
  *
  * Prints: case, measured, unit, ceiling, its name. */
+#include <fcntl.h>
 #include <lmdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "replay/store.h"
+#include "replay/store_copy.h"
 #include "replay/store_record.h"
+#include "replay/store_target.h"
 
 enum {
     SEGMENTS = 5, /* the best counts: other programs take the processor, too */
@@ -309,6 +313,89 @@ static const char *place_name(const char *dir)
     return statfs(dir, &fs) == 0 && fs.f_type == TMPFS ? "tmpfs" : "disk";
 }
 
+/* ---- a copy --------------------------------------------------------------------------------- */
+
+static trp_status copy_damage(void *arg, uint32_t table_id, uint64_t key, const char *what)
+{
+    (void)arg;
+    (void)table_id;
+    (void)key;
+    return trp_fail(TRP_DATA_LOSS, "%s", what);
+}
+
+/* The disk's own rate: so many bytes in large writes, synced. */
+static double raw_write_gbs(const char *dir, uint64_t bytes)
+{
+    enum { PART_BYTES = 8 << 20 };
+    uint8_t *part = xmalloc(PART_BYTES);
+    char *path = xasprintf("%s/data.mdb", dir);
+    memset(part, 7, PART_BYTES);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    int64_t start = clock_now_ns(&clock_monotonic);
+    for (uint64_t done = 0; done < bytes; done += PART_BYTES) {
+        if (write(fd, part, PART_BYTES) != PART_BYTES)
+            fail("cannot write");
+        sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+    }
+    if (fsync(fd) != 0)
+        fail("cannot sync");
+    double seconds = (double)(clock_now_ns(&clock_monotonic) - start) / 1e9;
+    close(fd);
+    unlink(path);
+    free(path);
+    free(part);
+    return (double)bytes / 1e9 / seconds;
+}
+
+/* Of this thread alone: other programs take the processor, too. */
+static int64_t thread_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* A copy of a store, and the longest that the store was kept from its callers. */
+static void measure_copy(const char *parent)
+{
+    const struct load load = {"copy", 60000, 28224, 28224, 64, 0, false};
+    struct stored stored = {0};
+    char *dir = make_dir(parent), *to = make_dir(parent);
+    stored_open(&stored, dir, load.live);
+    for (size_t first = 0; first < load.live; first += load.group)
+        stored_group(&stored, &load, first);
+    struct copy_sink sink = {store_target_item, store_target_piece, copy_damage, NULL};
+    struct store_copy *copy;
+    struct store_target *target;
+    uint64_t bytes;
+    int64_t start = clock_now_ns(&clock_monotonic), longest = 0;
+    check_status(store_copy_begin(stored.store, &copy, &sink));
+    check_status(store_target_create(&target, to));
+    store_copy_set_argument(copy, target);
+    while (!store_copy_done(copy)) {
+        int64_t before = thread_now_ns();
+        check_status(store_copy_find(stored.store, copy));
+        int64_t took = thread_now_ns() - before;
+        longest = took > longest ? took : longest;
+        check_status(store_copy_give(copy));
+    }
+    check_status(store_target_finish(target, copy, &bytes));
+    double seconds = (double)(clock_now_ns(&clock_monotonic) - start) / 1e9;
+    store_target_destroy(target);
+    store_copy_end(stored.store, copy);
+    const char *place = place_name(dir);
+    remove_dir(to);
+    to = make_dir(parent);
+    printf("store, a checkpoint of %.1f GB, %s\t%.2f\tGB/s\t%.2f\tlarge writes, synced\n",
+           (double)bytes / 1e9, place, (double)bytes / 1e9 / seconds, raw_write_gbs(to, bytes));
+    printf("store, longest slice of a checkpoint, %s\t%.2f\tms\t1\tpromised\n", place,
+           (double)longest / 1e6);
+    fflush(stdout);
+    remove_dir(to);
+    stored_close(&stored, load.live);
+    remove_dir(dir);
+}
+
 static void compare(const struct load *load, const char *dir)
 {
     struct result raw = raw_run(load, dir), stored = stored_run(load, dir);
@@ -440,6 +527,7 @@ int main(int argc, char **argv)
     };
     for (size_t index = 0; index < sizeof loads / sizeof *loads; index++)
         compare(&loads[index], argv[1]);
+    measure_copy(argv[1]);
     measure_updates(argv[1]);
     measure_reads(argv[1]);
     return 0;

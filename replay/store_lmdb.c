@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include "checkpoint_dir.h"
 #include "core/alloc.h"
@@ -35,8 +36,19 @@ static const char *const tree_names[TREE_COUNT] = {
     [TREE_REMOVED] = "removed",
 };
 
+/* To LMDB, a write that a full file system cut short is an I/O error. */
+static bool write_was_short(const struct store *store, int rc)
+{
+    enum { WRITE_BYTES_MAX = 1 << 20 }; /* LMDB writes 64 pages at once */
+    struct statvfs fs;
+    return rc == EIO && statvfs(store->dir.path, &fs) == 0 && fs.f_blocks > 0 &&
+           (uint64_t)fs.f_bavail * fs.f_frsize < WRITE_BYTES_MAX;
+}
+
 trp_status lmdb_fail(const struct store *store, int rc, const char *what)
 {
+    if (write_was_short(store, rc))
+        rc = ENOSPC;
     if (rc > 0)
         return store_errno(rc, store->dir.data_path, what);
     trp_status status = TRP_INTERNAL;
@@ -420,7 +432,7 @@ static trp_status env_open(struct store *store, unsigned flags)
     int rc = mdb_env_create(&store->env);
     if (rc == 0)
         rc = mdb_env_set_maxdbs(store->env, TREE_COUNT);
-    if (rc == 0 && store->dir.fresh) {
+    if (rc == 0 && !(flags & MDB_RDONLY)) { /* again each time: file systems grow */
         uint64_t bytes;
         TRP_TRY(store_dir_capacity(&store->dir, &bytes));
         rc = mdb_env_set_mapsize(store->env, bytes);

@@ -8,6 +8,8 @@
 #include <sys/mount.h>
 
 #include "core/clock.h"
+#include "replay/store_copy.h"
+#include "replay/store_target.h"
 
 enum { ITEM_BYTES = 28224, ITEMS_MAX = 1 << 20, FS_BYTES = 40 << 20 };
 
@@ -341,21 +343,111 @@ static void freed_pages_go_back_and_come_again(void **state)
     check_reopened(full, TRP_DURABLE_PROCESS, 0);
 }
 
+/* At whatever file of the new store it fails. */
 static void a_full_file_system_cannot_hold_a_new_store(void **state)
 {
     struct full *full = *state;
     char *ballast = fixture_path(full->mount_point, "ballast");
-    int fd = open(ballast, O_WRONLY | O_CREAT, 0666);
-    assert_int_equal(posix_fallocate(fd, 0, FS_BYTES - 40000), 0);
-    struct store_options options = {.dir = full->dir};
-    assert_int_equal(store_create(&full->store, &options), TRP_RESOURCE_EXHAUSTED);
-    assert_null(full->store);
-    assert_non_null(strstr(trp_last_error(), full->dir));
-    close(fd);
-    unlink(ballast);
+    unsigned refused = 0;
+    for (off_t left = 0; left < 200000; left += 8192) {
+        int fd = open(ballast, O_WRONLY | O_CREAT, 0666);
+        assert_int_equal(posix_fallocate(fd, 0, FS_BYTES - 4096 - left), 0);
+        struct store_options options = {.dir = full->dir};
+        trp_status status = store_create(&full->store, &options);
+        refused += status != TRP_OK;
+        if (status != TRP_OK) {
+            assert_int_equal(status, TRP_RESOURCE_EXHAUSTED);
+            assert_non_null(strstr(trp_last_error(), full->dir));
+        }
+        full_close(full);
+        close(fd);
+        unlink(ballast);
+        full_open(full, TRP_DURABLE_PROCESS, 0);
+        full_close(full);
+        fixture_erase(full->dir);
+    }
+    assert_in_range(refused, 10, 25);
     free(ballast);
     full_open(full, TRP_DURABLE_PROCESS, 0);
     assert_int_equal(insert(full, ITEM_BYTES), TRP_OK);
+}
+
+static void a_file_system_that_grows_is_used(void **state)
+{
+    struct full *full = *state;
+    full_open(full, TRP_DURABLE_PROCESS, 0);
+    fill(full, ITEM_BYTES);
+    full_close(full);
+    assert_int_equal(mount(NULL, full->mount_point, NULL, MS_REMOUNT, "size=80m"), 0);
+    full_open(full, TRP_DURABLE_PROCESS, 0);
+    assert_true(fill(full, ITEM_BYTES) > FS_BYTES / 10 * 9);
+    check_reopened(full, TRP_DURABLE_PROCESS, 0);
+}
+
+static trp_status no_damage(void *arg, uint32_t table_id, uint64_t key, const char *what)
+{
+    (void)arg;
+    (void)table_id;
+    (void)key;
+    return trp_fail(TRP_DATA_LOSS, "%s", what);
+}
+
+static trp_status copy_to(struct full *full, const char *dir)
+{
+    struct copy_sink sink = {store_target_item, store_target_piece, no_damage, NULL};
+    struct store_copy *copy;
+    struct store_target *target;
+    uint64_t bytes;
+    TRP_TRY(store_copy_begin(full->store, &copy, &sink));
+    trp_status status = store_target_create(&target, dir);
+    store_copy_set_argument(copy, target);
+    while (status == TRP_OK && !store_copy_done(copy)) {
+        status = store_copy_find(full->store, copy);
+        if (status == TRP_OK)
+            status = store_copy_give(copy);
+    }
+    if (status == TRP_OK)
+        status = store_target_finish(target, copy, &bytes);
+    store_target_destroy(target);
+    store_copy_end(full->store, copy);
+    return status;
+}
+
+static void a_copy_without_room_fails_and_the_store_goes_on(void **state)
+{
+    struct full *full = *state;
+    char *dir = fixture_path(full->mount_point, "copy");
+    full_open(full, TRP_DURABLE_PROCESS, 0);
+    fill(full, ITEM_BYTES);
+    for (unsigned index = 0; index < 200; index++)
+        erase_oldest(full);
+    commit(full);
+    assert_int_equal(mkdir(dir, 0700), 0);
+    assert_int_equal(copy_to(full, dir), TRP_RESOURCE_EXHAUSTED);
+    fixture_erase(dir);
+    assert_int_equal(insert(full, ITEM_BYTES), TRP_OK);
+    commit(full);
+    check_reopened(full, TRP_DURABLE_PROCESS, 0);
+    free(dir);
+}
+
+static void a_full_store_takes_back_what_a_copy_holds(void **state)
+{
+    struct full *full = *state;
+    struct copy_sink sink = {store_target_item, store_target_piece, no_damage, NULL};
+    struct store_copy *copy;
+    full_open(full, TRP_DURABLE_PROCESS, 0);
+    fill(full, ITEM_BYTES);
+    size_t live = full->count;
+    assert_int_equal(store_copy_begin(full->store, &copy, &sink), TRP_OK);
+    for (size_t index = 0; index < live / 2; index++)
+        erase_oldest(full);
+    commit(full);
+    fill(full, ITEM_BYTES);
+    assert_in_range(full->count - live, live / 4, live);
+    assert_int_equal(store_copy_find(full->store, copy), TRP_RESOURCE_EXHAUSTED);
+    store_copy_end(full->store, copy);
+    check_reopened(full, TRP_DURABLE_PROCESS, 0);
 }
 
 static void max_bytes_bound_the_file(void **state)
@@ -387,6 +479,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(freed_pages_go_back_and_come_again, setup, teardown),
         cmocka_unit_test_setup_teardown(a_full_file_system_cannot_hold_a_new_store, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(a_file_system_that_grows_is_used, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_copy_without_room_fails_and_the_store_goes_on, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_full_store_takes_back_what_a_copy_holds, setup, teardown),
         cmocka_unit_test_setup_teardown(max_bytes_bound_the_file, setup, teardown),
     };
     return cmocka_run_group_tests(tests, private_mounts, NULL);

@@ -106,6 +106,9 @@ static trp_status append_row(struct nstep_adder *adder)
     const void *values[TRP_NSTEP_COLUMNS];
     for (size_t c = 0; c < TRP_NSTEP_COLUMNS; c++)
         values[c] = row + adder->offsets[c];
+    int64_t version;
+    memcpy(&version, values[TRP_NSTEP_VERSION], sizeof version);
+    trp_writer_set_policy_version(adder->writer, (uint64_t)version);
     return trp_writer_append(adder->writer, values);
 }
 

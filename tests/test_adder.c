@@ -12,9 +12,11 @@
 #include <cmocka.h>
 
 #include <troupe/actor.h>
+#include <troupe/replay.h>
 #include "actor/nstep.h"
 #include "core/alloc.h"
 #include "core/limits.h"
+#include "replay.pb-c.h"
 
 enum { STEPS_MAX = 16, ITEMS_MAX = 64 };
 
@@ -296,9 +298,52 @@ static void wrong_options_are_refused_by_name(void **state)
     }
 }
 
+/* To a real server, which tells the newest version of a table's items. */
+static void items_carry_the_version_to_the_server(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/troupe-adder-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    trp_table_options table = {.name = "t"};
+    trp_replay_server_options options = {.dir = dir, .tables = &table, .table_count = 1};
+    trp_replay_server *server;
+    trp_adder *adder;
+    ProtobufCService *service;
+    ProtobufCMessage *reply;
+    Troupe__ReplayTablesRequest request = TROUPE__REPLAY_TABLES_REQUEST__INIT;
+    assert_int_equal(trp_replay_server_create(&server, &options), TRP_OK);
+    trp_channel *channel = trp_channel_create_local(trp_replay_server_rpc(server));
+    trp_nstep_options nstep = {.replay = channel, .table = "t", .env = &discrete};
+    assert_int_equal(trp_nstep_adder_create(&adder, &nstep), TRP_OK);
+    float observation[6] = {0};
+    int32_t action = 1;
+    adder->impl->first(adder, 0, observation);
+    for (uint64_t version = 7; version <= 9; version++) {
+        adder->impl->add(adder, 0,
+                         &(trp_transition){.action = &action,
+                                           .discount = 1,
+                                           .next_observation = observation,
+                                           .version = version});
+        assert_int_equal(adder->impl->flush(adder, 10000), TRP_OK);
+    }
+    assert_int_equal(trp_channel_service(channel, &troupe__replay__descriptor, &service), TRP_OK);
+    assert_int_equal(trp_call(service, "Tables", &request.base, &reply, NULL), TRP_OK);
+    const Troupe__ReplayTable *told = ((Troupe__ReplayTablesResponse *)reply)->tables[0];
+    assert_int_equal(told->size, 3);
+    assert_int_equal(told->staleness->newest_version, 9);
+    protobuf_c_message_free_unpacked(reply, NULL);
+    trp_adder_destroy(adder);
+    trp_channel_destroy(channel);
+    trp_replay_server_destroy(server);
+    char *remove = xasprintf("rm -r %s", dir);
+    assert_int_equal(system(remove), 0);
+    free(remove);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(items_carry_the_version_to_the_server),
         cmocka_unit_test(known_episodes_give_the_known_items),
         cmocka_unit_test(random_episodes_agree_with_the_definition),
         cmocka_unit_test(a_new_episode_forgets_the_unfinished_one),

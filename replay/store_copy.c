@@ -340,8 +340,10 @@ static void item_change(struct store_copy *copy, uint64_t seq, uint8_t *record)
 
 static void ranges_add(struct buffer *ranges, uint64_t seq)
 {
-    struct range *last = (struct range *)(void *)(ranges->data + ranges->size) - 1;
-    if (ranges->size > 0 && last->first <= seq && seq <= last->end) {
+    struct range *last = NULL;
+    if (ranges->size > 0)
+        last = (struct range *)(void *)(ranges->data + ranges->size) - 1;
+    if (last && last->first <= seq && seq <= last->end) {
         last->end += seq == last->end;
         return;
     }

@@ -113,7 +113,7 @@ static void fill_table(const struct load *load, trp_channel *channel)
     }
     for (size_t i = 0; i < load->items; i++) {
         for (size_t c = 0; c < load->column_count; c++)
-            for (size_t at = 0; at < trp_tensor_bytes(&load->columns[c]); at += 4)
+            for (size_t at = 0, end = trp_tensor_bytes(&load->columns[c]); at < end; at += 4)
                 memcpy((char *)step[c] + at, &(uint32_t){(uint32_t)trp_rng_u64(&rng)}, 4);
         check(trp_writer_append(writer, (const void *const *)step));
         check(trp_writer_create_item(writer, load->name, 1, item, load->column_count, -1, NULL));

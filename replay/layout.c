@@ -82,6 +82,7 @@ bool raw_sample_parse(trp_bytes entry, struct raw_sample *sample)
 {
     struct reader reader = reader_of(entry);
     struct field field;
+    sample->shape = 0;
     sample->key = 0;
     sample->priority = sample->probability = 0;
     sample->table_size = 0;
@@ -226,14 +227,9 @@ static void copy_rows(uint8_t *to, const uint8_t *from, size_t size)
         memcpy(to, from, size);
 }
 
-bool layout_copy(const struct layout *layout, const struct raw_sample *sample, void *const *columns,
-                 size_t row)
+bool layout_copy_rows(const struct layout *layout, const struct raw_sample *sample,
+                      void *const *columns, size_t row)
 {
-    if (!layout->known || sample->chunk_count != layout->chunk_count ||
-        !template_matches(&layout->trajectory, &(struct body){.data = sample->trajectory.data,
-                                                              .size = sample->trajectory.size}) ||
-        !keys_match(layout, sample))
-        return false;
     for (uint32_t i = 0; i < layout->chunk_count; i++)
         if (!template_matches(&layout->chunks[i], &sample->chunks[i].body))
             return false;
@@ -247,6 +243,17 @@ bool layout_copy(const struct layout *layout, const struct raw_sample *sample, v
             copy_pieces(out + copy->to, body, copy->from, copy->size);
     }
     return true;
+}
+
+bool layout_copy(const struct layout *layout, const struct raw_sample *sample, void *const *columns,
+                 size_t row)
+{
+    if (!layout->known || sample->chunk_count != layout->chunk_count ||
+        !template_matches(&layout->trajectory, &(struct body){.data = sample->trajectory.data,
+                                                              .size = sample->trajectory.size}) ||
+        !keys_match(layout, sample))
+        return false;
+    return layout_copy_rows(layout, sample, columns, row);
 }
 
 /* ---- learning -------------------------------------------------------------------------------- */

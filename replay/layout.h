@@ -22,6 +22,7 @@ struct body {
 
 /* A sample in one entry, split but not decoded. */
 struct raw_sample {
+    uint64_t shape; /* two samples of one shape, not 0, have equal trajectories and keys */
     uint64_t key;
     double priority, probability;
     int64_t table_size;
@@ -56,5 +57,9 @@ bool layout_learn(struct layout *layout, const struct raw_sample *sample,
  * in columns[c] + row * the bytes of a row of column c. */
 bool layout_copy(const struct layout *layout, const struct raw_sample *sample, void *const *columns,
                  size_t row);
+
+/* The same for a sample of a shape that matched before. */
+bool layout_copy_rows(const struct layout *layout, const struct raw_sample *sample,
+                      void *const *columns, size_t row);
 
 #endif

@@ -240,7 +240,9 @@ trp_status store_chunk_read(struct store *store, const struct chunk *chunk, uint
     struct chunk *cached = (struct chunk *)chunk;
     if (chunk->bytes) {
         memcpy(out, chunk->bytes, chunk->size);
-        if (chunk->cache_next && store->cache.cache_next != chunk) {
+        /* Its neighbours are anywhere in memory: their order has to be worth two cache misses. */
+        bool order_matters = store->cache_used > store->cache_limit / 2;
+        if (order_matters && chunk->cache_next && store->cache.cache_next != chunk) {
             cache_unlink(cached);
             cache_link(store, cached);
         }
@@ -302,7 +304,13 @@ trp_status store_chunk_locate(struct store *store, const struct chunk *chunk, st
 
 void store_chunk_prefetch(struct store *store, const struct chunk *chunk)
 {
-    if (chunk->bytes || lmdb_read_begin(store) != TRP_OK)
+    enum { LINE_BYTES = 64, LINES_BYTES = 512 }; /* the processor sees where more is going */
+    if (chunk->bytes) {
+        for (size_t at = 0; at < chunk->size && at < LINES_BYTES; at += LINE_BYTES)
+            __builtin_prefetch(chunk->bytes + at);
+        return;
+    }
+    if (lmdb_read_begin(store) != TRP_OK)
         return;
     uintptr_t mask = ~(store->page_bytes - 1), first = 0, end = 0;
     uint32_t count = piece_count(chunk->size);

@@ -412,9 +412,12 @@ bool unpacker_fill_by_layout(struct unpacker *unpacker, const struct raw_sample 
 {
     uint32_t count = unpacker->learnt < LAYOUTS ? unpacker->learnt : LAYOUTS, row = batch->rows;
     for (uint32_t i = 0, at = unpacker->layout; i < count; i++, at = (at + 1) % count) {
-        if (!layout_copy(unpacker->layouts[at], raw, batch->columns, row))
+        bool known = raw->shape != 0 && raw->shape == unpacker->shape && at == unpacker->layout;
+        if (!(known ? layout_copy_rows : layout_copy)(unpacker->layouts[at], raw, batch->columns,
+                                                      row))
             continue;
         unpacker->layout = at;
+        unpacker->shape = raw->shape;
         batch->keys[row] = raw->key;
         batch->priorities[row] = raw->priority;
         batch->times_sampled[row] = raw->times_sampled;
@@ -437,6 +440,7 @@ void unpacker_learn(struct unpacker *unpacker, const struct raw_sample *raw)
     if (unpacker->learnt == 2 * LAYOUTS)
         unpacker->learnt = LAYOUTS;
     unpacker->misses = 0;
+    unpacker->shape = 0;
     if (!*layout)
         *layout = layout_create();
     layout_learn(*layout, raw, unpacker->specs, unpacker->column_count);

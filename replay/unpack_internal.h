@@ -14,6 +14,7 @@ enum { LAYOUTS = 16 /* chunks of 8 steps make items of as many kinds */ };
 
 /* A trajectory that samples of a message share, as Reverb's message whose keys are 1, 2, ... */
 struct shape {
+    uint64_t number; /* of all shapes, from 1 */
     struct buffer canonical, flat;
     uint32_t chunk_count;
 };
@@ -24,6 +25,7 @@ struct shared_reader {
     struct shared_samples samples;
     uint32_t next; /* entry */
     struct shape *shapes;
+    uint64_t last_shape;
     uint32_t shape_count, shape_capacity; /* those of this message; those that were ever made */
     struct buffer pieces;                 /* scratch: pointers to the pieces of one sample */
     struct buffer bytes;                  /* scratch: its chunks in one place */
@@ -65,6 +67,7 @@ struct unpacker {
     struct shared_reader shared;          /* instead of reader, while it has a view */
     struct layout *layouts[LAYOUTS];      /* of samples seen before */
     uint32_t layout;                      /* that matched last */
+    uint64_t shape;                       /* of the sample that it matched */
     uint32_t learnt;                      /* layouts, in all */
     uint32_t misses;                      /* samples that matched none since the last was learnt */
 

@@ -51,6 +51,7 @@ static trp_status shape_make(struct shared_reader *shared, struct shape *shape, 
     buffer_append(&shape->canonical, canonical);
     buffer_clear(&shape->flat);
     shape->chunk_count = chunk_count;
+    shape->number = ++shared->last_shape;
     struct trajectory *trajectory = xmalloc(sizeof *trajectory + canonical.size);
     *trajectory = (struct trajectory){.size = (uint32_t)canonical.size, .chunk_count = chunk_count};
     memcpy(trajectory->bytes, canonical.data, canonical.size);
@@ -168,6 +169,7 @@ static void raw_describe(const struct shared_entry *entry, const struct shape *s
 {
     static const uint8_t keys[LAYOUT_CHUNKS_MAX] = {1, 2,  3,  4,  5,  6,  7,  8,
                                                     9, 10, 11, 12, 13, 14, 15, 16};
+    raw->shape = shape->number;
     raw->key = entry->key;
     raw->priority = entry->priority;
     raw->probability = entry->probability;

@@ -118,9 +118,8 @@ static uint32_t column_age(const trp_item_column *column, uint32_t i)
 static trp_status check_ages(const struct outbox *outbox, const trp_item_column *column)
 {
     uint32_t steps = history_size(outbox->history, column->column), row, index;
-    bool gaps = history_has_gaps(outbox->history, column->column);
     const char *name = history_specs(outbox->history)[column->column].name;
-    for (uint32_t i = 0; i < column->length && (gaps || column->ages); i++) {
+    for (uint32_t i = 0; i < column->length; i++) {
         uint32_t age = column_age(column, i);
         if (age >= steps)
             return trp_fail(TRP_INVALID_ARGUMENT,
@@ -150,6 +149,8 @@ static trp_status check_column(const struct outbox *outbox, const trp_item_colum
         return trp_fail(TRP_INVALID_ARGUMENT, "item: column %u (%s) squeezes %u steps",
                         column->column, history_specs(outbox->history)[column->column].name,
                         column->length);
+    if (!column->ages && !history_has_gaps(outbox->history, column->column))
+        return TRP_OK; /* the usual item: all of it is there */
     return check_ages(outbox, column);
 }
 

@@ -254,6 +254,13 @@ static trp_status item_load(void *arg, uint32_t id, struct item *item)
     return status;
 }
 
+/* A life that was killed had sampled items for good, and made room of them, before their deletes
+ * were settled: they are there again, above the limit, and will be sampled again. */
+static bool table_is_owed_samples(const struct engine_table *table, long long over)
+{
+    return table_options(table->table)->max_times_sampled > 0 && over <= SAMPLE_UNSETTLED_MAX;
+}
+
 /* What the remover would take at once, the caller has to allow. */
 static trp_status table_fits(const struct engine_table *table, bool shrink)
 {
@@ -263,6 +270,8 @@ static trp_status table_fits(const struct engine_table *table, bool shrink)
         return TRP_OK;
     const char *limit = size > options->max_size ? "max_size" : "max_bytes";
     long long most = size > options->max_size ? options->max_size : (long long)options->max_bytes;
+    if (!shrink && table_is_owed_samples(table, over))
+        return TRP_OK;
     if (!shrink)
         return trp_fail(TRP_FAILED_PRECONDITION,
                         "table %s has %lld items: %s=%lld would remove %lld of them; open with "
@@ -295,11 +304,14 @@ static trp_status table_settle(struct engine *engine, struct engine_table *table
     if (engine->read_only)
         return TRP_OK;
     TRP_TRY(table_fits(table, shrink));
-    for (struct item *item; (item = table_evict(table->table));) {
+    for (struct item *item; shrink && (item = table_evict(table->table));) {
         store_item_delete(engine->store, table_id(table->table), item);
         store_item_destroy(engine->store, item);
         engine->important = table->changed = true;
     }
+    /* A sample that is owed was not taken: an insert must not have its room. */
+    if (table_options(table->table)->max_times_sampled == 1 && limiter->samples > limiter->deletes)
+        limiter->samples = limiter->deletes;
     limiter_warn(table);
     return TRP_OK;
 }

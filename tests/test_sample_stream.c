@@ -1,7 +1,6 @@
 /* SampleStream, message by message. */
 #include "replay_fixture.h"
 
-
 static const char timeout_text[] =
     "Rate Limiter: Timeout exceeded before the right to insert was acquired.";
 

@@ -70,7 +70,7 @@ static void bench_restart(const struct load *load, const char *parent, double by
                           .dir = make_dir(parent),
                           .items = (uint64_t)(bytes / (double)load->wire_bytes)};
     char name[128];
-    double seconds[SEGMENTS];
+    double seconds[SEGMENTS], busy[SEGMENTS];
     trp_channel *channel;
     store_start(&store);
     check(trp_channel_create(&channel, store.address, NULL));
@@ -81,10 +81,13 @@ static void bench_restart(const struct load *load, const char *parent, double by
         int64_t since = now();
         store_start(&store);
         seconds[i] = first_sample(&store, since);
+        busy[i] = cpu_us(store.server.pid);
     }
     snprintf(name, sizeof name, "kill -9 with %.3g GB of %s, %.3g M items: first sample",
              bytes * 1e-9, load->name, (double)store.items * 1e-6);
     print_row(name, "s", median(seconds, SEGMENTS), 0, "", 0, "");
+    print_row("  processor time of the server until then, an item", "us/item",
+              median(busy, SEGMENTS) / (double)store.items, 0, "", 0, "");
     print_row("  acknowledged items that are gone", "items",
               (double)store.items - (double)table_size(&store), 0, "", 0, "");
     print_row("  resident memory of the server, an item", "bytes/item",

@@ -116,6 +116,12 @@ void key_index_find_many(const struct key_index *index, const uint64_t *keys, ui
         items[i] = key_index_find(index, keys[i]);
 }
 
+void key_index_prefetch(const struct key_index *index, uint64_t key)
+{
+    if (index->capacity > 0)
+        __builtin_prefetch(&index->entries[key_index_home(index, key)], 1);
+}
+
 /* Steps from `from` to `to`. */
 static size_t steps_between(const struct key_index *index, size_t from, size_t to)
 {

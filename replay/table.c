@@ -16,6 +16,8 @@
 #include "key_index.h"
 #include "selector.h"
 
+enum { INDEX_AHEAD = 16 };
+
 struct table {
     trp_table_options *options; /* defaults filled in */
     uint32_t id;
@@ -158,9 +160,14 @@ void table_restore(struct table *table, struct item *item)
 bool table_index_step(struct table *table, uint32_t count)
 {
     for (; count > 0 && table->unindexed_from < table->unindexed_end; count--) {
-        struct item *item = table->items[table->unindexed_from++];
-        if (item)
-            key_index_put(&table->index, item);
+        uint32_t slot = table->unindexed_from++;
+        /* Items lie anywhere in memory, and so do the places of their keys. */
+        if (slot + 2 * INDEX_AHEAD < table->unindexed_end)
+            __builtin_prefetch(table->items[slot + 2 * INDEX_AHEAD]);
+        if (slot + INDEX_AHEAD < table->unindexed_end && table->items[slot + INDEX_AHEAD])
+            key_index_prefetch(&table->index, table->items[slot + INDEX_AHEAD]->key);
+        if (table->items[slot])
+            key_index_put(&table->index, table->items[slot]);
     }
     return !table_index_ready(table);
 }

@@ -65,6 +65,12 @@ enum {
      * within a minute; 2^18 x 48 bytes are 12 MiB. */
     REMOVED_KEYS_MAX = 1 << 18,
     REMOVED_KEYS_MS = 60000,
+    /* table.c: what one request is kept from drawing twice; in the worst case each draw looks at
+     * all of them, twice: a millisecond. 2^15 entries x 16 bytes. */
+    DISTINCT_ITEMS_MAX = 1 << 14,
+    /* insert_stream.c: messages of confirmations that a client has not read: more than a writer has
+     * items on their way, so that none waits for the server while the server waits for it. */
+    INSERT_RESPONSES_MAX = 4096,
     /* engine.c: samples that a mean "of late" covers. */
     STALENESS_SAMPLES = 1024,
     /* engine_tables.c: tables that are made while a server runs: ServerInfo of 4096 tables is about

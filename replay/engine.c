@@ -130,6 +130,12 @@ static void removed_note(struct engine *engine, struct engine_table *table, cons
     store_removed_note(engine->store, &removed);
 }
 
+void engine_item_removed(struct engine *engine, struct engine_table *table, struct item *item)
+{
+    removed_note(engine, table, item);
+    engine_item_drop(engine, table, item);
+}
+
 /* What came before a reset may come again. */
 static void removed_forget(struct engine *engine, struct engine_table *table)
 {
@@ -171,10 +177,8 @@ trp_status engine_insert(struct engine *engine, struct engine_table *table, stru
     table_insert(table->table, item, &evicted);
     if (item->policy_version > table->staleness.newest_version)
         table->staleness.newest_version = item->policy_version;
-    for (; evicted; evicted = table_evict(table->table)) {
-        removed_note(engine, table, evicted);
-        engine_item_drop(engine, table, evicted);
-    }
+    for (; evicted; evicted = table_evict(table->table))
+        engine_item_removed(engine, table, evicted);
     engine_table_touch(engine, table);
     return TRP_OK;
 }
@@ -367,8 +371,7 @@ trp_status engine_mutate(struct engine *engine, struct engine_table *table,
         if (!item)
             continue;
         table_remove(inner, item);
-        removed_note(engine, table, item);
-        engine_item_drop(engine, table, item);
+        engine_item_removed(engine, table, item);
         engine_table_touch(engine, table);
     }
     for (uint32_t i = 0, count; i < request->update_count; i += count) {

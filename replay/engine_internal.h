@@ -1,4 +1,4 @@
-/* The inside of an engine, shared by engine.c and engine_open.c only. */
+/* The inside of an engine, shared by engine*.c only. */
 #ifndef TRP_REPLAY_ENGINE_INTERNAL_H
 #define TRP_REPLAY_ENGINE_INTERNAL_H
 
@@ -30,6 +30,9 @@ struct engine_table *engine_table_add(struct engine *engine, const trp_table_opt
 
 /* The item is out of its table: its record goes too. */
 void engine_item_drop(struct engine *engine, struct engine_table *table, struct item *item);
+
+/* The same, and it is remembered, should its writer send it again. */
+void engine_item_removed(struct engine *engine, struct engine_table *table, struct item *item);
 
 /* Finds every table's insert_on_sample anew. */
 void engine_feeds_find(struct engine *engine);

@@ -118,7 +118,7 @@ int64_t engine_table_alter(struct engine *engine, struct engine_table *table,
     options_put(engine, options);
     engine_feeds_find(engine);
     for (struct item *item; (item = table_evict(table->table)); ++removed)
-        engine_item_drop(engine, table, item);
+        engine_item_removed(engine, table, item);
     engine_table_touch(engine, table);
     return removed;
 }

@@ -41,7 +41,8 @@ struct insert_stream {
     uint32_t pending;
     uint64_t pending_bytes;
     int64_t pending_since_ns;
-    bool over; /* a lane was full: do not read */
+    bool over;   /* a lane was full: do not read */
+    bool unread; /* confirmations of it: neither */
     bool half_closed;
     bool failed, finished;
     trp_status status; /* when failed */
@@ -177,16 +178,23 @@ static struct pending_insert *lane_pop(struct lane *lane)
     return pending;
 }
 
+/* A client that does not read its confirmations is not read either, until they are gone. */
+static void stream_read(struct insert_stream *stream)
+{
+    stream->unread = trp_server_call_queued(stream->call) >= INSERT_RESPONSES_MAX;
+    if (!stream->unread && !stream->over && !stream->failed && !stream->half_closed)
+        trp_server_call_read(stream->call);
+}
+
 static void stream_resume(struct insert_stream *stream, const struct pending_insert *pending)
 {
     stream->pending--;
     stream->pending_bytes -= pending->bytes;
     stream_touch(stream);
-    if (!stream->over || stream->failed || stream->pending_bytes >= PENDING_BYTES_MAX)
+    if (!stream->over || stream->pending_bytes >= PENDING_BYTES_MAX)
         return;
     stream->over = false;
-    if (!stream->half_closed)
-        trp_server_call_read(stream->call);
+    stream_read(stream);
 }
 
 bool lane_insert_one(struct lane *lane)
@@ -351,8 +359,16 @@ void insert_received(void *arg, trp_server_call *call, trp_message *message)
     stream_touch(stream);
     if (status != TRP_OK)
         stream_fail(stream, status);
-    else if (!stream->over)
-        trp_server_call_read(call);
+    stream_read(stream);
+}
+
+void insert_drained(void *service, trp_server_call *call)
+{
+    struct insert_stream *stream = trp_server_call_state(call);
+    if (!stream->unread)
+        return;
+    ((struct service *)service)->worked = true;
+    stream_read(stream);
 }
 
 void insert_half_closed(void *arg, trp_server_call *call)

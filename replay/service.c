@@ -23,6 +23,7 @@ const trp_raw_method service_methods[] = {
      .opened = insert_opened,
      .received = insert_received,
      .half_closed = insert_half_closed,
+     .drained = insert_drained,
      .closed = insert_closed},
     {.path = "/deepmind.reverb.ReverbService/SampleStream",
      .any_size = true,
@@ -267,7 +268,7 @@ static void service_wake_all(struct service *service)
         lane_move(service->lanes[i]);
 }
 
-static bool service_ready(const struct service *service)
+bool service_ready(const struct service *service)
 {
     for (size_t i = 0; i < engine_table_count(service->engine); ++i)
         if (!engine_table_ready(engine_table(service->engine, i)))
@@ -281,12 +282,12 @@ int64_t service_group_end(void *arg)
     bool more = false;
     if (!service->engine)
         return INT64_MAX; /* stopped */
-    if (!service->worked) {
-        bool was_ready = service_ready(service);
+    bool ready = service_ready(service);
+    if (!ready ||
+        !service->worked) /* who waits for the index would wait for ever behind samplers */
         more = service_idle(service);
-        if (!was_ready)
-            service_wake_all(service);
-    }
+    if (!ready)
+        service_wake_all(service);
     unaries_apply(service);
     lanes_run(service);
     int64_t next = lanes_expire(service), look = shared_streams_expire(service);

@@ -125,6 +125,9 @@ void lane_enter(struct lane *lane, enum lane_state state);
 void lane_use(struct lane *lane);
 void lane_leave(struct lane *lane);
 
+/* Every table's index of keys is there. */
+bool service_ready(const struct service *service);
+
 /* NULL with NOT_FOUND in trp_last_error(). */
 struct lane *service_lane(struct service *service, trp_bytes table);
 
@@ -138,6 +141,7 @@ static inline trp_bytes message_bytes(trp_message *message)
 void insert_opened(void *service, trp_server_call *call);
 void insert_received(void *service, trp_server_call *call, trp_message *message);
 void insert_half_closed(void *service, trp_server_call *call);
+void insert_drained(void *service, trp_server_call *call);
 void insert_closed(void *service, trp_server_call *call);
 
 /* Inserts the lane's oldest pending item if it may go. False: none, or held back. */

@@ -10,6 +10,7 @@
 
 #include <reverb.pb-c.h>
 #include "core/alloc.h"
+#include "core/clock.h"
 
 enum unary_kind {
     UNARY_MUTATE,
@@ -346,17 +347,11 @@ static bool unary_changes(const struct unary *unary)
     return unary->kind == UNARY_MUTATE || unary->kind == UNARY_RESET;
 }
 
-static bool tables_ready(const struct service *service)
-{
-    for (size_t i = 0; i < engine_table_count(service->engine); ++i)
-        if (!engine_table_ready(engine_table(service->engine, i)))
-            return false;
-    return true;
-}
-
 void unaries_apply(struct service *service)
 {
-    bool ready = !service->unary_first || tables_ready(service);
+    bool ready = !service->unary_first || service_ready(service);
+    if (service->unary_first)
+        engine_set_time(service->engine, clock_wall_ns());
     checkpoints_begin(service);
     for (struct unary *unary = service->unary_first; unary; unary = unary->next) {
         bool elsewhere = unary->kind == UNARY_CHECKPOINT && service->checkpoint;

@@ -137,7 +137,13 @@ uint64_t item_bytes(const struct item *item)
     return bytes;
 }
 
-static void table_add(struct table *table, struct item *item, double priority)
+/* The selector may be another than the one that accepted the item. */
+static double priority_for(const struct selector *selector, const struct item *item)
+{
+    return selector_check(selector, item->priority) == TRP_OK ? item->priority : 0;
+}
+
+static void table_add(struct table *table, struct item *item)
 {
     assert(item->slot == SLOT_NONE);
     item->slot = table_take_slot(table);
@@ -145,15 +151,13 @@ static void table_add(struct table *table, struct item *item, double priority)
     table->bytes += item_bytes(item);
     for (uint32_t i = 0; i < item->trajectory->chunk_count; i++)
         episodes_add(&table->episodes, item->chunks[i]->episode);
-    selector_insert(table->sampler, item->slot, priority);
-    selector_insert(table->remover, item->slot, priority);
+    selector_insert(table->sampler, item->slot, priority_for(table->sampler, item));
+    selector_insert(table->remover, item->slot, priority_for(table->remover, item));
 }
 
 void table_restore(struct table *table, struct item *item)
 {
-    /* The selectors may be others than the ones that accepted the item. */
-    bool fits = table_check_priority(table, item->priority) == TRP_OK;
-    table_add(table, item, fits ? item->priority : 0);
+    table_add(table, item);
     table->unindexed_end = table->slot_count;
 }
 
@@ -209,7 +213,7 @@ struct item *table_evict(struct table *table)
 
 void table_insert(struct table *table, struct item *item, struct item **evicted)
 {
-    table_add(table, item, item->priority);
+    table_add(table, item);
     key_index_put(&table->index, item);
     *evicted = table_evict(table);
     table->limiter.inserts++;
@@ -276,17 +280,27 @@ static bool drawn_there(const struct table *table, const struct distinct_entry *
            table->items[entry->slot]->seq == entry->seq;
 }
 
-/* One of those that were not drawn, all alike. */
+static bool slot_is_left(const struct table *table, const struct distinct *drawn, uint32_t slot)
+{
+    return table->items[slot] && !distinct_has(drawn, table->items[slot]->seq);
+}
+
+/* One of those that were not drawn, all alike; guessed at first, which fails only in tables that
+ * are not large or have been much larger. */
 static uint32_t pick_left(struct table *table, const struct distinct *drawn, int64_t left,
                           double *probability)
 {
-    uint64_t skip = trp_rng_below(&table->rng, (uint64_t)left);
+    enum { GUESSES = 64 };
     *probability = 1.0 / (double)left;
-    for (uint32_t slot = 0;; slot++) {
-        const struct item *item = table->items[slot];
-        if (item && !distinct_has(drawn, item->seq) && skip-- == 0)
+    for (int i = 0; i < GUESSES; i++) {
+        uint32_t slot = (uint32_t)trp_rng_below(&table->rng, table->slot_count);
+        if (slot_is_left(table, drawn, slot))
             return slot;
     }
+    uint64_t skip = trp_rng_below(&table->rng, (uint64_t)left);
+    for (uint32_t slot = 0;; slot++)
+        if (slot_is_left(table, drawn, slot) && skip-- == 0)
+            return slot;
 }
 
 /* Those that were drawn weigh nothing for as long as the pick takes. */
@@ -300,7 +314,7 @@ static uint32_t pick_weighted(struct table *table, const struct distinct *drawn,
     for (uint32_t i = 0; i < drawn->capacity; i++)
         if (drawn_there(table, &drawn->entries[i]))
             selector_update(table->sampler, drawn->entries[i].slot,
-                            table->items[drawn->entries[i].slot]->priority);
+                            priority_for(table->sampler, table->items[drawn->entries[i].slot]));
     return slot;
 }
 
@@ -327,6 +341,8 @@ void table_sample_distinct(struct table *table, struct distinct *drawn, struct t
     enum { TRIES = 32 };
     uint32_t slot = 0;
     bool found = false;
+    if (drawn->count == DISTINCT_ITEMS_MAX)
+        distinct_clear(drawn);
     for (int i = 0; i < TRIES && !found && drawn->count < table_size(table); i++) {
         slot = selector_pick(table->sampler, &table->rng, &sample->probability);
         found = !distinct_has(drawn, table->items[slot]->seq);
@@ -383,22 +399,29 @@ void table_reset(struct table *table, void (*release)(void *arg, struct item *it
     table->episodes_deleted = 0;
 }
 
-static int item_compare(const void *left, const void *right)
+/* Where an item is and when it came; sorting pointers would miss the cache at each comparison. */
+struct arrival {
+    uint64_t seq;
+    uint32_t slot;
+};
+
+static int arrival_compare(const void *left, const void *right)
 {
-    uint64_t a = (*(struct item *const *)left)->seq, b = (*(struct item *const *)right)->seq;
+    uint64_t a = ((const struct arrival *)left)->seq, b = ((const struct arrival *)right)->seq;
     return a < b ? -1 : a > b;
 }
 
-/* The items in the order of insertion; the caller frees. */
-static struct item **items_sorted(const struct table *table, uint32_t *count)
+/* The items, in the order of insertion where `kind` remembers it; the caller frees. */
+static struct arrival *table_arrivals(const struct table *table, trp_selector_kind kind)
 {
-    struct item **sorted = xmalloc((table->slot_count + 1) * sizeof(struct item *));
-    *count = 0;
+    struct arrival *arrivals = xmalloc((table->slot_count + 1) * sizeof *arrivals);
+    uint32_t count = 0;
     for (uint32_t slot = 0; slot < table->slot_count; slot++)
         if (table->items[slot])
-            sorted[(*count)++] = table->items[slot];
-    qsort(sorted, *count, sizeof(struct item *), item_compare);
-    return sorted;
+            arrivals[count++] = (struct arrival){table->items[slot]->seq, slot};
+    if (kind != TRP_UNIFORM && kind != TRP_PRIORITIZED)
+        qsort(arrivals, count, sizeof *arrivals, arrival_compare);
+    return arrivals;
 }
 
 static bool selector_same(trp_selector a, trp_selector b)
@@ -406,19 +429,16 @@ static bool selector_same(trp_selector a, trp_selector b)
     return a.kind == b.kind && a.exponent == b.exponent;
 }
 
-/* A priority that the new one refuses counts as 0 for it, as in table_restore(). */
 static void selector_replace(const struct table *table, struct selector **selector,
                              trp_selector kind)
 {
-    uint32_t count;
-    struct item **sorted = items_sorted(table, &count);
+    struct arrival *arrivals = table_arrivals(table, kind.kind);
     selector_destroy(*selector);
     *selector = selector_create(kind);
-    for (uint32_t i = 0; i < count; i++) {
-        bool fits = selector_check(*selector, sorted[i]->priority) == TRP_OK;
-        selector_insert(*selector, sorted[i]->slot, fits ? sorted[i]->priority : 0);
-    }
-    free(sorted);
+    for (int64_t i = 0; i < table_size(table); i++)
+        selector_insert(*selector, arrivals[i].slot,
+                        priority_for(*selector, table->items[arrivals[i].slot]));
+    free(arrivals);
 }
 
 void table_alter(struct table *table, const trp_table_options *options)

@@ -36,7 +36,7 @@ int64_t table_episodes_deleted(const struct table *table);
 void table_set_episodes_deleted(struct table *table, int64_t count);
 
 /* Puts back an item from the store: no eviction, no counting, not yet found by key. A priority that
- * the selectors refuse (the table had others before) counts as 0 for them. */
+ * a selector refuses (the table had others before) counts as 0 for it. */
 void table_restore(struct table *table, struct item *item);
 
 /* Indexes up to `count` restored items by key; true while some are missing. Until it says false,
@@ -83,16 +83,16 @@ void table_sample(struct table *table, struct table_sample *sample);
  * sampling (max_times_sampled 0): faster than one by one, and the same. */
 void table_sample_many(struct table *table, uint32_t count, struct table_sample *samples);
 
-/* The same, of those that are not in `drawn`, which gets it; when all are, `drawn` is emptied
- * before. For samplers that draw. */
+/* The same, of those that are not in `drawn`, which gets it; when all are, or DISTINCT_ITEMS_MAX,
+ * `drawn` is emptied before. For samplers that draw. */
 void table_sample_distinct(struct table *table, struct distinct *drawn,
                            struct table_sample *sample);
 
 /* Everything out (through `release`), counters zeroed, as Reverb's Reset. */
 void table_reset(struct table *table, void (*release)(void *arg, struct item *item), void *arg);
 
-/* The table goes on with `options`, whose name is its own: other selectors get all items in the
- * order of insertion. Call table_evict() until NULL afterwards. */
+/* The table goes on with `options`, whose name is its own: other selectors get all items, those
+ * that remember an order in the order of insertion. Call table_evict() until NULL afterwards. */
 void table_alter(struct table *table, const trp_table_options *options);
 
 /* Items that the remover would take, more or less, if these were its options. */

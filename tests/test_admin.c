@@ -440,6 +440,42 @@ static void an_altered_sampler_and_remover_take_the_items_over(void **state)
     assert_int_equal(table_state(replay, "t").size, 4);
 }
 
+/* A priority that the new sampler cannot have counts as 0 for it, also while others are drawn. */
+static void priorities_of_another_sampler_poison_no_draw(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t sampler=max_heap");
+    insert_items(replay, "t", 1, 4);
+    assert_int_equal(mutate_key(replay, "t", 3, true, -5, false), TRP_OK);
+    assert_int_equal(mutate_key(replay, "t", 4, true, 1.0 / 0.0, false), TRP_OK);
+    assert_int_equal(
+        alter_table(replay, "name=t sampler=prioritized(1) replacement=no", false, false, NULL),
+        TRP_OK);
+    for (int round = 0; round < 20; ++round) {
+        uint64_t seen = 0;
+        trp_stream *stream = open_stream(replay, "SampleStream");
+        send_sample_request(stream, "t", 4, -1);
+        struct sampled samples[4];
+        receive_samples(stream, samples, 4);
+        for (int i = 0; i < 4; ++i)
+            seen |= UINT64_C(1) << samples[i].key;
+        trp_stream_destroy(stream);
+        assert_int_equal(seen, 0x1e);
+        assert_true(sample_one(replay, "t").key <= 2);
+    }
+}
+
+static void what_an_alteration_removed_and_is_sent_again_stays_away(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t");
+    insert_items(replay, "t", 1, 4);
+    assert_int_equal(alter_table(replay, "name=t max_size=2", true, false, NULL), TRP_OK);
+    insert_items(replay, "t", 1, 2);
+    assert_keys(items(replay, ORDER(OLDEST), 0, 0, NULL), KEYS(3, 4));
+    assert_int_equal(table_state(replay, "t").inserts, 4);
+}
+
 static void an_altered_limiter_lets_those_in_who_wait(void **state)
 {
     struct replay *replay = *state;
@@ -527,6 +563,8 @@ int main(void)
         TEST(tables_that_cannot_be_are_refused),
         TEST(a_table_shrinks_only_when_it_may),
         TEST(an_altered_sampler_and_remover_take_the_items_over),
+        TEST(priorities_of_another_sampler_poison_no_draw),
+        TEST(what_an_alteration_removed_and_is_sent_again_stays_away),
         TEST(an_altered_limiter_lets_those_in_who_wait),
         TEST(an_alteration_outlives_a_restart_until_the_options_change),
         TEST(a_stopped_server_answers_too_but_changes_nothing),

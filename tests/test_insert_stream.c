@@ -1,6 +1,7 @@
 /* InsertStream, message by message: what Reverb's server does, where it is right. */
 #include <math.h>
 
+#include "core/limits.h"
 #include "replay_fixture.h"
 
 static void items_are_confirmed_in_order_and_visible(void **state)
@@ -612,6 +613,38 @@ static void confirmations_keep_the_order_of_a_stream_across_tables(void **state)
     built_destroy(built);
 }
 
+static void who_never_reads_confirmations_is_not_read_for_ever(void **state)
+{
+    enum { FIRST_WAIT_MS = 200 };
+    struct replay *replay = *state;
+    OPEN("name=t max_size=10");
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    uint64_t sent = 0, confirmed = 0;
+    trp_status status = TRP_OK;
+    struct built *built = built_create(0);
+    while (status == TRP_OK && sent < 4 * INSERT_RESPONSES_MAX) {
+        add_chunk(built, (struct chunk_spec){.key = ++sent});
+        add_simple_item(built, sent, "t", 1, sent);
+        status = try_send_built(stream, built, FIRST_WAIT_MS);
+    }
+    built_destroy(built);
+    assert_int_equal(status, TRP_DEADLINE_EXCEEDED);
+    for (sent--; confirmed < sent;) { /* nothing that went out is lost */
+        trp_message *message;
+        struct wire_keys keys = {0};
+        assert_int_equal(trp_stream_receive(stream, &message, WAIT_MS), TRP_OK);
+        assert_int_equal(wire_insert_response_decode(bytes_of(message), &keys), TRP_OK);
+        confirmed += keys.count;
+        assert_int_equal(keys.keys[keys.count - 1], confirmed);
+        wire_keys_cleanup(&keys);
+        trp_message_destroy(message);
+    }
+    uint64_t key = sent + 1;
+    send_simple(stream, key, "t", 1, key);
+    assert_confirmed(stream, &key, 1);
+    trp_stream_destroy(stream);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, replay_setup, replay_teardown)
@@ -637,6 +670,7 @@ int main(void)
         TEST(the_new_item_may_be_its_own_victim),
         TEST(a_half_closed_stream_ends_when_the_limiter_let_everything_in),
         TEST(a_blocked_stream_is_not_read),
+        TEST(who_never_reads_confirmations_is_not_read_for_ever),
         TEST(queued_inserts_of_a_dead_stream_are_inserted),
         TEST(confirmations_keep_the_order_of_a_stream_across_tables),
     };

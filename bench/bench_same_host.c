@@ -6,6 +6,8 @@
  * The ceiling is a memcpy of the same bytes, rows of a large table in random order into the rows of
  * a batch, on one thread.
  *
+ * Views are batches that are not copied: what is measured is all that a sampler does for them.
+ *
  * Prints: case, measured, unit, ceiling, its name. */
 #include <troupe/replay.h>
 #include <troupe/rng.h>
@@ -231,11 +233,21 @@ static double cpu_ns(void)
     return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
 }
 
+/* What a learner would do at least with a view: nothing is read of pages but their addresses. */
+static void next(trp_sampler *sampler, bool views)
+{
+    trp_batch batch;
+    trp_views seen;
+    check(views ? trp_sampler_next_views(sampler, &seen, 30000)
+                : trp_sampler_next(sampler, &batch, 30000));
+    if (views && !trp_sampler_views_valid(sampler))
+        fail("the server took views back");
+}
+
 static double sample_rate(const struct load *load, trp_channel *channel, uint32_t prefetch,
-                          double *ns_per_item)
+                          bool views, double *ns_per_item)
 {
     trp_sampler *sampler;
-    trp_batch batch;
     double best = 0;
     check(trp_sampler_create(&sampler, channel,
                              &(trp_sampler_options){.table = load->name,
@@ -243,14 +255,15 @@ static double sample_rate(const struct load *load, trp_channel *channel, uint32_
                                                     .column_count = load->column_count,
                                                     .batch_size = BATCH,
                                                     .prefetch = prefetch,
-                                                    .limiter_timeout_ms = -1}));
+                                                    .limiter_timeout_ms = -1,
+                                                    .views = views}));
     for (size_t i = 0; i < 4 * load->items; i += BATCH) /* pages are mapped, caches warm */
-        check(trp_sampler_next(sampler, &batch, 30000));
+        next(sampler, views);
     for (int segment = 0; segment < SEGMENTS; segment++) {
         double count = 0, cpu = cpu_ns();
         int64_t begin = now();
         for (; now() < begin + SEGMENT_NS; count += BATCH)
-            check(trp_sampler_next(sampler, &batch, 30000));
+            next(sampler, views);
         best = best_rate(best, count, begin);
         cpu = (cpu_ns() - cpu) / count;
         *ns_per_item = segment == 0 || cpu < *ns_per_item ? cpu : *ns_per_item;
@@ -259,15 +272,23 @@ static double sample_rate(const struct load *load, trp_channel *channel, uint32_
     return best;
 }
 
+static void print_row(const char *place, const struct load *load, trp_channel *channel,
+                      uint32_t prefetch, bool views, double ceiling)
+{
+    double ns_per_item, per_s = sample_rate(load, channel, prefetch, views, &ns_per_item);
+    printf("%s %s, batches of %d, %s%s\t%.4g\titems/s\t%.4g\tmemcpy gather\n",
+           views ? "view" : "sample", load->name, BATCH, place, prefetch ? ", prefetch" : "", per_s,
+           ceiling);
+    printf("  processor time of the sampler's process\t%.4g\tns/item\t0\t\n", ns_per_item);
+    fflush(stdout);
+}
+
 static void print_rows(const char *place, trp_channel *channel, const double *ceilings)
 {
     for (size_t i = 0; i < LOADS; i++)
         for (uint32_t prefetch = 0; prefetch <= PREFETCH; prefetch += PREFETCH) {
-            double ns_per_item, per_s = sample_rate(&loads[i], channel, prefetch, &ns_per_item);
-            printf("sample %s, batches of %d, %s%s\t%.4g\titems/s\t%.4g\tmemcpy gather\n",
-                   loads[i].name, BATCH, place, prefetch ? ", prefetch" : "", per_s, ceilings[i]);
-            printf("  processor time of the sampler's process\t%.4g\tns/item\t0\t\n", ns_per_item);
-            fflush(stdout);
+            print_row(place, &loads[i], channel, prefetch, false, ceilings[i]);
+            print_row(place, &loads[i], channel, prefetch, true, ceilings[i]);
         }
 }
 

@@ -161,6 +161,9 @@ enum {
     /* sampler.c: batches requested beyond the one being filled. The server makes one while another
      * is on its way; at most these two are lost at a stop. */
     SAMPLER_BATCHES_AHEAD = 2,
+    /* sample_source.c: how long rows that are views wait for the rest of their batch; then they are
+     * copied. Far longer than a server needs, far shorter than a lease. */
+    SAMPLER_HOLD_MS = 10,
     /* unary.c: a call whose caller gave no bound. */
     UNARY_TIMEOUT_MS = 30000,
     /* mutate.c: requests unanswered; the option is a uint32_t. */

@@ -227,12 +227,25 @@ static void copy_rows(uint8_t *to, const uint8_t *from, size_t size)
         memcpy(to, from, size);
 }
 
-bool layout_copy_rows(const struct layout *layout, const struct raw_sample *sample,
-                      void *const *columns, size_t row)
+bool layout_matches_again(const struct layout *layout, const struct raw_sample *sample)
 {
     for (uint32_t i = 0; i < layout->chunk_count; i++)
         if (!template_matches(&layout->chunks[i], &sample->chunks[i].body))
             return false;
+    return true;
+}
+
+bool layout_matches(const struct layout *layout, const struct raw_sample *sample)
+{
+    return layout->known && sample->chunk_count == layout->chunk_count &&
+           template_matches(&layout->trajectory, &(struct body){.data = sample->trajectory.data,
+                                                                .size = sample->trajectory.size}) &&
+           keys_match(layout, sample) && layout_matches_again(layout, sample);
+}
+
+void layout_copy(const struct layout *layout, const struct raw_sample *sample, void *const *columns,
+                 size_t row)
+{
     for (uint32_t i = 0; i < layout->copy_count; i++) {
         const struct copy *copy = &layout->copies[i];
         uint8_t *out = (uint8_t *)columns[copy->column] + row * layout->row_bytes[copy->column];
@@ -242,18 +255,24 @@ bool layout_copy_rows(const struct layout *layout, const struct raw_sample *samp
         else
             copy_pieces(out + copy->to, body, copy->from, copy->size);
     }
-    return true;
 }
 
-bool layout_copy(const struct layout *layout, const struct raw_sample *sample, void *const *columns,
-                 size_t row)
+void layout_view(const struct layout *layout, const struct raw_sample *sample, struct views *views,
+                 uint32_t row)
 {
-    if (!layout->known || sample->chunk_count != layout->chunk_count ||
-        !template_matches(&layout->trajectory, &(struct body){.data = sample->trajectory.data,
-                                                              .size = sample->trajectory.size}) ||
-        !keys_match(layout, sample))
-        return false;
-    return layout_copy_rows(layout, sample, columns, row);
+    for (uint32_t i = 0; i < layout->copy_count; i++) {
+        const struct copy *copy = &layout->copies[i];
+        const struct body *body = &sample->chunks[copy->chunk].body;
+        if (body->data) {
+            views_push(views, row, copy->column, body->data + copy->from, copy->size);
+            continue;
+        }
+        for (size_t at = 0, length; at < copy->size; at += length) {
+            const uint8_t *run;
+            length = body_run(body, copy->from + at, copy->size - at, &run);
+            views_push(views, row, copy->column, run, length);
+        }
+    }
 }
 
 /* ---- learning -------------------------------------------------------------------------------- */

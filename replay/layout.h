@@ -9,6 +9,7 @@
 
 #include <troupe/bytes.h>
 #include <troupe/tensor.h>
+#include "views.h"
 
 enum { LAYOUT_CHUNKS_MAX = 16 };
 
@@ -53,13 +54,18 @@ void layout_destroy(struct layout *layout); /* NULL is fine */
 bool layout_learn(struct layout *layout, const struct raw_sample *sample,
                   const trp_tensor_spec *columns, size_t column_count);
 
-/* True when `sample` differs from the one that was learnt in rows and keys only; then its rows are
- * in columns[c] + row * the bytes of a row of column c. */
-bool layout_copy(const struct layout *layout, const struct raw_sample *sample, void *const *columns,
-                 size_t row);
+/* True when `sample` differs from the one that was learnt in rows and keys only. */
+bool layout_matches(const struct layout *layout, const struct raw_sample *sample);
 
 /* The same for a sample of a shape that matched before. */
-bool layout_copy_rows(const struct layout *layout, const struct raw_sample *sample,
-                      void *const *columns, size_t row);
+bool layout_matches_again(const struct layout *layout, const struct raw_sample *sample);
+
+/* Rows of a sample that matches to columns[c] + row * the bytes of a row of column c. */
+void layout_copy(const struct layout *layout, const struct raw_sample *sample, void *const *columns,
+                 size_t row);
+
+/* Where they are instead; the row has begun. */
+void layout_view(const struct layout *layout, const struct raw_sample *sample, struct views *views,
+                 uint32_t row);
 
 #endif

@@ -7,8 +7,11 @@
  * ours are unpacked. A message of SampleShared is released together with the next request, or
  * before we wait; when its lease was revoked, because nothing was released for long, the stream is
  * opened again and nobody is told.
- * Guarantee: rows that are in a batch stay valid, however the stream ends; never more samples come
- * than were asked for. */
+ * A batch with views holds the messages that they are of, until it is released. While it is not
+ * full that must not last: the server may wait for its window, or take the lease back. So rows that
+ * have to wait for others are settled, that is copied after all. Guarantee: rows that are in a
+ * batch stay valid, however the stream ends, views as long as the lease lasts; never more samples
+ * come than were asked for. */
 #include "sample_source.h"
 
 #include <inttypes.h>
@@ -44,13 +47,13 @@ static void forget_stream(struct sample_source *source)
     forget_requests(source);
     source->on_stream = 0;
     source->refused = source->greeting = source->reading = source->release_soon = false;
-    source->round = source->released = source->told = 0;
+    source->round = source->released = source->told = source->held = source->held_bytes = 0;
 }
 
 static trp_status send_hello(struct sample_source *source, struct deadline deadline, bool *ended)
 {
     struct shared_hello hello = {
-        .window = SHARED_WINDOW_BYTES,
+        .window = source->sampling->window,
         .table = {(const uint8_t *)source->table, strlen(source->table)},
     };
     trp_message *message;
@@ -204,6 +207,46 @@ static trp_status request_more(struct sample_source *source, const struct batch 
     return TRP_OK;
 }
 
+/* ---- views ------------------------------------------------------------------------------- */
+
+static void release_held(struct sample_source *source)
+{
+    source->released += source->held;
+    source->held = source->held_bytes = 0;
+}
+
+void source_release(struct sample_source *source, bool tell)
+{
+    release_held(source);
+    unpacker_release(source->unpacker);
+    if (!tell || !source->view || source->released == source->told || source->refused)
+        return;
+    bool ended = false;
+    /* If it cannot be told now, the next request does. */
+    (void)send_ask(source, 0, deadline_in_ms(&clock_monotonic, 0), &ended);
+    source->refused |= ended;
+}
+
+bool source_views_valid(const struct sample_source *source, const struct batch *batch)
+{
+    return !source->view || batch->views->settled == batch->rows || shared_view_valid(source->view);
+}
+
+/* Rows of a batch that is not full, copied from pages that the server may want back. Those of
+ * which it took the lease are lost. */
+static void settle_rows(struct sample_source *source, struct batch *batch)
+{
+    if (!source->view || !batch->views)
+        return;
+    uint32_t before = batch->views->settled < batch->rows ? batch->views->settled : batch->rows;
+    views_settle(batch->views, batch->rows, batch->columns);
+    if (!shared_view_valid(source->view)) {
+        atomic_fetch_add(&source->sampling->budget, batch->rows - before);
+        batch->rows = before;
+    }
+    release_held(source);
+}
+
 /* ---- receiving --------------------------------------------------------------------------- */
 
 static trp_status limiter_held_back(struct sample_source *source)
@@ -224,22 +267,47 @@ static trp_status feed_shared(struct sample_source *source, trp_message *message
     source->reading = true;
     source->round = samples.header.round;
     source->release_soon |= samples.header.flags & SHARED_RELEASE;
+    source->page_bytes = samples.header.pages * shared_view_page_bytes(source->view);
     if (!(samples.header.flags & SHARED_EXPIRED))
         return TRP_OK;
     forget_requests(source);
     return limiter_held_back(source);
 }
 
-static trp_status receive_samples(struct sample_source *source, struct deadline deadline,
-                                  bool *ended)
+static trp_status tell_released(struct sample_source *source, struct deadline deadline)
 {
-    trp_message *message;
-    if (source->release_soon) {
-        trp_status status = send_ask(source, 0, deadline, ended);
-        if (status != TRP_OK && !*ended)
+    bool ended = false;
+    if (!source->release_soon || source->released == source->told || source->refused)
+        return TRP_OK;
+    trp_status status = send_ask(source, 0, deadline, &ended);
+    source->refused |= ended; /* what is received next says why */
+    return ended ? TRP_OK : status;
+}
+
+/* The next message. What `batch` holds of those before, it holds for SAMPLER_HOLD_MS at most. */
+static trp_status receive_message(struct sample_source *source, struct batch *batch,
+                                  trp_message **message, struct deadline deadline, bool *ended)
+{
+    TRP_TRY(tell_released(source, deadline));
+    if (source->held > 0 && source->held_bytes <= shared_view_window(source->view) / 2) {
+        struct deadline hold = deadline_in_ms(&clock_monotonic, SAMPLER_HOLD_MS);
+        trp_status status =
+            link_receive(&source->link, message, deadline_earlier(hold, deadline), ended);
+        if (status != TRP_DEADLINE_EXCEEDED || *ended)
             return status;
     }
-    TRP_TRY(link_receive(&source->link, &message, deadline, ended));
+    if (source->held > 0) {
+        settle_rows(source, batch);
+        TRP_TRY(tell_released(source, deadline));
+    }
+    return link_receive(&source->link, message, deadline, ended);
+}
+
+static trp_status receive_samples(struct sample_source *source, struct batch *batch,
+                                  struct deadline deadline, bool *ended)
+{
+    trp_message *message;
+    TRP_TRY(receive_message(source, batch, &message, deadline, ended));
     link_works(&source->link);
     source->unreachable = false;
     return source->view ? feed_shared(source, message) : unpacker_feed(source->unpacker, message);
@@ -258,6 +326,7 @@ static trp_status take_rows(struct sample_source *source, struct batch *batch)
     uint32_t before = batch->rows;
     trp_status status = unpacker_fill(source->unpacker, batch);
     if (status == TRP_ABORTED) {
+        settle_rows(source, batch);
         open_again(source);
         return TRP_OK;
     }
@@ -269,7 +338,10 @@ static trp_status take_rows(struct sample_source *source, struct batch *batch)
     if (source->reading && unpacker_used_up(source->unpacker)) {
         unpacker_reset(source->unpacker);
         source->reading = false;
-        source->released++;
+        source->held++;
+        source->held_bytes += source->page_bytes;
+        if (!source->sampling->views)
+            release_held(source);
     }
     return TRP_OK;
 }
@@ -299,10 +371,12 @@ static trp_status stream_ended(struct sample_source *source, trp_status status)
 }
 
 /* A stream that gave what it was opened for makes way for another. */
-static void renew_stream(struct sample_source *source)
+static void renew_stream(struct sample_source *source, struct batch *batch)
 {
-    if (source->requested == 0 && source->on_stream >= source->sampling->on_stream_max)
-        open_again(source);
+    if (source->requested > 0 || source->on_stream < source->sampling->on_stream_max)
+        return;
+    settle_rows(source, batch);
+    open_again(source);
 }
 
 bool source_is_exhausted(const struct sample_source *source)
@@ -311,24 +385,34 @@ bool source_is_exhausted(const struct sample_source *source)
            (source->requested == 0 && atomic_load(&source->sampling->budget) == 0);
 }
 
+static trp_status fill_some(struct sample_source *source, struct batch *batch,
+                            struct deadline deadline)
+{
+    bool ended = false;
+    renew_stream(source, batch);
+    TRP_TRY(open_stream(source, deadline));
+    trp_status status = request_more(source, batch, deadline);
+    if (status == TRP_OK && source->requested == 0 && !source->refused)
+        return TRP_OK; /* others took the rest of the budget */
+    if (status == TRP_OK)
+        status = receive_samples(source, batch, deadline, &ended);
+    if (!ended)
+        return status;
+    settle_rows(source, batch);
+    return stream_ended(source, status);
+}
+
 trp_status source_fill(struct sample_source *source, struct batch *batch, struct deadline deadline)
 {
     for (;;) {
-        bool ended = false;
         TRP_TRY(take_rows(source, batch));
         if (batch->rows == batch->capacity || source_is_exhausted(source))
             return TRP_OK;
-        renew_stream(source);
-        TRP_TRY(open_stream(source, deadline));
-        trp_status status = request_more(source, batch, deadline);
-        if (status == TRP_OK && source->requested == 0 && !source->refused)
-            continue; /* others took the rest of the budget */
-        if (status == TRP_OK)
-            status = receive_samples(source, deadline, &ended);
-        if (ended)
-            status = stream_ended(source, status);
-        if (status != TRP_OK && !source->exhausted)
-            return status;
+        trp_status status = fill_some(source, batch, deadline);
+        if (status == TRP_OK || source->exhausted)
+            continue;
+        settle_rows(source, batch);
+        return status;
     }
 }
 
@@ -343,6 +427,8 @@ void source_init(struct sample_source *source, trp_channel *channel, struct samp
                                      .unpacker =
                                          unpacker_create(options->columns, options->column_count)};
     link_init(&source->link, channel, ordinary_path);
+    if (sampling->views)
+        unpacker_keep(source->unpacker);
 }
 
 void source_cleanup(struct sample_source *source)

@@ -163,11 +163,18 @@ static void lend_locked(trp_sampler *sampler, trp_batch *batch)
     sampler->full--;
 }
 
+static bool has_views(const trp_sampler *sampler)
+{
+    return sampler->sampling.views;
+}
+
 /* The batch lent before is free again. */
-static void take_back_locked(trp_sampler *sampler)
+static void take_back_locked(trp_sampler *sampler, bool tell)
 {
     if (!sampler->lent)
         return;
+    if (has_views(sampler))
+        source_release(&sampler->workers[0].source, tell);
     sampler->lent->rows = 0;
     sampler->free[sampler->free_count++] = sampler->lent;
     sampler->lent = NULL;
@@ -260,18 +267,54 @@ static bool has_threads(const trp_sampler *sampler)
     return sampler->workers[0].thread.running;
 }
 
-trp_status trp_sampler_next(trp_sampler *sampler, trp_batch *batch, int64_t timeout_ms)
+static trp_status next_batch(trp_sampler *sampler, trp_batch *batch, int64_t timeout_ms)
 {
     struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
     bool late = false;
     mutex_lock(&sampler->mutex);
-    take_back_locked(sampler);
+    take_back_locked(sampler, false);
     trp_status status = has_threads(sampler) ? wait_locked(sampler, deadline, &late)
                                              : next_inline(sampler, deadline, &late);
     if (status == TRP_OK)
         lend_locked(sampler, batch);
     mutex_unlock(&sampler->mutex);
     return late ? timed_out(sampler, timeout_ms) : status;
+}
+
+trp_status trp_sampler_next(trp_sampler *sampler, trp_batch *batch, int64_t timeout_ms)
+{
+    if (has_views(sampler))
+        return trp_fail(TRP_INVALID_ARGUMENT, "the sampler of table '%s' was made for views",
+                        sampler->table);
+    return next_batch(sampler, batch, timeout_ms);
+}
+
+trp_status trp_sampler_next_views(trp_sampler *sampler, trp_views *views, int64_t timeout_ms)
+{
+    if (!has_views(sampler))
+        return trp_fail(TRP_INVALID_ARGUMENT, "the sampler of table '%s' was not made for views",
+                        sampler->table);
+    TRP_TRY(next_batch(sampler, &views->rows, timeout_ms));
+    views->rows.columns = NULL;
+    views->column_count = sampler->lent->views->column_count;
+    views->spans = sampler->lent->views->spans;
+    views->first = sampler->lent->views->first;
+    return TRP_OK;
+}
+
+bool trp_sampler_views_valid(const trp_sampler *sampler)
+{
+    return has_views(sampler) && sampler->lent &&
+           source_views_valid(&sampler->workers[0].source, sampler->lent);
+}
+
+void trp_sampler_release_views(trp_sampler *sampler)
+{
+    if (!has_views(sampler))
+        return;
+    mutex_lock(&sampler->mutex);
+    take_back_locked(sampler, true);
+    mutex_unlock(&sampler->mutex);
 }
 
 void trp_sampler_stop(trp_sampler *sampler)
@@ -301,6 +344,9 @@ static trp_status check_options(const trp_sampler_options *options, size_t serve
     if (options->workers > SAMPLER_WORKERS_MAX)
         return trp_fail(TRP_INVALID_ARGUMENT, "sampler of '%s': %u workers, at most %d",
                         options->table, options->workers, SAMPLER_WORKERS_MAX);
+    if (options->views && (servers > 1 || options->workers > 1))
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "sampler of '%s': views are of one server, by one worker", options->table);
     if (options->prefetch == 0 && (servers > 1 || options->workers > 1))
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "sampler of '%s': several servers or workers need a prefetch of 1 or more",
@@ -315,13 +361,17 @@ static int64_t or_no_bound(uint64_t bound)
 
 static trp_status init_batches(trp_sampler *sampler, const trp_sampler_options *options)
 {
-    sampler->batch_count = options->prefetch ? options->prefetch + sampler->worker_count : 1;
+    bool threads = options->prefetch > 0 && !options->views;
+    sampler->batch_count = threads ? options->prefetch + sampler->worker_count : 1;
     sampler->batches = xcalloc(sampler->batch_count, sizeof *sampler->batches);
     sampler->free = xcalloc(sampler->batch_count, sizeof(struct batch *));
     sampler->ready = xcalloc(sampler->batch_count, sizeof(struct batch *));
     for (uint32_t i = 0; i < sampler->batch_count; i++) {
         TRP_TRY(batch_init(&sampler->batches[i], options->columns, options->column_count,
                            options->batch_size));
+        if (options->views)
+            sampler->batches[i].views =
+                views_create(options->columns, options->column_count, options->batch_size);
         sampler->free[sampler->free_count++] = &sampler->batches[i];
     }
     return TRP_OK;
@@ -339,6 +389,32 @@ static void init_workers(trp_sampler *sampler, trp_channel *const *channels, siz
         worker->server = i % (uint32_t)servers;
         source_init(&worker->source, channels[worker->server], &sampler->sampling, options);
     }
+}
+
+/* Bytes of pages that the batch lent, the one begun and those asked for ahead have, with room for
+ * what fills the pages and steps that items share. */
+static uint64_t views_window(const trp_sampler_options *options)
+{
+    uint64_t item = 0, batches = options->prefetch + UINT64_C(2);
+    for (size_t i = 0; i < options->column_count; i++)
+        item += trp_tensor_bytes(&options->columns[i]);
+    uint64_t most = SHARED_WINDOW_BYTES_MAX / (batches * options->batch_size);
+    item += item / 2;
+    return item < most ? item * batches * options->batch_size : SHARED_WINDOW_BYTES_MAX;
+}
+
+static void init_ahead(trp_sampler *sampler, const trp_sampler_options *options)
+{
+    struct sampling *sampling = &sampler->sampling;
+    sampling->step = options->batch_size;
+    sampling->views = options->views;
+    sampling->window = SHARED_WINDOW_BYTES;
+    if (options->views)
+        sampling->ahead = (int64_t)options->prefetch * options->batch_size;
+    else if (options->prefetch)
+        sampling->ahead = (int64_t)SAMPLER_BATCHES_AHEAD * options->batch_size;
+    if (options->views && sampling->window < views_window(options))
+        sampling->window = views_window(options);
 }
 
 static trp_status start_workers(trp_sampler *sampler)
@@ -364,9 +440,7 @@ trp_status sampler_create(trp_sampler **out, trp_channel *const *channels, size_
     trp_sampler *sampler = xcalloc(1, sizeof *sampler);
     sampler->table = xstrdup(options->table);
     sampler->batch_size = options->batch_size;
-    sampler->sampling.step = options->batch_size;
-    sampler->sampling.ahead =
-        options->prefetch ? (int64_t)SAMPLER_BATCHES_AHEAD * options->batch_size : 0;
+    init_ahead(sampler, options);
     sampler->sampling.in_flight_max = or_no_bound(options->max_in_flight);
     sampler->sampling.on_stream_max = or_no_bound(options->max_samples_per_stream);
     sampler->sampling.end_on_timeout = options->end_on_timeout;
@@ -375,7 +449,7 @@ trp_status sampler_create(trp_sampler **out, trp_channel *const *channels, size_
     cond_init(&sampler->changed);
     init_workers(sampler, channels, servers, options);
     trp_status status = init_batches(sampler, options);
-    if (status == TRP_OK && options->prefetch)
+    if (status == TRP_OK && options->prefetch && !options->views)
         status = start_workers(sampler);
     if (status == TRP_OK)
         *out = sampler;

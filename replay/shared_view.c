@@ -125,6 +125,16 @@ size_t shared_view_piece_bytes(const struct shared_view *view)
     return view->layout.piece_bytes;
 }
 
+size_t shared_view_page_bytes(const struct shared_view *view)
+{
+    return view->layout.page_bytes;
+}
+
+uint64_t shared_view_window(const struct shared_view *view)
+{
+    return view->layout.window;
+}
+
 /* The file grows while we read it. */
 static bool file_has(struct shared_view *view, uint64_t page)
 {

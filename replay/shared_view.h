@@ -21,12 +21,16 @@ trp_status shared_view_open(struct shared_view **out, const struct shared_welcom
 void shared_view_close(struct shared_view *view); /* NULL is fine */
 
 size_t shared_view_piece_bytes(const struct shared_view *view);
+size_t shared_view_page_bytes(const struct shared_view *view);
+
+/* Bytes of pages that the server lets us have at a time. */
+uint64_t shared_view_window(const struct shared_view *view);
 
 /* The piece in a page, which may change under our eyes once the lease is over: copy it, ask
  * shared_view_valid(), and only then believe it. NULL: the file has no such page. */
 const uint8_t *shared_view_piece(struct shared_view *view, uint64_t page);
 
-/* True: what was copied from pieces so far is what the server told us of. */
+/* True: what was read of pieces so far is what the server told us of. */
 bool shared_view_valid(const struct shared_view *view);
 
 #endif

@@ -72,6 +72,7 @@ void batch_cleanup(struct batch *batch, size_t column_count)
     free(batch->times_sampled);
     free(batch->policy_versions);
     free(batch->rate_limited);
+    views_destroy(batch->views);
     *batch = (struct batch){0};
 }
 
@@ -167,9 +168,24 @@ static trp_status make_plain(struct unpacker *unpacker, const struct wire_tensor
     return TRP_OK;
 }
 
+/* Where rows of a column go. */
+struct place {
+    uint8_t *out;
+    struct views *views; /* or are seen; NULL: they are copied */
+    uint32_t row;
+    size_t column;
+};
+
+static void place_view(const struct place *place, const uint8_t *data, size_t size)
+{
+    if (place->views)
+        views_push(place->views, place->row, place->column, data, size);
+}
+
 /* Rows [offset, offset + length) of `tensor`, which fits; the caller checked the range. */
-static trp_status copy_rows(struct unpacker *unpacker, const struct wire_tensor *tensor, bool delta,
-                            size_t row_bytes, const struct wire_slice *slice, uint8_t *out)
+static trp_status place_rows(struct unpacker *unpacker, const struct wire_tensor *tensor,
+                             bool delta, size_t row_bytes, const struct wire_slice *slice,
+                             const struct place *place)
 {
     size_t size = (size_t)slice->length * row_bytes, all;
     size_t start = (size_t)slice->offset * row_bytes;
@@ -179,21 +195,25 @@ static trp_status copy_rows(struct unpacker *unpacker, const struct wire_tensor 
         return TRP_OK;
     if (!delta && block_literal(tensor->content, &raw) &&
         size_mul((size_t)tensor->dims[0], row_bytes, &all) && all == raw.size) {
-        memcpy(out, raw.data + start, size);
+        bool seen = place->views && !unpacker->gathered;
+        if (!seen)
+            memcpy(place->out, raw.data + start, size);
+        place_view(place, seen ? raw.data + start : place->out, size);
         return TRP_OK;
     }
+    place_view(place, place->out, size);
     if (!delta && slice->length == tensor->dims[0])
-        return block_decompress(tensor->content, out, size);
+        return block_decompress(tensor->content, place->out, size);
     TRP_TRY(make_plain(unpacker, tensor, delta, row_bytes));
-    memcpy(out, unpacker->plain + start, size);
+    memcpy(place->out, unpacker->plain + start, size);
     return TRP_OK;
 }
 
 /* ---- one sample ------------------------------------------------------------------------------ */
 
-static trp_status unpack_slice(struct unpacker *unpacker, const struct sample *sample,
-                               size_t column_index, bool squeeze, const struct wire_slice *slice,
-                               size_t row_bytes, uint8_t *out)
+static trp_status unpack_slice(struct unpacker *unpacker, const struct sample *sample, bool squeeze,
+                               const struct wire_slice *slice, size_t row_bytes,
+                               const struct place *place)
 {
     uint32_t at = 0;
     TRP_TRY(find_chunk(unpacker, sample, slice->chunk_key, &at));
@@ -204,14 +224,14 @@ static trp_status unpack_slice(struct unpacker *unpacker, const struct sample *s
         return trp_fail(TRP_INVALID_ARGUMENT, "the sample cuts tensor %d from a chunk that has %u",
                         slice->index, tensors->count);
     const struct wire_tensor *tensor = &unpacker->tensors[tensors->first + (uint32_t)slice->index];
-    if (!tensor_fits(tensor, &unpacker->columns[column_index].spec, squeeze))
-        return wrong_tensor(unpacker, column_index, squeeze, tensor);
+    if (!tensor_fits(tensor, &unpacker->columns[place->column].spec, squeeze))
+        return wrong_tensor(unpacker, place->column, squeeze, tensor);
     if (slice->offset < 0 || slice->offset > tensor->dims[0] ||
         slice->length > tensor->dims[0] - slice->offset)
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "the sample cuts %d steps from %d on out of a chunk of %" PRId64,
                         slice->length, slice->offset, tensor->dims[0]);
-    return copy_rows(unpacker, tensor, tensors->delta_encoded, row_bytes, slice, out);
+    return place_rows(unpacker, tensor, tensors->delta_encoded, row_bytes, slice, place);
 }
 
 static trp_status wrong_length(const struct unpacker *unpacker, size_t index, bool squeeze)
@@ -226,8 +246,9 @@ static trp_status wrong_length(const struct unpacker *unpacker, size_t index, bo
 }
 
 static trp_status unpack_column(struct unpacker *unpacker, const struct sample *sample,
-                                size_t index, uint8_t *out)
+                                struct place place)
 {
+    size_t index = place.column;
     const struct wire_column *wire = &sample->lists->columns[sample->item->column_first + index];
     const struct wire_slice *slices = &sample->lists->slices[wire->slice_first];
     const struct column *column = &unpacker->columns[index];
@@ -240,8 +261,8 @@ static trp_status unpack_column(struct unpacker *unpacker, const struct sample *
         int64_t length = slices[i].length;
         if (length < 0 || length > steps - done)
             return wrong_length(unpacker, index, wire->squeeze);
-        TRP_TRY(unpack_slice(unpacker, sample, index, wire->squeeze, &slices[i], row_bytes,
-                             out + (size_t)done * row_bytes));
+        TRP_TRY(unpack_slice(unpacker, sample, wire->squeeze, &slices[i], row_bytes, &place));
+        place.out += (size_t)length * row_bytes;
         done += length;
     }
     return done == steps ? TRP_OK : wrong_length(unpacker, index, wire->squeeze);
@@ -268,9 +289,15 @@ trp_status unpacker_sample(struct unpacker *unpacker, const struct sample *sampl
                         unpacker->column_count, sample->item->column_count);
     prepare_chunks(unpacker, sample->chunk_count);
     uint32_t row = batch->rows;
+    if (batch->views)
+        views_begin(batch->views, row);
     for (size_t i = 0; i < unpacker->column_count; i++)
-        TRP_TRY(unpack_column(unpacker, sample, i,
-                              (uint8_t *)batch->columns[i] + row * unpacker->columns[i].bytes));
+        TRP_TRY(unpack_column(
+            unpacker, sample,
+            (struct place){.out = (uint8_t *)batch->columns[i] + row * unpacker->columns[i].bytes,
+                           .views = batch->views,
+                           .row = row,
+                           .column = i}));
     batch->keys[row] = sample->item->key;
     batch->priorities[row] = sample->item->priority;
     batch->times_sampled[row] = sample->item->times_sampled;
@@ -284,11 +311,29 @@ trp_status unpacker_sample(struct unpacker *unpacker, const struct sample *sampl
 
 /* ---- samples over several messages ----------------------------------------------------------- */
 
+static void messages_push(struct messages *messages, trp_message *message)
+{
+    if (messages->count == messages->capacity) {
+        messages->capacity = messages->capacity ? 2 * messages->capacity : 4;
+        messages->at = xrealloc(messages->at, messages->capacity * sizeof *messages->at);
+    }
+    messages->at[messages->count++] = message;
+}
+
+/* A message that is used up. */
+static void message_done(struct unpacker *unpacker, trp_message *message)
+{
+    if (unpacker->keeps && message)
+        messages_push(&unpacker->kept, message);
+    else
+        trp_message_destroy(message);
+}
+
 static void open_clear(struct unpacker *unpacker)
 {
-    for (uint32_t i = 0; i < unpacker->open.message_count; i++)
-        trp_message_destroy(unpacker->open.messages[i]);
-    unpacker->open.message_count = 0;
+    for (uint32_t i = 0; i < unpacker->open.messages.count; i++)
+        message_done(unpacker, unpacker->open.messages.at[i]);
+    unpacker->open.messages.count = 0;
     unpacker->open.bytes = 0;
     unpacker->open.begun = false;
     unpacker->needed = false;
@@ -307,6 +352,7 @@ static void open_begin(struct unpacker *unpacker, const struct wire_entry *entry
     copy->key = item->key;
     copy->priority = item->priority;
     copy->times_sampled = item->times_sampled;
+    copy->policy_version = item->policy_version;
     for (uint32_t i = 0; i < item->column_count; i++) {
         const struct wire_column *column = &from->columns[item->column_first + i];
         wire_push_column(to)->squeeze = column->squeeze;
@@ -336,19 +382,12 @@ static trp_status drop_message(struct unpacker *unpacker)
     if (!message)
         return TRP_OK;
     if (!unpacker->needed) {
-        trp_message_destroy(message);
+        message_done(unpacker, message);
         return TRP_OK;
     }
     unpacker->needed = false;
     size_t size = trp_message_size(message);
-    if (unpacker->open.message_count == unpacker->open.message_capacity) {
-        uint32_t capacity =
-            unpacker->open.message_capacity ? 2 * unpacker->open.message_capacity : 4;
-        unpacker->open.messages =
-            xrealloc(unpacker->open.messages, capacity * sizeof *unpacker->open.messages);
-        unpacker->open.message_capacity = capacity;
-    }
-    unpacker->open.messages[unpacker->open.message_count++] = message;
+    messages_push(&unpacker->open.messages, message);
     unpacker->open.bytes += size;
     if (unpacker->open.bytes > SAMPLE_BYTES_MAX)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "a sample of more than %zu bytes",
@@ -406,6 +445,17 @@ static trp_status fill_decoded(struct unpacker *unpacker, trp_bytes response, st
     return fill_part(unpacker, batch);
 }
 
+static void rows_place(const struct layout *layout, const struct raw_sample *raw,
+                       struct batch *batch)
+{
+    if (!batch->views) {
+        layout_copy(layout, raw, batch->columns, batch->rows);
+        return;
+    }
+    views_begin(batch->views, batch->rows);
+    layout_view(layout, raw, batch->views, batch->rows);
+}
+
 /* Tries the layouts, the one that matched last before the others. */
 bool unpacker_fill_by_layout(struct unpacker *unpacker, const struct raw_sample *raw,
                              struct batch *batch)
@@ -413,9 +463,9 @@ bool unpacker_fill_by_layout(struct unpacker *unpacker, const struct raw_sample 
     uint32_t count = unpacker->learnt < LAYOUTS ? unpacker->learnt : LAYOUTS, row = batch->rows;
     for (uint32_t i = 0, at = unpacker->layout; i < count; i++, at = (at + 1) % count) {
         bool known = raw->shape != 0 && raw->shape == unpacker->shape && at == unpacker->layout;
-        if (!(known ? layout_copy_rows : layout_copy)(unpacker->layouts[at], raw, batch->columns,
-                                                      row))
+        if (!(known ? layout_matches_again : layout_matches)(unpacker->layouts[at], raw))
             continue;
+        rows_place(unpacker->layouts[at], raw, batch);
         unpacker->layout = at;
         unpacker->shape = raw->shape;
         batch->keys[row] = raw->key;
@@ -502,10 +552,22 @@ trp_status unpacker_fill(struct unpacker *unpacker, struct batch *batch)
     return TRP_OK;
 }
 
+void unpacker_keep(struct unpacker *unpacker)
+{
+    unpacker->keeps = true;
+}
+
+void unpacker_release(struct unpacker *unpacker)
+{
+    for (uint32_t i = 0; i < unpacker->kept.count; i++)
+        trp_message_destroy(unpacker->kept.at[i]);
+    unpacker->kept.count = 0;
+}
+
 void unpacker_reset(struct unpacker *unpacker)
 {
     open_clear(unpacker);
-    trp_message_destroy(unpacker->message);
+    message_done(unpacker, unpacker->message);
     unpacker->message = NULL;
     unpacker->reader = (struct reader){0};
     unpacker->shared.view = NULL;
@@ -542,13 +604,15 @@ void unpacker_destroy(struct unpacker *unpacker)
     if (!unpacker)
         return;
     unpacker_reset(unpacker);
+    unpacker_release(unpacker);
     for (size_t i = 0; i < unpacker->column_count; i++)
         free((void *)unpacker->specs[i].name);
     for (size_t i = 0; i < LAYOUTS; i++)
         layout_destroy(unpacker->layouts[i]);
     free(unpacker->specs);
     free(unpacker->columns);
-    free(unpacker->open.messages);
+    free(unpacker->open.messages.at);
+    free(unpacker->kept.at);
     shared_reader_cleanup(&unpacker->shared);
     wire_lists_cleanup(&unpacker->open.lists);
     wire_sample_response_cleanup(&unpacker->response);

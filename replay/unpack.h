@@ -10,6 +10,7 @@
 #include <troupe/sampler.h>
 #include <troupe/status.h>
 #include <troupe/tensor.h>
+#include "views.h"
 
 /* A batch being filled: `rows` of `capacity` are there. */
 struct batch {
@@ -22,6 +23,8 @@ struct batch {
     int32_t *times_sampled;
     uint64_t *policy_versions;
     bool *rate_limited;
+    struct views *views; /* NULL: rows are copied into the columns, which are else for those alone
+                          * that have to be decoded or settled */
 };
 
 /* INVALID_ARGUMENT: a column that is no tensor, or a batch beyond memory. A zeroed batch may be
@@ -59,5 +62,10 @@ trp_status unpacker_fill(struct unpacker *unpacker, struct batch *batch);
 
 /* Forgets the message and the sample that had begun. */
 void unpacker_reset(struct unpacker *unpacker);
+
+/* From now on messages that are used up are kept, because batches with views are filled from them,
+ * until unpacker_release(). */
+void unpacker_keep(struct unpacker *unpacker);
+void unpacker_release(struct unpacker *unpacker);
 
 #endif

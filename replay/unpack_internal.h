@@ -55,6 +55,12 @@ struct column {
     size_t bytes;
 };
 
+/* Messages, each owned. */
+struct messages {
+    trp_message **at;
+    uint32_t count, capacity;
+};
+
 struct unpacker {
     struct column *columns;
     trp_tensor_spec *specs;
@@ -75,12 +81,15 @@ struct unpacker {
         bool begun;
         struct wire_lists lists; /* one item, its columns and slices, its chunks so far */
         struct wire_draw draw;
-        trp_message **messages;
-        uint32_t message_count, message_capacity;
+        struct messages messages;
         size_t bytes;
     } open;
 
+    bool keeps; /* messages that are used up, in */
+    struct messages kept;
+
     /* Scratch for one sample. */
+    bool gathered; /* its chunks lie in scratch memory: no views of them */
     struct chunk_tensors *chunks;
     uint32_t chunk_capacity;
     struct wire_tensor *tensors;

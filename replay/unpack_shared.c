@@ -237,7 +237,10 @@ static trp_status fill_decoded(struct unpacker *unpacker, const struct shared_en
         .chunks = shared->lists.chunks,
         .chunk_count = shape->chunk_count,
         .draw = {entry->probability, entry->table_size, entry->rate_limited != 0}};
-    return unpacker_sample(unpacker, &sample, batch);
+    unpacker->gathered = true;
+    trp_status status = unpacker_sample(unpacker, &sample, batch);
+    unpacker->gathered = false;
+    return status;
 }
 
 /* From the copies that were decoded, because the mapping may change. */

@@ -3,6 +3,7 @@
 #ifndef TRP_SAMPLER_H
 #define TRP_SAMPLER_H
 
+#include <troupe/bytes.h>
 #include <troupe/rpc.h>
 #include <troupe/stop.h>
 #include <troupe/tensor.h>
@@ -43,6 +44,8 @@ typedef struct {
     uint32_t workers;       /* streams to each server, each with a thread; 0: 1 */
     uint32_t max_in_flight; /* samples that a worker may have asked for; 0: three batches */
     uint64_t max_samples_per_stream; /* then a worker opens another one; 0: never */
+    bool views; /* for trp_sampler_next_views() instead of trp_sampler_next(); one server and one
+                 * worker, no thread: `prefetch` batches are asked for ahead, and may be lost */
 } trp_sampler_options;
 
 /* Checks the columns against the table's signature when it has one (INVALID_ARGUMENT names the
@@ -61,6 +64,47 @@ TRP_API TRP_MUST_USE trp_status trp_sampler_create(trp_sampler **out, trp_channe
  * the column; DATA_LOSS for broken ones; any other status of the server, in its words. */
 TRP_API TRP_MUST_USE trp_status trp_sampler_next(trp_sampler *sampler, trp_batch *batch,
                                                  int64_t timeout_ms);
+
+/* ---- views: batches that are not copied --------------------------------------------------- */
+
+/* `rows` items; rows.columns is NULL: each column of each row is one span or several, in order.
+ *
+ * On the server's host, its own process included, spans lie in the server's file, mapped read-only:
+ * at most 4080 bytes each, because that is what a page of the file holds (a frame of 28 KB is 7 or
+ * 8 of them). They are aligned to nothing. Chunks too small for a page of their own, and everything
+ * over a network, are spans of the messages that were received. What has to be decoded (compressed,
+ * delta coded) and rows that waited long for the rest of their batch are one span of the sampler's
+ * memory. */
+typedef struct {
+    trp_batch rows;
+    size_t column_count;
+    const trp_bytes *spans;
+    const uint32_t *first; /* see trp_views_column() */
+} trp_views;
+
+/* The spans of a column of a row; together they have trp_tensor_bytes() of its spec. */
+static inline const trp_bytes *trp_views_column(const trp_views *views, uint32_t row, size_t column,
+                                                size_t *span_count)
+{
+    size_t i = row * views->column_count + column;
+    *span_count = views->first[i + 1] - views->first[i];
+    return views->spans + views->first[i];
+}
+
+/* As trp_sampler_next(), which releases the views before. */
+TRP_API TRP_MUST_USE trp_status trp_sampler_next_views(trp_sampler *sampler, trp_views *views,
+                                                       int64_t timeout_ms);
+
+/* True: what was read of the views up to now is what was sampled. False: the server took the pages
+ * back and may have written over them, because they were held for longer than its lease
+ * (trp_replay_server_options.lease_ms) though their items are gone, or because it went away.
+ * Reading stays safe, what was made of it is worthless. So: compute, ask, then believe. One thread,
+ * that of trp_sampler_next_views(). */
+TRP_API bool trp_sampler_views_valid(const trp_sampler *sampler);
+
+/* The last views are done with; the server may recycle their pages. For who does not ask for the
+ * next soon; the same thread. */
+TRP_API void trp_sampler_release_views(trp_sampler *sampler);
 
 /* Ends waits with CANCELLED; safe from any thread. */
 TRP_API void trp_sampler_stop(trp_sampler *sampler);

@@ -364,10 +364,10 @@ static void measure_copy(const char *parent)
     stored_open(&stored, dir, load.live);
     for (size_t first = 0; first < load.live; first += load.group)
         stored_group(&stored, &load, first);
-    struct copy_sink sink = {store_target_item, store_target_piece, copy_damage, NULL};
+    struct copy_sink sink = {store_target_item, store_target_piece, copy_damage, NULL, NULL};
     struct store_copy *copy;
     struct store_target *target;
-    uint64_t bytes;
+    struct target_stats stats;
     int64_t start = clock_now_ns(&clock_monotonic), longest = 0;
     check_status(store_copy_begin(stored.store, &copy, &sink));
     check_status(store_target_create(&target, to));
@@ -379,7 +379,7 @@ static void measure_copy(const char *parent)
         longest = took > longest ? took : longest;
         check_status(store_copy_give(copy));
     }
-    check_status(store_target_finish(target, copy, &bytes));
+    check_status(store_target_finish(target, copy, &stats));
     double seconds = (double)(clock_now_ns(&clock_monotonic) - start) / 1e9;
     store_target_destroy(target);
     store_copy_end(stored.store, copy);
@@ -387,7 +387,8 @@ static void measure_copy(const char *parent)
     remove_dir(to);
     to = make_dir(parent);
     printf("store, a checkpoint of %.1f GB, %s\t%.2f\tGB/s\t%.2f\tlarge writes, synced\n",
-           (double)bytes / 1e9, place, (double)bytes / 1e9 / seconds, raw_write_gbs(to, bytes));
+           (double)stats.bytes / 1e9, place, (double)stats.bytes / 1e9 / seconds,
+           raw_write_gbs(to, stats.bytes));
     printf("store, longest slice of a checkpoint, %s\t%.2f\tms\t1\tpromised\n", place,
            (double)longest / 1e6);
     fflush(stdout);

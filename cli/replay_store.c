@@ -101,10 +101,14 @@ static trp_status checkpoint_work(struct work *work)
     Troupe__ReplayCheckpointRequest request = TROUPE__REPLAY_CHECKPOINT_REQUEST__INIT;
     ProtobufCMessage *reply = NULL;
     TRP_TRY(target_call_long(&work->target, "Checkpoint", &request.base, &reply));
+    const Troupe__ReplayCheckpoint *checkpoint = (const Troupe__ReplayCheckpoint *)reply;
     if (work->args->json)
         json_print(json_message(reply));
     else
-        printf("%s\n", ((const Troupe__ReplayCheckpoint *)reply)->path);
+        printf("%s\n", checkpoint->path);
+    if (checkpoint->damaged > 0)
+        fprintf(stderr, "%" PRIu64 " items are damaged and not in it: see troupe replay verify\n",
+                checkpoint->damaged);
     protobuf_c_message_free_unpacked(reply, NULL);
     return TRP_OK;
 }
@@ -128,7 +132,7 @@ static void checkpoints_text(const Troupe__ReplayCheckpointsResponse *reply)
             items += each->tables[j]->size;
         grid_add(&grid, "%s", time_text(each->created_at_ns, text));
         grid_add(&grid, "%s", bytes_text(each->bytes, text));
-        grid_add(&grid, "%" PRId64, items);
+        grid_add(&grid, "%" PRId64, items - (int64_t)each->damaged);
         grid_add(&grid, "%zu", each->n_tables);
         grid_add(&grid, "%s", each->whole ? "whole" : each->problem);
         grid_add(&grid, "%s", each->path);

@@ -61,6 +61,7 @@ static Troupe__ReplayCheckpoint *checkpoint_make(const struct checkpoint_info *i
     out->tables = xcalloc(info->table_count + 1, sizeof *out->tables);
     for (size_t i = 0; i < info->table_count; ++i)
         out->tables[out->n_tables++] = table_make(&info->tables[i]);
+    out->damaged = info->damaged;
     out->whole = !info->problem;
     if (info->problem)
         out->problem = xstrdup(info->problem);

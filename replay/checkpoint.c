@@ -193,15 +193,6 @@ static trp_status run_copy(struct run *run, const char *what)
 
 /* ---- a checkpoint --------------------------------------------------------------------------- */
 
-static trp_status damage_ends(void *arg, uint32_t table_id, uint64_t key, const char *what)
-{
-    (void)arg;
-    return trp_fail(TRP_DATA_LOSS,
-                    "the store is damaged, and a checkpoint of it would be: item %" PRIu64
-                    " of table %u: %s; delete it, or see verify",
-                    key, table_id, what);
-}
-
 /* A file system without room is not filled up first: the store may be on it, too. */
 static trp_status room_check(const char *root, uint64_t bytes)
 {
@@ -265,16 +256,18 @@ static trp_status name_give(const struct run *run, const char *making, char **pa
 static trp_status files_write(struct run *run, const char *making)
 {
     struct store_target *target;
+    struct target_stats stats = {0};
     TRP_TRY(store_target_create(&target, making));
     store_copy_set_argument(run->copy, target);
     trp_status status = run_copy(run, "checkpoint");
     if (status == TRP_OK)
-        status = store_target_finish(target, run->copy, &run->info.bytes);
+        status = store_target_finish(target, run->copy, &stats);
     store_target_destroy(target);
     TRP_TRY(status);
-    struct copy_stats stats = store_copy_stats(run->copy);
+    run->info.bytes = stats.bytes;
     run->info.items = stats.items;
-    run->info.chunks = stats.chunks;
+    run->info.damaged = stats.damaged;
+    run->info.chunks = store_copy_stats(run->copy).chunks;
     TRP_TRY(checkpoint_info_write(&run->info, making));
     return store_dir_finish(making, TRP_DURABLE_SYSTEM);
 }
@@ -309,7 +302,10 @@ trp_status checkpointer_run(struct checkpointer *checkpointer, bool (*is_cancell
     struct run run = {
         .checkpointer = checkpointer,
         .cancelled = is_cancelled,
-        .sink = {.item = store_target_item, .piece = store_target_piece, .damage = damage_ends},
+        .sink = {.item = store_target_item,
+                 .piece = store_target_piece,
+                 .damage = store_target_damage,
+                 .removed = store_target_removed},
     };
     *path = NULL;
     TRP_TRY(turn_take(&run, "checkpoint"));
@@ -382,7 +378,7 @@ trp_status checkpointer_verify(struct checkpointer *checkpointer, bool (*is_canc
     struct run run = {
         .checkpointer = checkpointer,
         .cancelled = is_cancelled,
-        .sink = {verify_item, verify_piece, verify_damage, report},
+        .sink = {verify_item, verify_piece, verify_damage, report, NULL},
     };
     int64_t started_ns = clock_now_ns(&clock_monotonic);
     *report = (struct verify_report){0};

@@ -45,7 +45,8 @@ struct progress checkpointer_progress(struct checkpointer *checkpointer);
 
 /* A checkpoint of this moment; its absolute path is the caller's to free. Waits for other work of
  * this kind. `cancelled` (may be NULL) is asked between slices. RESOURCE_EXHAUSTED: no room for it;
- * DATA_LOSS: something in the store is damaged; nothing is left behind then. */
+ * DATA_LOSS: the file's structure is damaged, or too much else; nothing is left behind then. Of
+ * single damaged items it goes on without: checkpoint_info.damaged. */
 trp_status checkpointer_run(struct checkpointer *checkpointer, bool (*cancelled)(void),
                             char **path);
 

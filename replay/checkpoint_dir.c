@@ -72,7 +72,8 @@ static void line_parse(struct checkpoint_info *info, const char *line)
         sscanf(line, "store %32[0-9a-f]", info->store) == 1 ||
         sscanf(line, "bytes %" SCNu64, &info->bytes) == 1 ||
         sscanf(line, "items %" SCNu64, &info->items) == 1 ||
-        sscanf(line, "chunks %" SCNu64, &info->chunks) == 1)
+        sscanf(line, "chunks %" SCNu64, &info->chunks) == 1 ||
+        sscanf(line, "damaged %" SCNu64, &info->damaged) == 1)
         return;
     table_parse(info, line);
 }
@@ -129,7 +130,8 @@ trp_status checkpoint_info_write(const struct checkpoint_info *info, const char 
         fputs(head_line, file);
         fprintf(file, "created %" PRId64 "\nstore %s\nbytes %" PRIu64 "\n", info->created_at_ns,
                 info->store, info->bytes);
-        fprintf(file, "items %" PRIu64 "\nchunks %" PRIu64 "\n", info->items, info->chunks);
+        fprintf(file, "items %" PRIu64 "\nchunks %" PRIu64 "\ndamaged %" PRIu64 "\n", info->items,
+                info->chunks, info->damaged);
         for (size_t i = 0; i < info->table_count; i++) {
             const struct checkpoint_table *table = &info->tables[i];
             fprintf(file, "table %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %s\n", table->size,

@@ -2,7 +2,8 @@
  * store directory with one more file:
  *
  *   CHECKPOINT  "troupe replay checkpoint\n", then a line each: created NS, store NONCE, bytes N
- *               (of data.mdb), items N, chunks N, and for each table: table SIZE INSERTS SAMPLES
+ *               (of data.mdb), items N, chunks N, damaged N
+ *               (items that were left out), and for each table: table SIZE INSERTS SAMPLES
  *               DELETES OPTIONS
  *
  * It is written last, and the directory gets its name after it: what has a name is whole. */
@@ -26,6 +27,7 @@ struct checkpoint_info {
     int64_t created_at_ns;
     char store[2 * NONCE_BYTES + 1]; /* whose it is, in hex */
     uint64_t bytes, items, chunks;
+    uint64_t damaged; /* items that were left out */
     struct checkpoint_table *tables;
     size_t table_count;
     char *problem; /* NULL: whole, as far as its files' names and sizes tell */

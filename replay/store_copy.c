@@ -25,7 +25,7 @@ enum {
     LOOK_ENTRIES = 32, /* between two looks at the clock */
 };
 
-enum phase { PHASE_LOG, PHASE_ITEMS, PHASE_CHUNKS, PHASE_NAMES, PHASE_DONE };
+enum phase { PHASE_REMOVED, PHASE_LOG, PHASE_ITEMS, PHASE_CHUNKS, PHASE_NAMES, PHASE_DONE };
 
 /* A value found: `data` in the file, or, where NULL, in store_copy.bytes. */
 struct found {
@@ -49,7 +49,7 @@ struct store_copy {
     const char *path;
     /* under the store's lock: */
     bool holds_records, abandoned;
-    uint64_t cut_item, cut_chunk, cut_change;
+    uint64_t cut_removed, cut_item, cut_chunk, cut_change;
 
     enum phase phase;
     bool phase_ends; /* with this batch */
@@ -125,6 +125,7 @@ trp_status store_copy_begin(struct store *store, struct store_copy **out,
     struct store_copy *copy = xcalloc(1, sizeof *copy);
     copy->sink = *sink;
     copy->path = store->dir.data_path;
+    copy->cut_removed = sink->removed ? store->next_removed : 1;
     copy->cut_item = store->next_item;
     copy->cut_chunk = store->next_chunk;
     copy->cut_change = store->next_change;
@@ -230,6 +231,9 @@ static bool chunk_wanted(struct store_copy *copy, uint64_t seq, uint64_t *next)
 static enum store_tree phase_tree(const struct store_copy *copy, uint64_t *end)
 {
     switch (copy->phase) {
+    case PHASE_REMOVED:
+        *end = copy->cut_removed;
+        return TREE_REMOVED;
     case PHASE_LOG:
         *end = copy->cut_change;
         return TREE_CHANGES;
@@ -507,6 +511,8 @@ static void batch_prefetch(const struct store_copy *copy)
 static trp_status value_give(struct store_copy *copy, uint64_t key, trp_bytes bytes)
 {
     switch (copy->phase) {
+    case PHASE_REMOVED:
+        return copy->sink.removed(copy->sink.arg, key, bytes);
     case PHASE_LOG:
         if (changes_decode(bytes, &copy->changes))
             return TRP_OK;
@@ -522,6 +528,9 @@ static trp_status value_give(struct store_copy *copy, uint64_t key, trp_bytes by
 static trp_status phase_end(struct store_copy *copy)
 {
     switch (copy->phase) {
+    case PHASE_REMOVED:
+        copy->phase = PHASE_LOG;
+        break;
     case PHASE_LOG:
         fold_sort(&copy->fold, &copy->changes, &copy->scratch);
         copy->phase = PHASE_ITEMS;
@@ -579,6 +588,12 @@ bool store_copy_done(const struct store_copy *copy)
 struct copy_stats store_copy_stats(const struct store_copy *copy)
 {
     return copy->stats;
+}
+
+const uint64_t *store_copy_bad_chunks(const struct store_copy *copy, size_t *count)
+{
+    *count = copy->bad.size / sizeof(uint64_t);
+    return (const uint64_t *)(const void *)copy->bad.data;
 }
 
 const struct meta_record *store_copy_meta(const struct store_copy *copy)

@@ -20,6 +20,8 @@ struct copy_sink {
     /* An item that cannot be copied; table_id 0: `key` is its seq. TRP_OK: leave it out. */
     trp_status (*damage)(void *arg, uint32_t table_id, uint64_t key, const char *what);
     void *arg;
+    /* A value of the tree `removed`; NULL: not wanted. Before all others. */
+    trp_status (*removed)(void *arg, uint64_t number, trp_bytes records);
 };
 
 /* With the store to itself, and nothing noted since the last commit: this is the moment.
@@ -45,6 +47,9 @@ struct copy_stats {
     uint64_t total_bytes;          /* what it will be, about */
 };
 struct copy_stats store_copy_stats(const struct store_copy *copy);
+
+/* Seqs, ascending, of chunks that are damaged or missing: items that were given may name them. */
+const uint64_t *store_copy_bad_chunks(const struct store_copy *copy, size_t *count);
 
 /* What a new data.mdb needs besides: the meta record, and pairs of a key and a value. */
 struct copy_pair {

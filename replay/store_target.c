@@ -1,6 +1,9 @@
 /* LMDB writes it, in transactions of TXN_BYTES: everything is appended, so that pages leave in the
  * order of the file. The kernel is asked to write each transaction's pages at once, so that the
- * last sync finds little to do, and a copy does not fill memory with dirty pages. */
+ * last sync finds little to do, and a copy does not fill memory with dirty pages.
+ *
+ * That a chunk is damaged is known when the items that name it are written: they are taken out
+ * again at the end. */
 #include "store_target.h"
 
 #include <errno.h>
@@ -9,16 +12,18 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <troupe/log.h>
 #include "core/alloc.h"
 #include "store_internal.h"
 
-enum { TXN_BYTES = 16 << 20 };
+enum { TXN_BYTES = 16 << 20, DAMAGE_LOGGED = 16 };
 
 struct store_target {
     struct store store; /* as much of one as LMDB needs */
     MDB_txn *txn;
     MDB_cursor *items, *pieces;
     uint64_t txn_bytes;
+    uint64_t told, unreadable; /* damaged items; of them, those whose record is */
 };
 
 static trp_status target_begin(struct store_target *target)
@@ -114,6 +119,96 @@ trp_status store_target_piece(void *arg, uint64_t seq, uint32_t piece, trp_bytes
     return target_count(target, rc, bytes.size);
 }
 
+trp_status store_target_removed(void *arg, uint64_t number, trp_bytes records)
+{
+    struct store_target *target = arg;
+    MDB_val key = lmdb_key(&number), data = {records.size, (void *)records.data};
+    int rc = mdb_put(target->txn, target->store.trees[TREE_REMOVED], &key, &data, MDB_APPEND);
+    return target_count(target, rc, records.size);
+}
+
+trp_status store_target_damage(void *arg, uint32_t table_id, uint64_t key, const char *what)
+{
+    struct store_target *target = arg;
+    target->unreadable += table_id == 0;
+    if (target->told++ < DAMAGE_LOGGED)
+        trp_log(TRP_WARN, "a checkpoint goes on without an item table_id=%u %s=%llu reason=\"%s\"",
+                table_id, table_id ? "key" : "seq", (unsigned long long)key, what);
+    return TRP_OK;
+}
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+static int seq_compare(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return (a > b) - (a < b);
+}
+
+static bool item_names(trp_bytes record, const uint64_t *bad, size_t count)
+{
+    struct item_view view;
+    if (!item_record_decode(record, &view))
+        return true;
+    for (uint32_t i = 0; i < view.header.chunk_count; i++) {
+        uint64_t seq = item_view_chunk(&view, i);
+        if (bsearch(&seq, bad, count, sizeof seq, seq_compare))
+            return true;
+    }
+    return false;
+}
+
+/* Appends the seqs of items that name a chunk of `bad`. */
+static int items_find(MDB_cursor *cursor, const uint64_t *bad, size_t count, struct buffer *seqs)
+{
+    struct buffer record = {0};
+    MDB_val key, data;
+    int rc = mdb_cursor_get(cursor, &key, &data, MDB_FIRST);
+    while (rc == 0) {
+        uint64_t seq = piece_key_seq(lmdb_key_read(key));
+        buffer_clear(&record);
+        for (; rc == 0 && piece_key_seq(lmdb_key_read(key)) == seq;
+             rc = mdb_cursor_get(cursor, &key, &data, MDB_NEXT))
+            buffer_append(&record, (trp_bytes){data.mv_data, data.mv_size});
+        if (item_names(buffer_bytes(&record), bad, count))
+            buffer_append(seqs, (trp_bytes){(const uint8_t *)&seq, sizeof seq});
+    }
+    buffer_cleanup(&record);
+    return rc == MDB_NOTFOUND ? 0 : rc;
+}
+
+static int seqs_remove(MDB_cursor *cursor, const uint64_t *seqs, size_t count)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        struct change run = change_make(CHANGE_DELETE, seqs[i], 1);
+        uint64_t quota = UINT64_MAX;
+        rc = items_remove(cursor, &run, &quota);
+    }
+    return rc;
+}
+
+static trp_status damaged_drop(struct store_target *target, const struct store_copy *copy,
+                               uint64_t *dropped)
+{
+    size_t bad_count;
+    const uint64_t *bad = store_copy_bad_chunks(copy, &bad_count);
+    struct buffer seqs = {0};
+    *dropped = 0;
+    if (bad_count == 0)
+        return TRP_OK;
+    if (bad_count >= COPY_BAD_CHUNKS_MAX)
+        return trp_fail(TRP_DATA_LOSS, "the store is too damaged for a checkpoint: see verify");
+    int rc = items_find(target->items, bad, bad_count, &seqs);
+    *dropped = seqs.size / sizeof(uint64_t);
+    if (rc == 0)
+        rc = seqs_remove(target->items, (const uint64_t *)(const void *)seqs.data, *dropped);
+    if (rc == 0)
+        rc = seqs_remove(target->pieces, bad, bad_count);
+    buffer_cleanup(&seqs);
+    return rc == 0 ? TRP_OK : lmdb_fail(&target->store, rc, "leave out damaged items");
+}
+
 static int pairs_put(struct store_target *target, enum store_tree tree,
                      const struct copy_pair *pairs, size_t count)
 {
@@ -127,10 +222,12 @@ static int pairs_put(struct store_target *target, enum store_tree tree,
 }
 
 trp_status store_target_finish(struct store_target *target, const struct store_copy *copy,
-                               uint64_t *bytes)
+                               struct target_stats *stats)
 {
     struct store *store = &target->store;
     size_t tables, counters;
+    uint64_t dropped;
+    TRP_TRY(damaged_drop(target, copy, &dropped));
     const struct copy_pair *table = store_copy_tables(copy, &tables);
     const struct copy_pair *counter = store_copy_counters(copy, &counters);
     uint64_t map_bytes = store->map_bytes;
@@ -149,11 +246,13 @@ trp_status store_target_finish(struct store_target *target, const struct store_c
         return lmdb_fail(store, rc, "sync");
     MDB_envinfo info;
     mdb_env_info(store->env, &info);
-    *bytes = (info.me_last_pgno + 1) * store->page_bytes;
+    stats->bytes = (info.me_last_pgno + 1) * store->page_bytes;
+    stats->items = store_copy_stats(copy).items - dropped;
+    stats->damaged = target->unreadable + dropped;
     /* LMDB leaves it at the last page that it wrote. */
     int fd;
     mdb_env_get_fd(store->env, &fd);
-    return ftruncate(fd, (off_t)*bytes) == 0 && fsync(fd) == 0
+    return ftruncate(fd, (off_t)stats->bytes) == 0 && fsync(fd) == 0
                ? TRP_OK
                : store_errno(errno, store->dir.data_path, "sync");
 }

@@ -394,10 +394,10 @@ static trp_status no_damage(void *arg, uint32_t table_id, uint64_t key, const ch
 
 static trp_status copy_to(struct full *full, const char *dir)
 {
-    struct copy_sink sink = {store_target_item, store_target_piece, no_damage, NULL};
+    struct copy_sink sink = {store_target_item, store_target_piece, no_damage, NULL, NULL};
     struct store_copy *copy;
     struct store_target *target;
-    uint64_t bytes;
+    struct target_stats stats;
     TRP_TRY(store_copy_begin(full->store, &copy, &sink));
     trp_status status = store_target_create(&target, dir);
     store_copy_set_argument(copy, target);
@@ -407,7 +407,7 @@ static trp_status copy_to(struct full *full, const char *dir)
             status = store_copy_give(copy);
     }
     if (status == TRP_OK)
-        status = store_target_finish(target, copy, &bytes);
+        status = store_target_finish(target, copy, &stats);
     store_target_destroy(target);
     store_copy_end(full->store, copy);
     return status;
@@ -434,7 +434,7 @@ static void a_copy_without_room_fails_and_the_store_goes_on(void **state)
 static void a_full_store_takes_back_what_a_copy_holds(void **state)
 {
     struct full *full = *state;
-    struct copy_sink sink = {store_target_item, store_target_piece, no_damage, NULL};
+    struct copy_sink sink = {store_target_item, store_target_piece, no_damage, NULL, NULL};
     struct store_copy *copy;
     full_open(full, TRP_DURABLE_PROCESS, 0);
     fill(full, ITEM_BYTES);

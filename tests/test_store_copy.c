@@ -1,0 +1,256 @@
+/* A copy of a store that is used meanwhile: what it takes along, what it leaves out, and what it
+ * costs the file. */
+#include "store_fixture.h"
+
+#include <fcntl.h>
+
+#include "core/clock.h"
+#include "replay/store_copy.h"
+#include "replay/store_dir.h"
+#include "replay/store_target.h"
+
+enum { MIB = 1 << 20, IDLE_BYTES = 20 * MIB /* that may always lie idle, and a bit */ };
+
+struct fixture {
+    char *dir, *to;
+    struct store *store;
+    struct item **items; /* a ring of the newest ones */
+    size_t first, count, slots;
+    uint64_t next_key;
+    uint32_t table;
+};
+
+static struct store *store_open(const char *dir, struct loaded *loaded)
+{
+    struct store *store;
+    *loaded = (struct loaded){0};
+    if (store_create(&store, &(struct store_options){.dir = dir}) != TRP_OK ||
+        store_load(store, loaded_add, loaded) != TRP_OK)
+        fail_msg("%s", trp_last_error());
+    return store;
+}
+
+static int setup(void **state)
+{
+    struct fixture *fixture = xcalloc(1, sizeof *fixture);
+    struct loaded loaded;
+    fixture->dir = fixture_dir("/dev/shm");
+    fixture->to = fixture_dir("/dev/shm");
+    fixture->store = store_open(fixture->dir, &loaded);
+    fixture->table = store_table_put(fixture->store, "t", "name=t", (trp_bytes){0});
+    assert_int_equal(store_commit(fixture->store), TRP_OK);
+    fixture->slots = 1 << 14;
+    fixture->items = xcalloc(fixture->slots, sizeof(struct item *));
+    fixture->next_key = 100000;
+    *state = fixture;
+    return 0;
+}
+
+static void close_store(struct fixture *fixture)
+{
+    for (; fixture->count > 0; fixture->count--)
+        store_item_destroy(fixture->store, fixture->items[fixture->first++ % fixture->slots]);
+    store_destroy(fixture->store);
+    fixture->store = NULL;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *fixture = *state;
+    close_store(fixture);
+    fixture_remove(fixture->dir);
+    fixture_remove(fixture->to);
+    free(fixture->items);
+    free(fixture);
+    return 0;
+}
+
+static void insert(struct fixture *fixture, size_t size)
+{
+    struct item *item = fixture_item(fixture->store, fixture->next_key, size);
+    fixture->next_key += 100000; /* also seeds of bytes */
+    trp_status status = store_admit(fixture->store, item);
+    if (status == TRP_ABORTED) {
+        assert_int_equal(store_commit(fixture->store), TRP_OK);
+        status = store_admit(fixture->store, item);
+    }
+    assert_int_equal(status, TRP_OK);
+    store_item_insert(fixture->store, fixture->table, item);
+    fixture->items[(fixture->first + fixture->count++) % fixture->slots] = item;
+}
+
+static void remove_oldest(struct fixture *fixture)
+{
+    struct item *item = fixture->items[fixture->first++ % fixture->slots];
+    fixture->count--;
+    store_item_delete(fixture->store, fixture->table, item);
+    store_item_destroy(fixture->store, item);
+}
+
+static struct target_stats copy_all(struct fixture *fixture, void (*meanwhile)(struct fixture *))
+{
+    struct store_target *target;
+    struct store_copy *copy;
+    struct target_stats stats;
+    struct copy_sink sink = {.item = store_target_item,
+                             .piece = store_target_piece,
+                             .damage = store_target_damage,
+                             .removed = store_target_removed};
+    assert_int_equal(store_copy_begin(fixture->store, &copy, &sink), TRP_OK);
+    assert_int_equal(store_target_create(&target, fixture->to), TRP_OK);
+    store_copy_set_argument(copy, target);
+    while (!store_copy_done(copy)) {
+        assert_int_equal(store_copy_find(fixture->store, copy), TRP_OK);
+        assert_int_equal(store_copy_give(copy), TRP_OK);
+        if (meanwhile)
+            meanwhile(fixture);
+    }
+    if (store_target_finish(target, copy, &stats) != TRP_OK)
+        fail_msg("%s", trp_last_error());
+    store_copy_end(fixture->store, copy);
+    store_target_destroy(target);
+    assert_int_equal(store_dir_finish(fixture->to, TRP_DURABLE_PROCESS), TRP_OK);
+    return stats;
+}
+
+/* ---- cases ---------------------------------------------------------------------------------- */
+
+static void removed_count(void *arg, const struct store_removed *removed)
+{
+    uint64_t *next = arg;
+    assert_int_equal(removed->key, *next);
+    assert_int_equal(removed->table_id, 1);
+    assert_int_equal(removed->print, *next * 3);
+    ++*next;
+}
+
+static void keys_that_were_removed_are_copied(void **state)
+{
+    enum { KEYS = 1000 };
+    struct fixture *fixture = *state;
+    insert(fixture, 10);
+    for (uint64_t key = 0; key < KEYS; key++) {
+        store_removed_note(fixture->store, &(struct store_removed){.key = key,
+                                                                   .at_ns = 1000,
+                                                                   .table_id = 1,
+                                                                   .print = (uint32_t)key * 3});
+        if (key % 300 == 0)
+            assert_int_equal(store_commit(fixture->store), TRP_OK);
+    }
+    assert_int_equal(store_commit(fixture->store), TRP_OK);
+    copy_all(fixture, NULL);
+    struct loaded loaded;
+    struct store *copy = store_open(fixture->to, &loaded);
+    uint64_t next = 0;
+    assert_int_equal(store_removed_load(copy, removed_count, &next), TRP_OK);
+    assert_int_equal(next, KEYS);
+    loaded_cleanup(copy, &loaded);
+    store_destroy(copy);
+}
+
+/* A bit of this item's chunk. */
+static void damage(const struct fixture *fixture, uint64_t key)
+{
+    uint8_t wanted[32], byte;
+    fixture_fill(wanted, sizeof wanted, key);
+    char *path = fixture_path(fixture->dir, "data.mdb");
+    int fd = open(path, O_RDWR);
+    uint8_t *bytes = xmalloc(8 * MIB); /* the file is as long as the map */
+    assert_int_equal(pread(fd, bytes, 8 * MIB, 0), 8 * MIB);
+    uint8_t *found = memmem(bytes, 8 * MIB, wanted, sizeof wanted);
+    assert_non_null(found);
+    byte = found[5] ^ 4;
+    assert_int_equal(pwrite(fd, &byte, 1, found - bytes + 5), 1);
+    close(fd);
+    free(bytes);
+    free(path);
+}
+
+static void a_copy_goes_on_without_what_is_damaged(void **state)
+{
+    enum { ITEMS = 300 };
+    struct fixture *fixture = *state;
+    for (size_t number = 0; number < ITEMS; number++)
+        insert(fixture, 100 + 61 * number);
+    assert_int_equal(store_commit(fixture->store), TRP_OK);
+    damage(fixture, 3 * 100000);   /* in a leaf with others */
+    damage(fixture, 250 * 100000); /* in pages of its own */
+    struct target_stats stats = copy_all(fixture, NULL);
+    assert_int_equal(stats.items, ITEMS - 2);
+    assert_int_equal(stats.damaged, 2);
+    struct loaded loaded = {0};
+    struct store *copy;
+    struct store_options options = {.dir = fixture->to, .read_only = true, .check = true};
+    assert_int_equal(store_create(&copy, &options), TRP_OK);
+    assert_int_equal(store_load(copy, loaded_add, &loaded), TRP_OK);
+    struct store_stats whole;
+    store_stats(copy, &whole);
+    assert_int_equal(whole.dropped, 0);
+    assert_int_equal(whole.checked_chunks, ITEMS - 2);
+    assert_int_equal(loaded.count, ITEMS - 2);
+    for (size_t index = 0; index < loaded.count; index++) {
+        uint64_t key = loaded.items[index]->key;
+        assert_true(key != 3 * 100000 && key != 250 * 100000);
+        fixture_check_chunk(copy, loaded.items[index]->chunks[0], key,
+                            100 + 61 * (key / 100000 - 1));
+    }
+    loaded_cleanup(copy, &loaded);
+    store_destroy(copy);
+}
+
+/* A table that is full: each item takes the place of another. */
+static void replace_items(struct fixture *fixture)
+{
+    for (unsigned count = 0; count < 64; count++) {
+        insert(fixture, 12000);
+        remove_oldest(fixture);
+    }
+    assert_int_equal(store_commit(fixture->store), TRP_OK);
+}
+
+static void replace_many(struct fixture *fixture)
+{
+    for (unsigned groups = 0; groups < 8; groups++)
+        replace_items(fixture);
+}
+
+static void a_copy_costs_what_is_inserted_meanwhile_and_gives_it_back(void **state)
+{
+    struct fixture *fixture = *state;
+    struct store_stats before, after;
+    while (fixture->count < 4000) { /* 48 MB */
+        for (unsigned count = 0; count < 64; count++)
+            insert(fixture, 12000);
+        assert_int_equal(store_commit(fixture->store), TRP_OK);
+    }
+    for (unsigned count = 0; count < 100; count++)
+        replace_items(fixture);
+    store_stats(fixture->store, &before);
+    uint64_t key = fixture->next_key;
+    copy_all(fixture, replace_many);
+    store_stats(fixture->store, &after);
+    uint64_t inserted = (fixture->next_key - key) / 100000 * 12288;
+    assert_true(inserted > 50 * MIB); /* else this says nothing */
+    assert_in_range(after.file_bytes, before.file_bytes,
+                    before.file_bytes + inserted + inserted / 16 + 4 * MIB);
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, 20000);
+    do {
+        replace_items(fixture);
+        for (unsigned steps = 0; steps < 100 && store_idle(fixture->store); steps++)
+            ;
+        store_stats(fixture->store, &after);
+    } while (after.allocated_bytes >= before.allocated_bytes + IDLE_BYTES &&
+             !deadline_passed(deadline, &clock_monotonic));
+    assert_true(after.allocated_bytes < before.allocated_bytes + IDLE_BYTES);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        CASE(keys_that_were_removed_are_copied),
+        CASE(a_copy_goes_on_without_what_is_damaged),
+        CASE(a_copy_costs_what_is_inserted_meanwhile_and_gives_it_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -194,9 +194,9 @@ static void store_text(const Troupe__ReplayTablesResponse *tables)
     const Troupe__ReplayStore *store = tables->store;
     printf("store %s\n", store->dir);
     if (tables->pid)
-        printf("  server    pid %lld, up %s, durability %s, %lld connections, troupe %s\n",
+        printf("  server    pid %lld, up %s, durability %s, %lld streams, troupe %s\n",
                (long long)tables->pid, duration_text(tables->uptime_seconds, a), store->durability,
-               (long long)tables->connections, tables->version);
+               (long long)tables->streams, tables->version);
     else
         printf("  server    stopped\n");
     printf("  holds     %llu items, %llu chunks, %s\n", (unsigned long long)store->items,

@@ -80,10 +80,10 @@ static void head_text(const struct top *top)
 {
     const Troupe__ReplayTablesResponse *now = top->now;
     char a[TEXT_SIZE], b[TEXT_SIZE], c[TEXT_SIZE];
-    printf("%s  up %s  %lld connections  store %s in %s of file, %llu items",
-           top->work->target.text, duration_text(now->uptime_seconds, a),
-           (long long)now->connections, bytes_text(now->store->live_bytes, b),
-           bytes_text(now->store->allocated_bytes, c), (unsigned long long)now->store->items);
+    printf("%s  up %s  %lld streams  store %s in %s of file, %llu items", top->work->target.text,
+           duration_text(now->uptime_seconds, a), (long long)now->streams,
+           bytes_text(now->store->live_bytes, b), bytes_text(now->store->allocated_bytes, c),
+           (unsigned long long)now->store->items);
     if (now->work && now->work->total_bytes)
         printf("  %s %.0f %%", now->work->what,
                100.0 * (double)now->work->done_bytes / (double)now->work->total_bytes);

@@ -229,6 +229,7 @@ static void tables_collect(void *arg)
     out->work = admin_progress(admin);
     if (admin->server) {
         out->pid = getpid();
+        out->streams = (int64_t)trp_server_open_calls(admin->server);
         out->version = xstrdup(trp_version());
         out->uptime_seconds = (double)(clock_now_ns(&clock_monotonic) - admin->started_ns) * 1e-9;
     }

@@ -1,7 +1,7 @@
 /* An item that does not fit its table's signature would be found out by a sampler, in another
  * program and much later. Signatures are asked for once, with one ServerInfo for all tables, and
- * again for a table that was not there; what an item's columns are is compared only when it is not
- * what the last item of that table was.
+ * again for a table that was not there or that an item does not fit, because tables change; what an
+ * item's columns are is compared only when it is not what the last item of that table was.
  *
  * A server that cannot be asked (away, or a peer without ServerInfo) stops nobody from writing: its
  * items go unchecked until it answers, as they would without this. */
@@ -178,15 +178,13 @@ trp_status item_check(struct item_check *check, const char *name, const trp_item
                       size_t count, int64_t timeout_ms)
 {
     struct known_table *table = find_table(check, name);
-    if (!table) {
-        if (check->off || !learn_tables(check, timeout_ms))
-            return TRP_OK;
-        table = find_table(check, name);
-    }
-    if (!table)
+    if (table && (!table->is_signed || as_before(table, columns, count) ||
+                  compare(check, table, columns, count) == TRP_OK))
+        return TRP_OK;
+    bool learned = !check->off && learn_tables(check, timeout_ms);
+    table = find_table(check, name);
+    if (!table && learned)
         return trp_fail(TRP_NOT_FOUND, "table '%s' was not found at %s", name,
                         trp_channel_address(check->channel));
-    if (!table->is_signed || as_before(table, columns, count))
-        return TRP_OK;
-    return compare(check, table, columns, count);
+    return table && table->is_signed ? compare(check, table, columns, count) : TRP_OK;
 }

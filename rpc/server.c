@@ -441,6 +441,11 @@ void trp_server_run(trp_server *server, void (*work)(void *arg), void *arg)
     rpc_server_leave(server);
 }
 
+size_t trp_server_open_calls(const trp_server *server)
+{
+    return server->call_count;
+}
+
 static void destroy_methods(trp_server *server)
 {
     while (server->methods) {

@@ -2,6 +2,7 @@
  * tables while streams are open. */
 #include "replay_fixture.h"
 
+#include <troupe/writer.h>
 #include "replay.pb-c.h"
 
 static ProtobufCService *replay_service(const struct replay *replay)
@@ -440,6 +441,63 @@ static void an_altered_sampler_and_remover_take_the_items_over(void **state)
     assert_int_equal(table_state(replay, "t").size, 4);
 }
 
+static void assert_streams(const struct replay *replay, int64_t expected)
+{
+    Troupe__ReplayTablesRequest request = TROUPE__REPLAY_TABLES_REQUEST__INIT;
+    Troupe__ReplayTablesResponse *reply;
+    call_ok(replay, "Tables", &request, &reply);
+    assert_int_equal(reply->streams, expected);
+    troupe__replay_tables_response__free_unpacked(reply, NULL);
+}
+
+static void open_streams_are_counted(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t");
+    assert_streams(replay, 0);
+    trp_stream *one = open_stream(replay, "InsertStream");
+    trp_stream *other = open_stream(replay, "SampleStream");
+    assert_streams(replay, 2);
+    trp_stream_destroy(one);
+    assert_streams(replay, 1);
+    trp_stream_destroy(other);
+}
+
+static void sign_table(const struct replay *replay, trp_tensor_spec spec)
+{
+    Troupe__ReplayAlterTableRequest request = TROUPE__REPLAY_ALTER_TABLE_REQUEST__INIT;
+    trp_bytes signature;
+    assert_int_equal(trp_signature_encode(&spec, 1, &signature), TRP_OK);
+    request.options = (char *)"name=t";
+    request.has_signature = true;
+    request.signature = (ProtobufCBinaryData){signature.size, (uint8_t *)signature.data};
+    call_ok(replay, "AlterTable", &request, NULL);
+    free((uint8_t *)signature.data);
+}
+
+static void a_writer_follows_a_signature_that_changes(void **state)
+{
+    struct replay *replay = *state;
+    trp_tensor_spec column = {.name = "x", .dtype = TRP_INT64};
+    const trp_item_column newest = {.column = 0, .length = 1, .squeeze = true};
+    int64_t value = 5;
+    trp_writer *writer;
+    OPEN("name=t");
+    sign_table(replay, (trp_tensor_spec){.name = "x", .dtype = TRP_FLOAT32});
+    assert_int_equal(
+        trp_writer_create(&writer, replay->channel,
+                          &(trp_writer_options){.columns = &column, .column_count = 1}),
+        TRP_OK);
+    assert_int_equal(trp_writer_append(writer, (const void *[]){&value}), TRP_OK);
+    for (int i = 0; i < 2; ++i)
+        assert_int_equal(trp_writer_create_item(writer, "t", 1, &newest, 1, WAIT_MS, NULL),
+                         TRP_INVALID_ARGUMENT);
+    sign_table(replay, column);
+    assert_int_equal(trp_writer_create_item(writer, "t", 1, &newest, 1, WAIT_MS, NULL), TRP_OK);
+    assert_int_equal(trp_writer_flush(writer, 0, WAIT_MS), TRP_OK);
+    trp_writer_destroy(writer);
+}
+
 /* A priority that the new sampler cannot have counts as 0 for it, also while others are drawn. */
 static void priorities_of_another_sampler_poison_no_draw(void **state)
 {
@@ -563,6 +621,8 @@ int main(void)
         TEST(tables_that_cannot_be_are_refused),
         TEST(a_table_shrinks_only_when_it_may),
         TEST(an_altered_sampler_and_remover_take_the_items_over),
+        TEST(open_streams_are_counted),
+        TEST(a_writer_follows_a_signature_that_changes),
         TEST(priorities_of_another_sampler_poison_no_draw),
         TEST(what_an_alteration_removed_and_is_sent_again_stays_away),
         TEST(an_altered_limiter_lets_those_in_who_wait),

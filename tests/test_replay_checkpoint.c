@@ -192,6 +192,22 @@ static void inserting_and_removing_go_on_meanwhile(void **state)
     trp_replay_report_cleanup(&whole);
 }
 
+static void a_running_and_a_stopped_store_are_verified_alike(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t");
+    insert_items(replay, "t", 1, 50);
+    Troupe__ReplayVerifyResponse *running = verify(replay);
+    replay_close(replay);
+    trp_replay_report stopped;
+    assert_int_equal(trp_replay_verify(replay->dir, &stopped), TRP_OK);
+    assert_int_equal(stopped.items, running->items);
+    assert_int_equal(stopped.chunks, running->chunks);
+    assert_int_equal(stopped.bytes, running->bytes);
+    trp_replay_report_cleanup(&stopped);
+    protobuf_c_message_free_unpacked(&running->base, NULL);
+}
+
 static void old_ones_go_and_foreign_files_stay(void **state)
 {
     struct replay *replay = *state;
@@ -349,6 +365,7 @@ int main(void)
         CASE(a_checkpoint_is_a_store_of_that_moment),
         CASE(reverbs_clients_get_the_path),
         CASE(inserting_and_removing_go_on_meanwhile),
+        CASE(a_running_and_a_stopped_store_are_verified_alike),
         CASE(old_ones_go_and_foreign_files_stay),
         CASE(half_a_checkpoint_does_not_count_and_goes),
         CASE(a_restore_replaces_only_what_it_may),

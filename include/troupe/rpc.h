@@ -173,6 +173,9 @@ TRP_API void trp_server_stop(trp_server *server, int64_t grace_ms);
  */
 TRP_API void trp_server_destroy(trp_server *server);
 
+/* Raw calls that are open; with the lock held. */
+TRP_API size_t trp_server_open_calls(const trp_server *server);
+
 /* ---- one raw call on the server; all only with the lock held (handlers, group_end, work) --- */
 
 TRP_API void trp_server_call_set_state(trp_server_call *call, void *state);

@@ -84,6 +84,9 @@ enum {
     /* admin_items.c: a Fetch: by default, and at most, 1 ms and 4 ms of copying. */
     REPLAY_FETCH_BYTES = 4 << 20,
     REPLAY_FETCH_BYTES_MAX = 16 << 20,
+    /* admin_items.c: dumps that go on at a time without walking the table again for each page:
+     * REPLAY_REACH_MAX x 24 bytes each. */
+    REPLAY_FETCH_PLANS = 4,
     /* admin.c */
     REPLAY_WAITERS_MAX = 100,
     PEEK_VALUE_BYTES_MAX = 4096,      /* a column's values that are shown */

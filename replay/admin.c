@@ -286,6 +286,7 @@ void admin_init(struct admin *admin, const char *dir, const char *checkpoint_dir
 void admin_cleanup(struct admin *admin)
 {
     checkpointer_cleanup(&admin->checkpointer);
+    admin_plans_destroy(admin);
     mutex_cleanup(&admin->mutex);
     free(admin->dir);
 }

@@ -6,6 +6,7 @@
 
 #include <troupe/rpc.h>
 #include "checkpoint.h"
+#include "core/limits.h"
 #include "core/thread.h"
 #include "engine.h"
 #include "replay.pb-c.h"
@@ -23,6 +24,8 @@ struct admin {
     const char *durability; /* "" over files */
     int64_t started_ns;     /* CLOCK_MONOTONIC; 0 over files */
     struct checkpointer checkpointer;
+    struct fetch_plan *plans[REPLAY_FETCH_PLANS]; /* guarded by `mutex` */
+    uint32_t plan_next;                           /* the one left longest ago, if all are taken */
 };
 
 /* `checkpoint_dir`: NULL for the default; `keep`: see checkpoint.h. */
@@ -45,6 +48,7 @@ Troupe__ReplayItem *admin_item(const struct item *item);
 
 void admin_items(Troupe__Replay_Service *service, const Troupe__ReplayItemsRequest *request,
                  Troupe__ReplayItemsResponse_Closure closure, void *data);
+void admin_plans_destroy(struct admin *admin);
 void admin_fetch(Troupe__Replay_Service *service, const Troupe__ReplayFetchRequest *request,
                  Troupe__ReplayFetchResponse_Closure closure, void *data);
 

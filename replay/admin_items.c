@@ -2,7 +2,8 @@
  * insert and sample, and a table may have a hundred million. Design: slots are walked in slices,
  * each with the lock held for a millisecond or two; of what passes the filter the best few are kept
  * in a heap. What was found is looked up again by slot and sequence number at the end, so that an
- * item that has gone meanwhile is left out. Guarantee: memory and the time that the lock is held do
+ * item that has gone meanwhile is left out; for Fetch, which is asked for one page after the other,
+ * it is kept until the last page. Guarantee: memory and the time that the lock is held do
  * not depend on the table's size. An item that is there from the first slice to the last is seen
  * once; another one may be. */
 #include "admin.h"
@@ -218,8 +219,11 @@ static trp_status walk_run(struct walk *walk)
     walk->min_priority = INFINITY;
     walk->max_priority = -INFINITY;
     walk_set_keys(walk);
-    while (!walk->done && walk->status == TRP_OK)
+    while (!walk->done && walk->status == TRP_OK) {
         admin_enter(walk->admin, walk_slice, walk);
+        if (!walk->done && walk->status == TRP_OK && trp_call_cancelled())
+            walk->status = trp_fail(TRP_CANCELLED, "nobody waits for the items any more");
+    }
     if (walk->seen_count)
         qsort(walk->seen, walk->seen_count, sizeof *walk->seen, seen_compare);
     return walk->status;
@@ -309,10 +313,121 @@ void admin_items(Troupe__Replay_Service *service, const Troupe__ReplayItemsReque
     walk_cleanup(&work.walk);
 }
 
+/* ---- what a Fetch goes on with ----------------------------------------------------------- */
+
+/* The items of many answers, looked for once: else a table would be walked for each of them. */
+struct fetch_plan {
+    char *table;
+    struct buffer filter; /* serialized */
+    struct seen *seen;
+    uint32_t count, next;
+    int64_t matches; /* from `next` on, with those that are not in `seen` */
+    uint64_t after;  /* of the request that goes on at `next` */
+};
+
+static void plan_destroy(struct fetch_plan *plan)
+{
+    if (!plan)
+        return;
+    free(plan->table);
+    free(plan->seen);
+    buffer_cleanup(&plan->filter);
+    free(plan);
+}
+
+void admin_plans_destroy(struct admin *admin)
+{
+    for (size_t i = 0; i < REPLAY_FETCH_PLANS; ++i)
+        plan_destroy(admin->plans[i]);
+}
+
+static struct buffer filter_bytes(const Troupe__ReplayFilter *filter)
+{
+    struct buffer bytes = {0};
+    size_t size = filter ? troupe__replay_filter__get_packed_size(filter) : 0;
+    if (size > 0)
+        bytes.size = troupe__replay_filter__pack(filter, buffer_reserve(&bytes, size));
+    return bytes;
+}
+
+static bool plan_goes_on(const struct fetch_plan *plan, const Troupe__ReplayFetchRequest *request,
+                         const struct buffer *filter)
+{
+    return plan && plan->after == request->after && strcmp(plan->table, request->table) == 0 &&
+           plan->filter.size == filter->size &&
+           (filter->size == 0 || memcmp(plan->filter.data, filter->data, filter->size) == 0);
+}
+
+/* The plan that an earlier request left for this one, or NULL. */
+static struct fetch_plan *plan_take(struct admin *admin, const Troupe__ReplayFetchRequest *request,
+                                    const struct buffer *filter)
+{
+    struct fetch_plan *plan = NULL;
+    mutex_lock(&admin->mutex);
+    for (size_t i = 0; i < REPLAY_FETCH_PLANS && !plan; ++i) {
+        if (!plan_goes_on(admin->plans[i], request, filter))
+            continue;
+        plan = admin->plans[i];
+        admin->plans[i] = NULL;
+    }
+    mutex_unlock(&admin->mutex);
+    return plan;
+}
+
+/* Leaves it for the next request; the one left longest ago makes room. */
+static void plan_leave(struct admin *admin, struct fetch_plan *plan)
+{
+    mutex_lock(&admin->mutex);
+    struct fetch_plan **place = &admin->plans[admin->plan_next];
+    for (size_t i = 0; i < REPLAY_FETCH_PLANS && *place; ++i)
+        if (!admin->plans[i])
+            place = &admin->plans[i];
+    if (*place)
+        admin->plan_next = (admin->plan_next + 1) % REPLAY_FETCH_PLANS;
+    struct fetch_plan *oldest = *place;
+    *place = plan;
+    mutex_unlock(&admin->mutex);
+    plan_destroy(oldest);
+}
+
+static trp_status plan_find(struct admin *admin, const Troupe__ReplayFetchRequest *request,
+                            struct fetch_plan **out)
+{
+    struct buffer filter = filter_bytes(request->filter);
+    *out = plan_take(admin, request, &filter);
+    if (*out) {
+        buffer_cleanup(&filter);
+        return TRP_OK;
+    }
+    struct walk walk = {.admin = admin,
+                        .table = request->table,
+                        .filter = request->filter,
+                        .order = TROUPE__REPLAY_ORDER__REPLAY_ORDER_OLDEST,
+                        .after = request->after,
+                        .seen_max = REPLAY_REACH_MAX};
+    trp_status status = walk_run(&walk);
+    if (status == TRP_OK) {
+        *out = xmalloc(sizeof **out);
+        **out = (struct fetch_plan){.table = xstrdup(request->table),
+                                    .filter = filter,
+                                    .seen = walk.seen,
+                                    .count = walk.seen_count,
+                                    .matches = walk.matches,
+                                    .after = request->after};
+        walk.seen = NULL;
+    } else {
+        buffer_cleanup(&filter);
+    }
+    walk_cleanup(&walk);
+    return status;
+}
+
 /* ---- Fetch ------------------------------------------------------------------------------- */
 
 struct fetch_work {
-    struct walk walk;
+    struct admin *admin;
+    struct fetch_plan *plan;
+    uint32_t max_items;
     uint64_t max_bytes;
     struct wire_item *items;
     struct wire_entry_parts *parts;
@@ -321,8 +436,6 @@ struct fetch_work {
     size_t *trajectory_end; /* of each item in trajectories */
     struct buffer trajectories;
     uint32_t item_count, hole_count, hole_capacity;
-    uint64_t last;
-    bool more;
     trp_message *message;
     trp_status status;
 };
@@ -376,7 +489,7 @@ static void fetch_link(struct fetch_work *work)
 
 static trp_status fetch_encode(struct fetch_work *work)
 {
-    struct store *store = engine_store(work->walk.admin->engine);
+    struct store *store = engine_store(work->admin->engine);
     fetch_link(work);
     TRP_TRY(wire_sample_response_encode(work->parts, work->item_count, &work->message));
     for (uint32_t i = 0; i < work->hole_count; ++i)
@@ -387,20 +500,22 @@ static trp_status fetch_encode(struct fetch_work *work)
 static void fetch_collect(void *arg)
 {
     struct fetch_work *work = arg;
-    const struct walk *walk = &work->walk;
+    struct fetch_plan *plan = work->plan;
     struct engine_table *table;
     uint64_t bytes = 0;
-    uint32_t at = 0;
-    work->status = admin_table(walk->admin, walk->table, &table);
+    uint32_t looked = 0; /* most may have gone */
+    work->status = admin_table(work->admin, plan->table, &table);
     if (work->status != TRP_OK)
         return;
-    for (; at < walk->seen_count && bytes < work->max_bytes; ++at) {
-        const struct item *item = seen_item(table, &walk->seen[at]);
-        work->last = walk->seen[at].seq;
+    while (plan->next < plan->count && looked++ < REPLAY_SLICE_SLOTS &&
+           work->item_count < work->max_items && bytes < work->max_bytes) {
+        const struct seen *seen = &plan->seen[plan->next++];
+        const struct item *item = seen_item(table, seen);
+        plan->after = seen->seq;
+        plan->matches--;
         if (item)
             bytes += fetch_push(work, table, item);
     }
-    work->more = walk->matches > at;
     work->status = fetch_encode(work);
 }
 
@@ -408,8 +523,8 @@ static void fetch_answer(const struct fetch_work *work, Troupe__ReplayFetchRespo
                          void *data)
 {
     Troupe__ReplayFetchResponse response = TROUPE__REPLAY_FETCH_RESPONSE__INIT;
-    response.last = work->last;
-    response.more = work->more;
+    response.last = work->plan->after;
+    response.more = work->plan->matches > 0;
     response.samples.data = trp_message_data(work->message);
     response.samples.len = trp_message_size(work->message);
     closure(&response, data);
@@ -427,35 +542,43 @@ static uint64_t fetch_bytes_max(uint64_t wanted)
     return wanted < REPLAY_FETCH_BYTES_MAX ? wanted : REPLAY_FETCH_BYTES_MAX;
 }
 
+static void fetch_run(struct fetch_work *work)
+{
+    size_t count = work->max_items;
+    work->items = xcalloc(count, sizeof *work->items);
+    work->parts = xcalloc(count, sizeof *work->parts);
+    work->trajectory_end = xcalloc(count, sizeof *work->trajectory_end);
+    admin_enter(work->admin, fetch_collect, work);
+}
+
+static void fetch_cleanup(struct fetch_work *work)
+{
+    trp_message_destroy(work->message);
+    buffer_cleanup(&work->trajectories);
+    free(work->items);
+    free(work->parts);
+    free(work->holes);
+    free(work->chunks);
+    free(work->trajectory_end);
+    plan_destroy(work->plan);
+}
+
 void admin_fetch(Troupe__Replay_Service *service, const Troupe__ReplayFetchRequest *request,
                  Troupe__ReplayFetchResponse_Closure closure, void *data)
 {
-    struct fetch_work work = {.walk = {.admin = (struct admin *)service,
-                                       .table = request->table,
-                                       .filter = request->filter,
-                                       .order = TROUPE__REPLAY_ORDER__REPLAY_ORDER_OLDEST,
-                                       .after = request->after,
-                                       .seen_max = fetch_items_max(request->max_items)},
-                              .max_bytes = fetch_bytes_max(request->max_bytes),
-                              .last = request->after};
-    work.status = walk_run(&work.walk);
-    if (work.status == TRP_OK) {
-        size_t count = work.walk.seen_count + 1;
-        work.items = xcalloc(count, sizeof *work.items);
-        work.parts = xcalloc(count, sizeof *work.parts);
-        work.trajectory_end = xcalloc(count, sizeof *work.trajectory_end);
-        admin_enter(work.walk.admin, fetch_collect, &work);
-    }
+    struct fetch_work work = {.admin = (struct admin *)service,
+                              .max_items = fetch_items_max(request->max_items),
+                              .max_bytes = fetch_bytes_max(request->max_bytes)};
+    work.status = plan_find(work.admin, request, &work.plan);
+    if (work.status == TRP_OK)
+        fetch_run(&work);
     if (work.status == TRP_OK)
         fetch_answer(&work, closure, data);
     else
         closure(NULL, data);
-    trp_message_destroy(work.message);
-    buffer_cleanup(&work.trajectories);
-    free(work.items);
-    free(work.parts);
-    free(work.holes);
-    free(work.chunks);
-    free(work.trajectory_end);
-    walk_cleanup(&work.walk);
+    if (work.status == TRP_OK && work.plan->next < work.plan->count) {
+        plan_leave(work.admin, work.plan);
+        work.plan = NULL;
+    }
+    fetch_cleanup(&work);
 }

@@ -3,6 +3,7 @@
 #include "replay_fixture.h"
 
 #include <troupe/writer.h>
+#include "core/limits.h"
 #include "replay.pb-c.h"
 
 static ProtobufCService *replay_service(const struct replay *replay)
@@ -211,6 +212,32 @@ static void fetch_gives_every_item_whole_without_sampling(void **state)
     assert_true(more);
     assert_int_equal(table_state(replay, "t").samples, 0);
     assert_int_equal(table_state(replay, "t").size, 6);
+}
+
+/* More at a time than the server remembers; what goes meanwhile is left out. */
+static void fetches_go_on_beside_each_other(void **state)
+{
+    enum { FETCHES = REPLAY_FETCH_PLANS + 2, ITEMS = 20 };
+    struct replay *replay = *state;
+    uint64_t after[FETCHES] = {0}, keys[FETCHES] = {0};
+    bool more = true;
+    OPEN("name=t");
+    insert_items(replay, "t", 1, ITEMS);
+    for (int page = 0; more; ++page) {
+        for (int i = 0; i < FETCHES; ++i) {
+            struct sampled got[100];
+            uint32_t count = fetch(replay, &after[i], &more, 3, 0, got);
+            assert_in_range(count, 1, 3);
+            for (uint32_t j = 0; j < count; ++j) {
+                keys[i] += keys[i] == 9 ? 2 : 1;
+                assert_int_equal(got[j].key, keys[i]);
+            }
+        }
+        if (page == 1)
+            assert_int_equal(mutate_key(replay, "t", 10, false, 0, true), TRP_OK);
+    }
+    for (int i = 0; i < FETCHES; ++i)
+        assert_int_equal(keys[i], ITEMS);
 }
 
 /* ---- tables ------------------------------------------------------------------------------ */
@@ -614,6 +641,7 @@ int main(void)
         TEST(items_are_found_by_key),
         TEST(items_of_a_large_table_are_walked_in_slices),
         TEST(fetch_gives_every_item_whole_without_sampling),
+        TEST(fetches_go_on_beside_each_other),
         TEST(a_created_table_serves_at_once_and_survives_a_crash),
         TEST(a_dropped_table_ends_its_streams_and_no_others),
         TEST(a_table_dropped_while_it_is_sampled_ends_the_stream),

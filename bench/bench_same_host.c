@@ -275,7 +275,7 @@ static double sample_rate(const struct load *load, trp_channel *channel, uint32_
 static void print_row(const char *place, const struct load *load, trp_channel *channel,
                       uint32_t prefetch, bool views, double ceiling)
 {
-    double ns_per_item, per_s = sample_rate(load, channel, prefetch, views, &ns_per_item);
+    double ns_per_item = 0, per_s = sample_rate(load, channel, prefetch, views, &ns_per_item);
     printf("%s %s, batches of %d, %s%s\t%.4g\titems/s\t%.4g\tmemcpy gather\n",
            views ? "view" : "sample", load->name, BATCH, place, prefetch ? ", prefetch" : "", per_s,
            ceiling);

@@ -64,8 +64,8 @@ typedef struct {
                                      gives it once more, 1 for ever); when its limiter would hold
                                      the copy back, it is dropped and counted */
     bool no_replacement; /* uniform and prioritized: no item comes twice in the answer to one
-                            request of a sample stream until each that is there came once; then, in
-                            a table smaller than the request, all over again */
+                            request of a sample stream until each that is there, or 16384 of them,
+                            came once; then all over again */
     uint64_t seed;       /* of its draws; 0: from the server's */
     trp_rate_limiter limiter;
     trp_bytes signature; /* a serialized tensorflow.StructuredValue, opaque; empty: none */

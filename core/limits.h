@@ -294,7 +294,21 @@ enum {
 /* net.c: no machine has it; what is above is a mistake in the options. */
 #define NET_ARENA_BYTES_MAX (UINT64_C(1) << 38)
 
-/* store.h: address space for one store, 1/128 of what x86-64 has. */
-#define STORE_MAP_BYTES_MAX (UINT64_C(1) << 40)
+/* store.h: address space for one store, 1/32 of what x86-64 has. */
+#define STORE_MAP_BYTES_MAX (UINT64_C(1) << 42)
+
+/* store_dir.c: a map leaves room for its file system to grow to so many times its size, and to
+ * 64 GiB in any case. The thread sanitizer has 1.5 TiB for all maps of a process. */
+#if defined(__SANITIZE_THREAD__)
+#define STORE_MAP_GROWTH 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define STORE_MAP_GROWTH 1
+#endif
+#endif
+#ifndef STORE_MAP_GROWTH
+#define STORE_MAP_GROWTH 4
+#endif
+#define STORE_MAP_BYTES_MIN (UINT64_C(1) << 36)
 
 #endif

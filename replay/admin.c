@@ -199,7 +199,7 @@ static Troupe__ReplayStore *store_copy(const struct admin *admin)
     out->durability = xstrdup(admin->durability);
     out->file_bytes = stats.file_bytes;
     out->live_bytes = stats.live_bytes;
-    out->map_bytes = stats.map_bytes;
+    out->map_bytes = stats.limit_bytes;
     out->allocated_bytes = stats.allocated_bytes;
     out->items = stats.items;
     out->chunks = stats.chunks;

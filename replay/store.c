@@ -159,10 +159,14 @@ void store_stats(const struct store *store, struct store_stats *stats)
     struct stat info = {0};
     if (stat(store->dir.data_path, &info) != 0)
         info.st_blocks = 0;
+    uint64_t limit = store->limit_pages * store->page_bytes, capacity, map_bytes;
+    if (store_dir_capacity(&store->dir, &capacity, &map_bytes) == TRP_OK &&
+        (limit == 0 || limit > capacity))
+        limit = capacity;
     *stats = (struct store_stats){
         .file_bytes = store->account.next * store->page_bytes,
         .live_bytes = store->live_bytes,
-        .map_bytes = store->map_bytes,
+        .limit_bytes = limit,
         .allocated_bytes = (uint64_t)info.st_blocks * 512,
         .items = store->item_count,
         .chunks = store->chunk_count,

@@ -184,9 +184,9 @@ void store_lease_revoke(struct store *store, uint32_t index);
 void store_lease_end(struct store *store, uint32_t index);
 
 struct store_stats {
-    uint64_t file_bytes; /* pages ever used */
-    uint64_t live_bytes; /* of chunks and records that are not deleted */
-    uint64_t map_bytes;
+    uint64_t file_bytes;      /* pages ever used */
+    uint64_t live_bytes;      /* of chunks and records that are not deleted */
+    uint64_t limit_bytes;     /* it may grow to this, as the file system is now */
     uint64_t allocated_bytes; /* what the file takes from the file system */
     uint64_t items, chunks, groups, cache_bytes;
     uint64_t dropped;                       /* items that were damaged when the store was opened */

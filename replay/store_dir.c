@@ -401,7 +401,7 @@ void store_dir_close(struct store_dir *dir)
     *dir = (struct store_dir){.lock_fd = -1};
 }
 
-trp_status store_dir_capacity(const struct store_dir *dir, uint64_t *bytes)
+trp_status store_dir_capacity(const struct store_dir *dir, uint64_t *bytes, uint64_t *map_bytes)
 {
     struct statvfs fs;
     if (statvfs(dir->path, &fs) != 0)
@@ -410,9 +410,14 @@ trp_status store_dir_capacity(const struct store_dir *dir, uint64_t *bytes)
     struct rlimit limit;
     if (total == 0 || total > STORE_MAP_BYTES_MAX) /* 0: a tmpfs without a limit */
         total = STORE_MAP_BYTES_MAX;
+    uint64_t map = total > STORE_MAP_BYTES_MAX / STORE_MAP_GROWTH ? STORE_MAP_BYTES_MAX
+                                                                  : total * STORE_MAP_GROWTH;
+    if (map < STORE_MAP_BYTES_MIN)
+        map = STORE_MAP_BYTES_MIN;
     /* Beyond this limit the kernel does not say no, it sends SIGXFSZ. */
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < total)
-        total = limit.rlim_cur;
-    *bytes = total;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < map)
+        map = limit.rlim_cur;
+    *bytes = total < map ? total : map;
+    *map_bytes = map;
     return TRP_OK;
 }

@@ -53,7 +53,8 @@ trp_status store_dir_finish(const char *path, trp_durability durability);
 /* A status for an errno of the file system. */
 trp_status store_errno(int error, const char *path, const char *what);
 
-/* Bytes of the file system that `path` is on, for the size of the map. */
-trp_status store_dir_capacity(const struct store_dir *dir, uint64_t *bytes);
+/* Bytes that a file in the directory may have now, and for how many to reserve addresses, because
+ * file systems grow. */
+trp_status store_dir_capacity(const struct store_dir *dir, uint64_t *bytes, uint64_t *map_bytes);
 
 #endif

@@ -141,7 +141,7 @@ static trp_status room_refuse(struct store *store, uint64_t payload)
     if (error == 0)
         return trp_fail(TRP_RESOURCE_EXHAUSTED,
                         "replay store %s is full: no room for an item of %llu bytes within %llu "
-                        "bytes (max bytes, or what the file system had when the store was opened)",
+                        "bytes (max bytes, or the addresses that were reserved when it was opened)",
                         store->dir.path, (unsigned long long)payload,
                         (unsigned long long)(store->limit_pages * store->page_bytes));
     return trp_fail(TRP_RESOURCE_EXHAUSTED,

@@ -433,9 +433,9 @@ static trp_status env_open(struct store *store, unsigned flags)
     if (rc == 0)
         rc = mdb_env_set_maxdbs(store->env, TREE_COUNT);
     if (rc == 0 && !(flags & MDB_RDONLY)) { /* again each time: file systems grow */
-        uint64_t bytes;
-        TRP_TRY(store_dir_capacity(&store->dir, &bytes));
-        rc = mdb_env_set_mapsize(store->env, bytes);
+        uint64_t bytes, map_bytes;
+        TRP_TRY(store_dir_capacity(&store->dir, &bytes, &map_bytes));
+        rc = mdb_env_set_mapsize(store->env, map_bytes);
     }
     if (rc == 0)
         rc = mdb_env_open(store->env, store->dir.data_path, flags, 0666);
@@ -453,12 +453,13 @@ static trp_status env_open(struct store *store, unsigned flags)
 static trp_status pages_open(struct store *store, int fd, uint64_t first)
 {
     bool write_map = store->options.durability != TRP_DURABLE_SYSTEM;
-    uint64_t max_bytes = store->options.max_bytes;
+    uint64_t max_bytes = store->options.max_bytes, capacity, map_bytes;
+    TRP_TRY(store_dir_capacity(&store->dir, &capacity, &map_bytes));
     if (max_bytes == 0 || max_bytes > store->map_bytes)
         max_bytes = store->map_bytes;
     store->limit_pages = max_bytes / store->page_bytes;
     /* Deletes on a full store copy tree pages before they free any. */
-    store->reserve_pages = store->limit_pages / 32;
+    store->reserve_pages = (max_bytes < capacity ? max_bytes : capacity) / store->page_bytes / 32;
     if (store->reserve_pages < 128)
         store->reserve_pages = 128;
     if (store->reserve_pages > 1024)

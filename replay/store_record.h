@@ -83,7 +83,7 @@ bool chunk_check_end(struct chunk_check *check);
 struct meta_record {
     uint32_t format;
     uint32_t reserved;
-    uint64_t map_bytes; /* fixed when the store was made */
+    uint64_t map_bytes; /* when the store was made */
     uint8_t nonce[NONCE_BYTES];
     uint64_t item_ceiling, chunk_ceiling; /* no seq at or above was ever given out */
 };

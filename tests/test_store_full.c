@@ -372,15 +372,24 @@ static void a_full_file_system_cannot_hold_a_new_store(void **state)
     assert_int_equal(insert(full, ITEM_BYTES), TRP_OK);
 }
 
-static void a_file_system_that_grows_is_used(void **state)
+static void a_file_system_that_grows_is_used_at_once(void **state)
 {
     struct full *full = *state;
     full_open(full, TRP_DURABLE_PROCESS, 0);
     fill(full, ITEM_BYTES);
-    full_close(full);
-    assert_int_equal(mount(NULL, full->mount_point, NULL, MS_REMOUNT, "size=80m"), 0);
-    full_open(full, TRP_DURABLE_PROCESS, 0);
-    assert_true(fill(full, ITEM_BYTES) > FS_BYTES / 10 * 9);
+    struct store_stats before, after;
+    store_stats(full->store, &before);
+    assert_int_equal(before.limit_bytes, FS_BYTES);
+    assert_int_equal(mount(NULL, full->mount_point, NULL, MS_REMOUNT, "size=160m"), 0);
+    store_stats(full->store, &after);
+    assert_int_equal(after.limit_bytes, 4 * FS_BYTES);
+    /* It was refused a moment ago, and does not ask the kernel again at once. */
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, 5000);
+    uint64_t filled = 0;
+    while (filled < 3 * (FS_BYTES / 10 * 9) && !deadline_passed(deadline, &clock_monotonic))
+        filled += fill(full, ITEM_BYTES);
+    assert_true(filled >= 3 * (FS_BYTES / 10 * 9));
+    check_all(full);
     check_reopened(full, TRP_DURABLE_PROCESS, 0);
 }
 
@@ -479,7 +488,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(freed_pages_go_back_and_come_again, setup, teardown),
         cmocka_unit_test_setup_teardown(a_full_file_system_cannot_hold_a_new_store, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(a_file_system_that_grows_is_used, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_file_system_that_grows_is_used_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copy_without_room_fails_and_the_store_goes_on, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_full_store_takes_back_what_a_copy_holds, setup, teardown),

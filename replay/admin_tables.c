@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/clock.h"
 #include "options.h"
 
 /* Something that changes tables, with the server's lock held. */
@@ -37,8 +38,10 @@ static void change_run(void *arg)
 {
     struct change_work *work = arg;
     work->status = change_allowed(work->admin);
-    if (work->status == TRP_OK)
+    if (work->status == TRP_OK) {
+        engine_set_time(work->admin->engine, clock_wall_ns());
         work->status = work->change(work);
+    }
     if (work->status == TRP_OK)
         work->status = engine_commit(work->admin->engine);
 }

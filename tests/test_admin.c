@@ -554,11 +554,15 @@ static void what_an_alteration_removed_and_is_sent_again_stays_away(void **state
 {
     struct replay *replay = *state;
     OPEN("name=t");
-    insert_items(replay, "t", 1, 4);
+    insert_items(replay, "t", 1, 5);
+    assert_int_equal(mutate_key(replay, "t", 5, false, 0, true), TRP_OK);
+    replay_close(replay);
+    OPEN("name=t");
     assert_int_equal(alter_table(replay, "name=t max_size=2", true, false, NULL), TRP_OK);
     insert_items(replay, "t", 1, 2);
+    insert_items(replay, "t", 5, 1);
     assert_keys(items(replay, ORDER(OLDEST), 0, 0, NULL), KEYS(3, 4));
-    assert_int_equal(table_state(replay, "t").inserts, 4);
+    assert_int_equal(table_state(replay, "t").inserts, 5);
 }
 
 static void an_altered_limiter_lets_those_in_who_wait(void **state)

@@ -135,6 +135,7 @@ function(troupe_shared_library)
     install(EXPORT troupe NAMESPACE troupe:: FILE troupe-targets.cmake
             DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/troupe)
     configure_file(cmake/troupe-config.cmake.in troupe-config.cmake @ONLY)
+    file(RELATIVE_PATH PC_PREFIX "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
     configure_file(cmake/troupe.pc.in troupe.pc @ONLY)
     configure_file(cmake/troupe-uninstalled.pc.in troupe-uninstalled.pc @ONLY)
     include(CMakePackageConfigHelpers)

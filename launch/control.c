@@ -86,9 +86,11 @@ static bool parse(struct control_message *message)
 trp_status control_receive(int fd, struct control_message *message)
 {
     ssize_t size;
+    /* A peer that closes before it has read everything resets the connection: said once, before
+     * the packets that it sent. */
     do
         size = recv(fd, message->bytes, sizeof message->bytes - 1, 0);
-    while (size < 0 && errno == EINTR);
+    while (size < 0 && (errno == EINTR || errno == ECONNRESET));
     if (size < 0 && errno == EAGAIN)
         return TRP_DEADLINE_EXCEEDED;
     if (size <= 0)

@@ -5,7 +5,6 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cmake --install "$BUILD_DIR" --prefix "$dir/usr" >"$dir/log" || { cat "$dir/log"; exit 1; }
 lib=$(dirname "$(find "$dir/usr" -name libtroupe.so)")
-sed -i "s|^prefix=.*|prefix=$dir/usr|" "$lib/pkgconfig/troupe.pc"
 
 cat >"$dir/main.c" <<'EOF'
 #include <troupe/troupe.h>

@@ -167,6 +167,20 @@ static void what_was_sent_before_the_end_is_still_read(void **state)
     assert_int_equal(control_send(fds[1], 0, CONTROL_STOP, 1, "-"), TRP_UNAVAILABLE);
 }
 
+static void last_words_are_heard_though_the_speaker_did_not_listen(void **state)
+{
+    int *fds = *state;
+    struct control_message message;
+    assert_int_equal(control_send(fds[1], 0, CONTROL_STOP, 1, "-"), TRP_OK);
+    assert_int_equal(control_send(fds[0], 0, CONTROL_FAILED, 1, "9 the dog ate it"), TRP_OK);
+    close(fds[0]); /* with a packet that it has not read */
+    fds[0] = -1;
+    assert_int_equal(control_receive(fds[1], &message), TRP_OK);
+    assert_int_equal(message.verb, CONTROL_FAILED);
+    assert_string_equal(message.rest, "9 the dog ate it");
+    assert_int_equal(control_receive(fds[1], &message), TRP_UNAVAILABLE);
+}
+
 static void a_reader_that_is_slow_does_not_hold_the_sender(void **state)
 {
     int *fds = *state;
@@ -287,6 +301,7 @@ int main(void)
         cmocka_unit_test(names_that_are_no_words_are_dropped),
         PAIR_TEST(messages_arrive_as_they_were_sent),
         PAIR_TEST(what_was_sent_before_the_end_is_still_read),
+        PAIR_TEST(last_words_are_heard_though_the_speaker_did_not_listen),
         PAIR_TEST(a_reader_that_is_slow_does_not_hold_the_sender),
         PAIR_TEST(long_text_is_cut_and_garbage_is_refused),
         CHAIN_TEST(nobody_is_blamed_for_nothing),

@@ -32,7 +32,11 @@ static bool look_inside(const struct scene *scene, const char *target, struct ta
         target[0] == '/' || strchr(target, ':') ? xstrdup(target) : scene_path(scene, target);
     const char *argv[] = {TROUPE_CLI, "replay", "info", path, "-o", "json", NULL};
     bool answered = scene_run(&other, argv) == 0;
-    if (answered) {
+    if (!answered) {
+        char *text = scene_read(&other, "err");
+        print_message("%s", text);
+        free(text);
+    } else {
         char *text = scene_read(&other, "out");
         cJSON *json = cJSON_Parse(text);
         assert_non_null(json);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "core/alloc.h"
 
@@ -257,17 +258,13 @@ trp_status store_chunk_read(struct store *store, const struct chunk *chunk, uint
     return TRP_OK;
 }
 
+/* Nothing else can be right behind a page's header: in pages of a tree pointers to nodes are. So
+ * the page need not be looked at, which may be on the disk. */
 bool page_of_piece(const struct store *store, MDB_val value, uint64_t *page)
 {
-    enum { FLAGS_AT = 10, OVERFLOW_FLAG = 0x04 }; /* of LMDB's page header */
-    const uint8_t *data = value.mv_data;
-    uint16_t flags;
-    if (((uintptr_t)data & (store->page_bytes - 1)) != PAGE_HEADER_BYTES)
-        return false;
-    data -= PAGE_HEADER_BYTES;
-    memcpy(&flags, data + FLAGS_AT, sizeof flags);
-    memcpy(page, data, sizeof *page);
-    return flags & OVERFLOW_FLAG;
+    uintptr_t at = (uintptr_t)value.mv_data - (uintptr_t)store->map;
+    *page = at / store->page_bytes;
+    return store->map && at % store->page_bytes == PAGE_HEADER_BYTES;
 }
 
 trp_status store_chunk_locate(struct store *store, const struct chunk *chunk, struct buffer *pages,
@@ -302,6 +299,22 @@ trp_status store_chunk_locate(struct store *store, const struct chunk *chunk, st
     return TRP_OK;
 }
 
+/* The tree's page under the cursor: hundreds of chunks are found by it, and to wait for the disk
+ * there is to let everybody wait. But of a mapping that is MADV_RANDOM the kernel takes no use for
+ * a reason to keep a page. A read it does. */
+static void leaf_keep(struct store *store)
+{
+    MDB_val key, data;
+    mdb_filehandle_t file;
+    char byte;
+    if (mdb_cursor_get(store->read_cursor, &key, &data, MDB_GET_CURRENT) != 0 ||
+        mdb_env_get_fd(store->env, &file) != 0)
+        return;
+    uintptr_t at = (uintptr_t)key.mv_data - (uintptr_t)store->map;
+    if (store->map && at < store->map_bytes && pread(file, &byte, 1, (off_t)at) < 0)
+        return; /* it is only for the better */
+}
+
 void store_chunk_prefetch(struct store *store, const struct chunk *chunk)
 {
     enum { LINE_BYTES = 64, LINES_BYTES = 512 }; /* the processor sees where more is going */
@@ -323,6 +336,8 @@ void store_chunk_prefetch(struct store *store, const struct chunk *chunk)
         /* One look at the first page decides: a chunk comes and goes as a whole, mostly. */
         if (piece == 0 && mincore((void *)page, store->page_bytes, &resident) == 0 && resident & 1)
             return;
+        if (piece == 0)
+            leaf_keep(store);
         if (page != end) {
             if (end > first)
                 madvise((void *)first, end - first, MADV_WILLNEED);

@@ -40,6 +40,7 @@ enum {
      * batch of 1024 small samples is 0.3 ms. */
     SAMPLE_BATCH_BYTES_MAX = 1 << 20,
     SAMPLE_BATCH_ITEMS_MAX = 1024,
+    ROOM_LINE_MS = 10000,        /* between two lines about a full disk */
     MUTATE_BLOCK_KEYS_MAX = 64,  /* looked up side by side */
     SAMPLE_BLOCK_ITEMS_MAX = 16, /* as many cache misses as a core has in flight */
     SAMPLE_RESPONSE_BYTES_MAX = 2 << 20,

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <troupe/log.h>
 #include "core/alloc.h"
 #include "core/limits.h"
 #include "engine_internal.h"
@@ -101,7 +102,22 @@ static trp_status engine_commit_now(struct engine *engine)
     return TRP_OK;
 }
 
-static trp_status item_admit(struct engine *engine, const struct item *item)
+/* A line when inserts begin to be refused and one when they go on; not too many of either. */
+static void room_tell(struct engine *engine, bool refused)
+{
+    if (refused == engine->refusing ||
+        (refused && engine->wall_ns < engine->refused_ns + ROOM_LINE_MS * INT64_C(1000000)))
+        return;
+    engine->refusing = refused;
+    if (refused) {
+        engine->refused_ns = engine->wall_ns;
+        trp_log(TRP_WARN, "inserts are refused reason=%s", trp_last_error());
+    } else {
+        trp_log(TRP_INFO, "there is room for inserts again");
+    }
+}
+
+static trp_status group_admit(struct engine *engine, const struct item *item)
 {
     trp_status status = store_admit(engine->store, item);
     if (status != TRP_ABORTED)
@@ -111,6 +127,13 @@ static trp_status item_admit(struct engine *engine, const struct item *item)
     if (status == TRP_ABORTED)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "an item of %u chunks does not fit into a group",
                         item->trajectory->chunk_count);
+    return status;
+}
+
+static trp_status item_admit(struct engine *engine, const struct item *item)
+{
+    trp_status status = group_admit(engine, item);
+    room_tell(engine, status == TRP_RESOURCE_EXHAUSTED);
     return status;
 }
 

@@ -18,6 +18,9 @@ struct engine {
     bool opened;      /* the tables say what the store says */
     uint64_t damaged; /* items that were dropped when the store was opened */
 
+    bool refusing;      /* inserts, for want of room */
+    int64_t refused_ns; /* when that was logged last */
+
     bool important; /* noted since the last commit: something that a client waits for; */
     bool sampled;   /* counts only */
     uint32_t sample_groups;

@@ -454,6 +454,11 @@ bool engine_idle(struct engine *engine)
     return store_idle(engine->store);
 }
 
+int64_t engine_idle_at_ns(const struct engine *engine)
+{
+    return store_idle_at_ns(engine->store);
+}
+
 static void release_kept(void *arg, struct item *item)
 {
     struct release *release = arg;

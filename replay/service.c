@@ -302,6 +302,8 @@ int64_t service_group_end(void *arg)
         next = retry_at_ns(next);
     else if (service->worked || more)
         next = 0; /* look for idle work when nothing else is ready */
+    else if (engine_idle_at_ns(service->engine) < next)
+        next = engine_idle_at_ns(service->engine);
     service->worked = false;
     return next;
 }

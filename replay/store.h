@@ -157,6 +157,9 @@ trp_status store_commit(struct store *store);
  * back. True: there is more. */
 bool store_idle(struct store *store);
 
+/* When store_idle() may have something to do again though nothing happens; INT64_MAX: never. */
+int64_t store_idle_at_ns(const struct store *store);
+
 /* ---- readers of data.mdb on this host ------------------------------------------------------- */
 
 enum { STORE_NONCE_BYTES = 16 };

@@ -150,6 +150,7 @@ struct store {
     uint64_t removed_count; /* records in the tree */
     uint64_t next_parked;   /* parked runs are [1, next_parked) */
     struct deadline park_again;
+    bool parking;
     bool cannot_park;
     uint64_t log_changes;
 

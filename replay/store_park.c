@@ -4,7 +4,9 @@
  * file. When room gets short, the pages are allocated again, and then the value is deleted.
  *
  * A run is parked only when the beginning of the free list, which is where LMDB looks first, has
- * one; otherwise LMDB would search all of it and then make the file grow. */
+ * one; otherwise LMDB would search all of it and then make the file grow. To look for one costs
+ * milliseconds, and a store that is used wants its pages back: so parking begins only when a lot is
+ * free, and not soon after pages were returned. */
 #include "store_internal.h"
 
 #include <fcntl.h>
@@ -15,12 +17,14 @@
 #include "core/alloc.h"
 
 enum {
-    FREE_TREE = 0,      /* LMDB's list of free pages */
-    PARK_PAGES = 64,    /* 256 KiB, of which 252 go back */
-    PARK_RUNS = 8,      /* a step, about 0.5 ms */
-    SCAN_PAGES = 32768, /* of the free list are looked at; LMDB searches as many in 1 ms */
-    FREE_MIN = 4096,    /* 16 MiB may always lie idle */
-    RETRY_MS = 5000,    /* after a look that found no runs */
+    FREE_TREE = 0,       /* LMDB's list of free pages */
+    PARK_PAGES = 64,     /* 256 KiB, of which 252 go back */
+    PARK_RUNS = 8,       /* a step, about 0.5 ms */
+    SCAN_PAGES = 32768,  /* of the free list are looked at; LMDB searches as many in 1 ms */
+    FREE_MIN = 4096,     /* 16 MiB may always lie idle */
+    BEGIN_PAGES = 2048,  /* beyond those: 8 MiB */
+    RETRY_MS = 5000,     /* after a look that found no runs */
+    RETURNED_MS = 10000, /* after pages were wanted back */
 };
 
 static int compare_pages(const void *left, const void *right)
@@ -114,28 +118,39 @@ static void runs_punch(struct store *store, unsigned runs)
     store->next_parked += runs;
 }
 
-/* So many runs may be parked now. */
-static unsigned runs_wanted(struct store *store)
+/* Free pages beyond those that may always lie idle. */
+static uint64_t surplus(const struct store *store)
 {
     const struct account *account = &store->account;
     uint64_t live = account->next - account->reusable - account->recent - account->parked;
     uint64_t idle = live / 4 > FREE_MIN ? live / 4 : FREE_MIN;
-    if (store->cannot_park || !store->map || account->reusable < idle + PARK_PAGES ||
-        !deadline_passed(store->park_again, &clock_monotonic))
+    return account->reusable > idle ? account->reusable - idle : 0;
+}
+
+/* So many runs may be parked now. */
+static unsigned runs_wanted(struct store *store)
+{
+    uint64_t pages = store->cannot_park || !store->map ? 0 : surplus(store);
+    store->parking = pages >= (store->parking ? PARK_PAGES : BEGIN_PAGES);
+    if (!store->parking || !deadline_passed(store->park_again, &clock_monotonic))
         return 0;
-    uint64_t most = (account->reusable - idle) / PARK_PAGES;
+    uint64_t most = pages / PARK_PAGES;
     /* Should LMDB ever take them from the tail, they are there. */
     uint64_t tail = lmdb_pages_tail(store) / PARK_PAGES;
     most = most < tail ? most : tail;
     most = most < PARK_RUNS ? most : PARK_RUNS;
-    if (most == 0)
-        return 0;
     /* The paths that are copied may break the first runs. */
-    unsigned found = runs_find(store), broken = 2;
+    unsigned found = most > 0 ? runs_find(store) : 0, broken = 2;
     found = found > broken ? found - broken : 0;
     if (found == 0)
         store->park_again = deadline_in_ms(&clock_monotonic, RETRY_MS);
     return found < most ? found : (unsigned)most;
+}
+
+int64_t store_idle_at_ns(const struct store *store)
+{
+    bool later = store->parking && store->failed == TRP_OK;
+    return later ? store->park_again.at_ns : INT64_MAX;
 }
 
 bool park_work(struct store *store)
@@ -210,5 +225,6 @@ bool park_return(struct store *store)
         return false;
     }
     store->next_parked -= runs;
+    store->park_again = deadline_in_ms(&clock_monotonic, RETURNED_MS);
     return true;
 }

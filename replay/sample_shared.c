@@ -29,7 +29,7 @@ struct told {
 struct shared_stream {
     struct sample_stream base;
     struct shared_stream *next, *previous; /* in the service's list, while it has a lease */
-    bool greeted, leased;
+    bool greeted, leased, deaf;
     const struct store_share *share;
     struct lane *lane;
     uint32_t lease_index;
@@ -391,6 +391,14 @@ void shared_opened(void *service, trp_server_call *call)
     trp_server_call_set_state(call, stream);
 }
 
+/* Whoever asks and does not take the answers is not heard until it does: each is kept for it. */
+static void read_on(struct shared_stream *stream)
+{
+    stream->deaf = trp_server_call_queued(stream->base.call) >= SAMPLE_RESPONSES_MAX;
+    if (!stream->deaf && !stream->base.finished)
+        trp_server_call_read(stream->base.call);
+}
+
 void shared_received(void *arg, trp_server_call *call, trp_message *message)
 {
     struct service *service = arg;
@@ -404,7 +412,7 @@ void shared_received(void *arg, trp_server_call *call, trp_message *message)
     if (status != TRP_OK)
         sample_stream_finish(&stream->base, status, trp_last_error());
     else
-        trp_server_call_read(call);
+        read_on(stream);
 }
 
 void shared_half_closed(void *arg, trp_server_call *call)
@@ -422,6 +430,8 @@ void shared_drained(void *arg, trp_server_call *call)
     struct service *service = arg;
     struct shared_stream *stream = trp_server_call_state(call);
     service->worked = true;
+    if (stream->deaf)
+        read_on(stream);
     sample_stream_continue(&stream->base);
 }
 

@@ -428,13 +428,13 @@ static void a_killed_client_costs_nothing_that_lasts(void **state)
 
 /* ---- a raw client ---------------------------------------------------------------------------- */
 
-static trp_stream *raw_open(struct host *host, trp_message **welcome)
+static trp_stream *raw_open(trp_channel *channel, trp_message **welcome)
 {
     trp_stream *stream;
     trp_message *message;
     struct shared_hello hello = {.window = 1 << 20, .table = text_bytes("t")};
     shared_boot_id(hello.boot_id);
-    assert_int_equal(trp_stream_open(&stream, host->remote, "/troupe.Replay/SampleShared", NULL),
+    assert_int_equal(trp_stream_open(&stream, channel, "/troupe.Replay/SampleShared", NULL),
                      TRP_OK);
     assert_int_equal(shared_hello_encode(&hello, &message), TRP_OK);
     assert_int_equal(trp_stream_send(stream, message, WAIT_MS), TRP_OK);
@@ -457,7 +457,7 @@ static void a_client_that_releases_nothing_gets_its_window_and_no_more(void **st
     uint64_t pages = 0;
     host_open(host, "limiter=min_size(1)");
     insert(host, TABLE_ITEMS);
-    trp_stream *stream = raw_open(host, &message);
+    trp_stream *stream = raw_open(host->remote, &message);
     trp_message_destroy(message);
     raw_ask(stream, (struct shared_ask){.samples = 10000, .timeout_ms = -1});
     while (trp_stream_receive(stream, &message, 200) == TRP_OK) {
@@ -478,7 +478,7 @@ static void a_copy_made_after_the_lease_is_seen_to_be_worthless(void **state)
     struct shared_view *view;
     host_open(host, "limiter=min_size(1)");
     insert(host, TABLE_ITEMS);
-    trp_stream *stream = raw_open(host, &message);
+    trp_stream *stream = raw_open(host->remote, &message);
     assert_int_equal(shared_welcome_decode(bytes_of(message), &welcome), TRP_OK);
     assert_int_equal(shared_view_open(&view, &welcome), TRP_OK);
     trp_message_destroy(message);
@@ -563,7 +563,7 @@ static void a_client_that_finds_another_nonce_is_sent_its_samples(void **state)
     trp_message *message;
     host_open(host, "limiter=min_size(1)");
     insert(host, TABLE_ITEMS);
-    trp_stream *stream = raw_open(host, &message);
+    trp_stream *stream = raw_open(host->remote, &message);
     assert_int_equal(shared_welcome_decode(bytes_of(message), &welcome), TRP_OK);
     char *path = fixture_path(host->replay.dir, "data.mdb");
     int fd = open(path, O_WRONLY);
@@ -609,10 +609,33 @@ static void releasing_what_was_not_given_ends_the_stream(void **state)
     struct host *host = *state;
     trp_message *message;
     host_open(host, "limiter=min_size(1)");
-    trp_stream *stream = raw_open(host, &message);
+    trp_stream *stream = raw_open(host->remote, &message);
     trp_message_destroy(message);
     raw_ask(stream, (struct shared_ask){.released = 1});
     assert_ends(stream, TRP_INVALID_ARGUMENT, "releases what it was not given");
+}
+
+static void who_never_reads_answers_is_not_read_for_ever(void **state)
+{
+    enum { ASKS_MAX = 20000, NO_ROOM_MS = 200 };
+    struct host *host = *state;
+    trp_message *message;
+    host_open(host, "limiter=min_size(1)"); /* empty: every round expires, which is an answer */
+    trp_stream *stream = raw_open(host->replay.channel, &message);
+    trp_message_destroy(message);
+    trp_status status = TRP_OK;
+    uint64_t asks = 0;
+    for (; status == TRP_OK && asks < ASKS_MAX; asks++) {
+        struct shared_ask ask = {.samples = 1, .timeout_ms = 0, .round = asks};
+        assert_int_equal(shared_ask_encode(&ask, &message), TRP_OK);
+        status = trp_stream_send(stream, message, NO_ROOM_MS);
+    }
+    assert_int_equal(status, TRP_DEADLINE_EXCEEDED);
+    /* Heard again once it listens. */
+    while (trp_stream_receive(stream, &message, NO_ROOM_MS) == TRP_OK)
+        trp_message_destroy(message);
+    raw_ask(stream, (struct shared_ask){.samples = 1, .timeout_ms = 0, .round = asks - 1});
+    trp_stream_destroy(stream);
 }
 
 int main(int argc, char **argv)
@@ -636,6 +659,7 @@ int main(int argc, char **argv)
         TEST(a_client_that_finds_another_nonce_is_sent_its_samples),
         TEST(a_hello_from_elsewhere_is_refused),
         TEST(releasing_what_was_not_given_ends_the_stream),
+        TEST(who_never_reads_answers_is_not_read_for_ever),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -397,6 +397,91 @@ static void measure_copy(const char *parent)
     remove_dir(dir);
 }
 
+/* ---- long runs ------------------------------------------------------------------------------ */
+
+enum remover { OLDEST, ANY, LOWEST, REMOVERS };
+
+/* Places of what lives, the lowest priority first. */
+struct lowest {
+    double *priority; /* of a place */
+    size_t *heap;
+    size_t count;
+};
+
+static void lowest_sift(struct lowest *lowest, size_t at)
+{
+    for (size_t child; (child = 2 * at + 1) < lowest->count; at = child) {
+        const size_t *heap = lowest->heap;
+        if (child + 1 < lowest->count &&
+            lowest->priority[heap[child + 1]] < lowest->priority[heap[child]])
+            child++;
+        if (lowest->priority[heap[at]] <= lowest->priority[heap[child]])
+            return;
+        size_t place = heap[at];
+        lowest->heap[at] = heap[child];
+        lowest->heap[child] = place;
+    }
+}
+
+/* Each insert takes the place of what the remover names; items/s. */
+static double long_part(struct stored *stored, const struct load *load, enum remover remover,
+                        struct lowest *lowest, size_t inserts)
+{
+    int64_t start = clock_now_ns(&clock_monotonic);
+    for (size_t done = 0; done < inserts; done++) {
+        size_t place = remover == LOWEST ? lowest->heap[0] : victim(load, &stored->oldest);
+        store_item_delete(stored->store, stored->table, stored->live[place]);
+        store_item_destroy(stored->store, stored->live[place]);
+        stored_insert(stored, place, draw_size(load));
+        if (remover == LOWEST) {
+            lowest->priority[place] = (double)draw(1 << 30);
+            lowest_sift(lowest, 0);
+        }
+        if (done % load->group == load->group - 1) {
+            check_status(store_commit(stored->store));
+            store_idle(stored->store);
+        }
+    }
+    check_status(store_commit(stored->store));
+    return (double)inserts / ((double)(clock_now_ns(&clock_monotonic) - start) / 1e9);
+}
+
+static void measure_long(const char *parent, enum remover remover, size_t live, size_t inserts)
+{
+    static const char *const names[REMOVERS] = {"fifo", "uniform", "lowest priority"};
+    const struct load load = {names[remover], live, 1024, 65536, 64, 0, remover == ANY};
+    struct lowest lowest = {xcalloc(live, sizeof(double)), xcalloc(live, sizeof(size_t)), live};
+    struct stored stored = {0};
+    char *dir = make_dir(parent);
+    double rates[10];
+    stored_open(&stored, dir, live);
+    for (size_t first = 0; first < live; first += load.group)
+        stored_group(&stored, &load, first);
+    for (size_t place = 0; place < live; place++) {
+        lowest.heap[place] = place;
+        lowest.priority[place] = (double)draw(1 << 30);
+    }
+    for (size_t at = live / 2; at-- > 0;)
+        lowest_sift(&lowest, at);
+    for (size_t tenth = 0; tenth < 10; tenth++)
+        rates[tenth] = long_part(&stored, &load, remover, &lowest, inserts / 10);
+    struct store_stats stats;
+    store_stats(stored.store, &stats);
+    const char *place = place_name(dir);
+    printf("store, %zu inserts of 1-64 KB, %zu live, %s, %s: last tenth\t%.0f\titems/s\t%.0f\t"
+           "second tenth\n",
+           inserts, live, names[remover], place, rates[9], rates[1]);
+    printf("store, %zu inserts of 1-64 KB, %zu live, %s, %s: file\t%.2f\tx live bytes\t1.3\t"
+           "allowed\n",
+           inserts, live, names[remover], place,
+           (double)stats.file_bytes / (double)stats.live_bytes);
+    fflush(stdout);
+    stored_close(&stored, live);
+    remove_dir(dir);
+    free(lowest.priority);
+    free(lowest.heap);
+}
+
 static void compare(const struct load *load, const char *dir)
 {
     struct result raw = raw_run(load, dir), stored = stored_run(load, dir);
@@ -528,6 +613,8 @@ int main(int argc, char **argv)
     };
     for (size_t index = 0; index < sizeof loads / sizeof *loads; index++)
         compare(&loads[index], argv[1]);
+    for (enum remover remover = 0; remover < REMOVERS; remover++)
+        measure_long(argv[1], remover, full ? 150000 : 10000, full ? 10000000 : 100000);
     measure_copy(argv[1]);
     measure_updates(argv[1]);
     measure_reads(argv[1]);

@@ -55,6 +55,10 @@ enum {
      * are 22 MB. 512 clients that all stand still keep 32 GiB at most. */
     SHARED_WINDOW_BYTES_MAX = 64 << 20,
     SHARED_WINDOW_BYTES = 32 << 20,
+    /* store_chunk.c: chunks in memory in a row, then one of so many is looked at: with one in a
+     * thousand on the disk all are, with fewer their reads are a tenth of the time or less. */
+    STORE_RESIDENT_LOOKS = 4096,
+    STORE_LOOK_EVERY = 16,
     /* sample_shared.c: smaller chunks are sent: naming a page costs as much as 2 KB. */
     SHARED_INLINE_BYTES = 2048,
     /* sample_shared.c: how long a client may keep pages that nothing else keeps; a learner takes a

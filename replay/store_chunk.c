@@ -315,6 +315,17 @@ static void leaf_keep(struct store *store)
         return; /* it is only for the better */
 }
 
+/* To look is most of what a sample in memory costs. After many in a row that were, few are looked
+ * at; one in a thousand on the disk has all looked at again. */
+static bool worth_a_look(struct store *store)
+{
+    if (store->resident_looks < STORE_RESIDENT_LOOKS)
+        return true;
+    store->resident_looks = STORE_RESIDENT_LOOKS;
+    store->unlooked = (store->unlooked + 1) % STORE_LOOK_EVERY;
+    return store->unlooked == 0;
+}
+
 void store_chunk_prefetch(struct store *store, const struct chunk *chunk)
 {
     enum { LINE_BYTES = 64, LINES_BYTES = 512 }; /* the processor sees where more is going */
@@ -323,7 +334,7 @@ void store_chunk_prefetch(struct store *store, const struct chunk *chunk)
             __builtin_prefetch(chunk->bytes + at);
         return;
     }
-    if (lmdb_read_begin(store) != TRP_OK)
+    if (!worth_a_look(store) || lmdb_read_begin(store) != TRP_OK)
         return;
     uintptr_t mask = ~(store->page_bytes - 1), first = 0, end = 0;
     uint32_t count = piece_count(chunk->size);
@@ -334,10 +345,15 @@ void store_chunk_prefetch(struct store *store, const struct chunk *chunk)
         uintptr_t page = (uintptr_t)data.mv_data & mask;
         unsigned char resident = 0;
         /* One look at the first page decides: a chunk comes and goes as a whole, mostly. */
-        if (piece == 0 && mincore((void *)page, store->page_bytes, &resident) == 0 && resident & 1)
+        if (piece == 0 && mincore((void *)page, store->page_bytes, &resident) == 0 &&
+            resident & 1) {
+            store->resident_looks++;
             return;
-        if (piece == 0)
+        }
+        if (piece == 0) {
+            store->resident_looks = 0;
             leaf_keep(store);
+        }
         if (page != end) {
             if (end > first)
                 madvise((void *)first, end - first, MADV_WILLNEED);

@@ -144,6 +144,8 @@ struct store {
     MDB_cursor *read_cursor; /* on pieces */
     bool reading;            /* read_txn is live */
     uint64_t read_last;      /* key the cursor stands on; 0: nowhere */
+    uint32_t resident_looks; /* since a look found a chunk on the disk only */
+    uint32_t unlooked;       /* chunks since the last look */
 
     uint64_t next_item, next_chunk, next_change;
     uint64_t next_removed;

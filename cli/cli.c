@@ -44,6 +44,8 @@ int cli_failed(const char *name, trp_status status)
     fprintf(stderr, "%s: %s\n", name, trp_last_error());
     if (status == TRP_DATA_LOSS)
         return EXIT_DAMAGED;
+    if (status == TRP_INVALID_ARGUMENT)
+        return EXIT_USAGE;
     return status == TRP_NOT_FOUND ? EXIT_NOTHING : EXIT_FAILED;
 }
 

@@ -1,5 +1,6 @@
 /* Problem: some twenty messages have to be shown as JSON without a second description of each.
  * Design: protobuf-c's descriptors name and type every field, so one walk prints any message. */
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdbool.h>
@@ -30,7 +31,13 @@ cJSON *json_number(double value)
         return cJSON_CreateString("NaN");
     if (isinf(value))
         return cJSON_CreateString(value > 0 ? "Infinity" : "-Infinity");
-    return cJSON_CreateNumber(value);
+    char text[32];
+    for (int digits = 15; digits <= 17; ++digits) { /* cJSON's own text may lose the last bit */
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    return cJSON_CreateRaw(text);
 }
 
 /* ---- base64 (RFC 4648) ------------------------------------------------------------------- */
@@ -133,6 +140,12 @@ static size_t element_size(ProtobufCType type)
     }
 }
 
+/* A rate limiter without a limit has -DBL_MAX or DBL_MAX, which is not a number to reckon with. */
+static cJSON *limit_json(double value)
+{
+    return fabs(value) == DBL_MAX ? cJSON_CreateNull() : json_number(value);
+}
+
 /* The value at `at`, which is of the field's type; NULL: a message that is absent. */
 static cJSON *value_json(const ProtobufCFieldDescriptor *field, const void *at)
 {
@@ -153,7 +166,7 @@ static cJSON *value_json(const ProtobufCFieldDescriptor *field, const void *at)
     case PROTOBUF_C_TYPE_FLOAT:
         return json_number((double)*(const float *)at);
     case PROTOBUF_C_TYPE_DOUBLE:
-        return json_number(*(const double *)at);
+        return limit_json(*(const double *)at);
     case PROTOBUF_C_TYPE_BOOL:
         return cJSON_CreateBool(*(const protobuf_c_boolean *)at);
     case PROTOBUF_C_TYPE_ENUM:

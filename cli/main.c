@@ -1,6 +1,8 @@
 /* `troupe`: the table of its commands. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -41,11 +43,22 @@ const struct command cli_root = {.name = "troupe",
                                             "look at their replay servers",
                                  .commands = commands};
 
+/* What did not get out is a failure: on a full disk a script would go on with half of a list. Why
+ * it did not is known where the last write failed; otherwise another byte tells. */
+static int output_check(int status)
+{
+    if (fflush(stdout) == 0 && (!ferror(stdout) || write(STDOUT_FILENO, "\n", 1) == 1) &&
+        !ferror(stdout))
+        return status;
+    fprintf(stderr, "%s: standard output: %s\n", cli_root.name, strerror(errno));
+    return status == EXIT_DONE ? EXIT_FAILED : status;
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0)) {
         printf("troupe %s\n", trp_version());
-        return 0;
+        return output_check(EXIT_DONE);
     }
-    return command_run(&cli_root, cli_root.name, argc, argv);
+    return output_check(command_run(&cli_root, cli_root.name, argc, argv));
 }

@@ -36,6 +36,9 @@ struct spool {
 
 enum { KEYS, PRIORITIES, TIMES_SAMPLED, INSERTED_AT, POLICY_VERSIONS, FIXED };
 
+static const int32_t fixed_types[FIXED] = {TRP_UINT64, TRP_FLOAT64, TRP_INT32, TRP_INT64,
+                                           TRP_UINT64};
+
 struct npz {
     char *path, *dir;
     bool many;
@@ -182,8 +185,9 @@ static trp_status spool_put(struct npz *npz, struct spool *spool, const trp_item
     return TRP_OK;
 }
 
-static trp_status scalar_put(struct npz *npz, size_t which, int32_t dtype, const void *value)
+static trp_status scalar_put(struct npz *npz, size_t which, const void *value)
 {
+    int32_t dtype = fixed_types[which];
     const trp_item_array array = {
         .dtype = dtype, .squeezed = true, .data = {value, trp_element_bytes(dtype)}};
     return spool_put(npz, &npz->spools[npz->table_first + which], &array);
@@ -211,8 +215,10 @@ static trp_status npz_table(void *state, const Troupe__ReplayTable *table)
     npz->prefix = npz->many ? xasprintf("%s/", table->name) : xstrdup("");
     npz->table_first = npz->count;
     npz->items = 0;
-    for (size_t i = 0; i < FIXED; ++i)
+    for (size_t i = 0; i < FIXED; ++i) {
         TRP_TRY(spool_add(npz, xasprintf("%s%s", npz->prefix, names[i])));
+        npz->spools[npz->count - 1].first.dtype = fixed_types[i]; /* of an empty table, too */
+    }
     return TRP_OK;
 }
 
@@ -231,11 +237,11 @@ static trp_status npz_item(void *state, const trp_item_data *item)
 {
     static const trp_item_array none = {.dtype = 0};
     struct npz *npz = state;
-    TRP_TRY(scalar_put(npz, KEYS, TRP_UINT64, &item->key));
-    TRP_TRY(scalar_put(npz, PRIORITIES, TRP_FLOAT64, &item->priority));
-    TRP_TRY(scalar_put(npz, TIMES_SAMPLED, TRP_INT32, &item->times_sampled));
-    TRP_TRY(scalar_put(npz, INSERTED_AT, TRP_INT64, &item->inserted_at_ns));
-    TRP_TRY(scalar_put(npz, POLICY_VERSIONS, TRP_UINT64, &item->policy_version));
+    TRP_TRY(scalar_put(npz, KEYS, &item->key));
+    TRP_TRY(scalar_put(npz, PRIORITIES, &item->priority));
+    TRP_TRY(scalar_put(npz, TIMES_SAMPLED, &item->times_sampled));
+    TRP_TRY(scalar_put(npz, INSERTED_AT, &item->inserted_at_ns));
+    TRP_TRY(scalar_put(npz, POLICY_VERSIONS, &item->policy_version));
     size_t columns = npz->count - npz->table_first - FIXED;
     for (size_t i = columns; i < item->column_count; ++i)
         TRP_TRY(column_add(npz, i));
@@ -270,8 +276,6 @@ static trp_status stacked_add(struct npz *npz, zip_t *zip, struct spool *spool)
 {
     char header[HEADER_BYTES];
     struct shape shape = spool->first;
-    if (spool->items == 0)
-        shape.dtype = TRP_FLOAT32; /* of an empty array */
     if (shape.dtype == 0)
         return TRP_OK;
     header_write(header, &shape, true, spool->items);

@@ -38,7 +38,7 @@ void grid_heads(struct grid *grid, const char *const *heads)
         grid_add(grid, "%s", heads[i]);
 }
 
-void grid_print(struct grid *grid)
+void grid_print(const struct grid *grid, FILE *out)
 {
     size_t *widths = xcalloc(grid->columns, sizeof *widths);
     for (size_t i = 0; i < grid->count; ++i) {
@@ -51,10 +51,10 @@ void grid_print(struct grid *grid)
         bool last = column + 1 == grid->columns;
         int width = (int)widths[column];
         if (grid->right && grid->right[column])
-            printf("%*s", width, grid->cells[i]);
+            fprintf(out, "%*s", width, grid->cells[i]);
         else
-            printf("%-*s", last ? 0 : width, grid->cells[i]);
-        fputs(last ? "\n" : "  ", stdout);
+            fprintf(out, "%-*s", last ? 0 : width, grid->cells[i]);
+        fputs(last ? "\n" : "  ", out);
     }
     free(widths);
 }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <troupe/status.h>
 
@@ -18,7 +19,7 @@ struct grid {
 /* Formats the next cell. */
 void grid_add(struct grid *grid, const char *format, ...) TRP_PRINTF(2, 3);
 void grid_heads(struct grid *grid, const char *const *heads); /* one row */
-void grid_print(struct grid *grid);
+void grid_print(const struct grid *grid, FILE *out);
 void grid_cleanup(struct grid *grid);
 
 /* Room for each of the texts below. */

@@ -187,10 +187,14 @@ static const struct cli_option drop_rows[] = {
     {0},
 };
 
-static const struct cli_option alter_rows[] = {
+static const struct cli_option shrink_rows[] = {
     {.name = "shrink",
      .at = AT(shrink),
      .help = "allow limits below what is there: the remover's choices go"},
+    {0},
+};
+
+static const struct cli_option alter_rows[] = {
     {.name = "dry-run", .at = AT(dry_run), .help = "only say what would change"},
     {0},
 };
@@ -360,7 +364,8 @@ const struct command replay_commands[] = {
     {.name = "ls",
      .summary = "list the tables of a server, running or stopped",
      .arguments = "TARGET",
-     .details = "SPI is samples per insert so far; BLOCKED says who waits for the limiter.",
+     .details = "SPI is samples per insert so far; BLOCKED says who waits for the limiter.\n\n"
+                "With -o json a limit of the limiter that is null is none.",
      .options = {ls_rows, output_rows},
      SIZE,
      .run = replay_ls},
@@ -373,8 +378,8 @@ const struct command replay_commands[] = {
     {.name = "top",
      .summary = "what a server does now: rates, limiters, blocked callers",
      .arguments = "TARGET",
-     .details = "Redraws in place on a terminal, until ^C; otherwise prints one look after the "
-                "other. With -o json each look is one line.",
+     .details = "Redraws in place on a terminal, until q or ^C; otherwise prints one look after "
+                "the other. With -o json each look is one line.",
      .options = {top_rows, output_rows},
      SIZE,
      .run = replay_top},
@@ -451,8 +456,9 @@ const struct command replay_commands[] = {
     {.name = "restore",
      .summary = "make a directory what a checkpoint was",
      .arguments = "CHECKPOINT DIR",
-     .details = "No server may run on DIR. Serve it afterwards as any store.",
-     .options = {restore_rows, output_rows},
+     .details = "CHECKPOINT is its directory, or latest: the newest whole one in DIR/checkpoints. "
+                "No server may run on DIR. Serve it afterwards as any store.",
+     .options = {restore_rows, shrink_rows, output_rows},
      SIZE,
      .run = replay_restore},
     {.name = "create",
@@ -473,7 +479,7 @@ const struct command replay_commands[] = {
      .summary = "change a table's options; its items stay",
      .arguments = "TARGET OPTIONS...",
      .details = table_words,
-     .options = {alter_rows, output_rows},
+     .options = {shrink_rows, alter_rows, output_rows},
      SIZE,
      .run = replay_alter},
     {.name = "reset",

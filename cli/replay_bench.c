@@ -5,6 +5,8 @@
  * An item's latency is from its creation to the call that sees it confirmed; writers keep as many
  * items on their way as they do by default, so that it is that of a loaded server. */
 #include <inttypes.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -40,6 +42,7 @@ struct bench {
     char *table;
     trp_tensor_spec column;
     struct deadline end;
+    atomic_bool interrupted; /* by INT or TERM */
     struct bencher threads[2 * BENCH_THREADS_MAX];
     size_t writers, samplers;
     double seconds, cpu_seconds;
@@ -48,6 +51,11 @@ struct bench {
 static trp_status channel_to(const struct bench *bench, trp_channel **channel)
 {
     return trp_channel_create(channel, trp_channel_address(bench->work->target.channel), NULL);
+}
+
+static bool bench_over(const struct bench *bench)
+{
+    return atomic_load(&bench->interrupted) || deadline_passed(bench->end, &clock_monotonic);
 }
 
 /* ---- writers ----------------------------------------------------------------------------- */
@@ -73,7 +81,7 @@ static trp_status write_items(struct bencher *self, trp_writer *writer, const vo
     const trp_item_column column = {.length = 1, .squeeze = true};
     struct flight *flight = xcalloc(1, sizeof *flight);
     trp_status status = TRP_OK;
-    while (status == TRP_OK && !deadline_passed(bench->end, &clock_monotonic)) {
+    while (status == TRP_OK && !bench_over(bench)) {
         status = trp_writer_append(writer, &step);
         flight->created_ns[flight->created++ % (2 * IN_FLIGHT)] = clock_now_ns(&clock_monotonic);
         if (status == TRP_OK)
@@ -133,7 +141,7 @@ static trp_status sampler_work(struct bencher *self)
     trp_status status = channel_to(bench, &channel);
     if (status == TRP_OK)
         status = trp_sampler_create(&sampler, channel, &options);
-    while (status == TRP_OK && !deadline_passed(bench->end, &clock_monotonic)) {
+    while (status == TRP_OK && !bench_over(bench)) {
         status = trp_sampler_next(sampler, &batch, WAIT_MS);
         self->items += status == TRP_OK ? batch.rows : 0;
         if (status == TRP_DEADLINE_EXCEEDED)
@@ -171,9 +179,37 @@ static double cpu_seconds(void)
            (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
 }
 
-static trp_status bench_run(struct bench *bench)
+/* Blocked in every thread, and taken here: the table must not stay behind. */
+static sigset_t bench_signals(void)
+{
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    return signals;
+}
+
+/* Until the time is over, a signal comes, or at once when the threads are not all there. */
+static void bench_wait(struct bench *bench, bool going)
 {
     struct progress progress;
+    sigset_t signals = bench_signals();
+    uint64_t total_ms = (uint64_t)(bench->work->args->seconds * 1000);
+    if (!going)
+        atomic_store(&bench->interrupted, true);
+    progress_begin(&progress, "bench", "ms", total_ms);
+    while (!bench_over(bench)) {
+        int64_t left = deadline_left_ms(bench->end, &clock_monotonic);
+        long wait_ms = left < WAIT_MS ? (long)left : WAIT_MS;
+        progress_show(&progress, total_ms - (uint64_t)left);
+        if (sigtimedwait(&signals, NULL, &(struct timespec){0, wait_ms * 1000000}) > 0)
+            atomic_store(&bench->interrupted, true);
+    }
+    progress_end(&progress);
+}
+
+static trp_status bench_run(struct bench *bench)
+{
     size_t count = bench->writers + bench->samplers;
     trp_status status = TRP_OK;
     double cpu = cpu_seconds();
@@ -187,16 +223,7 @@ static trp_status bench_run(struct bench *bench)
         status = thread_start(&each->thread, writes ? "bench writer" : "bench sampler",
                               writes ? writer_run : sampler_run, each);
     }
-    uint64_t total_ms = (uint64_t)(bench->work->args->seconds * 1000);
-    trp_stop *never = trp_stop_create();
-    progress_begin(&progress, "bench", "ms", total_ms);
-    while (status == TRP_OK && !deadline_passed(bench->end, &clock_monotonic)) {
-        int64_t left = deadline_left_ms(bench->end, &clock_monotonic);
-        progress_show(&progress, total_ms - (uint64_t)left);
-        trp_stop_wait(never, left < WAIT_MS ? left : WAIT_MS);
-    }
-    progress_end(&progress);
-    trp_stop_destroy(never);
+    bench_wait(bench, status == TRP_OK);
     for (size_t i = 0; i < count; ++i)
         thread_stop(&bench->threads[i].thread);
     bench->seconds = (double)(clock_now_ns(&clock_monotonic) - began) * 1e-9;
@@ -279,8 +306,10 @@ static void results_print(const struct bench *bench)
         json_print(out);
         return;
     }
-    printf("%" PRIu64 " bytes an item, %zu writers, %zu samplers, %.1f s\n", bytes, bench->writers,
-           bench->samplers, bench->seconds);
+    printf("%" PRIu64 " bytes an item, %zu writer%s, %zu sampler%s, %.1f s%s\n", bytes,
+           bench->writers, bench->writers == 1 ? "" : "s", bench->samplers,
+           bench->samplers == 1 ? "" : "s", bench->seconds,
+           atomic_load(&bench->interrupted) ? " (interrupted)" : "");
     printf("inserts   %.0f a second, %s a second\n", results.insert_rate,
            bytes_text((uint64_t)(results.insert_rate * (double)bytes), rate));
     printf("confirmed after %.3g ms (half), %.3g ms (99 %%), %.3g ms (all)\n",
@@ -344,5 +373,7 @@ static trp_status bench_work(struct work *work)
 
 int replay_bench(const struct cli_call *call)
 {
+    sigset_t signals = bench_signals();
+    sigprocmask(SIG_BLOCK, &signals, NULL);
     return target_run(call, TARGET_READ, bench_work);
 }

@@ -1,4 +1,4 @@
-/* Commands that change tables and items: create, drop, alter, reset, set-priority, delete. */
+/* Commands that change what tables hold: drop, reset, set-priority, delete. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -33,66 +33,6 @@ static void done_print(const struct work *work, const char *what, const char *na
 
 /* ---- tables ------------------------------------------------------------------------------ */
 
-/* Words of one line, or one word that is the line. Caller frees. */
-static char *options_line(const struct cli_call *call)
-{
-    char *line = xstrdup("");
-    for (size_t i = 1; i < call->word_count; ++i) {
-        char *longer = xasprintf("%s%s%s", line, i > 1 ? " " : "", call->words[i]);
-        free(line);
-        line = longer;
-    }
-    return line;
-}
-
-/* Takes "signature=FILE" out of the line: the file is here, not where the server is. */
-static trp_status take_signature(char *line, ProtobufCBinaryData *signature, bool *given)
-{
-    char *word = line;
-    *given = false;
-    while ((word = strstr(word, "signature=")) && word > line && word[-1] != ' ')
-        word++;
-    if (!word)
-        return TRP_OK;
-    size_t size = strcspn(word, " ");
-    char *path = xasprintf("%.*s", (int)(size - strlen("signature=")), word + strlen("signature="));
-    char *with = xasprintf("name=x signature=%s", path);
-    trp_table_options *options;
-    trp_status status = trp_table_options_parse(with, &options);
-    if (status == TRP_OK) {
-        signature->len = options->signature.size;
-        signature->data = xmalloc(signature->len + 1);
-        if (signature->len)
-            memcpy(signature->data, options->signature.data, signature->len);
-        trp_table_options_destroy(options);
-        memset(word, ' ', size);
-        *given = true;
-    }
-    free(with);
-    free(path);
-    return status;
-}
-
-static trp_status create_work(struct work *work)
-{
-    Troupe__ReplayCreateTableRequest request = TROUPE__REPLAY_CREATE_TABLE_REQUEST__INIT;
-    bool given;
-    request.options = options_line(work->call);
-    trp_status status = take_signature(request.options, &request.signature, &given);
-    if (status == TRP_OK)
-        status = target_call(&work->target, "CreateTable", &request.base, NULL);
-    free(request.options);
-    free(request.signature.data);
-    TRP_TRY(status);
-    done_print(work, "created", NULL, 0);
-    return TRP_OK;
-}
-
-int replay_create(const struct cli_call *call)
-{
-    return target_run(call, TARGET_WRITE, create_work);
-}
-
 static trp_status table_size(const struct work *work, int64_t *size)
 {
     Troupe__ReplayTablesResponse *tables;
@@ -120,46 +60,6 @@ static trp_status drop_work(struct work *work)
 int replay_drop(const struct cli_call *call)
 {
     return target_run(call, TARGET_WRITE, drop_work);
-}
-
-static void alter_print(const struct work *work, const Troupe__ReplayAlterTableResponse *reply)
-{
-    if (work->args->json) {
-        json_print(json_message(&reply->base));
-        return;
-    }
-    for (size_t i = 0; i < reply->n_changes; ++i)
-        printf("%s\n", reply->changes[i]);
-    if (reply->n_changes == 0)
-        printf("nothing changes\n");
-    if (reply->removed)
-        printf("%" PRId64 " items %s removed\n", reply->removed,
-               work->args->dry_run ? "would be" : "were");
-}
-
-static trp_status alter_work(struct work *work)
-{
-    Troupe__ReplayAlterTableRequest request = TROUPE__REPLAY_ALTER_TABLE_REQUEST__INIT;
-    ProtobufCMessage *reply = NULL;
-    bool given = false;
-    request.options = options_line(work->call);
-    request.shrink = work->args->shrink;
-    request.dry_run = work->args->dry_run;
-    trp_status status = take_signature(request.options, &request.signature, &given);
-    request.has_signature = given;
-    if (status == TRP_OK)
-        status = target_call(&work->target, "AlterTable", &request.base, &reply);
-    free(request.options);
-    free(request.signature.data);
-    TRP_TRY(status);
-    alter_print(work, (const Troupe__ReplayAlterTableResponse *)reply);
-    protobuf_c_message_free_unpacked(reply, NULL);
-    return TRP_OK;
-}
-
-int replay_alter(const struct cli_call *call)
-{
-    return target_run(call, TARGET_WRITE, alter_work);
 }
 
 /* ---- items ------------------------------------------------------------------------------- */

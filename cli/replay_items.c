@@ -32,7 +32,7 @@ static void items_text(const Troupe__ReplayItemsResponse *items, uint64_t offset
         grid_add(&grid, "%" PRIu64, item->policy_version);
         grid_add(&grid, "%s", time_text(item->inserted_at_ns, text));
     }
-    grid_print(&grid);
+    grid_print(&grid, stdout);
     grid_cleanup(&grid);
     printf("%zu of %lld items, %s", items->n_items, (long long)items->table_size, items->order);
     if (items->matches != items->table_size)
@@ -90,7 +90,7 @@ static void columns_text(const trp_item_array *columns, size_t count)
         free(shape);
         free(values);
     }
-    grid_print(&grid);
+    grid_print(&grid, stdout);
     grid_cleanup(&grid);
 }
 

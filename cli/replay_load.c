@@ -26,7 +26,7 @@ struct load {
 
 static trp_status wrong_line(const struct load *load, const char *what)
 {
-    return trp_fail(TRP_INVALID_ARGUMENT, "%s:%" PRIu64 ": %s", load->path, load->line, what);
+    return trp_fail(TRP_FAILED_PRECONDITION, "%s:%" PRIu64 ": %s", load->path, load->line, what);
 }
 
 /* ---- a line of an item ------------------------------------------------------------------- */
@@ -169,8 +169,11 @@ static void load_print(const struct load *load)
 static trp_status interrupted(const struct load *load, trp_status status)
 {
     char *why = xstrdup(trp_last_error());
-    trp_fail(status, "%s (%" PRIu64 " items are loaded; load again to go on)", why,
-             load->writer ? trp_item_writer_confirmed(load->writer) : 0);
+    if (status == TRP_INVALID_ARGUMENT) /* of the file, not of the command line */
+        status = TRP_FAILED_PRECONDITION;
+    uint64_t confirmed = load->writer ? trp_item_writer_confirmed(load->writer) : 0;
+    trp_fail(status, "%s (%" PRIu64 " item%s loaded; load again to go on)", why, confirmed,
+             confirmed == 1 ? " is" : "s are");
     free(why);
     return status;
 }

@@ -94,7 +94,7 @@ static void ls_text(const Troupe__ReplayTablesResponse *tables)
             grid_add(&grid, "-");
         grid_add(&grid, "%s", blocked_text(table, small));
     }
-    grid_print(&grid);
+    grid_print(&grid, stdout);
     grid_cleanup(&grid);
 }
 

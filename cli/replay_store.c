@@ -8,7 +8,7 @@
 #include "core/alloc.h"
 #include "json.h"
 #include "output.h"
-#include "replay_target.h"
+#include "replay_alter.h"
 
 /* ---- verify ------------------------------------------------------------------------------ */
 
@@ -96,6 +96,38 @@ int replay_verify(const struct cli_call *call)
 
 /* ---- checkpoints ------------------------------------------------------------------------- */
 
+/* Only what a checkpoint says of its tables: the message of a live table has more. */
+static cJSON *table_json(const Troupe__ReplayTable *table)
+{
+    cJSON *out = cJSON_CreateObject();
+    cJSON_AddStringToObject(out, "name", table->name);
+    cJSON_AddStringToObject(out, "options", table->options);
+    json_add_i64(out, "size", table->size);
+    json_add_i64(out, "max_size", table->max_size);
+    cJSON *limiter = cJSON_AddObjectToObject(out, "limiter");
+    json_add_i64(limiter, "inserts", table->limiter->inserts);
+    json_add_i64(limiter, "samples", table->limiter->samples);
+    json_add_i64(limiter, "deletes", table->limiter->deletes);
+    return out;
+}
+
+static cJSON *checkpoint_json(const Troupe__ReplayCheckpoint *checkpoint)
+{
+    cJSON *out = json_message(&checkpoint->base), *tables = cJSON_CreateArray();
+    for (size_t i = 0; i < checkpoint->n_tables; ++i)
+        cJSON_AddItemToArray(tables, table_json(checkpoint->tables[i]));
+    cJSON_ReplaceItemInObject(out, "tables", tables);
+    return out;
+}
+
+static cJSON *checkpoints_json(const Troupe__ReplayCheckpointsResponse *reply)
+{
+    cJSON *out = cJSON_CreateObject(), *list = cJSON_AddArrayToObject(out, "checkpoints");
+    for (size_t i = 0; i < reply->n_checkpoints; ++i)
+        cJSON_AddItemToArray(list, checkpoint_json(reply->checkpoints[i]));
+    return out;
+}
+
 static trp_status checkpoint_work(struct work *work)
 {
     Troupe__ReplayCheckpointRequest request = TROUPE__REPLAY_CHECKPOINT_REQUEST__INIT;
@@ -103,12 +135,12 @@ static trp_status checkpoint_work(struct work *work)
     TRP_TRY(target_call_long(&work->target, "Checkpoint", &request.base, &reply));
     const Troupe__ReplayCheckpoint *checkpoint = (const Troupe__ReplayCheckpoint *)reply;
     if (work->args->json)
-        json_print(json_message(reply));
+        json_print(checkpoint_json(checkpoint));
     else
         printf("%s\n", checkpoint->path);
     if (checkpoint->damaged > 0)
-        fprintf(stderr, "%" PRIu64 " items are damaged and not in it: see troupe replay verify\n",
-                checkpoint->damaged);
+        fprintf(stderr, "%" PRIu64 " damaged item%s not in it: see troupe replay verify %s\n",
+                checkpoint->damaged, checkpoint->damaged == 1 ? " is" : "s are", work->target.text);
     protobuf_c_message_free_unpacked(reply, NULL);
     return TRP_OK;
 }
@@ -137,7 +169,7 @@ static void checkpoints_text(const Troupe__ReplayCheckpointsResponse *reply)
         grid_add(&grid, "%s", each->whole ? "whole" : each->problem);
         grid_add(&grid, "%s", each->path);
     }
-    grid_print(&grid);
+    grid_print(&grid, stdout);
     grid_cleanup(&grid);
 }
 
@@ -149,9 +181,11 @@ static trp_status checkpoints_work(struct work *work)
     const Troupe__ReplayCheckpointsResponse *answer =
         (const Troupe__ReplayCheckpointsResponse *)reply;
     if (work->args->json)
-        json_print(json_message(reply));
+        json_print(checkpoints_json(answer));
     else if (answer->n_checkpoints)
         checkpoints_text(answer);
+    else
+        fprintf(stderr, "%s: %s has no checkpoints\n", work->call->name, work->target.text);
     if (answer->n_checkpoints == 0)
         work->exit_status = EXIT_NOTHING;
     protobuf_c_message_free_unpacked(reply, NULL);
@@ -165,33 +199,50 @@ int replay_checkpoints(const struct cli_call *call)
 
 /* ---- restore ----------------------------------------------------------------------------- */
 
-static trp_status alter_each(struct target *target, const struct cli_list *lines)
+/* Alters each table that a line names, or (dry) says whether that can be done. */
+static trp_status alter_each(const struct target *target, const struct replay_args *args, bool dry,
+                             cJSON *changes)
 {
-    for (size_t i = 0; i < lines->count; ++i) {
-        Troupe__ReplayAlterTableRequest request = TROUPE__REPLAY_ALTER_TABLE_REQUEST__INIT;
-        ProtobufCMessage *reply = NULL;
-        request.options = (char *)(uintptr_t)lines->words[i];
-        request.shrink = true;
-        TRP_TRY(target_call(target, "AlterTable", &request.base, &reply));
-        const Troupe__ReplayAlterTableResponse *answer =
-            (const Troupe__ReplayAlterTableResponse *)reply;
-        for (size_t j = 0; j < answer->n_changes; ++j)
-            printf("%s\n", answer->changes[j]);
-        protobuf_c_message_free_unpacked(reply, NULL);
+    for (size_t i = 0; i < args->tables.count; ++i) {
+        struct alteration alteration;
+        TRP_TRY(alteration_run(target, args->tables.words[i], args->shrink, dry, &alteration));
+        if (!dry && changes)
+            cJSON_AddItemToArray(changes, alteration_json(&alteration));
+        else if (!dry)
+            alteration_text(&alteration);
+        alteration_cleanup(&alteration);
     }
     return TRP_OK;
 }
 
-static trp_status restored_alter(const char *dir, const struct cli_list *lines)
+/* On the checkpoint itself before anything is replaced (dry), then on what became of it. */
+static trp_status restored_alter(const char *dir, const struct replay_args *args, bool dry,
+                                 cJSON *changes)
 {
     struct target target;
-    if (lines->count == 0)
+    if (args->tables.count == 0)
         return TRP_OK;
-    trp_status status = target_open(&target, dir, TARGET_WRITE);
+    trp_status status = target_open(&target, dir, dry ? TARGET_READ : TARGET_WRITE);
     if (status == TRP_OK)
-        status = alter_each(&target, lines);
+        status = alter_each(&target, args, dry, changes);
     target_close(&target);
     return status;
+}
+
+static int restore_print(const struct cli_call *call, const char *checkpoint, cJSON *changes)
+{
+    const struct replay_args *args = call->args;
+    if (args->json) {
+        cJSON *out = cJSON_CreateObject();
+        cJSON_AddStringToObject(out, "checkpoint", checkpoint);
+        cJSON_AddStringToObject(out, "dir", call->words[1]);
+        cJSON_AddItemToObject(out, "tables", changes);
+        json_print(out);
+        return EXIT_DONE;
+    }
+    cJSON_Delete(changes);
+    printf("%s is what %s was\n", call->words[1], checkpoint);
+    return EXIT_DONE;
 }
 
 int replay_restore(const struct cli_call *call)
@@ -199,18 +250,29 @@ int replay_restore(const struct cli_call *call)
     const struct replay_args *args = call->args;
     const char *dir = call->words[1];
     trp_log_set_level(TRP_WARN);
-    trp_status status = trp_replay_restore(call->words[0], dir, args->force);
-    if (status == TRP_OK)
-        status = restored_alter(dir, &args->tables);
-    if (status != TRP_OK)
-        return cli_failed(call->name, status);
-    if (args->json) {
-        cJSON *out = cJSON_CreateObject();
-        cJSON_AddStringToObject(out, "checkpoint", call->words[0]);
-        cJSON_AddStringToObject(out, "dir", dir);
-        json_print(out);
-        return EXIT_DONE;
+    for (size_t i = 0; i < args->tables.count; ++i)
+        if (!table_line_check(call->name, args->tables.words[i]))
+            return EXIT_USAGE;
+    char *root = xasprintf("%s/checkpoints", dir), *checkpoint = xstrdup(call->words[0]);
+    trp_status status = TRP_OK;
+    if (strcmp(checkpoint, "latest") == 0) {
+        free(checkpoint);
+        checkpoint = trp_replay_newest_checkpoint(root);
+        if (!checkpoint)
+            status = trp_fail(TRP_NOT_FOUND, "there is no whole checkpoint in %s", root);
     }
-    printf("%s is what %s was\n", dir, call->words[0]);
-    return EXIT_DONE;
+    cJSON *changes = args->json ? cJSON_CreateArray() : NULL;
+    if (status == TRP_OK)
+        status = restored_alter(checkpoint, args, true, NULL);
+    if (status == TRP_OK)
+        status = trp_replay_restore(checkpoint, dir, args->force);
+    if (status == TRP_OK)
+        status = restored_alter(dir, args, false, changes);
+    int exit_status = status == TRP_OK ? restore_print(call, checkpoint, changes)
+                                       : cli_failed(call->name, status);
+    if (status != TRP_OK)
+        cJSON_Delete(changes);
+    free(checkpoint);
+    free(root);
+    return exit_status;
 }

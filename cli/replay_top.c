@@ -1,15 +1,17 @@
 /* `troupe replay top`: what a server does now, again and again.
  *
- * On a terminal the text is redrawn in place; TERM and INT are taken with sigtimedwait(), which is
- * also the pause between two looks, so that the cursor is always put right. Otherwise lines are
- * appended, and with -o json one object a look. */
+ * On a terminal the text is redrawn in place. Signals are blocked and read from a descriptor beside
+ * the keys, between two looks, so that the terminal is always put right: when it ends, and while it
+ * is stopped. Otherwise lines are appended, and with -o json one object a look. */
 #include <errno.h>
-#include <math.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
@@ -18,11 +20,18 @@
 #include "output.h"
 #include "show.h"
 
+enum { PAUSE_MS_MAX = 60000 };
+
+/* Before the first look is shown. */
+#define FIRST_SECONDS 0.25
+
 struct top {
     struct work *work;
     Troupe__ReplayTablesResponse *now, *before; /* `before` NULL: the first look */
     int64_t now_ns, before_ns;
-    bool terminal;
+    bool terminal, keys; /* redrawn in place; typed keys come at once */
+    struct termios cooked;
+    FILE *out;
 };
 
 struct rates {
@@ -80,14 +89,14 @@ static void head_text(const struct top *top)
 {
     const Troupe__ReplayTablesResponse *now = top->now;
     char a[TEXT_SIZE], b[TEXT_SIZE], c[TEXT_SIZE];
-    printf("%s  up %s  %lld streams  store %s in %s of file, %llu items", top->work->target.text,
-           duration_text(now->uptime_seconds, a), (long long)now->streams,
-           bytes_text(now->store->live_bytes, b), bytes_text(now->store->allocated_bytes, c),
-           (unsigned long long)now->store->items);
+    fprintf(top->out, "%s  up %s  %lld streams  store %s in %s of file, %llu items",
+            top->work->target.text, duration_text(now->uptime_seconds, a), (long long)now->streams,
+            bytes_text(now->store->live_bytes, b), bytes_text(now->store->allocated_bytes, c),
+            (unsigned long long)now->store->items);
     if (now->work && now->work->total_bytes)
-        printf("  %s %.0f %%", now->work->what,
-               100.0 * (double)now->work->done_bytes / (double)now->work->total_bytes);
-    printf("\n");
+        fprintf(top->out, "  %s %.0f %%", now->work->what,
+                100.0 * (double)now->work->done_bytes / (double)now->work->total_bytes);
+    fputc('\n', top->out);
 }
 
 static void tables_text(const struct top *top)
@@ -111,7 +120,7 @@ static void tables_text(const struct top *top)
         grid_add(&grid, "%s", blocked_text(table, text));
         grid_add(&grid, "%s", limiter_words(table));
     }
-    grid_print(&grid);
+    grid_print(&grid, top->out);
     grid_cleanup(&grid);
 }
 
@@ -121,21 +130,83 @@ static void waiting_text(const struct top *top)
     for (size_t i = 0; i < top->now->n_tables; ++i) {
         const Troupe__ReplayTable *table = top->now->tables[i];
         for (size_t j = 0; j < table->n_waiters && j < 5; ++j)
-            printf("  %s: %s %s %lld, for %s\n", table->name, table->waiters[j]->peer,
-                   table->waiters[j]->sampling ? "waits for samples:" : "waits to insert:",
-                   (long long)table->waiters[j]->count,
-                   duration_text(table->waiters[j]->since_seconds, since));
+            fprintf(top->out, "  %s: %s %s %lld, for %s\n", table->name, table->waiters[j]->peer,
+                    table->waiters[j]->sampling ? "waits for samples:" : "waits to insert:",
+                    (long long)table->waiters[j]->count,
+                    duration_text(table->waiters[j]->since_seconds, since));
     }
 }
 
-static void look_text(const struct top *top)
+static void look_text(struct top *top)
 {
-    if (top->terminal)
-        fputs("\033[H\033[J", stdout); /* home, and clear from there on */
     head_text(top);
     tables_text(top);
     if (top->terminal)
         waiting_text(top);
+}
+
+/* No line is wider than `columns` characters, and no more than `rows` of them: what wraps or
+ * scrolls could not be drawn over. */
+static void cut_print(const char *text, size_t columns, size_t rows)
+{
+    for (size_t row = 0; *text && row < rows; ++row) {
+        size_t size = strcspn(text, "\n"), bytes = 0, width = 0;
+        for (; bytes < size; ++bytes) {
+            width += (text[bytes] & 0xc0) != 0x80; /* of UTF-8, only first bytes count */
+            if (width > columns)
+                break;
+        }
+        printf("%s%.*s\033[K", row ? "\r\n" : "", (int)bytes, text);
+        text += size + (text[size] == '\n');
+    }
+}
+
+static void look_draw(struct top *top)
+{
+    struct winsize size = {0};
+    char *text = NULL;
+    size_t bytes;
+    bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col && size.ws_row;
+    top->out = open_memstream(&text, &bytes);
+    look_text(top);
+    fclose(top->out);
+    top->out = stdout;
+    fputs("\033[H", stdout); /* home */
+    cut_print(text, known ? size.ws_col : 80, known ? size.ws_row : 24);
+    fputs("\033[J", stdout); /* clears the rest */
+    free(text);
+}
+
+/* ---- the terminal ------------------------------------------------------------------------ */
+
+static void screen_enter(struct top *top)
+{
+    top->keys = isatty(STDIN_FILENO) && tcgetattr(STDIN_FILENO, &top->cooked) == 0;
+    if (top->keys) {
+        struct termios raw = top->cooked;
+        raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+        tcsetattr(STDIN_FILENO, TCSANOW, &raw);
+    }
+    fputs("\033[?1049h\033[?25l", stdout); /* another screen, no cursor */
+    fflush(stdout);
+}
+
+static void screen_leave(struct top *top)
+{
+    fputs("\033[?25h\033[?1049l", stdout);
+    fflush(stdout);
+    if (top->keys)
+        tcsetattr(STDIN_FILENO, TCSANOW, &top->cooked);
+}
+
+/* ^Z: the shell gets its terminal as it was, and when this goes on it is drawn anew. */
+static void stop_self(struct top *top)
+{
+    if (top->terminal)
+        screen_leave(top);
+    raise(SIGSTOP);
+    if (top->terminal)
+        screen_enter(top);
 }
 
 /* ---- looking ----------------------------------------------------------------------------- */
@@ -150,54 +221,103 @@ static trp_status look(struct top *top)
     top->before_ns = top->now_ns;
     top->now = tables;
     top->now_ns = clock_now_ns(&clock_monotonic);
-    if (top->work->args->json)
-        look_json(top);
-    else
-        look_text(top);
-    fflush(stdout);
     return TRP_OK;
 }
 
-/* False: a signal came. */
-static bool pause_for(const sigset_t *signals, double seconds)
+static void look_show(struct top *top)
 {
-    struct timespec time = {(time_t)seconds, (long)(fmod(seconds, 1) * 1e9)};
-    int number;
-    do
-        number = sigtimedwait(signals, NULL, &time);
-    while (number < 0 && errno == EINTR);
-    return number < 0;
+    if (top->work->args->json)
+        look_json(top);
+    else if (top->terminal)
+        look_draw(top);
+    else
+        look_text(top);
+    fflush(stdout);
 }
 
 static sigset_t top_signals(void)
 {
+    static const int numbers[] = {SIGINT, SIGTERM, SIGTSTP, SIGCONT, SIGWINCH};
     sigset_t signals;
     sigemptyset(&signals);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGTERM);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; ++i)
+        sigaddset(&signals, numbers[i]);
     return signals;
+}
+
+/* What is to be done about one signal or key; false: it ends. */
+static bool event_take(struct top *top, int signals)
+{
+    struct signalfd_siginfo info;
+    char key;
+    if (read(signals, &info, sizeof info) != sizeof info) {
+        ssize_t got = read(STDIN_FILENO, &key, 1);
+        top->keys = top->keys && got == 1; /* a terminal that has gone is always ready */
+        return got != 1 || (key != 'q' && key != 'Q');
+    }
+    if (info.ssi_signo == SIGINT || info.ssi_signo == SIGTERM)
+        return false;
+    if (info.ssi_signo == SIGTSTP)
+        stop_self(top);
+    if (top->terminal) {
+        look_draw(top);
+        fflush(stdout);
+    }
+    return true;
+}
+
+/* False: it is to end. */
+static bool pause_for(struct top *top, int signals, double seconds)
+{
+    struct deadline end = deadline_in_ms(&clock_monotonic, (int64_t)(seconds * 1000));
+    for (;;) {
+        struct pollfd fds[] = {{.fd = signals, .events = POLLIN},
+                               {.fd = top->keys ? STDIN_FILENO : -1, .events = POLLIN}};
+        int64_t left = deadline_left_ms(end, &clock_monotonic);
+        int ready = poll(fds, 2, left > PAUSE_MS_MAX ? PAUSE_MS_MAX : (int)left);
+        if (ready > 0 && !event_take(top, signals))
+            return false;
+        if (ready <= 0 && deadline_passed(end, &clock_monotonic))
+            return true;
+    }
+}
+
+static trp_status looks(struct top *top, int signals)
+{
+    uint64_t rounds = top->work->args->rounds;
+    double pause = top->work->args->seconds;
+    TRP_TRY(look(top)); /* unseen: rates need two */
+    if (!pause_for(top, signals, pause < FIRST_SECONDS ? pause : FIRST_SECONDS))
+        return TRP_OK;
+    for (uint64_t i = 0; rounds == 0 || i < rounds; ++i) {
+        if (i > 0 && !pause_for(top, signals, pause))
+            return TRP_OK;
+        TRP_TRY(look(top));
+        look_show(top);
+        if (ferror(stdout)) /* said at the end */
+            return TRP_OK;
+    }
+    return TRP_OK;
 }
 
 static trp_status top_work(struct work *work)
 {
-    struct top top = {.work = work, .terminal = isatty(STDOUT_FILENO) && !work->args->json};
-    uint64_t rounds = work->args->rounds;
-    sigset_t signals = top_signals();
+    struct top top = {.work = work, .out = stdout};
+    sigset_t blocked = top_signals();
+    int signals = signalfd(-1, &blocked, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (signals < 0)
+        return trp_fail(TRP_INTERNAL, "signalfd: %s", strerror(errno));
+    top.terminal = isatty(STDOUT_FILENO) && !work->args->json;
     if (top.terminal)
-        fputs("\033[?1049h\033[?25l", stdout); /* another screen, no cursor */
-    trp_status status = look(&top);
-    for (uint64_t i = 1; status == TRP_OK && (rounds == 0 || i < rounds); ++i) {
-        if (!pause_for(&signals, work->args->seconds))
-            break;
-        status = look(&top);
-    }
+        screen_enter(&top);
+    trp_status status = looks(&top, signals);
     if (top.terminal) {
-        fputs("\033[?25h\033[?1049l", stdout);
+        screen_leave(&top);
         top.terminal = false;
-        if (status == TRP_OK && !work->args->json)
+        if (status == TRP_OK && top.now)
             look_text(&top);
     }
-    fflush(stdout);
+    close(signals);
     if (top.now)
         troupe__replay_tables_response__free_unpacked(top.now, NULL);
     if (top.before)

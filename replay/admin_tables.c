@@ -22,10 +22,19 @@ struct change_work {
     trp_status status;
 };
 
-static trp_status change_allowed(const struct admin *admin)
+/* Whether something only looks at what would change. */
+static bool only_looks(const struct change_work *work)
 {
+    return work->alter && work->alter->dry_run;
+}
+
+static trp_status change_allowed(const struct change_work *work)
+{
+    const struct admin *admin = work->admin;
     if (!admin->engine)
         return trp_fail(TRP_UNAVAILABLE, "the replay server has stopped");
+    if (only_looks(work))
+        return TRP_OK;
     if (!admin->service)
         return trp_fail(TRP_FAILED_PRECONDITION, "%s has no server: start one to change its tables",
                         admin->dir);
@@ -37,12 +46,12 @@ static trp_status change_allowed(const struct admin *admin)
 static void change_run(void *arg)
 {
     struct change_work *work = arg;
-    work->status = change_allowed(work->admin);
+    work->status = change_allowed(work);
     if (work->status == TRP_OK) {
         engine_set_time(work->admin->engine, clock_wall_ns());
         work->status = work->change(work);
     }
-    if (work->status == TRP_OK)
+    if (work->status == TRP_OK && !only_looks(work))
         work->status = engine_commit(work->admin->engine);
 }
 
@@ -149,8 +158,8 @@ static trp_status shrink_check(const struct change_work *work, const struct engi
     if (over == 0 || work->alter->shrink)
         return TRP_OK;
     return trp_fail(TRP_FAILED_PRECONDITION,
-                    "table %s has %lld items more than that: allow it to shrink, and its remover's "
-                    "choices go",
+                    "table %s has %lld items more than that: with --shrink its remover's choices "
+                    "go",
                     table->name, (long long)over);
 }
 

@@ -132,6 +132,23 @@ static void wrong_usage_is_one_line_that_helps(void **state)
     assert_one_error(desk, "127.0.0.1:1");
 }
 
+/* ---- output ------------------------------------------------------------------------------ */
+
+/* Short and long: what fills a buffer fails earlier. */
+static void output_that_does_not_get_out_is_a_failure(void **state)
+{
+    struct desk *desk = *state;
+    static const char *const lines[] = {"--version", "replay serve --help", "man replay",
+                                        "completion bash"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; ++i) {
+        char *script = xasprintf("%s %s >/dev/full", TROUPE_CLI, lines[i]);
+        const char *shell[] = {"/bin/sh", "-c", script, NULL};
+        assert_int_equal(scene_run(&desk->at, shell), 1);
+        assert_one_error(desk, "standard output: No space left on device");
+        free(script);
+    }
+}
+
 /* ---- completion -------------------------------------------------------------------------- */
 
 /* What bash offers for the words of `line`, the last of which is being typed. */
@@ -191,6 +208,7 @@ int main(void)
         TEST(every_command_has_help_and_refuses_unknown_options),
         TEST(every_command_has_a_manual_page),
         TEST(wrong_usage_is_one_line_that_helps),
+        TEST(output_that_does_not_get_out_is_a_failure),
         TEST(bash_completes_commands_options_values_and_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

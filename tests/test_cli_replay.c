@@ -1,6 +1,8 @@
 /* Every command of `troupe replay` end to end: on a live server, and on the store it leaves. */
 #include "cli_tools.h"
 
+#include <sys/ioctl.h>
+
 static const char tables[] = "--table 'name=t sampler=max_heap' --table 'name=u sampler=fifo'";
 
 /* A server with five items in t; then `look` at its address, and at its directory when it has
@@ -33,6 +35,8 @@ static void look_at_tables(struct desk *desk, const char *target)
     assert_true(json_at(table, "size") == 5);
     limiter = cJSON_GetObjectItem(table, "limiter");
     assert_true(json_at(limiter, "inserts") == 5);
+    assert_true(cJSON_IsNull(cJSON_GetObjectItem(limiter, "min_diff")));
+    assert_true(cJSON_IsNull(cJSON_GetObjectItem(limiter, "max_diff")));
     assert_true(json_at(cJSON_GetObjectItem(json, "store"), "items") == 5);
     assert_true(json_at(cJSON_GetObjectItem(json, "store"), "file_bytes") > 0);
     cJSON_Delete(json);
@@ -260,7 +264,7 @@ static void a_dump_that_fails_leaves_nothing(void **state)
     assert_one_error(desk, "string");
     char *path = scene_path(&desk->at, "x.npz");
     assert_int_not_equal(access(path, F_OK), 0);
-    assert_troupe(desk, 1, "replay dump %s t x.txt", desk->address);
+    assert_troupe(desk, 2, "replay dump %s t x.txt", desk->address);
     assert_one_error(desk, "FILE.npz or FILE.jsonl");
     assert_troupe(desk, 1, "replay dump %s t /none/such.jsonl", desk->address);
     assert_one_error(desk, "/none/such.jsonl");
@@ -275,7 +279,7 @@ static void change(struct desk *desk, const char *target)
     assert_troupe(desk, 0, "replay create %s name=n sampler=lifo max_size=10", target);
     assert_troupe(desk, 1, "replay create %s name=n", target);
     assert_one_error(desk, "n exists");
-    assert_troupe(desk, 1, "replay create %s name=m sampler=best", target);
+    assert_troupe(desk, 2, "replay create %s name=m sampler=best", target);
     assert_one_error(desk, "best");
     assert_troupe(desk, 0, "replay alter %s name=n max_size=20 --dry-run", target);
     assert_troupe(desk, 0, "replay alter %s name=n max_size=20", target);
@@ -289,12 +293,12 @@ static void change(struct desk *desk, const char *target)
     assert_keys(desk, "1 ");
     assert_troupe(desk, 3, "replay set-priority %s t 1=1 77=1", target);
     assert_one_error(desk, "nothing was changed");
-    assert_troupe(desk, 1, "replay set-priority %s t 1=-1", target);
+    assert_troupe(desk, 2, "replay set-priority %s t 1=-1", target);
     assert_one_error(desk, "'1=-1'");
     assert_troupe(desk, 0, "replay items %s t --min-priority=9 -o json", target);
     assert_keys(desk, "1 ");
 
-    assert_troupe(desk, 1, "replay delete %s t", target);
+    assert_troupe(desk, 2, "replay delete %s t", target);
     assert_troupe(desk, 3, "replay delete %s t 1 77", target);
     assert_troupe(desk, 0, "replay delete %s t 1", target);
     assert_troupe(desk, 1, "replay delete %s t --max-priority=3", target);
@@ -353,6 +357,10 @@ static void checkpoint_and_verify(struct desk *desk, const char *target)
     cJSON *json = desk_json(desk);
     const cJSON *first = cJSON_GetArrayItem(cJSON_GetObjectItem(json, "checkpoints"), 0);
     assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(first, "path")), path);
+    const cJSON *table = cJSON_GetArrayItem(cJSON_GetObjectItem(first, "tables"), 0);
+    assert_true(json_at(table, "size") == 5);
+    assert_true(json_at(cJSON_GetObjectItem(table, "limiter"), "inserts") == 5);
+    assert_null(cJSON_GetObjectItem(table, "bytes")); /* which it does not say */
     cJSON_Delete(json);
     assert_troupe(desk, 0, "replay checkpoints %s", target);
     assert_file_contains(&desk->at, "out", path);
@@ -376,6 +384,7 @@ static void no_checkpoint_is_nothing_found(void **state)
     struct desk *desk = *state;
     desk_serve(desk, tables);
     assert_troupe(desk, 3, "replay checkpoints %s", desk->address);
+    assert_one_error(desk, "has no checkpoints");
     desk_stop(desk);
     assert_troupe(desk, 3, "replay restore store other");
     assert_one_error(desk, "no checkpoint");
@@ -394,10 +403,21 @@ static void a_checkpoint_is_restored(void **state)
     desk_stop(desk);
     assert_troupe(desk, 1, "replay restore %s store", path);
     assert_one_error(desk, "--force");
-    assert_troupe(desk, 0, "replay restore %s other --table 'name=t max_size=3'", path);
-    assert_file_contains(&desk->at, "out", "max_size: 1000000 -> 3");
+    assert_troupe(desk, 1, "replay restore %s other --table 'name=t max_size=3'", path);
+    assert_one_error(desk, "2 items more than that: with --shrink");
+    assert_troupe(desk, 3, "replay restore %s other --table name=z", path);
+    assert_one_error(desk, "no table z; it has: t u");
+    assert_troupe(desk, 2, "replay restore %s other --table 'name=t max_size=no'", path);
+    char *other = scene_path(&desk->at, "other");
+    assert_int_not_equal(access(other, F_OK), 0);
+    free(other);
+    assert_troupe(desk, 0, "replay restore %s other --shrink --table 'name=t max_size=3'", path);
+    assert_file_contains(&desk->at, "out", "t: max_size: 1000000 -> 3");
+    assert_file_contains(&desk->at, "out", "t: 2 items were removed");
     assert_troupe(desk, 0, "replay items other t --sort=oldest -o json");
     assert_keys(desk, "3 4 5 ");
+    assert_troupe(desk, 0, "replay restore latest store --force -o json");
+    assert_file_contains(&desk->at, "out", path);
     desk_serve(desk, "--restore=latest --force");
     assert_troupe(desk, 0, "replay items %s t --sort=oldest -o json", desk->address);
     assert_keys(desk, "1 2 3 4 5 ");
@@ -510,6 +530,19 @@ static void a_table_that_can_never_be_sampled_is_warned_about(void **state)
     struct desk *desk = *state;
     desk_serve(desk, "--table 'name=t max_size=10 limiter=min_size(20)'");
     assert_file_contains(desk->server, "err", "max_size 10");
+    assert_troupe(desk, 0, "replay create %s name=u max_size=1 limiter=min_size(2)", desk->address);
+    assert_one_error(desk, "warning: table u: max_size 1 is less");
+    assert_troupe(desk, 0, "replay alter %s name=u limiter=min_size(3)", desk->address);
+    assert_one_error(desk, "min_size 3: nothing can ever be sampled");
+    assert_troupe(desk, 0, "replay alter %s name=u limiter=min_size(1)", desk->address);
+    char *err = scene_read(&desk->at, "err");
+    assert_string_equal(err, "");
+    free(err);
+    desk_write_items(desk, "items.jsonl");
+    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
+    assert_troupe(desk, 0, "replay alter %s name=t max_size=30 limiter=rate(1,1,5,5.5)",
+                  desk->address);
+    assert_one_error(desk, "table t: with 5 inserts and 0 samples so far");
     desk_stop(desk);
 }
 
@@ -595,6 +628,35 @@ static void top_gives_the_terminal_back(void **state)
     desk_stop(desk);
 }
 
+static void top_fits_its_terminal_and_stops_and_goes_on_and_quits(void **state)
+{
+    struct desk *desk = *state;
+    char text[1 << 14] = "", *line;
+    desk_serve(desk, tables);
+    line = xasprintf("replay top %s -d 60", desk->address);
+    int fd = on_terminal(desk, line), status;
+    struct winsize size = {.ws_row = 3, .ws_col = 20};
+    assert_int_equal(ioctl(fd, TIOCSWINSZ, &size), 0);
+    await_on(fd, text, sizeof text, "\033[?25l");
+    kill(desk->at.pid, SIGWINCH);
+    await_on(fd, text, sizeof text, "\nt  ");
+    assert_null(strstr(text, "INSERT/S")); /* too far to the right */
+    assert_null(strstr(text, "\nu  "));    /* too far down */
+    kill(desk->at.pid, SIGTSTP);
+    assert_int_equal(waitpid(desk->at.pid, &status, WUNTRACED), desk->at.pid);
+    assert_true(WIFSTOPPED(status));
+    await_on(fd, text, sizeof text, "\033[?25h");
+    text[0] = '\0';
+    kill(desk->at.pid, SIGCONT);
+    await_on(fd, text, sizeof text, "\033[?25l");
+    await_on(fd, text, sizeof text, "\nt  ");
+    assert_int_equal(write(fd, "q", 1), 1);
+    assert_int_equal(scene_wait(&desk->at), 0);
+    close(fd);
+    free(line);
+    desk_stop(desk);
+}
+
 static void a_terminal_is_asked_before_items_go(void **state)
 {
     struct desk *desk = *state;
@@ -638,6 +700,19 @@ static void bench_measures_and_cleans_up(void **state)
     char *names = scene_read(&desk->at, "out");
     assert_string_equal(names, "t\nu\n");
     free(names);
+    char *line = xasprintf("replay bench %s --seconds=100", desk->address);
+    int fd = on_terminal(desk, line);
+    char text[4096] = "";
+    await_on(fd, text, sizeof text, "bench: ");
+    kill(desk->at.pid, SIGINT);
+    await_on(fd, text, sizeof text, "(interrupted)");
+    assert_int_equal(scene_wait(&desk->at), 0);
+    close(fd);
+    free(line);
+    assert_troupe(desk, 0, "replay ls %s --names", desk->address);
+    names = scene_read(&desk->at, "out");
+    assert_string_equal(names, "t\nu\n");
+    free(names);
     desk_stop(desk);
     assert_troupe(desk, 1, "replay bench store");
     assert_one_error(desk, "no live server");
@@ -668,6 +743,7 @@ int main(void)
         TEST(a_table_that_can_never_be_sampled_is_warned_about),
         TEST(top_prints_a_line_of_json_a_look),
         TEST(top_gives_the_terminal_back),
+        TEST(top_fits_its_terminal_and_stops_and_goes_on_and_quits),
         TEST(a_terminal_is_asked_before_items_go),
         TEST(bench_measures_and_cleans_up),
     };

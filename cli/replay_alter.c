@@ -1,0 +1,243 @@
+/* `troupe replay create` and `alter`: a table's options, checked here first, so that what is wrong
+ * with them is said before a server is asked. */
+#include "replay_alter.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "json.h"
+
+/* ---- options ----------------------------------------------------------------------------- */
+
+/* Words of one line, or one word that is the line. Caller frees. */
+static char *options_line(const struct cli_call *call)
+{
+    char *line = xstrdup("");
+    for (size_t i = 1; i < call->word_count; ++i) {
+        char *longer = xasprintf("%s%s%s", line, i > 1 ? " " : "", call->words[i]);
+        free(line);
+        line = longer;
+    }
+    return line;
+}
+
+/* Takes "signature=FILE" out of the line: the file is here, not where the server is. */
+static trp_status take_signature(char *line, ProtobufCBinaryData *signature, bool *given)
+{
+    char *word = line;
+    *given = false;
+    while ((word = strstr(word, "signature=")) && word > line && word[-1] != ' ')
+        word++;
+    if (!word)
+        return TRP_OK;
+    size_t size = strcspn(word, " ");
+    char *path = xasprintf("%.*s", (int)(size - strlen("signature=")), word + strlen("signature="));
+    char *with = xasprintf("name=x signature=%s", path);
+    trp_table_options *options;
+    trp_status status = trp_table_options_parse(with, &options);
+    if (status == TRP_OK) {
+        signature->len = options->signature.size;
+        signature->data = xmalloc(signature->len + 1);
+        if (signature->len)
+            memcpy(signature->data, options->signature.data, signature->len);
+        trp_table_options_destroy(options);
+        memset(word, ' ', size);
+        *given = true;
+    }
+    free(with);
+    free(path);
+    return status;
+}
+
+/* The name in a line that table_line_check() let pass. Caller frees. */
+static char *table_name(const char *line)
+{
+    trp_table_options *options;
+    if (trp_table_options_parse(line, &options) != TRP_OK)
+        return xstrdup("");
+    char *name = xstrdup(options->name);
+    trp_table_options_destroy(options);
+    return name;
+}
+
+bool table_line_check(const char *name, const char *line)
+{
+    trp_table_options *options;
+    if (!strchr(line, '=') && *line && !strchr(line, ' ')) {
+        cli_wrong(name, "'%s' is no option of a table; did you mean name=%s?", line, line);
+        return false;
+    }
+    if (trp_table_options_parse(line, &options) != TRP_OK) {
+        cli_wrong(name, "%s", trp_last_error());
+        return false;
+    }
+    bool reserved = strcmp(options->name, "all") == 0;
+    if (reserved)
+        cli_wrong(name, "a table cannot be called all: `troupe replay dump` means every table");
+    trp_table_options_destroy(options);
+    return !reserved;
+}
+
+/* ---- what can never go on ---------------------------------------------------------------- */
+
+static void warn_of(const Troupe__ReplayTable *table)
+{
+    const Troupe__ReplayLimiter *limiter = table->limiter;
+    if (table->max_size < limiter->min_size)
+        fprintf(stderr,
+                "warning: table %s: max_size %" PRId64 " is less than the limiter's min_size "
+                "%" PRId64 ": nothing can ever be sampled\n",
+                table->name, table->max_size, limiter->min_size);
+    else if (!limiter->can_insert && !limiter->can_sample)
+        fprintf(stderr,
+                "warning: table %s: with %" PRId64 " inserts and %" PRId64 " samples so far its "
+                "limiter allows neither an insert nor a sample; widen its limits or reset the "
+                "table\n",
+                table->name, limiter->inserts, limiter->samples);
+}
+
+void target_warn(const struct target *target, const char *table)
+{
+    Troupe__ReplayTablesResponse *tables;
+    if (target_tables(target, table, &tables) != TRP_OK)
+        return;
+    warn_of(tables_find(tables, table));
+    troupe__replay_tables_response__free_unpacked(tables, NULL);
+}
+
+/* ---- create ------------------------------------------------------------------------------ */
+
+static trp_status create_send(const struct target *target, const char *line)
+{
+    Troupe__ReplayCreateTableRequest request = TROUPE__REPLAY_CREATE_TABLE_REQUEST__INIT;
+    bool given;
+    request.options = xstrdup(line);
+    trp_status status = take_signature(request.options, &request.signature, &given);
+    if (status == TRP_OK)
+        status = target_call(target, "CreateTable", &request.base, NULL);
+    free(request.options);
+    free(request.signature.data);
+    return status;
+}
+
+static trp_status create_work(struct work *work)
+{
+    char *line = options_line(work->call), *name = table_name(line);
+    trp_status status = create_send(&work->target, line);
+    if (status == TRP_OK)
+        target_warn(&work->target, name);
+    if (status == TRP_OK && work->args->json) {
+        cJSON *out = cJSON_CreateObject();
+        cJSON_AddStringToObject(out, "done", "created");
+        cJSON_AddStringToObject(out, "table", name);
+        json_print(out);
+    } else if (status == TRP_OK) {
+        printf("created table %s\n", name);
+    }
+    free(name);
+    free(line);
+    return status;
+}
+
+/* Wrong options are wrong usage, also where no server answers. */
+static int checked_run(const struct cli_call *call, trp_status (*work)(struct work *work))
+{
+    char *line = options_line(call);
+    bool right = table_line_check(call->name, line);
+    free(line);
+    return right ? target_run(call, TARGET_WRITE, work) : EXIT_USAGE;
+}
+
+int replay_create(const struct cli_call *call)
+{
+    return checked_run(call, create_work);
+}
+
+/* ---- alter ------------------------------------------------------------------------------- */
+
+void alteration_text(const struct alteration *alteration)
+{
+    const Troupe__ReplayAlterTableResponse *reply = alteration->reply;
+    for (size_t i = 0; i < reply->n_changes; ++i)
+        printf("%s: %s\n", alteration->table, reply->changes[i]);
+    if (reply->n_changes == 0)
+        printf("%s: nothing changes\n", alteration->table);
+    if (reply->removed)
+        printf("%s: %" PRId64 " item%s removed\n", alteration->table, reply->removed,
+               alteration->dry_run ? (reply->removed == 1 ? " would be" : "s would be")
+                                   : (reply->removed == 1 ? " was" : "s were"));
+}
+
+cJSON *alteration_json(const struct alteration *alteration)
+{
+    cJSON *out = json_message(&alteration->reply->base);
+    cJSON_AddStringToObject(out, "table", alteration->table);
+    return out;
+}
+
+static trp_status alter_send(const struct target *target, const char *line, bool shrink,
+                             bool dry_run, ProtobufCMessage **reply)
+{
+    Troupe__ReplayAlterTableRequest request = TROUPE__REPLAY_ALTER_TABLE_REQUEST__INIT;
+    bool given = false;
+    request.options = xstrdup(line);
+    request.shrink = shrink;
+    request.dry_run = dry_run;
+    trp_status status = take_signature(request.options, &request.signature, &given);
+    request.has_signature = given;
+    if (status == TRP_OK)
+        status = target_call(target, "AlterTable", &request.base, reply);
+    free(request.options);
+    free(request.signature.data);
+    return status;
+}
+
+trp_status alteration_run(const struct target *target, const char *line, bool shrink, bool dry_run,
+                          struct alteration *alteration)
+{
+    Troupe__ReplayTablesResponse *tables;
+    ProtobufCMessage *reply = NULL;
+    *alteration = (struct alteration){.table = table_name(line), .dry_run = dry_run};
+    trp_status status = target_tables(target, alteration->table, &tables);
+    if (status == TRP_OK) {
+        troupe__replay_tables_response__free_unpacked(tables, NULL);
+        status = alter_send(target, line, shrink, dry_run, &reply);
+    }
+    alteration->reply = (Troupe__ReplayAlterTableResponse *)reply;
+    if (status == TRP_OK && !dry_run)
+        target_warn(target, alteration->table);
+    if (status != TRP_OK)
+        alteration_cleanup(alteration);
+    return status;
+}
+
+void alteration_cleanup(struct alteration *alteration)
+{
+    if (alteration->reply)
+        troupe__replay_alter_table_response__free_unpacked(alteration->reply, NULL);
+    free(alteration->table);
+    *alteration = (struct alteration){0};
+}
+
+static trp_status alter_work(struct work *work)
+{
+    struct alteration alteration;
+    char *line = options_line(work->call);
+    trp_status status =
+        alteration_run(&work->target, line, work->args->shrink, work->args->dry_run, &alteration);
+    free(line);
+    TRP_TRY(status);
+    if (work->args->json)
+        json_print(alteration_json(&alteration));
+    else
+        alteration_text(&alteration);
+    alteration_cleanup(&alteration);
+    return TRP_OK;
+}
+
+int replay_alter(const struct cli_call *call)
+{
+    return checked_run(call, alter_work);
+}

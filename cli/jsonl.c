@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
+#include "cli.h"
 #include "json.h"
 #include "sink.h"
 
@@ -106,16 +107,23 @@ static void jsonl_destroy(void *state)
 const struct sink_impl jsonl_sink = {jsonl_open, jsonl_table, jsonl_item, jsonl_finish,
                                      jsonl_destroy};
 
+static bool ends_in(const char *path, const char *end)
+{
+    size_t size = strlen(path), most = strlen(end);
+    return size > most && strcmp(path + size - most, end) == 0;
+}
+
+bool sink_check(const char *name, const char *path)
+{
+    bool right = ends_in(path, ".npz") || ends_in(path, ".jsonl");
+    if (!right)
+        cli_wrong(name, "%s: call it FILE.npz or FILE.jsonl", path);
+    return right;
+}
+
 trp_status sink_open(struct sink *sink, const char *path, bool many)
 {
-    size_t size = strlen(path);
-    *sink = (struct sink){0};
-    if (size > 4 && strcmp(path + size - 4, ".npz") == 0)
-        sink->impl = &npz_sink;
-    else if (size > 6 && strcmp(path + size - 6, ".jsonl") == 0)
-        sink->impl = &jsonl_sink;
-    else
-        return trp_fail(TRP_INVALID_ARGUMENT, "%s: call it FILE.npz or FILE.jsonl", path);
+    *sink = (struct sink){.impl = ends_in(path, ".npz") ? &npz_sink : &jsonl_sink};
     return sink->impl->open(&sink->state, path, many);
 }
 

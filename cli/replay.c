@@ -347,7 +347,8 @@ static const char table_words[] =
     "limiter=min_size(1000), and max_times_sampled=N (an item goes after so many), max_bytes=N (of "
     "its items' chunks), replacement=no (a batch has no item twice), insert_on_sample=TABLE (an "
     "item's first sample inserts it there, too), seed=N (of its draws), signature=FILE (a "
-    "serialized tensorflow.StructuredValue).\n\n"
+    "serialized tensorflow.StructuredValue). max_size and max_bytes may end in K, M or G, times "
+    "1024, 1024^2, 1024^3.\n\n"
     "Samplers and removers: fifo lifo uniform prioritized(EXPONENT) max_heap min_heap.\n\n"
     "Limiters: min_size(N) samples_per_insert(SPI,MIN_SIZE,ERROR_BUFFER) queue(N) stack(N) "
     "rate(SPI,MIN_SIZE,MIN_DIFF,MAX_DIFF), where a limit may be inf or -inf.";
@@ -355,9 +356,11 @@ static const char table_words[] =
 const struct command replay_commands[] = {
     {.name = "serve",
      .summary = "serve tables over Reverb's protocol",
-     .details = "Prints 'listening on ADDR' when it is ready; TERM and INT end it. A store that is "
-                "there already is served with its tables when none is named. `troupe replay create "
-                "--help` says what OPTIONS are.",
+     .details =
+         "Prints 'listening on ADDR' when it is ready; TERM and INT end it. When no table is "
+         "named, those that the store has are served; a new one has none until "
+         "`troupe replay create`. `troupe replay create "
+         "--help` says what OPTIONS are.",
      .options = {serve_rows},
      .args_size = sizeof(struct serve_args),
      .run = replay_serve},

@@ -9,6 +9,9 @@
 #include "core/alloc.h"
 #include "json.h"
 
+const char table_name_all_text[] =
+    "a table cannot be called all: to `troupe replay dump` that is every table";
+
 /* ---- options ----------------------------------------------------------------------------- */
 
 /* Words of one line, or one word that is the line. Caller frees. */
@@ -73,9 +76,9 @@ bool table_line_check(const char *name, const char *line)
         cli_wrong(name, "%s", trp_last_error());
         return false;
     }
-    bool reserved = strcmp(options->name, "all") == 0;
+    bool reserved = strcmp(options->name, TABLE_NAME_ALL) == 0;
     if (reserved)
-        cli_wrong(name, "a table cannot be called all: `troupe replay dump` means every table");
+        cli_wrong(name, "%s", table_name_all_text);
     trp_table_options_destroy(options);
     return !reserved;
 }

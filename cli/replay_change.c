@@ -173,6 +173,13 @@ static trp_status set_priority_work(struct work *work)
 
 int replay_set_priority(const struct cli_call *call)
 {
+    uint64_t key;
+    double priority;
+    for (size_t i = 2; i < call->word_count; ++i) {
+        trp_status status = parse_update(call->words[i], &key, &priority);
+        if (status != TRP_OK)
+            return cli_failed(call->name, status);
+    }
     return target_run(call, TARGET_WRITE, set_priority_work);
 }
 
@@ -242,10 +249,6 @@ static trp_status delete_work(struct work *work)
 {
     int64_t deleted;
     bool keys = work->call->word_count > 2;
-    bool filter = filter_given(&work->args->filter);
-    if (keys == filter)
-        return trp_fail(TRP_INVALID_ARGUMENT, "delete what? KEY... or options such as "
-                                              "--max-priority, one of the two");
     TRP_TRY(keys ? delete_keys(work, &deleted) : delete_matching(work, &deleted));
     done_print(work, "deleted", "items", deleted);
     return TRP_OK;
@@ -253,5 +256,12 @@ static trp_status delete_work(struct work *work)
 
 int replay_delete(const struct cli_call *call)
 {
+    const struct replay_args *args = call->args;
+    if ((call->word_count > 2) == filter_given(&args->filter))
+        return cli_wrong(call->name, "delete what? KEY... or options such as --max-priority, one "
+                                     "of the two");
+    for (size_t i = 2; i < call->word_count; ++i)
+        if (!key_check(call->name, call->words[i]))
+            return EXIT_USAGE;
     return target_run(call, TARGET_WRITE, delete_work);
 }

@@ -6,6 +6,7 @@
 #include "core/alloc.h"
 #include "fetch.h"
 #include "json.h"
+#include "replay_alter.h"
 #include "sink.h"
 
 struct dump {
@@ -69,7 +70,7 @@ static trp_status dump_work(struct work *work)
     const char *name = work->call->words[1], *file = work->call->words[2];
     Troupe__ReplayTablesResponse *tables;
     Troupe__ReplayFilter filter;
-    bool all = strcmp(name, "all") == 0;
+    bool all = strcmp(name, TABLE_NAME_ALL) == 0;
     TRP_TRY(target_tables(&work->target, all ? NULL : name, &tables));
     struct dump dump = {.target = &work->target};
     trp_status status = filter_init(&filter, &work->args->filter);
@@ -88,5 +89,7 @@ static trp_status dump_work(struct work *work)
 
 int replay_dump(const struct cli_call *call)
 {
+    if (!sink_check(call->name, call->words[2]))
+        return EXIT_USAGE;
     return target_run(call, TARGET_READ, dump_work);
 }

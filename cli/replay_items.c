@@ -164,9 +164,8 @@ static trp_status peek_work(struct work *work)
     ProtobufCMessage *reply = NULL;
     request.table = (char *)(uintptr_t)work->table;
     request.has_key = call->word_count > 2;
-    if (request.has_key && !flags_u64(call->words[2], 0, UINT64_MAX, &request.key))
-        return trp_fail(TRP_INVALID_ARGUMENT, "'%s' is no key: keys are whole numbers",
-                        call->words[2]);
+    if (request.has_key)
+        flags_u64(call->words[2], 0, UINT64_MAX, &request.key);
     TRP_TRY(target_call(&work->target, "Peek", &request.base, &reply));
     const Troupe__ReplayPeekResponse *peek = (const Troupe__ReplayPeekResponse *)reply;
     trp_item_array *columns = xcalloc(peek->n_columns + 1, sizeof *columns);
@@ -182,6 +181,8 @@ static trp_status peek_work(struct work *work)
 
 int replay_peek(const struct cli_call *call)
 {
+    if (call->word_count > 2 && !key_check(call->name, call->words[2]))
+        return EXIT_USAGE;
     return target_run(call, TARGET_READ, peek_work);
 }
 
@@ -292,5 +293,8 @@ static trp_status sample_work(struct work *work)
 
 int replay_sample(const struct cli_call *call)
 {
+    const struct replay_args *args = call->args;
+    if (args->file && !sink_check(call->name, args->file))
+        return EXIT_USAGE;
     return target_run(call, TARGET_WRITE, sample_work);
 }

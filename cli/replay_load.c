@@ -213,5 +213,9 @@ static trp_status load_work(struct work *work)
 
 int replay_load(const struct cli_call *call)
 {
+    size_t size = strlen(call->words[1]);
+    if (size > 4 && strcmp(call->words[1] + size - 4, ".npz") == 0)
+        return cli_wrong(call->name, "%s: load takes FILE.jsonl, which dump writes, too",
+                         call->words[1]);
     return target_run(call, TARGET_WRITE, load_work);
 }

@@ -8,8 +8,8 @@
 
 #include <troupe/log.h>
 #include "core/alloc.h"
+#include "replay_alter.h"
 #include "replay_serve.h"
-#include "replay_target.h"
 
 enum { STOP_GRACE_MS = 200 };
 
@@ -31,6 +31,10 @@ static trp_status table_add(struct tables *tables, const char *line)
 {
     trp_table_options *table;
     TRP_TRY(trp_table_options_parse(line, &table));
+    if (strcmp(table->name, TABLE_NAME_ALL) == 0) {
+        trp_table_options_destroy(table);
+        return trp_fail(TRP_INVALID_ARGUMENT, "%s", table_name_all_text);
+    }
     size_t count = tables->count + 1;
     tables->owned = xrealloc(tables->owned, count * sizeof *tables->owned);
     tables->tables = xrealloc(tables->tables, count * sizeof *tables->tables);
@@ -126,12 +130,24 @@ static void wait_for_stop(const sigset_t *signals)
     trp_log(TRP_INFO, "stopping signal=%s", sigabbrev_np(number));
 }
 
+/* What was bound: on all addresses of the host, clients elsewhere name it as they know it. */
+static void listening_print(const char *asked, const char *address)
+{
+    const char *colon = strrchr(asked, ':'), *port = strrchr(address, ':');
+    bool all = strncmp(asked, "0.0.0.0:", 8) == 0 || strncmp(asked, "[::]:", 5) == 0;
+    if (all && colon && port)
+        printf("listening on %.*s%s\n", (int)(colon - asked), asked, port);
+    else
+        printf("listening on %s\n", address);
+}
+
 static int serve(const char *name, const struct serve_args *args,
                  const trp_replay_server_options *options, const sigset_t *signals)
 {
     trp_replay_server *server = NULL;
     bool there = is_store(options->dir) && !args->restore;
     trp_status status = there ? TRP_OK : address_try(&options->server);
+    bool right = status == TRP_OK;
     if (status == TRP_OK && args->restore)
         status = restore(args);
     if (status == TRP_OK)
@@ -139,12 +155,14 @@ static int serve(const char *name, const struct serve_args *args,
     if (status == TRP_OK)
         status = trp_replay_server_start(server);
     if (status == TRP_OK) {
-        printf("listening on %s\n", trp_server_address(trp_replay_server_rpc(server)));
+        listening_print(options->server.address, trp_server_address(trp_replay_server_rpc(server)));
         fflush(stdout);
         wait_for_stop(signals);
         trp_replay_server_stop(server, STOP_GRACE_MS);
     }
     int exit_status = status == TRP_OK ? EXIT_DONE : cli_failed(name, status);
+    if (exit_status == EXIT_USAGE && right && !server)
+        exit_status = EXIT_FAILED; /* the directory cannot be had: no fault of the words */
     trp_replay_server_destroy(server);
     return exit_status;
 }
@@ -163,11 +181,6 @@ int replay_serve(const struct cli_call *call)
     signal(SIGPIPE, SIG_IGN);
     trp_log_set_level((trp_log_level)args->log_level);
     int status = tables_collect(call, &tables);
-    if (status == EXIT_DONE && tables.count == 0 && !args->restore && !is_store(args->dir))
-        status = cli_wrong(call->name,
-                           "%s is no store yet: name its tables with --table or "
-                           "--tables",
-                           args->dir);
     trp_replay_server_options options = {
         .dir = args->dir,
         .durability = (trp_durability)args->durability,

@@ -221,6 +221,9 @@ int target_run(const struct cli_call *call, enum target_mode mode,
     struct work it = {
         .call = call, .args = call->args, .table = table_word(call, call->command->arguments)};
     Troupe__ReplayTablesResponse *tables = NULL;
+    for (size_t i = 0; i < it.args->filter.keys.count; ++i)
+        if (!key_check(call->name, it.args->filter.keys.words[i]))
+            return EXIT_USAGE;
     trp_log_set_level(TRP_WARN);
     trp_status status = target_open(&it.target, call->words[0], mode);
     if (status == TRP_OK && it.table)
@@ -236,6 +239,15 @@ int target_run(const struct cli_call *call, enum target_mode mode,
 }
 
 /* ---- filters ----------------------------------------------------------------------------- */
+
+bool key_check(const char *name, const char *word)
+{
+    uint64_t key;
+    bool right = flags_u64(word, 0, UINT64_MAX, &key);
+    if (!right)
+        cli_wrong(name, "'%s' is no key: keys are whole numbers", word);
+    return right;
+}
 
 static trp_status filter_keys(Troupe__ReplayFilter *filter, const struct cli_list *keys)
 {

@@ -80,6 +80,9 @@ TRP_MUST_USE trp_status target_tables(const struct target *target, const char *t
 const Troupe__ReplayTable *tables_find(const Troupe__ReplayTablesResponse *tables,
                                        const char *name);
 
+/* Whether a word can be a key; otherwise that is printed. */
+bool key_check(const char *name, const char *word);
+
 /* The filter that the options say; INVALID_ARGUMENT: a key that is no number. Free with
  * filter_cleanup(). */
 TRP_MUST_USE trp_status filter_init(Troupe__ReplayFilter *filter, const struct filter_args *args);

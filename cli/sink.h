@@ -25,7 +25,10 @@ struct sink_impl {
 
 extern const struct sink_impl npz_sink, jsonl_sink;
 
-/* By the end of the path. INVALID_ARGUMENT: neither .npz nor .jsonl. */
+/* Whether a path ends in .npz or .jsonl; otherwise that is printed. */
+bool sink_check(const char *name, const char *path);
+
+/* Of the kind that the end of the path says. */
 TRP_MUST_USE trp_status sink_open(struct sink *sink, const char *path, bool many);
 void sink_close(struct sink *sink); /* a zeroed one is fine */
 

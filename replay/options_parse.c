@@ -71,6 +71,23 @@ static bool parse_count(const char *text, int64_t min, int64_t max, int64_t *cou
     return *end == '\0' && errno == 0 && value >= min && value <= max;
 }
 
+/* A count that may end in K, M or G: times 1024, 1024^2, 1024^3. */
+static bool parse_size(const char *text, int64_t min, int64_t max, int64_t *count)
+{
+    static const char units[] = "KMG";
+    size_t size = strlen(text);
+    const char *unit = size > 0 ? strchr(units, text[size - 1]) : NULL;
+    if (!unit)
+        return parse_count(text, min, max, count);
+    unsigned shift = 10 * (unsigned)(unit - units + 1);
+    char *digits = xstrdup(text);
+    digits[size - 1] = '\0';
+    bool right = parse_count(digits, 0, max >> shift, count);
+    free(digits);
+    *count <<= right ? shift : 0;
+    return right && *count >= min;
+}
+
 static bool parse_real(const char *text, double *real)
 {
     if (!*text || text[strspn(text, "0123456789.eE+-")] != '\0')
@@ -218,8 +235,9 @@ static trp_status parse_remover(trp_table_options *options, const char *word, co
 
 static trp_status parse_max_size(trp_table_options *options, const char *word, const char *value)
 {
-    if (!parse_count(value, 1, TABLE_ITEMS_MAX, &options->max_size))
-        return trp_fail(TRP_INVALID_ARGUMENT, "%s: not a whole number from 1 to %d", word,
+    if (!parse_size(value, 1, TABLE_ITEMS_MAX, &options->max_size))
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "%s: not a whole number (K, M or G: of 1024s) from 1 to %d", word,
                         TABLE_ITEMS_MAX);
     return TRP_OK;
 }
@@ -238,8 +256,9 @@ static trp_status parse_max_times_sampled(trp_table_options *options, const char
 static trp_status parse_max_bytes(trp_table_options *options, const char *word, const char *value)
 {
     int64_t bytes;
-    if (!parse_count(value, 0, INT64_MAX, &bytes))
-        return trp_fail(TRP_INVALID_ARGUMENT, "%s: not a whole number from 0 (no limit)", word);
+    if (!parse_size(value, 0, INT64_MAX, &bytes))
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "%s: not a whole number (K, M or G: of 1024s) from 0 (no limit)", word);
     options->max_bytes = (uint64_t)bytes;
     return TRP_OK;
 }

@@ -125,7 +125,7 @@ static trp_status init_tcp(struct rpc_address *address, const char *text, bool i
         status =
             trp_fail(TRP_INVALID_ARGUMENT,
                      "address %s is open to other hosts without TLS: use a loopback address or "
-                     "unix:/path, or allow it with `insecure`",
+                     "unix:/path, or allow it with `insecure` (--insecure)",
                      text);
     if (status == TRP_OK) {
         char *numeric = numeric_host(found);

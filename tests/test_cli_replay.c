@@ -525,6 +525,19 @@ static void a_taken_port_leaves_no_store_behind(void **state)
     desk_stop(desk);
 }
 
+static void a_new_store_has_the_tables_that_are_created(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, "");
+    assert_troupe(desk, 0, "replay create %s name=t max_size=2K", desk->address);
+    desk_stop(desk);
+    desk_serve(desk, "--listen=0.0.0.0:0 --insecure");
+    assert_int_equal(strncmp(desk->address, "0.0.0.0:", 8), 0);
+    assert_troupe(desk, 0, "replay info %s t", desk->address);
+    assert_file_contains(&desk->at, "out", "max_size=2048");
+    desk_stop(desk);
+}
+
 static void a_table_that_can_never_be_sampled_is_warned_about(void **state)
 {
     struct desk *desk = *state;
@@ -740,6 +753,7 @@ int main(void)
         TEST(an_address_that_nobody_has_any_more_is_harmless),
         TEST(a_run_directory_leads_to_its_replay),
         TEST(a_taken_port_leaves_no_store_behind),
+        TEST(a_new_store_has_the_tables_that_are_created),
         TEST(a_table_that_can_never_be_sampled_is_warned_about),
         TEST(top_prints_a_line_of_json_a_look),
         TEST(top_gives_the_terminal_back),

@@ -333,7 +333,7 @@ static void wrong_flags_are_one_line_and_a_status(void **state)
         const char *text;
     } rows[] = {
         {{"replay", "serve"}, 2, "--dir"},
-        {{"replay", "serve", dir}, 2, "--table"},
+        {{"replay", "serve", dir, "--table", "name=all"}, 2, "called all"},
         {{"replay", "serve", dir, "--table", "name=t sampler=best"}, 2, "sampler"},
         {{"replay", "serve", dir, "--table", "name=t", "--frobnicate"}, 2, "--frobnicate"},
         {{"replay", "serve", dir, "--table", "name=t", "extra"}, 2, "extra"},
@@ -341,8 +341,8 @@ static void wrong_flags_are_one_line_and_a_status(void **state)
         {{"replay", "serve", dir, "--table", "name=t", "--max-bytes=12X"}, 2, "12X"},
         {{"replay", "serve", dir, tables}, 2, ":4:"},
         {{"replay", "serve", dir, "--tables=/none/such"}, 2, "/none/such"},
-        {{"replay", "serve", dir, "--table", "name=t", "--listen=nowhere"}, 1, "nowhere"},
-        {{"replay", "serve", dir, "--table", "name=t", "--listen=0.0.0.0:0"}, 1, "0.0.0.0"},
+        {{"replay", "serve", dir, "--table", "name=t", "--listen=nowhere"}, 2, "nowhere"},
+        {{"replay", "serve", dir, "--table", "name=t", "--listen=0.0.0.0:0"}, 2, "--insecure"},
         {{"replay", "serve", "--dir=/dev/null", "--table", "name=t"}, 1, "/dev/null"},
         {{"replay", "ls"}, 2, "TARGET"},
         {{"replay", "ls", "/none/such"}, 1, "/none/such"},

@@ -44,6 +44,9 @@ enum {
     MUTATE_BLOCK_KEYS_MAX = 64,  /* looked up side by side */
     SAMPLE_BLOCK_ITEMS_MAX = 16, /* as many cache misses as a core has in flight */
     SAMPLE_RESPONSE_BYTES_MAX = 2 << 20,
+    /* dm-reverb's sampler drops samples that nobody has fetched from it when the status comes; a
+     * batch is fetched within this. */
+    SAMPLE_GRACE_MS = 50,
     SAMPLE_RESPONSES_MAX = 3,
     /* A client that asks for everything at once never asks for more: its used-up items are taken as
      * delivered when so many of them have left. */

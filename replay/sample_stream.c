@@ -32,7 +32,7 @@ static void request_end(struct sample_stream *stream)
     stream->lane = NULL;
 }
 
-static void lane_append(struct sample_stream *stream)
+static void lane_append(struct sample_stream *stream, int64_t timeout_ms)
 {
     struct lane *lane = stream->lane;
     if (lane->dropped) {
@@ -43,7 +43,7 @@ static void lane_append(struct sample_stream *stream)
         sample_stream_finish(stream, status, trp_last_error());
         return;
     }
-    stream->deadline = deadline_in_ms(&clock_monotonic, stream->timeout_ms);
+    stream->deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
     stream->queued_in = stream->service->group;
     stream->waiting = true;
     stream->next = NULL;
@@ -213,6 +213,12 @@ static void drawn_clear(struct sample_stream *stream)
     buffer_clear(&stream->trajectories);
 }
 
+static int64_t timeout_after_batch(const struct sample_stream *stream)
+{
+    int64_t grace_ms = stream->transport->grace_ms;
+    return stream->timeout_ms >= 0 && stream->timeout_ms < grace_ms ? grace_ms : stream->timeout_ms;
+}
+
 void sample_stream_continue(struct sample_stream *stream)
 {
     if (stream->finished || !stream->lane || stream->waiting)
@@ -230,7 +236,7 @@ void sample_stream_continue(struct sample_stream *stream)
     if (stream->remaining > 0 && stream->transport->full(stream))
         return;
     if (stream->remaining > 0) {
-        lane_append(stream);
+        lane_append(stream, timeout_after_batch(stream));
         return;
     }
     request_end(stream);
@@ -273,7 +279,7 @@ void sample_stream_ask(struct sample_stream *stream, struct lane *lane, int64_t 
     stream->remaining = count;
     stream->timeout_ms = timeout_ms;
     stream->since_ns = clock_now_ns(&clock_monotonic);
-    lane_append(stream);
+    lane_append(stream, timeout_ms);
 }
 
 void sample_stream_cleanup(struct sample_stream *stream)
@@ -423,7 +429,8 @@ static const struct sample_transport reverb_transport = {.put_trajectory = rever
                                                          .full = reverb_full,
                                                          .send = reverb_send,
                                                          .satisfied = reverb_satisfied,
-                                                         .expired = reverb_expired};
+                                                         .expired = reverb_expired,
+                                                         .grace_ms = SAMPLE_GRACE_MS};
 
 void sample_opened(void *service, trp_server_call *call)
 {

@@ -30,6 +30,7 @@ struct sample_transport {
     void (*satisfied)(struct sample_stream *stream);
     /* The limiter held it back for the time that the client gave. */
     void (*expired)(struct sample_stream *stream);
+    int64_t grace_ms; /* the least time between a batch and an expiry */
 };
 
 struct sample_stream {

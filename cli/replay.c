@@ -356,11 +356,9 @@ static const char table_words[] =
 const struct command replay_commands[] = {
     {.name = "serve",
      .summary = "serve tables over Reverb's protocol",
-     .details =
-         "Prints 'listening on ADDR' when it is ready; TERM and INT end it. When no table is "
-         "named, those that the store has are served; a new one has none until "
-         "`troupe replay create`. `troupe replay create "
-         "--help` says what OPTIONS are.",
+     .details = "Prints 'listening on ADDR' when it is ready; TERM and INT end it. A store that is "
+                "there already is served with its tables when none is named. `troupe replay create "
+                "--help` says what OPTIONS are.",
      .options = {serve_rows},
      .args_size = sizeof(struct serve_args),
      .run = replay_serve},

@@ -181,6 +181,11 @@ int replay_serve(const struct cli_call *call)
     signal(SIGPIPE, SIG_IGN);
     trp_log_set_level((trp_log_level)args->log_level);
     int status = tables_collect(call, &tables);
+    if (status == EXIT_DONE && tables.count == 0 && !args->restore && !is_store(args->dir))
+        status = cli_wrong(call->name,
+                           "%s is no store yet: name its tables with --table or "
+                           "--tables",
+                           args->dir);
     trp_replay_server_options options = {
         .dir = args->dir,
         .durability = (trp_durability)args->durability,

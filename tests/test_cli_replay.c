@@ -525,13 +525,10 @@ static void a_taken_port_leaves_no_store_behind(void **state)
     desk_stop(desk);
 }
 
-static void a_new_store_has_the_tables_that_are_created(void **state)
+static void sizes_have_units_and_the_address_that_is_bound_is_told(void **state)
 {
     struct desk *desk = *state;
-    desk_serve(desk, "");
-    assert_troupe(desk, 0, "replay create %s name=t max_size=2K", desk->address);
-    desk_stop(desk);
-    desk_serve(desk, "--listen=0.0.0.0:0 --insecure");
+    desk_serve(desk, "--listen=0.0.0.0:0 --insecure --table 'name=t max_size=2K'");
     assert_int_equal(strncmp(desk->address, "0.0.0.0:", 8), 0);
     assert_troupe(desk, 0, "replay info %s t", desk->address);
     assert_file_contains(&desk->at, "out", "max_size=2048");
@@ -753,7 +750,7 @@ int main(void)
         TEST(an_address_that_nobody_has_any_more_is_harmless),
         TEST(a_run_directory_leads_to_its_replay),
         TEST(a_taken_port_leaves_no_store_behind),
-        TEST(a_new_store_has_the_tables_that_are_created),
+        TEST(sizes_have_units_and_the_address_that_is_bound_is_told),
         TEST(a_table_that_can_never_be_sampled_is_warned_about),
         TEST(top_prints_a_line_of_json_a_look),
         TEST(top_gives_the_terminal_back),

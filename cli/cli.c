@@ -74,13 +74,13 @@ static size_t distance(const char *a, const char *b)
 const char *cli_guess(const char *word, const char *const *candidates, char *text)
 {
     const char *best = NULL;
-    size_t least = 1 + strlen(word) / 3;
+    size_t least = strlen(word) < 3 ? 1 : strlen(word) < 8 ? 2 : 3;
     for (size_t i = 0; candidates[i]; ++i) {
         size_t away = distance(word, candidates[i]);
         bool begins = strlen(word) > 1 && strncmp(candidates[i], word, strlen(word)) == 0;
         if (begins && !best)
             best = candidates[i];
-        if (away <= least && away < strlen(candidates[i])) {
+        if (away <= least && 2 * away < strlen(candidates[i])) {
             least = away;
             best = candidates[i];
         }

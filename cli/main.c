@@ -31,7 +31,8 @@ static const struct command commands[] = {
     {.name = "man",
      .summary = "manual pages",
      .arguments = "[COMMAND...]",
-     .details = "Prints the page of a command, e.g. troupe man replay ls | man -l -",
+     .details =
+         "Prints the source of a command's page. To read it: troupe man replay ls | man -l -",
      .options = {man_rows},
      .args_size = sizeof(struct man_args),
      .run = man_command},

@@ -419,7 +419,8 @@ const struct command replay_commands[] = {
          "shape or type becomes one array an item, column_0/INDEX. With all, names begin with "
          "TABLE/.\n\n"
          "FILE.jsonl is for `troupe replay load`: a line a table, then a line an item, with key, "
-         "priority and the exact bytes of each column in base64.\n\n"
+         "priority and the exact bytes of each column in base64; squeezed: one step without a time "
+         "axis.\n\n"
          "The file appears when it is whole. Items that overlap (share steps) are written one by "
          "one. Items that are inserted or removed meanwhile may be in it or not.",
      .options = {filter_rows, key_rows, output_rows},

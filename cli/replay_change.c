@@ -14,12 +14,12 @@
 
 enum { DELETE_BATCH = 1000, RPC_TIMEOUT_MS = 60000 };
 
-/* {"done": what, "NAME": value} or a line of text. */
+/* {"done": what, "NAME": value} or a line of text; `name` is a plural in s. */
 static void done_print(const struct work *work, const char *what, const char *name, int64_t value)
 {
     if (!work->args->json) {
         if (name)
-            printf("%s: %" PRId64 " %s\n", what, value, name);
+            printf("%s: %" PRId64 " %.*s\n", what, value, (int)strlen(name) - (value == 1), name);
         else
             printf("%s\n", what);
         return;
@@ -50,7 +50,8 @@ static trp_status drop_work(struct work *work)
     request.only_if_empty = work->args->if_empty;
     TRP_TRY(table_size(work, &size));
     if (size > 0 && !work->args->if_empty &&
-        !confirmed(work->args->yes, "Drop table %s and its %" PRId64 " items?", work->table, size))
+        !confirmed(work->args->yes, "Drop table %s and its %" PRId64 " item%s?", work->table, size,
+                   size == 1 ? "" : "s"))
         return TRP_FAILED_PRECONDITION;
     TRP_TRY(target_call(&work->target, "DropTable", &request.base, NULL));
     done_print(work, "dropped", "items", work->args->if_empty ? 0 : size);
@@ -68,7 +69,8 @@ static trp_status reset_work(struct work *work)
 {
     int64_t size;
     TRP_TRY(table_size(work, &size));
-    if (!confirmed(work->args->yes, "Remove the %" PRId64 " items of table %s?", size, work->table))
+    if (size > 0 && !confirmed(work->args->yes, "Remove the %" PRId64 " item%s of table %s?", size,
+                               size == 1 ? "" : "s", work->table))
         return TRP_FAILED_PRECONDITION;
     TRP_TRY(trp_replay_reset(work->target.channel, work->table, RPC_TIMEOUT_MS));
     done_print(work, "reset", "items", size);
@@ -215,8 +217,8 @@ static trp_status delete_matching(struct work *work, int64_t *deleted)
     trp_status status = matching_keys(work, &filter, keys, &count, &matches);
     if (status == TRP_OK && matches == 0)
         status = trp_fail(TRP_NOT_FOUND, "no item of table %s matches", work->table);
-    if (status == TRP_OK &&
-        !confirmed(work->args->yes, "Delete %" PRId64 " items of table %s?", matches, work->table))
+    if (status == TRP_OK && !confirmed(work->args->yes, "Delete %" PRId64 " item%s of table %s?",
+                                       matches, matches == 1 ? "" : "s", work->table))
         status = TRP_FAILED_PRECONDITION;
     progress_begin(&progress, "delete", "items", matches > 0 ? (uint64_t)matches : 0);
     while (status == TRP_OK && count > 0 && *deleted < matches) {

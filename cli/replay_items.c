@@ -37,7 +37,9 @@ static void items_text(const Troupe__ReplayItemsResponse *items, uint64_t offset
     printf("%zu of %lld items, %s", items->n_items, (long long)items->table_size, items->order);
     if (items->matches != items->table_size)
         printf("; %lld match", (long long)items->matches);
-    if (offset)
+    if (offset && items->n_items == 0)
+        printf("; number %" PRIu64 " is beyond the end", offset);
+    else if (offset)
         printf("; from number %" PRIu64 " on", offset);
     putchar('\n');
 }

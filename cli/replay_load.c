@@ -17,6 +17,7 @@
 struct load {
     struct work *work;
     const char *path;
+    char *table; /* that is known to be there */
     uint64_t line, items;
     trp_item_writer *writer;
     trp_item_array *columns;
@@ -113,6 +114,25 @@ static trp_status table_line(struct load *load, const cJSON *json)
 
 /* ---- the file ---------------------------------------------------------------------------- */
 
+/* A table that is not there is told before items go to it, with those that are. */
+static trp_status item_table_check(struct load *load, const char *table)
+{
+    Troupe__ReplayTablesResponse *tables;
+    if (load->table && strcmp(load->table, table) == 0)
+        return TRP_OK;
+    trp_status status = target_tables(&load->work->target, table, &tables);
+    if (status == TRP_NOT_FOUND && !load->work->args->create) {
+        char *why = xstrdup(trp_last_error());
+        trp_fail(status, "%s; --create makes those that the dump describes", why);
+        free(why);
+    }
+    TRP_TRY(status);
+    troupe__replay_tables_response__free_unpacked(tables, NULL);
+    free(load->table);
+    load->table = xstrdup(table);
+    return TRP_OK;
+}
+
 static trp_status load_line(struct load *load, const char *line)
 {
     cJSON *json = cJSON_Parse(line);
@@ -124,6 +144,8 @@ static trp_status load_line(struct load *load, const char *line)
         status = table_line(load, json);
     } else {
         status = item_read(load, json, &item);
+        if (status == TRP_OK)
+            status = item_table_check(load, item.table);
         if (status == TRP_OK)
             status = trp_item_writer_put(load->writer, &item, load->timeout_ms);
         load->items += status == TRP_OK;
@@ -207,6 +229,7 @@ static trp_status load_work(struct work *work)
         status = interrupted(&load, status);
     trp_item_writer_destroy(load.writer);
     free(load.columns);
+    free(load.table);
     fclose(file);
     return status;
 }

@@ -16,6 +16,7 @@
 #include "core/alloc.h"
 #include "core/flags.h"
 #include "output.h"
+#include "reach.h"
 
 enum { CONNECT_TIMEOUT_MS = 3000, CALL_TIMEOUT_MS = 30000, POLL_MS = 200 };
 
@@ -25,7 +26,21 @@ static trp_status connect_to(struct target *target, const char *address)
 {
     trp_channel_options options = {.connect_timeout_ms = CONNECT_TIMEOUT_MS};
     TRP_TRY(trp_channel_create(&target->channel, address, &options));
-    return trp_channel_service(target->channel, &troupe__replay__descriptor, &target->service);
+    TRP_TRY(reach(address, CONNECT_TIMEOUT_MS));
+    TRP_TRY(trp_channel_service(target->channel, &troupe__replay__descriptor, &target->service));
+    /* Somebody listens; a server answers the smallest question at once. */
+    Troupe__ReplayTablesRequest request = TROUPE__REPLAY_TABLES_REQUEST__INIT;
+    trp_call_options call = {.timeout_ms = CALL_TIMEOUT_MS};
+    ProtobufCMessage *reply = NULL;
+    trp_status status = trp_call(target->service, "Tables", &request.base, &reply, &call);
+    if (reply)
+        protobuf_c_message_free_unpacked(reply, NULL);
+    if (status == TRP_UNAVAILABLE)
+        return trp_fail(status, "%s: connected, but no answer in %d s", address,
+                        CONNECT_TIMEOUT_MS / 1000);
+    if (status == TRP_UNIMPLEMENTED)
+        return trp_fail(status, "%s: that server is not one of troupe's", address);
+    return status;
 }
 
 char *target_store_dir(const char *text)

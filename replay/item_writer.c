@@ -179,7 +179,7 @@ static size_t content_write(const trp_item_array *column, uint8_t *out)
     return length + size;
 }
 
-static void chunk_push(trp_item_writer *writer, const trp_item_array *column)
+static void chunk_push(trp_item_writer *writer, const trp_item_array *column, uint64_t episode)
 {
     size_t room = block_compressed_max(column->data.size) + BLOCK_HEADER_BYTES_MAX;
     struct block *block = xmalloc(sizeof *block + room);
@@ -193,7 +193,7 @@ static void chunk_push(trp_item_writer *writer, const trp_item_array *column)
         block->tensor.dims[i + shift] = column->shape[i];
     block->tensor.content = (trp_bytes){block->bytes, content_write(column, block->bytes)};
     int32_t rows = (int32_t)block->tensor.dims[0];
-    block->steps = (struct wire_steps){.episode_id = trp_rng_u64(&writer->rng) >> 1,
+    block->steps = (struct wire_steps){.episode_id = episode,
                                        .end = rows - 1,
                                        .uncompressed_bytes = column->data.size,
                                        .tensors = &block->tensor,
@@ -220,6 +220,7 @@ trp_status trp_item_writer_put(trp_item_writer *writer, const trp_item_data *ite
         free(writer->table);
         writer->table = xstrdup(item->table);
     }
+    uint64_t episode = trp_rng_u64(&writer->rng) >> 1;
     struct wire_lists *lists = &writer->request.lists;
     struct wire_item *wire = wire_push_item(lists);
     wire->key = item->key;
@@ -229,7 +230,7 @@ trp_status trp_item_writer_put(trp_item_writer *writer, const trp_item_data *ite
     for (size_t i = 0; i < item->column_count; ++i) {
         wire_push_column(lists)->squeeze = item->columns[i].squeezed;
         if (item->columns[i].dtype != 0)
-            chunk_push(writer, &item->columns[i]);
+            chunk_push(writer, &item->columns[i], episode);
     }
     if (lists->item_count < ITEM_WRITER_BATCH_MAX && writer->block_bytes < ITEM_WRITER_BYTES_MAX)
         return TRP_OK;

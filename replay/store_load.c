@@ -37,10 +37,11 @@ struct loading {
 
 static trp_status damaged(const struct store *store, const char *what, uint64_t seq)
 {
-    return trp_fail(TRP_DATA_LOSS,
-                    "replay store %s: %s %llu is damaged; a check when it is opened drops what is "
-                    "damaged",
-                    store->dir.data_path, what, (unsigned long long)seq);
+    return trp_fail(
+        TRP_DATA_LOSS,
+        "replay store %s: %s %llu is damaged; `troupe replay serve --verify` drops what is "
+        "damaged",
+        store->dir.data_path, what, (unsigned long long)seq);
 }
 
 /* ---- records in parts ----------------------------------------------------------------------- */
@@ -359,10 +360,11 @@ static trp_status item_drop(struct loading *loading, uint64_t seq, const struct 
 {
     struct store *store = loading->store;
     if (!loading->check)
-        return trp_fail(TRP_DATA_LOSS,
-                        "replay store %s: item %llu: %s; a check when it is opened drops what is "
-                        "damaged",
-                        store->dir.data_path, (unsigned long long)seq, what);
+        return trp_fail(
+            TRP_DATA_LOSS,
+            "replay store %s: item %llu: %s; `troupe replay serve --verify` drops what is "
+            "damaged",
+            store->dir.data_path, (unsigned long long)seq, what);
     store->dropped++;
     if (store->options.damage)
         store->options.damage(store->options.damage_arg, view ? view->header.table_id : 0,

@@ -101,6 +101,7 @@ static void wrong_usage_is_one_line_that_helps(void **state)
         {"repaly ls", "did you mean 'replay'"},
         {"replay itmes x", "did you mean 'items'"},
         {"replay xyzzy", "no command 'xyzzy' (troupe replay --help"},
+        {"replay remove", "no command 'remove' (troupe replay --help"},
         {"replay items x t --sotr=oldest", "no option --sotr; did you mean 'sort'"},
         {"replay items x t --zzz", "no option --zzz (--help"},
         {"replay items x t -z", "no option -z"},
@@ -144,7 +145,11 @@ static void wrong_usage_is_one_line_that_helps(void **state)
     assert_troupe(desk, 2, "replay");
     assert_file_contains(&desk->at, "err", "Usage: troupe replay COMMAND");
     assert_troupe(desk, 1, "replay ls 127.0.0.1:1");
-    assert_one_error(desk, "127.0.0.1:1");
+    assert_one_error(desk, "127.0.0.1:1: connection refused");
+    assert_troupe(desk, 1, "replay ls no-such-host.invalid:1");
+    char *said = scene_read(&desk->at, "err");
+    assert_null(strstr(said, "/troupe.Replay"));
+    free(said);
 }
 
 /* ---- output ------------------------------------------------------------------------------ */

@@ -42,6 +42,7 @@ static void look_at_tables(struct desk *desk, const char *target)
     cJSON_Delete(json);
     assert_troupe(desk, 0, "replay info %s t", target);
     assert_file_contains(&desk->at, "out", "size      5 of 1000000");
+    assert_file_contains(&desk->at, "out", "episodes  5, "); /* not one a column */
     assert_troupe(desk, 0, "replay info %s t -o json", target);
     json = desk_json(desk);
     assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(json, "tables")), 1);
@@ -71,6 +72,8 @@ static void look_at_items(struct desk *desk, const char *target)
 {
     assert_troupe(desk, 0, "replay items %s t -n2", target);
     assert_file_contains(&desk->at, "out", "2 of 5 items, by priority, highest first");
+    assert_troupe(desk, 0, "replay items %s t --offset=9", target);
+    assert_file_contains(&desk->at, "out", "number 9 is beyond the end");
     const struct {
         const char *flags, *keys;
         int status;
@@ -198,7 +201,7 @@ static void a_dump_loads_back_to_the_same_items(void **state)
     cJSON_Delete(json);
     assert_troupe(desk, 0, "replay drop store t --yes");
     assert_troupe(desk, 3, "replay load store live.jsonl");
-    assert_one_error(desk, "table t was not found");
+    assert_one_error(desk, "no table t; it has: u; --create makes");
     assert_troupe(desk, 0, "replay load store live.jsonl --create");
     assert_troupe(desk, 0, "replay dump store t again.jsonl");
     assert_same_items(desk, "live.jsonl", "again.jsonl");

@@ -80,7 +80,7 @@ const char *cli_guess(const char *word, const char *const *candidates, char *tex
         bool begins = strlen(word) > 1 && strncmp(candidates[i], word, strlen(word)) == 0;
         if (begins && !best)
             best = candidates[i];
-        if (away <= least && 2 * away < strlen(candidates[i])) {
+        if (away <= least && 2 * away <= strlen(candidates[i])) {
             least = away;
             best = candidates[i];
         }

@@ -1,6 +1,10 @@
 /* Pages of troupe.Replay's Fetch, decoded item by item. */
 #include "fetch.h"
 
+#include <stdlib.h>
+
+#include "core/alloc.h"
+
 void fetch_open(struct fetch *fetch, const struct target *target, const char *table,
                 Troupe__ReplayFilter *filter)
 {
@@ -26,7 +30,19 @@ static trp_status fetch_page(struct fetch *fetch)
     return status;
 }
 
-trp_status fetch_next(struct fetch *fetch, trp_item_data *item, bool *more)
+/* Damage is told with what finds out all of it. */
+static trp_status damage_told(const struct fetch *fetch, trp_status status)
+{
+    if (status != TRP_DATA_LOSS)
+        return status;
+    char *why = xstrdup(trp_last_error());
+    trp_fail(status, "table %s: %s; `troupe replay verify %s` says which items are damaged",
+             fetch->request.table, why, fetch->target->text);
+    free(why);
+    return status;
+}
+
+static trp_status item_next(struct fetch *fetch, trp_item_data *item, bool *more)
 {
     for (;;) {
         TRP_TRY(trp_item_reader_next(fetch->reader, item, more));
@@ -34,6 +50,11 @@ trp_status fetch_next(struct fetch *fetch, trp_item_data *item, bool *more)
             return TRP_OK;
         TRP_TRY(fetch_page(fetch));
     }
+}
+
+trp_status fetch_next(struct fetch *fetch, trp_item_data *item, bool *more)
+{
+    return damage_told(fetch, item_next(fetch, item, more));
 }
 
 void fetch_close(struct fetch *fetch)

@@ -24,7 +24,7 @@ static void verify_text(const Troupe__ReplayVerifyResponse *reply)
     printf("%" PRIu64 " items, %" PRIu64 " chunks, %s read in %s: ", reply->items, reply->chunks,
            bytes_text(reply->bytes, bytes), duration_text(reply->seconds, took));
     if (reply->damaged)
-        printf("%" PRIu64 " DAMAGED\n", reply->damaged);
+        printf("%" PRIu64 " DAMAGED (`troupe replay serve --verify` drops them)\n", reply->damaged);
     else
         printf("all whole\n");
 }

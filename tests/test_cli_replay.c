@@ -456,7 +456,7 @@ static void damage_is_found_and_told_by_the_status(void **state)
     damage(desk, "store/data.mdb");
     assert_troupe(desk, 4, "replay verify store");
     assert_file_contains(&desk->at, "out", "table t, key ");
-    assert_file_contains(&desk->at, "out", "1 DAMAGED");
+    assert_file_contains(&desk->at, "out", "1 DAMAGED (`troupe replay serve --verify` drops");
     assert_troupe(desk, 4, "replay verify store -o json");
     cJSON *json = desk_json(desk);
     assert_true(json_at(json, "damaged") == 1);

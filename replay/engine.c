@@ -206,6 +206,12 @@ trp_status engine_insert(struct engine *engine, struct engine_table *table, stru
     return TRP_OK;
 }
 
+void engine_prefetch(const struct engine *engine, const struct engine_table *table, uint64_t key)
+{
+    table_prefetch(table->table, key);
+    removed_prefetch(&engine->removed, key);
+}
+
 void engine_set_time(struct engine *engine, int64_t wall_ns)
 {
     engine->wall_ns = wall_ns;

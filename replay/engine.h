@@ -128,6 +128,9 @@ trp_status engine_insert(struct engine *engine, struct engine_table *table, stru
 /* Stamps what is inserted from now on; once per message is enough. */
 void engine_set_time(struct engine *engine, int64_t wall_ns);
 
+/* `key` will be inserted soon: its places in memory are fetched meanwhile. */
+void engine_prefetch(const struct engine *engine, const struct engine_table *table, uint64_t key);
+
 struct handout {
     struct engine_table *table; /* of all items */
     struct item **items;

@@ -236,6 +236,8 @@ void lane_refuse_inserts(struct lane *lane, trp_status status)
 
 /* ---- messages ---------------------------------------------------------------------------- */
 
+enum { INSERT_AHEAD = 8 };
+
 static struct item *item_make(const struct insert_stream *stream, const struct wire_item *wire)
 {
     const struct trajectory_builder *builder = &stream->builder;
@@ -318,8 +320,12 @@ static trp_status message_apply(struct insert_stream *stream, trp_bytes bytes)
     for (uint32_t i = 0; i < lists->chunk_count; ++i)
         TRP_TRY(keep_set_add(&stream->keep, engine_store(service->engine), &lists->chunks[i]));
     if (lists->item_count > 0) {
-        for (uint32_t i = 0; i < lists->item_count; ++i)
+        for (uint32_t i = 0; i < lists->item_count; ++i) {
+            const struct lane *lane = service->inserted; /* of the item before; of this, mostly */
+            if (lane && !lane->dropped && i + INSERT_AHEAD < lists->item_count)
+                engine_prefetch(service->engine, lane->table, lists->items[i + INSERT_AHEAD].key);
             TRP_TRY(item_insert(stream, &lists->items[i]));
+        }
         TRP_TRY(keep_set_release(&stream->keep, engine_store(service->engine), &request->keep));
     }
     return kept_count(stream);

@@ -72,6 +72,12 @@ void removed_push(struct removed_ring *ring, const struct store_removed *removed
     entry_link(ring, ring->end++);
 }
 
+void removed_prefetch(const struct removed_ring *ring, uint64_t key)
+{
+    if (ring->capacity > 0)
+        __builtin_prefetch(&ring->heads[key_slot(ring, key)]);
+}
+
 bool removed_find(const struct removed_ring *ring, uint32_t table_id, uint64_t key, uint32_t print,
                   int64_t now_ns)
 {

@@ -20,6 +20,9 @@ struct removed_ring {
 /* One with at_ns 0 forgets its table's. */
 void removed_push(struct removed_ring *ring, const struct store_removed *removed);
 
+/* Fetches from memory what removed_find() looks at first. */
+void removed_prefetch(const struct removed_ring *ring, uint64_t key);
+
 /* Is the item with this key and print, which comes now, one that left the table of late? */
 bool removed_find(const struct removed_ring *ring, uint32_t table_id, uint64_t key, uint32_t print,
                   int64_t now_ns);

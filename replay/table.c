@@ -187,6 +187,11 @@ struct item *table_find(const struct table *table, uint64_t key)
     return key_index_find(&table->index, key);
 }
 
+void table_prefetch(const struct table *table, uint64_t key)
+{
+    key_index_prefetch(&table->index, key);
+}
+
 void table_find_many(const struct table *table, const uint64_t *keys, uint32_t count,
                      struct item **items)
 {
@@ -200,6 +205,20 @@ trp_status table_check_priority(const struct table *table, double priority)
     return selector_check(table->remover, priority);
 }
 
+/* The oldest items lie anywhere in memory; who goes next is known only where the remover does not
+ * draw. */
+static void victims_prefetch(const struct table *table)
+{
+    uint32_t next[2];
+    if (table->options->remover.kind != TRP_FIFO)
+        return;
+    uint32_t count = selector_top(table->remover, 2, next);
+    if (count > 0)
+        key_index_prefetch(&table->index, table->items[next[0]]->key);
+    if (count > 1)
+        __builtin_prefetch(table->items[next[1]], 1);
+}
+
 struct item *table_evict(struct table *table)
 {
     bool bytes_fit = !table->options->max_bytes || table->bytes <= table->options->max_bytes;
@@ -208,6 +227,7 @@ struct item *table_evict(struct table *table)
     double probability;
     struct item *victim = table->items[selector_pick(table->remover, &table->rng, &probability)];
     table_remove(table, victim);
+    victims_prefetch(table);
     return victim;
 }
 

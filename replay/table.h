@@ -46,6 +46,9 @@ bool table_index_ready(const struct table *table);
 
 struct item *table_find(const struct table *table, uint64_t key); /* NULL: unknown */
 
+/* Fetches from memory what a look-up of `key` needs, ahead of it. */
+void table_prefetch(const struct table *table, uint64_t key);
+
 /* The same for many keys at once, which is faster: a table is larger than any cache. */
 void table_find_many(const struct table *table, const uint64_t *keys, uint32_t count,
                      struct item **items);

@@ -306,11 +306,12 @@ enum {
 #define STORE_MAP_BYTES_MAX (UINT64_C(1) << 42)
 
 /* store_dir.c: a map leaves room for its file system to grow to so many times its size, and to
- * 64 GiB in any case. The thread sanitizer has 1.5 TiB for all maps of a process. */
-#if defined(__SANITIZE_THREAD__)
+ * 64 GiB in any case. The thread sanitizer has 1.5 TiB for all maps of a process, and to the
+ * address sanitizer a map costs time by its size. */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define STORE_MAP_GROWTH 1
 #elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
 #define STORE_MAP_GROWTH 1
 #endif
 #endif

@@ -17,9 +17,9 @@
 
 enum {
     GROUPS = 150, /* in each life */
-    CUTS = 150,   /* in them, about */
+    CUTS = 100,   /* in them, about */
     EDGE = 20,
-    EDGE_SUBSETS = 3,
+    EDGE_SUBSETS = 2,
     FILES_MAX = 8, /* LOCK, STATE, FORMAT, data.mdb */
     STORE_BYTES = 6 << 20,
     SECTOR_BYTES = 512, /* is written whole or not at all */

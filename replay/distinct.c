@@ -4,10 +4,11 @@
 #include <stdlib.h>
 
 #include "core/alloc.h"
+#include "core/hash.h"
 
 static struct distinct_entry *entry_find(const struct distinct *set, uint64_t seq)
 {
-    uint32_t at = (uint32_t)(seq * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (set->capacity - 1);
+    uint32_t at = hash_place(seq, set->capacity);
     while (set->entries[at].seq != 0 && set->entries[at].seq != seq)
         at = (at + 1) & (set->capacity - 1);
     return &set->entries[at];

@@ -6,10 +6,11 @@
 #include <stdlib.h>
 
 #include "core/alloc.h"
+#include "core/hash.h"
 
 static uint32_t id_place(const struct episodes *episodes, uint64_t id)
 {
-    return (uint32_t)(id * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (episodes->capacity - 1);
+    return hash_place(id, episodes->capacity);
 }
 
 /* Where it is, or where it would go. */

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/hash.h"
 #include "core/limits.h"
 #include "tensor.h"
 
@@ -31,8 +32,7 @@ void keep_set_cleanup(struct keep_set *set, struct store *store)
 
 static uint32_t key_slot(const struct keep_set *set, uint64_t key)
 {
-    /* Fibonacci hashing: clients' keys may be random or consecutive. */
-    return (uint32_t)((key * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (set->index_size - 1);
+    return hash_place(key, set->index_size);
 }
 
 static void index_put(struct keep_set *set, uint32_t number)

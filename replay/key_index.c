@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "core/alloc.h"
+#include "core/hash.h"
 
 enum { CAPACITY_MIN = 64, AHEAD = 32, ADDRESS_BITS = 48, FAR = UINT16_MAX };
 
@@ -36,8 +37,7 @@ static uint64_t entry_make(const struct item *item, size_t distance)
 
 static size_t key_index_home(const struct key_index *index, uint64_t key)
 {
-    uint64_t hash = (key ^ (key >> 32)) * 0x9e3779b97f4a7c15u;
-    return (size_t)((unsigned __int128)hash * index->capacity >> 64);
+    return (size_t)((unsigned __int128)hash_u64(key) * index->capacity >> 64);
 }
 
 static size_t key_index_next(const struct key_index *index, size_t at)

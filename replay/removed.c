@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "core/alloc.h"
+#include "core/hash.h"
 #include "core/limits.h"
 
 enum { CAPACITY_MIN = 256 };
@@ -23,7 +24,7 @@ static struct removed_entry *entry_at(const struct removed_ring *ring, uint64_t 
 
 static uint32_t key_slot(const struct removed_ring *ring, uint64_t key)
 {
-    return (uint32_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (ring->capacity - 1);
+    return hash_place(key, ring->capacity);
 }
 
 static void entry_link(struct removed_ring *ring, uint64_t number)

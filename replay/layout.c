@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/copy.h"
 #include "tensor.h"
 #include "wire.h"
 #include "wire_bytes.h"
@@ -215,18 +216,6 @@ static void copy_pieces(uint8_t *to, const struct body *body, size_t at, size_t 
     }
 }
 
-static void copy_rows(uint8_t *to, const uint8_t *from, size_t size)
-{
-    if (size == 4)
-        memcpy(to, from, 4);
-    else if (size == 8)
-        memcpy(to, from, 8);
-    else if (size == 16)
-        memcpy(to, from, 16);
-    else
-        memcpy(to, from, size);
-}
-
 bool layout_matches_again(const struct layout *layout, const struct raw_sample *sample)
 {
     for (uint32_t i = 0; i < layout->chunk_count; i++)
@@ -251,7 +240,7 @@ void layout_copy(const struct layout *layout, const struct raw_sample *sample, v
         uint8_t *out = (uint8_t *)columns[copy->column] + row * layout->row_bytes[copy->column];
         const struct body *body = &sample->chunks[copy->chunk].body;
         if (body->data)
-            copy_rows(out + copy->to, body->data + copy->from, copy->size);
+            copy_small(out + copy->to, body->data + copy->from, copy->size);
         else
             copy_pieces(out + copy->to, body, copy->from, copy->size);
     }

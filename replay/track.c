@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/copy.h"
 #include "core/limits.h"
 #include "tensor.h"
 #include "wire_bytes.h"
@@ -65,12 +66,12 @@ uint64_t key_draw(trp_rng *rng)
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
-static struct track_chunk *chunk_allocate(struct track *track)
+static struct track_chunk *chunk_allocate(struct track *track, size_t memory_bytes)
 {
     struct track_chunk *chunk = xcalloc(1, sizeof *chunk);
     chunk->track = track;
     chunk->capacity = track->chunk_length;
-    chunk->memory = xmalloc(track->shape_bytes);
+    chunk->memory = xmalloc(memory_bytes);
     chunk->reshaped = true;
     chunk->tensors = xcalloc(track->column_count, sizeof *chunk->tensors);
     for (size_t i = 0; i < track->column_count; i++) {
@@ -121,7 +122,7 @@ static void chunk_open(struct track *track, const struct step_number *number)
     if (chunk)
         track->free = chunk->next;
     else
-        chunk = chunk_allocate(track);
+        chunk = chunk_allocate(track, track->shape_bytes);
     chunk->key = key_draw(track->rng);
     varint_write(chunk->key_bytes, chunk->key);
     if (chunk->reshaped)
@@ -254,19 +255,6 @@ static void ring_advance(struct track *track, uint64_t serial)
         drop_held(track);
 }
 
-/* Most columns are a few bytes: not worth a call. */
-static void copy_row(uint8_t *to, const void *from, size_t size)
-{
-    if (size == 4)
-        memcpy(to, from, 4);
-    else if (size == 8)
-        memcpy(to, from, 8);
-    else if (size == 16)
-        memcpy(to, from, 16);
-    else
-        memcpy(to, from, size);
-}
-
 /* Row `row` of the open chunk holds all of the newest step. */
 static void ring_set(struct track *track, uint32_t row)
 {
@@ -285,8 +273,8 @@ static void append_one(struct track *track, const void *const *columns,
     struct track_chunk *chunk = track->open;
     for (size_t i = 0; i < track->column_count; i++) {
         const struct column *column = &track->columns[i];
-        copy_row(chunk->memory + column->offset + chunk->rows * column->step_bytes,
-                 columns[column->source], column->step_bytes);
+        copy_small(chunk->memory + column->offset + chunk->rows * column->step_bytes,
+                   columns[column->source], column->step_bytes);
     }
     ring_advance(track, number->serial);
     ring_set(track, chunk->rows);
@@ -385,8 +373,8 @@ void track_put(struct track *track, const void *const *columns, const struct ste
         if (!track->row_open)
             open_row(track, number);
         struct track_chunk *chunk = track->open;
-        copy_row(chunk->memory + column->offset + chunk->rows * column->step_bytes,
-                 columns[column->source], column->step_bytes);
+        copy_small(chunk->memory + column->offset + chunk->rows * column->step_bytes,
+                   columns[column->source], column->step_bytes);
         if (track->cells)
             track->cells[track->newest * track->column_count + i] =
                 (struct cell){chunk, chunk->rows};
@@ -493,8 +481,7 @@ static trp_status encode_model(struct track *track, trp_message **message)
         track->packed[i] = 0;
     }
     track->scratch = xrealloc(track->scratch, scratch);
-    track->shape_bytes = bytes; /* for now: room for blocks alone */
-    struct track_chunk *chunk = chunk_allocate(track);
+    struct track_chunk *chunk = chunk_allocate(track, bytes); /* room for its blocks alone */
     chunk->rows = track->chunk_length;
     memset(chunk->memory, 0, bytes);
     size_t offset = 0;

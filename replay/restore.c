@@ -176,9 +176,7 @@ static void report_fill(const struct verifying *verifying, trp_replay_report *ou
     store_stats(verifying->store, &stats);
     out->items = stats.items + stats.dropped;
     out->chunks = stats.checked_chunks;
-    uint64_t sums = SUM_BYTES * stats.checked_chunks;
-    out->bytes = verifying->record_bytes;
-    out->bytes += stats.checked_bytes > sums ? stats.checked_bytes - sums : 0;
+    out->bytes = verifying->record_bytes + stats.checked_bytes;
     out->damaged = report->damaged;
     out->damage = xcalloc(report->damage_count + 1, sizeof *out->damage);
     out->damage_count = report->damage_count;

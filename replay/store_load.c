@@ -200,9 +200,9 @@ static bool found_end(struct loading *loading, struct found *found, struct chunk
 {
     bool whole = found->size >= SUM_BYTES && (!loading->check || chunk_check_end(check));
     found->damaged |= !whole;
+    found->size -= found->size < SUM_BYTES ? found->size : SUM_BYTES;
     loading->store->checked_chunks += loading->check;
     loading->store->checked_bytes += loading->check ? found->size : 0;
-    found->size -= whole ? SUM_BYTES : 0;
     *check = (struct chunk_check){0};
     return whole || loading->check;
 }

@@ -216,21 +216,28 @@ static trp_status chunk_lost(const struct store *store, const struct chunk *chun
                     rc == 0 ? "a piece has another size" : mdb_strerror(rc));
 }
 
+/* The chunk's own bytes in its next piece: all but the sum behind the last of them. */
+static trp_status piece_read(struct store *store, const struct chunk *chunk, uint32_t piece,
+                             MDB_val *data)
+{
+    size_t left = chunk->size - (size_t)piece * PIECE_BYTES;
+    size_t stored = left + SUM_BYTES < PIECE_BYTES ? left + SUM_BYTES : PIECE_BYTES;
+    int rc = piece == 0 ? chunk_seek(store, chunk, data) : chunk_next(store, data);
+    if (rc != 0 || data->mv_size != stored)
+        return chunk_lost(store, chunk, rc);
+    data->mv_size = left < stored ? left : stored;
+    return TRP_OK;
+}
+
 static trp_status chunk_copy(struct store *store, const struct chunk *chunk, uint8_t *out)
 {
     TRP_TRY(lmdb_read_begin(store));
     uint32_t count = piece_count(chunk->size);
-    size_t left = chunk->size;
     for (uint32_t piece = 0; piece < count; piece++) {
         MDB_val data;
-        int rc = piece == 0 ? chunk_seek(store, chunk, &data) : chunk_next(store, &data);
-        size_t stored = left + SUM_BYTES < PIECE_BYTES ? left + SUM_BYTES : PIECE_BYTES;
-        size_t size = left < stored ? left : stored;
-        if (rc != 0 || data.mv_size != stored)
-            return chunk_lost(store, chunk, rc);
-        memcpy(out, data.mv_data, size);
-        out += size;
-        left -= size;
+        TRP_TRY(piece_read(store, chunk, piece, &data));
+        memcpy(out, data.mv_data, data.mv_size);
+        out += data.mv_size;
     }
     return TRP_OK;
 }
@@ -279,22 +286,16 @@ trp_status store_chunk_locate(struct store *store, const struct chunk *chunk, st
     }
     TRP_TRY(lmdb_read_begin(store));
     uint32_t count = piece_count(chunk->size);
-    size_t left = chunk->size;
     bool paged = true;
     for (uint32_t piece = 0; piece < count; piece++) {
         MDB_val data;
         uint64_t page;
-        int rc = piece == 0 ? chunk_seek(store, chunk, &data) : chunk_next(store, &data);
-        size_t stored = left + SUM_BYTES < PIECE_BYTES ? left + SUM_BYTES : PIECE_BYTES;
-        size_t size = left < stored ? left : stored;
-        if (rc != 0 || data.mv_size != stored)
-            return chunk_lost(store, chunk, rc);
+        TRP_TRY(piece_read(store, chunk, piece, &data));
         paged = paged && page_of_piece(store, data, &page);
         if (paged)
             buffer_append(pages, (trp_bytes){(const uint8_t *)&page, sizeof page});
         else
-            buffer_append(rest, (trp_bytes){data.mv_data, size});
-        left -= size;
+            buffer_append(rest, (trp_bytes){data.mv_data, data.mv_size});
     }
     return TRP_OK;
 }

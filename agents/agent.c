@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/hash.h"
 #include "core/thread.h"
 
 enum stream { STREAM_ENV = 1, STREAM_EXPLORATION, STREAM_KEYS, STREAM_PARAMS };
@@ -26,17 +27,9 @@ void trp_agent_table_list_cleanup(trp_agent_table_list *list)
     list->count = 0;
 }
 
-/* FNV-1a (Fowler, Noll, Vo). */
-static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size)
-{
-    for (size_t i = 0; i < size; i++)
-        hash = (hash ^ ((const uint8_t *)bytes)[i]) * 0x100000001b3;
-    return hash;
-}
-
 uint64_t trp_agent_hash(const trp_agent *agent)
 {
-    uint64_t hash = hash_bytes(0xcbf29ce484222325, agent->impl->name, strlen(agent->impl->name));
+    uint64_t hash = hash_bytes(HASH_BYTES_EMPTY, agent->impl->name, strlen(agent->impl->name));
     return hash_bytes(hash, agent->options.bytes, sizeof agent->options.bytes);
 }
 

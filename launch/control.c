@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/hash.h"
 
 static const char *const verbs[] = {"hello", "ready", "report", "program", "failed",
                                     "done",  "begun", "peer",   "gone",    "stop"};
@@ -109,12 +110,6 @@ struct build_ids {
     ElfW(Addr) library; /* an address inside this library */
 };
 
-static void hash_bytes(uint64_t *hash, const unsigned char *bytes, size_t size)
-{
-    for (size_t i = 0; i < size; i++)
-        *hash = (*hash ^ bytes[i]) * 0x100000001b3u;
-}
-
 static void hash_notes(uint64_t *hash, const char *notes, size_t size)
 {
     size_t at = 0;
@@ -126,7 +121,7 @@ static void hash_notes(uint64_t *hash, const char *notes, size_t size)
         if (name > size - at || desc > size - at - name)
             return;
         if (note.n_type == NT_GNU_BUILD_ID)
-            hash_bytes(hash, (const unsigned char *)notes + at + name, note.n_descsz);
+            *hash = hash_bytes(*hash, notes + at + name, note.n_descsz);
         at += name + desc;
     }
 }
@@ -153,8 +148,8 @@ static int visit(struct dl_phdr_info *info, size_t size, void *memory)
 
 void control_build_id(char *text, size_t size)
 {
-    struct build_ids ids = {.hash = 0xcbf29ce484222325u, .library = (ElfW(Addr)) & verbs};
-    hash_bytes(&ids.hash, (const unsigned char *)TRP_VERSION, sizeof TRP_VERSION - 1);
+    struct build_ids ids = {.library = (ElfW(Addr)) & verbs};
+    ids.hash = hash_bytes(HASH_BYTES_EMPTY, TRP_VERSION, sizeof TRP_VERSION - 1);
     dl_iterate_phdr(visit, &ids);
     snprintf(text, size, "%016lx", (unsigned long)ids.hash);
 }

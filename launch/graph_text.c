@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/hash.h"
+
 /* ---- text -------------------------------------------------------------------------------- */
 
 static void print_group(const trp_program *program, const struct group *group, FILE *out)
@@ -101,19 +103,7 @@ void program_print_dot(const trp_program *program, FILE *out)
 
 /* ---- hash -------------------------------------------------------------------------------- */
 
-struct hash {
-    uint64_t value;
-};
-
-/* FNV-1a, 64 bits. */
-static void hash_bytes(struct hash *hash, const void *data, size_t size)
-{
-    const unsigned char *bytes = data;
-    for (size_t i = 0; i < size; i++)
-        hash->value = (hash->value ^ bytes[i]) * 0x100000001b3u;
-}
-
-static void TRP_PRINTF(2, 3) hash_text(struct hash *hash, const char *format, ...)
+static void TRP_PRINTF(2, 3) hash_text(uint64_t *hash, const char *format, ...)
 {
     char text[512];
     va_list args;
@@ -121,11 +111,11 @@ static void TRP_PRINTF(2, 3) hash_text(struct hash *hash, const char *format, ..
     int size = vsnprintf(text, sizeof text, format, args);
     va_end(args);
     /* Longer text is cut; the size before the cut still tells two of them apart. */
-    hash_bytes(hash, &size, sizeof size);
-    hash_bytes(hash, text, strlen(text));
+    *hash = hash_bytes(*hash, &size, sizeof size);
+    *hash = hash_bytes(*hash, text, strlen(text));
 }
 
-static void hash_options(struct hash *hash, const struct group *group)
+static void hash_options(uint64_t *hash, const struct group *group)
 {
     if (group->kind == NODE_REPLAY) {
         const trp_replay_options *o = &group->options.replay;
@@ -135,14 +125,14 @@ static void hash_options(struct hash *hash, const struct group *group)
             char *line = trp_table_options_format(&o->tables[i]);
             hash_text(hash, "%s", line);
             free(line);
-            hash_bytes(hash, o->tables[i].signature.data, o->tables[i].signature.size);
+            *hash = hash_bytes(*hash, o->tables[i].signature.data, o->tables[i].signature.size);
         }
     } else if (group->kind == NODE_LEARNER) {
         const trp_learner_options *o = &group->options.learner;
         hash_text(hash, "%u %u %u %u %" PRIu64, o->batch_size, o->prefetch, o->publish_every,
                   o->checkpoint_every_s, o->max_steps);
     } else if (group->kind == NODE_OWN) {
-        hash_bytes(hash, group->options.own.arg, group->options.own.arg_size);
+        *hash = hash_bytes(*hash, group->options.own.arg, group->options.own.arg_size);
     } else {
         const trp_actor_options *o = &group->options.actor;
         hash_text(hash, "%u %" PRIu64 " %u %.17g", o->envs, o->max_steps, o->episodes,
@@ -152,7 +142,7 @@ static void hash_options(struct hash *hash, const struct group *group)
 
 uint64_t program_hash(const trp_program *program)
 {
-    struct hash hash = {0xcbf29ce484222325u};
+    uint64_t hash = HASH_BYTES_EMPTY;
     hash_text(&hash, "%s", program->name);
     for (size_t i = 0; i < program->group_count; i++) {
         const struct group *group = program->groups[i];
@@ -163,5 +153,5 @@ uint64_t program_hash(const trp_program *program)
             hash_text(&hash, "%u", group->uses[k].id);
         hash_options(&hash, group);
     }
-    return hash.value;
+    return hash;
 }

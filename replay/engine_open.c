@@ -14,6 +14,7 @@
 
 #include <troupe/log.h>
 #include "core/alloc.h"
+#include "core/hash.h"
 #include "core/limits.h"
 #include "options.h"
 #include "store_dir.h"
@@ -128,9 +129,7 @@ static void table_open(struct engine *engine, const trp_table_options *options, 
 /* What the caller said, so that the next start knows whether it says something else. */
 static char *given_text(const char *line, trp_bytes signature)
 {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < signature.size; ++i)
-        hash = (hash ^ signature.data[i]) * UINT64_C(0x100000001b3);
+    uint64_t hash = hash_bytes(HASH_BYTES_EMPTY, signature.data, signature.size);
     return xasprintf("%s signature=%zu,%016llx", line, signature.size, (unsigned long long)hash);
 }
 

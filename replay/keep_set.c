@@ -74,7 +74,7 @@ static uint64_t tensor_layout(const struct wire_tensor *tensor)
     uint64_t hash = (uint64_t)tensor->dtype << 32 | tensor->rank;
     uint32_t known = tensor->rank < TRP_RANK_MAX ? tensor->rank : TRP_RANK_MAX;
     for (uint32_t i = 1; i < known; ++i)
-        hash = (hash ^ (uint64_t)tensor->dims[i]) * UINT64_C(0x9e3779b97f4a7c15);
+        hash = hash_u64(hash ^ (uint64_t)tensor->dims[i]);
     return hash;
 }
 

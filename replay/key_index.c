@@ -3,10 +3,9 @@
  * address uses, how many places the entry is behind the one that its key belongs to. An entry that
  * has another distance than the key one looks for has another key, so items are hardly ever looked
  * at in vain, and a removal can move later entries of the run back (no marks are left: tables that
- * live long do not slow down) without looking at items at all. Keys are multiplied, which spreads
- * counters too, and the product as a fraction of 2^64 is the place: growing then writes in order,
- * and it fetches the items' keys ahead. The last growth is to what the table's max_size needs: 10
- * bytes an item when full. */
+ * live long do not slow down) without looking at items at all. A key's hash as a fraction of 2^64
+ * is its place: growing then writes in order, and it fetches the items' keys ahead. The last growth
+ * is to what the table's max_size needs: 10 bytes an item when full. */
 #include "key_index.h"
 
 #include <assert.h>

@@ -16,6 +16,7 @@
 #include "core/clock.h"
 #include "core/crc32c.h"
 #include "core/flags.h"
+#include "core/hash.h"
 #include "core/limits.h"
 #include "core/log.h"
 #include "core/queue.h"
@@ -452,6 +453,56 @@ static void sums_are_those_of_the_standard(void **state)
     }
 }
 
+enum { HASHED = 1024 };
+
+static uint32_t places_used(uint64_t (*key)(uint64_t))
+{
+    bool used[HASHED] = {false};
+    uint32_t count = 0;
+    for (uint64_t i = 0; i < HASHED; i++) {
+        uint32_t place = hash_place(key(i), HASHED);
+        assert_true(place < HASHED);
+        count += !used[place];
+        used[place] = true;
+    }
+    return count;
+}
+
+static uint64_t counted(uint64_t i)
+{
+    return i;
+}
+static uint64_t upper(uint64_t i)
+{
+    return i << 54;
+}
+
+/* Times 2^64 / phi, the usual multiplier, these are 0, 1, 2 and so on: all in the first place. */
+static uint64_t chosen(uint64_t i)
+{
+    return i * UINT64_C(0xf1de83e19937733d);
+}
+
+/* A fair throw of n balls into n places leaves n / e of them empty. */
+static void keys_spread_whoever_chose_them(void **state)
+{
+    (void)state;
+    assert_int_equal(chosen(1) * UINT64_C(0x9e3779b97f4a7c15), 1);
+    assert_true(places_used(counted) > HASHED / 2);
+    assert_true(places_used(upper) > HASHED / 2);
+    assert_true(places_used(chosen) > HASHED / 2);
+}
+
+/* Test vectors of draft-eastlake-fnv. */
+static void bytes_have_the_hash_that_fnv_1a_says(void **state)
+{
+    (void)state;
+    assert_int_equal(hash_bytes(HASH_BYTES_EMPTY, "", 0), UINT64_C(0xcbf29ce484222325));
+    assert_int_equal(hash_bytes(HASH_BYTES_EMPTY, "a", 1), UINT64_C(0xaf63dc4c8601ec8c));
+    uint64_t begun = hash_bytes(HASH_BYTES_EMPTY, "foo", 3);
+    assert_int_equal(hash_bytes(begun, "bar", 3), UINT64_C(0x85944171f73967e8));
+}
+
 static void slabs_give_each_size_its_own_memory_again(void **state)
 {
     (void)state;
@@ -514,6 +565,8 @@ int main(void)
         cmocka_unit_test(a_stop_request_is_seen_by_waiters_and_watches),
         cmocka_unit_test(a_queue_says_when_it_is_full_empty_or_closed),
         cmocka_unit_test(producers_and_a_consumer_lose_nothing),
+        cmocka_unit_test(keys_spread_whoever_chose_them),
+        cmocka_unit_test(bytes_have_the_hash_that_fnv_1a_says),
         cmocka_unit_test(slabs_give_each_size_its_own_memory_again),
         cmocka_unit_test(threads_take_turns_in_order),
     };

@@ -13,12 +13,13 @@
 #include <troupe/log.h>
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "scratch.h"
 
 enum { STEPS = 400000, COPIES_MAX = 64, REPEATS = 3 };
 
 struct bench {
     trp_agent agent;
-    char dir[32];
+    char *dir;
     trp_replay_server *server;
     trp_channel *channel;
     trp_learner *learner; /* never runs: its service has the first parameters */
@@ -36,9 +37,7 @@ static void check(trp_status status)
 static void start(struct bench *bench)
 {
     bench->agent = trp_dqn(&(trp_dqn_options){.samples_per_insert = -1, .min_replay_size = 1});
-    memcpy(bench->dir, "/dev/shm/bench_actor.XXXXXX", sizeof "/dev/shm/bench_actor.XXXXXX");
-    if (!mkdtemp(bench->dir))
-        check(trp_fail(TRP_INTERNAL, "no directory in /dev/shm"));
+    bench->dir = make_dir("/dev/shm");
     trp_agent_table_list tables;
     check(trp_agent_tables(&bench->agent, "CartPole-v1", &tables));
     char *address = xasprintf("unix:%s/socket", bench->dir);
@@ -66,10 +65,7 @@ static void end(struct bench *bench)
     trp_learner_destroy(bench->learner);
     trp_channel_destroy(bench->channel);
     trp_replay_server_destroy(bench->server);
-    char *command = xasprintf("rm -rf %s", bench->dir);
-    if (system(command) != 0)
-        fprintf(stderr, "bench_actor: %s stays\n", bench->dir);
-    free(command);
+    remove_dir(bench->dir);
 }
 
 static double actor_rate(struct bench *bench, uint32_t copies)

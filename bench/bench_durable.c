@@ -13,6 +13,7 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "replay_load.h"
+#include "scratch.h"
 
 enum { FILLERS = 2 };
 

@@ -20,6 +20,7 @@
 #include "core/clock.h"
 #include "core/thread.h"
 #include "replay_load.h"
+#include "scratch.h"
 
 enum { READERS = 32, READ_SECONDS = 5 };
 

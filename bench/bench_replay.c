@@ -25,6 +25,7 @@
 #include "core/thread.h"
 #include "raw_grpc.h"
 #include "replay_load.h"
+#include "scratch.h"
 
 static const int64_t LMDB_NS = 500000000;
 

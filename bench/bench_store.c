@@ -19,6 +19,7 @@
 #include "replay/store_copy.h"
 #include "replay/store_record.h"
 #include "replay/store_target.h"
+#include "scratch.h"
 
 enum {
     SEGMENTS = 5, /* the best counts: other programs take the processor, too */
@@ -79,26 +80,6 @@ static void check_status(trp_status status)
 {
     if (status != TRP_OK)
         fail(trp_last_error());
-}
-
-static char *make_dir(const char *parent)
-{
-    char *dir = xasprintf("%s/bench-store-XXXXXX", parent);
-    if (!mkdtemp(dir))
-        fail("cannot make a directory");
-    return dir;
-}
-
-static void remove_dir(char *dir)
-{
-    const char *const names[] = {"data.mdb", "LOCK", "STATE", "FORMAT"};
-    for (size_t index = 0; index < 4; index++) {
-        char *path = xasprintf("%s/%s", dir, names[index]);
-        unlink(path);
-        free(path);
-    }
-    rmdir(dir);
-    free(dir);
 }
 
 /* A victim's place in a ring or an array of what lives. */

@@ -45,6 +45,7 @@ struct process {
     FILE *out;
 };
 
+/* The first argument is the program's path. It dies with this thread. */
 struct process start(char *const *arguments);
 void stop(struct process *process, int signal_number);
 double cpu_us(pid_t pid); /* processor time it has used */
@@ -56,10 +57,6 @@ void beside_this_program(char *path, size_t size, const char *name);
  * (NULL ends them); its address is the caller's to free. */
 struct process serve(const char *listen, const char *dir, const char *const *tables,
                      size_t table_count, const char *const *more, char **address);
-
-char *make_dir(const char *parent); /* remove_dir() frees the path */
-void remove_dir(char *dir);
-bool on_tmpfs(const char *path);
 
 /* ---- work -------------------------------------------------------------------------------- */
 

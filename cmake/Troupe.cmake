@@ -108,10 +108,12 @@ function(troupe_fuzz name)
     set_tests_properties(fuzz_${name} PROPERTIES TIMEOUT 60)
 endfunction()
 
-# troupe_bench(name LINK ...): bench/bench_<name>.c, which prints rows for scripts/bench.
+# troupe_bench(name [WITH part...] LINK ...): bench/bench_<name>.c and bench/<part>.c, which prints
+# rows for scripts/bench.
 function(troupe_bench name)
-    cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
-    add_executable(bench_${name} bench/bench_${name}.c)
+    cmake_parse_arguments(ARG "" "" "WITH;LINK" ${ARGN})
+    list(TRANSFORM ARG_WITH REPLACE "(.+)" "bench/\\1.c")
+    add_executable(bench_${name} bench/bench_${name}.c ${ARG_WITH})
     target_link_libraries(bench_${name} PRIVATE ${ARG_LINK} troupe_flags)
     add_dependencies(bench_${name} troupe_proto_headers)
 endfunction()

@@ -5,7 +5,9 @@
 Prints a line for each way to do a case: insert|sample, size, writers, way, items per second, and the
 processor microseconds an item of clients and server.
 """
+import ctypes
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -29,6 +31,10 @@ def make_step(size):
     else:
         step.update(obs=np.random.randint(0, 256, (84, 84, 4), dtype=np.uint8))
     return step
+
+
+def die_with_parent():
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def serve():
@@ -120,7 +126,7 @@ def main():
         address, pid = sys.argv[1], int(sys.argv[2])
     else:
         own = subprocess.Popen([sys.executable, __file__, '--serve'], stdout=subprocess.PIPE,
-                               stderr=subprocess.DEVNULL)
+                               stderr=subprocess.DEVNULL, preexec_fn=die_with_parent)
         address, pid = f'localhost:{int(own.stdout.readline())}', own.pid
     try:
         for size in SIZES:

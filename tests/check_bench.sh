@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# A benchmark that is killed takes its servers with it, and its stores; rows are shown by any awk.
+set -euo pipefail
+dir=$(mktemp -d)
+trap 'kill -KILL "$bench" 2>/dev/null || true; rm -rf "$dir"' EXIT
+wait_until() { # WORDS COMMAND...
+    local words=$1
+    shift
+    for _ in $(seq 200); do
+        "$@" && return
+        sleep 0.1
+    done
+    echo "not in 20 s: $words"
+    exit 1
+}
+serving() { compgen -G "$dir/*/ADDRESS" >/dev/null && pgrep -f -- "--dir $dir/" >/dev/null; }
+none_serves() { ! pgrep -f -- "--dir $dir/" >/dev/null; }
+no_store() { [ -z "$(ls -A "$dir")" ]; }
+
+"$BUILD_DIR/bench_durable" "$dir" >/dev/null &
+bench=$!
+wait_until 'a server of the benchmark' serving
+kill -KILL "$bench"
+wait_until 'no server is left' none_serves
+wait_until 'no store is left' no_store
+
+row=$'insert\t200\titems/s\t400\ta ceiling\t50\ta peer'
+awk -f bench/rows.awk <<<"$row" | grep -Eq '^insert +200 items/s +400 +50%  a ceiling +50 +4.0x$' ||
+    { echo 'the table does not show its row'; exit 1; }
+awk -v output=json -f bench/rows.awk <<<"$row" | grep -q '"share": 0.500, .*"ratio": 4.000' ||
+    { echo 'the JSON does not show its row'; exit 1; }

@@ -544,7 +544,7 @@ static void call_in_loop(void *arg)
 {
     struct net *net = arg;
     for (int64_t i = 0; i < 200; i++) {
-        int64_t out;
+        int64_t out = 0;
         if (call_number(net->service, "Increment", i, &out, NULL) != TRP_OK || out != i + 1)
             atomic_fetch_add(&net->object.cancelled, 1);
     }

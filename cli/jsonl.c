@@ -113,9 +113,14 @@ static bool ends_in(const char *path, const char *end)
     return size > most && strcmp(path + size - most, end) == 0;
 }
 
+bool path_is_npz(const char *path)
+{
+    return ends_in(path, ".npz");
+}
+
 bool sink_check(const char *name, const char *path)
 {
-    bool right = ends_in(path, ".npz") || ends_in(path, ".jsonl");
+    bool right = path_is_npz(path) || ends_in(path, ".jsonl");
     if (!right)
         cli_wrong(name, "%s: call it FILE.npz or FILE.jsonl", path);
     return right;
@@ -123,7 +128,7 @@ bool sink_check(const char *name, const char *path)
 
 trp_status sink_open(struct sink *sink, const char *path, bool many)
 {
-    *sink = (struct sink){.impl = ends_in(path, ".npz") ? &npz_sink : &jsonl_sink};
+    *sink = (struct sink){.impl = path_is_npz(path) ? &npz_sink : &jsonl_sink};
     return sink->impl->open(&sink->state, path, many);
 }
 

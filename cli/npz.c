@@ -14,13 +14,16 @@
 #include <zip.h>
 
 #include "core/alloc.h"
+#include "core/buffer.h"
+#include "json.h"
+#include "npy.h"
 #include "sink.h"
 
-enum { HEADER_BYTES = 256, PATH_BYTES = 64 };
+enum { PATH_BYTES = 64 };
 
 struct shape {
     int32_t dtype; /* 0: the item has no such column */
-    uint32_t rank;
+    uint32_t rank, squeezed;
     int64_t dims[TRP_RANK_MAX];
     uint64_t bytes;
 };
@@ -34,14 +37,17 @@ struct spool {
     size_t capacity;
 };
 
-enum { KEYS, PRIORITIES, TIMES_SAMPLED, INSERTED_AT, POLICY_VERSIONS, FIXED };
-
-static const int32_t fixed_types[FIXED] = {TRP_UINT64, TRP_FLOAT64, TRP_INT32, TRP_INT64,
-                                           TRP_UINT64};
+/* What NPZ_TABLES will say of a table. */
+struct note {
+    cJSON *json;
+    size_t first; /* spools of the table begin here */
+};
 
 struct npz {
     char *path, *dir;
     bool many;
+    struct note *notes;
+    size_t table_count;
     char *prefix;
     struct spool *spools; /* of all tables */
     size_t count;
@@ -49,77 +55,6 @@ struct npz {
     uint64_t items;     /* of the current table */
     struct progress *progress;
 };
-
-/* ---- numpy's header ---------------------------------------------------------------------- */
-
-/* NULL: numpy has no such type. */
-static const char *numpy_type(int32_t dtype)
-{
-    switch (dtype) {
-    case 1:
-        return "<f4";
-    case 2:
-        return "<f8";
-    case 3:
-    case 13:
-        return "<i4";
-    case 4:
-    case 12:
-        return "|u1";
-    case 5:
-    case 15:
-        return "<i2";
-    case 6:
-    case 11:
-        return "|i1";
-    case 8:
-        return "<c8";
-    case 9:
-        return "<i8";
-    case 10:
-        return "|b1";
-    case 16:
-    case 17:
-        return "<u2";
-    case 18:
-        return "<c16";
-    case 19:
-        return "<f2";
-    case 22:
-        return "<u4";
-    case 23:
-        return "<u8";
-    case 14:
-        return "|V2"; /* bfloat16's bytes */
-    case 24:
-    case 25:
-        return "|V1";
-    default:
-        return NULL;
-    }
-}
-
-/* Version 1.0: magic, a length, and a Python dict padded with spaces to HEADER_BYTES in all. */
-static void header_write(char *out, const struct shape *shape, bool stacked, uint64_t items)
-{
-    char dims[192] = "";
-    size_t length = 0;
-    if (stacked)
-        length = (size_t)snprintf(dims, sizeof dims, "%" PRIu64 ",", items);
-    for (uint32_t i = 0; i < shape->rank; ++i)
-        length +=
-            (size_t)snprintf(dims + length, sizeof dims - length, "%" PRId64 ",", shape->dims[i]);
-    memset(out, ' ', HEADER_BYTES);
-    memcpy(out, "\x93NUMPY\x01\x00", 8);
-    out[8] = (char)((HEADER_BYTES - 10) & 255);
-    out[9] = (HEADER_BYTES - 10) >> 8;
-    char text[HEADER_BYTES];
-    int size =
-        snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }",
-                 numpy_type(shape->dtype), dims);
-    memcpy(out + 10, text, (size_t)size);
-    out[HEADER_BYTES - 1] = '\n';
-}
 
 /* ---- spools ------------------------------------------------------------------------------ */
 
@@ -140,7 +75,7 @@ static trp_status spool_add(struct npz *npz, char *name)
 {
     npz->spools = xrealloc(npz->spools, (npz->count + 1) * sizeof *npz->spools);
     struct spool *spool = &npz->spools[npz->count++];
-    char header[HEADER_BYTES] = "";
+    char header[NPY_HEADER_BYTES] = "";
     *spool = (struct spool){.name = name};
     TRP_TRY(spool_file(npz, &spool->file));
     return fwrite(header, 1, sizeof header, spool->file) == sizeof header ? TRP_OK
@@ -173,9 +108,10 @@ static trp_status spool_put(struct npz *npz, struct spool *spool, const trp_item
     memset(&shape, 0, sizeof shape); /* compared as bytes */
     shape.dtype = array->dtype;
     shape.rank = array->rank;
+    shape.squeezed = array->squeezed;
     memcpy(shape.dims, array->shape, array->rank * sizeof *shape.dims);
     shape.bytes = array->data.size;
-    if (shape.dtype != 0 && !numpy_type(shape.dtype))
+    if (shape.dtype != 0 && !npy_type(shape.dtype))
         return trp_fail(TRP_UNIMPLEMENTED, "numpy files hold no %s; dump to FILE.jsonl",
                         trp_element_name(shape.dtype));
     if (array->data.size &&
@@ -187,7 +123,7 @@ static trp_status spool_put(struct npz *npz, struct spool *spool, const trp_item
 
 static trp_status scalar_put(struct npz *npz, size_t which, const void *value)
 {
-    int32_t dtype = fixed_types[which];
+    int32_t dtype = npz_fixed_types[which];
     const trp_item_array array = {
         .dtype = dtype, .squeezed = true, .data = {value, trp_element_bytes(dtype)}};
     return spool_put(npz, &npz->spools[npz->table_first + which], &array);
@@ -206,18 +142,29 @@ static trp_status npz_open(void **state, const char *path, bool many)
     return TRP_OK;
 }
 
+static void note_add(struct npz *npz, const Troupe__ReplayTable *table)
+{
+    cJSON *json = cJSON_CreateObject();
+    cJSON_AddStringToObject(json, "table", table->name);
+    cJSON_AddStringToObject(json, "prefix", npz->prefix);
+    cJSON_AddStringToObject(json, "options", table->options);
+    cJSON_AddItemToObject(json, "signature",
+                          json_base64((trp_bytes){table->signature.data, table->signature.len}));
+    npz->notes = xrealloc(npz->notes, (npz->table_count + 1) * sizeof *npz->notes);
+    npz->notes[npz->table_count++] = (struct note){json, npz->count};
+}
+
 static trp_status npz_table(void *state, const Troupe__ReplayTable *table)
 {
-    static const char *const names[FIXED] = {"keys", "priorities", "times_sampled", "inserted_at",
-                                             "policy_versions"};
     struct npz *npz = state;
     free(npz->prefix);
     npz->prefix = npz->many ? xasprintf("%s/", table->name) : xstrdup("");
     npz->table_first = npz->count;
     npz->items = 0;
+    note_add(npz, table);
     for (size_t i = 0; i < FIXED; ++i) {
-        TRP_TRY(spool_add(npz, xasprintf("%s%s", npz->prefix, names[i])));
-        npz->spools[npz->count - 1].first.dtype = fixed_types[i]; /* of an empty table, too */
+        TRP_TRY(spool_add(npz, xasprintf("%s%s", npz->prefix, npz_fixed_names[i])));
+        npz->spools[npz->count - 1].first.dtype = npz_fixed_types[i]; /* of an empty table, too */
     }
     return TRP_OK;
 }
@@ -253,6 +200,18 @@ static trp_status npz_item(void *state, const trp_item_data *item)
     return TRP_OK;
 }
 
+/* A header of one array; of all items stacked when `items` is given. */
+static void header_write(char *out, const struct shape *shape, const uint64_t *items)
+{
+    struct npy_header header = {.rank = 0};
+    snprintf(header.type, sizeof header.type, "%s", npy_type(shape->dtype));
+    if (items)
+        header.dims[header.rank++] = (int64_t)*items;
+    for (uint32_t i = 0; i < shape->rank; ++i)
+        header.dims[header.rank++] = shape->dims[i];
+    npy_header_write(out, &header);
+}
+
 /* ---- packing ----------------------------------------------------------------------------- */
 
 /* Bytes of an open file without a name, as a member of the archive. */
@@ -274,12 +233,12 @@ static trp_status member_add(struct npz *npz, zip_t *zip, FILE *file, uint64_t s
 
 static trp_status stacked_add(struct npz *npz, zip_t *zip, struct spool *spool)
 {
-    char header[HEADER_BYTES];
+    char header[NPY_HEADER_BYTES];
     struct shape shape = spool->first;
     if (shape.dtype == 0)
         return TRP_OK;
-    header_write(header, &shape, true, spool->items);
-    uint64_t size = HEADER_BYTES + spool->items * shape.bytes;
+    header_write(header, &shape, &spool->items);
+    uint64_t size = NPY_HEADER_BYTES + spool->items * shape.bytes;
     if (fflush(spool->file) != 0 || fseek(spool->file, 0, SEEK_SET) != 0 ||
         fwrite(header, 1, sizeof header, spool->file) != sizeof header || fflush(spool->file) != 0)
         return broken(npz, "spooling");
@@ -302,16 +261,16 @@ static trp_status copy_bytes(struct npz *npz, FILE *from, FILE *to, uint64_t siz
 static trp_status ragged_add(struct npz *npz, zip_t *zip, struct spool *spool)
 {
     FILE *from = spool->file, *to;
-    char header[HEADER_BYTES];
+    char header[NPY_HEADER_BYTES];
     TRP_TRY(spool_file(npz, &to));
     spool->file = to;
     trp_status status = TRP_OK;
-    if (fflush(from) != 0 || fseek(from, HEADER_BYTES, SEEK_SET) != 0)
+    if (fflush(from) != 0 || fseek(from, NPY_HEADER_BYTES, SEEK_SET) != 0)
         status = broken(npz, "spooling");
     for (uint64_t i = 0; status == TRP_OK && i < spool->items; ++i) {
         if (spool->shapes[i].dtype == 0)
             continue;
-        header_write(header, &spool->shapes[i], false, 0);
+        header_write(header, &spool->shapes[i], NULL);
         if (fwrite(header, 1, sizeof header, to) != sizeof header)
             status = broken(npz, "spooling");
         if (status == TRP_OK)
@@ -325,12 +284,61 @@ static trp_status ragged_add(struct npz *npz, zip_t *zip, struct spool *spool)
         if (spool->shapes[i].dtype == 0)
             continue;
         char *name = xasprintf("%s/%" PRIu64, spool->name, i);
-        uint64_t size = HEADER_BYTES + spool->shapes[i].bytes;
+        uint64_t size = NPY_HEADER_BYTES + spool->shapes[i].bytes;
         status = member_add(npz, zip, to, start, size, name);
         start += size;
         free(name);
     }
     return status;
+}
+
+/* Of a column: its name, type, and which of its items have no time axis: all, none, or these. */
+static cJSON *column_note(const struct npz *npz, const struct spool *spool)
+{
+    const struct shape *first = &spool->first;
+    cJSON *out = cJSON_CreateObject();
+    bool mixed = false;
+    for (uint64_t i = 0; spool->shapes && i < spool->items; ++i) {
+        first = first->dtype == 0 ? &spool->shapes[i] : first;
+        mixed = mixed || (spool->shapes[i].dtype != 0 && first->dtype != 0 &&
+                          spool->shapes[i].squeezed != first->squeezed);
+    }
+    cJSON_AddStringToObject(out, "name", spool->name + strlen(npz->prefix));
+    if (first->dtype != 0)
+        cJSON_AddStringToObject(out, "dtype", trp_element_name(first->dtype));
+    if (!mixed) {
+        cJSON_AddBoolToObject(out, "squeezed", first->squeezed);
+        return out;
+    }
+    cJSON *those = cJSON_AddArrayToObject(out, "squeezed");
+    for (uint64_t i = 0; i < spool->items; ++i)
+        if (spool->shapes[i].squeezed)
+            cJSON_AddItemToArray(those, cJSON_CreateNumber((double)i));
+    return out;
+}
+
+/* Last, as a member that is no array: numpy gives its bytes. */
+static trp_status notes_add(struct npz *npz, zip_t *zip)
+{
+    struct buffer text = {0};
+    for (size_t i = 0; i < npz->table_count; ++i) {
+        struct note *note = &npz->notes[i];
+        size_t end = i + 1 < npz->table_count ? npz->notes[i + 1].first : npz->count;
+        free(npz->prefix);
+        npz->prefix = xstrdup(cJSON_GetStringValue(cJSON_GetObjectItem(note->json, "prefix")));
+        cJSON *columns = cJSON_AddArrayToObject(note->json, "columns");
+        for (size_t j = note->first + FIXED; j < end; ++j)
+            cJSON_AddItemToArray(columns, column_note(npz, &npz->spools[j]));
+        char *line = cJSON_PrintUnformatted(note->json);
+        buffer_append(&text, (trp_bytes){(const uint8_t *)line, strlen(line)});
+        buffer_append(&text, (trp_bytes){(const uint8_t *)"\n", 1});
+        free(line);
+    }
+    zip_source_t *source = zip_source_buffer(zip, text.data, text.size, 1); /* takes it */
+    if (source && zip_file_add(zip, NPZ_TABLES, source, ZIP_FL_ENC_UTF_8) >= 0)
+        return TRP_OK;
+    zip_source_free(source);
+    return trp_fail(TRP_INTERNAL, "%s: %s", npz->path, zip_strerror(zip));
 }
 
 static void packing(zip_t *zip, double part, void *arg)
@@ -359,6 +367,8 @@ static trp_status npz_finish(void *state, struct progress *progress)
         status = spool->shapes ? ragged_add(npz, zip, spool) : stacked_add(npz, zip, spool);
         bytes += spool->items * spool->first.bytes;
     }
+    if (status == TRP_OK)
+        status = notes_add(npz, zip);
     progress_begin(progress, "packing", NULL, bytes);
     npz->progress = progress;
     zip_register_progress_callback_with_state(zip, 0.005, packing, NULL, npz);
@@ -379,6 +389,9 @@ static void npz_destroy(void *state)
         free(npz->spools[i].name);
         free(npz->spools[i].shapes);
     }
+    for (size_t i = 0; i < npz->table_count; ++i)
+        cJSON_Delete(npz->notes[i].json);
+    free(npz->notes);
     free(npz->spools);
     free(npz->prefix);
     free(npz->path);

@@ -1,4 +1,5 @@
 /* `troupe replay`: the table of its commands and their options. */
+#include "npy.h"
 #include "replay_serve.h"
 #include "replay_target.h"
 
@@ -414,24 +415,28 @@ const struct command replay_commands[] = {
      .details =
          "FILE.npz is for numpy.load(): one array a column (column_0, ...), and keys, priorities, "
          "times_sampled, inserted_at (nanoseconds since 1970), policy_versions. A column whose "
-         "items "
-         "differ in "
-         "shape or type becomes one array an item, column_0/INDEX. With all, names begin with "
-         "TABLE/.\n\n"
-         "FILE.jsonl is for `troupe replay load`: a line a table, then a line an item, with key, "
+         "items differ in shape or type becomes one array an item, column_0/INDEX. With all, names "
+         "begin with TABLE/. " NPZ_TABLES " says what numpy has no words for.\n\n"
+         "FILE.jsonl is text: a line a table, then a line an item, with key, "
          "priority and the exact bytes of each column in base64; squeezed: one step without a time "
          "axis.\n\n"
-         "The file appears when it is whole. Items that overlap (share steps) are written one by "
+         "`troupe replay load` reads both. The file appears when it is whole. Items that overlap "
+         "(share steps) are written one by "
          "one. Items that are inserted or removed meanwhile may be in it or not.",
      .options = {filter_rows, key_rows, output_rows},
      SIZE,
      .run = replay_dump},
     {.name = "load",
-     .summary = "insert the items of a .jsonl dump",
-     .arguments = "TARGET FILE.jsonl",
-     .details = "Items keep their keys and priorities, so a load that was interrupted can be done "
-                "again: what is there already is not inserted twice. times_sampled and the time of "
-                "insertion begin anew.",
+     .summary = "insert the items of a dump",
+     .arguments = "TARGET FILE",
+     .details =
+         "FILE.jsonl or FILE.npz, as dump writes them. Items keep their keys and priorities, "
+         "so a load that was interrupted can be done again: what is there already is given "
+         "its priority, and counted apart. times_sampled and the time of insertion begin "
+         "anew.\n\n"
+         "An .npz that numpy wrote is taken, too, with --table: it has keys (uint64), "
+         "priorities (float64), perhaps policy_versions (uint64), and column_0, column_1, "
+         "..., each with one entry an item, whose first dimension is time.",
      .options = {load_rows, output_rows},
      SIZE,
      .run = replay_load},

@@ -1,4 +1,4 @@
-/* A file that items are written to: .npz for numpy, .jsonl for loading again. */
+/* A file that items are written to: .npz for numpy, .jsonl for people and tools that read text. */
 #ifndef TRP_CLI_SINK_H
 #define TRP_CLI_SINK_H
 
@@ -27,6 +27,7 @@ extern const struct sink_impl npz_sink, jsonl_sink;
 
 /* Whether a path ends in .npz or .jsonl; otherwise that is printed. */
 bool sink_check(const char *name, const char *path);
+bool path_is_npz(const char *path);
 
 /* Of the kind that the end of the path says. */
 TRP_MUST_USE trp_status sink_open(struct sink *sink, const char *path, bool many);

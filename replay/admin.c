@@ -165,6 +165,7 @@ static Troupe__ReplayTable *table_copy(const struct admin *admin, struct engine_
     out->size = table_size(table->table);
     out->max_size = options->max_size;
     out->max_bytes = options->max_bytes;
+    out->known_inserts = table->known_inserts;
     out->insert_on_sample_dropped = table->feed_dropped;
     out->unique_samples = table_unique_samples(table->table);
     out->limiter = limiter_copy(table);

@@ -185,6 +185,7 @@ trp_status engine_insert(struct engine *engine, struct engine_table *table, stru
         table_update(table->table, known, item->priority);
         store_item_priority(engine->store, table_id(table->table), known);
         store_item_destroy(engine->store, item);
+        table->known_inserts++;
         engine->important = true;
         return TRP_OK;
     }

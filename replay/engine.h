@@ -46,6 +46,7 @@ struct engine_table {
     int64_t unsettled;
     struct engine_table *feed; /* its insert_on_sample; NULL: none */
     int64_t feed_dropped;      /* copies for it that its limiter would have held back */
+    int64_t known_inserts;     /* of keys that were there */
     bool changed;              /* counters differ from the store's */
     int64_t inserted_at_ns;    /* the last insert, wall clock */
     struct engine_staleness staleness;

@@ -86,6 +86,8 @@ static inline int troupe(struct desk *desk, const char *format, ...)
         assert_int_equal(status_, status);                                                         \
     } while (0)
 
+static const char tables[] = "--table 'name=t sampler=max_heap' --table 'name=u sampler=fifo'";
+
 /* Serves the store with these flags. */
 static inline void desk_serve(struct desk *desk, const char *flags)
 {
@@ -178,6 +180,34 @@ static inline void desk_write_items(struct desk *desk, const char *name)
     }
     desk_write(desk, name, text);
     free(text);
+}
+
+/* A server with five items in t; then `look` at its address, and at its directory when it has
+ * stopped. */
+static inline void live_and_stopped(struct desk *desk,
+                                    void (*look)(struct desk *, const char *target))
+{
+    desk_serve(desk, tables);
+    desk_write_items(desk, "items.jsonl");
+    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
+    look(desk, desk->address);
+    desk_stop(desk);
+    look(desk, "store");
+}
+
+/* What `items -o json` printed has these keys: "3 1 ". */
+static inline void assert_keys(struct desk *desk, const char *keys)
+{
+    char text[128] = "";
+    cJSON *json = desk_json(desk), *item;
+    cJSON_ArrayForEach(item, cJSON_GetObjectItem(json, "items"))
+    {
+        const char *key = cJSON_GetStringValue(cJSON_GetObjectItem(item, "key"));
+        assert_non_null(key); /* text, so that no digit is lost */
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s ", key);
+    }
+    assert_string_equal(text, keys);
+    cJSON_Delete(json);
 }
 
 #endif

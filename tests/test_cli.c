@@ -131,7 +131,7 @@ static void wrong_usage_is_one_line_that_helps(void **state)
         {"replay set-priority 127.0.0.1:1 t K=abc", "'K=abc' is not KEY=PRIORITY"},
         {"replay dump 127.0.0.1:1 t x.csv", "FILE.npz or FILE.jsonl"},
         {"replay sample 127.0.0.1:1 t --save=x.csv", "FILE.npz or FILE.jsonl"},
-        {"replay load 127.0.0.1:1 x.npz", "load takes FILE.jsonl"},
+        {"replay load 127.0.0.1:1 x.csv", "FILE.npz or FILE.jsonl"},
         {"replay ls :8765", ":8765"},
         {"completion zsh", "only bash"},
     };

@@ -3,20 +3,6 @@
 
 #include <sys/ioctl.h>
 
-static const char tables[] = "--table 'name=t sampler=max_heap' --table 'name=u sampler=fifo'";
-
-/* A server with five items in t; then `look` at its address, and at its directory when it has
- * stopped. */
-static void live_and_stopped(struct desk *desk, void (*look)(struct desk *, const char *target))
-{
-    desk_serve(desk, tables);
-    desk_write_items(desk, "items.jsonl");
-    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
-    look(desk, desk->address);
-    desk_stop(desk);
-    look(desk, "store");
-}
-
 /* ---- looking ----------------------------------------------------------------------------- */
 
 static void look_at_tables(struct desk *desk, const char *target)
@@ -52,20 +38,6 @@ static void look_at_tables(struct desk *desk, const char *target)
 static void tables_are_listed_live_and_stopped(void **state)
 {
     live_and_stopped(*state, look_at_tables);
-}
-
-static void assert_keys(struct desk *desk, const char *keys)
-{
-    char text[128] = "";
-    cJSON *json = desk_json(desk), *item;
-    cJSON_ArrayForEach(item, cJSON_GetObjectItem(json, "items"))
-    {
-        const char *key = cJSON_GetStringValue(cJSON_GetObjectItem(item, "key"));
-        assert_non_null(key); /* text, so that no digit is lost */
-        snprintf(text + strlen(text), sizeof text - strlen(text), "%s ", key);
-    }
-    assert_string_equal(text, keys);
-    cJSON_Delete(json);
 }
 
 static void look_at_items(struct desk *desk, const char *target)
@@ -166,115 +138,6 @@ static void sampling_counts(void **state)
     assert_one_error(desk, "1 of 2 items came");
 }
 
-/* ---- dump and load ----------------------------------------------------------------------- */
-
-/* Two dumps say the same but for the time of insertion. */
-static void assert_same_items(struct desk *desk, const char *a, const char *b)
-{
-    char *left = scene_read(&desk->at, a), *right = scene_read(&desk->at, b);
-    char *l = left, *r = right;
-    for (;;) {
-        char *at_l = strstr(l, "\"inserted_at_ns\":"), *at_r = strstr(r, "\"inserted_at_ns\":");
-        if (!at_l || !at_r)
-            break;
-        assert_int_equal(at_l - l, at_r - r);
-        assert_memory_equal(l, r, at_l - l);
-        l = strchr(at_l, ',');
-        r = strchr(at_r, ',');
-    }
-    assert_string_equal(l, r);
-    free(left);
-    free(right);
-}
-
-static void a_dump_loads_back_to_the_same_items(void **state)
-{
-    struct desk *desk = *state;
-    desk_serve(desk, tables);
-    desk_write_items(desk, "items.jsonl");
-    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
-    assert_troupe(desk, 0, "replay dump %s t live.jsonl", desk->address);
-    desk_stop(desk);
-    assert_troupe(desk, 0, "replay dump store all stopped.jsonl -o json");
-    cJSON *json = desk_json(desk);
-    assert_true(json_at(json, "items") == 5);
-    cJSON_Delete(json);
-    assert_troupe(desk, 0, "replay drop store t --yes");
-    assert_troupe(desk, 3, "replay load store live.jsonl");
-    assert_one_error(desk, "no table t; it has: u; --create makes");
-    assert_troupe(desk, 0, "replay load store live.jsonl --create");
-    assert_troupe(desk, 0, "replay dump store t again.jsonl");
-    assert_same_items(desk, "live.jsonl", "again.jsonl");
-    /* Keys are kept: a second time changes nothing. */
-    assert_troupe(desk, 0, "replay load store live.jsonl");
-    assert_troupe(desk, 0, "replay dump store t again.jsonl");
-    assert_same_items(desk, "live.jsonl", "again.jsonl");
-    assert_troupe(desk, 0, "replay load store live.jsonl --table=u");
-    assert_troupe(desk, 0, "replay info store u");
-    assert_file_contains(&desk->at, "out", "size      5 of");
-    assert_troupe(desk, 0, "replay dump store t some.jsonl --min-priority=4");
-    assert_file_contains(&desk->at, "out", "2 items in some.jsonl");
-}
-
-static void wrong_dumps_are_refused_with_their_line(void **state)
-{
-    struct desk *desk = *state;
-    const struct {
-        const char *line, *words;
-    } rows[] = {
-        {"not json", "not a JSON object"},
-        {"[1]", "not a JSON object"},
-        {"{}", "without a table"},
-        {"{\"table\":\"t\"}", "without a key"},
-        {"{\"table\":\"t\",\"key\":\"1\"}", "without a priority"},
-        {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1}", "without columns"},
-        {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{}]}", "known dtype"},
-        {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"int8\","
-         "\"data\":\"A\"}]}",
-         "base64"},
-        {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"int8\","
-         "\"data\":\"AAAA\",\"shape\":[4]}]}",
-         "3 bytes where its shape says 4"},
-        {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"int8\","
-         "\"data\":\"AAAA\",\"shape\":[-3]}]}",
-         "no size"},
-    };
-    desk_serve(desk, tables);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
-        char *text = xasprintf("\n%s\n", rows[i].line);
-        desk_write(desk, "bad.jsonl", text);
-        assert_troupe(desk, 1, "replay load %s bad.jsonl", desk->address);
-        assert_one_error(desk, rows[i].words);
-        free(text);
-    }
-    assert_troupe(desk, 0, "replay info %s t", desk->address);
-    assert_file_contains(&desk->at, "out", "size      0 of");
-    desk_stop(desk);
-}
-
-/* What is not whole has not the name of a dump. */
-static void a_dump_that_fails_leaves_nothing(void **state)
-{
-    struct desk *desk = *state;
-    desk_write(desk, "text.jsonl",
-               "{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"string\","
-               "\"shape\":[1],\"squeezed\":false,\"data\":\"A2FiYw==\"}]}\n");
-    desk_serve(desk, tables);
-    assert_troupe(desk, 0, "replay load %s text.jsonl", desk->address);
-    assert_troupe(desk, 0, "replay peek %s t", desk->address);
-    assert_file_contains(&desk->at, "out", "['abc']");
-    assert_troupe(desk, 1, "replay dump %s t x.npz", desk->address);
-    assert_one_error(desk, "string");
-    char *path = scene_path(&desk->at, "x.npz");
-    assert_int_not_equal(access(path, F_OK), 0);
-    assert_troupe(desk, 2, "replay dump %s t x.txt", desk->address);
-    assert_one_error(desk, "FILE.npz or FILE.jsonl");
-    assert_troupe(desk, 1, "replay dump %s t /none/such.jsonl", desk->address);
-    assert_one_error(desk, "/none/such.jsonl");
-    desk_stop(desk);
-    free(path);
-}
-
 /* ---- changing ---------------------------------------------------------------------------- */
 
 static void change(struct desk *desk, const char *target)
@@ -338,132 +201,6 @@ static void what_was_altered_on_a_stopped_store_stays(void **state)
     desk_serve(desk, ""); /* with the tables that there are */
     assert_troupe(desk, 0, "replay info %s t", desk->address);
     assert_file_contains(&desk->at, "out", "max_size=20");
-    desk_stop(desk);
-}
-
-/* ---- checkpoints and damage -------------------------------------------------------------- */
-
-/* Makes a checkpoint; its path. Caller frees. */
-static char *checkpoint(struct desk *desk, const char *target)
-{
-    assert_troupe(desk, 0, "replay checkpoint %s", target);
-    char *path = scene_read(&desk->at, "out");
-    path[strcspn(path, "\n")] = '\0';
-    assert_true(path[0] == '/');
-    return path;
-}
-
-static void checkpoint_and_verify(struct desk *desk, const char *target)
-{
-    char *path = checkpoint(desk, target);
-    assert_troupe(desk, 0, "replay checkpoints %s -o json", target);
-    cJSON *json = desk_json(desk);
-    const cJSON *first = cJSON_GetArrayItem(cJSON_GetObjectItem(json, "checkpoints"), 0);
-    assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(first, "path")), path);
-    const cJSON *table = cJSON_GetArrayItem(cJSON_GetObjectItem(first, "tables"), 0);
-    assert_true(json_at(table, "size") == 5);
-    assert_true(json_at(cJSON_GetObjectItem(table, "limiter"), "inserts") == 5);
-    assert_null(cJSON_GetObjectItem(table, "bytes")); /* which it does not say */
-    cJSON_Delete(json);
-    assert_troupe(desk, 0, "replay checkpoints %s", target);
-    assert_file_contains(&desk->at, "out", path);
-    assert_troupe(desk, 0, "replay verify %s", target);
-    assert_file_contains(&desk->at, "out", "5 items, 10 chunks");
-    assert_file_contains(&desk->at, "out", "all whole");
-    assert_troupe(desk, 0, "replay verify %s -o json", path);
-    json = desk_json(desk);
-    assert_true(json_at(json, "items") == 5 && json_at(json, "damaged") == 0);
-    cJSON_Delete(json);
-    free(path);
-}
-
-static void checkpoints_are_made_live_and_stopped(void **state)
-{
-    live_and_stopped(*state, checkpoint_and_verify);
-}
-
-static void no_checkpoint_is_nothing_found(void **state)
-{
-    struct desk *desk = *state;
-    desk_serve(desk, tables);
-    assert_troupe(desk, 3, "replay checkpoints %s", desk->address);
-    assert_one_error(desk, "has no checkpoints");
-    desk_stop(desk);
-    assert_troupe(desk, 3, "replay restore store other");
-    assert_one_error(desk, "no checkpoint");
-    assert_troupe(desk, 3, "replay serve --dir=other --restore=latest");
-    assert_one_error(desk, "other/checkpoints");
-}
-
-static void a_checkpoint_is_restored(void **state)
-{
-    struct desk *desk = *state;
-    desk_serve(desk, tables);
-    desk_write_items(desk, "items.jsonl");
-    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
-    char *path = checkpoint(desk, desk->address);
-    assert_troupe(desk, 0, "replay reset %s t --yes", desk->address);
-    desk_stop(desk);
-    assert_troupe(desk, 1, "replay restore %s store", path);
-    assert_one_error(desk, "--force");
-    assert_troupe(desk, 1, "replay restore %s other --table 'name=t max_size=3'", path);
-    assert_one_error(desk, "2 items more than that: with --shrink");
-    assert_troupe(desk, 3, "replay restore %s other --table name=z", path);
-    assert_one_error(desk, "no table z; it has: t u");
-    assert_troupe(desk, 2, "replay restore %s other --table 'name=t max_size=no'", path);
-    char *other = scene_path(&desk->at, "other");
-    assert_int_not_equal(access(other, F_OK), 0);
-    free(other);
-    assert_troupe(desk, 0, "replay restore %s other --shrink --table 'name=t max_size=3'", path);
-    assert_file_contains(&desk->at, "out", "t: max_size: 1000000 -> 3");
-    assert_file_contains(&desk->at, "out", "t: 2 items were removed");
-    assert_troupe(desk, 0, "replay items other t --sort=oldest -o json");
-    assert_keys(desk, "3 4 5 ");
-    assert_troupe(desk, 0, "replay restore latest store --force -o json");
-    assert_file_contains(&desk->at, "out", path);
-    desk_serve(desk, "--restore=latest --force");
-    assert_troupe(desk, 0, "replay items %s t --sort=oldest -o json", desk->address);
-    assert_keys(desk, "1 2 3 4 5 ");
-    desk_stop(desk);
-    free(path);
-}
-
-/* Somewhere in the bytes of an item. */
-static void damage(struct desk *desk, const char *name)
-{
-    static const uint8_t pattern[] = {0, 0, 0xc0, 0x3f, 0, 0, 0x20, 0x40}; /* 1.5, 2.5 */
-    char *path = scene_path(&desk->at, name);
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-    assert_true(fd >= 0);
-    off_t size = lseek(fd, 0, SEEK_END);
-    uint8_t *bytes = xmalloc((size_t)size);
-    assert_int_equal(pread(fd, bytes, (size_t)size, 0), size);
-    const uint8_t *at = memmem(bytes, (size_t)size, pattern, sizeof pattern);
-    assert_non_null(at);
-    assert_int_equal(pwrite(fd, "!", 1, at - bytes), 1);
-    close(fd);
-    free(bytes);
-    free(path);
-}
-
-static void damage_is_found_and_told_by_the_status(void **state)
-{
-    struct desk *desk = *state;
-    desk_serve(desk, tables);
-    desk_write_items(desk, "items.jsonl");
-    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
-    desk_stop(desk);
-    damage(desk, "store/data.mdb");
-    assert_troupe(desk, 4, "replay verify store");
-    assert_file_contains(&desk->at, "out", "table t, key ");
-    assert_file_contains(&desk->at, "out", "1 DAMAGED (`troupe replay serve --verify` drops");
-    assert_troupe(desk, 4, "replay verify store -o json");
-    cJSON *json = desk_json(desk);
-    assert_true(json_at(json, "damaged") == 1);
-    cJSON_Delete(json);
-    desk_serve(desk, "--verify");
-    assert_troupe(desk, 0, "replay info %s t", desk->address);
-    assert_file_contains(&desk->at, "out", "size      4 of");
     desk_stop(desk);
 }
 
@@ -740,15 +477,8 @@ int main(void)
         TEST(peek_shows_values),
         TEST(a_large_column_is_summarised),
         TEST(sampling_counts),
-        TEST(a_dump_loads_back_to_the_same_items),
-        TEST(wrong_dumps_are_refused_with_their_line),
-        TEST(a_dump_that_fails_leaves_nothing),
         TEST(tables_and_items_are_changed_live_and_stopped),
         TEST(what_was_altered_on_a_stopped_store_stays),
-        TEST(checkpoints_are_made_live_and_stopped),
-        TEST(no_checkpoint_is_nothing_found),
-        TEST(a_checkpoint_is_restored),
-        TEST(damage_is_found_and_told_by_the_status),
         TEST(the_directory_of_a_live_server_leads_to_it),
         TEST(an_address_that_nobody_has_any_more_is_harmless),
         TEST(a_run_directory_leads_to_its_replay),

@@ -1,0 +1,172 @@
+/* A .jsonl dump, line by line; jsonl.c says what stands in it. It may come from anywhere: a line
+ * that is not as it should be is named. */
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/alloc.h"
+#include "core/flags.h"
+#include "json.h"
+#include "sink.h"
+#include "source.h"
+
+struct jsonl {
+    const struct source_options *options;
+    FILE *file;
+    char *text;
+    size_t capacity;
+    cJSON *json; /* the line that was given last */
+    uint64_t line;
+    trp_item_array *columns;
+    size_t column_capacity;
+};
+
+static trp_status wrong_line(const struct jsonl *jsonl, const char *what)
+{
+    return trp_fail(TRP_FAILED_PRECONDITION, "%s:%" PRIu64 ": %s", jsonl->options->path,
+                    jsonl->line, what);
+}
+
+static trp_status column_read(const struct jsonl *jsonl, const cJSON *json, trp_item_array *column)
+{
+    const char *name = cJSON_GetStringValue(cJSON_GetObjectItem(json, "dtype"));
+    char *data = cJSON_GetStringValue(cJSON_GetObjectItem(json, "data"));
+    const cJSON *shape = cJSON_GetObjectItem(json, "shape"), *each;
+    *column = (trp_item_array){.squeezed = cJSON_IsTrue(cJSON_GetObjectItem(json, "squeezed"))};
+    column->dtype = name ? trp_element_parse(name) : 0;
+    if (!name || (column->dtype == 0 && strcmp(name, "?") != 0))
+        return wrong_line(jsonl, "a column without a known dtype");
+    if (!data || !base64_decode(data, &column->data))
+        return wrong_line(jsonl, "a column whose data is not base64");
+    if (!cJSON_IsArray(shape) || cJSON_GetArraySize(shape) > TRP_RANK_MAX)
+        return wrong_line(jsonl, "a column without a shape of at most 8 dimensions");
+    cJSON_ArrayForEach(each, shape)
+    {
+        double size = cJSON_IsNumber(each) ? each->valuedouble : -1;
+        if (!(size >= 0 && size < 9e15))
+            return wrong_line(jsonl, "a column with a dimension that is no size");
+        column->shape[column->rank++] = (int64_t)size;
+    }
+    return TRP_OK;
+}
+
+static trp_status item_read(struct jsonl *jsonl, const cJSON *json, trp_item_data *item)
+{
+    const char *key = cJSON_GetStringValue(cJSON_GetObjectItem(json, "key"));
+    const char *version = cJSON_GetStringValue(cJSON_GetObjectItem(json, "policy_version"));
+    const cJSON *priority = cJSON_GetObjectItem(json, "priority");
+    const cJSON *columns = cJSON_GetObjectItem(json, "columns"), *each;
+    *item = (trp_item_data){.table = cJSON_GetStringValue(cJSON_GetObjectItem(json, "table"))};
+    if (jsonl->options->table)
+        item->table = jsonl->options->table;
+    if (!item->table)
+        return wrong_line(jsonl, "an item without a table");
+    if (!key || !flags_u64(key, 0, UINT64_MAX, &item->key))
+        return wrong_line(jsonl, "an item without a key (a number as text)");
+    if (!cJSON_IsNumber(priority))
+        return wrong_line(jsonl, "an item without a priority");
+    if (!cJSON_IsArray(columns))
+        return wrong_line(jsonl, "an item without columns");
+    if (version && !flags_u64(version, 0, UINT64_MAX, &item->policy_version))
+        return wrong_line(jsonl, "an item whose policy_version is no number as text");
+    item->priority = priority->valuedouble;
+    size_t count = (size_t)cJSON_GetArraySize(columns);
+    if (count > jsonl->column_capacity) {
+        jsonl->columns = xrealloc(jsonl->columns, count * sizeof *jsonl->columns);
+        jsonl->column_capacity = count;
+    }
+    cJSON_ArrayForEach(each, columns)
+        TRP_TRY(column_read(jsonl, each, &jsonl->columns[item->column_count++]));
+    item->columns = jsonl->columns;
+    return TRP_OK;
+}
+
+static trp_status table_read(const struct jsonl *jsonl, const cJSON *json,
+                             struct source_event *event)
+{
+    char *signature = cJSON_GetStringValue(cJSON_GetObjectItem(json, "signature"));
+    event->table.name = cJSON_GetStringValue(cJSON_GetObjectItem(json, "table"));
+    event->table.options = cJSON_GetStringValue(cJSON_GetObjectItem(json, "options"));
+    if (!event->table.name || !event->table.options || !signature ||
+        !base64_decode(signature, &event->table.signature))
+        return wrong_line(jsonl, "a table without name, options and signature");
+    return TRP_OK;
+}
+
+static trp_status line_read(struct jsonl *jsonl, struct source_event *event)
+{
+    cJSON_Delete(jsonl->json);
+    jsonl->json = cJSON_Parse(jsonl->text);
+    if (!cJSON_IsObject(jsonl->json))
+        return wrong_line(jsonl, "not a JSON object");
+    if (cJSON_GetObjectItem(jsonl->json, "troupe_dump")) {
+        event->kind = SOURCE_TABLE;
+        return table_read(jsonl, jsonl->json, event);
+    }
+    event->kind = SOURCE_ITEM;
+    return item_read(jsonl, jsonl->json, &event->item);
+}
+
+static trp_status jsonl_next(struct source *source, struct source_event *event)
+{
+    struct jsonl *jsonl = source->state;
+    ssize_t size;
+    *event = (struct source_event){.kind = SOURCE_END};
+    while ((size = getline(&jsonl->text, &jsonl->capacity, jsonl->file)) >= 0) {
+        jsonl->line++;
+        source->done_bytes += (uint64_t)size;
+        if (jsonl->text[strspn(jsonl->text, " \t\r\n")] != '\0')
+            return line_read(jsonl, event);
+    }
+    if (ferror(jsonl->file))
+        return trp_fail(TRP_INTERNAL, "%s: %s", jsonl->options->path, strerror(errno));
+    return TRP_OK;
+}
+
+static trp_status jsonl_open(struct source *source, const struct source_options *options)
+{
+    struct jsonl *jsonl = xcalloc(1, sizeof *jsonl);
+    struct stat stat_of;
+    source->state = jsonl;
+    jsonl->options = options;
+    jsonl->file = fopen(options->path, "re");
+    if (!jsonl->file || fstat(fileno(jsonl->file), &stat_of) != 0)
+        return trp_fail(TRP_FAILED_PRECONDITION, "%s: %s", options->path, strerror(errno));
+    source->total_bytes = (uint64_t)stat_of.st_size;
+    return TRP_OK;
+}
+
+static void jsonl_destroy(void *state)
+{
+    struct jsonl *jsonl = state;
+    if (jsonl->file)
+        fclose(jsonl->file);
+    cJSON_Delete(jsonl->json);
+    free(jsonl->text);
+    free(jsonl->columns);
+    free(jsonl);
+}
+
+const struct source_impl jsonl_source = {jsonl_open, jsonl_next, jsonl_destroy};
+
+trp_status source_open(struct source *source, const struct source_options *options)
+{
+    *source = (struct source){.impl = path_is_npz(options->path) ? &npz_source : &jsonl_source};
+    return source->impl->open(source, options);
+}
+
+trp_status source_next(struct source *source, struct source_event *event)
+{
+    return source->impl->next(source, event);
+}
+
+void source_close(struct source *source)
+{
+    if (source->state)
+        source->impl->destroy(source->state);
+    *source = (struct source){0};
+}

@@ -1,0 +1,225 @@
+/* `troupe replay dump` and `load`: what goes out comes back in. */
+#include "cli_tools.h"
+
+/* Two dumps say the same but for the time of insertion. */
+static void assert_same_items(struct desk *desk, const char *a, const char *b)
+{
+    char *left = scene_read(&desk->at, a), *right = scene_read(&desk->at, b);
+    char *l = left, *r = right;
+    for (;;) {
+        char *at_l = strstr(l, "\"inserted_at_ns\":"), *at_r = strstr(r, "\"inserted_at_ns\":");
+        if (!at_l || !at_r)
+            break;
+        assert_int_equal(at_l - l, at_r - r);
+        assert_memory_equal(l, r, at_l - l);
+        l = strchr(at_l, ',');
+        r = strchr(at_r, ',');
+    }
+    assert_string_equal(l, r);
+    free(left);
+    free(right);
+}
+
+static void a_dump_loads_back_to_the_same_items(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, tables);
+    desk_write_items(desk, "items.jsonl");
+    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
+    assert_troupe(desk, 0, "replay dump %s t live.jsonl", desk->address);
+    desk_stop(desk);
+    assert_troupe(desk, 0, "replay dump store all stopped.jsonl -o json");
+    cJSON *json = desk_json(desk);
+    assert_true(json_at(json, "items") == 5);
+    cJSON_Delete(json);
+    assert_troupe(desk, 0, "replay drop store t --yes");
+    assert_troupe(desk, 3, "replay load store live.jsonl");
+    assert_one_error(desk, "no table t; it has: u; --create makes");
+    assert_troupe(desk, 0, "replay load store live.jsonl --create");
+    assert_troupe(desk, 0, "replay dump store t again.jsonl");
+    assert_same_items(desk, "live.jsonl", "again.jsonl");
+    /* Keys are kept: a second time changes nothing. */
+    assert_troupe(desk, 0, "replay load store live.jsonl");
+    assert_troupe(desk, 0, "replay dump store t again.jsonl");
+    assert_same_items(desk, "live.jsonl", "again.jsonl");
+    assert_troupe(desk, 0, "replay load store live.jsonl --table=u");
+    assert_troupe(desk, 0, "replay info store u");
+    assert_file_contains(&desk->at, "out", "size      5 of");
+    assert_troupe(desk, 0, "replay dump store t some.jsonl --min-priority=4");
+    assert_file_contains(&desk->at, "out", "2 items in some.jsonl");
+}
+
+/* Items that differ in shape, that lack a column, with and without a time axis, of types that numpy
+ * has not, in two tables. */
+static const char odd_items[] =
+    "{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":["
+    "{\"dtype\":\"bfloat16\",\"shape\":[2],\"squeezed\":false,\"data\":\"AIAAQA==\"},"
+    "{\"dtype\":\"uint8\",\"shape\":[1,2],\"squeezed\":false,\"data\":\"AQI=\"},"
+    "{\"dtype\":\"qint8\",\"shape\":[],\"squeezed\":true,\"data\":\"AQ==\"}]}\n"
+    "{\"table\":\"t\",\"key\":\"18446744073709551615\",\"priority\":2.5,\"policy_version\":\"9\","
+    "\"columns\":["
+    "{\"dtype\":\"bfloat16\",\"shape\":[1],\"squeezed\":false,\"data\":\"AIA=\"},"
+    "{\"dtype\":\"uint8\",\"shape\":[2],\"squeezed\":true,\"data\":\"AwQ=\"},"
+    "{\"dtype\":\"qint8\",\"shape\":[],\"squeezed\":true,\"data\":\"Ag==\"}]}\n"
+    "{\"table\":\"t\",\"key\":\"3\",\"priority\":0,\"columns\":["
+    "{\"dtype\":\"bfloat16\",\"shape\":[1],\"squeezed\":false,\"data\":\"AEA=\"},"
+    "{\"dtype\":\"uint8\",\"shape\":[2],\"squeezed\":true,\"data\":\"BQY=\"}]}\n"
+    "{\"table\":\"u\",\"key\":\"7\",\"priority\":1,\"columns\":["
+    "{\"dtype\":\"int64\",\"shape\":[1,1],\"squeezed\":false,\"data\":\"AQAAAAAAAAA=\"}]}\n";
+
+static void an_npz_loads_back_to_the_same_items(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, tables);
+    desk_write(desk, "odd.jsonl", odd_items);
+    assert_troupe(desk, 0, "replay load %s odd.jsonl", desk->address);
+    assert_troupe(desk, 0, "replay dump %s all before.jsonl", desk->address);
+    assert_troupe(desk, 0, "replay dump %s all x.npz", desk->address);
+    assert_troupe(desk, 0, "replay dump %s t t.npz", desk->address);
+    desk_stop(desk);
+    assert_troupe(desk, 0, "replay create store name=v");
+    assert_troupe(desk, 0, "replay drop store t --yes");
+    assert_troupe(desk, 0, "replay reset store u --yes");
+    assert_troupe(desk, 3, "replay load store x.npz");
+    assert_troupe(desk, 0, "replay load store x.npz --create");
+    assert_file_contains(&desk->at, "out", "4 items inserted from x.npz");
+    assert_troupe(desk, 0, "replay drop store v");
+    assert_troupe(desk, 0, "replay dump store u after_u.jsonl");
+    assert_troupe(desk, 0, "replay dump store t after.jsonl");
+    char *u = scene_read(&desk->at, "after_u.jsonl"), *t = scene_read(&desk->at, "after.jsonl");
+    char *both = xasprintf("%s%s", t, u); /* t was made anew: it comes behind u */
+    desk_write(desk, "after.jsonl", both);
+    assert_same_items(desk, "before.jsonl", "after.jsonl");
+    assert_troupe(desk, 0, "replay load store t.npz --table=u");
+    assert_file_contains(&desk->at, "out", "3 items inserted");
+    free(both);
+    free(t);
+    free(u);
+}
+
+static void a_load_says_what_was_there_already(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, tables);
+    desk_write_items(desk, "items.jsonl");
+    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
+    assert_file_contains(&desk->at, "out", "5 items inserted from items.jsonl\n");
+    assert_troupe(desk, 0, "replay delete %s t 2", desk->address);
+    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
+    assert_file_contains(&desk->at, "out",
+                         "1 item inserted from items.jsonl, 4 were there already\n");
+    assert_troupe(desk, 0, "replay dump %s t t.npz", desk->address);
+    desk_stop(desk);
+    assert_troupe(desk, 0, "replay load store t.npz -o json");
+    cJSON *json = desk_json(desk);
+    assert_true(json_at(json, "items") == 5);
+    assert_true(json_at(json, "inserted") == 0);
+    assert_true(json_at(json, "already_there") == 5);
+    cJSON_Delete(json);
+}
+
+/* Not an archive; an archive cut short; one that is no dump. */
+static void a_wrong_npz_is_refused(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, tables);
+    desk_write_items(desk, "items.jsonl");
+    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
+    assert_troupe(desk, 0, "replay dump %s t whole.npz", desk->address);
+    char *path = scene_path(&desk->at, "whole.npz");
+    desk_write(desk, "text.npz", "no archive");
+    assert_troupe(desk, 1, "replay load %s text.npz", desk->address);
+    assert_one_error(desk, "text.npz: Not a zip archive");
+    assert_troupe(desk, 1, "replay load %s none.npz", desk->address);
+    assert_one_error(desk, "none.npz: No such file");
+    int file = open(path, O_RDWR | O_CLOEXEC);
+    off_t size = lseek(file, 0, SEEK_END);
+    for (off_t at = 0; at < size; at += 53) { /* what is changed is told, or does not matter */
+        uint8_t byte, other;
+        assert_int_equal(pread(file, &byte, 1, at), 1);
+        other = byte ^ 0x55;
+        assert_int_equal(pwrite(file, &other, 1, at), 1);
+        int status = troupe(desk, "replay load %s whole.npz", desk->address);
+        assert_in_range(status, 0, 1);
+        if (status == 1)
+            assert_one_error(desk, "whole.npz");
+        assert_int_equal(pwrite(file, &byte, 1, at), 1);
+    }
+    assert_troupe(desk, 0, "replay load %s whole.npz", desk->address);
+    close(file);
+    assert_int_equal(truncate(path, size / 2), 0);
+    assert_troupe(desk, 1, "replay load %s whole.npz", desk->address);
+    assert_one_error(desk, "whole.npz");
+    desk_stop(desk);
+    free(path);
+}
+
+static void wrong_dumps_are_refused_with_their_line(void **state)
+{
+    struct desk *desk = *state;
+    const struct {
+        const char *line, *words;
+    } rows[] = {
+        {"not json", "not a JSON object"},
+        {"[1]", "not a JSON object"},
+        {"{}", "without a table"},
+        {"{\"table\":\"t\"}", "without a key"},
+        {"{\"table\":\"t\",\"key\":\"1\"}", "without a priority"},
+        {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1}", "without columns"},
+        {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{}]}", "known dtype"},
+        {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"int8\","
+         "\"data\":\"A\"}]}",
+         "base64"},
+        {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"int8\","
+         "\"data\":\"AAAA\",\"shape\":[4]}]}",
+         "3 bytes where its shape says 4"},
+        {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"int8\","
+         "\"data\":\"AAAA\",\"shape\":[-3]}]}",
+         "no size"},
+    };
+    desk_serve(desk, tables);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
+        char *text = xasprintf("\n%s\n", rows[i].line);
+        desk_write(desk, "bad.jsonl", text);
+        assert_troupe(desk, 1, "replay load %s bad.jsonl", desk->address);
+        assert_one_error(desk, rows[i].words);
+        free(text);
+    }
+    assert_troupe(desk, 0, "replay info %s t", desk->address);
+    assert_file_contains(&desk->at, "out", "size      0 of");
+    desk_stop(desk);
+}
+
+/* What is not whole has not the name of a dump. */
+static void a_dump_that_fails_leaves_nothing(void **state)
+{
+    struct desk *desk = *state;
+    desk_write(desk, "text.jsonl",
+               "{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"string\","
+               "\"shape\":[1],\"squeezed\":false,\"data\":\"A2FiYw==\"}]}\n");
+    desk_serve(desk, tables);
+    assert_troupe(desk, 0, "replay load %s text.jsonl", desk->address);
+    assert_troupe(desk, 0, "replay peek %s t", desk->address);
+    assert_file_contains(&desk->at, "out", "['abc']");
+    assert_troupe(desk, 1, "replay dump %s t x.npz", desk->address);
+    assert_one_error(desk, "string");
+    char *path = scene_path(&desk->at, "x.npz");
+    assert_int_not_equal(access(path, F_OK), 0);
+    assert_troupe(desk, 2, "replay dump %s t x.txt", desk->address);
+    assert_one_error(desk, "FILE.npz or FILE.jsonl");
+    assert_troupe(desk, 1, "replay dump %s t /none/such.jsonl", desk->address);
+    assert_one_error(desk, "/none/such.jsonl");
+    desk_stop(desk);
+    free(path);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, desk_setup, desk_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(a_dump_loads_back_to_the_same_items),     TEST(an_npz_loads_back_to_the_same_items),
+        TEST(a_load_says_what_was_there_already),      TEST(a_wrong_npz_is_refused),
+        TEST(wrong_dumps_are_refused_with_their_line), TEST(a_dump_that_fails_leaves_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

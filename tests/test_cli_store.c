@@ -1,0 +1,138 @@
+/* `troupe replay` about the store as a whole: checkpoints, restore, verify. */
+#include "cli_tools.h"
+
+/* Makes a checkpoint; its path. Caller frees. */
+static char *checkpoint(struct desk *desk, const char *target)
+{
+    assert_troupe(desk, 0, "replay checkpoint %s", target);
+    char *path = scene_read(&desk->at, "out");
+    path[strcspn(path, "\n")] = '\0';
+    assert_true(path[0] == '/');
+    return path;
+}
+
+static void checkpoint_and_verify(struct desk *desk, const char *target)
+{
+    char *path = checkpoint(desk, target);
+    assert_troupe(desk, 0, "replay checkpoints %s -o json", target);
+    cJSON *json = desk_json(desk);
+    const cJSON *first = cJSON_GetArrayItem(cJSON_GetObjectItem(json, "checkpoints"), 0);
+    assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(first, "path")), path);
+    const cJSON *table = cJSON_GetArrayItem(cJSON_GetObjectItem(first, "tables"), 0);
+    assert_true(json_at(table, "size") == 5);
+    assert_true(json_at(cJSON_GetObjectItem(table, "limiter"), "inserts") == 5);
+    assert_null(cJSON_GetObjectItem(table, "bytes")); /* which it does not say */
+    cJSON_Delete(json);
+    assert_troupe(desk, 0, "replay checkpoints %s", target);
+    assert_file_contains(&desk->at, "out", path);
+    assert_troupe(desk, 0, "replay verify %s", target);
+    assert_file_contains(&desk->at, "out", "5 items, 10 chunks");
+    assert_file_contains(&desk->at, "out", "all whole");
+    assert_troupe(desk, 0, "replay verify %s -o json", path);
+    json = desk_json(desk);
+    assert_true(json_at(json, "items") == 5 && json_at(json, "damaged") == 0);
+    cJSON_Delete(json);
+    free(path);
+}
+
+static void checkpoints_are_made_live_and_stopped(void **state)
+{
+    live_and_stopped(*state, checkpoint_and_verify);
+}
+
+static void no_checkpoint_is_nothing_found(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, tables);
+    assert_troupe(desk, 3, "replay checkpoints %s", desk->address);
+    assert_one_error(desk, "has no checkpoints");
+    desk_stop(desk);
+    assert_troupe(desk, 3, "replay restore store other");
+    assert_one_error(desk, "no checkpoint");
+    assert_troupe(desk, 3, "replay serve --dir=other --restore=latest");
+    assert_one_error(desk, "other/checkpoints");
+}
+
+static void a_checkpoint_is_restored(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, tables);
+    desk_write_items(desk, "items.jsonl");
+    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
+    char *path = checkpoint(desk, desk->address);
+    assert_troupe(desk, 0, "replay reset %s t --yes", desk->address);
+    desk_stop(desk);
+    assert_troupe(desk, 1, "replay restore %s store", path);
+    assert_one_error(desk, "--force");
+    assert_troupe(desk, 1, "replay restore %s other --table 'name=t max_size=3'", path);
+    assert_one_error(desk, "2 items more than that: with --shrink");
+    assert_troupe(desk, 3, "replay restore %s other --table name=z", path);
+    assert_one_error(desk, "no table z; it has: t u");
+    assert_troupe(desk, 2, "replay restore %s other --table 'name=t max_size=no'", path);
+    char *other = scene_path(&desk->at, "other");
+    assert_int_not_equal(access(other, F_OK), 0);
+    free(other);
+    assert_troupe(desk, 0, "replay restore %s other --shrink --table 'name=t max_size=3'", path);
+    assert_file_contains(&desk->at, "out", "t: max_size: 1000000 -> 3");
+    assert_file_contains(&desk->at, "out", "t: 2 items were removed");
+    assert_troupe(desk, 0, "replay items other t --sort=oldest -o json");
+    assert_keys(desk, "3 4 5 ");
+    assert_troupe(desk, 0, "replay restore latest store --force -o json");
+    assert_file_contains(&desk->at, "out", path);
+    desk_serve(desk, "--restore=latest --force");
+    assert_troupe(desk, 0, "replay items %s t --sort=oldest -o json", desk->address);
+    assert_keys(desk, "1 2 3 4 5 ");
+    desk_stop(desk);
+    free(path);
+}
+
+/* Somewhere in the bytes of an item. */
+static void damage(struct desk *desk, const char *name)
+{
+    static const uint8_t pattern[] = {0, 0, 0xc0, 0x3f, 0, 0, 0x20, 0x40}; /* 1.5, 2.5 */
+    char *path = scene_path(&desk->at, name);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    off_t size = lseek(fd, 0, SEEK_END);
+    uint8_t *bytes = xmalloc((size_t)size);
+    assert_int_equal(pread(fd, bytes, (size_t)size, 0), size);
+    const uint8_t *at = memmem(bytes, (size_t)size, pattern, sizeof pattern);
+    assert_non_null(at);
+    assert_int_equal(pwrite(fd, "!", 1, at - bytes), 1);
+    close(fd);
+    free(bytes);
+    free(path);
+}
+
+static void damage_is_found_and_told_by_the_status(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, tables);
+    desk_write_items(desk, "items.jsonl");
+    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
+    desk_stop(desk);
+    damage(desk, "store/data.mdb");
+    assert_troupe(desk, 4, "replay verify store");
+    assert_file_contains(&desk->at, "out", "table t, key ");
+    assert_file_contains(&desk->at, "out", "1 DAMAGED (`troupe replay serve --verify` drops");
+    assert_troupe(desk, 4, "replay verify store -o json");
+    cJSON *json = desk_json(desk);
+    assert_true(json_at(json, "damaged") == 1);
+    cJSON_Delete(json);
+    desk_serve(desk, "--verify");
+    assert_troupe(desk, 0, "replay info %s t", desk->address);
+    assert_file_contains(&desk->at, "out", "size      4 of");
+    desk_stop(desk);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, desk_setup, desk_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(checkpoints_are_made_live_and_stopped),
+        TEST(no_checkpoint_is_nothing_found),
+        TEST(a_checkpoint_is_restored),
+        TEST(damage_is_found_and_told_by_the_status),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -177,6 +177,15 @@ static trp_status item_fits(const struct engine_table *table, const struct item 
                     table->name, (unsigned long long)item_bytes(item), (unsigned long long)most);
 }
 
+static void victims_remove(struct engine *engine, struct engine_table *table, struct item *victim)
+{
+    for (; victim; victim = table_evict(table->table))
+        engine_item_removed(engine, table, victim);
+    const struct item *next = table_prefetch_victim(table->table);
+    if (next)
+        removed_prefetch(&engine->removed, next->key);
+}
+
 trp_status engine_insert(struct engine *engine, struct engine_table *table, struct item *item)
 {
     TRP_TRY(table_check_priority(table->table, item->priority));
@@ -201,8 +210,8 @@ trp_status engine_insert(struct engine *engine, struct engine_table *table, stru
     table_insert(table->table, item, &evicted);
     if (item->policy_version > table->staleness.newest_version)
         table->staleness.newest_version = item->policy_version;
-    for (; evicted; evicted = table_evict(table->table))
-        engine_item_removed(engine, table, evicted);
+    if (evicted)
+        victims_remove(engine, table, evicted);
     engine_table_touch(engine, table);
     return TRP_OK;
 }

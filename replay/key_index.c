@@ -1,11 +1,13 @@
 /* Keys are 64 random bits from clients, or, from a client with other ideas, anything. Open
- * addressing with linear probing, 8 bytes an entry: an item's address and, in the 16 bits that no
- * address uses, how many places the entry is behind the one that its key belongs to. An entry that
- * has another distance than the key one looks for has another key, so items are hardly ever looked
- * at in vain, and a removal can move later entries of the run back (no marks are left: tables that
- * live long do not slow down) without looking at items at all. A key's hash as a fraction of 2^64
- * is its place: growing then writes in order, and it fetches the items' keys ahead. The last growth
- * is to what the table's max_size needs: 10 bytes an item when full. */
+ * addressing with linear probing, 8 bytes an entry: an item's address, and in the bits that no
+ * address uses, how many places the entry is behind the one that its key belongs to, and a tag,
+ * some bits of the key's hash. An entry that has another distance than the key one looks for has
+ * another key, and of those that have the same, all but one in four thousand have another tag:
+ * items, which lie anywhere in memory, are hardly ever looked at in vain. The distances also let a
+ * removal move later entries of the run back (no marks are left: tables that live long do not slow
+ * down) without looking at items at all. A key's hash as a fraction of 2^64 is its place: growing
+ * then writes in order, and it fetches the items' keys ahead. The last growth is to what the
+ * table's max_size needs: 10 bytes an item when full. */
 #include "key_index.h"
 
 #include <assert.h>
@@ -14,24 +16,41 @@
 #include "core/alloc.h"
 #include "core/hash.h"
 
-enum { CAPACITY_MIN = 64, AHEAD = 32, ADDRESS_BITS = 48, FAR = UINT16_MAX };
+enum {
+    CAPACITY_MIN = 64,
+    AHEAD = 32,
+    ALIGN_BITS = 3, /* of an item's address, that are 0 */
+    ADDRESS_BITS = 48 - ALIGN_BITS,
+    DISTANCE_BITS = 7,
+    TAG_BITS = 64 - ADDRESS_BITS - DISTANCE_BITS,
+    FAR = (1 << DISTANCE_BITS) - 1, /* stands for itself and every greater distance */
+};
+
+#define ADDRESS_MASK ((UINT64_C(1) << ADDRESS_BITS) - 1)
+#define DISTANCE_ONE (UINT64_C(1) << ADDRESS_BITS)
 
 static struct item *entry_item(uint64_t entry)
 {
-    return (struct item *)(uintptr_t)(entry << (64 - ADDRESS_BITS) >> (64 - ADDRESS_BITS));
+    return (struct item *)(uintptr_t)((entry & ADDRESS_MASK) << ALIGN_BITS);
 }
 
-/* FAR stands for itself and everything above. */
 static size_t entry_distance(uint64_t entry)
 {
-    return (size_t)(entry >> ADDRESS_BITS);
+    return entry >> ADDRESS_BITS & FAR;
 }
 
-static uint64_t entry_make(const struct item *item, size_t distance)
+/* Everything but the address; the lower bits of a hash, which do not say its place. */
+static uint64_t entry_marks(uint64_t key, size_t distance)
+{
+    return hash_u64(key) << (64 - TAG_BITS) | (distance < FAR ? distance : FAR) * DISTANCE_ONE;
+}
+
+static uint64_t entry_make(const struct item *item, uint64_t marks)
 {
     uint64_t address = (uint64_t)(uintptr_t)item;
-    assert(address != 0 && address >> ADDRESS_BITS == 0);
-    return (uint64_t)(distance < FAR ? distance : FAR) << ADDRESS_BITS | address;
+    assert(address != 0 && address >> (ADDRESS_BITS + ALIGN_BITS) == 0);
+    assert(address % (1 << ALIGN_BITS) == 0);
+    return marks | address >> ALIGN_BITS;
 }
 
 static size_t key_index_home(const struct key_index *index, uint64_t key)
@@ -44,16 +63,18 @@ static size_t key_index_next(const struct key_index *index, size_t at)
     return at + 1 < index->capacity ? at + 1 : 0;
 }
 
-/* Where `key` is, or the free entry where it belongs; how far that is behind its home. */
-static size_t key_index_seek(const struct key_index *index, uint64_t key, size_t *distance)
+/* Where `key` is, or the free entry where it belongs; *marks: what an entry has there. */
+static size_t key_index_seek(const struct key_index *index, uint64_t key, uint64_t *marks)
 {
-    size_t at = key_index_home(index, key), far = 0;
-    for (uint64_t entry; (entry = index->entries[at]) != 0; far++) {
-        if (entry_distance(entry) == (far < FAR ? far : FAR) && entry_item(entry)->key == key)
+    size_t at = key_index_home(index, key), distance = 0;
+    uint64_t wanted = entry_marks(key, 0);
+    for (uint64_t entry; (entry = index->entries[at]) != 0; distance++) {
+        if ((entry & ~ADDRESS_MASK) == wanted && entry_item(entry)->key == key)
             break;
+        wanted += distance < FAR ? DISTANCE_ONE : 0;
         at = key_index_next(index, at);
     }
-    *distance = far;
+    *marks = wanted;
     return at;
 }
 
@@ -63,7 +84,7 @@ static void key_index_add(struct key_index *index, struct item *item)
     size_t at = key_index_home(index, item->key), distance = 0;
     for (; index->entries[at] != 0; distance++)
         at = key_index_next(index, at);
-    index->entries[at] = entry_make(item, distance);
+    index->entries[at] = entry_make(item, entry_marks(item->key, distance));
 }
 
 static size_t grown_capacity(const struct key_index *index)
@@ -89,19 +110,19 @@ static void key_index_grow(struct key_index *index)
 
 void key_index_put(struct key_index *index, struct item *item)
 {
-    size_t distance;
+    uint64_t marks;
     if (index->count >= index->capacity / 5 * 4)
         key_index_grow(index);
-    size_t at = key_index_seek(index, item->key, &distance);
+    size_t at = key_index_seek(index, item->key, &marks);
     if (index->entries[at] == 0)
         index->count++;
-    index->entries[at] = entry_make(item, distance);
+    index->entries[at] = entry_make(item, marks);
 }
 
 struct item *key_index_find(const struct key_index *index, uint64_t key)
 {
-    size_t distance;
-    return index->count ? entry_item(index->entries[key_index_seek(index, key, &distance)]) : NULL;
+    uint64_t marks;
+    return index->count ? entry_item(index->entries[key_index_seek(index, key, &marks)]) : NULL;
 }
 
 void key_index_find_many(const struct key_index *index, const uint64_t *keys, uint32_t count,
@@ -121,6 +142,12 @@ void key_index_prefetch(const struct key_index *index, uint64_t key)
         __builtin_prefetch(&index->entries[key_index_home(index, key)], 1);
 }
 
+static uint64_t entry_moved(uint64_t entry, size_t distance)
+{
+    entry &= ~(FAR * DISTANCE_ONE);
+    return entry | (distance < FAR ? distance : FAR) * DISTANCE_ONE;
+}
+
 /* Steps from `from` to `to`. */
 static size_t steps_between(const struct key_index *index, size_t from, size_t to)
 {
@@ -138,10 +165,10 @@ static size_t distance_at(const struct key_index *index, size_t at)
 
 void key_index_remove(struct key_index *index, const struct item *item)
 {
-    size_t distance;
+    uint64_t marks;
     if (index->count == 0)
         return;
-    size_t hole = key_index_seek(index, item->key, &distance);
+    size_t hole = key_index_seek(index, item->key, &marks);
     if (entry_item(index->entries[hole]) != item)
         return;
     for (size_t at = key_index_next(index, hole); index->entries[at] != 0;
@@ -149,7 +176,7 @@ void key_index_remove(struct key_index *index, const struct item *item)
         size_t behind = distance_at(index, at), back = steps_between(index, hole, at);
         if (behind < back)
             continue; /* its home is behind the hole */
-        index->entries[hole] = entry_make(entry_item(index->entries[at]), behind - back);
+        index->entries[hole] = entry_moved(index->entries[at], behind - back);
         hole = at;
     }
     index->entries[hole] = 0;

@@ -7,7 +7,7 @@
 #include "item.h"
 
 struct key_index {
-    uint64_t *entries;      /* an item's address and its distance from home; 0: free */
+    uint64_t *entries;      /* an item's address and what tells it from others; 0: free */
     size_t count, capacity; /* capacity: 0 or anything above 5/4 of count */
     size_t expected;        /* the owner's: about the most items there will be; 0: not known */
 };

@@ -10,11 +10,16 @@
 
 struct removed_entry;
 
+struct removed_place {
+    uint32_t hash;  /* of its key */
+    uint32_t entry; /* its place in the ring + 1; 0: free */
+};
+
 struct removed_ring {
     struct removed_entry *entries;
-    uint64_t *heads;     /* by hash: number of the newest entry + 1 */
-    uint32_t capacity;   /* 0 or a power of two */
-    uint64_t first, end; /* numbers; the place is the number modulo capacity */
+    struct removed_place *places; /* by hash: the newest entry of each key; 2 * capacity */
+    uint32_t capacity;            /* 0 or a power of two */
+    uint64_t first, end;          /* numbers; the place is the number modulo capacity */
 };
 
 /* One with at_ns 0 forgets its table's. */

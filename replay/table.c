@@ -16,7 +16,7 @@
 #include "key_index.h"
 #include "selector.h"
 
-enum { INDEX_AHEAD = 16 };
+enum { INDEX_AHEAD = 16, CHUNKS_AHEAD = 4 };
 
 struct table {
     trp_table_options *options; /* defaults filled in */
@@ -205,20 +205,6 @@ trp_status table_check_priority(const struct table *table, double priority)
     return selector_check(table->remover, priority);
 }
 
-/* The oldest items lie anywhere in memory; who goes next is known only where the remover does not
- * draw. */
-static void victims_prefetch(const struct table *table)
-{
-    uint32_t next[2];
-    if (table->options->remover.kind != TRP_FIFO)
-        return;
-    uint32_t count = selector_top(table->remover, 2, next);
-    if (count > 0)
-        key_index_prefetch(&table->index, table->items[next[0]]->key);
-    if (count > 1)
-        __builtin_prefetch(table->items[next[1]], 1);
-}
-
 struct item *table_evict(struct table *table)
 {
     bool bytes_fit = !table->options->max_bytes || table->bytes <= table->options->max_bytes;
@@ -227,8 +213,31 @@ struct item *table_evict(struct table *table)
     double probability;
     struct item *victim = table->items[selector_pick(table->remover, &table->rng, &probability)];
     table_remove(table, victim);
-    victims_prefetch(table);
     return victim;
+}
+
+/* Items lie anywhere in memory, and so do their chunks: of the next one everything is asked for,
+ * and of those after it what leads there. Who goes next is known only where the remover does not
+ * draw.
+ */
+const struct item *table_prefetch_victim(const struct table *table)
+{
+    enum { LINE_BYTES = 64, KNOWN = 3 };
+    uint32_t next[KNOWN];
+    if (table->options->remover.kind != TRP_FIFO)
+        return NULL;
+    uint32_t count = selector_top(table->remover, KNOWN, next);
+    if (count < KNOWN)
+        return NULL;
+    const uint8_t *last = (const uint8_t *)table->items[next[2]];
+    __builtin_prefetch(last, 1);
+    __builtin_prefetch(last + LINE_BYTES, 1);
+    const struct item *second = table->items[next[1]];
+    for (uint32_t i = 0; i < second->trajectory->chunk_count && i < CHUNKS_AHEAD; i++)
+        __builtin_prefetch(second->chunks[i], 1);
+    const struct item *first = table->items[next[0]];
+    key_index_prefetch(&table->index, first->key);
+    return first;
 }
 
 void table_insert(struct table *table, struct item *item, struct item **evicted)

@@ -65,6 +65,10 @@ void table_insert(struct table *table, struct item *item, struct item **evicted)
  * caller's. NULL otherwise. For restored tables whose max_size shrank: call until NULL. */
 struct item *table_evict(struct table *table);
 
+/* Fetches from memory what evictions to come will look at. The item that goes next, or NULL: not
+ * known. */
+const struct item *table_prefetch_victim(const struct table *table);
+
 /* A known item gets another priority. */
 void table_update(struct table *table, struct item *item, double priority);
 

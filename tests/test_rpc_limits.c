@@ -11,15 +11,24 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <troupe/rpc.h>
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/limits.h"
+#include "echo_service.h"
+
+extern char **environ;
 
 enum {
     WAIT_MS = 20000,
@@ -27,45 +36,26 @@ enum {
     HALF_BYTES = 2 << 20,
     CLAIMED_BYTES = 3 << 20,
     IN_FLIGHT_BYTES = 4 << 20,
-    CONNECTIONS = 500,
 };
+
+static const int64_t PROMPT_NS = 1000000000;
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { RESIDENT_IS_OURS = false, CONNECTIONS = 500 }; /* freed memory is kept, the rest shadowed */
+#else
+enum { RESIDENT_IS_OURS = true, CONNECTIONS = 10000 };
+#endif
 
 /* ---- the server ------------------------------------------------------------------------------ */
 
-static void any_opened(void *service, trp_server_call *call)
-{
-    (void)service;
-    trp_server_call_read(call);
-}
-
-static void echo_received(void *service, trp_server_call *call, trp_message *message)
-{
-    (void)service;
-    trp_server_call_send(call, message);
-    trp_server_call_read(call);
-}
-
-static void any_half_closed(void *service, trp_server_call *call)
-{
-    (void)service;
-    trp_server_call_finish(call, TRP_OK, NULL);
-}
-
-static void any_closed(void *service, trp_server_call *call)
-{
-    (void)service;
-    (void)call;
-}
-
-static const trp_raw_method methods[] = {{.path = "/test.Raw/Big",
-                                          .any_size = true,
-                                          .opened = any_opened,
-                                          .received = echo_received,
-                                          .half_closed = any_half_closed,
-                                          .closed = any_closed}};
-
 struct fixture {
-    char dir[64], path[80];
+    char dir[64], path[80], address[90];
+    uint32_t closed; /* calls */
     trp_server *server;
 };
 
@@ -76,14 +66,17 @@ static int setup(void **state)
     if (!mkdtemp(fixture->dir))
         return -1;
     snprintf(fixture->path, sizeof fixture->path, "%s/s", fixture->dir);
-    char *address = xasprintf("unix:%s", fixture->path);
-    trp_server_options options = {.address = address, .in_flight_bytes = IN_FLIGHT_BYTES};
-    assert_int_equal(trp_server_create(&fixture->server, &options), TRP_OK);
-    assert_int_equal(trp_server_add_raw(fixture->server, methods, 1, fixture, NULL), TRP_OK);
-    assert_int_equal(trp_server_start(fixture->server), TRP_OK);
-    free(address);
+    snprintf(fixture->address, sizeof fixture->address, "unix:%s", fixture->path);
     *state = fixture;
     return 0;
+}
+
+static bool serve(struct fixture *fixture, uint64_t in_flight_bytes)
+{
+    trp_server_options options = {.address = fixture->address, .in_flight_bytes = in_flight_bytes};
+    return trp_server_create(&fixture->server, &options) == TRP_OK &&
+           trp_server_add_raw(fixture->server, &echo_method, 1, &fixture->closed, NULL) == TRP_OK &&
+           trp_server_start(fixture->server) == TRP_OK;
 }
 
 static int teardown(void **state)
@@ -96,21 +89,13 @@ static int teardown(void **state)
     return 0;
 }
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define __SANITIZE_ADDRESS__ 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { RESIDENT_IS_OURS = false }; /* a sanitizer keeps what was freed, and shadows the rest */
-#else
-enum { RESIDENT_IS_OURS = true };
-#endif
-
-static size_t resident_bytes(void)
+static size_t resident_bytes(pid_t pid)
 {
     unsigned long all = 0, resident = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/statm", (int)pid);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
     assert_int_equal(fscanf(file, "%lu %lu", &all, &resident), 2);
     fclose(file);
     return resident * (size_t)sysconf(_SC_PAGESIZE);
@@ -282,7 +267,7 @@ static void peer_open_stream(struct peer *peer, uint32_t index)
     uint8_t block[256], *at = block;
     at = put_header(at, ":method", "POST");
     at = put_header(at, ":scheme", "http");
-    at = put_header(at, ":path", "/test.Raw/Big");
+    at = put_header(at, ":path", "/test.Raw/Echo");
     at = put_header(at, ":authority", "peer");
     at = put_header(at, "te", "trailers");
     at = put_header(at, "content-type", "application/grpc");
@@ -334,9 +319,8 @@ static trp_status serve_one(const struct fixture *fixture)
     trp_stream *stream;
     trp_message *message = trp_message_create(1000);
     memset(trp_message_data(message), 7, 1000);
-    assert_int_equal(trp_channel_create(&channel, trp_server_address(fixture->server), NULL),
-                     TRP_OK);
-    assert_int_equal(trp_stream_open(&stream, channel, "/test.Raw/Big", NULL), TRP_OK);
+    assert_int_equal(trp_channel_create(&channel, fixture->address, NULL), TRP_OK);
+    assert_int_equal(trp_stream_open(&stream, channel, "/test.Raw/Echo", NULL), TRP_OK);
     trp_status status = trp_stream_send(stream, message, WAIT_MS);
     if (status == TRP_OK)
         status = trp_stream_receive(stream, &message, WAIT_MS);
@@ -362,12 +346,13 @@ static void expect_served(const struct fixture *fixture)
 
 static void half_sent_messages_take_a_bounded_memory(void **state)
 {
-    const struct fixture *fixture = *state;
+    struct fixture *fixture = *state;
+    assert_true(serve(fixture, IN_FLIGHT_BYTES));
     expect_served(fixture);
-    size_t before = resident_bytes();
+    size_t before = resident_bytes(getpid());
     struct peer *peer = peer_connect(fixture->path);
     peer_send_halves(peer);
-    size_t after = resident_bytes();
+    size_t after = resident_bytes(getpid());
     uint32_t reset_count = peer->reset_count, reset_code = peer->reset_code;
     expect_served(fixture);
     peer_close(peer);
@@ -376,32 +361,104 @@ static void half_sent_messages_take_a_bounded_memory(void **state)
     assert_true(!RESIDENT_IS_OURS || after < before + IN_FLIGHT_BYTES + 2 * RPC_CONNECTIONS_BYTES);
 }
 
-static void idle_connections_cost_little(void **state)
+/* ---- ten thousand connections: each end has a process, for its files --------------------------
+ */
+
+/* Serves at `path` until the parent ends. */
+static int serve_alone(const char *path)
 {
-    const struct fixture *fixture = *state;
-    static struct peer *peers[CONNECTIONS];
-    struct peer *first = peer_connect(fixture->path);
-    assert_true(peer_listen(first, WAIT_MS));
-    for (uint32_t i = 0; i < CONNECTIONS; i++)
-        peers[i] = NULL;
-    size_t own = sizeof(struct peer) + 64, before = resident_bytes();
-    for (uint32_t i = 0; i < CONNECTIONS; i++) {
-        peers[i] = peer_connect(fixture->path);
-        assert_true(peer_listen(peers[i], WAIT_MS)); /* its settings came: it is accepted */
-    }
-    size_t each = (resident_bytes() - before) / CONNECTIONS;
-    for (uint32_t i = 0; i < CONNECTIONS; i++)
-        peer_close(peers[i]);
-    peer_close(first);
-    assert_true(!RESIDENT_IS_OURS || each < own + (32 << 10));
+    struct fixture fixture = {.closed = 0};
+    snprintf(fixture.address, sizeof fixture.address, "unix:%s", path);
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || !serve(&fixture, 0) || write(1, "s", 1) != 1)
+        return 1;
+    for (;;)
+        pause();
 }
 
-int main(void)
+static pid_t start_alone(const struct fixture *fixture)
 {
+    char *arguments[] = {"/proc/self/exe", "--serve", (char *)fixture->path, NULL}, byte;
+    posix_spawn_file_actions_t actions;
+    int pipes[2];
+    pid_t pid;
+    assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, pipes[1], STDOUT_FILENO);
+    assert_int_equal(posix_spawn(&pid, arguments[0], &actions, NULL, arguments, environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    close(pipes[1]);
+    assert_int_equal(read(pipes[0], &byte, 1), 1);
+    close(pipes[0]);
+    return pid;
+}
+
+/* Accepted, its settings exchanged, and then silent. */
+static int connect_idle(const struct fixture *fixture)
+{
+    struct peer *peer = peer_connect(fixture->path);
+    assert_true(peer_listen(peer, WAIT_MS));
+    assert_false(peer->gone);
+    int fd = peer->fd;
+    free(peer);
+    return fd;
+}
+
+/* The server has said no goodbye: nothing but the answer to our settings has come since. */
+static bool is_open(int fd)
+{
+    uint8_t in[64];
+    ssize_t size = recv(fd, in, sizeof in, MSG_DONTWAIT);
+    return size < 0 ? errno == EAGAIN : size == 9 && in[3] == SETTINGS;
+}
+
+static uint64_t file_limit(void)
+{
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = limit.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    return limit.rlim_max;
+}
+
+static void ten_thousand_idle_connections_cost_little_and_delay_nobody(void **state)
+{
+    const struct fixture *fixture = *state;
+    static int idle[CONNECTIONS];
+    if (file_limit() < CONNECTIONS + 200) {
+        print_message("skipped: file limit %llu\n", (unsigned long long)file_limit());
+        skip();
+    }
+    pid_t server = start_alone(fixture);
+    expect_served(fixture);
+    size_t before = resident_bytes(server);
+    for (uint32_t i = 0; i < CONNECTIONS; i++)
+        idle[i] = connect_idle(fixture);
+    size_t each = (resident_bytes(server) - before) / CONNECTIONS;
+    int64_t begin = clock_now_ns(&clock_monotonic);
+    expect_served(fixture);
+    int64_t served_ns = clock_now_ns(&clock_monotonic) - begin;
+    uint32_t open = 0;
+    for (uint32_t i = 0; i < CONNECTIONS; i++) {
+        open += is_open(idle[i]);
+        close(idle[i]);
+    }
+    kill(server, SIGKILL);
+    assert_int_equal(waitpid(server, NULL, 0), server);
+    print_message("%zu bytes a connection, a new one is served in %lld us\n", each,
+                  (long long)served_ns / 1000);
+    assert_int_equal(open, CONNECTIONS);
+    assert_true(!RESIDENT_IS_OURS || each <= 32 << 10);
+    assert_true(served_ns < PROMPT_NS);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 3 && strcmp(argv[1], "--serve") == 0)
+        return serve_alone(argv[2]);
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(half_sent_messages_take_a_bounded_memory),
-        TEST(idle_connections_cost_little),
+        TEST(ten_thousand_idle_connections_cost_little_and_delay_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,6 +20,7 @@
 #include <troupe/rpc.h>
 #include "core/clock.h"
 #include "core/thread.h"
+#include "echo_service.h"
 #include "health.pb-c.h"
 
 enum { WAIT_MS = 20000 };
@@ -212,43 +213,11 @@ static void files_may_be_opened_up_to_the_hard_limit(void **state)
 
 /* ---- services ---- */
 
-static void opened(void *service, trp_server_call *call)
-{
-    (void)service;
-    trp_server_call_read(call);
-}
-
-static void echo_received(void *service, trp_server_call *call, trp_message *message)
-{
-    (void)service;
-    trp_server_call_send(call, message);
-    trp_server_call_read(call);
-}
-
-static void half_closed(void *service, trp_server_call *call)
-{
-    (void)service;
-    trp_server_call_finish(call, TRP_OK, NULL);
-}
-
-static void closed(void *service, trp_server_call *call)
-{
-    (void)call;
-    uint32_t *count = service;
-    (*count)++;
-}
-
 static int64_t never(void *service)
 {
     (void)service;
     return INT64_MAX;
 }
-
-static const trp_raw_method echo_method = {.path = "/test.Raw/Echo",
-                                           .opened = opened,
-                                           .received = echo_received,
-                                           .half_closed = half_closed,
-                                           .closed = closed};
 
 static void methods_are_added_once_and_before_the_start(void **state)
 {

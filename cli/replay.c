@@ -321,6 +321,10 @@ static const struct cli_option serve_rows[] = {
     {.name = "verify",
      .at = SERVE(verify),
      .help = "check every byte before serving, and drop what is damaged"},
+    {.name = "no-share",
+     .at = SERVE(no_share),
+     .help = "send samples to clients on this host, too, instead of letting them read the store's "
+             "file"},
     {.name = "insecure",
      .at = SERVE(insecure),
      .help = "allow addresses that are neither loopback nor unix"},

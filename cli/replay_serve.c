@@ -197,6 +197,7 @@ int replay_serve(const struct cli_call *call)
         .keep_checkpoints = (uint32_t)args->keep_checkpoints,
         .shrink = args->shrink,
         .verify = args->verify,
+        .no_share = args->no_share,
         .server = {.address = args->listen, .insecure = args->insecure},
     };
     if (status == EXIT_DONE)

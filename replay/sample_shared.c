@@ -321,8 +321,8 @@ static trp_status greet(struct shared_stream *stream, trp_bytes bytes)
     struct shared_hello hello;
     char boot_id[SHARED_BOOT_ID_BYTES];
     TRP_TRY(shared_hello_decode(bytes, &hello));
-    if (!share)
-        return trp_fail(TRP_FAILED_PRECONDITION, "this server's files cannot be read by others");
+    if (!share || service->no_share)
+        return trp_fail(TRP_FAILED_PRECONDITION, "this server's files are not for others to read");
     shared_boot_id(boot_id);
     if (memcmp(boot_id, hello.boot_id, sizeof boot_id) != 0)
         return trp_fail(TRP_FAILED_PRECONDITION, "the client is on another host");

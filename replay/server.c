@@ -139,6 +139,7 @@ static trp_status server_open(trp_replay_server *server, const trp_replay_server
         trp_log(TRP_WARN, "samplers on this host get copies over the network reason=%s",
                 trp_last_error());
     service_init(&server->service, server->engine, in_flight ? in_flight : KEPT_BYTES_DEFAULT);
+    server->service.no_share = options->no_share;
     server->service.lease_ms = options->lease_ms ? options->lease_ms : SHARED_LEASE_MS;
     TRP_TRY(trp_server_create(&server->rpc, &options->server));
     server->admin.engine = server->engine;

@@ -85,6 +85,7 @@ struct service {
     uint64_t kept_bytes, kept_bytes_max; /* of chunks that only streams hold */
     struct shared_stream *shared;        /* those with a lease */
     int64_t lease_ms;
+    bool no_share;
 
     /* Reused from message to message. */
     struct wire_insert_request insert;

@@ -4,34 +4,17 @@
  *
  * The other process is this program again: `--sample ADDRESS ROWS` samples, checks every row and
  * says how many batches it has. */
-#include "replay_fixture.h"
+#include "host_fixture.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stdatomic.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 
-#include <troupe/sampler.h>
-#include <troupe/writer.h>
-#include "core/clock.h"
-#include "core/thread.h"
-#include "replay/shared_view.h"
 #include "replay/unpack.h"
 
 extern char **environ;
-
-enum {
-    FRAME_BYTES = 9000, /* two pages and a rest */
-    TEXT_BYTES = 30000, /* compresses to a tenth */
-    BATCH = 16,
-    TABLE_ITEMS = 64,
-    DEADLINE_MS = 20000,
-    LEASE_MS = 50,
-};
 
 static const trp_tensor_spec columns[] = {
     {.name = "frame", .dtype = TRP_UINT8, .rank = 1, .shape = {FRAME_BYTES}},
@@ -40,131 +23,35 @@ static const trp_tensor_spec columns[] = {
 };
 enum { COLUMNS = 3 };
 
-/* ---- rows that follow from their seed -------------------------------------------------------- */
-
-struct row {
+static bool row_is_whole(const trp_batch *batch, uint32_t row)
+{
+    uint8_t expected[TEXT_BYTES];
     int64_t seed;
-    uint8_t frame[FRAME_BYTES], text[TEXT_BYTES];
-};
-
-static void row_fill(struct row *row, int64_t seed)
-{
-    row->seed = seed;
-    fixture_fill(row->frame, FRAME_BYTES, (uint64_t)seed << 20);
-    for (size_t at = 0; at < TEXT_BYTES; at += 400)
-        fixture_fill(row->text + at, 40, (uint64_t)seed);
-    for (size_t at = 0; at < TEXT_BYTES; at++)
-        if (at % 400 >= 40)
-            row->text[at] = row->text[at - 40];
-}
-
-static bool row_is_whole(struct row *scratch, const trp_batch *batch, uint32_t index)
-{
-    int64_t seed;
-    memcpy(&seed, (const uint8_t *)batch->columns[1] + index * sizeof seed, sizeof seed);
-    row_fill(scratch, seed);
-    return memcmp(scratch->frame, (const uint8_t *)batch->columns[0] + index * FRAME_BYTES,
-                  FRAME_BYTES) == 0 &&
-           memcmp(scratch->text, (const uint8_t *)batch->columns[2] + index * TEXT_BYTES,
-                  TEXT_BYTES) == 0;
-}
-
-static bool batch_is_whole(struct row *scratch, const trp_batch *batch)
-{
-    bool whole = batch->rows == BATCH;
-    for (uint32_t i = 0; i < batch->rows; i++)
-        whole = row_is_whole(scratch, batch, i) && whole;
+    bool whole = true;
+    memcpy(&seed, (const uint8_t *)batch->columns[1] + row * sizeof seed, sizeof seed);
+    for (size_t c = 0; c < COLUMNS; c++) {
+        size_t size = trp_tensor_bytes(&columns[c]);
+        column_fill(&columns[c], expected, seed);
+        whole =
+            whole && memcmp(expected, (const uint8_t *)batch->columns[c] + row * size, size) == 0;
+    }
     return whole;
 }
 
-/* ---- the server and who inserts -------------------------------------------------------------- */
-
-struct host {
-    struct replay replay;
-    trp_channel *remote;
-    trp_writer *writer;
-    struct row row;
-    _Atomic uint64_t *leases;
-};
-
-static void host_open(struct host *host, const char *limiter)
+static bool batch_is_whole(const trp_batch *batch)
 {
-    char *line = xasprintf("name=t sampler=uniform max_size=%d %s", TABLE_ITEMS, limiter);
-    trp_table_options *table;
-    assert_int_equal(trp_table_options_parse(line, &table), TRP_OK);
-    free(line);
-    trp_replay_server_options options = {
-        .dir = host->replay.dir, .tables = table, .table_count = 1, .lease_ms = LEASE_MS};
-    assert_int_equal(trp_replay_server_create(&host->replay.server, &options), TRP_OK);
-    assert_int_equal(trp_replay_server_start(host->replay.server), TRP_OK);
-    trp_table_options_destroy(table);
-    trp_server *rpc = trp_replay_server_rpc(host->replay.server);
-    host->replay.channel = trp_channel_create_local(rpc);
-    assert_int_equal(trp_channel_create(&host->remote, trp_server_address(rpc), NULL), TRP_OK);
-    assert_int_equal(
-        trp_writer_create(
-            &host->writer, host->replay.channel,
-            &(trp_writer_options){.columns = columns, .column_count = COLUMNS, .batch_items = 8}),
-        TRP_OK);
-    char *path = fixture_path(host->replay.dir, "LEASES");
-    int fd = open(path, O_RDONLY);
-    assert_true(fd >= 0);
-    host->leases = mmap(NULL, SHARED_LEASES_MAX * 8, PROT_READ, MAP_SHARED, fd, 0);
-    assert_true(host->leases != MAP_FAILED);
-    close(fd);
-    free(path);
+    bool whole = batch->rows == BATCH;
+    for (uint32_t i = 0; i < batch->rows; i++)
+        whole = row_is_whole(batch, i) && whole;
+    return whole;
 }
 
-static int setup(void **state)
+static void open_rows(struct host *host, const char *table)
 {
-    struct host *host = xcalloc(1, sizeof *host);
-    host->replay.dir = fixture_dir("/tmp");
-    *state = host;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct host *host = *state;
-    trp_writer_destroy(host->writer);
-    trp_channel_destroy(host->remote);
-    replay_close(&host->replay);
-    munmap((void *)host->leases, SHARED_LEASES_MAX * 8);
-    fixture_remove(host->replay.dir);
-    free(host);
-    return 0;
-}
-
-static void insert(struct host *host, uint32_t count)
-{
-    const trp_item_column item[] = {{.column = 0, .length = 1, .squeeze = true},
-                                    {.column = 1, .length = 1, .squeeze = true},
-                                    {.column = 2, .length = 1, .squeeze = true}};
-    const void *step[] = {host->row.frame, &host->row.seed, host->row.text};
-    for (uint32_t i = 0; i < count; i++) {
-        row_fill(&host->row, host->row.seed + 1);
-        assert_int_equal(trp_writer_append(host->writer, step), TRP_OK);
-        assert_int_equal(
-            trp_writer_create_item(host->writer, "t", 1, item, COLUMNS, DEADLINE_MS, NULL), TRP_OK);
-    }
-    assert_int_equal(trp_writer_flush(host->writer, 0, DEADLINE_MS), TRP_OK);
-}
-
-static uint32_t leases(const struct host *host)
-{
-    uint32_t count = 0;
-    for (size_t i = 0; i < SHARED_LEASES_MAX; i++)
-        count += atomic_load(&host->leases[i]) != 0;
-    return count;
-}
-
-static void recycle_until_leases(struct host *host, uint32_t count)
-{
-    struct deadline deadline = deadline_in_ms(&clock_monotonic, DEADLINE_MS);
-    while (leases(host) != count) {
-        assert_false(deadline_passed(deadline, &clock_monotonic));
-        insert(host, 8);
-    }
+    host->columns = columns;
+    host->column_count = COLUMNS;
+    host->steps = 1;
+    host_open(host, table, (trp_replay_server_options){.no_share = false});
 }
 
 static trp_sampler *sampler_of(trp_channel *channel, uint32_t prefetch)
@@ -183,23 +70,20 @@ static trp_sampler *sampler_of(trp_channel *channel, uint32_t prefetch)
 
 static void expect_batches(trp_sampler *sampler, uint32_t count)
 {
-    struct row *scratch = xcalloc(1, sizeof *scratch);
     trp_batch batch;
     for (uint32_t i = 0; i < count; i++) {
         trp_status status = trp_sampler_next(sampler, &batch, DEADLINE_MS);
         if (status != TRP_OK)
             print_error("%s\n", trp_last_error());
         assert_int_equal(status, TRP_OK);
-        assert_true(batch_is_whole(scratch, &batch));
+        assert_true(batch_is_whole(&batch));
     }
-    free(scratch);
 }
 
 /* ---- the other process ----------------------------------------------------------------------- */
 
 static int sample_for_ever(const char *address)
 {
-    struct row *scratch = xcalloc(1, sizeof *scratch);
     trp_channel *channel;
     trp_sampler *sampler;
     trp_batch batch;
@@ -214,7 +98,7 @@ static int sample_for_ever(const char *address)
                                                   .limiter_timeout_ms = -1}) != TRP_OK)
         return 3;
     while (trp_sampler_next(sampler, &batch, DEADLINE_MS) == TRP_OK) {
-        if (!batch_is_whole(scratch, &batch))
+        if (!batch_is_whole(&batch))
             return 4;
         if (write(STDOUT_FILENO, "b", 1) != 1)
             return 0;
@@ -268,7 +152,7 @@ static void client_kill(struct client *client)
 static void samples_in_one_process_are_read_from_the_file(void **state)
 {
     struct host *host = *state;
-    host_open(host, "limiter=min_size(1)");
+    open_rows(host, "limiter=min_size(1)");
     insert(host, TABLE_ITEMS);
     trp_sampler *sampler = sampler_of(host->replay.channel, 0);
     expect_batches(sampler, 20);
@@ -280,7 +164,7 @@ static void samples_in_one_process_are_read_from_the_file(void **state)
 static void samples_over_a_socket_are_read_from_the_file(void **state)
 {
     struct host *host = *state;
-    host_open(host, "limiter=min_size(1)");
+    open_rows(host, "limiter=min_size(1)");
     insert(host, TABLE_ITEMS);
     trp_sampler *sampler = sampler_of(host->remote, 2);
     expect_batches(sampler, 20);
@@ -294,13 +178,12 @@ static void a_queue_gives_each_item_once(void **state)
     struct host *host = *state;
     bool seen[4 * BATCH + 1] = {false};
     trp_batch batch;
-    host_open(host, "max_times_sampled=1 limiter=min_size(1)");
+    open_rows(host, "max_times_sampled=1 limiter=min_size(1)");
     trp_sampler *sampler = sampler_of(host->remote, 0);
     for (int round = 0; round < 4; round++) {
         insert(host, BATCH);
         assert_int_equal(trp_sampler_next(sampler, &batch, DEADLINE_MS), TRP_OK);
-        assert_true(batch_is_whole(&host->row, &batch));
-        host->row.seed = (round + 1) * BATCH;
+        assert_true(batch_is_whole(&batch));
         for (uint32_t i = 0; i < BATCH; i++) {
             int64_t seed;
             memcpy(&seed, (const uint8_t *)batch.columns[1] + i * sizeof seed, sizeof seed);
@@ -317,7 +200,7 @@ static void the_limiter_s_timeout_keeps_the_rows_that_came(void **state)
     struct host *host = *state;
     trp_sampler *sampler;
     trp_batch batch;
-    host_open(host, "max_times_sampled=1 limiter=min_size(1)");
+    open_rows(host, "max_times_sampled=1 limiter=min_size(1)");
     insert(host, BATCH / 2);
     assert_int_equal(trp_sampler_create(&sampler, host->remote,
                                         &(trp_sampler_options){.table = "t",
@@ -330,7 +213,7 @@ static void the_limiter_s_timeout_keeps_the_rows_that_came(void **state)
     assert_non_null(strstr(trp_last_error(), "its limiter holds back"));
     insert(host, BATCH / 2);
     assert_int_equal(trp_sampler_next(sampler, &batch, DEADLINE_MS), TRP_OK);
-    assert_true(batch_is_whole(&host->row, &batch));
+    assert_true(batch_is_whole(&batch));
     trp_sampler_destroy(sampler);
 }
 
@@ -347,17 +230,15 @@ struct torture {
 static void torture_run(void *arg)
 {
     struct torture *torture = arg;
-    struct row *scratch = xcalloc(1, sizeof *scratch);
     trp_sampler *sampler = sampler_of(torture->channel, torture->prefetch);
     trp_batch batch;
     torture->whole = true;
     while (torture->whole && !atomic_load(&torture->stop)) {
-        torture->whole = trp_sampler_next(sampler, &batch, DEADLINE_MS) == TRP_OK &&
-                         batch_is_whole(scratch, &batch);
+        torture->whole =
+            trp_sampler_next(sampler, &batch, DEADLINE_MS) == TRP_OK && batch_is_whole(&batch);
         atomic_fetch_add(&torture->batches, 1);
     }
     trp_sampler_destroy(sampler);
-    free(scratch);
 }
 
 static void rows_are_whole_while_the_server_recycles(void **state)
@@ -365,7 +246,7 @@ static void rows_are_whole_while_the_server_recycles(void **state)
     struct host *host = *state;
     struct torture tortures[3] = {{.prefetch = 0}, {.prefetch = 2}, {.prefetch = 1}};
     struct thread threads[3] = {0};
-    host_open(host, "limiter=min_size(1)");
+    open_rows(host, "limiter=min_size(1)");
     insert(host, TABLE_ITEMS);
     for (int i = 0; i < 3; i++) {
         tortures[i].channel = i == 2 ? host->replay.channel : host->remote;
@@ -394,7 +275,7 @@ static uint64_t file_blocks(const struct host *host)
 static void a_stopped_client_loses_its_lease_and_takes_nothing_recycled(void **state)
 {
     struct host *host = *state;
-    host_open(host, "limiter=min_size(1)");
+    open_rows(host, "limiter=min_size(1)");
     insert(host, TABLE_ITEMS);
     struct client client = client_start(host);
     for (int round = 0; round < 3; round++) {
@@ -412,7 +293,7 @@ static void a_stopped_client_loses_its_lease_and_takes_nothing_recycled(void **s
 static void a_killed_client_costs_nothing_that_lasts(void **state)
 {
     struct host *host = *state;
-    host_open(host, "limiter=min_size(1)");
+    open_rows(host, "limiter=min_size(1)");
     insert(host, 4 * TABLE_ITEMS);
     uint64_t before = file_blocks(host);
     for (int round = 0; round < 3; round++) {
@@ -455,7 +336,7 @@ static void a_client_that_releases_nothing_gets_its_window_and_no_more(void **st
     trp_message *message;
     struct shared_samples samples;
     uint64_t pages = 0;
-    host_open(host, "limiter=min_size(1)");
+    open_rows(host, "limiter=min_size(1)");
     insert(host, TABLE_ITEMS);
     trp_stream *stream = raw_open(host->remote, &message);
     trp_message_destroy(message);
@@ -476,7 +357,7 @@ static void a_copy_made_after_the_lease_is_seen_to_be_worthless(void **state)
     trp_message *message;
     struct shared_welcome welcome;
     struct shared_view *view;
-    host_open(host, "limiter=min_size(1)");
+    open_rows(host, "limiter=min_size(1)");
     insert(host, TABLE_ITEMS);
     trp_stream *stream = raw_open(host->remote, &message);
     assert_int_equal(shared_welcome_decode(bytes_of(message), &welcome), TRP_OK);
@@ -502,17 +383,15 @@ static void a_copy_made_after_the_lease_is_seen_to_be_worthless(void **state)
 static void leases_that_a_killed_server_left_end_with_the_next(void **state)
 {
     struct host *host = *state;
-    host_open(host, "limiter=min_size(1)");
+    open_rows(host, "limiter=min_size(1)");
     char *path = fixture_path(host->replay.dir, "LEASES");
-    trp_writer_destroy(host->writer);
-    trp_channel_destroy(host->remote);
-    replay_close(&host->replay);
+    host_close(host);
     int fd = open(path, O_WRONLY);
     assert_int_equal(pwrite(fd, &(uint64_t){77}, 8, 8), 8);
     close(fd);
     assert_int_equal(leases(host), 1);
     _Atomic uint64_t *before = host->leases;
-    host_open(host, "limiter=min_size(1)");
+    open_rows(host, "limiter=min_size(1)");
     assert_int_equal(atomic_load(&before[1]), 0);
     munmap((void *)before, SHARED_LEASES_MAX * 8);
     free(path);
@@ -531,7 +410,7 @@ static void expect_ordinary(struct host *host)
 static void a_client_without_the_lease_file_is_sent_its_samples(void **state)
 {
     struct host *host = *state;
-    host_open(host, "limiter=min_size(1)");
+    open_rows(host, "limiter=min_size(1)");
     insert(host, TABLE_ITEMS);
     char *path = fixture_path(host->replay.dir, "LEASES");
     assert_int_equal(unlink(path), 0);
@@ -542,7 +421,7 @@ static void a_client_without_the_lease_file_is_sent_its_samples(void **state)
 static void a_client_that_finds_another_file_is_sent_its_samples(void **state)
 {
     struct host *host = *state;
-    host_open(host, "limiter=min_size(1)");
+    open_rows(host, "limiter=min_size(1)");
     insert(host, TABLE_ITEMS);
     char *path = fixture_path(host->replay.dir, "data.mdb");
     char *aside = fixture_path(host->replay.dir, "aside");
@@ -561,7 +440,7 @@ static void a_client_that_finds_another_nonce_is_sent_its_samples(void **state)
     struct shared_welcome welcome;
     struct shared_view *view;
     trp_message *message;
-    host_open(host, "limiter=min_size(1)");
+    open_rows(host, "limiter=min_size(1)");
     insert(host, TABLE_ITEMS);
     trp_stream *stream = raw_open(host->remote, &message);
     assert_int_equal(shared_welcome_decode(bytes_of(message), &welcome), TRP_OK);
@@ -594,10 +473,25 @@ static void expect_refused(struct host *host, size_t at, uint8_t value, trp_stat
     assert_ends(stream, status, text);
 }
 
+static void a_server_that_does_not_share_sends_its_samples(void **state)
+{
+    struct host *host = *state;
+    open_rows(host, "limiter=min_size(1)");
+    insert(host, TABLE_ITEMS);
+    host_close(host);
+    munmap((void *)host->leases, SHARED_LEASES_MAX * 8);
+    host_open(host, "limiter=min_size(1)", (trp_replay_server_options){.no_share = true});
+    expect_ordinary(host);
+    trp_sampler *sampler = sampler_of(host->replay.channel, 0);
+    expect_batches(sampler, 5);
+    assert_int_equal(leases(host), 0);
+    trp_sampler_destroy(sampler);
+}
+
 static void a_hello_from_elsewhere_is_refused(void **state)
 {
     struct host *host = *state;
-    host_open(host, "limiter=min_size(1)");
+    open_rows(host, "limiter=min_size(1)");
     expect_refused(host, 20, 1, TRP_FAILED_PRECONDITION, "another host");
     expect_refused(host, 4, 2, TRP_FAILED_PRECONDITION, "speaks version 3");
     expect_refused(host, 0, 1, TRP_INVALID_ARGUMENT, "no hello");
@@ -608,7 +502,7 @@ static void releasing_what_was_not_given_ends_the_stream(void **state)
 {
     struct host *host = *state;
     trp_message *message;
-    host_open(host, "limiter=min_size(1)");
+    open_rows(host, "limiter=min_size(1)");
     trp_stream *stream = raw_open(host->remote, &message);
     trp_message_destroy(message);
     raw_ask(stream, (struct shared_ask){.released = 1});
@@ -620,7 +514,7 @@ static void who_never_reads_answers_is_not_read_for_ever(void **state)
     enum { ASKS_MAX = 20000, NO_ROOM_MS = 200 };
     struct host *host = *state;
     trp_message *message;
-    host_open(host, "limiter=min_size(1)"); /* empty: every round expires, which is an answer */
+    open_rows(host, "limiter=min_size(1)"); /* empty: every round expires, which is an answer */
     trp_stream *stream = raw_open(host->replay.channel, &message);
     trp_message_destroy(message);
     trp_status status = TRP_OK;
@@ -642,7 +536,7 @@ int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "--sample") == 0)
         return sample_for_ever(argv[2]);
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, host_setup, host_teardown)
     const struct CMUnitTest tests[] = {
         TEST(samples_in_one_process_are_read_from_the_file),
         TEST(samples_over_a_socket_are_read_from_the_file),
@@ -657,6 +551,7 @@ int main(int argc, char **argv)
         TEST(a_client_without_the_lease_file_is_sent_its_samples),
         TEST(a_client_that_finds_another_file_is_sent_its_samples),
         TEST(a_client_that_finds_another_nonce_is_sent_its_samples),
+        TEST(a_server_that_does_not_share_sends_its_samples),
         TEST(a_hello_from_elsewhere_is_refused),
         TEST(releasing_what_was_not_given_ends_the_stream),
         TEST(who_never_reads_answers_is_not_read_for_ever),

@@ -1,27 +1,13 @@
 /* Batches that are not copied: what views show is what was inserted, wherever it lies, and when the
  * server takes it back that is said. */
-#include "replay_fixture.h"
+#include "host_fixture.h"
 
-#include <stdatomic.h>
-#include <sys/mman.h>
-
-#include <troupe/sampler.h>
-#include <troupe/writer.h>
-#include "core/clock.h"
-#include "core/thread.h"
-#include "replay/shared_view.h"
 #include "replay/views.h"
 
 enum {
-    FRAME_BYTES = 9000, /* two pages and a rest */
     PIECE_BYTES = 4080,
-    TEXT_BYTES = 30000, /* compresses to a tenth */
     BIG_BYTES = 300000,
     BIG_STEPS = 12, /* more than a message takes */
-    BATCH = 16,
-    TABLE_ITEMS = 64,
-    DEADLINE_MS = 20000,
-    LEASE_MS = 50,
 };
 
 static const trp_tensor_spec frame_columns[] = {
@@ -34,32 +20,6 @@ static const trp_tensor_spec big_columns[] = {
     {.name = "big", .dtype = TRP_UINT8, .rank = 1, .shape = {BIG_BYTES}},
     {.name = "seed", .dtype = TRP_INT64}};
 enum { COLUMNS = 2 };
-
-struct host {
-    struct replay replay;
-    trp_channel *remote;
-    const trp_tensor_spec *columns;
-    uint32_t steps; /* of an item; 1: squeezed */
-    trp_writer *writer;
-    int64_t seed;
-    _Atomic uint64_t *leases;
-};
-
-/* ---- rows that follow from their seed ---------------------------------------------------- */
-
-static void bytes_fill(const trp_tensor_spec *column, uint8_t *bytes, int64_t seed)
-{
-    size_t size = (size_t)column->shape[0];
-    if (column->name[0] != 't') {
-        fixture_fill(bytes, size, (uint64_t)seed << 20);
-        return;
-    }
-    for (size_t at = 0; at < size; at += 400)
-        fixture_fill(bytes + at, 40, (uint64_t)seed);
-    for (size_t at = 0; at < size; at++)
-        if (at % 400 >= 40)
-            bytes[at] = bytes[at - 40];
-}
 
 static void spans_copy(const trp_views *views, uint32_t row, size_t column, uint8_t *out,
                        size_t size)
@@ -87,7 +47,7 @@ static bool views_are_whole(const struct host *host, const trp_views *views)
         spans_copy(views, row, 1, (uint8_t *)seeds, host->steps * sizeof *seeds);
         spans_copy(views, row, 0, seen, size);
         for (uint32_t i = 0; i < host->steps; i++) {
-            bytes_fill(host->columns, expected, seeds[i]);
+            column_fill(host->columns, expected, seeds[i]);
             whole = whole && seeds[i] > 0 && memcmp(expected, seen + i * step, step) == 0;
             whole = whole && seeds[i] == seeds[0] + i;
         }
@@ -99,90 +59,13 @@ static bool views_are_whole(const struct host *host, const trp_views *views)
     return whole;
 }
 
-/* ---- the server and who inserts ---------------------------------------------------------- */
-
-static void host_open(struct host *host, const trp_tensor_spec *columns, uint32_t steps,
-                      const char *limiter)
+static void open_rows(struct host *host, const trp_tensor_spec *columns, uint32_t steps,
+                      const char *table)
 {
-    char *line = xasprintf("name=t sampler=uniform max_size=%d %s", TABLE_ITEMS, limiter);
-    trp_table_options *table;
     host->columns = columns;
+    host->column_count = COLUMNS;
     host->steps = steps;
-    assert_int_equal(trp_table_options_parse(line, &table), TRP_OK);
-    free(line);
-    trp_replay_server_options options = {
-        .dir = host->replay.dir, .tables = table, .table_count = 1, .lease_ms = LEASE_MS};
-    assert_int_equal(trp_replay_server_create(&host->replay.server, &options), TRP_OK);
-    assert_int_equal(trp_replay_server_start(host->replay.server), TRP_OK);
-    trp_table_options_destroy(table);
-    trp_server *rpc = trp_replay_server_rpc(host->replay.server);
-    host->replay.channel = trp_channel_create_local(rpc);
-    assert_int_equal(trp_channel_create(&host->remote, trp_server_address(rpc), NULL), TRP_OK);
-    assert_int_equal(
-        trp_writer_create(
-            &host->writer, host->replay.channel,
-            &(trp_writer_options){.columns = columns, .column_count = COLUMNS, .history = steps}),
-        TRP_OK);
-    trp_writer_set_policy_version(host->writer, 7);
-    char *path = fixture_path(host->replay.dir, "LEASES");
-    int fd = open(path, O_RDONLY);
-    assert_true(fd >= 0);
-    host->leases = mmap(NULL, SHARED_LEASES_MAX * 8, PROT_READ, MAP_SHARED, fd, 0);
-    assert_true(host->leases != MAP_FAILED);
-    close(fd);
-    free(path);
-}
-
-static int setup(void **state)
-{
-    struct host *host = xcalloc(1, sizeof *host);
-    host->replay.dir = fixture_dir("/tmp");
-    *state = host;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct host *host = *state;
-    trp_writer_destroy(host->writer);
-    trp_channel_destroy(host->remote);
-    replay_close(&host->replay);
-    if (host->leases)
-        munmap((void *)host->leases, SHARED_LEASES_MAX * 8);
-    fixture_remove(host->replay.dir);
-    free(host);
-    return 0;
-}
-
-static void insert(struct host *host, uint32_t count)
-{
-    trp_item_column item[COLUMNS];
-    uint8_t *bytes = xmalloc((size_t)host->columns[0].shape[0]);
-    const void *step[] = {bytes, &host->seed};
-    for (uint32_t c = 0; c < COLUMNS; c++)
-        item[c] = (trp_item_column){.column = c,
-                                    .age = host->steps - 1,
-                                    .length = host->steps,
-                                    .squeeze = host->steps == 1};
-    for (uint32_t i = 0; i < count; i++) {
-        for (uint32_t s = 0; s < host->steps; s++) {
-            host->seed++;
-            bytes_fill(host->columns, bytes, host->seed);
-            assert_int_equal(trp_writer_append(host->writer, step), TRP_OK);
-        }
-        assert_int_equal(
-            trp_writer_create_item(host->writer, "t", 1, item, COLUMNS, DEADLINE_MS, NULL), TRP_OK);
-    }
-    assert_int_equal(trp_writer_flush(host->writer, 0, DEADLINE_MS), TRP_OK);
-    free(bytes);
-}
-
-static uint32_t leases(const struct host *host)
-{
-    uint32_t count = 0;
-    for (size_t i = 0; i < SHARED_LEASES_MAX; i++)
-        count += atomic_load(&host->leases[i]) != 0;
-    return count;
+    host_open(host, table, (trp_replay_server_options){.no_share = false});
 }
 
 static trp_sampler_options options_of(const struct host *host, trp_tensor_spec *specs,
@@ -272,7 +155,7 @@ static void expect_views(struct host *host, trp_channel *channel, uint32_t prefe
 static void views_of_one_process_are_pages_of_the_file(void **state)
 {
     struct host *host = *state;
-    host_open(host, frame_columns, 1, "limiter=min_size(1)");
+    open_rows(host, frame_columns, 1, "limiter=min_size(1)");
     insert(host, TABLE_ITEMS);
     expect_views(host, host->replay.channel, 0);
     expect_views(host, host->replay.channel, 2);
@@ -281,7 +164,7 @@ static void views_of_one_process_are_pages_of_the_file(void **state)
 static void views_over_a_socket_of_one_host_are_pages_of_the_file(void **state)
 {
     struct host *host = *state;
-    host_open(host, frame_columns, 1, "limiter=min_size(1)");
+    open_rows(host, frame_columns, 1, "limiter=min_size(1)");
     insert(host, TABLE_ITEMS);
     expect_views(host, host->remote, 0);
     expect_views(host, host->remote, 2);
@@ -312,7 +195,7 @@ static void views_over_a_network_are_of_the_messages(void **state)
     struct host *host = *state;
     trp_views views;
     size_t count;
-    host_open(host, frame_columns, 1, "limiter=min_size(1)");
+    open_rows(host, frame_columns, 1, "limiter=min_size(1)");
     insert(host, TABLE_ITEMS);
     remove_lease_file(host);
     expect_whole(host, 10);
@@ -331,7 +214,7 @@ static void views_over_a_network_are_of_the_messages(void **state)
 static void views_of_samples_in_several_messages_are_whole(void **state)
 {
     struct host *host = *state;
-    host_open(host, big_columns, BIG_STEPS, "limiter=min_size(1)");
+    open_rows(host, big_columns, BIG_STEPS, "limiter=min_size(1)");
     insert(host, 4);
     expect_whole(host, 5);
     remove_lease_file(host);
@@ -343,7 +226,7 @@ static void compressed_columns_are_one_span(void **state)
     struct host *host = *state;
     trp_views views;
     size_t count;
-    host_open(host, text_columns, 1, "limiter=min_size(1)");
+    open_rows(host, text_columns, 1, "limiter=min_size(1)");
     insert(host, TABLE_ITEMS);
     trp_sampler *sampler = sampler_of(host, host->remote, 0);
     for (int i = 0; i < 5; i++) {
@@ -365,18 +248,14 @@ static void views_that_were_taken_back_are_said_to_be(void **state)
 {
     struct host *host = *state;
     trp_views views;
-    host_open(host, frame_columns, 1, "limiter=min_size(1)");
+    open_rows(host, frame_columns, 1, "limiter=min_size(1)");
     insert(host, TABLE_ITEMS);
     trp_sampler *sampler = sampler_of(host, host->remote, 0);
     for (int round = 0; round < 2; round++) {
         next_views(sampler, &views);
         assert_true(views_are_whole(host, &views));
         assert_true(trp_sampler_views_valid(sampler));
-        struct deadline deadline = deadline_in_ms(&clock_monotonic, DEADLINE_MS);
-        while (leases(host) > 0) {
-            assert_false(deadline_passed(deadline, &clock_monotonic));
-            insert(host, 8);
-        }
+        recycle_until_leases(host, 0);
         insert(host, 4 * TABLE_ITEMS);
         assert_false(trp_sampler_views_valid(sampler));
         views_are_whole(host, &views); /* safe to read */
@@ -388,7 +267,7 @@ static void views_that_were_released_end_no_lease(void **state)
 {
     struct host *host = *state;
     trp_views views;
-    host_open(host, frame_columns, 1, "limiter=min_size(1)");
+    open_rows(host, frame_columns, 1, "limiter=min_size(1)");
     insert(host, TABLE_ITEMS);
     trp_sampler *sampler = sampler_of(host, host->remote, 0);
     next_views(sampler, &views);
@@ -408,7 +287,7 @@ static void rows_that_wait_for_others_are_settled(void **state)
     struct host *host = *state;
     trp_views views;
     size_t count;
-    host_open(host, frame_columns, 1, "max_times_sampled=1 limiter=min_size(1)");
+    open_rows(host, frame_columns, 1, "max_times_sampled=1 limiter=min_size(1)");
     trp_sampler *sampler = sampler_of(host, host->remote, 0);
     for (int round = 0; round < 3; round++) {
         insert(host, BATCH / 2);
@@ -459,7 +338,7 @@ static void valid_views_are_whole_while_the_server_recycles(void **state)
     struct torture tortures[3] = {{.prefetch = 0}, {.prefetch = 2}, {.prefetch = 1}};
     struct thread threads[3] = {0};
     struct deadline deadline = deadline_in_ms(&clock_monotonic, DEADLINE_MS);
-    host_open(host, frame_columns, 1, "limiter=min_size(1)");
+    open_rows(host, frame_columns, 1, "limiter=min_size(1)");
     insert(host, TABLE_ITEMS);
     for (int i = 0; i < 3; i++) {
         tortures[i].host = host;
@@ -488,7 +367,7 @@ static void samplers_are_for_views_or_for_batches(void **state)
     trp_views views;
     trp_batch batch;
     trp_tensor_spec specs[COLUMNS];
-    host_open(host, frame_columns, 1, "limiter=min_size(1)");
+    open_rows(host, frame_columns, 1, "limiter=min_size(1)");
     trp_sampler_options options = options_of(host, specs, 0);
     assert_int_equal(trp_sampler_create(&sampler, host->remote, &options), TRP_OK);
     assert_int_equal(trp_sampler_next(sampler, &batch, 0), TRP_INVALID_ARGUMENT);
@@ -542,7 +421,7 @@ static void neighbours_in_memory_are_one_span(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, host_setup, host_teardown)
     const struct CMUnitTest tests[] = {
         TEST(views_of_one_process_are_pages_of_the_file),
         TEST(views_over_a_socket_of_one_host_are_pages_of_the_file),

@@ -75,7 +75,7 @@ static uint64_t tensor_layout(const struct wire_tensor *tensor)
     uint32_t known = tensor->rank < TRP_RANK_MAX ? tensor->rank : TRP_RANK_MAX;
     for (uint32_t i = 1; i < known; ++i)
         hash = hash_u64(hash ^ (uint64_t)tensor->dims[i]);
-    return hash;
+    return hash ^ tensor->hidden;
 }
 
 static void tensor_push(struct keep_set *set, const struct wire_tensor *tensor)
@@ -90,11 +90,20 @@ static void tensor_push(struct keep_set *set, const struct wire_tensor *tensor)
 
 static trp_status tensor_check(const struct wire_tensor *tensor)
 {
-    enum { DTYPE_STRING = 7 };
+    enum {
+        DTYPE_STRING = 7,
+        RANK_MAX = 254, /* TensorFlow's; its clients abort at more */
+    };
     size_t element = tensor_element_bytes(tensor->dtype);
     uint64_t bytes;
     if (tensor->elements == UINT64_MAX)
         return trp_fail(TRP_INVALID_ARGUMENT, "its shape is no tensor's");
+    if (tensor->rank > RANK_MAX)
+        return trp_fail(TRP_INVALID_ARGUMENT, "its %u dimensions are more than %d", tensor->rank,
+                        (int)RANK_MAX);
+    /* NumPy multiplies what is not 0 of an empty shape, too. */
+    if (tensor->elements == 0 && tensor->extent > UINT32_MAX / (element ? element : 1))
+        return trp_fail(TRP_INVALID_ARGUMENT, "its shape is beyond 4 GiB");
     if (tensor->dtype == DTYPE_STRING)
         return strings_check(tensor->content, tensor->elements);
     if (element == 0)

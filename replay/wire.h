@@ -29,6 +29,8 @@ struct wire_tensor {
     uint32_t rank;
     int64_t dims[TRP_RANK_MAX];
     uint64_t elements; /* decoded: of all dimensions; UINT64_MAX: negative, unknown or too many */
+    uint64_t extent;   /* decoded: the same, dimensions of size 0 left out */
+    uint64_t hidden;   /* decoded: a hash of the dimensions that dims[] has no room for */
     trp_bytes content;
 };
 

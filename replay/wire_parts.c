@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "core/alloc.h"
+#include "core/hash.h"
 
 /* ---- failures -------------------------------------------------------------------------- */
 
@@ -457,10 +458,14 @@ static trp_status dim_decode(trp_bytes bytes, struct wire_tensor *tensor)
             size = (int64_t)field.value;
     if (tensor->rank < TRP_RANK_MAX)
         tensor->dims[tensor->rank] = size;
+    else
+        tensor->hidden = hash_u64(tensor->hidden ^ (uint64_t)size);
     tensor->rank++;
-    if (size < 0 || tensor->elements == UINT64_MAX ||
-        __builtin_mul_overflow(tensor->elements, (uint64_t)size, &tensor->elements))
-        tensor->elements = UINT64_MAX; /* and stays so */
+    if (size < 0 || tensor->extent == UINT64_MAX ||
+        __builtin_mul_overflow(tensor->extent, size ? (uint64_t)size : 1, &tensor->extent))
+        tensor->elements = tensor->extent = UINT64_MAX; /* and they stay so */
+    else
+        tensor->elements *= (uint64_t)size;
     return reader_status(&reader);
 }
 
@@ -468,7 +473,7 @@ static trp_status tensor_decode(trp_bytes bytes, struct wire_tensor *tensor)
 {
     struct reader reader = reader_of(bytes), shape;
     struct field field;
-    *tensor = (struct wire_tensor){.elements = 1};
+    *tensor = (struct wire_tensor){.elements = 1, .extent = 1};
     while (read_field(&reader, &field)) {
         switch (field.tag) {
         case TAG(1, VARINT):
@@ -480,7 +485,7 @@ static trp_status tensor_decode(trp_bytes bytes, struct wire_tensor *tensor)
                 if (field.tag == TAG(2, LEN))
                     TRP_TRY(dim_decode(field.bytes, tensor));
                 else if (field.tag == TAG(3, VARINT) && field.value)
-                    tensor->elements = UINT64_MAX; /* of unknown rank */
+                    tensor->elements = tensor->extent = UINT64_MAX; /* of unknown rank */
             }
             TRP_TRY(reader_status(&shape));
             break;

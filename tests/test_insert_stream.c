@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "core/limits.h"
+#include "replay/wire_bytes.h"
 #include "replay_fixture.h"
 
 static void items_are_confirmed_in_order_and_visible(void **state)
@@ -349,6 +350,10 @@ static void chunks_that_no_client_could_unpack_are_refused(void **state)
         {tensor_of(TRP_UINT8, -1, 0, "", 1), "shape is no tensor's"},
         {tensor_of(TRP_UINT8, INT64_MAX, 4, literal, 10), "shape is no tensor's"},
         {tensor_of(TRP_FLOAT64, INT64_MAX, 1, literal, 10), "beyond 4 GiB"},
+        {tensor_of(TRP_UINT8, INT64_C(1) << 31, 0, "", 1), NULL},
+        {tensor_of(TRP_UINT8, INT64_C(1) << 32, 0, "", 1), "beyond 4 GiB"},
+        {tensor_of(7, 0, INT64_C(1) << 32, "", 0), "beyond 4 GiB"},
+        {tensor_of(TRP_FLOAT64, 0, INT64_MAX, "", 1), "beyond 4 GiB"},
         {tensor_of(TRP_UINT8, INT64_C(1) << 32, 1, literal, 10), "beyond 4 GiB"},
         {tensor_of(7, 2, 1,
                    "\x02\x01"
@@ -393,6 +398,74 @@ static void a_chunks_tensors_agree_with_each_other_and_with_its_steps(void **sta
     memcpy(trp_message_data(message), lies, sizeof lies - 1);
     assert_int_equal(trp_stream_send(stream, message, WAIT_MS), TRP_OK);
     assert_ends(stream, TRP_INVALID_ARGUMENT, "chunk 7 says 2 tensors and has 0");
+}
+
+/* All of a ChunkData but its key: one byte in a shape of ones, the last but one of which is `odd`
+ * (0 or 1; the tensor is empty with 0). */
+static trp_bytes many_dimensions(struct buffer *out, uint32_t rank, uint8_t odd)
+{
+    enum { TENSOR_MAX = 2048 };
+    uint8_t shape[TENSOR_MAX], tensor[TENSOR_MAX], data[TENSOR_MAX];
+    struct writer at = {shape + sizeof shape, shape};
+    const uint8_t *end = at.at;
+    for (uint32_t i = rank; i-- > 0;) {
+        const uint8_t *dim_end = at.at;
+        put_varint_field(&at, 1, i + 2 == rank ? odd : 1);
+        put_len_header(&at, 2, dim_end);
+    }
+    trp_bytes dims = {at.at, (size_t)(end - at.at)};
+    at = (struct writer){tensor + sizeof tensor, tensor};
+    end = at.at;
+    put_bytes_field(&at, 4, (trp_bytes){(const uint8_t *)(odd ? "\1\0a" : "\0"), odd ? 3 : 1});
+    put_bytes_field(&at, 2, dims);
+    put_varint_field(&at, 1, TRP_UINT8);
+    put_len_header(&at, 1, end);
+    trp_bytes tensors = {at.at, (size_t)(end - at.at)};
+    at = (struct writer){data + sizeof data, data};
+    end = at.at;
+    put_bytes_field(&at, 5, tensors);
+    size_t start = out->size;
+    buffer_append(out, (trp_bytes){at.at, (size_t)(end - at.at)});
+    return (trp_bytes){out->data + start, out->size - start};
+}
+
+static void tensors_may_have_as_many_dimensions_as_tensorflow_takes(void **state)
+{
+    const struct {
+        uint32_t rank;
+        uint8_t odd; /* of the second chunk; the first has 1 */
+        const char *text;
+    } rows[] = {
+        {9, 1, NULL},
+        {254, 1, NULL},
+        {255, 1, "its 255 dimensions are more than 254"},
+        {12, 0, "joins tensors of different types or shapes"},
+    };
+    struct replay *replay = *state;
+    OPEN("name=t");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
+        trp_stream *stream = open_stream(replay, "InsertStream");
+        struct built *built = built_create(0);
+        struct buffer bytes = {0};
+        buffer_reserve(&bytes, 8192);
+        for (uint64_t key = 1; key <= 2; ++key)
+            *wire_push_chunk(&built->request.lists) = (struct wire_chunk){
+                .key = key,
+                .tail = many_dimensions(&bytes, rows[i].rank, key == 2 ? rows[i].odd : 1)};
+        add_item(built, 1 + i, "t", 1);
+        wire_push_column(&built->request.lists);
+        add_slice(built, 1, 0, 1, 0);
+        add_slice(built, 2, 0, 1, 0);
+        send_built(stream, built);
+        if (rows[i].text) {
+            assert_ends(stream, TRP_INVALID_ARGUMENT, rows[i].text);
+        } else {
+            assert_confirmed(stream, (const uint64_t[]){1 + i}, 1);
+            trp_stream_destroy(stream);
+        }
+        buffer_cleanup(&bytes);
+        built_destroy(built);
+    }
 }
 
 static void slices_that_cannot_be_joined_are_refused(void **state)
@@ -662,6 +735,7 @@ int main(void)
         TEST(poison_items_are_refused),
         TEST(chunks_that_no_client_could_unpack_are_refused),
         TEST(a_chunks_tensors_agree_with_each_other_and_with_its_steps),
+        TEST(tensors_may_have_as_many_dimensions_as_tensorflow_takes),
         TEST(slices_that_cannot_be_joined_are_refused),
         TEST(a_bad_priority_ends_its_stream_and_leaves_the_table_alone),
         TEST(not_a_number_is_refused_by_every_kind_of_table),

@@ -205,7 +205,7 @@ static struct item *make_item(struct store *store, size_t size)
         store_item_create(store, store_trajectory(store, (trp_bytes){shape, 48}, 1));
     item->key = draw(UINT64_MAX);
     item->priority = 1;
-    item->chunks[0] = store_chunk_create(store, (trp_bytes){payload(), size}, (trp_bytes){NULL, 0});
+    item->chunks[0] = store_chunk_create(store, &(trp_bytes){payload(), size}, 1);
     return item;
 }
 

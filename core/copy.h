@@ -1,9 +1,16 @@
-/* Copies of a few bytes that are not worth a call; most columns of a step are so small. */
+/* Copies that memcpy() is not the best for: a few bytes are not worth a call, and most columns of a
+ * step are so small; pages that are written once and read much later, if at all, need not come
+ * into the cache, and what is there need not leave it for them. */
 #ifndef TRP_CORE_COPY_H
 #define TRP_CORE_COPY_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 static inline void copy_small(void *to, const void *from, size_t size)
 {
@@ -16,5 +23,40 @@ static inline void copy_small(void *to, const void *from, size_t size)
     else
         memcpy(to, from, size);
 }
+
+#ifdef __SSE2__
+enum { COPY_LINE_BYTES = 64 };
+
+/* Past the cache, whole lines at a time. copy_away_end() before anybody is told of it. */
+static inline void copy_away(void *to, const void *from, size_t size)
+{
+    uint8_t *out = to;
+    const uint8_t *in = from;
+    size_t before = -(uintptr_t)out & (COPY_LINE_BYTES - 1);
+    if (before > size)
+        before = size;
+    memcpy(out, in, before);
+    for (out += before, in += before, size -= before; size >= COPY_LINE_BYTES;
+         out += COPY_LINE_BYTES, in += COPY_LINE_BYTES, size -= COPY_LINE_BYTES)
+        for (size_t at = 0; at < COPY_LINE_BYTES; at += sizeof(__m128i))
+            _mm_stream_si128((__m128i *)(void *)(out + at),
+                             _mm_loadu_si128((const __m128i *)(const void *)(in + at)));
+    memcpy(out, in, size);
+}
+
+static inline void copy_away_end(void)
+{
+    _mm_sfence();
+}
+#else
+static inline void copy_away(void *to, const void *from, size_t size)
+{
+    memcpy(to, from, size);
+}
+
+static inline void copy_away_end(void)
+{
+}
+#endif
 
 #endif

@@ -361,7 +361,7 @@ void insert_received(void *arg, trp_server_call *call, trp_message *message)
     if (service->inserted)
         lane_enter(service->inserted, service->inserted_from);
     service->inserted = NULL;
-    trp_message_destroy(message);
+    service_keep(service, message);
     stream_touch(stream);
     if (status != TRP_OK)
         stream_fail(stream, status);

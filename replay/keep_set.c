@@ -203,11 +203,11 @@ trp_status keep_set_add(struct keep_set *set, struct store *store, const struct 
         set->capacity = set->capacity ? 2 * set->capacity : 16;
         set->kept = xrealloc(set->kept, set->capacity * sizeof *set->kept);
     }
-    set->kept[set->count++] =
-        (struct kept){.key = chunk->key,
-                      .chunk = store_chunk_create(store, chunk->head, chunk->tail),
-                      .tensor_first = first,
-                      .tensor_count = set->tensor_count - first};
+    set->kept[set->count++] = (struct kept){
+        .key = chunk->key,
+        .chunk = store_chunk_create(store, (trp_bytes[]){chunk->head, chunk->tail}, 2),
+        .tensor_first = first,
+        .tensor_count = set->tensor_count - first};
     set->kept[set->count - 1].chunk->episode = episode;
     set->bytes += chunk->head.size + chunk->tail.size;
     if (2 * set->count > set->index_size)

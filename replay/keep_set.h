@@ -46,9 +46,9 @@ void keep_set_cleanup(struct keep_set *set, struct store *store);
 /* NULL: not kept. Valid until the next add or release. */
 struct kept *keep_set_find(const struct keep_set *set, uint64_t key);
 
-/* Copies the chunk unless its key is kept already. INVALID_ARGUMENT: a tensor or
- * range that no client could read, with the chunk, the tensor, what is expected and what is given;
- * RESOURCE_EXHAUSTED: more than KEPT_CHUNKS_MAX chunks. */
+/* Adds the chunk, whose bytes are lent (store_chunk_create()), unless its key is kept already.
+ * INVALID_ARGUMENT: a tensor or range that no client could read, with the chunk, the tensor, what
+ * is expected and what is given; RESOURCE_EXHAUSTED: more than KEPT_CHUNKS_MAX chunks. */
 trp_status keep_set_add(struct keep_set *set, struct store *store, const struct wire_chunk *chunk);
 
 /* Drops every chunk that is not in `keys`. FAILED_PRECONDITION with Reverb's text when they are not

@@ -148,6 +148,7 @@ void service_cleanup(struct service *service)
     wire_keys_cleanup(&service->confirmed);
     shared_builder_cleanup(&service->builder);
     free(service->parts);
+    free(service->lent);
     free(service->holes);
     free(service->lanes);
     free(service->broken_text);
@@ -245,6 +246,27 @@ static bool service_commit(struct service *service)
     return true;
 }
 
+void service_keep(struct service *service, trp_message *message)
+{
+    if (!store_has_lent(engine_store(service->engine))) {
+        trp_message_destroy(message);
+        return;
+    }
+    if (service->lent_count == service->lent_capacity) {
+        service->lent_capacity = service->lent_capacity ? 2 * service->lent_capacity : 16;
+        service->lent = xrealloc(service->lent, service->lent_capacity * sizeof(trp_message *));
+    }
+    service->lent[service->lent_count++] = message;
+}
+
+/* Chunks that wait for an item, for the limiter or for room get bytes of their own. */
+static void service_let_go(struct service *service)
+{
+    store_lent_end(engine_store(service->engine));
+    while (service->lent_count > 0)
+        trp_message_destroy(service->lent[--service->lent_count]);
+}
+
 static int64_t retry_at_ns(int64_t next)
 {
     int64_t retry = clock_now_ns(&clock_monotonic) + SERVICE_FULL_RETRY_MS * INT64_C(1000000);
@@ -297,6 +319,7 @@ int64_t service_group_end(void *arg)
         insert_streams_answer(service);
         unaries_answer(service);
     }
+    service_let_go(service);
     service->group++;
     if (!answered)
         next = retry_at_ns(next);

@@ -87,6 +87,10 @@ struct service {
     int64_t lease_ms;
     bool no_share;
 
+    /* Messages that chunks of this group lie in. */
+    trp_message **lent;
+    uint32_t lent_count, lent_capacity;
+
     /* Reused from message to message. */
     struct wire_insert_request insert;
     struct wire_mutate_request mutate;
@@ -128,6 +132,9 @@ void lane_leave(struct lane *lane);
 
 /* Every table's index of keys is there. */
 bool service_ready(const struct service *service);
+
+/* Takes a message that chunks were made of; if need be it stays until the group ends. */
+void service_keep(struct service *service, trp_message *message);
 
 /* NULL with NOT_FOUND in trp_last_error(). */
 struct lane *service_lane(struct service *service, trp_bytes table);

@@ -94,9 +94,12 @@ trp_status store_load(struct store *store, store_visit load, void *arg);
 /* Interns a canonical trajectory; the caller gets one reference. */
 struct trajectory *store_trajectory(struct store *store, trp_bytes bytes, uint32_t chunk_count);
 
-/* A new chunk with a copy of the two spans (the message before and after its key), one reference,
- * not stored yet. */
-struct chunk *store_chunk_create(struct store *store, trp_bytes head, trp_bytes tail);
+/* A new chunk, one reference, not stored yet. Its bytes are the `count` spans one after the other.
+ * Those of a large one are not copied: they have to stay where they are until store_lent_end(),
+ * which copies what was not stored meanwhile. */
+struct chunk *store_chunk_create(struct store *store, const trp_bytes *spans, uint32_t count);
+void store_lent_end(struct store *store);
+bool store_has_lent(const struct store *store); /* some bytes have to stay */
 void store_chunk_ref(struct chunk *chunk);
 
 /* The last reference to a stored chunk deletes its pieces in this group. */

@@ -1,6 +1,6 @@
-/* Chunks in memory. Until its group is committed a chunk has its bytes; afterwards only small
- * ones keep them, in a list of bounded size, least recently used last: for them the walk down the
- * tree costs more than the copy.
+/* Chunks in memory. Until its group is committed a chunk has its bytes, be they those of the
+ * message that it came in; afterwards only small ones keep them, in a list of bounded size, least
+ * recently used last: for them the walk down the tree costs more than the copy.
  *
  * A read is one seek and then nexts, and none at all when the cursor stands before the chunk
  * already, as it does between the chunks of one item. */
@@ -63,6 +63,69 @@ static void bytes_give(struct store *store, uint8_t *bytes, size_t size)
     store->spare_bytes += spare_bytes;
 }
 
+/* ---- bytes that are not ours ------------------------------------------------------------------
+ */
+
+void span_reader_copy(struct span_reader *from, uint8_t *out, size_t size)
+{
+    while (size > 0) {
+        while (from->left.size == 0)
+            from->left = *from->next++;
+        size_t part = from->left.size < size ? from->left.size : size;
+        memcpy(out, from->left.data, part);
+        from->left = (trp_bytes){from->left.data + part, from->left.size - part};
+        out += part;
+        size -= part;
+    }
+}
+
+static size_t lent_size(uint32_t count)
+{
+    return sizeof(struct lent) + count * sizeof(trp_bytes);
+}
+
+static void lent_begin(struct store *store, struct chunk *chunk, const trp_bytes *spans,
+                       uint32_t count)
+{
+    if (store->lent_count == store->lent_capacity) {
+        store->lent_capacity = store->lent_capacity ? 2 * store->lent_capacity : 64;
+        store->lent = xrealloc(store->lent, store->lent_capacity * sizeof(struct chunk *));
+    }
+    chunk->lent = slab_take(&store->slabs, lent_size(count));
+    chunk->lent->at = store->lent_count;
+    chunk->lent->count = count;
+    memcpy(chunk->lent->spans, spans, count * sizeof *spans);
+    store->lent[store->lent_count++] = chunk;
+}
+
+static void lent_return(struct store *store, struct chunk *chunk)
+{
+    struct lent *lent = chunk->lent;
+    if (!lent)
+        return;
+    struct chunk *last = store->lent[--store->lent_count];
+    store->lent[lent->at] = last;
+    last->lent->at = lent->at;
+    chunk->lent = NULL;
+    slab_give(&store->slabs, lent, lent_size(lent->count));
+}
+
+bool store_has_lent(const struct store *store)
+{
+    return store->lent_count > 0;
+}
+
+void store_lent_end(struct store *store)
+{
+    while (store->lent_count > 0) {
+        struct chunk *chunk = store->lent[store->lent_count - 1];
+        struct span_reader from = chunk_spans(chunk);
+        chunk->bytes = bytes_take(store, chunk->size);
+        span_reader_copy(&from, chunk->bytes, chunk->size);
+        lent_return(store, chunk);
+    }
+}
+
 void spares_cleanup(struct store *store)
 {
     for (size_t units = 0; units < STORE_BUFFER_CLASSES; units++) {
@@ -71,6 +134,7 @@ void spares_cleanup(struct store *store)
             free(spare);
         }
     }
+    free(store->lent);
 }
 
 /* ---- cache ---------------------------------------------------------------------------------- */
@@ -115,22 +179,28 @@ void chunk_settle(struct store *store, struct chunk *chunk)
         cache_add(store, chunk);
         return;
     }
+    lent_return(store, chunk);
     bytes_give(store, chunk->bytes, chunk->size);
     chunk->bytes = NULL;
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-struct chunk *store_chunk_create(struct store *store, trp_bytes head, trp_bytes tail)
+struct chunk *store_chunk_create(struct store *store, const trp_bytes *spans, uint32_t count)
 {
-    assert(head.size <= UINT32_MAX - tail.size);
+    size_t size = 0;
+    for (uint32_t i = 0; i < count; i++)
+        size += spans[i].size;
+    assert(size <= UINT32_MAX);
     struct chunk *chunk = slab_take(&store->slabs, sizeof *chunk);
-    *chunk = (struct chunk){.refs = 1, .size = (uint32_t)(head.size + tail.size)};
-    chunk->bytes = bytes_take(store, chunk->size);
-    if (head.size)
-        memcpy(chunk->bytes, head.data, head.size);
-    if (tail.size)
-        memcpy(chunk->bytes + head.size, tail.data, tail.size);
+    *chunk = (struct chunk){.refs = 1, .size = (uint32_t)size};
+    if (size > STORE_CACHED_CHUNK_BYTES_MAX) {
+        lent_begin(store, chunk, spans, count);
+        return chunk;
+    }
+    struct span_reader from = {.next = spans};
+    chunk->bytes = bytes_take(store, size);
+    span_reader_copy(&from, chunk->bytes, size);
     return chunk;
 }
 
@@ -145,6 +215,7 @@ void chunk_free(struct store *store, struct chunk *chunk)
 {
     if (chunk->cache_next)
         cache_remove(store, chunk);
+    lent_return(store, chunk);
     bytes_give(store, chunk->bytes, chunk->size);
     slab_give(&store->slabs, chunk, sizeof *chunk);
 }
@@ -246,6 +317,11 @@ trp_status store_chunk_read(struct store *store, const struct chunk *chunk, uint
 {
     /* Reading changes what is cached, not what the chunk is. */
     struct chunk *cached = (struct chunk *)chunk;
+    if (chunk->lent) {
+        struct span_reader from = chunk_spans(chunk);
+        span_reader_copy(&from, out, chunk->size);
+        return TRP_OK;
+    }
     if (chunk->bytes) {
         memcpy(out, chunk->bytes, chunk->size);
         /* Its neighbours are anywhere in memory: their order has to be worth two cache misses. */
@@ -277,7 +353,7 @@ bool page_of_piece(const struct store *store, MDB_val value, uint64_t *page)
 trp_status store_chunk_locate(struct store *store, const struct chunk *chunk, struct buffer *pages,
                               struct buffer *rest)
 {
-    bool in_file = !chunk->bytes || chunk->cache_next;
+    bool in_file = (!chunk->bytes && !chunk->lent) || chunk->cache_next;
     if (!in_file || chunk->size < SHARED_INLINE_BYTES) {
         trp_status status =
             store_chunk_read(store, chunk, buffer_reserve(rest, chunk->size ? chunk->size : 1));
@@ -330,6 +406,8 @@ static bool worth_a_look(struct store *store)
 void store_chunk_prefetch(struct store *store, const struct chunk *chunk)
 {
     enum { LINE_BYTES = 64, LINES_BYTES = 512 }; /* the processor sees where more is going */
+    if (chunk->lent)
+        return;
     if (chunk->bytes) {
         for (size_t at = 0; at < chunk->size && at < LINES_BYTES; at += LINE_BYTES)
             __builtin_prefetch(chunk->bytes + at);

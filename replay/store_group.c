@@ -301,7 +301,7 @@ static int group_put_pieces(struct store *store, MDB_txn *txn)
     for (size_t index = 0; rc == 0 && index < group->chunk_count; index++) {
         const struct chunk *chunk = group->chunks[index];
         if (chunk->refs > 1) /* else its items went as they came */
-            rc = lmdb_put_chunk(cursor, chunk->seq, (trp_bytes){chunk->bytes, chunk->size});
+            rc = lmdb_put_chunk(store, cursor, chunk);
     }
     mdb_cursor_close(cursor);
     return rc;

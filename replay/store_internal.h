@@ -168,6 +168,8 @@ struct store {
     struct slabs slabs;                         /* items, chunks and bytes of small chunks */
     struct spare *spares[STORE_BUFFER_CLASSES]; /* buffers of chunks that are stored */
     uint64_t spare_bytes;
+    struct chunk **lent; /* chunks whose bytes are the caller's */
+    uint32_t lent_count, lent_capacity;
 
     struct group group;
     struct dead_list pending; /* dead before this group, not removed yet */
@@ -210,8 +212,8 @@ int lmdb_put_meta(struct store *store, MDB_txn *txn);
 /* Puts one value cut into parts. `flags`: MDB_APPEND behind everything in the tree. */
 int lmdb_put_parts(MDB_cursor *cursor, uint64_t seq, trp_bytes bytes, unsigned flags);
 
-/* Puts a chunk and its sum behind everything in the tree. */
-int lmdb_put_chunk(MDB_cursor *cursor, uint64_t seq, trp_bytes chunk);
+/* Puts a chunk that has its bytes, and its sum, behind everything in the tree. */
+int lmdb_put_chunk(const struct store *store, MDB_cursor *cursor, const struct chunk *chunk);
 
 /* Pages that a transaction may use now; of them, inserts. */
 uint64_t lmdb_pages_free(const struct store *store);
@@ -237,6 +239,28 @@ static inline uint64_t lmdb_key_read(MDB_val key)
 }
 
 /* ---- store_chunk.c -------------------------------------------------------------------------- */
+
+/* What a chunk has instead of bytes until store_lent_end(). */
+struct lent {
+    uint32_t at; /* in store.lent */
+    uint32_t count;
+    trp_bytes spans[];
+};
+
+struct span_reader {
+    const trp_bytes *next;
+    trp_bytes left; /* of the span before */
+};
+
+static inline struct span_reader chunk_spans(const struct chunk *chunk)
+{
+    if (chunk->lent)
+        return (struct span_reader){.next = chunk->lent->spans};
+    return (struct span_reader){.left = {chunk->bytes, chunk->size}};
+}
+
+/* The next `size` bytes, which are there. */
+void span_reader_copy(struct span_reader *from, uint8_t *out, size_t size);
 
 /* A stored chunk without bytes and references. */
 struct chunk *chunk_create_stored(struct store *store, uint64_t seq, uint32_t size);

@@ -20,6 +20,7 @@
 
 #include "checkpoint_dir.h"
 #include "core/alloc.h"
+#include "core/copy.h"
 #include "store_walk.h"
 
 enum {
@@ -223,6 +224,7 @@ trp_status lmdb_begin(struct store *store, MDB_txn **txn)
 
 trp_status lmdb_commit(struct store *store, MDB_txn *txn)
 {
+    copy_away_end();
     int rc = mdb_txn_commit(txn);
     if (rc != 0)
         return lmdb_fail(store, rc, "commit");
@@ -259,32 +261,50 @@ int lmdb_put_parts(MDB_cursor *cursor, uint64_t seq, trp_bytes bytes, unsigned f
     return 0;
 }
 
-/* A part of the chunk and, where that ends, of its sum. */
-static uint32_t piece_fill(uint8_t *out, size_t size, trp_bytes chunk, size_t offset, uint32_t sum)
+/* The next `size` bytes of the spans into `out`, which is a page that nobody looks at soon if it is
+ * `away`; the sum with them. */
+static uint32_t spans_take(struct span_reader *from, uint8_t *out, size_t size, bool away,
+                           uint32_t sum)
 {
-    size_t whole = offset < chunk.size ? chunk.size - offset : 0;
-    size_t bytes = whole < size ? whole : size;
-    if (bytes) {
-        memcpy(out, chunk.data + offset, bytes);
-        sum = chunk_sum_add(sum, out, bytes);
+    if (size == 0)
+        return sum;
+    while (from->left.size == 0)
+        from->left = *from->next++;
+    const uint8_t *in = from->left.data;
+    if (from->left.size >= size) {
+        sum = chunk_sum_add(sum, in, size); /* that brings it into the cache */
+        if (away)
+            copy_away(out, in, size);
+        else
+            memcpy(out, in, size);
+        from->left = (trp_bytes){in + size, from->left.size - size};
+        return sum;
     }
-    for (size_t at = bytes; at < size; at++)
-        out[at] = (uint8_t)(sum >> 8 * (offset + at - chunk.size));
-    return sum;
+    span_reader_copy(from, out, size);
+    return chunk_sum_add(sum, out, size);
 }
 
-int lmdb_put_chunk(MDB_cursor *cursor, uint64_t seq, trp_bytes chunk)
+int lmdb_put_chunk(const struct store *store, MDB_cursor *cursor, const struct chunk *chunk)
 {
-    uint32_t count = chunk_pieces((uint32_t)chunk.size), sum = 0;
+    /* What has a page to itself, of the file's own pages: else it is written from there at once. */
+    enum { PAGE_VALUE_MIN = PIECE_BYTES / 2 };
+    bool map = store->options.durability != TRP_DURABLE_SYSTEM;
+    struct span_reader from = chunk_spans(chunk);
+    uint32_t count = chunk_pieces(chunk->size), sum = 0;
     for (uint32_t piece = 0; piece < count; piece++) {
-        size_t offset = (size_t)piece * PIECE_BYTES, left = chunk.size + SUM_BYTES - offset;
+        size_t offset = (size_t)piece * PIECE_BYTES, left = chunk->size + SUM_BYTES - offset;
         size_t size = left < PIECE_BYTES ? left : PIECE_BYTES;
-        uint64_t number = piece_key(seq, piece);
+        size_t whole = offset < chunk->size ? chunk->size - offset : 0;
+        size_t bytes = whole < size ? whole : size;
+        uint64_t number = piece_key(chunk->seq, piece);
         MDB_val key = lmdb_key(&number), data = {size, NULL};
         int rc = mdb_cursor_put(cursor, &key, &data, MDB_APPEND | MDB_RESERVE);
         if (rc != 0)
             return rc;
-        sum = piece_fill(data.mv_data, size, chunk, offset, sum);
+        uint8_t *out = data.mv_data;
+        sum = spans_take(&from, out, bytes, map && bytes > PAGE_VALUE_MIN, sum);
+        for (size_t at = bytes; at < size; at++)
+            out[at] = (uint8_t)(sum >> 8 * (offset + at - chunk->size));
     }
     return 0;
 }

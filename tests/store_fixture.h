@@ -75,8 +75,9 @@ static inline struct chunk *fixture_chunk(struct store *store, uint64_t seed, si
     uint8_t *bytes = xmalloc(size + 1);
     fixture_fill(bytes, size, seed);
     size_t half = size / 2;
-    struct chunk *chunk =
-        store_chunk_create(store, (trp_bytes){bytes, half}, (trp_bytes){bytes + half, size - half});
+    const trp_bytes spans[] = {{bytes, half}, {bytes + half, size - half}};
+    struct chunk *chunk = store_chunk_create(store, spans, 2);
+    store_lent_end(store);
     free(bytes);
     return chunk;
 }

@@ -88,6 +88,57 @@ static void items_come_back_after_reopening(void **state)
     }
 }
 
+/* Another chunk for the item, whose bytes stay in `bytes`, cut where pieces are not. */
+static void lend(struct store *store, struct item *item, uint8_t *bytes, size_t size)
+{
+    store_chunk_unref(store, item->chunks[0]);
+    fixture_fill(bytes, size, item->key);
+    const trp_bytes spans[] = {
+        {bytes, 0}, {bytes, 10}, {bytes + 10, 9000}, {NULL, 0}, {bytes + 9010, size - 9010}};
+    item->chunks[0] = store_chunk_create(store, spans, 5);
+}
+
+static void bytes_that_are_lent_are_read_stored_and_given_back(void **state)
+{
+    struct fixture *fixture = *state;
+    enum { SIZE = 28500 };
+    fixture_open(fixture, (struct store_options){0});
+    uint8_t *bytes[3];
+    struct item *items[3];
+    for (size_t i = 0; i < 3; i++)
+        items[i] = fixture_item(fixture->store, i + 1, 1);
+    for (size_t i = 0; i < 3; i++) {
+        bytes[i] = xmalloc(SIZE);
+        lend(fixture->store, items[i], bytes[i], SIZE);
+        fixture_check_chunk(fixture->store, items[i]->chunks[0], i + 1, SIZE);
+    }
+    struct buffer pages = {0}, rest = {0};
+    assert_int_equal(store_chunk_locate(fixture->store, items[0]->chunks[0], &pages, &rest),
+                     TRP_OK);
+    assert_int_equal(pages.size, 0);
+    assert_int_equal(rest.size, SIZE);
+    assert_memory_equal(rest.data, bytes[0], SIZE);
+    buffer_cleanup(&pages);
+    buffer_cleanup(&rest);
+    insert(fixture, items[0]);
+    assert_int_equal(store_commit(fixture->store), TRP_OK); /* the first is stored, ... */
+    insert(fixture, items[1]);                              /* the second about to be, */
+    store_item_destroy(fixture->store, items[2]);           /* the third is gone */
+    assert_true(store_has_lent(fixture->store));
+    store_lent_end(fixture->store);
+    assert_false(store_has_lent(fixture->store));
+    for (size_t i = 0; i < 3; i++)
+        free(bytes[i]);
+    assert_int_equal(store_commit(fixture->store), TRP_OK);
+    for (size_t i = 0; i < 2; i++)
+        store_item_destroy(fixture->store, items[i]);
+    fixture_close(fixture);
+    fixture_open(fixture, (struct store_options){.check = true});
+    assert_int_equal(fixture->loaded.count, 2);
+    for (size_t i = 0; i < 2; i++)
+        fixture_check_chunk(fixture->store, fixture->loaded.items[i]->chunks[0], i + 1, SIZE);
+}
+
 static void an_uncommitted_group_is_lost_as_a_whole(void **state)
 {
     struct fixture *fixture = *state;
@@ -691,6 +742,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(items_come_back_after_reopening, setup, teardown),
+        cmocka_unit_test_setup_teardown(bytes_that_are_lent_are_read_stored_and_given_back, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(an_uncommitted_group_is_lost_as_a_whole, setup, teardown),
         cmocka_unit_test_setup_teardown(an_item_can_come_and_go_in_one_group, setup, teardown),
         cmocka_unit_test_setup_teardown(a_shared_chunk_is_stored_once_and_goes_with_its_last_item,

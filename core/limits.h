@@ -138,7 +138,8 @@ enum {
     TABLE_SIGNATURE_BYTES_MAX = 1 << 20,
     /* signature.c: a table of 4096 columns is beyond anyone's; names in paths are cut. */
     SIGNATURE_LEAVES_MAX = 4096,
-    SIGNATURE_DEPTH_MAX = 64,
+    /* Clients' protobuf reads 100 messages deep; a level of a dict is 3 of them. */
+    SIGNATURE_DEPTH_MAX = 30,
     SIGNATURE_NAME_BYTES_MAX = 256,
     /* track.c: smaller tensors are not worth a look; a column that failed to shrink 4 times in a
      * row is looked at once in 17 chunks: 6 % of the cost on noise. */

@@ -12,7 +12,9 @@
 
 #include "core/alloc.h"
 #include "core/limits.h"
+#include "core/utf8.h"
 #include "options.h"
+#include "signature.h"
 
 enum { MAX_SIZE_DEFAULT = 1000 * 1000 };
 
@@ -68,22 +70,6 @@ static bool limiter_equal(const trp_rate_limiter *a, const trp_rate_limiter *b)
 
 /* ---- check ------------------------------------------------------------------------------- */
 
-/* Bytes of the UTF-8 character at `text` (NUL-terminated); 0: none. */
-static size_t utf8_size(const unsigned char *text)
-{
-    size_t size = text[0] < 0x80 ? 1 : text[0] < 0xe0 ? 2 : text[0] < 0xf0 ? 3 : 4;
-    uint32_t code = size == 1 ? text[0] : text[0] & (0x7fu >> size);
-    for (size_t i = 1; i < size; i++) {
-        if ((text[i] & 0xc0) != 0x80)
-            return 0;
-        code = code << 6 | (text[i] & 0x3fu);
-    }
-    static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
-    bool lead = size == 1 || (text[0] >= 0xc2 && text[0] <= 0xf4);
-    bool surrogate = code >= 0xd800 && code <= 0xdfff;
-    return lead && code >= smallest[size] && code <= 0x10ffff && !surrogate ? size : 0;
-}
-
 /* The name travels in protobuf strings and stands in a line of words. */
 static trp_status name_check(const char *name)
 {
@@ -94,9 +80,9 @@ static trp_status name_check(const char *name)
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "table '%.32s...': the name has %zu bytes, at most %d", name, size,
                         TABLE_NAME_BYTES_MAX);
-    const unsigned char *bytes = (const unsigned char *)name;
+    const uint8_t *bytes = (const uint8_t *)name;
     for (size_t i = 0; i < size;) {
-        size_t step = utf8_size(bytes + i);
+        size_t step = utf8_size(bytes + i, bytes + size);
         if (step == 0)
             return trp_fail(TRP_INVALID_ARGUMENT, "a table's name is not UTF-8 at byte %zu", i);
         if (bytes[i] <= ' ' || bytes[i] == 0x7f)
@@ -147,6 +133,25 @@ static trp_status limiter_check(const char *table, const trp_rate_limiter *limit
     return TRP_OK;
 }
 
+/* One that clients cannot read would keep them from reading ServerInfo, so from every table. */
+static trp_status signature_is_readable(const trp_table_options *options)
+{
+    struct signature signature = {0};
+    if (options->signature.size == 0)
+        return TRP_OK;
+    if (options->signature.size > TABLE_SIGNATURE_BYTES_MAX)
+        return trp_fail(TRP_INVALID_ARGUMENT, "table '%s': the signature has %zu bytes, at most %d",
+                        options->name, options->signature.size, TABLE_SIGNATURE_BYTES_MAX);
+    trp_status status = signature_decode(options->signature, &signature);
+    if (status != TRP_OK) {
+        char *reason = xstrdup(trp_last_error());
+        trp_fail(status, "table '%s': %s", options->name, reason);
+        free(reason);
+    }
+    signature_cleanup(&signature);
+    return status;
+}
+
 trp_status trp_table_options_check(const trp_table_options *options)
 {
     TRP_TRY(name_check(options->name));
@@ -177,9 +182,7 @@ trp_status trp_table_options_check(const trp_table_options *options)
                         "table '%s': replacement=no needs a sampler that draws, uniform or "
                         "prioritized: others take what is next",
                         options->name);
-    if (options->signature.size > TABLE_SIGNATURE_BYTES_MAX)
-        return trp_fail(TRP_INVALID_ARGUMENT, "table '%s': the signature has %zu bytes, at most %d",
-                        options->name, options->signature.size, TABLE_SIGNATURE_BYTES_MAX);
+    TRP_TRY(signature_is_readable(options));
     return limiter_check(options->name, &options->limiter);
 }
 

@@ -15,6 +15,7 @@
 #include "core/alloc.h"
 #include "core/buffer.h"
 #include "core/limits.h"
+#include "core/utf8.h"
 #include "wire_bytes.h"
 
 enum { VARINT_BYTES_MAX = 10 };
@@ -141,6 +142,23 @@ static trp_status malformed(void)
 
 static trp_status decode_value(trp_bytes bytes, const char *path, int depth, struct signature *out);
 
+/* Where protobuf has a string, its parsers want UTF-8. */
+static bool is_text(trp_bytes bytes)
+{
+    for (size_t i = 0, step; i < bytes.size; i += step) {
+        step = utf8_size(bytes.data + i, bytes.data + bytes.size);
+        if (step == 0)
+            return false;
+    }
+    return true;
+}
+
+static trp_status check_text(trp_bytes bytes)
+{
+    return is_text(bytes) ? TRP_OK
+                          : trp_fail(TRP_INVALID_ARGUMENT, "signature: a name is not UTF-8");
+}
+
 static trp_status decode_dim(trp_bytes bytes, int64_t *size)
 {
     struct reader reader = reader_of(bytes);
@@ -149,6 +167,8 @@ static trp_status decode_dim(trp_bytes bytes, int64_t *size)
     while (read_field(&reader, &field))
         if (field.tag == TAG(1, VARINT))
             *size = (int64_t)field.value;
+        else if (field.tag == TAG(2, LEN))
+            TRP_TRY(check_text(field.bytes));
     return !reader.malformed && *size >= -1 ? TRP_OK : malformed();
 }
 
@@ -161,10 +181,10 @@ static trp_status decode_shape(trp_bytes bytes, struct signature_leaf *leaf)
             leaf->unknown_rank = field.value != 0;
         if (field.tag != TAG(2, LEN))
             continue;
-        if (leaf->rank == TRP_RANK_MAX)
-            return trp_fail(TRP_INVALID_ARGUMENT, "signature: '%s' has more than %d dimensions",
-                            leaf->path, TRP_RANK_MAX);
-        TRP_TRY(decode_dim(field.bytes, &leaf->dims[leaf->rank]));
+        int64_t size;
+        TRP_TRY(decode_dim(field.bytes, &size));
+        if (leaf->rank < TRP_RANK_MAX)
+            leaf->dims[leaf->rank] = size;
         leaf->rank++;
     }
     return reader.malformed ? malformed() : TRP_OK;
@@ -184,7 +204,9 @@ static trp_status decode_spec(trp_bytes bytes, const char *path, struct signatur
     struct reader reader = reader_of(bytes);
     struct field field;
     while (read_field(&reader, &field)) {
-        if (field.tag == TAG(2, LEN))
+        if (field.tag == TAG(1, LEN))
+            TRP_TRY(check_text(field.bytes));
+        else if (field.tag == TAG(2, LEN))
             TRP_TRY(decode_shape(field.bytes, leaf));
         else if (field.tag == TAG(3, VARINT))
             leaf->dtype = (int32_t)field.value;
@@ -260,6 +282,8 @@ static trp_status collect_members(trp_bytes bytes, uint32_t number, struct membe
     struct field field;
     size_t capacity = 0;
     while (read_field(&reader, &field)) {
+        if (number != 1 && field.tag == TAG(1, LEN)) /* of the named tuple itself */
+            TRP_TRY(check_text(field.bytes));
         if (field.tag != TAG(number, LEN))
             continue;
         if (*count == SIGNATURE_LEAVES_MAX)
@@ -273,6 +297,7 @@ static trp_status collect_members(trp_bytes bytes, uint32_t number, struct membe
         *member = (struct member){.order = *count};
         if (!decode_member(field.bytes, member))
             return malformed();
+        TRP_TRY(check_text(member->name));
         ++*count;
     }
     return reader.malformed ? malformed() : TRP_OK;

@@ -17,7 +17,7 @@ struct signature_leaf {
     int32_t dtype;
     bool unknown_rank;
     uint32_t rank;
-    int64_t dims[TRP_RANK_MAX]; /* -1: any size */
+    int64_t dims[TRP_RANK_MAX]; /* -1: any size; the first TRP_RANK_MAX of `rank` */
 };
 
 /* Leaves in flatten order: lists and tuples in order, dicts by sorted key, named tuples by field.
@@ -27,8 +27,8 @@ struct signature {
     size_t count, capacity;
 };
 
-/* INVALID_ARGUMENT: malformed, nested too deep, too many leaves, more than TRP_RANK_MAX dimensions,
- * or a kind that is no structure of TensorSpecs. `out` is to be cleaned up in any case. */
+/* INVALID_ARGUMENT: malformed, nested too deep, too many leaves, names that are not UTF-8, or a
+ * kind that is no structure of TensorSpecs. `out` is to be cleaned up in any case. */
 trp_status signature_decode(trp_bytes bytes, struct signature *out);
 void signature_cleanup(struct signature *signature);
 

@@ -282,6 +282,14 @@ static void options_that_no_table_can_have_are_refused(void **state)
         {.name = "t", .limiter = {1, 1, 2, 1}},
         {.name = "t", .limiter = {1, 1, NAN, 1}},
         {.name = "t", .signature = {(const uint8_t *)"x", (1 << 20) + 1}},
+        /* No protobuf; a string; a scalar, a named tuple and a dict with names that are no UTF-8.
+         */
+        {.name = "t", .signature = {(const uint8_t *)"\xff\xff\xff", 3}},
+        {.name = "t", .signature = {(const uint8_t *)"\x6a\x01x", 3}},
+        {.name = "t", .signature = {(const uint8_t *)"\x8a\x02\x03\x0a\x01\xff", 6}},
+        {.name = "t", .signature = {(const uint8_t *)"\xb2\x03\x03\x0a\x01\xff", 6}},
+        {.name = "t",
+         .signature = {(const uint8_t *)"\xaa\x03\x08\x0a\x06\x0a\x01\xff\x8a\x02\x00", 11}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         assert_int_equal(trp_table_options_check(&rows[i]), TRP_INVALID_ARGUMENT);
@@ -293,7 +301,7 @@ static void a_copy_is_deep_and_has_the_defaults_filled_in(void **state)
 {
     (void)state;
     char name[] = "deep";
-    uint8_t signature[] = {1, 2, 3};
+    uint8_t signature[] = {0x8a, 0x02, 0}; /* a TensorSpec that says nothing */
     trp_table_options options = {.name = name, .signature = {signature, 3}};
     assert_int_equal(trp_table_options_check(&options), TRP_OK);
     trp_table_options *copy = trp_table_options_copy(&options);
@@ -301,7 +309,7 @@ static void a_copy_is_deep_and_has_the_defaults_filled_in(void **state)
     signature[0] = 9;
     assert_string_equal(copy->name, "deep");
     assert_int_equal(copy->signature.size, 3);
-    assert_int_equal(copy->signature.data[0], 1);
+    assert_int_equal(copy->signature.data[0], 0x8a);
     assert_int_equal(copy->remover.kind, TRP_FIFO);
     assert_int_equal(copy->max_size, 1000000);
     assert_true(copy->limiter.samples_per_insert == 1);
@@ -317,7 +325,7 @@ static void a_signature_is_read_from_its_file(void **state)
     char *path = xasprintf("%s/signature", dir);
     FILE *file = fopen(path, "wb");
     assert_non_null(file);
-    const uint8_t bytes[] = {0, 0xff, 10, 0};
+    const uint8_t bytes[] = {0x8a, 0x02, 2, 0x12, 0}; /* a scalar */
     assert_int_equal(fwrite(bytes, 1, sizeof bytes, file), sizeof bytes);
     assert_int_equal(fclose(file), 0);
     char *line = xasprintf("name=t signature=%s", path);

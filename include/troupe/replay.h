@@ -68,7 +68,8 @@ typedef struct {
                             came once; then all over again */
     uint64_t seed;       /* of its draws; 0: from the server's */
     trp_rate_limiter limiter;
-    trp_bytes signature; /* a serialized tensorflow.StructuredValue, opaque; empty: none */
+    trp_bytes signature; /* a serialized tensorflow.StructuredValue of TensorSpecs, given to clients
+                            as it is; empty: none */
 } trp_table_options;
 
 /* Parses "name=x sampler=prioritized(0.6) remover=fifo max_size=100000 limiter=min_size(1000)

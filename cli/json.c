@@ -40,6 +40,23 @@ cJSON *json_number(double value)
     return cJSON_CreateRaw(text);
 }
 
+bool json_read_number(const cJSON *json, double *value)
+{
+    const struct {
+        const char *text;
+        double value;
+    } texts[] = {{"NaN", NAN}, {"Infinity", INFINITY}, {"-Infinity", -INFINITY}};
+    const char *text = cJSON_GetStringValue(json);
+    for (size_t i = 0; text && i < sizeof texts / sizeof *texts; i++)
+        if (strcmp(text, texts[i].text) == 0) {
+            *value = texts[i].value;
+            return true;
+        }
+    if (cJSON_IsNumber(json))
+        *value = json->valuedouble;
+    return cJSON_IsNumber(json);
+}
+
 /* ---- base64 (RFC 4648) ------------------------------------------------------------------- */
 
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

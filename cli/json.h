@@ -22,6 +22,9 @@ void json_add_key(cJSON *object, const char *name, uint64_t key);
 /* Any double: those that JSON has not are the texts NaN, Infinity and -Infinity. */
 cJSON *json_number(double value);
 
+/* Reads what json_number() makes; false: it is none. */
+bool json_read_number(const cJSON *json, double *value);
+
 /* Bytes as base64. */
 cJSON *json_base64(trp_bytes bytes);
 

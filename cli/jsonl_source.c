@@ -58,7 +58,6 @@ static trp_status item_read(struct jsonl *jsonl, const cJSON *json, trp_item_dat
 {
     const char *key = cJSON_GetStringValue(cJSON_GetObjectItem(json, "key"));
     const char *version = cJSON_GetStringValue(cJSON_GetObjectItem(json, "policy_version"));
-    const cJSON *priority = cJSON_GetObjectItem(json, "priority");
     const cJSON *columns = cJSON_GetObjectItem(json, "columns"), *each;
     *item = (trp_item_data){.table = cJSON_GetStringValue(cJSON_GetObjectItem(json, "table"))};
     if (jsonl->options->table)
@@ -67,13 +66,12 @@ static trp_status item_read(struct jsonl *jsonl, const cJSON *json, trp_item_dat
         return wrong_line(jsonl, "an item without a table");
     if (!key || !flags_u64(key, 0, UINT64_MAX, &item->key))
         return wrong_line(jsonl, "an item without a key (a number as text)");
-    if (!cJSON_IsNumber(priority))
+    if (!json_read_number(cJSON_GetObjectItem(json, "priority"), &item->priority))
         return wrong_line(jsonl, "an item without a priority");
     if (!cJSON_IsArray(columns))
         return wrong_line(jsonl, "an item without columns");
     if (version && !flags_u64(version, 0, UINT64_MAX, &item->policy_version))
         return wrong_line(jsonl, "an item whose policy_version is no number as text");
-    item->priority = priority->valuedouble;
     size_t count = (size_t)cJSON_GetArraySize(columns);
     if (count > jsonl->column_capacity) {
         jsonl->columns = xrealloc(jsonl->columns, count * sizeof *jsonl->columns);

@@ -50,7 +50,7 @@ static void a_dump_loads_back_to_the_same_items(void **state)
 }
 
 /* Items that differ in shape, that lack a column, with and without a time axis, of types that numpy
- * has not, in two tables. */
+ * has not, with a priority that JSON has not, in two tables. */
 static const char odd_items[] =
     "{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":["
     "{\"dtype\":\"bfloat16\",\"shape\":[2],\"squeezed\":false,\"data\":\"AIAAQA==\"},"
@@ -64,7 +64,7 @@ static const char odd_items[] =
     "{\"table\":\"t\",\"key\":\"3\",\"priority\":0,\"columns\":["
     "{\"dtype\":\"bfloat16\",\"shape\":[1],\"squeezed\":false,\"data\":\"AEA=\"},"
     "{\"dtype\":\"uint8\",\"shape\":[2],\"squeezed\":true,\"data\":\"BQY=\"}]}\n"
-    "{\"table\":\"u\",\"key\":\"7\",\"priority\":1,\"columns\":["
+    "{\"table\":\"u\",\"key\":\"7\",\"priority\":\"-Infinity\",\"columns\":["
     "{\"dtype\":\"int64\",\"shape\":[1,1],\"squeezed\":false,\"data\":\"AQAAAAAAAAA=\"}]}\n";
 
 static void an_npz_loads_back_to_the_same_items(void **state)

@@ -362,7 +362,8 @@ const struct command replay_commands[] = {
     {.name = "serve",
      .summary = "serve tables over Reverb's protocol",
      .details = "Prints 'listening on ADDR' when it is ready; TERM and INT end it. A store that is "
-                "there already is served with its tables when none is named. `troupe replay create "
+                "there already is served with its tables when none is named; a new one may get its "
+                "tables later. `troupe replay create "
                 "--help` says what OPTIONS are.",
      .options = {serve_rows},
      .args_size = sizeof(struct serve_args),

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/words.h"
 #include "json.h"
 
 const char table_name_all_text[] =
@@ -95,10 +96,11 @@ static void warn_of(const Troupe__ReplayTable *table)
                 table->name, table->max_size, limiter->min_size);
     else if (!limiter->can_insert && !limiter->can_sample)
         fprintf(stderr,
-                "warning: table %s: with %" PRId64 " inserts and %" PRId64 " samples so far its "
+                "warning: table %s: with %" PRId64 " insert%s and %" PRId64 " sample%s so far its "
                 "limiter allows neither an insert nor a sample; widen its limits or reset the "
                 "table\n",
-                table->name, limiter->inserts, limiter->samples);
+                table->name, limiter->inserts, plural(limiter->inserts), limiter->samples,
+                plural(limiter->samples));
 }
 
 void target_warn(const struct target *target, const char *table)

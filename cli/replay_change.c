@@ -7,6 +7,7 @@
 #include <troupe/sampler.h>
 #include "core/alloc.h"
 #include "core/flags.h"
+#include "core/words.h"
 #include "json.h"
 #include "output.h"
 
@@ -51,7 +52,7 @@ static trp_status drop_work(struct work *work)
     TRP_TRY(table_size(work, &size));
     if (size > 0 && !work->args->if_empty &&
         !confirmed(work->args->yes, "Drop table %s and its %" PRId64 " item%s?", work->table, size,
-                   size == 1 ? "" : "s"))
+                   plural(size)))
         return TRP_FAILED_PRECONDITION;
     TRP_TRY(target_call(&work->target, "DropTable", &request.base, NULL));
     done_print(work, "dropped", "items", work->args->if_empty ? 0 : size);
@@ -70,7 +71,7 @@ static trp_status reset_work(struct work *work)
     int64_t size;
     TRP_TRY(table_size(work, &size));
     if (size > 0 && !confirmed(work->args->yes, "Remove the %" PRId64 " item%s of table %s?", size,
-                               size == 1 ? "" : "s", work->table))
+                               plural(size), work->table))
         return TRP_FAILED_PRECONDITION;
     TRP_TRY(trp_replay_reset(work->target.channel, work->table, RPC_TIMEOUT_MS));
     done_print(work, "reset", "items", size);
@@ -218,7 +219,7 @@ static trp_status delete_matching(struct work *work, int64_t *deleted)
     if (status == TRP_OK && matches == 0)
         status = trp_fail(TRP_NOT_FOUND, "no item of table %s matches", work->table);
     if (status == TRP_OK && !confirmed(work->args->yes, "Delete %" PRId64 " item%s of table %s?",
-                                       matches, matches == 1 ? "" : "s", work->table))
+                                       matches, plural(matches), work->table))
         status = TRP_FAILED_PRECONDITION;
     progress_begin(&progress, "delete", "items", matches > 0 ? (uint64_t)matches : 0);
     while (status == TRP_OK && count > 0 && *deleted < matches) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/words.h"
 #include "fetch.h"
 #include "json.h"
 #include "replay_alter.h"
@@ -62,7 +63,7 @@ static void dump_print(const struct work *work, const struct dump *dump, const c
         json_print(out);
         return;
     }
-    printf("%" PRIu64 " items in %s\n", dump->items, file);
+    printf("%" PRIu64 " item%s in %s\n", dump->items, plural((int64_t)dump->items), file);
 }
 
 static trp_status dump_work(struct work *work)

@@ -6,6 +6,7 @@
 #include "core/alloc.h"
 #include "core/flags.h"
 #include "core/clock.h"
+#include "core/words.h"
 #include "fetch.h"
 #include "json.h"
 #include "output.h"
@@ -34,7 +35,8 @@ static void items_text(const Troupe__ReplayItemsResponse *items, uint64_t offset
     }
     grid_print(&grid, stdout);
     grid_cleanup(&grid);
-    printf("%zu of %lld items, %s", items->n_items, (long long)items->table_size, items->order);
+    printf("%zu of %lld item%s, %s", items->n_items, (long long)items->table_size,
+           plural(items->table_size), items->order);
     if (items->matches != items->table_size)
         printf("; %lld match", (long long)items->matches);
     if (offset && items->n_items == 0)
@@ -131,10 +133,11 @@ static void peek_print(const struct work *work, const Troupe__ReplayItem *item,
         json_print(out);
         return;
     }
-    printf("key %" PRIu64 "  priority %s  sampled %d times  inserted %s  %u chunks, %" PRIu64
+    printf("key %" PRIu64 "  priority %s  sampled %d time%s  inserted %s  %u chunk%s, %" PRIu64
            " bytes\n",
            item->key, number_text(item->priority, priority), item->times_sampled,
-           time_text(item->inserted_at_ns, inserted), item->chunk_count, item->bytes);
+           plural(item->times_sampled), time_text(item->inserted_at_ns, inserted),
+           item->chunk_count, plural(item->chunk_count), item->bytes);
     columns_text(columns, count);
 }
 
@@ -204,9 +207,9 @@ static void sample_print(const struct work *work, const trp_item_data *item, uin
         json_line(stdout, out);
         return;
     }
-    printf("%skey %" PRIu64 "  priority %s  probability %.6g  sampled %d times\n",
+    printf("%skey %" PRIu64 "  priority %s  probability %.6g  sampled %d time%s\n",
            number ? "\n" : "", item->key, number_text(item->priority, priority), item->probability,
-           item->times_sampled);
+           item->times_sampled, plural(item->times_sampled));
     columns_text(item->columns, item->column_count);
 }
 
@@ -250,9 +253,9 @@ static trp_status samples_draw(struct work *work, struct sink *sink, trp_item_re
     progress_end(&progress);
     if (status == TRP_DEADLINE_EXCEEDED)
         status = trp_fail(status,
-                          "%" PRIu64 " of %" PRIu64 " items came: for %.3g s the limiter of "
+                          "%" PRIu64 " of %" PRIu64 " item%s came: for %.3g s the limiter of "
                           "table %s allowed no more",
-                          taken, wanted, work->args->timeout, work->table);
+                          taken, wanted, plural((int64_t)wanted), work->args->timeout, work->table);
     if (status == TRP_OUT_OF_RANGE)
         status = trp_fail(TRP_UNAVAILABLE, "%s ended the stream", work->target.text);
     return status;

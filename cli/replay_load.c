@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/words.h"
 #include "json.h"
 #include "output.h"
 #include "replay_target.h"
@@ -107,8 +108,7 @@ static void load_print(const struct load *load, int64_t known)
         json_print(out);
         return;
     }
-    printf("%" PRId64 " item%s inserted from %s", items - known, items - known == 1 ? "" : "s",
-           load->path);
+    printf("%" PRId64 " item%s inserted from %s", items - known, plural(items - known), load->path);
     if (known > 0)
         printf(", %" PRId64 " %s there already", known, known == 1 ? "was" : "were");
     putchar('\n');

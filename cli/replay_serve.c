@@ -7,11 +7,12 @@
 #include <unistd.h>
 
 #include <troupe/log.h>
+#include <troupe/sampler.h>
 #include "core/alloc.h"
 #include "replay_alter.h"
 #include "replay_serve.h"
 
-enum { STOP_GRACE_MS = 200 };
+enum { STOP_GRACE_MS = 200, HINT_TIMEOUT_MS = 1000 };
 
 struct tables {
     trp_table_options *tables; /* shallow copies of `owned` */
@@ -141,6 +142,20 @@ static void listening_print(const char *asked, const char *address)
         printf("listening on %s\n", address);
 }
 
+/* A server without tables waits for them; whoever forgot them is told. */
+static void tables_hint(trp_replay_server *server)
+{
+    trp_server *rpc = trp_replay_server_rpc(server);
+    trp_channel *channel = trp_channel_create_local(rpc);
+    size_t count = 1;
+    if (trp_replay_info(channel, NULL, 0, &count, HINT_TIMEOUT_MS) == TRP_OK && count == 0)
+        fprintf(stderr,
+                "there are no tables yet: troupe replay create %s name=NAME makes one (serve "
+                "--table does, too)\n",
+                trp_server_address(rpc));
+    trp_channel_destroy(channel);
+}
+
 static int serve(const char *name, const struct serve_args *args,
                  const trp_replay_server_options *options, const sigset_t *signals)
 {
@@ -157,6 +172,7 @@ static int serve(const char *name, const struct serve_args *args,
     if (status == TRP_OK) {
         listening_print(options->server.address, trp_server_address(trp_replay_server_rpc(server)));
         fflush(stdout);
+        tables_hint(server);
         wait_for_stop(signals);
         trp_replay_server_stop(server, STOP_GRACE_MS);
     }
@@ -181,11 +197,6 @@ int replay_serve(const struct cli_call *call)
     signal(SIGPIPE, SIG_IGN);
     trp_log_set_level((trp_log_level)args->log_level);
     int status = tables_collect(call, &tables);
-    if (status == EXIT_DONE && tables.count == 0 && !args->restore && !is_store(args->dir))
-        status = cli_wrong(call->name,
-                           "%s is no store yet: name its tables with --table or "
-                           "--tables",
-                           args->dir);
     trp_replay_server_options options = {
         .dir = args->dir,
         .durability = (trp_durability)args->durability,

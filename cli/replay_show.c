@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/words.h"
 #include "json.h"
 #include "output.h"
 #include "show.h"
@@ -194,13 +195,14 @@ static void store_text(const Troupe__ReplayTablesResponse *tables)
     const Troupe__ReplayStore *store = tables->store;
     printf("store %s\n", store->dir);
     if (tables->pid)
-        printf("  server    pid %lld, up %s, durability %s, %lld streams, troupe %s\n",
+        printf("  server    pid %lld, up %s, durability %s, %lld stream%s, troupe %s\n",
                (long long)tables->pid, duration_text(tables->uptime_seconds, a), store->durability,
-               (long long)tables->streams, tables->version);
+               (long long)tables->streams, plural(tables->streams), tables->version);
     else
         printf("  server    stopped\n");
-    printf("  holds     %llu items, %llu chunks, %s\n", (unsigned long long)store->items,
-           (unsigned long long)store->chunks, bytes_text(store->live_bytes, a));
+    printf("  holds     %llu item%s, %llu chunk%s, %s\n", (unsigned long long)store->items,
+           plural((int64_t)store->items), (unsigned long long)store->chunks,
+           plural((int64_t)store->chunks), bytes_text(store->live_bytes, a));
     printf("  file      %s, %s of it used; may grow to %s\n", bytes_text(store->allocated_bytes, a),
            bytes_text(store->file_bytes, b), bytes_text(store->map_bytes, c));
     if (tables->work)

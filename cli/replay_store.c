@@ -6,6 +6,7 @@
 
 #include <troupe/log.h>
 #include "core/alloc.h"
+#include "core/words.h"
 #include "json.h"
 #include "output.h"
 #include "replay_alter.h"
@@ -21,7 +22,8 @@ static void verify_text(const Troupe__ReplayVerifyResponse *reply)
     }
     if (reply->damaged > reply->n_damage)
         printf("... and %" PRIu64 " more\n", reply->damaged - reply->n_damage);
-    printf("%" PRIu64 " items, %" PRIu64 " chunks, %s read in %s: ", reply->items, reply->chunks,
+    printf("%" PRIu64 " item%s, %" PRIu64 " chunk%s, %s read in %s: ", reply->items,
+           plural((int64_t)reply->items), reply->chunks, plural((int64_t)reply->chunks),
            bytes_text(reply->bytes, bytes), duration_text(reply->seconds, took));
     if (reply->damaged)
         printf("%" PRIu64 " DAMAGED (`troupe replay serve --verify` drops them)\n", reply->damaged);

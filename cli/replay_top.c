@@ -16,6 +16,7 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/words.h"
 #include "json.h"
 #include "output.h"
 #include "show.h"
@@ -89,10 +90,11 @@ static void head_text(const struct top *top)
 {
     const Troupe__ReplayTablesResponse *now = top->now;
     char a[TEXT_SIZE], b[TEXT_SIZE], c[TEXT_SIZE];
-    fprintf(top->out, "%s  up %s  %lld streams  store %s in %s of file, %llu items",
+    fprintf(top->out, "%s  up %s  %lld stream%s  store %s in %s of file, %llu item%s",
             top->work->target.text, duration_text(now->uptime_seconds, a), (long long)now->streams,
-            bytes_text(now->store->live_bytes, b), bytes_text(now->store->allocated_bytes, c),
-            (unsigned long long)now->store->items);
+            plural(now->streams), bytes_text(now->store->live_bytes, b),
+            bytes_text(now->store->allocated_bytes, c), (unsigned long long)now->store->items,
+            plural((int64_t)now->store->items));
     if (now->work && now->work->total_bytes)
         fprintf(top->out, "  %s %.0f %%", now->work->what,
                 100.0 * (double)now->work->done_bytes / (double)now->work->total_bytes);

@@ -9,6 +9,7 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/words.h"
 #include "options.h"
 
 /* Something that changes tables, with the server's lock held. */
@@ -103,8 +104,8 @@ static trp_status table_drop_change(struct change_work *work)
     TRP_TRY(engine_table_droppable(work->admin->engine, table));
     int64_t size = table_size(table->table);
     if (work->drop->only_if_empty && size > 0)
-        return trp_fail(TRP_FAILED_PRECONDITION, "table %s is not empty: it has %lld items",
-                        table->name, (long long)size);
+        return trp_fail(TRP_FAILED_PRECONDITION, "table %s is not empty: it has %lld item%s",
+                        table->name, (long long)size, plural(size));
     service_table_drop(work->admin->service, table);
     return TRP_OK;
 }
@@ -158,9 +159,9 @@ static trp_status shrink_check(const struct change_work *work, const struct engi
     if (over == 0 || work->alter->shrink)
         return TRP_OK;
     return trp_fail(TRP_FAILED_PRECONDITION,
-                    "table %s has %lld items more than that: with --shrink its remover's choices "
+                    "table %s has %lld item%s more than that: with --shrink its remover's choices "
                     "go",
-                    table->name, (long long)over);
+                    table->name, (long long)over, plural(over));
 }
 
 static trp_status table_alter_change(struct change_work *work)

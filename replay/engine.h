@@ -81,7 +81,7 @@ trp_status engine_table_create(struct engine *engine, const trp_table_options *o
 /* INVALID_ARGUMENT: these options' insert_on_sample is no table. */
 trp_status engine_feed_check(const struct engine *engine, const trp_table_options *options);
 
-/* May it go? FAILED_PRECONDITION: the only one, or another one's insert_on_sample. */
+/* May it go? FAILED_PRECONDITION: another one's insert_on_sample. */
 trp_status engine_table_droppable(const struct engine *engine, const struct engine_table *table);
 
 /* Items, handouts, record: all go, and `table->table`. The struct stays until engine_table_free().

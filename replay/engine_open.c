@@ -16,6 +16,7 @@
 #include "core/alloc.h"
 #include "core/hash.h"
 #include "core/limits.h"
+#include "core/words.h"
 #include "options.h"
 #include "store_dir.h"
 #include "trajectory.h"
@@ -82,8 +83,6 @@ static trp_status tables_check(const struct engine_options *options)
                 return trp_fail(TRP_ALREADY_EXISTS, "two tables are called %s",
                                 options->tables[i].name);
     }
-    if (options->table_count == 0 && !store_dir_exists(options->store.dir))
-        return trp_fail(TRP_INVALID_ARGUMENT, "a replay server needs at least one table");
     return TRP_OK;
 }
 
@@ -273,10 +272,11 @@ static trp_status table_fits(const struct engine_table *table, bool shrink)
         return TRP_OK;
     if (!shrink)
         return trp_fail(TRP_FAILED_PRECONDITION,
-                        "table %s has %lld items: %s=%lld would remove %lld of them; open with "
+                        "table %s has %lld item%s: %s=%lld would remove %lld of them; open with "
                         "--shrink to allow that",
-                        table->name, size, limit, most, over);
-    trp_log(TRP_WARN, "table %s: removing %lld items to fit %s", table->name, over, limit);
+                        table->name, size, plural(size), limit, most, over);
+    trp_log(TRP_WARN, "table %s: removing %lld item%s to fit %s", table->name, over, plural(over),
+            limit);
     return TRP_OK;
 }
 
@@ -285,10 +285,12 @@ static void limiter_warn(const struct engine_table *table)
 {
     const struct limiter *limiter = table_limiter(table->table);
     if (!limiter_can_insert(limiter, 1) && !limiter_can_sample(limiter, 1))
-        trp_log(TRP_WARN,
-                "table %s: with %lld inserts and %lld samples so far its limiter allows neither an "
-                "insert nor a sample; widen its error buffer or reset the table",
-                table->name, (long long)limiter->inserts, (long long)limiter->samples);
+        trp_log(
+            TRP_WARN,
+            "table %s: with %lld insert%s and %lld sample%s so far its limiter allows neither an "
+            "insert nor a sample; widen its error buffer or reset the table",
+            table->name, (long long)limiter->inserts, plural(limiter->inserts),
+            (long long)limiter->samples, plural(limiter->samples));
 }
 
 /* A crash may have counted deletes that did not happen. */

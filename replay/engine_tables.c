@@ -78,10 +78,6 @@ void engine_feeds_find(struct engine *engine)
 
 trp_status engine_table_droppable(const struct engine *engine, const struct engine_table *table)
 {
-    if (engine->table_count == 1)
-        return trp_fail(TRP_FAILED_PRECONDITION,
-                        "table %s is the only one: a replay server needs at least one table",
-                        table->name);
     for (size_t i = 0; i < engine->table_count; ++i)
         if (engine->tables[i]->feed == table)
             return trp_fail(TRP_FAILED_PRECONDITION, "table %s is the insert_on_sample of table %s",

@@ -11,6 +11,7 @@
 #include "core/alloc.h"
 #include "core/limits.h"
 #include "core/thread.h"
+#include "core/words.h"
 #include "replay.pb-c.h"
 
 static void describe_insert(const trp_table_info *info, char *text, size_t size)
@@ -18,16 +19,18 @@ static void describe_insert(const trp_table_info *info, char *text, size_t size)
     double after = ((double)info->inserts + 1) * info->samples_per_insert - (double)info->samples;
     if (info->size + 1 <= info->min_size || after <= info->max_diff)
         return;
+    double more = ceil(after - info->max_diff);
     snprintf(text, size,
-             "; the limiter lets the next item in after %.0f more samples (%" PRId64
+             "; the limiter lets the next item in after %.0f more sample%s (%" PRId64
              " inserts x %g - %" PRId64 " samples may be %g at most after it)",
-             ceil(after - info->max_diff), info->inserts, info->samples_per_insert, info->samples,
+             more, plural((int64_t)more), info->inserts, info->samples_per_insert, info->samples,
              info->max_diff);
 }
 
 static void describe_sample(const trp_table_info *info, char *text, size_t size)
 {
     double after = (double)info->inserts * info->samples_per_insert - (double)info->samples - 1;
+    double more = ceil((info->min_diff - after) / info->samples_per_insert);
     if (info->size < info->min_size)
         snprintf(text, size,
                  "; the table has %" PRId64 " of the %" PRId64
@@ -35,10 +38,10 @@ static void describe_sample(const trp_table_info *info, char *text, size_t size)
                  info->size, info->min_size);
     else if (after < info->min_diff)
         snprintf(text, size,
-                 "; the limiter allows the next sample after %.0f more inserts (%" PRId64
+                 "; the limiter allows the next sample after %.0f more insert%s (%" PRId64
                  " inserts x %g - %" PRId64 " samples may be %g at least after it)",
-                 ceil((info->min_diff - after) / info->samples_per_insert), info->inserts,
-                 info->samples_per_insert, info->samples, info->min_diff);
+                 more, plural((int64_t)more), info->inserts, info->samples_per_insert,
+                 info->samples, info->min_diff);
 }
 
 void limiter_describe(const trp_table_info *info, bool sampling, char *text, size_t size)
@@ -77,8 +80,12 @@ static void describe_table(const Troupe__ReplayTable *table, bool sampling, char
         return;
     size_t used = strlen(text);
     int64_t others = sampling ? table->inserts_waiting : table->samples_waiting;
-    snprintf(text + used, size - used, "; %" PRId64 " %s %s waiting", others,
-             sampling ? "inserts" : "calls that sample", others == 1 ? "is" : "are");
+    snprintf(text + used, size - used, "; %" PRId64 " %s%s%s %s waiting", others,
+             sampling ? "insert" : "call", plural(others),
+             sampling      ? ""
+             : others == 1 ? " that samples"
+                           : " that sample",
+             others == 1 ? "is" : "are");
 }
 
 /* False: the server has no such service. */

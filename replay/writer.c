@@ -128,17 +128,18 @@ static trp_status held_back(const trp_writer *writer, int64_t timeout_ms)
     uint32_t count = outbox_unconfirmed(writer->outbox);
     if (!link->answered && link->lost)
         return trp_fail(TRP_UNAVAILABLE,
-                        "table '%s' at %s: %u items are unconfirmed after %" PRId64
+                        "table '%s' at %s: %u item%s unconfirmed after %" PRId64
                         " ms; the stream was lost: %s",
-                        table ? table : "", address, count, timeout_ms, link->lost);
+                        table ? table : "", address, count, count == 1 ? " is" : "s are",
+                        timeout_ms, link->lost);
     char words[LIMITER_WORDS_BYTES] = "";
     if (table && link->stream && timeout_ms != 0)
         limiter_ask(link->channel, table, false, words);
     return trp_fail(TRP_DEADLINE_EXCEEDED,
-                    "table '%s' at %s holds back inserts%s: %u items are unconfirmed after %" PRId64
+                    "table '%s' at %s holds back inserts%s: %u item%s unconfirmed after %" PRId64
                     " ms%s",
                     table ? table : "", address, link->answered ? "" : " or cannot be reached",
-                    count, timeout_ms, words);
+                    count, count == 1 ? " is" : "s are", timeout_ms, words);
 }
 
 static trp_status wait_for_room(trp_writer *writer, int64_t timeout_ms)

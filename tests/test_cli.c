@@ -117,7 +117,6 @@ static void wrong_usage_is_one_line_that_helps(void **state)
         {"replay peek x t 1 2", "'2' is too much"},
         {"replay set-priority x t", "KEY=PRIORITY... is missing"},
         {"replay serve --dir=x --max-bytes=12Q", "--max-bytes=12Q"},
-        {"replay serve --dir=x", "x is no store yet"},
         {"replay serve --dir=x --table=name=all", "cannot be called all"},
         {"replay serve --dir=x --table=name=t --listen 127.0.0.1:99999", "127.0.0.1:99999"},
         {"replay create 127.0.0.1:1 t", "did you mean name=t?"},

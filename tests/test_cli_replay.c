@@ -296,6 +296,29 @@ static void a_table_that_can_never_be_sampled_is_warned_about(void **state)
     desk_stop(desk);
 }
 
+/* Tables come later, or are all dropped: the server stays. */
+static void a_server_needs_no_tables_to_start(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, "");
+    assert_troupe(desk, 0, "replay ls %s", desk->address);
+    assert_troupe(desk, 3, "replay peek %s t", desk->address);
+    assert_one_error(desk, "has no table t; it has: none");
+    assert_troupe(desk, 0, "replay create %s name=t", desk->address);
+    desk_write_items(desk, "items.jsonl");
+    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
+    assert_troupe(desk, 0, "replay drop %s t --yes", desk->address);
+    assert_troupe(desk, 0, "replay checkpoint %s", desk->address);
+    desk_stop(desk);
+    assert_file_contains(desk->server, "err", "troupe replay create 127.0.0.1:");
+    assert_troupe(desk, 0, "replay ls store --names");
+    assert_troupe(desk, 0, "replay create store name=u");
+    desk_serve(desk, "");
+    assert_troupe(desk, 0, "replay ls %s --names", desk->address);
+    assert_file_contains(&desk->at, "out", "u\n");
+    desk_stop(desk);
+}
+
 /* ---- top and bench ----------------------------------------------------------------------- */
 
 static void top_prints_a_line_of_json_a_look(void **state)
@@ -482,6 +505,7 @@ int main(void)
         TEST(the_directory_of_a_live_server_leads_to_it),
         TEST(an_address_that_nobody_has_any_more_is_harmless),
         TEST(a_run_directory_leads_to_its_replay),
+        TEST(a_server_needs_no_tables_to_start),
         TEST(a_taken_port_leaves_no_store_behind),
         TEST(sizes_have_units_and_the_address_that_is_bound_is_told),
         TEST(a_table_that_can_never_be_sampled_is_warned_about),

@@ -502,7 +502,7 @@ static void a_writer_that_waits_in_vain_hears_why(void **state)
         create(writer, "queue", &newest, 1);
     }
     assert_int_equal(trp_writer_flush(writer, 0, 100), TRP_DEADLINE_EXCEEDED);
-    const char *words[] = {"'queue'", "2 items are unconfirmed", "after 1 more samples",
+    const char *words[] = {"'queue'", "2 items are unconfirmed", "after 1 more sample (",
                            "4 inserts x 1 - 0 samples"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (!strstr(trp_last_error(), words[i]))

@@ -200,7 +200,33 @@ static const struct cli_option alter_rows[] = {
     {0},
 };
 
+static const struct cli_option keep_rows[] = {
+    {.name = "keep",
+     .kind = CLI_U64,
+     .value = "N",
+     .at = AT(count),
+     .min = 1,
+     .max = UINT32_MAX,
+     .given = AT(counted),
+     .help = "remove all but the newest N of this store"},
+    {0},
+};
+
+static const struct cli_option remove_rows[] = {
+    {.name = "remove",
+     .kind = CLI_LIST,
+     .value = "NAME",
+     .at = AT(names_given),
+     .help = "remove the one that is called so, or is there (repeatable)"},
+    {0},
+};
+
 static const struct cli_option restore_rows[] = {
+    {.name = "checkpoint-dir",
+     .kind = CLI_TEXT,
+     .value = "PATH",
+     .at = AT(file),
+     .help = "where latest looks (otherwise DIR/checkpoints): what serve was told"},
     {.name = "force",
      .at = AT(force),
      .help = "replace the store that is in DIR: what it has is lost"},
@@ -306,7 +332,8 @@ static const struct cli_option serve_rows[] = {
      .value = "N",
      .at = SERVE(keep_checkpoints),
      .max = UINT32_MAX,
-     .help = "newest ones that stay when another is taken (otherwise all)"},
+     .fallback = "3",
+     .help = "newest ones that stay when another is taken; 0: all"},
     {.name = "shrink",
      .at = SERVE(shrink),
      .help = "let a max_size below what a table holds remove items"},
@@ -455,20 +482,24 @@ const struct command replay_commands[] = {
     {.name = "checkpoint",
      .summary = "make a copy of the store while it goes on, and wait for it",
      .arguments = "TARGET",
-     .details = "Prints the path of the checkpoint, on the server's host.",
-     .options = {output_rows},
+     .details =
+         "Prints the path of the checkpoint, on the server's host. A server keeps as many as "
+         "its --keep-checkpoints says; one that is stopped keeps all.",
+     .options = {keep_rows, output_rows},
      SIZE,
      .run = replay_checkpoint},
     {.name = "checkpoints",
-     .summary = "list the checkpoints that there are",
+     .summary = "list the checkpoints that there are, or remove some",
      .arguments = "TARGET",
-     .options = {output_rows},
+     .details = "With --remove or --keep: asks, removes, and prints which.",
+     .options = {remove_rows, keep_rows, yes_rows, output_rows},
      SIZE,
      .run = replay_checkpoints},
     {.name = "restore",
      .summary = "make a directory what a checkpoint was",
      .arguments = "CHECKPOINT DIR",
-     .details = "CHECKPOINT is its directory, or latest: the newest whole one in DIR/checkpoints. "
+     .details = "CHECKPOINT is its directory, or latest: the newest whole one in DIR/checkpoints, "
+                "or where --checkpoint-dir says. "
                 "No server may run on DIR. Serve it afterwards as any store.",
      .options = {restore_rows, shrink_rows, output_rows},
      SIZE,

@@ -205,7 +205,7 @@ int replay_serve(const struct cli_call *call)
         .table_count = tables.count,
         .seed = args->seed,
         .checkpoint_dir = args->checkpoint_dir,
-        .keep_checkpoints = (uint32_t)args->keep_checkpoints,
+        .keep_checkpoints = args->keep_checkpoints ? (uint32_t)args->keep_checkpoints : UINT32_MAX,
         .shrink = args->shrink,
         .verify = args->verify,
         .no_share = args->no_share,

@@ -130,6 +130,32 @@ static cJSON *checkpoints_json(const Troupe__ReplayCheckpointsResponse *reply)
     return out;
 }
 
+/* Those that the options say, or (dry) which they are. The caller frees the answer. */
+static trp_status checkpoints_remove(struct work *work, bool dry,
+                                     Troupe__ReplayRemoveCheckpointsResponse **gone)
+{
+    Troupe__ReplayRemoveCheckpointsRequest request =
+        TROUPE__REPLAY_REMOVE_CHECKPOINTS_REQUEST__INIT;
+    ProtobufCMessage *reply = NULL;
+    request.names = (char **)(uintptr_t)work->args->names_given.words;
+    request.n_names = work->args->names_given.count;
+    request.keep = work->args->counted ? (uint32_t)work->args->count : 0;
+    request.dry_run = dry;
+    trp_status status = target_call(&work->target, "RemoveCheckpoints", &request.base, &reply);
+    *gone = (Troupe__ReplayRemoveCheckpointsResponse *)reply;
+    return status;
+}
+
+static trp_status keep_some(struct work *work)
+{
+    Troupe__ReplayRemoveCheckpointsResponse *gone;
+    if (!work->args->counted)
+        return TRP_OK;
+    TRP_TRY(checkpoints_remove(work, false, &gone));
+    troupe__replay_remove_checkpoints_response__free_unpacked(gone, NULL);
+    return TRP_OK;
+}
+
 static trp_status checkpoint_work(struct work *work)
 {
     Troupe__ReplayCheckpointRequest request = TROUPE__REPLAY_CHECKPOINT_REQUEST__INIT;
@@ -144,7 +170,7 @@ static trp_status checkpoint_work(struct work *work)
         fprintf(stderr, "%" PRIu64 " damaged item%s not in it: see troupe replay verify %s\n",
                 checkpoint->damaged, checkpoint->damaged == 1 ? " is" : "s are", work->target.text);
     protobuf_c_message_free_unpacked(reply, NULL);
-    return TRP_OK;
+    return keep_some(work);
 }
 
 int replay_checkpoint(const struct cli_call *call)
@@ -194,9 +220,37 @@ static trp_status checkpoints_work(struct work *work)
     return TRP_OK;
 }
 
+static trp_status removal_confirm(struct work *work)
+{
+    Troupe__ReplayRemoveCheckpointsResponse *doomed;
+    TRP_TRY(checkpoints_remove(work, true, &doomed));
+    size_t count = doomed->n_paths;
+    troupe__replay_remove_checkpoints_response__free_unpacked(doomed, NULL);
+    if (count == 0 || confirmed(work->args->yes, "Remove %zu checkpoint%s of %s?", count,
+                                plural((int64_t)count), work->target.text))
+        return TRP_OK;
+    return TRP_FAILED_PRECONDITION;
+}
+
+static trp_status removal_work(struct work *work)
+{
+    Troupe__ReplayRemoveCheckpointsResponse *gone;
+    TRP_TRY(removal_confirm(work));
+    TRP_TRY(checkpoints_remove(work, false, &gone));
+    if (work->args->json)
+        json_print(json_message(&gone->base));
+    else
+        for (size_t i = 0; i < gone->n_paths; ++i)
+            printf("removed %s\n", gone->paths[i]);
+    troupe__replay_remove_checkpoints_response__free_unpacked(gone, NULL);
+    return TRP_OK;
+}
+
 int replay_checkpoints(const struct cli_call *call)
 {
-    return target_run(call, TARGET_READ, checkpoints_work);
+    const struct replay_args *args = call->args;
+    bool removal = args->counted || args->names_given.count > 0;
+    return target_run(call, TARGET_READ, removal ? removal_work : checkpoints_work);
 }
 
 /* ---- restore ----------------------------------------------------------------------------- */
@@ -255,13 +309,17 @@ int replay_restore(const struct cli_call *call)
     for (size_t i = 0; i < args->tables.count; ++i)
         if (!table_line_check(call->name, args->tables.words[i]))
             return EXIT_USAGE;
-    char *root = xasprintf("%s/checkpoints", dir), *checkpoint = xstrdup(call->words[0]);
+    char *root = args->file ? xstrdup(args->file) : xasprintf("%s/checkpoints", dir);
+    char *checkpoint = xstrdup(call->words[0]);
     trp_status status = TRP_OK;
     if (strcmp(checkpoint, "latest") == 0) {
         free(checkpoint);
         checkpoint = trp_replay_newest_checkpoint(root);
         if (!checkpoint)
-            status = trp_fail(TRP_NOT_FOUND, "there is no whole checkpoint in %s", root);
+            status = trp_fail(TRP_NOT_FOUND,
+                              "there is no whole checkpoint in %s; --checkpoint-dir says where "
+                              "else they are",
+                              root);
     }
     cJSON *changes = args->json ? cJSON_CreateArray() : NULL;
     if (status == TRP_OK)

@@ -76,7 +76,7 @@ static char *live_address(const char *dir)
 /* A server on the stopped store, which serves this process alone. */
 static trp_status store_open(struct target *target, const char *dir)
 {
-    trp_replay_server_options options = {.dir = dir};
+    trp_replay_server_options options = {.dir = dir, .keep_checkpoints = UINT32_MAX};
     trp_replay_files_close(target->files);
     target->files = NULL;
     TRP_TRY(trp_replay_server_create(&target->server, &options));

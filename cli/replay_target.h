@@ -24,7 +24,8 @@ struct replay_args {
     double seconds, timeout;
     bool yes, if_empty, shrink, dry_run, create, force;
     const char *file, *table;
-    struct cli_list tables;
+    bool counted; /* `count` was given */
+    struct cli_list tables, names_given;
     struct filter_args filter;
     uint64_t writers, samplers, item_bytes;
 };

@@ -208,6 +208,8 @@ enum {
     VERIFY_DAMAGE_MAX = 1000,
     /* checkpoint_dir.c: more than anybody keeps; each is a directory that is looked into. */
     CHECKPOINTS_MAX = 10000,
+    REPLAY_CHECKPOINTS_KEPT = 3, /* unless it is said */
+    CHECKPOINT_WAITERS_MAX = 1,  /* calls that hold a thread of the pool while another is at work */
     /* store_copy.c: what is found in one go: 2000 pages, whose copy takes 2 ms; chunks that are
      * named one by one: 8 MB of numbers. */
     COPY_BATCH_BYTES = 8 << 20,

@@ -75,6 +75,9 @@ Troupe__ReplayProgress *admin_progress(struct admin *admin);
 void admin_checkpoint(Troupe__Replay_Service *service,
                       const Troupe__ReplayCheckpointRequest *request,
                       Troupe__ReplayCheckpoint_Closure closure, void *data);
+void admin_remove_checkpoints(Troupe__Replay_Service *service,
+                              const Troupe__ReplayRemoveCheckpointsRequest *request,
+                              Troupe__ReplayRemoveCheckpointsResponse_Closure closure, void *data);
 void admin_checkpoints(Troupe__Replay_Service *service,
                        const Troupe__ReplayCheckpointsRequest *request,
                        Troupe__ReplayCheckpointsResponse_Closure closure, void *data);

@@ -4,6 +4,7 @@
  * Guarantee: a caller that goes away ends the work that it asked for. */
 #include "admin.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,6 +107,52 @@ void admin_checkpoints(Troupe__Replay_Service *service,
     if (response)
         troupe__replay_checkpoints_response__free_unpacked(response, NULL);
     checkpoint_list_cleanup(&list);
+}
+
+/* The store that the engine has, as checkpoints name it. */
+struct identity_work {
+    struct admin *admin;
+    char text[2 * NONCE_BYTES + 1];
+};
+
+static void identity_get(void *arg)
+{
+    struct identity_work *work = arg;
+    if (!work->admin->engine)
+        return;
+    const uint8_t *nonce = store_identity(engine_store(work->admin->engine));
+    for (size_t i = 0; i < NONCE_BYTES; i++)
+        snprintf(work->text + 2 * i, 3, "%02x", nonce[i]);
+}
+
+static trp_status doomed_find(struct admin *admin,
+                              const Troupe__ReplayRemoveCheckpointsRequest *request,
+                              struct checkpoint_doomed *doomed)
+{
+    const char *root = admin->checkpointer.root;
+    for (size_t i = 0; i < request->n_names; ++i)
+        TRP_TRY(checkpoint_doom(doomed, root, request->names[i]));
+    if (request->keep == 0)
+        return TRP_OK;
+    struct identity_work work = {.admin = admin};
+    admin_enter(admin, identity_get, &work);
+    return checkpoint_doom_old(doomed, root, work.text, request->keep);
+}
+
+void admin_remove_checkpoints(Troupe__Replay_Service *service,
+                              const Troupe__ReplayRemoveCheckpointsRequest *request,
+                              Troupe__ReplayRemoveCheckpointsResponse_Closure closure, void *data)
+{
+    Troupe__ReplayRemoveCheckpointsResponse response =
+        TROUPE__REPLAY_REMOVE_CHECKPOINTS_RESPONSE__INIT;
+    struct checkpoint_doomed doomed = {0};
+    trp_status status = doomed_find((struct admin *)service, request, &doomed);
+    if (status == TRP_OK && !request->dry_run)
+        status = checkpoint_doomed_remove(&doomed);
+    response.paths = doomed.paths;
+    response.n_paths = doomed.count;
+    closure(status == TRP_OK ? &response : NULL, data);
+    checkpoint_doomed_cleanup(&doomed);
 }
 
 /* ---- verification --------------------------------------------------------------------------- */

@@ -76,14 +76,32 @@ static trp_status cancelled(const char *what)
     return trp_fail(TRP_CANCELLED, "%s: cancelled", what);
 }
 
+/* Whoever waits on a thread of the pool keeps it from others' calls. */
+static trp_status wait_allowed(const struct run *run, const char *what)
+{
+    const struct checkpointer *checkpointer = run->checkpointer;
+    if (!run->cancelled || !checkpointer->busy || checkpointer->stopping ||
+        checkpointer->waiting < CHECKPOINT_WAITERS_MAX)
+        return TRP_OK;
+    return trp_fail(TRP_UNAVAILABLE,
+                    "%s: a %s is going on and another call waits for its end; ask again then", what,
+                    checkpointer->progress.what);
+}
+
 static trp_status turn_take(struct run *run, const char *what)
 {
     struct checkpointer *checkpointer = run->checkpointer;
-    trp_status status = TRP_OK;
     mutex_lock(&checkpointer->mutex);
+    trp_status status = wait_allowed(run, what);
+    if (status != TRP_OK) {
+        mutex_unlock(&checkpointer->mutex);
+        return status;
+    }
+    checkpointer->waiting += run->cancelled != NULL;
     while (checkpointer->busy && !checkpointer->stopping && !(run->cancelled && run->cancelled()))
         cond_wait(&checkpointer->changed, &checkpointer->mutex,
                   deadline_in_ms(&clock_monotonic, WAIT_MS));
+    checkpointer->waiting -= run->cancelled != NULL;
     if (checkpointer->busy || checkpointer->stopping) {
         status = cancelled(what);
     } else {
@@ -296,6 +314,22 @@ static trp_status checkpoint_make(struct run *run, char **path)
     return status;
 }
 
+static void old_remove(const struct checkpointer *checkpointer, const char *store)
+{
+    struct checkpoint_doomed doomed = {0};
+    uint32_t keep = checkpointer->options.keep;
+    if (keep == 0)
+        return;
+    trp_status status = checkpoint_doom_old(&doomed, checkpointer->root, store, keep);
+    if (status == TRP_OK)
+        status = checkpoint_doomed_remove(&doomed);
+    for (size_t i = 0; status == TRP_OK && i < doomed.count; i++)
+        trp_log(TRP_INFO, "removed an old checkpoint path=%s keep=%u", doomed.paths[i], keep);
+    if (status != TRP_OK)
+        trp_log(TRP_WARN, "old checkpoints stay reason=%s", trp_last_error());
+    checkpoint_doomed_cleanup(&doomed);
+}
+
 trp_status checkpointer_run(struct checkpointer *checkpointer, bool (*is_cancelled)(void),
                             char **path)
 {
@@ -315,10 +349,8 @@ trp_status checkpointer_run(struct checkpointer *checkpointer, bool (*is_cancell
         status = checkpoint_make(&run, path);
     char *words = status == TRP_OK ? NULL : xstrdup(trp_last_error());
     enter(&run, run_end);
-    uint32_t keep = checkpointer->options.keep;
-    if (status == TRP_OK && keep > 0 &&
-        checkpoint_prune(checkpointer->root, run.info.store, keep) != TRP_OK)
-        trp_log(TRP_WARN, "old checkpoints stay reason=%s", trp_last_error());
+    if (status == TRP_OK)
+        old_remove(checkpointer, run.info.store);
     checkpoint_info_cleanup(&run.info);
     turn_give(checkpointer);
     if (words)

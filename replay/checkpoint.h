@@ -32,6 +32,7 @@ struct checkpointer {
     struct mutex mutex;
     struct cond changed;
     bool busy, stopping; /* under mutex */
+    uint32_t waiting;    /* calls that wait for their turn */
     struct progress progress;
 };
 
@@ -44,7 +45,8 @@ void checkpointer_cleanup(struct checkpointer *checkpointer); /* nothing is goin
 struct progress checkpointer_progress(struct checkpointer *checkpointer);
 
 /* A checkpoint of this moment; its absolute path is the caller's to free. Waits for other work of
- * this kind. `cancelled` (may be NULL) is asked between slices. RESOURCE_EXHAUSTED: no room for it;
+ * this kind. `cancelled` is asked between slices; NULL: the caller has a thread of its own, others
+ * get UNAVAILABLE when CHECKPOINT_WAITERS_MAX wait. RESOURCE_EXHAUSTED: no room for it;
  * DATA_LOSS: the file's structure is damaged, or too much else; nothing is left behind then. Of
  * single damaged items it goes on without: checkpoint_info.damaged. */
 trp_status checkpointer_run(struct checkpointer *checkpointer, bool (*cancelled)(void),

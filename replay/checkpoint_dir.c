@@ -205,29 +205,94 @@ void checkpoint_remove(const char *dir)
     rmdir(dir);
 }
 
-trp_status checkpoint_prune(const char *root, const char *store, uint32_t keep)
+/* A path that is doomed already stays so once. */
+static void doomed_push(struct checkpoint_doomed *doomed, const char *path)
+{
+    for (size_t i = 0; i < doomed->count; i++)
+        if (strcmp(doomed->paths[i], path) == 0)
+            return;
+    doomed->paths = xrealloc(doomed->paths, (doomed->count + 1) * sizeof(char *));
+    doomed->paths[doomed->count++] = xstrdup(path);
+}
+
+trp_status checkpoint_doom_old(struct checkpoint_doomed *doomed, const char *root,
+                               const char *store, uint32_t keep)
 {
     struct checkpoint_list list;
     TRP_TRY(checkpoint_list_read(&list, root));
     size_t whole = 0, first = 0; /* of those that may go */
     for (; first < list.count && whole < keep; first++)
         whole += !list.at[first].problem && strcmp(list.at[first].store, store) == 0;
-    trp_status status = TRP_OK;
-    for (size_t i = list.count; whole > 0 && i > first && status == TRP_OK; i--) {
-        const struct checkpoint_info *info = &list.at[i - 1];
-        if (strcmp(info->store, store) != 0)
-            continue;
-        char *mark = checkpoint_temporary(store);
-        char *gone = xasprintf("%s/%s%s", root, mark, strrchr(info->path, '/') + 1);
-        if (rename(info->path, gone) == 0)
-            checkpoint_remove(gone);
-        else
-            status = store_errno(errno, info->path, "remove an old checkpoint");
-        free(gone);
-        free(mark);
-    }
+    for (size_t i = list.count; whole > 0 && i > first; i--)
+        if (strcmp(list.at[i - 1].store, store) == 0)
+            doomed_push(doomed, list.at[i - 1].path);
     checkpoint_list_cleanup(&list);
+    return TRP_OK;
+}
+
+/* Whether a path's directory is `root`, however either is written. */
+static bool is_in(const char *path, const char *root)
+{
+    char *parent = xasprintf("%s/..", path);
+    char *of_path = realpath(parent, NULL), *of_root = realpath(root, NULL);
+    bool same = of_path && of_root && strcmp(of_path, of_root) == 0;
+    free(parent);
+    free(of_path);
+    free(of_root);
+    return same;
+}
+
+trp_status checkpoint_doom(struct checkpoint_doomed *doomed, const char *root, const char *name)
+{
+    struct checkpoint_info info;
+    size_t size = strlen(name);
+    while (size > 0 && name[size - 1] == '/')
+        size--;
+    const char *last = memrchr(name, '/', size);
+    size_t start = last ? (size_t)(last + 1 - name) : 0;
+    char *path = xasprintf("%s/%.*s", root, (int)(size - start), name + start);
+    bool there = size > start && name[start] != '.' && (!last || is_in(name, root)) &&
+                 checkpoint_info_read(&info, path) == TRP_OK;
+    if (there) {
+        doomed_push(doomed, path);
+        checkpoint_info_cleanup(&info);
+    }
+    free(path);
+    return there ? TRP_OK : trp_fail(TRP_NOT_FOUND, "%s has no checkpoint %s", root, name);
+}
+
+/* It is renamed before its files go. */
+static trp_status retire(const char *path)
+{
+    struct checkpoint_info info;
+    TRP_TRY(checkpoint_info_read(&info, path));
+    const char *name = strrchr(path, '/') + 1;
+    char *mark = checkpoint_temporary(info.store);
+    char *gone = xasprintf("%.*s%s%s", (int)(name - path), path, mark, name);
+    trp_status status = TRP_OK;
+    if (rename(path, gone) == 0)
+        checkpoint_remove(gone);
+    else
+        status = store_errno(errno, path, "remove a checkpoint");
+    free(gone);
+    free(mark);
+    checkpoint_info_cleanup(&info);
     return status;
+}
+
+trp_status checkpoint_doomed_remove(const struct checkpoint_doomed *doomed)
+{
+    for (size_t i = 0; i < doomed->count; i++)
+        TRP_TRY(retire(doomed->paths[i]));
+    return TRP_OK;
+}
+
+void checkpoint_doomed_cleanup(struct checkpoint_doomed *doomed)
+{
+    for (size_t i = 0; i < doomed->count; i++)
+        free(doomed->paths[i]);
+    free(doomed->paths);
+    *doomed = (struct checkpoint_doomed){0};
 }
 
 void checkpoint_sweep(const char *root, const char *store)

@@ -24,6 +24,9 @@
 #include "store_walk.h"
 #include "trajectory.h"
 
+/* What to do about a checkpoint that is damaged. */
+#define TAKE_ANOTHER "take another one that is beside it (ls %s/..)"
+
 /* ---- restore -------------------------------------------------------------------------------- */
 
 /* 0 or an errno. */
@@ -76,7 +79,8 @@ static trp_status copy_check(const char *path, const char *checkpoint)
     if (status != TRP_DATA_LOSS)
         return status;
     char *what = xstrdup(trp_last_error());
-    trp_fail(TRP_DATA_LOSS, "%s/data.mdb %s: nothing was restored", checkpoint, what);
+    trp_fail(TRP_DATA_LOSS, "%s/data.mdb %s; nothing was restored: " TAKE_ANOTHER, checkpoint, what,
+             checkpoint);
     free(what);
     return status;
 }
@@ -111,8 +115,9 @@ trp_status trp_replay_restore(const char *checkpoint, const char *dir, bool forc
     char *copy = xasprintf("%s/data.mdb.restore", dir);
     trp_status status = TRP_OK;
     if (info.problem)
-        status =
-            trp_fail(TRP_DATA_LOSS, "checkpoint %s is not whole: %s", checkpoint, info.problem);
+        status = trp_fail(TRP_DATA_LOSS,
+                          "checkpoint %s is damaged: %s; nothing was restored: " TAKE_ANOTHER,
+                          checkpoint, info.problem, checkpoint);
     if (status == TRP_OK) {
         unlink(copy); /* of a restore that was killed */
         status = store_dir_open(&target, dir, TRP_DURABLE_PROCESS, false);

@@ -161,7 +161,9 @@ trp_status trp_replay_server_create(trp_replay_server **out,
     if (!options->dir || !*options->dir)
         return trp_fail(TRP_INVALID_ARGUMENT, "a replay server needs a directory");
     trp_replay_server *server = xcalloc(1, sizeof *server);
-    admin_init(&server->admin, options->dir, options->checkpoint_dir, options->keep_checkpoints);
+    uint32_t keep = options->keep_checkpoints ? options->keep_checkpoints : REPLAY_CHECKPOINTS_KEPT;
+    admin_init(&server->admin, options->dir, options->checkpoint_dir,
+               keep == UINT32_MAX ? 0 : keep);
     mutex_init(&server->worker.mutex);
     cond_init(&server->worker.wake);
     trp_status status = server_open(server, options);

@@ -154,6 +154,11 @@ void store_destroy(struct store *store)
     free(store);
 }
 
+const uint8_t *store_identity(const struct store *store)
+{
+    return store->meta.nonce;
+}
+
 void store_stats(const struct store *store, struct store_stats *stats)
 {
     struct stat info = {0};

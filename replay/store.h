@@ -189,6 +189,9 @@ trp_status store_lease_begin(struct store *store, uint64_t value, uint32_t *inde
 void store_lease_revoke(struct store *store, uint32_t index);
 void store_lease_end(struct store *store, uint32_t index);
 
+/* NONCE_BYTES that its checkpoints have, too, and no other store. */
+const uint8_t *store_identity(const struct store *store);
+
 struct store_stats {
     uint64_t file_bytes;      /* pages ever used */
     uint64_t live_bytes;      /* of chunks and records that are not deleted */

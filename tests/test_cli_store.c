@@ -86,6 +86,61 @@ static void a_checkpoint_is_restored(void **state)
     free(path);
 }
 
+static void latest_is_looked_for_where_the_server_puts_them(void **state)
+{
+    struct desk *desk = *state;
+    char *flags = xasprintf("%s --checkpoint-dir=%s/kept", tables, desk->at.dir);
+    desk_serve(desk, flags);
+    desk_write_items(desk, "items.jsonl");
+    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
+    char *path = checkpoint(desk, desk->address);
+    desk_stop(desk);
+    assert_troupe(desk, 3, "replay restore latest other");
+    assert_one_error(desk, "other/checkpoints; --checkpoint-dir says");
+    assert_troupe(desk, 0, "replay restore latest other --checkpoint-dir=kept");
+    assert_file_contains(&desk->at, "out", path);
+    char *data = xasprintf("%s/data.mdb", path);
+    assert_int_equal(truncate(data, 5000), 0);
+    assert_troupe(desk, 4, "replay restore %s third", path);
+    assert_one_error(desk, "is damaged: data.mdb has 5000 bytes of");
+    assert_one_error(desk, "nothing was restored: take another one");
+    char *third = scene_path(&desk->at, "third");
+    assert_int_not_equal(access(third, F_OK), 0);
+    free(third);
+    free(data);
+    free(path);
+    free(flags);
+}
+
+static void checkpoints_are_removed_by_name_and_number(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, tables);
+    free(checkpoint(desk, desk->address));
+    char *second = checkpoint(desk, desk->address);
+    free(checkpoint(desk, desk->address));
+    assert_troupe(desk, 1, "replay checkpoints %s --remove=%s", desk->address, second);
+    assert_one_error(desk, "--yes");
+    assert_troupe(desk, 3, "replay checkpoints %s --remove=none --yes", desk->address);
+    assert_one_error(desk, "has no checkpoint none");
+    assert_troupe(desk, 0, "replay checkpoints %s --remove=%s --yes", desk->address, second);
+    assert_file_contains(&desk->at, "out", "removed ");
+    assert_int_not_equal(access(second, F_OK), 0);
+    assert_troupe(desk, 0, "replay checkpoint %s --keep=1", desk->address);
+    assert_troupe(desk, 0, "replay checkpoints %s -o json", desk->address);
+    cJSON *json = desk_json(desk);
+    assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(json, "checkpoints")), 1);
+    cJSON_Delete(json);
+    desk_stop(desk);
+    for (int i = 0; i < 4; ++i) /* nobody said how many a stopped store keeps */
+        free(checkpoint(desk, "store"));
+    assert_troupe(desk, 0, "replay checkpoints store --keep=2 --yes -o json");
+    json = desk_json(desk);
+    assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(json, "paths")), 3);
+    cJSON_Delete(json);
+    free(second);
+}
+
 /* Somewhere in the bytes of an item. */
 static void damage(struct desk *desk, const char *name)
 {
@@ -132,6 +187,8 @@ int main(void)
         TEST(checkpoints_are_made_live_and_stopped),
         TEST(no_checkpoint_is_nothing_found),
         TEST(a_checkpoint_is_restored),
+        TEST(latest_is_looked_for_where_the_server_puts_them),
+        TEST(checkpoints_are_removed_by_name_and_number),
         TEST(damage_is_found_and_told_by_the_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

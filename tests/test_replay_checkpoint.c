@@ -66,10 +66,11 @@ static Troupe__ReplayVerifyResponse *verify(const struct replay *replay)
     return (Troupe__ReplayVerifyResponse *)reply;
 }
 
-static void open_keeping(struct replay *replay, const char *checkpoint_dir, uint32_t keep)
+static void open_keeping(struct replay *replay, const char *line, const char *checkpoint_dir,
+                         uint32_t keep)
 {
     trp_table_options *table;
-    assert_int_equal(trp_table_options_parse("name=t", &table), TRP_OK);
+    assert_int_equal(trp_table_options_parse(line, &table), TRP_OK);
     trp_replay_server_options options = {.dir = replay->dir,
                                          .tables = table,
                                          .table_count = 1,
@@ -160,7 +161,7 @@ static void inserting_and_removing_go_on_meanwhile(void **state)
 {
     enum { CHECKPOINTS = 6, ITEMS = 400 };
     struct replay *replay = *state;
-    OPEN("name=t max_size=400");
+    open_keeping(replay, "name=t max_size=400", NULL, UINT32_MAX);
     insert_items(replay, "t", 1, ITEMS);
     struct busy busy = {.replay = replay, .least = ITEMS};
     assert_int_equal(thread_start(&busy.thread, "busy", keep_busy, &busy), TRP_OK);
@@ -214,7 +215,7 @@ static void old_ones_go_and_foreign_files_stay(void **state)
     char *root = fixture_dir("/dev/shm"), *foreign = fixture_path(root, "zzz-mine");
     char *other = fixture_path(root, "2001-01-01T00-00-00Z-1");
     mkdir(foreign, 0700);
-    open_keeping(replay, root, 0);
+    open_keeping(replay, "name=t", root, UINT32_MAX);
     insert_items(replay, "t", 1, 5);
     char *path = take(replay);
     struct checkpoint_info info;
@@ -229,7 +230,7 @@ static void old_ones_go_and_foreign_files_stay(void **state)
         free(take(replay));
     assert_int_equal(list_count(replay), 5);
     replay_close(replay);
-    open_keeping(replay, root, 2);
+    open_keeping(replay, "name=t", root, 2);
     char *newest = take(replay);
     assert_int_equal(access(newest, F_OK), 0);
     Troupe__ReplayCheckpointsResponse *reply = list(replay);
@@ -248,6 +249,104 @@ static void old_ones_go_and_foreign_files_stay(void **state)
     free(foreign);
     free(other);
     fixture_remove(root);
+}
+
+static size_t remove_checkpoints(const struct replay *replay, char *name, uint32_t keep,
+                                 trp_status expected)
+{
+    Troupe__ReplayRemoveCheckpointsRequest request =
+        TROUPE__REPLAY_REMOVE_CHECKPOINTS_REQUEST__INIT;
+    ProtobufCMessage *reply = NULL;
+    request.names = &name;
+    request.n_names = name != NULL;
+    request.keep = keep;
+    assert_int_equal(
+        trp_call(replay_service(replay), "RemoveCheckpoints", &request.base, &reply, NULL),
+        expected);
+    if (!reply)
+        return 0;
+    size_t count = ((const Troupe__ReplayRemoveCheckpointsResponse *)reply)->n_paths;
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return count;
+}
+
+static void three_are_kept_and_any_can_be_removed(void **state)
+{
+    struct replay *replay = *state;
+    open_keeping(replay, "name=t", NULL, 0);
+    insert_items(replay, "t", 1, 5);
+    char *foreign = fixture_path(replay->dir, "foreign");
+    assert_int_equal(mkdir(foreign, 0700), 0);
+    for (int i = 0; i < 5; ++i)
+        free(take(replay));
+    assert_int_equal(list_count(replay), 3);
+    char *newest = take(replay);
+    assert_int_equal(remove_checkpoints(replay, "..", 0, TRP_NOT_FOUND), 0);
+    assert_int_equal(remove_checkpoints(replay, "none", 0, TRP_NOT_FOUND), 0);
+    assert_int_equal(remove_checkpoints(replay, foreign, 0, TRP_NOT_FOUND), 0);
+    assert_int_equal(remove_checkpoints(replay, newest, 0, TRP_OK), 1);
+    assert_int_not_equal(access(newest, F_OK), 0);
+    assert_int_equal(list_count(replay), 2);
+    char *last = take(replay);
+    assert_int_equal(remove_checkpoints(replay, NULL, 1, TRP_OK), 2);
+    assert_int_equal(access(last, F_OK), 0);
+    assert_int_equal(remove_checkpoints(replay, strrchr(last, '/') + 1, 0, TRP_OK), 1);
+    assert_int_equal(list_count(replay), 0);
+    assert_int_equal(access(foreign, F_OK), 0);
+    free(foreign);
+    free(newest);
+    free(last);
+}
+
+enum { CALLERS = 64 };
+
+struct crowd {
+    struct replay *replay;
+    trp_future *futures[CALLERS];
+    int refused;
+};
+
+/* The server's lock is held: the first one that got its turn stands still. */
+static void call_together(void *arg)
+{
+    struct crowd *crowd = arg;
+    static const Troupe__ReplayCheckpointRequest request = TROUPE__REPLAY_CHECKPOINT_REQUEST__INIT;
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, WAIT_MS);
+    ProtobufCService *service = replay_service(crowd->replay);
+    for (int i = 0; i < CALLERS; ++i)
+        crowd->futures[i] = trp_call_async(service, "Checkpoint", &request.base,
+                                           &(trp_call_options){.timeout_ms = WAIT_MS});
+    while (crowd->refused < CALLERS - 2 && !deadline_passed(deadline, &clock_monotonic))
+        for (int i = 0; i < CALLERS; ++i) {
+            ProtobufCMessage *reply = NULL;
+            if (!crowd->futures[i] ||
+                trp_future_wait(crowd->futures[i], 1, &reply) != TRP_UNAVAILABLE)
+                continue;
+            assert_non_null(strstr(trp_last_error(), "another call waits for its end"));
+            trp_future_destroy(crowd->futures[i]);
+            crowd->futures[i] = NULL;
+            crowd->refused++;
+        }
+}
+
+/* Two threads of the pool at most: the others are for other calls. */
+static void of_many_at_once_one_waits_and_the_rest_is_told(void **state)
+{
+    struct crowd crowd = {.replay = *state};
+    struct replay *replay = *state;
+    OPEN("name=t");
+    insert_items(replay, "t", 1, 5);
+    trp_server_run(trp_replay_server_rpc(replay->server), call_together, &crowd);
+    assert_int_equal(crowd.refused, CALLERS - 2);
+    for (int i = 0; i < CALLERS; ++i) {
+        ProtobufCMessage *reply = NULL;
+        if (!crowd.futures[i])
+            continue;
+        assert_int_equal(trp_future_wait(crowd.futures[i], WAIT_MS, &reply), TRP_OK);
+        protobuf_c_message_free_unpacked(reply, NULL);
+        trp_future_destroy(crowd.futures[i]);
+    }
+    assert_int_equal(list_count(replay), 2);
 }
 
 static void half_a_checkpoint_does_not_count_and_goes(void **state)
@@ -367,6 +466,8 @@ int main(void)
         CASE(inserting_and_removing_go_on_meanwhile),
         CASE(a_running_and_a_stopped_store_are_verified_alike),
         CASE(old_ones_go_and_foreign_files_stay),
+        CASE(three_are_kept_and_any_can_be_removed),
+        CASE(of_many_at_once_one_waits_and_the_rest_is_told),
         CASE(half_a_checkpoint_does_not_count_and_goes),
         CASE(a_restore_replaces_only_what_it_may),
         CASE(a_damaged_store_names_its_newest_checkpoint),

@@ -112,7 +112,8 @@ typedef struct {
     size_t table_count;
     uint64_t seed;              /* of the samplers; 0: from the operating system */
     const char *checkpoint_dir; /* NULL: checkpoints/ in `dir` */
-    uint32_t keep_checkpoints;  /* newest whole ones; a new one removes what is older. 0: all */
+    uint32_t keep_checkpoints;  /* newest whole ones; a new one removes what is older. 0: 3;
+                                   UINT32_MAX: all */
     bool shrink; /* a max_size below what a table holds removes items; else it is refused */
     bool verify; /* check every byte when opening, and drop what is damaged (a warning each) */
     trp_server_options server; /* address and limits */

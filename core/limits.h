@@ -26,9 +26,11 @@ enum {
     TEMPLATE_SLOTS_MAX = 64,
     TEMPLATE_TENSORS_MAX = 128,
     TEMPLATE_BYTES_MAX = 4096,
-    /* engine.c: 50 000 keys of about 20 ns are a millisecond; counters of samples that nothing else
-     * makes durable are at most 64 groups old. */
-    INDEX_STEP_ITEMS = 50000,
+    /* engine.c: 2048 items from the store of about 400 ns are a millisecond; 32 times that are
+     * there before a server is; counters of samples that nothing else makes durable are at most 64
+     * groups old. */
+    INDEX_STEP_ITEMS = 2048,
+    OPEN_INDEX_STEPS = 32,
     SAMPLE_GROUPS_MAX = 64,
     /* insert_stream.c: inserts that wait for a limiter. Reverb's 1000 a table (or a tenth of it);
      * at most 16 MiB of a stream before it is not read on; 1000 a table of streams that ended. */

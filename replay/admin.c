@@ -39,7 +39,7 @@ trp_status admin_index(struct admin *admin, const struct engine_table *table)
 {
     while (!admin->server && engine_index_step(admin->engine))
         ; /* over files: now is the time to build it */
-    if (engine_table_ready(table))
+    if (engine_ready(admin->engine))
         return TRP_OK;
     return trp_fail(TRP_UNAVAILABLE, "table %s: the index of keys is still being built",
                     table->name);
@@ -181,7 +181,7 @@ static Troupe__ReplayTable *table_copy(const struct admin *admin, struct engine_
     if (!admin->service)
         return out;
     const struct lane *lane = admin->service->lanes[table->index];
-    out->indexing = !engine_table_ready(table);
+    out->indexing = !engine_ready(admin->engine);
     out->inserts_waiting = lane->insert_count;
     out->samples_waiting = lane->sample_count;
     out->blocked = blocked_words(out, out->limiter);

@@ -102,6 +102,7 @@ static trp_status table_drop_change(struct change_work *work)
     struct engine_table *table;
     TRP_TRY(admin_table(work->admin, work->drop->table, &table));
     TRP_TRY(engine_table_droppable(work->admin->engine, table));
+    TRP_TRY(engine_index_finish(work->admin->engine));
     int64_t size = table_size(table->table);
     if (work->drop->only_if_empty && size > 0)
         return trp_fail(TRP_FAILED_PRECONDITION, "table %s is not empty: it has %lld item%s",
@@ -180,6 +181,7 @@ static trp_status table_alter_change(struct change_work *work)
     TRP_TRY(shrink_check(work, table));
     bool other_signature = signature_differs(table_options(table->table), options);
     changes_list(table_options(table->table), options, work->altered);
+    TRP_TRY(engine_index_finish(work->admin->engine));
     work->altered->removed = table_over(table->table, options);
     if (work->alter->dry_run)
         return TRP_OK;

@@ -175,7 +175,9 @@ static void info_fill(struct checkpoint_info *info, struct engine *engine,
 static void run_begin(void *arg, struct engine *engine)
 {
     struct run *run = arg;
-    run->status = engine ? engine_flush(engine) : stopped();
+    run->status = engine ? engine_index_finish(engine) : stopped();
+    if (run->status == TRP_OK)
+        run->status = engine_flush(engine);
     if (run->status == TRP_OK)
         run->status = store_copy_begin(engine_store(engine), &run->copy, &run->sink);
     if (run->status == TRP_OK)

@@ -52,13 +52,40 @@ trp_status engine_not_found(trp_bytes name)
                     name.data ? (const char *)name.data : "");
 }
 
-bool engine_index_step(struct engine *engine)
+/* ---- after a reopen ---------------------------------------------------------------------- */
+
+bool engine_ready(const struct engine *engine)
+{
+    return engine->ready;
+}
+
+static bool index_step(struct engine *engine)
 {
     for (size_t i = 0; i < engine->table_count; ++i)
         if (!table_index_ready(engine->tables[i]->table))
             return table_index_step(engine->tables[i]->table, INDEX_STEP_ITEMS) ||
                    i + 1 < engine->table_count;
     return false;
+}
+
+bool engine_index_step(struct engine *engine)
+{
+    if (engine->ready || engine->lost)
+        return false;
+    if (index_step(engine) && !engine->lost)
+        return true;
+    if (!engine->lost && engine->scanned && store_brought(engine->store) != TRP_OK)
+        engine->lost = true;
+    engine->important |= engine->lost; /* the commit says what is wrong */
+    engine->ready = !engine->lost;
+    return false;
+}
+
+trp_status engine_index_finish(struct engine *engine)
+{
+    while (engine_index_step(engine))
+        ;
+    return engine->ready ? TRP_OK : store_commit(engine->store);
 }
 
 /* ---- inserts ----------------------------------------------------------------------------- */
@@ -229,6 +256,16 @@ void engine_set_time(struct engine *engine, int64_t wall_ns)
 
 /* ---- samples ----------------------------------------------------------------------------- */
 
+bool engine_can_sample(const struct engine_table *table)
+{
+    const trp_table_options *options = table_options(table->table);
+    if (table_size(table->table) == 0 || !limiter_can_sample(table_limiter(table->table), 1))
+        return false;
+    return engine_ready(table->engine) ||
+           (options->max_times_sampled <= 0 && !options->no_replacement && !table->feed &&
+            !table->engine->lost);
+}
+
 static void handout_push(struct engine *engine, struct engine_table *table, struct handout *handout,
                          struct item *item)
 {
@@ -329,7 +366,7 @@ uint32_t engine_sample_many(struct engine *engine, struct engine_table *table, u
         ++n;
     if (n == 0)
         return 0;
-    table_sample_many(table->table, n, samples);
+    n = table_sample_many(table->table, n, samples);
     table->changed = true;
     engine->sampled = true;
     for (uint32_t i = 0; i < n; ++i) {
@@ -435,6 +472,7 @@ static void release_dropped(void *arg, struct item *item)
 void engine_reset(struct engine *engine, struct engine_table *table)
 {
     struct release release = {engine, table};
+    assert(engine->ready);
     for (struct handout *handout = engine->handouts, *next; handout; handout = next) {
         next = handout->next;
         if (handout->table == table)

@@ -38,6 +38,7 @@ struct engine_staleness {
 
 /* Where it lies does not change while the table is there. */
 struct engine_table {
+    struct engine *engine;
     struct table *table; /* NULL: dropped */
     char *name;
     size_t name_size;
@@ -84,38 +85,38 @@ trp_status engine_feed_check(const struct engine *engine, const trp_table_option
 /* May it go? FAILED_PRECONDITION: another one's insert_on_sample. */
 trp_status engine_table_droppable(const struct engine *engine, const struct engine_table *table);
 
-/* Items, handouts, record: all go, and `table->table`. The struct stays until engine_table_free().
+/* The engine is ready. Items, handouts, record: all go, and `table->table`. The struct stays until
+ * engine_table_free().
  */
 void engine_table_drop(struct engine *engine, struct engine_table *table);
 void engine_table_free(struct engine_table *table); /* dropped */
 
-/* The table goes on with `options` (of the same name); the remover takes what is over their limits.
- * How many that were. */
+/* The engine is ready. The table goes on with `options` (of the same name); the remover takes what
+ * is over their limits. How many that were. */
 int64_t engine_table_alter(struct engine *engine, struct engine_table *table,
                            const trp_table_options *options);
 
-/* ---- the index of keys after a reopen ---------------------------------------------------- */
+/* ---- what is left to do after a reopen --------------------------------------------------- */
 
-/* Key operations (insert, mutate) on a table wait until this is true. */
-static inline bool engine_table_ready(const struct engine_table *table)
-{
-    return table_index_ready(table->table);
-}
+/* All items are in memory, and their keys in the index. Until then items are only sampled and
+ * looked at; key operations (insert, mutate) wait. */
+bool engine_ready(const struct engine *engine);
 
 /* A slice of the work, about a millisecond; true while there is more. */
 bool engine_index_step(struct engine *engine);
+
+/* All of it. A failure is the store's. */
+trp_status engine_index_finish(struct engine *engine);
 
 /* ---- operations -------------------------------------------------------------------------- */
 
 static inline bool engine_can_insert(const struct engine_table *table)
 {
-    return engine_table_ready(table) && limiter_can_insert(table_limiter(table->table), 1);
+    return engine_ready(table->engine) && limiter_can_insert(table_limiter(table->table), 1);
 }
 
-static inline bool engine_can_sample(const struct engine_table *table)
-{
-    return table_size(table->table) > 0 && limiter_can_sample(table_limiter(table->table), 1);
-}
+/* Samples that take items out of a table, or put them in another, wait as inserts do. */
+bool engine_can_sample(const struct engine_table *table);
 
 /* An item that left the table less than REMOVED_KEYS_MS ago and that comes again just as it came
  * then, is taken as sent again by a writer that missed the confirmation, and not inserted.
@@ -173,7 +174,7 @@ void handout_cleanup(struct handout *handout); /* settled */
 trp_status engine_mutate(struct engine *engine, struct engine_table *table,
                          const struct wire_mutate_request *request);
 
-/* Empties the table and its handouts, zeroes its counters. */
+/* The engine is ready. Empties the table and its handouts, zeroes its counters. */
 void engine_reset(struct engine *engine, struct engine_table *table);
 
 /* ---- groups ------------------------------------------------------------------------------ */

@@ -16,6 +16,9 @@ struct engine {
     bool read_only;
     bool synced;      /* a commit costs a write to the disk */
     bool opened;      /* the tables say what the store says */
+    bool scanned;     /* the tables bring their items */
+    bool ready;       /* see engine_ready() */
+    bool lost;        /* an item could not be brought: it never will be */
     uint64_t damaged; /* items that were dropped when the store was opened */
 
     bool refusing;      /* inserts, for want of room */
@@ -25,11 +28,15 @@ struct engine {
     bool sampled;   /* counts only */
     uint32_t sample_groups;
     const struct trajectory *checked; /* while loading: the last one found valid */
+    struct engine_table *seen;        /* and the table of the last item */
 };
 
 /* Appends a table. */
 struct engine_table *engine_table_add(struct engine *engine, const trp_table_options *options,
                                       uint32_t id);
+
+/* Its tables' table_bring; `arg` is the engine_table. */
+struct item *engine_bring(void *arg, uint64_t seq, bool in_turn);
 
 /* The item is out of its table: its record goes too. */
 void engine_item_drop(struct engine *engine, struct engine_table *table, struct item *item);

@@ -219,11 +219,16 @@ static trp_status tables_open(struct engine *engine, const struct engine_options
 
 /* ---- items ------------------------------------------------------------------------------- */
 
+static trp_status table_unknown(uint32_t id)
+{
+    return trp_fail(TRP_DATA_LOSS, "an item of the store is in table %u, which it has not", id);
+}
+
 static trp_status item_check(struct engine *engine, const struct engine_table *table, uint32_t id,
                              const struct item *item)
 {
     if (!table)
-        return trp_fail(TRP_DATA_LOSS, "an item of the store is in table %u, which it has not", id);
+        return table_unknown(id);
     if (item->trajectory != engine->checked && !trajectory_valid(item->trajectory))
         return trp_fail(TRP_DATA_LOSS,
                         "an item of the store, key %llu, has a trajectory that no server wrote",
@@ -232,24 +237,80 @@ static trp_status item_check(struct engine *engine, const struct engine_table *t
     return TRP_OK;
 }
 
+static struct engine_table *table_with_id(const struct engine *engine, uint32_t id)
+{
+    for (size_t i = 0; i < engine->table_count; ++i)
+        if (table_id(engine->tables[i]->table) == id)
+            return engine->tables[i];
+    return NULL;
+}
+
+/* What its table has to know of an item from the store. */
+static void item_note(struct engine_table *table, const struct item *item)
+{
+    if (item->inserted_at_ns > table->inserted_at_ns)
+        table->inserted_at_ns = item->inserted_at_ns;
+    if (item->policy_version > table->staleness.newest_version)
+        table->staleness.newest_version = item->policy_version;
+}
+
 static trp_status item_load(void *arg, uint32_t id, struct item *item)
 {
     struct engine *engine = arg;
-    struct engine_table *table = NULL;
-    for (size_t i = 0; i < engine->table_count && !table; ++i)
-        if (table_id(engine->tables[i]->table) == id)
-            table = engine->tables[i];
+    struct engine_table *table = table_with_id(engine, id);
     trp_status status = item_check(engine, table, id, item);
     if (status == TRP_OK) {
-        if (item->inserted_at_ns > table->inserted_at_ns)
-            table->inserted_at_ns = item->inserted_at_ns;
-        if (item->policy_version > table->staleness.newest_version)
-            table->staleness.newest_version = item->policy_version;
+        item_note(table, item);
         table_restore(table->table, item);
     } else {
         store_item_destroy(engine->store, item);
     }
     return status;
+}
+
+static trp_status item_seen(void *arg, uint32_t id, uint64_t seq, double priority)
+{
+    struct engine *engine = arg;
+    struct engine_table *table = engine->seen;
+    if (!table || table_id(table->table) != id)
+        table = engine->seen = table_with_id(engine, id);
+    if (!table)
+        return table_unknown(id);
+    table_restore_stored(table->table, seq, priority);
+    return TRP_OK;
+}
+
+struct item *engine_bring(void *arg, uint64_t seq, bool in_turn)
+{
+    struct engine_table *table = arg;
+    struct engine *engine = table->engine;
+    struct item *item = store_bring(engine->store, seq, in_turn);
+    if (item && item_check(engine, table, table_id(table->table), item) != TRP_OK) {
+        store_break(engine->store, TRP_DATA_LOSS);
+        store_item_destroy(engine->store, item);
+        item = NULL;
+    }
+    if (item)
+        item_note(table, item);
+    else
+        engine->lost = engine->important = true;
+    return item;
+}
+
+/* Those of a store that may not be trusted one by one, else only what draws need, and a few items:
+ * a small store is all there at once. */
+static trp_status items_load(struct engine *engine)
+{
+    bool bytes_count = false;
+    engine->scanned = store_trusted(engine->store) && !engine->read_only;
+    TRP_TRY(engine->scanned ? store_scan(engine->store, item_seen, engine)
+                            : store_load(engine->store, item_load, engine));
+    for (size_t i = 0; i < engine->table_count; ++i)
+        bytes_count |= table_options(engine->tables[i]->table)->max_bytes > 0;
+    bool more = true;
+    for (int step = 0; more && (bytes_count || step < OPEN_INDEX_STEPS); ++step)
+        more = engine_index_step(engine);
+    return engine->lost ? store_commit(engine->store) : TRP_OK;
 }
 
 /* A life that was killed had sampled items for good, and made room of them, before their deletes
@@ -305,6 +366,8 @@ static trp_status table_settle(struct engine *engine, struct engine_table *table
     if (engine->read_only)
         return TRP_OK;
     TRP_TRY(table_fits(table, shrink));
+    if (shrink && table_over(table->table, table_options(table->table)) > 0)
+        TRP_TRY(engine_index_finish(engine));
     for (struct item *item; shrink && (item = table_evict(table->table));) {
         store_item_delete(engine->store, table_id(table->table), item);
         store_item_destroy(engine->store, item);
@@ -354,7 +417,7 @@ trp_status engine_create(struct engine **out, const struct engine_options *optio
     status = tables_open(engine, options);
     if (status != TRP_OK)
         goto out;
-    status = store_load(engine->store, item_load, engine);
+    status = items_load(engine);
     if (status == TRP_OK)
         status = store_removed_load(engine->store, removed_load, engine);
     if (status != TRP_OK)

@@ -20,7 +20,9 @@ struct engine_table *engine_table_add(struct engine *engine, const trp_table_opt
     struct engine_table *table = xcalloc(1, sizeof *table);
     size_t count = engine->table_count + 1;
     engine->tables = xrealloc(engine->tables, count * sizeof(struct engine_table *));
+    table->engine = engine;
     table->table = table_create(options, id, engine->seed);
+    table_set_bring(table->table, engine_bring, table);
     table->name = xstrdup(options->name);
     table->name_size = strlen(table->name);
     table->index = (uint32_t)engine->table_count;
@@ -110,6 +112,7 @@ int64_t engine_table_alter(struct engine *engine, struct engine_table *table,
                            const trp_table_options *options)
 {
     int64_t removed = 0;
+    assert(engine->ready);
     table_alter(table->table, options);
     options_put(engine, options);
     engine_feeds_find(engine);

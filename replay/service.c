@@ -290,21 +290,13 @@ static void service_wake_all(struct service *service)
         lane_move(service->lanes[i]);
 }
 
-bool service_ready(const struct service *service)
-{
-    for (size_t i = 0; i < engine_table_count(service->engine); ++i)
-        if (!engine_table_ready(engine_table(service->engine, i)))
-            return false;
-    return true;
-}
-
 int64_t service_group_end(void *arg)
 {
     struct service *service = arg;
     bool more = false;
     if (!service->engine)
         return INT64_MAX; /* stopped */
-    bool ready = service_ready(service);
+    bool ready = engine_ready(service->engine);
     if (!ready ||
         !service->worked) /* who waits for the index would wait for ever behind samplers */
         more = service_idle(service);

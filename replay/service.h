@@ -130,9 +130,6 @@ void lane_enter(struct lane *lane, enum lane_state state);
 void lane_use(struct lane *lane);
 void lane_leave(struct lane *lane);
 
-/* Every table's index of keys is there. */
-bool service_ready(const struct service *service);
-
 /* Takes a message that chunks were made of; if need be it stays until the group ends. */
 void service_keep(struct service *service, trp_message *message);
 

@@ -349,15 +349,18 @@ static bool unary_changes(const struct unary *unary)
 
 void unaries_apply(struct service *service)
 {
-    bool ready = !service->unary_first || service_ready(service);
+    bool ready = !service->unary_first || engine_ready(service->engine);
     if (service->unary_first)
         engine_set_time(service->engine, clock_wall_ns());
     checkpoints_begin(service);
     for (struct unary *unary = service->unary_first; unary; unary = unary->next) {
         bool elsewhere = unary->kind == UNARY_CHECKPOINT && service->checkpoint;
-        if (unary->applied || elsewhere || (unary_changes(unary) && !ready))
+        bool waits = unary_changes(unary) && !ready;
+        if (unary->applied || elsewhere || (waits && service->broken == TRP_OK))
             continue;
         unary->applied = true;
+        if (waits)
+            continue; /* the answer is that the store failed */
         unary->status = unary_run(service, unary);
         if (unary->status != TRP_OK)
             unary->text = xstrdup(trp_last_error());

@@ -64,6 +64,11 @@ static trp_status numbers_load(struct store *store)
     return TRP_OK;
 }
 
+bool store_trusted(const struct store *store)
+{
+    return store->has_trees && !store->options.check && !store->dir.suspect;
+}
+
 trp_status store_trust(struct store *store)
 {
     return store_dir_mark(&store->dir, store->options.durability, false);

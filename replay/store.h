@@ -89,6 +89,25 @@ typedef trp_status (*store_visit)(void *arg, uint32_t table_id, struct item *ite
  * chunks that no item refers to are removed. */
 trp_status store_load(struct store *store, store_visit load, void *arg);
 
+/* May it be loaded in pieces? Not if it is to be checked. */
+bool store_trusted(const struct store *store);
+
+/* The same in pieces, of a store that is trusted, in less time until samples can be drawn: tells of
+ * every surviving item, in ascending seq; `visit`'s first failure ends it. Until store_brought()
+ * nothing may be inserted, deleted or copied. */
+typedef trp_status (*store_seen)(void *arg, uint32_t table_id, uint64_t seq, double priority);
+trp_status store_scan(struct store *store, store_seen visit, void *arg);
+
+/* One of them, once, changes already applied. `in_turn`: those before it were brought, which is
+ * several times faster. NULL: it is damaged or cannot be read, and the store has failed. */
+struct item *store_bring(struct store *store, uint64_t seq, bool in_turn);
+
+/* All were brought: removes chunks that no item refers to. */
+trp_status store_brought(struct store *store);
+
+/* The store is of no use any more, for the reason that trp_last_error() has; returns `status`. */
+trp_status store_break(struct store *store, trp_status status);
+
 /* ---- chunks and items -------------------------------------------------------------------- */
 
 /* Interns a canonical trajectory; the caller gets one reference. */

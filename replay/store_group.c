@@ -406,7 +406,7 @@ static int group_fold(struct store *store, MDB_txn *txn, uint64_t added, struct 
         return 0;
     if (short_of_room)
         copy_abandon(store);
-    if (copy_holds_records(store))
+    if (copy_holds_records(store) || !store->loaded)
         return 0;
     if (fold_begin(store) != TRP_OK)
         return MDB_CORRUPTED;

@@ -13,6 +13,7 @@
  *   store_share.c   readers on this host: leases, nonce
  *   store_park.c    freed pages back to the file system
  *   store_load.c    everything back into memory
+ *   store_found.c   its chunks
  *   store_copy.c    all of it, while the store goes on
  *   store_walk.c    is the structure of the file whole? */
 #ifndef TRP_REPLAY_STORE_INTERNAL_H
@@ -143,6 +144,7 @@ struct store {
     MDB_txn *read_txn;
     MDB_cursor *read_cursor; /* on pieces */
     bool reading;            /* read_txn is live */
+    uint64_t reads;          /* times that it became so */
     uint64_t read_last;      /* key the cursor stands on; 0: nowhere */
     uint32_t resident_looks; /* since a look found a chunk on the disk only */
     uint32_t unlooked;       /* chunks since the last look */
@@ -182,6 +184,7 @@ struct store {
     uint64_t item_count, chunk_count, group_count, live_bytes;
     uint64_t dropped, checked_chunks, checked_bytes;
     bool loaded;
+    struct loading *loading; /* NULL: not begun, or all is there */
 
     struct store_sharing *sharing; /* NULL: nobody asked */
 };
@@ -311,6 +314,13 @@ void copy_release(struct store *store);
 /* The store needs the room that the copy keeps: the copy fails. False: there is none. */
 bool copy_abandon(struct store *store);
 
+/* ---- store_load.c --------------------------------------------------------------------------- */
+
+struct loading;
+
+/* Forgets a load that is not at its end; none is fine. Before the environment is closed. */
+void loading_end(struct store *store);
+
 /* ---- store_remove.c ------------------------------------------------------------------------- */
 
 /* Removes dead chunks from the back of the (ascending) list while the budget lasts. */
@@ -358,8 +368,6 @@ bool park_return(struct store *store);
 
 /* ---- store.c -------------------------------------------------------------------------------- */
 
-/* Makes the failure permanent and returns it. */
-trp_status store_break(struct store *store, trp_status status);
 trp_status store_broken(const struct store *store);
 
 /* From now on a crash of the host matters, and what is there counts as whole. */

@@ -82,6 +82,7 @@ trp_status lmdb_read_begin(struct store *store)
     if (rc != 0)
         return lmdb_fail(store, rc, "read");
     store->reading = true;
+    store->reads++;
     store->read_last = 0;
     return TRP_OK;
 }
@@ -552,6 +553,7 @@ void lmdb_close(struct store *store)
     if (!store->env)
         return;
     space_destroy(store->space);
+    loading_end(store);
     if (store->read_cursor)
         mdb_cursor_close(store->read_cursor);
     if (store->read_txn)

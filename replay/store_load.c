@@ -1,41 +1,23 @@
-/* Everything back into memory. Chunks are known from the keys and sizes of their pieces, whose
- * bytes are not touched; items from their records, to which the change log is applied on the way,
- * both being in the order of seqs. What the file says is believed only after it was checked: an
- * item whose chunks are not all there is a loss, a chunk that no item has is swept.
+/* Everything back into memory: items from their records, to which the change log is applied on the
+ * way, both being in the order of seqs. What the file says is believed only after it was checked:
+ * an item whose chunks are not all there is a loss, a chunk that no item has is swept.
  *
- * A store that may not be trusted is checked further: the bytes of every chunk are compared with
- * its sum, and a damaged item is told and dropped instead of ending the load. */
-#include "store_internal.h"
+ * It is done in two ways. A store that may not be trusted is loaded at once: all bytes of all
+ * chunks are compared with their sums, and a damaged item is told and dropped. Any other is only
+ * scanned for its items, so that they can be sampled; the items themselves are brought one by one,
+ * in their order when there is time, and any of them before its turn when it is wanted. Until all
+ * are there, nobody knows who else has a chunk: so until then nothing may be deleted. */
+#include "store_loading.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "core/alloc.h"
 
-struct found {
-    uint64_t seq;
-    struct chunk *chunk; /* NULL until an item refers to it */
-    uint32_t size;
-    uint32_t pieces : 31;
-    uint32_t damaged : 1;
-};
-
-struct loading {
-    struct store *store;
-    struct found *found; /* ascending seq */
-    size_t found_count, found_capacity;
-    size_t last_found; /* items name chunks mostly in ascending order */
-    bool check;
-    struct fold fold; /* the whole log, sorted */
-    size_t next_delete;
-    struct buffer record; /* of an item in several parts */
-    store_visit load;
-    void *arg;
-};
-
-static trp_status damaged(const struct store *store, const char *what, uint64_t seq)
+trp_status load_damaged(const struct store *store, const char *what, uint64_t seq)
 {
     return trp_fail(
         TRP_DATA_LOSS,
@@ -115,7 +97,7 @@ static trp_status counters_load(struct store *store, size_t index)
     if (rc != 0)
         return lmdb_fail(store, rc, "read counters");
     if (!counters_decode((trp_bytes){data.mv_data, data.mv_size}, logged))
-        return damaged(store, "counters of table", store->tables[index].id);
+        return load_damaged(store, "counters of table", store->tables[index].id);
     return TRP_OK;
 }
 
@@ -158,7 +140,7 @@ trp_status tables_load(struct store *store)
         trp_bytes bytes;
         if (!parts_read(cursor, &key, &data, &store->scratch, &bytes, &rc) ||
             !table_load(store, id, bytes))
-            status = damaged(store, "table", id);
+            status = load_damaged(store, "table", id);
     }
     mdb_cursor_close(cursor);
     if (status == TRP_OK && rc != MDB_NOTFOUND)
@@ -166,109 +148,6 @@ trp_status tables_load(struct store *store)
     for (size_t index = 0; status == TRP_OK && index < store->table_count; index++)
         status = counters_load(store, index);
     return status == TRP_OK ? log_counters_load(store) : status;
-}
-
-/* ---- chunks --------------------------------------------------------------------------------- */
-
-static struct found *found_push(struct loading *loading, uint64_t seq)
-{
-    if (loading->found_count == loading->found_capacity) {
-        loading->found_capacity = loading->found_capacity ? loading->found_capacity * 2 : 1024;
-        loading->found = xrealloc(loading->found, loading->found_capacity * sizeof *loading->found);
-    }
-    struct found *found = &loading->found[loading->found_count++];
-    *found = (struct found){.seq = seq};
-    return found;
-}
-
-/* One more piece of `found`. False: it is not the one that comes next. */
-static bool found_add(struct loading *loading, struct found *found, uint64_t number,
-                      trp_bytes piece, struct chunk_check *check)
-{
-    uint32_t place = piece_key_piece(number);
-    bool follows = place == found->pieces && found->size == (uint64_t)place * PIECE_BYTES &&
-                   piece.size <= PIECE_BYTES;
-    found->pieces = place + 1;
-    found->size += (uint32_t)piece.size;
-    if (loading->check && follows)
-        chunk_check_piece(check, piece);
-    return follows;
-}
-
-/* All its pieces came: what is left is the chunk's size. */
-static bool found_end(struct loading *loading, struct found *found, struct chunk_check *check)
-{
-    bool whole = found->size >= SUM_BYTES && (!loading->check || chunk_check_end(check));
-    found->damaged |= !whole;
-    found->size -= found->size < SUM_BYTES ? found->size : SUM_BYTES;
-    loading->store->checked_chunks += loading->check;
-    loading->store->checked_bytes += loading->check ? found->size : 0;
-    *check = (struct chunk_check){0};
-    return whole || loading->check;
-}
-
-/* Finds all chunks and their sizes. */
-static trp_status chunks_find(struct loading *loading)
-{
-    struct store *store = loading->store;
-    MDB_val key, data;
-    struct found *found = NULL;
-    struct chunk_check check = {0};
-    int rc = mdb_cursor_get(store->read_cursor, &key, &data, MDB_FIRST);
-    for (; rc == 0; rc = mdb_cursor_get(store->read_cursor, &key, &data, MDB_NEXT)) {
-        uint64_t number = lmdb_key_read(key), seq = piece_key_seq(number);
-        if (!found || found->seq != seq) {
-            if (found && !found_end(loading, found, &check))
-                return damaged(store, "chunk", found->seq);
-            found = found_push(loading, seq);
-        }
-        if (seq > 0 &&
-            found_add(loading, found, number, (trp_bytes){data.mv_data, data.mv_size}, &check))
-            continue;
-        found->damaged = true;
-        if (!loading->check)
-            return damaged(store, "a piece of chunk", seq);
-    }
-    store->read_last = 0;
-    if (rc != MDB_NOTFOUND)
-        return lmdb_fail(store, rc, "read pieces");
-    return !found || found_end(loading, found, &check) ? TRP_OK
-                                                       : damaged(store, "chunk", found->seq);
-}
-
-static struct found *found_get(struct loading *loading, uint64_t seq)
-{
-    size_t low = 0, high = loading->found_count, next = loading->last_found;
-    if (next < high && loading->found[next].seq == seq)
-        return &loading->found[next];
-    if (next + 1 < high && loading->found[next + 1].seq == seq) {
-        loading->last_found = next + 1;
-        return &loading->found[next + 1];
-    }
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (loading->found[middle].seq < seq)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == loading->found_count || loading->found[low].seq != seq)
-        return NULL;
-    loading->last_found = low;
-    return &loading->found[low];
-}
-
-static void orphans_sweep(struct loading *loading)
-{
-    struct store *store = loading->store;
-    for (size_t index = 0; index < loading->found_count; index++) {
-        struct found *found = &loading->found[index];
-        if (!found->chunk)
-            dead_push(&store->pending, (struct dead){found->seq, found->pieces});
-    }
-    bool more = true;
-    while (!store->options.read_only && more && store_sweep(store, &more) == TRP_OK)
-        ;
 }
 
 /* ---- items ---------------------------------------------------------------------------------- */
@@ -283,75 +162,100 @@ static bool item_deleted(struct loading *loading, uint64_t seq)
     return *next < fold->delete_count && change_seq(fold->deletes[*next]) <= seq;
 }
 
-static void item_apply(struct loading *loading, struct item *item)
+/* The first update of an item, or of one behind it. Most ask in ascending order. */
+static size_t update_first(const struct fold *fold, uint64_t seq)
+{
+    size_t low = 0, high = fold->update_count, next = fold->next;
+    if ((next == 0 || change_seq(fold->updates[next - 1]) < seq) &&
+        (next == high || change_seq(fold->updates[next]) >= seq))
+        return next;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (change_seq(fold->updates[middle]) < seq)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void item_apply(struct loading *loading, uint64_t seq, double *priority,
+                       int32_t *times_sampled)
 {
     struct fold *fold = &loading->fold;
-    while (fold->next < fold->update_count && change_seq(fold->updates[fold->next]) < item->seq)
-        fold->next++;
-    for (; fold->next < fold->update_count && change_seq(fold->updates[fold->next]) == item->seq;
-         fold->next++) {
-        struct change change = fold->updates[fold->next];
+    size_t next = update_first(fold, seq);
+    for (; next < fold->update_count && change_seq(fold->updates[next]) == seq; next++) {
+        struct change change = fold->updates[next];
         if (change_op(change) == CHANGE_PRIORITY)
-            memcpy(&item->priority, &change.value, sizeof item->priority);
+            memcpy(priority, &change.value, sizeof *priority);
         else
-            item->times_sampled = (int32_t)change.value;
+            *times_sampled = (int32_t)change.value;
     }
+    fold->next = next;
 }
 
-/* NULL, or what is wrong with the item's chunks. */
-static const char *item_link(struct loading *loading, const struct item_view *view,
-                             struct item *item)
-{
-    for (uint32_t index = 0; index < view->header.chunk_count; index++) {
-        struct found *found = found_get(loading, item_view_chunk(view, index));
-        if (!found || found->damaged)
-            return found ? "a chunk is damaged" : "a chunk is missing";
-        if (!found->chunk) {
-            found->chunk = chunk_create_stored(loading->store, found->seq, found->size);
-            found->chunk->episode = item_view_episode(view, index);
-            loading->store->chunk_count++;
-            loading->store->live_bytes += found->size;
-        }
-        found->chunk->refs++;
-        item->chunks[index] = found->chunk;
-    }
-    return NULL;
-}
-
-static void found_release(struct loading *loading, struct found *found)
-{
-    struct chunk *chunk = found->chunk;
-    if (--chunk->refs > 0)
-        return;
-    found->chunk = NULL; /* swept, unless another item refers to it */
-    loading->store->chunk_count--;
-    loading->store->live_bytes -= chunk->size;
-    chunk_free(loading->store, chunk);
-}
-
-/* Takes back what item_link() did. */
-static void item_unlink(struct loading *loading, struct item *item)
+/* Takes back what was made of it. */
+static void item_unmake(struct loading *loading, struct item *item)
 {
     for (uint32_t index = 0; index < item->trajectory->chunk_count; index++) {
         struct chunk *chunk = item->chunks[index];
         item->chunks[index] = NULL;
         if (chunk)
-            found_release(loading, found_get(loading, chunk->seq));
+            found_release(loading, chunk);
     }
     store_item_destroy(loading->store, item);
 }
 
-/* So that whoever takes an item may destroy it, and the next item finds the chunks as they are. */
-static void chunks_hold(struct loading *loading, const struct item_view *view)
+/* An item of its record. NULL: *status failed, or *wrong says what is wrong with it. */
+static struct item *item_make(struct loading *loading, uint64_t seq, const struct item_view *view,
+                              bool in_turn, const char **wrong, trp_status *status)
 {
-    for (uint32_t index = 0; index < view->header.chunk_count; index++)
-        store_chunk_ref(found_get(loading, item_view_chunk(view, index))->chunk);
+    struct store *store = loading->store;
+    const struct item_record *header = &view->header;
+    struct item *item =
+        store_item_create(store, store_trajectory(store, view->trajectory, header->chunk_count));
+    item->key = header->key;
+    item->seq = seq;
+    item->priority = header->priority;
+    item->inserted_at_ns = header->inserted_at_ns;
+    item->times_sampled = header->times_sampled;
+    item->policy_version = header->policy_version;
+    item->print = header->print;
+    item_apply(loading, seq, &item->priority, &item->times_sampled);
+    for (uint32_t index = 0; index < header->chunk_count; index++) {
+        item->chunks[index] = found_take(loading, item_view_chunk(view, index),
+                                         item_view_episode(view, index), in_turn, wrong, status);
+        if (!item->chunks[index]) {
+            item_unmake(loading, item);
+            return NULL;
+        }
+    }
+    return item;
 }
 
-static void chunks_release(struct loading *loading, const struct item_view *view)
+/* So that whoever takes an item may destroy it, and the next item finds the chunks as they are. */
+static struct chunk **chunks_hold(const struct item *item)
 {
-    for (uint32_t index = 0; index < view->header.chunk_count; index++)
-        found_release(loading, found_get(loading, item_view_chunk(view, index)));
+    uint32_t count = item->trajectory->chunk_count;
+    struct chunk **chunks = xmalloc((count + 1) * sizeof(struct chunk *));
+    for (uint32_t index = 0; index < count; index++)
+        store_chunk_ref(chunks[index] = item->chunks[index]);
+    return chunks;
+}
+
+static void chunks_release(struct loading *loading, struct chunk **chunks, uint32_t count)
+{
+    for (uint32_t index = 0; index < count; index++)
+        found_release(loading, chunks[index]);
+    free(chunks);
+}
+
+static trp_status item_lost(const struct store *store, uint64_t seq, const char *what)
+{
+    return trp_fail(TRP_DATA_LOSS,
+                    "replay store %s: item %llu: %s; `troupe replay serve --verify` drops what is "
+                    "damaged",
+                    store->dir.data_path, (unsigned long long)seq, what);
 }
 
 /* Without a check the end of the load; else told, and its record goes. */
@@ -360,11 +264,7 @@ static trp_status item_drop(struct loading *loading, uint64_t seq, const struct 
 {
     struct store *store = loading->store;
     if (!loading->check)
-        return trp_fail(
-            TRP_DATA_LOSS,
-            "replay store %s: item %llu: %s; `troupe replay serve --verify` drops what is "
-            "damaged",
-            store->dir.data_path, (unsigned long long)seq, what);
+        return item_lost(store, seq, what);
     store->dropped++;
     if (store->options.damage)
         store->options.damage(store->options.damage_arg, view ? view->header.table_id : 0,
@@ -374,78 +274,130 @@ static trp_status item_drop(struct loading *loading, uint64_t seq, const struct 
     return TRP_OK;
 }
 
-static trp_status item_load(struct loading *loading, uint64_t seq, trp_bytes bytes)
+static trp_status item_load(struct loading *loading, uint64_t seq, trp_bytes bytes,
+                            store_visit load, void *arg)
 {
     struct store *store = loading->store;
     struct item_view view;
+    const char *wrong;
+    trp_status status = TRP_OK;
     if (item_deleted(loading, seq))
         return TRP_OK;
     if (seq == 0 || !item_record_decode(bytes, &view))
         return item_drop(loading, seq, NULL, "its record is damaged");
     if (!table_find_id(store, view.header.table_id, NULL))
         return item_drop(loading, seq, &view, "it is in a table that is not there");
-    struct item *item =
-        store_item_create(store, store_trajectory(store, view.trajectory, view.header.chunk_count));
-    item->key = view.header.key;
-    item->seq = seq;
-    item->priority = view.header.priority;
-    item->inserted_at_ns = view.header.inserted_at_ns;
-    item->times_sampled = view.header.times_sampled;
-    item->policy_version = view.header.policy_version;
-    item->print = view.header.print;
-    const char *wrong = item_link(loading, &view, item);
-    if (wrong) {
-        item_unlink(loading, item);
-        return item_drop(loading, seq, &view, wrong);
-    }
-    item_apply(loading, item);
-    if (!loading->check) {
-        store->item_count++;
-        store->live_bytes += bytes.size;
-        return loading->load(loading->arg, view.header.table_id, item);
-    }
-    chunks_hold(loading, &view);
-    trp_status status = loading->load(loading->arg, view.header.table_id, item);
-    chunks_release(loading, &view);
-    if (status == TRP_DATA_LOSS)
-        return item_drop(loading, seq, &view, "it has a shape that no server wrote");
+    struct item *item = item_make(loading, seq, &view, true, &wrong, &status);
+    if (!item)
+        return status == TRP_OK ? item_drop(loading, seq, &view, wrong) : status;
     store->item_count++;
     store->live_bytes += bytes.size;
-    return status;
+    if (!loading->check)
+        return load(arg, view.header.table_id, item);
+    struct chunk **chunks = chunks_hold(item);
+    status = load(arg, view.header.table_id, item);
+    chunks_release(loading, chunks, view.header.chunk_count);
+    if (status != TRP_DATA_LOSS)
+        return status;
+    store->item_count--;
+    store->live_bytes -= bytes.size;
+    return item_drop(loading, seq, &view, "it has a shape that no server wrote");
 }
 
-static trp_status items_load(struct loading *loading)
+static trp_status items_load(struct loading *loading, store_visit load, void *arg)
 {
-    struct store *store = loading->store;
-    MDB_cursor *cursor;
-    MDB_val key, data;
-    int rc = mdb_cursor_open(store->read_txn, store->trees[TREE_ITEMS], &cursor);
-    if (rc != 0)
-        return lmdb_fail(store, rc, "read items");
-    trp_status status = TRP_OK;
-    rc = mdb_cursor_get(cursor, &key, &data, MDB_FIRST);
-    while (rc == 0 && status == TRP_OK) {
-        uint64_t seq = piece_key_seq(lmdb_key_read(key));
+    MDB_val *key = &loading->item_key, *data = &loading->item;
+    int *rc = &loading->items_rc;
+    trp_status status = loading_renew(loading);
+    if (status == TRP_OK)
+        *rc = mdb_cursor_get(loading->items, key, data, MDB_FIRST);
+    while (*rc == 0 && status == TRP_OK) {
+        uint64_t seq = piece_key_seq(lmdb_key_read(*key));
         trp_bytes bytes;
-        if (parts_read(cursor, &key, &data, &loading->record, &bytes, &rc)) {
-            status = item_load(loading, seq, bytes);
+        if (parts_read(loading->items, key, data, &loading->record, &bytes, rc)) {
+            status = item_load(loading, seq, bytes, load, arg);
             continue;
         }
         status = item_drop(loading, seq, NULL, "its record is damaged");
-        while (rc == 0 && piece_key_seq(lmdb_key_read(key)) == seq)
-            rc = mdb_cursor_get(cursor, &key, &data, MDB_NEXT);
+        while (*rc == 0 && piece_key_seq(lmdb_key_read(*key)) == seq)
+            *rc = mdb_cursor_get(loading->items, key, data, MDB_NEXT);
     }
-    mdb_cursor_close(cursor);
-    if (status == TRP_OK && rc != MDB_NOTFOUND)
-        status = lmdb_fail(store, rc, "read items");
+    if (status == TRP_OK && *rc != MDB_NOTFOUND)
+        status = lmdb_fail(loading->store, *rc, "read items");
     return status;
 }
 
-/* What was dropped is gone for good before the store counts as one that can be trusted. */
-static trp_status load_finish(struct loading *loading)
+/* ---- one load ------------------------------------------------------------------------------- */
+
+static int cursor_renew(struct store *store, enum store_tree tree, MDB_cursor **cursor)
+{
+    return *cursor ? mdb_cursor_renew(store->read_txn, *cursor)
+                   : mdb_cursor_open(store->read_txn, store->trees[tree], cursor);
+}
+
+trp_status loading_renew(struct loading *loading)
 {
     struct store *store = loading->store;
-    orphans_sweep(loading);
+    TRP_TRY(lmdb_read_begin(store));
+    if (loading->renewed == store->reads)
+        return TRP_OK;
+    loading->item_key = loading->piece_key = (MDB_val){0};
+    int rc = cursor_renew(store, TREE_ITEMS, &loading->items);
+    if (rc == 0)
+        rc = cursor_renew(store, TREE_PIECES, &loading->pieces);
+    if (rc != 0)
+        return lmdb_fail(store, rc, "read items");
+    loading->renewed = store->reads;
+    return TRP_OK;
+}
+
+static trp_status loading_begin(struct store *store)
+{
+    assert(!store->loaded && !store->loading);
+    struct loading *loading = store->loading = xcalloc(1, sizeof *loading);
+    loading->store = store;
+    loading->check = !store_trusted(store);
+    struct buffer changes = {0};
+    uint64_t last_part;
+    trp_status status = log_read(store, SIZE_MAX, SIZE_MAX, &changes, &last_part);
+    if (status == TRP_OK)
+        fold_sort(&loading->fold, &changes, &store->scratch);
+    buffer_cleanup(&changes);
+    return status;
+}
+
+void loading_end(struct store *store)
+{
+    struct loading *loading = store->loading;
+    if (!loading)
+        return;
+    if (loading->pieces)
+        mdb_cursor_close(loading->pieces);
+    if (loading->items)
+        mdb_cursor_close(loading->items);
+    fold_cleanup(&loading->fold);
+    buffer_cleanup(&loading->record);
+    found_cleanup(loading);
+    free(loading);
+    store->loading = NULL;
+}
+
+static void orphans_note(struct loading *loading)
+{
+    for (size_t index = 0; index < loading->found_count; index++) {
+        struct found *found = &loading->found[index];
+        if (!found->chunk)
+            dead_push(&loading->store->pending, (struct dead){found->seq, found->pieces});
+    }
+}
+
+/* All items are there. What was dropped is gone for good before the store counts as one that can be
+ * trusted. */
+static trp_status load_finish(struct store *store)
+{
+    TRP_TRY(found_rest(store->loading));
+    orphans_note(store->loading);
+    loading_end(store);
     /* From here on places are random: a fault that reads 128 KB for a page of 4 would waste most of
      * what the disk can do. What comes next is asked for by store_chunk_prefetch(). */
     madvise(store->map, store->map_bytes, MADV_RANDOM);
@@ -457,33 +409,115 @@ static trp_status load_finish(struct loading *loading)
     return store->dir.suspect ? store_trust(store) : TRP_OK;
 }
 
+/* `status`, after which the store is of no use if it is a failure. */
+static trp_status load_result(struct store *store, trp_status status)
+{
+    if (status == TRP_OK)
+        return TRP_OK;
+    loading_end(store);
+    return store->failed != TRP_OK ? status : store_break(store, status);
+}
+
 trp_status store_load(struct store *store, store_visit load, void *arg)
 {
-    assert(!store->loaded);
+    bool more = !store->options.read_only;
     if (!store->has_trees) {
         store->loaded = true;
         return TRP_OK;
     }
-    struct loading loading = {.store = store,
-                              .load = load,
-                              .arg = arg,
-                              .check = store->options.check || store->dir.suspect};
-    struct buffer changes = {0};
-    uint64_t last_part;
-    trp_status status = lmdb_read_begin(store);
+    trp_status status = loading_begin(store);
     if (status == TRP_OK)
-        status = log_read(store, SIZE_MAX, SIZE_MAX, &changes, &last_part);
-    if (status == TRP_OK) {
-        fold_sort(&loading.fold, &changes, &store->scratch);
-        status = chunks_find(&loading);
+        status = items_load(store->loading, load, arg);
+    if (status == TRP_OK)
+        status = load_finish(store);
+    while (status == TRP_OK && more && store_sweep(store, &more) == TRP_OK)
+        ;
+    return load_result(store, status);
+}
+
+/* ---- items one by one ----------------------------------------------------------------------- */
+
+static trp_status item_scan(struct loading *loading, store_seen visit, void *arg)
+{
+    struct store *store = loading->store;
+    uint64_t number = lmdb_key_read(loading->item_key), seq = piece_key_seq(number);
+    struct item_record header;
+    if (piece_key_piece(number) != 0 || item_deleted(loading, seq))
+        return TRP_OK;
+    if (seq == 0 || loading->item.mv_size < sizeof header)
+        return item_lost(store, seq, "its record is damaged");
+    memcpy(&header, loading->item.mv_data, sizeof header);
+    item_apply(loading, seq, &header.priority, &header.times_sampled);
+    if (isnan(header.priority))
+        return item_lost(store, seq, "its record is damaged");
+    store->item_count++;
+    return visit(arg, header.table_id, seq, header.priority);
+}
+
+trp_status store_scan(struct store *store, store_seen visit, void *arg)
+{
+    assert(store_trusted(store));
+    TRP_TRY(load_result(store, loading_begin(store)));
+    struct loading *loading = store->loading;
+    trp_status status = loading_renew(loading);
+    int rc = 0;
+    for (int op = MDB_FIRST; status == TRP_OK; op = MDB_NEXT) {
+        rc = mdb_cursor_get(loading->items, &loading->item_key, &loading->item, op);
+        if (rc != 0)
+            break;
+        status = item_scan(loading, visit, arg);
+    }
+    loading->item_key = (MDB_val){0};
+    if (status == TRP_OK && rc != MDB_NOTFOUND)
+        status = lmdb_fail(store, rc, "read items");
+    return load_result(store, status);
+}
+
+/* The record under the cursor, which goes to the next one. */
+static struct item *item_read(struct loading *loading, uint64_t seq, bool in_turn,
+                              trp_status *status)
+{
+    struct store *store = loading->store;
+    struct item_view view;
+    struct item *item = NULL;
+    const char *wrong = "its record is damaged";
+    trp_bytes bytes;
+    if (parts_read(loading->items, &loading->item_key, &loading->item, &loading->record, &bytes,
+                   &loading->items_rc) &&
+        item_record_decode(bytes, &view))
+        item = item_make(loading, seq, &view, in_turn, &wrong, status);
+    if (item)
+        store->live_bytes += bytes.size;
+    else if (*status == TRP_OK)
+        *status = item_lost(store, seq, wrong);
+    return item;
+}
+
+struct item *store_bring(struct store *store, uint64_t seq, bool in_turn)
+{
+    struct loading *loading = store->loading;
+    uint64_t number = piece_key(seq, 0);
+    struct item *item = NULL;
+    if (store->failed != TRP_OK)
+        return NULL;
+    assert(loading);
+    trp_status status = loading_renew(loading);
+    if (status == TRP_OK && lmdb_key_read(loading->item_key) != number) {
+        loading->item_key = lmdb_key(&number);
+        loading->items_rc =
+            mdb_cursor_get(loading->items, &loading->item_key, &loading->item, MDB_SET_KEY);
+        if (loading->items_rc != 0)
+            status = lmdb_fail(store, loading->items_rc, "read an item");
     }
     if (status == TRP_OK)
-        status = items_load(&loading);
-    if (status == TRP_OK)
-        status = load_finish(&loading);
-    buffer_cleanup(&changes);
-    fold_cleanup(&loading.fold);
-    buffer_cleanup(&loading.record);
-    free(loading.found);
-    return status == TRP_OK || store->failed != TRP_OK ? status : store_break(store, status);
+        item = item_read(loading, seq, in_turn, &status);
+    load_result(store, status);
+    return item;
+}
+
+trp_status store_brought(struct store *store)
+{
+    if (store->failed != TRP_OK)
+        return store_broken(store);
+    return load_result(store, load_finish(store));
 }

@@ -31,7 +31,9 @@ struct table {
     uint32_t oldest_slot, oldest_next; /* the best so far; where the search goes on */
     uint64_t oldest_seq;               /* of what was in oldest_slot; 0: nothing */
 
-    struct item **items; /* by slot; NULL: free */
+    struct item **items; /* by slot; NULL: free; odd: see entry_stored() */
+    table_bring *bring;
+    void *bring_arg;
     uint32_t *free_slots;
     uint32_t free_count, slot_count, capacity;
 
@@ -138,21 +140,46 @@ uint64_t item_bytes(const struct item *item)
 }
 
 /* The selector may be another than the one that accepted the item. */
-static double priority_for(const struct selector *selector, const struct item *item)
+static double priority_for(const struct selector *selector, double priority)
 {
-    return selector_check(selector, item->priority) == TRP_OK ? item->priority : 0;
+    return selector_check(selector, priority) == TRP_OK ? priority : 0;
+}
+
+/* A free slot has an owner, who is NULL yet. */
+static uint32_t table_add_slot(struct table *table, double priority)
+{
+    uint32_t slot = table_take_slot(table);
+    selector_insert(table->sampler, slot, priority_for(table->sampler, priority));
+    selector_insert(table->remover, slot, priority_for(table->remover, priority));
+    return slot;
+}
+
+static void table_put(struct table *table, uint32_t slot, struct item *item)
+{
+    assert(item->slot == SLOT_NONE);
+    item->slot = slot;
+    table->items[slot] = item;
+    table->bytes += item_bytes(item);
+    for (uint32_t i = 0; i < item->trajectory->chunk_count; i++)
+        episodes_add(&table->episodes, item->chunks[i]->episode);
 }
 
 static void table_add(struct table *table, struct item *item)
 {
-    assert(item->slot == SLOT_NONE);
-    item->slot = table_take_slot(table);
-    table->items[item->slot] = item;
-    table->bytes += item_bytes(item);
-    for (uint32_t i = 0; i < item->trajectory->chunk_count; i++)
-        episodes_add(&table->episodes, item->chunks[i]->episode);
-    selector_insert(table->sampler, item->slot, priority_for(table->sampler, item));
-    selector_insert(table->remover, item->slot, priority_for(table->remover, item));
+    table_put(table, table_add_slot(table, item->priority), item);
+}
+
+/* ---- items that are in the store only ------------------------------------------------------- */
+
+static bool entry_stored(const struct item *entry)
+{
+    return (uintptr_t)entry & 1;
+}
+
+void table_set_bring(struct table *table, table_bring *bring, void *arg)
+{
+    table->bring = bring;
+    table->bring_arg = arg;
 }
 
 void table_restore(struct table *table, struct item *item)
@@ -161,17 +188,56 @@ void table_restore(struct table *table, struct item *item)
     table->unindexed_end = table->slot_count;
 }
 
-bool table_index_step(struct table *table, uint32_t count)
+void table_restore_stored(struct table *table, uint64_t seq, double priority)
 {
-    for (; count > 0 && table->unindexed_from < table->unindexed_end; count--) {
-        uint32_t slot = table->unindexed_from++;
-        /* Items lie anywhere in memory, and so do the places of their keys. */
-        if (slot + 2 * INDEX_AHEAD < table->unindexed_end)
-            __builtin_prefetch(table->items[slot + 2 * INDEX_AHEAD]);
-        if (slot + INDEX_AHEAD < table->unindexed_end && table->items[slot + INDEX_AHEAD])
-            key_index_prefetch(&table->index, table->items[slot + INDEX_AHEAD]->key);
+    assert(table->bring);
+    uint32_t slot = table_add_slot(table, priority);
+    table->items[slot] = (struct item *)(uintptr_t)(seq << 1 | 1);
+    table->unindexed_end = table->slot_count;
+}
+
+/* NULL: the slot is free, or the item cannot be had. */
+static struct item *table_item(const struct table *table, uint32_t slot, bool in_turn)
+{
+    struct item *item = table->items[slot];
+    if (!entry_stored(item))
+        return item;
+    item = table->bring(table->bring_arg, (uint64_t)(uintptr_t)item >> 1, in_turn);
+    if (item)
+        table_put((struct table *)table, slot, item); /* it was there all the time */
+    return item;
+}
+
+/* The next few of those that are not in the index. */
+static bool index_block(struct table *table, uint32_t count)
+{
+    uint32_t from = table->unindexed_from, end = from + count;
+    /* Items lie anywhere in memory, and so do the places of their keys. */
+    for (uint32_t slot = end; slot < end + count && slot < table->unindexed_end; slot++)
+        __builtin_prefetch(table->items[slot]);
+    for (uint32_t slot = from; slot < end; slot++) {
+        const struct item *item = table_item(table, slot, true);
+        if (item)
+            key_index_prefetch(&table->index, item->key);
+        else if (table->items[slot])
+            return false;
+    }
+    for (uint32_t slot = from; slot < end; slot++)
         if (table->items[slot])
             key_index_put(&table->index, table->items[slot]);
+    table->unindexed_from = end;
+    return true;
+}
+
+bool table_index_step(struct table *table, uint32_t count)
+{
+    while (count > 0 && !table_index_ready(table)) {
+        uint32_t block = table->unindexed_end - table->unindexed_from;
+        block = block < INDEX_AHEAD ? block : INDEX_AHEAD;
+        block = block < count ? block : count;
+        if (!index_block(table, block))
+            break;
+        count -= block;
     }
     return !table_index_ready(table);
 }
@@ -342,8 +408,9 @@ static uint32_t pick_weighted(struct table *table, const struct distinct *drawn,
     uint32_t slot = selector_pick(table->sampler, &table->rng, probability);
     for (uint32_t i = 0; i < drawn->capacity; i++)
         if (drawn_there(table, &drawn->entries[i]))
-            selector_update(table->sampler, drawn->entries[i].slot,
-                            priority_for(table->sampler, table->items[drawn->entries[i].slot]));
+            selector_update(
+                table->sampler, drawn->entries[i].slot,
+                priority_for(table->sampler, table->items[drawn->entries[i].slot]->priority));
     return slot;
 }
 
@@ -382,25 +449,28 @@ void table_sample_distinct(struct table *table, struct distinct *drawn, struct t
     table_take_sample(table, slot, sample);
 }
 
-void table_sample_many(struct table *table, uint32_t count, struct table_sample *samples)
+uint32_t table_sample_many(struct table *table, uint32_t count, struct table_sample *samples)
 {
-    uint32_t slots[SAMPLE_BLOCK_ITEMS_MAX];
+    uint32_t slots[SAMPLE_BLOCK_ITEMS_MAX], done = 0;
     double probabilities[SAMPLE_BLOCK_ITEMS_MAX];
     assert(table->options->max_times_sampled <= 0);
-    while (count > 0) {
-        uint32_t block = count < SAMPLE_BLOCK_ITEMS_MAX ? count : SAMPLE_BLOCK_ITEMS_MAX;
+    while (done < count) {
+        uint32_t block =
+            count - done < SAMPLE_BLOCK_ITEMS_MAX ? count - done : SAMPLE_BLOCK_ITEMS_MAX;
         selector_pick_many(table->sampler, &table->rng, block, slots, probabilities);
         for (uint32_t i = 0; i < block; i++)
             __builtin_prefetch(&table->items[slots[i]]);
         for (uint32_t i = 0; i < block; i++)
             __builtin_prefetch(table->items[slots[i]], 1);
-        for (uint32_t i = 0; i < block; i++) {
-            samples[i].probability = probabilities[i];
-            table_count_sample(table, table->items[slots[i]], &samples[i]);
+        for (uint32_t i = 0; i < block; i++, done++) {
+            struct item *item = table_item(table, slots[i], false);
+            if (!item)
+                return done;
+            samples[done].probability = probabilities[i];
+            table_count_sample(table, item, &samples[done]);
         }
-        samples += block;
-        count -= block;
     }
+    return done;
 }
 
 void table_reset(struct table *table, void (*release)(void *arg, struct item *item), void *arg)
@@ -410,7 +480,7 @@ void table_reset(struct table *table, void (*release)(void *arg, struct item *it
     key_index_clear(&table->index);
     for (uint32_t slot = 0; slot < table->slot_count; slot++) {
         struct item *item = table->items[slot];
-        if (!item)
+        if (!item || entry_stored(item))
             continue;
         item->slot = SLOT_NONE;
         release(arg, item);
@@ -466,7 +536,7 @@ static void selector_replace(const struct table *table, struct selector **select
     *selector = selector_create(kind);
     for (int64_t i = 0; i < table_size(table); i++)
         selector_insert(*selector, arrivals[i].slot,
-                        priority_for(*selector, table->items[arrivals[i].slot]));
+                        priority_for(*selector, table->items[arrivals[i].slot]->priority));
     free(arrivals);
 }
 
@@ -502,12 +572,17 @@ uint64_t table_bytes(const struct table *table)
 
 struct item *table_slot(const struct table *table, uint32_t slot)
 {
-    return slot < table->slot_count ? table->items[slot] : NULL;
+    return slot < table->slot_count ? table_item(table, slot, false) : NULL;
 }
 
 uint32_t table_slots(const struct table *table)
 {
     return table->slot_count;
+}
+
+static uint64_t entry_seq(const struct item *entry)
+{
+    return entry_stored(entry) ? (uint64_t)(uintptr_t)entry >> 1 : entry->seq;
 }
 
 /* Goes on with the search by a slice. */
@@ -516,10 +591,10 @@ static void oldest_search(struct table *table)
     for (uint32_t i = 0; i < REPLAY_SLICE_SLOTS && i < table->slot_count; i++) {
         if (table->oldest_next >= table->slot_count)
             table->oldest_next = 0;
-        const struct item *item = table->items[table->oldest_next];
-        if (item && (table->oldest_seq == 0 || item->seq < table->oldest_seq)) {
+        const struct item *entry = table->items[table->oldest_next];
+        if (entry && (table->oldest_seq == 0 || entry_seq(entry) < table->oldest_seq)) {
             table->oldest_slot = table->oldest_next;
-            table->oldest_seq = item->seq;
+            table->oldest_seq = entry_seq(entry);
         }
         table->oldest_next++;
     }
@@ -532,14 +607,14 @@ const struct item *table_oldest(struct table *table)
         return NULL;
     /* Picking the oldest draws nothing. */
     if (table->options->remover.kind == TRP_FIFO)
-        return table->items[selector_pick(table->remover, &table->rng, &probability)];
+        return table_slot(table, selector_pick(table->remover, &table->rng, &probability));
     if (table->options->sampler.kind == TRP_FIFO)
-        return table->items[selector_pick(table->sampler, &table->rng, &probability)];
-    const struct item *item = table_slot(table, table->oldest_slot);
-    if (!item || item->seq != table->oldest_seq)
+        return table_slot(table, selector_pick(table->sampler, &table->rng, &probability));
+    bool known = table->oldest_slot < table->slot_count && table->items[table->oldest_slot];
+    if (!known || entry_seq(table->items[table->oldest_slot]) != table->oldest_seq)
         table->oldest_seq = 0;
     oldest_search(table);
-    return table->oldest_seq ? table->items[table->oldest_slot] : NULL;
+    return table->oldest_seq ? table_slot(table, table->oldest_slot) : NULL;
 }
 
 uint32_t table_top(const struct table *table, uint32_t count, struct item **items)
@@ -549,8 +624,10 @@ uint32_t table_top(const struct table *table, uint32_t count, struct item **item
         count = (uint32_t)size;
     uint32_t *slots = xmalloc(count * sizeof *slots);
     count = selector_top(table->sampler, count, slots);
+    uint32_t there = 0;
     for (uint32_t i = 0; i < count; i++)
-        items[i] = table->items[slots[i]];
+        if ((items[there] = table_item(table, slots[i], false)) != NULL)
+            there++;
     free(slots);
-    return count;
+    return there;
 }

@@ -39,8 +39,15 @@ void table_set_episodes_deleted(struct table *table, int64_t count);
  * a selector refuses (the table had others before) counts as 0 for it. */
 void table_restore(struct table *table, struct item *item);
 
-/* Indexes up to `count` restored items by key; true while some are missing. Until it says false,
- * table_find() must not be called. */
+/* The same of an item that stays in the store until it is wanted: `bring` gives it then, or NULL
+ * when it cannot be had. Until the index is ready such a table is only drawn from and looked at
+ * (sample_many, slot, top, oldest); its bytes and episodes are those of the items it has. */
+typedef struct item *table_bring(void *arg, uint64_t seq, bool in_turn);
+void table_set_bring(struct table *table, table_bring *bring, void *arg);
+void table_restore_stored(struct table *table, uint64_t seq, double priority);
+
+/* Brings up to `count` restored items and indexes them by key; true while some are missing. Until
+ * it says false, table_find() must not be called. */
 bool table_index_step(struct table *table, uint32_t count);
 bool table_index_ready(const struct table *table);
 
@@ -87,8 +94,9 @@ struct table_sample {
 void table_sample(struct table *table, struct table_sample *sample);
 
 /* `count` of them, all of which the limiter allows, from a table whose items are not removed by
- * sampling (max_times_sampled 0): faster than one by one, and the same. */
-void table_sample_many(struct table *table, uint32_t count, struct table_sample *samples);
+ * sampling (max_times_sampled 0): faster than one by one, and the same. Fewer when an item cannot
+ * be had. */
+uint32_t table_sample_many(struct table *table, uint32_t count, struct table_sample *samples);
 
 /* The same, of those that are not in `drawn`, which gets it; when all are, or DISTINCT_ITEMS_MAX,
  * `drawn` is emptied before. For samplers that draw. */

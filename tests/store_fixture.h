@@ -127,6 +127,57 @@ static inline trp_status loaded_add(void *arg, uint32_t table_id, struct item *i
     return TRP_OK;
 }
 
+/* Where the item will be, its seq is; its priority with it. */
+struct seen {
+    struct loaded *loaded;
+    struct buffer priorities;
+};
+
+static inline trp_status seen_add(void *arg, uint32_t table_id, uint64_t seq, double priority)
+{
+    struct seen *seen = arg;
+    buffer_append(&seen->priorities, (trp_bytes){(const uint8_t *)&priority, sizeof priority});
+    return loaded_add(seen->loaded, table_id, (struct item *)(uintptr_t)seq);
+}
+
+static inline bool seen_bring(struct store *store, struct seen *seen, size_t index, bool in_turn)
+{
+    uint64_t seq = (uint64_t)(uintptr_t)seen->loaded->items[index];
+    struct item *item = store_bring(store, seq, in_turn);
+    if (!item)
+        return false;
+    assert_int_equal(item->seq, seq);
+    assert_memory_equal(&item->priority, seen->priorities.data + index * sizeof item->priority,
+                        sizeof item->priority);
+    seen->loaded->items[index] = item;
+    return true;
+}
+
+/* As store_load() with loaded_add(), but first what a draw needs, then some items (going by `draw`)
+ * and then the others. */
+static inline trp_status load_in_pieces(struct store *store, struct loaded *loaded, uint64_t draw)
+{
+    struct seen seen = {.loaded = loaded};
+    trp_status status = store_scan(store, seen_add, &seen);
+    bool *brought = xcalloc(loaded->count + 1, sizeof *brought);
+    for (size_t count = loaded->count / 2; status == TRP_OK && count > 0; count--) {
+        size_t index = fixture_hash(draw++) % loaded->count;
+        if (!brought[index])
+            brought[index] = seen_bring(store, &seen, index, false);
+    }
+    for (size_t index = 0; status == TRP_OK && index < loaded->count; index++)
+        if (!brought[index])
+            brought[index] = seen_bring(store, &seen, index, true);
+    size_t there = 0;
+    for (size_t index = 0; index < loaded->count; index++)
+        if (brought[index])
+            loaded->items[there++] = loaded->items[index];
+    loaded->count = there;
+    free(brought);
+    buffer_cleanup(&seen.priorities);
+    return status == TRP_OK ? store_brought(store) : status;
+}
+
 static inline void loaded_cleanup(struct store *store, struct loaded *loaded)
 {
     for (size_t index = 0; index < loaded->count; index++)

@@ -261,8 +261,9 @@ static void a_reset_forgets_items_that_are_on_their_way(void **state)
 static void keys_are_known_again_after_a_reopen_with_many_items(void **state)
 {
     struct replay *replay = *state;
-    enum { COUNT = 60000, PER_MESSAGE = 500 }; /* more than one step of the index */
-    OPEN("name=t");
+    /* more than are there before the server is */
+    enum { COUNT = OPEN_INDEX_STEPS * INDEX_STEP_ITEMS + 30000, PER_MESSAGE = 500, DRAWS = 20 };
+    OPEN("name=t", "name=q max_times_sampled=1 sampler=fifo");
     trp_stream *stream = open_stream(replay, "InsertStream");
     struct built *built = built_create(0);
     struct wire_keys keys = {0};
@@ -271,22 +272,32 @@ static void keys_are_known_again_after_a_reopen_with_many_items(void **state)
             add_chunk(built, (struct chunk_spec){.key = key});
         add_simple_item(built, key, "t", 1, (key - 1) / PER_MESSAGE * PER_MESSAGE + 1);
         wire_push_key(&keys, key);
-        if (key % PER_MESSAGE == 0)
+        if (key % PER_MESSAGE == 0 || key == COUNT)
             send_built(stream, built);
     }
     assert_confirmed(stream, keys.keys, COUNT);
     trp_stream_destroy(stream);
-    replay_close(replay);
+    insert_items(replay, "q", COUNT + 1, 3);
 
-    OPEN("name=t");
+    for (int life = 0; life < 3; ++life) { /* they are killed before they know all keys */
+        crash(replay, NULL);
+        OPEN("name=t", "name=q max_times_sampled=1 sampler=fifo");
+        for (int draw = 0; draw < DRAWS; ++draw)
+            assert_in_range(sample_one(replay, "t").key, 1, COUNT);
+        assert_int_equal(table_state(replay, "t").size, COUNT);
+    }
     stream = open_stream(replay, "InsertStream");
     send_simple(stream, COUNT, "t", 5, 1); /* waits for the index, then is an update */
     sample_one(replay, "t");               /* does not wait */
     assert_confirmed(stream, keys.keys + COUNT - 1, 1);
     assert_int_equal(table_state(replay, "t").size, COUNT);
+    assert_int_equal(sample_one(replay, "q").key, COUNT + 1); /* is taken out: waited, too */
     assert_int_equal(mutate_key(replay, "t", 1, false, 0, true), TRP_OK);
     assert_int_equal(table_state(replay, "t").size, COUNT - 1);
     trp_stream_destroy(stream);
+    replay_close(replay);
+    OPEN("name=t", "name=q max_times_sampled=1 sampler=fifo");
+    assert_int_equal(table_state(replay, "t").size, COUNT - 1);
     built_destroy(built);
     wire_keys_cleanup(&keys);
 }

@@ -73,8 +73,11 @@ static void check_after(const char *dir, struct state *state, uint64_t round, ui
     struct loaded loaded = {0};
     struct store_options options = {.dir = dir, .read_only = read_only};
     if (store_create(&store, &options) != TRP_OK ||
-        store_load(store, loaded_add, &loaded) != TRP_OK)
+        (round % 2 ? load_in_pieces(store, &loaded, round)
+                   : store_load(store, loaded_add, &loaded)) != TRP_OK)
         fail_msg("%s", trp_last_error());
+    while (!read_only && store_idle(store))
+        ;
     for (uint64_t group = 0; group < groups; group++)
         do_group(state, round, group, NULL);
     if (!state_matches(store, &loaded, state)) {

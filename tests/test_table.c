@@ -332,6 +332,69 @@ static void restored_items_are_drawn_at_once_and_found_when_indexed(void **state
     table_destroy(table, item_free, NULL);
 }
 
+struct shelf {
+    uint64_t brought, in_turn, missing; /* how many; the seq of one that cannot be had */
+};
+
+static struct item *shelf_bring(void *arg, uint64_t seq, bool in_turn)
+{
+    struct shelf *shelf = arg;
+    if (seq == shelf->missing)
+        return NULL;
+    shelf->brought++;
+    shelf->in_turn += in_turn;
+    struct item *item = item_create(seq + 1000, (double)seq);
+    item->seq = seq;
+    return item;
+}
+
+static void items_of_the_store_are_brought_once_when_they_are_wanted(void **state)
+{
+    (void)state;
+    enum { COUNT = 1000, DRAWS = 50 };
+    struct shelf shelf = {0};
+    struct table_sample samples[DRAWS];
+    struct item *top;
+    struct table *table = table_of(TRP_PRIORITIZED, TRP_FIFO, COUNT, 0);
+    table_set_bring(table, shelf_bring, &shelf);
+    for (uint64_t seq = 1; seq <= COUNT; seq++)
+        table_restore_stored(table, seq, (double)seq);
+    assert_int_equal(table_size(table), COUNT);
+    assert_int_equal(shelf.brought, 0);
+    assert_int_equal(table_oldest(table)->key, 1001);
+    assert_int_equal(table_top(table, 1, &top), 1);
+    assert_int_equal(top->key, COUNT + 1000);
+    assert_int_equal(shelf.brought, 2);
+    assert_int_equal(table_sample_many(table, DRAWS, samples), DRAWS);
+    assert_in_range(shelf.brought, 3, DRAWS + 2);
+    for (uint32_t i = 0; i < DRAWS; i++)
+        assert_ptr_equal(table_slot(table, samples[i].item->slot), samples[i].item);
+    assert_int_equal(shelf.in_turn, 0);
+    while (table_index_step(table, 300))
+        assert_false(table_index_ready(table));
+    assert_int_equal(shelf.brought, COUNT);
+    for (uint64_t seq = 1; seq <= COUNT; seq++)
+        assert_int_equal(table_find(table, seq + 1000)->seq, seq);
+    table_destroy(table, item_free, NULL);
+}
+
+static void an_item_that_cannot_be_had_ends_a_draw_and_the_index(void **state)
+{
+    (void)state;
+    struct shelf shelf = {.missing = 2};
+    struct table_sample samples[3];
+    struct table *table = table_of(TRP_UNIFORM, TRP_FIFO, 3, 0);
+    table_set_bring(table, shelf_bring, &shelf);
+    for (uint64_t seq = 1; seq <= 3; seq++)
+        table_restore_stored(table, seq, 1);
+    while (table_sample_many(table, 3, samples) == 3)
+        ;
+    assert_true(table_index_step(table, 300));
+    assert_true(table_index_step(table, 300));
+    assert_false(table_index_ready(table));
+    table_destroy(table, item_free, NULL);
+}
+
 static void a_restored_priority_that_the_selector_refuses_counts_as_zero(void **state)
 {
     (void)state;
@@ -454,6 +517,8 @@ int main(void)
         cmocka_unit_test(an_item_that_comes_with_more_samples_than_allowed_never_expires),
         cmocka_unit_test(refused_priorities_name_either_selectors_reason),
         cmocka_unit_test(restored_items_are_drawn_at_once_and_found_when_indexed),
+        cmocka_unit_test(items_of_the_store_are_brought_once_when_they_are_wanted),
+        cmocka_unit_test(an_item_that_cannot_be_had_ends_a_draw_and_the_index),
         cmocka_unit_test(a_restored_priority_that_the_selector_refuses_counts_as_zero),
         cmocka_unit_test(a_restored_table_above_max_size_is_evicted_down_to_it),
         cmocka_unit_test(reset_empties_the_table_and_its_counters),

@@ -149,7 +149,7 @@ static trp_status column_check(const trp_item_array *column, size_t index)
     for (uint32_t i = 0; i < column->rank; ++i)
         if (column->shape[i] < 0 || !size_mul(bytes, (size_t)column->shape[i], &bytes))
             return trp_fail(TRP_INVALID_ARGUMENT, "column %zu: its shape is none", index);
-    if (rows == 0 || rows > INT32_MAX || column->data.size > UINT32_MAX)
+    if (rows > INT32_MAX || column->data.size > UINT32_MAX)
         return trp_fail(TRP_INVALID_ARGUMENT, "column %zu: %zu steps of %zu bytes in all", index,
                         rows, column->data.size);
     if (column->dtype != TRP_STRING && bytes != column->data.size)
@@ -194,7 +194,7 @@ static void chunk_push(trp_item_writer *writer, const trp_item_array *column, ui
     block->tensor.content = (trp_bytes){block->bytes, content_write(column, block->bytes)};
     int32_t rows = (int32_t)block->tensor.dims[0];
     block->steps = (struct wire_steps){.episode_id = episode,
-                                       .end = rows - 1,
+                                       .end = rows > 0 ? rows - 1 : 0,
                                        .uncompressed_bytes = column->data.size,
                                        .tensors = &block->tensor,
                                        .tensor_count = 1};

@@ -137,16 +137,38 @@ static bool decode_table(trp_bytes bytes, struct table_view *view)
     struct field field;
     *view = (struct table_view){0};
     while (read_field(&reader, &field)) {
-        if (field.tag == TAG(3, VARINT))
+        switch (field.tag) {
+        case TAG(3, VARINT):
             view->info.max_size = (int64_t)field.value;
-        else if (field.tag == TAG(5, LEN) && !decode_limiter(field.bytes, &view->info))
-            return false;
-        else if (field.tag == TAG(6, LEN))
+            break;
+        case TAG(4, VARINT):
+            view->info.max_times_sampled = (int32_t)field.value;
+            break;
+        case TAG(5, LEN):
+            if (!decode_limiter(field.bytes, &view->info))
+                return false;
+            break;
+        case TAG(6, LEN):
             view->signature = field.bytes;
-        else if (field.tag == TAG(7, VARINT))
+            break;
+        case TAG(7, VARINT):
             view->info.size = (int64_t)field.value;
-        else if (field.tag == TAG(8, LEN))
+            break;
+        case TAG(8, LEN):
             view->name = field.bytes;
+            break;
+        case TAG(9, VARINT):
+            view->info.episodes = (int64_t)field.value;
+            break;
+        case TAG(10, VARINT):
+            view->info.episodes_deleted = (int64_t)field.value;
+            break;
+        case TAG(11, VARINT):
+            view->info.unique_samples = (int64_t)field.value;
+            break;
+        default:
+            break;
+        }
     }
     size_t size =
         view->name.size < sizeof view->info.name ? view->name.size : sizeof view->info.name - 1;

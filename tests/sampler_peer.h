@@ -216,10 +216,16 @@ static inline void info_received(void *service, trp_server_call *call, trp_messa
         trp_bytes signature = hex_bytes(peer->signature, bytes);
         pb_bytes(&table, 6, signature.data, signature.size);
     }
+    char longest[255];
+    memset(longest, 'o', sizeof longest);
+    pb_number(&table, 4, 3);
     pb_number(&table, 7, 6);
     pb_bytes(&table, 8, "t", 1);
+    pb_number(&table, 9, 4);
+    pb_number(&table, 10, 2);
+    pb_number(&table, 11, 5);
     pb_part(&info, 2, &table);
-    pb_bytes(&table, 8, "other", 5);
+    pb_bytes(&table, 8, longest, sizeof longest);
     pb_part(&info, 2, &table);
     send_buffer(call, &info);
     buffer_cleanup(&info);

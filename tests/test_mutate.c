@@ -95,14 +95,22 @@ static void an_unanswered_call_ends_at_its_deadline(void **state)
 static void tables_tell_their_state(void **state)
 {
     struct peer *peer = *state;
-    trp_table_info tables[1];
+    trp_table_info tables[2];
     size_t count;
+    tables[1].name[0] = '\0';
     assert_int_equal(trp_replay_info(peer->channel, tables, 1, &count, 5000), TRP_OK);
     assert_int_equal(count, 2);
+    assert_string_equal(tables[1].name, "");
+    assert_int_equal(trp_replay_info(peer->channel, tables, 2, &count, 5000), TRP_OK);
+    assert_int_equal(strlen(tables[1].name), 255);
     assert_string_equal(tables[0].name, "t");
     assert_int_equal(tables[0].size, 6);
     assert_int_equal(tables[0].max_size, 100);
     assert_int_equal(tables[0].inserts, 9);
+    assert_int_equal(tables[0].max_times_sampled, 3);
+    assert_int_equal(tables[0].episodes, 4);
+    assert_int_equal(tables[0].episodes_deleted, 2);
+    assert_int_equal(tables[0].unique_samples, 5);
     assert_int_equal(tables[0].min_size, 5);
     assert_true(tables[0].samples_per_insert == 2);
     assert_true(tables[0].min_diff == -4);

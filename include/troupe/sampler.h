@@ -154,9 +154,13 @@ TRP_API TRP_MUST_USE trp_status trp_replay_reset(trp_channel *channel, const cha
 
 /* What ServerInfo says of a table. */
 typedef struct {
-    char name[128];
+    char name[256]; /* cut if longer, which no table of a Troupe server is */
     int64_t size, max_size, inserts, samples;
     int64_t min_size;
+    int32_t max_times_sampled; /* below 1: no limit */
+    int64_t unique_samples;    /* items that were sampled at least once */
+    int64_t episodes;          /* that the table's items are of */
+    int64_t episodes_deleted;  /* whose last item went */
     double samples_per_insert, min_diff, max_diff;
 } trp_table_info;
 

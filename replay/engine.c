@@ -210,7 +210,7 @@ static void victims_remove(struct engine *engine, struct engine_table *table, st
         engine_item_removed(engine, table, victim);
     const struct item *next = table_prefetch_victim(table->table);
     if (next)
-        removed_prefetch(&engine->removed, next->key);
+        removed_prefetch(&engine->removed, next->key, true);
 }
 
 trp_status engine_insert(struct engine *engine, struct engine_table *table, struct item *item)
@@ -246,7 +246,7 @@ trp_status engine_insert(struct engine *engine, struct engine_table *table, stru
 void engine_prefetch(const struct engine *engine, const struct engine_table *table, uint64_t key)
 {
     table_prefetch(table->table, key);
-    removed_prefetch(&engine->removed, key);
+    removed_prefetch(&engine->removed, key, false);
 }
 
 void engine_set_time(struct engine *engine, int64_t wall_ns)

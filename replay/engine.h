@@ -118,8 +118,8 @@ static inline bool engine_can_insert(const struct engine_table *table)
 /* Samples that take items out of a table, or put them in another, wait as inserts do. */
 bool engine_can_sample(const struct engine_table *table);
 
-/* An item that left the table less than REMOVED_KEYS_MS ago and that comes again just as it came
- * then, is taken as sent again by a writer that missed the confirmation, and not inserted.
+/* An item that left the table of late (see removed.h) and that comes again just as it came then, is
+ * taken as sent again by a writer that missed the confirmation, and not inserted.
  *
  * Inserts, or updates the priority of the item that has this key (not counted as an insert, the
  * new item is freed). The limiter allows it and the index is ready. Takes the item on TRP_OK, which

@@ -10,7 +10,7 @@ struct engine {
     struct engine_table **tables;
     size_t table_count;
     uint64_t seed;
-    struct removed_ring removed;
+    struct removed_keys removed;
     struct handout *handouts; /* those with items */
     int64_t wall_ns;
     bool read_only;

@@ -1,147 +1,124 @@
-/* A ring in the order of removal, and where in it each key is: open addressing with linear probing,
- * half empty, of hashes and places. The hashes tell other keys without a look at the ring, so that
- * a key that is not there, as most are not, costs one access to memory, which removed_prefetch()
- * can make early. An entry that leaves the ring lets those behind its place move up. */
+/* Two generations of hash maps with open addressing, half empty. Keys go into the newer one; once
+ * that is full, or REMOVED_KEYS_MS old, it becomes the older one, and what the older one had is
+ * forgotten all at once: keys leave tables as often as items come, and to take out the oldest for
+ * each of them would be one more look at a random place in memory. */
 #include "removed.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/alloc.h"
 #include "core/hash.h"
 #include "core/limits.h"
 
 enum { CAPACITY_MIN = 256 };
+#define NO_TABLE UINT32_MAX /* the entry's was reset; 0: the entry is free */
+
+static const int64_t KNOWN_NS = REMOVED_KEYS_MS * INT64_C(1000000);
 
 struct removed_entry {
     uint64_t key;
-    int64_t at_ns;
     uint32_t table_id, print;
 };
 
-static struct removed_entry *entry_at(const struct removed_ring *ring, uint64_t number)
+/* The key's entry, or the free one where it belongs. */
+static struct removed_entry *entry_find(const struct removed_generation *generation,
+                                        uint32_t table_id, uint64_t key)
 {
-    return &ring->entries[number & (ring->capacity - 1)];
-}
-
-static uint32_t places_mask(const struct removed_ring *ring)
-{
-    return 2 * ring->capacity - 1;
-}
-
-/* What stands for entry `number`, if `key` is its key. */
-static struct removed_place place_of(const struct removed_ring *ring, uint64_t key, uint64_t number)
-{
-    return (struct removed_place){.hash = (uint32_t)(hash_u64(key) >> 32),
-                                  .entry = 1 + (uint32_t)(number & (ring->capacity - 1))};
-}
-
-/* The key's place, or the free one where it belongs. */
-static struct removed_place *place_find(const struct removed_ring *ring, uint32_t table_id,
-                                        uint64_t key)
-{
-    uint32_t hash = place_of(ring, key, 0).hash, at = hash & places_mask(ring);
-    for (;; at = (at + 1) & places_mask(ring)) {
-        struct removed_place *place = &ring->places[at];
-        if (place->entry == 0)
-            return place;
-        const struct removed_entry *entry = &ring->entries[place->entry - 1];
-        if (place->hash == hash && entry->key == key && entry->table_id == table_id)
-            return place;
+    for (uint32_t at = hash_place(key, generation->capacity);;
+         at = (at + 1) & (generation->capacity - 1)) {
+        struct removed_entry *entry = &generation->entries[at];
+        if (entry->table_id == 0 || (entry->key == key && entry->table_id == table_id))
+            return entry;
     }
 }
 
-static void entry_link(struct removed_ring *ring, uint64_t number)
+static void generation_grow(struct removed_generation *generation)
 {
-    const struct removed_entry *entry = entry_at(ring, number);
-    *place_find(ring, entry->table_id, entry->key) = place_of(ring, entry->key, number);
-}
-
-static void place_free(struct removed_ring *ring, uint32_t hole)
-{
-    struct removed_place *places = ring->places;
-    uint32_t mask = places_mask(ring);
-    for (uint32_t at = (hole + 1) & mask; places[at].entry != 0; at = (at + 1) & mask) {
-        /* May it move to the hole? Not if its own place lies behind it. */
-        if (((at - places[at].hash) & mask) < ((at - hole) & mask))
-            continue;
-        places[hole] = places[at];
-        hole = at;
-    }
-    places[hole] = (struct removed_place){0};
-}
-
-/* A newer entry of its key may have its place. */
-static void oldest_drop(struct removed_ring *ring)
-{
-    struct removed_place oldest = place_of(ring, entry_at(ring, ring->first)->key, ring->first);
-    uint32_t mask = places_mask(ring), at = oldest.hash & mask;
-    while (ring->places[at].entry != 0 && ring->places[at].entry != oldest.entry)
-        at = (at + 1) & mask;
-    if (ring->places[at].entry != 0)
-        place_free(ring, at);
-    ring->first++;
-    removed_prefetch(ring, entry_at(ring, ring->first)->key);
-}
-
-static void ring_grow(struct removed_ring *ring)
-{
-    struct removed_ring old = *ring;
-    ring->capacity = old.capacity ? 2 * old.capacity : CAPACITY_MIN;
-    ring->entries = xmalloc(ring->capacity * sizeof *ring->entries);
-    ring->places = xcalloc(2 * ring->capacity, sizeof *ring->places);
-    for (uint64_t number = old.first; number < old.end; ++number) {
-        *entry_at(ring, number) = *entry_at(&old, number);
-        entry_link(ring, number);
+    struct removed_generation old = *generation;
+    generation->capacity = old.capacity ? 2 * old.capacity : CAPACITY_MIN;
+    generation->entries = xcalloc(generation->capacity, sizeof *generation->entries);
+    for (uint32_t i = 0; i < old.capacity; ++i) {
+        const struct removed_entry *entry = &old.entries[i];
+        if (entry->table_id != 0 && entry->table_id != NO_TABLE)
+            *entry_find(generation, entry->table_id, entry->key) = *entry;
     }
     free(old.entries);
-    free(old.places);
 }
 
-static void table_forget(struct removed_ring *ring, uint32_t table_id)
+static void generation_begin(struct removed_keys *keys, int64_t at_ns)
 {
-    for (uint64_t number = ring->first; number < ring->end; ++number)
-        if (entry_at(ring, number)->table_id == table_id)
-            entry_at(ring, number)->table_id = 0; /* which no table has */
+    struct removed_generation oldest = keys->older;
+    keys->older = keys->newer;
+    if (oldest.entries)
+        memset(oldest.entries, 0, oldest.capacity * sizeof *oldest.entries);
+    oldest.count = 0;
+    oldest.begun_ns = at_ns;
+    keys->newer = oldest;
 }
 
-void removed_push(struct removed_ring *ring, const struct store_removed *removed)
+static void table_forget(struct removed_generation *generation, uint32_t table_id)
 {
+    for (uint32_t i = 0; i < generation->capacity; ++i)
+        if (generation->entries[i].table_id == table_id)
+            generation->entries[i].table_id = NO_TABLE;
+}
+
+void removed_push(struct removed_keys *keys, const struct store_removed *removed)
+{
+    struct removed_generation *newer = &keys->newer;
     if (removed->at_ns == 0) {
-        table_forget(ring, removed->table_id);
+        table_forget(newer, removed->table_id);
+        table_forget(&keys->older, removed->table_id);
         return;
     }
-    if (ring->end - ring->first == ring->capacity && ring->capacity < REMOVED_KEYS_MAX)
-        ring_grow(ring);
-    if (ring->end - ring->first == ring->capacity)
-        oldest_drop(ring);
-    *entry_at(ring, ring->end) = (struct removed_entry){.key = removed->key,
-                                                        .at_ns = removed->at_ns,
-                                                        .table_id = removed->table_id,
-                                                        .print = removed->print};
-    entry_link(ring, ring->end++);
+    if (newer->count == REMOVED_KEYS_MAX || removed->at_ns - newer->begun_ns > KNOWN_NS)
+        generation_begin(keys, removed->at_ns);
+    if (2 * newer->count >= newer->capacity)
+        generation_grow(newer);
+    struct removed_entry *entry = entry_find(newer, removed->table_id, removed->key);
+    newer->count += entry->table_id == 0;
+    *entry = (struct removed_entry){removed->key, removed->table_id, removed->print};
 }
 
-void removed_prefetch(const struct removed_ring *ring, uint64_t key)
+/* Where a search for the key begins. */
+static const struct removed_entry *entry_home(const struct removed_generation *generation,
+                                              uint64_t key)
 {
-    if (ring->capacity > 0)
-        __builtin_prefetch(&ring->places[place_of(ring, key, 0).hash & places_mask(ring)], 1);
+    return generation->entries + hash_place(key, generation->capacity);
 }
 
-bool removed_find(const struct removed_ring *ring, uint32_t table_id, uint64_t key, uint32_t print,
+/* Not by way of a function that does nothing else: the compiler takes calls of one away. */
+void removed_prefetch(const struct removed_keys *keys, uint64_t key, bool push)
+{
+    if (keys->newer.capacity > 0)
+        __builtin_prefetch(entry_home(&keys->newer, key), 1);
+    if (keys->older.capacity > 0 && !push)
+        __builtin_prefetch(entry_home(&keys->older, key));
+}
+
+/* NULL: not there, or all that is there came too long ago. */
+static const struct removed_entry *generation_find(const struct removed_generation *generation,
+                                                   uint32_t table_id, uint64_t key, int64_t now_ns)
+{
+    if (generation->count == 0 || now_ns - generation->begun_ns > 2 * KNOWN_NS)
+        return NULL;
+    const struct removed_entry *entry = entry_find(generation, table_id, key);
+    return entry->table_id != 0 ? entry : NULL;
+}
+
+bool removed_find(const struct removed_keys *keys, uint32_t table_id, uint64_t key, uint32_t print,
                   int64_t now_ns)
 {
-    if (ring->end == ring->first)
-        return false;
-    const struct removed_place *place = place_find(ring, table_id, key);
-    if (place->entry == 0)
-        return false;
-    const struct removed_entry *entry = &ring->entries[place->entry - 1];
-    return entry->print == print && now_ns - entry->at_ns <= REMOVED_KEYS_MS * INT64_C(1000000);
+    const struct removed_entry *entry = generation_find(&keys->newer, table_id, key, now_ns);
+    if (!entry)
+        entry = generation_find(&keys->older, table_id, key, now_ns);
+    return entry && entry->print == print;
 }
 
-void removed_cleanup(struct removed_ring *ring)
+void removed_cleanup(struct removed_keys *keys)
 {
-    free(ring->entries);
-    free(ring->places);
-    *ring = (struct removed_ring){0};
+    free(keys->newer.entries);
+    free(keys->older.entries);
+    *keys = (struct removed_keys){0};
 }

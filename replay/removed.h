@@ -1,5 +1,6 @@
-/* Keys of items that left their tables of late: the last REMOVED_KEYS_MAX, for REMOVED_KEYS_MS. In
- * memory; the store keeps them for the next life. A zeroed struct is an empty ring. One thread. */
+/* Keys of items that left their tables of late: for REMOVED_KEYS_MS, unless REMOVED_KEYS_MAX others
+ * came; none for twice as long or beyond twice as many. In memory; the store keeps them for the
+ * next life. A zeroed struct is empty. One thread. */
 #ifndef TRP_REPLAY_REMOVED_H
 #define TRP_REPLAY_REMOVED_H
 
@@ -10,27 +11,25 @@
 
 struct removed_entry;
 
-struct removed_place {
-    uint32_t hash;  /* of its key */
-    uint32_t entry; /* its place in the ring + 1; 0: free */
+struct removed_generation {
+    struct removed_entry *entries;
+    uint32_t count, capacity; /* capacity: 0 or a power of two */
+    int64_t begun_ns;
 };
 
-struct removed_ring {
-    struct removed_entry *entries;
-    struct removed_place *places; /* by hash: the newest entry of each key; 2 * capacity */
-    uint32_t capacity;            /* 0 or a power of two */
-    uint64_t first, end;          /* numbers; the place is the number modulo capacity */
+struct removed_keys {
+    struct removed_generation newer, older;
 };
 
 /* One with at_ns 0 forgets its table's. */
-void removed_push(struct removed_ring *ring, const struct store_removed *removed);
+void removed_push(struct removed_keys *keys, const struct store_removed *removed);
 
-/* Fetches from memory what removed_find() looks at first. */
-void removed_prefetch(const struct removed_ring *ring, uint64_t key);
+/* Fetches from memory what removed_push() of this key, or else removed_find(), looks at first. */
+void removed_prefetch(const struct removed_keys *keys, uint64_t key, bool push);
 
 /* Is the item with this key and print, which comes now, one that left the table of late? */
-bool removed_find(const struct removed_ring *ring, uint32_t table_id, uint64_t key, uint32_t print,
+bool removed_find(const struct removed_keys *keys, uint32_t table_id, uint64_t key, uint32_t print,
                   int64_t now_ns);
-void removed_cleanup(struct removed_ring *ring);
+void removed_cleanup(struct removed_keys *keys);
 
 #endif

@@ -115,8 +115,6 @@ enum {
     RPC_CONNECTIONS_BYTES = 16 << 20,
     /* rpc/: calls of one connection at a time: more wait at the client; 5 KB each. */
     RPC_STREAMS_MAX = 4096,
-    /* rpc/: calls of one method that the server accepts in one look at its queue. */
-    RPC_REQUESTS_POSTED = 32,
     /* rpc/: what an in-process stream takes in before its server's sends queue up: HTTP/2's default
      * window, at least one message, and 64 messages of small ones. */
     RPC_INBOX_BYTES = 64 * 1024,

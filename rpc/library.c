@@ -6,6 +6,7 @@
 #include "library.h"
 
 #include <assert.h>
+#include <dlfcn.h>
 #include <limits.h>
 #include <sys/resource.h>
 
@@ -59,10 +60,25 @@ static void raise_open_files(void)
         trp_log(TRP_WARN, "the limit on open files stays as it is");
 }
 
+/* Debian builds gRPC and its Abseil with assertions: whenever a mutex is locked, the others that
+ * the thread holds go into a graph in which cycles are looked for, under a lock of the whole
+ * process. That is an eighth of the instructions that a message of one item takes. */
+static void stop_deadlock_search(void)
+{
+    enum { IGNORE }; /* absl::OnDeadlockCycle::kIgnore */
+    void (*set_mode)(int mode);
+    *(void **)&set_mode = dlsym(RTLD_DEFAULT, "_ZN4absl7debian3"
+                                              "29SetMutexDeadlockDetectionMode"
+                                              "ENS0_15OnDeadlockCycleE");
+    if (set_mode)
+        set_mode(IGNORE);
+}
+
 void rpc_library_acquire(void)
 {
     if (!grpc_is_initialized()) {
         raise_open_files();
+        stop_deadlock_search();
         gpr_set_log_function(log_line);
         gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
     }

@@ -5,7 +5,9 @@
  *
  * New calls are asked for per method, so that gRPC does the look-up; a protobuf-c call comes with
  * its request in the same event. Paths that no method has come through a request of their own and
- * are refused. */
+ * are refused. One request a method is enough: it is made again before the next event is taken, and
+ * gRPC keeps what comes meanwhile. More would cost every event: Debian's gRPC has assertions, and
+ * with them it looks for each event's tag among all that are outstanding. */
 #include "server.h"
 
 #include <assert.h>
@@ -236,14 +238,12 @@ trp_status rpc_reactor_start(trp_server *server)
     size_t methods = 0;
     for (const struct rpc_method *method = server->methods; method; method = method->next)
         methods++;
-    server->slot_count = (methods + 1) * RPC_REQUESTS_POSTED;
+    server->slot_count = methods + 1;
     server->slots = xcalloc(server->slot_count, sizeof *server->slots);
     size_t index = 0;
-    for (size_t i = 0; i < RPC_REQUESTS_POSTED; i++) {
-        for (const struct rpc_method *method = server->methods; method; method = method->next)
-            slot_init(&server->slots[index++], server, method);
-        slot_init(&server->slots[index++], server, NULL);
-    }
+    for (const struct rpc_method *method = server->methods; method; method = method->next)
+        slot_init(&server->slots[index++], server, method);
+    slot_init(&server->slots[index], server, NULL);
     return thread_start(&server->reactor, "trp-reactor", reactor_run, server);
 }
 

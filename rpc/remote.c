@@ -3,10 +3,14 @@
  * way), or together with the status: a unary call costs three batches, as in the shortest program
  * on gRPC itself.
  *
- * Receives start as soon as the handler asks, so that a group takes in all that the transport has
- * of a stream. What handlers send is released when the group ends. Released messages follow each
- * other without waiting for another group, with a hint that more comes: gRPC then writes many of
- * them to the socket at once.
+ * What handlers send is released when the group ends. Released messages follow each other without
+ * waiting for another group, with a hint that more comes: gRPC then writes many of them to the
+ * socket at once.
+ *
+ * A receive that finds no message makes gRPC write a window update at once. So it starts when the
+ * group ends, behind the answers, which take the update along: one write to the socket for a
+ * message and its confirmation, not two. While a call's messages come faster than its groups end,
+ * receives start as soon as the handler asks, so that a group takes in all that the transport has.
  *
  * The call is over when gRPC owes it no event and either the status went out or the peer is gone;
  * closed() comes then, exactly once. */
@@ -29,6 +33,9 @@ struct remote_call {
     bool opened;            /* first metadata sent */
     bool ended;             /* the peer is gone, or has the status */
     bool half_closed;
+    bool eager;      /* receives start at once */
+    uint32_t taken;  /* messages in this group */
+    uint64_t asked;  /* the group that started the receive */
     size_t released; /* of the messages in base.out: may go out */
     bool finish_released;
     grpc_metadata mark; /* of the status */
@@ -76,6 +83,8 @@ static void read_done(struct rpc_op *op, bool ok)
     call->reading = false;
     grpc_byte_buffer *incoming = call->incoming;
     call->incoming = NULL;
+    call->taken++;
+    call->eager |= call->base.server->group == call->asked + 1; /* it was there when asked for */
     if (incoming && !call->ended) {
         trp_message *message = rpc_message_from_buffer(incoming);
         if (message)
@@ -186,16 +195,26 @@ static void send_due(struct remote_call *call)
         grpc_byte_buffer_destroy(outgoing); /* the batch took what was in it */
 }
 
-static void remote_read(trp_server_call *base)
+static void start_read(struct remote_call *call)
 {
-    struct remote_call *call = (struct remote_call *)base;
+    trp_server_call *base = &call->base;
+    base->read_wanted = false;
     if (call->reading || call->half_closed || base->finish_given || call->ended)
         return;
-    base->read_wanted = false;
     call->reading = true;
+    call->asked = base->server->group;
     call->outstanding++;
     grpc_op op = {.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &call->incoming};
     rpc_batch(call->call, &op, 1, &call->read_op);
+}
+
+static void remote_read(trp_server_call *base)
+{
+    struct remote_call *call = (struct remote_call *)base;
+    if (call->eager)
+        start_read(call);
+    else
+        rpc_call_touch(base);
 }
 
 static void remote_flush(trp_server_call *base)
@@ -206,6 +225,11 @@ static void remote_flush(trp_server_call *base)
     call->released = base->out.count;
     call->finish_released = base->finish_wanted;
     send_due(call);
+    if (call->taken == 1 && call->reading)
+        call->eager = false;
+    call->taken = 0;
+    if (base->read_wanted)
+        start_read(call);
     if (!call->reading)
         watch(call);
 }
@@ -245,6 +269,7 @@ void rpc_remote_open(trp_server *server, const struct rpc_method *method, grpc_c
     call->read_op.done = read_done;
     call->send_op.done = send_done;
     call->close_op.done = close_done;
+    call->eager = true; /* the first message mostly comes with the call */
     rpc_call_open(&call->base, server, method, &remote_transport);
 }
 

@@ -129,6 +129,7 @@ void rpc_server_settle(trp_server *server)
             server->wake_ns = server->group_end(server->group_service);
         flush_dirty(server);
     } while (server->first_event);
+    server->group++;
     if (server->wake_ns < before && server->phase == RPC_SERVER_NEW)
         rpc_local_wake(server);
 }

@@ -106,6 +106,7 @@ struct trp_server {
     struct rpc_pool_call *oldest_unwatched, *newest_unwatched;
     trp_server_call *dirty;
     trp_server_call *first_event, *last_event;
+    uint64_t group;                   /* its number */
     size_t group_bytes;               /* received since the last group end */
     int64_t wake_ns;                  /* when group_end wants to be called again */
     int64_t reactor_wait_ns;          /* until when the reactor sleeps; INT64_MIN: it does not */

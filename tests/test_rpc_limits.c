@@ -128,6 +128,7 @@ struct peer {
     bool reset[STREAMS];
     uint32_t reset_code;
     uint32_t reset_count;
+    uint32_t answers; /* DATA frames */
     bool gone;
     uint8_t in[FRAME_BYTES_MAX + 9];
     size_t in_size;
@@ -220,6 +221,8 @@ static void take_frame(struct peer *peer, const uint8_t *frame, size_t size)
         peer->reset_count += !peer->reset[index];
         peer->reset[index] = true;
         peer->reset_code = read_u32(payload);
+    } else if (frame[3] == DATA) {
+        peer->answers++;
     } else if (frame[3] == GOAWAY) {
         peer->gone = true;
     }
@@ -272,6 +275,10 @@ static void peer_open_stream(struct peer *peer, uint32_t index)
     at = put_header(at, "te", "trailers");
     at = put_header(at, "content-type", "application/grpc");
     peer_frame(peer, HEADERS, END_HEADERS, 2 * index + 1, block, (size_t)(at - block));
+}
+
+static void peer_begin_message(struct peer *peer, uint32_t index)
+{
     uint8_t prefix[5] = {0};
     write_u32(prefix + 1, CLAIMED_BYTES);
     peer_frame(peer, DATA, 0, 2 * index + 1, prefix, sizeof prefix);
@@ -300,8 +307,10 @@ static bool peer_send_some(struct peer *peer, uint32_t index)
 static void peer_send_halves(struct peer *peer)
 {
     bool more = true;
-    for (uint32_t i = 0; i < STREAMS; i++)
+    for (uint32_t i = 0; i < STREAMS; i++) {
         peer_open_stream(peer, i);
+        peer_begin_message(peer, i);
+    }
     while (more && !peer->gone) {
         bool sent = false;
         for (uint32_t i = 0; i < STREAMS; i++)
@@ -359,6 +368,25 @@ static void half_sent_messages_take_a_bounded_memory(void **state)
     assert_int_not_equal(reset_count, 0);
     assert_int_equal(reset_code, ENHANCE_YOUR_CALM); /* clients say RESOURCE_EXHAUSTED */
     assert_true(!RESIDENT_IS_OURS || after < before + IN_FLIGHT_BYTES + 2 * RPC_CONNECTIONS_BYTES);
+}
+
+/* What flow control has to say goes with the answers, not before them on its own. */
+static void a_message_is_answered_with_one_write(void **state)
+{
+    enum { MESSAGES = 100 };
+    static const uint8_t message[] = {0, 0, 0, 0, 3, 'a', 'b', 'c'};
+    struct fixture *fixture = *state;
+    assert_true(serve(fixture, IN_FLIGHT_BYTES));
+    struct peer *peer = peer_connect(fixture->path);
+    peer_open_stream(peer, 0);
+    uint32_t writes = 0;
+    for (uint32_t i = 0; i < MESSAGES; i++) {
+        peer_frame(peer, DATA, 0, 1, message, sizeof message);
+        for (; peer->answers == i; writes++)
+            assert_true(peer_listen(peer, WAIT_MS));
+    }
+    peer_close(peer);
+    assert_in_range(writes, MESSAGES, MESSAGES * 3 / 2); /* some are pings and settings */
 }
 
 /* ---- ten thousand connections: each end has a process, for its files --------------------------
@@ -458,6 +486,7 @@ int main(int argc, char **argv)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(half_sent_messages_take_a_bounded_memory),
+        TEST(a_message_is_answered_with_one_write),
         TEST(ten_thousand_idle_connections_cost_little_and_delay_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

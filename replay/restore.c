@@ -75,7 +75,7 @@ static trp_status data_copy(const char *from_path, const char *to_path, uint64_t
 
 static trp_status copy_check(const char *path, const char *checkpoint)
 {
-    trp_status status = store_walk(path, true);
+    trp_status status = store_walk(path, WALK_VALUES);
     if (status != TRP_DATA_LOSS)
         return status;
     char *what = xstrdup(trp_last_error());

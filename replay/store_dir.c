@@ -90,12 +90,13 @@ static trp_status dir_read(const struct store_dir *dir, const char *name,
     return status;
 }
 
-static trp_status dir_write(const struct store_dir *dir, const char *name, const char *text)
+static trp_status dir_write(const struct store_dir *dir, const char *name, const char *text,
+                            bool sync)
 {
     char *path = dir_file(dir, name);
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     trp_status status = TRP_OK;
-    if (fd < 0 || !small_file_write(fd, text, true))
+    if (fd < 0 || !small_file_write(fd, text, sync))
         status = store_errno(errno, path, "write");
     if (fd >= 0)
         close(fd);
@@ -209,21 +210,42 @@ static trp_status dir_check_format(struct store_dir *dir)
     return format_compare(dir, text);
 }
 
+/* Who has it open in this life of the host; with the file, if it is `known`. */
+static void open_text(const struct store_dir *dir, trp_durability durability, bool known,
+                      char text[SMALL_FILE_BYTES])
+{
+    char boot[SMALL_FILE_BYTES], file[SMALL_FILE_BYTES] = "";
+    struct stat info;
+    boot_id_read(boot);
+    if (known && stat(dir->data_path, &info) == 0)
+        snprintf(file, sizeof file, " %llx-%llx", (unsigned long long)info.st_dev,
+                 (unsigned long long)info.st_ino);
+    if (snprintf(text, SMALL_FILE_BYTES, "open %s %s%s\n", durability_names[durability], boot,
+                 file) >= SMALL_FILE_BYTES)
+        text[0] = '\0';
+}
+
 static trp_status dir_check_state(struct store_dir *dir)
 {
-    char text[SMALL_FILE_BYTES], boot[SMALL_FILE_BYTES];
-    bool missing;
+    char text[SMALL_FILE_BYTES], expected[SMALL_FILE_BYTES];
+    bool missing, open = false;
     if (dir->fresh)
         return TRP_OK;
     TRP_TRY(dir_read(dir, "STATE", text, &missing));
-    if (missing || strncmp(text, "clean ", 6) == 0 || strncmp(text, "open system ", 12) == 0 ||
+    if (missing || strncmp(text, "clean ", 6) == 0 ||
         strncmp(text, "make ", 5) == 0) /* with FORMAT: whole, synced, and not written since */
         return TRP_OK;
-    boot_id_read(boot);
-    const char *space = strncmp(text, "open ", 5) == 0 ? strchr(text + 5, ' ') : NULL;
-    if (space && strncmp(space + 1, boot, strlen(boot)) == 0 && space[1 + strlen(boot)] == '\n')
-        return TRP_OK;
-    dir->suspect = true;
+    text[strcspn(text, "\n")] = '\0';
+    for (unsigned durability = TRP_DURABLE_PROCESS; durability <= TRP_DURABLE_SYSTEM;
+         durability++) {
+        open_text(dir, durability, true, expected);
+        expected[strcspn(expected, "\n")] = '\0';
+        dir->killed |= strcmp(text, expected) == 0;
+        open_text(dir, durability, false, expected);
+        expected[strcspn(expected, "\n")] = '\0';
+        open |= strncmp(text, expected, strlen(expected)) == 0;
+    }
+    dir->suspect = !open && strncmp(text, "open system ", 12) != 0;
     return TRP_OK;
 }
 
@@ -342,7 +364,7 @@ trp_status store_dir_open(struct store_dir *dir, const char *path, trp_durabilit
 trp_status store_dir_make_begin(struct store_dir *dir)
 {
     assert(dir->fresh && !dir->read_only);
-    TRP_TRY(dir_write(dir, "STATE", "make \n"));
+    TRP_TRY(dir_write(dir, "STATE", "make \n", true));
     TRP_TRY(dir_sync(dir));
     if (unlink(dir->data_path) != 0 && errno != ENOENT)
         return store_errno(errno, dir->data_path, "remove half a creation");
@@ -354,7 +376,7 @@ trp_status store_dir_make_end(struct store_dir *dir)
     char text[SMALL_FILE_BYTES];
     format_text(text);
     TRP_TRY(dir_sync(dir)); /* data.mdb has its name before FORMAT says so */
-    TRP_TRY(dir_write(dir, "FORMAT", text));
+    TRP_TRY(dir_write(dir, "FORMAT", text, true));
     TRP_TRY(dir_sync(dir));
     dir->fresh = false;
     return TRP_OK;
@@ -363,12 +385,19 @@ trp_status store_dir_make_end(struct store_dir *dir)
 trp_status store_dir_mark(struct store_dir *dir, trp_durability durability, bool clean)
 {
     assert(!dir->read_only);
-    char boot[SMALL_FILE_BYTES], text[2 * SMALL_FILE_BYTES];
-    boot_id_read(boot);
-    snprintf(text, sizeof text, "%s %s %s\n", clean ? "clean" : "open",
-             durability_names[durability], boot);
-    TRP_TRY(dir_write(dir, "STATE", text));
-    return dir_sync(dir);
+    char text[SMALL_FILE_BYTES];
+    open_text(dir, durability, false, text);
+    char *line = xasprintf("%s%s", clean ? "clean" : "open", text + strlen("open"));
+    trp_status status = dir_write(dir, "STATE", line, true);
+    free(line);
+    return status == TRP_OK ? dir_sync(dir) : status;
+}
+
+trp_status store_dir_known(struct store_dir *dir, trp_durability durability)
+{
+    char text[SMALL_FILE_BYTES];
+    open_text(dir, durability, true, text);
+    return dir_write(dir, "STATE", text, false);
 }
 
 trp_status store_format_check(const char *path)
@@ -388,7 +417,7 @@ trp_status store_dir_finish(const char *path, trp_durability durability)
     char text[SMALL_FILE_BYTES];
     format_text(text);
     TRP_TRY(dir_sync(&dir));
-    TRP_TRY(dir_write(&dir, "FORMAT", text));
+    TRP_TRY(dir_write(&dir, "FORMAT", text, true));
     return store_dir_mark(&dir, durability, true);
 }
 

@@ -21,6 +21,7 @@ struct store_dir {
     bool fresh;  /* there was no FORMAT: this store is being made */
     bool read_only;
     bool suspect; /* its host went down while it was open, and nobody synced it */
+    bool killed;  /* only its server died: data.mdb is, page for page, what that one had open */
 };
 
 /* Takes the directory, made when missing; then it is ours and has our format. FAILED_PRECONDITION:
@@ -40,6 +41,10 @@ trp_status store_dir_make_end(struct store_dir *dir);
 
 /* Writes STATE: from now on a crash of the host matters, or no longer. Synced. */
 trp_status store_dir_mark(struct store_dir *dir, trp_durability durability, bool clean);
+
+/* Adds which file it is, now that its structure is known to be whole: should the server be killed,
+ * the next one knows it, too. Not synced: a crash of the host is another matter. */
+trp_status store_dir_known(struct store_dir *dir, trp_durability durability);
 
 /* Lets go. A zeroed struct with lock_fd -1 is fine. */
 void store_dir_close(struct store_dir *dir);

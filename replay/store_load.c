@@ -406,7 +406,9 @@ static trp_status load_finish(struct store *store)
         return TRP_OK;
     if (store->dropped > 0)
         TRP_TRY(store_commit(store));
-    return store->dir.suspect ? store_trust(store) : TRP_OK;
+    if (store->dir.suspect)
+        TRP_TRY(store_trust(store));
+    return store_dir_known(&store->dir, store->options.durability);
 }
 
 /* `status`, after which the store is of no use if it is a failure. */
@@ -470,6 +472,8 @@ trp_status store_scan(struct store *store, store_seen visit, void *arg)
     loading->item_key = (MDB_val){0};
     if (status == TRP_OK && rc != MDB_NOTFOUND)
         status = lmdb_fail(store, rc, "read items");
+    if (status == TRP_OK && !store->options.read_only)
+        status = store_dir_known(&store->dir, store->options.durability);
     return load_result(store, status);
 }
 

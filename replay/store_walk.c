@@ -70,7 +70,7 @@ enum kind { KIND_MAIN, KIND_FREE, KIND_STORE };
 struct walk {
     const char *path;
     int fd;
-    bool deep;
+    enum walk_depth depth;
     uint64_t page_bytes, pages; /* in use: last_page + 1 */
     struct meta meta;
     uint8_t *used; /* a bit a page */
@@ -231,7 +231,7 @@ static trp_status big_check(struct tree *tree, uint64_t page, const struct node 
     memcpy(first, node->value, sizeof *first);
     TRP_TRY(pages_use(walk, *first, count, page));
     tree->overflows += count;
-    if (!walk->deep && tree->kind != KIND_FREE)
+    if (walk->depth < WALK_VALUES && tree->kind != KIND_FREE)
         return TRP_OK;
     TRP_TRY(read_at(walk, *first * walk->page_bytes, &header, sizeof header));
     uint32_t pages = header.lower | (uint32_t)header.upper << 16;
@@ -434,14 +434,17 @@ static trp_status file_walk(struct walk *walk)
     if ((uint64_t)info.st_size / walk->page_bytes < walk->pages)
         return trp_fail(TRP_DATA_LOSS, "is cut short, %" PRIu64 " bytes of %" PRIu64,
                         (uint64_t)info.st_size, walk->pages * walk->page_bytes);
+    if (walk->depth == WALK_METAS)
+        return TRP_OK;
     walk->used = xcalloc(walk->pages / 8 + 1, 1);
     TRP_TRY(tree_walk(walk, KIND_FREE, &walk->meta.free_tree, 0));
     return tree_walk(walk, KIND_MAIN, &walk->meta.main_tree, 0);
 }
 
-trp_status store_walk(const char *path, bool deep)
+trp_status store_walk(const char *path, enum walk_depth depth)
 {
-    struct walk walk = {.path = path, .deep = deep, .page_bytes = (uint64_t)sysconf(_SC_PAGESIZE)};
+    struct walk walk = {
+        .path = path, .depth = depth, .page_bytes = (uint64_t)sysconf(_SC_PAGESIZE)};
     walk.fd = open(path, O_RDONLY | O_CLOEXEC);
     if (walk.fd < 0)
         return store_errno(errno, path, "open");

@@ -7,9 +7,14 @@
 
 #include <troupe/status.h>
 
-/* Reads every page of every tree of the stopped file (with `deep` also the headers of pages that
- * hold values). DATA_LOSS: the first thing that is wrong, in words that go on behind the file's
- * name; otherwise as the errno of the file system. */
-trp_status store_walk(const char *path, bool deep);
+enum walk_depth {
+    WALK_METAS,  /* how the file begins, and its length */
+    WALK_TREES,  /* and every page of every tree */
+    WALK_VALUES, /* and the headers of pages that hold values */
+};
+
+/* Reads so much of the stopped file. DATA_LOSS: the first thing that is wrong, in words that go on
+ * behind the file's name; otherwise as the errno of the file system. */
+trp_status store_walk(const char *path, enum walk_depth depth);
 
 #endif

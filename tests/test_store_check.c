@@ -260,6 +260,52 @@ static void no_bit_that_flips_is_a_crash(void **state)
     free(whole);
 }
 
+/* What STATE says while a server has it, and so what is there when it was killed. */
+static void server_is_killed(struct fixture *fixture)
+{
+    struct store *store;
+    struct loaded loaded;
+    char *path = fixture_path(fixture->dir, "STATE"), text[200] = "";
+    assert_int_equal(open_store(fixture, (struct store_options){0}, &store, &loaded), TRP_OK);
+    FILE *file = fopen(path, "r");
+    assert_true(fread(text, 1, sizeof text - 1, file) > 0);
+    fclose(file);
+    free(path);
+    close_store(store, &loaded);
+    write_state(fixture, text);
+}
+
+/* Pages of trees do not lie where they say any more. */
+static void move_pages(const char *path)
+{
+    enum { PAGE_BYTES = 4096, BRANCH = 1, LEAF = 2 };
+    uint8_t page[PAGE_BYTES];
+    int fd = open(path, O_RDWR);
+    for (off_t at = 2 * PAGE_BYTES; pread(fd, page, sizeof page, at) == PAGE_BYTES;
+         at += PAGE_BYTES)
+        if (page[10] == BRANCH || page[10] == LEAF)
+            assert_int_equal(pwrite(fd, "\xff", 1, at + 3), 1);
+    close(fd);
+}
+
+static void a_file_in_the_place_of_a_killed_servers_is_checked(void **state)
+{
+    struct fixture *fixture = *state;
+    struct store *store;
+    server_is_killed(fixture);
+    expect_dropped(fixture, (struct store_options){0}, 0);
+    server_is_killed(fixture);
+    expect_dropped(fixture, (struct store_options){.read_only = true}, 0);
+    char *copy = fixture_path(fixture->dir, "copy");
+    copy_file(fixture->data, copy);
+    move_pages(copy);
+    assert_int_equal(rename(copy, fixture->data), 0);
+    free(copy);
+    assert_int_equal(store_create(&store, &(struct store_options){.dir = fixture->dir}),
+                     TRP_DATA_LOSS);
+    assert_non_null(strstr(trp_last_error(), "another page lies there"));
+}
+
 static void damaged_structure_is_refused_and_names_the_way_out(void **state)
 {
     struct fixture *fixture = *state;
@@ -283,6 +329,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_damaged_is_dropped_once_and_told, setup, teardown),
         cmocka_unit_test_setup_teardown(an_interrupted_check_is_no_check, setup, teardown),
         cmocka_unit_test_setup_teardown(no_bit_that_flips_is_a_crash, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_file_in_the_place_of_a_killed_servers_is_checked, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(damaged_structure_is_refused_and_names_the_way_out, setup,
                                         teardown),
     };

@@ -1,0 +1,146 @@
+/* A store that is loaded in pieces: what is there is known at once, items come one by one. */
+#include "store_fixture.h"
+
+#include <fcntl.h>
+
+struct fixture {
+    char *dir;
+    struct store *store;
+    uint32_t table;
+    struct loaded loaded;
+};
+
+static int setup(void **state)
+{
+    struct fixture *fixture = xcalloc(1, sizeof *fixture);
+    fixture->dir = fixture_dir("/dev/shm");
+    *state = fixture;
+    return 0;
+}
+
+static void fixture_close(struct fixture *fixture)
+{
+    if (fixture->store)
+        loaded_cleanup(fixture->store, &fixture->loaded);
+    store_destroy(fixture->store);
+    fixture->store = NULL;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture_close(fixture);
+    fixture_remove(fixture->dir);
+    free(fixture);
+    return 0;
+}
+
+static void fixture_open(struct fixture *fixture, struct store_options options)
+{
+    options.dir = fixture->dir;
+    assert_int_equal(store_create(&fixture->store, &options), TRP_OK);
+    assert_int_equal(store_load(fixture->store, loaded_add, &fixture->loaded), TRP_OK);
+    fixture->table = store_table_put(fixture->store, "t", "name=t", (trp_bytes){0});
+}
+
+static void insert(struct fixture *fixture, struct item *item)
+{
+    assert_int_equal(store_admit(fixture->store, item), TRP_OK);
+    store_item_insert(fixture->store, fixture->table, item);
+}
+
+/* The record with this key has one chunk more. */
+static void damage_record(const char *dir, uint64_t key)
+{
+    char *path = fixture_path(dir, "data.mdb");
+    int fd = open(path, O_RDWR);
+    off_t size = lseek(fd, 0, SEEK_END);
+    uint8_t *bytes = xmalloc((size_t)size);
+    assert_int_equal(pread(fd, bytes, (size_t)size, 0), size);
+    const uint8_t *end = bytes + size, *at = bytes;
+    while ((at = memmem(at, (size_t)(end - at), &key, sizeof key)) != NULL) {
+        assert_int_equal(pwrite(fd, "\2", 1, at - bytes - 4), 1);
+        at += sizeof key;
+    }
+    close(fd);
+    free(bytes);
+    free(path);
+}
+
+/* Two items share a chunk, one was deleted, one was changed: all of it is known item by item. */
+static void items_come_one_by_one_in_any_order(void **state)
+{
+    struct fixture *fixture = *state;
+    enum { COUNT = 300, SHARED = 8, DELETED = 7, CHANGED = 4 };
+    struct item *items[COUNT + 1];
+    fixture_open(fixture, (struct store_options){0});
+    for (uint64_t key = 1; key <= COUNT; key++) {
+        items[key - 1] = fixture_item(fixture->store, key, key * 37 % 9000);
+        insert(fixture, items[key - 1]);
+    }
+    items[COUNT] = fixture_item(fixture->store, COUNT + 1, 0);
+    store_chunk_unref(fixture->store, items[COUNT]->chunks[0]);
+    items[COUNT]->chunks[0] = items[SHARED]->chunks[0];
+    store_chunk_ref(items[SHARED]->chunks[0]);
+    insert(fixture, items[COUNT]);
+    items[CHANGED]->priority = 55;
+    store_item_priority(fixture->store, fixture->table, items[CHANGED]);
+    store_item_delete(fixture->store, fixture->table, items[DELETED]);
+    assert_int_equal(store_commit(fixture->store), TRP_OK);
+    for (size_t index = 0; index <= COUNT; index++) /* the chunk of the deleted one stays */
+        store_item_destroy(fixture->store, items[index]);
+    for (uint64_t draw = 0; draw < 3; draw++) {
+        struct store_stats stats;
+        fixture_close(fixture);
+        assert_int_equal(
+            store_create(&fixture->store, &(struct store_options){.dir = fixture->dir}), TRP_OK);
+        assert_int_equal(load_in_pieces(fixture->store, &fixture->loaded, draw * COUNT), TRP_OK);
+        assert_int_equal(fixture->loaded.count, COUNT);
+        const struct loaded *loaded = &fixture->loaded;
+        for (size_t index = 0; index < COUNT - 1; index++) {
+            uint64_t key = index + 1 + (index >= DELETED);
+            assert_int_equal(loaded->items[index]->key, key);
+            fixture_check_chunk(fixture->store, loaded->items[index]->chunks[0], key,
+                                key * 37 % 9000);
+        }
+        assert_true(loaded->items[CHANGED]->priority == 55);
+        assert_ptr_equal(loaded->items[COUNT - 1]->chunks[0], loaded->items[SHARED - 1]->chunks[0]);
+        store_stats(fixture->store, &stats);
+        assert_int_equal(stats.items, COUNT);
+        assert_int_equal(stats.chunks, COUNT - 1);
+        assert_int_equal(stats.unswept, draw == 0); /* the deleted one's */
+        while (store_idle(fixture->store))
+            ;
+    }
+}
+
+static void an_item_that_cannot_be_brought_fails_the_store(void **state)
+{
+    struct fixture *fixture = *state;
+    const uint64_t keys[] = {1, UINT64_C(0x1122334455667788), 3};
+    fixture_open(fixture, (struct store_options){0});
+    for (size_t index = 0; index < 3; index++) {
+        struct item *item = fixture_item(fixture->store, keys[index], 100);
+        insert(fixture, item);
+        loaded_add(&fixture->loaded, fixture->table, item);
+    }
+    assert_int_equal(store_commit(fixture->store), TRP_OK);
+    fixture_close(fixture);
+    damage_record(fixture->dir, keys[1]);
+    assert_int_equal(store_create(&fixture->store, &(struct store_options){.dir = fixture->dir}),
+                     TRP_OK);
+    assert_int_equal(load_in_pieces(fixture->store, &fixture->loaded, 0), TRP_DATA_LOSS);
+    assert_non_null(strstr(trp_last_error(), fixture->dir));
+    assert_null(store_bring(fixture->store, 1, true));
+    assert_int_equal(store_commit(fixture->store), TRP_DATA_LOSS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(items_come_one_by_one_in_any_order, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_item_that_cannot_be_brought_fails_the_store, setup,
+                                        teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

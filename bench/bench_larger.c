@@ -144,7 +144,7 @@ static void bench_larger(const struct cgroup *group, const char *parent, double 
     snprintf(name, sizeof name, "insert 28KB, %.3g GB in %.3g GB of memory", bytes * 1e-9,
              bytes * 1e-10);
     print_row(name, "items/s", rate((double)items, begin), 0, "", 0, "");
-    struct measured measured = measure_samples(load, channel, server.pid);
+    struct measured measured = measure_samples(load, channel, server.pid, 2, false);
     trp_channel_destroy(channel);
     stop(&server, SIGTERM);
     snprintf(name, sizeof name, "sample 28KB, %.3g GB in %.3g GB of memory", bytes * 1e-9,

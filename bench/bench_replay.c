@@ -1,14 +1,13 @@
-/* Inserts and samples through real sockets: `troupe replay serve` in a process of its own, writers
- * and a sampler here; tables that are full and trim one item for each that comes, every item
- * confirmed. Figures are medians of five seconds.
+/* Inserts through real sockets: `troupe replay serve` in a process of its own, writers here; tables
+ * that are full and trim one item for each that comes, every item confirmed; and dm-reverb's own
+ * clients on our server. Figures are medians of five seconds. (Samples: bench_samples.)
  *
  *   bench_replay [--dir PATH] [--peer DIR]     PATH: where the store goes (default /dev/shm)
  *                                              DIR/reverb/bin/python: dm-reverb 0.14
  *
  * Ceilings: an insert's is LMDB called directly (the same bytes appended, the oldest trimmed, 256
  * items a transaction), for large items one after the other with a raw gRPC stream of the same
- * bytes, as one thread has to do both; a sample's is a gRPC stream of messages of the same size
- * that nobody looks into.
+ * bytes, as one thread has to do both.
  *
  * Prints: case, measured, unit, ceiling, its name[, peer, its name]. */
 #include <troupe/replay.h>
@@ -23,13 +22,14 @@
 
 #include "core/alloc.h"
 #include "core/thread.h"
-#include "raw_grpc.h"
+#include "raw_load.h"
 #include "replay_load.h"
+#include "reverb_peer.h"
 #include "scratch.h"
 
 static const int64_t LMDB_NS = 500000000;
 
-enum { GROW_ITEMS = 40000, WAYS_MAX = 40 };
+enum { GROW_ITEMS = 40000 };
 
 /* ---- ceilings -------------------------------------------------------------------------------- */
 
@@ -128,133 +128,13 @@ static double raw_inserts(const struct load *load, const char *parent, uint64_t 
     return result;
 }
 
-struct raw_server {
-    struct process process;
-    char address[128];
-};
-
-/* Items a second on a raw stream of messages of `bytes`, `items` a message, and the processor time
- * of the end that receives, an item. */
-static struct measured raw_stream(const struct raw_server *server, size_t bytes, size_t items)
-{
-    uint32_t messages = (uint32_t)((UINT64_C(400) << 20) / bytes);
-    struct raw_client *client = raw_client_create(server->address);
-    struct segments segments = {.count = 0};
-    messages = messages > 100000 ? 100000 : messages;
-    while (segments.count < SEGMENTS) {
-        segment_begin(&segments, server->process.pid);
-        raw_sink_rate(client, bytes, messages);
-        segment_end(&segments, (double)messages * (double)items);
-    }
-    raw_client_destroy(client);
-    return segments_median(&segments);
-}
-
-/* As many items as a message of about 1 MiB takes. */
-static struct measured raw_samples(const struct raw_server *server, const struct load *load)
-{
-    size_t items = (1 << 20) / load->wire_bytes;
-    items = items < BATCH ? items : BATCH;
-    return raw_stream(server, items * load->wire_bytes, items);
-}
-
-/* ---- the peer -------------------------------------------------------------------------------- */
-
-/* One way of dm-reverb's clients to do a case, on its own server and on ours. */
-struct way {
-    char what[16], size[16], name[48];
-    unsigned writers;
-    struct measured theirs, ours;
-};
-
-struct peer {
-    struct way ways[WAYS_MAX];
-    size_t count;
-};
-
-static struct way *find_way(struct peer *peer, const struct way *like)
-{
-    for (size_t i = 0; i < peer->count; i++) {
-        struct way *way = &peer->ways[i];
-        if (strcmp(way->what, like->what) == 0 && strcmp(way->size, like->size) == 0 &&
-            strcmp(way->name, like->name) == 0 && way->writers == like->writers)
-            return way;
-    }
-    if (peer->count == WAYS_MAX)
-        fail("the peer does more than expected");
-    peer->ways[peer->count] = *like;
-    return &peer->ways[peer->count++];
-}
-
-/* Runs its clients against `address` (NULL: its own server), whose process is `pid`. */
-static void run_peer(struct peer *peer, const char *dir, const char *address, pid_t pid)
-{
-    char *python = xasprintf("%s/reverb/bin/python", dir), number[16], line[512];
-    snprintf(number, sizeof number, "%d", (int)pid);
-    char *arguments[] = {python, BENCH_SOURCE_DIR "/peers/reverb_load.py", (char *)address, number,
-                         NULL};
-    struct process process = start(arguments);
-    while (fgets(line, sizeof line, process.out)) {
-        struct way way = {.writers = 0};
-        struct measured measured;
-        if (sscanf(line, "%15s %15s %u %47s %lf %lf %lf", way.what, way.size, &way.writers,
-                   way.name, &measured.per_s, &measured.client_us, &measured.server_us) == 7)
-            *(address ? &find_way(peer, &way)->ours : &find_way(peer, &way)->theirs) = measured;
-    }
-    stop(&process, SIGKILL);
-    free(python);
-}
-
-/* dm-reverb's fastest way; zeros without a peer. */
-static struct measured fastest(const struct peer *peer, const char *what, const char *size)
-{
-    struct measured best = {0};
-    for (size_t i = 0; i < peer->count; i++) {
-        const struct way *way = &peer->ways[i];
-        if (strcmp(way->what, what) == 0 && strcmp(way->size, size) == 0 &&
-            way->theirs.per_s > best.per_s)
-            best = way->theirs;
-    }
-    return best;
-}
-
-/* ---- cases ----------------------------------------------------------------------------------- */
+/* ---- inserts --------------------------------------------------------------------------------- */
 
 struct bench {
     const char *parent, *place;
     struct raw_server raw;
     struct peer peer;
 };
-
-/* A server with one load's table of `table_size` items, in a new directory. */
-struct served {
-    struct process process;
-    char *dir, *address;
-    trp_channel *channel;
-};
-
-static struct served serve_load(const struct bench *bench, const struct load *load,
-                                size_t table_size, bool socket)
-{
-    struct served served = {.dir = make_dir(bench->parent)};
-    char line[160], *listen = xasprintf("unix:%s/socket", served.dir);
-    const char *table = line;
-    snprintf(line, sizeof line, "name=%s sampler=uniform max_size=%zu limiter=min_size(1)",
-             load->name, table_size);
-    served.process =
-        serve(socket ? listen : "127.0.0.1:0", served.dir, &table, 1, NULL, &served.address);
-    check(trp_channel_create(&served.channel, served.address, NULL));
-    free(listen);
-    return served;
-}
-
-static void served_stop(struct served *served)
-{
-    trp_channel_destroy(served->channel);
-    stop(&served->process, SIGTERM);
-    remove_dir(served->dir);
-    free(served->address);
-}
 
 static double one_after_the_other(double a, double b)
 {
@@ -272,7 +152,7 @@ static void bench_inserts(const struct bench *bench, const struct load *load)
         ceiling = one_after_the_other(ceiling, raw_samples(&bench->raw, load).per_s);
         ceiling_name = "raw stream, then LMDB";
     }
-    struct served served = serve_load(bench, load, load->table_size, false);
+    struct served served = serve_load(load, load->table_size, bench->parent, "127.0.0.1:0", NULL);
     insert_items(served.channel, load->name, load, load->table_size + load->table_size / 4);
     for (size_t i = 0; i < sizeof writers / sizeof *writers; i++) {
         struct measured measured =
@@ -294,7 +174,7 @@ static void bench_growing(const struct bench *bench, const struct load *load)
     double ceiling = one_after_the_other(raw_inserts(load, bench->parent, GROW_ITEMS),
                                          raw_samples(&bench->raw, load).per_s);
     for (int i = 0; i < SEGMENTS; i++) {
-        struct served served = serve_load(bench, load, GROW_ITEMS, false);
+        struct served served = serve_load(load, GROW_ITEMS, bench->parent, "127.0.0.1:0", NULL);
         int64_t begin = now();
         insert_items(served.channel, load->name, load, GROW_ITEMS);
         rates[i] = rate(GROW_ITEMS, begin);
@@ -303,46 +183,6 @@ static void bench_growing(const struct bench *bench, const struct load *load)
     snprintf(name, sizeof name, "insert %s, 1 writer, file growing, %s", load->name, bench->place);
     print_row(name, "items/s", median(rates, SEGMENTS), ceiling, "raw stream, then LMDB",
               peer.per_s, "dm-reverb");
-}
-
-static void bench_samples(const struct bench *bench, const struct load *load, bool socket)
-{
-    struct measured peer = fastest(&bench->peer, "sample", load->name);
-    struct measured ceiling = raw_samples(&bench->raw, load);
-    struct served served = serve_load(bench, load, load->table_size, socket);
-    char name[128];
-    insert_items(served.channel, load->name, load, load->table_size);
-    struct measured measured = measure_samples(load, served.channel, served.process.pid);
-    snprintf(name, sizeof name, "sample %s, batches of %d, %s, %s", load->name, BATCH,
-             socket ? "unix socket" : "TCP", bench->place);
-    print_row(name, "items/s", measured.per_s, ceiling.per_s, "raw gRPC stream", peer.per_s,
-              "dm-reverb dataset");
-    print_cpu(name, &measured, ceiling.server_us, "raw gRPC, receiving", peer.server_us);
-    served_stop(&served);
-}
-
-/* The server in this process: no socket. */
-static void bench_same_process(const struct bench *bench, const struct load *load)
-{
-    struct measured peer = fastest(&bench->peer, "sample", load->name);
-    char *dir = make_dir(bench->parent), name[128];
-    trp_replay_server *server;
-    trp_channel *channel;
-    trp_table_options table = {.name = load->name,
-                               .max_size = (int64_t)load->table_size,
-                               .limiter = trp_limiter_min_size(1)};
-    check(trp_replay_server_create(
-        &server, &(trp_replay_server_options){.dir = dir, .tables = &table, .table_count = 1}));
-    check(trp_replay_server_start(server));
-    channel = trp_channel_create_local(trp_replay_server_rpc(server));
-    insert_items(channel, load->name, load, load->table_size);
-    struct measured measured = measure_samples(load, channel, 0);
-    snprintf(name, sizeof name, "sample %s, batches of %d, same process, %s", load->name, BATCH,
-             bench->place);
-    print_row(name, "items/s", measured.per_s, 0, "", peer.per_s, "dm-reverb dataset");
-    trp_channel_destroy(channel);
-    trp_replay_server_destroy(server);
-    remove_dir(dir);
 }
 
 /* ---- samples per insert ---------------------------------------------------------------------- */
@@ -417,16 +257,18 @@ static void print_ways(const struct bench *bench)
     char name[160];
     for (size_t i = 0; i < bench->peer.count; i++) {
         const struct way *way = &bench->peer.ways[i];
-        struct measured raw = {0};
+        double raw_us = 0;
         snprintf(name, sizeof name, "dm-reverb's %s on our server, %s %s", way->name, way->what,
                  way->size);
         if (way->writers > 0)
             snprintf(name + strlen(name), sizeof name - strlen(name), ", %u writer%s", way->writers,
                      way->writers > 1 ? "s" : "");
-        if (strcmp(way->size, loads[1].name) == 0) /* its messages have one item */
-            raw = raw_stream(&bench->raw, loads[1].wire_bytes, 1);
+        if (strcmp(way->size, loads[1].name) == 0) /* their messages have one item, ours many */
+            raw_us = strcmp(way->what, "insert") == 0
+                         ? raw_stream(&bench->raw, loads[1].wire_bytes, 1).server_us
+                         : raw_samples(&bench->raw, &loads[1]).client_us;
         print_row(name, "items/s", way->ours.per_s, 0, "", way->theirs.per_s, "dm-reverb's server");
-        print_cpu(name, &way->ours, raw.server_us, "raw gRPC, same size", way->theirs.server_us);
+        print_cpu(name, &way->ours, raw_us, "raw gRPC, same size", way->theirs.server_us);
     }
 }
 
@@ -434,36 +276,24 @@ static void run_peers(struct bench *bench, const char *peer_dir)
 {
     char *dir = make_dir(bench->parent), lines[LOADS][160], *address;
     const char *tables[LOADS];
-    run_peer(&bench->peer, peer_dir, NULL, 0);
+    run_peer(&bench->peer, peer_dir, "all", NULL, 0);
     for (size_t i = 0; i < LOADS; i++) {
         snprintf(lines[i], sizeof lines[i], "name=%s max_size=%zu", loads[i].name,
                  loads[i].table_size);
         tables[i] = lines[i];
     }
     struct process server = serve("127.0.0.1:0", dir, tables, LOADS, NULL, &address);
-    run_peer(&bench->peer, peer_dir, address, server.pid);
+    run_peer(&bench->peer, peer_dir, "all", address, server.pid);
     stop(&server, SIGTERM);
     remove_dir(dir);
     free(address);
-}
-
-/* The ceiling's server is this program again. */
-static struct raw_server serve_raw(void)
-{
-    struct raw_server raw;
-    char self[512];
-    beside_this_program(self, sizeof self, "bench_replay");
-    snprintf(raw.address, sizeof raw.address, "127.0.0.1:%d", 20000 + (int)(getpid() % 20000));
-    raw.process = start((char *[]){self, "--raw", raw.address, NULL});
-    return raw;
 }
 
 int main(int argc, char **argv)
 {
     struct bench bench = {.parent = "/dev/shm"};
     const char *peer_dir = NULL;
-    if (argc == 3 && strcmp(argv[1], "--raw") == 0)
-        return raw_serve(argv[2]);
+    raw_main(argc, argv);
     for (int i = 1; i < argc; i += 2) {
         if (i + 1 < argc && strcmp(argv[i], "--dir") == 0)
             bench.parent = argv[i + 1];
@@ -480,11 +310,6 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < LOADS; i++)
         bench_inserts(&bench, &loads[i]);
     bench_growing(&bench, &loads[1]);
-    for (size_t i = 0; i < LOADS; i++) {
-        bench_samples(&bench, &loads[i], false);
-        bench_samples(&bench, &loads[i], true);
-        bench_same_process(&bench, &loads[i]);
-    }
     bench_ratio(&bench);
     print_ways(&bench);
     stop(&bench.raw.process, SIGKILL);

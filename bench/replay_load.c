@@ -17,10 +17,11 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/thread.h"
+#include "scratch.h"
 
 enum { SERVE_ARGUMENTS_MAX = 64 };
 
-static const int64_t SEGMENT_NS = 1000000000;
+const int64_t SEGMENT_NS = 1000000000;
 
 uint8_t *frames[FRAMES];
 
@@ -165,9 +166,9 @@ struct process serve(const char *listen, const char *dir, const char *const *tab
                      size_t table_count, const char *const *more, char **address)
 {
     char program[512], line[512];
-    const char *arguments[SERVE_ARGUMENTS_MAX] = {program, "replay", "serve", "--listen",
-                                                  listen,  "--dir",  dir};
-    size_t count = 7;
+    const char *arguments[SERVE_ARGUMENTS_MAX] = {
+        program, "replay", "serve", "--listen", listen, "--dir", dir, "--log-level", "warn"};
+    size_t count = 9;
     beside_this_program(program, sizeof program, "troupe");
     for (size_t i = 0; i < table_count; i++) {
         arguments[count++] = "--table";
@@ -181,6 +182,29 @@ struct process serve(const char *listen, const char *dir, const char *const *tab
     line[strcspn(line, "\n")] = 0;
     *address = xstrdup(line + 13);
     return process;
+}
+
+struct served serve_load(const struct load *load, size_t table_size, const char *parent,
+                         const char *listen, const char *more)
+{
+    struct served served = {.dir = make_dir(parent)};
+    char *socket = xasprintf("unix:%s/socket", served.dir), line[160];
+    const char *table = line, *const further[] = {more, NULL};
+    snprintf(line, sizeof line, "name=%s sampler=uniform max_size=%zu limiter=min_size(1)",
+             load->name, table_size);
+    served.process = serve(strcmp(listen, "unix") == 0 ? socket : listen, served.dir, &table, 1,
+                           further, &served.address);
+    check(trp_channel_create(&served.channel, served.address, NULL));
+    free(socket);
+    return served;
+}
+
+void served_stop(struct served *served)
+{
+    trp_channel_destroy(served->channel);
+    stop(&served->process, SIGTERM);
+    remove_dir(served->dir);
+    free(served->address);
 }
 
 /* ---- work ------------------------------------------------------------------------------------ */
@@ -306,25 +330,36 @@ struct measured measure_inserts(const struct load *load, const char *address, pi
     return segments_median(&segments);
 }
 
-struct measured measure_samples(const struct load *load, trp_channel *channel, pid_t server)
+static void next(trp_sampler *sampler, bool views)
+{
+    trp_batch batch;
+    trp_views seen;
+    check(views ? trp_sampler_next_views(sampler, &seen, 30000)
+                : trp_sampler_next(sampler, &batch, 30000));
+    if (views && !trp_sampler_views_valid(sampler))
+        fail("the server took views back");
+}
+
+struct measured measure_samples(const struct load *load, trp_channel *channel, pid_t server,
+                                uint32_t prefetch, bool views)
 {
     struct segments segments = {.count = 0};
     trp_sampler *sampler;
-    trp_batch batch;
     check(trp_sampler_create(&sampler, channel,
                              &(trp_sampler_options){.table = load->name,
                                                     .columns = load->columns,
                                                     .column_count = load->column_count,
                                                     .batch_size = BATCH,
-                                                    .prefetch = 2,
-                                                    .limiter_timeout_ms = -1}));
-    for (int64_t begin = now(); now() < begin + SEGMENT_NS / 4;) /* warms up */
-        check(trp_sampler_next(sampler, &batch, 30000));
+                                                    .prefetch = prefetch,
+                                                    .limiter_timeout_ms = -1,
+                                                    .views = views}));
+    for (size_t i = 0; i < 4 * load->table_size; i += BATCH) /* pages are mapped, caches warm */
+        next(sampler, views);
     while (segments.count < SEGMENTS) {
         double count = 0;
         segment_begin(&segments, server);
         for (; now() < segments.begin_ns + SEGMENT_NS; count += BATCH)
-            check(trp_sampler_next(sampler, &batch, 30000));
+            next(sampler, views);
         segment_end(&segments, count);
     }
     trp_sampler_destroy(sampler);
@@ -347,8 +382,11 @@ void print_cpu(const char *name, const struct measured *measured, double ceiling
                const char *ceiling_name, double peer_us)
 {
     char line[160];
-    snprintf(line, sizeof line, "  client, %s", name);
+    bool apart = measured->server_us > 0;
+    snprintf(line, sizeof line, "  %s, %s", apart ? "client" : "client and server", name);
     print_row(line, "us/item", measured->client_us, 0, "", 0, "");
+    if (!apart)
+        return;
     snprintf(line, sizeof line, "  server, %s", name);
     print_row(line, "us/item", measured->server_us, ceiling_us, ceiling_name, peer_us, "dm-reverb");
 }

@@ -28,6 +28,7 @@ struct load {
 enum { LOADS = 2 };
 extern const struct load loads[LOADS];
 extern uint8_t *frames[FRAMES]; /* incompressible steps */
+extern const int64_t SEGMENT_NS;
 
 void make_frames(void);
 void free_frames(void);
@@ -58,6 +59,18 @@ void beside_this_program(char *path, size_t size, const char *name);
 struct process serve(const char *listen, const char *dir, const char *const *tables,
                      size_t table_count, const char *const *more, char **address);
 
+/* That, with this load's table of `table_size` items in a new directory of `parent`; `more` may be
+ * one argument or NULL. `listen` is an address, or "unix" for a socket in the directory. */
+struct served {
+    struct process process;
+    char *dir, *address;
+    trp_channel *channel;
+};
+
+struct served serve_load(const struct load *load, size_t table_size, const char *parent,
+                         const char *listen, const char *more);
+void served_stop(struct served *served);
+
 /* ---- work -------------------------------------------------------------------------------- */
 
 struct measured {
@@ -83,8 +96,10 @@ void insert_items(trp_channel *channel, const char *table, const struct load *lo
 struct measured measure_inserts(const struct load *load, const char *address, pid_t server,
                                 uint32_t writers);
 
-/* Batches of BATCH from the table of this load. */
-struct measured measure_samples(const struct load *load, trp_channel *channel, pid_t server);
+/* Batches of BATCH from the table of this load, copied or as views. Of views nothing is read but
+ * their addresses, which is the least that a learner does. */
+struct measured measure_samples(const struct load *load, trp_channel *channel, pid_t server,
+                                uint32_t prefetch, bool views);
 
 /* ---- rows -------------------------------------------------------------------------------- */
 
@@ -92,7 +107,8 @@ struct measured measure_samples(const struct load *load, trp_channel *channel, p
 void print_row(const char *name, const char *unit, double measured, double ceiling,
                const char *ceiling_name, double peer, const char *peer_name);
 
-/* Two rows: processor microseconds an item; the ceiling and the peer are the server's. */
+/* Two rows: processor microseconds an item; the ceiling and the peer are the server's. One row when
+ * both are this process. */
 void print_cpu(const char *name, const struct measured *measured, double ceiling_us,
                const char *ceiling_name, double peer_us);
 

@@ -1,6 +1,6 @@
 """dm-reverb's clients on bench_replay's work: on dm-reverb's own server, or on ADDRESS, served by PID.
 
-    reverb_load.py [ADDRESS PID]
+    reverb_load.py all|samples [ADDRESS PID]
 
 Prints a line for each way to do a case: insert|sample, size, writers, way, items per second, and the
 processor microseconds an item of clients and server.
@@ -68,6 +68,14 @@ def insert_legacy(address, table, steps, stop):
     return count
 
 
+def fill(address, size):
+    steps = [make_step(size) for _ in range(16)]
+    with reverb.Client(address).writer(max_sequence_length=1, max_in_flight_items=1000) as writer:
+        for count in range(SIZES[size]):
+            writer.append(steps[count % len(steps)])
+            writer.create_item(size, 1, 1.0)
+
+
 def cpu_us(pid):
     with open(f'/proc/{pid}/stat') as stat:
         fields = stat.read().rpartition(')')[2].split()
@@ -122,15 +130,18 @@ def read(batches):
 
 def main():
     own = None
-    if len(sys.argv) > 2:
-        address, pid = sys.argv[1], int(sys.argv[2])
+    inserts = sys.argv[1] == 'all'
+    if len(sys.argv) > 3:
+        address, pid = sys.argv[2], int(sys.argv[3])
     else:
         own = subprocess.Popen([sys.executable, __file__, '--serve'], stdout=subprocess.PIPE,
                                stderr=subprocess.DEVNULL, preexec_fn=die_with_parent)
         address, pid = f'localhost:{int(own.stdout.readline())}', own.pid
     try:
         for size in SIZES:
-            for writers in (1, 4, 16):
+            if not inserts:
+                fill(address, size)
+            for writers in (1, 4, 16) if inserts else ():
                 for name, way in (('TrajectoryWriter', insert_trajectories), ('Writer', insert_legacy)):
                     if writers < 16 or name == 'TrajectoryWriter':
                         measure(f'insert {size} {writers}', name, pid,

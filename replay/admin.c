@@ -18,7 +18,7 @@
 void admin_enter(struct admin *admin, void (*work)(void *arg), void *arg)
 {
     if (admin->server) {
-        trp_server_run(admin->server, work, arg);
+        trp_server_visit(admin->server, work, arg);
         return;
     }
     mutex_lock(&admin->mutex);

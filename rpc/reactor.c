@@ -17,7 +17,10 @@
 #include <troupe/log.h>
 #include "core/alloc.h"
 #include "core/limits.h"
+#include "core/status.h"
 #include "pool_call.h"
+
+enum { VISIT_MS = 1000 }; /* a reactor that stops may miss the kick */
 
 struct rpc_slot {
     struct rpc_op op;
@@ -182,6 +185,64 @@ void trp_server_post(trp_server *server, void (*work)(void *arg), void *arg)
     post->work = work;
     post->arg = arg;
     rpc_server_post(server, &post->post, &post->post);
+}
+
+struct visit {
+    struct rpc_post post;
+    void (*work)(void *arg);
+    void *arg;
+    struct mutex mutex;
+    struct cond changed;
+    bool done;
+    trp_status code; /* of its failure */
+    char *failure;
+};
+
+static void visit_run(void *arg)
+{
+    struct visit *visit = arg;
+    status_clear_code();
+    visit->work(visit->arg);
+    mutex_lock(&visit->mutex);
+    visit->code = status_last_code();
+    if (visit->code != TRP_OK)
+        visit->failure = xstrdup(trp_last_error());
+    visit->done = true;
+    cond_signal(&visit->changed);
+    mutex_unlock(&visit->mutex);
+}
+
+static bool visit_wait(struct visit *visit)
+{
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, VISIT_MS);
+    mutex_lock(&visit->mutex);
+    while (!visit->done && cond_wait(&visit->changed, &visit->mutex, deadline))
+        ;
+    bool done = visit->done;
+    mutex_unlock(&visit->mutex);
+    return done;
+}
+
+static void nothing(void *arg)
+{
+    (void)arg;
+}
+
+void trp_server_visit(trp_server *server, void (*work)(void *arg), void *arg)
+{
+    struct visit visit = {.work = work, .arg = arg};
+    visit.post = (struct rpc_post){.work = visit_run, .arg = &visit};
+    mutex_init(&visit.mutex);
+    cond_init(&visit.changed);
+    rpc_server_post(server, &visit.post, &visit.post);
+    assert(!rpc_server_held(server));
+    if (!rpc_server_kick(server) || !visit_wait(&visit))
+        trp_server_run(server, nothing, NULL); /* which runs what was posted, unless it was run */
+    if (visit.failure)
+        trp_fail(visit.code, "%s", visit.failure);
+    free(visit.failure);
+    cond_cleanup(&visit.changed);
+    mutex_cleanup(&visit.mutex);
 }
 
 static void dispatch(trp_server *server, grpc_event event)

@@ -2,6 +2,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -393,6 +394,62 @@ static void a_busy_server_stops(void **state)
     }
 }
 
+struct visitor {
+    trp_server *server;
+    pid_t thread; /* where the work ran */
+    uint32_t visits;
+    _Atomic bool stop;
+};
+
+static void visit_and_fail(void *arg)
+{
+    struct visitor *visitor = arg;
+    visitor->thread = gettid();
+    trp_fail(TRP_ABORTED, "visit %u", ++visitor->visits);
+}
+
+static void a_visit_is_on_the_reactor_and_its_failure_is_the_caller_s(void **state)
+{
+    (void)state;
+    struct visitor visitor = {.server = start(NULL)};
+    trp_server_visit(visitor.server, visit_and_fail, &visitor);
+    assert_int_not_equal(visitor.thread, gettid());
+    assert_string_equal(trp_last_error(), "visit 1");
+    visitor.visits = 0;
+    trp_fail(TRP_ABORTED, "before");
+    trp_server_visit(visitor.server, visit_and_fail, &visitor); /* with the same words */
+    assert_string_equal(trp_last_error(), "visit 1");
+    trp_server_stop(visitor.server, 0);
+    trp_server_visit(visitor.server, visit_and_fail, &visitor);
+    assert_int_equal(visitor.thread, gettid());
+    assert_string_equal(trp_last_error(), "visit 2");
+    trp_server_destroy(visitor.server);
+}
+
+static void visit_until_the_end(void *arg)
+{
+    struct visitor *visitor = arg;
+    while (!atomic_load(&visitor->stop))
+        trp_server_visit(visitor->server, visit_and_fail, visitor);
+}
+
+static void visits_go_on_while_the_server_stops(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 20; round++) {
+        struct visitor visitor = {.server = start(NULL)};
+        struct thread thread = {.running = false};
+        assert_int_equal(thread_start(&thread, "visitor", visit_until_the_end, &visitor), TRP_OK);
+        for (int i = 0; i < 100; i++)
+            trp_server_run(visitor.server, note_call, NULL);
+        trp_server_stop(visitor.server, 0);
+        atomic_store(&visitor.stop, true);
+        thread_stop(&thread);
+        assert_int_not_equal(visitor.visits, 0);
+        trp_server_destroy(visitor.server);
+    }
+}
+
 static void a_client_comes_back_to_a_restarted_server(void **state)
 {
     struct fixture *fixture = *state;
@@ -476,6 +533,8 @@ int main(int argc, char **argv)
         CASE(health_watch_tells_of_the_stop),
         CASE(broken_health_requests_are_refused),
         CASE(a_busy_server_stops),
+        CASE(a_visit_is_on_the_reactor_and_its_failure_is_the_caller_s),
+        CASE(visits_go_on_while_the_server_stops),
         CASE(a_client_comes_back_to_a_restarted_server),
         CASE(a_killed_server_is_unavailable),
     };

@@ -164,6 +164,11 @@ TRP_API void trp_server_post(trp_server *server, void (*work)(void *arg), void *
  * handler. */
 TRP_API void trp_server_run(trp_server *server, void (*work)(void *arg), void *arg);
 
+/* Runs `work(arg)` on the reactor thread and waits until it is done: for long work in short slices,
+ * so that no thread that may be preempted holds the lock. What `work` fails with is the caller's
+ * last error. Without a reactor, and otherwise, as trp_server_run(). */
+TRP_API void trp_server_visit(trp_server *server, void (*work)(void *arg), void *arg);
+
 /* Refuses new calls, lets running ones finish for `grace_ms`, then cancels them and joins the
  * threads; a handler that blocks has to heed trp_call_cancelled(). After it no handler runs.
  * Idempotent. */

@@ -15,6 +15,16 @@ struct buffer {
 /* Makes room for `more` bytes behind size and returns where they start; size is unchanged. */
 uint8_t *buffer_reserve(struct buffer *buffer, size_t more);
 void buffer_append(struct buffer *buffer, trp_bytes bytes);
+
+/* The same for one of many small things of a size, not set yet. */
+static inline void *buffer_push(struct buffer *buffer, size_t size)
+{
+    uint8_t *at = buffer->capacity - buffer->size < size ? buffer_reserve(buffer, size)
+                                                         : buffer->data + buffer->size;
+    buffer->size += size;
+    return at;
+}
+
 void buffer_clear(struct buffer *buffer); /* keeps the capacity */
 void buffer_cleanup(struct buffer *buffer);
 

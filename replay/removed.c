@@ -21,13 +21,18 @@ struct removed_entry {
     uint32_t table_id, print;
 };
 
+/* Where a search begins for the key with this hash. */
+static struct removed_entry *entry_home(const struct removed_generation *generation, uint64_t hash)
+{
+    return &generation->entries[hash & (generation->capacity - 1)];
+}
+
 /* The key's entry, or the free one where it belongs. */
-static struct removed_entry *entry_find(const struct removed_generation *generation,
+static struct removed_entry *entry_find(const struct removed_generation *generation, uint64_t hash,
                                         uint32_t table_id, uint64_t key)
 {
-    for (uint32_t at = hash_place(key, generation->capacity);;
-         at = (at + 1) & (generation->capacity - 1)) {
-        struct removed_entry *entry = &generation->entries[at];
+    for (;; hash++) {
+        struct removed_entry *entry = entry_home(generation, hash);
         if (entry->table_id == 0 || (entry->key == key && entry->table_id == table_id))
             return entry;
     }
@@ -41,7 +46,7 @@ static void generation_grow(struct removed_generation *generation)
     for (uint32_t i = 0; i < old.capacity; ++i) {
         const struct removed_entry *entry = &old.entries[i];
         if (entry->table_id != 0 && entry->table_id != NO_TABLE)
-            *entry_find(generation, entry->table_id, entry->key) = *entry;
+            *entry_find(generation, hash_u64(entry->key), entry->table_id, entry->key) = *entry;
     }
     free(old.entries);
 }
@@ -76,43 +81,40 @@ void removed_push(struct removed_keys *keys, const struct store_removed *removed
         generation_begin(keys, removed->at_ns);
     if (2 * newer->count >= newer->capacity)
         generation_grow(newer);
-    struct removed_entry *entry = entry_find(newer, removed->table_id, removed->key);
+    struct removed_entry *entry =
+        entry_find(newer, hash_u64(removed->key), removed->table_id, removed->key);
     newer->count += entry->table_id == 0;
     *entry = (struct removed_entry){removed->key, removed->table_id, removed->print};
-}
-
-/* Where a search for the key begins. */
-static const struct removed_entry *entry_home(const struct removed_generation *generation,
-                                              uint64_t key)
-{
-    return generation->entries + hash_place(key, generation->capacity);
 }
 
 /* Not by way of a function that does nothing else: the compiler takes calls of one away. */
 void removed_prefetch(const struct removed_keys *keys, uint64_t key, bool push)
 {
+    uint64_t hash = hash_u64(key);
     if (keys->newer.capacity > 0)
-        __builtin_prefetch(entry_home(&keys->newer, key), 1);
+        __builtin_prefetch(entry_home(&keys->newer, hash), 1);
     if (keys->older.capacity > 0 && !push)
-        __builtin_prefetch(entry_home(&keys->older, key));
+        __builtin_prefetch(entry_home(&keys->older, hash));
 }
 
 /* NULL: not there, or all that is there came too long ago. */
 static const struct removed_entry *generation_find(const struct removed_generation *generation,
-                                                   uint32_t table_id, uint64_t key, int64_t now_ns)
+                                                   uint64_t hash, uint32_t table_id, uint64_t key,
+                                                   int64_t now_ns)
 {
     if (generation->count == 0 || now_ns - generation->begun_ns > 2 * KNOWN_NS)
         return NULL;
-    const struct removed_entry *entry = entry_find(generation, table_id, key);
+    const struct removed_entry *entry = entry_find(generation, hash, table_id, key);
     return entry->table_id != 0 ? entry : NULL;
 }
 
 bool removed_find(const struct removed_keys *keys, uint32_t table_id, uint64_t key, uint32_t print,
                   int64_t now_ns)
 {
-    const struct removed_entry *entry = generation_find(&keys->newer, table_id, key, now_ns);
+    uint64_t hash = hash_u64(key);
+    const struct removed_entry *entry = generation_find(&keys->newer, hash, table_id, key, now_ns);
     if (!entry)
-        entry = generation_find(&keys->older, table_id, key, now_ns);
+        entry = generation_find(&keys->older, hash, table_id, key, now_ns);
     return entry && entry->print == print;
 }
 

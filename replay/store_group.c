@@ -207,10 +207,8 @@ static void group_push_chunk(struct group *group, struct chunk *chunk)
 
 static void note_change(struct buffer *changes, struct change change)
 {
-    if (changes->capacity - changes->size < sizeof change)
-        buffer_reserve(changes, sizeof change);
-    memcpy(changes->data + changes->size, &change, sizeof change);
-    changes->size += sizeof change;
+    struct change *last = buffer_push(changes, sizeof change);
+    *last = change;
 }
 
 void group_delete_seq(struct store *store, uint64_t seq)
@@ -245,10 +243,10 @@ void store_item_insert(struct store *store, uint32_t table_id, struct item *item
     }
     size_t before = group->records.size;
     item_record_encode(&group->records, table_id, item);
-    struct noted noted = {.seq = item->seq, .bytes = group->records.size - before};
-    buffer_append(&group->noted, (trp_bytes){(const uint8_t *)&noted, sizeof noted});
+    struct noted *noted = buffer_push(&group->noted, sizeof *noted);
+    *noted = (struct noted){.seq = item->seq, .bytes = group->records.size - before};
     store->item_count++;
-    store->live_bytes += noted.bytes;
+    store->live_bytes += noted->bytes;
 }
 
 void store_item_priority(struct store *store, uint32_t table_id, const struct item *item)

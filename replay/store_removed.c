@@ -13,11 +13,11 @@ enum { RECORDS_MAX = PIECE_BYTES / sizeof(struct removed_record), TRIMS_MAX = 16
 
 void store_removed_note(struct store *store, const struct store_removed *removed)
 {
-    struct removed_record record = {.key = removed->key,
-                                    .at_ns = removed->at_ns,
-                                    .table_id = removed->table_id,
-                                    .print = removed->print};
-    buffer_append(&store->group.removed, (trp_bytes){(const uint8_t *)&record, sizeof record});
+    struct removed_record *record = buffer_push(&store->group.removed, sizeof *record);
+    *record = (struct removed_record){.key = removed->key,
+                                      .at_ns = removed->at_ns,
+                                      .table_id = removed->table_id,
+                                      .print = removed->print};
 }
 
 static int removed_append(struct store *store, MDB_cursor *cursor)

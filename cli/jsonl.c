@@ -52,7 +52,7 @@ static trp_status jsonl_table(void *state, const Troupe__ReplayTable *table)
 static cJSON *column_json(const trp_item_array *column)
 {
     cJSON *out = cJSON_CreateObject();
-    cJSON_AddStringToObject(out, "dtype", trp_element_name(column->dtype));
+    cJSON_AddStringToObject(out, "dtype", trp_dtype_name((trp_dtype)column->dtype));
     cJSON *shape = cJSON_AddArrayToObject(out, "shape");
     for (uint32_t i = 0; i < column->rank; ++i)
         cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)column->shape[i]));

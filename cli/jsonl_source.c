@@ -37,7 +37,7 @@ static trp_status column_read(const struct jsonl *jsonl, const cJSON *json, trp_
     char *data = cJSON_GetStringValue(cJSON_GetObjectItem(json, "data"));
     const cJSON *shape = cJSON_GetObjectItem(json, "shape"), *each;
     *column = (trp_item_array){.squeezed = cJSON_IsTrue(cJSON_GetObjectItem(json, "squeezed"))};
-    column->dtype = name ? trp_element_parse(name) : 0;
+    column->dtype = name ? trp_dtype_parse(name) : 0;
     if (!name || (column->dtype == 0 && strcmp(name, "?") != 0))
         return wrong_line(jsonl, "a column without a known dtype");
     if (!data || !base64_decode(data, &column->data))

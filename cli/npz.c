@@ -113,7 +113,7 @@ static trp_status spool_put(struct npz *npz, struct spool *spool, const trp_item
     shape.bytes = array->data.size;
     if (shape.dtype != 0 && !npy_type(shape.dtype))
         return trp_fail(TRP_UNIMPLEMENTED, "numpy files hold no %s; dump to FILE.jsonl",
-                        trp_element_name(shape.dtype));
+                        trp_dtype_name((trp_dtype)shape.dtype));
     if (array->data.size &&
         fwrite(array->data.data, 1, array->data.size, spool->file) != array->data.size)
         return broken(npz, "spooling");
@@ -125,7 +125,7 @@ static trp_status scalar_put(struct npz *npz, size_t which, const void *value)
 {
     int32_t dtype = npz_fixed_types[which];
     const trp_item_array array = {
-        .dtype = dtype, .squeezed = true, .data = {value, trp_element_bytes(dtype)}};
+        .dtype = dtype, .squeezed = true, .data = {value, trp_dtype_size((trp_dtype)dtype)}};
     return spool_put(npz, &npz->spools[npz->table_first + which], &array);
 }
 
@@ -305,7 +305,7 @@ static cJSON *column_note(const struct npz *npz, const struct spool *spool)
     }
     cJSON_AddStringToObject(out, "name", spool->name + strlen(npz->prefix));
     if (first->dtype != 0)
-        cJSON_AddStringToObject(out, "dtype", trp_element_name(first->dtype));
+        cJSON_AddStringToObject(out, "dtype", trp_dtype_name((trp_dtype)first->dtype));
     if (!mixed) {
         cJSON_AddBoolToObject(out, "squeezed", first->squeezed);
         return out;

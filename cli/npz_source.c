@@ -118,7 +118,7 @@ static trp_status array_open(const struct npz *npz, struct source *source, struc
     if (!array->file)
         return missing ? TRP_OK : wrong(npz, name, zip_strerror(npz->zip));
     TRP_TRY(header_take(npz, source, array, name));
-    size_t bytes = trp_element_bytes(npy_dtype(array->header.type));
+    size_t bytes = trp_dtype_size((trp_dtype)npy_dtype(array->header.type));
     if (array->header.rank < first || array->header.rank - first > TRP_RANK_MAX)
         return wrong(npz, name, "it has not one entry an item");
     for (uint32_t i = first; i < array->header.rank; ++i)
@@ -207,9 +207,9 @@ static trp_status columns_open(struct npz *npz, struct source *source, const cJS
         TRP_TRY(column_open(npz, source, name));
         struct column *column = &npz->columns[npz->column_count - 1];
         if (!column->stacked ||
-            (dtype && npy_type(trp_element_parse(dtype)) &&
-             strcmp(npy_type(trp_element_parse(dtype)), column->array.header.type) == 0))
-            column->dtype = dtype ? trp_element_parse(dtype) : 0;
+            (dtype && npy_type(trp_dtype_parse(dtype)) &&
+             strcmp(npy_type(trp_dtype_parse(dtype)), column->array.header.type) == 0))
+            column->dtype = dtype ? trp_dtype_parse(dtype) : 0;
         column->squeezed =
             cJSON_IsTrue(squeezed) || (column->stacked && column->array.header.rank == 1);
         column->squeezed_items = cJSON_IsArray(squeezed) ? squeezed->child : NULL;

@@ -88,7 +88,7 @@ static void columns_text(const trp_item_array *columns, size_t count)
         const trp_item_array *column = &columns[i];
         char *shape = shape_text(column->shape, column->rank), *values = values_text(column);
         grid_add(&grid, "%zu", i);
-        grid_add(&grid, "%s", trp_element_name(column->dtype));
+        grid_add(&grid, "%s", trp_dtype_name((trp_dtype)column->dtype));
         grid_add(&grid, "%s", column->dtype ? shape : "?");
         grid_add(&grid, "%s", values);
         free(shape);

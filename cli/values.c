@@ -49,8 +49,8 @@ static double bfloat_value(uint16_t bits)
 /* False: a type whose elements are no real numbers. */
 static bool value_at(const trp_item_array *array, size_t index, double *value)
 {
-    const uint8_t *at = array->data.data + index * trp_element_bytes(array->dtype);
-    const char *name = trp_element_name(array->dtype);
+    const uint8_t *at = array->data.data + index * trp_dtype_size((trp_dtype)array->dtype);
+    const char *name = trp_dtype_name((trp_dtype)array->dtype);
     name += name[0] == 'q'; /* quantized integers are integers */
     if (strcmp(name, "float32") == 0)
         *value = (double)LOAD(float);
@@ -84,7 +84,7 @@ static bool value_at(const trp_item_array *array, size_t index, double *value)
 /* The element as text, shortest that reads back to the same. `text` holds TEXT_SIZE. */
 static void element_text(const trp_item_array *array, size_t index, char *text)
 {
-    const uint8_t *at = array->data.data + index * trp_element_bytes(array->dtype);
+    const uint8_t *at = array->data.data + index * trp_dtype_size((trp_dtype)array->dtype);
     double value = 0;
     value_at(array, index, &value);
     if (array->dtype == TRP_INT64)
@@ -291,7 +291,7 @@ cJSON *values_json(const trp_item_array *array)
     size_t count = values_count(array);
     struct strings strings = strings_open(array);
     cJSON *out = cJSON_CreateObject();
-    cJSON_AddStringToObject(out, "dtype", trp_element_name(array->dtype));
+    cJSON_AddStringToObject(out, "dtype", trp_dtype_name((trp_dtype)array->dtype));
     cJSON *shape = cJSON_AddArrayToObject(out, "shape");
     for (uint32_t i = 0; i < array->rank; ++i)
         cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)array->shape[i]));

@@ -145,7 +145,7 @@ static bool step_elements(const struct wire_tensor *tensor, size_t *count)
 static trp_status append_numbers(trp_item_reader *reader, const struct wire_tensor *tensor,
                                  bool delta, const struct wire_slice *slice)
 {
-    size_t step, row, all, element = trp_element_bytes(tensor->dtype);
+    size_t step, row, all, element = trp_dtype_size((trp_dtype)tensor->dtype);
     if (element == 0)
         return trp_fail(TRP_UNIMPLEMENTED, "a column has elements of tensorflow.DataType %d",
                         tensor->dtype);

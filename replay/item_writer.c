@@ -138,7 +138,7 @@ trp_status trp_item_writer_flush(trp_item_writer *writer, int64_t timeout_ms)
 
 static trp_status column_check(const trp_item_array *column, size_t index)
 {
-    size_t bytes = trp_element_bytes(column->dtype), rows = 1;
+    size_t bytes = trp_dtype_size((trp_dtype)column->dtype), rows = 1;
     if (column->rank + column->squeezed > TRP_RANK_MAX || (column->rank == 0 && !column->squeezed))
         return trp_fail(TRP_INVALID_ARGUMENT, "column %zu: %u dimensions", index, column->rank);
     if (bytes == 0 && column->dtype != TRP_STRING)

@@ -77,12 +77,6 @@ static void peek_collect(void *arg)
 
 /* ---- columns ----------------------------------------------------------------------------- */
 
-/* Bytes of an element that can be shown; 0: none (strings, types that C has not). */
-static size_t element_bytes(int32_t dtype)
-{
-    return trp_dtype_size((trp_dtype)dtype);
-}
-
 static bool tensor_find(trp_bytes chunk, uint32_t index, struct wire_tensor *tensor, bool *delta)
 {
     struct wire_tensor_reader reader;
@@ -106,7 +100,7 @@ static bool tensor_find(trp_bytes chunk, uint32_t index, struct wire_tensor *ten
 /* Bytes of one row; 0: unknown or beyond memory. */
 static size_t row_bytes(const struct wire_tensor *tensor)
 {
-    size_t bytes = element_bytes(tensor->dtype);
+    size_t bytes = trp_dtype_size((trp_dtype)tensor->dtype);
     if (tensor->rank == 0 || tensor->rank > TRP_RANK_MAX)
         return 0;
     for (uint32_t i = 1; i < tensor->rank; ++i)
@@ -127,8 +121,8 @@ static bool slice_values(const struct wire_tensor *tensor, bool delta,
     uint8_t *raw = xmalloc(size + 1);
     bool ok = block_decompress(tensor->content, raw, size) == TRP_OK;
     if (ok && delta && delta_applies(tensor->dtype, tensor->rank))
-        delta_decode(tensor->dtype, (size_t)tensor->dims[0], row / element_bytes(tensor->dtype),
-                     raw);
+        delta_decode(tensor->dtype, (size_t)tensor->dims[0],
+                     row / trp_dtype_size((trp_dtype)tensor->dtype), raw);
     if (ok)
         buffer_append(values, (trp_bytes){raw + slice->offset * row, slice->length * row});
     free(raw);

@@ -57,6 +57,31 @@ enum { UNUSED = UINT32_MAX };
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
+static bool is_integer(trp_dtype dtype)
+{
+    switch (dtype) {
+    case TRP_INT8:
+    case TRP_UINT8:
+    case TRP_BOOL:
+    case TRP_INT16:
+    case TRP_UINT16:
+    case TRP_INT32:
+    case TRP_UINT32:
+    case TRP_INT64:
+    case TRP_UINT64:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* What patterns and conditions can look at. */
+static bool is_readable(const trp_tensor_spec *spec)
+{
+    return spec->rank == 0 &&
+           (is_integer(spec->dtype) || spec->dtype == TRP_FLOAT32 || spec->dtype == TRP_FLOAT64);
+}
+
 static void read_scalar(const trp_tensor_spec *spec, const void *data, struct cell *cell)
 {
     union {
@@ -107,6 +132,8 @@ static void read_scalar(const trp_tensor_spec *spec, const void *data, struct ce
     case TRP_UINT64:
         integer = (int64_t)value.u64;
         break;
+    default: /* not readable */
+        break;
     }
     cell->integer = (int32_t)integer;
     cell->number = (double)integer;
@@ -125,7 +152,7 @@ static void note_cells(trp_structured_writer *writer, const void *const *columns
         if (writer->used[i] == UNUSED || !columns[i])
             continue;
         cell->given = true;
-        if (writer->specs[i].rank == 0)
+        if (is_readable(&writer->specs[i]))
             read_scalar(&writer->specs[i], columns[i], cell);
     }
 }
@@ -333,7 +360,7 @@ static bool condition_is_good(const trp_condition *condition, const trp_writer_o
     if (condition->column >= options->column_count)
         return false;
     const trp_tensor_spec *spec = &options->columns[condition->column];
-    return spec->rank == 0 && spec->dtype != TRP_FLOAT32 && spec->dtype != TRP_FLOAT64;
+    return spec->rank == 0 && is_integer(spec->dtype);
 }
 
 static bool td_error_is_good(const trp_pattern *pattern, const trp_writer_options *options)

@@ -219,6 +219,58 @@ static void expect(const struct site *site, const char *table, const struct expe
     trp_sampler_destroy(sampler);
 }
 
+enum { NUMBERS = 4, NUMBER_STEPS = 3 };
+
+static const trp_tensor_spec number_columns[NUMBERS] = {
+    {.name = "half", .dtype = TRP_FLOAT16, .rank = 1, .shape = {5}},
+    {.name = "brain", .dtype = TRP_BFLOAT16},
+    {.name = "wave", .dtype = TRP_COMPLEX64, .rank = 1, .shape = {2}},
+    {.name = "waves", .dtype = TRP_COMPLEX128, .rank = 2, .shape = {2, 3}},
+};
+
+static void columns_may_have_numbers_that_c_has_not(void **state)
+{
+    struct site *site = *state;
+    trp_writer_options options = {.columns = number_columns,
+                                  .column_count = NUMBERS,
+                                  .history = NUMBER_STEPS,
+                                  .chunk_length = 2};
+    trp_item_column item[NUMBERS];
+    trp_tensor_spec specs[NUMBERS] = {0};
+    uint8_t rows[NUMBERS][NUMBER_STEPS][96];
+    trp_writer *writer;
+    assert_int_equal(trp_writer_create(&writer, site->channel, &options), TRP_OK);
+    for (uint32_t step = 0; step < NUMBER_STEPS; step++) {
+        const void *columns[NUMBERS];
+        for (uint32_t i = 0; i < NUMBERS; i++) {
+            for (size_t at = 0; at < sizeof rows[i][step]; at++)
+                rows[i][step][at] = (uint8_t)(31 * at + 7 * step + i);
+            columns[i] = rows[i][step];
+        }
+        assert_int_equal(trp_writer_append(writer, columns), TRP_OK);
+    }
+    for (uint32_t i = 0; i < NUMBERS; i++) {
+        item[i] = (trp_item_column){.column = i, .age = NUMBER_STEPS - 1, .length = NUMBER_STEPS};
+        specs[i] = number_columns[i];
+        specs[i].rank = number_columns[i].rank + 1;
+        specs[i].shape[0] = NUMBER_STEPS;
+        memcpy(&specs[i].shape[1], number_columns[i].shape,
+               number_columns[i].rank * sizeof(int64_t));
+    }
+    create(writer, "fifo", item, NUMBERS);
+    flush(writer);
+    trp_sampler *sampler = sampler_create(site, "fifo", specs, NUMBERS);
+    trp_batch batch;
+    assert_int_equal(trp_sampler_next(sampler, &batch, WAIT_MS), TRP_OK);
+    for (uint32_t i = 0; i < NUMBERS; i++)
+        for (size_t step = 0, size = trp_tensor_bytes(&number_columns[i]); step < NUMBER_STEPS;
+             step++)
+            assert_memory_equal((const uint8_t *)batch.columns[i] + step * size, rows[i][step],
+                                size);
+    trp_sampler_destroy(sampler);
+    trp_writer_destroy(writer);
+}
+
 /* ---- items of any steps ---------------------------------------------------------------------- */
 
 static void any_steps_in_any_order(struct site *site, trp_writer_options options)
@@ -720,6 +772,7 @@ static int print_tables(const char *dir)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        EACH(columns_may_have_numbers_that_c_has_not),
         EACH(items_take_any_steps_in_any_order),
         EACH(columns_may_have_chunks_of_their_own),
         EACH(each_column_has_a_window_of_its_own),

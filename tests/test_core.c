@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include <troupe/rng.h>
+#include <troupe/tensor.h>
 #include "core/alloc.h"
 #include "core/buffer.h"
 #include "core/clock.h"
@@ -503,6 +504,27 @@ static void bytes_have_the_hash_that_fnv_1a_says(void **state)
     assert_int_equal(hash_bytes(begun, "bar", 3), UINT64_C(0x85944171f73967e8));
 }
 
+static void dtypes_have_names_and_sizes(void **state)
+{
+    (void)state;
+    uint32_t known = 0;
+    for (int32_t number = 0; number < 64; number++) {
+        trp_dtype dtype = (trp_dtype)number;
+        const char *name = trp_dtype_name(dtype);
+        if (strcmp(name, "?") == 0) {
+            assert_int_equal(trp_dtype_size(dtype), 0);
+            continue;
+        }
+        known++;
+        assert_int_equal(trp_dtype_parse(name), number);
+        assert_true((trp_dtype_size(dtype) > 0) == (dtype != TRP_STRING));
+    }
+    assert_int_equal(known, 23);
+    assert_int_equal(trp_dtype_size(TRP_COMPLEX128), 16);
+    assert_int_equal(trp_dtype_size(TRP_BFLOAT16), 2);
+    assert_int_equal(trp_dtype_parse("float31"), 0);
+}
+
 static void slabs_give_each_size_its_own_memory_again(void **state)
 {
     (void)state;
@@ -567,6 +589,7 @@ int main(void)
         cmocka_unit_test(producers_and_a_consumer_lose_nothing),
         cmocka_unit_test(keys_spread_whoever_chose_them),
         cmocka_unit_test(bytes_have_the_hash_that_fnv_1a_says),
+        cmocka_unit_test(dtypes_have_names_and_sizes),
         cmocka_unit_test(slabs_give_each_size_its_own_memory_again),
         cmocka_unit_test(threads_take_turns_in_order),
     };

@@ -144,25 +144,6 @@ static void broken_messages_are_refused(void **state)
     trp_item_reader_destroy(reader);
 }
 
-static void elements_have_names_and_sizes(void **state)
-{
-    (void)state;
-    for (int32_t dtype = 1; dtype < 32; ++dtype) {
-        const char *name = trp_element_name(dtype);
-        if (strcmp(name, "?") == 0) {
-            assert_int_equal(trp_element_bytes(dtype), 0);
-            continue;
-        }
-        assert_int_equal(trp_element_parse(name), dtype);
-        assert_true(dtype == TRP_STRING || trp_element_bytes(dtype) > 0);
-        if (trp_dtype_size((trp_dtype)dtype)) {
-            assert_string_equal(name, trp_dtype_name((trp_dtype)dtype));
-            assert_int_equal(trp_element_bytes(dtype), trp_dtype_size((trp_dtype)dtype));
-        }
-    }
-    assert_int_equal(trp_element_parse("float31"), 0);
-}
-
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, replay_setup, replay_teardown)
@@ -172,7 +153,6 @@ int main(void)
         TEST(what_is_no_column_is_refused),
         TEST(a_limiter_that_holds_back_is_a_deadline),
         cmocka_unit_test(broken_messages_are_refused),
-        cmocka_unit_test(elements_have_names_and_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,17 +14,14 @@
 
 TRP_BEGIN_DECLS
 
-/* tensorflow.DataType's number of strings. Their bytes are as in a TensorProto's tensor_content:
- * the length of each as a varint, then all of them one after the other. */
-enum { TRP_STRING = 7 };
-
 /* One column of one item, as a client gets it. */
 typedef struct {
-    int32_t dtype; /* tensorflow.DataType; 0: a column without steps */
+    int32_t dtype; /* a trp_dtype's number; 0: a column without steps */
     uint32_t rank;
     int64_t shape[TRP_RANK_MAX];
     bool squeezed;  /* it has no time axis; otherwise shape[0] is its steps */
-    trp_bytes data; /* row-major, little endian */
+    trp_bytes data; /* row-major, little endian; strings as in a TensorProto's tensor_content: the
+                     * length of each as a varint, then all of them one after the other */
 } trp_item_array;
 
 typedef struct {
@@ -39,14 +36,6 @@ typedef struct {
     const trp_item_array *columns;
     size_t column_count;
 } trp_item_data;
-
-/* Bytes of one element of any tensor that a table may hold, also of those that C has no type for;
- * 0: strings and unknown numbers. And its name, e.g. "bfloat16", "string" ("?": unknown). */
-TRP_API size_t trp_element_bytes(int32_t dtype);
-TRP_API const char *trp_element_name(int32_t dtype);
-
-/* The number of a name; 0: there is none. */
-TRP_API int32_t trp_element_parse(const char *name);
 
 /* ---- reading ----------------------------------------------------------------------------- */
 

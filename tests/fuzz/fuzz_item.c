@@ -17,7 +17,7 @@ static unsigned item_read(const trp_item_data *item)
     unsigned sum = (unsigned)strlen(item->table);
     for (size_t i = 0; i < item->column_count; ++i) {
         const trp_item_array *column = &item->columns[i];
-        size_t bytes = trp_element_bytes(column->dtype);
+        size_t bytes = trp_dtype_size((trp_dtype)column->dtype);
         assert(column->rank <= TRP_RANK_MAX);
         for (uint32_t d = 0; d < column->rank; ++d)
             bytes *= (size_t)column->shape[d];

@@ -122,6 +122,9 @@ enum {
     /* rpc/: below this a copy is cheaper than a reference, and does not pin a read buffer of 8 KB.
      */
     RPC_COPY_BYTES_MAX = 256,
+    /* rpc/: below this several slices are joined: a copy takes a microsecond, and does not pin read
+     * buffers of 64 KB. */
+    RPC_JOIN_BYTES_MAX = 16 * 1024,
     /* rpc/: nesting of messages from outside; protobuf-c recurses, 64 levels take 32 KB of stack.
      */
     RPC_MESSAGE_DEPTH_MAX = 64,

@@ -308,11 +308,13 @@ static trp_status kept_count(struct insert_stream *stream)
                     service->kept_bytes, service->kept_bytes_max);
 }
 
-static trp_status message_apply(struct insert_stream *stream, trp_bytes bytes)
+static trp_status message_apply(struct insert_stream *stream, trp_message *message)
 {
     struct service *service = stream->service;
     struct wire_insert_request *request = &service->insert;
-    TRP_TRY(wire_insert_request_decode(bytes, request));
+    const trp_bytes *parts;
+    size_t count = trp_message_parts(message, &parts);
+    TRP_TRY(wire_insert_request_decode_parts(parts, count, request));
     struct wire_lists *lists = &request->lists;
     if (lists->chunk_count == 0 && lists->item_count == 0)
         return trp_fail(TRP_INVALID_ARGUMENT,
@@ -354,7 +356,7 @@ void insert_received(void *arg, trp_server_call *call, trp_message *message)
     trp_status status = service->broken;
     if (status == TRP_OK) {
         engine_set_time(service->engine, clock_wall_ns());
-        status = message_apply(stream, message_bytes(message));
+        status = message_apply(stream, message);
     } else {
         trp_fail(status, "%s", service->broken_text);
     }
@@ -362,6 +364,8 @@ void insert_received(void *arg, trp_server_call *call, trp_message *message)
         lane_enter(service->inserted, service->inserted_from);
     service->inserted = NULL;
     service_keep(service, message);
+    while (service->insert.joined_count > 0)
+        service_keep(service, service->insert.joined[--service->insert.joined_count]);
     stream_touch(stream);
     if (status != TRP_OK)
         stream_fail(stream, status);

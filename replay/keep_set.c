@@ -27,6 +27,7 @@ void keep_set_cleanup(struct keep_set *set, struct store *store)
     free(set->tensors);
     free(set->index);
     free(set->memos);
+    free(set->spans);
     *set = (struct keep_set){0};
 }
 
@@ -95,7 +96,7 @@ static trp_status tensor_check(const struct wire_tensor *tensor)
         RANK_MAX = 254, /* TensorFlow's; its clients abort at more */
     };
     size_t element = tensor_element_bytes(tensor->dtype);
-    uint64_t bytes;
+    uint64_t bytes, literal = 0;
     if (tensor->elements == UINT64_MAX)
         return trp_fail(TRP_INVALID_ARGUMENT, "its shape is no tensor's");
     if (tensor->rank > RANK_MAX)
@@ -111,7 +112,13 @@ static trp_status tensor_check(const struct wire_tensor *tensor)
                         tensor->dtype);
     if (__builtin_mul_overflow(tensor->elements, element, &bytes) || bytes > UINT32_MAX)
         return trp_fail(TRP_INVALID_ARGUMENT, "its shape is beyond 4 GiB");
-    return block_check(tensor->content, bytes);
+    if (tensor->beyond == 0)
+        return block_check(tensor->content, bytes);
+    if (block_is_literal(tensor->content, tensor->beyond, &literal) && literal == bytes)
+        return TRP_OK;
+    return trp_fail(TRP_INVALID_ARGUMENT,
+                    "its content decompresses to %" PRIu64 " bytes, its shape says %" PRIu64,
+                    literal, bytes);
 }
 
 /* Names the chunk and the tensor in front of what is wrong with it. */
@@ -185,6 +192,23 @@ static trp_status tensors_read(struct keep_set *set, const struct wire_chunk *ch
     }
 }
 
+static struct chunk *make_chunk(struct keep_set *set, struct store *store,
+                                const struct wire_chunk *chunk)
+{
+    const struct wire_more *more = &chunk->more;
+    if (more->count == 0)
+        return store_chunk_create(store, (trp_bytes[]){chunk->head, chunk->tail}, 2);
+    if (set->span_capacity < more->count + 2) {
+        set->span_capacity = more->count + 2;
+        set->spans = xrealloc(set->spans, set->span_capacity * sizeof *set->spans);
+    }
+    set->spans[0] = chunk->head;
+    set->spans[1] = chunk->tail;
+    memcpy(set->spans + 2, more->parts, more->count * sizeof *set->spans);
+    set->spans[more->count + 1].size = more->last;
+    return store_chunk_create(store, set->spans, more->count + 2);
+}
+
 trp_status keep_set_add(struct keep_set *set, struct store *store, const struct wire_chunk *chunk)
 {
     if (keep_set_find(set, chunk->key))
@@ -203,13 +227,12 @@ trp_status keep_set_add(struct keep_set *set, struct store *store, const struct 
         set->capacity = set->capacity ? 2 * set->capacity : 16;
         set->kept = xrealloc(set->kept, set->capacity * sizeof *set->kept);
     }
-    set->kept[set->count++] = (struct kept){
-        .key = chunk->key,
-        .chunk = store_chunk_create(store, (trp_bytes[]){chunk->head, chunk->tail}, 2),
-        .tensor_first = first,
-        .tensor_count = set->tensor_count - first};
+    set->kept[set->count++] = (struct kept){.key = chunk->key,
+                                            .chunk = make_chunk(set, store, chunk),
+                                            .tensor_first = first,
+                                            .tensor_count = set->tensor_count - first};
     set->kept[set->count - 1].chunk->episode = episode;
-    set->bytes += chunk->head.size + chunk->tail.size;
+    set->bytes += set->kept[set->count - 1].chunk->size;
     if (2 * set->count > set->index_size)
         index_build(set);
     else

@@ -37,6 +37,8 @@ struct keep_set {
     uint32_t mark;
     uint64_t item_serial;
     struct wire_tensor_memo *memos; /* TENSOR_MEMOS_MAX, once there was a chunk */
+    trp_bytes *spans;               /* scratch */
+    uint32_t span_capacity;
     uint64_t
         bytes; /* of chunks added since the last release: an upper bound of what only we hold */
 };

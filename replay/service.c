@@ -20,6 +20,7 @@
 const trp_raw_method service_methods[] = {
     {.path = "/deepmind.reverb.ReverbService/InsertStream",
      .any_size = true,
+     .in_parts = true,
      .opened = insert_opened,
      .received = insert_received,
      .half_closed = insert_half_closed,

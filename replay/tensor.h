@@ -21,6 +21,9 @@ uint8_t *block_literal_header(uint8_t *end, uint32_t size);
 /* True when the block is a single literal; `raw` are its bytes. */
 bool block_literal(trp_bytes block, trp_bytes *raw);
 
+/* The same of a block that goes on for `beyond` bytes elsewhere; `size` of its bytes. */
+bool block_is_literal(trp_bytes start, uint64_t beyond, uint64_t *size);
+
 /* Decompresses into exactly `size` bytes. DATA_LOSS: the block is broken or has another size. */
 trp_status block_decompress(trp_bytes block, uint8_t *out, size_t size);
 

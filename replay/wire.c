@@ -75,31 +75,24 @@ static trp_status encode_end(const struct writer *writer)
 
 /* ---- InsertStreamRequest ----------------------------------------------------------------- */
 
+trp_status insert_request_field(const struct field *field, struct wire_insert_request *request)
+{
+    switch (field->tag) {
+    case TAG(1, LEN):
+        return chunk_decode(field->bytes, &request->lists);
+    case TAG(2, LEN):
+        return item_decode(field->bytes, &request->lists);
+    case TAG(3, LEN):
+    case TAG(3, VARINT):
+        return keys_decode(field, &request->keep);
+    default:
+        return TRP_OK;
+    }
+}
+
 trp_status wire_insert_request_decode(trp_bytes bytes, struct wire_insert_request *request)
 {
-    struct reader reader = reader_of(bytes);
-    struct field field;
-    trp_status status = TRP_OK;
-    wire_insert_request_clear(request);
-    while (status == TRP_OK && read_field(&reader, &field)) {
-        switch (field.tag) {
-        case TAG(1, LEN):
-            status = chunk_decode(field.bytes, &request->lists);
-            break;
-        case TAG(2, LEN):
-            status = item_decode(field.bytes, &request->lists);
-            break;
-        case TAG(3, LEN):
-        case TAG(3, VARINT):
-            status = keys_decode(&field, &request->keep);
-            break;
-        default:
-            break;
-        }
-    }
-    if (status == TRP_OK)
-        status = reader_status(&reader);
-    return decode_end("InsertStreamRequest", bytes.size, status);
+    return wire_insert_request_decode_parts(&bytes, 1, request);
 }
 
 trp_status wire_insert_request_encode(const struct wire_insert_request *request,
@@ -126,12 +119,18 @@ void wire_insert_request_clear(struct wire_insert_request *request)
 {
     wire_lists_clear(&request->lists);
     request->keep.count = 0;
+    while (request->joined_count > 0)
+        trp_message_destroy(request->joined[--request->joined_count]);
 }
 
 void wire_insert_request_cleanup(struct wire_insert_request *request)
 {
+    wire_insert_request_clear(request);
     wire_lists_cleanup(&request->lists);
     wire_keys_cleanup(&request->keep);
+    free(request->joined);
+    request->joined = NULL;
+    request->joined_capacity = 0;
 }
 
 trp_status wire_insert_response_decode(trp_bytes bytes, struct wire_keys *keys)

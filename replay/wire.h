@@ -32,6 +32,20 @@ struct wire_tensor {
     uint64_t extent;   /* decoded: the same, dimensions of size 0 left out */
     uint64_t hidden;   /* decoded: a hash of the dimensions that dims[] has no room for */
     trp_bytes content;
+    uint64_t beyond; /* decoded from parts: bytes of the content, one literal then, that follow */
+};
+
+/* Bytes of a message that go on for `count` parts, `last` bytes of the last of them. */
+struct wire_more {
+    const trp_bytes *parts;
+    uint32_t count;
+    size_t last;
+};
+
+/* What is left of something in parts. */
+struct spans {
+    trp_bytes now;
+    struct wire_more more;
 };
 
 /* What a writer puts into a chunk besides its key. */
@@ -49,6 +63,7 @@ struct wire_steps {
 struct wire_chunk {
     uint64_t key;
     trp_bytes head, tail;
+    struct wire_more more; /* decoded from parts: behind the tail */
     const struct wire_steps *steps;
 };
 
@@ -127,9 +142,9 @@ struct wire_range {
 
 /* Walks the tensors of one chunk without decompressing them. */
 struct wire_tensor_reader {
-    trp_bytes parts[2]; /* what is left of head and tail */
-    trp_bytes data;     /* what is left of the Data submessage being read */
-    bool delta_encoded; /* complete, as `range`, once wire_tensor_next() gave no more */
+    struct spans parts[2]; /* what is left of head and tail */
+    struct spans data;     /* what is left of the Data submessage being read */
+    bool delta_encoded;    /* complete, as `range`, once wire_tensor_next() gave no more */
     struct wire_range range;
     uint32_t count;                 /* tensors given so far */
     struct wire_tensor_memo *memos; /* of the first `memo_count` tensors; may be set after open */
@@ -148,10 +163,19 @@ trp_status wire_tensor_next(struct wire_tensor_reader *reader, struct wire_tenso
 struct wire_insert_request {
     struct wire_lists lists;
     struct wire_keys keep; /* keep_chunk_keys */
+    /* Copies of what could not be decoded in parts: the lists refer to them, too. Whoever takes
+     * them leaves `joined_count` 0. */
+    trp_message **joined;
+    uint32_t joined_count, joined_capacity;
 };
 
 /* INVALID_ARGUMENT: malformed; RESOURCE_EXHAUSTED: more parts than MESSAGE_*_MAX. */
 trp_status wire_insert_request_decode(trp_bytes bytes, struct wire_insert_request *request);
+
+/* The same of a message in `count` parts. Only large contents of chunks go on from one part to
+ * another (wire_chunk.more); whatever else does is joined. */
+trp_status wire_insert_request_decode_parts(const trp_bytes *parts, size_t count,
+                                            struct wire_insert_request *request);
 
 /* RESOURCE_EXHAUSTED: no memory for the message. */
 trp_status wire_insert_request_encode(const struct wire_insert_request *request,

@@ -30,6 +30,27 @@ static inline trp_status reader_status(const struct reader *reader)
 /* Inner decoders return a code without a message; this makes the message, once. */
 trp_status decode_end(const char *what, size_t size, trp_status status);
 
+/* One step of wire_tensor_next(). ABORTED: something else than a tensor's content goes on in the
+ * next part of the message; only what was not decoded from parts is without such. */
+trp_status tensors_step(struct wire_tensor_reader *reader, struct wire_tensor *tensor, bool *given,
+                        bool *end);
+
+/* A field of an InsertStreamRequest. */
+trp_status insert_request_field(const struct field *field, struct wire_insert_request *request);
+
+/* ---- bytes in several parts (wire_spans.c) ------------------------------------------------ */
+
+/* Goes to the next part that is not empty; false: there is none. `now` is used up. */
+bool spans_advance(struct spans *rest);
+
+/* A field that goes on in the next part: what of it is in this one, and what lies beyond. ABORTED:
+ * its header goes on there, or it is none that may; INVALID_ARGUMENT: it ends nowhere. */
+trp_status spans_field(struct spans *rest, struct field *field, struct wire_more *beyond);
+
+uint64_t more_size(const struct wire_more *more);
+
+/* ---- parts --------------------------------------------------------------------------------- */
+
 /* A ChunkData and a PrioritizedItem, pushed to the lists. */
 trp_status chunk_decode(trp_bytes bytes, struct wire_lists *lists);
 trp_status item_decode(trp_bytes bytes, struct wire_lists *lists);

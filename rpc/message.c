@@ -1,6 +1,7 @@
 /* A message is one allocation: header and bytes. One that arrived in a single slice refers to
  * gRPC's memory instead, unless it is so small that the copy is cheaper (and does not keep a whole
- * read buffer alive). On the way out gRPC refers to the message, so bytes are never copied. */
+ * read buffer alive); one that arrived in several does if its handler takes it so. On the way out
+ * gRPC refers to the message, so bytes are never copied. */
 #include "message.h"
 
 #include <assert.h>
@@ -28,17 +29,27 @@ trp_message *trp_message_create(size_t size)
     message->budget = NULL;
     message->charged = 0;
     message->sliced = false;
+    message->buffer = NULL;
+    message->part_count = 1;
     return message;
 }
 
 uint8_t *trp_message_data(trp_message *message)
 {
+    assert(!message->buffer); /* its handler takes it in parts */
     return message->data;
 }
 
 size_t trp_message_size(const trp_message *message)
 {
     return message->size;
+}
+
+size_t trp_message_parts(trp_message *message, const trp_bytes **parts)
+{
+    message->whole = (trp_bytes){message->data, message->size};
+    *parts = message->buffer ? (const trp_bytes *)(message + 1) : &message->whole;
+    return message->part_count;
 }
 
 void trp_message_truncate(trp_message *message, size_t size)
@@ -54,6 +65,8 @@ void trp_message_destroy(trp_message *message)
     rpc_message_uncharge(message);
     if (message->sliced)
         grpc_slice_unref(message->slice);
+    if (message->buffer)
+        grpc_byte_buffer_destroy(message->buffer);
     free(message);
 }
 
@@ -107,7 +120,24 @@ static void join_slices(uint8_t *to, const grpc_slice_buffer *from)
     }
 }
 
-trp_message *rpc_message_from_buffer(grpc_byte_buffer *buffer)
+static trp_message *message_in_parts(grpc_byte_buffer *buffer)
+{
+    const grpc_slice_buffer *slices = &buffer->data.raw.slice_buffer;
+    trp_message *message = trp_message_create(slices->count * sizeof(trp_bytes));
+    if (!message)
+        return NULL;
+    trp_bytes *parts = (trp_bytes *)(message + 1);
+    for (size_t i = 0; i < slices->count; i++)
+        parts[i] = (trp_bytes){GRPC_SLICE_START_PTR(slices->slices[i]),
+                               GRPC_SLICE_LENGTH(slices->slices[i])};
+    message->buffer = buffer;
+    message->data = NULL;
+    message->size = slices->length;
+    message->part_count = slices->count;
+    return message;
+}
+
+trp_message *rpc_message_from_buffer(grpc_byte_buffer *buffer, bool in_parts)
 {
     const grpc_slice_buffer *slices = &buffer->data.raw.slice_buffer;
     trp_message *message;
@@ -115,6 +145,10 @@ trp_message *rpc_message_from_buffer(grpc_byte_buffer *buffer)
         message = trp_message_create(0);
         if (message)
             slice_to_message(message, slices->slices[0]);
+    } else if (in_parts && slices->length > RPC_JOIN_BYTES_MAX) {
+        message = message_in_parts(buffer);
+        if (message)
+            return message;
     } else {
         message = trp_message_create(slices->length);
         if (message)

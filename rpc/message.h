@@ -21,6 +21,9 @@ struct trp_message {
     size_t charged;
     bool sliced; /* data is the slice's; otherwise it follows this struct */
     grpc_slice slice;
+    grpc_byte_buffer *buffer; /* of a message in parts, which follow this struct */
+    size_t part_count;
+    trp_bytes whole; /* the only part of another */
 };
 
 /* First in, first out. A zeroed struct is empty. */
@@ -33,8 +36,9 @@ void rpc_messages_push(struct rpc_messages *list, trp_message *message);
 trp_message *rpc_messages_pop(struct rpc_messages *list); /* NULL when empty */
 void rpc_messages_clear(struct rpc_messages *list);
 
-/* Takes `buffer`. One slice is referred to, several are joined in one copy. NULL: no memory. */
-trp_message *rpc_message_from_buffer(grpc_byte_buffer *buffer);
+/* Takes `buffer`. One slice is referred to, several are joined in one copy or, `in_parts`, referred
+ * to as well. NULL: no memory. */
+trp_message *rpc_message_from_buffer(grpc_byte_buffer *buffer, bool in_parts);
 
 /* Takes `message`; its memory goes along without a copy. The caller destroys the buffer. */
 grpc_byte_buffer *rpc_message_to_buffer(trp_message *message);

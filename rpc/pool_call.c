@@ -234,7 +234,7 @@ static trp_status accept_request(struct rpc_pool_call *call, grpc_byte_buffer *p
     uint64_t most = call->server->options.max_message_bytes;
     if (!payload)
         return trp_fail(TRP_INVALID_ARGUMENT, "%s: no request", path);
-    call->request = rpc_message_from_buffer(payload);
+    call->request = rpc_message_from_buffer(payload, false);
     if (!call->request)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "%s: no memory for the request", path);
     size_t size = trp_message_size(call->request);

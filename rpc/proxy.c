@@ -80,7 +80,7 @@ static trp_status unpack_reply(struct proxy_call *call, ProtobufCMessage **reply
     if (!call->reply)
         return trp_fail(TRP_INTERNAL, "%s at %s: a reply without a message",
                         call->proxy->paths[call->index], call->proxy->channel->address);
-    trp_message *bytes = rpc_message_from_buffer(call->reply);
+    trp_message *bytes = rpc_message_from_buffer(call->reply, false);
     call->reply = NULL;
     if (!bytes)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "%s: no memory for the reply",

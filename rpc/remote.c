@@ -86,7 +86,7 @@ static void read_done(struct rpc_op *op, bool ok)
     call->taken++;
     call->eager |= call->base.server->group == call->asked + 1; /* it was there when asked for */
     if (incoming && !call->ended) {
-        trp_message *message = rpc_message_from_buffer(incoming);
+        trp_message *message = rpc_message_from_buffer(incoming, call->base.method->raw.in_parts);
         if (message)
             rpc_call_receive(&call->base, message);
         else

@@ -134,6 +134,22 @@ static void swallow_received(void *arg, trp_server_call *call, trp_message *mess
     note(service, &service->received);
 }
 
+/* Sends back what came, in one part. */
+static void parts_received(void *arg, trp_server_call *call, trp_message *message)
+{
+    struct service *service = arg;
+    const trp_bytes *parts;
+    size_t count = trp_message_parts(message, &parts), at = 0;
+    trp_message *whole = trp_message_create(trp_message_size(message));
+    for (size_t i = 0; i < count; at += parts[i++].size)
+        if (parts[i].size)
+            memcpy(trp_message_data(whole) + at, parts[i].data, parts[i].size);
+    trp_message_destroy(message);
+    trp_server_call_send(call, whole);
+    trp_server_call_read(call);
+    note(service, &service->received);
+}
+
 static void read_held(void *arg)
 {
     struct service *service = arg;
@@ -219,6 +235,12 @@ static const trp_raw_method methods[] = {
      .any_size = true,
      .opened = any_opened,
      .received = echo_received,
+     .half_closed = any_half_closed,
+     .closed = any_closed},
+    {.path = "/test.Raw/Parts",
+     .in_parts = true,
+     .opened = any_opened,
+     .received = parts_received,
      .half_closed = any_half_closed,
      .closed = any_closed},
     {.path = "/test.Raw/Hold",

@@ -250,6 +250,25 @@ static void a_method_of_any_size_takes_larger_messages(struct net *net)
     trp_stream_destroy(stream);
 }
 
+static void a_message_in_parts_is_all_there(struct net *net)
+{
+    static const size_t sizes[] = {0, 1, 200, 300, 20000, 100000, 3 << 20};
+    trp_stream *stream = open_stream(net, "/test.Raw/Parts");
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        trp_message *message = trp_message_create(sizes[i]);
+        for (size_t at = 0; at < sizes[i]; at++)
+            trp_message_data(message)[at] = (uint8_t)(at % 251);
+        assert_int_equal(trp_stream_send(stream, message, WAIT_MS), TRP_OK);
+        assert_int_equal(trp_stream_receive(stream, &message, WAIT_MS), TRP_OK);
+        assert_int_equal(trp_message_size(message), sizes[i]);
+        for (size_t at = 0; at < sizes[i]; at++)
+            if (trp_message_data(message)[at] != at % 251)
+                fail_msg("byte %zu of %zu", at, sizes[i]);
+        trp_message_destroy(message);
+    }
+    trp_stream_destroy(stream);
+}
+
 static void many_streams_share_a_channel(struct net *net)
 {
     enum { STREAMS = 50 };
@@ -540,6 +559,7 @@ int main(void)
         EVERYWHERE(a_stream_ends_at_its_deadline),
         EVERYWHERE(a_message_over_the_limit_is_refused),
         EVERYWHERE(a_method_of_any_size_takes_larger_messages),
+        EVERYWHERE(a_message_in_parts_is_all_there),
         EVERYWHERE(many_streams_share_a_channel),
         EVERYWHERE(threads_share_a_channel),
         EVERYWHERE(group_end_is_called_when_it_asked_to_be),

@@ -11,6 +11,8 @@
 
 #include "golden.h"
 #include "hex.h"
+#include "replay/tensor.h"
+#include "wire_dump.h"
 
 static void assert_message(trp_message *message, trp_bytes expected)
 {
@@ -200,6 +202,116 @@ static void every_cut_of_a_message_is_refused_or_shorter(void **state)
         }
     }
     wire_insert_request_cleanup(&request);
+}
+
+/* Three parts, each in memory of its own: the sanitizer sees a byte too many. */
+static trp_status decode_in_parts(trp_bytes bytes, size_t first, size_t second,
+                                  struct wire_insert_request *request, struct buffer *out)
+{
+    size_t ends[] = {0, first, first + second, bytes.size};
+    trp_bytes parts[3];
+    uint8_t *copies[3];
+    for (int i = 0; i < 3; i++) {
+        parts[i].size = ends[i + 1] - ends[i];
+        parts[i].data = copies[i] = malloc(parts[i].size + 1);
+        memcpy(copies[i], bytes.data + ends[i], parts[i].size);
+    }
+    trp_status status = wire_insert_request_decode_parts(parts, 3, request);
+    dump_request(out, request);
+    for (int i = 0; i < 3; i++)
+        free(copies[i]);
+    return status;
+}
+
+static void check_in_parts(trp_bytes bytes, struct wire_insert_request *request)
+{
+    struct buffer whole = {0}, cut = {0};
+    trp_status status = wire_insert_request_decode(bytes, request);
+    dump_request(&whole, request);
+    for (size_t first = 0; first <= bytes.size; first++) {
+        for (size_t second = 0; first + second <= bytes.size; second = 5 * second + 1) {
+            assert_int_equal(decode_in_parts(bytes, first, second, request, &cut), status);
+            if (status != TRP_OK)
+                continue;
+            assert_int_equal(cut.size, whole.size);
+            assert_memory_equal(cut.data, whole.data, whole.size);
+        }
+    }
+    buffer_cleanup(&whole);
+    buffer_cleanup(&cut);
+}
+
+/* Two tensors of one literal each, as our writer sends them. */
+static trp_message *literal_request(void)
+{
+    enum { SIZE = 700 };
+    static uint8_t memory[2][BLOCK_HEADER_BYTES_MAX + SIZE];
+    struct wire_tensor tensors[2];
+    for (int i = 0; i < 2; i++) {
+        uint8_t *rows = memory[i] + BLOCK_HEADER_BYTES_MAX;
+        uint8_t *block = block_literal_header(rows, SIZE);
+        memset(rows, 'a' + i, SIZE);
+        tensors[i] = (struct wire_tensor){.dtype = TRP_UINT8,
+                                          .rank = 2,
+                                          .dims = {1, SIZE},
+                                          .content = {block, (size_t)(rows - block) + SIZE}};
+    }
+    struct wire_insert_request request = {0};
+    struct wire_steps steps = {.episode_id = 3, .tensors = tensors, .tensor_count = 2};
+    for (uint64_t key = 1; key <= 2; key++)
+        *wire_push_chunk(&request.lists) = (struct wire_chunk){.key = key, .steps = &steps};
+    struct wire_item *item = wire_push_item(&request.lists);
+    item->key = 9;
+    item->table = text("table");
+    wire_push_column(&request.lists)->squeeze = true;
+    wire_push_slice(&request.lists)->chunk_key = 2;
+    wire_push_key(&request.keep, 2);
+    trp_message *message;
+    assert_int_equal(wire_insert_request_encode(&request, &message), TRP_OK);
+    wire_insert_request_cleanup(&request);
+    return message;
+}
+
+static void a_request_is_the_same_however_it_is_cut_into_parts(void **state)
+{
+    (void)state;
+    const char *golden[] = {INSERT_REQUEST, CLIENT_INSERT, LEGACY_WRITER, TRAJECTORY_WRITER};
+    uint8_t buffer[2048];
+    struct wire_insert_request request = {0};
+    for (size_t i = 0; i < sizeof golden / sizeof *golden; ++i)
+        check_in_parts(hex_bytes(golden[i], buffer), &request);
+    const char *other[] = {"a00601ab0608021314ac06b506010203041805", /* unknown fields, a group */
+                           "0a0408090809", "0a0412020801", "0a08120208010809", "0001"};
+    for (size_t i = 0; i < sizeof other / sizeof *other; ++i)
+        check_in_parts(hex_bytes(other[i], buffer), &request);
+    trp_message *message = literal_request();
+    trp_bytes bytes = {trp_message_data(message), trp_message_size(message)};
+    check_in_parts(bytes, &request);
+    bytes.size -= 3;
+    check_in_parts(bytes, &request); /* ends in its keys */
+    trp_message_destroy(message);
+    wire_insert_request_cleanup(&request);
+}
+
+static void large_contents_are_left_where_they_are(void **state)
+{
+    (void)state;
+    trp_message *message = literal_request();
+    const trp_bytes bytes = {trp_message_data(message), trp_message_size(message)};
+    const trp_bytes parts[] = {{bytes.data, 500},
+                               {bytes.data + 500, 0},
+                               {bytes.data + 500, 500},
+                               {bytes.data + 1000, bytes.size - 1000}};
+    struct wire_insert_request request = {0};
+    assert_int_equal(wire_insert_request_decode_parts(parts, 4, &request), TRP_OK);
+    assert_int_equal(request.joined_count, 0);
+    assert_ptr_equal(request.lists.chunks[0].tail.data + request.lists.chunks[0].tail.size,
+                     bytes.data + 500);
+    assert_ptr_equal(request.lists.chunks[0].more.parts, &parts[1]);
+    assert_int_equal(request.lists.chunks[0].more.count, 3);
+    assert_int_equal(request.lists.chunks[1].more.count, 0);
+    wire_insert_request_cleanup(&request);
+    trp_message_destroy(message);
 }
 
 static void a_message_of_too_many_parts_is_refused(void **state)
@@ -443,6 +555,8 @@ int main(void)
         cmocka_unit_test(keys_are_read_packed_and_unpacked),
         cmocka_unit_test(unknown_fields_and_groups_are_skipped),
         cmocka_unit_test(every_cut_of_a_message_is_refused_or_shorter),
+        cmocka_unit_test(a_request_is_the_same_however_it_is_cut_into_parts),
+        cmocka_unit_test(large_contents_are_left_where_they_are),
         cmocka_unit_test(a_message_of_too_many_parts_is_refused),
         cmocka_unit_test(tensors_of_a_chunk_are_walked_by_their_headers),
         cmocka_unit_test(an_empty_dimension_counts_and_old_fields_are_read),

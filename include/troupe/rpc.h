@@ -76,13 +76,17 @@ TRP_API void trp_future_destroy(trp_future *future);
 
 /* ---- messages ---------------------------------------------------------------------------- */
 
-/* Owned, contiguous bytes of one message on its way in or out. */
+/* Owned bytes of one message on its way in or out: contiguous, but see trp_message_parts(). */
 typedef struct trp_message trp_message;
 
 /* A message of `size` writable bytes; NULL when there is no memory for it (size may be data). */
 TRP_API trp_message *trp_message_create(size_t size);
 TRP_API uint8_t *trp_message_data(trp_message *message);
 TRP_API size_t trp_message_size(const trp_message *message);
+
+/* The bytes as they lie: how many parts they are in, and in *parts, which lives as long as the
+ * message, which. One part, unless it is a message to a method that takes them in parts. */
+TRP_API size_t trp_message_parts(trp_message *message, const trp_bytes **parts);
 
 /* Shrinks to `size` <= the created size: for encoders that reserve the worst case. */
 TRP_API void trp_message_truncate(trp_message *message, size_t size);
@@ -100,6 +104,8 @@ typedef struct trp_server_call trp_server_call;
 typedef struct {
     const char *path; /* "/package.Service/Method" */
     bool any_size;    /* up to the in-flight byte budget instead of max_message_bytes */
+    bool in_parts;    /* messages may come in parts, for trp_message_parts(); then there is no
+                         trp_message_data() */
     void (*opened)(void *service, trp_server_call *call); /* first; call trp_server_call_read() */
     /* One message, the handler's to destroy. No further one comes before trp_server_call_read().
      */

@@ -7,6 +7,7 @@
 
 #include "replay/tensor.h"
 #include "replay/wire.h"
+#include "tests/wire_dump.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -70,6 +71,32 @@ static void insert_request(trp_bytes bytes)
     wire_insert_request_cleanup(&second);
 }
 
+/* Cut where the bytes themselves say. */
+static void insert_parts(trp_bytes bytes)
+{
+    if (bytes.size < 2)
+        return;
+    struct wire_insert_request request = {0};
+    struct buffer whole = {0}, cut = {0};
+    size_t first = bytes.data[0] * bytes.size / 256, second = bytes.data[1] * bytes.size / 256;
+    if (first > second)
+        first = second;
+    const trp_bytes parts[] = {{bytes.data, first},
+                               {bytes.data + first, second - first},
+                               {bytes.data + second, bytes.size - second}};
+    trp_status expected = wire_insert_request_decode(bytes, &request);
+    dump_request(&whole, &request);
+    trp_status status = wire_insert_request_decode_parts(parts, 3, &request);
+    dump_request(&cut, &request);
+    assert(status == expected);
+    assert(status != TRP_OK ||
+           (cut.size == whole.size &&
+            (whole.size == 0 || memcmp(cut.data, whole.data, whole.size) == 0)));
+    buffer_cleanup(&whole);
+    buffer_cleanup(&cut);
+    wire_insert_request_cleanup(&request);
+}
+
 static void insert_response(trp_bytes bytes)
 {
     struct wire_keys keys = {0};
@@ -106,6 +133,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     trp_bytes bytes = {data, size};
     insert_request(bytes);
+    insert_parts(bytes);
     insert_response(bytes);
     mutate_request(bytes);
     struct wire_sample_request request;

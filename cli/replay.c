@@ -191,7 +191,7 @@ static const struct cli_option drop_rows[] = {
 static const struct cli_option shrink_rows[] = {
     {.name = "shrink",
      .at = AT(shrink),
-     .help = "allow limits below what is there: the remover's choices go"},
+     .help = "allow limits below what is there: the remover's choices and used-up items go"},
     {0},
 };
 
@@ -336,7 +336,7 @@ static const struct cli_option serve_rows[] = {
      .help = "newest ones that stay when another is taken; 0: all"},
     {.name = "shrink",
      .at = SERVE(shrink),
-     .help = "let a max_size below what a table holds remove items"},
+     .help = "let limits below what a table holds remove items"},
     {.name = "restore",
      .kind = CLI_TEXT,
      .value = "CHECKPOINT",

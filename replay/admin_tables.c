@@ -154,11 +154,24 @@ static void changes_list(const trp_table_options *before, const trp_table_option
     free(old);
 }
 
+static int64_t used_up(const struct change_work *work, const struct engine_table *table)
+{
+    return engine_used_up(table->table, table_options(table->table)->max_times_sampled,
+                          work->options->max_times_sampled);
+}
+
+/* The engine is ready. */
 static trp_status shrink_check(const struct change_work *work, const struct engine_table *table)
 {
-    int64_t over = table_over(table->table, work->options);
-    if (over == 0 || work->alter->shrink)
+    int64_t over = table_over(table->table, work->options), used = used_up(work, table);
+    if (work->alter->shrink || (over == 0 && used == 0))
         return TRP_OK;
+    if (used > 0)
+        return trp_fail(TRP_FAILED_PRECONDITION,
+                        "table %s has %lld item%s that came to max_times_sampled=%d already: with "
+                        "--shrink they go",
+                        table->name, (long long)used, plural(used),
+                        (int)work->options->max_times_sampled);
     return trp_fail(TRP_FAILED_PRECONDITION,
                     "table %s has %lld item%s more than that: with --shrink its remover's choices "
                     "go",
@@ -178,11 +191,12 @@ static trp_status table_alter_change(struct change_work *work)
     work->options = options;
     TRP_TRY(trp_table_options_check(options));
     TRP_TRY(engine_feed_check(work->admin->engine, options));
+    TRP_TRY(engine_index_finish(work->admin->engine));
     TRP_TRY(shrink_check(work, table));
     bool other_signature = signature_differs(table_options(table->table), options);
     changes_list(table_options(table->table), options, work->altered);
-    TRP_TRY(engine_index_finish(work->admin->engine));
-    work->altered->removed = table_over(table->table, options);
+    int64_t over = table_over(table->table, options), used = used_up(work, table);
+    work->altered->removed = over > used ? over : used; /* about: some are both */
     if (work->alter->dry_run)
         return TRP_OK;
     work->altered->removed = engine_table_alter(work->admin->engine, table, options);

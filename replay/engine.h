@@ -25,7 +25,7 @@ struct engine_options {
     const trp_table_options *tables; /* none: those that are stored are opened */
     size_t table_count;
     uint64_t seed;
-    bool shrink; /* a table may lose items to a smaller max_size */
+    bool shrink; /* a table may lose items to a smaller limit */
 };
 
 /* Means over what was sampled or removed of late. */
@@ -48,14 +48,15 @@ struct engine_table {
     struct engine_table *feed; /* its insert_on_sample; NULL: none */
     int64_t feed_dropped;      /* copies for it that its limiter would have held back */
     int64_t known_inserts;     /* of keys that were there */
+    int32_t times_before;      /* max_times_sampled as it was stored; for the open only */
     bool changed;              /* counters differ from the store's */
     int64_t inserted_at_ns;    /* the last insert, wall clock */
     struct engine_staleness staleness;
 };
 
 /* Opens the store and its tables. `options->tables` win over what is stored: each difference is
- * logged as a warning. FAILED_PRECONDITION: a stored table is missing from them, or has more items
- * than the new max_size and `shrink` is false; ALREADY_EXISTS:
+ * logged as a warning. FAILED_PRECONDITION: a stored table is missing from them, or would lose
+ * items to a smaller limit and `shrink` is false; ALREADY_EXISTS:
  * two of one name; INVALID_ARGUMENT: trp_table_options_check(); DATA_LOSS: a record that no server
  * wrote; otherwise as store_create(). */
 trp_status engine_create(struct engine **out, const struct engine_options *options);
@@ -91,8 +92,11 @@ trp_status engine_table_droppable(const struct engine *engine, const struct engi
 void engine_table_drop(struct engine *engine, struct engine_table *table);
 void engine_table_free(struct engine_table *table); /* dropped */
 
-/* The engine is ready. The table goes on with `options` (of the same name); the remover takes what
- * is over their limits. How many that were. */
+/* Items that go when max_times_sampled changes like this: 0 unless it is lower than before. */
+int64_t engine_used_up(const struct table *table, int32_t before, int32_t after);
+
+/* The engine is ready. The table goes on with `options` (of the same name); those that are used up
+ * by them go, and what the remover takes until their limits hold. How many that were. */
 int64_t engine_table_alter(struct engine *engine, struct engine_table *table,
                            const trp_table_options *options);
 

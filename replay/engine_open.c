@@ -138,18 +138,20 @@ static trp_status table_open_stored(struct engine *engine, const struct store_ta
     trp_table_options *options;
     TRP_TRY(stored_options(stored, &options));
     table_open(engine, options, stored->id, stored, false);
+    engine->tables[engine->table_count - 1]->times_before = options->max_times_sampled;
     trp_table_options_destroy(options);
     return TRP_OK;
 }
 
-static bool seed_changed(const char *line, uint64_t seed)
+/* What of the stored options matters beside the new ones. */
+static void stored_numbers(const char *line, uint64_t *seed, int32_t *max_times_sampled)
 {
     trp_table_options *old;
     if (trp_table_options_parse(line, &old) != TRP_OK)
-        return false;
-    bool changed = old->seed != seed;
+        return;
+    *seed = old->seed;
+    *max_times_sampled = old->max_times_sampled;
     trp_table_options_destroy(old);
-    return changed;
 }
 
 static void table_open_changed(struct engine *engine, const trp_table_options *options,
@@ -157,10 +159,11 @@ static void table_open_changed(struct engine *engine, const trp_table_options *o
                                const struct store_table *stored)
 {
     struct store_table counters = {0};
-    bool reseeded = false;
+    uint64_t seed = options->seed;
+    int32_t times = options->max_times_sampled;
     if (stored) {
         counters = *stored;
-        reseeded = seed_changed(stored->options, options->seed);
+        stored_numbers(stored->options, &seed, &times);
         table_options_compare(stored->options, line, log_difference, (void *)options->name);
         if (!bytes_equal(stored->signature, options->signature))
             trp_log(TRP_WARN, "table %s: opened with another signature than stored", options->name);
@@ -168,7 +171,8 @@ static void table_open_changed(struct engine *engine, const trp_table_options *o
     uint32_t id = store_table_put(engine->store, options->name, line, options->signature);
     store_table_given(engine->store, id, given);
     engine->important = true;
-    table_open(engine, options, id, &counters, reseeded);
+    table_open(engine, options, id, &counters, seed != options->seed);
+    engine->tables[engine->table_count - 1]->times_before = times;
 }
 
 static trp_status table_open_given(struct engine *engine, const trp_table_options *caller)
@@ -341,6 +345,27 @@ static trp_status table_fits(const struct engine_table *table, bool shrink)
     return TRP_OK;
 }
 
+/* Items that were sampled as often as a lower max_times_sampled allows are used up by it. */
+static trp_status table_use_up(struct engine *engine, struct engine_table *table, bool shrink)
+{
+    int32_t times = table_options(table->table)->max_times_sampled;
+    uint32_t slot = 0;
+    if (times <= 0 || (table->times_before > 0 && times >= table->times_before))
+        return TRP_OK;
+    TRP_TRY(engine_index_finish(engine));
+    long long used = engine_used_up(table->table, table->times_before, times);
+    if (used > 0 && !shrink)
+        return trp_fail(TRP_FAILED_PRECONDITION,
+                        "table %s has %lld item%s that came to max_times_sampled=%d already, which "
+                        "would remove them; open with --shrink to allow that",
+                        table->name, used, plural(used), (int)times);
+    for (struct item *item; used > 0 && (item = table_take_sampled(table->table, times, &slot));) {
+        engine_item_drop(engine, table, item);
+        engine_table_touch(engine, table);
+    }
+    return TRP_OK;
+}
+
 /* Counters that another limiter left can be where this one allows nothing any more. */
 static void limiter_warn(const struct engine_table *table)
 {
@@ -365,13 +390,13 @@ static trp_status table_settle(struct engine *engine, struct engine_table *table
     limiter->deletes = limiter->inserts - size;
     if (engine->read_only)
         return TRP_OK;
+    TRP_TRY(table_use_up(engine, table, shrink));
     TRP_TRY(table_fits(table, shrink));
     if (shrink && table_over(table->table, table_options(table->table)) > 0)
         TRP_TRY(engine_index_finish(engine));
     for (struct item *item; shrink && (item = table_evict(table->table));) {
-        store_item_delete(engine->store, table_id(table->table), item);
-        store_item_destroy(engine->store, item);
-        engine->important = table->changed = true;
+        engine_item_drop(engine, table, item);
+        engine_table_touch(engine, table);
     }
     /* A sample that is owed was not taken: an insert must not have its room. */
     if (table_options(table->table)->max_times_sampled == 1 && limiter->samples > limiter->deletes)

@@ -356,7 +356,8 @@ static void table_take_sample(struct table *table, uint32_t slot, struct table_s
 {
     struct item *item = table->items[slot];
     table_count_sample(table, item, sample);
-    /* Equality is Reverb's: an item that came in with more never expires. */
+    /* Equality is Reverb's: an item that came in with more never expires. What a lower limit finds
+     * above it goes when the limit is set. */
     sample->removed = table->options->max_times_sampled > 0 &&
                       item->times_sampled == table->options->max_times_sampled;
     if (sample->removed)
@@ -563,6 +564,32 @@ int64_t table_over(const struct table *table, const trp_table_options *options)
                      1;
     over = over > over_bytes ? over : over_bytes;
     return over > 0 ? over : 0;
+}
+
+static bool slot_sampled(const struct table *table, uint32_t slot, int32_t times)
+{
+    return table->items[slot] && table->items[slot]->times_sampled >= times;
+}
+
+int64_t table_count_sampled(const struct table *table, int32_t times)
+{
+    int64_t count = 0;
+    assert(table_index_ready(table));
+    for (uint32_t slot = 0; slot < table->slot_count; slot++)
+        count += slot_sampled(table, slot, times);
+    return count;
+}
+
+struct item *table_take_sampled(struct table *table, int32_t times, uint32_t *slot)
+{
+    assert(table_index_ready(table));
+    while (*slot < table->slot_count && !slot_sampled(table, *slot, times))
+        ++*slot;
+    if (*slot >= table->slot_count)
+        return NULL;
+    struct item *item = table->items[*slot];
+    table_remove(table, item);
+    return item;
 }
 
 uint64_t table_bytes(const struct table *table)

@@ -113,6 +113,11 @@ void table_alter(struct table *table, const trp_table_options *options);
 /* Items that the remover would take, more or less, if these were its options. */
 int64_t table_over(const struct table *table, const trp_table_options *options);
 
+/* Items that were sampled `times` times or more, and the next of them from `*slot` on, which is
+ * taken out, counted as a delete, and the caller's; NULL: no more. The index is ready. */
+int64_t table_count_sampled(const struct table *table, int32_t times);
+struct item *table_take_sampled(struct table *table, int32_t times, uint32_t *slot);
+
 /* Of its chunks. */
 uint64_t item_bytes(const struct item *item);
 

@@ -448,6 +448,32 @@ static void a_table_shrinks_only_when_it_may(void **state)
     assert_int_equal(alter_table(replay, "max_size=4", true, false, NULL), TRP_INVALID_ARGUMENT);
 }
 
+static void what_a_lower_max_times_sampled_uses_up_goes(void **state)
+{
+    static const char *const half = "name=t max_times_sampled=2";
+    struct replay *replay = *state;
+    Troupe__ReplayAlterTableResponse *reply;
+    open_six(replay, "name=t sampler=fifo max_times_sampled=5");
+    for (int i = 0; i < 3; ++i) /* of key 1: it would never come to 2 again */
+        sample_one(replay, "t");
+    assert_int_equal(alter_table(replay, half, false, false, NULL), TRP_FAILED_PRECONDITION);
+    assert_says("1 item that came to max_times_sampled=2 already");
+    assert_int_equal(alter_table(replay, half, true, true, &reply), TRP_OK);
+    assert_int_equal(reply->removed, 1);
+    troupe__replay_alter_table_response__free_unpacked(reply, NULL);
+    assert_int_equal(alter_table(replay, half, true, false, &reply), TRP_OK);
+    assert_int_equal(reply->removed, 1);
+    troupe__replay_alter_table_response__free_unpacked(reply, NULL);
+    assert_keys(items(replay, ORDER(OLDEST), 0, 0, NULL), KEYS(2, 3, 4, 5, 6));
+    sample_one(replay, "t");
+    assert_int_equal(sample_one(replay, "t").key, 2);
+    assert_int_equal(sample_one(replay, "t").key, 3);
+    assert_int_equal(alter_table(replay, "name=t max_times_sampled=3", false, false, NULL), TRP_OK);
+    crash(replay, NULL);
+    OPEN("name=t sampler=fifo max_times_sampled=5");
+    assert_keys(items(replay, ORDER(OLDEST), 0, 0, NULL), KEYS(3, 4, 5, 6));
+}
+
 static void an_altered_sampler_and_remover_take_the_items_over(void **state)
 {
     struct replay *replay = *state;
@@ -650,6 +676,7 @@ int main(void)
         TEST(a_new_table_inherits_nothing_from_a_dropped_one),
         TEST(tables_that_cannot_be_are_refused),
         TEST(a_table_shrinks_only_when_it_may),
+        TEST(what_a_lower_max_times_sampled_uses_up_goes),
         TEST(an_altered_sampler_and_remover_take_the_items_over),
         TEST(open_streams_are_counted),
         TEST(a_writer_follows_a_signature_that_changes),

@@ -137,6 +137,26 @@ static void items_go_only_when_a_table_may_shrink(void **state)
     assert_int_equal(sample_one(replay, "t").key, 7);
 }
 
+static void used_up_items_go_when_a_restart_allows_fewer_samples(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t sampler=fifo max_times_sampled=5");
+    insert_items(replay, "t", 1, 4);
+    for (int i = 0; i < 3; ++i)
+        sample_one(replay, "t");
+    replay_close(replay);
+    assert_int_equal(replay_try_open(replay, 0, LINES("name=t sampler=fifo max_times_sampled=2")),
+                     TRP_FAILED_PRECONDITION);
+    assert_non_null(strstr(trp_last_error(), "1 item that came to max_times_sampled=2"));
+    trp_table_options table = {.name = "t", .sampler.kind = TRP_FIFO, .max_times_sampled = 2};
+    trp_replay_server_options options = {
+        .dir = replay->dir, .tables = &table, .table_count = 1, .shrink = true};
+    assert_int_equal(trp_replay_server_create(&replay->server, &options), TRP_OK);
+    replay->channel = trp_channel_create_local(trp_replay_server_rpc(replay->server));
+    assert_int_equal(table_state(replay, "t").size, 3);
+    assert_int_equal(sample_one(replay, "t").key, 2);
+}
+
 /* What is logged while a server opens with this table. */
 static void open_logging(struct replay *replay, const char *line, char *log, size_t size)
 {
@@ -477,6 +497,7 @@ int main(void)
         TEST(everything_confirmed_survives_a_stop_and_a_crash),
         TEST(the_options_given_win_over_those_stored),
         TEST(items_go_only_when_a_table_may_shrink),
+        TEST(used_up_items_go_when_a_restart_allows_fewer_samples),
         TEST(a_limiter_that_can_never_go_on_is_told),
         TEST(options_that_no_server_can_have_are_refused),
         TEST(an_item_on_its_way_in_a_crash_is_given_again),

@@ -114,7 +114,8 @@ typedef struct {
     const char *checkpoint_dir; /* NULL: checkpoints/ in `dir` */
     uint32_t keep_checkpoints;  /* newest whole ones; a new one removes what is older. 0: 3;
                                    UINT32_MAX: all */
-    bool shrink; /* a max_size below what a table holds removes items; else it is refused */
+    bool shrink; /* a max_size below what a table holds, or a max_times_sampled that items have come
+                    to, removes items; else it is refused */
     bool verify; /* check every byte when opening, and drop what is damaged (a warning each) */
     trp_server_options server; /* address and limits */
     /* A sampler on this host reads the data file itself. One that stands still keeps at most 32 MiB

@@ -15,6 +15,7 @@
  *   store_load.c    everything back into memory
  *   store_found.c   its chunks
  *   store_copy.c    all of it, while the store goes on
+ *   store_leaves.c  all entries of a tree, fast
  *   store_walk.c    is the structure of the file whole? */
 #ifndef TRP_REPLAY_STORE_INTERNAL_H
 #define TRP_REPLAY_STORE_INTERNAL_H
@@ -208,6 +209,12 @@ trp_status lmdb_commit(struct store *store, MDB_txn *txn);
 /* Makes read_txn and read_cursor live. */
 trp_status lmdb_read_begin(struct store *store);
 void lmdb_read_end(struct store *store);
+
+struct tree_record;
+
+/* Where the tree is as read_txn sees it, and how many pages of the file are in use. */
+trp_status lmdb_tree(struct store *store, enum store_tree tree, struct tree_record *record,
+                     uint64_t *pages);
 
 /* Writes store->meta. */
 int lmdb_put_meta(struct store *store, MDB_txn *txn);

@@ -21,6 +21,7 @@
 #include "checkpoint_dir.h"
 #include "core/alloc.h"
 #include "core/copy.h"
+#include "store_page.h"
 #include "store_walk.h"
 
 enum {
@@ -92,6 +93,25 @@ void lmdb_read_end(struct store *store)
     if (store->reading)
         mdb_txn_reset(store->read_txn);
     store->reading = false;
+}
+
+trp_status lmdb_tree(struct store *store, enum store_tree tree, struct tree_record *record,
+                     uint64_t *pages)
+{
+    MDB_val key = {strlen(tree_names[tree]), (void *)tree_names[tree]}, data;
+    MDB_envinfo info;
+    MDB_dbi main;
+    int rc = mdb_dbi_open(store->read_txn, NULL, 0, &main);
+    if (rc == 0)
+        rc = mdb_get(store->read_txn, main, &key, &data);
+    if (rc == 0 && data.mv_size != sizeof *record)
+        rc = MDB_CORRUPTED;
+    if (rc != 0)
+        return lmdb_fail(store, rc, "find a tree");
+    memcpy(record, data.mv_data, sizeof *record);
+    mdb_env_info(store->env, &info);
+    *pages = info.me_last_pgno + 1;
+    return TRP_OK;
 }
 
 /* ---- accounting ----------------------------------------------------------------------------- */

@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 
 #include "core/alloc.h"
+#include "store_leaves.h"
 
 trp_status load_damaged(const struct store *store, const char *what, uint64_t seq)
 {
@@ -439,39 +440,36 @@ trp_status store_load(struct store *store, store_visit load, void *arg)
 
 /* ---- items one by one ----------------------------------------------------------------------- */
 
-static trp_status item_scan(struct loading *loading, store_seen visit, void *arg)
+struct scan {
+    struct loading *loading;
+    store_seen visit;
+    void *arg;
+};
+
+static trp_status item_scan(void *arg, uint64_t key, trp_bytes record)
 {
-    struct store *store = loading->store;
-    uint64_t number = lmdb_key_read(loading->item_key), seq = piece_key_seq(number);
+    const struct scan *scan = arg;
+    struct loading *loading = scan->loading;
+    uint64_t seq = piece_key_seq(key);
     struct item_record header;
-    if (piece_key_piece(number) != 0 || item_deleted(loading, seq))
+    if (piece_key_piece(key) != 0 || item_deleted(loading, seq))
         return TRP_OK;
-    if (seq == 0 || loading->item.mv_size < sizeof header)
-        return item_lost(store, seq, "its record is damaged");
-    memcpy(&header, loading->item.mv_data, sizeof header);
+    if (seq == 0 || record.size < sizeof header)
+        return item_lost(loading->store, seq, "its record is damaged");
+    memcpy(&header, record.data, sizeof header);
     item_apply(loading, seq, &header.priority, &header.times_sampled);
     if (isnan(header.priority))
-        return item_lost(store, seq, "its record is damaged");
-    store->item_count++;
-    return visit(arg, header.table_id, seq, header.priority);
+        return item_lost(loading->store, seq, "its record is damaged");
+    loading->store->item_count++;
+    return scan->visit(scan->arg, header.table_id, seq, header.priority);
 }
 
 trp_status store_scan(struct store *store, store_seen visit, void *arg)
 {
     assert(store_trusted(store));
     TRP_TRY(load_result(store, loading_begin(store)));
-    struct loading *loading = store->loading;
-    trp_status status = loading_renew(loading);
-    int rc = 0;
-    for (int op = MDB_FIRST; status == TRP_OK; op = MDB_NEXT) {
-        rc = mdb_cursor_get(loading->items, &loading->item_key, &loading->item, op);
-        if (rc != 0)
-            break;
-        status = item_scan(loading, visit, arg);
-    }
-    loading->item_key = (MDB_val){0};
-    if (status == TRP_OK && rc != MDB_NOTFOUND)
-        status = lmdb_fail(store, rc, "read items");
+    struct scan scan = {store->loading, visit, arg};
+    trp_status status = leaves_read(store, TREE_ITEMS, item_scan, &scan);
     if (status == TRP_OK && !store->options.read_only)
         status = store_dir_known(&store->dir, store->options.durability);
     return load_result(store, status);

@@ -19,39 +19,18 @@
 #include "core/alloc.h"
 #include "core/limits.h"
 #include "store_dir.h"
+#include "store_page.h"
 
 enum {
     MAGIC = 0xBEEFC0DE,
     VERSION = 1,
-    PAGE_BRANCH = 0x01,
-    PAGE_LEAF = 0x02,
-    PAGE_OVERFLOW = 0x04,
-    PAGE_META = 0x08,
-    NODE_BIG = 0x01,  /* the value is in pages of its own */
-    NODE_TREE = 0x02, /* the value is the root of a tree */
     TREE_INTEGER_KEYS = 0x08,
     ENV_NO_SUBDIR = 0x4000,
-    DEPTH_MAX = 32,        /* LMDB's */
     NODE_BYTES_MAX = 2022, /* a larger value has pages of its own */
     AHEAD_PAGES = 64,      /* asked for at once */
 };
 
-/* As they lie in the file. */
-struct page_header {
-    uint64_t number;
-    uint16_t pad, flags;
-    uint16_t lower, upper; /* of an overflow page: how many pages, 32 bits */
-};
-_Static_assert(sizeof(struct page_header) == 16, "LMDB's PAGEHDRSZ");
-
-struct tree_record {
-    uint32_t page_bytes; /* in the first tree only */
-    uint16_t flags, depth;
-    uint64_t branch_pages, leaf_pages, overflow_pages, entries;
-    uint64_t root;
-};
-_Static_assert(sizeof(struct tree_record) == 48, "LMDB's MDB_db");
-
+/* As it lies in the file. */
 struct meta {
     uint32_t magic, version;
     uint64_t address, map_bytes;
@@ -59,11 +38,6 @@ struct meta {
     uint64_t last_page, txn;
 };
 _Static_assert(sizeof(struct meta) == 136, "LMDB's MDB_meta");
-
-struct node_header {
-    uint16_t low, high, flags, key_bytes;
-};
-_Static_assert(sizeof(struct node_header) == 8, "LMDB's NODESIZE");
 
 enum kind { KIND_MAIN, KIND_FREE, KIND_STORE };
 
@@ -147,13 +121,6 @@ static trp_status page_read(struct walk *walk, uint64_t number, uint8_t *out)
     return TRP_OK;
 }
 
-static size_t page_nodes(const uint8_t *page)
-{
-    struct page_header header;
-    memcpy(&header, page, sizeof header);
-    return (header.lower - sizeof header) / 2;
-}
-
 static bool node_read(const struct walk *walk, const uint8_t *page, size_t index, bool branch,
                       struct node *out)
 {
@@ -170,14 +137,14 @@ static bool node_read(const struct walk *walk, const uint8_t *page, size_t index
         return false;
     const uint8_t *at = page + offset + sizeof node;
     *out = (struct node){.key = {at, node.key_bytes}, .flags = node.flags};
-    uint64_t number = (uint64_t)node.high << 16 | node.low;
     if (branch) {
-        out->child = number | (uint64_t)node.flags << 32;
+        out->child = node_child(node);
         return true;
     }
+    uint64_t bytes = node_value_bytes(node);
     out->value = at + node.key_bytes;
-    out->value_bytes = number;
-    return (node.flags & NODE_BIG ? sizeof(uint64_t) : number) <= room - node.key_bytes;
+    out->value_bytes = bytes;
+    return (node.flags & NODE_BIG ? sizeof(uint64_t) : bytes) <= room - node.key_bytes;
 }
 
 /* ---- keys ----------------------------------------------------------------------------------- */
@@ -380,7 +347,7 @@ static trp_status tree_walk(struct walk *walk, enum kind kind, const struct tree
         [KIND_MAIN] = 0, [KIND_FREE] = TREE_INTEGER_KEYS, [KIND_STORE] = TREE_INTEGER_KEYS};
     struct tree tree = {.walk = walk, .kind = kind, .record = *record};
     bool empty = record->root == UINT64_MAX;
-    if ((record->flags & ~ENV_NO_SUBDIR) != flags[kind] || record->depth > DEPTH_MAX ||
+    if ((record->flags & ~ENV_NO_SUBDIR) != flags[kind] || record->depth > TREE_DEPTH_MAX ||
         (record->depth == 0) != empty)
         return damaged(from, "the root of a tree is wrong");
     trp_status status = TRP_OK;

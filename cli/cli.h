@@ -100,7 +100,7 @@ const char *help_of_arguments(const struct command *command);
 
 int man_command(const struct cli_call *call);
 struct man_args {
-    bool unused;
+    bool roff;
     const char *dir;
 };
 int completion_command(const struct cli_call *call);

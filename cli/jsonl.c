@@ -1,7 +1,8 @@
 /* A dump as text that `troupe replay load` reads back to the same items: a line for each table with
  * its options, then one for each item. Elements are base64 of their bytes, so nothing is rounded.
  *
- *   {"troupe_dump":1,"table":"t","options":"name=t ...","signature":"BASE64"}
+ *   {"troupe_dump":1,"table":"t","options":"name=t ...","signature":"BASE64",
+ *    "columns":["NAME"]}
  *   {"table":"t","key":"7","priority":1,"times_sampled":0,"inserted_at_ns":1,
  *    "policy_version":"0","columns":[
  *     {"dtype":"float32","shape":[2],"squeezed":true,"data":"BASE64"}]} */
@@ -45,6 +46,9 @@ static trp_status jsonl_table(void *state, const Troupe__ReplayTable *table)
     cJSON_AddStringToObject(out, "options", table->options);
     cJSON_AddItemToObject(out, "signature",
                           json_base64((trp_bytes){table->signature.data, table->signature.len}));
+    cJSON *names = cJSON_AddArrayToObject(out, "columns");
+    for (size_t i = 0; i < table->n_columns; ++i)
+        cJSON_AddItemToArray(names, cJSON_CreateString(table->columns[i]));
     json_line(jsonl->file, out);
     return ferror(jsonl->file) ? broken(jsonl) : TRP_OK;
 }

@@ -7,6 +7,8 @@
 #include "cli.h"
 
 static const struct cli_option man_rows[] = {
+    {"roff", 0, CLI_FLAG, NULL, "prints the page's source: troupe man --roff replay ls | man -l -",
+     offsetof(struct man_args, roff), 0, 0, 0, NULL, NULL},
     {"dir", 0, CLI_TEXT, "DIR", "writes the pages of the command and all below it to DIR",
      offsetof(struct man_args, dir), 0, 0, 0, NULL, NULL},
     {0},
@@ -32,7 +34,8 @@ static const struct command commands[] = {
      .summary = "manual pages",
      .arguments = "[COMMAND...]",
      .details =
-         "Prints the source of a command's page. To read it: troupe man replay ls | man -l -",
+         "Prints a command's page as plain text, wherever it goes. Where troupe is installed, man "
+         "troupe-replay-ls shows the same page.",
      .options = {man_rows},
      .args_size = sizeof(struct man_args),
      .run = man_command},

@@ -194,7 +194,7 @@ int man_command(const struct cli_call *call)
     if (!command)
         exit_status = cli_wrong(call->name, "there is no command '%s'", name);
     else if (!args->dir)
-        page_print(stdout, command, name);
+        args->roff ? page_print(stdout, command, name) : help_print(stdout, command, name);
     else if (mkdir(args->dir, 0777) != 0 && errno != EEXIST)
         status = trp_fail(TRP_INTERNAL, "%s: %s", args->dir, strerror(errno));
     else

@@ -53,6 +53,8 @@ struct npz {
     size_t count;
     size_t table_first; /* spools of the current table begin here */
     uint64_t items;     /* of the current table */
+    char **names;       /* of its columns, where the signature gives them */
+    size_t name_count;
     struct progress *progress;
 };
 
@@ -142,6 +144,15 @@ static trp_status npz_open(void **state, const char *path, bool many)
     return TRP_OK;
 }
 
+static void names_clear(struct npz *npz)
+{
+    for (size_t i = 0; i < npz->name_count; ++i)
+        free(npz->names[i]);
+    free(npz->names);
+    npz->names = NULL;
+    npz->name_count = 0;
+}
+
 static void note_add(struct npz *npz, const Troupe__ReplayTable *table)
 {
     cJSON *json = cJSON_CreateObject();
@@ -162,6 +173,10 @@ static trp_status npz_table(void *state, const Troupe__ReplayTable *table)
     npz->table_first = npz->count;
     npz->items = 0;
     note_add(npz, table);
+    names_clear(npz);
+    npz->names = xcalloc(table->n_columns + 1, sizeof(char *));
+    for (; npz->name_count < table->n_columns; ++npz->name_count)
+        npz->names[npz->name_count] = xstrdup(table->columns[npz->name_count]);
     for (size_t i = 0; i < FIXED; ++i) {
         TRP_TRY(spool_add(npz, xasprintf("%s%s", npz->prefix, npz_fixed_names[i])));
         npz->spools[npz->count - 1].first.dtype = npz_fixed_types[i]; /* of an empty table, too */
@@ -169,11 +184,25 @@ static trp_status npz_table(void *state, const Troupe__ReplayTable *table)
     return TRP_OK;
 }
 
+/* What the signature calls a column, unless there is an array of that name; else its number. */
+static char *column_member(const struct npz *npz, size_t index)
+{
+    char *name = NULL;
+    if (index < npz->name_count && strcmp(npz->names[index], NPZ_TABLES) != 0)
+        name = xasprintf("%s%s", npz->prefix, npz->names[index]);
+    for (size_t i = npz->table_first; name && i < npz->count; ++i)
+        if (strcmp(npz->spools[i].name, name) == 0) {
+            free(name);
+            name = NULL;
+        }
+    return name ? name : xasprintf("%scolumn_%zu", npz->prefix, index);
+}
+
 /* Items that came before a column was first seen have none. */
 static trp_status column_add(struct npz *npz, size_t index)
 {
     static const trp_item_array none = {.dtype = 0};
-    TRP_TRY(spool_add(npz, xasprintf("%scolumn_%zu", npz->prefix, index)));
+    TRP_TRY(spool_add(npz, column_member(npz, index)));
     struct spool *spool = &npz->spools[npz->count - 1];
     for (uint64_t i = 0; i < npz->items; ++i)
         TRP_TRY(spool_put(npz, spool, &none));
@@ -190,6 +219,8 @@ static trp_status npz_item(void *state, const trp_item_data *item)
     TRP_TRY(scalar_put(npz, INSERTED_AT, &item->inserted_at_ns));
     TRP_TRY(scalar_put(npz, POLICY_VERSIONS, &item->policy_version));
     size_t columns = npz->count - npz->table_first - FIXED;
+    if (npz->items == 0 && item->column_count != npz->name_count)
+        names_clear(npz);
     for (size_t i = columns; i < item->column_count; ++i)
         TRP_TRY(column_add(npz, i));
     columns = npz->count - npz->table_first - FIXED;
@@ -392,6 +423,7 @@ static void npz_destroy(void *state)
     for (size_t i = 0; i < npz->table_count; ++i)
         cJSON_Delete(npz->notes[i].json);
     free(npz->notes);
+    names_clear(npz);
     free(npz->spools);
     free(npz->prefix);
     free(npz->path);

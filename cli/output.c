@@ -13,7 +13,7 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 
-enum { DRAW_EVERY_MS = 100, LINE_EVERY_MS = 5000 };
+enum { DRAW_EVERY_MS = 100, LINE_EVERY_MS = 1000 };
 
 /* ---- columns ----------------------------------------------------------------------------- */
 
@@ -122,6 +122,13 @@ const char *number_text(double value, char *text)
 
 /* ---- progress ---------------------------------------------------------------------------- */
 
+static bool progress_asked;
+
+void progress_ask(void)
+{
+    progress_asked = true;
+}
+
 void progress_begin(struct progress *progress, const char *what, const char *unit, uint64_t total)
 {
     *progress = (struct progress){.what = what,
@@ -160,23 +167,34 @@ static void progress_print(const struct progress *progress, uint64_t done, doubl
         fprintf(stderr, ", %s left", duration_text((double)(progress->total - done) / rate, text));
 }
 
+static void progress_line(struct progress *progress, int64_t now)
+{
+    progress_print(progress, progress->done, (double)(now - progress->began_ns) * 1e-9);
+    fputs(progress->terminal ? "\033[K\r" : "\n", stderr);
+    progress->drawn = true;
+}
+
 void progress_show(struct progress *progress, uint64_t done)
 {
+    progress->done = done;
+    if (!progress->terminal && !progress_asked)
+        return;
     int64_t now = clock_now_ns(&clock_monotonic);
     int64_t every = (progress->terminal ? DRAW_EVERY_MS : LINE_EVERY_MS) * INT64_C(1000000);
     if (now - progress->shown_ns < every)
         return;
     progress->shown_ns = now;
-    progress_print(progress, done, (double)(now - progress->began_ns) * 1e-9);
-    fputs(progress->terminal ? "\033[K\r" : "\n", stderr);
-    progress->drawn = progress->terminal;
+    progress_line(progress, now);
 }
 
 void progress_end(struct progress *progress)
 {
-    if (progress->drawn)
+    if (progress->drawn && progress->terminal)
         fputs("\033[K", stderr);
+    else if (!progress->terminal && progress_asked && progress->what)
+        progress_line(progress, clock_now_ns(&clock_monotonic));
     progress->drawn = false;
+    progress->what = NULL;
 }
 
 /* ---- a question -------------------------------------------------------------------------- */

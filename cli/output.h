@@ -31,15 +31,18 @@ const char *duration_text(double seconds, char *text);
 const char *time_text(int64_t ns_since_1970, char *text);
 const char *number_text(double value, char *text);
 
-/* How far long work is, on standard error: redrawn in place on a terminal, else a line every few
- * seconds, so that short work prints nothing. */
+/* How far long work is, on standard error: redrawn in place on a terminal; elsewhere, where it is
+ * asked for with progress_ask(), a line now and then and one at the end. */
 struct progress {
     const char *what; /* "dump", ... */
     const char *unit; /* "items", or NULL: bytes */
     uint64_t total;   /* 0: not known */
     int64_t began_ns, shown_ns;
+    uint64_t done;
     bool terminal, drawn;
 };
+
+void progress_ask(void); /* by --progress */
 
 void progress_begin(struct progress *progress, const char *what, const char *unit, uint64_t total);
 void progress_show(struct progress *progress, uint64_t done);

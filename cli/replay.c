@@ -22,6 +22,13 @@ static const struct cli_option output_rows[] = {
     {0},
 };
 
+static const struct cli_option progress_rows[] = {
+    {.name = "progress",
+     .at = AT(progress),
+     .help = "say on standard error how far it is, also where that is no terminal"},
+    {0},
+};
+
 static const struct cli_option yes_rows[] = {
     {.name = "yes", .letter = 'y', .at = AT(yes), .help = "do not ask; needed without a terminal"},
     {0},
@@ -445,7 +452,8 @@ const struct command replay_commands[] = {
      .summary = "write a table's items to a file, without sampling them",
      .arguments = "TARGET TABLE|all FILE",
      .details =
-         "FILE.npz is for numpy.load(): one array a column (column_0, ...), and keys, priorities, "
+         "FILE.npz is for numpy.load(): one array a column (with the name that the table's "
+         "signature gives it, else column_0, ...), and keys, priorities, "
          "times_sampled, inserted_at (nanoseconds since 1970), policy_versions. A column whose "
          "items differ in shape or type becomes one array an item, column_0/INDEX. With all, names "
          "begin with TABLE/. " NPZ_TABLES " says what numpy has no words for.\n\n"
@@ -455,7 +463,7 @@ const struct command replay_commands[] = {
          "`troupe replay load` reads both. The file appears when it is whole. Items that overlap "
          "(share steps) are written one by "
          "one. Items that are inserted or removed meanwhile may be in it or not.",
-     .options = {filter_rows, key_rows, output_rows},
+     .options = {filter_rows, key_rows, progress_rows, output_rows},
      SIZE,
      .run = replay_dump},
     {.name = "load",
@@ -469,14 +477,14 @@ const struct command replay_commands[] = {
          "An .npz that numpy wrote is taken, too, with --table: it has keys (uint64), "
          "priorities (float64), perhaps policy_versions (uint64), and column_0, column_1, "
          "..., each with one entry an item, whose first dimension is time.",
-     .options = {load_rows, output_rows},
+     .options = {load_rows, progress_rows, output_rows},
      SIZE,
      .run = replay_load},
     {.name = "verify",
      .summary = "read every item and chunk, and say what is damaged",
      .arguments = "TARGET",
      .details = "Exits with 4 when anything is damaged.",
-     .options = {output_rows},
+     .options = {progress_rows, output_rows},
      SIZE,
      .run = replay_verify},
     {.name = "checkpoint",
@@ -485,7 +493,7 @@ const struct command replay_commands[] = {
      .details =
          "Prints the path of the checkpoint, on the server's host. A server keeps as many as "
          "its --keep-checkpoints says; one that is stopped keeps all.",
-     .options = {keep_rows, output_rows},
+     .options = {keep_rows, progress_rows, output_rows},
      SIZE,
      .run = replay_checkpoint},
     {.name = "checkpoints",
@@ -501,7 +509,7 @@ const struct command replay_commands[] = {
      .details = "CHECKPOINT is its directory, or latest: the newest whole one in DIR/checkpoints, "
                 "or where --checkpoint-dir says. "
                 "No server may run on DIR. Serve it afterwards as any store.",
-     .options = {restore_rows, shrink_rows, output_rows},
+     .options = {restore_rows, shrink_rows, progress_rows, output_rows},
      SIZE,
      .run = replay_restore},
     {.name = "create",

@@ -79,15 +79,16 @@ int replay_items(const struct cli_call *call)
 
 /* ---- the columns of an item -------------------------------------------------------------- */
 
-static void columns_text(const trp_item_array *columns, size_t count)
+static void columns_text(const struct work *work, const trp_item_array *columns, size_t count)
 {
     static const char *const heads[] = {"COLUMN", "TYPE", "SHAPE", "VALUES"};
     struct grid grid = {.columns = 4};
+    char name[COLUMN_TEXT_SIZE];
     grid_heads(&grid, heads);
     for (size_t i = 0; i < count; ++i) {
         const trp_item_array *column = &columns[i];
         char *shape = shape_text(column->shape, column->rank), *values = values_text(column);
-        grid_add(&grid, "%zu", i);
+        grid_add(&grid, "%s", column_name(work->info, count, i, name));
         grid_add(&grid, "%s", trp_dtype_name((trp_dtype)column->dtype));
         grid_add(&grid, "%s", column->dtype ? shape : "?");
         grid_add(&grid, "%s", values);
@@ -98,11 +99,16 @@ static void columns_text(const trp_item_array *columns, size_t count)
     grid_cleanup(&grid);
 }
 
-static void columns_json(cJSON *out, const trp_item_array *columns, size_t count)
+static void columns_json(const struct work *work, cJSON *out, const trp_item_array *columns,
+                         size_t count)
 {
     cJSON *array = cJSON_AddArrayToObject(out, "columns");
-    for (size_t i = 0; i < count; ++i)
-        cJSON_AddItemToArray(array, values_json(&columns[i]));
+    for (size_t i = 0; i < count; ++i) {
+        cJSON *column = values_json(&columns[i]);
+        if (work->info && work->info->n_columns == count)
+            cJSON_AddStringToObject(column, "name", work->info->columns[i]);
+        cJSON_AddItemToArray(array, column);
+    }
 }
 
 /* ---- peek -------------------------------------------------------------------------------- */
@@ -129,7 +135,7 @@ static void peek_print(const struct work *work, const Troupe__ReplayItem *item,
     char priority[TEXT_SIZE], inserted[TEXT_SIZE];
     if (work->args->json) {
         cJSON *out = json_message(&item->base);
-        columns_json(out, columns, count);
+        columns_json(work, out, columns, count);
         json_print(out);
         return;
     }
@@ -138,7 +144,7 @@ static void peek_print(const struct work *work, const Troupe__ReplayItem *item,
            item->key, number_text(item->priority, priority), item->times_sampled,
            plural(item->times_sampled), time_text(item->inserted_at_ns, inserted),
            item->chunk_count, plural(item->chunk_count), item->bytes);
-    columns_text(columns, count);
+    columns_text(work, columns, count);
 }
 
 /* The item whole: for columns that Peek leaves out. */
@@ -203,14 +209,14 @@ static void sample_print(const struct work *work, const trp_item_data *item, uin
         cJSON_AddItemToObject(out, "probability", json_number(item->probability));
         json_add_i64(out, "times_sampled", item->times_sampled);
         json_add_i64(out, "table_size", item->table_size);
-        columns_json(out, item->columns, item->column_count);
+        columns_json(work, out, item->columns, item->column_count);
         json_line(stdout, out);
         return;
     }
     printf("%skey %" PRIu64 "  priority %s  probability %.6g  sampled %d time%s\n",
            number ? "\n" : "", item->key, number_text(item->priority, priority), item->probability,
            item->times_sampled, plural(item->times_sampled));
-    columns_text(item->columns, item->column_count);
+    columns_text(work, item->columns, item->column_count);
 }
 
 /* Everything that the reader holds. */

@@ -11,6 +11,29 @@
 #include "output.h"
 #include "replay_alter.h"
 
+static void watched(void *arg, uint64_t done, uint64_t total)
+{
+    struct progress *progress = arg;
+    progress->total = total;
+    progress_show(progress, done);
+}
+
+/* Work on files in this process shows how far it is, too; progress_end() and watching NULL end it.
+ */
+static void watch_begin(struct progress *progress, const struct replay_args *args, const char *what)
+{
+    if (args->progress)
+        progress_ask();
+    progress_begin(progress, what, NULL, 0);
+    trp_replay_watch(watched, progress);
+}
+
+static void watch_end(struct progress *progress)
+{
+    trp_replay_watch(NULL, NULL);
+    progress_end(progress);
+}
+
 /* ---- verify ------------------------------------------------------------------------------ */
 
 static void verify_text(const Troupe__ReplayVerifyResponse *reply)
@@ -84,7 +107,10 @@ int replay_verify(const struct cli_call *call)
     if (stat(call->words[0], &info) != 0 || !S_ISDIR(info.st_mode))
         return target_run(call, TARGET_READ, verify_work);
     char *dir = target_store_dir(call->words[0]);
+    struct progress progress;
+    watch_begin(&progress, work.args, "verify");
     trp_status status = trp_replay_verify(dir, &report);
+    watch_end(&progress);
     if (status == TRP_OK)
         report_print(&work, &report);
     else if (status == TRP_FAILED_PRECONDITION)
@@ -305,6 +331,7 @@ int replay_restore(const struct cli_call *call)
 {
     const struct replay_args *args = call->args;
     const char *dir = call->words[1];
+    struct progress progress;
     trp_log_set_level(TRP_WARN);
     for (size_t i = 0; i < args->tables.count; ++i)
         if (!table_line_check(call->name, args->tables.words[i]))
@@ -324,8 +351,10 @@ int replay_restore(const struct cli_call *call)
     cJSON *changes = args->json ? cJSON_CreateArray() : NULL;
     if (status == TRP_OK)
         status = restored_alter(checkpoint, args, true, NULL);
+    watch_begin(&progress, args, "restore");
     if (status == TRP_OK)
         status = trp_replay_restore(checkpoint, dir, args->force);
+    watch_end(&progress);
     if (status == TRP_OK)
         status = restored_alter(dir, args, false, changes);
     int exit_status = status == TRP_OK ? restore_print(call, checkpoint, changes)

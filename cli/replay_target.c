@@ -187,6 +187,15 @@ const Troupe__ReplayTable *tables_find(const Troupe__ReplayTablesResponse *table
     return NULL;
 }
 
+const char *column_name(const Troupe__ReplayTable *table, size_t count, size_t index,
+                        char text[COLUMN_TEXT_SIZE])
+{
+    if (table && table->n_columns == count)
+        return table->columns[index];
+    snprintf(text, COLUMN_TEXT_SIZE, "%zu", index);
+    return text;
+}
+
 static trp_status no_such_table(const struct target *target, const char *name,
                                 const Troupe__ReplayTablesResponse *tables)
 {
@@ -239,16 +248,20 @@ int target_run(const struct cli_call *call, enum target_mode mode,
     for (size_t i = 0; i < it.args->filter.keys.count; ++i)
         if (!key_check(call->name, it.args->filter.keys.words[i]))
             return EXIT_USAGE;
+    if (it.args->progress)
+        progress_ask();
     trp_log_set_level(TRP_WARN);
     trp_status status = target_open(&it.target, call->words[0], mode);
     if (status == TRP_OK && it.table)
         status = target_tables(&it.target, it.table, &tables);
     if (tables)
-        troupe__replay_tables_response__free_unpacked(tables, NULL);
+        it.info = tables_find(tables, it.table);
     if (status == TRP_OK)
         status = work(&it);
     if (status != TRP_OK)
         it.exit_status = cli_failed(call->name, status);
+    if (tables)
+        troupe__replay_tables_response__free_unpacked(tables, NULL);
     target_close(&it.target);
     return it.exit_status;
 }

@@ -22,7 +22,7 @@ struct replay_args {
     uint64_t count, offset, rounds, batch;
     uint32_t order;
     double seconds, timeout;
-    bool yes, if_empty, shrink, dry_run, create, force;
+    bool progress, yes, if_empty, shrink, dry_run, create, force;
     const char *file, *table;
     bool counted; /* `count` was given */
     struct cli_list tables, names_given;
@@ -49,8 +49,9 @@ struct work {
     const struct cli_call *call;
     const struct replay_args *args;
     struct target target;
-    const char *table; /* the word that TABLE is; NULL: not given */
-    int exit_status;   /* of a command that did what it should; EXIT_DONE at first */
+    const char *table;               /* the word that TABLE is; NULL: not given */
+    const Troupe__ReplayTable *info; /* of it, when the command began */
+    int exit_status;                 /* of a command that did what it should; EXIT_DONE at first */
 };
 
 /* Opens the TARGET of `call`, checks that its TABLE is there, does `work`, and closes. A failure is
@@ -78,6 +79,13 @@ TRP_MUST_USE trp_status target_call_long(const struct target *target, const char
  * The caller frees it. */
 TRP_MUST_USE trp_status target_tables(const struct target *target, const char *table,
                                       Troupe__ReplayTablesResponse **tables);
+
+/* What its signature calls a column of an item with `count` of them; else its number. `text` has
+ * room for the number. */
+enum { COLUMN_TEXT_SIZE = 24 };
+const char *column_name(const Troupe__ReplayTable *table, size_t count, size_t index,
+                        char text[COLUMN_TEXT_SIZE]);
+
 const Troupe__ReplayTable *tables_find(const Troupe__ReplayTablesResponse *tables,
                                        const char *name);
 

@@ -14,6 +14,7 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/limits.h"
+#include "signature.h"
 
 void admin_enter(struct admin *admin, void (*work)(void *arg), void *arg)
 {
@@ -155,6 +156,21 @@ static Troupe__ReplayStaleness *staleness_copy(struct engine_table *table)
     return out;
 }
 
+/* A tensor that stands alone has no name. */
+static void columns_copy(trp_bytes bytes, Troupe__ReplayTable *out)
+{
+    struct signature signature = {0};
+    bool named = signature_decode(bytes, &signature) == TRP_OK;
+    for (size_t i = 0; i < signature.count; ++i)
+        named = named && *signature.leaves[i].path != '\0';
+    if (named) {
+        out->columns = xcalloc(signature.count + 1, sizeof(char *));
+        for (size_t i = 0; i < signature.count; ++i)
+            out->columns[out->n_columns++] = xstrdup(signature.leaves[i].path);
+    }
+    signature_cleanup(&signature);
+}
+
 static Troupe__ReplayTable *table_copy(const struct admin *admin, struct engine_table *table)
 {
     const trp_table_options *options = table_options(table->table);
@@ -177,6 +193,7 @@ static Troupe__ReplayTable *table_copy(const struct admin *admin, struct engine_
         out->signature.data = xmalloc(options->signature.size);
         memcpy(out->signature.data, options->signature.data, options->signature.size);
         out->signature.len = options->signature.size;
+        columns_copy(options->signature, out);
     }
     if (!admin->service)
         return out;

@@ -29,17 +29,36 @@
 
 /* ---- restore -------------------------------------------------------------------------------- */
 
+static _Thread_local struct {
+    void (*moved)(void *arg, uint64_t done, uint64_t total);
+    void *arg;
+} watch;
+
+void trp_replay_watch(void (*moved)(void *arg, uint64_t done, uint64_t total), void *arg)
+{
+    watch.moved = moved;
+    watch.arg = arg;
+}
+
+static void watch_tell(uint64_t done, uint64_t total)
+{
+    if (watch.moved)
+        watch.moved(watch.arg, done, total > done ? total : done);
+}
+
 /* 0 or an errno. */
 static int bytes_copy(int from, int to, uint64_t bytes)
 {
-    enum { PART_BYTES = 1 << 20 };
+    enum { PART_BYTES = 1 << 20, RANGE_BYTES = 1 << 26 };
     if (ioctl(to, FICLONE, from) == 0)
         return 0;
     uint8_t *part = NULL;
     int error = 0;
     for (uint64_t done = 0; done < bytes && error == 0;) {
         uint64_t left = bytes - done;
-        ssize_t got = part ? -1 : copy_file_range(from, NULL, to, NULL, left, 0);
+        ssize_t got = part ? -1
+                           : copy_file_range(from, NULL, to, NULL,
+                                             left < RANGE_BYTES ? left : RANGE_BYTES, 0);
         if (got < 0) { /* a file system that cannot, or two of them */
             part = part ? part : xmalloc(PART_BYTES);
             got = pread(from, part, left < PART_BYTES ? left : PART_BYTES, (off_t)done);
@@ -50,6 +69,7 @@ static int bytes_copy(int from, int to, uint64_t bytes)
             error = got < 0 ? errno : EIO;
         else
             done += (uint64_t)got;
+        watch_tell(done, bytes);
     }
     free(part);
     return error;
@@ -141,6 +161,7 @@ struct verifying {
     struct store *store;
     struct verify_report report;
     uint64_t record_bytes; /* of items; the store counts those of chunks */
+    uint64_t looks;
 };
 
 static void damage_add(void *arg, uint32_t table_id, uint64_t key, const char *what)
@@ -149,11 +170,22 @@ static void damage_add(void *arg, uint32_t table_id, uint64_t key, const char *w
     verify_report_add(&verifying->report, table_id, key, what);
 }
 
+static void verify_tell(struct verifying *verifying)
+{
+    enum { TELL_EVERY = 256 };
+    struct store_stats stats;
+    if (verifying->looks++ % TELL_EVERY != 0 || !watch.moved)
+        return;
+    store_stats(verifying->store, &stats);
+    watch_tell(verifying->record_bytes + stats.checked_bytes, stats.live_bytes);
+}
+
 static trp_status item_look(void *arg, uint32_t table_id, struct item *item)
 {
     struct verifying *verifying = arg;
     (void)table_id;
     bool valid = trajectory_valid(item->trajectory);
+    verify_tell(verifying);
     verifying->record_bytes += item_record_size(item);
     store_item_destroy(verifying->store, item);
     return valid ? TRP_OK : trp_fail(TRP_DATA_LOSS, "a trajectory that no server wrote");

@@ -83,6 +83,8 @@ static void every_command_has_a_manual_page(void **state)
     assert_troupe(desk, 0, "man --dir=pages");
     each_command(desk, "", check_page);
     assert_troupe(desk, 0, "man replay ls");
+    assert_file_contains(&desk->at, "out", "Usage: troupe replay ls TARGET");
+    assert_troupe(desk, 0, "man --roff replay ls");
     assert_file_contains(&desk->at, "out", ".TH \"troupe-replay-ls\" 1");
     assert_troupe(desk, 2, "man replay nothing");
     assert_one_error(desk, "troupe replay nothing");

@@ -97,6 +97,45 @@ static void an_npz_loads_back_to_the_same_items(void **state)
     free(u);
 }
 
+static bool file_has(struct desk *desk, const char *name, const char *part)
+{
+    char *path = scene_path(&desk->at, name), bytes[1 << 14];
+    FILE *file = fopen(path, "re");
+    size_t size = fread(bytes, 1, sizeof bytes, file);
+    fclose(file);
+    free(path);
+    return memmem(bytes, size, part, strlen(part)) != NULL;
+}
+
+/* A StructuredValue: a dict of two TensorSpecs, obs and step. */
+static const char signature[] = "\xaa\x03\x1d\x0a\x0c\x0a\x03"
+                                "obs\x12\x05\x8a\x02\x02\x18\x09\x0a\x0d\x0a\x04"
+                                "step\x12\x05\x8a\x02\x02\x18\x01";
+
+static void columns_have_the_names_of_the_signature(void **state)
+{
+    struct desk *desk = *state;
+    desk_write(desk, "signature", signature);
+    char *flags = xasprintf("--table 'name=t signature=%s/signature' --table name=u", desk->at.dir);
+    desk_serve(desk, flags);
+    desk_write_items(desk, "items.jsonl");
+    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
+    assert_troupe(desk, 0, "replay peek %s t 4", desk->address);
+    assert_file_contains(&desk->at, "out", "obs     int64    [1]    [4]");
+    assert_troupe(desk, 0, "replay peek %s t -o json", desk->address);
+    assert_file_contains(&desk->at, "out", "\"name\":\t\"step\"");
+    assert_troupe(desk, 0, "replay dump %s t x.jsonl", desk->address);
+    assert_file_contains(&desk->at, "x.jsonl", "\"columns\":[\"obs\",\"step\"]");
+    assert_troupe(desk, 0, "replay dump %s t x.npz", desk->address);
+    assert_true(file_has(desk, "x.npz", "step.npy"));
+    assert_false(file_has(desk, "x.npz", "column_"));
+    assert_troupe(desk, 0, "replay load %s x.npz --table=u", desk->address);
+    assert_troupe(desk, 0, "replay peek %s u 4", desk->address);
+    assert_file_contains(&desk->at, "out", "0       int64    [1]    [4]");
+    desk_stop(desk);
+    free(flags);
+}
+
 static void a_load_says_what_was_there_already(void **state)
 {
     struct desk *desk = *state;
@@ -217,9 +256,13 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, desk_setup, desk_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(a_dump_loads_back_to_the_same_items),     TEST(an_npz_loads_back_to_the_same_items),
-        TEST(a_load_says_what_was_there_already),      TEST(a_wrong_npz_is_refused),
-        TEST(wrong_dumps_are_refused_with_their_line), TEST(a_dump_that_fails_leaves_nothing),
+        TEST(a_dump_loads_back_to_the_same_items),
+        TEST(an_npz_loads_back_to_the_same_items),
+        TEST(columns_have_the_names_of_the_signature),
+        TEST(a_load_says_what_was_there_already),
+        TEST(a_wrong_npz_is_refused),
+        TEST(wrong_dumps_are_refused_with_their_line),
+        TEST(a_dump_that_fails_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

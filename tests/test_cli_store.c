@@ -159,6 +159,27 @@ static void damage(struct desk *desk, const char *name)
     free(path);
 }
 
+/* A test is no terminal: nothing is drawn unless it is asked for. */
+static void how_far_long_work_is_is_told_when_asked(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, tables);
+    desk_write_items(desk, "items.jsonl");
+    const char *lines[] = {"load store items.jsonl", "dump store t x.npz", "verify store",
+                           "checkpoint store", "restore latest store --force"};
+    desk_stop(desk);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; ++i) {
+        assert_troupe(desk, 0, "replay %s", lines[i]);
+        char *quiet = scene_read(&desk->at, "err");
+        assert_string_equal(quiet, "");
+        free(quiet);
+        assert_troupe(desk, 0, "replay %s --progress", lines[i]);
+        char *told = scene_read(&desk->at, "err");
+        assert_true(strncmp(told, lines[i], 4) == 0 && strstr(told, " a second"));
+        free(told);
+    }
+}
+
 static void damage_is_found_and_told_by_the_status(void **state)
 {
     struct desk *desk = *state;
@@ -189,6 +210,7 @@ int main(void)
         TEST(a_checkpoint_is_restored),
         TEST(latest_is_looked_for_where_the_server_puts_them),
         TEST(checkpoints_are_removed_by_name_and_number),
+        TEST(how_far_long_work_is_is_told_when_asked),
         TEST(damage_is_found_and_told_by_the_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -193,5 +193,9 @@ typedef struct {
 TRP_API TRP_MUST_USE trp_status trp_replay_verify(const char *dir, trp_replay_report *report);
 TRP_API void trp_replay_report_cleanup(trp_replay_report *report);
 
+/* Whoever calls the two above may take minutes: `moved` is told on the calling thread how many of
+ * the bytes are done, often. For all later calls of this thread; NULL: nobody is told. */
+TRP_API void trp_replay_watch(void (*moved)(void *arg, uint64_t done, uint64_t total), void *arg);
+
 TRP_END_DECLS
 #endif

@@ -199,6 +199,7 @@ static trp_status table_alter_change(struct change_work *work)
     work->altered->removed = over > used ? over : used; /* about: some are both */
     if (work->alter->dry_run)
         return TRP_OK;
+    TRP_TRY(engine_table_admit(work->admin->engine, options, true));
     work->altered->removed = engine_table_alter(work->admin->engine, table, options);
     if (other_signature)
         service_state_change(service);

@@ -76,7 +76,13 @@ trp_status engine_not_found(trp_bytes name);
 
 /* ---- changing the tables (engine_tables.c); durable at the next commit --------------------- */
 
-/* ALREADY_EXISTS; INVALID_ARGUMENT: trp_table_options_check(); RESOURCE_EXHAUSTED: too many. */
+/* Room for what a table's record will say; everything before is committed first.
+ * RESOURCE_EXHAUSTED: there is none, and nothing was changed. engine_table_create() asks itself. */
+trp_status engine_table_admit(struct engine *engine, const trp_table_options *options,
+                              bool replaces);
+
+/* ALREADY_EXISTS; INVALID_ARGUMENT: trp_table_options_check(); RESOURCE_EXHAUSTED: too many, or no
+ * room. */
 trp_status engine_table_create(struct engine *engine, const trp_table_options *options,
                                struct engine_table **table);
 

@@ -40,6 +40,13 @@ static uint32_t options_put(struct engine *engine, const trp_table_options *opti
     return id;
 }
 
+trp_status engine_table_admit(struct engine *engine, const trp_table_options *options,
+                              bool replaces)
+{
+    TRP_TRY(engine_flush(engine));
+    return store_admit_table(engine->store, options->signature, replaces);
+}
+
 trp_status engine_table_create(struct engine *engine, const trp_table_options *options,
                                struct engine_table **table)
 {
@@ -51,6 +58,7 @@ trp_status engine_table_create(struct engine *engine, const trp_table_options *o
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "table %s: the server has %zu tables, at most %d",
                         options->name, engine->table_count, REPLAY_TABLES_MAX);
     TRP_TRY(engine_feed_check(engine, options));
+    TRP_TRY(engine_table_admit(engine, options, false));
     *table = engine_table_add(engine, options, options_put(engine, options));
     engine_feeds_find(engine);
     return TRP_OK;

@@ -153,6 +153,11 @@ void store_item_destroy(struct store *store, struct item *item);
  * RESOURCE_EXHAUSTED. */
 trp_status store_admit(struct store *store, const struct item *item);
 
+/* May a table with this signature be put into the next group? Nothing is noted yet.
+ * RESOURCE_EXHAUSTED as above; a record that `replaces` one may take half of what is kept for
+ * changes. */
+trp_status store_admit_table(struct store *store, trp_bytes signature, bool replaces);
+
 /* Assigns item->seq and its unsaved chunks' seqs, and notes them for writing. Admitted before. */
 void store_item_insert(struct store *store, uint32_t table_id, struct item *item);
 void store_item_priority(struct store *store, uint32_t table_id, const struct item *item);

@@ -61,13 +61,18 @@ static uint64_t group_pages(const struct store *store, struct cost cost)
     return cost_pages(cost) + store->account.fixed + MARGIN_PAGES;
 }
 
-/* Records of tables are not admitted: a table may be as large as its signature. */
+/* A table may be as large as its signature, and the record that it replaces stays until then. */
+static void table_cost(struct cost *cost, uint64_t signature_bytes)
+{
+    cost_add(cost, 2 * signature_bytes + 2 * PIECE_BYTES);
+}
+
 static uint64_t table_pages(const struct store *store)
 {
     struct cost cost = {0};
     for (size_t index = 0; index < store->table_count; index++)
         if (store->table_extras[index].changed)
-            cost_add(&cost, 2 * store->tables[index].signature.size + 2 * PIECE_BYTES);
+            table_cost(&cost, store->tables[index].signature.size);
     return cost.pages ? cost_pages(cost) : 0;
 }
 
@@ -133,24 +138,23 @@ static bool room_advance(struct store *store, uint64_t need)
     return false;
 }
 
-static trp_status room_refuse(struct store *store, uint64_t payload)
+static trp_status room_refuse(struct store *store, const char *what, uint64_t payload)
 {
     int error = space_error(store->space);
     if (error == 0 && store->account.parked > 0)
         error = ENOSPC; /* the limit is not what keeps us from their pages */
     if (error == 0)
         return trp_fail(TRP_RESOURCE_EXHAUSTED,
-                        "replay store %s is full: no room for an item of %llu bytes within %llu "
+                        "replay store %s is full: no room for %s of %llu bytes within %llu "
                         "bytes (max bytes, or the addresses that were reserved when it was opened)",
-                        store->dir.path, (unsigned long long)payload,
+                        store->dir.path, what, (unsigned long long)payload,
                         (unsigned long long)(store->limit_pages * store->page_bytes));
-    return trp_fail(TRP_RESOURCE_EXHAUSTED,
-                    "replay store %s: no room for an item of %llu bytes: %s", store->dir.path,
-                    (unsigned long long)payload, strerror(error));
+    return trp_fail(TRP_RESOURCE_EXHAUSTED, "replay store %s: no room for %s of %llu bytes: %s",
+                    store->dir.path, what, (unsigned long long)payload, strerror(error));
 }
 
 /* With an empty group: waits for the helper, then tidies up, then gives up. */
-static trp_status room_wait(struct store *store, uint64_t need, uint64_t payload)
+static trp_status room_wait(struct store *store, uint64_t need, const char *what, uint64_t payload)
 {
     enum { ADVANCES_MAX = 2 };
     struct deadline deadline = deadline_in_ms(&clock_monotonic, ADMIT_WAIT_MS);
@@ -164,7 +168,7 @@ static trp_status room_wait(struct store *store, uint64_t need, uint64_t payload
         if (store->failed != TRP_OK)
             return store_broken(store);
         if (late || advances++ == ADVANCES_MAX || !room_advance(store, need))
-            return room_refuse(store, payload);
+            return room_refuse(store, what, payload);
     }
     return TRP_OK;
 }
@@ -190,7 +194,21 @@ trp_status store_admit(struct store *store, const struct item *item)
             return TRP_OK;
         return trp_fail(TRP_ABORTED, "the group is as large as there is room");
     }
-    return room_wait(store, need, payload);
+    return room_wait(store, need, "an item", payload);
+}
+
+trp_status store_admit_table(struct store *store, trp_bytes signature, bool replaces)
+{
+    struct cost cost = {0};
+    assert(group_empty(&store->group));
+    if (store->failed != TRP_OK)
+        return store_broken(store);
+    table_cost(&cost, signature.size);
+    uint64_t need = group_pages(store, cost);
+    /* What lets items go must be possible where nothing else is, but not for ever. */
+    if (replaces && need + store->reserve_pages / 2 <= lmdb_pages_free(store))
+        return TRP_OK;
+    return room_wait(store, need + store->reserve_pages, "a table", signature.size);
 }
 
 /* ---- notes ---------------------------------------------------------------------------------- */
@@ -483,7 +501,7 @@ trp_status store_commit(struct store *store)
     if (store->account.parked > 0 && lmdb_pages_insert(store) < need + 2 * store->reserve_pages)
         park_return(store); /* before anybody waits for it */
     if (need > lmdb_pages_free(store))
-        TRP_TRY(room_wait(store, need, store->group.payload_bytes));
+        TRP_TRY(room_wait(store, need, "a group", store->group.payload_bytes));
     MDB_txn *txn;
     trp_status status = lmdb_begin(store, &txn);
     if (status != TRP_OK)

@@ -660,6 +660,50 @@ static void questions_without_an_answer_say_why(void **state)
     assert_int_equal(call(replay, "Fetch", &fetch_request, NULL), TRP_NOT_FOUND);
 }
 
+/* Signatures of 1 MB in a store of 16 MB: of what is refused nothing is seen, then or later. */
+static void a_table_that_has_no_room_changes_nothing(void **state)
+{
+    struct replay *replay = *state;
+    /* A TensorSpec that has a long field that nobody knows. */
+    static uint8_t signature[1000011] = {0x8a, 2,    0xc6, 0x84, 0x3d, 0x18,
+                                         1,    0x7a, 0xc0, 0x84, 0x3d};
+    trp_table_options *table;
+    assert_int_equal(trp_table_options_parse("name=t max_size=100", &table), TRP_OK);
+    trp_replay_server_options options = {
+        .dir = replay->dir, .tables = table, .table_count = 1, .max_bytes = 16 << 20};
+    assert_int_equal(trp_replay_server_create(&replay->server, &options), TRP_OK);
+    replay->channel = trp_channel_create_local(trp_replay_server_rpc(replay->server));
+    trp_table_options_destroy(table);
+
+    Troupe__ReplayCreateTableRequest create = TROUPE__REPLAY_CREATE_TABLE_REQUEST__INIT;
+    create.signature = (ProtobufCBinaryData){sizeof signature, signature};
+    trp_status status = TRP_OK;
+    size_t count = 0;
+    for (; status == TRP_OK && count < 16; count += status == TRP_OK) {
+        create.options = xasprintf("name=new%zu", count);
+        status = call(replay, "CreateTable", &create, NULL);
+        free(create.options);
+    }
+    assert_says("no room for a table");
+    assert_int_equal(status, TRP_RESOURCE_EXHAUSTED);
+    Troupe__ReplayTablesRequest request = TROUPE__REPLAY_TABLES_REQUEST__INIT;
+    Troupe__ReplayTablesResponse *tables;
+    call_ok(replay, "Tables", &request, &tables);
+    assert_int_equal(tables->n_tables, count + 1);
+    troupe__replay_tables_response__free_unpacked(tables, NULL);
+    Troupe__ReplayAlterTableRequest alter = TROUPE__REPLAY_ALTER_TABLE_REQUEST__INIT;
+    alter.options = "name=t max_size=7";
+    alter.has_signature = true;
+    alter.signature = create.signature;
+    assert_int_equal(call(replay, "AlterTable", &alter, NULL), TRP_RESOURCE_EXHAUSTED);
+    insert_items(replay, "t", 1, 20);
+    assert_int_equal(table_state(replay, "t").size, 20); /* not 7 */
+    crash(replay, NULL);
+    OPEN("name=t max_size=100"); /* else: FAILED_PRECONDITION, a stored table is missing */
+    assert_int_equal(table_state(replay, "t").size, 20);
+    assert_int_equal(create_table(replay, "name=new"), TRP_OK);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, replay_setup, replay_teardown)
@@ -672,6 +716,7 @@ int main(void)
         TEST(fetches_go_on_beside_each_other),
         TEST(a_created_table_serves_at_once_and_survives_a_crash),
         TEST(a_dropped_table_ends_its_streams_and_no_others),
+        TEST(a_table_that_has_no_room_changes_nothing),
         TEST(a_table_dropped_while_it_is_sampled_ends_the_stream),
         TEST(a_new_table_inherits_nothing_from_a_dropped_one),
         TEST(tables_that_cannot_be_are_refused),

@@ -285,6 +285,28 @@ static void changes_are_always_possible(void **state)
     commit(full);
 }
 
+/* Tables are refused before anything is noted; one that takes a record's place is not. */
+static void a_table_without_room_is_refused(void **state)
+{
+    struct full *full = *state;
+    uint8_t *bytes = xcalloc(1, 8 << 20);
+    full_open(full, TRP_DURABLE_PROCESS, 0);
+    fill(full, 300);
+    commit(full);
+    assert_int_equal(store_admit_table(full->store, (trp_bytes){bytes, 8 << 20}, false),
+                     TRP_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(trp_last_error(), "no room for a table"));
+    assert_int_equal(store_admit_table(full->store, (trp_bytes){bytes, 8 << 20}, true),
+                     TRP_RESOURCE_EXHAUSTED);
+    for (int i = 0; i < 50; ++i) {
+        assert_int_equal(store_admit_table(full->store, (trp_bytes){bytes, 100}, true), TRP_OK);
+        store_table_put(full->store, "t", i % 2 ? "name=t" : "name=t max_size=9",
+                        (trp_bytes){bytes, 100});
+        commit(full);
+    }
+    free(bytes);
+}
+
 static void space_that_returns_is_used(void **state)
 {
     struct full *full = *state;
@@ -484,6 +506,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(sliding_along_the_edge_goes_on_for_ever, setup, teardown),
         cmocka_unit_test_setup_teardown(holes_all_over_a_full_store_are_filled, setup, teardown),
         cmocka_unit_test_setup_teardown(changes_are_always_possible, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_table_without_room_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(space_that_returns_is_used, setup, teardown),
         cmocka_unit_test_setup_teardown(freed_pages_go_back_and_come_again, setup, teardown),
         cmocka_unit_test_setup_teardown(a_full_file_system_cannot_hold_a_new_store, setup,

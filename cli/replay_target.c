@@ -199,13 +199,19 @@ const char *column_name(const Troupe__ReplayTable *table, size_t count, size_t i
 static trp_status no_such_table(const struct target *target, const char *name,
                                 const Troupe__ReplayTablesResponse *tables)
 {
-    char names[512] = "";
+    const char **all = xcalloc(tables->n_tables + 1, sizeof(char *));
+    char names[512] = "", guess[128];
     size_t length = 0;
     for (size_t i = 0; i < tables->n_tables && length + 1 < sizeof names; ++i)
         length +=
             (size_t)snprintf(names + length, sizeof names - length, " %s", tables->tables[i]->name);
-    return trp_fail(TRP_NOT_FOUND, "%s has no table %s; it has:%s", target->text, name,
-                    tables->n_tables ? names : " none");
+    for (size_t i = 0; i < tables->n_tables; ++i)
+        all[i] = tables->tables[i]->name;
+    trp_status status =
+        trp_fail(TRP_NOT_FOUND, "%s has no table %s; it has:%s%s", target->text, name,
+                 tables->n_tables ? names : " none", cli_guess(name, all, guess));
+    free(all);
+    return status;
 }
 
 trp_status target_tables(const struct target *target, const char *table,

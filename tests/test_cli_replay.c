@@ -304,6 +304,10 @@ static void a_server_needs_no_tables_to_start(void **state)
     assert_troupe(desk, 0, "replay ls %s", desk->address);
     assert_troupe(desk, 3, "replay peek %s t", desk->address);
     assert_one_error(desk, "has no table t; it has: none");
+    assert_troupe(desk, 0, "replay create %s name=steps", desk->address);
+    assert_troupe(desk, 3, "replay peek %s step", desk->address);
+    assert_one_error(desk, "has no table step; it has: steps; did you mean 'steps'?");
+    assert_troupe(desk, 0, "replay drop %s steps", desk->address);
     assert_troupe(desk, 0, "replay create %s name=t", desk->address);
     desk_write_items(desk, "items.jsonl");
     assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);

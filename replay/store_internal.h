@@ -138,6 +138,7 @@ struct store {
     uint64_t map_bytes;
     uint8_t *map; /* page 0 */
     struct space *space;
+    int64_t looked_ns; /* when data.mdb was last seen to have a name */
     uint64_t limit_pages, reserve_pages;
     struct account account;
     struct meta_record meta; /* as the database has it */

@@ -28,6 +28,7 @@ enum {
     FREE_TREE = 0,    /* LMDB's own list of free pages */
     FIRST_PAGES = 64, /* a new store has them before LMDB touches any: 256 KiB */
     OPEN_WAIT_MS = 50,
+    LOOK_MS = 100,                /* between looks at whether data.mdb is still there */
     TAIL_KEPT = 64,               /* pages that inserts leave alone: 10 MiB can be freed at once */
     META_PAGE_MAGIC = 0xBEEFC0DE, /* in pages 0 and 1, behind a page header of 16 bytes */
 };
@@ -243,6 +244,25 @@ trp_status lmdb_begin(struct store *store, MDB_txn **txn)
     return rc == 0 ? TRP_OK : lmdb_fail(store, rc, "begin");
 }
 
+/* Somebody who removes the directory of a live store takes the file's name: what goes into it is
+ * gone with this process. A system call for each commit would be a good part of a small one. */
+static trp_status file_check(struct store *store)
+{
+    int64_t now = clock_now_ns(&clock_monotonic);
+    struct stat info;
+    int fd;
+    if (store->looked_ns != 0 && now < store->looked_ns + LOOK_MS * INT64_C(1000000))
+        return TRP_OK;
+    mdb_env_get_fd(store->env, &fd);
+    store->looked_ns = now;
+    if (fstat(fd, &info) != 0 || info.st_nlink > 0)
+        return TRP_OK;
+    return trp_fail(TRP_DATA_LOSS,
+                    "%s was deleted while the store was open: what is in it is lost when this "
+                    "process ends; dump it meanwhile",
+                    store->dir.data_path);
+}
+
 trp_status lmdb_commit(struct store *store, MDB_txn *txn)
 {
     copy_away_end();
@@ -250,6 +270,7 @@ trp_status lmdb_commit(struct store *store, MDB_txn *txn)
     if (rc != 0)
         return lmdb_fail(store, rc, "commit");
     lmdb_read_end(store); /* a fold may have read the log meanwhile */
+    TRP_TRY(file_check(store));
     TRP_TRY(lmdb_account(store));
     /* What store_admit() is for; beyond it a full disk would kill us. */
     assert(store->account.next <= space_watermark(store->space));

@@ -2,6 +2,7 @@
  * A crash is a copy of the live directory: the files as a kill -9 leaves them. */
 #include "replay_fixture.h"
 
+#include "core/clock.h"
 #include "replay.pb-c.h"
 
 /* ---- unary calls ------------------------------------------------------------------------- */
@@ -155,6 +156,29 @@ static void used_up_items_go_when_a_restart_allows_fewer_samples(void **state)
     replay->channel = trp_channel_create_local(trp_replay_server_rpc(replay->server));
     assert_int_equal(table_state(replay, "t").size, 3);
     assert_int_equal(sample_one(replay, "t").key, 2);
+}
+
+static void a_store_that_was_deleted_refuses_inserts(void **state)
+{
+    struct replay *replay = *state;
+    OPEN("name=t");
+    insert_items(replay, "t", 1, 2);
+    fixture_erase(replay->dir);
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, WAIT_MS);
+    trp_status status = TRP_OK;
+    trp_message *message;
+    for (uint64_t key = 3; status == TRP_OK; ++key) {
+        assert_false(deadline_passed(deadline, &clock_monotonic));
+        send_simple(stream, key, "t", 1, key);
+        status = trp_stream_receive(stream, &message, WAIT_MS);
+        if (status == TRP_OK)
+            trp_message_destroy(message);
+    }
+    assert_int_equal(status, TRP_DATA_LOSS);
+    assert_non_null(strstr(trp_last_error(), "data.mdb was deleted"));
+    trp_stream_destroy(stream);
+    assert_in_range(sample_one(replay, "t").key, 1, UINT64_MAX); /* what is there can be had */
 }
 
 /* What is logged while a server opens with this table. */
@@ -498,6 +522,7 @@ int main(void)
         TEST(the_options_given_win_over_those_stored),
         TEST(items_go_only_when_a_table_may_shrink),
         TEST(used_up_items_go_when_a_restart_allows_fewer_samples),
+        TEST(a_store_that_was_deleted_refuses_inserts),
         TEST(a_limiter_that_can_never_go_on_is_told),
         TEST(options_that_no_server_can_have_are_refused),
         TEST(an_item_on_its_way_in_a_crash_is_given_again),

@@ -50,6 +50,7 @@ struct insert_stream {
 
     bool touched;
     struct insert_stream *next_touched;
+    struct insert_stream *next, *previous; /* in service->inserting */
 };
 
 static void stream_touch(struct insert_stream *stream)
@@ -294,18 +295,37 @@ static trp_status item_insert(struct insert_stream *stream, struct wire_item *wi
     return TRP_OK;
 }
 
-/* Chunks that no item refers to live in memory: all streams together may have so many. */
-static trp_status kept_count(struct insert_stream *stream)
+static void kept_count(struct insert_stream *stream)
 {
-    struct service *service = stream->service;
-    service->kept_bytes += stream->keep.bytes - stream->kept_counted;
+    stream->service->kept_bytes += stream->keep.bytes - stream->kept_counted;
     stream->kept_counted = stream->keep.bytes;
-    if (service->kept_bytes <= service->kept_bytes_max)
-        return TRP_OK;
-    return trp_fail(TRP_RESOURCE_EXHAUSTED,
-                    "insert streams keep %" PRIu64 " bytes of chunks that no item refers to, "
-                    "more than the %" PRIu64 " that the server holds",
-                    service->kept_bytes, service->kept_bytes_max);
+}
+
+static struct insert_stream *kept_most(const struct service *service)
+{
+    struct insert_stream *most = service->inserting;
+    for (struct insert_stream *each = most; each; each = each->next)
+        if (each->kept_counted > most->kept_counted)
+            most = each;
+    return most;
+}
+
+/* Chunks that no item refers to live in memory: all streams together may have so many. When they
+ * have more, the one that has most of them ends, whoever sent the last one. */
+static void kept_bound(struct service *service)
+{
+    while (service->kept_bytes > service->kept_bytes_max) {
+        struct insert_stream *most = kept_most(service);
+        trp_status status =
+            trp_fail(TRP_RESOURCE_EXHAUSTED,
+                     "insert streams keep %" PRIu64 " bytes of chunks that no item refers to, "
+                     "more than the %" PRIu64 " that the server holds, and this one has most: "
+                     "%" PRIu64,
+                     service->kept_bytes, service->kept_bytes_max, most->kept_counted);
+        stream_fail(most, status);
+        keep_set_cleanup(&most->keep, engine_store(service->engine));
+        kept_count(most);
+    }
 }
 
 static trp_status message_apply(struct insert_stream *stream, trp_message *message)
@@ -330,7 +350,8 @@ static trp_status message_apply(struct insert_stream *stream, trp_message *messa
         }
         TRP_TRY(keep_set_release(&stream->keep, engine_store(service->engine), &request->keep));
     }
-    return kept_count(stream);
+    kept_count(stream);
+    return TRP_OK;
 }
 
 /* ---- the call ---------------------------------------------------------------------------- */
@@ -340,6 +361,10 @@ void insert_opened(void *service, trp_server_call *call)
     struct insert_stream *stream = xcalloc(1, sizeof *stream);
     stream->service = service;
     stream->call = call;
+    stream->next = stream->service->inserting;
+    if (stream->next)
+        stream->next->previous = stream;
+    stream->service->inserting = stream;
     trp_server_call_set_state(call, stream);
     trp_server_call_read(call);
 }
@@ -369,6 +394,7 @@ void insert_received(void *arg, trp_server_call *call, trp_message *message)
     stream_touch(stream);
     if (status != TRP_OK)
         stream_fail(stream, status);
+    kept_bound(service);
     stream_read(stream);
 }
 
@@ -388,6 +414,16 @@ void insert_half_closed(void *arg, trp_server_call *call)
     service->worked = true;
     stream->half_closed = true;
     stream_touch(stream);
+}
+
+static void stream_unlink(struct insert_stream *stream)
+{
+    if (stream->next)
+        stream->next->previous = stream->previous;
+    if (stream->previous)
+        stream->previous->next = stream->next;
+    else
+        stream->service->inserting = stream->next;
 }
 
 static void touched_remove(struct service *service, struct insert_stream *stream)
@@ -434,6 +470,7 @@ void insert_closed(void *arg, trp_server_call *call)
     struct service *service = arg;
     struct insert_stream *stream = trp_server_call_state(call);
     service->worked = true;
+    stream_unlink(stream);
     touched_remove(service, stream);
     for (size_t i = 0; stream->pending && i < engine_table_count(service->engine); ++i)
         lane_orphan(service->lanes[i], stream);

@@ -67,9 +67,10 @@ struct service {
     struct engine *engine;
     struct lane **lanes; /* one a table, in the engine's order */
     struct lane *moving;
-    struct lane *inserted;         /* of the last item of this message; NULL: none yet */
-    enum lane_state inserted_from; /* what it did before */
-    struct insert_stream *touched; /* something to send at the end of the group */
+    struct lane *inserted;           /* of the last item of this message; NULL: none yet */
+    enum lane_state inserted_from;   /* what it did before */
+    struct insert_stream *inserting; /* all that are open */
+    struct insert_stream *touched;   /* something to send at the end of the group */
     struct unary *unary_first, *unary_last;
     /* Begins a checkpoint elsewhere, which ends with service_checkpoint_done(). NULL: there are
      * none. */

@@ -686,6 +686,41 @@ static void confirmations_keep_the_order_of_a_stream_across_tables(void **state)
     built_destroy(built);
 }
 
+static void the_stream_that_keeps_most_ends_when_the_server_keeps_too_much(void **state)
+{
+    enum { BYTES = 250 << 10 };
+    struct replay *replay = *state;
+    uint64_t key = 1;
+    replay->in_flight_bytes = 1 << 20;
+    OPEN("name=t");
+    trp_stream *large = open_stream(replay, "InsertStream");
+    trp_stream *small = open_stream(replay, "InsertStream");
+    for (uint64_t chunk = 1; chunk <= 4; ++chunk) {
+        struct built *built = built_create(BYTES);
+        add_chunk(built, (struct chunk_spec){.key = chunk, .bytes = BYTES});
+        if (chunk == 4) { /* three that no item refers to are left */
+            add_simple_item(built, key, "t", 1, 1);
+            for (uint64_t each = 1; each <= 4; ++each)
+                wire_push_key(&built->request.keep, each);
+        }
+        send_built(large, built);
+        built_destroy(built);
+    }
+    assert_confirmed(large, &key, 1);
+    key = 2;
+    struct built *built = built_create(2 * BYTES);
+    add_chunk(built, (struct chunk_spec){.key = 7, .bytes = BYTES});
+    send_built(small, built);
+    add_chunk(built, (struct chunk_spec){.key = 8, .bytes = BYTES});
+    send_built(small, built);
+    assert_ends(large, TRP_RESOURCE_EXHAUSTED, "this one has most");
+    add_simple_item(built, key, "t", 1, 7);
+    send_built(small, built);
+    assert_confirmed(small, &key, 1);
+    trp_stream_destroy(small);
+    built_destroy(built);
+}
+
 static void who_never_reads_confirmations_is_not_read_for_ever(void **state)
 {
     enum { FIRST_WAIT_MS = 200 };
@@ -744,6 +779,7 @@ int main(void)
         TEST(the_new_item_may_be_its_own_victim),
         TEST(a_half_closed_stream_ends_when_the_limiter_let_everything_in),
         TEST(a_blocked_stream_is_not_read),
+        TEST(the_stream_that_keeps_most_ends_when_the_server_keeps_too_much),
         TEST(who_never_reads_confirmations_is_not_read_for_ever),
         TEST(queued_inserts_of_a_dead_stream_are_inserted),
         TEST(confirmations_keep_the_order_of_a_stream_across_tables),

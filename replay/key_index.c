@@ -142,25 +142,24 @@ void key_index_prefetch(const struct key_index *index, uint64_t key)
         __builtin_prefetch(&index->entries[key_index_home(index, key)], 1);
 }
 
-static uint64_t entry_moved(uint64_t entry, size_t distance)
-{
-    entry &= ~(FAR * DISTANCE_ONE);
-    return entry | (distance < FAR ? distance : FAR) * DISTANCE_ONE;
-}
-
-/* Steps from `from` to `to`. */
-static size_t steps_between(const struct key_index *index, size_t from, size_t to)
-{
-    return to >= from ? to - from : to + index->capacity - from;
-}
-
 /* How far the entry at `at` is behind its home. */
 static size_t distance_at(const struct key_index *index, size_t at)
 {
     uint64_t entry = index->entries[at];
     size_t distance = entry_distance(entry);
-    return distance < FAR ? distance
-                          : steps_between(index, key_index_home(index, entry_item(entry)->key), at);
+    if (distance < FAR)
+        return distance;
+    size_t home = key_index_home(index, entry_item(entry)->key);
+    return at >= home ? at - home : at + index->capacity - home;
+}
+
+/* The entry from `distance` behind its home, `back` places nearer to it. */
+static uint64_t entry_moved(uint64_t entry, size_t distance, size_t back)
+{
+    if (distance < FAR)
+        return entry - back * DISTANCE_ONE;
+    size_t left = distance - back < FAR ? distance - back : FAR;
+    return entry - (FAR - left) * DISTANCE_ONE;
 }
 
 void key_index_remove(struct key_index *index, const struct item *item)
@@ -171,13 +170,14 @@ void key_index_remove(struct key_index *index, const struct item *item)
     size_t hole = key_index_seek(index, item->key, &marks);
     if (entry_item(index->entries[hole]) != item)
         return;
-    for (size_t at = key_index_next(index, hole); index->entries[at] != 0;
-         at = key_index_next(index, at)) {
-        size_t behind = distance_at(index, at), back = steps_between(index, hole, at);
-        if (behind < back)
+    size_t at = key_index_next(index, hole);
+    for (size_t back = 1; index->entries[at] != 0; at = key_index_next(index, at), back++) {
+        size_t distance = distance_at(index, at);
+        if (distance < back)
             continue; /* its home is behind the hole */
-        index->entries[hole] = entry_moved(index->entries[at], behind - back);
+        index->entries[hole] = entry_moved(index->entries[at], distance, back);
         hole = at;
+        back = 0;
     }
     index->entries[hole] = 0;
     index->count--;

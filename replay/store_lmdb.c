@@ -298,7 +298,7 @@ int lmdb_put_parts(MDB_cursor *cursor, uint64_t seq, trp_bytes bytes, unsigned f
         if (rc != 0)
             return rc;
         if (size)
-            memcpy(data.mv_data, bytes.data + offset, size);
+            copy_some(data.mv_data, bytes.data + offset, size);
     }
     return 0;
 }
@@ -318,7 +318,7 @@ static uint32_t spans_take(struct span_reader *from, uint8_t *out, size_t size, 
         if (away)
             copy_away(out, in, size);
         else
-            memcpy(out, in, size);
+            copy_some(out, in, size);
         from->left = (trp_bytes){in + size, from->left.size - size};
         return sum;
     }

@@ -478,6 +478,29 @@ static void keys_that_only_differ_in_their_upper_bits_are_told_apart(void **stat
     table_destroy(table, item_free, NULL);
 }
 
+static void keys_are_told_apart_just_before_their_index_grows(void **state)
+{
+    (void)state;
+    enum { COUNT = (1 << 17) / 5 * 4 }; /* full by four fifths: some lie hundreds of places off */
+    struct table *table = table_of(TRP_UNIFORM, TRP_FIFO, 1 << 20, 0);
+    trp_rng rng;
+    trp_rng_init(&rng, 1, 1);
+    uint64_t *keys = xmalloc(COUNT * sizeof *keys);
+    for (uint32_t i = 0; i < COUNT; i++)
+        insert(table, keys[i] = trp_rng_u64(&rng), 1);
+    for (uint32_t i = 0; i < COUNT; i += 2) {
+        struct item *item = table_find(table, keys[i]);
+        assert_non_null(item);
+        table_remove(table, item);
+        free(item);
+        assert_null(table_find(table, keys[i]));
+    }
+    for (uint32_t i = 0; i < COUNT; i++)
+        assert_int_equal(table_find(table, keys[i]) != NULL, i % 2);
+    free(keys);
+    table_destroy(table, item_free, NULL);
+}
+
 static void the_same_seed_draws_the_same_items(void **state)
 {
     (void)state;
@@ -524,6 +547,7 @@ int main(void)
         cmocka_unit_test(reset_empties_the_table_and_its_counters),
         cmocka_unit_test(top_lists_the_samplers_favourites_first),
         cmocka_unit_test(keys_that_only_differ_in_their_upper_bits_are_told_apart),
+        cmocka_unit_test(keys_are_told_apart_just_before_their_index_grows),
         cmocka_unit_test(the_same_seed_draws_the_same_items),
         cmocka_unit_test(a_table_knows_its_options_with_defaults_filled_in),
     };

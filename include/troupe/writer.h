@@ -38,7 +38,7 @@ typedef struct {
     bool tuned;               /* the length is found out instead, between 1 and `history`, by what
                                  chunks and items cost in bytes */
     double throughput_weight; /* when tuned: of an item's bytes beside a chunk's; 0: 1 */
-    uint32_t max_in_flight;   /* items not confirmed; 0: 1024, or 8 MiB of steps */
+    uint32_t max_in_flight;   /* items not confirmed; 0: 1024, or 2 MiB of steps */
     uint32_t batch_items;     /* items that wait to share a message; 0: 64 */
     bool unchecked;           /* do not compare items with their table's signature */
     uint64_t seed; /* of keys; 0: from the operating system. Writers of one table need different

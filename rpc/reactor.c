@@ -322,7 +322,9 @@ void rpc_reactor_stop(trp_server *server)
         grpc_metadata_array_destroy(&server->slots[i].metadata);
         grpc_call_details_destroy(&server->slots[i].details);
     }
+    rpc_server_enter(server);
     server->reactor_wait_ns = INT64_MIN;
+    rpc_server_release(server);
     free(server->slots);
     server->slots = NULL;
     server->slot_count = 0;

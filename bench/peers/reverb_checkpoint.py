@@ -13,6 +13,8 @@ import time
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 os.environ.setdefault('CUDA_VISIBLE_DEVICES', '')
+sys.stderr = os.fdopen(os.dup(2), 'w')  # tracebacks; dm-reverb's and TensorFlow's own lines are thousands
+os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 import numpy as np
 import reverb
 

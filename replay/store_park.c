@@ -17,14 +17,16 @@
 #include "core/alloc.h"
 
 enum {
-    FREE_TREE = 0,       /* LMDB's list of free pages */
-    PARK_PAGES = 64,     /* 256 KiB, of which 252 go back */
-    PARK_RUNS = 8,       /* a step, about 0.5 ms */
+    FREE_TREE = 0,                 /* LMDB's list of free pages */
+    PARK_PAGES = 64,               /* 256 KiB, of which 252 go back */
+    PARK_RUNS = SPACE_PUNCHES_MAX, /* a step, about 0.5 ms */
     SCAN_PAGES = 32768,  /* of the free list are looked at; LMDB searches as many in 1 ms */
     FREE_MIN = 4096,     /* 16 MiB may always lie idle */
     BEGIN_PAGES = 2048,  /* beyond those: 8 MiB */
     RETRY_MS = 5000,     /* after a look that found no runs */
     RETURNED_MS = 10000, /* after pages were wanted back */
+    PUNCH_LOOK_US = 200, /* that the server's thread gives the helper at a time */
+    PUNCH_WAIT_US = 10000000,
 };
 
 static int compare_pages(const void *left, const void *right)
@@ -107,13 +109,12 @@ static bool run_place(struct store *store, uint64_t number, off_t *offset, off_t
 
 static void runs_punch(struct store *store, unsigned runs)
 {
-    int fd;
-    mdb_env_get_fd(store->env, &fd);
     for (unsigned run = 0; run < runs; run++) {
         off_t offset, bytes;
-        if (!run_place(store, store->next_parked + run, &offset, &bytes) ||
-            fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, bytes) != 0)
-            store->cannot_park = true; /* this file system does not do it */
+        if (run_place(store, store->next_parked + run, &offset, &bytes))
+            space_punch(store->space, (uint64_t)offset, (uint64_t)bytes);
+        else
+            store->cannot_park = true;
     }
     store->next_parked += runs;
 }
@@ -153,8 +154,21 @@ int64_t store_idle_at_ns(const struct store *store)
     return later ? store->park_again.at_ns : INT64_MAX;
 }
 
+/* False: the helper has not given back yet what it was told to. */
+static bool runs_punched(struct store *store, int64_t wait_us)
+{
+    struct deadline deadline = {clock_now_ns(&clock_monotonic) + wait_us * 1000};
+    if (!space_punched(store->space, deadline))
+        return false;
+    if (space_punch_error(store->space) != 0)
+        store->cannot_park = true; /* this file system does not do it */
+    return true;
+}
+
 bool park_work(struct store *store)
 {
+    if (store->space && !runs_punched(store, PUNCH_LOOK_US))
+        return true;
     unsigned runs = store->failed == TRP_OK ? runs_wanted(store) : 0;
     if (runs == 0)
         return false;
@@ -199,7 +213,7 @@ static unsigned runs_allocate(struct store *store, unsigned runs)
 bool park_return(struct store *store)
 {
     if (store->account.parked == 0 || store->failed != TRP_OK ||
-        lmdb_budget(store, store->account.fixed).pages < 16)
+        lmdb_budget(store, store->account.fixed).pages < 16 || !runs_punched(store, PUNCH_WAIT_US))
         return false;
     unsigned runs = runs_allocate(store, PARK_RUNS);
     if (runs == 0)

@@ -255,18 +255,21 @@ static void bench_ratio(const struct bench *bench)
 static void print_ways(const struct bench *bench)
 {
     char name[160];
+    double one_us = 0, many_us = 0;
+    if (bench->peer.count > 0) { /* their messages have one item, ours many */
+        one_us = raw_stream(&bench->raw, loads[1].wire_bytes, 1).server_us;
+        many_us = raw_samples(&bench->raw, &loads[1]).client_us;
+    }
     for (size_t i = 0; i < bench->peer.count; i++) {
         const struct way *way = &bench->peer.ways[i];
-        double raw_us = 0;
+        double raw_us = strcmp(way->what, "insert") == 0 ? one_us : many_us;
         snprintf(name, sizeof name, "dm-reverb's %s on our server, %s %s", way->name, way->what,
                  way->size);
         if (way->writers > 0)
             snprintf(name + strlen(name), sizeof name - strlen(name), ", %u writer%s", way->writers,
                      way->writers > 1 ? "s" : "");
-        if (strcmp(way->size, loads[1].name) == 0) /* their messages have one item, ours many */
-            raw_us = strcmp(way->what, "insert") == 0
-                         ? raw_stream(&bench->raw, loads[1].wire_bytes, 1).server_us
-                         : raw_samples(&bench->raw, &loads[1]).client_us;
+        if (strcmp(way->size, loads[1].name) != 0)
+            raw_us = 0;
         print_row(name, "items/s", way->ours.per_s, 0, "", way->theirs.per_s, "dm-reverb's server");
         print_cpu(name, &way->ours, raw_us, "raw gRPC, same size", way->theirs.server_us);
     }

@@ -221,17 +221,21 @@ struct budget lmdb_budget(const struct store *store, uint64_t need)
 }
 
 /* So many pages are kept ready beyond the reserve: a sixteenth of the file, so that a growing store
- * is not slowed and a small one stays small. */
+ * is not slowed and a small one stays small. They are asked for in steps: groups of one item would
+ * wake the helper, and it the kernel twice, for a page each. */
 static void lmdb_want(struct store *store)
 {
+    enum { STEP = 256 };
     uint64_t ahead = store->account.next / 16;
     if (ahead < 1024)
         ahead = 1024; /* 4 MiB */
     if (ahead > 32768)
         ahead = 32768; /* 128 MiB: 50 ms at the rate of a growing store */
     ahead += store->reserve_pages;
-    if (store->account.reusable < ahead && store->account.parked == 0)
-        space_want(store->space, store->account.next + ahead - store->account.reusable);
+    if (store->account.reusable >= ahead || store->account.parked > 0)
+        return;
+    uint64_t page = store->account.next + ahead - store->account.reusable;
+    space_want(store->space, (page + STEP - 1) / STEP * STEP);
 }
 
 /* ---- writing -------------------------------------------------------------------------------- */

@@ -1,28 +1,28 @@
 /* A table of ten times the memory: samples of 28 KB from a server that lives in a memory cgroup a
- * tenth as large as what it stores, next to reads of the same size at random places of the same
- * file, as many at a time as a disk's queue likes, in a cgroup of the same size.
+ * tenth as large as what it stores, in turn with reads of as many pages at random places of the
+ * same file, as many at a time as a disk's queue likes, in the same cgroup.
  *
- *   bench_larger DIR [--full]      DIR: on a disk; --full: 40 GB in 4 GB instead of 4 in 0.4
+ *   bench_larger DIR [--full | GB]      DIR: on a disk; --full: 40 GB in 4 GB; 4 in 0.4 by default
  *
  * Needs the right to make a memory cgroup (version 1 or 2). Prints: case, measured, unit, ceiling,
  * its name. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <troupe/rng.h>
+#include <troupe/sampler.h>
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/thread.h"
 #include "replay_load.h"
 #include "scratch.h"
 
-enum { READERS = 32, READ_SECONDS = 5 };
+enum { READERS = 32, PAGE_BYTES = 4096, PIECE_BYTES = 4080 };
 
 /* ---- cgroup ---------------------------------------------------------------------------------- */
 
@@ -38,7 +38,7 @@ static const struct cgroup cgroups[] = {
 
 static bool write_text(const struct cgroup *group, const char *name, const char *text)
 {
-    char path[256];
+    char path[400];
     snprintf(path, sizeof path, "%s/%s", group->path, name);
     int file = open(path, O_WRONLY);
     bool written = file >= 0 && write(file, text, strlen(text)) == (ssize_t)strlen(text);
@@ -75,20 +75,20 @@ static void cgroup_enter(const struct cgroup *group, pid_t pid)
 struct reader {
     struct thread thread;
     int file;
-    uint64_t blocks, seed;
+    uint64_t places, seed;
     size_t bytes;
     int64_t until_ns;
     uint64_t reads;
 };
 
-static void read_blocks(void *arg)
+static void read_places(void *arg)
 {
     struct reader *reader = arg;
     uint8_t *bytes = xmalloc(reader->bytes);
     trp_rng rng;
     trp_rng_init(&rng, 7, reader->seed);
     while (now() < reader->until_ns) {
-        off_t at = (off_t)(trp_rng_below(&rng, reader->blocks) * reader->bytes);
+        off_t at = (off_t)(trp_rng_below(&rng, reader->places) * PAGE_BYTES);
         if (pread(reader->file, bytes, reader->bytes, at) != (ssize_t)reader->bytes)
             fail("a read of the data file");
         reader->reads++;
@@ -96,35 +96,79 @@ static void read_blocks(void *arg)
     free(bytes);
 }
 
-/* Reads of `bytes` a second, at random places of what the file has. This process is in the cgroup.
- */
-static double read_rate(const char *path, size_t bytes)
+/* For a second, reads of `bytes` at random pages of what the file has, which is less than its
+ * length says while the server has it open; how many. This process is in the cgroup. */
+static double read_segment(int file, size_t bytes)
 {
     struct reader readers[READERS];
     struct stat info;
-    int file = open(path, O_RDONLY);
-    if (file < 0 || fstat(file, &info) != 0)
-        fail(path);
-    posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM);
+    if (fstat(file, &info) != 0)
+        fail("the data file");
+    uint64_t pages = (uint64_t)info.st_blocks * 512 / PAGE_BYTES;
     int64_t begin = now();
     double reads = 0;
     for (int i = 0; i < READERS; i++) {
         readers[i] = (struct reader){.file = file,
-                                     .blocks = (uint64_t)info.st_size / bytes,
-                                     .seed = (uint64_t)i,
+                                     .places = pages - bytes / PAGE_BYTES,
+                                     .seed = (uint64_t)begin + (uint64_t)i,
                                      .bytes = bytes,
-                                     .until_ns = begin + READ_SECONDS * INT64_C(1000000000)};
-        check(thread_start(&readers[i].thread, "reader", read_blocks, &readers[i]));
+                                     .until_ns = begin + SEGMENT_NS};
+        check(thread_start(&readers[i].thread, "reader", read_places, &readers[i]));
     }
     for (int i = 0; i < READERS; i++) {
         thread_stop(&readers[i].thread);
         reads += (double)readers[i].reads;
     }
-    close(file);
-    return rate(reads, begin);
+    return reads;
 }
 
 /* ---- the case -------------------------------------------------------------------------------- */
+
+/* For a second, after a quarter of one that does not count: what was ready is used up then. */
+static void sample_segment(trp_sampler *sampler, struct segments *segments)
+{
+    trp_batch batch;
+    double count = 0;
+    for (int64_t begin = now(); now() < begin + SEGMENT_NS / 4;)
+        check(trp_sampler_next(sampler, &batch, 30000));
+    segment_begin(segments, segments->server);
+    for (; now() < segments->begin_ns + SEGMENT_NS; count += BATCH)
+        check(trp_sampler_next(sampler, &batch, 30000));
+    segment_end(segments, count);
+}
+
+/* Samples and reads in turn: the disk is not always the same. */
+static void compare(const struct load *load, trp_channel *channel, pid_t server, const char *data,
+                    const char *name)
+{
+    struct segments segments = {.server = server};
+    double reads[SEGMENTS];
+    size_t pages = (load->wire_bytes + PIECE_BYTES - 1) / PIECE_BYTES;
+    trp_sampler *sampler;
+    int file = open(data, O_RDWR);
+    if (file < 0 || fdatasync(file) != 0)
+        fail(data);
+    posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM);
+    check(trp_sampler_create(&sampler, channel,
+                             &(trp_sampler_options){.table = load->name,
+                                                    .columns = load->columns,
+                                                    .column_count = load->column_count,
+                                                    .batch_size = BATCH,
+                                                    .prefetch = 2,
+                                                    .limiter_timeout_ms = -1}));
+    while (segments.count < SEGMENTS) {
+        sample_segment(sampler, &segments);
+        int64_t begin = now();
+        double count = read_segment(file, pages * PAGE_BYTES);
+        reads[segments.count - 1] = rate(count, begin);
+    }
+    trp_sampler_destroy(sampler);
+    close(file);
+    struct measured measured = segments_median(&segments);
+    print_row(name, "items/s", measured.per_s, median(reads, SEGMENTS), "32 threads that pread", 0,
+              "");
+    print_cpu(name, &measured, 0, "", 0);
+}
 
 static void bench_larger(const struct cgroup *group, const char *parent, double bytes)
 {
@@ -144,13 +188,11 @@ static void bench_larger(const struct cgroup *group, const char *parent, double 
     snprintf(name, sizeof name, "insert 28KB, %.3g GB in %.3g GB of memory", bytes * 1e-9,
              bytes * 1e-10);
     print_row(name, "items/s", rate((double)items, begin), 0, "", 0, "");
-    struct measured measured = measure_samples(load, channel, server.pid, 2, false);
-    trp_channel_destroy(channel);
-    stop(&server, SIGTERM);
     snprintf(name, sizeof name, "sample 28KB, %.3g GB in %.3g GB of memory", bytes * 1e-9,
              bytes * 1e-10);
-    print_row(name, "items/s", measured.per_s, read_rate(data, load->wire_bytes),
-              "32 threads that pread", 0, "");
+    compare(load, channel, server.pid, data, name);
+    trp_channel_destroy(channel);
+    stop(&server, SIGTERM);
     remove_dir(dir);
     free(data);
     free(address);
@@ -158,10 +200,11 @@ static void bench_larger(const struct cgroup *group, const char *parent, double 
 
 int main(int argc, char **argv)
 {
-    bool full = argc == 3 && strcmp(argv[2], "--full") == 0;
-    if (argc != 2 && !full)
-        fail("usage: bench_larger DIR [--full]");
-    double bytes = full ? 4e10 : 4e9;
+    double bytes = 4e9;
+    if (argc == 3)
+        bytes = strcmp(argv[2], "--full") == 0 ? 4e10 : strtod(argv[2], NULL) * 1e9;
+    if (argc < 2 || argc > 3 || !(bytes >= 1e8))
+        fail("usage: bench_larger DIR [--full | GB]");
     const struct cgroup *group = cgroup_create(bytes / 10);
     if (!group) {
         fprintf(stderr, "bench_larger: skipped: no memory cgroup can be made here\n");

@@ -46,6 +46,16 @@ enum {
     MUTATE_BLOCK_KEYS_MAX = 64,  /* looked up side by side */
     SAMPLE_BLOCK_ITEMS_MAX = 16, /* as many cache misses as a core has in flight */
     SAMPLE_RESPONSE_BYTES_MAX = 2 << 20,
+    /* sample_stream.c: pages of a stream that are on their way from the disk: 32 reads of 28 KB are
+     * 1 MiB, on their way in eight batches as those before are waited for. */
+    SAMPLE_AHEAD_BYTES_MAX = 8 << 20,
+    /* sample_draws.c: for the leaf, for the pages; once more for what was given up meanwhile. */
+    SAMPLE_LOOKS_MAX = 3,
+    /* fetcher.c: two of them ask and wait while others wait for slow pages; so many bytes are in
+     * the disk's queue; the kernel takes 128 KB of a request everywhere. */
+    FETCH_THREADS = 4,
+    FETCH_BYTES_MAX = 32 << 20,
+    FETCH_STEP_BYTES = 128 << 10,
     /* dm-reverb's sampler drops samples that nobody has fetched from it when the status comes; a
      * batch is fetched within this. */
     SAMPLE_GRACE_MS = 50,

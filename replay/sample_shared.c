@@ -165,12 +165,12 @@ static uint64_t chunk_page_bytes(const struct shared_stream *stream, const struc
     return (chunk->size + share->piece_bytes - 1) / share->piece_bytes * share->page_bytes;
 }
 
-/* The same for an item. */
+/* The same for an item of the first draws. */
 static uint64_t drawn_page_bytes(const struct shared_stream *stream, const struct drawn *drawn)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < drawn->chunk_count; ++i)
-        bytes += chunk_page_bytes(stream, stream->base.chunks[drawn->chunk_first + i]);
+        bytes += chunk_page_bytes(stream, stream->base.first->chunks[drawn->chunk_first + i]);
     return bytes;
 }
 
@@ -186,9 +186,10 @@ static bool shared_full(const struct sample_stream *base)
     const struct shared_stream *stream = shared_of(base);
     if (trp_server_call_queued(base->call) >= SAMPLE_RESPONSES_MAX)
         return true;
-    return base->drawn_next < base->drawn_count &&
+    const struct draws *draws = base->first;
+    return draws && draws->drawn_next < draws->drawn_count &&
            !window_fits(stream, stream->window_used,
-                        drawn_page_bytes(stream, &base->drawn[base->drawn_next]));
+                        drawn_page_bytes(stream, &draws->drawn[draws->drawn_next]));
 }
 
 /* Page numbers of the chunk and what is sent of it; the reference is kept if there are pages. */
@@ -223,9 +224,10 @@ static trp_status chunk_tell(struct shared_stream *stream, struct chunk *chunk, 
 static trp_status entry_tell(struct shared_stream *stream, const struct drawn *drawn,
                              struct told *told)
 {
-    struct sample_stream *base = &stream->base;
-    struct shared_builder *builder = &base->service->builder;
-    trp_bytes trajectory = {base->trajectories.data + drawn->trajectory_at, drawn->trajectory_size};
+    const struct draws *draws = stream->base.first;
+    struct shared_builder *builder = &stream->base.service->builder;
+    trp_bytes trajectory = {draws->trajectories.data + drawn->trajectory_at,
+                            drawn->trajectory_size};
     struct shared_entry entry = {
         .key = drawn->info.key,
         .priority = drawn->info.priority,
@@ -239,7 +241,7 @@ static trp_status entry_tell(struct shared_stream *stream, const struct drawn *d
     };
     buffer_append(&builder->entries, (trp_bytes){(const uint8_t *)&entry, sizeof entry});
     for (uint32_t i = 0; i < drawn->chunk_count; ++i)
-        TRP_TRY(chunk_tell(stream, base->chunks[drawn->chunk_first + i], told));
+        TRP_TRY(chunk_tell(stream, draws->chunks[drawn->chunk_first + i], told));
     told->handed = drawn->handed;
     return TRP_OK;
 }
@@ -247,16 +249,16 @@ static trp_status entry_tell(struct shared_stream *stream, const struct drawn *d
 /* Entries of one message into the builder. */
 static trp_status message_tell(struct shared_stream *stream, struct told *told)
 {
-    struct sample_stream *base = &stream->base;
+    struct draws *draws = stream->base.first;
     uint64_t bytes = 0;
-    shared_builder_clear(&base->service->builder);
-    while (base->drawn_next < base->drawn_count && bytes <= SAMPLE_RESPONSE_BYTES_MAX) {
-        const struct drawn *drawn = &base->drawn[base->drawn_next];
+    shared_builder_clear(&stream->base.service->builder);
+    while (draws->drawn_next < draws->drawn_count && bytes <= SAMPLE_RESPONSE_BYTES_MAX) {
+        const struct drawn *drawn = &draws->drawn[draws->drawn_next];
         uint64_t more = drawn_page_bytes(stream, drawn);
         if (bytes > 0 && !window_fits(stream, stream->window_used + told->bytes, more))
             break;
         TRP_TRY(entry_tell(stream, drawn, told));
-        base->drawn_next++;
+        draws->drawn_next++;
         bytes += more;
     }
     return TRP_OK;
@@ -266,20 +268,23 @@ static trp_status shared_send(struct sample_stream *base)
 {
     struct shared_stream *stream = shared_of(base);
     struct store *store = engine_store(base->service->engine);
+    struct draws *draws = base->first;
     struct told told = {.handed = stream->base.handout.settled};
     trp_message *message = NULL;
     trp_status status = message_tell(stream, &told);
-    bool release = told.chunks > 0 || told.handed > base->handout.settled;
+    uint32_t flags = draws->cold ? SHARED_COLD : 0;
+    if (told.chunks > 0 || told.handed > base->handout.settled)
+        flags |= SHARED_RELEASE;
     if (status == TRP_OK)
-        status = shared_samples_encode(&base->service->builder, release ? SHARED_RELEASE : 0,
-                                       stream->round, &message);
+        status = shared_samples_encode(&base->service->builder, flags, stream->round, &message);
     told_push(stream, told); /* also what was not sent has its references there */
     if (status != TRP_OK)
         return status;
-    uint32_t end = base->drawn_next < base->drawn_count ? base->drawn[base->drawn_next].chunk_first
-                                                        : base->chunk_count;
-    while (base->chunk_next < end)
-        store_chunk_unref(store, base->chunks[base->chunk_next++]);
+    uint32_t end = draws->drawn_next < draws->drawn_count
+                       ? draws->drawn[draws->drawn_next].chunk_first
+                       : draws->chunk_count;
+    while (draws->chunk_next < end)
+        store_chunk_unref(store, draws->chunks[draws->chunk_next++]);
     trp_server_call_send(base->call, message);
     return TRP_OK;
 }

@@ -2,13 +2,14 @@
  * allows it; what it does not take must not pile up here, and what it was given for the last time
  * must not be forgotten before it has it.
  * Design: a stream waits in its table's lane. Its turn is a batch: draws until the limiter stops
- * it, 1 MiB of chunks or SAMPLE_BATCH_ITEMS_MAX. A draw keeps references to its chunks, so that the
- * batch can leave in messages of about 2 MiB as the transport takes them, at most three queued;
- * then the stream queues behind the others for its next batch. A message is sized first and the
- * store copies chunks straight into it. Items out of their table stay in the handout until the
- * stream asks for more or ends.
- * Guarantee: never more samples than asked for; nothing is drawn for a stream that has ended; a
- * timeout ends a stream only while nothing was drawn for it since its last batch. */
+ * it, 1 MiB of chunks or SAMPLE_BATCH_ITEMS_MAX (sample_draws.c). The batch leaves in messages of
+ * about 2 MiB as the transport takes them, at most three queued; then the stream queues behind the
+ * others for its next batch. It does so before, too, while the disk is what it waits for. A message
+ * is sized first and the store copies chunks straight into it. Items out of their table stay in the
+ * handout until the stream asks for more or ends.
+ * Guarantee: never more samples than asked for; nothing is drawn for a stream that has ended or
+ * does not take what it has; a timeout ends a stream only when all that was drawn for it has left,
+ * and nothing since. */
 #include "sample_stream.h"
 
 #include <assert.h>
@@ -43,7 +44,7 @@ static void lane_append(struct sample_stream *stream, int64_t timeout_ms)
         sample_stream_finish(stream, status, trp_last_error());
         return;
     }
-    stream->deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
+    stream->deadline = deadline_in_ms(&clock_monotonic, stream->first ? -1 : timeout_ms);
     stream->queued_in = stream->service->group;
     stream->waiting = true;
     stream->next = NULL;
@@ -87,6 +88,8 @@ void lane_refuse_samples(struct lane *lane, trp_status status)
     while (lane->sample_first) {
         struct sample_stream *stream = lane->sample_first;
         lane_remove(stream);
+        if (stream->first)
+            continue; /* it is told when that has left */
         request_end(stream);
         sample_stream_finish(stream, status, trp_last_error());
     }
@@ -109,109 +112,7 @@ int64_t lane_expire(struct lane *lane, int64_t now_ns)
     return first;
 }
 
-/* ---- drawing ----------------------------------------------------------------------------- */
-
-static void drawn_chunks(struct sample_stream *stream, const struct item *item)
-{
-    uint32_t count = item->trajectory->chunk_count;
-    while (stream->chunk_capacity - stream->chunk_count < count) {
-        stream->chunk_capacity = stream->chunk_capacity ? 2 * stream->chunk_capacity : 64;
-        stream->chunks = xrealloc(stream->chunks, stream->chunk_capacity * sizeof(struct chunk *));
-    }
-    for (uint32_t i = 0; i < count; ++i) {
-        store_chunk_ref(item->chunks[i]);
-        stream->chunks[stream->chunk_count++] = item->chunks[i];
-    }
-}
-
-/* One sample into drawn[]; its bytes. */
-static size_t drawn_push(struct sample_stream *stream, const struct table_sample *sample,
-                         bool rate_limited, uint64_t handed)
-{
-    struct service *service = stream->service;
-    const struct engine_table *table = stream->lane->table;
-    if (stream->drawn_count == stream->drawn_capacity) {
-        stream->drawn_capacity = stream->drawn_capacity ? 2 * stream->drawn_capacity : 64;
-        stream->drawn = xrealloc(stream->drawn, stream->drawn_capacity * sizeof *stream->drawn);
-    }
-    const struct item *item = sample->item;
-    size_t before = stream->trajectories.size, bytes = 0;
-    struct drawn *drawn = &stream->drawn[stream->drawn_count++];
-    *drawn = (struct drawn){.info = {.key = item->key,
-                                     .table = {(const uint8_t *)table->name, table->name_size},
-                                     .priority = item->priority,
-                                     .times_sampled = sample->times_sampled,
-                                     .inserted_at_ns = item->inserted_at_ns,
-                                     .policy_version = item->policy_version},
-                            .draw = {sample->probability, sample->table_size, rate_limited},
-                            .chunk_first = stream->chunk_count,
-                            .chunk_count = item->trajectory->chunk_count,
-                            .handed = handed};
-    stream->transport->put_trajectory(item, &stream->trajectories);
-    drawn->trajectory_at = (uint32_t)before;
-    drawn->trajectory_size = (uint32_t)(stream->trajectories.size - before);
-    drawn_chunks(stream, item);
-    for (uint32_t i = 0; i < drawn->chunk_count; ++i) {
-        store_chunk_prefetch(engine_store(service->engine), item->chunks[i]);
-        bytes += item->chunks[i]->size;
-    }
-    return bytes + drawn->trajectory_size;
-}
-
-/* Up to `count` draws, whose chunks the processor fetches while it goes on drawing: they are
- * anywhere in memory. Their bytes; `*drawn` is how many there were. */
-static size_t block_draw(struct sample_stream *stream, uint32_t count, bool rate_limited,
-                         uint32_t *drawn)
-{
-    struct table_sample samples[SAMPLE_BLOCK_ITEMS_MAX];
-    struct engine_table *table = stream->lane->table;
-    uint64_t handed = handout_end(&stream->handout);
-    size_t bytes = 0;
-    uint32_t n =
-        engine_sample_many(stream->service->engine, table, count, samples, &stream->handout);
-    for (uint32_t i = 0; i < n; ++i)
-        __builtin_prefetch(samples[i].item->chunks[0]);
-    for (uint32_t i = 0; i < n; ++i) {
-        handed += samples[i].removed;
-        bytes += drawn_push(stream, &samples[i], rate_limited, handed);
-    }
-    *drawn = n;
-    return bytes;
-}
-
-static void batch_draw(struct sample_stream *stream)
-{
-    bool rate_limited = stream->queued_in != stream->service->group;
-    size_t bytes = 0, typical = SAMPLE_BATCH_BYTES_MAX;
-    for (uint32_t total = 0, drawn;
-         total < SAMPLE_BATCH_ITEMS_MAX && stream->remaining > 0 && bytes < SAMPLE_BATCH_BYTES_MAX;
-         total += drawn) {
-        /* Blocks only of items that the batch has room for, going by those before. */
-        size_t count = (SAMPLE_BATCH_BYTES_MAX - bytes) / (typical + 1);
-        if (count < 1 || count > SAMPLE_BLOCK_ITEMS_MAX)
-            count = count < 1 ? 1 : SAMPLE_BLOCK_ITEMS_MAX;
-        if ((int64_t)count > stream->remaining)
-            count = (size_t)stream->remaining;
-        size_t more = block_draw(stream, (uint32_t)count, rate_limited, &drawn);
-        if (drawn == 0)
-            return;
-        typical = more / drawn;
-        bytes += more;
-        stream->remaining -= drawn;
-    }
-}
-
 /* ---- one batch after the other ----------------------------------------------------------- */
-
-static void drawn_clear(struct sample_stream *stream)
-{
-    struct store *store = engine_store(stream->service->engine);
-    for (uint32_t i = stream->chunk_next; i < stream->chunk_count; ++i)
-        store_chunk_unref(store, stream->chunks[i]);
-    stream->drawn_count = stream->drawn_next = 0;
-    stream->chunk_count = stream->chunk_next = 0;
-    buffer_clear(&stream->trajectories);
-}
 
 static int64_t timeout_after_batch(const struct sample_stream *stream)
 {
@@ -219,26 +120,49 @@ static int64_t timeout_after_batch(const struct sample_stream *stream)
     return stream->timeout_ms >= 0 && stream->timeout_ms < grace_ms ? grace_ms : stream->timeout_ms;
 }
 
-void sample_stream_continue(struct sample_stream *stream)
+/* Messages of what is in memory, as far as the transport takes them. False: the stream ended. */
+static bool send_ready(struct sample_stream *stream)
 {
-    if (stream->finished || !stream->lane || stream->waiting)
-        return;
-    while (stream->drawn_next < stream->drawn_count && !stream->transport->full(stream)) {
+    while (stream->first && !stream->first->fetching && !stream->transport->full(stream)) {
         trp_status status = stream->transport->send(stream);
         if (status != TRP_OK) {
             sample_stream_finish(stream, status, trp_last_error());
-            return;
+            return false;
         }
+        if (stream->first->drawn_next == stream->first->drawn_count)
+            sample_stream_drop_first(stream);
     }
-    if (stream->drawn_next < stream->drawn_count)
+    return true;
+}
+
+/* While it waits for the disk, and only then, it may have more on its way. */
+static bool may_draw(const struct sample_stream *stream)
+{
+    if (stream->transport->full(stream))
+        return false;
+    return !stream->first || (stream->first->fetching && !stream->lane->dropped &&
+                              stream->fetching_bytes < SAMPLE_AHEAD_BYTES_MAX);
+}
+
+void sample_stream_continue(struct sample_stream *stream)
+{
+    if (stream->finished || !stream->lane)
         return;
-    drawn_clear(stream);
-    if (stream->remaining > 0 && stream->transport->full(stream))
+    bool had_draws = stream->first != NULL;
+    if (!send_ready(stream))
         return;
+    if (stream->waiting) {
+        if (had_draws && !stream->first)
+            stream->deadline = deadline_in_ms(&clock_monotonic, timeout_after_batch(stream));
+        return;
+    }
     if (stream->remaining > 0) {
-        lane_append(stream, timeout_after_batch(stream));
+        if (may_draw(stream))
+            lane_append(stream, timeout_after_batch(stream));
         return;
     }
+    if (stream->first)
+        return;
     request_end(stream);
     if (stream->half_closed)
         sample_stream_finish(stream, TRP_OK, NULL);
@@ -252,7 +176,7 @@ bool lane_sample_batch(struct lane *lane)
     if (!stream || !engine_can_sample(lane->table))
         return false;
     lane_remove(stream);
-    batch_draw(stream);
+    sample_stream_draw(stream);
     sample_stream_continue(stream);
     return true;
 }
@@ -288,11 +212,8 @@ void sample_stream_cleanup(struct sample_stream *stream)
         lane_remove(stream);
     engine_settle(stream->service->engine, &stream->handout);
     handout_cleanup(&stream->handout);
-    drawn_clear(stream);
+    sample_stream_drop_draws(stream);
     request_end(stream);
-    buffer_cleanup(&stream->trajectories);
-    free(stream->drawn);
-    free(stream->chunks);
 }
 
 const struct sample_stream *sample_stream_next(const struct sample_stream *stream)
@@ -344,23 +265,24 @@ static size_t entry_cut(struct sample_stream *stream, struct wire_entry_parts *p
                         uint32_t *hole_count, size_t bytes)
 {
     struct service *service = stream->service;
-    const struct drawn *drawn = &stream->drawn[stream->drawn_next];
+    struct draws *draws = stream->first;
+    const struct drawn *drawn = &draws->drawn[draws->drawn_next];
     uint32_t end = drawn->chunk_first + drawn->chunk_count;
     *parts = (struct wire_entry_parts){.draw = drawn->draw};
-    if (stream->chunk_next == drawn->chunk_first) {
+    if (draws->chunk_next == drawn->chunk_first) {
         parts->item = &drawn->info;
         parts->trajectory =
-            (trp_bytes){stream->trajectories.data + drawn->trajectory_at, drawn->trajectory_size};
+            (trp_bytes){draws->trajectories.data + drawn->trajectory_at, drawn->trajectory_size};
     }
-    while (stream->chunk_next < end && bytes <= SAMPLE_RESPONSE_BYTES_MAX) {
-        const struct chunk *chunk = stream->chunks[stream->chunk_next++];
+    while (draws->chunk_next < end && bytes <= SAMPLE_RESPONSE_BYTES_MAX) {
+        const struct chunk *chunk = draws->chunks[draws->chunk_next++];
         service->holes[(*hole_count)++] =
             (struct wire_hole){.key = chunk->seq, .size = chunk->size};
         bytes += chunk->size;
         parts->hole_count++;
     }
-    parts->end_of_sequence = stream->chunk_next == end;
-    stream->drawn_next += parts->end_of_sequence;
+    parts->end_of_sequence = draws->chunk_next == end;
+    draws->drawn_next += parts->end_of_sequence;
     return bytes + parts->trajectory.size;
 }
 
@@ -368,10 +290,11 @@ static size_t entry_cut(struct sample_stream *stream, struct wire_entry_parts *p
 static uint32_t message_cut(struct sample_stream *stream)
 {
     struct service *service = stream->service;
+    struct draws *draws = stream->first;
     uint32_t count = 0, hole_count = 0;
     size_t bytes = 0;
-    holes_reserve(service, stream->chunk_count - stream->chunk_next);
-    while (stream->drawn_next < stream->drawn_count && bytes <= SAMPLE_RESPONSE_BYTES_MAX) {
+    holes_reserve(service, draws->chunk_count - draws->chunk_next);
+    while (draws->drawn_next < draws->drawn_count && bytes <= SAMPLE_RESPONSE_BYTES_MAX) {
         struct wire_entry_parts *parts = push_parts(service, count++);
         uint32_t first = hole_count;
         bytes = entry_cut(stream, parts, &hole_count, bytes);
@@ -384,30 +307,35 @@ static trp_status holes_fill(struct sample_stream *stream, uint32_t first)
 {
     struct service *service = stream->service;
     struct store *store = engine_store(service->engine);
+    struct draws *draws = stream->first;
     trp_status status = TRP_OK;
-    for (uint32_t i = first; i < stream->chunk_next; ++i) {
+    for (uint32_t i = first; i < draws->chunk_next; ++i) {
         if (status == TRP_OK)
-            status = store_chunk_read(store, stream->chunks[i], service->holes[i - first].hole);
-        store_chunk_unref(store, stream->chunks[i]);
+            status = store_chunk_read(store, draws->chunks[i], service->holes[i - first].hole);
+        store_chunk_unref(store, draws->chunks[i]);
     }
     return status;
 }
 
 static trp_status reverb_send(struct sample_stream *stream)
 {
-    uint32_t first = stream->chunk_next;
+    struct draws *draws = stream->first;
+    uint32_t first = draws->chunk_next;
     trp_message *message = NULL;
     uint32_t count = message_cut(stream);
     trp_status status = wire_sample_response_encode(stream->service->parts, count, &message);
     if (status == TRP_OK)
         status = holes_fill(stream, first);
     else
-        stream->chunk_next = first; /* their references are still ours */
-    if (status == TRP_OK)
-        trp_server_call_send(stream->call, message);
-    else
+        draws->chunk_next = first; /* their references are still ours */
+    if (status != TRP_OK) {
         trp_message_destroy(message);
-    return status;
+        return status;
+    }
+    if (draws->drawn_next > 0)
+        stream->left = draws->drawn[draws->drawn_next - 1].handed;
+    trp_server_call_send(stream->call, message);
+    return TRP_OK;
 }
 
 static bool reverb_full(const struct sample_stream *stream)
@@ -481,8 +409,8 @@ void sample_drained(void *arg, trp_server_call *call)
     struct service *service = arg;
     struct sample_stream *stream = trp_server_call_state(call);
     service->worked = true;
-    if (stream->handout.count >= SAMPLE_UNSETTLED_MAX && stream->drawn_count == 0)
-        engine_settle(service->engine, &stream->handout);
+    if (stream->handout.count >= SAMPLE_UNSETTLED_MAX)
+        engine_settle_until(service->engine, &stream->handout, stream->left);
     sample_stream_continue(stream);
 }
 

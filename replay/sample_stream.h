@@ -1,6 +1,7 @@
 /* A stream that samples: what its two transports share.
  *
- *   sample_stream.c  lanes, draws, the order of things; Reverb's SampleStream
+ *   sample_stream.c  lanes, the order of things; Reverb's SampleStream
+ *   sample_draws.c   draws, and their pages from the disk
  *   sample_shared.c  SampleShared: pages of data.mdb are named, not sent
  *
  * A transport turns drawn samples into messages, says when no more may go, and reads what clients
@@ -9,22 +10,40 @@
 #define TRP_REPLAY_SAMPLE_STREAM_H
 
 #include "core/clock.h"
+#include "fetcher.h"
 #include "service.h"
 
 /* A sample that has not left completely. */
 struct drawn {
     struct wire_item info;
     struct wire_draw draw;
-    uint32_t trajectory_at, trajectory_size; /* in sample_stream.trajectories */
-    uint32_t chunk_first, chunk_count;       /* in sample_stream.chunks, a reference each */
+    uint32_t trajectory_at, trajectory_size; /* in draws.trajectories */
+    uint32_t chunk_first, chunk_count;       /* in draws.chunks, a reference each */
     uint64_t handed;                         /* handout_end() after this draw */
+};
+
+/* What a stream drew in one turn and has not sent completely. */
+struct draws {
+    struct draws *next;
+    struct sample_stream *stream; /* NULL: it is gone, while pages were on their way */
+    struct drawn *drawn;
+    struct chunk **chunks;
+    struct buffer trajectories;
+    uint32_t drawn_count, drawn_capacity, chunk_count, chunk_capacity;
+    uint32_t drawn_next, chunk_next; /* the first that has not left */
+    struct fetch fetch;              /* of what is on the disk only */
+    bool fetching;                   /* its pages are on their way */
+    bool look_again;                 /* then it can be told what else is */
+    uint32_t looks;                  /* that did not tell */
+    bool cold;                       /* some of it was on the disk */
 };
 
 struct sample_transport {
     /* Appends the trajectory as the transport's messages have it. */
     void (*put_trajectory)(const struct item *item, struct buffer *out);
     bool (*full)(const struct sample_stream *stream);
-    /* One message of samples from drawn_next on; keeps drawn_next and chunk_next. */
+    /* One message of samples of the first draws, from drawn_next on; keeps drawn_next and
+     * chunk_next. */
     trp_status (*send)(struct sample_stream *stream);
     /* Everything that was asked for was sent. */
     void (*satisfied)(struct sample_stream *stream);
@@ -47,13 +66,12 @@ struct sample_stream {
     bool half_closed, finished;
     struct sample_stream *next, *previous;
 
-    struct drawn *drawn;
-    struct chunk **chunks;
-    struct buffer trajectories;
-    uint32_t drawn_count, drawn_capacity, chunk_count, chunk_capacity;
-    uint32_t drawn_next, chunk_next; /* the first that has not left */
+    struct draws *first, *last; /* in the order in which they leave */
+    struct draws *spare;        /* used up, for the next */
+    uint64_t fetching_bytes;    /* of those that are fetching */
 
     struct handout handout;
+    uint64_t left; /* items of the handout that were in a message (Reverb's) */
 };
 
 /* Words with which clients tell a limiter's timeout: Reverb has them so, "insert" included. */
@@ -72,6 +90,15 @@ void sample_stream_ask(struct sample_stream *stream, struct lane *lane, int64_t 
 /* Sends what may be sent and decides what the stream waits for: the transport, its lane, or the
  * client. */
 void sample_stream_continue(struct sample_stream *stream);
+
+/* Its turn: a batch behind those that it has. */
+void sample_stream_draw(struct sample_stream *stream);
+
+/* The first batch has left. */
+void sample_stream_drop_first(struct sample_stream *stream);
+
+/* Everything that has not left is dropped, and what is kept for the next batches. */
+void sample_stream_drop_draws(struct sample_stream *stream);
 
 void sample_stream_finish(struct sample_stream *stream, trp_status status, const char *text);
 

@@ -18,6 +18,7 @@
 #include "core/clock.h"
 #include "core/limits.h"
 #include "engine.h"
+#include "fetcher.h"
 #include "service.h"
 
 enum { KEPT_BYTES_DEFAULT = 1 << 30 };
@@ -119,6 +120,12 @@ static void worker_stop(trp_replay_server *server)
 
 /* ---- life -------------------------------------------------------------------------------- */
 
+static void pages_fetched(void *arg)
+{
+    trp_replay_server *server = arg;
+    trp_server_post(server->rpc, service_fetched, &server->service);
+}
+
 static trp_status server_open(trp_replay_server *server, const trp_replay_server_options *options)
 {
     struct engine_options engine = {
@@ -151,6 +158,8 @@ static trp_status server_open(trp_replay_server *server, const trp_replay_server
                                service_group_end));
     static const char *const blocking[] = {"Checkpoint", "Verify", NULL};
     TRP_TRY(trp_server_add(server->rpc, &server->admin.base.base, blocking));
+    TRP_TRY(store_fetcher(engine_store(server->engine), pages_fetched, server,
+                          &server->service.fetcher));
     return worker_start(server);
 }
 
@@ -210,6 +219,8 @@ static void engine_close(void *arg)
     if (server->engine)
         address_remove(server);
     server->admin.engine = NULL;
+    service_fetched(&server->service);
+    fetcher_destroy(server->service.fetcher);
     service_cleanup(&server->service);
     engine_destroy(server->engine);
     server->engine = NULL;
@@ -223,6 +234,8 @@ void trp_replay_server_stop(trp_replay_server *server, int64_t grace_ms)
     }
     trp_server_stop(server->rpc, grace_ms);
     worker_stop(server);
+    if (server->service.fetcher)
+        fetcher_stop(server->service.fetcher);
     trp_server_run(server->rpc, engine_close, server);
 }
 

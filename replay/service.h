@@ -2,7 +2,7 @@
  *
  *   service.c        lanes, groups, the table of methods
  *   insert_stream.c  InsertStream            sample_stream.c  SampleStream
- *   sample_shared.c  troupe.Replay/SampleShared
+ *   sample_draws.c   what streams draw       sample_shared.c  troupe.Replay/SampleShared
  *   service_unary.c  MutatePriorities, Reset, ServerInfo, Checkpoint, InitializeConnection
  *   admin.c, peek.c  troupe.Replay           server.c         trp_replay_server_*
  *
@@ -87,6 +87,8 @@ struct service {
     struct shared_stream *shared;        /* those with a lease */
     int64_t lease_ms;
     bool no_share;
+    struct fetcher *fetcher; /* the owner's; what it has done goes to service_fetched(). May be
+                                NULL: then nothing is fetched ahead */
 
     /* Messages that chunks of this group lie in. */
     trp_message **lent;
@@ -180,6 +182,9 @@ int64_t lane_expire(struct lane *lane, int64_t now_ns);
 
 /* Ends the lane's waiting streams with trp_last_error(). */
 void lane_refuse_samples(struct lane *lane, trp_status status);
+
+/* The fetcher has something to take; with the lock held. `service`: it. */
+void service_fetched(void *service);
 
 /* For the CLI. */
 const struct sample_stream *sample_stream_next(const struct sample_stream *stream);

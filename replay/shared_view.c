@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +75,9 @@ static trp_status data_map(struct shared_view *view, const char *path)
         mmap(NULL, view->layout.map_bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, view->fd, 0);
     if (map == MAP_FAILED)
         return unreadable(path, strerror(errno));
-    madvise(map, view->layout.map_bytes, MADV_RANDOM); /* the server asked for the pages ahead */
+    /* The server asked for the pages ahead. */
+    madvise(map, view->layout.map_bytes, MADV_RANDOM);
+    posix_fadvise(view->fd, 0, 0, POSIX_FADV_RANDOM);
     view->map = map;
     view->file_bytes = (uint64_t)info.st_size;
     if (view->layout.nonce_at + SHARED_NONCE_BYTES > view->file_bytes ||
@@ -130,6 +133,11 @@ size_t shared_view_page_bytes(const struct shared_view *view)
     return view->layout.page_bytes;
 }
 
+size_t shared_view_piece_offset(const struct shared_view *view)
+{
+    return view->layout.piece_offset;
+}
+
 uint64_t shared_view_window(const struct shared_view *view)
 {
     return view->layout.window;
@@ -154,6 +162,35 @@ const uint8_t *shared_view_piece(struct shared_view *view, uint64_t page)
     if (!file_has(view, page))
         return NULL;
     return view->map + page * view->layout.page_bytes + view->layout.piece_offset;
+}
+
+static uint64_t page_number(const uint8_t *pages, uint32_t index)
+{
+    uint64_t page;
+    memcpy(&page, pages + index * sizeof page, sizeof page);
+    return page;
+}
+
+trp_status shared_view_read(struct shared_view *view, const uint8_t *pages, uint32_t count,
+                            uint8_t *out)
+{
+    size_t page_bytes = view->layout.page_bytes;
+    for (uint32_t i = 0, run; i < count; i += run) {
+        uint64_t first = page_number(pages, i);
+        run = 1;
+        while (i + run < count && page_number(pages, i + run) == first + run)
+            run++;
+        if (!file_has(view, first) || !file_has(view, first + run - 1))
+            return trp_fail(TRP_INVALID_ARGUMENT,
+                            "SampleShared: page %" PRIu64 " is outside of the server's file",
+                            first);
+        size_t size = run * page_bytes;
+        if (pread(view->fd, out, size, (off_t)(first * page_bytes)) != (ssize_t)size)
+            return trp_fail(TRP_UNAVAILABLE, "%u pages from %" PRIu64 " on cannot be read: %s", run,
+                            first, strerror(errno));
+        out += size;
+    }
+    return TRP_OK;
 }
 
 bool shared_view_valid(const struct shared_view *view)

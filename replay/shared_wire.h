@@ -66,6 +66,7 @@ _Static_assert(sizeof(struct shared_ask) == 32, "on the wire: change SHARED_VERS
 enum shared_flags {
     SHARED_RELEASE = 1, /* it has pages, or samples given for the last time: release it soon */
     SHARED_EXPIRED = 2, /* the limiter held the rest back; a new round begins */
+    SHARED_COLD = 4,    /* some of its pages came from the disk just now */
 };
 
 struct shared_header {

@@ -18,6 +18,8 @@
 #include "core/buffer.h"
 #include "item.h"
 
+struct fetch;
+struct fetcher;
 struct store;
 
 struct store_options {
@@ -128,9 +130,15 @@ void store_chunk_unref(struct store *store, struct chunk *chunk);
  * another or commits. DATA_LOSS or INTERNAL when the file cannot give them. */
 trp_status store_chunk_read(struct store *store, const struct chunk *chunk, uint8_t *out);
 
-/* Asks the kernel for a chunk's pages ahead of store_chunk_read(); no-op when they are in memory.
- */
-void store_chunk_prefetch(struct store *store, const struct chunk *chunk);
+/* Ahead of store_chunk_read(), without waiting for the disk: adds the chunk's pages to `fetch`, as
+ * far as they are on the disk only. False: so is what says where they are, which was added; look
+ * again when it is there. */
+bool store_chunk_prefetch(struct store *store, const struct chunk *chunk, struct fetch *fetch);
+
+/* Fetches such pages until the destroy, which is before the store's; see fetcher_create(). NULL:
+ * there is nothing to fetch. */
+trp_status store_fetcher(struct store *store, void (*done)(void *arg), void *arg,
+                         struct fetcher **out);
 
 /* Where a reader of data.mdb finds the chunk: appends the numbers (uint64_t) of the pages that its
  * first pieces have to themselves, and the bytes of the pieces after them. What is small, or not

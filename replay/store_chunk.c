@@ -9,8 +9,6 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "core/alloc.h"
 
@@ -251,7 +249,7 @@ void store_chunk_unref(struct store *store, struct chunk *chunk)
 /* ---- reading -------------------------------------------------------------------------------- */
 
 /* The cursor on a chunk's first piece. */
-static int chunk_seek(struct store *store, const struct chunk *chunk, MDB_val *data)
+int chunk_seek(struct store *store, const struct chunk *chunk, MDB_val *data)
 {
     uint64_t wanted = piece_key(chunk->seq, 0);
     MDB_val key;
@@ -269,7 +267,7 @@ static int chunk_seek(struct store *store, const struct chunk *chunk, MDB_val *d
     return rc;
 }
 
-static int chunk_next(struct store *store, MDB_val *data)
+int chunk_next(struct store *store, MDB_val *data)
 {
     MDB_val key;
     int rc = mdb_cursor_get(store->read_cursor, &key, data, MDB_NEXT);
@@ -374,72 +372,4 @@ trp_status store_chunk_locate(struct store *store, const struct chunk *chunk, st
             buffer_append(rest, (trp_bytes){data.mv_data, data.mv_size});
     }
     return TRP_OK;
-}
-
-/* The tree's page under the cursor: hundreds of chunks are found by it, and to wait for the disk
- * there is to let everybody wait. But of a mapping that is MADV_RANDOM the kernel takes no use for
- * a reason to keep a page. A read it does. */
-static void leaf_keep(struct store *store)
-{
-    MDB_val key, data;
-    mdb_filehandle_t file;
-    char byte;
-    if (mdb_cursor_get(store->read_cursor, &key, &data, MDB_GET_CURRENT) != 0 ||
-        mdb_env_get_fd(store->env, &file) != 0)
-        return;
-    uintptr_t at = (uintptr_t)key.mv_data - (uintptr_t)store->map;
-    if (store->map && at < store->map_bytes && pread(file, &byte, 1, (off_t)at) < 0)
-        return; /* it is only for the better */
-}
-
-/* To look is most of what a sample in memory costs. After many in a row that were, few are looked
- * at; one in a thousand on the disk has all looked at again. */
-static bool worth_a_look(struct store *store)
-{
-    if (store->resident_looks < STORE_RESIDENT_LOOKS)
-        return true;
-    store->resident_looks = STORE_RESIDENT_LOOKS;
-    store->unlooked = (store->unlooked + 1) % STORE_LOOK_EVERY;
-    return store->unlooked == 0;
-}
-
-void store_chunk_prefetch(struct store *store, const struct chunk *chunk)
-{
-    enum { LINE_BYTES = 64, LINES_BYTES = 512 }; /* the processor sees where more is going */
-    if (chunk->lent)
-        return;
-    if (chunk->bytes) {
-        for (size_t at = 0; at < chunk->size && at < LINES_BYTES; at += LINE_BYTES)
-            __builtin_prefetch(chunk->bytes + at);
-        return;
-    }
-    if (!worth_a_look(store) || lmdb_read_begin(store) != TRP_OK)
-        return;
-    uintptr_t mask = ~(store->page_bytes - 1), first = 0, end = 0;
-    uint32_t count = piece_count(chunk->size);
-    for (uint32_t piece = 0; piece < count; piece++) {
-        MDB_val data;
-        if ((piece == 0 ? chunk_seek(store, chunk, &data) : chunk_next(store, &data)) != 0)
-            return; /* the read will say so */
-        uintptr_t page = (uintptr_t)data.mv_data & mask;
-        unsigned char resident = 0;
-        /* One look at the first page decides: a chunk comes and goes as a whole, mostly. */
-        if (piece == 0 && mincore((void *)page, store->page_bytes, &resident) == 0 &&
-            resident & 1) {
-            store->resident_looks++;
-            return;
-        }
-        if (piece == 0) {
-            store->resident_looks = 0;
-            leaf_keep(store);
-        }
-        if (page != end) {
-            if (end > first)
-                madvise((void *)first, end - first, MADV_WILLNEED);
-            first = page;
-        }
-        end = page + store->page_bytes;
-    }
-    if (end > first)
-        madvise((void *)first, end - first, MADV_WILLNEED);
 }

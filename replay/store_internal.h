@@ -6,6 +6,7 @@
  *   store_lmdb.c    environment, transactions, page accounting
  *   store_record.c  what lies on disk, and its decoders
  *   store_chunk.c   chunks in memory: cache, reads
+ *   store_fetch.c   chunks on the disk: what has to be fetched ahead
  *   store_group.c   admission, notes, commit
  *   store_remove.c  physical deletes
  *   store_removed.c keys of items that are gone
@@ -148,8 +149,11 @@ struct store {
     bool reading;            /* read_txn is live */
     uint64_t reads;          /* times that it became so */
     uint64_t read_last;      /* key the cursor stands on; 0: nowhere */
+    uint64_t pieces_root;    /* page; 0: not looked up in this read_txn */
+    uint32_t pieces_depth;
     uint32_t resident_looks; /* since a look found a chunk on the disk only */
     uint32_t unlooked;       /* chunks since the last look */
+    uint32_t kept;           /* leaves that were kept */
 
     uint64_t next_item, next_chunk, next_change;
     uint64_t next_removed;
@@ -277,6 +281,10 @@ void span_reader_copy(struct span_reader *from, uint8_t *out, size_t size);
 struct chunk *chunk_create_stored(struct store *store, uint64_t seq, uint32_t size);
 void chunk_free(struct store *store, struct chunk *chunk);
 void spares_cleanup(struct store *store);
+
+/* The cursor on the chunk's first piece, and from there to the next: LMDB's codes. */
+int chunk_seek(struct store *store, const struct chunk *chunk, MDB_val *data);
+int chunk_next(struct store *store, MDB_val *data);
 
 /* Its bytes are on disk now: the cache keeps or drops them. */
 void chunk_settle(struct store *store, struct chunk *chunk);

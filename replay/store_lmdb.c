@@ -86,6 +86,7 @@ trp_status lmdb_read_begin(struct store *store)
     store->reading = true;
     store->reads++;
     store->read_last = 0;
+    store->pieces_root = 0;
     return TRP_OK;
 }
 

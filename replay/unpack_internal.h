@@ -29,6 +29,8 @@ struct shared_reader {
     uint32_t shape_count, shape_capacity; /* those of this message; those that were ever made */
     struct buffer pieces;                 /* scratch: pointers to the pieces of one sample */
     struct buffer bytes;                  /* scratch: its chunks in one place */
+    struct buffer pages;                  /* scratch: pages that were read */
+    bool reads;                           /* this sample's pages are read */
     struct wire_lists lists;
     struct chunk *chunks; /* that stand for any, with keys 1, 2, ... */
     struct chunk **chunk_at;

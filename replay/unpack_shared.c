@@ -3,9 +3,10 @@
  * Design: a sample that looks like one seen before is compared and copied piece by piece, straight
  * from the mapping into its row: whatever the pages say meanwhile, only bytes are copied, from and
  * to places that were fixed before. Any other sample is gathered first and decoded from our own
- * memory, never from the mapping. The lease is looked at after the copies and before anything is
- * believed.
- * Guarantee: rows that shared_reader_fill() leaves in a batch are what the server told us of. */
+ * memory, never from the mapping. Pages that the server had to fetch from the disk are read
+ * instead: in a table larger than memory the kernel would have to take them out of the mapping
+ * again soon. The lease is looked at after the copies and before anything is believed. Guarantee:
+ * rows that shared_reader_fill() leaves in a batch are what the server told us of. */
 #include "unpack_internal.h"
 
 #include <inttypes.h>
@@ -98,6 +99,54 @@ static trp_status shapes_reach(struct shared_reader *shared, uint32_t index)
 
 /* ---- one sample -------------------------------------------------------------------------- */
 
+/* Room for the pages of the entry's chunks. Pages that came from the disk are read; views are of
+ * mapped ones. */
+static trp_status pages_begin(struct shared_reader *shared, const struct shared_entry *entry,
+                              uint32_t count, const struct batch *batch)
+{
+    uint64_t pages = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct shared_chunk_view chunk;
+        if (!shared_samples_chunk(&shared->samples, (uint64_t)entry->chunk_first + i,
+                                  shared_view_piece_bytes(shared->view), &chunk))
+            return malformed("a chunk");
+        pages += chunk.page_count;
+    }
+    size_t page_bytes = shared_view_page_bytes(shared->view);
+    buffer_clear(&shared->pages);
+    shared->reads = shared->samples.header.flags & SHARED_COLD && !batch->views && pages > 0 &&
+                    pages <= SHARED_WINDOW_BYTES_MAX / page_bytes;
+    if (shared->reads)
+        buffer_reserve(&shared->pages, pages * page_bytes);
+    return TRP_OK;
+}
+
+static trp_status pages_read(struct shared_reader *shared, const struct shared_chunk_view *chunk,
+                             const uint8_t **out)
+{
+    size_t page_bytes = shared_view_page_bytes(shared->view);
+    uint8_t *at = shared->pages.data + shared->pages.size;
+    TRP_TRY(shared_view_read(shared->view, chunk->pages, chunk->page_count, at));
+    shared->pages.size += chunk->page_count * page_bytes;
+    for (uint32_t i = 0; i < chunk->page_count; i++)
+        out[i] = at + i * page_bytes + shared_view_piece_offset(shared->view);
+    return TRP_OK;
+}
+
+static trp_status pages_point(struct shared_reader *shared, const struct shared_chunk_view *chunk,
+                              const uint8_t **out)
+{
+    for (uint32_t i = 0; i < chunk->page_count; i++) {
+        uint64_t page;
+        memcpy(&page, chunk->pages + i * sizeof page, sizeof page);
+        out[i] = shared_view_piece(shared->view, page);
+        if (!out[i])
+            return trp_fail(TRP_INVALID_ARGUMENT,
+                            "SampleShared: page %" PRIu64 " is outside of the server's file", page);
+    }
+    return TRP_OK;
+}
+
 /* Pointers to a chunk's pieces, those in the message included, behind those in shared->pieces. */
 static trp_status pieces_find(struct shared_reader *shared, const struct shared_chunk_view *chunk)
 {
@@ -105,16 +154,9 @@ static trp_status pieces_find(struct shared_reader *shared, const struct shared_
     size_t rest_count = (chunk->rest.size + piece_bytes - 1) / piece_bytes;
     const uint8_t **out = (const uint8_t **)(void *)buffer_reserve(
         &shared->pieces, (chunk->page_count + rest_count) * sizeof *out);
-    for (uint32_t i = 0; i < chunk->page_count; i++) {
-        uint64_t page;
-        memcpy(&page, chunk->pages + i * sizeof page, sizeof page);
-        *out = shared_view_piece(shared->view, page);
-        if (!*out++)
-            return trp_fail(TRP_INVALID_ARGUMENT,
-                            "SampleShared: page %" PRIu64 " is outside of the server's file", page);
-    }
+    TRP_TRY(shared->reads ? pages_read(shared, chunk, out) : pages_point(shared, chunk, out));
     for (size_t i = 0; i < rest_count; i++)
-        *out++ = chunk->rest.data + i * piece_bytes;
+        out[chunk->page_count + i] = chunk->rest.data + i * piece_bytes;
     shared->pieces.size += (chunk->page_count + rest_count) * sizeof *out;
     return TRP_OK;
 }
@@ -200,6 +242,7 @@ static trp_status chunks_gather(struct shared_reader *shared, const struct share
                             (size_t)SAMPLE_BYTES_MAX);
     }
     buffer_clear(&shared->bytes);
+    buffer_clear(&shared->pages);
     uint8_t *out = buffer_reserve(&shared->bytes, total + 1);
     for (uint32_t i = 0; i < count; i++) {
         struct wire_chunk *wire = wire_push_chunk(&shared->lists);
@@ -263,6 +306,7 @@ static trp_status fill_entry(struct unpacker *unpacker, uint32_t index, struct b
     TRP_TRY(shapes_reach(shared, entry.trajectory));
     const struct shape *shape = &shared->shapes[entry.trajectory];
     bool small = shape->chunk_count > 0 && shape->chunk_count <= LAYOUT_CHUNKS_MAX;
+    TRP_TRY(pages_begin(shared, &entry, shape->chunk_count, batch));
     if (small) {
         raw_describe(&entry, shape, &raw);
         TRP_TRY(bodies_find(shared, &entry, shape->chunk_count, &raw));
@@ -300,6 +344,7 @@ void shared_reader_cleanup(struct shared_reader *shared)
     free(shared->shapes);
     buffer_cleanup(&shared->pieces);
     buffer_cleanup(&shared->bytes);
+    buffer_cleanup(&shared->pages);
     wire_lists_cleanup(&shared->lists);
     free(shared->chunks);
     free(shared->chunk_at);

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 
 #include "replay/unpack.h"
+#include "slow_disk.h"
 
 extern char **environ;
 
@@ -173,6 +174,19 @@ static void samples_over_a_socket_are_read_from_the_file(void **state)
     recycle_until_leases(host, 0);
 }
 
+static void samples_that_come_from_the_disk_are_read_from_the_file(void **state)
+{
+    struct host *host = *state;
+    open_rows(host, "limiter=min_size(1)");
+    insert(host, TABLE_ITEMS);
+    disk_set(true, false);
+    trp_sampler *samplers[] = {sampler_of(host->replay.channel, 0), sampler_of(host->remote, 2)};
+    for (int i = 0; i < 2; i++) {
+        expect_batches(samplers[i], 20);
+        trp_sampler_destroy(samplers[i]);
+    }
+}
+
 static void a_queue_gives_each_item_once(void **state)
 {
     struct host *host = *state;
@@ -241,9 +255,8 @@ static void torture_run(void *arg)
     trp_sampler_destroy(sampler);
 }
 
-static void rows_are_whole_while_the_server_recycles(void **state)
+static void expect_whole_rows(struct host *host)
 {
-    struct host *host = *state;
     struct torture tortures[3] = {{.prefetch = 0}, {.prefetch = 2}, {.prefetch = 1}};
     struct thread threads[3] = {0};
     open_rows(host, "limiter=min_size(1)");
@@ -261,6 +274,17 @@ static void rows_are_whole_while_the_server_recycles(void **state)
         thread_stop(&threads[i]);
         assert_true(tortures[i].whole);
     }
+}
+
+static void rows_are_whole_while_the_server_recycles(void **state)
+{
+    expect_whole_rows(*state);
+}
+
+static void rows_from_the_disk_are_whole_while_the_server_recycles(void **state)
+{
+    disk_set(true, false);
+    expect_whole_rows(*state);
 }
 
 static uint64_t file_blocks(const struct host *host)
@@ -532,17 +556,26 @@ static void who_never_reads_answers_is_not_read_for_ever(void **state)
     trp_stream_destroy(stream);
 }
 
+static int setup(void **state)
+{
+    disk_set(false, false);
+    return host_setup(state);
+}
+
 int main(int argc, char **argv)
 {
+    disk_init();
     if (argc == 3 && strcmp(argv[1], "--sample") == 0)
         return sample_for_ever(argv[2]);
-#define TEST(name) cmocka_unit_test_setup_teardown(name, host_setup, host_teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, host_teardown)
     const struct CMUnitTest tests[] = {
         TEST(samples_in_one_process_are_read_from_the_file),
         TEST(samples_over_a_socket_are_read_from_the_file),
+        TEST(samples_that_come_from_the_disk_are_read_from_the_file),
         TEST(a_queue_gives_each_item_once),
         TEST(the_limiter_s_timeout_keeps_the_rows_that_came),
         TEST(rows_are_whole_while_the_server_recycles),
+        TEST(rows_from_the_disk_are_whole_while_the_server_recycles),
         TEST(a_stopped_client_loses_its_lease_and_takes_nothing_recycled),
         TEST(a_killed_client_costs_nothing_that_lasts),
         TEST(a_client_that_releases_nothing_gets_its_window_and_no_more),

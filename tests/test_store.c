@@ -1,4 +1,5 @@
 /* The store: what goes in comes out, again after reopening, and each failure says what it is. */
+#include "replay/fetcher.h"
 #include "store_fixture.h"
 
 #include "core/clock.h"
@@ -377,14 +378,16 @@ static void the_cache_is_bounded_and_changes_nothing(void **state)
     }
     assert_int_equal(store_commit(fixture->store), TRP_OK);
     struct store_stats stats;
+    struct fetch fetch = {0};
     for (unsigned round = 0; round < 600; round++) {
         uint64_t key = fixture_hash(round) % 200 + 1;
-        store_chunk_prefetch(fixture->store, fixture->loaded.items[key - 1]->chunks[0]);
+        store_chunk_prefetch(fixture->store, fixture->loaded.items[key - 1]->chunks[0], &fetch);
         fixture_check_chunk(fixture->store, fixture->loaded.items[key - 1]->chunks[0], key,
                             key * 10);
         store_stats(fixture->store, &stats);
         assert_in_range(stats.cache_bytes, 1, 5000);
     }
+    fetch_cleanup(&fetch);
 }
 
 static void a_group_has_a_limit_and_an_item_too(void **state)

@@ -91,7 +91,7 @@ static void bench_restart(const struct load *load, const char *parent, double by
               median(busy, SEGMENTS) / (double)store.items, 0, "", 0, "");
     print_row("  acknowledged items that are gone", "items",
               (double)store.items - (double)table_size(&store), 0, "", 0, "");
-    print_row("  resident memory of the server, an item", "bytes/item",
+    print_row("  resident memory of the server then, an item", "bytes/item",
               resident_bytes(store.server.pid) / (double)store.items, 0, "", 0, "");
     stop(&store.server, SIGTERM);
     remove_dir(store.dir);

@@ -126,21 +126,26 @@ static trp_status keys_check(const struct work *work, const uint64_t *keys, size
     return TRP_OK;
 }
 
+/* Any number, and inf and -inf: whether the table's selectors take it, the server knows. */
+static bool parse_priority(const char *text, double *priority)
+{
+    char *end;
+    *priority = strtod(text, &end);
+    return end != text && !*end && !isnan(*priority);
+}
+
 /* "KEY=PRIORITY". */
 static trp_status parse_update(char *word, uint64_t *key, double *priority)
 {
     char *equals = strchr(word, '=');
     if (equals)
         *equals = '\0';
-    bool ok = equals && flags_u64(word, 0, UINT64_MAX, key) &&
-              cli_parse_number(equals + 1, priority) && *priority >= 0;
+    bool ok = equals && flags_u64(word, 0, UINT64_MAX, key) && parse_priority(equals + 1, priority);
     if (equals)
         *equals = '=';
     return ok ? TRP_OK
               : trp_fail(TRP_INVALID_ARGUMENT,
-                         "'%s' is not KEY=PRIORITY (a priority is a number "
-                         "from 0 on)",
-                         word);
+                         "'%s' is not KEY=PRIORITY (a priority is a number, inf or -inf)", word);
 }
 
 static trp_status priorities_send(const struct work *work, const uint64_t *keys,

@@ -32,6 +32,12 @@ static trp_status table_add(struct tables *tables, const char *line)
 {
     trp_table_options *table;
     TRP_TRY(trp_table_options_parse(line, &table));
+    for (size_t i = 0; i < tables->count; ++i) {
+        if (strcmp(tables->tables[i].name, table->name) != 0)
+            continue;
+        trp_table_options_destroy(table);
+        return trp_fail(TRP_INVALID_ARGUMENT, "two tables are called %s", tables->tables[i].name);
+    }
     if (strcmp(table->name, TABLE_NAME_ALL) == 0) {
         trp_table_options_destroy(table);
         return trp_fail(TRP_INVALID_ARGUMENT, "%s", table_name_all_text);

@@ -120,6 +120,7 @@ static void wrong_usage_is_one_line_that_helps(void **state)
         {"replay set-priority x t", "KEY=PRIORITY... is missing"},
         {"replay serve --dir=x --max-bytes=12Q", "--max-bytes=12Q"},
         {"replay serve --dir=x --table=name=all", "cannot be called all"},
+        {"replay serve --dir=x --table=name=t --table=name=t", "two tables are called t"},
         {"replay serve --dir=x --table=name=t --listen 127.0.0.1:99999", "127.0.0.1:99999"},
         {"replay create 127.0.0.1:1 t", "did you mean name=t?"},
         {"replay create 127.0.0.1:1 name=t max_size=x", "max_size=x"},

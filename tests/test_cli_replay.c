@@ -159,8 +159,9 @@ static void change(struct desk *desk, const char *target)
     assert_keys(desk, "1 ");
     assert_troupe(desk, 3, "replay set-priority %s t 1=1 77=1", target);
     assert_one_error(desk, "nothing was changed");
-    assert_troupe(desk, 2, "replay set-priority %s t 1=-1", target);
-    assert_one_error(desk, "'1=-1'");
+    assert_troupe(desk, 2, "replay set-priority %s t 1=nan", target);
+    assert_one_error(desk, "'1=nan'");
+    assert_troupe(desk, 0, "replay set-priority %s t 2=-inf 3=-1", target);
     assert_troupe(desk, 0, "replay items %s t --min-priority=9 -o json", target);
     assert_keys(desk, "1 ");
 

@@ -113,10 +113,10 @@ static void columns_json(const struct work *work, cJSON *out, const trp_item_arr
 
 /* ---- peek -------------------------------------------------------------------------------- */
 
-/* Columns as Peek gives them; false: some are too large for that. */
+/* Columns as Peek gives them; false: some are too large for that, and can be had otherwise. */
 static bool columns_of_peek(const Troupe__ReplayPeekResponse *peek, trp_item_array *columns)
 {
-    bool whole = true;
+    bool whole = true, deep = false;
     for (size_t i = 0; i < peek->n_columns; ++i) {
         const Troupe__ReplayColumn *column = peek->columns[i];
         columns[i] = (trp_item_array){.dtype = column->dtype,
@@ -124,9 +124,12 @@ static bool columns_of_peek(const Troupe__ReplayPeekResponse *peek, trp_item_arr
                                       .data = {column->values.data, column->values.len}};
         for (size_t d = 0; d < column->n_shape && d < TRP_RANK_MAX; ++d)
             columns[i].shape[columns[i].rank++] = column->shape[d];
+        if (column->rank > TRP_RANK_MAX)
+            columns[i].rank = column->rank;
+        deep = deep || column->rank > TRP_RANK_MAX;
         whole = whole && (column->has_values || column->slices == 0);
     }
-    return whole;
+    return whole || deep;
 }
 
 static void peek_print(const struct work *work, const Troupe__ReplayItem *item,

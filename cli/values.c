@@ -14,11 +14,18 @@
 #include "json.h"
 #include "output.h"
 
-enum { VALUES_SHOWN_MAX = 24, VALUES_FIRST = 6, VALUES_JSON_MAX = 1024 };
+enum {
+    VALUES_SHOWN_MAX = 24,
+    VALUES_FIRST = 6,
+    VALUES_JSON_MAX = 1024,
+    ELEMENT_SIZE = 2 * TEXT_SIZE + 2
+};
 
 size_t values_count(const trp_item_array *array)
 {
     size_t count = array->dtype == 0 ? 0 : 1;
+    if (array->rank > TRP_RANK_MAX)
+        return 0; /* there are no values */
     for (uint32_t i = 0; i < array->rank; ++i)
         if (!size_mul(count, (size_t)array->shape[i], &count))
             return 0;
@@ -81,13 +88,38 @@ static bool value_at(const trp_item_array *array, size_t index, double *value)
     return true;
 }
 
-/* The element as text, shortest that reads back to the same. `text` holds TEXT_SIZE. */
+/* Real and imaginary part; false: no complex type. */
+static bool complex_at(const trp_item_array *array, size_t index, double parts[2])
+{
+    const uint8_t *at = array->data.data + index * trp_dtype_size((trp_dtype)array->dtype);
+    if (array->dtype == TRP_COMPLEX64) {
+        float floats[2];
+        memcpy(floats, at, sizeof floats);
+        parts[0] = (double)floats[0];
+        parts[1] = (double)floats[1];
+    } else if (array->dtype == TRP_COMPLEX128) {
+        memcpy(parts, at, 2 * sizeof *parts);
+    }
+    return array->dtype == TRP_COMPLEX64 || array->dtype == TRP_COMPLEX128;
+}
+
+/* As numpy writes it: 1+2j. */
+static void complex_text(const double parts[2], char *text)
+{
+    char real[TEXT_SIZE], imaginary[TEXT_SIZE];
+    snprintf(text, ELEMENT_SIZE, "%s%s%sj", number_text(parts[0], real),
+             signbit(parts[1]) ? "" : "+", number_text(parts[1], imaginary));
+}
+
+/* The element as text, shortest that reads back to the same. `text` holds ELEMENT_SIZE. */
 static void element_text(const trp_item_array *array, size_t index, char *text)
 {
     const uint8_t *at = array->data.data + index * trp_dtype_size((trp_dtype)array->dtype);
-    double value = 0;
+    double value = 0, parts[2];
     value_at(array, index, &value);
-    if (array->dtype == TRP_INT64)
+    if (complex_at(array, index, parts))
+        complex_text(parts, text);
+    else if (array->dtype == TRP_INT64)
         snprintf(text, TEXT_SIZE, "%" PRId64, LOAD(int64_t));
     else if (array->dtype == TRP_UINT64)
         snprintf(text, TEXT_SIZE, "%" PRIu64, LOAD(uint64_t));
@@ -157,10 +189,12 @@ char *shape_text(const int64_t *shape, size_t rank)
     struct buffer out = {0};
     char text[TEXT_SIZE];
     add(&out, "[");
-    for (size_t i = 0; i < rank; ++i) {
+    for (size_t i = 0; i < rank && (rank <= TRP_RANK_MAX || i + 1 < TRP_RANK_MAX); ++i) {
         snprintf(text, sizeof text, "%s%" PRId64, i ? "," : "", shape[i]);
         add(&out, text);
     }
+    if (rank > TRP_RANK_MAX)
+        add(&out, ",...");
     buffer_append(&out, (trp_bytes){(const uint8_t *)"]", 2});
     return (char *)out.data;
 }
@@ -168,7 +202,7 @@ char *shape_text(const int64_t *shape, size_t rank)
 static void add_element(struct buffer *out, const trp_item_array *array, size_t index,
                         struct strings *strings)
 {
-    char text[TEXT_SIZE];
+    char text[ELEMENT_SIZE];
     if (array->dtype == TRP_STRING) {
         trp_bytes bytes = strings_next(strings);
         add(out, "'");
@@ -226,12 +260,18 @@ static struct summary summarise(const trp_item_array *array, size_t count)
     return out;
 }
 
+static bool is_real(const trp_item_array *array)
+{
+    double value;
+    return array->dtype != TRP_STRING && value_at(array, 0, &value);
+}
+
 static void add_summary(struct buffer *out, const trp_item_array *array, size_t count)
 {
-    struct summary summary = summarise(array, count);
     struct strings strings = strings_open(array);
     char text[128];
-    if (array->dtype != TRP_STRING) {
+    if (is_real(array)) {
+        struct summary summary = summarise(array, count);
         snprintf(text, sizeof text, "min %.6g, max %.6g, mean %.6g; ", summary.min, summary.max,
                  summary.mean);
         add(out, text);
@@ -245,15 +285,22 @@ static void add_summary(struct buffer *out, const trp_item_array *array, size_t 
 
 static bool shown(const trp_item_array *array, size_t count)
 {
-    double value;
-    return count == 0 || array->dtype == TRP_STRING || value_at(array, 0, &value);
+    double parts[2];
+    if (count == 0)
+        return array->rank <= TRP_RANK_MAX;
+    return array->data.size > 0 &&
+           (array->dtype == TRP_STRING || is_real(array) || complex_at(array, 0, parts));
 }
 
 char *values_text(const trp_item_array *array)
 {
     struct buffer out = {0};
     size_t count = values_count(array);
-    if (!shown(array, count))
+    char text[TEXT_SIZE];
+    snprintf(text, sizeof text, "rank %u, values not shown", array->rank);
+    if (array->rank > TRP_RANK_MAX)
+        add(&out, text);
+    else if (!shown(array, count))
         add(&out, "(not shown)");
     else if (count > VALUES_SHOWN_MAX)
         add_summary(&out, array, count);
@@ -267,8 +314,8 @@ char *values_text(const trp_item_array *array)
 
 static cJSON *element_json(const trp_item_array *array, size_t index, struct strings *strings)
 {
-    char text[TEXT_SIZE];
-    double value = 0;
+    char text[ELEMENT_SIZE];
+    double value = 0, parts[2];
     if (array->dtype == TRP_STRING) {
         trp_bytes bytes = strings_next(strings);
         for (size_t i = 0; i < bytes.size; ++i)
@@ -278,6 +325,12 @@ static cJSON *element_json(const trp_item_array *array, size_t index, struct str
         cJSON *out = cJSON_CreateString(copy);
         free(copy);
         return out;
+    }
+    if (complex_at(array, index, parts)) {
+        cJSON *pair = cJSON_CreateArray();
+        cJSON_AddItemToArray(pair, json_number(parts[0]));
+        cJSON_AddItemToArray(pair, json_number(parts[1]));
+        return pair;
     }
     value_at(array, index, &value);
     if (!isfinite(value))
@@ -292,14 +345,16 @@ cJSON *values_json(const trp_item_array *array)
     struct strings strings = strings_open(array);
     cJSON *out = cJSON_CreateObject();
     cJSON_AddStringToObject(out, "dtype", trp_dtype_name((trp_dtype)array->dtype));
-    cJSON *shape = cJSON_AddArrayToObject(out, "shape");
-    for (uint32_t i = 0; i < array->rank; ++i)
+    bool deep = array->rank > TRP_RANK_MAX;
+    cJSON *shape = deep ? cJSON_AddNumberToObject(out, "rank", array->rank)
+                        : cJSON_AddArrayToObject(out, "shape");
+    for (uint32_t i = 0; !deep && i < array->rank; ++i)
         cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)array->shape[i]));
     cJSON_AddBoolToObject(out, "squeezed", array->squeezed);
     if (!shown(array, count))
         return out;
     bool whole = count <= VALUES_JSON_MAX;
-    if (!whole && array->dtype != TRP_STRING) {
+    if (!whole && is_real(array)) {
         struct summary summary = summarise(array, count);
         cJSON_AddItemToObject(out, "min", json_number(summary.min));
         cJSON_AddItemToObject(out, "max", json_number(summary.max));

@@ -118,9 +118,11 @@ static trp_status tensor_of(const trp_item_reader *reader, const struct wire_sli
 
 static trp_status slice_check(const struct wire_tensor *tensor, const struct wire_slice *slice)
 {
-    if (tensor->rank < 1 || tensor->rank > TRP_RANK_MAX)
-        return trp_fail(TRP_INVALID_ARGUMENT, "a chunk has a tensor of %u dimensions",
-                        tensor->rank);
+    if (tensor->rank < 1)
+        return trp_fail(TRP_INVALID_ARGUMENT, "a chunk has a tensor of no dimensions");
+    if (tensor->rank > TRP_RANK_MAX)
+        return trp_fail(TRP_UNIMPLEMENTED, "a column has tensors of %u dimensions, more than %d",
+                        tensor->rank, (int)TRP_RANK_MAX);
     for (uint32_t i = 0; i < tensor->rank; ++i)
         if (tensor->dims[i] < 0)
             return trp_fail(TRP_INVALID_ARGUMENT, "a chunk has a tensor of unknown shape");

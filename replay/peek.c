@@ -133,6 +133,7 @@ static void shape_set(Troupe__ReplayColumn *column, const struct wire_tensor *te
 {
     uint32_t rank = tensor->rank <= TRP_RANK_MAX ? tensor->rank : TRP_RANK_MAX;
     column->dtype = tensor->dtype;
+    column->rank = tensor->rank > TRP_RANK_MAX ? tensor->rank : 0;
     column->shape = xcalloc(TRP_RANK_MAX, sizeof *column->shape);
     if (!column->squeezed)
         column->shape[column->n_shape++] = rows;

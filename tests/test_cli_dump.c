@@ -1,6 +1,9 @@
 /* `troupe replay dump` and `load`: what goes out comes back in. */
 #include "cli_tools.h"
 
+#include <troupe/rpc.h>
+#include "hex.h"
+
 /* Two dumps say the same but for the time of insertion. */
 static void assert_same_items(struct desk *desk, const char *a, const char *b)
 {
@@ -95,6 +98,66 @@ static void an_npz_loads_back_to_the_same_items(void **state)
     free(both);
     free(t);
     free(u);
+}
+
+/* Item 11 of t: one int64 in a tensor of 12 dimensions. */
+static void insert_deep(const char *address)
+{
+    static const char hex[] = "0a4c0807120208092a420a4008091230120208011202080112020801120208011202"
+                              "080112020801120208011202"
+                              "080112020801120208011202080112020801220a081c050000000000000030011218"
+                              "080b12017429000000000000"
+                              "f03f42080a060a04080718011a0107";
+    enum { ANSWER_MS = 10000 };
+    uint8_t bytes[sizeof hex / 2];
+    trp_bytes request = hex_bytes(hex, bytes);
+    trp_message *message = trp_message_create(request.size);
+    memcpy(trp_message_data(message), request.data, request.size);
+    trp_channel *channel;
+    trp_stream *stream;
+    assert_int_equal(trp_channel_create(&channel, address, NULL), TRP_OK);
+    assert_int_equal(
+        trp_stream_open(&stream, channel, "/deepmind.reverb.ReverbService/InsertStream", NULL),
+        TRP_OK);
+    assert_int_equal(trp_stream_send(stream, message, ANSWER_MS), TRP_OK);
+    assert_int_equal(trp_stream_receive(stream, &message, ANSWER_MS), TRP_OK);
+    trp_message_destroy(message);
+    trp_stream_destroy(stream);
+    trp_channel_destroy(channel);
+}
+
+static void an_item_of_too_many_dimensions_stops_no_dump(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, tables);
+    insert_deep(desk->address);
+    desk_write_items(desk, "items.jsonl");
+    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
+    assert_troupe(desk, 0, "replay peek %s t 11", desk->address);
+    assert_file_contains(&desk->at, "out", "[1,1,1,1,1,1,1,...]  rank 12, values not shown");
+    assert_troupe(desk, 1, "replay dump %s t x.jsonl", desk->address);
+    assert_file_contains(&desk->at, "out", "5 items in x.jsonl, 1 left out");
+    assert_one_error(desk, "12 dimensions");
+    desk_stop(desk);
+}
+
+static void complex_numbers_are_shown(void **state)
+{
+    struct desk *desk = *state;
+    desk_write(desk, "complex.jsonl",
+               "{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":"
+               "\"complex64\",\"shape\":[1],\"squeezed\":false,\"data\":\"AADAPwAAIMA=\"}]}\n");
+    desk_serve(desk, tables);
+    assert_troupe(desk, 0, "replay load %s complex.jsonl", desk->address);
+    assert_troupe(desk, 0, "replay peek %s t 1", desk->address);
+    assert_file_contains(&desk->at, "out", "[1.5-2.5j]");
+    assert_troupe(desk, 0, "replay peek %s t 1 -o json", desk->address);
+    cJSON *json = desk_json(desk);
+    const cJSON *columns = cJSON_GetObjectItem(json, "columns");
+    const cJSON *values = cJSON_GetObjectItem(cJSON_GetArrayItem(columns, 0), "values");
+    assert_true(cJSON_GetArrayItem(cJSON_GetArrayItem(values, 0), 1)->valuedouble == -2.5);
+    cJSON_Delete(json);
+    desk_stop(desk);
 }
 
 static bool file_has(struct desk *desk, const char *name, const char *part)
@@ -258,6 +321,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_dump_loads_back_to_the_same_items),
         TEST(an_npz_loads_back_to_the_same_items),
+        TEST(an_item_of_too_many_dimensions_stops_no_dump),
+        TEST(complex_numbers_are_shown),
         TEST(columns_have_the_names_of_the_signature),
         TEST(a_load_says_what_was_there_already),
         TEST(a_wrong_npz_is_refused),

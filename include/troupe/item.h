@@ -49,8 +49,9 @@ TRP_API trp_item_reader *trp_item_reader_create(void);
 TRP_API TRP_MUST_USE trp_status trp_item_reader_feed(trp_item_reader *reader, trp_bytes response);
 
 /* The next whole item; `*more` false: another message is needed. What `item` points to is valid
- * until the next call. INVALID_ARGUMENT: parts that do not fit together; DATA_LOSS: broken bytes.
- */
+ * until the next call. INVALID_ARGUMENT: parts that do not fit together; DATA_LOSS: broken bytes;
+ * UNIMPLEMENTED: an item that an array cannot hold (more than TRP_RANK_MAX dimensions, a type that
+ * is no trp_dtype), after which the next call gives the next one. */
 TRP_API TRP_MUST_USE trp_status trp_item_reader_next(trp_item_reader *reader, trp_item_data *item,
                                                      bool *more);
 TRP_API void trp_item_reader_destroy(trp_item_reader *reader); /* NULL is fine */

@@ -1,6 +1,7 @@
 /* `troupe replay serve`: a replay server as a process of its own. Signals are blocked from the
  * start, so that every thread inherits that, and taken by the main thread alone. */
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,10 @@
 #include "replay_serve.h"
 
 enum { STOP_GRACE_MS = 200, HINT_TIMEOUT_MS = 1000 };
+
+/* Messages of some MiB come and go: given back to the kernel each time, every one of their pages is
+ * a fault again. */
+enum { KEPT_BYTES = 128 << 20, MAPPED_BYTES_MIN = 32 << 20 };
 
 struct tables {
     trp_table_options *tables; /* shallow copies of `owned` */
@@ -196,6 +201,8 @@ int replay_serve(const struct cli_call *call)
     sigset_t signals;
     if (!args->dir)
         return cli_wrong(call->name, "--dir=PATH is missing");
+    mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
+    mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES_MIN);
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);

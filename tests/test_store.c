@@ -1,64 +1,8 @@
 /* The store: what goes in comes out, again after reopening, and each failure says what it is. */
 #include "replay/fetcher.h"
-#include "store_fixture.h"
+#include "open_store_fixture.h"
 
-#include "core/clock.h"
 #include "core/limits.h"
-
-struct fixture {
-    char *dir;
-    struct store *store;
-    uint32_t table;
-    struct loaded loaded;
-};
-
-static int setup(void **state)
-{
-    struct fixture *fixture = xcalloc(1, sizeof *fixture);
-    fixture->dir = fixture_dir("/tmp");
-    *state = fixture;
-    return 0;
-}
-
-static void fixture_close(struct fixture *fixture)
-{
-    if (fixture->store)
-        loaded_cleanup(fixture->store, &fixture->loaded);
-    store_destroy(fixture->store);
-    fixture->store = NULL;
-}
-
-static int teardown(void **state)
-{
-    struct fixture *fixture = *state;
-    fixture_close(fixture);
-    fixture_remove(fixture->dir);
-    free(fixture);
-    return 0;
-}
-
-static void fixture_open(struct fixture *fixture, struct store_options options)
-{
-    options.dir = fixture->dir;
-    trp_status status = store_create(&fixture->store, &options);
-    if (status != TRP_OK)
-        print_error("%s\n", trp_last_error());
-    assert_int_equal(status, TRP_OK);
-    assert_int_equal(store_load(fixture->store, loaded_add, &fixture->loaded), TRP_OK);
-    if (!options.read_only)
-        fixture->table = store_table_put(fixture->store, "t", "name=t", (trp_bytes){0});
-}
-
-static void insert(struct fixture *fixture, struct item *item)
-{
-    struct deadline deadline = deadline_in_ms(&clock_monotonic, 5000);
-    trp_status status = store_admit(fixture->store, item);
-    /* On a slow disk the helper may not be ahead yet. */
-    while (status == TRP_ABORTED && !deadline_passed(deadline, &clock_monotonic))
-        status = store_admit(fixture->store, item);
-    assert_int_equal(status, TRP_OK);
-    store_item_insert(fixture->store, fixture->table, item);
-}
 
 static void items_come_back_after_reopening(void **state)
 {
@@ -744,40 +688,58 @@ static void missing_or_short_data_is_a_loss_not_an_empty_store(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(items_come_back_after_reopening, setup, teardown),
-        cmocka_unit_test_setup_teardown(bytes_that_are_lent_are_read_stored_and_given_back, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(an_uncommitted_group_is_lost_as_a_whole, setup, teardown),
-        cmocka_unit_test_setup_teardown(an_item_can_come_and_go_in_one_group, setup, teardown),
+        cmocka_unit_test_setup_teardown(items_come_back_after_reopening, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(bytes_that_are_lent_are_read_stored_and_given_back,
+                                        fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(an_uncommitted_group_is_lost_as_a_whole, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(an_item_can_come_and_go_in_one_group, fixture_setup,
+                                        fixture_teardown),
         cmocka_unit_test_setup_teardown(a_shared_chunk_is_stored_once_and_goes_with_its_last_item,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(an_item_of_a_thousand_chunks_has_a_record_in_parts, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(an_empty_group_costs_nothing, setup, teardown),
-        cmocka_unit_test_setup_teardown(seqs_are_never_given_out_twice, setup, teardown),
-        cmocka_unit_test_setup_teardown(tables_are_kept_with_options_signature_and_counters, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(trajectories_of_one_shape_are_one, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_cache_is_bounded_and_changes_nothing, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_group_has_a_limit_and_an_item_too, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_chunk_larger_than_a_group_keeps_clear_of_the_next, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(a_second_open_names_the_owner, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_foreign_directory_is_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(another_format_is_refused_with_both_numbers, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(paths_that_cannot_be_are_named, setup, teardown),
-        cmocka_unit_test_setup_teardown(an_unreadable_directory_is_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(durability_memory_needs_a_tmpfs, setup, teardown),
-        cmocka_unit_test_setup_teardown(half_a_creation_is_finished, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_creation_that_ended_before_its_mark_is_whole, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(a_look_changes_nothing_and_many_may_look, setup, teardown),
-        cmocka_unit_test_setup_teardown(an_empty_directory_is_nothing_to_look_at, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_damaged_record_is_a_loss_not_a_crash, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_file_that_is_no_database_is_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(missing_or_short_data_is_a_loss_not_an_empty_store, setup,
-                                        teardown),
+                                        fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(an_item_of_a_thousand_chunks_has_a_record_in_parts,
+                                        fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(an_empty_group_costs_nothing, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(seqs_are_never_given_out_twice, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(tables_are_kept_with_options_signature_and_counters,
+                                        fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(trajectories_of_one_shape_are_one, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(the_cache_is_bounded_and_changes_nothing, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(a_group_has_a_limit_and_an_item_too, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(a_chunk_larger_than_a_group_keeps_clear_of_the_next,
+                                        fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(a_second_open_names_the_owner, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(a_foreign_directory_is_refused, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(another_format_is_refused_with_both_numbers, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(paths_that_cannot_be_are_named, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(an_unreadable_directory_is_refused, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(durability_memory_needs_a_tmpfs, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(half_a_creation_is_finished, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(a_creation_that_ended_before_its_mark_is_whole,
+                                        fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(a_look_changes_nothing_and_many_may_look, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(an_empty_directory_is_nothing_to_look_at, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(a_damaged_record_is_a_loss_not_a_crash, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(a_file_that_is_no_database_is_refused, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(missing_or_short_data_is_a_loss_not_an_empty_store,
+                                        fixture_setup, fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,53 +1,7 @@
 /* A store that is loaded in pieces: what is there is known at once, items come one by one. */
-#include "store_fixture.h"
+#include "open_store_fixture.h"
 
 #include <fcntl.h>
-
-struct fixture {
-    char *dir;
-    struct store *store;
-    uint32_t table;
-    struct loaded loaded;
-};
-
-static int setup(void **state)
-{
-    struct fixture *fixture = xcalloc(1, sizeof *fixture);
-    fixture->dir = fixture_dir("/dev/shm");
-    *state = fixture;
-    return 0;
-}
-
-static void fixture_close(struct fixture *fixture)
-{
-    if (fixture->store)
-        loaded_cleanup(fixture->store, &fixture->loaded);
-    store_destroy(fixture->store);
-    fixture->store = NULL;
-}
-
-static int teardown(void **state)
-{
-    struct fixture *fixture = *state;
-    fixture_close(fixture);
-    fixture_remove(fixture->dir);
-    free(fixture);
-    return 0;
-}
-
-static void fixture_open(struct fixture *fixture, struct store_options options)
-{
-    options.dir = fixture->dir;
-    assert_int_equal(store_create(&fixture->store, &options), TRP_OK);
-    assert_int_equal(store_load(fixture->store, loaded_add, &fixture->loaded), TRP_OK);
-    fixture->table = store_table_put(fixture->store, "t", "name=t", (trp_bytes){0});
-}
-
-static void insert(struct fixture *fixture, struct item *item)
-{
-    assert_int_equal(store_admit(fixture->store, item), TRP_OK);
-    store_item_insert(fixture->store, fixture->table, item);
-}
 
 /* The record with this key has one chunk more. */
 static void damage_record(const char *dir, uint64_t key)
@@ -138,9 +92,10 @@ static void an_item_that_cannot_be_brought_fails_the_store(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(items_come_one_by_one_in_any_order, setup, teardown),
-        cmocka_unit_test_setup_teardown(an_item_that_cannot_be_brought_fails_the_store, setup,
-                                        teardown),
+        cmocka_unit_test_setup_teardown(items_come_one_by_one_in_any_order, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(an_item_that_cannot_be_brought_fails_the_store,
+                                        fixture_setup, fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

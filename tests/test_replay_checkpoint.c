@@ -118,6 +118,41 @@ static void a_checkpoint_is_a_store_of_that_moment(void **state)
     free(path);
 }
 
+/* The counters are those of another limiter: a full queue becomes a larger one, or none. */
+static void a_restore_with_another_limiter_goes_on(void **state)
+{
+    static const char *const lines[] = {
+        "name=t sampler=fifo limiter=queue(6) max_times_sampled=1",
+        "name=t sampler=fifo limiter=min_size(1) max_times_sampled=1",
+        "name=t sampler=fifo limiter=samples_per_insert(1,1,10) max_times_sampled=1",
+    };
+    struct replay *replay = *state;
+    struct sampled samples[4];
+    OPEN("name=t sampler=fifo limiter=queue(3) max_times_sampled=1");
+    insert_items(replay, "t", 1, 3);
+    assert_int_equal(sample_one(replay, "t").key, 1);
+    insert_items(replay, "t", 4, 1);
+    char *path = take(replay), *first = replay->dir;
+    replay_close(replay);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; ++i) {
+        replay->dir = fixture_dir("/dev/shm");
+        assert_int_equal(trp_replay_restore(path, replay->dir, false), TRP_OK);
+        OPEN(lines[i]);
+        insert_items(replay, "t", 5, 1); /* the queue was full */
+        trp_stream *stream = open_stream(replay, "SampleStream");
+        send_sample_request(stream, "t", 4, -1);
+        receive_samples(stream, samples, 4);
+        for (uint64_t j = 0; j < 4; ++j)
+            assert_in_range(samples[j].key, 1, 5);
+        trp_stream_destroy(stream);
+        replay_close(replay);
+        fixture_remove(replay->dir);
+    }
+    free(path);
+    replay->dir = first;
+    OPEN(lines[0]);
+}
+
 static void reverbs_clients_get_the_path(void **state)
 {
     struct replay *replay = *state;
@@ -462,6 +497,7 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, replay_teardown)
     const struct CMUnitTest tests[] = {
         CASE(a_checkpoint_is_a_store_of_that_moment),
+        CASE(a_restore_with_another_limiter_goes_on),
         CASE(reverbs_clients_get_the_path),
         CASE(inserting_and_removing_go_on_meanwhile),
         CASE(a_running_and_a_stopped_store_are_verified_alike),

@@ -281,6 +281,76 @@ static void an_item_removed_while_it_is_being_sent_arrives_whole(void **state)
     trp_stream_destroy(stream);
 }
 
+static void a_reset_lets_those_in_who_wait(void **state)
+{
+    struct replay *replay = *state;
+    static const uint64_t keys[] = {1, 2, 3};
+    struct sampled samples[3];
+    OPEN("name=t sampler=fifo limiter=queue(2) max_times_sampled=1", "name=s limiter=min_size(3)");
+    trp_stream *writer = open_stream(replay, "InsertStream");
+    trp_stream *sampler = open_stream(replay, "SampleStream");
+    insert_items(replay, "s", 1, 2);
+    send_sample_request(sampler, "s", 3, -1);
+    for (uint64_t key = 1; key <= 3; ++key)
+        send_simple(writer, key, "t", 1, (int64_t)key);
+    assert_confirmed(writer, keys, 2);
+    assert_int_equal(reset_table(replay, "t"), TRP_OK);
+    assert_confirmed(writer, keys + 2, 1); /* the queue is empty again */
+    assert_int_equal(table_state(replay, "t").size, 1);
+    assert_int_equal(reset_table(replay, "s"), TRP_OK);
+    insert_items(replay, "s", 11, 2);
+    assert_int_equal(table_state(replay, "s").samples, 0); /* four came, two count */
+    insert_items(replay, "s", 13, 1);
+    receive_samples(sampler, samples, 3);
+    for (int i = 0; i < 3; ++i)
+        assert_in_range(samples[i].key, 11, 13);
+    trp_stream_destroy(sampler);
+    trp_stream_destroy(writer);
+}
+
+static size_t resident_bytes(void)
+{
+    size_t all, resident;
+    FILE *file = fopen("/proc/self/statm", "re");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%zu %zu", &all, &resident), 2);
+    fclose(file);
+    return resident * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Each asks for 200 MB and takes nothing; then one that reads gets all of its own. */
+static void readers_that_stand_still_cost_little_and_hold_nobody_up(void **state)
+{
+    enum { READERS = 20, SAMPLES = 200, BYTES = 1 << 20, COST_MAX = 1 << 30 };
+    struct replay *replay = *state;
+    struct sampled samples[SAMPLES];
+    trp_stream *readers[READERS];
+    OPEN("name=t");
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    for (uint64_t key = 1; key <= 4; ++key) {
+        struct built *built = built_create(BYTES);
+        add_chunk(built, (struct chunk_spec){.key = key, .bytes = BYTES});
+        add_simple_item(built, key, "t", 1, key);
+        send_built(stream, built);
+        assert_confirmed(stream, &key, 1);
+        built_destroy(built);
+    }
+    trp_stream_destroy(stream);
+    size_t before = resident_bytes();
+    for (int i = 0; i < READERS; ++i) {
+        readers[i] = open_stream(replay, "SampleStream");
+        send_sample_request(readers[i], "t", SAMPLES, -1);
+    }
+    stream = open_stream(replay, "SampleStream");
+    send_sample_request(stream, "t", SAMPLES, -1);
+    receive_samples(stream, samples, SAMPLES);
+    trp_stream_destroy(stream);
+    assert_true(resident_bytes() < before + COST_MAX);
+    receive_samples(readers[0], samples, SAMPLES); /* slow is not broken */
+    for (int i = 0; i < READERS; ++i)
+        trp_stream_destroy(readers[i]);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, replay_setup, replay_teardown)
@@ -297,6 +367,8 @@ int main(void)
         TEST(many_small_samples_share_a_message),
         TEST(a_large_item_is_split_between_chunks),
         TEST(what_a_sampler_does_not_take_is_not_drawn),
+        TEST(a_reset_lets_those_in_who_wait),
+        TEST(readers_that_stand_still_cost_little_and_hold_nobody_up),
         TEST(an_item_removed_while_it_is_being_sent_arrives_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

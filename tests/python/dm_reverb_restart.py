@@ -2,6 +2,7 @@
 
 import numpy as np
 import reverb
+import tensorflow as tf
 
 from replay_server import Server
 from replay_test import REFERENCE, WAIT_MS, WAIT_SECONDS, ClientTest, beyond_reverb, in_thread
@@ -9,6 +10,7 @@ from replay_test import REFERENCE, WAIT_MS, WAIT_SECONDS, ClientTest, beyond_rev
 
 class RestartTest(ClientTest):
     tables = ['name=items sampler=prioritized(1)', 'name=late sampler=fifo',
+              'name=steps sampler=fifo',
               'name=queue sampler=fifo max_times_sampled=1 limiter=queue(10)']
 
     def setUp(self):
@@ -36,6 +38,9 @@ class RestartTest(ClientTest):
         before = {} if REFERENCE else self.infos_by_value('items', range(20))
         iterator = self.dataset('late', max_in_flight_samples_per_worker=1).as_numpy_iterator()
         wait = in_thread(lambda: int(next(iterator).data[0]))
+        timesteps = reverb.TimestepDataset(self.server.address, 'steps', tf.int64,
+                                           tf.TensorShape([]), 1).as_numpy_iterator()
+        wait_step = in_thread(lambda: int(next(timesteps).data))
         self.write(writer, range(20, 25))
         self.server.kill()
         self.write(writer, range(25, 30))
@@ -50,6 +55,8 @@ class RestartTest(ClientTest):
                                  (info.key, info.priority))
         self.insert_values('late', [77])
         self.assertEqual(wait(), 77)
+        self.insert_values('steps', [78])
+        self.assertEqual(wait_step(), 78)
         self.assertEqual(self.server.terminate(), 0)
 
     @beyond_reverb

@@ -7,7 +7,7 @@
  * removal move later entries of the run back (no marks are left: tables that live long do not slow
  * down) without looking at items at all. A key's hash as a fraction of 2^64 is its place: growing
  * then writes in order, and it fetches the items' keys ahead. The last growth is to what the
- * table's max_size needs: 12 bytes an item when full. */
+ * table's max_size needs: 10.4 bytes an item when full. */
 #include "key_index.h"
 
 #include <assert.h>
@@ -90,7 +90,7 @@ static void key_index_add(struct key_index *index, struct item *item)
 static size_t grown_capacity(const struct key_index *index)
 {
     size_t doubled = index->capacity ? index->capacity * 2 : CAPACITY_MIN;
-    size_t enough = index->expected / 2 * 3 + CAPACITY_MIN;
+    size_t enough = index->expected / 10 * 13 + CAPACITY_MIN;
     return index->capacity < enough && enough < doubled ? enough : doubled;
 }
 

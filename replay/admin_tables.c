@@ -40,7 +40,7 @@ static trp_status change_allowed(const struct change_work *work)
         return trp_fail(TRP_FAILED_PRECONDITION, "%s has no server: start one to change its tables",
                         admin->dir);
     if (admin->service->broken != TRP_OK)
-        return trp_fail(admin->service->broken, "%s", admin->service->broken_text);
+        return service_fail(admin->service);
     return TRP_OK;
 }
 

@@ -383,7 +383,7 @@ void insert_received(void *arg, trp_server_call *call, trp_message *message)
         engine_set_time(service->engine, clock_wall_ns());
         status = message_apply(stream, message);
     } else {
-        trp_fail(status, "%s", service->broken_text);
+        service_fail(service);
     }
     if (service->inserted)
         lane_enter(service->inserted, service->inserted_from);

@@ -33,13 +33,25 @@ static void request_end(struct sample_stream *stream)
     stream->lane = NULL;
 }
 
+/* Nothing will come any more: what it has leaves, and then it is told. */
+static bool lane_is_over(const struct lane *lane)
+{
+    return lane->dropped || service_is_lost(lane->service);
+}
+
+static trp_status lane_over(const struct lane *lane)
+{
+    const struct engine_table *table = lane->table;
+    return lane->dropped
+               ? engine_not_found((trp_bytes){(const uint8_t *)table->name, table->name_size})
+               : service_fail(lane->service);
+}
+
 static void lane_append(struct sample_stream *stream, int64_t timeout_ms)
 {
     struct lane *lane = stream->lane;
-    if (lane->dropped) {
-        const struct engine_table *table = lane->table;
-        trp_status status =
-            engine_not_found((trp_bytes){(const uint8_t *)table->name, table->name_size});
+    if (lane_is_over(lane)) {
+        trp_status status = lane_over(lane);
         request_end(stream);
         sample_stream_finish(stream, status, trp_last_error());
         return;
@@ -124,7 +136,9 @@ static int64_t timeout_after_batch(const struct sample_stream *stream)
 static bool send_ready(struct sample_stream *stream)
 {
     while (stream->first && !stream->first->fetching && !stream->transport->full(stream)) {
-        trp_status status = stream->transport->send(stream);
+        /* Of items that cannot be had a batch may be empty. */
+        trp_status status =
+            stream->first->drawn_count > 0 ? stream->transport->send(stream) : TRP_OK;
         if (status != TRP_OK) {
             sample_stream_finish(stream, status, trp_last_error());
             return false;
@@ -140,7 +154,7 @@ static bool may_draw(const struct sample_stream *stream)
 {
     if (stream->transport->full(stream))
         return false;
-    return !stream->first || (stream->first->fetching && !stream->lane->dropped &&
+    return !stream->first || (stream->first->fetching && !lane_is_over(stream->lane) &&
                               stream->fetching_bytes < SAMPLE_AHEAD_BYTES_MAX);
 }
 

@@ -228,6 +228,26 @@ static int64_t lanes_expire(struct service *service)
     return next;
 }
 
+bool service_is_lost(const struct service *service)
+{
+    return service->broken != TRP_OK && !engine_ready(service->engine);
+}
+
+trp_status service_fail(const struct service *service)
+{
+    return trp_fail(service->broken, "%s", service->broken_text);
+}
+
+/* Items that never come are not waited for. */
+static void lanes_refuse(struct service *service)
+{
+    for (size_t i = 0; i < engine_table_count(service->engine); ++i) {
+        trp_status status = service_fail(service);
+        lane_refuse_inserts(service->lanes[i], status);
+        lane_refuse_samples(service->lanes[i], status);
+    }
+}
+
 /* False: the file system has no room even for changes; the group and its answers wait for some. */
 static bool service_commit(struct service *service)
 {
@@ -244,6 +264,8 @@ static bool service_commit(struct service *service)
     service->broken_text = xstrdup(trp_last_error());
     trp_log(TRP_ERROR, "the store failed, inserts are refused from now on reason=%s",
             service->broken_text);
+    if (service_is_lost(service))
+        lanes_refuse(service);
     return true;
 }
 

@@ -136,6 +136,12 @@ void lane_leave(struct lane *lane);
 /* Takes a message that chunks were made of; if need be it stays until the group ends. */
 void service_keep(struct service *service, trp_message *message);
 
+/* The store failed before all items were there: no table will ever move again. */
+bool service_is_lost(const struct service *service);
+
+/* service->broken, with its words. */
+trp_status service_fail(const struct service *service);
+
 /* NULL with NOT_FOUND in trp_last_error(). */
 struct lane *service_lane(struct service *service, trp_bytes table);
 

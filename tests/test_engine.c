@@ -301,25 +301,34 @@ static void a_reset_forgets_items_that_are_on_their_way(void **state)
     assert_int_equal(sample_one(replay, "t").key, 9);
 }
 
-static void keys_are_known_again_after_a_reopen_with_many_items(void **state)
+/* Items 1 to `count` into t, of which many have a chunk. */
+static void insert_many(const struct replay *replay, uint64_t count)
 {
-    struct replay *replay = *state;
-    /* more than are there before the server is */
-    enum { COUNT = OPEN_INDEX_STEPS * INDEX_STEP_ITEMS + 30000, PER_MESSAGE = 500, DRAWS = 20 };
-    OPEN("name=t", "name=q max_times_sampled=1 sampler=fifo");
+    enum { PER_MESSAGE = 500 };
     trp_stream *stream = open_stream(replay, "InsertStream");
     struct built *built = built_create(0);
     struct wire_keys keys = {0};
-    for (uint64_t key = 1; key <= COUNT; ++key) {
+    for (uint64_t key = 1; key <= count; ++key) {
         if (key % PER_MESSAGE == 1)
             add_chunk(built, (struct chunk_spec){.key = key});
         add_simple_item(built, key, "t", 1, (key - 1) / PER_MESSAGE * PER_MESSAGE + 1);
         wire_push_key(&keys, key);
-        if (key % PER_MESSAGE == 0 || key == COUNT)
+        if (key % PER_MESSAGE == 0 || key == count)
             send_built(stream, built);
     }
-    assert_confirmed(stream, keys.keys, COUNT);
+    assert_confirmed(stream, keys.keys, (uint32_t)count);
     trp_stream_destroy(stream);
+    built_destroy(built);
+    wire_keys_cleanup(&keys);
+}
+
+static void keys_are_known_again_after_a_reopen_with_many_items(void **state)
+{
+    struct replay *replay = *state;
+    /* more than are there before the server is */
+    enum { COUNT = OPEN_INDEX_STEPS * INDEX_STEP_ITEMS + 30000, DRAWS = 20 };
+    OPEN("name=t", "name=q max_times_sampled=1 sampler=fifo");
+    insert_many(replay, COUNT);
     insert_items(replay, "q", COUNT + 1, 3);
 
     for (int life = 0; life < 3; ++life) { /* they are killed before they know all keys */
@@ -329,10 +338,10 @@ static void keys_are_known_again_after_a_reopen_with_many_items(void **state)
             assert_in_range(sample_one(replay, "t").key, 1, COUNT);
         assert_int_equal(table_state(replay, "t").size, COUNT);
     }
-    stream = open_stream(replay, "InsertStream");
+    trp_stream *stream = open_stream(replay, "InsertStream");
     send_simple(stream, COUNT, "t", 5, 1); /* waits for the index, then is an update */
     sample_one(replay, "t");               /* does not wait */
-    assert_confirmed(stream, keys.keys + COUNT - 1, 1);
+    assert_confirmed(stream, (uint64_t[]){COUNT}, 1);
     assert_int_equal(table_state(replay, "t").size, COUNT);
     assert_int_equal(sample_one(replay, "q").key, COUNT + 1); /* is taken out: waited, too */
     assert_int_equal(mutate_key(replay, "t", 1, false, 0, true), TRP_OK);
@@ -341,8 +350,30 @@ static void keys_are_known_again_after_a_reopen_with_many_items(void **state)
     replay_close(replay);
     OPEN("name=t", "name=q max_times_sampled=1 sampler=fifo");
     assert_int_equal(table_state(replay, "t").size, COUNT - 1);
-    built_destroy(built);
-    wire_keys_cleanup(&keys);
+}
+
+static void who_waits_for_items_that_are_damaged_is_told(void **state)
+{
+    struct replay *replay = *state;
+    enum { COUNT = OPEN_INDEX_STEPS * INDEX_STEP_ITEMS + 30000 };
+    const uint64_t key = UINT64_C(0x1122334455667788);
+    OPEN("name=t", "name=q max_times_sampled=1 sampler=fifo");
+    insert_many(replay, COUNT);
+    insert_items(replay, "q", key, 1);
+    replay_close(replay);
+    const uint8_t from[] = {1, 0, 0, 0, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11};
+    const uint8_t to[] = {2, 0, 0, 0, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11};
+    damage(replay->dir, (trp_bytes){from, sizeof from}, (trp_bytes){to, sizeof to});
+    OPEN("name=t", "name=q max_times_sampled=1 sampler=fifo");
+    trp_stream *insert = open_stream(replay, "InsertStream");
+    trp_stream *sample = open_stream(replay, "SampleStream");
+    send_simple(insert, 1, "t", 5, 1);
+    send_sample_request(sample, "q", 1, -1);
+    assert_ends(insert, TRP_DATA_LOSS, "item");
+    assert_ends(sample, TRP_DATA_LOSS, "item");
+    sample = open_stream(replay, "SampleStream");
+    send_sample_request(sample, "t", 1, -1);
+    assert_ends(sample, TRP_DATA_LOSS, "item");
 }
 
 static void mutations_wait_for_the_index_too(void **state)
@@ -530,6 +561,7 @@ int main(void)
         TEST(samples_are_counted_across_a_crash_once_the_server_was_idle),
         TEST(a_reset_forgets_items_that_are_on_their_way),
         TEST(keys_are_known_again_after_a_reopen_with_many_items),
+        TEST(who_waits_for_items_that_are_damaged_is_told),
         TEST(mutations_wait_for_the_index_too),
         TEST(a_full_store_refuses_inserts_and_recovers),
         TEST(a_live_server_and_its_files_answer_alike),

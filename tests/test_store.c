@@ -590,27 +590,6 @@ static void an_empty_directory_is_nothing_to_look_at(void **state)
 
 /* ---- damage --------------------------------------------------------------------------------- */
 
-/* Replaces the first `from` in data.mdb. */
-static void damage(const char *dir, trp_bytes from, trp_bytes to)
-{
-    char *path = fixture_path(dir, "data.mdb");
-    FILE *file = fopen(path, "r+");
-    struct stat info;
-    assert_non_null(file);
-    assert_int_equal(fstat(fileno(file), &info), 0);
-    uint8_t *bytes = xmalloc((size_t)info.st_size);
-    assert_int_equal(fread(bytes, 1, (size_t)info.st_size, file), info.st_size);
-    uint8_t *at = memmem(bytes, (size_t)info.st_size, from.data, from.size);
-    assert_non_null(at);
-    for (; at; at = memmem(at, (size_t)(bytes + info.st_size - at), from.data, from.size))
-        memcpy(at, to.data, to.size);
-    rewind(file);
-    assert_int_equal(fwrite(bytes, 1, (size_t)info.st_size, file), info.st_size);
-    fclose(file);
-    free(bytes);
-    free(path);
-}
-
 static void a_damaged_record_is_a_loss_not_a_crash(void **state)
 {
     struct fixture *fixture = *state;

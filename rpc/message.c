@@ -137,6 +137,13 @@ static trp_message *message_in_parts(grpc_byte_buffer *buffer)
     return message;
 }
 
+/* Not many small parts: to refer to one would take more memory than to copy it. */
+static bool parts_are_large(const grpc_slice_buffer *slices)
+{
+    return slices->length > RPC_JOIN_BYTES_MAX &&
+           slices->length / slices->count > RPC_COPY_BYTES_MAX;
+}
+
 trp_message *rpc_message_from_buffer(grpc_byte_buffer *buffer, bool in_parts)
 {
     const grpc_slice_buffer *slices = &buffer->data.raw.slice_buffer;
@@ -145,7 +152,7 @@ trp_message *rpc_message_from_buffer(grpc_byte_buffer *buffer, bool in_parts)
         message = trp_message_create(0);
         if (message)
             slice_to_message(message, slices->slices[0]);
-    } else if (in_parts && slices->length > RPC_JOIN_BYTES_MAX) {
+    } else if (in_parts && parts_are_large(slices)) {
         message = message_in_parts(buffer);
         if (message)
             return message;

@@ -297,6 +297,31 @@ static void learn_decoded(struct unpacker *unpacker, struct raw_sample *raw)
     unpacker_learn(unpacker, raw);
 }
 
+/* The pages of the entry behind this one, which looks like it, lie anywhere in memory: their first
+ * lines are under way while this one is copied, and the processor sees where more is going. */
+static void next_fetch(const struct shared_reader *shared, uint32_t index, uint32_t chunk_count)
+{
+    enum { LINE_BYTES = 64, LINES = 2 };
+    struct shared_entry entry;
+    struct shared_chunk_view chunk;
+    size_t piece_bytes = shared_view_piece_bytes(shared->view);
+    if (index + 1 >= shared->samples.header.entries)
+        return;
+    shared_samples_entry(&shared->samples, index + 1, &entry);
+    for (uint32_t i = 0; i < chunk_count; i++) {
+        if (!shared_samples_chunk(&shared->samples, (uint64_t)entry.chunk_first + i, piece_bytes,
+                                  &chunk))
+            return;
+        for (uint32_t j = 0; j < chunk.page_count; j++) {
+            uint64_t page;
+            memcpy(&page, chunk.pages + j * sizeof page, sizeof page);
+            const uint8_t *piece = shared_view_piece(shared->view, page);
+            for (size_t line = 0; piece && line < LINES; line++)
+                __builtin_prefetch(piece + line * LINE_BYTES);
+        }
+    }
+}
+
 static trp_status fill_entry(struct unpacker *unpacker, uint32_t index, struct batch *batch)
 {
     struct shared_reader *shared = &unpacker->shared;
@@ -310,6 +335,8 @@ static trp_status fill_entry(struct unpacker *unpacker, uint32_t index, struct b
     if (small) {
         raw_describe(&entry, shape, &raw);
         TRP_TRY(bodies_find(shared, &entry, shape->chunk_count, &raw));
+        if (shared->pieces.size > 0 && !shared->reads)
+            next_fetch(shared, index, shape->chunk_count);
         if (unpacker_fill_by_layout(unpacker, &raw, batch))
             return TRP_OK;
     }

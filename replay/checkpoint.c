@@ -33,6 +33,7 @@ struct run {
     bool (*cancelled)(void);
     struct copy_sink sink;
     struct store_copy *copy;
+    bool loading; /* items are not in memory yet */
     trp_status status;
     struct checkpoint_info info; /* of the cut */
 };
@@ -126,7 +127,9 @@ static void turn_give(struct checkpointer *checkpointer)
 static bool turn_goes_on(struct run *run)
 {
     struct checkpointer *checkpointer = run->checkpointer;
-    struct copy_stats stats = store_copy_stats(run->copy);
+    struct copy_stats stats = {0};
+    if (run->copy)
+        stats = store_copy_stats(run->copy);
     mutex_lock(&checkpointer->mutex);
     checkpointer->progress.done_bytes = stats.bytes;
     checkpointer->progress.total_bytes =
@@ -172,6 +175,12 @@ static void info_fill(struct checkpoint_info *info, struct engine *engine,
     }
 }
 
+static void run_load(void *arg, struct engine *engine)
+{
+    struct run *run = arg;
+    run->loading = engine && engine_index_step(engine);
+}
+
 static void run_begin(void *arg, struct engine *engine)
 {
     struct run *run = arg;
@@ -196,6 +205,19 @@ static void run_end(void *arg, struct engine *engine)
     if (engine)
         store_copy_end(engine_store(engine), run->copy);
     run->copy = NULL;
+}
+
+/* Behind the items that a server which has just started does not have in memory yet: nobody waits
+ * for all of them at once. */
+static trp_status run_start(struct run *run, const char *what)
+{
+    do {
+        if (!turn_goes_on(run))
+            return cancelled(what);
+        enter(run, run_load);
+    } while (run->loading);
+    enter(run, run_begin);
+    return run->status;
 }
 
 /* The whole copy, from run_begin() on. */
@@ -345,8 +367,7 @@ trp_status checkpointer_run(struct checkpointer *checkpointer, bool (*is_cancell
     };
     *path = NULL;
     TRP_TRY(turn_take(&run, "checkpoint"));
-    enter(&run, run_begin);
-    trp_status status = run.status;
+    trp_status status = run_start(&run, "checkpoint");
     if (status == TRP_OK)
         status = checkpoint_make(&run, path);
     char *words = status == TRP_OK ? NULL : xstrdup(trp_last_error());
@@ -417,8 +438,7 @@ trp_status checkpointer_verify(struct checkpointer *checkpointer, bool (*is_canc
     int64_t started_ns = clock_now_ns(&clock_monotonic);
     *report = (struct verify_report){0};
     TRP_TRY(turn_take(&run, "verify"));
-    enter(&run, run_begin);
-    trp_status status = run.status;
+    trp_status status = run_start(&run, "verify");
     if (status == TRP_OK)
         status = run_copy(&run, "verify");
     if (run.copy) {

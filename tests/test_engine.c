@@ -4,6 +4,7 @@
 
 #include "core/clock.h"
 #include "replay.pb-c.h"
+#include "replay/checkpoint_dir.h"
 
 /* ---- unary calls ------------------------------------------------------------------------- */
 
@@ -352,6 +353,26 @@ static void keys_are_known_again_after_a_reopen_with_many_items(void **state)
     assert_int_equal(table_state(replay, "t").size, COUNT - 1);
 }
 
+static void a_checkpoint_may_come_before_all_items_are_in_memory(void **state)
+{
+    struct replay *replay = *state;
+    enum { COUNT = OPEN_INDEX_STEPS * INDEX_STEP_ITEMS + 30000 };
+    trp_message *reply;
+    OPEN("name=t");
+    insert_many(replay, COUNT);
+    replay_close(replay);
+    OPEN("name=t");
+    assert_int_equal(unary(replay, "Checkpoint", trp_message_create(0), &reply), TRP_OK);
+    Deepmind__Reverb__CheckpointResponse *response = deepmind__reverb__checkpoint_response__unpack(
+        NULL, trp_message_size(reply), trp_message_data(reply));
+    trp_message_destroy(reply);
+    struct checkpoint_info info;
+    assert_int_equal(checkpoint_info_read(&info, response->checkpoint_path), TRP_OK);
+    assert_int_equal(info.items, COUNT);
+    checkpoint_info_cleanup(&info);
+    deepmind__reverb__checkpoint_response__free_unpacked(response, NULL);
+}
+
 static void who_waits_for_items_that_are_damaged_is_told(void **state)
 {
     struct replay *replay = *state;
@@ -561,6 +582,7 @@ int main(void)
         TEST(samples_are_counted_across_a_crash_once_the_server_was_idle),
         TEST(a_reset_forgets_items_that_are_on_their_way),
         TEST(keys_are_known_again_after_a_reopen_with_many_items),
+        TEST(a_checkpoint_may_come_before_all_items_are_in_memory),
         TEST(who_waits_for_items_that_are_damaged_is_told),
         TEST(mutations_wait_for_the_index_too),
         TEST(a_full_store_refuses_inserts_and_recovers),

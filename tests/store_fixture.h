@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,23 +31,20 @@ static inline char *fixture_path(const char *dir, const char *name)
     return xasprintf("%s/%s", dir, name);
 }
 
-/* Replaces every `from` in data.mdb. */
-static inline void damage(const char *dir, trp_bytes from, trp_bytes to)
+/* The record with this key has one chunk more. */
+static inline void damage_record(const char *dir, uint64_t key)
 {
     char *path = fixture_path(dir, "data.mdb");
-    FILE *file = fopen(path, "r+");
-    struct stat info;
-    assert_non_null(file);
-    assert_int_equal(fstat(fileno(file), &info), 0);
-    uint8_t *bytes = xmalloc((size_t)info.st_size);
-    assert_int_equal(fread(bytes, 1, (size_t)info.st_size, file), info.st_size);
-    uint8_t *at = memmem(bytes, (size_t)info.st_size, from.data, from.size);
-    assert_non_null(at);
-    for (; at; at = memmem(at, (size_t)(bytes + info.st_size - at), from.data, from.size))
-        memcpy(at, to.data, to.size);
-    rewind(file);
-    assert_int_equal(fwrite(bytes, 1, (size_t)info.st_size, file), info.st_size);
-    fclose(file);
+    int fd = open(path, O_RDWR);
+    off_t size = lseek(fd, 0, SEEK_END);
+    uint8_t *bytes = xmalloc((size_t)size);
+    assert_int_equal(pread(fd, bytes, (size_t)size, 0), size);
+    const uint8_t *end = bytes + size, *at = bytes;
+    while ((at = memmem(at, (size_t)(end - at), &key, sizeof key)) != NULL) {
+        assert_int_equal(pwrite(fd, "\2", 1, at - bytes - 4), 1);
+        at += sizeof key;
+    }
+    close(fd);
     free(bytes);
     free(path);
 }

@@ -382,9 +382,7 @@ static void who_waits_for_items_that_are_damaged_is_told(void **state)
     insert_many(replay, COUNT);
     insert_items(replay, "q", key, 1);
     replay_close(replay);
-    const uint8_t from[] = {1, 0, 0, 0, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11};
-    const uint8_t to[] = {2, 0, 0, 0, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11};
-    damage(replay->dir, (trp_bytes){from, sizeof from}, (trp_bytes){to, sizeof to});
+    damage_record(replay->dir, key);
     OPEN("name=t", "name=q max_times_sampled=1 sampler=fifo");
     trp_stream *insert = open_stream(replay, "InsertStream");
     trp_stream *sample = open_stream(replay, "SampleStream");

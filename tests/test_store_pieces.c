@@ -1,26 +1,6 @@
 /* A store that is loaded in pieces: what is there is known at once, items come one by one. */
 #include "open_store_fixture.h"
 
-#include <fcntl.h>
-
-/* The record with this key has one chunk more. */
-static void damage_record(const char *dir, uint64_t key)
-{
-    char *path = fixture_path(dir, "data.mdb");
-    int fd = open(path, O_RDWR);
-    off_t size = lseek(fd, 0, SEEK_END);
-    uint8_t *bytes = xmalloc((size_t)size);
-    assert_int_equal(pread(fd, bytes, (size_t)size, 0), size);
-    const uint8_t *end = bytes + size, *at = bytes;
-    while ((at = memmem(at, (size_t)(end - at), &key, sizeof key)) != NULL) {
-        assert_int_equal(pwrite(fd, "\2", 1, at - bytes - 4), 1);
-        at += sizeof key;
-    }
-    close(fd);
-    free(bytes);
-    free(path);
-}
-
 /* Two items share a chunk, one was deleted, one was changed: all of it is known item by item. */
 static void items_come_one_by_one_in_any_order(void **state)
 {

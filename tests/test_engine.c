@@ -377,7 +377,7 @@ static void who_waits_for_items_that_are_damaged_is_told(void **state)
 {
     struct replay *replay = *state;
     enum { COUNT = OPEN_INDEX_STEPS * INDEX_STEP_ITEMS + 30000 };
-    const uint64_t key = UINT64_C(0x1122334455667788);
+    const uint64_t key = UINT64_C(0x0122334455667788);
     OPEN("name=t", "name=q max_times_sampled=1 sampler=fifo");
     insert_many(replay, COUNT);
     insert_items(replay, "q", key, 1);

@@ -97,6 +97,27 @@ void admin_create_table(Troupe__Replay_Service *service,
     done_answer(work.status, closure, data);
 }
 
+struct load_step {
+    struct admin *admin;
+    bool more;
+};
+
+static void load_step_run(void *arg)
+{
+    struct load_step *step = arg;
+    step->more = step->admin->engine && engine_index_step(step->admin->engine);
+}
+
+/* What a server that has just started does not have in memory yet is brought a step at a time, so
+ * that others are served between; changes that need all items find them there then. */
+static void items_load(struct admin *admin)
+{
+    struct load_step step = {.admin = admin};
+    do
+        admin_enter(admin, load_step_run, &step);
+    while (step.more);
+}
+
 static trp_status table_drop_change(struct change_work *work)
 {
     struct engine_table *table;
@@ -117,6 +138,7 @@ void admin_drop_table(Troupe__Replay_Service *service,
 {
     struct change_work work = {
         .admin = (struct admin *)service, .drop = request, .change = table_drop_change};
+    items_load(work.admin);
     admin_enter(work.admin, change_run, &work);
     done_answer(work.status, closure, data);
 }
@@ -219,8 +241,10 @@ void admin_alter_table(Troupe__Replay_Service *service,
                                .change = table_alter_change};
     /* Read once for the name; again over the table's own options. */
     work.status = table_options_parse_remote(request->options, &work.options);
-    if (work.status == TRP_OK)
+    if (work.status == TRP_OK) {
+        items_load(work.admin);
         admin_enter(work.admin, change_run, &work);
+    }
     closure(work.status == TRP_OK ? response : NULL, data);
     troupe__replay_alter_table_response__free_unpacked(response, NULL);
     trp_table_options_destroy(work.options);

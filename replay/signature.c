@@ -397,7 +397,7 @@ static bool leaf_fits(const struct signature_leaf *leaf, const trp_tensor_spec *
         return false;
     if (leaf->unknown_rank)
         return true;
-    if (leaf->rank != column->rank)
+    if (leaf->rank != column->rank || column->rank > TRP_RANK_MAX)
         return false;
     for (uint32_t i = 0; i < leaf->rank; i++)
         if (leaf->dims[i] >= 0 && leaf->dims[i] != column->shape[i])

@@ -401,7 +401,8 @@ static trp_status load_finish(struct store *store)
     loading_end(store);
     /* From here on places are random: a fault that reads 128 KB for a page of 4 would waste most of
      * what the disk can do. What comes next is asked for by store_chunk_prefetch(). */
-    madvise(store->map, store->map_bytes, MADV_RANDOM);
+    if (store->map)
+        madvise(store->map, store->map_bytes, MADV_RANDOM);
     store->loaded = true;
     if (store->options.read_only)
         return TRP_OK;

@@ -172,7 +172,8 @@ TRP_API void trp_server_run(trp_server *server, void (*work)(void *arg), void *a
 
 /* Runs `work(arg)` on the reactor thread and waits until it is done: for long work in short slices,
  * so that no thread that may be preempted holds the lock. What `work` fails with is the caller's
- * last error. Without a reactor, and otherwise, as trp_server_run(). */
+ * last error. Returns when the slice is done, which is before its group ends. Without a reactor, as
+ * trp_server_run(). Not from a handler that runs on the reactor. */
 TRP_API void trp_server_visit(trp_server *server, void (*work)(void *arg), void *arg);
 
 /* Refuses new calls, lets running ones finish for `grace_ms`, then cancels them and joins the

@@ -86,29 +86,14 @@ bool table_line_check(const char *name, const char *line)
 
 /* ---- what can never go on ---------------------------------------------------------------- */
 
-static void warn_of(const Troupe__ReplayTable *table)
-{
-    const Troupe__ReplayLimiter *limiter = table->limiter;
-    if (table->max_size < limiter->min_size)
-        fprintf(stderr,
-                "warning: table %s: max_size %" PRId64 " is less than the limiter's min_size "
-                "%" PRId64 ": nothing can ever be sampled\n",
-                table->name, table->max_size, limiter->min_size);
-    else if (!limiter->can_insert && !limiter->can_sample)
-        fprintf(stderr,
-                "warning: table %s: with %" PRId64 " insert%s and %" PRId64 " sample%s so far its "
-                "limiter allows neither an insert nor a sample; widen its limits or reset the "
-                "table\n",
-                table->name, limiter->inserts, plural(limiter->inserts), limiter->samples,
-                plural(limiter->samples));
-}
-
 void target_warn(const struct target *target, const char *table)
 {
     Troupe__ReplayTablesResponse *tables;
     if (target_tables(target, table, &tables) != TRP_OK)
         return;
-    warn_of(tables_find(tables, table));
+    const char *warning = tables_find(tables, table)->warning;
+    if (warning && *warning)
+        fprintf(stderr, "warning: table %s: %s\n", table, warning);
     troupe__replay_tables_response__free_unpacked(tables, NULL);
 }
 

@@ -53,11 +53,6 @@ static trp_status table_add(struct tables *tables, const char *line)
     tables->owned[tables->count] = table;
     tables->tables[tables->count] = *table;
     tables->count = count;
-    if (table->max_size < table->limiter.min_size)
-        trp_log(TRP_WARN,
-                "table %s: max_size %lld is less than the limiter's min_size %lld: nothing can "
-                "ever be sampled",
-                table->name, (long long)table->max_size, (long long)table->limiter.min_size);
     return TRP_OK;
 }
 

@@ -136,6 +136,8 @@ static void limiter_text(const Troupe__ReplayTable *table)
            limiter->can_sample ? "go on" : "NOT go on");
     if (table->blocked && *table->blocked)
         printf("            %s\n", table->blocked);
+    if (table->warning && *table->warning)
+        printf("  WARNING   %s\n", table->warning);
 }
 
 static void waiters_text(const Troupe__ReplayTable *table)
@@ -162,8 +164,9 @@ static void staleness_text(const Troupe__ReplayStaleness *age)
     if (age->newest_version)
         printf("  policy    newest version %llu, samples of late are %.1f behind\n",
                (unsigned long long)age->newest_version, age->sampled_versions_behind);
-    if (age->times_sampled > 0)
-        printf("  sampled   what was removed of late was sampled %.2f times\n", age->times_sampled);
+    if (age->removed_times_sampled > 0)
+        printf("  sampled   what was removed of late was sampled %.2f times\n",
+               age->removed_times_sampled);
 }
 
 static void table_text(const Troupe__ReplayTable *table)
@@ -203,8 +206,9 @@ static void store_text(const Troupe__ReplayTablesResponse *tables)
     printf("  holds     %llu item%s, %llu chunk%s, %s\n", (unsigned long long)store->items,
            plural((int64_t)store->items), (unsigned long long)store->chunks,
            plural((int64_t)store->chunks), bytes_text(store->live_bytes, a));
-    printf("  file      %s, %s of it used; may grow to %s\n", bytes_text(store->allocated_bytes, a),
-           bytes_text(store->file_bytes, b), bytes_text(store->map_bytes, c));
+    printf("  file      takes %s of the disk, reaches to %s, may grow to %s\n",
+           bytes_text(store->allocated_bytes, a), bytes_text(store->file_bytes, b),
+           bytes_text(store->map_bytes, c));
     if (tables->work)
         printf("  at work   %s: %s of %s\n", tables->work->what,
                bytes_text(tables->work->done_bytes, a), bytes_text(tables->work->total_bytes, b));

@@ -14,6 +14,7 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/limits.h"
+#include "limiter_words.h"
 #include "signature.h"
 
 void admin_enter(struct admin *admin, void (*work)(void *arg), void *arg)
@@ -152,7 +153,7 @@ static Troupe__ReplayStaleness *staleness_copy(struct engine_table *table)
     out->sampled_age_seconds = mean->age_seconds;
     out->newest_version = mean->newest_version;
     out->sampled_versions_behind = mean->versions_behind;
-    out->times_sampled = mean->times_sampled;
+    out->removed_times_sampled = mean->times_sampled;
     return out;
 }
 
@@ -188,6 +189,9 @@ static Troupe__ReplayTable *table_copy(const struct admin *admin, struct engine_
     out->episodes = table_episodes(table->table);
     out->episodes_deleted = table_episodes_deleted(table->table);
     out->staleness = staleness_copy(table);
+    char *warning = limiter_warning(table_limiter(table->table), options->max_size);
+    if (warning)
+        out->warning = warning;
     out->bytes = table_bytes(table->table);
     if (options->signature.size) {
         out->signature.data = xmalloc(options->signature.size);

@@ -366,19 +366,6 @@ static trp_status table_use_up(struct engine *engine, struct engine_table *table
     return TRP_OK;
 }
 
-/* Counters that another limiter left can be where this one allows nothing any more. */
-static void limiter_warn(const struct engine_table *table)
-{
-    const struct limiter *limiter = table_limiter(table->table);
-    if (!limiter_can_insert(limiter, 1) && !limiter_can_sample(limiter, 1))
-        trp_log(
-            TRP_WARN,
-            "table %s: with %lld insert%s and %lld sample%s so far its limiter allows neither an "
-            "insert nor a sample; widen its error buffer or reset the table",
-            table->name, (long long)limiter->inserts, plural(limiter->inserts),
-            (long long)limiter->samples, plural(limiter->samples));
-}
-
 /* A crash may have counted deletes that did not happen. */
 static trp_status table_settle(struct engine *engine, struct engine_table *table, bool shrink)
 {
@@ -401,7 +388,6 @@ static trp_status table_settle(struct engine *engine, struct engine_table *table
     /* A sample that is owed was not taken: an insert must not have its room. */
     if (table_options(table->table)->max_times_sampled == 1 && limiter->samples > limiter->deletes)
         limiter->samples = limiter->deletes;
-    limiter_warn(table);
     return TRP_OK;
 }
 

@@ -53,6 +53,53 @@ void limiter_describe(const trp_table_info *info, bool sampling, char *text, siz
         describe_insert(info, text, size);
 }
 
+/* ---- what can never go on ------------------------------------------------------------------ */
+
+enum { SPI_DENOMINATOR_MAX = 1000 };
+
+/* inserts * spi - samples is a multiple of 1 / this; 0: of nothing that counts. */
+static int spi_denominator(double spi)
+{
+    for (int q = 1; q <= SPI_DENOMINATOR_MAX; q++)
+        if (fabs(spi * q - round(spi * q)) <= 1e-9 * q)
+            return q;
+    return 0;
+}
+
+/* Whether there is a difference at which the next insert is too much and the next sample, too. */
+static bool limiter_can_jam(const trp_rate_limiter *options)
+{
+    double blocks_inserts = options->max_diff - options->samples_per_insert; /* above */
+    double blocks_samples = options->min_diff + 1;                           /* below */
+    int q = spi_denominator(options->samples_per_insert);
+    if (q == 0)
+        return blocks_inserts < blocks_samples;
+    return (ceil(blocks_samples * q) - 1) / q > blocks_inserts;
+}
+
+char *limiter_warning(const struct limiter *limiter, int64_t max_size)
+{
+    const trp_rate_limiter *options = &limiter->options;
+    if (max_size < options->min_size)
+        return xasprintf("max_size %" PRId64 " is less than the limiter's min_size %" PRId64
+                         ": nothing can ever be sampled",
+                         max_size, options->min_size);
+    if (!limiter_can_insert(limiter, 1) && !limiter_can_sample(limiter, 1))
+        return xasprintf("with %" PRId64 " insert%s and %" PRId64
+                         " sample%s so far its limiter allows neither an insert nor a sample, so "
+                         "nobody can ever go on; widen its limits (alter) or reset the table",
+                         limiter->inserts, plural(limiter->inserts), limiter->samples,
+                         plural(limiter->samples));
+    if (limiter_can_jam(options))
+        return xasprintf("its limiter can come to where it allows neither an insert nor a sample, "
+                         "and then nobody can ever go on; from min_diff to max_diff should be "
+                         "samples_per_insert + 1 = %g or more, not %g",
+                         options->samples_per_insert + 1, options->max_diff - options->min_diff);
+    return NULL;
+}
+
+/* ---- asking a server ------------------------------------------------------------------------ */
+
 static trp_table_info table_numbers(const Troupe__ReplayTable *table)
 {
     trp_table_info info = {.size = table->size, .max_size = table->max_size};

@@ -7,6 +7,7 @@
 
 #include <troupe/rpc.h>
 #include <troupe/sampler.h>
+#include "limiter.h"
 
 enum { LIMITER_WORDS_BYTES = 512 };
 
@@ -18,5 +19,9 @@ void limiter_ask(trp_channel *channel, const char *table, bool sampling,
 
 /* The same from a table's numbers: "" when the limiter allows it. */
 void limiter_describe(const trp_table_info *info, bool sampling, char *text, size_t size);
+
+/* Why the callers of such a table stop for good, now or one day, and what to do; NULL: they do not.
+ * To be freed. */
+char *limiter_warning(const struct limiter *limiter, int64_t max_size);
 
 #endif

@@ -19,6 +19,7 @@
 #include "core/limits.h"
 #include "engine.h"
 #include "fetcher.h"
+#include "limiter_words.h"
 #include "service.h"
 
 enum { KEPT_BYTES_DEFAULT = 1 << 30 };
@@ -201,8 +202,23 @@ static void address_write(const trp_replay_server *server)
     free(path);
 }
 
+/* Only of a server that others come to: who opens a store to change it is about to mend that. */
+static void limiters_warn(void *arg)
+{
+    struct engine *engine = ((trp_replay_server *)arg)->engine;
+    for (size_t i = 0; i < engine_table_count(engine); i++) {
+        const struct engine_table *table = engine_table(engine, i);
+        char *warning =
+            limiter_warning(table_limiter(table->table), table_options(table->table)->max_size);
+        if (warning)
+            trp_log(TRP_WARN, "table %s: %s", table->name, warning);
+        free(warning);
+    }
+}
+
 trp_status trp_replay_server_start(trp_replay_server *server)
 {
+    trp_server_visit(server->rpc, limiters_warn, server);
     TRP_TRY(trp_server_start(server->rpc));
     address_write(server);
     return TRP_OK;

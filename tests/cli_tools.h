@@ -159,6 +159,13 @@ static inline void assert_one_error(struct desk *desk, const char *part)
     free(text);
 }
 
+static inline void assert_no_error(struct desk *desk)
+{
+    char *text = scene_read(&desk->at, "err");
+    assert_string_equal(text, "");
+    free(text);
+}
+
 /* Five items of table t, keys 1 to 5, priority and version as the key: int64 [key] and float32
  * [2] 1.5 2.5. */
 static inline void desk_write_items(struct desk *desk, const char *name)

@@ -189,6 +189,7 @@ static void open_logging(struct replay *replay, const char *line, char *log, siz
     int standard_error = dup(2);
     assert_int_equal(dup2(fileno(file), 2), 2);
     OPEN(line);
+    assert_int_equal(trp_replay_server_start(replay->server), TRP_OK);
     dup2(standard_error, 2);
     close(standard_error);
     rewind(file);

@@ -118,6 +118,11 @@ bool cli_parse_bytes(const char *text, uint64_t *value)
     return true;
 }
 
+int64_t seconds_ms(double seconds)
+{
+    return seconds < 0 ? -1 : (int64_t)(seconds * 1000);
+}
+
 /* The index of `text` among words separated by spaces; false: it is none of them. */
 static bool parse_choice(const char *text, const char *words, uint32_t *index)
 {
@@ -139,16 +144,23 @@ static void list_add(struct cli_list *list, const char *word)
 
 static int wrong_value(const char *name, const struct cli_option *option, const char *text)
 {
+    uint64_t bytes;
     if (option->kind == CLI_CHOICE)
         return cli_wrong(name, "--%s=%s: use one of: %s", option->name, text, option->words);
     if (option->kind == CLI_U64)
         return cli_wrong(name, "--%s=%s: not a whole number from %llu to %llu", option->name, text,
                          (unsigned long long)option->min, (unsigned long long)option->max);
+    if (option->kind == CLI_BYTES && option->min && cli_parse_bytes(text, &bytes))
+        return cli_wrong(name, "--%s=%s: at least %llu", option->name, text,
+                         (unsigned long long)option->min);
     if (option->kind == CLI_BYTES)
         return cli_wrong(name, "--%s=%s: not a number of bytes such as 500M or 20G", option->name,
                          text);
     return cli_wrong(name, "--%s=%s: not %s", option->name, text,
-                     option->kind == CLI_SECONDS ? "a number of seconds" : "a number");
+                     option->kind == CLI_SECONDS   ? "a number of seconds"
+                     : option->kind == CLI_PERIOD  ? "a number of seconds above 0"
+                     : option->kind == CLI_TIMEOUT ? "a number of seconds, or -1, for ever"
+                                                   : "a number");
 }
 
 static int set_value(const char *name, const struct cli_option *option, const char *text,
@@ -175,8 +187,14 @@ static int set_value(const char *name, const struct cli_option *option, const ch
     case CLI_SECONDS:
         ok = cli_parse_number(text, at) && *(double *)at >= 0;
         break;
+    case CLI_PERIOD:
+        ok = cli_parse_number(text, at) && *(double *)at > 0;
+        break;
+    case CLI_TIMEOUT:
+        ok = cli_parse_number(text, at) && (*(double *)at >= 0 || *(double *)at == -1);
+        break;
     case CLI_BYTES:
-        ok = cli_parse_bytes(text, at);
+        ok = cli_parse_bytes(text, at) && *(uint64_t *)at >= option->min;
         break;
     case CLI_LIST:
         list_add(at, text);

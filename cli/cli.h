@@ -22,6 +22,8 @@ enum cli_kind {
     CLI_U64,     /* uint64_t from min to max */
     CLI_NUMBER,  /* double, finite */
     CLI_SECONDS, /* double, finite, not negative */
+    CLI_PERIOD,  /* the same, and not 0 */
+    CLI_TIMEOUT, /* the same as CLI_SECONDS, or -1: for ever */
     CLI_BYTES,   /* uint64_t > 0, with K, M, G or T */
     CLI_LIST,    /* struct cli_list: may be given many times */
 };
@@ -39,7 +41,7 @@ struct cli_option {
     const char *help;
     size_t at;            /* offset of its variable in the command's arguments */
     size_t given;         /* offset of a bool that says it was given; 0: none (0 is `json`) */
-    uint64_t min, max;    /* CLI_U64 */
+    uint64_t min, max;    /* CLI_U64; CLI_BYTES: min alone */
     const char *words;    /* CLI_CHOICE: separated by spaces */
     const char *fallback; /* the value when it is not given, as one would type it */
 };
@@ -87,6 +89,8 @@ const char *cli_guess(const char *word, const char *const *candidates, char *tex
 /* A number or a size as options take it; false: it is none. Whole numbers: flags_u64(). */
 bool cli_parse_number(const char *text, double *value);
 bool cli_parse_bytes(const char *text, uint64_t *value);
+
+int64_t seconds_ms(double seconds); /* of a CLI_TIMEOUT, for calls that take -1, too */
 
 /* ---- help.c, man.c, completion.c: texts made of the table --------------------------------- */
 

@@ -69,7 +69,9 @@ static trp_status spool_file(const struct npz *npz, FILE **file)
 {
     int fd = open(npz->dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     *file = fd >= 0 ? fdopen(fd, "w+") : NULL;
-    return *file ? TRP_OK : broken(npz, "no file for what is spooled");
+    return *file ? TRP_OK
+                 : trp_fail(TRP_INTERNAL, "%s: cannot write in %s: %s", npz->path, npz->dir,
+                            strerror(errno));
 }
 
 /* Takes `name`. */
@@ -138,7 +140,8 @@ static trp_status npz_open(void **state, const char *path, bool many)
     struct npz *npz = xcalloc(1, sizeof *npz);
     const char *slash = strrchr(path, '/');
     npz->path = xstrdup(path);
-    npz->dir = slash ? xasprintf("%.*s/", (int)(slash - path), path) : xstrdup(".");
+    npz->dir =
+        slash ? xasprintf("%.*s", slash == path ? 1 : (int)(slash - path), path) : xstrdup(".");
     npz->many = many;
     *state = npz;
     return TRP_OK;

@@ -1,4 +1,5 @@
 /* `troupe replay`: the table of its commands and their options. */
+#include "core/limits.h"
 #include "npy.h"
 #include "replay_serve.h"
 #include "replay_target.h"
@@ -35,7 +36,7 @@ static const struct cli_option yes_rows[] = {
 };
 
 static const struct cli_option ls_rows[] = {
-    {.name = "names", .at = AT(names), .help = "only the names, one a line"},
+    {.name = "names", .at = AT(names), .help = "only the names, one a line (-o json: an array)"},
     {0},
 };
 
@@ -50,7 +51,7 @@ static const struct cli_option top_rows[] = {
      .help = "end after N looks"},
     {.name = "delay",
      .letter = 'd',
-     .kind = CLI_SECONDS,
+     .kind = CLI_PERIOD,
      .value = "SECONDS",
      .at = AT(seconds),
      .fallback = "1",
@@ -161,11 +162,12 @@ static const struct cli_option sample_rows[] = {
      .fallback = "1",
      .help = "how many"},
     {.name = "timeout",
-     .kind = CLI_SECONDS,
+     .kind = CLI_TIMEOUT,
      .value = "SECONDS",
      .at = AT(timeout),
      .fallback = "10",
-     .help = "how long the limiter may hold back"},
+     .help = "how long the limiter may hold back; 0: not at all, -1: for ever. A stopped store's, "
+             "into which nobody inserts, never does"},
     {.name = "save",
      .kind = CLI_TEXT,
      .value = "FILE",
@@ -180,13 +182,16 @@ static const struct cli_option load_rows[] = {
      .value = "TABLE",
      .at = AT(table),
      .help = "all items into this table (default: the one each came from)"},
-    {.name = "create", .at = AT(create), .help = "make missing tables as the dump describes them"},
+    {.name = "create",
+     .at = AT(create),
+     .help = "make missing tables as the dump describes them, "
+             "under the name that --table says"},
     {.name = "timeout",
-     .kind = CLI_SECONDS,
+     .kind = CLI_TIMEOUT,
      .value = "SECONDS",
      .at = AT(timeout),
      .fallback = "30",
-     .help = "how long a limiter may hold back; 0: for ever"},
+     .help = "how long a limiter may hold back; 0: not at all, -1: for ever"},
     {0},
 };
 
@@ -258,6 +263,7 @@ static const struct cli_option bench_rows[] = {
      .kind = CLI_U64,
      .value = "N",
      .at = AT(writers),
+     .min = 1,
      .max = 64,
      .fallback = "1",
      .help = "threads that insert"},
@@ -277,7 +283,7 @@ static const struct cli_option bench_rows[] = {
      .fallback = "256",
      .help = "items in a batch of a sampler"},
     {.name = "seconds",
-     .kind = CLI_SECONDS,
+     .kind = CLI_PERIOD,
      .value = "SECONDS",
      .at = AT(seconds),
      .fallback = "5",
@@ -328,6 +334,7 @@ static const struct cli_option serve_rows[] = {
      .kind = CLI_BYTES,
      .value = "N",
      .at = SERVE(max_bytes),
+     .min = STORE_MAX_BYTES_MIN,
      .help = "bound of the data file, with K, M, G or T (otherwise what the file system has)"},
     {.name = "checkpoint-dir",
      .kind = CLI_TEXT,
@@ -376,6 +383,14 @@ static const struct cli_option serve_rows[] = {
      .words = "debug info warn error",
      .fallback = "info",
      .help = "which lines are logged"},
+    {.name = "output",
+     .letter = 'o',
+     .kind = CLI_CHOICE,
+     .value = "FORMAT",
+     .at = SERVE(json),
+     .words = "text json",
+     .fallback = "text",
+     .help = "how it says where it listens; json: a line with address, pid and dir"},
     {0},
 };
 
@@ -536,13 +551,16 @@ const struct command replay_commands[] = {
     {.name = "reset",
      .summary = "remove all items of a table",
      .arguments = "TARGET TABLE",
+     .details = "Asks before it removes items.",
      .options = {yes_rows, output_rows},
      SIZE,
      .run = replay_reset},
     {.name = "set-priority",
      .summary = "give items new priorities",
      .arguments = "TARGET TABLE KEY=PRIORITY...",
-     .details = "Either all of the keys are there, or nothing is changed.",
+     .details =
+         "Either all of the keys are there, or nothing is changed. Of a key that comes twice "
+         "the last priority stays.",
      .options = {output_rows},
      SIZE,
      .run = replay_set_priority},

@@ -148,6 +148,23 @@ static trp_status parse_update(char *word, uint64_t *key, double *priority)
                          "'%s' is not KEY=PRIORITY (a priority is a number, inf or -inf)", word);
 }
 
+static int key_order(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return (a > b) - (a < b);
+}
+
+/* How many items keys name that may come more than once; sorts them. */
+static int64_t keys_distinct(uint64_t *keys, size_t count)
+{
+    int64_t distinct = 0;
+    if (count > 1)
+        qsort(keys, count, sizeof *keys, key_order);
+    for (size_t i = 0; i < count; ++i)
+        distinct += i == 0 || keys[i] != keys[i - 1];
+    return distinct;
+}
+
 static trp_status priorities_send(const struct work *work, const uint64_t *keys,
                                   const double *priorities, size_t count)
 {
@@ -172,10 +189,11 @@ static trp_status set_priority_work(struct work *work)
         status = keys_check(work, keys, count);
     if (status == TRP_OK)
         status = priorities_send(work, keys, priorities, count);
+    int64_t items = keys_distinct(keys, count);
     free(keys);
     free(priorities);
     TRP_TRY(status);
-    done_print(work, "priorities set", "items", (int64_t)count);
+    done_print(work, "priorities set", "items", items);
     return TRP_OK;
 }
 
@@ -248,7 +266,7 @@ static trp_status delete_keys(struct work *work, int64_t *deleted)
     if (status == TRP_OK)
         status = trp_replay_delete(work->target.channel, work->table, filter.keys, filter.n_keys,
                                    RPC_TIMEOUT_MS);
-    *deleted = (int64_t)filter.n_keys;
+    *deleted = keys_distinct(filter.keys, filter.n_keys);
     filter_cleanup(&filter);
     return status;
 }

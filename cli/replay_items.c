@@ -240,6 +240,26 @@ static trp_status samples_take(struct work *work, trp_item_reader *reader, struc
     }
 }
 
+/* Says what the limiter waits for. */
+static trp_status samples_missing(const struct work *work, uint64_t taken)
+{
+    char waited[TEXT_SIZE], time[TEXT_SIZE];
+    Troupe__ReplayTablesResponse *tables;
+    uint64_t wanted = work->args->count;
+    bool stopped = work->target.server != NULL;
+    TRP_TRY(target_tables(&work->target, work->table, &tables));
+    const char *why = tables_find(tables, work->table)->limiter->sample_waits;
+    snprintf(waited, sizeof waited, "for %s", duration_text(work->args->timeout, time));
+    trp_fail(TRP_DEADLINE_EXCEEDED,
+             "%" PRIu64 " of %" PRIu64 " item%s came: %s the limiter of table %s allowed no "
+             "more%s%s",
+             taken, wanted, plural((int64_t)wanted),
+             stopped ? "nobody inserts into a stopped store, and" : waited, work->table,
+             *why ? "; " : "", why);
+    troupe__replay_tables_response__free_unpacked(tables, NULL);
+    return TRP_DEADLINE_EXCEEDED;
+}
+
 static trp_status samples_draw(struct work *work, struct sink *sink, trp_item_reader *reader,
                                trp_stream *stream)
 {
@@ -261,10 +281,7 @@ static trp_status samples_draw(struct work *work, struct sink *sink, trp_item_re
     }
     progress_end(&progress);
     if (status == TRP_DEADLINE_EXCEEDED)
-        status = trp_fail(status,
-                          "%" PRIu64 " of %" PRIu64 " item%s came: for %.3g s the limiter of "
-                          "table %s allowed no more",
-                          taken, wanted, plural((int64_t)wanted), work->args->timeout, work->table);
+        status = samples_missing(work, taken);
     if (status == TRP_OUT_OF_RANGE)
         status = trp_fail(TRP_UNAVAILABLE, "%s ended the stream", work->target.text);
     return status;
@@ -282,16 +299,31 @@ static trp_status sink_begin(struct work *work, struct sink *sink)
     return status;
 }
 
+static void saved_print(const struct work *work)
+{
+    int64_t items = (int64_t)work->args->count;
+    if (work->args->json) {
+        cJSON *out = cJSON_CreateObject();
+        json_add_i64(out, "items", items);
+        cJSON_AddStringToObject(out, "file", work->args->file);
+        json_print(out);
+        return;
+    }
+    printf("%" PRId64 " item%s in %s\n", items, plural(items), work->args->file);
+}
+
 static trp_status sample_work(struct work *work)
 {
     struct sink sink = {0};
     struct progress progress;
     trp_stream *stream = NULL;
     trp_item_reader *reader = trp_item_reader_create();
+    /* Nobody else comes to a store that this process serves to itself. */
+    int64_t timeout_ms = work->target.server ? 0 : seconds_ms(work->args->timeout);
     trp_status status = sink_begin(work, &sink);
     if (status == TRP_OK)
         status = trp_item_sample(&stream, work->target.channel, work->table,
-                                 (int64_t)work->args->count, (int64_t)(work->args->timeout * 1000));
+                                 (int64_t)work->args->count, timeout_ms);
     if (status == TRP_OK)
         status = samples_draw(work, &sink, reader, stream);
     if (status == TRP_OK && sink.impl) {
@@ -299,6 +331,8 @@ static trp_status sample_work(struct work *work)
         status = sink.impl->finish(sink.state, &progress);
         progress_end(&progress);
     }
+    if (status == TRP_OK && sink.impl)
+        saved_print(work);
     sink_close(&sink);
     trp_stream_destroy(stream);
     trp_item_reader_destroy(reader);

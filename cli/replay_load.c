@@ -12,6 +12,9 @@
 #include "sink.h"
 #include "source.h"
 
+/* What a confirmation may take where no limiter holds it back. */
+enum { CONFIRM_MS = 1000 };
+
 struct load {
     struct work *work;
     const char *path;
@@ -34,23 +37,34 @@ static trp_status known_count(const struct load *load, int64_t *known)
 
 /* ---- what stands in the file ------------------------------------------------------------- */
 
+/* The table's options as the dump has them, for a table called `name`. Caller frees. */
+static char *options_named(const char *options, const char *name)
+{
+    const char *at = options + strspn(options, " ");
+    at = strncmp(at, "name=", strlen("name=")) == 0 ? at + strcspn(at, " ") : at;
+    return xasprintf("name=%s %s", name, at);
+}
+
 /* Makes the table when it is wanted and missing. */
 static trp_status table_take(struct load *load, const struct source_event *event)
 {
     const struct work *work = load->work;
-    if (!work->args->create || work->args->table)
+    const char *name = work->args->table ? work->args->table : event->table.name;
+    if (!work->args->create)
         return TRP_OK;
     Troupe__ReplayTablesResponse *tables;
     TRP_TRY(target_tables(&work->target, NULL, &tables));
-    bool there = tables_find(tables, event->table.name) != NULL;
+    bool there = tables_find(tables, name) != NULL;
     troupe__replay_tables_response__free_unpacked(tables, NULL);
     if (there)
         return TRP_OK;
     Troupe__ReplayCreateTableRequest request = TROUPE__REPLAY_CREATE_TABLE_REQUEST__INIT;
     trp_bytes signature = event->table.signature;
-    request.options = (char *)(uintptr_t)event->table.options;
+    request.options = options_named(event->table.options, name);
     request.signature = (ProtobufCBinaryData){signature.size, (uint8_t *)(uintptr_t)signature.data};
-    return target_call(&work->target, "CreateTable", &request.base, NULL);
+    trp_status status = target_call(&work->target, "CreateTable", &request.base, NULL);
+    free(request.options);
+    return status;
 }
 
 /* A table that is not there is told before items go to it, with those that are. */
@@ -60,9 +74,11 @@ static trp_status item_table_check(struct load *load, const char *table)
     if (load->table && strcmp(load->table, table) == 0)
         return TRP_OK;
     trp_status status = target_tables(&load->work->target, table, &tables);
-    if (status == TRP_NOT_FOUND && !load->work->args->create) {
+    if (status == TRP_NOT_FOUND) {
         char *why = xstrdup(trp_last_error());
-        trp_fail(status, "%s; --create makes those that the dump describes", why);
+        trp_fail(status, "%s; %s", why,
+                 load->work->args->create ? "the file does not describe it: make it with create"
+                                          : "--create makes those that the dump describes");
         free(why);
     }
     TRP_TRY(status);
@@ -150,8 +166,8 @@ static trp_status load_work(struct work *work)
     struct load load = {.work = work, .path = work->call->words[1]};
     struct source_options options = {load.path, args->table};
     struct source source;
-    load.timeout_ms = args->timeout > 0 ? (int64_t)(args->timeout * 1000) : -1;
-    if (args->table)
+    load.timeout_ms = args->timeout != 0 ? seconds_ms(args->timeout) : CONFIRM_MS;
+    if (args->table && !args->create)
         TRP_TRY(item_table_check(&load, args->table));
     trp_status status = source_open(&source, &options);
     if (status == TRP_OK)

@@ -10,6 +10,7 @@
 #include <troupe/log.h>
 #include <troupe/sampler.h>
 #include "core/alloc.h"
+#include "json.h"
 #include "replay_alter.h"
 #include "replay_serve.h"
 
@@ -137,15 +138,31 @@ static void wait_for_stop(const sigset_t *signals)
     trp_log(TRP_INFO, "stopping signal=%s", sigabbrev_np(number));
 }
 
-/* What was bound: on all addresses of the host, clients elsewhere name it as they know it. */
-static void listening_print(const char *asked, const char *address)
+/* What was bound: on all addresses of the host, clients elsewhere name it as they know it. Caller
+ * frees. */
+static char *listening_address(const char *asked, const char *address)
 {
     const char *colon = strrchr(asked, ':'), *port = strrchr(address, ':');
     bool all = strncmp(asked, "0.0.0.0:", 8) == 0 || strncmp(asked, "[::]:", 5) == 0;
     if (all && colon && port)
-        printf("listening on %.*s%s\n", (int)(colon - asked), asked, port);
-    else
+        return xasprintf("%.*s%s", (int)(colon - asked), asked, port);
+    return xstrdup(address);
+}
+
+static void listening_print(const struct serve_args *args, const char *bound)
+{
+    char *address = listening_address(args->listen, bound);
+    if (args->json) {
+        cJSON *out = cJSON_CreateObject();
+        cJSON_AddStringToObject(out, "address", address);
+        json_add_i64(out, "pid", getpid());
+        cJSON_AddStringToObject(out, "dir", args->dir);
+        json_line(stdout, out);
+    } else {
         printf("listening on %s\n", address);
+    }
+    fflush(stdout);
+    free(address);
 }
 
 /* A server without tables waits for them; whoever forgot them is told. */
@@ -176,8 +193,7 @@ static int serve(const char *name, const struct serve_args *args,
     if (status == TRP_OK)
         status = trp_replay_server_start(server);
     if (status == TRP_OK) {
-        listening_print(options->server.address, trp_server_address(trp_replay_server_rpc(server)));
-        fflush(stdout);
+        listening_print(args, trp_server_address(trp_replay_server_rpc(server)));
         tables_hint(server);
         wait_for_stop(signals);
         trp_replay_server_stop(server, STOP_GRACE_MS);

@@ -8,7 +8,7 @@ struct serve_args {
     bool insecure, force, shrink, verify, no_share;
     const char *listen, *dir, *file, *checkpoint_dir, *restore;
     struct cli_list tables;
-    uint32_t durability, log_level; /* as trp_durability and trp_log_level count */
+    uint32_t json, durability, log_level; /* as trp_durability and trp_log_level count */
     uint64_t max_bytes, seed, keep_checkpoints;
 };
 

@@ -99,13 +99,25 @@ static void ls_text(const Troupe__ReplayTablesResponse *tables)
     grid_cleanup(&grid);
 }
 
+static void names_print(const Troupe__ReplayTablesResponse *tables, bool json)
+{
+    cJSON *out = json ? cJSON_CreateArray() : NULL;
+    for (size_t i = 0; i < tables->n_tables; ++i) {
+        if (json)
+            cJSON_AddItemToArray(out, cJSON_CreateString(tables->tables[i]->name));
+        else
+            puts(tables->tables[i]->name);
+    }
+    if (json)
+        json_print(out);
+}
+
 static trp_status ls_work(struct work *work)
 {
     Troupe__ReplayTablesResponse *tables;
     TRP_TRY(target_tables(&work->target, NULL, &tables));
     if (work->args->names)
-        for (size_t i = 0; i < tables->n_tables; ++i)
-            puts(tables->tables[i]->name);
+        names_print(tables, work->args->json);
     else if (work->args->json)
         json_print(json_message(&tables->base));
     else

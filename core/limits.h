@@ -168,6 +168,9 @@ enum {
     WRITER_BATCH_ITEMS = 64,
     /* history.c: tuned chunks: what a chunk costs beside its rows is nothing long before. */
     WRITER_TUNED_LENGTH_MAX = 1024,
+    /* The least that --max-bytes may be: an empty store has 0.8 MB, and deletes need some room. */
+    STORE_MAX_BYTES_MIN = 2 << 20,
+
     /* limiter_words.c: what the wait for an explanation may add to a wait that timed out;
      * item_check.c: the wait for a table's signature before the first item. */
     LIMITER_QUESTION_MS = 500,

@@ -7,6 +7,7 @@
  * nothing that counts, and what is left of it goes at the next one. */
 #include "checkpoint.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -274,13 +275,33 @@ static trp_status root_sync(const char *root)
     return status;
 }
 
-/* The first name that is free: <root>/<UTC time>-<n>. */
+/* The highest n of the checkpoints that are called <name>-<n>; 0: there is none. Who keeps the
+ * newest one alone must not see a later one take the place of one that went. */
+static unsigned name_last(const char *root, const char *name)
+{
+    DIR *entries = opendir(root);
+    unsigned last = 0;
+    size_t size = strlen(name);
+    for (struct dirent *entry = entries ? readdir(entries) : NULL; entry;
+         entry = readdir(entries)) {
+        unsigned n;
+        if (strncmp(entry->d_name, name, size) == 0 &&
+            sscanf(entry->d_name + size, "-%u", &n) == 1 && n > last)
+            last = n;
+    }
+    if (entries)
+        closedir(entries);
+    return last;
+}
+
+/* The next name that is free: <root>/<UTC time>-<n>. */
 static trp_status name_give(const struct run *run, const char *making, char **path)
 {
     const char *root = run->checkpointer->root;
     char name[32];
     time_name(run->info.created_at_ns, name);
-    for (unsigned n = 1; n < NAMES_TRIED; n++) {
+    unsigned first = name_last(root, name) + 1;
+    for (unsigned n = first; n - first < NAMES_TRIED; n++) {
         char *wanted = xasprintf("%s/%s-%u", root, name, n);
         bool given = rename(making, wanted) == 0;
         int error = errno;

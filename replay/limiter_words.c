@@ -21,7 +21,7 @@ static void describe_insert(const trp_table_info *info, char *text, size_t size)
         return;
     double more = ceil(after - info->max_diff);
     snprintf(text, size,
-             "; the limiter lets the next item in after %.0f more sample%s (%" PRId64
+             "the limiter lets the next item in after %.0f more sample%s (%" PRId64
              " inserts x %g - %" PRId64 " samples may be %g at most after it)",
              more, plural((int64_t)more), info->inserts, info->samples_per_insert, info->samples,
              info->max_diff);
@@ -33,24 +33,38 @@ static void describe_sample(const trp_table_info *info, char *text, size_t size)
     double more = ceil((info->min_diff - after) / info->samples_per_insert);
     if (info->size < info->min_size)
         snprintf(text, size,
-                 "; the table has %" PRId64 " of the %" PRId64
+                 "the table has %" PRId64 " of the %" PRId64
                  " items that its limiter wants before the first sample",
                  info->size, info->min_size);
     else if (after < info->min_diff)
         snprintf(text, size,
-                 "; the limiter allows the next sample after %.0f more insert%s (%" PRId64
+                 "the limiter allows the next sample after %.0f more insert%s (%" PRId64
                  " inserts x %g - %" PRId64 " samples may be %g at least after it)",
                  more, plural((int64_t)more), info->inserts, info->samples_per_insert,
                  info->samples, info->min_diff);
 }
 
-void limiter_describe(const trp_table_info *info, bool sampling, char *text, size_t size)
+static void describe(const trp_table_info *info, bool sampling, char *text, size_t size)
 {
     text[0] = '\0';
     if (sampling)
         describe_sample(info, text, size);
     else
         describe_insert(info, text, size);
+}
+
+void limiter_describe(const struct limiter *limiter, bool sampling, char text[LIMITER_WORDS_BYTES])
+{
+    trp_table_info info = {
+        .size = limiter->inserts - limiter->deletes,
+        .inserts = limiter->inserts,
+        .samples = limiter->samples,
+        .min_size = limiter->options.min_size,
+        .samples_per_insert = limiter->options.samples_per_insert,
+        .min_diff = limiter->options.min_diff,
+        .max_diff = limiter->options.max_diff,
+    };
+    describe(&info, sampling, text, LIMITER_WORDS_BYTES);
 }
 
 /* ---- what can never go on ------------------------------------------------------------------ */
@@ -100,29 +114,13 @@ char *limiter_warning(const struct limiter *limiter, int64_t max_size)
 
 /* ---- asking a server ------------------------------------------------------------------------ */
 
-static trp_table_info table_numbers(const Troupe__ReplayTable *table)
-{
-    trp_table_info info = {.size = table->size, .max_size = table->max_size};
-    const Troupe__ReplayLimiter *limiter = table->limiter;
-    if (limiter) {
-        info.size = limiter->inserts - limiter->deletes;
-        info.inserts = limiter->inserts;
-        info.samples = limiter->samples;
-        info.min_size = limiter->min_size;
-        info.samples_per_insert = limiter->samples_per_insert;
-        info.min_diff = limiter->min_diff;
-        info.max_diff = limiter->max_diff;
-    }
-    return info;
-}
-
 static void describe_table(const Troupe__ReplayTable *table, bool sampling, char *text, size_t size)
 {
-    trp_table_info info = table_numbers(table);
+    const Troupe__ReplayLimiter *limiter = table->limiter;
     if (table->indexing)
-        snprintf(text, size, "; the table is being indexed after a start");
-    else if (table->limiter)
-        limiter_describe(&info, sampling, text, size);
+        snprintf(text, size, "the table is being indexed after a start");
+    else if (limiter)
+        snprintf(text, size, "%s", sampling ? limiter->sample_waits : limiter->insert_waits);
     if (!text[0] || table->indexing)
         return;
     size_t used = strlen(text);
@@ -165,19 +163,22 @@ static void ask_reverb(trp_channel *channel, const char *table, bool sampling, c
     if (trp_replay_info(channel, tables, TABLES_MAX, &count, LIMITER_QUESTION_MS) == TRP_OK)
         for (size_t i = 0; i < count && i < TABLES_MAX; i++)
             if (strcmp(tables[i].name, table) == 0)
-                limiter_describe(&tables[i], sampling, text, size);
+                describe(&tables[i], sampling, text, size);
     free(tables);
 }
 
 void limiter_ask(trp_channel *channel, const char *table, bool sampling,
                  char text[LIMITER_WORDS_BYTES])
 {
+    char words[LIMITER_WORDS_BYTES] = "";
     text[0] = '\0';
     if (turns_active())
         return; /* nobody else runs meanwhile, and repeatable runs poll often */
     char *error = xstrdup(trp_last_error());
-    if (!ask_troupe(channel, table, sampling, text, LIMITER_WORDS_BYTES))
-        ask_reverb(channel, table, sampling, text, LIMITER_WORDS_BYTES);
+    if (!ask_troupe(channel, table, sampling, words, sizeof words))
+        ask_reverb(channel, table, sampling, words, sizeof words);
+    if (words[0])
+        snprintf(text, LIMITER_WORDS_BYTES, "; %.*s", LIMITER_WORDS_BYTES - 3, words);
     if (*error)
         (void)trp_fail(TRP_UNKNOWN, "%s", error);
     free(error);

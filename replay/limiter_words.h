@@ -17,8 +17,8 @@ enum { LIMITER_WORDS_BYTES = 512 };
 void limiter_ask(trp_channel *channel, const char *table, bool sampling,
                  char text[LIMITER_WORDS_BYTES]);
 
-/* The same from a table's numbers: "" when the limiter allows it. */
-void limiter_describe(const trp_table_info *info, bool sampling, char *text, size_t size);
+/* The same of a limiter that is here, without "; ": "" when it allows it. */
+void limiter_describe(const struct limiter *limiter, bool sampling, char text[LIMITER_WORDS_BYTES]);
 
 /* Why the callers of such a table stop for good, now or one day, and what to do; NULL: they do not.
  * To be freed. */

@@ -200,8 +200,7 @@ static trp_status dir_check_format(struct store_dir *dir)
     TRP_TRY(dir_read(dir, "FORMAT", text, &missing));
     missing = missing || (making && text[0] == '\0');
     if (missing && dir->read_only)
-        return trp_fail(TRP_FAILED_PRECONDITION, "%s is no replay store: it has no FORMAT",
-                        dir->path);
+        return trp_fail(TRP_FAILED_PRECONDITION, "%s is no replay store", dir->path);
     if (missing) {
         TRP_TRY(dir_check_empty(dir, making));
         dir->fresh = true;
@@ -322,8 +321,11 @@ out:
 
 static trp_status dir_make(const struct store_dir *dir)
 {
-    if (!dir->read_only && mkdir(dir->path, 0777) != 0 && errno != EEXIST)
-        return store_errno(errno, dir->path, "make");
+    if (!dir->read_only && mkdir(dir->path, 0777) != 0 && errno != EEXIST) {
+        bool orphan = errno == ENOENT; /* what is missing is not the store */
+        trp_status status = store_errno(errno, dir->path, "make");
+        return orphan ? TRP_FAILED_PRECONDITION : status;
+    }
     struct stat info;
     if (stat(dir->path, &info) != 0)
         return store_errno(errno, dir->path, "open");
@@ -407,7 +409,7 @@ trp_status store_format_check(const char *path)
     bool missing;
     TRP_TRY(dir_read(&dir, "FORMAT", text, &missing));
     if (missing)
-        return trp_fail(TRP_FAILED_PRECONDITION, "%s is no replay store: it has no FORMAT", path);
+        return trp_fail(TRP_FAILED_PRECONDITION, "%s is no replay store", path);
     return format_compare(&dir, text);
 }
 

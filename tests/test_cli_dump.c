@@ -48,6 +48,16 @@ static void a_dump_loads_back_to_the_same_items(void **state)
     assert_troupe(desk, 0, "replay load store live.jsonl --table=u");
     assert_troupe(desk, 0, "replay info store u");
     assert_file_contains(&desk->at, "out", "size      5 of");
+    assert_troupe(desk, 3, "replay load store live.jsonl --table=t2");
+    assert_one_error(desk, "no table t2; it has: u t; --create makes");
+    assert_troupe(desk, 0, "replay load store live.jsonl --table=t2 --create");
+    assert_troupe(desk, 0, "replay info store t2");
+    assert_file_contains(&desk->at, "out", "name=t2 sampler=max_heap");
+    assert_file_contains(&desk->at, "out", "size      5 of");
+    assert_troupe(desk, 0, "replay load store live.jsonl --table=t2 --timeout=0");
+    assert_file_contains(&desk->at, "out", "5 were there already");
+    assert_troupe(desk, 1, "replay dump store t nodir/t.npz");
+    assert_one_error(desk, "nodir/t.npz: cannot write in nodir: No such file");
     assert_troupe(desk, 0, "replay dump store t some.jsonl --min-priority=4");
     assert_file_contains(&desk->at, "out", "2 items in some.jsonl");
 }

@@ -14,6 +14,10 @@ static void look_at_tables(struct desk *desk, const char *target)
     char *names = scene_read(&desk->at, "out");
     assert_string_equal(names, "t\nu\n");
     free(names);
+    assert_troupe(desk, 0, "replay ls %s --names -o json", target);
+    cJSON *array = desk_json(desk);
+    assert_string_equal(cJSON_GetStringValue(cJSON_GetArrayItem(array, 1)), "u");
+    cJSON_Delete(array);
     assert_troupe(desk, 0, "replay ls %s -o json", target);
     cJSON *json = desk_json(desk), *list = cJSON_GetObjectItem(json, "tables");
     assert_int_equal(cJSON_GetArraySize(list), 2);
@@ -133,10 +137,17 @@ static void sampling_counts(void **state)
     cJSON *json = desk_json(desk);
     assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(json, "key")), "3");
     cJSON_Delete(json);
+    assert_troupe(desk, 1, "replay sample store t --save=nodir/rest.npz");
+    assert_one_error(desk, "nodir/rest.npz: cannot write in nodir: No such file");
     assert_troupe(desk, 0, "replay sample store t --save=rest.jsonl");
+    assert_file_contains(&desk->at, "out", "1 item in rest.jsonl");
     assert_file_contains(&desk->at, "rest.jsonl", "\"key\":\"4\"");
-    assert_troupe(desk, 1, "replay sample store t -n2 --timeout=0.05");
-    assert_one_error(desk, "1 of 2 items came");
+    assert_troupe(desk, 1, "replay sample store t -n2 --timeout=-1"); /* and yet it ends */
+    assert_one_error(desk,
+                     "1 of 2 items came: nobody inserts into a stopped store, and the limiter "
+                     "of table t allowed no more; the table has 0 of the 1 items");
+    assert_troupe(desk, 2, "replay sample store t --timeout=-2");
+    assert_one_error(desk, "or -1, for ever");
 }
 
 /* ---- changing ---------------------------------------------------------------------------- */
@@ -158,6 +169,10 @@ static void change(struct desk *desk, const char *target)
     assert_troupe(desk, 0, "replay set-priority %s t 1=9.5 2=0", target);
     assert_troupe(desk, 0, "replay items %s t --min-priority=9 -o json", target);
     assert_keys(desk, "1 ");
+    assert_troupe(desk, 0, "replay set-priority %s t 2=7.5 1=9 2=8", target);
+    assert_file_contains(&desk->at, "out", "priorities set: 2 items");
+    assert_troupe(desk, 0, "replay items %s t --min-priority=8 -o json", target);
+    assert_keys(desk, "1 2 ");
     assert_troupe(desk, 3, "replay set-priority %s t 1=1 77=1", target);
     assert_one_error(desk, "nothing was changed");
     assert_troupe(desk, 2, "replay set-priority %s t 1=nan", target);
@@ -168,7 +183,8 @@ static void change(struct desk *desk, const char *target)
 
     assert_troupe(desk, 2, "replay delete %s t", target);
     assert_troupe(desk, 3, "replay delete %s t 1 77", target);
-    assert_troupe(desk, 0, "replay delete %s t 1", target);
+    assert_troupe(desk, 0, "replay delete %s t 1 1", target);
+    assert_file_contains(&desk->at, "out", "deleted: 1 item\n");
     assert_troupe(desk, 1, "replay delete %s t --max-priority=3", target);
     assert_one_error(desk, "--yes");
     assert_troupe(desk, 0, "replay delete %s t --max-priority=3 --yes -o json", target);
@@ -274,6 +290,21 @@ static void sizes_have_units_and_the_address_that_is_bound_is_told(void **state)
     assert_int_equal(strncmp(desk->address, "0.0.0.0:", 8), 0);
     assert_troupe(desk, 0, "replay info %s t", desk->address);
     assert_file_contains(&desk->at, "out", "max_size=2048");
+    desk_stop(desk);
+}
+
+static void a_program_reads_where_a_server_listens(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, "-o json");
+    char *line = scene_read(desk->server, "out");
+    cJSON *json = cJSON_Parse(line);
+    assert_true(json_at(json, "pid") == desk->server->pid);
+    assert_non_null(strstr(cJSON_GetStringValue(cJSON_GetObjectItem(json, "dir")), "/store"));
+    const char *address = cJSON_GetStringValue(cJSON_GetObjectItem(json, "address"));
+    assert_troupe(desk, 0, "replay ls %s", address);
+    cJSON_Delete(json);
+    free(line);
     desk_stop(desk);
 }
 
@@ -504,6 +535,12 @@ static void bench_measures_and_cleans_up(void **state)
     assert_string_equal(names, "t\nu\n");
     free(names);
     desk_stop(desk);
+    assert_troupe(desk, 2, "replay bench store --seconds=0");
+    assert_one_error(desk, "--seconds=0: not a number of seconds above 0");
+    assert_troupe(desk, 2, "replay bench store --writers=0");
+    assert_troupe(desk, 2, "replay top store -d 0");
+    assert_troupe(desk, 2, "replay serve --dir=other --max-bytes=1");
+    assert_one_error(desk, "--max-bytes=1: at least 2097152");
     assert_troupe(desk, 1, "replay bench store");
     assert_one_error(desk, "no live server");
 }
@@ -525,6 +562,7 @@ int main(void)
         TEST(a_server_needs_no_tables_to_start),
         TEST(a_taken_port_leaves_no_store_behind),
         TEST(sizes_have_units_and_the_address_that_is_bound_is_told),
+        TEST(a_program_reads_where_a_server_listens),
         TEST(a_table_that_can_never_be_sampled_is_warned_about),
         TEST(top_prints_a_line_of_json_a_look),
         TEST(top_gives_the_terminal_back),

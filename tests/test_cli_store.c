@@ -51,6 +51,10 @@ static void no_checkpoint_is_nothing_found(void **state)
     assert_one_error(desk, "no checkpoint");
     assert_troupe(desk, 3, "replay serve --dir=other --restore=latest");
     assert_one_error(desk, "other/checkpoints");
+    assert_troupe(desk, 1, "replay serve --dir=no/where");
+    assert_one_error(desk, "no/where: make: No such file");
+    assert_troupe(desk, 1, "replay ls .");
+    assert_one_error(desk, ". is no replay store\n");
 }
 
 static void a_checkpoint_is_restored(void **state)
@@ -72,6 +76,7 @@ static void a_checkpoint_is_restored(void **state)
     char *other = scene_path(&desk->at, "other");
     assert_int_not_equal(access(other, F_OK), 0);
     free(other);
+    assert_troupe(desk, 1, "replay restore %s no/where", path);
     assert_troupe(desk, 0, "replay restore %s other --shrink --table 'name=t max_size=3'", path);
     assert_file_contains(&desk->at, "out", "t: max_size: 1000000 -> 3");
     assert_file_contains(&desk->at, "out", "t: 2 items were removed");
@@ -139,6 +144,24 @@ static void checkpoints_are_removed_by_name_and_number(void **state)
     assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(json, "paths")), 3);
     cJSON_Delete(json);
     free(second);
+}
+
+/* Whoever sorts names sees them in the order in which they were made, within a second, too. */
+static void the_name_of_a_checkpoint_that_went_is_not_given_again(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, tables);
+    desk_stop(desk);
+    char *before = checkpoint(desk, "store");
+    for (int i = 0; i < 4; ++i) {
+        assert_troupe(desk, 0, "replay checkpoint store --keep=1");
+        char *path = scene_read(&desk->at, "out");
+        path[strcspn(path, "\n")] = '\0';
+        assert_true(strcmp(before, path) < 0);
+        free(before);
+        before = path;
+    }
+    free(before);
 }
 
 /* Somewhere in the bytes of an item. */
@@ -210,6 +233,7 @@ int main(void)
         TEST(a_checkpoint_is_restored),
         TEST(latest_is_looked_for_where_the_server_puts_them),
         TEST(checkpoints_are_removed_by_name_and_number),
+        TEST(the_name_of_a_checkpoint_that_went_is_not_given_again),
         TEST(how_far_long_work_is_is_told_when_asked),
         TEST(damage_is_found_and_told_by_the_status),
     };

@@ -449,7 +449,7 @@ static void paths_that_cannot_be_are_named(void **state)
     char *file = fixture_path(fixture->dir, "file");
     char *deep = fixture_path(fixture->dir, "no/such/place");
     expect_refused(file, (struct store_options){0}, TRP_INVALID_ARGUMENT, file);
-    expect_refused(deep, (struct store_options){0}, TRP_NOT_FOUND, deep);
+    expect_refused(deep, (struct store_options){0}, TRP_FAILED_PRECONDITION, deep);
     expect_refused(deep, (struct store_options){.read_only = true}, TRP_NOT_FOUND, deep);
     free(file);
     free(deep);
@@ -504,7 +504,7 @@ static void half_a_creation_is_finished(void **state)
         for (size_t step = 0; step <= last; step++)
             write_file(fixture->dir, steps[step][0], steps[step][1]);
         expect_refused(fixture->dir, (struct store_options){.read_only = true},
-                       TRP_FAILED_PRECONDITION, "no FORMAT");
+                       TRP_FAILED_PRECONDITION, "is no replay store");
         fixture_open(fixture, (struct store_options){0});
         struct item *item = fixture_item(fixture->store, 1, 10);
         insert(fixture, item);
@@ -517,7 +517,7 @@ static void half_a_creation_is_finished(void **state)
         remove_file(fixture->dir, "FORMAT");
         /* A store with data that lost its FORMAT is not taken for half a creation. */
         expect_refused(fixture->dir, (struct store_options){0}, TRP_FAILED_PRECONDITION,
-                       "no FORMAT");
+                       "is no replay store");
         remove_file(fixture->dir, "STATE");
         remove_file(fixture->dir, "data.mdb");
     }
@@ -585,7 +585,7 @@ static void an_empty_directory_is_nothing_to_look_at(void **state)
 {
     struct fixture *fixture = *state;
     expect_refused(fixture->dir, (struct store_options){.read_only = true}, TRP_FAILED_PRECONDITION,
-                   "no FORMAT");
+                   "is no replay store");
 }
 
 /* ---- damage --------------------------------------------------------------------------------- */

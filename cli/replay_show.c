@@ -206,7 +206,7 @@ static void table_text(const Troupe__ReplayTable *table)
 
 static void store_text(const Troupe__ReplayTablesResponse *tables)
 {
-    char a[TEXT_SIZE], b[TEXT_SIZE], c[TEXT_SIZE];
+    char a[TEXT_SIZE], b[TEXT_SIZE];
     const Troupe__ReplayStore *store = tables->store;
     printf("store %s\n", store->dir);
     if (tables->pid)
@@ -218,9 +218,8 @@ static void store_text(const Troupe__ReplayTablesResponse *tables)
     printf("  holds     %llu item%s, %llu chunk%s, %s\n", (unsigned long long)store->items,
            plural((int64_t)store->items), (unsigned long long)store->chunks,
            plural((int64_t)store->chunks), bytes_text(store->live_bytes, a));
-    printf("  file      takes %s of the disk, reaches to %s, may grow to %s\n",
-           bytes_text(store->allocated_bytes, a), bytes_text(store->file_bytes, b),
-           bytes_text(store->map_bytes, c));
+    printf("  file      takes %s of the disk, may grow to %s\n",
+           bytes_text(store->allocated_bytes, a), bytes_text(store->map_bytes, b));
     if (tables->work)
         printf("  at work   %s: %s of %s\n", tables->work->what,
                bytes_text(tables->work->done_bytes, a), bytes_text(tables->work->total_bytes, b));

@@ -161,14 +161,7 @@ int main(int argc, char **argv)
     struct bench bench = {.parent = "/dev/shm"};
     const char *peer_dir = NULL;
     raw_main(argc, argv);
-    for (int i = 1; i < argc; i += 2) {
-        if (i + 1 < argc && strcmp(argv[i], "--dir") == 0)
-            bench.parent = argv[i + 1];
-        else if (i + 1 < argc && strcmp(argv[i], "--peer") == 0)
-            peer_dir = argv[i + 1];
-        else
-            fail("usage: bench_samples [--dir PATH] [--peer DIR]");
-    }
+    dir_and_peer(argc, argv, &bench.parent, &peer_dir);
     bench.raw = serve_raw();
     make_frames();
     if (peer_dir)

@@ -53,6 +53,18 @@ void fail(const char *what)
     exit(1);
 }
 
+void dir_and_peer(int argc, char **argv, const char **dir, const char **peer)
+{
+    for (int i = 1; i < argc; i += 2) {
+        if (i + 1 < argc && strcmp(argv[i], "--dir") == 0)
+            *dir = argv[i + 1];
+        else if (i + 1 < argc && strcmp(argv[i], "--peer") == 0)
+            *peer = argv[i + 1];
+        else
+            fail("the arguments are [--dir PATH] [--peer DIR]");
+    }
+}
+
 void check(trp_status status)
 {
     if (status != TRP_OK)

@@ -34,6 +34,9 @@ void make_frames(void);
 void free_frames(void);
 
 _Noreturn void fail(const char *what);
+
+/* The arguments `[--dir PATH] [--peer DIR]`; anything else ends the program. */
+void dir_and_peer(int argc, char **argv, const char **dir, const char **peer);
 void check(trp_status status);
 int64_t now(void); /* nanoseconds */
 double rate(double count, int64_t since_ns);

@@ -218,6 +218,12 @@ enum {
     /* store.h: chunks whose bytes are worth keeping in memory: a tree walk is 0.5 us, a copy of a
      * larger one takes longer. */
     STORE_CACHED_CHUNK_BYTES_MAX = 4080,
+    /* store_loan.c: chunks that are sent from where they lie; pages of ten slow clients' windows,
+     * and a sixteenth of what the file may grow to; a piece that surely has a page to itself. */
+    STORE_LOAN_CHUNK_BYTES_MIN = 4081,
+    STORE_LOAN_BYTES_MAX = 64 << 20,
+    STORE_LOAN_SHARE = 16,
+    STORE_LOAN_PIECE_BYTES_MIN = 2048,
     /* engine_open.c: damaged items that have a line in the log. */
     ENGINE_DAMAGE_LINES_MAX = 100,
     /* checkpoint.c: damaged items that are named; a store with more wants a checkpoint, not a list.
@@ -274,6 +280,10 @@ enum {
     NODE_LINE_BYTES_MAX = 64 * 1024,
     /* service.c: a full file system is looked at again so often. */
     SERVICE_FULL_RETRY_MS = 50,
+    /* service.c: what a client kept is taken back so soon where nothing else happens. */
+    SERVICE_LOANS_MS = 100,
+    /* server.c: a transport that was stopped lets go at once. */
+    SERVER_LOANS_WAIT_MS = 2000,
     /* output.c: what a slow terminal may owe: 4 MiB, then lines are dropped and counted. */
     OUTPUT_LINES_MAX = 16384,
     OUTPUT_BYTES_MAX = 4 << 20,

@@ -5,7 +5,8 @@
  * it, 1 MiB of chunks or SAMPLE_BATCH_ITEMS_MAX (sample_draws.c). The batch leaves in messages of
  * about 2 MiB as the transport takes them, at most three queued; then the stream queues behind the
  * others for its next batch. It does so before, too, while the disk is what it waits for. A message
- * is sized first and the store copies chunks straight into it. Items out of their table stay in the
+ * is sized first and the store copies small chunks straight into it; large ones it lends, so that
+ * the transport sends them from where they lie (store_loan.c). Items out of their table stay in the
  * handout until the stream asks for more or ends.
  * Guarantee: never more samples than asked for; nothing is drawn for a stream that has ended or
  * does not take what it has; a timeout ends a stream only when all that was drawn for it has left,
@@ -274,9 +275,29 @@ static void holes_reserve(struct service *service, uint32_t count)
     }
 }
 
+/* A message on its way into service->parts and holes. */
+struct cut {
+    uint32_t parts, holes;
+    size_t bytes;
+    uint64_t room; /* for bytes that are lent */
+    bool lends;
+};
+
+static struct wire_hole chunk_cut(const struct chunk *chunk, struct cut *cut)
+{
+    struct wire_hole hole = {.key = chunk->seq, .size = chunk->size};
+    size_t lendable = cut->room > 0 ? store_chunk_lendable(chunk) : 0;
+    if (lendable > 0 && lendable <= cut->room) {
+        hole.elsewhere = lendable;
+        cut->room -= lendable;
+        cut->lends = true;
+    }
+    cut->bytes += chunk->size;
+    return hole;
+}
+
 /* One SampleEntry of the sample at drawn_next: all of it, or as much as still fits. */
-static size_t entry_cut(struct sample_stream *stream, struct wire_entry_parts *parts,
-                        uint32_t *hole_count, size_t bytes)
+static void entry_cut(struct sample_stream *stream, struct wire_entry_parts *parts, struct cut *cut)
 {
     struct service *service = stream->service;
     struct draws *draws = stream->first;
@@ -288,36 +309,45 @@ static size_t entry_cut(struct sample_stream *stream, struct wire_entry_parts *p
         parts->trajectory =
             (trp_bytes){draws->trajectories.data + drawn->trajectory_at, drawn->trajectory_size};
     }
-    while (draws->chunk_next < end && bytes <= SAMPLE_RESPONSE_BYTES_MAX) {
-        const struct chunk *chunk = draws->chunks[draws->chunk_next++];
-        service->holes[(*hole_count)++] =
-            (struct wire_hole){.key = chunk->seq, .size = chunk->size};
-        bytes += chunk->size;
+    parts->holes = service->holes + cut->holes;
+    while (draws->chunk_next < end && cut->bytes <= SAMPLE_RESPONSE_BYTES_MAX) {
+        service->holes[cut->holes++] = chunk_cut(draws->chunks[draws->chunk_next++], cut);
         parts->hole_count++;
     }
     parts->end_of_sequence = draws->chunk_next == end;
     draws->drawn_next += parts->end_of_sequence;
-    return bytes + parts->trajectory.size;
+    cut->bytes += parts->trajectory.size;
 }
 
-/* Entries for one message into service->parts; how many. */
-static uint32_t message_cut(struct sample_stream *stream)
+/* Entries for one message. What was on the disk may be there only again before it leaves: the
+ * transport must not wait for it, so it is copied now. */
+static struct cut message_cut(struct sample_stream *stream)
 {
     struct service *service = stream->service;
     struct draws *draws = stream->first;
-    uint32_t count = 0, hole_count = 0;
-    size_t bytes = 0;
+    struct cut cut = {.room = draws->cold ? 0 : store_loan_room(engine_store(service->engine))};
     holes_reserve(service, draws->chunk_count - draws->chunk_next);
-    while (draws->drawn_next < draws->drawn_count && bytes <= SAMPLE_RESPONSE_BYTES_MAX) {
-        struct wire_entry_parts *parts = push_parts(service, count++);
-        uint32_t first = hole_count;
-        bytes = entry_cut(stream, parts, &hole_count, bytes);
-        parts->holes = service->holes + first;
-    }
-    return count;
+    while (draws->drawn_next < draws->drawn_count && cut.bytes <= SAMPLE_RESPONSE_BYTES_MAX)
+        entry_cut(stream, push_parts(service, cut.parts++), &cut);
+    return cut;
 }
 
-static trp_status holes_fill(struct sample_stream *stream, uint32_t first)
+/* The chunk into the message, or as parts of its own behind those before. */
+static trp_status hole_fill(struct store *store, struct loan *loan, const struct wire_hole *hole,
+                            struct chunk *chunk, const uint8_t **done)
+{
+    if (hole->elsewhere == 0) {
+        trp_status status = store_chunk_read(store, chunk, hole->hole);
+        store_chunk_unref(store, chunk);
+        return status;
+    }
+    loan_add(loan, (trp_bytes){*done, (size_t)(hole->hole - *done)});
+    *done = hole->hole;
+    return store_loan_chunk(store, loan, chunk, hole->hole);
+}
+
+static trp_status holes_fill(struct sample_stream *stream, uint32_t first, struct loan *loan,
+                             const uint8_t **done)
 {
     struct service *service = stream->service;
     struct store *store = engine_store(service->engine);
@@ -325,9 +355,27 @@ static trp_status holes_fill(struct sample_stream *stream, uint32_t first)
     trp_status status = TRP_OK;
     for (uint32_t i = first; i < draws->chunk_next; ++i) {
         if (status == TRP_OK)
-            status = store_chunk_read(store, draws->chunks[i], service->holes[i - first].hole);
-        store_chunk_unref(store, draws->chunks[i]);
+            status = hole_fill(store, loan, &service->holes[i - first], draws->chunks[i], done);
+        else
+            store_chunk_unref(store, draws->chunks[i]);
     }
+    return status;
+}
+
+/* Everything into the message, whose chunks' references are taken. */
+static trp_status message_fill(struct sample_stream *stream, uint32_t first, bool lends,
+                               trp_message *message)
+{
+    struct store *store = engine_store(stream->service->engine);
+    const uint8_t *done = trp_message_data(message), *end = done + trp_message_size(message);
+    struct loan *loan = lends ? store_loan_begin(store) : NULL;
+    trp_status status = holes_fill(stream, first, loan, &done);
+    if (!lends)
+        return status;
+    loan_add(loan, (trp_bytes){done, (size_t)(end - done)});
+    size_t count;
+    const trp_bytes *parts = loan_parts(loan, &count);
+    trp_message_set_parts(message, parts, count, loan_return, loan);
     return status;
 }
 
@@ -336,10 +384,10 @@ static trp_status reverb_send(struct sample_stream *stream)
     struct draws *draws = stream->first;
     uint32_t first = draws->chunk_next;
     trp_message *message = NULL;
-    uint32_t count = message_cut(stream);
-    trp_status status = wire_sample_response_encode(stream->service->parts, count, &message);
+    struct cut cut = message_cut(stream);
+    trp_status status = wire_sample_response_encode(stream->service->parts, cut.parts, &message);
     if (status == TRP_OK)
-        status = holes_fill(stream, first);
+        status = message_fill(stream, first, cut.lends, message);
     else
         draws->chunk_next = first; /* their references are still ours */
     if (status != TRP_OK) {

@@ -235,6 +235,9 @@ static void engine_close(void *arg)
     if (server->engine)
         address_remove(server);
     server->admin.engine = NULL;
+    if (server->engine && !store_loans_wait(engine_store(server->engine),
+                                            deadline_in_ms(&clock_monotonic, SERVER_LOANS_WAIT_MS)))
+        trp_log(TRP_WARN, "the transport keeps samples that it was to drop");
     service_fetched(&server->service);
     fetcher_destroy(server->service.fetcher);
     service_cleanup(&server->service);

@@ -290,10 +290,11 @@ static void service_let_go(struct service *service)
         trp_message_destroy(service->lent[--service->lent_count]);
 }
 
-static int64_t retry_at_ns(int64_t next)
+/* `next`, or in `ms` if that is earlier. */
+static int64_t earlier_in_ms(int64_t next, int64_t ms)
 {
-    int64_t retry = clock_now_ns(&clock_monotonic) + SERVICE_FULL_RETRY_MS * INT64_C(1000000);
-    return retry < next ? retry : next;
+    int64_t at = clock_now_ns(&clock_monotonic) + ms * INT64_C(1000000);
+    return at < next ? at : next;
 }
 
 /* A slice of work that nobody waits for; true while there is more. */
@@ -319,6 +320,7 @@ int64_t service_group_end(void *arg)
     bool more = false;
     if (!service->engine)
         return INT64_MAX; /* stopped */
+    bool lends = store_loans_collect(engine_store(service->engine));
     bool ready = engine_ready(service->engine);
     if (!ready ||
         !service->worked) /* who waits for the index would wait for ever behind samplers */
@@ -335,9 +337,11 @@ int64_t service_group_end(void *arg)
         unaries_answer(service);
     }
     service_let_go(service);
+    if (lends)
+        next = earlier_in_ms(next, SERVICE_LOANS_MS);
     service->group++;
     if (!answered)
-        next = retry_at_ns(next);
+        next = earlier_in_ms(next, SERVICE_FULL_RETRY_MS);
     else if (service->worked || more)
         next = 0; /* look for idle work when nothing else is ready */
     else if (engine_idle_at_ns(service->engine) < next)

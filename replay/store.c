@@ -89,6 +89,8 @@ trp_status store_create(struct store **out, const struct store_options *options)
         status = leases_revoke(store);
     if (status == TRP_OK)
         status = lmdb_open(store);
+    if (status == TRP_OK && !options->read_only)
+        loans_open(store);
     if (status == TRP_OK && store->has_trees)
         status = numbers_load(store);
     if (status == TRP_OK && store->has_trees)
@@ -135,6 +137,7 @@ void store_destroy(struct store *store)
     if (!store)
         return;
     assert(!store->copy);
+    loans_close(store);
     group_cleanup(store);
     sharing_destroy(store->sharing);
     bool clean = store_settle(store);

@@ -16,6 +16,7 @@
 #include <troupe/replay.h>
 #include <troupe/status.h>
 #include "core/buffer.h"
+#include "core/clock.h"
 #include "item.h"
 
 struct fetch;
@@ -194,6 +195,41 @@ bool store_idle(struct store *store);
 
 /* When store_idle() may have something to do again though nothing happens; INT64_MAX: never. */
 int64_t store_idle_at_ns(const struct store *store);
+
+/* ---- chunks that a transport sends from where they lie ----------------------------------------
+ */
+
+/* Parts of a message: spans of chunks in the file, and bytes of the caller's. */
+struct loan;
+
+/* Bytes of chunks that may be lent now: loans are bounded, and not every store can make any. */
+uint64_t store_loan_room(const struct store *store);
+
+/* So many of the chunk's first bytes can be lent; 0: it is small, or not stored yet. */
+size_t store_chunk_lendable(const struct chunk *chunk);
+
+/* An empty loan, of a store that had room for it; and the next of its parts. */
+struct loan *store_loan_begin(struct store *store);
+void loan_add(struct loan *loan, trp_bytes bytes);
+
+/* Adds what can be lent of the chunk, with a reference of the caller's (also on failure), and
+ * copies the bytes behind it to `rest`. The spans stay what they are until the loan is returned.
+ * Failures as of store_chunk_read(). */
+trp_status store_loan_chunk(struct store *store, struct loan *loan, struct chunk *chunk,
+                            uint8_t *rest);
+
+/* Valid until it is returned. */
+const trp_bytes *loan_parts(const struct loan *loan, size_t *count);
+
+/* Any thread, also after the store was destroyed; `loan` is a struct loan. */
+void loan_return(void *loan);
+
+/* Drops the references of loans that were returned. True: some are out. */
+bool store_loans_collect(struct store *store);
+
+/* The same when all were; false: `deadline` passed before. What is out when the store is destroyed
+ * can be read still, but may read as anything once the store is opened again. */
+bool store_loans_wait(struct store *store, struct deadline deadline);
 
 /* ---- readers of data.mdb on this host ------------------------------------------------------- */
 

@@ -285,9 +285,7 @@ static trp_status chunk_lost(const struct store *store, const struct chunk *chun
                     rc == 0 ? "a piece has another size" : mdb_strerror(rc));
 }
 
-/* The chunk's own bytes in its next piece: all but the sum behind the last of them. */
-static trp_status piece_read(struct store *store, const struct chunk *chunk, uint32_t piece,
-                             MDB_val *data)
+trp_status piece_read(struct store *store, const struct chunk *chunk, uint32_t piece, MDB_val *data)
 {
     size_t left = chunk->size - (size_t)piece * PIECE_BYTES;
     size_t stored = left + SUM_BYTES < PIECE_BYTES ? left + SUM_BYTES : PIECE_BYTES;

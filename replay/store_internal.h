@@ -12,6 +12,7 @@
  *   store_removed.c keys of items that are gone
  *   store_fold.c    the change log into the records, idle work
  *   store_share.c   readers on this host: leases, nonce
+ *   store_loan.c    pages that a transport sends from
  *   store_park.c    freed pages back to the file system
  *   store_load.c    everything back into memory
  *   store_found.c   its chunks
@@ -193,6 +194,8 @@ struct store {
     struct loading *loading; /* NULL: not begun, or all is there */
 
     struct store_sharing *sharing; /* NULL: nobody asked */
+    struct loans *loans;           /* NULL: there cannot be any */
+    uint64_t lent_out;             /* bytes of loans that were not collected */
 };
 
 /* ---- store_lmdb.c --------------------------------------------------------------------------- */
@@ -286,6 +289,10 @@ void spares_cleanup(struct store *store);
 int chunk_seek(struct store *store, const struct chunk *chunk, MDB_val *data);
 int chunk_next(struct store *store, MDB_val *data);
 
+/* The chunk's own bytes in its next piece, 0 being the first: all but the sum behind the last. */
+trp_status piece_read(struct store *store, const struct chunk *chunk, uint32_t piece,
+                      MDB_val *data);
+
 /* Its bytes are on disk now: the cache keeps or drops them. */
 void chunk_settle(struct store *store, struct chunk *chunk);
 void dead_push(struct dead_list *list, struct dead dead);
@@ -302,6 +309,14 @@ struct store_sharing;
 /* Ends the leases that a killed server left. Before the first write. */
 trp_status leases_revoke(const struct store *store);
 void sharing_destroy(struct store_sharing *sharing); /* NULL is fine */
+
+/* ---- store_loan.c --------------------------------------------------------------------------- */
+
+struct loans;
+
+/* Makes loans possible, where they are; and takes back the references of those that are out. */
+void loans_open(struct store *store);
+void loans_close(struct store *store);
 
 /* ---- store_group.c -------------------------------------------------------------------------- */
 

@@ -317,27 +317,33 @@ size_t wire_entry_size(const struct wire_entry_parts *parts)
 static void put_entry(struct writer *writer, struct wire_entry_parts *parts)
 {
     const uint8_t *entry_end = writer->at;
+    size_t elsewhere = 0;
     put_varint_field(writer, 3, parts->end_of_sequence);
     for (uint32_t i = parts->hole_count; i-- > 0;) {
+        struct wire_hole *hole = &parts->holes[i];
         const uint8_t *end = writer->at;
-        parts->holes[i].hole = put_room(writer, parts->holes[i].size);
-        put_varint_field(writer, 1, parts->holes[i].key);
-        put_len_header(writer, 2, end);
+        hole->hole = put_room(writer, hole->size - hole->elsewhere);
+        put_varint_field(writer, 1, hole->key);
+        put_len(writer, 2, (size_t)(end - writer->at) + hole->elsewhere);
+        elsewhere += hole->elsewhere;
     }
     if (parts->item) {
         const uint8_t *end = writer->at;
         put_info(writer, parts);
         put_len_header(writer, 1, end);
     }
-    put_len_header(writer, 1, entry_end);
+    put_len(writer, 1, (size_t)(entry_end - writer->at) + elsewhere);
 }
 
 trp_status wire_sample_response_encode(struct wire_entry_parts *entries, size_t count,
                                        trp_message **message)
 {
     size_t size = 0;
-    for (size_t i = 0; i < count; ++i)
+    for (size_t i = 0; i < count; ++i) {
         size += wire_entry_size(&entries[i]);
+        for (uint32_t j = 0; j < entries[i].hole_count; ++j)
+            size -= entries[i].holes[j].elsewhere;
+    }
     struct writer writer = {0};
     TRP_TRY(encode_begin(size, message, &writer));
     for (size_t i = count; i-- > 0;)

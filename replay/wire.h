@@ -228,11 +228,12 @@ struct wire_sample_response {
 trp_status wire_sample_response_decode(trp_bytes bytes, struct wire_sample_response *response);
 void wire_sample_response_cleanup(struct wire_sample_response *response);
 
-/* A chunk of a response being built: the encoder leaves `size` bytes free at `hole` for everything
- * but the key, and the caller fills them. */
+/* A chunk of a response being built, `size` bytes without the key. The first `elsewhere` of them
+ * are not in the message that the encoder makes: the caller puts them in before `hole`, where the
+ * encoder leaves room for the others, which the caller fills. */
 struct wire_hole {
     uint64_t key;
-    size_t size;
+    size_t size, elsewhere;
     uint8_t *hole;
 };
 

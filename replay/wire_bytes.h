@@ -267,11 +267,17 @@ static inline size_t double_field_size(double value)
     return double_bits(value) ? 9 : 0;
 }
 
+/* The header of `size` bytes. */
+static inline void put_len(struct writer *writer, uint32_t number, size_t size)
+{
+    put_varint(writer, size);
+    put_varint(writer, TAG(number, LEN));
+}
+
 /* The header of what lies between writer->at and `end`. */
 static inline void put_len_header(struct writer *writer, uint32_t number, const uint8_t *end)
 {
-    put_varint(writer, (uint64_t)(end - writer->at));
-    put_varint(writer, TAG(number, LEN));
+    put_len(writer, number, (size_t)(end - writer->at));
 }
 
 static inline size_t len_field_size(size_t size)

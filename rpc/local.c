@@ -61,7 +61,12 @@ static void local_flush(trp_server_call *call)
         return;
     bool moved = false;
     while (call->out.count > 0 && inbox_has_room(stream)) {
-        rpc_messages_push(&stream->inbox, rpc_messages_pop(&call->out));
+        trp_message *message = rpc_message_join(rpc_messages_pop(&call->out));
+        if (!message) {
+            end(stream, TRP_RESOURCE_EXHAUSTED, "no memory for a message");
+            return;
+        }
+        rpc_messages_push(&stream->inbox, message);
         moved = true;
     }
     if (call->finish_wanted && call->out.count == 0) {
@@ -205,6 +210,11 @@ static trp_status local_send(trp_stream *base, trp_message *message, struct dead
     rpc_server_enter(stream->server);
     act_as_reactor(stream->server); /* also for callers that only poll */
     trp_status status = wait_writable(stream, deadline);
+    if (status == TRP_OK && !stream->call.method->raw.in_parts) {
+        message = rpc_message_join(message);
+        if (!message)
+            status = trp_fail(TRP_RESOURCE_EXHAUSTED, "%s: no memory for a message", base->path);
+    }
     if (status == TRP_OK) {
         stream->call.read_wanted = false;
         rpc_call_receive(&stream->call, message);

@@ -1,7 +1,8 @@
 /* A message is one allocation: header and bytes. One that arrived in a single slice refers to
  * gRPC's memory instead, unless it is so small that the copy is cheaper (and does not keep a whole
  * read buffer alive); one that arrived in several does if its handler takes it so. On the way out
- * gRPC refers to the message, so bytes are never copied. */
+ * gRPC refers to the message, so bytes are never copied; nor are those of others that it is made of
+ * parts of. */
 #include "message.h"
 
 #include <assert.h>
@@ -30,13 +31,15 @@ trp_message *trp_message_create(size_t size)
     message->charged = 0;
     message->sliced = false;
     message->buffer = NULL;
+    message->parts = NULL;
     message->part_count = 1;
+    message->done = NULL;
     return message;
 }
 
 uint8_t *trp_message_data(trp_message *message)
 {
-    assert(!message->buffer); /* its handler takes it in parts */
+    assert(!message->parts); /* its handler takes it in parts */
     return message->data;
 }
 
@@ -48,8 +51,21 @@ size_t trp_message_size(const trp_message *message)
 size_t trp_message_parts(trp_message *message, const trp_bytes **parts)
 {
     message->whole = (trp_bytes){message->data, message->size};
-    *parts = message->buffer ? (const trp_bytes *)(message + 1) : &message->whole;
+    *parts = message->parts ? message->parts : &message->whole;
     return message->part_count;
+}
+
+void trp_message_set_parts(trp_message *message, const trp_bytes *parts, size_t count,
+                           void (*done)(void *arg), void *arg)
+{
+    assert(!message->parts && count > 0);
+    message->parts = parts;
+    message->part_count = count;
+    message->done = done;
+    message->done_arg = arg;
+    message->size = 0;
+    for (size_t i = 0; i < count; i++)
+        message->size += parts[i].size;
 }
 
 void trp_message_truncate(trp_message *message, size_t size)
@@ -67,6 +83,8 @@ void trp_message_destroy(trp_message *message)
         grpc_slice_unref(message->slice);
     if (message->buffer)
         grpc_byte_buffer_destroy(message->buffer);
+    if (message->done)
+        message->done(message->done_arg);
     free(message);
 }
 
@@ -131,6 +149,7 @@ static trp_message *message_in_parts(grpc_byte_buffer *buffer)
         parts[i] = (trp_bytes){GRPC_SLICE_START_PTR(slices->slices[i]),
                                GRPC_SLICE_LENGTH(slices->slices[i])};
     message->buffer = buffer;
+    message->parts = parts;
     message->data = NULL;
     message->size = slices->length;
     message->part_count = slices->count;
@@ -165,10 +184,39 @@ trp_message *rpc_message_from_buffer(grpc_byte_buffer *buffer, bool in_parts)
     return message;
 }
 
+trp_message *rpc_message_join(trp_message *message)
+{
+    if (!message->parts)
+        return message;
+    trp_message *joined = trp_message_create(message->size);
+    for (size_t i = 0, at = 0; joined && i < message->part_count; i++) {
+        memcpy(joined->data + at, message->parts[i].data, message->parts[i].size);
+        at += message->parts[i].size;
+    }
+    trp_message_destroy(message);
+    return joined;
+}
+
 static void destroy_sent(void *message)
 {
     rpc_tag_acquire(message);
     trp_message_destroy(message);
+}
+
+/* One count of references for all parts, which are many. */
+static grpc_byte_buffer *parts_to_buffer(trp_message *message, grpc_slice whole)
+{
+    const trp_bytes *parts = message->parts;
+    size_t count = message->part_count; /* the last reference takes the message along */
+    grpc_slice *slices = xmalloc(count * sizeof *slices);
+    for (size_t i = 0; i < count; i++) {
+        slices[i].refcount = whole.refcount;
+        slices[i].data.refcounted.bytes = (uint8_t *)parts[i].data;
+        slices[i].data.refcounted.length = parts[i].size;
+    }
+    grpc_byte_buffer *buffer = grpc_raw_byte_buffer_create(slices, count);
+    free(slices);
+    return buffer;
 }
 
 grpc_byte_buffer *rpc_message_to_buffer(trp_message *message)
@@ -177,7 +225,8 @@ grpc_byte_buffer *rpc_message_to_buffer(trp_message *message)
     rpc_tag_release(message);
     grpc_slice slice =
         grpc_slice_new_with_user_data(message->data, message->size, destroy_sent, message);
-    grpc_byte_buffer *buffer = grpc_raw_byte_buffer_create(&slice, 1);
+    grpc_byte_buffer *buffer =
+        message->parts ? parts_to_buffer(message, slice) : grpc_raw_byte_buffer_create(&slice, 1);
     grpc_slice_unref(slice);
     return buffer;
 }

@@ -21,9 +21,12 @@ struct trp_message {
     size_t charged;
     bool sliced; /* data is the slice's; otherwise it follows this struct */
     grpc_slice slice;
-    grpc_byte_buffer *buffer; /* of a message in parts, which follow this struct */
+    grpc_byte_buffer *buffer; /* that the parts lie in; NULL: none */
+    const trp_bytes *parts;   /* NULL: it is in one, `whole` */
     size_t part_count;
-    trp_bytes whole; /* the only part of another */
+    trp_bytes whole;
+    void (*done)(void *arg); /* nobody needs the parts any more; NULL: they are nobody's */
+    void *done_arg;
 };
 
 /* First in, first out. A zeroed struct is empty. */
@@ -39,6 +42,9 @@ void rpc_messages_clear(struct rpc_messages *list);
 /* Takes `buffer`. One slice is referred to, several are joined in one copy or, `in_parts`, referred
  * to as well. NULL: no memory. */
 trp_message *rpc_message_from_buffer(grpc_byte_buffer *buffer, bool in_parts);
+
+/* The same bytes in one part; takes `message`. NULL: no memory. */
+trp_message *rpc_message_join(trp_message *message);
 
 /* Takes `message`; its memory goes along without a copy. The caller destroys the buffer. */
 grpc_byte_buffer *rpc_message_to_buffer(trp_message *message);

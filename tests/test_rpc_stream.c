@@ -269,6 +269,71 @@ static void a_message_in_parts_is_all_there(struct net *net)
     trp_stream_destroy(stream);
 }
 
+struct parts_done {
+    struct mutex mutex;
+    struct cond changed;
+    uint32_t count;
+};
+
+static void parts_done(void *arg)
+{
+    struct parts_done *done = arg;
+    mutex_lock(&done->mutex);
+    done->count++;
+    cond_signal(&done->changed);
+    mutex_unlock(&done->mutex);
+}
+
+/* Until nobody needs the parts any more. */
+static void await_parts(struct parts_done *done, uint32_t count)
+{
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, WAIT_MS);
+    mutex_lock(&done->mutex);
+    while (done->count < count)
+        if (!cond_wait(&done->changed, &done->mutex, deadline))
+            fail_msg("%u of %u", done->count, count);
+    assert_int_equal(done->count, count);
+    mutex_unlock(&done->mutex);
+}
+
+static void a_message_made_of_parts_comes_as_one(struct net *net)
+{
+    enum { OWN = 100, PART = 5000, PARTS = 300, SIZE = OWN + PARTS * PART };
+    static const char *const paths[] = {"/test.Raw/Echo", "/test.Raw/Parts"};
+    struct parts_done done = {.count = 0};
+    uint8_t *elsewhere = xmalloc((size_t)PARTS * PART);
+    mutex_init(&done.mutex);
+    cond_init(&done.changed);
+    for (size_t at = 0; at < (size_t)PARTS * PART; at++)
+        elsewhere[at] = (uint8_t)((OWN / 2 + at) % 251);
+    for (uint32_t i = 0; i < 2; i++) {
+        trp_stream *stream = open_stream(net, paths[i]);
+        trp_message *message = trp_message_create(OWN), *back;
+        trp_bytes parts[PARTS + 2];
+        uint8_t *own = trp_message_data(message);
+        for (size_t at = 0; at < OWN; at++)
+            own[at] = (uint8_t)((at < OWN / 2 ? at : at + PARTS * PART) % 251);
+        parts[0] = (trp_bytes){own, OWN / 2};
+        for (size_t p = 0; p < PARTS; p++)
+            parts[p + 1] = (trp_bytes){elsewhere + p * PART, PART};
+        parts[PARTS + 1] = (trp_bytes){own + OWN / 2, OWN / 2};
+        trp_message_set_parts(message, parts, PARTS + 2, parts_done, &done);
+        assert_int_equal(trp_message_size(message), SIZE);
+        assert_int_equal(trp_stream_send(stream, message, WAIT_MS), TRP_OK);
+        assert_int_equal(trp_stream_receive(stream, &back, WAIT_MS), TRP_OK);
+        assert_int_equal(trp_message_size(back), SIZE);
+        for (size_t at = 0; at < SIZE; at++)
+            if (trp_message_data(back)[at] != at % 251)
+                fail_msg("byte %zu", at);
+        trp_message_destroy(back);
+        trp_stream_destroy(stream);
+        await_parts(&done, i + 1);
+    }
+    cond_cleanup(&done.changed);
+    mutex_cleanup(&done.mutex);
+    free(elsewhere);
+}
+
 static void many_streams_share_a_channel(struct net *net)
 {
     enum { STREAMS = 50 };
@@ -560,6 +625,7 @@ int main(void)
         EVERYWHERE(a_message_over_the_limit_is_refused),
         EVERYWHERE(a_method_of_any_size_takes_larger_messages),
         EVERYWHERE(a_message_in_parts_is_all_there),
+        EVERYWHERE(a_message_made_of_parts_comes_as_one),
         EVERYWHERE(many_streams_share_a_channel),
         EVERYWHERE(threads_share_a_channel),
         EVERYWHERE(group_end_is_called_when_it_asked_to_be),

@@ -76,7 +76,8 @@ TRP_API void trp_future_destroy(trp_future *future);
 
 /* ---- messages ---------------------------------------------------------------------------- */
 
-/* Owned bytes of one message on its way in or out: contiguous, but see trp_message_parts(). */
+/* Owned bytes of one message on its way in or out: contiguous, but see trp_message_parts() and
+ * trp_message_set_parts(). */
 typedef struct trp_message trp_message;
 
 /* A message of `size` writable bytes; NULL when there is no memory for it (size may be data). */
@@ -87,6 +88,12 @@ TRP_API size_t trp_message_size(const trp_message *message);
 /* The bytes as they lie: how many parts they are in, and in *parts, which lives as long as the
  * message, which. One part, unless it is a message to a method that takes them in parts. */
 TRP_API size_t trp_message_parts(trp_message *message, const trp_bytes **parts);
+
+/* From now on the message is `count` parts, some of its own bytes, some elsewhere. Neither they nor
+ * `parts` may change before `done(arg)`, which is called once, on any thread, when the message is
+ * destroyed or has left. */
+TRP_API void trp_message_set_parts(trp_message *message, const trp_bytes *parts, size_t count,
+                                   void (*done)(void *arg), void *arg);
 
 /* Shrinks to `size` <= the created size: for encoders that reserve the worst case. */
 TRP_API void trp_message_truncate(trp_message *message, size_t size);

@@ -129,6 +129,10 @@ enum {
      * window, at least one message, and 64 messages of small ones. */
     RPC_INBOX_BYTES = 64 * 1024,
     RPC_INBOX_MESSAGES = 64,
+    /* rpc/: how long a group_end that wants to be called at once waits behind local callers, who
+     * come every 100 us when they come: to wake the reactor for each costs more than what they do.
+     */
+    RPC_LOCAL_PAUSE_MS = 10,
     /* rpc/: below this a copy is cheaper than a reference, and does not pin a read buffer of 8 KB.
      */
     RPC_COPY_BYTES_MAX = 256,
@@ -190,6 +194,8 @@ enum {
     /* sampler.c: batches requested beyond the one being filled. The server makes one while another
      * is on its way; at most these two are lost at a stop. */
     SAMPLER_BATCHES_AHEAD = 2,
+    /* sampler.c: about what it takes to wake a thread, and for it to get going. */
+    SAMPLER_AWAY_NS = 20000,
     /* sample_source.c: how long rows that are views wait for the rest of their batch; then they are
      * copied. Far longer than a server needs, far shorter than a lease. */
     SAMPLER_HOLD_MS = 10,

@@ -1,8 +1,10 @@
 /* Batches are ready before they are asked for: each worker, a thread, keeps requests to one server
  * on their way, unpacks what comes straight into the columns of a free batch, and queues full ones.
  * With prefetch 0 the same code runs on the caller's thread and asks for exactly the batch that is
- * wanted. Workers share nothing but the list of free batches and the queue of full ones, so that
- * several servers are sampled side by side; a batch comes from one of them.
+ * wanted. So it does for a caller that is back for the next batch before a thread could be woken:
+ * two switches of threads would cost as much as a batch of small items. Workers share nothing but
+ * the list of free batches and the queue of full ones, so that several servers are sampled side by
+ * side; a batch comes from one of them.
  *
  * SAMPLER_BATCHES_AHEAD bounds how much is drawn before it is wanted (priorities go stale, items of
  * a queue are gone once drawn). Those in flight are lost when the sampler stops, never more.
@@ -33,7 +35,13 @@ struct worker {
     struct sample_source source;
     uint32_t server;
     struct thread thread;
-    bool troubled; /* guarded by the sampler's mutex: the last batch failed in passing */
+
+    /* Guarded by the sampler's mutex. */
+    struct batch *batch; /* begun; NULL: none */
+    bool filling;        /* a thread or the caller is at it */
+    bool troubled;       /* the last batch failed in passing */
+    bool rests;          /* until somebody waits */
+    bool over;           /* nothing will come any more */
 };
 
 struct trp_sampler {
@@ -45,17 +53,22 @@ struct trp_sampler {
     struct batch *batches;
     uint32_t batch_count;
 
-    struct mutex mutex; /* guards what follows */
-    struct cond changed;
+    struct mutex mutex;   /* guards what follows */
+    struct cond changed;  /* for the caller */
+    struct cond wanted;   /* for the threads */
     struct batch **free;  /* a stack */
     struct batch **ready; /* a ring of full batches */
     uint32_t free_count, first, full;
     struct batch *lent; /* the caller's; NULL: none */
     uint32_t running;   /* workers that may still bring something */
     bool waiting;       /* a caller wants a batch */
+    bool ahead;         /* threads fill what they can */
     bool stopped;
-    trp_status event;   /* passing: the next waiter gets it */
-    trp_status failure; /* final */
+
+    struct deadline away_until; /* the caller's, as the next: when it was away */
+    uint32_t quick;             /* how often in a row it was not */
+    trp_status event;           /* passing: the next waiter gets it */
+    trp_status failure;         /* final */
     char *event_text, *failure_text;
 };
 
@@ -64,7 +77,7 @@ static bool is_passing(trp_status status)
     return status == TRP_DEADLINE_EXCEEDED || status == TRP_UNAVAILABLE;
 }
 
-/* ---- the threads ----------------------------------------------------------------------------- */
+/* ---- filling --------------------------------------------------------------------------------- */
 
 static void note_locked(trp_status status, trp_status *code, char **text)
 {
@@ -88,56 +101,74 @@ static bool all_troubled_locked(const trp_sampler *sampler)
     return true;
 }
 
-/* What filling came to. After a limiter's timeout nothing is asked for until somebody waits again:
- * a server that answers at once would be asked for ever. False: the thread is done. */
-static bool settle_locked(struct worker *worker, struct batch **batch, trp_status status)
+/* Goes on with the batch that was begun, or with a free one; without the mutex meanwhile. */
+static trp_status fill_locked(struct worker *worker, struct deadline deadline)
 {
     trp_sampler *sampler = worker->sampler;
-    bool over = status == TRP_OK && source_is_exhausted(&worker->source);
-    worker->troubled = over || is_passing(status);
-    if (status == TRP_OK && (*batch)->rows > 0) {
-        queue_locked(sampler, *batch);
-        *batch = NULL;
+    if (!worker->batch)
+        worker->batch = sampler->free[--sampler->free_count];
+    worker->batch->server = worker->server;
+    worker->filling = true;
+    mutex_unlock(&sampler->mutex);
+    trp_status status = source_fill(&worker->source, worker->batch, deadline);
+    mutex_lock(&sampler->mutex);
+    worker->filling = false;
+    return status;
+}
+
+/* What filling came to. After a limiter's timeout nothing is asked for until somebody waits again:
+ * a server that answers at once would be asked for ever. */
+static void settle_locked(struct worker *worker, trp_status status)
+{
+    trp_sampler *sampler = worker->sampler;
+    bool exhausted = status == TRP_OK && source_is_exhausted(&worker->source);
+    worker->troubled = exhausted || is_passing(status);
+    if (status == TRP_OK && worker->batch->rows > 0) {
+        queue_locked(sampler, worker->batch);
+        worker->batch = NULL;
     } else if (status != TRP_OK && !is_passing(status)) {
         note_locked(status, &sampler->failure, &sampler->failure_text);
     } else if (status != TRP_OK && sampler->waiting && all_troubled_locked(sampler)) {
         note_locked(status, &sampler->event, &sampler->event_text);
     }
-    cond_broadcast(&sampler->changed);
-    while (status == TRP_DEADLINE_EXCEEDED && !sampler->stopped &&
-           (!sampler->waiting || sampler->event != TRP_OK))
-        cond_wait(&sampler->changed, &sampler->mutex, DEADLINE_NEVER);
-    return sampler->failure == TRP_OK && !over;
+    worker->over = exhausted || sampler->failure != TRP_OK;
+    sampler->running -= worker->over;
+    worker->rests =
+        status == TRP_DEADLINE_EXCEEDED && (!sampler->waiting || sampler->event != TRP_OK);
 }
 
-/* The next batch to fill; NULL once stopped. */
-static struct batch *free_batch_locked(trp_sampler *sampler)
+/* ---- the threads ----------------------------------------------------------------------------- */
+
+static bool may_fill_locked(const struct worker *worker)
 {
-    while (!sampler->stopped && sampler->free_count == 0)
-        cond_wait(&sampler->changed, &sampler->mutex, DEADLINE_NEVER);
-    return sampler->stopped ? NULL : sampler->free[--sampler->free_count];
+    const trp_sampler *sampler = worker->sampler;
+    return !worker->over && !worker->filling && (worker->batch || sampler->free_count > 0);
+}
+
+/* Until there is something to fill. False: the thread is done. */
+static bool wait_for_work_locked(const struct worker *worker)
+{
+    trp_sampler *sampler = worker->sampler;
+    while (!sampler->stopped && !worker->over &&
+           (!sampler->ahead || worker->rests || !may_fill_locked(worker)))
+        cond_wait(&sampler->wanted, &sampler->mutex, DEADLINE_NEVER);
+    return !sampler->stopped && !worker->over;
 }
 
 static void worker_run(void *arg)
 {
     struct worker *worker = arg;
     trp_sampler *sampler = worker->sampler;
-    struct batch *batch = NULL; /* what was begun stays this worker's */
-    bool running = true;
     mutex_lock(&sampler->mutex);
-    while (running) {
-        if (!batch)
-            batch = free_batch_locked(sampler);
-        if (!batch)
+    while (wait_for_work_locked(worker)) {
+        trp_status status = fill_locked(worker, DEADLINE_NEVER);
+        if (sampler->stopped)
             break;
-        mutex_unlock(&sampler->mutex);
-        batch->server = worker->server;
-        trp_status status = source_fill(&worker->source, batch, DEADLINE_NEVER);
+        settle_locked(worker, status);
+        mutex_unlock(&sampler->mutex); /* who is told can have it at once */
+        cond_signal(&sampler->changed);
         mutex_lock(&sampler->mutex);
-        running = !sampler->stopped && settle_locked(worker, &batch, status);
     }
-    sampler->running--;
-    cond_broadcast(&sampler->changed);
     mutex_unlock(&sampler->mutex);
 }
 
@@ -178,7 +209,6 @@ static void take_back_locked(trp_sampler *sampler, bool tell)
     sampler->lent->rows = 0;
     sampler->free[sampler->free_count++] = sampler->lent;
     sampler->lent = NULL;
-    cond_broadcast(&sampler->changed);
 }
 
 static bool all_unreachable(const trp_sampler *sampler)
@@ -215,15 +245,37 @@ static trp_status has_ended(const trp_sampler *sampler)
     return trp_fail(TRP_OUT_OF_RANGE, "the samples of table '%s' have ended", sampler->table);
 }
 
+/* Who wants a batch fills it, unless a thread is at it. False: `deadline` has passed. */
+static bool fill_or_wait_locked(trp_sampler *sampler, struct deadline deadline)
+{
+    struct worker *worker = &sampler->workers[0];
+    if (sampler->worker_count > 1 || !may_fill_locked(worker))
+        return cond_wait(&sampler->changed, &sampler->mutex, deadline);
+    trp_status status = fill_locked(worker, deadline);
+    if (status == TRP_DEADLINE_EXCEEDED && deadline_passed(deadline, &clock_monotonic))
+        return false;
+    if (!sampler->stopped)
+        settle_locked(worker, status);
+    return true;
+}
+
+static void rest_no_more_locked(trp_sampler *sampler)
+{
+    for (uint32_t i = 0; i < sampler->worker_count; i++)
+        sampler->workers[i].rests = false;
+    if (sampler->ahead)
+        cond_broadcast(&sampler->wanted);
+}
+
 static trp_status wait_locked(trp_sampler *sampler, struct deadline deadline, bool *late)
 {
     bool in_time = true;
     note_locked(TRP_OK, &sampler->event, &sampler->event_text);
     sampler->waiting = true;
-    cond_broadcast(&sampler->changed);
+    rest_no_more_locked(sampler);
     while (!sampler->full && !sampler->stopped && sampler->failure == TRP_OK &&
            sampler->event == TRP_OK && sampler->running > 0 && in_time)
-        in_time = cond_wait(&sampler->changed, &sampler->mutex, deadline);
+        in_time = fill_or_wait_locked(sampler, deadline);
     sampler->waiting = false;
     if (sampler->stopped)
         return was_stopped(sampler);
@@ -239,32 +291,13 @@ static trp_status wait_locked(trp_sampler *sampler, struct deadline deadline, bo
     return TRP_DEADLINE_EXCEEDED;
 }
 
-/* Without a thread: the caller fills the one batch there is. */
-static trp_status next_inline(trp_sampler *sampler, struct deadline deadline, bool *late)
+/* Threads make batches ahead unless the caller was back at once more often in a row than for those
+ * that can be ready. */
+static void look_ahead_locked(trp_sampler *sampler)
 {
-    struct worker *worker = &sampler->workers[0];
-    struct batch *batch = &sampler->batches[0];
-    sampler->free_count = 0; /* it is being filled, or was begun before */
-    if (sampler->failure != TRP_OK)
-        return trp_fail(sampler->failure, "%s", sampler->failure_text);
-    trp_status status = trp_stop_requested(worker->source.link.stop)
-                            ? TRP_CANCELLED
-                            : source_fill(&worker->source, batch, deadline);
-    if (trp_stop_requested(worker->source.link.stop))
-        return was_stopped(sampler);
-    if (status == TRP_OK && batch->rows == 0)
-        return has_ended(sampler);
-    if (status == TRP_OK)
-        queue_locked(sampler, batch);
-    else if (!is_passing(status))
-        note_locked(status, &sampler->failure, &sampler->failure_text);
-    *late = status == TRP_DEADLINE_EXCEEDED && deadline_passed(deadline, &clock_monotonic);
-    return status;
-}
-
-static bool has_threads(const trp_sampler *sampler)
-{
-    return sampler->workers[0].thread.running;
+    bool away = deadline_passed(sampler->away_until, &clock_monotonic);
+    sampler->quick = away || sampler->worker_count > 1 ? 0 : sampler->quick + 1;
+    sampler->ahead = sampler->quick <= 2 * sampler->batch_count;
 }
 
 static trp_status next_batch(trp_sampler *sampler, trp_batch *batch, int64_t timeout_ms)
@@ -273,11 +306,16 @@ static trp_status next_batch(trp_sampler *sampler, trp_batch *batch, int64_t tim
     bool late = false;
     mutex_lock(&sampler->mutex);
     take_back_locked(sampler, false);
-    trp_status status = has_threads(sampler) ? wait_locked(sampler, deadline, &late)
-                                             : next_inline(sampler, deadline, &late);
+    look_ahead_locked(sampler);
+    trp_status status = wait_locked(sampler, deadline, &late);
     if (status == TRP_OK)
         lend_locked(sampler, batch);
+    if (late)
+        sampler->quick = 0;
     mutex_unlock(&sampler->mutex);
+    if (sampler->ahead)
+        cond_broadcast(&sampler->wanted);
+    sampler->away_until.at_ns = clock_now_ns(&clock_monotonic) + SAMPLER_AWAY_NS;
     return late ? timed_out(sampler, timeout_ms) : status;
 }
 
@@ -319,12 +357,11 @@ void trp_sampler_release_views(trp_sampler *sampler)
 
 void trp_sampler_stop(trp_sampler *sampler)
 {
-    if (has_threads(sampler)) { /* without one the waiting caller holds the mutex */
-        mutex_lock(&sampler->mutex);
-        sampler->stopped = true; /* first: what ends the stream must not look like a failure */
-        cond_broadcast(&sampler->changed);
-        mutex_unlock(&sampler->mutex);
-    }
+    mutex_lock(&sampler->mutex);
+    sampler->stopped = true; /* first: what ends the stream must not look like a failure */
+    cond_broadcast(&sampler->changed);
+    cond_broadcast(&sampler->wanted);
+    mutex_unlock(&sampler->mutex);
     for (uint32_t i = 0; i < sampler->worker_count; i++)
         source_stop(&sampler->workers[i].source);
 }
@@ -381,7 +418,7 @@ static void init_workers(trp_sampler *sampler, trp_channel *const *channels, siz
                          const trp_sampler_options *options)
 {
     uint32_t each = options->workers ? options->workers : 1;
-    sampler->worker_count = each * (uint32_t)servers;
+    sampler->worker_count = sampler->running = each * (uint32_t)servers;
     sampler->workers = xcalloc(sampler->worker_count, sizeof *sampler->workers);
     for (uint32_t i = 0; i < sampler->worker_count; i++) {
         struct worker *worker = &sampler->workers[i];
@@ -421,7 +458,7 @@ static trp_status start_workers(trp_sampler *sampler)
 {
     trp_status status = TRP_OK;
     mutex_lock(&sampler->mutex);
-    sampler->running = sampler->worker_count;
+    sampler->ahead = true;
     for (uint32_t i = 0; i < sampler->worker_count && status == TRP_OK; i++)
         status =
             thread_start(&sampler->workers[i].thread, "sampler", worker_run, &sampler->workers[i]);
@@ -447,6 +484,7 @@ trp_status sampler_create(trp_sampler **out, trp_channel *const *channels, size_
     atomic_init(&sampler->sampling.budget, or_no_bound(options->max_samples));
     mutex_init(&sampler->mutex);
     cond_init(&sampler->changed);
+    cond_init(&sampler->wanted);
     init_workers(sampler, channels, servers, options);
     trp_status status = init_batches(sampler, options);
     if (status == TRP_OK && options->prefetch && !options->views)
@@ -485,6 +523,7 @@ void trp_sampler_destroy(trp_sampler *sampler)
     free(sampler->event_text);
     free(sampler->failure_text);
     cond_cleanup(&sampler->changed);
+    cond_cleanup(&sampler->wanted);
     mutex_cleanup(&sampler->mutex);
     free(sampler);
 }

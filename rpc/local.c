@@ -149,8 +149,7 @@ static bool act_as_reactor(trp_server *server)
 {
     if (server->phase != RPC_SERVER_NEW)
         return false;
-    struct deadline wake = {server->wake_ns};
-    if (!deadline_passed(wake, &clock_monotonic) && !rpc_posts_waiting(server))
+    if (!rpc_server_wake_due(server) && !rpc_posts_waiting(server))
         return false;
     rpc_server_settle(server);
     return true;
@@ -171,6 +170,8 @@ static bool wait_change(struct rpc_local_stream *stream, struct deadline deadlin
         return true;
     if (server->phase == RPC_SERVER_NEW)
         until = deadline_earlier(until, (struct deadline){server->wake_ns});
+    else if (server->wake_ns < server->reactor_wait_ns && rpc_server_wake_due(server))
+        rpc_server_kick(server); /* who was to come again waits, perhaps for this */
     wait_link(stream);
     rpc_server_wait(server, &stream->changed, until);
     wait_unlink(stream);

@@ -134,10 +134,19 @@ void rpc_server_settle(trp_server *server)
         rpc_local_wake(server);
 }
 
+bool rpc_server_wake_due(const trp_server *server)
+{
+    return deadline_passed((struct deadline){server->wake_ns}, &clock_monotonic);
+}
+
 void rpc_server_leave(trp_server *server)
 {
     rpc_server_settle(server);
-    bool kick = server->wake_ns < server->reactor_wait_ns;
+    server->local_groups = true;
+    int64_t wake_ns = server->wake_ns;
+    if (wake_ns < server->reactor_wait_ns && rpc_server_wake_due(server))
+        wake_ns = deadline_in_ms(&clock_monotonic, RPC_LOCAL_PAUSE_MS).at_ns;
+    bool kick = wake_ns < server->reactor_wait_ns;
     rpc_server_release(server);
     if (kick)
         rpc_server_kick(server);

@@ -110,6 +110,7 @@ struct trp_server {
     size_t group_bytes;               /* received since the last group end */
     int64_t wake_ns;                  /* when group_end wants to be called again */
     int64_t reactor_wait_ns;          /* until when the reactor sleeps; INT64_MIN: it does not */
+    bool local_groups;                /* some ended since the reactor's last */
     struct rpc_local_stream *waiting; /* local receivers and senders that wait */
 
     struct mutex post_lock; /* guards the two below */
@@ -137,7 +138,11 @@ void rpc_server_enter(trp_server *server);
  * left; lock held. */
 void rpc_server_settle(trp_server *server);
 
-/* rpc_server_settle() and unlock; wakes whoever has to call group_end next. */
+/* The time at which group_end wants to be called again has come. */
+bool rpc_server_wake_due(const trp_server *server);
+
+/* rpc_server_settle() and unlock; wakes whoever has to call group_end next, unless it is due at
+ * once and the reactor awake within RPC_LOCAL_PAUSE_MS: then a local caller comes first. */
 void rpc_server_leave(trp_server *server);
 
 /* Unlocks and nothing else. */

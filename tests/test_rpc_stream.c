@@ -519,6 +519,41 @@ static void a_group_ends_once_for_all_that_was_ready(void **state)
     net_destroy(net);
 }
 
+static void echo(trp_stream *stream)
+{
+    send_text(stream, "hello");
+    expect_text(stream, "hello");
+}
+
+static void a_group_end_has_its_turn_beside_local_callers(void **state)
+{
+    (void)state;
+    struct net *net = net_create("unix", (trp_server_options){.threads = 1});
+    struct service *service = &net->service;
+    trp_channel *local = trp_channel_create_local(net->server);
+    trp_stream *stream;
+    is_test_thread = true;
+    service->again = true;
+    assert_int_equal(trp_stream_open(&stream, local, "/test.Raw/Echo", NULL), TRP_OK);
+    uint32_t before = count_of(service, &service->groups_elsewhere), turns = 0;
+    for (uint32_t i = 0; i < 2000; i++)
+        echo(stream);
+    turns = count_of(service, &service->groups_elsewhere) - before;
+    assert_in_range(turns, 0, 1000); /* not one for each message */
+    for (struct deadline deadline = deadline_in_ms(&clock_monotonic, WAIT_MS);
+         turns < 3 && !deadline_passed(deadline, &clock_monotonic);) {
+        echo(stream);
+        turns = count_of(service, &service->groups_elsewhere) - before;
+    }
+    assert_in_range(turns, 3, 2000);
+    before = count_of(service, &service->groups_elsewhere);
+    echo(stream); /* the last */
+    await(service, &service->groups_elsewhere, before + 1);
+    trp_stream_destroy(stream);
+    trp_channel_destroy(local);
+    net_destroy(net);
+}
+
 static void a_peer_that_never_comes_up_is_unavailable(void **state)
 {
     (void)state;
@@ -634,6 +669,7 @@ int main(void)
         EVERYWHERE(stopping_the_server_ends_open_streams),
         cmocka_unit_test(a_small_budget_refuses_messages),
         cmocka_unit_test(a_group_ends_once_for_all_that_was_ready),
+        cmocka_unit_test(a_group_end_has_its_turn_beside_local_callers),
         cmocka_unit_test(a_peer_that_never_comes_up_is_unavailable),
         cmocka_unit_test(a_waiting_receive_gives_its_turn_away),
         cmocka_unit_test(an_answer_over_the_limit_ends_the_stream),

@@ -276,6 +276,32 @@ static void expect_whole_rows(struct host *host)
     }
 }
 
+static void samplers_in_the_process_starve_no_other(void **state)
+{
+    struct host *host = *state;
+    struct torture tortures[3] = {{.prefetch = 0}, {.prefetch = 2}, {.prefetch = 2}};
+    struct thread threads[3] = {0};
+    open_rows(host, "limiter=min_size(1)");
+    insert(host, TABLE_ITEMS);
+    for (int i = 0; i < 3; i++) {
+        tortures[i].channel = host->replay.channel;
+        assert_int_equal(thread_start(&threads[i], "torture", torture_run, &tortures[i]), TRP_OK);
+    }
+    for (uint32_t prefetch = 0; prefetch < 3; prefetch += 2) {
+        trp_sampler *sampler = sampler_of(host->remote, prefetch);
+        expect_batches(sampler, 60);
+        trp_sampler_destroy(sampler);
+    }
+    insert(host, 16);
+    for (int i = 0; i < 3; i++)
+        atomic_store(&tortures[i].stop, true);
+    for (int i = 0; i < 3; i++) {
+        thread_stop(&threads[i]);
+        assert_true(tortures[i].whole);
+        assert_true(tortures[i].batches > 0);
+    }
+}
+
 static void rows_are_whole_while_the_server_recycles(void **state)
 {
     expect_whole_rows(*state);
@@ -574,6 +600,7 @@ int main(int argc, char **argv)
         TEST(samples_that_come_from_the_disk_are_read_from_the_file),
         TEST(a_queue_gives_each_item_once),
         TEST(the_limiter_s_timeout_keeps_the_rows_that_came),
+        TEST(samplers_in_the_process_starve_no_other),
         TEST(rows_are_whole_while_the_server_recycles),
         TEST(rows_from_the_disk_are_whole_while_the_server_recycles),
         TEST(a_stopped_client_loses_its_lease_and_takes_nothing_recycled),

@@ -81,6 +81,39 @@ static void samples_fill_batches_ahead(void **state)
     assert_true(peer->requested <= 320 + (3 + 2) * 16);
 }
 
+struct given {
+    const struct peer *peer;
+    int64_t count;
+};
+
+static void see_given(void *arg)
+{
+    struct given *given = arg;
+    given->count = given->peer->given;
+}
+
+static void wait_until_given(struct peer *peer, int64_t count)
+{
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, 5000);
+    struct given given = {.peer = peer};
+    while (given.count < count && !deadline_passed(deadline, &clock_monotonic))
+        trp_server_run(peer->server, see_given, &given);
+    assert_true(given.count >= count);
+}
+
+static void batches_are_made_for_a_caller_that_stays_away(void **state)
+{
+    struct peer *peer = *state;
+    trp_sampler *sampler = sampler_create(peer, options_of(16, 3));
+    trp_batch batch;
+    for (int64_t i = 0; i < 3; i++) {
+        assert_int_equal(trp_sampler_next(sampler, &batch, 5000), TRP_OK);
+        wait_until_given(peer, 16 * (i + 1 + 3));
+        check_row(&batch, 0, 16 * i);
+    }
+    sampler_end(peer, sampler);
+}
+
 static void samples_in_parts_are_joined(void **state)
 {
     struct peer *peer = *state;
@@ -108,6 +141,26 @@ static void allow(void *peer)
 static void allow_quietly(void *peer)
 {
     ((struct peer *)peer)->available += 24;
+}
+
+/* So that it fills batches itself; then the limiter stops it. */
+static void a_caller_that_is_back_at_once_is_not_held_for_longer_than_it_waits(void **state)
+{
+    struct peer *peer = *state;
+    peer->available = 16 * 50 + 8;
+    trp_sampler *sampler = sampler_create(peer, options_of(16, 2));
+    trp_batch batch;
+    for (int64_t i = 0; i < 51; i++) {
+        if (i == 50) {
+            assert_int_equal(trp_sampler_next(sampler, &batch, 20), TRP_DEADLINE_EXCEEDED);
+            assert_int_equal(trp_sampler_next(sampler, &batch, 0), TRP_DEADLINE_EXCEEDED);
+            trp_server_run(peer->server, allow, peer);
+        }
+        assert_int_equal(trp_sampler_next(sampler, &batch, 5000), TRP_OK);
+        for (uint32_t row = 0; row < 16; row++)
+            check_row(&batch, row, 16 * i + row);
+    }
+    sampler_end(peer, sampler);
 }
 
 static void a_batch_held_back_is_waited_for_and_kept(struct peer *peer, uint32_t prefetch)
@@ -261,10 +314,11 @@ static void next_until_cancelled(void *arg)
 static void a_stop_ends_the_wait_of_another_thread(void **state)
 {
     struct peer *peer = *state;
-    for (uint32_t prefetch = 0; prefetch < 2; prefetch++) {
+    for (uint32_t round = 0; round < 3; round++) {
         struct thread thread = {0};
+        uint32_t prefetch = round > 0;
         peer->next = 0;
-        peer->available = 16;
+        peer->available = round < 2 ? 16 : 16 * 50; /* the last time it fills batches itself */
         trp_sampler *sampler = sampler_create(peer, options_of(16, prefetch));
         trp_batch batch;
         assert_int_equal(trp_sampler_next(sampler, &batch, 5000), TRP_OK);
@@ -362,6 +416,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         BOTH(samples_fill_batches_without_a_thread),
         BOTH(samples_fill_batches_ahead),
+        BOTH(batches_are_made_for_a_caller_that_stays_away),
+        BOTH(a_caller_that_is_back_at_once_is_not_held_for_longer_than_it_waits),
         BOTH(samples_in_parts_are_joined),
         BOTH(messages_need_not_end_with_batches),
         BOTH(a_limiter_holds_a_caller_back),

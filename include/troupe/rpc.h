@@ -129,7 +129,8 @@ typedef struct {
  * was ready (within about 1000 messages and 256 KiB, so that nobody waits long) has been given to
  * handlers: commit, then send. What handlers sent before goes out after it, too. Returns when it
  * wants to be called again though nothing arrives, in CLOCK_MONOTONIC nanoseconds; INT64_MAX:
- * never. */
+ * never. A time that has passed is when nothing is ready; after a group of a local caller, who may
+ * come again, that is when it waits, or 10 ms later. */
 typedef int64_t (*trp_group_end)(void *service);
 
 typedef struct {

@@ -25,11 +25,12 @@ typedef struct {
 } trp_batch;
 
 /* With `prefetch` batches ahead, a thread of the sampler keeps that many ready and two more
- * requested from the server, so that neither side waits for the other. What is ready or requested
- * when the sampler stops is lost: at most prefetch + 3 batches, and 3 more for each further worker
- * (a queue's items are gone then). With prefetch 0 nothing is asked for before it is wanted and no
- * thread is made: for queues, for fresh priorities, and for runs in turns. One thread calls
- * trp_sampler_next(). */
+ * requested from the server, so that neither side waits for the other. A caller that is back for
+ * the next batch within 20 us, again and again, fills it itself: the thread is for one that has
+ * something to do meanwhile. What is ready or requested when the sampler stops is lost: at most
+ * prefetch + 3 batches, and 3 more for each further worker (a queue's items are gone then). With
+ * prefetch 0 nothing is asked for before it is wanted and no thread is made: for queues, for fresh
+ * priorities, and for runs in turns. One thread calls trp_sampler_next(). */
 typedef struct trp_sampler trp_sampler;
 
 typedef struct {

@@ -118,7 +118,7 @@ static void counters_note(struct engine *engine, struct engine_table *table)
     table->changed = false;
 }
 
-static trp_status engine_commit_now(struct engine *engine)
+trp_status engine_commit_now(struct engine *engine)
 {
     for (size_t i = 0; i < engine->table_count; ++i)
         if (engine->tables[i]->changed)
@@ -160,6 +160,11 @@ static trp_status group_admit(struct engine *engine, const struct item *item)
 static trp_status item_admit(struct engine *engine, const struct item *item)
 {
     trp_status status = group_admit(engine, item);
+    for (int step = 0; status == TRP_RESOURCE_EXHAUSTED && step < CLEAR_ROOM_STEPS; ++step) {
+        if (!clear_commit(engine))
+            break;
+        status = group_admit(engine, item);
+    }
     room_tell(engine, status == TRP_RESOURCE_EXHAUSTED);
     return status;
 }
@@ -184,14 +189,6 @@ void engine_item_removed(struct engine *engine, struct engine_table *table, stru
 {
     removed_note(engine, table, item);
     engine_item_drop(engine, table, item);
-}
-
-/* What came before a reset may come again. */
-static void removed_forget(struct engine *engine, struct engine_table *table)
-{
-    struct store_removed all = {.table_id = table_id(table->table)};
-    removed_push(&engine->removed, &all);
-    store_removed_note(engine->store, &all);
 }
 
 static trp_status item_fits(const struct engine_table *table, const struct item *item)
@@ -416,7 +413,7 @@ void handout_cleanup(struct handout *handout)
     *handout = (struct handout){0};
 }
 
-/* ---- mutate, reset ----------------------------------------------------------------------- */
+/* ---- mutate ------------------------------------------------------------------------------ */
 
 static trp_status update_block(struct engine *engine, struct engine_table *table,
                                const struct wire_update *updates, uint32_t count)
@@ -458,31 +455,6 @@ trp_status engine_mutate(struct engine *engine, struct engine_table *table,
     return TRP_OK;
 }
 
-struct release {
-    struct engine *engine;
-    struct engine_table *table;
-};
-
-static void release_dropped(void *arg, struct item *item)
-{
-    struct release *release = arg;
-    engine_item_drop(release->engine, release->table, item);
-}
-
-void engine_reset(struct engine *engine, struct engine_table *table)
-{
-    struct release release = {engine, table};
-    assert(engine->ready);
-    for (struct handout *handout = engine->handouts, *next; handout; handout = next) {
-        next = handout->next;
-        if (handout->table == table)
-            engine_settle(engine, handout);
-    }
-    table_reset(table->table, release_dropped, &release);
-    removed_forget(engine, table);
-    engine_table_touch(engine, table);
-}
-
 /* ---- groups ------------------------------------------------------------------------------ */
 
 trp_status engine_commit(struct engine *engine)
@@ -513,10 +485,10 @@ int64_t engine_idle_at_ns(const struct engine *engine)
     return store_idle_at_ns(engine->store);
 }
 
-static void release_kept(void *arg, struct item *item)
+static void item_free(void *arg, struct item *item)
 {
-    struct release *release = arg;
-    store_item_destroy(release->engine->store, item);
+    struct engine *engine = arg;
+    store_item_destroy(engine->store, item);
 }
 
 void engine_destroy(struct engine *engine)
@@ -527,12 +499,12 @@ void engine_destroy(struct engine *engine)
     if (engine->opened && !engine->read_only && engine_commit_now(engine) != TRP_OK)
         engine_log_failure("last commit failed");
     for (size_t i = 0; i < engine->table_count; ++i) {
-        struct release release = {engine, engine->tables[i]};
-        table_destroy(engine->tables[i]->table, release_kept, &release);
+        table_destroy(engine->tables[i]->table, item_free, engine);
         engine->tables[i]->table = NULL;
         engine_table_free(engine->tables[i]);
     }
     free(engine->tables);
+    cleared_destroy(engine, item_free);
     removed_cleanup(&engine->removed);
     store_destroy(engine->store);
     free(engine);

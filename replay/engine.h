@@ -187,6 +187,10 @@ trp_status engine_mutate(struct engine *engine, struct engine_table *table,
 /* The engine is ready. Empties the table and its handouts, zeroes its counters. */
 void engine_reset(struct engine *engine, struct engine_table *table);
 
+/* A step of what resets and drops leave to be done: up to `items` of them, or fewer that are large.
+ * False: nothing is left. */
+bool engine_clear_step(struct engine *engine, uint32_t items);
+
 /* ---- groups ------------------------------------------------------------------------------ */
 
 /* Makes everything since the last commit durable, if anything is noted that a client waits for or

@@ -12,6 +12,7 @@ struct engine {
     uint64_t seed;
     struct removed_keys removed;
     struct handout *handouts; /* those with items */
+    struct cleared *cleared;  /* tables that are taken apart, the next one first */
     int64_t wall_ns;
     bool read_only;
     bool synced;      /* a commit costs a write to the disk */
@@ -43,6 +44,21 @@ void engine_item_drop(struct engine *engine, struct engine_table *table, struct 
 
 /* The same, and it is remembered, should its writer send it again. */
 void engine_item_removed(struct engine *engine, struct engine_table *table, struct item *item);
+
+/* Writes the group, whatever is in it. */
+trp_status engine_commit_now(struct engine *engine);
+
+/* ---- engine_clear.c ---- */
+
+/* Its handouts are settled; its items go step by step, in the name of `id`. The table is the
+ * engine's from then on. */
+void engine_clear(struct engine *engine, struct engine_table *table, uint32_t id);
+
+/* A step, committed, for room that was refused. False: there is none to be had like this. */
+bool clear_commit(struct engine *engine);
+
+/* What is not done at the end of a life is left to the next one. */
+void cleared_destroy(struct engine *engine, table_release *release);
 
 /* Finds every table's insert_on_sample anew. */
 void engine_feeds_find(struct engine *engine);

@@ -44,7 +44,13 @@ trp_status engine_table_admit(struct engine *engine, const trp_table_options *op
                               bool replaces)
 {
     TRP_TRY(engine_flush(engine));
-    return store_admit_table(engine->store, options->signature, replaces);
+    trp_status status = store_admit_table(engine->store, options->signature, replaces);
+    for (int step = 0; status == TRP_RESOURCE_EXHAUSTED && step < CLEAR_ROOM_STEPS; ++step) {
+        if (!clear_commit(engine))
+            break;
+        status = store_admit_table(engine->store, options->signature, replaces);
+    }
+    return status;
 }
 
 trp_status engine_table_create(struct engine *engine, const trp_table_options *options,
@@ -99,10 +105,10 @@ trp_status engine_table_droppable(const struct engine *engine, const struct engi
 void engine_table_drop(struct engine *engine, struct engine_table *table)
 {
     uint32_t id = table_id(table->table);
-    engine_reset(engine, table);
-    table_destroy(table->table, NULL, NULL); /* it is empty */
-    table->table = NULL;
     store_table_drop(engine->store, id);
+    engine->important = true;
+    engine_clear(engine, table, id);
+    table->table = NULL;
     engine->table_count--;
     for (size_t i = table->index; i < engine->table_count; ++i) {
         engine->tables[i] = engine->tables[i + 1];

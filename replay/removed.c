@@ -12,13 +12,11 @@
 #include "core/limits.h"
 
 enum { CAPACITY_MIN = 256 };
-#define NO_TABLE UINT32_MAX /* the entry's was reset; 0: the entry is free */
-
 static const int64_t KNOWN_NS = REMOVED_KEYS_MS * INT64_C(1000000);
 
 struct removed_entry {
     uint64_t key;
-    uint32_t table_id, print;
+    uint32_t table_id, print; /* table 0: the entry is free */
 };
 
 /* Where a search begins for the key with this hash. */
@@ -45,7 +43,7 @@ static void generation_grow(struct removed_generation *generation)
     generation->entries = xcalloc(generation->capacity, sizeof *generation->entries);
     for (uint32_t i = 0; i < old.capacity; ++i) {
         const struct removed_entry *entry = &old.entries[i];
-        if (entry->table_id != 0 && entry->table_id != NO_TABLE)
+        if (entry->table_id != 0)
             *entry_find(generation, hash_u64(entry->key), entry->table_id, entry->key) = *entry;
     }
     free(old.entries);
@@ -62,21 +60,9 @@ static void generation_begin(struct removed_keys *keys, int64_t at_ns)
     keys->newer = oldest;
 }
 
-static void table_forget(struct removed_generation *generation, uint32_t table_id)
-{
-    for (uint32_t i = 0; i < generation->capacity; ++i)
-        if (generation->entries[i].table_id == table_id)
-            generation->entries[i].table_id = NO_TABLE;
-}
-
 void removed_push(struct removed_keys *keys, const struct store_removed *removed)
 {
     struct removed_generation *newer = &keys->newer;
-    if (removed->at_ns == 0) {
-        table_forget(newer, removed->table_id);
-        table_forget(&keys->older, removed->table_id);
-        return;
-    }
     if (newer->count == REMOVED_KEYS_MAX || removed->at_ns - newer->begun_ns > KNOWN_NS)
         generation_begin(keys, removed->at_ns);
     if (2 * newer->count >= newer->capacity)

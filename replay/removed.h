@@ -21,7 +21,6 @@ struct removed_keys {
     struct removed_generation newer, older;
 };
 
-/* One with at_ns 0 forgets its table's. */
 void removed_push(struct removed_keys *keys, const struct store_removed *removed);
 
 /* Fetches from memory what removed_push() of this key, or else removed_find(), looks at first. */

@@ -329,6 +329,9 @@ int64_t service_group_end(void *arg)
         service_wake_all(service);
     unaries_apply(service);
     lanes_run(service);
+    if (service->broken == TRP_OK)
+        more |= engine_clear_step(service->engine,
+                                  service->worked ? CLEAR_BUSY_ITEMS : CLEAR_STEP_ITEMS);
     int64_t next = lanes_expire(service), look = shared_streams_expire(service);
     next = look < next ? look : next;
     bool answered = service_commit(service);

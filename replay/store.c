@@ -2,7 +2,7 @@
  * what is committed is there, and an open store is its records plus what can be rebuilt from them
  * (reference counts, interned trajectories, the cache).
  *
- * Here: the life of a store, its tables, and the small objects in memory. Guarantee: after a failed
+ * Here: the life of a store and the small objects in memory. Guarantee: after a failed
  * commit nothing is accepted any more, so that memory and disk never disagree silently. */
 #include "store_internal.h"
 
@@ -43,6 +43,7 @@ static trp_status numbers_load(struct store *store)
                               &store->next_parked, &store->next_removed};
     const enum store_tree tree[] = {TREE_ITEMS, TREE_PIECES, TREE_CHANGES, TREE_PARKED,
                                     TREE_REMOVED};
+    store->next_table = store->meta.table_ceiling ? store->meta.table_ceiling : 1;
     for (unsigned index = 0; index < sizeof tree / sizeof *tree; index++) {
         MDB_cursor *cursor;
         MDB_val key;
@@ -113,23 +114,12 @@ static bool store_settle(struct store *store)
 {
     if (store->options.read_only || !store->env || store->failed != TRP_OK)
         return false;
+    doomed_leave(store);
     while (store_work(store, true))
         ;
     lmdb_read_end(store);
     return store->failed == TRP_OK && (store->loaded || !store->dir.suspect) &&
            (store->options.durability == TRP_DURABLE_MEMORY || mdb_env_sync(store->env, 1) == 0);
-}
-
-static void tables_free(struct store *store)
-{
-    for (size_t index = 0; index < store->table_count; index++) {
-        free(store->tables[index].options);
-        free(store->tables[index].given);
-        free((void *)store->tables[index].signature.data);
-        free(store->table_extras[index].name);
-    }
-    free(store->tables);
-    free(store->table_extras);
 }
 
 void store_destroy(struct store *store)
@@ -190,211 +180,6 @@ void store_stats(const struct store *store, struct store_stats *stats)
         .checked_bytes = store->checked_bytes,
         .unswept = store->pending.count + store->held.count + store->group.dead.count,
     };
-}
-
-/* ---- tables --------------------------------------------------------------------------------- */
-
-void table_counters(const struct store_table *table, int64_t counters[COUNTERS])
-{
-    const int64_t values[COUNTERS] = {
-        table->inserts,          table->samples,         table->deletes,
-        table->episodes_deleted, table->unique_samples,  (int64_t)table->rng[0],
-        (int64_t)table->rng[1],  (int64_t)table->rng[2], (int64_t)table->rng[3]};
-    memcpy(counters, values, sizeof values);
-}
-
-void table_set_counters(struct store_table *table, const int64_t counters[COUNTERS])
-{
-    table->inserts = counters[0];
-    table->samples = counters[1];
-    table->deletes = counters[2];
-    table->episodes_deleted = counters[3];
-    table->unique_samples = counters[4];
-    for (unsigned i = 0; i < 4; i++)
-        table->rng[i] = (uint64_t)counters[COUNTERS_SIGNED + i];
-}
-
-const struct store_table *store_tables(const struct store *store, size_t *count)
-{
-    *count = store->table_count;
-    return store->tables;
-}
-
-struct store_table *table_find_id(struct store *store, uint64_t id, size_t *index)
-{
-    for (size_t at = 0; at < store->table_count; at++) {
-        if (store->tables[at].id == id) {
-            if (index)
-                *index = at;
-            return &store->tables[at];
-        }
-    }
-    return NULL;
-}
-
-static trp_bytes bytes_copy(trp_bytes bytes)
-{
-    if (bytes.size == 0)
-        return (trp_bytes){0};
-    uint8_t *copy = xmalloc(bytes.size);
-    memcpy(copy, bytes.data, bytes.size);
-    return (trp_bytes){copy, bytes.size};
-}
-
-/* Takes `name`. */
-static size_t table_add(struct store *store, uint32_t id, char *name)
-{
-    size_t index = store->table_count++;
-    store->tables = xrealloc(store->tables, store->table_count * sizeof *store->tables);
-    store->table_extras =
-        xrealloc(store->table_extras, store->table_count * sizeof *store->table_extras);
-    store->tables[index] = (struct store_table){.id = id};
-    store->table_extras[index] = (struct stored_table){.name = name};
-    return index;
-}
-
-/* A dropped table may have had the id, and the log what it counted. */
-static void table_reset_counters(struct store *store, uint32_t id)
-{
-    for (unsigned which = 0; which < COUNTERS; which++) {
-        struct change change = change_counter(id, which, 0);
-        buffer_append(&store->group.changes, (trp_bytes){(const uint8_t *)&change, sizeof change});
-    }
-}
-
-uint32_t store_table_put(struct store *store, const char *name, const char *options,
-                         trp_bytes signature)
-{
-    assert(!store->options.read_only);
-    size_t index = 0;
-    uint32_t id = 1;
-    while (index < store->table_count && strcmp(store->table_extras[index].name, name) != 0) {
-        if (store->tables[index].id >= id)
-            id = store->tables[index].id + 1;
-        index++;
-    }
-    if (index == store->table_count) {
-        table_add(store, id, xstrdup(name));
-        table_reset_counters(store, id);
-    }
-    struct store_table *table = &store->tables[index];
-    char *line = xstrdup(options);
-    trp_bytes copy = bytes_copy(signature);
-    free(table->options);
-    free((void *)table->signature.data);
-    table->options = line;
-    table->signature = copy;
-    store->table_extras[index].changed = true;
-    store->group.tables_changed = true;
-    return table->id;
-}
-
-void store_table_given(struct store *store, uint32_t id, const char *given)
-{
-    size_t index;
-    struct store_table *table = table_find_id(store, id, &index);
-    assert(table);
-    char *copy = xstrdup(given);
-    free(table->given);
-    table->given = copy;
-    store->table_extras[index].changed = true;
-    store->group.tables_changed = true;
-}
-
-void store_table_drop(struct store *store, uint32_t id)
-{
-    size_t index;
-    struct store_table *table = table_find_id(store, id, &index);
-    assert(table);
-    free(store->table_extras[index].name);
-    store->table_extras[index].name = xstrdup(""); /* which no table has */
-    store->table_extras[index].dropped = true;
-    store->group.tables_changed = true;
-}
-
-/* Removes its record and counters. */
-static int table_erase(struct store *store, MDB_txn *txn, uint32_t id)
-{
-    struct change run = change_make(CHANGE_DELETE, id, 1);
-    uint64_t quota = UINT64_MAX, number = META_COUNTERS_KEY + id;
-    MDB_val key = lmdb_key(&number);
-    MDB_cursor *cursor;
-    int rc = mdb_del(txn, store->trees[TREE_META], &key, NULL);
-    if (rc == 0 || rc == MDB_NOTFOUND)
-        rc = mdb_cursor_open(txn, store->trees[TREE_TABLES], &cursor);
-    if (rc != 0)
-        return rc;
-    rc = items_remove(cursor, &run, &quota);
-    mdb_cursor_close(cursor);
-    return rc;
-}
-
-static void table_forget(struct store *store, size_t index)
-{
-    free(store->tables[index].options);
-    free(store->tables[index].given);
-    free((void *)store->tables[index].signature.data);
-    free(store->table_extras[index].name);
-    size_t behind = --store->table_count - index;
-    memmove(&store->tables[index], &store->tables[index + 1], behind * sizeof *store->tables);
-    memmove(&store->table_extras[index], &store->table_extras[index + 1],
-            behind * sizeof *store->table_extras);
-}
-
-static int table_put(struct store *store, MDB_txn *txn, size_t index)
-{
-    const struct store_table *table = &store->tables[index];
-    const char *name = store->table_extras[index].name;
-    struct table_view view = {
-        .name = {(const uint8_t *)name, strlen(name)},
-        .options = {(const uint8_t *)table->options, strlen(table->options)},
-        .signature = table->signature,
-        .given = {(const uint8_t *)table->given, table->given ? strlen(table->given) : 0},
-    };
-    struct buffer record = {0};
-    table_record_encode(&record, &view);
-    /* Parts of a longer predecessor must not stay. */
-    struct change old = change_make(CHANGE_DELETE, table->id, 1);
-    uint64_t quota = UINT64_MAX;
-    MDB_cursor *cursor;
-    int rc = mdb_cursor_open(txn, store->trees[TREE_TABLES], &cursor);
-    if (rc == 0) {
-        rc = items_remove(cursor, &old, &quota);
-        if (rc == 0)
-            rc = lmdb_put_parts(cursor, table->id, buffer_bytes(&record), 0);
-        mdb_cursor_close(cursor);
-    }
-    buffer_cleanup(&record);
-    return rc;
-}
-
-int tables_put(struct store *store, MDB_txn *txn)
-{
-    int rc = 0;
-    for (size_t index = store->table_count; rc == 0 && index-- > 0;) {
-        struct stored_table *extra = &store->table_extras[index];
-        if (extra->dropped) {
-            rc = table_erase(store, txn, store->tables[index].id);
-            table_forget(store, index);
-        } else if (extra->changed) {
-            extra->changed = false;
-            rc = table_put(store, txn, index);
-        }
-    }
-    return rc;
-}
-
-int counters_put(struct store *store, MDB_txn *txn)
-{
-    int rc = 0;
-    for (size_t index = 0; rc == 0 && index < store->table_count; index++) {
-        uint64_t number = META_COUNTERS_KEY + store->tables[index].id;
-        MDB_val key = lmdb_key(&number);
-        MDB_val data = {sizeof store->table_extras[index].logged,
-                        store->table_extras[index].logged};
-        rc = mdb_put(txn, store->trees[TREE_META], &key, &data, 0);
-    }
-    return rc;
 }
 
 /* ---- trajectories --------------------------------------------------------------------------- */

@@ -54,7 +54,7 @@ struct store_table {
 /* A key that a table has not any more. */
 struct store_removed {
     uint64_t key;
-    int64_t at_ns; /* wall clock; 0: all of the table's before are to be forgotten */
+    int64_t at_ns; /* wall clock */
     uint32_t table_id;
     uint32_t print; /* struct item's */
 };
@@ -81,8 +81,14 @@ uint32_t store_table_put(struct store *store, const char *name, const char *opti
 /* Notes a text of the caller's with a table. */
 void store_table_given(struct store *store, uint32_t id, const char *given);
 
-/* Forgets a table, whose items were deleted. */
+/* Its items are gone with the next commit, all of them, and with `drop` the table is; with `renew`
+ * it goes on under the new id that is returned. Their records may go later: they are the caller's
+ * to delete as ever, before store_table_end(); those that it leaves go after the next
+ * store_create().
+ */
 void store_table_drop(struct store *store, uint32_t id);
+uint32_t store_table_renew(struct store *store, uint32_t id);
+void store_table_end(struct store *store, uint32_t id);
 
 /* Takes an item (with its chunks and trajectory referenced), also when it fails. */
 typedef trp_status (*store_visit)(void *arg, uint32_t table_id, struct item *item);

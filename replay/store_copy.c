@@ -74,6 +74,7 @@ struct store_copy {
 
     struct meta_record meta;
     struct pairs tables, counters;
+    struct buffer doomed; /* ids of tables whose items are gone */
     struct copy_stats stats;
 };
 
@@ -104,8 +105,12 @@ static trp_status tables_copy(struct store *store, struct store_copy *copy)
     if (rc != 0)
         return lmdb_fail(store, rc, "copy tables");
     while ((rc = mdb_cursor_get(cursor, &key, &data, MDB_NEXT)) == 0)
-        pairs_add(&copy->tables, lmdb_key_read(key), data.mv_data, data.mv_size);
+        if (!doomed_has(store, piece_key_seq(lmdb_key_read(key))))
+            pairs_add(&copy->tables, lmdb_key_read(key), data.mv_data, data.mv_size);
     mdb_cursor_close(cursor);
+    for (size_t i = 0; i < store->doomed_count; i++)
+        buffer_append(&copy->doomed, (trp_bytes){(const uint8_t *)&store->doomed[i].id,
+                                                 sizeof store->doomed[i].id});
     for (size_t i = 0; i < store->table_count; i++)
         pairs_add(&copy->counters, META_COUNTERS_KEY + store->tables[i].id,
                   store->table_extras[i].logged, sizeof store->table_extras[i].logged);
@@ -162,7 +167,7 @@ void store_copy_end(struct store *store, struct store_copy *copy)
         copy_release(store);
     fold_cleanup(&copy->fold);
     struct buffer *const buffers[] = {&copy->batch,  &copy->bytes,  &copy->changes, &copy->scratch,
-                                      &copy->record, &copy->ranges, &copy->bad};
+                                      &copy->record, &copy->ranges, &copy->bad,     &copy->doomed};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         buffer_cleanup(buffers[i]);
     pairs_cleanup(&copy->tables);
@@ -396,6 +401,15 @@ static trp_status item_name(struct store_copy *copy, const struct item_view *vie
     return TRP_OK;
 }
 
+static bool item_doomed(const struct store_copy *copy, const struct item_view *view)
+{
+    const uint32_t *ids = (const uint32_t *)(const void *)copy->doomed.data;
+    for (size_t i = 0; i < copy->doomed.size / sizeof *ids; i++)
+        if (ids[i] == view->header.table_id)
+            return true;
+    return false;
+}
+
 /* The record that came in parts is complete. */
 static trp_status item_end(struct store_copy *copy)
 {
@@ -406,6 +420,8 @@ static trp_status item_end(struct store_copy *copy)
         return TRP_OK;
     if (copy->record_broken || !item_record_decode(buffer_bytes(&copy->record), &view))
         return names ? TRP_OK : copy->sink.damage(copy->sink.arg, 0, seq, "its record is damaged");
+    if (item_doomed(copy, &view))
+        return TRP_OK;
     if (names)
         return item_name(copy, &view);
     for (uint32_t i = 0; i < view.header.chunk_count; i++)

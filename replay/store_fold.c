@@ -107,29 +107,6 @@ trp_status fold_begin(struct store *store)
 
 /* ---- a step --------------------------------------------------------------------------------- */
 
-static int fold_deletes(struct store *store, MDB_cursor *cursor, uint64_t *quota,
-                        struct budget *budget)
-{
-    struct fold *fold = &store->fold;
-    const uint64_t per_leaf = store->account.items_per_leaf;
-    int rc = 0;
-    while (rc == 0 && fold->delete_count > 0 && *quota > 0 &&
-           budget_take(budget, store->account.items_depth + 2)) {
-        struct change *run = &fold->deletes[fold->delete_count - 1];
-        uint64_t pages = budget->pages < budget->frees ? budget->pages : budget->frees;
-        uint64_t most = pages / 2 * per_leaf + 1;
-        uint64_t left = *quota < most ? *quota : most, before = left;
-        rc = items_remove(cursor, run, &left);
-        *quota -= before - left;
-        budget_take(budget, (before - left) / per_leaf * 2);
-        if (rc == 0 && run->value == 0) {
-            fold->delete_count--;
-            *quota -= *quota > 0; /* what is not there any more takes a look, too */
-        }
-    }
-    return rc;
-}
-
 /* Applies the updates of one item, [update, end). *place: where its record lies now. */
 static int fold_item(MDB_cursor *cursor, const struct change *update, const struct change *end,
                      const void **place)
@@ -229,7 +206,7 @@ int fold_step(struct store *store, MDB_txn *txn, uint64_t quota, struct budget *
     if (rc != 0)
         return rc;
     uint64_t before = quota;
-    rc = fold_deletes(store, cursor, &quota, budget);
+    rc = runs_remove(store, cursor, fold->deletes, &fold->delete_count, &quota, budget);
     if (rc == 0)
         rc = fold_updates(store, cursor, &quota, budget);
     mdb_cursor_close(cursor);
@@ -282,6 +259,8 @@ bool store_work(struct store *store, bool all)
         return true;
     if (copy_holds_records(store))
         return false;
+    if (doomed_work(store))
+        return true;
     if (store->fold.active || store->log_changes >= (all ? 1 : IDLE_CHANGES_MIN))
         return fold_work(store);
     return false;

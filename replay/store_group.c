@@ -389,8 +389,10 @@ static int group_put_ceilings(struct store *store, MDB_txn *txn)
 {
     enum { BLOCK = 1 << 20 };
     struct meta_record *meta = &store->meta;
-    if (store->next_item <= meta->item_ceiling && store->next_chunk <= meta->chunk_ceiling)
+    if (store->next_item <= meta->item_ceiling && store->next_chunk <= meta->chunk_ceiling &&
+        store->next_table <= meta->table_ceiling)
         return 0;
+    meta->table_ceiling = store->next_table;
     meta->item_ceiling = store->next_item + BLOCK;
     meta->chunk_ceiling = store->next_chunk + BLOCK;
     return lmdb_put_meta(store, txn);

@@ -1,6 +1,6 @@
 /* The inside of a store, shared by store*.c only.
  *
- *   store.c         lifecycle, tables, trajectories, items
+ *   store.c         lifecycle, trajectories, items
  *   store_dir.c     the directory: lock, format, clean mark
  *   store_space.c   the helper that allocates pages ahead
  *   store_lmdb.c    environment, transactions, page accounting
@@ -8,6 +8,8 @@
  *   store_chunk.c   chunks in memory: cache, reads
  *   store_fetch.c   chunks on the disk: what has to be fetched ahead
  *   store_group.c   admission, notes, commit
+ *   store_tables.c  tables: their records and counters
+ *   store_doomed.c  tables that are gone, and what is left of them
  *   store_remove.c  physical deletes
  *   store_removed.c keys of items that are gone
  *   store_fold.c    the change log into the records, idle work
@@ -111,8 +113,15 @@ struct fold {
 struct stored_table {
     char *name;
     bool changed;             /* its record is to be written */
-    bool dropped;             /* or removed */
     int64_t logged[COUNTERS]; /* as the database has them */
+};
+
+/* A table that is gone: what is in the file under its number is nobody's. */
+struct doomed {
+    uint32_t id;
+    bool marked; /* the file says so */
+    bool found;  /* when the store was opened: its items are in runs */
+    bool ended;  /* nothing is left of it: the mark goes, too */
 };
 
 /* Pages after the last commit. */
@@ -168,6 +177,11 @@ struct store {
     struct store_table *tables;
     struct stored_table *table_extras; /* parallel */
     size_t table_count;
+    uint32_t next_table;
+    struct doomed *doomed;
+    size_t doomed_count;
+    struct buffer doomed_runs; /* of struct change: seqs in the file that no living item has */
+    bool doomed_run_open;      /* the last one may go on */
 
     struct trajectory **trajectories; /* chains; a power of two */
     uint32_t trajectory_count, trajectory_slots;
@@ -352,6 +366,9 @@ struct loading;
 /* Forgets a load that is not at its end; none is fine. Before the environment is closed. */
 void loading_end(struct store *store);
 
+/* Reads tables and their counters as the database has them. */
+trp_status tables_load(struct store *store);
+
 /* ---- store_remove.c ------------------------------------------------------------------------- */
 
 /* Removes dead chunks from the back of the (ascending) list while the budget lasts. */
@@ -359,6 +376,10 @@ int pieces_remove(struct store *store, MDB_txn *txn, struct dead_list *list, str
 
 /* Removes up to `quota` items of the run from its back and shortens it. */
 int items_remove(MDB_cursor *cursor, struct change *run, uint64_t *quota);
+
+/* The same of `*count` runs, from the last one on, while the budget lasts. */
+int runs_remove(const struct store *store, MDB_cursor *cursor, struct change *runs, size_t *count,
+                uint64_t *quota, struct budget *budget);
 
 /* Sorts runs and joins neighbours; the new count. */
 size_t runs_merge(struct change *runs, size_t count, struct buffer *scratch);
@@ -404,14 +425,37 @@ trp_status store_broken(const struct store *store);
 /* From now on a crash of the host matters, and what is there counts as whole. */
 trp_status store_trust(struct store *store);
 
-/* Writes the records of all tables; of their counters, what the log has. */
+/* ---- store_tables.c ------------------------------------------------------------------------- */
+
+/* Writes the records of tables that changed; of their counters, what the log has. */
 int tables_put(struct store *store, MDB_txn *txn);
 int counters_put(struct store *store, MDB_txn *txn);
 void table_counters(const struct store_table *table, int64_t counters[COUNTERS]);
 void table_set_counters(struct store_table *table, const int64_t counters[COUNTERS]);
 
-/* Reads tables and their counters as the database has them. */
-trp_status tables_load(struct store *store);
+/* Replaces the record of a table, or, with NULL, removes it. */
+int table_record_put(struct store *store, MDB_txn *txn, uint32_t id, const struct table_view *view);
+
 struct store_table *table_find_id(struct store *store, uint64_t id, size_t *index);
+void tables_free(struct store *store);
+
+/* ---- store_doomed.c ------------------------------------------------------------------------- */
+
+struct doomed *doomed_add(struct store *store, uint32_t table_id);
+bool doomed_has(const struct store *store, uint64_t table_id);
+
+/* Writes marks, and removes those of tables that ended. */
+int doomed_put(struct store *store, MDB_txn *txn);
+
+/* While items are loaded, in the order of their seqs: this one lives, or its table is doomed. */
+void doomed_see(struct store *store, uint64_t seq, bool lives);
+
+/* Removes some of what was seen, in a transaction of its own; false: nothing is left, or no room.
+ */
+bool doomed_work(struct store *store);
+
+/* The next one to open the store is to do it. */
+void doomed_leave(struct store *store);
+void doomed_cleanup(struct store *store);
 
 #endif

@@ -68,8 +68,15 @@ static char *bytes_text(trp_bytes bytes)
 static bool table_load(struct store *store, uint64_t id, trp_bytes bytes)
 {
     struct table_view view;
-    if (id == 0 || id > UINT32_MAX || !table_record_decode(bytes, &view) || view.name.size == 0)
+    if (id == 0 || id >= UINT32_MAX || !table_record_decode(bytes, &view))
         return false;
+    if (store->next_table <= id)
+        store->next_table = (uint32_t)id + 1;
+    if (view.name.size == 0) {
+        struct doomed *doomed = doomed_add(store, (uint32_t)id);
+        doomed->marked = doomed->found = true;
+        return true;
+    }
     size_t count = ++store->table_count;
     store->tables = xrealloc(store->tables, count * sizeof *store->tables);
     store->table_extras = xrealloc(store->table_extras, count * sizeof *store->table_extras);
@@ -105,7 +112,10 @@ static trp_status counters_load(struct store *store, size_t index)
 static void counter_apply(struct store *store, struct change change)
 {
     size_t index;
-    if (table_find_id(store, counter_table(change), &index))
+    uint64_t id = counter_table(change);
+    if (store->next_table <= id && id < UINT32_MAX)
+        store->next_table = (uint32_t)id + 1; /* of a store that has no ceiling yet */
+    if (table_find_id(store, id, &index))
         store->table_extras[index].logged[counter_index(change)] = (int64_t)change.value;
 }
 
@@ -286,6 +296,10 @@ static trp_status item_load(struct loading *loading, uint64_t seq, trp_bytes byt
         return TRP_OK;
     if (seq == 0 || !item_record_decode(bytes, &view))
         return item_drop(loading, seq, NULL, "its record is damaged");
+    bool gone = doomed_has(store, view.header.table_id);
+    doomed_see(store, seq, !gone);
+    if (gone)
+        return TRP_OK;
     if (!table_find_id(store, view.header.table_id, NULL))
         return item_drop(loading, seq, &view, "it is in a table that is not there");
     struct item *item = item_make(loading, seq, &view, true, &wrong, &status);
@@ -458,6 +472,10 @@ static trp_status item_scan(void *arg, uint64_t key, trp_bytes record)
     if (seq == 0 || record.size < sizeof header)
         return item_lost(loading->store, seq, "its record is damaged");
     memcpy(&header, record.data, sizeof header);
+    bool gone = doomed_has(loading->store, header.table_id);
+    doomed_see(loading->store, seq, !gone);
+    if (gone)
+        return TRP_OK;
     item_apply(loading, seq, &header.priority, &header.times_sampled);
     if (isnan(header.priority))
         return item_lost(loading->store, seq, "its record is damaged");

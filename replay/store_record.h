@@ -4,7 +4,8 @@
  *   meta     1                      struct meta_record
  *   meta     2                      random bytes of the server that has, or had, the store open
  *   meta     16 + table id          the table's counters, COUNTERS of int64_t
- *   tables   table id, part         a table record, cut into parts of at most PIECE_BYTES
+ *   tables   table id, part         a table record, cut into parts of at most PIECE_BYTES; without
+ *                                   a name: all items with this table id are gone
  *   items    item seq, part         an item record, cut into parts of at most PIECE_BYTES
  *   pieces   chunk seq, piece       a chunk and its sum, cut likewise
  *   changes  ascending number       at most CHANGES_PER_PART of struct change
@@ -82,10 +83,10 @@ bool chunk_check_end(struct chunk_check *check);
 
 struct meta_record {
     uint32_t format;
-    uint32_t reserved;
-    uint64_t map_bytes; /* when the store was made */
+    uint32_t table_ceiling; /* no table id at or above was ever given out; 0: not known */
+    uint64_t map_bytes;     /* when the store was made */
     uint8_t nonce[NONCE_BYTES];
-    uint64_t item_ceiling, chunk_ceiling; /* no seq at or above was ever given out */
+    uint64_t item_ceiling, chunk_ceiling; /* the same of seqs */
 };
 _Static_assert(sizeof(struct meta_record) == 48, "on disk: change STORE_FORMAT with this");
 
@@ -124,7 +125,7 @@ _Static_assert(sizeof(struct table_record) == 16, "on disk: change STORE_FORMAT 
 /* A key that was removed; several make a value of the tree `removed`. */
 struct removed_record {
     uint64_t key;
-    int64_t at_ns; /* 0: all keys of the table before this one are forgotten */
+    int64_t at_ns;
     uint32_t table_id;
     uint32_t print;
 };

@@ -117,3 +117,25 @@ int items_remove(MDB_cursor *cursor, struct change *run, uint64_t *quota)
         run->value = 0;
     return rc == MDB_NOTFOUND ? 0 : rc;
 }
+
+int runs_remove(const struct store *store, MDB_cursor *cursor, struct change *runs, size_t *count,
+                uint64_t *quota, struct budget *budget)
+{
+    const uint64_t per_leaf = store->account.items_per_leaf;
+    int rc = 0;
+    while (rc == 0 && *count > 0 && *quota > 0 &&
+           budget_take(budget, store->account.items_depth + 2)) {
+        struct change *run = &runs[*count - 1];
+        uint64_t pages = budget->pages < budget->frees ? budget->pages : budget->frees;
+        uint64_t most = pages / 2 * per_leaf + 1;
+        uint64_t left = *quota < most ? *quota : most, before = left;
+        rc = items_remove(cursor, run, &left);
+        *quota -= before - left;
+        budget_take(budget, (before - left) / per_leaf * 2);
+        if (rc == 0 && run->value == 0) {
+            --*count;
+            *quota -= *quota > 0; /* what is not there any more takes a look, too */
+        }
+    }
+    return rc;
+}

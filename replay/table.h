@@ -18,7 +18,16 @@ struct table;
 struct table *table_create(const trp_table_options *options, uint32_t id, uint64_t seed);
 
 /* Frees the table and calls `release` for every item. NULL is fine. */
-void table_destroy(struct table *table, void (*release)(void *arg, struct item *item), void *arg);
+typedef void table_release(void *arg, struct item *item);
+void table_destroy(struct table *table, table_release *release, void *arg);
+
+/* The same in pieces: up to `weight` items, or fewer that are large. False: all is done. After the
+ * first, nothing else is asked of the table. */
+bool table_destroy_step(struct table *table, uint64_t weight, table_release *release, void *arg);
+
+/* An empty one of the same options, whose counters begin anew, and whose draws go on as this one's
+ * would: what a table is after Reverb's Reset. */
+struct table *table_successor(const struct table *table, uint32_t id);
 
 const trp_table_options *table_options(const struct table *table);
 uint32_t table_id(const struct table *table);
@@ -102,9 +111,6 @@ uint32_t table_sample_many(struct table *table, uint32_t count, struct table_sam
  * `drawn` is emptied before. For samplers that draw. */
 void table_sample_distinct(struct table *table, struct distinct *drawn,
                            struct table_sample *sample);
-
-/* Everything out (through `release`), counters zeroed, as Reverb's Reset. */
-void table_reset(struct table *table, void (*release)(void *arg, struct item *item), void *arg);
 
 /* The table goes on with `options`, whose name is its own: other selectors get all items, those
  * that remember an order in the order of insertion. Call table_evict() until NULL afterwards. */

@@ -59,23 +59,6 @@ static void they_are_the_last_keys_of_each_table_as_they_were_removed_last(void 
     free(pushed);
 }
 
-static void a_forgotten_table_has_none_and_the_others_theirs(void **state)
-{
-    (void)state;
-    struct removed_keys removed = {0};
-    struct pushed first = {0}, second = {0};
-    for (uint32_t number = 1; number <= 1000; number++) {
-        push(&removed, &first, 0, number, number);
-        push(&removed, &second, 1, number, number);
-    }
-    removed_push(&removed, &(struct store_removed){.table_id = 1});
-    assert_false(removed_find(&removed, 1, 1000, first.print, NOW_NS));
-    assert_true(removed_find(&removed, 2, 1000, second.print, NOW_NS));
-    push(&removed, &first, 0, 1000, 1001);
-    assert_true(removed_find(&removed, 1, 1000, first.print, NOW_NS));
-    removed_cleanup(&removed);
-}
-
 static void a_key_that_was_removed_long_ago_is_not_known(void **state)
 {
     (void)state;
@@ -96,7 +79,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(they_are_the_last_keys_of_each_table_as_they_were_removed_last),
-        cmocka_unit_test(a_forgotten_table_has_none_and_the_others_theirs),
         cmocka_unit_test(a_key_that_was_removed_long_ago_is_not_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -69,6 +69,64 @@ static void an_item_that_cannot_be_brought_fails_the_store(void **state)
     assert_int_equal(store_commit(fixture->store), TRP_DATA_LOSS);
 }
 
+/* A new life of the store that removes what it finds, in slices; how many. */
+static unsigned idle_slices(struct fixture *fixture)
+{
+    unsigned slices = 0;
+    fixture_close(fixture);
+    assert_int_equal(store_create(&fixture->store, &(struct store_options){.dir = fixture->dir}),
+                     TRP_OK);
+    assert_int_equal(load_in_pieces(fixture->store, &fixture->loaded, slices), TRP_OK);
+    while (store_idle(fixture->store))
+        slices++;
+    return slices;
+}
+
+/* Of three tables, whose items alternate, one is emptied and one dropped, with what they have in
+ * the file, but for a few whose owner came to delete them. */
+static void what_is_left_of_tables_that_are_gone_is_not_loaded_and_leaves_the_file(void **state)
+{
+    struct fixture *fixture = *state;
+    enum { COUNT = 6000, DELETED = 300, LIVE = COUNT / 3 };
+    struct item **items = xcalloc(COUNT, sizeof(struct item *));
+    fixture_open(fixture, (struct store_options){0});
+    const uint32_t tables[] = {fixture->table,
+                               store_table_put(fixture->store, "u", "name=u", (trp_bytes){0}),
+                               store_table_put(fixture->store, "v", "name=v", (trp_bytes){0})};
+    for (uint64_t at = 0; at < COUNT; at++) {
+        fixture->table = tables[at % 3];
+        items[at] = fixture_item(fixture->store, at, 60);
+        if (at % 3 == 2) { /* those that live have chunks of those that go */
+            store_chunk_unref(fixture->store, items[at]->chunks[0]);
+            store_chunk_ref(items[at]->chunks[0] = items[at - 1]->chunks[0]);
+        }
+        insert(fixture, items[at]);
+    }
+    uint32_t renewed = store_table_renew(fixture->store, tables[0]);
+    store_table_drop(fixture->store, tables[1]);
+    assert_int_equal(store_commit(fixture->store), TRP_OK);
+    for (uint64_t at = 0; at < DELETED; at++)
+        if (at % 3 != 2)
+            store_item_delete(fixture->store, tables[at % 3], items[at]);
+    assert_int_equal(store_commit(fixture->store), TRP_OK);
+    for (uint64_t at = 0; at < COUNT; at++) /* their chunks stay: no commit follows */
+        store_item_destroy(fixture->store, items[at]);
+    free(items);
+    assert_true(idle_slices(fixture) > (COUNT - LIVE) / 1000);
+    assert_true(idle_slices(fixture) < 5);
+    size_t count;
+    store_tables(fixture->store, &count);
+    assert_int_equal(count, 2);
+    assert_int_not_equal(renewed, tables[0]);
+    assert_int_equal(fixture->loaded.count, LIVE);
+    for (uint64_t at = 0; at < LIVE; at++) {
+        assert_int_equal(fixture->loaded.tables[at], tables[2]);
+        assert_int_equal(fixture->loaded.items[at]->key, 3 * at + 2);
+        fixture_check_chunk(fixture->store, fixture->loaded.items[at]->chunks[0], 3 * at + 1, 60);
+    }
+    assert_true(store_table_put(fixture->store, "w", "name=w", (trp_bytes){0}) > renewed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -76,6 +134,9 @@ int main(void)
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(an_item_that_cannot_be_brought_fails_the_store,
                                         fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(
+            what_is_left_of_tables_that_are_gone_is_not_loaded_and_leaves_the_file, fixture_setup,
+            fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -427,17 +427,21 @@ static void a_restored_table_above_max_size_is_evicted_down_to_it(void **state)
     table_destroy(table, item_free, NULL);
 }
 
-static void reset_empties_the_table_and_its_counters(void **state)
+static void a_successor_is_empty_and_draws_on_while_the_table_goes_in_steps(void **state)
 {
     (void)state;
-    struct table *table = table_of(TRP_UNIFORM, TRP_FIFO, 5, 0);
+    struct table *before = table_of(TRP_UNIFORM, TRP_FIFO, 5, 0);
     for (uint64_t key = 1; key <= 8; key++)
-        insert(table, key, 1);
-    sample_key(table);
-    int released = 0;
-    table_reset(table, item_free, &released);
-    assert_int_equal(released, 5);
+        insert(before, key, 1);
+    sample_key(before);
+    struct table *table = table_successor(before, 9);
+    assert_int_equal(table_id(table), 9);
+    assert_memory_equal(table_rng(table), table_rng(before), sizeof(trp_rng));
     check_counts(&(struct model){.size = 0}, table);
+    int released = 0;
+    for (int step = 1; table_destroy_step(before, 2, item_free, &released); step++)
+        assert_in_range(released, step, 2 * step);
+    assert_int_equal(released, 5);
     assert_null(table_find(table, 8));
     assert_int_equal(insert(table, 8, 1), 0);
     assert_int_equal(sample_key(table), 8);
@@ -544,7 +548,7 @@ int main(void)
         cmocka_unit_test(an_item_that_cannot_be_had_ends_a_draw_and_the_index),
         cmocka_unit_test(a_restored_priority_that_the_selector_refuses_counts_as_zero),
         cmocka_unit_test(a_restored_table_above_max_size_is_evicted_down_to_it),
-        cmocka_unit_test(reset_empties_the_table_and_its_counters),
+        cmocka_unit_test(a_successor_is_empty_and_draws_on_while_the_table_goes_in_steps),
         cmocka_unit_test(top_lists_the_samplers_favourites_first),
         cmocka_unit_test(keys_that_only_differ_in_their_upper_bits_are_told_apart),
         cmocka_unit_test(keys_are_told_apart_just_before_their_index_grows),

@@ -1,0 +1,88 @@
+/* Problem: a table that is reset or dropped may have tens of millions of items; to let them go
+ * takes minutes, and nobody shall wait for that. Design: the store notes that the table's number is
+ * gone, which makes it empty for every life to come with the next commit; the table itself is put
+ * aside, and an empty one takes its place. What was put aside is taken apart some hundred items at
+ * a time, between groups; their records and chunks are deleted like any others, so that a chunk
+ * that another table's items have stays. Guarantee: the work is done once there is time, or else by
+ * the next life; a server that is never idle does some of it with every group. */
+#include "engine_internal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "core/alloc.h"
+#include "core/limits.h"
+
+struct cleared {
+    struct table *table;
+    uint32_t id;
+    struct cleared *next;
+};
+
+void engine_clear(struct engine *engine, struct engine_table *table, uint32_t id)
+{
+    for (struct handout *handout = engine->handouts, *next; handout; handout = next) {
+        next = handout->next;
+        if (handout->table == table)
+            engine_settle(engine, handout);
+    }
+    struct cleared *cleared = xmalloc(sizeof *cleared), **last = &engine->cleared;
+    *cleared = (struct cleared){.table = table->table, .id = id};
+    while (*last)
+        last = &(*last)->next;
+    *last = cleared;
+}
+
+void engine_reset(struct engine *engine, struct engine_table *table)
+{
+    uint32_t id = table_id(table->table);
+    assert(engine->ready);
+    struct table *next = table_successor(table->table, store_table_renew(engine->store, id));
+    engine_clear(engine, table, id);
+    table->table = next;
+    table_set_bring(next, engine_bring, table);
+    engine_table_touch(engine, table);
+}
+
+struct release {
+    struct engine *engine;
+    uint32_t id;
+};
+
+static void item_delete(void *arg, struct item *item)
+{
+    const struct release *release = arg;
+    store_item_delete(release->engine->store, release->id, item);
+    store_item_destroy(release->engine->store, item);
+    release->engine->important = true;
+}
+
+bool engine_clear_step(struct engine *engine, uint32_t items)
+{
+    struct cleared *cleared = engine->cleared;
+    if (!cleared)
+        return false;
+    struct release release = {engine, cleared->id};
+    if (table_destroy_step(cleared->table, items, item_delete, &release))
+        return true;
+    store_table_end(engine->store, cleared->id);
+    engine->important = true;
+    engine->cleared = cleared->next;
+    free(cleared);
+    return true;
+}
+
+bool clear_commit(struct engine *engine)
+{
+    return engine_clear_step(engine, CLEAR_STEP_ITEMS) && engine_commit_now(engine) == TRP_OK;
+}
+
+void cleared_destroy(struct engine *engine, table_release *release)
+{
+    while (engine->cleared) {
+        struct cleared *cleared = engine->cleared;
+        engine->cleared = cleared->next;
+        table_destroy(cleared->table, release, engine);
+        free(cleared);
+    }
+}

@@ -1,0 +1,142 @@
+/* What the sampler takes: one, many at once, or some of which no item comes twice. */
+#include "table_impl.h"
+
+#include <assert.h>
+
+#include "core/limits.h"
+
+/* What a pick of `item` does to the counters. */
+static void table_count_sample(struct table *table, struct item *item, struct table_sample *sample)
+{
+    if (item->times_sampled == 0)
+        table->unique_samples++;
+    if (item->times_sampled < INT32_MAX)
+        item->times_sampled++;
+    table->limiter.samples++;
+    sample->item = item;
+    sample->table_size = table_size(table);
+    sample->times_sampled = item->times_sampled;
+    sample->removed = false;
+}
+
+static void table_take_sample(struct table *table, uint32_t slot, struct table_sample *sample)
+{
+    struct item *item = table->items[slot];
+    table_count_sample(table, item, sample);
+    /* Equality is Reverb's: an item that came in with more never expires. What a lower limit finds
+     * above it goes when the limit is set. */
+    sample->removed = table->options->max_times_sampled > 0 &&
+                      item->times_sampled == table->options->max_times_sampled;
+    if (sample->removed)
+        table_remove(table, item);
+}
+
+void table_sample(struct table *table, struct table_sample *sample)
+{
+    uint32_t slot = selector_pick(table->sampler, &table->rng, &sample->probability);
+    table_take_sample(table, slot, sample);
+}
+
+static bool drawn_there(const struct table *table, const struct distinct_entry *entry)
+{
+    return entry->seq != 0 && table->items[entry->slot] &&
+           table->items[entry->slot]->seq == entry->seq;
+}
+
+static bool slot_is_left(const struct table *table, const struct distinct *drawn, uint32_t slot)
+{
+    return table->items[slot] && !distinct_has(drawn, table->items[slot]->seq);
+}
+
+/* One of those that were not drawn, all alike; guessed at first, which fails only in tables that
+ * are not large or have been much larger. */
+static uint32_t pick_left(struct table *table, const struct distinct *drawn, int64_t left,
+                          double *probability)
+{
+    enum { GUESSES = 64 };
+    *probability = 1.0 / (double)left;
+    for (int i = 0; i < GUESSES; i++) {
+        uint32_t slot = (uint32_t)trp_rng_below(&table->rng, table->slot_count);
+        if (slot_is_left(table, drawn, slot))
+            return slot;
+    }
+    uint64_t skip = trp_rng_below(&table->rng, (uint64_t)left);
+    for (uint32_t slot = 0;; slot++)
+        if (slot_is_left(table, drawn, slot) && skip-- == 0)
+            return slot;
+}
+
+/* Those that were drawn weigh nothing for as long as the pick takes. */
+static uint32_t pick_weighted(struct table *table, const struct distinct *drawn,
+                              double *probability)
+{
+    for (uint32_t i = 0; i < drawn->capacity; i++)
+        if (drawn_there(table, &drawn->entries[i]))
+            selector_update(table->sampler, drawn->entries[i].slot, 0);
+    uint32_t slot = selector_pick(table->sampler, &table->rng, probability);
+    for (uint32_t i = 0; i < drawn->capacity; i++)
+        if (drawn_there(table, &drawn->entries[i]))
+            selector_update(
+                table->sampler, drawn->entries[i].slot,
+                priority_for(table->sampler, table->items[drawn->entries[i].slot]->priority));
+    return slot;
+}
+
+/* Most of the table was drawn, or most of its weight: what seldom happens may take long. */
+static uint32_t pick_rest(struct table *table, struct distinct *drawn, double *probability)
+{
+    int64_t left = table_size(table);
+    for (uint32_t i = 0; i < drawn->capacity; i++)
+        left -= drawn_there(table, &drawn->entries[i]);
+    if (left == 0) {
+        distinct_clear(drawn);
+        return selector_pick(table->sampler, &table->rng, probability);
+    }
+    if (table->options->sampler.kind == TRP_PRIORITIZED) {
+        uint32_t slot = pick_weighted(table, drawn, probability);
+        if (!distinct_has(drawn, table->items[slot]->seq))
+            return slot; /* else the others weigh nothing either */
+    }
+    return pick_left(table, drawn, left, probability);
+}
+
+void table_sample_distinct(struct table *table, struct distinct *drawn, struct table_sample *sample)
+{
+    enum { TRIES = 32 };
+    uint32_t slot = 0;
+    bool found = false;
+    if (drawn->count == DISTINCT_ITEMS_MAX)
+        distinct_clear(drawn);
+    for (int i = 0; i < TRIES && !found && drawn->count < table_size(table); i++) {
+        slot = selector_pick(table->sampler, &table->rng, &sample->probability);
+        found = !distinct_has(drawn, table->items[slot]->seq);
+    }
+    if (!found)
+        slot = pick_rest(table, drawn, &sample->probability);
+    distinct_add(drawn, table->items[slot]->seq, slot);
+    table_take_sample(table, slot, sample);
+}
+
+uint32_t table_sample_many(struct table *table, uint32_t count, struct table_sample *samples)
+{
+    uint32_t slots[SAMPLE_BLOCK_ITEMS_MAX], done = 0;
+    double probabilities[SAMPLE_BLOCK_ITEMS_MAX];
+    assert(table->options->max_times_sampled <= 0);
+    while (done < count) {
+        uint32_t block =
+            count - done < SAMPLE_BLOCK_ITEMS_MAX ? count - done : SAMPLE_BLOCK_ITEMS_MAX;
+        selector_pick_many(table->sampler, &table->rng, block, slots, probabilities);
+        for (uint32_t i = 0; i < block; i++)
+            __builtin_prefetch(&table->items[slots[i]]);
+        for (uint32_t i = 0; i < block; i++)
+            __builtin_prefetch(table->items[slots[i]], 1);
+        for (uint32_t i = 0; i < block; i++, done++) {
+            struct item *item = table_item(table, slots[i], false);
+            if (!item)
+                return done;
+            samples[done].probability = probabilities[i];
+            table_count_sample(table, item, &samples[done]);
+        }
+    }
+    return done;
+}

@@ -32,11 +32,13 @@ enum {
     INDEX_STEP_ITEMS = 2048,
     OPEN_INDEX_STEPS = 32,
     SAMPLE_GROUPS_MAX = 64,
-    /* engine_clear.c: items that one step lets go, with nothing else to do and with every group; so
-     * many steps are taken at once for an insert that finds no room. */
-    CLEAR_STEP_ITEMS = 512,
+    /* engine_clear.c: items that one step lets go, with nothing else to do and with every group;
+     * so many steps are taken at once for an insert that finds no room; so many items go with each
+     * that is inserted into a table that is beyond its limits. */
+    CLEAR_STEP_ITEMS = 1024,
     CLEAR_BUSY_ITEMS = 128,
     CLEAR_ROOM_STEPS = 32,
+    SHRINK_VICTIMS = 4,
     /* insert_stream.c: inserts that wait for a limiter. Reverb's 1000 a table (or a tenth of it);
      * at most 16 MiB of a stream before it is not read on; 1000 a table of streams that ended. */
     LANE_INSERTS_MAX = 1000,

@@ -48,6 +48,9 @@ Troupe__ReplayItem *admin_item(const struct item *item);
 
 void admin_items(Troupe__Replay_Service *service, const Troupe__ReplayItemsRequest *request,
                  Troupe__ReplayItemsResponse_Closure closure, void *data);
+/* The slot and the sequence of the item that the sampler would take first; found in slices, so that
+ * it may have gone. */
+trp_status admin_first(struct admin *admin, const char *table, uint32_t *slot, uint64_t *seq);
 void admin_plans_destroy(struct admin *admin);
 void admin_fetch(Troupe__Replay_Service *service, const Troupe__ReplayFetchRequest *request,
                  Troupe__ReplayFetchResponse_Closure closure, void *data);

@@ -242,6 +242,23 @@ static const struct item *seen_item(const struct engine_table *table, const stru
     return item && item->seq == seen->seq ? item : NULL;
 }
 
+trp_status admin_first(struct admin *admin, const char *table, uint32_t *slot, uint64_t *seq)
+{
+    struct walk walk = {.admin = admin,
+                        .table = table,
+                        .order = TROUPE__REPLAY_ORDER__REPLAY_ORDER_SAMPLER,
+                        .seen_max = 1};
+    trp_status status = walk_run(&walk);
+    if (status == TRP_OK && walk.seen_count == 0)
+        status = trp_fail(TRP_NOT_FOUND, "table %s is empty", table);
+    if (status == TRP_OK) {
+        *slot = walk.seen[0].slot;
+        *seq = walk.seen[0].seq;
+    }
+    walk_cleanup(&walk);
+    return status;
+}
+
 /* ---- Items ------------------------------------------------------------------------------- */
 
 struct items_work {

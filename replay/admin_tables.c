@@ -19,6 +19,8 @@ struct change_work {
     const Troupe__ReplayDropTableRequest *drop;
     const Troupe__ReplayAlterTableRequest *alter;
     Troupe__ReplayAlterTableResponse *altered;
+    int64_t shrunk; /* by the table before */
+    bool shrinking;
     trp_status (*change)(struct change_work *work);
     trp_status status;
 };
@@ -186,6 +188,7 @@ static int64_t used_up(const struct change_work *work, const struct engine_table
 static trp_status shrink_check(const struct change_work *work, const struct engine_table *table)
 {
     int64_t over = table_over(table->table, work->options), used = used_up(work, table);
+    work->altered->removed = over > used ? over : used; /* about: some are both */
     if (work->alter->shrink || (over == 0 && used == 0))
         return TRP_OK;
     if (used > 0)
@@ -217,16 +220,37 @@ static trp_status table_alter_change(struct change_work *work)
     TRP_TRY(shrink_check(work, table));
     bool other_signature = signature_differs(table_options(table->table), options);
     changes_list(table_options(table->table), options, work->altered);
-    int64_t over = table_over(table->table, options), used = used_up(work, table);
-    work->altered->removed = over > used ? over : used; /* about: some are both */
     if (work->alter->dry_run)
         return TRP_OK;
     TRP_TRY(engine_table_admit(work->admin->engine, options, true));
+    work->shrunk = table->shrunk;
     work->altered->removed = engine_table_alter(work->admin->engine, table, options);
     if (other_signature)
         service_state_change(service);
     lane_move(service->lanes[table->index]);
     return TRP_OK;
+}
+
+static trp_status shrink_step(struct change_work *work)
+{
+    struct engine_table *table;
+    work->shrinking = false;
+    if (admin_table(work->admin, work->options->name, &table) != TRP_OK)
+        return TRP_OK; /* it was dropped meanwhile */
+    work->shrinking = engine_shrink_step(work->admin->engine, table, CLEAR_STEP_ITEMS);
+    work->altered->removed += table->shrunk - work->shrunk;
+    work->shrunk = table->shrunk;
+    lane_move(work->admin->service->lanes[table->index]);
+    return TRP_OK;
+}
+
+/* The answer comes when the limits hold; who does not wait for it leaves the rest to idle time. */
+static void table_shrink(struct change_work *work)
+{
+    work->change = shrink_step;
+    do
+        admin_enter(work->admin, change_run, work);
+    while (work->status == TRP_OK && work->shrinking && !trp_call_cancelled());
 }
 
 void admin_alter_table(Troupe__Replay_Service *service,
@@ -245,6 +269,8 @@ void admin_alter_table(Troupe__Replay_Service *service,
         items_load(work.admin);
         admin_enter(work.admin, change_run, &work);
     }
+    if (work.status == TRP_OK && !request->dry_run)
+        table_shrink(&work);
     closure(work.status == TRP_OK ? response : NULL, data);
     troupe__replay_alter_table_response__free_unpacked(response, NULL);
     trp_table_options_destroy(work.options);

@@ -201,10 +201,14 @@ static trp_status item_fits(const struct engine_table *table, const struct item 
                     table->name, (unsigned long long)item_bytes(item), (unsigned long long)most);
 }
 
+/* A table that shrinks loses what is beyond its limits step by step, but never gains. */
 static void victims_remove(struct engine *engine, struct engine_table *table, struct item *victim)
 {
-    for (; victim; victim = table_evict(table->table))
+    for (uint32_t taken = 1; victim; ++taken) {
         engine_item_removed(engine, table, victim);
+        victim = table->shrinking && taken >= SHRINK_VICTIMS ? NULL : table_evict(table->table);
+        table->shrunk += table->shrinking && victim;
+    }
     const struct item *next = table_prefetch_victim(table->table);
     if (next)
         removed_prefetch(&engine->removed, next->key, true);

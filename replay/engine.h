@@ -49,7 +49,10 @@ struct engine_table {
     int64_t feed_dropped;      /* copies for it that its limiter would have held back */
     int64_t known_inserts;     /* of keys that were there */
     int32_t times_before;      /* max_times_sampled as it was stored; for the open only */
+    bool as_stored;            /* its options are, or newer; for the open only */
     bool changed;              /* counters differ from the store's */
+    bool shrinking;            /* its limits became smaller, and items are still to go */
+    int64_t shrunk;            /* items that went so */
     int64_t inserted_at_ns;    /* the last insert, wall clock */
     struct engine_staleness staleness;
 };
@@ -101,8 +104,8 @@ void engine_table_free(struct engine_table *table); /* dropped */
 /* Items that go when max_times_sampled changes like this: 0 unless it is lower than before. */
 int64_t engine_used_up(const struct table *table, int32_t before, int32_t after);
 
-/* The engine is ready. The table goes on with `options` (of the same name); those that are used up
- * by them go, and what the remover takes until their limits hold. How many that were. */
+/* The engine is ready. The table goes on with `options` (of the same name), and those that are used
+ * up by them go; how many that were. What is beyond their limits goes with engine_shrink_step(). */
 int64_t engine_table_alter(struct engine *engine, struct engine_table *table,
                            const trp_table_options *options);
 
@@ -187,9 +190,14 @@ trp_status engine_mutate(struct engine *engine, struct engine_table *table,
 /* The engine is ready. Empties the table and its handouts, zeroes its counters. */
 void engine_reset(struct engine *engine, struct engine_table *table);
 
-/* A step of what resets and drops leave to be done: up to `items` of them, or fewer that are large.
- * False: nothing is left. */
+/* Takes up to `items` of the remover's choices, or fewer that are large, out of a table that is
+ * beyond its limits. False: they hold. */
+bool engine_shrink_step(struct engine *engine, struct engine_table *table, uint32_t items);
+
+/* A step of what resets, drops and smaller limits leave to be done: up to `items` of them, or fewer
+ * that are large. False: nothing is left. */
 bool engine_clear_step(struct engine *engine, uint32_t items);
+bool engine_clear_waits(const struct engine *engine); /* something is left */
 
 /* ---- groups ------------------------------------------------------------------------------ */
 

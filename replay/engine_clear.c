@@ -57,11 +57,44 @@ static void item_delete(void *arg, struct item *item)
     release->engine->important = true;
 }
 
+bool engine_shrink_step(struct engine *engine, struct engine_table *table, uint32_t items)
+{
+    uint64_t weight = items;
+    while (table->shrinking && weight > 0) {
+        struct item *item = table_evict(table->table);
+        table->shrinking = item != NULL;
+        if (!item)
+            break;
+        uint64_t cost = table_weight(item);
+        weight -= cost < weight ? cost : weight;
+        engine_item_removed(engine, table, item);
+        engine_table_touch(engine, table);
+        table->shrunk++;
+    }
+    return table->shrinking;
+}
+
+static struct engine_table *shrinking_find(const struct engine *engine)
+{
+    for (size_t i = 0; i < engine->table_count && engine->ready; ++i)
+        if (engine->tables[i]->shrinking)
+            return engine->tables[i];
+    return NULL;
+}
+
+bool engine_clear_waits(const struct engine *engine)
+{
+    return engine->cleared || shrinking_find(engine);
+}
+
 bool engine_clear_step(struct engine *engine, uint32_t items)
 {
+    struct engine_table *shrinking = shrinking_find(engine);
     struct cleared *cleared = engine->cleared;
-    if (!cleared)
-        return false;
+    if (shrinking)
+        engine_shrink_step(engine, shrinking, items);
+    if (shrinking || !cleared)
+        return shrinking;
     struct release release = {engine, cleared->id};
     if (table_destroy_step(cleared->table, items, item_delete, &release))
         return true;

@@ -139,6 +139,7 @@ static trp_status table_open_stored(struct engine *engine, const struct store_ta
     TRP_TRY(stored_options(stored, &options));
     table_open(engine, options, stored->id, stored, false);
     engine->tables[engine->table_count - 1]->times_before = options->max_times_sampled;
+    engine->tables[engine->table_count - 1]->as_stored = true;
     trp_table_options_destroy(options);
     return TRP_OK;
 }
@@ -324,24 +325,24 @@ static bool table_is_owed_samples(const struct engine_table *table, long long ov
     return table_options(table->table)->max_times_sampled > 0 && over <= SAMPLE_UNSETTLED_MAX;
 }
 
-/* What the remover would take at once, the caller has to allow. */
-static trp_status table_fits(const struct engine_table *table, bool shrink)
+/* What the remover would take, the caller has to allow, or has: a life that was to remove it did
+ * not come to its end. */
+static trp_status table_fits(struct engine_table *table, bool shrink)
 {
     const trp_table_options *options = table_options(table->table);
     long long size = table_size(table->table), over = table_over(table->table, options);
-    if (over == 0)
+    if (over == 0 || (!shrink && table_is_owed_samples(table, over)))
         return TRP_OK;
     const char *limit = size > options->max_size ? "max_size" : "max_bytes";
     long long most = size > options->max_size ? options->max_size : (long long)options->max_bytes;
-    if (!shrink && table_is_owed_samples(table, over))
-        return TRP_OK;
-    if (!shrink)
+    if (!shrink && !table->as_stored)
         return trp_fail(TRP_FAILED_PRECONDITION,
                         "table %s has %lld item%s: %s=%lld would remove %lld of them; open with "
                         "--shrink to allow that",
                         table->name, size, plural(size), limit, most, over);
     trp_log(TRP_WARN, "table %s: removing %lld item%s to fit %s", table->name, over, plural(over),
             limit);
+    table->shrinking = true;
     return TRP_OK;
 }
 
@@ -379,16 +380,23 @@ static trp_status table_settle(struct engine *engine, struct engine_table *table
         return TRP_OK;
     TRP_TRY(table_use_up(engine, table, shrink));
     TRP_TRY(table_fits(table, shrink));
-    if (shrink && table_over(table->table, table_options(table->table)) > 0)
-        TRP_TRY(engine_index_finish(engine));
-    for (struct item *item; shrink && (item = table_evict(table->table));) {
-        engine_item_drop(engine, table, item);
-        engine_table_touch(engine, table);
-    }
     /* A sample that is owed was not taken: an insert must not have its room. */
     if (table_options(table->table)->max_times_sampled == 1 && limiter->samples > limiter->deletes)
         limiter->samples = limiter->deletes;
     return TRP_OK;
+}
+
+/* All checks have passed; items that the caller gave up are gone when the server answers. */
+static trp_status tables_shrink(struct engine *engine)
+{
+    for (size_t i = 0; i < engine->table_count; ++i) {
+        struct engine_table *table = engine->tables[i];
+        if (table->shrinking)
+            TRP_TRY(engine_index_finish(engine));
+        while (engine_shrink_step(engine, table, CLEAR_STEP_ITEMS))
+            TRP_TRY(engine_commit(engine));
+    }
+    return engine_commit(engine);
 }
 
 static void removed_load(void *arg, const struct store_removed *removed)
@@ -443,6 +451,8 @@ trp_status engine_create(struct engine **out, const struct engine_options *optio
     engine->opened = true;
     if (!engine->read_only)
         status = engine_commit(engine);
+    if (status == TRP_OK && options->shrink && !engine->read_only)
+        status = tables_shrink(engine);
 out:
     if (status != TRP_OK) {
         engine_destroy(engine);

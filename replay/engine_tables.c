@@ -4,8 +4,8 @@
  * operation, so that one commit makes all of it durable. What points to a table points to an
  * engine_table, which stays where it is and outlives its table until nobody has it any more.
  * Guarantee: a dropped table's items, counters and handouts are gone with the commit that removes
- * its record; an altered table's items stay, but for those that the remover takes and
- * those that were sampled as often as a new max_times_sampled allows. */
+ * its record; an altered table's items stay, but for those that the remover takes, step by step,
+ * and those that were sampled as often as a new max_times_sampled allows. */
 #include "engine_internal.h"
 
 #include <assert.h>
@@ -123,10 +123,14 @@ void engine_table_free(struct engine_table *table)
     free(table);
 }
 
+static bool times_lower(int32_t before, int32_t after)
+{
+    return after > 0 && (before <= 0 || after < before);
+}
+
 int64_t engine_used_up(const struct table *table, int32_t before, int32_t after)
 {
-    bool lower = after > 0 && (before <= 0 || after < before);
-    return lower ? table_count_sampled(table, after) : 0;
+    return times_lower(before, after) ? table_count_sampled(table, after) : 0;
 }
 
 int64_t engine_table_alter(struct engine *engine, struct engine_table *table,
@@ -137,15 +141,14 @@ int64_t engine_table_alter(struct engine *engine, struct engine_table *table,
     int32_t times = options->max_times_sampled;
     uint32_t slot = 0;
     assert(engine->ready);
-    bool used_up = engine_used_up(table->table, before, times) > 0;
     table_alter(table->table, options);
     options_put(engine, options);
     engine_feeds_find(engine);
-    for (struct item *item; used_up && (item = table_take_sampled(table->table, times, &slot));
+    for (struct item *item;
+         times_lower(before, times) && (item = table_take_sampled(table->table, times, &slot));
          ++removed)
         engine_item_removed(engine, table, item);
-    for (struct item *item; (item = table_evict(table->table)); ++removed)
-        engine_item_removed(engine, table, item);
+    table->shrinking = table_over(table->table, options) > 0;
     engine_table_touch(engine, table);
     return removed;
 }

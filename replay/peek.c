@@ -19,22 +19,39 @@ struct peek_work {
     struct admin *admin;
     const Troupe__ReplayPeekRequest *request;
     trp_status status;
+    bool far; /* what the sampler would take first is not known at once: see admin_first() */
+    uint32_t slot;
+    uint64_t seq; /* 0: not looked for yet */
     Troupe__ReplayItem *item;
     struct trajectory *trajectory; /* a copy */
     trp_bytes *chunks;             /* copies; data NULL: too large */
     uint32_t chunk_count;
 };
 
+/* Weights are in no order: the largest of many is looked for in slices. */
+static trp_status first_find(struct peek_work *work, const struct table *table, struct item **item)
+{
+    work->far = table_options(table)->sampler.kind == TRP_PRIORITIZED &&
+                table_slots(table) > REPLAY_SLICE_SLOTS;
+    if (!work->far) {
+        if (table_top(table, 1, item) == 1)
+            return TRP_OK;
+        return trp_fail(TRP_NOT_FOUND, "table %s is empty", work->request->table);
+    }
+    *item = work->seq ? table_slot(table, work->slot) : NULL;
+    if (*item && (*item)->seq == work->seq)
+        return TRP_OK;
+    return trp_fail(TRP_UNAVAILABLE, "table %s: items come and go too fast, name one by its key",
+                    work->request->table);
+}
+
 static trp_status item_find(struct peek_work *work, struct item **item)
 {
     const Troupe__ReplayPeekRequest *request = work->request;
     struct engine_table *table;
     TRP_TRY(admin_table(work->admin, request->table, &table));
-    if (!request->has_key) {
-        if (table_top(table->table, 1, item) == 1)
-            return TRP_OK;
-        return trp_fail(TRP_NOT_FOUND, "table %s is empty", request->table);
-    }
+    if (!request->has_key)
+        return first_find(work, table->table, item);
     TRP_TRY(admin_index(work->admin, table));
     *item = table_find(table->table, request->key);
     if (*item)
@@ -195,12 +212,23 @@ static Troupe__ReplayPeekResponse *peek_answer(struct peek_work *work)
     return out;
 }
 
+static void peek_run(struct peek_work *work)
+{
+    enum { TRIES = 3 }; /* the one that was found may have gone */
+    admin_enter(work->admin, peek_collect, work);
+    for (int try = 0; work->status == TRP_UNAVAILABLE && work->far && try < TRIES; ++try) {
+        work->status = admin_first(work->admin, work->request->table, &work->slot, &work->seq);
+        if (work->status == TRP_OK)
+            admin_enter(work->admin, peek_collect, work);
+    }
+}
+
 void admin_peek(Troupe__Replay_Service *service, const Troupe__ReplayPeekRequest *request,
                 Troupe__ReplayPeekResponse_Closure closure, void *data)
 {
     struct peek_work work = {.admin = (struct admin *)service, .request = request};
     Troupe__ReplayPeekResponse *response = NULL;
-    admin_enter(work.admin, peek_collect, &work);
+    peek_run(&work);
     if (work.status == TRP_OK)
         response = peek_answer(&work);
     closure(response, data);

@@ -128,6 +128,10 @@ static bool heap_better(const struct selector *selector, uint32_t a, uint32_t b)
 static uint32_t heap_top(const struct selector *selector, uint32_t count, uint32_t *slots)
 {
     const struct heap *heap = (const struct heap *)selector;
+    if (count == 1 && heap->count > 0) {
+        slots[0] = heap->nodes[0].slot;
+        return 1;
+    }
     uint32_t *all = xmalloc(heap->count * sizeof *all);
     for (uint32_t i = 0; i < heap->count; i++)
         all[i] = heap->nodes[i].slot;

@@ -307,6 +307,16 @@ static bool service_idle(struct service *service)
     return true;
 }
 
+/* A little of what resets, drops and smaller limits left to be done, be there other work or not. */
+static bool service_clear(struct service *service)
+{
+    if (service->broken != TRP_OK || !engine_clear_waits(service->engine))
+        return false;
+    engine_set_time(service->engine, clock_wall_ns());
+    return engine_clear_step(service->engine,
+                             service->worked ? CLEAR_BUSY_ITEMS : CLEAR_STEP_ITEMS);
+}
+
 /* Key operations may have waited for the index. */
 static void service_wake_all(struct service *service)
 {
@@ -329,9 +339,7 @@ int64_t service_group_end(void *arg)
         service_wake_all(service);
     unaries_apply(service);
     lanes_run(service);
-    if (service->broken == TRP_OK)
-        more |= engine_clear_step(service->engine,
-                                  service->worked ? CLEAR_BUSY_ITEMS : CLEAR_STEP_ITEMS);
+    more |= service_clear(service);
     int64_t next = lanes_expire(service), look = shared_streams_expire(service);
     next = look < next ? look : next;
     bool answered = service_commit(service);

@@ -21,8 +21,11 @@ struct table *table_create(const trp_table_options *options, uint32_t id, uint64
 typedef void table_release(void *arg, struct item *item);
 void table_destroy(struct table *table, table_release *release, void *arg);
 
-/* The same in pieces: up to `weight` items, or fewer that are large. False: all is done. After the
- * first, nothing else is asked of the table. */
+/* How much work it is to let the item go: 1, or more if it is large. */
+uint64_t table_weight(const struct item *item);
+
+/* The same in pieces: items of up to `weight` in all. False: all is done. After the first, nothing
+ * else is asked of the table. */
 bool table_destroy_step(struct table *table, uint64_t weight, table_release *release, void *arg);
 
 /* An empty one of the same options, whose counters begin anew, and whose draws go on as this one's

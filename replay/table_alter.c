@@ -73,8 +73,12 @@ int64_t table_over(const struct table *table, const trp_table_options *options)
     return over > 0 ? over : 0;
 }
 
+/* Items lie anywhere in memory. */
 static bool slot_sampled(const struct table *table, uint32_t slot, int32_t times)
 {
+    enum { AHEAD = 16 };
+    if (slot + AHEAD < table->slot_count && table->items[slot + AHEAD])
+        __builtin_prefetch(&table->items[slot + AHEAD]->times_sampled);
     return table->items[slot] && table->items[slot]->times_sampled >= times;
 }
 

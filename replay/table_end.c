@@ -10,6 +10,11 @@ enum {
     LARGE_SLOTS = 1 << 20, /* to free an array of so many takes its time */
 };
 
+uint64_t table_weight(const struct item *item)
+{
+    return 1 + item_bytes(item) / WEIGHT_BYTES;
+}
+
 struct table *table_successor(const struct table *table, uint32_t id)
 {
     struct table *next = table_create(table->options, id, 0);
@@ -53,11 +58,11 @@ static bool items_release(struct table *table, uint64_t weight, table_release *r
     while (weight > 0 && table->torn < table->slot_count) {
         ahead_prefetch(table, table->torn);
         struct item *item = table->items[table->torn++];
-        weight--;
-        if (!item || entry_stored(item))
+        bool there = item && !entry_stored(item);
+        uint64_t cost = there ? table_weight(item) : 1;
+        weight -= cost < weight ? cost : weight;
+        if (!there)
             continue;
-        uint64_t more = item_bytes(item) / WEIGHT_BYTES;
-        weight -= more < weight ? more : weight;
         item->slot = SLOT_NONE;
         release(arg, item);
     }

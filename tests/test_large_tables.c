@@ -1,4 +1,5 @@
-/* A table that is emptied is empty for everybody at once and for good; the work that is left is
+/* Work over large tables that nobody waits for. A table that is emptied is empty for everybody at
+ * once and for good, one with smaller limits has no more than they allow; the work that is left is
  * nobody's concern. The server is a process of its own, which is killed for good. */
 #include "replay_fixture.h"
 
@@ -25,7 +26,7 @@ static const char *const lines[LINES_MAX] = {
     "name=t sampler=lifo max_size=1000000",
     /* Its items have chunks of t's. */
     "name=u sampler=fifo max_times_sampled=1 max_size=1000000",
-    "name=v max_size=1000000",
+    "name=v sampler=prioritized(1) max_size=1000000",
 };
 
 /* ---- the process ------------------------------------------------------------------------- */
@@ -105,10 +106,10 @@ static int site_teardown(void **state)
 
 /* ---- what is asked of it ----------------------------------------------------------------- */
 
-/* Items `first` to `first + count - 1` of t with value 10 * key + `version`; every tenth chunk is
- * in u, too, when `shared`. Confirmed. */
-static void fill(const struct site *site, uint64_t first, uint32_t count, int64_t version,
-                 bool shared)
+/* Items `first` to `first + count - 1` of a table with value 10 * key + `version`; every tenth
+ * chunk is in u, too, when `shared`. Confirmed. */
+static void fill_table(const struct site *site, const char *table, uint64_t first, uint32_t count,
+                       int64_t version, bool shared)
 {
     trp_stream *stream = open_stream(&site->replay, "InsertStream");
     uint64_t *keys = xcalloc(2 * MESSAGE_ITEMS, sizeof *keys);
@@ -118,7 +119,7 @@ static void fill(const struct site *site, uint64_t first, uint32_t count, int64_
         end = key + MESSAGE_ITEMS < first + count ? key + MESSAGE_ITEMS : first + count;
         for (; key < end; ++key) {
             add_chunk(built, (struct chunk_spec){.key = key, .value = (int64_t)key * 10 + version});
-            add_simple_item(built, keys[sent++] = key, "t", 1, key);
+            add_simple_item(built, keys[sent++] = key, table, 1, key);
             if (shared && key % SHARED == 0)
                 add_simple_item(built, keys[sent++] = key, "u", 1, key);
         }
@@ -128,6 +129,12 @@ static void fill(const struct site *site, uint64_t first, uint32_t count, int64_
     built_destroy(built);
     free(keys);
     trp_stream_destroy(stream);
+}
+
+static void fill(const struct site *site, uint64_t first, uint32_t count, int64_t version,
+                 bool shared)
+{
+    fill_table(site, "t", first, count, version, shared);
 }
 
 static void reset(const struct site *site)
@@ -154,17 +161,26 @@ static void assert_shared_items_are_whole(const struct site *site)
     free(samples);
 }
 
-/* Of all tables, with those that are on their way out of the file. */
-static int64_t stored_items(const struct site *site)
+static ProtobufCService *replay_service(const struct site *site)
 {
-    Troupe__ReplayTablesRequest request = TROUPE__REPLAY_TABLES_REQUEST__INIT;
-    Troupe__ReplayTablesResponse *reply;
-    ProtobufCMessage *reply_message = NULL;
     ProtobufCService *service;
     assert_int_equal(
         trp_channel_service(site->replay.channel, &troupe__replay__descriptor, &service), TRP_OK);
-    assert_int_equal(trp_call(service, "Tables", &request.base, &reply_message, NULL), TRP_OK);
-    reply = (void *)reply_message;
+    return service;
+}
+
+static Troupe__ReplayTablesResponse *tables_of(const struct site *site)
+{
+    Troupe__ReplayTablesRequest request = TROUPE__REPLAY_TABLES_REQUEST__INIT;
+    ProtobufCMessage *reply;
+    assert_int_equal(trp_call(replay_service(site), "Tables", &request.base, &reply, NULL), TRP_OK);
+    return (Troupe__ReplayTablesResponse *)reply;
+}
+
+/* Of all tables, with those that are on their way out of the file. */
+static int64_t stored_items(const struct site *site)
+{
+    Troupe__ReplayTablesResponse *reply = tables_of(site);
     int64_t items = (int64_t)reply->store->items;
     troupe__replay_tables_response__free_unpacked(reply, NULL);
     return items;
@@ -193,7 +209,6 @@ static void a_table_is_empty_for_good_once_its_reset_is_confirmed(void **state)
     assert_shared_items_are_whole(site);
     site_restart(site);
     assert_int_equal(size_of(site, "t"), 0);
-    assert_int_equal(stored_items(site), 0);
 }
 
 static void the_same_keys_come_again_right_after_a_reset(void **state)
@@ -295,6 +310,119 @@ static void others_are_served_while_a_reset_is_carried_out(void **state)
     assert_true(under_way);
 }
 
+/* ---- smaller limits ---------------------------------------------------------------------- */
+
+enum { LIMIT = 100 };
+
+static trp_future *shrink(const struct site *site)
+{
+    Troupe__ReplayAlterTableRequest request = TROUPE__REPLAY_ALTER_TABLE_REQUEST__INIT;
+    request.options = "name=t max_size=100";
+    request.shrink = true;
+    return trp_call_async(replay_service(site), "AlterTable", &request.base,
+                          &(trp_call_options){.timeout_ms = WAIT_MS});
+}
+
+enum { MANY = 4 * ITEMS };
+
+/* Puts MANY items into a table that may have them. */
+static void refill(const struct site *site)
+{
+    Troupe__ReplayAlterTableRequest request = TROUPE__REPLAY_ALTER_TABLE_REQUEST__INIT;
+    ProtobufCMessage *reply;
+    request.options = "name=t max_size=1000000";
+    reset(site);
+    assert_int_equal(trp_call(replay_service(site), "AlterTable", &request.base, &reply, NULL),
+                     TRP_OK);
+    protobuf_c_message_free_unpacked(reply, NULL);
+    fill(site, 1, MANY, 0, false);
+}
+
+static bool shrinking(const struct site *site)
+{
+    Troupe__ReplayTablesResponse *reply = tables_of(site);
+    bool altered = reply->tables[0]->max_size == LIMIT, over = reply->tables[0]->size > LIMIT;
+    troupe__replay_tables_response__free_unpacked(reply, NULL);
+    return altered && over;
+}
+
+/* Who is told of the new limit and of more items than that is served before the end. */
+static void a_table_shrinks_while_others_insert_and_sample(void **state)
+{
+    struct site *site = *state;
+    bool under_way = false;
+    trp_stream *inserts = open_stream(&site->replay, "InsertStream");
+    trp_stream *samples = open_stream(&site->replay, "SampleStream");
+    for (uint64_t attempt = 0; attempt < 20 && !under_way; ++attempt) {
+        uint64_t key = 10 * MANY * (attempt + 1);
+        struct sampled sample;
+        ProtobufCMessage *reply = NULL;
+        refill(site);
+        trp_future *future = shrink(site);
+        for (bool ended = false; !ended;) {
+            under_way |= shrinking(site);
+            send_simple(inserts, ++key, "t", 1, 1);
+            assert_confirmed(inserts, &key, 1);
+            send_sample_request(samples, "t", 1, WAIT_MS);
+            receive_samples(samples, &sample, 1);
+            assert_int_equal(sample.key, key);
+            ended = trp_future_wait(future, 0, &reply) != TRP_DEADLINE_EXCEEDED;
+        }
+        assert_in_range(((Troupe__ReplayAlterTableResponse *)reply)->removed, ITEMS, 2 * MANY);
+        protobuf_c_message_free_unpacked(reply, NULL);
+        trp_future_destroy(future);
+        assert_int_equal(size_of(site, "t"), LIMIT);
+    }
+    assert_true(under_way);
+    trp_stream_destroy(inserts);
+    trp_stream_destroy(samples);
+}
+
+static void a_table_that_was_to_shrink_goes_on_after_a_kill(void **state)
+{
+    struct site *site = *state;
+    bool under_way = false;
+    for (uint64_t attempt = 0; attempt < 20 && !under_way; ++attempt) {
+        refill(site);
+        trp_future *future = shrink(site);
+        ProtobufCMessage *reply = NULL;
+        while (!under_way && trp_future_wait(future, 0, &reply) == TRP_DEADLINE_EXCEEDED)
+            under_way = shrinking(site);
+        if (reply)
+            protobuf_c_message_free_unpacked(reply, NULL);
+        trp_future_destroy(future);
+    }
+    assert_true(under_way);
+    site_restart(site);
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, WAIT_MS);
+    while (size_of(site, "t") > LIMIT)
+        assert_false(deadline_passed(deadline, &clock_monotonic));
+    assert_int_equal(size_of(site, "t"), LIMIT);
+    insert_items(&site->replay, "t", 10 * ITEMS, 1);
+    assert_int_equal(sample_one(&site->replay, "t").key, 10 * ITEMS);
+}
+
+/* ---- peek -------------------------------------------------------------------------------- */
+
+static void peek_finds_the_heaviest_of_many_items(void **state)
+{
+    struct site *site = *state;
+    Troupe__ReplayPeekRequest request = TROUPE__REPLAY_PEEK_REQUEST__INIT;
+    request.table = "v";
+    fill_table(site, "v", 1, 2 * ITEMS, 0, false);
+    const uint64_t heaviest[] = {1, 2 * ITEMS, 777};
+    for (size_t i = 0; i < sizeof heaviest / sizeof *heaviest; ++i) {
+        ProtobufCMessage *reply;
+        double priority = 2 + (double)i;
+        assert_int_equal(mutate_key(&site->replay, "v", heaviest[i], true, priority, false),
+                         TRP_OK);
+        assert_int_equal(trp_call(replay_service(site), "Peek", &request.base, &reply, NULL),
+                         TRP_OK);
+        assert_int_equal(((Troupe__ReplayPeekResponse *)reply)->item->key, heaviest[i]);
+        protobuf_c_message_free_unpacked(reply, NULL);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 4 && strcmp(argv[1], "--serve") == 0)
@@ -307,6 +435,9 @@ int main(int argc, char **argv)
         TEST(samplers_wait_through_a_reset),
         TEST(a_checkpoint_has_nothing_of_what_was_reset),
         TEST(others_are_served_while_a_reset_is_carried_out),
+        TEST(a_table_shrinks_while_others_insert_and_sample),
+        TEST(a_table_that_was_to_shrink_goes_on_after_a_kill),
+        TEST(peek_finds_the_heaviest_of_many_items),
     };
 #undef TEST
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -304,8 +304,7 @@ void admin_init(struct admin *admin, const char *dir, const char *checkpoint_dir
         .store_dir = admin->dir,
         .dir = checkpoint_dir,
         .keep = keep,
-        .enter = admin_checkpointer_enter,
-        .owner = admin,
+        .door = {admin_door_enter, admin},
     };
     checkpointer_init(&admin->checkpointer, &options);
 }

@@ -69,9 +69,8 @@ void admin_alter_table(Troupe__Replay_Service *service,
 
 /* ---- admin_store.c ---- */
 
-/* The `enter` of struct checkpointer_options; `owner` is the admin. */
-void admin_checkpointer_enter(void *owner, void (*work)(void *arg, struct engine *engine),
-                              void *arg);
+/* The `enter` of a struct engine_door; `owner` is the admin. */
+void admin_door_enter(void *owner, void (*work)(void *arg, struct engine *engine), void *arg);
 
 /* NULL: no long work is going on. */
 Troupe__ReplayProgress *admin_progress(struct admin *admin);

@@ -23,8 +23,7 @@ static void enter_work(void *arg)
     enter->work(enter->arg, enter->admin->engine);
 }
 
-void admin_checkpointer_enter(void *owner, void (*work)(void *arg, struct engine *engine),
-                              void *arg)
+void admin_door_enter(void *owner, void (*work)(void *arg, struct engine *engine), void *arg)
 {
     struct enter enter = {owner, work, arg};
     admin_enter(owner, enter_work, &enter);

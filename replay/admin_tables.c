@@ -99,25 +99,16 @@ void admin_create_table(Troupe__Replay_Service *service,
     done_answer(work.status, closure, data);
 }
 
-struct load_step {
-    struct admin *admin;
-    bool more;
-};
-
-static void load_step_run(void *arg)
+static bool somebody_waits(void *arg)
 {
-    struct load_step *step = arg;
-    step->more = step->admin->engine && engine_index_step(step->admin->engine);
+    (void)arg;
+    return !trp_call_cancelled();
 }
 
-/* What a server that has just started does not have in memory yet is brought a step at a time, so
- * that others are served between; changes that need all items find them there then. */
-static void items_load(struct admin *admin)
+/* Changes that need all items find them in memory: nobody waits for them at once. */
+static trp_status items_load(struct admin *admin)
 {
-    struct load_step step = {.admin = admin};
-    do
-        admin_enter(admin, load_step_run, &step);
-    while (step.more);
+    return engine_load(&admin->checkpointer.options.door, somebody_waits, NULL);
 }
 
 static trp_status table_drop_change(struct change_work *work)
@@ -140,8 +131,9 @@ void admin_drop_table(Troupe__Replay_Service *service,
 {
     struct change_work work = {
         .admin = (struct admin *)service, .drop = request, .change = table_drop_change};
-    items_load(work.admin);
-    admin_enter(work.admin, change_run, &work);
+    work.status = items_load(work.admin);
+    if (work.status == TRP_OK)
+        admin_enter(work.admin, change_run, &work);
     done_answer(work.status, closure, data);
 }
 
@@ -265,10 +257,10 @@ void admin_alter_table(Troupe__Replay_Service *service,
                                .change = table_alter_change};
     /* Read once for the name; again over the table's own options. */
     work.status = table_options_parse_remote(request->options, &work.options);
-    if (work.status == TRP_OK) {
-        items_load(work.admin);
+    if (work.status == TRP_OK)
+        work.status = items_load(work.admin);
+    if (work.status == TRP_OK)
         admin_enter(work.admin, change_run, &work);
-    }
     if (work.status == TRP_OK && !request->dry_run)
         table_shrink(&work);
     closure(work.status == TRP_OK ? response : NULL, data);

@@ -21,6 +21,7 @@
 
 #include <troupe/log.h>
 #include "core/alloc.h"
+#include "core/background.h"
 #include "core/clock.h"
 #include "core/limits.h"
 #include "store_copy.h"
@@ -34,7 +35,9 @@ struct run {
     bool (*cancelled)(void);
     struct copy_sink sink;
     struct store_copy *copy;
-    bool loading; /* items are not in memory yet */
+    struct background background; /* does what needs no engine */
+    char *making;                 /* the directory while it has no name */
+    struct store_target *target;
     trp_status status;
     struct checkpoint_info info; /* of the cut */
 };
@@ -125,8 +128,9 @@ static void turn_give(struct checkpointer *checkpointer)
 }
 
 /* Between slices: says how far it is; false: it is to end. */
-static bool turn_goes_on(struct run *run)
+static bool turn_goes_on(void *arg)
 {
+    struct run *run = arg;
     struct checkpointer *checkpointer = run->checkpointer;
     struct copy_stats stats = {0};
     if (run->copy)
@@ -144,8 +148,8 @@ static bool turn_goes_on(struct run *run)
 
 static void enter(struct run *run, void (*work)(void *arg, struct engine *engine))
 {
-    const struct checkpointer_options *options = &run->checkpointer->options;
-    options->enter(options->owner, work, run);
+    const struct engine_door *door = &run->checkpointer->options.door;
+    door->enter(door->owner, work, run);
 }
 
 static trp_status stopped(void)
@@ -176,12 +180,6 @@ static void info_fill(struct checkpoint_info *info, struct engine *engine,
     }
 }
 
-static void run_load(void *arg, struct engine *engine)
-{
-    struct run *run = arg;
-    run->loading = engine && engine_index_step(engine);
-}
-
 static void run_begin(void *arg, struct engine *engine)
 {
     struct run *run = arg;
@@ -208,17 +206,62 @@ static void run_end(void *arg, struct engine *engine)
     run->copy = NULL;
 }
 
+static void old_remove(const struct checkpointer *checkpointer, const char *store)
+{
+    struct checkpoint_doomed doomed = {0};
+    uint32_t keep = checkpointer->options.keep;
+    if (keep == 0)
+        return;
+    trp_status status = checkpoint_doom_old(&doomed, checkpointer->root, store, keep);
+    if (status == TRP_OK)
+        status = checkpoint_doomed_remove(&doomed);
+    for (size_t i = 0; status == TRP_OK && i < doomed.count; i++)
+        trp_log(TRP_INFO, "removed an old checkpoint path=%s keep=%u", doomed.paths[i], keep);
+    if (status != TRP_OK)
+        trp_log(TRP_WARN, "old checkpoints stay reason=%s", trp_last_error());
+    checkpoint_doomed_cleanup(&doomed);
+}
+
+/* Its turn comes, and the thread for it. */
+static trp_status run_open(struct run *run, const char *what)
+{
+    TRP_TRY(turn_take(run, what));
+    trp_status status = background_start(&run->background, what);
+    if (status != TRP_OK)
+        turn_give(run->checkpointer);
+    return status;
+}
+
+/* Returns `status` with its words. */
+static trp_status run_close(struct run *run, trp_status status)
+{
+    char *words = status == TRP_OK ? NULL : xstrdup(trp_last_error());
+    enter(run, run_end);
+    if (status == TRP_OK && run->making)
+        old_remove(run->checkpointer, run->info.store);
+    background_stop(&run->background);
+    free(run->making);
+    checkpoint_info_cleanup(&run->info);
+    turn_give(run->checkpointer);
+    if (words)
+        trp_fail(status, "%s", words);
+    free(words);
+    return status;
+}
+
 /* Behind the items that a server which has just started does not have in memory yet: nobody waits
  * for all of them at once. */
 static trp_status run_start(struct run *run, const char *what)
 {
-    do {
-        if (!turn_goes_on(run))
-            return cancelled(what);
-        enter(run, run_load);
-    } while (run->loading);
+    if (engine_load(&run->checkpointer->options.door, turn_goes_on, run) != TRP_OK)
+        return cancelled(what);
     enter(run, run_begin);
     return run->status;
+}
+
+static trp_status copy_give(void *arg)
+{
+    return store_copy_give(arg);
 }
 
 /* The whole copy, from run_begin() on. */
@@ -229,7 +272,7 @@ static trp_status run_copy(struct run *run, const char *what)
             return cancelled(what);
         enter(run, run_find);
         TRP_TRY(run->status);
-        TRP_TRY(store_copy_give(run->copy));
+        TRP_TRY(background_run(&run->background, copy_give, run->copy));
     }
     return TRP_OK;
 }
@@ -295,7 +338,7 @@ static unsigned name_last(const char *root, const char *name)
 }
 
 /* The next name that is free: <root>/<UTC time>-<n>. */
-static trp_status name_give(const struct run *run, const char *making, char **path)
+static trp_status name_give(const struct run *run, char **path)
 {
     const char *root = run->checkpointer->root;
     char name[32];
@@ -303,7 +346,7 @@ static trp_status name_give(const struct run *run, const char *making, char **pa
     unsigned first = name_last(root, name) + 1;
     for (unsigned n = first; n - first < NAMES_TRIED; n++) {
         char *wanted = xasprintf("%s/%s-%u", root, name, n);
-        bool given = rename(making, wanted) == 0;
+        bool given = rename(run->making, wanted) == 0;
         int error = errno;
         if (given)
             *path = realpath(wanted, NULL);
@@ -311,28 +354,50 @@ static trp_status name_give(const struct run *run, const char *making, char **pa
         if (given && *path)
             return root_sync(root);
         if (given || (error != EEXIST && error != ENOTEMPTY))
-            return store_errno(given ? errno : error, making, "name the checkpoint");
+            return store_errno(given ? errno : error, run->making, "name the checkpoint");
     }
     return trp_fail(TRP_ALREADY_EXISTS, "%s has %d checkpoints of one second", root, NAMES_TRIED);
 }
 
-static trp_status files_write(struct run *run, const char *making)
+static trp_status files_begin(void *arg)
 {
-    struct store_target *target;
-    struct target_stats stats = {0};
-    TRP_TRY(store_target_create(&target, making));
-    store_copy_set_argument(run->copy, target);
-    trp_status status = run_copy(run, "checkpoint");
-    if (status == TRP_OK)
-        status = store_target_finish(target, run->copy, &stats);
-    store_target_destroy(target);
-    TRP_TRY(status);
+    struct run *run = arg;
+    TRP_TRY(store_target_create(&run->target, run->making));
+    store_copy_set_argument(run->copy, run->target);
+    return TRP_OK;
+}
+
+static trp_status files_finish(void *arg)
+{
+    struct run *run = arg;
+    struct target_stats stats;
+    TRP_TRY(store_target_finish(run->target, run->copy, &stats));
     run->info.bytes = stats.bytes;
     run->info.items = stats.items;
     run->info.damaged = stats.damaged;
     run->info.chunks = store_copy_stats(run->copy).chunks;
-    TRP_TRY(checkpoint_info_write(&run->info, making));
-    return store_dir_finish(making, TRP_DURABLE_SYSTEM);
+    TRP_TRY(checkpoint_info_write(&run->info, run->making));
+    return store_dir_finish(run->making, TRP_DURABLE_SYSTEM);
+}
+
+static trp_status files_close(void *arg)
+{
+    struct run *run = arg;
+    store_target_destroy(run->target);
+    run->target = NULL;
+    return TRP_OK;
+}
+
+/* LMDB wants one thread for all of a transaction. */
+static trp_status files_write(struct run *run)
+{
+    trp_status status = background_run(&run->background, files_begin, run);
+    if (status == TRP_OK)
+        status = run_copy(run, "checkpoint");
+    if (status == TRP_OK)
+        status = background_run(&run->background, files_finish, run);
+    background_run(&run->background, files_close, run);
+    return status;
 }
 
 static trp_status checkpoint_make(struct run *run, char **path)
@@ -342,37 +407,21 @@ static trp_status checkpoint_make(struct run *run, char **path)
     checkpoint_sweep(root, run->info.store);
     TRP_TRY(room_check(root, store_copy_stats(run->copy).total_bytes));
     char *mark = checkpoint_temporary(run->info.store);
-    char *making = xasprintf("%s/%s%d", root, mark, (int)getpid());
+    run->making = xasprintf("%s/%s%d", root, mark, (int)getpid());
     free(mark);
-    trp_status status = mkdir(making, 0777) == 0 ? TRP_OK : store_errno(errno, making, "make");
+    trp_status status =
+        mkdir(run->making, 0777) == 0 ? TRP_OK : store_errno(errno, run->making, "make");
     if (status == TRP_OK)
-        status = files_write(run, making);
+        status = files_write(run);
     if (status == TRP_OK)
-        status = name_give(run, making, path);
+        status = name_give(run, path);
     if (status != TRP_OK) {
         char *words = xstrdup(trp_last_error());
-        checkpoint_remove(making);
+        checkpoint_remove(run->making);
         trp_fail(status, "%s", words);
         free(words);
     }
-    free(making);
     return status;
-}
-
-static void old_remove(const struct checkpointer *checkpointer, const char *store)
-{
-    struct checkpoint_doomed doomed = {0};
-    uint32_t keep = checkpointer->options.keep;
-    if (keep == 0)
-        return;
-    trp_status status = checkpoint_doom_old(&doomed, checkpointer->root, store, keep);
-    if (status == TRP_OK)
-        status = checkpoint_doomed_remove(&doomed);
-    for (size_t i = 0; status == TRP_OK && i < doomed.count; i++)
-        trp_log(TRP_INFO, "removed an old checkpoint path=%s keep=%u", doomed.paths[i], keep);
-    if (status != TRP_OK)
-        trp_log(TRP_WARN, "old checkpoints stay reason=%s", trp_last_error());
-    checkpoint_doomed_cleanup(&doomed);
 }
 
 trp_status checkpointer_run(struct checkpointer *checkpointer, bool (*is_cancelled)(void),
@@ -387,20 +436,11 @@ trp_status checkpointer_run(struct checkpointer *checkpointer, bool (*is_cancell
                  .removed = store_target_removed},
     };
     *path = NULL;
-    TRP_TRY(turn_take(&run, "checkpoint"));
+    TRP_TRY(run_open(&run, "checkpoint"));
     trp_status status = run_start(&run, "checkpoint");
     if (status == TRP_OK)
         status = checkpoint_make(&run, path);
-    char *words = status == TRP_OK ? NULL : xstrdup(trp_last_error());
-    enter(&run, run_end);
-    if (status == TRP_OK)
-        old_remove(checkpointer, run.info.store);
-    checkpoint_info_cleanup(&run.info);
-    turn_give(checkpointer);
-    if (words)
-        trp_fail(status, "%s", words);
-    free(words);
-    return status;
+    return run_close(&run, status);
 }
 
 /* ---- verification --------------------------------------------------------------------------- */
@@ -458,7 +498,7 @@ trp_status checkpointer_verify(struct checkpointer *checkpointer, bool (*is_canc
     };
     int64_t started_ns = clock_now_ns(&clock_monotonic);
     *report = (struct verify_report){0};
-    TRP_TRY(turn_take(&run, "verify"));
+    TRP_TRY(run_open(&run, "verify"));
     trp_status status = run_start(&run, "verify");
     if (status == TRP_OK)
         status = run_copy(&run, "verify");
@@ -468,13 +508,6 @@ trp_status checkpointer_verify(struct checkpointer *checkpointer, bool (*is_canc
         report->chunks = stats.chunks;
         report->bytes = stats.bytes;
     }
-    char *words = status == TRP_OK ? NULL : xstrdup(trp_last_error());
-    enter(&run, run_end);
-    checkpoint_info_cleanup(&run.info);
-    turn_give(checkpointer);
     report->seconds = (double)(clock_now_ns(&clock_monotonic) - started_ns) * 1e-9;
-    if (words)
-        trp_fail(status, "%s", words);
-    free(words);
-    return status;
+    return run_close(&run, status);
 }

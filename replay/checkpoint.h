@@ -14,10 +14,7 @@ struct checkpointer_options {
     const char *store_dir;
     const char *dir; /* of the checkpoints; NULL: checkpoints/ in the store */
     uint32_t keep;   /* whole ones; older ones are removed after a new one. 0: all */
-    /* Runs `work(arg)` with the engine to itself, on this thread, before it returns; `engine` is
-     * NULL inside when there is none any more. */
-    void (*enter)(void *owner, void (*work)(void *arg, struct engine *engine), void *arg);
-    void *owner;
+    struct engine_door door;
 };
 
 struct progress {

@@ -81,6 +81,23 @@ bool engine_index_step(struct engine *engine)
     return false;
 }
 
+static void load_step(void *arg, struct engine *engine)
+{
+    bool *more = arg;
+    *more = engine && engine_index_step(engine);
+}
+
+trp_status engine_load(const struct engine_door *door, bool (*goes_on)(void *arg), void *arg)
+{
+    bool more = true;
+    while (more) {
+        if (!goes_on(arg))
+            return trp_fail(TRP_CANCELLED, "cancelled");
+        door->enter(door->owner, load_step, &more);
+    }
+    return TRP_OK;
+}
+
 trp_status engine_index_finish(struct engine *engine)
 {
     while (engine_index_step(engine))

@@ -118,7 +118,18 @@ bool engine_ready(const struct engine *engine);
 /* A slice of the work, about a millisecond; true while there is more. */
 bool engine_index_step(struct engine *engine);
 
-/* All of it. A failure is the store's. */
+/* How a thread comes to an engine that another one has: `enter` runs `work(arg)` with it to itself,
+ * on this thread, before it returns; `engine` is NULL inside when there is none any more. */
+struct engine_door {
+    void (*enter)(void *owner, void (*work)(void *arg, struct engine *engine), void *arg);
+    void *owner;
+};
+
+/* All of it, with others served between slices. CANCELLED: `goes_on(arg)` said so, asked before
+ * each. */
+trp_status engine_load(const struct engine_door *door, bool (*goes_on)(void *arg), void *arg);
+
+/* All of it at once. A failure is the store's. */
 trp_status engine_index_finish(struct engine *engine);
 
 /* ---- operations -------------------------------------------------------------------------- */

@@ -21,9 +21,10 @@ enum {
     LEAF_ENTRY_BYTES = 28, /* node header, key, page number, pointer */
     /* Deleting a shorter run in place copies more pages than logging it writes bytes. */
     RUN_IN_PLACE_MIN = 8,
-    ADMIT_WAIT_MS = 1000, /* the helper allocates 1 GiB in that time */
-    GROUP_WAIT_MS = 20,   /* the same for a group that somebody waits for */
-    LOW_PAGES = 512,      /* beyond the reserve: half of what the helper keeps ready at least */
+    ADMIT_WAIT_MS = 10000, /* a disk that is busy takes its time */
+    GROUP_WAIT_MS = 20,    /* the same for a group that somebody waits for */
+    TIDY_MS = 1000,
+    LOW_PAGES = 512, /* beyond the reserve: half of what the helper keeps ready at least */
     SWEEP_MIN = 16,
     SWEEP_MAX = 256,   /* pages copied in one step, about 0.3 ms */
     MARGIN_PAGES = 32, /* free list records of an ordinary group */
@@ -138,9 +139,23 @@ static bool room_advance(struct store *store, uint64_t need)
     return false;
 }
 
-static trp_status room_refuse(struct store *store, const char *what, uint64_t payload)
+/* Are there no `need` pages to be had, and not only none yet? */
+static bool room_is_out(struct store *store, uint64_t need)
+{
+    uint64_t available = lmdb_pages_insert(store);
+    uint64_t more = need > available ? need - available : 0;
+    return space_error(store->space) != 0 ||
+           space_watermark(store->space) + more > store->limit_pages;
+}
+
+static trp_status room_refuse(struct store *store, uint64_t need, const char *what,
+                              uint64_t payload)
 {
     int error = space_error(store->space);
+    if (!room_is_out(store, need))
+        return trp_fail(TRP_RESOURCE_EXHAUSTED,
+                        "replay store %s: in %d s the disk gave no room for %s of %llu bytes",
+                        store->dir.path, ADMIT_WAIT_MS / 1000, what, (unsigned long long)payload);
     if (error == 0 && store->account.parked > 0)
         error = ENOSPC; /* the limit is not what keeps us from their pages */
     if (error == 0)
@@ -153,22 +168,25 @@ static trp_status room_refuse(struct store *store, const char *what, uint64_t pa
                     store->dir.path, what, (unsigned long long)payload, strerror(error));
 }
 
-/* With an empty group: waits for the helper, then tidies up, then gives up. */
+/* With an empty group: waits for the helper, then takes what a copy kept and tidies up, if that is
+ * all the room there is, then gives up. */
 static trp_status room_wait(struct store *store, uint64_t need, const char *what, uint64_t payload)
 {
     enum { ADVANCES_MAX = 2 };
     struct deadline deadline = deadline_in_ms(&clock_monotonic, ADMIT_WAIT_MS);
+    struct deadline tidy = deadline_in_ms(&clock_monotonic, TIDY_MS);
     unsigned advances = 0;
     while (lmdb_pages_insert(store) < need) {
-        if (park_return(store) || room_allocate(store, need, deadline) || copy_abandon(store))
+        if (park_return(store) || room_allocate(store, need, deadline) ||
+            (room_is_out(store, need) && copy_abandon(store)))
             continue;
-        bool late = deadline_passed(deadline, &clock_monotonic);
+        bool late = deadline_passed(tidy, &clock_monotonic);
         if (!late && store_work(store, true))
             continue;
         if (store->failed != TRP_OK)
             return store_broken(store);
         if (late || advances++ == ADVANCES_MAX || !room_advance(store, need))
-            return room_refuse(store, what, payload);
+            return room_refuse(store, need, what, payload);
     }
     return TRP_OK;
 }
@@ -418,11 +436,12 @@ static void group_sort_dead(struct group *group)
  * reserve, groups fold along, faster than they add. */
 static int group_fold(struct store *store, MDB_txn *txn, uint64_t added, struct budget budget)
 {
-    bool short_of_room = lmdb_pages_free(store) < store->reserve_pages + LOW_PAGES &&
+    uint64_t low = store->reserve_pages + LOW_PAGES;
+    bool short_of_room = lmdb_pages_free(store) < low &&
                          store->log_changes > store->reserve_pages * CHANGES_PER_PART / 8;
     if (store->log_changes < STORE_LOG_CHANGES_MAX && !short_of_room)
         return 0;
-    if (short_of_room)
+    if (short_of_room && room_is_out(store, low))
         copy_abandon(store);
     if (copy_holds_records(store) || !store->loaded)
         return 0;

@@ -1,6 +1,7 @@
 /* LMDB writes it, in transactions of TXN_BYTES: everything is appended, so that pages leave in the
- * order of the file. The kernel is asked to write each transaction's pages at once, so that the
- * last sync finds little to do, and a copy does not fill memory with dirty pages.
+ * order of the file. Each transaction's pages are on the disk when the next but one begins, and out
+ * of memory: the last sync finds little to do, what is dirty never holds up others' writes, and the
+ * pages of the store that is copied stay in memory, although nobody reads the copy.
  *
  * That a chunk is damaged is known when the items that name it are written: they are taken out
  * again at the end. */
@@ -23,6 +24,7 @@ struct store_target {
     MDB_txn *txn;
     MDB_cursor *items, *pieces;
     uint64_t txn_bytes;
+    off_t leaving, left;       /* where the last commit began, and the one before it */
     uint64_t told, unreadable; /* damaged items; of them, those whose record is */
 };
 
@@ -47,17 +49,39 @@ static void cursors_close(struct store_target *target)
     target->items = target->pieces = NULL;
 }
 
+static off_t pages_end(const struct store_target *target)
+{
+    MDB_envinfo info;
+    mdb_env_info(target->store.env, &info);
+    return (off_t)((info.me_last_pgno + 1) * target->store.page_bytes);
+}
+
+/* After a commit: what it wrote starts for the disk, and what the one before wrote is waited for
+ * and leaves memory. All hints: the sync is at the end. */
+static void pages_leave(struct store_target *target)
+{
+    int fd;
+    off_t end = pages_end(target);
+    mdb_env_get_fd(target->store.env, &fd);
+    sync_file_range(fd, target->leaving, end - target->leaving, SYNC_FILE_RANGE_WRITE);
+    if (target->leaving > target->left) {
+        off_t size = target->leaving - target->left;
+        sync_file_range(fd, target->left, size, SYNC_FILE_RANGE_WAIT_BEFORE);
+        posix_fadvise(fd, target->left, size, POSIX_FADV_DONTNEED);
+    }
+    target->left = target->leaving;
+    target->leaving = end;
+}
+
 static trp_status target_commit(struct store_target *target)
 {
     struct store *store = &target->store;
-    int fd;
     cursors_close(target);
     int rc = mdb_txn_commit(target->txn);
     target->txn = NULL;
     if (rc != 0)
         return lmdb_fail(store, rc, "write");
-    mdb_env_get_fd(store->env, &fd);
-    sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE); /* a hint: the sync is at the end */
+    pages_leave(target);
     return TRP_OK;
 }
 
@@ -244,15 +268,14 @@ trp_status store_target_finish(struct store_target *target, const struct store_c
     rc = mdb_env_sync(store->env, 1);
     if (rc != 0)
         return lmdb_fail(store, rc, "sync");
-    MDB_envinfo info;
-    mdb_env_info(store->env, &info);
-    stats->bytes = (info.me_last_pgno + 1) * store->page_bytes;
+    stats->bytes = (uint64_t)pages_end(target);
     stats->items = store_copy_stats(copy).items - dropped;
     stats->damaged = target->unreadable + dropped;
     /* LMDB leaves it at the last page that it wrote. */
     int fd;
     mdb_env_get_fd(store->env, &fd);
-    return ftruncate(fd, (off_t)stats->bytes) == 0 && fsync(fd) == 0
-               ? TRP_OK
-               : store_errno(errno, store->dir.data_path, "sync");
+    if (ftruncate(fd, (off_t)stats->bytes) != 0 || fsync(fd) != 0)
+        return store_errno(errno, store->dir.data_path, "sync");
+    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    return TRP_OK;
 }

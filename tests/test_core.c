@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -13,6 +14,7 @@
 #include <troupe/rng.h>
 #include <troupe/tensor.h>
 #include "core/alloc.h"
+#include "core/background.h"
 #include "core/buffer.h"
 #include "core/clock.h"
 #include "core/crc32c.h"
@@ -317,6 +319,40 @@ static void a_stop_request_is_seen_by_waiters_and_watches(void **state)
     trp_stop_destroy(NULL);
 }
 
+/* ---- background ---- */
+
+struct errand {
+    pthread_t thread;
+    int nice;
+    trp_status status;
+};
+
+static trp_status run_errand(void *arg)
+{
+    struct errand *errand = arg;
+    errand->thread = pthread_self();
+    errand->nice = getpriority(PRIO_PROCESS, 0); /* of this thread, on Linux */
+    return errand->status == TRP_OK ? TRP_OK : trp_fail(errand->status, "it rains");
+}
+
+static void work_in_the_background_steps_back_and_says_how_it_ended(void **state)
+{
+    (void)state;
+    int before = getpriority(PRIO_PROCESS, 0);
+    struct background background;
+    struct errand first = {.status = TRP_OK}, second = {.status = TRP_DATA_LOSS};
+    assert_int_equal(background_start(&background, "errands"), TRP_OK);
+    assert_int_equal(background_run(&background, run_errand, &first), TRP_OK);
+    trp_fail(TRP_ABORTED, "something else");
+    assert_int_equal(background_run(&background, run_errand, &second), TRP_DATA_LOSS);
+    assert_string_equal(trp_last_error(), "it rains");
+    background_stop(&background);
+    assert_true(pthread_equal(first.thread, second.thread)); /* LMDB wants that */
+    assert_false(pthread_equal(first.thread, pthread_self()));
+    assert_true(first.nice > before || before == 19);
+    assert_int_equal(getpriority(PRIO_PROCESS, 0), before);
+}
+
 /* ---- queue ---- */
 
 static void a_queue_says_when_it_is_full_empty_or_closed(void **state)
@@ -585,6 +621,7 @@ int main(void)
         cmocka_unit_test(a_seed_repeats_and_streams_differ),
         cmocka_unit_test(numbers_stay_in_their_range),
         cmocka_unit_test(a_stop_request_is_seen_by_waiters_and_watches),
+        cmocka_unit_test(work_in_the_background_steps_back_and_says_how_it_ended),
         cmocka_unit_test(a_queue_says_when_it_is_full_empty_or_closed),
         cmocka_unit_test(producers_and_a_consumer_lose_nothing),
         cmocka_unit_test(keys_spread_whoever_chose_them),

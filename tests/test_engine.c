@@ -5,6 +5,7 @@
 #include "core/clock.h"
 #include "replay.pb-c.h"
 #include "replay/checkpoint_dir.h"
+#include "replay/engine.h"
 
 /* ---- unary calls ------------------------------------------------------------------------- */
 
@@ -374,6 +375,39 @@ static void a_checkpoint_may_come_before_all_items_are_in_memory(void **state)
     deepmind__reverb__checkpoint_response__free_unpacked(response, NULL);
 }
 
+static void enter_at_once(void *owner, void (*work)(void *arg, struct engine *engine), void *arg)
+{
+    work(arg, owner);
+}
+
+/* Is it not the last time that it is asked? */
+static bool a_few_times(void *arg)
+{
+    int *left = arg;
+    return (*left)-- > 0;
+}
+
+static void who_needs_all_items_in_memory_may_give_up(void **state)
+{
+    struct replay *replay = *state;
+    enum { COUNT = OPEN_INDEX_STEPS * INDEX_STEP_ITEMS + 30000 };
+    struct engine *engine;
+    int few = 1, many = COUNT;
+    OPEN("name=t");
+    insert_many(replay, COUNT);
+    replay_close(replay);
+    assert_int_equal(
+        engine_create(&engine, &(struct engine_options){.store = {.dir = replay->dir}}), TRP_OK);
+    struct engine_door door = {enter_at_once, engine};
+    assert_int_equal(engine_load(&door, a_few_times, &few), TRP_CANCELLED);
+    assert_false(engine_ready(engine));
+    assert_int_equal(engine_load(&door, a_few_times, &many), TRP_OK);
+    assert_true(engine_ready(engine));
+    engine_destroy(engine);
+    door.owner = NULL; /* the server has stopped: who asks finds out from it */
+    assert_int_equal(engine_load(&door, a_few_times, &many), TRP_OK);
+}
+
 static void who_waits_for_items_that_are_damaged_is_told(void **state)
 {
     struct replay *replay = *state;
@@ -582,6 +616,7 @@ int main(void)
         TEST(a_reset_forgets_items_that_are_on_their_way),
         TEST(keys_are_known_again_after_a_reopen_with_many_items),
         TEST(a_checkpoint_may_come_before_all_items_are_in_memory),
+        TEST(who_needs_all_items_in_memory_may_give_up),
         TEST(who_waits_for_items_that_are_damaged_is_told),
         TEST(mutations_wait_for_the_index_too),
         TEST(a_full_store_refuses_inserts_and_recovers),

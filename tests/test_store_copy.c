@@ -2,7 +2,13 @@
  * costs the file. */
 #include "store_fixture.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/vfs.h>
+#include <time.h>
 
 #include "core/clock.h"
 #include "replay/store_copy.h"
@@ -10,6 +16,19 @@
 #include "replay/store_target.h"
 
 enum { MIB = 1 << 20, IDLE_BYTES = 20 * MIB /* that may always lie idle, and a bit */ };
+
+/* A disk that is busy with something else: libc's is behind this. */
+static _Atomic int64_t allocation_ns;
+
+#pragma GCC visibility push(default)
+int posix_fallocate(int fd, off_t offset, off_t bytes)
+{
+    int64_t ns = atomic_load(&allocation_ns);
+    struct timespec time = {ns / 1000000000, ns % 1000000000};
+    nanosleep(&time, NULL);
+    return fallocate(fd, 0, offset, bytes) == 0 ? 0 : errno;
+}
+#pragma GCC visibility pop
 
 struct fixture {
     char *dir, *to;
@@ -244,12 +263,90 @@ static void a_copy_costs_what_is_inserted_meanwhile_and_gives_it_back(void **sta
     assert_true(after.allocated_bytes < before.allocated_bytes + IDLE_BYTES);
 }
 
+/* Until the store has waited for room. */
+static void insert_on_a_slow_disk(struct fixture *fixture)
+{
+    enum { WAIT_MS = 1000 };
+    int64_t longest_ns = 0;
+    if (atomic_load(&allocation_ns) == 0)
+        return;
+    while (longest_ns < WAIT_MS * INT64_C(1000000)) {
+        assert_true(fixture->count < fixture->slots); /* the disk is not that fast */
+        int64_t begin_ns = clock_now_ns(&clock_monotonic);
+        insert(fixture, 12000);
+        assert_int_equal(store_commit(fixture->store), TRP_OK);
+        int64_t took_ns = clock_now_ns(&clock_monotonic) - begin_ns;
+        longest_ns = took_ns > longest_ns ? took_ns : longest_ns;
+    }
+    atomic_store(&allocation_ns, 0);
+}
+
+static void a_slow_disk_is_no_full_one_and_ends_no_copy(void **state)
+{
+    struct fixture *fixture = *state;
+    while (fixture->count < 1000)
+        insert(fixture, 1000);
+    assert_int_equal(store_commit(fixture->store), TRP_OK);
+    atomic_store(&allocation_ns, INT64_C(1500000000));
+    assert_int_equal(copy_all(fixture, insert_on_a_slow_disk).items, 1000);
+    assert_int_equal(atomic_load(&allocation_ns), 0);
+}
+
+static size_t resident_bytes(const struct fixture *fixture)
+{
+    char *path = fixture_path(fixture->to, "data.mdb");
+    int fd = open(path, O_RDONLY);
+    size_t size = (size_t)lseek(fd, 0, SEEK_END), pages = (size + 4095) / 4096, count = 0;
+    void *map = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+    assert_true(map != MAP_FAILED);
+    uint8_t *resident = xmalloc(pages);
+    assert_int_equal(mincore(map, size, resident), 0);
+    for (size_t i = 0; i < pages; i++)
+        count += resident[i] & 1;
+    munmap(map, size);
+    close(fd);
+    free(resident);
+    free(path);
+    return count * 4096;
+}
+
+static size_t most_resident;
+
+static void watch_memory(struct fixture *fixture)
+{
+    size_t resident = resident_bytes(fixture);
+    most_resident = resident > most_resident ? resident : most_resident;
+}
+
+/* Else a store of half the memory pushes itself out of it, and every caller waits for the disk. */
+static void a_copy_does_not_stay_in_memory(void **state)
+{
+    struct fixture *fixture = *state;
+    struct statfs system;
+    fixture_remove(fixture->to);
+    fixture->to = fixture_dir("/tmp");
+    assert_int_equal(statfs(fixture->to, &system), 0);
+    if (system.f_type == TMPFS_MAGIC)
+        skip();                     /* which is memory */
+    while (fixture->count < 8000) { /* 96 MB */
+        for (unsigned count = 0; count < 64; count++)
+            insert(fixture, 12000);
+        assert_int_equal(store_commit(fixture->store), TRP_OK);
+    }
+    most_resident = 0;
+    assert_true(copy_all(fixture, watch_memory).bytes > 90 * MIB);
+    assert_in_range(most_resident, 1 * MIB, 64 * MIB);
+    assert_in_range(resident_bytes(fixture), 0, 8 * MIB);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         CASE(keys_that_were_removed_are_copied),
         CASE(a_copy_goes_on_without_what_is_damaged),
+        CASE(a_slow_disk_is_no_full_one_and_ends_no_copy),
+        CASE(a_copy_does_not_stay_in_memory),
         CASE(a_copy_costs_what_is_inserted_meanwhile_and_gives_it_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,27 @@
+/* A thread of low priority, for work that others must not feel: they run first, on its processor
+ * and on its disk. It takes turns with the thread that gives it work, which waits. */
+#ifndef TRP_CORE_BACKGROUND_H
+#define TRP_CORE_BACKGROUND_H
+
+#include "core/thread.h"
+
+struct background {
+    struct thread thread;
+    struct mutex mutex;
+    struct cond changed;
+    trp_status (*work)(void *arg); /* under mutex; NULL: none is given, or it is done */
+    void *arg;
+    trp_status status; /* of the last work, with its words */
+    char *words;
+    bool stopping;
+};
+
+/* The name is that of the thread. */
+trp_status background_start(struct background *background, const char *name);
+
+/* Runs `work(arg)` there and returns what it does, words included. One caller at a time. */
+trp_status background_run(struct background *background, trp_status (*work)(void *arg), void *arg);
+
+void background_stop(struct background *background);
+
+#endif

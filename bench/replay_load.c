@@ -129,6 +129,20 @@ void stop(struct process *process, int signal_number)
     fclose(process->out);
 }
 
+/* It has said why on stderr, which is ours; a signal is told by nobody else. */
+void finish(struct process *process, const char *what)
+{
+    int status;
+    waitpid(process->pid, &status, 0);
+    fclose(process->out);
+    if (WIFSIGNALED(status))
+        fprintf(stderr, "bench: %s was killed by signal %d\n", what, WTERMSIG(status));
+    else if (WEXITSTATUS(status) != 0)
+        fprintf(stderr, "bench: %s ended with status %d\n", what, WEXITSTATUS(status));
+    if (status != 0)
+        exit(1);
+}
+
 double cpu_us(pid_t pid)
 {
     char path[64];

@@ -52,6 +52,8 @@ struct process {
 /* The first argument is the program's path. It dies with this thread. */
 struct process start(char *const *arguments);
 void stop(struct process *process, int signal_number);
+/* Waits for one whose output has ended; `what` it is, should it have failed. */
+void finish(struct process *process, const char *what);
 double cpu_us(pid_t pid); /* processor time it has used */
 double own_cpu_us(void);
 double resident_bytes(pid_t pid);

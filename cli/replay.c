@@ -364,8 +364,8 @@ static const struct cli_option serve_rows[] = {
      .help = "check every byte before serving, and drop what is damaged"},
     {.name = "no-share",
      .at = SERVE(no_share),
-     .help = "send samples to clients on this host, too, instead of letting them read the store's "
-             "file"},
+     .help = "clients on this host, too, send and are sent everything, instead of reading the "
+             "store's file and sharing memory with the server"},
     {.name = "insecure",
      .at = SERVE(insecure),
      .help = "allow addresses that are neither loopback nor unix"},

@@ -83,6 +83,13 @@ enum {
     STORE_LOOK_EVERY = 16,
     /* sample_shared.c: smaller chunks are sent: naming a page costs as much as 2 KB. */
     SHARED_INLINE_BYTES = 2048,
+    /* inbox.c: shared memory that a writer makes its chunks in: what is on its way (2 MiB unless it
+     * says otherwise), its history, and more of it. Pages that nobody writes to do not exist; 128
+     * writers that touch all of them take 1 GiB, further ones send. */
+    INBOX_BYTES = 8 << 20,
+    INBOXES_MAX = 128,
+    /* room.c: what chunks in it are rounded to. */
+    ROOM_UNIT_BYTES = 4096,
     /* sample_shared.c: how long a client may keep pages that nothing else keeps; a learner takes a
      * batch within a second or two. */
     SHARED_LEASE_MS = 5000,

@@ -31,6 +31,7 @@ struct history {
     struct step_number next; /* of the next step, or of the open one */
     uint64_t first;          /* serial of the oldest step that was not forgotten */
     bool open;               /* a step is being put together */
+    struct room *room;       /* the tracks hold it; NULL: none */
 };
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -174,6 +175,28 @@ bool history_has_gaps(const struct history *history, uint32_t column)
 uint64_t history_draw_key(struct history *history)
 {
     return key_draw(&history->rng);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+void history_set_room(struct history *history, struct room *room)
+{
+    for (size_t i = 0; i < history->track_count; i++)
+        track_set_room(history->tracks[i], room);
+    history->room = room;
+}
+
+const struct room *history_room(const struct history *history)
+{
+    return history->room;
+}
+
+bool history_is_large(const struct history *history)
+{
+    for (size_t i = 0; i < history->track_count; i++)
+        if (track_is_large(history->tracks[i]))
+            return true;
+    return false;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */

@@ -17,6 +17,11 @@ struct history;
 trp_status history_create(struct history **out, const trp_writer_options *options);
 void history_destroy(struct history *history); /* after every reference is gone; NULL is fine */
 
+/* Where large chunks are made from now on; NULL: on the heap. */
+void history_set_room(struct history *history, struct room *room);
+const struct room *history_room(const struct history *history);
+bool history_is_large(const struct history *history); /* some of its chunks may be */
+
 /* Copies `count` whole steps; see trp_writer_append_steps(). */
 trp_status history_append(struct history *history, const void *const *columns, uint32_t count);
 

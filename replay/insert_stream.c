@@ -20,6 +20,7 @@
 #include "core/clock.h"
 #include "core/crc32c.h"
 #include "core/limits.h"
+#include "inbox.h"
 #include "keep_set.h"
 
 struct confirm {
@@ -32,6 +33,7 @@ struct insert_stream {
     trp_server_call *call;
     struct keep_set keep;
     struct trajectory_builder builder;
+    struct inbox *inbox;   /* NULL: its writer has none */
     uint64_t kept_counted; /* of keep.bytes, what service->kept_bytes has */
 
     struct confirm *ring; /* capacity is a power of two */
@@ -339,8 +341,14 @@ static trp_status message_apply(struct insert_stream *stream, trp_message *messa
     if (lists->chunk_count == 0 && lists->item_count == 0)
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "ProcessIncomingRequest: Request lacks both chunks and item.  Request: ");
-    for (uint32_t i = 0; i < lists->chunk_count; ++i)
-        TRP_TRY(keep_set_add(&stream->keep, engine_store(service->engine), &lists->chunks[i]));
+    if (request->hello.size > 0 && !stream->inbox)
+        stream->inbox = inbox_offer(service, stream->call, request->hello);
+    for (uint32_t i = 0; i < lists->chunk_count; ++i) {
+        struct wire_chunk *chunk = &lists->chunks[i];
+        if (chunk->placed)
+            TRP_TRY(wire_chunk_find(request, inbox_memory(stream->inbox), chunk));
+        TRP_TRY(keep_set_add(&stream->keep, engine_store(service->engine), chunk));
+    }
     if (lists->item_count > 0) {
         for (uint32_t i = 0; i < lists->item_count; ++i) {
             const struct lane *lane = service->inserted; /* of the item before; of this, mostly */
@@ -475,6 +483,7 @@ void insert_closed(void *arg, trp_server_call *call)
     for (size_t i = 0; stream->pending && i < engine_table_count(service->engine); ++i)
         lane_orphan(service->lanes[i], stream);
     keep_set_cleanup(&stream->keep, engine_store(service->engine));
+    inbox_leave(service, stream->inbox);
     service->kept_bytes -= stream->kept_counted;
     trajectory_builder_cleanup(&stream->builder);
     free(stream->ring);

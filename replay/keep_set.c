@@ -204,9 +204,13 @@ static struct chunk *make_chunk(struct keep_set *set, struct store *store,
     }
     set->spans[0] = chunk->head;
     set->spans[1] = chunk->tail;
-    memcpy(set->spans + 2, more->parts, more->count * sizeof *set->spans);
+    memcpy(set->spans + 2, chunk->places ? chunk->places : more->parts,
+           more->count * sizeof *set->spans);
     set->spans[more->count + 1].size = more->last;
-    return store_chunk_create(store, set->spans, more->count + 2);
+    struct chunk *made = store_chunk_create(store, set->spans, more->count + 2);
+    if (chunk->places)
+        store_chunk_shared(made);
+    return made;
 }
 
 trp_status keep_set_add(struct keep_set *set, struct store *store, const struct wire_chunk *chunk)

@@ -346,15 +346,21 @@ uint32_t outbox_ready(struct outbox *outbox)
     return (uint32_t)(outbox->ready - outbox->sent);
 }
 
-/* Chooses items from the oldest unsent on, up to a message's size, and lists their unsent chunks;
- * the bytes of both. */
+/* True when the server sees the chunk where it is. */
+static bool chunk_is_placed(const struct outbox *outbox, const struct track_chunk *chunk)
+{
+    return chunk->placed.size > 0 && chunk->room == history_room(outbox->history);
+}
+
+/* Chooses items from the oldest unsent on, up to a message's size, placed chunks counted as if they
+ * were in it, and lists their unsent chunks; the bytes of both. */
 static size_t choose_items(struct outbox *outbox)
 {
-    size_t size = 0;
+    size_t size = 0, beside = 0;
     outbox->fresh.count = 0;
     outbox->mark++;
     uint64_t serial = outbox->sent;
-    for (; serial < outbox->ready && size < WRITER_MESSAGE_BYTES; serial++) {
+    for (; serial < outbox->ready && size + beside < WRITER_MESSAGE_BYTES; serial++) {
         const struct slot *slot = slot_at(outbox, serial);
         if (slot->confirmed)
             continue;
@@ -365,7 +371,9 @@ static size_t choose_items(struct outbox *outbox)
                 continue;
             chunk->seen_by = outbox->mark;
             list_push(&outbox->fresh, chunk);
-            size += chunk->wire_size;
+            size_t told = chunk_is_placed(outbox, chunk) ? chunk->placed.size : chunk->wire_size;
+            size += told;
+            beside += chunk->wire_size - told;
         }
     }
     outbox->message_end = serial;
@@ -393,8 +401,9 @@ static size_t choose_keys(struct outbox *outbox)
     return size;
 }
 
-static void write_message(const struct outbox *outbox, struct writer *writer)
+static void write_message(const struct outbox *outbox, trp_bytes hello, struct writer *writer)
 {
+    put_bytes_field(writer, INBOX_HELLO_FIELD, hello);
     const uint8_t *end = writer->at;
     if (outbox->keys.count > 0) {
         for (uint32_t i = outbox->keys.count; i-- > 0;)
@@ -406,21 +415,28 @@ static void write_message(const struct outbox *outbox, struct writer *writer)
         if (!slot->confirmed)
             put_bytes(writer, slot->bytes);
     }
-    for (uint32_t i = outbox->fresh.count; i-- > 0;)
-        put_chunk(writer, 1, &outbox->fresh.chunks[i]->wire);
+    for (uint32_t i = outbox->fresh.count; i-- > 0;) {
+        const struct track_chunk *chunk = outbox->fresh.chunks[i];
+        if (chunk_is_placed(outbox, chunk))
+            put_bytes(writer, chunk->placed);
+        else
+            put_chunk(writer, 1, &chunk->wire);
+    }
 }
 
-trp_status outbox_message(struct outbox *outbox, trp_message **message)
+trp_status outbox_message(struct outbox *outbox, trp_bytes hello, trp_message **message)
 {
     size_t size = choose_items(outbox);
     assert(size > 0);
     size += bytes_field_size(choose_keys(outbox));
+    if (hello.size > 0)
+        size += varint_size(TAG(INBOX_HELLO_FIELD, LEN)) + varint_size(hello.size) + hello.size;
     *message = trp_message_create(size);
     if (!*message)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "no memory for a message of %zu bytes", size);
     struct writer writer = {.start = trp_message_data(*message)};
     writer.at = writer.start + size;
-    write_message(outbox, &writer);
+    write_message(outbox, hello, &writer);
     assert(writer.at == writer.start); /* the size and the writing agree */
     return TRP_OK;
 }

@@ -41,9 +41,10 @@ uint32_t outbox_ready(struct outbox *outbox);
 /* The table of the oldest unconfirmed item; NULL when there is none. */
 const char *outbox_table(const struct outbox *outbox);
 
-/* A message of ready items (at least one is), their chunks and the keys to keep. Its items count as
- * unsent until outbox_sent(). RESOURCE_EXHAUSTED: no memory. */
-trp_status outbox_message(struct outbox *outbox, trp_message **message);
+/* A message of ready items (at least one is), their chunks, those in the history's room by where
+ * they are, the keys to keep, and a hello (empty: none). Its items count as unsent until
+ * outbox_sent(). RESOURCE_EXHAUSTED: no memory. */
+trp_status outbox_message(struct outbox *outbox, trp_bytes hello, trp_message **message);
 
 /* The message made last was taken by the transport. */
 void outbox_sent(struct outbox *outbox);

@@ -16,6 +16,7 @@
 #include <troupe/rng.h>
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "inbox.h"
 
 const trp_raw_method service_methods[] = {
     {.path = "/deepmind.reverb.ReverbService/InsertStream",
@@ -144,6 +145,7 @@ void service_cleanup(struct service *service)
         }
         free(service->lanes[i]);
     }
+    inboxes_destroy(service);
     wire_insert_request_cleanup(&service->insert);
     wire_mutate_request_cleanup(&service->mutate);
     wire_keys_cleanup(&service->confirmed);
@@ -288,6 +290,7 @@ static void service_let_go(struct service *service)
     store_lent_end(engine_store(service->engine));
     while (service->lent_count > 0)
         trp_message_destroy(service->lent[--service->lent_count]);
+    inboxes_destroy(service);
 }
 
 /* `next`, or in `ms` if that is earlier. */

@@ -23,6 +23,7 @@
 #include "trajectory.h"
 #include "wire.h"
 
+struct inbox;
 struct insert_stream;
 struct sample_stream;
 struct shared_stream;
@@ -93,6 +94,8 @@ struct service {
     /* Messages that chunks of this group lie in. */
     trp_message **lent;
     uint32_t lent_count, lent_capacity;
+    struct inbox *left;   /* inboxes of streams that ended in this group */
+    uint32_t inbox_count; /* that there are */
 
     /* Reused from message to message. */
     struct wire_insert_request insert;

@@ -115,6 +115,17 @@ trp_status shared_welcome_decode(trp_bytes bytes, struct shared_welcome *welcome
     return TRP_OK;
 }
 
+trp_status shared_inbox_decode(trp_bytes bytes, struct shared_inbox *inbox)
+{
+    if (bytes.size < sizeof *inbox)
+        return trp_fail(TRP_INVALID_ARGUMENT, "an inbox described in %zu bytes", bytes.size);
+    memcpy(inbox, bytes.data, sizeof *inbox);
+    TRP_TRY(check_version("inbox", inbox->magic, inbox->version));
+    if (inbox->bytes < SHARED_NONCE_BYTES || inbox->bytes > UINT32_MAX)
+        return trp_fail(TRP_INVALID_ARGUMENT, "an inbox that makes no sense");
+    return TRP_OK;
+}
+
 trp_status shared_ask_encode(const struct shared_ask *ask, trp_message **message)
 {
     TRP_TRY(message_create(sizeof *ask, message));

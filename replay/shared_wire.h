@@ -55,6 +55,17 @@ struct shared_welcome {
     trp_bytes data_path, lease_path;
 };
 
+/* The inbox that a server makes for an insert stream whose writer said hello (window: 0, no table)
+ * in its first message: memory that both see, whose file the server has open. */
+struct shared_inbox {
+    uint32_t magic, version;
+    uint64_t bytes;
+    uint64_t device, inode;            /* of the file, */
+    uint32_t pid, fd;                  /* which is /proc/PID/fd/FD */
+    uint8_t nonce[SHARED_NONCE_BYTES]; /* what it begins with */
+};
+_Static_assert(sizeof(struct shared_inbox) == 56, "on the wire: change SHARED_VERSION with this");
+
 struct shared_ask {
     uint64_t released;  /* samples messages that the client is done with, since the beginning */
     int64_t samples;    /* more, or 0 */
@@ -104,6 +115,8 @@ _Static_assert(sizeof(struct shared_chunk) == 16, "on the wire: change SHARED_VE
 trp_status shared_hello_encode(const struct shared_hello *hello, trp_message **message);
 trp_status shared_welcome_encode(const struct shared_welcome *welcome, trp_message **message);
 trp_status shared_ask_encode(const struct shared_ask *ask, trp_message **message);
+
+trp_status shared_inbox_decode(trp_bytes bytes, struct shared_inbox *inbox);
 
 /* Spans point into `bytes`. INVALID_ARGUMENT: malformed, or another version. */
 trp_status shared_hello_decode(trp_bytes bytes, struct shared_hello *hello);

@@ -92,6 +92,7 @@ static void lent_begin(struct store *store, struct chunk *chunk, const trp_bytes
     chunk->lent = slab_take(&store->slabs, lent_size(count));
     chunk->lent->at = store->lent_count;
     chunk->lent->count = count;
+    chunk->lent->shared = false;
     memcpy(chunk->lent->spans, spans, count * sizeof *spans);
     store->lent[store->lent_count++] = chunk;
 }
@@ -200,6 +201,12 @@ struct chunk *store_chunk_create(struct store *store, const trp_bytes *spans, ui
     chunk->bytes = bytes_take(store, size);
     span_reader_copy(&from, chunk->bytes, size);
     return chunk;
+}
+
+void store_chunk_shared(struct chunk *chunk)
+{
+    if (chunk->lent)
+        chunk->lent->shared = true;
 }
 
 struct chunk *chunk_create_stored(struct store *store, uint64_t seq, uint32_t size)

@@ -276,6 +276,7 @@ static inline uint64_t lmdb_key_read(MDB_val key)
 struct lent {
     uint32_t at; /* in store.lent */
     uint32_t count;
+    bool shared; /* they may change under our eyes */
     trp_bytes spans[];
 };
 

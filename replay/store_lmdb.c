@@ -309,26 +309,31 @@ int lmdb_put_parts(MDB_cursor *cursor, uint64_t seq, trp_bytes bytes, unsigned f
 }
 
 /* The next `size` bytes of the spans into `out`, which is a page that nobody looks at soon if it is
- * `away`; the sum with them. */
+ * `away`; the sum with them. Of what may change meanwhile the sum is that of a copy. */
 static uint32_t spans_take(struct span_reader *from, uint8_t *out, size_t size, bool away,
-                           uint32_t sum)
+                           bool shared, uint32_t sum)
 {
+    uint8_t copy[PIECE_BYTES];
     if (size == 0)
         return sum;
     while (from->left.size == 0)
         from->left = *from->next++;
     const uint8_t *in = from->left.data;
-    if (from->left.size >= size) {
-        sum = chunk_sum_add(sum, in, size); /* that brings it into the cache */
-        if (away)
-            copy_away(out, in, size);
-        else
-            copy_some(out, in, size);
+    if (shared && away) {
+        span_reader_copy(from, copy, size);
+        in = copy;
+    } else if (!shared && from->left.size >= size) {
         from->left = (trp_bytes){in + size, from->left.size - size};
-        return sum;
+    } else {
+        span_reader_copy(from, out, size);
+        return chunk_sum_add(sum, out, size);
     }
-    span_reader_copy(from, out, size);
-    return chunk_sum_add(sum, out, size);
+    sum = chunk_sum_add(sum, in, size); /* that brings it into the cache */
+    if (away)
+        copy_away(out, in, size);
+    else
+        copy_some(out, in, size);
+    return sum;
 }
 
 int lmdb_put_chunk(const struct store *store, MDB_cursor *cursor, const struct chunk *chunk)
@@ -336,6 +341,7 @@ int lmdb_put_chunk(const struct store *store, MDB_cursor *cursor, const struct c
     /* What has a page to itself, of the file's own pages: else it is written from there at once. */
     enum { PAGE_VALUE_MIN = PIECE_BYTES / 2 };
     bool map = store->options.durability != TRP_DURABLE_SYSTEM;
+    bool shared = chunk->lent && chunk->lent->shared;
     struct span_reader from = chunk_spans(chunk);
     uint32_t count = chunk_pieces(chunk->size), sum = 0;
     for (uint32_t piece = 0; piece < count; piece++) {
@@ -349,7 +355,7 @@ int lmdb_put_chunk(const struct store *store, MDB_cursor *cursor, const struct c
         if (rc != 0)
             return rc;
         uint8_t *out = data.mv_data;
-        sum = spans_take(&from, out, bytes, map && bytes > PAGE_VALUE_MIN, sum);
+        sum = spans_take(&from, out, bytes, map && bytes > PAGE_VALUE_MIN, shared, sum);
         for (size_t at = bytes; at < size; at++)
             out[at] = (uint8_t)(sum >> 8 * (offset + at - chunk->size));
     }

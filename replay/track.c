@@ -6,6 +6,9 @@
  * pay a few times in a row is left alone for a while, because looking at noise costs as much as
  * copying it. Such chunks, and those closed early, are put together tensor by tensor.
  *
+ * A server on this host may give us room that it sees, too: then a chunk is made there, and what is
+ * sent of it is all but its large contents.
+ *
  * A ring says for each step which row it is. Only when steps come in parts can its columns be in
  * different rows (a flush between two parts closes the chunk) or nowhere; from the first part on
  * there is a second ring that says it for each column. */
@@ -53,6 +56,9 @@ struct track {
     struct track_chunk *held;     /* oldest of the chunks with rows that can be found ... */
     struct track_chunk *held_end; /* ... and the newest */
     struct track_chunk *open, *free;
+    struct room *room;   /* NULL: none */
+    uint32_t generation; /* of how chunks are made; earlier ones are not used again */
+    bool large;
     uint8_t *scratch;
     size_t *packed; /* scratch: compressed bytes of each column */
     bool tuned;
@@ -71,7 +77,14 @@ static struct track_chunk *chunk_allocate(struct track *track, size_t memory_byt
     struct track_chunk *chunk = xcalloc(1, sizeof *chunk);
     chunk->track = track;
     chunk->capacity = track->chunk_length;
-    chunk->memory = xmalloc(memory_bytes);
+    chunk->generation = track->generation;
+    chunk->memory_bytes = memory_bytes;
+    if (track->room && memory_bytes >= SHARED_INLINE_BYTES)
+        chunk->memory = room_take(track->room, memory_bytes);
+    if (chunk->memory)
+        chunk->room = track->room;
+    else
+        chunk->memory = xmalloc(memory_bytes);
     chunk->reshaped = true;
     chunk->tensors = xcalloc(track->column_count, sizeof *chunk->tensors);
     for (size_t i = 0; i < track->column_count; i++) {
@@ -88,7 +101,11 @@ static struct track_chunk *chunk_allocate(struct track *track, size_t memory_byt
 
 static void chunk_free(struct track_chunk *chunk)
 {
-    free(chunk->memory);
+    if (chunk->room)
+        room_give(chunk->room, chunk->memory, chunk->memory_bytes);
+    else
+        free(chunk->memory);
+    free(chunk->placed_memory);
     free(chunk->tensors);
     free(chunk);
 }
@@ -146,7 +163,7 @@ void track_unref(struct track_chunk *chunk)
     assert(chunk->refs > 0);
     if (--chunk->refs > 0)
         return;
-    if (chunk->capacity != track->chunk_length) {
+    if (chunk->generation != track->generation) {
         chunk_free(chunk);
         return;
     }
@@ -174,9 +191,8 @@ static size_t compress_rows(struct track *track, struct column *column, uint8_t 
 }
 
 /* Tensors instead of the ready message: `packed` bytes of each column, 0 for as they are. */
-static void reshape_chunk(struct track *track, struct track_chunk *chunk, const size_t *packed)
+static void describe_chunk(struct track *track, struct track_chunk *chunk, const size_t *packed)
 {
-    chunk->reshaped = true;
     for (size_t i = 0; i < track->column_count; i++) {
         const struct column *column = &track->columns[i];
         uint8_t *rows = chunk->memory + column->offset;
@@ -188,6 +204,28 @@ static void reshape_chunk(struct track *track, struct track_chunk *chunk, const 
     }
     chunk->steps.uncompressed_bytes = chunk->rows * track->step_bytes;
     chunk->wire = (struct wire_chunk){.key = chunk->key, .steps = &chunk->steps};
+}
+
+static bool has_large_content(const struct track_chunk *chunk)
+{
+    for (uint32_t i = 0; i < chunk->steps.tensor_count; i++)
+        if (chunk->tensors[i].content.size >= SHARED_INLINE_BYTES)
+            return true;
+    return false;
+}
+
+static void place_chunk(struct track_chunk *chunk)
+{
+    chunk->placed = (trp_bytes){0};
+    if (!chunk->room || !has_large_content(chunk))
+        return;
+    size_t size = wire_placed_size_max(&chunk->wire);
+    if (size > chunk->placed_capacity) {
+        chunk->placed_capacity = size;
+        chunk->placed_memory = xrealloc(chunk->placed_memory, size);
+    }
+    chunk->placed = wire_chunk_place(&chunk->wire, room_memory(chunk->room),
+                                     chunk->placed_memory + chunk->placed_capacity);
 }
 
 /* SequenceRange as field 2. */
@@ -219,13 +257,15 @@ void track_close(struct track *track)
     }
     chunk->steps.sparse =
         (uint32_t)chunk->steps.end - (uint32_t)chunk->steps.start + 1 != chunk->rows;
-    if (whole)
+    if (whole && !chunk->room)
         chunk->wire = (struct wire_chunk){.key = chunk->key,
                                           .head = encode_range(chunk),
                                           .tail = {chunk->memory, track->shape_bytes}};
     else
-        reshape_chunk(track, chunk, track->packed);
+        describe_chunk(track, chunk, track->packed);
+    chunk->reshaped = !whole;
     chunk->wire_size = wire_chunk_size(&chunk->wire);
+    place_chunk(chunk);
     chunk->closed = true;
     track->open = NULL;
 }
@@ -465,6 +505,7 @@ static trp_status init_columns(struct track *track, const trp_tensor_spec *specs
         struct column *column = &track->columns[i];
         TRP_TRY(column_init(column, &specs[sources[i]], sources[i], length_max));
         track->step_bytes += column->step_bytes;
+        track->large |= column->step_bytes * length_max >= SHARED_INLINE_BYTES;
     }
     return TRP_OK;
 }
@@ -490,7 +531,7 @@ static trp_status encode_model(struct track *track, trp_message **message)
         column->offset = offset + BLOCK_HEADER_BYTES_MAX;
         offset = column->offset + column->step_bytes * track->chunk_length;
     }
-    reshape_chunk(track, chunk, track->packed);
+    describe_chunk(track, chunk, track->packed);
     chunk->wire.key = 1;
     struct wire_insert_request request = {0};
     *wire_push_chunk(&request.lists) = chunk->wire;
@@ -541,10 +582,26 @@ static trp_status init_shape(struct track *track)
 static void track_retune(struct track *track)
 {
     free_all(track);
+    track->generation++;
     free(track->shape);
     track->chunk_length = track->tuner.length;
     if (init_shape(track) != TRP_OK)
         abort(); /* as every allocation of a chunk does */
+}
+
+void track_set_room(struct track *track, struct room *room)
+{
+    if (room)
+        room_ref(room);
+    room_unref(track->room);
+    track->room = room;
+    track->generation++;
+    free_all(track);
+}
+
+bool track_is_large(const struct track *track)
+{
+    return track->large;
 }
 
 trp_status track_create(struct track **out, const trp_tensor_spec *columns, const uint32_t *sources,
@@ -577,6 +634,7 @@ void track_destroy(struct track *track)
         return;
     track_forget(track);
     free_all(track);
+    room_unref(track->room);
     free(track->columns);
     free(track->ring);
     free(track->scratch);

@@ -16,6 +16,7 @@
 #include <troupe/rng.h>
 #include <troupe/status.h>
 #include <troupe/tensor.h>
+#include "room.h"
 #include "tuner.h"
 #include "wire.h"
 
@@ -39,6 +40,13 @@ struct track_chunk {
     struct wire_steps steps;
     struct wire_tensor *tensors; /* one a column */
     uint8_t *memory;             /* a ChunkData without key and range, rows in their places */
+    size_t memory_bytes;
+    struct room *room;   /* that it is in; NULL: the heap */
+    uint32_t generation; /* of the track, when it was made */
+    trp_bytes placed;    /* once closed, in a room: the field of a request that says where it is;
+                            empty: nothing of it is large */
+    uint8_t *placed_memory;
+    size_t placed_capacity;
     /* The writer's marks. */
     uint64_t last_item; /* serial of the newest item that refers to it */
     uint64_t seen_by;   /* the item or message that looked at it last */
@@ -66,6 +74,10 @@ struct step_number {
 trp_status track_create(struct track **out, const trp_tensor_spec *columns, const uint32_t *sources,
                         size_t count, const struct track_options *options);
 void track_destroy(struct track *track); /* after every reference is gone; NULL is fine */
+
+/* Where chunks are made from now on, if they are large and there is some; NULL: on the heap. */
+void track_set_room(struct track *track, struct room *room);
+bool track_is_large(const struct track *track); /* its chunks may be */
 
 /* `count` whole steps from `first` on: columns[c] has the rows of column c, c as in `sources`. */
 void track_append(struct track *track, const void *const *columns, uint32_t count,

@@ -85,6 +85,15 @@ trp_status insert_request_field(const struct field *field, struct wire_insert_re
     case TAG(3, LEN):
     case TAG(3, VARINT):
         return keys_decode(field, &request->keep);
+    case TAG(PLACED_CHUNK_FIELD, LEN):
+        if (request->lists.chunk_count == MESSAGE_ITEMS_MAX)
+            return TRP_RESOURCE_EXHAUSTED;
+        *wire_push_chunk(&request->lists) =
+            (struct wire_chunk){.tail = field->bytes, .placed = true};
+        return TRP_OK;
+    case TAG(INBOX_HELLO_FIELD, LEN):
+        request->hello = field->bytes;
+        return TRP_OK;
     default:
         return TRP_OK;
     }
@@ -119,6 +128,8 @@ void wire_insert_request_clear(struct wire_insert_request *request)
 {
     wire_lists_clear(&request->lists);
     request->keep.count = 0;
+    request->hello.size = 0;
+    request->placed_bytes = 0;
     while (request->joined_count > 0)
         trp_message_destroy(request->joined[--request->joined_count]);
 }
@@ -129,8 +140,9 @@ void wire_insert_request_cleanup(struct wire_insert_request *request)
     wire_lists_cleanup(&request->lists);
     wire_keys_cleanup(&request->keep);
     free(request->joined);
-    request->joined = NULL;
-    request->joined_capacity = 0;
+    free(request->sights);
+    free(request->places);
+    *request = (struct wire_insert_request){0};
 }
 
 trp_status wire_insert_response_decode(trp_bytes bytes, struct wire_keys *keys)
@@ -152,6 +164,25 @@ trp_status wire_insert_response_encode(const uint64_t *keys, size_t count, trp_m
     TRP_TRY(encode_begin(bytes_field_size(keys_content_size(keys, count)), message, &writer));
     put_keys(&writer, 1, keys, count);
     return encode_end(&writer);
+}
+
+trp_status wire_insert_inbox_encode(trp_bytes description, trp_message **message)
+{
+    struct writer writer = {0};
+    size_t size = varint_size(TAG(INBOX_FIELD, LEN)) + varint_size(description.size);
+    TRP_TRY(encode_begin(size + description.size, message, &writer));
+    put_bytes_field(&writer, INBOX_FIELD, description);
+    return encode_end(&writer);
+}
+
+trp_bytes wire_insert_inbox_decode(trp_bytes bytes)
+{
+    struct reader reader = reader_of(bytes);
+    struct field field;
+    while (read_field(&reader, &field))
+        if (field.tag == TAG(INBOX_FIELD, LEN))
+            return field.bytes;
+    return (trp_bytes){0};
 }
 
 /* ---- SampleStreamRequest ----------------------------------------------------------------- */

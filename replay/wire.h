@@ -65,6 +65,9 @@ struct wire_chunk {
     trp_bytes head, tail;
     struct wire_more more; /* decoded from parts: behind the tail */
     const struct wire_steps *steps;
+    bool placed;             /* decoded: `tail` only says where it is; see wire_chunk_find() */
+    const trp_bytes *places; /* found: behind the tail, as more.parts, where what lies in memory
+                                that others write to has no address */
 };
 
 struct wire_slice {
@@ -167,6 +170,11 @@ struct wire_insert_request {
      * them leaves `joined_count` 0. */
     trp_message **joined;
     uint32_t joined_count, joined_capacity;
+    trp_bytes hello; /* ours, field 1002: a writer that would like an inbox; empty: none */
+    /* Of the chunk found last. */
+    trp_bytes *sights, *places;
+    uint32_t place_count, sight_capacity, place_capacity;
+    uint64_t placed_bytes; /* of this message, in shared memory */
 };
 
 /* INVALID_ARGUMENT: malformed; RESOURCE_EXHAUSTED: more parts than MESSAGE_*_MAX. */
@@ -176,6 +184,20 @@ trp_status wire_insert_request_decode(trp_bytes bytes, struct wire_insert_reques
  * another (wire_chunk.more); whatever else does is joined. */
 trp_status wire_insert_request_decode_parts(const trp_bytes *parts, size_t count,
                                             struct wire_insert_request *request);
+
+/* Makes a placed chunk one in parts, of which those in `memory` are contents that are one literal:
+ * its writer may change them at any time, and no valid chunk becomes another thing by that. Bytes
+ * that somebody has to look at are copied (`joined`). Valid until the next one is found.
+ * INVALID_ARGUMENT: malformed, or it is not in `memory`, or a message has more of it than there is;
+ * RESOURCE_EXHAUSTED: no memory. */
+trp_status wire_chunk_find(struct wire_insert_request *request, trp_bytes memory,
+                           struct wire_chunk *chunk);
+
+/* Writes the chunk, which has `steps`, as a placed one of a request, its large contents, which lie
+ * behind `memory`, as their offsets there; so that it ends at `end`, with wire_placed_size_max()
+ * bytes of room before. */
+trp_bytes wire_chunk_place(const struct wire_chunk *chunk, const uint8_t *memory, uint8_t *end);
+size_t wire_placed_size_max(const struct wire_chunk *chunk);
 
 /* RESOURCE_EXHAUSTED: no memory for the message. */
 trp_status wire_insert_request_encode(const struct wire_insert_request *request,
@@ -190,6 +212,10 @@ void wire_insert_request_cleanup(struct wire_insert_request *request);
 /* The confirmed keys, appended to `keys`. */
 trp_status wire_insert_response_decode(trp_bytes bytes, struct wire_keys *keys);
 trp_status wire_insert_response_encode(const uint64_t *keys, size_t count, trp_message **message);
+
+/* A response that only describes an inbox; and the description in a response, empty: none. */
+trp_status wire_insert_inbox_encode(trp_bytes description, trp_message **message);
+trp_bytes wire_insert_inbox_decode(trp_bytes bytes);
 
 /* ---- SampleStream ------------------------------------------------------------------------ */
 

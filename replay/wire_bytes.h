@@ -19,8 +19,13 @@ enum wire_type { VARINT = 0, FIXED64 = 1, LEN = 2, GROUP = 3, GROUP_END = 4, FIX
 /* A constant for switch labels. */
 #define TAG(number, type) ((uint32_t)((number) << 3 | (type)))
 
-/* PrioritizedItem.policy_version (uint64): an extension of ours that Reverb's peers skip. */
-enum { POLICY_VERSION_FIELD = 1000 };
+/* Extensions of ours that Reverb's peers skip. */
+enum {
+    POLICY_VERSION_FIELD = 1000, /* uint64 PrioritizedItem.policy_version */
+    PLACED_CHUNK_FIELD = 1001,   /* repeated InsertStreamRequest.placed_chunks: wire_places.c */
+    INBOX_HELLO_FIELD = 1002,    /* bytes InsertStreamRequest.hello: shared_wire.h */
+    INBOX_FIELD = 1001,          /* bytes InsertStreamResponse.inbox: shared_wire.h */
+};
 
 struct reader {
     const uint8_t *at, *end;

@@ -103,11 +103,8 @@ void wire_keys_cleanup(struct wire_keys *keys)
 
 /* ---- ChunkData --------------------------------------------------------------------------- */
 
-trp_status chunk_decode(trp_bytes bytes, struct wire_lists *lists)
+trp_status chunk_read(trp_bytes bytes, struct wire_chunk *chunk)
 {
-    if (lists->chunk_count == MESSAGE_ITEMS_MAX)
-        return TRP_RESOURCE_EXHAUSTED;
-    struct wire_chunk *chunk = wire_push_chunk(lists);
     struct reader reader = reader_of(bytes);
     struct field field;
     bool found = false;
@@ -125,6 +122,13 @@ trp_status chunk_decode(trp_bytes bytes, struct wire_lists *lists)
     return reader_status(&reader);
 }
 
+trp_status chunk_decode(trp_bytes bytes, struct wire_lists *lists)
+{
+    if (lists->chunk_count == MESSAGE_ITEMS_MAX)
+        return TRP_RESOURCE_EXHAUSTED;
+    return chunk_read(bytes, wire_push_chunk(lists));
+}
+
 static size_t shape_size(const struct wire_tensor *tensor)
 {
     size_t size = 0;
@@ -139,11 +143,24 @@ static size_t tensor_size(const struct wire_tensor *tensor)
            bytes_field_size(tensor->content.size);
 }
 
-static void put_tensor(struct writer *writer, const struct wire_tensor *tensor)
+/* The header of something that need not lie in one piece. */
+static void put_size_header(struct writer *writer, uint32_t number, size_t size)
+{
+    put_varint(writer, size);
+    put_varint(writer, TAG(number, LEN));
+}
+
+static void put_tensor(struct writer *writer, const struct wire_tensor *tensor,
+                       struct placing *placing)
 {
     assert(tensor->rank <= TRP_RANK_MAX);
-    const uint8_t *end = writer->at;
-    put_bytes_field(writer, 4, tensor->content);
+    if (tensor->content.size > 0) {
+        if (placing && tensor->content.size >= SHARED_INLINE_BYTES)
+            put_place(writer, tensor->content, placing);
+        else
+            put_bytes(writer, tensor->content);
+        put_size_header(writer, 4, tensor->content.size);
+    }
     const uint8_t *shape_end = writer->at;
     for (uint32_t i = tensor->rank; i-- > 0;) {
         const uint8_t *dim_end = writer->at;
@@ -152,7 +169,7 @@ static void put_tensor(struct writer *writer, const struct wire_tensor *tensor)
     }
     put_len_header(writer, 2, shape_end);
     put_varint_field(writer, 1, (uint64_t)tensor->dtype);
-    put_len_header(writer, 1, end);
+    put_size_header(writer, 1, tensor_size(tensor));
 }
 
 static size_t range_size(const struct wire_steps *steps)
@@ -176,16 +193,15 @@ static size_t steps_size(const struct wire_steps *steps)
            varint_field_size(steps->uncompressed_bytes);
 }
 
-static void put_steps(struct writer *writer, const struct wire_steps *steps)
+void put_steps(struct writer *writer, const struct wire_steps *steps, struct placing *placing)
 {
     put_varint_field(writer, 7, steps->uncompressed_bytes);
     put_varint_field(writer, 6, steps->tensor_count);
-    const uint8_t *end = writer->at;
     for (uint32_t i = steps->tensor_count; i-- > 0;)
-        put_tensor(writer, &steps->tensors[i]);
-    put_len_header(writer, 5, end);
+        put_tensor(writer, &steps->tensors[i], placing);
+    put_size_header(writer, 5, steps_data_size(steps));
     put_varint_field(writer, 4, steps->delta_encoded);
-    end = writer->at;
+    const uint8_t *end = writer->at;
     put_varint_field(writer, 4, steps->sparse);
     put_varint_field(writer, 3, (uint64_t)steps->end);
     put_varint_field(writer, 2, (uint64_t)steps->start);
@@ -208,7 +224,7 @@ void put_chunk(struct writer *writer, uint32_t number, const struct wire_chunk *
 {
     const uint8_t *end = writer->at;
     if (chunk->steps) {
-        put_steps(writer, chunk->steps);
+        put_steps(writer, chunk->steps, NULL);
     } else {
         put_bytes(writer, chunk->tail);
         put_bytes(writer, chunk->head);

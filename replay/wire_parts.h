@@ -40,7 +40,8 @@ trp_status insert_request_field(const struct field *field, struct wire_insert_re
 
 /* ---- bytes in several parts (wire_spans.c) ------------------------------------------------ */
 
-/* Goes to the next part that is not empty; false: there is none. `now` is used up. */
+/* Goes to the next part that is not empty; false: there is none, or it is not to be looked at (it
+ * has no address). `now` is used up. */
 bool spans_advance(struct spans *rest);
 
 /* A field that goes on in the next part: what of it is in this one, and what lies beyond. ABORTED:
@@ -49,9 +50,18 @@ trp_status spans_field(struct spans *rest, struct field *field, struct wire_more
 
 uint64_t more_size(const struct wire_more *more);
 
+/* All of it in one piece, which the request keeps. */
+trp_status spans_join(const struct spans *spans, struct wire_insert_request *request,
+                      trp_bytes *bytes);
+
+/* A ChunkData in parts. ABORTED: something else than contents that are one literal goes on in
+ * another part, and it has to be joined. */
+trp_status chunk_in_parts(const struct spans *spans, struct wire_chunk *chunk);
+
 /* ---- parts --------------------------------------------------------------------------------- */
 
-/* A ChunkData and a PrioritizedItem, pushed to the lists. */
+/* A ChunkData; the same and a PrioritizedItem, pushed to the lists. */
+trp_status chunk_read(trp_bytes bytes, struct wire_chunk *chunk);
 trp_status chunk_decode(trp_bytes bytes, struct wire_lists *lists);
 trp_status item_decode(trp_bytes bytes, struct wire_lists *lists);
 
@@ -59,6 +69,13 @@ trp_status item_decode(trp_bytes bytes, struct wire_lists *lists);
 void put_chunk(struct writer *writer, uint32_t number, const struct wire_chunk *chunk);
 void put_item(struct writer *writer, uint32_t number, const struct wire_lists *lists,
               const struct wire_item *item);
+
+/* Everything of a chunk but its key; NULL: all of it here. */
+struct placing;
+void put_steps(struct writer *writer, const struct wire_steps *steps, struct placing *placing);
+
+/* Where the content is, instead of it (wire_places.c). */
+void put_place(struct writer *writer, trp_bytes content, struct placing *placing);
 
 /* An item around an already encoded trajectory of `trajectory` bytes; and the fields before it. */
 size_t item_content_size(const struct wire_item *item, size_t trajectory);

@@ -26,29 +26,44 @@ uint64_t more_size(const struct wire_more *more)
     return size;
 }
 
+static bool is_hidden(trp_bytes part)
+{
+    return part.size > 0 && !part.data;
+}
+
+static void spans_step(struct spans *rest)
+{
+    rest->now = more_first(&rest->more);
+    rest->more.parts++;
+    rest->more.count--;
+}
+
 bool spans_advance(struct spans *rest)
 {
-    while (rest->now.size == 0 && rest->more.count > 0) {
-        rest->now = more_first(&rest->more);
-        rest->more.parts++;
-        rest->more.count--;
-    }
+    while (rest->now.size == 0 && rest->more.count > 0 && !is_hidden(more_first(&rest->more)))
+        spans_step(rest);
     return rest->now.size > 0;
 }
 
-/* Moves the first `size` bytes to `out`, which are all of `now` and more. */
+/* Moves the first `size` bytes to `out`, which are all of `now` and more; what is hidden as a
+ * whole. */
 static bool spans_cut(struct spans *rest, uint64_t size, struct spans *out)
 {
     *out = (struct spans){.now = rest->now, .more.parts = rest->more.parts};
     size -= rest->now.size;
     rest->now.size = 0;
     while (size > 0) {
-        if (!spans_advance(rest))
+        if (rest->now.size == 0 && rest->more.count == 0)
             return false;
+        if (rest->now.size == 0)
+            spans_step(rest);
         size_t taken = size < rest->now.size ? (size_t)size : rest->now.size;
+        if (is_hidden(rest->now) && taken < rest->now.size)
+            return false;
         out->more.count = (uint32_t)(rest->more.parts - out->more.parts);
         out->more.last = taken;
-        rest->now = (trp_bytes){rest->now.data + taken, rest->now.size - taken};
+        rest->now.size -= taken;
+        rest->now.data = rest->now.size > 0 ? rest->now.data + taken : NULL;
         size -= taken;
     }
     return true;
@@ -72,8 +87,8 @@ trp_status spans_field(struct spans *rest, struct field *field, struct wire_more
 
 /* ---- joining ------------------------------------------------------------------------------- */
 
-static trp_status spans_join(const struct spans *spans, struct wire_insert_request *request,
-                             trp_bytes *bytes)
+trp_status spans_join(const struct spans *spans, struct wire_insert_request *request,
+                      trp_bytes *bytes)
 {
     trp_message *message = trp_message_create(spans->now.size + more_size(&spans->more));
     if (!message)
@@ -113,22 +128,29 @@ static trp_status chunk_check(const struct wire_chunk *chunk)
 }
 
 /* The key first, as every writer has it. */
-static trp_status chunk_in_parts(const struct spans *spans, struct wire_lists *lists)
+trp_status chunk_in_parts(const struct spans *spans, struct wire_chunk *chunk)
 {
     struct reader reader = reader_of(spans->now);
     struct field field;
-    if (lists->chunk_count == MESSAGE_ITEMS_MAX || !read_field(&reader, &field) ||
-        field.tag != TAG(1, VARINT))
+    if (!read_field(&reader, &field) || field.tag != TAG(1, VARINT))
         return TRP_ABORTED;
-    struct wire_chunk *chunk = wire_push_chunk(lists);
-    chunk->key = field.value;
-    chunk->head = (trp_bytes){spans->now.data, 0};
-    chunk->tail = (trp_bytes){reader.at, (size_t)(reader.end - reader.at)};
-    chunk->more = spans->more;
-    trp_status status = chunk_check(chunk);
-    if (status != TRP_OK)
-        lists->chunk_count--;
-    return status;
+    *chunk = (struct wire_chunk){
+        .key = field.value,
+        .head = {spans->now.data, 0},
+        .tail = {reader.at, (size_t)(reader.end - reader.at)},
+        .more = spans->more,
+    };
+    return chunk_check(chunk);
+}
+
+/* Pushed to the lists, if it is one. */
+static bool parts_push(const struct spans *spans, struct wire_lists *lists)
+{
+    struct wire_chunk chunk;
+    if (lists->chunk_count == MESSAGE_ITEMS_MAX || chunk_in_parts(spans, &chunk) != TRP_OK)
+        return false;
+    *wire_push_chunk(lists) = chunk;
+    return true;
 }
 
 /* ---- requests ------------------------------------------------------------------------------ */
@@ -161,7 +183,7 @@ static trp_status across_decode(struct spans *rest, struct wire_insert_request *
     }
     TRP_TRY(status);
     bytes.now = field.bytes;
-    if (field.tag == TAG(1, LEN) && chunk_in_parts(&bytes, &request->lists) == TRP_OK)
+    if (field.tag == TAG(1, LEN) && parts_push(&bytes, &request->lists))
         return TRP_OK;
     TRP_TRY(spans_join(&bytes, request, &field.bytes));
     return insert_request_field(&field, request);

@@ -56,8 +56,11 @@ static inline bool rest_field(struct spans *rest, struct field *field, struct wi
 {
     *status = TRP_OK;
     beyond->count = 0;
-    if (rest->now.size == 0 && !spans_advance(rest))
+    if (rest->now.size == 0 && !spans_advance(rest)) {
+        if (rest->more.count > 0)
+            *status = TRP_ABORTED; /* it is not to be looked at */
         return false;
+    }
     struct reader reader = reader_of(rest->now);
     bool found = read_field(&reader, field);
     if (!found && rest->more.count > 0)

@@ -7,7 +7,10 @@
  * everything before that is sent again, under the same keys, on the next stream when the server
  * went away, so an acknowledged item is never lost and an unacknowledged one is inserted at least
  * once (the server takes a known key as an update). Any other end of the stream is final, and every
- * later call reports it. */
+ * later call reports it.
+ *
+ * A writer of large steps asks for room in its first message on a stream. A server on this host
+ * answers with some, and chunks are made there from then on; whoever does not is sent them. */
 #include <troupe/writer.h>
 
 #include <assert.h>
@@ -15,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <troupe/log.h>
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/limits.h"
@@ -23,6 +27,8 @@
 #include "limiter_words.h"
 #include "link.h"
 #include "outbox.h"
+#include "room.h"
+#include "shared_view.h"
 
 static const char insert_path[] = "/deepmind.reverb.ReverbService/InsertStream";
 
@@ -32,9 +38,15 @@ struct trp_writer {
     struct outbox *outbox;
     struct item_check *check; /* NULL: none is wanted */
     uint32_t batch_items;     /* ready items that make a message worth while */
+    bool asked;               /* for room, on this stream */
     trp_status failure;       /* the end of the stream that is final */
     char *failure_text;
 };
+
+static trp_bytes message_bytes(trp_message *message)
+{
+    return (trp_bytes){trp_message_data(message), trp_message_size(message)};
+}
 
 /* ---- moving messages ------------------------------------------------------------------------- */
 
@@ -47,6 +59,8 @@ static trp_status failed_for_good(trp_writer *writer)
 static trp_status stream_ended(trp_writer *writer, trp_status status)
 {
     outbox_rewind(writer->outbox);
+    history_set_room(writer->history, NULL);
+    writer->asked = false;
     if (link_is_transient(status)) {
         link_lose(&writer->link);
         return TRP_OK;
@@ -58,16 +72,51 @@ static trp_status stream_ended(trp_writer *writer, trp_status status)
     return failed_for_good(writer);
 }
 
+static trp_status make_message(trp_writer *writer, bool asks, trp_message **message)
+{
+    struct shared_hello hello = {.window = 0};
+    trp_message *told;
+    if (!asks)
+        return outbox_message(writer->outbox, (trp_bytes){0}, message);
+    shared_boot_id(hello.boot_id);
+    TRP_TRY(shared_hello_encode(&hello, &told));
+    trp_status status = outbox_message(writer->outbox, message_bytes(told), message);
+    trp_message_destroy(told);
+    return status;
+}
+
 /* One message of ready items; DEADLINE_EXCEEDED: the peer takes none, the items are still here. */
 static trp_status send_message(trp_writer *writer, struct deadline deadline)
 {
     trp_message *message;
-    bool ended;
-    TRP_TRY(outbox_message(writer->outbox, &message));
+    bool ended, asks = !writer->asked && history_is_large(writer->history);
+    TRP_TRY(make_message(writer, asks, &message));
     trp_status status = link_send(&writer->link, message, deadline, &ended);
-    if (status == TRP_OK)
+    if (status == TRP_OK) {
         outbox_sent(writer->outbox);
+        writer->asked |= asks;
+    }
     return ended ? stream_ended(writer, status) : status;
+}
+
+/* The server may have room for us: what it says of it may be of no use here. */
+static void take_room(trp_writer *writer, trp_bytes response)
+{
+    trp_bytes described = wire_insert_inbox_decode(response);
+    struct shared_inbox inbox;
+    struct room *room;
+    if (described.size == 0)
+        return;
+    trp_status status = shared_inbox_decode(described, &inbox);
+    if (status == TRP_OK)
+        status = room_open(&room, &inbox);
+    if (status != TRP_OK) {
+        trp_log(TRP_DEBUG, "chunks go over the network server=%s reason=%s",
+                trp_channel_address(writer->link.channel), trp_last_error());
+        return;
+    }
+    history_set_room(writer->history, room);
+    room_unref(room); /* the tracks have it */
 }
 
 /* One message of confirmations; DEADLINE_EXCEEDED: none came. */
@@ -80,8 +129,9 @@ static trp_status receive_message(trp_writer *writer, struct deadline deadline)
         return stream_ended(writer, status);
     TRP_TRY(status);
     link_works(&writer->link);
-    status = outbox_confirm(writer->outbox,
-                            (trp_bytes){trp_message_data(message), trp_message_size(message)});
+    if (writer->asked && !history_room(writer->history))
+        take_room(writer, message_bytes(message));
+    status = outbox_confirm(writer->outbox, message_bytes(message));
     trp_message_destroy(message);
     return status == TRP_OK ? TRP_OK : stream_ended(writer, status);
 }

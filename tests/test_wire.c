@@ -12,6 +12,7 @@
 #include "golden.h"
 #include "hex.h"
 #include "replay/tensor.h"
+#include "replay/wire_bytes.h"
 #include "wire_dump.h"
 
 static void assert_message(trp_message *message, trp_bytes expected)
@@ -314,6 +315,71 @@ static void large_contents_are_left_where_they_are(void **state)
     trp_message_destroy(message);
 }
 
+/* The chunk with its bytes from `from` to `to` placed; true: it was left there. */
+static bool find_cut(trp_bytes chunk, size_t from, size_t to, struct wire_insert_request *request,
+                     struct buffer *out)
+{
+    uint8_t told[4096], *memory = malloc(to - from + 1);
+    struct writer writer = {.start = told, .at = told + sizeof told};
+    const uint8_t *end = writer.at;
+    put_bytes_field(&writer, 1, (trp_bytes){chunk.data + to, chunk.size - to});
+    put_fixed64(&writer, to - from);
+    put_varint(&writer, TAG(2, FIXED64));
+    put_bytes_field(&writer, 1, (trp_bytes){chunk.data, from});
+    put_len_header(&writer, PLACED_CHUNK_FIELD, end);
+    memcpy(memory, chunk.data + from, to - from);
+    assert_int_equal(
+        wire_insert_request_decode((trp_bytes){writer.at, (size_t)(end - writer.at)}, request),
+        TRP_OK);
+    struct wire_chunk *found = &request->lists.chunks[0];
+    assert_true(found->placed);
+    assert_int_equal(wire_chunk_find(request, (trp_bytes){memory, to - from}, found), TRP_OK);
+    bool left = found->places != NULL;
+    memset(memory, 0xff, to - from); /* a moment later its writer thinks otherwise */
+    if (left)
+        found->more.parts = found->places;
+    dump_request(out, request);
+    free(memory);
+    return left;
+}
+
+static void what_is_in_shared_memory_decides_nothing(void **state)
+{
+    (void)state;
+    trp_message *message = literal_request();
+    struct wire_insert_request request = {0};
+    struct buffer whole = {0}, cut = {0};
+    struct reader reader =
+        reader_of((trp_bytes){trp_message_data(message), trp_message_size(message)});
+    struct field chunk = {0};
+    assert_true(read_field(&reader, &chunk));
+    assert_int_equal(wire_insert_request_decode(
+                         (trp_bytes){chunk.before, (size_t)(reader.at - chunk.before)}, &request),
+                     TRP_OK);
+    dump_request(&whole, &request);
+    uint32_t left = 0, copied = 0;
+    for (size_t from = 0; from < chunk.bytes.size; from++)
+        for (size_t size = 1; from + size <= chunk.bytes.size; size = 3 * size + 1) {
+            if (!find_cut(chunk.bytes, from, from + size, &request, &cut)) {
+                assert_int_equal(cut.size, whole.size);
+                assert_memory_equal(cut.data, whole.data, whole.size);
+                copied++;
+                continue;
+            }
+            left++;
+            assert_int_equal(cut.size, whole.size);
+            for (size_t i = 0; i < cut.size; i++) /* but in the contents, all is as it was */
+                if (cut.data[i] != whole.data[i])
+                    assert_true(whole.data[i] == 'a' || whole.data[i] == 'b');
+        }
+    assert_true(left > 0);
+    assert_true(copied > 0);
+    buffer_cleanup(&whole);
+    buffer_cleanup(&cut);
+    wire_insert_request_cleanup(&request);
+    trp_message_destroy(message);
+}
+
 static void a_message_of_too_many_parts_is_refused(void **state)
 {
     (void)state;
@@ -557,6 +623,7 @@ int main(void)
         cmocka_unit_test(every_cut_of_a_message_is_refused_or_shorter),
         cmocka_unit_test(a_request_is_the_same_however_it_is_cut_into_parts),
         cmocka_unit_test(large_contents_are_left_where_they_are),
+        cmocka_unit_test(what_is_in_shared_memory_decides_nothing),
         cmocka_unit_test(a_message_of_too_many_parts_is_refused),
         cmocka_unit_test(tensors_of_a_chunk_are_walked_by_their_headers),
         cmocka_unit_test(an_empty_dimension_counts_and_old_fields_are_read),

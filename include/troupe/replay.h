@@ -121,7 +121,7 @@ typedef struct {
     /* A sampler on this host reads the data file itself. One that stands still keeps at most 32 MiB
      * of samples that are out of their table, and keeps them so long; 0: 5000 */
     int64_t lease_ms;
-    bool no_share; /* samplers on this host are sent their samples like those elsewhere */
+    bool no_share; /* clients on this host send and are sent everything, like those elsewhere */
 } trp_replay_server_options;
 
 /* Opens the store and its tables and puts ReverbService and troupe.Replay on a server. When the

@@ -45,10 +45,42 @@ static void walk_tensors(const struct wire_lists *lists)
     }
 }
 
+/* What it is does not depend on what is in the memory, where all of it is. */
+static void walk_placed(struct wire_chunk *chunk, trp_bytes memory)
+{
+    struct wire_tensor_reader reader;
+    struct wire_tensor tensor;
+    bool more = true;
+    for (uint32_t i = 0; i < chunk->more.count; ++i) {
+        const trp_bytes *place = &chunk->places[i];
+        assert(place->data >= memory.data);
+        assert(place->data + place->size <= memory.data + memory.size);
+    }
+    wire_tensors_open(&reader, chunk);
+    while (more) {
+        trp_status status = wire_tensor_next(&reader, &tensor, &more);
+        assert(status == TRP_OK);
+    }
+    *chunk = (struct wire_chunk){.key = chunk->key};
+}
+
+/* Placed chunks are looked for in the message itself; false: some are not there. */
+static bool find_placed(struct wire_insert_request *request, trp_bytes memory)
+{
+    for (uint32_t i = 0; i < request->lists.chunk_count; ++i) {
+        struct wire_chunk *chunk = &request->lists.chunks[i];
+        if (chunk->placed && wire_chunk_find(request, memory, chunk) != TRP_OK)
+            return false;
+        if (chunk->places)
+            walk_placed(chunk, memory);
+    }
+    return true;
+}
+
 static void insert_request(trp_bytes bytes)
 {
     struct wire_insert_request first = {0}, second = {0};
-    if (wire_insert_request_decode(bytes, &first) == TRP_OK) {
+    if (wire_insert_request_decode(bytes, &first) == TRP_OK && find_placed(&first, bytes)) {
         walk_tensors(&first.lists);
         trp_message *message;
         if (wire_insert_request_encode(&first, &message) == TRP_OK) {

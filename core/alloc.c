@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { HUGE_PAGE = 2 << 20, LARGE = 4 * HUGE_PAGE };
+enum { LARGE = 2 * HUGE_PAGE };
 
 static void *check(void *memory, size_t size)
 {

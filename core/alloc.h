@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+enum { HUGE_PAGE = 2 << 20 };
+
 /* Never NULL: out of memory prints the size and aborts. */
 void *xmalloc(size_t size);
 void *xcalloc(size_t count, size_t size);

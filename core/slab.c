@@ -41,7 +41,7 @@ static void add_block(struct slabs *slabs)
 {
     size_t size = slabs->bytes < BLOCK_FIRST ? BLOCK_FIRST : slabs->bytes;
     size = size < BLOCK_LAST ? size : BLOCK_LAST;
-    struct slab_block *block = xaligned(SLAB_STEP, size);
+    struct slab_block *block = xaligned(size < HUGE_PAGE ? SLAB_STEP : HUGE_PAGE, size);
     block->next = slabs->blocks;
     slabs->blocks = block;
     slabs->bytes += size;

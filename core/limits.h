@@ -238,9 +238,10 @@ enum {
     /* store.h: chunks whose bytes are worth keeping in memory: a tree walk is 0.5 us, a copy of a
      * larger one takes longer. */
     STORE_CACHED_CHUNK_BYTES_MAX = 4080,
-    /* store_loan.c: chunks that are sent from where they lie; pages of ten slow clients' windows,
-     * and a sixteenth of what the file may grow to; a piece that surely has a page to itself. */
-    STORE_LOAN_CHUNK_BYTES_MIN = 4081,
+    /* store_loan.c: chunks that are sent from where they lie (of one page a copy is cheaper); pages
+     * of ten slow clients' windows, and a sixteenth of what the file may grow to; a piece that
+     * surely has a page to itself. */
+    STORE_LOAN_CHUNK_BYTES_MIN = 6144,
     STORE_LOAN_BYTES_MAX = 64 << 20,
     STORE_LOAN_SHARE = 16,
     STORE_LOAN_PIECE_BYTES_MIN = 2048,

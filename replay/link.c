@@ -44,7 +44,7 @@ trp_status link_open(struct link *link, struct deadline deadline)
     if (link->stream)
         return TRP_OK;
     TRP_TRY(wait_for_retry(link, deadline));
-    trp_call_options options = {.timeout_ms = -1, .cancel = link->stop};
+    trp_call_options options = {.timeout_ms = -1, .cancel = link->stop, .in_parts = link->in_parts};
     trp_status status = trp_stream_open(&link->stream, link->channel, link->path, &options);
     if (status == TRP_OK)
         return TRP_OK;

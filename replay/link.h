@@ -14,6 +14,7 @@
 struct link {
     trp_channel *channel;
     const char *path;
+    bool in_parts;      /* messages may come in parts */
     trp_stream *stream; /* NULL: none is open */
     trp_stop *stop;
     int64_t pause_ms;         /* before the next attempt */

@@ -85,6 +85,7 @@ static trp_status open_shared(struct sample_source *source, struct deadline dead
 {
     bool ended = false;
     source->link.path = shared_path;
+    source->link.in_parts = false;
     TRP_TRY(link_open(&source->link, deadline));
     trp_status status = source->greeting ? TRP_OK : send_hello(source, deadline, &ended);
     if (status == TRP_OK)
@@ -114,6 +115,7 @@ static trp_status open_stream(struct sample_source *source, struct deadline dead
     if (!source->ordinary)
         return TRP_OK;
     source->link.path = ordinary_path;
+    source->link.in_parts = true;
     return link_open(&source->link, deadline);
 }
 

@@ -373,18 +373,29 @@ static trp_status open_add_chunks(struct unpacker *unpacker, const struct wire_e
     return TRP_OK;
 }
 
+void unpacker_drop_joined(struct unpacker *unpacker)
+{
+    if (unpacker->needed && unpacker->joined)
+        messages_push(&unpacker->open.messages, unpacker->joined);
+    else
+        message_done(unpacker, unpacker->joined);
+    unpacker->joined = NULL;
+}
+
 /* The message goes, unless the open sample's chunks lie in it. */
 static trp_status drop_message(struct unpacker *unpacker)
 {
     trp_message *message = unpacker->message;
     unpacker->message = NULL;
     unpacker->reader = (struct reader){0};
+    unpacker->rest = (struct spans){.now = {NULL, 0}};
     if (!message)
         return TRP_OK;
     if (!unpacker->needed) {
         message_done(unpacker, message);
         return TRP_OK;
     }
+    unpacker_drop_joined(unpacker);
     unpacker->needed = false;
     size_t size = trp_message_size(message);
     messages_push(&unpacker->open.messages, message);
@@ -516,8 +527,7 @@ trp_status unpacker_feed(struct unpacker *unpacker, trp_message *message)
     trp_status status = drop_message(unpacker);
     unpacker->message = message;
     if (status == TRP_OK)
-        unpacker->reader =
-            reader_of((trp_bytes){trp_message_data(message), trp_message_size(message)});
+        unpacker_open_parts(unpacker, message);
     return status;
 }
 
@@ -541,11 +551,14 @@ bool unpacker_used_up(const struct unpacker *unpacker)
 trp_status unpacker_fill(struct unpacker *unpacker, struct batch *batch)
 {
     struct field field;
+    bool more = true;
     if (unpacker->shared.view)
         return shared_reader_fill(unpacker, batch);
-    while (batch->rows < batch->capacity && read_field(&unpacker->reader, &field))
-        if (field.tag == TAG(1, LEN))
+    while (batch->rows < batch->capacity && more) {
+        TRP_TRY(unpacker_field(unpacker, &field, &more));
+        if (more && field.tag == TAG(1, LEN))
             TRP_TRY(fill_entry(unpacker, &field, batch));
+    }
     if (unpacker->reader.malformed)
         return trp_fail(TRP_INVALID_ARGUMENT, "SampleStreamResponse of %zu bytes is malformed",
                         trp_message_size(unpacker->message));
@@ -567,9 +580,11 @@ void unpacker_release(struct unpacker *unpacker)
 void unpacker_reset(struct unpacker *unpacker)
 {
     open_clear(unpacker);
+    unpacker_drop_joined(unpacker);
     message_done(unpacker, unpacker->message);
     unpacker->message = NULL;
     unpacker->reader = (struct reader){0};
+    unpacker->rest = (struct spans){.now = {NULL, 0}};
     unpacker->shared.view = NULL;
     unpacker->shared.next = 0;
     unpacker->shared.shape_count = 0;

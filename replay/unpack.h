@@ -41,8 +41,8 @@ void unpacker_destroy(struct unpacker *unpacker); /* NULL is fine */
 
 const trp_tensor_spec *unpacker_columns(const struct unpacker *unpacker, size_t *count);
 
-/* Takes the next message; the one before is used up. RESOURCE_EXHAUSTED: a sample beyond
- * SAMPLE_BYTES_MAX. */
+/* Takes the next message, in parts or not; the one before is used up. RESOURCE_EXHAUSTED: a sample
+ * beyond SAMPLE_BYTES_MAX. */
 trp_status unpacker_feed(struct unpacker *unpacker, trp_message *message);
 
 struct shared_view;

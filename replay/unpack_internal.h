@@ -1,4 +1,4 @@
-/* The inside of an unpacker, shared by unpack.c and unpack_shared.c only. */
+/* The inside of an unpacker, shared by unpack*.c only. */
 #ifndef TRP_REPLAY_UNPACK_INTERNAL_H
 #define TRP_REPLAY_UNPACK_INTERNAL_H
 
@@ -69,8 +69,10 @@ struct unpacker {
     size_t column_count;
 
     trp_message *message;
-    struct reader reader;                 /* what is left of it */
-    bool needed;                          /* chunks of the open sample lie in it */
+    struct spans rest;                    /* of it: the part that is read, those behind it */
+    struct reader reader;                 /* what is left of that part */
+    trp_message *joined;                  /* memory that the last sample was joined in; or NULL */
+    bool needed;                          /* chunks of the open sample lie in it or there */
     struct wire_sample_response response; /* one entry of it, decoded */
     struct shared_reader shared;          /* instead of reader, while it has a view */
     struct layout *layouts[LAYOUTS];      /* of samples seen before */
@@ -102,6 +104,9 @@ struct unpacker {
     const uint8_t *plain_of; /* its block; NULL: none */
 };
 
+/* What was joined is used up; it is kept for the open sample or for views. */
+void unpacker_drop_joined(struct unpacker *unpacker);
+
 bool unpacker_fill_by_layout(struct unpacker *unpacker, const struct raw_sample *raw,
                              struct batch *batch);
 void unpacker_learn(struct unpacker *unpacker, const struct raw_sample *raw);
@@ -109,6 +114,15 @@ void unpacker_learn(struct unpacker *unpacker, const struct raw_sample *raw);
 /* Decodes a sample into the next row of the batch. */
 trp_status unpacker_sample(struct unpacker *unpacker, const struct sample *sample,
                            struct batch *batch);
+
+/* ---- unpack_parts.c ---------------------------------------------------------------------- */
+
+/* Reads `message`, which has to stay, from its beginning. */
+void unpacker_open_parts(struct unpacker *unpacker, trp_message *message);
+
+/* The next field of the message, in one place until the next call. `*more` false: there is none, or
+ * the reader is malformed. RESOURCE_EXHAUSTED: no memory to join it. */
+trp_status unpacker_field(struct unpacker *unpacker, struct field *field, bool *more);
 
 /* ---- unpack_shared.c -------------------------------------------------------------------- */
 

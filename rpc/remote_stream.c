@@ -53,7 +53,7 @@ static void read_done(struct rpc_op *op, bool ok)
     stream->reading = false;
     trp_message *message = NULL;
     if (stream->incoming) {
-        message = rpc_message_from_buffer(stream->incoming, false);
+        message = rpc_message_from_buffer(stream->incoming, stream->base.in_parts);
         stream->no_memory = message == NULL;
     }
     stream->incoming = NULL;

@@ -21,6 +21,7 @@ trp_status trp_stream_open(trp_stream **out, trp_channel *channel, const char *p
     struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
     trp_stream *stream = channel->server ? rpc_local_stream_open(channel, path, deadline)
                                          : rpc_remote_stream_open(channel, path, deadline);
+    stream->in_parts = options && options->in_parts;
     stop_watch_add(options ? options->cancel : NULL, &stream->watch, cancel_stream);
     *out = stream;
     return TRP_OK;

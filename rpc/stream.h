@@ -21,6 +21,7 @@ struct trp_stream {
     trp_channel *channel;
     char *path;
     struct stop_watch watch;
+    bool in_parts;
     bool ended; /* its end has been told to the caller */
 };
 

@@ -269,6 +269,33 @@ static void a_message_in_parts_is_all_there(struct net *net)
     trp_stream_destroy(stream);
 }
 
+static void a_stream_may_take_messages_in_parts(struct net *net)
+{
+    static const size_t sizes[] = {0, 1, 300, 20000, 100000, 3 << 20};
+    trp_stream *stream;
+    assert_int_equal(trp_stream_open(&stream, net->channel, "/test.Raw/Big",
+                                     &(trp_call_options){.timeout_ms = -1, .in_parts = true}),
+                     TRP_OK);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        trp_message *message = trp_message_create(sizes[i]);
+        const trp_bytes *parts;
+        size_t at = 0;
+        for (size_t b = 0; b < sizes[i]; b++)
+            trp_message_data(message)[b] = (uint8_t)(b % 251);
+        assert_int_equal(trp_stream_send(stream, message, WAIT_MS), TRP_OK);
+        assert_int_equal(trp_stream_receive(stream, &message, WAIT_MS), TRP_OK);
+        assert_int_equal(trp_message_size(message), sizes[i]);
+        size_t count = trp_message_parts(message, &parts);
+        for (size_t p = 0; p < count; p++)
+            for (size_t b = 0; b < parts[p].size; b++, at++)
+                if (parts[p].data[b] != at % 251)
+                    fail_msg("byte %zu of %zu", at, sizes[i]);
+        assert_int_equal(at, sizes[i]);
+        trp_message_destroy(message);
+    }
+    trp_stream_destroy(stream);
+}
+
 struct parts_done {
     struct mutex mutex;
     struct cond changed;
@@ -660,6 +687,7 @@ int main(void)
         EVERYWHERE(a_message_over_the_limit_is_refused),
         EVERYWHERE(a_method_of_any_size_takes_larger_messages),
         EVERYWHERE(a_message_in_parts_is_all_there),
+        EVERYWHERE(a_stream_may_take_messages_in_parts),
         EVERYWHERE(a_message_made_of_parts_comes_as_one),
         EVERYWHERE(many_streams_share_a_channel),
         EVERYWHERE(threads_share_a_channel),

@@ -65,7 +65,7 @@ static void what_is_lent_stays_while_the_store_recycles(void **state)
     struct fixture *fixture = *state;
     /* A rest that is too small to have a page, one that has, none, and a sum in a page of its own.
      */
-    static const size_t sizes[] = {4081, 4080 * 2 + 2047, 4080 * 2 + 2048, 4080 * 3, 4080 * 3 - 2};
+    static const size_t sizes[] = {6144, 4080 * 2 + 2047, 4080 * 2 + 2048, 4080 * 3, 4080 * 3 - 2};
     enum { COUNT = sizeof sizes / sizeof *sizes };
     struct loan *loans[COUNT];
     uint8_t rests[COUNT][2048];
@@ -84,7 +84,7 @@ static void what_is_small_or_not_stored_is_not_lent(void **state)
 {
     struct fixture *fixture = *state;
     fixture_open(fixture, (struct store_options){0});
-    struct item *small = stored(fixture, 1, 4080), *large = fixture_item(fixture->store, 2, LARGE);
+    struct item *small = stored(fixture, 1, 6143), *large = fixture_item(fixture->store, 2, LARGE);
     assert_int_equal(store_chunk_lendable(small->chunks[0]), 0);
     insert(fixture, large);
     assert_int_equal(store_chunk_lendable(large->chunks[0]), 0);

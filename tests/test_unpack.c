@@ -216,6 +216,115 @@ static void a_sample_that_differs_anywhere_is_decoded(void **state)
     batch_cleanup(&fresh, SAMPLE_COLUMNS);
 }
 
+/* ---- messages in parts ----------------------------------------------------------------------- */
+
+/* A message of `size` bytes whose first part has `first`, the others `step`. */
+static trp_message *message_in_parts(const uint8_t *data, size_t size, size_t first, size_t step)
+{
+    size_t count = 1 + (size - first + step - 1) / step, at = 0;
+    trp_message *message = trp_message_create(0);
+    trp_bytes *parts = xmalloc(sizeof *parts * count + size);
+    uint8_t *copy = (uint8_t *)(parts + count);
+    memcpy(copy, data, size);
+    for (size_t i = 0; i < count; i++) {
+        size_t part = i == 0 ? first : step;
+        part = part < size - at ? part : size - at;
+        parts[i] = (trp_bytes){copy + at, part};
+        at += part;
+    }
+    assert_int_equal(at, size);
+    trp_message_set_parts(message, parts, count, free, parts);
+    return message;
+}
+
+static trp_status feed_parts(struct unpacker *unpacker, struct batch *batch,
+                             const struct buffer *response, size_t first, size_t step)
+{
+    trp_status status =
+        unpacker_feed(unpacker, message_in_parts(response->data, response->size, first, step));
+    return status == TRP_OK ? unpacker_fill(unpacker, batch) : status;
+}
+
+static void a_message_may_be_cut_anywhere(void **state)
+{
+    (void)state;
+    enum { SAMPLES = 7 };
+    struct buffer response = {0};
+    struct batch whole, parts;
+    assert_int_equal(batch_init(&whole, sample_columns, SAMPLE_COLUMNS, SAMPLES), TRP_OK);
+    assert_int_equal(batch_init(&parts, sample_columns, SAMPLE_COLUMNS, SAMPLES), TRP_OK);
+    for (int64_t n = 0; n < SAMPLES - 1; n++) {
+        if (n % 3 == 2)
+            add_sample(&response, n);
+        else
+            add_plain_sample(&response, n, 1 + (int)(n % 2));
+    }
+    for (int part = 0; part < 5; part++)
+        add_sample_part(&response, SAMPLES - 1, part);
+    struct unpacker *unpacker = unpacker_create(sample_columns, SAMPLE_COLUMNS);
+    assert_int_equal(feed(unpacker, &whole, &response), TRP_OK);
+    assert_int_equal(whole.rows, SAMPLES);
+    for (size_t first = 0; first <= response.size; first++) {
+        clear(&parts);
+        assert_int_equal(feed_parts(unpacker, &parts, &response, first, response.size), TRP_OK);
+        assert_same(&whole, &parts);
+    }
+    for (size_t step = 1; step <= 400; step++) {
+        clear(&parts);
+        assert_int_equal(feed_parts(unpacker, &parts, &response, step / 2, step), TRP_OK);
+        assert_same(&whole, &parts);
+    }
+    buffer_cleanup(&response);
+    unpacker_destroy(unpacker);
+    batch_cleanup(&whole, SAMPLE_COLUMNS);
+    batch_cleanup(&parts, SAMPLE_COLUMNS);
+}
+
+static void a_sample_over_several_messages_in_parts_is_whole(void **state)
+{
+    (void)state;
+    struct batch batch;
+    struct unpacker *unpacker = unpacker_create(sample_columns, SAMPLE_COLUMNS);
+    assert_int_equal(batch_init(&batch, sample_columns, SAMPLE_COLUMNS, 2), TRP_OK);
+    for (size_t step = 1; step <= 300; step++) {
+        clear(&batch);
+        for (int part = 0; part < 5; part++) {
+            struct buffer response = {0};
+            if (part == 0)
+                add_sample(&response, (int64_t)step);
+            add_sample_part(&response, (int64_t)step + 1, part);
+            assert_int_equal(feed_parts(unpacker, &batch, &response, step, step), TRP_OK);
+            buffer_cleanup(&response);
+        }
+        assert_int_equal(batch.rows, 2);
+        check_row(&batch, 0, (int64_t)step);
+        check_row(&batch, 1, (int64_t)step + 1);
+    }
+    unpacker_destroy(unpacker);
+    batch_cleanup(&batch, SAMPLE_COLUMNS);
+}
+
+static void a_message_in_parts_that_is_cut_short_is_refused(void **state)
+{
+    (void)state;
+    struct buffer response = {0};
+    struct batch batch;
+    assert_int_equal(batch_init(&batch, sample_columns, SAMPLE_COLUMNS, 4), TRP_OK);
+    add_plain_sample(&response, 1, 1);
+    size_t first = response.size;
+    add_plain_sample(&response, 2, 1);
+    for (size_t size = response.size; --size > first;) {
+        struct unpacker *unpacker = unpacker_create(sample_columns, SAMPLE_COLUMNS);
+        response.size = size;
+        clear(&batch);
+        assert_int_equal(feed_parts(unpacker, &batch, &response, 10, 40), TRP_INVALID_ARGUMENT);
+        assert_int_equal(batch.rows, 1);
+        unpacker_destroy(unpacker);
+    }
+    buffer_cleanup(&response);
+    batch_cleanup(&batch, SAMPLE_COLUMNS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -224,6 +333,9 @@ int main(void)
         cmocka_unit_test(blocks_of_another_size_than_their_shape_are_data_loss),
         cmocka_unit_test(samples_that_look_alike_are_copied_right),
         cmocka_unit_test(a_sample_that_differs_anywhere_is_decoded),
+        cmocka_unit_test(a_message_may_be_cut_anywhere),
+        cmocka_unit_test(a_sample_over_several_messages_in_parts_is_whole),
+        cmocka_unit_test(a_message_in_parts_that_is_cut_short_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,6 +30,8 @@ TRP_BEGIN_DECLS
 typedef struct {
     int64_t timeout_ms; /* 0: 30 000; negative: none. One that is over yields DEADLINE_EXCEEDED */
     trp_stop *cancel;   /* NULL: none. Once requested, waiting calls end with CANCELLED */
+    bool in_parts;      /* of a stream: messages may come in parts, for trp_message_parts(); then
+                           there is no trp_message_data() */
 } trp_call_options;
 
 /* Calls `method` (its name in the .proto, e.g. "Pull") of `service` with `request`.
@@ -86,7 +88,8 @@ TRP_API uint8_t *trp_message_data(trp_message *message);
 TRP_API size_t trp_message_size(const trp_message *message);
 
 /* The bytes as they lie: how many parts they are in, and in *parts, which lives as long as the
- * message, which. One part, unless it is a message to a method that takes them in parts. */
+ * message, which. One part, unless it is a message to a method, or of a stream, that takes them in
+ * parts. */
 TRP_API size_t trp_message_parts(trp_message *message, const trp_bytes **parts);
 
 /* From now on the message is `count` parts, some of its own bytes, some elsewhere. Neither they nor

@@ -5,6 +5,18 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+#include "core/clock.h"
+
+enum {
+    /* LMDB looks at each page that it frees: one that is not in memory is waited for. Those that
+     * are take a microsecond, so what a group may take keeps up with what it writes. */
+    REMOVE_NS = 1000000,
+    REMOVE_PAGE_NS = 10000,
+    ASKED_CHUNKS = 64,
+    ASKED_PIECES = 256, /* of each */
+};
 
 size_t runs_merge(struct change *runs, size_t count, struct buffer *scratch)
 {
@@ -58,14 +70,50 @@ static int chunk_remove(MDB_cursor *cursor, struct dead *dead, bool adjacent, st
     return 0;
 }
 
+/* Asks the disk for a chunk's pages, unless the first one is in memory. */
+static void chunk_ask(const struct store *store, MDB_cursor *cursor, const struct dead *dead)
+{
+    uint64_t number = piece_key(dead->seq, 0), first = 0, count = 0, page;
+    MDB_val key = lmdb_key(&number), data;
+    int rc = mdb_cursor_get(cursor, &key, &data, MDB_SET);
+    for (uint32_t piece = 0; rc == 0 && piece < ASKED_PIECES && piece < dead->pieces; piece++) {
+        unsigned char resident = 0;
+        if (!page_of_piece(store, data, &page))
+            return;
+        uint8_t *at = store->map + page * store->page_bytes;
+        if (piece == 0 && mincore(at, store->page_bytes, &resident) == 0 && resident & 1)
+            return;
+        if (page != first + count) {
+            madvise(store->map + first * store->page_bytes, count * store->page_bytes,
+                    MADV_WILLNEED);
+            first = page;
+            count = 0;
+        }
+        count++;
+        rc = mdb_cursor_get(cursor, &key, &data, MDB_NEXT);
+    }
+    if (count > 0)
+        madvise(store->map + first * store->page_bytes, count * store->page_bytes, MADV_WILLNEED);
+}
+
+/* For what is removed next. */
+static void chunks_ask(const struct store *store, MDB_cursor *cursor, const struct dead_list *list)
+{
+    for (size_t back = 1; back <= ASKED_CHUNKS && back <= list->count; back++)
+        chunk_ask(store, cursor, &list->at[list->count - back]);
+}
+
 int pieces_remove(struct store *store, MDB_txn *txn, struct dead_list *list, struct budget *budget)
 {
+    int64_t until_ns = clock_now_ns(&clock_monotonic) + REMOVE_NS +
+                       (int64_t)store->group.cost.pages * REMOVE_PAGE_NS;
+    bool late = false;
     MDB_cursor *cursor;
     int rc = mdb_cursor_open(txn, store->trees[TREE_PIECES], &cursor);
     if (rc != 0)
         return rc;
     uint64_t before = 0; /* seq of the chunk removed last */
-    while (rc == 0 && list->count > 0) {
+    while (rc == 0 && list->count > 0 && !late) {
         struct dead *dead = &list->at[list->count - 1];
         bool adjacent = dead->seq + 1 == before;
         /* Elsewhere: the path, perhaps two leaves, and what they are merged with. */
@@ -76,7 +124,10 @@ int pieces_remove(struct store *store, MDB_txn *txn, struct dead_list *list, str
             break;
         before = dead->seq;
         list->count--;
+        late = clock_now_ns(&clock_monotonic) >= until_ns;
     }
+    if (rc == 0 && late && store->map)
+        chunks_ask(store, cursor, list);
     mdb_cursor_close(cursor);
     return rc;
 }

@@ -96,7 +96,7 @@ enum {
     /* shared_wire.c: a writer's items are of a few shapes; of more, some are said twice. */
     SHARED_TRAJECTORIES_LOOKED_AT = 16,
     /* removed.c: a writer has 1024 items unconfirmed at most: those of 256 writers that reconnect
-     * within a minute; 2 x 2^19 x 16 bytes are 16 MiB. */
+     * within a minute; 2 x 2^19 x 16 bytes are 16 MiB, their filter is one. */
     REMOVED_KEYS_MAX = 1 << 18,
     REMOVED_KEYS_MS = 60000,
     /* table.c: what one request is kept from drawing twice; in the worst case each draw looks at

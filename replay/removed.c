@@ -1,7 +1,9 @@
 /* Two generations of hash maps with open addressing, half empty. Keys go into the newer one; once
  * that is full, or REMOVED_KEYS_MS old, it becomes the older one, and what the older one had is
  * forgotten all at once: keys leave tables as often as items come, and to take out the oldest for
- * each of them would be one more look at a random place in memory. */
+ * each of them would be one more look at a random place in memory. Nearly all keys that come were
+ * never there: a filter says so, for both generations in one look at a place that the cache mostly
+ * has. */
 #include "removed.h"
 
 #include <stdlib.h>
@@ -11,13 +13,28 @@
 #include "core/hash.h"
 #include "core/limits.h"
 
-enum { CAPACITY_MIN = 256 };
+enum { CAPACITY_MIN = 256, WORD_BITS = 64, FILTER_WORDS = REMOVED_KEYS_MAX / 4 };
 static const int64_t KNOWN_NS = REMOVED_KEYS_MS * INT64_C(1000000);
 
 struct removed_entry {
     uint64_t key;
     uint32_t table_id, print; /* table 0: the entry is free */
 };
+
+/* The filter's words for the key with this hash, and its bit. */
+static uint64_t *filter_words(const struct removed_keys *keys, uint64_t hash, uint64_t *bit)
+{
+    *bit = UINT64_C(1) << (hash >> 32) % WORD_BITS;
+    return keys->filter[(hash >> 40) % FILTER_WORDS];
+}
+
+/* The older half becomes the newer one. */
+static void filter_turn(struct removed_keys *keys)
+{
+    keys->newest = 1 - keys->newest;
+    for (uint32_t i = 0; keys->filter && i < FILTER_WORDS; ++i)
+        keys->filter[i][keys->newest] = 0;
+}
 
 /* Where a search begins for the key with this hash. */
 static struct removed_entry *entry_home(const struct removed_generation *generation, uint64_t hash)
@@ -58,6 +75,7 @@ static void generation_begin(struct removed_keys *keys, int64_t at_ns)
     oldest.count = 0;
     oldest.begun_ns = at_ns;
     keys->newer = oldest;
+    filter_turn(keys);
 }
 
 void removed_push(struct removed_keys *keys, const struct store_removed *removed)
@@ -67,8 +85,11 @@ void removed_push(struct removed_keys *keys, const struct store_removed *removed
         generation_begin(keys, removed->at_ns);
     if (2 * newer->count >= newer->capacity)
         generation_grow(newer);
-    struct removed_entry *entry =
-        entry_find(newer, hash_u64(removed->key), removed->table_id, removed->key);
+    if (!keys->filter)
+        keys->filter = xcalloc(FILTER_WORDS, sizeof *keys->filter);
+    uint64_t hash = hash_u64(removed->key), bit;
+    filter_words(keys, hash, &bit)[keys->newest] |= bit;
+    struct removed_entry *entry = entry_find(newer, hash, removed->table_id, removed->key);
     newer->count += entry->table_id == 0;
     *entry = (struct removed_entry){removed->key, removed->table_id, removed->print};
 }
@@ -76,11 +97,12 @@ void removed_push(struct removed_keys *keys, const struct store_removed *removed
 /* Not by way of a function that does nothing else: the compiler takes calls of one away. */
 void removed_prefetch(const struct removed_keys *keys, uint64_t key, bool push)
 {
-    uint64_t hash = hash_u64(key);
-    if (keys->newer.capacity > 0)
+    uint64_t hash = hash_u64(key), bit;
+    if (!keys->filter)
+        return;
+    __builtin_prefetch(filter_words(keys, hash, &bit), 1);
+    if (push)
         __builtin_prefetch(entry_home(&keys->newer, hash), 1);
-    if (keys->older.capacity > 0 && !push)
-        __builtin_prefetch(entry_home(&keys->older, hash));
 }
 
 /* NULL: not there, or all that is there came too long ago. */
@@ -97,7 +119,12 @@ static const struct removed_entry *generation_find(const struct removed_generati
 bool removed_find(const struct removed_keys *keys, uint32_t table_id, uint64_t key, uint32_t print,
                   int64_t now_ns)
 {
-    uint64_t hash = hash_u64(key);
+    uint64_t hash = hash_u64(key), bit;
+    if (!keys->filter)
+        return false;
+    const uint64_t *words = filter_words(keys, hash, &bit);
+    if (((words[0] | words[1]) & bit) == 0)
+        return false;
     const struct removed_entry *entry = generation_find(&keys->newer, hash, table_id, key, now_ns);
     if (!entry)
         entry = generation_find(&keys->older, hash, table_id, key, now_ns);
@@ -108,5 +135,6 @@ void removed_cleanup(struct removed_keys *keys)
 {
     free(keys->newer.entries);
     free(keys->older.entries);
+    free(keys->filter);
     *keys = (struct removed_keys){0};
 }

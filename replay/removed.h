@@ -19,6 +19,8 @@ struct removed_generation {
 
 struct removed_keys {
     struct removed_generation newer, older;
+    uint64_t (*filter)[2]; /* a bit for each key that was pushed; NULL: none was */
+    unsigned newest;       /* which half of the filter's words is the newer one's */
 };
 
 void removed_push(struct removed_keys *keys, const struct store_removed *removed);

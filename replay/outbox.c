@@ -352,15 +352,17 @@ static bool chunk_is_placed(const struct outbox *outbox, const struct track_chun
     return chunk->placed.size > 0 && chunk->room == history_room(outbox->history);
 }
 
-/* Chooses items from the oldest unsent on, up to a message's size, placed chunks counted as if they
- * were in it, and lists their unsent chunks; the bytes of both. */
+/* Chooses items from the oldest unsent on, up to a message's size, and lists their unsent chunks;
+ * the bytes of both. */
 static size_t choose_items(struct outbox *outbox)
 {
     size_t size = 0, beside = 0;
     outbox->fresh.count = 0;
     outbox->mark++;
     uint64_t serial = outbox->sent;
-    for (; serial < outbox->ready && size + beside < WRITER_MESSAGE_BYTES; serial++) {
+    for (; serial < outbox->ready && size < WRITER_MESSAGE_BYTES &&
+           size + beside < WRITER_PLACED_BYTES;
+         serial++) {
         const struct slot *slot = slot_at(outbox, serial);
         if (slot->confirmed)
             continue;

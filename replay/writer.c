@@ -37,6 +37,7 @@ struct trp_writer {
     struct history *history;
     struct outbox *outbox;
     struct item_check *check; /* NULL: none is wanted */
+    uint32_t batch_items_max; /* as it was asked for, or our choice */
     uint32_t batch_items;     /* ready items that make a message worth while */
     bool asked;               /* for room, on this stream */
     trp_status failure;       /* the end of the stream that is final */
@@ -50,6 +51,16 @@ static trp_bytes message_bytes(trp_message *message)
 
 /* ---- moving messages ------------------------------------------------------------------------- */
 
+/* Where chunks are made from now on; it decides how many make a message. */
+static void set_room(trp_writer *writer, struct room *room)
+{
+    size_t bytes = room ? WRITER_PLACED_BYTES : WRITER_MESSAGE_BYTES;
+    size_t fitting = bytes / history_step_bytes(writer->history) + 1;
+    history_set_room(writer->history, room);
+    writer->batch_items =
+        fitting < writer->batch_items_max ? (uint32_t)fitting : writer->batch_items_max;
+}
+
 static trp_status failed_for_good(trp_writer *writer)
 {
     return trp_fail(writer->failure, "%s", writer->failure_text);
@@ -59,7 +70,7 @@ static trp_status failed_for_good(trp_writer *writer)
 static trp_status stream_ended(trp_writer *writer, trp_status status)
 {
     outbox_rewind(writer->outbox);
-    history_set_room(writer->history, NULL);
+    set_room(writer, NULL);
     writer->asked = false;
     if (link_is_transient(status)) {
         link_lose(&writer->link);
@@ -115,7 +126,7 @@ static void take_room(trp_writer *writer, trp_bytes response)
                 trp_channel_address(writer->link.channel), trp_last_error());
         return;
     }
-    history_set_room(writer->history, room);
+    set_room(writer, room);
     room_unref(room); /* the tracks have it */
 }
 
@@ -240,10 +251,8 @@ trp_status trp_writer_create(trp_writer **out, trp_channel *channel,
     writer->outbox = outbox_create(history, capacity, has_tuned(options));
     if (!options->unchecked)
         writer->check = item_check_create(channel, history_specs(history));
-    size_t fitting = WRITER_MESSAGE_BYTES / history_step_bytes(history) + 1;
-    writer->batch_items = batch < capacity ? batch : capacity;
-    if (fitting < writer->batch_items)
-        writer->batch_items = (uint32_t)fitting;
+    writer->batch_items_max = batch < capacity ? batch : capacity;
+    set_room(writer, NULL);
     link_init(&writer->link, channel, insert_path);
     *out = writer;
     return TRP_OK;

@@ -256,6 +256,7 @@ enum {
 struct raw {
     struct replay *replay;
     trp_stream *stream;
+    struct shared_inbox inbox;
     struct room *room;
     uint8_t *memory;
 };
@@ -308,7 +309,6 @@ static struct raw raw_open(struct replay *replay)
 {
     struct raw raw = {.replay = replay, .stream = open_stream(replay, "InsertStream")};
     struct buffer bytes = {0};
-    struct shared_inbox inbox;
     trp_message *message;
     put_hello(&bytes);
     struct built *built = built_create(0);
@@ -319,10 +319,10 @@ static struct raw raw_open(struct replay *replay)
     built_destroy(built);
     raw_send(&raw, &bytes);
     assert_int_equal(trp_stream_receive(raw.stream, &message, WAIT_MS), TRP_OK);
-    assert_int_equal(shared_inbox_decode(wire_insert_inbox_decode(bytes_of(message)), &inbox),
+    assert_int_equal(shared_inbox_decode(wire_insert_inbox_decode(bytes_of(message)), &raw.inbox),
                      TRP_OK);
     trp_message_destroy(message);
-    assert_int_equal(room_open(&raw.room, &inbox), TRP_OK);
+    assert_int_equal(room_open(&raw.room, &raw.inbox), TRP_OK);
     raw.memory = room_take(raw.room, INBOX_BYTES / 2);
     assert_non_null(raw.memory);
     buffer_cleanup(&bytes);
@@ -484,7 +484,7 @@ static void places_outside_of_the_inbox_end_the_stream(void **state)
 }
 
 struct scribbler {
-    struct raw *raw;
+    uint8_t *memory; /* the same, mapped once more */
     _Atomic bool stop;
     struct thread thread;
 };
@@ -492,7 +492,7 @@ struct scribbler {
 static void scribble(void *arg)
 {
     struct scribbler *scribbler = arg;
-    volatile uint8_t *memory = scribbler->raw->memory;
+    volatile uint8_t *memory = scribbler->memory;
     for (uint64_t at = 0; !atomic_load(&scribbler->stop); at += 37)
         memory[CALM_BYTES + at % (2 * ROW_BYTES)] += 1;
 }
@@ -529,7 +529,9 @@ static void scribbling_while_it_is_inserted_makes_no_damage(void **state)
     struct replay *replay = *state;
     OPEN("name=t sampler=uniform max_size=100");
     struct raw raw = raw_open(replay);
-    struct scribbler scribbler = {.raw = &raw};
+    struct room *again;
+    assert_int_equal(room_open(&again, &raw.inbox), TRP_OK);
+    struct scribbler scribbler = {.memory = room_take(again, INBOX_BYTES / 2)};
     uint64_t key = 10;
     assert_int_equal(thread_start(&scribbler.thread, "scribbler", scribble, &scribbler), TRP_OK);
     for (; key < 10 + ITEMS; key++) /* what means nothing but itself cannot be wrong */
@@ -539,6 +541,8 @@ static void scribbling_while_it_is_inserted_makes_no_damage(void **state)
         alive = insert_scribbled(&raw, key, key % 2, true);
     atomic_store(&scribbler.stop, true);
     thread_stop(&scribbler.thread);
+    room_give(again, scribbler.memory, INBOX_BYTES / 2);
+    room_unref(again);
     raw_close(&raw);
     insert_items(replay, "t", 9000, 1);
     replay_close(replay);

@@ -1,4 +1,7 @@
-/* A table goes on with other options. */
+/* A table goes on with other options. Other selectors are made beforehand, from the items in the
+ * order of their seqs, in pieces, while the ones that the table has serve: what is inserted
+ * meanwhile comes behind all others, and what changes or goes does so in both, if it is in the new
+ * ones already, which its seq tells. */
 #include "table_impl.h"
 
 #include <assert.h>
@@ -6,11 +9,36 @@
 
 #include "core/alloc.h"
 
-/* Where an item is and when it came; sorting pointers would miss the cache at each comparison. */
+/* Items lie anywhere in memory: fetches one of those to come. */
+static void items_prefetch(const struct table *table, uint32_t slot)
+{
+    enum { AHEAD = 16 };
+    if (slot + AHEAD < table->slot_count && table->items[slot + AHEAD])
+        __builtin_prefetch(&table->items[slot + AHEAD]->times_sampled);
+}
+
+/* ---- other selectors ------------------------------------------------------------------------ */
+
 struct arrival {
     uint64_t seq;
     uint32_t slot;
 };
+
+/* Selectors that are made while the ones before them serve. */
+struct rebuild {
+    struct selector *sampler, *remover; /* NULL: stays as it is */
+    uint64_t fed;                       /* items with seqs up to this are in them */
+    struct arrivals late;               /* items that came since the beginning */
+};
+
+static void arrivals_push(struct arrivals *arrivals, uint64_t seq, uint32_t slot)
+{
+    if (arrivals->count == arrivals->capacity) {
+        arrivals->capacity = arrivals->capacity ? 2 * arrivals->capacity : 1024;
+        arrivals->at = xrealloc(arrivals->at, arrivals->capacity * sizeof *arrivals->at);
+    }
+    arrivals->at[arrivals->count++] = (struct arrival){seq, slot};
+}
 
 static int arrival_compare(const void *left, const void *right)
 {
@@ -18,17 +46,16 @@ static int arrival_compare(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* The items, in the order of insertion where `kind` remembers it; the caller frees. */
-static struct arrival *table_arrivals(const struct table *table, trp_selector_kind kind)
+void arrivals_sort(struct arrivals *arrivals)
 {
-    struct arrival *arrivals = xmalloc((table->slot_count + 1) * sizeof *arrivals);
-    uint32_t count = 0;
-    for (uint32_t slot = 0; slot < table->slot_count; slot++)
-        if (table->items[slot])
-            arrivals[count++] = (struct arrival){table->items[slot]->seq, slot};
-    if (kind != TRP_UNIFORM && kind != TRP_PRIORITIZED)
-        qsort(arrivals, count, sizeof *arrivals, arrival_compare);
-    return arrivals;
+    if (arrivals->count > 0)
+        qsort(arrivals->at, arrivals->count, sizeof *arrivals->at, arrival_compare);
+}
+
+void arrivals_cleanup(struct arrivals *arrivals)
+{
+    free(arrivals->at);
+    *arrivals = (struct arrivals){0};
 }
 
 static bool selector_same(trp_selector a, trp_selector b)
@@ -36,31 +63,136 @@ static bool selector_same(trp_selector a, trp_selector b)
     return a.kind == b.kind && a.exponent == b.exponent;
 }
 
-static void selector_replace(const struct table *table, struct selector **selector,
-                             trp_selector kind)
+bool table_selectors_differ(const struct table *table, const trp_table_options *options)
 {
-    struct arrival *arrivals = table_arrivals(table, kind.kind);
-    selector_destroy(*selector);
-    *selector = selector_create(kind);
-    for (int64_t i = 0; i < table_size(table); i++)
-        selector_insert(*selector, arrivals[i].slot,
-                        priority_for(*selector, table->items[arrivals[i].slot]->priority));
-    free(arrivals);
+    return !selector_same(table->options->sampler, options->sampler) ||
+           !selector_same(table->options->remover, options->remover);
 }
 
-void table_alter(struct table *table, const trp_table_options *options)
+static struct selector *selector_other(trp_selector old, trp_selector new)
+{
+    return selector_same(old, new) ? NULL : selector_create(new);
+}
+
+void table_rebuild_begin(struct table *table, const trp_table_options *options)
+{
+    struct rebuild *rebuild = xcalloc(1, sizeof *rebuild);
+    assert(!table->rebuild);
+    rebuild->sampler = selector_other(table->options->sampler, options->sampler);
+    rebuild->remover = selector_other(table->options->remover, options->remover);
+    table->rebuild = rebuild;
+}
+
+bool table_rebuilds(const struct table *table)
+{
+    return table->rebuild;
+}
+
+void table_rebuild_end(struct table *table)
+{
+    struct rebuild *rebuild = table->rebuild;
+    if (!rebuild)
+        return;
+    selector_destroy(rebuild->sampler);
+    selector_destroy(rebuild->remover);
+    arrivals_cleanup(&rebuild->late);
+    free(rebuild);
+    table->rebuild = NULL;
+}
+
+bool table_rebuild_collect(const struct table *table, struct arrivals *arrivals, uint32_t count)
+{
+    const struct arrivals *late = &table->rebuild->late;
+    uint64_t end_seq = late->count ? late->at[0].seq : UINT64_MAX;
+    for (; arrivals->slot < table->slot_count && count > 0; arrivals->slot++, count--) {
+        const struct item *item = table->items[arrivals->slot];
+        items_prefetch(table, arrivals->slot);
+        if (item && item->seq < end_seq)
+            arrivals_push(arrivals, item->seq, arrivals->slot);
+    }
+    return arrivals->slot < table->slot_count;
+}
+
+static void rebuild_feed(struct table *table, struct arrival arrival)
+{
+    struct rebuild *rebuild = table->rebuild;
+    const struct item *item = table->items[arrival.slot];
+    rebuild->fed = arrival.seq;
+    if (!item || item->seq != arrival.seq)
+        return; /* it has gone */
+    if (rebuild->sampler)
+        selector_insert(rebuild->sampler, item->slot,
+                        priority_for(rebuild->sampler, item->priority));
+    if (rebuild->remover)
+        selector_insert(rebuild->remover, item->slot,
+                        priority_for(rebuild->remover, item->priority));
+}
+
+bool table_rebuild_feed(struct table *table, struct arrivals *arrivals, uint32_t count)
+{
+    struct arrivals *late = &table->rebuild->late;
+    for (; count > 0 && arrivals->next < arrivals->count; count--)
+        rebuild_feed(table, arrivals->at[arrivals->next++]);
+    for (; count > 0 && late->next < late->count; count--)
+        rebuild_feed(table, late->at[late->next++]);
+    return arrivals->next < arrivals->count || late->next < late->count;
+}
+
+void rebuild_insert(struct rebuild *rebuild, const struct item *item)
+{
+    arrivals_push(&rebuild->late, item->seq, item->slot);
+}
+
+void rebuild_update(struct rebuild *rebuild, const struct item *item)
+{
+    if (item->seq > rebuild->fed)
+        return;
+    if (rebuild->sampler)
+        selector_update(rebuild->sampler, item->slot,
+                        priority_for(rebuild->sampler, item->priority));
+    if (rebuild->remover)
+        selector_update(rebuild->remover, item->slot,
+                        priority_for(rebuild->remover, item->priority));
+}
+
+void rebuild_remove(struct rebuild *rebuild, const struct item *item)
+{
+    if (item->seq > rebuild->fed)
+        return;
+    if (rebuild->sampler)
+        selector_remove(rebuild->sampler, item->slot);
+    if (rebuild->remover)
+        selector_remove(rebuild->remover, item->slot);
+}
+
+static void selector_take(struct selector **selector, struct selector **next)
+{
+    if (!*next)
+        return;
+    selector_destroy(*selector);
+    *selector = *next;
+    *next = NULL;
+}
+
+void table_alter(struct table *table, struct arrivals *arrivals, const trp_table_options *options)
 {
     trp_table_options *old = table->options;
+    assert(arrivals || !table_selectors_differ(table, options));
+    if (arrivals) {
+        while (table_rebuild_feed(table, arrivals, UINT32_MAX))
+            ;
+        selector_take(&table->sampler, &table->rebuild->sampler);
+        selector_take(&table->remover, &table->rebuild->remover);
+        table_rebuild_end(table);
+    }
     table->options = trp_table_options_copy(options);
     table->limiter.options = table->options->limiter;
     if (table->options->seed && table->options->seed != old->seed)
         trp_rng_init(&table->rng, table->options->seed, table->id);
-    if (!selector_same(old->sampler, table->options->sampler))
-        selector_replace(table, &table->sampler, table->options->sampler);
-    if (!selector_same(old->remover, table->options->remover))
-        selector_replace(table, &table->remover, table->options->remover);
     trp_table_options_destroy(old);
 }
+
+/* ---- smaller limits ------------------------------------------------------------------------- */
 
 int64_t table_over(const struct table *table, const trp_table_options *options)
 {
@@ -73,12 +205,9 @@ int64_t table_over(const struct table *table, const trp_table_options *options)
     return over > 0 ? over : 0;
 }
 
-/* Items lie anywhere in memory. */
 static bool slot_sampled(const struct table *table, uint32_t slot, int32_t times)
 {
-    enum { AHEAD = 16 };
-    if (slot + AHEAD < table->slot_count && table->items[slot + AHEAD])
-        __builtin_prefetch(&table->items[slot + AHEAD]->times_sampled);
+    items_prefetch(table, slot);
     return table->items[slot] && table->items[slot]->times_sampled >= times;
 }
 

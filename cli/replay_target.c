@@ -14,6 +14,7 @@
 
 #include <troupe/log.h>
 #include "core/alloc.h"
+#include "core/clock.h"
 #include "core/flags.h"
 #include "output.h"
 #include "reach.h"
@@ -146,13 +147,16 @@ trp_status target_call(const struct target *target, const char *method,
     return trp_call(target->service, method, request, reply, &options);
 }
 
-/* Shows what the server says of its work; a server that says nothing is no failure. */
+/* Shows what the server says of its work, which may be another caller's that ours waits for; a
+ * server that says nothing is no failure. */
 static void show_work(const struct target *target, struct progress *progress)
 {
     Troupe__ReplayTablesResponse *tables;
     if (target_tables(target, NULL, &tables) != TRP_OK)
         return;
     if (tables->work) {
+        progress->began_ns =
+            clock_now_ns(&clock_monotonic) - (int64_t)(tables->work->seconds * 1e9);
         progress->total = tables->work->total_bytes;
         progress_show(progress, tables->work->done_bytes);
     }

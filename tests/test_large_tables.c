@@ -359,15 +359,18 @@ static void a_table_shrinks_while_others_insert_and_sample(void **state)
         ProtobufCMessage *reply = NULL;
         refill(site);
         trp_future *future = shrink(site);
-        for (bool ended = false; !ended;) {
-            under_way |= shrinking(site);
+        bool ended = false;
+        while (!ended && !under_way) {
+            under_way = shrinking(site);
+            ended = trp_future_wait(future, 0, &reply) != TRP_DEADLINE_EXCEEDED;
+        }
+        do {
             send_simple(inserts, ++key, "t", 1, 1);
             assert_confirmed(inserts, &key, 1);
             send_sample_request(samples, "t", 1, WAIT_MS);
             receive_samples(samples, &sample, 1);
             assert_int_equal(sample.key, key);
-            ended = trp_future_wait(future, 0, &reply) != TRP_DEADLINE_EXCEEDED;
-        }
+        } while (!ended && trp_future_wait(future, 0, &reply) == TRP_DEADLINE_EXCEEDED);
         assert_in_range(((Troupe__ReplayAlterTableResponse *)reply)->removed, ITEMS, 2 * MANY);
         protobuf_c_message_free_unpacked(reply, NULL);
         trp_future_destroy(future);

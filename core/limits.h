@@ -52,7 +52,7 @@ enum {
     SAMPLE_BATCH_ITEMS_MAX = 1024,
     ROOM_LINE_MS = 10000,        /* between two lines about a full disk */
     MUTATE_BLOCK_KEYS_MAX = 64,  /* looked up side by side */
-    SAMPLE_BLOCK_ITEMS_MAX = 16, /* as many cache misses as a core has in flight */
+    SAMPLE_BLOCK_ITEMS_MAX = 64, /* the first are in the cache when the last are asked for */
     SAMPLE_RESPONSE_BYTES_MAX = 2 << 20,
     /* sample_stream.c: pages of a stream that are on their way from the disk: 32 reads of 28 KB are
      * 1 MiB, on their way in eight batches as those before are waited for. */

@@ -21,6 +21,7 @@ struct chunk {
     uint64_t episode;  /* the id that the client gave; 0: none */
     uint8_t *bytes;    /* owned; always there until stored, later only while the cache keeps it */
     struct lent *lent; /* the store's: bytes that are not owned, instead; NULL: none */
+    uint64_t *pages;   /* the store's: where its pieces are, which do not move; NULL: not known */
     struct chunk *cache_next, *cache_prev; /* the store's cache list */
 };
 

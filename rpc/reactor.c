@@ -110,6 +110,7 @@ bool rpc_posts_run(trp_server *server)
     struct rpc_post *post = server->first_post;
     server->first_post = server->last_post = NULL;
     mutex_unlock(&server->post_lock);
+    server->posted = false;
     if (!post)
         return false;
     while (post) {
@@ -158,8 +159,12 @@ void rpc_server_post(trp_server *server, struct rpc_post *first, struct rpc_post
         server->first_post = first;
     server->last_post = last;
     mutex_unlock(&server->post_lock);
-    if (rpc_server_held(server) || rpc_server_kick(server))
-        return; /* the settling to come runs it */
+    if (rpc_server_held(server)) { /* the settling to come runs it, or wakes the reactor for it */
+        server->posted = true;
+        return;
+    }
+    if (rpc_server_kick(server))
+        return;
     mutex_lock(&server->lock);
     rpc_local_wake(server);
     mutex_unlock(&server->lock);

@@ -123,7 +123,7 @@ void rpc_server_settle(trp_server *server)
     do {
         do
             give_events(server);
-        while (rpc_posts_run(server));
+        while (rpc_posts_run(server) && server->phase != RPC_SERVER_RUNNING);
         give_events(server);
         if (server->group_end)
             server->wake_ns = server->group_end(server->group_service);
@@ -146,7 +146,7 @@ void rpc_server_leave(trp_server *server)
     int64_t wake_ns = server->wake_ns;
     if (wake_ns < server->reactor_wait_ns && rpc_server_wake_due(server))
         wake_ns = deadline_in_ms(&clock_monotonic, RPC_LOCAL_PAUSE_MS).at_ns;
-    bool kick = wake_ns < server->reactor_wait_ns;
+    bool kick = wake_ns < server->reactor_wait_ns || server->posted;
     rpc_server_release(server);
     if (kick)
         rpc_server_kick(server);

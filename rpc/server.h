@@ -115,6 +115,7 @@ struct trp_server {
 
     struct mutex post_lock; /* guards the two below */
     struct rpc_post *first_post, *last_post;
+    bool posted; /* since the last rpc_posts_run(), by who holds the lock */
 
     _Atomic bool kicked; /* an event that wakes the reactor is on its way */
     grpc_completion_queue *queue;
@@ -134,15 +135,17 @@ struct trp_server {
 /* Takes the lock; waits behind those who came first. Asserts that this thread does not hold it. */
 void rpc_server_enter(trp_server *server);
 
-/* Gives the handlers' work to the transports, calls group_end, runs posted work, until nothing is
- * left; lock held. */
+/* Gives the handlers' work to the transports and calls group_end until nothing is left, after the
+ * posted work; lock held. What is posted meanwhile waits for the next turn while there is a
+ * reactor: posts that bring on more must not keep others waiting. */
 void rpc_server_settle(trp_server *server);
 
 /* The time at which group_end wants to be called again has come. */
 bool rpc_server_wake_due(const trp_server *server);
 
-/* rpc_server_settle() and unlock; wakes whoever has to call group_end next, unless it is due at
- * once and the reactor awake within RPC_LOCAL_PAUSE_MS: then a local caller comes first. */
+/* rpc_server_settle() and unlock; wakes whoever has to run posts or call group_end next, unless
+ * that is due at once and the reactor awake within RPC_LOCAL_PAUSE_MS: then a local caller comes
+ * first. */
 void rpc_server_leave(trp_server *server);
 
 /* Unlocks and nothing else. */

@@ -346,6 +346,17 @@ static bool shrinking(const struct site *site)
     return altered && over;
 }
 
+/* Looks until the table shrinks or has shrunk; true: it still does. */
+static bool seen_shrinking(const struct site *site, trp_future *future, ProtobufCMessage **reply)
+{
+    bool under_way = false;
+    for (bool ended = false; !ended && !under_way;) {
+        under_way = shrinking(site);
+        ended = trp_future_wait(future, 0, reply) != TRP_DEADLINE_EXCEEDED;
+    }
+    return under_way;
+}
+
 /* Who is told of the new limit and of more items than that is served before the end. */
 static void a_table_shrinks_while_others_insert_and_sample(void **state)
 {
@@ -359,18 +370,14 @@ static void a_table_shrinks_while_others_insert_and_sample(void **state)
         ProtobufCMessage *reply = NULL;
         refill(site);
         trp_future *future = shrink(site);
-        bool ended = false;
-        while (!ended && !under_way) {
-            under_way = shrinking(site);
-            ended = trp_future_wait(future, 0, &reply) != TRP_DEADLINE_EXCEEDED;
-        }
+        under_way = seen_shrinking(site, future, &reply);
         do {
             send_simple(inserts, ++key, "t", 1, 1);
             assert_confirmed(inserts, &key, 1);
             send_sample_request(samples, "t", 1, WAIT_MS);
             receive_samples(samples, &sample, 1);
             assert_int_equal(sample.key, key);
-        } while (!ended && trp_future_wait(future, 0, &reply) == TRP_DEADLINE_EXCEEDED);
+        } while (!reply && trp_future_wait(future, 0, &reply) == TRP_DEADLINE_EXCEEDED);
         assert_in_range(((Troupe__ReplayAlterTableResponse *)reply)->removed, ITEMS, 2 * MANY);
         protobuf_c_message_free_unpacked(reply, NULL);
         trp_future_destroy(future);
@@ -389,8 +396,7 @@ static void a_table_that_was_to_shrink_goes_on_after_a_kill(void **state)
         refill(site);
         trp_future *future = shrink(site);
         ProtobufCMessage *reply = NULL;
-        while (!under_way && trp_future_wait(future, 0, &reply) == TRP_DEADLINE_EXCEEDED)
-            under_way = shrinking(site);
+        under_way = seen_shrinking(site, future, &reply);
         if (reply)
             protobuf_c_message_free_unpacked(reply, NULL);
         trp_future_destroy(future);

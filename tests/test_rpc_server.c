@@ -337,7 +337,7 @@ static void broken_health_requests_are_refused(void **state)
 struct busy_client {
     trp_channel *channel;
     struct thread thread;
-    uint32_t echoes;
+    uint32_t echoes, most; /* 0: no end of its own */
     trp_status end;
 };
 
@@ -346,7 +346,7 @@ static void echo_until_the_end(void *arg)
     struct busy_client *client = arg;
     trp_stream *stream;
     client->end = trp_stream_open(&stream, client->channel, "/test.Raw/Echo", NULL);
-    while (client->end == TRP_OK) {
+    while (client->end == TRP_OK && (client->most == 0 || client->echoes < client->most)) {
         client->end = trp_stream_send(stream, trp_message_create(100), WAIT_MS);
         trp_message *message = NULL;
         if (client->end == TRP_OK)
@@ -425,6 +425,44 @@ static void a_visit_is_on_the_reactor_and_its_failure_is_the_caller_s(void **sta
     assert_int_equal(visitor.thread, gettid());
     assert_string_equal(trp_last_error(), "visit 2");
     trp_server_destroy(visitor.server);
+}
+
+struct chain {
+    trp_server *server;
+    _Atomic uint32_t links;
+    _Atomic bool stop;
+};
+
+static void post_again(void *arg)
+{
+    struct chain *chain = arg;
+    atomic_fetch_add(&chain->links, 1);
+    if (!atomic_load(&chain->stop))
+        trp_server_post(chain->server, post_again, chain);
+}
+
+/* Begun by a caller that goes away, so that the reactor has to be woken for what is left. */
+static void work_that_posts_itself_again_goes_on_and_lets_others_in(void **state)
+{
+    struct fixture *fixture = *state;
+    struct chain chain = {.stop = false};
+    uint32_t count = 0;
+    const trp_server_options options = {.address = fixture->address};
+    assert_int_equal(trp_server_create(&chain.server, &options), TRP_OK);
+    assert_int_equal(trp_server_add_raw(chain.server, &echo_method, 1, &count, never), TRP_OK);
+    assert_int_equal(trp_server_start(chain.server), TRP_OK);
+    trp_server_run(chain.server, post_again, &chain);
+    while (atomic_load(&chain.links) < 100)
+        sched_yield();
+    struct busy_client client = {.most = 100};
+    assert_int_equal(trp_channel_create(&client.channel, fixture->address, NULL), TRP_OK);
+    echo_until_the_end(&client);
+    assert_int_equal(client.end, TRP_OK);
+    assert_int_equal(client.echoes, 100);
+    atomic_store(&chain.stop, true);
+    trp_channel_destroy(client.channel);
+    trp_server_stop(chain.server, 0);
+    trp_server_destroy(chain.server);
 }
 
 static void visit_until_the_end(void *arg)
@@ -538,6 +576,7 @@ int main(int argc, char **argv)
         CASE(a_busy_server_stops),
         CASE(a_visit_is_on_the_reactor_and_its_failure_is_the_caller_s),
         CASE(visits_go_on_while_the_server_stops),
+        CASE(work_that_posts_itself_again_goes_on_and_lets_others_in),
         CASE(a_client_comes_back_to_a_restarted_server),
         CASE(a_killed_server_is_unavailable),
     };

@@ -32,12 +32,18 @@ enum {
     INDEX_STEP_ITEMS = 2048,
     OPEN_INDEX_STEPS = 32,
     SAMPLE_GROUPS_MAX = 64,
-    /* engine_clear.c: items that one step lets go, with nothing else to do and with every group;
-     * so many steps are taken at once for an insert that finds no room; so many items go with each
-     * that is inserted into a table that is beyond its limits. */
+    /* engine_clear.c: items that one step lets go, with nothing else to do and with every group,
+     * and more for each that came meanwhile, wherever, up to a bound; an emptied table itself is
+     * as much work as so many. So many steps, or those of so long, are taken at once for an insert
+     * that finds no room; so many items go with each that is inserted into a table that is beyond
+     * its limits. */
     CLEAR_STEP_ITEMS = 1024,
     CLEAR_BUSY_ITEMS = 128,
+    CLEAR_PER_INSERT = 2,
+    CLEAR_OWED_ITEMS = 8192,
+    CLEAR_TABLE_ITEMS = 16,
     CLEAR_ROOM_STEPS = 32,
+    CLEAR_ROOM_MS = 1000,
     SHRINK_VICTIMS = 4,
     REBUILD_STEP_ITEMS = 4096, /* admin_tables.c: items fed at once to a selector that is made */
     /* insert_stream.c: inserts that wait for a limiter. Reverb's 1000 a table (or a tenth of it);

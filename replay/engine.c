@@ -174,14 +174,12 @@ static trp_status group_admit(struct engine *engine, const struct item *item)
     return status;
 }
 
-static trp_status item_admit(struct engine *engine, const struct item *item)
+static trp_status item_admit(struct engine *engine, const struct item *item, bool clears)
 {
     trp_status status = group_admit(engine, item);
-    for (int step = 0; status == TRP_RESOURCE_EXHAUSTED && step < CLEAR_ROOM_STEPS; ++step) {
-        if (!clear_commit(engine))
-            break;
+    struct clear_tries tries = {0};
+    while (clears && status == TRP_RESOURCE_EXHAUSTED && clear_commit(engine, &tries))
         status = group_admit(engine, item);
-    }
     room_tell(engine, status == TRP_RESOURCE_EXHAUSTED);
     return status;
 }
@@ -231,7 +229,9 @@ static void victims_remove(struct engine *engine, struct engine_table *table, st
         removed_prefetch(&engine->removed, next->key, true);
 }
 
-trp_status engine_insert(struct engine *engine, struct engine_table *table, struct item *item)
+/* `clears`: other items may go for room that it does not find. */
+static trp_status item_insert(struct engine *engine, struct engine_table *table, struct item *item,
+                              bool clears)
 {
     TRP_TRY(table_check_priority(table->table, item->priority));
     struct item *known = table_find(table->table, item->key), *evicted;
@@ -249,7 +249,9 @@ trp_status engine_insert(struct engine *engine, struct engine_table *table, stru
         return TRP_OK;
     }
     TRP_TRY(item_fits(table, item));
-    TRP_TRY(item_admit(engine, item));
+    TRP_TRY(item_admit(engine, item, clears));
+    if (engine->cleared)
+        clear_owe(engine, table_weight(item));
     item->inserted_at_ns = table->inserted_at_ns = engine->wall_ns;
     store_item_insert(engine->store, table_id(table->table), item);
     table_insert(table->table, item, &evicted);
@@ -259,6 +261,11 @@ trp_status engine_insert(struct engine *engine, struct engine_table *table, stru
         victims_remove(engine, table, evicted);
     engine_table_touch(engine, table);
     return TRP_OK;
+}
+
+trp_status engine_insert(struct engine *engine, struct engine_table *table, struct item *item)
+{
+    return item_insert(engine, table, item, true);
 }
 
 void engine_prefetch(const struct engine *engine, const struct engine_table *table, uint64_t key)
@@ -317,7 +324,8 @@ static void sample_note(const struct engine *engine, struct engine_table *table,
     mean->versions_behind += (behind - mean->versions_behind) * weight;
 }
 
-/* A copy of what was sampled for the first time goes into another table, if that can take it. */
+/* A copy of what was sampled for the first time goes into another table, if that can take it. It
+ * makes no room: what was sampled with it, and this item, must stay until they are sent. */
 static void sample_feed(struct engine *engine, struct engine_table *table,
                         const struct table_sample *sample)
 {
@@ -339,7 +347,7 @@ static void sample_feed(struct engine *engine, struct engine_table *table,
         store_chunk_ref(item->chunks[i]);
         copy->chunks[i] = item->chunks[i];
     }
-    if (engine_insert(engine, table->feed, copy) == TRP_OK)
+    if (item_insert(engine, table->feed, copy, false) == TRP_OK)
         return;
     store_item_destroy(engine->store, copy);
     table->feed_dropped++;

@@ -4,7 +4,8 @@
  * aside, and an empty one takes its place. What was put aside is taken apart some hundred items at
  * a time, between groups; their records and chunks are deleted like any others, so that a chunk
  * that another table's items have stays. Guarantee: the work is done once there is time, or else by
- * the next life; a server that is never idle does some of it with every group. */
+ * the next life; a server that is never idle does some of it with every group, and the more the
+ * more comes, so that however often a table is filled and emptied, memory is that of a few. */
 #include "engine_internal.h"
 
 #include <assert.h>
@@ -31,6 +32,12 @@ void engine_clear(struct engine *engine, struct engine_table *table, uint32_t id
     while (*last)
         last = &(*last)->next;
     *last = cleared;
+    clear_owe(engine, CLEAR_TABLE_ITEMS);
+}
+
+void clear_owe(struct engine *engine, uint64_t weight)
+{
+    engine->owed += CLEAR_PER_INSERT * weight;
 }
 
 void engine_reset(struct engine *engine, struct engine_table *table)
@@ -87,27 +94,44 @@ bool engine_clear_waits(const struct engine *engine)
     return engine->cleared || shrinking_find(engine);
 }
 
-bool engine_clear_step(struct engine *engine, uint32_t items)
+/* Takes what it was worth off `weight`. */
+static void cleared_step(struct engine *engine, uint64_t *weight)
 {
-    struct engine_table *shrinking = shrinking_find(engine);
     struct cleared *cleared = engine->cleared;
-    if (shrinking)
-        engine_shrink_step(engine, shrinking, items);
-    if (shrinking || !cleared)
-        return shrinking;
     struct release release = {engine, cleared->id};
-    if (table_destroy_step(cleared->table, items, item_delete, &release))
-        return true;
+    if (table_destroy_step(cleared->table, weight, item_delete, &release))
+        return;
     store_table_end(engine->store, cleared->id);
     engine->important = true;
     engine->cleared = cleared->next;
     free(cleared);
-    return true;
+    *weight -= *weight < CLEAR_TABLE_ITEMS ? *weight : CLEAR_TABLE_ITEMS;
 }
 
-bool clear_commit(struct engine *engine)
+bool engine_clear_step(struct engine *engine, uint32_t items)
 {
-    return engine_clear_step(engine, CLEAR_STEP_ITEMS) && engine_commit_now(engine) == TRP_OK;
+    struct engine_table *shrinking = shrinking_find(engine);
+    bool waited = shrinking || engine->cleared;
+    uint64_t owed = engine->owed < CLEAR_OWED_ITEMS ? engine->owed : CLEAR_OWED_ITEMS;
+    uint64_t weight = owed + (shrinking ? 0 : items);
+    engine->owed -= owed;
+    if (shrinking)
+        engine_shrink_step(engine, shrinking, items);
+    while (weight > 0 && engine->cleared)
+        cleared_step(engine, &weight);
+    if (!engine->cleared)
+        engine->owed = 0;
+    return waited;
+}
+
+/* A group that finds no room itself is not made larger. */
+bool clear_commit(struct engine *engine, struct clear_tries *tries)
+{
+    if (tries->steps++ == 0)
+        tries->until = deadline_in_ms(&clock_monotonic, CLEAR_ROOM_MS);
+    return tries->steps <= CLEAR_ROOM_STEPS && !deadline_passed(tries->until, &clock_monotonic) &&
+           engine_commit_now(engine) == TRP_OK && engine_clear_step(engine, CLEAR_STEP_ITEMS) &&
+           engine_commit_now(engine) == TRP_OK;
 }
 
 void cleared_destroy(struct engine *engine, table_release *release)

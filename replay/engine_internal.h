@@ -2,6 +2,7 @@
 #ifndef TRP_REPLAY_ENGINE_INTERNAL_H
 #define TRP_REPLAY_ENGINE_INTERNAL_H
 
+#include "core/clock.h"
 #include "engine.h"
 #include "removed.h"
 
@@ -13,6 +14,7 @@ struct engine {
     struct removed_keys removed;
     struct handout *handouts; /* those with items */
     struct cleared *cleared;  /* tables that are taken apart, the next one first */
+    uint64_t owed;            /* weight that they are to lose for what came meanwhile */
     int64_t wall_ns;
     bool read_only;
     bool synced;      /* a commit costs a write to the disk */
@@ -54,8 +56,16 @@ trp_status engine_commit_now(struct engine *engine);
  * engine's from then on. */
 void engine_clear(struct engine *engine, struct engine_table *table, uint32_t id);
 
-/* A step, committed, for room that was refused. False: there is none to be had like this. */
-bool clear_commit(struct engine *engine);
+/* What comes while tables are taken apart makes more of them go. */
+void clear_owe(struct engine *engine, uint64_t weight);
+
+/* A step, committed, for room that was refused. False: there is none to be had like this, or no
+ * time for it. `tries` is zeroed before the first. */
+struct clear_tries {
+    int steps;
+    struct deadline until;
+};
+bool clear_commit(struct engine *engine, struct clear_tries *tries);
 
 /* What is not done at the end of a life is left to the next one. */
 void cleared_destroy(struct engine *engine, table_release *release);

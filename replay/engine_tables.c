@@ -45,11 +45,9 @@ trp_status engine_table_admit(struct engine *engine, const trp_table_options *op
 {
     TRP_TRY(engine_flush(engine));
     trp_status status = store_admit_table(engine->store, options->signature, replaces);
-    for (int step = 0; status == TRP_RESOURCE_EXHAUSTED && step < CLEAR_ROOM_STEPS; ++step) {
-        if (!clear_commit(engine))
-            break;
+    struct clear_tries tries = {0};
+    while (status == TRP_RESOURCE_EXHAUSTED && clear_commit(engine, &tries))
         status = store_admit_table(engine->store, options->signature, replaces);
-    }
     return status;
 }
 

@@ -310,10 +310,11 @@ static bool service_idle(struct service *service)
     return true;
 }
 
-/* A little of what resets, drops and smaller limits left to be done, be there other work or not. */
+/* A little of what resets, drops and smaller limits left to be done, be there other work or not;
+ * but what goes makes the group larger, and there may be no room for it as it is. */
 static bool service_clear(struct service *service)
 {
-    if (service->broken != TRP_OK || !engine_clear_waits(service->engine))
+    if (service->broken != TRP_OK || service->full || !engine_clear_waits(service->engine))
         return false;
     engine_set_time(service->engine, clock_wall_ns());
     return engine_clear_step(service->engine,

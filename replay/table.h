@@ -24,9 +24,9 @@ void table_destroy(struct table *table, table_release *release, void *arg);
 /* How much work it is to let the item go: 1, or more if it is large. */
 uint64_t table_weight(const struct item *item);
 
-/* The same in pieces: items of up to `weight` in all. False: all is done. After the first, nothing
- * else is asked of the table. */
-bool table_destroy_step(struct table *table, uint64_t weight, table_release *release, void *arg);
+/* The same in pieces: items of up to `*weight` in all, which is less afterwards by theirs. False:
+ * all is done. After the first, nothing else is asked of the table. */
+bool table_destroy_step(struct table *table, uint64_t *weight, table_release *release, void *arg);
 
 /* An empty one of the same options, whose counters begin anew, and whose draws go on as this one's
  * would: what a table is after Reverb's Reset. */

@@ -55,14 +55,14 @@ static void ahead_prefetch(const struct table *table, uint32_t slot)
 }
 
 /* False: there are no more. */
-static bool items_release(struct table *table, uint64_t weight, table_release *release, void *arg)
+static bool items_release(struct table *table, uint64_t *weight, table_release *release, void *arg)
 {
-    while (weight > 0 && table->torn < table->slot_count) {
+    while (*weight > 0 && table->torn < table->slot_count) {
         ahead_prefetch(table, table->torn);
         struct item *item = table->items[table->torn++];
         bool there = item && !entry_stored(item);
         uint64_t cost = there ? table_weight(item) : 1;
-        weight -= cost < weight ? cost : weight;
+        *weight -= cost < *weight ? cost : *weight;
         if (!there)
             continue;
         item->slot = SLOT_NONE;
@@ -71,9 +71,12 @@ static bool items_release(struct table *table, uint64_t weight, table_release *r
     return table->torn < table->slot_count;
 }
 
-bool table_destroy_step(struct table *table, uint64_t weight, table_release *release, void *arg)
+bool table_destroy_step(struct table *table, uint64_t *weight, table_release *release, void *arg)
 {
-    if (arrays_free(table) || items_release(table, weight, release, arg))
+    bool freed = arrays_free(table);
+    if (freed)
+        *weight = 0;
+    if (freed || items_release(table, weight, release, arg))
         return true;
     trp_table_options_destroy(table->options);
     free(table->items);
@@ -84,6 +87,7 @@ bool table_destroy_step(struct table *table, uint64_t weight, table_release *rel
 
 void table_destroy(struct table *table, table_release *release, void *arg)
 {
-    while (table && table_destroy_step(table, UINT64_MAX, release, arg))
-        ;
+    uint64_t weight = UINT64_MAX;
+    while (table && table_destroy_step(table, &weight, release, arg))
+        weight = UINT64_MAX;
 }

@@ -439,8 +439,12 @@ static void a_successor_is_empty_and_draws_on_while_the_table_goes_in_steps(void
     assert_memory_equal(table_rng(table), table_rng(before), sizeof(trp_rng));
     check_counts(&(struct model){.size = 0}, table);
     int released = 0;
-    for (int step = 1; table_destroy_step(before, 2, item_free, &released); step++)
+    uint64_t weight = 2;
+    for (int step = 1; table_destroy_step(before, &weight, item_free, &released); step++) {
+        assert_int_equal(weight, 0);
         assert_in_range(released, step, 2 * step);
+        weight = 2;
+    }
     assert_int_equal(released, 5);
     assert_null(table_find(table, 8));
     assert_int_equal(insert(table, 8, 1), 0);

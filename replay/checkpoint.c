@@ -198,6 +198,12 @@ static void run_find(void *arg, struct engine *engine)
     run->status = engine ? store_copy_find(engine_store(engine), run->copy) : stopped();
 }
 
+static void run_check(void *arg, struct engine *engine)
+{
+    struct run *run = arg;
+    run->status = engine ? store_copy_check(engine_store(engine), run->copy) : stopped();
+}
+
 static void run_end(void *arg, struct engine *engine)
 {
     struct run *run = arg;
@@ -274,7 +280,8 @@ static trp_status run_copy(struct run *run, const char *what)
         TRP_TRY(run->status);
         TRP_TRY(background_run(&run->background, copy_give, run->copy));
     }
-    return TRP_OK;
+    enter(run, run_check); /* the last pages may have been recycled while they were read */
+    return run->status;
 }
 
 /* ---- a checkpoint --------------------------------------------------------------------------- */

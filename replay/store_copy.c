@@ -292,14 +292,18 @@ static int values_find(struct store *store, struct store_copy *copy, MDB_cursor 
     }
 }
 
-trp_status store_copy_find(struct store *store, struct store_copy *copy)
+trp_status store_copy_check(const struct store *store, const struct store_copy *copy)
 {
     if (copy->abandoned)
         return trp_fail(TRP_RESOURCE_EXHAUSTED,
                         "replay store %s ran out of room and took what the copy kept",
                         store->dir.path);
-    if (store->failed != TRP_OK)
-        return store_broken(store);
+    return store->failed == TRP_OK ? TRP_OK : store_broken(store);
+}
+
+trp_status store_copy_find(struct store *store, struct store_copy *copy)
+{
+    TRP_TRY(store_copy_check(store, copy));
     uint64_t end;
     MDB_cursor *cursor;
     enum store_tree tree = phase_tree(copy, &end);

@@ -39,6 +39,9 @@ trp_status store_copy_give(struct store_copy *copy);
 void store_copy_set_argument(struct store_copy *copy, void *arg);
 bool store_copy_done(const struct store_copy *copy);
 
+/* With the store to itself: may what was given be believed? The statuses of store_copy_find(). */
+trp_status store_copy_check(const struct store *store, const struct store_copy *copy);
+
 /* With the store to itself. NULL is fine. */
 void store_copy_end(struct store *store, struct store_copy *copy);
 

@@ -31,12 +31,19 @@ struct rebuild {
     struct arrivals late;               /* items that came since the beginning */
 };
 
+/* For so many; only the pages that are used will be there. */
+static void arrivals_reserve(struct arrivals *arrivals, uint32_t count)
+{
+    if (count <= arrivals->capacity)
+        return;
+    arrivals->capacity = count;
+    arrivals->at = xrealloc(arrivals->at, count * sizeof *arrivals->at);
+}
+
 static void arrivals_push(struct arrivals *arrivals, uint64_t seq, uint32_t slot)
 {
-    if (arrivals->count == arrivals->capacity) {
-        arrivals->capacity = arrivals->capacity ? 2 * arrivals->capacity : 1024;
-        arrivals->at = xrealloc(arrivals->at, arrivals->capacity * sizeof *arrivals->at);
-    }
+    if (arrivals->count == arrivals->capacity)
+        arrivals_reserve(arrivals, arrivals->capacity ? 2 * arrivals->capacity : 1024);
     arrivals->at[arrivals->count++] = (struct arrival){seq, slot};
 }
 
@@ -69,17 +76,22 @@ bool table_selectors_differ(const struct table *table, const trp_table_options *
            !selector_same(table->options->remover, options->remover);
 }
 
-static struct selector *selector_other(trp_selector old, trp_selector new)
+/* With its memory: to move that as it grows would stop everybody. */
+static struct selector *selector_other(trp_selector old, trp_selector new, uint32_t slots)
 {
-    return selector_same(old, new) ? NULL : selector_create(new);
+    if (selector_same(old, new))
+        return NULL;
+    struct selector *selector = selector_create(new);
+    selector_reserve(selector, slots);
+    return selector;
 }
 
 void table_rebuild_begin(struct table *table, const trp_table_options *options)
 {
     struct rebuild *rebuild = xcalloc(1, sizeof *rebuild);
     assert(!table->rebuild);
-    rebuild->sampler = selector_other(table->options->sampler, options->sampler);
-    rebuild->remover = selector_other(table->options->remover, options->remover);
+    rebuild->sampler = selector_other(table->options->sampler, options->sampler, table->slot_count);
+    rebuild->remover = selector_other(table->options->remover, options->remover, table->slot_count);
     table->rebuild = rebuild;
 }
 
@@ -104,6 +116,8 @@ bool table_rebuild_collect(const struct table *table, struct arrivals *arrivals,
 {
     const struct arrivals *late = &table->rebuild->late;
     uint64_t end_seq = late->count ? late->at[0].seq : UINT64_MAX;
+    if (arrivals->slot == 0)
+        arrivals_reserve(arrivals, table->slot_count);
     for (; arrivals->slot < table->slot_count && count > 0; arrivals->slot++, count--) {
         const struct item *item = table->items[arrivals->slot];
         items_prefetch(table, arrivals->slot);

@@ -13,6 +13,7 @@
 #include "core/clock.h"
 #include "replay/store_copy.h"
 #include "replay/store_dir.h"
+#include "replay/store_internal.h"
 #include "replay/store_target.h"
 
 enum { MIB = 1 << 20, IDLE_BYTES = 20 * MIB /* that may always lie idle, and a bit */ };
@@ -292,6 +293,32 @@ static void a_slow_disk_is_no_full_one_and_ends_no_copy(void **state)
     assert_int_equal(atomic_load(&allocation_ns), 0);
 }
 
+/* Its pages may have been recycled while they were read for the last time. */
+static void a_copy_that_lost_its_pages_at_the_end_is_not_believed(void **state)
+{
+    struct fixture *fixture = *state;
+    struct store_target *target;
+    struct store_copy *copy;
+    struct copy_sink sink = {.item = store_target_item,
+                             .piece = store_target_piece,
+                             .damage = store_target_damage,
+                             .removed = store_target_removed};
+    insert(fixture, 12000);
+    assert_int_equal(store_commit(fixture->store), TRP_OK);
+    assert_int_equal(store_copy_begin(fixture->store, &copy, &sink), TRP_OK);
+    assert_int_equal(store_target_create(&target, fixture->to), TRP_OK);
+    store_copy_set_argument(copy, target);
+    while (!store_copy_done(copy)) {
+        assert_int_equal(store_copy_find(fixture->store, copy), TRP_OK);
+        assert_int_equal(store_copy_give(copy), TRP_OK);
+    }
+    assert_int_equal(store_copy_check(fixture->store, copy), TRP_OK);
+    assert_true(copy_abandon(fixture->store));
+    assert_int_equal(store_copy_check(fixture->store, copy), TRP_RESOURCE_EXHAUSTED);
+    store_copy_end(fixture->store, copy);
+    store_target_destroy(target);
+}
+
 static void remove_all(struct fixture *fixture)
 {
     while (fixture->count > 0)
@@ -388,6 +415,7 @@ int main(void)
         CASE(keys_that_were_removed_are_copied),
         CASE(a_copy_goes_on_without_what_is_damaged),
         CASE(a_slow_disk_is_no_full_one_and_ends_no_copy),
+        CASE(a_copy_that_lost_its_pages_at_the_end_is_not_believed),
         CASE(what_a_copy_held_goes_little_by_little),
         CASE(a_copy_does_not_stay_in_memory),
         CASE(a_copy_costs_what_is_inserted_meanwhile_and_gives_it_back),

@@ -70,6 +70,17 @@ static void loan_free(struct loan *loan)
     free(loan);
 }
 
+/* Those that came back, and what they had. */
+static void loans_take_back(struct store *store, struct loan *loan)
+{
+    for (struct loan *next; loan; loan = next) {
+        next = loan->next;
+        loan_drop_chunks(store, loan);
+        store->lent_out -= loan->bytes;
+        loan_free(loan);
+    }
+}
+
 static void loans_free(struct loans *loans)
 {
     munmap(loans->map, loans->map_bytes);
@@ -101,13 +112,14 @@ void loans_close(struct store *store)
     struct loans *loans = store->loans;
     if (!loans)
         return;
-    store_loans_collect(store);
     mutex_lock(&loans->mutex);
-    loans->closed = true;
+    loans->closed = true; /* from here on nothing is returned to us any more */
+    struct loan *returned = loans->returned;
     for (struct loan *loan = loans->out; loan; loan = loan->next)
         loan_drop_chunks(store, loan);
     bool last = !loans->out;
     mutex_unlock(&loans->mutex);
+    loans_take_back(store, returned);
     if (last)
         loans_free(loans);
     store->loans = NULL;
@@ -215,12 +227,7 @@ bool store_loans_collect(struct store *store)
     loans->returned = NULL;
     bool more = loans->out != NULL;
     mutex_unlock(&loans->mutex);
-    for (struct loan *next; loan; loan = next) {
-        next = loan->next;
-        loan_drop_chunks(store, loan);
-        store->lent_out -= loan->bytes;
-        loan_free(loan);
-    }
+    loans_take_back(store, loan);
     return more;
 }
 

@@ -2,6 +2,8 @@
  * whatever thread, and nobody else has to wait for it. */
 #include "open_store_fixture.h"
 
+#include <stdatomic.h>
+
 #include "core/thread.h"
 
 enum { WAIT_MS = 20000, LARGE = 28000 };
@@ -177,6 +179,48 @@ static void a_loan_outlives_its_store(void **state)
     }
 }
 
+struct returners {
+    struct loan **loans;
+    uint32_t count;
+    _Atomic uint32_t done;
+};
+
+static void return_all(void *arg)
+{
+    struct returners *self = arg;
+    for (uint32_t i = 0; i < self->count; i++) {
+        loan_return(self->loans[i]);
+        atomic_fetch_add(&self->done, 1);
+    }
+}
+
+static void loans_that_come_back_while_the_store_closes_are_freed(void **state)
+{
+    enum { ROUNDS = 20, COUNT = 10000 };
+    struct fixture *fixture = *state;
+    struct loan **loans = xcalloc(COUNT, sizeof *loans);
+    uint8_t rest[2048];
+    for (uint64_t round = 1; round <= ROUNDS; round++) {
+        struct returners returners = {.loans = loans, .count = COUNT};
+        struct thread thread = {0};
+        fixture_open(fixture, (struct store_options){0});
+        struct item *item = stored(fixture, round, LARGE);
+        for (uint32_t i = 0; i < COUNT; i++) {
+            loans[i] = store_loan_begin(fixture->store);
+            store_chunk_ref(item->chunks[0]);
+            assert_int_equal(store_loan_chunk(fixture->store, loans[i], item->chunks[0], rest),
+                             TRP_OK);
+        }
+        store_item_destroy(fixture->store, item);
+        assert_int_equal(thread_start(&thread, "returns", return_all, &returners), TRP_OK);
+        while (atomic_load(&returners.done) < COUNT / 8)
+            continue;
+        fixture_close(fixture); /* what was lost is for the sanitizer to find */
+        thread_stop(&thread);
+    }
+    free(loans);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
@@ -186,6 +230,7 @@ int main(void)
         TEST(loans_are_bounded_and_come_back),
         TEST(loans_that_are_out_are_waited_for),
         TEST(a_loan_outlives_its_store),
+        TEST(loans_that_come_back_while_the_store_closes_are_freed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,16 +33,19 @@ static trp_status unusable(const char *path, const char *why)
     return trp_fail(TRP_FAILED_PRECONDITION, "%s: %s", path, why);
 }
 
+static bool is_inbox(const struct stat *info, const struct shared_inbox *inbox)
+{
+    return S_ISREG(info->st_mode) && info->st_dev == inbox->device &&
+           info->st_ino == inbox->inode && (uint64_t)info->st_size == inbox->bytes;
+}
+
 /* A look before it is opened: what is not the inbox may be anything. */
 static trp_status file_check(const char *path, const struct shared_inbox *inbox)
 {
     struct stat info;
     if (stat(path, &info) != 0)
         return unusable(path, strerror(errno));
-    if (!S_ISREG(info.st_mode) || info.st_dev != inbox->device || info.st_ino != inbox->inode ||
-        (uint64_t)info.st_size != inbox->bytes)
-        return unusable(path, "is another file than the server's");
-    return TRP_OK;
+    return is_inbox(&info, inbox) ? TRP_OK : unusable(path, "is another file than the server's");
 }
 
 static trp_status file_map(const char *path, const struct shared_inbox *inbox, uint8_t **memory)
@@ -52,11 +55,12 @@ static trp_status file_map(const char *path, const struct shared_inbox *inbox, u
         return unusable(path, strerror(errno));
     void *map = MAP_FAILED;
     int seals = fcntl(fd, F_GET_SEALS);
-    if (seals >= 0 && (seals & F_SEAL_SHRINK))
+    struct stat info; /* the number may be another file's by now */
+    if (seals >= 0 && (seals & F_SEAL_SHRINK) && fstat(fd, &info) == 0 && is_inbox(&info, inbox))
         map = mmap(NULL, inbox->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
     if (map == MAP_FAILED)
-        return unusable(path, "is not sealed, or cannot be mapped");
+        return unusable(path, "is another file by now, not sealed, or cannot be mapped");
     *memory = map;
     return TRP_OK;
 }

@@ -143,13 +143,6 @@ static size_t tensor_size(const struct wire_tensor *tensor)
            bytes_field_size(tensor->content.size);
 }
 
-/* The header of something that need not lie in one piece. */
-static void put_size_header(struct writer *writer, uint32_t number, size_t size)
-{
-    put_varint(writer, size);
-    put_varint(writer, TAG(number, LEN));
-}
-
 static void put_tensor(struct writer *writer, const struct wire_tensor *tensor,
                        struct placing *placing)
 {
@@ -159,7 +152,7 @@ static void put_tensor(struct writer *writer, const struct wire_tensor *tensor,
             put_place(writer, tensor->content, placing);
         else
             put_bytes(writer, tensor->content);
-        put_size_header(writer, 4, tensor->content.size);
+        put_len(writer, 4, tensor->content.size);
     }
     const uint8_t *shape_end = writer->at;
     for (uint32_t i = tensor->rank; i-- > 0;) {
@@ -169,7 +162,7 @@ static void put_tensor(struct writer *writer, const struct wire_tensor *tensor,
     }
     put_len_header(writer, 2, shape_end);
     put_varint_field(writer, 1, (uint64_t)tensor->dtype);
-    put_size_header(writer, 1, tensor_size(tensor));
+    put_len(writer, 1, tensor_size(tensor));
 }
 
 static size_t range_size(const struct wire_steps *steps)
@@ -199,7 +192,7 @@ void put_steps(struct writer *writer, const struct wire_steps *steps, struct pla
     put_varint_field(writer, 6, steps->tensor_count);
     for (uint32_t i = steps->tensor_count; i-- > 0;)
         put_tensor(writer, &steps->tensors[i], placing);
-    put_size_header(writer, 5, steps_data_size(steps));
+    put_len(writer, 5, steps_data_size(steps));
     put_varint_field(writer, 4, steps->delta_encoded);
     const uint8_t *end = writer->at;
     put_varint_field(writer, 4, steps->sparse);

@@ -95,6 +95,9 @@ enum {
      * writers that touch all of them take 1 GiB, further ones send. */
     INBOX_BYTES = 8 << 20,
     INBOXES_MAX = 128,
+    /* insert_stream.c: bytes in inboxes that count as much as one of a message does: 4 MiB of them,
+     * a millisecond's copying, end a group, and at most that and one inbox are copied for one. */
+    INBOX_BYTES_WEIGHT = 16,
     /* room.c: what chunks in it are rounded to. */
     ROOM_UNIT_BYTES = 4096,
     /* sample_shared.c: how long a client may keep pages that nothing else keeps; a learner takes a

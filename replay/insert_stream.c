@@ -390,6 +390,7 @@ void insert_received(void *arg, trp_server_call *call, trp_message *message)
     if (status == TRP_OK) {
         engine_set_time(service->engine, clock_wall_ns());
         status = message_apply(stream, message);
+        trp_server_call_weigh(call, service->insert.placed_bytes / INBOX_BYTES_WEIGHT);
     } else {
         service_fail(service);
     }

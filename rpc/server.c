@@ -256,6 +256,12 @@ void trp_server_call_read(trp_server_call *call)
     call->transport->read(call);
 }
 
+void trp_server_call_weigh(trp_server_call *call, size_t bytes)
+{
+    assert(rpc_server_held(call->server));
+    call->server->group_bytes += bytes;
+}
+
 void trp_server_call_send(trp_server_call *call, trp_message *message)
 {
     assert(rpc_server_held(call->server));

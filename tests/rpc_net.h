@@ -29,6 +29,7 @@ struct service {
     uint32_t opened, closed, half_closed, received, drained, drained_too_early, groups,
         groups_at_wake;
     uint32_t received_since_group, largest_group;
+    size_t weight;             /* of a message to Echo, beside its bytes */
     int64_t wake_ns;           /* what group_end answers; reset when it has come */
     bool again;                /* group_end wants to be called at once after a message */
     uint32_t groups_elsewhere; /* on another thread than the test's */
@@ -116,6 +117,7 @@ static void echo_received(void *arg, trp_server_call *call, trp_message *message
 {
     struct service *service = arg;
     service->received_since_group++;
+    trp_server_call_weigh(call, service->weight);
     trp_server_call_send(call, message);
     trp_server_call_read(call);
     note(service, &service->received);

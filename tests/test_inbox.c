@@ -16,6 +16,7 @@
 
 #include <snappy-c.h>
 
+#include "replay.pb-c.h"
 #include "replay/room.h"
 #include "replay/tensor.h"
 #include "replay/wire_bytes.h"
@@ -348,27 +349,40 @@ static void put_place_of(struct buffer *out, uint64_t offset, uint64_t size)
     buffer_append(out, (trp_bytes){(const uint8_t *)&place, sizeof place});
 }
 
-/* A chunk of one row, plain or compressed, in the memory; what a well-behaved writer says of it. */
-static void put_placed(struct raw *raw, struct buffer *bytes, uint64_t key, bool packed)
+/* What a well-behaved writer says of a chunk of one row. */
+static void put_placed_content(struct raw *raw, struct buffer *bytes, uint64_t key, size_t row,
+                               trp_bytes content)
 {
-    uint8_t *rows = raw->memory + CALM_BYTES, field[256], row[ROW_BYTES] = {0};
-    trp_bytes content;
-    if (packed) {
-        size_t size = INBOX_BYTES / 4;
-        fixture_fill(row, PACKED_BYTES, key);
-        assert_int_equal(snappy_compress((char *)row, sizeof row, (char *)rows, &size), SNAPPY_OK);
-        content = (trp_bytes){rows, size};
-    } else {
-        fixture_fill(rows, ROW_BYTES, key);
-        uint8_t *block = block_literal_header(rows, ROW_BYTES);
-        content = (trp_bytes){block, (size_t)(rows - block) + ROW_BYTES};
-    }
+    uint8_t field[256];
     struct wire_tensor tensor = {
-        .dtype = TRP_UINT8, .rank = 2, .dims = {1, ROW_BYTES}, .content = content};
+        .dtype = TRP_UINT8, .rank = 2, .dims = {1, (int64_t)row}, .content = content};
     struct wire_steps steps = {.tensors = &tensor, .tensor_count = 1};
     struct wire_chunk chunk = {.key = key, .steps = &steps};
     assert_in_range(wire_placed_size_max(&chunk), 1, sizeof field);
     buffer_append(bytes, wire_chunk_place(&chunk, room_memory(raw->room), field + sizeof field));
+}
+
+/* A plain row of any size, whatever is in the memory. */
+static void put_placed_row(struct raw *raw, struct buffer *bytes, uint64_t key, size_t row)
+{
+    uint8_t *rows = raw->memory + CALM_BYTES;
+    uint8_t *block = block_literal_header(rows, (uint32_t)row);
+    put_placed_content(raw, bytes, key, row, (trp_bytes){block, (size_t)(rows - block) + row});
+}
+
+/* A chunk of one row, plain or compressed, in the memory. */
+static void put_placed(struct raw *raw, struct buffer *bytes, uint64_t key, bool packed)
+{
+    uint8_t *rows = raw->memory + CALM_BYTES, row[ROW_BYTES] = {0};
+    if (!packed) {
+        fixture_fill(rows, ROW_BYTES, key);
+        put_placed_row(raw, bytes, key, ROW_BYTES);
+        return;
+    }
+    size_t size = INBOX_BYTES / 4;
+    fixture_fill(row, PACKED_BYTES, key);
+    assert_int_equal(snappy_compress((char *)row, sizeof row, (char *)rows, &size), SNAPPY_OK);
+    put_placed_content(raw, bytes, key, ROW_BYTES, (trp_bytes){rows, size});
 }
 
 /* The same, headers and all in the memory. */
@@ -481,6 +495,49 @@ static void places_outside_of_the_inbox_end_the_stream(void **state)
     raw_close(&torn);
     buffer_cleanup(&pieces);
     insert_items(replay, "t", 100, 1);
+}
+
+/* Groups that the store committed. */
+static uint64_t groups_of(trp_channel *channel)
+{
+    Troupe__ReplayTablesRequest request = TROUPE__REPLAY_TABLES_REQUEST__INIT;
+    ProtobufCService *service;
+    ProtobufCMessage *reply;
+    assert_int_equal(trp_channel_service(channel, &troupe__replay__descriptor, &service), TRP_OK);
+    assert_int_equal(trp_call(service, "Tables", &request.base, &reply, NULL), TRP_OK);
+    uint64_t groups = ((Troupe__ReplayTablesResponse *)reply)->store->groups;
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return groups;
+}
+
+/* Tiny messages that stand for megabytes: nobody waits until all of them are copied. */
+static void what_lies_in_an_inbox_counts_towards_its_group(void **state)
+{
+    enum { MESSAGES = 40, PLACED_BYTES = INBOX_BYTES / 4, GROUP_MESSAGES_MAX = 3 };
+    struct host *host = *state;
+    struct buffer bytes = {0};
+    trp_message *message;
+    open_host(host, "", false);
+    struct replay remote = host->replay;
+    remote.channel = host->remote;
+    struct raw raw = raw_open(&remote);
+    uint64_t before = groups_of(host->remote);
+    for (uint64_t key = 10; key < 10 + MESSAGES; key++) {
+        put_placed_row(&raw, &bytes, key, PLACED_BYTES);
+        put_raw_item(&bytes, key);
+        raw_send(&raw, &bytes);
+    }
+    for (uint64_t confirmed = 0; confirmed < MESSAGES;) {
+        struct wire_keys got = {0};
+        assert_int_equal(trp_stream_receive(raw.stream, &message, WAIT_MS), TRP_OK);
+        assert_int_equal(wire_insert_response_decode(bytes_of(message), &got), TRP_OK);
+        confirmed += got.count;
+        wire_keys_cleanup(&got);
+        trp_message_destroy(message);
+    }
+    assert_in_range(groups_of(host->remote) - before, MESSAGES / GROUP_MESSAGES_MAX, UINT32_MAX);
+    raw_close(&raw);
+    buffer_cleanup(&bytes);
 }
 
 struct scribbler {
@@ -720,6 +777,8 @@ int main(int argc, char **argv)
                                         replay_teardown),
         cmocka_unit_test_setup_teardown(places_outside_of_the_inbox_end_the_stream, replay_setup,
                                         replay_teardown),
+        cmocka_unit_test_setup_teardown(what_lies_in_an_inbox_counts_towards_its_group, host_setup,
+                                        host_teardown),
         cmocka_unit_test_setup_teardown(scribbling_while_it_is_inserted_makes_no_damage,
                                         replay_setup, replay_teardown),
         cmocka_unit_test_setup_teardown(a_killed_writer_costs_nothing, host_setup, host_teardown),

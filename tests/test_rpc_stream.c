@@ -522,12 +522,13 @@ static void a_small_budget_refuses_messages(void **state)
     }
 }
 
-static void a_group_ends_once_for_all_that_was_ready(void **state)
+/* The most messages of a group when many clients send at once. */
+static uint32_t largest_group(size_t weight)
 {
-    (void)state;
     enum { STREAMS = 32 };
     struct net *net = net_create("unix", (trp_server_options){.threads = 1});
     trp_stream *streams[STREAMS];
+    net->service.weight = weight;
     for (uint32_t i = 0; i < STREAMS; i++) {
         streams[i] = open_stream(net, "/test.Raw/Echo");
         send_text(streams[i], "warm");
@@ -540,10 +541,23 @@ static void a_group_ends_once_for_all_that_was_ready(void **state)
         for (uint32_t i = 0; i < STREAMS; i++)
             expect_text(streams[i], "hello");
     }
-    assert_in_range(count_of(&net->service, &net->service.largest_group), 2, STREAMS);
+    uint32_t largest = count_of(&net->service, &net->service.largest_group);
     for (uint32_t i = 0; i < STREAMS; i++)
         trp_stream_destroy(streams[i]);
     net_destroy(net);
+    return largest;
+}
+
+static void a_group_ends_once_for_all_that_was_ready(void **state)
+{
+    (void)state;
+    assert_in_range(largest_group(0), 2, 32);
+}
+
+static void what_messages_stand_for_counts_towards_their_group(void **state)
+{
+    (void)state;
+    assert_int_equal(largest_group(256 << 10), 1);
 }
 
 static void echo(trp_stream *stream)
@@ -697,6 +711,7 @@ int main(void)
         EVERYWHERE(stopping_the_server_ends_open_streams),
         cmocka_unit_test(a_small_budget_refuses_messages),
         cmocka_unit_test(a_group_ends_once_for_all_that_was_ready),
+        cmocka_unit_test(what_messages_stand_for_counts_towards_their_group),
         cmocka_unit_test(a_group_end_has_its_turn_beside_local_callers),
         cmocka_unit_test(a_peer_that_never_comes_up_is_unavailable),
         cmocka_unit_test(a_waiting_receive_gives_its_turn_away),

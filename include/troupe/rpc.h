@@ -211,6 +211,10 @@ TRP_API const char *trp_server_call_peer(const trp_server_call *call);
  * outstanding; asking again before it came changes nothing. */
 TRP_API void trp_server_call_read(trp_server_call *call);
 
+/* Bytes that the message being handled stands for, beside its own: they count towards the 256 KiB
+ * that end a group. */
+TRP_API void trp_server_call_weigh(trp_server_call *call, size_t bytes);
+
 /* Queues `message` (takes it) behind those already queued. Goes out in order; dropped silently when
  * the peer is gone. */
 TRP_API void trp_server_call_send(trp_server_call *call, trp_message *message);

@@ -46,12 +46,21 @@ static void background_main(void *arg)
     mutex_unlock(&background->mutex);
 }
 
+static void state_cleanup(struct background *background)
+{
+    cond_cleanup(&background->changed);
+    mutex_cleanup(&background->mutex);
+}
+
 trp_status background_start(struct background *background, const char *name)
 {
     *background = (struct background){.status = TRP_OK};
     mutex_init(&background->mutex);
     cond_init(&background->changed);
-    return thread_start(&background->thread, name, background_main, background);
+    trp_status status = thread_start(&background->thread, name, background_main, background);
+    if (status != TRP_OK)
+        state_cleanup(background);
+    return status;
 }
 
 trp_status background_run(struct background *background, trp_status (*work)(void *arg), void *arg)
@@ -79,6 +88,5 @@ void background_stop(struct background *background)
     cond_broadcast(&background->changed);
     mutex_unlock(&background->mutex);
     thread_stop(&background->thread);
-    cond_cleanup(&background->changed);
-    mutex_cleanup(&background->mutex);
+    state_cleanup(background);
 }

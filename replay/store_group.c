@@ -168,8 +168,9 @@ static trp_status room_refuse(struct store *store, uint64_t need, const char *wh
                     store->dir.path, what, (unsigned long long)payload, strerror(error));
 }
 
-/* With an empty group: waits for the helper, then takes what a copy kept and tidies up, if that is
- * all the room there is, then gives up. */
+/* Before a group's first item, or before a group is written that needs more than was thought: waits
+ * for the helper, then takes what a copy kept and tidies up, if that is all the room there is, then
+ * gives up. */
 static trp_status room_wait(struct store *store, uint64_t need, const char *what, uint64_t payload)
 {
     enum { ADVANCES_MAX = 2 };

@@ -116,8 +116,11 @@ static void any_drained(void *arg, trp_server_call *call)
 static void echo_received(void *arg, trp_server_call *call, trp_message *message)
 {
     struct service *service = arg;
+    mutex_lock(&service->mutex);
     service->received_since_group++;
-    trp_server_call_weigh(call, service->weight);
+    size_t weight = service->weight;
+    mutex_unlock(&service->mutex);
+    trp_server_call_weigh(call, weight);
     trp_server_call_send(call, message);
     trp_server_call_read(call);
     note(service, &service->received);
@@ -215,8 +218,8 @@ static _Thread_local bool is_test_thread;
 static int64_t group_end(void *arg)
 {
     struct service *service = arg;
-    bool again = service->again && service->received_since_group > 0;
     mutex_lock(&service->mutex);
+    bool again = service->again && service->received_since_group > 0;
     service->groups++;
     service->groups_elsewhere += !is_test_thread;
     if (service->received_since_group > service->largest_group)

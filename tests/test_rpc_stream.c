@@ -528,7 +528,9 @@ static uint32_t largest_group(size_t weight)
     enum { STREAMS = 32 };
     struct net *net = net_create("unix", (trp_server_options){.threads = 1});
     trp_stream *streams[STREAMS];
+    mutex_lock(&net->service.mutex); /* the server runs already */
     net->service.weight = weight;
+    mutex_unlock(&net->service.mutex);
     for (uint32_t i = 0; i < STREAMS; i++) {
         streams[i] = open_stream(net, "/test.Raw/Echo");
         send_text(streams[i], "warm");
@@ -574,7 +576,9 @@ static void a_group_end_has_its_turn_beside_local_callers(void **state)
     trp_channel *local = trp_channel_create_local(net->server);
     trp_stream *stream;
     is_test_thread = true;
+    mutex_lock(&service->mutex);
     service->again = true;
+    mutex_unlock(&service->mutex);
     assert_int_equal(trp_stream_open(&stream, local, "/test.Raw/Echo", NULL), TRP_OK);
     uint32_t before = count_of(service, &service->groups_elsewhere), turns = 0;
     for (uint32_t i = 0; i < 2000; i++)

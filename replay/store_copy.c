@@ -3,9 +3,9 @@
  * Design: records only ever grow behind the cut, and what lies before it changes only by deletes
  * and by folding. So the copy is read in many short transactions, and the store holds back what
  * would change its past: no folding while records are read (the change log, as it was, comes first
- * and is applied to them on the way), and no removal of chunks until the end. Pieces in pages of
- * their own do not move while they live: with the store only their places are collected, their
- * bytes are read without it.
+ * and is applied to them on the way), and no removal of chunks that are yet to be read. Pieces in
+ * pages of their own do not move while they live: with the store only their places are collected,
+ * their bytes are read without it.
  * Guarantee: what is given is the state of the moment when the copy began, of all tables; a store
  * that runs out of room takes back what it held, and the copy fails. */
 #include "store_copy.h"
@@ -22,7 +22,8 @@
 
 enum {
     SLICE_NS = 400000,
-    LOOK_ENTRIES = 32, /* between two looks at the clock */
+    LOOK_ENTRIES = 32,   /* between two looks at the clock */
+    LOOK_HELD = 1 << 12, /* dead chunks looked at with the store, a slice */
 };
 
 enum phase { PHASE_REMOVED, PHASE_LOG, PHASE_ITEMS, PHASE_CHUNKS, PHASE_NAMES, PHASE_DONE };
@@ -50,6 +51,8 @@ struct store_copy {
     /* under the store's lock: */
     bool holds_records, abandoned;
     uint64_t cut_removed, cut_item, cut_chunk, cut_change;
+    uint64_t passed; /* chunks below it have been read */
+    size_t next_held;
 
     enum phase phase;
     bool phase_ends; /* with this batch */
@@ -188,12 +191,30 @@ void copy_hold_dead(struct store *store, struct dead_list *dead)
         return;
     size_t kept = 0;
     for (size_t i = 0; i < dead->count; i++) {
-        if (dead->at[i].seq < store->copy->cut_chunk)
+        if (dead->at[i].seq >= store->copy->passed && dead->at[i].seq < store->copy->cut_chunk)
             dead_push(&store->held, dead->at[i]);
         else
             dead->at[kept++] = dead->at[i];
     }
     dead->count = kept;
+}
+
+/* What died before it was read, and has been read since, goes: a full table takes new room only
+ * until the copy is ahead of it. */
+static void held_let_go(struct store *store, struct store_copy *copy)
+{
+    struct dead_list *held = &store->held;
+    copy->passed = piece_key_seq(copy->chunk_key);
+    for (size_t count = held->count < LOOK_HELD ? held->count : LOOK_HELD; count > 0; count--) {
+        if (copy->next_held >= held->count)
+            copy->next_held = 0;
+        if (held->at[copy->next_held].seq >= copy->passed) {
+            copy->next_held++;
+            continue;
+        }
+        dead_push(&store->pending, held->at[copy->next_held]);
+        held->at[copy->next_held] = held->at[--held->count];
+    }
 }
 
 bool copy_abandon(struct store *store)
@@ -308,6 +329,7 @@ trp_status store_copy_find(struct store *store, struct store_copy *copy)
     MDB_cursor *cursor;
     enum store_tree tree = phase_tree(copy, &end);
     copy->holds_records = copy->phase < PHASE_CHUNKS;
+    held_let_go(store, copy);
     buffer_clear(&copy->batch);
     buffer_clear(&copy->bytes);
     copy->phase_ends = false;

@@ -3,7 +3,7 @@
  * Owner of a copy: one thread, any. It alternates between store_copy_find(), which needs the store
  * to itself for less than a millisecond, and store_copy_give(), which does the work and does not.
  * While a copy is open the store keeps what the copy has yet to read: deletes are noted, their
- * pages stay in the file until the copy ends. */
+ * pages stay in the file until the copy has read them. */
 #ifndef TRP_REPLAY_STORE_COPY_H
 #define TRP_REPLAY_STORE_COPY_H
 

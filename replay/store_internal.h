@@ -197,7 +197,7 @@ struct store {
     struct group group;
     struct dead_list pending; /* dead before this group, not removed yet */
     struct store_copy *copy;  /* that is being read */
-    struct dead_list held;    /* dead, but not for the copy */
+    struct dead_list held;    /* dead, but the copy has yet to read them */
     struct fold fold;
     uint64_t fold_progress; /* rises with everything that a fold did */
     struct buffer scratch;

@@ -25,14 +25,10 @@ static trp_status joined_reserve(struct unpacker *unpacker, size_t size)
 
 static trp_status join(struct unpacker *unpacker, struct spans spans, trp_bytes *bytes)
 {
-    size_t size = spans.now.size + (size_t)more_size(&spans.more);
+    size_t size = spans_size(&spans);
     TRP_TRY(joined_reserve(unpacker, size));
-    uint8_t *to = trp_message_data(unpacker->joined);
-    *bytes = (trp_bytes){to, size};
-    for (; spans.now.size > 0 || spans_advance(&spans); spans.now.size = 0) {
-        memcpy(to, spans.now.data, spans.now.size);
-        to += spans.now.size;
-    }
+    *bytes = (trp_bytes){trp_message_data(unpacker->joined), size};
+    spans_copy(spans, trp_message_data(unpacker->joined));
     return TRP_OK;
 }
 
@@ -68,9 +64,7 @@ void unpacker_open_parts(struct unpacker *unpacker, trp_message *message)
 {
     const trp_bytes *parts;
     size_t count = trp_message_parts(message, &parts);
-    unpacker->rest = (struct spans){
-        .now = parts[0],
-        .more = {.parts = parts + 1, .count = (uint32_t)count - 1, .last = parts[count - 1].size}};
+    unpacker->rest = spans_of(parts, count);
     unpacker->reader = reader_of(unpacker->rest.now);
 }
 

@@ -50,6 +50,13 @@ trp_status spans_field(struct spans *rest, struct field *field, struct wire_more
 
 uint64_t more_size(const struct wire_more *more);
 
+/* All of a message's parts; nothing is copied. */
+struct spans spans_of(const trp_bytes *parts, size_t count);
+size_t spans_size(const struct spans *spans);
+
+/* `to`: spans_size() bytes. */
+void spans_copy(struct spans spans, uint8_t *to);
+
 /* All of it in one piece, which the request keeps. */
 trp_status spans_join(const struct spans *spans, struct wire_insert_request *request,
                       trp_bytes *bytes);

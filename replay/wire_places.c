@@ -109,13 +109,6 @@ static trp_status pieces_read(struct wire_insert_request *request, trp_bytes mem
     return decode_end("a placed chunk", bytes.size, reader_status(&reader));
 }
 
-static struct spans spans_of(const trp_bytes *parts, uint32_t count)
-{
-    if (count == 0)
-        return (struct spans){.more.count = 0};
-    return (struct spans){parts[0], {parts + 1, count - 1, parts[count - 1].size}};
-}
-
 trp_status wire_chunk_find(struct wire_insert_request *request, trp_bytes memory,
                            struct wire_chunk *chunk)
 {

@@ -26,6 +26,18 @@ uint64_t more_size(const struct wire_more *more)
     return size;
 }
 
+struct spans spans_of(const trp_bytes *parts, size_t count)
+{
+    if (count == 0)
+        return (struct spans){.more.count = 0};
+    return (struct spans){parts[0], {parts + 1, (uint32_t)count - 1, parts[count - 1].size}};
+}
+
+size_t spans_size(const struct spans *spans)
+{
+    return spans->now.size + (size_t)more_size(&spans->more);
+}
+
 static bool is_hidden(trp_bytes part)
 {
     return part.size > 0 && !part.data;
@@ -87,10 +99,18 @@ trp_status spans_field(struct spans *rest, struct field *field, struct wire_more
 
 /* ---- joining ------------------------------------------------------------------------------- */
 
+void spans_copy(struct spans spans, uint8_t *to)
+{
+    for (; spans.now.size > 0 || spans_advance(&spans); spans.now.size = 0) {
+        memcpy(to, spans.now.data, spans.now.size);
+        to += spans.now.size;
+    }
+}
+
 trp_status spans_join(const struct spans *spans, struct wire_insert_request *request,
                       trp_bytes *bytes)
 {
-    trp_message *message = trp_message_create(spans->now.size + more_size(&spans->more));
+    trp_message *message = trp_message_create(spans_size(spans));
     if (!message)
         return TRP_RESOURCE_EXHAUSTED;
     if (request->joined_count == request->joined_capacity)
@@ -98,11 +118,7 @@ trp_status spans_join(const struct spans *spans, struct wire_insert_request *req
             array_grow(request->joined, &request->joined_capacity, sizeof(trp_message *));
     request->joined[request->joined_count++] = message;
     *bytes = (trp_bytes){trp_message_data(message), trp_message_size(message)};
-    uint8_t *to = trp_message_data(message);
-    for (struct spans rest = *spans; rest.now.size > 0 || spans_advance(&rest); rest.now.size = 0) {
-        memcpy(to, rest.now.data, rest.now.size);
-        to += rest.now.size;
-    }
+    spans_copy(*spans, trp_message_data(message));
     return TRP_OK;
 }
 
@@ -192,8 +208,8 @@ static trp_status across_decode(struct spans *rest, struct wire_insert_request *
 trp_status wire_insert_request_decode_parts(const trp_bytes *parts, size_t count,
                                             struct wire_insert_request *request)
 {
-    struct spans rest = {.more = {parts, (uint32_t)count, count ? parts[count - 1].size : 0}};
-    size_t size = (size_t)more_size(&rest.more);
+    struct spans rest = spans_of(parts, count);
+    size_t size = spans_size(&rest);
     trp_status status = TRP_OK;
     wire_insert_request_clear(request);
     while (status == TRP_OK && (rest.now.size > 0 || spans_advance(&rest))) {

@@ -1,21 +1,12 @@
 /* Samplers that read the server's file: what they get is what was inserted, whatever the server
  * recycles and whenever they are stopped or killed, and they are served otherwise where the file is
- * not theirs to read.
- *
- * The other process is this program again: `--sample ADDRESS ROWS` samples, checks every row and
- * says how many batches it has. */
-#include "host_fixture.h"
+ * not theirs to read. */
+#include "sample_process.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
 
 #include "replay/unpack.h"
 #include "slow_disk.h"
-
-extern char **environ;
 
 static const trp_tensor_spec columns[] = {
     {.name = "frame", .dtype = TRP_UINT8, .rank = 1, .shape = {FRAME_BYTES}},
@@ -23,29 +14,6 @@ static const trp_tensor_spec columns[] = {
     {.name = "text", .dtype = TRP_UINT8, .rank = 1, .shape = {TEXT_BYTES}},
 };
 enum { COLUMNS = 3 };
-
-static bool row_is_whole(const trp_batch *batch, uint32_t row)
-{
-    uint8_t expected[TEXT_BYTES];
-    int64_t seed;
-    bool whole = true;
-    memcpy(&seed, (const uint8_t *)batch->columns[1] + row * sizeof seed, sizeof seed);
-    for (size_t c = 0; c < COLUMNS; c++) {
-        size_t size = trp_tensor_bytes(&columns[c]);
-        column_fill(&columns[c], expected, seed);
-        whole =
-            whole && memcmp(expected, (const uint8_t *)batch->columns[c] + row * size, size) == 0;
-    }
-    return whole;
-}
-
-static bool batch_is_whole(const trp_batch *batch)
-{
-    bool whole = batch->rows == BATCH;
-    for (uint32_t i = 0; i < batch->rows; i++)
-        whole = row_is_whole(batch, i) && whole;
-    return whole;
-}
 
 static void open_rows(struct host *host, const char *table)
 {
@@ -77,75 +45,8 @@ static void expect_batches(trp_sampler *sampler, uint32_t count)
         if (status != TRP_OK)
             print_error("%s\n", trp_last_error());
         assert_int_equal(status, TRP_OK);
-        assert_true(batch_is_whole(&batch));
+        assert_true(batch_is_whole(columns, COLUMNS, &batch));
     }
-}
-
-/* ---- the other process ----------------------------------------------------------------------- */
-
-static int sample_for_ever(const char *address)
-{
-    trp_channel *channel;
-    trp_sampler *sampler;
-    trp_batch batch;
-    if (trp_channel_create(&channel, address, NULL) != TRP_OK)
-        return 2;
-    if (trp_sampler_create(&sampler, channel,
-                           &(trp_sampler_options){.table = "t",
-                                                  .columns = columns,
-                                                  .column_count = COLUMNS,
-                                                  .batch_size = BATCH,
-                                                  .prefetch = 1,
-                                                  .limiter_timeout_ms = -1}) != TRP_OK)
-        return 3;
-    while (trp_sampler_next(sampler, &batch, DEADLINE_MS) == TRP_OK) {
-        if (!batch_is_whole(&batch))
-            return 4;
-        if (write(STDOUT_FILENO, "b", 1) != 1)
-            return 0;
-    }
-    return 5;
-}
-
-struct client {
-    pid_t pid;
-    int out;
-};
-
-static struct client client_start(const struct host *host)
-{
-    struct client client;
-    const char *address = trp_server_address(trp_replay_server_rpc(host->replay.server));
-    char *arguments[] = {"/proc/self/exe", "--sample", (char *)address, NULL};
-    posix_spawn_file_actions_t actions;
-    int pipes[2];
-    assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, pipes[1], STDOUT_FILENO);
-    assert_int_equal(posix_spawn(&client.pid, arguments[0], &actions, NULL, arguments, environ), 0);
-    posix_spawn_file_actions_destroy(&actions);
-    close(pipes[1]);
-    client.out = pipes[0];
-    return client;
-}
-
-static void client_expect(struct client *client, uint32_t batches)
-{
-    char byte;
-    for (uint32_t i = 0; i < batches; i++) {
-        struct pollfd wait = {.fd = client->out, .events = POLLIN};
-        assert_int_equal(poll(&wait, 1, DEADLINE_MS), 1);
-        assert_int_equal(read(client->out, &byte, 1), 1);
-    }
-}
-
-static void client_kill(struct client *client)
-{
-    int status;
-    kill(client->pid, SIGKILL);
-    assert_int_equal(waitpid(client->pid, &status, 0), client->pid);
-    assert_true(WIFSIGNALED(status)); /* else it had found a row that was not whole */
-    close(client->out);
 }
 
 /* ---- what is sampled ------------------------------------------------------------------------- */
@@ -197,7 +98,7 @@ static void a_queue_gives_each_item_once(void **state)
     for (int round = 0; round < 4; round++) {
         insert(host, BATCH);
         assert_int_equal(trp_sampler_next(sampler, &batch, DEADLINE_MS), TRP_OK);
-        assert_true(batch_is_whole(&batch));
+        assert_true(batch_is_whole(columns, COLUMNS, &batch));
         for (uint32_t i = 0; i < BATCH; i++) {
             int64_t seed;
             memcpy(&seed, (const uint8_t *)batch.columns[1] + i * sizeof seed, sizeof seed);
@@ -227,7 +128,7 @@ static void the_limiter_s_timeout_keeps_the_rows_that_came(void **state)
     assert_non_null(strstr(trp_last_error(), "its limiter holds back"));
     insert(host, BATCH / 2);
     assert_int_equal(trp_sampler_next(sampler, &batch, DEADLINE_MS), TRP_OK);
-    assert_true(batch_is_whole(&batch));
+    assert_true(batch_is_whole(columns, COLUMNS, &batch));
     trp_sampler_destroy(sampler);
 }
 
@@ -248,17 +149,30 @@ static void torture_run(void *arg)
     trp_batch batch;
     torture->whole = true;
     while (torture->whole && !atomic_load(&torture->stop)) {
-        torture->whole =
-            trp_sampler_next(sampler, &batch, DEADLINE_MS) == TRP_OK && batch_is_whole(&batch);
+        torture->whole = trp_sampler_next(sampler, &batch, DEADLINE_MS) == TRP_OK &&
+                         batch_is_whole(columns, COLUMNS, &batch);
         atomic_fetch_add(&torture->batches, 1);
     }
     trp_sampler_destroy(sampler);
 }
 
+enum { TORTURES = 3 };
+
+static void tortures_end(struct torture *tortures, struct thread *threads)
+{
+    for (int i = 0; i < TORTURES; i++)
+        atomic_store(&tortures[i].stop, true);
+    for (int i = 0; i < TORTURES; i++) {
+        thread_stop(&threads[i]);
+        assert_true(tortures[i].whole);
+        assert_true(tortures[i].batches > 0);
+    }
+}
+
 static void expect_whole_rows(struct host *host)
 {
-    struct torture tortures[3] = {{.prefetch = 0}, {.prefetch = 2}, {.prefetch = 1}};
-    struct thread threads[3] = {0};
+    struct torture tortures[TORTURES] = {{.prefetch = 0}, {.prefetch = 2}, {.prefetch = 1}};
+    struct thread threads[TORTURES] = {0};
     open_rows(host, "limiter=min_size(1)");
     insert(host, TABLE_ITEMS);
     for (int i = 0; i < 3; i++) {
@@ -268,19 +182,14 @@ static void expect_whole_rows(struct host *host)
     for (int i = 0; i < 3; i++)
         while (atomic_load(&tortures[i].batches) < 60)
             insert(host, 16);
-    for (int i = 0; i < 3; i++)
-        atomic_store(&tortures[i].stop, true);
-    for (int i = 0; i < 3; i++) {
-        thread_stop(&threads[i]);
-        assert_true(tortures[i].whole);
-    }
+    tortures_end(tortures, threads);
 }
 
 static void samplers_in_the_process_starve_no_other(void **state)
 {
     struct host *host = *state;
-    struct torture tortures[3] = {{.prefetch = 0}, {.prefetch = 2}, {.prefetch = 2}};
-    struct thread threads[3] = {0};
+    struct torture tortures[TORTURES] = {{.prefetch = 0}, {.prefetch = 2}, {.prefetch = 2}};
+    struct thread threads[TORTURES] = {0};
     open_rows(host, "limiter=min_size(1)");
     insert(host, TABLE_ITEMS);
     for (int i = 0; i < 3; i++) {
@@ -293,13 +202,7 @@ static void samplers_in_the_process_starve_no_other(void **state)
         trp_sampler_destroy(sampler);
     }
     insert(host, 16);
-    for (int i = 0; i < 3; i++)
-        atomic_store(&tortures[i].stop, true);
-    for (int i = 0; i < 3; i++) {
-        thread_stop(&threads[i]);
-        assert_true(tortures[i].whole);
-        assert_true(tortures[i].batches > 0);
-    }
+    tortures_end(tortures, threads);
 }
 
 static void rows_are_whole_while_the_server_recycles(void **state)
@@ -311,15 +214,6 @@ static void rows_from_the_disk_are_whole_while_the_server_recycles(void **state)
 {
     disk_set(true, false);
     expect_whole_rows(*state);
-}
-
-static uint64_t file_blocks(const struct host *host)
-{
-    struct stat info;
-    char *path = fixture_path(host->replay.dir, "data.mdb");
-    assert_int_equal(stat(path, &info), 0);
-    free(path);
-    return (uint64_t)info.st_blocks * 512;
 }
 
 static void a_stopped_client_loses_its_lease_and_takes_nothing_recycled(void **state)
@@ -345,7 +239,7 @@ static void a_killed_client_costs_nothing_that_lasts(void **state)
     struct host *host = *state;
     open_rows(host, "limiter=min_size(1)");
     insert(host, 4 * TABLE_ITEMS);
-    uint64_t before = file_blocks(host);
+    uint64_t before = host_file_bytes(host);
     for (int round = 0; round < 3; round++) {
         struct client client = client_start(host);
         client_expect(&client, 3);
@@ -354,7 +248,7 @@ static void a_killed_client_costs_nothing_that_lasts(void **state)
         insert(host, TABLE_ITEMS);
     }
     /* Three batches and what was requested ahead, of 13 KB items. */
-    assert_true(file_blocks(host) < before + (8 << 20));
+    assert_true(host_file_bytes(host) < before + (8 << 20));
 }
 
 /* ---- a raw client ---------------------------------------------------------------------------- */
@@ -592,7 +486,7 @@ int main(int argc, char **argv)
 {
     disk_init();
     if (argc == 3 && strcmp(argv[1], "--sample") == 0)
-        return sample_for_ever(argv[2]);
+        return sample_for_ever(argv[2], columns, COLUMNS, 1);
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, host_teardown)
     const struct CMUnitTest tests[] = {
         TEST(samples_in_one_process_are_read_from_the_file),

@@ -1,19 +1,10 @@
 /* Samples over a socket are sent from the pages that they lie in: whatever the server recycles
  * meanwhile, a client gets the bytes that were drawn, and one that stands still or dies costs the
  * pages of the messages that were on their way and no more.
- *
- * The other process is this program again: `--sample ADDRESS` samples and checks every row. */
-#include "host_fixture.h"
-
-#include <errno.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
+ */
+#include "sample_process.h"
 
 #include "replay/unpack.h"
-
-extern char **environ;
 
 enum { COLUMNS = 2, BYTES = 27000, ROW_ITEMS = 200, GROWTH_MAX = 24 << 20 };
 
@@ -21,15 +12,6 @@ static const trp_tensor_spec columns[COLUMNS] = {
     {.name = "noise", .dtype = TRP_UINT8, .rank = 1, .shape = {BYTES}},
     {.name = "seed", .dtype = TRP_INT64},
 };
-
-static bool row_is_whole(void *const *data, uint32_t row)
-{
-    uint8_t expected[BYTES];
-    int64_t seed;
-    memcpy(&seed, (const uint8_t *)data[1] + row * sizeof seed, sizeof seed);
-    column_fill(&columns[0], expected, seed);
-    return memcmp(expected, (const uint8_t *)data[0] + (size_t)row * BYTES, BYTES) == 0;
-}
 
 static void open_rows(struct host *host)
 {
@@ -67,7 +49,7 @@ static void expect_samples(trp_stream *stream, uint32_t samples)
         assert_int_equal(unpacker_fill(unpacker, &batch), TRP_OK);
     }
     for (uint32_t row = 0; row < samples; row++)
-        assert_true(row_is_whole(batch.columns, row));
+        assert_true(row_is_whole(columns, COLUMNS, batch.columns, row));
     batch_cleanup(&batch, COLUMNS);
     unpacker_destroy(unpacker);
 }
@@ -134,81 +116,6 @@ static void a_server_stops_with_messages_on_their_way(void **state)
 
 /* ---- the other process ----------------------------------------------------------------------- */
 
-static int sample_for_ever(const char *address)
-{
-    trp_channel *channel;
-    trp_sampler *sampler;
-    trp_batch batch;
-    if (trp_channel_create(&channel, address, NULL) != TRP_OK)
-        return 2;
-    if (trp_sampler_create(&sampler, channel,
-                           &(trp_sampler_options){.table = "t",
-                                                  .columns = columns,
-                                                  .column_count = COLUMNS,
-                                                  .batch_size = BATCH,
-                                                  .prefetch = 2,
-                                                  .limiter_timeout_ms = -1}) != TRP_OK)
-        return 3;
-    while (trp_sampler_next(sampler, &batch, DEADLINE_MS) == TRP_OK) {
-        for (uint32_t row = 0; row < batch.rows; row++)
-            if (!row_is_whole(batch.columns, row))
-                return 4;
-        if (write(STDOUT_FILENO, "b", 1) != 1)
-            return 0;
-    }
-    return 5;
-}
-
-struct client {
-    pid_t pid;
-    int out;
-};
-
-static struct client client_start(const struct host *host)
-{
-    struct client client;
-    const char *address = trp_server_address(trp_replay_server_rpc(host->replay.server));
-    char *arguments[] = {"/proc/self/exe", "--sample", (char *)address, NULL};
-    posix_spawn_file_actions_t actions;
-    int pipes[2];
-    assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, pipes[1], STDOUT_FILENO);
-    assert_int_equal(posix_spawn(&client.pid, arguments[0], &actions, NULL, arguments, environ), 0);
-    posix_spawn_file_actions_destroy(&actions);
-    close(pipes[1]);
-    client.out = pipes[0];
-    return client;
-}
-
-static void client_expect(struct client *client, uint32_t batches)
-{
-    char byte;
-    for (uint32_t i = 0; i < batches; i++) {
-        struct pollfd wait = {.fd = client->out, .events = POLLIN};
-        assert_int_equal(poll(&wait, 1, DEADLINE_MS), 1);
-        assert_int_equal(read(client->out, &byte, 1), 1);
-    }
-}
-
-static void client_kill(struct client *client)
-{
-    int status;
-    kill(client->pid, SIGKILL);
-    assert_int_equal(waitpid(client->pid, &status, 0), client->pid);
-    assert_true(WIFSIGNALED(status)); /* else it had found a row that was not whole */
-    close(client->out);
-}
-
-static uint64_t file_bytes(const struct host *host)
-{
-    struct stat info;
-    char *path = fixture_path(host->replay.dir, "data.mdb");
-    assert_int_equal(stat(path, &info), 0);
-    free(path);
-    return (uint64_t)info.st_blocks * 512;
-}
-
 static void rows_are_whole_while_the_server_recycles(void **state)
 {
     enum { CLIENTS = 3 };
@@ -232,13 +139,13 @@ static void a_stopped_client_costs_its_window_and_no_more(void **state)
     struct host *host = *state;
     open_rows(host);
     insert(host, 4 * TABLE_ITEMS);
-    uint64_t before = file_bytes(host);
+    uint64_t before = host_file_bytes(host);
     struct client client = client_start(host);
     for (int round = 0; round < 3; round++) {
         client_expect(&client, 5);
         kill(client.pid, SIGSTOP);
         insert(host, 16 * TABLE_ITEMS); /* 28 MB */
-        assert_true(file_bytes(host) < before + GROWTH_MAX);
+        assert_true(host_file_bytes(host) < before + GROWTH_MAX);
         kill(client.pid, SIGCONT);
     }
     client_expect(&client, 20);
@@ -250,7 +157,7 @@ static void a_killed_client_costs_nothing_that_lasts(void **state)
     struct host *host = *state;
     open_rows(host);
     insert(host, 4 * TABLE_ITEMS);
-    uint64_t before = file_bytes(host);
+    uint64_t before = host_file_bytes(host);
     for (int round = 0; round < 6; round++) { /* 6 MB and more of each */
         struct client client = client_start(host);
         client_expect(&client, 3);
@@ -259,13 +166,13 @@ static void a_killed_client_costs_nothing_that_lasts(void **state)
         client_kill(&client);
         insert(host, 4 * TABLE_ITEMS);
     }
-    assert_true(file_bytes(host) < before + GROWTH_MAX);
+    assert_true(host_file_bytes(host) < before + GROWTH_MAX);
 }
 
 int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "--sample") == 0)
-        return sample_for_ever(argv[2]);
+        return sample_for_ever(argv[2], columns, COLUMNS, 2);
 #define TEST(name) cmocka_unit_test_setup_teardown(name, host_setup, host_teardown)
     const struct CMUnitTest tests[] = {
         TEST(what_was_drawn_is_what_comes_however_late),

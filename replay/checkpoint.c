@@ -344,6 +344,20 @@ static unsigned name_last(const char *root, const char *name)
     return last;
 }
 
+/* The directory has its name; what fails afterwards takes it away again. */
+static trp_status name_settle(const char *root, const char *name, char **path)
+{
+    *path = realpath(name, NULL);
+    trp_status status = *path ? root_sync(root) : store_errno(errno, name, "name the checkpoint");
+    if (status == TRP_OK)
+        return TRP_OK;
+    char *words = xstrdup(trp_last_error());
+    checkpoint_remove(name);
+    trp_fail(status, "%s", words);
+    free(words);
+    return status;
+}
+
 /* The next name that is free: <root>/<UTC time>-<n>. */
 static trp_status name_give(const struct run *run, char **path)
 {
@@ -355,13 +369,12 @@ static trp_status name_give(const struct run *run, char **path)
         char *wanted = xasprintf("%s/%s-%u", root, name, n);
         bool given = rename(run->making, wanted) == 0;
         int error = errno;
-        if (given)
-            *path = realpath(wanted, NULL);
+        trp_status status = given ? name_settle(root, wanted, path) : TRP_OK;
         free(wanted);
-        if (given && *path)
-            return root_sync(root);
-        if (given || (error != EEXIST && error != ENOTEMPTY))
-            return store_errno(given ? errno : error, run->making, "name the checkpoint");
+        if (given)
+            return status;
+        if (error != EEXIST && error != ENOTEMPTY)
+            return store_errno(error, run->making, "name the checkpoint");
     }
     return trp_fail(TRP_ALREADY_EXISTS, "%s has %d checkpoints of one second", root, NAMES_TRIED);
 }

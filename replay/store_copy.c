@@ -442,7 +442,7 @@ static trp_status item_end(struct store_copy *copy)
     struct item_view view;
     uint64_t seq = piece_key_seq(copy->record_key);
     bool names = copy->phase == PHASE_NAMES;
-    if (copy->record_key == 0 || (!names && item_deleted(copy, seq)))
+    if (copy->record_key == 0 || item_deleted(copy, seq))
         return TRP_OK;
     if (copy->record_broken || !item_record_decode(buffer_bytes(&copy->record), &view))
         return names ? TRP_OK : copy->sink.damage(copy->sink.arg, 0, seq, "its record is damaged");
@@ -586,6 +586,7 @@ static trp_status phase_end(struct store_copy *copy)
         chunk_end(copy);
         chunks_missing(copy, piece_key_seq(copy->chunk_key) + 1, copy->cut_chunk);
         copy->record_key = 0;
+        copy->next_delete = 0; /* items are read again */
         copy->phase = copy->bad.size ? PHASE_NAMES : PHASE_DONE;
         if (copy->bad.size)
             qsort(copy->bad.data, copy->bad.size / sizeof(uint64_t), sizeof(uint64_t), seq_compare);

@@ -169,8 +169,8 @@ static trp_status room_refuse(struct store *store, uint64_t need, const char *wh
 }
 
 /* Before a group's first item, or before a group is written that needs more than was thought: waits
- * for the helper, then takes what a copy kept and tidies up, if that is all the room there is, then
- * gives up. */
+ * for the helper; if that is all the room there is, tidies up, then takes what a copy kept and
+ * tidies up again, then gives up. */
 static trp_status room_wait(struct store *store, uint64_t need, const char *what, uint64_t payload)
 {
     enum { ADVANCES_MAX = 2 };
@@ -178,16 +178,19 @@ static trp_status room_wait(struct store *store, uint64_t need, const char *what
     struct deadline tidy = deadline_in_ms(&clock_monotonic, TIDY_MS);
     unsigned advances = 0;
     while (lmdb_pages_insert(store) < need) {
-        if (park_return(store) || room_allocate(store, need, deadline) ||
-            (room_is_out(store, need) && copy_abandon(store)))
+        if (park_return(store) || room_allocate(store, need, deadline))
             continue;
         bool late = deadline_passed(tidy, &clock_monotonic);
         if (!late && store_work(store, true))
             continue;
         if (store->failed != TRP_OK)
             return store_broken(store);
-        if (late || advances++ == ADVANCES_MAX || !room_advance(store, need))
+        if (!late && advances++ < ADVANCES_MAX && room_advance(store, need))
+            continue;
+        if (!room_is_out(store, need) || !copy_abandon(store))
             return room_refuse(store, need, what, payload);
+        tidy = deadline_in_ms(&clock_monotonic, TIDY_MS);
+        advances = 0;
     }
     return TRP_OK;
 }

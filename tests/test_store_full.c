@@ -481,6 +481,49 @@ static void a_full_store_takes_back_what_a_copy_holds(void **state)
     check_reopened(full, TRP_DURABLE_PROCESS, 0);
 }
 
+static trp_status any_item(void *arg, uint64_t seq, trp_bytes record)
+{
+    (void)arg, (void)seq, (void)record;
+    return TRP_OK;
+}
+
+static trp_status any_piece(void *arg, uint64_t seq, uint32_t piece, trp_bytes bytes)
+{
+    (void)arg, (void)seq, (void)piece, (void)bytes;
+    return TRP_OK;
+}
+
+static void a_full_store_needs_only_what_a_copy_has_read(void **state)
+{
+    struct full *full = *state;
+    struct copy_sink sink = {any_item, any_piece, no_damage, NULL, NULL};
+    struct store_copy *copy;
+    full_open(full, TRP_DURABLE_PROCESS, 0);
+    fill(full, ITEM_BYTES);
+    size_t live = full->count;
+    assert_int_equal(store_copy_begin(full->store, &copy, &sink), TRP_OK);
+    for (size_t index = 0; index < live / 3; index++)
+        erase_oldest(full);
+    commit(full);
+    while (store_copy_stats(copy).chunks < live / 2) {
+        assert_int_equal(store_copy_find(full->store, copy), TRP_OK);
+        assert_int_equal(store_copy_give(copy), TRP_OK);
+    }
+    assert_false(store_copy_done(copy));
+    assert_int_equal(store_copy_find(full->store, copy), TRP_OK);
+    for (size_t index = 0; index < live / 4; index++)
+        assert_int_equal(insert(full, ITEM_BYTES), TRP_OK);
+    commit(full);
+    assert_int_equal(store_copy_give(copy), TRP_OK);
+    while (!store_copy_done(copy)) {
+        assert_int_equal(store_copy_find(full->store, copy), TRP_OK);
+        assert_int_equal(store_copy_give(copy), TRP_OK);
+    }
+    assert_int_equal(store_copy_check(full->store, copy), TRP_OK);
+    store_copy_end(full->store, copy);
+    check_reopened(full, TRP_DURABLE_PROCESS, 0);
+}
+
 static void max_bytes_bound_the_file(void **state)
 {
     struct full *full = *state;
@@ -515,6 +558,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_copy_without_room_fails_and_the_store_goes_on, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_full_store_takes_back_what_a_copy_holds, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_full_store_needs_only_what_a_copy_has_read, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(max_bytes_bound_the_file, setup, teardown),
     };
     return cmocka_run_group_tests(tests, private_mounts, NULL);

@@ -30,6 +30,7 @@ struct host {
     trp_channel *remote;
     const trp_tensor_spec *columns;
     uint32_t column_count, steps; /* of an item; 1: squeezed */
+    int64_t lease_ms;             /* 0: LEASE_MS */
     int64_t seed;                 /* of the last step */
     trp_writer *writer;
     _Atomic uint64_t *leases;
@@ -63,7 +64,7 @@ static inline void host_open(struct host *host, const char *table,
     options.dir = host->replay.dir;
     options.tables = parsed;
     options.table_count = 1;
-    options.lease_ms = LEASE_MS;
+    options.lease_ms = host->lease_ms ? host->lease_ms : LEASE_MS;
     assert_int_equal(trp_replay_server_create(&host->replay.server, &options), TRP_OK);
     assert_int_equal(trp_replay_server_start(host->replay.server), TRP_OK);
     trp_table_options_destroy(parsed);

@@ -1,6 +1,6 @@
 /* The examples as a user runs them: they learn, their parameters can be tried, and a deterministic
  * run is repeated bit for bit. */
-#include "launch_tools.h"
+#include "cli_tools.h"
 
 #include <dirent.h>
 
@@ -254,6 +254,19 @@ static void a_launch_file_that_does_not_compile_is_shown(void **state)
     free(path);
 }
 
+static void the_replay_client_inserts_samples_and_updates(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, "--table 'name=x sampler=prioritized(0.6) limiter=min_size(1000)'");
+    const char *argv[] = {REPLAY_CLIENT, desk->address, NULL};
+    assert_int_equal(scene_run(&desk->at, argv), 0);
+    assert_file_contains(&desk->at, "out", "4999 transitions are stored");
+    assert_file_contains(&desk->at, "out", "20 batches of 256 sampled");
+    desk_stop(desk);
+    assert_troupe(desk, 0, "replay items store x --min-priority=1.0001 -n1");
+    assert_file_contains(&desk->at, "out", "1 of "); /* 4999 had priority 1 */
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scene_setup, scene_teardown)
 
 int main(void)
@@ -264,6 +277,8 @@ int main(void)
         TEST(deterministic_resumes_repeat_bit_for_bit),
         TEST(threads_and_processes_run_the_same_nodes),
         TEST(catch_is_learned_and_can_be_evaluated),
+        cmocka_unit_test_setup_teardown(the_replay_client_inserts_samples_and_updates, desk_setup,
+                                        desk_teardown),
         TEST(eval_refuses_what_is_no_parameters),
         TEST(a_launch_file_is_compiled_and_run),
         TEST(an_interrupted_compiler_leaves_nothing_behind),

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
-#include "cli.h"
 #include "json.h"
 #include "sink.h"
 
@@ -51,6 +50,12 @@ static trp_status jsonl_table(void *state, const Troupe__ReplayTable *table)
         cJSON_AddItemToArray(names, cJSON_CreateString(table->columns[i]));
     json_line(jsonl->file, out);
     return ferror(jsonl->file) ? broken(jsonl) : TRP_OK;
+}
+
+static bool jsonl_holds(int32_t dtype)
+{
+    (void)dtype;
+    return true;
 }
 
 static cJSON *column_json(const trp_item_array *column)
@@ -108,37 +113,5 @@ static void jsonl_destroy(void *state)
     free(jsonl);
 }
 
-const struct sink_impl jsonl_sink = {jsonl_open, jsonl_table, jsonl_item, jsonl_finish,
-                                     jsonl_destroy};
-
-static bool ends_in(const char *path, const char *end)
-{
-    size_t size = strlen(path), most = strlen(end);
-    return size > most && strcmp(path + size - most, end) == 0;
-}
-
-bool path_is_npz(const char *path)
-{
-    return ends_in(path, ".npz");
-}
-
-bool sink_check(const char *name, const char *path)
-{
-    bool right = path_is_npz(path) || ends_in(path, ".jsonl");
-    if (!right)
-        cli_wrong(name, "%s: call it FILE.npz or FILE.jsonl", path);
-    return right;
-}
-
-trp_status sink_open(struct sink *sink, const char *path, bool many)
-{
-    *sink = (struct sink){.impl = path_is_npz(path) ? &npz_sink : &jsonl_sink};
-    return sink->impl->open(&sink->state, path, many);
-}
-
-void sink_close(struct sink *sink)
-{
-    if (sink->state)
-        sink->impl->destroy(sink->state);
-    *sink = (struct sink){0};
-}
+const struct sink_impl jsonl_sink = {jsonl_open, jsonl_table,  jsonl_holds,
+                                     jsonl_item, jsonl_finish, jsonl_destroy};

@@ -115,9 +115,6 @@ static trp_status spool_put(struct npz *npz, struct spool *spool, const trp_item
     shape.squeezed = array->squeezed;
     memcpy(shape.dims, array->shape, array->rank * sizeof *shape.dims);
     shape.bytes = array->data.size;
-    if (shape.dtype != 0 && !npy_type(shape.dtype))
-        return trp_fail(TRP_UNIMPLEMENTED, "numpy files hold no %s; dump to FILE.jsonl",
-                        trp_dtype_name((trp_dtype)shape.dtype));
     if (array->data.size &&
         fwrite(array->data.data, 1, array->data.size, spool->file) != array->data.size)
         return broken(npz, "spooling");
@@ -210,6 +207,11 @@ static trp_status column_add(struct npz *npz, size_t index)
     for (uint64_t i = 0; i < npz->items; ++i)
         TRP_TRY(spool_put(npz, spool, &none));
     return TRP_OK;
+}
+
+static bool npz_holds(int32_t dtype)
+{
+    return dtype == 0 || npy_type(dtype);
 }
 
 static trp_status npz_item(void *state, const trp_item_data *item)
@@ -434,4 +436,5 @@ static void npz_destroy(void *state)
     free(npz);
 }
 
-const struct sink_impl npz_sink = {npz_open, npz_table, npz_item, npz_finish, npz_destroy};
+const struct sink_impl npz_sink = {npz_open, npz_table,  npz_holds,
+                                   npz_item, npz_finish, npz_destroy};

@@ -172,7 +172,8 @@ static const struct cli_option sample_rows[] = {
      .kind = CLI_TEXT,
      .value = "FILE",
      .at = AT(file),
-     .help = "into FILE.npz or FILE.jsonl, as dump does, instead of printing them"},
+     .help = "into FILE.npz or FILE.jsonl, as dump does, instead of printing them; what came is "
+             "written, also when more was wanted"},
     {0},
 };
 
@@ -475,7 +476,10 @@ const struct command replay_commands[] = {
          "FILE.jsonl is text: a line a table, then a line an item, with key, "
          "priority and the exact bytes of each column in base64; squeezed: one step without a time "
          "axis.\n\n"
-         "`troupe replay load` reads both. The file appears when it is whole. Items that overlap "
+         "`troupe replay load` reads both. The file appears when it is whole. Items with columns "
+         "of "
+         "more than 8 dimensions, and in FILE.npz those with columns of strings, are left out and "
+         "counted, and the exit status is 1. Items that overlap "
          "(share steps) are written one by "
          "one. Items that are inserted or removed meanwhile may be in it or not.",
      .options = {filter_rows, key_rows, progress_rows, output_rows},

@@ -1,12 +1,7 @@
 /* `troupe replay dump`: tables into a file, item by item, without sampling them. */
-#include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/words.h"
 #include "fetch.h"
-#include "json.h"
 #include "replay_alter.h"
 #include "sink.h"
 
@@ -15,7 +10,6 @@ struct dump {
     Troupe__ReplayFilter *filter; /* NULL: all items */
     struct sink sink;
     struct progress progress;
-    uint64_t items, left_out;
 };
 
 /* What no array can hold stops nobody from having the others. */
@@ -25,9 +19,7 @@ static trp_status dump_next(struct dump *dump, struct fetch *fetch, trp_item_dat
         trp_status status = fetch_next(fetch, item, more);
         if (status != TRP_UNIMPLEMENTED || !*more)
             return status;
-        if (dump->left_out++ == 0)
-            fprintf(stderr, "warning: table %s: an item is left out: %s\n", fetch->request.table,
-                    trp_last_error());
+        sink_leave_out(&dump->sink);
     }
 }
 
@@ -36,12 +28,12 @@ static trp_status dump_table(struct dump *dump, const Troupe__ReplayTable *table
     struct fetch fetch;
     trp_item_data item;
     bool more = true;
-    TRP_TRY(dump->sink.impl->table(dump->sink.state, table));
+    TRP_TRY(sink_table(&dump->sink, table));
     fetch_open(&fetch, dump->target, table->name, dump->filter);
     trp_status status = dump_next(dump, &fetch, &item, &more);
     while (status == TRP_OK && more) {
-        status = dump->sink.impl->item(dump->sink.state, &item);
-        progress_show(&dump->progress, ++dump->items);
+        status = sink_item(&dump->sink, &item);
+        progress_show(&dump->progress, dump->sink.items);
         if (status == TRP_OK)
             status = dump_next(dump, &fetch, &item, &more);
     }
@@ -67,22 +59,6 @@ static trp_status dump_tables(struct dump *dump, const Troupe__ReplayTablesRespo
     return status;
 }
 
-static void dump_print(const struct work *work, const struct dump *dump, const char *file)
-{
-    if (work->args->json) {
-        cJSON *out = cJSON_CreateObject();
-        json_add_i64(out, "items", (int64_t)dump->items);
-        json_add_i64(out, "left_out", (int64_t)dump->left_out);
-        cJSON_AddStringToObject(out, "file", file);
-        json_print(out);
-        return;
-    }
-    printf("%" PRIu64 " item%s in %s", dump->items, plural((int64_t)dump->items), file);
-    if (dump->left_out > 0)
-        printf(", %" PRIu64 " left out", dump->left_out);
-    printf("\n");
-}
-
 static trp_status dump_work(struct work *work)
 {
     const char *name = work->call->words[1], *file = work->call->words[2];
@@ -98,8 +74,8 @@ static trp_status dump_work(struct work *work)
     if (status == TRP_OK)
         status = dump_tables(&dump, tables, all ? NULL : tables_find(tables, name));
     if (status == TRP_OK)
-        dump_print(work, &dump, file);
-    if (dump.left_out > 0)
+        sink_print(&dump.sink, file, work->args->json);
+    if (dump.sink.left_out > 0)
         work->exit_status = EXIT_FAILED;
     sink_close(&dump.sink);
     filter_cleanup(&filter);

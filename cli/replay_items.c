@@ -222,18 +222,20 @@ static void sample_print(const struct work *work, const trp_item_data *item, uin
     columns_text(work, item->columns, item->column_count);
 }
 
-/* Everything that the reader holds. */
+/* Everything that the reader holds; what no array can hold stops nobody from having the others. */
 static trp_status samples_take(struct work *work, trp_item_reader *reader, struct sink *sink,
                                uint64_t *taken)
 {
     trp_item_data item;
     bool more;
     for (;;) {
-        TRP_TRY(trp_item_reader_next(reader, &item, &more));
-        if (!more)
-            return TRP_OK;
-        if (sink->impl)
-            TRP_TRY(sink->impl->item(sink->state, &item));
+        trp_status status = trp_item_reader_next(reader, &item, &more);
+        if (status == TRP_UNIMPLEMENTED)
+            sink_leave_out(sink);
+        else if (status != TRP_OK || !more)
+            return status;
+        else if (sink->impl)
+            TRP_TRY(sink_item(sink, &item));
         else
             sample_print(work, &item, *taken);
         ++*taken;
@@ -287,35 +289,66 @@ static trp_status samples_draw(struct work *work, struct sink *sink, trp_item_re
     return status;
 }
 
-static trp_status sink_begin(struct work *work, struct sink *sink)
+/* Where no signature says what the columns are, an item does; a table without items says nothing.
+ */
+static trp_status peek_check(const struct work *work, const struct sink *sink)
 {
-    Troupe__ReplayTablesResponse *tables;
-    if (!work->args->file)
-        return TRP_OK;
-    TRP_TRY(sink_open(sink, work->args->file, false));
-    TRP_TRY(target_tables(&work->target, work->table, &tables));
-    trp_status status = sink->impl->table(sink->state, tables_find(tables, work->table));
-    troupe__replay_tables_response__free_unpacked(tables, NULL);
+    Troupe__ReplayPeekRequest request = TROUPE__REPLAY_PEEK_REQUEST__INIT;
+    ProtobufCMessage *reply = NULL;
+    request.table = work->info->name;
+    trp_status status = target_call(&work->target, "Peek", &request.base, &reply);
+    if (status != TRP_OK)
+        return status == TRP_NOT_FOUND ? TRP_OK : status;
+    const Troupe__ReplayPeekResponse *peek = (const Troupe__ReplayPeekResponse *)reply;
+    for (size_t i = 0; status == TRP_OK && i < peek->n_columns; ++i)
+        status = sink_column(sink, peek->n_columns, i, peek->columns[i]->dtype);
+    protobuf_c_message_free_unpacked(reply, NULL);
     return status;
 }
 
-static void saved_print(const struct work *work)
+/* What is drawn may be gone from the table: a column that the file cannot hold is told before. */
+static trp_status sink_begin(struct work *work, struct sink *sink)
 {
-    int64_t items = (int64_t)work->args->count;
-    if (work->args->json) {
-        cJSON *out = cJSON_CreateObject();
-        json_add_i64(out, "items", items);
-        cJSON_AddStringToObject(out, "file", work->args->file);
-        json_print(out);
-        return;
-    }
-    printf("%" PRId64 " item%s in %s\n", items, plural(items), work->args->file);
+    const char *file = work->args->file;
+    if (file)
+        TRP_TRY(sink_open(sink, file, false));
+    TRP_TRY(sink_table(sink, work->info));
+    if (!file)
+        return TRP_OK;
+    const Troupe__ReplayTable *table = work->info;
+    trp_status status = table->n_column_types == 0 ? peek_check(work, sink) : TRP_OK;
+    for (size_t i = 0; status == TRP_OK && i < table->n_column_types; ++i)
+        status = sink_column(sink, table->n_column_types, i, table->column_types[i]);
+    if (status != TRP_UNIMPLEMENTED)
+        return status;
+    char *why = xstrdup(trp_last_error());
+    trp_fail(status, "table %s: %s; nothing was drawn", work->table, why);
+    free(why);
+    return status;
+}
+
+/* What came is written, also when more was wanted: it may be nowhere else. */
+static trp_status samples_save(const struct work *work, struct sink *sink, trp_status drawn)
+{
+    const char *file = work->args->file;
+    struct progress progress;
+    if (!file || sink->broken || (drawn != TRP_OK && sink->items == 0))
+        return drawn;
+    char *why = drawn == TRP_OK ? NULL : xstrdup(trp_last_error());
+    progress_begin(&progress, "sample", "items", 0);
+    trp_status status = sink->impl->finish(sink->state, &progress);
+    progress_end(&progress);
+    if (status == TRP_OK)
+        sink_print(sink, file, work->args->json);
+    if (why && status == TRP_OK)
+        trp_fail(drawn, "%s; what came is in %s", why, file);
+    free(why);
+    return drawn == TRP_OK ? status : drawn;
 }
 
 static trp_status sample_work(struct work *work)
 {
     struct sink sink = {0};
-    struct progress progress;
     trp_stream *stream = NULL;
     trp_item_reader *reader = trp_item_reader_create();
     /* Nobody else comes to a store that this process serves to itself. */
@@ -325,14 +358,9 @@ static trp_status sample_work(struct work *work)
         status = trp_item_sample(&stream, work->target.channel, work->table,
                                  (int64_t)work->args->count, timeout_ms);
     if (status == TRP_OK)
-        status = samples_draw(work, &sink, reader, stream);
-    if (status == TRP_OK && sink.impl) {
-        progress_begin(&progress, "sample", "items", 0);
-        status = sink.impl->finish(sink.state, &progress);
-        progress_end(&progress);
-    }
-    if (status == TRP_OK && sink.impl)
-        saved_print(work);
+        status = samples_save(work, &sink, samples_draw(work, &sink, reader, stream));
+    if (sink.left_out > 0)
+        work->exit_status = EXIT_FAILED;
     sink_close(&sink);
     trp_stream_destroy(stream);
     trp_item_reader_destroy(reader);

@@ -167,6 +167,10 @@ static void columns_copy(trp_bytes bytes, Troupe__ReplayTable *out)
 {
     struct signature signature = {0};
     bool named = signature_decode(bytes, &signature) == TRP_OK;
+    if (named)
+        out->column_types = xcalloc(signature.count + 1, sizeof *out->column_types);
+    for (size_t i = 0; named && i < signature.count; ++i)
+        out->column_types[out->n_column_types++] = signature.leaves[i].dtype;
     for (size_t i = 0; i < signature.count; ++i)
         named = named && *signature.leaves[i].path != '\0';
     if (named) {

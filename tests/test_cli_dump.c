@@ -302,27 +302,122 @@ static void wrong_dumps_are_refused_with_their_line(void **state)
     desk_stop(desk);
 }
 
+/* Key 1 of table t: a column of the string abc. */
+static void load_text(struct desk *desk)
+{
+    desk_write(desk, "text.jsonl",
+               "{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"string\","
+               "\"shape\":[1],\"squeezed\":false,\"data\":\"A2FiYw==\"}]}\n");
+    assert_troupe(desk, 0, "replay load %s text.jsonl", desk->address);
+}
+
 /* What is not whole has not the name of a dump. */
 static void a_dump_that_fails_leaves_nothing(void **state)
 {
     struct desk *desk = *state;
-    desk_write(desk, "text.jsonl",
-               "{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"string\","
-               "\"shape\":[1],\"squeezed\":false,\"data\":\"A2FiYw==\"}]}\n");
     desk_serve(desk, tables);
-    assert_troupe(desk, 0, "replay load %s text.jsonl", desk->address);
-    assert_troupe(desk, 0, "replay peek %s t", desk->address);
-    assert_file_contains(&desk->at, "out", "['abc']");
-    assert_troupe(desk, 1, "replay dump %s t x.npz", desk->address);
-    assert_one_error(desk, "string");
-    char *path = scene_path(&desk->at, "x.npz");
-    assert_int_not_equal(access(path, F_OK), 0);
+    load_text(desk);
     assert_troupe(desk, 2, "replay dump %s t x.txt", desk->address);
     assert_one_error(desk, "FILE.npz or FILE.jsonl");
     assert_troupe(desk, 1, "replay dump %s t /none/such.jsonl", desk->address);
     assert_one_error(desk, "/none/such.jsonl");
     desk_stop(desk);
-    free(path);
+}
+
+static void items_with_strings_are_left_out_of_an_npz(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, tables);
+    load_text(desk);
+    assert_troupe(desk, 0, "replay peek %s t", desk->address);
+    assert_file_contains(&desk->at, "out", "['abc']");
+    desk_write_items(desk, "items.jsonl");
+    assert_troupe(desk, 0, "replay load %s items.jsonl --table=u", desk->address);
+    assert_troupe(desk, 1, "replay dump %s all x.npz", desk->address);
+    assert_one_error(desk, "table t: an item is left out: column 0 has elements of type string");
+    assert_file_contains(&desk->at, "out", "5 items in x.npz, 1 left out\n");
+    assert_troupe(desk, 0, "replay load %s x.npz", desk->address);
+    assert_file_contains(&desk->at, "out", "0 items inserted from x.npz, 5 were there already");
+    assert_troupe(desk, 0, "replay dump %s t x.jsonl", desk->address);
+    assert_file_contains(&desk->at, "out", "1 item in x.jsonl\n");
+    desk_stop(desk);
+}
+
+/* ---- sample --save ----------------------------------------------------------------------- */
+
+/* What is drawn from these is gone. */
+static const char once[] = "--table 'name=t sampler=fifo max_times_sampled=1'";
+
+static void what_was_drawn_is_saved_when_more_was_wanted(void **state)
+{
+    static const char *const files[] = {"some.npz", "some.jsonl"};
+    struct desk *desk = *state;
+    desk_serve(desk, once);
+    desk_write_items(desk, "items.jsonl");
+    for (size_t i = 0; i < sizeof files / sizeof *files; ++i) {
+        assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
+        assert_troupe(desk, 1, "replay sample %s t -n30 --timeout=0 --save=%s", desk->address,
+                      files[i]);
+        assert_file_contains(&desk->at, "out", "5 items in some");
+        assert_one_error(desk, "5 of 30 items came");
+        assert_file_contains(&desk->at, "err", "what came is in some");
+        assert_troupe(desk, 0, "replay load %s %s", desk->address, files[i]);
+        assert_file_contains(&desk->at, "out", "5 items inserted");
+        assert_troupe(desk, 0, "replay reset %s t --yes", desk->address);
+    }
+    assert_troupe(desk, 1, "replay sample %s t --timeout=0 --save=none.npz", desk->address);
+    assert_one_error(desk, "0 of 1 item came");
+    desk_stop(desk);
+}
+
+static void what_cannot_be_saved_is_told_before_it_is_drawn(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, once);
+    load_text(desk);
+    assert_troupe(desk, 1, "replay sample %s t --save=x.npz", desk->address);
+    assert_one_error(desk, "table t: column 0 has elements of type string");
+    assert_file_contains(&desk->at, "err", "nothing was drawn");
+    assert_troupe(desk, 0, "replay sample %s t --save=x.jsonl", desk->address);
+    assert_file_contains(&desk->at, "out", "1 item in x.jsonl");
+    desk_stop(desk);
+}
+
+/* A StructuredValue: a dict of one TensorSpec, word, of strings. */
+static const char word_signature[] = "\xaa\x03\x0f\x0a\x0d\x0a\x04"
+                                     "word\x12\x05\x8a\x02\x02\x18\x07";
+
+static void a_signature_says_what_cannot_be_saved(void **state)
+{
+    struct desk *desk = *state;
+    desk_write(desk, "signature", word_signature);
+    char *flags = xasprintf("--table 'name=t signature=%s/signature'", desk->at.dir);
+    desk_serve(desk, flags);
+    assert_troupe(desk, 1, "replay sample %s t --save=x.npz --timeout=-1", desk->address);
+    assert_one_error(desk, "column word has elements of type string");
+    desk_stop(desk);
+    free(flags);
+}
+
+/* Nothing shows the sampler's second item before it is drawn. */
+static void what_fits_of_what_was_drawn_is_saved(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, once);
+    desk_write_items(desk, "items.jsonl");
+    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
+    insert_deep(desk->address);
+    assert_troupe(desk, 0, "replay delete %s t 1", desk->address);
+    load_text(desk);
+    assert_troupe(desk, 1, "replay sample %s t -n6 --save=x.npz -o json", desk->address);
+    assert_one_error(desk, "table t: an item is left out: a column has tensors of 12 dimensions");
+    cJSON *json = desk_json(desk);
+    assert_true(json_at(json, "items") == 4);
+    assert_true(json_at(json, "left_out") == 2);
+    cJSON_Delete(json);
+    assert_troupe(desk, 0, "replay load %s x.npz", desk->address);
+    assert_file_contains(&desk->at, "out", "4 items inserted from x.npz");
+    desk_stop(desk);
 }
 
 int main(void)
@@ -338,6 +433,11 @@ int main(void)
         TEST(a_wrong_npz_is_refused),
         TEST(wrong_dumps_are_refused_with_their_line),
         TEST(a_dump_that_fails_leaves_nothing),
+        TEST(items_with_strings_are_left_out_of_an_npz),
+        TEST(what_was_drawn_is_saved_when_more_was_wanted),
+        TEST(what_cannot_be_saved_is_told_before_it_is_drawn),
+        TEST(a_signature_says_what_cannot_be_saved),
+        TEST(what_fits_of_what_was_drawn_is_saved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -379,11 +379,7 @@ static trp_status table_settle(struct engine *engine, struct engine_table *table
     if (engine->read_only)
         return TRP_OK;
     TRP_TRY(table_use_up(engine, table, shrink));
-    TRP_TRY(table_fits(table, shrink));
-    /* A sample that is owed was not taken: an insert must not have its room. */
-    if (table_options(table->table)->max_times_sampled == 1 && limiter->samples > limiter->deletes)
-        limiter->samples = limiter->deletes;
-    return TRP_OK;
+    return table_fits(table, shrink);
 }
 
 /* All checks have passed; items that the caller gave up are gone when the server answers. */

@@ -1,5 +1,5 @@
 /* What a table knows besides its items, and what of it survives a crash: the stream of its draws,
- * keys that were removed of late, policy versions, episodes. */
+ * counters, keys that were removed of late, policy versions, episodes. */
 #include "replay_fixture.h"
 
 #include "replay.pb-c.h"
@@ -45,6 +45,73 @@ static void a_reopened_table_goes_on_with_its_draws(void **state)
         assert_memory_equal(through, stopped, sizeof through);
         assert_memory_not_equal(through, through + 20, 20 * sizeof *through);
     }
+}
+
+/* ---- counters ---------------------------------------------------------------------------- */
+
+static void alter(const struct replay *replay, const char *line)
+{
+    Troupe__ReplayAlterTableRequest request = TROUPE__REPLAY_ALTER_TABLE_REQUEST__INIT;
+    ProtobufCService *service;
+    request.options = (char *)line;
+    assert_int_equal(trp_channel_service(replay->channel, &troupe__replay__descriptor, &service),
+                     TRP_OK);
+    assert_int_equal(trp_call(service, "AlterTable", &request.base, NULL, NULL), TRP_OK);
+}
+
+static void assert_counts(const struct replay *replay, int64_t inserts, int64_t samples,
+                          int64_t size)
+{
+    struct table_state counts = table_state(replay, "t");
+    assert_int_equal(counts.inserts, inserts);
+    assert_int_equal(counts.samples, samples);
+    assert_int_equal(counts.size, size);
+}
+
+static void samples_stay_counted_where_fewer_of_an_item_are_allowed_now(void **state)
+{
+    struct replay *replay = *state;
+    const char *line = "name=t sampler=lifo max_times_sampled=2";
+    uint64_t keys[18];
+    OPEN(line);
+    insert_items(replay, "t", 1, 13);
+    sample_keys(replay, keys, 18);
+    alter(replay, "name=t max_times_sampled=1");
+    crash(replay, NULL);
+    OPEN(line);
+    assert_counts(replay, 13, 18, 4);
+    replay_close(replay);
+    OPEN(line);
+    assert_counts(replay, 13, 18, 4);
+    sample_keys(replay, keys, 4); /* each goes with its first sample */
+    assert_counts(replay, 13, 22, 0);
+}
+
+static void a_killed_queue_counts_the_samples_that_took_items_for_good(void **state)
+{
+    struct replay *replay = *state;
+    const char *line = "name=t sampler=fifo limiter=queue(20) max_times_sampled=1";
+    struct sampled samples[20];
+    int64_t inserted = 0, gone = 0;
+    OPEN(line);
+    for (uint32_t life = 1; life <= 5; ++life) {
+        uint32_t missing = (uint32_t)(20 - inserted + gone);
+        if (missing > 0)
+            insert_items(replay, "t", (uint64_t)inserted + 1, missing);
+        inserted += missing;
+        trp_stream *stream = open_stream(replay, "SampleStream");
+        send_sample_request(stream, "t", life, 0);
+        receive_samples(stream, samples, life);
+        send_sample_request(stream, "t", 2, 0); /* so they have arrived; these two have not */
+        receive_samples(stream, samples, 2);
+        gone += life;
+        assert_int_equal(samples[0].key, gone + 1);
+        insert_items(replay, "t", (uint64_t)++inserted, 1); /* a commit that might say too much */
+        crash(replay, stream);
+        OPEN(line);
+        assert_counts(replay, inserted, gone, inserted - gone);
+    }
+    assert_int_equal(sample_one(replay, "t").key, gone + 1);
 }
 
 /* ---- keys that come again ---------------------------------------------------------------- */
@@ -367,6 +434,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, replay_setup, replay_teardown)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_reopened_table_goes_on_with_its_draws),
+        TEST(samples_stay_counted_where_fewer_of_an_item_are_allowed_now),
+        TEST(a_killed_queue_counts_the_samples_that_took_items_for_good),
         TEST(what_was_consumed_and_is_sent_again_does_not_come_twice),
         TEST(what_was_evicted_or_deleted_and_is_sent_again_stays_away),
         TEST(a_reset_forgets_what_was_removed),

@@ -15,6 +15,7 @@
 
 #include "core/alloc.h"
 #include "core/buffer.h"
+#include "interrupt.h"
 #include "json.h"
 #include "npy.h"
 #include "sink.h"
@@ -384,6 +385,13 @@ static void packing(zip_t *zip, double part, void *arg)
     progress_show(npz->progress, (uint64_t)(part * (double)npz->progress->total));
 }
 
+static int packing_ends(zip_t *zip, void *arg)
+{
+    (void)zip;
+    (void)arg;
+    return interrupt_check() != TRP_OK;
+}
+
 static trp_status npz_finish(void *state, struct progress *progress)
 {
     struct npz *npz = state;
@@ -408,6 +416,7 @@ static trp_status npz_finish(void *state, struct progress *progress)
     progress_begin(progress, "packing", NULL, bytes);
     npz->progress = progress;
     zip_register_progress_callback_with_state(zip, 0.005, packing, NULL, npz);
+    zip_register_cancel_callback_with_state(zip, packing_ends, NULL, NULL);
     if (status == TRP_OK && zip_close(zip) == 0)
         return TRP_OK;
     if (status == TRP_OK)

@@ -173,7 +173,7 @@ static const struct cli_option sample_rows[] = {
      .value = "FILE",
      .at = AT(file),
      .help = "into FILE.npz or FILE.jsonl, as dump does, instead of printing them; what came is "
-             "written, also when more was wanted"},
+             "written, also when more was wanted or it is interrupted"},
     {0},
 };
 

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "fetch.h"
+#include "interrupt.h"
 #include "replay_alter.h"
 #include "sink.h"
 
@@ -34,6 +35,8 @@ static trp_status dump_table(struct dump *dump, const Troupe__ReplayTable *table
     while (status == TRP_OK && more) {
         status = sink_item(&dump->sink, &item);
         progress_show(&dump->progress, dump->sink.items);
+        if (status == TRP_OK)
+            status = interrupt_check();
         if (status == TRP_OK)
             status = dump_next(dump, &fetch, &item, &more);
     }
@@ -87,5 +90,8 @@ int replay_dump(const struct cli_call *call)
 {
     if (!sink_check(call->name, call->words[2]))
         return EXIT_USAGE;
-    return target_run(call, TARGET_READ, dump_work);
+    interrupt_watch(); /* for a file that is not whole */
+    int status = target_run(call, TARGET_READ, dump_work);
+    interrupt_end();
+    return status;
 }

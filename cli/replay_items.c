@@ -8,6 +8,7 @@
 #include "core/clock.h"
 #include "core/words.h"
 #include "fetch.h"
+#include "interrupt.h"
 #include "json.h"
 #include "output.h"
 #include "sink.h"
@@ -202,6 +203,8 @@ int replay_peek(const struct cli_call *call)
 
 /* ---- sample ------------------------------------------------------------------------------ */
 
+enum { LOOK_MS = 100 };
+
 static void sample_print(const struct work *work, const trp_item_data *item, uint64_t number)
 {
     char priority[TEXT_SIZE];
@@ -262,6 +265,19 @@ static trp_status samples_missing(const struct work *work, uint64_t taken)
     return TRP_DEADLINE_EXCEEDED;
 }
 
+/* CANCELLED: a signal came first. */
+static trp_status sample_receive(trp_stream *stream, trp_message **message)
+{
+    trp_status status = interrupt_check();
+    while (status == TRP_OK) {
+        status = trp_stream_receive(stream, message, LOOK_MS);
+        if (status != TRP_DEADLINE_EXCEEDED || trp_stream_ended(stream))
+            return status;
+        status = interrupt_check();
+    }
+    return status;
+}
+
 static trp_status samples_draw(struct work *work, struct sink *sink, trp_item_reader *reader,
                                trp_stream *stream)
 {
@@ -271,7 +287,7 @@ static trp_status samples_draw(struct work *work, struct sink *sink, trp_item_re
     progress_begin(&progress, "sample", "items", wanted);
     while (status == TRP_OK && taken < wanted) {
         trp_message *message = NULL;
-        status = trp_stream_receive(stream, &message, -1);
+        status = sample_receive(stream, &message);
         if (status == TRP_OK)
             status = trp_item_reader_feed(
                 reader, (trp_bytes){trp_message_data(message), trp_message_size(message)});
@@ -334,6 +350,7 @@ static trp_status samples_save(const struct work *work, struct sink *sink, trp_s
     struct progress progress;
     if (!file || sink->broken || (drawn != TRP_OK && sink->items == 0))
         return drawn;
+    interrupt_put_off();
     char *why = drawn == TRP_OK ? NULL : xstrdup(trp_last_error());
     progress_begin(&progress, "sample", "items", 0);
     trp_status status = sink->impl->finish(sink->state, &progress);
@@ -372,5 +389,9 @@ int replay_sample(const struct cli_call *call)
     const struct replay_args *args = call->args;
     if (args->file && !sink_check(call->name, args->file))
         return EXIT_USAGE;
-    return target_run(call, TARGET_WRITE, sample_work);
+    if (args->file)
+        interrupt_watch(); /* for what was drawn */
+    int status = target_run(call, TARGET_WRITE, sample_work);
+    interrupt_end();
+    return status;
 }

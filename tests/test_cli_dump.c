@@ -420,6 +420,78 @@ static void what_fits_of_what_was_drawn_is_saved(void **state)
     desk_stop(desk);
 }
 
+/* ---- interrupted ------------------------------------------------------------------------- */
+
+/* Two items of t, keys 1 and 2, each more than a pipe holds. */
+static void load_large(struct desk *desk)
+{
+    enum { LETTERS = 400000 };
+    char *zeros = xmalloc(LETTERS + 1), *text = xstrdup("");
+    memset(zeros, 'A', LETTERS);
+    zeros[LETTERS] = '\0';
+    for (int i = 1; i <= 2; ++i) {
+        char *longer = xasprintf("%s{\"table\":\"t\",\"key\":\"%d\",\"priority\":1,\"columns\":[{"
+                                 "\"dtype\":\"uint8\",\"shape\":[%d],\"squeezed\":true,"
+                                 "\"data\":\"%s\"}]}\n",
+                                 text, i, LETTERS / 4 * 3, zeros);
+        free(text);
+        text = longer;
+    }
+    desk_write(desk, "large.jsonl", text);
+    assert_troupe(desk, 0, "replay load %s large.jsonl", desk->address);
+    free(text);
+    free(zeros);
+}
+
+static void start(struct desk *desk, const char *line)
+{
+    const char *words[WORDS_MAX + 1];
+    char *copy = xstrdup(line);
+    split(copy, words);
+    scene_start(&desk->at, words);
+    free(copy);
+}
+
+/* The file that the dump writes is a pipe, so that it is in the midst of the first item. */
+static void an_interrupted_dump_leaves_nothing(void **state)
+{
+    struct desk *desk = *state;
+    char *part = scene_path(&desk->at, "x.jsonl.part"), bytes[1 << 12];
+    desk_serve(desk, tables);
+    load_large(desk);
+    desk_stop(desk);
+    assert_int_equal(mkfifo(part, 0600), 0);
+    start(desk, "replay dump store t x.jsonl");
+    int pipe = open(part, O_RDONLY | O_CLOEXEC);
+    assert_int_equal(read(pipe, bytes, 1), 1);
+    kill(desk->at.pid, SIGINT);
+    while (read(pipe, bytes, sizeof bytes) > 0)
+        ;
+    close(pipe);
+    assert_int_equal(scene_wait(&desk->at), 1000 + SIGINT);
+    assert_one_error(desk, "interrupted");
+    assert_int_not_equal(access(part, F_OK), 0);
+    free(part);
+}
+
+static void what_was_drawn_is_saved_when_it_is_interrupted(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, once);
+    load_large(desk);
+    char *line = xasprintf("replay sample %s t -n30 --timeout=-1 --save=x.jsonl", desk->address);
+    start(desk, line);
+    scene_await(&desk->at, "x.jsonl.part", "\"key\":\"2\"");
+    kill(desk->at.pid, SIGINT);
+    assert_int_equal(scene_wait(&desk->at), 1000 + SIGINT);
+    assert_one_error(desk, "interrupted; what came is in x.jsonl");
+    assert_file_contains(&desk->at, "out", "2 items in x.jsonl");
+    assert_troupe(desk, 0, "replay load %s x.jsonl", desk->address);
+    assert_file_contains(&desk->at, "out", "2 items inserted");
+    desk_stop(desk);
+    free(line);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, desk_setup, desk_teardown)
@@ -438,6 +510,8 @@ int main(void)
         TEST(what_cannot_be_saved_is_told_before_it_is_drawn),
         TEST(a_signature_says_what_cannot_be_saved),
         TEST(what_fits_of_what_was_drawn_is_saved),
+        TEST(an_interrupted_dump_leaves_nothing),
+        TEST(what_was_drawn_is_saved_when_it_is_interrupted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

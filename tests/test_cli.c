@@ -182,6 +182,7 @@ static char *completed(struct desk *desk, const char *line)
                              desk->at.dir, line);
     const char *bash[] = {"/bin/bash", "-c", script, NULL};
     assert_int_equal(scene_run(&desk->at, bash), 0);
+    assert_no_error(desk);
     free(script);
     char *text = scene_read(&desk->at, "out");
     text[strcspn(text, "\n")] = '\0';
@@ -210,6 +211,16 @@ static void bash_completes_commands_options_values_and_tables(void **state)
         {"troupe replay peek store p", "pears"},
         {"troupe replay items -n 3 store ''", "apples pears"},
         {"troupe replay ls sto", "store"},
+        {"troupe replay serve --dir sto", "store"},
+        {"troupe replay serve --dir = sto", "store"},
+        {"troupe replay sample store apples --save sto", "store"},
+        {"troupe replay serve --no", "--no-share"},
+        {"troupe completion ''", "bash"},
+        {"troupe completion b", "bash"},
+        {"troupe man re", "replay"},
+        {"troupe man replay --", "--roff --dir --help"},
+        {"troupe man replay che", "checkpoint checkpoints"},
+        {"troupe man replay ls ''", ""},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
         char *words = completed(desk, rows[i].line);
@@ -217,6 +228,9 @@ static void bash_completes_commands_options_values_and_tables(void **state)
             fail_msg("'%s' completes to '%s', not '%s'", rows[i].line, words, rows[i].words);
         free(words);
     }
+    char *options = completed(desk, "troupe replay serve ''"); /* it takes nothing else */
+    assert_int_equal(strncmp(options, "--dir --listen ", strlen("--dir --listen ")), 0);
+    free(options);
     free(tool);
     free(bin);
     free(script);

@@ -143,7 +143,8 @@ void target_close(struct target *target)
 trp_status target_call(const struct target *target, const char *method,
                        const ProtobufCMessage *request, ProtobufCMessage **reply)
 {
-    trp_call_options options = {.timeout_ms = CALL_TIMEOUT_MS};
+    /* A store that is open in this process works on this thread: nobody else is waited for. */
+    trp_call_options options = {.timeout_ms = target->server ? -1 : CALL_TIMEOUT_MS};
     return trp_call(target->service, method, request, reply, &options);
 }
 

@@ -37,14 +37,15 @@ trp_status admin_table(struct admin *admin, const char *name, struct engine_tabl
     return *table ? TRP_OK : engine_not_found(bytes);
 }
 
-trp_status admin_index(struct admin *admin, const struct engine_table *table)
+static bool somebody_waits(void *arg)
 {
-    while (!admin->server && engine_index_step(admin->engine))
-        ; /* over files: now is the time to build it */
-    if (engine_ready(admin->engine))
-        return TRP_OK;
-    return trp_fail(TRP_UNAVAILABLE, "table %s: the index of keys is still being built",
-                    table->name);
+    (void)arg;
+    return !trp_call_cancelled() && trp_call_time_left_ns() > 0;
+}
+
+trp_status admin_load(struct admin *admin)
+{
+    return engine_load(&admin->checkpointer.options.door, somebody_waits, NULL);
 }
 
 /* ---- Tables ------------------------------------------------------------------------------ */

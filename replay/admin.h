@@ -38,8 +38,10 @@ void admin_enter(struct admin *admin, void (*work)(void *arg), void *arg);
 /* NOT_FOUND, or UNAVAILABLE when the server has stopped. */
 trp_status admin_table(struct admin *admin, const char *name, struct engine_table **table);
 
-/* Key operations need the index: UNAVAILABLE while a server builds it. */
-trp_status admin_index(struct admin *admin, const struct engine_table *table);
+/* Before what needs all items or the index of keys: waits until they are in memory, with others
+ * served meanwhile. CANCELLED: nobody waits any more, or for too long. Whoever enters afterwards
+ * asks engine_index_finish() whether they are there, as the store may have failed. */
+trp_status admin_load(struct admin *admin);
 
 /* Allocates and fills; `admin` is entered. */
 Troupe__ReplayItem *admin_item(const struct item *item);

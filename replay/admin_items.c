@@ -176,7 +176,7 @@ static void walk_slice(void *arg)
     struct engine_table *table;
     walk->status = admin_table(walk->admin, walk->table, &table);
     if (walk->status == TRP_OK && walk->keys)
-        walk->status = admin_index(walk->admin, table);
+        walk->status = engine_index_finish(walk->admin->engine);
     if (walk->status != TRP_OK)
         return;
     walk->sampler = table_options(table->table)->sampler.kind;
@@ -219,6 +219,8 @@ static trp_status walk_run(struct walk *walk)
     walk->min_priority = INFINITY;
     walk->max_priority = -INFINITY;
     walk_set_keys(walk);
+    if (walk->keys)
+        walk->status = admin_load(walk->admin);
     while (!walk->done && walk->status == TRP_OK) {
         admin_enter(walk->admin, walk_slice, walk);
         if (!walk->done && walk->status == TRP_OK && trp_call_cancelled())

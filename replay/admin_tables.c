@@ -102,18 +102,6 @@ void admin_create_table(Troupe__Replay_Service *service,
     done_answer(work.status, closure, data);
 }
 
-static bool somebody_waits(void *arg)
-{
-    (void)arg;
-    return !trp_call_cancelled();
-}
-
-/* Changes that need all items find them in memory: nobody waits for them at once. */
-static trp_status items_load(struct admin *admin)
-{
-    return engine_load(&admin->checkpointer.options.door, somebody_waits, NULL);
-}
-
 static trp_status table_drop_change(struct change_work *work)
 {
     struct engine_table *table;
@@ -134,7 +122,7 @@ void admin_drop_table(Troupe__Replay_Service *service,
 {
     struct change_work work = {
         .admin = (struct admin *)service, .drop = request, .change = table_drop_change};
-    work.status = items_load(work.admin);
+    work.status = admin_load(work.admin);
     if (work.status == TRP_OK)
         admin_enter(work.admin, change_run, &work);
     done_answer(work.status, closure, data);
@@ -346,7 +334,7 @@ void admin_alter_table(Troupe__Replay_Service *service,
     /* Read once for the name; again over the table's own options. */
     work.status = table_options_parse_remote(request->options, &work.options);
     if (work.status == TRP_OK)
-        work.status = items_load(work.admin);
+        work.status = admin_load(work.admin);
     if (work.status == TRP_OK)
         alter_run(&work);
     closure(work.status == TRP_OK ? response : NULL, data);

@@ -52,7 +52,7 @@ static trp_status item_find(struct peek_work *work, struct item **item)
     TRP_TRY(admin_table(work->admin, request->table, &table));
     if (!request->has_key)
         return first_find(work, table->table, item);
-    TRP_TRY(admin_index(work->admin, table));
+    TRP_TRY(engine_index_finish(work->admin->engine));
     *item = table_find(table->table, request->key);
     if (*item)
         return TRP_OK;
@@ -215,7 +215,10 @@ static Troupe__ReplayPeekResponse *peek_answer(struct peek_work *work)
 static void peek_run(struct peek_work *work)
 {
     enum { TRIES = 3 }; /* the one that was found may have gone */
-    admin_enter(work->admin, peek_collect, work);
+    if (work->request->has_key)
+        work->status = admin_load(work->admin);
+    if (work->status == TRP_OK)
+        admin_enter(work->admin, peek_collect, work);
     for (int try = 0; work->status == TRP_UNAVAILABLE && work->far && try < TRIES; ++try) {
         work->status = admin_first(work->admin, work->request->table, &work->slot, &work->seq);
         if (work->status == TRP_OK)

@@ -1,5 +1,7 @@
-/* `troupe replay` about the store as a whole: checkpoints, restore, verify. */
+/* `troupe replay` about the store as a whole: checkpoints, restore, verify, one with many items. */
 #include "cli_tools.h"
+
+#include "core/limits.h"
 
 /* Makes a checkpoint; its path. Caller frees. */
 static char *checkpoint(struct desk *desk, const char *target)
@@ -224,6 +226,44 @@ static void damage_is_found_and_told_by_the_status(void **state)
     desk_stop(desk);
 }
 
+/* Items 1 to `count` of table t, to be loaded. */
+static void write_many_items(struct desk *desk, const char *name, int count)
+{
+    char *path = scene_path(&desk->at, name);
+    FILE *file = fopen(path, "we");
+    assert_non_null(file);
+    fputs("{\"troupe_dump\":1,\"table\":\"t\",\"options\":\"name=t\",\"signature\":\"\"}\n", file);
+    for (int key = 1; key <= count; key++)
+        fprintf(file,
+                "{\"table\":\"t\",\"key\":\"%d\",\"priority\":1,\"times_sampled\":0,"
+                "\"inserted_at_ns\":0,\"policy_version\":\"0\",\"columns\":[{\"dtype\":\"uint8\","
+                "\"shape\":[1],\"squeezed\":false,\"data\":\"AQ==\"}]}\n",
+                key);
+    assert_int_equal(fclose(file), 0);
+    free(path);
+}
+
+/* A server that has just started has only some of them in memory. */
+static void items_of_a_large_store_are_changed_by_key_before_all_are_in_memory(void **state)
+{
+    enum { COUNT = OPEN_INDEX_STEPS * INDEX_STEP_ITEMS + 60000 };
+    struct desk *desk = *state;
+    desk_serve(desk, "--table name=t");
+    write_many_items(desk, "items.jsonl", COUNT);
+    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
+    desk_stop(desk);
+    assert_troupe(desk, 0, "replay set-priority store t %d=7", COUNT);
+    assert_troupe(desk, 0, "replay delete store t %d", COUNT - 1);
+    desk_serve(desk, "");
+    assert_troupe(desk, 0, "replay peek %s t %d", desk->address, COUNT);
+    assert_file_contains(&desk->at, "out", "priority 7 ");
+    desk_stop(desk);
+    desk_serve(desk, "");
+    assert_troupe(desk, 3, "replay delete %s t %d", desk->address, COUNT - 1);
+    assert_troupe(desk, 0, "replay delete %s t %d", desk->address, COUNT);
+    desk_stop(desk);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, desk_setup, desk_teardown)
@@ -236,6 +276,7 @@ int main(void)
         TEST(the_name_of_a_checkpoint_that_went_is_not_given_again),
         TEST(how_far_long_work_is_is_told_when_asked),
         TEST(damage_is_found_and_told_by_the_status),
+        TEST(items_of_a_large_store_are_changed_by_key_before_all_are_in_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,22 @@
 #include "replay/checkpoint_dir.h"
 #include "replay/engine.h"
 
+static ProtobufCService *replay_service(const struct replay *replay)
+{
+    ProtobufCService *service;
+    assert_int_equal(trp_channel_service(replay->channel, &troupe__replay__descriptor, &service),
+                     TRP_OK);
+    return service;
+}
+
+static ProtobufCMessage *ask(ProtobufCService *service, const char *method,
+                             const ProtobufCMessage *request, trp_status expected)
+{
+    ProtobufCMessage *reply = NULL;
+    assert_int_equal(trp_call(service, method, request, &reply, NULL), expected);
+    return reply;
+}
+
 /* ---- unary calls ------------------------------------------------------------------------- */
 
 static void mutations_delete_before_they_update(void **state)
@@ -428,17 +444,13 @@ static void who_waits_for_items_that_are_damaged_is_told(void **state)
     sample = open_stream(replay, "SampleStream");
     send_sample_request(sample, "t", 1, -1);
     assert_ends(sample, TRP_DATA_LOSS, "item");
-}
-
-static void mutations_wait_for_the_index_too(void **state)
-{
-    struct replay *replay = *state;
-    OPEN("name=t sampler=max_heap");
-    insert_items(replay, "t", 1, 20);
     replay_close(replay);
-    OPEN("name=t sampler=max_heap");
-    assert_int_equal(mutate_key(replay, "t", 7, true, 1000, false), TRP_OK);
-    assert_int_equal(sample_one(replay, "t").key, 7);
+    OPEN("name=t", "name=q max_times_sampled=1 sampler=fifo");
+    Troupe__ReplayPeekRequest peek = TROUPE__REPLAY_PEEK_REQUEST__INIT;
+    peek.table = "t";
+    peek.has_key = true;
+    peek.key = 1;
+    assert_null(ask(replay_service(replay), "Peek", &peek.base, TRP_DATA_LOSS));
 }
 
 /* ---- a full store ------------------------------------------------------------------------ */
@@ -475,14 +487,6 @@ static void a_full_store_refuses_inserts_and_recovers(void **state)
 }
 
 /* ---- troupe.Replay ----------------------------------------------------------------------- */
-
-static ProtobufCMessage *ask(ProtobufCService *service, const char *method,
-                             const ProtobufCMessage *request, trp_status expected)
-{
-    ProtobufCMessage *reply = NULL;
-    assert_int_equal(trp_call(service, method, request, &reply, NULL), expected);
-    return reply;
-}
 
 static void check_items(ProtobufCService *service)
 {
@@ -537,8 +541,7 @@ static void a_live_server_and_its_files_answer_alike(void **state)
     trp_replay_files *files;
     OPEN("name=t sampler=max_heap", "name=u");
     insert_items(replay, "t", 1, 5);
-    assert_int_equal(trp_channel_service(replay->channel, &troupe__replay__descriptor, &service),
-                     TRP_OK);
+    service = replay_service(replay);
     check_items(service);
     check_peek(service);
     assert_int_equal(trp_replay_files_open(&files, replay->dir), TRP_FAILED_PRECONDITION);
@@ -561,10 +564,64 @@ static void a_live_server_and_its_files_answer_alike(void **state)
     trp_replay_files_close(files);
 }
 
+static ProtobufCService *reopened(struct replay *replay)
+{
+    replay_close(replay);
+    OPEN("name=t sampler=max_heap");
+    return replay_service(replay);
+}
+
+static bool is_indexing(ProtobufCService *service)
+{
+    Troupe__ReplayTablesRequest request = TROUPE__REPLAY_TABLES_REQUEST__INIT;
+    Troupe__ReplayTablesResponse *tables =
+        (Troupe__ReplayTablesResponse *)ask(service, "Tables", &request.base, TRP_OK);
+    bool indexing = tables->tables[0]->indexing;
+    troupe__replay_tables_response__free_unpacked(tables, NULL);
+    return indexing;
+}
+
+static void calls_about_keys_wait_until_all_items_are_in_memory(void **state)
+{
+    struct replay *replay = *state;
+    enum { COUNT = OPEN_INDEX_STEPS * INDEX_STEP_ITEMS + 100000 };
+    uint64_t key = COUNT;
+    Troupe__ReplayFilter filter = TROUPE__REPLAY_FILTER__INIT;
+    Troupe__ReplayItemsRequest items = TROUPE__REPLAY_ITEMS_REQUEST__INIT;
+    Troupe__ReplayPeekRequest peek = TROUPE__REPLAY_PEEK_REQUEST__INIT;
+    items.table = peek.table = "t";
+    items.filter = &filter;
+    items.count = filter.n_keys = 1;
+    filter.keys = &key;
+    peek.has_key = true;
+    peek.key = key;
+    OPEN("name=t sampler=max_heap");
+    insert_many(replay, COUNT);
+
+    ProtobufCService *service = reopened(replay);
+    assert_true(is_indexing(service));
+    Troupe__ReplayItemsResponse *found =
+        (Troupe__ReplayItemsResponse *)ask(service, "Items", &items.base, TRP_OK);
+    assert_int_equal(found->n_items, 1);
+    troupe__replay_items_response__free_unpacked(found, NULL);
+
+    service = reopened(replay);
+    trp_call_options soon = {.timeout_ms = 1};
+    ProtobufCMessage *reply = NULL;
+    assert_int_equal(trp_call(service, "Peek", &peek.base, &reply, &soon), TRP_DEADLINE_EXCEEDED);
+    assert_true(is_indexing(service)); /* it waited no longer than that */
+    reply = ask(service, "Peek", &peek.base, TRP_OK);
+    protobuf_c_message_free_unpacked(reply, NULL);
+
+    service = reopened(replay);
+    assert_true(is_indexing(service));
+    assert_int_equal(mutate_key(replay, "t", key, true, 1000, false), TRP_OK);
+    assert_int_equal(sample_one(replay, "t").key, key);
+}
+
 static void tables_say_who_is_blocked(void **state)
 {
     struct replay *replay = *state;
-    ProtobufCService *service;
     OPEN("name=q sampler=fifo limiter=queue(2) max_times_sampled=1", "name=e");
     trp_stream *writer = open_stream(replay, "InsertStream");
     for (uint64_t key = 1; key <= 3; ++key)
@@ -573,10 +630,8 @@ static void tables_say_who_is_blocked(void **state)
     send_sample_request(sampler, "e", 7, -1);
 
     Troupe__ReplayTablesRequest request = TROUPE__REPLAY_TABLES_REQUEST__INIT;
-    assert_int_equal(trp_channel_service(replay->channel, &troupe__replay__descriptor, &service),
-                     TRP_OK);
-    Troupe__ReplayTablesResponse *tables =
-        (Troupe__ReplayTablesResponse *)ask(service, "Tables", &request.base, TRP_OK);
+    Troupe__ReplayTablesResponse *tables = (Troupe__ReplayTablesResponse *)ask(
+        replay_service(replay), "Tables", &request.base, TRP_OK);
     const Troupe__ReplayTable *queue = tables->tables[0], *empty = tables->tables[1];
     assert_int_equal(tables->pid, getpid());
     assert_int_equal(queue->inserts_waiting, 1);
@@ -618,9 +673,9 @@ int main(void)
         TEST(a_checkpoint_may_come_before_all_items_are_in_memory),
         TEST(who_needs_all_items_in_memory_may_give_up),
         TEST(who_waits_for_items_that_are_damaged_is_told),
-        TEST(mutations_wait_for_the_index_too),
         TEST(a_full_store_refuses_inserts_and_recovers),
         TEST(a_live_server_and_its_files_answer_alike),
+        TEST(calls_about_keys_wait_until_all_items_are_in_memory),
         TEST(tables_say_who_is_blocked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

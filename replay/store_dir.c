@@ -13,6 +13,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -261,13 +262,15 @@ static trp_status dir_check_checkpoint(const struct store_dir *dir)
                     dir->path, dir->path);
 }
 
+/* Before the directory is made: it will be where the one above it is. */
 static trp_status dir_check_memory(const struct store_dir *dir)
 {
     struct statfs fs;
-    if (statfs(dir->path, &fs) != 0)
-        return store_errno(errno, dir->path, "statfs");
-    if (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC)
-        return TRP_OK;
+    char *copy = xstrdup(dir->path);
+    bool known = statfs(dir->path, &fs) == 0 || statfs(dirname(copy), &fs) == 0;
+    free(copy);
+    if (!known || fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC)
+        return TRP_OK; /* of what cannot be looked at, making it tells */
     return trp_fail(TRP_FAILED_PRECONDITION,
                     "replay store %s: durability memory needs a directory on tmpfs, such as "
                     "/dev/shm",
@@ -347,9 +350,11 @@ trp_status store_dir_open(struct store_dir *dir, const char *path, trp_durabilit
 {
     *dir = (struct store_dir){.path = xstrdup(path), .lock_fd = -1, .read_only = read_only};
     dir->data_path = dir_file(dir, "data.mdb");
-    trp_status status = dir_make(dir);
-    if (status == TRP_OK && durability == TRP_DURABLE_MEMORY && !read_only)
+    trp_status status = TRP_OK;
+    if (durability == TRP_DURABLE_MEMORY && !read_only)
         status = dir_check_memory(dir);
+    if (status == TRP_OK)
+        status = dir_make(dir);
     if (status == TRP_OK)
         status = dir_lock(dir);
     if (status == TRP_OK)

@@ -71,7 +71,8 @@ static void option_page(FILE *out, const struct cli_option *option)
     if (option->kind != CLI_FLAG)
         fprintf(out, "=\\fI%s\\fR", option->value);
     fputc('\n', out);
-    roff_line(out, option->help);
+    roff_text(out, option->help, strlen(option->help));
+    fputs(".\n", out);
     if (option->words) {
         fputs("One of: ", out);
         roff_text(out, option->words, strlen(option->words));

@@ -495,7 +495,9 @@ const struct command replay_commands[] = {
          "anew.\n\n"
          "An .npz that numpy wrote is taken, too, with --table: it has keys (uint64), "
          "priorities (float64), perhaps policy_versions (uint64), and column_0, column_1, "
-         "..., each with one entry an item, whose first dimension is time.",
+         "..., each with one entry an item, whose first dimension is time. It does not describe "
+         "the "
+         "table, which therefore is there already: --create cannot make it.",
      .options = {load_rows, progress_rows, output_rows},
      SIZE,
      .run = replay_load},

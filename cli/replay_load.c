@@ -21,6 +21,7 @@ struct load {
     char *table; /* that is known to be there */
     trp_item_writer *writer;
     int64_t timeout_ms;
+    bool begun; /* an item was sent */
 };
 
 /* What the tables say of keys that came again, before and after: the server confirms them alike. */
@@ -93,7 +94,9 @@ static trp_status event_take(struct load *load, const struct source_event *event
     if (event->kind == SOURCE_TABLE)
         return table_take(load, event);
     TRP_TRY(item_table_check(load, event->item.table));
-    return trp_item_writer_put(load->writer, &event->item, load->timeout_ms);
+    TRP_TRY(trp_item_writer_put(load->writer, &event->item, load->timeout_ms));
+    load->begun = true;
+    return TRP_OK;
 }
 
 static trp_status source_load(struct load *load, struct source *source, struct progress *progress)
@@ -130,17 +133,19 @@ static void load_print(const struct load *load, int64_t known)
     putchar('\n');
 }
 
-/* How far it came stands in the message: what is confirmed is in the table. What the server refuses
- * is the file's fault, not the command line's. */
+/* How far it came stands in the message, once it has begun: what is confirmed is in the table. What
+ * the server refuses is the file's fault, not the command line's. */
 static trp_status interrupted(const struct load *load, trp_status status)
 {
     char *why = xstrdup(trp_last_error());
     bool refused = status == TRP_INVALID_ARGUMENT;
-    uint64_t confirmed = load->writer ? trp_item_writer_confirmed(load->writer) : 0;
+    uint64_t confirmed = load->begun ? trp_item_writer_confirmed(load->writer) : 0;
+    char far[64] = "";
+    if (load->begun)
+        snprintf(far, sizeof far, " (%" PRIu64 " item%s loaded; load again to go on)", confirmed,
+                 confirmed == 1 ? " is" : "s are");
     status = refused ? TRP_FAILED_PRECONDITION : status;
-    trp_fail(status, "%s%s%s (%" PRIu64 " item%s loaded; load again to go on)",
-             refused ? load->path : "", refused ? ": " : "", why, confirmed,
-             confirmed == 1 ? " is" : "s are");
+    trp_fail(status, "%s%s%s%s", refused ? load->path : "", refused ? ": " : "", why, far);
     free(why);
     return status;
 }

@@ -323,7 +323,8 @@ static int restore_print(const struct cli_call *call, const char *checkpoint, cJ
         return EXIT_DONE;
     }
     cJSON_Delete(changes);
-    printf("%s is what %s was\n", call->words[1], checkpoint);
+    printf("%s is what %s was%s\n", call->words[1], checkpoint,
+           args->tables.count > 0 ? ", altered as said above" : "");
     return EXIT_DONE;
 }
 

@@ -124,7 +124,7 @@ trp_status target_open(struct target *target, const char *text, enum target_mode
         return status;
     }
     if (exists)
-        return trp_fail(TRP_INVALID_ARGUMENT, "%s is neither a directory nor a socket", text);
+        return trp_fail(TRP_FAILED_PRECONDITION, "%s is neither a directory nor a socket", text);
     if (strchr(text, ':'))
         return connect_to(target, text);
     return trp_fail(TRP_UNAVAILABLE, "%s: %s (and an address looks like HOST:PORT or unix:/PATH)",

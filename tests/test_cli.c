@@ -86,6 +86,7 @@ static void every_command_has_a_manual_page(void **state)
     assert_file_contains(&desk->at, "out", "Usage: troupe replay ls TARGET");
     assert_troupe(desk, 0, "man --roff replay ls");
     assert_file_contains(&desk->at, "out", ".TH \"troupe-replay-ls\" 1");
+    assert_file_contains(&desk->at, "out", "what is printed.\nOne of: text json.\nDefault: text.");
     assert_troupe(desk, 2, "man replay nothing");
     assert_one_error(desk, "troupe replay nothing");
     assert_troupe(desk, 1, "man --dir=/none/such");
@@ -148,6 +149,10 @@ static void wrong_usage_is_one_line_that_helps(void **state)
     assert_file_contains(&desk->at, "err", "Usage: troupe replay COMMAND");
     assert_troupe(desk, 1, "replay ls 127.0.0.1:1");
     assert_one_error(desk, "127.0.0.1:1: connection refused");
+    assert_troupe(desk, 1, "replay ls /etc/passwd");
+    assert_one_error(desk, "/etc/passwd is neither a directory nor a socket");
+    assert_troupe(desk, 1, "replay ls /etc");
+    assert_one_error(desk, "/etc is no");
     assert_troupe(desk, 1, "replay ls no-such-host.invalid:1");
     char *said = scene_read(&desk->at, "err");
     assert_null(strstr(said, "/troupe.Replay"));

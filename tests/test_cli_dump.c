@@ -243,7 +243,7 @@ static void a_wrong_npz_is_refused(void **state)
     assert_troupe(desk, 1, "replay load %s text.npz", desk->address);
     assert_one_error(desk, "text.npz: Not a zip archive");
     assert_troupe(desk, 1, "replay load %s none.npz", desk->address);
-    assert_one_error(desk, "none.npz: No such file");
+    assert_one_error(desk, "none.npz: No such file or directory\n"); /* and nothing of going on */
     int file = open(path, O_RDWR | O_CLOEXEC);
     off_t size = lseek(file, 0, SEEK_END);
     for (off_t at = 0; at < size; at += 53) { /* what is changed is told, or does not matter */
@@ -309,6 +309,24 @@ static void load_text(struct desk *desk)
                "{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"string\","
                "\"shape\":[1],\"squeezed\":false,\"data\":\"A2FiYw==\"}]}\n");
     assert_troupe(desk, 0, "replay load %s text.jsonl", desk->address);
+}
+
+/* One that has begun. */
+static void a_load_that_fails_says_how_far_it_came(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, "--table name=t");
+    desk_write_items(desk, "items.jsonl");
+    char *items = scene_read(&desk->at, "items.jsonl");
+    char *text = xasprintf("%snot json\n", items);
+    desk_write(desk, "bad.jsonl", text);
+    assert_troupe(desk, 1, "replay load %s bad.jsonl", desk->address);
+    assert_one_error(desk, "loaded; load again to go on)\n");
+    assert_troupe(desk, 3, "replay load %s items.jsonl --table=u", desk->address);
+    assert_one_error(desk, "--create makes those that the dump describes\n");
+    desk_stop(desk);
+    free(text);
+    free(items);
 }
 
 /* What is not whole has not the name of a dump. */
@@ -504,6 +522,7 @@ int main(void)
         TEST(a_load_says_what_was_there_already),
         TEST(a_wrong_npz_is_refused),
         TEST(wrong_dumps_are_refused_with_their_line),
+        TEST(a_load_that_fails_says_how_far_it_came),
         TEST(a_dump_that_fails_leaves_nothing),
         TEST(items_with_strings_are_left_out_of_an_npz),
         TEST(what_was_drawn_is_saved_when_more_was_wanted),

@@ -82,6 +82,7 @@ static void a_checkpoint_is_restored(void **state)
     assert_troupe(desk, 0, "replay restore %s other --shrink --table 'name=t max_size=3'", path);
     assert_file_contains(&desk->at, "out", "t: max_size: 1000000 -> 3");
     assert_file_contains(&desk->at, "out", "t: 2 items were removed");
+    assert_file_contains(&desk->at, "out", " was, altered as said above\n");
     assert_troupe(desk, 0, "replay items other t --sort=oldest -o json");
     assert_keys(desk, "3 4 5 ");
     assert_troupe(desk, 0, "replay restore latest store --force -o json");

@@ -16,7 +16,10 @@
 #include "replay/store_internal.h"
 #include "replay/store_target.h"
 
-enum { MIB = 1 << 20, IDLE_BYTES = 20 * MIB /* that may always lie idle, and a bit */ };
+enum {
+    MIB = 1 << 20,
+    IDLE_BYTES = 26 * MIB /* that may always lie idle (store_park.c), and a bit */
+};
 
 /* A disk that is busy with something else: libc's is behind this. */
 static _Atomic int64_t allocation_ns;

@@ -1,14 +1,17 @@
 #include "interrupt.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 
-static volatile sig_atomic_t came, told; /* the signal; 0: none */
+/* The signal; 0: none. Any thread may be the one that takes it. */
+static atomic_int came, told;
 
 static void take(int number)
 {
-    came = told = number;
+    came = number;
+    told = number;
 }
 
 void interrupt_watch(void)

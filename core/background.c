@@ -14,12 +14,12 @@
 
 #include "core/alloc.h"
 
-enum { NICE = 10, LEAST_OF_ITS_CLASS = 7 };
+enum { NICE = 10 /* more than the process */, LEAST_OF_ITS_CLASS = 7 };
 
 static void step_back(void)
 {
     id_t self = (id_t)syscall(SYS_gettid);
-    setpriority(PRIO_PROCESS, self, NICE);
+    setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + NICE);
     syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, self,
             IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, LEAST_OF_ITS_CLASS));
 }

@@ -477,11 +477,9 @@ const struct command replay_commands[] = {
          "priority and the exact bytes of each column in base64; squeezed: one step without a time "
          "axis.\n\n"
          "`troupe replay load` reads both. The file appears when it is whole. Items with columns "
-         "of "
-         "more than 8 dimensions, and in FILE.npz those with columns of strings, are left out and "
-         "counted, and the exit status is 1. Items that overlap "
-         "(share steps) are written one by "
-         "one. Items that are inserted or removed meanwhile may be in it or not.",
+         "of more than 8 dimensions, and in FILE.npz those with columns of strings, are left out "
+         "and counted, and the exit status is 1. Items that overlap (share steps) are written one "
+         "by one. Items that are inserted or removed meanwhile may be in it or not.",
      .options = {filter_rows, key_rows, progress_rows, output_rows},
      SIZE,
      .run = replay_dump},
@@ -496,8 +494,7 @@ const struct command replay_commands[] = {
          "An .npz that numpy wrote is taken, too, with --table: it has keys (uint64), "
          "priorities (float64), perhaps policy_versions (uint64), and column_0, column_1, "
          "..., each with one entry an item, whose first dimension is time. It does not describe "
-         "the "
-         "table, which therefore is there already: --create cannot make it.",
+         "the table, which therefore is there already: --create cannot make it.",
      .options = {load_rows, progress_rows, output_rows},
      SIZE,
      .run = replay_load},

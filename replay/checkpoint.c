@@ -36,7 +36,7 @@ struct run {
     struct copy_sink sink;
     struct store_copy *copy;
     struct background background; /* does what needs no engine */
-    char *making;                 /* the directory while it has no name */
+    char *making;                 /* the directory, at first without a name that counts */
     struct store_target *target;
     trp_status status;
     struct checkpoint_info info; /* of the cut */
@@ -344,22 +344,8 @@ static unsigned name_last(const char *root, const char *name)
     return last;
 }
 
-/* The directory has its name; what fails afterwards takes it away again. */
-static trp_status name_settle(const char *root, const char *name, char **path)
-{
-    *path = realpath(name, NULL);
-    trp_status status = *path ? root_sync(root) : store_errno(errno, name, "name the checkpoint");
-    if (status == TRP_OK)
-        return TRP_OK;
-    char *words = xstrdup(trp_last_error());
-    checkpoint_remove(name);
-    trp_fail(status, "%s", words);
-    free(words);
-    return status;
-}
-
-/* The next name that is free: <root>/<UTC time>-<n>. */
-static trp_status name_give(const struct run *run, char **path)
+/* The directory gets the next name that is free: <root>/<UTC time>-<n>. */
+static trp_status name_take(struct run *run)
 {
     const char *root = run->checkpointer->root;
     char name[32];
@@ -367,16 +353,25 @@ static trp_status name_give(const struct run *run, char **path)
     unsigned first = name_last(root, name) + 1;
     for (unsigned n = first; n - first < NAMES_TRIED; n++) {
         char *wanted = xasprintf("%s/%s-%u", root, name, n);
-        bool given = rename(run->making, wanted) == 0;
+        if (rename(run->making, wanted) == 0) {
+            free(run->making);
+            run->making = wanted;
+            return TRP_OK;
+        }
         int error = errno;
-        trp_status status = given ? name_settle(root, wanted, path) : TRP_OK;
         free(wanted);
-        if (given)
-            return status;
         if (error != EEXIST && error != ENOTEMPTY)
             return store_errno(error, run->making, "name the checkpoint");
     }
     return trp_fail(TRP_ALREADY_EXISTS, "%s has %d checkpoints of one second", root, NAMES_TRIED);
+}
+
+static trp_status name_give(struct run *run, char **path)
+{
+    TRP_TRY(name_take(run));
+    *path = realpath(run->making, NULL);
+    return *path ? root_sync(run->checkpointer->root)
+                 : store_errno(errno, run->making, "name the checkpoint");
 }
 
 static trp_status files_begin(void *arg)

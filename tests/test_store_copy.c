@@ -1,6 +1,6 @@
 /* A copy of a store that is used meanwhile: what it takes along, what it leaves out, and what it
  * costs the file. */
-#include "store_fixture.h"
+#include "copy_steps.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,6 @@
 #include <time.h>
 
 #include "core/clock.h"
-#include "replay/store_copy.h"
 #include "replay/store_dir.h"
 #include "replay/store_internal.h"
 #include "replay/store_target.h"
@@ -250,18 +249,6 @@ static void a_copy_goes_on_without_what_is_damaged(void **state)
     store_destroy(copy);
 }
 
-static trp_status any_item(void *arg, uint64_t seq, trp_bytes record)
-{
-    (void)arg, (void)seq, (void)record;
-    return TRP_OK;
-}
-
-static trp_status any_piece(void *arg, uint64_t seq, uint32_t piece, trp_bytes bytes)
-{
-    (void)arg, (void)seq, (void)piece, (void)bytes;
-    return TRP_OK;
-}
-
 static trp_status count_damage(void *arg, uint32_t table_id, uint64_t key, const char *what)
 {
     (void)table_id, (void)key, (void)what;
@@ -284,10 +271,7 @@ static void deleted_items_are_not_damaged_ones(void **state)
     assert_int_equal(store_commit(fixture->store), TRP_OK);
     damage(fixture, 100000);
     assert_int_equal(store_copy_begin(fixture->store, &copy, &sink), TRP_OK);
-    while (!store_copy_done(copy)) {
-        assert_int_equal(store_copy_find(fixture->store, copy), TRP_OK);
-        assert_int_equal(store_copy_give(copy), TRP_OK);
-    }
+    copy_rest(fixture->store, copy);
     store_copy_end(fixture->store, copy);
     assert_int_equal(damaged, SHARERS - 1);
 }

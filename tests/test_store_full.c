@@ -1,6 +1,6 @@
 /* A file system of 40 MB that fills up: an error, the server alive, and all well when space
  * returns. A write to a page that the file system cannot give would end this process by SIGBUS. */
-#include "store_fixture.h"
+#include "copy_steps.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,7 +8,6 @@
 #include <sys/mount.h>
 
 #include "core/clock.h"
-#include "replay/store_copy.h"
 #include "replay/store_target.h"
 
 enum { ITEM_BYTES = 28224, ITEMS_MAX = 1 << 20, FS_BYTES = 40 << 20 };
@@ -462,18 +461,27 @@ static void a_copy_without_room_fails_and_the_store_goes_on(void **state)
     free(dir);
 }
 
+/* Fills a store and begins to copy it; then one of `part` items goes. */
+static struct store_copy *copy_full(struct full *full, const struct copy_sink *sink, size_t part,
+                                    size_t *live)
+{
+    struct store_copy *copy;
+    full_open(full, TRP_DURABLE_PROCESS, 0);
+    fill(full, ITEM_BYTES);
+    *live = full->count;
+    assert_int_equal(store_copy_begin(full->store, &copy, sink), TRP_OK);
+    for (size_t index = 0; index < *live / part; index++)
+        erase_oldest(full);
+    commit(full);
+    return copy;
+}
+
 static void a_full_store_takes_back_what_a_copy_holds(void **state)
 {
     struct full *full = *state;
     struct copy_sink sink = {store_target_item, store_target_piece, no_damage, NULL, NULL};
-    struct store_copy *copy;
-    full_open(full, TRP_DURABLE_PROCESS, 0);
-    fill(full, ITEM_BYTES);
-    size_t live = full->count;
-    assert_int_equal(store_copy_begin(full->store, &copy, &sink), TRP_OK);
-    for (size_t index = 0; index < live / 2; index++)
-        erase_oldest(full);
-    commit(full);
+    size_t live;
+    struct store_copy *copy = copy_full(full, &sink, 2, &live);
     fill(full, ITEM_BYTES);
     assert_in_range(full->count - live, live / 4, live);
     assert_int_equal(store_copy_find(full->store, copy), TRP_RESOURCE_EXHAUSTED);
@@ -481,44 +489,21 @@ static void a_full_store_takes_back_what_a_copy_holds(void **state)
     check_reopened(full, TRP_DURABLE_PROCESS, 0);
 }
 
-static trp_status any_item(void *arg, uint64_t seq, trp_bytes record)
-{
-    (void)arg, (void)seq, (void)record;
-    return TRP_OK;
-}
-
-static trp_status any_piece(void *arg, uint64_t seq, uint32_t piece, trp_bytes bytes)
-{
-    (void)arg, (void)seq, (void)piece, (void)bytes;
-    return TRP_OK;
-}
-
 static void a_full_store_needs_only_what_a_copy_has_read(void **state)
 {
     struct full *full = *state;
     struct copy_sink sink = {any_item, any_piece, no_damage, NULL, NULL};
-    struct store_copy *copy;
-    full_open(full, TRP_DURABLE_PROCESS, 0);
-    fill(full, ITEM_BYTES);
-    size_t live = full->count;
-    assert_int_equal(store_copy_begin(full->store, &copy, &sink), TRP_OK);
-    for (size_t index = 0; index < live / 3; index++)
-        erase_oldest(full);
-    commit(full);
-    while (store_copy_stats(copy).chunks < live / 2) {
-        assert_int_equal(store_copy_find(full->store, copy), TRP_OK);
-        assert_int_equal(store_copy_give(copy), TRP_OK);
-    }
+    size_t live;
+    struct store_copy *copy = copy_full(full, &sink, 3, &live);
+    while (store_copy_stats(copy).chunks < live / 2)
+        copy_step(full->store, copy);
     assert_false(store_copy_done(copy));
     assert_int_equal(store_copy_find(full->store, copy), TRP_OK);
     for (size_t index = 0; index < live / 4; index++)
         assert_int_equal(insert(full, ITEM_BYTES), TRP_OK);
     commit(full);
     assert_int_equal(store_copy_give(copy), TRP_OK);
-    while (!store_copy_done(copy)) {
-        assert_int_equal(store_copy_find(full->store, copy), TRP_OK);
-        assert_int_equal(store_copy_give(copy), TRP_OK);
-    }
+    copy_rest(full->store, copy);
     assert_int_equal(store_copy_check(full->store, copy), TRP_OK);
     store_copy_end(full->store, copy);
     check_reopened(full, TRP_DURABLE_PROCESS, 0);

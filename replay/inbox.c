@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include <troupe/log.h>
+#include "core/boot.h"
 #include "core/alloc.h"
-#include "shared_view.h"
 
 struct inbox {
     struct inbox *next; /* among those that were left */
@@ -72,8 +72,8 @@ static struct inbox *inbox_create(void)
 static bool is_neighbour(trp_bytes bytes)
 {
     struct shared_hello hello;
-    char boot_id[SHARED_BOOT_ID_BYTES];
-    shared_boot_id(boot_id);
+    char boot_id[BOOT_ID_BYTES];
+    boot_id_read(boot_id);
     return shared_hello_decode(bytes, &hello) == TRP_OK &&
            memcmp(boot_id, hello.boot_id, sizeof boot_id) == 0;
 }

@@ -1,18 +1,13 @@
-/* A caller that timed out wants to know who has to do what. Troupe's servers say it themselves
- * (troupe.Replay); of others, ServerInfo has the numbers of the limiter, and the rule is known. */
+/* A caller that timed out wants to know who has to do what: the rule is known, so the limiter's
+ * numbers say it. */
 #include "limiter_words.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/alloc.h"
-#include "core/limits.h"
-#include "core/thread.h"
 #include "core/words.h"
-#include "replay.pb-c.h"
 
 static void describe_insert(const trp_table_info *info, char *text, size_t size)
 {
@@ -44,13 +39,14 @@ static void describe_sample(const trp_table_info *info, char *text, size_t size)
                  info->samples, info->min_diff);
 }
 
-static void describe(const trp_table_info *info, bool sampling, char *text, size_t size)
+void limiter_describe_info(const trp_table_info *info, bool sampling,
+                           char text[LIMITER_WORDS_BYTES])
 {
     text[0] = '\0';
     if (sampling)
-        describe_sample(info, text, size);
+        describe_sample(info, text, LIMITER_WORDS_BYTES);
     else
-        describe_insert(info, text, size);
+        describe_insert(info, text, LIMITER_WORDS_BYTES);
 }
 
 void limiter_describe(const struct limiter *limiter, bool sampling, char text[LIMITER_WORDS_BYTES])
@@ -64,7 +60,7 @@ void limiter_describe(const struct limiter *limiter, bool sampling, char text[LI
         .min_diff = limiter->options.min_diff,
         .max_diff = limiter->options.max_diff,
     };
-    describe(&info, sampling, text, LIMITER_WORDS_BYTES);
+    limiter_describe_info(&info, sampling, text);
 }
 
 /* ---- what can never go on ------------------------------------------------------------------ */
@@ -110,76 +106,4 @@ char *limiter_warning(const struct limiter *limiter, int64_t max_size)
                          "samples_per_insert + 1 = %g or more, not %g",
                          options->samples_per_insert + 1, options->max_diff - options->min_diff);
     return NULL;
-}
-
-/* ---- asking a server ------------------------------------------------------------------------ */
-
-static void describe_table(const Troupe__ReplayTable *table, bool sampling, char *text, size_t size)
-{
-    const Troupe__ReplayLimiter *limiter = table->limiter;
-    if (table->indexing)
-        snprintf(text, size, "the table is being indexed after a start");
-    else if (limiter)
-        snprintf(text, size, "%s", sampling ? limiter->sample_waits : limiter->insert_waits);
-    if (!text[0] || table->indexing)
-        return;
-    size_t used = strlen(text);
-    int64_t others = sampling ? table->inserts_waiting : table->samples_waiting;
-    snprintf(text + used, size - used, "; %" PRId64 " %s%s%s %s waiting", others,
-             sampling ? "insert" : "call", plural(others),
-             sampling      ? ""
-             : others == 1 ? " that samples"
-                           : " that sample",
-             others == 1 ? "is" : "are");
-}
-
-/* False: the server has no such service. */
-static bool ask_troupe(trp_channel *channel, const char *table, bool sampling, char *text,
-                       size_t size)
-{
-    ProtobufCService *service;
-    ProtobufCMessage *message;
-    Troupe__ReplayTablesRequest request = TROUPE__REPLAY_TABLES_REQUEST__INIT;
-    trp_call_options options = {.timeout_ms = LIMITER_QUESTION_MS};
-    trp_status status = trp_channel_service(channel, &troupe__replay__descriptor, &service);
-    if (status == TRP_OK)
-        status = trp_call(service, "Tables", &request.base, &message, &options);
-    if (status != TRP_OK)
-        return status != TRP_UNIMPLEMENTED && status != TRP_NOT_FOUND;
-    const Troupe__ReplayTablesResponse *reply = (const void *)message;
-    for (size_t i = 0; i < reply->n_tables; i++)
-        if (strcmp(reply->tables[i]->name, table) == 0)
-            describe_table(reply->tables[i], sampling, text, size);
-    protobuf_c_message_free_unpacked(message, NULL);
-    return true;
-}
-
-static void ask_reverb(trp_channel *channel, const char *table, bool sampling, char *text,
-                       size_t size)
-{
-    enum { TABLES_MAX = 256 };
-    trp_table_info *tables = xcalloc(TABLES_MAX, sizeof *tables);
-    size_t count = 0;
-    if (trp_replay_info(channel, tables, TABLES_MAX, &count, LIMITER_QUESTION_MS) == TRP_OK)
-        for (size_t i = 0; i < count && i < TABLES_MAX; i++)
-            if (strcmp(tables[i].name, table) == 0)
-                describe(&tables[i], sampling, text, size);
-    free(tables);
-}
-
-void limiter_ask(trp_channel *channel, const char *table, bool sampling,
-                 char text[LIMITER_WORDS_BYTES])
-{
-    char words[LIMITER_WORDS_BYTES] = "";
-    text[0] = '\0';
-    if (turns_active())
-        return; /* nobody else runs meanwhile, and repeatable runs poll often */
-    char *error = xstrdup(trp_last_error());
-    if (!ask_troupe(channel, table, sampling, words, sizeof words))
-        ask_reverb(channel, table, sampling, words, sizeof words);
-    if (words[0])
-        snprintf(text, LIMITER_WORDS_BYTES, "; %.*s", LIMITER_WORDS_BYTES - 3, words);
-    if (*error)
-        (void)trp_fail(TRP_UNKNOWN, "%s", error);
-    free(error);
 }

@@ -16,8 +16,8 @@
 
 #include <troupe/log.h>
 #include <troupe/rng.h>
+#include "core/boot.h"
 #include "core/alloc.h"
-#include "shared_view.h"
 
 /* A message that the client has not released. */
 struct told {
@@ -324,11 +324,11 @@ static trp_status greet(struct shared_stream *stream, trp_bytes bytes)
     struct store *store = engine_store(service->engine);
     const struct store_share *share = stream->share = store_shared(store);
     struct shared_hello hello;
-    char boot_id[SHARED_BOOT_ID_BYTES];
+    char boot_id[BOOT_ID_BYTES];
     TRP_TRY(shared_hello_decode(bytes, &hello));
     if (!share || service->no_share)
         return trp_fail(TRP_FAILED_PRECONDITION, "this server's files are not for others to read");
-    shared_boot_id(boot_id);
+    boot_id_read(boot_id);
     if (memcmp(boot_id, hello.boot_id, sizeof boot_id) != 0)
         return trp_fail(TRP_FAILED_PRECONDITION, "the client is on another host");
     struct lane *lane = service_lane(service, hello.table);

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include <troupe/log.h>
+#include "core/boot.h"
 #include "core/alloc.h"
 #include "core/limits.h"
 #include "wire.h"
@@ -57,7 +58,7 @@ static trp_status send_hello(struct sample_source *source, struct deadline deadl
         .table = {(const uint8_t *)source->table, strlen(source->table)},
     };
     trp_message *message;
-    shared_boot_id(hello.boot_id);
+    boot_id_read(hello.boot_id);
     TRP_TRY(shared_hello_encode(&hello, &message));
     TRP_TRY(link_send(&source->link, message, deadline, ended));
     source->greeting = true;

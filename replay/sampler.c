@@ -25,7 +25,7 @@
 #include "core/clock.h"
 #include "core/limits.h"
 #include "core/thread.h"
-#include "limiter_words.h"
+#include "limiter_ask.h"
 #include "sample_source.h"
 #include "unary.h"
 #include "unpack.h"

@@ -20,7 +20,7 @@
 #include <troupe/rpc.h>
 #include "engine.h"
 #include "shared_wire.h"
-#include "trajectory.h"
+#include "trajectory_builder.h"
 #include "wire.h"
 
 struct inbox;

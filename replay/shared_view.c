@@ -31,17 +31,6 @@ struct shared_view {
 
 enum { LEASE_FILE_BYTES = SHARED_LEASES_MAX * sizeof(uint64_t) };
 
-void shared_boot_id(char id[SHARED_BOOT_ID_BYTES])
-{
-    memset(id, 0, SHARED_BOOT_ID_BYTES);
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    if (read(fd, id, SHARED_BOOT_ID_BYTES) < 0)
-        memset(id, 0, SHARED_BOOT_ID_BYTES);
-    close(fd);
-}
-
 static trp_status unreadable(const char *path, const char *why)
 {
     return trp_fail(TRP_FAILED_PRECONDITION, "%s: %s", path, why);

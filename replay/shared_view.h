@@ -12,9 +12,6 @@
 
 struct shared_view;
 
-/* This boot of this host; zeros where it cannot be told. */
-void shared_boot_id(char id[SHARED_BOOT_ID_BYTES]);
-
 /* Maps the files that the server named. Any status: they are not here, not ours to read, or not the
  * server's. */
 trp_status shared_view_open(struct shared_view **out, const struct shared_welcome *welcome);

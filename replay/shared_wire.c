@@ -31,7 +31,7 @@ static uint8_t *put(uint8_t *at, const void *data, size_t size)
 struct hello_head {
     uint32_t magic, version;
     uint64_t window;
-    char boot_id[SHARED_BOOT_ID_BYTES];
+    char boot_id[BOOT_ID_BYTES];
     uint32_t table_bytes, reserved;
 };
 _Static_assert(sizeof(struct hello_head) == 64, "on the wire: change SHARED_VERSION with this");

@@ -22,18 +22,18 @@
 #include <troupe/bytes.h>
 #include <troupe/rpc.h>
 #include <troupe/status.h>
+#include "core/boot.h"
 #include "core/buffer.h"
 
 enum {
     SHARED_MAGIC = 0x73707274, /* "trps" */
     SHARED_VERSION = 1,
     SHARED_NONCE_BYTES = 16,
-    SHARED_BOOT_ID_BYTES = 40,
 };
 
 struct shared_hello {
     uint64_t window; /* bytes of pages that the client wants to have at a time */
-    char boot_id[SHARED_BOOT_ID_BYTES];
+    char boot_id[BOOT_ID_BYTES];
     trp_bytes table;
 };
 

@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
+#include "core/boot.h"
 #include "core/limits.h"
 #include "store_record.h"
 
@@ -116,16 +117,6 @@ static trp_status dir_sync(const struct store_dir *dir)
     return status;
 }
 
-static void boot_id_read(char text[SMALL_FILE_BYTES])
-{
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || !small_file_read(fd, text))
-        memcpy(text, "unknown", sizeof "unknown");
-    text[strcspn(text, "\n")] = '\0';
-    if (fd >= 0)
-        close(fd);
-}
-
 /* ---- whose is it ---------------------------------------------------------------------------- */
 
 static bool left_by_creation(const char *name, bool making)
@@ -214,14 +205,14 @@ static trp_status dir_check_format(struct store_dir *dir)
 static void open_text(const struct store_dir *dir, trp_durability durability, bool known,
                       char text[SMALL_FILE_BYTES])
 {
-    char boot[SMALL_FILE_BYTES], file[SMALL_FILE_BYTES] = "";
+    char boot[BOOT_ID_BYTES], file[SMALL_FILE_BYTES] = "";
     struct stat info;
     boot_id_read(boot);
     if (known && stat(dir->data_path, &info) == 0)
         snprintf(file, sizeof file, " %llx-%llx", (unsigned long long)info.st_dev,
                  (unsigned long long)info.st_ino);
-    if (snprintf(text, SMALL_FILE_BYTES, "open %s %s%s\n", durability_names[durability], boot,
-                 file) >= SMALL_FILE_BYTES)
+    if (snprintf(text, SMALL_FILE_BYTES, "open %s %s%s\n", durability_names[durability],
+                 boot[0] ? boot : "unknown", file) >= SMALL_FILE_BYTES)
         text[0] = '\0';
 }
 

@@ -19,12 +19,13 @@
 #include <string.h>
 
 #include <troupe/log.h>
+#include "core/boot.h"
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/limits.h"
 #include "history.h"
 #include "item_check.h"
-#include "limiter_words.h"
+#include "limiter_ask.h"
 #include "link.h"
 #include "outbox.h"
 #include "room.h"
@@ -89,7 +90,7 @@ static trp_status make_message(trp_writer *writer, bool asks, trp_message **mess
     trp_message *told;
     if (!asks)
         return outbox_message(writer->outbox, (trp_bytes){0}, message);
-    shared_boot_id(hello.boot_id);
+    boot_id_read(hello.boot_id);
     TRP_TRY(shared_hello_encode(&hello, &told));
     trp_status status = outbox_message(writer->outbox, message_bytes(told), message);
     trp_message_destroy(told);

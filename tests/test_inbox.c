@@ -300,7 +300,7 @@ static void put_hello(struct buffer *bytes)
 {
     struct shared_hello hello = {.window = 0};
     trp_message *message;
-    shared_boot_id(hello.boot_id);
+    boot_id_read(hello.boot_id);
     assert_int_equal(shared_hello_encode(&hello, &message), TRP_OK);
     put_field(bytes, INBOX_HELLO_FIELD, trp_message_data(message), trp_message_size(message));
     trp_message_destroy(message);

@@ -258,7 +258,7 @@ static trp_stream *raw_open(trp_channel *channel, trp_message **welcome)
     trp_stream *stream;
     trp_message *message;
     struct shared_hello hello = {.window = 1 << 20, .table = text_bytes("t")};
-    shared_boot_id(hello.boot_id);
+    boot_id_read(hello.boot_id);
     assert_int_equal(trp_stream_open(&stream, channel, "/troupe.Replay/SampleShared", NULL),
                      TRP_OK);
     assert_int_equal(shared_hello_encode(&hello, &message), TRP_OK);
@@ -408,7 +408,7 @@ static void expect_refused(struct host *host, size_t at, uint8_t value, trp_stat
     trp_stream *stream;
     trp_message *message;
     struct shared_hello hello = {.window = 1 << 20, .table = text_bytes("t")};
-    shared_boot_id(hello.boot_id);
+    boot_id_read(hello.boot_id);
     assert_int_equal(trp_stream_open(&stream, host->remote, "/troupe.Replay/SampleShared", NULL),
                      TRP_OK);
     assert_int_equal(shared_hello_encode(&hello, &message), TRP_OK);

@@ -6,7 +6,7 @@
 #include "core/buffer.h"
 #include "replay/keep_set.h"
 #include "replay/tensor.h"
-#include "replay/trajectory.h"
+#include "replay/trajectory_builder.h"
 #include "replay/wire.h"
 
 enum { CHUNKS = 6, ROWS = 200, TENSORS = 3 };

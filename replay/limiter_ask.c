@@ -1,0 +1,85 @@
+/* A caller that timed out wants to know who has to do what. Troupe's servers say it themselves
+ * (troupe.Replay); of others, ServerInfo has the numbers of the limiter, and the rule is known. */
+#include "limiter_ask.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <troupe/sampler.h>
+#include "core/alloc.h"
+#include "core/limits.h"
+#include "core/thread.h"
+#include "core/words.h"
+#include "replay.pb-c.h"
+
+static void describe_table(const Troupe__ReplayTable *table, bool sampling, char *text, size_t size)
+{
+    const Troupe__ReplayLimiter *limiter = table->limiter;
+    if (table->indexing)
+        snprintf(text, size, "the table is being indexed after a start");
+    else if (limiter)
+        snprintf(text, size, "%s", sampling ? limiter->sample_waits : limiter->insert_waits);
+    if (!text[0] || table->indexing)
+        return;
+    size_t used = strlen(text);
+    int64_t others = sampling ? table->inserts_waiting : table->samples_waiting;
+    snprintf(text + used, size - used, "; %" PRId64 " %s%s%s %s waiting", others,
+             sampling ? "insert" : "call", plural(others),
+             sampling      ? ""
+             : others == 1 ? " that samples"
+                           : " that sample",
+             others == 1 ? "is" : "are");
+}
+
+/* False: the server has no such service. */
+static bool ask_troupe(trp_channel *channel, const char *table, bool sampling, char *text,
+                       size_t size)
+{
+    ProtobufCService *service;
+    ProtobufCMessage *message;
+    Troupe__ReplayTablesRequest request = TROUPE__REPLAY_TABLES_REQUEST__INIT;
+    trp_call_options options = {.timeout_ms = LIMITER_QUESTION_MS};
+    trp_status status = trp_channel_service(channel, &troupe__replay__descriptor, &service);
+    if (status == TRP_OK)
+        status = trp_call(service, "Tables", &request.base, &message, &options);
+    if (status != TRP_OK)
+        return status != TRP_UNIMPLEMENTED && status != TRP_NOT_FOUND;
+    const Troupe__ReplayTablesResponse *reply = (const void *)message;
+    for (size_t i = 0; i < reply->n_tables; i++)
+        if (strcmp(reply->tables[i]->name, table) == 0)
+            describe_table(reply->tables[i], sampling, text, size);
+    protobuf_c_message_free_unpacked(message, NULL);
+    return true;
+}
+
+static void ask_reverb(trp_channel *channel, const char *table, bool sampling,
+                       char text[LIMITER_WORDS_BYTES])
+{
+    enum { TABLES_MAX = 256 };
+    trp_table_info *tables = xcalloc(TABLES_MAX, sizeof *tables);
+    size_t count = 0;
+    if (trp_replay_info(channel, tables, TABLES_MAX, &count, LIMITER_QUESTION_MS) == TRP_OK)
+        for (size_t i = 0; i < count && i < TABLES_MAX; i++)
+            if (strcmp(tables[i].name, table) == 0)
+                limiter_describe_info(&tables[i], sampling, text);
+    free(tables);
+}
+
+void limiter_ask(trp_channel *channel, const char *table, bool sampling,
+                 char text[LIMITER_WORDS_BYTES])
+{
+    char words[LIMITER_WORDS_BYTES] = "";
+    text[0] = '\0';
+    if (turns_active())
+        return; /* nobody else runs meanwhile, and repeatable runs poll often */
+    char *error = xstrdup(trp_last_error());
+    if (!ask_troupe(channel, table, sampling, words, sizeof words))
+        ask_reverb(channel, table, sampling, words);
+    if (words[0])
+        snprintf(text, LIMITER_WORDS_BYTES, "; %.*s", LIMITER_WORDS_BYTES - 3, words);
+    if (*error)
+        (void)trp_fail(TRP_UNKNOWN, "%s", error);
+    free(error);
+}

@@ -30,6 +30,7 @@ static grpc_channel *make_grpc_channel(const char *address, const trp_channel_op
     rpc_args_add(&args, GRPC_ARG_ENABLE_DEADLINE_CHECKS, 0); /* a timer per call: waits see to it */
     if (!options->max_message_bytes)
         rpc_args_add(&args, GRPC_ARG_MINIMAL_STACK, 1); /* no filter that looks at messages */
+    rpc_args_refuse_compression(&args);
     rpc_args_add(&args, GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
     rpc_args_add(&args, GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, RECONNECT_FIRST_MS);
     rpc_args_add(&args, GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, RECONNECT_MOST_MS);

@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <dlfcn.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <sys/resource.h>
 
 #include <grpc/support/log.h>
@@ -44,9 +45,13 @@ void rpc_tag_acquire(void *tag)
 #endif
 }
 
+/* One line a second: a peer can have as many written as it likes. */
 static void log_line(gpr_log_func_args *args)
 {
-    if (args->severity == GPR_LOG_SEVERITY_ERROR)
+    static _Atomic int64_t next_ns;
+    int64_t now = clock_now_ns(&clock_monotonic), due = atomic_load(&next_ns);
+    if (args->severity == GPR_LOG_SEVERITY_ERROR && now >= due &&
+        atomic_compare_exchange_strong(&next_ns, &due, now + 1000000000))
         trp_log(TRP_WARN, "grpc %s", args->message);
 }
 
@@ -139,6 +144,14 @@ void rpc_args_add(struct rpc_args *args, const char *key, int value)
     assert(args->count < RPC_ARGS_MAX);
     args->items[args->count++] =
         (grpc_arg){.type = GRPC_ARG_INTEGER, .key = (char *)key, .value.integer = value};
+}
+
+/* gRPC inflates a message whole before any limit, its own included, sees the size. */
+void rpc_args_refuse_compression(struct rpc_args *args)
+{
+    rpc_args_add(args, GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0);
+    rpc_args_add(args, GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+    rpc_args_add(args, GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE);
 }
 
 int rpc_limit_arg(uint64_t bytes)

@@ -47,6 +47,10 @@ struct rpc_args {
 };
 void rpc_args_add(struct rpc_args *args, const char *key, int value);
 
+/* For servers and channels: nothing is compressed, and a call of a peer that compresses ends with
+ * UNIMPLEMENTED before anything is inflated. */
+void rpc_args_refuse_compression(struct rpc_args *args);
+
 /* A byte limit as a channel argument: beyond INT_MAX is -1, no limit. */
 int rpc_limit_arg(uint64_t bytes);
 

@@ -42,7 +42,7 @@ static grpc_server *make_grpc_server(const trp_server *server)
                  rpc_limit_arg(largest_message(server)));
     rpc_args_add(&args, GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, -1);
     rpc_args_add(&args, GRPC_ARG_ENABLE_CHANNELZ, 0);
-    rpc_args_add(&args, GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0);
+    rpc_args_refuse_compression(&args);
     /* A timer per call; whoever sets a deadline cancels the call himself, or is gone. */
     rpc_args_add(&args, GRPC_ARG_ENABLE_DEADLINE_CHECKS, 0);
     rpc_args_add(&args, GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5000);

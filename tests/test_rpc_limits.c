@@ -1,6 +1,6 @@
-/* What peers that mean no good can make a server hold: half-sent messages on many streams, and
- * connections that say nothing. The peer here speaks HTTP/2 by hand, because gRPC's client would
- * not do any of it. */
+/* What peers that mean no good can make a server or a client hold: half-sent messages on many
+ * streams, small messages that inflate to large ones, and connections that say nothing. The peer
+ * here speaks HTTP/2 by hand, because gRPC would not do any of it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +26,9 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/limits.h"
+#include "core/thread.h"
 #include "echo_service.h"
+#include "rpc_test.pb-c.h"
 
 extern char **environ;
 
@@ -36,6 +38,8 @@ enum {
     HALF_BYTES = 2 << 20,
     CLAIMED_BYTES = 3 << 20,
     IN_FLIGHT_BYTES = 4 << 20,
+    BOMB_ZEROS = 512 << 20,
+    BOMB_BYTES_MAX = 64 << 20, /* that it may make anybody hold */
 };
 
 static const int64_t PROMPT_NS = 1000000000;
@@ -56,6 +60,7 @@ enum { RESIDENT_IS_OURS = true, CONNECTIONS = 10000 };
 struct fixture {
     char dir[64], path[80], address[90];
     uint32_t closed; /* calls */
+    Troupe__Test__Test_Service object;
     trp_server *server;
 };
 
@@ -71,10 +76,22 @@ static int setup(void **state)
     return 0;
 }
 
+static void on_increment(Troupe__Test__Test_Service *service, const Troupe__Test__Number *in,
+                         Troupe__Test__Number_Closure done, void *data)
+{
+    Troupe__Test__Number out = TROUPE__TEST__NUMBER__INIT;
+    (void)service;
+    out.value = in->value + 1;
+    done(&out, data);
+}
+
 static bool serve(struct fixture *fixture, uint64_t in_flight_bytes)
 {
     trp_server_options options = {.address = fixture->address, .in_flight_bytes = in_flight_bytes};
+    troupe__test__test__init(&fixture->object, NULL);
+    fixture->object.increment = on_increment;
     return trp_server_create(&fixture->server, &options) == TRP_OK &&
+           trp_server_add(fixture->server, &fixture->object.base, NULL) == TRP_OK &&
            trp_server_add_raw(fixture->server, &echo_method, 1, &fixture->closed, NULL) == TRP_OK &&
            trp_server_start(fixture->server) == TRP_OK;
 }
@@ -129,6 +146,8 @@ struct peer {
     uint32_t reset_code;
     uint32_t reset_count;
     uint32_t answers; /* DATA frames */
+    bool called;      /* a call began, or its answer */
+    int status;       /* that a call ended with; -1: none yet */
     bool gone;
     uint8_t in[FRAME_BYTES_MAX + 9];
     size_t in_size;
@@ -169,18 +188,33 @@ static void peer_frame(struct peer *peer, enum frame_type type, uint8_t flags, u
     peer_write(peer, payload, size);
 }
 
-static struct peer *peer_connect(const char *path)
+static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+static struct peer *peer_create(int fd)
 {
     struct peer *peer = xcalloc(1, sizeof *peer);
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
-    peer->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true(peer->fd >= 0);
-    assert_int_equal(connect(peer->fd, (struct sockaddr *)&address, sizeof address), 0);
+    peer->fd = fd;
+    peer->status = -1;
     peer->window = peer->initial_window = 65535;
     for (uint32_t i = 0; i < STREAMS; i++)
         peer->windows[i] = 65535;
-    const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    return peer;
+}
+
+static struct sockaddr_un address_of(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+    return address;
+}
+
+static struct peer *peer_connect(const char *path)
+{
+    struct sockaddr_un address = address_of(path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+    struct peer *peer = peer_create(fd);
     peer_write(peer, preface, sizeof preface - 1);
     peer_frame(peer, SETTINGS, 0, 0, NULL, 0);
     return peer;
@@ -205,6 +239,16 @@ static void take_settings(struct peer *peer, const uint8_t *payload, size_t size
     peer_frame(peer, SETTINGS, ACK, 0, NULL, 0);
 }
 
+/* gRPC writes names and values in plain, the status as one of the last. */
+static void take_headers(struct peer *peer, const uint8_t *block, size_t size)
+{
+    static const char name[] = "grpc-status";
+    const uint8_t *found = memmem(block, size, name, strlen(name));
+    peer->called = true;
+    if (found)
+        peer->status = atoi((const char *)found + strlen(name) + 1);
+}
+
 static void take_frame(struct peer *peer, const uint8_t *frame, size_t size)
 {
     uint32_t stream = read_u32(frame + 5) & INT32_MAX, index = stream / 2;
@@ -223,6 +267,8 @@ static void take_frame(struct peer *peer, const uint8_t *frame, size_t size)
         peer->reset_code = read_u32(payload);
     } else if (frame[3] == DATA) {
         peer->answers++;
+    } else if (frame[3] == HEADERS) {
+        take_headers(peer, payload, size);
     } else if (frame[3] == GOAWAY) {
         peer->gone = true;
     }
@@ -265,16 +311,22 @@ static uint8_t *put_header(uint8_t *at, const char *name, const char *value)
     return at + strlen(value);
 }
 
-static void peer_open_stream(struct peer *peer, uint32_t index)
+static void peer_call(struct peer *peer, uint32_t index, const char *path, const char *encoding)
 {
     uint8_t block[256], *at = block;
     at = put_header(at, ":method", "POST");
     at = put_header(at, ":scheme", "http");
-    at = put_header(at, ":path", "/test.Raw/Echo");
+    at = put_header(at, ":path", path);
     at = put_header(at, ":authority", "peer");
     at = put_header(at, "te", "trailers");
     at = put_header(at, "content-type", "application/grpc");
+    at = put_header(at, "grpc-encoding", encoding);
     peer_frame(peer, HEADERS, END_HEADERS, 2 * index + 1, block, (size_t)(at - block));
+}
+
+static void peer_open_stream(struct peer *peer, uint32_t index)
+{
+    peer_call(peer, index, "/test.Raw/Echo", "identity");
 }
 
 static void peer_begin_message(struct peer *peer, uint32_t index)
@@ -286,17 +338,16 @@ static void peer_begin_message(struct peer *peer, uint32_t index)
     peer->windows[index] -= 5;
 }
 
-/* As much as flow control lets go; false: it lets nothing go. */
-static bool peer_send_some(struct peer *peer, uint32_t index)
+/* As much of `data` as flow control lets go; false: it lets nothing go. */
+static bool peer_send_some(struct peer *peer, uint32_t index, trp_bytes data)
 {
-    static const uint8_t zeros[FRAME_BYTES_MAX];
-    int64_t size = HALF_BYTES - (int64_t)peer->sent[index];
+    int64_t size = (int64_t)(data.size - peer->sent[index]);
     size = size < FRAME_BYTES_MAX ? size : FRAME_BYTES_MAX;
     size = size < peer->window ? size : peer->window;
     size = size < peer->windows[index] ? size : peer->windows[index];
     if (size <= 0 || peer->reset[index])
         return false;
-    peer_frame(peer, DATA, 0, 2 * index + 1, zeros, (size_t)size);
+    peer_frame(peer, DATA, 0, 2 * index + 1, data.data + peer->sent[index], (size_t)size);
     peer->sent[index] += (size_t)size;
     peer->window -= size;
     peer->windows[index] -= size;
@@ -306,6 +357,7 @@ static bool peer_send_some(struct peer *peer, uint32_t index)
 /* Until every stream sent half its message or was reset, or the server takes no more. */
 static void peer_send_halves(struct peer *peer)
 {
+    static const uint8_t zeros[HALF_BYTES];
     bool more = true;
     for (uint32_t i = 0; i < STREAMS; i++) {
         peer_open_stream(peer, i);
@@ -314,9 +366,120 @@ static void peer_send_halves(struct peer *peer)
     while (more && !peer->gone) {
         bool sent = false;
         for (uint32_t i = 0; i < STREAMS; i++)
-            sent |= peer_send_some(peer, i);
+            sent |= peer_send_some(peer, i, (trp_bytes){zeros, HALF_BYTES});
         more = peer_listen(peer, sent ? 0 : 500) || sent;
     }
+}
+
+/* ---- a message that inflates to a large one -------------------------------------------------- */
+
+static void put_bits(uint8_t *data, size_t *at, uint32_t bits, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++, ++*at)
+        data[*at / 8] |= (uint8_t)((bits >> i & 1) << *at % 8);
+}
+
+/* A compressed gRPC message of BOMB_ZEROS zeros: a gzip stream of one zero and copies of the 258
+ * bytes before (RFC 1951, fixed codes). Its sums are wrong, which shows when all is inflated. */
+static trp_bytes bomb_create(void)
+{
+    static const uint8_t gzip[10] = {0x1f, 0x8b, 8};
+    enum { PREFIX = 5, COPIES = BOMB_ZEROS / 258, TRAILER = 8, END = 1, FIXED = 1 };
+    enum { ZERO_CODE = 0x0c, COPY_258_CODE = 0xa3 }; /* bits in the order in which they lie */
+    uint8_t *data = xcalloc(1, PREFIX + sizeof gzip + (size_t)COPIES * 13 / 8 + 16 + TRAILER);
+    memcpy(data + PREFIX, gzip, sizeof gzip);
+    size_t at = 8 * (PREFIX + sizeof gzip);
+    put_bits(data, &at, END | FIXED << 1, 3);
+    put_bits(data, &at, ZERO_CODE, 8);
+    for (uint32_t i = 0; i < COPIES; i++)
+        put_bits(data, &at, COPY_258_CODE, 13); /* and five zeros: distance 1 */
+    put_bits(data, &at, 0, 7);                  /* end of the block */
+    size_t size = (at + 7) / 8 + TRAILER;
+    data[0] = 1;
+    write_u32(data + 1, (uint32_t)(size - PREFIX));
+    return (trp_bytes){data, size};
+}
+
+/* Until all is sent, or the call is over. */
+static void peer_send(struct peer *peer, uint32_t index, trp_bytes data)
+{
+    while (!peer->gone && !peer->reset[index] && peer->status < 0 &&
+           peer->sent[index] < data.size) {
+        bool sent = peer_send_some(peer, index, data);
+        if (!peer_listen(peer, sent ? 0 : WAIT_MS) && !sent)
+            return;
+    }
+}
+
+/* The most that the process had resident at once. */
+static size_t peak_bytes(pid_t pid)
+{
+    char path[64], line[128];
+    unsigned long kib = 0;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    while (kib == 0 && fgets(line, sizeof line, file))
+        sscanf(line, "VmHWM: %lu", &kib);
+    fclose(file);
+    return kib << 10;
+}
+
+static void peak_reset(void)
+{
+    FILE *file = fopen("/proc/self/clear_refs", "w");
+    assert_non_null(file);
+    assert_true(fputs("5", file) >= 0);
+    fclose(file);
+}
+
+/* A server that answers the first call of the first client with the bomb. */
+struct hostile {
+    int listener;
+    trp_bytes bomb;
+    struct thread thread;
+};
+
+static void hostile_headers(struct peer *peer)
+{
+    uint8_t block[256], *at = block;
+    at = put_header(at, ":status", "200");
+    at = put_header(at, "content-type", "application/grpc");
+    at = put_header(at, "grpc-encoding", "gzip");
+    peer_frame(peer, HEADERS, END_HEADERS, 1, block, (size_t)(at - block));
+}
+
+static void hostile_run(void *arg)
+{
+    const struct hostile *hostile = arg;
+    char hello[sizeof preface - 1];
+    struct peer *peer = peer_create(accept(hostile->listener, NULL, NULL));
+    if (recv(peer->fd, hello, sizeof hello, MSG_WAITALL) == (ssize_t)sizeof hello)
+        peer_frame(peer, SETTINGS, 0, 0, NULL, 0);
+    while (!peer->called && peer_listen(peer, WAIT_MS))
+        continue;
+    hostile_headers(peer);
+    peer_send(peer, 0, hostile->bomb);
+    while (peer_listen(peer, WAIT_MS)) /* the client decides when it is over */
+        continue;
+    peer_close(peer);
+}
+
+static void hostile_start(struct hostile *hostile, const char *path)
+{
+    struct sockaddr_un address = address_of(path);
+    hostile->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(hostile->listener, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(hostile->listener, 1), 0);
+    hostile->bomb = bomb_create();
+    assert_int_equal(thread_start(&hostile->thread, "hostile", hostile_run, hostile), TRP_OK);
+}
+
+static void hostile_stop(struct hostile *hostile)
+{
+    thread_stop(&hostile->thread);
+    close(hostile->listener);
+    free((uint8_t *)hostile->bomb.data);
 }
 
 /* ---- tests ----------------------------------------------------------------------------------- */
@@ -479,12 +642,93 @@ static void ten_thousand_idle_connections_cost_little_and_delay_nobody(void **st
     assert_true(served_ns < PROMPT_NS);
 }
 
+/* ---- compressed messages --------------------------------------------------------------------- */
+
+static void expect_refused(const struct fixture *fixture, const char *path, trp_bytes bomb)
+{
+    struct peer *peer = peer_connect(fixture->path);
+    peer_call(peer, 0, path, "gzip");
+    peer_send(peer, 0, bomb);
+    while (peer->status < 0 && !peer->gone && peer_listen(peer, WAIT_MS))
+        continue;
+    assert_int_equal(peer->status, TRP_UNIMPLEMENTED);
+    expect_served(fixture);
+    peer_close(peer);
+}
+
+static void a_server_refuses_compressed_messages_unread(void **state)
+{
+    static const char *const paths[] = {"/test.Raw/Echo", "/troupe.test.Test/Increment",
+                                        "/test.Raw/Unknown"};
+    const struct fixture *fixture = *state;
+    trp_bytes bomb = bomb_create();
+    pid_t server = start_alone(fixture);
+    expect_served(fixture);
+    size_t before = peak_bytes(server);
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        expect_refused(fixture, paths[i], bomb);
+    size_t after = peak_bytes(server);
+    kill(server, SIGKILL);
+    assert_int_equal(waitpid(server, NULL, 0), server);
+    free((uint8_t *)bomb.data);
+    assert_true(after < before + BOMB_BYTES_MAX);
+}
+
+/* A stream and a call, each to a server that answers with the bomb. */
+static trp_status stream_from(trp_channel *channel)
+{
+    trp_stream *stream;
+    trp_message *message = NULL;
+    assert_int_equal(trp_stream_open(&stream, channel, "/test.Raw/Echo", NULL), TRP_OK);
+    trp_status status = trp_stream_receive(stream, &message, WAIT_MS);
+    trp_message_destroy(message);
+    trp_stream_destroy(stream);
+    return status;
+}
+
+static trp_status call_to(trp_channel *channel)
+{
+    Troupe__Test__Number in = TROUPE__TEST__NUMBER__INIT;
+    trp_call_options options = {.timeout_ms = WAIT_MS};
+    ProtobufCService *service;
+    ProtobufCMessage *out = NULL;
+    assert_int_equal(trp_channel_service(channel, &troupe__test__test__descriptor, &service),
+                     TRP_OK);
+    trp_status status = trp_call(service, "Increment", &in.base, &out, &options);
+    if (out)
+        protobuf_c_message_free_unpacked(out, NULL);
+    return status;
+}
+
+static void a_client_refuses_compressed_messages_unread(void **state)
+{
+    const struct fixture *fixture = *state;
+    trp_status (*const asks[])(trp_channel * channel) = {stream_from, call_to};
+    for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
+        struct hostile hostile;
+        trp_channel *channel;
+        hostile_start(&hostile, fixture->path);
+        peak_reset();
+        size_t before = peak_bytes(getpid());
+        assert_int_equal(trp_channel_create(&channel, fixture->address, NULL), TRP_OK);
+        trp_status status = asks[i](channel);
+        size_t after = peak_bytes(getpid());
+        trp_channel_destroy(channel);
+        hostile_stop(&hostile);
+        assert_int_equal(unlink(fixture->path), 0);
+        assert_int_equal(status, TRP_UNIMPLEMENTED);
+        assert_true(after < before + BOMB_BYTES_MAX);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "--serve") == 0)
         return serve_alone(argv[2]);
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
+        TEST(a_server_refuses_compressed_messages_unread),
+        TEST(a_client_refuses_compressed_messages_unread),
         TEST(half_sent_messages_take_a_bounded_memory),
         TEST(a_message_is_answered_with_one_write),
         TEST(ten_thousand_idle_connections_cost_little_and_delay_nobody),

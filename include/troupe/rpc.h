@@ -137,12 +137,14 @@ typedef struct {
 typedef int64_t (*trp_group_end)(void *service);
 
 typedef struct {
-    const char *address;        /* NULL: "127.0.0.1:0". Not loopback or unix: needs `insecure` */
-    bool insecure;              /* allow other addresses without TLS */
-    uint32_t threads;           /* handler pool for protobuf-c services; 0: 4 */
-    uint32_t max_pending;       /* calls waiting for the pool, then RESOURCE_EXHAUSTED; 0: 1024 */
-    uint64_t max_message_bytes; /* both directions; 0: 64 MiB */
-    uint64_t in_flight_bytes;   /* all received messages not yet destroyed; 0: 1 GiB */
+    const char *address;  /* NULL: "127.0.0.1:0". Not loopback or unix: needs `insecure` */
+    bool insecure;        /* allow other addresses without TLS */
+    uint32_t threads;     /* handler pool for protobuf-c services; 0: 4 */
+    uint32_t max_pending; /* calls waiting for the pool, then RESOURCE_EXHAUSTED; 0: 1024 */
+    /* Both directions; 0: 64 MiB. Compressed messages are refused unread, by servers and channels:
+     * UNIMPLEMENTED. */
+    uint64_t max_message_bytes;
+    uint64_t in_flight_bytes; /* all received messages not yet destroyed; 0: 1 GiB */
 } trp_server_options;
 
 /* A server that is not listening yet. Also serves callers in this process through

@@ -141,7 +141,15 @@ static trp_status dqn_check(const trp_agent *agent, const trp_env_spec *env)
     trp_dqn_options options = dqn_options(agent);
     TRP_TRY(check_ranges(&options));
     trp_net_spec spec = dqn_net_spec(&options, env);
-    return trp_net_spec_check(&spec);
+    TRP_TRY(trp_net_spec_check(&spec));
+    size_t bytes = trp_net_param_count(&spec) * sizeof(float);
+    if (bytes > PARAMS_BYTES_MAX)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "dqn: the network's %zu parameters are %.1f MiB; actors can pull %.1f MiB "
+                        "at most: make .hidden smaller",
+                        bytes / sizeof(float), (double)bytes / (1 << 20),
+                        (double)PARAMS_BYTES_MAX / (1 << 20));
+    return TRP_OK;
 }
 
 /* ---- table and adder ----------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
  * An item's discount lacks one factor gamma (actor.h), which is applied here. Importance weights
  * are w_i = (N P_i)^-beta, divided by the largest of the batch so that they only scale updates down
  * (Schaul et al. 2016, section 3.4). Batches come from a peer: actions are checked before they
- * index anything, and a loss that is not finite ends the run instead of spreading. */
+ * index anything, and a loss or gradient that is not finite ends the run instead of spreading. */
 #include "dqn.h"
 
 #include <inttypes.h>
@@ -62,14 +62,25 @@ static const float *find_weights(struct dqn_updater *updater, const trp_batch *b
     return updater->weights;
 }
 
-static void apply_gradient(struct dqn_updater *updater, trp_update *update)
+/* A loss that is a number may still have a gradient that is none. */
+static trp_status apply_gradient(struct dqn_updater *updater, const trp_q_result *result,
+                                 trp_update *update)
 {
+    uint64_t step = updater->steps + 1;
+    if (!isfinite(result->loss))
+        return trp_fail(TRP_INTERNAL, "dqn: the loss of step %" PRIu64 " is %g", step,
+                        (double)result->loss);
     double norm2 = trp_norm2(updater->grads, 0, updater->count);
-    update->grad_norm = sqrt(norm2);
+    if (!isfinite(norm2))
+        return trp_fail(TRP_INTERNAL, "dqn: the gradient of step %" PRIu64 " has norm %g", step,
+                        sqrt(norm2));
+    updater->steps = step;
+    *update = (trp_update){result->loss, result->mean_q, sqrt(norm2)};
     trp_adam_options adam = {.learning_rate = updater->options.learning_rate,
                              .epsilon = updater->options.adam_epsilon};
     trp_adam_step(&adam, updater->steps, trp_clip_scale(norm2, updater->options.max_gradient_norm),
                   updater->params, updater->grads, updater->m, updater->v, 0, updater->count);
+    return TRP_OK;
 }
 
 static void update_target(struct dqn_updater *updater)
@@ -100,14 +111,8 @@ static trp_status updater_step(trp_updater *base, const trp_batch *batch, double
     memset(updater->grads, 0, updater->count * sizeof *updater->grads);
     trp_q_result result = trp_q_step(updater->net, &q, updater->params, updater->target, &rows,
                                      updater->grads, updater->td_errors);
-    if (!isfinite(result.loss))
-        return trp_fail(TRP_INTERNAL, "dqn: the loss of step %" PRIu64 " is %g", updater->steps + 1,
-                        (double)result.loss);
-    updater->steps++;
-    apply_gradient(updater, update);
+    TRP_TRY(apply_gradient(updater, &result, update));
     update_target(updater);
-    update->loss = result.loss;
-    update->mean_q = result.mean_q;
     if (base->writes_priorities)
         for (uint32_t row = 0; row < batch->rows; row++)
             priorities[row] =

@@ -356,6 +356,8 @@ enum {
     LEARNER_CHECKPOINT_EVERY_S = 60,
     /* save.c: the newest one, and one before it in case it cannot be read. */
     LEARNER_CHECKPOINTS_KEPT = 2,
+    /* dqn.c: one pull is a message: the 64 MiB of a server, less what else is in it. */
+    PARAMS_BYTES_MAX = (64 << 20) - 4096,
     /* dqn.c: rows of one update; 65 536 CartPole items are 4 MB of batch. */
     DQN_BATCH_MAX = 65536,
     /* envs/: environments of one process, and copies of one: 2^20 CartPoles are 100 MB. */

@@ -2,11 +2,16 @@
  * in one block of memory, a generator and a step count for each, checks of actions, the time
  * limit, and the automatic reset that keeps the last observation of an episode apart from the
  * first of the next one. A step of all copies is one pass, allocates nothing, and costs two
- * indirect calls a copy. */
+ * indirect calls a copy.
+ *
+ * What an environment says is checked here, where it can still be named: a reward that is no number
+ * would otherwise show up as a loss, a return or a stored item that nobody can explain. */
 #include <troupe/env.h>
 
 #include <assert.h>
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,6 +137,53 @@ void trp_env_seed(trp_env *env, uint32_t index, uint64_t seed)
 
 /* ---- stepping ---------------------------------------------------------------------------- */
 
+/* An exponent of all ones is an infinity or NaN. Bits, because a loop of comparisons of floats is
+ * not made into vectors. */
+static bool all_finite(const void *numbers, size_t count)
+{
+    const uint8_t *bytes = numbers;
+    uint32_t bad = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, bytes + i * sizeof bits, sizeof bits);
+        bad |= (bits & 0x7f800000) == 0x7f800000;
+    }
+    return bad == 0;
+}
+
+/* Has the copy's observation written, and refuses one with numbers that are none. */
+static trp_status env_observe(const trp_env *env, uint32_t index, void *observation)
+{
+    const trp_env_spec *spec = &env->impl->spec;
+    env->impl->observe(env_state(env, index), observation);
+    size_t count = env->observation_bytes / sizeof(float), bad = 0;
+    if (spec->observation.dtype != TRP_FLOAT32 || all_finite(observation, count))
+        return TRP_OK;
+    const float *numbers = observation;
+    while (isfinite(numbers[bad]))
+        bad++;
+    return trp_fail(TRP_OUT_OF_RANGE,
+                    "%s: number %zu of the observation of copy %u is %g, at step "
+                    "%" PRId64 " of its episode",
+                    spec->name, bad, index, (double)numbers[bad], env->progress[index].steps);
+}
+
+static trp_status env_check_reward(const trp_env *env, uint32_t index, float reward)
+{
+    const trp_env_spec *spec = &env->impl->spec;
+    bool bounded = spec->reward_min != 0 || spec->reward_max != 0;
+    bool inside = !bounded || (reward >= spec->reward_min && reward <= spec->reward_max);
+    if (isfinite(reward) && inside)
+        return TRP_OK;
+    char range[64] = "not a finite number";
+    if (bounded)
+        snprintf(range, sizeof range, "outside of its range [%g, %g]", (double)spec->reward_min,
+                 (double)spec->reward_max);
+    return trp_fail(TRP_OUT_OF_RANGE,
+                    "%s: the reward of copy %u is %g at step %" PRId64 " of its episode: %s",
+                    spec->name, index, (double)reward, env->progress[index].steps, range);
+}
+
 static void env_mark_set(trp_env *env, uint32_t index)
 {
     env->unset -= !env->set[index];
@@ -143,8 +195,7 @@ static trp_status env_reset_copy(trp_env *env, uint32_t index, uint8_t *observat
     trp_env_progress *progress = &env->progress[index];
     progress->steps = 0;
     TRP_TRY(env->impl->reset(env_state(env, index), &progress->rng));
-    env->impl->observe(env_state(env, index), observation);
-    return TRP_OK;
+    return env_observe(env, index, observation);
 }
 
 trp_status trp_env_reset(trp_env *env, void *observations)
@@ -197,7 +248,7 @@ static trp_status env_turn_over(trp_env *env, uint32_t index, const trp_env_buff
 {
     size_t offset = index * env->observation_bytes;
     if (buffers->final_observations)
-        env->impl->observe(env_state(env, index), (uint8_t *)buffers->final_observations + offset);
+        TRP_TRY(env_observe(env, index, (uint8_t *)buffers->final_observations + offset));
     return env_reset_copy(env, index, (uint8_t *)buffers->observations + offset);
 }
 
@@ -213,14 +264,15 @@ trp_status trp_env_step(trp_env *env, const void *actions, const trp_env_buffers
         trp_env_progress *progress = &env->progress[i];
         trp_env_outcome outcome = {0};
         TRP_TRY(impl->step(state, &progress->rng, action, &outcome));
-        bool truncated = outcome.truncated || ++progress->steps >= env->max_steps;
+        bool truncated = ++progress->steps >= env->max_steps || outcome.truncated;
+        TRP_TRY(env_check_reward(env, i, outcome.reward));
         buffers->rewards[i] = outcome.reward;
         buffers->terminated[i] = outcome.terminated;
         buffers->truncated[i] = truncated;
         if (outcome.terminated || truncated)
             TRP_TRY(env_turn_over(env, i, buffers));
         else
-            impl->observe(state, observation);
+            TRP_TRY(env_observe(env, i, observation));
         action += env->action_bytes;
         observation += env->observation_bytes;
         state += env->state_stride;
@@ -281,7 +333,5 @@ trp_status trp_env_set_state(trp_env *env, uint32_t index, const trp_env_progres
     else
         env->progress[index].steps = 0;
     env_mark_set(env, index);
-    if (observation)
-        env->impl->observe(env_state(env, index), observation);
-    return TRP_OK;
+    return observation ? env_observe(env, index, observation) : TRP_OK;
 }

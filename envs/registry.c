@@ -94,6 +94,8 @@ static const char *impl_fault(const trp_env_impl *impl)
         return "action_low and action_high need action_count numbers each, low <= high";
     if (spec->max_episode_steps < 0)
         return "max_episode_steps must not be negative";
+    if (!(spec->reward_min <= spec->reward_max))
+        return "reward_min must not be above reward_max";
     if (!impl->reset || !impl->step || !impl->observe)
         return "reset, step and observe must not be NULL";
     if (!impl->save != !impl->load || !impl->save != !impl->saved_bytes)

@@ -6,6 +6,7 @@
  * (users before what they use) follows from the edges alone. */
 #include "graph.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -252,6 +253,8 @@ static trp_node add_acting(trp_program *program, enum node_kind kind, const char
         wrong(program, "%s '%s': a group of 0 nodes", kind_words[kind], name);
     if (!own->env)
         wrong(program, "%s '%s': .env is not set", kind_words[kind], name);
+    if (!isfinite(own->target_return))
+        wrong(program, "%s '%s': .target_return is %g", kind_words[kind], name, own->target_return);
     if (kind == NODE_ACTOR)
         add_edge(program, group, "replay", own->replay, NODE_REPLAY);
     add_edge(program, group, "params", own->params, NODE_LEARNER);

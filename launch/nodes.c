@@ -2,7 +2,7 @@
  * where it keeps its files, whom it talks to, when it stops, and what it reports.
  *
  * Every random choice of a run comes from its seed: a node's own seed is a draw from a stream of it
- * that is numbered by what the draw is for. */
+ * that is numbered by the node's name and by how many it drew before. */
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
@@ -12,12 +12,11 @@
 
 #include <troupe/log.h>
 #include "core/alloc.h"
+#include "core/hash.h"
 #include "host.h"
 #include "params.pb-c.h"
 
 enum {
-    STREAM_REPLAY = 1000, /* streams of the run's seed */
-    STREAM_EVALUATOR = 2000,
     REPLAY_REPORT_MS = 500,
     REPLAY_GRACE_MS = 1000,
     /* Other nodes may need the processor more: an evaluator rests three times as long as it
@@ -33,10 +32,11 @@ enum {
     CONFIRM_ERRORS = 3,
 };
 
-static uint64_t seed_of(const trp_context *context, uint64_t stream)
+static uint64_t seed_of(const trp_context *context, uint64_t draw)
 {
+    uint64_t place = hash_bytes(HASH_BYTES_EMPTY, context->name, strlen(context->name));
     trp_rng rng;
-    trp_rng_init(&rng, trp_context_seed(context), stream);
+    trp_rng_init(&rng, trp_context_seed(context), place + draw);
     return trp_rng_u64(&rng) | 1; /* 0 would mean: from the operating system */
 }
 
@@ -61,7 +61,7 @@ static trp_status replay_create(trp_context *context, trp_replay_server **server
         .max_bytes = options->max_bytes,
         .tables = options->table_count > 0 ? options->tables : list.tables,
         .table_count = options->table_count > 0 ? options->table_count : list.count,
-        .seed = seed_of(context, STREAM_REPLAY + context->number),
+        .seed = seed_of(context, 0),
         .server.address = options->address ? options->address : trp_context_address(context),
     };
     trp_status status = trp_replay_server_create(server, &server_options);
@@ -70,18 +70,26 @@ static trp_status replay_create(trp_context *context, trp_replay_server **server
     return status;
 }
 
+/* Of all tables, also those that clients made. */
 static void report_tables(trp_context *context, trp_channel *channel)
 {
-    trp_table_info tables[TRP_AGENT_TABLES_MAX];
-    size_t count;
-    if (trp_replay_info(channel, tables, TRP_AGENT_TABLES_MAX, &count, 1000) != TRP_OK)
-        return;
+    trp_table_info *tables = NULL;
+    size_t count = TRP_AGENT_TABLES_MAX, capacity;
+    trp_status status;
+    do {
+        capacity = count;
+        tables = xrealloc(tables, capacity * sizeof *tables);
+        status = trp_replay_info(channel, tables, capacity, &count, 1000);
+    } while (status == TRP_OK && count > capacity);
     double items = 0, inserts = 0, samples = 0;
-    for (size_t i = 0; i < count && i < TRP_AGENT_TABLES_MAX; i++) {
+    for (size_t i = 0; status == TRP_OK && i < count; i++) {
         items += (double)tables[i].size;
         inserts += (double)tables[i].inserts;
         samples += (double)tables[i].samples;
     }
+    free(tables);
+    if (status != TRP_OK)
+        return;
     trp_context_report(context, "items", items);
     trp_context_report(context, "inserts", inserts);
     trp_context_report(context, "samples", samples);
@@ -144,7 +152,9 @@ static void poll_learner(struct metrics *metrics, void *polled)
     if (counters.steps > counters.resumed_from) {
         metrics_set(metrics, "loss", counters.last.loss);
         metrics_set(metrics, "mean_q", counters.last.mean_q);
+        metrics_set(metrics, "grad_norm", counters.last.grad_norm);
     }
+    metrics_set(metrics, "blocked_seconds", (double)counters.blocked_ns / 1e9);
 }
 
 /* Learns, then goes on handing out parameters until nobody pulls them any more. */
@@ -199,6 +209,7 @@ static void poll_actor(struct metrics *metrics, void *polled)
     metrics_set(metrics, "epsilon", counters.epsilon);
     if (!isnan(counters.mean_return))
         metrics_set(metrics, "return", counters.mean_return);
+    metrics_set(metrics, "blocked_seconds", (double)counters.blocked_ns / 1e9);
 }
 
 static trp_status actor_run(trp_context *context)
@@ -273,12 +284,15 @@ static trp_status evaluator_reach(struct evaluator *evaluator, const trp_params_
     char *path = xasprintf("%s/params.safetensors", trp_context_run_dir(context));
     trp_status status = trp_params_write(path, state);
     free(path);
+    /* Another evaluator is just saving what reached the target, and stops the program. */
+    if (status == TRP_ABORTED)
+        return TRP_OK;
     if (status != TRP_OK)
         return status;
     evaluator->reached = true;
     char reason[256];
     snprintf(reason, sizeof reason,
-             "version %" PRIu64 " has a mean return of %.1f +- %.1f over %u fresh episodes, played "
+             "version %" PRIu64 " has a mean return of %.2f +- %.2f over %u fresh episodes, played "
              "to confirm its first %u: the target of %g is reached",
              state->version, result->mean, result->mean - result->lower, result->episodes,
              evaluator->episodes, evaluator->options->target_return);
@@ -289,13 +303,13 @@ static trp_status evaluator_reach(struct evaluator *evaluator, const trp_params_
 static trp_status evaluator_play(struct evaluator *evaluator, uint32_t episodes,
                                  const trp_params_state *state, trp_evaluation *result)
 {
-    uint64_t stream = STREAM_EVALUATOR + evaluator->evaluations++;
+    uint64_t draw = evaluator->evaluations++;
     TRP_TRY(trp_evaluate(evaluator->policy,
                          &(trp_evaluate_options){
                              .env = evaluator->context->group->env,
                              .episodes = episodes,
                              .copies = evaluator->copies,
-                             .seed = seed_of(evaluator->context, stream),
+                             .seed = seed_of(evaluator->context, draw),
                              .stop = trp_context_stop(evaluator->context),
                          },
                          result));
@@ -310,9 +324,10 @@ static trp_status evaluator_confirm(struct evaluator *evaluator, const trp_param
     trp_evaluation result;
     TRP_TRY(evaluator_play(evaluator, CONFIRM_FACTOR * evaluator->episodes, state, &result));
     double one_evaluation = result.std / sqrt(evaluator->episodes);
-    if (result.mean - CONFIRM_ERRORS * one_evaluation < evaluator->options->target_return)
-        return TRP_OK;
-    return evaluator_reach(evaluator, state, &result);
+    /* A comparison with NaN is false: what is no number reaches nothing. */
+    if (result.mean - CONFIRM_ERRORS * one_evaluation >= evaluator->options->target_return)
+        return evaluator_reach(evaluator, state, &result);
+    return TRP_OK;
 }
 
 /* Evaluates the version that the client has. */
@@ -326,9 +341,9 @@ static trp_status evaluator_evaluate(struct evaluator *evaluator)
     trp_context_report(evaluator->context, "eval_return", result.mean);
     trp_context_report(evaluator->context, "eval_version", (double)state.version);
     double target = evaluator->options->target_return;
-    if (target == 0 || result.lower < target)
-        return TRP_OK;
-    return evaluator_confirm(evaluator, &state);
+    if (target != 0 && result.lower >= target)
+        return evaluator_confirm(evaluator, &state);
+    return TRP_OK;
 }
 
 static bool evaluation_is_due(const struct evaluator *evaluator)

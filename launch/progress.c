@@ -140,9 +140,9 @@ static void append_returns(const struct run *run, char *line, size_t size)
 {
     struct total mean = total_of(run, "return"), evaluated = total_of(run, "eval_return");
     if (mean.count > 0)
-        append(line, size, "  return %.1f", mean.sum / mean.count);
+        append(line, size, "  return %.2f", mean.sum / mean.count);
     if (evaluated.count > 0)
-        append(line, size, "  eval %.1f", evaluated.sum / evaluated.count);
+        append(line, size, "  eval %.2f", evaluated.sum / evaluated.count);
 }
 
 static void append_replay(const struct run *run, char *line, size_t size)

@@ -195,9 +195,8 @@ static trp_status write_priorities(trp_learner *learner, const trp_batch *batch)
 {
     if (!learner->updater->writes_priorities)
         return TRP_OK;
-    trp_status status =
-        trp_priority_writer_update(learner->priority_writer, batch->keys, learner->priorities,
-                                   batch->rows, LEARNER_PRIORITY_MS);
+    trp_status status = trp_priority_writer_update_batch(learner->priority_writer, batch,
+                                                         learner->priorities, LEARNER_PRIORITY_MS);
     if (!worth_another_try(status))
         return status;
     if (learner->own.skipped_priorities++ == 0)

@@ -102,6 +102,7 @@ static void wrong_options_are_refused_by_name(void **state)
         {{.insert_tolerance = -1}, "insert_tolerance"},
         {{.priority_epsilon = -1}, "priority_epsilon"},
         {{.hidden = {1 << 20}}, "65536"},
+        {{.hidden = {4096, 4096}}, "actors can pull 64.0 MiB at most"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         trp_agent agent = trp_dqn(&rows[i].options);
@@ -473,6 +474,36 @@ static void batches_from_a_broken_peer_are_refused(void **state)
     trp_updater_destroy(updater);
 }
 
+/* A hidden layer of 2e38, which the last layer multiplies by 0: the values are 0 and the loss a
+ * number, but the last layer's gradient is 2e38 times the error. */
+static void a_gradient_that_is_not_finite_is_not_applied(void **state)
+{
+    (void)state;
+    struct items items;
+    trp_rng rng;
+    trp_rng_init(&rng, 11, 0);
+    items_fill(&items, &rng);
+    trp_updater *updater =
+        updater_create(&(trp_dqn_options){.hidden = {16}, .huber_delta = 1000}, 3);
+    float *params = (float *)(uintptr_t)tensor(updater, "params");
+    for (size_t i = 0; i < updater->param_count; i++)
+        params[i] = i < 16 * 4 ? 1 : 0;
+    float *before = trp_floats_create(updater->param_count);
+    memcpy(before, params, updater->param_count * sizeof *before);
+    for (size_t i = 0; i < BATCH; i++) {
+        items.rewards[i] = 1000;
+        for (size_t k = 0; k < 4; k++)
+            items.observations[i][k] = 5e37F;
+    }
+    double priorities[BATCH];
+    trp_update update;
+    assert_int_equal(updater->impl->step(updater, &items.batch, priorities, &update), TRP_INTERNAL);
+    assert_string_equal(trp_last_error(), "dqn: the gradient of step 1 has norm inf");
+    assert_memory_equal(params, before, updater->param_count * sizeof *before);
+    trp_floats_destroy(before);
+    trp_updater_destroy(updater);
+}
+
 static void make_dir(char dir[32])
 {
     memcpy(dir, "/tmp/test_dqn.XXXXXX", sizeof "/tmp/test_dqn.XXXXXX");
@@ -729,6 +760,7 @@ int main(void)
         cmocka_unit_test(the_target_network_is_copied_every_period),
         cmocka_unit_test(a_target_rate_moves_the_target_every_step),
         cmocka_unit_test(batches_from_a_broken_peer_are_refused),
+        cmocka_unit_test(a_gradient_that_is_not_finite_is_not_applied),
         cmocka_unit_test(learning_goes_on_after_a_checkpoint_bit_for_bit),
         cmocka_unit_test(catch_is_learned),
         cmocka_unit_test(a_run_in_turns_repeats_bit_for_bit),

@@ -568,12 +568,12 @@ static void a_failed_create_leaves_nothing_behind(void **state)
 static void wrong_specs_are_refused_by_name(void **state)
 {
     (void)state;
-    enum { ROWS = 13 };
+    enum { ROWS = 14 };
     static trp_env_impl rows[ROWS];
     const char *const faults[ROWS] = {
-        "a name",       "TRP_FLOAT32",     "no elements",    "no elements",       "action_kind",
-        "action_count", "action_low",      "low <= high",    "max_episode_steps", "reset, step",
-        "reset, step",  "belong together", "belong together"};
+        "a name",       "TRP_FLOAT32",     "no elements",     "no elements",       "action_kind",
+        "action_count", "action_low",      "low <= high",     "max_episode_steps", "reset, step",
+        "reset, step",  "belong together", "belong together", "reward_min"};
     for (int i = 0; i < ROWS; i++) {
         rows[i] = counter_impl;
         rows[i].spec.name = "Wrong";
@@ -592,9 +592,107 @@ static void wrong_specs_are_refused_by_name(void **state)
     rows[10].observe = NULL;
     rows[11].saved_bytes = 4;
     rows[12].save = counter_observe;
+    rows[13].spec.reward_max = NAN;
     for (int i = 0; i < ROWS; i++) {
         assert_int_equal(trp_env_register(&rows[i]), TRP_INVALID_ARGUMENT);
         assert_non_null(strstr(trp_last_error(), faults[i]));
+    }
+}
+
+/* ---- environments that are wrong --------------------------------------------------------- */
+
+/* What is wrong with the next step; the action says it. */
+enum lie {
+    LIE_NONE,
+    LIE_NAN_REWARD,
+    LIE_INFINITE_REWARD,
+    LIE_LARGE_REWARD,
+    LIE_SMALL_REWARD,
+    LIE_OBSERVATION,
+    LIE_LAST_OBSERVATION,
+    LIE_FIRST_OBSERVATION,
+    LIES
+};
+
+struct liar {
+    enum lie lie;
+};
+
+static trp_status liar_reset(void *state, trp_rng *rng)
+{
+    struct liar *liar = state;
+    (void)rng;
+    liar->lie = liar->lie == LIE_FIRST_OBSERVATION ? LIE_OBSERVATION : LIE_NONE;
+    return TRP_OK;
+}
+
+static trp_status liar_step(void *state, trp_rng *rng, const void *action, trp_env_outcome *outcome)
+{
+    static const float rewards[LIES] = {1, NAN, INFINITY, 1.5F, -0.5F, 1, 1, 1};
+    struct liar *liar = state;
+    (void)rng;
+    liar->lie = (enum lie) * (const int32_t *)action;
+    outcome->reward = rewards[liar->lie];
+    outcome->terminated = liar->lie == LIE_LAST_OBSERVATION || liar->lie == LIE_FIRST_OBSERVATION;
+    return TRP_OK;
+}
+
+static void liar_observe(const void *state, void *observation)
+{
+    enum lie lie = ((const struct liar *)state)->lie;
+    float *numbers = observation;
+    numbers[0] = numbers[1] = numbers[2] = 0.5F;
+    if (lie == LIE_OBSERVATION || lie == LIE_LAST_OBSERVATION)
+        numbers[1] = -INFINITY;
+}
+
+static const trp_env_impl liar_impl = {
+    .spec = {.name = "Liar",
+             .observation = {.name = "numbers", .dtype = TRP_FLOAT32, .rank = 1, .shape = {3}},
+             .action_kind = TRP_ACTION_DISCRETE,
+             .action_count = LIES,
+             .reward_max = 1},
+    .state_bytes = sizeof(struct liar),
+    .reset = liar_reset,
+    .step = liar_step,
+    .observe = liar_observe,
+};
+
+/* One step as it should be, then one in which the second of two copies lies. */
+static trp_status step_with(enum lie lie)
+{
+    trp_env *env;
+    const trp_env_spec *spec;
+    if (trp_env_find("Liar", &spec) != TRP_OK)
+        assert_int_equal(trp_env_register(&liar_impl), TRP_OK);
+    assert_int_equal(trp_env_create(&env, "Liar", &(trp_env_options){.count = 2}), TRP_OK);
+    float observations[6], finals[6], rewards[2];
+    bool terminated[2], truncated[2];
+    trp_env_buffers buffers = {observations, finals, rewards, terminated, truncated};
+    assert_int_equal(trp_env_reset(env, observations), TRP_OK);
+    assert_int_equal(trp_env_step(env, (const int32_t[]){0, 0}, &buffers), TRP_OK);
+    trp_status status = trp_env_step(env, (const int32_t[]){0, (int32_t)lie}, &buffers);
+    trp_env_destroy(env);
+    return status;
+}
+
+static void what_is_no_number_or_out_of_range_is_refused_by_copy_and_step(void **state)
+{
+    static const char *const words[LIES] = {
+        [LIE_NAN_REWARD] = "Liar: the reward of copy 1 is nan at step 2 of its episode",
+        [LIE_INFINITE_REWARD] = "Liar: the reward of copy 1 is inf at step 2",
+        [LIE_LARGE_REWARD] = "is 1.5 at step 2 of its episode: outside of its range [0, 1]",
+        [LIE_SMALL_REWARD] = "is -0.5 at step 2 of its episode: outside of its range [0, 1]",
+        [LIE_OBSERVATION] = "Liar: number 1 of the observation of copy 1 is -inf, at step 2",
+        [LIE_LAST_OBSERVATION] = "number 1 of the observation of copy 1 is -inf, at step 2",
+        [LIE_FIRST_OBSERVATION] = "number 1 of the observation of copy 1 is -inf, at step 0",
+    };
+    (void)state;
+    assert_int_equal(step_with(LIE_NONE), TRP_OK);
+    for (int lie = LIE_NONE + 1; lie < LIES; lie++) {
+        assert_int_equal(step_with((enum lie)lie), TRP_OUT_OF_RANGE);
+        if (!strstr(trp_last_error(), words[lie]))
+            fail_msg("'%s' is not in '%s'", words[lie], trp_last_error());
     }
 }
 
@@ -641,6 +739,7 @@ int main(void)
         cmocka_unit_test(a_failed_step_asks_for_a_reset),
         cmocka_unit_test(a_failed_create_leaves_nothing_behind),
         cmocka_unit_test(wrong_specs_are_refused_by_name),
+        cmocka_unit_test(what_is_no_number_or_out_of_range_is_refused_by_copy_and_step),
         cmocka_unit_test(there_are_at_most_256_environments),
     };
     return cmocka_run_group_tests_name("env", tests, NULL, NULL);

@@ -89,7 +89,8 @@ TRP_API TRP_MUST_USE trp_status trp_agent_tables(const trp_agent *agent, const c
 /* ---- nodes ------------------------------------------------------------------------------- */
 
 typedef struct {
-    const char *name;         /* "actor/2" */
+    const char *name;         /* "actor/2": no two actors of a run may have the same name and index,
+                                 as their random numbers and item keys follow from them */
     const char *env;          /* registered name */
     uint32_t copies;          /* of the environment; 0: 1 */
     uint32_t index, count;    /* of this actor in its group; count 0: 1 */

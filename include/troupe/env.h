@@ -42,7 +42,7 @@ typedef struct {
     int32_t action_count;                  /* of choices, or of dimensions */
     const float *action_low, *action_high; /* TRP_ACTION_BOX: action_count each; else NULL */
     int64_t max_episode_steps;             /* time limit: truncates; 0: none */
-    float reward_min, reward_max;          /* of one step; both 0: unknown */
+    float reward_min, reward_max; /* of one step, and held to it; both 0: any finite number */
 } trp_env_spec;
 
 /* ---- using one --------------------------------------------------------------------------- */
@@ -76,13 +76,16 @@ TRP_API uint32_t trp_env_count(const trp_env *env);
 TRP_API size_t trp_env_observation_bytes(const trp_env *env); /* of one row */
 TRP_API size_t trp_env_action_bytes(const trp_env *env);      /* of one row */
 
-/* Starts a new episode in every copy. Fails only as the environment itself does. */
+/* Starts a new episode in every copy. Fails as the environment itself does, or OUT_OF_RANGE as
+ * trp_env_step(). */
 TRP_API TRP_MUST_USE trp_status trp_env_reset(trp_env *env, void *observations);
 
 /* Steps every copy: `actions` has one row per copy, int32_t or action_count floats.
  * INVALID_ARGUMENT for a choice that does not exist or a number that is NaN (copy and value are
- * named; no copy has moved then); FAILED_PRECONDITION before the first reset; else the
- * environment's own status, after which only trp_env_reset() and destroy are allowed. Allocates
+ * named; no copy has moved then); FAILED_PRECONDITION before the first reset; OUT_OF_RANGE for a
+ * reward that is not finite or outside of the spec's range, and for an observation that is not
+ * finite (copy, step and value are named); else the environment's own status. After these two only
+ * trp_env_reset() and destroy are allowed, and what is in the buffers means nothing. Allocates
  * nothing. */
 TRP_API TRP_MUST_USE trp_status trp_env_step(trp_env *env, const void *actions,
                                              const trp_env_buffers *buffers);

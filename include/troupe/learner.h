@@ -63,7 +63,7 @@ typedef struct trp_learner trp_learner;
 
 typedef struct {
     trp_updater *updater;            /* taken, also on failure */
-    trp_channel *replay;             /* borrowed */
+    trp_channel *replay;             /* to the one server of the table; borrowed */
     trp_stop *stop;                  /* borrowed; NULL: none */
     uint32_t prefetch;               /* batches; 0: 2. In deterministic runs none */
     uint32_t publish_every;          /* steps; 0: 10 */

@@ -164,7 +164,8 @@ TRP_API void trp_adam_step(const trp_adam_options *options, uint64_t step, float
 /* Sum of squares of [lo, hi), summed in double. */
 TRP_API double trp_norm2(const float *values, size_t lo, size_t hi);
 
-/* The scale that clips a gradient of squared norm `norm2` to `max_norm` (<= 0: no clipping). */
+/* The scale that clips a gradient of squared norm `norm2` to `max_norm` (<= 0: no clipping). No
+ * scale mends a norm that is not finite: look at it first. */
 TRP_API float trp_clip_scale(double norm2, float max_norm);
 
 TRP_END_DECLS

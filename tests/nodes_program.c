@@ -1,0 +1,112 @@
+/* A program for tests of the built-in nodes: DQN on a game of one step, and a scenario (the
+ * argument after "--") that decides what goes wrong. */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <troupe/troupe.h>
+#include "core/log.h"
+
+enum { TROUBLE_EPISODE = 50 };
+
+static const char *scenario = "plays";
+static _Atomic uint32_t episodes; /* of this process */
+
+static bool is(const char *name)
+{
+    return strcmp(scenario, name) == 0;
+}
+
+/* ---- the game: say which side of the coin is shown ---------------------------------------- */
+
+struct coin {
+    int32_t side;
+};
+
+/* "NODE NUMBER" to the file draws: what nodes draw can be compared. */
+static void note_draw(uint64_t draw)
+{
+    char line[128];
+    int size = snprintf(line, sizeof line, "%s %016" PRIx64 "\n", log_origin_get().node, draw);
+    int fd = open("draws", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0 || write(fd, line, (size_t)size) != size)
+        abort();
+    close(fd);
+}
+
+static trp_status coin_reset(void *state, trp_rng *rng)
+{
+    uint64_t draw = trp_rng_u64(rng);
+    ((struct coin *)state)->side = draw & 1;
+    if (is("draws"))
+        note_draw(draw);
+    return TRP_OK;
+}
+
+static trp_status coin_step(void *state, trp_rng *rng, const void *action, trp_env_outcome *outcome)
+{
+    const struct coin *coin = state;
+    (void)rng;
+    outcome->reward = coin->side == *(const int32_t *)action;
+    outcome->terminated = true;
+    if (is("loses_the_coin") && access("lose-it", F_OK) == 0)
+        return trp_fail(TRP_DATA_LOSS, "the coin is lost");
+    if (++episodes != TROUBLE_EPISODE)
+        return TRP_OK;
+    if (is("pays_nan"))
+        outcome->reward = NAN;
+    if (is("exits"))
+        exit(0);
+    return TRP_OK;
+}
+
+static void coin_observe(const void *state, void *observation)
+{
+    *(float *)observation = (float)((const struct coin *)state)->side;
+}
+
+static const trp_env_impl coin_impl = {
+    .spec = {.name = "Coin",
+             .observation = {.name = "side", .dtype = TRP_FLOAT32, .rank = 1, .shape = {1}},
+             .action_kind = TRP_ACTION_DISCRETE,
+             .action_count = 2},
+    .state_bytes = sizeof(struct coin),
+    .reset = coin_reset,
+    .step = coin_step,
+    .observe = coin_observe,
+};
+
+/* ---- graph -------------------------------------------------------------------------------- */
+
+static trp_status build(trp_program *program, int argc, char **argv)
+{
+    if (argc > 1)
+        scenario = argv[1];
+    trp_agent agent = trp_dqn(&(trp_dqn_options){.n_step = 1,
+                                                 .hidden = {8},
+                                                 .batch_size = 16,
+                                                 .learning_rate = 1e-2F,
+                                                 .epsilon_steps = 200,
+                                                 .samples_per_insert = 4,
+                                                 .min_replay_size = 64});
+    trp_actor_options acting = {.agent = &agent, .env = "Coin", .episodes = 20};
+    acting.replay = trp_add_replay(program, "replay", &(trp_replay_options){.agent = &agent});
+    acting.params = trp_add_learner(
+        program, "learner", &(trp_learner_options){.agent = &agent, .replay = acting.replay});
+    trp_add_actors(program, "actor", 1, &acting);
+    trp_add_actors(program, "collector", 1, &acting);
+    trp_add_evaluator(program, "evaluator", &acting);
+    trp_add_evaluator(program, "examiner", &acting);
+    return TRP_OK;
+}
+
+int main(int argc, char **argv)
+{
+    if (trp_env_register(&coin_impl) != TRP_OK)
+        return 1;
+    return trp_main(argc, argv, "coin", build);
+}

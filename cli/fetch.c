@@ -36,8 +36,8 @@ static trp_status damage_told(const struct fetch *fetch, trp_status status)
     if (status != TRP_DATA_LOSS)
         return status;
     char *why = xstrdup(trp_last_error());
-    trp_fail(status, "table %s: %s; `troupe replay verify %s` says which items are damaged",
-             fetch->request.table, why, fetch->target->text);
+    trp_fail(status, "%s; `troupe replay verify %s` says which items are damaged", why,
+             fetch->target->text);
     free(why);
     return status;
 }

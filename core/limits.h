@@ -260,6 +260,9 @@ enum {
     STORE_LOAN_PIECE_BYTES_MIN = 2048,
     /* engine_open.c: damaged items that have a line in the log. */
     ENGINE_DAMAGE_LINES_MAX = 100,
+    /* engine_damage.c: items found damaged while others are still coming into memory; what is
+     * beyond is found again. */
+    ENGINE_DAMAGED_MAX = 1000,
     /* checkpoint.c: damaged items that are named; a store with more wants a checkpoint, not a list.
      */
     VERIFY_DAMAGE_MAX = 1000,

@@ -37,6 +37,14 @@ trp_status admin_table(struct admin *admin, const char *name, struct engine_tabl
     return *table ? TRP_OK : engine_not_found(bytes);
 }
 
+trp_status admin_unreadable(struct admin *admin, struct engine_table *table, uint64_t key,
+                            uint64_t chunk_seq, trp_status status)
+{
+    if (admin->service)
+        lane_move(admin->service->lanes[table->index]);
+    return engine_unreadable(table, key, chunk_seq, status);
+}
+
 static bool somebody_waits(void *arg)
 {
     (void)arg;

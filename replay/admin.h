@@ -38,6 +38,10 @@ void admin_enter(struct admin *admin, void (*work)(void *arg), void *arg);
 /* NOT_FOUND, or UNAVAILABLE when the server has stopped. */
 trp_status admin_table(struct admin *admin, const char *name, struct engine_table **table);
 
+/* engine_unreadable(), after which others may go on; `admin` is entered. */
+trp_status admin_unreadable(struct admin *admin, struct engine_table *table, uint64_t key,
+                            uint64_t chunk_seq, trp_status status);
+
 /* Before what needs all items or the index of keys: waits until they are in memory, with others
  * served meanwhile. CANCELLED: nobody waits any more, or for too long. Whoever enters afterwards
  * asks engine_index_finish() whether they are there, as the store may have failed. */

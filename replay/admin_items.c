@@ -506,13 +506,19 @@ static void fetch_link(struct fetch_work *work)
     }
 }
 
-static trp_status fetch_encode(struct fetch_work *work)
+static trp_status fetch_encode(struct fetch_work *work, struct engine_table *table)
 {
     struct store *store = engine_store(work->admin->engine);
     fetch_link(work);
     TRP_TRY(wire_sample_response_encode(work->parts, work->item_count, &work->message));
-    for (uint32_t i = 0; i < work->hole_count; ++i)
-        TRP_TRY(store_chunk_read(store, work->chunks[i], work->holes[i].hole));
+    for (uint32_t i = 0, chunk = 0; i < work->item_count; ++i) {
+        for (uint32_t end = chunk + work->parts[i].hole_count; chunk < end; ++chunk) {
+            const struct wire_hole *hole = &work->holes[chunk];
+            trp_status status = store_chunk_read(store, work->chunks[chunk], hole->hole);
+            if (status != TRP_OK)
+                return admin_unreadable(work->admin, table, work->items[i].key, hole->key, status);
+        }
+    }
     return TRP_OK;
 }
 
@@ -535,7 +541,7 @@ static void fetch_collect(void *arg)
         if (item)
             bytes += fetch_push(work, table, item);
     }
-    work->status = fetch_encode(work);
+    work->status = fetch_encode(work, table);
 }
 
 static void fetch_answer(const struct fetch_work *work, Troupe__ReplayFetchResponse_Closure closure,

@@ -78,6 +78,8 @@ bool engine_index_step(struct engine *engine)
         engine->lost = true;
     engine->important |= engine->lost; /* the commit says what is wrong */
     engine->ready = !engine->lost;
+    if (engine->ready)
+        engine_give_up_damaged(engine);
     return false;
 }
 
@@ -535,6 +537,7 @@ void engine_destroy(struct engine *engine)
     free(engine->tables);
     cleared_destroy(engine, item_free);
     removed_cleanup(&engine->removed);
+    buffer_cleanup(&engine->damaged_items);
     store_destroy(engine->store);
     free(engine);
 }

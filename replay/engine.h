@@ -211,6 +211,12 @@ bool engine_shrink_step(struct engine *engine, struct engine_table *table, uint3
 bool engine_clear_step(struct engine *engine, uint32_t items);
 bool engine_clear_waits(const struct engine *engine); /* something is left */
 
+/* A read of a chunk of the item with this key ended with `status`, which is returned. DATA_LOSS:
+ * with the table and the key in its words, and the item goes, unless the store is only looked at.
+ */
+trp_status engine_unreadable(struct engine_table *table, uint64_t key, uint64_t chunk_seq,
+                             trp_status status);
+
 /* ---- groups ------------------------------------------------------------------------------ */
 
 /* Makes everything since the last commit durable, if anything is noted that a client waits for or

@@ -2,6 +2,7 @@
 #ifndef TRP_REPLAY_ENGINE_INTERNAL_H
 #define TRP_REPLAY_ENGINE_INTERNAL_H
 
+#include "core/buffer.h"
 #include "core/clock.h"
 #include "engine.h"
 #include "removed.h"
@@ -17,12 +18,13 @@ struct engine {
     uint64_t owed;            /* weight that they are to lose for what came meanwhile */
     int64_t wall_ns;
     bool read_only;
-    bool synced;      /* a commit costs a write to the disk */
-    bool opened;      /* the tables say what the store says */
-    bool scanned;     /* the tables bring their items */
-    bool ready;       /* see engine_ready() */
-    bool lost;        /* an item could not be brought: it never will be */
-    uint64_t damaged; /* items that were dropped when the store was opened */
+    bool synced;                 /* a commit costs a write to the disk */
+    bool opened;                 /* the tables say what the store says */
+    bool scanned;                /* the tables bring their items */
+    bool ready;                  /* see engine_ready() */
+    bool lost;                   /* an item could not be brought: it never will be */
+    uint64_t damaged;            /* items that were dropped */
+    struct buffer damaged_items; /* to be dropped when the engine is ready; see engine_damage.c */
 
     bool refusing;      /* inserts, for want of room */
     int64_t refused_ns; /* when that was logged last */
@@ -37,6 +39,14 @@ struct engine {
 /* Appends a table. */
 struct engine_table *engine_table_add(struct engine *engine, const trp_table_options *options,
                                       uint32_t id);
+
+struct engine_table *engine_table_with_id(const struct engine *engine, uint32_t id); /* or NULL */
+
+/* A line for each, up to a bound; all of them are counted. */
+void engine_log_damage(struct engine *engine, const char *table, uint64_t key, const char *what);
+
+/* The engine has become ready: what was found damaged before goes. */
+void engine_give_up_damaged(struct engine *engine);
 
 /* Its tables' table_bring; `arg` is the engine_table. */
 struct item *engine_bring(void *arg, uint64_t seq, bool in_turn);

@@ -242,7 +242,7 @@ static trp_status item_check(struct engine *engine, const struct engine_table *t
     return TRP_OK;
 }
 
-static struct engine_table *table_with_id(const struct engine *engine, uint32_t id)
+struct engine_table *engine_table_with_id(const struct engine *engine, uint32_t id)
 {
     for (size_t i = 0; i < engine->table_count; ++i)
         if (table_id(engine->tables[i]->table) == id)
@@ -262,7 +262,7 @@ static void item_note(struct engine_table *table, const struct item *item)
 static trp_status item_load(void *arg, uint32_t id, struct item *item)
 {
     struct engine *engine = arg;
-    struct engine_table *table = table_with_id(engine, id);
+    struct engine_table *table = engine_table_with_id(engine, id);
     trp_status status = item_check(engine, table, id, item);
     if (status == TRP_OK) {
         item_note(table, item);
@@ -278,7 +278,7 @@ static trp_status item_seen(void *arg, uint32_t id, uint64_t seq, double priorit
     struct engine *engine = arg;
     struct engine_table *table = engine->seen;
     if (!table || table_id(table->table) != id)
-        table = engine->seen = table_with_id(engine, id);
+        table = engine->seen = engine_table_with_id(engine, id);
     if (!table)
         return table_unknown(id);
     table_restore_stored(table->table, seq, priority);
@@ -401,17 +401,18 @@ static void removed_load(void *arg, const struct store_removed *removed)
     removed_push(&engine->removed, removed);
 }
 
-/* A line for each, up to a bound; all of them are counted at the end. */
-static void damage_log(void *arg, uint32_t id, uint64_t key, const char *what)
+void engine_log_damage(struct engine *engine, const char *table, uint64_t key, const char *what)
+{
+    if (engine->damaged++ < ENGINE_DAMAGE_LINES_MAX)
+        trp_log(TRP_WARN, "dropped a damaged item table=%s key=%llu reason=%s", table,
+                (unsigned long long)key, what);
+}
+
+static void item_damaged(void *arg, uint32_t id, uint64_t key, const char *what)
 {
     struct engine *engine = arg;
-    const char *name = "?";
-    for (size_t i = 0; i < engine->table_count; ++i)
-        if (table_id(engine->tables[i]->table) == id)
-            name = engine->tables[i]->name;
-    if (engine->damaged++ < ENGINE_DAMAGE_LINES_MAX)
-        trp_log(TRP_WARN, "dropped a damaged item table=%s key=%llu reason=%s", name,
-                (unsigned long long)key, what);
+    const struct engine_table *table = engine_table_with_id(engine, id);
+    engine_log_damage(engine, table ? table->name : "?", key, what);
 }
 
 trp_status engine_create(struct engine **out, const struct engine_options *options)
@@ -424,7 +425,7 @@ trp_status engine_create(struct engine **out, const struct engine_options *optio
     engine->seed = options->seed;
     engine->synced = options->store.durability == TRP_DURABLE_SYSTEM;
     struct store_options store = options->store;
-    store.damage = damage_log;
+    store.damage = item_damaged;
     store.damage_arg = engine;
     trp_status status = store_create(&engine->store, &store);
     if (status != TRP_OK)

@@ -15,9 +15,11 @@ struct lent;
 /* A ChunkData message without its chunk_key field. Clients' keys are resolved in their stream and
  * forgotten; everybody else sees `seq` as the key. */
 struct chunk {
-    uint64_t seq;      /* server-assigned, ascending from 1; 0 until the chunk is stored */
-    uint32_t refs;     /* items in memory, streams' keep sets, responses being built */
-    uint32_t size;     /* bytes */
+    uint64_t seq;       /* server-assigned, ascending from 1; 0 until the chunk is stored */
+    uint32_t refs;      /* items in memory, streams' keep sets, responses being built */
+    uint32_t size : 31; /* bytes */
+    uint32_t
+        unchecked : 1; /* an earlier life wrote it, this one has not compared it with its sum */
     uint64_t episode;  /* the id that the client gave; 0: none */
     uint8_t *bytes;    /* owned; always there until stored, later only while the cache keeps it */
     struct lent *lent; /* the store's: bytes that are not owned, instead; NULL: none */

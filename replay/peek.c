@@ -45,22 +45,22 @@ static trp_status first_find(struct peek_work *work, const struct table *table, 
                     work->request->table);
 }
 
-static trp_status item_find(struct peek_work *work, struct item **item)
+static trp_status item_find(struct peek_work *work, struct engine_table **table, struct item **item)
 {
     const Troupe__ReplayPeekRequest *request = work->request;
-    struct engine_table *table;
-    TRP_TRY(admin_table(work->admin, request->table, &table));
+    TRP_TRY(admin_table(work->admin, request->table, table));
     if (!request->has_key)
-        return first_find(work, table->table, item);
+        return first_find(work, (*table)->table, item);
     TRP_TRY(engine_index_finish(work->admin->engine));
-    *item = table_find(table->table, request->key);
+    *item = table_find((*table)->table, request->key);
     if (*item)
         return TRP_OK;
     return trp_fail(TRP_NOT_FOUND, "table %s has no item with key %llu", request->table,
                     (unsigned long long)request->key);
 }
 
-static trp_status chunks_copy(struct peek_work *work, const struct item *item)
+static trp_status chunks_copy(struct peek_work *work, struct engine_table *table,
+                              const struct item *item)
 {
     struct store *store = engine_store(work->admin->engine);
     size_t left = PEEK_TENSOR_BYTES_MAX;
@@ -73,7 +73,9 @@ static trp_status chunks_copy(struct peek_work *work, const struct item *item)
         uint8_t *bytes = xmalloc(chunk->size + 1);
         work->chunks[i] = (trp_bytes){bytes, chunk->size};
         left -= chunk->size;
-        TRP_TRY(store_chunk_read(store, chunk, bytes));
+        trp_status status = store_chunk_read(store, chunk, bytes);
+        if (status != TRP_OK)
+            return admin_unreadable(work->admin, table, item->key, chunk->seq, status);
     }
     return TRP_OK;
 }
@@ -81,15 +83,16 @@ static trp_status chunks_copy(struct peek_work *work, const struct item *item)
 static void peek_collect(void *arg)
 {
     struct peek_work *work = arg;
+    struct engine_table *table;
     struct item *item;
-    work->status = item_find(work, &item);
+    work->status = item_find(work, &table, &item);
     if (work->status != TRP_OK)
         return;
     size_t size = sizeof *item->trajectory + item->trajectory->size;
     work->trajectory = xmalloc(size);
     memcpy(work->trajectory, item->trajectory, size);
     work->item = admin_item(item);
-    work->status = chunks_copy(work, item);
+    work->status = chunks_copy(work, table, item);
 }
 
 /* ---- columns ----------------------------------------------------------------------------- */

@@ -240,8 +240,12 @@ static trp_status entry_tell(struct shared_stream *stream, const struct drawn *d
         .chunk_first = (uint32_t)(builder->chunks.size / sizeof(struct shared_chunk)),
     };
     buffer_append(&builder->entries, (trp_bytes){(const uint8_t *)&entry, sizeof entry});
-    for (uint32_t i = 0; i < drawn->chunk_count; ++i)
-        TRP_TRY(chunk_tell(stream, draws->chunks[drawn->chunk_first + i], told));
+    for (uint32_t i = 0; i < drawn->chunk_count; ++i) {
+        struct chunk *chunk = draws->chunks[drawn->chunk_first + i];
+        trp_status status = chunk_tell(stream, chunk, told);
+        if (status != TRP_OK)
+            return engine_unreadable(stream->base.lane->table, drawn->info.key, chunk->seq, status);
+    }
     told->handed = drawn->handed;
     return TRP_OK;
 }

@@ -141,6 +141,7 @@ static bool send_ready(struct sample_stream *stream)
         trp_status status =
             stream->first->drawn_count > 0 ? stream->transport->send(stream) : TRP_OK;
         if (status != TRP_OK) {
+            lane_move(stream->lane); /* an item that cannot be read has left the table */
             sample_stream_finish(stream, status, trp_last_error());
             return false;
         }
@@ -346,6 +347,16 @@ static trp_status hole_fill(struct store *store, struct loan *loan, const struct
     return store_loan_chunk(store, loan, chunk, hole->hole);
 }
 
+/* The chunk at this place of the first draws could not be read. */
+static trp_status chunk_unreadable(struct sample_stream *stream, uint32_t place, uint64_t seq,
+                                   trp_status status)
+{
+    const struct drawn *drawn = stream->first->drawn;
+    while (drawn->chunk_first + drawn->chunk_count <= place)
+        drawn++;
+    return engine_unreadable(stream->lane->table, drawn->info.key, seq, status);
+}
+
 static trp_status holes_fill(struct sample_stream *stream, uint32_t first, struct loan *loan,
                              const uint8_t **done)
 {
@@ -354,10 +365,14 @@ static trp_status holes_fill(struct sample_stream *stream, uint32_t first, struc
     struct draws *draws = stream->first;
     trp_status status = TRP_OK;
     for (uint32_t i = first; i < draws->chunk_next; ++i) {
-        if (status == TRP_OK)
-            status = hole_fill(store, loan, &service->holes[i - first], draws->chunks[i], done);
-        else
+        const struct wire_hole *hole = &service->holes[i - first];
+        if (status != TRP_OK) {
             store_chunk_unref(store, draws->chunks[i]);
+            continue;
+        }
+        status = hole_fill(store, loan, hole, draws->chunks[i], done);
+        if (status != TRP_OK)
+            status = chunk_unreadable(stream, i, hole->key, status);
     }
     return status;
 }

@@ -137,7 +137,9 @@ void store_chunk_ref(struct chunk *chunk);
 void store_chunk_unref(struct store *store, struct chunk *chunk);
 
 /* Copies chunk->size bytes to `out`. What a chunk has in `bytes` may go with any call that reads
- * another or commits. DATA_LOSS or INTERNAL when the file cannot give them. */
+ * another or commits. DATA_LOSS: they are not the bytes that were written (what an earlier life
+ * wrote is compared with its sum when it is first read, located or lent); INTERNAL: the file cannot
+ * be read. */
 trp_status store_chunk_read(struct store *store, const struct chunk *chunk, uint8_t *out);
 
 /* Ahead of store_chunk_read(), without waiting for the disk: adds the chunk's pages to `fetch`, as

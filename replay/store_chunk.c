@@ -6,7 +6,10 @@
  * lives.
  *
  * A read is one seek and then nexts, and none at all when the cursor stands before the chunk
- * already, as it does between the chunks of one item. */
+ * already, as it does between the chunks of one item.
+ *
+ * What an earlier life wrote is compared with its sum before it is handed out for the first time,
+ * in whatever way; after that only a bit says so. */
 #include "store_internal.h"
 
 #include <assert.h>
@@ -193,7 +196,7 @@ struct chunk *store_chunk_create(struct store *store, const trp_bytes *spans, ui
     size_t size = 0;
     for (uint32_t i = 0; i < count; i++)
         size += spans[i].size;
-    assert(size <= UINT32_MAX);
+    assert(size <= INT32_MAX);
     struct chunk *chunk = slab_take(&store->slabs, sizeof *chunk);
     *chunk = (struct chunk){.refs = 1, .size = (uint32_t)size};
     if (size > STORE_CACHED_CHUNK_BYTES_MAX) {
@@ -293,12 +296,33 @@ int chunk_next(struct store *store, MDB_val *data)
     return rc;
 }
 
-static trp_status chunk_lost(const struct store *store, const struct chunk *chunk, int rc)
+/* `what`: where LMDB has nothing to say. */
+static trp_status chunk_lost(const struct store *store, const struct chunk *chunk, int rc,
+                             const char *what)
 {
     return trp_fail(rc == 0 || rc == MDB_NOTFOUND ? TRP_DATA_LOSS : TRP_INTERNAL,
                     "replay store %s: chunk %llu of %u bytes: %s", store->dir.data_path,
-                    (unsigned long long)chunk->seq, chunk->size,
-                    rc == 0 ? "a piece has another size" : mdb_strerror(rc));
+                    (unsigned long long)chunk->seq, (unsigned)chunk->size,
+                    rc == 0 ? what : mdb_strerror(rc));
+}
+
+trp_status chunk_verify(struct store *store, const struct chunk *chunk)
+{
+    struct chunk_check check = {0};
+    uint32_t count = chunk_pieces(chunk->size);
+    if (!chunk->unchecked)
+        return TRP_OK;
+    for (uint32_t piece = 0; piece < count; piece++) {
+        MDB_val data;
+        int rc = piece == 0 ? chunk_seek(store, chunk, &data) : chunk_next(store, &data);
+        if (rc != 0)
+            return chunk_lost(store, chunk, rc, NULL);
+        chunk_check_piece(&check, (trp_bytes){data.mv_data, data.mv_size});
+    }
+    if (!chunk_check_end(&check))
+        return chunk_lost(store, chunk, 0, "its bytes are not those that were written");
+    ((struct chunk *)chunk)->unchecked = false;
+    return TRP_OK;
 }
 
 trp_status piece_read(struct store *store, const struct chunk *chunk, uint32_t piece, MDB_val *data)
@@ -307,7 +331,7 @@ trp_status piece_read(struct store *store, const struct chunk *chunk, uint32_t p
     size_t stored = left + SUM_BYTES < PIECE_BYTES ? left + SUM_BYTES : PIECE_BYTES;
     int rc = piece == 0 ? chunk_seek(store, chunk, data) : chunk_next(store, data);
     if (rc != 0 || data->mv_size != stored)
-        return chunk_lost(store, chunk, rc);
+        return chunk_lost(store, chunk, rc, "a piece has another size");
     data->mv_size = left < stored ? left : stored;
     return TRP_OK;
 }
@@ -315,6 +339,7 @@ trp_status piece_read(struct store *store, const struct chunk *chunk, uint32_t p
 static trp_status chunk_copy(struct store *store, const struct chunk *chunk, uint8_t *out)
 {
     TRP_TRY(lmdb_read_begin(store));
+    TRP_TRY(chunk_verify(store, chunk));
     uint32_t count = piece_count(chunk->size);
     for (uint32_t piece = 0; piece < count; piece++) {
         MDB_val data;
@@ -387,6 +412,7 @@ trp_status store_chunk_locate(struct store *store, const struct chunk *chunk, st
         return TRP_OK;
     }
     TRP_TRY(lmdb_read_begin(store));
+    TRP_TRY(chunk_verify(store, chunk));
     bool paged = true;
     for (uint32_t piece = 0; piece < count; piece++) {
         MDB_val data;

@@ -178,6 +178,7 @@ static struct chunk *chunk_make(struct store *store, uint64_t seq, uint32_t size
 {
     struct chunk *chunk = chunk_create_stored(store, seq, size);
     chunk->episode = episode;
+    chunk->unchecked = !store->loading->check;
     store->chunk_count++;
     store->live_bytes += size;
     return chunk;

@@ -304,6 +304,10 @@ void spares_cleanup(struct store *store);
 int chunk_seek(struct store *store, const struct chunk *chunk, MDB_val *data);
 int chunk_next(struct store *store, MDB_val *data);
 
+/* Compares a chunk that is unchecked with its sum, where read_cursor is live. DATA_LOSS: it is not
+ * what was written; INTERNAL: it cannot be read. */
+trp_status chunk_verify(struct store *store, const struct chunk *chunk);
+
 /* The chunk's own bytes in its next piece, 0 being the first: all but the sum behind the last. */
 trp_status piece_read(struct store *store, const struct chunk *chunk, uint32_t piece,
                       MDB_val *data);

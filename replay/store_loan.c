@@ -178,6 +178,7 @@ trp_status store_loan_chunk(struct store *store, struct loan *loan, struct chunk
     loan->bytes += lendable;
     store->lent_out += lendable;
     TRP_TRY(lmdb_read_begin(store));
+    TRP_TRY(chunk_verify(store, chunk));
     uint32_t count = piece_count(chunk->size);
     for (uint32_t piece = 0; piece < count; piece++) {
         MDB_val data;

@@ -57,7 +57,7 @@ static inline void column_fill(const trp_tensor_spec *column, void *out, int64_t
 static inline void host_open(struct host *host, const char *table,
                              trp_replay_server_options options)
 {
-    char *line = xasprintf("name=t sampler=uniform max_size=%d %s", TABLE_ITEMS, table);
+    char *line = xasprintf("name=t max_size=%d %s", TABLE_ITEMS, table);
     trp_table_options *parsed;
     assert_int_equal(trp_table_options_parse(line, &parsed), TRP_OK);
     free(line);

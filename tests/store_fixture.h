@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -87,6 +88,27 @@ static inline void fixture_fill(uint8_t *bytes, size_t size, uint64_t seed)
         uint64_t word = fixture_hash(seed + at);
         memcpy(bytes + at, &word, size - at < 8 ? size - at : 8);
     }
+}
+
+/* Flips a bit in the middle of what fixture_fill() made of this seed, wherever a store's file has
+ * it. */
+static inline void fixture_damage(const char *dir, uint64_t seed, size_t size)
+{
+    enum { NEEDLE_BYTES = 16 };
+    char *path = fixture_path(dir, "data.mdb");
+    int fd = open(path, O_RDWR);
+    off_t length = lseek(fd, 0, SEEK_END);
+    uint8_t *needle = xmalloc(size);
+    fixture_fill(needle, size, seed);
+    uint8_t *bytes = mmap(NULL, (size_t)length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), *at;
+    assert_true(bytes != MAP_FAILED);
+    for (at = bytes;
+         (at = memmem(at, (size_t)(bytes + length - at), needle + size / 2, NEEDLE_BYTES)) != NULL;)
+        at[NEEDLE_BYTES / 2] ^= 4;
+    munmap(bytes, (size_t)length);
+    close(fd);
+    free(needle);
+    free(path);
 }
 
 static inline struct chunk *fixture_chunk(struct store *store, uint64_t seed, size_t size)

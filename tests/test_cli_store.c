@@ -167,8 +167,8 @@ static void the_name_of_a_checkpoint_that_went_is_not_given_again(void **state)
     free(before);
 }
 
-/* Somewhere in the bytes of an item. */
-static void damage(struct desk *desk, const char *name)
+/* Somewhere in the bytes of an item, or of all of them. */
+static void damage(struct desk *desk, const char *name, bool all)
 {
     static const uint8_t pattern[] = {0, 0, 0xc0, 0x3f, 0, 0, 0x20, 0x40}; /* 1.5, 2.5 */
     char *path = scene_path(&desk->at, name);
@@ -177,9 +177,15 @@ static void damage(struct desk *desk, const char *name)
     off_t size = lseek(fd, 0, SEEK_END);
     uint8_t *bytes = xmalloc((size_t)size);
     assert_int_equal(pread(fd, bytes, (size_t)size, 0), size);
-    const uint8_t *at = memmem(bytes, (size_t)size, pattern, sizeof pattern);
-    assert_non_null(at);
-    assert_int_equal(pwrite(fd, "!", 1, at - bytes), 1);
+    const uint8_t *at = bytes;
+    unsigned count = 0;
+    while ((all || count == 0) &&
+           (at = memmem(at, (size_t)(bytes + size - at), pattern, sizeof pattern)) != NULL) {
+        assert_int_equal(pwrite(fd, "!", 1, at - bytes), 1);
+        at++;
+        count++;
+    }
+    assert_in_range(count, 1, 5);
     close(fd);
     free(bytes);
     free(path);
@@ -206,6 +212,20 @@ static void how_far_long_work_is_is_told_when_asked(void **state)
     }
 }
 
+/* Of the five items; it is told. */
+static void expect_one_damaged(struct desk *desk, const char *target)
+{
+    int damaged = 0;
+    for (int key = 1; key <= 5; ++key) {
+        int status = troupe(desk, "replay peek %s t %d", target, key);
+        assert_true(status == 0 || status == 4);
+        damaged += status == 4;
+        if (status == 4)
+            assert_file_contains(&desk->at, "err", "table t, key ");
+    }
+    assert_int_equal(damaged, 1);
+}
+
 static void damage_is_found_and_told_by_the_status(void **state)
 {
     struct desk *desk = *state;
@@ -213,7 +233,7 @@ static void damage_is_found_and_told_by_the_status(void **state)
     desk_write_items(desk, "items.jsonl");
     assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
     desk_stop(desk);
-    damage(desk, "store/data.mdb");
+    damage(desk, "store/data.mdb", false);
     assert_troupe(desk, 4, "replay verify store");
     assert_file_contains(&desk->at, "out", "table t, key ");
     assert_file_contains(&desk->at, "out", "1 DAMAGED (`troupe replay serve --verify` drops");
@@ -221,9 +241,33 @@ static void damage_is_found_and_told_by_the_status(void **state)
     cJSON *json = desk_json(desk);
     assert_true(json_at(json, "damaged") == 1);
     cJSON_Delete(json);
+    assert_troupe(desk, 4, "replay dump store t x.jsonl");
+    assert_file_contains(&desk->at, "err", "table t, key ");
+    expect_one_damaged(desk, "store");
     desk_serve(desk, "--verify");
     assert_troupe(desk, 0, "replay info %s t", desk->address);
     assert_file_contains(&desk->at, "out", "size      4 of");
+    desk_stop(desk);
+}
+
+static void who_reads_a_damaged_item_of_a_server_is_told_and_it_goes(void **state)
+{
+    static const char *const reads[] = {"peek %s t 1", "dump %s t x.jsonl", "sample %s t -n 999"};
+    struct desk *desk = *state;
+    desk_serve(desk, "--table=name=t");
+    desk_write_items(desk, "items.jsonl");
+    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
+    desk_stop(desk);
+    damage(desk, "store/data.mdb", true);
+    desk_serve(desk, "--table=name=t");
+    for (size_t i = 0; i < sizeof reads / sizeof *reads; ++i) {
+        char *line = xasprintf(reads[i], desk->address);
+        assert_troupe(desk, 4, "replay %s", line);
+        assert_file_contains(&desk->at, "err", "table t, key ");
+        free(line);
+    }
+    assert_troupe(desk, 0, "replay info %s t", desk->address);
+    assert_file_contains(&desk->at, "out", "size      2 of");
     desk_stop(desk);
 }
 
@@ -277,6 +321,7 @@ int main(void)
         TEST(the_name_of_a_checkpoint_that_went_is_not_given_again),
         TEST(how_far_long_work_is_is_told_when_asked),
         TEST(damage_is_found_and_told_by_the_status),
+        TEST(who_reads_a_damaged_item_of_a_server_is_told_and_it_goes),
         TEST(items_of_a_large_store_are_changed_by_key_before_all_are_in_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -424,6 +424,32 @@ static void who_needs_all_items_in_memory_may_give_up(void **state)
     assert_int_equal(engine_load(&door, a_few_times, &many), TRP_OK);
 }
 
+static void a_chunk_found_damaged_early_costs_its_item_once_all_are_in_memory(void **state)
+{
+    struct replay *replay = *state;
+    enum { COUNT = OPEN_INDEX_STEPS * INDEX_STEP_ITEMS + 30000, BYTES = 3000 };
+    const uint64_t key = COUNT + 1;
+    struct built *built = built_create(BYTES);
+    OPEN("name=t sampler=lifo");
+    insert_many(replay, COUNT);
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    add_chunk(built, (struct chunk_spec){.key = key, .value = 1 << 20, .bytes = BYTES});
+    add_simple_item(built, key, "t", 1, key);
+    send_built(stream, built);
+    assert_confirmed(stream, &key, 1);
+    trp_stream_destroy(stream);
+    built_destroy(built);
+    replay_close(replay);
+    fixture_damage(replay->dir, 1 << 20, BYTES);
+    OPEN("name=t sampler=lifo");
+    stream = open_stream(replay, "SampleStream");
+    send_sample_request(stream, "t", 1, WAIT_MS);
+    assert_ends(stream, TRP_DATA_LOSS, "table t, key ");
+    assert_int_equal(mutate_key(replay, "t", 1, false, 0, true), TRP_OK); /* waits for the index */
+    assert_int_equal(table_state(replay, "t").size, COUNT - 1);
+    assert_int_equal(sample_one(replay, "t").key, COUNT);
+}
+
 static void who_waits_for_items_that_are_damaged_is_told(void **state)
 {
     struct replay *replay = *state;
@@ -672,6 +698,7 @@ int main(void)
         TEST(keys_are_known_again_after_a_reopen_with_many_items),
         TEST(a_checkpoint_may_come_before_all_items_are_in_memory),
         TEST(who_needs_all_items_in_memory_may_give_up),
+        TEST(a_chunk_found_damaged_early_costs_its_item_once_all_are_in_memory),
         TEST(who_waits_for_items_that_are_damaged_is_told),
         TEST(a_full_store_refuses_inserts_and_recovers),
         TEST(a_live_server_and_its_files_answer_alike),

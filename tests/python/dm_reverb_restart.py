@@ -97,3 +97,26 @@ class RestartTest(ClientTest):
         self.insert_values('late', [1])
         self.assertEqual(wait(), 1)
         self.assertEqual(self.server.terminate(), 0)
+
+    @beyond_reverb
+    def test_a_damaged_chunk_is_an_error_and_the_others_are_sampled(self):
+        noise = np.random.default_rng(1).integers(0, 256, (4, 30000), np.uint8)
+        for step in noise:
+            self.client.insert(step, {'items': 1.0})
+        self.server.terminate()
+        self.server.damage(noise[1][20000:20016].tobytes())
+        self.server.start()
+        self.infos_after_restart()
+        wait = in_thread(lambda: self.sample_error('items', 200))
+        self.assertIn('table items, key ', wait())
+        self.assertEqual(self.size('items'), 3)
+        for sample in self.draw('items', 50):
+            self.assertTrue(any(np.array_equal(sample.data[0][0], step) for step in noise))
+        self.assertEqual(self.server.log().count('dropped a damaged item table=items'), 1)
+
+    def sample_error(self, table, count):
+        try:
+            self.draw(table, count)
+        except RuntimeError as error:
+            return str(error)
+        return 'no error'

@@ -65,6 +65,16 @@ class Server:
             raise RuntimeError(f'the server said {line!r}; its log: {self.log()}')
         self.port = int(line.rsplit(':', 1)[1])
 
+    def damage(self, found):
+        """Flips a bit of these bytes, wherever the stopped server's file has them."""
+        with open(f'{self.dir}/store/data.mdb', 'r+b') as file:
+            data = file.read()
+            at = data.find(found)
+            while at >= 0:
+                file.seek(at)
+                file.write(bytes([data[at] ^ 1]))
+                at = data.find(found, at + 1)
+
     @property
     def address(self):
         return f'127.0.0.1:{self.port}'

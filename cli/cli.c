@@ -15,6 +15,7 @@
 
 #include "core/alloc.h"
 #include "core/flags.h"
+#include "core/printable.h"
 
 enum { OPTIONS_MAX = 48, GUESS_LENGTH_MAX = 48 };
 
@@ -32,8 +33,8 @@ int cli_wrong(const char *name, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    fprintf(stderr, "%s: ", name);
-    vfprintf(stderr, format, args);
+    print_text(stderr, "%s: ", name);
+    vprint_text(stderr, format, args);
     fputc('\n', stderr);
     va_end(args);
     return EXIT_USAGE;
@@ -41,7 +42,7 @@ int cli_wrong(const char *name, const char *format, ...)
 
 int cli_failed(const char *name, trp_status status)
 {
-    fprintf(stderr, "%s: %s\n", name, trp_last_error());
+    print_text(stderr, "%s: %s\n", name, trp_last_error());
     if (status == TRP_DATA_LOSS)
         return EXIT_DAMAGED;
     if (status == TRP_INVALID_ARGUMENT)
@@ -96,9 +97,8 @@ const char *cli_guess(const char *word, const char *const *candidates, char *tex
 bool cli_parse_number(const char *text, double *value)
 {
     char *end;
-    errno = 0;
     *value = strtod(text, &end);
-    return end != text && !*end && isfinite(*value);
+    return end != text && !*end && isfinite(*value) && !text[strspn(text, "0123456789.eE+-")];
 }
 
 bool cli_parse_bytes(const char *text, uint64_t *value)
@@ -333,6 +333,16 @@ static int check_words(const struct parser *parser, size_t count, char **words)
     return EXIT_DONE;
 }
 
+static int check_needed(const struct parser *parser)
+{
+    for (int i = 0; i < parser->count; ++i) {
+        const struct cli_option *row = parser->rows[i];
+        if (row->needed && !*(const char *const *)(const void *)((char *)parser->args + row->at))
+            return cli_wrong(parser->name, "--%s=%s is missing", row->name, row->value);
+    }
+    return EXIT_DONE;
+}
+
 static int leaf_run(const struct command *command, const char *name, int argc, char **argv)
 {
     struct parser parser = {.command = command, .name = name};
@@ -343,6 +353,8 @@ static int leaf_run(const struct command *command, const char *name, int argc, c
     struct cli_call call = {command, name, parser.args, argv + optind, (size_t)(argc - optind)};
     if (status == EXIT_DONE)
         status = check_words(&parser, call.word_count, call.words);
+    if (status == EXIT_DONE)
+        status = check_needed(&parser);
     if (status == EXIT_DONE)
         status = command->run(&call);
     if (status == -1) {

@@ -44,6 +44,7 @@ struct cli_option {
     uint64_t min, max;    /* CLI_U64; CLI_BYTES: min alone */
     const char *words;    /* CLI_CHOICE: separated by spaces */
     const char *fallback; /* the value when it is not given, as one would type it */
+    bool needed;          /* CLI_TEXT: it has to be given */
 };
 
 enum { CLI_GROUPS_MAX = 5 };
@@ -86,7 +87,8 @@ int cli_failed(const char *name, trp_status status);
 /* "; did you mean 'x'?" for the candidate that is most like `word`, or "". `text` holds 128. */
 const char *cli_guess(const char *word, const char *const *candidates, char *text);
 
-/* A number or a size as options take it; false: it is none. Whole numbers: flags_u64(). */
+/* A decimal number or a size as options take it; false: it is none, or beyond a double. Whole
+ * numbers: flags_u64(). */
 bool cli_parse_number(const char *text, double *value);
 bool cli_parse_bytes(const char *text, uint64_t *value);
 
@@ -95,6 +97,9 @@ int64_t seconds_ms(double seconds); /* of a CLI_TIMEOUT, for calls that take -1,
 /* ---- help.c, man.c, completion.c: texts made of the table --------------------------------- */
 
 void help_print(FILE *out, const struct command *command, const char *name);
+
+/* What follows the name of a command that runs: " --dir=PATH TARGET [OPTION...]". Caller frees. */
+char *help_usage(const struct command *command);
 
 /* Words wrapped to 79 columns, each line indented. */
 void help_wrap(FILE *out, size_t indent, const char *text);

@@ -1,8 +1,10 @@
 /* --help of a command, from its row in the table. */
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
+#include "core/buffer.h"
 
 enum { WIDTH = 79, OPTION_INDENT = 26 };
 
@@ -91,13 +93,28 @@ static void commands_print(FILE *out, const struct command *command, const char 
     fprintf(out, "\n%s COMMAND --help says more.\n", name);
 }
 
+char *help_usage(const struct command *command)
+{
+    const char *words = command->commands ? "COMMAND ..." : command->arguments;
+    struct buffer usage = {0};
+    char part[128];
+    for (const struct cli_option *row = command->options[0]; row && row->name; ++row) {
+        if (!row->needed)
+            continue;
+        int size = snprintf(part, sizeof part, " --%s=%s", row->name, row->value);
+        buffer_append(&usage, (trp_bytes){(const uint8_t *)part, (size_t)size});
+    }
+    int size = snprintf(part, sizeof part, "%s%s%s", words ? " " : "", words ? words : "",
+                        command->options[0] ? " [OPTION...]" : "");
+    buffer_append(&usage, (trp_bytes){(const uint8_t *)part, (size_t)size + 1});
+    return (char *)usage.data;
+}
+
 void help_print(FILE *out, const struct command *command, const char *name)
 {
-    fprintf(out, "Usage: %s %s%s\n\n", name,
-            command->commands    ? "COMMAND ..."
-            : command->arguments ? command->arguments
-                                 : "",
-            command->options[0] ? " [OPTION...]" : "");
+    char *usage = help_usage(command);
+    fprintf(out, "Usage: %s%s\n\n", name, usage);
+    free(usage);
     char first[256];
     snprintf(first, sizeof first, "%c%s.", toupper((unsigned char)command->summary[0]),
              command->summary + 1);

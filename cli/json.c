@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/printable.h"
 #include "json.h"
 
 void json_add_i64(cJSON *object, const char *name, int64_t value)
@@ -226,19 +227,33 @@ cJSON *json_message(const ProtobufCMessage *message)
     return out;
 }
 
+/* cJSON escapes C0 only. Everything else that no terminal may get stands in texts, too; bytes that
+ * are no UTF-8 are none of JSON's. */
+static void json_put(FILE *out, char *text)
+{
+    const uint8_t *at = (const uint8_t *)text, *end = at + strlen(text), *from = at;
+    size_t size;
+    uint32_t code;
+    for (; at < end; at += size) {
+        if (printable_next(at, end, &size, &code) || *at == '\n' || *at == '\t')
+            continue;
+        fwrite(from, 1, (size_t)(at - from), out);
+        fprintf(out, "\\u%04x", size == 1 && code > 0x7f ? 0xfffd : (unsigned)code);
+        from = at + size;
+    }
+    fwrite(from, 1, (size_t)(end - from), out);
+    fputc('\n', out);
+    cJSON_free(text);
+}
+
 void json_print(cJSON *json)
 {
-    char *text = cJSON_Print(json);
-    puts(text);
-    cJSON_free(text);
+    json_put(stdout, cJSON_Print(json));
     cJSON_Delete(json);
 }
 
 void json_line(FILE *out, cJSON *json)
 {
-    char *text = cJSON_PrintUnformatted(json);
-    fputs(text, out);
-    fputc('\n', out);
-    cJSON_free(text);
+    json_put(out, cJSON_PrintUnformatted(json));
     cJSON_Delete(json);
 }

@@ -31,7 +31,7 @@ cJSON *json_base64(trp_bytes bytes);
 /* Decodes base64 in place and gives the bytes that lie there; false: it is none. */
 bool base64_decode(char *text, trp_bytes *bytes);
 
-/* Prints and frees; json_line() on one line. */
+/* Prints and frees; json_line() on one line. What core/printable.h escapes is \uNNNN. */
 void json_print(cJSON *json);
 void json_line(FILE *out, cJSON *json);
 

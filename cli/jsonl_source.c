@@ -3,6 +3,7 @@
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +48,7 @@ static trp_status column_read(const struct jsonl *jsonl, const cJSON *json, trp_
     cJSON_ArrayForEach(each, shape)
     {
         double size = cJSON_IsNumber(each) ? each->valuedouble : -1;
-        if (!(size >= 0 && size < 9e15))
+        if (!(size >= 0 && size < 9e15 && size == floor(size)))
             return wrong_line(jsonl, "a column with a dimension that is no size");
         column->shape[column->rank++] = (int64_t)size;
     }

@@ -7,10 +7,14 @@
 #include "cli.h"
 
 static const struct cli_option man_rows[] = {
-    {"roff", 0, CLI_FLAG, NULL, "prints the page's source: troupe man --roff replay ls | man -l -",
-     offsetof(struct man_args, roff), 0, 0, 0, NULL, NULL},
-    {"dir", 0, CLI_TEXT, "DIR", "writes the pages of the command and all below it to DIR",
-     offsetof(struct man_args, dir), 0, 0, 0, NULL, NULL},
+    {.name = "roff",
+     .at = offsetof(struct man_args, roff),
+     .help = "prints the page's source: troupe man --roff replay ls | man -l -"},
+    {.name = "dir",
+     .kind = CLI_TEXT,
+     .value = "DIR",
+     .at = offsetof(struct man_args, dir),
+     .help = "writes the pages of the command and all below it to DIR"},
     {0},
 };
 

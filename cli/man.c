@@ -135,20 +135,19 @@ static void leaf_page(FILE *out, const struct command *command)
 static void page_print(FILE *out, const struct command *command, const char *name)
 {
     char *page = page_name(name);
+    char *usage = help_usage(command);
     fprintf(out, ".TH \"%s\" 1 \"\" \"troupe %s\" \"Troupe\"\n.SH NAME\n", page, trp_version());
     roff_text(out, page, strlen(page));
     fputs(" \\- ", out);
     roff_line(out, command->summary);
-    fprintf(out, ".SH SYNOPSIS\n\\fB%s\\fR ", name);
-    const char *usage = command->commands ? "COMMAND ..." : command->arguments;
-    roff_line(out, usage ? usage : "");
-    if (command->options[0])
-        fputs("[OPTION...]\n", out);
+    fprintf(out, ".SH SYNOPSIS\n\\fB%s\\fR", name);
+    roff_line(out, usage);
     if (command->commands)
         commands_page(out, command, name);
     else
         leaf_page(out, command);
     fputs(".SH SEE ALSO\n.BR troupe (1)\n", out);
+    free(usage);
     free(page);
 }
 

@@ -12,6 +12,7 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/printable.h"
 
 enum { DRAW_EVERY_MS = 100, LINE_EVERY_MS = 1000 };
 
@@ -22,14 +23,16 @@ void grid_add(struct grid *grid, const char *format, ...)
     va_list args;
     char *text;
     va_start(args, format);
-    if (vasprintf(&text, format, args) < 0)
-        text = xstrdup("?");
+    int size = vasprintf(&text, format, args);
     va_end(args);
+    char *cell = size < 0 ? xstrdup("?") : printable((trp_bytes){(uint8_t *)text, (size_t)size});
+    if (size >= 0)
+        free(text);
     if (grid->count == grid->capacity) {
         grid->capacity = grid->capacity ? 2 * grid->capacity : 64;
         grid->cells = xrealloc(grid->cells, grid->capacity * sizeof *grid->cells);
     }
-    grid->cells[grid->count++] = text;
+    grid->cells[grid->count++] = cell;
 }
 
 void grid_heads(struct grid *grid, const char *const *heads)
@@ -110,7 +113,7 @@ const char *time_text(int64_t ns_since_1970, char *text)
 
 const char *number_text(double value, char *text)
 {
-    if (isinf(value) || value >= 1e308 || value <= -1e308)
+    if (isinf(value))
         return value > 0 ? "inf" : "-inf";
     for (int digits = 6; digits <= 17; ++digits) {
         snprintf(text, TEXT_SIZE, "%.*g", digits, value);
@@ -210,7 +213,7 @@ bool confirmed(bool yes, const char *format, ...)
     }
     va_list args;
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    vprint_text(stderr, format, args);
     va_end(args);
     fputs(" [y/N] ", stderr);
     if (fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y'))

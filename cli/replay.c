@@ -305,6 +305,7 @@ static const struct cli_option serve_rows[] = {
      .kind = CLI_TEXT,
      .value = "PATH",
      .at = SERVE(dir),
+     .needed = true,
      .help = "directory of the store; made when missing"},
     {.name = "listen",
      .kind = CLI_TEXT,

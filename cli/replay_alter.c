@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/printable.h"
 #include "core/words.h"
 #include "json.h"
 
@@ -93,7 +94,7 @@ void target_warn(const struct target *target, const char *table)
         return;
     const char *warning = tables_find(tables, table)->warning;
     if (warning && *warning)
-        fprintf(stderr, "warning: table %s: %s\n", table, warning);
+        print_text(stderr, "warning: table %s: %s\n", table, warning);
     troupe__replay_tables_response__free_unpacked(tables, NULL);
 }
 
@@ -124,7 +125,7 @@ static trp_status create_work(struct work *work)
         cJSON_AddStringToObject(out, "table", name);
         json_print(out);
     } else if (status == TRP_OK) {
-        printf("created table %s\n", name);
+        print_text(stdout, "created table %s\n", name);
     }
     free(name);
     free(line);
@@ -151,13 +152,13 @@ void alteration_text(const struct alteration *alteration)
 {
     const Troupe__ReplayAlterTableResponse *reply = alteration->reply;
     for (size_t i = 0; i < reply->n_changes; ++i)
-        printf("%s: %s\n", alteration->table, reply->changes[i]);
+        print_text(stdout, "%s: %s\n", alteration->table, reply->changes[i]);
     if (reply->n_changes == 0)
-        printf("%s: nothing changes\n", alteration->table);
+        print_text(stdout, "%s: nothing changes\n", alteration->table);
     if (reply->removed)
-        printf("%s: %" PRId64 " item%s removed\n", alteration->table, reply->removed,
-               alteration->dry_run ? (reply->removed == 1 ? " would be" : "s would be")
-                                   : (reply->removed == 1 ? " was" : "s were"));
+        print_text(stdout, "%s: %" PRId64 " item%s removed\n", alteration->table, reply->removed,
+                   alteration->dry_run ? (reply->removed == 1 ? " would be" : "s would be")
+                                       : (reply->removed == 1 ? " was" : "s were"));
 }
 
 cJSON *alteration_json(const struct alteration *alteration)

@@ -7,6 +7,7 @@
 #include <troupe/sampler.h>
 #include "core/alloc.h"
 #include "core/flags.h"
+#include "core/printable.h"
 #include "core/words.h"
 #include "json.h"
 #include "output.h"
@@ -20,9 +21,10 @@ static void done_print(const struct work *work, const char *what, const char *na
 {
     if (!work->args->json) {
         if (name)
-            printf("%s: %" PRId64 " %.*s\n", what, value, (int)strlen(name) - (value == 1), name);
+            print_text(stdout, "%s: %" PRId64 " %.*s\n", what, value,
+                       (int)strlen(name) - (value == 1), name);
         else
-            printf("%s\n", what);
+            print_text(stdout, "%s\n", what);
         return;
     }
     cJSON *out = cJSON_CreateObject();
@@ -129,9 +131,9 @@ static trp_status keys_check(const struct work *work, const uint64_t *keys, size
 /* Any number, and inf and -inf: whether the table's selectors take it, the server knows. */
 static bool parse_priority(const char *text, double *priority)
 {
-    char *end;
-    *priority = strtod(text, &end);
-    return end != text && !*end && !isnan(*priority);
+    *priority = *text == '-' ? -INFINITY : INFINITY;
+    return strcmp(text, "inf") == 0 || strcmp(text, "-inf") == 0 ||
+           cli_parse_number(text, priority);
 }
 
 /* "KEY=PRIORITY". */

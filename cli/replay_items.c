@@ -6,6 +6,7 @@
 #include "core/alloc.h"
 #include "core/flags.h"
 #include "core/clock.h"
+#include "core/printable.h"
 #include "core/words.h"
 #include "fetch.h"
 #include "interrupt.h"
@@ -36,14 +37,14 @@ static void items_text(const Troupe__ReplayItemsResponse *items, uint64_t offset
     }
     grid_print(&grid, stdout);
     grid_cleanup(&grid);
-    printf("%zu of %lld item%s, %s", items->n_items, (long long)items->table_size,
-           plural(items->table_size), items->order);
+    print_text(stdout, "%zu of %lld item%s, %s", items->n_items, (long long)items->table_size,
+               plural(items->table_size), items->order);
     if (items->matches != items->table_size)
-        printf("; %lld match", (long long)items->matches);
+        print_text(stdout, "; %lld match", (long long)items->matches);
     if (offset && items->n_items == 0)
-        printf("; number %" PRIu64 " is beyond the end", offset);
+        print_text(stdout, "; number %" PRIu64 " is beyond the end", offset);
     else if (offset)
-        printf("; from number %" PRIu64 " on", offset);
+        print_text(stdout, "; from number %" PRIu64 " on", offset);
     putchar('\n');
 }
 
@@ -143,11 +144,12 @@ static void peek_print(const struct work *work, const Troupe__ReplayItem *item,
         json_print(out);
         return;
     }
-    printf("key %" PRIu64 "  priority %s  sampled %d time%s  inserted %s  %u chunk%s, %" PRIu64
-           " bytes\n",
-           item->key, number_text(item->priority, priority), item->times_sampled,
-           plural(item->times_sampled), time_text(item->inserted_at_ns, inserted),
-           item->chunk_count, plural(item->chunk_count), item->bytes);
+    print_text(stdout,
+               "key %" PRIu64 "  priority %s  sampled %d time%s  inserted %s  %u chunk%s, %" PRIu64
+               " bytes\n",
+               item->key, number_text(item->priority, priority), item->times_sampled,
+               plural(item->times_sampled), time_text(item->inserted_at_ns, inserted),
+               item->chunk_count, plural(item->chunk_count), item->bytes);
     columns_text(work, columns, count);
 }
 
@@ -219,9 +221,9 @@ static void sample_print(const struct work *work, const trp_item_data *item, uin
         json_line(stdout, out);
         return;
     }
-    printf("%skey %" PRIu64 "  priority %s  probability %.6g  sampled %d time%s\n",
-           number ? "\n" : "", item->key, number_text(item->priority, priority), item->probability,
-           item->times_sampled, plural(item->times_sampled));
+    print_text(stdout, "%skey %" PRIu64 "  priority %s  probability %.6g  sampled %d time%s\n",
+               number ? "\n" : "", item->key, number_text(item->priority, priority),
+               item->probability, item->times_sampled, plural(item->times_sampled));
     columns_text(work, item->columns, item->column_count);
 }
 

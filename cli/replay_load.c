@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/printable.h"
 #include "core/words.h"
 #include "json.h"
 #include "output.h"
@@ -127,9 +128,10 @@ static void load_print(const struct load *load, int64_t known)
         json_print(out);
         return;
     }
-    printf("%" PRId64 " item%s inserted from %s", items - known, plural(items - known), load->path);
+    print_text(stdout, "%" PRId64 " item%s inserted from %s", items - known, plural(items - known),
+               load->path);
     if (known > 0)
-        printf(", %" PRId64 " %s there already", known, known == 1 ? "was" : "were");
+        print_text(stdout, ", %" PRId64 " %s there already", known, known == 1 ? "was" : "were");
     putchar('\n');
 }
 

@@ -10,6 +10,7 @@
 #include <troupe/log.h>
 #include <troupe/sampler.h>
 #include "core/alloc.h"
+#include "core/printable.h"
 #include "json.h"
 #include "replay_alter.h"
 #include "replay_serve.h"
@@ -159,7 +160,7 @@ static void listening_print(const struct serve_args *args, const char *bound)
         cJSON_AddStringToObject(out, "dir", args->dir);
         json_line(stdout, out);
     } else {
-        printf("listening on %s\n", address);
+        print_text(stdout, "listening on %s\n", address);
     }
     fflush(stdout);
     free(address);
@@ -172,10 +173,10 @@ static void tables_hint(trp_replay_server *server)
     trp_channel *channel = trp_channel_create_local(rpc);
     size_t count = 1;
     if (trp_replay_info(channel, NULL, 0, &count, HINT_TIMEOUT_MS) == TRP_OK && count == 0)
-        fprintf(stderr,
-                "there are no tables yet: troupe replay create %s name=NAME makes one (serve "
-                "--table does, too)\n",
-                trp_server_address(rpc));
+        print_text(stderr,
+                   "there are no tables yet: troupe replay create %s name=NAME makes one (serve "
+                   "--table does, too)\n",
+                   trp_server_address(rpc));
     trp_channel_destroy(channel);
 }
 
@@ -210,8 +211,6 @@ int replay_serve(const struct cli_call *call)
     const struct serve_args *args = call->args;
     struct tables tables = {0};
     sigset_t signals;
-    if (!args->dir)
-        return cli_wrong(call->name, "--dir=PATH is missing");
     mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
     mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES_MIN);
     sigemptyset(&signals);

@@ -1,9 +1,12 @@
 /* `troupe replay ls` and `info`: tables, limiters, who is blocked, the store. */
+#include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/printable.h"
 #include "core/words.h"
 #include "json.h"
 #include "output.h"
@@ -106,7 +109,7 @@ static void names_print(const Troupe__ReplayTablesResponse *tables, bool json)
         if (json)
             cJSON_AddItemToArray(out, cJSON_CreateString(tables->tables[i]->name));
         else
-            puts(tables->tables[i]->name);
+            print_text(stdout, "%s\n", tables->tables[i]->name);
     }
     if (json)
         json_print(out);
@@ -133,23 +136,31 @@ int replay_ls(const struct cli_call *call)
 
 /* ---- info -------------------------------------------------------------------------------- */
 
+/* Reverb has DBL_MAX on the wire where there is no limit. */
+static const char *limit_text(double limit, char *text)
+{
+    return number_text(fabs(limit) == DBL_MAX ? copysign(INFINITY, limit) : limit, text);
+}
+
 static void limiter_text(const Troupe__ReplayTable *table)
 {
     const Troupe__ReplayLimiter *limiter = table->limiter;
     char low[TEXT_SIZE], high[TEXT_SIZE], diff[TEXT_SIZE], spi[TEXT_SIZE];
-    printf("  limiter   inserts %lld, samples %lld, deletes %lld\n", (long long)limiter->inserts,
-           (long long)limiter->samples, (long long)limiter->deletes);
-    printf("            diff %s (inserts * %s - samples), allowed %s to %s; min_size %lld\n",
-           number_text(limiter->diff, diff), number_text(limiter->samples_per_insert, spi),
-           number_text(limiter->min_diff, low), number_text(limiter->max_diff, high),
-           (long long)limiter->min_size);
-    printf("            inserts may %s, samples may %s\n",
-           limiter->can_insert ? "go on" : "NOT go on",
-           limiter->can_sample ? "go on" : "NOT go on");
+    print_text(stdout, "  limiter   inserts %lld, samples %lld, deletes %lld\n",
+               (long long)limiter->inserts, (long long)limiter->samples,
+               (long long)limiter->deletes);
+    print_text(stdout,
+               "            diff %s (inserts * %s - samples), allowed %s to %s; min_size %lld\n",
+               number_text(limiter->diff, diff), number_text(limiter->samples_per_insert, spi),
+               limit_text(limiter->min_diff, low), limit_text(limiter->max_diff, high),
+               (long long)limiter->min_size);
+    print_text(stdout, "            inserts may %s, samples may %s\n",
+               limiter->can_insert ? "go on" : "NOT go on",
+               limiter->can_sample ? "go on" : "NOT go on");
     if (table->blocked && *table->blocked)
-        printf("            %s\n", table->blocked);
+        print_text(stdout, "            %s\n", table->blocked);
     if (table->warning && *table->warning)
-        printf("  WARNING   %s\n", table->warning);
+        print_text(stdout, "  WARNING   %s\n", table->warning);
 }
 
 static void waiters_text(const Troupe__ReplayTable *table)
@@ -157,50 +168,53 @@ static void waiters_text(const Troupe__ReplayTable *table)
     char since[TEXT_SIZE];
     for (size_t i = 0; i < table->n_waiters; ++i) {
         const Troupe__ReplayWaiter *waiter = table->waiters[i];
-        printf("  blocked   %s %s %lld, for %s\n", waiter->peer,
-               waiter->sampling ? "wants samples:" : "inserts items:", (long long)waiter->count,
-               duration_text(waiter->since_seconds, since));
+        print_text(stdout, "  blocked   %s %s %lld, for %s\n", waiter->peer,
+                   waiter->sampling ? "wants samples:" : "inserts items:", (long long)waiter->count,
+                   duration_text(waiter->since_seconds, since));
     }
     if (table->n_waiters == 0)
-        printf("  blocked   nobody\n");
+        print_text(stdout, "  blocked   nobody\n");
 }
 
 static void staleness_text(const Troupe__ReplayStaleness *age)
 {
     char oldest[TEXT_SIZE], newest[TEXT_SIZE], mean[TEXT_SIZE];
-    printf("  age       oldest %s, newest %s", duration_text(age->oldest_seconds, oldest),
-           duration_text(age->newest_seconds, newest));
+    print_text(stdout, "  age       oldest %s, newest %s",
+               duration_text(age->oldest_seconds, oldest),
+               duration_text(age->newest_seconds, newest));
     if (age->sampled_age_seconds > 0)
-        printf(", of what was sampled of late %s", duration_text(age->sampled_age_seconds, mean));
-    printf("\n");
+        print_text(stdout, ", of what was sampled of late %s",
+                   duration_text(age->sampled_age_seconds, mean));
+    print_text(stdout, "\n");
     if (age->newest_version)
-        printf("  policy    newest version %llu, samples of late are %.1f behind\n",
-               (unsigned long long)age->newest_version, age->sampled_versions_behind);
+        print_text(stdout, "  policy    newest version %llu, samples of late are %.1f behind\n",
+                   (unsigned long long)age->newest_version, age->sampled_versions_behind);
     if (age->removed_times_sampled > 0)
-        printf("  sampled   what was removed of late was sampled %.2f times\n",
-               age->removed_times_sampled);
+        print_text(stdout, "  sampled   what was removed of late was sampled %.2f times\n",
+                   age->removed_times_sampled);
 }
 
 static void table_text(const Troupe__ReplayTable *table)
 {
     char bytes[TEXT_SIZE], max[TEXT_SIZE], fill[TEXT_SIZE];
-    printf("table %s\n", table->name);
-    printf("  options   %s\n", table->options);
-    printf("  size      %lld of %lld (%s), %lld ever sampled\n", (long long)table->size,
-           (long long)table->max_size, fill_text(table, fill), (long long)table->unique_samples);
-    printf("  bytes     %s", bytes_text(table->bytes, bytes));
+    print_text(stdout, "table %s\n", table->name);
+    print_text(stdout, "  options   %s\n", table->options);
+    print_text(stdout, "  size      %lld of %lld (%s), %lld ever sampled\n", (long long)table->size,
+               (long long)table->max_size, fill_text(table, fill),
+               (long long)table->unique_samples);
+    print_text(stdout, "  bytes     %s", bytes_text(table->bytes, bytes));
     if (table->max_bytes)
-        printf(" of %s", bytes_text(table->max_bytes, max));
-    printf("\n  episodes  %lld, %lld gone\n", (long long)table->episodes,
-           (long long)table->episodes_deleted);
+        print_text(stdout, " of %s", bytes_text(table->max_bytes, max));
+    print_text(stdout, "\n  episodes  %lld, %lld gone\n", (long long)table->episodes,
+               (long long)table->episodes_deleted);
     limiter_text(table);
     waiters_text(table);
     if (table->staleness)
         staleness_text(table->staleness);
     if (table->signature.len)
-        printf("  signature %zu bytes\n", table->signature.len);
+        print_text(stdout, "  signature %zu bytes\n", table->signature.len);
     if (table->indexing)
-        printf("  the index of keys is being built: inserts and updates wait\n");
+        print_text(stdout, "  the index of keys is being built: inserts and updates wait\n");
     putchar('\n');
 }
 
@@ -208,21 +222,24 @@ static void store_text(const Troupe__ReplayTablesResponse *tables)
 {
     char a[TEXT_SIZE], b[TEXT_SIZE];
     const Troupe__ReplayStore *store = tables->store;
-    printf("store %s\n", store->dir);
+    print_text(stdout, "store %s\n", store->dir);
     if (tables->pid)
-        printf("  server    pid %lld, up %s, durability %s, %lld stream%s, troupe %s\n",
-               (long long)tables->pid, duration_text(tables->uptime_seconds, a), store->durability,
-               (long long)tables->streams, plural(tables->streams), tables->version);
+        print_text(stdout, "  server    pid %lld, up %s, durability %s, %lld stream%s, troupe %s\n",
+                   (long long)tables->pid, duration_text(tables->uptime_seconds, a),
+                   store->durability, (long long)tables->streams, plural(tables->streams),
+                   tables->version);
     else
-        printf("  server    stopped\n");
-    printf("  holds     %llu item%s, %llu chunk%s, %s\n", (unsigned long long)store->items,
-           plural((int64_t)store->items), (unsigned long long)store->chunks,
-           plural((int64_t)store->chunks), bytes_text(store->live_bytes, a));
-    printf("  file      takes %s of the disk, may grow to %s\n",
-           bytes_text(store->allocated_bytes, a), bytes_text(store->map_bytes, b));
+        print_text(stdout, "  server    stopped\n");
+    print_text(stdout, "  holds     %llu item%s, %llu chunk%s, %s\n",
+               (unsigned long long)store->items, plural((int64_t)store->items),
+               (unsigned long long)store->chunks, plural((int64_t)store->chunks),
+               bytes_text(store->live_bytes, a));
+    print_text(stdout, "  file      takes %s of the disk, may grow to %s\n",
+               bytes_text(store->allocated_bytes, a), bytes_text(store->map_bytes, b));
     if (tables->work)
-        printf("  at work   %s: %s of %s\n", tables->work->what,
-               bytes_text(tables->work->done_bytes, a), bytes_text(tables->work->total_bytes, b));
+        print_text(stdout, "  at work   %s: %s of %s\n", tables->work->what,
+                   bytes_text(tables->work->done_bytes, a),
+                   bytes_text(tables->work->total_bytes, b));
 }
 
 static trp_status info_work(struct work *work)

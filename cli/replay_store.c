@@ -6,6 +6,7 @@
 
 #include <troupe/log.h>
 #include "core/alloc.h"
+#include "core/printable.h"
 #include "core/words.h"
 #include "json.h"
 #include "output.h"
@@ -41,17 +42,19 @@ static void verify_text(const Troupe__ReplayVerifyResponse *reply)
     char bytes[TEXT_SIZE], took[TEXT_SIZE];
     for (size_t i = 0; i < reply->n_damage; ++i) {
         const Troupe__ReplayDamage *damage = reply->damage[i];
-        printf("table %s, key %" PRIu64 ": %s\n", damage->table, damage->key, damage->what);
+        print_text(stdout, "table %s, key %" PRIu64 ": %s\n", damage->table, damage->key,
+                   damage->what);
     }
     if (reply->damaged > reply->n_damage)
-        printf("... and %" PRIu64 " more\n", reply->damaged - reply->n_damage);
-    printf("%" PRIu64 " item%s, %" PRIu64 " chunk%s, %s read in %s: ", reply->items,
-           plural((int64_t)reply->items), reply->chunks, plural((int64_t)reply->chunks),
-           bytes_text(reply->bytes, bytes), duration_text(reply->seconds, took));
+        print_text(stdout, "... and %" PRIu64 " more\n", reply->damaged - reply->n_damage);
+    print_text(stdout, "%" PRIu64 " item%s, %" PRIu64 " chunk%s, %s read in %s: ", reply->items,
+               plural((int64_t)reply->items), reply->chunks, plural((int64_t)reply->chunks),
+               bytes_text(reply->bytes, bytes), duration_text(reply->seconds, took));
     if (reply->damaged)
-        printf("%" PRIu64 " DAMAGED (`troupe replay serve --verify` drops them)\n", reply->damaged);
+        print_text(stdout, "%" PRIu64 " DAMAGED (`troupe replay serve --verify` drops them)\n",
+                   reply->damaged);
     else
-        printf("all whole\n");
+        print_text(stdout, "all whole\n");
 }
 
 static void verify_print(struct work *work, const Troupe__ReplayVerifyResponse *reply)
@@ -191,10 +194,11 @@ static trp_status checkpoint_work(struct work *work)
     if (work->args->json)
         json_print(checkpoint_json(checkpoint));
     else
-        printf("%s\n", checkpoint->path);
+        print_text(stdout, "%s\n", checkpoint->path);
     if (checkpoint->damaged > 0)
-        fprintf(stderr, "%" PRIu64 " damaged item%s not in it: see troupe replay verify %s\n",
-                checkpoint->damaged, checkpoint->damaged == 1 ? " is" : "s are", work->target.text);
+        print_text(stderr, "%" PRIu64 " damaged item%s not in it: see troupe replay verify %s\n",
+                   checkpoint->damaged, checkpoint->damaged == 1 ? " is" : "s are",
+                   work->target.text);
     protobuf_c_message_free_unpacked(reply, NULL);
     return keep_some(work);
 }
@@ -239,7 +243,7 @@ static trp_status checkpoints_work(struct work *work)
     else if (answer->n_checkpoints)
         checkpoints_text(answer);
     else
-        fprintf(stderr, "%s: %s has no checkpoints\n", work->call->name, work->target.text);
+        print_text(stderr, "%s: %s has no checkpoints\n", work->call->name, work->target.text);
     if (answer->n_checkpoints == 0)
         work->exit_status = EXIT_NOTHING;
     protobuf_c_message_free_unpacked(reply, NULL);
@@ -267,7 +271,7 @@ static trp_status removal_work(struct work *work)
         json_print(json_message(&gone->base));
     else
         for (size_t i = 0; i < gone->n_paths; ++i)
-            printf("removed %s\n", gone->paths[i]);
+            print_text(stdout, "removed %s\n", gone->paths[i]);
     troupe__replay_remove_checkpoints_response__free_unpacked(gone, NULL);
     return TRP_OK;
 }
@@ -323,8 +327,8 @@ static int restore_print(const struct cli_call *call, const char *checkpoint, cJ
         return EXIT_DONE;
     }
     cJSON_Delete(changes);
-    printf("%s is what %s was%s\n", call->words[1], checkpoint,
-           args->tables.count > 0 ? ", altered as said above" : "");
+    print_text(stdout, "%s is what %s was%s\n", call->words[1], checkpoint,
+               args->tables.count > 0 ? ", altered as said above" : "");
     return EXIT_DONE;
 }
 

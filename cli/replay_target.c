@@ -16,6 +16,7 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/flags.h"
+#include "core/printable.h"
 #include "output.h"
 #include "reach.h"
 
@@ -95,7 +96,7 @@ static trp_status open_dir(struct target *target, const char *dir, enum target_m
     char *why = xstrdup(trp_last_error());
     char *address = status == TRP_FAILED_PRECONDITION ? live_address(dir) : NULL;
     if (address) {
-        fprintf(stderr, "%s is open in a server: using %s\n", dir, address);
+        print_text(stderr, "%s is open in a server: using %s\n", dir, address);
         status = connect_to(target, address);
     } else {
         trp_fail(status, "%s", why);
@@ -140,12 +141,56 @@ void target_close(struct target *target)
 
 /* ---- asking ------------------------------------------------------------------------------ */
 
+/* Parts that an answer may lack, by their names in replay.proto; all others are there. */
+static bool may_lack(const ProtobufCFieldDescriptor *field)
+{
+    return strcmp(field->name, "staleness") == 0 || strcmp(field->name, "work") == 0;
+}
+
+/* The first part that a message from anywhere lacks and should have; NULL: it is complete. */
+static const char *part_missing(const ProtobufCMessage *message)
+{
+    const char *missing = NULL;
+    for (unsigned i = 0; !missing && i < message->descriptor->n_fields; ++i) {
+        const ProtobufCFieldDescriptor *field = &message->descriptor->fields[i];
+        const void *at = (const char *)message + field->offset;
+        if (field->type != PROTOBUF_C_TYPE_MESSAGE)
+            continue;
+        if (field->label != PROTOBUF_C_LABEL_REPEATED) {
+            const ProtobufCMessage *part = *(ProtobufCMessage *const *)at;
+            missing = part ? part_missing(part) : may_lack(field) ? NULL : field->name;
+            continue;
+        }
+        size_t count =
+            *(const size_t *)(const void *)((const char *)message + field->quantifier_offset);
+        ProtobufCMessage *const *parts = *(ProtobufCMessage *const *const *)at;
+        for (size_t j = 0; !missing && j < count; ++j)
+            missing = part_missing(parts[j]);
+    }
+    return missing;
+}
+
+/* Whoever answers may be no server of ours: what commands take for granted is looked for once. */
+static trp_status reply_check(const struct target *target, const char *method,
+                              ProtobufCMessage **reply)
+{
+    const char *missing = reply && *reply ? part_missing(*reply) : NULL;
+    if (!missing)
+        return TRP_OK;
+    protobuf_c_message_free_unpacked(*reply, NULL);
+    *reply = NULL;
+    return trp_fail(TRP_INTERNAL,
+                    "%s: the answer to %s lacks its '%s': no server of troupe's gives it",
+                    target->text, method, missing);
+}
+
 trp_status target_call(const struct target *target, const char *method,
                        const ProtobufCMessage *request, ProtobufCMessage **reply)
 {
     /* A store that is open in this process works on this thread: nobody else is waited for. */
     trp_call_options options = {.timeout_ms = target->server ? -1 : CALL_TIMEOUT_MS};
-    return trp_call(target->service, method, request, reply, &options);
+    TRP_TRY(trp_call(target->service, method, request, reply, &options));
+    return reply_check(target, method, reply);
 }
 
 /* Shows what the server says of its work, which may be another caller's that ours waits for; a
@@ -181,7 +226,7 @@ trp_status target_call_long(const struct target *target, const char *method,
     }
     progress_end(&progress);
     trp_future_destroy(future);
-    return status;
+    return status == TRP_OK ? reply_check(target, method, reply) : status;
 }
 
 const Troupe__ReplayTable *tables_find(const Troupe__ReplayTablesResponse *tables, const char *name)

@@ -16,6 +16,7 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/printable.h"
 #include "core/words.h"
 #include "json.h"
 #include "output.h"
@@ -90,14 +91,14 @@ static void head_text(const struct top *top)
 {
     const Troupe__ReplayTablesResponse *now = top->now;
     char a[TEXT_SIZE], b[TEXT_SIZE], c[TEXT_SIZE];
-    fprintf(top->out, "%s  up %s  %lld stream%s  store %s in %s of file, %llu item%s",
-            top->work->target.text, duration_text(now->uptime_seconds, a), (long long)now->streams,
-            plural(now->streams), bytes_text(now->store->live_bytes, b),
-            bytes_text(now->store->allocated_bytes, c), (unsigned long long)now->store->items,
-            plural((int64_t)now->store->items));
+    print_text(top->out, "%s  up %s  %lld stream%s  store %s in %s of file, %llu item%s",
+               top->work->target.text, duration_text(now->uptime_seconds, a),
+               (long long)now->streams, plural(now->streams), bytes_text(now->store->live_bytes, b),
+               bytes_text(now->store->allocated_bytes, c), (unsigned long long)now->store->items,
+               plural((int64_t)now->store->items));
     if (now->work && now->work->total_bytes)
-        fprintf(top->out, "  %s %.0f %%", now->work->what,
-                100.0 * (double)now->work->done_bytes / (double)now->work->total_bytes);
+        print_text(top->out, "  %s %.0f %%", now->work->what,
+                   100.0 * (double)now->work->done_bytes / (double)now->work->total_bytes);
     fputc('\n', top->out);
 }
 
@@ -132,10 +133,10 @@ static void waiting_text(const struct top *top)
     for (size_t i = 0; i < top->now->n_tables; ++i) {
         const Troupe__ReplayTable *table = top->now->tables[i];
         for (size_t j = 0; j < table->n_waiters && j < 5; ++j)
-            fprintf(top->out, "  %s: %s %s %lld, for %s\n", table->name, table->waiters[j]->peer,
-                    table->waiters[j]->sampling ? "waits for samples:" : "waits to insert:",
-                    (long long)table->waiters[j]->count,
-                    duration_text(table->waiters[j]->since_seconds, since));
+            print_text(top->out, "  %s: %s %s %lld, for %s\n", table->name, table->waiters[j]->peer,
+                       table->waiters[j]->sampling ? "waits for samples:" : "waits to insert:",
+                       (long long)table->waiters[j]->count,
+                       duration_text(table->waiters[j]->since_seconds, since));
     }
 }
 

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "core/printable.h"
 #include "core/words.h"
 #include "json.h"
 #include "replay_target.h"
@@ -55,8 +56,8 @@ void sink_leave_out(struct sink *sink)
 {
     sink->left_out++;
     if (!sink->told)
-        fprintf(stderr, "warning: table %s: an item is left out: %s\n", sink->table->name,
-                trp_last_error());
+        print_text(stderr, "warning: table %s: an item is left out: %s\n", sink->table->name,
+                   trp_last_error());
     sink->told = true;
 }
 
@@ -84,10 +85,10 @@ void sink_print(const struct sink *sink, const char *path, bool json)
         json_print(out);
         return;
     }
-    printf("%" PRIu64 " item%s in %s", sink->items, plural((int64_t)sink->items), path);
+    print_text(stdout, "%" PRIu64 " item%s in %s", sink->items, plural((int64_t)sink->items), path);
     if (sink->left_out > 0)
-        printf(", %" PRIu64 " left out", sink->left_out);
-    printf("\n");
+        print_text(stdout, ", %" PRIu64 " left out", sink->left_out);
+    print_text(stdout, "\n");
 }
 
 void sink_close(struct sink *sink)

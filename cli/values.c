@@ -28,7 +28,7 @@ size_t values_count(const trp_item_array *array)
         return 0; /* there are no values */
     for (uint32_t i = 0; i < array->rank; ++i)
         if (!size_mul(count, (size_t)array->shape[i], &count))
-            return 0;
+            return SIZE_MAX;
     return count;
 }
 
@@ -283,12 +283,18 @@ static void add_summary(struct buffer *out, const trp_item_array *array, size_t 
     add(out, "...");
 }
 
+/* Whether there are values, as many as the shape says: it comes from a peer. */
 static bool shown(const trp_item_array *array, size_t count)
 {
     double parts[2];
-    if (count == 0)
+    size_t bytes;
+    if (array->rank > TRP_RANK_MAX || count == 0)
         return array->rank <= TRP_RANK_MAX;
-    return array->data.size > 0 &&
+    bool whole = array->dtype == TRP_STRING
+                     ? count <= array->data.size /* a length each */
+                     : size_mul(count, trp_dtype_size((trp_dtype)array->dtype), &bytes) &&
+                           bytes == array->data.size;
+    return whole && array->data.size > 0 &&
            (array->dtype == TRP_STRING || is_real(array) || complex_at(array, 0, parts));
 }
 
@@ -296,7 +302,7 @@ char *values_text(const trp_item_array *array)
 {
     struct buffer out = {0};
     size_t count = values_count(array);
-    char text[TEXT_SIZE];
+    char text[2 * TEXT_SIZE];
     snprintf(text, sizeof text, "rank %u, values not shown", array->rank);
     if (array->rank > TRP_RANK_MAX)
         add(&out, text);

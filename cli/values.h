@@ -14,7 +14,7 @@ char *values_text(const trp_item_array *array);
  */
 cJSON *values_json(const trp_item_array *array);
 
-/* How many elements the shape says. */
+/* How many elements the shape says; SIZE_MAX: more than there can be. */
 size_t values_count(const trp_item_array *array);
 
 #endif

@@ -1,6 +1,6 @@
 /* One event is one line and one write(2): lines from threads and processes that share a pipe do
- * not mix, and the launcher can prefix and keep them. Nothing is buffered, so a crash loses no
- * line. */
+ * not mix, and the launcher can prefix and keep them. Values may be a peer's words, so a line is
+ * escaped as a whole. Nothing is buffered, so a crash loses no line. */
 #include "core/log.h"
 
 #include <stdarg.h>
@@ -9,33 +9,25 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/printable.h"
+
 static _Atomic int threshold = TRP_INFO;
 static _Thread_local struct log_origin mine = {.sink = -1};
 
 static const char *const level_words[] = {"debug", "info", "warn", "error"};
 
-static void replace_newlines(char *line, size_t size)
-{
-    for (size_t i = 0; i < size; i++)
-        if (line[i] == '\n' || line[i] == '\r')
-            line[i] = ' ';
-}
-
 void trp_log(trp_log_level level, const char *format, ...)
 {
     if ((int)level < atomic_load_explicit(&threshold, memory_order_relaxed))
         return;
-    char line[LOG_LINE_BYTES_MAX];
-    int used = snprintf(line, sizeof line - 1, "%-5s %s%s", level_words[level], mine.node,
+    char text[LOG_LINE_BYTES_MAX], line[LOG_LINE_BYTES_MAX];
+    int used = snprintf(text, sizeof text, "%-5s %s%s", level_words[level], mine.node,
                         mine.node[0] ? " " : "");
     va_list args;
     va_start(args, format);
-    int more = vsnprintf(line + used, sizeof line - 1 - (size_t)used, format, args);
+    vsnprintf(text + used, sizeof text - (size_t)used, format, args);
     va_end(args);
-    size_t size = (size_t)used + (more > 0 ? (size_t)more : 0);
-    if (size > sizeof line - 2)
-        size = sizeof line - 2;
-    replace_newlines(line, size);
+    size_t size = printable_copy(line, sizeof line - 1, (trp_bytes){(uint8_t *)text, strlen(text)});
     line[size++] = '\n';
     /* A log that cannot be written has nowhere to report it. */
     ssize_t written = write(STDERR_FILENO, line, size);

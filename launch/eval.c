@@ -5,6 +5,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "core/printable.h"
+
 /* The first evaluator, or else the first group of actors; NULL: there is none. */
 static const struct group *find_acting(const trp_program *program)
 {
@@ -50,7 +52,7 @@ int eval_run(const trp_program *program, const struct launch_options *options)
     trp_evaluation result;
     uint64_t version;
     if (evaluate(group, options, &result, &version) != TRP_OK) {
-        fprintf(stderr, "%s: eval: %s\n", program->name, trp_last_error());
+        print_text(stderr, "%s: eval: %s\n", program->name, trp_last_error());
         return 1;
     }
     printf("%s, version %" PRIu64 " of %s\n", group->env, version, options->params);

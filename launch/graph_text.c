@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/hash.h"
+#include "core/words.h"
 
 /* ---- text -------------------------------------------------------------------------------- */
 
@@ -40,8 +41,9 @@ static void print_level(const trp_program *program, uint32_t level, FILE *out)
 
 void program_print_text(const trp_program *program, FILE *out)
 {
-    fprintf(out, "%s: %u nodes in %zu groups, hash %016" PRIx64 "\n", program->name,
-            program->node_count, program->group_count, program_hash(program));
+    fprintf(out, "%s: %u node%s in %zu group%s, hash %016" PRIx64 "\n", program->name,
+            program->node_count, plural(program->node_count), program->group_count,
+            plural((int64_t)program->group_count), program_hash(program));
     for (size_t i = 0; i < program->group_count; i++)
         print_group(program, program->groups[i], out);
     fputs("  stops in the order: ", out);

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "core/printable.h"
 #include "child.h"
 #include "eval.h"
 #include "graph.h"
@@ -56,7 +57,7 @@ int trp_main(int argc, char **argv, const char *name, trp_build build)
     else if (options.node)
         child_refuse(trp_last_error());
     else
-        fprintf(stderr, "%s: %s\n", name, trp_last_error());
+        print_text(stderr, "%s: %s\n", name, trp_last_error());
 out:
     launch_options_cleanup(&options);
     program_destroy(program);

@@ -11,6 +11,7 @@
 #include "core/alloc.h"
 #include "core/buffer.h"
 #include "core/flags.h"
+#include "core/printable.h"
 
 enum key {
     KEY_LAUNCH = 256,
@@ -86,8 +87,8 @@ static error_t TRP_PRINTF(2, 3) wrong(const struct argp_state *state, const char
 {
     va_list args;
     va_start(args, format);
-    fprintf(stderr, "%s: ", state->name);
-    vfprintf(stderr, format, args);
+    print_text(stderr, "%s: ", state->name);
+    vprint_text(stderr, format, args);
     fputc('\n', stderr);
     va_end(args);
     return FLAGS_REFUSED;

@@ -15,6 +15,7 @@
 
 #include "core/alloc.h"
 #include "core/limits.h"
+#include "core/printable.h"
 #include "core/queue.h"
 #include "core/thread.h"
 
@@ -163,19 +164,18 @@ void output_line(struct output *output, int fd, const char *prefix, const char *
 
 void output_print(struct output *output, int fd, const char *format, ...)
 {
-    char text[LOG_LINE_BYTES_MAX];
+    char words[LOG_LINE_BYTES_MAX], text[LOG_LINE_BYTES_MAX];
     va_list args;
     va_start(args, format);
-    int size = vsnprintf(text, sizeof text, format, args);
+    int length = vsnprintf(words, sizeof words, format, args);
     va_end(args);
-    if (size < 0 || output->broken[fd])
+    if (length < 0 || output->broken[fd])
         return;
-    if ((size_t)size >= sizeof text)
-        size = (int)sizeof text - 1;
+    size_t size = printable_copy(text, sizeof text, (trp_bytes){(uint8_t *)words, strlen(words)});
     if (output->dropped > 0)
         push_dropped(output, fd);
     struct deadline soon = deadline_in_ms(&clock_monotonic, OWN_LINE_WAIT_MS);
-    push(output, line_create(fd, NULL, text, (size_t)size), soon);
+    push(output, line_create(fd, NULL, text, size), soon);
 }
 
 bool output_broken(const struct output *output, int fd)

@@ -20,7 +20,8 @@ void output_destroy(struct output *output, int64_t timeout_ms);
  * owes too much the line is dropped, and a line that says how many were follows. */
 void output_line(struct output *output, int fd, const char *prefix, const char *line, size_t size);
 
-/* The same for the launcher's own lines, which are worth waiting for a little. */
+/* The same for the launcher's own lines, which are worth waiting for a little, and which may quote
+ * nodes and their peers: they are escaped. */
 void output_print(struct output *output, int fd, const char *format, ...) TRP_PRINTF(3, 4);
 
 /* True once the reader of `fd` went away (EPIPE). */

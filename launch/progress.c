@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
+#include "core/words.h"
 #include "run.h"
 
 /* Totals of a counter when the last line was printed, by node. */
@@ -172,7 +173,8 @@ static void print_line(struct run *run, int64_t now_ns)
     if (version.count > 0)
         append(line, sizeof line, "  version %.0f", version.sum);
     if (strlen(line) == bare)
-        append(line, sizeof line, "  %u of %u nodes run", run->running, run->program->node_count);
+        append(line, sizeof line, "  %u of %u node%s run", run->running, run->program->node_count,
+               plural(run->program->node_count));
     output_line(run->output, STDOUT_FILENO, NULL, line, strlen(line));
 }
 

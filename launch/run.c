@@ -15,6 +15,8 @@
 
 #include "core/alloc.h"
 #include "core/buffer.h"
+#include "core/printable.h"
+#include "core/words.h"
 
 enum { TICK_MS = 20, LOOP_WAIT_MS = 20, PROGRESS_EVERY_MS = 1000, OUTPUT_DRAIN_MS = 2000 };
 
@@ -272,10 +274,10 @@ static void run_nodes(struct run *run)
 
 static void print_start(const struct run *run)
 {
-    output_print(run->output, STDOUT_FILENO, "%s: %u nodes as %s, seed %llu%s, in %s",
-                 run->program->name, run->program->node_count, launch_mode_word(run->options->mode),
-                 (unsigned long long)run->options->seed, run->options->resume ? ", resumed" : "",
-                 run->dir.shown_path);
+    output_print(run->output, STDOUT_FILENO, "%s: %u node%s as %s, seed %llu%s, in %s",
+                 run->program->name, run->program->node_count, plural(run->program->node_count),
+                 launch_mode_word(run->options->mode), (unsigned long long)run->options->seed,
+                 run->options->resume ? ", resumed" : "", run->dir.shown_path);
 }
 
 /* Every stream of a run is drawn from its seed, so a life that began with it again would explore
@@ -348,7 +350,7 @@ int run_program(trp_program *program, struct launch_options *options, int argc, 
         run_nodes(&run);
         exit_status = summary_print(&run);
     } else {
-        fprintf(stderr, "%s: %s\n", program->name, trp_last_error());
+        print_text(stderr, "%s: %s\n", program->name, trp_last_error());
     }
     if (run.abandoned) {
         /* Threads still run in what would be torn down. */

@@ -32,6 +32,9 @@ static void check_help(struct desk *desk, const char *path)
 {
     char *text = scene_read(&desk->at, "out"), *usage = xasprintf("Usage: troupe%s ", path);
     assert_contains(text, usage);
+    *strchr(text, '\n') = '\0';
+    assert_null(strstr(text, "  ")); /* in the usage */
+    text[strlen(text)] = '\n';
     for (char *line = text; line; line = strchr(line, '\n')) {
         line += *line == '\n';
         if (strcspn(line, "\n") > 80)
@@ -84,6 +87,8 @@ static void every_command_has_a_manual_page(void **state)
     each_command(desk, "", check_page);
     assert_troupe(desk, 0, "man replay ls");
     assert_file_contains(&desk->at, "out", "Usage: troupe replay ls TARGET");
+    assert_troupe(desk, 0, "replay serve --help");
+    assert_file_contains(&desk->at, "out", "Usage: troupe replay serve --dir=PATH [OPTION...]");
     assert_troupe(desk, 0, "man --roff replay ls");
     assert_file_contains(&desk->at, "out", ".TH \"troupe-replay-ls\" 1");
     assert_file_contains(&desk->at, "out", "what is printed.\nOne of: text json.\nDefault: text.");
@@ -119,6 +124,7 @@ static void wrong_usage_is_one_line_that_helps(void **state)
         {"replay peek x", "TABLE is missing"},
         {"replay peek x t 1 2", "'2' is too much"},
         {"replay set-priority x t", "KEY=PRIORITY... is missing"},
+        {"replay serve", "--dir=PATH is missing"},
         {"replay serve --dir=x --max-bytes=12Q", "--max-bytes=12Q"},
         {"replay serve --dir=x --table=name=all", "cannot be called all"},
         {"replay serve --dir=x --table=name=t --table=name=t", "two tables are called t"},

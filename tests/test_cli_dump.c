@@ -288,6 +288,9 @@ static void wrong_dumps_are_refused_with_their_line(void **state)
         {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"int8\","
          "\"data\":\"AAAA\",\"shape\":[-3]}]}",
          "no size"},
+        {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"int8\","
+         "\"data\":\"AAAA\",\"shape\":[3.7]}]}",
+         "no size"},
     };
     desk_serve(desk, tables);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {

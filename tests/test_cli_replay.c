@@ -175,8 +175,15 @@ static void change(struct desk *desk, const char *target)
     assert_keys(desk, "1 2 ");
     assert_troupe(desk, 3, "replay set-priority %s t 1=1 77=1", target);
     assert_one_error(desk, "nothing was changed");
-    assert_troupe(desk, 2, "replay set-priority %s t 1=nan", target);
-    assert_one_error(desk, "'1=nan'");
+    static const char *const none[] = {"1=nan", "1=0x10", "1=1e400", "1=infinity", "1= 1", "1="};
+    for (size_t i = 0; i < sizeof none / sizeof *none; ++i) {
+        assert_troupe(desk, 2, "replay set-priority %s t '%s'", target, none[i]);
+        assert_one_error(desk, none[i]);
+    }
+    assert_troupe(desk, 0, "replay set-priority %s t 4=1.5e308 5=inf", target);
+    assert_troupe(desk, 0, "replay items %s t -n2", target);
+    assert_file_contains(&desk->at, "out", "1.5e+308");
+    assert_troupe(desk, 0, "replay set-priority %s t 4=4 5=5", target);
     assert_troupe(desk, 0, "replay set-priority %s t 2=-inf 3=-1", target);
     assert_troupe(desk, 0, "replay items %s t --min-priority=9 -o json", target);
     assert_keys(desk, "1 ");

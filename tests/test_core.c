@@ -22,6 +22,7 @@
 #include "core/hash.h"
 #include "core/limits.h"
 #include "core/log.h"
+#include "core/printable.h"
 #include "core/queue.h"
 #include "core/slab.h"
 #include "core/status.h"
@@ -101,8 +102,8 @@ static void an_event_is_one_line_with_level_and_node(void **state)
 {
     (void)state;
     char line[2 * LOG_LINE_BYTES_MAX];
-    log_into(line, sizeof line, TRP_WARN, "two\nlines");
-    assert_string_equal(line, "warn  two lines\n");
+    log_into(line, sizeof line, TRP_WARN, "two\nlines \033[2J");
+    assert_string_equal(line, "warn  two\\x0alines \\x1b[2J\n");
     trp_log_set_node("actor/3");
     log_into(line, sizeof line, TRP_ERROR, "x=1");
     assert_string_equal(line, "error actor/3 x=1\n");
@@ -113,6 +114,43 @@ static void an_event_is_one_line_with_level_and_node(void **state)
     log_into(line, sizeof line, TRP_INFO, text);
     assert_int_equal(strlen(line), LOG_LINE_BYTES_MAX - 1);
     assert_int_equal(line[LOG_LINE_BYTES_MAX - 2], '\n');
+    free(text);
+}
+
+static void what_moves_a_cursor_is_printed_escaped(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *printed;
+    } rows[] = {
+        {"plain \\ 'text' \303\274 \360\237\230\200", "plain \\ 'text' \303\274 \360\237\230\200"},
+        {"\033[31m\t\177", "\\x1b[31m\\x09\\x7f"},
+        {"\302\233\302\240", "\\u{9b}\302\240"}, /* C1, and the first one behind */
+        {"\342\200\256\342\201\246\342\200\217", "\\u{202e}\\u{2066}\\u{200f}"},
+        {"\377\303\355\240\200", "\\xff\\xc3\\xed\\xa0\\x80"}, /* no UTF-8 */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        trp_bytes bytes = {(const uint8_t *)rows[i].text, strlen(rows[i].text)};
+        char *text = printable(bytes), cut[8];
+        assert_string_equal(text, rows[i].printed);
+        size_t size = printable_copy(cut, sizeof cut, bytes);
+        assert_int_equal(size, strlen(cut));
+        assert_int_equal(strncmp(text, cut, size), 0);
+        free(text);
+    }
+}
+
+static void a_printed_line_is_one_whatever_is_in_it(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    print_text(out, "\n%s\n\n", "\na\n");
+    print_text(out, "\n");
+    print_text(out, "%s", "\n");
+    fclose(out);
+    assert_string_equal(text, "\n\\x0aa\\x0a\n\n\n\\x0a");
     free(text);
 }
 
@@ -609,6 +647,8 @@ int main(void)
         cmocka_unit_test(each_thread_has_its_own_error),
         cmocka_unit_test(codes_have_names_and_words),
         cmocka_unit_test(an_event_is_one_line_with_level_and_node),
+        cmocka_unit_test(what_moves_a_cursor_is_printed_escaped),
+        cmocka_unit_test(a_printed_line_is_one_whatever_is_in_it),
         cmocka_unit_test(a_thread_logs_where_the_one_that_started_it_does),
         cmocka_unit_test(whole_numbers_are_digits_within_bounds),
         cmocka_unit_test(levels_have_words),

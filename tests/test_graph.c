@@ -309,6 +309,13 @@ static void text_names_groups_edges_and_stop_order(void **state)
         if (!strstr(text, parts[i]))
             fail_msg("'%s' is not in:\n%s", parts[i], text);
     free(text);
+    trp_program *program = program_create("p");
+    trp_add_node(program, "one", &(trp_node_options){.run = run_nothing});
+    assert_int_equal(program_check(program), TRP_OK);
+    text = printed(program, program_print_text);
+    assert_non_null(strstr(text, "p: 1 node in 1 group, hash "));
+    free(text);
+    program_destroy(program);
 }
 
 /* ---- hash -------------------------------------------------------------------------------- */

@@ -1,0 +1,266 @@
+/* `troupe replay` against a server that lies: what it says reaches no terminal as it is, and what
+ * it leaves out or sizes wrongly is a message, not a crash. */
+#include "cli_tools.h"
+
+#include <troupe/rpc.h>
+#include "replay.pb-c.h"
+
+typedef Troupe__Replay_Service replay_service;
+
+/* Answers with what a test put here; its own thread reads it while `troupe` runs. */
+struct liar {
+    replay_service base;
+    Troupe__ReplayTablesResponse *tables;
+    Troupe__ReplayPeekResponse peek;
+    Troupe__ReplayFetchResponse fetch;
+};
+
+struct stage {
+    struct desk *desk;
+    struct liar liar;
+    trp_server *server;
+    const char *address;
+};
+
+#define ESCAPES "\033]0;title\a\033[31m\302\233\342\200\256\177"
+#define ESCAPED "\\x1b]0;title\\x07\\x1b[31m\\u{9b}\\u{202e}\\x7f"
+
+static void on_tables(replay_service *service, const Troupe__ReplayTablesRequest *in,
+                      Troupe__ReplayTablesResponse_Closure done, void *data)
+{
+    (void)in;
+    done(((struct liar *)service)->tables, data);
+}
+
+static void on_peek(replay_service *service, const Troupe__ReplayPeekRequest *in,
+                    Troupe__ReplayPeekResponse_Closure done, void *data)
+{
+    (void)in;
+    done(&((struct liar *)service)->peek, data);
+}
+
+static void on_fetch(replay_service *service, const Troupe__ReplayFetchRequest *in,
+                     Troupe__ReplayFetchResponse_Closure done, void *data)
+{
+    (void)in;
+    done(&((struct liar *)service)->fetch, data);
+}
+
+static void on_drop_table(replay_service *service, const Troupe__ReplayDropTableRequest *in,
+                          Troupe__ReplayDone_Closure done, void *data)
+{
+    (void)service;
+    (void)in;
+    trp_fail(TRP_FAILED_PRECONDITION, "no: " ESCAPES);
+    done(NULL, data);
+}
+
+static int stage_setup(void **state)
+{
+    struct stage *stage = xcalloc(1, sizeof *stage);
+    desk_setup((void **)&stage->desk);
+    stage->liar.base = (replay_service){.base = TROUPE__REPLAY__BASE_INIT,
+                                        .tables = on_tables,
+                                        .peek = on_peek,
+                                        .fetch = on_fetch,
+                                        .drop_table = on_drop_table};
+    troupe__replay_peek_response__init(&stage->liar.peek);
+    troupe__replay_fetch_response__init(&stage->liar.fetch);
+    assert_int_equal(trp_server_create(&stage->server, NULL), TRP_OK);
+    assert_int_equal(trp_server_add(stage->server, &stage->liar.base.base, NULL), TRP_OK);
+    assert_int_equal(trp_server_start(stage->server), TRP_OK);
+    stage->address = trp_server_address(stage->server);
+    *state = stage;
+    return 0;
+}
+
+static int stage_teardown(void **state)
+{
+    struct stage *stage = *state;
+    void *desk = stage->desk;
+    trp_server_destroy(stage->server);
+    desk_teardown(&desk);
+    free(stage);
+    return 0;
+}
+
+/* ---- a table that is as it should be, apart from its words ---------------------------------- */
+
+struct answer {
+    Troupe__ReplayTablesResponse tables;
+    Troupe__ReplayStore store;
+    Troupe__ReplayTable table, *all[1];
+    Troupe__ReplayLimiter limiter;
+    Troupe__ReplayWaiter waiter, *waiters[1];
+    char *columns[1];
+};
+
+static void answer_fill(struct answer *answer, struct stage *stage, const char *word)
+{
+    char *text = (char *)(uintptr_t)word;
+    troupe__replay_tables_response__init(&answer->tables);
+    troupe__replay_store__init(&answer->store);
+    troupe__replay_table__init(&answer->table);
+    troupe__replay_limiter__init(&answer->limiter);
+    troupe__replay_waiter__init(&answer->waiter);
+    answer->store.dir = answer->tables.version = answer->table.name = text;
+    answer->table.options = answer->table.blocked = answer->table.warning = text;
+    answer->waiter.peer = answer->columns[0] = text;
+    answer->table.limiter = &answer->limiter;
+    answer->waiters[0] = &answer->waiter;
+    answer->table.waiters = answer->waiters;
+    answer->table.n_waiters = 1;
+    answer->table.columns = answer->columns;
+    answer->table.n_columns = 1;
+    answer->all[0] = &answer->table;
+    answer->tables.tables = answer->all;
+    answer->tables.n_tables = 1;
+    answer->tables.store = &answer->store;
+    answer->tables.pid = 1;
+    stage->liar.tables = &answer->tables;
+}
+
+/* Printable ASCII, newlines, and the tabs of JSON. */
+static void assert_clean(struct desk *desk, const char *name)
+{
+    char *text = scene_read(&desk->at, name);
+    for (const char *at = text; *at; ++at)
+        if (*at != '\n' && *at != '\t' && (*at < ' ' || *at > '~'))
+            fail_msg("byte %02x in '%s'", (unsigned char)*at, text);
+    free(text);
+}
+
+static void what_a_server_says_is_escaped(void **state)
+{
+    struct stage *stage = *state;
+    struct answer answer;
+    answer_fill(&answer, stage, "x" ESCAPES "y");
+    static const char *const commands[] = {"ls %s",         "ls %s --names",   "info %s",
+                                           "ls %s -o json", "info %s -o json", "top %s -n1 -d0.01"};
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; ++i) {
+        char *line = xasprintf(commands[i], stage->address);
+        assert_troupe(stage->desk, 0, "replay %s", line);
+        assert_file_contains(&stage->desk->at, "out",
+                             strstr(line, "json") ? "x\\u001b]0;title\\u0007\\u001b[31m\\u009b"
+                                                    "\\u202e\\u007fy"
+                                                  : "x" ESCAPED "y");
+        assert_clean(stage->desk, "out");
+        free(line);
+    }
+    assert_troupe(stage->desk, 3, "replay info %s nope", stage->address);
+    assert_one_error(stage->desk, "it has: x" ESCAPED "y");
+    assert_clean(stage->desk, "err");
+}
+
+static void what_was_typed_is_echoed_escaped(void **state)
+{
+    struct stage *stage = *state;
+    struct answer answer;
+    answer_fill(&answer, stage, "t");
+    const struct {
+        const char *line;
+        int status;
+    } rows[] = {
+        {"replay info %s 'a" ESCAPES "'", 3},
+        {"replay ls %s '--output=" ESCAPES "'", 2},
+        {"replay ls %s '--" ESCAPES "'", 2},
+        {"replay drop %s t --yes", 1}, /* a server's message */
+        {"replay dump %s t 'a" ESCAPES "'", 2},
+        {"replay load %s 'a" ESCAPES ".jsonl'", 1},
+        {"replay create %s 'name=" ESCAPES "'", 2},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
+        char *line = xasprintf(rows[i].line, stage->address);
+        assert_troupe(stage->desk, rows[i].status, "%s", line);
+        assert_one_error(stage->desk, "\\x1b]0;title\\x07");
+        assert_clean(stage->desk, "err");
+        free(line);
+    }
+}
+
+/* ---- what it leaves out ---------------------------------------------------------------------- */
+
+static void an_answer_that_lacks_a_part_is_a_message(void **state)
+{
+    struct stage *stage = *state;
+    struct answer answer;
+    answer_fill(&answer, stage, "t");
+    assert_troupe(stage->desk, 1, "replay peek %s t", stage->address);
+    answer.table.limiter = NULL;
+    static const char *const commands[] = {"ls", "info", "top -n1"};
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; ++i) {
+        assert_troupe(stage->desk, 1, "replay %s %s", commands[i], stage->address);
+        assert_one_error(stage->desk, "the answer to Tables lacks its 'limiter'");
+    }
+    answer.table.limiter = &answer.limiter;
+    answer.tables.store = NULL;
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; ++i) {
+        assert_troupe(stage->desk, 1, "replay %s %s", commands[i], stage->address);
+        assert_one_error(stage->desk, "the answer to Tables lacks its 'store'");
+    }
+}
+
+/* ---- what it sizes wrongly ------------------------------------------------------------------- */
+
+/* The elements that a shape says are not looked for behind the bytes that came. */
+static void a_column_that_is_shorter_than_its_shape_is_not_shown(void **state)
+{
+    struct stage *stage = *state;
+    struct answer answer;
+    Troupe__ReplayPeekResponse *peek = &stage->liar.peek;
+    Troupe__ReplayItem item = TROUPE__REPLAY_ITEM__INIT;
+    Troupe__ReplayColumn column = TROUPE__REPLAY_COLUMN__INIT, *columns[] = {&column};
+    answer_fill(&answer, stage, "t");
+    uint8_t bytes[4] = {0};
+    peek->item = &item;
+    peek->columns = columns;
+    peek->n_columns = 1;
+    column.values = (ProtobufCBinaryData){sizeof bytes, bytes};
+    column.has_values = 1;
+    static const int32_t types[] = {1, 7, 9, 18};
+    int64_t shapes[][2] = {{16, 1}, {100000, 1}, {1000000000, 7}, {INT64_MAX, INT64_MAX}, {-1, 1}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; ++i) {
+        column.shape = shapes[i];
+        column.n_shape = 2;
+        for (size_t j = 0; j < sizeof types / sizeof *types; ++j) {
+            column.dtype = types[j];
+            assert_troupe(stage->desk, 0, "replay peek %s t", stage->address);
+            assert_file_contains(&stage->desk->at, "out", "(not shown)");
+            assert_troupe(stage->desk, 0, "replay peek %s t -o json", stage->address);
+            cJSON *json = desk_json(stage->desk);
+            const cJSON *first = cJSON_GetArrayItem(cJSON_GetObjectItem(json, "columns"), 0);
+            assert_null(cJSON_GetObjectItem(first, "values"));
+            assert_null(cJSON_GetObjectItem(first, "first"));
+            cJSON_Delete(json);
+        }
+    }
+}
+
+static void items_that_are_none_end_a_dump(void **state)
+{
+    struct stage *stage = *state;
+    struct answer answer;
+    Troupe__ReplayFetchResponse *fetch = &stage->liar.fetch;
+    uint8_t bytes[] = "\x0a\x7f\xff\xff";
+    answer_fill(&answer, stage, "t");
+    fetch->samples = (ProtobufCBinaryData){sizeof bytes - 1, bytes};
+    fetch->more = 1;
+    assert_in_range(troupe(stage->desk, "replay dump %s t out.jsonl", stage->address), 1, 2);
+    fetch->samples.len = 0;
+    assert_troupe(stage->desk, 1, "replay dump %s t out.jsonl", stage->address);
+    assert_one_error(stage->desk, "sends the same items again");
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, stage_setup, stage_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(what_a_server_says_is_escaped),
+        CASE(what_was_typed_is_echoed_escaped),
+        CASE(an_answer_that_lacks_a_part_is_a_message),
+        CASE(a_column_that_is_shorter_than_its_shape_is_not_shown),
+        CASE(items_that_are_none_end_a_dump),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -546,7 +546,7 @@ const struct command replay_commands[] = {
      SIZE,
      .run = replay_drop},
     {.name = "alter",
-     .summary = "change a table's options; its items stay",
+     .summary = "change a table's limiter, sizes, times sampled; its items stay",
      .arguments = "TARGET OPTIONS...",
      .details = table_words,
      .options = {shrink_rows, alter_rows, output_rows},

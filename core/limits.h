@@ -45,7 +45,6 @@ enum {
     CLEAR_ROOM_STEPS = 32,
     CLEAR_ROOM_MS = 1000,
     SHRINK_VICTIMS = 4,
-    REBUILD_STEP_ITEMS = 4096, /* admin_tables.c: items fed at once to a selector that is made */
     /* insert_stream.c: inserts that wait for a limiter. Reverb's 1000 a table (or a tenth of it);
      * at most 16 MiB of a stream before it is not read on; 1000 a table of streams that ended. */
     LANE_INSERTS_MAX = 1000,

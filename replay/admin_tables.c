@@ -19,11 +19,8 @@ struct change_work {
     const Troupe__ReplayDropTableRequest *drop;
     const Troupe__ReplayAlterTableRequest *alter;
     Troupe__ReplayAlterTableResponse *altered;
-    int64_t shrunk;           /* by the table before */
-    uint32_t building;        /* id of the table that gets other selectors; 0: none does */
-    struct arrivals arrivals; /* its items */
-    bool again;               /* it is another table by now */
-    bool more;                /* of the same step */
+    int64_t shrunk; /* by the table before */
+    bool more;      /* to shrink */
     trp_status (*change)(struct change_work *work);
     trp_status status;
 };
@@ -186,6 +183,17 @@ static trp_status shrink_check(const struct change_work *work, const struct engi
                     table->name, (long long)over, plural(over));
 }
 
+/* Other selectors would have to be made from all items: that is done when a server starts. */
+static trp_status selectors_check(const struct change_work *work, const struct engine_table *table)
+{
+    if (!table_selectors_differ(table->table, work->options))
+        return TRP_OK;
+    return trp_fail(TRP_FAILED_PRECONDITION,
+                    "table %s: sampler and remover do not change while the server runs: stop it, "
+                    "and serve the table with the others (--table)",
+                    table->name);
+}
+
 /* What the table is to become goes into `work->options`; nothing is changed. */
 static trp_status alter_prepare(struct change_work *work, struct engine_table **table)
 {
@@ -198,81 +206,28 @@ static trp_status alter_prepare(struct change_work *work, struct engine_table **
     trp_table_options_destroy(work->options);
     work->options = options;
     TRP_TRY(trp_table_options_check(options));
+    TRP_TRY(selectors_check(work, *table));
     TRP_TRY(engine_feed_check(engine, options));
     TRP_TRY(engine_index_finish(engine));
     return shrink_check(work, *table);
 }
 
-static trp_status alter_begin(struct change_work *work)
-{
-    struct engine_table *table;
-    work->building = 0;
-    work->again = false;
-    TRP_TRY(alter_prepare(work, &table));
-    if (only_looks(work))
-        changes_list(table_options(table->table), work->options, work->altered);
-    if (only_looks(work) || !table_selectors_differ(table->table, work->options))
-        return TRP_OK;
-    if (table_rebuilds(table->table))
-        return trp_fail(TRP_UNAVAILABLE,
-                        "table %s is getting another sampler or remover already: try again later",
-                        table->name);
-    table_rebuild_begin(table->table, work->options);
-    work->building = table_id(table->table);
-    return TRP_OK;
-}
-
-static trp_status alter_finish(struct change_work *work)
+static trp_status alter_change(struct change_work *work)
 {
     struct engine_table *table;
     struct service *service = work->admin->service;
     TRP_TRY(alter_prepare(work, &table));
-    bool built = work->building != 0 && work->building == table_id(table->table);
-    work->again = table_selectors_differ(table->table, work->options) && !built;
-    if (work->again)
-        return TRP_OK; /* it was reset, or altered, meanwhile */
+    changes_list(table_options(table->table), work->options, work->altered);
+    if (only_looks(work))
+        return TRP_OK;
     TRP_TRY(engine_table_admit(work->admin->engine, work->options, true));
     bool other_signature = signature_differs(table_options(table->table), work->options);
-    changes_list(table_options(table->table), work->options, work->altered);
     work->shrunk = table->shrunk;
-    work->altered->removed = engine_table_alter(work->admin->engine, table,
-                                                built ? &work->arrivals : NULL, work->options);
-    work->building = 0;
+    work->altered->removed = engine_table_alter(work->admin->engine, table, work->options);
     if (other_signature)
         service_state_change(service);
     lane_move(service->lanes[table->index]);
     return TRP_OK;
-}
-
-static struct engine_table *building_find(const struct change_work *work)
-{
-    struct engine *engine = work->admin->engine;
-    for (size_t i = 0; engine && work->building && i < engine_table_count(engine); ++i)
-        if (table_id(engine_table(engine, i)->table) == work->building)
-            return engine_table(engine, i);
-    return NULL;
-}
-
-static trp_status build_collect(struct change_work *work)
-{
-    struct engine_table *table = building_find(work);
-    work->more = table && table_rebuild_collect(table->table, &work->arrivals, REPLAY_SLICE_SLOTS);
-    return TRP_OK;
-}
-
-static trp_status build_feed(struct change_work *work)
-{
-    struct engine_table *table = building_find(work);
-    work->more = table && table_rebuild_feed(table->table, &work->arrivals, REBUILD_STEP_ITEMS);
-    return TRP_OK;
-}
-
-static void build_end(void *arg)
-{
-    const struct change_work *work = arg;
-    struct engine_table *table = building_find(work);
-    if (table)
-        table_rebuild_end(table->table);
 }
 
 static trp_status shrink_step(struct change_work *work)
@@ -288,39 +243,20 @@ static trp_status shrink_step(struct change_work *work)
     return TRP_OK;
 }
 
-/* A slice after the other, until there is no more of it. */
-static void alter_step(struct change_work *work, trp_status (*change)(struct change_work *work))
-{
-    work->change = change;
-    do {
-        work->more = false;
-        if (work->status == TRP_OK && trp_call_cancelled())
-            work->status = trp_fail(TRP_CANCELLED, "nobody waits for the alteration any more");
-        if (work->status == TRP_OK)
-            admin_enter(work->admin, change_run, work);
-    } while (work->status == TRP_OK && work->more);
-}
-
 /* The answer comes when the limits hold; who does not wait for that leaves the rest to idle time.
  */
 static void alter_run(struct change_work *work)
 {
-    do {
-        alter_step(work, alter_begin);
-        if (work->building) {
-            arrivals_cleanup(&work->arrivals);
-            alter_step(work, build_collect);
-            arrivals_sort(&work->arrivals);
-            alter_step(work, build_feed);
-        }
-        if (!work->alter->dry_run)
-            alter_step(work, alter_finish);
-    } while (work->status == TRP_OK && work->again);
-    if (work->status == TRP_OK && !work->alter->dry_run)
-        alter_step(work, shrink_step);
-    if (work->building)
-        admin_enter(work->admin, build_end, work);
-    arrivals_cleanup(&work->arrivals);
+    work->change = alter_change;
+    admin_enter(work->admin, change_run, work);
+    work->change = shrink_step;
+    work->more = !only_looks(work);
+    while (work->status == TRP_OK && work->more) {
+        if (trp_call_cancelled())
+            work->status = trp_fail(TRP_CANCELLED, "nobody waits for the alteration any more");
+        else
+            admin_enter(work->admin, change_run, work);
+    }
 }
 
 void admin_alter_table(Troupe__Replay_Service *service,

@@ -106,9 +106,9 @@ int64_t engine_used_up(const struct table *table, int32_t before, int32_t after)
 
 /* The engine is ready. The table goes on with `options` (of the same name), and those that are used
  * up by them go; how many that were. What is beyond their limits goes with engine_shrink_step().
- * `arrivals`: see table_alter(). */
+ */
 int64_t engine_table_alter(struct engine *engine, struct engine_table *table,
-                           struct arrivals *arrivals, const trp_table_options *options);
+                           const trp_table_options *options);
 
 /* ---- what is left to do after a reopen --------------------------------------------------- */
 

@@ -132,14 +132,14 @@ int64_t engine_used_up(const struct table *table, int32_t before, int32_t after)
 }
 
 int64_t engine_table_alter(struct engine *engine, struct engine_table *table,
-                           struct arrivals *arrivals, const trp_table_options *options)
+                           const trp_table_options *options)
 {
     int64_t removed = 0;
     int32_t before = table_options(table->table)->max_times_sampled;
     int32_t times = options->max_times_sampled;
     uint32_t slot = 0;
     assert(engine->ready);
-    table_alter(table->table, arrivals, options);
+    table_alter(table->table, options);
     options_put(engine, options);
     engine_feeds_find(engine);
     for (struct item *item;

@@ -49,14 +49,6 @@ trp_status selector_check(const struct selector *selector, double priority)
     return TRP_OK;
 }
 
-void selector_reserve(struct selector *selector, uint32_t slots)
-{
-    if (slots == 0)
-        return;
-    selector_insert(selector, slots - 1, 0);
-    selector_remove(selector, slots - 1);
-}
-
 void selector_insert(struct selector *selector, uint32_t slot, double priority)
 {
     selector->impl->insert(selector, slot, priority);

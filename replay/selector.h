@@ -17,9 +17,6 @@ void selector_destroy(struct selector *selector);
  * infinite for prioritized); nothing is changed then. */
 trp_status selector_check(const struct selector *selector, double priority);
 
-/* While it is empty: takes the memory that slots below `slots` need. */
-void selector_reserve(struct selector *selector, uint32_t slots);
-
 /* `slot` is new / known / known; the priority has passed selector_check(). */
 void selector_insert(struct selector *selector, uint32_t slot, double priority);
 void selector_update(struct selector *selector, uint32_t slot, double priority);

@@ -263,8 +263,6 @@ void table_insert(struct table *table, struct item *item, struct item **evicted)
 {
     table_add(table, item);
     key_index_put(&table->index, item);
-    if (table->rebuild)
-        rebuild_insert(table->rebuild, item);
     *evicted = table_evict(table);
     table->limiter.inserts++;
 }
@@ -274,8 +272,6 @@ void table_update(struct table *table, struct item *item, double priority)
     item->priority = priority;
     selector_update(table->sampler, item->slot, priority);
     selector_update(table->remover, item->slot, priority);
-    if (table->rebuild)
-        rebuild_update(table->rebuild, item);
 }
 
 void table_remove(struct table *table, struct item *item)
@@ -285,8 +281,6 @@ void table_remove(struct table *table, struct item *item)
     assert(table->items[slot] == item);
     selector_remove(table->sampler, slot);
     selector_remove(table->remover, slot);
-    if (table->rebuild)
-        rebuild_remove(table->rebuild, item);
     key_index_remove(&table->index, item);
     table->items[slot] = NULL;
     table->bytes -= item_bytes(item);

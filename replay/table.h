@@ -115,29 +115,12 @@ uint32_t table_sample_many(struct table *table, uint32_t count, struct table_sam
 void table_sample_distinct(struct table *table, struct distinct *drawn,
                            struct table_sample *sample);
 
-/* Items in the order of insertion. A zeroed struct is empty. */
-struct arrivals {
-    struct arrival *at;
-    uint32_t count, capacity;
-    uint32_t slot, next; /* where table_rebuild_collect() and table_rebuild_feed() go on */
-};
-
+/* Do these options have another sampler or remover than the table? */
 bool table_selectors_differ(const struct table *table, const trp_table_options *options);
 
-/* Begins to make the selectors that `options` have and the table has not; they differ, and no
- * others are being made. Then, each in pieces of `count` until it is false, the items are
- * collected, sorted (which is no matter of the table), and fed to the selectors. */
-void table_rebuild_begin(struct table *table, const trp_table_options *options);
-bool table_rebuild_collect(const struct table *table, struct arrivals *arrivals, uint32_t count);
-void arrivals_sort(struct arrivals *arrivals);
-bool table_rebuild_feed(struct table *table, struct arrivals *arrivals, uint32_t count);
-bool table_rebuilds(const struct table *table);
-void table_rebuild_end(struct table *table); /* begun or not, taken or not */
-void arrivals_cleanup(struct arrivals *arrivals);
-
-/* The table goes on with `options`, whose name is its own. `arrivals`: with the selectors that were
- * made of them; NULL: they do not differ. Call table_evict() until NULL afterwards. */
-void table_alter(struct table *table, struct arrivals *arrivals, const trp_table_options *options);
+/* The table goes on with `options`, whose name, sampler and remover are its own. Call table_evict()
+ * until NULL afterwards. */
+void table_alter(struct table *table, const trp_table_options *options);
 
 /* Items that the remover would take, more or less, if these were its options. */
 int64_t table_over(const struct table *table, const trp_table_options *options);

@@ -26,9 +26,7 @@ struct table *table_successor(const struct table *table, uint32_t id)
 static bool arrays_free(struct table *table)
 {
     do {
-        if (table->rebuild) {
-            table_rebuild_end(table);
-        } else if (table->sampler) {
+        if (table->sampler) {
             selector_destroy(table->sampler);
             table->sampler = NULL;
         } else if (table->remover) {

@@ -18,7 +18,6 @@ struct table {
     uint32_t id;
     trp_rng rng;
     struct selector *sampler, *remover;
-    struct rebuild *rebuild; /* of sampler and remover; NULL: none */
     struct limiter limiter;
     int64_t unique_samples;
     uint64_t bytes; /* of the chunks of its items */
@@ -49,12 +48,5 @@ struct item *table_item(const struct table *table, uint32_t slot, bool in_turn);
 
 /* The selector may be another than the one that accepted the item. */
 double priority_for(const struct selector *selector, double priority);
-
-/* ---- table_alter.c ---- */
-
-/* An item is in the table, has another priority, is about to go. */
-void rebuild_insert(struct rebuild *rebuild, const struct item *item);
-void rebuild_update(struct rebuild *rebuild, const struct item *item);
-void rebuild_remove(struct rebuild *rebuild, const struct item *item);
 
 #endif

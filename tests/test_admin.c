@@ -474,22 +474,21 @@ static void what_a_lower_max_times_sampled_uses_up_goes(void **state)
     assert_keys(items(replay, ORDER(OLDEST), 0, 0, NULL), KEYS(3, 4, 5, 6));
 }
 
-static void an_altered_sampler_and_remover_take_the_items_over(void **state)
+static void sampler_and_remover_change_with_a_restart_only(void **state)
 {
     struct replay *replay = *state;
     open_six(replay, "name=t sampler=fifo");
+    assert_int_equal(alter_table(replay, "name=t sampler=lifo", false, false, NULL),
+                     TRP_FAILED_PRECONDITION);
+    assert_says("table t: sampler and remover do not change");
+    assert_int_equal(alter_table(replay, "name=t remover=min_heap", false, true, NULL),
+                     TRP_FAILED_PRECONDITION);
     assert_int_equal(sample_one(replay, "t").key, 1);
-    assert_int_equal(alter_table(replay, "name=t sampler=lifo", false, false, NULL), TRP_OK);
+    crash(replay, NULL);
+    OPEN("name=t sampler=lifo remover=min_heap");
     assert_int_equal(sample_one(replay, "t").key, 6);
-    assert_int_equal(alter_table(replay, "name=t sampler=max_heap", false, false, NULL), TRP_OK);
-    assert_int_equal(sample_one(replay, "t").key, 5);
-    assert_int_equal(alter_table(replay, "name=t remover=min_heap max_size=4", true, false, NULL),
-                     TRP_OK);
+    assert_int_equal(alter_table(replay, "name=t max_size=4", true, false, NULL), TRP_OK);
     assert_keys(items(replay, ORDER(OLDEST), 0, 0, NULL), KEYS(1, 3, 4, 5));
-    assert_int_equal(alter_table(replay, "name=t sampler=fifo", false, false, NULL), TRP_OK);
-    assert_int_equal(sample_one(replay, "t").key, 1);
-    insert_items(replay, "t", 100, 1);
-    assert_int_equal(table_state(replay, "t").size, 4);
 }
 
 static void assert_streams(const struct replay *replay, int64_t expected)
@@ -557,9 +556,8 @@ static void priorities_of_another_sampler_poison_no_draw(void **state)
     insert_items(replay, "t", 1, 4);
     assert_int_equal(mutate_key(replay, "t", 3, true, -5, false), TRP_OK);
     assert_int_equal(mutate_key(replay, "t", 4, true, 1.0 / 0.0, false), TRP_OK);
-    assert_int_equal(
-        alter_table(replay, "name=t sampler=prioritized(1) replacement=no", false, false, NULL),
-        TRP_OK);
+    crash(replay, NULL);
+    OPEN("name=t sampler=prioritized(1) replacement=no");
     for (int round = 0; round < 20; ++round) {
         uint64_t seen = 0;
         trp_stream *stream = open_stream(replay, "SampleStream");
@@ -722,7 +720,7 @@ int main(void)
         TEST(tables_that_cannot_be_are_refused),
         TEST(a_table_shrinks_only_when_it_may),
         TEST(what_a_lower_max_times_sampled_uses_up_goes),
-        TEST(an_altered_sampler_and_remover_take_the_items_over),
+        TEST(sampler_and_remover_change_with_a_restart_only),
         TEST(open_streams_are_counted),
         TEST(a_writer_follows_a_signature_that_changes),
         TEST(priorities_of_another_sampler_poison_no_draw),

@@ -98,7 +98,7 @@ static void what_was_sampled_stays_while_its_copy_finds_no_room(void **state)
         continue;
     assert_int_equal(engine_commit(site->engine), TRP_OK);
     trp_table_options *less = options_of("name=a sampler=uniform insert_on_sample=b max_size=1");
-    engine_table_alter(site->engine, a, NULL, less);
+    engine_table_alter(site->engine, a, less);
     trp_table_options_destroy(less);
     int64_t size = table_size(a->table), draws = 0;
     assert_true(a->shrinking);

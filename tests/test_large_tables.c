@@ -411,48 +411,6 @@ static void a_table_that_was_to_shrink_goes_on_after_a_kill(void **state)
     assert_int_equal(sample_one(&site->replay, "t").key, 10 * ITEMS);
 }
 
-/* ---- other selectors ---------------------------------------------------------------------- */
-
-/* A reset and a second alteration come while it goes on; what everybody sees is the one or the
- * other sampler's choice, and the new one's in the end. */
-static void a_table_gets_another_sampler_while_others_use_it(void **state)
-{
-    struct site *site = *state;
-    struct sampled sample;
-    Troupe__ReplayAlterTableRequest request = TROUPE__REPLAY_ALTER_TABLE_REQUEST__INIT;
-    trp_stream *inserts = open_stream(&site->replay, "InsertStream");
-    trp_stream *samples = open_stream(&site->replay, "SampleStream");
-    request.options = "name=t sampler=min_heap";
-    for (int round = 0; round < 4; ++round) {
-        uint64_t key = 10 * MANY;
-        ProtobufCMessage *reply = NULL;
-        refill(site);
-        trp_future *future = trp_call_async(replay_service(site), "AlterTable", &request.base,
-                                            &(trp_call_options){.timeout_ms = WAIT_MS});
-        for (bool ended = false; !ended;) {
-            send_simple(inserts, ++key, "t", 1, 1);
-            assert_confirmed(inserts, &key, 1);
-            assert_int_equal(mutate_key(&site->replay, "t", key, true, 0.5, false), TRP_OK);
-            send_sample_request(samples, "t", 1, WAIT_MS);
-            receive_samples(samples, &sample, 1);
-            trp_status status = trp_future_wait(future, 0, &reply);
-            ended = status != TRP_DEADLINE_EXCEEDED;
-            assert_true(status == TRP_OK || !ended);
-            if (round % 2 == 1 && !ended)
-                reset(site);
-        }
-        protobuf_c_message_free_unpacked(reply, NULL);
-        trp_future_destroy(future);
-        insert_items(&site->replay, "t", ++key, 1); /* of a large priority */
-        send_simple(inserts, ++key, "t", 0.25, 1);
-        assert_confirmed(inserts, &key, 1);
-        assert_int_equal(sample_one(&site->replay, "t").key, key);
-        request.options = round % 2 ? "name=t sampler=min_heap" : "name=t sampler=lifo";
-    }
-    trp_stream_destroy(inserts);
-    trp_stream_destroy(samples);
-}
-
 /* ---- peek -------------------------------------------------------------------------------- */
 
 static void peek_finds_the_heaviest_of_many_items(void **state)
@@ -488,7 +446,6 @@ int main(int argc, char **argv)
         TEST(others_are_served_while_a_reset_is_carried_out),
         TEST(a_table_shrinks_while_others_insert_and_sample),
         TEST(a_table_that_was_to_shrink_goes_on_after_a_kill),
-        TEST(a_table_gets_another_sampler_while_others_use_it),
         TEST(peek_finds_the_heaviest_of_many_items),
     };
 #undef TEST

@@ -500,34 +500,6 @@ static void the_same_seed_gives_the_same_draws(void **state)
 
 /* ---- refused priorities ------------------------------------------------------------------ */
 
-static void memory_taken_ahead_changes_no_draw(void **state)
-{
-    (void)state;
-    enum { COUNT = 1000, PICKS = 200 };
-    const trp_selector kinds[] = {{.kind = TRP_FIFO},     {.kind = TRP_LIFO},
-                                  {.kind = TRP_UNIFORM},  {.kind = TRP_PRIORITIZED, .exponent = 1},
-                                  {.kind = TRP_MAX_HEAP}, {.kind = TRP_MIN_HEAP}};
-    for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
-        struct selector *twins[2];
-        trp_rng rngs[2];
-        uint32_t picks[2][PICKS];
-        for (int i = 0; i < 2; i++) {
-            double probability;
-            twins[i] = selector_create(kinds[kind]);
-            selector_reserve(twins[i], i == 0 ? 0 : COUNT);
-            trp_rng_init(&rngs[i], 1, 1);
-            for (uint32_t slot = 0; slot < 2 * COUNT; slot++)
-                selector_insert(twins[i], slot, (double)(slot * 7 % 50));
-            for (int pick = 0; pick < PICKS; pick++) {
-                picks[i][pick] = selector_pick(twins[i], &rngs[i], &probability);
-                selector_remove(twins[i], picks[i][pick]);
-            }
-            selector_destroy(twins[i]);
-        }
-        assert_memory_equal(picks[0], picks[1], sizeof picks[0]);
-    }
-}
-
 static void check_refused(trp_selector_kind kind, double priority, const char *text)
 {
     struct selector *selector = selector_create((trp_selector){kind, 1});
@@ -580,7 +552,6 @@ int main(void)
         cmocka_unit_test(the_few_left_of_many_with_zero_weights_are_drawn_alike),
         cmocka_unit_test(many_picks_at_once_are_those_made_one_by_one),
         cmocka_unit_test(the_same_seed_gives_the_same_draws),
-        cmocka_unit_test(memory_taken_ahead_changes_no_draw),
         cmocka_unit_test(priorities_are_refused_in_reverbs_words),
     };
     return cmocka_run_group_tests_name("selector", tests, NULL, NULL);

@@ -538,98 +538,6 @@ static void a_table_knows_its_options_with_defaults_filled_in(void **state)
     table_destroy(NULL, item_free, NULL);
 }
 
-/* ---- other selectors --------------------------------------------------------------------- */
-
-enum { REBUILT = 400, TWINS = 2 };
-
-static void twins_insert(struct table *const *twins, uint64_t key)
-{
-    for (int i = 0; i < TWINS; i++) {
-        struct item *evicted, *item = item_create(key, (double)(key * 7919 % 100003));
-        item->seq = key;
-        table_insert(twins[i], item, &evicted);
-        assert_null(evicted);
-    }
-}
-
-/* Something happens to both: an insert, a removal, or another priority. */
-static void twins_change(struct table *const *twins, trp_rng *rng, uint64_t *next)
-{
-    uint64_t what = trp_rng_below(rng, 3), key = 1 + trp_rng_below(rng, *next - 1);
-    for (int i = 0; i < TWINS && what > 0; i++) {
-        struct item *item = table_find(twins[i], key);
-        if (item && what == 1) {
-            table_remove(twins[i], item);
-            free(item);
-        } else if (item) {
-            table_update(twins[i], item, (double)(200000 + *next * 1000 + key));
-        }
-    }
-    if (what == 0 || what == 2)
-        twins_insert(twins, (*next)++);
-}
-
-static void assert_same_order(struct table *const *twins)
-{
-    assert_int_equal(table_size(twins[0]), table_size(twins[1]));
-    while (table_size(twins[0]) > 0) {
-        uint64_t key = sample_key(twins[0]);
-        assert_int_equal(sample_key(twins[1]), key);
-        for (int i = 0; i < TWINS; i++) {
-            struct item *item = table_find(twins[i], key);
-            table_remove(twins[i], item);
-            free(item);
-        }
-    }
-}
-
-/* One of two tables gets its selectors while things happen, the other all at once at the end. */
-static void selectors_that_are_made_in_pieces_miss_nothing(void **state)
-{
-    (void)state;
-    const trp_selector_kind kinds[] = {TRP_FIFO, TRP_LIFO, TRP_MAX_HEAP, TRP_MIN_HEAP};
-    for (uint64_t round = 0; round < 40; round++) {
-        trp_rng rng;
-        uint64_t next = 1;
-        struct table *twins[TWINS];
-        struct arrivals arrivals[TWINS] = {0};
-        trp_table_options options = {.name = "t",
-                                     .sampler = {kinds[round % 4], 1},
-                                     .remover = {TRP_PRIORITIZED, 1},
-                                     .remover_set = true,
-                                     .max_size = 100000};
-        trp_rng_init(&rng, round, 1);
-        for (int i = 0; i < TWINS; i++)
-            twins[i] = table_of(TRP_UNIFORM, TRP_FIFO, 100000, 0);
-        while (next < REBUILT)
-            twins_insert(twins, next++);
-        for (int i = 0; i < 100; i++)
-            twins_change(twins, &rng, &next);
-        assert_true(table_selectors_differ(twins[0], &options));
-        table_rebuild_begin(twins[0], &options);
-        while (table_rebuild_collect(twins[0], &arrivals[0], 16))
-            twins_change(twins, &rng, &next);
-        arrivals_sort(&arrivals[0]);
-        while (table_rebuild_feed(twins[0], &arrivals[0], 8))
-            for (int i = 0; i < 4; i++)
-                twins_change(twins, &rng, &next);
-        twins_change(twins, &rng, &next);
-        table_rebuild_begin(twins[1], &options);
-        table_rebuild_collect(twins[1], &arrivals[1], UINT32_MAX);
-        arrivals_sort(&arrivals[1]);
-        for (int i = 0; i < TWINS; i++) {
-            table_alter(twins[i], &arrivals[i], &options);
-            assert_false(table_rebuilds(twins[i]));
-            assert_int_equal(table_options(twins[i])->sampler.kind, kinds[round % 4]);
-        }
-        assert_same_order(twins);
-        for (int i = 0; i < TWINS; i++) {
-            arrivals_cleanup(&arrivals[i]);
-            table_destroy(twins[i], item_free, NULL);
-        }
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -650,7 +558,6 @@ int main(void)
         cmocka_unit_test(keys_are_told_apart_just_before_their_index_grows),
         cmocka_unit_test(the_same_seed_draws_the_same_items),
         cmocka_unit_test(a_table_knows_its_options_with_defaults_filled_in),
-        cmocka_unit_test(selectors_that_are_made_in_pieces_miss_nothing),
     };
     return cmocka_run_group_tests_name("table", tests, NULL, NULL);
 }

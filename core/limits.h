@@ -104,10 +104,15 @@ enum {
     SHARED_LEASE_MS = 5000,
     /* shared_wire.c: a writer's items are of a few shapes; of more, some are said twice. */
     SHARED_TRAJECTORIES_LOOKED_AT = 16,
-    /* removed.c: a writer has 1024 items unconfirmed at most: those of 256 writers that reconnect
-     * within a minute; 2 x 2^19 x 16 bytes are 16 MiB, their filter is one. */
+    /* rpc/: a connection on which nothing came for so long is asked, and given up without an answer
+     * after so long: its client knows after 80 s at most that the link is gone. */
+    RPC_KEEPALIVE_MS = 60000,
+    RPC_KEEPALIVE_TIMEOUT_MS = 20000,
+    /* removed.c: a writer whose confirmations are lost sends again when it knows of it, and has 40
+     * s more to reach the server: pauses between attempts are 1 s. It has 1024 items unconfirmed at
+     * most: those of 256 writers; 2 x 2^19 x 16 bytes are 16 MiB, their filter is one. */
     REMOVED_KEYS_MAX = 1 << 18,
-    REMOVED_KEYS_MS = 60000,
+    REMOVED_KEYS_MS = RPC_KEEPALIVE_MS + RPC_KEEPALIVE_TIMEOUT_MS + 40000,
     /* table.c: what one request is kept from drawing twice; in the worst case each draw looks at
      * all of them, twice: a millisecond. 2^15 entries x 16 bytes. */
     DISTINCT_ITEMS_MAX = 1 << 14,

@@ -98,23 +98,23 @@ static Troupe__ReplayWaiter *waiter_push(Troupe__ReplayTable *out, const char *p
     return waiter;
 }
 
-/* Items of one stream are next to each other more often than not, but need not be. */
+/* Items of one stream are next to each other more often than not, but need not be; the first is the
+ * one that waits longest. */
 static void inserters_copy(const struct lane *lane, Troupe__ReplayTable *out)
 {
     const struct insert_stream *streams[REPLAY_WAITERS_MAX];
-    for (const struct pending_insert *pending = lane->insert_first; pending;
+    for (const struct pending_insert *pending = lane->inserts.first; pending;
          pending = pending->next) {
+        const struct insert_stream *stream = pending->owner.stream;
         size_t i = 0;
-        while (i < out->n_waiters && streams[i] != pending->stream)
+        while (i < out->n_waiters && streams[i] != stream)
             ++i;
         if (i < out->n_waiters) {
             out->waiters[i]->count++;
             continue;
         }
-        const struct insert_stream *stream = pending->stream;
-        Troupe__ReplayWaiter *waiter =
-            waiter_push(out, stream ? insert_stream_peer(stream) : "(ended stream)",
-                        stream ? insert_stream_since_ns(stream) : 0);
+        Troupe__ReplayWaiter *waiter = waiter_push(
+            out, stream ? insert_stream_peer(stream) : "(ended stream)", pending->since_ns);
         if (!waiter)
             return;
         streams[i] = stream;
@@ -221,7 +221,7 @@ static Troupe__ReplayTable *table_copy(const struct admin *admin, struct engine_
         return out;
     const struct lane *lane = admin->service->lanes[table->index];
     out->indexing = !engine_ready(admin->engine);
-    out->inserts_waiting = lane->insert_count;
+    out->inserts_waiting = lane->inserts.count;
     out->samples_waiting = lane->sample_count;
     out->blocked = blocked_words(out, out->limiter);
     inserters_copy(lane, out);

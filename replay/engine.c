@@ -192,7 +192,8 @@ static void removed_note(struct engine *engine, struct engine_table *table, cons
     struct engine_staleness *mean = &table->staleness;
     mean->removed += mean->removed < STALENESS_SAMPLES;
     mean->times_sampled += (item->times_sampled - mean->times_sampled) / mean->removed;
-    if (engine->wall_ns - item->inserted_at_ns > REMOVED_KEYS_MS * INT64_C(1000000))
+    if (!item->unconfirmed &&
+        engine->wall_ns - item->inserted_at_ns > REMOVED_KEYS_MS * INT64_C(1000000))
         return; /* it has the confirmation by now */
     struct store_removed removed = {.key = item->key,
                                     .at_ns = engine->wall_ns,
@@ -231,25 +232,30 @@ static void victims_remove(struct engine *engine, struct engine_table *table, st
         removed_prefetch(&engine->removed, next->key, true);
 }
 
+bool engine_take_known(struct engine *engine, struct engine_table *table, struct item *item)
+{
+    struct item *known = table_find(table->table, item->key);
+    if (known) {
+        table_update(table->table, known, item->priority);
+        store_item_priority(engine->store, table_id(table->table), known);
+        table->known_inserts++;
+        engine->important = true;
+    } else if (!removed_find(&engine->removed, table_id(table->table), item->key, item->print,
+                             engine->wall_ns)) {
+        return false;
+    }
+    store_item_destroy(engine->store, item);
+    return true;
+}
+
 /* `clears`: other items may go for room that it does not find. */
 static trp_status item_insert(struct engine *engine, struct engine_table *table, struct item *item,
                               bool clears)
 {
     TRP_TRY(table_check_priority(table->table, item->priority));
-    struct item *known = table_find(table->table, item->key), *evicted;
-    if (known) {
-        table_update(table->table, known, item->priority);
-        store_item_priority(engine->store, table_id(table->table), known);
-        store_item_destroy(engine->store, item);
-        table->known_inserts++;
-        engine->important = true;
+    struct item *evicted;
+    if (engine_take_known(engine, table, item))
         return TRP_OK;
-    }
-    if (removed_find(&engine->removed, table_id(table->table), item->key, item->print,
-                     engine->wall_ns)) {
-        store_item_destroy(engine->store, item);
-        return TRP_OK;
-    }
     TRP_TRY(item_fits(table, item));
     TRP_TRY(item_admit(engine, item, clears));
     if (engine->cleared)

@@ -152,6 +152,11 @@ bool engine_can_sample(const struct engine_table *table);
  * RESOURCE_EXHAUSTED: the store has no room, its directory is named; a failed store's status. */
 trp_status engine_insert(struct engine *engine, struct engine_table *table, struct item *item);
 
+/* The part of engine_insert() that the limiter has no say in: an item with a known key is an
+ * update, one that left the table of late is passed over. False: it is a new one, and still the
+ * caller's. The index is ready, the priority one that the table takes. */
+bool engine_take_known(struct engine *engine, struct engine_table *table, struct item *item);
+
 /* Stamps what is inserted from now on; once per message is enough. */
 void engine_set_time(struct engine *engine, int64_t wall_ns);
 

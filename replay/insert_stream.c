@@ -3,6 +3,8 @@
  * Design: an item goes straight into its table when nothing is queued there before it and the
  * limiter allows; otherwise into the table's lane, and once that lane is as long as Reverb lets it
  * be, the stream is not read until one of its items went in: flow control holds the writer back.
+ * What is there already, be it in the table, of late, or in the lane, is not queued again: a writer
+ * sends it a second time that lost its connection, perhaps long before this server knows.
  * Confirmations are a ring in the order of the items; what is done at its front is sent at the end
  * of the group, in one message. Queued items of a stream that ended are inserted all the same, up
  * to INSERT_ORPHANS_MAX a table.
@@ -42,7 +44,6 @@ struct insert_stream {
 
     uint32_t pending;
     uint64_t pending_bytes;
-    int64_t pending_since_ns;
     bool over;   /* a lane was full: do not read */
     bool unread; /* confirmations of it: neither */
     bool half_closed;
@@ -147,38 +148,24 @@ static uint32_t lane_bound(const struct lane *lane)
     return tenth < 1 ? 1 : tenth > LANE_INSERTS_MAX ? LANE_INSERTS_MAX : (uint32_t)tenth;
 }
 
+/* Of an item that waits already the newer copy stays: its priority is what the writer says now, and
+ * its chunks are shared with what the writer sends next. */
 static void lane_push(struct lane *lane, struct insert_stream *stream, struct item *item)
 {
-    struct pending_insert *pending = xcalloc(1, sizeof *pending);
-    pending->item = item;
-    pending->stream = stream;
-    for (uint32_t i = 0; i < item->trajectory->chunk_count; ++i)
-        pending->bytes += item->chunks[i]->size;
-    pending->number = ring_push(stream, item->key, false);
-    if (lane->insert_last)
-        lane->insert_last->next = pending;
-    else
-        lane->insert_first = pending;
-    lane->insert_last = pending;
-    lane->insert_count++;
-    if (stream->pending++ == 0)
-        stream->pending_since_ns = clock_now_ns(&clock_monotonic);
+    struct pending_queue *queue = &lane->inserts;
+    struct pending_owner owner = {.stream = stream, .number = ring_push(stream, item->key, false)};
+    struct pending_insert *pending = pending_find(queue, item);
+    if (pending) {
+        store_item_destroy(engine_store(lane->service->engine), pending->item);
+        pending->item = item;
+        pending_join(queue, pending, owner);
+    } else {
+        pending = pending_push(queue, item, owner, lane->state_ns);
+    }
+    stream->pending++;
     stream->pending_bytes += pending->bytes;
-    stream->over |=
-        lane->insert_count >= lane_bound(lane) || stream->pending_bytes >= PENDING_BYTES_MAX;
+    stream->over |= queue->count >= lane_bound(lane) || stream->pending_bytes >= PENDING_BYTES_MAX;
     lane_move(lane);
-}
-
-static struct pending_insert *lane_pop(struct lane *lane)
-{
-    struct pending_insert *pending = lane->insert_first;
-    lane->insert_first = pending->next;
-    if (!lane->insert_first)
-        lane->insert_last = NULL;
-    lane->insert_count--;
-    if (!pending->stream)
-        lane->orphan_count--;
-    return pending;
 }
 
 /* A client that does not read its confirmations is not read either, until they are gone. */
@@ -200,40 +187,43 @@ static void stream_resume(struct insert_stream *stream, const struct pending_ins
     stream_read(stream);
 }
 
+/* It was taken, and whoever waits for it is told; it is inserted, or else it goes. */
+static void pending_end(struct lane *lane, struct pending_insert *pending, trp_status status)
+{
+    if (status != TRP_OK)
+        store_item_destroy(engine_store(lane->service->engine), pending->item);
+    for (struct pending_owner *owner = &pending->owner; owner && owner->stream;
+         owner = owner->next) {
+        if (status == TRP_OK)
+            ring_at(owner->stream, owner->number)->done = true;
+        else
+            stream_fail(owner->stream, status);
+        stream_resume(owner->stream, pending);
+    }
+    pending_free(pending);
+}
+
 bool lane_insert_one(struct lane *lane)
 {
-    if (!lane->insert_first || !engine_can_insert(lane->table))
+    struct pending_insert *pending = lane->inserts.first;
+    if (!pending || !engine_can_insert(lane->table))
         return false;
-    struct service *service = lane->service;
-    struct pending_insert *pending = lane_pop(lane);
-    struct insert_stream *stream = pending->stream;
-    trp_status status = engine_insert(service->engine, lane->table, pending->item);
-    if (status != TRP_OK) {
-        if (!stream)
-            trp_log(TRP_WARN, "insert of an ended stream dropped table=%s reason=%s",
-                    lane->table->name, trp_last_error());
-        store_item_destroy(engine_store(service->engine), pending->item);
-    }
-    if (stream && status == TRP_OK)
-        ring_at(stream, pending->number)->done = true;
-    else if (stream)
-        stream_fail(stream, status);
-    if (stream)
-        stream_resume(stream, pending);
-    free(pending);
+    bool orphan = !pending->owner.stream;
+    pending_take(&lane->inserts, pending);
+    pending->item->unconfirmed = orphan;
+    trp_status status = engine_insert(lane->service->engine, lane->table, pending->item);
+    if (status != TRP_OK && orphan)
+        trp_log(TRP_WARN, "insert of an ended stream dropped table=%s reason=%s", lane->table->name,
+                trp_last_error());
+    pending_end(lane, pending, status);
     return true;
 }
 
 void lane_refuse_inserts(struct lane *lane, trp_status status)
 {
-    while (lane->insert_first) {
-        struct pending_insert *pending = lane_pop(lane);
-        store_item_destroy(engine_store(lane->service->engine), pending->item);
-        if (pending->stream) {
-            stream_fail(pending->stream, status);
-            stream_resume(pending->stream, pending);
-        }
-        free(pending);
+    for (struct pending_insert *pending; (pending = lane->inserts.first);) {
+        pending_take(&lane->inserts, pending);
+        pending_end(lane, pending, status);
     }
 }
 
@@ -282,8 +272,11 @@ static trp_status item_insert(struct insert_stream *stream, struct wire_item *wi
         return trp_fail(TRP_INVALID_ARGUMENT, "times_sampled must not be negative (got %d).",
                         wire->times_sampled);
     struct item *item = item_make(stream, wire);
-    if (lane->insert_first || !engine_can_insert(lane->table)) {
-        lane_push(lane, stream, item);
+    if (lane->inserts.first || !engine_can_insert(lane->table)) {
+        if (engine_ready(service->engine) && engine_take_known(service->engine, lane->table, item))
+            ring_push(stream, wire->key, true);
+        else
+            lane_push(lane, stream, item);
         return TRP_OK;
     }
     status = engine_insert(service->engine, lane->table, item);
@@ -448,26 +441,15 @@ static void touched_remove(struct service *service, struct insert_stream *stream
 /* The stream's items in this lane become orphans; those beyond the bound are dropped. */
 static void lane_orphan(struct lane *lane, const struct insert_stream *stream)
 {
-    struct pending_insert **link = &lane->insert_first;
     uint32_t dropped = 0;
-    lane->insert_last = NULL;
-    while (*link) {
-        struct pending_insert *pending = *link;
-        bool ours = pending->stream == stream;
-        if (ours && lane->orphan_count >= INSERT_ORPHANS_MAX) {
-            *link = pending->next;
-            store_item_destroy(engine_store(lane->service->engine), pending->item);
-            free(pending);
-            lane->insert_count--;
-            dropped++;
+    for (struct pending_insert *next, *pending = lane->inserts.first; pending; pending = next) {
+        next = pending->next;
+        if (pending_leave(&lane->inserts, pending, stream) == 0 || pending->owner.stream ||
+            lane->inserts.orphan_count <= INSERT_ORPHANS_MAX)
             continue;
-        }
-        if (ours) {
-            pending->stream = NULL;
-            lane->orphan_count++;
-        }
-        lane->insert_last = pending;
-        link = &pending->next;
+        pending_take(&lane->inserts, pending);
+        pending_end(lane, pending, TRP_RESOURCE_EXHAUSTED);
+        dropped++;
     }
     if (dropped)
         trp_log(TRP_WARN, "inserts of an ended stream dropped table=%s count=%u", lane->table->name,
@@ -495,9 +477,4 @@ void insert_closed(void *arg, trp_server_call *call)
 const char *insert_stream_peer(const struct insert_stream *stream)
 {
     return trp_server_call_peer(stream->call);
-}
-
-int64_t insert_stream_since_ns(const struct insert_stream *stream)
-{
-    return stream->pending_since_ns;
 }

@@ -48,7 +48,8 @@ struct item {
     uint64_t policy_version; /* of the policy that produced it; 0: not said */
     uint32_t print;          /* of how its trajectory came: equal when it is sent again */
     int32_t times_sampled;
-    uint32_t slot; /* dense index in its table; SLOT_NONE outside */
+    uint32_t slot;    /* dense index in its table; SLOT_NONE outside */
+    bool unconfirmed; /* in this life: nobody was left to be told that it was inserted */
     struct trajectory *trajectory;
     struct chunk *chunks[]; /* trajectory->chunk_count of them, each with one reference */
 };

@@ -90,6 +90,12 @@ void lane_enter(struct lane *lane, enum lane_state state)
     lane->state_ns = now;
 }
 
+static void lane_free(struct lane *lane)
+{
+    pending_cleanup(&lane->inserts);
+    free(lane);
+}
+
 void lane_use(struct lane *lane)
 {
     lane->users++;
@@ -100,7 +106,7 @@ void lane_leave(struct lane *lane)
     if (--lane->users > 0 || !lane->dropped)
         return;
     engine_table_free(lane->table);
-    free(lane);
+    lane_free(lane);
 }
 
 static void moving_remove(struct service *service, struct lane *lane)
@@ -137,13 +143,8 @@ void service_table_drop(struct service *service, struct engine_table *table)
 void service_cleanup(struct service *service)
 {
     for (size_t i = 0; service->engine && i < engine_table_count(service->engine); ++i) {
-        for (struct pending_insert *pending = service->lanes[i]->insert_first, *next; pending;
-             pending = next) {
-            next = pending->next;
-            store_item_destroy(engine_store(service->engine), pending->item);
-            free(pending);
-        }
-        free(service->lanes[i]);
+        lane_refuse_inserts(service->lanes[i], TRP_CANCELLED);
+        lane_free(service->lanes[i]);
     }
     inboxes_destroy(service);
     wire_insert_request_cleanup(&service->insert);
@@ -179,7 +180,7 @@ void lane_move(struct lane *lane)
 
 static enum lane_state lane_idle(const struct lane *lane)
 {
-    if (lane->insert_first)
+    if (lane->inserts.first)
         return LANE_WAITING_FOR_SAMPLING;
     return lane->sample_first ? LANE_WAITING_FOR_INSERTS : LANE_SLEEPING;
 }

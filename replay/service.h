@@ -19,6 +19,7 @@
 
 #include <troupe/rpc.h>
 #include "engine.h"
+#include "pending.h"
 #include "shared_wire.h"
 #include "trajectory_builder.h"
 #include "wire.h"
@@ -28,15 +29,6 @@ struct insert_stream;
 struct sample_stream;
 struct shared_stream;
 struct unary;
-
-/* An item that waits for its table's limiter, or for the index of keys. */
-struct pending_insert {
-    struct pending_insert *next;
-    struct item *item;
-    uint64_t bytes;               /* of its chunks */
-    struct insert_stream *stream; /* NULL: ended; the item is inserted all the same */
-    uint64_t number;              /* of its confirmation in the stream */
-};
 
 /* What a table does with its time, as Reverb tells it. */
 enum lane_state {
@@ -51,8 +43,7 @@ enum lane_state {
 struct lane {
     struct service *service;
     struct engine_table *table;
-    struct pending_insert *insert_first, *insert_last;
-    uint32_t insert_count, orphan_count; /* orphans: without a stream */
+    struct pending_queue inserts;
     struct sample_stream *sample_first, *sample_last;
     uint32_t sample_count, timed_count; /* timed: with a deadline */
     bool moving;                        /* in service.moving */
@@ -171,9 +162,8 @@ void lane_refuse_inserts(struct lane *lane, trp_status status);
  * service->broken. */
 void insert_streams_answer(struct service *service);
 
-/* For the CLI: the peer and since when (CLOCK_MONOTONIC) of a stream with pending items. */
+/* For the CLI. */
 const char *insert_stream_peer(const struct insert_stream *stream);
-int64_t insert_stream_since_ns(const struct insert_stream *stream);
 
 /* ---- sample_stream.c --------------------------------------------------------------------- */
 

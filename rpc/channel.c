@@ -8,6 +8,7 @@
 
 #include <grpc/grpc_security.h>
 #include "core/alloc.h"
+#include "core/limits.h"
 #include "address.h"
 #include "library.h"
 #include "registry.h"
@@ -17,7 +18,6 @@ enum {
     CONNECT_TIMEOUT_MS = 60000,
     RECONNECT_FIRST_MS = 100,
     RECONNECT_MOST_MS = 1000,
-    KEEPALIVE_MS = 60000,
 };
 
 static grpc_channel *make_grpc_channel(const char *address, const trp_channel_options *options)
@@ -34,8 +34,10 @@ static grpc_channel *make_grpc_channel(const char *address, const trp_channel_op
     rpc_args_add(&args, GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
     rpc_args_add(&args, GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, RECONNECT_FIRST_MS);
     rpc_args_add(&args, GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, RECONNECT_MOST_MS);
-    if (strncmp(address, "unix:", 5) != 0)
-        rpc_args_add(&args, GRPC_ARG_KEEPALIVE_TIME_MS, KEEPALIVE_MS);
+    if (strncmp(address, "unix:", 5) != 0) {
+        rpc_args_add(&args, GRPC_ARG_KEEPALIVE_TIME_MS, RPC_KEEPALIVE_MS);
+        rpc_args_add(&args, GRPC_ARG_KEEPALIVE_TIMEOUT_MS, RPC_KEEPALIVE_TIMEOUT_MS);
+    }
     uint64_t most = options->max_message_bytes ? options->max_message_bytes : UINT64_MAX;
     rpc_args_add(&args, GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, rpc_limit_arg(most));
     rpc_args_add(&args, GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, rpc_limit_arg(most));

@@ -676,6 +676,38 @@ static void tables_say_who_is_blocked(void **state)
     trp_stream_destroy(writer);
 }
 
+static double waits_since_seconds(const struct replay *replay)
+{
+    Troupe__ReplayTablesRequest request = TROUPE__REPLAY_TABLES_REQUEST__INIT;
+    Troupe__ReplayTablesResponse *tables = (Troupe__ReplayTablesResponse *)ask(
+        replay_service(replay), "Tables", &request.base, TRP_OK);
+    assert_int_equal(tables->tables[0]->n_waiters, 1);
+    assert_int_equal(tables->tables[0]->waiters[0]->count, 1);
+    double seconds = tables->tables[0]->waiters[0]->since_seconds;
+    troupe__replay_tables_response__free_unpacked(tables, NULL);
+    return seconds;
+}
+
+static void who_is_blocked_waits_since_the_item_came_that_waits(void **state)
+{
+    enum { ROUNDS = 100 };
+    struct replay *replay = *state;
+    int64_t before_last = 0;
+    OPEN("name=q sampler=fifo limiter=queue(1) max_times_sampled=1");
+    trp_stream *writer = open_stream(replay, "InsertStream");
+    send_simple(writer, 1, "q", 1, 1);
+    send_simple(writer, 2, "q", 1, 1);
+    for (uint64_t key = 1; key <= ROUNDS; ++key) {
+        before_last = clock_now_ns(&clock_monotonic);
+        send_simple(writer, key + 2, "q", 1, 1); /* two wait; with this sample one goes in */
+        assert_int_equal(sample_one(replay, "q").key, key);
+    }
+    double seconds = waits_since_seconds(replay);
+    assert_true(seconds > 0);
+    assert_true(seconds <= (double)(clock_now_ns(&clock_monotonic) - before_last) * 1e-9);
+    trp_stream_destroy(writer);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, replay_setup, replay_teardown)
@@ -704,6 +736,7 @@ int main(void)
         TEST(a_live_server_and_its_files_answer_alike),
         TEST(calls_about_keys_wait_until_all_items_are_in_memory),
         TEST(tables_say_who_is_blocked),
+        TEST(who_is_blocked_waits_since_the_item_came_that_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,10 +5,10 @@
 #include "graph.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/alloc.h"
 #include "core/hash.h"
 #include "core/words.h"
 
@@ -105,54 +105,47 @@ void program_print_dot(const trp_program *program, FILE *out)
 
 /* ---- hash -------------------------------------------------------------------------------- */
 
-static void TRP_PRINTF(2, 3) hash_text(uint64_t *hash, const char *format, ...)
+/* `text` is taken. */
+static void hash_text(uint64_t *hash, char *text)
 {
-    char text[512];
-    va_list args;
-    va_start(args, format);
-    int size = vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    /* Longer text is cut; the size before the cut still tells two of them apart. */
-    *hash = hash_bytes(*hash, &size, sizeof size);
-    *hash = hash_bytes(*hash, text, strlen(text));
+    *hash = hash_bytes(*hash, text, strlen(text) + 1); /* the end, too: "ab" "c" is not "a" "bc" */
+    free(text);
 }
 
 static void hash_options(uint64_t *hash, const struct group *group)
 {
     if (group->kind == NODE_REPLAY) {
         const trp_replay_options *o = &group->options.replay;
-        hash_text(hash, "%d %" PRIu64 " %s", (int)o->durability, o->max_bytes,
-                  o->address ? o->address : "");
+        hash_text(hash, xasprintf("%d %" PRIu64 " %s", (int)o->durability, o->max_bytes,
+                                  o->address ? o->address : ""));
         for (size_t i = 0; i < o->table_count; i++) {
-            char *line = trp_table_options_format(&o->tables[i]);
-            hash_text(hash, "%s", line);
-            free(line);
+            hash_text(hash, trp_table_options_format(&o->tables[i]));
             *hash = hash_bytes(*hash, o->tables[i].signature.data, o->tables[i].signature.size);
         }
     } else if (group->kind == NODE_LEARNER) {
         const trp_learner_options *o = &group->options.learner;
-        hash_text(hash, "%u %u %u %u %" PRIu64, o->batch_size, o->prefetch, o->publish_every,
-                  o->checkpoint_every_s, o->max_steps);
+        hash_text(hash, xasprintf("%u %u %u %u %" PRIu64, o->batch_size, o->prefetch,
+                                  o->publish_every, o->checkpoint_every_s, o->max_steps));
     } else if (group->kind == NODE_OWN) {
         *hash = hash_bytes(*hash, group->options.own.arg, group->options.own.arg_size);
     } else {
         const trp_actor_options *o = &group->options.actor;
-        hash_text(hash, "%u %" PRIu64 " %u %.17g", o->envs, o->max_steps, o->episodes,
-                  o->target_return);
+        hash_text(hash, xasprintf("%u %" PRIu64 " %u %.17g", o->envs, o->max_steps, o->episodes,
+                                  o->target_return));
     }
 }
 
 uint64_t program_hash(const trp_program *program)
 {
     uint64_t hash = HASH_BYTES_EMPTY;
-    hash_text(&hash, "%s", program->name);
+    hash_text(&hash, xstrdup(program->name));
     for (size_t i = 0; i < program->group_count; i++) {
         const struct group *group = program->groups[i];
         uint64_t agent = group->agent.impl ? trp_agent_hash(&group->agent) : 0;
-        hash_text(&hash, "%s %d %u %s %016" PRIx64, group->name, (int)group->kind, group->count,
-                  group->env ? group->env : "", agent);
+        hash_text(&hash, xasprintf("%s %d %u %s %016" PRIx64, group->name, (int)group->kind,
+                                   group->count, group->env ? group->env : "", agent));
         for (size_t k = 0; k < group->use_count; k++)
-            hash_text(&hash, "%u", group->uses[k].id);
+            hash_text(&hash, xasprintf("%u", group->uses[k].id));
         hash_options(&hash, group);
     }
     return hash;

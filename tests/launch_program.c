@@ -12,7 +12,7 @@
 #include "core/thread.h"
 #include "params.pb-c.h"
 
-static int *volatile nowhere;
+static int *volatile nowhere = (int *)8; /* not NULL, which a sanitizer would see first */
 static const char *scenario = "done";
 static trp_node base;
 
@@ -78,17 +78,22 @@ static trp_status base_serve(trp_context *context)
 static trp_status base_run(trp_context *context, const void *arg)
 {
     (void)arg;
-    if (is("segv"))
+    if (is("segv")) {
+        signal(SIGSEGV, SIG_DFL); /* a sanitizer's handler would make an exit of it */
         *nowhere = 1;
-    if (is("gone"))
-        return trp_fail(TRP_NOT_FOUND, "no base today");
+    }
+    if (is("leaves"))
+        return TRP_OK;
     if (is("serve") || is("served_then_fails") || is("served_to_the_deaf") || is("asks"))
         return base_serve(context);
     if (is("waits_for_silent")) {
         fputs("here, but silent\n", stdout);
         fflush(stdout);
     }
-    return wait_for_stop(context);
+    TRP_TRY(wait_for_stop(context));
+    if (is("complains") || is("breaks_first"))
+        return trp_fail(TRP_DATA_LOSS, "the base broke");
+    return TRP_OK;
 }
 
 /* ---- users ------------------------------------------------------------------------------- */
@@ -208,7 +213,13 @@ static trp_status user_run(trp_context *context, const void *arg)
         trp_log(TRP_INFO, "%s", trp_last_error());
         return status;
     }
-    if (is("serve") || is("gone") || is("served_then_fails"))
+    if (is("complains") || is("breaks_first")) {
+        TRP_TRY(await_base(context));
+        if (trp_context_index(context) == 1)
+            return wait_for_stop(context);
+        return trp_fail(is("complains") ? TRP_UNAVAILABLE : TRP_DATA_LOSS, "a user's words");
+    }
+    if (is("serve") || is("leaves") || is("served_then_fails"))
         return call_base(context);
     if (is("seed")) {
         char seed[32];

@@ -164,7 +164,8 @@ static void a_crash_is_reported_as_such(void **state)
 {
     struct scene *scene = *state;
     assert_int_equal(run_scenario(scene, "segv", NULL), 1);
-    assert_last_line(scene, "err", "failed: base/0: it");
+    assert_last_line(scene, "err",
+                     "failed: base/0: it was killed by signal 11 (Segmentation fault)");
 }
 
 static void an_abort_is_reported_as_such(void **state)
@@ -235,20 +236,34 @@ static void everybody_told_to_stop_from_outside_is_a_stop(void **state)
     free(text);
 }
 
+/* The user is the first to fail, and the base says only when it is stopped that it broke. */
 static void peers_of_a_failed_node_are_not_blamed(void **state)
 {
     struct scene *scene = *state;
-    assert_int_equal(run_scenario(scene, "gone", NULL), 1);
-    assert_last_line(scene, "err", "failed: base/0: no base today");
+    assert_int_equal(run_scenario(scene, "complains", NULL), 1);
+    assert_last_line(scene, "err", "failed: base/0: the base broke");
 }
 
+static void a_node_that_failed_by_itself_is_blamed(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "breaks_first", NULL), 1);
+    assert_last_line(scene, "err", "failed: user/0: a user's words");
+}
+
+/* The base ends well and never serves: nothing but the users' dialling can end the program, and a
+ * dial that is told nothing takes 60 s, which is more than PATIENCE_MS. */
 static void a_peer_that_is_gone_is_named_at_once(void **state)
 {
     struct scene *scene = *state;
-    int64_t start_ns = clock_now_ns(&clock_monotonic);
-    assert_int_equal(run_scenario(scene, "gone", NULL), 1);
-    assert_true(clock_now_ns(&clock_monotonic) - start_ns < 10 * INT64_C(1000000000));
-    assert_last_line(scene, "err", "base/0");
+    static const char *const modes[] = {"--launch=processes", "--launch=threads"};
+    for (size_t i = 0; i < 2; i++) {
+        char *dir = scene_path(scene, "run");
+        nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+        free(dir);
+        assert_int_equal(run_scenario(scene, "leaves", modes[i]), 1);
+        assert_last_line(scene, "err", ": base/0 cannot be reached: it has ended; log: ");
+    }
 }
 
 static void a_server_in_threads_outlives_its_callers(void **state)
@@ -397,6 +412,26 @@ static void a_run_can_be_suspended_and_continued(void **state)
     assert_int_equal(scene_wait(scene), 128 + SIGTERM);
     close(terminal);
     assert_file_contains(scene, "run/events", "base/0 stops");
+}
+
+/* Suspended for half as long as it may run, it ends that much later. */
+static void suspended_time_does_not_count(void **state)
+{
+    struct scene *scene = *state;
+    enum { RUN_MS = 1000, SUSPENDED_MS = 500 };
+    int64_t start_ns = clock_now_ns(&clock_monotonic);
+    start_scenario(scene, "wait", "--max-seconds=1");
+    scene_await(scene, "out", "nodes as processes");
+    kill(scene->pid, SIGTSTP);
+    await_state(scene->pid, true);
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, SUSPENDED_MS);
+    while (!deadline_passed(deadline, &clock_monotonic))
+        poll(NULL, 0, 5);
+    kill(scene->pid, SIGCONT);
+    assert_int_equal(scene_wait(scene), 0);
+    int64_t passed_ns = clock_now_ns(&clock_monotonic) - start_ns;
+    assert_true(passed_ns >= (RUN_MS + SUSPENDED_MS) * INT64_C(1000000));
+    assert_file_contains(scene, "out", "done: 1 seconds are over");
 }
 
 static void a_node_that_does_not_stop_is_killed_and_named(void **state)
@@ -605,6 +640,7 @@ int main(void)
         TEST(a_node_told_to_stop_from_outside_is_a_failure),
         TEST(everybody_told_to_stop_from_outside_is_a_stop),
         TEST(peers_of_a_failed_node_are_not_blamed),
+        TEST(a_node_that_failed_by_itself_is_blamed),
         TEST(a_peer_that_is_gone_is_named_at_once),
         TEST(a_server_in_threads_outlives_its_callers),
         TEST(a_server_is_not_withdrawn_from_callers_that_do_not_stop),
@@ -617,6 +653,7 @@ int main(void)
         TEST(interrupts_stop_in_order_and_show_in_the_status),
         TEST(an_interrupt_at_the_terminal_is_a_clean_stop),
         TEST(a_run_can_be_suspended_and_continued),
+        TEST(suspended_time_does_not_count),
         TEST(a_node_that_does_not_stop_is_killed_and_named),
         TEST(a_thread_that_does_not_stop_is_named),
         TEST(a_stopped_process_is_killed),

@@ -214,16 +214,39 @@ static void wrong_graphs_are_one_line_and_status_2(void **state)
     }
 }
 
+/* Lines that begin with an option; explanations are further to the right. */
+static size_t options_in(const struct scene *scene, const char *name)
+{
+    char *text = scene_read(scene, name);
+    size_t count = 0;
+    for (const char *line = text; *line;) {
+        size_t indent = strspn(line, " ");
+        count += (indent == 2 || indent == 6) && line[indent] == '-';
+        line += strcspn(line, "\n");
+        line += *line == '\n';
+    }
+    free(text);
+    return count;
+}
+
 static void help_names_every_option(void **state)
 {
     struct scene *scene = *state;
     static const char *const flags[] = {"--help", "-h"};
-    static const char *const words[] = {"--launch", "--run-dir", "--resume", "--grace", "graph"};
+    static const char *const options[] = {
+        "--launch=MODE ",   "--run-dir=DIR ",     "--resume ",          "--seed=N ",
+        "--deterministic ", "--log-level=LEVEL ", "--max-seconds=S ",   "--max-steps=N ",
+        "--grace=S ",       "--format=FORMAT ",   "--target-return=R ", "--params=FILE ",
+        "--episodes=N ",    "-?, --help ",        "--usage ",           "-V, --version ",
+    };
+    enum { OPTIONS = sizeof options / sizeof options[0] };
     for (size_t k = 0; k < 2; k++) {
         const char *argv[] = {LAUNCH_PROGRAM, flags[k], NULL};
         assert_int_equal(scene_run(scene, argv), 0);
-        for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-            assert_file_contains(scene, "out", words[i]);
+        for (size_t i = 0; i < OPTIONS; i++)
+            assert_file_contains(scene, "out", options[i]);
+        assert_int_equal(options_in(scene, "out"), OPTIONS); /* none of which is not above */
+        assert_file_contains(scene, "out", "[graph|eval] [-- ARGS]");
     }
 }
 

@@ -1,6 +1,5 @@
-/* DQN: its options, policy and update by the numbers, and whole runs with a replay server, a
- * learner and actors in one process: they learn Catch, repeat bit for bit, and go on after a
- * checkpoint as if nothing had happened. */
+/* DQN: its options, its policy, and its update by the numbers, which goes on after a checkpoint as
+ * if nothing had happened. */
 #include <inttypes.h>
 #include <math.h>
 #include <setjmp.h>
@@ -18,9 +17,7 @@
 #include <troupe/log.h>
 #include "agents/dqn.h"
 #include "core/alloc.h"
-#include "core/thread.h"
 #include "learner/save.h"
-#include "params.pb-c.h"
 
 /* ---- options ------------------------------------------------------------------------------- */
 
@@ -348,55 +345,6 @@ static trp_updater *updater_create(const trp_dqn_options *options, uint64_t seed
     return updater;
 }
 
-/* The first step of a new updater by the formulas: online and target network are equal. */
-static void check_first_step(struct items *items, const trp_dqn_options *options, double gamma,
-                             double beta)
-{
-    trp_net_spec spec = {.inputs = 4, .outputs = 2, .hidden = {64, 64}};
-    trp_updater *updater = updater_create(options, 3);
-    trp_net *net;
-    assert_int_equal(trp_net_create(&net, &(trp_net_options){.spec = spec, .batch = BATCH}),
-                     TRP_OK);
-    float q[BATCH][2], next[BATCH][2];
-    trp_net_forward(net, updater->params, items->observations[0], BATCH, q[0]);
-    trp_net_forward(net, updater->params, items->next_observations[0], BATCH, next[0]);
-    double errors[BATCH], weights[BATCH], largest = 0, loss = 0;
-    for (size_t i = 0; i < BATCH; i++) {
-        double best = fmax((double)next[i][0], (double)next[i][1]);
-        errors[i] = (double)items->rewards[i] + gamma * (double)items->discounts[i] * best -
-                    (double)q[i][items->actions[i]];
-        weights[i] = pow(1000 * items->probabilities[i], -beta);
-        largest = fmax(largest, weights[i]);
-    }
-    for (size_t i = 0; i < BATCH; i++) {
-        double size = fabs(errors[i]);
-        loss += weights[i] / largest * (size <= 1 ? 0.5 * size * size : size - 0.5) / BATCH;
-    }
-    double priorities[BATCH];
-    trp_update update;
-    assert_int_equal(updater->impl->step(updater, &items->batch, priorities, &update), TRP_OK);
-    assert_float_equal(update.loss, loss, 1e-5);
-    assert_true(update.grad_norm > 0);
-    for (size_t i = 0; i < BATCH; i++)
-        assert_float_equal(priorities[i], fabs(errors[i]) + 1e-3, 1e-5);
-    trp_net_destroy(net);
-    trp_updater_destroy(updater);
-}
-
-static void the_first_step_is_that_of_the_formulas(void **state)
-{
-    (void)state;
-    struct items items;
-    trp_rng rng;
-    trp_rng_init(&rng, 11, 0);
-    items_fill(&items, &rng);
-    check_first_step(&items, &(trp_dqn_options){0}, 0.99, 0.4);
-    check_first_step(&items, &(trp_dqn_options){.discount = 0.5F}, 0.5, 0.4);
-    check_first_step(&items, &(trp_dqn_options){.importance_exponent = 1}, 0.99, 1);
-    check_first_step(&items, &(trp_dqn_options){.importance_exponent = -1}, 0.99, 0);
-    check_first_step(&items, &(trp_dqn_options){.no_double = true}, 0.99, 0.4);
-}
-
 /* The tensor `name` of an updater's state. */
 static const float *tensor(trp_updater *updater, const char *name)
 {
@@ -407,6 +355,137 @@ static const float *tensor(trp_updater *updater, const char *name)
             return tensors[i].data;
     fail();
     return NULL;
+}
+
+/* What the formulas have to be told, and the rest as the updater has it. */
+struct formulas {
+    trp_dqn_options options;
+    double gamma, beta, huber_delta, clip, learning_rate, adam_epsilon;
+    trp_net_spec spec;
+    trp_net *net;
+    size_t count;
+    float *target, *grads, *before[3]; /* params, m and v of the updater before a step */
+    double errors[BATCH];
+    trp_update update;
+};
+
+/* Errors, loss and gradient for the parameters before[0]. */
+static void formulas_differentiate(struct formulas *f, const struct items *items)
+{
+    float q[BATCH][2], online[BATCH][2], target[BATCH][2], dq[BATCH][2] = {{0}};
+    double weights[BATCH], largest = 0;
+    trp_net_forward(f->net, f->target, items->next_observations[0], BATCH, target[0]);
+    trp_net_forward(f->net, f->before[0], items->next_observations[0], BATCH, online[0]);
+    trp_net_forward(f->net, f->before[0], items->observations[0], BATCH, q[0]);
+    f->update = (trp_update){0};
+    for (size_t i = 0; i < BATCH; i++) {
+        const float *judge = f->options.no_double ? target[i] : online[i];
+        double next = (double)target[i][judge[1] > judge[0]];
+        f->errors[i] = (double)items->rewards[i] + f->gamma * (double)items->discounts[i] * next -
+                       (double)q[i][items->actions[i]];
+        f->update.mean_q += (double)q[i][items->actions[i]] / BATCH;
+        weights[i] = pow(1000 * items->probabilities[i], -f->beta);
+        largest = fmax(largest, weights[i]);
+    }
+    for (size_t i = 0; i < BATCH; i++) {
+        double size = fabs(f->errors[i]), delta = f->huber_delta, share = weights[i] / largest;
+        double huber = size <= delta ? 0.5 * size * size : delta * (size - 0.5 * delta);
+        f->update.loss += share * huber / BATCH;
+        dq[i][items->actions[i]] =
+            (float)(-share * copysign(fmin(size, delta), f->errors[i]) / BATCH);
+    }
+    memset(f->grads, 0, f->count * sizeof *f->grads);
+    trp_net_backward(f->net, f->before[0], items->observations[0], dq[0], f->grads, NULL, NULL);
+    for (size_t i = 0; i < f->count; i++)
+        f->update.grad_norm += (double)f->grads[i] * (double)f->grads[i];
+    f->update.grad_norm = sqrt(f->update.grad_norm);
+}
+
+/* Adam from before[] by the gradient of formulas_differentiate(), against what the updater has. */
+static void formulas_assert_applied(const struct formulas *f, uint64_t step,
+                                    const float *const after[3])
+{
+    double norm = f->update.grad_norm, scale = f->clip > 0 && norm > f->clip ? f->clip / norm : 1;
+    for (size_t i = 0; i < f->count; i++) {
+        double g = scale * (double)f->grads[i];
+        double m = 0.9 * (double)f->before[1][i] + 0.1 * g;
+        double v = 0.999 * (double)f->before[2][i] + 0.001 * g * g;
+        double root = sqrt(v / (1 - pow(0.999, (double)step))) + f->adam_epsilon;
+        double change = f->learning_rate * m / (1 - pow(0.9, (double)step)) / root;
+        assert_float_equal(after[0][i], (double)f->before[0][i] - change, 1e-6);
+        assert_float_equal(after[1][i], m, 1e-6);
+        assert_float_equal(after[2][i], v, 1e-7);
+    }
+}
+
+static void check_steps(const struct items *items, struct formulas f)
+{
+    f.spec =
+        (trp_net_spec){.inputs = 4, .outputs = 2, .hidden = {64, 64}, .dueling = f.options.dueling};
+    f.options.adam_epsilon = (float)f.adam_epsilon;
+    trp_updater *updater = updater_create(&f.options, 3);
+    assert_int_equal(trp_net_create(&f.net, &(trp_net_options){.spec = f.spec, .batch = BATCH}),
+                     TRP_OK);
+    f.count = updater->param_count;
+    const float *after[3] = {updater->params, tensor(updater, "adam.m"), tensor(updater, "adam.v")};
+    for (size_t i = 0; i < 3; i++)
+        f.before[i] = trp_floats_create(f.count);
+    f.grads = trp_floats_create(f.count);
+    f.target = (float *)(uintptr_t)tensor(updater, "target"); /* as if it were an old copy */
+    trp_rng rng;
+    trp_rng_init(&rng, 99, 0);
+    trp_net_init(&f.spec, &rng, f.target);
+    for (uint64_t step = 1; step <= 3; step++) {
+        for (size_t i = 0; i < 3; i++)
+            memcpy(f.before[i], after[i], f.count * sizeof(float));
+        formulas_differentiate(&f, items);
+        double priorities[BATCH];
+        trp_update update;
+        assert_int_equal(updater->impl->step(updater, &items->batch, priorities, &update), TRP_OK);
+        assert_float_equal(update.loss, f.update.loss, 1e-5);
+        assert_float_equal(update.mean_q, f.update.mean_q, 1e-5);
+        assert_float_equal(update.grad_norm, f.update.grad_norm, 1e-5);
+        for (size_t i = 0; i < BATCH; i++)
+            assert_float_equal(priorities[i], fabs(f.errors[i]) + 1e-3, 1e-5);
+        formulas_assert_applied(&f, step, after);
+    }
+    for (size_t i = 0; i < 3; i++)
+        trp_floats_destroy(f.before[i]);
+    trp_floats_destroy(f.grads);
+    trp_net_destroy(f.net);
+    trp_updater_destroy(updater);
+}
+
+static void steps_are_those_of_the_formulas(void **state)
+{
+    (void)state;
+    struct items items;
+    trp_rng rng;
+    trp_rng_init(&rng, 11, 0);
+    items_fill(&items, &rng);
+    /* With a larger epsilon the change is smooth in the gradient, which differs in its last bits.
+     */
+    const struct formulas defaults = {.gamma = 0.99,
+                                      .beta = 0.4,
+                                      .huber_delta = 1,
+                                      .clip = 10,
+                                      .learning_rate = 1e-3,
+                                      .adam_epsilon = 1e-3};
+    struct formulas rows[11];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        rows[i] = defaults;
+    rows[1].options.discount = 0.5F, rows[1].gamma = 0.5;
+    rows[2].options.importance_exponent = 1, rows[2].beta = 1;
+    rows[3].options.importance_exponent = -1, rows[3].beta = 0;
+    rows[4].options.no_double = true;
+    rows[5].options.dueling = true;
+    rows[6].options.huber_delta = 0.25F, rows[6].huber_delta = 0.25;
+    rows[7].options.max_gradient_norm = 0.125F, rows[7].clip = 0.125;
+    rows[8].options.max_gradient_norm = -1, rows[8].clip = 0;
+    rows[9].options.learning_rate = 0.01F, rows[9].learning_rate = 0.01;
+    rows[10].adam_epsilon = 1e-2;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        check_steps(&items, rows[i]);
 }
 
 static void step_once(trp_updater *updater, const struct items *items)
@@ -560,187 +639,6 @@ static void learning_goes_on_after_a_checkpoint_bit_for_bit(void **state)
     remove_dir(dir);
 }
 
-/* ---- whole runs ---------------------------------------------------------------------------- */
-
-enum { ACTORS = 2 };
-
-struct run {
-    trp_agent agent;
-    const char *env;
-    uint64_t seed, max_steps;
-    char dir[32];
-    trp_replay_server *server;
-    trp_channel *channel;
-    trp_stop *stop;
-    struct turns *turns;
-    trp_learner *learner;
-    trp_actor *actors[ACTORS];
-    trp_status status[1 + ACTORS];
-    trp_actor_counters counters[ACTORS];
-    float *params; /* what was learned */
-    size_t count;
-    trp_evaluation evaluation;
-};
-
-struct part {
-    struct run *run;
-    uint32_t index; /* 0: the learner */
-    struct thread thread;
-};
-
-static void run_learner(void *arg)
-{
-    struct part *part = arg;
-    struct run *run = part->run;
-    turns_join(run->turns, 0);
-    run->status[0] = trp_learner_run(run->learner);
-    trp_stop_request(run->stop);
-    turns_leave();
-}
-
-static void run_actor(void *arg)
-{
-    struct part *part = arg;
-    struct run *run = part->run;
-    turns_join(run->turns, part->index);
-    trp_actor *actor;
-    char name[16];
-    snprintf(name, sizeof name, "actor/%" PRIu32, part->index - 1);
-    trp_status status = trp_agent_actor_create(
-        &actor, &run->agent,
-        &(trp_agent_actor_options){.name = name,
-                                   .env = run->env,
-                                   .index = part->index - 1,
-                                   .count = ACTORS,
-                                   .replay = run->channel,
-                                   .params = trp_learner_service(run->learner),
-                                   .stop = run->stop,
-                                   .seed = run->seed});
-    if (status == TRP_OK)
-        status = trp_actor_run(actor);
-    if (status == TRP_OK)
-        run->counters[part->index - 1] = trp_actor_read(actor);
-    trp_actor_destroy(actor);
-    run->status[part->index] = status;
-    if (status != TRP_OK)
-        trp_stop_request(run->stop);
-    turns_leave();
-}
-
-static void run_start(struct run *run)
-{
-    make_dir(run->dir);
-    trp_agent_table_list tables;
-    assert_int_equal(trp_agent_tables(&run->agent, run->env, &tables), TRP_OK);
-    char *store = xasprintf("%s/store", run->dir);
-    trp_status status = trp_replay_server_create(
-        &run->server,
-        &(trp_replay_server_options){
-            .dir = store, .tables = tables.tables, .table_count = tables.count, .seed = run->seed});
-    assert_int_equal(status, TRP_OK);
-    run->channel = trp_channel_create_local(trp_replay_server_rpc(run->server));
-    run->stop = trp_stop_create();
-    run->turns = turns_create(1 + ACTORS);
-    status = trp_agent_learner_create(
-        &run->learner, &run->agent,
-        &(trp_agent_learner_options){
-            .env = run->env,
-            .seed = run->seed,
-            .loop = {.replay = run->channel, .stop = run->stop, .max_steps = run->max_steps}});
-    assert_int_equal(status, TRP_OK);
-    trp_agent_table_list_cleanup(&tables);
-    free(store);
-}
-
-static void run_keep_results(struct run *run)
-{
-    trp_params_client *client;
-    assert_int_equal(
-        trp_params_client_create(
-            &client, &(trp_params_client_options){.service = trp_learner_service(run->learner)}),
-        TRP_OK);
-    assert_int_equal(trp_params_client_pull(client, 0, 0, NULL), TRP_OK);
-    trp_params_state state = trp_params_client_state(client);
-    run->count = state.count;
-    run->params = trp_floats_create(state.count);
-    memcpy(run->params, state.params, state.count * sizeof *run->params);
-    trp_params_client_destroy(client);
-    trp_policy *policy;
-    assert_int_equal(trp_agent_policy_create(&policy, &run->agent, run->env, 100), TRP_OK);
-    assert_int_equal(policy->impl->load(policy, run->params, run->count), TRP_OK);
-    assert_int_equal(trp_evaluate(policy, &(trp_evaluate_options){.env = run->env, .seed = 77},
-                                  &run->evaluation),
-                     TRP_OK);
-    trp_policy_destroy(policy);
-}
-
-static void run_end(struct run *run)
-{
-    trp_learner_destroy(run->learner);
-    trp_channel_destroy(run->channel);
-    trp_replay_server_destroy(run->server);
-    trp_stop_destroy(run->stop);
-    turns_destroy(run->turns);
-    remove_dir(run->dir);
-}
-
-static struct run run_whole(const trp_dqn_options *options, const char *env, uint64_t seed,
-                            uint64_t max_steps)
-{
-    struct run run = {.agent = trp_dqn(options), .env = env, .seed = seed, .max_steps = max_steps};
-    run_start(&run);
-    struct part parts[1 + ACTORS] = {0};
-    for (uint32_t i = 0; i <= ACTORS; i++) {
-        parts[i] = (struct part){.run = &run, .index = i};
-        assert_int_equal(thread_start(&parts[i].thread, i ? "actor" : "learner",
-                                      i ? run_actor : run_learner, &parts[i]),
-                         TRP_OK);
-    }
-    for (uint32_t i = 0; i <= ACTORS; i++)
-        thread_stop(&parts[i].thread);
-    for (uint32_t i = 0; i <= ACTORS; i++)
-        assert_int_equal(run.status[i], TRP_OK);
-    run_keep_results(&run);
-    run_end(&run);
-    return run;
-}
-
-static const trp_dqn_options small = {.hidden = {32},
-                                      .batch_size = 32,
-                                      .min_replay_size = 200,
-                                      .replay_size = 5000,
-                                      .epsilon_steps = 2000,
-                                      .target_period = 50};
-
-static void catch_is_learned(void **state)
-{
-    (void)state;
-    struct run run = run_whole(&small, "Catch", 1, 1500);
-    print_message("mean return %.2f\n", run.evaluation.mean);
-    assert_true(run.evaluation.mean >= 0.9); /* of 1; random play has -0.6 */
-    assert_true(run.counters[0].episodes > 0);
-    trp_floats_destroy(run.params);
-}
-
-static void a_run_in_turns_repeats_bit_for_bit(void **state)
-{
-    (void)state;
-    struct run first = run_whole(&small, "CartPole-v1", 3, 150);
-    struct run second = run_whole(&small, "CartPole-v1", 3, 150);
-    struct run other = run_whole(&small, "CartPole-v1", 4, 150);
-    assert_int_equal(first.count, second.count);
-    assert_memory_equal(first.params, second.params, first.count * sizeof *first.params);
-    for (size_t i = 0; i < ACTORS; i++) {
-        assert_int_equal(first.counters[i].steps, second.counters[i].steps);
-        assert_int_equal(first.counters[i].episodes, second.counters[i].episodes);
-        assert_float_equal(first.counters[i].mean_return, second.counters[i].mean_return, 0);
-    }
-    assert_memory_not_equal(first.params, other.params, first.count * sizeof *first.params);
-    trp_floats_destroy(first.params);
-    trp_floats_destroy(second.params);
-    trp_floats_destroy(other.params);
-}
-
 int main(void)
 {
     trp_log_set_level(TRP_WARN);
@@ -756,14 +654,12 @@ int main(void)
         cmocka_unit_test(a_greedy_policy_takes_the_best_action),
         cmocka_unit_test(an_exploring_policy_errs_as_often_as_epsilon_says),
         cmocka_unit_test(a_policy_refuses_what_does_not_fit),
-        cmocka_unit_test(the_first_step_is_that_of_the_formulas),
+        cmocka_unit_test(steps_are_those_of_the_formulas),
         cmocka_unit_test(the_target_network_is_copied_every_period),
         cmocka_unit_test(a_target_rate_moves_the_target_every_step),
         cmocka_unit_test(batches_from_a_broken_peer_are_refused),
         cmocka_unit_test(a_gradient_that_is_not_finite_is_not_applied),
         cmocka_unit_test(learning_goes_on_after_a_checkpoint_bit_for_bit),
-        cmocka_unit_test(catch_is_learned),
-        cmocka_unit_test(a_run_in_turns_repeats_bit_for_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,13 +24,13 @@ enum { COUNT = 16, KEPT = 4096 };
 
 struct walk {
     int64_t steps;
-    int64_t start; /* drawn, so that seeds show */
+    int64_t start; /* drawn, so that seeds show; exact as a float */
 };
 
 static trp_status walk_reset(void *state, trp_rng *rng)
 {
     struct walk *walk = state;
-    *walk = (struct walk){.start = (int64_t)trp_rng_below(rng, 1000)};
+    *walk = (struct walk){.start = (int64_t)trp_rng_below(rng, 1 << 24)};
     return TRP_OK;
 }
 
@@ -400,21 +400,27 @@ static void between_pulls_own_steps_are_counted(void **state)
     assert_int_equal(fixture->last_steps, 9);
 }
 
-static void a_second_life_goes_on_and_draws_other_numbers(void **state)
+static void later_lives_go_on_and_draw_other_numbers(void **state)
 {
     struct fixture *fixture = *state;
-    trp_actor_loop_options options = loop_options(fixture, 3, 1);
-    run(&options, TRP_OK);
-    assert_int_equal(fixture->recording.reseeded, 0);
-    float start = fixture->recording.records[0].observation[1];
-    fixture->recording.count = 0;
-    options = loop_options(fixture, 3, 1);
-    options.max_steps = 20;
-    trp_actor_counters counters = run(&options, TRP_OK);
-    assert_int_equal(counters.steps, 8);
-    assert_int_equal(counters.total_steps, 20);
-    assert_true(fixture->recording.reseeded != 0);
-    assert_true(start != fixture->recording.records[0].observation[1]);
+    enum { LIVES = 3 };
+    float starts[LIVES];
+    uint64_t seeds[LIVES];
+    for (uint32_t life = 0; life < LIVES; life++) {
+        trp_actor_loop_options options = loop_options(fixture, 3, 1);
+        options.max_steps = 12 + 8 * life;
+        fixture->recording.count = 0;
+        trp_actor_counters counters = run(&options, TRP_OK);
+        assert_int_equal(counters.steps, life == 0 ? 12 : 8);
+        assert_int_equal(counters.total_steps, options.max_steps);
+        starts[life] = fixture->recording.records[0].observation[1];
+        seeds[life] = fixture->recording.reseeded; /* 0 in the first: as it was made */
+        for (uint32_t earlier = 0; earlier < life; earlier++) {
+            assert_true(starts[life] != starts[earlier]);
+            assert_true(seeds[life] != seeds[earlier]);
+        }
+    }
+    assert_int_equal(seeds[0], 0);
 }
 
 static void equal_seeds_repeat_a_run(void **state)
@@ -641,7 +647,7 @@ int main(void)
         WITH_FIXTURE(parameters_are_loaded_once_per_version),
         WITH_FIXTURE(schedules_see_the_steps_of_all_actors),
         WITH_FIXTURE(between_pulls_own_steps_are_counted),
-        WITH_FIXTURE(a_second_life_goes_on_and_draws_other_numbers),
+        WITH_FIXTURE(later_lives_go_on_and_draw_other_numbers),
         WITH_FIXTURE(equal_seeds_repeat_a_run),
         WITH_FIXTURE(a_table_that_holds_back_is_waited_for),
         WITH_FIXTURE(a_stop_ends_the_wait_for_the_table),

@@ -415,22 +415,40 @@ static void a_nan_in_the_input_is_not_hidden(void **state)
         }
 }
 
+/* `count` values are spread over +-`bound`. */
+static void assert_uniform(const float *values, size_t count, float bound)
+{
+    float largest = 0;
+    double sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        largest = fmaxf(largest, fabsf(values[i]));
+        sum += (double)values[i];
+    }
+    assert_true(largest <= bound);
+    assert_true(largest > 0.9F * bound);
+    assert_true(fabs(sum / (double)count) < 0.2 * (double)bound);
+}
+
 static void initial_parameters_fill_pytorchs_range(void **state)
 {
     (void)state;
-    static const trp_net_spec spec = {.inputs = 16, .hidden = {100}, .outputs = 4};
-    float *params = trp_floats_create(trp_net_param_count(&spec)), largest = 0;
+    static const trp_net_spec spec = {
+        .inputs = 16, .hidden = {200, 120}, .outputs = 100, .dueling = true};
+    float *params = trp_floats_create(trp_net_param_count(&spec));
     trp_rng rng;
     trp_rng_init(&rng, 1, 1);
     trp_net_init(&spec, &rng, params);
-    double sum = 0;
-    for (size_t i = 0; i < 1600; i++) {
-        largest = fmaxf(largest, fabsf(params[i]));
-        sum += (double)params[i];
+    struct shape shape = shape_of(&spec);
+    assert_int_equal(shape.layer_count, 4);
+    for (uint32_t i = 0; i < shape.layer_count; i++) {
+        const struct layer *layer = &shape.layers[i];
+        float bound = 1 / sqrtf((float)layer->inputs);
+        assert_uniform(params + layer->weights, (size_t)layer->inputs * layer->outputs, bound);
+        if (layer->outputs >= 100) /* the value has one bias */
+            assert_uniform(params + layer->bias, layer->outputs, bound);
+        else
+            assert_true(params[layer->bias] != 0 && fabsf(params[layer->bias]) <= bound);
     }
-    assert_true(largest <= 0.25f);
-    assert_true(largest > 0.24f);
-    assert_true(fabs(sum / 1600) < 0.02);
     trp_floats_destroy(params);
 }
 

@@ -1,43 +1,57 @@
 #!/usr/bin/env bash
-# An installed Troupe can be used through pkg-config and through find_package, and exports trp_ only.
+# A program of a user's own (tests/user_program.c) builds against an installed Troupe through
+# pkg-config, find_package and `troupe launch`, and runs in processes and threads. The library
+# exports trp_ only.
 set -euo pipefail
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cmake --install "$BUILD_DIR" --prefix "$dir/usr" >"$dir/log" || { cat "$dir/log"; exit 1; }
 lib=$(dirname "$(find "$dir/usr" -name libtroupe.so)")
+cp tests/user_program.c "$dir"
+protoc-c --c_out="$dir" -Itests/proto tests/proto/judge.proto
 
-cat >"$dir/main.c" <<'EOF'
-#include <troupe/troupe.h>
-#include <stdio.h>
-
-int main(void)
-{
-    return puts(trp_version()) < 0;
+has() { # FILE WORDS
+    grep -q -- "$2" "$1" || { echo "'$2' is not in:"; cat "$1"; exit 1; }
 }
-EOF
-export PKG_CONFIG_PATH=$lib/pkgconfig
-"$CC" -std=c11 "$dir/main.c" -o "$dir/by_pkg_config" $(pkg-config --cflags --libs troupe)
-[ "$(LD_LIBRARY_PATH=$lib "$dir/by_pkg_config")" = 0.1.0 ]
 
-cat >"$dir/CMakeLists.txt" <<'EOF'
+# check COMMAND...: the program runs to its end and every node of it did what it is for.
+check() {
+    local mode run
+    for mode in processes threads; do
+        run=$(mktemp -d "$dir/run-XXXX")
+        timeout 60 "$@" --launch=$mode --run-dir="$run/run" --seed=1 >"$run/log" 2>&1 ||
+            { echo "$* --launch=$mode:"; cat "$run/log"; exit 1; }
+        has "$run/log" 'done: judge/0: judged and learned'
+        has "$run/run/metrics.csv" 'player/0,sum,41,41,1'
+        has "$run/run/metrics.csv" 'player/1,sum,42,42,1'
+        has "$run/run/metrics.csv" 'actor/0,actor_steps,'
+    done
+}
+
+flags=$(PKG_CONFIG_PATH=$lib/pkgconfig pkg-config --cflags --libs troupe)
+"$CC" -std=c11 -Wall -Wextra -Werror "$dir/user_program.c" "$dir/judge.pb-c.c" -o "$dir/user" $flags
+LD_LIBRARY_PATH=$lib check "$dir/user"
+
+cat >"$dir/CMakeLists.txt" <<'END'
 cmake_minimum_required(VERSION 3.25)
 project(user C)
 find_package(troupe 0.1 REQUIRED)
-add_executable(user main.c)
+add_executable(user user_program.c judge.pb-c.c)
 target_link_libraries(user PRIVATE troupe::troupe)
-EOF
+END
 cmake -S "$dir" -B "$dir/build" -DCMAKE_PREFIX_PATH="$dir/usr" -DCMAKE_C_COMPILER="$CC" >"$dir/log" ||
     { cat "$dir/log"; exit 1; }
 cmake --build "$dir/build" >"$dir/log" || { cat "$dir/log"; exit 1; }
-[ "$("$dir/build/user")" = 0.1.0 ]
+check "$dir/build/user"
 
+# A launch file is one file. The tool finds the library that it was installed with by itself.
+printf '#include "%s"\n' judge.pb-c.c user_program.c >"$dir/whole.c"
+CC=$CC check "$dir/usr/bin/troupe" launch "$dir/whole.c" --
+
+[ "$("$dir/build/user" --version)" = "troupe 0.1.0" ]
 foreign=$(nm -D --defined-only "$lib/libtroupe.so" | awk '{print $3}' | grep -v '^trp_' || true)
 [ -z "$foreign" ] || { echo "exported without the prefix: $foreign"; exit 1; }
 
-# The installed tool compiles a launch file against the installed library.
-CC=$CC "$dir/usr/bin/troupe" launch examples/catch.c -- graph >"$dir/graph"
-grep -q 'catch: 5 nodes in 4 groups' "$dir/graph"
-
 # Its manual pages and completion came along.
 [ -s "$dir/usr/share/man/man1/troupe-replay-ls.1" ]
-grep -q '_troupe troupe' "$dir/usr/share/bash-completion/completions/troupe"
+has "$dir/usr/share/bash-completion/completions/troupe" '_troupe troupe'

@@ -55,7 +55,8 @@ enum {
      * batch of 1024 small samples is 0.3 ms. */
     SAMPLE_BATCH_BYTES_MAX = 1 << 20,
     SAMPLE_BATCH_ITEMS_MAX = 1024,
-    ROOM_LINE_MS = 10000,        /* between two lines about a full disk */
+    ROOM_LINE_MS = 10000,        /* without refused inserts, until one says so */
+    LAST_COMMITS_MAX = 10,       /* engine.c: of a second, where the log has to be folded first */
     MUTATE_BLOCK_KEYS_MAX = 64,  /* looked up side by side */
     SAMPLE_BLOCK_ITEMS_MAX = 64, /* the first are in the cache when the last are asked for */
     SAMPLE_RESPONSE_BYTES_MAX = 2 << 20,
@@ -319,8 +320,13 @@ enum {
     METRIC_NAME_BYTES_MAX = 32,
     /* lines.c: an unfinished line of a node is passed on when it has so many bytes. */
     NODE_LINE_BYTES_MAX = 64 * 1024,
-    /* service.c: a full file system is looked at again so often. */
+    /* service.c: a full file system is looked at again so often; it is told of, and changes are
+     * refused, when it has had no room for them for so long: folding the log, which makes some,
+     * takes a second where disks are slow. Callers wait for UNARY_TIMEOUT_MS. */
     SERVICE_FULL_RETRY_MS = 50,
+    SERVICE_FULL_TELL_MS = 2000,
+    SERVICE_FULL_REFUSE_MS = 10000,
+    SHRINK_WAITS_MAX = 30, /* admin_tables.c: commits that find no room, of a second each */
     /* service.c: what a client kept is taken back so soon where nothing else happens. */
     SERVICE_LOANS_MS = 100,
     /* server.c: a transport that was stopped lets go at once. */

@@ -21,6 +21,7 @@ struct change_work {
     Troupe__ReplayAlterTableResponse *altered;
     int64_t shrunk; /* by the table before */
     bool more;      /* to shrink */
+    unsigned waits; /* steps in a row that found no room to be written */
     trp_status (*change)(struct change_work *work);
     trp_status status;
 };
@@ -54,7 +55,7 @@ static void change_run(void *arg)
         engine_set_time(work->admin->engine, clock_wall_ns());
         work->status = work->change(work);
     }
-    if (work->status == TRP_OK && !only_looks(work))
+    if (work->status == TRP_OK && !only_looks(work) && work->waits == 0)
         work->status = engine_commit(work->admin->engine);
 }
 
@@ -109,6 +110,7 @@ static trp_status table_drop_change(struct change_work *work)
     if (work->drop->only_if_empty && size > 0)
         return trp_fail(TRP_FAILED_PRECONDITION, "table %s is not empty: it has %lld item%s",
                         table->name, (long long)size, plural(size));
+    TRP_TRY(engine_table_admit(work->admin->engine, &(trp_table_options){0}, true));
     service_table_drop(work->admin->service, table);
     return TRP_OK;
 }
@@ -237,6 +239,11 @@ static trp_status shrink_step(struct change_work *work)
     if (admin_table(work->admin, work->options->name, &table) != TRP_OK)
         return TRP_OK; /* it was dropped meanwhile */
     work->more = engine_shrink_step(work->admin->engine, table, CLEAR_STEP_ITEMS);
+    trp_status status = engine_commit(work->admin->engine);
+    work->waits = status == TRP_RESOURCE_EXHAUSTED ? work->waits + 1 : 0;
+    work->more |= work->waits > 0;
+    if (status != TRP_RESOURCE_EXHAUSTED || work->waits > SHRINK_WAITS_MAX)
+        TRP_TRY(status);
     work->altered->removed += table->shrunk - work->shrunk;
     work->shrunk = table->shrunk;
     lane_move(work->admin->service->lanes[table->index]);

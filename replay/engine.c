@@ -142,25 +142,28 @@ trp_status engine_commit_now(struct engine *engine)
     for (size_t i = 0; i < engine->table_count; ++i)
         if (engine->tables[i]->changed)
             counters_note(engine, engine->tables[i]);
-    TRP_TRY(store_commit(engine->store)); /* else the group is still to be written */
+    trp_status status = store_commit(engine->store);
+    engine->full = status == TRP_RESOURCE_EXHAUSTED;
+    TRP_TRY(status); /* the group is still to be written */
     engine->important = engine->sampled = false;
     engine->sample_groups = 0;
     return TRP_OK;
 }
 
-/* A line when inserts begin to be refused and one when they go on; not too many of either. */
+/* A line when inserts begin to be refused, and one when none was for a while: at the edge, where
+ * what goes makes room for what comes, some are and some are not. */
 static void room_tell(struct engine *engine, bool refused)
 {
-    if (refused == engine->refusing ||
-        (refused && engine->wall_ns < engine->refused_ns + ROOM_LINE_MS * INT64_C(1000000)))
+    int64_t until_ns = engine->refused_ns + ROOM_LINE_MS * INT64_C(1000000);
+    if (refused)
+        engine->refused_ns = engine->wall_ns;
+    if (refused == engine->refusing || (!refused && engine->wall_ns < until_ns))
         return;
     engine->refusing = refused;
-    if (refused) {
-        engine->refused_ns = engine->wall_ns;
+    if (refused)
         trp_log(TRP_WARN, "inserts are refused reason=%s", trp_last_error());
-    } else {
+    else
         trp_log(TRP_INFO, "there is room for inserts again");
-    }
 }
 
 static trp_status group_admit(struct engine *engine, const struct item *item)
@@ -528,12 +531,20 @@ static void item_free(void *arg, struct item *item)
     store_item_destroy(engine->store, item);
 }
 
+static trp_status last_commit(struct engine *engine)
+{
+    trp_status status = TRP_RESOURCE_EXHAUSTED;
+    for (unsigned tries = 0; status == TRP_RESOURCE_EXHAUSTED && tries < LAST_COMMITS_MAX; ++tries)
+        status = engine_commit_now(engine);
+    return status;
+}
+
 void engine_destroy(struct engine *engine)
 {
     if (!engine)
         return;
     assert(!engine->handouts);
-    if (engine->opened && !engine->read_only && engine_commit_now(engine) != TRP_OK)
+    if (engine->opened && !engine->read_only && last_commit(engine) != TRP_OK)
         engine_log_failure("last commit failed");
     for (size_t i = 0; i < engine->table_count; ++i) {
         table_destroy(engine->tables[i]->table, item_free, engine);

@@ -208,7 +208,7 @@ trp_status engine_mutate(struct engine *engine, struct engine_table *table,
 void engine_reset(struct engine *engine, struct engine_table *table);
 
 /* Takes up to `items` of the remover's choices, or fewer that are large, out of a table that is
- * beyond its limits. False: they hold. */
+ * beyond its limits; none while what went before waits for room. False: they hold. */
 bool engine_shrink_step(struct engine *engine, struct engine_table *table, uint32_t items);
 
 /* A step of what resets, drops and smaller limits leave to be done: up to `items` of them, or fewer
@@ -225,7 +225,8 @@ trp_status engine_unreadable(struct engine_table *table, uint64_t key, uint64_t 
 /* ---- groups ------------------------------------------------------------------------------ */
 
 /* Makes everything since the last commit durable, if anything is noted that a client waits for or
- * that has waited for long. A failure is permanent: the store refuses everything from then on. */
+ * that has waited for long. RESOURCE_EXHAUSTED: not all of it yet, see store_commit(). Any other
+ * failure is permanent: the store refuses everything from then on. */
 trp_status engine_commit(struct engine *engine);
 
 /* Makes everything since the last commit durable, whatever it is. */

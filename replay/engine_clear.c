@@ -66,7 +66,7 @@ static void item_delete(void *arg, struct item *item)
 
 bool engine_shrink_step(struct engine *engine, struct engine_table *table, uint32_t items)
 {
-    uint64_t weight = items;
+    uint64_t weight = engine->full ? 0 : items;
     while (table->shrinking && weight > 0) {
         struct item *item = table_evict(table->table);
         table->shrinking = item != NULL;

@@ -27,7 +27,8 @@ struct engine {
     struct buffer damaged_items; /* to be dropped when the engine is ready; see engine_damage.c */
 
     bool refusing;      /* inserts, for want of room */
-    int64_t refused_ns; /* when that was logged last */
+    int64_t refused_ns; /* when the last one was */
+    bool full;          /* the last commit found no room for all of its group yet */
 
     bool important; /* noted since the last commit: something that a client waits for; */
     bool sampled;   /* counts only */

@@ -115,12 +115,13 @@ static void stream_confirm(struct insert_stream *stream)
 
 static void stream_answer(struct insert_stream *stream)
 {
-    const struct service *service = stream->service;
+    const char *text;
+    trp_status lost = service_lost(stream->service, &text);
     if (stream->finished)
         return;
-    if (service->broken != TRP_OK && stream->end > stream->first) {
+    if (lost != TRP_OK && stream->end > stream->first) {
         stream->finished = true;
-        trp_server_call_finish(stream->call, service->broken, service->broken_text);
+        trp_server_call_finish(stream->call, lost, text);
         return;
     }
     stream_confirm(stream);
@@ -203,6 +204,16 @@ static void pending_end(struct lane *lane, struct pending_insert *pending, trp_s
     pending_free(pending);
 }
 
+/* One line for all of them. */
+static void orphans_tell(struct lane *lane)
+{
+    trp_log(TRP_WARN, "inserts of ended streams dropped table=%s count=%u reason=%s",
+            lane->table->name, lane->orphans_refused, lane->orphans_reason);
+    lane->orphans_refused = 0;
+    free(lane->orphans_reason);
+    lane->orphans_reason = NULL;
+}
+
 bool lane_insert_one(struct lane *lane)
 {
     struct pending_insert *pending = lane->inserts.first;
@@ -212,10 +223,11 @@ bool lane_insert_one(struct lane *lane)
     pending_take(&lane->inserts, pending);
     pending->item->unconfirmed = orphan;
     trp_status status = engine_insert(lane->service->engine, lane->table, pending->item);
-    if (status != TRP_OK && orphan)
-        trp_log(TRP_WARN, "insert of an ended stream dropped table=%s reason=%s", lane->table->name,
-                trp_last_error());
+    if (status != TRP_OK && orphan && lane->orphans_refused++ == 0)
+        lane->orphans_reason = xstrdup(trp_last_error());
     pending_end(lane, pending, status);
+    if (lane->inserts.orphan_count == 0 && lane->orphans_refused > 0)
+        orphans_tell(lane);
     return true;
 }
 

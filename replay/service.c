@@ -93,6 +93,7 @@ void lane_enter(struct lane *lane, enum lane_state state)
 static void lane_free(struct lane *lane)
 {
     pending_cleanup(&lane->inserts);
+    free(lane->orphans_reason);
     free(lane);
 }
 
@@ -156,6 +157,7 @@ void service_cleanup(struct service *service)
     free(service->holes);
     free(service->lanes);
     free(service->broken_text);
+    free(service->refused_text);
     *service = (struct service){0};
 }
 
@@ -241,6 +243,13 @@ trp_status service_fail(const struct service *service)
     return trp_fail(service->broken, "%s", service->broken_text);
 }
 
+trp_status service_lost(const struct service *service, const char **text)
+{
+    bool broken = service->broken != TRP_OK;
+    *text = broken ? service->broken_text : service->refused_text;
+    return !broken && service->refused_text ? TRP_RESOURCE_EXHAUSTED : service->broken;
+}
+
 /* Items that never come are not waited for. */
 static void lanes_refuse(struct service *service)
 {
@@ -251,16 +260,40 @@ static void lanes_refuse(struct service *service)
     }
 }
 
-/* False: the file system has no room even for changes; the group and its answers wait for some. */
+/* The last commit found room for its group, or none (trp_last_error() says why). What is short is
+ * neither told nor refused. */
+static void service_full(struct service *service, bool full)
+{
+    int64_t now = clock_now_ns(&clock_monotonic);
+    if (!full && service->full_told)
+        trp_log(TRP_INFO, "there is room for changes again seconds=%lld",
+                (long long)((now - service->full_ns) / INT64_C(1000000000)));
+    if (!full || !service->full) {
+        free(service->refused_text);
+        service->refused_text = NULL;
+        service->full_told = false;
+        service->full_ns = now;
+        service->full = full;
+        return;
+    }
+    int64_t waited_ms = (now - service->full_ns) / 1000000;
+    if (!service->full_told && waited_ms >= SERVICE_FULL_TELL_MS) {
+        trp_log(TRP_WARN, "no room for changes, answers wait reason=%s", trp_last_error());
+        service->full_told = true;
+    }
+    if (!service->refused_text && waited_ms >= SERVICE_FULL_REFUSE_MS)
+        service->refused_text = xstrdup(trp_last_error());
+}
+
+/* False: there is no room even for changes; the group and its answers wait for some. */
 static bool service_commit(struct service *service)
 {
     if (service->broken != TRP_OK)
         return true;
     trp_status status = engine_commit(service->engine);
     bool full = status == TRP_RESOURCE_EXHAUSTED;
-    if (full && !service->full)
-        trp_log(TRP_WARN, "no room for changes, answers wait reason=%s", trp_last_error());
-    service->full = full;
+    if (full || service->full)
+        service_full(service, full);
     if (status == TRP_OK || full)
         return !full;
     service->broken = status;
@@ -347,16 +380,15 @@ int64_t service_group_end(void *arg)
     more |= service_clear(service);
     int64_t next = lanes_expire(service), look = shared_streams_expire(service);
     next = look < next ? look : next;
-    bool answered = service_commit(service);
-    if (answered) {
+    bool durable = service_commit(service);
+    if (durable || service->refused_text)
         insert_streams_answer(service);
-        unaries_answer(service);
-    }
+    unaries_answer(service, durable);
     service_let_go(service);
     if (lends)
         next = earlier_in_ms(next, SERVICE_LOANS_MS);
     service->group++;
-    if (!answered)
+    if (!durable)
         next = earlier_in_ms(next, SERVICE_FULL_RETRY_MS);
     else if (service->worked || more)
         next = 0; /* look for idle work when nothing else is ready */

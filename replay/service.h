@@ -44,6 +44,8 @@ struct lane {
     struct service *service;
     struct engine_table *table;
     struct pending_queue inserts;
+    uint32_t orphans_refused; /* of late, until a line says so, and why the first was */
+    char *orphans_reason;
     struct sample_stream *sample_first, *sample_last;
     uint32_t sample_count, timed_count; /* timed: with a deadline */
     bool moving;                        /* in service.moving */
@@ -70,10 +72,13 @@ struct service {
     void *checkpoint_owner;
     bool checkpointing;
     uint64_t state_id[2];
-    uint64_t group;    /* number of the current one */
-    bool worked;       /* a handler ran in this group */
-    bool full;         /* the last commit found no room; it is tried again */
-    trp_status broken; /* the store's failure, which is final */
+    uint64_t group; /* number of the current one */
+    bool worked;    /* a handler ran in this group */
+    bool full;      /* the last commit found no room; it is tried again */
+    bool full_told;
+    int64_t full_ns;    /* since when (CLOCK_MONOTONIC) */
+    char *refused_text; /* it lasts: what waits for the commit is refused with this; or NULL */
+    trp_status broken;  /* the store's failure, which is final */
     char *broken_text;
     uint64_t kept_bytes, kept_bytes_max; /* of chunks that only streams hold */
     struct shared_stream *shared;        /* those with a lease */
@@ -136,6 +141,9 @@ bool service_is_lost(const struct service *service);
 /* service->broken, with its words. */
 trp_status service_fail(const struct service *service);
 
+/* The status of what should have been durable by now, with its words, if that is not known. */
+trp_status service_lost(const struct service *service, const char **text);
+
 /* NULL with NOT_FOUND in trp_last_error(). */
 struct lane *service_lane(struct service *service, trp_bytes table);
 
@@ -158,8 +166,7 @@ bool lane_insert_one(struct lane *lane);
 /* The lane's pending items are refused with trp_last_error(). */
 void lane_refuse_inserts(struct lane *lane, trp_status status);
 
-/* Sends the confirmations and ends of all touched streams; the group is durable, or
- * service->broken. */
+/* Sends the confirmations and ends of all touched streams; the group is durable, or lost. */
 void insert_streams_answer(struct service *service);
 
 /* For the CLI. */
@@ -221,7 +228,7 @@ void unaries_apply(struct service *service);
  * that it was for are answered at the end of the group. */
 void service_checkpoint_done(struct service *service, trp_status status, const char *text);
 
-/* Answers what was done; the group is durable, or service->broken. */
-void unaries_answer(struct service *service);
+/* Answers what was done; changes only if the group is durable, or lost. */
+void unaries_answer(struct service *service, bool durable);
 
 #endif

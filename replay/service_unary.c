@@ -276,6 +276,7 @@ static trp_status reset(struct service *service, trp_bytes bytes)
     struct lane *lane = service_lane(service, service->mutate.table);
     if (!lane)
         return TRP_NOT_FOUND;
+    TRP_TRY(engine_table_admit(service->engine, table_options(lane->table->table), true));
     engine_reset(service->engine, lane->table);
     lane_move(lane);
     return TRP_OK;
@@ -349,7 +350,7 @@ static bool unary_changes(const struct unary *unary)
 
 void unaries_apply(struct service *service)
 {
-    bool ready = !service->unary_first || engine_ready(service->engine);
+    bool ready = !service->unary_first || (engine_ready(service->engine) && !service->full);
     if (service->unary_first)
         engine_set_time(service->engine, clock_wall_ns());
     checkpoints_begin(service);
@@ -371,9 +372,11 @@ void unaries_apply(struct service *service)
 
 static void unary_answer(const struct service *service, struct unary *unary)
 {
+    const char *text;
+    trp_status lost = service_lost(service, &text);
     unary->finished = true;
-    if (service->broken != TRP_OK && unary_changes(unary)) {
-        trp_server_call_finish(unary->call, service->broken, service->broken_text);
+    if (lost != TRP_OK && unary_changes(unary)) {
+        trp_server_call_finish(unary->call, lost, text);
         return;
     }
     if (unary->answer)
@@ -382,13 +385,21 @@ static void unary_answer(const struct service *service, struct unary *unary)
     trp_server_call_finish(unary->call, unary->status, unary->text);
 }
 
-void unaries_answer(struct service *service)
+/* What waits to be applied is refused, too, while what was applied is. */
+static bool unary_answerable(const struct service *service, const struct unary *unary, bool durable)
+{
+    if (!unary_changes(unary))
+        return unary->applied;
+    return service->refused_text || (unary->applied && durable);
+}
+
+void unaries_answer(struct service *service, bool durable)
 {
     struct unary **link = &service->unary_first;
     service->unary_last = NULL;
     while (*link) {
         struct unary *unary = *link;
-        if (unary->applied) {
+        if (unary_answerable(service, unary, durable)) {
             *link = unary->next;
             unary->queued = false;
             unary_answer(service, unary);

@@ -196,8 +196,10 @@ void store_removed_note(struct store *store, const struct store_removed *removed
 typedef void (*store_removed_visit)(void *arg, const struct store_removed *removed);
 trp_status store_removed_load(struct store *store, store_removed_visit visit, void *arg);
 
-/* Writes the group; a group without changes costs nothing. After a failure (which only a broken
- * disk or file causes) the store refuses everything with that status. */
+/* Writes the group; a group without changes costs nothing. What there is no room for at once is
+ * written in parts, for a second or two. RESOURCE_EXHAUSTED: then there was something left, which
+ * is for the next call; as often as not it is time that it takes, not room. After any other failure
+ * (which only a broken disk or file causes) the store refuses everything with that status. */
 trp_status store_commit(struct store *store);
 
 /* Between groups, when there is nothing else to do: folds the change log a bit, gives freed pages

@@ -14,7 +14,8 @@
 enum {
     FOLD_CHANGES = 1 << 17, /* 2 MiB, sorted in about 2 ms */
     FOLD_PARTS = 4096,
-    BUDGET_MIN = 16, /* pages: below, a step would only copy its paths */
+    BUDGET_MIN = 16,  /* pages: below, a step mostly copies its paths */
+    ADVANCES_MAX = 2, /* transactions until what one gave back can be taken */
     IDLE_CHANGES_MIN = 1024,
     STEP_QUOTA = 256, /* about 0.3 ms */
 };
@@ -218,12 +219,25 @@ int fold_step(struct store *store, MDB_txn *txn, uint64_t quota, struct budget *
 
 /* ---- between groups ------------------------------------------------------------------------- */
 
+/* Room that other transactions cannot have taken: see store_group.c. */
+static bool fold_room(struct store *store, struct budget *budget)
+{
+    const uint64_t least = store->account.items_depth + 2;
+    *budget = lmdb_budget(store, store->account.fold);
+    for (unsigned advance = 0; budget->pages < BUDGET_MIN && advance < ADVANCES_MAX; advance++) {
+        if (!lmdb_advance(store))
+            break;
+        *budget = lmdb_budget(store, store->account.fold);
+    }
+    return budget->pages >= least && budget->frees >= least;
+}
+
 /* False: no progress. */
 static bool fold_work(struct store *store)
 {
     uint64_t progress = store->fold_progress;
-    struct budget budget = lmdb_budget(store, store->account.fixed);
-    if (budget.pages < BUDGET_MIN || budget.frees < BUDGET_MIN)
+    struct budget budget;
+    if (!fold_room(store, &budget))
         return false;
     trp_status status = fold_begin(store);
     if (status != TRP_OK || !store->fold.active) {
@@ -256,6 +270,8 @@ bool store_work(struct store *store, bool all)
     if (store_sweep(store, &more) != TRP_OK)
         return false;
     if (store->pending.count < before)
+        return true;
+    if (removed_work(store))
         return true;
     if (copy_holds_records(store))
         return false;

@@ -95,6 +95,7 @@ struct group {
     struct buffer deletes;  /* of struct change, CHANGE_DELETE only */
     struct buffer removed;  /* of struct removed_record */
     struct dead_list dead;  /* unreferenced since the last commit */
+    size_t coalesce_at;     /* bytes of changes, at least */
     uint64_t payload_bytes; /* of chunks and records */
     struct cost cost;
     bool tables_changed, counters_changed;
@@ -132,6 +133,7 @@ struct account {
     uint64_t parked;   /* taken from LMDB, and most of them from the file */
     uint64_t fixed;    /* what any transaction may cost: the paths of all trees */
     uint64_t least;    /* what one costs that only writes the meta record */
+    uint64_t fold;     /* what a step of folding costs beside the leaves it changes */
     unsigned pieces_depth, items_depth;
     uint64_t items_per_leaf;
 };
@@ -150,7 +152,8 @@ struct store {
     uint8_t *map; /* page 0 */
     struct space *space;
     int64_t looked_ns; /* when data.mdb was last seen to have a name */
-    uint64_t limit_pages, reserve_pages;
+    /* Of the reserve, which inserts leave alone, what no group may take, and a part of a group. */
+    uint64_t limit_pages, reserve_pages, fold_pages, part_pages;
     struct account account;
     struct meta_record meta; /* as the database has it */
 
@@ -168,6 +171,7 @@ struct store {
     uint64_t next_item, next_chunk, next_change;
     uint64_t next_removed;
     uint64_t removed_count; /* records in the tree */
+    int64_t removed_at_ns;  /* of the newest */
     uint64_t next_parked;   /* parked runs are [1, next_parked) */
     struct deadline park_again;
     bool parking;
@@ -250,6 +254,10 @@ int lmdb_put_chunk(const struct store *store, MDB_cursor *cursor, const struct c
 /* Pages that a transaction may use now; of them, inserts. */
 uint64_t lmdb_pages_free(const struct store *store);
 uint64_t lmdb_pages_insert(const struct store *store);
+
+/* A transaction that only lets the next one have what the last one gave back. False: there is no
+ * room even for that, or the store failed. */
+bool lmdb_advance(struct store *store);
 
 /* Allocated pages behind the last one that LMDB used. */
 uint64_t lmdb_pages_tail(const struct store *store);
@@ -391,8 +399,12 @@ size_t runs_merge(struct change *runs, size_t count, struct buffer *scratch);
 
 /* ---- store_removed.c ------------------------------------------------------------------------ */
 
-/* Appends the group's removed keys and takes out those that are too old or too many. */
-int removed_put(struct store *store, MDB_txn *txn, struct budget *budget);
+/* Appends the group's first `bytes` of removed keys and takes out those that are too old or too
+ * many. */
+int removed_put(struct store *store, MDB_txn *txn, size_t bytes, struct budget *budget);
+
+/* Takes some of those out in a transaction of its own; false: there are none, or no room. */
+bool removed_work(struct store *store);
 
 /* ---- store_fold.c --------------------------------------------------------------------------- */
 

@@ -28,7 +28,10 @@ enum {
     FREE_TREE = 0,    /* LMDB's own list of free pages */
     FIRST_PAGES = 64, /* a new store has them before LMDB touches any: 256 KiB */
     OPEN_WAIT_MS = 50,
-    LOOK_MS = 100,                /* between looks at whether data.mdb is still there */
+    LOOK_MS = 100, /* between looks at whether data.mdb is still there */
+    /* Pages: folding's 40, a part of 20, and about 85 that any group may cost. */
+    RESERVE_MIN = 160,
+    RESERVE_MAX = 1024,
     TAIL_KEPT = 64,               /* pages that inserts leave alone: 10 MiB can be freed at once */
     META_PAGE_MAGIC = 0xBEEFC0DE, /* in pages 0 and 1, behind a page header of 16 bytes */
 };
@@ -144,7 +147,7 @@ static trp_status lmdb_account(struct store *store)
     TRP_TRY(lmdb_read_begin(store));
     MDB_envinfo info;
     MDB_stat stat;
-    struct account account = {.fixed = 16, .items_per_leaf = 1};
+    struct account account = {.fixed = 16, .fold = 8, .items_per_leaf = 1};
     mdb_env_info(store->env, &info);
     account.next = info.me_last_pgno + 1;
     int rc = mdb_env_stat(store->env, &stat); /* of the main tree */
@@ -162,6 +165,8 @@ static trp_status lmdb_account(struct store *store)
         account.fixed += stat.ms_depth + 2;
         if (tree == TREE_PIECES)
             account.pieces_depth = stat.ms_depth;
+        if (tree == TREE_CHANGES || tree == TREE_META)
+            account.fold += stat.ms_depth + 2;
         if (tree == TREE_PARKED)
             account.parked = stat.ms_overflow_pages;
         if (tree == TREE_ITEMS) {
@@ -170,6 +175,7 @@ static trp_status lmdb_account(struct store *store)
                 1 + (stat.ms_leaf_pages ? stat.ms_entries / stat.ms_leaf_pages : 0);
         }
     }
+    account.fold += account.least;
     uint64_t recent = 0;
     if (rc == 0)
         rc = recent_pages(store, info.me_last_txnid, &recent);
@@ -219,6 +225,23 @@ struct budget lmdb_budget(const struct store *store, uint64_t need)
     budget.frees -= store->account.fixed < budget.frees ? store->account.fixed : budget.frees;
     budget.pages = pages > need + runs ? pages - need - runs : 0;
     return budget;
+}
+
+bool lmdb_advance(struct store *store)
+{
+    MDB_txn *txn;
+    if (store->failed != TRP_OK || lmdb_pages_free(store) < store->account.least ||
+        lmdb_begin(store, &txn) != TRP_OK)
+        return false;
+    int rc = lmdb_put_meta(store, txn);
+    if (rc != 0) {
+        mdb_txn_abort(txn);
+        return false;
+    }
+    trp_status status = lmdb_commit(store, txn);
+    if (status != TRP_OK)
+        store_break(store, status);
+    return status == TRP_OK;
 }
 
 /* So many pages are kept ready beyond the reserve: a sixteenth of the file, so that a growing store
@@ -539,10 +562,12 @@ static trp_status pages_open(struct store *store, int fd, uint64_t first)
     store->limit_pages = max_bytes / store->page_bytes;
     /* Deletes on a full store copy tree pages before they free any. */
     store->reserve_pages = (max_bytes < capacity ? max_bytes : capacity) / store->page_bytes / 32;
-    if (store->reserve_pages < 128)
-        store->reserve_pages = 128;
-    if (store->reserve_pages > 1024)
-        store->reserve_pages = 1024;
+    if (store->reserve_pages < RESERVE_MIN)
+        store->reserve_pages = RESERVE_MIN;
+    if (store->reserve_pages > RESERVE_MAX)
+        store->reserve_pages = RESERVE_MAX;
+    store->fold_pages = store->reserve_pages / 4;
+    store->part_pages = store->reserve_pages / 8;
     struct space_options options = {
         .fd = fd,
         .map = write_map ? store->map : NULL,

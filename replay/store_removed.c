@@ -9,7 +9,16 @@
 
 #include <string.h>
 
-enum { RECORDS_MAX = PIECE_BYTES / sizeof(struct removed_record), TRIMS_MAX = 16 };
+enum {
+    RECORDS_MAX = PIECE_BYTES / sizeof(struct removed_record),
+    TRIMS_MIN = 16,
+    TRIM_FREES = 2, /* pages that a value gives back: its own, and half a leaf */
+};
+
+static uint64_t records_in(size_t bytes)
+{
+    return bytes / sizeof(struct removed_record);
+}
 
 void store_removed_note(struct store *store, const struct store_removed *removed)
 {
@@ -20,61 +29,105 @@ void store_removed_note(struct store *store, const struct store_removed *removed
                                       .print = removed->print};
 }
 
-static int removed_append(struct store *store, MDB_cursor *cursor)
+/* A small store has no room for all of them, and one that is short of room for none beyond those
+ * that it has. */
+static uint64_t records_max(const struct store *store)
+{
+    uint64_t most = 2 * store->reserve_pages * RECORDS_MAX;
+    most = most < REMOVED_KEYS_MAX ? most : REMOVED_KEYS_MAX;
+    bool short_of_room = lmdb_pages_free(store) < store->reserve_pages;
+    return short_of_room && store->removed_count < most ? store->removed_count : most;
+}
+
+static int removed_append(struct store *store, MDB_cursor *cursor, size_t bytes)
 {
     const struct buffer *records = &store->group.removed;
+    struct removed_record newest;
     int rc = 0;
-    for (size_t at = 0; rc == 0 && at < records->size;) {
-        size_t size = records->size - at;
+    memcpy(&newest, records->data + bytes - sizeof newest, sizeof newest);
+    store->removed_at_ns = newest.at_ns;
+    for (size_t at = 0; rc == 0 && at < bytes;) {
+        size_t size = bytes - at;
         if (size > RECORDS_MAX * sizeof(struct removed_record))
             size = RECORDS_MAX * sizeof(struct removed_record);
         uint64_t number = store->next_removed++;
         MDB_val key = lmdb_key(&number), data = {size, records->data + at};
         rc = mdb_cursor_put(cursor, &key, &data, MDB_APPEND);
-        store->removed_count += size / sizeof(struct removed_record);
+        store->removed_count += records_in(size);
         at += size;
     }
     return rc;
 }
 
 /* Is what lies in `data`, the oldest value, to go? */
-static bool removed_over(const struct store *store, MDB_val data)
+static bool removed_over(const struct store *store, MDB_val data, uint64_t most)
 {
-    struct removed_record oldest, newest;
-    const struct buffer *records = &store->group.removed;
-    if (store->removed_count > REMOVED_KEYS_MAX || data.mv_size < sizeof oldest)
+    struct removed_record oldest;
+    if (store->removed_count > most || data.mv_size < sizeof oldest)
         return true;
     memcpy(&oldest, (uint8_t *)data.mv_data + data.mv_size - sizeof oldest, sizeof oldest);
-    memcpy(&newest, records->data + records->size - sizeof newest, sizeof newest);
-    return newest.at_ns - oldest.at_ns > REMOVED_KEYS_MS * INT64_C(1000000) &&
-           store->removed_count > records->size / sizeof newest;
+    return store->removed_at_ns - oldest.at_ns > REMOVED_KEYS_MS * INT64_C(1000000);
 }
 
-static int removed_trim(struct store *store, MDB_cursor *cursor, struct budget *budget)
+/* Takes out up to `trims` values. They lie side by side: a leaf is copied once, and given back when
+ * it is empty, so that no more pages are taken than for the path to the first. */
+static int removed_trim(struct store *store, MDB_cursor *cursor, uint64_t trims, uint64_t most,
+                        struct budget *budget)
 {
     MDB_val key, data;
     int rc = 0;
-    for (unsigned done = 0; rc == 0 && done < TRIMS_MAX; done++) {
+    for (; rc == 0 && trims > 0; trims--) {
         rc = mdb_cursor_get(cursor, &key, &data, MDB_FIRST);
-        if (rc != 0 || !removed_over(store, data) || !budget_take(budget, 4))
+        if (rc != 0 || !removed_over(store, data, most) || budget->frees < TRIM_FREES)
             break;
-        store->removed_count -= data.mv_size / sizeof(struct removed_record);
+        budget->frees -= TRIM_FREES;
+        store->removed_count -= records_in(data.mv_size);
         rc = mdb_cursor_del(cursor, 0);
     }
     return rc == MDB_NOTFOUND ? 0 : rc;
 }
 
-int removed_put(struct store *store, MDB_txn *txn, struct budget *budget)
+/* Twice as many values go as come, so that their number falls back to its bound. */
+int removed_put(struct store *store, MDB_txn *txn, size_t bytes, struct budget *budget)
 {
     MDB_cursor *cursor;
+    uint64_t most = records_max(store);
+    uint64_t trims = 2 * (records_in(bytes) / RECORDS_MAX + 1);
     int rc = mdb_cursor_open(txn, store->trees[TREE_REMOVED], &cursor);
     if (rc != 0)
         return rc;
-    rc = removed_append(store, cursor);
+    rc = removed_append(store, cursor, bytes);
     if (rc == 0)
-        rc = removed_trim(store, cursor, budget);
+        rc = removed_trim(store, cursor, trims > TRIMS_MIN ? trims : TRIMS_MIN, most, budget);
     mdb_cursor_close(cursor);
     return rc;
+}
+
+bool removed_work(struct store *store)
+{
+    struct budget budget = lmdb_budget(store, store->account.fixed);
+    uint64_t before = store->removed_count, most = records_max(store);
+    MDB_cursor *cursor;
+    MDB_txn *txn;
+    if (before <= most || lmdb_pages_free(store) < store->account.fixed)
+        return false;
+    trp_status status = lmdb_begin(store, &txn);
+    if (status == TRP_OK) {
+        int rc = mdb_cursor_open(txn, store->trees[TREE_REMOVED], &cursor);
+        if (rc == 0) {
+            rc = removed_trim(store, cursor, UINT64_MAX, most, &budget);
+            mdb_cursor_close(cursor);
+        }
+        if (rc == 0) {
+            status = lmdb_commit(store, txn);
+        } else {
+            mdb_txn_abort(txn);
+            status = lmdb_fail(store, rc, "remove keys");
+        }
+    }
+    if (status != TRP_OK)
+        store_break(store, status);
+    return status == TRP_OK && store->removed_count < before;
 }
 
 /* What is no record that was written is passed over: a key that is not known is inserted. */
@@ -103,7 +156,7 @@ trp_status store_removed_load(struct store *store, store_removed_visit visit, vo
         return lmdb_fail(store, rc, "read removed keys");
     rc = mdb_cursor_get(cursor, &key, &data, MDB_FIRST);
     for (; rc == 0; rc = mdb_cursor_get(cursor, &key, &data, MDB_NEXT)) {
-        store->removed_count += data.mv_size / sizeof(struct removed_record);
+        store->removed_count += records_in(data.mv_size);
         removed_visit(data, visit, arg);
     }
     mdb_cursor_close(cursor);

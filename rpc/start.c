@@ -3,8 +3,10 @@
  * left; the pool and the reactor are joined; what was posted too late runs here. */
 #include "server.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <grpc/grpc_security.h>
 #include <troupe/log.h>
@@ -81,6 +83,8 @@ static trp_status bind_address(trp_server *server)
         grpc_server_credentials_release(credentials);
         if (port == 0)
             status = trp_fail(TRP_UNAVAILABLE, "address %s cannot be bound", address.target);
+        else if (address.path && chmod(address.path, 0600) != 0) /* gRPC leaves it to the umask */
+            status = trp_fail(TRP_UNAVAILABLE, "address %s: %s", address.target, strerror(errno));
         else
             server->address = rpc_address_text(&address, port);
     }

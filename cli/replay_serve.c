@@ -112,21 +112,32 @@ static trp_status address_try(const trp_server_options *options)
     return status;
 }
 
+/* Signals are blocked: one that waits to be taken ends a restore. */
+static bool restore_goes_on(void *arg, uint64_t done, uint64_t total)
+{
+    sigset_t pending;
+    (void)arg, (void)done, (void)total;
+    sigpending(&pending);
+    return !sigismember(&pending, SIGTERM) && !sigismember(&pending, SIGINT);
+}
+
 /* "latest" is the newest checkpoint where this server puts its own. */
 static trp_status restore(const struct serve_args *args)
 {
     bool latest = strcmp(args->restore, "latest") == 0;
-    if (!latest)
-        return trp_replay_restore(args->restore, args->dir, args->force);
     char *root = args->checkpoint_dir ? xstrdup(args->checkpoint_dir)
                                       : xasprintf("%s/checkpoints", args->dir);
-    char *newest = trp_replay_newest_checkpoint(root);
-    trp_status status = newest
-                            ? trp_replay_restore(newest, args->dir, args->force)
-                            : trp_fail(TRP_NOT_FOUND, "there is no whole checkpoint in %s", root);
+    char *checkpoint = latest ? trp_replay_newest_checkpoint(root) : xstrdup(args->restore);
+    trp_status status = TRP_OK;
+    trp_replay_watch(restore_goes_on, NULL);
+    if (checkpoint)
+        status = trp_replay_restore(checkpoint, args->dir, args->force);
+    else
+        status = trp_fail(TRP_NOT_FOUND, "there is no whole checkpoint in %s", root);
+    trp_replay_watch(NULL, NULL);
     if (status == TRP_OK)
-        trp_log(TRP_INFO, "restored checkpoint=%s", newest);
-    free(newest);
+        trp_log(TRP_INFO, "restored checkpoint=%s", checkpoint);
+    free(checkpoint);
     free(root);
     return status;
 }

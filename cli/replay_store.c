@@ -8,15 +8,17 @@
 #include "core/alloc.h"
 #include "core/printable.h"
 #include "core/words.h"
+#include "interrupt.h"
 #include "json.h"
 #include "output.h"
 #include "replay_alter.h"
 
-static void watched(void *arg, uint64_t done, uint64_t total)
+static bool watched(void *arg, uint64_t done, uint64_t total)
 {
     struct progress *progress = arg;
     progress->total = total;
     progress_show(progress, done);
+    return interrupt_check() == TRP_OK;
 }
 
 /* Work on files in this process shows how far it is, too; progress_end() and watching NULL end it.
@@ -357,6 +359,7 @@ int replay_restore(const struct cli_call *call)
     if (status == TRP_OK)
         status = restored_alter(checkpoint, args, true, NULL);
     watch_begin(&progress, args, "restore");
+    interrupt_watch(); /* for a copy that is not whole */
     if (status == TRP_OK)
         status = trp_replay_restore(checkpoint, dir, args->force);
     watch_end(&progress);
@@ -368,5 +371,6 @@ int replay_restore(const struct cli_call *call)
         cJSON_Delete(changes);
     free(checkpoint);
     free(root);
+    interrupt_end();
     return exit_status;
 }

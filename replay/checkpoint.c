@@ -302,9 +302,8 @@ static trp_status room_check(const char *root, uint64_t bytes)
 
 static trp_status root_make(const char *root)
 {
-    if (mkdir(root, 0777) == 0 || errno == EEXIST)
-        return TRP_OK;
-    return store_errno(errno, root, "make");
+    int error = store_path_make(root);
+    return error == 0 || error == EEXIST ? TRP_OK : store_errno(error, root, "make");
 }
 
 static void time_name(int64_t wall_ns, char name[32])
@@ -313,16 +312,6 @@ static void time_name(int64_t wall_ns, char name[32])
     struct tm utc;
     gmtime_r(&seconds, &utc);
     strftime(name, 32, "%Y-%m-%dT%H-%M-%SZ", &utc);
-}
-
-static trp_status root_sync(const char *root)
-{
-    int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    bool good = fd >= 0 && fsync(fd) == 0;
-    trp_status status = good ? TRP_OK : store_errno(errno, root, "sync");
-    if (fd >= 0)
-        close(fd);
-    return status;
 }
 
 /* The highest n of the checkpoints that are called <name>-<n>; 0: there is none. Who keeps the
@@ -370,8 +359,8 @@ static trp_status name_give(struct run *run, char **path)
 {
     TRP_TRY(name_take(run));
     *path = realpath(run->making, NULL);
-    return *path ? root_sync(run->checkpointer->root)
-                 : store_errno(errno, run->making, "name the checkpoint");
+    int error = *path ? store_path_sync(run->checkpointer->root) : errno;
+    return error == 0 ? TRP_OK : store_errno(error, run->making, "name the checkpoint");
 }
 
 static trp_status files_begin(void *arg)
@@ -392,7 +381,7 @@ static trp_status files_finish(void *arg)
     run->info.damaged = stats.damaged;
     run->info.chunks = store_copy_stats(run->copy).chunks;
     TRP_TRY(checkpoint_info_write(&run->info, run->making));
-    return store_dir_finish(run->making, TRP_DURABLE_SYSTEM);
+    return store_dir_finish(run->making, false);
 }
 
 static trp_status files_close(void *arg)
@@ -425,7 +414,7 @@ static trp_status checkpoint_make(struct run *run, char **path)
     run->making = xasprintf("%s/%s%d", root, mark, (int)getpid());
     free(mark);
     trp_status status =
-        mkdir(run->making, 0777) == 0 ? TRP_OK : store_errno(errno, run->making, "make");
+        mkdir(run->making, STORE_DIR_MODE) == 0 ? TRP_OK : store_errno(errno, run->making, "make");
     if (status == TRP_OK)
         status = files_write(run);
     if (status == TRP_OK)

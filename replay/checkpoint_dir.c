@@ -125,7 +125,7 @@ trp_status checkpoint_info_read(struct checkpoint_info *info, const char *dir)
 trp_status checkpoint_info_write(const struct checkpoint_info *info, const char *dir)
 {
     char *path = xasprintf("%s/%s", dir, info_name);
-    FILE *file = fopen(path, "we");
+    FILE *file = store_path_write(path);
     if (file) {
         fputs(head_line, file);
         fprintf(file, "created %" PRId64 "\nstore %s\nbytes %" PRIu64 "\n", info->created_at_ns,
@@ -156,6 +156,13 @@ static int newest_first(const void *left, const void *right)
     return strcmp(b->path, a->path);
 }
 
+/* Itself, not what a link leads to: that is somebody else's, or counted already. */
+static bool is_directory(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
 trp_status checkpoint_list_read(struct checkpoint_list *list, const char *root)
 {
     *list = (struct checkpoint_list){0};
@@ -168,7 +175,7 @@ trp_status checkpoint_list_read(struct checkpoint_list *list, const char *root)
         if (entry->d_name[0] == '.')
             continue;
         char *path = xasprintf("%s/%s", root, entry->d_name);
-        if (checkpoint_info_read(&info, path) == TRP_OK) {
+        if (is_directory(path) && checkpoint_info_read(&info, path) == TRP_OK) {
             list->at = xrealloc(list->at, (list->count + 1) * sizeof info);
             list->at[list->count++] = info;
         }
@@ -197,11 +204,11 @@ char *checkpoint_newest(const char *root)
 void checkpoint_remove(const char *dir)
 {
     static const char *const names[] = {"CHECKPOINT", "FORMAT", "STATE", "LOCK", "data.mdb"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char *path = xasprintf("%s/%s", dir, names[i]);
-        unlink(path);
-        free(path);
-    }
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    for (size_t i = 0; fd >= 0 && i < sizeof names / sizeof *names; i++)
+        unlinkat(fd, names[i], 0);
+    if (fd >= 0)
+        close(fd);
     rmdir(dir);
 }
 
@@ -242,6 +249,14 @@ static bool is_in(const char *path, const char *root)
     return same;
 }
 
+bool checkpoint_is_of(const char *checkpoint, const char *store_dir)
+{
+    char *root = checkpoint_root(store_dir, NULL);
+    bool is = is_in(checkpoint, root);
+    free(root);
+    return is;
+}
+
 trp_status checkpoint_doom(struct checkpoint_doomed *doomed, const char *root, const char *name)
 {
     struct checkpoint_info info;
@@ -252,7 +267,7 @@ trp_status checkpoint_doom(struct checkpoint_doomed *doomed, const char *root, c
     size_t start = last ? (size_t)(last + 1 - name) : 0;
     char *path = xasprintf("%s/%.*s", root, (int)(size - start), name + start);
     bool there = size > start && name[start] != '.' && (!last || is_in(name, root)) &&
-                 checkpoint_info_read(&info, path) == TRP_OK;
+                 is_directory(path) && checkpoint_info_read(&info, path) == TRP_OK;
     if (there) {
         doomed_push(doomed, path);
         checkpoint_info_cleanup(&info);

@@ -41,9 +41,13 @@ struct checkpoint_list {
 /* Where a store's checkpoints are: `option`, or checkpoints/ in the store; caller frees. */
 char *checkpoint_root(const char *store_dir, const char *option);
 
-/* Everything in `root` that says it is a checkpoint. No such directory: none. */
+/* Every directory in `root` that says it is a checkpoint; what a link leads to is none. No such
+ * `root`: none. */
 trp_status checkpoint_list_read(struct checkpoint_list *list, const char *root);
 void checkpoint_list_cleanup(struct checkpoint_list *list);
+
+/* Whether it is one of those that a store keeps in its own directory. */
+bool checkpoint_is_of(const char *checkpoint, const char *store_dir);
 
 /* The newest whole one, absolute where possible; NULL: none. Caller frees. */
 char *checkpoint_newest(const char *root);

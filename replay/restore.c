@@ -1,18 +1,18 @@
 /* Problem: what lies on a disk is to become a store again, or to be trusted, without a server.
- * Design: a checkpoint's data.mdb is copied beside its place (shared with the original where the
- * file system can), walked, synced, and takes its name in one step; what was there before stays
- * until then. Verification opens the store to look at it, checking everything.
- * Guarantee: a restore that fails or is killed leaves the directory as it was, but for one file
- * that the next restore removes. */
+ * Design: a checkpoint's data.mdb is copied beside its place, walked, synced, and takes its name in
+ * one step; what was there before stays until then. It is a copy byte for byte where the file
+ * system could share its blocks, too: a write to a shared one needs a new one, and on a full disk
+ * the store, which maps them, would die of it. Verification opens the store to look at it, checking
+ * everything.
+ * Guarantee: a restore that fails or is told to end leaves the directory as it was; one that is
+ * killed leaves files that whoever opens the directory next removes. */
 #include <troupe/replay.h>
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/fs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,64 +30,68 @@
 /* ---- restore -------------------------------------------------------------------------------- */
 
 static _Thread_local struct {
-    void (*moved)(void *arg, uint64_t done, uint64_t total);
+    bool (*moved)(void *arg, uint64_t done, uint64_t total);
     void *arg;
+    uint64_t done, total;
 } watch;
 
-void trp_replay_watch(void (*moved)(void *arg, uint64_t done, uint64_t total), void *arg)
+void trp_replay_watch(bool (*moved)(void *arg, uint64_t done, uint64_t total), void *arg)
 {
     watch.moved = moved;
     watch.arg = arg;
 }
 
-static void watch_tell(uint64_t done, uint64_t total)
+static trp_status watch_again(void)
 {
-    if (watch.moved)
-        watch.moved(watch.arg, done, total > done ? total : done);
+    if (!watch.moved || watch.moved(watch.arg, watch.done, watch.total))
+        return TRP_OK;
+    return trp_fail(TRP_CANCELLED, "interrupted");
 }
 
-/* 0 or an errno. */
-static int bytes_copy(int from, int to, uint64_t bytes)
+static trp_status watch_tell(uint64_t done, uint64_t total)
 {
-    enum { PART_BYTES = 1 << 20, RANGE_BYTES = 1 << 26 };
-    if (ioctl(to, FICLONE, from) == 0)
-        return 0;
-    uint8_t *part = NULL;
-    int error = 0;
-    for (uint64_t done = 0; done < bytes && error == 0;) {
+    watch.done = done;
+    watch.total = total > done ? total : done;
+    return watch_again();
+}
+
+static trp_status bytes_copy(int from, int to, const char *to_path, uint64_t bytes)
+{
+    enum { PART_BYTES = 1 << 20 };
+    uint8_t *part = xmalloc(PART_BYTES);
+    trp_status status = TRP_OK;
+    for (uint64_t done = 0; done < bytes && status == TRP_OK;) {
         uint64_t left = bytes - done;
-        ssize_t got = part ? -1
-                           : copy_file_range(from, NULL, to, NULL,
-                                             left < RANGE_BYTES ? left : RANGE_BYTES, 0);
-        if (got < 0) { /* a file system that cannot, or two of them */
-            part = part ? part : xmalloc(PART_BYTES);
-            got = pread(from, part, left < PART_BYTES ? left : PART_BYTES, (off_t)done);
-            if (got > 0)
-                got = pwrite(to, part, (size_t)got, (off_t)done);
-        }
+        ssize_t got = pread(from, part, left < PART_BYTES ? left : PART_BYTES, (off_t)done);
+        if (got > 0)
+            got = pwrite(to, part, (size_t)got, (off_t)done);
         if (got <= 0)
-            error = got < 0 ? errno : EIO;
+            status = store_errno(got < 0 ? errno : EIO, to_path, "copy the checkpoint");
         else
-            done += (uint64_t)got;
-        watch_tell(done, bytes);
+            status = watch_tell(done += (uint64_t)got, bytes);
     }
     free(part);
-    return error;
+    return status;
 }
 
+/* With the room that a stopped store keeps for its next start, too. */
 static trp_status data_copy(const char *from_path, const char *to_path, uint64_t bytes)
 {
     int from = open(from_path, O_RDONLY | O_CLOEXEC), to = -1;
-    trp_status status = from >= 0 ? TRP_OK : store_errno(errno, from_path, "open");
+    if (from < 0)
+        return store_errno(errno, from_path, "open");
+    to = open(to_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, STORE_FILE_MODE);
+    trp_status status = to < 0 ? store_errno(errno, to_path, "make") : TRP_OK;
+    if (status == TRP_OK)
+        status = bytes_copy(from, to, to_path, bytes);
     if (status == TRP_OK) {
-        to = open(to_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-        int error = to < 0 ? errno : bytes_copy(from, to, bytes);
+        int error = posix_fallocate(to, (off_t)bytes, STORE_STOPPED_TAIL_BYTES);
         if (error == 0 && fsync(to) != 0)
             error = errno;
-        status = error == 0 ? TRP_OK : store_errno(error, to_path, "copy the checkpoint");
+        if (error != 0)
+            status = store_errno(error, to_path, "copy the checkpoint");
     }
-    if (from >= 0)
-        close(from);
+    close(from);
     if (to >= 0)
         close(to);
     return status;
@@ -95,7 +99,7 @@ static trp_status data_copy(const char *from_path, const char *to_path, uint64_t
 
 static trp_status copy_check(const char *path, const char *checkpoint)
 {
-    trp_status status = store_walk(path, WALK_VALUES);
+    trp_status status = store_walk(path, WALK_VALUES, watch_again);
     if (status != TRP_DATA_LOSS)
         return status;
     char *what = xstrdup(trp_last_error());
@@ -105,19 +109,22 @@ static trp_status copy_check(const char *path, const char *checkpoint)
     return status;
 }
 
-static trp_status data_replace(const struct store_dir *dir, const struct checkpoint_info *info,
-                               const char *copy)
+/* Where there was no store, one is being made until FORMAT says so: who finds the rest without it
+ * begins anew. Where there was one, its FORMAT is the new one's, too. What comes back from among
+ * its own checkpoints is the same store; from elsewhere, the one there may live, too. */
+static trp_status data_replace(struct store_dir *dir, const struct checkpoint_info *info)
 {
     char *from = xasprintf("%s/data.mdb", info->path);
-    trp_status status = data_copy(from, copy, info->bytes);
+    dir->another = !checkpoint_is_of(info->path, dir->path);
+    trp_status status = dir->fresh ? store_dir_make_begin(dir) : TRP_OK;
     if (status == TRP_OK)
-        status = copy_check(copy, info->path);
-    if (status == TRP_OK && rename(copy, dir->data_path) != 0)
+        status = data_copy(from, dir->copy_path, info->bytes);
+    if (status == TRP_OK)
+        status = copy_check(dir->copy_path, info->path);
+    if (status == TRP_OK && rename(dir->copy_path, dir->data_path) != 0)
         status = store_errno(errno, dir->data_path, "replace");
     if (status == TRP_OK)
-        status = store_dir_finish(dir->path, TRP_DURABLE_PROCESS);
-    else
-        unlink(copy);
+        status = store_dir_finish(dir->path, dir->another);
     free(from);
     return status;
 }
@@ -132,25 +139,21 @@ trp_status trp_replay_restore(const char *checkpoint, const char *dir, bool forc
     struct checkpoint_info info;
     struct store_dir target;
     TRP_TRY(checkpoint_info_read(&info, checkpoint));
-    char *copy = xasprintf("%s/data.mdb.restore", dir);
     trp_status status = TRP_OK;
     if (info.problem)
         status = trp_fail(TRP_DATA_LOSS,
                           "checkpoint %s is damaged: %s; nothing was restored: " TAKE_ANOTHER,
                           checkpoint, info.problem, checkpoint);
-    if (status == TRP_OK) {
-        unlink(copy); /* of a restore that was killed */
+    if (status == TRP_OK)
         status = store_dir_open(&target, dir, TRP_DURABLE_PROCESS, false);
-    }
     if (status == TRP_OK) {
         if (!target.fresh && !force)
             status = trp_fail(TRP_FAILED_PRECONDITION,
                               "%s has a replay store already; it is replaced with --force", dir);
         else
-            status = data_replace(&target, &info, copy);
-        store_dir_close(&target);
+            status = data_replace(&target, &info);
+        status == TRP_OK ? store_dir_close(&target) : store_dir_abandon(&target);
     }
-    free(copy);
     checkpoint_info_cleanup(&info);
     return status;
 }
@@ -170,14 +173,14 @@ static void damage_add(void *arg, uint32_t table_id, uint64_t key, const char *w
     verify_report_add(&verifying->report, table_id, key, what);
 }
 
-static void verify_tell(struct verifying *verifying)
+static trp_status verify_tell(struct verifying *verifying)
 {
     enum { TELL_EVERY = 256 };
     struct store_stats stats;
     if (verifying->looks++ % TELL_EVERY != 0 || !watch.moved)
-        return;
+        return TRP_OK;
     store_stats(verifying->store, &stats);
-    watch_tell(verifying->record_bytes + stats.checked_bytes, stats.live_bytes);
+    return watch_tell(verifying->record_bytes + stats.checked_bytes, stats.live_bytes);
 }
 
 static trp_status item_look(void *arg, uint32_t table_id, struct item *item)
@@ -185,10 +188,10 @@ static trp_status item_look(void *arg, uint32_t table_id, struct item *item)
     struct verifying *verifying = arg;
     (void)table_id;
     bool valid = trajectory_valid(item->trajectory);
-    verify_tell(verifying);
     verifying->record_bytes += item_record_size(item);
     store_item_destroy(verifying->store, item);
-    return valid ? TRP_OK : trp_fail(TRP_DATA_LOSS, "a trajectory that no server wrote");
+    return valid ? verify_tell(verifying)
+                 : trp_fail(TRP_DATA_LOSS, "a trajectory that no server wrote");
 }
 
 static char *table_name(const struct store *store, uint32_t id)

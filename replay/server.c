@@ -21,6 +21,7 @@
 #include "fetcher.h"
 #include "limiter_words.h"
 #include "service.h"
+#include "store_dir.h"
 
 enum { KEPT_BYTES_DEFAULT = 1 << 30 };
 
@@ -189,7 +190,7 @@ static void address_write(const trp_replay_server *server)
 {
     char *path = xasprintf("%s/ADDRESS", server->admin.dir);
     char *part = xasprintf("%s/ADDRESS.part", server->admin.dir);
-    FILE *file = fopen(part, "we");
+    FILE *file = store_path_write(part);
     bool ok = file && fprintf(file, "%s\n", trp_server_address(server->rpc)) > 0;
     if (file)
         ok = fclose(file) == 0 && ok;

@@ -14,7 +14,7 @@
 
 #include "core/alloc.h"
 
-enum { CACHE_BYTES_DEFAULT = 256 << 20, TRAJECTORY_SLOTS_MIN = 64, STOPPED_TAIL_PAGES = 192 };
+enum { CACHE_BYTES_DEFAULT = 256 << 20, TRAJECTORY_SLOTS_MIN = 64 };
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
@@ -72,6 +72,10 @@ bool store_trusted(const struct store *store)
 
 trp_status store_trust(struct store *store)
 {
+    /* A server that was killed, with another durability, may have left pages that no disk has. */
+    int rc = store->options.durability == TRP_DURABLE_SYSTEM ? mdb_env_sync(store->env, 1) : 0;
+    if (rc != 0)
+        return lmdb_fail(store, rc, "sync");
     return store_dir_mark(&store->dir, store->options.durability, false);
 }
 
@@ -96,6 +100,8 @@ trp_status store_create(struct store **out, const struct store_options *options)
         status = numbers_load(store);
     if (status == TRP_OK && store->has_trees)
         status = tables_load(store);
+    if (status == TRP_OK && !options->read_only && store->dir.another)
+        status = lmdb_rename(store);
     /* What is there is only read until it proved to be in order; what is to be checked does so when
      * it is loaded. */
     if (status == TRP_OK && !options->read_only && !store->dir.suspect)
@@ -131,7 +137,7 @@ void store_destroy(struct store *store)
     group_cleanup(store);
     sharing_destroy(store->sharing);
     bool clean = store_settle(store);
-    uint64_t file_bytes = (store->account.next + STOPPED_TAIL_PAGES) * store->page_bytes;
+    uint64_t file_bytes = store->account.next * store->page_bytes + STORE_STOPPED_TAIL_BYTES;
     lmdb_close(store);
     if (clean) {
         /* The pages allocated ahead go back, but for what the next start needs if the file

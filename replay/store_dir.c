@@ -2,8 +2,9 @@
  * however it dies. What is known before LMDB may look at its file lies in small files of their own:
  * after a crash of the host, data.mdb can hold anything.
  *
- * A creation writes STATE "make" first and FORMAT last, when data.mdb is whole and synced. So where
- * FORMAT is, data must be; and where only "make" is, there never was any, and it starts over.
+ * A creation, or a restore into a new directory, writes STATE "make" first and FORMAT last, when
+ * data.mdb is whole and synced. So where FORMAT is, data must be; and where only "make" is, there
+ * never was any, and it starts over.
  *
  * LOCK and STATE are rewritten in place and never grow, so that a full file system does not keep a
  * store from opening. One sector is written whole or not at all. */
@@ -96,7 +97,7 @@ static trp_status dir_write(const struct store_dir *dir, const char *name, const
                             bool sync)
 {
     char *path = dir_file(dir, name);
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, STORE_FILE_MODE);
     trp_status status = TRP_OK;
     if (fd < 0 || !small_file_write(fd, text, sync))
         status = store_errno(errno, path, "write");
@@ -106,31 +107,54 @@ static trp_status dir_write(const struct store_dir *dir, const char *name, const
     return status;
 }
 
-static trp_status dir_sync(const struct store_dir *dir)
+int store_path_sync(const char *path)
 {
-    int fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    trp_status status = TRP_OK;
-    if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL))
-        status = store_errno(errno, dir->path, "sync");
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int error = fd < 0 || (fsync(fd) != 0 && errno != EINVAL) ? errno : 0;
     if (fd >= 0)
         close(fd);
-    return status;
+    return error;
+}
+
+int store_path_make(const char *path)
+{
+    if (mkdir(path, STORE_DIR_MODE) != 0)
+        return errno;
+    char *copy = xstrdup(path);
+    int error = store_path_sync(dirname(copy));
+    free(copy);
+    return error == EACCES ? 0 : error; /* one that we may not read cannot be synced by us */
+}
+
+FILE *store_path_write(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, STORE_FILE_MODE);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
+    if (fd >= 0 && !file)
+        close(fd);
+    return file;
+}
+
+static trp_status dir_sync(const struct store_dir *dir)
+{
+    int error = store_path_sync(dir->path);
+    return error == 0 ? TRP_OK : store_errno(error, dir->path, "sync");
 }
 
 /* ---- whose is it ---------------------------------------------------------------------------- */
 
 static bool left_by_creation(const char *name, bool making)
 {
-    static const char *const names[] = {".",     "..",     "LOCK",    "checkpoints",
-                                        "STATE", "FORMAT", "data.mdb"};
-    for (size_t index = 0; index < (making ? 7 : 4); index++) {
+    static const char *const names[] = {
+        ".", "..", "LOCK", "checkpoints", "data.mdb.restore", "STATE", "FORMAT", "data.mdb"};
+    for (size_t index = 0; index < (making ? 8 : 5); index++) {
         if (strcmp(name, names[index]) == 0)
             return true;
     }
     return false;
 }
 
-/* Empty but for what an interrupted creation of ours leaves behind. */
+/* Empty but for what an interrupted creation or restore of ours leaves behind. */
 static trp_status dir_check_empty(const struct store_dir *dir, bool making)
 {
     DIR *entries = opendir(dir->path);
@@ -223,6 +247,7 @@ static trp_status dir_check_state(struct store_dir *dir)
     if (dir->fresh)
         return TRP_OK;
     TRP_TRY(dir_read(dir, "STATE", text, &missing));
+    dir->another = strstr(text, " another\n") != NULL;
     if (missing || strncmp(text, "clean ", 6) == 0 ||
         strncmp(text, "make ", 5) == 0) /* with FORMAT: whole, synced, and not written since */
         return TRP_OK;
@@ -285,7 +310,8 @@ static trp_status dir_lock(struct store_dir *dir)
 {
     char *path = dir_file(dir, "LOCK");
     int flags = dir->read_only ? O_RDONLY : O_RDWR | O_CREAT;
-    int fd = open(path, flags | O_CLOEXEC, 0666);
+    int fd = open(path, flags | O_CLOEXEC, STORE_FILE_MODE);
+    struct stat info;
     trp_status status = TRP_OK;
     if (fd < 0) {
         /* Nobody can have a store without LOCK open; what it lacks is said by the checks. */
@@ -295,6 +321,11 @@ static trp_status dir_lock(struct store_dir *dir)
     }
     if (flock(fd, (dir->read_only ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0) {
         status = errno == EWOULDBLOCK ? dir_busy(dir, fd) : store_errno(errno, path, "lock");
+        goto out;
+    }
+    if (fstat(fd, &info) != 0 || info.st_nlink == 0) { /* a lock that nobody else would find */
+        status = trp_fail(TRP_FAILED_PRECONDITION,
+                          "replay store %s was taken away meanwhile; try again", dir->path);
         goto out;
     }
     if (!dir->read_only) {
@@ -313,12 +344,13 @@ out:
     return status;
 }
 
-static trp_status dir_make(const struct store_dir *dir)
+static trp_status dir_make(struct store_dir *dir)
 {
-    if (!dir->read_only && mkdir(dir->path, 0777) != 0 && errno != EEXIST) {
-        bool orphan = errno == ENOENT; /* what is missing is not the store */
-        trp_status status = store_errno(errno, dir->path, "make");
-        return orphan ? TRP_FAILED_PRECONDITION : status;
+    int error = dir->read_only ? EEXIST : store_path_make(dir->path);
+    dir->made = error == 0;
+    if (error != 0 && error != EEXIST) {
+        trp_status status = store_errno(error, dir->path, "make");
+        return error == ENOENT ? TRP_FAILED_PRECONDITION : status; /* not the store is missing */
     }
     struct stat info;
     if (stat(dir->path, &info) != 0)
@@ -341,6 +373,7 @@ trp_status store_dir_open(struct store_dir *dir, const char *path, trp_durabilit
 {
     *dir = (struct store_dir){.path = xstrdup(path), .lock_fd = -1, .read_only = read_only};
     dir->data_path = dir_file(dir, "data.mdb");
+    dir->copy_path = dir_file(dir, "data.mdb.restore");
     trp_status status = TRP_OK;
     if (durability == TRP_DURABLE_MEMORY && !read_only)
         status = dir_check_memory(dir);
@@ -354,6 +387,8 @@ trp_status store_dir_open(struct store_dir *dir, const char *path, trp_durabilit
         status = dir_check_state(dir);
     if (status == TRP_OK)
         status = dir_check_checkpoint(dir);
+    if (status == TRP_OK && !read_only && unlink(dir->copy_path) != 0 && errno != ENOENT)
+        status = store_errno(errno, dir->copy_path, "remove half a restore");
     if (status != TRP_OK)
         store_dir_close(dir);
     return status;
@@ -362,7 +397,7 @@ trp_status store_dir_open(struct store_dir *dir, const char *path, trp_durabilit
 trp_status store_dir_make_begin(struct store_dir *dir)
 {
     assert(dir->fresh && !dir->read_only);
-    TRP_TRY(dir_write(dir, "STATE", "make \n", true));
+    TRP_TRY(dir_write(dir, "STATE", dir->another ? "make another\n" : "make \n", true));
     TRP_TRY(dir_sync(dir));
     if (unlink(dir->data_path) != 0 && errno != ENOENT)
         return store_errno(errno, dir->data_path, "remove half a creation");
@@ -409,14 +444,29 @@ trp_status store_format_check(const char *path)
     return format_compare(&dir, text);
 }
 
-trp_status store_dir_finish(const char *path, trp_durability durability)
+trp_status store_dir_finish(const char *path, bool another)
 {
     struct store_dir dir = {.path = (char *)path};
     char text[SMALL_FILE_BYTES];
     format_text(text);
     TRP_TRY(dir_sync(&dir));
     TRP_TRY(dir_write(&dir, "FORMAT", text, true));
-    return store_dir_mark(&dir, durability, true);
+    TRP_TRY(dir_write(&dir, "STATE", another ? "clean another\n" : "clean copy\n", true));
+    return dir_sync(&dir);
+}
+
+void store_dir_abandon(struct store_dir *dir)
+{
+    static const char *const names[] = {"STATE", "LOCK"};
+    unlink(dir->copy_path);
+    for (size_t i = 0; dir->made && i < sizeof names / sizeof *names; i++) {
+        char *path = dir_file(dir, names[i]);
+        unlink(path);
+        free(path);
+    }
+    if (dir->made)
+        rmdir(dir->path);
+    store_dir_close(dir);
 }
 
 void store_dir_close(struct store_dir *dir)
@@ -425,6 +475,7 @@ void store_dir_close(struct store_dir *dir)
         close(dir->lock_fd);
     free(dir->path);
     free(dir->data_path);
+    free(dir->copy_path);
     *dir = (struct store_dir){.lock_fd = -1};
 }
 

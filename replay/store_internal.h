@@ -3,6 +3,7 @@
  *   store.c         lifecycle, trajectories, items
  *   store_dir.c     the directory: lock, format, clean mark
  *   store_space.c   the helper that allocates pages ahead
+ *   store_extents.c blocks that the file shares with another
  *   store_lmdb.c    environment, transactions, page accounting
  *   store_record.c  what lies on disk, and its decoders
  *   store_chunk.c   chunks in memory: cache, reads
@@ -224,6 +225,9 @@ void lmdb_close(struct store *store);
 
 /* Makes data.mdb with empty trees in a directory that has none, to be filled without syncs. */
 trp_status lmdb_make(struct store *store);
+
+/* Gives the store another nonce: it is no longer the one that it was copied from. */
+trp_status lmdb_rename(struct store *store);
 
 /* A status for what LMDB returned; names the directory. */
 trp_status lmdb_fail(const struct store *store, int rc, const char *what);

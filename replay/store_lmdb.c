@@ -21,6 +21,7 @@
 #include "checkpoint_dir.h"
 #include "core/alloc.h"
 #include "core/copy.h"
+#include "store_extents.h"
 #include "store_page.h"
 #include "store_walk.h"
 
@@ -446,6 +447,13 @@ static trp_status meta_read(struct store *store, MDB_txn *txn)
     return TRP_OK;
 }
 
+static trp_status nonce_draw(struct store *store)
+{
+    if (getrandom(store->meta.nonce, NONCE_BYTES, 0) == NONCE_BYTES)
+        return TRP_OK;
+    return store_errno(errno, store->dir.data_path, "random bytes");
+}
+
 static trp_status trees_make(struct store *store)
 {
     MDB_txn *txn;
@@ -457,8 +465,8 @@ static trp_status trees_make(struct store *store)
                                        .map_bytes = store->map_bytes,
                                        .item_ceiling = 1,
                                        .chunk_ceiling = 1};
-    if (status == TRP_OK && getrandom(store->meta.nonce, NONCE_BYTES, 0) != NONCE_BYTES)
-        status = store_errno(errno, store->dir.data_path, "random bytes");
+    if (status == TRP_OK)
+        status = nonce_draw(store);
     if (status == TRP_OK && (rc = lmdb_put_meta(store, txn)) != 0)
         status = lmdb_fail(store, rc, "write the meta record");
     if (status != TRP_OK) {
@@ -519,7 +527,7 @@ static trp_status data_check(const struct store *store)
     enum walk_depth depth = store->dir.killed ? WALK_METAS : WALK_TREES;
     if (store->dir.suspect || store->options.check)
         depth = WALK_VALUES;
-    trp_status status = store_walk(path, depth);
+    trp_status status = store_walk(path, depth, NULL);
     if (status != TRP_DATA_LOSS)
         return status;
     char *what = xstrdup(trp_last_error());
@@ -540,7 +548,7 @@ static trp_status env_open(struct store *store, unsigned flags)
         rc = mdb_env_set_mapsize(store->env, map_bytes);
     }
     if (rc == 0)
-        rc = mdb_env_open(store->env, store->dir.data_path, flags, 0666);
+        rc = mdb_env_open(store->env, store->dir.data_path, flags, STORE_FILE_MODE);
     if (rc != 0)
         return lmdb_fail(store, rc, "open");
     MDB_stat stat;
@@ -614,6 +622,8 @@ trp_status lmdb_open(struct store *store)
     TRP_TRY(fresh ? store_dir_make_begin(&store->dir) : data_check(store));
     const struct store_options *options = &store->options;
     unsigned flags = options->durability == TRP_DURABLE_SYSTEM ? 0 : MDB_WRITEMAP | MDB_NOSYNC;
+    if (!fresh && !options->read_only)
+        TRP_TRY(store_extents_own(store->dir.data_path));
     TRP_TRY(env_open(store, options->read_only ? MDB_RDONLY : flags));
     int fd;
     MDB_envinfo info;
@@ -629,6 +639,21 @@ trp_status lmdb_open(struct store *store)
     }
     TRP_TRY(trees_check(store));
     return pages_open(store, fd, first);
+}
+
+trp_status lmdb_rename(struct store *store)
+{
+    MDB_txn *txn;
+    if (lmdb_pages_free(store) < store->account.least)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "replay store %s has no room to be opened",
+                        store->dir.data_path);
+    TRP_TRY(nonce_draw(store));
+    TRP_TRY(lmdb_begin(store, &txn));
+    int rc = lmdb_put_meta(store, txn);
+    if (rc == 0)
+        return lmdb_commit(store, txn);
+    mdb_txn_abort(txn);
+    return lmdb_fail(store, rc, "write the meta record");
 }
 
 void lmdb_close(struct store *store)

@@ -34,7 +34,7 @@ struct store_sharing {
 
 static trp_status leases_map(const char *path, bool make, _Atomic uint64_t **words)
 {
-    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (make ? O_CREAT : 0), 0644);
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (make ? O_CREAT : 0), STORE_FILE_MODE);
     if (fd < 0)
         return store_errno(errno, path, "open");
     int error = posix_fallocate(fd, 0, LEASE_FILE_BYTES);

@@ -28,6 +28,7 @@ enum {
     ENV_NO_SUBDIR = 0x4000,
     NODE_BYTES_MAX = 2022, /* a larger value has pages of its own */
     AHEAD_PAGES = 64,      /* asked for at once */
+    ASK_PAGES = 16, /* of a tree, with their values, between two questions whether to go on */
 };
 
 /* As it lies in the file. */
@@ -47,7 +48,10 @@ struct walk {
     enum walk_depth depth;
     uint64_t page_bytes, pages; /* in use: last_page + 1 */
     struct meta meta;
-    uint8_t *used; /* a bit a page */
+    uint8_t *used;    /* a bit a page */
+    uint16_t *places; /* in a page: which node begins there, if it says so, too */
+    trp_status (*goes_on)(void);
+    unsigned asked; /* pages since it was */
 };
 
 /* One tree on its way; keys are compared as numbers where they are numbers. */
@@ -121,14 +125,20 @@ static trp_status page_read(struct walk *walk, uint64_t number, uint8_t *out)
     return TRP_OK;
 }
 
+static size_t node_offset(const uint8_t *page, size_t index)
+{
+    uint16_t offset;
+    memcpy(&offset, page + sizeof(struct page_header) + 2 * index, sizeof offset);
+    return offset;
+}
+
 static bool node_read(const struct walk *walk, const uint8_t *page, size_t index, bool branch,
                       struct node *out)
 {
     struct page_header header;
     struct node_header node;
-    uint16_t offset;
+    size_t offset = node_offset(page, index);
     memcpy(&header, page, sizeof header);
-    memcpy(&offset, page + sizeof header + 2 * index, sizeof offset);
     if (offset < header.upper || offset % 2 != 0 || offset + sizeof node > walk->page_bytes)
         return false;
     memcpy(&node, page + offset, sizeof node);
@@ -145,6 +155,32 @@ static bool node_read(const struct walk *walk, const uint8_t *page, size_t index
     out->value = at + node.key_bytes;
     out->value_bytes = bytes;
     return (node.flags & NODE_BIG ? sizeof(uint64_t) : bytes) <= room - node.key_bytes;
+}
+
+/* LMDB keeps a page's nodes side by side, up to its end, and moves them with that in mind. */
+static trp_status nodes_check(const struct walk *walk, uint64_t number, const uint8_t *page,
+                              bool branch)
+{
+    struct page_header header;
+    struct node node;
+    size_t count = page_nodes(page), begun = 0;
+    memcpy(&header, page, sizeof header);
+    for (size_t index = 0; index < count; index++) {
+        if (!node_read(walk, page, index, branch, &node))
+            return damaged(number, "an entry is out of place");
+        walk->places[node_offset(page, index) / 2] = (uint16_t)index;
+    }
+    size_t at = header.upper;
+    for (; at < walk->page_bytes; begun++) {
+        size_t index = walk->places[at / 2], value = 0;
+        if (index >= count || node_offset(page, index) != at)
+            break;
+        node_read(walk, page, index, branch, &node);
+        if (!branch)
+            value = node.flags & NODE_BIG ? sizeof(uint64_t) : node.value_bytes;
+        at += (sizeof(struct node_header) + node.key.size + value + 1) & ~(size_t)1;
+    }
+    return begun == count && at == walk->page_bytes ? TRP_OK : damaged(number, "entries overlap");
 }
 
 /* ---- keys ----------------------------------------------------------------------------------- */
@@ -268,15 +304,13 @@ static trp_status value_check(struct tree *tree, uint64_t page, const struct nod
 static trp_status leaf_walk(struct tree *tree, uint64_t number, const uint8_t *page)
 {
     struct walk *walk = tree->walk;
-    size_t count = page_nodes(page), room = sizeof(struct page_header);
+    size_t count = page_nodes(page);
+    TRP_TRY(nodes_check(walk, number, page, false));
     for (size_t index = 0; index < count; index++) {
         struct node node;
-        if (!node_read(walk, page, index, false, &node) || !key_accept(tree, node.key, true))
+        node_read(walk, page, index, false, &node);
+        if (!key_accept(tree, node.key, true))
             return damaged(number, "an entry is out of place");
-        room += sizeof(struct node_header) + 2 + node.key.size +
-                (node.flags & NODE_BIG ? sizeof(uint64_t) : node.value_bytes);
-        if (room > walk->page_bytes)
-            return damaged(number, "entries overlap");
         TRP_TRY(value_check(tree, number, &node));
     }
     tree->entries += count;
@@ -302,15 +336,13 @@ static trp_status branch_walk(struct tree *tree, uint64_t number, const uint8_t 
                               unsigned level)
 {
     struct walk *walk = tree->walk;
-    size_t count = page_nodes(page), room = sizeof(struct page_header);
+    size_t count = page_nodes(page);
+    TRP_TRY(nodes_check(walk, number, page, true));
     for (size_t index = 0; index < count; index++) {
         struct node node;
-        if (!node_read(walk, page, index, true, &node) ||
-            (index > 0 && !key_accept(tree, node.key, false)))
+        node_read(walk, page, index, true, &node);
+        if (index > 0 && !key_accept(tree, node.key, false))
             return damaged(number, "an entry is out of place");
-        room += sizeof(struct node_header) + sizeof(uint16_t) + node.key.size;
-        if (room > walk->page_bytes)
-            return damaged(number, "entries overlap");
         if (index % AHEAD_PAGES == 0)
             children_prefetch(walk, page, index);
         TRP_TRY(page_walk(tree, node.child, number, level + 1));
@@ -323,6 +355,8 @@ static trp_status page_walk(struct tree *tree, uint64_t number, uint64_t from, u
 {
     struct walk *walk = tree->walk;
     uint8_t *page = tree->pages + level * walk->page_bytes;
+    if (walk->goes_on && walk->asked++ % ASK_PAGES == 0)
+        TRP_TRY(walk->goes_on());
     TRP_TRY(pages_use(walk, number, 1, from));
     TRP_TRY(page_read(walk, number, page));
     struct page_header header;
@@ -404,19 +438,23 @@ static trp_status file_walk(struct walk *walk)
     if (walk->depth == WALK_METAS)
         return TRP_OK;
     walk->used = xcalloc(walk->pages / 8 + 1, 1);
+    walk->places = xcalloc(walk->page_bytes / 2, sizeof *walk->places);
     TRP_TRY(tree_walk(walk, KIND_FREE, &walk->meta.free_tree, 0));
     return tree_walk(walk, KIND_MAIN, &walk->meta.main_tree, 0);
 }
 
-trp_status store_walk(const char *path, enum walk_depth depth)
+trp_status store_walk(const char *path, enum walk_depth depth, trp_status (*goes_on)(void))
 {
-    struct walk walk = {
-        .path = path, .depth = depth, .page_bytes = (uint64_t)sysconf(_SC_PAGESIZE)};
+    struct walk walk = {.path = path,
+                        .depth = depth,
+                        .goes_on = goes_on,
+                        .page_bytes = (uint64_t)sysconf(_SC_PAGESIZE)};
     walk.fd = open(path, O_RDONLY | O_CLOEXEC);
     if (walk.fd < 0)
         return store_errno(errno, path, "open");
     trp_status status = file_walk(&walk);
     free(walk.used);
+    free(walk.places);
     close(walk.fd);
     return status;
 }

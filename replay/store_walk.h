@@ -13,8 +13,9 @@ enum walk_depth {
     WALK_VALUES, /* and the headers of pages that hold values */
 };
 
-/* Reads so much of the stopped file. DATA_LOSS: the first thing that is wrong, in words that go on
- * behind the file's name; otherwise as the errno of the file system. */
-trp_status store_walk(const char *path, enum walk_depth depth);
+/* Reads so much of the stopped file. `goes_on` is asked now and then: what is no TRP_OK ends it;
+ * NULL: nobody is. DATA_LOSS: the first thing that is wrong, in words that go on behind the file's
+ * name; otherwise as the errno of the file system. */
+trp_status store_walk(const char *path, enum walk_depth depth, trp_status (*goes_on)(void));
 
 #endif

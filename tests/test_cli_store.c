@@ -1,6 +1,9 @@
 /* `troupe replay` about the store as a whole: checkpoints, restore, verify, one with many items. */
 #include "cli_tools.h"
 
+#include <ftw.h>
+#include <sys/stat.h>
+
 #include "core/limits.h"
 
 /* Makes a checkpoint; its path. Caller frees. */
@@ -271,6 +274,115 @@ static void who_reads_a_damaged_item_of_a_server_is_told_and_it_goes(void **stat
     desk_stop(desk);
 }
 
+static int entry_is_private(const char *path, const struct stat *info, int kind, struct FTW *at)
+{
+    (void)kind, (void)at;
+    if (info->st_mode & 077)
+        fail_msg("%s has mode %o", path, (unsigned)info->st_mode);
+    return 0;
+}
+
+static void assert_private(const struct desk *desk, const char *name)
+{
+    char *path = scene_path(&desk->at, name);
+    assert_int_equal(nftw(path, entry_is_private, 16, FTW_PHYS), 0);
+    free(path);
+}
+
+static void what_a_server_makes_is_its_owners_alone(void **state)
+{
+    struct desk *desk = *state;
+    char *flags = xasprintf("--table name=t --listen=unix:%s/socket --checkpoint-dir=%s/kept",
+                            desk->at.dir, desk->at.dir);
+    mode_t before = umask(0);
+    desk_serve(desk, flags);
+    desk_write_items(desk, "items.jsonl");
+    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
+    assert_troupe(desk, 0, "replay checkpoint %s", desk->address);
+    char *leases = scene_path(&desk->at, "store/LEASES");
+    assert_int_equal(access(leases, F_OK), 0);
+    free(leases);
+    assert_private(desk, "store");
+    assert_private(desk, "kept");
+    assert_private(desk, "socket");
+    desk_stop(desk);
+    assert_troupe(desk, 0, "replay restore latest other --checkpoint-dir=kept");
+    umask(022);
+    assert_troupe(desk, 0, "replay restore latest third --checkpoint-dir=kept");
+    umask(before);
+    assert_private(desk, "store");
+    assert_private(desk, "other");
+    assert_private(desk, "third");
+    free(flags);
+}
+
+/* A checkpoint whose copy takes long enough to be interrupted: a lot of nothing behind it. */
+static void checkpoint_make_long(const char *path)
+{
+    static const long long bytes = 1LL << 32;
+    char *data = xasprintf("%s/data.mdb", path), *info = xasprintf("%s/CHECKPOINT", path);
+    char *text = read_whole(info), *line = strstr(text, "\nbytes ");
+    assert_int_equal(truncate(data, bytes), 0);
+    FILE *file = fopen(info, "we");
+    assert_non_null(file);
+    fprintf(file, "%.*s\nbytes %lld%s", (int)(line - text), text, bytes, strchr(line + 1, '\n'));
+    fclose(file);
+    free(text);
+    free(info);
+    free(data);
+}
+
+/* Sends `number` as soon as it copies; its end. */
+static int interrupt_restore(struct desk *desk, const char *dir, int number, const char *line)
+{
+    const char *words[WORDS_MAX + 1];
+    char *copy = xasprintf("%s/%s/data.mdb.restore", desk->at.dir, dir), *text = xstrdup(line);
+    split(text, words);
+    scene_start(&desk->at, words);
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, PATIENCE_MS);
+    while (access(copy, F_OK) != 0)
+        look_again_soon(deadline, "the copy's beginning");
+    kill(desk->at.pid, number);
+    free(text);
+    free(copy);
+    return scene_wait(&desk->at);
+}
+
+static void an_interrupted_restore_leaves_nothing_and_a_killed_one_nothing_for_long(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, tables);
+    char *path = checkpoint(desk, desk->address), *whole = checkpoint(desk, desk->address);
+    desk_stop(desk);
+    checkpoint_make_long(path);
+    char *other = scene_path(&desk->at, "other"), *line;
+    line = xasprintf("replay restore %s other", path);
+    assert_int_equal(interrupt_restore(desk, "other", SIGINT, line), 1000 + SIGINT);
+    assert_int_not_equal(access(other, F_OK), 0);
+    free(line);
+    line = xasprintf("replay serve --dir=%s --restore=%s", other, path);
+    assert_int_equal(interrupt_restore(desk, "other", SIGTERM, line), 1);
+    assert_one_error(desk, "interrupted");
+    assert_int_not_equal(access(other, F_OK), 0);
+    assert_int_equal(interrupt_restore(desk, "other", SIGKILL, line), 1000 + SIGKILL);
+    free(line);
+    line = xasprintf("replay restore %s store --force", path);
+    assert_int_equal(interrupt_restore(desk, "store", SIGKILL, line), 1000 + SIGKILL);
+    free(line);
+    static const char *const rests[] = {"store/data.mdb.restore", "other/data.mdb.restore"};
+    desk_serve(desk, tables);
+    desk_stop(desk);
+    assert_troupe(desk, 0, "replay restore %s other", whole);
+    for (size_t i = 0; i < 2; i++) {
+        char *rest = scene_path(&desk->at, rests[i]);
+        assert_int_not_equal(access(rest, F_OK), 0);
+        free(rest);
+    }
+    free(whole);
+    free(other);
+    free(path);
+}
+
 /* Items 1 to `count` of table t, to be loaded. */
 static void write_many_items(struct desk *desk, const char *name, int count)
 {
@@ -322,6 +434,8 @@ int main(void)
         TEST(how_far_long_work_is_is_told_when_asked),
         TEST(damage_is_found_and_told_by_the_status),
         TEST(who_reads_a_damaged_item_of_a_server_is_told_and_it_goes),
+        TEST(what_a_server_makes_is_its_owners_alone),
+        TEST(an_interrupted_restore_leaves_nothing_and_a_killed_one_nothing_for_long),
         TEST(items_of_a_large_store_are_changed_by_key_before_all_are_in_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

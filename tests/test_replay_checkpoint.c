@@ -333,6 +333,70 @@ static void three_are_kept_and_any_can_be_removed(void **state)
     free(last);
 }
 
+/* A link is somebody's own, and what it leads to may be anything. */
+static void a_link_is_no_checkpoint_and_is_not_followed(void **state)
+{
+    struct replay *replay = *state;
+    open_keeping(replay, "name=t", NULL, 1);
+    insert_items(replay, "t", 1, 5);
+    char *path = take(replay), *away = fixture_dir("/dev/shm");
+    char *kept = fixture_path(away, "kept"), *data = fixture_path(kept, "data.mdb");
+    assert_int_equal(rename(path, kept), 0);
+    struct checkpoint_info info;
+    assert_int_equal(checkpoint_info_read(&info, kept), TRP_OK);
+    char *mark = checkpoint_temporary(info.store);
+    char *half = xasprintf("%s/checkpoints/%s1", replay->dir, mark);
+    char *old = xasprintf("%s/checkpoints/old", replay->dir);
+    assert_int_equal(symlink(kept, half), 0);
+    assert_int_equal(symlink(kept, old), 0);
+    assert_int_equal(list_count(replay), 0);
+    free(take(replay));
+    free(take(replay));
+    assert_int_equal(list_count(replay), 1);
+    assert_int_equal(remove_checkpoints(replay, "old", 0, TRP_NOT_FOUND), 0);
+    assert_int_equal(access(data, F_OK), 0);
+    assert_int_equal(access(old, F_OK), 0);
+    checkpoint_info_cleanup(&info);
+    free(old);
+    free(half);
+    free(mark);
+    free(data);
+    free(kept);
+    free(path);
+    fixture_remove(away);
+}
+
+static void stores_restored_from_one_checkpoint_keep_their_own(void **state)
+{
+    struct replay *replay = *state;
+    char *first = replay->dir, *root = fixture_dir("/dev/shm");
+    OPEN("name=t");
+    insert_items(replay, "t", 1, 5);
+    char *path = take(replay), *took[2];
+    replay_close(replay);
+    for (int i = 0; i < 2; ++i) {
+        replay->dir = fixture_dir("/dev/shm");
+        assert_int_equal(trp_replay_restore(path, replay->dir, false), TRP_OK);
+        open_keeping(replay, "name=t", root, 1);
+        assert_int_equal(table_state(replay, "t").size, 5);
+        took[i] = take(replay);
+        replay_close(replay);
+        fixture_remove(replay->dir);
+        replay->dir = first;
+    }
+    for (int i = 0; i < 2; ++i) {
+        assert_int_equal(access(took[i], F_OK), 0);
+        free(took[i]);
+    }
+    /* Come back from its own, it is the same. */
+    assert_int_equal(trp_replay_restore(path, replay->dir, true), TRP_OK);
+    open_keeping(replay, "name=t", NULL, 1);
+    free(take(replay));
+    assert_int_not_equal(access(path, F_OK), 0);
+    free(path);
+    fixture_remove(root);
+}
+
 enum { CALLERS = 64 };
 
 struct crowd {
@@ -504,6 +568,8 @@ int main(void)
         CASE(old_ones_go_and_foreign_files_stay),
         CASE(three_are_kept_and_any_can_be_removed),
         CASE(of_many_at_once_one_waits_and_the_rest_is_told),
+        CASE(a_link_is_no_checkpoint_and_is_not_followed),
+        CASE(stores_restored_from_one_checkpoint_keep_their_own),
         CASE(half_a_checkpoint_does_not_count_and_goes),
         CASE(a_restore_replaces_only_what_it_may),
         CASE(a_damaged_store_names_its_newest_checkpoint),

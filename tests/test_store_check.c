@@ -306,6 +306,44 @@ static void a_file_in_the_place_of_a_killed_servers_is_checked(void **state)
     assert_non_null(strstr(trp_last_error(), "another page lies there"));
 }
 
+/* The entry behind the first one of each leaf begins eight bytes before that one ends. */
+static void overlap_entries(const char *path)
+{
+    enum { PAGE_BYTES = 4096, LEAF = 2, HEADER_BYTES = 16, SHIFT = 8, ENTRY_BYTES_MIN = 80 };
+    _Alignas(8) uint8_t page[PAGE_BYTES];
+    uint16_t *words = (uint16_t *)(void *)page, *places = words + HEADER_BYTES / 2;
+    int fd = open(path, O_RDWR);
+    for (off_t at = 2 * PAGE_BYTES; pread(fd, page, sizeof page, at) == PAGE_BYTES;
+         at += PAGE_BYTES) {
+        size_t count = (size_t)(words[6] - HEADER_BYTES) / 2;
+        if (words[5] != LEAF || words[6] < HEADER_BYTES || words[6] > PAGE_BYTES || count < 3)
+            continue;
+        uint16_t *moved = &places[0], first = words[7], end = PAGE_BYTES;
+        for (size_t i = 0; i < count; i++)
+            if (places[i] > first && (*moved == first || places[i] < *moved))
+                moved = &places[i];
+        for (size_t i = 0; i < count; i++)
+            if (places[i] > *moved && places[i] < end)
+                end = places[i];
+        if (*moved - first < ENTRY_BYTES_MIN)
+            continue; /* its end is more than bytes of a value */
+        memmove(page + *moved - SHIFT, page + *moved, (size_t)(end - *moved));
+        *moved = (uint16_t)(*moved - SHIFT);
+        assert_int_equal(pwrite(fd, page, sizeof page, at), PAGE_BYTES);
+    }
+    close(fd);
+}
+
+static void entries_that_overlap_are_damage(void **state)
+{
+    struct fixture *fixture = *state;
+    struct store *store;
+    overlap_entries(fixture->data);
+    assert_int_equal(store_create(&store, &(struct store_options){.dir = fixture->dir}),
+                     TRP_DATA_LOSS);
+    assert_non_null(strstr(trp_last_error(), "entries overlap"));
+}
+
 static void damaged_structure_is_refused_and_names_the_way_out(void **state)
 {
     struct fixture *fixture = *state;
@@ -331,6 +369,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(no_bit_that_flips_is_a_crash, setup, teardown),
         cmocka_unit_test_setup_teardown(a_file_in_the_place_of_a_killed_servers_is_checked, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(entries_that_overlap_are_damage, setup, teardown),
         cmocka_unit_test_setup_teardown(damaged_structure_is_refused_and_names_the_way_out, setup,
                                         teardown),
     };

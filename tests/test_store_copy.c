@@ -160,7 +160,7 @@ static struct target_stats copy_all(struct fixture *fixture, void (*meanwhile)(s
         fail_msg("%s", trp_last_error());
     store_copy_end(fixture->store, copy);
     store_target_destroy(target);
-    assert_int_equal(store_dir_finish(fixture->to, TRP_DURABLE_PROCESS), TRP_OK);
+    assert_int_equal(store_dir_finish(fixture->to, false), TRP_OK);
     return stats;
 }
 

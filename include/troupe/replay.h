@@ -165,7 +165,8 @@ TRP_API void trp_replay_files_close(trp_replay_files *files);
 
 /* Makes the store in `dir` what it was when `checkpoint` (a directory) was taken; no server runs on
  * it. NOT_FOUND: that is no checkpoint; DATA_LOSS: it is damaged; FAILED_PRECONDITION: `dir` holds
- * something else, is in use, or has a store and `force` is false. */
+ * something else, is in use, or has a store and `force` is false. Whatever it fails of, the
+ * directory is what it was; after kill -9, too, once somebody has opened it. */
 TRP_API TRP_MUST_USE trp_status trp_replay_restore(const char *checkpoint, const char *dir,
                                                    bool force);
 
@@ -193,9 +194,10 @@ typedef struct {
 TRP_API TRP_MUST_USE trp_status trp_replay_verify(const char *dir, trp_replay_report *report);
 TRP_API void trp_replay_report_cleanup(trp_replay_report *report);
 
-/* Whoever calls the two above may take minutes: `moved` is told on the calling thread how many of
- * the bytes are done, often. For all later calls of this thread; NULL: nobody is told. */
-TRP_API void trp_replay_watch(void (*moved)(void *arg, uint64_t done, uint64_t total), void *arg);
+/* Verification and a restore may take minutes: `moved` is told on the calling thread how many of
+ * the bytes are done, often; when it returns false, they end with CANCELLED and leave nothing
+ * behind. For all later calls of this thread; NULL: nobody is told. */
+TRP_API void trp_replay_watch(bool (*moved)(void *arg, uint64_t done, uint64_t total), void *arg);
 
 TRP_END_DECLS
 #endif

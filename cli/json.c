@@ -10,6 +10,7 @@
 
 #include "core/alloc.h"
 #include "core/printable.h"
+#include "core/utf8.h"
 #include "json.h"
 
 void json_add_i64(cJSON *object, const char *name, int64_t value)
@@ -103,6 +104,30 @@ bool base64_decode(char *text, trp_bytes *bytes)
     }
     *bytes = (trp_bytes){(const uint8_t *)text, size / 4 * 3 - padding};
     return true;
+}
+
+cJSON *json_bytes(trp_bytes bytes)
+{
+    if (!utf8_is_text(bytes) || (bytes.size > 0 && memchr(bytes.data, 0, bytes.size))) {
+        cJSON *out = cJSON_CreateObject();
+        cJSON_AddItemToObject(out, "base64", json_base64(bytes));
+        return out;
+    }
+    char *text = xcalloc(1, bytes.size + 1);
+    if (bytes.size > 0)
+        memcpy(text, bytes.data, bytes.size);
+    cJSON *out = cJSON_CreateString(text);
+    free(text);
+    return out;
+}
+
+bool json_read_bytes(const cJSON *json, trp_bytes *bytes)
+{
+    const char *text = cJSON_GetStringValue(json);
+    if (text)
+        *bytes = (trp_bytes){(const uint8_t *)text, strlen(text)};
+    char *coded = cJSON_GetStringValue(cJSON_GetObjectItem(json, "base64"));
+    return text || (coded && base64_decode(coded, bytes));
 }
 
 /* ---- messages ---------------------------------------------------------------------------- */

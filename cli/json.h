@@ -28,6 +28,13 @@ bool json_read_number(const cJSON *json, double *value);
 /* Bytes as base64. */
 cJSON *json_base64(trp_bytes bytes);
 
+/* Elements of a string tensor, which are bytes: text (UTF-8 without a NUL) as it is, all others
+ * {"base64": "..."}. */
+cJSON *json_bytes(trp_bytes bytes);
+
+/* Reads what json_bytes() makes, in place; false: it is none. */
+bool json_read_bytes(const cJSON *json, trp_bytes *bytes);
+
 /* Decodes base64 in place and gives the bytes that lie there; false: it is none. */
 bool base64_decode(char *text, trp_bytes *bytes);
 

@@ -5,7 +5,10 @@
  *    "columns":["NAME"]}
  *   {"table":"t","key":"7","priority":1,"times_sampled":0,"inserted_at_ns":1,
  *    "policy_version":"0","columns":[
- *     {"dtype":"float32","shape":[2],"squeezed":true,"data":"BASE64"}]} */
+ *     {"dtype":"float32","shape":[2],"squeezed":true,"data":"BASE64"}]}
+ *
+ * Written by hand, a column of strings may have them as "values" instead of "data", as `sample -o
+ * json` prints them, and a table no "signature". */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "core/alloc.h"
+#include "core/buffer.h"
 #include "core/flags.h"
 #include "json.h"
 #include "sink.h"
@@ -23,6 +24,7 @@ struct jsonl {
     cJSON *json; /* the line that was given last */
     uint64_t line;
     trp_item_array *columns;
+    struct buffer *strings; /* what stands in "values" of each */
     size_t column_capacity;
 };
 
@@ -32,16 +34,46 @@ static trp_status wrong_line(const struct jsonl *jsonl, const char *what)
                     jsonl->line, what);
 }
 
-static trp_status column_read(const struct jsonl *jsonl, const cJSON *json, trp_item_array *column)
+/* Strings as a TensorProto has them: all lengths, then all bytes. */
+static bool strings_read(const cJSON *values, struct buffer *strings)
+{
+    struct buffer texts = {0};
+    const cJSON *each;
+    trp_bytes bytes;
+    bool right = cJSON_IsArray(values);
+    buffer_clear(strings);
+    cJSON_ArrayForEach(each, values)
+    {
+        right = right && json_read_bytes(each, &bytes);
+        if (!right)
+            break;
+        size_t length = bytes.size;
+        for (; length > 127; length >>= 7)
+            buffer_append(strings, (trp_bytes){&(uint8_t){(uint8_t)(length | 128)}, 1});
+        buffer_append(strings, (trp_bytes){&(uint8_t){(uint8_t)length}, 1});
+        buffer_append(&texts, bytes);
+    }
+    buffer_append(strings, buffer_bytes(&texts));
+    buffer_cleanup(&texts);
+    return right;
+}
+
+static trp_status column_read(const struct jsonl *jsonl, const cJSON *json, trp_item_array *column,
+                              struct buffer *strings)
 {
     const char *name = cJSON_GetStringValue(cJSON_GetObjectItem(json, "dtype"));
     char *data = cJSON_GetStringValue(cJSON_GetObjectItem(json, "data"));
+    const cJSON *values = cJSON_GetObjectItem(json, "values");
     const cJSON *shape = cJSON_GetObjectItem(json, "shape"), *each;
     *column = (trp_item_array){.squeezed = cJSON_IsTrue(cJSON_GetObjectItem(json, "squeezed"))};
     column->dtype = name ? trp_dtype_parse(name) : 0;
     if (!name || (column->dtype == 0 && strcmp(name, "?") != 0))
         return wrong_line(jsonl, "a column without a known dtype");
-    if (!data || !base64_decode(data, &column->data))
+    if (values && column->dtype == TRP_STRING && !strings_read(values, strings))
+        return wrong_line(jsonl, "a column whose values are no strings or {\"base64\": ...}");
+    if (values && column->dtype == TRP_STRING)
+        column->data = buffer_bytes(strings);
+    else if (!data || !base64_decode(data, &column->data))
         return wrong_line(jsonl, "a column whose data is not base64");
     if (!cJSON_IsArray(shape) || cJSON_GetArraySize(shape) > TRP_RANK_MAX)
         return wrong_line(jsonl, "a column without a shape of at most 8 dimensions");
@@ -76,10 +108,15 @@ static trp_status item_read(struct jsonl *jsonl, const cJSON *json, trp_item_dat
     size_t count = (size_t)cJSON_GetArraySize(columns);
     if (count > jsonl->column_capacity) {
         jsonl->columns = xrealloc(jsonl->columns, count * sizeof *jsonl->columns);
-        jsonl->column_capacity = count;
+        jsonl->strings = xrealloc(jsonl->strings, count * sizeof *jsonl->strings);
+        for (; jsonl->column_capacity < count; jsonl->column_capacity++)
+            jsonl->strings[jsonl->column_capacity] = (struct buffer){0};
     }
     cJSON_ArrayForEach(each, columns)
-        TRP_TRY(column_read(jsonl, each, &jsonl->columns[item->column_count++]));
+    {
+        size_t i = item->column_count++;
+        TRP_TRY(column_read(jsonl, each, &jsonl->columns[i], &jsonl->strings[i]));
+    }
     item->columns = jsonl->columns;
     return TRP_OK;
 }
@@ -87,12 +124,14 @@ static trp_status item_read(struct jsonl *jsonl, const cJSON *json, trp_item_dat
 static trp_status table_read(const struct jsonl *jsonl, const cJSON *json,
                              struct source_event *event)
 {
-    char *signature = cJSON_GetStringValue(cJSON_GetObjectItem(json, "signature"));
+    cJSON *given = cJSON_GetObjectItem(json, "signature");
+    char *signature = cJSON_GetStringValue(given);
     event->table.name = cJSON_GetStringValue(cJSON_GetObjectItem(json, "table"));
     event->table.options = cJSON_GetStringValue(cJSON_GetObjectItem(json, "options"));
-    if (!event->table.name || !event->table.options || !signature ||
-        !base64_decode(signature, &event->table.signature))
-        return wrong_line(jsonl, "a table without name, options and signature");
+    if (!event->table.name || !event->table.options)
+        return wrong_line(jsonl, "a table without name and options");
+    if (given && (!signature || !base64_decode(signature, &event->table.signature)))
+        return wrong_line(jsonl, "a table whose signature is not base64");
     return TRP_OK;
 }
 
@@ -145,6 +184,9 @@ static void jsonl_destroy(void *state)
     if (jsonl->file)
         fclose(jsonl->file);
     cJSON_Delete(jsonl->json);
+    for (size_t i = 0; i < jsonl->column_capacity; ++i)
+        buffer_cleanup(&jsonl->strings[i]);
+    free(jsonl->strings);
     free(jsonl->text);
     free(jsonl->columns);
     free(jsonl);

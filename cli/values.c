@@ -322,16 +322,8 @@ static cJSON *element_json(const trp_item_array *array, size_t index, struct str
 {
     char text[ELEMENT_SIZE];
     double value = 0, parts[2];
-    if (array->dtype == TRP_STRING) {
-        trp_bytes bytes = strings_next(strings);
-        for (size_t i = 0; i < bytes.size; ++i)
-            if (bytes.data[i] == 0 || bytes.data[i] > 126)
-                return json_base64(bytes);
-        char *copy = xasprintf("%.*s", (int)bytes.size, (const char *)bytes.data);
-        cJSON *out = cJSON_CreateString(copy);
-        free(copy);
-        return out;
-    }
+    if (array->dtype == TRP_STRING)
+        return json_bytes(strings_next(strings));
     if (complex_at(array, index, parts)) {
         cJSON *pair = cJSON_CreateArray();
         cJSON_AddItemToArray(pair, json_number(parts[0]));

@@ -11,7 +11,7 @@ char *shape_text(const int64_t *shape, size_t rank);
 char *values_text(const trp_item_array *array);
 
 /* {"dtype", "shape", "squeezed", "values"}; instead of many values "min", "max", "mean", "first".
- */
+ * Strings are as json_bytes() has them. */
 cJSON *values_json(const trp_item_array *array);
 
 /* How many elements the shape says; SIZE_MAX: more than there can be. */

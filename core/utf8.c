@@ -1,7 +1,5 @@
 #include "utf8.h"
 
-#include <stdbool.h>
-
 size_t utf8_size(const uint8_t *at, const uint8_t *end)
 {
     size_t size = at[0] < 0x80 ? 1 : at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : 4;
@@ -17,4 +15,14 @@ size_t utf8_size(const uint8_t *at, const uint8_t *end)
     bool lead = size == 1 || (at[0] >= 0xc2 && at[0] <= 0xf4);
     bool surrogate = code >= 0xd800 && code <= 0xdfff;
     return lead && code >= smallest[size] && code <= 0x10ffff && !surrogate ? size : 0;
+}
+
+bool utf8_is_text(trp_bytes bytes)
+{
+    for (size_t i = 0, step; i < bytes.size; i += step) {
+        step = utf8_size(bytes.data + i, bytes.data + bytes.size);
+        if (step == 0)
+            return false;
+    }
+    return true;
 }

@@ -15,6 +15,7 @@
 #include "core/limits.h"
 #include "tensor.h"
 #include "wire.h"
+#include "wire_bytes.h"
 
 static const char insert_path[] = "/deepmind.reverb.ReverbService/InsertStream";
 
@@ -136,12 +137,28 @@ trp_status trp_item_writer_flush(trp_item_writer *writer, int64_t timeout_ms)
 
 /* ---- items ------------------------------------------------------------------------------- */
 
+/* Whether these are the lengths of `count` strings, and then as many bytes as they say. */
+static bool strings_fit(trp_bytes data, size_t count)
+{
+    struct reader reader = reader_of(data);
+    uint64_t length = 0, sum = 0;
+    for (size_t i = 0; i < count; ++i) {
+        if (!read_varint(&reader, &length) || length > data.size)
+            return false;
+        sum += length;
+        if (sum > data.size)
+            return false;
+    }
+    return sum == (uint64_t)(reader.end - reader.at);
+}
+
 static trp_status column_check(const trp_item_array *column, size_t index)
 {
-    size_t bytes = trp_dtype_size((trp_dtype)column->dtype), rows = 1;
+    bool strings = column->dtype == TRP_STRING;
+    size_t bytes = strings ? 1 : trp_dtype_size((trp_dtype)column->dtype), rows = 1;
     if (column->rank + column->squeezed > TRP_RANK_MAX || (column->rank == 0 && !column->squeezed))
         return trp_fail(TRP_INVALID_ARGUMENT, "column %zu: %u dimensions", index, column->rank);
-    if (bytes == 0 && column->dtype != TRP_STRING)
+    if (bytes == 0)
         return trp_fail(TRP_INVALID_ARGUMENT, "column %zu: tensorflow.DataType %d is not known",
                         index, column->dtype);
     if (!column->squeezed)
@@ -152,7 +169,10 @@ static trp_status column_check(const trp_item_array *column, size_t index)
     if (rows > INT32_MAX || column->data.size > UINT32_MAX)
         return trp_fail(TRP_INVALID_ARGUMENT, "column %zu: %zu steps of %zu bytes in all", index,
                         rows, column->data.size);
-    if (column->dtype != TRP_STRING && bytes != column->data.size)
+    if (strings && !strings_fit(column->data, bytes))
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "column %zu: its bytes are not the %zu strings of its shape", index, bytes);
+    if (!strings && bytes != column->data.size)
         return trp_fail(TRP_INVALID_ARGUMENT, "column %zu: %zu bytes where its shape says %zu",
                         index, column->data.size, bytes);
     return TRP_OK;

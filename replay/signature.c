@@ -143,20 +143,10 @@ static trp_status malformed(void)
 static trp_status decode_value(trp_bytes bytes, const char *path, int depth, struct signature *out);
 
 /* Where protobuf has a string, its parsers want UTF-8. */
-static bool is_text(trp_bytes bytes)
-{
-    for (size_t i = 0, step; i < bytes.size; i += step) {
-        step = utf8_size(bytes.data + i, bytes.data + bytes.size);
-        if (step == 0)
-            return false;
-    }
-    return true;
-}
-
 static trp_status check_text(trp_bytes bytes)
 {
-    return is_text(bytes) ? TRP_OK
-                          : trp_fail(TRP_INVALID_ARGUMENT, "signature: a name is not UTF-8");
+    return utf8_is_text(bytes) ? TRP_OK
+                               : trp_fail(TRP_INVALID_ARGUMENT, "signature: a name is not UTF-8");
 }
 
 static trp_status decode_dim(trp_bytes bytes, int64_t *size)

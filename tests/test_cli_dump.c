@@ -291,6 +291,18 @@ static void wrong_dumps_are_refused_with_their_line(void **state)
         {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"int8\","
          "\"data\":\"AAAA\",\"shape\":[3.7]}]}",
          "no size"},
+        {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"string\","
+         "\"data\":\"fwAA\",\"shape\":[1]}]}",
+         "its bytes are not the 1 strings of its shape"},
+        {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"string\","
+         "\"values\":[\"a\",7],\"shape\":[2]}]}",
+         "values are no strings"},
+        {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"string\","
+         "\"values\":[\"a\"],\"shape\":[2]}]}",
+         "its bytes are not the 2 strings of its shape"},
+        {"{\"troupe_dump\":1,\"table\":\"t\"}", "without name and options"},
+        {"{\"troupe_dump\":1,\"table\":\"t\",\"options\":\"name=t\",\"signature\":7}",
+         "signature is not base64"},
     };
     desk_serve(desk, tables);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
@@ -330,6 +342,30 @@ static void a_load_that_fails_says_how_far_it_came(void **state)
     desk_stop(desk);
     free(text);
     free(items);
+}
+
+/* Text is text, and what is none is marked, both ways. */
+static void strings_are_told_from_bytes(void **state)
+{
+    struct desk *desk = *state;
+    static const char values[] =
+        "\"values\":[\"step 1\",\"\303\274\",\"a\\nb\",{\"base64\":\"YQBi\"},"
+        "{\"base64\":\"/w==\"},\"w7w=\"]";
+    char *line = xasprintf("{\"troupe_dump\":1,\"table\":\"t\",\"options\":\"name=t\"}\n"
+                           "{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{"
+                           "\"dtype\":\"string\",\"shape\":[6],\"squeezed\":false,%s}]}\n",
+                           values);
+    desk_write(desk, "strings.jsonl", line);
+    desk_serve(desk, "--table name=u");
+    assert_troupe(desk, 0, "replay load %s strings.jsonl --create", desk->address);
+    assert_troupe(desk, 0, "replay sample %s t -o json", desk->address);
+    assert_file_contains(&desk->at, "out", values);
+    assert_troupe(desk, 0, "replay dump %s t dump.jsonl", desk->address);
+    assert_troupe(desk, 0, "replay load %s dump.jsonl --table=u", desk->address);
+    assert_troupe(desk, 0, "replay sample %s u -o json", desk->address);
+    assert_file_contains(&desk->at, "out", values);
+    desk_stop(desk);
+    free(line);
 }
 
 /* What is not whole has not the name of a dump. */
@@ -525,6 +561,7 @@ int main(void)
         TEST(a_load_says_what_was_there_already),
         TEST(a_wrong_npz_is_refused),
         TEST(wrong_dumps_are_refused_with_their_line),
+        TEST(strings_are_told_from_bytes),
         TEST(a_load_that_fails_says_how_far_it_came),
         TEST(a_dump_that_fails_leaves_nothing),
         TEST(items_with_strings_are_left_out_of_an_npz),

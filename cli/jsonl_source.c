@@ -138,7 +138,7 @@ static trp_status table_read(const struct jsonl *jsonl, const cJSON *json,
 static trp_status line_read(struct jsonl *jsonl, struct source_event *event)
 {
     cJSON_Delete(jsonl->json);
-    jsonl->json = cJSON_Parse(jsonl->text);
+    jsonl->json = cJSON_ParseWithOpts(jsonl->text, NULL, true); /* nothing follows */
     if (!cJSON_IsObject(jsonl->json))
         return wrong_line(jsonl, "not a JSON object");
     if (cJSON_GetObjectItem(jsonl->json, "troupe_dump")) {
@@ -157,10 +157,12 @@ static trp_status jsonl_next(struct source *source, struct source_event *event)
     while ((size = getline(&jsonl->text, &jsonl->capacity, jsonl->file)) >= 0) {
         jsonl->line++;
         source->done_bytes += (uint64_t)size;
+        if (strlen(jsonl->text) != (size_t)size)
+            return wrong_line(jsonl, "not a JSON object: it has a NUL");
         if (jsonl->text[strspn(jsonl->text, " \t\r\n")] != '\0')
             return line_read(jsonl, event);
     }
-    if (ferror(jsonl->file))
+    if (!feof(jsonl->file)) /* also a line beyond memory */
         return trp_fail(TRP_INTERNAL, "%s: %s", jsonl->options->path, strerror(errno));
     return TRP_OK;
 }

@@ -1,14 +1,16 @@
 /* Problem: an .npz has columns, a table wants items, and both may be larger than memory.
  * Design: the members of a table are read side by side, an item of each at a time; a column with an
  * array an item is looked up by name. What NPZ_TABLES says is believed where the arrays do not say
- * otherwise; without it (a file that numpy wrote) there is one table with column_0, column_1, ...
- * Guarantee: memory does not grow with the number of items; every size is checked before memory is
- * touched, and what does not fit is said with the array's name. */
+ * otherwise. Without it (a file that numpy wrote) there is one table, whose columns are column_0,
+ * column_1, ..., or the arrays that the table's signature names, or all of them, by name.
+ * Guarantee: memory does not grow with the number of items; every size is compared with what the
+ * file can hold before memory is touched, and what does not fit is said with the array's name. */
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <zip.h>
 
 #include "core/alloc.h"
@@ -18,13 +20,15 @@
 #include "npy.h"
 #include "source.h"
 
-enum { NOTES_BYTES_MAX = 1 << 26, COLUMNS_MAX = 4096 };
+/* Deflate makes at most about 1030 bytes of one. */
+enum { NOTES_BYTES_MAX = 1 << 26, COLUMNS_MAX = 4096, RATIO_MAX = 1100 };
 
 /* An array that is read from its beginning. */
 struct array {
     zip_file_t *file; /* NULL: there is none */
     struct npy_header header;
     size_t item_bytes; /* without the first dimension where items are stacked */
+    uint64_t bytes;    /* of the member, at most */
     struct buffer data;
 };
 
@@ -40,6 +44,7 @@ struct column {
 struct npz {
     const struct source_options *options;
     zip_t *zip;
+    uint64_t file_bytes;
     cJSON **notes; /* a table each */
     size_t note_count, note_next;
     char *prefix, *table;
@@ -48,6 +53,7 @@ struct npz {
     size_t column_count;
     trp_item_array *arrays; /* the columns of the item */
     uint64_t items, next;   /* of the current table */
+    size_t item_bytes;      /* of the current item, so far */
 };
 
 static trp_status wrong(const struct npz *npz, const char *name, const char *what)
@@ -61,7 +67,10 @@ static trp_status wrong(const struct npz *npz, const char *name, const char *wha
 static trp_status array_take(const struct npz *npz, struct source *source, struct array *array,
                              const char *name, size_t size)
 {
-    uint8_t *room = buffer_reserve(&array->data, size);
+    uint8_t *room = buffer_try_reserve(&array->data, size);
+    if (!room)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "%s: %s: there is no memory for %zu bytes of it",
+                        npz->options->path, name, size);
     zip_int64_t got = size ? zip_fread(array->file, room, size) : 0;
     if (got < 0)
         return wrong(npz, name, zip_file_strerror(array->file));
@@ -84,6 +93,19 @@ static trp_status header_take(const struct npz *npz, struct source *source, stru
     if (!npy_header_read(&array->header, (const char *)array->data.data, size, &why))
         return wrong(npz, name, why);
     buffer_clear(&array->data);
+    array->bytes -= size < array->bytes ? size : array->bytes;
+    return TRP_OK;
+}
+
+/* What a member may come to: what is said of it, unless the file is too small for that. */
+static trp_status member_bytes(const struct npz *npz, const char *member, uint64_t *bytes)
+{
+    zip_stat_t stat;
+    if (zip_stat(npz->zip, member, 0, &stat) != 0)
+        return wrong(npz, member, zip_strerror(npz->zip));
+    *bytes = stat.size;
+    if (stat.comp_size > npz->file_bytes || stat.size / RATIO_MAX > stat.comp_size)
+        return wrong(npz, member, "the file is too small for what it says");
     return TRP_OK;
 }
 
@@ -114,9 +136,11 @@ static trp_status array_open(const struct npz *npz, struct source *source, struc
     array_close(array);
     array->file = zip_fopen(npz->zip, member, 0);
     bool missing = !array->file && zip_error_code_zip(zip_get_error(npz->zip)) == ZIP_ER_NOENT;
+    trp_status status = array->file ? member_bytes(npz, member, &array->bytes) : TRP_OK;
     free(member);
     if (!array->file)
         return missing ? TRP_OK : wrong(npz, name, zip_strerror(npz->zip));
+    TRP_TRY(status);
     TRP_TRY(header_take(npz, source, array, name));
     size_t bytes = trp_dtype_size((trp_dtype)npy_dtype(array->header.type));
     if (array->header.rank < first || array->header.rank - first > TRP_RANK_MAX)
@@ -124,10 +148,10 @@ static trp_status array_open(const struct npz *npz, struct source *source, struc
     for (uint32_t i = first; i < array->header.rank; ++i)
         if (!size_mul(bytes, (size_t)array->header.dims[i], &bytes))
             bytes = SIZE_MAX;
-    if (bytes > UINT32_MAX)
-        return wrong(npz, name, "an item of it is beyond 4 GiB");
     array->item_bytes = bytes;
-    return TRP_OK;
+    if (first > 0 && !size_mul(bytes, (size_t)array->header.dims[0], &bytes))
+        bytes = SIZE_MAX;
+    return bytes > array->bytes ? wrong(npz, name, "it is cut short") : TRP_OK;
 }
 
 /* ---- tables ------------------------------------------------------------------------------ */
@@ -139,7 +163,7 @@ static trp_status fixed_open(struct npz *npz, struct source *source)
         struct array *array = &npz->fixed[i];
         trp_status status = array_open(npz, source, array, name, 1);
         if (status == TRP_OK && !array->file && (i == KEYS || i == PRIORITIES))
-            status = wrong(npz, name, "there is no such array: see troupe replay dump --help");
+            status = wrong(npz, name, "there is no such array: see troupe replay load --help");
         if (status == TRP_OK && array->file &&
             (npy_dtype(array->header.type) != npz_fixed_types[i] || array->header.rank != 1))
             status = wrong(npz, name, "it is no array of such numbers as dump writes");
@@ -178,9 +202,72 @@ static bool member_there(const struct npz *npz, const char *format, size_t index
     return there;
 }
 
-/* A file without notes: columns are numbered. */
+static int by_name(const void *left, const void *right)
+{
+    return strcmp(*(char *const *)left, *(char *const *)right);
+}
+
+static bool is_fixed(const char *name)
+{
+    for (size_t i = 0; i < FIXED; ++i)
+        if (strcmp(name, npz_fixed_names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* The column that a member is of, or has an item of; NULL: of none. Caller frees. */
+static char *column_of(const char *member)
+{
+    size_t size = member ? strlen(member) : 0;
+    if (size <= strlen(".npy") || strcmp(member + size - strlen(".npy"), ".npy") != 0)
+        return NULL;
+    char *name = xasprintf("%.*s", (int)(size - strlen(".npy")), member);
+    char *slash = strrchr(name, '/');
+    if (slash && slash[1] && slash[1 + strspn(slash + 1, "0123456789")] == '\0')
+        *slash = '\0';
+    if (!is_fixed(name))
+        return name;
+    free(name);
+    return NULL;
+}
+
+/* Every array is a column: in the order of the signature where that names all of them, else by
+ * name, as clients flatten a dict. */
+static trp_status columns_named(struct npz *npz, struct source *source)
+{
+    char **names = xcalloc((size_t)zip_get_num_entries(npz->zip, 0) + 1, sizeof *names);
+    size_t count = 0, distinct = 0, known = 0;
+    for (zip_int64_t i = 0; i < zip_get_num_entries(npz->zip, 0); ++i)
+        if ((names[count] = column_of(zip_get_name(npz->zip, (zip_uint64_t)i, 0))))
+            count++;
+    qsort(names, count, sizeof *names, by_name);
+    for (size_t i = 0; i < count; ++i)
+        if (distinct == 0 || strcmp(names[distinct - 1], names[i]) != 0)
+            names[distinct++] = names[i];
+        else
+            free(names[i]);
+    const struct source_options *options = npz->options;
+    for (size_t i = 0; i < options->column_count; ++i)
+        known += bsearch(&options->columns[i], names, distinct, sizeof *names, by_name) != NULL;
+    bool named = known == distinct && options->column_count == distinct;
+    trp_status status = TRP_OK;
+    if (distinct == 0 || distinct > COLUMNS_MAX)
+        status = wrong(npz, "",
+                       distinct ? "too many arrays"
+                                : "there is no array beside keys and priorities: none is a column");
+    for (size_t i = 0; status == TRP_OK && i < distinct; ++i)
+        status = column_open(npz, source, named ? options->columns[i] : names[i]);
+    for (size_t i = 0; i < distinct; ++i)
+        free(names[i]);
+    free(names);
+    return status;
+}
+
+/* A file without notes: columns are numbered, or have names. */
 static trp_status columns_find(struct npz *npz, struct source *source)
 {
+    if (!member_there(npz, "%scolumn_%zu.npy", 0) && !member_there(npz, "%scolumn_%zu/0.npy", 0))
+        return columns_named(npz, source);
     for (size_t i = 0; i < COLUMNS_MAX; ++i) {
         char name[32];
         if (!member_there(npz, "%scolumn_%zu.npy", i) &&
@@ -279,7 +366,10 @@ static trp_status column_take(struct npz *npz, struct source *source, struct col
     *out = (trp_item_array){.squeezed = item_squeezed(column, npz->next)};
     if (!column->stacked)
         status = array_open(npz, source, array, name, 0);
+    if (status == TRP_OK && array->file && (array->item_bytes > SAMPLE_BYTES_MAX - npz->item_bytes))
+        status = wrong(npz, name, "an item is beyond 2 GiB");
     if (status == TRP_OK && array->file) {
+        npz->item_bytes += array->item_bytes;
         buffer_clear(&array->data);
         status = array_take(npz, source, array, name, array->item_bytes);
         const char *as_noted = npy_type(column->dtype);
@@ -313,6 +403,7 @@ static trp_status item_take(struct npz *npz, struct source *source, trp_item_dat
     TRP_TRY(fixed_take(npz, source, KEYS, &item->key));
     TRP_TRY(fixed_take(npz, source, PRIORITIES, &item->priority));
     TRP_TRY(fixed_take(npz, source, POLICY_VERSIONS, &item->policy_version));
+    npz->item_bytes = 0;
     for (size_t i = 0; i < npz->column_count; ++i) {
         TRP_TRY(column_take(npz, source, &npz->columns[i], &npz->arrays[i]));
         if (npz->arrays[i].dtype != 0)
@@ -401,10 +492,14 @@ static trp_status npz_open(struct source *source, const struct source_options *o
         zip_error_fini(&words);
         return status;
     }
-    zip_stat_t stat;
+    struct stat info;
+    if (stat(options->path, &info) != 0)
+        return wrong(npz, "", strerror(errno));
+    npz->file_bytes = (uint64_t)info.st_size;
+    zip_stat_t member;
     for (zip_int64_t i = 0; i < zip_get_num_entries(npz->zip, 0); ++i)
-        if (zip_stat_index(npz->zip, (zip_uint64_t)i, 0, &stat) == 0)
-            source->total_bytes += stat.size;
+        if (zip_stat_index(npz->zip, (zip_uint64_t)i, 0, &member) == 0)
+            source->total_bytes += member.size;
     return notes_read(npz);
 }
 

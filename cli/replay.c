@@ -493,9 +493,14 @@ const struct command replay_commands[] = {
          "its priority, and counted apart. times_sampled and the time of insertion begin "
          "anew.\n\n"
          "An .npz that numpy wrote is taken, too, with --table: it has keys (uint64), "
-         "priorities (float64), perhaps policy_versions (uint64), and column_0, column_1, "
-         "..., each with one entry an item, whose first dimension is time. It does not describe "
-         "the table, which therefore is there already: --create cannot make it.",
+         "priorities (float64), perhaps policy_versions (uint64), and an array a column, each with "
+         "one entry an item, whose first dimension is time. Columns are called column_0, column_1, "
+         "..., or as the table's signature calls them; other arrays become columns in the order "
+         "of their names. It does not describe the table, which therefore is there already: "
+         "--create cannot make it.\n\n"
+         "A .jsonl written by hand may leave out times_sampled, inserted_at_ns, policy_version and "
+         "a table's signature, and a column of strings may have them as values, with "
+         "{\"base64\": ...} for one that is no text, as sample -o json prints them.",
      .options = {load_rows, progress_rows, output_rows},
      SIZE,
      .run = replay_load},

@@ -171,11 +171,18 @@ static trp_status load_work(struct work *work)
 {
     const struct replay_args *args = work->args;
     struct load load = {.work = work, .path = work->call->words[1]};
-    struct source_options options = {load.path, args->table};
+    struct source_options options = {.path = load.path, .table = args->table};
     struct source source;
+    Troupe__ReplayTablesResponse *tables;
     load.timeout_ms = args->timeout != 0 ? seconds_ms(args->timeout) : CONFIRM_MS;
     if (args->table && !args->create)
         TRP_TRY(item_table_check(&load, args->table));
+    TRP_TRY(target_tables(&work->target, NULL, &tables));
+    const Troupe__ReplayTable *table = args->table ? tables_find(tables, args->table) : NULL;
+    if (table) {
+        options.columns = table->columns;
+        options.column_count = table->n_columns;
+    }
     trp_status status = source_open(&source, &options);
     if (status == TRP_OK)
         status = trp_item_writer_create(&load.writer, work->target.channel);
@@ -185,6 +192,7 @@ static trp_status load_work(struct work *work)
         status = interrupted(&load, status);
     trp_item_writer_destroy(load.writer);
     source_close(&source);
+    troupe__replay_tables_response__free_unpacked(tables, NULL);
     free(load.table);
     return status;
 }

@@ -19,6 +19,10 @@ struct source_event {
 struct source_options {
     const char *path;
     const char *table; /* the one that all items go to; NULL: the one each came from */
+    /* What the signature of that one calls its columns: for a file that does not say what they are.
+     */
+    char *const *columns;
+    size_t column_count;
 };
 
 struct source_impl;

@@ -18,6 +18,20 @@ uint8_t *buffer_reserve(struct buffer *buffer, size_t more)
     return buffer->data + buffer->size;
 }
 
+uint8_t *buffer_try_reserve(struct buffer *buffer, size_t more)
+{
+    size_t capacity;
+    if (buffer->capacity - buffer->size >= more)
+        return buffer_reserve(buffer, 0);
+    uint8_t *data =
+        size_add(buffer->size, more, &capacity) ? realloc(buffer->data, capacity) : NULL;
+    if (!data)
+        return NULL;
+    buffer->data = data;
+    buffer->capacity = capacity;
+    return data + buffer->size;
+}
+
 void buffer_append(struct buffer *buffer, trp_bytes bytes)
 {
     if (bytes.size == 0)

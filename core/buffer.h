@@ -16,6 +16,9 @@ struct buffer {
 uint8_t *buffer_reserve(struct buffer *buffer, size_t more);
 void buffer_append(struct buffer *buffer, trp_bytes bytes);
 
+/* The same for a size that comes from data; NULL: there is no such memory, nothing has changed. */
+uint8_t *buffer_try_reserve(struct buffer *buffer, size_t more);
+
 /* The same for one of many small things of a size, not set yet. */
 static inline void *buffer_push(struct buffer *buffer, size_t size)
 {

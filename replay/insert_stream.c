@@ -5,6 +5,10 @@
  * be, the stream is not read until one of its items went in: flow control holds the writer back.
  * What is there already, be it in the table, of late, or in the lane, is not queued again: a writer
  * sends it a second time that lost its connection, perhaps long before this server knows.
+ * What streams brought and no table has lies in memory, up to a bound over all of them. From half
+ * of it on a stream is not read while any of its items waits; beyond it orphans are given up first,
+ * then a stream with items that wait is told to come again (UNAVAILABLE), and one that only keeps
+ * chunks is refused (RESOURCE_EXHAUSTED).
  * Confirmations are a ring in the order of the items; what is done at its front is sent at the end
  * of the group, in one message. Queued items of a stream that ended are inserted all the same, up
  * to INSERT_ORPHANS_MAX a table.
@@ -36,7 +40,7 @@ struct insert_stream {
     struct keep_set keep;
     struct trajectory_builder builder;
     struct inbox *inbox;   /* NULL: its writer has none */
-    uint64_t kept_counted; /* of keep.bytes, what service->kept_bytes has */
+    uint64_t kept_counted; /* of keep's memory, what service->held_bytes has */
 
     struct confirm *ring; /* capacity is a power of two */
     uint32_t ring_capacity;
@@ -140,6 +144,16 @@ void insert_streams_answer(struct service *service)
     }
 }
 
+/* ---- what all streams hold ---------------------------------------------------------------- */
+
+/* Of an item that waits, for each stream that waits for it: the ring is at least half full. */
+enum { OWNER_BYTES = sizeof(struct pending_owner) + 2 * sizeof(struct confirm) };
+
+static uint64_t service_held(const struct service *service)
+{
+    return service->held_bytes + store_held_bytes(engine_store(service->engine));
+}
+
 /* ---- lanes ------------------------------------------------------------------------------- */
 
 /* Reverb's bound on queued inserts. */
@@ -162,10 +176,14 @@ static void lane_push(struct lane *lane, struct insert_stream *stream, struct it
         pending_join(queue, pending, owner);
     } else {
         pending = pending_push(queue, item, owner, lane->state_ns);
+        lane->service->held_bytes += pending->memory;
     }
+    lane->service->held_bytes += OWNER_BYTES;
     stream->pending++;
     stream->pending_bytes += pending->bytes;
-    stream->over |= queue->count >= lane_bound(lane) || stream->pending_bytes >= PENDING_BYTES_MAX;
+    stream->over |= queue->count >= lane_bound(lane) ||
+                    stream->pending_bytes >= PENDING_BYTES_MAX ||
+                    service_held(lane->service) >= lane->service->held_bytes_max / 2;
     lane_move(lane);
 }
 
@@ -177,15 +195,28 @@ static void stream_read(struct insert_stream *stream)
         trp_server_call_read(stream->call);
 }
 
-static void stream_resume(struct insert_stream *stream, const struct pending_insert *pending)
+static void stream_waits_less(struct insert_stream *stream, const struct pending_insert *pending)
 {
     stream->pending--;
     stream->pending_bytes -= pending->bytes;
+    stream->service->held_bytes -= OWNER_BYTES;
+}
+
+static void stream_resume(struct insert_stream *stream, const struct pending_insert *pending)
+{
+    stream_waits_less(stream, pending);
     stream_touch(stream);
     if (!stream->over || stream->pending_bytes >= PENDING_BYTES_MAX)
         return;
     stream->over = false;
     stream_read(stream);
+}
+
+/* Out of the queue, to be inserted or to go: pending_end(). */
+static void lane_take(struct lane *lane, struct pending_insert *pending)
+{
+    pending_take(&lane->inserts, pending);
+    lane->service->held_bytes -= pending->memory;
 }
 
 /* It was taken, and whoever waits for it is told; it is inserted, or else it goes. */
@@ -220,7 +251,7 @@ bool lane_insert_one(struct lane *lane)
     if (!pending || !engine_can_insert(lane->table))
         return false;
     bool orphan = !pending->owner.stream;
-    pending_take(&lane->inserts, pending);
+    lane_take(lane, pending);
     pending->item->unconfirmed = orphan;
     trp_status status = engine_insert(lane->service->engine, lane->table, pending->item);
     if (status != TRP_OK && orphan && lane->orphans_refused++ == 0)
@@ -234,7 +265,7 @@ bool lane_insert_one(struct lane *lane)
 void lane_refuse_inserts(struct lane *lane, trp_status status)
 {
     for (struct pending_insert *pending; (pending = lane->inserts.first);) {
-        pending_take(&lane->inserts, pending);
+        lane_take(lane, pending);
         pending_end(lane, pending, status);
     }
 }
@@ -304,34 +335,111 @@ static trp_status item_insert(struct insert_stream *stream, struct wire_item *wi
 
 static void kept_count(struct insert_stream *stream)
 {
-    stream->service->kept_bytes += stream->keep.bytes - stream->kept_counted;
-    stream->kept_counted = stream->keep.bytes;
+    uint64_t memory = keep_set_memory(&stream->keep);
+    stream->service->held_bytes += memory - stream->kept_counted;
+    stream->kept_counted = memory;
 }
 
-static struct insert_stream *kept_most(const struct service *service)
+/* About what the stream has in memory: chunks may be shared by items that wait. */
+static uint64_t stream_holds(const struct insert_stream *stream)
+{
+    return stream->keep.bytes + stream->kept_counted + stream->pending_bytes;
+}
+
+/* NULL: no stream holds anything. */
+static struct insert_stream *holds_most(const struct service *service)
 {
     struct insert_stream *most = service->inserting;
     for (struct insert_stream *each = most; each; each = each->next)
-        if (each->kept_counted > most->kept_counted)
+        if (stream_holds(each) > stream_holds(most))
             most = each;
-    return most;
+    return most && stream_holds(most) > 0 ? most : NULL;
 }
 
-/* Chunks that no item refers to live in memory: all streams together may have so many. When they
- * have more, the one that has most of them ends, whoever sent the last one. */
-static void kept_bound(struct service *service)
+/* The stream's items in this lane become orphans, while there are at most so many; the others are
+ * dropped: how many. */
+static uint32_t lane_leave_to(struct lane *lane, struct insert_stream *stream, uint32_t orphans_max)
 {
-    while (service->kept_bytes > service->kept_bytes_max) {
-        struct insert_stream *most = kept_most(service);
-        trp_status status =
-            trp_fail(TRP_RESOURCE_EXHAUSTED,
-                     "insert streams keep %" PRIu64 " bytes of chunks that no item refers to, "
-                     "more than the %" PRIu64 " that the server holds, and this one has most: "
-                     "%" PRIu64,
-                     service->kept_bytes, service->kept_bytes_max, most->kept_counted);
-        stream_fail(most, status);
-        keep_set_cleanup(&most->keep, engine_store(service->engine));
-        kept_count(most);
+    uint32_t dropped = 0;
+    for (struct pending_insert *next, *pending = lane->inserts.first; pending && stream->pending;
+         pending = next) {
+        next = pending->next;
+        for (uint32_t n = pending_leave(&lane->inserts, pending, stream); n > 0; --n)
+            stream_waits_less(stream, pending);
+        if (pending->owner.stream || lane->inserts.orphan_count <= orphans_max)
+            continue;
+        lane_take(lane, pending);
+        pending_end(lane, pending, TRP_RESOURCE_EXHAUSTED);
+        dropped++;
+    }
+    return dropped;
+}
+
+/* Nobody waits for orphans; whoever sent them sends them again if it comes back. */
+static void orphans_give_up(struct service *service)
+{
+    uint64_t enough = service->held_bytes_max - service->held_bytes_max / 8;
+    uint32_t count = 0;
+    for (size_t i = 0; i < engine_table_count(service->engine); ++i) {
+        struct lane *lane = service->lanes[i];
+        for (struct pending_insert *next, *pending = lane->inserts.first;
+             lane->inserts.orphan_count > 0 && service_held(service) > enough; pending = next) {
+            next = pending->next;
+            if (pending->owner.stream)
+                continue;
+            lane_take(lane, pending);
+            pending_end(lane, pending, TRP_RESOURCE_EXHAUSTED);
+            count++;
+        }
+    }
+    if (count > 0)
+        trp_log(TRP_WARN,
+                "inserts of ended streams dropped count=%u reason=items that wait for "
+                "limiters take more memory than the server holds",
+                count);
+}
+
+/* All that it holds goes. */
+static void stream_give_up(struct insert_stream *stream)
+{
+    struct service *service = stream->service;
+    uint64_t held = service_held(service), most = service->held_bytes_max;
+    if (stream->pending > 0) {
+        stream_fail(stream, trp_fail(TRP_UNAVAILABLE,
+                                     "items that wait for limiters take %" PRIu64
+                                     " bytes of memory, more than the %" PRIu64
+                                     " that the server holds: come again",
+                                     held, most));
+        int64_t now = clock_now_ns(&clock_monotonic);
+        if (service->held_told_ns == 0 ||
+            now > service->held_told_ns + ROOM_LINE_MS * INT64_C(1000000)) {
+            service->held_told_ns = now;
+            trp_log(TRP_WARN, "writers are told to come again reason=%s", stream->text);
+        }
+    } else {
+        stream_fail(stream,
+                    trp_fail(TRP_RESOURCE_EXHAUSTED,
+                             "insert streams keep %" PRIu64 " bytes of chunks that no item refers "
+                             "to, more than the %" PRIu64 " that the server holds, and this one "
+                             "has most: %" PRIu64,
+                             held, most, stream_holds(stream)));
+    }
+    for (size_t i = 0; stream->pending && i < engine_table_count(service->engine); ++i)
+        lane_leave_to(service->lanes[i], stream, 0);
+    keep_set_cleanup(&stream->keep, engine_store(service->engine));
+    kept_count(stream);
+}
+
+static void held_bound(struct service *service, struct insert_stream *sender)
+{
+    if (service_held(service) <= service->held_bytes_max)
+        return;
+    orphans_give_up(service);
+    while (service_held(service) > service->held_bytes_max) {
+        struct insert_stream *stream = sender->pending ? sender : holds_most(service);
+        if (!stream)
+            return;
+        stream_give_up(stream);
     }
 }
 
@@ -363,7 +471,6 @@ static trp_status message_apply(struct insert_stream *stream, trp_message *messa
         }
         TRP_TRY(keep_set_release(&stream->keep, engine_store(service->engine), &request->keep));
     }
-    kept_count(stream);
     return TRP_OK;
 }
 
@@ -408,7 +515,8 @@ void insert_received(void *arg, trp_server_call *call, trp_message *message)
     stream_touch(stream);
     if (status != TRP_OK)
         stream_fail(stream, status);
-    kept_bound(service);
+    kept_count(stream);
+    held_bound(service, stream);
     stream_read(stream);
 }
 
@@ -450,24 +558,6 @@ static void touched_remove(struct service *service, struct insert_stream *stream
     *link = stream->next_touched;
 }
 
-/* The stream's items in this lane become orphans; those beyond the bound are dropped. */
-static void lane_orphan(struct lane *lane, const struct insert_stream *stream)
-{
-    uint32_t dropped = 0;
-    for (struct pending_insert *next, *pending = lane->inserts.first; pending; pending = next) {
-        next = pending->next;
-        if (pending_leave(&lane->inserts, pending, stream) == 0 || pending->owner.stream ||
-            lane->inserts.orphan_count <= INSERT_ORPHANS_MAX)
-            continue;
-        pending_take(&lane->inserts, pending);
-        pending_end(lane, pending, TRP_RESOURCE_EXHAUSTED);
-        dropped++;
-    }
-    if (dropped)
-        trp_log(TRP_WARN, "inserts of an ended stream dropped table=%s count=%u", lane->table->name,
-                dropped);
-}
-
 void insert_closed(void *arg, trp_server_call *call)
 {
     struct service *service = arg;
@@ -475,11 +565,15 @@ void insert_closed(void *arg, trp_server_call *call)
     service->worked = true;
     stream_unlink(stream);
     touched_remove(service, stream);
-    for (size_t i = 0; stream->pending && i < engine_table_count(service->engine); ++i)
-        lane_orphan(service->lanes[i], stream);
+    for (size_t i = 0; stream->pending && i < engine_table_count(service->engine); ++i) {
+        uint32_t dropped = lane_leave_to(service->lanes[i], stream, INSERT_ORPHANS_MAX);
+        if (dropped)
+            trp_log(TRP_WARN, "inserts of an ended stream dropped table=%s count=%u",
+                    service->lanes[i]->table->name, dropped);
+    }
     keep_set_cleanup(&stream->keep, engine_store(service->engine));
+    kept_count(stream);
     inbox_leave(service, stream->inbox);
-    service->kept_bytes -= stream->kept_counted;
     trajectory_builder_cleanup(&stream->builder);
     free(stream->ring);
     free(stream->text);

@@ -31,6 +31,13 @@ void keep_set_cleanup(struct keep_set *set, struct store *store)
     *set = (struct keep_set){0};
 }
 
+uint64_t keep_set_memory(const struct keep_set *set)
+{
+    return set->capacity * sizeof *set->kept + set->tensor_capacity * sizeof *set->tensors +
+           set->index_size * sizeof *set->index + set->span_capacity * sizeof *set->spans +
+           (set->memos ? TENSOR_MEMOS_MAX * sizeof *set->memos : 0);
+}
+
 static uint32_t key_slot(const struct keep_set *set, uint64_t key)
 {
     return hash_place(key, set->index_size);

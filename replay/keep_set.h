@@ -45,6 +45,9 @@ struct keep_set {
 
 void keep_set_cleanup(struct keep_set *set, struct store *store);
 
+/* Its memory without the chunks. */
+uint64_t keep_set_memory(const struct keep_set *set);
+
 /* NULL: not kept. Valid until the next add or release. */
 struct kept *keep_set_find(const struct keep_set *set, uint64_t key);
 

@@ -25,6 +25,7 @@ struct pending_insert {
     struct pending_insert *chain;           /* in its bucket */
     struct item *item;
     uint64_t bytes;   /* of its chunks */
+    uint64_t memory;  /* without them and without the owners */
     int64_t since_ns; /* CLOCK_MONOTONIC */
     struct pending_owner owner;
 };

@@ -23,7 +23,7 @@
 #include "service.h"
 #include "store_dir.h"
 
-enum { KEPT_BYTES_DEFAULT = 1 << 30 };
+enum { HELD_BYTES_DEFAULT = 1 << 30 };
 
 /* Takes the checkpoints that Reverb's clients ask for, one after the other. */
 struct checkpoint_worker {
@@ -147,7 +147,7 @@ static trp_status server_open(trp_replay_server *server, const trp_replay_server
     if (store_share(engine_store(server->engine)) != TRP_OK)
         trp_log(TRP_WARN, "samplers on this host get copies over the network reason=%s",
                 trp_last_error());
-    service_init(&server->service, server->engine, in_flight ? in_flight : KEPT_BYTES_DEFAULT);
+    service_init(&server->service, server->engine, in_flight ? in_flight : HELD_BYTES_DEFAULT);
     server->service.no_share = options->no_share;
     server->service.lease_ms = options->lease_ms ? options->lease_ms : SHARED_LEASE_MS;
     TRP_TRY(trp_server_create(&server->rpc, &options->server));

@@ -55,10 +55,10 @@ const trp_raw_method service_methods[] = {
 };
 const size_t service_method_count = sizeof service_methods / sizeof *service_methods;
 
-void service_init(struct service *service, struct engine *engine, uint64_t kept_bytes_max)
+void service_init(struct service *service, struct engine *engine, uint64_t held_bytes_max)
 {
     *service = (struct service){
-        .engine = engine, .group = 1, .kept_bytes_max = kept_bytes_max, .insert.lists.lazy = true};
+        .engine = engine, .group = 1, .held_bytes_max = held_bytes_max, .insert.lists.lazy = true};
     for (size_t i = 0; i < engine_table_count(engine); ++i)
         service_table_added(service, engine_table(engine, i));
 }

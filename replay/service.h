@@ -80,8 +80,10 @@ struct service {
     char *refused_text; /* it lasts: what waits for the commit is refused with this; or NULL */
     trp_status broken;  /* the store's failure, which is final */
     char *broken_text;
-    uint64_t kept_bytes, kept_bytes_max; /* of chunks that only streams hold */
-    struct shared_stream *shared;        /* those with a lease */
+    uint64_t held_bytes;          /* of what insert streams brought, without its chunks' */
+    uint64_t held_bytes_max;      /* with them */
+    int64_t held_told_ns;         /* when there was last a line about it */
+    struct shared_stream *shared; /* those with a lease */
     int64_t lease_ms;
     bool no_share;
     struct fetcher *fetcher; /* the owner's; what it has done goes to service_fetched(). May be
@@ -103,8 +105,8 @@ struct service {
     struct shared_builder builder;
 };
 
-/* `kept_bytes_max`: what streams may hold in chunks that no item refers to. */
-void service_init(struct service *service, struct engine *engine, uint64_t kept_bytes_max);
+/* `held_bytes_max`: the memory of what insert streams brought that is in no table yet. */
+void service_init(struct service *service, struct engine *engine, uint64_t held_bytes_max);
 void service_cleanup(struct service *service); /* after every call was closed */
 
 /* Its methods, for trp_server_add_raw(). */

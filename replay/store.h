@@ -128,6 +128,10 @@ struct trajectory *store_trajectory(struct store *store, trp_bytes bytes, uint32
 struct chunk *store_chunk_create(struct store *store, const trp_bytes *spans, uint32_t count);
 void store_lent_end(struct store *store);
 
+/* The memory of chunks that are in no item that was inserted, lent bytes counted as if they were
+ * copied. */
+uint64_t store_held_bytes(const struct store *store);
+
 /* Somebody else may write to its bytes: each is looked at once. Right after it was created. */
 void store_chunk_shared(struct chunk *chunk);
 bool store_has_lent(const struct store *store); /* some bytes have to stay */

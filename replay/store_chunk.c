@@ -199,6 +199,7 @@ struct chunk *store_chunk_create(struct store *store, const trp_bytes *spans, ui
     assert(size <= INT32_MAX);
     struct chunk *chunk = slab_take(&store->slabs, sizeof *chunk);
     *chunk = (struct chunk){.refs = 1, .size = (uint32_t)size};
+    store->held_bytes += chunk_memory(chunk);
     if (size > STORE_CACHED_CHUNK_BYTES_MAX) {
         lent_begin(store, chunk, spans, count);
         return chunk;
@@ -207,6 +208,11 @@ struct chunk *store_chunk_create(struct store *store, const trp_bytes *spans, ui
     chunk->bytes = bytes_take(store, size);
     span_reader_copy(&from, chunk->bytes, size);
     return chunk;
+}
+
+uint64_t store_held_bytes(const struct store *store)
+{
+    return store->held_bytes;
 }
 
 void store_chunk_shared(struct chunk *chunk)
@@ -233,6 +239,8 @@ void chunk_free(struct store *store, struct chunk *chunk)
         cache_remove(store, chunk);
     lent_return(store, chunk);
     bytes_give(store, chunk->bytes, chunk->size);
+    if (chunk->seq == 0)
+        store->held_bytes -= chunk_memory(chunk);
     slab_give(&store->slabs, chunk->pages, pages_size(chunk));
     slab_give(&store->slabs, chunk, sizeof *chunk);
 }

@@ -373,6 +373,7 @@ void store_item_insert(struct store *store, uint32_t table_id, struct item *item
         if (chunk->seq != 0)
             continue;
         chunk->seq = store->next_chunk++;
+        store->held_bytes -= chunk_memory(chunk);
         store->chunk_count++;
         store->live_bytes += chunk->size;
         group_push_chunk(group, chunk);

@@ -169,6 +169,7 @@ struct store {
     uint32_t unlooked;       /* chunks since the last look */
     uint32_t kept;           /* leaves that were kept */
 
+    uint64_t held_bytes; /* see store_held_bytes() */
     uint64_t next_item, next_chunk, next_change;
     uint64_t next_removed;
     uint64_t removed_count; /* records in the tree */
@@ -283,6 +284,12 @@ static inline uint64_t lmdb_key_read(MDB_val key)
 }
 
 /* ---- store_chunk.c -------------------------------------------------------------------------- */
+
+/* What a chunk takes that is not stored yet, in round numbers. */
+static inline uint64_t chunk_memory(const struct chunk *chunk)
+{
+    return sizeof *chunk + SLAB_STEP + chunk->size;
+}
 
 /* What a chunk has instead of bytes until store_lent_end(). */
 struct lent {

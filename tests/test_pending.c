@@ -210,6 +210,103 @@ static void the_stream_that_keeps_most_ends_when_the_server_keeps_too_much(void 
     built_destroy(built);
 }
 
+/* A message of one item of so many bytes. */
+static trp_status try_send_large(trp_stream *stream, uint64_t key, size_t bytes, int64_t timeout_ms)
+{
+    struct built *built = built_create(bytes);
+    add_chunk(built, (struct chunk_spec){.key = key, .bytes = bytes});
+    add_simple_item(built, key, "t", 1, key);
+    trp_status status = try_send_built(stream, built, timeout_ms);
+    built_destroy(built);
+    return status;
+}
+
+static trp_stream *open_with_large(const struct replay *replay, uint64_t key, size_t bytes)
+{
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    assert_int_equal(try_send_large(stream, key, bytes, WAIT_MS), TRP_OK);
+    return stream;
+}
+
+enum { HELD_MAX = 1 << 20, LARGE = 300 << 10 };
+
+static void open_full_queue(struct replay *replay)
+{
+    replay->in_flight_bytes = HELD_MAX;
+    OPEN("name=t sampler=fifo limiter=queue(1) max_times_sampled=1");
+    insert_items(replay, "t", 1, 1);
+}
+
+static void streams_that_wait_are_not_read_when_half_of_the_memory_is_taken(void **state)
+{
+    enum { BYTES = 64 << 10, SENT_MAX = HELD_MAX / 2 / BYTES + 4, NOT_READ_MS = 200 };
+    struct replay *replay = *state;
+    uint64_t key = 2;
+    open_full_queue(replay);
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    while (key <= 2 + SENT_MAX && try_send_large(stream, key, BYTES, NOT_READ_MS) == TRP_OK)
+        key++;
+    assert_true(key <= 2 + SENT_MAX);
+    take(replay, 1, 1);
+    assert_int_equal(try_send_large(stream, key + 1, BYTES, WAIT_MS), TRP_OK);
+    trp_stream_destroy(stream);
+}
+
+static void orphans_go_when_their_memory_is_needed(void **state)
+{
+    struct replay *replay = *state;
+    uint64_t key = 4;
+    open_full_queue(replay);
+    trp_stream_destroy(open_with_large(replay, 2, LARGE));
+    trp_stream_destroy(open_with_large(replay, 3, LARGE));
+    trp_stream *stream = open_with_large(replay, key, 2 * LARGE);
+    take(replay, 1, 1);
+    struct sampled next = sample_one(replay, "t");
+    assert_true(next.key > 2); /* the oldest is gone */
+    if (next.key == 3)
+        assert_int_equal(sample_one(replay, "t").key, key);
+    assert_confirmed(stream, &key, 1);
+    trp_stream_destroy(stream);
+}
+
+static void who_waits_beyond_the_memory_is_told_to_come_again(void **state)
+{
+    struct replay *replay = *state;
+    open_full_queue(replay);
+    trp_stream *streams[3];
+    for (uint64_t i = 0; i < 3; ++i)
+        streams[i] = open_with_large(replay, 2 + i, LARGE);
+    trp_stream *late = open_with_large(replay, 5, LARGE);
+    assert_ends(late, TRP_UNAVAILABLE, "come again");
+    take(replay, 1, 2);
+    late = open_with_large(replay, 5, LARGE);
+    for (uint64_t i = 0; i < 3; ++i) {
+        uint64_t key = 2 + i;
+        if (i > 0)
+            take(replay, key, 1);
+        assert_confirmed(streams[i], &key, 1);
+        trp_stream_destroy(streams[i]);
+    }
+    trp_stream_destroy(late);
+}
+
+static void small_chunks_count_what_they_take(void **state)
+{
+    enum { CHUNKS = 500, MESSAGES = 12 };
+    struct replay *replay = *state;
+    replay->in_flight_bytes = HELD_MAX;
+    OPEN("name=t");
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    struct built *built = built_create(CHUNKS * 64);
+    for (uint64_t key = 1; key <= CHUNKS * MESSAGES; ++key) {
+        add_chunk(built, (struct chunk_spec){.key = key});
+        if (key % CHUNKS == 0)
+            (void)try_send_built(stream, built, WAIT_MS);
+    }
+    assert_ends(stream, TRP_RESOURCE_EXHAUSTED, "this one has most");
+    built_destroy(built);
+}
+
 static void who_never_reads_confirmations_is_not_read_for_ever(void **state)
 {
     enum { FIRST_WAIT_MS = 200 };
@@ -254,6 +351,10 @@ int main(void)
         TEST(what_is_sent_again_and_known_does_not_wait_for_the_limiter),
         TEST(confirmations_keep_the_order_of_a_stream_across_tables),
         TEST(the_stream_that_keeps_most_ends_when_the_server_keeps_too_much),
+        TEST(streams_that_wait_are_not_read_when_half_of_the_memory_is_taken),
+        TEST(orphans_go_when_their_memory_is_needed),
+        TEST(who_waits_beyond_the_memory_is_told_to_come_again),
+        TEST(small_chunks_count_what_they_take),
         TEST(who_never_reads_confirmations_is_not_read_for_ever),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -31,8 +31,9 @@ static const struct command commands[] = {
      .commands = replay_commands},
     {.name = "completion",
      .summary = "a script that completes troupe's command lines",
-     .arguments = "bash",
-     .details = "Load it with: source <(troupe completion bash)",
+     .arguments = "bash|zsh|fish",
+     .details = "Load it with: source <(troupe completion bash), the same with zsh, or troupe "
+                "completion fish | source",
      .run = completion_command},
     {.name = "man",
      .summary = "manual pages",

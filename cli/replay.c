@@ -11,15 +11,23 @@
 
 /* ---- options ----------------------------------------------------------------------------- */
 
-static const struct cli_option output_rows[] = {
-    {.name = "output",
-     .letter = 'o',
-     .kind = CLI_CHOICE,
-     .value = "FORMAT",
-     .at = AT(json),
-     .words = "text json",
-     .fallback = "text",
-     .help = "what is printed"},
+#define OUTPUT_ROW                                                                                 \
+    {                                                                                              \
+        .name = "output", .letter = 'o', .kind = CLI_CHOICE, .value = "FORMAT", .at = AT(json),    \
+        .words = "text json", .fallback = "text", .help = "what is printed"                        \
+    }
+
+static const struct cli_option output_rows[] = {OUTPUT_ROW, {0}};
+
+/* The same, and how long the server may take. */
+static const struct cli_option answer_rows[] = {
+    OUTPUT_ROW,
+    {.name = "timeout",
+     .kind = CLI_TIMEOUT,
+     .value = "SECONDS",
+     .at = AT(answer_seconds),
+     .help = "how long a server may take to answer (otherwise 3 to connect, 30 to answer); -1: for "
+             "ever"},
     {0},
 };
 
@@ -424,28 +432,29 @@ const struct command replay_commands[] = {
      .arguments = "TARGET",
      .details = "SPI is samples per insert so far; BLOCKED says who waits for the limiter.\n\n"
                 "With -o json a limit of the limiter that is null is none.",
-     .options = {ls_rows, output_rows},
+     .options = {ls_rows, answer_rows},
      SIZE,
      .run = replay_ls},
     {.name = "info",
      .summary = "a table's options, limiter and who is blocked; the store",
      .arguments = "TARGET [TABLE]",
-     .options = {output_rows},
+     .options = {answer_rows},
      SIZE,
      .run = replay_info},
     {.name = "top",
      .summary = "what a server does now: rates, limiters, blocked callers",
      .arguments = "TARGET",
      .details = "Redraws in place on a terminal, until q or ^C; otherwise prints one look after "
-                "the other. With -o json each look is one line.",
-     .options = {top_rows, output_rows},
+                "the other. With -o json each look is one line. A server that goes away is waited "
+                "for, unless --count says how many looks.",
+     .options = {top_rows, answer_rows},
      SIZE,
      .run = replay_top},
     {.name = "items",
      .summary = "the items of a table, sorted, filtered, page by page",
      .arguments = "TARGET TABLE",
      .details = "Exits with 3 when options choose items and none matches.",
-     .options = {items_rows, filter_rows, key_rows, output_rows},
+     .options = {items_rows, filter_rows, key_rows, answer_rows},
      SIZE,
      .run = replay_items},
     {.name = "peek",
@@ -453,7 +462,7 @@ const struct command replay_commands[] = {
      .arguments = "TARGET TABLE [KEY]",
      .details = "Without KEY: the sampler's favourite. Small columns are printed whole, of large "
                 "ones the minimum, maximum, mean and first values.",
-     .options = {output_rows},
+     .options = {answer_rows},
      SIZE,
      .run = replay_peek},
     {.name = "sample",
@@ -481,7 +490,7 @@ const struct command replay_commands[] = {
          "of more than 8 dimensions, and in FILE.npz those with columns of strings, are left out "
          "and counted, and the exit status is 1. Items that overlap (share steps) are written one "
          "by one. Items that are inserted or removed meanwhile may be in it or not.",
-     .options = {filter_rows, key_rows, progress_rows, output_rows},
+     .options = {filter_rows, key_rows, progress_rows, answer_rows},
      SIZE,
      .run = replay_dump},
     {.name = "load",
@@ -508,7 +517,7 @@ const struct command replay_commands[] = {
      .summary = "read every item and chunk, and say what is damaged",
      .arguments = "TARGET",
      .details = "Exits with 4 when anything is damaged.",
-     .options = {progress_rows, output_rows},
+     .options = {progress_rows, answer_rows},
      SIZE,
      .run = replay_verify},
     {.name = "checkpoint",
@@ -517,14 +526,14 @@ const struct command replay_commands[] = {
      .details =
          "Prints the path of the checkpoint, on the server's host. A server keeps as many as "
          "its --keep-checkpoints says; one that is stopped keeps all.",
-     .options = {keep_rows, progress_rows, output_rows},
+     .options = {keep_rows, progress_rows, answer_rows},
      SIZE,
      .run = replay_checkpoint},
     {.name = "checkpoints",
      .summary = "list the checkpoints that there are, or remove some",
      .arguments = "TARGET",
      .details = "With --remove or --keep: asks, removes, and prints which.",
-     .options = {remove_rows, keep_rows, yes_rows, output_rows},
+     .options = {remove_rows, keep_rows, yes_rows, answer_rows},
      SIZE,
      .run = replay_checkpoints},
     {.name = "restore",
@@ -540,28 +549,28 @@ const struct command replay_commands[] = {
      .summary = "make a table",
      .arguments = "TARGET OPTIONS...",
      .details = table_words,
-     .options = {output_rows},
+     .options = {answer_rows},
      SIZE,
      .run = replay_create},
     {.name = "drop",
      .summary = "remove a table with its items",
      .arguments = "TARGET TABLE",
      .details = "Asks before it drops items.",
-     .options = {drop_rows, yes_rows, output_rows},
+     .options = {drop_rows, yes_rows, answer_rows},
      SIZE,
      .run = replay_drop},
     {.name = "alter",
      .summary = "change a table's limiter, sizes, times sampled; its items stay",
      .arguments = "TARGET OPTIONS...",
      .details = table_words,
-     .options = {shrink_rows, alter_rows, output_rows},
+     .options = {shrink_rows, alter_rows, answer_rows},
      SIZE,
      .run = replay_alter},
     {.name = "reset",
      .summary = "remove all items of a table",
      .arguments = "TARGET TABLE",
      .details = "Asks before it removes items.",
-     .options = {yes_rows, output_rows},
+     .options = {yes_rows, answer_rows},
      SIZE,
      .run = replay_reset},
     {.name = "set-priority",
@@ -570,7 +579,7 @@ const struct command replay_commands[] = {
      .details =
          "Either all of the keys are there, or nothing is changed. Of a key that comes twice "
          "the last priority stays.",
-     .options = {output_rows},
+     .options = {answer_rows},
      SIZE,
      .run = replay_set_priority},
     {.name = "delete",
@@ -578,14 +587,14 @@ const struct command replay_commands[] = {
      .arguments = "TARGET TABLE [KEY...]",
      .details = "With keys: all of them are there, or nothing is removed. With options such as "
                 "--max-priority: all items that match, after a question.",
-     .options = {filter_rows, yes_rows, output_rows},
+     .options = {filter_rows, yes_rows, answer_rows},
      SIZE,
      .run = replay_delete},
     {.name = "bench",
      .summary = "measure a live server under load",
      .arguments = "TARGET",
      .details = "Inserts into and samples from a table of its own, which it makes and drops.",
-     .options = {bench_rows, output_rows},
+     .options = {bench_rows, answer_rows},
      SIZE,
      .run = replay_bench},
     {0},

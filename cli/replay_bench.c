@@ -1,10 +1,13 @@
 /* `troupe replay bench`: what a server does under load, measured by a client such as actors and
  * learners are. Writers insert steps of a given size and samplers draw batches, each on a thread of
- * its own with a connection of its own, in a table made for it and dropped after.
+ * its own with a connection of its own, in a table made for it and dropped after, also when a
+ * signal ends it. What a bench that was killed left is dropped by the next one on the same host.
  *
  * An item's latency is from its creation to the call that sees it confirmed; writers keep as many
  * items on their way as they do by default, so that it is that of a loaded server. */
+#include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -17,6 +20,8 @@
 #include <troupe/writer.h>
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/flags.h"
+#include "core/printable.h"
 #include "core/thread.h"
 #include "json.h"
 #include "output.h"
@@ -42,7 +47,7 @@ struct bench {
     char *table;
     trp_tensor_spec column;
     struct deadline end;
-    atomic_bool interrupted; /* by INT or TERM */
+    atomic_bool interrupted; /* by a signal */
     struct bencher threads[2 * BENCH_THREADS_MAX];
     size_t writers, samplers;
     double seconds, cpu_seconds;
@@ -182,10 +187,11 @@ static double cpu_seconds(void)
 /* Blocked in every thread, and taken here: the table must not stay behind. */
 static sigset_t bench_signals(void)
 {
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE};
     sigset_t signals;
     sigemptyset(&signals);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGTERM);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; ++i)
+        sigaddset(&signals, numbers[i]);
     return signals;
 }
 
@@ -345,6 +351,56 @@ static trp_status table_drop(const struct bench *bench, trp_status status)
     return status == TRP_OK ? dropped : status;
 }
 
+/* The name says whose it is, so that the next bench takes away what one that was killed left. */
+#define BENCH_PREFIX "troupe-bench-"
+
+static char *bench_host(void)
+{
+    char host[HOST_NAME_MAX + 1] = "";
+    if (gethostname(host, sizeof host - 1) != 0)
+        host[0] = '\0';
+    return xasprintf(BENCH_PREFIX "%.64s-", host);
+}
+
+/* A table of a bench on this host whose process has ended. */
+static bool table_is_left(const char *name, const char *host)
+{
+    uint64_t pid;
+    size_t size = strlen(host);
+    return strncmp(name, host, size) == 0 && flags_u64(name + size, 1, INT32_MAX, &pid) &&
+           kill((pid_t)pid, 0) != 0 && errno == ESRCH;
+}
+
+static trp_status left_drop(struct bench *bench, const char *host)
+{
+    Troupe__ReplayTablesResponse *tables;
+    TRP_TRY(target_tables(&bench->work->target, NULL, &tables));
+    for (size_t i = 0; i < tables->n_tables; ++i) {
+        Troupe__ReplayDropTableRequest request = TROUPE__REPLAY_DROP_TABLE_REQUEST__INIT;
+        request.table = tables->tables[i]->name;
+        if (!table_is_left(request.table, host))
+            continue;
+        print_text(stderr, "dropping %s, which a bench that was killed left\n", request.table);
+        if (target_call(&bench->work->target, "DropTable", &request.base, NULL) != TRP_OK)
+            print_text(stderr, "%s\n", trp_last_error());
+    }
+    troupe__replay_tables_response__free_unpacked(tables, NULL);
+    return TRP_OK;
+}
+
+static trp_status bench_begin(struct bench *bench)
+{
+    const struct target *target = &bench->work->target;
+    if (target->server || target->files)
+        return trp_fail(TRP_FAILED_PRECONDITION, "%s is no live server: name its address",
+                        target->text);
+    char *host = bench_host();
+    bench->table = xasprintf("%s%ld", host, (long)getpid());
+    trp_status status = left_drop(bench, host);
+    free(host);
+    return status == TRP_OK ? table_make(bench) : status;
+}
+
 static trp_status bench_work(struct work *work)
 {
     struct bench *bench = xcalloc(1, sizeof *bench);
@@ -353,11 +409,7 @@ static trp_status bench_work(struct work *work)
     bench->samplers = work->args->samplers;
     bench->column = (trp_tensor_spec){
         .name = "bytes", .dtype = TRP_UINT8, .rank = 1, .shape = {(int64_t)work->args->item_bytes}};
-    bench->table = xasprintf("troupe-bench-%ld", (long)getpid());
-    trp_status status = work->target.server || work->target.files
-                            ? trp_fail(TRP_FAILED_PRECONDITION,
-                                       "%s is no live server: name its address", work->target.text)
-                            : table_make(bench);
+    trp_status status = bench_begin(bench);
     if (status == TRP_OK)
         status = table_drop(bench, bench_run(bench));
     if (status == TRP_OK)

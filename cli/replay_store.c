@@ -310,7 +310,7 @@ static trp_status restored_alter(const char *dir, const struct replay_args *args
     struct target target;
     if (args->tables.count == 0)
         return TRP_OK;
-    trp_status status = target_open(&target, dir, dry ? TARGET_READ : TARGET_WRITE);
+    trp_status status = target_open(&target, dir, dry ? TARGET_READ : TARGET_WRITE, 0);
     if (status == TRP_OK)
         status = alter_each(&target, args, dry, changes);
     target_close(&target);

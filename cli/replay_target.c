@@ -20,26 +20,32 @@
 #include "output.h"
 #include "reach.h"
 
-enum { CONNECT_TIMEOUT_MS = 3000, CALL_TIMEOUT_MS = 30000, POLL_MS = 200 };
+enum {
+    CONNECT_TIMEOUT_MS = 3000,
+    CONNECT_TIMEOUT_MAX_MS = 24 * 3600 * 1000, /* "for ever" */
+    CALL_TIMEOUT_MS = 30000,
+    POLL_MS = 200,
+};
 
 /* ---- opening ----------------------------------------------------------------------------- */
 
 static trp_status connect_to(struct target *target, const char *address)
 {
-    trp_channel_options options = {.connect_timeout_ms = CONNECT_TIMEOUT_MS};
+    trp_channel_options options = {.connect_timeout_ms = target->connect_ms};
     TRP_TRY(trp_channel_create(&target->channel, address, &options));
-    TRP_TRY(reach(address, CONNECT_TIMEOUT_MS));
+    TRP_TRY(reach(address, (int)target->connect_ms));
     TRP_TRY(trp_channel_service(target->channel, &troupe__replay__descriptor, &target->service));
     /* Somebody listens; a server answers the smallest question at once. */
     Troupe__ReplayTablesRequest request = TROUPE__REPLAY_TABLES_REQUEST__INIT;
-    trp_call_options call = {.timeout_ms = CALL_TIMEOUT_MS};
+    trp_call_options call = {.timeout_ms = target->answer_ms};
     ProtobufCMessage *reply = NULL;
     trp_status status = trp_call(target->service, "Tables", &request.base, &reply, &call);
     if (reply)
         protobuf_c_message_free_unpacked(reply, NULL);
-    if (status == TRP_UNAVAILABLE)
-        return trp_fail(status, "%s: connected, but no answer in %d s", address,
-                        CONNECT_TIMEOUT_MS / 1000);
+    if (status == TRP_UNAVAILABLE || status == TRP_DEADLINE_EXCEEDED)
+        return trp_fail(
+            TRP_UNAVAILABLE, "%s: connected, but no answer in %g s", address,
+            (double)(status == TRP_UNAVAILABLE ? target->connect_ms : target->answer_ms) / 1000);
     if (status == TRP_UNIMPLEMENTED)
         return trp_fail(status, "%s: that server is not one of troupe's", address);
     return status;
@@ -106,12 +112,20 @@ static trp_status open_dir(struct target *target, const char *dir, enum target_m
     return status;
 }
 
-trp_status target_open(struct target *target, const char *text, enum target_mode mode)
+trp_status target_open(struct target *target, const char *text, enum target_mode mode,
+                       double answer_seconds)
 {
     struct stat stat_of;
     bool exists = stat(text, &stat_of) == 0;
     int error = errno;
-    *target = (struct target){.text = text};
+    *target = (struct target){
+        .text = text, .connect_ms = CONNECT_TIMEOUT_MS, .answer_ms = CALL_TIMEOUT_MS};
+    if (answer_seconds != 0) {
+        target->answer_ms = seconds_ms(answer_seconds);
+        target->connect_ms = target->answer_ms < 0 || target->answer_ms > CONNECT_TIMEOUT_MAX_MS
+                                 ? CONNECT_TIMEOUT_MAX_MS
+                                 : target->answer_ms;
+    }
     if (exists && S_ISDIR(stat_of.st_mode)) {
         char *dir = target_store_dir(text);
         trp_status status = open_dir(target, dir, mode);
@@ -188,7 +202,7 @@ trp_status target_call(const struct target *target, const char *method,
                        const ProtobufCMessage *request, ProtobufCMessage **reply)
 {
     /* A store that is open in this process works on this thread: nobody else is waited for. */
-    trp_call_options options = {.timeout_ms = target->server ? -1 : CALL_TIMEOUT_MS};
+    trp_call_options options = {.timeout_ms = target->server ? -1 : target->answer_ms};
     TRP_TRY(trp_call(target->service, method, request, reply, &options));
     return reply_check(target, method, reply);
 }
@@ -307,7 +321,7 @@ int target_run(const struct cli_call *call, enum target_mode mode,
     if (it.args->progress)
         progress_ask();
     trp_log_set_level(TRP_WARN);
-    trp_status status = target_open(&it.target, call->words[0], mode);
+    trp_status status = target_open(&it.target, call->words[0], mode, it.args->answer_seconds);
     if (status == TRP_OK && it.table)
         status = target_tables(&it.target, it.table, &tables);
     if (tables)

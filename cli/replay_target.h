@@ -22,6 +22,7 @@ struct replay_args {
     uint64_t count, offset, rounds, batch;
     uint32_t order;
     double seconds, timeout;
+    double answer_seconds; /* 0: the usual ones, -1: for ever */
     bool progress, yes, if_empty, shrink, dry_run, create, force;
     const char *file, *table;
     bool counted; /* `count` was given */
@@ -32,7 +33,8 @@ struct replay_args {
 
 /* A live server, the files of a stopped one, or a stopped one opened in this process. */
 struct target {
-    const char *text; /* as given */
+    const char *text;              /* as given */
+    int64_t connect_ms, answer_ms; /* -1: for ever */
     trp_replay_files *files;
     trp_replay_server *server;
     trp_channel *channel; /* NULL: over files */
@@ -59,8 +61,9 @@ struct work {
 int target_run(const struct cli_call *call, enum target_mode mode,
                trp_status (*work)(struct work *work));
 
-/* Opens what a TARGET names. */
-TRP_MUST_USE trp_status target_open(struct target *target, const char *text, enum target_mode mode);
+/* Opens what a TARGET names; `answer_seconds`: as in replay_args. */
+TRP_MUST_USE trp_status target_open(struct target *target, const char *text, enum target_mode mode,
+                                    double answer_seconds);
 
 /* The directory that the store is in: `text`, or `text`/replay when that is a run's. Caller frees.
  */

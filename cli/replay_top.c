@@ -32,6 +32,7 @@ struct top {
     Troupe__ReplayTablesResponse *now, *before; /* `before` NULL: the first look */
     int64_t now_ns, before_ns;
     bool terminal, keys; /* redrawn in place; typed keys come at once */
+    char *away;          /* why the server gives no answer; NULL: it gave the last one */
     struct termios cooked;
     FILE *out;
 };
@@ -142,6 +143,8 @@ static void waiting_text(const struct top *top)
 
 static void look_text(struct top *top)
 {
+    if (top->away)
+        print_text(top->out, "waiting for the server: %s\n", top->away);
     head_text(top);
     tables_text(top);
     if (top->terminal)
@@ -218,6 +221,8 @@ static trp_status look(struct top *top)
 {
     Troupe__ReplayTablesResponse *tables;
     TRP_TRY(target_tables(&top->work->target, NULL, &tables));
+    free(top->away);
+    top->away = NULL;
     if (top->before)
         troupe__replay_tables_response__free_unpacked(top->before, NULL);
     top->before = top->now;
@@ -227,8 +232,25 @@ static trp_status look(struct top *top)
     return TRP_OK;
 }
 
+/* A server that is restarted comes back, whoever looks goes on; one that was never there does not
+ * get here. With --count a script counts on each look. */
+static trp_status look_again(struct top *top)
+{
+    trp_status status = look(top);
+    bool waits = status == TRP_UNAVAILABLE || status == TRP_DEADLINE_EXCEEDED;
+    if (!waits || top->work->args->rounds != 0 || !top->work->target.channel)
+        return status;
+    if (!top->away && !top->terminal)
+        print_text(stderr, "%s; waiting for it\n", trp_last_error());
+    free(top->away);
+    top->away = xstrdup(trp_last_error());
+    return TRP_OK;
+}
+
 static void look_show(struct top *top)
 {
+    if (top->away && !top->terminal)
+        return;
     if (top->work->args->json)
         look_json(top);
     else if (top->terminal)
@@ -295,7 +317,7 @@ static trp_status looks(struct top *top, int signals)
     for (uint64_t i = 0; rounds == 0 || i < rounds; ++i) {
         if (i > 0 && !pause_for(top, signals, pause))
             return TRP_OK;
-        TRP_TRY(look(top));
+        TRP_TRY(look_again(top));
         look_show(top);
         if (ferror(stdout)) /* said at the end */
             return TRP_OK;
@@ -321,6 +343,7 @@ static trp_status top_work(struct work *work)
             look_text(&top);
     }
     close(signals);
+    free(top.away);
     if (top.now)
         troupe__replay_tables_response__free_unpacked(top.now, NULL);
     if (top.before)

@@ -187,7 +187,7 @@ function(troupe_example name)
     target_link_libraries(${name} PRIVATE troupe)
 endfunction()
 
-# troupe_cli_texts(): the tool's man pages and bash completion, made by the tool itself.
+# troupe_cli_texts(): the tool's man pages and completions, made by the tool itself.
 function(troupe_cli_texts)
     set(out ${CMAKE_BINARY_DIR}/texts)
     add_custom_command(OUTPUT ${out}/troupe.bash
@@ -195,9 +195,11 @@ function(troupe_cli_texts)
         COMMAND ${CMAKE_COMMAND} -E make_directory ${out}
         COMMAND troupe_cli man --dir=${out}/man
         COMMAND troupe_cli completion bash > ${out}/troupe.bash
+        COMMAND troupe_cli completion fish > ${out}/troupe.fish
         DEPENDS troupe_cli COMMENT "Writing man pages and completion")
     add_custom_target(troupe_texts ALL DEPENDS ${out}/troupe.bash)
     install(DIRECTORY ${out}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
     install(FILES ${out}/troupe.bash RENAME troupe
             DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+    install(FILES ${out}/troupe.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 endfunction()

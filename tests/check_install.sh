@@ -30,7 +30,7 @@ check() {
 
 flags=$(PKG_CONFIG_PATH=$lib/pkgconfig pkg-config --cflags --libs troupe)
 "$CC" -std=c11 -Wall -Wextra -Werror "$dir/user_program.c" "$dir/judge.pb-c.c" -o "$dir/user" $flags
-LD_LIBRARY_PATH=$lib check "$dir/user"
+check "$dir/user"
 
 cat >"$dir/CMakeLists.txt" <<'END'
 cmake_minimum_required(VERSION 3.25)

@@ -142,7 +142,7 @@ static void wrong_usage_is_one_line_that_helps(void **state)
         {"replay sample 127.0.0.1:1 t --save=x.csv", "FILE.npz or FILE.jsonl"},
         {"replay load 127.0.0.1:1 x.csv", "FILE.npz or FILE.jsonl"},
         {"replay ls :8765", ":8765"},
-        {"completion zsh", "only bash"},
+        {"completion tcsh", "bash, zsh and fish"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
         assert_troupe(desk, 2, "%s", rows[i].line);
@@ -226,7 +226,10 @@ static void bash_completes_commands_options_values_and_tables(void **state)
         {"troupe replay serve --dir = sto", "store"},
         {"troupe replay sample store apples --save sto", "store"},
         {"troupe replay serve --no", "--no-share"},
-        {"troupe completion ''", "bash"},
+        {"troupe replay serve --restore l", "latest"},
+        {"troupe replay restore l", "latest"},
+        {"troupe replay restore sto", "store"},
+        {"troupe completion ''", "bash zsh fish"},
         {"troupe completion b", "bash"},
         {"troupe man re", "replay"},
         {"troupe man replay --", "--roff --dir --help"},
@@ -248,6 +251,25 @@ static void bash_completes_commands_options_values_and_tables(void **state)
     free(out);
 }
 
+/* Neither shell is a dependency: what the scripts do in them was tried by hand. */
+static void zsh_and_fish_get_the_same_commands(void **state)
+{
+    struct desk *desk = *state;
+    assert_troupe(desk, 0, "completion zsh");
+    assert_file_contains(&desk->at, "out", "#compdef troupe\nautoload -U +X bashcompinit");
+    assert_file_contains(&desk->at, "out", "complete -o filenames -F _troupe troupe");
+    assert_troupe(desk, 0, "completion fish");
+    const char *const lines[] = {
+        "-n '__troupe_next replay' -f -a top -d ",
+        "-n '__troupe_at replay items' -l sort -x -a 'sampler oldest ",
+        "-n '__troupe_at replay ls' -l output -s o -x -a 'text json'",
+        "-n '__troupe_at replay serve' -l restore -r -a 'latest'",
+        "-n '__troupe_next replay restore' -a latest\n",
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; ++i)
+        assert_file_contains(&desk->at, "out", lines[i]);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, desk_setup, desk_teardown)
@@ -257,6 +279,7 @@ int main(void)
         TEST(wrong_usage_is_one_line_that_helps),
         TEST(output_that_does_not_get_out_is_a_failure),
         TEST(bash_completes_commands_options_values_and_tables),
+        TEST(zsh_and_fish_get_the_same_commands),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,8 @@
 #include "cli_tools.h"
 
 #include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 /* ---- looking ----------------------------------------------------------------------------- */
 
@@ -417,6 +419,13 @@ static void await_on(int fd, char *text, size_t size, const char *part)
     }
 }
 
+/* Whether the next look that is drawn whole is without `part`. */
+static bool look_has_no(int fd, char *text, size_t size, const char *part)
+{
+    await_on(fd, text, size, "\033[J");
+    return strstr(text, "LIMITER") && !strstr(text, part);
+}
+
 /* Runs `troupe LINE` on a terminal of its own, whose other end is returned. */
 static int on_terminal(struct desk *desk, char *line)
 {
@@ -485,6 +494,46 @@ static void top_fits_its_terminal_and_stops_and_goes_on_and_quits(void **state)
     desk_stop(desk);
 }
 
+static void top_waits_for_a_server_that_comes_back(void **state)
+{
+    struct desk *desk = *state;
+    char text[1 << 14] = "";
+    char *flags = xasprintf("%s --listen unix:%s/socket", tables, desk->at.dir);
+    desk_serve(desk, flags);
+    char *line = xasprintf("replay top %s -d 0.1", desk->address);
+    int fd = on_terminal(desk, line);
+    await_on(fd, text, sizeof text, "SAMPLE/S");
+    desk_stop(desk);
+    text[0] = '\0';
+    await_on(fd, text, sizeof text, "waiting for the server: ");
+    desk_serve(desk, flags);
+    do
+        text[0] = '\0';
+    while (!look_has_no(fd, text, sizeof text, "waiting"));
+    assert_int_equal(write(fd, "q", 1), 1);
+    assert_int_equal(scene_wait(&desk->at), 0);
+    close(fd);
+    desk_stop(desk);
+    assert_troupe(desk, 1, "replay top unix:%s/socket -n 2 -d 0.1", desk->at.dir);
+    free(line);
+    free(flags);
+}
+
+/* Somebody listens and says nothing. */
+static void a_command_waits_as_long_as_it_is_told_to(void **state)
+{
+    struct desk *desk = *state;
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    snprintf(at.sun_path, sizeof at.sun_path, "%s/mute", desk->at.dir);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (const struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(fd, 8), 0);
+    assert_troupe(desk, 1, "replay ls unix:mute --timeout=0.2");
+    assert_one_error(desk, "no answer in 0.2 s");
+    close(fd);
+    assert_troupe(desk, 2, "replay ls unix:mute --timeout=soon");
+}
+
 static void a_terminal_is_asked_before_items_go(void **state)
 {
     struct desk *desk = *state;
@@ -506,6 +555,34 @@ static void a_terminal_is_asked_before_items_go(void **state)
         free(line);
         assert_troupe(desk, 0, "replay info %s t", desk->address);
         assert_file_contains(&desk->at, "out", rows[i].size);
+    }
+    desk_stop(desk);
+}
+
+static void assert_names(struct desk *desk, const char *expected)
+{
+    assert_troupe(desk, 0, "replay ls %s --names", desk->address);
+    char *names = scene_read(&desk->at, "out");
+    assert_string_equal(names, expected);
+    free(names);
+}
+
+static void a_bench_leaves_no_table_whatever_ends_it(void **state)
+{
+    struct desk *desk = *state;
+    const int signals[] = {SIGHUP, SIGQUIT, SIGKILL};
+    desk_serve(desk, tables);
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; ++i) {
+        char text[4096] = "", *line = xasprintf("replay bench %s --seconds=100", desk->address);
+        int fd = on_terminal(desk, line);
+        await_on(fd, text, sizeof text, "bench: ");
+        kill(desk->at.pid, signals[i]);
+        (void)scene_wait(&desk->at);
+        close(fd);
+        free(line);
+        if (signals[i] == SIGKILL) /* then the next one does */
+            assert_troupe(desk, 0, "replay bench %s --seconds=0.1", desk->address);
+        assert_names(desk, "t\nu\n");
     }
     desk_stop(desk);
 }
@@ -576,6 +653,9 @@ int main(void)
         TEST(top_fits_its_terminal_and_stops_and_goes_on_and_quits),
         TEST(a_terminal_is_asked_before_items_go),
         TEST(bench_measures_and_cleans_up),
+        TEST(a_bench_leaves_no_table_whatever_ends_it),
+        TEST(top_waits_for_a_server_that_comes_back),
+        TEST(a_command_waits_as_long_as_it_is_told_to),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,6 +21,7 @@
 
 #include "core/alloc.h"
 #include "core/buffer.h"
+#include "core/words.h"
 
 enum { PKG_CONFIG_OUTPUT_MAX = 1 << 16 };
 
@@ -138,6 +139,19 @@ static trp_status find_library(struct launch *launch)
     return TRP_OK;
 }
 
+/* pkg-config splits values at blanks, unless a backslash is before them. Caller frees. */
+static char *escape_blanks(const char *text)
+{
+    struct buffer out = {0};
+    for (; *text; text++) {
+        if (isspace((unsigned char)*text) || *text == '\\')
+            buffer_append(&out, (trp_bytes){(const uint8_t *)"\\", 1});
+        buffer_append(&out, (trp_bytes){(const uint8_t *)text, 1});
+    }
+    buffer_append(&out, (trp_bytes){(const uint8_t *)"", 1});
+    return (char *)out.data;
+}
+
 /* Appends what pkg-config prints for troupe with these flags. */
 static trp_status ask_pkg_config(const struct launch *launch, const char *flag1, const char *flag2,
                                  struct words *words)
@@ -149,8 +163,11 @@ static trp_status ask_pkg_config(const struct launch *launch, const char *flag1,
     struct words argv = {0};
     struct buffer out = {0};
     words_add(&argv, xstrdup("pkg-config"));
-    if (launch->prefix)
-        words_add(&argv, xasprintf("--define-variable=prefix=%s", launch->prefix));
+    if (launch->prefix) {
+        char *prefix = escape_blanks(launch->prefix);
+        words_add(&argv, xasprintf("--define-variable=prefix=%s", prefix));
+        free(prefix);
+    }
     words_add(&argv, xstrdup(flag1));
     if (flag2)
         words_add(&argv, xstrdup(flag2));
@@ -231,13 +248,16 @@ static trp_status make_program(struct launch *launch, int *fd)
 static trp_status become(const struct launch *launch, int fd, int argc, char **argv)
 {
     char **program_argv = xcalloc((size_t)argc + 2, sizeof *program_argv);
-    program_argv[0] = xasprintf("%s launch %s --", program_invocation_name, launch->file);
+    char *tool = shell_word(program_invocation_name), *file = shell_word(launch->file);
+    program_argv[0] = xasprintf("%s launch %s --", tool, file);
     for (int i = 0; i < argc; i++)
         program_argv[i + 1] = argv[i];
     fexecve(fd, program_argv, environ);
     int error = errno;
     free(program_argv[0]);
     free(program_argv);
+    free(tool);
+    free(file);
     return trp_fail(TRP_INTERNAL, "the program cannot be started: %s", strerror(error));
 }
 

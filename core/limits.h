@@ -336,6 +336,8 @@ enum {
     OUTPUT_BYTES_MAX = 4 << 20,
     /* run_dir.c: config.json; a command line and 4096 groups of 100 bytes. */
     RUN_CONFIG_BYTES_MAX = 1 << 20,
+    /* run_dir.c: a node's log, and the one before it: 2 x 16 MiB a node, some 200 000 lines. */
+    LOG_FILE_BYTES_MAX = 16 << 20,
     /* run.c: lines of a failed node's log that are shown again at the end. */
     LAST_LINES_MAX = 8,
     LAST_LINE_BYTES_MAX = 240,

@@ -19,4 +19,8 @@ void log_origin_set(const struct log_origin *origin);
  * stays the caller's, and open as long as they log. */
 void log_set_sink(int fd);
 
+/* As trp_log(), in the name of `node` and into `fd` alone. */
+void log_to(int fd, trp_log_level level, const char *node, const char *format, ...)
+    TRP_PRINTF(4, 5);
+
 #endif

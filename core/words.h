@@ -1,4 +1,4 @@
-/* Words of messages. */
+/* Words of messages, and of commands in them. */
 #ifndef TRP_CORE_WORDS_H
 #define TRP_CORE_WORDS_H
 
@@ -9,5 +9,8 @@ static inline const char *plural(int64_t count)
 {
     return count == 1 ? "" : "s";
 }
+
+/* One word as a shell takes it: quoted where that is needed. Caller frees. */
+char *shell_word(const char *text);
 
 #endif

@@ -12,6 +12,7 @@
 
 #include "control.h"
 #include "host.h"
+#include "orphans.h"
 
 bool child_attach(const struct launch_options *options)
 {
@@ -37,7 +38,10 @@ int child_run(trp_program *program, const struct launch_options *options)
     uint32_t number = 0;
     char build[32];
     control_build_id(build, sizeof build);
-    if (program_find(program, options->node, &number) != TRP_OK ||
+    trp_status found = program_find(program, options->node, &number);
+    if (found == TRP_OK)
+        orphans_mark(options->run_dir, number);
+    if (found != TRP_OK ||
         control_send(CHILD_CONTROL_FD, CONTROL_SEND_MS, CONTROL_HELLO, number, "%016" PRIx64 " %s",
                      program_hash(program), build) != TRP_OK ||
         host_create(&host, &(struct host_options){

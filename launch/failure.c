@@ -25,6 +25,11 @@ static bool can_be_a_consequence(const struct node *node)
            node->code == TRP_CANCELLED || node->code == TRP_ABORTED;
 }
 
+bool run_failed_by_itself(const struct node *node)
+{
+    return node->failed && (node->killed || !can_be_a_consequence(node));
+}
+
 const struct node *run_failed_use(const struct run *run, const struct node *node)
 {
     const struct node *first = NULL;

@@ -285,6 +285,16 @@ static void send_all_metrics(struct host *host)
         send_metrics(host, &host->members[i].context);
 }
 
+static void bound_logs(const struct host *host)
+{
+    for (uint32_t i = 0; i < host->options.count; i++) {
+        const struct member *member = &host->members[i];
+        if (member->log_fd >= 0)
+            run_dir_bound_log(host->options.run_dir, member->context.group, member->context.index,
+                              member->log_fd);
+    }
+}
+
 int host_run(struct host *host, bool watch_signals)
 {
     if (watch_signals && watch_signals_of(host) != TRP_OK) {
@@ -299,6 +309,7 @@ int host_run(struct host *host, bool watch_signals)
         report_ends(host);
         if (deadline_passed(flush, &clock_monotonic)) {
             send_all_metrics(host);
+            bound_logs(host);
             flush = deadline_in_ms(&clock_monotonic, HOST_REPORT_MS);
         }
         if (watch_signals && deadline_passed(host->orphaned_until, &clock_monotonic))

@@ -12,6 +12,7 @@
 #include "core/buffer.h"
 #include "core/flags.h"
 #include "core/printable.h"
+#include "core/words.h"
 
 enum key {
     KEY_LAUNCH = 256,
@@ -66,22 +67,6 @@ static const char doc[] =
     "graph prints the graph and starts nothing; eval plays episodes with saved parameters. "
     "Arguments after -- go to the launch file's build function.\n\n"
     "Exit status: 0 done, 1 a node failed, 2 wrong usage, 128 + N stopped by signal N.";
-
-/* As a shell takes it; caller frees. */
-char *shell_word(const char *text)
-{
-    if (text[0] && text[strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                     "0123456789_-+=.,:/@%")] == '\0')
-        return xstrdup(text);
-    struct buffer word = {0};
-    buffer_append(&word, (trp_bytes){(const uint8_t *)"'", 1});
-    for (; *text; text++) {
-        const char *part = *text == '\'' ? "'\\''" : text;
-        buffer_append(&word, (trp_bytes){(const uint8_t *)part, part == text ? 1 : 4});
-    }
-    buffer_append(&word, (trp_bytes){(const uint8_t *)"'", 2});
-    return (char *)word.data;
-}
 
 static error_t TRP_PRINTF(2, 3) wrong(const struct argp_state *state, const char *format, ...)
 {
@@ -316,6 +301,14 @@ void launch_options_cleanup(struct launch_options *options)
     free(options->flags);
     options->build_argv = NULL;
     options->flags = NULL;
+}
+
+char *launch_options_program(const struct launch_options *options)
+{
+    const char *program = options->program;
+    size_t length = strlen(program);
+    bool launched = strstr(program, " launch ") && strcmp(program + length - 3, " --") == 0;
+    return launched ? xstrdup(program) : shell_word(program);
 }
 
 char *launch_options_arguments(const struct launch_options *options)

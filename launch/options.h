@@ -46,8 +46,9 @@ void launch_options_cleanup(struct launch_options *options);
 /* " -- ARGS" for `build`, as a shell takes them, or "". Caller frees. */
 char *launch_options_arguments(const struct launch_options *options);
 
-/* One word as a shell takes it. Caller frees. */
-char *shell_word(const char *text);
+/* How a shell starts the program: argv[0], quoted where that is needed. What `troupe launch`
+ * started has a whole command there. Caller frees. */
+char *launch_options_program(const struct launch_options *options);
 
 /* What --max-steps and --target-return change in the graph. INVALID_ARGUMENT: it has no learner or
  * evaluator that they could apply to. */

@@ -76,6 +76,9 @@ static void write_log(struct process *process)
         }
     }
     buffer_clear(&process->log);
+    if (done > 0)
+        run_dir_bound_log(process->run->dir.path, process->node->group, process->node->index,
+                          process->log_fd);
 }
 
 /* True when there may be more. */
@@ -229,7 +232,7 @@ static trp_status start_process(struct process *process)
     }
     close_ends(&ends);
     if (status == TRP_OK)
-        run_node_started(process->run, process->node);
+        run_node_started(process->run, process->node, process->pid);
     return status;
 }
 

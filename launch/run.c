@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -15,6 +16,7 @@
 
 #include "core/alloc.h"
 #include "core/buffer.h"
+#include "core/log.h"
 #include "core/printable.h"
 #include "core/words.h"
 
@@ -28,10 +30,30 @@ struct node *run_node(struct run *run, const struct group *group, uint32_t index
 
 /* ---- what happens to nodes --------------------------------------------------------------- */
 
-void run_node_started(struct run *run, struct node *node)
+/* A log tells by itself what ran, where it served and how it ended: what the launcher knows of a
+ * node is written there, and not shown. */
+static void TRP_PRINTF(4, 5) note(const struct run *run, const struct node *node,
+                                  trp_log_level level, const char *format, ...)
+{
+    char text[LOG_LINE_BYTES_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    int fd;
+    if (run_dir_open_log(run->dir.path, node->group, node->index, &fd) != TRP_OK)
+        return; /* whoever keeps the log says so */
+    log_to(fd, level, node->name, "%s", text);
+    close(fd);
+}
+
+void run_node_started(struct run *run, struct node *node, pid_t pid)
 {
     node->running = true;
     run->running++;
+    const char *env = node->group->env;
+    note(run, node, TRP_INFO, "started kind=%s as=%s pid=%d%s%s", node_kind_word(node->group->kind),
+         launch_mode_word(run->options->mode), (int)pid, env ? " env=" : "", env ? env : "");
 }
 
 /* `addresses` is what scripts read to find the servers of a run. */
@@ -52,9 +74,9 @@ static void write_addresses(struct run *run)
     buffer_cleanup(&text);
 }
 
-/* How a user calls the command-line tool: as in "troupe launch FILE --", which is argv[0] of what
- * that started, or the one beside the program, as in a build tree, or the installed one. Caller
- * frees. */
+/* How a user calls the command-line tool, as a shell takes it: as in "troupe launch FILE --", which
+ * is argv[0] of what that started, or the one beside the program, as in a build tree, or the
+ * installed one. Caller frees. */
 static char *tool_path(const struct run *run)
 {
     const char *program = run->options->program, *launch = strstr(program, " launch ");
@@ -62,10 +84,9 @@ static char *tool_path(const struct run *run)
         return xasprintf("%.*s", (int)(launch - program), program);
     const char *slash = strrchr(program, '/');
     char *beside = xasprintf("%.*stroupe", slash ? (int)(slash - program + 1) : 0, program);
-    if (slash && access(beside, X_OK) == 0)
-        return beside;
+    char *tool = shell_word(slash && access(beside, X_OK) == 0 ? beside : "troupe");
     free(beside);
-    return xstrdup("troupe");
+    return tool;
 }
 
 void run_node_serves(struct run *run, struct node *node, const char *address)
@@ -74,11 +95,13 @@ void run_node_serves(struct run *run, struct node *node, const char *address)
     node->address = xstrdup(address);
     write_addresses(run);
     links_update(run);
+    note(run, node, TRP_INFO, "serves address=%s", address);
     if (node->group->kind != NODE_REPLAY)
         return;
-    char *tool = tool_path(run);
+    char *tool = tool_path(run), *target = shell_word(address);
     output_print(run->output, STDOUT_FILENO, "%s serves; look inside: %s replay ls %s", node->name,
-                 tool, address);
+                 tool, target);
+    free(target);
     free(tool);
 }
 
@@ -107,8 +130,11 @@ void run_node_ended(struct run *run, struct node *node, const char *failure)
     if (node->address)
         write_addresses(run);
     links_update(run);
-    if (!node->failed)
+    if (!node->failed) {
+        note(run, node, TRP_INFO, "ended");
         return;
+    }
+    note(run, node, TRP_ERROR, "failed reason=%s", node->failure);
     if (run->phase == RUNNING)
         output_print(run->output, STDERR_FILENO,
                      "%s: %s failed: %s: stopping the others; what they say of it is in %s/logs",

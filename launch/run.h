@@ -9,6 +9,8 @@
 #ifndef TRP_LAUNCH_RUN_H
 #define TRP_LAUNCH_RUN_H
 
+#include <sys/types.h>
+
 #include "core/clock.h"
 #include "control.h"
 #include "graph.h"
@@ -100,7 +102,7 @@ struct node *run_node(struct run *run, const struct group *group, uint32_t index
 
 /* ---- what happens to nodes (run.c) ------------------------------------------------------- */
 
-void run_node_started(struct run *run, struct node *node);
+void run_node_started(struct run *run, struct node *node, pid_t pid);
 void run_node_serves(struct run *run, struct node *node, const char *address);
 void run_node_printed(struct run *run, struct node *node, int fd, const char *line, size_t size);
 
@@ -126,6 +128,9 @@ void run_node_failed(struct run *run, struct node *node, trp_status code, const 
 
 /* The earliest failure among what `node` uses; NULL: none. */
 const struct node *run_failed_use(const struct run *run, const struct node *node);
+
+/* Not only of another's failure. */
+bool run_failed_by_itself(const struct node *node);
 
 /* The node to name: the one that failed first, or what it depends on when that failed too and
  * the node only noticed. NULL: none failed. */
@@ -153,5 +158,8 @@ void progress_end(struct run *run);  /* the rows of what is left */
 
 /* The last lines; returns the exit status. */
 int summary_print(struct run *run);
+
+/* The last lines where a thread of this process, which runs all nodes, called exit(`status`). */
+void summary_print_exit(const struct run *run, int status);
 
 #endif

@@ -19,6 +19,7 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/limits.h"
+#include "orphans.h"
 
 static trp_status path_error(const char *path, int error)
 {
@@ -53,12 +54,10 @@ static const char *runs_dir(void)
     return dir && dir[0] ? dir : "runs";
 }
 
-/* runs/latest -> this run. Only a convenience: a failure is nobody's. */
+/* runs/latest -> this run, where there is a runs. Only a convenience: a failure is nobody's. */
 static void point_latest(const char *path)
 {
     const char *runs = runs_dir(), *name = strrchr(path, '/') + 1;
-    if (make_dirs(runs) != TRP_OK)
-        return;
     char *link = xasprintf("%s/latest", runs);
     char *fresh = xasprintf("%s/.latest-%ld", runs, (long)getpid());
     char *real = realpath(runs, NULL);
@@ -146,7 +145,27 @@ trp_status run_dir_open_log(const char *dir, const struct group *group, uint32_t
     if (*fd < 0)
         status = path_error(path, errno);
     free(path);
+    if (status == TRP_OK)
+        run_dir_bound_log(dir, group, index, *fd);
     return status;
+}
+
+void run_dir_bound_log(const char *dir, const struct group *group, uint32_t index, int fd)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0 || info.st_size < LOG_FILE_BYTES_MAX)
+        return;
+    char *path = run_dir_log_path(dir, group, index), *old = xasprintf("%s.1", path);
+    int fresh = -1;
+    if (rename(path, old) == 0)
+        fresh = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    /* Threads that are writing do not notice. */
+    if (fresh < 0 || dup3(fresh, fd, O_CLOEXEC) < 0)
+        trp_log(TRP_WARN, "a log grows beyond its limit path=%s reason=%s", path, strerror(errno));
+    if (fresh >= 0)
+        close(fresh);
+    free(old);
+    free(path);
 }
 
 char *run_dir_socket_path(const char *socket_dir, const struct group *group, uint32_t index)
@@ -358,6 +377,10 @@ trp_status run_dir_open(struct run_dir *dir, struct launch_options *options,
     if (options->resume && (status = read_config(dir, options, program)) != TRP_OK)
         goto out;
     if ((status = take_lock(dir)) != TRP_OK)
+        goto out;
+    if (options->resume &&
+        (status = orphans_await(dir->path, program, (int64_t)(options->grace_seconds * 1000))) !=
+            TRP_OK)
         goto out;
     logs = xasprintf("%s/logs", dir->path);
     if ((status = make_dirs(logs)) != TRP_OK)

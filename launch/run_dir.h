@@ -52,6 +52,10 @@ char *run_dir_log_path(const char *dir, const struct group *group, uint32_t inde
 TRP_MUST_USE trp_status run_dir_open_log(const char *dir, const struct group *group, uint32_t index,
                                          int *fd);
 
+/* A log that has reached LOG_FILE_BYTES_MAX becomes LOG.1, in place of the one before, and `fd` a
+ * new one. For whoever writes to it, now and then. */
+void run_dir_bound_log(const char *dir, const struct group *group, uint32_t index, int fd);
+
 /* "DIR/GROUP-INDEX.sock"; caller frees. Fits sun_path for a directory from run_dir_open(). */
 char *run_dir_socket_path(const char *socket_dir, const struct group *group, uint32_t index);
 

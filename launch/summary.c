@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
+#include "core/log.h"
+#include "core/words.h"
 #include "run.h"
 
 static double last_total(const struct run *run, const char *metric)
@@ -61,8 +63,10 @@ static char *resume_command(const struct run *run)
 {
     const struct launch_options *options = run->options;
     char *dir = shell_word(run->dir.shown_path), *arguments = launch_options_arguments(options);
-    char *command = xasprintf("%s --resume --run-dir=%s%s%s", options->program, dir,
+    char *program = launch_options_program(options);
+    char *command = xasprintf("%s --resume --run-dir=%s%s%s", program, dir,
                               options->flags ? options->flags : "", arguments);
+    free(program);
     free(dir);
     free(arguments);
     return command;
@@ -73,10 +77,13 @@ static void print_params(const struct run *run)
     char *path = saved_params(run);
     if (!path)
         return;
-    char *arguments = launch_options_arguments(run->options);
+    char *arguments = launch_options_arguments(run->options), *file = shell_word(path);
+    char *program = launch_options_program(run->options);
     output_print(run->output, STDOUT_FILENO, "  parameters:     %s", path);
-    output_print(run->output, STDOUT_FILENO, "  try them:       %s eval --params=%s%s",
-                 run->options->program, path, arguments);
+    output_print(run->output, STDOUT_FILENO, "  try them:       %s eval --params=%s%s", program,
+                 file, arguments);
+    free(program);
+    free(file);
     free(arguments);
     free(path);
 }
@@ -91,9 +98,22 @@ static void print_last_log_lines(const struct run *run, const struct node *node)
         output_print(run->output, STDERR_FILENO, "  | %s", node->last_lines[i % LAST_LINES_MAX]);
 }
 
+/* What went wrong besides `first`: a learner that could not write its checkpoint is not hidden by
+ * whatever failed before it. */
+static void print_other_failures(const struct run *run, const struct node *first)
+{
+    for (uint32_t i = 0; i < run->program->node_count; i++) {
+        const struct node *node = &run->nodes[i];
+        if (node != first && run_failed_by_itself(node))
+            output_print(run->output, STDERR_FILENO, "%s while stopping: %s", node->name,
+                         node->failure);
+    }
+}
+
 static void print_failure(const struct run *run, const struct node *node)
 {
     print_last_log_lines(run, node);
+    print_other_failures(run, node);
     print_figures(run, STDERR_FILENO);
     char *command = resume_command(run);
     output_print(run->output, STDERR_FILENO, "  go on with:     %s", command);
@@ -110,6 +130,7 @@ static void print_stopped(const struct run *run)
     if (failure)
         output_print(run->output, STDERR_FILENO, "%s while stopping: %s", failure->name,
                      failure->failure);
+    print_other_failures(run, failure);
     print_figures(run, STDERR_FILENO);
     char *command = resume_command(run);
     output_print(run->output, STDERR_FILENO, "%s: stopped by signal %d (%s); go on with: %s",
@@ -137,4 +158,16 @@ int summary_print(struct run *run)
     print_figures(run, STDOUT_FILENO);
     print_params(run);
     return 0;
+}
+
+/* Straight to standard error: the thread is not the one that owns the output. */
+void summary_print_exit(const struct run *run, int status)
+{
+    const char *node = log_origin_get().node;
+    char *command = resume_command(run);
+    dprintf(STDERR_FILENO,
+            "  go on with:     %s\n%s: failed: %s: it called exit(%d), which ends "
+            "every node of this process: a node ends when its body returns\n",
+            command, run->program->name, node[0] ? node : "a thread", status);
+    free(command);
 }

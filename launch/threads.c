@@ -3,7 +3,9 @@
  * program, and the launcher does not know the difference.
  *
  * A thread cannot be killed: a node that does not end is reported, and the process ends around
- * it. */
+ * it. A thread that calls exit() ends them all: that is a failure of the run, whatever status was
+ * meant for it. */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -48,14 +50,29 @@ static trp_status start_host(struct run *run, struct threads *threads)
                        });
 }
 
+static struct run *_Atomic exit_ends; /* the run that an exit() would end; NULL: none */
+
+static void refuse_exit(int status, void *arg)
+{
+    (void)arg;
+    const struct run *run = atomic_exchange(&exit_ends, NULL);
+    if (!run)
+        return;
+    fflush(NULL); /* what nodes have printed */
+    summary_print_exit(run, status);
+    _exit(1);
+}
+
 static trp_status threads_start(struct run *run)
 {
     struct threads *threads = xcalloc(1, sizeof *threads);
     run->state = threads;
+    on_exit(refuse_exit, NULL);
+    atomic_store(&exit_ends, run);
     TRP_TRY(start_host(run, threads));
     TRP_TRY(thread_start(&threads->thread, "host", run_host, threads));
     for (uint32_t i = 0; i < run->program->node_count; i++)
-        run_node_started(run, &run->nodes[i]);
+        run_node_started(run, &run->nodes[i], getpid());
     return TRP_OK;
 }
 
@@ -80,6 +97,7 @@ static void threads_finish(struct run *run)
 {
     struct threads *threads = run->state;
     thread_stop(&threads->thread);
+    atomic_store(&exit_ends, NULL);
     host_destroy(threads->host);
     free(threads);
     run->state = NULL;

@@ -265,15 +265,25 @@ static void flush_priorities(trp_learner *learner)
         trp_log(TRP_WARN, "priorities not confirmed at the end reason=%s", trp_last_error());
 }
 
-/* Batches stopped coming; the state is whole. The failure that ends the run stays the last error.
- */
-static void save_what_there_is(trp_learner *learner, trp_status status)
+/* Whatever ended the loop (`status`, its message): what was learned is worth more than the reason,
+ * so a checkpoint that cannot be written is the failure that is reported. */
+static trp_status save_at_end(trp_learner *learner, trp_status status)
 {
-    char *reason = xstrdup(trp_last_error());
-    if (save(learner) != TRP_OK)
-        trp_log(TRP_WARN, "no checkpoint at the end reason=%s", trp_last_error());
-    (void)trp_fail(status, "%s", reason);
+    char *reason = xstrdup(status == TRP_OK ? "" : trp_last_error());
+    trp_status saved = save(learner);
+    if (saved != TRP_OK) {
+        char *why = xstrdup(trp_last_error());
+        saved = trp_fail(saved,
+                         "the last checkpoint was not written, steps since the one before are "
+                         "lost (%" PRIu64 " of %" PRIu64 "): %s%s%s",
+                         learner->progress.steps - learner->saved_steps, learner->progress.steps,
+                         why, reason[0] ? "; it ended because of: " : "", reason);
+        free(why);
+    } else if (status != TRP_OK) {
+        saved = trp_fail(status, "%s", reason);
+    }
     free(reason);
+    return saved;
 }
 
 trp_status trp_learner_run(trp_learner *learner)
@@ -288,12 +298,10 @@ trp_status trp_learner_run(trp_learner *learner)
     bool stopped = trp_stop_requested(options->stop) || learner->own.finished;
     if (status == TRP_CANCELLED && stopped)
         status = TRP_OK;
-    if (status == TRP_OK) {
+    if (status == TRP_OK)
         flush_priorities(learner);
-        status = save(learner);
-    } else if (worth_another_try(status)) {
-        save_what_there_is(learner, status);
-    }
+    if (status == TRP_OK || worth_another_try(status)) /* the state is whole */
+        status = save_at_end(learner, status);
     share_counters(learner);
     return status;
 }

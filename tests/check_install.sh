@@ -44,9 +44,11 @@ cmake -S "$dir" -B "$dir/build" -DCMAKE_PREFIX_PATH="$dir/usr" -DCMAKE_C_COMPILE
 cmake --build "$dir/build" >"$dir/log" || { cat "$dir/log"; exit 1; }
 check "$dir/build/user"
 
-# A launch file is one file. The tool finds the library that it was installed with by itself.
+# A launch file is one file. The tool finds the library that it was installed with by itself, wherever
+# that is.
 printf '#include "%s"\n' judge.pb-c.c user_program.c >"$dir/whole.c"
-CC=$CC check "$dir/usr/bin/troupe" launch "$dir/whole.c" --
+cp -a "$dir/usr" "$dir/a prefix"
+CC=$CC check "$dir/a prefix/bin/troupe" launch "$dir/whole.c" --
 
 [ "$("$dir/build/user" --version)" = "troupe 0.1.0" ]
 foreign=$(nm -D --defined-only "$lib/libtroupe.so" | awk '{print $3}' | grep -v '^trp_' || true)

@@ -53,7 +53,9 @@ static trp_status coin_step(void *state, trp_rng *rng, const void *action, trp_e
     (void)rng;
     outcome->reward = coin->side == *(const int32_t *)action;
     outcome->terminated = true;
-    if (is("loses_the_coin") && access("lose-it", F_OK) == 0)
+    if (is("talks"))
+        trp_log(TRP_INFO, "the coin shows side=%d", (int)coin->side);
+    if (access("lose-it", F_OK) == 0)
         return trp_fail(TRP_DATA_LOSS, "the coin is lost");
     if (++episodes != TROUBLE_EPISODE)
         return TRP_OK;
@@ -80,12 +82,57 @@ static const trp_env_impl coin_impl = {
     .observe = coin_observe,
 };
 
+/* ---- a node that fills many tables --------------------------------------------------------- */
+
+enum { TABLES = 6 };
+
+static const char *const tables[TABLES] = {"t0", "t1", "t2", "t3", "t4", "t5"};
+static trp_node store;
+
+static trp_status filler_run(trp_context *context, const void *arg)
+{
+    static const trp_tensor_spec number = {.name = "number", .dtype = TRP_INT32};
+    static const trp_item_column column = {.age = 0, .length = 1};
+    trp_channel *channel;
+    trp_writer *writer;
+    (void)arg;
+    TRP_TRY(trp_context_channel(context, store, 0, &channel));
+    TRP_TRY(trp_writer_create(
+        &writer, channel,
+        &(trp_writer_options){.columns = &number, .column_count = 1, .history = 1}));
+    int32_t step = 1;
+    trp_status status = trp_writer_append(writer, (const void *const[]){&step});
+    for (size_t i = 0; status == TRP_OK && i < TABLES; i++)
+        status = trp_writer_create_item(writer, tables[i], 1, &column, 1, 30000, NULL);
+    if (status == TRP_OK)
+        status = trp_writer_end_episode(writer, false, 30000);
+    trp_writer_destroy(writer);
+    if (status == TRP_OK)
+        trp_stop_wait(trp_context_stop(context), -1);
+    return status;
+}
+
+static void build_filler(trp_program *program)
+{
+    trp_table_options options[TABLES] = {0};
+    for (size_t i = 0; i < TABLES; i++)
+        options[i] = (trp_table_options){.name = tables[i], .max_size = 10};
+    store = trp_add_replay(program, "store",
+                           &(trp_replay_options){.tables = options, .table_count = TABLES});
+    trp_add_node(program, "filler",
+                 &(trp_node_options){.run = filler_run, .uses = &store, .use_count = 1});
+}
+
 /* ---- graph -------------------------------------------------------------------------------- */
 
 static trp_status build(trp_program *program, int argc, char **argv)
 {
     if (argc > 1)
         scenario = argv[1];
+    if (is("fills_tables")) {
+        build_filler(program);
+        return TRP_OK;
+    }
     trp_agent agent = trp_dqn(&(trp_dqn_options){.n_step = 1,
                                                  .hidden = {8},
                                                  .batch_size = 16,

@@ -539,8 +539,8 @@ static void long_lines_arrive_whole(void **state)
     assert_int_equal(run_scenario(scene, "long_lines", NULL), 0);
     char *log = scene_read(scene, "run/logs/user-0.log");
     size_t dots = 0;
-    for (const char *c = log; *c; c++)
-        dots += *c == '.';
+    for (const char *c = log; *c; c++) /* not those of a time */
+        dots += *c == '.' && (c[1] == '.' || c[1] == 'E' || c[1] == '\n');
     assert_int_equal(dots, 2 << 20);
     assert_contains(log, "END\n");
     assert_contains(log, "unfinished\n");
@@ -605,14 +605,15 @@ static void a_child_has_four_descriptors_of_ours(void **state)
         snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
         assert_true(readlink(path, target, sizeof target) > 0);
     }
-    /* What it opened itself: epoll, eventfd, signalfd; nothing that leads to other nodes. */
+    /* What it opened itself: epoll, eventfd, signalfd, the lock that says that it runs; nothing
+     * that leads to other nodes. */
     for (int fd = 4; fd < 64; fd++) {
         snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
         ssize_t size = readlink(path, target, sizeof target - 1);
         if (size < 0)
             continue;
         target[size] = '\0';
-        if (strncmp(target, "anon_inode:", 11) != 0)
+        if (strncmp(target, "anon_inode:", 11) != 0 && !strstr(target, "/run/nodes"))
             fail_msg("descriptor %d is %s", fd, target);
     }
     kill(scene->pid, SIGTERM);

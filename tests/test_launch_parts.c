@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
@@ -83,6 +84,46 @@ static void a_line_without_end_is_passed_on_in_pieces(void **state)
     assert_int_equal(lines.partial.size, 5);
     buffer_cleanup(&lines.partial);
     buffer_cleanup(&all);
+}
+
+/* ---- logs -------------------------------------------------------------------------------- */
+
+static off_t size_of(const char *dir, const char *name)
+{
+    struct stat info;
+    char *path = xasprintf("%s/%s", dir, name);
+    off_t size = stat(path, &info) == 0 ? info.st_size : -1;
+    free(path);
+    return size;
+}
+
+static void a_log_makes_room_for_itself(void **state)
+{
+    (void)state;
+    struct group group = {.name = (char *)(uintptr_t) "user", .count = 1};
+    char dir[] = "/tmp/troupe-test-XXXXXX", logs[64];
+    assert_non_null(mkdtemp(dir));
+    snprintf(logs, sizeof logs, "%s/logs", dir);
+    assert_int_equal(mkdir(logs, 0700), 0);
+    int fd;
+    assert_int_equal(run_dir_open_log(dir, &group, 0, &fd), TRP_OK);
+    assert_int_equal(ftruncate(fd, LOG_FILE_BYTES_MAX - 1), 0);
+    run_dir_bound_log(dir, &group, 0, fd);
+    assert_int_equal(size_of(logs, "user-0.log"), LOG_FILE_BYTES_MAX - 1);
+    for (int i = 0; i < 2; i++) { /* the second time in place of what the first kept */
+        assert_int_equal(ftruncate(fd, LOG_FILE_BYTES_MAX + i), 0);
+        run_dir_bound_log(dir, &group, 0, fd);
+        assert_int_equal(size_of(logs, "user-0.log.1"), LOG_FILE_BYTES_MAX + i);
+        assert_int_equal(write(fd, "on\n", 3), 3);
+        assert_int_equal(size_of(logs, "user-0.log"), 3);
+    }
+    close(fd);
+    static const char *const names[] = {"logs/user-0.log", "logs/user-0.log.1", "logs", ""};
+    for (size_t i = 0; i < 4; i++) {
+        char *path = xasprintf("%s/%s", dir, names[i]);
+        assert_int_equal(remove(path), 0);
+        free(path);
+    }
 }
 
 /* ---- metrics ----------------------------------------------------------------------------- */
@@ -297,6 +338,7 @@ int main(void)
         cmocka_unit_test(only_whole_lines_are_passed_on),
         cmocka_unit_test(an_unfinished_line_is_passed_on_when_it_is_old),
         cmocka_unit_test(a_line_without_end_is_passed_on_in_pieces),
+        cmocka_unit_test(a_log_makes_room_for_itself),
         cmocka_unit_test(values_are_folded_until_they_are_taken),
         cmocka_unit_test(names_that_are_no_words_are_dropped),
         PAIR_TEST(messages_arrive_as_they_were_sent),

@@ -92,6 +92,15 @@ static void the_latest_run_is_known_wherever_it_is(void **state)
     assert_file_contains(scene, "out", "seed 77, resumed, in run");
 }
 
+static void a_given_directory_makes_no_other(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "done", "--seed=77"), 0);
+    char *path = scene_path(scene, "runs");
+    assert_int_equal(access(path, F_OK), -1);
+    free(path);
+}
+
 /* ---- hints, limits, usage ---------------------------------------------------------------- */
 
 /* The text after "go on with: " is a shell command; caller frees. */
@@ -260,6 +269,7 @@ int main(void)
         TEST(nothing_to_resume_is_an_error),
         TEST(a_run_without_a_directory_gets_a_new_one),
         TEST(the_latest_run_is_known_wherever_it_is),
+        TEST(a_given_directory_makes_no_other),
         TEST(the_hint_after_a_stop_or_failure_repeats_the_run),
         TEST(too_few_descriptors_are_an_error_with_numbers),
         TEST(wrong_usage_is_one_line_and_status_2),

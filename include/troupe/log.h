@@ -1,4 +1,5 @@
-/* The log: one line per event on standard error, `LEVEL node message key=value ...`.
+/* The log: one line per event on standard error, `TIME LEVEL node message key=value ...`, where
+ * TIME is UTC (2026-11-22T17:14:37.123Z).
  *
  * A failure is logged once, where it stops travelling. Lines are written with one write(2), so
  * lines of several threads never mix. A node's lines are also kept in logs/ of its run, also where

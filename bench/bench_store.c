@@ -351,7 +351,7 @@ static void measure_copy(const char *parent)
     struct target_stats stats;
     int64_t start = clock_now_ns(&clock_monotonic), longest = 0;
     check_status(store_copy_begin(stored.store, &copy, &sink));
-    check_status(store_target_create(&target, to));
+    check_status(store_target_create(&target, to, load.live * load.size_max * 2));
     store_copy_set_argument(copy, target);
     while (!store_copy_done(copy)) {
         int64_t before = thread_now_ns();

@@ -38,6 +38,7 @@ struct run {
     struct background background; /* does what needs no engine */
     char *making;                 /* the directory, at first without a name that counts */
     struct store_target *target;
+    uint64_t file_bytes; /* of the store, at the cut */
     trp_status status;
     struct checkpoint_info info; /* of the cut */
 };
@@ -157,10 +158,13 @@ static trp_status stopped(void)
     return trp_fail(TRP_UNAVAILABLE, "the replay server has stopped");
 }
 
-static void info_fill(struct checkpoint_info *info, struct engine *engine,
-                      const struct store_copy *copy)
+static void info_fill(struct run *run, struct engine *engine)
 {
-    const struct meta_record *meta = store_copy_meta(copy);
+    struct checkpoint_info *info = &run->info;
+    const struct meta_record *meta = store_copy_meta(run->copy);
+    struct store_stats stats;
+    store_stats(engine_store(engine), &stats);
+    run->file_bytes = stats.file_bytes;
     size_t count = engine_table_count(engine);
     info->created_at_ns = clock_wall_ns();
     for (size_t i = 0; i < NONCE_BYTES; i++)
@@ -189,7 +193,7 @@ static void run_begin(void *arg, struct engine *engine)
     if (run->status == TRP_OK)
         run->status = store_copy_begin(engine_store(engine), &run->copy, &run->sink);
     if (run->status == TRP_OK)
-        info_fill(&run->info, engine, run->copy);
+        info_fill(run, engine);
 }
 
 static void run_find(void *arg, struct engine *engine)
@@ -366,7 +370,7 @@ static trp_status name_give(struct run *run, char **path)
 static trp_status files_begin(void *arg)
 {
     struct run *run = arg;
-    TRP_TRY(store_target_create(&run->target, run->making));
+    TRP_TRY(store_target_create(&run->target, run->making, run->file_bytes));
     store_copy_set_argument(run->copy, run->target);
     return TRP_OK;
 }

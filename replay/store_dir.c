@@ -495,6 +495,9 @@ trp_status store_dir_capacity(const struct store_dir *dir, uint64_t *bytes, uint
     /* Beyond this limit the kernel does not say no, it sends SIGXFSZ. */
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < map)
         map = limit.rlim_cur;
+    /* Others map it, too: what sends chunks from their pages, a checkpoint that is made. */
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur / 4 < map)
+        map = limit.rlim_cur / 4;
     *bytes = total < map ? total : map;
     *map_bytes = map;
     return TRP_OK;

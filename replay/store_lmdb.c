@@ -17,6 +17,7 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include "checkpoint_dir.h"
 #include "core/alloc.h"
@@ -29,7 +30,9 @@ enum {
     FREE_TREE = 0,    /* LMDB's own list of free pages */
     FIRST_PAGES = 64, /* a new store has them before LMDB touches any: 256 KiB */
     OPEN_WAIT_MS = 50,
-    LOOK_MS = 100, /* between looks at whether data.mdb is still there */
+    MAP_SPARE_BYTES = 1 << 20, /* of a map are not used */
+    AHEAD_BYTES_MAX = 1 << 28, /* more than lmdb_want() asks for */
+    LOOK_MS = 100,             /* between looks at whether data.mdb is still there */
     /* Pages: folding's 40, a part of 20, and about 85 that any group may cost. */
     RESERVE_MIN = 160,
     RESERVE_MAX = 1024,
@@ -536,19 +539,34 @@ static trp_status data_check(const struct store *store)
     return status;
 }
 
+/* LMDB leaves out a map's last page. */
+static uint64_t map_usable(uint64_t map_bytes)
+{
+    return map_bytes - (map_bytes < 2 * MAP_SPARE_BYTES ? map_bytes / 2 : MAP_SPARE_BYTES);
+}
+
 static trp_status env_open(struct store *store, unsigned flags)
 {
     flags |= MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOTLS | MDB_NOMEMINIT;
+    uint64_t map_bytes = 1; /* who only reads needs what is there, which LMDB knows */
     int rc = mdb_env_create(&store->env);
     if (rc == 0)
         rc = mdb_env_set_maxdbs(store->env, TREE_COUNT);
     if (rc == 0 && !(flags & MDB_RDONLY)) { /* again each time: file systems grow */
-        uint64_t bytes, map_bytes;
+        uint64_t bytes, most = store->options.max_bytes;
         TRP_TRY(store_dir_capacity(&store->dir, &bytes, &map_bytes));
-        rc = mdb_env_set_mapsize(store->env, map_bytes);
+        if (most > 0 && most < map_usable(map_bytes))
+            map_bytes = (most / MAP_SPARE_BYTES + 2) * MAP_SPARE_BYTES;
     }
     if (rc == 0)
+        rc = mdb_env_set_mapsize(store->env, map_bytes);
+    if (rc == 0)
         rc = mdb_env_open(store->env, store->dir.data_path, flags, STORE_FILE_MODE);
+    if (rc == ENOMEM)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED,
+                        "replay store %s: no room in the address space for a map of at least "
+                        "%" PRIu64 " bytes: raise `ulimit -v`, or bound the store with --max-bytes",
+                        store->dir.data_path, map_bytes);
     if (rc != 0)
         return lmdb_fail(store, rc, "open");
     MDB_stat stat;
@@ -565,8 +583,8 @@ static trp_status pages_open(struct store *store, int fd, uint64_t first)
     bool write_map = store->options.durability != TRP_DURABLE_SYSTEM;
     uint64_t max_bytes = store->options.max_bytes, capacity, map_bytes;
     TRP_TRY(store_dir_capacity(&store->dir, &capacity, &map_bytes));
-    if (max_bytes == 0 || max_bytes > store->map_bytes)
-        max_bytes = store->map_bytes;
+    if (max_bytes == 0 || max_bytes > map_usable(store->map_bytes))
+        max_bytes = map_usable(store->map_bytes);
     store->limit_pages = max_bytes / store->page_bytes;
     /* Deletes on a full store copy tree pages before they free any. */
     store->reserve_pages = (max_bytes < capacity ? max_bytes : capacity) / store->page_bytes / 32;
@@ -592,6 +610,20 @@ static trp_status pages_open(struct store *store, int fd, uint64_t first)
     if (lmdb_pages_free(store) < ahead)
         space_wait(store->space, aim < options.limit ? aim : options.limit,
                    deadline_in_ms(&clock_monotonic, OPEN_WAIT_MS));
+    return TRP_OK;
+}
+
+/* LMDB makes a file that it writes to through a map as long as the map. It is to be as long as what
+ * it takes, for everybody who looks at it or copies it; the helper makes it longer before anything
+ * is written there. What was taken ahead stays, should the file system be full by now. */
+static trp_status data_shorten(const struct store *store, int fd, uint64_t first, uint64_t before)
+{
+    uint64_t bytes = first * store->page_bytes;
+    struct stat info;
+    if (before > bytes)
+        bytes = before < bytes + AHEAD_BYTES_MAX ? before : bytes + AHEAD_BYTES_MAX;
+    if (fstat(fd, &info) == 0 && (uint64_t)info.st_size > bytes && ftruncate(fd, (off_t)bytes) != 0)
+        return store_errno(errno, store->dir.data_path, "shorten");
     return TRP_OK;
 }
 
@@ -621,9 +653,12 @@ trp_status lmdb_open(struct store *store)
     bool fresh = store->dir.fresh;
     TRP_TRY(fresh ? store_dir_make_begin(&store->dir) : data_check(store));
     const struct store_options *options = &store->options;
+    struct stat before = {0};
     unsigned flags = options->durability == TRP_DURABLE_SYSTEM ? 0 : MDB_WRITEMAP | MDB_NOSYNC;
     if (!fresh && !options->read_only)
         TRP_TRY(store_extents_own(store->dir.data_path));
+    if (!fresh && stat(store->dir.data_path, &before) != 0)
+        return store_errno(errno, store->dir.data_path, "open");
     TRP_TRY(env_open(store, options->read_only ? MDB_RDONLY : flags));
     int fd;
     MDB_envinfo info;
@@ -638,6 +673,7 @@ trp_status lmdb_open(struct store *store)
         TRP_TRY(data_make(store, fd, first));
     }
     TRP_TRY(trees_check(store));
+    TRP_TRY(data_shorten(store, fd, first, (uint64_t)before.st_size));
     return pages_open(store, fd, first);
 }
 

@@ -17,7 +17,12 @@
 #include "core/alloc.h"
 #include "store_internal.h"
 
-enum { TXN_BYTES = 16 << 20, DAMAGE_LOGGED = 16 };
+enum {
+    TXN_BYTES = 16 << 20,
+    DAMAGE_LOGGED = 16,
+    MAP_FACTOR = 2, /* a copy is denser than the store; its map only takes addresses */
+    MAP_BYTES_MIN = 64 << 20,
+};
 
 struct store_target {
     struct store store; /* as much of one as LMDB needs */
@@ -85,9 +90,10 @@ static trp_status target_commit(struct store_target *target)
     return TRP_OK;
 }
 
-trp_status store_target_create(struct store_target **out, const char *dir)
+trp_status store_target_create(struct store_target **out, const char *dir, uint64_t file_bytes)
 {
     struct store_target *target = xcalloc(1, sizeof *target);
+    target->store.options.max_bytes = MAP_FACTOR * file_bytes + MAP_BYTES_MIN;
     target->store.dir = (struct store_dir){
         .path = xstrdup(dir), .data_path = xasprintf("%s/data.mdb", dir), .lock_fd = -1};
     trp_status status = lmdb_make(&target->store);

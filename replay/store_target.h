@@ -6,8 +6,8 @@
 
 struct store_target;
 
-/* `dir` exists and is empty. */
-trp_status store_target_create(struct store_target **out, const char *dir);
+/* `dir` exists and is empty; the store that is copied has `file_bytes`. */
+trp_status store_target_create(struct store_target **out, const char *dir, uint64_t file_bytes);
 
 /* As struct copy_sink wants it; `target` is its argument. RESOURCE_EXHAUSTED: no room. */
 trp_status store_target_item(void *target, uint64_t seq, trp_bytes record);

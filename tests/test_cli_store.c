@@ -2,6 +2,7 @@
 #include "cli_tools.h"
 
 #include <ftw.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "core/limits.h"
@@ -383,6 +384,35 @@ static void an_interrupted_restore_leaves_nothing_and_a_killed_one_nothing_for_l
     free(path);
 }
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#endif
+
+/* As batch systems set it; a file system has far more than that. */
+static void a_store_lives_with_little_address_space(void **state)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    (void)state;
+    skip(); /* they take terabytes for themselves */
+#else
+    struct desk *desk = *state;
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    assert_int_equal(setrlimit(RLIMIT_AS, &(struct rlimit){3LL << 30, before.rlim_max}), 0);
+    desk_serve(desk, tables);
+    desk_write_items(desk, "items.jsonl");
+    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
+    free(checkpoint(desk, desk->address));
+    desk_stop(desk);
+    assert_troupe(desk, 0, "replay items store t --sort=oldest -o json");
+    assert_keys(desk, "1 2 3 4 5 ");
+    assert_troupe(desk, 0, "replay delete store t 1");
+    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+#endif
+}
+
 /* Items 1 to `count` of table t, to be loaded. */
 static void write_many_items(struct desk *desk, const char *name, int count)
 {
@@ -436,6 +466,7 @@ int main(void)
         TEST(who_reads_a_damaged_item_of_a_server_is_told_and_it_goes),
         TEST(what_a_server_makes_is_its_owners_alone),
         TEST(an_interrupted_restore_leaves_nothing_and_a_killed_one_nothing_for_long),
+        TEST(a_store_lives_with_little_address_space),
         TEST(items_of_a_large_store_are_changed_by_key_before_all_are_in_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -138,7 +138,7 @@ static struct store_copy *copy_files(struct fixture *fixture, void (*meanwhile)(
                              .damage = store_target_damage,
                              .removed = store_target_removed};
     assert_int_equal(store_copy_begin(fixture->store, &copy, &sink), TRP_OK);
-    assert_int_equal(store_target_create(target, fixture->to), TRP_OK);
+    assert_int_equal(store_target_create(target, fixture->to, 512 * MIB), TRP_OK);
     store_copy_set_argument(copy, *target);
     while (!store_copy_done(copy)) {
         assert_int_equal(store_copy_find(fixture->store, copy), TRP_OK);

@@ -11,6 +11,7 @@
 #include <linux/fs.h>
 #include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -281,6 +282,112 @@ static void a_store_takes_blocks_of_its_own_before_it_writes(void **state)
     assert_int_equal(disk.unshares, 0);
 }
 
+/* ---- how long it is ------------------------------------------------------------------------- */
+
+static struct stat data_stat(const char *dir)
+{
+    struct stat info;
+    char *data = fixture_path(dir, "data.mdb");
+    assert_int_equal(stat(data, &info), 0);
+    free(data);
+    return info;
+}
+
+static void data_is_as_long_as_the_blocks_that_it_has(void **state)
+{
+    struct fixture *fixture = *state;
+    struct store *store = fill(fixture->store, OTHER_ITEMS, TRP_DURABLE_PROCESS);
+    assert_true(data_stat(fixture->store).st_size <= data_stat(fixture->store).st_blocks * 512);
+    store_destroy(store);
+    fixture_erase(fixture->store);
+    fill_and_die(fixture->store, OTHER_ITEMS);
+    off_t before = data_stat(fixture->store).st_size;
+    assert_true(before <= data_stat(fixture->store).st_blocks * 512);
+    store_destroy(fill(fixture->store, 0, TRP_DURABLE_PROCESS));
+    fill_and_die(fixture->store, 0);
+    char *data = fixture_path(fixture->store, "data.mdb");
+    assert_int_equal(truncate(data, 1LL << 40), 0); /* as long as its map */
+    free(data);
+    store = fill(fixture->store, 0, TRP_DURABLE_PROCESS);
+    assert_true(data_stat(fixture->store).st_size < before + (1 << 29));
+    store_destroy(store);
+    assert_true(data_stat(fixture->store).st_size <= before);
+    assert_int_equal(items_of(fixture->store), OTHER_ITEMS);
+}
+
+/* Inserts until that is refused, under a limit that the map cannot be larger than. */
+static void fill_a_small_map(const char *dir)
+{
+    enum { BYTES = 8 << 20, ITEMS_MAX = BYTES / ITEM_BYTES };
+    struct store *store;
+    struct item *items[ITEMS_MAX];
+    size_t count = 0;
+    trp_status status = TRP_OK;
+    if (setrlimit(RLIMIT_FSIZE, &(struct rlimit){BYTES, BYTES}) != 0 ||
+        store_create(&store, &(struct store_options){.dir = dir}) != TRP_OK ||
+        store_load(store, loaded_add, NULL) != TRP_OK)
+        _exit(1);
+    uint32_t table = store_table_put(store, "t", "name=t", (trp_bytes){0});
+    while (status == TRP_OK && count < ITEMS_MAX) {
+        items[count] = fixture_item(store, count + 1, ITEM_BYTES);
+        status = store_admit(store, items[count]);
+        if (status == TRP_OK)
+            store_item_insert(store, table, items[count++]);
+        if (store_commit(store) != TRP_OK)
+            _exit(2);
+    }
+    if (status != TRP_RESOURCE_EXHAUSTED || count < ITEMS_MAX / 4)
+        _exit(3);
+    while (count > 0)
+        store_item_delete(store, table, items[--count]);
+    if (store_commit(store) != TRP_OK)
+        _exit(4);
+    _exit(0);
+}
+
+/* Opens a store with next to no addresses left. */
+static void open_without_addresses(const char *dir)
+{
+    enum { LEFT_BYTES = 4 << 20, PAGES_MAX = 1 << 24 };
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (!file || fscanf(file, "%lu", &pages) != 1)
+        _exit(1);
+    fclose(file);
+    if (pages > PAGES_MAX)
+        _exit(0); /* a sanitizer's, which would not get its own */
+    rlim_t most = pages * (rlim_t)sysconf(_SC_PAGESIZE) + LEFT_BYTES;
+    struct store *store;
+    if (setrlimit(RLIMIT_AS, &(struct rlimit){most, most}) != 0 ||
+        store_create(&store, &(struct store_options){.dir = dir}) != TRP_RESOURCE_EXHAUSTED)
+        _exit(2);
+    _exit(strstr(trp_last_error(), "ulimit -v") ? 0 : 3);
+}
+
+static void expect_of_a_child(void (*work)(const char *dir), const char *dir)
+{
+    int status;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        work(dir);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+static void a_map_that_is_full_refuses_and_goes_on(void **state)
+{
+    struct fixture *fixture = *state;
+    expect_of_a_child(fill_a_small_map, fixture->store);
+}
+
+static void a_map_that_does_not_fit_says_what_to_do(void **state)
+{
+    struct fixture *fixture = *state;
+    expect_of_a_child(open_without_addresses, fixture->store);
+    assert_int_equal(items_of(fixture->store), 0);
+}
+
 /* ---- what is synced ------------------------------------------------------------------------- */
 
 static void pages_are_on_the_disk_before_the_store_says_that_they_are(void **state)
@@ -416,6 +523,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_restore_copies_every_byte),
         CASE(a_store_takes_blocks_of_its_own_before_it_writes),
+        CASE(data_is_as_long_as_the_blocks_that_it_has),
+        CASE(a_map_that_is_full_refuses_and_goes_on),
+        CASE(a_map_that_does_not_fit_says_what_to_do),
         CASE(pages_are_on_the_disk_before_the_store_says_that_they_are),
         CASE(the_name_of_a_new_store_is_durable),
         CASE(a_restore_may_be_killed_anywhere),

@@ -429,7 +429,7 @@ static trp_status copy_to(struct full *full, const char *dir)
     struct store_target *target;
     struct target_stats stats;
     TRP_TRY(store_copy_begin(full->store, &copy, &sink));
-    trp_status status = store_target_create(&target, dir);
+    trp_status status = store_target_create(&target, dir, 1 << 30);
     store_copy_set_argument(copy, target);
     while (status == TRP_OK && !store_copy_done(copy)) {
         status = store_copy_find(full->store, copy);

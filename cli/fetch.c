@@ -1,9 +1,12 @@
-/* Pages of troupe.Replay's Fetch, decoded item by item. */
+/* Pages of troupe.Replay's Fetch, decoded item by item. An item too large for one answer comes in
+ * parts, which are put together here: one item at most is in memory, as the server has it and
+ * decoded. */
 #include "fetch.h"
 
 #include <stdlib.h>
 
 #include "core/alloc.h"
+#include "core/limits.h"
 
 void fetch_open(struct fetch *fetch, const struct target *target, const char *table,
                 Troupe__ReplayFilter *filter)
@@ -14,18 +17,49 @@ void fetch_open(struct fetch *fetch, const struct target *target, const char *ta
     fetch->request.filter = filter;
 }
 
+static trp_status take_samples(struct fetch *fetch, trp_bytes samples, bool whole)
+{
+    if (whole && fetch->part.size == 0)
+        return trp_item_reader_feed(fetch->reader, samples);
+    if (samples.size > SAMPLE_BYTES_MAX - fetch->part.size)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "an item of more than %zu bytes",
+                        (size_t)SAMPLE_BYTES_MAX);
+    buffer_append(&fetch->part, samples);
+    if (!whole)
+        return TRP_OK;
+    trp_status status = trp_item_reader_feed(fetch->reader, buffer_bytes(&fetch->part));
+    buffer_cleanup(&fetch->part);
+    return status;
+}
+
+/* Every answer brings something, or a server could keep us for ever. */
+static bool goes_on(const struct fetch *fetch, const Troupe__ReplayFetchResponse *page)
+{
+    return !page->more || page->last > fetch->request.after || !fetch->asked ||
+           (page->rest && page->samples.len > 0);
+}
+
 static trp_status fetch_page(struct fetch *fetch)
 {
     ProtobufCMessage *reply = NULL;
+    fetch->request.rest = fetch->part.size ? &fetch->rest : NULL;
     TRP_TRY(target_call(fetch->target, "Fetch", &fetch->request.base, &reply));
     Troupe__ReplayFetchResponse *page = (Troupe__ReplayFetchResponse *)reply;
+    if (page->gone)
+        buffer_cleanup(&fetch->part);
     trp_status status =
-        trp_item_reader_feed(fetch->reader, (trp_bytes){page->samples.data, page->samples.len});
-    if (status == TRP_OK && page->more && page->last <= fetch->request.after && fetch->asked)
+        take_samples(fetch, (trp_bytes){page->samples.data, page->samples.len}, page->rest == NULL);
+    if (status == TRP_OK && !goes_on(fetch, page))
         status = trp_fail(TRP_INTERNAL, "%s sends the same items again", fetch->target->text);
+    troupe__replay_fetch_rest__init(&fetch->rest);
+    if (page->rest) {
+        fetch->rest.sequence = page->rest->sequence;
+        fetch->rest.chunks = page->rest->chunks;
+        fetch->rest.bytes = page->rest->bytes;
+    }
     fetch->asked = true;
     fetch->request.after = page->last;
-    fetch->more = page->more;
+    fetch->more = page->more || page->rest;
     protobuf_c_message_free_unpacked(reply, NULL);
     return status;
 }
@@ -60,4 +94,5 @@ trp_status fetch_next(struct fetch *fetch, trp_item_data *item, bool *more)
 void fetch_close(struct fetch *fetch)
 {
     trp_item_reader_destroy(fetch->reader);
+    buffer_cleanup(&fetch->part);
 }

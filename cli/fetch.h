@@ -3,20 +3,24 @@
 #define TRP_CLI_FETCH_H
 
 #include <troupe/item.h>
+#include "core/buffer.h"
 #include "replay_target.h"
 
 struct fetch {
     const struct target *target;
     Troupe__ReplayFetchRequest request;
     trp_item_reader *reader;
-    bool asked, more; /* the server has more than what the reader holds */
+    Troupe__ReplayFetchRest rest; /* of the item that comes in parts */
+    struct buffer part;           /* what has come of it */
+    bool asked, more;             /* the server has more than what the reader holds */
 };
 
 /* `filter` may be NULL and is borrowed. */
 void fetch_open(struct fetch *fetch, const struct target *target, const char *table,
                 Troupe__ReplayFilter *filter);
 
-/* `*more` false: that was all. `item` is valid until the next call. */
+/* `*more` false: that was all. `item` is valid until the next call. UNIMPLEMENTED: see
+ * trp_item_reader_next(). */
 TRP_MUST_USE trp_status fetch_next(struct fetch *fetch, trp_item_data *item, bool *more);
 void fetch_close(struct fetch *fetch);
 

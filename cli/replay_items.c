@@ -115,23 +115,81 @@ static void columns_json(const struct work *work, cJSON *out, const trp_item_arr
 
 /* ---- peek -------------------------------------------------------------------------------- */
 
-/* Columns as Peek gives them; false: some are too large for that, and can be had otherwise. */
-static bool columns_of_peek(const Troupe__ReplayPeekResponse *peek, trp_item_array *columns)
+/* One item, without sampling it. */
+struct look {
+    ProtobufCMessage *reply;
+    const Troupe__ReplayItem *item;
+    uint64_t key;
+    Troupe__ReplayFilter filter;
+    struct fetch fetch;
+    trp_item_data data; /* what of it no array can hold has none: see trp_item_reader_next() */
+};
+
+static void look_close(struct look *look)
 {
-    bool whole = true, deep = false;
-    for (size_t i = 0; i < peek->n_columns; ++i) {
-        const Troupe__ReplayColumn *column = peek->columns[i];
-        columns[i] = (trp_item_array){.dtype = column->dtype,
-                                      .squeezed = column->squeezed,
-                                      .data = {column->values.data, column->values.len}};
-        for (size_t d = 0; d < column->n_shape && d < TRP_RANK_MAX; ++d)
-            columns[i].shape[columns[i].rank++] = column->shape[d];
-        if (column->rank > TRP_RANK_MAX)
-            columns[i].rank = column->rank;
-        deep = deep || column->rank > TRP_RANK_MAX;
-        whole = whole && (column->has_values || column->slices == 0);
+    if (look->fetch.reader)
+        fetch_close(&look->fetch);
+    if (look->reply)
+        protobuf_c_message_free_unpacked(look->reply, NULL);
+}
+
+static void look_filter(struct look *look, uint64_t key)
+{
+    look->key = key;
+    troupe__replay_filter__init(&look->filter);
+    look->filter.keys = &look->key;
+    look->filter.n_keys = 1;
+}
+
+/* With its key, or what the sampler would take first. */
+static trp_status look_find(struct look *look, const struct work *work, const char *table,
+                            const uint64_t *key)
+{
+    Troupe__ReplayItemsRequest request = TROUPE__REPLAY_ITEMS_REQUEST__INIT;
+    request.table = (char *)(uintptr_t)table;
+    request.count = 1;
+    if (key) {
+        look_filter(look, *key);
+        request.filter = &look->filter;
     }
-    return whole || deep;
+    TRP_TRY(target_call(&work->target, "Items", &request.base, &look->reply));
+    const Troupe__ReplayItemsResponse *items = (const Troupe__ReplayItemsResponse *)look->reply;
+    if (items->n_items > 0) {
+        look->item = items->items[0];
+        return TRP_OK;
+    }
+    return key ? trp_fail(TRP_NOT_FOUND, "table %s has no item with key %" PRIu64, table, *key)
+               : trp_fail(TRP_NOT_FOUND, "table %s is empty", table);
+}
+
+static trp_status look_fetch(struct look *look, const struct work *work, const char *table)
+{
+    bool more;
+    look_filter(look, look->item->key);
+    fetch_open(&look->fetch, &work->target, table, &look->filter);
+    trp_status status = fetch_next(&look->fetch, &look->data, &more);
+    if (status == TRP_UNIMPLEMENTED && more)
+        return TRP_OK;
+    if (status == TRP_OK && !more)
+        return trp_fail(TRP_NOT_FOUND, "table %s has no item with key %" PRIu64 " any more", table,
+                        look->key);
+    return status;
+}
+
+/* The favourite of a busy queue may be gone before it is fetched: then there is another one. */
+static trp_status look_open(struct look *look, const struct work *work, const char *table,
+                            const uint64_t *key)
+{
+    enum { TRIES = 3 };
+    trp_status status = TRP_NOT_FOUND;
+    *look = (struct look){0};
+    for (int try = 0; status == TRP_NOT_FOUND && try < (key ? 1 : TRIES); ++try) {
+        look_close(look);
+        *look = (struct look){0};
+        TRP_TRY(look_find(look, work, table, key));
+        status = look_fetch(look, work, table);
+    }
+    return status;
 }
 
 static void peek_print(const struct work *work, const Troupe__ReplayItem *item,
@@ -153,46 +211,18 @@ static void peek_print(const struct work *work, const Troupe__ReplayItem *item,
     columns_text(work, columns, count);
 }
 
-/* The item whole: for columns that Peek leaves out. */
-static trp_status peek_whole(struct work *work, const Troupe__ReplayItem *item)
-{
-    Troupe__ReplayFilter filter = TROUPE__REPLAY_FILTER__INIT;
-    uint64_t key = item->key;
-    struct fetch fetch;
-    trp_item_data data;
-    bool more;
-    filter.keys = &key;
-    filter.n_keys = 1;
-    fetch_open(&fetch, &work->target, work->table, &filter);
-    trp_status status = fetch_next(&fetch, &data, &more);
-    if (status == TRP_OK && !more)
-        status = trp_fail(TRP_NOT_FOUND, "table %s has no item with key %" PRIu64 " any more",
-                          work->table, key);
-    if (status == TRP_OK)
-        peek_print(work, item, data.columns, data.column_count);
-    fetch_close(&fetch);
-    return status;
-}
-
 static trp_status peek_work(struct work *work)
 {
     const struct cli_call *call = work->call;
-    Troupe__ReplayPeekRequest request = TROUPE__REPLAY_PEEK_REQUEST__INIT;
-    ProtobufCMessage *reply = NULL;
-    request.table = (char *)(uintptr_t)work->table;
-    request.has_key = call->word_count > 2;
-    if (request.has_key)
-        flags_u64(call->words[2], 0, UINT64_MAX, &request.key);
-    TRP_TRY(target_call(&work->target, "Peek", &request.base, &reply));
-    const Troupe__ReplayPeekResponse *peek = (const Troupe__ReplayPeekResponse *)reply;
-    trp_item_array *columns = xcalloc(peek->n_columns + 1, sizeof *columns);
-    trp_status status = TRP_OK;
-    if (columns_of_peek(peek, columns))
-        peek_print(work, peek->item, columns, peek->n_columns);
-    else
-        status = peek_whole(work, peek->item);
-    free(columns);
-    protobuf_c_message_free_unpacked(reply, NULL);
+    struct look look;
+    uint64_t key;
+    bool has_key = call->word_count > 2;
+    if (has_key)
+        flags_u64(call->words[2], 0, UINT64_MAX, &key);
+    trp_status status = look_open(&look, work, work->table, has_key ? &key : NULL);
+    if (status == TRP_OK)
+        peek_print(work, look.item, look.data.columns, look.data.column_count);
+    look_close(&look);
     return status;
 }
 
@@ -309,19 +339,14 @@ static trp_status samples_draw(struct work *work, struct sink *sink, trp_item_re
 
 /* Where no signature says what the columns are, an item does; a table without items says nothing.
  */
-static trp_status peek_check(const struct work *work, const struct sink *sink)
+static trp_status item_check(const struct work *work, const struct sink *sink)
 {
-    Troupe__ReplayPeekRequest request = TROUPE__REPLAY_PEEK_REQUEST__INIT;
-    ProtobufCMessage *reply = NULL;
-    request.table = work->info->name;
-    trp_status status = target_call(&work->target, "Peek", &request.base, &reply);
-    if (status != TRP_OK)
-        return status == TRP_NOT_FOUND ? TRP_OK : status;
-    const Troupe__ReplayPeekResponse *peek = (const Troupe__ReplayPeekResponse *)reply;
-    for (size_t i = 0; status == TRP_OK && i < peek->n_columns; ++i)
-        status = sink_column(sink, peek->n_columns, i, peek->columns[i]->dtype);
-    protobuf_c_message_free_unpacked(reply, NULL);
-    return status;
+    struct look look;
+    trp_status status = look_open(&look, work, work->info->name, NULL);
+    for (size_t i = 0; status == TRP_OK && i < look.data.column_count; ++i)
+        status = sink_column(sink, look.data.column_count, i, look.data.columns[i].dtype);
+    look_close(&look);
+    return status == TRP_NOT_FOUND ? TRP_OK : status;
 }
 
 /* What is drawn may be gone from the table: a column that the file cannot hold is told before. */
@@ -334,7 +359,7 @@ static trp_status sink_begin(struct work *work, struct sink *sink)
     if (!file)
         return TRP_OK;
     const Troupe__ReplayTable *table = work->info;
-    trp_status status = table->n_column_types == 0 ? peek_check(work, sink) : TRP_OK;
+    trp_status status = table->n_column_types == 0 ? item_check(work, sink) : TRP_OK;
     for (size_t i = 0; status == TRP_OK && i < table->n_column_types; ++i)
         status = sink_column(sink, table->n_column_types, i, table->column_types[i]);
     if (status != TRP_UNIMPLEMENTED)

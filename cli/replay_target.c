@@ -158,7 +158,11 @@ void target_close(struct target *target)
 /* Parts that an answer may lack, by their names in replay.proto; all others are there. */
 static bool may_lack(const ProtobufCFieldDescriptor *field)
 {
-    return strcmp(field->name, "staleness") == 0 || strcmp(field->name, "work") == 0;
+    static const char *const names[] = {"staleness", "work", "rest"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; ++i)
+        if (strcmp(field->name, names[i]) == 0)
+            return true;
+    return false;
 }
 
 /* The first part that a message from anywhere lacks and should have; NULL: it is complete. */

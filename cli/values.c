@@ -57,35 +57,52 @@ static double bfloat_value(uint16_t bits)
 static bool value_at(const trp_item_array *array, size_t index, double *value)
 {
     const uint8_t *at = array->data.data + index * trp_dtype_size((trp_dtype)array->dtype);
-    const char *name = trp_dtype_name((trp_dtype)array->dtype);
-    name += name[0] == 'q'; /* quantized integers are integers */
-    if (strcmp(name, "float32") == 0)
+    switch (array->dtype) {
+    case TRP_FLOAT32:
         *value = (double)LOAD(float);
-    else if (strcmp(name, "float64") == 0)
+        return true;
+    case TRP_FLOAT64:
         *value = LOAD(double);
-    else if (strcmp(name, "float16") == 0)
+        return true;
+    case TRP_FLOAT16:
         *value = half_value(LOAD(uint16_t));
-    else if (strcmp(name, "bfloat16") == 0)
+        return true;
+    case TRP_BFLOAT16:
         *value = bfloat_value(LOAD(uint16_t));
-    else if (strcmp(name, "int8") == 0)
+        return true;
+    case TRP_INT8:
+    case TRP_QINT8:
         *value = LOAD(int8_t);
-    else if (strcmp(name, "int16") == 0)
+        return true;
+    case TRP_INT16:
+    case TRP_QINT16:
         *value = LOAD(int16_t);
-    else if (strcmp(name, "int32") == 0)
+        return true;
+    case TRP_INT32:
+    case TRP_QINT32:
         *value = LOAD(int32_t);
-    else if (strcmp(name, "int64") == 0)
+        return true;
+    case TRP_INT64:
         *value = (double)LOAD(int64_t);
-    else if (strcmp(name, "uint8") == 0 || strcmp(name, "bool") == 0)
+        return true;
+    case TRP_BOOL:
+    case TRP_UINT8:
+    case TRP_QUINT8:
         *value = *at;
-    else if (strcmp(name, "uint16") == 0)
+        return true;
+    case TRP_UINT16:
+    case TRP_QUINT16:
         *value = LOAD(uint16_t);
-    else if (strcmp(name, "uint32") == 0)
+        return true;
+    case TRP_UINT32:
         *value = LOAD(uint32_t);
-    else if (strcmp(name, "uint64") == 0)
+        return true;
+    case TRP_UINT64:
         *value = (double)LOAD(uint64_t);
-    else
+        return true;
+    default:
         return false;
-    return true;
+    }
 }
 
 /* Real and imaginary part; false: no complex type. */

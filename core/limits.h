@@ -130,7 +130,8 @@ enum {
     REPLAY_ITEMS_MAX = 10000,
     REPLAY_REACH_MAX = 1 << 20,
     REPLAY_SLICE_SLOTS = 20000,
-    /* admin_items.c: a Fetch: by default, and at most, 1 ms and 4 ms of copying. */
+    /* admin_items.c: a Fetch: by default, and at most, 1 ms and 4 ms of copying. A larger item
+     * comes in parts of the latter. */
     REPLAY_FETCH_BYTES = 4 << 20,
     REPLAY_FETCH_BYTES_MAX = 16 << 20,
     /* admin_items.c: dumps that go on at a time without walking the table again for each page:
@@ -138,8 +139,6 @@ enum {
     REPLAY_FETCH_PLANS = 4,
     /* admin.c */
     REPLAY_WAITERS_MAX = 100,
-    PEEK_VALUE_BYTES_MAX = 4096,      /* a column's values that are shown */
-    PEEK_TENSOR_BYTES_MAX = 64 << 20, /* a tensor that is decompressed to show some of it */
     /* item_writer.c: messages like a writer's; 1024 items on their way, as many as a lane takes. */
     ITEM_WRITER_BATCH_MAX = 64,
     ITEM_WRITER_BYTES_MAX = 4 << 20,

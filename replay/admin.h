@@ -54,9 +54,6 @@ Troupe__ReplayItem *admin_item(const struct item *item);
 
 void admin_items(Troupe__Replay_Service *service, const Troupe__ReplayItemsRequest *request,
                  Troupe__ReplayItemsResponse_Closure closure, void *data);
-/* The slot and the sequence of the item that the sampler would take first; found in slices, so that
- * it may have gone. */
-trp_status admin_first(struct admin *admin, const char *table, uint32_t *slot, uint64_t *seq);
 void admin_plans_destroy(struct admin *admin);
 void admin_fetch(Troupe__Replay_Service *service, const Troupe__ReplayFetchRequest *request,
                  Troupe__ReplayFetchResponse_Closure closure, void *data);
@@ -91,10 +88,5 @@ void admin_checkpoints(Troupe__Replay_Service *service,
                        Troupe__ReplayCheckpointsResponse_Closure closure, void *data);
 void admin_verify(Troupe__Replay_Service *service, const Troupe__ReplayVerifyRequest *request,
                   Troupe__ReplayVerifyResponse_Closure closure, void *data);
-
-/* ---- peek.c ---- */
-
-void admin_peek(Troupe__Replay_Service *service, const Troupe__ReplayPeekRequest *request,
-                Troupe__ReplayPeekResponse_Closure closure, void *data);
 
 #endif

@@ -3,9 +3,10 @@
  * each with the lock held for a millisecond or two; of what passes the filter the best few are kept
  * in a heap. What was found is looked up again by slot and sequence number at the end, so that an
  * item that has gone meanwhile is left out; for Fetch, which is asked for one page after the other,
- * it is kept until the last page. Guarantee: memory and the time that the lock is held do
- * not depend on the table's size. An item that is there from the first slice to the last is seen
- * once; another one may be. */
+ * it is kept until the last page. An item too large for a page goes chunk by chunk, and a chunk in
+ * pieces: its chunks do not change, so that they are read again for each answer instead of being
+ * kept. Guarantee: memory and the time that the lock is held do not depend on the table's size. An
+ * item that is there from the first slice to the last is seen once; another one may be. */
 #include "admin.h"
 
 #include <math.h>
@@ -244,23 +245,6 @@ static const struct item *seen_item(const struct engine_table *table, const stru
     return item && item->seq == seen->seq ? item : NULL;
 }
 
-trp_status admin_first(struct admin *admin, const char *table, uint32_t *slot, uint64_t *seq)
-{
-    struct walk walk = {.admin = admin,
-                        .table = table,
-                        .order = TROUPE__REPLAY_ORDER__REPLAY_ORDER_SAMPLER,
-                        .seen_max = 1};
-    trp_status status = walk_run(&walk);
-    if (status == TRP_OK && walk.seen_count == 0)
-        status = trp_fail(TRP_NOT_FOUND, "table %s is empty", table);
-    if (status == TRP_OK) {
-        *slot = walk.seen[0].slot;
-        *seq = walk.seen[0].seq;
-    }
-    walk_cleanup(&walk);
-    return status;
-}
-
 /* ---- Items ------------------------------------------------------------------------------- */
 
 struct items_work {
@@ -334,14 +318,22 @@ void admin_items(Troupe__Replay_Service *service, const Troupe__ReplayItemsReque
 
 /* ---- what a Fetch goes on with ----------------------------------------------------------- */
 
+/* What has come of the item that is sent in parts. */
+struct fetch_rest {
+    uint64_t seq; /* 0: there is none */
+    uint32_t chunks;
+    uint64_t bytes; /* of the entry of the next chunk */
+};
+
 /* The items of many answers, looked for once: else a table would be walked for each of them. */
 struct fetch_plan {
     char *table;
     struct buffer filter; /* serialized */
     struct seen *seen;
     uint32_t count, next;
-    int64_t matches; /* from `next` on, with those that are not in `seen` */
-    uint64_t after;  /* of the request that goes on at `next` */
+    int64_t matches;        /* from `next` on, with those that are not in `seen` */
+    uint64_t after;         /* of the request that goes on at `next` */
+    struct fetch_rest rest; /* of the item at `next` */
 };
 
 static void plan_destroy(struct fetch_plan *plan)
@@ -369,11 +361,20 @@ static struct buffer filter_bytes(const Troupe__ReplayFilter *filter)
     return bytes;
 }
 
+static struct fetch_rest rest_of(const Troupe__ReplayFetchRequest *request)
+{
+    const Troupe__ReplayFetchRest *rest = request->rest;
+    return rest ? (struct fetch_rest){rest->sequence, rest->chunks, rest->bytes}
+                : (struct fetch_rest){0};
+}
+
 static bool plan_goes_on(const struct fetch_plan *plan, const Troupe__ReplayFetchRequest *request,
                          const struct buffer *filter)
 {
-    return plan && plan->after == request->after && strcmp(plan->table, request->table) == 0 &&
-           plan->filter.size == filter->size &&
+    struct fetch_rest rest = rest_of(request);
+    return plan && plan->after == request->after && plan->rest.seq == rest.seq &&
+           plan->rest.chunks == rest.chunks && plan->rest.bytes == rest.bytes &&
+           strcmp(plan->table, request->table) == 0 && plan->filter.size == filter->size &&
            (filter->size == 0 || memcmp(plan->filter.data, filter->data, filter->size) == 0);
 }
 
@@ -432,7 +433,8 @@ static trp_status plan_find(struct admin *admin, const Troupe__ReplayFetchReques
                                     .seen = walk.seen,
                                     .count = walk.seen_count,
                                     .matches = walk.matches,
-                                    .after = request->after};
+                                    .after = request->after,
+                                    .rest = rest_of(request)};
         walk.seen = NULL;
     } else {
         buffer_cleanup(&filter);
@@ -456,15 +458,40 @@ struct fetch_work {
     struct buffer trajectories;
     uint32_t item_count, hole_count, hole_capacity;
     trp_message *message;
+    struct buffer part; /* of one item, instead of a message */
+    bool gone;
     trp_status status;
 };
 
-/* What the item takes in the message, roughly. */
-static uint64_t fetch_push(struct fetch_work *work, const struct engine_table *table,
-                           const struct item *item)
+static uint64_t chunk_bytes(const struct item *item)
 {
-    uint32_t chunks = item->trajectory->chunk_count, at = work->item_count++;
     uint64_t bytes = 0;
+    for (uint32_t i = 0; i < item->trajectory->chunk_count; ++i)
+        bytes += item->chunks[i]->size;
+    return bytes;
+}
+
+/* What goes before the item's chunks. */
+static void fetch_info(struct fetch_work *work, const struct engine_table *table,
+                       const struct item *item)
+{
+    uint32_t at = work->item_count++;
+    trajectory_encode(item->trajectory, item->chunks, &work->trajectories);
+    work->trajectory_end[at] = work->trajectories.size;
+    work->items[at] = (struct wire_item){.key = item->key,
+                                         .table = {(const uint8_t *)table->name, table->name_size},
+                                         .priority = item->priority,
+                                         .times_sampled = item->times_sampled,
+                                         .inserted_at_ns = item->inserted_at_ns,
+                                         .policy_version = item->policy_version};
+    work->parts[at] = (struct wire_entry_parts){.item = &work->items[at],
+                                                .draw.table_size = table_size(table->table)};
+}
+
+static void fetch_push(struct fetch_work *work, const struct engine_table *table,
+                       const struct item *item)
+{
+    uint32_t chunks = item->trajectory->chunk_count;
     while (work->hole_capacity - work->hole_count < chunks) {
         work->hole_capacity = work->hole_capacity ? 2 * work->hole_capacity : 64;
         work->holes = xrealloc(work->holes, work->hole_capacity * sizeof *work->holes);
@@ -475,21 +502,10 @@ static uint64_t fetch_push(struct fetch_work *work, const struct engine_table *t
         work->chunks[work->hole_count] = chunk;
         work->holes[work->hole_count++] =
             (struct wire_hole){.key = chunk->seq, .size = chunk->size};
-        bytes += chunk->size;
     }
-    trajectory_encode(item->trajectory, item->chunks, &work->trajectories);
-    work->trajectory_end[at] = work->trajectories.size;
-    work->items[at] = (struct wire_item){.key = item->key,
-                                         .table = {(const uint8_t *)table->name, table->name_size},
-                                         .priority = item->priority,
-                                         .times_sampled = item->times_sampled,
-                                         .inserted_at_ns = item->inserted_at_ns,
-                                         .policy_version = item->policy_version};
-    work->parts[at] = (struct wire_entry_parts){.item = &work->items[at],
-                                                .draw.table_size = table_size(table->table),
-                                                .hole_count = chunks,
-                                                .end_of_sequence = true};
-    return bytes + item->trajectory->size + 64;
+    fetch_info(work, table, item);
+    work->parts[work->item_count - 1].hole_count = chunks;
+    work->parts[work->item_count - 1].end_of_sequence = true;
 }
 
 /* Now that the arrays stay where they are. */
@@ -522,36 +538,144 @@ static trp_status fetch_encode(struct fetch_work *work, struct engine_table *tab
     return TRP_OK;
 }
 
+static void fetch_passed(struct fetch_plan *plan)
+{
+    plan->after = plan->seen[plan->next++].seq;
+    plan->matches--;
+}
+
+/* The next items, as many as fit. */
+static trp_status fetch_page(struct fetch_work *work, struct engine_table *table)
+{
+    struct fetch_plan *plan = work->plan;
+    uint64_t bytes = 0;
+    uint32_t looked = 0; /* most may have gone */
+    while (plan->next < plan->count && looked++ < REPLAY_SLICE_SLOTS &&
+           work->item_count < work->max_items && bytes < work->max_bytes) {
+        const struct item *item = seen_item(table, &plan->seen[plan->next]);
+        uint64_t size = item ? chunk_bytes(item) : 0;
+        if (size > REPLAY_FETCH_BYTES_MAX)
+            break;
+        fetch_passed(plan);
+        if (!item)
+            continue;
+        fetch_push(work, table, item);
+        bytes += size + item->trajectory->size + 64;
+    }
+    return fetch_encode(work, table);
+}
+
+/* A serialized entry of one chunk and nothing else: always the same bytes. */
+static trp_status entry_of_chunk(struct fetch_work *work, struct engine_table *table,
+                                 const struct item *item, uint32_t index, trp_message **message)
+{
+    const struct chunk *chunk = item->chunks[index];
+    struct wire_hole hole = {.key = chunk->seq, .size = chunk->size};
+    struct wire_entry_parts parts = {.holes = &hole,
+                                     .hole_count = 1,
+                                     .end_of_sequence = index + 1 == item->trajectory->chunk_count};
+    TRP_TRY(wire_sample_response_encode(&parts, 1, message));
+    trp_status status = store_chunk_read(engine_store(work->admin->engine), chunk, hole.hole);
+    if (status == TRP_OK)
+        return TRP_OK;
+    trp_message_destroy(*message);
+    return admin_unreadable(work->admin, table, item->key, hole.key, status);
+}
+
+/* As much of the entry as there is room for, from where the rest begins. */
+static trp_status part_push(struct fetch_work *work, struct engine_table *table,
+                            const struct item *item)
+{
+    struct fetch_rest *rest = &work->plan->rest;
+    trp_message *entry;
+    TRP_TRY(entry_of_chunk(work, table, item, rest->chunks, &entry));
+    uint64_t size = trp_message_size(entry), room = REPLAY_FETCH_BYTES_MAX - work->part.size;
+    trp_status status = TRP_OK;
+    if (rest->bytes >= size) {
+        status = trp_fail(TRP_INVALID_ARGUMENT, "the rest of a chunk from byte %llu of %llu on",
+                          (unsigned long long)rest->bytes, (unsigned long long)size);
+    } else {
+        uint64_t taken = size - rest->bytes < room ? size - rest->bytes : room;
+        buffer_append(&work->part, (trp_bytes){trp_message_data(entry) + rest->bytes, taken});
+        bool whole = rest->bytes + taken == size;
+        rest->bytes = whole ? 0 : rest->bytes + taken;
+        rest->chunks += whole;
+    }
+    trp_message_destroy(entry);
+    return status;
+}
+
+/* A part of the next item: what it begins with, or the rest of it. */
+static trp_status fetch_part(struct fetch_work *work, struct engine_table *table,
+                             const struct item *item)
+{
+    struct fetch_rest *rest = &work->plan->rest;
+    if (rest->seq == 0) {
+        fetch_info(work, table, item);
+        TRP_TRY(fetch_encode(work, table));
+        buffer_append(&work->part, (trp_bytes){trp_message_data(work->message),
+                                               trp_message_size(work->message)});
+    }
+    rest->seq = item->seq;
+    while (rest->chunks < item->trajectory->chunk_count && work->part.size < REPLAY_FETCH_BYTES_MAX)
+        TRP_TRY(part_push(work, table, item));
+    if (rest->chunks < item->trajectory->chunk_count)
+        return TRP_OK;
+    fetch_passed(work->plan);
+    *rest = (struct fetch_rest){0};
+    return TRP_OK;
+}
+
+static trp_status fetch_gone(struct fetch_work *work)
+{
+    struct fetch_plan *plan = work->plan;
+    while (plan->next < plan->count && plan->seen[plan->next].seq <= plan->rest.seq)
+        fetch_passed(plan);
+    plan->after = plan->rest.seq;
+    plan->rest = (struct fetch_rest){0};
+    work->gone = true;
+    return TRP_OK;
+}
+
 static void fetch_collect(void *arg)
 {
     struct fetch_work *work = arg;
     struct fetch_plan *plan = work->plan;
     struct engine_table *table;
-    uint64_t bytes = 0;
-    uint32_t looked = 0; /* most may have gone */
     work->status = admin_table(work->admin, plan->table, &table);
     if (work->status != TRP_OK)
         return;
-    while (plan->next < plan->count && looked++ < REPLAY_SLICE_SLOTS &&
-           work->item_count < work->max_items && bytes < work->max_bytes) {
-        const struct seen *seen = &plan->seen[plan->next++];
-        const struct item *item = seen_item(table, seen);
-        plan->after = seen->seq;
-        plan->matches--;
-        if (item)
-            bytes += fetch_push(work, table, item);
-    }
-    work->status = fetch_encode(work, table);
+    const struct seen *next = plan->next < plan->count ? &plan->seen[plan->next] : NULL;
+    const struct item *item = next ? seen_item(table, next) : NULL;
+    if (plan->rest.seq && (!item || item->seq != plan->rest.seq))
+        work->status = fetch_gone(work);
+    else if (item && (plan->rest.seq || chunk_bytes(item) > REPLAY_FETCH_BYTES_MAX))
+        work->status = fetch_part(work, table, item);
+    else
+        work->status = fetch_page(work, table);
 }
 
 static void fetch_answer(const struct fetch_work *work, Troupe__ReplayFetchResponse_Closure closure,
                          void *data)
 {
     Troupe__ReplayFetchResponse response = TROUPE__REPLAY_FETCH_RESPONSE__INIT;
+    Troupe__ReplayFetchRest rest = TROUPE__REPLAY_FETCH_REST__INIT;
+    const struct fetch_rest *left = &work->plan->rest;
     response.last = work->plan->after;
     response.more = work->plan->matches > 0;
-    response.samples.data = trp_message_data(work->message);
-    response.samples.len = trp_message_size(work->message);
+    response.gone = work->gone;
+    if (work->part.size) {
+        response.samples = (ProtobufCBinaryData){work->part.size, work->part.data};
+    } else if (work->message) {
+        response.samples.data = trp_message_data(work->message);
+        response.samples.len = trp_message_size(work->message);
+    }
+    if (left->seq) {
+        rest.sequence = left->seq;
+        rest.chunks = left->chunks;
+        rest.bytes = left->bytes;
+        response.rest = &rest;
+    }
     closure(&response, data);
 }
 
@@ -579,6 +703,7 @@ static void fetch_run(struct fetch_work *work)
 static void fetch_cleanup(struct fetch_work *work)
 {
     trp_message_destroy(work->message);
+    buffer_cleanup(&work->part);
     buffer_cleanup(&work->trajectories);
     free(work->items);
     free(work->parts);

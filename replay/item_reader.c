@@ -116,13 +116,21 @@ static trp_status tensor_of(const trp_item_reader *reader, const struct wire_sli
     return TRP_OK;
 }
 
+/* What can be told of a column that no array can hold. */
+static trp_status too_deep(const struct wire_tensor *tensor, trp_item_array *column)
+{
+    column->dtype = tensor->dtype;
+    column->rank = tensor->rank;
+    for (uint32_t i = 1; i < TRP_RANK_MAX; ++i)
+        column->shape[i] = tensor->dims[i];
+    return trp_fail(TRP_UNIMPLEMENTED, "a column has tensors of %u dimensions, more than %d",
+                    tensor->rank, (int)TRP_RANK_MAX);
+}
+
 static trp_status slice_check(const struct wire_tensor *tensor, const struct wire_slice *slice)
 {
     if (tensor->rank < 1)
         return trp_fail(TRP_INVALID_ARGUMENT, "a chunk has a tensor of no dimensions");
-    if (tensor->rank > TRP_RANK_MAX)
-        return trp_fail(TRP_UNIMPLEMENTED, "a column has tensors of %u dimensions, more than %d",
-                        tensor->rank, (int)TRP_RANK_MAX);
     for (uint32_t i = 0; i < tensor->rank; ++i)
         if (tensor->dims[i] < 0)
             return trp_fail(TRP_INVALID_ARGUMENT, "a chunk has a tensor of unknown shape");
@@ -232,6 +240,8 @@ static trp_status column_build(trp_item_reader *reader, const struct wire_column
         struct wire_tensor tensor = {0};
         bool delta = false;
         status = tensor_of(reader, slice, &tensor, &delta);
+        if (status == TRP_OK && tensor.rank > TRP_RANK_MAX)
+            status = too_deep(&tensor, column);
         if (status == TRP_OK)
             status = slice_check(&tensor, slice);
         if (status == TRP_OK)
@@ -286,8 +296,16 @@ static trp_status item_build(trp_item_reader *reader, trp_item_data *out)
         reader->ends = xrealloc(reader->ends, item->column_count * sizeof *reader->ends);
     }
     buffer_clear(&reader->data);
+    trp_status status = TRP_OK;
     for (uint32_t i = 0; i < item->column_count; ++i) {
-        TRP_TRY(column_build(reader, &reader->lists.columns[i], &reader->columns[i]));
+        size_t start = reader->data.size;
+        trp_status built = column_build(reader, &reader->lists.columns[i], &reader->columns[i]);
+        if (built == TRP_UNIMPLEMENTED) {
+            reader->data.size = start;
+            status = built;
+        } else if (built != TRP_OK) {
+            return built;
+        }
         reader->ends[i] = reader->data.size;
     }
     for (uint32_t i = 0; i < item->column_count; ++i) {
@@ -304,7 +322,7 @@ static trp_status item_build(trp_item_reader *reader, trp_item_data *out)
                            .table_size = reader->draw.table_size,
                            .columns = reader->columns,
                            .column_count = item->column_count};
-    return TRP_OK;
+    return status;
 }
 
 trp_status trp_item_reader_next(trp_item_reader *reader, trp_item_data *item, bool *more)

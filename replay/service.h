@@ -4,7 +4,7 @@
  *   insert_stream.c  InsertStream            sample_stream.c  SampleStream
  *   sample_draws.c   what streams draw       sample_shared.c  troupe.Replay/SampleShared
  *   service_unary.c  MutatePriorities, Reset, ServerInfo, Checkpoint, InitializeConnection
- *   admin.c, peek.c  troupe.Replay           server.c         trp_replay_server_*
+ *   admin*.c         troupe.Replay           server.c         trp_replay_server_*
  *
  * Each table has a lane: inserts that its limiter holds back, and streams that wait for samples,
  * both first come, first served. A group of calls is applied as it comes in; at its end the lanes

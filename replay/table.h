@@ -145,7 +145,4 @@ uint32_t table_slots(const struct table *table);
  * exact where a selector is fifo, and after a few calls otherwise. NULL: empty. */
 const struct item *table_oldest(struct table *table);
 
-/* For the CLI: up to `count` items, the sampler's favourites first. */
-uint32_t table_top(const struct table *table, uint32_t count, struct item **items);
-
 #endif

@@ -3,7 +3,7 @@
  *   table.c        items in and out
  *   table_draw.c   what the sampler takes
  *   table_alter.c  other options
- *   table_look.c   walks and favourites, for the CLI
+ *   table_look.c   walks over the items
  *   table_end.c    a table is emptied, and goes */
 #ifndef TRP_REPLAY_TABLE_IMPL_H
 #define TRP_REPLAY_TABLE_IMPL_H

@@ -1,9 +1,6 @@
-/* Walks over the items of a table, and those that one wants to see first. */
+/* Walks over the items of a table, and the oldest of them. */
 #include "table_impl.h"
 
-#include <stdlib.h>
-
-#include "core/alloc.h"
 #include "core/limits.h"
 
 struct item *table_slot(const struct table *table, uint32_t slot)
@@ -51,19 +48,4 @@ const struct item *table_oldest(struct table *table)
         table->oldest_seq = 0;
     oldest_search(table);
     return table->oldest_seq ? table_slot(table, table->oldest_slot) : NULL;
-}
-
-uint32_t table_top(const struct table *table, uint32_t count, struct item **items)
-{
-    int64_t size = table_size(table);
-    if (count > size)
-        count = (uint32_t)size;
-    uint32_t *slots = xmalloc(count * sizeof *slots);
-    count = selector_top(table->sampler, count, slots);
-    uint32_t there = 0;
-    for (uint32_t i = 0; i < count; i++)
-        if ((items[there] = table_item(table, slots[i], false)) != NULL)
-            there++;
-    free(slots);
-    return there;
 }

@@ -164,82 +164,6 @@ static void items_of_a_large_table_are_walked_in_slices(void **state)
     assert_keys(reply, KEYS(49999, 998, 1998));
 }
 
-/* ---- Fetch ------------------------------------------------------------------------------- */
-
-static uint32_t fetch(const struct replay *replay, uint64_t *after, bool *more, uint32_t max_items,
-                      uint64_t max_bytes, struct sampled *out)
-{
-    Troupe__ReplayFetchRequest request = TROUPE__REPLAY_FETCH_REQUEST__INIT;
-    Troupe__ReplayFetchResponse *reply;
-    request.table = "t";
-    request.after = *after;
-    request.max_items = max_items;
-    request.max_bytes = max_bytes;
-    call_ok(replay, "Fetch", &request, &reply);
-    uint32_t count = 0;
-    if (reply->samples.len) {
-        trp_message *message = trp_message_create(reply->samples.len);
-        memcpy(trp_message_data(message), reply->samples.data, reply->samples.len);
-        count = read_samples(message, out, 100);
-    }
-    *after = reply->last;
-    *more = reply->more;
-    troupe__replay_fetch_response__free_unpacked(reply, NULL);
-    return count;
-}
-
-static void fetch_gives_every_item_whole_without_sampling(void **state)
-{
-    struct replay *replay = *state;
-    struct sampled got[100];
-    bool more = true;
-    uint64_t after = 0, key = 0;
-    open_six(replay, "name=t sampler=lifo max_times_sampled=1");
-    while (more) {
-        uint32_t count = fetch(replay, &after, &more, 4, 0, got);
-        assert_in_range(count, 1, 4);
-        for (uint32_t i = 0; i < count; ++i) {
-            assert_int_equal(got[i].key, ++key);
-            assert_int_equal(got[i].value, key * 10);
-            assert_int_equal(got[i].times_sampled, 0);
-        }
-    }
-    assert_int_equal(key, 6);
-    assert_int_equal(fetch(replay, &after, &more, 4, 0, got), 0); /* nothing behind it */
-    assert_false(more);
-    uint64_t first = 0;
-    assert_int_equal(fetch(replay, &first, &more, 0, 1, got), 1); /* at least one */
-    assert_true(more);
-    assert_int_equal(table_state(replay, "t").samples, 0);
-    assert_int_equal(table_state(replay, "t").size, 6);
-}
-
-/* More at a time than the server remembers; what goes meanwhile is left out. */
-static void fetches_go_on_beside_each_other(void **state)
-{
-    enum { FETCHES = REPLAY_FETCH_PLANS + 2, ITEMS = 20 };
-    struct replay *replay = *state;
-    uint64_t after[FETCHES] = {0}, keys[FETCHES] = {0};
-    bool more = true;
-    OPEN("name=t");
-    insert_items(replay, "t", 1, ITEMS);
-    for (int page = 0; more; ++page) {
-        for (int i = 0; i < FETCHES; ++i) {
-            struct sampled got[100];
-            uint32_t count = fetch(replay, &after[i], &more, 3, 0, got);
-            assert_in_range(count, 1, 3);
-            for (uint32_t j = 0; j < count; ++j) {
-                keys[i] += keys[i] == 9 ? 2 : 1;
-                assert_int_equal(got[j].key, keys[i]);
-            }
-        }
-        if (page == 1)
-            assert_int_equal(mutate_key(replay, "t", 10, false, 0, true), TRP_OK);
-    }
-    for (int i = 0; i < FETCHES; ++i)
-        assert_int_equal(keys[i], ITEMS);
-}
-
 /* ---- tables ------------------------------------------------------------------------------ */
 
 static trp_status create_table(const struct replay *replay, const char *line)
@@ -710,8 +634,6 @@ int main(void)
         TEST(items_are_counted_by_the_filter),
         TEST(items_are_found_by_key),
         TEST(items_of_a_large_table_are_walked_in_slices),
-        TEST(fetch_gives_every_item_whole_without_sampling),
-        TEST(fetches_go_on_beside_each_other),
         TEST(a_created_table_serves_at_once_and_survives_a_crash),
         TEST(a_dropped_table_ends_its_streams_and_no_others),
         TEST(a_table_that_has_no_room_changes_nothing),

@@ -106,7 +106,7 @@ static void peek_shows_values(void **state)
     live_and_stopped(*state, look_into_an_item);
 }
 
-/* 2000 numbers are more than Peek gives. */
+/* Its numbers have no room on a line. */
 static void a_large_column_is_summarised(void **state)
 {
     struct desk *desk = *state;

@@ -2,6 +2,7 @@
  * A crash is a copy of the live directory: the files as a kill -9 leaves them. */
 #include "replay_fixture.h"
 
+#include <troupe/item.h>
 #include "core/clock.h"
 #include "replay.pb-c.h"
 #include "replay/checkpoint_dir.h"
@@ -450,6 +451,30 @@ static void a_chunk_found_damaged_early_costs_its_item_once_all_are_in_memory(vo
     assert_int_equal(sample_one(replay, "t").key, COUNT);
 }
 
+/* A Fetch of one item. */
+struct keyed {
+    Troupe__ReplayFetchRequest request;
+    Troupe__ReplayFilter filter;
+    uint64_t key;
+};
+
+static struct keyed keyed_fetch(const char *table, uint64_t key)
+{
+    struct keyed keyed = {.request = TROUPE__REPLAY_FETCH_REQUEST__INIT,
+                          .filter = TROUPE__REPLAY_FILTER__INIT,
+                          .key = key};
+    keyed.request.table = (char *)table;
+    return keyed;
+}
+
+static const ProtobufCMessage *keyed_base(struct keyed *keyed)
+{
+    keyed->request.filter = &keyed->filter;
+    keyed->filter.keys = &keyed->key;
+    keyed->filter.n_keys = 1;
+    return &keyed->request.base;
+}
+
 static void who_waits_for_items_that_are_damaged_is_told(void **state)
 {
     struct replay *replay = *state;
@@ -472,11 +497,8 @@ static void who_waits_for_items_that_are_damaged_is_told(void **state)
     assert_ends(sample, TRP_DATA_LOSS, "item");
     replay_close(replay);
     OPEN("name=t", "name=q max_times_sampled=1 sampler=fifo");
-    Troupe__ReplayPeekRequest peek = TROUPE__REPLAY_PEEK_REQUEST__INIT;
-    peek.table = "t";
-    peek.has_key = true;
-    peek.key = 1;
-    assert_null(ask(replay_service(replay), "Peek", &peek.base, TRP_DATA_LOSS));
+    struct keyed fetch = keyed_fetch("t", 1);
+    assert_null(ask(replay_service(replay), "Fetch", keyed_base(&fetch), TRP_DATA_LOSS));
 }
 
 /* ---- a full store ------------------------------------------------------------------------ */
@@ -533,31 +555,29 @@ static void check_items(ProtobufCService *service)
     assert_null(ask(service, "Items", &request.base, TRP_NOT_FOUND));
 }
 
-static void check_peek(ProtobufCService *service)
+static void check_fetch(ProtobufCService *service)
 {
-    Troupe__ReplayPeekRequest request = TROUPE__REPLAY_PEEK_REQUEST__INIT;
-    request.table = "t";
-    request.has_key = true;
-    request.key = 3;
-    Troupe__ReplayPeekResponse *peek =
-        (Troupe__ReplayPeekResponse *)ask(service, "Peek", &request.base, TRP_OK);
-    assert_int_equal(peek->item->key, 3);
-    assert_int_equal(peek->n_columns, 1);
-    const Troupe__ReplayColumn *column = peek->columns[0];
-    assert_int_equal(column->dtype, TRP_INT64);
-    assert_int_equal(column->n_shape, 1);
-    assert_int_equal(column->shape[0], 1);
-    assert_true(column->has_values);
+    struct keyed fetch = keyed_fetch("t", 3);
+    Troupe__ReplayFetchResponse *reply =
+        (Troupe__ReplayFetchResponse *)ask(service, "Fetch", keyed_base(&fetch), TRP_OK);
+    trp_item_reader *reader = trp_item_reader_create();
+    trp_item_data item;
+    bool more;
     int64_t value;
-    assert_int_equal(column->values.len, sizeof value);
-    memcpy(&value, column->values.data, sizeof value);
+    assert_int_equal(
+        trp_item_reader_feed(reader, (trp_bytes){reply->samples.data, reply->samples.len}), TRP_OK);
+    assert_int_equal(trp_item_reader_next(reader, &item, &more), TRP_OK);
+    assert_true(more);
+    assert_int_equal(item.key, 3);
+    assert_int_equal(item.column_count, 1);
+    assert_int_equal(item.columns[0].dtype, TRP_INT64);
+    assert_int_equal(item.columns[0].data.size, sizeof value);
+    memcpy(&value, item.columns[0].data.data, sizeof value);
     assert_int_equal(value, 30);
-    troupe__replay_peek_response__free_unpacked(peek, NULL);
-    request.key = 99;
-    assert_null(ask(service, "Peek", &request.base, TRP_NOT_FOUND));
-    request.has_key = false;
-    request.table = "u";
-    assert_null(ask(service, "Peek", &request.base, TRP_NOT_FOUND));
+    trp_item_reader_destroy(reader);
+    troupe__replay_fetch_response__free_unpacked(reply, NULL);
+    fetch = keyed_fetch("nope", 3);
+    assert_null(ask(service, "Fetch", keyed_base(&fetch), TRP_NOT_FOUND));
 }
 
 static void a_live_server_and_its_files_answer_alike(void **state)
@@ -569,7 +589,7 @@ static void a_live_server_and_its_files_answer_alike(void **state)
     insert_items(replay, "t", 1, 5);
     service = replay_service(replay);
     check_items(service);
-    check_peek(service);
+    check_fetch(service);
     assert_int_equal(trp_replay_files_open(&files, replay->dir), TRP_FAILED_PRECONDITION);
     char pid[32];
     snprintf(pid, sizeof pid, "pid %ld", (long)getpid());
@@ -579,7 +599,7 @@ static void a_live_server_and_its_files_answer_alike(void **state)
     assert_int_equal(trp_replay_files_open(&files, replay->dir), TRP_OK);
     service = trp_replay_files_service(files);
     check_items(service);
-    check_peek(service);
+    check_fetch(service);
     Troupe__ReplayTablesRequest request = TROUPE__REPLAY_TABLES_REQUEST__INIT;
     Troupe__ReplayTablesResponse *tables =
         (Troupe__ReplayTablesResponse *)ask(service, "Tables", &request.base, TRP_OK);
@@ -614,13 +634,11 @@ static void calls_about_keys_wait_until_all_items_are_in_memory(void **state)
     uint64_t key = COUNT;
     Troupe__ReplayFilter filter = TROUPE__REPLAY_FILTER__INIT;
     Troupe__ReplayItemsRequest items = TROUPE__REPLAY_ITEMS_REQUEST__INIT;
-    Troupe__ReplayPeekRequest peek = TROUPE__REPLAY_PEEK_REQUEST__INIT;
-    items.table = peek.table = "t";
+    struct keyed fetch = keyed_fetch("t", key);
+    items.table = "t";
     items.filter = &filter;
     items.count = filter.n_keys = 1;
     filter.keys = &key;
-    peek.has_key = true;
-    peek.key = key;
     OPEN("name=t sampler=max_heap");
     insert_many(replay, COUNT);
 
@@ -634,9 +652,10 @@ static void calls_about_keys_wait_until_all_items_are_in_memory(void **state)
     service = reopened(replay);
     trp_call_options soon = {.timeout_ms = 1};
     ProtobufCMessage *reply = NULL;
-    assert_int_equal(trp_call(service, "Peek", &peek.base, &reply, &soon), TRP_DEADLINE_EXCEEDED);
+    assert_int_equal(trp_call(service, "Fetch", keyed_base(&fetch), &reply, &soon),
+                     TRP_DEADLINE_EXCEEDED);
     assert_true(is_indexing(service)); /* it waited no longer than that */
-    reply = ask(service, "Peek", &peek.base, TRP_OK);
+    reply = ask(service, "Fetch", keyed_base(&fetch), TRP_OK);
     protobuf_c_message_free_unpacked(reply, NULL);
 
     service = reopened(replay);

@@ -411,13 +411,14 @@ static void a_table_that_was_to_shrink_goes_on_after_a_kill(void **state)
     assert_int_equal(sample_one(&site->replay, "t").key, 10 * ITEMS);
 }
 
-/* ---- peek -------------------------------------------------------------------------------- */
+/* ---- looking ----------------------------------------------------------------------------- */
 
-static void peek_finds_the_heaviest_of_many_items(void **state)
+static void the_heaviest_of_many_items_is_seen_first(void **state)
 {
     struct site *site = *state;
-    Troupe__ReplayPeekRequest request = TROUPE__REPLAY_PEEK_REQUEST__INIT;
+    Troupe__ReplayItemsRequest request = TROUPE__REPLAY_ITEMS_REQUEST__INIT;
     request.table = "v";
+    request.count = 1;
     fill_table(site, "v", 1, 2 * ITEMS, 0, false);
     const uint64_t heaviest[] = {1, 2 * ITEMS, 777};
     for (size_t i = 0; i < sizeof heaviest / sizeof *heaviest; ++i) {
@@ -425,9 +426,9 @@ static void peek_finds_the_heaviest_of_many_items(void **state)
         double priority = 2 + (double)i;
         assert_int_equal(mutate_key(&site->replay, "v", heaviest[i], true, priority, false),
                          TRP_OK);
-        assert_int_equal(trp_call(replay_service(site), "Peek", &request.base, &reply, NULL),
+        assert_int_equal(trp_call(replay_service(site), "Items", &request.base, &reply, NULL),
                          TRP_OK);
-        assert_int_equal(((Troupe__ReplayPeekResponse *)reply)->item->key, heaviest[i]);
+        assert_int_equal(((Troupe__ReplayItemsResponse *)reply)->items[0]->key, heaviest[i]);
         protobuf_c_message_free_unpacked(reply, NULL);
     }
 }
@@ -446,7 +447,7 @@ int main(int argc, char **argv)
         TEST(others_are_served_while_a_reset_is_carried_out),
         TEST(a_table_shrinks_while_others_insert_and_sample),
         TEST(a_table_that_was_to_shrink_goes_on_after_a_kill),
-        TEST(peek_finds_the_heaviest_of_many_items),
+        TEST(the_heaviest_of_many_items_is_seen_first),
     };
 #undef TEST
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -426,6 +426,32 @@ static void a_server_can_be_looked_at_running_and_stopped(void **state)
     check_look(replay->dir);
 }
 
+/* No answer has room for it. */
+static void an_item_of_70_megabytes_can_be_looked_at_and_dumped(void **state)
+{
+    enum { BYTES = 70000000 };
+    struct replay *replay = *state;
+    struct process process = serve(replay, "127.0.0.1:0", "name=t");
+    struct built *built = built_create(BYTES);
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    const uint64_t key = 7;
+    add_chunk(built, (struct chunk_spec){.key = 1, .value = 1, .bytes = BYTES});
+    add_simple_item(built, key, "t", 1, 1);
+    send_built(stream, built);
+    assert_confirmed(stream, &key, 1);
+    built_destroy(built);
+    trp_stream_destroy(stream);
+    char out[OUTPUT_MAX], err[OUTPUT_MAX], *file = fixture_path(replay->dir, "x.jsonl");
+    const char *target = trp_channel_address(replay->channel);
+    assert_int_equal(run((const char *const[]){"replay", "peek", target, "t", NULL}, out, err), 0);
+    assert_non_null(strstr(out, "uint8  [1,70000000]  min 0, max 255"));
+    assert_int_equal(
+        run((const char *const[]){"replay", "dump", target, "t", file, NULL}, out, err), 0);
+    assert_non_null(strstr(out, "1 item in "));
+    assert_int_equal(stop(replay, &process, SIGTERM), 0);
+    free(file);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, replay_setup, replay_teardown)
@@ -438,6 +464,7 @@ int main(void)
         TEST(wrong_flags_are_one_line_and_a_status),
         TEST(a_second_server_names_the_first),
         TEST(a_server_can_be_looked_at_running_and_stopped),
+        TEST(an_item_of_70_megabytes_can_be_looked_at_and_dumped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -354,7 +354,6 @@ static void items_of_the_store_are_brought_once_when_they_are_wanted(void **stat
     enum { COUNT = 1000, DRAWS = 50 };
     struct shelf shelf = {0};
     struct table_sample samples[DRAWS];
-    struct item *top;
     struct table *table = table_of(TRP_PRIORITIZED, TRP_FIFO, COUNT, 0);
     table_set_bring(table, shelf_bring, &shelf);
     for (uint64_t seq = 1; seq <= COUNT; seq++)
@@ -362,8 +361,7 @@ static void items_of_the_store_are_brought_once_when_they_are_wanted(void **stat
     assert_int_equal(table_size(table), COUNT);
     assert_int_equal(shelf.brought, 0);
     assert_int_equal(table_oldest(table)->key, 1001);
-    assert_int_equal(table_top(table, 1, &top), 1);
-    assert_int_equal(top->key, COUNT + 1000);
+    assert_int_equal(table_slot(table, COUNT - 1)->key, COUNT + 1000);
     assert_int_equal(shelf.brought, 2);
     assert_int_equal(table_sample_many(table, DRAWS, samples), DRAWS);
     assert_in_range(shelf.brought, 3, DRAWS + 2);
@@ -452,22 +450,6 @@ static void a_successor_is_empty_and_draws_on_while_the_table_goes_in_steps(void
     table_destroy(table, item_free, NULL);
 }
 
-static void top_lists_the_samplers_favourites_first(void **state)
-{
-    (void)state;
-    struct table *table = table_of(TRP_MAX_HEAP, TRP_FIFO, 100, 0);
-    for (uint64_t key = 1; key <= 50; key++)
-        insert(table, key, (double)(key * 7 % 50));
-    struct item *items[60];
-    assert_int_equal(table_top(table, 3, items), 3);
-    for (int i = 0; i < 3; i++)
-        assert_true(items[i]->priority == 49 - i);
-    assert_int_equal(table_top(table, 60, items), 50);
-    assert_true(items[49]->priority == 0);
-    assert_int_equal(table_top(table, 0, items), 0);
-    table_destroy(table, item_free, NULL);
-}
-
 static void keys_that_only_differ_in_their_upper_bits_are_told_apart(void **state)
 {
     (void)state;
@@ -553,7 +535,6 @@ int main(void)
         cmocka_unit_test(a_restored_priority_that_the_selector_refuses_counts_as_zero),
         cmocka_unit_test(a_restored_table_above_max_size_is_evicted_down_to_it),
         cmocka_unit_test(a_successor_is_empty_and_draws_on_while_the_table_goes_in_steps),
-        cmocka_unit_test(top_lists_the_samplers_favourites_first),
         cmocka_unit_test(keys_that_only_differ_in_their_upper_bits_are_told_apart),
         cmocka_unit_test(keys_are_told_apart_just_before_their_index_grows),
         cmocka_unit_test(the_same_seed_draws_the_same_items),

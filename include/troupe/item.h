@@ -51,7 +51,8 @@ TRP_API TRP_MUST_USE trp_status trp_item_reader_feed(trp_item_reader *reader, tr
 /* The next whole item; `*more` false: another message is needed. What `item` points to is valid
  * until the next call. INVALID_ARGUMENT: parts that do not fit together; DATA_LOSS: broken bytes;
  * UNIMPLEMENTED: an item that an array cannot hold (more than TRP_RANK_MAX dimensions, a type that
- * is no trp_dtype), after which the next call gives the next one. */
+ * is no trp_dtype): `item` has no data of such columns, and with more dimensions their tensors'
+ * rank and, behind shape[0], first lengths. The next call gives the next one. */
 TRP_API TRP_MUST_USE trp_status trp_item_reader_next(trp_item_reader *reader, trp_item_data *item,
                                                      bool *more);
 TRP_API void trp_item_reader_destroy(trp_item_reader *reader); /* NULL is fine */

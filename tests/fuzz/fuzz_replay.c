@@ -85,7 +85,7 @@ static trp_status ask(const char *method, const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char *const methods[] = {"Tables",      "Items",     "Peek",      "Fetch",
+    static const char *const methods[] = {"Tables",      "Items",     "Checkpoints", "Fetch",
                                           "CreateTable", "DropTable", "AlterTable"};
     if (!server)
         start();

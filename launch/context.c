@@ -178,7 +178,8 @@ static trp_status open_channel(trp_context *context, uint32_t number, const char
     }
     mutex_unlock(&host->mutex);
     if (address)
-        status = trp_channel_create(&channel->channel, address, NULL);
+        status = trp_channel_create(&channel->channel, address,
+                                    &(trp_channel_options){.name = context->name});
     free(address);
     return status;
 }

@@ -10,6 +10,7 @@
 #include "core/alloc.h"
 #include "core/limits.h"
 #include "address.h"
+#include "caller.h"
 #include "library.h"
 #include "registry.h"
 #include "server.h"
@@ -41,10 +42,14 @@ static grpc_channel *make_grpc_channel(const char *address, const trp_channel_op
     uint64_t most = options->max_message_bytes ? options->max_message_bytes : UINT64_MAX;
     rpc_args_add(&args, GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, rpc_limit_arg(most));
     rpc_args_add(&args, GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, rpc_limit_arg(most));
+    char *agent = rpc_caller_agent(options->name);
+    args.items[args.count++] = (grpc_arg){
+        .type = GRPC_ARG_STRING, .key = GRPC_ARG_PRIMARY_USER_AGENT_STRING, .value.string = agent};
     grpc_channel_args list = {.num_args = args.count, .args = args.items};
     grpc_channel_credentials *credentials = grpc_insecure_credentials_create();
     grpc_channel *channel = grpc_channel_create(address, credentials, &list);
     grpc_channel_credentials_release(credentials);
+    free(agent);
     return channel;
 }
 

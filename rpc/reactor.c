@@ -88,7 +88,7 @@ static void slot_done(struct rpc_op *op, bool ok)
     else if (slot->method->service)
         rpc_pool_call_open(slot->server, slot->method, slot->call, slot->deadline, slot->payload);
     else
-        rpc_remote_open(slot->server, slot->method, slot->call);
+        rpc_remote_open(slot->server, slot->method, slot->call, &slot->metadata);
     slot_clear(slot);
     if (slot->server->phase == RPC_SERVER_RUNNING)
         slot_post(slot);

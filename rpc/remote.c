@@ -21,10 +21,12 @@
 
 #include <grpc/byte_buffer.h>
 #include "core/alloc.h"
+#include "caller.h"
 
 struct remote_call {
     trp_server_call base;
     grpc_call *call;
+    grpc_slice agent; /* who calls, see caller.h */
     struct rpc_op read_op, send_op, close_op;
     grpc_byte_buffer *incoming;
     int cancelled;
@@ -238,9 +240,9 @@ static char *remote_peer(trp_server_call *base)
 {
     struct remote_call *call = (struct remote_call *)base;
     char *text = grpc_call_get_peer(call->call);
-    char *copy = xstrdup(text);
+    char *peer = rpc_caller_peer(call->agent, text);
     gpr_free(text);
-    return copy;
+    return peer;
 }
 
 static void remote_abort(trp_server_call *base)
@@ -252,6 +254,7 @@ static void remote_abort(trp_server_call *base)
 static void remote_destroy(trp_server_call *base)
 {
     struct remote_call *call = (struct remote_call *)base;
+    grpc_slice_unref(call->agent);
     grpc_call_unref(call->call);
     free(call);
 }
@@ -262,10 +265,12 @@ static const struct rpc_transport remote_transport = {.flush = remote_flush,
                                                       .abort = remote_abort,
                                                       .destroy = remote_destroy};
 
-void rpc_remote_open(trp_server *server, const struct rpc_method *method, grpc_call *grpc)
+void rpc_remote_open(trp_server *server, const struct rpc_method *method, grpc_call *grpc,
+                     const grpc_metadata_array *metadata)
 {
     struct remote_call *call = xcalloc(1, sizeof *call);
     call->call = grpc;
+    call->agent = rpc_caller_slice(metadata);
     call->read_op.done = read_done;
     call->send_op.done = send_done;
     call->close_op.done = close_done;

@@ -198,7 +198,8 @@ bool rpc_posts_waiting(trp_server *server);
 /* ---- remote.c ---- */
 
 /* A new raw call from gRPC; takes `call`. */
-void rpc_remote_open(trp_server *server, const struct rpc_method *method, grpc_call *call);
+void rpc_remote_open(trp_server *server, const struct rpc_method *method, grpc_call *call,
+                     const grpc_metadata_array *metadata);
 
 /* Answers a call with a status and nothing else; takes `call`. Any thread. */
 void rpc_remote_refuse(grpc_call *call, trp_status status, const char *text);

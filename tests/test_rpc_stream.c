@@ -464,11 +464,34 @@ static void the_peer_has_a_name(struct net *net)
     trp_stream *stream = open_stream(net, "/test.Raw/Echo");
     send_text(stream, "who am I");
     expect_text(stream, "who am I");
-    const char *expected = strcmp(net->kind, "tcp") == 0 ? "ipv4:127.0.0.1:" : net->kind;
+    bool tcp = strcmp(net->kind, "tcp") == 0;
+    char expected[128] = "in-process";
+    if (strcmp(net->kind, "local") != 0)
+        snprintf(expected, sizeof expected, "test_rpc_stream (pid %ld)%s", (long)getpid(),
+                 tcp ? " at ipv4:127.0.0.1:" : "");
+    assert_int_equal(strncmp(net->service.peer, expected, strlen(expected)), 0);
+    assert_true(tcp || strlen(net->service.peer) == strlen(expected));
+    trp_stream_destroy(stream);
+}
+
+static void a_channel_says_who_calls_in_plain_words(struct net *net)
+{
+    char expected[128];
+    trp_channel *channel, *unnamed = net->channel;
     if (strcmp(net->kind, "local") == 0)
-        expected = "in-process";
+        return;
+    trp_channel_options options = {.name = "actor/1 \x1b[31m"};
+    assert_int_equal(trp_channel_create(&channel, trp_server_address(net->server), &options),
+                     TRP_OK);
+    net->channel = channel;
+    trp_stream *stream = open_stream(net, "/test.Raw/Echo");
+    send_text(stream, "who am I");
+    expect_text(stream, "who am I");
+    snprintf(expected, sizeof expected, "actor/1??[31m (pid %ld)", (long)getpid());
     assert_int_equal(strncmp(net->service.peer, expected, strlen(expected)), 0);
     trp_stream_destroy(stream);
+    trp_channel_destroy(channel);
+    net->channel = unnamed;
 }
 
 static void stopping_the_server_ends_open_streams(struct net *net)
@@ -712,6 +735,7 @@ int main(void)
         EVERYWHERE(group_end_is_called_when_it_asked_to_be),
         EVERYWHERE(posted_work_runs_though_nobody_calls),
         EVERYWHERE(the_peer_has_a_name),
+        EVERYWHERE(a_channel_says_who_calls_in_plain_words),
         EVERYWHERE(stopping_the_server_ends_open_streams),
         cmocka_unit_test(a_small_budget_refuses_messages),
         cmocka_unit_test(a_group_ends_once_for_all_that_was_ready),

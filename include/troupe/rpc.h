@@ -206,7 +206,8 @@ TRP_API size_t trp_server_open_calls(const trp_server *server);
 TRP_API void trp_server_call_set_state(trp_server_call *call, void *state);
 TRP_API void *trp_server_call_state(const trp_server_call *call);
 
-/* "ipv4:127.0.0.1:40000", "unix:/path" or "in-process"; valid while the call is. */
+/* "ipv4:127.0.0.1:40000", "unix:/path" or "in-process", and who it says it is if it is one of our
+ * channels: "actor/1 (pid 4711) at ipv4:127.0.0.1:40000"; valid while the call is. */
 TRP_API const char *trp_server_call_peer(const trp_server_call *call);
 
 /* Asks for one more message; until then flow control holds the peer back. At most one is
@@ -235,6 +236,7 @@ typedef struct {
     int64_t connect_timeout_ms; /* 0: 60 000. Bound of the wait for a peer that is not up yet */
     bool fail_fast;             /* do not wait for the peer: UNAVAILABLE at once */
     uint64_t max_message_bytes; /* both directions; 0: no limit */
+    const char *name; /* who calls, for who looks at the server; NULL: the program's name */
 } trp_channel_options;
 
 /* A channel to `address`; connects at the first call. Shared by any threads. */

@@ -17,7 +17,7 @@
 
 enum {
     MIB = 1 << 20,
-    IDLE_BYTES = 26 * MIB /* that may always lie idle (store_park.c), and a bit */
+    IDLE_BYTES = 26 * MIB /* of freed pages may always lie idle (store_park.c), and a bit */
 };
 
 /* A disk that is busy with something else: libc's is behind this. */
@@ -307,6 +307,14 @@ static void fill(struct fixture *fixture, size_t items, size_t size)
     }
 }
 
+/* What the helper has allocated ahead is left out: on a busy machine it lags, and where it has got
+ * to says nothing of the copy. */
+static void stats_without_tail(const struct fixture *fixture, struct store_stats *stats)
+{
+    store_stats(fixture->store, stats);
+    stats->allocated_bytes -= lmdb_pages_tail(fixture->store) * fixture->store->page_bytes;
+}
+
 /* Copies a table that is full; bytes that were inserted meanwhile. */
 static uint64_t copy_full_table(struct fixture *fixture, void (*meanwhile)(struct fixture *),
                                 struct store_stats *before, struct store_stats *after)
@@ -314,7 +322,7 @@ static uint64_t copy_full_table(struct fixture *fixture, void (*meanwhile)(struc
     fill(fixture, 4000, 12000); /* 48 MB */
     for (unsigned count = 0; count < 100; count++)
         replace(fixture, 64);
-    store_stats(fixture->store, before);
+    stats_without_tail(fixture, before);
     uint64_t key = fixture->next_key;
     assert_int_equal(copy_all(fixture, meanwhile).damaged, 0);
     store_stats(fixture->store, after);
@@ -343,7 +351,7 @@ static void a_copy_costs_what_is_inserted_meanwhile_and_gives_it_back(void **sta
         replace(fixture, 64);
         for (unsigned steps = 0; steps < 100 && store_idle(fixture->store); steps++)
             ;
-        store_stats(fixture->store, &after);
+        stats_without_tail(fixture, &after);
     } while (after.allocated_bytes >= before.allocated_bytes + IDLE_BYTES &&
              !deadline_passed(deadline, &clock_monotonic));
     assert_true(after.allocated_bytes < before.allocated_bytes + IDLE_BYTES);

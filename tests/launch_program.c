@@ -251,10 +251,33 @@ static bool is_process_of(const char *node)
     return size > 0 && memmem(text, (size_t)size, flag, strlen(flag) + 1);
 }
 
+/* Two groups of actors and two evaluators around one learner; the second evaluator's target is one
+ * that everybody reaches, the first one's nobody. */
+static trp_status build_groups(trp_program *program, bool targets)
+{
+    trp_agent agent = trp_dqn(&(trp_dqn_options){
+        .hidden = {16}, .batch_size = 8, .min_replay_size = 100, .samples_per_insert = -1});
+    trp_actor_options acting = {.agent = &agent, .env = "Catch"};
+    acting.replay = trp_add_replay(program, "replay", &(trp_replay_options){.agent = &agent});
+    acting.params = trp_add_learner(
+        program, "learner", &(trp_learner_options){.agent = &agent, .replay = acting.replay});
+    trp_add_actors(program, "left", 1, &acting);
+    trp_add_actors(program, "right", 2, &acting);
+    acting.episodes = 10;
+    acting.target_return = targets ? 2 : 0;
+    trp_add_evaluator(program, "first", &acting);
+    acting.episodes = 20;
+    acting.target_return = targets ? -2 : 0;
+    trp_add_evaluator(program, "second", &acting);
+    return TRP_OK;
+}
+
 static trp_status build(trp_program *program, int argc, char **argv)
 {
     if (argc > 1)
         scenario = argv[1];
+    if (is("groups") || is("targets"))
+        return build_groups(program, is("targets"));
     if (is("waits_for_late") && is_process_of("base/0"))
         pause();
     if (is("refuses"))

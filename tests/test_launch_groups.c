@@ -1,0 +1,101 @@
+/* Programs with more than one group of a kind: two of actors, two evaluators. */
+#include "launch_tools.h"
+
+/* The last value that `node` reported; fails when it reported none. */
+static double last_value(const struct scene *scene, const char *node, const char *metric)
+{
+    char *text = scene_read(scene, "run/metrics.csv"),
+         *pattern = xasprintf(",%s,%s,", node, metric);
+    const char *last = NULL;
+    for (const char *at = text; (at = strstr(at, pattern));)
+        last = at += strlen(pattern);
+    if (!last)
+        fail_msg("no '%s' in:\n%s", pattern, text);
+    double value = strtod(last, NULL);
+    free(pattern);
+    free(text);
+    return value;
+}
+
+static void every_group_of_actors_acts_and_is_counted(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {LAUNCH_PROGRAM,
+                          "--run-dir=run",
+                          "--launch=threads",
+                          "--deterministic",
+                          "--max-steps=100",
+                          "--seed=1",
+                          "--",
+                          "groups",
+                          NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    static const char *const actors[] = {"left/0", "right/0", "right/1"};
+    enum { TOLD_EVERY = 64 }; /* steps, in a deterministic run */
+    double sum = 0;
+    for (size_t i = 0; i < 3; i++) {
+        double steps = last_value(scene, actors[i], "actor_steps");
+        assert_true(steps > TOLD_EVERY);
+        sum += steps;
+    }
+    double told = last_value(scene, "learner/0", "total_actor_steps");
+    assert_true(told <= sum);
+    assert_true(told >= sum - 3 * TOLD_EVERY);
+}
+
+static void assert_evaluations(const struct scene *scene, const char *name, const char *episodes)
+{
+    char *text = scene_read(scene, name), *row = strchr(text, '\n');
+    if (!row || !strstr(row, episodes))
+        fail_msg("%s has no evaluation of%sepisodes:\n%s", name, episodes, text);
+    free(text);
+}
+
+static void every_evaluator_evaluates_as_it_was_told(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {LAUNCH_PROGRAM,
+                          "--run-dir=run",
+                          "--launch=threads",
+                          "--deterministic",
+                          "--max-steps=100",
+                          "--seed=1",
+                          "--",
+                          "groups",
+                          NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    assert_evaluations(scene, "run/first.csv", ",10,");
+    assert_evaluations(scene, "run/second.csv", ",20,");
+    assert_true(last_value(scene, "first/0", "eval_return") >= -1);
+    assert_true(last_value(scene, "second/0", "eval_return") >= -1);
+}
+
+static void the_evaluator_that_reaches_its_target_ends_the_program(void **state)
+{
+    struct scene *scene = *state;
+    static const char *const modes[] = {"--launch=processes", "--launch=threads"};
+    for (size_t i = 0; i < 2; i++) {
+        char *dir = scene_path(scene, "run");
+        nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+        free(dir);
+        const char *argv[] = {LAUNCH_PROGRAM, "--run-dir=run", modes[i], "--", "targets", NULL};
+        assert_int_equal(scene_run(scene, argv), 0);
+        assert_file_contains(scene, "out", "done: second/0: version ");
+        assert_file_contains(scene, "out", "the target of -2 is reached");
+        char *params = scene_read(scene, "run/params.safetensors");
+        assert_true(params[0] != '\0');
+        free(params);
+    }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scene_setup, scene_teardown)
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        TEST(every_group_of_actors_acts_and_is_counted),
+        TEST(every_evaluator_evaluates_as_it_was_told),
+        TEST(the_evaluator_that_reaches_its_target_ends_the_program),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

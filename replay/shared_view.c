@@ -4,8 +4,10 @@
  * the file was seen to be as long. The lease is a word that the server changes before it recycles
  * anything that we were told of. Like a reader of a seqlock we copy first and look at the word
  * afterwards. Paths can lead elsewhere in another container, so the file has to be the same one
- * (device and inode) and hold the nonce of the server that answers.
- * Guarantee: when shared_view_valid() is true, every copy made before it is whole. */
+ * (device and inode) and hold the nonce of the server that answers. What the server names may be
+ * anything: it is opened without waiting, and used only if it is a plain file of ours or root's.
+ * Guarantee: when shared_view_valid() is true, every copy made before it is whole. Who truncates
+ * the files while they are mapped ends this process (SIGBUS): only their owner can. */
 #include "shared_view.h"
 
 #include <errno.h>
@@ -36,16 +38,29 @@ static trp_status unreadable(const char *path, const char *why)
     return trp_fail(TRP_FAILED_PRECONDITION, "%s: %s", path, why);
 }
 
+static trp_status file_open(int *fd, struct stat *info, const char *path)
+{
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY);
+    if (*fd < 0 || fstat(*fd, info) != 0)
+        return unreadable(path, strerror(errno));
+    if (!S_ISREG(info->st_mode))
+        return unreadable(path, "is no plain file");
+    if (info->st_uid != geteuid() && info->st_uid != 0)
+        return unreadable(path, "is another user's");
+    return TRP_OK;
+}
+
 static trp_status leases_map(struct shared_view *view, const char *path)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd;
     struct stat info;
-    if (fd < 0)
-        return unreadable(path, strerror(errno));
     void *map = MAP_FAILED;
-    if (fstat(fd, &info) == 0 && info.st_size >= LEASE_FILE_BYTES)
+    trp_status status = file_open(&fd, &info, path);
+    if (status == TRP_OK && info.st_size >= LEASE_FILE_BYTES)
         map = mmap(NULL, LEASE_FILE_BYTES, PROT_READ, MAP_SHARED, fd, 0);
-    close(fd);
+    if (fd >= 0)
+        close(fd);
+    TRP_TRY(status);
     if (map == MAP_FAILED)
         return unreadable(path, "cannot be mapped");
     view->leases = map;
@@ -55,9 +70,8 @@ static trp_status leases_map(struct shared_view *view, const char *path)
 static trp_status data_map(struct shared_view *view, const char *path)
 {
     struct stat info;
-    view->fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (view->fd < 0 || fstat(view->fd, &info) != 0)
-        return unreadable(path, strerror(errno));
+    uint8_t nonce[SHARED_NONCE_BYTES];
+    TRP_TRY(file_open(&view->fd, &info, path));
     if (info.st_dev != view->layout.device || info.st_ino != view->layout.inode)
         return unreadable(path, "is another file than the server's");
     void *map =
@@ -69,8 +83,8 @@ static trp_status data_map(struct shared_view *view, const char *path)
     posix_fadvise(view->fd, 0, 0, POSIX_FADV_RANDOM);
     view->map = map;
     view->file_bytes = (uint64_t)info.st_size;
-    if (view->layout.nonce_at + SHARED_NONCE_BYTES > view->file_bytes ||
-        memcmp(view->map + view->layout.nonce_at, view->layout.nonce, SHARED_NONCE_BYTES) != 0)
+    if (pread(view->fd, nonce, sizeof nonce, (off_t)view->layout.nonce_at) != sizeof nonce ||
+        memcmp(nonce, view->layout.nonce, sizeof nonce) != 0)
         return unreadable(path, "has not the server's nonce");
     return TRP_OK;
 }

@@ -401,6 +401,51 @@ static void a_client_that_finds_another_nonce_is_sent_its_samples(void **state)
     expect_ordinary(host);
 }
 
+/* Paths of a server that means no good. */
+static void what_a_server_names_is_looked_at_before_it_is_used(void **state)
+{
+    struct host *host = *state;
+    struct shared_welcome welcome, told;
+    struct shared_view *view;
+    trp_message *message;
+    open_rows(host, "limiter=min_size(1)");
+    trp_stream *stream = raw_open(host->remote, &message);
+    assert_int_equal(shared_welcome_decode(bytes_of(message), &welcome), TRP_OK);
+    char *fifo = fixture_path(host->replay.dir, "fifo"),
+         *link = fixture_path(host->replay.dir, "l");
+    char *data = fixture_path(host->replay.dir, "data.mdb");
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    assert_int_equal(symlink(data, link), 0);
+    const struct {
+        const char *path, *text;
+    } rows[] = {{fifo, "is no plain file"},
+                {link, "symbolic links"},
+                {host->replay.dir, "is no plain file"},
+                {"/dev/zero", "is no plain file"},
+                {"/none/such", "No such file"}};
+    for (size_t i = 0; i < 2 * (sizeof rows / sizeof *rows); i++) {
+        told = welcome;
+        *(i % 2 ? &told.data_path : &told.lease_path) = text_bytes(rows[i / 2].path);
+        assert_int_equal(shared_view_open(&view, &told), TRP_FAILED_PRECONDITION);
+        assert_non_null(strstr(trp_last_error(), rows[i / 2].text));
+    }
+    if (geteuid() == 0) { /* nobody else can give files away */
+        assert_int_equal(chown(data, 12345, (gid_t)-1), 0);
+        assert_int_equal(shared_view_open(&view, &welcome), TRP_FAILED_PRECONDITION);
+        assert_non_null(strstr(trp_last_error(), "is another user's"));
+        assert_int_equal(chown(data, 0, (gid_t)-1), 0);
+    }
+    assert_int_equal(shared_view_open(&view, &welcome), TRP_OK);
+    shared_view_close(view);
+    assert_int_equal(unlink(fifo), 0);
+    assert_int_equal(unlink(link), 0);
+    trp_message_destroy(message);
+    trp_stream_destroy(stream);
+    free(data);
+    free(link);
+    free(fifo);
+}
+
 /* The status of a hello that is changed by `change` before it is sent. */
 static void expect_refused(struct host *host, size_t at, uint8_t value, trp_status status,
                            const char *text)
@@ -505,6 +550,7 @@ int main(int argc, char **argv)
         TEST(a_client_without_the_lease_file_is_sent_its_samples),
         TEST(a_client_that_finds_another_file_is_sent_its_samples),
         TEST(a_client_that_finds_another_nonce_is_sent_its_samples),
+        TEST(what_a_server_names_is_looked_at_before_it_is_used),
         TEST(a_server_that_does_not_share_sends_its_samples),
         TEST(a_hello_from_elsewhere_is_refused),
         TEST(releasing_what_was_not_given_ends_the_stream),

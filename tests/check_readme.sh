@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Every ```c block of README.md and docs/ that includes <troupe/troupe.h> compiles and links, and
-# every block says the same as the file that its first line names ("/* examples/x.c */").
+# every block says the same as the file that its first line names ("/* examples/x.c */"). So does
+# every example of functions at the head of a public header.
 set -euo pipefail
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -8,6 +9,19 @@ awk -v dir="$dir" '
     /^```c$/ { inside = 1; file = sprintf("%s/%02d.c", dir, ++count); next }
     /^```/   { if (inside) close(file); inside = 0 }
     inside   { print > file }' README.md docs/*.md
+awk -v dir="$dir" '
+    FNR == 1        { open = 1; name = FILENAME; sub(".*/", "", name); file = dir "/" name ".c"; begun = 0 }
+    /^#ifndef/      { open = 0 }
+    open && /^ \*     (static|int) / && !begun {
+        begun = 1
+        print "#include <string.h>\n#include <troupe/troupe.h>" > file
+        print "#pragma GCC diagnostic ignored \"-Wunused-function\"" > file
+        print "#pragma GCC diagnostic ignored \"-Wunused-parameter\"" > file
+    }
+    open && begun && /^ \*     / { print substr($0, 8) > file }' include/troupe/*.h
+for header in env nn program; do
+    [ -e "$dir/$header.h.c" ] || { echo "$header.h has no example"; exit 1; }
+done
 compiled=0
 for file in "$dir"/*.c; do
     named=$(sed -n '1s|^/\* \(examples/[a-z_]*\.c\) \*/$|\1|p' "$file")

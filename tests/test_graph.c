@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -212,6 +213,24 @@ static void missing_parts_are_refused(void **state)
     fixture->program = program = program_create("cartpole");
     trp_add_replay(program, "replay", NULL);
     assert_refused(program, "replay 'replay': .agent is not set");
+}
+
+/* Nothing is ever above NaN, and everything is above minus infinity. */
+static void a_target_that_is_no_number_is_refused(void **state)
+{
+    static const double targets[] = {NAN, -INFINITY, INFINITY};
+    struct fixture *fixture = *state;
+    for (size_t i = 0; i < 3; i++) {
+        trp_program *program = program_create("cartpole");
+        struct nodes nodes = add_all(program, &fixture->agent);
+        trp_add_evaluator(program, "second",
+                          &(trp_actor_options){.agent = &fixture->agent,
+                                               .env = "CartPole-v1",
+                                               .params = nodes.learner,
+                                               .target_return = targets[i]});
+        assert_refused(program, "evaluator 'second': .target_return is ");
+        program_destroy(program);
+    }
 }
 
 static void an_unknown_environment_is_refused_with_those_there_are(void **state)
@@ -656,6 +675,7 @@ int main(void)
         TEST(a_missing_node_is_refused),
         TEST(an_edge_to_no_node_is_refused),
         TEST(missing_parts_are_refused),
+        TEST(a_target_that_is_no_number_is_refused),
         TEST(an_unknown_environment_is_refused_with_those_there_are),
         TEST(a_learner_without_an_environment_is_refused),
         TEST(too_many_nodes_are_refused),

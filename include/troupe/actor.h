@@ -218,8 +218,8 @@ TRP_API TRP_MUST_USE trp_status trp_actor_create(trp_actor **out,
 
 /* Waits for the first parameters, then steps until stop or max_steps (TRP_OK both), or until
  * something fails: the environment, the parameter client, the replay server. Items
- * made so far are confirmed before it returns OK (bounded: 2 s). On a thread that joined turns
- * (core/thread.h) it passes its turn after every step and starts no thread. Once. */
+ * made so far are confirmed before it returns OK (bounded: 2 s). In a deterministic run it hands
+ * its turn on after every step and starts no thread. Once. */
 TRP_API TRP_MUST_USE trp_status trp_actor_run(trp_actor *actor);
 
 /* Safe from any thread while the actor exists. */

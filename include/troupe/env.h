@@ -1,12 +1,14 @@
 /* Environments: many independent copies of one task, stepped together into the caller's buffers.
  *
- *     trp_env *env;
- *     TRP_TRY(trp_env_create(&env, "CartPole-v1", &(trp_env_options){.count = 8, .seed = 1}));
- *     TRP_TRY(trp_env_reset(env, observations));
- *     for (;;) {
- *         ... one action per row of `observations` ...
- *         TRP_TRY(trp_env_step(env, actions, &(trp_env_buffers){observations, finals, rewards,
- *                                                               terminated, truncated}));
+ *     static trp_status play(const int32_t *actions, const trp_env_buffers *buffers, int steps)
+ *     {
+ *         trp_env *env;
+ *         TRP_TRY(trp_env_create(&env, "CartPole-v1", &(trp_env_options){.count = 8, .seed = 1}));
+ *         trp_status status = trp_env_reset(env, buffers->observations);
+ *         for (int i = 0; i < steps && status == TRP_OK; i++)
+ *             status = trp_env_step(env, actions, buffers); // one action per row of observations
+ *         trp_env_destroy(env);
+ *         return status;
  *     }
  *
  * Semantics are Gymnasium's in the same-step automatic reset mode: when a copy's episode ends, the

@@ -95,12 +95,12 @@ typedef struct {
 TRP_API TRP_MUST_USE trp_status trp_learner_create(trp_learner **out,
                                                    const trp_learner_loop_options *options);
 
-/* troupe.Params (rpc/proto/params.proto): thread-safe, never blocks. Owned by the learner. */
+/* A troupe.Params: thread-safe, never blocks. Owned by the learner. */
 TRP_API ProtobufCService *trp_learner_service(trp_learner *learner);
 
 /* Learns until stop, max_steps or max_seconds (TRP_OK), or until something fails: the replay
- * server beyond 60 s, the disk. Writes a checkpoint before it returns OK. On a thread that joined
- * turns (core/thread.h) it passes its turn after every step and starts no thread. Once. */
+ * server beyond 60 s, the disk. Writes a checkpoint before it returns OK. In a deterministic run it
+ * hands its turn on after every step and starts no thread. Once. */
 TRP_API TRP_MUST_USE trp_status trp_learner_run(trp_learner *learner);
 
 /* Safe from any thread while the learner exists. */

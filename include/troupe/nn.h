@@ -6,16 +6,25 @@
  * over one vector or a range of it. A plan (trp_net) knows the sizes and owns the workspace; after
  * its creation nothing is allocated. The same plan on the same machine gives the same bits.
  *
- *     trp_net *net;
- *     TRP_TRY(trp_net_create(&net, &(trp_net_options){
- *         .spec = {.inputs = 4, .hidden = {64, 64}, .outputs = 2}, .batch = 128}));
- *     size_t count = trp_net_param_count(&spec);
- *     float *params = trp_floats_create(count), *grads = ..., *m = ..., *v = ...;
- *     trp_net_init(&spec, &rng, params);
- *     for (uint64_t step = 1;; step++) {
- *         memset(grads, 0, count * sizeof *grads);
- *         trp_q_step(net, &q_options, params, target_params, &batch, grads, td_errors, &loss);
- *         trp_adam_step(&adam_options, step, 1, params, grads, m, v, 0, count);
+ *     static trp_status learn(const trp_q_batch *batch, float *td_errors, uint64_t steps)
+ *     {
+ *         trp_net_spec spec = {.inputs = 4, .hidden = {64, 64}, .outputs = 2};
+ *         trp_net *net;
+ *         TRP_TRY(trp_net_create(&net, &(trp_net_options){.spec = spec, .batch = batch->rows}));
+ *         size_t count = trp_net_param_count(&spec);
+ *         float *params = trp_floats_create(count), *target = trp_floats_create(count);
+ *         float *m = trp_floats_create(count), *v = trp_floats_create(count); // of Adam
+ *         float *grads = trp_floats_create(count);
+ *         trp_rng rng;
+ *         trp_rng_init(&rng, 1, 0);
+ *         trp_net_init(&spec, &rng, params);
+ *         memcpy(target, params, count * sizeof *params);
+ *         for (uint64_t step = 1; step <= steps; step++) {
+ *             memset(grads, 0, count * sizeof *grads);
+ *             trp_q_step(net, NULL, params, target, batch, grads, td_errors);
+ *             trp_adam_step(NULL, step, 1, params, grads, m, v, 0, count);
+ *         }
+ *         return TRP_OK; // having saved `params`, and destroyed the rest
  *     }
  */
 #ifndef TRP_NN_H

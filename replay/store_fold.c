@@ -271,7 +271,7 @@ bool store_work(struct store *store, bool all)
         return false;
     if (store->pending.count < before)
         return true;
-    if (removed_work(store))
+    if (removed_work(store, false))
         return true;
     if (copy_holds_records(store))
         return false;

@@ -414,8 +414,9 @@ size_t runs_merge(struct change *runs, size_t count, struct buffer *scratch);
  * many. */
 int removed_put(struct store *store, MDB_txn *txn, size_t bytes, struct budget *budget);
 
-/* Takes some of those out in a transaction of its own; false: there are none, or no room. */
-bool removed_work(struct store *store);
+/* Takes some of those out in a transaction of its own, or, with `give_up`, half of all, for room.
+ * False: there are none, or no room. */
+bool removed_work(struct store *store, bool give_up);
 
 /* ---- store_fold.c --------------------------------------------------------------------------- */
 

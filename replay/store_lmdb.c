@@ -33,8 +33,8 @@ enum {
     MAP_SPARE_BYTES = 1 << 20, /* of a map are not used */
     AHEAD_BYTES_MAX = 1 << 28, /* more than lmdb_want() asks for */
     LOOK_MS = 100,             /* between looks at whether data.mdb is still there */
-    /* Pages: folding's 40, a part of 20, and about 85 that any group may cost. */
-    RESERVE_MIN = 160,
+    /* Pages: folding's 48, a part of 24, about 85 that any group may cost, and some to spare. */
+    RESERVE_MIN = 192,
     RESERVE_MAX = 1024,
     TAIL_KEPT = 64,               /* pages that inserts leave alone: 10 MiB can be freed at once */
     META_PAGE_MAGIC = 0xBEEFC0DE, /* in pages 0 and 1, behind a page header of 16 bytes */

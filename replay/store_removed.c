@@ -29,13 +29,19 @@ void store_removed_note(struct store *store, const struct store_removed *removed
                                       .print = removed->print};
 }
 
-/* A small store has no room for all of them, and one that is short of room for none beyond those
- * that it has. */
+/* A small store has no room for all of them. */
 static uint64_t records_max(const struct store *store)
 {
-    uint64_t most = 2 * store->reserve_pages * RECORDS_MAX;
-    most = most < REMOVED_KEYS_MAX ? most : REMOVED_KEYS_MAX;
-    bool short_of_room = lmdb_pages_free(store) < store->reserve_pages;
+    uint64_t share = store->limit_pages / 16, pages = 2 * store->reserve_pages;
+    uint64_t most = (share < pages ? share : pages) * RECORDS_MAX;
+    return most < REMOVED_KEYS_MAX ? most : REMOVED_KEYS_MAX;
+}
+
+/* And one that is short of room has none for more than are there: they would take the reserve. */
+static uint64_t records_max_now(const struct store *store)
+{
+    uint64_t most = records_max(store);
+    bool short_of_room = lmdb_pages_free(store) < store->reserve_pages + 2 * store->part_pages;
     return short_of_room && store->removed_count < most ? store->removed_count : most;
 }
 
@@ -91,7 +97,7 @@ static int removed_trim(struct store *store, MDB_cursor *cursor, uint64_t trims,
 int removed_put(struct store *store, MDB_txn *txn, size_t bytes, struct budget *budget)
 {
     MDB_cursor *cursor;
-    uint64_t most = records_max(store);
+    uint64_t most = records_max_now(store);
     uint64_t trims = 2 * (records_in(bytes) / RECORDS_MAX + 1);
     int rc = mdb_cursor_open(txn, store->trees[TREE_REMOVED], &cursor);
     if (rc != 0)
@@ -103,13 +109,13 @@ int removed_put(struct store *store, MDB_txn *txn, size_t bytes, struct budget *
     return rc;
 }
 
-bool removed_work(struct store *store)
+bool removed_work(struct store *store, bool give_up)
 {
-    struct budget budget = lmdb_budget(store, store->account.fixed);
-    uint64_t before = store->removed_count, most = records_max(store);
+    struct budget budget = lmdb_budget(store, store->account.fold);
+    uint64_t before = store->removed_count, most = give_up ? before / 2 : records_max(store);
     MDB_cursor *cursor;
     MDB_txn *txn;
-    if (before <= most || lmdb_pages_free(store) < store->account.fixed)
+    if (before <= most || budget.pages == 0)
         return false;
     trp_status status = lmdb_begin(store, &txn);
     if (status == TRP_OK) {

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
+#include "core/array.h"
 #include "core/clock.h"
 #include "core/printable.h"
 
@@ -28,10 +29,8 @@ void grid_add(struct grid *grid, const char *format, ...)
     char *cell = size < 0 ? xstrdup("?") : printable((trp_bytes){(uint8_t *)text, (size_t)size});
     if (size >= 0)
         free(text);
-    if (grid->count == grid->capacity) {
-        grid->capacity = grid->capacity ? 2 * grid->capacity : 64;
-        grid->cells = xrealloc(grid->cells, grid->capacity * sizeof *grid->cells);
-    }
+    if (grid->count == grid->capacity)
+        grid->cells = array_grow(grid->cells, &grid->capacity, sizeof *grid->cells);
     grid->cells[grid->count++] = cell;
 }
 

@@ -12,7 +12,8 @@
 /* Rows of cells, printed in columns as wide as their widest cell. A zeroed struct is empty. */
 struct grid {
     char **cells;
-    size_t columns, count, capacity;
+    size_t columns;
+    uint32_t count, capacity;
     const bool *right; /* columns that are aligned right; NULL: none */
 };
 

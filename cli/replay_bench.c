@@ -22,6 +22,7 @@
 #include "core/clock.h"
 #include "core/flags.h"
 #include "core/printable.h"
+#include "core/status.h"
 #include "core/thread.h"
 #include "json.h"
 #include "output.h"
@@ -342,13 +343,13 @@ static trp_status table_make(const struct bench *bench)
 static trp_status table_drop(const struct bench *bench, trp_status status)
 {
     Troupe__ReplayDropTableRequest request = TROUPE__REPLAY_DROP_TABLE_REQUEST__INIT;
-    char *why = status == TRP_OK ? NULL : xstrdup(trp_last_error());
+    char *kept = error_keep();
     request.table = bench->table;
     trp_status dropped = target_call(&bench->work->target, "DropTable", &request.base, NULL);
     if (status != TRP_OK)
-        trp_fail(status, "%s", why);
-    free(why);
-    return status == TRP_OK ? dropped : status;
+        return error_back(status, kept);
+    free(kept);
+    return dropped;
 }
 
 /* The name says whose it is, so that the next bench takes away what one that was killed left. */

@@ -1,11 +1,13 @@
 /* Last errors live in thread-local storage: a failing call writes its message once, and whoever
- * stops the failure reads it on the same thread. Nothing is allocated, so running out of memory
- * can be reported too. */
+ * stops the failure reads it on the same thread. A failure allocates nothing, so running out of
+ * memory can be reported, too. */
 #include "core/status.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
+#include "core/alloc.h"
 #include "core/limits.h"
 
 static _Thread_local char last_error[ERROR_MESSAGE_BYTES_MAX];
@@ -31,6 +33,18 @@ trp_status status_last_code(void)
 void status_clear_code(void)
 {
     last_code = TRP_OK;
+}
+
+char *error_keep(void)
+{
+    return xstrdup(last_error);
+}
+
+trp_status error_back(trp_status status, char *kept)
+{
+    (void)trp_fail(status, "%s", kept);
+    free(kept);
+    return status;
 }
 
 const char *trp_last_error(void)

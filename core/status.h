@@ -8,4 +8,11 @@
 trp_status status_last_code(void);
 void status_clear_code(void);
 
+/* The last error's words, over a cleanup that may fail, too, or say them to somebody later; given
+ * back with error_back(), or freed. */
+char *error_keep(void);
+
+/* trp_fail() with kept words, which are freed; `status`. */
+trp_status error_back(trp_status status, char *kept);
+
 #endif

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/array.h"
 #include "core/clock.h"
 #include "core/limits.h"
 #include "trajectory.h"
@@ -98,10 +99,8 @@ static void seen_push(struct walk *walk, struct seen seen)
         }
         return;
     }
-    if (walk->seen_count == walk->seen_capacity) {
-        walk->seen_capacity = walk->seen_capacity ? 2 * walk->seen_capacity : 64;
-        walk->seen = xrealloc(walk->seen, walk->seen_capacity * sizeof *walk->seen);
-    }
+    if (walk->seen_count == walk->seen_capacity)
+        walk->seen = array_grow(walk->seen, &walk->seen_capacity, sizeof *walk->seen);
     size_t at = walk->seen_count++;
     for (; at > 0 && seen_before(&walk->seen[(at - 1) / 2], &seen); at = (at - 1) / 2)
         walk->seen[at] = walk->seen[(at - 1) / 2];
@@ -493,8 +492,7 @@ static void fetch_push(struct fetch_work *work, const struct engine_table *table
 {
     uint32_t chunks = item->trajectory->chunk_count;
     while (work->hole_capacity - work->hole_count < chunks) {
-        work->hole_capacity = work->hole_capacity ? 2 * work->hole_capacity : 64;
-        work->holes = xrealloc(work->holes, work->hole_capacity * sizeof *work->holes);
+        work->holes = array_grow(work->holes, &work->hole_capacity, sizeof *work->holes);
         work->chunks = xrealloc(work->chunks, work->hole_capacity * sizeof(struct chunk *));
     }
     for (uint32_t i = 0; i < chunks; ++i) {

@@ -15,6 +15,7 @@
 
 #include <troupe/log.h>
 #include "core/alloc.h"
+#include "core/array.h"
 #include "core/limits.h"
 #include "engine_internal.h"
 #include "trajectory.h"
@@ -314,10 +315,8 @@ static void handout_push(struct engine *engine, struct engine_table *table, stru
             handout->next->previous = handout;
         engine->handouts = handout;
     }
-    if (handout->count == handout->capacity) {
-        handout->capacity = handout->capacity ? 2 * handout->capacity : 16;
-        handout->items = xrealloc(handout->items, handout->capacity * sizeof(struct item *));
-    }
+    if (handout->count == handout->capacity)
+        handout->items = array_grow(handout->items, &handout->capacity, sizeof(struct item *));
     handout->items[handout->count++] = item;
     table->unsettled++;
 }
@@ -367,7 +366,7 @@ static void sample_feed(struct engine *engine, struct engine_table *table,
 void handout_begin(struct handout *handout)
 {
     if (handout->drawn.count)
-        distinct_clear(&handout->drawn);
+        map_cleanup(&handout->drawn);
 }
 
 void engine_sample(struct engine *engine, struct engine_table *table, struct table_sample *sample,
@@ -449,7 +448,7 @@ void handout_cleanup(struct handout *handout)
 {
     assert(handout->count == 0);
     free(handout->items);
-    distinct_clear(&handout->drawn);
+    map_cleanup(&handout->drawn);
     *handout = (struct handout){0};
 }
 

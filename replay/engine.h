@@ -169,7 +169,7 @@ struct handout {
     uint32_t count, capacity;
     uint64_t settled;                /* items that have left it */
     struct handout *next, *previous; /* in the engine's list, while count > 0 */
-    struct distinct drawn;           /* in answer to this request, where no item comes twice */
+    struct map drawn;                /* in answer to this request, where no item comes twice */
 };
 
 /* A new request. */

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
+#include "core/array.h"
 #include "core/limits.h"
 #include "core/thread.h"
 
@@ -47,10 +48,8 @@ void fetch_add(struct fetch *fetch, struct fetch_run run)
         last->bytes += run.bytes;
         return;
     }
-    if (fetch->count == fetch->capacity) {
-        fetch->capacity = fetch->capacity ? 2 * fetch->capacity : 64;
-        fetch->runs = xrealloc(fetch->runs, fetch->capacity * sizeof *fetch->runs);
-    }
+    if (fetch->count == fetch->capacity)
+        fetch->runs = array_grow(fetch->runs, &fetch->capacity, sizeof *fetch->runs);
     fetch->runs[fetch->count++] = run;
 }
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/array.h"
 #include "core/buffer.h"
 #include "core/limits.h"
 #include "tensor.h"
@@ -75,9 +76,8 @@ trp_status trp_item_reader_feed(trp_item_reader *reader, trp_bytes response)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "an item of more than %zu bytes",
                         (size_t)SAMPLE_BYTES_MAX);
     if (reader->message_count == reader->message_capacity) {
-        reader->message_capacity = reader->message_capacity ? 2 * reader->message_capacity : 4;
         reader->messages =
-            xrealloc(reader->messages, reader->message_capacity * sizeof *reader->messages);
+            array_grow(reader->messages, &reader->message_capacity, sizeof *reader->messages);
     }
     struct buffer *message = &reader->messages[reader->message_count++];
     *message = (struct buffer){0};

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/array.h"
 #include "core/hash.h"
 #include "core/limits.h"
 #include "tensor.h"
@@ -88,10 +89,8 @@ static uint64_t tensor_layout(const struct wire_tensor *tensor)
 
 static void tensor_push(struct keep_set *set, const struct wire_tensor *tensor)
 {
-    if (set->tensor_count == set->tensor_capacity) {
-        set->tensor_capacity = set->tensor_capacity ? 2 * set->tensor_capacity : 16;
-        set->tensors = xrealloc(set->tensors, set->tensor_capacity * sizeof *set->tensors);
-    }
+    if (set->tensor_count == set->tensor_capacity)
+        set->tensors = array_grow(set->tensors, &set->tensor_capacity, sizeof *set->tensors);
     set->tensors[set->tensor_count++] = (struct kept_tensor){
         .rows = tensor->rank > 0 ? tensor->dims[0] : -1, .layout = tensor_layout(tensor)};
 }
@@ -234,10 +233,8 @@ trp_status keep_set_add(struct keep_set *set, struct store *store, const struct 
         set->tensor_count = first;
         return status;
     }
-    if (set->count == set->capacity) {
-        set->capacity = set->capacity ? 2 * set->capacity : 16;
-        set->kept = xrealloc(set->kept, set->capacity * sizeof *set->kept);
-    }
+    if (set->count == set->capacity)
+        set->kept = array_grow(set->kept, &set->capacity, sizeof *set->kept);
     set->kept[set->count++] = (struct kept){.key = chunk->key,
                                             .chunk = make_chunk(set, store, chunk),
                                             .tensor_first = first,

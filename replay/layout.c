@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/array.h"
 #include "core/copy.h"
 #include "tensor.h"
 #include "wire.h"
@@ -146,9 +147,8 @@ static void template_set(struct template *template, trp_bytes bytes)
 static void template_add_hole(struct template *template, struct hole hole)
 {
     if (template->hole_count == template->hole_capacity) {
-        template->hole_capacity = template->hole_capacity ? 2 * template->hole_capacity : 8;
         template->holes =
-            xrealloc(template->holes, template->hole_capacity * sizeof *template->holes);
+            array_grow(template->holes, &template->hole_capacity, sizeof *template->holes);
     }
     template->holes[template->hole_count++] = hole;
 }
@@ -297,10 +297,8 @@ static bool find_chunk(const struct raw_sample *sample, uint64_t key, uint32_t *
 
 static struct copy *push_copy(struct layout *layout)
 {
-    if (layout->copy_count == layout->copy_capacity) {
-        layout->copy_capacity = layout->copy_capacity ? 2 * layout->copy_capacity : 16;
-        layout->copies = xrealloc(layout->copies, layout->copy_capacity * sizeof *layout->copies);
-    }
+    if (layout->copy_count == layout->copy_capacity)
+        layout->copies = array_grow(layout->copies, &layout->copy_capacity, sizeof *layout->copies);
     return &layout->copies[layout->copy_count++];
 }
 

@@ -10,6 +10,7 @@
 #include <troupe/sampler.h>
 #include "core/alloc.h"
 #include "core/limits.h"
+#include "core/status.h"
 #include "core/thread.h"
 #include "core/words.h"
 #include "replay.pb-c.h"
@@ -74,12 +75,10 @@ void limiter_ask(trp_channel *channel, const char *table, bool sampling,
     text[0] = '\0';
     if (turns_active())
         return; /* nobody else runs meanwhile, and repeatable runs poll often */
-    char *error = xstrdup(trp_last_error());
+    char *kept = error_keep();
     if (!ask_troupe(channel, table, sampling, words, sizeof words))
         ask_reverb(channel, table, sampling, words);
     if (words[0])
         snprintf(text, LIMITER_WORDS_BYTES, "; %.*s", LIMITER_WORDS_BYTES - 3, words);
-    if (*error)
-        (void)trp_fail(TRP_UNKNOWN, "%s", error);
-    free(error);
+    (void)error_back(TRP_UNKNOWN, kept);
 }

@@ -144,9 +144,7 @@ static trp_status signature_is_readable(const trp_table_options *options)
                         options->name, options->signature.size, TABLE_SIGNATURE_BYTES_MAX);
     trp_status status = signature_decode(options->signature, &signature);
     if (status != TRP_OK) {
-        char *reason = xstrdup(trp_last_error());
-        trp_fail(status, "table '%s': %s", options->name, reason);
-        free(reason);
+        trp_fail(status, "table '%s': %s", options->name, trp_last_error());
     }
     signature_cleanup(&signature);
     return status;

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/array.h"
 #include "core/limits.h"
 #include "wire_parts.h"
 
@@ -70,10 +71,8 @@ static struct slot *slot_at(const struct outbox *outbox, uint64_t serial)
 
 static void list_push(struct chunk_list *list, struct track_chunk *chunk)
 {
-    if (list->count == list->capacity) {
-        list->capacity = list->capacity ? 2 * list->capacity : 16;
-        list->chunks = xrealloc(list->chunks, list->capacity * sizeof *list->chunks);
-    }
+    if (list->count == list->capacity)
+        list->chunks = array_grow(list->chunks, &list->capacity, sizeof *list->chunks);
     list->chunks[list->count++] = chunk;
 }
 
@@ -101,8 +100,7 @@ static void slot_add_chunk(struct outbox *outbox, struct slot *slot, struct trac
     chunk->seen_by = outbox->mark;
     chunk->seen_at = slot->chunk_count;
     if (slot->chunk_count == slot->chunk_capacity) {
-        slot->chunk_capacity = slot->chunk_capacity ? 2 * slot->chunk_capacity : 4;
-        slot->chunks = xrealloc(slot->chunks, slot->chunk_capacity * sizeof(slot->chunks[0]));
+        slot->chunks = array_grow(slot->chunks, &slot->chunk_capacity, sizeof(slot->chunks[0]));
         slot->rows = xrealloc(slot->rows, slot->chunk_capacity * sizeof *slot->rows);
     }
     slot->rows[slot->chunk_count] = rows;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "core/alloc.h"
+#include "core/array.h"
 #include "core/limits.h"
 
 /* ---- drawing ----------------------------------------------------------------------------- */
@@ -19,8 +20,7 @@ static void push_chunks(struct draws *draws, const struct item *item)
 {
     uint32_t count = item->trajectory->chunk_count;
     while (draws->chunk_capacity - draws->chunk_count < count) {
-        draws->chunk_capacity = draws->chunk_capacity ? 2 * draws->chunk_capacity : 64;
-        draws->chunks = xrealloc(draws->chunks, draws->chunk_capacity * sizeof(struct chunk *));
+        draws->chunks = array_grow(draws->chunks, &draws->chunk_capacity, sizeof(struct chunk *));
     }
     for (uint32_t i = 0; i < count; ++i) {
         store_chunk_ref(item->chunks[i]);
@@ -33,10 +33,8 @@ static size_t push_sample(struct sample_stream *stream, struct draws *draws,
                           const struct table_sample *sample, bool rate_limited, uint64_t handed)
 {
     const struct engine_table *table = stream->lane->table;
-    if (draws->drawn_count == draws->drawn_capacity) {
-        draws->drawn_capacity = draws->drawn_capacity ? 2 * draws->drawn_capacity : 64;
-        draws->drawn = xrealloc(draws->drawn, draws->drawn_capacity * sizeof *draws->drawn);
-    }
+    if (draws->drawn_count == draws->drawn_capacity)
+        draws->drawn = array_grow(draws->drawn, &draws->drawn_capacity, sizeof *draws->drawn);
     const struct item *item = sample->item;
     size_t before = draws->trajectories.size, bytes = 0;
     struct drawn *drawn = &draws->drawn[draws->drawn_count++];

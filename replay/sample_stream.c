@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/array.h"
 #include "core/clock.h"
 #include "core/limits.h"
 
@@ -262,8 +263,8 @@ static void reverb_put_trajectory(const struct item *item, struct buffer *out)
 static struct wire_entry_parts *push_parts(struct service *service, uint32_t count)
 {
     if (count == service->part_capacity) {
-        service->part_capacity = service->part_capacity ? 2 * service->part_capacity : 256;
-        service->parts = xrealloc(service->parts, service->part_capacity * sizeof *service->parts);
+        service->parts =
+            array_grow(service->parts, &service->part_capacity, sizeof *service->parts);
     }
     return &service->parts[count];
 }
@@ -271,8 +272,8 @@ static struct wire_entry_parts *push_parts(struct service *service, uint32_t cou
 static void holes_reserve(struct service *service, uint32_t count)
 {
     while (service->hole_capacity < count) {
-        service->hole_capacity = service->hole_capacity ? 2 * service->hole_capacity : 256;
-        service->holes = xrealloc(service->holes, service->hole_capacity * sizeof *service->holes);
+        service->holes =
+            array_grow(service->holes, &service->hole_capacity, sizeof *service->holes);
     }
 }
 

@@ -15,6 +15,7 @@
 #include <troupe/log.h>
 #include <troupe/rng.h>
 #include "core/alloc.h"
+#include "core/array.h"
 #include "core/clock.h"
 #include "inbox.h"
 
@@ -311,10 +312,8 @@ void service_keep(struct service *service, trp_message *message)
         trp_message_destroy(message);
         return;
     }
-    if (service->lent_count == service->lent_capacity) {
-        service->lent_capacity = service->lent_capacity ? 2 * service->lent_capacity : 16;
-        service->lent = xrealloc(service->lent, service->lent_capacity * sizeof(trp_message *));
-    }
+    if (service->lent_count == service->lent_capacity)
+        service->lent = array_grow(service->lent, &service->lent_capacity, sizeof(trp_message *));
     service->lent[service->lent_count++] = message;
 }
 

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/array.h"
 #include "core/buffer.h"
 #include "core/limits.h"
 #include "core/utf8.h"
@@ -185,10 +186,8 @@ static trp_status decode_spec(trp_bytes bytes, const char *path, struct signatur
     if (out->count == SIGNATURE_LEAVES_MAX)
         return trp_fail(TRP_INVALID_ARGUMENT, "signature: more than %d tensors",
                         SIGNATURE_LEAVES_MAX);
-    if (out->count == out->capacity) {
-        out->capacity = out->capacity ? 2 * out->capacity : 16;
-        out->leaves = xrealloc(out->leaves, out->capacity * sizeof *out->leaves);
-    }
+    if (out->count == out->capacity)
+        out->leaves = array_grow(out->leaves, &out->capacity, sizeof *out->leaves);
     struct signature_leaf *leaf = &out->leaves[out->count++];
     *leaf = (struct signature_leaf){.path = xstrdup(path)};
     struct reader reader = reader_of(bytes);
@@ -270,7 +269,7 @@ static trp_status collect_members(trp_bytes bytes, uint32_t number, struct membe
 {
     struct reader reader = reader_of(bytes);
     struct field field;
-    size_t capacity = 0;
+    uint32_t capacity = 0;
     while (read_field(&reader, &field)) {
         if (number != 1 && field.tag == TAG(1, LEN)) /* of the named tuple itself */
             TRP_TRY(check_text(field.bytes));
@@ -279,10 +278,8 @@ static trp_status collect_members(trp_bytes bytes, uint32_t number, struct membe
         if (*count == SIGNATURE_LEAVES_MAX)
             return trp_fail(TRP_INVALID_ARGUMENT, "signature: a dict of more than %d members",
                             SIGNATURE_LEAVES_MAX);
-        if (*count == capacity) {
-            capacity = capacity ? 2 * capacity : 16;
-            *members = xrealloc(*members, capacity * sizeof **members);
-        }
+        if (*count == capacity)
+            *members = array_grow(*members, &capacity, sizeof **members);
         struct member *member = &(*members)[*count];
         *member = (struct member){.order = *count};
         if (!decode_member(field.bytes, member))
@@ -411,7 +408,7 @@ trp_status signature_check(const struct signature *signature, const trp_tensor_s
             columns[i].name ? columns[i].name : "unnamed", ours, table, theirs, leaf->path);
     }
     if (count != signature->count)
-        return trp_fail(TRP_INVALID_ARGUMENT, "%zu columns were given, but table '%s' has %zu",
+        return trp_fail(TRP_INVALID_ARGUMENT, "%zu columns were given, but table '%s' has %u",
                         count, table, signature->count);
     return TRP_OK;
 }

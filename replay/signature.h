@@ -24,7 +24,7 @@ struct signature_leaf {
  * A zeroed struct is empty. */
 struct signature {
     struct signature_leaf *leaves;
-    size_t count, capacity;
+    uint32_t count, capacity;
 };
 
 /* INVALID_ARGUMENT: malformed, nested too deep, too many leaves, names that are not UTF-8, or a

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/array.h"
 
 enum { CACHE_OVERHEAD_BYTES = sizeof(struct chunk) + SLAB_STEP / 2 };
 
@@ -91,10 +92,8 @@ static size_t lent_size(uint32_t count)
 static void lent_begin(struct store *store, struct chunk *chunk, const trp_bytes *spans,
                        uint32_t count)
 {
-    if (store->lent_count == store->lent_capacity) {
-        store->lent_capacity = store->lent_capacity ? 2 * store->lent_capacity : 64;
-        store->lent = xrealloc(store->lent, store->lent_capacity * sizeof(struct chunk *));
-    }
+    if (store->lent_count == store->lent_capacity)
+        store->lent = array_grow(store->lent, &store->lent_capacity, sizeof(struct chunk *));
     chunk->lent = slab_take(&store->slabs, lent_size(count));
     chunk->lent->at = store->lent_count;
     chunk->lent->count = count;
@@ -253,10 +252,8 @@ void store_chunk_ref(struct chunk *chunk)
 
 void dead_push(struct dead_list *list, struct dead dead)
 {
-    if (list->count == list->capacity) {
-        list->capacity = list->capacity ? list->capacity * 2 : 64;
-        list->at = xrealloc(list->at, list->capacity * sizeof *list->at);
-    }
+    if (list->count == list->capacity)
+        list->at = array_grow(list->at, &list->capacity, sizeof *list->at);
     list->at[list->count++] = dead;
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/array.h"
 #include "core/hash.h"
 
 /* ---- before their turn ---------------------------------------------------------------------- */
@@ -66,8 +67,8 @@ static bool early_size(struct store *store, uint64_t seq, uint32_t *size, int *r
 static struct found *found_push(struct loading *loading, uint64_t seq)
 {
     if (loading->found_count == loading->found_capacity) {
-        loading->found_capacity = loading->found_capacity ? loading->found_capacity * 2 : 1024;
-        loading->found = xrealloc(loading->found, loading->found_capacity * sizeof *loading->found);
+        loading->found =
+            array_grow(loading->found, &loading->found_capacity, sizeof *loading->found);
     }
     struct found *found = &loading->found[loading->found_count++];
     *found = (struct found){.seq = seq};

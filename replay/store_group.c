@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/array.h"
 
 enum {
     LEAF_VALUE_MAX = 2000, /* larger values have a page of their own; LMDB's bound is 2022 */
@@ -303,10 +304,8 @@ trp_status store_admit_table(struct store *store, trp_bytes signature, bool repl
 
 static void group_push_chunk(struct group *group, struct chunk *chunk)
 {
-    if (group->chunk_count == group->chunk_capacity) {
-        group->chunk_capacity = group->chunk_capacity ? group->chunk_capacity * 2 : 64;
-        group->chunks = xrealloc(group->chunks, group->chunk_capacity * sizeof(struct chunk *));
-    }
+    if (group->chunk_count == group->chunk_capacity)
+        group->chunks = array_grow(group->chunks, &group->chunk_capacity, sizeof(struct chunk *));
     store_chunk_ref(chunk);
     group->chunks[group->chunk_count++] = chunk;
 }

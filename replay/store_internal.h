@@ -56,7 +56,7 @@ struct spare;
 
 struct dead_list {
     struct dead *at;
-    size_t count, capacity;
+    uint32_t count, capacity;
 };
 
 /* What values cost when they are put, at most. */
@@ -91,7 +91,7 @@ struct group {
     struct buffer records; /* encoded item records, back to back */
     struct buffer noted;   /* of struct noted */
     struct chunk **chunks; /* ascending seq, one reference each */
-    size_t chunk_count, chunk_capacity;
+    uint32_t chunk_count, chunk_capacity;
     struct buffer changes;  /* of struct change, in the order of the calls; no deletes */
     struct buffer deletes;  /* of struct change, CHANGE_DELETE only */
     struct buffer removed;  /* of struct removed_record */

@@ -26,7 +26,7 @@ struct loading {
     uint64_t renewed; /* store->renewed when the cursors were placed */
 
     struct found *found; /* ascending seq: all that are below found_end */
-    size_t found_count, found_capacity;
+    uint32_t found_count, found_capacity;
     size_t last_found; /* items name chunks mostly in ascending order */
     uint64_t found_end;
     struct chunk_check sum; /* of the last one */

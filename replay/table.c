@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "core/alloc.h"
+#include "core/array.h"
 #include "core/limits.h"
 
 enum { INDEX_AHEAD = 16, CHUNKS_AHEAD = 4 };
@@ -84,8 +85,7 @@ static uint32_t table_take_slot(struct table *table)
         return table->free_slots[--table->free_count];
     if (table->slot_count == table->capacity) {
         assert(table->capacity <= TABLE_ITEMS_MAX / 2 + 1);
-        table->capacity = table->capacity ? table->capacity * 2 : 64;
-        table->items = xrealloc(table->items, table->capacity * sizeof(struct item *));
+        table->items = array_grow(table->items, &table->capacity, sizeof(struct item *));
         table->free_slots = xrealloc(table->free_slots, table->capacity * sizeof(uint32_t));
     }
     return table->slot_count++;
@@ -120,7 +120,7 @@ static void table_put(struct table *table, uint32_t slot, struct item *item)
     table->items[slot] = item;
     table->bytes += item_bytes(item);
     for (uint32_t i = 0; i < item->trajectory->chunk_count; i++)
-        episodes_add(&table->episodes, item->chunks[i]->episode);
+        ++*map_at(&table->episodes, item->chunks[i]->episode);
 }
 
 static void table_add(struct table *table, struct item *item)
@@ -274,6 +274,17 @@ void table_update(struct table *table, struct item *item, double priority)
     selector_update(table->remover, item->slot, priority);
 }
 
+static void episode_leave(struct table *table, uint64_t episode)
+{
+    uint64_t *count = map_at(&table->episodes, episode);
+    if (*count > 1) {
+        --*count;
+        return;
+    }
+    map_remove(&table->episodes, episode);
+    table->episodes_deleted++;
+}
+
 void table_remove(struct table *table, struct item *item)
 {
     uint32_t slot = item->slot;
@@ -285,7 +296,7 @@ void table_remove(struct table *table, struct item *item)
     table->items[slot] = NULL;
     table->bytes -= item_bytes(item);
     for (uint32_t i = 0; i < item->trajectory->chunk_count; i++)
-        table->episodes_deleted += episodes_remove(&table->episodes, item->chunks[i]->episode);
+        episode_leave(table, item->chunks[i]->episode);
     table->free_slots[table->free_count++] = slot;
     item->slot = SLOT_NONE;
     table->limiter.deletes++;

@@ -8,7 +8,7 @@
 
 #include <troupe/replay.h>
 #include <troupe/rng.h>
-#include "distinct.h"
+#include "core/map.h"
 #include "item.h"
 #include "limiter.h"
 
@@ -110,10 +110,9 @@ void table_sample(struct table *table, struct table_sample *sample);
  * be had. */
 uint32_t table_sample_many(struct table *table, uint32_t count, struct table_sample *samples);
 
-/* The same, of those that are not in `drawn`, which gets it; when all are, or DISTINCT_ITEMS_MAX,
- * `drawn` is emptied before. For samplers that draw. */
-void table_sample_distinct(struct table *table, struct distinct *drawn,
-                           struct table_sample *sample);
+/* The same, of those whose seqs are not in `drawn` (slots + 1 by seq), which gets it; when all are,
+ * or DISTINCT_ITEMS_MAX, `drawn` is emptied before. For samplers that draw. */
+void table_sample_distinct(struct table *table, struct map *drawn, struct table_sample *sample);
 
 /* Do these options have another sampler or remover than the table? */
 bool table_selectors_differ(const struct table *table, const trp_table_options *options);

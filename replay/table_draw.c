@@ -37,20 +37,27 @@ void table_sample(struct table *table, struct table_sample *sample)
     table_take_sample(table, slot, sample);
 }
 
-static bool drawn_there(const struct table *table, const struct distinct_entry *entry)
+/* The slot of an item that was drawn and is still there; SLOT_NONE: the entry has none. */
+static uint32_t drawn_slot(const struct table *table, const struct map_entry *entry)
 {
-    return entry->seq != 0 && table->items[entry->slot] &&
-           table->items[entry->slot]->seq == entry->seq;
+    uint32_t slot = (uint32_t)entry->value - 1;
+    bool there = entry->value != 0 && table->items[slot] && table->items[slot]->seq == entry->key;
+    return there ? slot : SLOT_NONE;
 }
 
-static bool slot_is_left(const struct table *table, const struct distinct *drawn, uint32_t slot)
+static bool was_drawn(const struct table *table, const struct map *drawn, uint32_t slot)
 {
-    return table->items[slot] && !distinct_has(drawn, table->items[slot]->seq);
+    return map_get(drawn, table->items[slot]->seq) != 0;
+}
+
+static bool slot_is_left(const struct table *table, const struct map *drawn, uint32_t slot)
+{
+    return table->items[slot] && !was_drawn(table, drawn, slot);
 }
 
 /* One of those that were not drawn, all alike; guessed at first, which fails only in tables that
  * are not large or have been much larger. */
-static uint32_t pick_left(struct table *table, const struct distinct *drawn, int64_t left,
+static uint32_t pick_left(struct table *table, const struct map *drawn, int64_t left,
                           double *probability)
 {
     enum { GUESSES = 64 };
@@ -67,53 +74,52 @@ static uint32_t pick_left(struct table *table, const struct distinct *drawn, int
 }
 
 /* Those that were drawn weigh nothing for as long as the pick takes. */
-static uint32_t pick_weighted(struct table *table, const struct distinct *drawn,
-                              double *probability)
+static uint32_t pick_weighted(struct table *table, const struct map *drawn, double *probability)
 {
+    uint32_t slot;
     for (uint32_t i = 0; i < drawn->capacity; i++)
-        if (drawn_there(table, &drawn->entries[i]))
-            selector_update(table->sampler, drawn->entries[i].slot, 0);
-    uint32_t slot = selector_pick(table->sampler, &table->rng, probability);
+        if ((slot = drawn_slot(table, &drawn->entries[i])) != SLOT_NONE)
+            selector_update(table->sampler, slot, 0);
+    uint32_t picked = selector_pick(table->sampler, &table->rng, probability);
     for (uint32_t i = 0; i < drawn->capacity; i++)
-        if (drawn_there(table, &drawn->entries[i]))
-            selector_update(
-                table->sampler, drawn->entries[i].slot,
-                priority_for(table->sampler, table->items[drawn->entries[i].slot]->priority));
-    return slot;
+        if ((slot = drawn_slot(table, &drawn->entries[i])) != SLOT_NONE)
+            selector_update(table->sampler, slot,
+                            priority_for(table->sampler, table->items[slot]->priority));
+    return picked;
 }
 
 /* Most of the table was drawn, or most of its weight: what seldom happens may take long. */
-static uint32_t pick_rest(struct table *table, struct distinct *drawn, double *probability)
+static uint32_t pick_rest(struct table *table, struct map *drawn, double *probability)
 {
     int64_t left = table_size(table);
     for (uint32_t i = 0; i < drawn->capacity; i++)
-        left -= drawn_there(table, &drawn->entries[i]);
+        left -= drawn_slot(table, &drawn->entries[i]) != SLOT_NONE;
     if (left == 0) {
-        distinct_clear(drawn);
+        map_cleanup(drawn);
         return selector_pick(table->sampler, &table->rng, probability);
     }
     if (table->options->sampler.kind == TRP_PRIORITIZED) {
         uint32_t slot = pick_weighted(table, drawn, probability);
-        if (!distinct_has(drawn, table->items[slot]->seq))
+        if (!was_drawn(table, drawn, slot))
             return slot; /* else the others weigh nothing either */
     }
     return pick_left(table, drawn, left, probability);
 }
 
-void table_sample_distinct(struct table *table, struct distinct *drawn, struct table_sample *sample)
+void table_sample_distinct(struct table *table, struct map *drawn, struct table_sample *sample)
 {
     enum { TRIES = 32 };
     uint32_t slot = 0;
     bool found = false;
     if (drawn->count == DISTINCT_ITEMS_MAX)
-        distinct_clear(drawn);
+        map_cleanup(drawn);
     for (int i = 0; i < TRIES && !found && drawn->count < table_size(table); i++) {
         slot = selector_pick(table->sampler, &table->rng, &sample->probability);
-        found = !distinct_has(drawn, table->items[slot]->seq);
+        found = !was_drawn(table, drawn, slot);
     }
     if (!found)
         slot = pick_rest(table, drawn, &sample->probability);
-    distinct_add(drawn, table->items[slot]->seq, slot);
+    *map_at(drawn, table->items[slot]->seq) = (uint64_t)slot + 1;
     table_take_sample(table, slot, sample);
 }
 

@@ -35,7 +35,7 @@ static bool arrays_free(struct table *table)
         } else if (table->index.capacity > 0) {
             key_index_clear(&table->index);
         } else if (table->episodes.capacity > 0) {
-            episodes_clear(&table->episodes);
+            map_cleanup(&table->episodes);
         } else {
             return false;
         }

@@ -8,7 +8,6 @@
 #ifndef TRP_REPLAY_TABLE_IMPL_H
 #define TRP_REPLAY_TABLE_IMPL_H
 
-#include "episodes.h"
 #include "key_index.h"
 #include "selector.h"
 #include "table.h"
@@ -20,8 +19,8 @@ struct table {
     struct selector *sampler, *remover;
     struct limiter limiter;
     int64_t unique_samples;
-    uint64_t bytes; /* of the chunks of its items */
-    struct episodes episodes;
+    uint64_t bytes;      /* of the chunks of its items */
+    struct map episodes; /* how many chunks of its items are of which */
     int64_t episodes_deleted;
     uint32_t oldest_slot, oldest_next; /* the best so far; where the search goes on */
     uint64_t oldest_seq;               /* of what was in oldest_slot; 0: nothing */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/array.h"
 #include "wire_bytes.h"
 
 enum {
@@ -22,9 +23,8 @@ enum {
 static void builder_push_chunk(struct trajectory_builder *builder, struct chunk *chunk)
 {
     if (builder->chunk_count == builder->chunk_capacity) {
-        builder->chunk_capacity = builder->chunk_capacity ? 2 * builder->chunk_capacity : 16;
         builder->chunks =
-            xrealloc(builder->chunks, builder->chunk_capacity * sizeof(struct chunk *));
+            array_grow(builder->chunks, &builder->chunk_capacity, sizeof(struct chunk *));
     }
     builder->chunks[builder->chunk_count++] = chunk;
 }

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/array.h"
 #include "core/limits.h"
 #include "signature.h"
 #include "tensor.h"
@@ -313,10 +314,8 @@ trp_status unpacker_sample(struct unpacker *unpacker, const struct sample *sampl
 
 static void messages_push(struct messages *messages, trp_message *message)
 {
-    if (messages->count == messages->capacity) {
-        messages->capacity = messages->capacity ? 2 * messages->capacity : 4;
-        messages->at = xrealloc(messages->at, messages->capacity * sizeof *messages->at);
-    }
+    if (messages->count == messages->capacity)
+        messages->at = array_grow(messages->at, &messages->capacity, sizeof *messages->at);
     messages->at[messages->count++] = message;
 }
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/array.h"
 
 struct views *views_create(const trp_tensor_spec *columns, size_t column_count, uint32_t rows)
 {
@@ -50,10 +51,8 @@ void views_push(struct views *views, uint32_t row, size_t column, const uint8_t 
         last->size += size;
         return;
     }
-    if (count == views->span_capacity) {
-        views->span_capacity = views->span_capacity ? 2 * views->span_capacity : 256;
-        views->spans = xrealloc(views->spans, views->span_capacity * sizeof *views->spans);
-    }
+    if (count == views->span_capacity)
+        views->spans = array_grow(views->spans, &views->span_capacity, sizeof *views->spans);
     assert(count < UINT32_MAX);
     views->spans[count] = (trp_bytes){data, size};
     first[1] = count + 1;

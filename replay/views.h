@@ -15,7 +15,7 @@ struct views {
     size_t *bytes; /* of each column of a row */
     trp_bytes *spans;
     uint32_t *first; /* spans[first[i]] .. spans[first[i + 1]], i = row * column_count + column */
-    size_t span_capacity;
+    uint32_t span_capacity;
     uint32_t settled; /* rows */
 };
 

@@ -23,12 +23,6 @@ trp_status decode_end(const char *what, size_t size, trp_status status)
 
 /* ---- arrays ------------------------------------------------------------------------------ */
 
-void *array_grow(void *array, uint32_t *capacity, size_t size)
-{
-    *capacity = *capacity ? *capacity * 2 : 16;
-    return xrealloc(array, *capacity * size);
-}
-
 struct wire_chunk *wire_push_chunk(struct wire_lists *lists)
 {
     void *out;

@@ -4,11 +4,9 @@
 #ifndef TRP_REPLAY_WIRE_PARTS_H
 #define TRP_REPLAY_WIRE_PARTS_H
 
+#include "core/array.h"
 #include "wire.h"
 #include "wire_bytes.h"
-
-/* Doubles the capacity; the array, which may have moved. */
-void *array_grow(void *array, uint32_t *capacity, size_t size);
 
 /* Room for one more zeroed element at `*out`; the array, which may have moved. */
 static inline void *array_push(void *array, uint32_t *count, uint32_t *capacity, size_t size,

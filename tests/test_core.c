@@ -21,6 +21,8 @@
 #include "core/crc32c.h"
 #include "core/flags.h"
 #include "core/hash.h"
+#include "core/map.h"
+#include "core/status.h"
 #include "core/limits.h"
 #include "core/log.h"
 #include "core/printable.h"
@@ -660,9 +662,55 @@ static void slabs_give_each_size_its_own_memory_again(void **state)
     assert_int_equal(slabs.bytes, 0);
 }
 
+/* ---- maps ------------------------------------------------------------------------------- */
+
+/* Against an array that is looked at from one end to the other. */
+static void a_map_has_what_was_put_and_not_removed(void **state)
+{
+    (void)state;
+    enum { KEYS = 500, STEPS = 20000 };
+    uint64_t values[KEYS] = {0};
+    struct map map = {0};
+    trp_rng rng;
+    trp_rng_init(&rng, 1, 1);
+    for (int round = 0; round < STEPS; round++) {
+        uint64_t key = trp_rng_below(&rng, KEYS);
+        uint32_t count = 0;
+        if (values[key] && round % 2) {
+            map_remove(&map, key);
+            values[key] = 0;
+        } else {
+            uint64_t *value = map_at(&map, key);
+            assert_int_equal(*value, values[key]);
+            values[key] = *value = (uint64_t)round + 1;
+        }
+        for (uint64_t each = 0; each < KEYS; each++) {
+            assert_int_equal(map_get(&map, each), values[each]);
+            count += values[each] != 0;
+        }
+        assert_int_equal(map.count, count);
+    }
+    map_clear(&map);
+    assert_int_equal(map.count, 0);
+    assert_int_equal(map_get(&map, 7), 0);
+    map_cleanup(&map);
+}
+
+static void kept_errors_come_back(void **state)
+{
+    (void)state;
+    (void)trp_fail(TRP_NOT_FOUND, "the first");
+    char *kept = error_keep();
+    (void)trp_fail(TRP_INTERNAL, "of a cleanup");
+    assert_int_equal(error_back(TRP_NOT_FOUND, kept), TRP_NOT_FOUND);
+    assert_string_equal(trp_last_error(), "the first");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_map_has_what_was_put_and_not_removed),
+        cmocka_unit_test(kept_errors_come_back),
         cmocka_unit_test(the_last_error_is_the_last_message),
         cmocka_unit_test(a_long_message_is_cut),
         cmocka_unit_test(each_thread_has_its_own_error),

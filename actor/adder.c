@@ -1,5 +1,6 @@
 /* The n-step transition adder: windows (nstep.h) on one side, a writer on the other. Each item is
  * one row of its own, so the writer needs no history and an item never shares fate with another.
+ * The writer is told which episode each row is of: one for all copies cannot end one of theirs.
  *
  * The environment loop must not lose an item to a table that holds inserts back, and must stay able
  * to stop. So adding never blocks: completed rows wait in `kept`, which has room for all that one
@@ -26,9 +27,12 @@ struct nstep_adder {
     double priority;
     uint32_t copies;
     struct nstep_window **windows; /* copies */
+    uint64_t *episodes;            /* copies: the number of the one that runs */
+    uint64_t episode_count;
+    uint64_t episode; /* of the copy that adds */
     trp_tensor_spec columns[TRP_NSTEP_COLUMNS];
     size_t offsets[TRP_NSTEP_COLUMNS]; /* in a row */
-    size_t row_bytes;
+    size_t episode_offset, row_bytes;
     uint8_t *kept; /* capacity rows, the first kept_sent of them are the writer's already */
     size_t capacity, kept_count, kept_sent;
     bool appended; /* row kept_sent is in the writer, its item is not */
@@ -61,6 +65,7 @@ static void adder_first(trp_adder *base, uint32_t copy, const void *observation)
 {
     struct nstep_adder *adder = (struct nstep_adder *)base;
     assert(copy < adder->copies);
+    adder->episodes[copy] = ++adder->episode_count;
     nstep_first(adder->windows[copy], observation);
 }
 
@@ -76,12 +81,14 @@ static void keep_item(void *context, const struct nstep_item *item)
     };
     for (size_t c = 0; c < TRP_NSTEP_COLUMNS; c++)
         memcpy(row + adder->offsets[c], values[c], trp_tensor_bytes(&adder->columns[c]));
+    memcpy(row + adder->episode_offset, &adder->episode, sizeof adder->episode);
 }
 
 static void adder_add(trp_adder *base, uint32_t copy, const trp_transition *transition)
 {
     struct nstep_adder *adder = (struct nstep_adder *)base;
     assert(copy < adder->copies);
+    adder->episode = adder->episodes[copy];
     nstep_add(adder->windows[copy], transition, keep_item, adder);
 }
 
@@ -109,6 +116,9 @@ static trp_status append_row(struct nstep_adder *adder)
     int64_t version;
     memcpy(&version, values[TRP_NSTEP_VERSION], sizeof version);
     trp_writer_set_policy_version(adder->writer, (uint64_t)version);
+    uint64_t episode;
+    memcpy(&episode, row + adder->episode_offset, sizeof episode);
+    trp_writer_set_episode(adder->writer, episode);
     return trp_writer_append(adder->writer, values);
 }
 
@@ -160,6 +170,7 @@ static void adder_destroy(trp_adder *base)
     for (uint32_t i = 0; i < adder->copies; i++)
         nstep_destroy(adder->windows[i]);
     free(adder->windows);
+    free(adder->episodes);
     free(adder->kept);
     free(adder->table);
     free(adder);
@@ -203,6 +214,8 @@ static void lay_out_row(struct nstep_adder *adder)
         adder->offsets[c] = adder->row_bytes;
         adder->row_bytes += (trp_tensor_bytes(&adder->columns[c]) + 7) / 8 * 8;
     }
+    adder->episode_offset = adder->row_bytes;
+    adder->row_bytes += sizeof adder->episode;
 }
 
 static uint32_t in_flight(const trp_nstep_options *options, uint32_t copies)
@@ -227,6 +240,7 @@ trp_status trp_nstep_adder_create(trp_adder **out, const trp_nstep_options *opti
     uint32_t n_step = options->n_step ? options->n_step : 1;
     adder->capacity = (size_t)adder->copies * n_step;
     adder->windows = xcalloc(adder->copies, sizeof *adder->windows);
+    adder->episodes = xcalloc(adder->copies, sizeof *adder->episodes);
     adder->kept = xcalloc(adder->capacity, adder->row_bytes);
     struct nstep_sizes sizes = {
         .n_step = n_step,

@@ -29,6 +29,7 @@ struct history {
     size_t step_bytes;
     trp_rng rng;
     struct step_number next; /* of the next step, or of the open one */
+    uint64_t episode;        /* number 0 of history_set_episode() */
     uint64_t first;          /* serial of the oldest step that was not forgotten */
     bool open;               /* a step is being put together */
     struct room *room;       /* the tracks hold it; NULL: none */
@@ -121,8 +122,20 @@ void history_end_episode(struct history *history, bool keep_steps)
         track_forget(history->tracks[i]);
     if (!keep_steps)
         history->first = history->next.serial;
-    history->next.episode = history_draw_key(history);
+    history->next.episode = history->episode = history_draw_key(history);
     history->next.step = 0;
+}
+
+/* Those of one writer follow each other: drawn ones are as far apart as any. */
+void history_set_episode(struct history *history, uint64_t number)
+{
+    uint64_t episode = history->episode + number;
+    if (episode == history->next.episode)
+        return;
+    if (history->open)
+        end_step(history);
+    history_close(history);
+    history->next.episode = episode;
 }
 
 /* ---- looking --------------------------------------------------------------------------------- */
@@ -276,7 +289,7 @@ trp_status history_create(struct history **out, const trp_writer_options *option
     history->places = xcalloc(options->column_count, sizeof *history->places);
     history->tracks = xcalloc(options->column_count, sizeof(struct track *));
     trp_rng_init(&history->rng, options->seed ? options->seed : trp_rng_entropy(), 0);
-    history->next.episode = history_draw_key(history);
+    history->next.episode = history->episode = history_draw_key(history);
     trp_status status = add_tracks(history, options);
     if (status == TRP_OK)
         *out = history;

@@ -35,6 +35,10 @@ void history_close(struct history *history);
 /* Ends an open step, closes, and begins an episode; drops every step unless they are to stay. */
 void history_end_episode(struct history *history, bool keep_steps);
 
+/* Ends an open step and, if it is another one than the last step's, closes: the steps to come are
+ * of this part of the episode. 0: as at first. */
+void history_set_episode(struct history *history, uint64_t number);
+
 uint32_t history_size(const struct history *history, uint32_t column); /* steps to refer to */
 size_t history_columns(const struct history *history);
 const trp_tensor_spec *history_specs(const struct history *history);

@@ -320,6 +320,11 @@ trp_status trp_writer_end_episode(trp_writer *writer, bool keep_steps, int64_t t
     return TRP_OK;
 }
 
+void trp_writer_set_episode(trp_writer *writer, uint64_t number)
+{
+    history_set_episode(writer->history, number);
+}
+
 uint32_t trp_writer_episode_steps(const trp_writer *writer)
 {
     return (uint32_t)history_episode_steps(writer->history);

@@ -298,10 +298,9 @@ static void wrong_options_are_refused_by_name(void **state)
     }
 }
 
-/* To a real server, which tells the newest version of a table's items. */
-static void items_carry_the_version_to_the_server(void **state)
+/* What a real server tells of the table that an adder wrote. */
+static Troupe__ReplayTablesResponse *told_after(uint32_t copies, void (*run)(trp_adder *adder))
 {
-    (void)state;
     char dir[] = "/tmp/troupe-adder-XXXXXX";
     assert_non_null(mkdtemp(dir));
     trp_table_options table = {.name = "t"};
@@ -313,37 +312,83 @@ static void items_carry_the_version_to_the_server(void **state)
     Troupe__ReplayTablesRequest request = TROUPE__REPLAY_TABLES_REQUEST__INIT;
     assert_int_equal(trp_replay_server_create(&server, &options), TRP_OK);
     trp_channel *channel = trp_channel_create_local(trp_replay_server_rpc(server));
-    trp_nstep_options nstep = {.replay = channel, .table = "t", .env = &discrete};
+    trp_nstep_options nstep = {.replay = channel, .table = "t", .env = &discrete, .copies = copies};
     assert_int_equal(trp_nstep_adder_create(&adder, &nstep), TRP_OK);
-    float observation[6] = {0};
-    int32_t action = 1;
-    adder->impl->first(adder, 0, observation);
-    for (uint64_t version = 7; version <= 9; version++) {
-        adder->impl->add(adder, 0,
-                         &(trp_transition){.action = &action,
-                                           .discount = 1,
-                                           .next_observation = observation,
-                                           .version = version});
-        assert_int_equal(adder->impl->flush(adder, 10000), TRP_OK);
-    }
+    run(adder);
+    assert_int_equal(adder->impl->flush(adder, 10000), TRP_OK);
     assert_int_equal(trp_channel_service(channel, &troupe__replay__descriptor, &service), TRP_OK);
     assert_int_equal(trp_call(service, "Tables", &request.base, &reply, NULL), TRP_OK);
-    const Troupe__ReplayTable *told = ((Troupe__ReplayTablesResponse *)reply)->tables[0];
-    assert_int_equal(told->size, 3);
-    assert_int_equal(told->staleness->newest_version, 9);
-    protobuf_c_message_free_unpacked(reply, NULL);
     trp_adder_destroy(adder);
     trp_channel_destroy(channel);
     trp_replay_server_destroy(server);
     char *remove = xasprintf("rm -r %s", dir);
     assert_int_equal(system(remove), 0);
     free(remove);
+    return (Troupe__ReplayTablesResponse *)reply;
+}
+
+static void add_step(trp_adder *adder, uint32_t copy, uint64_t version, bool last)
+{
+    const float observation[6] = {0};
+    int32_t action = 1;
+    adder->impl->add(adder, copy,
+                     &(trp_transition){.action = &action,
+                                       .discount = 1,
+                                       .next_observation = observation,
+                                       .version = version,
+                                       .last = last});
+}
+
+static void run_versions(trp_adder *adder)
+{
+    const float observation[6] = {0};
+    adder->impl->first(adder, 0, observation);
+    for (uint64_t version = 7; version <= 9; version++) {
+        add_step(adder, 0, version, false);
+        assert_int_equal(adder->impl->push(adder, 10000), TRP_OK);
+    }
+}
+
+static void items_carry_the_version_to_the_server(void **state)
+{
+    (void)state;
+    Troupe__ReplayTablesResponse *told = told_after(1, run_versions);
+    assert_int_equal(told->tables[0]->size, 3);
+    assert_int_equal(told->tables[0]->staleness->newest_version, 9);
+    troupe__replay_tables_response__free_unpacked(told, NULL);
+}
+
+/* Three copies in turn: one is in its third episode, one in its second, one in its first. */
+static void run_episodes(trp_adder *adder)
+{
+    enum { COPIES = 3, STEPS = 12 };
+    const float observation[6] = {0};
+    for (uint32_t copy = 0; copy < COPIES; copy++)
+        adder->impl->first(adder, copy, observation);
+    for (uint32_t step = 1; step <= STEPS; step++) {
+        for (uint32_t copy = 0; copy < COPIES; copy++) {
+            bool last = copy < 2 && step % (copy == 0 ? 5 : 7) == 0;
+            add_step(adder, copy, 1, last);
+            if (last)
+                adder->impl->first(adder, copy, observation);
+        }
+        assert_int_equal(adder->impl->push(adder, 10000), TRP_OK);
+    }
+}
+
+static void the_server_counts_the_episodes_of_all_copies(void **state)
+{
+    (void)state;
+    Troupe__ReplayTablesResponse *told = told_after(3, run_episodes);
+    assert_int_equal(told->tables[0]->episodes, 3 + 2 + 1);
+    troupe__replay_tables_response__free_unpacked(told, NULL);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(items_carry_the_version_to_the_server),
+        cmocka_unit_test(the_server_counts_the_episodes_of_all_copies),
         cmocka_unit_test(known_episodes_give_the_known_items),
         cmocka_unit_test(random_episodes_agree_with_the_definition),
         cmocka_unit_test(a_new_episode_forgets_the_unfinished_one),

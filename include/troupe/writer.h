@@ -103,7 +103,13 @@ TRP_API TRP_MUST_USE trp_status trp_writer_flush(trp_writer *writer, uint32_t un
 TRP_API TRP_MUST_USE trp_status trp_writer_end_episode(trp_writer *writer, bool keep_steps,
                                                        int64_t timeout_ms);
 
-/* Complete steps since the episode began. */
+/* The steps appended from now on are of another episode than those under other numbers, 0 at first,
+ * until trp_writer_end_episode(): for a writer of several environments, whose episodes take turns.
+ * Waits for nothing and forgets nothing; a chunk has steps of one episode only. Servers count
+ * episodes. Ends an open partial step. */
+TRP_API void trp_writer_set_episode(trp_writer *writer, uint64_t number);
+
+/* Complete steps since the writer's episode began, whatever their numbers. */
 TRP_API uint32_t trp_writer_episode_steps(const trp_writer *writer);
 
 /* The version of the policy that made the items created from now on; 0 (as at first): not said.

@@ -378,6 +378,66 @@ static void measure_copy(const char *parent)
     remove_dir(dir);
 }
 
+/* ---- after a restart ------------------------------------------------------------------------ */
+
+static trp_status keep_item(void *arg, uint32_t table_id, struct item *item)
+{
+    struct stored *stored = arg;
+    (void)table_id;
+    stored->live[stored->next++] = item;
+    return TRP_OK;
+}
+
+/* Chunks a second that are read for the first time in a store's life, in random order, and with
+ * `known` without a comparison with their sums. */
+static double first_reads(const char *dir, const struct load *load, bool known)
+{
+    enum { STRIDE = 7919 };
+    struct stored stored = {.live = xcalloc(load->live, sizeof *stored.live)};
+    uint8_t *bytes = xmalloc(load->size_max);
+    check_status(store_create(&stored.store, &(struct store_options){.dir = dir}));
+    check_status(store_load(stored.store, keep_item, &stored));
+    for (size_t place = 0; known && place < load->live; place++)
+        stored.live[place]->chunks[0]->unchecked = false;
+    int64_t start = clock_now_ns(&clock_monotonic);
+    for (size_t turn = 0; turn < load->live; turn++) {
+        const struct item *item = stored.live[turn * STRIDE % load->live];
+        check_status(store_chunk_read(stored.store, item->chunks[0], bytes));
+    }
+    double seconds = (double)(clock_now_ns(&clock_monotonic) - start) / 1e9;
+    stored_close(&stored, load->live);
+    free(bytes);
+    return (double)load->live / seconds;
+}
+
+static void measure_first_reads(const char *parent)
+{
+    static const struct load loads[] = {
+        {"600 B", 200000, 600, 600, 4096, 0, false},
+        {"2800 B", 100000, 2800, 2800, 4096, 0, false},
+        {"28 KB", 20000, 28224, 28224, 64, 0, false},
+    };
+    for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
+        const struct load *load = &loads[i];
+        struct stored stored = {0};
+        double best[2] = {0};
+        char *dir = make_dir(parent);
+        stored_open(&stored, dir, load->live);
+        for (size_t first = 0; first < load->live; first += load->group)
+            stored_group(&stored, load, first);
+        stored_close(&stored, load->live);
+        for (int segment = 0; segment < 2 * SEGMENTS; segment++) {
+            double rate = first_reads(dir, load, segment % 2);
+            best[segment % 2] = rate > best[segment % 2] ? rate : best[segment % 2];
+        }
+        printf("store, first read of a chunk of %s after a restart, %s\t%.0f\tchunks/s\t%.0f\t"
+               "without a look at its sum\n",
+               load->name, place_name(dir), best[0], best[1]);
+        fflush(stdout);
+        remove_dir(dir);
+    }
+}
+
 /* ---- long runs ------------------------------------------------------------------------------ */
 
 enum remover { OLDEST, ANY, LOWEST, REMOVERS };
@@ -599,5 +659,6 @@ int main(int argc, char **argv)
     measure_copy(argv[1]);
     measure_updates(argv[1]);
     measure_reads(argv[1]);
+    measure_first_reads(argv[1]);
     return 0;
 }

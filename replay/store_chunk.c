@@ -311,48 +311,47 @@ static trp_status chunk_lost(const struct store *store, const struct chunk *chun
                     rc == 0 ? what : mdb_strerror(rc));
 }
 
-trp_status chunk_verify(struct store *store, const struct chunk *chunk)
-{
-    struct chunk_check check = {0};
-    uint32_t count = chunk_pieces(chunk->size);
-    if (!chunk->unchecked)
-        return TRP_OK;
-    for (uint32_t piece = 0; piece < count; piece++) {
-        MDB_val data;
-        int rc = piece == 0 ? chunk_seek(store, chunk, &data) : chunk_next(store, &data);
-        if (rc != 0)
-            return chunk_lost(store, chunk, rc, NULL);
-        chunk_check_piece(&check, (trp_bytes){data.mv_data, data.mv_size});
-    }
-    if (!chunk_check_end(&check))
-        return chunk_lost(store, chunk, 0, "its bytes are not those that were written");
-    ((struct chunk *)chunk)->unchecked = false;
-    return TRP_OK;
-}
-
-trp_status piece_read(struct store *store, const struct chunk *chunk, uint32_t piece, MDB_val *data)
+trp_status piece_read(struct store *store, const struct chunk *chunk, uint32_t piece, MDB_val *data,
+                      struct chunk_check *check)
 {
     size_t left = chunk->size - (size_t)piece * PIECE_BYTES;
     size_t stored = left + SUM_BYTES < PIECE_BYTES ? left + SUM_BYTES : PIECE_BYTES;
     int rc = piece == 0 ? chunk_seek(store, chunk, data) : chunk_next(store, data);
     if (rc != 0 || data->mv_size != stored)
         return chunk_lost(store, chunk, rc, "a piece has another size");
+    if (chunk->unchecked)
+        chunk_check_piece(check, (trp_bytes){data->mv_data, data->mv_size});
     data->mv_size = left < stored ? left : stored;
+    return TRP_OK;
+}
+
+trp_status pieces_end(struct store *store, const struct chunk *chunk, struct chunk_check *check)
+{
+    MDB_val tail; /* of the sum, where that has a piece of its own */
+    int rc = 0;
+    if (!chunk->unchecked)
+        return TRP_OK;
+    if (chunk_pieces(chunk->size) > piece_count(chunk->size) &&
+        (rc = chunk_next(store, &tail)) == 0)
+        chunk_check_piece(check, (trp_bytes){tail.mv_data, tail.mv_size});
+    if (rc != 0 || !chunk_check_end(check))
+        return chunk_lost(store, chunk, rc, "its bytes are not those that were written");
+    ((struct chunk *)chunk)->unchecked = false;
     return TRP_OK;
 }
 
 static trp_status chunk_copy(struct store *store, const struct chunk *chunk, uint8_t *out)
 {
     TRP_TRY(lmdb_read_begin(store));
-    TRP_TRY(chunk_verify(store, chunk));
+    struct chunk_check check = {0};
     uint32_t count = piece_count(chunk->size);
     for (uint32_t piece = 0; piece < count; piece++) {
         MDB_val data;
-        TRP_TRY(piece_read(store, chunk, piece, &data));
+        TRP_TRY(piece_read(store, chunk, piece, &data, &check));
         memcpy(out, data.mv_data, data.mv_size);
         out += data.mv_size;
     }
-    return TRP_OK;
+    return pieces_end(store, chunk, &check);
 }
 
 trp_status store_chunk_read(struct store *store, const struct chunk *chunk, uint8_t *out)
@@ -417,18 +416,19 @@ trp_status store_chunk_locate(struct store *store, const struct chunk *chunk, st
         return TRP_OK;
     }
     TRP_TRY(lmdb_read_begin(store));
-    TRP_TRY(chunk_verify(store, chunk));
+    struct chunk_check check = {0};
     bool paged = true;
     for (uint32_t piece = 0; piece < count; piece++) {
         MDB_val data;
         uint64_t page;
-        TRP_TRY(piece_read(store, chunk, piece, &data));
+        TRP_TRY(piece_read(store, chunk, piece, &data, &check));
         paged = paged && page_of_piece(store, data, &page);
         if (paged)
             buffer_append(pages, (trp_bytes){(const uint8_t *)&page, sizeof page});
         else
             buffer_append(rest, (trp_bytes){data.mv_data, data.mv_size});
     }
+    TRP_TRY(pieces_end(store, chunk, &check));
     if (paged)
         pages_keep(store, chunk, pages->data + pages->size - pages_size(chunk));
     return TRP_OK;

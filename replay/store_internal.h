@@ -323,13 +323,12 @@ void spares_cleanup(struct store *store);
 int chunk_seek(struct store *store, const struct chunk *chunk, MDB_val *data);
 int chunk_next(struct store *store, MDB_val *data);
 
-/* Compares a chunk that is unchecked with its sum, where read_cursor is live. DATA_LOSS: it is not
- * what was written; INTERNAL: it cannot be read. */
-trp_status chunk_verify(struct store *store, const struct chunk *chunk);
-
-/* The chunk's own bytes in its next piece, 0 being the first: all but the sum behind the last. */
-trp_status piece_read(struct store *store, const struct chunk *chunk, uint32_t piece,
-                      MDB_val *data);
+/* The chunk's own bytes in its next piece, 0 being the first: all but the sum behind the last. What
+ * was read counts when pieces_end() says so, after all of them; `check` is zeroed before.
+ * DATA_LOSS: it is not what was written; INTERNAL: it cannot be read. */
+trp_status piece_read(struct store *store, const struct chunk *chunk, uint32_t piece, MDB_val *data,
+                      struct chunk_check *check);
+trp_status pieces_end(struct store *store, const struct chunk *chunk, struct chunk_check *check);
 
 /* Its bytes are on disk now: the cache keeps or drops them. */
 void chunk_settle(struct store *store, struct chunk *chunk);

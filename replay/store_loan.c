@@ -178,12 +178,12 @@ trp_status store_loan_chunk(struct store *store, struct loan *loan, struct chunk
     loan->bytes += lendable;
     store->lent_out += lendable;
     TRP_TRY(lmdb_read_begin(store));
-    TRP_TRY(chunk_verify(store, chunk));
+    struct chunk_check check = {0};
     uint32_t count = piece_count(chunk->size);
     for (uint32_t piece = 0; piece < count; piece++) {
         MDB_val data;
         uint64_t page;
-        TRP_TRY(piece_read(store, chunk, piece, &data));
+        TRP_TRY(piece_read(store, chunk, piece, &data, &check));
         if ((size_t)piece * PIECE_BYTES >= lendable) {
             memcpy(rest, data.mv_data, data.mv_size);
             continue;
@@ -194,7 +194,7 @@ trp_status store_loan_chunk(struct store *store, struct loan *loan, struct chunk
         loan_add(loan, (trp_bytes){loan->loans->map + page * store->page_bytes + PAGE_HEADER_BYTES,
                                    data.mv_size});
     }
-    return TRP_OK;
+    return pieces_end(store, chunk, &check);
 }
 
 /* ---- and back ------------------------------------------------------------------------------- */

@@ -35,8 +35,17 @@ static void check_take(struct chunk_check *check, uint32_t tail_bytes)
         check->tail[check->tail_bytes++] = piece.data[at];
 }
 
+/* The sum reads at three places at once, of which the processor foresees none. */
+static void check_fetch(trp_bytes piece)
+{
+    enum { LINE_BYTES = 64 };
+    for (size_t at = 0; at < piece.size; at += LINE_BYTES)
+        __builtin_prefetch(piece.data + at);
+}
+
 void chunk_check_piece(struct chunk_check *check, trp_bytes piece)
 {
+    check_fetch(piece); /* its turn is when the next one comes */
     if (check->bytes > 0)
         check_take(check, piece.size < SUM_BYTES ? SUM_BYTES - (uint32_t)piece.size : 0);
     check->bytes += piece.size;

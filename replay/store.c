@@ -104,6 +104,8 @@ trp_status store_create(struct store **out, const struct store_options *options)
         status = lmdb_rename(store);
     /* What is there is only read until it proved to be in order; what is to be checked does so when
      * it is loaded. */
+    if (status == TRP_OK && !options->read_only)
+        status = store_dir_upgrade(&store->dir);
     if (status == TRP_OK && !options->read_only && !store->dir.suspect)
         status = store_trust(store);
     if (status != TRP_OK) {

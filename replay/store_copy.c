@@ -114,9 +114,11 @@ static trp_status tables_copy(struct store *store, struct store_copy *copy)
     for (size_t i = 0; i < store->doomed_count; i++)
         buffer_append(&copy->doomed, (trp_bytes){(const uint8_t *)&store->doomed[i].id,
                                                  sizeof store->doomed[i].id});
-    for (size_t i = 0; i < store->table_count; i++)
-        pairs_add(&copy->counters, META_COUNTERS_KEY + store->tables[i].id,
-                  store->table_extras[i].logged, sizeof store->table_extras[i].logged);
+    for (size_t i = 0; i < store->table_count; i++) {
+        uint8_t record[COUNTERS_BYTES];
+        counters_encode(record, store->table_extras[i].logged);
+        pairs_add(&copy->counters, META_COUNTERS_KEY + store->tables[i].id, record, sizeof record);
+    }
     return rc == MDB_NOTFOUND ? TRP_OK : lmdb_fail(store, rc, "copy tables");
 }
 
@@ -370,6 +372,7 @@ static void item_change(struct store_copy *copy, uint64_t seq, uint8_t *record)
         else
             header.times_sampled = (int32_t)change.value;
     }
+    header.state_sum = item_state_sum(&header, seq);
     memcpy(record, &header, sizeof header);
 }
 
@@ -444,7 +447,7 @@ static trp_status item_end(struct store_copy *copy)
     bool names = copy->phase == PHASE_NAMES;
     if (copy->record_key == 0 || item_deleted(copy, seq))
         return TRP_OK;
-    if (copy->record_broken || !item_record_decode(buffer_bytes(&copy->record), &view))
+    if (copy->record_broken || !item_record_decode(buffer_bytes(&copy->record), seq, &view))
         return names ? TRP_OK : copy->sink.damage(copy->sink.arg, 0, seq, "its record is damaged");
     if (item_doomed(copy, &view))
         return TRP_OK;

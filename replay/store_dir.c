@@ -26,6 +26,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <troupe/log.h>
 #include "core/alloc.h"
 #include "core/boot.h"
 #include "core/limits.h"
@@ -175,24 +176,30 @@ static trp_status dir_check_empty(const struct store_dir *dir, bool making)
     return status;
 }
 
-static void format_text(char text[SMALL_FILE_BYTES])
+static void format_text(char text[SMALL_FILE_BYTES], int format)
 {
-    snprintf(text, SMALL_FILE_BYTES, "%sformat %d\n", format_line, STORE_FORMAT);
+    snprintf(text, SMALL_FILE_BYTES, "%sformat %d\n", format_line, format);
 }
 
-static trp_status format_compare(const struct store_dir *dir, const char *text)
+/* `before`: it is the format before ours. */
+static trp_status format_compare(const struct store_dir *dir, const char *text, bool *before)
 {
     char expected[SMALL_FILE_BYTES];
-    format_text(expected);
+    format_text(expected, STORE_FORMAT_BEFORE);
+    *before = strncmp(text, expected, strlen(expected)) == 0;
+    if (*before)
+        return TRP_OK;
+    format_text(expected, STORE_FORMAT);
     if (strncmp(text, format_line, sizeof format_line - 1) != 0)
         return trp_fail(TRP_FAILED_PRECONDITION, "%s is no replay store: foreign FORMAT",
                         dir->path);
     if (strncmp(text, expected, strlen(expected)) != 0) {
         const char *number = text + sizeof format_line - 1;
         return trp_fail(TRP_FAILED_PRECONDITION,
-                        "replay store %s has %.*s, this program reads format %d: dump it with the "
-                        "version that wrote it, or begin anew in another directory",
-                        dir->path, (int)strcspn(number, "\n"), number, STORE_FORMAT);
+                        "replay store %s has %.*s, this program reads formats %d and %d: dump it "
+                        "with the version that wrote it, or begin anew in another directory",
+                        dir->path, (int)strcspn(number, "\n"), number, STORE_FORMAT_BEFORE,
+                        STORE_FORMAT);
     }
     return TRP_OK;
 }
@@ -222,7 +229,7 @@ static trp_status dir_check_format(struct store_dir *dir)
         dir->fresh = true;
         return TRP_OK;
     }
-    return format_compare(dir, text);
+    return format_compare(dir, text, &dir->before);
 }
 
 /* Who has it open in this life of the host; with the file, if it is `known`. */
@@ -407,11 +414,24 @@ trp_status store_dir_make_begin(struct store_dir *dir)
 trp_status store_dir_make_end(struct store_dir *dir)
 {
     char text[SMALL_FILE_BYTES];
-    format_text(text);
+    format_text(text, STORE_FORMAT);
     TRP_TRY(dir_sync(dir)); /* data.mdb has its name before FORMAT says so */
     TRP_TRY(dir_write(dir, "FORMAT", text, true));
     TRP_TRY(dir_sync(dir));
     dir->fresh = false;
+    return TRP_OK;
+}
+
+trp_status store_dir_upgrade(struct store_dir *dir)
+{
+    char text[SMALL_FILE_BYTES];
+    if (!dir->before)
+        return TRP_OK;
+    format_text(text, STORE_FORMAT);
+    TRP_TRY(dir_write(dir, "FORMAT", text, true));
+    trp_log(TRP_INFO, "replay store %s had format %d and has %d now: older versions cannot open it",
+            dir->path, STORE_FORMAT_BEFORE, STORE_FORMAT);
+    dir->before = false;
     return TRP_OK;
 }
 
@@ -441,14 +461,14 @@ trp_status store_format_check(const char *path)
     TRP_TRY(dir_read(&dir, "FORMAT", text, &missing));
     if (missing)
         return trp_fail(TRP_FAILED_PRECONDITION, "%s is no replay store", path);
-    return format_compare(&dir, text);
+    return format_compare(&dir, text, &dir.before);
 }
 
 trp_status store_dir_finish(const char *path, bool another)
 {
     struct store_dir dir = {.path = (char *)path};
     char text[SMALL_FILE_BYTES];
-    format_text(text);
+    format_text(text, STORE_FORMAT);
     TRP_TRY(dir_sync(&dir));
     TRP_TRY(dir_write(&dir, "FORMAT", text, true));
     TRP_TRY(dir_write(&dir, "STATE", another ? "clean another\n" : "clean copy\n", true));

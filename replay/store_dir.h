@@ -23,6 +23,7 @@ struct store_dir {
     int lock_fd; /* -1: not held */
     bool made;   /* so was the directory itself */
     bool fresh;  /* there was no FORMAT: this store is being made */
+    bool before; /* FORMAT says the format before ours, which can be read */
     bool read_only;
     bool suspect; /* its host went down while it was open, and nobody synced it */
     bool another; /* it still has the nonce of the store that it was copied from */
@@ -51,6 +52,9 @@ bool store_dir_exists(const char *path);
  * and synced: from then on it must be there. */
 trp_status store_dir_make_begin(struct store_dir *dir);
 trp_status store_dir_make_end(struct store_dir *dir);
+
+/* Before anything is written to data.mdb in our format: FORMAT says so, if it did not. */
+trp_status store_dir_upgrade(struct store_dir *dir);
 
 /* Writes STATE: from now on a crash of the host matters, or no longer. Synced. */
 trp_status store_dir_mark(struct store_dir *dir, trp_durability durability, bool clean);

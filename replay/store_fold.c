@@ -26,12 +26,13 @@ int log_append(struct store *store, MDB_txn *txn, trp_bytes changes)
     for (size_t offset = 0; offset < changes.size; offset += part_bytes) {
         size_t left = changes.size - offset;
         uint64_t number = store->next_change++;
-        MDB_val key = lmdb_key(&number);
-        MDB_val data = {left < part_bytes ? left : part_bytes, (void *)(changes.data + offset)};
-        int rc = mdb_put(txn, store->trees[TREE_CHANGES], &key, &data, MDB_APPEND);
+        trp_bytes part = {changes.data + offset, left < part_bytes ? left : part_bytes};
+        MDB_val key = lmdb_key(&number), data = {part.size + SUM_BYTES, NULL};
+        int rc = mdb_put(txn, store->trees[TREE_CHANGES], &key, &data, MDB_APPEND | MDB_RESERVE);
         if (rc != 0)
             return rc;
-        store->log_changes += data.mv_size / sizeof(struct change);
+        records_encode(data.mv_data, part);
+        store->log_changes += part.size / sizeof(struct change);
     }
     return 0;
 }
@@ -51,9 +52,7 @@ trp_status log_read(struct store *store, size_t count, size_t part_count, struct
     while (rc == 0 && parts < part_count && changes->size / sizeof(struct change) < count) {
         *last_part = lmdb_key_read(key);
         if (!changes_decode((trp_bytes){data.mv_data, data.mv_size}, changes)) {
-            status =
-                trp_fail(TRP_DATA_LOSS, "replay store %s: part %llu of the change log is damaged",
-                         store->dir.data_path, (unsigned long long)*last_part);
+            status = record_lost(store, "the change log's part", *last_part);
             break;
         }
         parts++;
@@ -112,7 +111,7 @@ trp_status fold_begin(struct store *store)
 static int fold_item(MDB_cursor *cursor, const struct change *update, const struct change *end,
                      const void **place)
 {
-    uint64_t number = piece_key(change_seq(*update), 0);
+    uint64_t seq = change_seq(*update), number = piece_key(seq, 0);
     uint8_t part[PIECE_BYTES];
     MDB_val key = lmdb_key(&number), data;
     int rc = mdb_cursor_get(cursor, &key, &data, MDB_SET_KEY);
@@ -125,12 +124,15 @@ static int fold_item(MDB_cursor *cursor, const struct change *update, const stru
         return MDB_CORRUPTED;
     memcpy(part, data.mv_data, data.mv_size);
     memcpy(&header, part, sizeof header);
+    if (!item_state_valid(&header, seq))
+        return 0; /* a new sum would make it look whole */
     for (; update < end; update++) {
         if (change_op(*update) == CHANGE_PRIORITY)
             memcpy(&header.priority, &update->value, sizeof header.priority);
         else
             header.times_sampled = (int32_t)update->value;
     }
+    header.state_sum = item_state_sum(&header, seq);
     memcpy(part, &header, sizeof header);
     data.mv_data = part;
     rc = mdb_cursor_put(cursor, &key, &data, MDB_CURRENT);

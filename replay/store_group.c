@@ -96,11 +96,18 @@ static struct part part_first(const struct group *group, size_t bytes)
     return part;
 }
 
+/* What records of one size take with their sums, a part being at least so full. */
+static void cost_add_records(struct cost *cost, uint64_t bytes)
+{
+    enum { PART_BYTES = PIECE_BYTES - SUM_BYTES - sizeof(struct removed_record) };
+    cost_add(cost, bytes / PART_BYTES * PIECE_BYTES + bytes % PART_BYTES + SUM_BYTES);
+}
+
 static uint64_t part_pages(const struct store *store, struct cost cost, struct part part)
 {
-    cost_add(&cost, part.changes);
-    cost_add(&cost, part.deletes);
-    cost_add(&cost, part.removed);
+    cost_add_records(&cost, part.changes);
+    cost_add_records(&cost, part.deletes);
+    cost_add_records(&cost, part.removed);
     if (store->group.counters_changed)
         cost_add(&cost, store->table_count * COUNTERS * sizeof(struct change));
     return cost_pages(cost) + store->account.fixed + MARGIN_PAGES;

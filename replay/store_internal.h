@@ -233,6 +233,10 @@ trp_status lmdb_rename(struct store *store);
 /* A status for what LMDB returned; names the directory. */
 trp_status lmdb_fail(const struct store *store, int rc, const char *what);
 
+/* DATA_LOSS that no check of items mends, in the record of `what` with this number: the newest
+ * checkpoint is named. */
+trp_status record_lost(const struct store *store, const char *what, uint64_t number);
+
 /* A write transaction; ends the read one. Commit or abort exactly once. */
 trp_status lmdb_begin(struct store *store, MDB_txn **txn);
 trp_status lmdb_commit(struct store *store, MDB_txn *txn);

@@ -315,6 +315,7 @@ int lmdb_put_meta(struct store *store, MDB_txn *txn)
     uint64_t number = META_KEY;
     MDB_val key = lmdb_key(&number);
     MDB_val data = {sizeof store->meta, &store->meta};
+    store->meta.sum = meta_record_sum(&store->meta);
     return mdb_put(txn, store->trees[TREE_META], &key, &data, 0);
 }
 
@@ -408,6 +409,14 @@ static trp_status data_lost(const struct store *store, const char *what)
     return status;
 }
 
+trp_status record_lost(const struct store *store, const char *what, uint64_t number)
+{
+    char *words = xasprintf("%s %llu is damaged", what, (unsigned long long)number);
+    trp_status status = data_lost(store, words);
+    free(words);
+    return status;
+}
+
 static trp_status trees_open(struct store *store, MDB_txn *txn, unsigned flags)
 {
     int rc = mdb_dbi_open(txn, tree_names[0], MDB_INTEGERKEY | flags, &store->trees[0]);
@@ -430,12 +439,13 @@ static trp_status meta_read(struct store *store, MDB_txn *txn)
     if (rc != 0)
         return lmdb_fail(store, rc, "read the meta record");
     if (!meta_record_decode((trp_bytes){data.mv_data, data.mv_size}, &store->meta))
-        return trp_fail(TRP_DATA_LOSS, "replay store %s: the meta record is damaged",
-                        store->dir.data_path);
-    if (store->meta.format != STORE_FORMAT)
+        return data_lost(store, "the meta record is damaged");
+    if (store->meta.format != STORE_FORMAT && store->meta.format != STORE_FORMAT_BEFORE)
         return trp_fail(TRP_FAILED_PRECONDITION,
-                        "replay store %s has format %u, this program reads format %d",
-                        store->dir.data_path, store->meta.format, STORE_FORMAT);
+                        "replay store %s has format %u, this program reads formats %d and %d",
+                        store->dir.data_path, store->meta.format, STORE_FORMAT_BEFORE,
+                        STORE_FORMAT);
+    store->meta.format = STORE_FORMAT; /* what it has from the next time that it is written */
     uintptr_t page = (uintptr_t)data.mv_data & ~(store->page_bytes - 1);
     uint64_t page_number;
     memcpy(&page_number, (const void *)page, sizeof page_number);

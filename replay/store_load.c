@@ -10,7 +10,6 @@
 #include "store_loading.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -105,7 +104,7 @@ static trp_status counters_load(struct store *store, size_t index)
     if (rc != 0)
         return lmdb_fail(store, rc, "read counters");
     if (!counters_decode((trp_bytes){data.mv_data, data.mv_size}, logged))
-        return load_damaged(store, "counters of table", store->tables[index].id);
+        return record_lost(store, "the record of counters of table", store->tables[index].id);
     return TRP_OK;
 }
 
@@ -151,7 +150,7 @@ trp_status tables_load(struct store *store)
         trp_bytes bytes;
         if (!parts_read(cursor, &key, &data, &store->scratch, &bytes, &rc) ||
             !table_load(store, id, bytes))
-            status = load_damaged(store, "table", id);
+            status = record_lost(store, "the record of table", id);
     }
     mdb_cursor_close(cursor);
     if (status == TRP_OK && rc != MDB_NOTFOUND)
@@ -294,7 +293,7 @@ static trp_status item_load(struct loading *loading, uint64_t seq, trp_bytes byt
     trp_status status = TRP_OK;
     if (item_deleted(loading, seq))
         return TRP_OK;
-    if (seq == 0 || !item_record_decode(bytes, &view))
+    if (seq == 0 || !item_record_decode(bytes, seq, &view))
         return item_drop(loading, seq, NULL, "its record is damaged");
     bool gone = doomed_has(store, view.header.table_id);
     doomed_see(store, seq, !gone);
@@ -472,13 +471,13 @@ static trp_status item_scan(void *arg, uint64_t key, trp_bytes record)
     if (seq == 0 || record.size < sizeof header)
         return item_lost(loading->store, seq, "its record is damaged");
     memcpy(&header, record.data, sizeof header);
+    if (!item_state_valid(&header, seq))
+        return item_lost(loading->store, seq, "its record is damaged");
     bool gone = doomed_has(loading->store, header.table_id);
     doomed_see(loading->store, seq, !gone);
     if (gone)
         return TRP_OK;
     item_apply(loading, seq, &header.priority, &header.times_sampled);
-    if (isnan(header.priority))
-        return item_lost(loading->store, seq, "its record is damaged");
     loading->store->item_count++;
     return scan->visit(scan->arg, header.table_id, seq, header.priority);
 }
@@ -505,7 +504,7 @@ static struct item *item_read(struct loading *loading, uint64_t seq, bool in_tur
     trp_bytes bytes;
     if (parts_read(loading->items, &loading->item_key, &loading->item, &loading->record, &bytes,
                    &loading->items_rc) &&
-        item_record_decode(bytes, &view))
+        item_record_decode(bytes, seq, &view))
         item = item_make(loading, seq, &view, in_turn, &wrong, status);
     if (item)
         store->live_bytes += bytes.size;

@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "core/alloc.h"
@@ -62,11 +63,26 @@ bool chunk_check_end(struct chunk_check *check)
     return check->tail_bytes == SUM_BYTES && stored == check->sum;
 }
 
+uint32_t item_state_sum(const struct item_record *header, uint64_t seq)
+{
+    uint64_t state[] = {seq, header->key, 0, (uint64_t)header->times_sampled};
+    memcpy(&state[2], &header->priority, sizeof header->priority);
+    uint32_t sum = crc32c(0, state, sizeof state);
+    return sum ? sum : 1;
+}
+
+bool item_state_valid(const struct item_record *header, uint64_t seq)
+{
+    return !isnan(header->priority) && header->times_sampled >= 0 &&
+           (header->state_sum == 0 || header->state_sum == item_state_sum(header, seq));
+}
+
 /* `rest` is what follows the header. */
 static uint32_t item_sum(struct item_record header, const uint8_t *rest, size_t size)
 {
     header.priority = 0;
     header.times_sampled = 0;
+    header.state_sum = 0;
     return crc32c(crc32c(0, &header, sizeof header), rest, size);
 }
 
@@ -86,6 +102,7 @@ void item_record_encode(struct buffer *out, uint32_t table_id, const struct item
         .policy_version = item->policy_version,
         .print = item->print,
     };
+    header.state_sum = item_state_sum(&header, item->seq);
     memcpy(at, &header, sizeof header);
     at += sizeof header;
     const uint8_t *rest = at;
@@ -104,7 +121,7 @@ void item_record_encode(struct buffer *out, uint32_t table_id, const struct item
     out->size += size;
 }
 
-bool item_record_decode(trp_bytes bytes, struct item_view *view)
+bool item_record_decode(trp_bytes bytes, uint64_t seq, struct item_view *view)
 {
     if (bytes.size < sizeof view->header)
         return false;
@@ -117,7 +134,7 @@ bool item_record_decode(trp_bytes bytes, struct item_view *view)
     memcpy(&sum, bytes.data + bytes.size - sizeof sum, sizeof sum);
     if (item_sum(view->header, bytes.data + sizeof view->header, rest) != sum)
         return false;
-    if (isnan(view->header.priority) || view->header.times_sampled < 0)
+    if (!item_state_valid(&view->header, seq))
         return false;
     view->chunk_seqs = bytes.data + sizeof view->header;
     view->trajectory = (trp_bytes){view->chunk_seqs + seqs, view->header.trajectory_bytes};
@@ -141,10 +158,35 @@ uint64_t item_view_episode(const struct item_view *view, uint32_t index)
     return episode;
 }
 
+/* What `bytes` end with is the sum of what is before. */
+static bool sum_matches(trp_bytes bytes)
+{
+    uint32_t sum;
+    if (bytes.size < sizeof sum)
+        return false;
+    memcpy(&sum, bytes.data + bytes.size - sizeof sum, sizeof sum);
+    return sum == crc32c(0, bytes.data, bytes.size - sizeof sum);
+}
+
+void records_encode(uint8_t *out, trp_bytes records)
+{
+    uint32_t sum = crc32c(0, records.data, records.size);
+    memcpy(out, records.data, records.size);
+    memcpy(out + records.size, &sum, sizeof sum);
+}
+
+bool records_decode(trp_bytes value, size_t record_bytes, trp_bytes *records)
+{
+    size_t rest = value.size % record_bytes;
+    *records = (trp_bytes){value.data, value.size - rest};
+    return records->size > 0 && (rest == 0 || (rest == SUM_BYTES && sum_matches(value)));
+}
+
 void table_record_encode(struct buffer *out, const struct table_view *view)
 {
     struct table_record header = view->header;
-    header.name_bytes = (uint32_t)view->name.size;
+    size_t start = out->size;
+    header.name_bytes = (uint32_t)view->name.size | TABLE_SUMMED;
     header.options_bytes = (uint32_t)view->options.size;
     header.signature_bytes = (uint32_t)view->signature.size;
     header.given_bytes = (uint32_t)view->given.size;
@@ -153,6 +195,8 @@ void table_record_encode(struct buffer *out, const struct table_view *view)
     buffer_append(out, view->options);
     buffer_append(out, view->signature);
     buffer_append(out, view->given);
+    uint32_t sum = crc32c(0, out->data + start, out->size - start);
+    buffer_append(out, (trp_bytes){(const uint8_t *)&sum, sizeof sum});
 }
 
 bool table_record_decode(trp_bytes bytes, struct table_view *view)
@@ -160,6 +204,12 @@ bool table_record_decode(trp_bytes bytes, struct table_view *view)
     if (bytes.size < sizeof view->header)
         return false;
     memcpy(&view->header, bytes.data, sizeof view->header);
+    if (view->header.name_bytes & TABLE_SUMMED) {
+        if (!sum_matches(bytes))
+            return false;
+        bytes.size -= SUM_BYTES;
+        view->header.name_bytes &= ~(uint32_t)TABLE_SUMMED;
+    }
     uint64_t name = view->header.name_bytes, options = view->header.options_bytes,
              signature = view->header.signature_bytes, given = view->header.given_bytes;
     if (sizeof view->header + name + options + signature + given != bytes.size)
@@ -172,23 +222,38 @@ bool table_record_decode(trp_bytes bytes, struct table_view *view)
     return true;
 }
 
+uint32_t meta_record_sum(const struct meta_record *record)
+{
+    return crc32c(0, record, offsetof(struct meta_record, sum));
+}
+
 bool meta_record_decode(trp_bytes bytes, struct meta_record *record)
 {
     if (bytes.size < sizeof record->format)
         return false;
     *record = (struct meta_record){0};
     memcpy(record, bytes.data, bytes.size < sizeof *record ? bytes.size : sizeof *record);
+    bool before = record->format == STORE_FORMAT_BEFORE;
     /* Another format may have another size: the caller wants to see its number. */
-    return record->format != STORE_FORMAT ||
-           (bytes.size == sizeof *record && record->item_ceiling <= SEQ_MAX &&
-            record->chunk_ceiling <= SEQ_MAX);
+    if (!before && record->format != STORE_FORMAT)
+        return true;
+    return bytes.size == (before ? offsetof(struct meta_record, sum) : sizeof *record) &&
+           (before || record->sum == meta_record_sum(record)) && record->item_ceiling <= SEQ_MAX &&
+           record->chunk_ceiling <= SEQ_MAX;
+}
+
+void counters_encode(uint8_t out[COUNTERS_BYTES], const int64_t counters[COUNTERS])
+{
+    records_encode(out, (trp_bytes){(const uint8_t *)counters, COUNTERS * sizeof *counters});
 }
 
 bool counters_decode(trp_bytes bytes, int64_t counters[COUNTERS])
 {
-    if (bytes.size != COUNTERS * sizeof *counters)
+    trp_bytes records;
+    if (!records_decode(bytes, COUNTERS * sizeof *counters, &records) ||
+        records.size != COUNTERS * sizeof *counters)
         return false;
-    memcpy(counters, bytes.data, bytes.size);
+    memcpy(counters, records.data, records.size);
     for (unsigned which = 0; which < COUNTERS_SIGNED; which++)
         if (counters[which] < 0)
             return false;
@@ -217,16 +282,17 @@ static bool change_valid(struct change change)
 
 bool changes_decode(trp_bytes part, struct buffer *out)
 {
-    size_t count = part.size / sizeof(struct change);
-    if (count == 0 || count > CHANGES_PER_PART || part.size % sizeof(struct change) != 0)
+    trp_bytes changes;
+    if (part.size > PIECE_BYTES || !records_decode(part, sizeof(struct change), &changes))
         return false;
+    size_t count = changes.size / sizeof(struct change);
     for (size_t index = 0; index < count; index++) {
         struct change change;
-        memcpy(&change, part.data + index * sizeof change, sizeof change);
+        memcpy(&change, changes.data + index * sizeof change, sizeof change);
         if (!change_valid(change))
             return false;
     }
-    buffer_append(out, part);
+    buffer_append(out, changes);
     return true;
 }
 

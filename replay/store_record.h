@@ -3,14 +3,17 @@
  *   dbi      key                    value
  *   meta     1                      struct meta_record
  *   meta     2                      random bytes of the server that has, or had, the store open
- *   meta     16 + table id          the table's counters, COUNTERS of int64_t
+ *   meta     16 + table id          the table's counters, COUNTERS of int64_t, and their sum
  *   tables   table id, part         a table record, cut into parts of at most PIECE_BYTES; without
  *                                   a name: all items with this table id are gone
  *   items    item seq, part         an item record, cut into parts of at most PIECE_BYTES
  *   pieces   chunk seq, piece       a chunk and its sum, cut likewise
- *   changes  ascending number       at most CHANGES_PER_PART of struct change
+ *   changes  ascending number       at most CHANGES_PER_PART of struct change, and their sum
  *   parked   1, 2, ...              nothing: pages given back, see store_park.c
- *   removed  ascending number       struct removed_record of one group
+ *   removed  ascending number       struct removed_record of one group, and their sum
+ *
+ * Format 2 had sums of chunks and of what never changes of items only. What it wrote is read as it
+ * is and stays so until it is written anew: each value says whether it has a sum.
  *
  * All keys are one 64-bit integer; all numbers are little-endian (asserted where they are read). */
 #ifndef TRP_REPLAY_STORE_RECORD_H
@@ -26,13 +29,14 @@
 #include "item.h"
 
 enum {
-    STORE_FORMAT = 2,
-    SUM_BYTES = 4,                /* behind a chunk and behind an item record */
+    STORE_FORMAT = 3,
+    STORE_FORMAT_BEFORE = 2,      /* that is read, too */
+    SUM_BYTES = 4,                /* behind a chunk and behind a record */
     PIECE_BYTES = 4080,           /* one page less the header of an overflow page */
     PIECE_BITS = 17,              /* 2^17 pieces of 4080 bytes = 510 MiB > the largest item */
     PIECES_MAX = 1 << PIECE_BITS, /* the other 47 bits: 4 years of a million a second */
     NONCE_BYTES = 16,             /* as many as a random UUID */
-    CHANGES_PER_PART = PIECE_BYTES / 16,
+    CHANGES_PER_PART = (PIECE_BYTES - SUM_BYTES) / 16,
 };
 
 #define SEQ_MAX ((UINT64_C(1) << (64 - PIECE_BITS)) - 1)
@@ -87,8 +91,10 @@ struct meta_record {
     uint64_t map_bytes;     /* when the store was made */
     uint8_t nonce[NONCE_BYTES];
     uint64_t item_ceiling, chunk_ceiling; /* the same of seqs */
+    uint32_t sum;                         /* of all before; format 2 ends here */
+    uint32_t reserved;
 };
-_Static_assert(sizeof(struct meta_record) == 48, "on disk: change STORE_FORMAT with this");
+_Static_assert(sizeof(struct meta_record) == 56, "on disk: change STORE_FORMAT with this");
 
 struct item_record {
     uint32_t table_id;
@@ -100,9 +106,9 @@ struct item_record {
     uint32_t trajectory_bytes;
     uint64_t policy_version;
     uint32_t print;
-    uint32_t reserved;
+    uint32_t state_sum; /* item_state_sum(); 0: there is none, it was written by format 2 */
     /* chunk_count seqs of 8 bytes, as many ids of episodes, the trajectory, and the sum of all that
-     * never changes: of everything but priority and times_sampled */
+     * never changes: of everything but priority, times_sampled and state_sum */
 };
 _Static_assert(sizeof(struct item_record) == 56, "on disk: change STORE_FORMAT with this");
 
@@ -114,6 +120,8 @@ enum {
     META_NONCE_KEY = 2, /* a page for those who look into the file, see store_share.c */
     META_COUNTERS_KEY = 16,
 };
+
+enum { TABLE_SUMMED = 1 << 30 }; /* in name_bytes: a sum of all before is behind the four */
 
 struct table_record {
     uint32_t name_bytes, options_bytes, signature_bytes;
@@ -188,20 +196,35 @@ struct table_view {
     trp_bytes name, options, signature, given;
 };
 
+/* Of what changes of an item, and of what it belongs to. */
+uint32_t item_state_sum(const struct item_record *header, uint64_t seq);
+
+/* False: it is not what was written, or nothing that a table could have. */
+bool item_state_valid(const struct item_record *header, uint64_t seq);
+
 size_t item_record_size(const struct item *item);
 
 /* Appends item_record_size() bytes. */
 void item_record_encode(struct buffer *out, uint32_t table_id, const struct item *item);
 
-/* False: not a record that encode wrote. */
-bool item_record_decode(trp_bytes bytes, struct item_view *view);
+/* False: not a record that encode wrote for the item with this seq. */
+bool item_record_decode(trp_bytes bytes, uint64_t seq, struct item_view *view);
 uint64_t item_view_chunk(const struct item_view *view, uint32_t index);
 uint64_t item_view_episode(const struct item_view *view, uint32_t index);
 
 void table_record_encode(struct buffer *out, const struct table_view *view);
 bool table_record_decode(trp_bytes bytes, struct table_view *view);
 
+uint32_t meta_record_sum(const struct meta_record *record);
 bool meta_record_decode(trp_bytes bytes, struct meta_record *record);
+
+/* Values that are records of one size: writes them with their sum behind, SUM_BYTES more. */
+void records_encode(uint8_t *out, trp_bytes records);
+
+/* The records of such a value, without the sum. False: they are not what was written, or none. */
+bool records_decode(trp_bytes value, size_t record_bytes, trp_bytes *records);
+enum { COUNTERS_BYTES = COUNTERS * 8 + SUM_BYTES };
+void counters_encode(uint8_t out[COUNTERS_BYTES], const int64_t counters[COUNTERS]);
 bool counters_decode(trp_bytes bytes, int64_t counters[COUNTERS]);
 
 /* Appends the entries of one part of the change log. False: the part, or an entry in it, is not

@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-    RECORDS_MAX = PIECE_BYTES / sizeof(struct removed_record),
+    RECORDS_MAX = (PIECE_BYTES - SUM_BYTES) / sizeof(struct removed_record),
     TRIMS_MIN = 16,
     TRIM_FREES = 2, /* pages that a value gives back: its own, and half a leaf */
 };
@@ -57,8 +57,10 @@ static int removed_append(struct store *store, MDB_cursor *cursor, size_t bytes)
         if (size > RECORDS_MAX * sizeof(struct removed_record))
             size = RECORDS_MAX * sizeof(struct removed_record);
         uint64_t number = store->next_removed++;
-        MDB_val key = lmdb_key(&number), data = {size, records->data + at};
-        rc = mdb_cursor_put(cursor, &key, &data, MDB_APPEND);
+        MDB_val key = lmdb_key(&number), data = {size + SUM_BYTES, NULL};
+        rc = mdb_cursor_put(cursor, &key, &data, MDB_APPEND | MDB_RESERVE);
+        if (rc == 0)
+            records_encode(data.mv_data, (trp_bytes){records->data + at, size});
         store->removed_count += records_in(size);
         at += size;
     }
@@ -71,7 +73,8 @@ static bool removed_over(const struct store *store, MDB_val data, uint64_t most)
     struct removed_record oldest;
     if (store->removed_count > most || data.mv_size < sizeof oldest)
         return true;
-    memcpy(&oldest, (uint8_t *)data.mv_data + data.mv_size - sizeof oldest, sizeof oldest);
+    size_t last = records_in(data.mv_size) - 1;
+    memcpy(&oldest, (uint8_t *)data.mv_data + last * sizeof oldest, sizeof oldest);
     return store->removed_at_ns - oldest.at_ns > REMOVED_KEYS_MS * INT64_C(1000000);
 }
 
@@ -139,10 +142,13 @@ bool removed_work(struct store *store, bool give_up)
 /* What is no record that was written is passed over: a key that is not known is inserted. */
 static void removed_visit(MDB_val data, store_removed_visit visit, void *arg)
 {
-    for (size_t at = 0; at + sizeof(struct removed_record) <= data.mv_size;
-         at += sizeof(struct removed_record)) {
+    trp_bytes records;
+    if (!records_decode((trp_bytes){data.mv_data, data.mv_size}, sizeof(struct removed_record),
+                        &records))
+        return;
+    for (size_t at = 0; at < records.size; at += sizeof(struct removed_record)) {
         struct removed_record record;
-        memcpy(&record, (uint8_t *)data.mv_data + at, sizeof record);
+        memcpy(&record, records.data + at, sizeof record);
         visit(arg, &(struct store_removed){.key = record.key,
                                            .at_ns = record.at_ns,
                                            .table_id = record.table_id,

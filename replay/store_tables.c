@@ -198,9 +198,9 @@ int counters_put(struct store *store, MDB_txn *txn)
     int rc = 0;
     for (size_t index = 0; rc == 0 && index < store->table_count; index++) {
         uint64_t number = META_COUNTERS_KEY + store->tables[index].id;
-        MDB_val key = lmdb_key(&number);
-        MDB_val data = {sizeof store->table_extras[index].logged,
-                        store->table_extras[index].logged};
+        uint8_t record[COUNTERS_BYTES];
+        counters_encode(record, store->table_extras[index].logged);
+        MDB_val key = lmdb_key(&number), data = {sizeof record, record};
         rc = mdb_put(txn, store->trees[TREE_META], &key, &data, 0);
     }
     return rc;

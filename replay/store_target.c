@@ -175,10 +175,10 @@ static int seq_compare(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-static bool item_names(trp_bytes record, const uint64_t *bad, size_t count)
+static bool item_names(trp_bytes record, uint64_t of, const uint64_t *bad, size_t count)
 {
     struct item_view view;
-    if (!item_record_decode(record, &view))
+    if (!item_record_decode(record, of, &view))
         return true;
     for (uint32_t i = 0; i < view.header.chunk_count; i++) {
         uint64_t seq = item_view_chunk(&view, i);
@@ -200,7 +200,7 @@ static int items_find(MDB_cursor *cursor, const uint64_t *bad, size_t count, str
         for (; rc == 0 && piece_key_seq(lmdb_key_read(key)) == seq;
              rc = mdb_cursor_get(cursor, &key, &data, MDB_NEXT))
             buffer_append(&record, (trp_bytes){data.mv_data, data.mv_size});
-        if (item_names(buffer_bytes(&record), bad, count))
+        if (item_names(buffer_bytes(&record), seq, bad, count))
             buffer_append(seqs, (trp_bytes){(const uint8_t *)&seq, sizeof seq});
     }
     buffer_cleanup(&record);

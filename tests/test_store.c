@@ -439,7 +439,7 @@ static void another_format_is_refused_with_both_numbers(void **state)
     struct fixture *fixture = *state;
     write_file(fixture->dir, "FORMAT", "troupe replay store\nformat 77\n");
     expect_refused(fixture->dir, (struct store_options){0}, TRP_FAILED_PRECONDITION,
-                   "format 77, this program reads format 2");
+                   "format 77, this program reads formats 2 and 3");
 }
 
 static void paths_that_cannot_be_are_named(void **state)

@@ -3,6 +3,10 @@
 #include "store_fixture.h"
 
 #include <fcntl.h>
+#include <stddef.h>
+#include <sys/mman.h>
+
+#include "replay/store_record.h"
 
 /* Keys are also the seeds of bytes: far apart, so that no chunk has another one's. */
 enum { ITEMS = 400, FLIPS = 250, BYTES_MAX = 9000, KEY_STEP = 100000 };
@@ -359,6 +363,165 @@ static void damaged_structure_is_refused_and_names_the_way_out(void **state)
     assert_non_null(strstr(trp_last_error(), "went down"));
 }
 
+/* ---- records --------------------------------------------------------------------------------- */
+
+/* Flips a bit of the byte at `offset` behind each place where the file has these bytes. */
+static void flip_found(const struct fixture *fixture, const void *needle, size_t size,
+                       size_t offset)
+{
+    enum { LENGTH_MAX = 64 << 20 }; /* while a store is open its file is as long as the map */
+    int fd = open(fixture->data, O_RDONLY);
+    off_t length = lseek(fd, 0, SEEK_END);
+    length = length < LENGTH_MAX ? length : LENGTH_MAX;
+    uint8_t *bytes = mmap(NULL, (size_t)length, PROT_READ, MAP_SHARED, fd, 0), *at = bytes;
+    unsigned count = 0;
+    assert_true(bytes != MAP_FAILED);
+    for (; (at = memmem(at, (size_t)(bytes + length - at), needle, size)) != NULL; at++, count++)
+        flip(fixture, at - bytes + (off_t)offset, 1);
+    assert_in_range(count, 1, 100);
+    munmap(bytes, (size_t)length);
+    close(fd);
+}
+
+/* At this byte of the record of the item with this key. */
+static void flip_record(const struct fixture *fixture, uint64_t key, size_t offset)
+{
+    struct item_record header = {.table_id = 1, .chunk_count = 1, .key = key};
+    flip_found(fixture, &header, offsetof(struct item_record, priority), offset);
+}
+
+static void what_changes_of_an_item_is_under_a_sum(void **state)
+{
+    struct fixture *fixture = *state;
+    static const size_t offsets[] = {
+        offsetof(struct item_record, priority), offsetof(struct item_record, priority) + 7,
+        offsetof(struct item_record, times_sampled), offsetof(struct item_record, state_sum)};
+    struct store *store;
+    struct loaded loaded;
+    assert_int_equal(open_store(fixture, (struct store_options){0}, &store, &loaded), TRP_OK);
+    for (size_t index = 0; index < loaded.count; index += 2) {
+        loaded.items[index]->priority = 5;
+        loaded.items[index]->times_sampled = 6;
+        store_item_priority(store, 1, loaded.items[index]);
+        store_item_sampled(store, 1, loaded.items[index]);
+    }
+    assert_int_equal(store_commit(store), TRP_OK);
+    close_store(store, &loaded); /* folds: half of the records are written anew */
+    expect_dropped(fixture, (struct store_options){.read_only = true, .check = true}, 0);
+    for (uint64_t number = 1; number <= 8; number++)
+        flip_record(fixture, number * KEY_STEP, offsets[number % 4]);
+    expect_dropped(fixture, (struct store_options){.read_only = true, .check = true}, 8);
+    assert_int_equal(open_store(fixture, (struct store_options){0}, &store, &loaded),
+                     TRP_DATA_LOSS);
+    close_store(store, &loaded);
+    expect_dropped(fixture, (struct store_options){.check = true}, 8);
+    for (size_t index = 0; index < 8; index++)
+        assert_int_equal(fixture->damage.key[index], index + 1); /* seqs: no key can be trusted */
+}
+
+static void a_fold_does_not_make_a_damaged_record_look_whole(void **state)
+{
+    struct fixture *fixture = *state;
+    struct store *store;
+    struct loaded loaded;
+    assert_int_equal(open_store(fixture, (struct store_options){0}, &store, &loaded), TRP_OK);
+    flip_record(fixture, 3 * KEY_STEP, offsetof(struct item_record, times_sampled));
+    loaded.items[2]->priority = 5;
+    store_item_priority(store, 1, loaded.items[2]);
+    assert_int_equal(store_commit(store), TRP_OK);
+    close_store(store, &loaded);
+    expect_dropped(fixture, (struct store_options){.check = true}, 1);
+}
+
+static void expect_loss(struct fixture *fixture, const char *words)
+{
+    struct store *store;
+    struct loaded loaded;
+    assert_int_equal(open_store(fixture, (struct store_options){0}, &store, &loaded),
+                     TRP_DATA_LOSS);
+    if (!strstr(trp_last_error(), words))
+        fail_msg("%s", trp_last_error());
+    close_store(store, &loaded);
+}
+
+/* As much of a file as is in use. */
+static void copy_start(const char *from, const char *to)
+{
+    enum { BYTES = 64 << 20 };
+    int in = open(from, O_RDONLY), out = open(to, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    uint8_t *bytes = xmalloc(BYTES);
+    ssize_t got = pread(in, bytes, BYTES, 0);
+    assert_true(got > 0);
+    assert_int_equal(write(out, bytes, (size_t)got), got);
+    free(bytes);
+    close(in);
+    close(out);
+}
+
+static void what_the_change_log_says_is_under_a_sum(void **state)
+{
+    struct fixture *fixture = *state;
+    struct store *store;
+    struct loaded loaded;
+    const double priority = 123456.789;
+    char *left = fixture_path(fixture->dir, "left");
+    assert_int_equal(open_store(fixture, (struct store_options){0}, &store, &loaded), TRP_OK);
+    loaded.items[7]->priority = priority;
+    store_item_priority(store, 1, loaded.items[7]);
+    assert_int_equal(store_commit(store), TRP_OK);
+    copy_start(fixture->data, left);
+    close_store(store, &loaded);
+    assert_int_equal(rename(left, fixture->data), 0);
+    free(left);
+    flip_found(fixture, &priority, sizeof priority, 3);
+    expect_loss(fixture, "the change log's part ");
+}
+
+static void count_removed(void *arg, const struct store_removed *removed)
+{
+    unsigned *count = arg;
+    assert_int_equal(removed->table_id, 1);
+    ++*count;
+}
+
+static void tables_counters_and_removed_keys_are_under_sums(void **state)
+{
+    struct fixture *fixture = *state;
+    struct store *store;
+    struct loaded loaded;
+    uint8_t identity[STORE_NONCE_BYTES];
+    const uint64_t gone = UINT64_C(0x1122334455667788), inserts = UINT64_C(0x0102030405060708);
+    char *whole = fixture_path(fixture->dir, "whole");
+    assert_int_equal(open_store(fixture, (struct store_options){0}, &store, &loaded), TRP_OK);
+    struct store_table table = *store_tables(store, &(size_t){0});
+    table.inserts = (int64_t)inserts;
+    store_table_counters(store, &table);
+    store_removed_note(store, &(struct store_removed){.key = gone, .at_ns = 1, .table_id = 1});
+    assert_int_equal(store_commit(store), TRP_OK);
+    memcpy(identity, store_identity(store), sizeof identity);
+    close_store(store, &loaded);
+    copy_file(fixture->data, whole);
+    for (int round = 0; round < 2; round++) {
+        unsigned count = 0;
+        assert_int_equal(open_store(fixture, (struct store_options){0}, &store, &loaded), TRP_OK);
+        assert_int_equal(store_removed_load(store, count_removed, &count), TRP_OK);
+        assert_int_equal(count, round == 0);
+        close_store(store, &loaded);
+        if (round == 0)
+            flip_found(fixture, &gone, sizeof gone, 3);
+    }
+    flip_found(fixture, "name=t", 6, 0);
+    expect_loss(fixture, "table 1 is damaged");
+    copy_file(whole, fixture->data);
+    flip_found(fixture, &inserts, sizeof inserts, 3);
+    expect_loss(fixture, "counters of table 1 is damaged");
+    copy_file(whole, fixture->data);
+    flip_found(fixture, identity, sizeof identity, 3);
+    expect_loss(fixture, "the meta record is damaged");
+    unlink(whole);
+    free(whole);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -370,6 +533,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_file_in_the_place_of_a_killed_servers_is_checked, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(entries_that_overlap_are_damage, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_changes_of_an_item_is_under_a_sum, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_fold_does_not_make_a_damaged_record_look_whole, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(what_the_change_log_says_is_under_a_sum, setup, teardown),
+        cmocka_unit_test_setup_teardown(tables_counters_and_removed_keys_are_under_sums, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(damaged_structure_is_refused_and_names_the_way_out, setup,
                                         teardown),
     };

@@ -1,5 +1,5 @@
-/* A store as this version writes it, kept as text: whoever changes what lies on disk changes
- * STORE_FORMAT, or this fails.
+/* A store as this version writes it, and one of the format before, kept as text: whoever changes
+ * what lies on disk changes STORE_FORMAT, or this fails.
  *
  *   test_store_golden FILE   writes the text anew */
 #include "store_fixture.h"
@@ -75,10 +75,12 @@ static void small_file(const char *dir, const char *name, const char *text)
     free(path);
 }
 
-static void golden_read(const char *dir)
+static void golden_read(const char *dir, int format)
 {
+    char *path = xasprintf("%s/store_format_%d.txt", GOLDEN_DIR, format);
+    char *line = xasprintf("troupe replay store\nformat %d\n", format);
     char *data = fixture_path(dir, "data.mdb"), hex[2 * ROW_BYTES + 1];
-    FILE *in = fopen(GOLDEN_STORE, "r"), *out = fopen(data, "w");
+    FILE *in = fopen(path, "r"), *out = fopen(data, "w");
     assert_non_null(in);
     assert_non_null(out);
     unsigned long offset;
@@ -97,23 +99,21 @@ static void golden_read(const char *dir)
     fclose(out);
     assert_int_equal(truncate(data, (off_t)offset), 0);
     free(data);
-    small_file(dir, "FORMAT", "troupe replay store\nformat 2\n");
+    small_file(dir, "FORMAT", line);
+    free(line);
+    free(path);
     small_file(dir, "STATE", "clean process 01234567-89ab-cdef-0123-456789abcdef\n");
 }
 
-static void a_store_of_this_format_is_read(void **state)
+static void expect_items(const char *dir, struct store_options options)
 {
-    (void)state;
     static const uint64_t keys[] = {1, 2, 3, 5};
-    char *dir = fixture_dir("/dev/shm");
-    golden_read(dir);
     struct store *store;
     struct loaded loaded = {0};
-    struct store_options options = {.dir = dir, .check = true};
+    options.dir = dir;
     if (store_create(&store, &options) != TRP_OK ||
         store_load(store, loaded_add, &loaded) != TRP_OK)
         fail_msg("%s", trp_last_error());
-    assert_int_equal(STORE_FORMAT, 2);
     assert_int_equal(loaded.count, 4);
     for (size_t index = 0; index < loaded.count; index++) {
         const struct item *item = loaded.items[index];
@@ -127,12 +127,62 @@ static void a_store_of_this_format_is_read(void **state)
     assert_string_equal(tables[0].options, "name=t sampler=fifo");
     loaded_cleanup(store, &loaded);
     store_destroy(store);
+}
+
+static void a_store_of_this_format_is_read(void **state)
+{
+    (void)state;
+    char *dir = fixture_dir("/dev/shm");
+    assert_int_equal(STORE_FORMAT, 3);
+    golden_read(dir, STORE_FORMAT);
+    expect_items(dir, (struct store_options){.check = true});
+    fixture_remove(dir);
+}
+
+static void expect_format(const char *dir, const char *expected)
+{
+    char *path = fixture_path(dir, "FORMAT"), text[64] = "";
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_true(fread(text, 1, sizeof text - 1, file) > 0);
+    assert_int_equal(strncmp(text, expected, strlen(expected)), 0);
+    fclose(file);
+    free(path);
+}
+
+static void a_store_of_the_format_before_is_read_and_goes_on_in_this_one(void **state)
+{
+    (void)state;
+    char *dir = fixture_dir("/dev/shm");
+    struct store *store;
+    struct loaded loaded = {0};
+    golden_read(dir, STORE_FORMAT_BEFORE);
+    expect_items(dir, (struct store_options){.read_only = true});
+    expect_format(dir, "troupe replay store\nformat 2\n");
+    expect_items(dir, (struct store_options){.check = true});
+    expect_format(dir, "troupe replay store\nformat 3\n");
+    assert_int_equal(store_create(&store, &(struct store_options){.dir = dir}), TRP_OK);
+    assert_int_equal(store_load(store, loaded_add, &loaded), TRP_OK);
+    store_item_priority(store, 1, loaded.items[1]); /* is written anew */
+    struct item *item = fixture_item(store, 9, 100);
+    assert_int_equal(store_admit(store, item), TRP_OK);
+    store_item_insert(store, 1, item);
+    assert_int_equal(store_commit(store), TRP_OK);
+    store_item_delete(store, 1, item);
+    assert_int_equal(store_commit(store), TRP_OK);
+    store_item_destroy(store, item);
+    loaded_cleanup(store, &loaded);
+    store_destroy(store);
+    expect_items(dir, (struct store_options){.check = true});
     fixture_remove(dir);
 }
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_store_of_this_format_is_read)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_store_of_this_format_is_read),
+        cmocka_unit_test(a_store_of_the_format_before_is_read_and_goes_on_in_this_one),
+    };
     if (argc > 1) {
         golden_write(argv[1]);
         return 0;

@@ -49,7 +49,7 @@ static size_t push_sample(struct sample_stream *stream, struct draws *draws,
                             .chunk_count = item->trajectory->chunk_count,
                             .handed = handed};
     stream->transport->put_trajectory(item, &draws->trajectories);
-    drawn->trajectory_at = (uint32_t)before;
+    drawn->trajectory_at = before;
     drawn->trajectory_size = (uint32_t)(draws->trajectories.size - before);
     push_chunks(draws, item);
     for (uint32_t i = 0; i < drawn->chunk_count; ++i) {

@@ -17,9 +17,10 @@
 struct drawn {
     struct wire_item info;
     struct wire_draw draw;
-    uint32_t trajectory_at, trajectory_size; /* in draws.trajectories */
-    uint32_t chunk_first, chunk_count;       /* in draws.chunks, a reference each */
-    uint64_t handed;                         /* handout_end() after this draw */
+    size_t trajectory_at; /* in draws.trajectories, which may be more than 4 GiB */
+    uint32_t trajectory_size;
+    uint32_t chunk_first, chunk_count; /* in draws.chunks, a reference each */
+    uint64_t handed;                   /* handout_end() after this draw */
 };
 
 /* What a stream drew in one turn and has not sent completely. */

@@ -48,7 +48,7 @@ trp_status admin_unreadable(struct admin *admin, struct engine_table *table, uin
 static bool somebody_waits(void *arg)
 {
     (void)arg;
-    return !trp_call_cancelled() && trp_call_time_left_ns() > 0;
+    return !trp_call_cancelled();
 }
 
 trp_status admin_load(struct admin *admin)

@@ -31,7 +31,8 @@ bool trp_call_cancelled(void)
 {
     if (!current)
         return false;
-    return (current->gone && atomic_load(current->gone)) || trp_stop_requested(current->cancel);
+    return (current->gone && atomic_load(current->gone)) || trp_stop_requested(current->cancel) ||
+           deadline_passed(current->deadline, &clock_monotonic);
 }
 
 struct deadline rpc_call_deadline(int64_t timeout_ms)

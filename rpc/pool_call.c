@@ -207,6 +207,9 @@ static trp_status run_handler(struct rpc_pool_call *call)
                                    .call = call};
     trp_status status = rpc_invoke(&state.invocation, request);
     protobuf_c_message_free_unpacked(request, NULL);
+    /* The caller's clock may be behind: what a handler says when it gives up is no answer. */
+    if (deadline_passed(call->deadline, &clock_monotonic))
+        return trp_fail(TRP_DEADLINE_EXCEEDED, "%s took longer than its deadline", method->path);
     return status;
 }
 

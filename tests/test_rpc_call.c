@@ -407,6 +407,16 @@ static void a_blocking_method_returns_on_time(struct net *net)
     assert_non_null(strstr(trp_last_error(), "/troupe.test.Test/Wait"));
 }
 
+/* As in deterministic runs: its handler sees that nobody waits any more. */
+static void a_blocking_method_returns_on_time_with_turns(struct net *net)
+{
+    struct turns *turns = turns_create(1);
+    turns_join(turns, 0);
+    a_blocking_method_returns_on_time(net);
+    turns_leave();
+    turns_destroy(turns);
+}
+
 static void a_cancelled_call_ends_and_its_handler_knows(struct net *net)
 {
     trp_future *future;
@@ -744,6 +754,7 @@ int main(void)
         EVERYWHERE(the_handler_sees_the_deadline),
         EVERYWHERE(a_late_handler_exceeds_the_deadline),
         EVERYWHERE(a_blocking_method_returns_on_time),
+        EVERYWHERE(a_blocking_method_returns_on_time_with_turns),
         EVERYWHERE(a_cancelled_call_ends_and_its_handler_knows),
         EVERYWHERE(a_stop_request_cancels_a_call),
         EVERYWHERE(futures_run_side_by_side),

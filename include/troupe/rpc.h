@@ -41,7 +41,9 @@ typedef struct {
  * the handler's own message. `reply` may be NULL when only the status matters.
  * A local object's handler runs on this thread and is not interrupted: one that is late yields
  * DEADLINE_EXCEEDED when it returns. A method that its server marked blocking runs on the pool and
- * returns on time. UNIMPLEMENTED: no such method or no handler. UNAVAILABLE: the peer is gone. */
+ * returns on time; in deterministic runs it runs on this thread, too, so that nothing depends on
+ * other threads' timing, and returns when its handler heeds trp_call_cancelled(). UNIMPLEMENTED: no
+ * such method or no handler. UNAVAILABLE: the peer is gone. */
 TRP_API TRP_MUST_USE trp_status trp_call(ProtobufCService *service, const char *method,
                                          const ProtobufCMessage *request, ProtobufCMessage **reply,
                                          const trp_call_options *options);
@@ -50,7 +52,9 @@ TRP_API TRP_MUST_USE trp_status trp_call(ProtobufCService *service, const char *
  * none or when no handler runs on this thread. */
 TRP_API int64_t trp_call_time_left_ns(void);
 
-/* True when the caller of the handler running on this thread cancelled or went away. */
+/* True when the caller of the handler running on this thread cancelled or went away, or its
+ * deadline has passed: nobody waits for the answer. A handler that may block asks this between its
+ * waits. */
 TRP_API bool trp_call_cancelled(void);
 
 typedef struct trp_future trp_future;

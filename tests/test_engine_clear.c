@@ -1,4 +1,5 @@
 /* What resets, drops and smaller limits leave to be done, step by step: one engine, no server. */
+#include "captured.h"
 #include "store_fixture.h"
 
 #include <troupe/replay.h>
@@ -147,6 +148,40 @@ static void many_resets_in_one_group_are_done_within_the_next(void **state)
     assert_int_equal(stored_items(site), 0);
 }
 
+static void room_at_the_edge_is_told_of_once(void **state)
+{
+    enum { TURNS = 40, TURN_MS = 500 };
+    struct site *site = *state;
+    struct captured log;
+    unsigned taken = 0, refused = 0;
+    int64_t now_ns = 1;
+    open_engine(site, (const char *const[]){"name=a", "name=b"});
+    struct engine_table *a = engine_table(site->engine, 0);
+    capture_begin(&log);
+    while (insert(site, a, LARGE) == TRP_OK)
+        continue;
+    for (uint64_t key = 1; key <= TURNS; key++) {
+        struct wire_mutate_request request = {0};
+        now_ns += TURN_MS * INT64_C(1000000);
+        engine_set_time(site->engine, now_ns);
+        wire_push_key(&request.deletes, key);
+        assert_int_equal(engine_mutate(site->engine, a, &request), TRP_OK);
+        wire_mutate_request_cleanup(&request);
+        for (unsigned tries = 0; tries < 3; tries++) {
+            bool fits = insert(site, a, LARGE) == TRP_OK;
+            taken += fits;
+            refused += !fits;
+            assert_int_equal(engine_commit(site->engine), TRP_OK);
+        }
+    }
+    assert_true(taken >= TURNS / 2 && refused >= TURNS / 2);
+    engine_set_time(site->engine, now_ns + (ROOM_LINE_MS + 1) * INT64_C(1000000));
+    assert_int_equal(insert(site, a, SMALL), TRP_OK);
+    capture_end(&log);
+    assert_int_equal(captured_count(&log, "inserts are refused"), 1);
+    assert_int_equal(captured_count(&log, "there is room for inserts again"), 1);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -154,6 +189,7 @@ int main(void)
         TEST(what_was_sampled_stays_while_its_copy_finds_no_room),
         TEST(tables_filled_and_emptied_again_and_again_do_not_pile_up),
         TEST(many_resets_in_one_group_are_done_within_the_next),
+        TEST(room_at_the_edge_is_told_of_once),
     };
 #undef TEST
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* Inserts that wait: for the limiter, for a client that reads, sent twice; and what they may hold.
  */
 #include "core/limits.h"
+#include "captured.h"
 #include "replay_fixture.h"
 
 static void send_items(trp_stream *stream, const char *table, uint64_t first, uint64_t count)
@@ -290,6 +291,42 @@ static void who_waits_beyond_the_memory_is_told_to_come_again(void **state)
     trp_stream_destroy(late);
 }
 
+static void orphans_that_find_no_room_are_one_line(void **state)
+{
+    enum { BYTES = 50000, ORPHANS = 6, FIRST = 100 };
+    struct replay *replay = *state;
+    struct captured log;
+    const char *const lines[] = {"name=q limiter=samples_per_insert(1,1,3)", "name=t", NULL};
+    assert_int_equal(replay_try_open(replay, 8 << 20, lines), TRP_OK);
+    struct built *built = built_create(BYTES);
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    trp_status status = TRP_OK;
+    insert_items(replay, "q", 1, 4);
+    for (uint64_t key = FIRST; status == TRP_OK; ++key) {
+        bool waits = key < FIRST + ORPHANS;
+        trp_message *message = NULL;
+        add_chunk(built, (struct chunk_spec){.key = key, .value = 1, .bytes = BYTES});
+        add_simple_item(built, key, waits ? "q" : "t", 1, key);
+        send_built(stream, built);
+        if (key == FIRST + ORPHANS - 1) {
+            trp_stream_destroy(stream);
+            stream = open_stream(replay, "InsertStream");
+        }
+        if (!waits)
+            status = trp_stream_receive(stream, &message, WAIT_MS);
+        trp_message_destroy(message);
+    }
+    assert_int_equal(status, TRP_RESOURCE_EXHAUSTED);
+    capture_begin(&log);
+    for (uint64_t i = 0; i < ORPHANS; ++i)
+        sample_one(replay, "q");
+    capture_end(&log);
+    assert_int_equal(captured_count(&log, "dropped"), 1);
+    assert_int_equal(captured_count(&log, "count=6"), 1);
+    trp_stream_destroy(stream);
+    built_destroy(built);
+}
+
 static void small_chunks_count_what_they_take(void **state)
 {
     enum { CHUNKS = 500, MESSAGES = 12 };
@@ -354,6 +391,7 @@ int main(void)
         TEST(streams_that_wait_are_not_read_when_half_of_the_memory_is_taken),
         TEST(orphans_go_when_their_memory_is_needed),
         TEST(who_waits_beyond_the_memory_is_told_to_come_again),
+        TEST(orphans_that_find_no_room_are_one_line),
         TEST(small_chunks_count_what_they_take),
         TEST(who_never_reads_confirmations_is_not_read_for_ever),
     };

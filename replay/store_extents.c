@@ -21,9 +21,9 @@
 
 enum { EXTENTS = 128 }; /* asked for at once: 7 KB */
 
-struct extents {
-    struct fiemap map;
-    struct fiemap_extent at[EXTENTS];
+union extents {
+    struct fiemap map; /* its array has no length of its own */
+    uint8_t bytes[sizeof(struct fiemap) + EXTENTS * sizeof(struct fiemap_extent)];
 };
 
 /* 0 or an errno. */
@@ -38,7 +38,7 @@ static int extent_own(int fd, const struct fiemap_extent *extent)
 
 static int extents_own(int fd)
 {
-    struct extents extents;
+    union extents extents;
     for (uint64_t from = 0;;) {
         memset(&extents, 0, sizeof extents);
         extents.map.fm_start = from;
@@ -47,11 +47,12 @@ static int extents_own(int fd)
         if (ioctl(fd, FS_IOC_FIEMAP, &extents) != 0 || extents.map.fm_mapped_extents == 0)
             return 0;
         for (uint32_t i = 0; i < extents.map.fm_mapped_extents; i++) {
-            int error = extent_own(fd, &extents.at[i]);
+            int error = extent_own(fd, &extents.map.fm_extents[i]);
             if (error != 0)
                 return error;
         }
-        const struct fiemap_extent *last = &extents.at[extents.map.fm_mapped_extents - 1];
+        const struct fiemap_extent *last =
+            &extents.map.fm_extents[extents.map.fm_mapped_extents - 1];
         if (last->fe_flags & FIEMAP_EXTENT_LAST)
             return 0;
         from = last->fe_logical + last->fe_length;

@@ -369,6 +369,10 @@ static const struct cli_option serve_rows[] = {
     {.name = "force",
      .at = SERVE(force),
      .help = "let --restore replace the store that is there: what it has is lost"},
+    {.name = "if-missing",
+     .at = SERVE(if_missing),
+     .help = "let --restore leave a store that is there alone and serve it, and latest begin a new "
+             "one where there is no checkpoint either: a start that can be repeated"},
     {.name = "verify",
      .at = SERVE(verify),
      .help = "check every byte before serving, and drop what is damaged"},

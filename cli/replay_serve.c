@@ -121,7 +121,8 @@ static bool restore_goes_on(void *arg, uint64_t done, uint64_t total)
     return !sigismember(&pending, SIGTERM) && !sigismember(&pending, SIGINT);
 }
 
-/* "latest" is the newest checkpoint where this server puts its own. */
+/* "latest" is the newest checkpoint where this server puts its own. With --if-missing there is no
+ * store, and there may be no checkpoint. */
 static trp_status restore(const struct serve_args *args)
 {
     bool latest = strcmp(args->restore, "latest") == 0;
@@ -132,10 +133,10 @@ static trp_status restore(const struct serve_args *args)
     trp_replay_watch(restore_goes_on, NULL);
     if (checkpoint)
         status = trp_replay_restore(checkpoint, args->dir, args->force);
-    else
+    else if (!args->if_missing)
         status = trp_fail(TRP_NOT_FOUND, "there is no whole checkpoint in %s", root);
     trp_replay_watch(NULL, NULL);
-    if (status == TRP_OK)
+    if (status == TRP_OK && checkpoint)
         trp_log(TRP_INFO, "restored checkpoint=%s", checkpoint);
     free(checkpoint);
     free(root);
@@ -195,10 +196,10 @@ static int serve(const char *name, const struct serve_args *args,
                  const trp_replay_server_options *options, const sigset_t *signals)
 {
     trp_replay_server *server = NULL;
-    bool there = is_store(options->dir) && !args->restore;
+    bool there = is_store(options->dir) && (!args->restore || args->if_missing);
     trp_status status = there ? TRP_OK : address_try(&options->server);
     bool right = status == TRP_OK;
-    if (status == TRP_OK && args->restore)
+    if (status == TRP_OK && args->restore && !there)
         status = restore(args);
     if (status == TRP_OK)
         status = trp_replay_server_create(&server, options);
@@ -222,6 +223,8 @@ int replay_serve(const struct cli_call *call)
     const struct serve_args *args = call->args;
     struct tables tables = {0};
     sigset_t signals;
+    if (args->if_missing && (!args->restore || args->force))
+        return cli_wrong(call->name, "--if-missing goes with --restore, and not with --force");
     mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
     mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES_MIN);
     sigemptyset(&signals);

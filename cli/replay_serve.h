@@ -5,7 +5,7 @@
 #include "cli.h"
 
 struct serve_args {
-    bool insecure, force, shrink, verify, no_share;
+    bool insecure, force, if_missing, shrink, verify, no_share;
     const char *listen, *dir, *file, *checkpoint_dir, *restore;
     struct cli_list tables;
     uint32_t json, durability, log_level; /* as trp_durability and trp_log_level count */

@@ -120,6 +120,7 @@ static void hash_options(uint64_t *hash, const struct group *group)
                                   o->address ? o->address : ""));
         for (size_t i = 0; i < o->table_count; i++) {
             hash_text(hash, trp_table_options_format(&o->tables[i]));
+            hash_text(hash, xstrdup(o->tables[i].line ? o->tables[i].line : ""));
             *hash = hash_bytes(*hash, o->tables[i].signature.data, o->tables[i].signature.size);
         }
     } else if (group->kind == NODE_LEARNER) {

@@ -202,7 +202,8 @@ static trp_status alter_prepare(struct change_work *work, struct engine_table **
     struct engine *engine = work->admin->engine;
     trp_table_options *options;
     TRP_TRY(admin_table(work->admin, work->options->name, table));
-    TRP_TRY(table_options_change(table_options((*table)->table), work->alter->options, &options));
+    TRP_TRY(
+        table_options_change(table_options((*table)->table), work->alter->options, true, &options));
     if (work->alter->has_signature)
         signature_set(options, work->alter->signature);
     trp_table_options_destroy(work->options);

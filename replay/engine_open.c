@@ -51,6 +51,7 @@ static trp_status stored_options(const struct store_table *stored, trp_table_opt
     TRP_TRY(trp_table_options_parse(stored->options, options));
     trp_table_options view = **options;
     view.signature = stored->signature;
+    view.line = NULL;
     trp_table_options *copy = trp_table_options_copy(&view);
     trp_table_options_destroy(*options);
     *options = copy;
@@ -176,20 +177,45 @@ static void table_open_changed(struct engine *engine, const trp_table_options *o
     engine->tables[engine->table_count - 1]->times_before = times;
 }
 
-static trp_status table_open_given(struct engine *engine, const trp_table_options *caller)
+/* What the table is to have: as the caller's words name it, else as `stored` has it, else a
+ * default.
+ */
+static trp_status wanted_options(const trp_table_options *caller, const struct store_table *stored,
+                                 trp_table_options **wanted)
 {
-    trp_status status = TRP_OK;
-    trp_table_options *options = trp_table_options_copy(caller); /* with defaults */
+    trp_table_options *old;
+    if (!stored || !caller->line) {
+        *wanted = trp_table_options_copy(caller);
+        return TRP_OK;
+    }
+    TRP_TRY(stored_options(stored, &old));
+    trp_status status = table_options_change(old, caller->line, false, wanted);
+    trp_table_options_destroy(old);
+    return status;
+}
+
+static trp_status table_open_wanted(struct engine *engine, const trp_table_options *caller,
+                                    const char *given, const struct store_table *stored)
+{
+    trp_table_options *options;
+    TRP_TRY(wanted_options(caller, stored, &options));
     char *line = trp_table_options_format(options);
-    char *given = given_text(line, options->signature);
-    const struct store_table *stored = stored_find(engine, options->name);
-    if (stored && stored->given && strcmp(stored->given, given) == 0)
-        status = table_open_stored(engine, stored);
-    else
-        table_open_changed(engine, options, line, given, stored);
-    free(given);
+    table_open_changed(engine, options, line, given, stored);
     free(line);
     trp_table_options_destroy(options);
+    return TRP_OK;
+}
+
+static trp_status table_open_given(struct engine *engine, const trp_table_options *caller)
+{
+    char *line = trp_table_options_format(caller); /* with defaults */
+    char *given = given_text(line, caller->signature);
+    const struct store_table *stored = stored_find(engine, caller->name);
+    bool again = stored && stored->given && strcmp(stored->given, given) == 0;
+    trp_status status = again ? table_open_stored(engine, stored)
+                              : table_open_wanted(engine, caller, given, stored);
+    free(given);
+    free(line);
     return status;
 }
 

@@ -193,6 +193,8 @@ trp_table_options *trp_table_options_copy(const trp_table_options *options)
     copy->name = options->name ? xstrdup(options->name) : NULL;
     if (options->insert_on_sample)
         copy->insert_on_sample = xstrdup(options->insert_on_sample);
+    if (options->line)
+        copy->line = xstrdup(options->line);
     if (!copy->remover_set)
         copy->remover = (trp_selector){.kind = TRP_FIFO};
     copy->remover_set = true;
@@ -215,6 +217,7 @@ void trp_table_options_destroy(trp_table_options *options)
         return;
     free((char *)options->name); /* a copy's name and signature are its own */
     free((char *)options->insert_on_sample);
+    free((char *)options->line);
     free((uint8_t *)options->signature.data);
     free(options);
 }

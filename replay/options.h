@@ -6,9 +6,10 @@
 
 #include <troupe/replay.h>
 
-/* `base` with the words of `line` in place of its own; `line` names the same table. The words may
- * come from a peer: signature=FILE is refused. INVALID_ARGUMENT as trp_table_options_parse(). */
-trp_status table_options_change(const trp_table_options *base, const char *line,
+/* `base` with the words of `line` in place of its own; `line` names the same table. `remote`: they
+ * come from a peer, whose signature=FILE is refused. INVALID_ARGUMENT as trp_table_options_parse().
+ */
+trp_status table_options_change(const trp_table_options *base, const char *line, bool remote,
                                 trp_table_options **out);
 
 /* As trp_table_options_parse(), for a line that comes from a peer. */

@@ -480,7 +480,9 @@ static trp_status parse_line(trp_table_options *options, const char *line, bool 
 
 trp_status trp_table_options_parse(const char *line, trp_table_options **out)
 {
-    return parse_line(xcalloc(1, sizeof(trp_table_options)), line, false, out);
+    trp_table_options *options = xcalloc(1, sizeof *options);
+    options->line = xstrdup(line);
+    return parse_line(options, line, false, out);
 }
 
 trp_status table_options_parse_remote(const char *line, trp_table_options **out)
@@ -488,11 +490,11 @@ trp_status table_options_parse_remote(const char *line, trp_table_options **out)
     return parse_line(xcalloc(1, sizeof(trp_table_options)), line, true, out);
 }
 
-trp_status table_options_change(const trp_table_options *base, const char *line,
+trp_status table_options_change(const trp_table_options *base, const char *line, bool remote,
                                 trp_table_options **out)
 {
     trp_table_options *options = trp_table_options_copy(base);
     free((char *)options->name); /* the line has it */
     options->name = NULL;
-    return parse_line(options, line, true, out);
+    return parse_line(options, line, remote, out);
 }

@@ -124,6 +124,59 @@ static void latest_is_looked_for_where_the_server_puts_them(void **state)
     free(flags);
 }
 
+/* As a supervisor starts it, again and again. */
+static void a_start_that_restores_what_is_missing_can_be_repeated(void **state)
+{
+    struct desk *desk = *state;
+    char *store = scene_path(&desk->at, "store");
+    char *flags = xasprintf("--table name=t --restore=latest --if-missing --checkpoint-dir=%s/kept",
+                            desk->at.dir);
+    desk_serve(desk, flags); /* there is nothing at all */
+    desk_write_items(desk, "items.jsonl");
+    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
+    free(checkpoint(desk, desk->address));
+    assert_troupe(desk, 0, "replay delete %s t 1", desk->address);
+    desk_stop(desk);
+    desk_serve(desk, flags); /* a store is there */
+    assert_troupe(desk, 0, "replay items %s t --sort=oldest -o json", desk->address);
+    assert_keys(desk, "2 3 4 5 ");
+    desk_stop(desk);
+    nftw(store, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    desk_serve(desk, flags); /* a checkpoint is there */
+    assert_troupe(desk, 0, "replay items %s t --sort=oldest -o json", desk->address);
+    assert_keys(desk, "1 2 3 4 5 ");
+    desk_stop(desk);
+    assert_troupe(desk, 3, "replay serve --dir=other --restore=none --if-missing");
+    assert_troupe(desk, 2, "replay serve --dir=other --if-missing");
+    assert_troupe(desk, 2, "replay serve --dir=other --restore=latest --if-missing --force");
+    free(store);
+    free(flags);
+}
+
+static void assert_served_with(struct desk *desk, const char *table, const char *options)
+{
+    desk_serve(desk, table);
+    assert_troupe(desk, 0, "replay info %s t -o json", desk->address);
+    assert_file_contains(&desk->at, "out", options);
+}
+
+static void options_that_are_not_named_are_those_of_the_store(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, "--table 'name=t sampler=lifo max_size=7 limiter=min_size(3)'");
+    desk_stop(desk);
+    assert_served_with(desk, "--table name=t",
+                       "sampler=lifo remover=fifo max_size=7 limiter=min_size(3)");
+    desk_stop(desk);
+    assert_served_with(desk, "--table 'name=t max_size=9'",
+                       "sampler=lifo remover=fifo max_size=9 limiter=min_size(3)");
+    assert_troupe(desk, 0, "replay alter %s 'name=t max_size=11'", desk->address);
+    desk_stop(desk);
+    assert_served_with(desk, "--table 'name=t max_size=9'",
+                       "sampler=lifo remover=fifo max_size=11 limiter=min_size(3)");
+    desk_stop(desk);
+}
+
 static void checkpoints_are_removed_by_name_and_number(void **state)
 {
     struct desk *desk = *state;
@@ -400,14 +453,16 @@ static void a_store_lives_with_little_address_space(void **state)
     struct desk *desk = *state;
     struct rlimit before;
     assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
-    assert_int_equal(setrlimit(RLIMIT_AS, &(struct rlimit){3LL << 30, before.rlim_max}), 0);
     desk_serve(desk, tables);
     desk_write_items(desk, "items.jsonl");
     assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
-    free(checkpoint(desk, desk->address));
     desk_stop(desk);
+    assert_int_equal(setrlimit(RLIMIT_AS, &(struct rlimit){3LL << 30, before.rlim_max}), 0);
     assert_troupe(desk, 0, "replay items store t --sort=oldest -o json");
     assert_keys(desk, "1 2 3 4 5 ");
+    desk_serve(desk, tables);
+    free(checkpoint(desk, desk->address));
+    desk_stop(desk);
     assert_troupe(desk, 0, "replay delete store t 1");
     assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
 #endif
@@ -467,6 +522,8 @@ int main(void)
         TEST(what_a_server_makes_is_its_owners_alone),
         TEST(an_interrupted_restore_leaves_nothing_and_a_killed_one_nothing_for_long),
         TEST(a_store_lives_with_little_address_space),
+        TEST(a_start_that_restores_what_is_missing_can_be_repeated),
+        TEST(options_that_are_not_named_are_those_of_the_store),
         TEST(items_of_a_large_store_are_changed_by_key_before_all_are_in_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -543,6 +543,7 @@ static void every_option_of_a_table_is_hashed(void **state)
         OTHER(trp_table_options, limiter.min_diff, {349.99999}),
         OTHER(trp_table_options, limiter.max_diff, {450.00001}),
         OTHER(trp_table_options, signature, {(const uint8_t *)"y", 1}),
+        OTHER(trp_table_options, line, {"y"}),
     };
     const trp_table_options options = {
         .name = "x",

@@ -70,6 +70,8 @@ typedef struct {
     trp_rate_limiter limiter;
     trp_bytes signature; /* a serialized tensorflow.StructuredValue of TensorSpecs, given to clients
                             as it is; empty: none */
+    const char *line;    /* what trp_table_options_parse() was given: an option that it does not
+                            name is that of a table that the directory has. NULL: all are as here */
 } trp_table_options;
 
 /* Parses "name=x sampler=prioritized(0.6) remover=fifo max_size=100000 limiter=min_size(1000)
@@ -126,7 +128,8 @@ typedef struct {
 
 /* Opens the store and its tables and puts ReverbService and troupe.Replay on a server. When the
  * directory has tables already, the last word wins: options in `tables` that differ from those of
- * the last start do (each difference is logged as a warning); when they say what they said then,
+ * the last start do (each difference is logged as a warning; what a parsed line does not name is
+ * as it was); when they say what they said then,
  * what AlterTable made of the table since stays. Tables made by CreateTable need not be named. A
  * stored table that is missing from `tables` otherwise is FAILED_PRECONDITION; one that was dropped
  * and is named is made anew. Other failures: as the store's and trp_server_create()'s, with the

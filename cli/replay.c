@@ -185,6 +185,11 @@ static const struct cli_option sample_rows[] = {
     {0},
 };
 
+static const struct cli_option dump_rows[] = {
+    {.name = "all", .at = AT(all), .help = "every table, and no TABLE is named"},
+    {0},
+};
+
 static const struct cli_option load_rows[] = {
     {.name = "table",
      .kind = CLI_TEXT,
@@ -414,12 +419,18 @@ static const char table_words[] =
     "A table's OPTIONS are words: name=x sampler=prioritized(0.6) remover=fifo max_size=100000 "
     "limiter=min_size(1000), and max_times_sampled=N (an item goes after so many), max_bytes=N (of "
     "its items' chunks), replacement=no (a batch has no item twice), insert_on_sample=TABLE (an "
-    "item's first sample inserts it there, too), seed=N (of its draws), signature=FILE (a "
-    "serialized tensorflow.StructuredValue). max_size and max_bytes may end in K, M or G, times "
+    "item's first sample inserts it there, too), seed=N (of its draws), signature=TEXT or "
+    "signature=FILE. A name with blanks stands in quotes: 'name=\"a b\" sampler=fifo'. max_size "
+    "and max_bytes may end in K, M or G, times "
     "1024, 1024^2, 1024^3.\n\n"
     "Samplers and removers: fifo lifo uniform prioritized(EXPONENT) max_heap min_heap.\n\n"
     "Limiters: min_size(N) samples_per_insert(SPI,MIN_SIZE,ERROR_BUFFER) queue(N) stack(N) "
-    "rate(SPI,MIN_SIZE,MIN_DIFF,MAX_DIFF), where a limit may be inf or -inf.";
+    "rate(SPI,MIN_SIZE,MIN_DIFF,MAX_DIFF), where a limit may be inf or -inf.\n\n"
+    "A signature's TEXT is {obs: float32[4,?], action: int32}, a dict of tensors by name: ? is any "
+    "size, float32[...] any shape. [a, b] is a list, (a, b) a tuple, NAME(x: a, y: b) a named "
+    "tuple, "
+    "and one may stand within another. Names of other letters than A-Za-z0-9_./- stand in quotes. "
+    "info prints it so. FILE has the same text, or a serialized tensorflow.StructuredValue.";
 
 const struct command replay_commands[] = {
     {.name = "serve",
@@ -480,12 +491,13 @@ const struct command replay_commands[] = {
      .run = replay_sample},
     {.name = "dump",
      .summary = "write a table's items to a file, without sampling them",
-     .arguments = "TARGET TABLE|all FILE",
+     .arguments = "TARGET [TABLE] FILE",
      .details =
          "FILE.npz is for numpy.load(): one array a column (with the name that the table's "
          "signature gives it, else column_0, ...), and keys, priorities, "
          "times_sampled, inserted_at (nanoseconds since 1970), policy_versions. A column whose "
-         "items differ in shape or type becomes one array an item, column_0/INDEX. With all, names "
+         "items differ in shape or type becomes one array an item, column_0/INDEX. With --all, "
+         "names "
          "begin with TABLE/. " NPZ_TABLES " says what numpy has no words for.\n\n"
          "FILE.jsonl is text: a line a table, then a line an item, with key, "
          "priority and the exact bytes of each column in base64; squeezed: one step without a time "
@@ -494,7 +506,7 @@ const struct command replay_commands[] = {
          "of more than 8 dimensions, and in FILE.npz those with columns of strings, are left out "
          "and counted, and the exit status is 1. Items that overlap (share steps) are written one "
          "by one. Items that are inserted or removed meanwhile may be in it or not.",
-     .options = {filter_rows, key_rows, progress_rows, answer_rows},
+     .options = {dump_rows, filter_rows, key_rows, progress_rows, answer_rows},
      SIZE,
      .run = replay_dump},
     {.name = "load",

@@ -11,9 +11,6 @@
 #include "core/words.h"
 #include "json.h"
 
-const char table_name_all_text[] =
-    "a table cannot be called all: to `troupe replay dump` that is every table";
-
 /* ---- options ----------------------------------------------------------------------------- */
 
 /* Words of one line, or one word that is the line. Caller frees. */
@@ -31,15 +28,15 @@ static char *options_line(const struct cli_call *call)
 /* Takes "signature=FILE" out of the line: the file is here, not where the server is. */
 static trp_status take_signature(char *line, ProtobufCBinaryData *signature, bool *given)
 {
-    char *word = line;
+    const char *at = line, *word;
+    size_t size = 0;
     *given = false;
-    while ((word = strstr(word, "signature=")) && word > line && word[-1] != ' ')
-        word++;
-    if (!word)
+    while (trp_table_options_word(&at, &word, &size))
+        if (strncmp(word, "signature=", strlen("signature=")) == 0)
+            break;
+    if (size == 0)
         return TRP_OK;
-    size_t size = strcspn(word, " ");
-    char *path = xasprintf("%.*s", (int)(size - strlen("signature=")), word + strlen("signature="));
-    char *with = xasprintf("name=x signature=%s", path);
+    char *with = xasprintf("name=x %.*s", (int)size, word);
     trp_table_options *options;
     trp_status status = trp_table_options_parse(with, &options);
     if (status == TRP_OK) {
@@ -48,11 +45,10 @@ static trp_status take_signature(char *line, ProtobufCBinaryData *signature, boo
         if (signature->len)
             memcpy(signature->data, options->signature.data, signature->len);
         trp_table_options_destroy(options);
-        memset(word, ' ', size);
+        memset(line + (word - line), ' ', size);
         *given = true;
     }
     free(with);
-    free(path);
     return status;
 }
 
@@ -78,11 +74,8 @@ bool table_line_check(const char *name, const char *line)
         cli_wrong(name, "%s", trp_last_error());
         return false;
     }
-    bool reserved = strcmp(options->name, TABLE_NAME_ALL) == 0;
-    if (reserved)
-        cli_wrong(name, "%s", table_name_all_text);
     trp_table_options_destroy(options);
-    return !reserved;
+    return true;
 }
 
 /* ---- what can never go on ---------------------------------------------------------------- */

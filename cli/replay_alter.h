@@ -6,10 +6,6 @@
 
 #include "replay_target.h"
 
-/* What `dump` calls every table, and what is said to who names one so. */
-#define TABLE_NAME_ALL "all"
-extern const char table_name_all_text[];
-
 /* Whether a line can be a table's options; otherwise what is wrong is printed after `name`. */
 bool table_line_check(const char *name, const char *line);
 

@@ -3,7 +3,6 @@
 
 #include "fetch.h"
 #include "interrupt.h"
-#include "replay_alter.h"
 #include "sink.h"
 
 struct dump {
@@ -64,18 +63,17 @@ static trp_status dump_tables(struct dump *dump, const Troupe__ReplayTablesRespo
 
 static trp_status dump_work(struct work *work)
 {
-    const char *name = work->call->words[1], *file = work->call->words[2];
+    const char *name = work->table, *file = work->call->words[work->call->word_count - 1];
     Troupe__ReplayTablesResponse *tables;
     Troupe__ReplayFilter filter;
-    bool all = strcmp(name, TABLE_NAME_ALL) == 0;
-    TRP_TRY(target_tables(&work->target, all ? NULL : name, &tables));
+    TRP_TRY(target_tables(&work->target, name, &tables));
     struct dump dump = {.target = &work->target};
     trp_status status = filter_init(&filter, &work->args->filter);
     dump.filter = filter_given(&work->args->filter) ? &filter : NULL;
     if (status == TRP_OK)
-        status = sink_open(&dump.sink, file, all);
+        status = sink_open(&dump.sink, file, !name);
     if (status == TRP_OK)
-        status = dump_tables(&dump, tables, all ? NULL : tables_find(tables, name));
+        status = dump_tables(&dump, tables, name ? tables_find(tables, name) : NULL);
     if (status == TRP_OK)
         sink_print(&dump.sink, file, work->args->json);
     if (dump.sink.left_out > 0)
@@ -88,7 +86,14 @@ static trp_status dump_work(struct work *work)
 
 int replay_dump(const struct cli_call *call)
 {
-    if (!sink_check(call->name, call->words[2]))
+    const struct replay_args *args = call->args;
+    if (call->word_count != (args->all ? 2 : 3))
+        return cli_wrong(call->name,
+                         args->all ? "--all is of every table: %s --all TARGET FILE"
+                                   : "say which table, and FILE: %s TARGET TABLE FILE, "
+                                     "or --all TARGET FILE",
+                         call->name);
+    if (!sink_check(call->name, call->words[call->word_count - 1]))
         return EXIT_USAGE;
     interrupt_watch(); /* for a file that is not whole */
     int status = target_run(call, TARGET_READ, dump_work);

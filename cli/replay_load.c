@@ -42,9 +42,13 @@ static trp_status known_count(const struct load *load, int64_t *known)
 /* The table's options as the dump has them, for a table called `name`. Caller frees. */
 static char *options_named(const char *options, const char *name)
 {
-    const char *at = options + strspn(options, " ");
-    at = strncmp(at, "name=", strlen("name=")) == 0 ? at + strcspn(at, " ") : at;
-    return xasprintf("name=%s %s", name, at);
+    const char *at = options, *word;
+    size_t size;
+    bool named = trp_table_options_word(&at, &word, &size) && strncmp(word, "name=", 5) == 0;
+    char *quoted = trp_table_options_quote(name);
+    char *line = xasprintf("name=%s %s", quoted, named ? at : options);
+    free(quoted);
+    return line;
 }
 
 /* Makes the table when it is wanted and missing. */

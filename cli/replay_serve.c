@@ -45,10 +45,6 @@ static trp_status table_add(struct tables *tables, const char *line)
         trp_table_options_destroy(table);
         return trp_fail(TRP_INVALID_ARGUMENT, "two tables are called %s", tables->tables[i].name);
     }
-    if (strcmp(table->name, TABLE_NAME_ALL) == 0) {
-        trp_table_options_destroy(table);
-        return trp_fail(TRP_INVALID_ARGUMENT, "%s", table_name_all_text);
-    }
     size_t count = tables->count + 1;
     tables->owned = xrealloc(tables->owned, count * sizeof *tables->owned);
     tables->tables = xrealloc(tables->tables, count * sizeof *tables->tables);
@@ -56,6 +52,18 @@ static trp_status table_add(struct tables *tables, const char *line)
     tables->tables[tables->count] = *table;
     tables->count = count;
     return TRP_OK;
+}
+
+/* A comment begins at a # outside of quotes. */
+static void comment_cut(char *line)
+{
+    bool quoted = false;
+    char *at = line;
+    for (; *at && *at != '\n' && (quoted || *at != '#'); ++at) {
+        at += quoted && *at == '\\' && at[1];
+        quoted ^= *at == '"';
+    }
+    *at = '\0';
 }
 
 static int tables_read(const char *name, struct tables *tables, const char *path)
@@ -69,7 +77,7 @@ static int tables_read(const char *name, struct tables *tables, const char *path
     int status = EXIT_DONE;
     while (status == EXIT_DONE && getline(&line, &capacity, file) >= 0) {
         number++;
-        line[strcspn(line, "#\n")] = '\0';
+        comment_cut(line);
         if (line[strspn(line, " \t\r")] == '\0')
             continue;
         if (table_add(tables, line) != TRP_OK)

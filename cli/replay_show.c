@@ -15,10 +15,10 @@
 const char *option_text(const Troupe__ReplayTable *table, const char *key, char *text, size_t size)
 {
     size_t length = strlen(key);
-    for (const char *word = table->options; *word; word += strcspn(word, " ")) {
-        word += strspn(word, " ");
+    const char *at = table->options, *word;
+    for (size_t all; trp_table_options_word(&at, &word, &all);) {
         if (strncmp(word, key, length) == 0 && word[length] == '=') {
-            snprintf(text, size, "%.*s", (int)(strcspn(word, " ") - length - 1), word + length + 1);
+            snprintf(text, size, "%.*s", (int)(all - length - 1), word + length + 1);
             return text;
         }
     }
@@ -194,6 +194,17 @@ static void staleness_text(const Troupe__ReplayStaleness *age)
                    age->removed_times_sampled);
 }
 
+static void signature_text(const Troupe__ReplayTable *table)
+{
+    char *text = NULL;
+    trp_bytes bytes = {table->signature.data, table->signature.len};
+    if (trp_signature_format(bytes, &text) == TRP_OK)
+        print_text(stdout, "  signature %s\n", text);
+    else
+        print_text(stdout, "  signature %zu bytes: %s\n", bytes.size, trp_last_error());
+    free(text);
+}
+
 static void table_text(const Troupe__ReplayTable *table)
 {
     char bytes[TEXT_SIZE], max[TEXT_SIZE], fill[TEXT_SIZE];
@@ -212,7 +223,7 @@ static void table_text(const Troupe__ReplayTable *table)
     if (table->staleness)
         staleness_text(table->staleness);
     if (table->signature.len)
-        print_text(stdout, "  signature %zu bytes\n", table->signature.len);
+        signature_text(table);
     if (table->indexing)
         print_text(stdout, "  the index of keys is being built: inserts and updates wait\n");
     putchar('\n');

@@ -270,9 +270,11 @@ static trp_status no_such_table(const struct target *target, const char *name,
     const char **all = xcalloc(tables->n_tables + 1, sizeof(char *));
     char names[512] = "", guess[128];
     size_t length = 0;
-    for (size_t i = 0; i < tables->n_tables && length + 1 < sizeof names; ++i)
-        length +=
-            (size_t)snprintf(names + length, sizeof names - length, " %s", tables->tables[i]->name);
+    for (size_t i = 0; i < tables->n_tables && length + 1 < sizeof names; ++i) {
+        char *quoted = trp_table_options_quote(tables->tables[i]->name);
+        length += (size_t)snprintf(names + length, sizeof names - length, " %s", quoted);
+        free(quoted);
+    }
     for (size_t i = 0; i < tables->n_tables; ++i)
         all[i] = tables->tables[i]->name;
     trp_status status =
@@ -318,6 +320,8 @@ int target_run(const struct cli_call *call, enum target_mode mode,
 {
     struct work it = {
         .call = call, .args = call->args, .table = table_word(call, call->command->arguments)};
+    if (it.args->all)
+        it.table = NULL;
     Troupe__ReplayTablesResponse *tables = NULL;
     for (size_t i = 0; i < it.args->filter.keys.count; ++i)
         if (!key_check(call->name, it.args->filter.keys.words[i]))

@@ -23,7 +23,7 @@ struct replay_args {
     uint32_t order;
     double seconds, timeout;
     double answer_seconds; /* 0: the usual ones, -1: for ever */
-    bool progress, yes, if_empty, shrink, dry_run, create, force;
+    bool progress, yes, if_empty, shrink, dry_run, create, force, all;
     const char *file, *table;
     bool counted; /* `count` was given */
     struct cli_list tables, names_given;

@@ -93,7 +93,8 @@ void admin_create_table(Troupe__Replay_Service *service,
     struct change_work work = {.admin = (struct admin *)service, .change = table_create_change};
     work.status = table_options_parse_remote(request->options, &work.options);
     if (work.status == TRP_OK) {
-        signature_set(work.options, request->signature);
+        if (request->signature.len > 0)
+            signature_set(work.options, request->signature);
         admin_enter(work.admin, change_run, &work);
     }
     trp_table_options_destroy(work.options);

@@ -70,6 +70,12 @@ static bool limiter_equal(const trp_rate_limiter *a, const trp_rate_limiter *b)
 
 /* ---- check ------------------------------------------------------------------------------- */
 
+/* C0, DEL or C1, of UTF-8: no name has any, since it would act on the terminals that show it. */
+static bool is_control(const uint8_t *at)
+{
+    return at[0] < ' ' || at[0] == 0x7f || (at[0] == 0xc2 && at[1] < 0xa0);
+}
+
 /* The name travels in protobuf strings and stands in a line of words. */
 static trp_status name_check(const char *name)
 {
@@ -85,10 +91,9 @@ static trp_status name_check(const char *name)
         size_t step = utf8_size(bytes + i, bytes + size);
         if (step == 0)
             return trp_fail(TRP_INVALID_ARGUMENT, "a table's name is not UTF-8 at byte %zu", i);
-        if (bytes[i] <= ' ' || bytes[i] == 0x7f)
+        if (is_control(bytes + i))
             return trp_fail(TRP_INVALID_ARGUMENT,
-                            "table '%s': byte %zu of the name is a blank or a control character",
-                            name, i);
+                            "table '%s': byte %zu of the name is a control character", name, i);
         i += step;
     }
     return TRP_OK;
@@ -143,6 +148,12 @@ static trp_status signature_is_readable(const trp_table_options *options)
         return trp_fail(TRP_INVALID_ARGUMENT, "table '%s': the signature has %zu bytes, at most %d",
                         options->name, options->signature.size, TABLE_SIGNATURE_BYTES_MAX);
     trp_status status = signature_decode(options->signature, &signature);
+    for (size_t i = 0; status == TRP_OK && i < signature.count; i++)
+        for (const char *at = signature.leaves[i].path; status == TRP_OK && *at; at++)
+            if (is_control((const uint8_t *)at))
+                status = trp_fail(TRP_INVALID_ARGUMENT,
+                                  "signature: the name '%s' has a control character",
+                                  signature.leaves[i].path);
     if (status != TRP_OK) {
         trp_fail(status, "table '%s': %s", options->name, trp_last_error());
     }
@@ -300,14 +311,17 @@ char *trp_table_options_format(const trp_table_options *options)
                       ? xasprintf(" max_times_sampled=%" PRId32, full->max_times_sampled)
                       : xstrdup("");
     char *bytes = full->max_bytes ? xasprintf(" max_bytes=%" PRIu64, full->max_bytes) : xstrdup("");
-    char *feeds = full->insert_on_sample ? xasprintf(" insert_on_sample=%s", full->insert_on_sample)
-                                         : xstrdup("");
+    char *name = trp_table_options_quote(full->name ? full->name : "");
+    char *fed = full->insert_on_sample ? trp_table_options_quote(full->insert_on_sample) : NULL;
+    char *feeds = fed ? xasprintf(" insert_on_sample=%s", fed) : xstrdup("");
     char *seed = full->seed ? xasprintf(" seed=%" PRIu64, full->seed) : xstrdup("");
     char *line =
-        xasprintf("name=%s sampler=%s remover=%s max_size=%" PRId64 " limiter=%s%s%s%s%s%s",
-                  full->name ? full->name : "", sampler, remover, full->max_size, limiter, times,
-                  bytes, feeds, full->no_replacement ? " replacement=no" : "", seed);
+        xasprintf("name=%s sampler=%s remover=%s max_size=%" PRId64 " limiter=%s%s%s%s%s%s", name,
+                  sampler, remover, full->max_size, limiter, times, bytes, feeds,
+                  full->no_replacement ? " replacement=no" : "", seed);
     free(bytes);
+    free(name);
+    free(fed);
     free(feeds);
     free(seed);
     free(sampler);
@@ -320,20 +334,11 @@ char *trp_table_options_format(const trp_table_options *options)
 
 /* ---- differences ------------------------------------------------------------------------- */
 
-/* The word at `*at`, moved to the next one; false at the end. */
-static bool word_next(const char **at, const char **word, size_t *size)
-{
-    *word = *at + strspn(*at, " ");
-    *size = strcspn(*word, " ");
-    *at = *word + *size;
-    return *size > 0;
-}
-
 /* The value that `line` has for the key of `word`, to be freed. */
 static char *word_value(const char *line, const char *word)
 {
     size_t key = strcspn(word, "=") + 1, size;
-    for (const char *at = line, *each; word_next(&at, &each, &size);)
+    for (const char *at = line, *each; trp_table_options_word(&at, &each, &size);)
         if (size >= key && strncmp(each, word, key) == 0)
             return strndup(each + key, size - key);
     return xstrdup("");
@@ -345,7 +350,7 @@ void table_options_compare(const char *before, const char *after, table_options_
     const char *const lines[] = {after, before};
     for (unsigned i = 0; i < 2; i++) {
         const char *at = lines[i], *word;
-        for (size_t size; word_next(&at, &word, &size);) {
+        for (size_t size; trp_table_options_word(&at, &word, &size);) {
             char *old = word_value(before, word), *new = word_value(after, word);
             char *key = strndup(word, strcspn(word, "="));
             /* Words of the old line are news only when the new one has them not. */

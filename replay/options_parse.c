@@ -19,6 +19,7 @@
 #include "core/buffer.h"
 #include "core/limits.h"
 #include "options.h"
+#include "signature.h"
 
 enum { NUMBERS_MAX = 4 };
 
@@ -358,9 +359,26 @@ static trp_status read_file(int file, const char *path, struct buffer *bytes)
     }
 }
 
+/* A StructuredValue begins with the number of its kind, which is no ASCII. */
+static trp_status signature_take(trp_table_options *options, struct buffer *bytes)
+{
+    if (bytes->data[0] >= 0x80) {
+        options->signature = buffer_bytes(bytes);
+        return TRP_OK;
+    }
+    buffer_append(bytes, (trp_bytes){(const uint8_t *)"", 1});
+    trp_status status = trp_signature_parse((const char *)bytes->data, &options->signature);
+    buffer_cleanup(bytes);
+    return status;
+}
+
 static trp_status parse_signature(trp_table_options *options, const char *word, const char *value)
 {
     (void)word;
+    free((uint8_t *)options->signature.data); /* of a table that is altered */
+    options->signature = (trp_bytes){0};
+    if (signature_is_text(value))
+        return trp_signature_parse(value, &options->signature);
     int file = open(value, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0)
         return trp_fail(TRP_INVALID_ARGUMENT, "signature=%s: %s", value, strerror(errno));
@@ -370,9 +388,8 @@ static trp_status parse_signature(trp_table_options *options, const char *word, 
     if (status == TRP_OK && bytes.size == 0)
         status = trp_fail(TRP_INVALID_ARGUMENT, "signature=%s: the file is empty", value);
     if (status == TRP_OK)
-        options->signature = buffer_bytes(&bytes);
-    else
-        buffer_cleanup(&bytes);
+        return signature_take(options, &bytes);
+    buffer_cleanup(&bytes);
     return status;
 }
 
@@ -381,21 +398,21 @@ static trp_status parse_signature(trp_table_options *options, const char *word, 
 struct key {
     const char *name;
     trp_status (*parse)(trp_table_options *options, const char *word, const char *value);
-    bool has_form; /* blanks between its parentheses are part of the word */
+    const char *brackets; /* which may stand in a value: blanks between them are part of the word */
 };
 
 static const struct key keys[] = {
-    {"name", parse_name, false},
-    {"sampler", parse_sampler, true},
-    {"remover", parse_remover, true},
-    {"max_size", parse_max_size, false},
-    {"max_times_sampled", parse_max_times_sampled, false},
-    {"limiter", parse_limiter, true},
-    {"max_bytes", parse_max_bytes, false},
-    {"insert_on_sample", parse_insert_on_sample, false},
-    {"replacement", parse_replacement, false},
-    {"seed", parse_seed, false},
-    {"signature", parse_signature, false},
+    {"name", parse_name, ""},
+    {"sampler", parse_sampler, "()"},
+    {"remover", parse_remover, "()"},
+    {"max_size", parse_max_size, ""},
+    {"max_times_sampled", parse_max_times_sampled, ""},
+    {"limiter", parse_limiter, "()"},
+    {"max_bytes", parse_max_bytes, ""},
+    {"insert_on_sample", parse_insert_on_sample, ""},
+    {"replacement", parse_replacement, ""},
+    {"seed", parse_seed, ""},
+    {"signature", parse_signature, "()[]{}"},
 };
 
 enum { KEY_COUNT = sizeof keys / sizeof keys[0] };
@@ -414,18 +431,75 @@ static size_t key_find(const char *word)
     return i;
 }
 
-/* Bytes of the word at `text`. */
+/* Bytes of what is quoted at `text`, with its quotes; of all of it when they are not closed. */
+static size_t quoted_size(const char *text)
+{
+    size_t size = 1;
+    while (text[size] && text[size] != '"')
+        size += 1 + (text[size] == '\\' && text[size + 1]);
+    return size + (text[size] == '"');
+}
+
+/* Bytes of the word at `text`: up to a blank outside of quotes and of the brackets that the value
+ * of its key may have. Quotes count where a value begins and within brackets: names may have them.
+ */
 static size_t word_size(const char *text)
 {
     size_t key = key_find(text);
-    size_t size = strcspn(text, blanks);
-    if (key == KEY_COUNT || !keys[key].has_form)
-        return size;
-    size_t open = strcspn(text, "(");
-    if (open >= size)
-        return size;
-    size_t close = open + strcspn(text + open, ")");
-    return close + strcspn(text + close, blanks);
+    if (key == KEY_COUNT)
+        return strcspn(text, blanks);
+    size_t start = strlen(keys[key].name) + 1, size = start, depth = 0;
+    while (text[size] && (depth > 0 || !strchr(blanks, text[size]))) {
+        const char *bracket = strchr(keys[key].brackets, text[size]);
+        if (text[size] == '"' && (size == start || depth > 0)) {
+            size += quoted_size(text + size);
+            continue;
+        }
+        size_t place = bracket ? (size_t)(bracket - keys[key].brackets) : 0;
+        depth += bracket && place % 2 == 0;
+        depth -= bracket && place % 2 == 1 && depth > 0;
+        size++;
+    }
+    return size;
+}
+
+bool trp_table_options_word(const char **at, const char **word, size_t *size)
+{
+    *word = *at + strspn(*at, blanks);
+    *size = word_size(*word);
+    *at = *word + *size;
+    return *size > 0;
+}
+
+char *trp_table_options_quote(const char *value)
+{
+    if (*value && *value != '"' && !value[strcspn(value, " \t\r\n#")])
+        return xstrdup(value);
+    struct buffer out = {0};
+    buffer_append(&out, (trp_bytes){(const uint8_t *)"\"", 1});
+    for (; *value; value++) {
+        if (*value == '"' || *value == '\\')
+            buffer_append(&out, (trp_bytes){(const uint8_t *)"\\", 1});
+        buffer_append(&out, (trp_bytes){(const uint8_t *)value, 1});
+    }
+    buffer_append(&out, (trp_bytes){(const uint8_t *)"\"", 2});
+    return (char *)out.data;
+}
+
+/* Takes the quotes from a value that is quoted as a whole. */
+static trp_status unquote(const char *word, char *value)
+{
+    if (*value != '"' || value[quoted_size(value)])
+        return TRP_OK;
+    char *out = value;
+    for (value++; *value && *value != '"'; value++) {
+        value += *value == '\\' && value[1];
+        *out++ = *value;
+    }
+    if (!*value)
+        return trp_fail(TRP_INVALID_ARGUMENT, "table option '%s': its quotes are not closed", word);
+    *out = '\0';
+    return TRP_OK;
 }
 
 static trp_status parse_word(trp_table_options *options, const char *word, bool remote, bool *seen)
@@ -435,33 +509,35 @@ static trp_status parse_word(trp_table_options *options, const char *word, bool 
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "table option '%s': unknown; there are: name= sampler= remover= max_size= "
                         "max_times_sampled= limiter= max_bytes= insert_on_sample= "
-                        "replacement= seed= signature=",
+                        "replacement= seed= signature= (a value with blanks goes in quotes: "
+                        "name=\"a b\")",
                         word);
     if (seen[key])
         return trp_fail(TRP_INVALID_ARGUMENT, "table option '%s': %s is given twice", word,
                         keys[key].name);
-    if (remote && keys[key].parse == parse_signature)
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "table option '%s': a file of the client's is not read by the server",
-                        word);
     seen[key] = true;
-    return keys[key].parse(options, word, word + strlen(keys[key].name) + 1);
+    char *copy = xstrdup(word), *value = copy + strlen(keys[key].name) + 1;
+    trp_status status = unquote(word, value);
+    bool file = keys[key].parse == parse_signature && !signature_is_text(value);
+    if (status == TRP_OK && remote && file)
+        status =
+            trp_fail(TRP_INVALID_ARGUMENT,
+                     "table option '%s': a file of the client's is not read by the server", word);
+    if (status == TRP_OK)
+        status = keys[key].parse(options, word, value);
+    free(copy);
+    return status;
 }
 
 static trp_status parse_words(trp_table_options *options, const char *line, bool remote)
 {
     bool seen[KEY_COUNT] = {false};
-    const char *at = line + strspn(line, blanks);
-    while (*at) {
-        size_t size = word_size(at);
-        char *word = xmalloc(size + 1);
-        memcpy(word, at, size);
-        word[size] = '\0';
+    const char *at = line, *each;
+    for (size_t size; trp_table_options_word(&at, &each, &size);) {
+        char *word = xasprintf("%.*s", (int)size, each);
         trp_status status = parse_word(options, word, remote, seen);
         free(word);
         TRP_TRY(status);
-        at += size;
-        at += strspn(at, blanks);
     }
     if (!options->name)
         return trp_fail(TRP_INVALID_ARGUMENT, "table '%s': name=... is missing", line);

@@ -21,15 +21,6 @@
 
 enum { VARINT_BYTES_MAX = 10 };
 
-enum { /* oneof kind of StructuredValue */
-       KIND_TENSOR_SPEC = 33,
-       KIND_BOUNDED_TENSOR_SPEC = 35,
-       KIND_LIST = 51,
-       KIND_TUPLE = 52,
-       KIND_DICT = 53,
-       KIND_NAMED_TUPLE = 54,
-};
-
 /* ---- encoding -------------------------------------------------------------------------------- */
 
 static void add_varint(struct buffer *out, uint64_t value)
@@ -44,7 +35,7 @@ static void add_varint_field(struct buffer *out, uint32_t number, uint64_t value
     add_varint(out, value);
 }
 
-static void add_bytes_field(struct buffer *out, uint32_t number, trp_bytes bytes)
+void signature_add(struct buffer *out, uint32_t number, trp_bytes bytes)
 {
     add_varint(out, TAG(number, LEN));
     add_varint(out, bytes.size);
@@ -53,30 +44,31 @@ static void add_bytes_field(struct buffer *out, uint32_t number, trp_bytes bytes
 
 static void add_text_field(struct buffer *out, uint32_t number, const char *text)
 {
-    add_bytes_field(out, number, (trp_bytes){(const uint8_t *)text, strlen(text)});
+    signature_add(out, number, (trp_bytes){(const uint8_t *)text, strlen(text)});
 }
 
-/* Moves `part` into field `number` of `out` and empties it. */
-static void add_part(struct buffer *out, uint32_t number, struct buffer *part)
+void signature_add_part(struct buffer *out, uint32_t number, struct buffer *part)
 {
-    add_bytes_field(out, number, buffer_bytes(part));
+    signature_add(out, number, buffer_bytes(part));
     buffer_clear(part);
 }
 
-/* The StructuredValue of one column. */
-static void encode_column(const trp_tensor_spec *column, struct buffer *value)
+void signature_add_tensor(struct buffer *out, const char *name, int32_t dtype, bool unknown_rank,
+                          uint32_t rank, const int64_t *dims)
 {
     struct buffer dim = {0}, shape = {0}, spec = {0};
-    for (uint32_t i = 0; i < column->rank; i++) {
-        if (column->shape[i] != 0)
-            add_varint_field(&dim, 1, (uint64_t)column->shape[i]);
-        add_part(&shape, 2, &dim);
+    for (uint32_t i = 0; i < rank; i++) {
+        if (dims[i] != 0)
+            add_varint_field(&dim, 1, (uint64_t)dims[i]);
+        signature_add_part(&shape, 2, &dim);
     }
-    if (column->name)
-        add_text_field(&spec, 1, column->name);
-    add_part(&spec, 2, &shape);
-    add_varint_field(&spec, 3, (uint64_t)column->dtype);
-    add_part(value, KIND_TENSOR_SPEC, &spec);
+    if (unknown_rank)
+        add_varint_field(&shape, 3, 1);
+    if (name)
+        add_text_field(&spec, 1, name);
+    signature_add_part(&spec, 2, &shape);
+    add_varint_field(&spec, 3, (uint64_t)dtype);
+    signature_add_part(out, KIND_TENSOR_SPEC, &spec);
     buffer_cleanup(&dim);
     buffer_cleanup(&shape);
     buffer_cleanup(&spec);
@@ -121,12 +113,13 @@ trp_status trp_signature_encode(const trp_tensor_spec *columns, size_t count, tr
     if (!dict)
         add_text_field(&fields, 1, "Columns");
     for (size_t i = 0; i < count; i++) {
-        encode_column(&columns[i], &value);
+        signature_add_tensor(&value, columns[i].name, (int32_t)columns[i].dtype, false,
+                             columns[i].rank, columns[i].shape);
         add_text_field(&pair, 1, columns[i].name);
-        add_part(&pair, 2, &value);
-        add_part(&fields, dict ? 1 : 2, &pair);
+        signature_add_part(&pair, 2, &value);
+        signature_add_part(&fields, dict ? 1 : 2, &pair);
     }
-    add_part(&whole, dict ? KIND_DICT : KIND_NAMED_TUPLE, &fields);
+    signature_add_part(&whole, dict ? KIND_DICT : KIND_NAMED_TUPLE, &fields);
     buffer_cleanup(&value);
     buffer_cleanup(&pair);
     buffer_cleanup(&fields);
@@ -227,14 +220,9 @@ static trp_status decode_list(trp_bytes bytes, const char *path, int depth, stru
     return reader.malformed ? malformed() : TRP_OK;
 }
 
-struct member {
-    trp_bytes name, value;
-    size_t order;
-};
-
 static int member_compare(const void *a, const void *b)
 {
-    const struct member *left = a, *right = b;
+    const struct signature_member *left = a, *right = b;
     size_t size = left->name.size < right->name.size ? left->name.size : right->name.size;
     int order = size ? memcmp(left->name.data, right->name.data, size) : 0;
     if (order)
@@ -244,13 +232,13 @@ static int member_compare(const void *a, const void *b)
     return left->order < right->order ? -1 : 1;
 }
 
-static bool same_name(const struct member *a, const struct member *b)
+static bool same_name(const struct signature_member *a, const struct signature_member *b)
 {
     return a->name.size == b->name.size &&
            (a->name.size == 0 || memcmp(a->name.data, b->name.data, a->name.size) == 0);
 }
 
-static bool decode_member(trp_bytes bytes, struct member *member)
+static bool decode_member(trp_bytes bytes, struct signature_member *member)
 {
     struct reader reader = reader_of(bytes);
     struct field field;
@@ -264,8 +252,8 @@ static bool decode_member(trp_bytes bytes, struct member *member)
 }
 
 /* Fields named `number` as members, in the order of the bytes. */
-static trp_status collect_members(trp_bytes bytes, uint32_t number, struct member **members,
-                                  size_t *count)
+static trp_status collect_members(trp_bytes bytes, uint32_t number,
+                                  struct signature_member **members, size_t *count)
 {
     struct reader reader = reader_of(bytes);
     struct field field;
@@ -280,8 +268,8 @@ static trp_status collect_members(trp_bytes bytes, uint32_t number, struct membe
                             SIGNATURE_LEAVES_MAX);
         if (*count == capacity)
             *members = array_grow(*members, &capacity, sizeof **members);
-        struct member *member = &(*members)[*count];
-        *member = (struct member){.order = *count};
+        struct signature_member *member = &(*members)[*count];
+        *member = (struct signature_member){.order = *count};
         if (!decode_member(field.bytes, member))
             return malformed();
         TRP_TRY(check_text(member->name));
@@ -290,25 +278,32 @@ static trp_status collect_members(trp_bytes bytes, uint32_t number, struct membe
     return reader.malformed ? malformed() : TRP_OK;
 }
 
-/* Dicts (field 1, by sorted key; of equal keys the last counts) and named tuples (field 2). */
+trp_status signature_members(trp_bytes bytes, bool dict, struct signature_member **members,
+                             size_t *count)
+{
+    size_t all = 0;
+    *members = NULL;
+    *count = 0;
+    TRP_TRY(collect_members(bytes, dict ? 1 : 2, members, &all));
+    if (dict && all)
+        qsort(*members, all, sizeof **members, member_compare);
+    for (size_t i = 0; i < all; i++)
+        if (!dict || i + 1 == all || !same_name(&(*members)[i], &(*members)[i + 1]))
+            (*members)[(*count)++] = (*members)[i];
+    return TRP_OK;
+}
+
 static trp_status decode_members(trp_bytes bytes, bool dict, const char *path, int depth,
                                  struct signature *out)
 {
-    struct member *members = NULL;
-    size_t count = 0;
-    trp_status status = collect_members(bytes, dict ? 1 : 2, &members, &count);
-    if (status != TRP_OK)
-        goto out;
-    if (dict && count)
-        qsort(members, count, sizeof *members, member_compare);
+    struct signature_member *members;
+    size_t count;
+    trp_status status = signature_members(bytes, dict, &members, &count);
     for (size_t i = 0; i < count && status == TRP_OK; i++) {
-        if (dict && i + 1 < count && same_name(&members[i], &members[i + 1]))
-            continue;
         char *inner = path_join(path, members[i].name);
         status = decode_value(members[i].value, inner, depth + 1, out);
         free(inner);
     }
-out:
     free(members);
     return status;
 }

@@ -126,12 +126,13 @@ static void wrong_usage_is_one_line_that_helps(void **state)
         {"replay set-priority x t", "KEY=PRIORITY... is missing"},
         {"replay serve", "--dir=PATH is missing"},
         {"replay serve --dir=x --max-bytes=12Q", "--max-bytes=12Q"},
-        {"replay serve --dir=x --table=name=all", "cannot be called all"},
         {"replay serve --dir=x --table=name=t --table=name=t", "two tables are called t"},
         {"replay serve --dir=x --table=name=t --listen 127.0.0.1:99999", "127.0.0.1:99999"},
         {"replay create 127.0.0.1:1 t", "did you mean name=t?"},
         {"replay create 127.0.0.1:1 name=t max_size=x", "max_size=x"},
-        {"replay create 127.0.0.1:1 name=all", "cannot be called all"},
+        {"replay create 127.0.0.1:1 'name=a b'",
+         "a value with blanks goes in quotes: name=\"a b\""},
+        {"replay create 127.0.0.1:1 'name=\"a b'", "its quotes are not closed"},
         {"replay alter 127.0.0.1:1 name=t max_size=x", "max_size=x"},
         {"replay items 127.0.0.1:1 t --key=abc", "'abc' is no key"},
         {"replay delete 127.0.0.1:1 t", "delete what?"},
@@ -140,6 +141,8 @@ static void wrong_usage_is_one_line_that_helps(void **state)
         {"replay set-priority 127.0.0.1:1 t K=abc", "'K=abc' is not KEY=PRIORITY"},
         {"replay dump 127.0.0.1:1 t x.csv", "FILE.npz or FILE.jsonl"},
         {"replay sample 127.0.0.1:1 t --save=x.csv", "FILE.npz or FILE.jsonl"},
+        {"replay dump 127.0.0.1:1 x.npz", "say which table, and FILE"},
+        {"replay dump --all 127.0.0.1:1 t x.npz", "--all is of every table"},
         {"replay load 127.0.0.1:1 x.csv", "FILE.npz or FILE.jsonl"},
         {"replay ls :8765", ":8765"},
         {"completion tcsh", "bash, zsh and fish"},
@@ -209,7 +212,8 @@ static void bash_completes_commands_options_values_and_tables(void **state)
     assert_int_equal(rename(out, script), 0);
     assert_int_equal(mkdir(bin, 0777), 0);
     assert_int_equal(symlink(TROUPE_CLI, tool), 0);
-    desk_serve(desk, "--table name=apples --table name=pears");
+    desk_serve(desk, "--table name=apples --table name=pears --table 'name=\"b c\"' "
+                     "--table 'name=$(touch${IFS}ran)'");
     desk_stop(desk);
     const struct {
         const char *line, *words;
@@ -220,7 +224,8 @@ static void bash_completes_commands_options_values_and_tables(void **state)
         {"troupe replay items --sort = most", "most-sampled"},
         {"troupe replay ls x -o js", "json"},
         {"troupe replay peek store p", "pears"},
-        {"troupe replay items -n 3 store ''", "apples pears"},
+        {"troupe replay items -n 3 store ''", "apples pears b c $(touch${IFS}ran)"},
+        {"troupe replay items store b\\\\", "b c"},
         {"troupe replay ls sto", "store"},
         {"troupe replay serve --dir sto", "store"},
         {"troupe replay serve --dir = sto", "store"},
@@ -242,6 +247,9 @@ static void bash_completes_commands_options_values_and_tables(void **state)
             fail_msg("'%s' completes to '%s', not '%s'", rows[i].line, words, rows[i].words);
         free(words);
     }
+    char *ran = scene_path(&desk->at, "ran");
+    assert_int_not_equal(access(ran, F_OK), 0); /* a name is a name */
+    free(ran);
     char *options = completed(desk, "troupe replay serve ''"); /* it takes nothing else */
     assert_int_equal(strncmp(options, "--dir --listen ", strlen("--dir --listen ")), 0);
     free(options);

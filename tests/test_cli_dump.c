@@ -31,7 +31,7 @@ static void a_dump_loads_back_to_the_same_items(void **state)
     assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
     assert_troupe(desk, 0, "replay dump %s t live.jsonl", desk->address);
     desk_stop(desk);
-    assert_troupe(desk, 0, "replay dump store all stopped.jsonl -o json");
+    assert_troupe(desk, 0, "replay dump --all store stopped.jsonl -o json");
     cJSON *json = desk_json(desk);
     assert_true(json_at(json, "items") == 5);
     cJSON_Delete(json);
@@ -86,8 +86,8 @@ static void an_npz_loads_back_to_the_same_items(void **state)
     desk_serve(desk, tables);
     desk_write(desk, "odd.jsonl", odd_items);
     assert_troupe(desk, 0, "replay load %s odd.jsonl", desk->address);
-    assert_troupe(desk, 0, "replay dump %s all before.jsonl", desk->address);
-    assert_troupe(desk, 0, "replay dump %s all x.npz", desk->address);
+    assert_troupe(desk, 0, "replay dump --all %s before.jsonl", desk->address);
+    assert_troupe(desk, 0, "replay dump --all %s x.npz", desk->address);
     assert_troupe(desk, 0, "replay dump %s t t.npz", desk->address);
     desk_stop(desk);
     assert_troupe(desk, 0, "replay create store name=v");
@@ -390,7 +390,7 @@ static void items_with_strings_are_left_out_of_an_npz(void **state)
     assert_file_contains(&desk->at, "out", "['abc']");
     desk_write_items(desk, "items.jsonl");
     assert_troupe(desk, 0, "replay load %s items.jsonl --table=u", desk->address);
-    assert_troupe(desk, 1, "replay dump %s all x.npz", desk->address);
+    assert_troupe(desk, 1, "replay dump --all %s x.npz", desk->address);
     assert_one_error(desk, "table t: an item is left out: column 0 has elements of type string");
     assert_file_contains(&desk->at, "out", "5 items in x.npz, 1 left out\n");
     assert_troupe(desk, 0, "replay load %s x.npz", desk->address);

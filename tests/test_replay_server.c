@@ -333,7 +333,6 @@ static void wrong_flags_are_one_line_and_a_status(void **state)
         const char *text;
     } rows[] = {
         {{"replay", "serve"}, 2, "--dir"},
-        {{"replay", "serve", dir, "--table", "name=all"}, 2, "called all"},
         {{"replay", "serve", dir, "--table", "name=t sampler=best"}, 2, "sampler"},
         {{"replay", "serve", dir, "--table", "name=t", "--frobnicate"}, 2, "--frobnicate"},
         {{"replay", "serve", dir, "--table", "name=t", "extra"}, 2, "extra"},

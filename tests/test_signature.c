@@ -223,6 +223,107 @@ static void deep_nesting_is_refused_before_the_stack_ends(void **state)
     assert_non_null(strstr(trp_last_error(), "deeper"));
 }
 
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static void a_signature_has_a_text_that_gives_it_again(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *hex, *text;
+    } rows[] = {
+        {NESTED, "[(bool[3,?]), {q: {k: bfloat16}, z: string[...]}, uint8[0]]"},
+        {NAMED_TUPLE, "NT(obs: float32[2], act: int32)"},
+        {VECTOR, "int64[?]"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        uint8_t buffer[512];
+        char *text, *again;
+        trp_bytes bytes;
+        assert_int_equal(trp_signature_format(hex_bytes(rows[i].hex, buffer), &text), TRP_OK);
+        assert_string_equal(text, rows[i].text);
+        assert_int_equal(trp_signature_parse(text, &bytes), TRP_OK);
+        assert_int_equal(trp_signature_format(bytes, &again), TRP_OK);
+        assert_string_equal(again, text);
+        free(text);
+        free(again);
+        free((void *)bytes.data);
+    }
+}
+
+static void a_text_says_what_the_columns_are(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *canonical;
+    } rows[] = {
+        {"{obs: float32[4], action: int32}", "{action: int32, obs: float32[4]}"},
+        {" {\n  \"a b\" :int32 [ 1 , ? ] ,\n  \"\\\"\\\\\": bool[...] , }\n",
+         "{\"\\\"\\\\\": bool[...], \"a b\": int32[1,?]}"},
+        {"float32[]", "float32"},
+        {"[(int8,), []]", "[(int8), []]"},
+        {"A.b(x: {}, \"\": ())", "A.b(x: {}, \"\": ())"},
+        {"\"a tuple\"(x: int8)", "\"a tuple\"(x: int8)"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        trp_bytes bytes;
+        char *text;
+        assert_int_equal(trp_signature_parse(rows[i].text, &bytes), TRP_OK);
+        assert_int_equal(trp_signature_format(bytes, &text), TRP_OK);
+        assert_string_equal(text, rows[i].canonical);
+        free(text);
+        free((void *)bytes.data);
+    }
+}
+
+static void a_wrong_text_is_told_where_it_is_wrong(void **state)
+{
+    (void)state;
+    char deep[2 * SIGNATURE_DEPTH_MAX + 8];
+    memset(deep, '[', sizeof deep);
+    deep[sizeof deep - 1] = '\0';
+    const struct {
+        const char *text, *words;
+    } rows[] = {
+        {"", "a name belongs at ''"},
+        {"{", "a name belongs at ''"},
+        {"{a", "':' belongs at ''"},
+        {"{a:", "a name belongs at ''"},
+        {"{a: int32", "',' or the closing bracket belongs at ''"},
+        {"{a: int32)", "',' or the closing bracket belongs at ')'"},
+        {"{a: int32} b", "the end belongs at 'b'"},
+        {"{a: int31}", "a type such as float32, or a bracket, belongs at 'int31}'"},
+        {"{a: int32[}", "a size or ? belongs at '}'"},
+        {"{a: int32[-1]}", "a size or ? belongs at '-1]}'"},
+        {"{a: int32[1 2]}", "']' belongs at '2]}'"},
+        {"{a: int32[...,1]}", "']' belongs at ',1]}'"},
+        {"{a: int32[1,1,1,1,1,1,1,1,1]}", "the end of at most 8 dimensions belongs at '1]}'"},
+        {"{\"a: int32}", "a name with both its quotes"},
+        {"(a: int32)", "a type such as float32"},
+        {"NT(a)", "':' belongs at ')'"},
+        {deep, "deeper"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        trp_bytes bytes;
+        assert_int_equal(trp_signature_parse(rows[i].text, &bytes), TRP_INVALID_ARGUMENT);
+        assert_null(bytes.data);
+        if (!strstr(trp_last_error(), rows[i].words))
+            fail_msg("'%s': %s", rows[i].text, trp_last_error());
+    }
+}
+
+static void what_is_no_file_is_a_text(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"{}",       "[",           "(a",    "float32",
+                                        "int32[2]", "NT(x: int8)", "\"a\"("};
+    static const char *const files[] = {"",      "float33", "./float32", "/a/b",
+                                        "a.sig", "./{}",    "a b(1)"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        assert_true(signature_is_text(texts[i]));
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        assert_false(signature_is_text(files[i]));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -235,6 +336,10 @@ int main(void)
         cmocka_unit_test(of_equal_dict_keys_the_last_counts),
         cmocka_unit_test(columns_without_a_signature_are_refused),
         cmocka_unit_test(every_prefix_and_flipped_byte_is_survived),
+        cmocka_unit_test(a_signature_has_a_text_that_gives_it_again),
+        cmocka_unit_test(a_text_says_what_the_columns_are),
+        cmocka_unit_test(a_wrong_text_is_told_where_it_is_wrong),
+        cmocka_unit_test(what_is_no_file_is_a_text),
         cmocka_unit_test(deep_nesting_is_refused_before_the_stack_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

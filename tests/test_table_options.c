@@ -240,7 +240,11 @@ static void a_name_is_bounded_and_utf8(void **state)
         {"\x80", false},
         {"\xe2\x82", false},
         {"\xf8\x88\x80\x80", false},
-        {"a b", false},
+        {"a b", true},
+        {" ", true},
+        {"a\tb", false},
+        {"\xc2\x85", false}, /* C1 */
+        {"\xc2\xa0", true},
         {"", false},
         {NULL, false},
         {"\x7f", false},
@@ -255,6 +259,37 @@ static void a_name_is_bounded_and_utf8(void **state)
     name[255] = 'n';
     assert_int_equal(trp_table_options_check(&(trp_table_options){.name = name}),
                      TRP_INVALID_ARGUMENT);
+}
+
+static void a_name_of_any_letters_has_a_line(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"a b", " ",        "\"", "\"a\"",  "a\"b",
+                                        "\\",  "a \\\" b", "#",  "a=b,c(", "all"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        trp_table_options options = {.name = names[i], .insert_on_sample = "x y", .seed = 7};
+        char *line = trp_table_options_format(&options);
+        trp_table_options *again = parse(line);
+        assert_string_equal(again->name, names[i]);
+        assert_string_equal(again->insert_on_sample, "x y");
+        assert_int_equal(again->seed, 7);
+        trp_table_options_destroy(again);
+        free(line);
+    }
+    static const struct {
+        const char *line, *words;
+    } rows[] = {
+        {"name=\"a b", "its quotes are not closed"},
+        {"name=\"a b\\\"", "its quotes are not closed"},
+        {"name=a b", "'b': unknown"},
+        {"name=\"\"", "needs a name"},
+        {"name=x max_size=\"1 0\"", "not a whole number"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        trp_table_options *options;
+        assert_int_equal(trp_table_options_parse(rows[i].line, &options), TRP_INVALID_ARGUMENT);
+        assert_non_null(strstr(trp_last_error(), rows[i].words));
+    }
 }
 
 /* ---- options from C ---------------------------------------------------------------------- */
@@ -467,6 +502,7 @@ int main(void)
         cmocka_unit_test(every_limiter_has_its_form),
         cmocka_unit_test(wrong_lines_are_refused_with_the_word_and_the_remedy),
         cmocka_unit_test(a_name_is_bounded_and_utf8),
+        cmocka_unit_test(a_name_of_any_letters_has_a_line),
         cmocka_unit_test(options_that_no_table_can_have_are_refused),
         cmocka_unit_test(a_copy_is_deep_and_has_the_defaults_filled_in),
         cmocka_unit_test(a_signature_is_read_from_its_file),

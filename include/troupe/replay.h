@@ -76,8 +76,10 @@ typedef struct {
 
 /* Parses "name=x sampler=prioritized(0.6) remover=fifo max_size=100000 limiter=min_size(1000)
  * max_times_sampled=1 max_bytes=1000000 insert_on_sample=y replacement=no seed=1 signature=FILE"
- * into a heap copy that trp_table_options_destroy() frees. INVALID_ARGUMENT names the word that is
- * wrong and what would be right. */
+ * into a heap copy that trp_table_options_destroy() frees. A value may stand in double quotes, in
+ * which a backslash keeps the next character: name="a b". Instead of a FILE (with a serialized
+ * tensorflow.StructuredValue, or text) a signature may be text itself; a file that is called like
+ * one is ./FILE. INVALID_ARGUMENT names the word that is wrong and what would be right. */
 TRP_API TRP_MUST_USE trp_status trp_table_options_parse(const char *line, trp_table_options **out);
 TRP_API void trp_table_options_destroy(trp_table_options *options);
 
@@ -85,6 +87,12 @@ TRP_API void trp_table_options_destroy(trp_table_options *options);
  * to them, except for the signature (caller frees with free()). */
 TRP_API trp_table_options *trp_table_options_copy(const trp_table_options *options);
 TRP_API char *trp_table_options_format(const trp_table_options *options);
+
+/* The next word "key=value" of such a line, `*at` moved behind it; false: there is none. */
+TRP_API bool trp_table_options_word(const char **at, const char **word, size_t *size);
+
+/* A value as such a line has it: in quotes where it has to be. Caller frees. */
+TRP_API char *trp_table_options_quote(const char *value);
 
 /* INVALID_ARGUMENT for options that no table can have (no name, limits out of order, ...). */
 TRP_API TRP_MUST_USE trp_status trp_table_options_check(const trp_table_options *options);
@@ -95,6 +103,23 @@ TRP_API TRP_MUST_USE trp_status trp_table_options_check(const trp_table_options 
  * INVALID_ARGUMENT: no columns, one without a name or dtype, two of one name. */
 TRP_API TRP_MUST_USE trp_status trp_signature_encode(const trp_tensor_spec *columns, size_t count,
                                                      trp_bytes *out);
+
+/* A signature as text, and the text of one; blanks and newlines may stand between its parts.
+ *
+ *   value  = { name: value, ... }         a dict
+ *          | [ value, ... ]               a list
+ *          | ( value, ... )               a tuple
+ *          | name( name: value, ... )     a named tuple
+ *          | dtype                        a TensorSpec of no dimensions: float32, int64, bool, ...
+ *          | dtype[ size or ?, ... ]      a TensorSpec; ?: any size
+ *          | dtype[...]                   of any number of dimensions
+ *   name   = letters, digits, _ . / -, or anything in double quotes, where a backslash keeps the
+ *            next character
+ *
+ * Names and bounds of TensorSpecs have no text: they are lost on the way. INVALID_ARGUMENT says
+ * what belongs where, or that the bytes are no signature. Caller frees `out->data` and `*out`. */
+TRP_API TRP_MUST_USE trp_status trp_signature_parse(const char *text, trp_bytes *out);
+TRP_API TRP_MUST_USE trp_status trp_signature_format(trp_bytes signature, char **out);
 
 /* ---- server ------------------------------------------------------------------------------ */
 

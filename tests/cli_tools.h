@@ -96,7 +96,7 @@ static inline void desk_serve(struct desk *desk, const char *flags)
     split(line, words);
     scene_start(desk->server, words);
     free(line);
-    struct deadline deadline = deadline_in_ms(&clock_monotonic, PATIENCE_MS);
+    struct deadline deadline = patience();
     for (;;) {
         char *out = scene_read(desk->server, "out");
         char *newline = strchr(out, '\n');

@@ -2,16 +2,11 @@
 #ifndef TRP_TESTS_LAUNCH_TOOLS_H
 #define TRP_TESTS_LAUNCH_TOOLS_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "patience.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
-#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdbool.h>
@@ -23,9 +18,6 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
-#include "core/clock.h"
-
-enum { PATIENCE_MS = 30000 };
 
 /* A test's own directory, with what a program prints. */
 struct scene {
@@ -125,18 +117,10 @@ static inline void scene_start(struct scene *scene, const char *const *argv)
     scene_start_at(scene, argv, NULL);
 }
 
-/* A short pause between two looks at something that will change. */
-static inline void look_again_soon(struct deadline deadline, const char *what)
-{
-    if (deadline_passed(deadline, &clock_monotonic))
-        fail_msg("waited too long for %s", what);
-    poll(NULL, 0, 5);
-}
-
 /* Waits for the end: the exit status, or 1000 + the signal that killed it. */
 static inline int scene_wait(struct scene *scene)
 {
-    struct deadline deadline = deadline_in_ms(&clock_monotonic, PATIENCE_MS);
+    struct deadline deadline = patience();
     int status;
     while (waitpid(scene->pid, &status, WNOHANG) == 0)
         look_again_soon(deadline, "the program's end");
@@ -153,7 +137,7 @@ static inline int scene_run(struct scene *scene, const char *const *argv)
 /* Waits until the file has `text`. */
 static inline void scene_await(const struct scene *scene, const char *name, const char *text)
 {
-    struct deadline deadline = deadline_in_ms(&clock_monotonic, PATIENCE_MS);
+    struct deadline deadline = patience();
     for (;;) {
         char *now = scene_read(scene, name);
         bool found = strstr(now, text) != NULL;

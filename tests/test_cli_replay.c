@@ -406,7 +406,7 @@ static void top_prints_a_line_of_json_a_look(void **state)
 static void await_on(int fd, char *text, size_t size, const char *part)
 {
     size_t length = strlen(text);
-    struct deadline deadline = deadline_in_ms(&clock_monotonic, PATIENCE_MS);
+    struct deadline deadline = patience();
     while (!strstr(text, part)) {
         struct pollfd poll_of = {.fd = fd, .events = POLLIN};
         if (deadline_passed(deadline, &clock_monotonic) || length + 1 >= size)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "patience.h"
 #include "replay.pb-c.h"
 
 extern char **environ;
@@ -371,7 +372,9 @@ static void a_table_shrinks_while_others_insert_and_sample(void **state)
         refill(site);
         trp_future *future = shrink(site);
         under_way = seen_shrinking(site, future, &reply);
+        struct deadline deadline = patience();
         do {
+            still_patient(deadline, "the end of shrinking");
             send_simple(inserts, ++key, "t", 1, 1);
             assert_confirmed(inserts, &key, 1);
             send_sample_request(samples, "t", 1, WAIT_MS);

@@ -390,7 +390,7 @@ static void an_interrupt_at_the_terminal_is_a_clean_stop(void **state)
 
 static void await_state(pid_t pid, bool stopped)
 {
-    struct deadline deadline = deadline_in_ms(&clock_monotonic, PATIENCE_MS);
+    struct deadline deadline = patience();
     while ((process_state(pid) == 'T') != stopped)
         look_again_soon(deadline, stopped ? "a process to be stopped" : "it to go on");
 }

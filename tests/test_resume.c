@@ -153,7 +153,7 @@ static struct table run_until_items(struct scene *scene)
     char *address = strstr(addresses, "replay/0 ") + strlen("replay/0 ");
     address[strcspn(address, "\n")] = '\0';
     struct table table = {0};
-    struct deadline deadline = deadline_in_ms(&clock_monotonic, PATIENCE_MS);
+    struct deadline deadline = patience();
     while (!look_inside(scene, address, &table) || table.inserts < ITEMS_BEFORE_THE_CRASH)
         look_again_soon(deadline, "items in the table");
     free(addresses);
@@ -268,7 +268,7 @@ static void a_run_survives_the_death_of_its_launcher(void **state)
     double steps = last_metric(scene, "learner_steps");
     kill(scene->pid, SIGKILL);
     assert_int_equal(scene_wait(scene), 1000 + SIGKILL);
-    struct deadline deadline = deadline_in_ms(&clock_monotonic, PATIENCE_MS);
+    struct deadline deadline = patience();
     for (size_t i = 0; i < nodes.count; i++)
         while (process_lives(nodes.pids[i]))
             look_again_soon(deadline, "the nodes' end");

@@ -1,5 +1,4 @@
 /* What a server does with its address, its life and its health service. */
-#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -24,6 +23,7 @@
 #include "core/thread.h"
 #include "echo_service.h"
 #include "health.pb-c.h"
+#include "patience.h"
 
 enum { WAIT_MS = 20000 };
 
@@ -452,8 +452,9 @@ static void work_that_posts_itself_again_goes_on_and_lets_others_in(void **state
     assert_int_equal(trp_server_add_raw(chain.server, &echo_method, 1, &count, never), TRP_OK);
     assert_int_equal(trp_server_start(chain.server), TRP_OK);
     trp_server_run(chain.server, post_again, &chain);
+    struct deadline deadline = patience();
     while (atomic_load(&chain.links) < 100)
-        sched_yield();
+        look_again_soon(deadline, "the work to be posted again");
     struct busy_client client = {.most = 100};
     assert_int_equal(trp_channel_create(&client.channel, fixture->address, NULL), TRP_OK);
     echo_until_the_end(&client);
@@ -483,8 +484,9 @@ static void visits_go_on_while_the_server_stops(void **state)
             trp_server_run(visitor.server, note_call, NULL);
         trp_server_stop(visitor.server, 0);
         uint32_t visits = atomic_load(&visitor.visits);
+        struct deadline deadline = patience();
         while (atomic_load(&visitor.visits) == visits)
-            sched_yield();
+            look_again_soon(deadline, "a visit of the stopped server");
         atomic_store(&visitor.stop, true);
         thread_stop(&thread);
         trp_server_destroy(visitor.server);

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "core/thread.h"
+#include "patience.h"
 
 enum { WAIT_MS = 20000, LARGE = 28000 };
 
@@ -213,8 +214,9 @@ static void loans_that_come_back_while_the_store_closes_are_freed(void **state)
         }
         store_item_destroy(fixture->store, item);
         assert_int_equal(thread_start(&thread, "returns", return_all, &returners), TRP_OK);
+        struct deadline deadline = patience();
         while (atomic_load(&returners.done) < COUNT / 8)
-            continue;
+            still_patient(deadline, "loans to come back");
         fixture_close(fixture); /* what was lost is for the sanitizer to find */
         thread_stop(&thread);
     }

@@ -480,11 +480,13 @@ static void visits_go_on_while_the_server_stops(void **state)
         struct visitor visitor = {.server = start(NULL)};
         struct thread thread = {.running = false};
         assert_int_equal(thread_start(&thread, "visitor", visit_until_the_end, &visitor), TRP_OK);
-        for (int i = 0; i < 100 || atomic_load(&visitor.visits) == 0; i++)
+        struct deadline deadline = patience();
+        for (int i = 0; i < 100 || atomic_load(&visitor.visits) == 0; i++) {
+            still_patient(deadline, "a visit");
             trp_server_run(visitor.server, note_call, NULL);
+        }
         trp_server_stop(visitor.server, 0);
         uint32_t visits = atomic_load(&visitor.visits);
-        struct deadline deadline = patience();
         while (atomic_load(&visitor.visits) == visits)
             look_again_soon(deadline, "a visit of the stopped server");
         atomic_store(&visitor.stop, true);

@@ -120,6 +120,10 @@ enum {
     /* insert_stream.c: messages of confirmations that a client has not read: more than a writer has
      * items on their way, so that none waits for the server while the server waits for it. */
     INSERT_RESPONSES_MAX = 4096,
+    /* The same of messages with many: 100 000 items; and entries of a ring that stay when all is
+     * confirmed, 64 KB. */
+    INSERT_RESPONSES_BYTES_MAX = 1 << 20,
+    INSERT_RING_KEPT_MAX = 4096,
     /* engine.c: samples that a mean "of late" covers. */
     STALENESS_SAMPLES = 1024,
     /* engine_tables.c: tables that are made while a server runs: ServerInfo of 4096 tables is about

@@ -40,7 +40,7 @@ struct insert_stream {
     struct keep_set keep;
     struct trajectory_builder builder;
     struct inbox *inbox;   /* NULL: its writer has none */
-    uint64_t kept_counted; /* of keep's memory, what service->held_bytes has */
+    uint64_t kept_counted; /* of keep's and builder's memory, what service->held_bytes has */
 
     struct confirm *ring; /* capacity is a power of two */
     uint32_t ring_capacity;
@@ -109,6 +109,11 @@ static void stream_confirm(struct insert_stream *stream)
     keys->count = 0;
     for (; stream->first < stream->end && ring_at(stream, stream->first)->done; ++stream->first)
         wire_push_key(keys, ring_at(stream, stream->first)->key);
+    if (stream->first == stream->end && stream->ring_capacity > INSERT_RING_KEPT_MAX) {
+        free(stream->ring);
+        stream->ring = NULL;
+        stream->ring_capacity = 0;
+    }
     if (keys->count == 0)
         return;
     if (wire_insert_response_encode(keys->keys, keys->count, &message) == TRP_OK)
@@ -190,7 +195,8 @@ static void lane_push(struct lane *lane, struct insert_stream *stream, struct it
 /* A client that does not read its confirmations is not read either, until they are gone. */
 static void stream_read(struct insert_stream *stream)
 {
-    stream->unread = trp_server_call_queued(stream->call) >= INSERT_RESPONSES_MAX;
+    stream->unread = trp_server_call_queued(stream->call) >= INSERT_RESPONSES_MAX ||
+                     trp_server_call_queued_bytes(stream->call) >= INSERT_RESPONSES_BYTES_MAX;
     if (!stream->unread && !stream->over && !stream->failed && !stream->half_closed)
         trp_server_call_read(stream->call);
 }
@@ -335,7 +341,7 @@ static trp_status item_insert(struct insert_stream *stream, struct wire_item *wi
 
 static void kept_count(struct insert_stream *stream)
 {
-    uint64_t memory = keep_set_memory(&stream->keep);
+    uint64_t memory = keep_set_memory(&stream->keep) + trajectory_builder_memory(&stream->builder);
     stream->service->held_bytes += memory - stream->kept_counted;
     stream->kept_counted = memory;
 }
@@ -427,6 +433,7 @@ static void stream_give_up(struct insert_stream *stream)
     for (size_t i = 0; stream->pending && i < engine_table_count(service->engine); ++i)
         lane_leave_to(service->lanes[i], stream, 0);
     keep_set_cleanup(&stream->keep, engine_store(service->engine));
+    trajectory_builder_cleanup(&stream->builder);
     kept_count(stream);
 }
 
@@ -572,9 +579,9 @@ void insert_closed(void *arg, trp_server_call *call)
                     service->lanes[i]->table->name, dropped);
     }
     keep_set_cleanup(&stream->keep, engine_store(service->engine));
+    trajectory_builder_cleanup(&stream->builder);
     kept_count(stream);
     inbox_leave(service, stream->inbox);
-    trajectory_builder_cleanup(&stream->builder);
     free(stream->ring);
     free(stream->text);
     free(stream);

@@ -241,6 +241,11 @@ trp_status trajectory_build(struct trajectory_builder *builder, struct wire_list
     return TRP_OK;
 }
 
+uint64_t trajectory_builder_memory(const struct trajectory_builder *builder)
+{
+    return builder->bytes.capacity + builder->chunk_capacity * sizeof(struct chunk *);
+}
+
 void trajectory_builder_cleanup(struct trajectory_builder *builder)
 {
     buffer_cleanup(&builder->bytes);

@@ -44,4 +44,7 @@ trp_status trajectory_build(struct trajectory_builder *builder, struct wire_list
                             struct wire_item *item, struct keep_set *set);
 void trajectory_builder_cleanup(struct trajectory_builder *builder);
 
+/* What it has allocated: as much as its largest item needed. */
+uint64_t trajectory_builder_memory(const struct trajectory_builder *builder);
+
 #endif

@@ -284,6 +284,11 @@ size_t trp_server_call_queued(const trp_server_call *call)
     return call->out.count + call->sending;
 }
 
+size_t trp_server_call_queued_bytes(const trp_server_call *call)
+{
+    return call->out.bytes;
+}
+
 void trp_server_call_finish(trp_server_call *call, trp_status status, const char *text)
 {
     assert(rpc_server_held(call->server));

@@ -376,6 +376,36 @@ static void who_never_reads_confirmations_is_not_read_for_ever(void **state)
     trp_stream_destroy(stream);
 }
 
+static void large_confirmations_that_nobody_reads_are_bounded_in_bytes(void **state)
+{
+    enum { ITEMS = 400, KEY_BYTES = 10, NOT_READ_MS = 200 };
+    const uint64_t most = 2 * INSERT_RESPONSES_BYTES_MAX / KEY_BYTES;
+    struct replay *replay = *state;
+    OPEN("name=t max_size=10");
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    uint64_t sent = 0, confirmed = 0;
+    trp_status status = TRP_OK;
+    struct built *built = built_create(0);
+    while (status == TRP_OK && sent < most) {
+        add_chunk(built, (struct chunk_spec){.key = 1});
+        for (uint32_t i = 0; i < ITEMS; ++i, ++sent)
+            add_simple_item(built, UINT64_MAX - sent, "t", 1, 1);
+        status = try_send_built(stream, built, NOT_READ_MS);
+    }
+    built_destroy(built);
+    assert_int_equal(status, TRP_DEADLINE_EXCEEDED);
+    for (sent -= ITEMS; confirmed < sent;) {
+        trp_message *message;
+        struct wire_keys keys = {0};
+        assert_int_equal(trp_stream_receive(stream, &message, WAIT_MS), TRP_OK);
+        assert_int_equal(wire_insert_response_decode(bytes_of(message), &keys), TRP_OK);
+        confirmed += keys.count;
+        wire_keys_cleanup(&keys);
+        trp_message_destroy(message);
+    }
+    trp_stream_destroy(stream);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, replay_setup, replay_teardown)
@@ -393,6 +423,7 @@ int main(void)
         TEST(who_waits_beyond_the_memory_is_told_to_come_again),
         TEST(orphans_that_find_no_room_are_one_line),
         TEST(small_chunks_count_what_they_take),
+        TEST(large_confirmations_that_nobody_reads_are_bounded_in_bytes),
         TEST(who_never_reads_confirmations_is_not_read_for_ever),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -226,8 +226,10 @@ TRP_API void trp_server_call_weigh(trp_server_call *call, size_t bytes);
  * the peer is gone. */
 TRP_API void trp_server_call_send(trp_server_call *call, trp_message *message);
 
-/* Messages queued and not yet handed to the transport. */
+/* Messages queued and not yet handed to the transport; their bytes, without one that the transport
+ * has begun to take. */
 TRP_API size_t trp_server_call_queued(const trp_server_call *call);
+TRP_API size_t trp_server_call_queued_bytes(const trp_server_call *call);
 
 /* Ends the call with a status after the queued messages. `text` is copied; NULL is "". Once. */
 TRP_API void trp_server_call_finish(trp_server_call *call, trp_status status, const char *text);

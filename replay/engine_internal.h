@@ -50,7 +50,7 @@ void engine_log_damage(struct engine *engine, const char *table, uint64_t key, c
 void engine_give_up_damaged(struct engine *engine);
 
 /* Its tables' table_bring; `arg` is the engine_table. */
-struct item *engine_bring(void *arg, uint64_t seq, bool in_turn);
+struct item *engine_bring(void *arg, uint64_t seq, bool in_turn, bool *damaged);
 
 /* The item is out of its table: its record goes too. */
 void engine_item_drop(struct engine *engine, struct engine_table *table, struct item *item);

@@ -311,11 +311,11 @@ static trp_status item_seen(void *arg, uint32_t id, uint64_t seq, double priorit
     return TRP_OK;
 }
 
-struct item *engine_bring(void *arg, uint64_t seq, bool in_turn)
+struct item *engine_bring(void *arg, uint64_t seq, bool in_turn, bool *damaged)
 {
     struct engine_table *table = arg;
     struct engine *engine = table->engine;
-    struct item *item = store_bring(engine->store, seq, in_turn);
+    struct item *item = store_bring(engine->store, seq, in_turn, damaged);
     if (item && item_check(engine, table, table_id(table->table), item) != TRP_OK) {
         store_break(engine->store, TRP_DATA_LOSS);
         store_item_destroy(engine->store, item);
@@ -323,6 +323,8 @@ struct item *engine_bring(void *arg, uint64_t seq, bool in_turn)
     }
     if (item)
         item_note(table, item);
+    else if (*damaged)
+        engine_table_touch(engine, table);
     else
         engine->lost = engine->important = true;
     return item;

@@ -108,8 +108,9 @@ typedef trp_status (*store_seen)(void *arg, uint32_t table_id, uint64_t seq, dou
 trp_status store_scan(struct store *store, store_seen visit, void *arg);
 
 /* One of them, once, changes already applied. `in_turn`: those before it were brought, which is
- * several times faster. NULL: it is damaged or cannot be read, and the store has failed. */
-struct item *store_bring(struct store *store, uint64_t seq, bool in_turn);
+ * several times faster. NULL: it is *damaged, which was told, and its record goes; or it cannot be
+ * read, and the store has failed. */
+struct item *store_bring(struct store *store, uint64_t seq, bool in_turn, bool *damaged);
 
 /* All were brought: removes chunks that no item refers to. */
 trp_status store_brought(struct store *store);

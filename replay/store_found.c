@@ -90,7 +90,7 @@ static bool found_add(struct loading *loading, struct found *found, uint64_t num
 }
 
 /* All its pieces came: what is left is the chunk's size. */
-static bool found_finish(struct loading *loading, struct found *found)
+static void found_finish(struct loading *loading, struct found *found)
 {
     struct store *store = loading->store;
     bool whole = found->size >= SUM_BYTES && (!loading->check || chunk_check_end(&loading->sum));
@@ -99,31 +99,25 @@ static bool found_finish(struct loading *loading, struct found *found)
     store->checked_chunks += loading->check;
     store->checked_bytes += loading->check ? found->size : 0;
     loading->sum = (struct chunk_check){0};
-    return whole || loading->check;
 }
 
 /* The chunk whose first piece is under the cursor; the cursor goes to the next one. */
-static trp_status found_next(struct loading *loading)
+static void found_next(struct loading *loading)
 {
     uint64_t number = lmdb_key_read(loading->piece_key), seq = piece_key_seq(number);
     struct found *found = found_push(loading, seq);
     do {
         trp_bytes piece = {loading->piece.mv_data, loading->piece.mv_size};
-        if (seq == 0 || !found_add(loading, found, number, piece)) {
+        if (seq == 0 || !found_add(loading, found, number, piece))
             found->damaged = true;
-            if (!loading->check)
-                return load_damaged(loading->store, "a piece of chunk", seq);
-        }
         loading->pieces_rc =
             mdb_cursor_get(loading->pieces, &loading->piece_key, &loading->piece, MDB_NEXT);
         number = lmdb_key_read(loading->piece_key);
     } while (loading->pieces_rc == 0 && piece_key_seq(number) == seq);
-    if (!found_finish(loading, found))
-        return load_damaged(loading->store, "chunk", seq);
+    found_finish(loading, found);
     loading->found_end = seq + 1;
     if (loading->early.count > 0)
         found->chunk = *early_find(&loading->early, seq);
-    return TRP_OK;
 }
 
 /* All chunks up to `seq`. */
@@ -140,7 +134,7 @@ static trp_status found_until(struct loading *loading, uint64_t seq)
             mdb_cursor_get(loading->pieces, &loading->piece_key, &loading->piece, MDB_SET_RANGE);
     }
     while (loading->pieces_rc == 0 && piece_key_seq(lmdb_key_read(loading->piece_key)) <= seq)
-        TRP_TRY(found_next(loading));
+        found_next(loading);
     return loading->pieces_rc == 0 || loading->pieces_rc == MDB_NOTFOUND
                ? TRP_OK
                : lmdb_fail(store, loading->pieces_rc, "read pieces");

@@ -17,15 +17,6 @@
 #include "core/alloc.h"
 #include "store_leaves.h"
 
-trp_status load_damaged(const struct store *store, const char *what, uint64_t seq)
-{
-    return trp_fail(
-        TRP_DATA_LOSS,
-        "replay store %s: %s %llu is damaged; `troupe replay serve --verify` drops what is "
-        "damaged",
-        store->dir.data_path, what, (unsigned long long)seq);
-}
-
 /* ---- records in parts ----------------------------------------------------------------------- */
 
 /* The value whose first part is under the cursor. Moves to the first part of the next one; rc is
@@ -268,19 +259,25 @@ static trp_status item_lost(const struct store *store, uint64_t seq, const char 
                     store->dir.data_path, (unsigned long long)seq, what);
 }
 
-/* Without a check the end of the load; else told, and its record goes. */
-static trp_status item_drop(struct loading *loading, uint64_t seq, const struct item_view *view,
-                            const char *what)
+/* It is told, and its record goes. */
+static void item_forget(struct store *store, uint64_t seq, const struct item_view *view,
+                        const char *what)
 {
-    struct store *store = loading->store;
-    if (!loading->check)
-        return item_lost(store, seq, what);
     store->dropped++;
     if (store->options.damage)
         store->options.damage(store->options.damage_arg, view ? view->header.table_id : 0,
                               view ? view->header.key : seq, what);
     if (!store->options.read_only)
         group_delete_seq(store, seq);
+}
+
+/* Without a check the end of the load. */
+static trp_status item_drop(struct loading *loading, uint64_t seq, const struct item_view *view,
+                            const char *what)
+{
+    if (!loading->check)
+        return item_lost(loading->store, seq, what);
+    item_forget(loading->store, seq, view, what);
     return TRP_OK;
 }
 
@@ -493,31 +490,39 @@ trp_status store_scan(struct store *store, store_seen visit, void *arg)
     return load_result(store, status);
 }
 
-/* The record under the cursor, which goes to the next one. */
+/* The record under the cursor, which goes to the next one. NULL: *status failed, or it is damaged,
+ * and so forgotten. */
 static struct item *item_read(struct loading *loading, uint64_t seq, bool in_turn,
                               trp_status *status)
 {
     struct store *store = loading->store;
     struct item_view view;
-    struct item *item = NULL;
     const char *wrong = "its record is damaged";
     trp_bytes bytes;
-    if (parts_read(loading->items, &loading->item_key, &loading->item, &loading->record, &bytes,
-                   &loading->items_rc) &&
-        item_record_decode(bytes, seq, &view))
-        item = item_make(loading, seq, &view, in_turn, &wrong, status);
+    if (!parts_read(loading->items, &loading->item_key, &loading->item, &loading->record, &bytes,
+                    &loading->items_rc)) {
+        loading->item_key = (MDB_val){0}; /* the cursor may stand anywhere in it */
+        item_forget(store, seq, NULL, wrong);
+        return NULL;
+    }
+    if (!item_record_decode(bytes, seq, &view)) {
+        item_forget(store, seq, NULL, wrong);
+        return NULL;
+    }
+    struct item *item = item_make(loading, seq, &view, in_turn, &wrong, status);
     if (item)
         store->live_bytes += bytes.size;
     else if (*status == TRP_OK)
-        *status = item_lost(store, seq, wrong);
+        item_forget(store, seq, &view, wrong);
     return item;
 }
 
-struct item *store_bring(struct store *store, uint64_t seq, bool in_turn)
+struct item *store_bring(struct store *store, uint64_t seq, bool in_turn, bool *damaged)
 {
     struct loading *loading = store->loading;
     uint64_t number = piece_key(seq, 0);
     struct item *item = NULL;
+    *damaged = false;
     if (store->failed != TRP_OK)
         return NULL;
     assert(loading);
@@ -531,6 +536,8 @@ struct item *store_bring(struct store *store, uint64_t seq, bool in_turn)
     }
     if (status == TRP_OK)
         item = item_read(loading, seq, in_turn, &status);
+    *damaged = status == TRP_OK && !item;
+    store->item_count -= *damaged;
     load_result(store, status);
     return item;
 }

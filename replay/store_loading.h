@@ -43,9 +43,6 @@ struct loading {
     struct buffer record; /* of an item in several parts */
 };
 
-/* A record or chunk cannot be what it should be, and nobody asked to go on without it. */
-trp_status load_damaged(const struct store *store, const char *what, uint64_t seq);
-
 /* Makes the cursors usable, and forgets where they stood when they were not. */
 trp_status loading_renew(struct loading *loading);
 

@@ -113,6 +113,15 @@ static uint32_t table_add_slot(struct table *table, double priority)
     return slot;
 }
 
+static void table_free_slot(struct table *table, uint32_t slot)
+{
+    selector_remove(table->sampler, slot);
+    selector_remove(table->remover, slot);
+    table->items[slot] = NULL;
+    table->free_slots[table->free_count++] = slot;
+    table->limiter.deletes++;
+}
+
 static void table_put(struct table *table, uint32_t slot, struct item *item)
 {
     assert(item->slot == SLOT_NONE);
@@ -155,9 +164,13 @@ struct item *table_item(const struct table *table, uint32_t slot, bool in_turn)
     struct item *item = table->items[slot];
     if (!entry_stored(item))
         return item;
-    item = table->bring(table->bring_arg, (uint64_t)(uintptr_t)item >> 1, in_turn);
+    struct table *changed = (struct table *)table; /* no caller sees a difference */
+    bool damaged = false;
+    item = table->bring(table->bring_arg, (uint64_t)(uintptr_t)item >> 1, in_turn, &damaged);
     if (item)
-        table_put((struct table *)table, slot, item); /* it was there all the time */
+        table_put(changed, slot, item);
+    else if (damaged)
+        table_free_slot(changed, slot);
     return item;
 }
 

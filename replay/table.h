@@ -52,9 +52,10 @@ void table_set_episodes_deleted(struct table *table, int64_t count);
 void table_restore(struct table *table, struct item *item);
 
 /* The same of an item that stays in the store until it is wanted: `bring` gives it then, or NULL
- * when it cannot be had. Until the index is ready such a table is only drawn from and looked at
- * (sample_many, slot, top, oldest); its bytes and episodes are those of the items it has. */
-typedef struct item *table_bring(void *arg, uint64_t seq, bool in_turn);
+ * when it cannot be had; if it is *damaged, the table has it no longer, and counts a delete. Until
+ * the index is ready such a table is only drawn from and looked at (sample_many, slot, top,
+ * oldest); its bytes and episodes are those of the items it has. */
+typedef struct item *table_bring(void *arg, uint64_t seq, bool in_turn, bool *damaged);
 void table_set_bring(struct table *table, table_bring *bring, void *arg);
 void table_restore_stored(struct table *table, uint64_t seq, double priority);
 

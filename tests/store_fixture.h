@@ -184,9 +184,12 @@ static inline trp_status seen_add(void *arg, uint32_t table_id, uint64_t seq, do
 static inline bool seen_bring(struct store *store, struct seen *seen, size_t index, bool in_turn)
 {
     uint64_t seq = (uint64_t)(uintptr_t)seen->loaded->items[index];
-    struct item *item = store_bring(store, seq, in_turn);
-    if (!item)
-        return false;
+    bool damaged;
+    struct item *item = store_bring(store, seq, in_turn, &damaged);
+    if (!item) {
+        seen->loaded->items[index] = NULL;
+        return damaged;
+    }
     assert_int_equal(item->seq, seq);
     assert_memory_equal(&item->priority, seen->priorities.data + index * sizeof item->priority,
                         sizeof item->priority);
@@ -211,7 +214,7 @@ static inline trp_status load_in_pieces(struct store *store, struct loaded *load
             brought[index] = seen_bring(store, &seen, index, true);
     size_t there = 0;
     for (size_t index = 0; index < loaded->count; index++)
-        if (brought[index])
+        if (brought[index] && loaded->items[index])
             loaded->items[there++] = loaded->items[index];
     loaded->count = there;
     free(brought);

@@ -333,12 +333,14 @@ static void restored_items_are_drawn_at_once_and_found_when_indexed(void **state
 }
 
 struct shelf {
-    uint64_t brought, in_turn, missing; /* how many; the seq of one that cannot be had */
+    uint64_t brought, in_turn, missing; /* how many; the seq of one that cannot be had, */
+    bool damaged;                       /* because it is */
 };
 
-static struct item *shelf_bring(void *arg, uint64_t seq, bool in_turn)
+static struct item *shelf_bring(void *arg, uint64_t seq, bool in_turn, bool *damaged)
 {
     struct shelf *shelf = arg;
+    *damaged = seq == shelf->missing && shelf->damaged;
     if (seq == shelf->missing)
         return NULL;
     shelf->brought++;
@@ -391,6 +393,34 @@ static void an_item_that_cannot_be_had_ends_a_draw_and_the_index(void **state)
     assert_true(table_index_step(table, 300));
     assert_false(table_index_ready(table));
     table_destroy(table, item_free, NULL);
+}
+
+static void an_item_that_is_damaged_leaves_the_table_and_the_others_are_drawn(void **state)
+{
+    (void)state;
+    struct table_sample samples[3];
+    for (int indexed = 0; indexed < 2; ++indexed) {
+        struct shelf shelf = {.missing = 2, .damaged = true};
+        struct table *table = table_of(TRP_UNIFORM, TRP_FIFO, 3, 0);
+        struct item *evicted;
+        table_set_bring(table, shelf_bring, &shelf);
+        for (uint64_t seq = 1; seq <= 3; seq++)
+            table_restore_stored(table, seq, 1);
+        while (!indexed && table_sample_many(table, 3, samples) == 3)
+            ;
+        while (table_index_step(table, 300))
+            ;
+        assert_int_equal(table_size(table), 2);
+        assert_int_equal(table_limiter(table)->deletes, 1);
+        assert_int_equal(shelf.brought, 2);
+        for (int i = 0; i < 50; i++)
+            assert_int_equal(table_sample_many(table, 3, samples), 3);
+        assert_null(table_find(table, 1002));
+        table_insert(table, item_create(7, 1), &evicted); /* takes the slot */
+        assert_null(evicted);
+        assert_int_equal(table_find(table, 7)->key, 7);
+        table_destroy(table, item_free, NULL);
+    }
 }
 
 static void a_restored_priority_that_the_selector_refuses_counts_as_zero(void **state)
@@ -532,6 +562,7 @@ int main(void)
         cmocka_unit_test(restored_items_are_drawn_at_once_and_found_when_indexed),
         cmocka_unit_test(items_of_the_store_are_brought_once_when_they_are_wanted),
         cmocka_unit_test(an_item_that_cannot_be_had_ends_a_draw_and_the_index),
+        cmocka_unit_test(an_item_that_is_damaged_leaves_the_table_and_the_others_are_drawn),
         cmocka_unit_test(a_restored_priority_that_the_selector_refuses_counts_as_zero),
         cmocka_unit_test(a_restored_table_above_max_size_is_evicted_down_to_it),
         cmocka_unit_test(a_successor_is_empty_and_draws_on_while_the_table_goes_in_steps),

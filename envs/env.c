@@ -9,6 +9,7 @@
 #include <troupe/env.h>
 
 #include <assert.h>
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -28,6 +29,7 @@ struct trp_env {
     uint32_t unset;    /* copies that are in no episode yet */
     bool failed;       /* only a reset helps */
     int64_t max_steps; /* INT64_MAX: no limit */
+    float reward_low, reward_high;
     size_t state_stride, observation_bytes, action_bytes;
     uint8_t *states;
     trp_env_progress *progress;
@@ -49,6 +51,15 @@ static int64_t step_limit(const trp_env_spec *spec, int64_t option)
 {
     int64_t limit = option ? option : spec->max_episode_steps;
     return limit > 0 ? limit : INT64_MAX;
+}
+
+/* Of one step; without one in the spec all that are finite. */
+static void set_reward_range(trp_env *env)
+{
+    const trp_env_spec *spec = &env->impl->spec;
+    bool known = spec->reward_min != 0 || spec->reward_max != 0;
+    env->reward_low = known ? fmaxf(spec->reward_min, -FLT_MAX) : -FLT_MAX;
+    env->reward_high = known ? fminf(spec->reward_max, FLT_MAX) : FLT_MAX;
 }
 
 static trp_status env_create_states(trp_env *env, uint64_t seed)
@@ -87,6 +98,7 @@ trp_status trp_env_create(trp_env **out, const char *name, const trp_env_options
     env->max_steps = step_limit(&impl->spec, chosen.max_episode_steps);
     env->observation_bytes = trp_tensor_bytes(&impl->spec.observation);
     env->action_bytes = action_row_bytes(&impl->spec);
+    set_reward_range(env);
     env->progress = xcalloc(env->count, sizeof *env->progress);
     env->set = xcalloc(env->count, sizeof *env->set);
     trp_status status = env_create_states(env, chosen.seed);
@@ -137,51 +149,53 @@ void trp_env_seed(trp_env *env, uint32_t index, uint64_t seed)
 
 /* ---- stepping ---------------------------------------------------------------------------- */
 
-/* An exponent of all ones is an infinity or NaN. Bits, because a loop of comparisons of floats is
- * not made into vectors. */
-static bool all_finite(const void *numbers, size_t count)
+/* An exponent of all ones is an infinity or NaN: one more overflows into the sign's bit. */
+static bool all_finite(const float *numbers, size_t count)
 {
-    const uint8_t *bytes = numbers;
-    uint32_t bad = 0;
-    for (size_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, bytes + i * sizeof bits, sizeof bits);
-        bad |= (bits & 0x7f800000) == 0x7f800000;
+    typedef uint32_t lanes __attribute__((vector_size(16)));
+    enum { LANES = sizeof(lanes) / sizeof(float) };
+    lanes bad = {0}, bad2 = {0};
+    size_t i = 0;
+    for (; i + 2 * LANES <= count; i += 2 * LANES) {
+        lanes bits, bits2;
+        memcpy(&bits, numbers + i, sizeof bits);
+        memcpy(&bits2, numbers + i + LANES, sizeof bits2);
+        bad |= (bits & 0x7f800000) + 0x00800000;
+        bad2 |= (bits2 & 0x7f800000) + 0x00800000;
     }
-    return bad == 0;
+    for (; i < count; i++)
+        bad[0] |= isfinite(numbers[i]) ? 0 : UINT32_C(1) << 31;
+    bad |= bad2;
+    return ((bad[0] | bad[1] | bad[2] | bad[3]) >> 31) == 0;
 }
 
-/* Has the copy's observation written, and refuses one with numbers that are none. */
-static trp_status env_observe(const trp_env *env, uint32_t index, void *observation)
+/* Refuses observations with numbers that are none; the first row is that of copy `index`. */
+static trp_status env_check_rows(const trp_env *env, uint32_t index, uint32_t count,
+                                 const void *rows)
 {
     const trp_env_spec *spec = &env->impl->spec;
-    env->impl->observe(env_state(env, index), observation);
-    size_t count = env->observation_bytes / sizeof(float), bad = 0;
-    if (spec->observation.dtype != TRP_FLOAT32 || all_finite(observation, count))
+    const float *numbers = rows;
+    size_t width = env->observation_bytes / sizeof(float), bad = 0;
+    if (spec->observation.dtype != TRP_FLOAT32 || all_finite(numbers, count * width))
         return TRP_OK;
-    const float *numbers = observation;
     while (isfinite(numbers[bad]))
         bad++;
-    return trp_fail(TRP_OUT_OF_RANGE,
-                    "%s: number %zu of the observation of copy %u is %g, at step "
-                    "%" PRId64 " of its episode",
-                    spec->name, bad, index, (double)numbers[bad], env->progress[index].steps);
+    index += (uint32_t)(bad / width);
+    return trp_fail(
+        TRP_OUT_OF_RANGE,
+        "%s: number %zu of the observation of copy %u is %g, at step %" PRId64 " of its episode",
+        spec->name, bad % width, index, (double)numbers[bad], env->progress[index].steps);
 }
 
-static trp_status env_check_reward(const trp_env *env, uint32_t index, float reward)
+static trp_status env_refuse_reward(const trp_env *env, uint32_t index, float reward)
 {
-    const trp_env_spec *spec = &env->impl->spec;
-    bool bounded = spec->reward_min != 0 || spec->reward_max != 0;
-    bool inside = !bounded || (reward >= spec->reward_min && reward <= spec->reward_max);
-    if (isfinite(reward) && inside)
-        return TRP_OK;
     char range[64] = "not a finite number";
-    if (bounded)
-        snprintf(range, sizeof range, "outside of its range [%g, %g]", (double)spec->reward_min,
-                 (double)spec->reward_max);
+    if (env->reward_low > -FLT_MAX || env->reward_high < FLT_MAX)
+        snprintf(range, sizeof range, "outside of its range [%g, %g]", (double)env->reward_low,
+                 (double)env->reward_high);
     return trp_fail(TRP_OUT_OF_RANGE,
                     "%s: the reward of copy %u is %g at step %" PRId64 " of its episode: %s",
-                    spec->name, index, (double)reward, env->progress[index].steps, range);
+                    env->impl->spec.name, index, (double)reward, env->progress[index].steps, range);
 }
 
 static void env_mark_set(trp_env *env, uint32_t index)
@@ -195,7 +209,8 @@ static trp_status env_reset_copy(trp_env *env, uint32_t index, uint8_t *observat
     trp_env_progress *progress = &env->progress[index];
     progress->steps = 0;
     TRP_TRY(env->impl->reset(env_state(env, index), &progress->rng));
-    return env_observe(env, index, observation);
+    env->impl->observe(env_state(env, index), observation);
+    return TRP_OK;
 }
 
 trp_status trp_env_reset(trp_env *env, void *observations)
@@ -206,6 +221,7 @@ trp_status trp_env_reset(trp_env *env, void *observations)
         TRP_TRY(env_reset_copy(env, i, rows + i * env->observation_bytes));
         env_mark_set(env, i);
     }
+    TRP_TRY(env_check_rows(env, 0, env->count, observations));
     env->failed = false;
     return TRP_OK;
 }
@@ -247,8 +263,11 @@ static trp_status env_check_step(const trp_env *env, const void *actions)
 static trp_status env_turn_over(trp_env *env, uint32_t index, const trp_env_buffers *buffers)
 {
     size_t offset = index * env->observation_bytes;
-    if (buffers->final_observations)
-        TRP_TRY(env_observe(env, index, (uint8_t *)buffers->final_observations + offset));
+    if (buffers->final_observations) {
+        void *row = (uint8_t *)buffers->final_observations + offset;
+        env->impl->observe(env_state(env, index), row);
+        TRP_TRY(env_check_rows(env, index, 1, row));
+    }
     return env_reset_copy(env, index, (uint8_t *)buffers->observations + offset);
 }
 
@@ -265,18 +284,20 @@ trp_status trp_env_step(trp_env *env, const void *actions, const trp_env_buffers
         trp_env_outcome outcome = {0};
         TRP_TRY(impl->step(state, &progress->rng, action, &outcome));
         bool truncated = ++progress->steps >= env->max_steps || outcome.truncated;
-        TRP_TRY(env_check_reward(env, i, outcome.reward));
+        if (!(outcome.reward >= env->reward_low && outcome.reward <= env->reward_high))
+            return env_refuse_reward(env, i, outcome.reward);
         buffers->rewards[i] = outcome.reward;
         buffers->terminated[i] = outcome.terminated;
         buffers->truncated[i] = truncated;
         if (outcome.terminated || truncated)
             TRP_TRY(env_turn_over(env, i, buffers));
         else
-            TRP_TRY(env_observe(env, i, observation));
+            impl->observe(state, observation);
         action += env->action_bytes;
         observation += env->observation_bytes;
         state += env->state_stride;
     }
+    TRP_TRY(env_check_rows(env, 0, env->count, buffers->observations));
     env->failed = false;
     return TRP_OK;
 }
@@ -333,5 +354,8 @@ trp_status trp_env_set_state(trp_env *env, uint32_t index, const trp_env_progres
     else
         env->progress[index].steps = 0;
     env_mark_set(env, index);
-    return observation ? env_observe(env, index, observation) : TRP_OK;
+    if (!observation)
+        return TRP_OK;
+    env->impl->observe(env_state(env, index), observation);
+    return env_check_rows(env, index, 1, observation);
 }

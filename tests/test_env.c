@@ -1,4 +1,5 @@
 /* The environment interface, with the built-in environments and with ones made for the test. */
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -614,6 +615,10 @@ enum lie {
     LIES
 };
 
+enum { NUMBERS = 11 };
+
+static size_t lie_at; /* which number of the observation */
+
 struct liar {
     enum lie lie;
 };
@@ -641,17 +646,19 @@ static void liar_observe(const void *state, void *observation)
 {
     enum lie lie = ((const struct liar *)state)->lie;
     float *numbers = observation;
-    numbers[0] = numbers[1] = numbers[2] = 0.5F;
+    for (size_t i = 0; i < NUMBERS; i++)
+        numbers[i] = FLT_MAX;
     if (lie == LIE_OBSERVATION || lie == LIE_LAST_OBSERVATION)
-        numbers[1] = -INFINITY;
+        numbers[lie_at] = lie_at % 2 ? -INFINITY : NAN;
 }
 
 static const trp_env_impl liar_impl = {
-    .spec = {.name = "Liar",
-             .observation = {.name = "numbers", .dtype = TRP_FLOAT32, .rank = 1, .shape = {3}},
-             .action_kind = TRP_ACTION_DISCRETE,
-             .action_count = LIES,
-             .reward_max = 1},
+    .spec =
+        {.name = "Liar",
+         .observation = {.name = "numbers", .dtype = TRP_FLOAT32, .rank = 1, .shape = {NUMBERS}},
+         .action_kind = TRP_ACTION_DISCRETE,
+         .action_count = LIES,
+         .reward_max = 1},
     .state_bytes = sizeof(struct liar),
     .reset = liar_reset,
     .step = liar_step,
@@ -666,7 +673,7 @@ static trp_status step_with(enum lie lie)
     if (trp_env_find("Liar", &spec) != TRP_OK)
         assert_int_equal(trp_env_register(&liar_impl), TRP_OK);
     assert_int_equal(trp_env_create(&env, "Liar", &(trp_env_options){.count = 2}), TRP_OK);
-    float observations[6], finals[6], rewards[2];
+    float observations[2 * NUMBERS], finals[2 * NUMBERS], rewards[2];
     bool terminated[2], truncated[2];
     trp_env_buffers buffers = {observations, finals, rewards, terminated, truncated};
     assert_int_equal(trp_env_reset(env, observations), TRP_OK);
@@ -676,23 +683,37 @@ static trp_status step_with(enum lie lie)
     return status;
 }
 
-static void what_is_no_number_or_out_of_range_is_refused_by_copy_and_step(void **state)
+static void a_reward_that_is_no_number_or_out_of_range_is_refused_by_copy_and_step(void **state)
 {
-    static const char *const words[LIES] = {
+    static const char *const words[LIE_OBSERVATION] = {
         [LIE_NAN_REWARD] = "Liar: the reward of copy 1 is nan at step 2 of its episode",
         [LIE_INFINITE_REWARD] = "Liar: the reward of copy 1 is inf at step 2",
         [LIE_LARGE_REWARD] = "is 1.5 at step 2 of its episode: outside of its range [0, 1]",
         [LIE_SMALL_REWARD] = "is -0.5 at step 2 of its episode: outside of its range [0, 1]",
-        [LIE_OBSERVATION] = "Liar: number 1 of the observation of copy 1 is -inf, at step 2",
-        [LIE_LAST_OBSERVATION] = "number 1 of the observation of copy 1 is -inf, at step 2",
-        [LIE_FIRST_OBSERVATION] = "number 1 of the observation of copy 1 is -inf, at step 0",
     };
     (void)state;
     assert_int_equal(step_with(LIE_NONE), TRP_OK);
-    for (int lie = LIE_NONE + 1; lie < LIES; lie++) {
+    for (int lie = LIE_NONE + 1; lie < LIE_OBSERVATION; lie++) {
         assert_int_equal(step_with((enum lie)lie), TRP_OUT_OF_RANGE);
         if (!strstr(trp_last_error(), words[lie]))
             fail_msg("'%s' is not in '%s'", words[lie], trp_last_error());
+    }
+}
+
+static void every_number_of_an_observation_is_looked_at(void **state)
+{
+    static const enum lie lies[] = {LIE_OBSERVATION, LIE_LAST_OBSERVATION, LIE_FIRST_OBSERVATION};
+    (void)state;
+    for (lie_at = 0; lie_at < NUMBERS; lie_at++) {
+        for (size_t i = 0; i < 3; i++) {
+            char words[128];
+            snprintf(words, sizeof words,
+                     "Liar: number %zu of the observation of copy 1 is %s, at step %d of its "
+                     "episode",
+                     lie_at, lie_at % 2 ? "-inf" : "nan", i < 2 ? 2 : 0);
+            assert_int_equal(step_with(lies[i]), TRP_OUT_OF_RANGE);
+            assert_string_equal(trp_last_error(), words);
+        }
     }
 }
 
@@ -739,7 +760,8 @@ int main(void)
         cmocka_unit_test(a_failed_step_asks_for_a_reset),
         cmocka_unit_test(a_failed_create_leaves_nothing_behind),
         cmocka_unit_test(wrong_specs_are_refused_by_name),
-        cmocka_unit_test(what_is_no_number_or_out_of_range_is_refused_by_copy_and_step),
+        cmocka_unit_test(a_reward_that_is_no_number_or_out_of_range_is_refused_by_copy_and_step),
+        cmocka_unit_test(every_number_of_an_observation_is_looked_at),
         cmocka_unit_test(there_are_at_most_256_environments),
     };
     return cmocka_run_group_tests_name("env", tests, NULL, NULL);

@@ -10,6 +10,7 @@
 #include <linux/fiemap.h>
 #include <linux/fs.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -21,8 +22,9 @@
 
 enum { ITEMS = 20, OTHER_ITEMS = 5, ITEM_BYTES = 5000, SHARED_FROM = 8192, SHARED_BYTES = 12288 };
 
-static struct {
-    int steps_left; /* then the process is killed; 0: never */
+static struct disk {
+    _Atomic int
+        steps_left; /* then the process is killed; 0: never. The store's helper steps, too */
     bool shares;    /* two extents, of which the second is shared */
     int unshare_error;
     int clones, unshares; /* calls */
@@ -32,7 +34,7 @@ static struct {
 
 static void step(void)
 {
-    if (disk.steps_left > 0 && --disk.steps_left == 0)
+    if (disk.steps_left > 0 && atomic_fetch_sub(&disk.steps_left, 1) == 1)
         kill(getpid(), SIGKILL);
 }
 
@@ -215,7 +217,7 @@ static int setup(void **state)
     fixture->dir = fixture_dir("/dev/shm"); /* syncs hundreds of times */
     fixture->checkpoint = fixture_path(fixture->dir, "checkpoint");
     fixture->store = fixture_path(fixture->dir, "store");
-    memset(&disk, 0, sizeof disk);
+    disk = (struct disk){0};
     store_destroy(fill(fixture->checkpoint, ITEMS, TRP_DURABLE_PROCESS));
     char *data = fixture_path(fixture->checkpoint, "data.mdb");
     struct stat info;
@@ -231,7 +233,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct fixture *fixture = *state;
-    memset(&disk, 0, sizeof disk);
+    disk = (struct disk){0};
     free(fixture->checkpoint);
     free(fixture->store);
     fixture_remove(fixture->dir);

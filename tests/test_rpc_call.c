@@ -440,7 +440,8 @@ static void stop_when_waiting(void *arg)
 {
     void **args = arg;
     struct object *object = args[0];
-    while (atomic_load(&object->waiting) == 0)
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, 10000);
+    while (atomic_load(&object->waiting) == 0 && !deadline_passed(deadline, &clock_monotonic))
         busy_until(object, deadline_in_ms(&clock_monotonic, 1));
     trp_stop_request(args[1]);
 }

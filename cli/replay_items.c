@@ -251,9 +251,11 @@ static void sample_print(const struct work *work, const trp_item_data *item, uin
         json_line(stdout, out);
         return;
     }
-    print_text(stdout, "%skey %" PRIu64 "  priority %s  probability %.6g  sampled %d time%s\n",
-               number ? "\n" : "", item->key, number_text(item->priority, priority),
-               item->probability, item->times_sampled, plural(item->times_sampled));
+    if (number > 0)
+        putchar('\n');
+    print_text(stdout, "key %" PRIu64 "  priority %s  probability %.6g  sampled %d time%s\n",
+               item->key, number_text(item->priority, priority), item->probability,
+               item->times_sampled, plural(item->times_sampled));
     columns_text(work, item->columns, item->column_count);
 }
 

@@ -133,7 +133,7 @@ static void sampling_counts(void **state)
     desk_write_items(desk, "items.jsonl");
     assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
     assert_troupe(desk, 0, "replay sample %s t -n2", desk->address);
-    assert_file_contains(&desk->at, "out", "key 2  priority 2");
+    assert_file_contains(&desk->at, "out", "\n\nkey 2  priority 2");
     desk_stop(desk);
     assert_troupe(desk, 0, "replay sample store t -n1 -o json");
     cJSON *json = desk_json(desk);

@@ -155,6 +155,10 @@ enum {
     /* rpc/: what connections may take of gRPC's quota besides messages: 16 KB each for 1000, more
      * come out of the messages' share. */
     RPC_CONNECTIONS_BYTES = 16 << 20,
+    /* rpc/: replies of any size that callers need not have read for others to get theirs; beyond
+     * half of their bytes there is room for small ones only. */
+    RPC_REPLIES_MIN = 4,
+    RPC_SMALL_REPLY_BYTES = 64 << 10,
     /* rpc/: calls of one connection at a time: more wait at the client; 5 KB each. */
     RPC_STREAMS_MAX = 4096,
     /* rpc/: what an in-process stream takes in before its server's sends queue up: HTTP/2's default

@@ -231,13 +231,24 @@ grpc_byte_buffer *rpc_message_to_buffer(trp_message *message)
     return buffer;
 }
 
+bool rpc_budget_take(struct rpc_budget *budget, uint64_t bytes, uint64_t limit)
+{
+    uint64_t before = atomic_fetch_add_explicit(&budget->used, bytes, memory_order_relaxed);
+    if (before + bytes <= limit)
+        return true;
+    rpc_budget_give(budget, bytes);
+    return false;
+}
+
+void rpc_budget_give(struct rpc_budget *budget, uint64_t bytes)
+{
+    atomic_fetch_sub_explicit(&budget->used, bytes, memory_order_relaxed);
+}
+
 bool rpc_message_charge(trp_message *message, struct rpc_budget *budget)
 {
-    uint64_t before = atomic_fetch_add_explicit(&budget->used, message->size, memory_order_relaxed);
-    if (before + message->size > budget->limit) {
-        atomic_fetch_sub_explicit(&budget->used, message->size, memory_order_relaxed);
+    if (!rpc_budget_take(budget, message->size, budget->limit))
         return false;
-    }
     message->budget = budget;
     message->charged = message->size;
     return true;
@@ -247,6 +258,6 @@ void rpc_message_uncharge(trp_message *message)
 {
     if (!message->budget)
         return;
-    atomic_fetch_sub_explicit(&message->budget->used, message->charged, memory_order_relaxed);
+    rpc_budget_give(message->budget, message->charged);
     message->budget = NULL;
 }

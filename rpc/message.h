@@ -7,7 +7,7 @@
 #include <grpc/grpc.h>
 #include <troupe/rpc.h>
 
-/* What a server's received messages take together. The messages go before it. */
+/* What a server's received messages take together, or its replies. The messages go before it. */
 struct rpc_budget {
     _Atomic uint64_t used;
     uint64_t limit;
@@ -48,6 +48,10 @@ trp_message *rpc_message_join(trp_message *message);
 
 /* Takes `message`; its memory goes along without a copy. The caller destroys the buffer. */
 grpc_byte_buffer *rpc_message_to_buffer(trp_message *message);
+
+/* Adds to what `budget` holds. False: it would be more than `limit`, and nothing is added. */
+bool rpc_budget_take(struct rpc_budget *budget, uint64_t bytes, uint64_t limit);
+void rpc_budget_give(struct rpc_budget *budget, uint64_t bytes);
 
 /* Adds the message to what `budget` holds until it is destroyed or sent. False: it would be over;
  * nothing is charged. */

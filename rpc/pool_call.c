@@ -12,6 +12,7 @@
 
 #include <grpc/byte_buffer.h>
 #include "core/alloc.h"
+#include "core/limits.h"
 #include "call.h"
 #include "pool.h"
 #include "server.h"
@@ -25,6 +26,7 @@ struct rpc_pool_call {
     struct deadline deadline;
     trp_message *request;
     trp_message *reply;
+    size_t charged; /* of the server's replies */
     trp_status status;
     char *text; /* NULL: none */
     struct rpc_post answer_post;
@@ -89,11 +91,19 @@ static void close_done(struct rpc_op *op, bool ok)
     check_over(call);
 }
 
+static void uncharge_reply(struct rpc_pool_call *call)
+{
+    rpc_budget_give(&call->server->replies, call->charged);
+    call->charged = 0;
+}
+
+/* Flow control has let all of it go, or the caller is gone. */
 static void answer_done(struct rpc_op *op, bool ok)
 {
     struct rpc_pool_call *call =
         (struct rpc_pool_call *)((char *)op - offsetof(struct rpc_pool_call, answer_op));
     (void)ok;
+    uncharge_reply(call);
     call->outstanding--;
     check_over(call);
 }
@@ -171,6 +181,7 @@ static void set_answer(struct rpc_pool_call *call, trp_status status, const char
     if (status == TRP_OK)
         return;
     call->text = xstrdup(text);
+    uncharge_reply(call);
     trp_message_destroy(call->reply);
     call->reply = NULL;
 }
@@ -179,6 +190,21 @@ struct pool_run_state {
     struct rpc_invocation invocation;
     struct rpc_pool_call *call;
 };
+
+/* Callers that do not read hold no more than this together, and large replies leave room for
+ * others' small ones. */
+static trp_status charge_reply(struct rpc_pool_call *call)
+{
+    struct rpc_budget *replies = &call->server->replies;
+    size_t size = trp_message_size(call->reply);
+    uint64_t limit = size > RPC_SMALL_REPLY_BYTES ? replies->limit / 2 : replies->limit;
+    if (!rpc_budget_take(replies, size, limit))
+        return trp_fail(TRP_RESOURCE_EXHAUSTED,
+                        "%s: a reply of %zu bytes is beyond the %llu that callers may leave unread",
+                        call->method->path, size, (unsigned long long)limit);
+    call->charged = size;
+    return TRP_OK;
+}
 
 static trp_status take_packed(struct rpc_invocation *invocation, const ProtobufCMessage *reply)
 {
@@ -189,7 +215,7 @@ static trp_status take_packed(struct rpc_invocation *invocation, const ProtobufC
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "%s: a reply of %zu bytes, the server sends %llu",
                         call->method->path, trp_message_size(call->reply),
                         (unsigned long long)most);
-    return TRP_OK;
+    return charge_reply(call);
 }
 
 static trp_status run_handler(struct rpc_pool_call *call)

@@ -430,7 +430,9 @@ trp_status trp_server_create(trp_server **out, const trp_server_options *options
         own_options->max_message_bytes = 64ULL << 20;
     if (!own_options->in_flight_bytes)
         own_options->in_flight_bytes = 1ULL << 30;
-    server->budget.limit = own_options->in_flight_bytes;
+    server->budget.limit = server->replies.limit = own_options->in_flight_bytes;
+    if (server->replies.limit / RPC_REPLIES_MIN < own_options->max_message_bytes)
+        server->replies.limit = own_options->max_message_bytes * RPC_REPLIES_MIN;
     server->wake_ns = INT64_MAX;
     server->reactor_wait_ns = INT64_MIN;
     mutex_init(&server->gate);

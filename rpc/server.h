@@ -85,6 +85,7 @@ enum rpc_server_phase {
 struct trp_server {
     trp_server_options options; /* address is ours */
     struct rpc_budget budget;   /* atomic */
+    struct rpc_budget replies;  /* atomic; of protobuf-c methods, until gRPC has sent them */
     struct rpc_method *methods; /* these fixed from the start on */
     struct rpc_service *services;
     void *group_service;

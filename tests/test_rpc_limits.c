@@ -29,6 +29,7 @@
 #include "core/limits.h"
 #include "core/thread.h"
 #include "echo_service.h"
+#include "gzip_bomb.h"
 #include "rpc_test.pb-c.h"
 
 extern char **environ;
@@ -39,6 +40,7 @@ enum {
     HALF_BYTES = 2 << 20,
     CLAIMED_BYTES = 3 << 20,
     IN_FLIGHT_BYTES = 4 << 20,
+    REPLY_BYTES = 512 << 10,
     LATE_BYTES = 8 << 20, /* that come before gRPC has reset a stream for those before */
     BOMB_ZEROS = 512 << 20,
     BOMB_BYTES_MAX = 64 << 20, /* that it may make anybody hold */
@@ -87,11 +89,25 @@ static void on_increment(Troupe__Test__Test_Service *service, const Troupe__Test
     done(&out, data);
 }
 
+static void on_echo(Troupe__Test__Test_Service *service, const Troupe__Test__Everything *in,
+                    Troupe__Test__Everything_Closure done, void *data)
+{
+    static uint8_t zeros[REPLY_BYTES];
+    Troupe__Test__Everything out = TROUPE__TEST__EVERYTHING__INIT;
+    (void)service;
+    (void)in;
+    out.data = (ProtobufCBinaryData){REPLY_BYTES, zeros};
+    done(&out, data);
+}
+
 static bool serve(struct fixture *fixture, uint64_t in_flight_bytes)
 {
-    trp_server_options options = {.address = fixture->address, .in_flight_bytes = in_flight_bytes};
+    trp_server_options options = {.address = fixture->address,
+                                  .in_flight_bytes = in_flight_bytes,
+                                  .max_message_bytes = in_flight_bytes / 4};
     troupe__test__test__init(&fixture->object, NULL);
     fixture->object.increment = on_increment;
+    fixture->object.echo = on_echo;
     return trp_server_create(&fixture->server, &options) == TRP_OK &&
            trp_server_add(fixture->server, &fixture->object.base, NULL) == TRP_OK &&
            trp_server_add_raw(fixture->server, &echo_method, 1, &fixture->closed, NULL) == TRP_OK &&
@@ -141,6 +157,7 @@ enum frame_type {
 };
 enum {
     ACK = 1,
+    END_STREAM = 1,
     END_HEADERS = 4,
     INITIAL_WINDOW_SIZE = 4,
     FRAME_BYTES_MAX = 16384,
@@ -158,6 +175,7 @@ struct peer {
     uint32_t answers; /* DATA frames */
     bool called;      /* a call began, or its answer */
     int status;       /* that a call ended with; -1: none yet */
+    uint32_t ended;   /* calls with a status */
     bool gone;
     uint8_t in[FRAME_BYTES_MAX + 9];
     size_t in_size;
@@ -279,6 +297,7 @@ static void take_frame(struct peer *peer, const uint8_t *frame, size_t size)
         peer->answers++;
     } else if (frame[3] == HEADERS) {
         take_headers(peer, payload, size);
+        peer->ended += (frame[4] & END_STREAM) != 0;
     } else if (frame[3] == GOAWAY) {
         peer->gone = true;
     }
@@ -388,33 +407,6 @@ static size_t peer_send_halves(struct peer *peer)
 
 /* ---- a message that inflates to a large one -------------------------------------------------- */
 
-static void put_bits(uint8_t *data, size_t *at, uint32_t bits, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++, ++*at)
-        data[*at / 8] |= (uint8_t)((bits >> i & 1) << *at % 8);
-}
-
-/* A compressed gRPC message of BOMB_ZEROS zeros: a gzip stream of one zero and copies of the 258
- * bytes before (RFC 1951, fixed codes). Its sums are wrong, which shows when all is inflated. */
-static trp_bytes bomb_create(void)
-{
-    static const uint8_t gzip[10] = {0x1f, 0x8b, 8};
-    enum { PREFIX = 5, COPIES = BOMB_ZEROS / 258, TRAILER = 8, END = 1, FIXED = 1 };
-    enum { ZERO_CODE = 0x0c, COPY_258_CODE = 0xa3 }; /* bits in the order in which they lie */
-    uint8_t *data = xcalloc(1, PREFIX + sizeof gzip + (size_t)COPIES * 13 / 8 + 16 + TRAILER);
-    memcpy(data + PREFIX, gzip, sizeof gzip);
-    size_t at = 8 * (PREFIX + sizeof gzip);
-    put_bits(data, &at, END | FIXED << 1, 3);
-    put_bits(data, &at, ZERO_CODE, 8);
-    for (uint32_t i = 0; i < COPIES; i++)
-        put_bits(data, &at, COPY_258_CODE, 13); /* and five zeros: distance 1 */
-    put_bits(data, &at, 0, 7);                  /* end of the block */
-    size_t size = (at + 7) / 8 + TRAILER;
-    data[0] = 1;
-    write_u32(data + 1, (uint32_t)(size - PREFIX));
-    return (trp_bytes){data, size};
-}
-
 /* Until all is sent, or the call is over. */
 static void peer_send(struct peer *peer, uint32_t index, trp_bytes data)
 {
@@ -486,7 +478,7 @@ static void hostile_start(struct hostile *hostile, const char *path)
     hostile->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(bind(hostile->listener, (struct sockaddr *)&address, sizeof address), 0);
     assert_int_equal(listen(hostile->listener, 1), 0);
-    hostile->bomb = bomb_create();
+    hostile->bomb = bomb_create(BOMB_ZEROS);
     assert_int_equal(thread_start(&hostile->thread, "hostile", hostile_run, hostile), TRP_OK);
 }
 
@@ -675,7 +667,7 @@ static void a_server_refuses_compressed_messages_unread(void **state)
     static const char *const paths[] = {"/test.Raw/Echo", "/troupe.test.Test/Increment",
                                         "/test.Raw/Unknown"};
     const struct fixture *fixture = *state;
-    trp_bytes bomb = bomb_create();
+    trp_bytes bomb = bomb_create(BOMB_ZEROS);
     pid_t server = start_alone(fixture);
     expect_served(fixture);
     size_t before = peak_bytes(server);
@@ -700,24 +692,35 @@ static trp_status stream_from(trp_channel *channel)
     return status;
 }
 
-static trp_status call_to(trp_channel *channel)
+static trp_status call_method(trp_channel *channel, const char *method, const ProtobufCMessage *in)
 {
-    Troupe__Test__Number in = TROUPE__TEST__NUMBER__INIT;
     trp_call_options options = {.timeout_ms = WAIT_MS};
     ProtobufCService *service;
     ProtobufCMessage *out = NULL;
     assert_int_equal(trp_channel_service(channel, &troupe__test__test__descriptor, &service),
                      TRP_OK);
-    trp_status status = trp_call(service, "Increment", &in.base, &out, &options);
+    trp_status status = trp_call(service, method, in, &out, &options);
     if (out)
         protobuf_c_message_free_unpacked(out, NULL);
     return status;
 }
 
+static trp_status ask_small(trp_channel *channel)
+{
+    return call_method(channel, "Increment",
+                       &((Troupe__Test__Number)TROUPE__TEST__NUMBER__INIT).base);
+}
+
+static trp_status ask_large(trp_channel *channel)
+{
+    return call_method(channel, "Echo",
+                       &((Troupe__Test__Everything)TROUPE__TEST__EVERYTHING__INIT).base);
+}
+
 static void a_client_refuses_compressed_messages_unread(void **state)
 {
     const struct fixture *fixture = *state;
-    trp_status (*const asks[])(trp_channel * channel) = {stream_from, call_to};
+    trp_status (*const asks[])(trp_channel * channel) = {stream_from, ask_small};
     for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
         struct hostile hostile;
         trp_channel *channel;
@@ -735,6 +738,37 @@ static void a_client_refuses_compressed_messages_unread(void **state)
     }
 }
 
+/* A peer that never opens its window asks for large replies on many streams. */
+static void unread_replies_take_a_bounded_memory(void **state)
+{
+    static const uint8_t request[5];
+    struct fixture *fixture = *state;
+    trp_channel *channel;
+    assert_true(serve(fixture, IN_FLIGHT_BYTES));
+    assert_int_equal(trp_channel_create(&channel, fixture->address, NULL), TRP_OK);
+    assert_int_equal(ask_large(channel), TRP_OK);
+    size_t before = heap_bytes();
+    struct peer *peer = peer_connect(fixture->path);
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        peer_call(peer, i, "/troupe.test.Test/Echo", "identity");
+        peer_frame(peer, DATA, END_STREAM, 2 * i + 1, request, sizeof request);
+    }
+    while (peer->ended < STREAMS - IN_FLIGHT_BYTES / 2 / REPLY_BYTES && peer_listen(peer, WAIT_MS))
+        continue;
+    assert_int_equal(peer->status, TRP_RESOURCE_EXHAUSTED);
+    assert_true(heap_bytes() < before + IN_FLIGHT_BYTES + RPC_CONNECTIONS_BYTES);
+    assert_int_equal(ask_large(channel), TRP_RESOURCE_EXHAUSTED);
+    assert_int_equal(ask_small(channel), TRP_OK); /* a small one */
+    peer_close(peer);
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, WAIT_MS);
+    trp_status status;
+    do
+        status = ask_large(channel);
+    while (status == TRP_RESOURCE_EXHAUSTED && !deadline_passed(deadline, &clock_monotonic));
+    assert_int_equal(status, TRP_OK);
+    trp_channel_destroy(channel);
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "--serve") == 0)
@@ -744,6 +778,7 @@ int main(int argc, char **argv)
         TEST(a_server_refuses_compressed_messages_unread),
         TEST(a_client_refuses_compressed_messages_unread),
         TEST(half_sent_messages_take_a_bounded_memory),
+        TEST(unread_replies_take_a_bounded_memory),
         TEST(a_message_is_answered_with_one_write),
         TEST(ten_thousand_idle_connections_cost_little_and_delay_nobody),
     };

@@ -148,7 +148,9 @@ typedef struct {
     /* Both directions; 0: 64 MiB. Compressed messages are refused unread, by servers and channels:
      * UNIMPLEMENTED. */
     uint64_t max_message_bytes;
-    uint64_t in_flight_bytes; /* all received messages not yet destroyed; 0: 1 GiB */
+    /* All received messages not yet destroyed; 0: 1 GiB. As much again of services' replies that
+     * callers have not read: beyond it they are RESOURCE_EXHAUSTED. */
+    uint64_t in_flight_bytes;
 } trp_server_options;
 
 /* A server that is not listening yet. Also serves callers in this process through

@@ -17,7 +17,7 @@
 #include <troupe/rng.h>
 #include "core/alloc.h"
 #include "core/clock.h"
-#include "replay/table.h"
+#include "replay/table/table.h"
 
 enum { BATCH = 256, ROUNDS = 400, REPEATS = 9, FAN_OUT = 16, LEVELS_MAX = 8 };
 

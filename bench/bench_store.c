@@ -15,10 +15,10 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
-#include "replay/store.h"
-#include "replay/store_copy.h"
-#include "replay/store_record.h"
-#include "replay/store_target.h"
+#include "replay/store/store.h"
+#include "replay/store/copy.h"
+#include "replay/disk/record.h"
+#include "replay/store/target.h"
 #include "scratch.h"
 
 enum {

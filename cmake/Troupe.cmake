@@ -48,9 +48,12 @@ function(troupe_protos)
     troupe_proto_library(troupe_proto ${ARGN})
 endfunction()
 
-# troupe_folder(name SOURCES ... LINK ...): static library troupe_<name>.
-function(troupe_folder name)
+# troupe_folder(folder SOURCES ... LINK ...): the static library troupe_<folder> of these files in it;
+# a room's is troupe_<folder>_<room>.
+function(troupe_folder folder)
     cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+    string(REPLACE / _ name ${folder})
+    list(TRANSFORM ARG_SOURCES PREPEND ${folder}/)
     add_library(troupe_${name} STATIC ${ARG_SOURCES})
     target_link_libraries(troupe_${name} PUBLIC ${ARG_LINK} PRIVATE troupe_flags)
     add_dependencies(troupe_${name} troupe_proto_headers)
@@ -80,13 +83,15 @@ function(troupe_nn_kernels)
         COMPILE_OPTIONS "${optimize};-mavx512f;-mfma;${wide}")
 endfunction()
 
-# troupe_test(name [TIMEOUT s] LINK ...): tests/test_<name>.c, one ctest case.
-function(troupe_test name)
+# troupe_test(folder/name [TIMEOUT s] LINK ...): tests/<folder>/test_<name>.c, one ctest case.
+function(troupe_test path)
     cmake_parse_arguments(ARG "" "TIMEOUT" "LINK" ${ARGN})
     if(NOT ARG_TIMEOUT)
         set(ARG_TIMEOUT 60)
     endif()
-    add_executable(test_${name} tests/test_${name}.c)
+    get_filename_component(folder ${path} DIRECTORY)
+    get_filename_component(name ${path} NAME)
+    add_executable(test_${name} tests/${folder}/test_${name}.c)
     target_link_libraries(test_${name} PRIVATE ${ARG_LINK} PkgConfig::CMOCKA troupe_flags)
     add_dependencies(test_${name} troupe_proto_headers)
     add_test(NAME ${name} COMMAND test_${name})
@@ -160,10 +165,11 @@ function(troupe_script_test name)
     endif()
 endfunction()
 
-# troupe_test_program(name LINK ...): tests/<name>.c, a program that tests start.
-function(troupe_test_program name)
+# troupe_test_program(folder/name LINK ...): tests/<folder>/<name>.c, a program that tests start.
+function(troupe_test_program path)
     cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
-    add_executable(${name} tests/${name}.c)
+    get_filename_component(name ${path} NAME)
+    add_executable(${name} tests/${path}.c)
     target_link_libraries(${name} PRIVATE ${ARG_LINK} troupe_flags)
     add_dependencies(${name} troupe_proto_headers)
 endfunction()

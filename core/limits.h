@@ -10,29 +10,30 @@ enum {
     /* log.c: PIPE_BUF, so that one write(2) to a pipe is atomic. */
     LOG_LINE_BYTES_MAX = 4096,
     NODE_NAME_BYTES_MAX = 64,
-    /* wire.c: parts of one message that are kept decoded: 2^20 items x 72 bytes and as many chunks,
-     * 2^22 columns x 12 and slices x 24 bytes are at most 300 MB, whatever the message. */
+    /* wire/wire.c: parts of one message that are kept decoded: 2^20 items x 72 bytes and as many
+     * chunks, 2^22 columns x 12 and slices x 24 bytes are at most 300 MB, whatever the message. */
     MESSAGE_ITEMS_MAX = 1 << 20,
     MESSAGE_SLICES_MAX = 1 << 22,
     WIRE_DEPTH_MAX = 64, /* nested groups in fields we do not know */
-    /* wire.c, keep_set.c: headers of tensors that are recognised: dtype and eight dimensions of up
-     * to three bytes; 32 columns. */
+    /* wire/wire.c, service/keep_set.c: headers of tensors that are recognised: dtype and eight
+     * dimensions of up to three bytes; 32 columns. */
     WIRE_MEMO_BYTES_MAX = 64,
     TENSOR_MEMOS_MAX = 32,
-    /* keep_set.c: what one insert stream keeps: 2^20 x 48 and 2^22 x 16 bytes are 112 MB. */
+    /* service/keep_set.c: what one insert stream keeps: 2^20 x 48 and 2^22 x 16 bytes are 112 MB.
+     */
     KEPT_CHUNKS_MAX = 1 << 20,
     KEPT_TENSORS_MAX = 1 << 22,
-    /* trajectory.c: items that are recognised by comparing: 64 columns of one slice; 4 KB. */
+    /* model/trajectory.c: items that are recognised by comparing: 64 columns of one slice; 4 KB. */
     TEMPLATE_SLOTS_MAX = 64,
     TEMPLATE_TENSORS_MAX = 128,
     TEMPLATE_BYTES_MAX = 4096,
-    /* engine.c: 2048 items from the store of about 400 ns are a millisecond; 32 times that are
-     * there before a server is; counters of samples that nothing else makes durable are at most 64
-     * groups old. */
+    /* engine/engine.c: 2048 items from the store of about 400 ns are a millisecond; 32 times that
+     * are there before a server is; counters of samples that nothing else makes durable are at most
+     * 64 groups old. */
     INDEX_STEP_ITEMS = 2048,
     OPEN_INDEX_STEPS = 32,
     SAMPLE_GROUPS_MAX = 64,
-    /* engine_clear.c: items that one step lets go, with nothing else to do and with every group,
+    /* engine/clear.c: items that one step lets go, with nothing else to do and with every group,
      * and more for each that came meanwhile, wherever, up to a bound; an emptied table itself is
      * as much work as so many. So many steps, or those of so long, are taken at once for an insert
      * that finds no room; so many items go with each that is inserted into a table that is beyond
@@ -45,28 +46,30 @@ enum {
     CLEAR_ROOM_STEPS = 32,
     CLEAR_ROOM_MS = 1000,
     SHRINK_VICTIMS = 4,
-    /* insert_stream.c: inserts that wait for a limiter. Reverb's 1000 a table (or a tenth of it);
-     * at most 16 MiB of a stream before it is not read on; 1000 a table of streams that ended. */
+    /* service/insert_stream.c: inserts that wait for a limiter. Reverb's 1000 a table (or a tenth
+     * of it); at most 16 MiB of a stream before it is not read on; 1000 a table of streams that
+     * ended. */
     LANE_INSERTS_MAX = 1000,
     PENDING_BYTES_MAX = 16 << 20,
     INSERT_ORPHANS_MAX = 1000,
-    /* sample_stream.c, Reverb's numbers: a batch is 1 MiB of chunks, a response 2 MiB, three
-     * responses are queued, so that a stream takes 6 MiB, or three chunks, or one item's chunks. A
-     * batch of 1024 small samples is 0.3 ms. */
+    /* service/sample_stream.c, Reverb's numbers: a batch is 1 MiB of chunks, a response 2 MiB,
+     * three responses are queued, so that a stream takes 6 MiB, or three chunks, or one item's
+     * chunks. A batch of 1024 small samples is 0.3 ms. */
     SAMPLE_BATCH_BYTES_MAX = 1 << 20,
     SAMPLE_BATCH_ITEMS_MAX = 1024,
-    ROOM_LINE_MS = 10000,        /* without refused inserts, until one says so */
-    LAST_COMMITS_MAX = 10,       /* engine.c: of a second, where the log has to be folded first */
+    ROOM_LINE_MS = 10000,  /* without refused inserts, until one says so */
+    LAST_COMMITS_MAX = 10, /* engine/engine.c: of a second, where the log has to be folded first */
     MUTATE_BLOCK_KEYS_MAX = 64,  /* looked up side by side */
     SAMPLE_BLOCK_ITEMS_MAX = 64, /* the first are in the cache when the last are asked for */
     SAMPLE_RESPONSE_BYTES_MAX = 2 << 20,
-    /* sample_stream.c: pages of a stream that are on their way from the disk: 32 reads of 28 KB are
-     * 1 MiB, on their way in eight batches as those before are waited for. */
+    /* service/sample_stream.c: pages of a stream that are on their way from the disk: 32 reads of
+     * 28 KB are 1 MiB, on their way in eight batches as those before are waited for. */
     SAMPLE_AHEAD_BYTES_MAX = 8 << 20,
-    /* sample_draws.c: for the leaf, for the pages; once more for what was given up meanwhile. */
+    /* service/sample_draws.c: for the leaf, for the pages; once more for what was given up
+       meanwhile. */
     SAMPLE_LOOKS_MAX = 3,
-    /* fetcher.c: two of them ask and wait while others wait for slow pages; so many bytes are in
-     * the disk's queue; the kernel takes 128 KB of a request everywhere. */
+    /* disk/fetcher.c: two of them ask and wait while others wait for slow pages; so many bytes are
+     * in the disk's queue; the kernel takes 128 KB of a request everywhere. */
     FETCH_THREADS = 4,
     FETCH_BYTES_MAX = 32 << 20,
     FETCH_STEP_BYTES = 128 << 10,
@@ -77,73 +80,77 @@ enum {
     /* A client that asks for everything at once never asks for more: its used-up items are taken as
      * delivered when so many of them have left. */
     SAMPLE_UNSETTLED_MAX = 4096,
-    /* sample_shared.c: clients on this host that read data.mdb themselves, each with a word of the
-     * lease file, a page; further ones get an ordinary stream. */
+    /* service/sample_shared.c: clients on this host that read data.mdb themselves, each with a word
+     * of the lease file, a page; further ones get an ordinary stream. */
     SHARED_LEASES_MAX = 512,
-    /* sample_shared.c: pages of one client that cannot be recycled: three batches of 256 x 28 KB
-     * are 22 MB. 512 clients that all stand still keep 32 GiB at most. */
+    /* service/sample_shared.c: pages of one client that cannot be recycled: three batches of 256 x
+     * 28 KB are 22 MB. 512 clients that all stand still keep 32 GiB at most. */
     SHARED_WINDOW_BYTES_MAX = 64 << 20,
     SHARED_WINDOW_BYTES = 32 << 20,
-    /* store_chunk.c: chunks in memory in a row, then one of so many is looked at: with one in a
+    /* store/chunk.c: chunks in memory in a row, then one of so many is looked at: with one in a
      * thousand on the disk all are, with fewer their reads are a tenth of the time or less. */
     STORE_RESIDENT_LOOKS = 4096,
     STORE_LOOK_EVERY = 16,
-    /* sample_shared.c: smaller chunks are sent: naming a page costs as much as 2 KB. */
+    /* service/sample_shared.c: smaller chunks are sent: naming a page costs as much as 2 KB. */
     SHARED_INLINE_BYTES = 2048,
-    /* inbox.c: shared memory that a writer makes its chunks in: what is on its way (2 MiB unless it
-     * says otherwise), its history, and more of it. Pages that nobody writes to do not exist; 128
-     * writers that touch all of them take 1 GiB, further ones send. */
+    /* service/inbox.c: shared memory that a writer makes its chunks in: what is on its way (2 MiB
+     * unless it says otherwise), its history, and more of it. Pages that nobody writes to do not
+     * exist; 128 writers that touch all of them take 1 GiB, further ones send. */
     INBOX_BYTES = 8 << 20,
     INBOXES_MAX = 128,
-    /* insert_stream.c: bytes in inboxes that count as much as one of a message does: 4 MiB of them,
-     * a millisecond's copying, end a group, and at most that and one inbox are copied for one. */
+    /* service/insert_stream.c: bytes in inboxes that count as much as one of a message does: 4 MiB
+     * of them, a millisecond's copying, end a group, and at most that and one inbox are copied for
+     * one. */
     INBOX_BYTES_WEIGHT = 16,
-    /* room.c: what chunks in it are rounded to. */
+    /* writer/room.c: what chunks in it are rounded to. */
     ROOM_UNIT_BYTES = 4096,
-    /* sample_shared.c: how long a client may keep pages that nothing else keeps; a learner takes a
-     * batch within a second or two. */
+    /* service/sample_shared.c: how long a client may keep pages that nothing else keeps; a learner
+     * takes a batch within a second or two. */
     SHARED_LEASE_MS = 5000,
-    /* shared_wire.c: a writer's items are of a few shapes; of more, some are said twice. */
+    /* wire/shared_wire.c: a writer's items are of a few shapes; of more, some are said twice. */
     SHARED_TRAJECTORIES_LOOKED_AT = 16,
     /* rpc/: a connection on which nothing came for so long is asked, and given up without an answer
      * after so long: its client knows after 80 s at most that the link is gone. */
     RPC_KEEPALIVE_MS = 60000,
     RPC_KEEPALIVE_TIMEOUT_MS = 20000,
-    /* removed.c: a writer whose confirmations are lost sends again when it knows of it, and has 40
-     * s more to reach the server: pauses between attempts are 1 s. It has 1024 items unconfirmed at
-     * most: those of 256 writers; 2 x 2^19 x 16 bytes are 16 MiB, their filter is one. */
+    /* engine/removed.c: a writer whose confirmations are lost sends again when it knows of it, and
+     * has 40 s more to reach the server: pauses between attempts are 1 s. It has 1024 items
+     * unconfirmed at most: those of 256 writers; 2 x 2^19 x 16 bytes are 16 MiB, their filter is
+     * one. */
     REMOVED_KEYS_MAX = 1 << 18,
     REMOVED_KEYS_MS = RPC_KEEPALIVE_MS + RPC_KEEPALIVE_TIMEOUT_MS + 40000,
-    /* table.c: what one request is kept from drawing twice; in the worst case each draw looks at
-     * all of them, twice: a millisecond. 2^15 entries x 16 bytes. */
+    /* table/table.c: what one request is kept from drawing twice; in the worst case each draw looks
+     * at all of them, twice: a millisecond. 2^15 entries x 16 bytes. */
     DISTINCT_ITEMS_MAX = 1 << 14,
-    /* insert_stream.c: messages of confirmations that a client has not read: more than a writer has
-     * items on their way, so that none waits for the server while the server waits for it. */
+    /* service/insert_stream.c: messages of confirmations that a client has not read: more than a
+     * writer has items on their way, so that none waits for the server while the server waits for
+     * it. */
     INSERT_RESPONSES_MAX = 4096,
     /* The same of messages with many: 100 000 items; and entries of a ring that stay when all is
      * confirmed, 64 KB. */
     INSERT_RESPONSES_BYTES_MAX = 1 << 20,
     INSERT_RING_KEPT_MAX = 4096,
-    /* engine.c: samples that a mean "of late" covers. */
+    /* engine/engine.c: samples that a mean "of late" covers. */
     STALENESS_SAMPLES = 1024,
-    /* engine_tables.c: tables that are made while a server runs: ServerInfo of 4096 tables is about
+    /* engine/tables.c: tables that are made while a server runs: ServerInfo of 4096 tables is about
      * a megabyte. */
     REPLAY_TABLES_MAX = 4096,
-    /* admin_items.c: an answer; what is sorted for it: 2^20 candidates x 40 bytes = 42 MB; slots
-     * looked at with the lock held: 2 ms if each is a cache miss. */
+    /* server/admin_items.c: an answer; what is sorted for it: 2^20 candidates x 40 bytes = 42 MB;
+     * slots looked at with the lock held: 2 ms if each is a cache miss. */
     REPLAY_ITEMS_MAX = 10000,
     REPLAY_REACH_MAX = 1 << 20,
     REPLAY_SLICE_SLOTS = 20000,
-    /* admin_items.c: a Fetch: by default, and at most, 1 ms and 4 ms of copying. A larger item
-     * comes in parts of the latter. */
+    /* server/admin_items.c: a Fetch: by default, and at most, 1 ms and 4 ms of copying. A larger
+     * item comes in parts of the latter. */
     REPLAY_FETCH_BYTES = 4 << 20,
     REPLAY_FETCH_BYTES_MAX = 16 << 20,
-    /* admin_items.c: dumps that go on at a time without walking the table again for each page:
-     * REPLAY_REACH_MAX x 24 bytes each. */
+    /* server/admin_items.c: dumps that go on at a time without walking the table again for each
+     * page: REPLAY_REACH_MAX x 24 bytes each. */
     REPLAY_FETCH_PLANS = 4,
-    /* admin.c */
+    /* server/admin.c */
     REPLAY_WAITERS_MAX = 100,
-    /* item_writer.c: messages like a writer's; 1024 items on their way, as many as a lane takes. */
+    /* writer/item_writer.c: messages like a writer's; 1024 items on their way, as many as a lane
+       takes. */
     ITEM_WRITER_BATCH_MAX = 64,
     ITEM_WRITER_BYTES_MAX = 4 << 20,
     ITEM_WRITER_UNCONFIRMED_MAX = 1024,
@@ -189,60 +196,61 @@ enum {
     TABLE_NAME_BYTES_MAX = 255,
     /* replay/: a signature travels in every ServerInfo: 1000 columns of 1 KB. */
     TABLE_SIGNATURE_BYTES_MAX = 1 << 20,
-    /* signature.c: a table of 4096 columns is beyond anyone's; names in paths are cut. */
+    /* model/signature.c: a table of 4096 columns is beyond anyone's; names in paths are cut. */
     SIGNATURE_LEAVES_MAX = 4096,
     /* Clients' protobuf reads 100 messages deep; a level of a dict is 3 of them. */
     SIGNATURE_DEPTH_MAX = 30,
     SIGNATURE_NAME_BYTES_MAX = 256,
-    /* track.c: smaller tensors are not worth a look; a column that failed to shrink 4 times in a
-     * row is looked at once in 17 chunks: 6 % of the cost on noise. */
+    /* writer/track.c: smaller tensors are not worth a look; a column that failed to shrink 4 times
+     * in a row is looked at once in 17 chunks: 6 % of the cost on noise. */
     WRITER_COMPRESS_BYTES_MIN = 256,
     WRITER_COMPRESS_FAILURES = 4,
     WRITER_COMPRESS_PAUSE = 16,
-    /* writer.c: defaults. 1024 items are 16 messages of 64 on their way, enough for 1 M items/s at
-     * a round trip of 1 ms; 2 MiB of steps are 2 GB/s then, and stay in an L2 cache: of 8 MiB, a
-     * step costs a third more. */
+    /* writer/writer.c: defaults. 1024 items are 16 messages of 64 on their way, enough for 1 M
+     * items/s at a round trip of 1 ms; 2 MiB of steps are 2 GB/s then, and stay in an L2 cache: of
+     * 8 MiB, a step costs a third more. */
     WRITER_IN_FLIGHT = 1024,
     WRITER_IN_FLIGHT_MIN = 16,
     WRITER_IN_FLIGHT_BYTES = 2 << 20,
     WRITER_BATCH_ITEMS = 64,
-    /* history.c: tuned chunks: what a chunk costs beside its rows is nothing long before. */
+    /* writer/history.c: tuned chunks: what a chunk costs beside its rows is nothing long before. */
     WRITER_TUNED_LENGTH_MAX = 1024,
     /* The least that --max-bytes may be: an empty store has 0.8 MB, and deletes need some room. */
     STORE_MAX_BYTES_MIN = 2 << 20,
 
-    /* limiter_words.c: what the wait for an explanation may add to a wait that timed out;
-     * item_check.c: the wait for a table's signature before the first item. */
+    /* model/limiter_explain.c: what the wait for an explanation may add to a wait that timed out;
+     * writer/item_check.c: the wait for a table's signature before the first item. */
     LIMITER_QUESTION_MS = 500,
     SIGNATURE_WAIT_MS = 1000,
-    /* structured_writer.c: steps that a pattern looks back: 24 bytes a column and step. */
+    /* writer/structured_writer.c: steps that a pattern looks back: 24 bytes a column and step. */
     STRUCTURED_HISTORY_MAX = 1 << 20,
-    /* shards.c: servers of one client, each with channels and threads of its own. */
+    /* sampler/shards.c: servers of one client, each with channels and threads of its own. */
     REPLAY_SHARDS_MAX = 1024,
-    /* writer.c: where a message stops taking items: half an L2 cache, and 18 items of 28 KB. */
+    /* writer/writer.c: where a message stops taking items: half an L2 cache, and 18 items of 28 KB.
+     */
     WRITER_MESSAGE_BYTES = 512 * 1024,
     /* The same of one whose chunks lie in shared memory: nobody copies it, and it costs both ends
      * 30 us whatever is in it; half of what is on its way, so that neither waits for the other. */
     WRITER_PLACED_BYTES = 1 << 20,
-    /* unpack.c: a sample spread over messages is kept until it is complete: what one protobuf
-     * message could hold. */
+    /* sampler/unpack.c: a sample spread over messages is kept until it is complete: what one
+     * protobuf message could hold. */
     SAMPLE_BYTES_MAX = INT32_MAX,
-    /* sampler.c: batches of memory. */
+    /* sampler/sampler.c: batches of memory. */
     SAMPLER_PREFETCH_MAX = 1024,
     SAMPLER_WORKERS_MAX = 64, /* threads for each server */
-    /* sampler.c: batches requested beyond the one being filled. The server makes one while another
-     * is on its way; at most these two are lost at a stop. */
+    /* sampler/sampler.c: batches requested beyond the one being filled. The server makes one while
+     * another is on its way; at most these two are lost at a stop. */
     SAMPLER_BATCHES_AHEAD = 2,
-    /* sampler.c: about what it takes to wake a thread, and for it to get going. */
+    /* sampler/sampler.c: about what it takes to wake a thread, and for it to get going. */
     SAMPLER_AWAY_NS = 20000,
-    /* sample_source.c: how long rows that are views wait for the rest of their batch; then they are
-     * copied. Far longer than a server needs, far shorter than a lease. */
+    /* sampler/sample_source.c: how long rows that are views wait for the rest of their batch; then
+     * they are copied. Far longer than a server needs, far shorter than a lease. */
     SAMPLER_HOLD_MS = 10,
-    /* unary.c: a call whose caller gave no bound. */
+    /* client/unary.c: a call whose caller gave no bound. */
     UNARY_TIMEOUT_MS = 30000,
-    /* mutate.c: requests unanswered; the option is a uint32_t. */
+    /* sampler/mutate.c: requests unanswered; the option is a uint32_t. */
     PRIORITY_WINDOW_MAX = 4096,
-    /* writer.c, sampler.c: pauses between attempts to reach a server, doubling. */
+    /* writer/writer.c, sampler/sampler.c: pauses between attempts to reach a server, doubling. */
     RECONNECT_PAUSE_MS_MIN = 1,
     RECONNECT_PAUSE_MS_MAX = 1000,
     /* actor/: steps of one item; beyond the longest episodes that anyone bootstraps over. */
@@ -253,40 +261,43 @@ enum {
      * at 10 000 steps/s, and are little beside a table's error buffer. */
     ADDER_IN_FLIGHT_PER_COPY = 64,
     ADDER_IN_FLIGHT_MIN = 256,
-    /* store.h: chunk and record bytes of one group: 16 449 pages, of LMDB's 131 071 dirty ones. */
+    /* store/store.h: chunk and record bytes of one group: 16 449 pages, of LMDB's 131 071 dirty
+       ones. */
     STORE_GROUP_BYTES_MAX = 64 << 20,
-    /* store.h: what one item brings: a group of its own of 98 700 pages, of the same 131 071. */
+    /* store/store.h: what one item brings: a group of its own of 98 700 pages, of the same 131 071.
+     */
     STORE_ITEM_BYTES_MAX = 384 << 20,
-    /* store_group.c: entries of the change log before groups fold along: 4 MiB, replayed in 10 ms
+    /* store/group.c: entries of the change log before groups fold along: 4 MiB, replayed in 10 ms
      * at open. */
     STORE_LOG_CHANGES_MAX = 1 << 18,
-    /* store.h: chunks whose bytes are worth keeping in memory: a tree walk is 0.5 us, a copy of a
-     * larger one takes longer. */
+    /* store/store.h: chunks whose bytes are worth keeping in memory: a tree walk is 0.5 us, a copy
+     * of a larger one takes longer. */
     STORE_CACHED_CHUNK_BYTES_MAX = 4080,
-    /* store_loan.c: chunks that are sent from where they lie (of one page a copy is cheaper); pages
+    /* store/loan.c: chunks that are sent from where they lie (of one page a copy is cheaper); pages
      * of ten slow clients' windows, and a sixteenth of what the file may grow to; a piece that
      * surely has a page to itself. */
     STORE_LOAN_CHUNK_BYTES_MIN = 6144,
     STORE_LOAN_BYTES_MAX = 64 << 20,
     STORE_LOAN_SHARE = 16,
     STORE_LOAN_PIECE_BYTES_MIN = 2048,
-    /* engine_open.c: damaged items that have a line in the log. */
+    /* engine/open.c: damaged items that have a line in the log. */
     ENGINE_DAMAGE_LINES_MAX = 100,
-    /* engine_damage.c: items found damaged while others are still coming into memory; what is
+    /* engine/damage.c: items found damaged while others are still coming into memory; what is
      * beyond is found again. */
     ENGINE_DAMAGED_MAX = 1000,
-    /* checkpoint.c: damaged items that are named; a store with more wants a checkpoint, not a list.
+    /* engine/checkpoint.c: damaged items that are named; a store with more wants a checkpoint, not
+     * a list.
      */
     VERIFY_DAMAGE_MAX = 1000,
-    /* checkpoint_dir.c: more than anybody keeps; each is a directory that is looked into. */
+    /* disk/checkpoint_dir.c: more than anybody keeps; each is a directory that is looked into. */
     CHECKPOINTS_MAX = 10000,
     REPLAY_CHECKPOINTS_KEPT = 3, /* unless it is said */
     CHECKPOINT_WAITERS_MAX = 1,  /* calls that hold a thread of the pool while another is at work */
-    /* store_copy.c: what is found in one go: 2000 pages, whose copy takes 2 ms; chunks that are
+    /* store/copy.c: what is found in one go: 2000 pages, whose copy takes 2 ms; chunks that are
      * named one by one: 8 MB of numbers. */
     COPY_BATCH_BYTES = 8 << 20,
     COPY_BAD_CHUNKS_MAX = 1 << 20,
-    /* store_chunk.c: buffers kept for the next chunks, of up to 255 x 4 KiB: four groups of 4 MiB.
+    /* store/chunk.c: buffers kept for the next chunks, of up to 255 x 4 KiB: four groups of 4 MiB.
      */
     STORE_BUFFER_CLASSES = 256,
     STORE_SPARE_BYTES_MAX = 16 << 20,
@@ -327,16 +338,16 @@ enum {
     METRIC_NAME_BYTES_MAX = 32,
     /* lines.c: an unfinished line of a node is passed on when it has so many bytes. */
     NODE_LINE_BYTES_MAX = 64 * 1024,
-    /* service.c: a full file system is looked at again so often; it is told of, and changes are
-     * refused, when it has had no room for them for so long: folding the log, which makes some,
+    /* service/service.c: a full file system is looked at again so often; it is told of, and changes
+     * are refused, when it has had no room for them for so long: folding the log, which makes some,
      * takes a second where disks are slow. Callers wait for UNARY_TIMEOUT_MS. */
     SERVICE_FULL_RETRY_MS = 50,
     SERVICE_FULL_TELL_MS = 2000,
     SERVICE_FULL_REFUSE_MS = 10000,
-    SHRINK_WAITS_MAX = 30, /* admin_tables.c: commits that find no room, of a second each */
-    /* service.c: what a client kept is taken back so soon where nothing else happens. */
+    SHRINK_WAITS_MAX = 30, /* server/admin_tables.c: commits that find no room, of a second each */
+    /* service/service.c: what a client kept is taken back so soon where nothing else happens. */
     SERVICE_LOANS_MS = 100,
-    /* server.c: a transport that was stopped lets go at once. */
+    /* server/server.c: a transport that was stopped lets go at once. */
     SERVER_LOANS_WAIT_MS = 2000,
     /* output.c: what a slow terminal may owe: 4 MiB, then lines are dropped and counted. */
     OUTPUT_LINES_MAX = 16384,
@@ -356,7 +367,7 @@ enum {
     /* team.c: x 140 cycles of a pause = 84 us at 2.5 GHz: Adam on the 71 000 parameters of the
      * smallest network that has a team lies between two of its jobs. */
     TEAM_SPINS_MAX = 1500,
-    /* checkpoint.h: safetensors' own limit. */
+    /* engine/checkpoint.h: safetensors' own limit. */
     CHECKPOINT_HEADER_BYTES_MAX = 100 * 1000 * 1000,
     /* publisher.c: clients of one learner, and their names ("actor/65535"). */
     PARAMS_CLIENTS_MAX = 65536,
@@ -390,10 +401,10 @@ enum {
 /* net.c: no machine has it; what is above is a mistake in the options. */
 #define NET_ARENA_BYTES_MAX (UINT64_C(1) << 38)
 
-/* store.h: address space for one store, 1/32 of what x86-64 has. */
+/* store/store.h: address space for one store, 1/32 of what x86-64 has. */
 #define STORE_MAP_BYTES_MAX (UINT64_C(1) << 42)
 
-/* store_dir.c: a map leaves room for its file system to grow to so many times its size, and to
+/* disk/dir.c: a map leaves room for its file system to grow to so many times its size, and to
  * 64 GiB in any case. The thread sanitizer has 1.5 TiB for all maps of a process, and to the
  * address sanitizer a map costs time by its size. */
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)

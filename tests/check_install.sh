@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A program of a user's own (tests/user_program.c) builds against an installed Troupe through
+# A program of a user's own (tests/e2e/user_program.c) builds against an installed Troupe through
 # pkg-config, find_package and `troupe launch`, and runs in processes and threads. The library
 # exports trp_ only.
 set -euo pipefail
@@ -7,7 +7,7 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cmake --install "$BUILD_DIR" --prefix "$dir/usr" >"$dir/log" || { cat "$dir/log"; exit 1; }
 lib=$(dirname "$(find "$dir/usr" -name libtroupe.so)")
-cp tests/user_program.c "$dir"
+cp tests/e2e/user_program.c "$dir"
 protoc-c --c_out="$dir" -Itests/proto tests/proto/judge.proto
 
 has() { # FILE WORDS

@@ -10,7 +10,7 @@
 #include <troupe/log.h>
 #include <troupe/replay.h>
 #include "core/alloc.h"
-#include "tests/store_fixture.h"
+#include "tests/replay/store_fixture.h"
 
 enum { ANSWER_MS = 10000, ITEMS = 3 };
 

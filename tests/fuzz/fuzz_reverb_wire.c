@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "replay/tensor.h"
-#include "replay/wire.h"
-#include "tests/wire_dump.h"
+#include "replay/wire/tensor.h"
+#include "replay/wire/wire.h"
+#include "tests/replay/wire/wire_dump.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,9 +6,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "replay/unpack.h"
+#include "replay/sampler/unpack.h"
 
-#include "../sample_message.h"
+#include "tests/replay/sample_message.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

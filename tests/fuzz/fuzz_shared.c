@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include "core/limits.h"
-#include "replay/shared_view.h"
-#include "replay/unpack.h"
+#include "replay/client/shared_view.h"
+#include "replay/sampler/unpack.h"
 
-#include "../sample_message.h"
+#include "tests/replay/sample_message.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

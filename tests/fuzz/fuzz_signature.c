@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include <troupe/replay.h>
-#include "replay/signature.h"
+#include "replay/model/signature.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,7 +7,7 @@
 
 #include "core/alloc.h"
 #include "core/buffer.h"
-#include "replay/store_record.h"
+#include "replay/disk/record.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,0 +1,59 @@
+/* Pages as LMDB 0.9 lays them out in its file. Nothing in here is to be believed before it was
+ * checked. */
+#ifndef TRP_REPLAY_DISK_PAGE_H
+#define TRP_REPLAY_DISK_PAGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+enum {
+    PAGE_BRANCH = 0x01,
+    PAGE_LEAF = 0x02,
+    PAGE_OVERFLOW = 0x04,
+    PAGE_META = 0x08,
+    NODE_BIG = 0x01,     /* the value is in pages of its own */
+    NODE_TREE = 0x02,    /* the value is the root of a tree */
+    TREE_DEPTH_MAX = 32, /* LMDB's */
+};
+
+struct page_header {
+    uint64_t number;
+    uint16_t pad, flags;
+    uint16_t lower, upper; /* of an overflow page: how many pages, 32 bits */
+};
+_Static_assert(sizeof(struct page_header) == 16, "LMDB's PAGEHDRSZ");
+
+struct tree_record {
+    uint32_t page_bytes; /* in the first tree only */
+    uint16_t flags, depth;
+    uint64_t branch_pages, leaf_pages, overflow_pages, entries;
+    uint64_t root; /* UINT64_MAX: an empty tree */
+};
+_Static_assert(sizeof(struct tree_record) == 48, "LMDB's MDB_db");
+
+struct node_header {
+    uint16_t low, high, flags, key_bytes;
+};
+_Static_assert(sizeof(struct node_header) == 8, "LMDB's NODESIZE");
+
+/* A branch's: the page below. */
+static inline uint64_t node_child(struct node_header node)
+{
+    return node.low | (uint64_t)node.high << 16 | (uint64_t)node.flags << 32;
+}
+
+/* A leaf's: how long the value is. */
+static inline uint64_t node_value_bytes(struct node_header node)
+{
+    return node.low | (uint64_t)node.high << 16;
+}
+
+static inline size_t page_nodes(const uint8_t *page)
+{
+    struct page_header header;
+    memcpy(&header, page, sizeof header);
+    return (header.lower - sizeof header) / 2;
+}
+
+#endif

@@ -1,0 +1,73 @@
+/* Problem: a disk loses bits of a store that nobody looked at for long; who finds out is a reader
+ * in the middle of others' work. Design: the reader is told which item it is, and the item leaves
+ * its table, as if a client had deleted it: at once, or, of a store whose items are still coming
+ * into memory, when they all are. Items that share the chunk go when they are read. It does not
+ * count as a key that was removed: a writer may send the item again. Guarantee: what is damaged is
+ * handed to nobody, and each item has its line in the log once. Nothing goes from a store that is
+ * only looked at. */
+#include <stdlib.h>
+
+#include "core/alloc.h"
+#include "core/limits.h"
+#include "internal.h"
+
+/* An item that is to go, if it is still there with the chunk. */
+struct damaged {
+    uint32_t table_id;
+    uint64_t key, chunk_seq;
+};
+
+static bool item_has(const struct item *item, uint64_t chunk_seq)
+{
+    for (uint32_t i = 0; i < item->trajectory->chunk_count; ++i)
+        if (item->chunks[i]->seq == chunk_seq)
+            return true;
+    return false;
+}
+
+static void item_give_up(struct engine *engine, struct engine_table *table,
+                         const struct damaged *damaged)
+{
+    struct item *item = table_find(table->table, damaged->key);
+    bool there = item && item_has(item, damaged->chunk_seq);
+    /* What its last sample took out is gone when that is settled; else another reader was first. */
+    if (there || table_options(table->table)->max_times_sampled > 0)
+        engine_log_damage(engine, table->name, damaged->key, "a chunk is damaged");
+    if (!there)
+        return;
+    table_remove(table->table, item);
+    engine_item_drop(engine, table, item);
+    engine_table_touch(engine, table);
+}
+
+trp_status engine_unreadable(struct engine_table *table, uint64_t key, uint64_t chunk_seq,
+                             trp_status status)
+{
+    struct engine *engine = table->engine;
+    struct buffer *waiting = &engine->damaged_items;
+    if (status != TRP_DATA_LOSS || !table->table)
+        return status;
+    struct damaged damaged = {table_id(table->table), key, chunk_seq};
+    char *why = xstrdup(trp_last_error());
+    if (engine->ready && !engine->read_only)
+        item_give_up(engine, table, &damaged);
+    else if (!engine->read_only && waiting->size < ENGINE_DAMAGED_MAX * sizeof damaged)
+        buffer_append(waiting, (trp_bytes){(const uint8_t *)&damaged, sizeof damaged});
+    trp_fail(status, "table %s, key %llu: %s%s", table->name, (unsigned long long)key, why,
+             engine->read_only ? "" : "; the item is removed");
+    free(why);
+    return status;
+}
+
+void engine_give_up_damaged(struct engine *engine)
+{
+    const struct damaged *damaged =
+        (const struct damaged *)(const void *)engine->damaged_items.data;
+    size_t count = engine->damaged_items.size / sizeof *damaged;
+    for (size_t i = 0; i < count; ++i) {
+        struct engine_table *table = engine_table_with_id(engine, damaged[i].table_id);
+        if (table)
+            item_give_up(engine, table, &damaged[i]);
+    }
+    buffer_cleanup(&engine->damaged_items);
+}

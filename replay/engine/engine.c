@@ -1,0 +1,559 @@
+/* Problem: tables are memory and decide at once; the store is a file and takes groups. Both have to
+ * say the same after a crash at any moment, except for what nobody was told.
+ * Design: every operation changes its table and notes the change in the store within one call. An
+ * item that a sample takes out of its table keeps its record until the sampler is known to have
+ * it: the counters written meanwhile leave its last sample and its delete out, so that after a
+ * crash it can be drawn again. Samples alone do not make a group durable: their counters wait for
+ * the next group that matters, for an idle moment, or for SAMPLE_GROUPS_MAX groups.
+ * Guarantee: after engine_commit() returned TRP_OK, a reopened engine has every item inserted and
+ * not removed before it, and each handout that was not settled. */
+#include "engine.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <troupe/log.h>
+#include "core/alloc.h"
+#include "core/array.h"
+#include "core/limits.h"
+#include "internal.h"
+#include "replay/model/trajectory.h"
+
+struct store *engine_store(struct engine *engine)
+{
+    return engine->store;
+}
+
+size_t engine_table_count(const struct engine *engine)
+{
+    return engine->table_count;
+}
+
+struct engine_table *engine_table(struct engine *engine, size_t index)
+{
+    assert(index < engine->table_count);
+    return engine->tables[index];
+}
+
+struct engine_table *engine_find(struct engine *engine, trp_bytes name)
+{
+    for (size_t i = 0; i < engine->table_count; ++i) {
+        struct engine_table *table = engine->tables[i];
+        if (table->name_size == name.size && memcmp(table->name, name.data, name.size) == 0)
+            return table;
+    }
+    return NULL;
+}
+
+trp_status engine_not_found(trp_bytes name)
+{
+    int size = name.size < NODE_NAME_BYTES_MAX ? (int)name.size : NODE_NAME_BYTES_MAX;
+    return trp_fail(TRP_NOT_FOUND, "Priority table %.*s was not found", size,
+                    name.data ? (const char *)name.data : "");
+}
+
+/* ---- after a reopen ---------------------------------------------------------------------- */
+
+bool engine_ready(const struct engine *engine)
+{
+    return engine->ready;
+}
+
+static bool index_step(struct engine *engine)
+{
+    for (size_t i = 0; i < engine->table_count; ++i)
+        if (!table_index_ready(engine->tables[i]->table))
+            return table_index_step(engine->tables[i]->table, INDEX_STEP_ITEMS) ||
+                   i + 1 < engine->table_count;
+    return false;
+}
+
+bool engine_index_step(struct engine *engine)
+{
+    if (engine->ready || engine->lost)
+        return false;
+    if (index_step(engine) && !engine->lost)
+        return true;
+    if (!engine->lost && engine->scanned && store_brought(engine->store) != TRP_OK)
+        engine->lost = true;
+    engine->important |= engine->lost; /* the commit says what is wrong */
+    engine->ready = !engine->lost;
+    if (engine->ready)
+        engine_give_up_damaged(engine);
+    return false;
+}
+
+static void load_step(void *arg, struct engine *engine)
+{
+    bool *more = arg;
+    *more = engine && engine_index_step(engine);
+}
+
+trp_status engine_load(const struct engine_door *door, bool (*goes_on)(void *arg), void *arg)
+{
+    bool more = true;
+    while (more) {
+        if (!goes_on(arg))
+            return trp_fail(TRP_CANCELLED, "cancelled");
+        door->enter(door->owner, load_step, &more);
+    }
+    return TRP_OK;
+}
+
+trp_status engine_index_finish(struct engine *engine)
+{
+    while (engine_index_step(engine))
+        ;
+    return engine->ready ? TRP_OK : store_commit(engine->store);
+}
+
+/* ---- inserts ----------------------------------------------------------------------------- */
+
+void engine_item_drop(struct engine *engine, struct engine_table *table, struct item *item)
+{
+    store_item_delete(engine->store, table_id(table->table), item);
+    store_item_destroy(engine->store, item);
+}
+
+void engine_table_touch(struct engine *engine, struct engine_table *table)
+{
+    table->changed = true;
+    engine->important = true;
+}
+
+static void counters_note(struct engine *engine, struct engine_table *table)
+{
+    const struct limiter *limiter = table_limiter(table->table);
+    struct store_table counters = {
+        .id = table_id(table->table),
+        .inserts = limiter->inserts,
+        .samples = limiter->samples - table->unsettled,
+        .deletes = limiter->deletes - table->unsettled,
+        .episodes_deleted = table_episodes_deleted(table->table),
+        .unique_samples = table_unique_samples(table->table),
+    };
+    memcpy(counters.rng, table_rng(table->table)->state, sizeof counters.rng);
+    store_table_counters(engine->store, &counters);
+    table->changed = false;
+}
+
+trp_status engine_commit_now(struct engine *engine)
+{
+    for (size_t i = 0; i < engine->table_count; ++i)
+        if (engine->tables[i]->changed)
+            counters_note(engine, engine->tables[i]);
+    trp_status status = store_commit(engine->store);
+    engine->full = status == TRP_RESOURCE_EXHAUSTED;
+    TRP_TRY(status); /* the group is still to be written */
+    engine->important = engine->sampled = false;
+    engine->sample_groups = 0;
+    return TRP_OK;
+}
+
+/* A line when inserts begin to be refused, and one when none was for a while: at the edge, where
+ * what goes makes room for what comes, some are and some are not. */
+static void room_tell(struct engine *engine, bool refused)
+{
+    int64_t until_ns = engine->refused_ns + ROOM_LINE_MS * INT64_C(1000000);
+    if (refused)
+        engine->refused_ns = engine->wall_ns;
+    if (refused == engine->refusing || (!refused && engine->wall_ns < until_ns))
+        return;
+    engine->refusing = refused;
+    if (refused)
+        trp_log(TRP_WARN, "inserts are refused reason=%s", trp_last_error());
+    else
+        trp_log(TRP_INFO, "there is room for inserts again");
+}
+
+static trp_status group_admit(struct engine *engine, const struct item *item)
+{
+    trp_status status = store_admit(engine->store, item);
+    if (status != TRP_ABORTED)
+        return status;
+    TRP_TRY(engine_commit_now(engine));
+    status = store_admit(engine->store, item);
+    if (status == TRP_ABORTED)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "an item of %u chunks does not fit into a group",
+                        item->trajectory->chunk_count);
+    return status;
+}
+
+static trp_status item_admit(struct engine *engine, const struct item *item, bool clears)
+{
+    trp_status status = group_admit(engine, item);
+    struct clear_tries tries = {0};
+    while (clears && status == TRP_RESOURCE_EXHAUSTED && clear_commit(engine, &tries))
+        status = group_admit(engine, item);
+    room_tell(engine, status == TRP_RESOURCE_EXHAUSTED);
+    return status;
+}
+
+/* A writer that has it unconfirmed may send it again. */
+static void removed_note(struct engine *engine, struct engine_table *table, const struct item *item)
+{
+    struct engine_staleness *mean = &table->staleness;
+    mean->removed += mean->removed < STALENESS_SAMPLES;
+    mean->times_sampled += (item->times_sampled - mean->times_sampled) / mean->removed;
+    if (!item->unconfirmed &&
+        engine->wall_ns - item->inserted_at_ns > REMOVED_KEYS_MS * INT64_C(1000000))
+        return; /* it has the confirmation by now */
+    struct store_removed removed = {.key = item->key,
+                                    .at_ns = engine->wall_ns,
+                                    .table_id = table_id(table->table),
+                                    .print = item->print};
+    removed_push(&engine->removed, &removed);
+    store_removed_note(engine->store, &removed);
+}
+
+void engine_item_removed(struct engine *engine, struct engine_table *table, struct item *item)
+{
+    removed_note(engine, table, item);
+    engine_item_drop(engine, table, item);
+}
+
+static trp_status item_fits(const struct engine_table *table, const struct item *item)
+{
+    uint64_t most = table_options(table->table)->max_bytes;
+    if (most == 0 || item_bytes(item) <= most)
+        return TRP_OK;
+    return trp_fail(TRP_INVALID_ARGUMENT,
+                    "table %s: an item of %llu bytes is larger than its max_bytes=%llu",
+                    table->name, (unsigned long long)item_bytes(item), (unsigned long long)most);
+}
+
+/* A table that shrinks loses what is beyond its limits step by step, but never gains. */
+static void victims_remove(struct engine *engine, struct engine_table *table, struct item *victim)
+{
+    for (uint32_t taken = 1; victim; ++taken) {
+        engine_item_removed(engine, table, victim);
+        victim = table->shrinking && taken >= SHRINK_VICTIMS ? NULL : table_evict(table->table);
+        table->shrunk += table->shrinking && victim;
+    }
+    const struct item *next = table_prefetch_victim(table->table);
+    if (next)
+        removed_prefetch(&engine->removed, next->key, true);
+}
+
+bool engine_take_known(struct engine *engine, struct engine_table *table, struct item *item)
+{
+    struct item *known = table_find(table->table, item->key);
+    if (known) {
+        table_update(table->table, known, item->priority);
+        store_item_priority(engine->store, table_id(table->table), known);
+        table->known_inserts++;
+        engine->important = true;
+    } else if (!removed_find(&engine->removed, table_id(table->table), item->key, item->print,
+                             engine->wall_ns)) {
+        return false;
+    }
+    store_item_destroy(engine->store, item);
+    return true;
+}
+
+/* `clears`: other items may go for room that it does not find. */
+static trp_status item_insert(struct engine *engine, struct engine_table *table, struct item *item,
+                              bool clears)
+{
+    TRP_TRY(table_check_priority(table->table, item->priority));
+    struct item *evicted;
+    if (engine_take_known(engine, table, item))
+        return TRP_OK;
+    TRP_TRY(item_fits(table, item));
+    TRP_TRY(item_admit(engine, item, clears));
+    if (engine->cleared)
+        clear_owe(engine, table_weight(item));
+    item->inserted_at_ns = table->inserted_at_ns = engine->wall_ns;
+    store_item_insert(engine->store, table_id(table->table), item);
+    table_insert(table->table, item, &evicted);
+    if (item->policy_version > table->staleness.newest_version)
+        table->staleness.newest_version = item->policy_version;
+    if (evicted)
+        victims_remove(engine, table, evicted);
+    engine_table_touch(engine, table);
+    return TRP_OK;
+}
+
+trp_status engine_insert(struct engine *engine, struct engine_table *table, struct item *item)
+{
+    return item_insert(engine, table, item, true);
+}
+
+void engine_prefetch(const struct engine *engine, const struct engine_table *table, uint64_t key)
+{
+    table_prefetch(table->table, key);
+    removed_prefetch(&engine->removed, key, false);
+}
+
+void engine_set_time(struct engine *engine, int64_t wall_ns)
+{
+    engine->wall_ns = wall_ns;
+}
+
+/* ---- samples ----------------------------------------------------------------------------- */
+
+bool engine_can_sample(const struct engine_table *table)
+{
+    const trp_table_options *options = table_options(table->table);
+    if (table_size(table->table) == 0 || !limiter_can_sample(table_limiter(table->table), 1))
+        return false;
+    return engine_ready(table->engine) ||
+           (options->max_times_sampled <= 0 && !options->no_replacement && !table->feed &&
+            !table->engine->lost);
+}
+
+static void handout_push(struct engine *engine, struct engine_table *table, struct handout *handout,
+                         struct item *item)
+{
+    assert(handout->count == 0 || handout->table == table);
+    if (handout->count == 0) {
+        handout->table = table;
+        handout->next = engine->handouts;
+        handout->previous = NULL;
+        if (handout->next)
+            handout->next->previous = handout;
+        engine->handouts = handout;
+    }
+    if (handout->count == handout->capacity)
+        handout->items = array_grow(handout->items, &handout->capacity, sizeof(struct item *));
+    handout->items[handout->count++] = item;
+    table->unsettled++;
+}
+
+static void sample_note(const struct engine *engine, struct engine_table *table,
+                        const struct table_sample *sample)
+{
+    struct engine_staleness *mean = &table->staleness;
+    const struct item *item = sample->item;
+    mean->samples += mean->samples < STALENESS_SAMPLES;
+    double weight = 1.0 / mean->samples;
+    double age = (double)(engine->wall_ns - item->inserted_at_ns) * 1e-9;
+    mean->age_seconds += ((age > 0 ? age : 0) - mean->age_seconds) * weight;
+    double behind = (double)(mean->newest_version - item->policy_version);
+    mean->versions_behind += (behind - mean->versions_behind) * weight;
+}
+
+/* A copy of what was sampled for the first time goes into another table, if that can take it. It
+ * makes no room: what was sampled with it, and this item, must stay until they are sent. */
+static void sample_feed(struct engine *engine, struct engine_table *table,
+                        const struct table_sample *sample)
+{
+    const struct item *item = sample->item;
+    if (!table->feed || sample->times_sampled != 1)
+        return;
+    if (!engine_can_insert(table->feed)) {
+        table->feed_dropped++;
+        return;
+    }
+    item->trajectory->refs++;
+    struct item *copy = store_item_create(engine->store, item->trajectory);
+    copy->key = item->key;
+    copy->priority = item->priority;
+    copy->policy_version = item->policy_version;
+    copy->print = item->print;
+    copy->times_sampled = 1;
+    for (uint32_t i = 0; i < item->trajectory->chunk_count; ++i) {
+        store_chunk_ref(item->chunks[i]);
+        copy->chunks[i] = item->chunks[i];
+    }
+    if (item_insert(engine, table->feed, copy, false) == TRP_OK)
+        return;
+    store_item_destroy(engine->store, copy);
+    table->feed_dropped++;
+}
+
+void handout_begin(struct handout *handout)
+{
+    if (handout->drawn.count)
+        map_cleanup(&handout->drawn);
+}
+
+void engine_sample(struct engine *engine, struct engine_table *table, struct table_sample *sample,
+                   struct handout *handout)
+{
+    if (table_options(table->table)->no_replacement)
+        table_sample_distinct(table->table, &handout->drawn, sample);
+    else
+        table_sample(table->table, sample);
+    sample_note(engine, table, sample);
+    table->changed = true;
+    engine->sampled = true;
+    if (sample->removed) {
+        removed_note(engine, table, sample->item);
+        handout_push(engine, table, handout, sample->item);
+    } else if (table_options(table->table)->max_times_sampled > 0)
+        store_item_sampled(engine->store, table_id(table->table), sample->item);
+    sample_feed(engine, table, sample);
+}
+
+uint32_t engine_sample_many(struct engine *engine, struct engine_table *table, uint32_t count,
+                            struct table_sample *samples, struct handout *handout)
+{
+    uint32_t n = 0;
+    const trp_table_options *options = table_options(table->table);
+    if (options->max_times_sampled > 0 || options->no_replacement ||
+        table_size(table->table) == 0) {
+        for (; n < count && engine_can_sample(table); ++n)
+            engine_sample(engine, table, &samples[n], handout);
+        return n;
+    }
+    while (n < count && limiter_can_sample(table_limiter(table->table), n + 1))
+        ++n;
+    if (n == 0)
+        return 0;
+    n = table_sample_many(table->table, n, samples);
+    table->changed = true;
+    engine->sampled = true;
+    for (uint32_t i = 0; i < n; ++i) {
+        sample_note(engine, table, &samples[i]);
+        sample_feed(engine, table, &samples[i]);
+    }
+    return n;
+}
+
+static void handout_unlink(struct engine *engine, struct handout *handout)
+{
+    if (handout->previous)
+        handout->previous->next = handout->next;
+    else
+        engine->handouts = handout->next;
+    if (handout->next)
+        handout->next->previous = handout->previous;
+}
+
+void engine_settle_until(struct engine *engine, struct handout *handout, uint64_t end)
+{
+    if (handout->count == 0 || end <= handout->settled)
+        return;
+    uint64_t wanted = end - handout->settled;
+    uint32_t count = wanted < handout->count ? (uint32_t)wanted : handout->count;
+    for (uint32_t i = 0; i < count; ++i)
+        engine_item_drop(engine, handout->table, handout->items[i]);
+    handout->table->unsettled -= count;
+    engine_table_touch(engine, handout->table);
+    handout->settled += count;
+    handout->count -= count;
+    memmove(handout->items, handout->items + count, handout->count * sizeof(struct item *));
+    if (handout->count == 0)
+        handout_unlink(engine, handout);
+}
+
+void engine_settle(struct engine *engine, struct handout *handout)
+{
+    engine_settle_until(engine, handout, handout_end(handout));
+}
+
+void handout_cleanup(struct handout *handout)
+{
+    assert(handout->count == 0);
+    free(handout->items);
+    map_cleanup(&handout->drawn);
+    *handout = (struct handout){0};
+}
+
+/* ---- mutate ------------------------------------------------------------------------------ */
+
+static trp_status update_block(struct engine *engine, struct engine_table *table,
+                               const struct wire_update *updates, uint32_t count)
+{
+    uint64_t keys[MUTATE_BLOCK_KEYS_MAX] = {0};
+    struct item *items[MUTATE_BLOCK_KEYS_MAX];
+    assert(count > 0 && count <= MUTATE_BLOCK_KEYS_MAX);
+    for (uint32_t i = 0; i < count; ++i)
+        keys[i] = updates[i].key;
+    table_find_many(table->table, keys, count, items);
+    for (uint32_t i = 0; i < count; ++i) {
+        if (!items[i])
+            continue;
+        TRP_TRY(table_check_priority(table->table, updates[i].priority));
+        table_update(table->table, items[i], updates[i].priority);
+        store_item_priority(engine->store, table_id(table->table), items[i]);
+        engine->important = true;
+    }
+    return TRP_OK;
+}
+
+trp_status engine_mutate(struct engine *engine, struct engine_table *table,
+                         const struct wire_mutate_request *request)
+{
+    struct table *inner = table->table;
+    for (uint32_t i = 0; i < request->deletes.count; ++i) {
+        struct item *item = table_find(inner, request->deletes.keys[i]);
+        if (!item)
+            continue;
+        table_remove(inner, item);
+        engine_item_removed(engine, table, item);
+        engine_table_touch(engine, table);
+    }
+    for (uint32_t i = 0, count; i < request->update_count; i += count) {
+        count = request->update_count - i;
+        count = count < MUTATE_BLOCK_KEYS_MAX ? count : MUTATE_BLOCK_KEYS_MAX;
+        TRP_TRY(update_block(engine, table, request->updates + i, count));
+    }
+    return TRP_OK;
+}
+
+/* ---- groups ------------------------------------------------------------------------------ */
+
+trp_status engine_commit(struct engine *engine)
+{
+    if (engine->sampled && !engine->important && ++engine->sample_groups < SAMPLE_GROUPS_MAX) {
+        engine->sampled = false;
+        return TRP_OK;
+    }
+    if (!engine->important && !engine->sampled)
+        return TRP_OK;
+    return engine_commit_now(engine);
+}
+
+trp_status engine_flush(struct engine *engine)
+{
+    return engine->read_only ? TRP_OK : engine_commit_now(engine);
+}
+
+bool engine_idle(struct engine *engine)
+{
+    if (engine->sample_groups > 0 && !engine->synced)
+        engine->important = true; /* nobody waits: now their counters cost nothing */
+    return store_idle(engine->store);
+}
+
+int64_t engine_idle_at_ns(const struct engine *engine)
+{
+    return store_idle_at_ns(engine->store);
+}
+
+static void item_free(void *arg, struct item *item)
+{
+    struct engine *engine = arg;
+    store_item_destroy(engine->store, item);
+}
+
+static trp_status last_commit(struct engine *engine)
+{
+    trp_status status = TRP_RESOURCE_EXHAUSTED;
+    for (unsigned tries = 0; status == TRP_RESOURCE_EXHAUSTED && tries < LAST_COMMITS_MAX; ++tries)
+        status = engine_commit_now(engine);
+    return status;
+}
+
+void engine_destroy(struct engine *engine)
+{
+    if (!engine)
+        return;
+    assert(!engine->handouts);
+    if (engine->opened && !engine->read_only && last_commit(engine) != TRP_OK)
+        engine_log_failure("last commit failed");
+    for (size_t i = 0; i < engine->table_count; ++i) {
+        table_destroy(engine->tables[i]->table, item_free, engine);
+        engine->tables[i]->table = NULL;
+        engine_table_free(engine->tables[i]);
+    }
+    free(engine->tables);
+    cleared_destroy(engine, item_free);
+    removed_cleanup(&engine->removed);
+    buffer_cleanup(&engine->damaged_items);
+    store_destroy(engine->store);
+    free(engine);
+}

@@ -1,0 +1,241 @@
+/* The store and the tables of one server, kept in step: whatever changes a table is noted in the
+ * store, and a group of changes becomes durable at engine_commit().
+ *
+ *   engine --owns--> store, tables --own--> items
+ *   handout: items that a stream has been given and that are out of their table for good; their
+ *            records stay until the stream settles, so that a crash before that gives them again
+ *
+ * One thread at a time (the server's lock). Blocks only in the store, as said there. */
+#ifndef TRP_REPLAY_ENGINE_ENGINE_H
+#define TRP_REPLAY_ENGINE_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <troupe/replay.h>
+#include "replay/store/store.h"
+#include "replay/table/table.h"
+#include "replay/wire/wire.h"
+
+struct engine;
+
+struct engine_options {
+    struct store_options store;
+    const trp_table_options *tables; /* none: those that are stored are opened */
+    size_t table_count;
+    uint64_t seed;
+    bool shrink; /* a table may lose items to a smaller limit */
+};
+
+/* Means over what was sampled or removed of late. */
+struct engine_staleness {
+    double age_seconds, versions_behind; /* of samples */
+    double times_sampled;                /* of what was removed */
+    uint32_t samples, removed;           /* counted up to STALENESS_SAMPLES */
+    uint64_t newest_version;             /* of all inserts */
+};
+
+/* Where it lies does not change while the table is there. */
+struct engine_table {
+    struct engine *engine;
+    struct table *table; /* NULL: dropped */
+    char *name;
+    size_t name_size;
+    uint32_t index; /* 0 to engine_table_count() - 1 */
+    /* Samples whose items are in handouts: counted by the limiter, not yet by the store. */
+    int64_t unsettled;
+    struct engine_table *feed; /* its insert_on_sample; NULL: none */
+    int64_t feed_dropped;      /* copies for it that its limiter would have held back */
+    int64_t known_inserts;     /* of keys that were there */
+    int32_t times_before;      /* max_times_sampled as it was stored; for the open only */
+    bool as_stored;            /* its options are, or newer; for the open only */
+    bool changed;              /* counters differ from the store's */
+    bool shrinking;            /* its limits became smaller, and items are still to go */
+    int64_t shrunk;            /* items that went so */
+    int64_t inserted_at_ns;    /* the last insert, wall clock */
+    struct engine_staleness staleness;
+};
+
+/* Opens the store and its tables. `options->tables` win over what is stored: each difference is
+ * logged as a warning. FAILED_PRECONDITION: a stored table is missing from them, or would lose
+ * items to a smaller limit and `shrink` is false; ALREADY_EXISTS:
+ * two of one name; INVALID_ARGUMENT: trp_table_options_check(); DATA_LOSS: a record that no server
+ * wrote; otherwise as store_create(). */
+trp_status engine_create(struct engine **out, const struct engine_options *options);
+
+/* Commits what is noted, closes the store cleanly. NULL is fine. Handouts are settled before. */
+void engine_destroy(struct engine *engine);
+
+struct store *engine_store(struct engine *engine);
+size_t engine_table_count(const struct engine *engine);
+struct engine_table *engine_table(struct engine *engine, size_t index);
+
+/* NULL: no such table. */
+struct engine_table *engine_find(struct engine *engine, trp_bytes name);
+
+/* "Priority table x was not found": Reverb's words. */
+trp_status engine_not_found(trp_bytes name);
+
+/* ---- changing the tables (tables.c); durable at the next commit --------------------- */
+
+/* Room for what a table's record will say; everything before is committed first.
+ * RESOURCE_EXHAUSTED: there is none, and nothing was changed. engine_table_create() asks itself. */
+trp_status engine_table_admit(struct engine *engine, const trp_table_options *options,
+                              bool replaces);
+
+/* ALREADY_EXISTS; INVALID_ARGUMENT: trp_table_options_check(); RESOURCE_EXHAUSTED: too many, or no
+ * room. */
+trp_status engine_table_create(struct engine *engine, const trp_table_options *options,
+                               struct engine_table **table);
+
+/* INVALID_ARGUMENT: these options' insert_on_sample is no table. */
+trp_status engine_feed_check(const struct engine *engine, const trp_table_options *options);
+
+/* May it go? FAILED_PRECONDITION: another one's insert_on_sample. */
+trp_status engine_table_droppable(const struct engine *engine, const struct engine_table *table);
+
+/* The engine is ready. Items, handouts, record: all go, and `table->table`. The struct stays until
+ * engine_table_free().
+ */
+void engine_table_drop(struct engine *engine, struct engine_table *table);
+void engine_table_free(struct engine_table *table); /* dropped */
+
+/* Items that go when max_times_sampled changes like this: 0 unless it is lower than before. */
+int64_t engine_used_up(const struct table *table, int32_t before, int32_t after);
+
+/* The engine is ready. The table goes on with `options` (of the same name), and those that are used
+ * up by them go; how many that were. What is beyond their limits goes with engine_shrink_step().
+ */
+int64_t engine_table_alter(struct engine *engine, struct engine_table *table,
+                           const trp_table_options *options);
+
+/* ---- what is left to do after a reopen --------------------------------------------------- */
+
+/* All items are in memory, and their keys in the index. Until then items are only sampled and
+ * looked at; key operations (insert, mutate) wait. */
+bool engine_ready(const struct engine *engine);
+
+/* A slice of the work, about a millisecond; true while there is more. */
+bool engine_index_step(struct engine *engine);
+
+/* How a thread comes to an engine that another one has: `enter` runs `work(arg)` with it to itself,
+ * on this thread, before it returns; `engine` is NULL inside when there is none any more. */
+struct engine_door {
+    void (*enter)(void *owner, void (*work)(void *arg, struct engine *engine), void *arg);
+    void *owner;
+};
+
+/* All of it, with others served between slices. CANCELLED: `goes_on(arg)` said so, asked before
+ * each. */
+trp_status engine_load(const struct engine_door *door, bool (*goes_on)(void *arg), void *arg);
+
+/* All of it at once. A failure is the store's. */
+trp_status engine_index_finish(struct engine *engine);
+
+/* ---- operations -------------------------------------------------------------------------- */
+
+static inline bool engine_can_insert(const struct engine_table *table)
+{
+    return engine_ready(table->engine) && limiter_can_insert(table_limiter(table->table), 1);
+}
+
+/* Samples that take items out of a table, or put them in another, wait as inserts do. */
+bool engine_can_sample(const struct engine_table *table);
+
+/* An item that left the table of late (see removed.h) and that comes again just as it came then, is
+ * taken as sent again by a writer that missed the confirmation, and not inserted.
+ *
+ * Inserts, or updates the priority of the item that has this key (not counted as an insert, the
+ * new item is freed). The limiter allows it and the index is ready. Takes the item on TRP_OK, which
+ * means noted, not yet durable. INVALID_ARGUMENT: the priority, or larger than max_bytes;
+ * RESOURCE_EXHAUSTED: the store has no room, its directory is named; a failed store's status. */
+trp_status engine_insert(struct engine *engine, struct engine_table *table, struct item *item);
+
+/* The part of engine_insert() that the limiter has no say in: an item with a known key is an
+ * update, one that left the table of late is passed over. False: it is a new one, and still the
+ * caller's. The index is ready, the priority one that the table takes. */
+bool engine_take_known(struct engine *engine, struct engine_table *table, struct item *item);
+
+/* Stamps what is inserted from now on; once per message is enough. */
+void engine_set_time(struct engine *engine, int64_t wall_ns);
+
+/* `key` will be inserted soon: its places in memory are fetched meanwhile. */
+void engine_prefetch(const struct engine *engine, const struct engine_table *table, uint64_t key);
+
+struct handout {
+    struct engine_table *table; /* of all items */
+    struct item **items;
+    uint32_t count, capacity;
+    uint64_t settled;                /* items that have left it */
+    struct handout *next, *previous; /* in the engine's list, while count > 0 */
+    struct map drawn;                /* in answer to this request, where no item comes twice */
+};
+
+/* A new request. */
+void handout_begin(struct handout *handout);
+
+/* The number of the item that comes into it next: they count from 0. */
+static inline uint64_t handout_end(const struct handout *handout)
+{
+    return handout->settled + handout->count;
+}
+
+/* Draws one item; engine_can_sample() said yes. An item whose times are used up goes into
+ * `handout`, which has items of this table only. sample->item is valid until the next operation on
+ * the table, or until the handout is settled. */
+void engine_sample(struct engine *engine, struct engine_table *table, struct table_sample *sample,
+                   struct handout *handout);
+
+/* Up to `count` at once, as many as the limiter allows; how many. Where items are removed by their
+ * last sample, the later draws of one call are made without those. */
+uint32_t engine_sample_many(struct engine *engine, struct engine_table *table, uint32_t count,
+                            struct table_sample *samples, struct handout *handout);
+
+/* The client has them: deletes the records and frees the items. A handout that is empty is fine. */
+void engine_settle(struct engine *engine, struct handout *handout);
+
+/* The same for those whose numbers are below `end`. */
+void engine_settle_until(struct engine *engine, struct handout *handout, uint64_t end);
+void handout_cleanup(struct handout *handout); /* settled */
+
+/* Deletes first, then updates, as Reverb; unknown keys are ignored. The index is ready.
+ * INVALID_ARGUMENT: a priority that the table refuses; what came before stays. */
+trp_status engine_mutate(struct engine *engine, struct engine_table *table,
+                         const struct wire_mutate_request *request);
+
+/* The engine is ready. Empties the table and its handouts, zeroes its counters. */
+void engine_reset(struct engine *engine, struct engine_table *table);
+
+/* Takes up to `items` of the remover's choices, or fewer that are large, out of a table that is
+ * beyond its limits; none while what went before waits for room. False: they hold. */
+bool engine_shrink_step(struct engine *engine, struct engine_table *table, uint32_t items);
+
+/* A step of what resets, drops and smaller limits leave to be done: up to `items` of them, or fewer
+ * that are large. False: nothing is left. */
+bool engine_clear_step(struct engine *engine, uint32_t items);
+bool engine_clear_waits(const struct engine *engine); /* something is left */
+
+/* A read of a chunk of the item with this key ended with `status`, which is returned. DATA_LOSS:
+ * with the table and the key in its words, and the item goes, unless the store is only looked at.
+ */
+trp_status engine_unreadable(struct engine_table *table, uint64_t key, uint64_t chunk_seq,
+                             trp_status status);
+
+/* ---- groups ------------------------------------------------------------------------------ */
+
+/* Makes everything since the last commit durable, if anything is noted that a client waits for or
+ * that has waited for long. RESOURCE_EXHAUSTED: not all of it yet, see store_commit(). Any other
+ * failure is permanent: the store refuses everything from then on. */
+trp_status engine_commit(struct engine *engine);
+
+/* Makes everything since the last commit durable, whatever it is. */
+trp_status engine_flush(struct engine *engine);
+
+/* Between groups, when nothing else is to be done; engine_commit() follows. True: there is more. */
+bool engine_idle(struct engine *engine);
+
+/* When there may be more though nothing happens; INT64_MAX: never. */
+int64_t engine_idle_at_ns(const struct engine *engine);
+
+#endif

@@ -1,0 +1,152 @@
+/* Problem: tables come, go and change while streams use them and while a crash may come at any
+ * moment.
+ * Design: each change is made in memory and noted in the store within one call, like every other
+ * operation, so that one commit makes all of it durable. What points to a table points to an
+ * engine_table, which stays where it is and outlives its table until nobody has it any more.
+ * Guarantee: a dropped table's items, counters and handouts are gone with the commit that removes
+ * its record; an altered table's items stay, but for those that the remover takes, step by step,
+ * and those that were sampled as often as a new max_times_sampled allows. */
+#include "internal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/limits.h"
+
+struct engine_table *engine_table_add(struct engine *engine, const trp_table_options *options,
+                                      uint32_t id)
+{
+    struct engine_table *table = xcalloc(1, sizeof *table);
+    size_t count = engine->table_count + 1;
+    engine->tables = xrealloc(engine->tables, count * sizeof(struct engine_table *));
+    table->engine = engine;
+    table->table = table_create(options, id, engine->seed);
+    table_set_bring(table->table, engine_bring, table);
+    table->name = xstrdup(options->name);
+    table->name_size = strlen(table->name);
+    table->index = (uint32_t)engine->table_count;
+    engine->tables[engine->table_count++] = table;
+    return table;
+}
+
+static uint32_t options_put(struct engine *engine, const trp_table_options *options)
+{
+    char *line = trp_table_options_format(options);
+    uint32_t id = store_table_put(engine->store, options->name, line, options->signature);
+    engine->important = true;
+    free(line);
+    return id;
+}
+
+trp_status engine_table_admit(struct engine *engine, const trp_table_options *options,
+                              bool replaces)
+{
+    TRP_TRY(engine_flush(engine));
+    trp_status status = store_admit_table(engine->store, options->signature, replaces);
+    struct clear_tries tries = {0};
+    while (status == TRP_RESOURCE_EXHAUSTED && clear_commit(engine, &tries))
+        status = store_admit_table(engine->store, options->signature, replaces);
+    return status;
+}
+
+trp_status engine_table_create(struct engine *engine, const trp_table_options *options,
+                               struct engine_table **table)
+{
+    *table = NULL;
+    TRP_TRY(trp_table_options_check(options));
+    if (engine_find(engine, (trp_bytes){(const uint8_t *)options->name, strlen(options->name)}))
+        return trp_fail(TRP_ALREADY_EXISTS, "table %s exists", options->name);
+    if (engine->table_count >= REPLAY_TABLES_MAX)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "table %s: the server has %zu tables, at most %d",
+                        options->name, engine->table_count, REPLAY_TABLES_MAX);
+    TRP_TRY(engine_feed_check(engine, options));
+    TRP_TRY(engine_table_admit(engine, options, false));
+    *table = engine_table_add(engine, options, options_put(engine, options));
+    engine_feeds_find(engine);
+    return TRP_OK;
+}
+
+trp_status engine_feed_check(const struct engine *engine, const trp_table_options *options)
+{
+    const char *name = options->insert_on_sample;
+    for (size_t i = 0; name && i < engine->table_count; ++i)
+        if (strcmp(engine->tables[i]->name, name) == 0)
+            return TRP_OK;
+    if (!name)
+        return TRP_OK;
+    return trp_fail(TRP_INVALID_ARGUMENT, "table %s: insert_on_sample=%s: there is no such table",
+                    options->name, name);
+}
+
+void engine_feeds_find(struct engine *engine)
+{
+    for (size_t i = 0; i < engine->table_count; ++i) {
+        const char *name = table_options(engine->tables[i]->table)->insert_on_sample;
+        engine->tables[i]->feed = NULL;
+        if (name)
+            engine->tables[i]->feed =
+                engine_find(engine, (trp_bytes){(const uint8_t *)name, strlen(name)});
+    }
+}
+
+trp_status engine_table_droppable(const struct engine *engine, const struct engine_table *table)
+{
+    for (size_t i = 0; i < engine->table_count; ++i)
+        if (engine->tables[i]->feed == table)
+            return trp_fail(TRP_FAILED_PRECONDITION, "table %s is the insert_on_sample of table %s",
+                            table->name, engine->tables[i]->name);
+    return TRP_OK;
+}
+
+void engine_table_drop(struct engine *engine, struct engine_table *table)
+{
+    uint32_t id = table_id(table->table);
+    store_table_drop(engine->store, id);
+    engine->important = true;
+    engine_clear(engine, table, id);
+    table->table = NULL;
+    engine->table_count--;
+    for (size_t i = table->index; i < engine->table_count; ++i) {
+        engine->tables[i] = engine->tables[i + 1];
+        engine->tables[i]->index = (uint32_t)i;
+    }
+}
+
+void engine_table_free(struct engine_table *table)
+{
+    assert(!table->table);
+    free(table->name);
+    free(table);
+}
+
+static bool times_lower(int32_t before, int32_t after)
+{
+    return after > 0 && (before <= 0 || after < before);
+}
+
+int64_t engine_used_up(const struct table *table, int32_t before, int32_t after)
+{
+    return times_lower(before, after) ? table_count_sampled(table, after) : 0;
+}
+
+int64_t engine_table_alter(struct engine *engine, struct engine_table *table,
+                           const trp_table_options *options)
+{
+    int64_t removed = 0;
+    int32_t before = table_options(table->table)->max_times_sampled;
+    int32_t times = options->max_times_sampled;
+    uint32_t slot = 0;
+    assert(engine->ready);
+    table_alter(table->table, options);
+    options_put(engine, options);
+    engine_feeds_find(engine);
+    for (struct item *item;
+         times_lower(before, times) && (item = table_take_sampled(table->table, times, &slot));
+         ++removed)
+        engine_item_removed(engine, table, item);
+    table->shrinking = table_over(table->table, options) > 0;
+    engine_table_touch(engine, table);
+    return removed;
+}

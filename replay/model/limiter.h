@@ -1,0 +1,21 @@
+/* The rate limiter: Reverb's arithmetic, exactly, on five counters. No clock, no lock. */
+#ifndef TRP_REPLAY_MODEL_LIMITER_H
+#define TRP_REPLAY_MODEL_LIMITER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <troupe/replay.h>
+
+struct limiter {
+    trp_rate_limiter options;
+    int64_t inserts, samples, deletes;
+};
+
+/* inserts - deletes >= min_size and inserts * spi - samples - count >= min_diff */
+bool limiter_can_sample(const struct limiter *limiter, int64_t count);
+
+/* inserts + count - deletes <= min_size or (inserts + count) * spi - samples <= max_diff */
+bool limiter_can_insert(const struct limiter *limiter, int64_t count);
+
+#endif

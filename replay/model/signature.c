@@ -1,0 +1,409 @@
+/* Signatures say what the columns of a table's items are, in TensorFlow's StructuredValue.
+ *
+ * They come from anyone who could start a server, so they are walked with a bound on depth and on
+ * leaves before anything is believed. What a client of ours needs is the flat order only; names are
+ * kept for messages. We write a dict when the columns are sorted by name, because a dict flattens
+ * by sorted key, and a named tuple, which flattens by field, when they are not: columns keep their
+ * positions for every client. */
+#include "signature.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/array.h"
+#include "core/buffer.h"
+#include "core/limits.h"
+#include "core/utf8.h"
+#include "replay/wire/bytes.h"
+
+enum { VARINT_BYTES_MAX = 10 };
+
+/* ---- encoding -------------------------------------------------------------------------------- */
+
+static void add_varint(struct buffer *out, uint64_t value)
+{
+    uint8_t *at = buffer_reserve(out, VARINT_BYTES_MAX);
+    out->size += (size_t)(varint_write(at, value) - at);
+}
+
+static void add_varint_field(struct buffer *out, uint32_t number, uint64_t value)
+{
+    add_varint(out, TAG(number, VARINT));
+    add_varint(out, value);
+}
+
+void signature_add(struct buffer *out, uint32_t number, trp_bytes bytes)
+{
+    add_varint(out, TAG(number, LEN));
+    add_varint(out, bytes.size);
+    buffer_append(out, bytes);
+}
+
+static void add_text_field(struct buffer *out, uint32_t number, const char *text)
+{
+    signature_add(out, number, (trp_bytes){(const uint8_t *)text, strlen(text)});
+}
+
+void signature_add_part(struct buffer *out, uint32_t number, struct buffer *part)
+{
+    signature_add(out, number, buffer_bytes(part));
+    buffer_clear(part);
+}
+
+void signature_add_tensor(struct buffer *out, const char *name, int32_t dtype, bool unknown_rank,
+                          uint32_t rank, const int64_t *dims)
+{
+    struct buffer dim = {0}, shape = {0}, spec = {0};
+    for (uint32_t i = 0; i < rank; i++) {
+        if (dims[i] != 0)
+            add_varint_field(&dim, 1, (uint64_t)dims[i]);
+        signature_add_part(&shape, 2, &dim);
+    }
+    if (unknown_rank)
+        add_varint_field(&shape, 3, 1);
+    if (name)
+        add_text_field(&spec, 1, name);
+    signature_add_part(&spec, 2, &shape);
+    add_varint_field(&spec, 3, (uint64_t)dtype);
+    signature_add_part(out, KIND_TENSOR_SPEC, &spec);
+    buffer_cleanup(&dim);
+    buffer_cleanup(&shape);
+    buffer_cleanup(&spec);
+}
+
+static trp_status check_columns(const trp_tensor_spec *columns, size_t count)
+{
+    if (count == 0)
+        return trp_fail(TRP_INVALID_ARGUMENT, "a signature needs at least one column");
+    for (size_t i = 0; i < count; i++) {
+        const trp_tensor_spec *column = &columns[i];
+        if (!column->name || !*column->name)
+            return trp_fail(TRP_INVALID_ARGUMENT, "column %zu has no name; a signature needs one",
+                            i);
+        if (trp_dtype_size(column->dtype) == 0)
+            return trp_fail(TRP_INVALID_ARGUMENT, "column %s: %d is no dtype", column->name,
+                            (int)column->dtype);
+        if (column->rank > TRP_RANK_MAX)
+            return trp_fail(TRP_INVALID_ARGUMENT,
+                            "column %s has %u dimensions, at most %d are allowed", column->name,
+                            column->rank, TRP_RANK_MAX);
+        for (size_t j = 0; j < i; j++)
+            if (strcmp(columns[j].name, column->name) == 0)
+                return trp_fail(TRP_INVALID_ARGUMENT, "two columns have the name %s", column->name);
+    }
+    return TRP_OK;
+}
+
+static bool sorted_by_name(const trp_tensor_spec *columns, size_t count)
+{
+    for (size_t i = 1; i < count; i++)
+        if (strcmp(columns[i - 1].name, columns[i].name) > 0)
+            return false;
+    return true;
+}
+
+trp_status trp_signature_encode(const trp_tensor_spec *columns, size_t count, trp_bytes *out)
+{
+    TRP_TRY(check_columns(columns, count));
+    bool dict = sorted_by_name(columns, count);
+    struct buffer value = {0}, pair = {0}, fields = {0}, whole = {0};
+    if (!dict)
+        add_text_field(&fields, 1, "Columns");
+    for (size_t i = 0; i < count; i++) {
+        signature_add_tensor(&value, columns[i].name, (int32_t)columns[i].dtype, false,
+                             columns[i].rank, columns[i].shape);
+        add_text_field(&pair, 1, columns[i].name);
+        signature_add_part(&pair, 2, &value);
+        signature_add_part(&fields, dict ? 1 : 2, &pair);
+    }
+    signature_add_part(&whole, dict ? KIND_DICT : KIND_NAMED_TUPLE, &fields);
+    buffer_cleanup(&value);
+    buffer_cleanup(&pair);
+    buffer_cleanup(&fields);
+    *out = buffer_bytes(&whole);
+    return TRP_OK;
+}
+
+/* ---- decoding -------------------------------------------------------------------------------- */
+
+static trp_status malformed(void)
+{
+    return trp_fail(TRP_INVALID_ARGUMENT, "signature: malformed StructuredValue");
+}
+
+static trp_status decode_value(trp_bytes bytes, const char *path, int depth, struct signature *out);
+
+/* Where protobuf has a string, its parsers want UTF-8. */
+static trp_status check_text(trp_bytes bytes)
+{
+    return utf8_is_text(bytes) ? TRP_OK
+                               : trp_fail(TRP_INVALID_ARGUMENT, "signature: a name is not UTF-8");
+}
+
+static trp_status decode_dim(trp_bytes bytes, int64_t *size)
+{
+    struct reader reader = reader_of(bytes);
+    struct field field;
+    *size = 0;
+    while (read_field(&reader, &field))
+        if (field.tag == TAG(1, VARINT))
+            *size = (int64_t)field.value;
+        else if (field.tag == TAG(2, LEN))
+            TRP_TRY(check_text(field.bytes));
+    return !reader.malformed && *size >= -1 ? TRP_OK : malformed();
+}
+
+static trp_status decode_shape(trp_bytes bytes, struct signature_leaf *leaf)
+{
+    struct reader reader = reader_of(bytes);
+    struct field field;
+    while (read_field(&reader, &field)) {
+        if (field.tag == TAG(3, VARINT))
+            leaf->unknown_rank = field.value != 0;
+        if (field.tag != TAG(2, LEN))
+            continue;
+        int64_t size;
+        TRP_TRY(decode_dim(field.bytes, &size));
+        if (leaf->rank < TRP_RANK_MAX)
+            leaf->dims[leaf->rank] = size;
+        leaf->rank++;
+    }
+    return reader.malformed ? malformed() : TRP_OK;
+}
+
+static trp_status decode_spec(trp_bytes bytes, const char *path, struct signature *out)
+{
+    if (out->count == SIGNATURE_LEAVES_MAX)
+        return trp_fail(TRP_INVALID_ARGUMENT, "signature: more than %d tensors",
+                        SIGNATURE_LEAVES_MAX);
+    if (out->count == out->capacity)
+        out->leaves = array_grow(out->leaves, &out->capacity, sizeof *out->leaves);
+    struct signature_leaf *leaf = &out->leaves[out->count++];
+    *leaf = (struct signature_leaf){.path = xstrdup(path)};
+    struct reader reader = reader_of(bytes);
+    struct field field;
+    while (read_field(&reader, &field)) {
+        if (field.tag == TAG(1, LEN))
+            TRP_TRY(check_text(field.bytes));
+        else if (field.tag == TAG(2, LEN))
+            TRP_TRY(decode_shape(field.bytes, leaf));
+        else if (field.tag == TAG(3, VARINT))
+            leaf->dtype = (int32_t)field.value;
+    }
+    return reader.malformed ? malformed() : TRP_OK;
+}
+
+static char *path_join(const char *path, trp_bytes name)
+{
+    int size = name.size > SIGNATURE_NAME_BYTES_MAX ? SIGNATURE_NAME_BYTES_MAX : (int)name.size;
+    return xasprintf("%s%s%.*s", path, *path ? "/" : "", size, (const char *)name.data);
+}
+
+/* Lists and tuples: repeated StructuredValue in field 1. */
+static trp_status decode_list(trp_bytes bytes, const char *path, int depth, struct signature *out)
+{
+    struct reader reader = reader_of(bytes);
+    struct field field;
+    for (size_t i = 0; read_field(&reader, &field);) {
+        if (field.tag != TAG(1, LEN))
+            continue;
+        char number[24];
+        int length = snprintf(number, sizeof number, "%zu", i++);
+        char *inner = path_join(path, (trp_bytes){(const uint8_t *)number, (size_t)length});
+        trp_status status = decode_value(field.bytes, inner, depth + 1, out);
+        free(inner);
+        TRP_TRY(status);
+    }
+    return reader.malformed ? malformed() : TRP_OK;
+}
+
+static int member_compare(const void *a, const void *b)
+{
+    const struct signature_member *left = a, *right = b;
+    size_t size = left->name.size < right->name.size ? left->name.size : right->name.size;
+    int order = size ? memcmp(left->name.data, right->name.data, size) : 0;
+    if (order)
+        return order;
+    if (left->name.size != right->name.size)
+        return left->name.size < right->name.size ? -1 : 1;
+    return left->order < right->order ? -1 : 1;
+}
+
+static bool same_name(const struct signature_member *a, const struct signature_member *b)
+{
+    return a->name.size == b->name.size &&
+           (a->name.size == 0 || memcmp(a->name.data, b->name.data, a->name.size) == 0);
+}
+
+static bool decode_member(trp_bytes bytes, struct signature_member *member)
+{
+    struct reader reader = reader_of(bytes);
+    struct field field;
+    while (read_field(&reader, &field)) {
+        if (field.tag == TAG(1, LEN))
+            member->name = field.bytes;
+        else if (field.tag == TAG(2, LEN))
+            member->value = field.bytes;
+    }
+    return !reader.malformed;
+}
+
+/* Fields named `number` as members, in the order of the bytes. */
+static trp_status collect_members(trp_bytes bytes, uint32_t number,
+                                  struct signature_member **members, size_t *count)
+{
+    struct reader reader = reader_of(bytes);
+    struct field field;
+    uint32_t capacity = 0;
+    while (read_field(&reader, &field)) {
+        if (number != 1 && field.tag == TAG(1, LEN)) /* of the named tuple itself */
+            TRP_TRY(check_text(field.bytes));
+        if (field.tag != TAG(number, LEN))
+            continue;
+        if (*count == SIGNATURE_LEAVES_MAX)
+            return trp_fail(TRP_INVALID_ARGUMENT, "signature: a dict of more than %d members",
+                            SIGNATURE_LEAVES_MAX);
+        if (*count == capacity)
+            *members = array_grow(*members, &capacity, sizeof **members);
+        struct signature_member *member = &(*members)[*count];
+        *member = (struct signature_member){.order = *count};
+        if (!decode_member(field.bytes, member))
+            return malformed();
+        TRP_TRY(check_text(member->name));
+        ++*count;
+    }
+    return reader.malformed ? malformed() : TRP_OK;
+}
+
+trp_status signature_members(trp_bytes bytes, bool dict, struct signature_member **members,
+                             size_t *count)
+{
+    size_t all = 0;
+    *members = NULL;
+    *count = 0;
+    TRP_TRY(collect_members(bytes, dict ? 1 : 2, members, &all));
+    if (dict && all)
+        qsort(*members, all, sizeof **members, member_compare);
+    for (size_t i = 0; i < all; i++)
+        if (!dict || i + 1 == all || !same_name(&(*members)[i], &(*members)[i + 1]))
+            (*members)[(*count)++] = (*members)[i];
+    return TRP_OK;
+}
+
+static trp_status decode_members(trp_bytes bytes, bool dict, const char *path, int depth,
+                                 struct signature *out)
+{
+    struct signature_member *members;
+    size_t count;
+    trp_status status = signature_members(bytes, dict, &members, &count);
+    for (size_t i = 0; i < count && status == TRP_OK; i++) {
+        char *inner = path_join(path, members[i].name);
+        status = decode_value(members[i].value, inner, depth + 1, out);
+        free(inner);
+    }
+    free(members);
+    return status;
+}
+
+static trp_status decode_value(trp_bytes bytes, const char *path, int depth, struct signature *out)
+{
+    if (depth > SIGNATURE_DEPTH_MAX)
+        return trp_fail(TRP_INVALID_ARGUMENT, "signature: nested deeper than %d",
+                        SIGNATURE_DEPTH_MAX);
+    struct reader reader = reader_of(bytes);
+    struct field field, kind = {0};
+    while (read_field(&reader, &field)) /* of a oneof the last member counts */
+        kind = field;
+    if (reader.malformed)
+        return malformed();
+    if ((kind.tag & 7) != LEN)
+        return trp_fail(TRP_INVALID_ARGUMENT, "signature: '%s' is no structure of tensors", path);
+    switch (kind.tag >> 3) {
+    case KIND_TENSOR_SPEC:
+    case KIND_BOUNDED_TENSOR_SPEC:
+        return decode_spec(kind.bytes, path, out);
+    case KIND_LIST:
+    case KIND_TUPLE:
+        return decode_list(kind.bytes, path, depth, out);
+    case KIND_DICT:
+        return decode_members(kind.bytes, true, path, depth, out);
+    case KIND_NAMED_TUPLE:
+        return decode_members(kind.bytes, false, path, depth, out);
+    default:
+        return trp_fail(TRP_INVALID_ARGUMENT, "signature: '%s' has the unknown kind %u", path,
+                        kind.tag >> 3);
+    }
+}
+
+trp_status signature_decode(trp_bytes bytes, struct signature *out)
+{
+    return decode_value(bytes, "", 0, out);
+}
+
+void signature_cleanup(struct signature *signature)
+{
+    for (size_t i = 0; i < signature->count; i++)
+        free(signature->leaves[i].path);
+    free(signature->leaves);
+    *signature = (struct signature){0};
+}
+
+/* ---- comparing ------------------------------------------------------------------------------- */
+
+void tensor_describe(char *text, size_t size, int32_t dtype, uint32_t rank, const int64_t *dims)
+{
+    const char *name = trp_dtype_name((trp_dtype)dtype);
+    int used = trp_dtype_size((trp_dtype)dtype) ? snprintf(text, size, "%s[", name)
+                                                : snprintf(text, size, "dtype %d[", (int)dtype);
+    for (uint32_t i = 0; i < rank && used > 0 && (size_t)used < size; i++) {
+        const char *comma = i ? "," : "";
+        if (i == TRP_RANK_MAX) {
+            used += snprintf(text + used, size - (size_t)used, ",...");
+            break;
+        }
+        if (dims[i] < 0)
+            used += snprintf(text + used, size - (size_t)used, "%s?", comma);
+        else
+            used += snprintf(text + used, size - (size_t)used, "%s%" PRId64, comma, dims[i]);
+    }
+    if (used > 0 && (size_t)used < size)
+        snprintf(text + used, size - (size_t)used, "]");
+}
+
+static bool leaf_fits(const struct signature_leaf *leaf, const trp_tensor_spec *column)
+{
+    if (leaf->dtype != (int32_t)column->dtype)
+        return false;
+    if (leaf->unknown_rank)
+        return true;
+    if (leaf->rank != column->rank || column->rank > TRP_RANK_MAX)
+        return false;
+    for (uint32_t i = 0; i < leaf->rank; i++)
+        if (leaf->dims[i] >= 0 && leaf->dims[i] != column->shape[i])
+            return false;
+    return true;
+}
+
+trp_status signature_check(const struct signature *signature, const trp_tensor_spec *columns,
+                           size_t count, const char *table)
+{
+    for (size_t i = 0; i < count && i < signature->count; i++) {
+        const struct signature_leaf *leaf = &signature->leaves[i];
+        if (leaf_fits(leaf, &columns[i]))
+            continue;
+        char ours[128], theirs[128];
+        tensor_describe(ours, sizeof ours, (int32_t)columns[i].dtype, columns[i].rank,
+                        columns[i].shape);
+        tensor_describe(theirs, sizeof theirs, leaf->dtype, leaf->rank, leaf->dims);
+        return trp_fail(
+            TRP_INVALID_ARGUMENT, "column %zu (%s) is %s, but table '%s' has %s there ('%s')", i,
+            columns[i].name ? columns[i].name : "unnamed", ours, table, theirs, leaf->path);
+    }
+    if (count != signature->count)
+        return trp_fail(TRP_INVALID_ARGUMENT, "%zu columns were given, but table '%s' has %u",
+                        count, table, signature->count);
+    return TRP_OK;
+}

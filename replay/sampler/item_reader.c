@@ -1,0 +1,376 @@
+/* Problem: a tool wants items whole, whatever their columns are; chunks hold them compressed, cut,
+ * as deltas, and spread over messages.
+ * Design: a message is decoded into an item, its slices and its chunks, which are kept until the
+ * item's last chunk came; then its columns are put together in one buffer.
+ * Guarantee: everything comes from a peer, so every size is compared with another that must agree
+ * before memory is touched; broken bytes are a status. */
+#include <troupe/item.h>
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/array.h"
+#include "core/buffer.h"
+#include "core/limits.h"
+#include "replay/wire/tensor.h"
+#include "replay/wire/wire.h"
+#include "replay/wire/bytes.h"
+
+static const char sample_path[] = "/deepmind.reverb.ReverbService/SampleStream";
+
+struct trp_item_reader {
+    struct buffer *messages; /* the last is being read; chunks of the open item lie in any */
+    uint32_t message_count, message_capacity;
+    size_t bytes; /* of messages */
+    struct wire_sample_response response;
+    uint32_t entry; /* the next one of the response */
+    bool open;      /* an item began */
+    struct wire_lists lists;
+    struct wire_draw draw;
+
+    /* The item given last. */
+    char *table;
+    trp_item_array *columns;
+    size_t *ends; /* of each column's bytes in `data` */
+    uint32_t column_capacity;
+    struct buffer data;
+    struct buffer plain; /* a tensor decompressed */
+};
+
+trp_item_reader *trp_item_reader_create(void)
+{
+    return xcalloc(1, sizeof(trp_item_reader));
+}
+
+static void drop_messages(trp_item_reader *reader)
+{
+    for (uint32_t i = 0; i < reader->message_count; ++i)
+        buffer_cleanup(&reader->messages[i]);
+    reader->message_count = 0;
+    reader->bytes = 0;
+}
+
+void trp_item_reader_destroy(trp_item_reader *reader)
+{
+    if (!reader)
+        return;
+    drop_messages(reader);
+    free(reader->messages);
+    wire_sample_response_cleanup(&reader->response);
+    wire_lists_cleanup(&reader->lists);
+    free(reader->table);
+    free(reader->columns);
+    free(reader->ends);
+    buffer_cleanup(&reader->data);
+    buffer_cleanup(&reader->plain);
+    free(reader);
+}
+
+trp_status trp_item_reader_feed(trp_item_reader *reader, trp_bytes response)
+{
+    if (!reader->open)
+        drop_messages(reader);
+    if (!size_add(reader->bytes, response.size, &reader->bytes) || reader->bytes > SAMPLE_BYTES_MAX)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "an item of more than %zu bytes",
+                        (size_t)SAMPLE_BYTES_MAX);
+    if (reader->message_count == reader->message_capacity) {
+        reader->messages =
+            array_grow(reader->messages, &reader->message_capacity, sizeof *reader->messages);
+    }
+    struct buffer *message = &reader->messages[reader->message_count++];
+    *message = (struct buffer){0};
+    buffer_append(message, response);
+    reader->entry = 0;
+    return wire_sample_response_decode(buffer_bytes(message), &reader->response);
+}
+
+/* ---- one slice --------------------------------------------------------------------------- */
+
+static trp_status tensor_of(const trp_item_reader *reader, const struct wire_slice *slice,
+                            struct wire_tensor *tensor, bool *delta)
+{
+    const struct wire_chunk *chunk = NULL;
+    for (uint32_t i = 0; i < reader->lists.chunk_count && !chunk; ++i)
+        if (reader->lists.chunks[i].key == slice->chunk_key)
+            chunk = &reader->lists.chunks[i];
+    if (!chunk)
+        return trp_fail(TRP_INVALID_ARGUMENT, "an item names chunk %" PRIu64 ", which did not come",
+                        slice->chunk_key);
+    struct wire_tensor_reader tensors;
+    struct wire_tensor each;
+    bool more = true, found = false;
+    wire_tensors_open(&tensors, chunk);
+    for (int64_t at = 0; more; ++at) {
+        TRP_TRY(wire_tensor_next(&tensors, &each, &more));
+        if (more && at == slice->index) {
+            *tensor = each;
+            found = true;
+        }
+    }
+    *delta = tensors.delta_encoded;
+    if (!found)
+        return trp_fail(TRP_INVALID_ARGUMENT, "an item cuts tensor %d from a chunk of %u",
+                        slice->index, tensors.count);
+    return TRP_OK;
+}
+
+/* What can be told of a column that no array can hold. */
+static trp_status too_deep(const struct wire_tensor *tensor, trp_item_array *column)
+{
+    column->dtype = tensor->dtype;
+    column->rank = tensor->rank;
+    for (uint32_t i = 1; i < TRP_RANK_MAX; ++i)
+        column->shape[i] = tensor->dims[i];
+    return trp_fail(TRP_UNIMPLEMENTED, "a column has tensors of %u dimensions, more than %d",
+                    tensor->rank, (int)TRP_RANK_MAX);
+}
+
+static trp_status slice_check(const struct wire_tensor *tensor, const struct wire_slice *slice)
+{
+    if (tensor->rank < 1)
+        return trp_fail(TRP_INVALID_ARGUMENT, "a chunk has a tensor of no dimensions");
+    for (uint32_t i = 0; i < tensor->rank; ++i)
+        if (tensor->dims[i] < 0)
+            return trp_fail(TRP_INVALID_ARGUMENT, "a chunk has a tensor of unknown shape");
+    if (slice->offset < 0 || slice->length < 0 || slice->offset > tensor->dims[0] ||
+        slice->length > tensor->dims[0] - slice->offset)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "an item cuts %d steps from %d on out of a chunk of %" PRId64,
+                        slice->length, slice->offset, tensor->dims[0]);
+    return TRP_OK;
+}
+
+/* Elements of one step; false: more than memory. */
+static bool step_elements(const struct wire_tensor *tensor, size_t *count)
+{
+    *count = 1;
+    for (uint32_t i = 1; i < tensor->rank; ++i)
+        if (!size_mul(*count, (size_t)tensor->dims[i], count))
+            return false;
+    return true;
+}
+
+static trp_status append_numbers(trp_item_reader *reader, const struct wire_tensor *tensor,
+                                 bool delta, const struct wire_slice *slice)
+{
+    size_t step, row, all, element = trp_dtype_size((trp_dtype)tensor->dtype);
+    if (element == 0)
+        return trp_fail(TRP_UNIMPLEMENTED, "a column has elements of tensorflow.DataType %d",
+                        tensor->dtype);
+    if (!step_elements(tensor, &step) || !size_mul(step, element, &row) ||
+        !size_mul(row, (size_t)tensor->dims[0], &all) ||
+        !block_size_plausible(tensor->content, all))
+        return trp_fail(TRP_DATA_LOSS, "a tensor's shape does not go with its %zu bytes",
+                        tensor->content.size);
+    if (row * (size_t)slice->length + reader->data.size > SAMPLE_BYTES_MAX)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "an item of more than %zu bytes",
+                        (size_t)SAMPLE_BYTES_MAX);
+    buffer_clear(&reader->plain);
+    uint8_t *plain = buffer_reserve(&reader->plain, all + 1);
+    TRP_TRY(block_decompress(tensor->content, plain, all));
+    if (delta && delta_applies(tensor->dtype, tensor->rank))
+        delta_decode(tensor->dtype, (size_t)tensor->dims[0], step, plain);
+    buffer_append(&reader->data,
+                  (trp_bytes){plain + (size_t)slice->offset * row, (size_t)slice->length * row});
+    return TRP_OK;
+}
+
+/* Strings are all lengths, then all bytes; the slice's own are cut out of both. Lengths of the
+ * slices before stand in front, so the bytes go to `plain` first. */
+static trp_status append_strings(trp_item_reader *reader, const struct wire_tensor *tensor,
+                                 const struct wire_slice *slice, struct buffer *texts)
+{
+    size_t step, all, skipped = 0, taken = 0;
+    struct reader lengths = reader_of(tensor->content);
+    trp_status broken = TRP_DATA_LOSS;
+    if (!step_elements(tensor, &step) || !size_mul(step, (size_t)tensor->dims[0], &all) ||
+        all > tensor->content.size)
+        return trp_fail(broken, "a tensor of strings is shorter than its shape says");
+    size_t first = step * (size_t)slice->offset, last = first + step * (size_t)slice->length;
+    for (size_t i = 0; i < all; ++i) {
+        const uint8_t *before = lengths.at;
+        uint64_t length;
+        if (!read_varint(&lengths, &length) || length > tensor->content.size)
+            return trp_fail(broken, "a tensor of strings is malformed");
+        if (i < first)
+            skipped += (size_t)length;
+        else if (i < last)
+            taken += (size_t)length;
+        if (i >= first && i < last)
+            buffer_append(&reader->data, (trp_bytes){before, (size_t)(lengths.at - before)});
+        if (skipped + taken > tensor->content.size)
+            return trp_fail(broken, "a tensor of strings is malformed");
+    }
+    if (skipped + taken > (size_t)(lengths.end - lengths.at))
+        return trp_fail(broken, "a tensor of strings is cut off");
+    buffer_append(texts, (trp_bytes){lengths.at + skipped, taken});
+    return TRP_OK;
+}
+
+/* ---- one column -------------------------------------------------------------------------- */
+
+static trp_status shape_join(trp_item_array *column, const struct wire_tensor *tensor, bool first)
+{
+    uint32_t skip = column->squeezed ? 0 : 1;
+    if (first) {
+        column->dtype = tensor->dtype;
+        column->rank = tensor->rank - 1 + skip;
+        for (uint32_t i = 1; i < tensor->rank; ++i)
+            column->shape[i - 1 + skip] = tensor->dims[i];
+        return TRP_OK;
+    }
+    bool same = column->dtype == tensor->dtype && column->rank == tensor->rank - 1 + skip;
+    for (uint32_t i = 1; same && i < tensor->rank; ++i)
+        same = column->shape[i - 1 + skip] == tensor->dims[i];
+    return same ? TRP_OK
+                : trp_fail(TRP_INVALID_ARGUMENT, "a column is cut from tensors of several shapes");
+}
+
+static trp_status column_build(trp_item_reader *reader, const struct wire_column *wire,
+                               trp_item_array *column)
+{
+    struct buffer texts = {0};
+    trp_status status = TRP_OK;
+    int64_t rows = 0;
+    *column = (trp_item_array){.squeezed = wire->squeeze};
+    for (uint32_t i = 0; status == TRP_OK && i < wire->slice_count; ++i) {
+        const struct wire_slice *slice = &reader->lists.slices[wire->slice_first + i];
+        struct wire_tensor tensor = {0};
+        bool delta = false;
+        status = tensor_of(reader, slice, &tensor, &delta);
+        if (status == TRP_OK && tensor.rank > TRP_RANK_MAX)
+            status = too_deep(&tensor, column);
+        if (status == TRP_OK)
+            status = slice_check(&tensor, slice);
+        if (status == TRP_OK)
+            status = shape_join(column, &tensor, i == 0);
+        if (status == TRP_OK)
+            status = tensor.dtype == TRP_STRING ? append_strings(reader, &tensor, slice, &texts)
+                                                : append_numbers(reader, &tensor, delta, slice);
+        rows += slice->length;
+    }
+    if (status == TRP_OK && column->squeezed && rows != 1)
+        status = trp_fail(TRP_INVALID_ARGUMENT,
+                          "a column without a time axis has %" PRId64 " steps", rows);
+    if (!column->squeezed && wire->slice_count > 0)
+        column->shape[0] = rows;
+    buffer_append(&reader->data, buffer_bytes(&texts));
+    buffer_cleanup(&texts);
+    return status;
+}
+
+/* ---- one item ---------------------------------------------------------------------------- */
+
+static void item_begin(trp_item_reader *reader, const struct wire_entry *entry)
+{
+    const struct wire_lists *from = &reader->response.lists;
+    const struct wire_item *item = &from->items[entry->item];
+    struct wire_lists *to = &reader->lists;
+    wire_lists_clear(to);
+    struct wire_item *copy = wire_push_item(to);
+    *copy = *item;
+    copy->column_first = 0;
+    copy->column_count = 0;
+    for (uint32_t i = 0; i < item->column_count; ++i) {
+        const struct wire_column *column = &from->columns[item->column_first + i];
+        wire_push_column(to)->squeeze = column->squeeze;
+        for (uint32_t j = 0; j < column->slice_count; ++j)
+            *wire_push_slice(to) = from->slices[column->slice_first + j];
+    }
+    free(reader->table);
+    reader->table = xcalloc(1, item->table.size + 1);
+    if (item->table.size)
+        memcpy(reader->table, item->table.data, item->table.size);
+    reader->draw = entry->draw;
+    reader->open = true;
+}
+
+static trp_status item_build(trp_item_reader *reader, trp_item_data *out)
+{
+    const struct wire_item *item = &reader->lists.items[0];
+    if (item->column_count > reader->column_capacity) {
+        reader->column_capacity = item->column_count;
+        reader->columns = xrealloc(reader->columns, item->column_count * sizeof *reader->columns);
+        reader->ends = xrealloc(reader->ends, item->column_count * sizeof *reader->ends);
+    }
+    buffer_clear(&reader->data);
+    trp_status status = TRP_OK;
+    for (uint32_t i = 0; i < item->column_count; ++i) {
+        size_t start = reader->data.size;
+        trp_status built = column_build(reader, &reader->lists.columns[i], &reader->columns[i]);
+        if (built == TRP_UNIMPLEMENTED) {
+            reader->data.size = start;
+            status = built;
+        } else if (built != TRP_OK) {
+            return built;
+        }
+        reader->ends[i] = reader->data.size;
+    }
+    for (uint32_t i = 0; i < item->column_count; ++i) {
+        size_t start = i ? reader->ends[i - 1] : 0;
+        reader->columns[i].data = (trp_bytes){reader->data.data + start, reader->ends[i] - start};
+    }
+    *out = (trp_item_data){.table = reader->table,
+                           .key = item->key,
+                           .priority = item->priority,
+                           .times_sampled = item->times_sampled,
+                           .inserted_at_ns = item->inserted_at_ns,
+                           .policy_version = item->policy_version,
+                           .probability = reader->draw.probability,
+                           .table_size = reader->draw.table_size,
+                           .columns = reader->columns,
+                           .column_count = item->column_count};
+    return status;
+}
+
+trp_status trp_item_reader_next(trp_item_reader *reader, trp_item_data *item, bool *more)
+{
+    *more = false;
+    while (reader->entry < reader->response.entry_count) {
+        const struct wire_entry *entry = &reader->response.entries[reader->entry++];
+        if (entry->has_info == reader->open)
+            return trp_fail(TRP_INVALID_ARGUMENT, "an item %s",
+                            reader->open ? "begins before the last one ended" : "has no info");
+        if (entry->has_info)
+            item_begin(reader, entry);
+        if (reader->lists.chunk_count + (uint64_t)entry->chunk_count > MESSAGE_ITEMS_MAX)
+            return trp_fail(TRP_RESOURCE_EXHAUSTED, "an item of more than %d chunks",
+                            MESSAGE_ITEMS_MAX);
+        for (uint32_t i = 0; i < entry->chunk_count; ++i)
+            *wire_push_chunk(&reader->lists) =
+                reader->response.lists.chunks[entry->chunk_first + i];
+        if (!entry->end_of_sequence)
+            continue;
+        reader->open = false;
+        *more = true;
+        return item_build(reader, item);
+    }
+    return TRP_OK;
+}
+
+trp_status trp_item_sample(trp_stream **out, trp_channel *channel, const char *table, int64_t count,
+                           int64_t limiter_timeout_ms)
+{
+    struct wire_sample_request request = {.table = {(const uint8_t *)table, strlen(table)},
+                                          .num_samples = count,
+                                          .has_timeout = limiter_timeout_ms >= 0,
+                                          .timeout_ms = limiter_timeout_ms};
+    trp_message *message;
+    *out = NULL;
+    TRP_TRY(wire_sample_request_encode(&request, &message));
+    trp_status status = trp_stream_open(out, channel, sample_path, NULL);
+    if (status != TRP_OK) {
+        trp_message_destroy(message);
+        return status;
+    }
+    status = trp_stream_send(*out, message, -1);
+    if (status == TRP_OK)
+        status = trp_stream_half_close(*out);
+    if (status != TRP_OK) {
+        trp_stream_destroy(*out);
+        *out = NULL;
+    }
+    return status;
+}

@@ -1,0 +1,411 @@
+/* Decoding a sample of six small columns costs a microsecond, ten times as much as copying it; but
+ * the samples of a table look all alike, because one program wrote them.
+ *
+ * A layout is a decoded sample with holes: in the trajectory where chunk keys are, in the chunks
+ * where rows are. Another sample whose bytes are equal outside the holes decodes in the same way,
+ * because what lies in a hole is a varint of the same length, or bytes whose length was said before
+ * it. So nothing is trusted that was not compared: a sample that differs anywhere is decoded and
+ * checked by unpack.c. */
+#include "layout.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/array.h"
+#include "core/copy.h"
+#include "replay/wire/tensor.h"
+#include "replay/wire/wire.h"
+#include "replay/wire/bytes.h"
+
+/* ---- splitting ------------------------------------------------------------------------------- */
+
+static bool split_item(trp_bytes bytes, struct raw_sample *sample)
+{
+    struct reader reader = reader_of(bytes);
+    struct field field;
+    while (read_field(&reader, &field)) {
+        if (field.tag == TAG(1, VARINT))
+            sample->key = field.value;
+        else if (field.tag == TAG(5, FIXED64))
+            sample->priority = bits_double(field.value);
+        else if (field.tag == TAG(6, VARINT))
+            sample->times_sampled = (int32_t)field.value;
+        else if (field.tag == TAG(8, LEN))
+            sample->trajectory = field.bytes;
+        else if (field.tag == TAG(POLICY_VERSION_FIELD, VARINT))
+            sample->policy_version = field.value;
+        else if (field.tag != TAG(2, LEN) && field.tag != TAG(7, LEN))
+            return false;
+    }
+    return !reader.malformed && sample->trajectory.size > 0;
+}
+
+static bool split_info(trp_bytes bytes, struct raw_sample *sample)
+{
+    struct reader reader = reader_of(bytes);
+    struct field field;
+    if (!read_field(&reader, &field) || field.tag != TAG(1, LEN) ||
+        !split_item(field.bytes, sample))
+        return false;
+    while (read_field(&reader, &field)) {
+        if (field.tag == TAG(2, FIXED64))
+            sample->probability = bits_double(field.value);
+        else if (field.tag == TAG(3, VARINT))
+            sample->table_size = (int64_t)field.value;
+        else if (field.tag == TAG(4, VARINT))
+            sample->rate_limited = field.value != 0;
+        else
+            return false;
+    }
+    return !reader.malformed;
+}
+
+static bool split_chunk(trp_bytes bytes, struct raw_sample *sample)
+{
+    struct reader reader = reader_of(bytes);
+    struct field field;
+    if (sample->chunk_count == LAYOUT_CHUNKS_MAX || !read_field(&reader, &field) ||
+        field.tag != TAG(1, VARINT))
+        return false;
+    uint32_t index = sample->chunk_count++;
+    sample->chunks[index].key = field.value;
+    sample->chunks[index].key_bytes =
+        (trp_bytes){field.before + 1, (size_t)(reader.at - field.before - 1)};
+    if (!read_field(&reader, &field))
+        return false;
+    const uint8_t *body = field.tag == TAG(2, LEN) ? reader.at : field.before;
+    sample->chunks[index].body = (struct body){.data = body, .size = (size_t)(reader.end - body)};
+    return true;
+}
+
+bool raw_sample_parse(trp_bytes entry, struct raw_sample *sample)
+{
+    struct reader reader = reader_of(entry);
+    struct field field;
+    sample->shape = 0;
+    sample->key = 0;
+    sample->priority = sample->probability = 0;
+    sample->table_size = 0;
+    sample->times_sampled = 0;
+    sample->policy_version = 0;
+    sample->rate_limited = false;
+    sample->trajectory = (trp_bytes){0};
+    sample->chunk_count = 0;
+    if (!read_field(&reader, &field) || field.tag != TAG(1, LEN) ||
+        !split_info(field.bytes, sample))
+        return false;
+    while (read_field(&reader, &field) && field.tag == TAG(2, LEN))
+        if (!split_chunk(field.bytes, sample))
+            return false;
+    return !reader.malformed && sample->chunk_count > 0 && reader.at == reader.end &&
+           field.tag == TAG(3, VARINT) && field.value == 1;
+}
+
+/* ---- layouts --------------------------------------------------------------------------------- */
+
+/* Bytes of a template that a sample may have otherwise. */
+struct hole {
+    size_t at, size;
+    uint32_t chunk; /* in a trajectory: whose key it is */
+};
+
+struct template
+{
+    uint8_t *bytes;
+    size_t size;
+    struct hole *holes; /* ascending */
+    uint32_t hole_count, hole_capacity;
+};
+
+/* Rows of a chunk's body to their place in a column. */
+struct copy {
+    uint32_t chunk, column;
+    size_t from, to, size;
+};
+
+struct layout {
+    bool known;
+    struct template trajectory;
+    struct template chunks[LAYOUT_CHUNKS_MAX];
+    uint32_t chunk_count;
+    struct copy *copies;
+    uint32_t copy_count, copy_capacity;
+    size_t *row_bytes; /* of each column */
+};
+
+static void template_set(struct template *template, trp_bytes bytes)
+{
+    template->bytes = xrealloc(template->bytes, bytes.size + 1);
+    if (bytes.size)
+        memcpy(template->bytes, bytes.data, bytes.size);
+    template->size = bytes.size;
+    template->hole_count = 0;
+}
+
+static void template_add_hole(struct template *template, struct hole hole)
+{
+    if (template->hole_count == template->hole_capacity) {
+        template->holes =
+            array_grow(template->holes, &template->hole_capacity, sizeof *template->holes);
+    }
+    template->holes[template->hole_count++] = hole;
+}
+
+/* How much of [at, at + size) of a body in pieces lies in one piece, and where. */
+static size_t body_run(const struct body *body, size_t at, size_t size, const uint8_t **run)
+{
+    size_t from = (body->skip + at) % body->piece_bytes, left = body->piece_bytes - from;
+    *run = body->pieces[(body->skip + at) / body->piece_bytes] + from;
+    return size < left ? size : left;
+}
+
+static bool body_equals(const struct body *body, size_t at, const uint8_t *bytes, size_t size)
+{
+    if (body->data)
+        return memcmp(body->data + at, bytes, size) == 0;
+    while (size > 0) {
+        const uint8_t *run;
+        size_t length = body_run(body, at, size, &run);
+        if (memcmp(run, bytes, length) != 0)
+            return false;
+        at += length;
+        bytes += length;
+        size -= length;
+    }
+    return true;
+}
+
+/* Equal outside the holes. */
+static bool template_matches(const struct template *template, const struct body *body)
+{
+    size_t at = 0;
+    if (body->size != template->size)
+        return false;
+    for (uint32_t i = 0; i < template->hole_count; i++) {
+        const struct hole *hole = &template->holes[i];
+        if (!body_equals(body, at, template->bytes + at, hole->at - at))
+            return false;
+        at = hole->at + hole->size;
+    }
+    return body_equals(body, at, template->bytes + at, body->size - at);
+}
+
+static bool keys_match(const struct layout *layout, const struct raw_sample *sample)
+{
+    for (uint32_t i = 0; i < layout->trajectory.hole_count; i++) {
+        const struct hole *hole = &layout->trajectory.holes[i];
+        trp_bytes key = sample->chunks[hole->chunk].key_bytes;
+        if (key.size != hole->size ||
+            memcmp(sample->trajectory.data + hole->at, key.data, key.size) != 0)
+            return false;
+    }
+    return true;
+}
+
+static void copy_pieces(uint8_t *to, const struct body *body, size_t at, size_t size)
+{
+    while (size > 0) {
+        const uint8_t *run;
+        size_t length = body_run(body, at, size, &run);
+        memcpy(to, run, length);
+        to += length;
+        at += length;
+        size -= length;
+    }
+}
+
+bool layout_matches_again(const struct layout *layout, const struct raw_sample *sample)
+{
+    for (uint32_t i = 0; i < layout->chunk_count; i++)
+        if (!template_matches(&layout->chunks[i], &sample->chunks[i].body))
+            return false;
+    return true;
+}
+
+bool layout_matches(const struct layout *layout, const struct raw_sample *sample)
+{
+    return layout->known && sample->chunk_count == layout->chunk_count &&
+           template_matches(&layout->trajectory, &(struct body){.data = sample->trajectory.data,
+                                                                .size = sample->trajectory.size}) &&
+           keys_match(layout, sample) && layout_matches_again(layout, sample);
+}
+
+void layout_copy(const struct layout *layout, const struct raw_sample *sample, void *const *columns,
+                 size_t row)
+{
+    for (uint32_t i = 0; i < layout->copy_count; i++) {
+        const struct copy *copy = &layout->copies[i];
+        uint8_t *out = (uint8_t *)columns[copy->column] + row * layout->row_bytes[copy->column];
+        const struct body *body = &sample->chunks[copy->chunk].body;
+        if (body->data)
+            copy_small(out + copy->to, body->data + copy->from, copy->size);
+        else
+            copy_pieces(out + copy->to, body, copy->from, copy->size);
+    }
+}
+
+void layout_view(const struct layout *layout, const struct raw_sample *sample, struct views *views,
+                 uint32_t row)
+{
+    for (uint32_t i = 0; i < layout->copy_count; i++) {
+        const struct copy *copy = &layout->copies[i];
+        const struct body *body = &sample->chunks[copy->chunk].body;
+        if (body->data) {
+            views_push(views, row, copy->column, body->data + copy->from, copy->size);
+            continue;
+        }
+        for (size_t at = 0, length; at < copy->size; at += length) {
+            const uint8_t *run;
+            length = body_run(body, copy->from + at, copy->size - at, &run);
+            views_push(views, row, copy->column, run, length);
+        }
+    }
+}
+
+/* ---- learning -------------------------------------------------------------------------------- */
+
+/* Every tensor has to be a plain literal; its rows are a hole, found again by their number. */
+static bool learn_chunk(struct template *template, trp_bytes body)
+{
+    struct wire_tensor_reader reader;
+    struct wire_tensor tensor;
+    bool more = true;
+    template_set(template, body);
+    wire_tensors_open(&reader, &(struct wire_chunk){.tail = body});
+    for (;;) {
+        trp_bytes raw;
+        if (wire_tensor_next(&reader, &tensor, &more) != TRP_OK)
+            return false;
+        if (!more)
+            return !reader.delta_encoded;
+        if (!block_literal(tensor.content, &raw))
+            return false;
+        template_add_hole(template,
+                          (struct hole){.at = (size_t)(raw.data - body.data), .size = raw.size});
+    }
+}
+
+static bool find_chunk(const struct raw_sample *sample, uint64_t key, uint32_t *index)
+{
+    for (*index = 0; *index < sample->chunk_count; ++*index)
+        if (sample->chunks[*index].key == key)
+            return true;
+    return false;
+}
+
+static struct copy *push_copy(struct layout *layout)
+{
+    if (layout->copy_count == layout->copy_capacity)
+        layout->copies = array_grow(layout->copies, &layout->copy_capacity, sizeof *layout->copies);
+    return &layout->copies[layout->copy_count++];
+}
+
+static bool learn_slice(struct layout *layout, const struct raw_sample *sample, trp_bytes bytes,
+                        uint32_t column, size_t step_bytes, size_t *done)
+{
+    struct reader reader = reader_of(bytes);
+    struct field field;
+    struct wire_slice slice = {0};
+    struct hole key = {0};
+    while (read_field(&reader, &field)) {
+        if (field.tag == TAG(1, VARINT)) {
+            slice.chunk_key = field.value;
+            key.at = (size_t)(field.before + 1 - sample->trajectory.data);
+            key.size = (size_t)(reader.at - field.before - 1);
+        } else if (field.tag == TAG(2, VARINT)) {
+            slice.offset = (int32_t)field.value;
+        } else if (field.tag == TAG(3, VARINT)) {
+            slice.length = (int32_t)field.value;
+        } else if (field.tag == TAG(4, VARINT)) {
+            slice.index = (int32_t)field.value;
+        }
+    }
+    if (key.size == 0 || !find_chunk(sample, slice.chunk_key, &key.chunk))
+        return false;
+    template_add_hole(&layout->trajectory, key);
+    const struct template *chunk = &layout->chunks[key.chunk];
+    size_t from = (size_t)slice.offset * step_bytes, size = (size_t)slice.length * step_bytes;
+    if ((uint32_t)slice.index >= chunk->hole_count || from + size > chunk->holes[slice.index].size)
+        return false;
+    *push_copy(layout) = (struct copy){.chunk = key.chunk,
+                                       .column = column,
+                                       .from = chunk->holes[slice.index].at + from,
+                                       .to = *done,
+                                       .size = size};
+    *done += size;
+    return true;
+}
+
+static bool learn_column(struct layout *layout, const struct raw_sample *sample, trp_bytes bytes,
+                         uint32_t column, const trp_tensor_spec *spec)
+{
+    struct reader reader = reader_of(bytes);
+    struct field field;
+    bool squeeze = false;
+    size_t done = 0;
+    while (read_field(&reader, &field))
+        if (field.tag == TAG(2, VARINT))
+            squeeze = field.value != 0;
+    size_t row_bytes = layout->row_bytes[column];
+    size_t step_bytes = squeeze ? row_bytes : row_bytes / (size_t)spec->shape[0];
+    reader = reader_of(bytes);
+    while (read_field(&reader, &field))
+        if (field.tag == TAG(1, LEN) &&
+            !learn_slice(layout, sample, field.bytes, column, step_bytes, &done))
+            return false;
+    return done == row_bytes;
+}
+
+bool layout_learn(struct layout *layout, const struct raw_sample *sample,
+                  const trp_tensor_spec *columns, size_t column_count)
+{
+    layout->known = false;
+    layout->copy_count = 0;
+    layout->chunk_count = sample->chunk_count;
+    layout->row_bytes = xrealloc(layout->row_bytes, column_count * sizeof *layout->row_bytes);
+    for (size_t i = 0; i < column_count; i++)
+        layout->row_bytes[i] = trp_tensor_bytes(&columns[i]);
+    for (uint32_t i = 0; i < sample->chunk_count; i++)
+        if (!learn_chunk(&layout->chunks[i],
+                         (trp_bytes){sample->chunks[i].body.data, sample->chunks[i].body.size}))
+            return false;
+    template_set(&layout->trajectory, sample->trajectory);
+    struct reader reader = reader_of(sample->trajectory);
+    struct field field;
+    uint32_t column = 0;
+    while (read_field(&reader, &field)) {
+        if (field.tag != TAG(1, LEN))
+            continue;
+        if (column == column_count ||
+            !learn_column(layout, sample, field.bytes, column, &columns[column]))
+            return false;
+        column++;
+    }
+    layout->known = column == column_count;
+    return layout->known;
+}
+
+struct layout *layout_create(void)
+{
+    return xcalloc(1, sizeof(struct layout));
+}
+
+static void template_cleanup(struct template *template)
+{
+    free(template->bytes);
+    free(template->holes);
+}
+
+void layout_destroy(struct layout *layout)
+{
+    if (!layout)
+        return;
+    template_cleanup(&layout->trajectory);
+    for (uint32_t i = 0; i < LAYOUT_CHUNKS_MAX; i++)
+        template_cleanup(&layout->chunks[i]);
+    free(layout->copies);
+    free(layout->row_bytes);
+    free(layout);
+}

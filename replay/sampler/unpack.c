@@ -1,0 +1,637 @@
+/* A sample says which rows of which tensors of which chunks each of its columns is made of.
+ *
+ * Everything comes from a peer, so nothing is believed before it was compared with what the caller
+ * asked for: element type, shape, number of rows, size of the decompressed block. A sample that
+ * does not fit ends in a status that names the column, never in a write outside its row of the
+ * batch. Samples that look like one that was checked before are copied without decoding (layout.c).
+ *
+ * A sample may be spread over several entries, and over several messages when its chunks are large:
+ * what has come so far is kept in `open`, along with the messages that its chunks lie in. */
+#include "unpack_internal.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/array.h"
+#include "core/limits.h"
+#include "replay/model/signature.h"
+#include "replay/wire/tensor.h"
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+enum {
+    BATCH_ALIGNMENT = 64,
+    LAYOUT_MISSES = 16, /* samples decoded for each that is learnt from */
+};
+
+static void *array_create(size_t count, size_t size)
+{
+    size_t bytes;
+    return size_mul(count, size, &bytes)
+               ? aligned_alloc(BATCH_ALIGNMENT, (bytes + BATCH_ALIGNMENT) & ~(size_t)(63))
+               : NULL;
+}
+
+trp_status batch_init(struct batch *batch, const trp_tensor_spec *columns, size_t column_count,
+                      uint32_t capacity)
+{
+    *batch = (struct batch){.capacity = capacity};
+    batch->columns = xcalloc(column_count, sizeof *batch->columns);
+    for (size_t i = 0; i < column_count; i++) {
+        size_t bytes = trp_tensor_bytes(&columns[i]);
+        const char *name = columns[i].name ? columns[i].name : "unnamed";
+        if (bytes == 0)
+            return trp_fail(TRP_INVALID_ARGUMENT, "sampler: column %zu (%s) is no tensor", i, name);
+        batch->columns[i] = array_create(capacity, bytes);
+        if (!batch->columns[i])
+            return trp_fail(TRP_INVALID_ARGUMENT,
+                            "sampler: no memory for %u rows of column %zu (%s), %zu bytes each",
+                            capacity, i, name, bytes);
+    }
+    batch->keys = xcalloc(capacity, sizeof *batch->keys);
+    batch->priorities = xcalloc(capacity, sizeof *batch->priorities);
+    batch->probabilities = xcalloc(capacity, sizeof *batch->probabilities);
+    batch->table_sizes = xcalloc(capacity, sizeof *batch->table_sizes);
+    batch->times_sampled = xcalloc(capacity, sizeof *batch->times_sampled);
+    batch->policy_versions = xcalloc(capacity, sizeof *batch->policy_versions);
+    batch->rate_limited = xcalloc(capacity, sizeof *batch->rate_limited);
+    return TRP_OK;
+}
+
+void batch_cleanup(struct batch *batch, size_t column_count)
+{
+    for (size_t i = 0; batch->columns && i < column_count; i++)
+        free(batch->columns[i]);
+    free(batch->columns);
+    free(batch->keys);
+    free(batch->priorities);
+    free(batch->probabilities);
+    free(batch->table_sizes);
+    free(batch->times_sampled);
+    free(batch->policy_versions);
+    free(batch->rate_limited);
+    views_destroy(batch->views);
+    *batch = (struct batch){0};
+}
+
+/* ---- one tensor ------------------------------------------------------------------------------ */
+
+static trp_status walk_chunk(struct unpacker *unpacker, const struct wire_chunk *chunk,
+                             struct chunk_tensors *tensors)
+{
+    struct wire_tensor_reader reader;
+    bool more = true;
+    tensors->first = unpacker->tensor_count;
+    wire_tensors_open(&reader, chunk);
+    while (more) {
+        if (unpacker->tensor_count == unpacker->tensor_capacity) {
+            uint32_t capacity = unpacker->tensor_capacity ? 2 * unpacker->tensor_capacity : 16;
+            unpacker->tensors = xrealloc(unpacker->tensors, capacity * sizeof *unpacker->tensors);
+            unpacker->tensor_capacity = capacity;
+        }
+        TRP_TRY(wire_tensor_next(&reader, &unpacker->tensors[unpacker->tensor_count], &more));
+        unpacker->tensor_count += more;
+    }
+    tensors->count = unpacker->tensor_count - tensors->first;
+    tensors->delta_encoded = reader.delta_encoded;
+    tensors->walked = true;
+    return TRP_OK;
+}
+
+static trp_status find_chunk(struct unpacker *unpacker, const struct sample *sample, uint64_t key,
+                             uint32_t *index)
+{
+    for (uint32_t i = 0, at = unpacker->found; i < sample->chunk_count; i++, at++) {
+        if (at >= sample->chunk_count)
+            at = 0;
+        if (sample->chunks[at].key == key) {
+            *index = unpacker->found = at;
+            return TRP_OK;
+        }
+    }
+    return trp_fail(TRP_INVALID_ARGUMENT,
+                    "item %" PRIu64 " of the sample refers to chunk %" PRIu64
+                    ", which did not come",
+                    sample->item->key, key);
+}
+
+static trp_status wrong_tensor(const struct unpacker *unpacker, size_t column, bool squeeze,
+                               const struct wire_tensor *tensor)
+{
+    const trp_tensor_spec *spec = &unpacker->columns[column].spec;
+    char ours[128], theirs[128];
+    tensor_describe(ours, sizeof ours, (int32_t)spec->dtype, spec->rank, spec->shape);
+    tensor_describe(theirs, sizeof theirs, tensor->dtype, tensor->rank, tensor->dims);
+    return trp_fail(
+        TRP_INVALID_ARGUMENT,
+        "column %zu (%s) was asked for as %s, but the sample cuts %s from a chunk of %s", column,
+        spec->name ? spec->name : "unnamed", ours, squeeze ? "one step" : "steps", theirs);
+}
+
+/* True when a step of `tensor` is a step of the column. */
+static bool tensor_fits(const struct wire_tensor *tensor, const trp_tensor_spec *spec, bool squeeze)
+{
+    uint32_t skip = squeeze ? 0 : 1; /* the column's own time axis */
+    if (tensor->dtype != (int32_t)spec->dtype || tensor->rank > TRP_RANK_MAX ||
+        tensor->rank != spec->rank + 1 - skip || tensor->dims[0] < 0)
+        return false;
+    for (uint32_t i = 1; i < tensor->rank; i++)
+        if (tensor->dims[i] != spec->shape[i - 1 + skip])
+            return false;
+    return true;
+}
+
+/* The whole tensor, decompressed and decoded, in unpacker->plain. */
+static trp_status make_plain(struct unpacker *unpacker, const struct wire_tensor *tensor,
+                             bool delta, size_t row_bytes)
+{
+    size_t size;
+    if (unpacker->plain_of == tensor->content.data && tensor->content.data)
+        return TRP_OK;
+    unpacker->plain_of = NULL;
+    if (!size_mul((size_t)tensor->dims[0], row_bytes, &size) ||
+        !block_size_plausible(tensor->content, size))
+        return trp_fail(TRP_DATA_LOSS,
+                        "a tensor of %" PRId64 " rows of %zu bytes in a block of %zu",
+                        tensor->dims[0], row_bytes, tensor->content.size);
+    if (size > unpacker->plain_capacity) {
+        unpacker->plain = xrealloc(unpacker->plain, size);
+        unpacker->plain_capacity = size;
+    }
+    TRP_TRY(block_decompress(tensor->content, unpacker->plain, size));
+    if (delta && delta_applies(tensor->dtype, tensor->rank))
+        delta_decode(tensor->dtype, (size_t)tensor->dims[0],
+                     row_bytes / trp_dtype_size((trp_dtype)tensor->dtype), unpacker->plain);
+    unpacker->plain_of = tensor->content.data;
+    return TRP_OK;
+}
+
+/* Where rows of a column go. */
+struct place {
+    uint8_t *out;
+    struct views *views; /* or are seen; NULL: they are copied */
+    uint32_t row;
+    size_t column;
+};
+
+static void place_view(const struct place *place, const uint8_t *data, size_t size)
+{
+    if (place->views)
+        views_push(place->views, place->row, place->column, data, size);
+}
+
+/* Rows [offset, offset + length) of `tensor`, which fits; the caller checked the range. */
+static trp_status place_rows(struct unpacker *unpacker, const struct wire_tensor *tensor,
+                             bool delta, size_t row_bytes, const struct wire_slice *slice,
+                             const struct place *place)
+{
+    size_t size = (size_t)slice->length * row_bytes, all;
+    size_t start = (size_t)slice->offset * row_bytes;
+    trp_bytes raw;
+    delta = delta && delta_applies(tensor->dtype, tensor->rank);
+    if (size == 0)
+        return TRP_OK;
+    if (!delta && block_literal(tensor->content, &raw) &&
+        size_mul((size_t)tensor->dims[0], row_bytes, &all) && all == raw.size) {
+        bool seen = place->views && !unpacker->gathered;
+        if (!seen)
+            memcpy(place->out, raw.data + start, size);
+        place_view(place, seen ? raw.data + start : place->out, size);
+        return TRP_OK;
+    }
+    place_view(place, place->out, size);
+    if (!delta && slice->length == tensor->dims[0])
+        return block_decompress(tensor->content, place->out, size);
+    TRP_TRY(make_plain(unpacker, tensor, delta, row_bytes));
+    memcpy(place->out, unpacker->plain + start, size);
+    return TRP_OK;
+}
+
+/* ---- one sample ------------------------------------------------------------------------------ */
+
+static trp_status unpack_slice(struct unpacker *unpacker, const struct sample *sample, bool squeeze,
+                               const struct wire_slice *slice, size_t row_bytes,
+                               const struct place *place)
+{
+    uint32_t at = 0;
+    TRP_TRY(find_chunk(unpacker, sample, slice->chunk_key, &at));
+    struct chunk_tensors *tensors = &unpacker->chunks[at];
+    if (!tensors->walked)
+        TRP_TRY(walk_chunk(unpacker, &sample->chunks[at], tensors));
+    if (slice->index < 0 || (uint32_t)slice->index >= tensors->count)
+        return trp_fail(TRP_INVALID_ARGUMENT, "the sample cuts tensor %d from a chunk that has %u",
+                        slice->index, tensors->count);
+    const struct wire_tensor *tensor = &unpacker->tensors[tensors->first + (uint32_t)slice->index];
+    if (!tensor_fits(tensor, &unpacker->columns[place->column].spec, squeeze))
+        return wrong_tensor(unpacker, place->column, squeeze, tensor);
+    if (slice->offset < 0 || slice->offset > tensor->dims[0] ||
+        slice->length > tensor->dims[0] - slice->offset)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "the sample cuts %d steps from %d on out of a chunk of %" PRId64,
+                        slice->length, slice->offset, tensor->dims[0]);
+    return place_rows(unpacker, tensor, tensors->delta_encoded, row_bytes, slice, place);
+}
+
+static trp_status wrong_length(const struct unpacker *unpacker, size_t index, bool squeeze)
+{
+    const trp_tensor_spec *spec = &unpacker->columns[index].spec;
+    char ours[128];
+    tensor_describe(ours, sizeof ours, (int32_t)spec->dtype, spec->rank, spec->shape);
+    return trp_fail(TRP_INVALID_ARGUMENT,
+                    "column %zu (%s) was asked for as %s, but the sample has %s there", index,
+                    spec->name ? spec->name : "unnamed", ours,
+                    squeeze ? "one step without a time axis" : "another number of steps");
+}
+
+static trp_status unpack_column(struct unpacker *unpacker, const struct sample *sample,
+                                struct place place)
+{
+    size_t index = place.column;
+    const struct wire_column *wire = &sample->lists->columns[sample->item->column_first + index];
+    const struct wire_slice *slices = &sample->lists->slices[wire->slice_first];
+    const struct column *column = &unpacker->columns[index];
+    if (!wire->squeeze && column->spec.rank == 0)
+        return wrong_length(unpacker, index, wire->squeeze);
+    int64_t steps = wire->squeeze ? 1 : column->spec.shape[0];
+    size_t row_bytes = column->bytes / (size_t)steps;
+    int64_t done = 0;
+    for (uint32_t i = 0; i < wire->slice_count; i++) {
+        int64_t length = slices[i].length;
+        if (length < 0 || length > steps - done)
+            return wrong_length(unpacker, index, wire->squeeze);
+        TRP_TRY(unpack_slice(unpacker, sample, wire->squeeze, &slices[i], row_bytes, &place));
+        place.out += (size_t)length * row_bytes;
+        done += length;
+    }
+    return done == steps ? TRP_OK : wrong_length(unpacker, index, wire->squeeze);
+}
+
+static void prepare_chunks(struct unpacker *unpacker, uint32_t count)
+{
+    if (count > unpacker->chunk_capacity) {
+        unpacker->chunks = xrealloc(unpacker->chunks, count * sizeof *unpacker->chunks);
+        unpacker->chunk_capacity = count;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        unpacker->chunks[i].walked = false;
+    unpacker->tensor_count = 0;
+    unpacker->found = 0;
+    unpacker->plain_of = NULL;
+}
+
+trp_status unpacker_sample(struct unpacker *unpacker, const struct sample *sample,
+                           struct batch *batch)
+{
+    if (sample->item->column_count != unpacker->column_count)
+        return trp_fail(TRP_INVALID_ARGUMENT, "%zu columns were asked for, but the sample has %u",
+                        unpacker->column_count, sample->item->column_count);
+    prepare_chunks(unpacker, sample->chunk_count);
+    uint32_t row = batch->rows;
+    if (batch->views)
+        views_begin(batch->views, row);
+    for (size_t i = 0; i < unpacker->column_count; i++)
+        TRP_TRY(unpack_column(
+            unpacker, sample,
+            (struct place){.out = (uint8_t *)batch->columns[i] + row * unpacker->columns[i].bytes,
+                           .views = batch->views,
+                           .row = row,
+                           .column = i}));
+    batch->keys[row] = sample->item->key;
+    batch->priorities[row] = sample->item->priority;
+    batch->times_sampled[row] = sample->item->times_sampled;
+    batch->probabilities[row] = sample->draw.probability;
+    batch->table_sizes[row] = sample->draw.table_size;
+    batch->policy_versions[row] = sample->item->policy_version;
+    batch->rate_limited[row] = sample->draw.rate_limited;
+    batch->rows++;
+    return TRP_OK;
+}
+
+/* ---- samples over several messages ----------------------------------------------------------- */
+
+static void messages_push(struct messages *messages, trp_message *message)
+{
+    if (messages->count == messages->capacity)
+        messages->at = array_grow(messages->at, &messages->capacity, sizeof *messages->at);
+    messages->at[messages->count++] = message;
+}
+
+/* A message that is used up. */
+static void message_done(struct unpacker *unpacker, trp_message *message)
+{
+    if (unpacker->keeps && message)
+        messages_push(&unpacker->kept, message);
+    else
+        trp_message_destroy(message);
+}
+
+static void open_clear(struct unpacker *unpacker)
+{
+    for (uint32_t i = 0; i < unpacker->open.messages.count; i++)
+        message_done(unpacker, unpacker->open.messages.at[i]);
+    unpacker->open.messages.count = 0;
+    unpacker->open.bytes = 0;
+    unpacker->open.begun = false;
+    unpacker->needed = false;
+    wire_lists_clear(&unpacker->open.lists);
+}
+
+static void open_begin(struct unpacker *unpacker, const struct wire_entry *entry)
+{
+    const struct wire_lists *from = &unpacker->response.lists;
+    struct wire_lists *to = &unpacker->open.lists;
+    const struct wire_item *item = &from->items[entry->item];
+    open_clear(unpacker);
+    unpacker->open.begun = true;
+    unpacker->open.draw = entry->draw;
+    struct wire_item *copy = wire_push_item(to);
+    copy->key = item->key;
+    copy->priority = item->priority;
+    copy->times_sampled = item->times_sampled;
+    copy->policy_version = item->policy_version;
+    for (uint32_t i = 0; i < item->column_count; i++) {
+        const struct wire_column *column = &from->columns[item->column_first + i];
+        wire_push_column(to)->squeeze = column->squeeze;
+        for (uint32_t j = 0; j < column->slice_count; j++)
+            *wire_push_slice(to) = from->slices[column->slice_first + j];
+    }
+}
+
+static trp_status open_add_chunks(struct unpacker *unpacker, const struct wire_entry *entry)
+{
+    struct wire_lists *to = &unpacker->open.lists;
+    if (to->chunk_count + (uint64_t)entry->chunk_count > MESSAGE_ITEMS_MAX)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "a sample of more than %d chunks",
+                        MESSAGE_ITEMS_MAX);
+    for (uint32_t i = 0; i < entry->chunk_count; i++)
+        *wire_push_chunk(to) = unpacker->response.lists.chunks[entry->chunk_first + i];
+    unpacker->needed |= entry->chunk_count > 0;
+    return TRP_OK;
+}
+
+void unpacker_drop_joined(struct unpacker *unpacker)
+{
+    if (unpacker->needed && unpacker->joined)
+        messages_push(&unpacker->open.messages, unpacker->joined);
+    else
+        message_done(unpacker, unpacker->joined);
+    unpacker->joined = NULL;
+}
+
+/* The message goes, unless the open sample's chunks lie in it. */
+static trp_status drop_message(struct unpacker *unpacker)
+{
+    trp_message *message = unpacker->message;
+    unpacker->message = NULL;
+    unpacker->reader = (struct reader){0};
+    unpacker->rest = (struct spans){.now = {NULL, 0}};
+    if (!message)
+        return TRP_OK;
+    if (!unpacker->needed) {
+        message_done(unpacker, message);
+        return TRP_OK;
+    }
+    unpacker_drop_joined(unpacker);
+    unpacker->needed = false;
+    size_t size = trp_message_size(message);
+    messages_push(&unpacker->open.messages, message);
+    unpacker->open.bytes += size;
+    if (unpacker->open.bytes > SAMPLE_BYTES_MAX)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "a sample of more than %zu bytes",
+                        (size_t)SAMPLE_BYTES_MAX);
+    return TRP_OK;
+}
+
+/* ---- entries --------------------------------------------------------------------------------- */
+
+static trp_status fill_whole(struct unpacker *unpacker, struct batch *batch)
+{
+    const struct wire_entry *entry = &unpacker->response.entries[0];
+    const struct wire_lists *lists = &unpacker->response.lists;
+    struct sample sample = {
+        .lists = lists,
+        .item = &lists->items[entry->item],
+        .chunks = lists->chunks,
+        .chunk_count = entry->chunk_count,
+        .draw = entry->draw,
+    };
+    return unpacker_sample(unpacker, &sample, batch);
+}
+
+/* A part of a sample: joins the open one, which may end with it. */
+static trp_status fill_part(struct unpacker *unpacker, struct batch *batch)
+{
+    const struct wire_entry *entry = &unpacker->response.entries[0];
+    if (entry->has_info)
+        open_begin(unpacker, entry);
+    TRP_TRY(open_add_chunks(unpacker, entry));
+    if (!entry->end_of_sequence)
+        return TRP_OK;
+    struct sample sample = {
+        .lists = &unpacker->open.lists,
+        .item = &unpacker->open.lists.items[0],
+        .chunks = unpacker->open.lists.chunks,
+        .chunk_count = unpacker->open.lists.chunk_count,
+        .draw = unpacker->open.draw,
+    };
+    trp_status status = unpacker_sample(unpacker, &sample, batch);
+    open_clear(unpacker);
+    return status;
+}
+
+/* One entry, as field 1 of a response of its own. */
+static trp_status fill_decoded(struct unpacker *unpacker, trp_bytes response, struct batch *batch)
+{
+    TRP_TRY(wire_sample_response_decode(response, &unpacker->response));
+    const struct wire_entry *entry = &unpacker->response.entries[0];
+    if (entry->has_info == unpacker->open.begun)
+        return trp_fail(TRP_INVALID_ARGUMENT, "a sample %s",
+                        entry->has_info ? "begins before the last one ended" : "has no info");
+    if (entry->has_info && entry->end_of_sequence)
+        return fill_whole(unpacker, batch);
+    return fill_part(unpacker, batch);
+}
+
+static void rows_place(const struct layout *layout, const struct raw_sample *raw,
+                       struct batch *batch)
+{
+    if (!batch->views) {
+        layout_copy(layout, raw, batch->columns, batch->rows);
+        return;
+    }
+    views_begin(batch->views, batch->rows);
+    layout_view(layout, raw, batch->views, batch->rows);
+}
+
+/* Tries the layouts, the one that matched last before the others. */
+bool unpacker_fill_by_layout(struct unpacker *unpacker, const struct raw_sample *raw,
+                             struct batch *batch)
+{
+    uint32_t count = unpacker->learnt < LAYOUTS ? unpacker->learnt : LAYOUTS, row = batch->rows;
+    for (uint32_t i = 0, at = unpacker->layout; i < count; i++, at = (at + 1) % count) {
+        bool known = raw->shape != 0 && raw->shape == unpacker->shape && at == unpacker->layout;
+        if (!(known ? layout_matches_again : layout_matches)(unpacker->layouts[at], raw))
+            continue;
+        rows_place(unpacker->layouts[at], raw, batch);
+        unpacker->layout = at;
+        unpacker->shape = raw->shape;
+        batch->keys[row] = raw->key;
+        batch->priorities[row] = raw->priority;
+        batch->times_sampled[row] = raw->times_sampled;
+        batch->probabilities[row] = raw->probability;
+        batch->table_sizes[row] = raw->table_size;
+        batch->policy_versions[row] = raw->policy_version;
+        batch->rate_limited[row] = raw->rate_limited;
+        batch->rows++;
+        return true;
+    }
+    return false;
+}
+
+/* Learning costs as much as decoding; samples that are all different would make it a waste. */
+void unpacker_learn(struct unpacker *unpacker, const struct raw_sample *raw)
+{
+    if (unpacker->learnt >= LAYOUTS && unpacker->misses++ < LAYOUT_MISSES)
+        return;
+    struct layout **layout = &unpacker->layouts[unpacker->learnt++ % LAYOUTS];
+    if (unpacker->learnt == 2 * LAYOUTS)
+        unpacker->learnt = LAYOUTS;
+    unpacker->misses = 0;
+    unpacker->shape = 0;
+    if (!*layout)
+        *layout = layout_create();
+    layout_learn(*layout, raw, unpacker->specs, unpacker->column_count);
+}
+
+static trp_status fill_entry(struct unpacker *unpacker, const struct field *field,
+                             struct batch *batch)
+{
+    struct raw_sample raw;
+    bool whole = !unpacker->open.begun && raw_sample_parse(field->bytes, &raw);
+    if (whole && unpacker_fill_by_layout(unpacker, &raw, batch))
+        return TRP_OK;
+    trp_bytes response = {field->before,
+                          (size_t)(field->bytes.data + field->bytes.size - field->before)};
+    TRP_TRY(fill_decoded(unpacker, response, batch));
+    if (whole)
+        unpacker_learn(unpacker, &raw);
+    return TRP_OK;
+}
+
+trp_status unpacker_feed(struct unpacker *unpacker, trp_message *message)
+{
+    trp_status status = drop_message(unpacker);
+    unpacker->message = message;
+    if (status == TRP_OK)
+        unpacker_open_parts(unpacker, message);
+    return status;
+}
+
+trp_status unpacker_feed_shared(struct unpacker *unpacker, trp_message *message,
+                                struct shared_view *view)
+{
+    struct shared_reader *shared = &unpacker->shared;
+    trp_bytes bytes = {trp_message_data(message), trp_message_size(message)};
+    unpacker_reset(unpacker);
+    unpacker->message = message;
+    TRP_TRY(shared_samples_decode(bytes, &shared->samples));
+    shared->view = view;
+    return TRP_OK;
+}
+
+bool unpacker_used_up(const struct unpacker *unpacker)
+{
+    return unpacker->shared.next == unpacker->shared.samples.header.entries;
+}
+
+trp_status unpacker_fill(struct unpacker *unpacker, struct batch *batch)
+{
+    struct field field;
+    bool more = true;
+    if (unpacker->shared.view)
+        return shared_reader_fill(unpacker, batch);
+    while (batch->rows < batch->capacity && more) {
+        TRP_TRY(unpacker_field(unpacker, &field, &more));
+        if (more && field.tag == TAG(1, LEN))
+            TRP_TRY(fill_entry(unpacker, &field, batch));
+    }
+    if (unpacker->reader.malformed)
+        return trp_fail(TRP_INVALID_ARGUMENT, "SampleStreamResponse of %zu bytes is malformed",
+                        trp_message_size(unpacker->message));
+    return TRP_OK;
+}
+
+void unpacker_keep(struct unpacker *unpacker)
+{
+    unpacker->keeps = true;
+}
+
+void unpacker_release(struct unpacker *unpacker)
+{
+    for (uint32_t i = 0; i < unpacker->kept.count; i++)
+        trp_message_destroy(unpacker->kept.at[i]);
+    unpacker->kept.count = 0;
+}
+
+void unpacker_reset(struct unpacker *unpacker)
+{
+    open_clear(unpacker);
+    unpacker_drop_joined(unpacker);
+    message_done(unpacker, unpacker->message);
+    unpacker->message = NULL;
+    unpacker->reader = (struct reader){0};
+    unpacker->rest = (struct spans){.now = {NULL, 0}};
+    unpacker->shared.view = NULL;
+    unpacker->shared.next = 0;
+    unpacker->shared.shape_count = 0;
+    unpacker->shared.samples.header = (struct shared_header){0};
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+struct unpacker *unpacker_create(const trp_tensor_spec *columns, size_t column_count)
+{
+    struct unpacker *unpacker = xcalloc(1, sizeof *unpacker);
+    unpacker->columns = xcalloc(column_count, sizeof *unpacker->columns);
+    unpacker->specs = xcalloc(column_count, sizeof *unpacker->specs);
+    unpacker->column_count = column_count;
+    for (size_t i = 0; i < column_count; i++) {
+        unpacker->specs[i] = columns[i];
+        unpacker->specs[i].name = columns[i].name ? xstrdup(columns[i].name) : NULL;
+        unpacker->columns[i].spec = unpacker->specs[i];
+        unpacker->columns[i].bytes = trp_tensor_bytes(&columns[i]);
+    }
+    return unpacker;
+}
+
+const trp_tensor_spec *unpacker_columns(const struct unpacker *unpacker, size_t *count)
+{
+    *count = unpacker->column_count;
+    return unpacker->specs;
+}
+
+void unpacker_destroy(struct unpacker *unpacker)
+{
+    if (!unpacker)
+        return;
+    unpacker_reset(unpacker);
+    unpacker_release(unpacker);
+    for (size_t i = 0; i < unpacker->column_count; i++)
+        free((void *)unpacker->specs[i].name);
+    for (size_t i = 0; i < LAYOUTS; i++)
+        layout_destroy(unpacker->layouts[i]);
+    free(unpacker->specs);
+    free(unpacker->columns);
+    free(unpacker->open.messages.at);
+    free(unpacker->kept.at);
+    shared_reader_cleanup(&unpacker->shared);
+    wire_lists_cleanup(&unpacker->open.lists);
+    wire_sample_response_cleanup(&unpacker->response);
+    free(unpacker->chunks);
+    free(unpacker->tensors);
+    free(unpacker->plain);
+    free(unpacker);
+}

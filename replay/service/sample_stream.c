@@ -1,0 +1,502 @@
+/* Problem: a sampler asks for n samples and wants them in few large messages, now if the limiter
+ * allows it; what it does not take must not pile up here, and what it was given for the last time
+ * must not be forgotten before it has it.
+ * Design: a stream waits in its table's lane. Its turn is a batch: draws until the limiter stops
+ * it, 1 MiB of chunks or SAMPLE_BATCH_ITEMS_MAX (sample_draws.c). The batch leaves in messages of
+ * about 2 MiB as the transport takes them, at most three queued; then the stream queues behind the
+ * others for its next batch. It does so before, too, while the disk is what it waits for. A message
+ * is sized first and the store copies small chunks straight into it; large ones it lends, so that
+ * the transport sends them from where they lie (store/loan.c). Items out of their table stay in the
+ * handout until the stream asks for more or ends.
+ * Guarantee: never more samples than asked for; nothing is drawn for a stream that has ended or
+ * does not take what it has; a timeout ends a stream only when all that was drawn for it has left,
+ * and nothing since. */
+#include "sample_stream.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/array.h"
+#include "core/clock.h"
+#include "core/limits.h"
+
+const char sample_timeout_text[] =
+    "Rate Limiter: Timeout exceeded before the right to insert was acquired.";
+
+/* ---- lanes ------------------------------------------------------------------------------- */
+
+static void request_end(struct sample_stream *stream)
+{
+    if (stream->lane)
+        lane_leave(stream->lane);
+    stream->lane = NULL;
+}
+
+/* Nothing will come any more: what it has leaves, and then it is told. */
+static bool lane_is_over(const struct lane *lane)
+{
+    return lane->dropped || service_is_lost(lane->service);
+}
+
+static trp_status lane_over(const struct lane *lane)
+{
+    const struct engine_table *table = lane->table;
+    return lane->dropped
+               ? engine_not_found((trp_bytes){(const uint8_t *)table->name, table->name_size})
+               : service_fail(lane->service);
+}
+
+static void lane_append(struct sample_stream *stream, int64_t timeout_ms)
+{
+    struct lane *lane = stream->lane;
+    if (lane_is_over(lane)) {
+        trp_status status = lane_over(lane);
+        request_end(stream);
+        sample_stream_finish(stream, status, trp_last_error());
+        return;
+    }
+    stream->deadline = deadline_in_ms(&clock_monotonic, stream->first ? -1 : timeout_ms);
+    stream->queued_in = stream->service->group;
+    stream->waiting = true;
+    stream->next = NULL;
+    stream->previous = lane->sample_last;
+    if (stream->previous)
+        stream->previous->next = stream;
+    else
+        lane->sample_first = stream;
+    lane->sample_last = stream;
+    lane->sample_count++;
+    lane->timed_count += stream->timeout_ms >= 0;
+    lane_move(lane);
+}
+
+static void lane_remove(struct sample_stream *stream)
+{
+    struct lane *lane = stream->lane;
+    if (stream->previous)
+        stream->previous->next = stream->next;
+    else
+        lane->sample_first = stream->next;
+    if (stream->next)
+        stream->next->previous = stream->previous;
+    else
+        lane->sample_last = stream->previous;
+    stream->waiting = false;
+    lane->sample_count--;
+    lane->timed_count -= stream->timeout_ms >= 0;
+}
+
+void sample_stream_finish(struct sample_stream *stream, trp_status status, const char *text)
+{
+    if (stream->waiting)
+        lane_remove(stream);
+    stream->finished = true;
+    trp_server_call_finish(stream->call, status, text);
+}
+
+void lane_refuse_samples(struct lane *lane, trp_status status)
+{
+    while (lane->sample_first) {
+        struct sample_stream *stream = lane->sample_first;
+        lane_remove(stream);
+        if (stream->first)
+            continue; /* it is told when that has left */
+        request_end(stream);
+        sample_stream_finish(stream, status, trp_last_error());
+    }
+}
+
+int64_t lane_expire(struct lane *lane, int64_t now_ns)
+{
+    int64_t first = INT64_MAX;
+    for (struct sample_stream *stream = lane->sample_first, *next; stream; stream = next) {
+        next = stream->next;
+        if (stream->deadline.at_ns > now_ns) {
+            first = stream->deadline.at_ns < first ? stream->deadline.at_ns : first;
+            continue;
+        }
+        lane_remove(stream);
+        request_end(stream);
+        stream->remaining = 0;
+        stream->transport->expired(stream);
+    }
+    return first;
+}
+
+/* ---- one batch after the other ----------------------------------------------------------- */
+
+static int64_t timeout_after_batch(const struct sample_stream *stream)
+{
+    int64_t grace_ms = stream->transport->grace_ms;
+    return stream->timeout_ms >= 0 && stream->timeout_ms < grace_ms ? grace_ms : stream->timeout_ms;
+}
+
+/* Messages of what is in memory, as far as the transport takes them. False: the stream ended. */
+static bool send_ready(struct sample_stream *stream)
+{
+    while (stream->first && !stream->first->fetching && !stream->transport->full(stream)) {
+        /* Of items that cannot be had a batch may be empty. */
+        trp_status status =
+            stream->first->drawn_count > 0 ? stream->transport->send(stream) : TRP_OK;
+        if (status != TRP_OK) {
+            lane_move(stream->lane); /* an item that cannot be read has left the table */
+            sample_stream_finish(stream, status, trp_last_error());
+            return false;
+        }
+        if (stream->first->drawn_next == stream->first->drawn_count)
+            sample_stream_drop_first(stream);
+    }
+    return true;
+}
+
+/* While it waits for the disk, and only then, it may have more on its way. */
+static bool may_draw(const struct sample_stream *stream)
+{
+    if (stream->transport->full(stream))
+        return false;
+    return !stream->first || (stream->first->fetching && !lane_is_over(stream->lane) &&
+                              stream->fetching_bytes < SAMPLE_AHEAD_BYTES_MAX);
+}
+
+void sample_stream_continue(struct sample_stream *stream)
+{
+    if (stream->finished || !stream->lane)
+        return;
+    bool had_draws = stream->first != NULL;
+    if (!send_ready(stream))
+        return;
+    if (stream->waiting) {
+        if (had_draws && !stream->first)
+            stream->deadline = deadline_in_ms(&clock_monotonic, timeout_after_batch(stream));
+        return;
+    }
+    if (stream->remaining > 0) {
+        if (may_draw(stream))
+            lane_append(stream, timeout_after_batch(stream));
+        return;
+    }
+    if (stream->first)
+        return;
+    request_end(stream);
+    if (stream->half_closed)
+        sample_stream_finish(stream, TRP_OK, NULL);
+    else
+        stream->transport->satisfied(stream);
+}
+
+bool lane_sample_batch(struct lane *lane)
+{
+    struct sample_stream *stream = lane->sample_first;
+    if (!stream || !engine_can_sample(lane->table))
+        return false;
+    lane_remove(stream);
+    sample_stream_draw(stream);
+    sample_stream_continue(stream);
+    return true;
+}
+
+/* ---- life -------------------------------------------------------------------------------- */
+
+void sample_stream_init(struct sample_stream *stream, const struct sample_transport *transport,
+                        struct service *service, trp_server_call *call)
+{
+    stream->transport = transport;
+    stream->service = service;
+    stream->call = call;
+    trp_server_call_set_state(call, stream);
+    trp_server_call_read(call);
+}
+
+void sample_stream_ask(struct sample_stream *stream, struct lane *lane, int64_t count,
+                       int64_t timeout_ms)
+{
+    assert(!stream->lane);
+    stream->lane = lane;
+    lane_use(lane);
+    handout_begin(&stream->handout);
+    stream->remaining = count;
+    stream->timeout_ms = timeout_ms;
+    stream->since_ns = clock_now_ns(&clock_monotonic);
+    lane_append(stream, timeout_ms);
+}
+
+void sample_stream_cleanup(struct sample_stream *stream)
+{
+    if (stream->waiting)
+        lane_remove(stream);
+    engine_settle(stream->service->engine, &stream->handout);
+    handout_cleanup(&stream->handout);
+    sample_stream_drop_draws(stream);
+    request_end(stream);
+}
+
+const struct sample_stream *sample_stream_next(const struct sample_stream *stream)
+{
+    return stream->next;
+}
+
+const char *sample_stream_peer(const struct sample_stream *stream)
+{
+    return trp_server_call_peer(stream->call);
+}
+
+int64_t sample_stream_since_ns(const struct sample_stream *stream)
+{
+    return stream->since_ns;
+}
+
+int64_t sample_stream_wanted(const struct sample_stream *stream)
+{
+    return stream->remaining;
+}
+
+/* ---- Reverb's SampleStream --------------------------------------------------------------- */
+
+static void reverb_put_trajectory(const struct item *item, struct buffer *out)
+{
+    trajectory_encode(item->trajectory, item->chunks, out);
+}
+
+static struct wire_entry_parts *push_parts(struct service *service, uint32_t count)
+{
+    if (count == service->part_capacity) {
+        service->parts =
+            array_grow(service->parts, &service->part_capacity, sizeof *service->parts);
+    }
+    return &service->parts[count];
+}
+
+static void holes_reserve(struct service *service, uint32_t count)
+{
+    while (service->hole_capacity < count) {
+        service->holes =
+            array_grow(service->holes, &service->hole_capacity, sizeof *service->holes);
+    }
+}
+
+/* A message on its way into service->parts and holes. */
+struct cut {
+    uint32_t parts, holes;
+    size_t bytes;
+    uint64_t room; /* for bytes that are lent */
+    bool lends;
+};
+
+static struct wire_hole chunk_cut(const struct chunk *chunk, struct cut *cut)
+{
+    struct wire_hole hole = {.key = chunk->seq, .size = chunk->size};
+    size_t lendable = cut->room > 0 ? store_chunk_lendable(chunk) : 0;
+    if (lendable > 0 && lendable <= cut->room) {
+        hole.elsewhere = lendable;
+        cut->room -= lendable;
+        cut->lends = true;
+    }
+    cut->bytes += chunk->size;
+    return hole;
+}
+
+/* One SampleEntry of the sample at drawn_next: all of it, or as much as still fits. */
+static void entry_cut(struct sample_stream *stream, struct wire_entry_parts *parts, struct cut *cut)
+{
+    struct service *service = stream->service;
+    struct draws *draws = stream->first;
+    const struct drawn *drawn = &draws->drawn[draws->drawn_next];
+    uint32_t end = drawn->chunk_first + drawn->chunk_count;
+    *parts = (struct wire_entry_parts){.draw = drawn->draw};
+    if (draws->chunk_next == drawn->chunk_first) {
+        parts->item = &drawn->info;
+        parts->trajectory =
+            (trp_bytes){draws->trajectories.data + drawn->trajectory_at, drawn->trajectory_size};
+    }
+    parts->holes = service->holes + cut->holes;
+    while (draws->chunk_next < end && cut->bytes <= SAMPLE_RESPONSE_BYTES_MAX) {
+        service->holes[cut->holes++] = chunk_cut(draws->chunks[draws->chunk_next++], cut);
+        parts->hole_count++;
+    }
+    parts->end_of_sequence = draws->chunk_next == end;
+    draws->drawn_next += parts->end_of_sequence;
+    cut->bytes += parts->trajectory.size;
+}
+
+/* Entries for one message. What was on the disk may be there only again before it leaves: the
+ * transport must not wait for it, so it is copied now. */
+static struct cut message_cut(struct sample_stream *stream)
+{
+    struct service *service = stream->service;
+    struct draws *draws = stream->first;
+    struct cut cut = {.room = draws->cold ? 0 : store_loan_room(engine_store(service->engine))};
+    holes_reserve(service, draws->chunk_count - draws->chunk_next);
+    while (draws->drawn_next < draws->drawn_count && cut.bytes <= SAMPLE_RESPONSE_BYTES_MAX)
+        entry_cut(stream, push_parts(service, cut.parts++), &cut);
+    return cut;
+}
+
+/* The chunk into the message, or as parts of its own behind those before. */
+static trp_status hole_fill(struct store *store, struct loan *loan, const struct wire_hole *hole,
+                            struct chunk *chunk, const uint8_t **done)
+{
+    if (hole->elsewhere == 0) {
+        trp_status status = store_chunk_read(store, chunk, hole->hole);
+        store_chunk_unref(store, chunk);
+        return status;
+    }
+    loan_add(loan, (trp_bytes){*done, (size_t)(hole->hole - *done)});
+    *done = hole->hole;
+    return store_loan_chunk(store, loan, chunk, hole->hole);
+}
+
+/* The chunk at this place of the first draws could not be read. */
+static trp_status chunk_unreadable(struct sample_stream *stream, uint32_t place, uint64_t seq,
+                                   trp_status status)
+{
+    const struct drawn *drawn = stream->first->drawn;
+    while (drawn->chunk_first + drawn->chunk_count <= place)
+        drawn++;
+    return engine_unreadable(stream->lane->table, drawn->info.key, seq, status);
+}
+
+static trp_status holes_fill(struct sample_stream *stream, uint32_t first, struct loan *loan,
+                             const uint8_t **done)
+{
+    struct service *service = stream->service;
+    struct store *store = engine_store(service->engine);
+    struct draws *draws = stream->first;
+    trp_status status = TRP_OK;
+    for (uint32_t i = first; i < draws->chunk_next; ++i) {
+        const struct wire_hole *hole = &service->holes[i - first];
+        if (status != TRP_OK) {
+            store_chunk_unref(store, draws->chunks[i]);
+            continue;
+        }
+        status = hole_fill(store, loan, hole, draws->chunks[i], done);
+        if (status != TRP_OK)
+            status = chunk_unreadable(stream, i, hole->key, status);
+    }
+    return status;
+}
+
+/* Everything into the message, whose chunks' references are taken. */
+static trp_status message_fill(struct sample_stream *stream, uint32_t first, bool lends,
+                               trp_message *message)
+{
+    struct store *store = engine_store(stream->service->engine);
+    const uint8_t *done = trp_message_data(message), *end = done + trp_message_size(message);
+    struct loan *loan = lends ? store_loan_begin(store) : NULL;
+    trp_status status = holes_fill(stream, first, loan, &done);
+    if (!lends)
+        return status;
+    loan_add(loan, (trp_bytes){done, (size_t)(end - done)});
+    size_t count;
+    const trp_bytes *parts = loan_parts(loan, &count);
+    trp_message_set_parts(message, parts, count, loan_return, loan);
+    return status;
+}
+
+static trp_status reverb_send(struct sample_stream *stream)
+{
+    struct draws *draws = stream->first;
+    uint32_t first = draws->chunk_next;
+    trp_message *message = NULL;
+    struct cut cut = message_cut(stream);
+    trp_status status = wire_sample_response_encode(stream->service->parts, cut.parts, &message);
+    if (status == TRP_OK)
+        status = message_fill(stream, first, cut.lends, message);
+    else
+        draws->chunk_next = first; /* their references are still ours */
+    if (status != TRP_OK) {
+        trp_message_destroy(message);
+        return status;
+    }
+    if (draws->drawn_next > 0)
+        stream->left = draws->drawn[draws->drawn_next - 1].handed;
+    trp_server_call_send(stream->call, message);
+    return TRP_OK;
+}
+
+static bool reverb_full(const struct sample_stream *stream)
+{
+    return trp_server_call_queued(stream->call) >= SAMPLE_RESPONSES_MAX;
+}
+
+static void reverb_satisfied(struct sample_stream *stream)
+{
+    trp_server_call_read(stream->call);
+}
+
+static void reverb_expired(struct sample_stream *stream)
+{
+    sample_stream_finish(stream, TRP_DEADLINE_EXCEEDED, sample_timeout_text);
+}
+
+static const struct sample_transport reverb_transport = {.put_trajectory = reverb_put_trajectory,
+                                                         .full = reverb_full,
+                                                         .send = reverb_send,
+                                                         .satisfied = reverb_satisfied,
+                                                         .expired = reverb_expired,
+                                                         .grace_ms = SAMPLE_GRACE_MS};
+
+void sample_opened(void *service, trp_server_call *call)
+{
+    struct sample_stream *stream = xcalloc(1, sizeof *stream);
+    sample_stream_init(stream, &reverb_transport, service, call);
+}
+
+static trp_status request_begin(struct sample_stream *stream, trp_bytes bytes)
+{
+    struct wire_sample_request request;
+    TRP_TRY(wire_sample_request_decode(bytes, &request));
+    if (request.num_samples <= 0)
+        return trp_fail(TRP_INVALID_ARGUMENT, "`num_samples` must be > 0 (got%" PRId64 ").",
+                        request.num_samples);
+    struct lane *lane = service_lane(stream->service, request.table);
+    if (!lane)
+        return TRP_NOT_FOUND;
+    sample_stream_ask(stream, lane, request.num_samples,
+                      request.has_timeout && request.timeout_ms >= 0 ? request.timeout_ms : -1);
+    return TRP_OK;
+}
+
+void sample_received(void *arg, trp_server_call *call, trp_message *message)
+{
+    struct service *service = arg;
+    struct sample_stream *stream = trp_server_call_state(call);
+    service->worked = true;
+    assert(!stream->lane); /* it was not read on */
+    engine_settle(service->engine, &stream->handout);
+    trp_status status = request_begin(stream, message_bytes(message));
+    trp_message_destroy(message);
+    if (status != TRP_OK)
+        sample_stream_finish(stream, status, trp_last_error());
+}
+
+void sample_half_closed(void *arg, trp_server_call *call)
+{
+    struct service *service = arg;
+    struct sample_stream *stream = trp_server_call_state(call);
+    service->worked = true;
+    stream->half_closed = true;
+    if (!stream->lane && !stream->finished)
+        sample_stream_finish(stream, TRP_OK, NULL);
+}
+
+void sample_drained(void *arg, trp_server_call *call)
+{
+    struct service *service = arg;
+    struct sample_stream *stream = trp_server_call_state(call);
+    service->worked = true;
+    if (stream->handout.count >= SAMPLE_UNSETTLED_MAX)
+        engine_settle_until(service->engine, &stream->handout, stream->left);
+    sample_stream_continue(stream);
+}
+
+void sample_closed(void *arg, trp_server_call *call)
+{
+    struct service *service = arg;
+    struct sample_stream *stream = trp_server_call_state(call);
+    service->worked = true;
+    sample_stream_cleanup(stream);
+    free(stream);
+}

@@ -1,0 +1,435 @@
+/* Chunks in memory. Until its group is committed a chunk has its bytes, be they those of the
+ * message that it came in; afterwards only small ones keep them, in a list of bounded size, least
+ * recently used last: for them the walk down the tree costs more than the copy.
+ *
+ * Where the pieces of a large one are is asked once: a page stays where it is while its chunk
+ * lives.
+ *
+ * A read is one seek and then nexts, and none at all when the cursor stands before the chunk
+ * already, as it does between the chunks of one item.
+ *
+ * What an earlier life wrote is compared with its sum before it is handed out for the first time,
+ * in whatever way; after that only a bit says so. */
+#include "internal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/array.h"
+
+enum { CACHE_OVERHEAD_BYTES = sizeof(struct chunk) + SLAB_STEP / 2 };
+
+/* ---- buffers -------------------------------------------------------------------------------- */
+
+/* The bytes of large chunks live for a group only. Given back to malloc, they would leave the
+ * process and come back as page faults, a quarter of what a chunk costs. */
+enum { BUFFER_UNIT_BYTES = 4096 };
+
+struct spare {
+    struct spare *next;
+};
+
+/* 0: the slabs' or malloc's. */
+static size_t buffer_class(size_t size)
+{
+    size_t units = (size + BUFFER_UNIT_BYTES - 1) / BUFFER_UNIT_BYTES;
+    return size <= STORE_CACHED_CHUNK_BYTES_MAX || units >= STORE_BUFFER_CLASSES ? 0 : units;
+}
+
+static uint8_t *bytes_take(struct store *store, size_t size)
+{
+    size_t units = buffer_class(size);
+    struct spare *spare = store->spares[units];
+    if (units == 0)
+        return slab_take(&store->slabs, size ? size : 1);
+    if (!spare)
+        return xmalloc(units * BUFFER_UNIT_BYTES);
+    store->spares[units] = spare->next;
+    store->spare_bytes -= units * BUFFER_UNIT_BYTES;
+    return (uint8_t *)spare;
+}
+
+static void bytes_give(struct store *store, uint8_t *bytes, size_t size)
+{
+    size_t units = buffer_class(size), spare_bytes = units * BUFFER_UNIT_BYTES;
+    struct spare *spare = (struct spare *)(void *)bytes;
+    if (units == 0) {
+        slab_give(&store->slabs, bytes, size ? size : 1);
+        return;
+    }
+    if (!bytes || store->spare_bytes + spare_bytes > STORE_SPARE_BYTES_MAX) {
+        free(bytes);
+        return;
+    }
+    spare->next = store->spares[units];
+    store->spares[units] = spare;
+    store->spare_bytes += spare_bytes;
+}
+
+/* ---- bytes that are not ours ------------------------------------------------------------------
+ */
+
+void span_reader_copy(struct span_reader *from, uint8_t *out, size_t size)
+{
+    while (size > 0) {
+        while (from->left.size == 0)
+            from->left = *from->next++;
+        size_t part = from->left.size < size ? from->left.size : size;
+        memcpy(out, from->left.data, part);
+        from->left = (trp_bytes){from->left.data + part, from->left.size - part};
+        out += part;
+        size -= part;
+    }
+}
+
+static size_t lent_size(uint32_t count)
+{
+    return sizeof(struct lent) + count * sizeof(trp_bytes);
+}
+
+static void lent_begin(struct store *store, struct chunk *chunk, const trp_bytes *spans,
+                       uint32_t count)
+{
+    if (store->lent_count == store->lent_capacity)
+        store->lent = array_grow(store->lent, &store->lent_capacity, sizeof(struct chunk *));
+    chunk->lent = slab_take(&store->slabs, lent_size(count));
+    chunk->lent->at = store->lent_count;
+    chunk->lent->count = count;
+    chunk->lent->shared = false;
+    memcpy(chunk->lent->spans, spans, count * sizeof *spans);
+    store->lent[store->lent_count++] = chunk;
+}
+
+static void lent_return(struct store *store, struct chunk *chunk)
+{
+    struct lent *lent = chunk->lent;
+    if (!lent)
+        return;
+    struct chunk *last = store->lent[--store->lent_count];
+    store->lent[lent->at] = last;
+    last->lent->at = lent->at;
+    chunk->lent = NULL;
+    slab_give(&store->slabs, lent, lent_size(lent->count));
+}
+
+bool store_has_lent(const struct store *store)
+{
+    return store->lent_count > 0;
+}
+
+void store_lent_end(struct store *store)
+{
+    while (store->lent_count > 0) {
+        struct chunk *chunk = store->lent[store->lent_count - 1];
+        struct span_reader from = chunk_spans(chunk);
+        chunk->bytes = bytes_take(store, chunk->size);
+        span_reader_copy(&from, chunk->bytes, chunk->size);
+        lent_return(store, chunk);
+    }
+}
+
+void spares_cleanup(struct store *store)
+{
+    for (size_t units = 0; units < STORE_BUFFER_CLASSES; units++) {
+        for (struct spare *next, *spare = store->spares[units]; spare; spare = next) {
+            next = spare->next;
+            free(spare);
+        }
+    }
+    free(store->lent);
+}
+
+/* ---- cache ---------------------------------------------------------------------------------- */
+
+static void cache_link(struct store *store, struct chunk *chunk)
+{
+    struct chunk *ring = &store->cache;
+    chunk->cache_prev = ring;
+    chunk->cache_next = ring->cache_next;
+    chunk->cache_next->cache_prev = chunk;
+    ring->cache_next = chunk;
+}
+
+static void cache_unlink(struct chunk *chunk)
+{
+    chunk->cache_prev->cache_next = chunk->cache_next;
+    chunk->cache_next->cache_prev = chunk->cache_prev;
+    chunk->cache_next = chunk->cache_prev = NULL;
+}
+
+static void cache_remove(struct store *store, struct chunk *chunk)
+{
+    cache_unlink(chunk);
+    store->cache_used -= chunk->size + CACHE_OVERHEAD_BYTES;
+}
+
+static void cache_add(struct store *store, struct chunk *chunk)
+{
+    cache_link(store, chunk);
+    store->cache_used += chunk->size + CACHE_OVERHEAD_BYTES;
+    while (store->cache_used > store->cache_limit) {
+        struct chunk *last = store->cache.cache_prev;
+        cache_remove(store, last);
+        bytes_give(store, last->bytes, last->size);
+        last->bytes = NULL;
+    }
+}
+
+void chunk_settle(struct store *store, struct chunk *chunk)
+{
+    if (chunk->size <= STORE_CACHED_CHUNK_BYTES_MAX) {
+        cache_add(store, chunk);
+        return;
+    }
+    lent_return(store, chunk);
+    bytes_give(store, chunk->bytes, chunk->size);
+    chunk->bytes = NULL;
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+struct chunk *store_chunk_create(struct store *store, const trp_bytes *spans, uint32_t count)
+{
+    size_t size = 0;
+    for (uint32_t i = 0; i < count; i++)
+        size += spans[i].size;
+    assert(size <= INT32_MAX);
+    struct chunk *chunk = slab_take(&store->slabs, sizeof *chunk);
+    *chunk = (struct chunk){.refs = 1, .size = (uint32_t)size};
+    store->held_bytes += chunk_memory(chunk);
+    if (size > STORE_CACHED_CHUNK_BYTES_MAX) {
+        lent_begin(store, chunk, spans, count);
+        return chunk;
+    }
+    struct span_reader from = {.next = spans};
+    chunk->bytes = bytes_take(store, size);
+    span_reader_copy(&from, chunk->bytes, size);
+    return chunk;
+}
+
+uint64_t store_held_bytes(const struct store *store)
+{
+    return store->held_bytes;
+}
+
+void store_chunk_shared(struct chunk *chunk)
+{
+    if (chunk->lent)
+        chunk->lent->shared = true;
+}
+
+struct chunk *chunk_create_stored(struct store *store, uint64_t seq, uint32_t size)
+{
+    struct chunk *chunk = slab_take(&store->slabs, sizeof *chunk);
+    *chunk = (struct chunk){.seq = seq, .size = size};
+    return chunk;
+}
+
+static size_t pages_size(const struct chunk *chunk)
+{
+    return piece_count(chunk->size) * sizeof(uint64_t);
+}
+
+void chunk_free(struct store *store, struct chunk *chunk)
+{
+    if (chunk->cache_next)
+        cache_remove(store, chunk);
+    lent_return(store, chunk);
+    bytes_give(store, chunk->bytes, chunk->size);
+    if (chunk->seq == 0)
+        store->held_bytes -= chunk_memory(chunk);
+    slab_give(&store->slabs, chunk->pages, pages_size(chunk));
+    slab_give(&store->slabs, chunk, sizeof *chunk);
+}
+
+void store_chunk_ref(struct chunk *chunk)
+{
+    assert(chunk->refs > 0);
+    chunk->refs++;
+}
+
+void dead_push(struct dead_list *list, struct dead dead)
+{
+    if (list->count == list->capacity)
+        list->at = array_grow(list->at, &list->capacity, sizeof *list->at);
+    list->at[list->count++] = dead;
+}
+
+void store_chunk_unref(struct store *store, struct chunk *chunk)
+{
+    assert(chunk->refs > 0);
+    if (--chunk->refs > 0)
+        return;
+    if (chunk->seq != 0) {
+        dead_push(&store->group.dead, (struct dead){chunk->seq, chunk_pieces(chunk->size)});
+        store->chunk_count--;
+        store->live_bytes -= chunk->size;
+    }
+    chunk_free(store, chunk);
+}
+
+/* ---- reading -------------------------------------------------------------------------------- */
+
+/* The cursor on a chunk's first piece. */
+int chunk_seek(struct store *store, const struct chunk *chunk, MDB_val *data)
+{
+    uint64_t wanted = piece_key(chunk->seq, 0);
+    MDB_val key;
+    int rc = MDB_NOTFOUND;
+    if (store->read_last && piece_key_seq(store->read_last) + 1 == chunk->seq) {
+        rc = mdb_cursor_get(store->read_cursor, &key, data, MDB_NEXT);
+        if (rc == 0 && lmdb_key_read(key) != wanted)
+            rc = MDB_NOTFOUND;
+    }
+    if (rc == MDB_NOTFOUND) {
+        key = lmdb_key(&wanted);
+        rc = mdb_cursor_get(store->read_cursor, &key, data, MDB_SET_KEY);
+    }
+    store->read_last = rc == 0 ? wanted : 0;
+    return rc;
+}
+
+int chunk_next(struct store *store, MDB_val *data)
+{
+    MDB_val key;
+    int rc = mdb_cursor_get(store->read_cursor, &key, data, MDB_NEXT);
+    if (rc == 0 && lmdb_key_read(key) != store->read_last + 1)
+        rc = MDB_NOTFOUND;
+    store->read_last = rc == 0 ? store->read_last + 1 : 0;
+    return rc;
+}
+
+/* `what`: where LMDB has nothing to say. */
+static trp_status chunk_lost(const struct store *store, const struct chunk *chunk, int rc,
+                             const char *what)
+{
+    return trp_fail(rc == 0 || rc == MDB_NOTFOUND ? TRP_DATA_LOSS : TRP_INTERNAL,
+                    "replay store %s: chunk %llu of %u bytes: %s", store->dir.data_path,
+                    (unsigned long long)chunk->seq, (unsigned)chunk->size,
+                    rc == 0 ? what : mdb_strerror(rc));
+}
+
+trp_status piece_read(struct store *store, const struct chunk *chunk, uint32_t piece, MDB_val *data,
+                      struct chunk_check *check)
+{
+    size_t left = chunk->size - (size_t)piece * PIECE_BYTES;
+    size_t stored = left + SUM_BYTES < PIECE_BYTES ? left + SUM_BYTES : PIECE_BYTES;
+    int rc = piece == 0 ? chunk_seek(store, chunk, data) : chunk_next(store, data);
+    if (rc != 0 || data->mv_size != stored)
+        return chunk_lost(store, chunk, rc, "a piece has another size");
+    if (chunk->unchecked)
+        chunk_check_piece(check, (trp_bytes){data->mv_data, data->mv_size});
+    data->mv_size = left < stored ? left : stored;
+    return TRP_OK;
+}
+
+trp_status pieces_end(struct store *store, const struct chunk *chunk, struct chunk_check *check)
+{
+    MDB_val tail; /* of the sum, where that has a piece of its own */
+    int rc = 0;
+    if (!chunk->unchecked)
+        return TRP_OK;
+    if (chunk_pieces(chunk->size) > piece_count(chunk->size) &&
+        (rc = chunk_next(store, &tail)) == 0)
+        chunk_check_piece(check, (trp_bytes){tail.mv_data, tail.mv_size});
+    if (rc != 0 || !chunk_check_end(check))
+        return chunk_lost(store, chunk, rc, "its bytes are not those that were written");
+    ((struct chunk *)chunk)->unchecked = false;
+    return TRP_OK;
+}
+
+static trp_status chunk_copy(struct store *store, const struct chunk *chunk, uint8_t *out)
+{
+    TRP_TRY(lmdb_read_begin(store));
+    struct chunk_check check = {0};
+    uint32_t count = piece_count(chunk->size);
+    for (uint32_t piece = 0; piece < count; piece++) {
+        MDB_val data;
+        TRP_TRY(piece_read(store, chunk, piece, &data, &check));
+        memcpy(out, data.mv_data, data.mv_size);
+        out += data.mv_size;
+    }
+    return pieces_end(store, chunk, &check);
+}
+
+trp_status store_chunk_read(struct store *store, const struct chunk *chunk, uint8_t *out)
+{
+    /* Reading changes what is cached, not what the chunk is. */
+    struct chunk *cached = (struct chunk *)chunk;
+    if (chunk->lent) {
+        struct span_reader from = chunk_spans(chunk);
+        span_reader_copy(&from, out, chunk->size);
+        return TRP_OK;
+    }
+    if (chunk->bytes) {
+        memcpy(out, chunk->bytes, chunk->size);
+        /* Its neighbours are anywhere in memory: their order has to be worth two cache misses. */
+        bool order_matters = store->cache_used > store->cache_limit / 2;
+        if (order_matters && chunk->cache_next && store->cache.cache_next != chunk) {
+            cache_unlink(cached);
+            cache_link(store, cached);
+        }
+        return TRP_OK;
+    }
+    TRP_TRY(chunk_copy(store, chunk, out));
+    if (chunk->size <= STORE_CACHED_CHUNK_BYTES_MAX) {
+        cached->bytes = bytes_take(store, chunk->size);
+        memcpy(cached->bytes, out, chunk->size);
+        cache_add(store, cached);
+    }
+    return TRP_OK;
+}
+
+/* Nothing else can be right behind a page's header: in pages of a tree pointers to nodes are. So
+ * the page need not be looked at, which may be on the disk. */
+bool page_of_piece(const struct store *store, MDB_val value, uint64_t *page)
+{
+    uintptr_t at = (uintptr_t)value.mv_data - (uintptr_t)store->map;
+    *page = at / store->page_bytes;
+    return store->map && at % store->page_bytes == PAGE_HEADER_BYTES;
+}
+
+/* For the next time: the walk over the tree is a quarter of what a sample of a large chunk costs
+ * that is not copied. */
+static void pages_keep(struct store *store, const struct chunk *chunk, const uint8_t *pages)
+{
+    struct chunk *known = (struct chunk *)chunk;
+    known->pages = slab_take(&store->slabs, pages_size(chunk));
+    memcpy(known->pages, pages, pages_size(chunk));
+}
+
+trp_status store_chunk_locate(struct store *store, const struct chunk *chunk, struct buffer *pages,
+                              struct buffer *rest)
+{
+    bool in_file = (!chunk->bytes && !chunk->lent) || chunk->cache_next;
+    if (!in_file || chunk->size < SHARED_INLINE_BYTES) {
+        trp_status status =
+            store_chunk_read(store, chunk, buffer_reserve(rest, chunk->size ? chunk->size : 1));
+        rest->size += status == TRP_OK ? chunk->size : 0;
+        return status;
+    }
+    uint32_t count = piece_count(chunk->size);
+    if (chunk->pages) {
+        buffer_append(pages, (trp_bytes){(const uint8_t *)chunk->pages, pages_size(chunk)});
+        return TRP_OK;
+    }
+    TRP_TRY(lmdb_read_begin(store));
+    struct chunk_check check = {0};
+    bool paged = true;
+    for (uint32_t piece = 0; piece < count; piece++) {
+        MDB_val data;
+        uint64_t page;
+        TRP_TRY(piece_read(store, chunk, piece, &data, &check));
+        paged = paged && page_of_piece(store, data, &page);
+        if (paged)
+            buffer_append(pages, (trp_bytes){(const uint8_t *)&page, sizeof page});
+        else
+            buffer_append(rest, (trp_bytes){data.mv_data, data.mv_size});
+    }
+    TRP_TRY(pieces_end(store, chunk, &check));
+    if (paged)
+        pages_keep(store, chunk, pages->data + pages->size - pages_size(chunk));
+    return TRP_OK;
+}

@@ -1,0 +1,660 @@
+/* Problem: a copy of a store takes seconds to hours, and the store may neither wait for it nor keep
+ * one LMDB transaction open meanwhile: pages freed since would never be recycled.
+ * Design: records only ever grow behind the cut, and what lies before it changes only by deletes
+ * and by folding. So the copy is read in many short transactions, and the store holds back what
+ * would change its past: no folding while records are read (the change log, as it was, comes first
+ * and is applied to them on the way), and no removal of chunks that are yet to be read. Pieces in
+ * pages of their own do not move while they live: with the store only their places are collected,
+ * their bytes are read without it.
+ * Guarantee: what is given is the state of the moment when the copy began, of all tables; a store
+ * that runs out of room takes back what it held, and the copy fails. */
+#include "copy.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/clock.h"
+#include "internal.h"
+
+enum {
+    SLICE_NS = 400000,
+    LOOK_ENTRIES = 32,   /* between two looks at the clock */
+    LOOK_HELD = 1 << 12, /* dead chunks looked at with the store, a slice */
+};
+
+enum phase { PHASE_REMOVED, PHASE_LOG, PHASE_ITEMS, PHASE_CHUNKS, PHASE_NAMES, PHASE_DONE };
+
+/* A value found: `data` in the file, or, where NULL, in store_copy.bytes. */
+struct found {
+    uint64_t key;
+    const uint8_t *data;
+    size_t offset, size;
+};
+
+/* Chunks that items refer to: seqs [first, end). */
+struct range {
+    uint64_t first, end;
+};
+
+struct pairs {
+    struct copy_pair *at;
+    size_t count;
+};
+
+struct store_copy {
+    struct copy_sink sink;
+    const char *path;
+    /* under the store's lock: */
+    bool holds_records, abandoned;
+    uint64_t cut_removed, cut_item, cut_chunk, cut_change;
+    uint64_t passed; /* chunks below it have been read */
+    size_t next_held;
+
+    enum phase phase;
+    bool phase_ends; /* with this batch */
+    uint64_t next_key;
+    struct buffer batch; /* of struct found */
+    struct buffer bytes;
+
+    struct buffer changes, scratch;
+    struct fold fold; /* the whole log, sorted */
+    size_t next_delete;
+
+    struct buffer record; /* the item on its way */
+    uint64_t record_key;  /* of its last part; 0: none */
+    bool record_broken;
+
+    struct buffer ranges; /* of struct range */
+    size_t next_range, missing_range;
+    struct chunk_check check;
+    uint64_t chunk_key; /* of the last piece; 0: none */
+    bool chunk_broken;
+    struct buffer bad; /* seqs of chunks, ascending */
+
+    struct meta_record meta;
+    struct pairs tables, counters;
+    struct buffer doomed; /* ids of tables whose items are gone */
+    struct copy_stats stats;
+};
+
+/* ---- beginning and end ---------------------------------------------------------------------- */
+
+static void pairs_add(struct pairs *pairs, uint64_t key, const void *data, size_t size)
+{
+    uint8_t *copy = xmalloc(size + 1);
+    if (size)
+        memcpy(copy, data, size);
+    pairs->at = xrealloc(pairs->at, (pairs->count + 1) * sizeof *pairs->at);
+    pairs->at[pairs->count++] = (struct copy_pair){key, {copy, size}};
+}
+
+static void pairs_cleanup(struct pairs *pairs)
+{
+    for (size_t i = 0; i < pairs->count; i++)
+        free((uint8_t *)pairs->at[i].value.data);
+    free(pairs->at);
+}
+
+static trp_status tables_copy(struct store *store, struct store_copy *copy)
+{
+    MDB_cursor *cursor;
+    MDB_val key, data;
+    TRP_TRY(lmdb_read_begin(store));
+    int rc = mdb_cursor_open(store->read_txn, store->trees[TREE_TABLES], &cursor);
+    if (rc != 0)
+        return lmdb_fail(store, rc, "copy tables");
+    while ((rc = mdb_cursor_get(cursor, &key, &data, MDB_NEXT)) == 0)
+        if (!doomed_has(store, piece_key_seq(lmdb_key_read(key))))
+            pairs_add(&copy->tables, lmdb_key_read(key), data.mv_data, data.mv_size);
+    mdb_cursor_close(cursor);
+    for (size_t i = 0; i < store->doomed_count; i++)
+        buffer_append(&copy->doomed, (trp_bytes){(const uint8_t *)&store->doomed[i].id,
+                                                 sizeof store->doomed[i].id});
+    for (size_t i = 0; i < store->table_count; i++) {
+        uint8_t record[COUNTERS_BYTES];
+        counters_encode(record, store->table_extras[i].logged);
+        pairs_add(&copy->counters, META_COUNTERS_KEY + store->tables[i].id, record, sizeof record);
+    }
+    return rc == MDB_NOTFOUND ? TRP_OK : lmdb_fail(store, rc, "copy tables");
+}
+
+trp_status store_copy_begin(struct store *store, struct store_copy **out,
+                            const struct copy_sink *sink)
+{
+    *out = NULL;
+    if (store->failed != TRP_OK)
+        return store_broken(store);
+    if (store->copy)
+        return trp_fail(TRP_UNAVAILABLE, "replay store %s is being copied already",
+                        store->dir.path);
+    assert(group_empty(&store->group));
+    struct store_copy *copy = xcalloc(1, sizeof *copy);
+    copy->sink = *sink;
+    copy->path = store->dir.data_path;
+    copy->cut_removed = sink->removed ? store->next_removed : 1;
+    copy->cut_item = store->next_item;
+    copy->cut_chunk = store->next_chunk;
+    copy->cut_change = store->next_change;
+    copy->next_key = 1;
+    copy->holds_records = true;
+    copy->meta = store->meta;
+    copy->stats.total_bytes = store->live_bytes;
+    trp_status status = store->has_trees ? tables_copy(store, copy) : TRP_OK;
+    if (!store->has_trees)
+        copy->phase = PHASE_DONE;
+    store->copy = copy;
+    if (status != TRP_OK) {
+        store_copy_end(store, copy);
+        return status;
+    }
+    *out = copy;
+    return TRP_OK;
+}
+
+void copy_release(struct store *store)
+{
+    for (size_t i = 0; i < store->held.count; i++)
+        dead_push(&store->pending, store->held.at[i]);
+    free(store->held.at);
+    store->held = (struct dead_list){0};
+    store->copy = NULL;
+}
+
+void store_copy_end(struct store *store, struct store_copy *copy)
+{
+    if (!copy)
+        return;
+    if (store->copy == copy)
+        copy_release(store);
+    fold_cleanup(&copy->fold);
+    struct buffer *const buffers[] = {&copy->batch,  &copy->bytes,  &copy->changes, &copy->scratch,
+                                      &copy->record, &copy->ranges, &copy->bad,     &copy->doomed};
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        buffer_cleanup(buffers[i]);
+    pairs_cleanup(&copy->tables);
+    pairs_cleanup(&copy->counters);
+    free(copy);
+}
+
+/* ---- what the store asks -------------------------------------------------------------------- */
+
+bool copy_holds_records(const struct store *store)
+{
+    return store->copy && store->copy->holds_records;
+}
+
+void copy_hold_dead(struct store *store, struct dead_list *dead)
+{
+    if (!store->copy)
+        return;
+    size_t kept = 0;
+    for (size_t i = 0; i < dead->count; i++) {
+        if (dead->at[i].seq >= store->copy->passed && dead->at[i].seq < store->copy->cut_chunk)
+            dead_push(&store->held, dead->at[i]);
+        else
+            dead->at[kept++] = dead->at[i];
+    }
+    dead->count = kept;
+}
+
+/* What died before it was read, and has been read since, goes: a full table takes new room only
+ * until the copy is ahead of it. */
+static void held_let_go(struct store *store, struct store_copy *copy)
+{
+    struct dead_list *held = &store->held;
+    copy->passed = piece_key_seq(copy->chunk_key);
+    for (size_t count = held->count < LOOK_HELD ? held->count : LOOK_HELD; count > 0; count--) {
+        if (copy->next_held >= held->count)
+            copy->next_held = 0;
+        if (held->at[copy->next_held].seq >= copy->passed) {
+            copy->next_held++;
+            continue;
+        }
+        dead_push(&store->pending, held->at[copy->next_held]);
+        held->at[copy->next_held] = held->at[--held->count];
+    }
+}
+
+bool copy_abandon(struct store *store)
+{
+    if (!store->copy)
+        return false;
+    store->copy->abandoned = true;
+    copy_release(store);
+    return true;
+}
+
+/* ---- finding, with the store ---------------------------------------------------------------- */
+
+static void found_push(const struct store *store, struct store_copy *copy, uint64_t key,
+                       MDB_val data)
+{
+    struct found found = {.key = key, .size = data.mv_size};
+    uint64_t page;
+    if (copy->phase == PHASE_CHUNKS && page_of_piece(store, data, &page)) {
+        found.data = data.mv_data;
+    } else {
+        found.offset = copy->bytes.size;
+        buffer_append(&copy->bytes, (trp_bytes){data.mv_data, data.mv_size});
+    }
+    buffer_append(&copy->batch, (trp_bytes){(const uint8_t *)&found, sizeof found});
+}
+
+/* Is the chunk wanted? If not, *next is where the next one that is begins. */
+static bool chunk_wanted(struct store_copy *copy, uint64_t seq, uint64_t *next)
+{
+    const struct range *ranges = (const struct range *)(const void *)copy->ranges.data;
+    size_t count = copy->ranges.size / sizeof *ranges;
+    while (copy->next_range < count && ranges[copy->next_range].end <= seq)
+        copy->next_range++;
+    *next = copy->next_range < count ? piece_key(ranges[copy->next_range].first, 0) : UINT64_MAX;
+    return copy->next_range < count && ranges[copy->next_range].first <= seq;
+}
+
+/* Where the phase's values lie, and the first key that is none of them. */
+static enum store_tree phase_tree(const struct store_copy *copy, uint64_t *end)
+{
+    switch (copy->phase) {
+    case PHASE_REMOVED:
+        *end = copy->cut_removed;
+        return TREE_REMOVED;
+    case PHASE_LOG:
+        *end = copy->cut_change;
+        return TREE_CHANGES;
+    case PHASE_CHUNKS:
+        *end = piece_key(copy->cut_chunk, 0);
+        return TREE_PIECES;
+    default:
+        *end = piece_key(copy->cut_item, 0);
+        return TREE_ITEMS;
+    }
+}
+
+/* The next value of the phase at or behind `next_key`. */
+static int value_seek(struct store_copy *copy, MDB_cursor *cursor, bool seek, MDB_val *key,
+                      MDB_val *data)
+{
+    for (;;) {
+        if (seek)
+            *key = lmdb_key(&copy->next_key);
+        int rc = mdb_cursor_get(cursor, key, data, seek ? MDB_SET_RANGE : MDB_NEXT);
+        uint64_t next;
+        if (rc != 0 || copy->phase != PHASE_CHUNKS ||
+            chunk_wanted(copy, piece_key_seq(lmdb_key_read(*key)), &next))
+            return rc;
+        if (next == UINT64_MAX)
+            return MDB_NOTFOUND;
+        copy->next_key = next;
+        seek = true;
+    }
+}
+
+static int values_find(struct store *store, struct store_copy *copy, MDB_cursor *cursor,
+                       uint64_t end)
+{
+    int64_t until = clock_now_ns(&clock_monotonic) + SLICE_NS;
+    uint64_t bytes = 0;
+    for (unsigned count = 0;; count++) {
+        MDB_val key, data;
+        int rc = value_seek(copy, cursor, count == 0, &key, &data);
+        if (rc == MDB_NOTFOUND || (rc == 0 && lmdb_key_read(key) >= end))
+            copy->phase_ends = true;
+        if (rc != 0 || copy->phase_ends)
+            return rc == MDB_NOTFOUND ? 0 : rc;
+        if (bytes >= COPY_BATCH_BYTES ||
+            (count > 0 && count % LOOK_ENTRIES == 0 && clock_now_ns(&clock_monotonic) >= until)) {
+            copy->next_key = lmdb_key_read(key);
+            return 0;
+        }
+        found_push(store, copy, lmdb_key_read(key), data);
+        bytes += data.mv_size;
+    }
+}
+
+trp_status store_copy_check(const struct store *store, const struct store_copy *copy)
+{
+    if (copy->abandoned)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED,
+                        "replay store %s ran out of room and took what the copy kept",
+                        store->dir.path);
+    return store->failed == TRP_OK ? TRP_OK : store_broken(store);
+}
+
+trp_status store_copy_find(struct store *store, struct store_copy *copy)
+{
+    TRP_TRY(store_copy_check(store, copy));
+    uint64_t end;
+    MDB_cursor *cursor;
+    enum store_tree tree = phase_tree(copy, &end);
+    copy->holds_records = copy->phase < PHASE_CHUNKS;
+    held_let_go(store, copy);
+    buffer_clear(&copy->batch);
+    buffer_clear(&copy->bytes);
+    copy->phase_ends = false;
+    TRP_TRY(lmdb_read_begin(store));
+    int rc = mdb_cursor_open(store->read_txn, store->trees[tree], &cursor);
+    if (rc == 0) {
+        rc = values_find(store, copy, cursor, end);
+        mdb_cursor_close(cursor);
+    }
+    return rc == 0 ? TRP_OK : lmdb_fail(store, rc, "copy");
+}
+
+/* ---- items, without the store --------------------------------------------------------------- */
+
+static bool item_deleted(struct store_copy *copy, uint64_t seq)
+{
+    const struct fold *fold = &copy->fold;
+    while (copy->next_delete < fold->delete_count &&
+           change_seq(fold->deletes[copy->next_delete]) + fold->deletes[copy->next_delete].value <=
+               seq)
+        copy->next_delete++;
+    return copy->next_delete < fold->delete_count &&
+           change_seq(fold->deletes[copy->next_delete]) <= seq;
+}
+
+static void item_change(struct store_copy *copy, uint64_t seq, uint8_t *record)
+{
+    struct fold *fold = &copy->fold;
+    struct item_record header;
+    memcpy(&header, record, sizeof header);
+    while (fold->next < fold->update_count && change_seq(fold->updates[fold->next]) < seq)
+        fold->next++;
+    for (; fold->next < fold->update_count && change_seq(fold->updates[fold->next]) == seq;
+         fold->next++) {
+        struct change change = fold->updates[fold->next];
+        if (change_op(change) == CHANGE_PRIORITY)
+            memcpy(&header.priority, &change.value, sizeof header.priority);
+        else
+            header.times_sampled = (int32_t)change.value;
+    }
+    header.state_sum = item_state_sum(&header, seq);
+    memcpy(record, &header, sizeof header);
+}
+
+static void ranges_add(struct buffer *ranges, uint64_t seq)
+{
+    struct range *last = NULL;
+    if (ranges->size > 0)
+        last = (struct range *)(void *)(ranges->data + ranges->size) - 1;
+    if (last && last->first <= seq && seq <= last->end) {
+        last->end += seq == last->end;
+        return;
+    }
+    struct range range = {seq, seq + 1};
+    buffer_append(ranges, (trp_bytes){(const uint8_t *)&range, sizeof range});
+}
+
+static int range_compare(const void *left, const void *right)
+{
+    uint64_t a = ((const struct range *)left)->first, b = ((const struct range *)right)->first;
+    return (a > b) - (a < b);
+}
+
+static void ranges_merge(struct buffer *buffer)
+{
+    struct range *ranges = (struct range *)(void *)buffer->data;
+    size_t count = buffer->size / sizeof *ranges, kept = 0;
+    if (count > 1)
+        qsort(ranges, count, sizeof *ranges, range_compare);
+    for (size_t i = 0; i < count; i++) {
+        if (kept > 0 && ranges[i].first <= ranges[kept - 1].end) {
+            if (ranges[i].end > ranges[kept - 1].end)
+                ranges[kept - 1].end = ranges[i].end;
+        } else {
+            ranges[kept++] = ranges[i];
+        }
+    }
+    buffer->size = kept * sizeof *ranges;
+}
+
+static int seq_compare(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return (a > b) - (a < b);
+}
+
+/* Does the item need a chunk that is bad? */
+static trp_status item_name(struct store_copy *copy, const struct item_view *view)
+{
+    for (uint32_t i = 0; i < view->header.chunk_count; i++) {
+        uint64_t seq = item_view_chunk(view, i);
+        if (bsearch(&seq, copy->bad.data, copy->bad.size / sizeof seq, sizeof seq, seq_compare))
+            return copy->sink.damage(copy->sink.arg, view->header.table_id, view->header.key,
+                                     "a chunk is damaged or missing");
+    }
+    return TRP_OK;
+}
+
+static bool item_doomed(const struct store_copy *copy, const struct item_view *view)
+{
+    const uint32_t *ids = (const uint32_t *)(const void *)copy->doomed.data;
+    for (size_t i = 0; i < copy->doomed.size / sizeof *ids; i++)
+        if (ids[i] == view->header.table_id)
+            return true;
+    return false;
+}
+
+/* The record that came in parts is complete. */
+static trp_status item_end(struct store_copy *copy)
+{
+    struct item_view view;
+    uint64_t seq = piece_key_seq(copy->record_key);
+    bool names = copy->phase == PHASE_NAMES;
+    if (copy->record_key == 0 || item_deleted(copy, seq))
+        return TRP_OK;
+    if (copy->record_broken || !item_record_decode(buffer_bytes(&copy->record), seq, &view))
+        return names ? TRP_OK : copy->sink.damage(copy->sink.arg, 0, seq, "its record is damaged");
+    if (item_doomed(copy, &view))
+        return TRP_OK;
+    if (names)
+        return item_name(copy, &view);
+    for (uint32_t i = 0; i < view.header.chunk_count; i++)
+        ranges_add(&copy->ranges, item_view_chunk(&view, i));
+    item_change(copy, seq, copy->record.data);
+    copy->stats.items++;
+    copy->stats.bytes += copy->record.size;
+    return copy->sink.item(copy->sink.arg, seq, buffer_bytes(&copy->record));
+}
+
+static trp_status item_part(struct store_copy *copy, uint64_t key, trp_bytes part)
+{
+    if (copy->record_key == 0 || piece_key_seq(key) != piece_key_seq(copy->record_key)) {
+        TRP_TRY(item_end(copy));
+        buffer_clear(&copy->record);
+        copy->record_broken = piece_key_piece(key) != 0;
+    } else {
+        copy->record_broken |= key != copy->record_key + 1 || copy->record.size % PIECE_BYTES != 0;
+    }
+    copy->record_key = key;
+    buffer_append(&copy->record, part);
+    return TRP_OK;
+}
+
+/* ---- chunks, without the store -------------------------------------------------------------- */
+
+static void chunk_is_bad(struct store_copy *copy, uint64_t seq)
+{
+    buffer_append(&copy->bad, (trp_bytes){(const uint8_t *)&seq, sizeof seq});
+}
+
+static void chunk_end(struct store_copy *copy)
+{
+    if (copy->chunk_key == 0)
+        return;
+    uint64_t bytes = copy->check.bytes;
+    if (copy->chunk_broken || !chunk_check_end(&copy->check))
+        chunk_is_bad(copy, piece_key_seq(copy->chunk_key));
+    copy->stats.chunks++;
+    copy->stats.bytes += bytes > SUM_BYTES ? bytes - SUM_BYTES : 0;
+}
+
+/* Chunks from `first` on that some item refers to, below `end`, are not there. */
+static void chunks_missing(struct store_copy *copy, uint64_t first, uint64_t end)
+{
+    const struct range *ranges = (const struct range *)(const void *)copy->ranges.data;
+    size_t count = copy->ranges.size / sizeof *ranges;
+    for (size_t i = copy->missing_range; i < count && ranges[i].first < end; i++) {
+        uint64_t from = ranges[i].first > first ? ranges[i].first : first;
+        for (uint64_t seq = from; seq < ranges[i].end && seq < end; seq++)
+            if (copy->bad.size < COPY_BAD_CHUNKS_MAX * sizeof seq)
+                chunk_is_bad(copy, seq);
+        if (ranges[i].end <= end)
+            copy->missing_range = i + 1;
+    }
+}
+
+static trp_status chunk_piece(struct store_copy *copy, uint64_t key, trp_bytes piece)
+{
+    uint64_t seq = piece_key_seq(key), before = piece_key_seq(copy->chunk_key);
+    if (copy->chunk_key == 0 || seq != before) {
+        chunk_end(copy);
+        chunks_missing(copy, before + 1, seq);
+        copy->check = (struct chunk_check){0};
+        copy->chunk_broken = piece_key_piece(key) != 0;
+    } else {
+        copy->chunk_broken |= key != copy->chunk_key + 1 || copy->check.bytes % PIECE_BYTES != 0;
+    }
+    copy->chunk_key = key;
+    chunk_check_piece(&copy->check, piece);
+    return copy->sink.piece(copy->sink.arg, seq, piece_key_piece(key), piece);
+}
+
+/* Reading pages one after the other waits for the disk each time. */
+static void batch_prefetch(const struct store_copy *copy)
+{
+    const struct found *found = (const struct found *)(const void *)copy->batch.data;
+    size_t count = copy->batch.size / sizeof *found;
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = 0, end = 0;
+    unsigned char resident = 0;
+    if (count > 0 && found[0].data &&
+        mincore((void *)((uintptr_t)found[0].data & ~(page - 1)), page, &resident) == 0 &&
+        resident & 1)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        uintptr_t at = (uintptr_t)found[i].data & ~(page - 1);
+        if (at == 0 || at == end) {
+            end += at ? page : 0;
+            continue;
+        }
+        if (end > first)
+            madvise((void *)first, end - first, MADV_WILLNEED);
+        first = at;
+        end = at + page;
+    }
+    if (end > first)
+        madvise((void *)first, end - first, MADV_WILLNEED);
+}
+
+/* ---- phases --------------------------------------------------------------------------------- */
+
+static trp_status value_give(struct store_copy *copy, uint64_t key, trp_bytes bytes)
+{
+    switch (copy->phase) {
+    case PHASE_REMOVED:
+        return copy->sink.removed(copy->sink.arg, key, bytes);
+    case PHASE_LOG:
+        if (changes_decode(bytes, &copy->changes))
+            return TRP_OK;
+        return trp_fail(TRP_DATA_LOSS, "replay store %s: part %llu of the change log is damaged",
+                        copy->path, (unsigned long long)key);
+    case PHASE_CHUNKS:
+        return chunk_piece(copy, key, bytes);
+    default:
+        return item_part(copy, key, bytes);
+    }
+}
+
+static trp_status phase_end(struct store_copy *copy)
+{
+    switch (copy->phase) {
+    case PHASE_REMOVED:
+        copy->phase = PHASE_LOG;
+        break;
+    case PHASE_LOG:
+        fold_sort(&copy->fold, &copy->changes, &copy->scratch);
+        copy->phase = PHASE_ITEMS;
+        break;
+    case PHASE_ITEMS:
+        TRP_TRY(item_end(copy));
+        ranges_merge(&copy->ranges);
+        copy->phase = PHASE_CHUNKS;
+        break;
+    case PHASE_CHUNKS:
+        chunk_end(copy);
+        chunks_missing(copy, piece_key_seq(copy->chunk_key) + 1, copy->cut_chunk);
+        copy->record_key = 0;
+        copy->next_delete = 0; /* items are read again */
+        copy->phase = copy->bad.size ? PHASE_NAMES : PHASE_DONE;
+        if (copy->bad.size)
+            qsort(copy->bad.data, copy->bad.size / sizeof(uint64_t), sizeof(uint64_t), seq_compare);
+        break;
+    default:
+        TRP_TRY(item_end(copy));
+        copy->phase = PHASE_DONE;
+    }
+    copy->next_key = 1;
+    return TRP_OK;
+}
+
+trp_status store_copy_give(struct store_copy *copy)
+{
+    const struct found *found = (const struct found *)(const void *)copy->batch.data;
+    size_t count = copy->batch.size / sizeof *found;
+    if (copy->phase == PHASE_CHUNKS)
+        batch_prefetch(copy);
+    for (size_t i = 0; i < count; i++) {
+        const uint8_t *data = found[i].data ? found[i].data : copy->bytes.data + found[i].offset;
+        TRP_TRY(value_give(copy, found[i].key, (trp_bytes){data, found[i].size}));
+    }
+    /* A piece's place in its chunk is told by the next one, which may come with the next batch. */
+    if (copy->phase == PHASE_CHUNKS && count > 0 && !found[count - 1].data) {
+        buffer_clear(&copy->scratch);
+        buffer_append(&copy->scratch, copy->check.last);
+        copy->check.last = buffer_bytes(&copy->scratch);
+    }
+    return copy->phase_ends ? phase_end(copy) : TRP_OK;
+}
+
+void store_copy_set_argument(struct store_copy *copy, void *arg)
+{
+    copy->sink.arg = arg;
+}
+
+bool store_copy_done(const struct store_copy *copy)
+{
+    return copy->phase == PHASE_DONE;
+}
+
+struct copy_stats store_copy_stats(const struct store_copy *copy)
+{
+    return copy->stats;
+}
+
+const uint64_t *store_copy_bad_chunks(const struct store_copy *copy, size_t *count)
+{
+    *count = copy->bad.size / sizeof(uint64_t);
+    return (const uint64_t *)(const void *)copy->bad.data;
+}
+
+const struct meta_record *store_copy_meta(const struct store_copy *copy)
+{
+    return &copy->meta;
+}
+
+const struct copy_pair *store_copy_tables(const struct store_copy *copy, size_t *count)
+{
+    *count = copy->tables.count;
+    return copy->tables.at;
+}
+
+const struct copy_pair *store_copy_counters(const struct store_copy *copy, size_t *count)
+{
+    *count = copy->counters.count;
+    return copy->counters.at;
+}

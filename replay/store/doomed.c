@@ -1,0 +1,163 @@
+/* Problem: a table that is emptied or dropped may have tens of millions of items, and to take their
+ * records out takes minutes, during which everybody would wait; but whoever is told that they are
+ * gone must not see them again, also after a crash.
+ * Design: a record without a name says that all items with its table's number are gone. It stays
+ * until they are: their owner deletes them a few at a time, and then the record. What a crash
+ * leaves of them is found when the store is opened, as runs of seqs between items that live, and
+ * removed in slices between groups. Their chunks need no care: what no living item has is an
+ * orphan. Guarantee: after the commit of the mark no such item is loaded or copied, and the record
+ * does not go before the last of them. */
+#include "internal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "core/alloc.h"
+
+enum {
+    BUDGET_MIN = 16,   /* pages: below, a step would only copy its paths */
+    SLICE_QUOTA = 512, /* items, about 0.3 ms */
+};
+
+static struct doomed *doomed_find(const struct store *store, uint64_t table_id)
+{
+    for (size_t at = 0; at < store->doomed_count; at++)
+        if (store->doomed[at].id == table_id)
+            return &store->doomed[at];
+    return NULL;
+}
+
+struct doomed *doomed_add(struct store *store, uint32_t table_id)
+{
+    store->doomed = xrealloc(store->doomed, (store->doomed_count + 1) * sizeof *store->doomed);
+    struct doomed *doomed = &store->doomed[store->doomed_count++];
+    *doomed = (struct doomed){.id = table_id};
+    return doomed;
+}
+
+bool doomed_has(const struct store *store, uint64_t table_id)
+{
+    return store->doomed_count > 0 && doomed_find(store, table_id);
+}
+
+void store_table_end(struct store *store, uint32_t id)
+{
+    struct doomed *doomed = doomed_find(store, id);
+    assert(doomed);
+    doomed->ended = true;
+    store->group.tables_changed = true;
+}
+
+void doomed_leave(struct store *store)
+{
+    for (size_t at = 0; at < store->doomed_count; at++)
+        store->doomed[at].found = false;
+    buffer_cleanup(&store->doomed_runs);
+}
+
+void doomed_cleanup(struct store *store)
+{
+    free(store->doomed);
+    buffer_cleanup(&store->doomed_runs);
+}
+
+/* ---- in the file ---------------------------------------------------------------------------- */
+
+static int doomed_erase(struct store *store, MDB_txn *txn, uint32_t id)
+{
+    uint64_t number = META_COUNTERS_KEY + id;
+    MDB_val key = lmdb_key(&number);
+    int rc = mdb_del(txn, store->trees[TREE_META], &key, NULL);
+    return rc == 0 || rc == MDB_NOTFOUND ? table_record_put(store, txn, id, NULL) : rc;
+}
+
+int doomed_put(struct store *store, MDB_txn *txn)
+{
+    static const struct table_view nameless;
+    size_t kept = 0;
+    int rc = 0;
+    for (size_t at = 0; rc == 0 && at < store->doomed_count; at++) {
+        struct doomed doomed = store->doomed[at];
+        if (doomed.ended) {
+            rc = doomed_erase(store, txn, doomed.id);
+            continue;
+        }
+        if (!doomed.marked)
+            rc = table_record_put(store, txn, doomed.id, &nameless);
+        doomed.marked = true;
+        store->doomed[kept++] = doomed;
+    }
+    if (rc == 0)
+        store->doomed_count = kept;
+    return rc;
+}
+
+/* ---- what a crash left ---------------------------------------------------------------------- */
+
+/* A run goes on over whatever lies between its items, if nothing of that lives. */
+void doomed_see(struct store *store, uint64_t seq, bool lives)
+{
+    struct buffer *runs = &store->doomed_runs;
+    if (lives || store->options.read_only) {
+        store->doomed_run_open = false;
+        return;
+    }
+    if (!store->doomed_run_open) {
+        struct change *run = buffer_push(runs, sizeof *run);
+        *run = change_make(CHANGE_DELETE, seq, 1);
+        store->doomed_run_open = true;
+        return;
+    }
+    struct change *last = (struct change *)(void *)(runs->data + runs->size) - 1;
+    last->value = seq - change_seq(*last) + 1;
+}
+
+/* A slice of the runs, from the last one on; then the records of their tables. */
+static int doomed_step(struct store *store, MDB_txn *txn, struct budget *budget)
+{
+    struct buffer *runs = &store->doomed_runs;
+    size_t count = runs->size / sizeof(struct change);
+    uint64_t quota = SLICE_QUOTA;
+    MDB_cursor *cursor;
+    int rc = mdb_cursor_open(txn, store->trees[TREE_ITEMS], &cursor);
+    if (rc != 0)
+        return rc;
+    rc = runs_remove(store, cursor, (struct change *)(void *)runs->data, &count, &quota, budget);
+    mdb_cursor_close(cursor);
+    runs->size = count * sizeof(struct change);
+    if (rc != 0 || count > 0)
+        return rc;
+    buffer_cleanup(runs);
+    for (size_t at = 0; at < store->doomed_count; at++)
+        store->doomed[at].ended |= store->doomed[at].found;
+    return doomed_put(store, txn);
+}
+
+static bool doomed_left(const struct store *store)
+{
+    bool found = false;
+    for (size_t at = 0; at < store->doomed_count; at++)
+        found |= store->doomed[at].found;
+    return found;
+}
+
+bool doomed_work(struct store *store)
+{
+    struct budget budget = lmdb_budget(store, store->account.fixed);
+    if (!doomed_left(store) || budget.pages < BUDGET_MIN || budget.frees < BUDGET_MIN)
+        return false;
+    MDB_txn *txn;
+    trp_status status = lmdb_begin(store, &txn);
+    if (status == TRP_OK) {
+        int rc = doomed_step(store, txn, &budget);
+        if (rc != 0) {
+            mdb_txn_abort(txn);
+            status = lmdb_fail(store, rc, "remove items");
+        } else {
+            status = lmdb_commit(store, txn);
+        }
+    }
+    if (status != TRP_OK)
+        store_break(store, status);
+    return status == TRP_OK;
+}

@@ -1,0 +1,180 @@
+/* Problem: a chunk of a table that is larger than memory is on the disk, and so may be the page of
+ * the tree that says where; whoever touches either of them waits.
+ * Design: a look at a chunk touches nothing that may not be there. Which leaf of the tree has it is
+ * read from the branches, which are one page in a hundred thousand of the file. A leaf that is not
+ * in memory is what is to be fetched; then comes a second look, which finds the chunk's own pages
+ * through it. The kernel takes a use of a mapping that is MADV_RANDOM for no reason to keep a page,
+ * a read it does: leaves are read a byte of, because hundreds of chunks are found by each, and
+ * branches now and then. Where everything is in memory all of this is most of what a sample costs,
+ * so then few chunks are looked at.
+ * Guarantee: none. What is missed here is read from the disk by whoever uses it. */
+#include "internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+
+#include "replay/disk/fetcher.h"
+#include "replay/disk/page.h"
+
+enum { BRANCH_KEEP_EVERY = 32 };
+
+/* ---- the leaf -------------------------------------------------------------------------------- */
+
+static bool root_find(struct store *store)
+{
+    struct tree_record record;
+    uint64_t pages;
+    if (store->pieces_root)
+        return true;
+    if (lmdb_tree(store, TREE_PIECES, &record, &pages) != TRP_OK || record.root >= pages)
+        return false; /* or it is empty */
+    store->pieces_root = record.root;
+    store->pieces_depth = record.depth;
+    return true;
+}
+
+/* The page, unless it is on the disk only: a read that may not wait. */
+static bool page_is_there(const struct store *store, uint64_t page)
+{
+    mdb_filehandle_t file;
+    char byte;
+    struct iovec part = {&byte, 1};
+    if (mdb_env_get_fd(store->env, &file) != 0)
+        return true;
+    off_t at = (off_t)(page * store->page_bytes);
+    return preadv2(file, &part, 1, at, RWF_NOWAIT) >= 0 || errno != EAGAIN;
+}
+
+static uint64_t node_key(const uint8_t *page, uint32_t index, uint64_t *child)
+{
+    struct node_header node;
+    uint16_t at;
+    uint64_t key = 0;
+    memcpy(&at, page + sizeof(struct page_header) + index * sizeof at, sizeof at);
+    memcpy(&node, page + at, sizeof node);
+    memcpy(&key, page + at + sizeof node, sizeof key);
+    *child = node_child(node);
+    return key;
+}
+
+/* The child of a branch that has `key`. 0: it is none. */
+static uint64_t branch_child(const struct store *store, uint64_t page, uint64_t key)
+{
+    const uint8_t *bytes = store->map + page * store->page_bytes;
+    struct page_header header;
+    uint64_t child;
+    memcpy(&header, bytes, sizeof header);
+    if (header.number != page || header.flags != PAGE_BRANCH || header.lower <= sizeof header)
+        return 0;
+    /* The first key counts as the least there is. */
+    uint32_t low = 0, high = (uint32_t)page_nodes(bytes);
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (node_key(bytes, middle, &child) <= key)
+            low = middle;
+        else
+            high = middle;
+    }
+    node_key(bytes, low, &child);
+    return child < store->account.next ? child : 0;
+}
+
+/* False: the leaf with the chunk's first piece is on the disk only, where `*page` says. */
+static bool leaf_is_there(struct store *store, const struct chunk *chunk, uint64_t *page)
+{
+    if (!root_find(store))
+        return true;
+    bool keep = store->kept++ % BRANCH_KEEP_EVERY == 0;
+    *page = store->pieces_root;
+    for (uint32_t depth = 1; depth < store->pieces_depth; depth++) {
+        if (keep)
+            page_is_there(store, *page);
+        *page = branch_child(store, *page, piece_key(chunk->seq, 0));
+        if (*page == 0)
+            return true; /* the read will say so */
+    }
+    return page_is_there(store, *page);
+}
+
+/* ---- the chunk ------------------------------------------------------------------------------- */
+
+/* To look is most of what a sample in memory costs. After many in a row that were, few are looked
+ * at; one in a thousand on the disk has all looked at again. */
+static bool worth_a_look(struct store *store)
+{
+    if (store->resident_looks < STORE_RESIDENT_LOOKS)
+        return true;
+    store->resident_looks = STORE_RESIDENT_LOOKS;
+    store->unlooked = (store->unlooked + 1) % STORE_LOOK_EVERY;
+    return store->unlooked == 0;
+}
+
+/* Adds the pages of the run that are not in memory. */
+static void run_look(const struct store *store, struct fetch_run run, struct fetch *fetch)
+{
+    enum { PAGES = 256 };
+    unsigned char there[PAGES] = {0};
+    for (uint64_t at = run.at, left = run.bytes / store->page_bytes, count; left > 0;
+         left -= count) {
+        count = left < PAGES ? left : PAGES;
+        if (mincore(store->map + at, (size_t)(count * store->page_bytes), there) != 0)
+            return;
+        for (uint64_t page = 0; page < count; page++, at += store->page_bytes)
+            if (!(there[page] & 1))
+                fetch_add(fetch, (struct fetch_run){at, store->page_bytes});
+    }
+}
+
+/* Adds what the disk has of the chunk. */
+static void pages_look(struct store *store, const struct chunk *chunk, struct fetch *fetch)
+{
+    struct fetch_run run = {0};
+    uint32_t count = piece_count(chunk->size);
+    for (uint32_t piece = 0; piece < count; piece++) {
+        MDB_val data;
+        if ((piece == 0 ? chunk_seek(store, chunk, &data) : chunk_next(store, &data)) != 0)
+            return; /* the read will say so */
+        uint64_t at = (uint64_t)((uintptr_t)data.mv_data - (uintptr_t)store->map);
+        at -= at % store->page_bytes;
+        if (run.bytes > 0 && at != run.at + run.bytes) {
+            run_look(store, run, fetch);
+            run.bytes = 0;
+        }
+        if (run.bytes == 0)
+            run.at = at;
+        run.bytes += store->page_bytes;
+    }
+    run_look(store, run, fetch);
+}
+
+bool store_chunk_prefetch(struct store *store, const struct chunk *chunk, struct fetch *fetch)
+{
+    enum { LINE_BYTES = 64, LINES_BYTES = 512 }; /* the processor sees where more is going */
+    uint64_t leaf, before = fetch->bytes;
+    if (chunk->lent)
+        return true;
+    if (chunk->bytes) {
+        for (size_t at = 0; at < chunk->size && at < LINES_BYTES; at += LINE_BYTES)
+            __builtin_prefetch(chunk->bytes + at);
+        return true;
+    }
+    if (!store->map || !worth_a_look(store) || lmdb_read_begin(store) != TRP_OK)
+        return true;
+    bool there = leaf_is_there(store, chunk, &leaf);
+    if (there)
+        pages_look(store, chunk, fetch);
+    else
+        fetch_add(fetch, (struct fetch_run){leaf * store->page_bytes, store->page_bytes});
+    store->resident_looks = fetch->bytes == before ? store->resident_looks + 1 : 0;
+    return there;
+}
+
+trp_status store_fetcher(struct store *store, void (*done)(void *arg), void *arg,
+                         struct fetcher **out)
+{
+    *out = NULL;
+    return store->map ? fetcher_create(out, store->dir.data_path, done, arg) : TRP_OK;
+}

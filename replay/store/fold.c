@@ -1,0 +1,290 @@
+/* The change log: what happened to items after they were written. A group appends a few
+ * sequential bytes instead of copying a leaf per item; open replays all of it. Folding writes a
+ * prefix of it into the records in the order of their keys, so that changes of one leaf share its
+ * copy, in small transactions; the last one removes the prefix. A crash between them repeats work
+ * and nothing else: every change says what is, not what is different. */
+#include "internal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+
+enum {
+    FOLD_CHANGES = 1 << 17, /* 2 MiB, sorted in about 2 ms */
+    FOLD_PARTS = 4096,
+    BUDGET_MIN = 16,  /* pages: below, a step mostly copies its paths */
+    ADVANCES_MAX = 2, /* transactions until what one gave back can be taken */
+    IDLE_CHANGES_MIN = 1024,
+    STEP_QUOTA = 256, /* about 0.3 ms */
+};
+
+int log_append(struct store *store, MDB_txn *txn, trp_bytes changes)
+{
+    const size_t part_bytes = CHANGES_PER_PART * sizeof(struct change);
+    for (size_t offset = 0; offset < changes.size; offset += part_bytes) {
+        size_t left = changes.size - offset;
+        uint64_t number = store->next_change++;
+        trp_bytes part = {changes.data + offset, left < part_bytes ? left : part_bytes};
+        MDB_val key = lmdb_key(&number), data = {part.size + SUM_BYTES, NULL};
+        int rc = mdb_put(txn, store->trees[TREE_CHANGES], &key, &data, MDB_APPEND | MDB_RESERVE);
+        if (rc != 0)
+            return rc;
+        records_encode(data.mv_data, part);
+        store->log_changes += part.size / sizeof(struct change);
+    }
+    return 0;
+}
+
+trp_status log_read(struct store *store, size_t count, size_t part_count, struct buffer *changes,
+                    uint64_t *last_part)
+{
+    TRP_TRY(lmdb_read_begin(store));
+    MDB_cursor *cursor;
+    MDB_val key, data;
+    int rc = mdb_cursor_open(store->read_txn, store->trees[TREE_CHANGES], &cursor);
+    if (rc != 0)
+        return lmdb_fail(store, rc, "read the change log");
+    trp_status status = TRP_OK;
+    size_t parts = 0;
+    rc = mdb_cursor_get(cursor, &key, &data, MDB_FIRST);
+    while (rc == 0 && parts < part_count && changes->size / sizeof(struct change) < count) {
+        *last_part = lmdb_key_read(key);
+        if (!changes_decode((trp_bytes){data.mv_data, data.mv_size}, changes)) {
+            status = record_lost(store, "the change log's part", *last_part);
+            break;
+        }
+        parts++;
+        rc = mdb_cursor_get(cursor, &key, &data, MDB_NEXT);
+    }
+    mdb_cursor_close(cursor);
+    if (status == TRP_OK && rc != 0 && rc != MDB_NOTFOUND)
+        status = lmdb_fail(store, rc, "read the change log");
+    return status;
+}
+
+void fold_sort(struct fold *fold, const struct buffer *changes, struct buffer *scratch)
+{
+    const struct change *all = (const struct change *)(const void *)changes->data;
+    size_t count = changes->size / sizeof *all;
+    fold->updates = xmalloc((count + 1) * sizeof *all);
+    fold->deletes = xmalloc((count + 1) * sizeof *all);
+    fold->update_count = fold->delete_count = fold->next = 0;
+    for (size_t index = 0; index < count; index++) {
+        if (change_op(all[index]) == CHANGE_DELETE)
+            fold->deletes[fold->delete_count++] = all[index];
+        else if (change_op(all[index]) != CHANGE_COUNTER)
+            fold->updates[fold->update_count++] = all[index];
+    }
+    buffer_clear(scratch);
+    buffer_reserve(scratch, count * sizeof *all);
+    changes_sort(fold->updates, (struct change *)(void *)scratch->data, fold->update_count);
+    fold->delete_count = runs_merge(fold->deletes, fold->delete_count, scratch);
+}
+
+void fold_cleanup(struct fold *fold)
+{
+    free(fold->updates);
+    free(fold->deletes);
+    *fold = (struct fold){0};
+}
+
+trp_status fold_begin(struct store *store)
+{
+    struct fold *fold = &store->fold;
+    if (fold->active)
+        return TRP_OK;
+    struct buffer changes = {0};
+    trp_status status = log_read(store, FOLD_CHANGES, FOLD_PARTS, &changes, &fold->last_part);
+    if (status == TRP_OK && changes.size > 0) {
+        fold_sort(fold, &changes, &store->scratch);
+        fold->active = true;
+    }
+    buffer_cleanup(&changes);
+    return status;
+}
+
+/* ---- a step --------------------------------------------------------------------------------- */
+
+/* Applies the updates of one item, [update, end). *place: where its record lies now. */
+static int fold_item(MDB_cursor *cursor, const struct change *update, const struct change *end,
+                     const void **place)
+{
+    uint64_t seq = change_seq(*update), number = piece_key(seq, 0);
+    uint8_t part[PIECE_BYTES];
+    MDB_val key = lmdb_key(&number), data;
+    int rc = mdb_cursor_get(cursor, &key, &data, MDB_SET_KEY);
+    if (rc == MDB_NOTFOUND)
+        return 0; /* deleted */
+    if (rc != 0)
+        return rc;
+    struct item_record header;
+    if (data.mv_size < sizeof header || data.mv_size > sizeof part)
+        return MDB_CORRUPTED;
+    memcpy(part, data.mv_data, data.mv_size);
+    memcpy(&header, part, sizeof header);
+    if (!item_state_valid(&header, seq))
+        return 0; /* a new sum would make it look whole */
+    for (; update < end; update++) {
+        if (change_op(*update) == CHANGE_PRIORITY)
+            memcpy(&header.priority, &update->value, sizeof header.priority);
+        else
+            header.times_sampled = (int32_t)update->value;
+    }
+    header.state_sum = item_state_sum(&header, seq);
+    memcpy(part, &header, sizeof header);
+    data.mv_data = part;
+    rc = mdb_cursor_put(cursor, &key, &data, MDB_CURRENT);
+    if (rc == 0)
+        rc = mdb_cursor_get(cursor, &key, &data, MDB_GET_CURRENT);
+    *place = data.mv_data;
+    return rc;
+}
+
+static int fold_updates(struct store *store, MDB_cursor *cursor, uint64_t *quota,
+                        struct budget *budget)
+{
+    enum { UPDATES_PER_QUOTA = 16 }; /* in a leaf that is copied already */
+    struct fold *fold = &store->fold;
+    const uint64_t price = store->account.items_depth + 1;
+    const void *place = NULL;
+    uintptr_t before = 0; /* leaf, whose copy is paid for */
+    int rc = 0;
+    for (unsigned done = 1; rc == 0 && fold->next < fold->update_count; done++) {
+        const struct change *update = &fold->updates[fold->next];
+        if (*quota == 0 || budget->pages < price || budget->frees < price)
+            break;
+        size_t end = fold->next + 1;
+        while (end < fold->update_count && change_seq(fold->updates[end]) == change_seq(*update))
+            end++;
+        rc = fold_item(cursor, update, &fold->updates[end], &place);
+        uintptr_t leaf = (uintptr_t)place & ~(store->page_bytes - 1);
+        fold->next = end;
+        if (leaf != before || done % UPDATES_PER_QUOTA == 0)
+            --*quota;
+        if (leaf != before)
+            budget_take(budget, price);
+        before = leaf;
+    }
+    return rc;
+}
+
+/* Removes the prefix, oldest part first, while the budget lasts. What it said of counters goes
+ * where it cannot be lost before. */
+static int fold_finish(struct store *store, MDB_txn *txn, struct budget *budget)
+{
+    enum { PARTS_PER_LEAF = 64 }; /* at least */
+    MDB_cursor *cursor;
+    MDB_val key, data;
+    bool more = true;
+    int rc = counters_put(store, txn);
+    if (rc == 0)
+        rc = mdb_cursor_open(txn, store->trees[TREE_CHANGES], &cursor);
+    if (rc != 0)
+        return rc;
+    for (unsigned done = 0; rc == 0; done++) {
+        rc = mdb_cursor_get(cursor, &key, &data, MDB_FIRST);
+        more = rc == 0 && lmdb_key_read(key) <= store->fold.last_part;
+        if (!more || budget->frees < 2 || (done % PARTS_PER_LEAF == 0 && !budget_take(budget, 2)))
+            break;
+        store->log_changes -= data.mv_size / sizeof(struct change);
+        store->fold_progress++;
+        budget->frees--;
+        rc = mdb_cursor_del(cursor, 0);
+    }
+    mdb_cursor_close(cursor);
+    if (!more)
+        fold_cleanup(&store->fold);
+    return rc == MDB_NOTFOUND ? 0 : rc;
+}
+
+int fold_step(struct store *store, MDB_txn *txn, uint64_t quota, struct budget *budget)
+{
+    struct fold *fold = &store->fold;
+    if (!fold->active)
+        return 0;
+    MDB_cursor *cursor;
+    int rc = mdb_cursor_open(txn, store->trees[TREE_ITEMS], &cursor);
+    if (rc != 0)
+        return rc;
+    uint64_t before = quota;
+    rc = runs_remove(store, cursor, fold->deletes, &fold->delete_count, &quota, budget);
+    if (rc == 0)
+        rc = fold_updates(store, cursor, &quota, budget);
+    mdb_cursor_close(cursor);
+    store->fold_progress += before - quota;
+    if (rc == 0 && fold->next == fold->update_count && fold->delete_count == 0)
+        rc = fold_finish(store, txn, budget);
+    return rc;
+}
+
+/* ---- between groups ------------------------------------------------------------------------- */
+
+/* Room that other transactions cannot have taken: see group.c. */
+static bool fold_room(struct store *store, struct budget *budget)
+{
+    const uint64_t least = store->account.items_depth + 2;
+    *budget = lmdb_budget(store, store->account.fold);
+    for (unsigned advance = 0; budget->pages < BUDGET_MIN && advance < ADVANCES_MAX; advance++) {
+        if (!lmdb_advance(store))
+            break;
+        *budget = lmdb_budget(store, store->account.fold);
+    }
+    return budget->pages >= least && budget->frees >= least;
+}
+
+/* False: no progress. */
+static bool fold_work(struct store *store)
+{
+    uint64_t progress = store->fold_progress;
+    struct budget budget;
+    if (!fold_room(store, &budget))
+        return false;
+    trp_status status = fold_begin(store);
+    if (status != TRP_OK || !store->fold.active) {
+        if (status != TRP_OK)
+            store_break(store, status);
+        return false;
+    }
+    MDB_txn *txn;
+    status = lmdb_begin(store, &txn);
+    if (status == TRP_OK) {
+        int rc = fold_step(store, txn, STEP_QUOTA, &budget);
+        if (rc != 0) {
+            mdb_txn_abort(txn);
+            status = lmdb_fail(store, rc, "fold the change log");
+        } else {
+            status = lmdb_commit(store, txn);
+        }
+    }
+    if (status != TRP_OK)
+        store_break(store, status);
+    return status == TRP_OK && store->fold_progress != progress;
+}
+
+bool store_work(struct store *store, bool all)
+{
+    if (store->failed != TRP_OK || !store->loaded)
+        return false;
+    size_t before = store->pending.count;
+    bool more;
+    if (store_sweep(store, &more) != TRP_OK)
+        return false;
+    if (store->pending.count < before)
+        return true;
+    if (removed_work(store, false))
+        return true;
+    if (copy_holds_records(store))
+        return false;
+    if (doomed_work(store))
+        return true;
+    if (store->fold.active || store->log_changes >= (all ? 1 : IDLE_CHANGES_MIN))
+        return fold_work(store);
+    return false;
+}
+
+bool store_idle(struct store *store)
+{
+    return !store->options.read_only && (store_work(store, false) || park_work(store));
+}

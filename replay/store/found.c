@@ -1,0 +1,249 @@
+/* The chunks of a file, from the keys and sizes of their pieces, whose bytes are not touched unless
+ * they are to be checked. They are found in the order of their seqs, just ahead of the items that
+ * refer to them; an item that is wanted before its turn has its chunks looked up, and their objects
+ * are adopted when their turn comes. What is left without an object at the end, no item has. */
+#include "loading.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/array.h"
+#include "core/hash.h"
+
+/* ---- before their turn ---------------------------------------------------------------------- */
+
+/* In the place of one that was given back. */
+static struct chunk early_gone;
+
+/* The place of `seq`, or the free one where it belongs. */
+static struct chunk **early_find(const struct early *early, uint64_t seq)
+{
+    uint32_t mask = (uint32_t)early->capacity - 1, at = hash_place(seq, mask + 1);
+    while (early->chunks[at] && early->chunks[at]->seq != seq)
+        at = (at + 1) & mask;
+    return &early->chunks[at];
+}
+
+static void early_add(struct early *early, struct chunk *chunk)
+{
+    if (2 * early->count >= early->capacity) {
+        struct early old = *early;
+        early->capacity = old.capacity ? 2 * old.capacity : 64;
+        early->chunks = xcalloc(early->capacity, sizeof(struct chunk *));
+        for (size_t at = 0; at < old.capacity; at++)
+            if (old.chunks[at] && old.chunks[at] != &early_gone)
+                *early_find(early, old.chunks[at]->seq) = old.chunks[at];
+        free(old.chunks);
+    }
+    *early_find(early, chunk->seq) = chunk;
+    early->count++;
+}
+
+/* Its pieces, one after the other; false: they are not those of a chunk. */
+static bool early_size(struct store *store, uint64_t seq, uint32_t *size, int *rc)
+{
+    uint64_t number = piece_key(seq, 0), bytes = 0;
+    MDB_val key = lmdb_key(&number), data;
+    bool follow = true;
+    store->read_last = 0; /* the cursor is the readers' */
+    *rc = mdb_cursor_get(store->read_cursor, &key, &data, MDB_SET_KEY);
+    if (*rc != 0)
+        return false;
+    for (uint64_t place = 0; *rc == 0 && piece_key_seq(lmdb_key_read(key)) == seq; place++) {
+        follow = follow && piece_key_piece(lmdb_key_read(key)) == place &&
+                 bytes == place * PIECE_BYTES && data.mv_size <= PIECE_BYTES;
+        bytes += data.mv_size;
+        *rc = mdb_cursor_get(store->read_cursor, &key, &data, MDB_NEXT);
+    }
+    *rc = *rc == MDB_NOTFOUND ? 0 : *rc;
+    *size = (uint32_t)(bytes - SUM_BYTES);
+    return follow && *rc == 0 && bytes >= SUM_BYTES;
+}
+
+/* ---- in their order ------------------------------------------------------------------------- */
+
+static struct found *found_push(struct loading *loading, uint64_t seq)
+{
+    if (loading->found_count == loading->found_capacity) {
+        loading->found =
+            array_grow(loading->found, &loading->found_capacity, sizeof *loading->found);
+    }
+    struct found *found = &loading->found[loading->found_count++];
+    *found = (struct found){.seq = seq};
+    return found;
+}
+
+/* One more piece of `found`. False: it is not the one that comes next. */
+static bool found_add(struct loading *loading, struct found *found, uint64_t number,
+                      trp_bytes piece)
+{
+    uint32_t place = piece_key_piece(number);
+    bool follows = place == found->pieces && found->size == (uint64_t)place * PIECE_BYTES &&
+                   piece.size <= PIECE_BYTES;
+    found->pieces = place + 1;
+    found->size += (uint32_t)piece.size;
+    if (loading->check && follows)
+        chunk_check_piece(&loading->sum, piece);
+    return follows;
+}
+
+/* All its pieces came: what is left is the chunk's size. */
+static void found_finish(struct loading *loading, struct found *found)
+{
+    struct store *store = loading->store;
+    bool whole = found->size >= SUM_BYTES && (!loading->check || chunk_check_end(&loading->sum));
+    found->damaged |= !whole;
+    found->size -= found->size < SUM_BYTES ? found->size : SUM_BYTES;
+    store->checked_chunks += loading->check;
+    store->checked_bytes += loading->check ? found->size : 0;
+    loading->sum = (struct chunk_check){0};
+}
+
+/* The chunk whose first piece is under the cursor; the cursor goes to the next one. */
+static void found_next(struct loading *loading)
+{
+    uint64_t number = lmdb_key_read(loading->piece_key), seq = piece_key_seq(number);
+    struct found *found = found_push(loading, seq);
+    do {
+        trp_bytes piece = {loading->piece.mv_data, loading->piece.mv_size};
+        if (seq == 0 || !found_add(loading, found, number, piece))
+            found->damaged = true;
+        loading->pieces_rc =
+            mdb_cursor_get(loading->pieces, &loading->piece_key, &loading->piece, MDB_NEXT);
+        number = lmdb_key_read(loading->piece_key);
+    } while (loading->pieces_rc == 0 && piece_key_seq(number) == seq);
+    found_finish(loading, found);
+    loading->found_end = seq + 1;
+    if (loading->early.count > 0)
+        found->chunk = *early_find(&loading->early, seq);
+}
+
+/* All chunks up to `seq`. */
+static trp_status found_until(struct loading *loading, uint64_t seq)
+{
+    struct store *store = loading->store;
+    TRP_TRY(loading_renew(loading));
+    if (loading->pieces_rc == MDB_NOTFOUND)
+        return TRP_OK;
+    if (loading->piece_key.mv_size == 0) {
+        uint64_t first = piece_key(loading->found_end, 0);
+        loading->piece_key = lmdb_key(&first);
+        loading->pieces_rc =
+            mdb_cursor_get(loading->pieces, &loading->piece_key, &loading->piece, MDB_SET_RANGE);
+    }
+    while (loading->pieces_rc == 0 && piece_key_seq(lmdb_key_read(loading->piece_key)) <= seq)
+        found_next(loading);
+    return loading->pieces_rc == 0 || loading->pieces_rc == MDB_NOTFOUND
+               ? TRP_OK
+               : lmdb_fail(store, loading->pieces_rc, "read pieces");
+}
+
+trp_status found_rest(struct loading *loading)
+{
+    return found_until(loading, SEQ_MAX);
+}
+
+static struct found *found_get(struct loading *loading, uint64_t seq)
+{
+    size_t low = 0, high = loading->found_count, next = loading->last_found;
+    if (next < high && loading->found[next].seq == seq)
+        return &loading->found[next];
+    if (next + 1 < high && loading->found[next + 1].seq == seq) {
+        loading->last_found = next + 1;
+        return &loading->found[next + 1];
+    }
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (loading->found[middle].seq < seq)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == loading->found_count || loading->found[low].seq != seq)
+        return NULL;
+    loading->last_found = low;
+    return &loading->found[low];
+}
+
+/* ---- objects -------------------------------------------------------------------------------- */
+
+static struct chunk *chunk_make(struct store *store, uint64_t seq, uint32_t size, uint64_t episode)
+{
+    struct chunk *chunk = chunk_create_stored(store, seq, size);
+    chunk->episode = episode;
+    chunk->unchecked = !store->loading->check;
+    store->chunk_count++;
+    store->live_bytes += size;
+    return chunk;
+}
+
+/* Of a chunk that is behind those that were found. */
+static struct chunk *take_early(struct loading *loading, uint64_t seq, uint64_t episode,
+                                const char **wrong, trp_status *status)
+{
+    struct early *early = &loading->early;
+    struct chunk *chunk = early->count ? *early_find(early, seq) : NULL;
+    uint32_t size;
+    int rc;
+    if (!chunk && early_size(loading->store, seq, &size, &rc)) {
+        chunk = chunk_make(loading->store, seq, size, episode);
+        early_add(early, chunk);
+    } else if (!chunk && rc != 0 && rc != MDB_NOTFOUND) {
+        *status = lmdb_fail(loading->store, rc, "read pieces");
+    } else if (!chunk) {
+        *wrong = rc == MDB_NOTFOUND ? "a chunk is missing" : "a chunk is damaged";
+    }
+    return chunk;
+}
+
+static struct chunk *take_found(struct loading *loading, uint64_t seq, uint64_t episode,
+                                const char **wrong)
+{
+    struct found *found = found_get(loading, seq);
+    if (!found || found->damaged) {
+        *wrong = found ? "a chunk is damaged" : "a chunk is missing";
+        return NULL;
+    }
+    if (!found->chunk)
+        found->chunk = chunk_make(loading->store, seq, found->size, episode);
+    return found->chunk;
+}
+
+struct chunk *found_take(struct loading *loading, uint64_t seq, uint64_t episode, bool in_turn,
+                         const char **wrong, trp_status *status)
+{
+    struct chunk *chunk = NULL;
+    *wrong = NULL;
+    *status = loading_renew(loading);
+    if (*status == TRP_OK && in_turn && seq >= loading->found_end)
+        *status = found_until(loading, seq);
+    if (*status == TRP_OK && (in_turn || seq < loading->found_end))
+        chunk = take_found(loading, seq, episode, wrong);
+    else if (*status == TRP_OK)
+        chunk = take_early(loading, seq, episode, wrong, status);
+    if (chunk)
+        chunk->refs++;
+    return chunk;
+}
+
+void found_release(struct loading *loading, struct chunk *chunk)
+{
+    struct store *store = loading->store;
+    if (--chunk->refs > 0)
+        return;
+    if (chunk->seq < loading->found_end)
+        found_get(loading, chunk->seq)->chunk = NULL;
+    else
+        *early_find(&loading->early, chunk->seq) = &early_gone;
+    store->chunk_count--;
+    store->live_bytes -= chunk->size;
+    chunk_free(store, chunk);
+}
+
+void found_cleanup(struct loading *loading)
+{
+    free(loading->found);
+    free(loading->early.chunks);
+}

@@ -1,0 +1,723 @@
+/* A group: what was asked for between two commits, noted in memory, then written in one
+ * transaction. Inserts append to two trees, changes append to a third; only dead pieces and long
+ * runs of dead items are taken out where they lie, because that is what gives pages back.
+ *
+ * Room is asked for before anything is noted (store_admit), in pages and at the worst: LMDB may
+ * copy any page on the way to a leaf. A reserve is never given to inserts, so that deletes and the
+ * change log always find room; deletes that do not fit wait in a list, and what a crash makes of
+ * that list is found again as orphans.
+ *
+ * The log takes the reserve until it is folded. A quarter of it is for folding alone, which gives
+ * back what it takes: so there is room again, whoever wants it and however much came. Changes that
+ * the rest does not hold are written in several transactions, folded in between: inserts with the
+ * first, what is deleted with its last, so that a crash leaves more than was asked for, never less.
+ */
+#include "internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/array.h"
+
+enum {
+    LEAF_VALUE_MAX = 2000, /* larger values have a page of their own; LMDB's bound is 2022 */
+    LEAF_ENTRY_BYTES = 28, /* node header, key, page number, pointer */
+    /* Deleting a shorter run in place copies more pages than logging it writes bytes. */
+    RUN_IN_PLACE_MIN = 8,
+    ADMIT_WAIT_MS = 10000, /* a disk that is busy takes its time */
+    GROUP_WAIT_MS = 20,    /* the same for a group that somebody waits for */
+    TIDY_MS = 1000,
+    LOW_PAGES = 512, /* beyond the reserve: half of what the helper keeps ready at least */
+    SWEEP_MIN = 16,
+    SWEEP_MAX = 256,   /* pages copied in one step, about 0.3 ms */
+    MARGIN_PAGES = 32, /* free list records of an ordinary group */
+    ENTRY_CHANGE_BYTES = sizeof(struct change),
+    COALESCE_BYTES = 4096 * ENTRY_CHANGE_BYTES, /* 4096 changes are sorted in 40 us */
+};
+
+/* Of the notes, the bytes that one transaction writes. */
+struct part {
+    size_t changes, deletes, removed;
+};
+
+/* ---- cost ----------------------------------------------------------------------------------- */
+
+void cost_add(struct cost *cost, uint64_t bytes)
+{
+    uint64_t whole = bytes / PIECE_BYTES, rest = bytes % PIECE_BYTES;
+    cost->pages += whole;
+    cost->leaf_bytes += whole * LEAF_ENTRY_BYTES;
+    if (rest > LEAF_VALUE_MAX)
+        cost->pages++;
+    cost->leaf_bytes += LEAF_ENTRY_BYTES + (rest > LEAF_VALUE_MAX ? 0 : rest);
+}
+
+uint64_t cost_pages(struct cost cost)
+{
+    /* Appending leaves at worst half of a leaf empty; branches are a hundredth of the leaves. */
+    uint64_t leaves = cost.leaf_bytes / (PIECE_BYTES / 2) + 2;
+    return cost.pages + leaves + leaves / 64;
+}
+
+_Static_assert((uint64_t)PIECES_MAX *PIECE_BYTES > STORE_ITEM_BYTES_MAX,
+               "a chunk as large as an item has a number for every piece");
+
+static struct part part_all(const struct group *group)
+{
+    return (struct part){group->changes.size, group->deletes.size, group->removed.size};
+}
+
+static size_t part_bytes(struct part part)
+{
+    return part.changes + part.deletes + part.removed;
+}
+
+static bool part_is_last(const struct group *group, struct part part)
+{
+    return part_bytes(part) == part_bytes(part_all(group));
+}
+
+/* At most `bytes` of the notes, in their order. */
+static struct part part_first(const struct group *group, size_t bytes)
+{
+    struct part part = part_all(group);
+    if (part.changes > bytes)
+        part.changes = bytes / ENTRY_CHANGE_BYTES * ENTRY_CHANGE_BYTES;
+    bytes -= part.changes;
+    if (part.deletes > bytes)
+        part.deletes = bytes / ENTRY_CHANGE_BYTES * ENTRY_CHANGE_BYTES;
+    bytes -= part.deletes;
+    if (part.removed > bytes)
+        part.removed = bytes / sizeof(struct removed_record) * sizeof(struct removed_record);
+    return part;
+}
+
+/* What records of one size take with their sums, a part being at least so full. */
+static void cost_add_records(struct cost *cost, uint64_t bytes)
+{
+    enum { PART_BYTES = PIECE_BYTES - SUM_BYTES - sizeof(struct removed_record) };
+    cost_add(cost, bytes / PART_BYTES * PIECE_BYTES + bytes % PART_BYTES + SUM_BYTES);
+}
+
+static uint64_t part_pages(const struct store *store, struct cost cost, struct part part)
+{
+    cost_add_records(&cost, part.changes);
+    cost_add_records(&cost, part.deletes);
+    cost_add_records(&cost, part.removed);
+    if (store->group.counters_changed)
+        cost_add(&cost, store->table_count * COUNTERS * sizeof(struct change));
+    return cost_pages(cost) + store->account.fixed + MARGIN_PAGES;
+}
+
+static uint64_t group_pages(const struct store *store, struct cost cost)
+{
+    return part_pages(store, cost, part_all(&store->group));
+}
+
+/* Kept from groups; a store that is being loaded does not fold, and its groups are small. */
+static uint64_t fold_pages(const struct store *store)
+{
+    return store->loaded ? store->fold_pages : 0;
+}
+
+/* A table may be as large as its signature, and the record that it replaces stays until then. */
+static void table_cost(struct cost *cost, uint64_t signature_bytes)
+{
+    cost_add(cost, 2 * signature_bytes + 2 * PIECE_BYTES);
+}
+
+static uint64_t table_pages(const struct store *store)
+{
+    struct cost cost = {0};
+    for (size_t index = 0; index < store->table_count; index++)
+        if (store->table_extras[index].changed)
+            table_cost(&cost, store->tables[index].signature.size);
+    for (size_t index = 0; index < store->doomed_count; index++)
+        if (!store->doomed[index].marked)
+            table_cost(&cost, 0);
+    return cost.pages ? cost_pages(cost) : 0;
+}
+
+bool group_empty(const struct group *group)
+{
+    return group->noted.size == 0 && group->chunk_count == 0 && group->changes.size == 0 &&
+           group->deletes.size == 0 && group->removed.size == 0 && group->dead.count == 0 &&
+           !group->tables_changed && !group->counters_changed;
+}
+
+void group_cleanup(struct store *store)
+{
+    struct group *group = &store->group;
+    for (size_t index = 0; index < group->chunk_count; index++)
+        if (--group->chunks[index]->refs == 0)
+            chunk_free(store, group->chunks[index]);
+    buffer_cleanup(&group->records);
+    buffer_cleanup(&group->noted);
+    buffer_cleanup(&group->changes);
+    buffer_cleanup(&group->deletes);
+    buffer_cleanup(&group->removed);
+    free(group->chunks);
+    free(group->dead.at);
+    *group = (struct group){0};
+}
+
+/* ---- admission ------------------------------------------------------------------------------ */
+
+static uint64_t item_cost(const struct item *item, struct cost *cost)
+{
+    uint64_t payload = item_record_size(item);
+    cost_add(cost, payload);
+    for (uint32_t index = 0; index < item->trajectory->chunk_count; index++) {
+        const struct chunk *chunk = item->chunks[index];
+        if (chunk->seq != 0)
+            continue;
+        cost_add(cost, (uint64_t)chunk->size + SUM_BYTES);
+        payload += chunk->size;
+    }
+    return payload;
+}
+
+/* What there is to be room for. */
+struct want {
+    uint64_t need; /* pages */
+    bool notes;    /* it may take what inserts leave */
+    const char *what;
+    uint64_t bytes;
+};
+
+static uint64_t room_available(const struct store *store, const struct want *want)
+{
+    return want->notes ? lmdb_pages_free(store) : lmdb_pages_insert(store);
+}
+
+/* Waits for the helper to make the pages free. */
+static bool room_allocate(struct store *store, const struct want *want, struct deadline deadline)
+{
+    uint64_t watermark = space_watermark(store->space), available = room_available(store, want);
+    return available >= want->need ||
+           space_wait(store->space, watermark + (want->need - available), deadline);
+}
+
+/* What the last transaction freed may be taken after one more. */
+static bool room_advance(struct store *store, const struct want *want)
+{
+    return room_available(store, want) + store->account.recent >= want->need && lmdb_advance(store);
+}
+
+/* Are there no such pages to be had, and not only none yet? */
+static bool room_is_out(struct store *store, const struct want *want)
+{
+    uint64_t available = room_available(store, want);
+    uint64_t more = want->need > available ? want->need - available : 0;
+    return space_error(store->space) != 0 ||
+           space_watermark(store->space) + more > store->limit_pages;
+}
+
+static trp_status room_refuse(struct store *store, const struct want *want)
+{
+    int error = space_error(store->space);
+    unsigned long long bytes = want->bytes, limit = store->limit_pages * store->page_bytes;
+    if (!room_is_out(store, want))
+        return trp_fail(TRP_RESOURCE_EXHAUSTED,
+                        "replay store %s: in %d s the disk gave no room for %s (%llu bytes)",
+                        store->dir.path, ADMIT_WAIT_MS / 1000, want->what, bytes);
+    if (error == 0 && store->account.parked > 0)
+        error = ENOSPC; /* the limit is not what keeps us from their pages */
+    if (error == 0)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED,
+                        "replay store %s is full: no room for %s (%llu bytes) within %llu bytes "
+                        "(max bytes, or the addresses that were reserved when it was opened)",
+                        store->dir.path, want->what, bytes, limit);
+    return trp_fail(TRP_RESOURCE_EXHAUSTED, "replay store %s: no room for %s (%llu bytes): %s",
+                    store->dir.path, want->what, bytes, strerror(error));
+}
+
+/* Before a group's first item, or before a group is written that needs more than was thought: waits
+ * for the helper; if that is all the room there is, tidies up, then takes what a copy kept and
+ * tidies up again, then gives up. */
+static trp_status room_wait(struct store *store, const struct want *want)
+{
+    enum { ADVANCES_MAX = 2 };
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, ADMIT_WAIT_MS);
+    struct deadline tidy = deadline_in_ms(&clock_monotonic, TIDY_MS);
+    unsigned advances = 0;
+    while (room_available(store, want) < want->need) {
+        if (park_return(store) || room_allocate(store, want, deadline))
+            continue;
+        bool late = deadline_passed(tidy, &clock_monotonic);
+        if (!late && store_work(store, true))
+            continue;
+        if (!late && want->notes && removed_work(store, true))
+            continue; /* writers may send twice, but nothing else waits */
+        if (store->failed != TRP_OK)
+            return store_broken(store);
+        if (!late && advances++ < ADVANCES_MAX && room_advance(store, want))
+            continue;
+        if (!room_is_out(store, want) || !copy_abandon(store))
+            return room_refuse(store, want);
+        tidy = deadline_in_ms(&clock_monotonic, TIDY_MS);
+        advances = 0;
+    }
+    return TRP_OK;
+}
+
+trp_status store_admit(struct store *store, const struct item *item)
+{
+    assert(!store->options.read_only);
+    if (store->failed != TRP_OK)
+        return store_broken(store);
+    struct cost cost = store->group.cost;
+    uint64_t payload = item_cost(item, &cost);
+    if (payload > STORE_ITEM_BYTES_MAX)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "an item of %llu bytes: at most %d go in a group",
+                        (unsigned long long)payload, STORE_ITEM_BYTES_MAX);
+    if (!group_empty(&store->group) && store->group.payload_bytes + payload > STORE_GROUP_BYTES_MAX)
+        return trp_fail(TRP_ABORTED, "the group is full");
+    struct want want = {.need = group_pages(store, cost) + store->reserve_pages,
+                        .what = "an item",
+                        .bytes = payload};
+    if (want.need <= lmdb_pages_insert(store))
+        return TRP_OK;
+    if (!group_empty(&store->group)) {
+        struct deadline deadline = deadline_in_ms(&clock_monotonic, GROUP_WAIT_MS);
+        if (room_allocate(store, &want, deadline))
+            return TRP_OK;
+        return trp_fail(TRP_ABORTED, "the group is as large as there is room");
+    }
+    return room_wait(store, &want);
+}
+
+trp_status store_admit_table(struct store *store, trp_bytes signature, bool replaces)
+{
+    struct cost cost = {0};
+    assert(group_empty(&store->group));
+    if (store->failed != TRP_OK)
+        return store_broken(store);
+    table_cost(&cost, signature.size);
+    uint64_t need = group_pages(store, cost);
+    /* What lets items go must be possible where nothing else is, but not for ever. */
+    struct want want = {.need = need + (replaces ? 2 * store->fold_pages : store->reserve_pages),
+                        .notes = replaces,
+                        .what = "a table",
+                        .bytes = cost.leaf_bytes + cost.pages * PIECE_BYTES};
+    return room_wait(store, &want);
+}
+
+/* ---- notes ---------------------------------------------------------------------------------- */
+
+static void group_push_chunk(struct group *group, struct chunk *chunk)
+{
+    if (group->chunk_count == group->chunk_capacity)
+        group->chunks = array_grow(group->chunks, &group->chunk_capacity, sizeof(struct chunk *));
+    store_chunk_ref(chunk);
+    group->chunks[group->chunk_count++] = chunk;
+}
+
+static void note_change(struct buffer *changes, struct change change)
+{
+    struct change *last = buffer_push(changes, sizeof change);
+    *last = change;
+}
+
+/* However often one request, or many, change the same items: of each only the last counts. */
+static void changes_coalesce(struct store *store)
+{
+    struct buffer *changes = &store->group.changes;
+    struct change *all = (struct change *)(void *)changes->data;
+    size_t count = changes->size / sizeof *all, kept = 0;
+    buffer_clear(&store->scratch);
+    buffer_reserve(&store->scratch, changes->size);
+    changes_sort(all, (struct change *)(void *)store->scratch.data, count);
+    for (size_t index = 0; index < count; index++) {
+        struct change change = all[index];
+        size_t end = kept;
+        while (end > 0 && all[end - 1].tag != change.tag &&
+               change_seq(all[end - 1]) == change_seq(change))
+            end--;
+        if (end > 0 && all[end - 1].tag == change.tag)
+            all[end - 1] = change;
+        else
+            all[kept++] = change;
+    }
+    changes->size = kept * sizeof *all;
+    store->group.coalesce_at = 2 * changes->size;
+}
+
+static void note_item_change(struct store *store, struct change change)
+{
+    struct group *group = &store->group;
+    if (group->changes.size >= COALESCE_BYTES && group->changes.size >= group->coalesce_at)
+        changes_coalesce(store);
+    note_change(&group->changes, change);
+}
+
+void group_delete_seq(struct store *store, uint64_t seq)
+{
+    struct buffer *deletes = &store->group.deletes;
+    if (deletes->size) {
+        struct change *last = (struct change *)(void *)(deletes->data + deletes->size) - 1;
+        if (change_seq(*last) + last->value == seq) {
+            last->value++;
+            return;
+        }
+    }
+    note_change(deletes, change_make(CHANGE_DELETE, seq, 1));
+}
+
+void store_item_insert(struct store *store, uint32_t table_id, struct item *item)
+{
+    struct group *group = &store->group;
+    assert(!store->options.read_only);
+    assert(item->seq == 0);
+    assert(!isnan(item->priority));
+    item->seq = store->next_item++;
+    group->payload_bytes += item_cost(item, &group->cost);
+    for (uint32_t index = 0; index < item->trajectory->chunk_count; index++) {
+        struct chunk *chunk = item->chunks[index];
+        if (chunk->seq != 0)
+            continue;
+        chunk->seq = store->next_chunk++;
+        store->held_bytes -= chunk_memory(chunk);
+        store->chunk_count++;
+        store->live_bytes += chunk->size;
+        group_push_chunk(group, chunk);
+    }
+    size_t before = group->records.size;
+    item_record_encode(&group->records, table_id, item);
+    struct noted *noted = buffer_push(&group->noted, sizeof *noted);
+    *noted = (struct noted){.seq = item->seq, .bytes = group->records.size - before};
+    store->item_count++;
+    store->live_bytes += noted->bytes;
+}
+
+void store_item_priority(struct store *store, uint32_t table_id, const struct item *item)
+{
+    (void)table_id; /* seqs are unique in the store */
+    assert(item->seq != 0);
+    assert(!isnan(item->priority));
+    uint64_t bits;
+    memcpy(&bits, &item->priority, sizeof bits);
+    note_item_change(store, change_make(CHANGE_PRIORITY, item->seq, bits));
+}
+
+void store_item_sampled(struct store *store, uint32_t table_id, const struct item *item)
+{
+    (void)table_id;
+    assert(item->seq != 0);
+    assert(item->times_sampled >= 0);
+    note_item_change(store, change_make(CHANGE_TIMES, item->seq, (uint64_t)item->times_sampled));
+}
+
+void store_item_delete(struct store *store, uint32_t table_id, const struct item *item)
+{
+    (void)table_id;
+    assert(item->seq != 0);
+    store->item_count--;
+    store->live_bytes -= item_record_size(item);
+    group_delete_seq(store, item->seq);
+}
+
+void store_table_counters(struct store *store, const struct store_table *table)
+{
+    int64_t counters[COUNTERS];
+    struct store_table *ours = table_find_id(store, table->id, NULL);
+    assert(ours);
+    table_counters(table, counters);
+    table_set_counters(ours, counters);
+    store->group.counters_changed = true;
+}
+
+/* ---- commit --------------------------------------------------------------------------------- */
+
+static int group_put_pieces(struct store *store, MDB_txn *txn)
+{
+    const struct group *group = &store->group;
+    MDB_cursor *cursor;
+    int rc = mdb_cursor_open(txn, store->trees[TREE_PIECES], &cursor);
+    if (rc != 0)
+        return rc;
+    for (size_t index = 0; rc == 0 && index < group->chunk_count; index++) {
+        const struct chunk *chunk = group->chunks[index];
+        if (chunk->refs > 1) /* else its items went as they came */
+            rc = lmdb_put_chunk(store, cursor, chunk);
+    }
+    mdb_cursor_close(cursor);
+    return rc;
+}
+
+static int group_put_items(struct store *store, MDB_txn *txn)
+{
+    const struct group *group = &store->group;
+    const struct noted *noted = (const struct noted *)(const void *)group->noted.data;
+    size_t count = group->noted.size / sizeof *noted;
+    const uint8_t *record = group->records.data;
+    MDB_cursor *cursor;
+    int rc = mdb_cursor_open(txn, store->trees[TREE_ITEMS], &cursor);
+    if (rc != 0)
+        return rc;
+    for (size_t index = 0; rc == 0 && index < count; index++) {
+        rc = lmdb_put_parts(cursor, noted[index].seq, (trp_bytes){record, noted[index].bytes},
+                            MDB_APPEND);
+        record += noted[index].bytes;
+    }
+    mdb_cursor_close(cursor);
+    return rc;
+}
+
+/* Takes long runs out at once, while the budget lasts, and logs the others; of the first `bytes`.
+ */
+static int group_delete_items(struct store *store, MDB_txn *txn, size_t bytes,
+                              struct budget *budget)
+{
+    struct change *runs = (struct change *)(void *)store->group.deletes.data;
+    size_t count = runs_merge(runs, bytes / sizeof *runs, &store->scratch), kept = 0;
+    const bool held = copy_holds_records(store);
+    MDB_cursor *cursor;
+    int rc = mdb_cursor_open(txn, store->trees[TREE_ITEMS], &cursor);
+    if (rc != 0)
+        return rc;
+    for (size_t index = count; rc == 0 && index-- > 0;) {
+        uint64_t price =
+            runs[index].value / store->account.items_per_leaf * 2 + store->account.items_depth + 4;
+        if (!held && runs[index].value >= RUN_IN_PLACE_MIN && budget_take(budget, price)) {
+            uint64_t quota = UINT64_MAX;
+            rc = items_remove(cursor, &runs[index], &quota);
+        }
+    }
+    mdb_cursor_close(cursor);
+    for (size_t index = 0; index < count; index++)
+        if (runs[index].value > 0)
+            runs[kept++] = runs[index];
+    if (rc != 0)
+        return rc;
+    return log_append(store, txn, (trp_bytes){(const uint8_t *)runs, kept * sizeof *runs});
+}
+
+static int log_append_counters(struct store *store, MDB_txn *txn)
+{
+    struct buffer *changes = &store->scratch;
+    buffer_clear(changes);
+    for (size_t index = 0; index < store->table_count; index++) {
+        int64_t *logged = store->table_extras[index].logged, counters[COUNTERS];
+        table_counters(&store->tables[index], counters);
+        for (unsigned which = 0; which < COUNTERS; which++) {
+            if (counters[which] == logged[which])
+                continue;
+            logged[which] = counters[which];
+            note_change(changes,
+                        change_counter(store->tables[index].id, which, (uint64_t)counters[which]));
+        }
+    }
+    return log_append(store, txn, buffer_bytes(changes));
+}
+
+/* Seqs are promised in blocks, so that none is given out twice even if all its items are gone. */
+static int group_put_ceilings(struct store *store, MDB_txn *txn)
+{
+    enum { BLOCK = 1 << 20 };
+    struct meta_record *meta = &store->meta;
+    if (store->next_item <= meta->item_ceiling && store->next_chunk <= meta->chunk_ceiling &&
+        store->next_table <= meta->table_ceiling)
+        return 0;
+    meta->table_ceiling = store->next_table;
+    meta->item_ceiling = store->next_item + BLOCK;
+    meta->chunk_ceiling = store->next_chunk + BLOCK;
+    return lmdb_put_meta(store, txn);
+}
+
+static int dead_compare(const void *left, const void *right)
+{
+    uint64_t a = ((const struct dead *)left)->seq, b = ((const struct dead *)right)->seq;
+    return a < b ? -1 : a > b;
+}
+
+static void group_sort_dead(struct group *group)
+{
+    for (size_t index = 1; index < group->dead.count; index++) {
+        if (group->dead.at[index - 1].seq > group->dead.at[index].seq) {
+            qsort(group->dead.at, group->dead.count, sizeof *group->dead.at, dead_compare);
+            return;
+        }
+    }
+}
+
+/* A busy store never gets to store_idle(): past a bound, or when the log takes a good part of the
+ * reserve, groups fold along, faster than they add. */
+static trp_status group_fold_begin(struct store *store, bool *folds)
+{
+    struct want want = {.need = store->reserve_pages + LOW_PAGES};
+    bool short_of_room = lmdb_pages_free(store) < want.need &&
+                         store->log_changes > store->part_pages * CHANGES_PER_PART;
+    *folds = store->log_changes >= STORE_LOG_CHANGES_MAX || short_of_room;
+    if (short_of_room && room_is_out(store, &want))
+        copy_abandon(store);
+    if (copy_holds_records(store) || !store->loaded)
+        *folds = false;
+    return *folds ? fold_begin(store) : TRP_OK;
+}
+
+static int group_remove_dead(struct store *store, MDB_txn *txn, struct budget *budget)
+{
+    struct group *group = &store->group;
+    copy_hold_dead(store, &group->dead);
+    if (group->dead.count == 0)
+        return 0;
+    group_sort_dead(group);
+    return pieces_remove(store, txn, &group->dead, budget);
+}
+
+/* Counters, and what items that are deleted had, come with the last part. */
+static int group_write(struct store *store, MDB_txn *txn, struct part part, bool folds)
+{
+    struct group *group = &store->group;
+    const bool last = part_is_last(group, part);
+    struct budget budget =
+        lmdb_budget(store, part_pages(store, group->cost, part) + fold_pages(store));
+    int rc = group->tables_changed ? tables_put(store, txn) : 0;
+    if (rc == 0 && group->chunk_count)
+        rc = group_put_pieces(store, txn);
+    if (rc == 0 && group->noted.size)
+        rc = group_put_items(store, txn);
+    if (rc == 0)
+        rc = log_append(store, txn, (trp_bytes){group->changes.data, part.changes});
+    if (rc == 0 && part.deletes)
+        rc = group_delete_items(store, txn, part.deletes, &budget);
+    if (rc == 0 && last)
+        rc = log_append_counters(store, txn);
+    if (rc == 0 && part.removed)
+        rc = removed_put(store, txn, part.removed, &budget);
+    if (rc == 0 && store->pending.count)
+        rc = pieces_remove(store, txn, &store->pending, &budget);
+    if (rc == 0 && last)
+        rc = group_remove_dead(store, txn, &budget);
+    if (rc == 0)
+        rc = group_put_ceilings(store, txn);
+    uint64_t added = (part.changes + part.deletes) / ENTRY_CHANGE_BYTES;
+    budget.pages /= 2;
+    return rc == 0 && folds ? fold_step(store, txn, 4 * added + 256, &budget) : rc;
+}
+
+static void notes_drop(struct buffer *notes, size_t bytes)
+{
+    notes->size -= bytes;
+    if (notes->size)
+        memmove(notes->data, notes->data + bytes, notes->size);
+}
+
+/* After the commit: chunks are stored, what could not be removed waits, and of the notes is left
+ * what is not in the part. */
+static void group_finish(struct store *store, struct part part)
+{
+    struct group *group = &store->group;
+    if (part_is_last(group, part)) {
+        for (size_t index = 0; index < group->dead.count; index++)
+            dead_push(&store->pending, group->dead.at[index]);
+        group->dead.count = 0;
+        group->counters_changed = false;
+        group->coalesce_at = 0;
+    }
+    for (size_t index = 0; index < group->chunk_count; index++) {
+        struct chunk *chunk = group->chunks[index];
+        if (--chunk->refs > 0) {
+            chunk_settle(store, chunk);
+            continue;
+        }
+        store->chunk_count--;
+        store->live_bytes -= chunk->size;
+        chunk_free(store, chunk);
+    }
+    group->chunk_count = 0;
+    buffer_clear(&group->records);
+    buffer_clear(&group->noted);
+    notes_drop(&group->changes, part.changes);
+    notes_drop(&group->deletes, part.deletes);
+    notes_drop(&group->removed, part.removed);
+    group->payload_bytes = 0;
+    group->cost = (struct cost){0};
+    group->tables_changed = false;
+    store->group_count++;
+}
+
+/* Room for all of the group, or else for a part of it, which *part is. */
+static trp_status group_admit(struct store *store, struct part *part)
+{
+    struct group *group = &store->group;
+    uint64_t more = table_pages(store) + fold_pages(store);
+    uint64_t need = group_pages(store, group->cost) + more;
+    *part = part_all(group);
+    if (store->account.parked > 0 && lmdb_pages_insert(store) < need + 2 * store->reserve_pages)
+        park_return(store); /* before anybody waits for it */
+    if (need <= lmdb_pages_free(store))
+        return TRP_OK;
+    *part = part_first(group, store->part_pages * PIECE_BYTES);
+    struct want want = {.need = part_pages(store, group->cost, *part) + more,
+                        .notes = true,
+                        .what = group->payload_bytes > 0 ? "items and changes" : "changes",
+                        .bytes = group->payload_bytes + part_bytes(part_all(group))};
+    return room_wait(store, &want);
+}
+
+static trp_status group_commit(struct store *store, struct part part)
+{
+    bool folds;
+    MDB_txn *txn;
+    trp_status status = group_fold_begin(store, &folds);
+    if (status == TRP_OK)
+        status = lmdb_begin(store, &txn);
+    if (status != TRP_OK)
+        return store_break(store, status);
+    int rc = group_write(store, txn, part, folds);
+    if (rc != 0) {
+        mdb_txn_abort(txn);
+        return store_break(store, lmdb_fail(store, rc, "write a group"));
+    }
+    status = lmdb_commit(store, txn);
+    if (status != TRP_OK)
+        return store_break(store, status);
+    group_finish(store, part);
+    return TRP_OK;
+}
+
+trp_status store_commit(struct store *store)
+{
+    assert(!store->options.read_only);
+    if (store->failed != TRP_OK)
+        return store_broken(store);
+    struct deadline late = deadline_in_ms(&clock_monotonic, TIDY_MS);
+    while (!group_empty(&store->group)) {
+        struct part part;
+        TRP_TRY(group_admit(store, &part));
+        TRP_TRY(group_commit(store, part));
+        if (!group_empty(&store->group) && deadline_passed(late, &clock_monotonic))
+            return trp_fail(TRP_RESOURCE_EXHAUSTED,
+                            "replay store %s: %zu bytes of changes wait for those before them",
+                            store->dir.path, part_bytes(part_all(&store->group)));
+    }
+    return TRP_OK;
+}
+
+trp_status store_sweep(struct store *store, bool *more)
+{
+    *more = false;
+    struct budget budget = lmdb_budget(store, store->account.fixed + MARGIN_PAGES);
+    if (store->pending.count == 0 || budget.pages < SWEEP_MIN || budget.frees < SWEEP_MIN)
+        return TRP_OK;
+    if (budget.pages > SWEEP_MAX)
+        budget.pages = SWEEP_MAX;
+    MDB_txn *txn;
+    trp_status status = lmdb_begin(store, &txn);
+    if (status != TRP_OK)
+        return store_break(store, status);
+    int rc = pieces_remove(store, txn, &store->pending, &budget);
+    if (rc != 0) {
+        mdb_txn_abort(txn);
+        return store_break(store, lmdb_fail(store, rc, "remove chunks"));
+    }
+    status = lmdb_commit(store, txn);
+    *more = store->pending.count > 0;
+    return status == TRP_OK ? TRP_OK : store_break(store, status);
+}

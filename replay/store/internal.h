@@ -1,0 +1,493 @@
+/* The inside of a store, shared by store*.c only.
+ *
+ *   store.c         lifecycle, trajectories, items
+ *   disk/dir.c     the directory: lock, format, clean mark
+ *   disk/space.c   the helper that allocates pages ahead
+ *   disk/extents.c blocks that the file shares with another
+ *   lmdb.c    environment, transactions, page accounting
+ *   disk/record.c  what lies on disk, and its decoders
+ *   chunk.c   chunks in memory: cache, reads
+ *   fetch.c   chunks on the disk: what has to be fetched ahead
+ *   group.c   admission, notes, commit
+ *   tables.c  tables: their records and counters
+ *   doomed.c  tables that are gone, and what is left of them
+ *   remove.c  physical deletes
+ *   removed.c keys of items that are gone
+ *   fold.c    the change log into the records, idle work
+ *   share.c   readers on this host: leases, nonce
+ *   loan.c    pages that a transport sends from
+ *   park.c    freed pages back to the file system
+ *   load.c    everything back into memory
+ *   found.c   its chunks
+ *   copy.c    all of it, while the store goes on
+ *   leaves.c  all entries of a tree, fast
+ *   disk/walk.c    is the structure of the file whole? */
+#ifndef TRP_REPLAY_STORE_INTERNAL_H
+#define TRP_REPLAY_STORE_INTERNAL_H
+
+#include <lmdb.h>
+
+#include "core/buffer.h"
+#include "core/limits.h"
+#include "core/slab.h"
+#include "store.h"
+#include "replay/disk/dir.h"
+#include "replay/disk/record.h"
+#include "replay/disk/space.h"
+
+enum store_tree {
+    TREE_META,
+    TREE_TABLES,
+    TREE_ITEMS,
+    TREE_PIECES,
+    TREE_CHANGES,
+    TREE_PARKED,
+    TREE_REMOVED,
+    TREE_COUNT,
+};
+
+/* A chunk that nothing refers to: its pieces [0, pieces) are still there. */
+struct dead {
+    uint64_t seq;
+    uint32_t pieces;
+};
+
+struct spare;
+
+struct dead_list {
+    struct dead *at;
+    uint32_t count, capacity;
+};
+
+/* What values cost when they are put, at most. */
+struct cost {
+    uint64_t pages;      /* overflow pages */
+    uint64_t leaf_bytes; /* in leaves */
+};
+
+/* What deletes and folds may use up in one transaction. */
+struct budget {
+    uint64_t pages; /* copied or new */
+    uint64_t frees; /* given back: LMDB writes their list in one piece, see lmdb_budget() */
+};
+
+/* Pages that are copied are pages given back. */
+static inline bool budget_take(struct budget *budget, uint64_t pages)
+{
+    if (budget->pages < pages || budget->frees < pages)
+        return false;
+    budget->pages -= pages;
+    budget->frees -= pages;
+    return true;
+}
+
+/* An item noted for writing: its record is `bytes` long in group.records. */
+struct noted {
+    uint64_t seq;
+    uint64_t bytes;
+};
+
+struct group {
+    struct buffer records; /* encoded item records, back to back */
+    struct buffer noted;   /* of struct noted */
+    struct chunk **chunks; /* ascending seq, one reference each */
+    uint32_t chunk_count, chunk_capacity;
+    struct buffer changes;  /* of struct change, in the order of the calls; no deletes */
+    struct buffer deletes;  /* of struct change, CHANGE_DELETE only */
+    struct buffer removed;  /* of struct removed_record */
+    struct dead_list dead;  /* unreferenced since the last commit */
+    size_t coalesce_at;     /* bytes of changes, at least */
+    uint64_t payload_bytes; /* of chunks and records */
+    struct cost cost;
+    bool tables_changed, counters_changed;
+};
+
+/* A prefix of the change log on its way into the records. */
+struct fold {
+    bool active;
+    struct change *updates; /* ascending seq; [next, update_count) are left */
+    size_t next, update_count;
+    struct change *deletes; /* runs, ascending; [0, delete_count) are left */
+    size_t delete_count;
+    uint64_t last_part; /* of the log, that is in here */
+};
+
+struct stored_table {
+    char *name;
+    bool changed;             /* its record is to be written */
+    int64_t logged[COUNTERS]; /* as the database has them */
+};
+
+/* A table that is gone: what is in the file under its number is nobody's. */
+struct doomed {
+    uint32_t id;
+    bool marked; /* the file says so */
+    bool found;  /* when the store was opened: its items are in runs */
+    bool ended;  /* nothing is left of it: the mark goes, too */
+};
+
+/* Pages after the last commit. */
+struct account {
+    uint64_t next;     /* the first page that was never used */
+    uint64_t reusable; /* free ones that the next transaction may take */
+    uint64_t recent;   /* free ones that only the one after it may take */
+    uint64_t parked;   /* taken from LMDB, and most of them from the file */
+    uint64_t fixed;    /* what any transaction may cost: the paths of all trees */
+    uint64_t least;    /* what one costs that only writes the meta record */
+    uint64_t fold;     /* what a step of folding costs beside the leaves it changes */
+    unsigned pieces_depth, items_depth;
+    uint64_t items_per_leaf;
+};
+
+struct store {
+    struct store_dir dir;
+    struct store_options options; /* dir: see store.dir */
+    trp_status failed;            /* sticky, with its words */
+    char *failed_words;
+
+    MDB_env *env;
+    MDB_dbi trees[TREE_COUNT];
+    bool has_trees; /* false: a read-only look at a store that was never filled */
+    size_t page_bytes;
+    uint64_t map_bytes;
+    uint8_t *map; /* page 0 */
+    struct space *space;
+    int64_t looked_ns; /* when data.mdb was last seen to have a name */
+    /* Of the reserve, which inserts leave alone, what no group may take, and a part of a group. */
+    uint64_t limit_pages, reserve_pages, fold_pages, part_pages;
+    struct account account;
+    struct meta_record meta; /* as the database has it */
+
+    MDB_txn *read_txn;
+    MDB_cursor *read_cursor; /* on pieces */
+    bool reading;            /* read_txn is live */
+    uint64_t reads;          /* times that it became so */
+    uint64_t read_last;      /* key the cursor stands on; 0: nowhere */
+    uint64_t pieces_root;    /* page; 0: not looked up in this read_txn */
+    uint32_t pieces_depth;
+    uint32_t resident_looks; /* since a look found a chunk on the disk only */
+    uint32_t unlooked;       /* chunks since the last look */
+    uint32_t kept;           /* leaves that were kept */
+
+    uint64_t held_bytes; /* see store_held_bytes() */
+    uint64_t next_item, next_chunk, next_change;
+    uint64_t next_removed;
+    uint64_t removed_count; /* records in the tree */
+    int64_t removed_at_ns;  /* of the newest */
+    uint64_t next_parked;   /* parked runs are [1, next_parked) */
+    struct deadline park_again;
+    bool parking;
+    bool cannot_park;
+    uint64_t log_changes;
+
+    struct store_table *tables;
+    struct stored_table *table_extras; /* parallel */
+    size_t table_count;
+    uint32_t next_table;
+    struct doomed *doomed;
+    size_t doomed_count;
+    struct buffer doomed_runs; /* of struct change: seqs in the file that no living item has */
+    bool doomed_run_open;      /* the last one may go on */
+
+    struct trajectory **trajectories; /* chains; a power of two */
+    uint32_t trajectory_count, trajectory_slots;
+
+    struct chunk cache; /* ring: next is the most recently used */
+    uint64_t cache_used, cache_limit;
+    struct slabs slabs;                         /* items, chunks and bytes of small chunks */
+    struct spare *spares[STORE_BUFFER_CLASSES]; /* buffers of chunks that are stored */
+    uint64_t spare_bytes;
+    struct chunk **lent; /* chunks whose bytes are the caller's */
+    uint32_t lent_count, lent_capacity;
+
+    struct group group;
+    struct dead_list pending; /* dead before this group, not removed yet */
+    struct store_copy *copy;  /* that is being read */
+    struct dead_list held;    /* dead, but the copy has yet to read them */
+    struct fold fold;
+    uint64_t fold_progress; /* rises with everything that a fold did */
+    struct buffer scratch;
+
+    uint64_t item_count, chunk_count, group_count, live_bytes;
+    uint64_t dropped, checked_chunks, checked_bytes;
+    bool loaded;
+    struct loading *loading; /* NULL: not begun, or all is there */
+
+    struct store_sharing *sharing; /* NULL: nobody asked */
+    struct loans *loans;           /* NULL: there cannot be any */
+    uint64_t lent_out;             /* bytes of loans that were not collected */
+};
+
+/* ---- lmdb.c --------------------------------------------------------------------------- */
+
+/* Opens or makes the environment and reads the meta record. */
+trp_status lmdb_open(struct store *store);
+void lmdb_close(struct store *store);
+
+/* Makes data.mdb with empty trees in a directory that has none, to be filled without syncs. */
+trp_status lmdb_make(struct store *store);
+
+/* Gives the store another nonce: it is no longer the one that it was copied from. */
+trp_status lmdb_rename(struct store *store);
+
+/* A status for what LMDB returned; names the directory. */
+trp_status lmdb_fail(const struct store *store, int rc, const char *what);
+
+/* DATA_LOSS that no check of items mends, in the record of `what` with this number: the newest
+ * checkpoint is named. */
+trp_status record_lost(const struct store *store, const char *what, uint64_t number);
+
+/* A write transaction; ends the read one. Commit or abort exactly once. */
+trp_status lmdb_begin(struct store *store, MDB_txn **txn);
+trp_status lmdb_commit(struct store *store, MDB_txn *txn);
+
+/* Makes read_txn and read_cursor live. */
+trp_status lmdb_read_begin(struct store *store);
+void lmdb_read_end(struct store *store);
+
+struct tree_record;
+
+/* Where the tree is as read_txn sees it, and how many pages of the file are in use. */
+trp_status lmdb_tree(struct store *store, enum store_tree tree, struct tree_record *record,
+                     uint64_t *pages);
+
+/* Writes store->meta. */
+int lmdb_put_meta(struct store *store, MDB_txn *txn);
+
+/* Puts one value cut into parts. `flags`: MDB_APPEND behind everything in the tree. */
+int lmdb_put_parts(MDB_cursor *cursor, uint64_t seq, trp_bytes bytes, unsigned flags);
+
+/* Puts a chunk that has its bytes, and its sum, behind everything in the tree. */
+int lmdb_put_chunk(const struct store *store, MDB_cursor *cursor, const struct chunk *chunk);
+
+/* Pages that a transaction may use now; of them, inserts. */
+uint64_t lmdb_pages_free(const struct store *store);
+uint64_t lmdb_pages_insert(const struct store *store);
+
+/* A transaction that only lets the next one have what the last one gave back. False: there is no
+ * room even for that, or the store failed. */
+bool lmdb_advance(struct store *store);
+
+/* Allocated pages behind the last one that LMDB used. */
+uint64_t lmdb_pages_tail(const struct store *store);
+
+/* What is left of them for a transaction that is sure to need `need`. */
+struct budget lmdb_budget(const struct store *store, uint64_t need);
+
+static inline MDB_val lmdb_key(const uint64_t *key)
+{
+    return (MDB_val){.mv_size = sizeof *key, .mv_data = (void *)key};
+}
+
+static inline uint64_t lmdb_key_read(MDB_val key)
+{
+    uint64_t value = 0;
+    if (key.mv_size == sizeof value)
+        __builtin_memcpy(&value, key.mv_data, sizeof value);
+    return value;
+}
+
+/* ---- chunk.c -------------------------------------------------------------------------- */
+
+/* What a chunk takes that is not stored yet, in round numbers. */
+static inline uint64_t chunk_memory(const struct chunk *chunk)
+{
+    return sizeof *chunk + SLAB_STEP + chunk->size;
+}
+
+/* What a chunk has instead of bytes until store_lent_end(). */
+struct lent {
+    uint32_t at; /* in store.lent */
+    uint32_t count;
+    bool shared; /* they may change under our eyes */
+    trp_bytes spans[];
+};
+
+struct span_reader {
+    const trp_bytes *next;
+    trp_bytes left; /* of the span before */
+};
+
+static inline struct span_reader chunk_spans(const struct chunk *chunk)
+{
+    if (chunk->lent)
+        return (struct span_reader){.next = chunk->lent->spans};
+    return (struct span_reader){.left = {chunk->bytes, chunk->size}};
+}
+
+/* The next `size` bytes, which are there. */
+void span_reader_copy(struct span_reader *from, uint8_t *out, size_t size);
+
+/* A stored chunk without bytes and references. */
+struct chunk *chunk_create_stored(struct store *store, uint64_t seq, uint32_t size);
+void chunk_free(struct store *store, struct chunk *chunk);
+void spares_cleanup(struct store *store);
+
+/* The cursor on the chunk's first piece, and from there to the next: LMDB's codes. */
+int chunk_seek(struct store *store, const struct chunk *chunk, MDB_val *data);
+int chunk_next(struct store *store, MDB_val *data);
+
+/* The chunk's own bytes in its next piece, 0 being the first: all but the sum behind the last. What
+ * was read counts when pieces_end() says so, after all of them; `check` is zeroed before.
+ * DATA_LOSS: it is not what was written; INTERNAL: it cannot be read. */
+trp_status piece_read(struct store *store, const struct chunk *chunk, uint32_t piece, MDB_val *data,
+                      struct chunk_check *check);
+trp_status pieces_end(struct store *store, const struct chunk *chunk, struct chunk_check *check);
+
+/* Its bytes are on disk now: the cache keeps or drops them. */
+void chunk_settle(struct store *store, struct chunk *chunk);
+void dead_push(struct dead_list *list, struct dead dead);
+
+enum { PAGE_HEADER_BYTES = 16 }; /* LMDB's, before a value that has the page to itself */
+
+/* True when the value has a page to itself, which does not move while the value lives. */
+bool page_of_piece(const struct store *store, MDB_val value, uint64_t *page);
+
+/* ---- share.c -------------------------------------------------------------------------- */
+
+struct store_sharing;
+
+/* Ends the leases that a killed server left. Before the first write. */
+trp_status leases_revoke(const struct store *store);
+void sharing_destroy(struct store_sharing *sharing); /* NULL is fine */
+
+/* ---- loan.c --------------------------------------------------------------------------- */
+
+struct loans;
+
+/* Makes loans possible, where they are; and takes back the references of those that are out. */
+void loans_open(struct store *store);
+void loans_close(struct store *store);
+
+/* ---- group.c -------------------------------------------------------------------------- */
+
+void cost_add(struct cost *cost, uint64_t bytes);
+uint64_t cost_pages(struct cost cost);
+bool group_empty(const struct group *group);
+
+/* Notes that the record of this item goes. */
+void group_delete_seq(struct store *store, uint64_t seq);
+void group_cleanup(struct store *store);
+
+/* Removes pending dead chunks in a transaction of their own. *more: some are left that can go. */
+trp_status store_sweep(struct store *store, bool *more);
+
+/* ---- copy.c --------------------------------------------------------------------------- */
+
+/* True: item records must stay as they are, changes go to the log. */
+bool copy_holds_records(const struct store *store);
+
+/* Takes from `dead` what the copy has yet to read. */
+void copy_hold_dead(struct store *store, struct dead_list *dead);
+
+/* Nothing is held any more. */
+void copy_release(struct store *store);
+
+/* The store needs the room that the copy keeps: the copy fails. False: there is none. */
+bool copy_abandon(struct store *store);
+
+/* ---- load.c --------------------------------------------------------------------------- */
+
+struct loading;
+
+/* Forgets a load that is not at its end; none is fine. Before the environment is closed. */
+void loading_end(struct store *store);
+
+/* Reads tables and their counters as the database has them. */
+trp_status tables_load(struct store *store);
+
+/* ---- remove.c ------------------------------------------------------------------------- */
+
+/* Removes dead chunks from the back of the (ascending) list while the budget lasts. */
+int pieces_remove(struct store *store, MDB_txn *txn, struct dead_list *list, struct budget *budget);
+
+/* Removes up to `quota` items of the run from its back and shortens it. */
+int items_remove(MDB_cursor *cursor, struct change *run, uint64_t *quota);
+
+/* The same of `*count` runs, from the last one on, while the budget lasts. */
+int runs_remove(const struct store *store, MDB_cursor *cursor, struct change *runs, size_t *count,
+                uint64_t *quota, struct budget *budget);
+
+/* Sorts runs and joins neighbours; the new count. */
+size_t runs_merge(struct change *runs, size_t count, struct buffer *scratch);
+
+/* ---- removed.c ------------------------------------------------------------------------ */
+
+/* Appends the group's first `bytes` of removed keys and takes out those that are too old or too
+ * many. */
+int removed_put(struct store *store, MDB_txn *txn, size_t bytes, struct budget *budget);
+
+/* Takes some of those out in a transaction of its own, or, with `give_up`, half of all, for room.
+ * False: there are none, or no room. */
+bool removed_work(struct store *store, bool give_up);
+
+/* ---- fold.c --------------------------------------------------------------------------- */
+
+/* Appends a group's changes to the log. */
+int log_append(struct store *store, MDB_txn *txn, trp_bytes changes);
+
+/* One small step inside `txn`, for about `quota` leaves. */
+int fold_step(struct store *store, MDB_txn *txn, uint64_t quota, struct budget *budget);
+
+/* Starts a fold if none is active and the log is not empty. */
+trp_status fold_begin(struct store *store);
+void fold_cleanup(struct fold *fold);
+
+/* Reads the log's oldest parts, about `count` changes from at most `part_count`. Empty: the log is.
+ */
+trp_status log_read(struct store *store, size_t count, size_t part_count, struct buffer *changes,
+                    uint64_t *last_part);
+
+/* Sorts a prefix of the log into the updates and deletes of `fold`. */
+void fold_sort(struct fold *fold, const struct buffer *changes, struct buffer *scratch);
+
+/* A step of fold or sweep in its own transaction; false: there is nothing to do, or no room. */
+bool store_work(struct store *store, bool all);
+
+/* ---- park.c --------------------------------------------------------------------------- */
+
+/* A step of giving pages to the file system, or of taking them back; false: nothing to do. */
+bool park_work(struct store *store);
+bool park_return(struct store *store);
+
+/* ---- store.c -------------------------------------------------------------------------------- */
+
+trp_status store_broken(const struct store *store);
+
+/* From now on a crash of the host matters, and what is there counts as whole. */
+trp_status store_trust(struct store *store);
+
+/* ---- tables.c ------------------------------------------------------------------------- */
+
+/* Writes the records of tables that changed; of their counters, what the log has. */
+int tables_put(struct store *store, MDB_txn *txn);
+int counters_put(struct store *store, MDB_txn *txn);
+void table_counters(const struct store_table *table, int64_t counters[COUNTERS]);
+void table_set_counters(struct store_table *table, const int64_t counters[COUNTERS]);
+
+/* Replaces the record of a table, or, with NULL, removes it. */
+int table_record_put(struct store *store, MDB_txn *txn, uint32_t id, const struct table_view *view);
+
+struct store_table *table_find_id(struct store *store, uint64_t id, size_t *index);
+void tables_free(struct store *store);
+
+/* ---- doomed.c ------------------------------------------------------------------------- */
+
+struct doomed *doomed_add(struct store *store, uint32_t table_id);
+bool doomed_has(const struct store *store, uint64_t table_id);
+
+/* Writes marks, and removes those of tables that ended. */
+int doomed_put(struct store *store, MDB_txn *txn);
+
+/* While items are loaded, in the order of their seqs: this one lives, or its table is doomed. */
+void doomed_see(struct store *store, uint64_t seq, bool lives);
+
+/* Removes some of what was seen, in a transaction of its own; false: nothing is left, or no room.
+ */
+bool doomed_work(struct store *store);
+
+/* The next one to open the store is to do it. */
+void doomed_leave(struct store *store);
+void doomed_cleanup(struct store *store);
+
+#endif

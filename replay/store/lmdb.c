@@ -1,0 +1,717 @@
+/* One environment, one writing thread, no lock file: the directory is ours alone. LMDB without its
+ * lock does not know of readers; ours is the same thread, and its transaction ends before a write
+ * transaction begins, so no page that it sees is ever recycled under it.
+ *
+ * Pages are counted after every commit from the statistics of the trees: what they do not use is
+ * free, and of that, what the last transaction freed may only be taken by the one after the next
+ * (LMDB keeps the last snapshot whole). */
+#include "internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "replay/disk/checkpoint_dir.h"
+#include "core/alloc.h"
+#include "core/copy.h"
+#include "replay/disk/extents.h"
+#include "replay/disk/page.h"
+#include "replay/disk/walk.h"
+
+enum {
+    FREE_TREE = 0,    /* LMDB's own list of free pages */
+    FIRST_PAGES = 64, /* a new store has them before LMDB touches any: 256 KiB */
+    OPEN_WAIT_MS = 50,
+    MAP_SPARE_BYTES = 1 << 20, /* of a map are not used */
+    AHEAD_BYTES_MAX = 1 << 28, /* more than lmdb_want() asks for */
+    LOOK_MS = 100,             /* between looks at whether data.mdb is still there */
+    /* Pages: folding's 48, a part of 24, about 85 that any group may cost, and some to spare. */
+    RESERVE_MIN = 192,
+    RESERVE_MAX = 1024,
+    TAIL_KEPT = 64,               /* pages that inserts leave alone: 10 MiB can be freed at once */
+    META_PAGE_MAGIC = 0xBEEFC0DE, /* in pages 0 and 1, behind a page header of 16 bytes */
+};
+
+static const char *const tree_names[TREE_COUNT] = {
+    [TREE_META] = "meta",       [TREE_TABLES] = "tables",   [TREE_ITEMS] = "items",
+    [TREE_PIECES] = "pieces",   [TREE_CHANGES] = "changes", [TREE_PARKED] = "parked",
+    [TREE_REMOVED] = "removed",
+};
+
+/* To LMDB, a write that a full file system cut short is an I/O error. */
+static bool write_was_short(const struct store *store, int rc)
+{
+    enum { WRITE_BYTES_MAX = 1 << 20 }; /* LMDB writes 64 pages at once */
+    struct statvfs fs;
+    return rc == EIO && statvfs(store->dir.path, &fs) == 0 && fs.f_blocks > 0 &&
+           (uint64_t)fs.f_bavail * fs.f_frsize < WRITE_BYTES_MAX;
+}
+
+trp_status lmdb_fail(const struct store *store, int rc, const char *what)
+{
+    if (write_was_short(store, rc))
+        rc = ENOSPC;
+    if (rc > 0)
+        return store_errno(rc, store->dir.data_path, what);
+    trp_status status = TRP_INTERNAL;
+    if (rc == MDB_CORRUPTED || rc == MDB_PAGE_NOTFOUND || rc == MDB_INVALID ||
+        rc == MDB_VERSION_MISMATCH || rc == MDB_NOTFOUND || rc == MDB_INCOMPATIBLE)
+        status = TRP_DATA_LOSS;
+    else if (rc == MDB_MAP_FULL || rc == MDB_TXN_FULL)
+        status = TRP_RESOURCE_EXHAUSTED;
+    return trp_fail(status, "replay store %s: %s: %s", store->dir.data_path, what,
+                    mdb_strerror(rc));
+}
+
+/* ---- reading -------------------------------------------------------------------------------- */
+
+trp_status lmdb_read_begin(struct store *store)
+{
+    if (store->reading)
+        return TRP_OK;
+    int rc;
+    if (!store->read_txn)
+        rc = mdb_txn_begin(store->env, NULL, MDB_RDONLY, &store->read_txn);
+    else
+        rc = mdb_txn_renew(store->read_txn);
+    if (rc == 0 && store->has_trees) {
+        if (!store->read_cursor)
+            rc = mdb_cursor_open(store->read_txn, store->trees[TREE_PIECES], &store->read_cursor);
+        else
+            rc = mdb_cursor_renew(store->read_txn, store->read_cursor);
+    }
+    if (rc != 0)
+        return lmdb_fail(store, rc, "read");
+    store->reading = true;
+    store->reads++;
+    store->read_last = 0;
+    store->pieces_root = 0;
+    return TRP_OK;
+}
+
+void lmdb_read_end(struct store *store)
+{
+    if (store->reading)
+        mdb_txn_reset(store->read_txn);
+    store->reading = false;
+}
+
+trp_status lmdb_tree(struct store *store, enum store_tree tree, struct tree_record *record,
+                     uint64_t *pages)
+{
+    MDB_val key = {strlen(tree_names[tree]), (void *)tree_names[tree]}, data;
+    MDB_envinfo info;
+    MDB_dbi main;
+    int rc = mdb_dbi_open(store->read_txn, NULL, 0, &main);
+    if (rc == 0)
+        rc = mdb_get(store->read_txn, main, &key, &data);
+    if (rc == 0 && data.mv_size != sizeof *record)
+        rc = MDB_CORRUPTED;
+    if (rc != 0)
+        return lmdb_fail(store, rc, "find a tree");
+    memcpy(record, data.mv_data, sizeof *record);
+    mdb_env_info(store->env, &info);
+    *pages = info.me_last_pgno + 1;
+    return TRP_OK;
+}
+
+/* ---- accounting ----------------------------------------------------------------------------- */
+
+static uint64_t tree_pages(const MDB_stat *stat)
+{
+    return stat->ms_branch_pages + stat->ms_leaf_pages + stat->ms_overflow_pages;
+}
+
+/* Pages that the last transaction freed: the last record of the free list, if it is its own. */
+static int recent_pages(struct store *store, uint64_t last_txn, uint64_t *pages)
+{
+    MDB_cursor *cursor;
+    MDB_val key, data;
+    *pages = 0;
+    int rc = mdb_cursor_open(store->read_txn, FREE_TREE, &cursor);
+    if (rc != 0)
+        return rc;
+    rc = mdb_cursor_get(cursor, &key, &data, MDB_LAST);
+    if (rc == 0 && lmdb_key_read(key) >= last_txn && data.mv_size >= sizeof *pages)
+        memcpy(pages, data.mv_data, sizeof *pages); /* an ID list starts with its length */
+    mdb_cursor_close(cursor);
+    return rc == MDB_NOTFOUND ? 0 : rc;
+}
+
+static trp_status lmdb_account(struct store *store)
+{
+    TRP_TRY(lmdb_read_begin(store));
+    MDB_envinfo info;
+    MDB_stat stat;
+    struct account account = {.fixed = 16, .fold = 8, .items_per_leaf = 1};
+    mdb_env_info(store->env, &info);
+    account.next = info.me_last_pgno + 1;
+    int rc = mdb_env_stat(store->env, &stat); /* of the main tree */
+    uint64_t used = 2 + tree_pages(&stat);
+    account.fixed += stat.ms_depth + 2;
+    account.least = 4 + 2 * stat.ms_depth;
+    if (rc == 0)
+        rc = mdb_stat(store->read_txn, FREE_TREE, &stat);
+    used += tree_pages(&stat);
+    account.fixed += stat.ms_depth + 2;
+    account.least += 2 * stat.ms_depth;
+    for (unsigned tree = 0; rc == 0 && tree < TREE_COUNT; tree++) {
+        rc = mdb_stat(store->read_txn, store->trees[tree], &stat);
+        used += tree_pages(&stat);
+        account.fixed += stat.ms_depth + 2;
+        if (tree == TREE_PIECES)
+            account.pieces_depth = stat.ms_depth;
+        if (tree == TREE_CHANGES || tree == TREE_META)
+            account.fold += stat.ms_depth + 2;
+        if (tree == TREE_PARKED)
+            account.parked = stat.ms_overflow_pages;
+        if (tree == TREE_ITEMS) {
+            account.items_depth = stat.ms_depth;
+            account.items_per_leaf =
+                1 + (stat.ms_leaf_pages ? stat.ms_entries / stat.ms_leaf_pages : 0);
+        }
+    }
+    account.fold += account.least;
+    uint64_t recent = 0;
+    if (rc == 0)
+        rc = recent_pages(store, info.me_last_txnid, &recent);
+    if (rc != 0)
+        return lmdb_fail(store, rc, "count pages");
+    uint64_t unused = account.next > used ? account.next - used : 0;
+    account.recent = recent < unused ? recent : unused;
+    account.reusable = unused - account.recent;
+    store->account = account;
+    return TRP_OK;
+}
+
+uint64_t lmdb_pages_tail(const struct store *store)
+{
+    uint64_t watermark = space_watermark(store->space);
+    return watermark > store->account.next ? watermark - store->account.next : 0;
+}
+
+uint64_t lmdb_pages_free(const struct store *store)
+{
+    /* What a search of the free list has read is written back, 509 page numbers to a page. */
+    uint64_t reusable = store->account.reusable;
+    return reusable - reusable / 256 + lmdb_pages_tail(store);
+}
+
+/* A transaction's list of freed pages is one value: longer than a page, it takes a run of pages,
+ * which a fragmented free list may not have; then it comes from the tail, more than once when the
+ * list grows while it is saved. */
+enum { RUN_FREES = 480, FREES_PER_PAGE = 509, RUN_TRIES = 3, FREES_MAX = 32768 };
+
+uint64_t lmdb_pages_insert(const struct store *store)
+{
+    uint64_t tail = lmdb_pages_tail(store), all = lmdb_pages_free(store);
+    uint64_t kept = tail < TAIL_KEPT ? tail : TAIL_KEPT;
+    return all - kept;
+}
+
+struct budget lmdb_budget(const struct store *store, uint64_t need)
+{
+    uint64_t pages = lmdb_pages_free(store), runs = lmdb_pages_tail(store) / 4;
+    struct budget budget = {.frees = RUN_FREES};
+    if (runs > FREES_MAX / FREES_PER_PAGE * RUN_TRIES)
+        runs = FREES_MAX / FREES_PER_PAGE * RUN_TRIES;
+    if (runs / RUN_TRIES * FREES_PER_PAGE > RUN_FREES)
+        budget.frees = runs / RUN_TRIES * FREES_PER_PAGE;
+    /* The paths that are copied anyway give pages back, too. */
+    budget.frees -= store->account.fixed < budget.frees ? store->account.fixed : budget.frees;
+    budget.pages = pages > need + runs ? pages - need - runs : 0;
+    return budget;
+}
+
+bool lmdb_advance(struct store *store)
+{
+    MDB_txn *txn;
+    if (store->failed != TRP_OK || lmdb_pages_free(store) < store->account.least ||
+        lmdb_begin(store, &txn) != TRP_OK)
+        return false;
+    int rc = lmdb_put_meta(store, txn);
+    if (rc != 0) {
+        mdb_txn_abort(txn);
+        return false;
+    }
+    trp_status status = lmdb_commit(store, txn);
+    if (status != TRP_OK)
+        store_break(store, status);
+    return status == TRP_OK;
+}
+
+/* So many pages are kept ready beyond the reserve: a sixteenth of the file, so that a growing store
+ * is not slowed and a small one stays small. They are asked for in steps: groups of one item would
+ * wake the helper, and it the kernel twice, for a page each. */
+static void lmdb_want(struct store *store)
+{
+    enum { STEP = 256 };
+    uint64_t ahead = store->account.next / 16;
+    if (ahead < 1024)
+        ahead = 1024; /* 4 MiB */
+    if (ahead > 32768)
+        ahead = 32768; /* 128 MiB: 50 ms at the rate of a growing store */
+    ahead += store->reserve_pages;
+    if (store->account.reusable >= ahead || store->account.parked > 0)
+        return;
+    uint64_t page = store->account.next + ahead - store->account.reusable;
+    space_want(store->space, (page + STEP - 1) / STEP * STEP);
+}
+
+/* ---- writing -------------------------------------------------------------------------------- */
+
+trp_status lmdb_begin(struct store *store, MDB_txn **txn)
+{
+    assert(!store->options.read_only);
+    lmdb_read_end(store);
+    int rc = mdb_txn_begin(store->env, NULL, 0, txn);
+    return rc == 0 ? TRP_OK : lmdb_fail(store, rc, "begin");
+}
+
+/* Somebody who removes the directory of a live store takes the file's name: what goes into it is
+ * gone with this process. A system call for each commit would be a good part of a small one. */
+static trp_status file_check(struct store *store)
+{
+    int64_t now = clock_now_ns(&clock_monotonic);
+    struct stat info;
+    int fd;
+    if (store->looked_ns != 0 && now < store->looked_ns + LOOK_MS * INT64_C(1000000))
+        return TRP_OK;
+    mdb_env_get_fd(store->env, &fd);
+    store->looked_ns = now;
+    if (fstat(fd, &info) != 0 || info.st_nlink > 0)
+        return TRP_OK;
+    return trp_fail(TRP_DATA_LOSS,
+                    "%s was deleted while the store was open: what is in it is lost when this "
+                    "process ends; dump it meanwhile",
+                    store->dir.data_path);
+}
+
+trp_status lmdb_commit(struct store *store, MDB_txn *txn)
+{
+    copy_away_end();
+    int rc = mdb_txn_commit(txn);
+    if (rc != 0)
+        return lmdb_fail(store, rc, "commit");
+    lmdb_read_end(store); /* a fold may have read the log meanwhile */
+    TRP_TRY(file_check(store));
+    TRP_TRY(lmdb_account(store));
+    /* What store_admit() is for; beyond it a full disk would kill us. */
+    assert(store->account.next <= space_watermark(store->space));
+    lmdb_want(store);
+    return TRP_OK;
+}
+
+int lmdb_put_meta(struct store *store, MDB_txn *txn)
+{
+    uint64_t number = META_KEY;
+    MDB_val key = lmdb_key(&number);
+    MDB_val data = {sizeof store->meta, &store->meta};
+    store->meta.sum = meta_record_sum(&store->meta);
+    return mdb_put(txn, store->trees[TREE_META], &key, &data, 0);
+}
+
+int lmdb_put_parts(MDB_cursor *cursor, uint64_t seq, trp_bytes bytes, unsigned flags)
+{
+    uint32_t count = piece_count(bytes.size);
+    for (uint32_t piece = 0; piece < count; piece++) {
+        size_t offset = (size_t)piece * PIECE_BYTES;
+        size_t size = bytes.size - offset < PIECE_BYTES ? bytes.size - offset : PIECE_BYTES;
+        uint64_t number = piece_key(seq, piece);
+        MDB_val key = lmdb_key(&number), data = {size, NULL};
+        int rc = mdb_cursor_put(cursor, &key, &data, flags | MDB_RESERVE);
+        if (rc != 0)
+            return rc;
+        if (size)
+            copy_some(data.mv_data, bytes.data + offset, size);
+    }
+    return 0;
+}
+
+/* The next `size` bytes of the spans into `out`, which is a page that nobody looks at soon if it is
+ * `away`; the sum with them. Of what may change meanwhile the sum is that of a copy. */
+static uint32_t spans_take(struct span_reader *from, uint8_t *out, size_t size, bool away,
+                           bool shared, uint32_t sum)
+{
+    uint8_t copy[PIECE_BYTES];
+    if (size == 0)
+        return sum;
+    while (from->left.size == 0)
+        from->left = *from->next++;
+    const uint8_t *in = from->left.data;
+    if (shared && away) {
+        span_reader_copy(from, copy, size);
+        in = copy;
+    } else if (!shared && from->left.size >= size) {
+        from->left = (trp_bytes){in + size, from->left.size - size};
+    } else {
+        span_reader_copy(from, out, size);
+        return chunk_sum_add(sum, out, size);
+    }
+    sum = chunk_sum_add(sum, in, size); /* that brings it into the cache */
+    if (away)
+        copy_away(out, in, size);
+    else
+        copy_some(out, in, size);
+    return sum;
+}
+
+int lmdb_put_chunk(const struct store *store, MDB_cursor *cursor, const struct chunk *chunk)
+{
+    /* What has a page to itself, of the file's own pages: else it is written from there at once. */
+    enum { PAGE_VALUE_MIN = PIECE_BYTES / 2 };
+    bool map = store->options.durability != TRP_DURABLE_SYSTEM;
+    bool shared = chunk->lent && chunk->lent->shared;
+    struct span_reader from = chunk_spans(chunk);
+    uint32_t count = chunk_pieces(chunk->size), sum = 0;
+    for (uint32_t piece = 0; piece < count; piece++) {
+        size_t offset = (size_t)piece * PIECE_BYTES, left = chunk->size + SUM_BYTES - offset;
+        size_t size = left < PIECE_BYTES ? left : PIECE_BYTES;
+        size_t whole = offset < chunk->size ? chunk->size - offset : 0;
+        size_t bytes = whole < size ? whole : size;
+        uint64_t number = piece_key(chunk->seq, piece);
+        MDB_val key = lmdb_key(&number), data = {size, NULL};
+        int rc = mdb_cursor_put(cursor, &key, &data, MDB_APPEND | MDB_RESERVE);
+        if (rc != 0)
+            return rc;
+        uint8_t *out = data.mv_data;
+        sum = spans_take(&from, out, bytes, map && bytes > PAGE_VALUE_MIN, shared, sum);
+        for (size_t at = bytes; at < size; at++)
+            out[at] = (uint8_t)(sum >> 8 * (offset + at - chunk->size));
+    }
+    return 0;
+}
+
+/* ---- opening -------------------------------------------------------------------------------- */
+
+/* What the user can do comes with it: the newest checkpoint, if there is one. */
+static trp_status data_lost(const struct store *store, const char *what)
+{
+    char *root = checkpoint_root(store->dir.path, store->options.checkpoint_dir);
+    char *newest = checkpoint_newest(root);
+    trp_status status = trp_fail(
+        TRP_DATA_LOSS, "replay store %s: %s; %s%s%s%s%s", store->dir.data_path, what,
+        store->dir.suspect ? "its host went down while it was open; " : "",
+        newest ? "its newest checkpoint comes back with: troupe replay restore --force " : "",
+        newest ? newest : "it has no checkpoint: ", newest ? " " : "",
+        newest ? store->dir.path
+               : "restore data.mdb from a copy, or remove the directory to begin anew");
+    free(newest);
+    free(root);
+    return status;
+}
+
+trp_status record_lost(const struct store *store, const char *what, uint64_t number)
+{
+    char *words = xasprintf("%s %llu is damaged", what, (unsigned long long)number);
+    trp_status status = data_lost(store, words);
+    free(words);
+    return status;
+}
+
+static trp_status trees_open(struct store *store, MDB_txn *txn, unsigned flags)
+{
+    int rc = mdb_dbi_open(txn, tree_names[0], MDB_INTEGERKEY | flags, &store->trees[0]);
+    for (unsigned tree = 1; rc == 0 && tree < TREE_COUNT; tree++)
+        rc = mdb_dbi_open(txn, tree_names[tree], MDB_INTEGERKEY | flags, &store->trees[tree]);
+    if (rc == MDB_NOTFOUND)
+        return data_lost(store, "lacks a tree that every store has");
+    if (rc != 0)
+        return lmdb_fail(store, rc, "open trees");
+    store->has_trees = true;
+    return TRP_OK;
+}
+
+/* Reads store->meta and finds page 0: the page that the record lies in starts with its number. */
+static trp_status meta_read(struct store *store, MDB_txn *txn)
+{
+    uint64_t number = META_KEY;
+    MDB_val key = lmdb_key(&number), data;
+    int rc = mdb_get(txn, store->trees[TREE_META], &key, &data);
+    if (rc != 0)
+        return lmdb_fail(store, rc, "read the meta record");
+    if (!meta_record_decode((trp_bytes){data.mv_data, data.mv_size}, &store->meta))
+        return data_lost(store, "the meta record is damaged");
+    if (store->meta.format != STORE_FORMAT && store->meta.format != STORE_FORMAT_BEFORE)
+        return trp_fail(TRP_FAILED_PRECONDITION,
+                        "replay store %s has format %u, this program reads formats %d and %d",
+                        store->dir.data_path, store->meta.format, STORE_FORMAT_BEFORE,
+                        STORE_FORMAT);
+    store->meta.format = STORE_FORMAT; /* what it has from the next time that it is written */
+    uintptr_t page = (uintptr_t)data.mv_data & ~(store->page_bytes - 1);
+    uint64_t page_number;
+    memcpy(&page_number, (const void *)page, sizeof page_number);
+    if (page_number > store->map_bytes / store->page_bytes)
+        return TRP_OK;
+    uint8_t *map = (uint8_t *)page - page_number * store->page_bytes;
+    unsigned char resident;
+    uint32_t magic = 0;
+    if (mincore(map, store->page_bytes, &resident) == 0)
+        memcpy(&magic, map + 16, sizeof magic);
+    store->map = magic == META_PAGE_MAGIC ? map : NULL;
+    return TRP_OK;
+}
+
+static trp_status nonce_draw(struct store *store)
+{
+    if (getrandom(store->meta.nonce, NONCE_BYTES, 0) == NONCE_BYTES)
+        return TRP_OK;
+    return store_errno(errno, store->dir.data_path, "random bytes");
+}
+
+static trp_status trees_make(struct store *store)
+{
+    MDB_txn *txn;
+    int rc = mdb_txn_begin(store->env, NULL, 0, &txn);
+    if (rc != 0)
+        return lmdb_fail(store, rc, "begin");
+    trp_status status = trees_open(store, txn, MDB_CREATE);
+    store->meta = (struct meta_record){.format = STORE_FORMAT,
+                                       .map_bytes = store->map_bytes,
+                                       .item_ceiling = 1,
+                                       .chunk_ceiling = 1};
+    if (status == TRP_OK)
+        status = nonce_draw(store);
+    if (status == TRP_OK && (rc = lmdb_put_meta(store, txn)) != 0)
+        status = lmdb_fail(store, rc, "write the meta record");
+    if (status != TRP_OK) {
+        mdb_txn_abort(txn);
+        return status;
+    }
+    rc = mdb_txn_commit(txn);
+    return rc == 0 ? TRP_OK : lmdb_fail(store, rc, "commit");
+}
+
+/* LMDB writes back what it has read of the free list under the numbers of past transactions, one
+ * page to a number, or longer values if there are too few: so a young store gets a past. */
+static trp_status numbers_spend(struct store *store)
+{
+    enum { NUMBERS = 2048 }; /* of 509 pages each: 4 GiB of free pages; 5 ms */
+    int rc = mdb_env_set_flags(store->env, MDB_NOSYNC, 1);
+    for (unsigned number = 0; rc == 0 && number < NUMBERS; number++) {
+        MDB_txn *txn;
+        rc = mdb_txn_begin(store->env, NULL, 0, &txn);
+        if (rc == 0 && (rc = lmdb_put_meta(store, txn)) != 0)
+            mdb_txn_abort(txn);
+        else if (rc == 0)
+            rc = mdb_txn_commit(txn);
+    }
+    if (rc == 0 && store->options.durability == TRP_DURABLE_SYSTEM)
+        rc = mdb_env_set_flags(store->env, MDB_NOSYNC, 0);
+    if (rc == 0 && store->options.durability == TRP_DURABLE_SYSTEM)
+        rc = mdb_env_sync(store->env, 1);
+    return rc == 0 ? TRP_OK : lmdb_fail(store, rc, "make");
+}
+
+static trp_status trees_check(struct store *store)
+{
+    MDB_txn *txn;
+    int rc = mdb_txn_begin(store->env, NULL, MDB_RDONLY, &txn);
+    if (rc != 0)
+        return lmdb_fail(store, rc, "begin");
+    trp_status status = trees_open(store, txn, 0);
+    if (status == TRP_OK && store->has_trees)
+        status = meta_read(store, txn);
+    /* Committed, not aborted: handles of trees opened in an aborted transaction are gone. */
+    rc = mdb_txn_commit(txn);
+    return status != TRP_OK || rc == 0 ? status : lmdb_fail(store, rc, "commit");
+}
+
+/* data.mdb of a store that was made is there, and LMDB can read it. What a killed server had open
+ * is what it left: its pages are the kernel's, and LMDB's commits need no more than their order. To
+ * go on with them is what that server would have done; and a walk through 10 GB of them takes
+ * longer than all else until the first sample. */
+static trp_status data_check(const struct store *store)
+{
+    struct stat info;
+    const char *path = store->dir.data_path;
+    if (stat(path, &info) != 0)
+        return errno == ENOENT ? data_lost(store, "is missing") : store_errno(errno, path, "open");
+    if (info.st_size == 0)
+        return data_lost(store, "is empty");
+    enum walk_depth depth = store->dir.killed ? WALK_METAS : WALK_TREES;
+    if (store->dir.suspect || store->options.check)
+        depth = WALK_VALUES;
+    trp_status status = store_walk(path, depth, NULL);
+    if (status != TRP_DATA_LOSS)
+        return status;
+    char *what = xstrdup(trp_last_error());
+    status = data_lost(store, what);
+    free(what);
+    return status;
+}
+
+/* LMDB leaves out a map's last page. */
+static uint64_t map_usable(uint64_t map_bytes)
+{
+    return map_bytes - (map_bytes < 2 * MAP_SPARE_BYTES ? map_bytes / 2 : MAP_SPARE_BYTES);
+}
+
+static trp_status env_open(struct store *store, unsigned flags)
+{
+    flags |= MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOTLS | MDB_NOMEMINIT;
+    uint64_t map_bytes = 1; /* who only reads needs what is there, which LMDB knows */
+    int rc = mdb_env_create(&store->env);
+    if (rc == 0)
+        rc = mdb_env_set_maxdbs(store->env, TREE_COUNT);
+    if (rc == 0 && !(flags & MDB_RDONLY)) { /* again each time: file systems grow */
+        uint64_t bytes, most = store->options.max_bytes;
+        TRP_TRY(store_dir_capacity(&store->dir, &bytes, &map_bytes));
+        if (most > 0 && most < map_usable(map_bytes))
+            map_bytes = (most / MAP_SPARE_BYTES + 2) * MAP_SPARE_BYTES;
+    }
+    if (rc == 0)
+        rc = mdb_env_set_mapsize(store->env, map_bytes);
+    if (rc == 0)
+        rc = mdb_env_open(store->env, store->dir.data_path, flags, STORE_FILE_MODE);
+    if (rc == ENOMEM)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED,
+                        "replay store %s: no room in the address space for a map of at least "
+                        "%" PRIu64 " bytes: raise `ulimit -v`, or bound the store with --max-bytes",
+                        store->dir.data_path, map_bytes);
+    if (rc != 0)
+        return lmdb_fail(store, rc, "open");
+    MDB_stat stat;
+    MDB_envinfo info;
+    mdb_env_stat(store->env, &stat);
+    mdb_env_info(store->env, &info);
+    store->page_bytes = stat.ms_psize;
+    store->map_bytes = info.me_mapsize;
+    return TRP_OK;
+}
+
+static trp_status pages_open(struct store *store, int fd, uint64_t first)
+{
+    bool write_map = store->options.durability != TRP_DURABLE_SYSTEM;
+    uint64_t max_bytes = store->options.max_bytes, capacity, map_bytes;
+    TRP_TRY(store_dir_capacity(&store->dir, &capacity, &map_bytes));
+    if (max_bytes == 0 || max_bytes > map_usable(store->map_bytes))
+        max_bytes = map_usable(store->map_bytes);
+    store->limit_pages = max_bytes / store->page_bytes;
+    /* Deletes on a full store copy tree pages before they free any. */
+    store->reserve_pages = (max_bytes < capacity ? max_bytes : capacity) / store->page_bytes / 32;
+    if (store->reserve_pages < RESERVE_MIN)
+        store->reserve_pages = RESERVE_MIN;
+    if (store->reserve_pages > RESERVE_MAX)
+        store->reserve_pages = RESERVE_MAX;
+    store->fold_pages = store->reserve_pages / 4;
+    store->part_pages = store->reserve_pages / 8;
+    struct space_options options = {
+        .fd = fd,
+        .map = write_map ? store->map : NULL,
+        .page_bytes = store->page_bytes,
+        .first = first,
+        .limit = store->limit_pages > first ? store->limit_pages : first,
+    };
+    TRP_TRY(space_create(&store->space, &options));
+    TRP_TRY(lmdb_account(store));
+    lmdb_want(store);
+    /* The first group would wait for it; a full file system is for store_admit() to tell. */
+    uint64_t ahead = 2 * store->reserve_pages;
+    uint64_t aim = store->account.next + ahead;
+    if (lmdb_pages_free(store) < ahead)
+        space_wait(store->space, aim < options.limit ? aim : options.limit,
+                   deadline_in_ms(&clock_monotonic, OPEN_WAIT_MS));
+    return TRP_OK;
+}
+
+/* LMDB makes a file that it writes to through a map as long as the map. It is to be as long as what
+ * it takes, for everybody who looks at it or copies it; the helper makes it longer before anything
+ * is written there. What was taken ahead stays, should the file system be full by now. */
+static trp_status data_shorten(const struct store *store, int fd, uint64_t first, uint64_t before)
+{
+    uint64_t bytes = first * store->page_bytes;
+    struct stat info;
+    if (before > bytes)
+        bytes = before < bytes + AHEAD_BYTES_MAX ? before : bytes + AHEAD_BYTES_MAX;
+    if (fstat(fd, &info) == 0 && (uint64_t)info.st_size > bytes && ftruncate(fd, (off_t)bytes) != 0)
+        return store_errno(errno, store->dir.data_path, "shorten");
+    return TRP_OK;
+}
+
+static trp_status data_make(struct store *store, int fd, uint64_t first)
+{
+    int error = posix_fallocate(fd, 0, (off_t)(first * store->page_bytes));
+    if (error != 0)
+        return store_errno(error, store->dir.data_path, "allocate the first pages");
+    TRP_TRY(trees_make(store));
+    TRP_TRY(numbers_spend(store));
+    int rc = store->options.durability == TRP_DURABLE_MEMORY ? 0 : mdb_env_sync(store->env, 1);
+    if (rc != 0)
+        return lmdb_fail(store, rc, "sync");
+    return store_dir_make_end(&store->dir);
+}
+
+trp_status lmdb_make(struct store *store)
+{
+    store->dir.fresh = true;
+    TRP_TRY(env_open(store, MDB_NOSYNC));
+    TRP_TRY(trees_make(store));
+    return numbers_spend(store);
+}
+
+trp_status lmdb_open(struct store *store)
+{
+    bool fresh = store->dir.fresh;
+    TRP_TRY(fresh ? store_dir_make_begin(&store->dir) : data_check(store));
+    const struct store_options *options = &store->options;
+    struct stat before = {0};
+    unsigned flags = options->durability == TRP_DURABLE_SYSTEM ? 0 : MDB_WRITEMAP | MDB_NOSYNC;
+    if (!fresh && !options->read_only)
+        TRP_TRY(store_extents_own(store->dir.data_path));
+    if (!fresh && stat(store->dir.data_path, &before) != 0)
+        return store_errno(errno, store->dir.data_path, "open");
+    TRP_TRY(env_open(store, options->read_only ? MDB_RDONLY : flags));
+    int fd;
+    MDB_envinfo info;
+    mdb_env_get_fd(store->env, &fd);
+    mdb_env_info(store->env, &info);
+    store->account.next = info.me_last_pgno + 1;
+    if (store->options.read_only)
+        return trees_check(store);
+    uint64_t first = info.me_last_pgno + 1;
+    if (fresh) {
+        first = first < FIRST_PAGES ? FIRST_PAGES : first;
+        TRP_TRY(data_make(store, fd, first));
+    }
+    TRP_TRY(trees_check(store));
+    TRP_TRY(data_shorten(store, fd, first, (uint64_t)before.st_size));
+    return pages_open(store, fd, first);
+}
+
+trp_status lmdb_rename(struct store *store)
+{
+    MDB_txn *txn;
+    if (lmdb_pages_free(store) < store->account.least)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "replay store %s has no room to be opened",
+                        store->dir.data_path);
+    TRP_TRY(nonce_draw(store));
+    TRP_TRY(lmdb_begin(store, &txn));
+    int rc = lmdb_put_meta(store, txn);
+    if (rc == 0)
+        return lmdb_commit(store, txn);
+    mdb_txn_abort(txn);
+    return lmdb_fail(store, rc, "write the meta record");
+}
+
+void lmdb_close(struct store *store)
+{
+    if (!store->env)
+        return;
+    space_destroy(store->space);
+    loading_end(store);
+    if (store->read_cursor)
+        mdb_cursor_close(store->read_cursor);
+    if (store->read_txn)
+        mdb_txn_abort(store->read_txn);
+    mdb_env_close(store->env);
+    store->env = NULL;
+}

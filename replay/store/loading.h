@@ -1,0 +1,65 @@
+/* What is known of a file while its items come into memory; shared by load.c and
+ * found.c. */
+#ifndef TRP_REPLAY_STORE_LOADING_H
+#define TRP_REPLAY_STORE_LOADING_H
+
+#include "internal.h"
+
+/* A chunk in the file. */
+struct found {
+    uint64_t seq;
+    struct chunk *chunk; /* NULL until an item refers to it */
+    uint32_t size;
+    uint32_t pieces : 31;
+    uint32_t damaged : 1;
+};
+
+/* Chunks that were wanted before their turn: a hash map by seq. */
+struct early {
+    struct chunk **chunks;
+    size_t count, capacity;
+};
+
+struct loading {
+    struct store *store;
+    bool check;
+    uint64_t renewed; /* store->renewed when the cursors were placed */
+
+    struct found *found; /* ascending seq: all that are below found_end */
+    uint32_t found_count, found_capacity;
+    size_t last_found; /* items name chunks mostly in ascending order */
+    uint64_t found_end;
+    struct chunk_check sum; /* of the last one */
+    MDB_cursor *pieces;     /* on the first one of found_end, where pieces_rc says so */
+    MDB_val piece_key, piece;
+    int pieces_rc;
+    struct early early;
+
+    struct fold fold; /* the whole log, sorted */
+    size_t next_delete;
+    MDB_cursor *items; /* on the item with item_key, where items_rc says so */
+    MDB_val item_key, item;
+    int items_rc;
+    struct buffer record; /* of an item in several parts */
+};
+
+/* Makes the cursors usable, and forgets where they stood when they were not. */
+trp_status loading_renew(struct loading *loading);
+
+/* ---- found.c -------------------------------------------------------------------------- */
+
+/* The chunk's object, with a reference of the caller's; it is made if it is not there yet. NULL:
+ * *status failed, or *wrong says what is wrong with the chunk. `in_turn`: an item that comes in the
+ * order of items wants it. */
+struct chunk *found_take(struct loading *loading, uint64_t seq, uint64_t episode, bool in_turn,
+                         const char **wrong, trp_status *status);
+
+/* Takes that reference back. A chunk without any is as if no item had it. */
+void found_release(struct loading *loading, struct chunk *chunk);
+
+/* Finds all chunks that are left. */
+trp_status found_rest(struct loading *loading);
+
+void found_cleanup(struct loading *loading);
+
+#endif

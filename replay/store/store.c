@@ -1,0 +1,294 @@
+/* Items and chunks that survive the process. LMDB is the store itself, not a checkpoint of it:
+ * what is committed is there, and an open store is its records plus what can be rebuilt from them
+ * (reference counts, interned trajectories, the cache).
+ *
+ * Here: the life of a store and the small objects in memory. Guarantee: after a failed
+ * commit nothing is accepted any more, so that memory and disk never disagree silently. */
+#include "internal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+
+enum { CACHE_BYTES_DEFAULT = 256 << 20, TRAJECTORY_SLOTS_MIN = 64 };
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+trp_status store_broken(const struct store *store)
+{
+    return trp_fail(store->failed, "%s", store->failed_words);
+}
+
+trp_status store_break(struct store *store, trp_status status)
+{
+    if (store->failed == TRP_OK) {
+        store->failed = status;
+        store->failed_words = xstrdup(trp_last_error());
+    }
+    return status;
+}
+
+/* Numbers go on behind everything that was ever given out. */
+static trp_status numbers_load(struct store *store)
+{
+    store->next_item = store->meta.item_ceiling;
+    store->next_chunk = store->meta.chunk_ceiling;
+    store->next_change = store->next_parked = store->next_removed = 1;
+    TRP_TRY(lmdb_read_begin(store));
+    uint64_t *const last[] = {&store->next_item, &store->next_chunk, &store->next_change,
+                              &store->next_parked, &store->next_removed};
+    const enum store_tree tree[] = {TREE_ITEMS, TREE_PIECES, TREE_CHANGES, TREE_PARKED,
+                                    TREE_REMOVED};
+    store->next_table = store->meta.table_ceiling ? store->meta.table_ceiling : 1;
+    for (unsigned index = 0; index < sizeof tree / sizeof *tree; index++) {
+        MDB_cursor *cursor;
+        MDB_val key;
+        int rc = mdb_cursor_open(store->read_txn, store->trees[tree[index]], &cursor);
+        if (rc != 0)
+            return lmdb_fail(store, rc, "open");
+        rc = mdb_cursor_get(cursor, &key, NULL, MDB_LAST);
+        mdb_cursor_close(cursor);
+        if (rc == MDB_NOTFOUND)
+            continue;
+        if (rc != 0)
+            return lmdb_fail(store, rc, "open");
+        uint64_t number = lmdb_key_read(key);
+        if (tree[index] == TREE_ITEMS || tree[index] == TREE_PIECES)
+            number = piece_key_seq(number);
+        if (number >= *last[index])
+            *last[index] = number + 1;
+    }
+    return TRP_OK;
+}
+
+bool store_trusted(const struct store *store)
+{
+    return store->has_trees && !store->options.check && !store->dir.suspect;
+}
+
+trp_status store_trust(struct store *store)
+{
+    /* A server that was killed, with another durability, may have left pages that no disk has. */
+    int rc = store->options.durability == TRP_DURABLE_SYSTEM ? mdb_env_sync(store->env, 1) : 0;
+    if (rc != 0)
+        return lmdb_fail(store, rc, "sync");
+    return store_dir_mark(&store->dir, store->options.durability, false);
+}
+
+trp_status store_create(struct store **out, const struct store_options *options)
+{
+    struct store *store = xcalloc(1, sizeof *store);
+    store->options = *options;
+    store->options.dir = NULL;
+    store->cache.cache_next = store->cache.cache_prev = &store->cache;
+    store->cache_limit = options->cache_bytes ? options->cache_bytes : CACHE_BYTES_DEFAULT;
+    store->trajectory_slots = TRAJECTORY_SLOTS_MIN;
+    store->trajectories = xcalloc(store->trajectory_slots, sizeof *store->trajectories);
+    trp_status status =
+        store_dir_open(&store->dir, options->dir, options->durability, options->read_only);
+    if (status == TRP_OK && !options->read_only)
+        status = leases_revoke(store);
+    if (status == TRP_OK)
+        status = lmdb_open(store);
+    if (status == TRP_OK && !options->read_only)
+        loans_open(store);
+    if (status == TRP_OK && store->has_trees)
+        status = numbers_load(store);
+    if (status == TRP_OK && store->has_trees)
+        status = tables_load(store);
+    if (status == TRP_OK && !options->read_only && store->dir.another)
+        status = lmdb_rename(store);
+    /* What is there is only read until it proved to be in order; what is to be checked does so when
+     * it is loaded. */
+    if (status == TRP_OK && !options->read_only)
+        status = store_dir_upgrade(&store->dir);
+    if (status == TRP_OK && !options->read_only && !store->dir.suspect)
+        status = store_trust(store);
+    if (status != TRP_OK) {
+        store_break(store, status);
+        store_destroy(store);
+        store = NULL;
+    }
+    *out = store;
+    return status;
+}
+
+/* Folds and syncs while everything is known to be right. True: the file can be trusted. */
+static bool store_settle(struct store *store)
+{
+    if (store->options.read_only || !store->env || store->failed != TRP_OK)
+        return false;
+    doomed_leave(store);
+    while (store_work(store, true))
+        ;
+    lmdb_read_end(store);
+    return store->failed == TRP_OK && (store->loaded || !store->dir.suspect) &&
+           (store->options.durability == TRP_DURABLE_MEMORY || mdb_env_sync(store->env, 1) == 0);
+}
+
+void store_destroy(struct store *store)
+{
+    if (!store)
+        return;
+    assert(!store->copy);
+    loans_close(store);
+    group_cleanup(store);
+    sharing_destroy(store->sharing);
+    bool clean = store_settle(store);
+    uint64_t file_bytes = store->account.next * store->page_bytes + STORE_STOPPED_TAIL_BYTES;
+    lmdb_close(store);
+    if (clean) {
+        /* The pages allocated ahead go back, but for what the next start needs if the file
+         * system fills up meanwhile. */
+        if (truncate(store->dir.data_path, (off_t)file_bytes) == 0)
+            clean = store_dir_mark(&store->dir, store->options.durability, true) == TRP_OK;
+    }
+    store_dir_close(&store->dir);
+    fold_cleanup(&store->fold);
+    free(store->pending.at);
+    free(store->held.at);
+    buffer_cleanup(&store->scratch);
+    tables_free(store);
+    spares_cleanup(store);
+    slabs_cleanup(&store->slabs);
+    free(store->trajectories);
+    free(store->failed_words);
+    free(store);
+}
+
+const uint8_t *store_identity(const struct store *store)
+{
+    return store->meta.nonce;
+}
+
+void store_stats(const struct store *store, struct store_stats *stats)
+{
+    struct stat info = {0};
+    if (stat(store->dir.data_path, &info) != 0)
+        info.st_blocks = 0;
+    uint64_t limit = store->limit_pages * store->page_bytes, capacity, map_bytes;
+    if (store_dir_capacity(&store->dir, &capacity, &map_bytes) == TRP_OK &&
+        (limit == 0 || limit > capacity))
+        limit = capacity;
+    *stats = (struct store_stats){
+        .file_bytes = store->account.next * store->page_bytes,
+        .live_bytes = store->live_bytes,
+        .limit_bytes = limit,
+        .allocated_bytes = (uint64_t)info.st_blocks * 512,
+        .items = store->item_count,
+        .chunks = store->chunk_count,
+        .groups = store->group_count,
+        .cache_bytes = store->cache_used,
+        .dropped = store->dropped,
+        .checked_chunks = store->checked_chunks,
+        .checked_bytes = store->checked_bytes,
+        .unswept = store->pending.count + store->held.count + store->group.dead.count,
+    };
+}
+
+/* ---- trajectories --------------------------------------------------------------------------- */
+
+static uint32_t bytes_hash(trp_bytes bytes)
+{
+    uint64_t hash = UINT64_C(0x9E3779B97F4A7C15) ^ bytes.size;
+    size_t at = 0;
+    for (; at + 8 <= bytes.size; at += 8) {
+        uint64_t word;
+        memcpy(&word, bytes.data + at, sizeof word);
+        hash = (hash ^ word) * UINT64_C(0xD6E8FEB86659FD93);
+        hash ^= hash >> 32;
+    }
+    for (; at < bytes.size; at++)
+        hash = (hash ^ bytes.data[at]) * UINT64_C(0x100000001B3);
+    return (uint32_t)(hash ^ hash >> 32);
+}
+
+static void trajectories_grow(struct store *store)
+{
+    uint32_t slots = store->trajectory_slots * 2;
+    struct trajectory **chains = xcalloc(slots, sizeof *chains);
+    for (uint32_t slot = 0; slot < store->trajectory_slots; slot++) {
+        for (struct trajectory *next, *at = store->trajectories[slot]; at; at = next) {
+            next = at->next;
+            at->next = chains[at->hash & (slots - 1)];
+            chains[at->hash & (slots - 1)] = at;
+        }
+    }
+    free(store->trajectories);
+    store->trajectories = chains;
+    store->trajectory_slots = slots;
+}
+
+struct trajectory *store_trajectory(struct store *store, trp_bytes bytes, uint32_t chunk_count)
+{
+    assert(bytes.size <= UINT32_MAX);
+    uint32_t hash = bytes_hash(bytes);
+    struct trajectory *at = store->trajectories[hash & (store->trajectory_slots - 1)];
+    for (; at; at = at->next) {
+        if (at->hash == hash && at->size == bytes.size && at->chunk_count == chunk_count &&
+            (bytes.size == 0 || memcmp(at->bytes, bytes.data, bytes.size) == 0)) {
+            at->refs++;
+            return at;
+        }
+    }
+    if (store->trajectory_count == store->trajectory_slots)
+        trajectories_grow(store);
+    at = xmalloc(sizeof *at + bytes.size);
+    struct trajectory **chain = &store->trajectories[hash & (store->trajectory_slots - 1)];
+    *at = (struct trajectory){.refs = 1,
+                              .hash = hash,
+                              .size = (uint32_t)bytes.size,
+                              .chunk_count = chunk_count,
+                              .next = *chain};
+    if (bytes.size)
+        memcpy(at->bytes, bytes.data, bytes.size);
+    *chain = at;
+    store->trajectory_count++;
+    return at;
+}
+
+static void trajectory_unref(struct store *store, struct trajectory *trajectory)
+{
+    assert(trajectory->refs > 0);
+    if (--trajectory->refs > 0)
+        return;
+    struct trajectory **link =
+        &store->trajectories[trajectory->hash & (store->trajectory_slots - 1)];
+    while (*link != trajectory)
+        link = &(*link)->next;
+    *link = trajectory->next;
+    store->trajectory_count--;
+    free(trajectory);
+}
+
+/* ---- items ---------------------------------------------------------------------------------- */
+
+static size_t item_bytes(const struct trajectory *trajectory)
+{
+    return sizeof(struct item) + sizeof(struct chunk *) * (size_t)trajectory->chunk_count;
+}
+
+struct item *store_item_create(struct store *store, struct trajectory *trajectory)
+{
+    size_t bytes = item_bytes(trajectory);
+    struct item *item = memset(slab_take(&store->slabs, bytes), 0, bytes);
+    item->trajectory = trajectory;
+    item->slot = SLOT_NONE;
+    return item;
+}
+
+void store_item_destroy(struct store *store, struct item *item)
+{
+    if (!item)
+        return;
+    for (uint32_t index = 0; index < item->trajectory->chunk_count; index++)
+        if (item->chunks[index])
+            store_chunk_unref(store, item->chunks[index]);
+    size_t bytes = item_bytes(item->trajectory);
+    trajectory_unref(store, item->trajectory);
+    slab_give(&store->slabs, item, bytes);
+}

@@ -1,0 +1,160 @@
+/* Max and min heap: a 4-ary heap of (key, stamp, slot). The stamp counts inserts and updates, so
+ * among equal priorities the one that was touched least recently comes first; the order is total,
+ * and a pick does not depend on the history of the array. Insert, update and remove are
+ * O(log n), a pick is O(1). */
+#include "selector_impl.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "core/alloc.h"
+#include "replay/model/item.h"
+
+enum { ARITY = 4 };
+
+struct node {
+    double key; /* smaller is better: the negated priority for max_heap */
+    uint64_t stamp;
+    uint32_t slot;
+};
+
+struct heap {
+    struct selector base;
+    struct node *nodes;
+    uint32_t *places; /* by slot: index into nodes */
+    uint32_t count, capacity;
+    uint64_t stamps;
+};
+
+static bool node_before(const struct node *a, const struct node *b)
+{
+    if (a->key != b->key)
+        return a->key < b->key;
+    return a->stamp < b->stamp;
+}
+
+static void heap_put(struct heap *heap, uint32_t at, struct node node)
+{
+    heap->nodes[at] = node;
+    heap->places[node.slot] = at;
+}
+
+static void heap_sift(struct heap *heap, uint32_t at, struct node node)
+{
+    while (at > 0 && node_before(&node, &heap->nodes[(at - 1) / ARITY])) {
+        heap_put(heap, at, heap->nodes[(at - 1) / ARITY]);
+        at = (at - 1) / ARITY;
+    }
+    for (;;) {
+        uint64_t first = (uint64_t)at * ARITY + 1;
+        uint64_t end = first + ARITY < heap->count ? first + ARITY : heap->count;
+        uint64_t best = first;
+        for (uint64_t child = first + 1; child < end; child++) {
+            if (node_before(&heap->nodes[child], &heap->nodes[best]))
+                best = child;
+        }
+        if (first >= end || !node_before(&heap->nodes[best], &node))
+            break;
+        heap_put(heap, at, heap->nodes[best]);
+        at = (uint32_t)best;
+    }
+    heap_put(heap, at, node);
+}
+
+static struct node heap_node(struct heap *heap, uint32_t slot, double priority)
+{
+    bool max = heap->base.kind.kind == TRP_MAX_HEAP;
+    return (struct node){.key = max ? -priority : priority, .stamp = heap->stamps++, .slot = slot};
+}
+
+static void heap_destroy(struct selector *selector)
+{
+    struct heap *heap = (struct heap *)selector;
+    free(heap->nodes);
+    free(heap->places);
+    free(heap);
+}
+
+static void heap_insert(struct selector *selector, uint32_t slot, double priority)
+{
+    struct heap *heap = (struct heap *)selector;
+    if (slot >= heap->capacity) {
+        heap->capacity = slots_capacity(slot);
+        heap->nodes = xrealloc(heap->nodes, heap->capacity * sizeof *heap->nodes);
+        heap->places = xrealloc(heap->places, heap->capacity * sizeof *heap->places);
+    }
+    assert(heap->count < heap->capacity);
+    heap->count++;
+    heap_sift(heap, heap->count - 1, heap_node(heap, slot, priority));
+}
+
+static void heap_update(struct selector *selector, uint32_t slot, double priority)
+{
+    struct heap *heap = (struct heap *)selector;
+    heap_sift(heap, heap->places[slot], heap_node(heap, slot, priority));
+}
+
+static void heap_remove(struct selector *selector, uint32_t slot)
+{
+    struct heap *heap = (struct heap *)selector;
+    uint32_t at = heap->places[slot];
+    assert(at < heap->count);
+    assert(heap->nodes[at].slot == slot);
+    heap->count--;
+    if (at < heap->count)
+        heap_sift(heap, at, heap->nodes[heap->count]);
+}
+
+static uint32_t heap_pick(struct selector *selector, trp_rng *rng, double *probability)
+{
+    (void)rng;
+    const struct heap *heap = (const struct heap *)selector;
+    assert(heap->count > 0);
+    *probability = 1;
+    return heap->nodes[0].slot;
+}
+
+static void heap_clear(struct selector *selector)
+{
+    ((struct heap *)selector)->count = 0;
+}
+
+static bool heap_better(const struct selector *selector, uint32_t a, uint32_t b)
+{
+    const struct heap *heap = (const struct heap *)selector;
+    return node_before(&heap->nodes[heap->places[a]], &heap->nodes[heap->places[b]]);
+}
+
+static uint32_t heap_top(const struct selector *selector, uint32_t count, uint32_t *slots)
+{
+    const struct heap *heap = (const struct heap *)selector;
+    if (count == 1 && heap->count > 0) {
+        slots[0] = heap->nodes[0].slot;
+        return 1;
+    }
+    uint32_t *all = xmalloc(heap->count * sizeof *all);
+    for (uint32_t i = 0; i < heap->count; i++)
+        all[i] = heap->nodes[i].slot;
+    uint32_t written = slots_best(selector, heap_better, all, heap->count, count);
+    for (uint32_t i = 0; i < written; i++)
+        slots[i] = all[i];
+    free(all);
+    return written;
+}
+
+static const struct selector_impl heap_impl = {
+    .destroy = heap_destroy,
+    .insert = heap_insert,
+    .update = heap_update,
+    .remove = heap_remove,
+    .pick = heap_pick,
+    .clear = heap_clear,
+    .top = heap_top,
+};
+
+struct selector *selector_heap_create(void)
+{
+    struct heap *heap = xcalloc(1, sizeof *heap);
+    heap->base.impl = &heap_impl;
+    return &heap->base;
+}

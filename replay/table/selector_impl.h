@@ -1,0 +1,44 @@
+/* What a selector has to implement, and the array helpers they share. Arrays are indexed by slot
+ * and grow by doubling, so an insert costs amortised constant time. */
+#ifndef TRP_REPLAY_TABLE_SELECTOR_IMPL_H
+#define TRP_REPLAY_TABLE_SELECTOR_IMPL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "selector.h"
+
+/* Contracts as in selector.h. `update` may be NULL: priorities do not matter. */
+struct selector_impl {
+    void (*destroy)(struct selector *selector);
+    void (*insert)(struct selector *selector, uint32_t slot, double priority);
+    void (*update)(struct selector *selector, uint32_t slot, double priority);
+    void (*remove)(struct selector *selector, uint32_t slot);
+    uint32_t (*pick)(struct selector *selector, trp_rng *rng, double *probability);
+    /* May be NULL: then pick() is called `count` times, which gives the same. */
+    void (*pick_many)(struct selector *selector, trp_rng *rng, uint32_t count, uint32_t *slots,
+                      double *probabilities);
+    void (*clear)(struct selector *selector);
+    uint32_t (*top)(const struct selector *selector, uint32_t count, uint32_t *slots);
+};
+
+/* First member of every implementation. */
+struct selector {
+    const struct selector_impl *impl;
+    trp_selector kind;
+};
+
+struct selector *selector_list_create(void);     /* fifo, lifo: by kind */
+struct selector *selector_uniform_create(void);  /* uniform */
+struct selector *selector_sum_tree_create(void); /* prioritized: by kind's exponent */
+struct selector *selector_heap_create(void);     /* max_heap, min_heap: by kind */
+
+/* The capacity to grow to so that `slot` is an index: a power of two, at least 64. */
+uint32_t slots_capacity(uint32_t slot);
+
+/* The up to `count` best of `slots` in place of the first ones, best first; how many there are. */
+typedef bool slot_better(const struct selector *selector, uint32_t a, uint32_t b);
+uint32_t slots_best(const struct selector *selector, slot_better *better, uint32_t *slots,
+                    uint32_t total, uint32_t count);
+
+#endif

@@ -1,0 +1,59 @@
+/* The recent steps of a writer: which track has a column, and which step is how old. One thread. */
+#ifndef TRP_REPLAY_WRITER_HISTORY_H
+#define TRP_REPLAY_WRITER_HISTORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <troupe/status.h>
+#include <troupe/tensor.h>
+#include <troupe/writer.h>
+#include "track.h"
+
+struct history;
+
+/* INVALID_ARGUMENT: no columns, a column that is no tensor of 1 to 2^32 - 1 bytes a chunk. */
+trp_status history_create(struct history **out, const trp_writer_options *options);
+void history_destroy(struct history *history); /* after every reference is gone; NULL is fine */
+
+/* Where large chunks are made from now on; NULL: on the heap. */
+void history_set_room(struct history *history, struct room *room);
+const struct room *history_room(const struct history *history);
+bool history_is_large(const struct history *history); /* some of its chunks may be */
+
+/* Copies `count` whole steps; see trp_writer_append_steps(). */
+trp_status history_append(struct history *history, const void *const *columns, uint32_t count);
+
+/* Copies the cells that are not NULL; the step goes on when `partial`. INVALID_ARGUMENT: a column
+ * that this step has already. */
+trp_status history_append_part(struct history *history, const void *const *columns, bool partial);
+
+/* Closes the chunks that are being filled. */
+void history_close(struct history *history);
+
+/* Ends an open step, closes, and begins an episode; drops every step unless they are to stay. */
+void history_end_episode(struct history *history, bool keep_steps);
+
+/* Ends an open step and, if it is another one than the last step's, closes: the steps to come are
+ * of this part of the episode. 0: as at first. */
+void history_set_episode(struct history *history, uint64_t number);
+
+uint32_t history_size(const struct history *history, uint32_t column); /* steps to refer to */
+size_t history_columns(const struct history *history);
+const trp_tensor_spec *history_specs(const struct history *history);
+size_t history_step_bytes(const struct history *history);
+int32_t history_episode_steps(const struct history *history); /* complete ones */
+bool history_step_is_open(const struct history *history);
+
+/* The chunk that holds `column` of the step `age` steps back (age < size), its row there, and the
+ * tensor's index in it; NULL: that step has no such cell. */
+struct track_chunk *history_find(const struct history *history, uint32_t column, uint32_t age,
+                                 uint32_t *row, uint32_t *index);
+
+/* Whether history_find() may give NULL for the column. */
+bool history_has_gaps(const struct history *history, uint32_t column);
+
+uint64_t history_draw_key(struct history *history);
+
+#endif

@@ -1,0 +1,261 @@
+/* Problem: items of any columns, with keys of their own, have to get into a table.
+ * Design: each column becomes a chunk of its own, so that columns of any lengths go the same way;
+ * items share messages, and at most so many of them are unconfirmed.
+ * Guarantee: an item counts as confirmed only when the server said so. Memory is bounded by
+ * ITEM_WRITER_BYTES_MAX and one item. */
+#include <troupe/item.h>
+#include <troupe/rng.h>
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/clock.h"
+#include "core/limits.h"
+#include "replay/wire/tensor.h"
+#include "replay/wire/wire.h"
+#include "replay/wire/bytes.h"
+
+static const char insert_path[] = "/deepmind.reverb.ReverbService/InsertStream";
+
+/* What the message being built points to; freed when it was sent. */
+struct block {
+    struct block *next;
+    struct wire_steps steps;
+    struct wire_tensor tensor;
+    uint8_t bytes[];
+};
+
+struct trp_item_writer {
+    trp_channel *channel;
+    trp_stream *stream;
+    struct wire_insert_request request;
+    struct block *blocks;
+    size_t block_bytes;
+    uint64_t unconfirmed, confirmed; /* sent items */
+    struct wire_keys keys;           /* scratch */
+    trp_rng rng;
+    char *table; /* of the last item, for messages */
+};
+
+trp_status trp_item_writer_create(trp_item_writer **out, trp_channel *channel)
+{
+    trp_item_writer *writer = xcalloc(1, sizeof *writer);
+    *out = NULL;
+    writer->channel = channel;
+    trp_rng_init(&writer->rng, trp_rng_entropy(), 0);
+    trp_status status = trp_stream_open(&writer->stream, channel, insert_path, NULL);
+    if (status == TRP_OK)
+        *out = writer;
+    else
+        trp_item_writer_destroy(writer);
+    return status;
+}
+
+static void request_clear(trp_item_writer *writer)
+{
+    while (writer->blocks) {
+        struct block *next = writer->blocks->next;
+        free(writer->blocks);
+        writer->blocks = next;
+    }
+    writer->block_bytes = 0;
+    wire_insert_request_clear(&writer->request);
+}
+
+void trp_item_writer_destroy(trp_item_writer *writer)
+{
+    if (!writer)
+        return;
+    request_clear(writer);
+    trp_stream_destroy(writer->stream);
+    wire_insert_request_cleanup(&writer->request);
+    wire_keys_cleanup(&writer->keys);
+    free(writer->table);
+    free(writer);
+}
+
+uint64_t trp_item_writer_confirmed(const trp_item_writer *writer)
+{
+    return writer->confirmed;
+}
+
+/* ---- confirmations ----------------------------------------------------------------------- */
+
+static trp_status receive(trp_item_writer *writer, struct deadline deadline)
+{
+    trp_message *message = NULL;
+    trp_status status =
+        trp_stream_receive(writer->stream, &message, deadline_left_ms(deadline, &clock_monotonic));
+    if (status == TRP_DEADLINE_EXCEEDED && !trp_stream_ended(writer->stream))
+        return trp_fail(status, "table %s confirms nothing: its limiter holds inserts back",
+                        writer->table);
+    if (status == TRP_OUT_OF_RANGE)
+        return trp_fail(TRP_UNAVAILABLE, "%s ended the stream",
+                        trp_channel_address(writer->channel));
+    TRP_TRY(status);
+    writer->keys.count = 0;
+    status = wire_insert_response_decode(
+        (trp_bytes){trp_message_data(message), trp_message_size(message)}, &writer->keys);
+    trp_message_destroy(message);
+    TRP_TRY(status);
+    uint64_t count = writer->keys.count;
+    if (count > writer->unconfirmed)
+        return trp_fail(TRP_INTERNAL, "%s confirmed more items than were sent",
+                        trp_channel_address(writer->channel));
+    writer->unconfirmed -= count;
+    writer->confirmed += count;
+    return TRP_OK;
+}
+
+static trp_status send_request(trp_item_writer *writer, struct deadline deadline)
+{
+    uint32_t count = writer->request.lists.item_count;
+    trp_message *message;
+    if (count == 0)
+        return TRP_OK;
+    trp_status status = wire_insert_request_encode(&writer->request, &message);
+    request_clear(writer);
+    TRP_TRY(status);
+    status = trp_stream_send(writer->stream, message, deadline_left_ms(deadline, &clock_monotonic));
+    if (status == TRP_DEADLINE_EXCEEDED && !trp_stream_ended(writer->stream))
+        return trp_fail(status, "table %s takes nothing: its limiter holds inserts back",
+                        writer->table);
+    writer->unconfirmed += count;
+    return status;
+}
+
+trp_status trp_item_writer_flush(trp_item_writer *writer, int64_t timeout_ms)
+{
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
+    TRP_TRY(send_request(writer, deadline));
+    while (writer->unconfirmed > 0)
+        TRP_TRY(receive(writer, deadline));
+    return TRP_OK;
+}
+
+/* ---- items ------------------------------------------------------------------------------- */
+
+/* Whether these are the lengths of `count` strings, and then as many bytes as they say. */
+static bool strings_fit(trp_bytes data, size_t count)
+{
+    struct reader reader = reader_of(data);
+    uint64_t length = 0, sum = 0;
+    for (size_t i = 0; i < count; ++i) {
+        if (!read_varint(&reader, &length) || length > data.size)
+            return false;
+        sum += length;
+        if (sum > data.size)
+            return false;
+    }
+    return sum == (uint64_t)(reader.end - reader.at);
+}
+
+static trp_status column_check(const trp_item_array *column, size_t index)
+{
+    bool strings = column->dtype == TRP_STRING;
+    size_t bytes = strings ? 1 : trp_dtype_size((trp_dtype)column->dtype), rows = 1;
+    if (column->rank + column->squeezed > TRP_RANK_MAX || (column->rank == 0 && !column->squeezed))
+        return trp_fail(TRP_INVALID_ARGUMENT, "column %zu: %u dimensions", index, column->rank);
+    if (bytes == 0)
+        return trp_fail(TRP_INVALID_ARGUMENT, "column %zu: tensorflow.DataType %d is not known",
+                        index, column->dtype);
+    if (!column->squeezed)
+        rows = (size_t)column->shape[0];
+    for (uint32_t i = 0; i < column->rank; ++i)
+        if (column->shape[i] < 0 || !size_mul(bytes, (size_t)column->shape[i], &bytes))
+            return trp_fail(TRP_INVALID_ARGUMENT, "column %zu: its shape is none", index);
+    if (rows > INT32_MAX || column->data.size > UINT32_MAX)
+        return trp_fail(TRP_INVALID_ARGUMENT, "column %zu: %zu steps of %zu bytes in all", index,
+                        rows, column->data.size);
+    if (strings && !strings_fit(column->data, bytes))
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "column %zu: its bytes are not the %zu strings of its shape", index, bytes);
+    if (!strings && bytes != column->data.size)
+        return trp_fail(TRP_INVALID_ARGUMENT, "column %zu: %zu bytes where its shape says %zu",
+                        index, column->data.size, bytes);
+    return TRP_OK;
+}
+
+/* The tensor's bytes as they lie in a chunk; how many. */
+static size_t content_write(const trp_item_array *column, uint8_t *out)
+{
+    size_t size = column->data.size;
+    if (column->dtype == TRP_STRING) {
+        if (size)
+            memcpy(out, column->data.data, size);
+        return size;
+    }
+    size_t compressed = size ? block_compress(column->data, out) : 0;
+    if (compressed)
+        return compressed;
+    uint8_t header[BLOCK_HEADER_BYTES_MAX], *end = header + sizeof header;
+    const uint8_t *start = block_literal_header(end, (uint32_t)size);
+    size_t length = (size_t)(end - start);
+    memcpy(out, start, length);
+    if (size)
+        memcpy(out + length, column->data.data, size);
+    return length + size;
+}
+
+static void chunk_push(trp_item_writer *writer, const trp_item_array *column, uint64_t episode)
+{
+    size_t room = block_compressed_max(column->data.size) + BLOCK_HEADER_BYTES_MAX;
+    struct block *block = xmalloc(sizeof *block + room);
+    uint32_t shift = column->squeezed ? 1 : 0;
+    block->next = writer->blocks;
+    writer->blocks = block;
+    writer->block_bytes += column->data.size;
+    block->tensor = (struct wire_tensor){.dtype = column->dtype, .rank = column->rank + shift};
+    block->tensor.dims[0] = 1;
+    for (uint32_t i = 0; i < column->rank; ++i)
+        block->tensor.dims[i + shift] = column->shape[i];
+    block->tensor.content = (trp_bytes){block->bytes, content_write(column, block->bytes)};
+    int32_t rows = (int32_t)block->tensor.dims[0];
+    block->steps = (struct wire_steps){.episode_id = episode,
+                                       .end = rows > 0 ? rows - 1 : 0,
+                                       .uncompressed_bytes = column->data.size,
+                                       .tensors = &block->tensor,
+                                       .tensor_count = 1};
+    struct wire_lists *lists = &writer->request.lists;
+    struct wire_chunk *chunk = wire_push_chunk(lists);
+    chunk->key = trp_rng_u64(&writer->rng) >> 1;
+    chunk->steps = &block->steps;
+    struct wire_slice *slice = wire_push_slice(lists);
+    slice->chunk_key = chunk->key;
+    slice->length = rows;
+}
+
+trp_status trp_item_writer_put(trp_item_writer *writer, const trp_item_data *item,
+                               int64_t timeout_ms)
+{
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
+    for (size_t i = 0; i < item->column_count; ++i)
+        if (item->columns[i].dtype != 0)
+            TRP_TRY(column_check(&item->columns[i], i));
+    if (!writer->table || strcmp(writer->table, item->table) != 0) {
+        /* The message that is being built borrows the name. */
+        TRP_TRY(send_request(writer, deadline));
+        free(writer->table);
+        writer->table = xstrdup(item->table);
+    }
+    uint64_t episode = trp_rng_u64(&writer->rng) >> 1;
+    struct wire_lists *lists = &writer->request.lists;
+    struct wire_item *wire = wire_push_item(lists);
+    wire->key = item->key;
+    wire->table = (trp_bytes){(const uint8_t *)writer->table, strlen(writer->table)};
+    wire->priority = item->priority;
+    wire->policy_version = item->policy_version;
+    for (size_t i = 0; i < item->column_count; ++i) {
+        wire_push_column(lists)->squeeze = item->columns[i].squeezed;
+        if (item->columns[i].dtype != 0)
+            chunk_push(writer, &item->columns[i], episode);
+    }
+    if (lists->item_count < ITEM_WRITER_BATCH_MAX && writer->block_bytes < ITEM_WRITER_BYTES_MAX)
+        return TRP_OK;
+    TRP_TRY(send_request(writer, deadline));
+    while (writer->unconfirmed > ITEM_WRITER_UNCONFIRMED_MAX)
+        TRP_TRY(receive(writer, deadline));
+    return TRP_OK;
+}

@@ -1,0 +1,353 @@
+/* Steps become chunks (history.c), items and messages (outbox.c); this file moves messages out and
+ * confirmations in.
+ *
+ * A writer has no thread. Creating an item only queues it; when enough are ready and the stream has
+ * room, a message goes out and whatever was confirmed meanwhile is read. It waits only when its
+ * bound on unconfirmed items is reached, and in flush. An item is forgotten when it is confirmed;
+ * everything before that is sent again, under the same keys, on the next stream when the server
+ * went away, so an acknowledged item is never lost and an unacknowledged one is inserted at least
+ * once (the server takes a known key as an update). Any other end of the stream is final, and every
+ * later call reports it.
+ *
+ * A writer of large steps asks for room in its first message on a stream. A server on this host
+ * answers with some, and chunks are made there from then on; whoever does not is sent them. */
+#include <troupe/writer.h>
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <troupe/log.h>
+#include "core/boot.h"
+#include "core/alloc.h"
+#include "core/clock.h"
+#include "core/limits.h"
+#include "history.h"
+#include "item_check.h"
+#include "replay/client/limiter_ask.h"
+#include "replay/client/link.h"
+#include "outbox.h"
+#include "room.h"
+#include "replay/client/shared_view.h"
+
+static const char insert_path[] = "/deepmind.reverb.ReverbService/InsertStream";
+
+struct trp_writer {
+    struct link link;
+    struct history *history;
+    struct outbox *outbox;
+    struct item_check *check; /* NULL: none is wanted */
+    uint32_t batch_items_max; /* as it was asked for, or our choice */
+    uint32_t batch_items;     /* ready items that make a message worth while */
+    bool asked;               /* for room, on this stream */
+    trp_status failure;       /* the end of the stream that is final */
+    char *failure_text;
+};
+
+static trp_bytes message_bytes(trp_message *message)
+{
+    return (trp_bytes){trp_message_data(message), trp_message_size(message)};
+}
+
+/* ---- moving messages ------------------------------------------------------------------------- */
+
+/* Where chunks are made from now on; it decides how many make a message. */
+static void set_room(trp_writer *writer, struct room *room)
+{
+    size_t bytes = room ? WRITER_PLACED_BYTES : WRITER_MESSAGE_BYTES;
+    size_t fitting = bytes / history_step_bytes(writer->history) + 1;
+    history_set_room(writer->history, room);
+    writer->batch_items =
+        fitting < writer->batch_items_max ? (uint32_t)fitting : writer->batch_items_max;
+}
+
+static trp_status failed_for_good(trp_writer *writer)
+{
+    return trp_fail(writer->failure, "%s", writer->failure_text);
+}
+
+/* What the end of a stream means: TRP_OK when it may be reopened. */
+static trp_status stream_ended(trp_writer *writer, trp_status status)
+{
+    outbox_rewind(writer->outbox);
+    set_room(writer, NULL);
+    writer->asked = false;
+    if (link_is_transient(status)) {
+        link_lose(&writer->link);
+        return TRP_OK;
+    }
+    writer->failure = status;
+    writer->failure_text = xasprintf("inserting at %s: %s",
+                                     trp_channel_address(writer->link.channel), trp_last_error());
+    link_close(&writer->link);
+    return failed_for_good(writer);
+}
+
+static trp_status make_message(trp_writer *writer, bool asks, trp_message **message)
+{
+    struct shared_hello hello = {.window = 0};
+    trp_message *told;
+    if (!asks)
+        return outbox_message(writer->outbox, (trp_bytes){0}, message);
+    boot_id_read(hello.boot_id);
+    TRP_TRY(shared_hello_encode(&hello, &told));
+    trp_status status = outbox_message(writer->outbox, message_bytes(told), message);
+    trp_message_destroy(told);
+    return status;
+}
+
+/* One message of ready items; DEADLINE_EXCEEDED: the peer takes none, the items are still here. */
+static trp_status send_message(trp_writer *writer, struct deadline deadline)
+{
+    trp_message *message;
+    bool ended, asks = !writer->asked && history_is_large(writer->history);
+    TRP_TRY(make_message(writer, asks, &message));
+    trp_status status = link_send(&writer->link, message, deadline, &ended);
+    if (status == TRP_OK) {
+        outbox_sent(writer->outbox);
+        writer->asked |= asks;
+    }
+    return ended ? stream_ended(writer, status) : status;
+}
+
+/* The server may have room for us: what it says of it may be of no use here. */
+static void take_room(trp_writer *writer, trp_bytes response)
+{
+    trp_bytes described = wire_insert_inbox_decode(response);
+    struct shared_inbox inbox;
+    struct room *room;
+    if (described.size == 0)
+        return;
+    trp_status status = shared_inbox_decode(described, &inbox);
+    if (status == TRP_OK)
+        status = room_open(&room, &inbox);
+    if (status != TRP_OK) {
+        trp_log(TRP_DEBUG, "chunks go over the network server=%s reason=%s",
+                trp_channel_address(writer->link.channel), trp_last_error());
+        return;
+    }
+    set_room(writer, room);
+    room_unref(room); /* the tracks have it */
+}
+
+/* One message of confirmations; DEADLINE_EXCEEDED: none came. */
+static trp_status receive_message(trp_writer *writer, struct deadline deadline)
+{
+    trp_message *message;
+    bool ended;
+    trp_status status = link_receive(&writer->link, &message, deadline, &ended);
+    if (ended)
+        return stream_ended(writer, status);
+    TRP_TRY(status);
+    link_works(&writer->link);
+    if (writer->asked && !history_room(writer->history))
+        take_room(writer, message_bytes(message));
+    status = outbox_confirm(writer->outbox, message_bytes(message));
+    trp_message_destroy(message);
+    return status == TRP_OK ? TRP_OK : stream_ended(writer, status);
+}
+
+/* Everything that can be done without waiting. */
+static trp_status pump(trp_writer *writer)
+{
+    static const struct deadline now = {0};
+    trp_status status = TRP_OK;
+    if (!link_is_due(&writer->link))
+        return TRP_OK;
+    status = link_open(&writer->link, now);
+    while (status == TRP_OK && writer->link.stream && outbox_unconfirmed(writer->outbox) > 0 &&
+           outbox_unsent(writer->outbox) < outbox_unconfirmed(writer->outbox))
+        status = receive_message(writer, now);
+    if (status == TRP_UNAVAILABLE)
+        return TRP_OK; /* the next call tries again */
+    if (status != TRP_OK && status != TRP_DEADLINE_EXCEEDED)
+        return status;
+    if (writer->link.stream && trp_stream_writable(writer->link.stream))
+        status = send_message(writer, now);
+    return status == TRP_DEADLINE_EXCEEDED ? TRP_OK : status;
+}
+
+/* One step towards fewer unconfirmed items: sends what is ready, or else waits for a confirmation.
+ */
+static trp_status progress(trp_writer *writer, struct deadline deadline)
+{
+    trp_status status = link_open(&writer->link, deadline);
+    if (status != TRP_OK)
+        return status == TRP_UNAVAILABLE ? TRP_OK : status;
+    if (outbox_ready(writer->outbox) > 0)
+        return send_message(writer, deadline);
+    return receive_message(writer, deadline);
+}
+
+/* The name of whoever is waited for: DEADLINE_EXCEEDED for a table, UNAVAILABLE for a server that
+ * went away and has not answered since. */
+static trp_status held_back(const trp_writer *writer, int64_t timeout_ms)
+{
+    const struct link *link = &writer->link;
+    const char *table = outbox_table(writer->outbox);
+    const char *address = trp_channel_address(link->channel);
+    uint32_t count = outbox_unconfirmed(writer->outbox);
+    if (!link->answered && link->lost)
+        return trp_fail(TRP_UNAVAILABLE,
+                        "table '%s' at %s: %u item%s unconfirmed after %" PRId64
+                        " ms; the stream was lost: %s",
+                        table ? table : "", address, count, count == 1 ? " is" : "s are",
+                        timeout_ms, link->lost);
+    char words[LIMITER_WORDS_BYTES] = "";
+    if (table && link->stream && timeout_ms != 0)
+        limiter_ask(link->channel, table, false, words);
+    return trp_fail(TRP_DEADLINE_EXCEEDED,
+                    "table '%s' at %s holds back inserts%s: %u item%s unconfirmed after %" PRId64
+                    " ms%s",
+                    table ? table : "", address, link->answered ? "" : " or cannot be reached",
+                    count, count == 1 ? " is" : "s are", timeout_ms, words);
+}
+
+static trp_status wait_for_room(trp_writer *writer, int64_t timeout_ms)
+{
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
+    while (outbox_full(writer->outbox)) {
+        if (outbox_ready(writer->outbox) == 0 &&
+            outbox_unsent(writer->outbox) == outbox_unconfirmed(writer->outbox))
+            history_close(writer->history); /* all of them wait for one chunk */
+        trp_status status = progress(writer, deadline);
+        if (status == TRP_DEADLINE_EXCEEDED)
+            return held_back(writer, timeout_ms);
+        TRP_TRY(status);
+    }
+    return TRP_OK;
+}
+
+/* Items in flight when the caller does not say: by number, fewer when steps are large. */
+static uint32_t default_in_flight(size_t step_bytes)
+{
+    size_t fitting = WRITER_IN_FLIGHT_BYTES / step_bytes;
+    if (fitting > WRITER_IN_FLIGHT)
+        return WRITER_IN_FLIGHT;
+    return fitting < WRITER_IN_FLIGHT_MIN ? WRITER_IN_FLIGHT_MIN : (uint32_t)fitting;
+}
+
+static bool has_tuned(const trp_writer_options *options)
+{
+    bool tuned = options->tuned;
+    for (size_t i = 0; options->column_options && i < options->column_count; i++)
+        tuned |= options->column_options[i].tuned;
+    return tuned;
+}
+
+/* ---- public ---------------------------------------------------------------------------------- */
+
+trp_status trp_writer_create(trp_writer **out, trp_channel *channel,
+                             const trp_writer_options *options)
+{
+    *out = NULL;
+    uint32_t batch = options->batch_items ? options->batch_items : WRITER_BATCH_ITEMS;
+    struct history *history;
+    TRP_TRY(history_create(&history, options));
+    trp_writer *writer = xcalloc(1, sizeof *writer);
+    writer->history = history;
+    uint32_t capacity = options->max_in_flight ? options->max_in_flight
+                                               : default_in_flight(history_step_bytes(history));
+    writer->outbox = outbox_create(history, capacity, has_tuned(options));
+    if (!options->unchecked)
+        writer->check = item_check_create(channel, history_specs(history));
+    writer->batch_items_max = batch < capacity ? batch : capacity;
+    set_room(writer, NULL);
+    link_init(&writer->link, channel, insert_path);
+    *out = writer;
+    return TRP_OK;
+}
+
+trp_status trp_writer_append(trp_writer *writer, const void *const *columns)
+{
+    if (writer->failure != TRP_OK)
+        return failed_for_good(writer);
+    return history_append(writer->history, columns, 1);
+}
+
+trp_status trp_writer_append_steps(trp_writer *writer, const void *const *columns, uint32_t count)
+{
+    if (writer->failure != TRP_OK)
+        return failed_for_good(writer);
+    return history_append(writer->history, columns, count);
+}
+
+trp_status trp_writer_append_part(trp_writer *writer, const void *const *columns, bool partial)
+{
+    if (writer->failure != TRP_OK)
+        return failed_for_good(writer);
+    return history_append_part(writer->history, columns, partial);
+}
+
+trp_status trp_writer_create_item(trp_writer *writer, const char *table, double priority,
+                                  const trp_item_column *columns, size_t column_count,
+                                  int64_t timeout_ms, uint64_t *key)
+{
+    if (writer->failure != TRP_OK)
+        return failed_for_good(writer);
+    TRP_TRY(outbox_check(writer->outbox, priority, columns, column_count));
+    if (writer->check)
+        TRP_TRY(item_check(writer->check, table, columns, column_count, timeout_ms));
+    if (outbox_full(writer->outbox))
+        TRP_TRY(wait_for_room(writer, timeout_ms));
+    outbox_add(writer->outbox, table, priority, columns, column_count, key);
+    if (outbox_ready(writer->outbox) >= writer->batch_items)
+        return pump(writer);
+    return TRP_OK;
+}
+
+trp_status trp_writer_flush(trp_writer *writer, uint32_t unconfirmed, int64_t timeout_ms)
+{
+    if (writer->failure != TRP_OK)
+        return failed_for_good(writer);
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
+    if (outbox_ready(writer->outbox) < outbox_unsent(writer->outbox))
+        history_close(writer->history);
+    while (outbox_ready(writer->outbox) > 0 || outbox_unconfirmed(writer->outbox) > unconfirmed) {
+        trp_status status = progress(writer, deadline);
+        if (status == TRP_DEADLINE_EXCEEDED)
+            return held_back(writer, timeout_ms);
+        TRP_TRY(status);
+    }
+    return TRP_OK;
+}
+
+trp_status trp_writer_end_episode(trp_writer *writer, bool keep_steps, int64_t timeout_ms)
+{
+    TRP_TRY(trp_writer_flush(writer, 0, timeout_ms));
+    history_end_episode(writer->history, keep_steps);
+    return TRP_OK;
+}
+
+void trp_writer_set_episode(trp_writer *writer, uint64_t number)
+{
+    history_set_episode(writer->history, number);
+}
+
+uint32_t trp_writer_episode_steps(const trp_writer *writer)
+{
+    return (uint32_t)history_episode_steps(writer->history);
+}
+
+void trp_writer_set_policy_version(trp_writer *writer, uint64_t version)
+{
+    outbox_set_policy_version(writer->outbox, version);
+}
+
+uint64_t trp_writer_confirmed(const trp_writer *writer)
+{
+    return outbox_confirmed(writer->outbox);
+}
+
+void trp_writer_destroy(trp_writer *writer)
+{
+    if (!writer)
+        return;
+    link_cleanup(&writer->link);
+    outbox_destroy(writer->outbox);
+    item_check_destroy(writer->check);
+    history_destroy(writer->history);
+    free(writer->failure_text);
+    free(writer);
+}

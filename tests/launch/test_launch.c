@@ -1,0 +1,671 @@
+/* The launcher with real processes: tests/launch/launch_program.c in the scenarios of its nodes. */
+#include "launch_tools.h"
+
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+/* The program with --run-dir=run and a scenario; `flag` NULL: none. */
+static int run_scenario(struct scene *scene, const char *scenario, const char *flag)
+{
+    const char *argv[] = {LAUNCH_PROGRAM, "--run-dir=run", flag ? flag : "--seed=1",
+                          "--",           scenario,        NULL};
+    return scene_run(scene, argv);
+}
+
+static void start_scenario(struct scene *scene, const char *scenario, const char *flag)
+{
+    const char *argv[] = {LAUNCH_PROGRAM, "--run-dir=run", flag ? flag : "--seed=1",
+                          "--",           scenario,        NULL};
+    scene_start(scene, argv);
+}
+
+/* The same as the foreground of a terminal of its own: what is written to the descriptor is typed
+ * there. */
+static int start_at_terminal(struct scene *scene, const char *scenario)
+{
+    int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    assert_true(terminal >= 0);
+    assert_int_equal(grantpt(terminal), 0);
+    assert_int_equal(unlockpt(terminal), 0);
+    const char *argv[] = {LAUNCH_PROGRAM, "--run-dir=run", "--", scenario, NULL};
+    scene_start_at(scene, argv, ptsname(terminal));
+    return terminal;
+}
+
+static void assert_events_in_order(const struct scene *scene, const char *const *events)
+{
+    char *text = scene_read(scene, "run/events");
+    const char *at = text;
+    for (; *events; events++) {
+        at = strstr(at, *events);
+        if (!at)
+            fail_msg("'%s' is missing or too early in:\n%s", *events, text);
+    }
+    free(text);
+}
+
+/* The process id in the line of RUN_DIR/events that begins with `event`. */
+static pid_t pid_of_event(const struct scene *scene, const char *event)
+{
+    char *text = scene_read(scene, "run/events");
+    const char *at = strstr(text, event);
+    assert_non_null(at);
+    pid_t pid = (pid_t)strtol(at + strlen(event), NULL, 10);
+    free(text);
+    assert_true(pid > 1);
+    return pid;
+}
+
+/* The process of `node` among the launcher's children: a node of the library writes no events. */
+static pid_t pid_of_node(const struct scene *scene, const char *node)
+{
+    char path[64], arguments[4096];
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", scene->pid, scene->pid);
+    FILE *children = fopen(path, "re");
+    assert_non_null(children);
+    char *flag = xasprintf("--node=%s", node);
+    int pid, found = 0;
+    while (!found && fscanf(children, "%d", &pid) == 1) {
+        snprintf(path, sizeof path, "/proc/%d/cmdline", pid);
+        FILE *file = fopen(path, "re");
+        size_t size = file ? fread(arguments, 1, sizeof arguments, file) : 0;
+        if (file)
+            fclose(file);
+        if (memmem(arguments, size, flag, strlen(flag) + 1))
+            found = pid;
+    }
+    fclose(children);
+    free(flag);
+    assert_true(found > 1);
+    return found;
+}
+
+static void await_three_running(const struct scene *scene)
+{
+    scene_await(scene, "run/events", "base/0 runs");
+    scene_await(scene, "run/events", "user/0 runs");
+    scene_await(scene, "run/events", "user/1 runs");
+}
+
+/* ---- ends -------------------------------------------------------------------------------- */
+
+static void a_program_ends_with_its_last_user(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "done", NULL), 0);
+    assert_file_contains(scene, "out", "launch_program: done: every node that no other uses");
+    assert_file_contains(scene, "run/events", "base/0 stops");
+}
+
+static void threads_end_like_processes(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "done", "--launch=threads"), 0);
+    assert_file_contains(scene, "out", "launch_program: done: every node that no other uses");
+    assert_file_contains(scene, "run/events", "base/0 stops");
+}
+
+static void a_node_can_stop_the_program(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "asks", NULL), 0);
+    assert_file_contains(scene, "out", "done: user/0: enough");
+}
+
+static void a_node_can_stop_the_program_as_failed(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "asks_failure", NULL), 1);
+    assert_last_line(scene, "err", "failed: user/0: it is no use");
+}
+
+static void users_stop_before_what_they_use(void **state)
+{
+    struct scene *scene = *state;
+    static const char *const users_first[] = {"user/0 stops", "base/0 stops", NULL};
+    assert_int_equal(run_scenario(scene, "asks", NULL), 0);
+    assert_events_in_order(scene, users_first);
+}
+
+static void the_time_limit_ends_a_program(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "wait", "--max-seconds=0.3"), 0);
+    assert_file_contains(scene, "out", "done: 0.3 seconds are over");
+}
+
+/* ---- failures ---------------------------------------------------------------------------- */
+
+static void a_failed_body_is_named_in_the_last_line(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "fails", NULL), 1);
+    assert_last_line(scene, "err", "failed: user/1: the dog ate it; log: run/logs/user-1.log");
+    assert_file_contains(scene, "err", "  | a last word");
+    assert_file_contains(scene, "run/logs/user-1.log", "a last word\n");
+}
+
+static void a_failed_thread_is_named_in_the_last_line(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "fails", "--launch=threads"), 1);
+    assert_last_line(scene, "err", "failed: user/1: the dog ate it; log: run/logs/user-1.log");
+}
+
+static void an_exit_is_a_failure_with_its_status(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "exit", NULL), 1);
+    assert_last_line(scene, "err", "failed: user/1: it exited with status 3");
+}
+
+static void a_crash_is_reported_as_such(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "segv", NULL), 1);
+    assert_last_line(scene, "err",
+                     "failed: base/0: it was killed by signal 11 (Segmentation fault)");
+}
+
+static void an_abort_is_reported_as_such(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "abort", NULL), 1);
+    assert_last_line(scene, "err", "failed: user/1: it was killed by signal 6 (Aborted)");
+}
+
+static void a_killed_node_is_reported_as_such(void **state)
+{
+    struct scene *scene = *state;
+    start_scenario(scene, "wait", NULL);
+    await_three_running(scene);
+    kill(pid_of_event(scene, "base/0 runs"), SIGKILL);
+    assert_int_equal(scene_wait(scene), 1);
+    assert_last_line(scene, "err", "failed: base/0: it was killed by signal 9 (Killed)");
+}
+
+static void a_replay_told_to_stop_from_outside_is_a_failure(void **state)
+{
+    static const int signals[] = {SIGTERM, SIGINT};
+    struct scene *scene = *state;
+    for (size_t i = 0; i < 2; i++) {
+        char *dir = scene_path(scene, "run");
+        nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+        free(dir);
+        start_scenario(scene, "wait_with_replay", NULL);
+        await_three_running(scene);
+        scene_await(scene, "run/addresses", "store/0 ");
+        kill(pid_of_node(scene, "store/0"), signals[i]);
+        assert_int_equal(scene_wait(scene), 1);
+        assert_last_line(scene, "err",
+                         i == 0 ? "failed: store/0: it was told to stop by signal 15 (Terminated) "
+                                  "from outside"
+                                : "failed: store/0: it was told to stop by signal 2 (Interrupt) "
+                                  "from outside");
+    }
+}
+
+static void a_node_told_to_stop_from_outside_is_a_failure(void **state)
+{
+    struct scene *scene = *state;
+    start_scenario(scene, "wait", NULL);
+    await_three_running(scene);
+    kill(pid_of_event(scene, "user/1 runs"), SIGTERM);
+    assert_int_equal(scene_wait(scene), 1);
+    assert_last_line(scene, "err",
+                     "failed: user/1: it was told to stop by signal 15 (Terminated) from outside");
+    assert_file_contains(scene, "run/logs/user-1.log", "signal from outside signal=Terminated");
+}
+
+/* As a service manager stops a program: every process of it at once. */
+static void everybody_told_to_stop_from_outside_is_a_stop(void **state)
+{
+    struct scene *scene = *state;
+    start_scenario(scene, "wait", NULL);
+    await_three_running(scene);
+    pid_t nodes[] = {pid_of_event(scene, "base/0 runs"), pid_of_event(scene, "user/0 runs"),
+                     pid_of_event(scene, "user/1 runs")};
+    kill(scene->pid, SIGTERM);
+    for (size_t i = 0; i < 3; i++)
+        kill(nodes[i], SIGTERM);
+    assert_int_equal(scene_wait(scene), 128 + SIGTERM);
+    assert_last_line(scene, "err", "stopped by signal 15 (Terminated); go on with: ");
+    char *text = scene_read(scene, "err");
+    assert_null(strstr(text, "while stopping"));
+    free(text);
+}
+
+/* The user is the first to fail, and the base says only when it is stopped that it broke. */
+static void peers_of_a_failed_node_are_not_blamed(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "complains", NULL), 1);
+    assert_last_line(scene, "err", "failed: base/0: the base broke");
+}
+
+static void a_node_that_failed_by_itself_is_blamed(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "breaks_first", NULL), 1);
+    assert_last_line(scene, "err", "failed: user/0: a user's words");
+}
+
+/* The base ends well and never serves: nothing but the users' dialling can end the program, and a
+ * dial that is told nothing takes 60 s, which is more than PATIENCE_MS. */
+static void a_peer_that_is_gone_is_named_at_once(void **state)
+{
+    struct scene *scene = *state;
+    static const char *const modes[] = {"--launch=processes", "--launch=threads"};
+    for (size_t i = 0; i < 2; i++) {
+        char *dir = scene_path(scene, "run");
+        nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+        free(dir);
+        assert_int_equal(run_scenario(scene, "leaves", modes[i]), 1);
+        assert_last_line(scene, "err", ": base/0 cannot be reached: it has ended; log: ");
+    }
+}
+
+static void a_server_in_threads_outlives_its_callers(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "served_then_fails", "--launch=threads"), 1);
+    assert_last_line(scene, "err", "failed: base/0: the base broke");
+}
+
+static void a_server_is_not_withdrawn_from_callers_that_do_not_stop(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {LAUNCH_PROGRAM,
+                          "--run-dir=run",
+                          "--launch=threads",
+                          "--grace=0.3",
+                          "--",
+                          "served_to_the_deaf",
+                          NULL};
+    assert_int_equal(scene_run(scene, argv), 1);
+    assert_last_line(scene, "err", "failed: base/0: the base broke");
+    assert_file_contains(scene, "run/logs/base-0.log", "did not stop calling this node within 0.3");
+}
+
+static void a_wait_for_a_peer_tells_what_is_known_of_it(void **state)
+{
+    struct scene *scene = *state;
+    static const char *const rows[][2] = {
+        {"waits_for_silent", "waiting for base/0: it has started, but published no address"},
+        {"waits_for_late", "waiting for base/0: its process has not started"},
+    };
+    for (size_t i = 0; i < 2; i++) {
+        char *dir = scene_path(scene, "run");
+        nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+        free(dir);
+        start_scenario(scene, rows[i][0], NULL);
+        scene_await(scene, "run/events", "user/0 runs");
+        if (i == 0)
+            scene_await(scene, "out", "here, but silent");
+        kill(scene->pid, SIGTERM);
+        assert_int_equal(scene_wait(scene), 128 + SIGTERM);
+        assert_file_contains(scene, "run/logs/user-0.log", rows[i][1]);
+    }
+}
+
+static void an_edge_that_was_not_declared_is_refused(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "undeclared", NULL), 1);
+    assert_last_line(scene, "err", "has no edge to node 5 of base");
+}
+
+static void a_graph_that_differs_in_a_child_is_refused(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "differs", NULL), 1);
+    assert_last_line(scene, "err", "it has another graph or build than the launcher");
+}
+
+/* ---- calls ------------------------------------------------------------------------------- */
+
+static void nodes_call_each_other_between_processes(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "serve", NULL), 0);
+    assert_file_contains(scene, "run/events", "user/0 called");
+    assert_file_contains(scene, "run/events", "user/1 called");
+    assert_file_contains(scene, "run/metrics.csv", "user/0,version,42,42,1\n");
+}
+
+static void nodes_call_each_other_between_threads(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "serve", "--launch=threads"), 0);
+    assert_file_contains(scene, "run/events", "user/1 called");
+}
+
+static void a_long_run_directory_still_has_sockets(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {LAUNCH_PROGRAM,
+                          "--run-dir=a-directory-with-a-name-that-is-much-too-long-for-the-path-of-"
+                          "a-unix-socket-which-has-107-bytes-at-most",
+                          "--", "serve", NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+}
+
+/* ---- stops ------------------------------------------------------------------------------- */
+
+static void interrupts_stop_in_order_and_show_in_the_status(void **state)
+{
+    static const int signals[] = {SIGINT, SIGTERM};
+    struct scene *scene = *state;
+    for (size_t i = 0; i < 2; i++) {
+        char *dir = scene_path(scene, "run");
+        nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+        free(dir);
+        start_scenario(scene, "wait", NULL);
+        await_three_running(scene);
+        kill(scene->pid, signals[i]);
+        assert_int_equal(scene_wait(scene), 128 + signals[i]);
+        static const char *const order[] = {"user/0 stops", "base/0 stops", NULL};
+        assert_events_in_order(scene, order);
+        static const char *const other_order[] = {"user/1 stops", "base/0 stops", NULL};
+        assert_events_in_order(scene, other_order);
+        assert_last_line(scene, "err", "go on with: ");
+    }
+}
+
+/* A terminal sends its signals to the whole foreground group, and the kernel is their sender. */
+static void an_interrupt_at_the_terminal_is_a_clean_stop(void **state)
+{
+    struct scene *scene = *state;
+    int terminal = start_at_terminal(scene, "wait");
+    await_three_running(scene);
+    assert_int_equal(write(terminal, "\003", 1), 1);
+    assert_int_equal(scene_wait(scene), 128 + SIGINT);
+    close(terminal);
+    assert_last_line(scene, "err", "stopped by signal 2 (Interrupt); go on with: ");
+    char *text = scene_read(scene, "err");
+    assert_null(strstr(text, "while stopping"));
+    free(text);
+}
+
+static void await_state(pid_t pid, bool stopped)
+{
+    struct deadline deadline = patience();
+    while ((process_state(pid) == 'T') != stopped)
+        look_again_soon(deadline, stopped ? "a process to be stopped" : "it to go on");
+}
+
+static void a_run_can_be_suspended_and_continued(void **state)
+{
+    struct scene *scene = *state;
+    int terminal = start_at_terminal(scene, "wait");
+    await_three_running(scene);
+    pid_t base = pid_of_event(scene, "base/0 runs"), user = pid_of_event(scene, "user/0 runs");
+    assert_int_equal(write(terminal, "\032", 1), 1);
+    await_state(scene->pid, true);
+    await_state(base, true);
+    await_state(user, true);
+    kill(scene->pid, SIGCONT);
+    await_state(base, false);
+    await_state(user, false);
+    kill(scene->pid, SIGTERM);
+    assert_int_equal(scene_wait(scene), 128 + SIGTERM);
+    close(terminal);
+    assert_file_contains(scene, "run/events", "base/0 stops");
+}
+
+/* Suspended for half as long as it may run, it ends that much later. */
+static void suspended_time_does_not_count(void **state)
+{
+    struct scene *scene = *state;
+    enum { RUN_MS = 1000, SUSPENDED_MS = 500 };
+    int64_t start_ns = clock_now_ns(&clock_monotonic);
+    start_scenario(scene, "wait", "--max-seconds=1");
+    scene_await(scene, "out", "nodes as processes");
+    kill(scene->pid, SIGTSTP);
+    await_state(scene->pid, true);
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, SUSPENDED_MS);
+    while (!deadline_passed(deadline, &clock_monotonic))
+        poll(NULL, 0, 5);
+    kill(scene->pid, SIGCONT);
+    assert_int_equal(scene_wait(scene), 0);
+    int64_t passed_ns = clock_now_ns(&clock_monotonic) - start_ns;
+    assert_true(passed_ns >= (RUN_MS + SUSPENDED_MS) * INT64_C(1000000));
+    assert_file_contains(scene, "out", "done: 1 seconds are over");
+}
+
+static void a_node_that_does_not_stop_is_killed_and_named(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "asks_and_ignores", "--grace=0.3"), 1);
+    assert_last_line(scene, "err", "failed: user/0: it did not stop within 0.3 s and was killed");
+    assert_file_contains(scene, "run/events", "base/0 stops");
+}
+
+static void a_thread_that_does_not_stop_is_named(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {LAUNCH_PROGRAM,
+                          "--run-dir=run",
+                          "--launch=threads",
+                          "--grace=0.3",
+                          "--",
+                          "asks_and_ignores",
+                          NULL};
+    assert_int_equal(scene_run(scene, argv), 1);
+    assert_last_line(scene, "err", "failed: user/0: it did not stop within 0.3 s");
+}
+
+static void a_stopped_process_is_killed(void **state)
+{
+    struct scene *scene = *state;
+    start_scenario(scene, "wait", "--grace=0.3");
+    await_three_running(scene);
+    kill(pid_of_event(scene, "user/0 runs"), SIGSTOP);
+    kill(scene->pid, SIGTERM);
+    assert_int_equal(scene_wait(scene), 128 + SIGTERM);
+    assert_file_contains(scene, "err", "user/0 while stopping: it did not stop within 0.3 s");
+}
+
+static void a_second_signal_kills_at_once(void **state)
+{
+    struct scene *scene = *state;
+    start_scenario(scene, "ignores", "--grace=1000");
+    await_three_running(scene);
+    kill(scene->pid, SIGINT);
+    scene_await(scene, "err", "once more kills them");
+    kill(scene->pid, SIGINT);
+    assert_int_equal(scene_wait(scene), 128 + SIGINT);
+}
+
+static void nodes_do_not_outlive_a_killed_launcher(void **state)
+{
+    struct scene *scene = *state;
+    static const char *const scenarios[] = {"wait", "ignores"};
+    for (size_t i = 0; i < 2; i++) {
+        char *dir = scene_path(scene, "run");
+        nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+        free(dir);
+        start_scenario(scene, scenarios[i], "--grace=1000");
+        await_three_running(scene);
+        pid_t base = pid_of_event(scene, "base/0 runs");
+        pid_t user = pid_of_event(scene, "user/0 runs");
+        kill(scene->pid, SIGKILL);
+        assert_int_equal(scene_wait(scene), 1000 + SIGKILL);
+        struct deadline deadline = deadline_in_ms(&clock_monotonic, 2000);
+        while (process_lives(base) || process_lives(user))
+            look_again_soon(deadline, "the nodes' end");
+    }
+}
+
+/* ---- output ------------------------------------------------------------------------------ */
+
+/* How often `part` is in a file. */
+static size_t count_in(const struct scene *scene, const char *name, const char *part)
+{
+    char *text = scene_read(scene, name);
+    size_t count = 0;
+    for (const char *at = text; (at = strstr(at, part)); at++)
+        count++;
+    free(text);
+    return count;
+}
+
+static void every_node_has_a_log_of_its_own(void **state)
+{
+    struct scene *scene = *state;
+    static const char *const modes[] = {"--launch=processes", "--launch=threads"};
+    for (size_t i = 0; i < 2; i++) {
+        char *dir = scene_path(scene, "run");
+        nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+        free(dir);
+        assert_int_equal(run_scenario(scene, "logs", modes[i]), 0);
+        assert_file_contains(scene, "run/logs/user-0.log", "this is number=0\n");
+        assert_file_contains(scene, "run/logs/user-0.log", "its thread logs number=0\n");
+        assert_int_equal(count_in(scene, "run/logs/user-0.log", "number="), 2);
+        assert_file_contains(scene, "run/logs/user-1.log", "this is number=1\n");
+        assert_file_contains(scene, "run/logs/user-1.log", "its thread logs number=1\n");
+        assert_int_equal(count_in(scene, "run/logs/user-1.log", "number="), 2);
+        assert_int_equal(count_in(scene, "run/logs/base-0.log", "number="), 0);
+        assert_int_equal(count_in(scene, "err", "number="), 4);
+    }
+    assert_file_contains(scene, "err", "info  user/0 this is number=0\n");
+    assert_file_contains(scene, "err", "info  user/1 its thread logs number=1\n");
+}
+
+static void long_lines_arrive_whole(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "long_lines", NULL), 0);
+    char *log = scene_read(scene, "run/logs/user-0.log");
+    size_t dots = 0;
+    for (const char *c = log; *c; c++) /* not those of a time */
+        dots += *c == '.' && (c[1] == '.' || c[1] == 'E' || c[1] == '\n');
+    assert_int_equal(dots, 2 << 20);
+    assert_contains(log, "END\n");
+    assert_contains(log, "unfinished\n");
+    free(log);
+    assert_file_contains(scene, "out", "user/0: unfinished\n");
+}
+
+static void a_closed_terminal_stops_the_program(void **state)
+{
+    struct scene *scene = *state;
+    char *command = xasprintf("%s --run-dir=run -- wait | head -1 >head; echo ${PIPESTATUS[0]}",
+                              LAUNCH_PROGRAM);
+    const char *argv[] = {"/bin/bash", "-c", command, NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    free(command);
+    assert_last_line(scene, "out", "141");
+    assert_file_contains(scene, "run/events", "base/0 stops");
+}
+
+static void a_terminal_that_takes_nothing_does_not_hold_the_nodes(void **state)
+{
+    struct scene *scene = *state;
+    /* Two megabytes for a pipe of 64 KiB that nobody reads: the node ends all the same. */
+    char *command =
+        xasprintf("mkfifo pipe; exec 3<>pipe; %s --run-dir=run -- long_lines >&3", LAUNCH_PROGRAM);
+    const char *argv[] = {"/bin/bash", "-c", command, NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    free(command);
+    assert_file_contains(scene, "run/logs/user-0.log", "unfinished\n");
+}
+
+/* ---- directories ------------------------------------------------------------------------- */
+
+static void a_running_run_is_not_resumed(void **state)
+{
+    struct scene *scene = *state;
+    start_scenario(scene, "wait", NULL);
+    await_three_running(scene);
+    char *dir = scene_path(scene, "run");
+    struct scene other = {.pid = 0};
+    snprintf(other.dir, sizeof other.dir, "/tmp/troupe-test-XXXXXX");
+    assert_non_null(mkdtemp(other.dir));
+    const char *argv[] = {LAUNCH_PROGRAM, "--resume", dir, "--", "wait", NULL};
+    assert_int_equal(scene_run(&other, argv), 1);
+    char *owner = xasprintf("a run is going on here (process %d)", scene->pid);
+    assert_last_line(&other, "err", owner);
+    nftw(other.dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    free(owner);
+    free(dir);
+    kill(scene->pid, SIGTERM);
+    assert_int_equal(scene_wait(scene), 128 + SIGTERM);
+}
+
+static void a_child_has_four_descriptors_of_ours(void **state)
+{
+    struct scene *scene = *state;
+    start_scenario(scene, "wait", NULL);
+    await_three_running(scene);
+    char path[64], target[256];
+    pid_t pid = pid_of_event(scene, "user/1 runs");
+    for (int fd = 0; fd < 4; fd++) {
+        snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
+        assert_true(readlink(path, target, sizeof target) > 0);
+    }
+    /* What it opened itself: epoll, eventfd, signalfd, the lock that says that it runs; nothing
+     * that leads to other nodes. */
+    for (int fd = 4; fd < 64; fd++) {
+        snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
+        ssize_t size = readlink(path, target, sizeof target - 1);
+        if (size < 0)
+            continue;
+        target[size] = '\0';
+        if (strncmp(target, "anon_inode:", 11) != 0 && !strstr(target, "/run/nodes"))
+            fail_msg("descriptor %d is %s", fd, target);
+    }
+    kill(scene->pid, SIGTERM);
+    assert_int_equal(scene_wait(scene), 128 + SIGTERM);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scene_setup, scene_teardown)
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        TEST(a_program_ends_with_its_last_user),
+        TEST(threads_end_like_processes),
+        TEST(a_node_can_stop_the_program),
+        TEST(a_node_can_stop_the_program_as_failed),
+        TEST(users_stop_before_what_they_use),
+        TEST(the_time_limit_ends_a_program),
+        TEST(a_failed_body_is_named_in_the_last_line),
+        TEST(a_failed_thread_is_named_in_the_last_line),
+        TEST(an_exit_is_a_failure_with_its_status),
+        TEST(a_crash_is_reported_as_such),
+        TEST(an_abort_is_reported_as_such),
+        TEST(a_killed_node_is_reported_as_such),
+        TEST(a_replay_told_to_stop_from_outside_is_a_failure),
+        TEST(a_node_told_to_stop_from_outside_is_a_failure),
+        TEST(everybody_told_to_stop_from_outside_is_a_stop),
+        TEST(peers_of_a_failed_node_are_not_blamed),
+        TEST(a_node_that_failed_by_itself_is_blamed),
+        TEST(a_peer_that_is_gone_is_named_at_once),
+        TEST(a_server_in_threads_outlives_its_callers),
+        TEST(a_server_is_not_withdrawn_from_callers_that_do_not_stop),
+        TEST(a_wait_for_a_peer_tells_what_is_known_of_it),
+        TEST(an_edge_that_was_not_declared_is_refused),
+        TEST(a_graph_that_differs_in_a_child_is_refused),
+        TEST(nodes_call_each_other_between_processes),
+        TEST(nodes_call_each_other_between_threads),
+        TEST(a_long_run_directory_still_has_sockets),
+        TEST(interrupts_stop_in_order_and_show_in_the_status),
+        TEST(an_interrupt_at_the_terminal_is_a_clean_stop),
+        TEST(a_run_can_be_suspended_and_continued),
+        TEST(suspended_time_does_not_count),
+        TEST(a_node_that_does_not_stop_is_killed_and_named),
+        TEST(a_thread_that_does_not_stop_is_named),
+        TEST(a_stopped_process_is_killed),
+        TEST(a_second_signal_kills_at_once),
+        TEST(nodes_do_not_outlive_a_killed_launcher),
+        TEST(every_node_has_a_log_of_its_own),
+        TEST(long_lines_arrive_whole),
+        TEST(a_closed_terminal_stops_the_program),
+        TEST(a_terminal_that_takes_nothing_does_not_hold_the_nodes),
+        TEST(a_running_run_is_not_resumed),
+        TEST(a_child_has_four_descriptors_of_ours),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

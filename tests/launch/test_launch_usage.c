@@ -1,0 +1,281 @@
+/* What a user types and is told: run directories, resuming, flags, graphs that are wrong. With
+ * tests/launch/launch_program.c. */
+#include "launch_tools.h"
+
+/* The program with --run-dir=run and a scenario; `flag` NULL: none. */
+static int run_scenario(struct scene *scene, const char *scenario, const char *flag)
+{
+    const char *argv[] = {LAUNCH_PROGRAM, "--run-dir=run", flag ? flag : "--seed=1",
+                          "--",           scenario,        NULL};
+    return scene_run(scene, argv);
+}
+
+/* ---- run directories --------------------------------------------------------------------- */
+
+static void a_run_directory_is_not_used_twice(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "done", NULL), 0);
+    assert_int_equal(run_scenario(scene, "done", NULL), 1);
+    assert_last_line(scene, "err", "there is a run in it already; --resume goes on with it");
+    const char *argv[] = {LAUNCH_PROGRAM, "--resume", "run", "--", "done", NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+}
+
+/* What user/0 was given in the last life of a run. */
+static uint64_t last_seed(const struct scene *scene, const char *dir)
+{
+    char *name = xasprintf("%s/events", dir), *text = scene_read(scene, name);
+    const char *last = NULL, *event = "user/0 seed ";
+    for (const char *at = text; (at = strstr(at, event)); at++)
+        last = at + strlen(event);
+    assert_non_null(last);
+    uint64_t seed = strtoull(last, NULL, 10);
+    free(text);
+    free(name);
+    return seed;
+}
+
+static uint64_t resume_seed(struct scene *scene, const char *dir, const char *mode)
+{
+    const char *argv[] = {LAUNCH_PROGRAM, "--resume", dir, mode, "--", "seed", NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    return last_seed(scene, dir);
+}
+
+static void a_resumed_run_draws_other_numbers_that_follow_from_its_seed(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "seed", "--seed=7"), 0);
+    assert_int_equal(last_seed(scene, "run"), 7);
+    const char *copy[] = {"/bin/cp", "-r", "run", "copy", NULL};
+    assert_int_equal(scene_run(scene, copy), 0);
+    uint64_t second = resume_seed(scene, "run", "--launch=processes");
+    uint64_t third = resume_seed(scene, "run", "--launch=processes");
+    assert_true(second != 7 && third != 7 && second != third);
+    assert_true(resume_seed(scene, "copy", "--launch=threads") == second);
+    assert_true(resume_seed(scene, "copy", "--launch=threads") == third);
+    assert_file_contains(scene, "run/config.json", "\"seed\":\t\"7\"");
+    assert_file_contains(scene, "run/config.json", "\"life\":\t\"2\"");
+}
+
+static void nothing_to_resume_is_an_error(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {LAUNCH_PROGRAM, "--resume", "--run-dir=nowhere", "--", "done", NULL};
+    assert_int_equal(scene_run(scene, argv), 1);
+    assert_last_line(scene, "err", "nowhere: No such file or directory");
+    const char *latest[] = {LAUNCH_PROGRAM, "--resume", "--", "done", NULL};
+    assert_int_equal(scene_run(scene, latest), 1);
+    assert_last_line(scene, "err",
+                     "runs/latest: there is no run to resume: start one without --resume");
+}
+
+static void a_run_without_a_directory_gets_a_new_one(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {LAUNCH_PROGRAM, "--", "done", NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    assert_int_equal(scene_run(scene, argv), 0);
+    assert_file_contains(scene, "runs/latest/config.json", "\"name\":\t\"launch_program\"");
+}
+
+static void the_latest_run_is_known_wherever_it_is(void **state)
+{
+    struct scene *scene = *state;
+    const char *first[] = {LAUNCH_PROGRAM, "--", "done", NULL};
+    assert_int_equal(scene_run(scene, first), 0);
+    assert_int_equal(run_scenario(scene, "done", "--seed=77"), 0);
+    assert_file_contains(scene, "runs/latest/config.json", "\"seed\":\t\"77\"");
+    const char *resume[] = {LAUNCH_PROGRAM, "--resume", "--", "done", NULL};
+    assert_int_equal(scene_run(scene, resume), 0);
+    assert_file_contains(scene, "out", "seed 77, resumed, in run");
+}
+
+static void a_given_directory_makes_no_other(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "done", "--seed=77"), 0);
+    char *path = scene_path(scene, "runs");
+    assert_int_equal(access(path, F_OK), -1);
+    free(path);
+}
+
+/* ---- hints, limits, usage ---------------------------------------------------------------- */
+
+/* The text after "go on with: " is a shell command; caller frees. */
+static char *resume_hint(const struct scene *scene)
+{
+    char *text = scene_read(scene, "err"), *at = strstr(text, "go on with:");
+    assert_non_null(at);
+    at += strlen("go on with:");
+    at[strcspn(at, "\n")] = '\0';
+    char *command = xstrdup(at);
+    free(text);
+    return command;
+}
+
+static void the_hint_after_a_stop_or_failure_repeats_the_run(void **state)
+{
+    struct scene *scene = *state;
+    static const char *const scenarios[] = {"fails", "wait"};
+    for (size_t i = 0; i < 2; i++) {
+        char *dir = scene_path(scene, "a run");
+        nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+        free(dir);
+        const char *argv[] = {LAUNCH_PROGRAM,
+                              "--run-dir=a run",
+                              "--launch=threads",
+                              "--grace",
+                              "7.5",
+                              "--",
+                              scenarios[i],
+                              "it's",
+                              NULL};
+        scene_start(scene, argv);
+        if (i == 1) {
+            scene_await(scene, "a run/events", "user/1 runs");
+            kill(scene->pid, SIGTERM);
+        }
+        assert_int_equal(scene_wait(scene), i == 0 ? 1 : 128 + SIGTERM);
+        char *command = resume_hint(scene);
+        assert_contains(command, "--launch=threads --grace=7.5 -- ");
+        const char *again[] = {"/bin/bash", "-c", command, NULL};
+        scene_start(scene, again);
+        scene_await(scene, "out", "resumed, in a run");
+        if (i == 1)
+            kill(scene->pid, SIGTERM);
+        assert_int_equal(scene_wait(scene), i == 0 ? 1 : 128 + SIGTERM);
+        char *same = resume_hint(scene);
+        assert_string_equal(same, command);
+        free(same);
+        free(command);
+    }
+}
+
+static void too_few_descriptors_are_an_error_with_numbers(void **state)
+{
+    struct scene *scene = *state;
+    char *command = xasprintf("ulimit -n 64; exec %s --run-dir=run -- many", LAUNCH_PROGRAM);
+    const char *argv[] = {"/bin/bash", "-c", command, NULL};
+    assert_int_equal(scene_run(scene, argv), 1);
+    free(command);
+    assert_last_line(scene, "err",
+                     "201 nodes need 836 open files in the launcher, and the hard limit is 64");
+}
+
+struct usage {
+    const char *flag, *words;
+};
+
+static void wrong_usage_is_one_line_and_status_2(void **state)
+{
+    struct scene *scene = *state;
+    static const struct usage rows[] = {
+        {"--seed=abc", "--seed=abc: not a whole number"},
+        {"--seed=-1", "--seed=-1: not a whole number"},
+        {"--launch=boat", "--launch=boat: use processes or threads"},
+        {"--max-seconds=x", "--max-seconds=x: not a number of seconds"},
+        {"--log-level=loud", "--log-level=loud: use debug, info, warn or error"},
+        {"--deterministic", "--deterministic needs --launch=threads"},
+        {"--params=x", "--params and --episodes go with eval"},
+        {"--format=dot", "--format goes with graph"},
+        {"--max-steps=5", "--max-steps: the program has no learner"},
+        {"--target-return=5", "--target-return: the program has no evaluator"},
+        {"dance", "'dance': use graph, eval or no word"},
+        {"eval", "eval needs --params=FILE"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *argv[] = {LAUNCH_PROGRAM, rows[i].flag, "--", "done", NULL};
+        assert_int_equal(scene_run(scene, argv), 2);
+        char *text = scene_read(scene, "err");
+        assert_contains(text, rows[i].words);
+        assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
+        free(text);
+    }
+}
+
+static void an_unknown_flag_ends_with_where_to_look(void **state)
+{
+    struct scene *scene = *state;
+    static const char *const flags[] = {"--frobnicate", "-x", "--seed"};
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
+        const char *argv[] = {LAUNCH_PROGRAM, flags[i], NULL};
+        assert_int_equal(scene_run(scene, argv), 2);
+        assert_file_contains(scene, "err", flags[i] + strspn(flags[i], "-"));
+        assert_last_line(scene, "err", "launch_program: try --help");
+    }
+}
+
+static void wrong_graphs_are_one_line_and_status_2(void **state)
+{
+    struct scene *scene = *state;
+    static const struct usage rows[] = {
+        {"twice", "launch_program: node 'base': this name is used twice\n"},
+        {"unused", "launch_program: node 'lost': .uses[0] is not a node of this program\n"},
+        {"refuses", "launch_program: build has nothing to build\n"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_int_equal(run_scenario(scene, rows[i].flag, NULL), 2);
+        char *text = scene_read(scene, "err");
+        assert_string_equal(text, rows[i].words);
+        free(text);
+    }
+}
+
+/* Lines that begin with an option; explanations are further to the right. */
+static size_t options_in(const struct scene *scene, const char *name)
+{
+    char *text = scene_read(scene, name);
+    size_t count = 0;
+    for (const char *line = text; *line;) {
+        size_t indent = strspn(line, " ");
+        count += (indent == 2 || indent == 6) && line[indent] == '-';
+        line += strcspn(line, "\n");
+        line += *line == '\n';
+    }
+    free(text);
+    return count;
+}
+
+static void help_names_every_option(void **state)
+{
+    struct scene *scene = *state;
+    static const char *const flags[] = {"--help", "-h"};
+    static const char *const options[] = {
+        "--launch=MODE ",   "--run-dir=DIR ",     "--resume ",          "--seed=N ",
+        "--deterministic ", "--log-level=LEVEL ", "--max-seconds=S ",   "--max-steps=N ",
+        "--grace=S ",       "--format=FORMAT ",   "--target-return=R ", "--params=FILE ",
+        "--episodes=N ",    "-?, --help ",        "--usage ",           "-V, --version ",
+    };
+    enum { OPTIONS = sizeof options / sizeof options[0] };
+    for (size_t k = 0; k < 2; k++) {
+        const char *argv[] = {LAUNCH_PROGRAM, flags[k], NULL};
+        assert_int_equal(scene_run(scene, argv), 0);
+        for (size_t i = 0; i < OPTIONS; i++)
+            assert_file_contains(scene, "out", options[i]);
+        assert_int_equal(options_in(scene, "out"), OPTIONS); /* none of which is not above */
+        assert_file_contains(scene, "out", "[graph|eval] [-- ARGS]");
+    }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scene_setup, scene_teardown)
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        TEST(a_run_directory_is_not_used_twice),
+        TEST(a_resumed_run_draws_other_numbers_that_follow_from_its_seed),
+        TEST(nothing_to_resume_is_an_error),
+        TEST(a_run_without_a_directory_gets_a_new_one),
+        TEST(the_latest_run_is_known_wherever_it_is),
+        TEST(a_given_directory_makes_no_other),
+        TEST(the_hint_after_a_stop_or_failure_repeats_the_run),
+        TEST(too_few_descriptors_are_an_error_with_numbers),
+        TEST(wrong_usage_is_one_line_and_status_2),
+        TEST(an_unknown_flag_ends_with_where_to_look),
+        TEST(wrong_graphs_are_one_line_and_status_2),
+        TEST(help_names_every_option),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,338 @@
+/* The built-in nodes in whole runs, with real processes: tests/launch/nodes_program.c in its
+ * scenarios. */
+#include "core/limits.h"
+#include "launch_tools.h"
+
+static int run_scenario(struct scene *scene, const char *scenario, const char *flag1,
+                        const char *flag2)
+{
+    const char *argv[] = {NODES_PROGRAM, "--run-dir=run", flag1, flag2, "--", scenario, NULL};
+    return scene_run(scene, argv);
+}
+
+/* Takes away what an earlier run of the test left. */
+static void scene_empty(const struct scene *scene)
+{
+    static const char *const names[] = {"run", "draws", "lose-it"};
+    for (size_t i = 0; i < 3; i++) {
+        char *path = scene_path(scene, names[i]);
+        nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+        free(path);
+    }
+}
+
+static void make_file(const struct scene *scene, const char *name)
+{
+    char *path = scene_path(scene, name);
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    assert_true(fd >= 0);
+    close(fd);
+    free(path);
+}
+
+/* ---- numbers ----------------------------------------------------------------------------- */
+
+static void a_reward_that_is_no_number_ends_the_run_and_stays_out_of_the_store(void **state)
+{
+    struct scene *scene = *state;
+    static const char *const modes[] = {"--launch=processes", "--launch=threads"};
+    for (size_t i = 0; i < 2; i++) {
+        scene_empty(scene);
+        assert_int_equal(run_scenario(scene, "pays_nan", "--target-return=1.5", modes[i]), 1);
+        assert_last_line(scene, "err", "/0: Coin: the reward of copy ");
+        assert_last_line(scene, "err", " is nan at step 1 of its episode: not a finite number");
+        const char *resume[] = {
+            NODES_PROGRAM, "--resume", "--run-dir=run", "--target-return=0.9", "--", "plays", NULL};
+        assert_int_equal(scene_run(scene, resume), 0);
+        assert_file_contains(scene, "out", " +- 0.00 over 40 fresh episodes");
+    }
+}
+
+static void gradients_and_waits_are_reported(void **state)
+{
+    static const char *const rows[] = {"learner/0,grad_norm,", "learner/0,blocked_seconds,",
+                                       "actor/0,blocked_seconds,"};
+    struct scene *scene = *state;
+    const char *argv[] = {NODES_PROGRAM, "--run-dir=run", "--launch=threads", "--", "plays", NULL};
+    scene_start(scene, argv);
+    for (size_t i = 0; i < 3; i++)
+        scene_await(scene, "run/metrics.csv", rows[i]);
+    make_file(scene, "lose-it");
+    assert_int_equal(scene_wait(scene), 1);
+}
+
+static void the_items_of_all_tables_are_counted(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {NODES_PROGRAM, "--run-dir=run", "--", "fills_tables", NULL};
+    scene_start(scene, argv);
+    scene_await(scene, "run/metrics.csv", "store/0,items,6,");
+    kill(scene->pid, SIGTERM);
+    assert_int_equal(scene_wait(scene), 128 + SIGTERM);
+}
+
+/* ---- failures ---------------------------------------------------------------------------- */
+
+static void a_checkpoint_that_cannot_be_written_is_told_whatever_failed_first(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {NODES_PROGRAM, "--run-dir=run", "--", "plays", NULL};
+    scene_start(scene, argv);
+    scene_await(scene, "run/metrics.csv", "learner/0,loss,");
+    char *dir = scene_path(scene, "run/learner"), *away = scene_path(scene, "away");
+    assert_int_equal(rename(dir, away), 0);
+    make_file(scene, "run/learner");
+    make_file(scene, "lose-it");
+    assert_int_equal(scene_wait(scene), 1);
+    assert_last_line(scene, "err", "/0: the coin is lost; log: run/logs/");
+    assert_file_contains(scene, "err",
+                         "\nlearner/0 while stopping: the last checkpoint was not written");
+    assert_file_contains(scene, "run/logs/learner-0.log",
+                         "Z error learner/0 failed reason=the last checkpoint was not written");
+    free(away);
+    free(dir);
+}
+
+static void a_thread_that_calls_exit_does_not_end_the_run_as_done(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "exits", "--launch=threads", "--seed=1"), 1);
+    assert_last_line(scene, "err", "/0: it called exit(0), which ends every node of this process");
+}
+
+static int open_nodes(const struct scene *scene)
+{
+    char *path = scene_path(scene, "run/nodes");
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    assert_true(fd >= 0);
+    free(path);
+    return fd;
+}
+
+/* The processes of the run's nodes are those that hold a byte of run/nodes each. */
+static void assert_held(const struct scene *scene, int node)
+{
+    char path[64], arguments[256] = "";
+    struct flock byte = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = node, .l_len = 1};
+    int fd = open_nodes(scene);
+    assert_int_equal(fcntl(fd, F_GETLK, &byte), 0);
+    close(fd);
+    assert_int_equal(byte.l_type, F_WRLCK);
+    snprintf(path, sizeof path, "/proc/%d/cmdline", (int)byte.l_pid);
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    size_t size = fread(arguments, 1, sizeof arguments, file);
+    fclose(file);
+    assert_non_null(memmem(arguments, size, "--node=", 7));
+}
+
+static void a_resume_waits_for_the_nodes_of_a_killed_launcher(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {NODES_PROGRAM, "--run-dir=run", "--", "plays", NULL};
+    const char *resume[] = {NODES_PROGRAM, "--resume", "--run-dir=run", "--target-return=0.9", "--",
+                            "plays",       NULL};
+    scene_start(scene, argv);
+    scene_await(scene, "run/metrics.csv", "learner/0,loss,");
+    for (int node = 0; node < 6; node++)
+        assert_held(scene, node);
+    kill(scene->pid, SIGKILL);
+    assert_int_equal(scene_wait(scene), 1000 + SIGKILL);
+    assert_int_equal(scene_run(scene, resume), 0);
+}
+
+static void a_node_that_does_not_end_is_named_to_who_resumes(void **state)
+{
+    struct scene *scene = *state;
+    const char *resume[] = {NODES_PROGRAM,         "--resume", "--run-dir=run", "--grace=0.1",
+                            "--target-return=0.9", "--",       "plays",         NULL};
+    assert_int_equal(run_scenario(scene, "plays", "--target-return=0.9", "--launch=threads"), 0);
+    struct flock learner = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 1, .l_len = 1};
+    int fd = open_nodes(scene);
+    assert_int_equal(fcntl(fd, F_SETLK, &learner), 0);
+    assert_int_equal(scene_run(scene, resume), 1);
+    char *failure = xasprintf("run: learner/0 of the life before still runs after 0.1 s "
+                              "(process %d)",
+                              (int)getpid());
+    assert_last_line(scene, "err", failure);
+    assert_file_contains(scene, "err", "waiting for the life before to end node=learner/0 pid=");
+    free(failure);
+    close(fd);
+}
+
+/* ---- what is printed and logged ---------------------------------------------------------- */
+
+static void printed_commands_can_be_pasted_into_a_shell(void **state)
+{
+    struct scene *scene = *state;
+    char *dir = scene_path(scene, "a place"), *program = scene_path(scene, "a place/coin");
+    assert_int_equal(mkdir(dir, 0777), 0);
+    assert_int_equal(symlink(NODES_PROGRAM, program), 0);
+    const char *argv[] = {program, "--run-dir=a run", "--target-return=0.9", "--", "plays", NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    char *try = xasprintf(
+        "  try them:       '%s' eval --params='a run/params.safetensors' -- plays", program);
+    assert_file_contains(scene, "out", try);
+    assert_file_contains(scene, "out", "look inside: troupe replay ls 'unix:");
+    free(try);
+    free(program);
+    free(dir);
+}
+
+/* Every line of a node's log begins with a time. */
+static void assert_stamped(const struct scene *scene, const char *log)
+{
+    char *text = scene_read(scene, log), *rest = text;
+    for (char *line; (line = strsep(&rest, "\n")) && *line;) {
+        int year, month, day, hour, minute, second, ms, length = 0;
+        sscanf(line, "%4d-%2d-%2dT%2d:%2d:%2d.%3dZ %n", &year, &month, &day, &hour, &minute,
+               &second, &ms, &length);
+        if (length != 25)
+            fail_msg("'%s' begins with no time", line);
+    }
+    free(text);
+}
+
+static void a_log_tells_when_its_node_began_served_and_ended(void **state)
+{
+    static const char *const modes[] = {"--launch=processes", "--launch=threads"};
+    static const char *const addresses[] = {"replay/0 serves address=unix:/",
+                                            "learner/0 serves address=in-process"};
+    struct scene *scene = *state;
+    for (size_t i = 0; i < 2; i++) {
+        scene_empty(scene);
+        assert_int_equal(run_scenario(scene, "plays", "--target-return=0.9", modes[i]), 0);
+        const char *replay = "run/logs/replay-0.log", *actor = "run/logs/actor-0.log";
+        assert_stamped(scene, replay);
+        assert_stamped(scene, actor);
+        assert_file_contains(scene, actor, "Z info  actor/0 started kind=actor as=");
+        assert_file_contains(scene, actor, "Z info  actor/0 ended\n");
+        assert_file_contains(scene, i ? "run/logs/learner-0.log" : replay, addresses[i]);
+    }
+}
+
+static void a_log_that_grows_is_cut_while_its_node_runs(void **state)
+{
+    static const char *const modes[] = {"--launch=processes", "--launch=threads"};
+    struct scene *scene = *state;
+    for (size_t i = 0; i < 2; i++) {
+        scene_empty(scene);
+        const char *mkdirs[] = {"/bin/mkdir", "-p", "run/logs", NULL};
+        assert_int_equal(scene_run(scene, mkdirs), 0);
+        char *log = scene_path(scene, "run/logs/actor-0.log"), *old = xasprintf("%s.1", log);
+        make_file(scene, "run/logs/actor-0.log");
+        assert_int_equal(truncate(log, LOG_FILE_BYTES_MAX - 1000), 0);
+        const char *argv[] = {NODES_PROGRAM, "--run-dir=run", modes[i], "--", "talks", NULL};
+        scene_start(scene, argv);
+        struct deadline deadline = deadline_in_ms(&clock_monotonic, PATIENCE_MS);
+        while (access(old, F_OK) != 0)
+            look_again_soon(deadline, "the log to be cut");
+        make_file(scene, "lose-it");
+        assert_int_equal(scene_wait(scene), 1);
+        assert_file_contains(scene, "run/logs/actor-0.log", "actor/0 ");
+        free(old);
+        free(log);
+    }
+}
+
+/* ---- chance ------------------------------------------------------------------------------ */
+
+/* The first number that `node` drew. */
+static void first_draw(const struct scene *scene, const char *node, char draw[17])
+{
+    char *text = scene_read(scene, "draws"), *begin = xasprintf("%s ", node);
+    const char *at = strstr(text, begin);
+    if (!at)
+        fail_msg("%s drew nothing:\n%s", node, text);
+    snprintf(draw, 17, "%s", at + strlen(begin));
+    free(begin);
+    free(text);
+}
+
+static void run_deterministic(struct scene *scene)
+{
+    const char *argv[] = {NODES_PROGRAM,
+                          "--run-dir=run",
+                          "--launch=threads",
+                          "--deterministic",
+                          "--seed=3",
+                          "--max-steps=200",
+                          "--",
+                          "draws",
+                          NULL};
+    scene_empty(scene);
+    assert_int_equal(scene_run(scene, argv), 0);
+}
+
+/* What `troupe replay ls` says of the size of the only table. */
+static uint64_t items_of(struct scene *scene)
+{
+    const char *argv[] = {TROUPE_CLI, "replay", "ls", "run/replay", "-o", "json", NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    char *text = scene_read(scene, "out");
+    const char *size = strstr(text, "\"size\":");
+    assert_non_null(size);
+    uint64_t items = strtoull(size + strlen("\"size\":"), NULL, 10);
+    free(text);
+    return items;
+}
+
+static void groups_of_the_same_kind_draw_numbers_of_their_own(void **state)
+{
+    static const char *const nodes[] = {"actor/0", "collector/0", "evaluator/0", "examiner/0"};
+    struct scene *scene = *state;
+    char draws[4][17];
+    run_deterministic(scene);
+    for (size_t i = 0; i < 4; i++) {
+        first_draw(scene, nodes[i], draws[i]);
+        for (size_t k = 0; k < i; k++)
+            assert_string_not_equal(draws[i], draws[k]);
+    }
+}
+
+static void groups_of_the_same_kind_give_their_items_keys_of_their_own(void **state)
+{
+    struct scene *scene = *state;
+    run_deterministic(scene);
+    char *text = scene_read(scene, "out");
+    const char *at = strstr(text, " s, ");
+    assert_non_null(at);
+    uint64_t steps = strtoull(at + strlen(" s, "), NULL, 10);
+    free(text);
+    assert_true(steps > 100);
+    assert_true(items_of(scene) > steps * 3 / 4); /* a step is an item; with shared keys half one */
+}
+
+static void deterministic_runs_of_several_groups_repeat(void **state)
+{
+    struct scene *scene = *state;
+    run_deterministic(scene);
+    char *first = scene_read(scene, "draws");
+    run_deterministic(scene);
+    char *second = scene_read(scene, "draws");
+    assert_string_equal(first, second);
+    free(first);
+    free(second);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scene_setup, scene_teardown)
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        TEST(a_reward_that_is_no_number_ends_the_run_and_stays_out_of_the_store),
+        TEST(gradients_and_waits_are_reported),
+        TEST(the_items_of_all_tables_are_counted),
+        TEST(a_checkpoint_that_cannot_be_written_is_told_whatever_failed_first),
+        TEST(a_thread_that_calls_exit_does_not_end_the_run_as_done),
+        TEST(a_resume_waits_for_the_nodes_of_a_killed_launcher),
+        TEST(a_node_that_does_not_end_is_named_to_who_resumes),
+        TEST(printed_commands_can_be_pasted_into_a_shell),
+        TEST(a_log_tells_when_its_node_began_served_and_ended),
+        TEST(a_log_that_grows_is_cut_while_its_node_runs),
+        TEST(groups_of_the_same_kind_draw_numbers_of_their_own),
+        TEST(groups_of_the_same_kind_give_their_items_keys_of_their_own),
+        TEST(deterministic_runs_of_several_groups_repeat),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

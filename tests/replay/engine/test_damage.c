@@ -1,0 +1,179 @@
+/* Bits that flip in a stopped store: whoever reads the item is told so at once, by table and key,
+ * in whatever way it reads; the item goes, and everything else goes on. */
+#include "tests/replay/host_fixture.h"
+
+#include "replay/sampler/unpack.h"
+
+static const trp_tensor_spec columns[] = {
+    {.name = "frame", .dtype = TRP_UINT8, .rank = 1, .shape = {FRAME_BYTES}},
+    {.name = "seed", .dtype = TRP_INT64},
+};
+enum { COLUMNS = 2, DRAWS = 600 };
+
+/* ---- streams --------------------------------------------------------------------------------- */
+
+static void insert_bytes(const struct replay *replay, uint64_t key, size_t size)
+{
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    struct built *built = built_create(size);
+    add_chunk(built, (struct chunk_spec){.key = key, .value = (int64_t)key << 20, .bytes = size});
+    add_simple_item(built, key, "t", 1, key);
+    send_built(stream, built);
+    assert_confirmed(stream, &key, 1);
+    built_destroy(built);
+    trp_stream_destroy(stream);
+}
+
+static void open_table(struct host *host, const char *options)
+{
+    host->columns = columns;
+    host->column_count = COLUMNS;
+    host->steps = 1;
+    host_open(host, options, (trp_replay_server_options){.no_share = false});
+}
+
+/* Items 1 to 3, the first of which is damaged while the server is down. */
+static void open_damaged(struct host *host, const char *options, size_t size)
+{
+    open_table(host, options);
+    for (uint64_t key = 1; key <= 3; ++key)
+        insert_bytes(&host->replay, key, size);
+    host_close(host);
+    fixture_damage(host->replay.dir, UINT64_C(1) << 20, size);
+    open_table(host, options);
+}
+
+static void expect_loss(const struct replay *replay)
+{
+    trp_stream *stream = open_stream(replay, "SampleStream");
+    send_sample_request(stream, "t", 1, WAIT_MS);
+    assert_ends(stream, TRP_DATA_LOSS, "table t, key 1: ");
+}
+
+static void who_draws_a_damaged_item_is_told_and_the_item_goes(void **state)
+{
+    struct host *host = *state;
+    static const size_t sizes[] = {100, 3000, 4074, 9000, 40000};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
+        open_damaged(host, "sampler=fifo", sizes[i]);
+        struct replay remote = host->replay;
+        remote.channel = host->remote;
+        expect_loss(&remote);
+        assert_int_equal(table_state(&remote, "t").size, 2);
+        assert_int_equal(sample_one(&remote, "t").key, 2);
+        host_close(host);
+        open_table(host, "sampler=fifo");
+        assert_int_equal(table_state(&host->replay, "t").size, 2);
+        assert_int_equal(sample_one(&host->replay, "t").key, 2);
+        insert_bytes(&host->replay, 1, sizes[i]); /* by its writer, which has it still */
+        assert_int_equal(table_state(&host->replay, "t").size, 3);
+        assert_int_equal(reset_table(&host->replay, "t"), TRP_OK);
+        host_close(host);
+    }
+    open_table(host, "");
+}
+
+static void a_damaged_item_of_a_queue_goes_and_its_neighbours_stay(void **state)
+{
+    struct host *host = *state;
+    open_damaged(host, "sampler=fifo max_times_sampled=1 limiter=queue(10)", 9000);
+    expect_loss(&host->replay);
+    assert_int_equal(table_state(&host->replay, "t").size, 2);
+    assert_int_equal(sample_one(&host->replay, "t").key, 2);
+}
+
+static void every_item_of_a_damaged_chunk_is_told_when_it_is_read(void **state)
+{
+    struct host *host = *state;
+    struct built *built = built_create(9000);
+    const uint64_t keys[] = {1, 2};
+    open_table(host, "sampler=fifo");
+    trp_stream *stream = open_stream(&host->replay, "InsertStream");
+    add_chunk(built, (struct chunk_spec){.key = 5, .value = 1 << 20, .bytes = 9000});
+    add_simple_item(built, 1, "t", 1, 5);
+    add_simple_item(built, 2, "t", 1, 5);
+    send_built(stream, built);
+    assert_confirmed(stream, keys, 2);
+    built_destroy(built);
+    trp_stream_destroy(stream);
+    insert_bytes(&host->replay, 3, 9000);
+    host_close(host);
+    fixture_damage(host->replay.dir, 1 << 20, 9000);
+    open_table(host, "sampler=fifo");
+    for (uint64_t key = 1; key <= 2; ++key) {
+        char *text = xasprintf("table t, key %d: ", (int)key);
+        stream = open_stream(&host->replay, "SampleStream");
+        send_sample_request(stream, "t", 1, WAIT_MS);
+        assert_ends(stream, TRP_DATA_LOSS, text);
+        free(text);
+    }
+    assert_int_equal(sample_one(&host->replay, "t").key, 3);
+}
+
+/* ---- samplers on the host -------------------------------------------------------------------- */
+
+/* Draws until it is told of a loss, which is the end of a sampler, or as often as it may. */
+static trp_status draw_all(trp_channel *channel, bool views)
+{
+    trp_sampler *sampler;
+    trp_batch batch;
+    trp_views seen;
+    trp_status status = TRP_OK;
+    assert_int_equal(trp_sampler_create(&sampler, channel,
+                                        &(trp_sampler_options){.table = "t",
+                                                               .columns = columns,
+                                                               .column_count = COLUMNS,
+                                                               .batch_size = BATCH,
+                                                               .views = views,
+                                                               .limiter_timeout_ms = -1}),
+                     TRP_OK);
+    for (int i = 0; status == TRP_OK && i < DRAWS / BATCH; ++i)
+        status = views ? trp_sampler_next_views(sampler, &seen, DEADLINE_MS)
+                       : trp_sampler_next(sampler, &batch, DEADLINE_MS);
+    trp_sampler_destroy(sampler);
+    return status;
+}
+
+static void a_sampler_is_told_once(struct host *host, bool remote, bool views)
+{
+    open_table(host, "");
+    insert(host, TABLE_ITEMS);
+    host_close(host);
+    fixture_damage(host->replay.dir, UINT64_C(7) << 20, FRAME_BYTES);
+    open_table(host, "");
+    trp_channel *channel = remote ? host->remote : host->replay.channel;
+    assert_int_equal(draw_all(channel, views), TRP_DATA_LOSS);
+    assert_non_null(strstr(trp_last_error(), "table t, key "));
+    assert_int_equal(table_state(&host->replay, "t").size, TABLE_ITEMS - 1);
+    assert_int_equal(draw_all(channel, views), TRP_OK);
+}
+
+static void a_sampler_that_copies_pages_is_told(void **state)
+{
+    a_sampler_is_told_once(*state, true, false);
+}
+
+static void a_sampler_with_views_is_told(void **state)
+{
+    a_sampler_is_told_once(*state, true, true);
+}
+
+static void a_sampler_in_the_process_is_told(void **state)
+{
+    a_sampler_is_told_once(*state, false, false);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, host_setup, host_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(who_draws_a_damaged_item_is_told_and_the_item_goes),
+        TEST(a_damaged_item_of_a_queue_goes_and_its_neighbours_stay),
+        TEST(every_item_of_a_damaged_chunk_is_told_when_it_is_read),
+        TEST(a_sampler_that_copies_pages_is_told),
+        TEST(a_sampler_with_views_is_told),
+        TEST(a_sampler_in_the_process_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

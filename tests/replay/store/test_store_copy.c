@@ -1,0 +1,500 @@
+/* A copy of a store that is used meanwhile: what it takes along, what it leaves out, and what it
+ * costs the file. */
+#include "copy_steps.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/vfs.h>
+#include <time.h>
+
+#include "core/clock.h"
+#include "replay/disk/dir.h"
+#include "replay/store/internal.h"
+#include "replay/store/target.h"
+
+enum {
+    MIB = 1 << 20,
+    IDLE_BYTES = 26 * MIB /* of freed pages may always lie idle (store_park.c), and a bit */
+};
+
+/* A disk that is busy with something else: libc's is behind this. */
+static _Atomic int64_t allocation_ns;
+
+#pragma GCC visibility push(default)
+int posix_fallocate(int fd, off_t offset, off_t bytes)
+{
+    int64_t ns = atomic_load(&allocation_ns);
+    struct timespec time = {ns / 1000000000, ns % 1000000000};
+    nanosleep(&time, NULL);
+    return fallocate(fd, 0, offset, bytes) == 0 ? 0 : errno;
+}
+#pragma GCC visibility pop
+
+struct fixture {
+    char *dir, *to;
+    struct store *store;
+    struct item **items; /* a ring of the newest ones */
+    size_t first, count, slots;
+    uint64_t next_key;
+    uint32_t table;
+};
+
+static struct store *store_open(const char *dir, struct loaded *loaded)
+{
+    struct store *store;
+    *loaded = (struct loaded){0};
+    if (store_create(&store, &(struct store_options){.dir = dir}) != TRP_OK ||
+        store_load(store, loaded_add, loaded) != TRP_OK)
+        fail_msg("%s", trp_last_error());
+    return store;
+}
+
+static int setup(void **state)
+{
+    struct fixture *fixture = xcalloc(1, sizeof *fixture);
+    struct loaded loaded;
+    fixture->dir = fixture_dir("/dev/shm");
+    fixture->to = fixture_dir("/dev/shm");
+    fixture->store = store_open(fixture->dir, &loaded);
+    fixture->table = store_table_put(fixture->store, "t", "name=t", (trp_bytes){0});
+    assert_int_equal(store_commit(fixture->store), TRP_OK);
+    fixture->slots = 1 << 14;
+    fixture->items = xcalloc(fixture->slots, sizeof(struct item *));
+    fixture->next_key = 100000;
+    *state = fixture;
+    return 0;
+}
+
+static void close_store(struct fixture *fixture)
+{
+    for (; fixture->count > 0; fixture->count--)
+        store_item_destroy(fixture->store, fixture->items[fixture->first++ % fixture->slots]);
+    store_destroy(fixture->store);
+    fixture->store = NULL;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *fixture = *state;
+    close_store(fixture);
+    fixture_remove(fixture->dir);
+    fixture_remove(fixture->to);
+    free(fixture->items);
+    free(fixture);
+    return 0;
+}
+
+static void insert_item(struct fixture *fixture, struct item *item)
+{
+    trp_status status = store_admit(fixture->store, item);
+    if (status == TRP_ABORTED) {
+        assert_int_equal(store_commit(fixture->store), TRP_OK);
+        status = store_admit(fixture->store, item);
+    }
+    assert_int_equal(status, TRP_OK);
+    store_item_insert(fixture->store, fixture->table, item);
+    fixture->items[(fixture->first + fixture->count++) % fixture->slots] = item;
+}
+
+static void insert(struct fixture *fixture, size_t size)
+{
+    struct item *item = fixture_item(fixture->store, fixture->next_key, size);
+    fixture->next_key += 100000; /* also seeds of bytes */
+    insert_item(fixture, item);
+}
+
+/* The second and all others have the first one's chunk. */
+static void insert_sharing(struct fixture *fixture, size_t size)
+{
+    struct item *item = fixture_item(fixture->store, fixture->next_key, size);
+    if (fixture->count > 0) {
+        struct chunk *chunk = fixture->items[fixture->first % fixture->slots]->chunks[0];
+        store_chunk_unref(fixture->store, item->chunks[0]);
+        item->chunks[0] = chunk;
+        store_chunk_ref(chunk);
+    }
+    fixture->next_key += 100000;
+    insert_item(fixture, item);
+}
+
+static void remove_oldest(struct fixture *fixture)
+{
+    struct item *item = fixture->items[fixture->first++ % fixture->slots];
+    fixture->count--;
+    store_item_delete(fixture->store, fixture->table, item);
+    store_item_destroy(fixture->store, item);
+}
+
+/* A copy of everything that is not finished yet. */
+static struct store_copy *copy_files(struct fixture *fixture, void (*meanwhile)(struct fixture *),
+                                     struct store_target **target)
+{
+    struct store_copy *copy;
+    struct copy_sink sink = {.item = store_target_item,
+                             .piece = store_target_piece,
+                             .damage = store_target_damage,
+                             .removed = store_target_removed};
+    assert_int_equal(store_copy_begin(fixture->store, &copy, &sink), TRP_OK);
+    assert_int_equal(store_target_create(target, fixture->to, 512 * MIB), TRP_OK);
+    store_copy_set_argument(copy, *target);
+    while (!store_copy_done(copy)) {
+        assert_int_equal(store_copy_find(fixture->store, copy), TRP_OK);
+        if (meanwhile)
+            meanwhile(fixture);
+        assert_int_equal(store_copy_give(copy), TRP_OK);
+        if (meanwhile)
+            meanwhile(fixture);
+    }
+    return copy;
+}
+
+static struct target_stats copy_all(struct fixture *fixture, void (*meanwhile)(struct fixture *))
+{
+    struct store_target *target;
+    struct target_stats stats;
+    struct store_copy *copy = copy_files(fixture, meanwhile, &target);
+    if (store_target_finish(target, copy, &stats) != TRP_OK)
+        fail_msg("%s", trp_last_error());
+    store_copy_end(fixture->store, copy);
+    store_target_destroy(target);
+    assert_int_equal(store_dir_finish(fixture->to, false), TRP_OK);
+    return stats;
+}
+
+/* ---- cases ---------------------------------------------------------------------------------- */
+
+static void removed_count(void *arg, const struct store_removed *removed)
+{
+    uint64_t *next = arg;
+    assert_int_equal(removed->key, *next);
+    assert_int_equal(removed->table_id, 1);
+    assert_int_equal(removed->print, *next * 3);
+    ++*next;
+}
+
+static void keys_that_were_removed_are_copied(void **state)
+{
+    enum { KEYS = 1000 };
+    struct fixture *fixture = *state;
+    insert(fixture, 10);
+    for (uint64_t key = 0; key < KEYS; key++) {
+        store_removed_note(fixture->store, &(struct store_removed){.key = key,
+                                                                   .at_ns = 1000,
+                                                                   .table_id = 1,
+                                                                   .print = (uint32_t)key * 3});
+        if (key % 300 == 0)
+            assert_int_equal(store_commit(fixture->store), TRP_OK);
+    }
+    assert_int_equal(store_commit(fixture->store), TRP_OK);
+    copy_all(fixture, NULL);
+    struct loaded loaded;
+    struct store *copy = store_open(fixture->to, &loaded);
+    uint64_t next = 0;
+    assert_int_equal(store_removed_load(copy, removed_count, &next), TRP_OK);
+    assert_int_equal(next, KEYS);
+    loaded_cleanup(copy, &loaded);
+    store_destroy(copy);
+}
+
+/* A bit of this item's chunk. */
+static void damage(const struct fixture *fixture, uint64_t key)
+{
+    uint8_t wanted[32], byte;
+    fixture_fill(wanted, sizeof wanted, key);
+    char *path = fixture_path(fixture->dir, "data.mdb");
+    int fd = open(path, O_RDWR);
+    uint8_t *bytes = xmalloc(8 * MIB); /* the file is as long as the map */
+    assert_int_equal(pread(fd, bytes, 8 * MIB, 0), 8 * MIB);
+    uint8_t *found = memmem(bytes, 8 * MIB, wanted, sizeof wanted);
+    assert_non_null(found);
+    byte = found[5] ^ 4;
+    assert_int_equal(pwrite(fd, &byte, 1, found - bytes + 5), 1);
+    close(fd);
+    free(bytes);
+    free(path);
+}
+
+static void a_copy_goes_on_without_what_is_damaged(void **state)
+{
+    enum { ITEMS = 300 };
+    struct fixture *fixture = *state;
+    for (size_t number = 0; number < ITEMS; number++)
+        insert(fixture, 100 + 61 * number);
+    assert_int_equal(store_commit(fixture->store), TRP_OK);
+    damage(fixture, 3 * 100000);   /* in a leaf with others */
+    damage(fixture, 250 * 100000); /* in pages of its own */
+    struct target_stats stats = copy_all(fixture, NULL);
+    assert_int_equal(stats.items, ITEMS - 2);
+    assert_int_equal(stats.damaged, 2);
+    struct loaded loaded = {0};
+    struct store *copy;
+    struct store_options options = {.dir = fixture->to, .read_only = true, .check = true};
+    assert_int_equal(store_create(&copy, &options), TRP_OK);
+    assert_int_equal(store_load(copy, loaded_add, &loaded), TRP_OK);
+    struct store_stats whole;
+    store_stats(copy, &whole);
+    assert_int_equal(whole.dropped, 0);
+    assert_int_equal(whole.checked_chunks, ITEMS - 2);
+    assert_int_equal(loaded.count, ITEMS - 2);
+    for (size_t index = 0; index < loaded.count; index++) {
+        uint64_t key = loaded.items[index]->key;
+        assert_true(key != 3 * 100000 && key != 250 * 100000);
+        fixture_check_chunk(copy, loaded.items[index]->chunks[0], key,
+                            100 + 61 * (key / 100000 - 1));
+    }
+    loaded_cleanup(copy, &loaded);
+    store_destroy(copy);
+}
+
+static trp_status count_damage(void *arg, uint32_t table_id, uint64_t key, const char *what)
+{
+    (void)table_id, (void)key, (void)what;
+    ++*(uint32_t *)arg;
+    return TRP_OK;
+}
+
+static void deleted_items_are_not_damaged_ones(void **state)
+{
+    enum { SHARERS = 3 };
+    struct fixture *fixture = *state;
+    uint32_t damaged = 0;
+    struct copy_sink sink = {
+        .item = any_item, .piece = any_piece, .damage = count_damage, .arg = &damaged};
+    struct store_copy *copy;
+    for (unsigned i = 0; i < SHARERS; i++)
+        insert_sharing(fixture, 1000);
+    assert_int_equal(store_commit(fixture->store), TRP_OK);
+    remove_oldest(fixture); /* its record is there until it is folded */
+    assert_int_equal(store_commit(fixture->store), TRP_OK);
+    damage(fixture, 100000);
+    assert_int_equal(store_copy_begin(fixture->store, &copy, &sink), TRP_OK);
+    copy_rest(fixture->store, copy);
+    store_copy_end(fixture->store, copy);
+    assert_int_equal(damaged, SHARERS - 1);
+}
+
+/* A table that is full: each item takes the place of another. */
+static void replace(struct fixture *fixture, unsigned items)
+{
+    for (unsigned count = 0; count < items; count++) {
+        insert(fixture, 12000);
+        remove_oldest(fixture);
+    }
+    assert_int_equal(store_commit(fixture->store), TRP_OK);
+}
+
+static void replace_some(struct fixture *fixture)
+{
+    replace(fixture, 64);
+    replace(fixture, 32);
+}
+
+static void replace_many(struct fixture *fixture)
+{
+    for (unsigned groups = 0; groups < 8; groups++)
+        replace(fixture, 64);
+}
+
+static void fill(struct fixture *fixture, size_t items, size_t size)
+{
+    while (fixture->count < items) {
+        for (unsigned count = 0; count < 64; count++)
+            insert(fixture, size);
+        assert_int_equal(store_commit(fixture->store), TRP_OK);
+    }
+}
+
+/* What the helper has allocated ahead is left out: on a busy machine it lags, and where it has got
+ * to says nothing of the copy. */
+static void stats_without_tail(const struct fixture *fixture, struct store_stats *stats)
+{
+    store_stats(fixture->store, stats);
+    stats->allocated_bytes -= lmdb_pages_tail(fixture->store) * fixture->store->page_bytes;
+}
+
+/* Copies a table that is full; bytes that were inserted meanwhile. */
+static uint64_t copy_full_table(struct fixture *fixture, void (*meanwhile)(struct fixture *),
+                                struct store_stats *before, struct store_stats *after)
+{
+    fill(fixture, 4000, 12000); /* 48 MB */
+    for (unsigned count = 0; count < 100; count++)
+        replace(fixture, 64);
+    stats_without_tail(fixture, before);
+    uint64_t key = fixture->next_key;
+    assert_int_equal(copy_all(fixture, meanwhile).damaged, 0);
+    store_stats(fixture->store, after);
+    return (fixture->next_key - key) / 100000 * 12288;
+}
+
+static void what_a_copy_has_read_is_recycled_while_it_goes_on(void **state)
+{
+    struct store_stats before, after;
+    uint64_t inserted = copy_full_table(*state, replace_some, &before, &after);
+    assert_true(inserted > 10 * MIB); /* else this says nothing */
+    /* Until the copy is through with the items all of it takes new room. */
+    assert_in_range(after.file_bytes, before.file_bytes, before.file_bytes + inserted / 3 * 2);
+}
+
+static void a_copy_costs_what_is_inserted_meanwhile_and_gives_it_back(void **state)
+{
+    struct fixture *fixture = *state;
+    struct store_stats before, after;
+    uint64_t inserted = copy_full_table(fixture, replace_many, &before, &after);
+    assert_true(inserted > 50 * MIB); /* else this says nothing */
+    assert_in_range(after.file_bytes, before.file_bytes,
+                    before.file_bytes + inserted + inserted / 16 + 4 * MIB);
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, 20000);
+    do {
+        replace(fixture, 64);
+        for (unsigned steps = 0; steps < 100 && store_idle(fixture->store); steps++)
+            ;
+        stats_without_tail(fixture, &after);
+    } while (after.allocated_bytes >= before.allocated_bytes + IDLE_BYTES &&
+             !deadline_passed(deadline, &clock_monotonic));
+    assert_true(after.allocated_bytes < before.allocated_bytes + IDLE_BYTES);
+}
+
+/* Until the store has waited for room. */
+static void insert_on_a_slow_disk(struct fixture *fixture)
+{
+    enum { WAIT_MS = 1000 };
+    int64_t longest_ns = 0;
+    if (atomic_load(&allocation_ns) == 0)
+        return;
+    while (longest_ns < WAIT_MS * INT64_C(1000000)) {
+        assert_true(fixture->count < fixture->slots); /* the disk is not that fast */
+        int64_t begin_ns = clock_now_ns(&clock_monotonic);
+        insert(fixture, 12000);
+        assert_int_equal(store_commit(fixture->store), TRP_OK);
+        int64_t took_ns = clock_now_ns(&clock_monotonic) - begin_ns;
+        longest_ns = took_ns > longest_ns ? took_ns : longest_ns;
+    }
+    atomic_store(&allocation_ns, 0);
+}
+
+static void a_slow_disk_is_no_full_one_and_ends_no_copy(void **state)
+{
+    struct fixture *fixture = *state;
+    while (fixture->count < 1000)
+        insert(fixture, 1000);
+    assert_int_equal(store_commit(fixture->store), TRP_OK);
+    atomic_store(&allocation_ns, INT64_C(1500000000));
+    assert_int_equal(copy_all(fixture, insert_on_a_slow_disk).items, 1000);
+    assert_int_equal(atomic_load(&allocation_ns), 0);
+}
+
+/* Its pages may have been recycled while they were read for the last time. */
+static void a_copy_that_lost_its_pages_at_the_end_is_not_believed(void **state)
+{
+    struct fixture *fixture = *state;
+    struct store_target *target;
+    insert(fixture, 12000);
+    assert_int_equal(store_commit(fixture->store), TRP_OK);
+    struct store_copy *copy = copy_files(fixture, NULL, &target);
+    assert_int_equal(store_copy_check(fixture->store, copy), TRP_OK);
+    assert_true(copy_abandon(fixture->store));
+    assert_int_equal(store_copy_check(fixture->store, copy), TRP_RESOURCE_EXHAUSTED);
+    store_copy_end(fixture->store, copy);
+    store_target_destroy(target);
+}
+
+static void remove_all(struct fixture *fixture)
+{
+    while (fixture->count > 0)
+        remove_oldest(fixture);
+    assert_int_equal(store_commit(fixture->store), TRP_OK);
+}
+
+/* Processor time of a commit of one item. */
+static int64_t commit_ns(struct fixture *fixture)
+{
+    struct timespec begin, end;
+    insert(fixture, 10);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+    assert_int_equal(store_commit(fixture->store), TRP_OK);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+    return (end.tv_sec - begin.tv_sec) * INT64_C(1000000000) + end.tv_nsec - begin.tv_nsec;
+}
+
+/* Where its pages are on the disk, each piece takes a read: the first commit took half a minute. */
+static void what_a_copy_held_goes_little_by_little(void **state)
+{
+    struct fixture *fixture = *state;
+    struct store_stats held, after;
+    int64_t longest_ns = 0;
+    fill(fixture, 3000, 40000); /* 30 000 pieces */
+    copy_all(fixture, remove_all);
+    store_stats(fixture->store, &held);
+    for (unsigned commits = 0; commits < 2000; commits++) {
+        int64_t took_ns = commit_ns(fixture);
+        longest_ns = took_ns > longest_ns ? took_ns : longest_ns;
+    }
+    assert_in_range(longest_ns, 0, 5000000);
+    for (unsigned steps = 0; steps < 10000 && store_idle(fixture->store); steps++)
+        ;
+    store_stats(fixture->store, &after); /* it has gone in the end */
+    assert_true(after.allocated_bytes + 60 * MIB < held.allocated_bytes);
+}
+
+static size_t resident_bytes(const struct fixture *fixture)
+{
+    char *path = fixture_path(fixture->to, "data.mdb");
+    int fd = open(path, O_RDONLY);
+    size_t size = (size_t)lseek(fd, 0, SEEK_END), pages = (size + 4095) / 4096, count = 0;
+    void *map = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+    assert_true(map != MAP_FAILED);
+    uint8_t *resident = xmalloc(pages);
+    assert_int_equal(mincore(map, size, resident), 0);
+    for (size_t i = 0; i < pages; i++)
+        count += resident[i] & 1;
+    munmap(map, size);
+    close(fd);
+    free(resident);
+    free(path);
+    return count * 4096;
+}
+
+static size_t most_resident;
+
+static void watch_memory(struct fixture *fixture)
+{
+    size_t resident = resident_bytes(fixture);
+    most_resident = resident > most_resident ? resident : most_resident;
+}
+
+/* Else a store of half the memory pushes itself out of it, and every caller waits for the disk. */
+static void a_copy_does_not_stay_in_memory(void **state)
+{
+    struct fixture *fixture = *state;
+    struct statfs system;
+    fixture_remove(fixture->to);
+    fixture->to = fixture_dir("/tmp");
+    assert_int_equal(statfs(fixture->to, &system), 0);
+    if (system.f_type == TMPFS_MAGIC)
+        skip();                 /* which is memory */
+    fill(fixture, 8000, 12000); /* 96 MB */
+    most_resident = 0;
+    assert_true(copy_all(fixture, watch_memory).bytes > 90 * MIB);
+    assert_in_range(most_resident, 1 * MIB, 64 * MIB);
+    assert_in_range(resident_bytes(fixture), 0, 8 * MIB);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        CASE(keys_that_were_removed_are_copied),
+        CASE(a_copy_goes_on_without_what_is_damaged),
+        CASE(deleted_items_are_not_damaged_ones),
+        CASE(a_slow_disk_is_no_full_one_and_ends_no_copy),
+        CASE(a_copy_that_lost_its_pages_at_the_end_is_not_believed),
+        CASE(what_a_copy_held_goes_little_by_little),
+        CASE(a_copy_does_not_stay_in_memory),
+        CASE(what_a_copy_has_read_is_recycled_while_it_goes_on),
+        CASE(a_copy_costs_what_is_inserted_meanwhile_and_gives_it_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

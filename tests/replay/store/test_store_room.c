@@ -343,6 +343,46 @@ static void removed_keys_are_bounded(void **state)
     assert_in_range(room->removed, GROUP_KEYS, KEYS_MAX);
 }
 
+/* Every change to `priority` becomes one that no store writes. */
+static unsigned log_damage(const struct room *room, double priority)
+{
+    char *path = fixture_path(room->dir, "data.mdb");
+    int fd = open(path, O_RDWR);
+    const uint64_t none = UINT64_MAX;
+    off_t size = lseek(fd, 0, SEEK_END);
+    uint8_t *bytes = xmalloc((size_t)size);
+    unsigned count = 0;
+    assert_int_equal(pread(fd, bytes, (size_t)size, 0), size);
+    const uint8_t *end = bytes + size, *at = bytes;
+    while ((at = memmem(at, (size_t)(end - at), &priority, sizeof priority)) != NULL) {
+        assert_int_equal(pwrite(fd, &none, sizeof none, at - bytes - 8), 8);
+        at += sizeof priority;
+        count++;
+    }
+    close(fd);
+    free(bytes);
+    free(path);
+    return count;
+}
+
+static void a_log_that_cannot_be_read_is_what_the_failure_says(void **state)
+{
+    enum { CHANGES = 1000, GROUPS_MAX = 1000 };
+    struct room *room = *state;
+    trp_status status = TRP_OK;
+    for (unsigned i = 0; i < CHANGES; i++)
+        update(room, i, 1234.5678);
+    commit(room);
+    assert_true(log_damage(room, 1234.5678) >= CHANGES);
+    for (unsigned group = 0; status == TRP_OK && group < GROUPS_MAX; group++) {
+        for (unsigned i = 0; i < CHANGES; i++)
+            update(room, draw(room, room->count), group);
+        status = store_commit(room->store);
+    }
+    assert_int_equal(status, TRP_DATA_LOSS);
+    assert_non_null(strstr(trp_last_error(), "the change log"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -354,6 +394,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(one_item_that_changes_often_takes_no_room, setup, teardown),
         cmocka_unit_test_setup_teardown(a_mixture_of_everything_ends, setup, teardown),
         cmocka_unit_test_setup_teardown(removed_keys_are_bounded, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_log_that_cannot_be_read_is_what_the_failure_says, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,6 +15,7 @@
 #include <troupe/writer.h>
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "limits.h"
 #include "core/limits.h"
 #include "nstep.h"
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "core/alloc.h"
-#include "core/limits.h"
+#include "limits.h"
 
 struct evaluation {
     trp_policy *policy;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "limits.h"
 #include "core/limits.h"
 
 _Static_assert(sizeof(trp_dqn_options) <= TRP_AGENT_OPTION_BYTES, "the options fit an agent");

@@ -1,5 +1,5 @@
 /* `troupe replay`: the table of its commands and their options. */
-#include "core/limits.h"
+#include "limits.h"
 #include "npy.h"
 #include "replay_serve.h"
 #include "replay_target.h"

@@ -13,6 +13,7 @@
 
 #include "core/clock.h"
 #include "core/printable.h"
+#include "core/limits.h"
 
 static _Atomic int threshold = TRP_INFO;
 static _Thread_local struct log_origin mine = {.sink = -1};

@@ -18,7 +18,7 @@
 
 #include "builtin.h"
 #include "core/alloc.h"
-#include "core/limits.h"
+#include "limits.h"
 
 enum { STATE_ALIGNMENT = 16 };
 

@@ -7,7 +7,7 @@
 
 #include "builtin.h"
 #include "core/buffer.h"
-#include "core/limits.h"
+#include "limits.h"
 
 static const trp_env_impl *const builtins[] = {&cartpole_impl, &catch_impl};
 

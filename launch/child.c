@@ -13,6 +13,7 @@
 #include "control.h"
 #include "host.h"
 #include "orphans.h"
+#include "limits.h"
 
 bool child_attach(const struct launch_options *options)
 {

@@ -12,6 +12,8 @@
 #include "core/alloc.h"
 #include "host.h"
 #include "run_dir.h"
+#include "core/limits.h"
+#include "limits.h"
 
 enum { DIAL_TIMEOUT_MS = 60000 };
 

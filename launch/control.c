@@ -18,6 +18,7 @@
 
 #include "core/clock.h"
 #include "core/hash.h"
+#include "limits.h"
 
 static const char *const verbs[] = {"hello", "ready", "report", "program", "failed",
                                     "done",  "begun", "peer",   "gone",    "stop"};

@@ -19,7 +19,7 @@
 
 #include <troupe/status.h>
 
-#include "core/limits.h"
+#include "limits.h"
 
 enum control_verb {
     CONTROL_HELLO,

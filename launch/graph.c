@@ -13,6 +13,7 @@
 
 #include "core/alloc.h"
 #include "core/limits.h"
+#include "limits.h"
 
 static const char *const kind_words[] = {"replay", "learner", "actor", "evaluator", "node"};
 

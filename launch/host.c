@@ -21,6 +21,7 @@
 #include "core/alloc.h"
 #include "core/log.h"
 #include "run_dir.h"
+#include "limits.h"
 
 struct member {
     trp_context context;

@@ -7,6 +7,7 @@
 #include "graph.h"
 #include "loop.h"
 #include "metrics.h"
+#include "core/limits.h"
 
 struct host;
 

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "core/limits.h"
+#include "limits.h"
 
 static void emit_partial(struct lines *lines, lines_emit emit, void *arg)
 {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "limits.h"
 
 enum { TOLD_NOTHING, TOLD_BEGUN, TOLD_ADDRESS, TOLD_GONE };
 

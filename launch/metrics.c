@@ -2,6 +2,7 @@
  * as last, sum and count: a gauge reads the last, a mean divides, and nothing depends on how often
  * a node reports. */
 #include "metrics.h"
+#include "limits.h"
 
 #include <string.h>
 

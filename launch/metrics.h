@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/limits.h"
+#include "limits.h"
 
 struct metric {
     char name[METRIC_NAME_BYTES_MAX];

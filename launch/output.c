@@ -15,6 +15,7 @@
 
 #include "core/alloc.h"
 #include "core/limits.h"
+#include "limits.h"
 #include "core/printable.h"
 #include "core/queue.h"
 #include "core/thread.h"

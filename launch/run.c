@@ -19,6 +19,8 @@
 #include "core/log.h"
 #include "core/printable.h"
 #include "core/words.h"
+#include "core/limits.h"
+#include "limits.h"
 
 enum { TICK_MS = 20, LOOP_WAIT_MS = 20, PROGRESS_EVERY_MS = 1000, OUTPUT_DRAIN_MS = 2000 };
 

@@ -19,6 +19,8 @@
 #include "options.h"
 #include "output.h"
 #include "run_dir.h"
+#include "core/limits.h"
+#include "limits.h"
 
 struct run;
 

@@ -18,7 +18,7 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
-#include "core/limits.h"
+#include "limits.h"
 #include "orphans.h"
 
 static trp_status path_error(const char *path, int error)

@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "core/words.h"
 #include "run.h"
+#include "limits.h"
 
 static double last_total(const struct run *run, const char *metric)
 {

@@ -13,6 +13,7 @@
 #include "core/thread.h"
 #include "host.h"
 #include "run.h"
+#include "limits.h"
 
 struct threads {
     struct host *host;

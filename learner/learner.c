@@ -14,7 +14,7 @@
 #include <troupe/log.h>
 #include "core/alloc.h"
 #include "core/clock.h"
-#include "core/limits.h"
+#include "limits.h"
 #include "core/thread.h"
 #include "publisher.h"
 #include "save.h"

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "core/limits.h"
+#include "limits.h"
 #include "core/thread.h"
 #include "params.pb-c.h"
 

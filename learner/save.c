@@ -18,7 +18,7 @@
 #include <troupe/log.h>
 #include "core/alloc.h"
 #include "core/buffer.h"
-#include "core/limits.h"
+#include "limits.h"
 
 /* ---- files --------------------------------------------------------------------------------- */
 

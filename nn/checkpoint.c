@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
-#include "core/limits.h"
+#include "limits.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors is little-endian");
 

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
-#include "core/limits.h"
+#include "limits.h"
 
 enum { HEADER_STEP = 64, WIDEST_TYPE = 8 };
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "core/limits.h"
+#include "limits.h"
 
 enum { ROWS_STEP = 8 };
 

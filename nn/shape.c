@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/limits.h"
+#include "limits.h"
 
 static uint32_t hidden_count(const trp_net_spec *spec)
 {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "core/alloc.h"
-#include "core/limits.h"
+#include "limits.h"
 #include "core/thread.h"
 
 struct worker {

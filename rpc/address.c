@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
-#include "core/limits.h"
+#include "limits.h"
 
 static trp_status split_host_port(const char *text, char **host, uint16_t *port)
 {

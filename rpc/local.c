@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 #include "core/alloc.h"
-#include "core/limits.h"
+#include "limits.h"
 #include "channel.h"
 #include "stream.h"
 

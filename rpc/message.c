@@ -13,7 +13,7 @@
 #include <grpc/slice.h>
 
 #include "core/alloc.h"
-#include "core/limits.h"
+#include "limits.h"
 #include "library.h"
 
 trp_message *trp_message_create(size_t size)

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 
 #include "core/alloc.h"
-#include "core/limits.h"
 #include "core/thread.h"
 #include "server.h"
 

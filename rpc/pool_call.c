@@ -12,7 +12,7 @@
 
 #include <grpc/byte_buffer.h>
 #include "core/alloc.h"
-#include "core/limits.h"
+#include "limits.h"
 #include "call.h"
 #include "pool.h"
 #include "server.h"

@@ -16,7 +16,7 @@
 #include <grpc/byte_buffer.h>
 #include <troupe/log.h>
 #include "core/alloc.h"
-#include "core/limits.h"
+#include "limits.h"
 #include "core/status.h"
 #include "pool_call.h"
 

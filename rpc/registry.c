@@ -6,7 +6,7 @@
 
 #include <stdatomic.h>
 
-#include "core/limits.h"
+#include "limits.h"
 
 struct entry {
     _Atomic(const void *) key; /* the object, NULL or &removed */

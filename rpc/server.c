@@ -13,7 +13,7 @@
 
 #include <troupe/log.h>
 #include "core/alloc.h"
-#include "core/limits.h"
+#include "limits.h"
 #include "health.h"
 #include "pool.h"
 #include "registry.h"

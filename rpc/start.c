@@ -11,7 +11,7 @@
 #include <grpc/grpc_security.h>
 #include <troupe/log.h>
 #include "core/alloc.h"
-#include "core/limits.h"
+#include "limits.h"
 #include "address.h"
 #include "health.h"
 #include "pool.h"

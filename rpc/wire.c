@@ -6,7 +6,7 @@
 
 #include <inttypes.h>
 
-#include "core/limits.h"
+#include "limits.h"
 
 enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
 

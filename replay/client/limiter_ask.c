@@ -9,7 +9,7 @@
 
 #include <troupe/sampler.h>
 #include "core/alloc.h"
-#include "core/limits.h"
+#include "limits.h"
 #include "core/status.h"
 #include "core/thread.h"
 #include "core/words.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "core/alloc.h"
-#include "core/limits.h"
+#include "limits.h"
 
 void link_init(struct link *link, trp_channel *channel, const char *path)
 {

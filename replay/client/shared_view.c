@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
-#include "core/limits.h"
+#include "replay/wire/limits.h"
 
 struct shared_view {
     struct shared_layout layout;

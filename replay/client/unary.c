@@ -8,7 +8,7 @@
 
 #include <troupe/sampler.h>
 
-#include "core/limits.h"
+#include "limits.h"
 #include "replay/model/signature.h"
 #include "replay/wire/bytes.h"
 

@@ -17,7 +17,7 @@
 
 #include <troupe/log.h>
 #include "core/alloc.h"
-#include "core/limits.h"
+#include "limits.h"
 #include "dir.h"
 
 static const char head_line[] = "troupe replay checkpoint\n";

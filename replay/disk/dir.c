@@ -29,7 +29,8 @@
 #include <troupe/log.h>
 #include "core/alloc.h"
 #include "core/boot.h"
-#include "core/limits.h"
+#include "limits.h"
+#include "replay/wire/limits.h"
 #include "record.h"
 
 static const char format_line[] = "troupe replay store\n";

@@ -18,7 +18,7 @@
 
 #include "core/alloc.h"
 #include "core/array.h"
-#include "core/limits.h"
+#include "limits.h"
 #include "core/thread.h"
 
 struct fetch_queue {

@@ -17,7 +17,7 @@
 
 #include <troupe/bytes.h>
 #include "core/alloc.h"
-#include "core/limits.h"
+#include "replay/wire/limits.h"
 #include "dir.h"
 #include "page.h"
 

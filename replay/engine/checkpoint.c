@@ -23,7 +23,7 @@
 #include "core/alloc.h"
 #include "core/background.h"
 #include "core/clock.h"
-#include "core/limits.h"
+#include "limits.h"
 #include "replay/store/copy.h"
 #include "replay/disk/dir.h"
 #include "replay/store/target.h"

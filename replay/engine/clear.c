@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #include "core/alloc.h"
-#include "core/limits.h"
+#include "limits.h"
 
 struct cleared {
     struct table *table;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "core/alloc.h"
-#include "core/limits.h"
+#include "limits.h"
 #include "internal.h"
 
 /* An item that is to go, if it is still there with the chunk. */

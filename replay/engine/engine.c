@@ -17,6 +17,8 @@
 #include "core/alloc.h"
 #include "core/array.h"
 #include "core/limits.h"
+#include "limits.h"
+#include "replay/store/limits.h"
 #include "internal.h"
 #include "replay/model/trajectory.h"
 

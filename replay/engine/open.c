@@ -15,7 +15,7 @@
 #include <troupe/log.h>
 #include "core/alloc.h"
 #include "core/hash.h"
-#include "core/limits.h"
+#include "limits.h"
 #include "core/words.h"
 #include "replay/model/options.h"
 #include "replay/disk/dir.h"

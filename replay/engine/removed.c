@@ -11,7 +11,7 @@
 
 #include "core/alloc.h"
 #include "core/hash.h"
-#include "core/limits.h"
+#include "replay/store/limits.h"
 
 enum { CAPACITY_MIN = 256, WORD_BITS = 64, FILTER_WORDS = REMOVED_KEYS_MAX / 4 };
 static const int64_t KNOWN_NS = REMOVED_KEYS_MS * INT64_C(1000000);

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "core/limits.h"
+#include "limits.h"
 
 struct engine_table *engine_table_add(struct engine *engine, const trp_table_options *options,
                                       uint32_t id)

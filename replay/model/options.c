@@ -12,6 +12,7 @@
 
 #include "core/alloc.h"
 #include "core/limits.h"
+#include "limits.h"
 #include "core/utf8.h"
 #include "options.h"
 #include "signature.h"

@@ -18,6 +18,7 @@
 #include "core/alloc.h"
 #include "core/buffer.h"
 #include "core/limits.h"
+#include "limits.h"
 #include "options.h"
 #include "signature.h"
 

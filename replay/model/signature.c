@@ -15,7 +15,7 @@
 #include "core/alloc.h"
 #include "core/array.h"
 #include "core/buffer.h"
-#include "core/limits.h"
+#include "limits.h"
 #include "core/utf8.h"
 #include "replay/wire/bytes.h"
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "core/limits.h"
+#include "limits.h"
 #include "replay/wire/bytes.h"
 
 static const char blanks[] = " \t\r\n";

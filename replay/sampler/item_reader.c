@@ -14,6 +14,7 @@
 #include "core/array.h"
 #include "core/buffer.h"
 #include "core/limits.h"
+#include "replay/wire/limits.h"
 #include "replay/wire/tensor.h"
 #include "replay/wire/wire.h"
 #include "replay/wire/bytes.h"

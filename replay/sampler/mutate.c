@@ -8,7 +8,8 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
-#include "core/limits.h"
+#include "replay/client/limits.h"
+#include "limits.h"
 #include "replay/client/unary.h"
 #include "replay/wire/wire.h"
 

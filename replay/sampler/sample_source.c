@@ -21,7 +21,7 @@
 #include <troupe/log.h>
 #include "core/boot.h"
 #include "core/alloc.h"
-#include "core/limits.h"
+#include "limits.h"
 #include "replay/wire/wire.h"
 
 static const char ordinary_path[] = "/deepmind.reverb.ReverbService/SampleStream";

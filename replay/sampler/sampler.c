@@ -23,7 +23,8 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
-#include "core/limits.h"
+#include "limits.h"
+#include "replay/wire/limits.h"
 #include "core/thread.h"
 #include "replay/client/limiter_ask.h"
 #include "sample_source.h"

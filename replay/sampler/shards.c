@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "core/alloc.h"
-#include "core/limits.h"
+#include "limits.h"
 #include "sampler.h"
 
 struct trp_shards {

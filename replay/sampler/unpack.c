@@ -17,6 +17,7 @@
 #include "core/alloc.h"
 #include "core/array.h"
 #include "core/limits.h"
+#include "replay/wire/limits.h"
 #include "replay/model/signature.h"
 #include "replay/wire/tensor.h"
 

@@ -15,6 +15,7 @@
 
 #include "core/alloc.h"
 #include "core/limits.h"
+#include "replay/wire/limits.h"
 #include "replay/model/trajectory.h"
 
 static trp_status malformed(const char *what)

@@ -13,7 +13,7 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
-#include "core/limits.h"
+#include "limits.h"
 #include "replay/model/limiter_explain.h"
 #include "replay/model/signature.h"
 

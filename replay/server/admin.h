@@ -6,7 +6,7 @@
 
 #include <troupe/rpc.h>
 #include "replay/engine/checkpoint.h"
-#include "core/limits.h"
+#include "limits.h"
 #include "core/thread.h"
 #include "replay/engine/engine.h"
 #include "replay.pb-c.h"

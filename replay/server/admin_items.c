@@ -16,7 +16,8 @@
 #include "core/alloc.h"
 #include "core/array.h"
 #include "core/clock.h"
-#include "core/limits.h"
+#include "limits.h"
+#include "replay/table/limits.h"
 #include "replay/model/trajectory.h"
 
 /* ---- the filter -------------------------------------------------------------------------- */

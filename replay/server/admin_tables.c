@@ -11,6 +11,8 @@
 #include "core/clock.h"
 #include "core/words.h"
 #include "replay/model/options.h"
+#include "replay/engine/limits.h"
+#include "limits.h"
 
 /* Something that changes tables, with the server's lock held. */
 struct change_work {

@@ -16,7 +16,7 @@
 #include "admin.h"
 #include "core/alloc.h"
 #include "core/clock.h"
-#include "core/limits.h"
+#include "limits.h"
 #include "replay/engine/engine.h"
 #include "replay/disk/fetcher.h"
 #include "replay/model/limiter_explain.h"

@@ -18,6 +18,7 @@
 #include <troupe/log.h>
 #include "core/boot.h"
 #include "core/alloc.h"
+#include "limits.h"
 
 struct inbox {
     struct inbox *next; /* among those that were left */

@@ -25,7 +25,8 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/crc32c.h"
-#include "core/limits.h"
+#include "replay/engine/limits.h"
+#include "limits.h"
 #include "inbox.h"
 #include "keep_set.h"
 

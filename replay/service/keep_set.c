@@ -17,7 +17,7 @@
 #include "core/alloc.h"
 #include "core/array.h"
 #include "core/hash.h"
-#include "core/limits.h"
+#include "limits.h"
 #include "replay/wire/tensor.h"
 
 void keep_set_cleanup(struct keep_set *set, struct store *store)

@@ -12,7 +12,8 @@
 
 #include "core/alloc.h"
 #include "core/array.h"
-#include "core/limits.h"
+#include "limits.h"
+#include "replay/table/limits.h"
 
 /* ---- drawing ----------------------------------------------------------------------------- */
 

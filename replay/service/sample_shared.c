@@ -18,6 +18,8 @@
 #include <troupe/rng.h>
 #include "core/boot.h"
 #include "core/alloc.h"
+#include "limits.h"
+#include "replay/wire/limits.h"
 
 /* A message that the client has not released. */
 struct told {

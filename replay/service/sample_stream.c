@@ -21,7 +21,8 @@
 #include "core/alloc.h"
 #include "core/array.h"
 #include "core/clock.h"
-#include "core/limits.h"
+#include "replay/engine/limits.h"
+#include "limits.h"
 
 const char sample_timeout_text[] =
     "Rate Limiter: Timeout exceeded before the right to insert was acquired.";

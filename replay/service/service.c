@@ -18,6 +18,8 @@
 #include "core/array.h"
 #include "core/clock.h"
 #include "inbox.h"
+#include "replay/engine/limits.h"
+#include "limits.h"
 
 const trp_raw_method service_methods[] = {
     {.path = "/deepmind.reverb.ReverbService/InsertStream",

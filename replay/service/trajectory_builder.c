@@ -14,6 +14,7 @@
 #include "core/alloc.h"
 #include "core/array.h"
 #include "replay/wire/bytes.h"
+#include "limits.h"
 
 enum {
     VARINT32_BYTES_MAX = 5,

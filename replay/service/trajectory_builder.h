@@ -7,7 +7,7 @@
 
 #include <troupe/status.h>
 #include "core/buffer.h"
-#include "core/limits.h"
+#include "limits.h"
 #include "keep_set.h"
 #include "replay/model/trajectory.h"
 #include "replay/wire/wire.h"

@@ -18,6 +18,8 @@
 
 #include "core/alloc.h"
 #include "core/array.h"
+#include "limits.h"
+#include "replay/wire/limits.h"
 
 enum { CACHE_OVERHEAD_BYTES = sizeof(struct chunk) + SLAB_STEP / 2 };
 

@@ -19,6 +19,7 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "internal.h"
+#include "limits.h"
 
 enum {
     SLICE_NS = 400000,

@@ -18,6 +18,7 @@
 
 #include "replay/disk/fetcher.h"
 #include "replay/disk/page.h"
+#include "limits.h"
 
 enum { BRANCH_KEEP_EVERY = 32 };
 

@@ -22,6 +22,7 @@
 
 #include "core/alloc.h"
 #include "core/array.h"
+#include "limits.h"
 
 enum {
     LEAF_VALUE_MAX = 2000, /* larger values have a page of their own; LMDB's bound is 2022 */

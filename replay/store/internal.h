@@ -28,7 +28,7 @@
 #include <lmdb.h>
 
 #include "core/buffer.h"
-#include "core/limits.h"
+#include "limits.h"
 #include "core/slab.h"
 #include "store.h"
 #include "replay/disk/dir.h"

@@ -15,6 +15,7 @@
 
 #include "core/alloc.h"
 #include "core/thread.h"
+#include "limits.h"
 
 /* What outlives the store. */
 struct loans {

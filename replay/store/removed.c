@@ -6,6 +6,7 @@
  * Guarantee: after a commit the keys of its group are there for REMOVED_KEYS_MS, or until
  * REMOVED_KEYS_MAX others came. */
 #include "internal.h"
+#include "limits.h"
 
 #include <string.h>
 

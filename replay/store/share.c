@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
+#include "replay/wire/limits.h"
 
 enum {
     LEASE_FILE_BYTES = SHARED_LEASES_MAX * sizeof(uint64_t),

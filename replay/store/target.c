@@ -16,6 +16,7 @@
 #include <troupe/log.h>
 #include "core/alloc.h"
 #include "internal.h"
+#include "limits.h"
 
 enum {
     TXN_BYTES = 16 << 20,

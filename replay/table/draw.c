@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-#include "core/limits.h"
+#include "limits.h"
 
 /* What a pick of `item` does to the counters. */
 static void table_count_sample(struct table *table, struct item *item, struct table_sample *sample)

@@ -1,7 +1,7 @@
 /* Walks over the items of a table, and the oldest of them. */
 #include "table_impl.h"
 
-#include "core/limits.h"
+#include "limits.h"
 
 struct item *table_slot(const struct table *table, uint32_t slot)
 {

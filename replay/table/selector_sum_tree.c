@@ -18,7 +18,6 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "core/limits.h"
 
 enum {
     FAN_OUT = 16,

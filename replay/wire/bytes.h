@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include <troupe/bytes.h>
-#include "core/limits.h"
+#include "limits.h"
 
 enum wire_type { VARINT = 0, FIXED64 = 1, LEN = 2, GROUP = 3, GROUP_END = 4, FIXED32 = 5 };
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "core/alloc.h"
+#include "limits.h"
 
 /* ---- failures -------------------------------------------------------------------------- */
 

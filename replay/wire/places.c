@@ -18,6 +18,7 @@
 
 #include "core/alloc.h"
 #include "tensor.h"
+#include "limits.h"
 
 /* ---- writing ------------------------------------------------------------------------------- */
 

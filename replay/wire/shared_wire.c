@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "core/limits.h"
+#include "limits.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs are copied to the wire");
 

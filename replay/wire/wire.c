@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "parts.h"
+#include "limits.h"
 
 /* ---- shared by the decoders -------------------------------------------------------------- */
 

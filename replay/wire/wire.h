@@ -17,7 +17,7 @@
 #include <troupe/rpc.h>
 #include <troupe/status.h>
 #include <troupe/tensor.h>
-#include "core/limits.h"
+#include "limits.h"
 
 /* ---- parts ------------------------------------------------------------------------------- */
 

@@ -12,7 +12,8 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "core/limits.h"
+#include "replay/model/limits.h"
+#include "limits.h"
 
 struct place {
     struct track *track;

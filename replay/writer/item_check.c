@@ -12,7 +12,7 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
-#include "core/limits.h"
+#include "limits.h"
 #include "replay/model/signature.h"
 #include "replay/client/unary.h"
 

@@ -12,7 +12,7 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
-#include "core/limits.h"
+#include "limits.h"
 #include "replay/wire/tensor.h"
 #include "replay/wire/wire.h"
 #include "replay/wire/bytes.h"

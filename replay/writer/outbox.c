@@ -18,7 +18,7 @@
 
 #include "core/alloc.h"
 #include "core/array.h"
-#include "core/limits.h"
+#include "limits.h"
 #include "replay/wire/parts.h"
 
 struct table_name {

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
-#include "core/limits.h"
+#include "limits.h"
 
 struct room {
     uint32_t refs;

@@ -12,7 +12,7 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
-#include "core/limits.h"
+#include "limits.h"
 
 struct cell {
     bool given;

@@ -20,7 +20,8 @@
 
 #include "core/alloc.h"
 #include "core/copy.h"
-#include "core/limits.h"
+#include "replay/wire/limits.h"
+#include "limits.h"
 #include "replay/wire/tensor.h"
 #include "replay/wire/bytes.h"
 

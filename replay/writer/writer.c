@@ -22,7 +22,7 @@
 #include "core/boot.h"
 #include "core/alloc.h"
 #include "core/clock.h"
-#include "core/limits.h"
+#include "limits.h"
 #include "history.h"
 #include "item_check.h"
 #include "replay/client/limiter_ask.h"

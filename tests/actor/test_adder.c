@@ -15,6 +15,7 @@
 #include <troupe/replay.h>
 #include "actor/nstep.h"
 #include "core/alloc.h"
+#include "actor/limits.h"
 #include "core/limits.h"
 #include "replay.pb-c.h"
 

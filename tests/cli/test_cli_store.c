@@ -5,7 +5,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include "core/limits.h"
+#include "replay/engine/limits.h"
 
 /* Makes a checkpoint; its path. Caller frees. */
 static char *checkpoint(struct desk *desk, const char *target)

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/limits.h"
+#include "replay/wire/limits.h"
 #include "replay/client/shared_view.h"
 #include "replay/sampler/unpack.h"
 

@@ -17,6 +17,7 @@
 #include "launch/lines.h"
 #include "launch/metrics.h"
 #include "launch/run.h"
+#include "launch/limits.h"
 
 /* ---- lines ------------------------------------------------------------------------------- */
 

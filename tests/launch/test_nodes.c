@@ -1,6 +1,6 @@
 /* The built-in nodes in whole runs, with real processes: tests/launch/nodes_program.c in its
  * scenarios. */
-#include "core/limits.h"
+#include "launch/limits.h"
 #include "launch_tools.h"
 
 static int run_scenario(struct scene *scene, const char *scenario, const char *flag1,

@@ -19,7 +19,7 @@
 #include <troupe/writer.h>
 #include "core/alloc.h"
 #include "core/clock.h"
-#include "core/limits.h"
+#include "learner/limits.h"
 #include "core/thread.h"
 #include "learner/save.h"
 #include "params.pb-c.h"

@@ -14,6 +14,7 @@
 #include "core/clock.h"
 #include "core/thread.h"
 #include "replay/client/shared_view.h"
+#include "replay/wire/limits.h"
 
 enum {
     FRAME_BYTES = 9000, /* two pages and a rest */

@@ -26,7 +26,7 @@
 #include <troupe/rpc.h>
 #include "core/alloc.h"
 #include "core/clock.h"
-#include "core/limits.h"
+#include "rpc/limits.h"
 #include "core/thread.h"
 #include "echo_service.h"
 #include "gzip_bomb.h"

@@ -8,6 +8,7 @@
 #include "replay.pb-c.h"
 #include "replay/disk/checkpoint_dir.h"
 #include "replay/engine/engine.h"
+#include "replay/engine/limits.h"
 
 static ProtobufCService *replay_service(const struct replay *replay)
 {

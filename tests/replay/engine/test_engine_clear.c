@@ -3,7 +3,8 @@
 #include "tests/replay/store_fixture.h"
 
 #include <troupe/replay.h>
-#include "core/limits.h"
+#include "replay/engine/limits.h"
+#include "replay/service/limits.h"
 #include "replay/engine/engine.h"
 
 enum { TABLES = 2, STORE_BYTES = 24 << 20, LARGE = 100000, SMALL = 10 };

@@ -4,7 +4,8 @@
 
 #include <troupe/replay.h>
 #include <troupe/rng.h>
-#include "core/limits.h"
+#include "replay/store/limits.h"
+#include "rpc/limits.h"
 #include "replay/engine/engine.h"
 #include "replay/engine/removed.h"
 

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "core/alloc.h"
-#include "core/limits.h"
+#include "replay/model/limits.h"
 #include "tests/replay/hex.h"
 
 /* [(bool[3,?],), {'q': {'k': bfloat16[]}, 'z': string of unknown rank}, uint8[0]] */

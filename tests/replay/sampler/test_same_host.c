@@ -8,6 +8,7 @@
 #include "tests/core/patience.h"
 #include "replay/sampler/unpack.h"
 #include "tests/replay/service/slow_disk.h"
+#include "replay/wire/limits.h"
 
 static const trp_tensor_spec columns[] = {
     {.name = "frame", .dtype = TRP_UINT8, .rank = 1, .shape = {FRAME_BYTES}},

@@ -5,6 +5,7 @@
 #include "tests/replay/sample_process.h"
 
 #include "replay/sampler/unpack.h"
+#include "replay/wire/limits.h"
 
 enum { COLUMNS = 2, BYTES = 27000, ROW_ITEMS = 200, GROWTH_MAX = 24 << 20 };
 

@@ -3,7 +3,6 @@
 #include "tests/replay/replay_fixture.h"
 
 #include <troupe/writer.h>
-#include "core/limits.h"
 #include "replay.pb-c.h"
 
 static ProtobufCService *replay_service(const struct replay *replay)

@@ -2,7 +2,7 @@
 #include "tests/replay/replay_fixture.h"
 
 #include <troupe/item.h>
-#include "core/limits.h"
+#include "replay/server/limits.h"
 #include "replay.pb-c.h"
 
 static Troupe__ReplayFetchResponse *fetch_call(const struct replay *replay,

@@ -20,6 +20,7 @@
 #include "replay/writer/room.h"
 #include "replay/wire/tensor.h"
 #include "replay/wire/bytes.h"
+#include "replay/service/limits.h"
 
 extern char **environ;
 

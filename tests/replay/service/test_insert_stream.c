@@ -1,7 +1,6 @@
 /* InsertStream, message by message: what Reverb's server does, where it is right. */
 #include <math.h>
 
-#include "core/limits.h"
 #include "replay/wire/bytes.h"
 #include "tests/replay/replay_fixture.h"
 

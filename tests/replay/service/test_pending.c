@@ -1,6 +1,6 @@
 /* Inserts that wait: for the limiter, for a client that reads, sent twice; and what they may hold.
  */
-#include "core/limits.h"
+#include "replay/service/limits.h"
 #include "tests/core/captured.h"
 #include "tests/replay/replay_fixture.h"
 

@@ -4,7 +4,8 @@
 
 #include <replay.pb-c.h>
 
-#include "core/limits.h"
+#include "replay/service/limits.h"
+#include "replay/table/limits.h"
 #include "slow_disk.h"
 
 enum { FRAME = 20000, FRAME_PAGES = 5 }; /* more than a chunk that is kept in memory has */

@@ -2,7 +2,7 @@
 #include "replay/disk/fetcher.h"
 #include "open_store_fixture.h"
 
-#include "core/limits.h"
+#include "replay/store/limits.h"
 
 static void items_come_back_after_reopening(void **state)
 {

@@ -2,7 +2,7 @@
  * changes any of them goes on, or is refused, at any rate, and room comes back. */
 #include "tests/replay/store_fixture.h"
 
-#include "core/limits.h"
+#include "cli/limits.h"
 
 enum {
     STORE_BYTES = 24 << 20,

@@ -1,0 +1,37 @@
+/* Bounds of actor/ that are no option, with their arithmetic. */
+#ifndef TRP_ACTOR_LIMITS_H
+#define TRP_ACTOR_LIMITS_H
+
+#include <stdint.h>
+
+enum {
+    /* actor/: copies of one environment in one actor: 65 536 CartPoles are 10 MB. */
+    ACTOR_COPIES_MAX = 65536,
+    /* adder.c: items unconfirmed per copy and at least: 256 items hide 25 ms of a table's answer
+     * at 10 000 steps/s, and are little beside a table's error buffer. */
+    ADDER_IN_FLIGHT_PER_COPY = 64,
+    ADDER_IN_FLIGHT_MIN = 256,
+    /* params_client.c: one pull of a few megabytes takes milliseconds; a learner restarts within
+     * a minute. Retries wait 10 ms, doubling up to 640 ms. */
+    PARAMS_TIMEOUT_MS = 2000,
+    PARAMS_GIVE_UP_MS = 60000,
+    PARAMS_RETRY_MS = 10,
+    /* actor.c: staleness of a policy that still costs nothing: 20 pulls/s. Deterministic runs
+     * know no time and pull every so many steps. */
+    ACTOR_PULL_MS = 50,
+    ACTOR_PULL_STEPS = 64,
+    /* actor.c: how long one wait for the replay table lasts before the stop is looked at (it is
+     * not woken by it), how long a missing server is waited for, and the last flush. */
+    ACTOR_PUSH_MS = 200,
+    ACTOR_REPLAY_GIVE_UP_MS = 60000,
+    ACTOR_RETRY_MS = 50,
+    ACTOR_FLUSH_MS = 2000,
+    /* actor.c: finished episodes that the mean return covers. */
+    ACTOR_RETURNS = 100,
+    /* evaluate.c: copies stepped together: a batch that fits the caches. */
+    EVALUATE_COPIES = 128,
+    EVALUATE_EPISODES = 100,
+    EVALUATE_EPISODES_MAX = 1000000,
+};
+
+#endif

@@ -1,0 +1,12 @@
+/* Bounds of cli/ that are no option, with their arithmetic. */
+#ifndef TRP_CLI_LIMITS_H
+#define TRP_CLI_LIMITS_H
+
+#include <stdint.h>
+
+enum {
+    /* The least that --max-bytes may be: an empty store has 0.8 MB, and deletes need some room. */
+    STORE_MAX_BYTES_MIN = 2 << 20,
+};
+
+#endif

@@ -1,0 +1,13 @@
+/* Bounds of envs/ that are no option, with their arithmetic. */
+#ifndef TRP_ENVS_LIMITS_H
+#define TRP_ENVS_LIMITS_H
+
+#include <stdint.h>
+
+enum {
+    /* envs/: environments of one process, and copies of one: 2^20 CartPoles are 100 MB. */
+    ENVS_MAX = 256,
+    ENV_COPIES_MAX = 1 << 20,
+};
+
+#endif

@@ -1,0 +1,36 @@
+/* Bounds of launch/ that are no option, with their arithmetic. */
+#ifndef TRP_LAUNCH_LIMITS_H
+#define TRP_LAUNCH_LIMITS_H
+
+#include <stdint.h>
+
+enum {
+    /* launch/: "name/4095" fits a log prefix and, with ".sock", a socket path beside a directory.
+     */
+    GROUP_NAME_BYTES_MAX = 40,
+    PROGRAM_NODES_MAX = 4096,
+    /* control.c: one packet between launcher and node; an error message is at most 1023 bytes. */
+    CONTROL_MESSAGE_BYTES_MAX = 2048,
+    /* host.c: how long a child waits to tell the launcher; the launcher reads all the time. */
+    CONTROL_SEND_MS = 5000,
+    HOST_REPORT_MS = 200, /* between two reports of a node's metrics */
+    /* host.c: a child outlives its launcher by less than the 2 s that are promised. */
+    HOST_ORPHAN_MS = 1500,
+    /* metrics.c: 32 x 80 bytes a node; looked up by comparing words. */
+    METRICS_MAX = 32,
+    METRIC_NAME_BYTES_MAX = 32,
+    /* lines.c: an unfinished line of a node is passed on when it has so many bytes. */
+    NODE_LINE_BYTES_MAX = 64 * 1024,
+    /* output.c: what a slow terminal may owe: 4 MiB, then lines are dropped and counted. */
+    OUTPUT_LINES_MAX = 16384,
+    OUTPUT_BYTES_MAX = 4 << 20,
+    /* run_dir.c: config.json; a command line and 4096 groups of 100 bytes. */
+    RUN_CONFIG_BYTES_MAX = 1 << 20,
+    /* run_dir.c: a node's log, and the one before it: 2 x 16 MiB a node, some 200 000 lines. */
+    LOG_FILE_BYTES_MAX = 16 << 20,
+    /* run.c: lines of a failed node's log that are shown again at the end. */
+    LAST_LINES_MAX = 8,
+    LAST_LINE_BYTES_MAX = 240,
+};
+
+#endif

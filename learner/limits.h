@@ -1,0 +1,30 @@
+/* Bounds of learner/ that are no option, with their arithmetic. */
+#ifndef TRP_LEARNER_LIMITS_H
+#define TRP_LEARNER_LIMITS_H
+
+#include <stdint.h>
+
+enum {
+    /* publisher.c: clients of one learner, and their names ("actor/65535"). */
+    PARAMS_CLIENTS_MAX = 65536,
+    PARAMS_CLIENT_NAME_BYTES_MAX = 127,
+    /* learner.c: one wait for a batch or for the answer to priorities before the stop is looked
+     * at, and how long a missing replay server is waited for. */
+    LEARNER_WAIT_MS = 200,
+    LEARNER_PRIORITY_MS = 1000,
+    LEARNER_REPLAY_GIVE_UP_MS = 60000,
+    LEARNER_RETRY_MS = 50,
+    /* learner.c: requests with priorities on their way: the server answers within a step or two. */
+    LEARNER_PRIORITY_WINDOW = 8,
+    /* learner.c: more versions than are published between two checkpoints (a minute at 17 000
+     * steps/s, each published): after a restart no number is used for another vector. */
+    LEARNER_VERSION_GAP = 1 << 20,
+    LEARNER_PREFETCH = 2,
+    LEARNER_PREFETCH_MAX = 64,
+    LEARNER_PUBLISH_EVERY = 10,
+    LEARNER_CHECKPOINT_EVERY_S = 60,
+    /* save.c: the newest one, and one before it in case it cannot be read. */
+    LEARNER_CHECKPOINTS_KEPT = 2,
+};
+
+#endif

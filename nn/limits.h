@@ -1,0 +1,23 @@
+/* Bounds of nn/ that are no option, with their arithmetic. */
+#ifndef TRP_NN_LIMITS_H
+#define TRP_NN_LIMITS_H
+
+#include <stdint.h>
+
+enum {
+    /* shape.c: a layer has at most 2^28 weights and 2^17 columns (two streams), so products with a
+     * batch of 2^32 rows stay below 2^63. 2^28 parameters are 4 GB with gradient and Adam. */
+    NET_WIDTH_MAX = 1 << 16,
+    NET_PARAMS_MAX = 1 << 28,
+    NET_THREADS_MAX = 256,
+    /* team.c: x 140 cycles of a pause = 84 us at 2.5 GHz: Adam on the 71 000 parameters of the
+     * smallest network that has a team lies between two of its jobs. */
+    TEAM_SPINS_MAX = 1500,
+    /* engine/checkpoint.h: safetensors' own limit. */
+    CHECKPOINT_HEADER_BYTES_MAX = 100 * 1000 * 1000,
+};
+
+/* net.c: no machine has it; what is above is a mistake in the options. */
+#define NET_ARENA_BYTES_MAX (UINT64_C(1) << 38)
+
+#endif

@@ -1,0 +1,53 @@
+/* Bounds of replay/engine/ that are no option, with their arithmetic. */
+#ifndef TRP_REPLAY_ENGINE_LIMITS_H
+#define TRP_REPLAY_ENGINE_LIMITS_H
+
+#include <stdint.h>
+
+enum {
+    /* engine.c: 2048 items from the store of about 400 ns are a millisecond; 32 times that
+     * are there before a server is; counters of samples that nothing else makes durable are at most
+     * 64 groups old. */
+    INDEX_STEP_ITEMS = 2048,
+    OPEN_INDEX_STEPS = 32,
+    SAMPLE_GROUPS_MAX = 64,
+    /* clear.c: items that one step lets go, with nothing else to do and with every group,
+     * and more for each that came meanwhile, wherever, up to a bound; an emptied table itself is
+     * as much work as so many. So many steps, or those of so long, are taken at once for an insert
+     * that finds no room; so many items go with each that is inserted into a table that is beyond
+     * its limits. */
+    CLEAR_STEP_ITEMS = 1024,
+    CLEAR_PER_INSERT = 2,
+    CLEAR_OWED_ITEMS = 8192,
+    CLEAR_TABLE_ITEMS = 16,
+    CLEAR_ROOM_STEPS = 32,
+    CLEAR_ROOM_MS = 1000,
+    SHRINK_VICTIMS = 4,
+    /* service/sample_stream.c, Reverb's numbers: a batch is 1 MiB of chunks, a response 2 MiB,
+     * three responses are queued, so that a stream takes 6 MiB, or three chunks, or one item's
+     * chunks. A batch of 1024 small samples is 0.3 ms. */
+    ROOM_LINE_MS = 10000,  /* without refused inserts, until one says so */
+    LAST_COMMITS_MAX = 10, /* engine/engine.c: of a second, where the log has to be folded first */
+    MUTATE_BLOCK_KEYS_MAX = 64, /* looked up side by side */
+    /* A client that asks for everything at once never asks for more: its used-up items are taken as
+     * delivered when so many of them have left. */
+    SAMPLE_UNSETTLED_MAX = 4096,
+    /* engine.c: samples that a mean "of late" covers. */
+    STALENESS_SAMPLES = 1024,
+    /* tables.c: tables that are made while a server runs: ServerInfo of 4096 tables is about
+     * a megabyte. */
+    REPLAY_TABLES_MAX = 4096,
+    /* open.c: damaged items that have a line in the log. */
+    ENGINE_DAMAGE_LINES_MAX = 100,
+    /* damage.c: items found damaged while others are still coming into memory; what is
+     * beyond is found again. */
+    ENGINE_DAMAGED_MAX = 1000,
+    /* checkpoint.c: damaged items that are named; a store with more wants a checkpoint, not
+     * a list.
+     */
+    VERIFY_DAMAGE_MAX = 1000,
+    /* disk/checkpoint_dir.c: more than anybody keeps; each is a directory that is looked into. */
+    CHECKPOINT_WAITERS_MAX = 1, /* calls that hold a thread of the pool while another is at work */
+};
+
+#endif

@@ -1,0 +1,34 @@
+/* Bounds of replay/server/ that are no option, with their arithmetic. */
+#ifndef TRP_REPLAY_SERVER_LIMITS_H
+#define TRP_REPLAY_SERVER_LIMITS_H
+
+#include <stdint.h>
+
+enum {
+    /* service/sample_shared.c: how long a client may keep pages that nothing else keeps; a learner
+     * takes a batch within a second or two. */
+    SHARED_LEASE_MS = 5000,
+    /* admin_items.c: an answer; what is sorted for it: 2^20 candidates x 40 bytes = 42 MB;
+     * slots looked at with the lock held: 2 ms if each is a cache miss. */
+    REPLAY_ITEMS_MAX = 10000,
+    REPLAY_REACH_MAX = 1 << 20,
+    /* admin_items.c: a Fetch: by default, and at most, 1 ms and 4 ms of copying. A larger
+     * item comes in parts of the latter. */
+    REPLAY_FETCH_BYTES = 4 << 20,
+    REPLAY_FETCH_BYTES_MAX = 16 << 20,
+    /* admin_items.c: dumps that go on at a time without walking the table again for each
+     * page: REPLAY_REACH_MAX x 24 bytes each. */
+    REPLAY_FETCH_PLANS = 4,
+    /* admin.c */
+    REPLAY_WAITERS_MAX = 100,
+    /* disk/checkpoint_dir.c: more than anybody keeps; each is a directory that is looked into. */
+    REPLAY_CHECKPOINTS_KEPT = 3, /* unless it is said */
+    /* service/service.c: a full file system is looked at again so often; it is told of, and changes
+     * are refused, when it has had no room for them for so long: folding the log, which makes some,
+     * takes a second where disks are slow. Callers wait for UNARY_TIMEOUT_MS. */
+    SHRINK_WAITS_MAX = 30, /* server/admin_tables.c: commits that find no room, of a second each */
+    /* server.c: a transport that was stopped lets go at once. */
+    SERVER_LOANS_WAIT_MS = 2000,
+};
+
+#endif

@@ -1,0 +1,74 @@
+/* Bounds of replay/service/ that are no option, with their arithmetic. */
+#ifndef TRP_REPLAY_SERVICE_LIMITS_H
+#define TRP_REPLAY_SERVICE_LIMITS_H
+
+#include <stdint.h>
+
+enum {
+    /* wire/wire.c, keep_set.c: headers of tensors that are recognised: dtype and eight
+     * dimensions of up to three bytes; 32 columns. */
+    TENSOR_MEMOS_MAX = 32,
+    /* keep_set.c: what one insert stream keeps: 2^20 x 48 and 2^22 x 16 bytes are 112 MB.
+     */
+    KEPT_CHUNKS_MAX = 1 << 20,
+    KEPT_TENSORS_MAX = 1 << 22,
+    /* model/trajectory.c: items that are recognised by comparing: 64 columns of one slice; 4 KB. */
+    TEMPLATE_SLOTS_MAX = 64,
+    TEMPLATE_TENSORS_MAX = 128,
+    TEMPLATE_BYTES_MAX = 4096,
+    /* engine/clear.c: items that one step lets go, with nothing else to do and with every group,
+     * and more for each that came meanwhile, wherever, up to a bound; an emptied table itself is
+     * as much work as so many. So many steps, or those of so long, are taken at once for an insert
+     * that finds no room; so many items go with each that is inserted into a table that is beyond
+     * its limits. */
+    CLEAR_BUSY_ITEMS = 128,
+    /* insert_stream.c: inserts that wait for a limiter. Reverb's 1000 a table (or a tenth
+     * of it); at most 16 MiB of a stream before it is not read on; 1000 a table of streams that
+     * ended. */
+    LANE_INSERTS_MAX = 1000,
+    PENDING_BYTES_MAX = 16 << 20,
+    INSERT_ORPHANS_MAX = 1000,
+    /* sample_stream.c, Reverb's numbers: a batch is 1 MiB of chunks, a response 2 MiB,
+     * three responses are queued, so that a stream takes 6 MiB, or three chunks, or one item's
+     * chunks. A batch of 1024 small samples is 0.3 ms. */
+    SAMPLE_BATCH_BYTES_MAX = 1 << 20,
+    SAMPLE_BATCH_ITEMS_MAX = 1024,
+    SAMPLE_RESPONSE_BYTES_MAX = 2 << 20,
+    /* sample_stream.c: pages of a stream that are on their way from the disk: 32 reads of
+     * 28 KB are 1 MiB, on their way in eight batches as those before are waited for. */
+    SAMPLE_AHEAD_BYTES_MAX = 8 << 20,
+    /* sample_draws.c: for the leaf, for the pages; once more for what was given up
+       meanwhile. */
+    SAMPLE_LOOKS_MAX = 3,
+    /* dm-reverb's sampler drops samples that nobody has fetched from it when the status comes; a
+     * batch is fetched within this. */
+    SAMPLE_GRACE_MS = 50,
+    SAMPLE_RESPONSES_MAX = 3,
+    /* inbox.c: shared memory that a writer makes its chunks in: what is on its way (2 MiB
+     * unless it says otherwise), its history, and more of it. Pages that nobody writes to do not
+     * exist; 128 writers that touch all of them take 1 GiB, further ones send. */
+    INBOX_BYTES = 8 << 20,
+    INBOXES_MAX = 128,
+    /* insert_stream.c: bytes in inboxes that count as much as one of a message does: 4 MiB
+     * of them, a millisecond's copying, end a group, and at most that and one inbox are copied for
+     * one. */
+    INBOX_BYTES_WEIGHT = 16,
+    /* insert_stream.c: messages of confirmations that a client has not read: more than a
+     * writer has items on their way, so that none waits for the server while the server waits for
+     * it. */
+    INSERT_RESPONSES_MAX = 4096,
+    /* The same of messages with many: 100 000 items; and entries of a ring that stay when all is
+     * confirmed, 64 KB. */
+    INSERT_RESPONSES_BYTES_MAX = 1 << 20,
+    INSERT_RING_KEPT_MAX = 4096,
+    /* service.c: a full file system is looked at again so often; it is told of, and changes
+     * are refused, when it has had no room for them for so long: folding the log, which makes some,
+     * takes a second where disks are slow. Callers wait for UNARY_TIMEOUT_MS. */
+    SERVICE_FULL_RETRY_MS = 50,
+    SERVICE_FULL_TELL_MS = 2000,
+    SERVICE_FULL_REFUSE_MS = 10000,
+    /* service.c: what a client kept is taken back so soon where nothing else happens. */
+    SERVICE_LOANS_MS = 100,
+};
+
+#endif

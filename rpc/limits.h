@@ -1,0 +1,49 @@
+/* Bounds of rpc/ that are no option, with their arithmetic. */
+#ifndef TRP_RPC_LIMITS_H
+#define TRP_RPC_LIMITS_H
+
+#include <stdint.h>
+
+enum {
+    /* rpc/: a connection on which nothing came for so long is asked, and given up without an answer
+     * after so long: its client knows after 80 s at most that the link is gone. */
+    RPC_KEEPALIVE_MS = 60000,
+    RPC_KEEPALIVE_TIMEOUT_MS = 20000,
+    /* rpc/: 1024 events of about 3 us each: a group takes 3 ms at most. */
+    RPC_GROUP_EVENTS_MAX = 1024,
+    /* rpc/: about 10 messages of 28 KB: enough to share a commit, and still in the cache when they
+     * are answered. */
+    RPC_GROUP_BYTES_MAX = 256 * 1024,
+    /* rpc/: what connections may take of gRPC's quota besides messages: 16 KB each for 1000, more
+     * come out of the messages' share. */
+    RPC_CONNECTIONS_BYTES = 16 << 20,
+    /* rpc/: replies of any size that callers need not have read for others to get theirs; beyond
+     * half of their bytes there is room for small ones only. */
+    RPC_REPLIES_MIN = 4,
+    RPC_SMALL_REPLY_BYTES = 64 << 10,
+    /* rpc/: calls of one connection at a time: more wait at the client; 5 KB each. */
+    RPC_STREAMS_MAX = 4096,
+    /* rpc/: what an in-process stream takes in before its server's sends queue up: HTTP/2's default
+     * window, at least one message, and 64 messages of small ones. */
+    RPC_INBOX_BYTES = 64 * 1024,
+    RPC_INBOX_MESSAGES = 64,
+    /* rpc/: how long a group_end that wants to be called at once waits behind local callers, who
+     * come every 100 us when they come: to wake the reactor for each costs more than what they do.
+     */
+    RPC_LOCAL_PAUSE_MS = 10,
+    /* rpc/: below this a copy is cheaper than a reference, and does not pin a read buffer of 8 KB.
+     */
+    RPC_COPY_BYTES_MAX = 256,
+    /* rpc/: below this several slices are joined: a copy takes a microsecond, and does not pin read
+     * buffers of 64 KB. */
+    RPC_JOIN_BYTES_MAX = 16 * 1024,
+    /* rpc/: nesting of messages from outside; protobuf-c recurses, 64 levels take 32 KB of stack.
+     */
+    RPC_MESSAGE_DEPTH_MAX = 64,
+    /* rpc/: services that are in servers of one process: 64 nodes of 16 services. */
+    RPC_SERVICES_MAX = 1024,
+    /* rpc/: sun_path without its NUL. */
+    RPC_UNIX_PATH_BYTES_MAX = 107,
+};
+
+#endif

@@ -18,6 +18,10 @@ enum {
     SAMPLE_BYTES_MAX = INT32_MAX,
     /* actor/: steps of one item; beyond the longest episodes that anyone bootstraps over. */
     NSTEP_MAX = 1024,
+    /* rpc/: a connection on which nothing came for so long is asked, and given up without an answer
+     * after so long: its client knows after 80 s at most that the link is gone. */
+    RPC_KEEPALIVE_MS = 60000,
+    RPC_KEEPALIVE_TIMEOUT_MS = 20000,
 };
 
 #endif

@@ -8,7 +8,7 @@
 
 #include <grpc/grpc_security.h>
 #include "core/alloc.h"
-#include "limits.h"
+#include "core/limits.h"
 #include "address.h"
 #include "caller.h"
 #include "library.h"

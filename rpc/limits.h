@@ -5,10 +5,6 @@
 #include <stdint.h>
 
 enum {
-    /* rpc/: a connection on which nothing came for so long is asked, and given up without an answer
-     * after so long: its client knows after 80 s at most that the link is gone. */
-    RPC_KEEPALIVE_MS = 60000,
-    RPC_KEEPALIVE_TIMEOUT_MS = 20000,
     /* rpc/: 1024 events of about 3 us each: a group takes 3 ms at most. */
     RPC_GROUP_EVENTS_MAX = 1024,
     /* rpc/: about 10 messages of 28 KB: enough to share a commit, and still in the cache when they

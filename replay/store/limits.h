@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "core/limits.h"
+
 enum {
     /* chunk.c: chunks in memory in a row, then one of so many is looked at: with one in a
      * thousand on the disk all are, with fewer their reads are a tenth of the time or less. */

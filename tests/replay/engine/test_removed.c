@@ -5,7 +5,7 @@
 #include <troupe/replay.h>
 #include <troupe/rng.h>
 #include "replay/store/limits.h"
-#include "rpc/limits.h"
+#include "core/limits.h"
 #include "replay/engine/engine.h"
 #include "replay/engine/removed.h"
 

@@ -81,7 +81,7 @@ trp_status trp_actor_create(trp_actor **out, const trp_actor_loop_options *optio
 /* ---- parameters ---------------------------------------------------------------------------- */
 
 /* Of all actors: what the learner last said, and what this one did since. */
-static uint64_t progress(const trp_actor *actor)
+static uint64_t actor_progress(const trp_actor *actor)
 {
     return actor->own.total_steps + (actor->own.steps - actor->pulled_at_steps);
 }
@@ -184,7 +184,7 @@ static trp_status step_copies(trp_actor *actor)
 {
     trp_act act = {.observations = actor->observations,
                    .rows = actor->copies,
-                   .steps = progress(actor),
+                   .steps = actor_progress(actor),
                    .rng = &actor->rng,
                    .actions = actor->actions};
     trp_env_buffers buffers = {.observations = actor->observations,
@@ -228,7 +228,7 @@ static trp_status push_waiting(trp_actor *actor, trp_status status)
     return status;
 }
 
-static trp_status push(trp_actor *actor)
+static trp_status push_items(trp_actor *actor)
 {
     trp_adder *adder = actor->options.adder;
     if (!adder)
@@ -257,7 +257,7 @@ static void flush_at_end(trp_actor *actor)
 
 /* ---- the loop ------------------------------------------------------------------------------ */
 
-static void share_counters(trp_actor *actor)
+static void actor_share_counters(trp_actor *actor)
 {
     mutex_lock(&actor->mutex);
     actor->shared = actor->own;
@@ -268,7 +268,7 @@ static void report_epsilon(trp_actor *actor)
 {
     trp_policy *policy = actor->options.policy;
     if (policy->impl->epsilon)
-        actor->own.epsilon = policy->impl->epsilon(policy, progress(actor));
+        actor->own.epsilon = policy->impl->epsilon(policy, actor_progress(actor));
 }
 
 /* A later life of an actor must not repeat what an earlier one drew, least of all its item keys:
@@ -300,15 +300,15 @@ static trp_status begin(trp_actor *actor)
     return TRP_OK;
 }
 
-static trp_status loop(trp_actor *actor)
+static trp_status actor_loop(trp_actor *actor)
 {
     TRP_TRY(begin(actor));
     while (!trp_stop_requested(actor->options.stop) && !actor->own.finished) {
         TRP_TRY(step_copies(actor));
-        TRP_TRY(push(actor));
+        TRP_TRY(push_items(actor));
         TRP_TRY(pull_if_due(actor));
         report_epsilon(actor);
-        share_counters(actor);
+        actor_share_counters(actor);
         turns_pass();
     }
     return TRP_OK;
@@ -316,12 +316,12 @@ static trp_status loop(trp_actor *actor)
 
 trp_status trp_actor_run(trp_actor *actor)
 {
-    trp_status status = loop(actor);
+    trp_status status = actor_loop(actor);
     if (status == TRP_CANCELLED && trp_stop_requested(actor->options.stop))
         status = TRP_OK; /* a pull or a wait was cut short */
     if (status == TRP_OK)
         flush_at_end(actor);
-    share_counters(actor);
+    actor_share_counters(actor);
     return status;
 }
 

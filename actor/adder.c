@@ -187,7 +187,7 @@ static const trp_adder_impl nstep_impl = {
     .destroy = adder_destroy,
 };
 
-static trp_status check_options(const trp_nstep_options *options)
+static trp_status nstep_check_options(const trp_nstep_options *options)
 {
     if (!options->table || options->table[0] == '\0')
         return trp_fail(TRP_INVALID_ARGUMENT, "n-step adder: no table");
@@ -230,7 +230,7 @@ static uint32_t in_flight(const trp_nstep_options *options, uint32_t copies)
 trp_status trp_nstep_adder_create(trp_adder **out, const trp_nstep_options *options)
 {
     *out = NULL;
-    TRP_TRY(check_options(options));
+    TRP_TRY(nstep_check_options(options));
     struct nstep_adder *adder = xcalloc(1, sizeof *adder);
     adder->base.impl = &nstep_impl;
     adder->table = xstrdup(options->table);

@@ -33,7 +33,7 @@ void trp_policy_destroy(trp_policy *policy)
         policy->impl->destroy(policy);
 }
 
-static void prepare(struct evaluation *run)
+static void evaluation_prepare(struct evaluation *run)
 {
     uint32_t copies = run->copies;
     run->shares = xcalloc(copies, sizeof *run->shares);
@@ -97,7 +97,7 @@ static trp_status play(struct evaluation *run, trp_stop *stop)
     return TRP_OK;
 }
 
-static trp_evaluation summarise(const struct evaluation *run)
+static trp_evaluation evaluation_summarise(const struct evaluation *run)
 {
     trp_evaluation result = {
         .episodes = run->episodes, .steps = run->steps, .min = INFINITY, .max = -INFINITY};
@@ -130,10 +130,10 @@ trp_status trp_evaluate(trp_policy *policy, const trp_evaluate_options *options,
     TRP_TRY(trp_env_create(&run.env, options->env,
                            &(trp_env_options){.count = run.copies, .seed = options->seed}));
     trp_rng_init(&run.rng, options->seed, UINT64_MAX); /* no copy's stream */
-    prepare(&run);
+    evaluation_prepare(&run);
     trp_status status = play(&run, options->stop);
     if (status == TRP_OK)
-        *result = summarise(&run);
+        *result = evaluation_summarise(&run);
     evaluation_cleanup(&run);
     return status;
 }

@@ -16,6 +16,7 @@
 #include <troupe/log.h>
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/status.h"
 #include "limits.h"
 #include "core/thread.h"
 #include "params.pb-c.h"
@@ -80,11 +81,6 @@ static trp_status pull_once(trp_params_client *client, uint64_t steps, uint64_t 
     return status;
 }
 
-static bool worth_another_try(trp_status status)
-{
-    return status == TRP_UNAVAILABLE || status == TRP_DEADLINE_EXCEEDED;
-}
-
 /* Waits a moment, or hands the turn on where threads take turns. */
 static void pause_before_retry(trp_params_client *client, uint32_t failures)
 {
@@ -104,7 +100,7 @@ static trp_status pull_with_retries(trp_params_client *client, uint64_t steps, u
         trp_status status = pull_once(client, steps, episodes, client->timeout_ms, reply);
         if (status == TRP_OK && failures > 0)
             trp_log(TRP_INFO, "parameters pulled again after_failures=%" PRIu32, failures);
-        if (!worth_another_try(status) || deadline_passed(give_up, &clock_monotonic))
+        if (!status_is_transient(status) || deadline_passed(give_up, &clock_monotonic))
             return status;
         if (failures == 0)
             trp_log(TRP_WARN, "pull of parameters failed, retrying version=%" PRIu64 " reason=%s",

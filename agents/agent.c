@@ -14,7 +14,7 @@
 
 enum stream { STREAM_ENV = 1, STREAM_EXPLORATION, STREAM_KEYS, STREAM_PARAMS };
 
-static uint64_t seed_of(uint64_t seed, enum stream stream, const char *name, uint32_t index)
+static uint64_t stream_seed(uint64_t seed, enum stream stream, const char *name, uint32_t index)
 {
     uint64_t place = hash_bytes(HASH_BYTES_EMPTY, name ? name : "", name ? strlen(name) : 0);
     trp_rng rng;
@@ -61,11 +61,11 @@ static trp_status make_parts(const trp_agent *agent, const trp_env_spec *spec,
                              const trp_agent_actor_options *options, trp_actor_loop_options *loop)
 {
     uint32_t copies = options->copies ? options->copies : 1;
-    uint64_t env_seed = seed_of(options->seed, STREAM_ENV, options->name, options->index);
+    uint64_t env_seed = stream_seed(options->seed, STREAM_ENV, options->name, options->index);
     /* Keys of items must differ between runs on one store; only a repeatable run needs them to be
      * the same. */
     uint64_t key_seed =
-        turns_active() ? seed_of(options->seed, STREAM_KEYS, options->name, options->index) : 0;
+        turns_active() ? stream_seed(options->seed, STREAM_KEYS, options->name, options->index) : 0;
     TRP_TRY(trp_env_create(&loop->env, options->env,
                            &(trp_env_options){.count = copies, .seed = env_seed}));
     TRP_TRY(agent->impl->policy(agent, spec,
@@ -89,7 +89,7 @@ trp_status trp_agent_actor_create(trp_actor **out, const trp_agent *agent,
         .name = options->name,
         .params = options->params,
         .stop = options->stop,
-        .seed = seed_of(options->seed, STREAM_EXPLORATION, options->name, options->index),
+        .seed = stream_seed(options->seed, STREAM_EXPLORATION, options->name, options->index),
         .max_steps = options->max_steps,
     };
     trp_status status = make_parts(agent, spec, options, &loop);
@@ -111,7 +111,7 @@ trp_status trp_agent_learner_create(trp_learner **out, const trp_agent *agent,
     TRP_TRY(agent->impl->updater(
         agent, spec,
         &(trp_updater_options){.batch_size = options->batch_size,
-                               .seed = seed_of(options->seed, STREAM_PARAMS, NULL, 0)},
+                               .seed = stream_seed(options->seed, STREAM_PARAMS, NULL, 0)},
         &loop.updater));
     return trp_learner_create(out, &loop);
 }

@@ -14,7 +14,7 @@
 
 _Static_assert(sizeof(trp_dqn_options) <= TRP_AGENT_OPTION_BYTES, "the options fit an agent");
 
-static float or_default(float value, float otherwise)
+static float option_or(float value, float otherwise)
 {
     return value == 0 ? otherwise : value;
 }
@@ -22,7 +22,7 @@ static float or_default(float value, float otherwise)
 /* Negative: 0. */
 static float or_default_or_none(float value, float otherwise)
 {
-    return value < 0 ? 0 : or_default(value, otherwise);
+    return value < 0 ? 0 : option_or(value, otherwise);
 }
 
 static void resolve_network(trp_dqn_options *to, const trp_dqn_options *from)
@@ -39,17 +39,17 @@ static void resolve_network(trp_dqn_options *to, const trp_dqn_options *from)
 static void resolve_learning(trp_dqn_options *to, const trp_dqn_options *from)
 {
     to->n_step = from->n_step ? from->n_step : 3;
-    to->discount = or_default(from->discount, 0.99F);
-    to->learning_rate = or_default(from->learning_rate, 1e-3F);
-    to->adam_epsilon = or_default(from->adam_epsilon, 1e-8F);
+    to->discount = option_or(from->discount, 0.99F);
+    to->learning_rate = option_or(from->learning_rate, 1e-3F);
+    to->adam_epsilon = option_or(from->adam_epsilon, 1e-8F);
     to->max_gradient_norm = or_default_or_none(from->max_gradient_norm, 10);
-    to->huber_delta = or_default(from->huber_delta, 1);
+    to->huber_delta = option_or(from->huber_delta, 1);
     to->batch_size = from->batch_size ? from->batch_size : 128;
     to->target_period = from->target_period ? from->target_period : 100;
     to->target_rate = from->target_rate;
     to->priority_exponent = or_default_or_none(from->priority_exponent, 0.6F);
     to->importance_exponent = or_default_or_none(from->importance_exponent, 0.4F);
-    to->priority_epsilon = or_default(from->priority_epsilon, 1e-3F);
+    to->priority_epsilon = option_or(from->priority_epsilon, 1e-3F);
 }
 
 static void resolve_experience(trp_dqn_options *to, const trp_dqn_options *from)
@@ -61,7 +61,7 @@ static void resolve_experience(trp_dqn_options *to, const trp_dqn_options *from)
     to->replay_size = from->replay_size ? from->replay_size : 100000;
     to->min_replay_size = from->min_replay_size ? from->min_replay_size : 1000;
     to->samples_per_insert = or_default_or_none(from->samples_per_insert, 8);
-    to->insert_tolerance = or_default(from->insert_tolerance, 0.1F);
+    to->insert_tolerance = option_or(from->insert_tolerance, 0.1F);
 }
 
 trp_dqn_options dqn_options(const trp_agent *agent)
@@ -95,14 +95,14 @@ double dqn_epsilon(const trp_dqn_options *options, uint32_t index, uint32_t coun
 
 /* ---- checks -------------------------------------------------------------------------------- */
 
-struct range {
+struct option_range {
     const char *name;
     double value, low, high;
 };
 
 static trp_status check_ranges(const trp_dqn_options *options)
 {
-    const struct range ranges[] = {
+    const struct option_range ranges[] = {
         {"n_step", options->n_step, 1, NSTEP_MAX},
         {"discount", options->discount, 0, 1},
         {"learning_rate", options->learning_rate, 0, 1e6},
@@ -123,7 +123,7 @@ static trp_status check_ranges(const trp_dqn_options *options)
         {"priority_epsilon", options->priority_epsilon, 0, 1e30},
     };
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
-        const struct range *range = &ranges[i];
+        const struct option_range *range = &ranges[i];
         if (!(range->value >= range->low && range->value <= range->high))
             return trp_fail(TRP_INVALID_ARGUMENT, "dqn: %s is %g, must be in [%g, %g]", range->name,
                             range->value, range->low, range->high);

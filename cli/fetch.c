@@ -8,16 +8,17 @@
 #include "core/alloc.h"
 #include "core/limits.h"
 
-void fetch_open(struct fetch *fetch, const struct target *target, const char *table,
+void fetch_open(struct item_fetch *fetch, const struct target *target, const char *table,
                 Troupe__ReplayFilter *filter)
 {
-    *fetch = (struct fetch){.target = target, .reader = trp_item_reader_create(), .more = true};
+    *fetch =
+        (struct item_fetch){.target = target, .reader = trp_item_reader_create(), .more = true};
     troupe__replay_fetch_request__init(&fetch->request);
     fetch->request.table = (char *)(uintptr_t)table;
     fetch->request.filter = filter;
 }
 
-static trp_status take_samples(struct fetch *fetch, trp_bytes samples, bool whole)
+static trp_status take_samples(struct item_fetch *fetch, trp_bytes samples, bool whole)
 {
     if (whole && fetch->part.size == 0)
         return trp_item_reader_feed(fetch->reader, samples);
@@ -33,13 +34,13 @@ static trp_status take_samples(struct fetch *fetch, trp_bytes samples, bool whol
 }
 
 /* Every answer brings something, or a server could keep us for ever. */
-static bool goes_on(const struct fetch *fetch, const Troupe__ReplayFetchResponse *page)
+static bool goes_on(const struct item_fetch *fetch, const Troupe__ReplayFetchResponse *page)
 {
     return !page->more || page->last > fetch->request.after || !fetch->asked ||
            (page->rest && page->samples.len > 0);
 }
 
-static trp_status fetch_page(struct fetch *fetch)
+static trp_status fetch_more(struct item_fetch *fetch)
 {
     ProtobufCMessage *reply = NULL;
     fetch->request.rest = fetch->part.size ? &fetch->rest : NULL;
@@ -65,7 +66,7 @@ static trp_status fetch_page(struct fetch *fetch)
 }
 
 /* Damage is told with what finds out all of it. */
-static trp_status damage_told(const struct fetch *fetch, trp_status status)
+static trp_status damage_told(const struct item_fetch *fetch, trp_status status)
 {
     if (status != TRP_DATA_LOSS)
         return status;
@@ -76,22 +77,22 @@ static trp_status damage_told(const struct fetch *fetch, trp_status status)
     return status;
 }
 
-static trp_status item_next(struct fetch *fetch, trp_item_data *item, bool *more)
+static trp_status item_next(struct item_fetch *fetch, trp_item_data *item, bool *more)
 {
     for (;;) {
         TRP_TRY(trp_item_reader_next(fetch->reader, item, more));
         if (*more || !fetch->more)
             return TRP_OK;
-        TRP_TRY(fetch_page(fetch));
+        TRP_TRY(fetch_more(fetch));
     }
 }
 
-trp_status fetch_next(struct fetch *fetch, trp_item_data *item, bool *more)
+trp_status fetch_next(struct item_fetch *fetch, trp_item_data *item, bool *more)
 {
     return damage_told(fetch, item_next(fetch, item, more));
 }
 
-void fetch_close(struct fetch *fetch)
+void fetch_close(struct item_fetch *fetch)
 {
     trp_item_reader_destroy(fetch->reader);
     buffer_cleanup(&fetch->part);

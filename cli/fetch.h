@@ -6,7 +6,7 @@
 #include "core/buffer.h"
 #include "replay_target.h"
 
-struct fetch {
+struct item_fetch {
     const struct target *target;
     Troupe__ReplayFetchRequest request;
     trp_item_reader *reader;
@@ -16,12 +16,12 @@ struct fetch {
 };
 
 /* `filter` may be NULL and is borrowed. */
-void fetch_open(struct fetch *fetch, const struct target *target, const char *table,
+void fetch_open(struct item_fetch *fetch, const struct target *target, const char *table,
                 Troupe__ReplayFilter *filter);
 
 /* `*more` false: that was all. `item` is valid until the next call. UNIMPLEMENTED: see
  * trp_item_reader_next(). */
-TRP_MUST_USE trp_status fetch_next(struct fetch *fetch, trp_item_data *item, bool *more);
-void fetch_close(struct fetch *fetch);
+TRP_MUST_USE trp_status fetch_next(struct item_fetch *fetch, trp_item_data *item, bool *more);
+void fetch_close(struct item_fetch *fetch);
 
 #endif

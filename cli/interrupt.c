@@ -8,7 +8,7 @@
 /* The signal; 0: none. Any thread may be the one that takes it. */
 static atomic_int came, told;
 
-static void take(int number)
+static void interrupt_note(int number)
 {
     came = number;
     told = number;
@@ -17,7 +17,8 @@ static void take(int number)
 void interrupt_watch(void)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction action = {.sa_handler = take, .sa_flags = SA_RESTART | SA_RESETHAND}, before;
+    struct sigaction action = {.sa_handler = interrupt_note, .sa_flags = SA_RESTART | SA_RESETHAND},
+                     before;
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; ++i) {
         sigaction(numbers[i], &action, &before);

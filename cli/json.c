@@ -163,7 +163,7 @@ static cJSON *enum_json(const ProtobufCFieldDescriptor *field, int value)
     return known ? cJSON_CreateString(known->name) : i64_json(value);
 }
 
-static size_t element_size(ProtobufCType type)
+static size_t member_size(ProtobufCType type)
 {
     switch (type) {
     case PROTOBUF_C_TYPE_INT64:
@@ -246,8 +246,7 @@ cJSON *json_message(const ProtobufCMessage *message)
         const char *elements = *(const char *const *)(const void *)at;
         cJSON *array = cJSON_AddArrayToObject(out, field->name);
         for (size_t j = 0; j < count; ++j)
-            cJSON_AddItemToArray(array,
-                                 value_json(field, elements + j * element_size(field->type)));
+            cJSON_AddItemToArray(array, value_json(field, elements + j * member_size(field->type)));
     }
     return out;
 }

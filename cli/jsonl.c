@@ -18,30 +18,30 @@
 #include "json.h"
 #include "sink.h"
 
-struct jsonl {
+struct jsonl_file {
     char *path, *part; /* the file, and what it is called until it is whole */
     FILE *file;
 };
 
-static trp_status broken(const struct jsonl *jsonl)
+static trp_status write_broken(const struct jsonl_file *jsonl)
 {
     return trp_fail(TRP_INTERNAL, "%s: %s", jsonl->part, strerror(errno));
 }
 
-static trp_status jsonl_open(void **state, const char *path, bool many)
+static trp_status jsonl_sink_open(void **state, const char *path, bool many)
 {
-    struct jsonl *jsonl = xcalloc(1, sizeof *jsonl);
+    struct jsonl_file *jsonl = xcalloc(1, sizeof *jsonl);
     (void)many;
     jsonl->path = xstrdup(path);
     jsonl->part = xasprintf("%s.part", path);
     jsonl->file = fopen(jsonl->part, "we");
     *state = jsonl;
-    return jsonl->file ? TRP_OK : broken(jsonl);
+    return jsonl->file ? TRP_OK : write_broken(jsonl);
 }
 
 static trp_status jsonl_table(void *state, const Troupe__ReplayTable *table)
 {
-    struct jsonl *jsonl = state;
+    struct jsonl_file *jsonl = state;
     cJSON *out = cJSON_CreateObject();
     json_add_i64(out, "troupe_dump", 1);
     cJSON_AddStringToObject(out, "table", table->name);
@@ -52,7 +52,7 @@ static trp_status jsonl_table(void *state, const Troupe__ReplayTable *table)
     for (size_t i = 0; i < table->n_columns; ++i)
         cJSON_AddItemToArray(names, cJSON_CreateString(table->columns[i]));
     json_line(jsonl->file, out);
-    return ferror(jsonl->file) ? broken(jsonl) : TRP_OK;
+    return ferror(jsonl->file) ? write_broken(jsonl) : TRP_OK;
 }
 
 static bool jsonl_holds(int32_t dtype)
@@ -75,7 +75,7 @@ static cJSON *column_json(const trp_item_array *column)
 
 static trp_status jsonl_item(void *state, const trp_item_data *item)
 {
-    struct jsonl *jsonl = state;
+    struct jsonl_file *jsonl = state;
     cJSON *out = cJSON_CreateObject();
     cJSON_AddStringToObject(out, "table", item->table);
     json_add_key(out, "key", item->key);
@@ -87,26 +87,26 @@ static trp_status jsonl_item(void *state, const trp_item_data *item)
     for (size_t i = 0; i < item->column_count; ++i)
         cJSON_AddItemToArray(columns, column_json(&item->columns[i]));
     json_line(jsonl->file, out);
-    return ferror(jsonl->file) ? broken(jsonl) : TRP_OK;
+    return ferror(jsonl->file) ? write_broken(jsonl) : TRP_OK;
 }
 
-static trp_status jsonl_finish(void *state, struct progress *progress)
+static trp_status jsonl_finish(void *state, struct progress_line *progress)
 {
-    struct jsonl *jsonl = state;
+    struct jsonl_file *jsonl = state;
     (void)progress;
     bool ok = fflush(jsonl->file) == 0 && fsync(fileno(jsonl->file)) == 0;
     ok = fclose(jsonl->file) == 0 && ok;
     jsonl->file = NULL;
     if (!ok || rename(jsonl->part, jsonl->path) != 0)
-        return broken(jsonl);
+        return write_broken(jsonl);
     free(jsonl->part);
     jsonl->part = NULL;
     return TRP_OK;
 }
 
-static void jsonl_destroy(void *state)
+static void jsonl_sink_destroy(void *state)
 {
-    struct jsonl *jsonl = state;
+    struct jsonl_file *jsonl = state;
     if (jsonl->file)
         fclose(jsonl->file);
     if (jsonl->part)
@@ -116,5 +116,5 @@ static void jsonl_destroy(void *state)
     free(jsonl);
 }
 
-const struct sink_impl jsonl_sink = {jsonl_open, jsonl_table,  jsonl_holds,
-                                     jsonl_item, jsonl_finish, jsonl_destroy};
+const struct sink_impl jsonl_sink = {jsonl_sink_open, jsonl_table,  jsonl_holds,
+                                     jsonl_item,      jsonl_finish, jsonl_sink_destroy};

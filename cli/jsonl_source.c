@@ -16,7 +16,7 @@
 #include "sink.h"
 #include "source.h"
 
-struct jsonl {
+struct jsonl_lines {
     const struct source_options *options;
     FILE *file;
     char *text;
@@ -28,7 +28,7 @@ struct jsonl {
     size_t column_capacity;
 };
 
-static trp_status wrong_line(const struct jsonl *jsonl, const char *what)
+static trp_status wrong_line(const struct jsonl_lines *jsonl, const char *what)
 {
     return trp_fail(TRP_FAILED_PRECONDITION, "%s:%" PRIu64 ": %s", jsonl->options->path,
                     jsonl->line, what);
@@ -58,8 +58,8 @@ static bool strings_read(const cJSON *values, struct buffer *strings)
     return right;
 }
 
-static trp_status column_read(const struct jsonl *jsonl, const cJSON *json, trp_item_array *column,
-                              struct buffer *strings)
+static trp_status column_read(const struct jsonl_lines *jsonl, const cJSON *json,
+                              trp_item_array *column, struct buffer *strings)
 {
     const char *name = cJSON_GetStringValue(cJSON_GetObjectItem(json, "dtype"));
     char *data = cJSON_GetStringValue(cJSON_GetObjectItem(json, "data"));
@@ -87,7 +87,7 @@ static trp_status column_read(const struct jsonl *jsonl, const cJSON *json, trp_
     return TRP_OK;
 }
 
-static trp_status item_read(struct jsonl *jsonl, const cJSON *json, trp_item_data *item)
+static trp_status item_parse(struct jsonl_lines *jsonl, const cJSON *json, trp_item_data *item)
 {
     const char *key = cJSON_GetStringValue(cJSON_GetObjectItem(json, "key"));
     const char *version = cJSON_GetStringValue(cJSON_GetObjectItem(json, "policy_version"));
@@ -121,7 +121,7 @@ static trp_status item_read(struct jsonl *jsonl, const cJSON *json, trp_item_dat
     return TRP_OK;
 }
 
-static trp_status table_read(const struct jsonl *jsonl, const cJSON *json,
+static trp_status table_read(const struct jsonl_lines *jsonl, const cJSON *json,
                              struct source_event *event)
 {
     cJSON *given = cJSON_GetObjectItem(json, "signature");
@@ -135,7 +135,7 @@ static trp_status table_read(const struct jsonl *jsonl, const cJSON *json,
     return TRP_OK;
 }
 
-static trp_status line_read(struct jsonl *jsonl, struct source_event *event)
+static trp_status line_read(struct jsonl_lines *jsonl, struct source_event *event)
 {
     cJSON_Delete(jsonl->json);
     jsonl->json = cJSON_ParseWithOpts(jsonl->text, NULL, true); /* nothing follows */
@@ -146,12 +146,12 @@ static trp_status line_read(struct jsonl *jsonl, struct source_event *event)
         return table_read(jsonl, jsonl->json, event);
     }
     event->kind = SOURCE_ITEM;
-    return item_read(jsonl, jsonl->json, &event->item);
+    return item_parse(jsonl, jsonl->json, &event->item);
 }
 
 static trp_status jsonl_next(struct source *source, struct source_event *event)
 {
-    struct jsonl *jsonl = source->state;
+    struct jsonl_lines *jsonl = source->state;
     ssize_t size;
     *event = (struct source_event){.kind = SOURCE_END};
     while ((size = getline(&jsonl->text, &jsonl->capacity, jsonl->file)) >= 0) {
@@ -167,9 +167,9 @@ static trp_status jsonl_next(struct source *source, struct source_event *event)
     return TRP_OK;
 }
 
-static trp_status jsonl_open(struct source *source, const struct source_options *options)
+static trp_status jsonl_source_open(struct source *source, const struct source_options *options)
 {
-    struct jsonl *jsonl = xcalloc(1, sizeof *jsonl);
+    struct jsonl_lines *jsonl = xcalloc(1, sizeof *jsonl);
     struct stat stat_of;
     source->state = jsonl;
     jsonl->options = options;
@@ -180,9 +180,9 @@ static trp_status jsonl_open(struct source *source, const struct source_options 
     return TRP_OK;
 }
 
-static void jsonl_destroy(void *state)
+static void jsonl_source_destroy(void *state)
 {
-    struct jsonl *jsonl = state;
+    struct jsonl_lines *jsonl = state;
     if (jsonl->file)
         fclose(jsonl->file);
     cJSON_Delete(jsonl->json);
@@ -194,7 +194,7 @@ static void jsonl_destroy(void *state)
     free(jsonl);
 }
 
-const struct source_impl jsonl_source = {jsonl_open, jsonl_next, jsonl_destroy};
+const struct source_impl jsonl_source = {jsonl_source_open, jsonl_next, jsonl_source_destroy};
 
 trp_status source_open(struct source *source, const struct source_options *options)
 {

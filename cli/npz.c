@@ -22,7 +22,7 @@
 
 enum { PATH_BYTES = 64 };
 
-struct shape {
+struct npy_shape {
     int32_t dtype; /* 0: the item has no such column */
     uint32_t rank, squeezed;
     int64_t dims[TRP_RANK_MAX];
@@ -33,8 +33,8 @@ struct spool {
     char *name;
     FILE *file;
     uint64_t items;
-    struct shape first;
-    struct shape *shapes; /* of every item; NULL: all are like the first */
+    struct npy_shape first;
+    struct npy_shape *shapes; /* of every item; NULL: all are like the first */
     size_t capacity;
 };
 
@@ -44,7 +44,7 @@ struct note {
     size_t first; /* spools of the table begin here */
 };
 
-struct npz {
+struct npz_file {
     char *path, *dir;
     bool many;
     struct note *notes;
@@ -56,17 +56,17 @@ struct npz {
     uint64_t items;     /* of the current table */
     char **names;       /* of its columns, where the signature gives them */
     size_t name_count;
-    struct progress *progress;
+    struct progress_line *progress;
 };
 
 /* ---- spools ------------------------------------------------------------------------------ */
 
-static trp_status broken(const struct npz *npz, const char *what)
+static trp_status spool_broken(const struct npz_file *npz, const char *what)
 {
     return trp_fail(TRP_INTERNAL, "%s: %s: %s", npz->path, what, strerror(errno));
 }
 
-static trp_status spool_file(const struct npz *npz, FILE **file)
+static trp_status spool_file(const struct npz_file *npz, FILE **file)
 {
     int fd = open(npz->dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     *file = fd >= 0 ? fdopen(fd, "w+") : NULL;
@@ -76,18 +76,19 @@ static trp_status spool_file(const struct npz *npz, FILE **file)
 }
 
 /* Takes `name`. */
-static trp_status spool_add(struct npz *npz, char *name)
+static trp_status spool_add(struct npz_file *npz, char *name)
 {
     npz->spools = xrealloc(npz->spools, (npz->count + 1) * sizeof *npz->spools);
     struct spool *spool = &npz->spools[npz->count++];
     char header[NPY_HEADER_BYTES] = "";
     *spool = (struct spool){.name = name};
     TRP_TRY(spool_file(npz, &spool->file));
-    return fwrite(header, 1, sizeof header, spool->file) == sizeof header ? TRP_OK
-                                                                          : broken(npz, "spooling");
+    return fwrite(header, 1, sizeof header, spool->file) == sizeof header
+               ? TRP_OK
+               : spool_broken(npz, "spooling");
 }
 
-static void shapes_note(struct spool *spool, const struct shape *shape)
+static void shapes_note(struct spool *spool, const struct npy_shape *shape)
 {
     bool same = spool->items > 0 && memcmp(shape, &spool->first, sizeof *shape) == 0;
     if (spool->items == 0)
@@ -107,9 +108,9 @@ static void shapes_note(struct spool *spool, const struct shape *shape)
     spool->items++;
 }
 
-static trp_status spool_put(struct npz *npz, struct spool *spool, const trp_item_array *array)
+static trp_status spool_put(struct npz_file *npz, struct spool *spool, const trp_item_array *array)
 {
-    struct shape shape;
+    struct npy_shape shape;
     memset(&shape, 0, sizeof shape); /* compared as bytes */
     shape.dtype = array->dtype;
     shape.rank = array->rank;
@@ -118,12 +119,12 @@ static trp_status spool_put(struct npz *npz, struct spool *spool, const trp_item
     shape.bytes = array->data.size;
     if (array->data.size &&
         fwrite(array->data.data, 1, array->data.size, spool->file) != array->data.size)
-        return broken(npz, "spooling");
+        return spool_broken(npz, "spooling");
     shapes_note(spool, &shape);
     return TRP_OK;
 }
 
-static trp_status scalar_put(struct npz *npz, size_t which, const void *value)
+static trp_status scalar_put(struct npz_file *npz, size_t which, const void *value)
 {
     int32_t dtype = npz_fixed_types[which];
     const trp_item_array array = {
@@ -133,9 +134,9 @@ static trp_status scalar_put(struct npz *npz, size_t which, const void *value)
 
 /* ---- the sink ---------------------------------------------------------------------------- */
 
-static trp_status npz_open(void **state, const char *path, bool many)
+static trp_status npz_sink_open(void **state, const char *path, bool many)
 {
-    struct npz *npz = xcalloc(1, sizeof *npz);
+    struct npz_file *npz = xcalloc(1, sizeof *npz);
     const char *slash = strrchr(path, '/');
     npz->path = xstrdup(path);
     npz->dir =
@@ -145,7 +146,7 @@ static trp_status npz_open(void **state, const char *path, bool many)
     return TRP_OK;
 }
 
-static void names_clear(struct npz *npz)
+static void names_clear(struct npz_file *npz)
 {
     for (size_t i = 0; i < npz->name_count; ++i)
         free(npz->names[i]);
@@ -154,7 +155,7 @@ static void names_clear(struct npz *npz)
     npz->name_count = 0;
 }
 
-static void note_add(struct npz *npz, const Troupe__ReplayTable *table)
+static void note_add(struct npz_file *npz, const Troupe__ReplayTable *table)
 {
     cJSON *json = cJSON_CreateObject();
     cJSON_AddStringToObject(json, "table", table->name);
@@ -168,7 +169,7 @@ static void note_add(struct npz *npz, const Troupe__ReplayTable *table)
 
 static trp_status npz_table(void *state, const Troupe__ReplayTable *table)
 {
-    struct npz *npz = state;
+    struct npz_file *npz = state;
     free(npz->prefix);
     npz->prefix = npz->many ? xasprintf("%s/", table->name) : xstrdup("");
     npz->table_first = npz->count;
@@ -186,7 +187,7 @@ static trp_status npz_table(void *state, const Troupe__ReplayTable *table)
 }
 
 /* What the signature calls a column, unless there is an array of that name; else its number. */
-static char *column_member(const struct npz *npz, size_t index)
+static char *column_member(const struct npz_file *npz, size_t index)
 {
     char *name = NULL;
     if (index < npz->name_count && strcmp(npz->names[index], NPZ_TABLES) != 0)
@@ -200,7 +201,7 @@ static char *column_member(const struct npz *npz, size_t index)
 }
 
 /* Items that came before a column was first seen have none. */
-static trp_status column_add(struct npz *npz, size_t index)
+static trp_status column_add(struct npz_file *npz, size_t index)
 {
     static const trp_item_array none = {.dtype = 0};
     TRP_TRY(spool_add(npz, column_member(npz, index)));
@@ -218,7 +219,7 @@ static bool npz_holds(int32_t dtype)
 static trp_status npz_item(void *state, const trp_item_data *item)
 {
     static const trp_item_array none = {.dtype = 0};
-    struct npz *npz = state;
+    struct npz_file *npz = state;
     TRP_TRY(scalar_put(npz, KEYS, &item->key));
     TRP_TRY(scalar_put(npz, PRIORITIES, &item->priority));
     TRP_TRY(scalar_put(npz, TIMES_SAMPLED, &item->times_sampled));
@@ -238,7 +239,7 @@ static trp_status npz_item(void *state, const trp_item_data *item)
 }
 
 /* A header of one array; of all items stacked when `items` is given. */
-static void header_write(char *out, const struct shape *shape, const uint64_t *items)
+static void header_write(char *out, const struct npy_shape *shape, const uint64_t *items)
 {
     struct npy_header header = {.rank = 0};
     snprintf(header.type, sizeof header.type, "%s", npy_type(shape->dtype));
@@ -252,8 +253,8 @@ static void header_write(char *out, const struct shape *shape, const uint64_t *i
 /* ---- packing ----------------------------------------------------------------------------- */
 
 /* Bytes of an open file without a name, as a member of the archive. */
-static trp_status member_add(struct npz *npz, zip_t *zip, FILE *file, uint64_t start, uint64_t size,
-                             const char *name)
+static trp_status member_add(struct npz_file *npz, zip_t *zip, FILE *file, uint64_t start,
+                             uint64_t size, const char *name)
 {
     char path[PATH_BYTES];
     snprintf(path, sizeof path, "/proc/self/fd/%d", fileno(file));
@@ -268,34 +269,34 @@ static trp_status member_add(struct npz *npz, zip_t *zip, FILE *file, uint64_t s
     return ok ? TRP_OK : TRP_INTERNAL;
 }
 
-static trp_status stacked_add(struct npz *npz, zip_t *zip, struct spool *spool)
+static trp_status stacked_add(struct npz_file *npz, zip_t *zip, struct spool *spool)
 {
     char header[NPY_HEADER_BYTES];
-    struct shape shape = spool->first;
+    struct npy_shape shape = spool->first;
     if (shape.dtype == 0)
         return TRP_OK;
     header_write(header, &shape, &spool->items);
     uint64_t size = NPY_HEADER_BYTES + spool->items * shape.bytes;
     if (fflush(spool->file) != 0 || fseek(spool->file, 0, SEEK_SET) != 0 ||
         fwrite(header, 1, sizeof header, spool->file) != sizeof header || fflush(spool->file) != 0)
-        return broken(npz, "spooling");
+        return spool_broken(npz, "spooling");
     return member_add(npz, zip, spool->file, 0, size, spool->name);
 }
 
-static trp_status copy_bytes(struct npz *npz, FILE *from, FILE *to, uint64_t size)
+static trp_status copy_bytes(struct npz_file *npz, FILE *from, FILE *to, uint64_t size)
 {
     char block[1 << 14];
     while (size > 0) {
         size_t part = size < sizeof block ? (size_t)size : sizeof block;
         if (fread(block, 1, part, from) != part || fwrite(block, 1, part, to) != part)
-            return broken(npz, "spooling");
+            return spool_broken(npz, "spooling");
         size -= part;
     }
     return TRP_OK;
 }
 
 /* One array an item: the spool is copied with a header before each, and the copy replaces it. */
-static trp_status ragged_add(struct npz *npz, zip_t *zip, struct spool *spool)
+static trp_status ragged_add(struct npz_file *npz, zip_t *zip, struct spool *spool)
 {
     FILE *from = spool->file, *to;
     char header[NPY_HEADER_BYTES];
@@ -303,18 +304,18 @@ static trp_status ragged_add(struct npz *npz, zip_t *zip, struct spool *spool)
     spool->file = to;
     trp_status status = TRP_OK;
     if (fflush(from) != 0 || fseek(from, NPY_HEADER_BYTES, SEEK_SET) != 0)
-        status = broken(npz, "spooling");
+        status = spool_broken(npz, "spooling");
     for (uint64_t i = 0; status == TRP_OK && i < spool->items; ++i) {
         if (spool->shapes[i].dtype == 0)
             continue;
         header_write(header, &spool->shapes[i], NULL);
         if (fwrite(header, 1, sizeof header, to) != sizeof header)
-            status = broken(npz, "spooling");
+            status = spool_broken(npz, "spooling");
         if (status == TRP_OK)
             status = copy_bytes(npz, from, to, spool->shapes[i].bytes);
     }
     if (status == TRP_OK && fflush(to) != 0)
-        status = broken(npz, "spooling");
+        status = spool_broken(npz, "spooling");
     fclose(from);
     uint64_t start = 0;
     for (uint64_t i = 0; status == TRP_OK && i < spool->items; ++i) {
@@ -330,9 +331,9 @@ static trp_status ragged_add(struct npz *npz, zip_t *zip, struct spool *spool)
 }
 
 /* Of a column: its name, type, and which of its items have no time axis: all, none, or these. */
-static cJSON *column_note(const struct npz *npz, const struct spool *spool)
+static cJSON *column_note(const struct npz_file *npz, const struct spool *spool)
 {
-    const struct shape *first = &spool->first;
+    const struct npy_shape *first = &spool->first;
     cJSON *out = cJSON_CreateObject();
     bool mixed = false;
     for (uint64_t i = 0; spool->shapes && i < spool->items; ++i) {
@@ -355,7 +356,7 @@ static cJSON *column_note(const struct npz *npz, const struct spool *spool)
 }
 
 /* Last, as a member that is no array: numpy gives its bytes. */
-static trp_status notes_add(struct npz *npz, zip_t *zip)
+static trp_status notes_add(struct npz_file *npz, zip_t *zip)
 {
     struct buffer text = {0};
     for (size_t i = 0; i < npz->table_count; ++i) {
@@ -380,7 +381,7 @@ static trp_status notes_add(struct npz *npz, zip_t *zip)
 
 static void packing(zip_t *zip, double part, void *arg)
 {
-    struct npz *npz = arg;
+    struct npz_file *npz = arg;
     (void)zip;
     progress_show(npz->progress, (uint64_t)(part * (double)npz->progress->total));
 }
@@ -392,9 +393,9 @@ static int packing_ends(zip_t *zip, void *arg)
     return interrupt_check() != TRP_OK;
 }
 
-static trp_status npz_finish(void *state, struct progress *progress)
+static trp_status npz_finish(void *state, struct progress_line *progress)
 {
-    struct npz *npz = state;
+    struct npz_file *npz = state;
     int error = 0;
     uint64_t bytes = 0;
     zip_t *zip = zip_open(npz->path, ZIP_CREATE | ZIP_TRUNCATE, &error);
@@ -425,9 +426,9 @@ static trp_status npz_finish(void *state, struct progress *progress)
     return status;
 }
 
-static void npz_destroy(void *state)
+static void npz_sink_destroy(void *state)
 {
-    struct npz *npz = state;
+    struct npz_file *npz = state;
     for (size_t i = 0; i < npz->count; ++i) {
         if (npz->spools[i].file)
             fclose(npz->spools[i].file);
@@ -445,5 +446,5 @@ static void npz_destroy(void *state)
     free(npz);
 }
 
-const struct sink_impl npz_sink = {npz_open, npz_table,  npz_holds,
-                                   npz_item, npz_finish, npz_destroy};
+const struct sink_impl npz_sink = {npz_sink_open, npz_table,  npz_holds,
+                                   npz_item,      npz_finish, npz_sink_destroy};

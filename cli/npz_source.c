@@ -32,7 +32,7 @@ struct array {
     struct buffer data;
 };
 
-struct column {
+struct npz_column {
     char *name; /* of the member without ".npy" */
     int32_t dtype;
     bool squeezed;
@@ -41,7 +41,7 @@ struct column {
     struct array array; /* of all items, or of the current one */
 };
 
-struct npz {
+struct npz_arrays {
     const struct source_options *options;
     zip_t *zip;
     uint64_t file_bytes;
@@ -49,14 +49,14 @@ struct npz {
     size_t note_count, note_next;
     char *prefix, *table;
     struct array fixed[FIXED];
-    struct column *columns;
+    struct npz_column *columns;
     size_t column_count;
     trp_item_array *arrays; /* the columns of the item */
     uint64_t items, next;   /* of the current table */
     size_t item_bytes;      /* of the current item, so far */
 };
 
-static trp_status wrong(const struct npz *npz, const char *name, const char *what)
+static trp_status member_wrong(const struct npz_arrays *npz, const char *name, const char *what)
 {
     return trp_fail(TRP_FAILED_PRECONDITION, "%s: %s%s%s", npz->options->path, name,
                     *name ? ": " : "", what);
@@ -64,8 +64,8 @@ static trp_status wrong(const struct npz *npz, const char *name, const char *wha
 
 /* ---- arrays ------------------------------------------------------------------------------ */
 
-static trp_status array_take(const struct npz *npz, struct source *source, struct array *array,
-                             const char *name, size_t size)
+static trp_status array_take(const struct npz_arrays *npz, struct source *source,
+                             struct array *array, const char *name, size_t size)
 {
     uint8_t *room = buffer_try_reserve(&array->data, size);
     if (!room)
@@ -73,50 +73,51 @@ static trp_status array_take(const struct npz *npz, struct source *source, struc
                         npz->options->path, name, size);
     zip_int64_t got = size ? zip_fread(array->file, room, size) : 0;
     if (got < 0)
-        return wrong(npz, name, zip_file_strerror(array->file));
+        return member_wrong(npz, name, zip_file_strerror(array->file));
     if ((size_t)got != size)
-        return wrong(npz, name, "it is cut short");
+        return member_wrong(npz, name, "it is cut short");
     array->data.size += size;
     source->done_bytes += size;
     return TRP_OK;
 }
 
-static trp_status header_take(const struct npz *npz, struct source *source, struct array *array,
-                              const char *name)
+static trp_status header_take(const struct npz_arrays *npz, struct source *source,
+                              struct array *array, const char *name)
 {
     const char *why;
     TRP_TRY(array_take(npz, source, array, name, 12));
     size_t size = npy_header_size((const char *)array->data.data, 12);
     if (size < 12 || size > NPY_HEADER_BYTES_MAX)
-        return wrong(npz, name, "it is no numpy array");
+        return member_wrong(npz, name, "it is no numpy array");
     TRP_TRY(array_take(npz, source, array, name, size - 12));
     if (!npy_header_read(&array->header, (const char *)array->data.data, size, &why))
-        return wrong(npz, name, why);
+        return member_wrong(npz, name, why);
     buffer_clear(&array->data);
     array->bytes -= size < array->bytes ? size : array->bytes;
     return TRP_OK;
 }
 
 /* What a member may come to: what is said of it, unless the file is too small for that. */
-static trp_status member_bytes(const struct npz *npz, const char *member, uint64_t *bytes)
+static trp_status member_bytes(const struct npz_arrays *npz, const char *member, uint64_t *bytes)
 {
     zip_stat_t stat;
     if (zip_stat(npz->zip, member, 0, &stat) != 0)
-        return wrong(npz, member, zip_strerror(npz->zip));
+        return member_wrong(npz, member, zip_strerror(npz->zip));
     *bytes = stat.size;
     if (stat.comp_size > npz->file_bytes || stat.size / RATIO_MAX > stat.comp_size)
-        return wrong(npz, member, "the file is too small for what it says");
+        return member_wrong(npz, member, "the file is too small for what it says");
     return TRP_OK;
 }
 
 /* Behind the last item: only now has libzip compared the sum. */
-static trp_status array_end(const struct npz *npz, const struct array *array, const char *name)
+static trp_status array_end(const struct npz_arrays *npz, const struct array *array,
+                            const char *name)
 {
     char byte;
     zip_int64_t got = array->file ? zip_fread(array->file, &byte, 1) : 0;
     if (got < 0)
-        return wrong(npz, name, zip_file_strerror(array->file));
-    return got == 0 ? TRP_OK : wrong(npz, name, "it has more than its header says");
+        return member_wrong(npz, name, zip_file_strerror(array->file));
+    return got == 0 ? TRP_OK : member_wrong(npz, name, "it has more than its header says");
 }
 
 static void array_close(struct array *array)
@@ -129,8 +130,8 @@ static void array_close(struct array *array)
 
 /* Opens NAME.npy, whose items have the dimensions from `first` on; no such member: array->file is
  * NULL. */
-static trp_status array_open(const struct npz *npz, struct source *source, struct array *array,
-                             const char *name, uint32_t first)
+static trp_status array_open(const struct npz_arrays *npz, struct source *source,
+                             struct array *array, const char *name, uint32_t first)
 {
     char *member = xasprintf("%s.npy", name);
     array_close(array);
@@ -139,37 +140,38 @@ static trp_status array_open(const struct npz *npz, struct source *source, struc
     trp_status status = array->file ? member_bytes(npz, member, &array->bytes) : TRP_OK;
     free(member);
     if (!array->file)
-        return missing ? TRP_OK : wrong(npz, name, zip_strerror(npz->zip));
+        return missing ? TRP_OK : member_wrong(npz, name, zip_strerror(npz->zip));
     TRP_TRY(status);
     TRP_TRY(header_take(npz, source, array, name));
     size_t bytes = trp_dtype_size((trp_dtype)npy_dtype(array->header.type));
     if (array->header.rank < first || array->header.rank - first > TRP_RANK_MAX)
-        return wrong(npz, name, "it has not one entry an item");
+        return member_wrong(npz, name, "it has not one entry an item");
     for (uint32_t i = first; i < array->header.rank; ++i)
         if (!size_mul(bytes, (size_t)array->header.dims[i], &bytes))
             bytes = SIZE_MAX;
     array->item_bytes = bytes;
     if (first > 0 && !size_mul(bytes, (size_t)array->header.dims[0], &bytes))
         bytes = SIZE_MAX;
-    return bytes > array->bytes ? wrong(npz, name, "it is cut short") : TRP_OK;
+    return bytes > array->bytes ? member_wrong(npz, name, "it is cut short") : TRP_OK;
 }
 
 /* ---- tables ------------------------------------------------------------------------------ */
 
-static trp_status fixed_open(struct npz *npz, struct source *source)
+static trp_status fixed_open(struct npz_arrays *npz, struct source *source)
 {
     for (size_t i = 0; i < FIXED; ++i) {
         char *name = xasprintf("%s%s", npz->prefix, npz_fixed_names[i]);
         struct array *array = &npz->fixed[i];
         trp_status status = array_open(npz, source, array, name, 1);
         if (status == TRP_OK && !array->file && (i == KEYS || i == PRIORITIES))
-            status = wrong(npz, name, "there is no such array: see troupe replay load --help");
+            status =
+                member_wrong(npz, name, "there is no such array: see troupe replay load --help");
         if (status == TRP_OK && array->file &&
             (npy_dtype(array->header.type) != npz_fixed_types[i] || array->header.rank != 1))
-            status = wrong(npz, name, "it is no array of such numbers as dump writes");
+            status = member_wrong(npz, name, "it is no array of such numbers as dump writes");
         if (status == TRP_OK && i > 0 && array->file &&
             array->header.dims[0] != (int64_t)npz->items)
-            status = wrong(npz, name, "it has not one entry an item");
+            status = member_wrong(npz, name, "it has not one entry an item");
         free(name);
         TRP_TRY(status);
         if (i == KEYS)
@@ -178,11 +180,11 @@ static trp_status fixed_open(struct npz *npz, struct source *source)
     return TRP_OK;
 }
 
-static trp_status column_open(struct npz *npz, struct source *source, const char *name)
+static trp_status column_open(struct npz_arrays *npz, struct source *source, const char *name)
 {
     npz->columns = xrealloc(npz->columns, (npz->column_count + 1) * sizeof *npz->columns);
-    struct column *column = &npz->columns[npz->column_count++];
-    *column = (struct column){.name = xasprintf("%s%s", npz->prefix, name)};
+    struct npz_column *column = &npz->columns[npz->column_count++];
+    *column = (struct npz_column){.name = xasprintf("%s%s", npz->prefix, name)};
     TRP_TRY(array_open(npz, source, &column->array, column->name, 1));
     column->stacked = column->array.file != NULL;
     if (!column->stacked)
@@ -190,11 +192,11 @@ static trp_status column_open(struct npz *npz, struct source *source, const char
     column->dtype = npy_dtype(column->array.header.type);
     column->squeezed = column->array.header.rank == 1; /* nothing that could be a time axis */
     if (column->array.header.dims[0] != (int64_t)npz->items)
-        return wrong(npz, column->name, "it has not one entry an item");
+        return member_wrong(npz, column->name, "it has not one entry an item");
     return TRP_OK;
 }
 
-static bool member_there(const struct npz *npz, const char *format, size_t index)
+static bool member_there(const struct npz_arrays *npz, const char *format, size_t index)
 {
     char *name = xasprintf(format, npz->prefix, index);
     bool there = zip_name_locate(npz->zip, name, 0) >= 0;
@@ -202,7 +204,7 @@ static bool member_there(const struct npz *npz, const char *format, size_t index
     return there;
 }
 
-static int by_name(const void *left, const void *right)
+static int name_compare(const void *left, const void *right)
 {
     return strcmp(*(char *const *)left, *(char *const *)right);
 }
@@ -233,14 +235,14 @@ static char *column_of(const char *member)
 
 /* Every array is a column: in the order of the signature where that names all of them, else by
  * name, as clients flatten a dict. */
-static trp_status columns_named(struct npz *npz, struct source *source)
+static trp_status columns_named(struct npz_arrays *npz, struct source *source)
 {
     char **names = xcalloc((size_t)zip_get_num_entries(npz->zip, 0) + 1, sizeof *names);
     size_t count = 0, distinct = 0, known = 0;
     for (zip_int64_t i = 0; i < zip_get_num_entries(npz->zip, 0); ++i)
         if ((names[count] = column_of(zip_get_name(npz->zip, (zip_uint64_t)i, 0))))
             count++;
-    qsort(names, count, sizeof *names, by_name);
+    qsort(names, count, sizeof *names, name_compare);
     for (size_t i = 0; i < count; ++i)
         if (distinct == 0 || strcmp(names[distinct - 1], names[i]) != 0)
             names[distinct++] = names[i];
@@ -248,13 +250,15 @@ static trp_status columns_named(struct npz *npz, struct source *source)
             free(names[i]);
     const struct source_options *options = npz->options;
     for (size_t i = 0; i < options->column_count; ++i)
-        known += bsearch(&options->columns[i], names, distinct, sizeof *names, by_name) != NULL;
+        known +=
+            bsearch(&options->columns[i], names, distinct, sizeof *names, name_compare) != NULL;
     bool named = known == distinct && options->column_count == distinct;
     trp_status status = TRP_OK;
     if (distinct == 0 || distinct > COLUMNS_MAX)
-        status = wrong(npz, "",
-                       distinct ? "too many arrays"
-                                : "there is no array beside keys and priorities: none is a column");
+        status = member_wrong(
+            npz, "",
+            distinct ? "too many arrays"
+                     : "there is no array beside keys and priorities: none is a column");
     for (size_t i = 0; status == TRP_OK && i < distinct; ++i)
         status = column_open(npz, source, named ? options->columns[i] : names[i]);
     for (size_t i = 0; i < distinct; ++i)
@@ -264,7 +268,7 @@ static trp_status columns_named(struct npz *npz, struct source *source)
 }
 
 /* A file without notes: columns are numbered, or have names. */
-static trp_status columns_find(struct npz *npz, struct source *source)
+static trp_status columns_find(struct npz_arrays *npz, struct source *source)
 {
     if (!member_there(npz, "%scolumn_%zu.npy", 0) && !member_there(npz, "%scolumn_%zu/0.npy", 0))
         return columns_named(npz, source);
@@ -279,20 +283,20 @@ static trp_status columns_find(struct npz *npz, struct source *source)
     return TRP_OK;
 }
 
-static trp_status columns_open(struct npz *npz, struct source *source, const cJSON *note)
+static trp_status columns_open(struct npz_arrays *npz, struct source *source, const cJSON *note)
 {
     const cJSON *columns = cJSON_GetObjectItem(note, "columns"), *each;
     if (cJSON_GetArraySize(columns) > COLUMNS_MAX)
-        return wrong(npz, NPZ_TABLES, "too many columns");
+        return member_wrong(npz, NPZ_TABLES, "too many columns");
     cJSON_ArrayForEach(each, columns)
     {
         const char *name = cJSON_GetStringValue(cJSON_GetObjectItem(each, "name"));
         const char *dtype = cJSON_GetStringValue(cJSON_GetObjectItem(each, "dtype"));
         const cJSON *squeezed = cJSON_GetObjectItem(each, "squeezed");
         if (!name)
-            return wrong(npz, NPZ_TABLES, "a column without a name");
+            return member_wrong(npz, NPZ_TABLES, "a column without a name");
         TRP_TRY(column_open(npz, source, name));
-        struct column *column = &npz->columns[npz->column_count - 1];
+        struct npz_column *column = &npz->columns[npz->column_count - 1];
         if (!column->stacked ||
             (dtype && npy_type(trp_dtype_parse(dtype)) &&
              strcmp(npy_type(trp_dtype_parse(dtype)), column->array.header.type) == 0))
@@ -304,7 +308,7 @@ static trp_status columns_open(struct npz *npz, struct source *source, const cJS
     return TRP_OK;
 }
 
-static void table_close(struct npz *npz)
+static void table_close(struct npz_arrays *npz)
 {
     for (size_t i = 0; i < FIXED; ++i)
         array_close(&npz->fixed[i]);
@@ -320,7 +324,8 @@ static void table_close(struct npz *npz)
 }
 
 /* The table that the next note is of; `event` may be told of it. */
-static trp_status table_open(struct npz *npz, struct source *source, struct source_event *event)
+static trp_status note_open(struct npz_arrays *npz, struct source *source,
+                            struct source_event *event)
 {
     cJSON *note = npz->notes[npz->note_next++];
     const char *prefix = cJSON_GetStringValue(cJSON_GetObjectItem(note, "prefix"));
@@ -330,7 +335,7 @@ static trp_status table_open(struct npz *npz, struct source *source, struct sour
     table_close(npz);
     npz->prefix = xstrdup(prefix ? prefix : "");
     if (!npz->options->table && !name)
-        return wrong(npz, "", "it does not say of which table: name one with --table");
+        return member_wrong(npz, "", "it does not say of which table: name one with --table");
     npz->table = xstrdup(npz->options->table ? npz->options->table : name);
     TRP_TRY(fixed_open(npz, source));
     TRP_TRY(note->child ? columns_open(npz, source, note) : columns_find(npz, source));
@@ -345,7 +350,7 @@ static trp_status table_open(struct npz *npz, struct source *source, struct sour
 
 /* ---- items ------------------------------------------------------------------------------- */
 
-static bool item_squeezed(struct column *column, uint64_t index)
+static bool item_squeezed(struct npz_column *column, uint64_t index)
 {
     const cJSON *at = column->squeezed_items;
     if (!at)
@@ -356,8 +361,8 @@ static bool item_squeezed(struct column *column, uint64_t index)
     return at->valuedouble == (double)index;
 }
 
-static trp_status column_take(struct npz *npz, struct source *source, struct column *column,
-                              trp_item_array *out)
+static trp_status column_take(struct npz_arrays *npz, struct source *source,
+                              struct npz_column *column, trp_item_array *out)
 {
     char *name =
         column->stacked ? xstrdup(column->name) : xasprintf("%s/%" PRIu64, column->name, npz->next);
@@ -367,7 +372,7 @@ static trp_status column_take(struct npz *npz, struct source *source, struct col
     if (!column->stacked)
         status = array_open(npz, source, array, name, 0);
     if (status == TRP_OK && array->file && (array->item_bytes > SAMPLE_BYTES_MAX - npz->item_bytes))
-        status = wrong(npz, name, "an item is beyond 2 GiB");
+        status = member_wrong(npz, name, "an item is beyond 2 GiB");
     if (status == TRP_OK && array->file) {
         npz->item_bytes += array->item_bytes;
         buffer_clear(&array->data);
@@ -386,7 +391,8 @@ static trp_status column_take(struct npz *npz, struct source *source, struct col
     return status;
 }
 
-static trp_status fixed_take(struct npz *npz, struct source *source, size_t which, void *value)
+static trp_status fixed_take(struct npz_arrays *npz, struct source *source, size_t which,
+                             void *value)
 {
     struct array *array = &npz->fixed[which];
     if (!array->file)
@@ -397,7 +403,7 @@ static trp_status fixed_take(struct npz *npz, struct source *source, size_t whic
     return npz->next + 1 < npz->items ? TRP_OK : array_end(npz, array, npz_fixed_names[which]);
 }
 
-static trp_status item_take(struct npz *npz, struct source *source, trp_item_data *item)
+static trp_status item_take(struct npz_arrays *npz, struct source *source, trp_item_data *item)
 {
     *item = (trp_item_data){.table = npz->table, .columns = npz->arrays};
     TRP_TRY(fixed_take(npz, source, KEYS, &item->key));
@@ -415,12 +421,12 @@ static trp_status item_take(struct npz *npz, struct source *source, trp_item_dat
 
 static trp_status npz_next(struct source *source, struct source_event *event)
 {
-    struct npz *npz = source->state;
+    struct npz_arrays *npz = source->state;
     *event = (struct source_event){.kind = SOURCE_END};
     while (npz->next == npz->items) {
         if (npz->note_next == npz->note_count)
             return TRP_OK;
-        TRP_TRY(table_open(npz, source, event));
+        TRP_TRY(note_open(npz, source, event));
         if (event->kind == SOURCE_TABLE)
             return TRP_OK;
     }
@@ -430,13 +436,13 @@ static trp_status npz_next(struct source *source, struct source_event *event)
 
 /* ---- the file ---------------------------------------------------------------------------- */
 
-static void note_push(struct npz *npz, cJSON *note)
+static void note_push(struct npz_arrays *npz, cJSON *note)
 {
     npz->notes = xrealloc(npz->notes, (npz->note_count + 1) * sizeof(cJSON *));
     npz->notes[npz->note_count++] = note;
 }
 
-static trp_status notes_parse(struct npz *npz, char *text)
+static trp_status notes_parse(struct npz_arrays *npz, char *text)
 {
     char *rest = text;
     for (char *line; (line = strsep(&rest, "\n"));) {
@@ -445,7 +451,7 @@ static trp_status notes_parse(struct npz *npz, char *text)
         cJSON *note = cJSON_Parse(line);
         if (!cJSON_IsObject(note)) {
             cJSON_Delete(note);
-            return wrong(npz, NPZ_TABLES, "not a JSON object a line");
+            return member_wrong(npz, NPZ_TABLES, "not a JSON object a line");
         }
         note_push(npz, note);
     }
@@ -453,7 +459,7 @@ static trp_status notes_parse(struct npz *npz, char *text)
 }
 
 /* A file without notes is a table without a name, of which nothing is said. */
-static trp_status notes_read(struct npz *npz)
+static trp_status notes_read(struct npz_arrays *npz)
 {
     zip_stat_t stat;
     zip_file_t *file = zip_fopen(npz->zip, NPZ_TABLES, 0);
@@ -464,11 +470,11 @@ static trp_status notes_read(struct npz *npz)
     trp_status status = TRP_OK;
     char *text = NULL;
     if (zip_stat(npz->zip, NPZ_TABLES, 0, &stat) != 0 || stat.size > NOTES_BYTES_MAX)
-        status = wrong(npz, NPZ_TABLES, "it is too large");
+        status = member_wrong(npz, NPZ_TABLES, "it is too large");
     if (status == TRP_OK) {
         text = xcalloc(1, stat.size + 1);
         if (zip_fread(file, text, stat.size) != (zip_int64_t)stat.size)
-            status = wrong(npz, NPZ_TABLES, "it is cut short");
+            status = member_wrong(npz, NPZ_TABLES, "it is cut short");
     }
     if (status == TRP_OK)
         status = notes_parse(npz, text);
@@ -477,9 +483,9 @@ static trp_status notes_read(struct npz *npz)
     return status;
 }
 
-static trp_status npz_open(struct source *source, const struct source_options *options)
+static trp_status npz_source_open(struct source *source, const struct source_options *options)
 {
-    struct npz *npz = xcalloc(1, sizeof *npz);
+    struct npz_arrays *npz = xcalloc(1, sizeof *npz);
     int error = 0;
     source->state = npz;
     npz->options = options;
@@ -487,14 +493,14 @@ static trp_status npz_open(struct source *source, const struct source_options *o
     if (!npz->zip) {
         zip_error_t words;
         zip_error_init_with_code(&words, error);
-        trp_status status =
-            wrong(npz, "", error == ZIP_ER_NOENT ? strerror(ENOENT) : zip_error_strerror(&words));
+        trp_status status = member_wrong(
+            npz, "", error == ZIP_ER_NOENT ? strerror(ENOENT) : zip_error_strerror(&words));
         zip_error_fini(&words);
         return status;
     }
     struct stat info;
     if (stat(options->path, &info) != 0)
-        return wrong(npz, "", strerror(errno));
+        return member_wrong(npz, "", strerror(errno));
     npz->file_bytes = (uint64_t)info.st_size;
     zip_stat_t member;
     for (zip_int64_t i = 0; i < zip_get_num_entries(npz->zip, 0); ++i)
@@ -503,9 +509,9 @@ static trp_status npz_open(struct source *source, const struct source_options *o
     return notes_read(npz);
 }
 
-static void npz_destroy(void *state)
+static void npz_source_destroy(void *state)
 {
-    struct npz *npz = state;
+    struct npz_arrays *npz = state;
     table_close(npz);
     for (size_t i = 0; i < npz->note_count; ++i)
         cJSON_Delete(npz->notes[i]);
@@ -517,4 +523,4 @@ static void npz_destroy(void *state)
     free(npz);
 }
 
-const struct source_impl npz_source = {npz_open, npz_next, npz_destroy};
+const struct source_impl npz_source = {npz_source_open, npz_next, npz_source_destroy};

@@ -71,7 +71,7 @@ void grid_cleanup(struct grid *grid)
 
 /* ---- units ------------------------------------------------------------------------------- */
 
-const char *bytes_text(uint64_t bytes, char *text)
+const char *size_text(uint64_t bytes, char *text)
 {
     static const char *const units[] = {"B", "KB", "MB", "GB", "TB", "PB"};
     double value = (double)bytes;
@@ -110,7 +110,7 @@ const char *time_text(int64_t ns_since_1970, char *text)
     return text;
 }
 
-const char *number_text(double value, char *text)
+const char *double_text(double value, char *text)
 {
     if (isinf(value))
         return value > 0 ? "inf" : "-inf";
@@ -131,26 +131,27 @@ void progress_ask(void)
     progress_asked = true;
 }
 
-void progress_begin(struct progress *progress, const char *what, const char *unit, uint64_t total)
+void progress_begin(struct progress_line *progress, const char *what, const char *unit,
+                    uint64_t total)
 {
-    *progress = (struct progress){.what = what,
-                                  .unit = unit,
-                                  .total = total,
-                                  .began_ns = clock_now_ns(&clock_monotonic),
-                                  .terminal = isatty(STDERR_FILENO)};
+    *progress = (struct progress_line){.what = what,
+                                       .unit = unit,
+                                       .total = total,
+                                       .began_ns = clock_now_ns(&clock_monotonic),
+                                       .terminal = isatty(STDERR_FILENO)};
     progress->shown_ns = progress->began_ns;
 }
 
-static void amount_print(const struct progress *progress, uint64_t amount)
+static void amount_print(const struct progress_line *progress, uint64_t amount)
 {
     char text[TEXT_SIZE];
     if (progress->unit)
         fprintf(stderr, "%llu", (unsigned long long)amount);
     else
-        fputs(bytes_text(amount, text), stderr);
+        fputs(size_text(amount, text), stderr);
 }
 
-static void progress_print(const struct progress *progress, uint64_t done, double seconds)
+static void progress_print(const struct progress_line *progress, uint64_t done, double seconds)
 {
     char text[TEXT_SIZE];
     double rate = seconds > 0 ? (double)done / seconds : 0;
@@ -164,19 +165,19 @@ static void progress_print(const struct progress *progress, uint64_t done, doubl
     if (progress->unit)
         fprintf(stderr, " %s, %.0f a second", progress->unit, rate);
     else
-        fprintf(stderr, ", %s a second", bytes_text((uint64_t)rate, text));
+        fprintf(stderr, ", %s a second", size_text((uint64_t)rate, text));
     if (progress->total > done && rate > 0)
         fprintf(stderr, ", %s left", duration_text((double)(progress->total - done) / rate, text));
 }
 
-static void progress_line(struct progress *progress, int64_t now)
+static void line_print(struct progress_line *progress, int64_t now)
 {
     progress_print(progress, progress->done, (double)(now - progress->began_ns) * 1e-9);
     fputs(progress->terminal ? "\033[K\r" : "\n", stderr);
     progress->drawn = true;
 }
 
-void progress_show(struct progress *progress, uint64_t done)
+void progress_show(struct progress_line *progress, uint64_t done)
 {
     progress->done = done;
     if (!progress->terminal && !progress_asked)
@@ -186,15 +187,15 @@ void progress_show(struct progress *progress, uint64_t done)
     if (now - progress->shown_ns < every)
         return;
     progress->shown_ns = now;
-    progress_line(progress, now);
+    line_print(progress, now);
 }
 
-void progress_end(struct progress *progress)
+void progress_end(struct progress_line *progress)
 {
     if (progress->drawn && progress->terminal)
         fputs("\033[K", stderr);
     else if (!progress->terminal && progress_asked && progress->what)
-        progress_line(progress, clock_now_ns(&clock_monotonic));
+        line_print(progress, clock_now_ns(&clock_monotonic));
     progress->drawn = false;
     progress->what = NULL;
 }

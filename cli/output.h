@@ -27,14 +27,14 @@ void grid_cleanup(struct grid *grid);
 enum { TEXT_SIZE = 32 };
 
 /* "12.3 MB"; "3d 4h", "2m 5s", "1.5 s"; "2026-11-21 10:00:00.123"; "inf", or a shortest number. */
-const char *bytes_text(uint64_t bytes, char *text);
+const char *size_text(uint64_t bytes, char *text);
 const char *duration_text(double seconds, char *text);
 const char *time_text(int64_t ns_since_1970, char *text);
-const char *number_text(double value, char *text);
+const char *double_text(double value, char *text);
 
 /* How far long work is, on standard error: redrawn in place on a terminal; elsewhere, where it is
  * asked for with progress_ask(), a line now and then and one at the end. */
-struct progress {
+struct progress_line {
     const char *what; /* "dump", ... */
     const char *unit; /* "items", or NULL: bytes */
     uint64_t total;   /* 0: not known */
@@ -45,9 +45,10 @@ struct progress {
 
 void progress_ask(void); /* by --progress */
 
-void progress_begin(struct progress *progress, const char *what, const char *unit, uint64_t total);
-void progress_show(struct progress *progress, uint64_t done);
-void progress_end(struct progress *progress); /* clears the line; harmless twice */
+void progress_begin(struct progress_line *progress, const char *what, const char *unit,
+                    uint64_t total);
+void progress_show(struct progress_line *progress, uint64_t done);
+void progress_end(struct progress_line *progress); /* clears the line; harmless twice */
 
 /* Asks on the terminal; `yes` answers. False, with FAILED_PRECONDITION in trp_last_error(): the
  * answer was no, or there is no terminal to ask on. */

@@ -53,7 +53,7 @@ static trp_status take_signature(char *line, ProtobufCBinaryData *signature, boo
 }
 
 /* The name in a line that table_line_check() let pass. Caller frees. */
-static char *table_name(const char *line)
+static char *line_name(const char *line)
 {
     trp_table_options *options;
     if (trp_table_options_parse(line, &options) != TRP_OK)
@@ -108,7 +108,7 @@ static trp_status create_send(const struct target *target, const char *line)
 
 static trp_status create_work(struct work *work)
 {
-    char *line = options_line(work->call), *name = table_name(line);
+    char *line = options_line(work->call), *name = line_name(line);
     trp_status status = create_send(&work->target, line);
     if (status == TRP_OK)
         target_warn(&work->target, name);
@@ -183,7 +183,7 @@ trp_status alteration_run(const struct target *target, const char *line, bool sh
 {
     Troupe__ReplayTablesResponse *tables;
     ProtobufCMessage *reply = NULL;
-    *alteration = (struct alteration){.table = table_name(line), .dry_run = dry_run};
+    *alteration = (struct alteration){.table = line_name(line), .dry_run = dry_run};
     trp_status status = target_tables(target, alteration->table, &tables);
     if (status == TRP_OK) {
         troupe__replay_tables_response__free_unpacked(tables, NULL);

@@ -199,7 +199,7 @@ static sigset_t bench_signals(void)
 /* Until the time is over, a signal comes, or at once when the threads are not all there. */
 static void bench_wait(struct bench *bench, bool going)
 {
-    struct progress progress;
+    struct progress_line progress;
     sigset_t signals = bench_signals();
     uint64_t total_ms = (uint64_t)(bench->work->args->seconds * 1000);
     if (!going)
@@ -318,18 +318,18 @@ static void results_print(const struct bench *bench)
            bench->samplers == 1 ? "" : "s", bench->seconds,
            atomic_load(&bench->interrupted) ? " (interrupted)" : "");
     printf("inserts   %.0f a second, %s a second\n", results.insert_rate,
-           bytes_text((uint64_t)(results.insert_rate * (double)bytes), rate));
+           size_text((uint64_t)(results.insert_rate * (double)bytes), rate));
     printf("confirmed after %.3g ms (half), %.3g ms (99 %%), %.3g ms (all)\n",
            results.latency_ms[0], results.latency_ms[1], results.latency_ms[2]);
     printf("samples   %.0f a second, %s a second\n", results.sample_rate,
-           bytes_text((uint64_t)(results.sample_rate * (double)bytes), rate));
+           size_text((uint64_t)(results.sample_rate * (double)bytes), rate));
     printf("client    %.2f us of CPU an item, %.1f cores\n", results.cpu_us,
            bench->cpu_seconds / bench->seconds);
 }
 
 /* ---- the table --------------------------------------------------------------------------- */
 
-static trp_status table_make(const struct bench *bench)
+static trp_status bench_table(const struct bench *bench)
 {
     Troupe__ReplayCreateTableRequest request = TROUPE__REPLAY_CREATE_TABLE_REQUEST__INIT;
     request.options = xasprintf("name=%s sampler=uniform remover=fifo max_size=%" PRIu64,
@@ -399,7 +399,7 @@ static trp_status bench_begin(struct bench *bench)
     bench->table = xasprintf("%s%ld", host, (long)getpid());
     trp_status status = left_drop(bench, host);
     free(host);
-    return status == TRP_OK ? table_make(bench) : status;
+    return status == TRP_OK ? bench_table(bench) : status;
 }
 
 static trp_status bench_work(struct work *work)

@@ -36,7 +36,7 @@ static void done_print(const struct work *work, const char *what, const char *na
 
 /* ---- tables ------------------------------------------------------------------------------ */
 
-static trp_status table_size(const struct work *work, int64_t *size)
+static trp_status size_ask(const struct work *work, int64_t *size)
 {
     Troupe__ReplayTablesResponse *tables;
     TRP_TRY(target_tables(&work->target, work->table, &tables));
@@ -51,7 +51,7 @@ static trp_status drop_work(struct work *work)
     int64_t size;
     request.table = (char *)(uintptr_t)work->table;
     request.only_if_empty = work->args->if_empty;
-    TRP_TRY(table_size(work, &size));
+    TRP_TRY(size_ask(work, &size));
     if (size > 0 && !work->args->if_empty &&
         !confirmed(work->args->yes, "Drop table %s and its %" PRId64 " item%s?", work->table, size,
                    plural(size)))
@@ -71,7 +71,7 @@ int replay_drop(const struct cli_call *call)
 static trp_status reset_work(struct work *work)
 {
     int64_t size;
-    TRP_TRY(table_size(work, &size));
+    TRP_TRY(size_ask(work, &size));
     if (size > 0 && !confirmed(work->args->yes, "Remove the %" PRId64 " item%s of table %s?", size,
                                plural(size), work->table))
         return TRP_FAILED_PRECONDITION;
@@ -235,7 +235,7 @@ static trp_status delete_matching(struct work *work, int64_t *deleted)
 {
     uint64_t keys[DELETE_BATCH];
     Troupe__ReplayFilter filter;
-    struct progress progress;
+    struct progress_line progress;
     size_t count;
     int64_t matches;
     *deleted = 0;

@@ -9,11 +9,12 @@ struct dump {
     const struct target *target;
     Troupe__ReplayFilter *filter; /* NULL: all items */
     struct sink sink;
-    struct progress progress;
+    struct progress_line progress;
 };
 
 /* What no array can hold stops nobody from having the others. */
-static trp_status dump_next(struct dump *dump, struct fetch *fetch, trp_item_data *item, bool *more)
+static trp_status dump_next(struct dump *dump, struct item_fetch *fetch, trp_item_data *item,
+                            bool *more)
 {
     for (;;) {
         trp_status status = fetch_next(fetch, item, more);
@@ -25,7 +26,7 @@ static trp_status dump_next(struct dump *dump, struct fetch *fetch, trp_item_dat
 
 static trp_status dump_table(struct dump *dump, const Troupe__ReplayTable *table)
 {
-    struct fetch fetch;
+    struct item_fetch fetch;
     trp_item_data item;
     bool more = true;
     TRP_TRY(sink_table(&dump->sink, table));

@@ -28,7 +28,7 @@ static void items_text(const Troupe__ReplayItemsResponse *items, uint64_t offset
     for (size_t i = 0; i < items->n_items; ++i) {
         const Troupe__ReplayItem *item = items->items[i];
         grid_add(&grid, "%" PRIu64, item->key);
-        grid_add(&grid, "%s", number_text(item->priority, text));
+        grid_add(&grid, "%s", double_text(item->priority, text));
         grid_add(&grid, "%d", item->times_sampled);
         grid_add(&grid, "%u", item->chunk_count);
         grid_add(&grid, "%" PRIu64, item->bytes);
@@ -121,7 +121,7 @@ struct look {
     const Troupe__ReplayItem *item;
     uint64_t key;
     Troupe__ReplayFilter filter;
-    struct fetch fetch;
+    struct item_fetch fetch;
     trp_item_data data; /* what of it no array can hold has none: see trp_item_reader_next() */
 };
 
@@ -205,7 +205,7 @@ static void peek_print(const struct work *work, const Troupe__ReplayItem *item,
     print_text(stdout,
                "key %" PRIu64 "  priority %s  sampled %d time%s  inserted %s  %u chunk%s, %" PRIu64
                " bytes\n",
-               item->key, number_text(item->priority, priority), item->times_sampled,
+               item->key, double_text(item->priority, priority), item->times_sampled,
                plural(item->times_sampled), time_text(item->inserted_at_ns, inserted),
                item->chunk_count, plural(item->chunk_count), item->bytes);
     columns_text(work, columns, count);
@@ -254,7 +254,7 @@ static void sample_print(const struct work *work, const trp_item_data *item, uin
     if (number > 0)
         putchar('\n');
     print_text(stdout, "key %" PRIu64 "  priority %s  probability %.6g  sampled %d time%s\n",
-               item->key, number_text(item->priority, priority), item->probability,
+               item->key, double_text(item->priority, priority), item->probability,
                item->times_sampled, plural(item->times_sampled));
     columns_text(work, item->columns, item->column_count);
 }
@@ -315,7 +315,7 @@ static trp_status sample_receive(trp_stream *stream, trp_message **message)
 static trp_status samples_draw(struct work *work, struct sink *sink, trp_item_reader *reader,
                                trp_stream *stream)
 {
-    struct progress progress;
+    struct progress_line progress;
     uint64_t taken = 0, wanted = work->args->count;
     trp_status status = TRP_OK;
     progress_begin(&progress, "sample", "items", wanted);
@@ -341,7 +341,7 @@ static trp_status samples_draw(struct work *work, struct sink *sink, trp_item_re
 
 /* Where no signature says what the columns are, an item does; a table without items says nothing.
  */
-static trp_status item_check(const struct work *work, const struct sink *sink)
+static trp_status first_check(const struct work *work, const struct sink *sink)
 {
     struct look look;
     trp_status status = look_open(&look, work, work->info->name, NULL);
@@ -361,7 +361,7 @@ static trp_status sink_begin(struct work *work, struct sink *sink)
     if (!file)
         return TRP_OK;
     const Troupe__ReplayTable *table = work->info;
-    trp_status status = table->n_column_types == 0 ? item_check(work, sink) : TRP_OK;
+    trp_status status = table->n_column_types == 0 ? first_check(work, sink) : TRP_OK;
     for (size_t i = 0; status == TRP_OK && i < table->n_column_types; ++i)
         status = sink_column(sink, table->n_column_types, i, table->column_types[i]);
     if (status != TRP_UNIMPLEMENTED)
@@ -376,7 +376,7 @@ static trp_status sink_begin(struct work *work, struct sink *sink)
 static trp_status samples_save(const struct work *work, struct sink *sink, trp_status drawn)
 {
     const char *file = work->args->file;
-    struct progress progress;
+    struct progress_line progress;
     if (!file || sink->broken || (drawn != TRP_OK && sink->items == 0))
         return drawn;
     interrupt_put_off();

@@ -94,7 +94,7 @@ static trp_status item_table_check(struct load *load, const char *table)
     return TRP_OK;
 }
 
-static trp_status event_take(struct load *load, const struct source_event *event)
+static trp_status event_load(struct load *load, const struct source_event *event)
 {
     if (event->kind == SOURCE_TABLE)
         return table_take(load, event);
@@ -104,12 +104,13 @@ static trp_status event_take(struct load *load, const struct source_event *event
     return TRP_OK;
 }
 
-static trp_status source_load(struct load *load, struct source *source, struct progress *progress)
+static trp_status source_load(struct load *load, struct source *source,
+                              struct progress_line *progress)
 {
     struct source_event event;
     trp_status status = source_next(source, &event);
     while (status == TRP_OK && event.kind != SOURCE_END) {
-        status = event_take(load, &event);
+        status = event_load(load, &event);
         progress_show(progress, source->done_bytes);
         if (status == TRP_OK)
             status = source_next(source, &event);
@@ -158,7 +159,7 @@ static trp_status interrupted(const struct load *load, trp_status status)
 
 static trp_status load_all(struct load *load, struct source *source)
 {
-    struct progress progress;
+    struct progress_line progress;
     int64_t before, after = 0;
     TRP_TRY(known_count(load, &before));
     progress_begin(&progress, "load", NULL, source->total_bytes);

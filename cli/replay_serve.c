@@ -35,7 +35,7 @@ static void tables_cleanup(struct tables *tables)
     free(tables->tables);
 }
 
-static trp_status table_add(struct tables *tables, const char *line)
+static trp_status tables_add(struct tables *tables, const char *line)
 {
     trp_table_options *table;
     TRP_TRY(trp_table_options_parse(line, &table));
@@ -80,7 +80,7 @@ static int tables_read(const char *name, struct tables *tables, const char *path
         comment_cut(line);
         if (line[strspn(line, " \t\r")] == '\0')
             continue;
-        if (table_add(tables, line) != TRP_OK)
+        if (tables_add(tables, line) != TRP_OK)
             status = cli_wrong(name, "%s:%u: %s", path, number, trp_last_error());
     }
     if (status == EXIT_DONE && ferror(file))
@@ -90,11 +90,11 @@ static int tables_read(const char *name, struct tables *tables, const char *path
     return status;
 }
 
-static int tables_collect(const struct cli_call *call, struct tables *tables)
+static int tables_parse(const struct cli_call *call, struct tables *tables)
 {
     const struct serve_args *args = call->args;
     for (size_t i = 0; i < args->tables.count; ++i)
-        if (table_add(tables, args->tables.words[i]) != TRP_OK)
+        if (tables_add(tables, args->tables.words[i]) != TRP_OK)
             return cli_wrong(call->name, "--table '%s': %s", args->tables.words[i],
                              trp_last_error());
     if (args->file)
@@ -241,7 +241,7 @@ int replay_serve(const struct cli_call *call)
     sigprocmask(SIG_BLOCK, &signals, NULL);
     signal(SIGPIPE, SIG_IGN);
     trp_log_set_level((trp_log_level)args->log_level);
-    int status = tables_collect(call, &tables);
+    int status = tables_parse(call, &tables);
     trp_replay_server_options options = {
         .dir = args->dir,
         .durability = (trp_durability)args->durability,

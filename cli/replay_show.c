@@ -85,7 +85,7 @@ static void ls_text(const Troupe__ReplayTablesResponse *tables)
         grid_add(&grid, "%lld", (long long)table->size);
         grid_add(&grid, "%lld", (long long)table->max_size);
         grid_add(&grid, "%s", fill_text(table, small));
-        grid_add(&grid, "%s", bytes_text(table->bytes, small));
+        grid_add(&grid, "%s", size_text(table->bytes, small));
         grid_add(&grid, "%s", option_text(table, "sampler", text, sizeof text));
         grid_add(&grid, "%s", option_text(table, "remover", text, sizeof text));
         grid_add(&grid, "%s", option_text(table, "limiter", text, sizeof text));
@@ -137,12 +137,12 @@ int replay_ls(const struct cli_call *call)
 /* ---- info -------------------------------------------------------------------------------- */
 
 /* Reverb has DBL_MAX on the wire where there is no limit. */
-static const char *limit_text(double limit, char *text)
+static const char *diff_text(double limit, char *text)
 {
-    return number_text(fabs(limit) == DBL_MAX ? copysign(INFINITY, limit) : limit, text);
+    return double_text(fabs(limit) == DBL_MAX ? copysign(INFINITY, limit) : limit, text);
 }
 
-static void limiter_text(const Troupe__ReplayTable *table)
+static void limiter_print(const Troupe__ReplayTable *table)
 {
     const Troupe__ReplayLimiter *limiter = table->limiter;
     char low[TEXT_SIZE], high[TEXT_SIZE], diff[TEXT_SIZE], spi[TEXT_SIZE];
@@ -151,8 +151,8 @@ static void limiter_text(const Troupe__ReplayTable *table)
                (long long)limiter->deletes);
     print_text(stdout,
                "            diff %s (inserts * %s - samples), allowed %s to %s; min_size %lld\n",
-               number_text(limiter->diff, diff), number_text(limiter->samples_per_insert, spi),
-               limit_text(limiter->min_diff, low), limit_text(limiter->max_diff, high),
+               double_text(limiter->diff, diff), double_text(limiter->samples_per_insert, spi),
+               diff_text(limiter->min_diff, low), diff_text(limiter->max_diff, high),
                (long long)limiter->min_size);
     print_text(stdout, "            inserts may %s, samples may %s\n",
                limiter->can_insert ? "go on" : "NOT go on",
@@ -213,12 +213,12 @@ static void table_text(const Troupe__ReplayTable *table)
     print_text(stdout, "  size      %lld of %lld (%s), %lld ever sampled\n", (long long)table->size,
                (long long)table->max_size, fill_text(table, fill),
                (long long)table->unique_samples);
-    print_text(stdout, "  bytes     %s", bytes_text(table->bytes, bytes));
+    print_text(stdout, "  bytes     %s", size_text(table->bytes, bytes));
     if (table->max_bytes)
-        print_text(stdout, " of %s", bytes_text(table->max_bytes, max));
+        print_text(stdout, " of %s", size_text(table->max_bytes, max));
     print_text(stdout, "\n  episodes  %lld, %lld gone\n", (long long)table->episodes,
                (long long)table->episodes_deleted);
-    limiter_text(table);
+    limiter_print(table);
     waiters_text(table);
     if (table->staleness)
         staleness_text(table->staleness);
@@ -244,13 +244,12 @@ static void store_text(const Troupe__ReplayTablesResponse *tables)
     print_text(stdout, "  holds     %llu item%s, %llu chunk%s, %s\n",
                (unsigned long long)store->items, plural((int64_t)store->items),
                (unsigned long long)store->chunks, plural((int64_t)store->chunks),
-               bytes_text(store->live_bytes, a));
+               size_text(store->live_bytes, a));
     print_text(stdout, "  file      takes %s of the disk, may grow to %s\n",
-               bytes_text(store->allocated_bytes, a), bytes_text(store->map_bytes, b));
+               size_text(store->allocated_bytes, a), size_text(store->map_bytes, b));
     if (tables->work)
         print_text(stdout, "  at work   %s: %s of %s\n", tables->work->what,
-                   bytes_text(tables->work->done_bytes, a),
-                   bytes_text(tables->work->total_bytes, b));
+                   size_text(tables->work->done_bytes, a), size_text(tables->work->total_bytes, b));
 }
 
 static trp_status info_work(struct work *work)

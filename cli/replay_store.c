@@ -15,7 +15,7 @@
 
 static bool watched(void *arg, uint64_t done, uint64_t total)
 {
-    struct progress *progress = arg;
+    struct progress_line *progress = arg;
     progress->total = total;
     progress_show(progress, done);
     return interrupt_check() == TRP_OK;
@@ -23,7 +23,8 @@ static bool watched(void *arg, uint64_t done, uint64_t total)
 
 /* Work on files in this process shows how far it is, too; progress_end() and watching NULL end it.
  */
-static void watch_begin(struct progress *progress, const struct replay_args *args, const char *what)
+static void watch_begin(struct progress_line *progress, const struct replay_args *args,
+                        const char *what)
 {
     if (args->progress)
         progress_ask();
@@ -31,7 +32,7 @@ static void watch_begin(struct progress *progress, const struct replay_args *arg
     trp_replay_watch(watched, progress);
 }
 
-static void watch_end(struct progress *progress)
+static void watch_end(struct progress_line *progress)
 {
     trp_replay_watch(NULL, NULL);
     progress_end(progress);
@@ -51,7 +52,7 @@ static void verify_text(const Troupe__ReplayVerifyResponse *reply)
         print_text(stdout, "... and %" PRIu64 " more\n", reply->damaged - reply->n_damage);
     print_text(stdout, "%" PRIu64 " item%s, %" PRIu64 " chunk%s, %s read in %s: ", reply->items,
                plural((int64_t)reply->items), reply->chunks, plural((int64_t)reply->chunks),
-               bytes_text(reply->bytes, bytes), duration_text(reply->seconds, took));
+               size_text(reply->bytes, bytes), duration_text(reply->seconds, took));
     if (reply->damaged)
         print_text(stdout, "%" PRIu64 " DAMAGED (`troupe replay serve --verify` drops them)\n",
                    reply->damaged);
@@ -112,7 +113,7 @@ int replay_verify(const struct cli_call *call)
     if (stat(call->words[0], &info) != 0 || !S_ISDIR(info.st_mode))
         return target_run(call, TARGET_READ, verify_work);
     char *dir = target_store_dir(call->words[0]);
-    struct progress progress;
+    struct progress_line progress;
     watch_begin(&progress, work.args, "verify");
     trp_status status = trp_replay_verify(dir, &report);
     watch_end(&progress);
@@ -223,7 +224,7 @@ static void checkpoints_text(const Troupe__ReplayCheckpointsResponse *reply)
         for (size_t j = 0; j < each->n_tables; ++j)
             items += each->tables[j]->size;
         grid_add(&grid, "%s", time_text(each->created_at_ns, text));
-        grid_add(&grid, "%s", bytes_text(each->bytes, text));
+        grid_add(&grid, "%s", size_text(each->bytes, text));
         grid_add(&grid, "%" PRId64, items - (int64_t)each->damaged);
         grid_add(&grid, "%zu", each->n_tables);
         grid_add(&grid, "%s", each->whole ? "whole" : each->problem);
@@ -338,7 +339,7 @@ int replay_restore(const struct cli_call *call)
 {
     const struct replay_args *args = call->args;
     const char *dir = call->words[1];
-    struct progress progress;
+    struct progress_line progress;
     trp_log_set_level(TRP_WARN);
     for (size_t i = 0; i < args->tables.count; ++i)
         if (!table_line_check(call->name, args->tables.words[i]))

@@ -213,7 +213,7 @@ trp_status target_call(const struct target *target, const char *method,
 
 /* Shows what the server says of its work, which may be another caller's that ours waits for; a
  * server that says nothing is no failure. */
-static void show_work(const struct target *target, struct progress *progress)
+static void show_work(const struct target *target, struct progress_line *progress)
 {
     Troupe__ReplayTablesResponse *tables;
     if (target_tables(target, NULL, &tables) != TRP_OK)
@@ -231,7 +231,7 @@ trp_status target_call_long(const struct target *target, const char *method,
                             const ProtobufCMessage *request, ProtobufCMessage **reply)
 {
     trp_call_options options = {.timeout_ms = -1};
-    struct progress progress;
+    struct progress_line progress;
     char what[32];
     snprintf(what, sizeof what, "%s", method);
     what[0] = (char)(what[0] | 0x20);

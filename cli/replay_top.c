@@ -94,8 +94,8 @@ static void head_text(const struct top *top)
     char a[TEXT_SIZE], b[TEXT_SIZE], c[TEXT_SIZE];
     print_text(top->out, "%s  up %s  %lld stream%s  store %s in %s of file, %llu item%s",
                top->work->target.text, duration_text(now->uptime_seconds, a),
-               (long long)now->streams, plural(now->streams), bytes_text(now->store->live_bytes, b),
-               bytes_text(now->store->allocated_bytes, c), (unsigned long long)now->store->items,
+               (long long)now->streams, plural(now->streams), size_text(now->store->live_bytes, b),
+               size_text(now->store->allocated_bytes, c), (unsigned long long)now->store->items,
                plural((int64_t)now->store->items));
     if (now->work && now->work->total_bytes)
         print_text(top->out, "  %s %.0f %%", now->work->what,
@@ -117,7 +117,7 @@ static void tables_text(const struct top *top)
         grid_add(&grid, "%s", table->name);
         grid_add(&grid, "%lld", (long long)table->size);
         grid_add(&grid, "%s", fill_text(table, text));
-        grid_add(&grid, "%s", bytes_text(table->bytes, text));
+        grid_add(&grid, "%s", size_text(table->bytes, text));
         grid_add(&grid, "%.0f", rates.inserts);
         grid_add(&grid, "%.0f", rates.samples);
         grid_add(&grid, "%.0f", rates.deletes);
@@ -271,7 +271,7 @@ static sigset_t top_signals(void)
 }
 
 /* What is to be done about one signal or key; false: it ends. */
-static bool event_take(struct top *top, int signals)
+static bool input_take(struct top *top, int signals)
 {
     struct signalfd_siginfo info;
     char key;
@@ -300,7 +300,7 @@ static bool pause_for(struct top *top, int signals, double seconds)
                                {.fd = top->keys ? STDIN_FILENO : -1, .events = POLLIN}};
         int64_t left = deadline_left_ms(end, &clock_monotonic);
         int ready = poll(fds, 2, left > PAUSE_MS_MAX ? PAUSE_MS_MAX : (int)left);
-        if (ready > 0 && !event_take(top, signals))
+        if (ready > 0 && !input_take(top, signals))
             return false;
         if (ready <= 0 && deadline_passed(end, &clock_monotonic))
             return true;

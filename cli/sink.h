@@ -24,7 +24,7 @@ struct sink_impl {
     bool (*holds)(int32_t dtype); /* columns of that type, 0: of none */
     trp_status (*item)(void *state, const trp_item_data *item);
     /* Makes the file whole; until then there is none of its name. */
-    trp_status (*finish)(void *state, struct progress *progress);
+    trp_status (*finish)(void *state, struct progress_line *progress);
     void (*destroy)(void *state);
 };
 

@@ -124,8 +124,8 @@ static bool complex_at(const trp_item_array *array, size_t index, double parts[2
 static void complex_text(const double parts[2], char *text)
 {
     char real[TEXT_SIZE], imaginary[TEXT_SIZE];
-    snprintf(text, ELEMENT_SIZE, "%s%s%sj", number_text(parts[0], real),
-             signbit(parts[1]) ? "" : "+", number_text(parts[1], imaginary));
+    snprintf(text, ELEMENT_SIZE, "%s%s%sj", double_text(parts[0], real),
+             signbit(parts[1]) ? "" : "+", double_text(parts[1], imaginary));
 }
 
 /* The element as text, shortest that reads back to the same. `text` holds ELEMENT_SIZE. */
@@ -149,7 +149,7 @@ static void element_text(const trp_item_array *array, size_t index, char *text)
                 break;
         }
     } else
-        snprintf(text, TEXT_SIZE, "%s", number_text(value, (char[TEXT_SIZE]){0}));
+        snprintf(text, TEXT_SIZE, "%s", double_text(value, (char[TEXT_SIZE]){0}));
 }
 
 /* ---- strings ----------------------------------------------------------------------------- */
@@ -196,7 +196,7 @@ static trp_bytes strings_next(struct strings *strings)
 
 /* ---- text -------------------------------------------------------------------------------- */
 
-static void add(struct buffer *out, const char *text)
+static void text_add(struct buffer *out, const char *text)
 {
     buffer_append(out, (trp_bytes){(const uint8_t *)text, strlen(text)});
 }
@@ -205,13 +205,13 @@ char *shape_text(const int64_t *shape, size_t rank)
 {
     struct buffer out = {0};
     char text[TEXT_SIZE];
-    add(&out, "[");
+    text_add(&out, "[");
     for (size_t i = 0; i < rank && (rank <= TRP_RANK_MAX || i + 1 < TRP_RANK_MAX); ++i) {
         snprintf(text, sizeof text, "%s%" PRId64, i ? "," : "", shape[i]);
-        add(&out, text);
+        text_add(&out, text);
     }
     if (rank > TRP_RANK_MAX)
-        add(&out, ",...");
+        text_add(&out, ",...");
     buffer_append(&out, (trp_bytes){(const uint8_t *)"]", 2});
     return (char *)out.data;
 }
@@ -222,17 +222,17 @@ static void add_element(struct buffer *out, const trp_item_array *array, size_t 
     char text[ELEMENT_SIZE];
     if (array->dtype == TRP_STRING) {
         trp_bytes bytes = strings_next(strings);
-        add(out, "'");
+        text_add(out, "'");
         for (size_t i = 0; i < bytes.size; ++i) {
             uint8_t byte = bytes.data[i];
             snprintf(text, sizeof text, byte < 32 || byte > 126 ? "\\x%02x" : "%c", byte);
-            add(out, text);
+            text_add(out, text);
         }
-        add(out, "'");
+        text_add(out, "'");
         return;
     }
     element_text(array, index, text);
-    add(out, text);
+    text_add(out, text);
 }
 
 /* Brackets open where a row begins and close where it ends, at every level. */
@@ -242,29 +242,29 @@ static void add_nested(struct buffer *out, const trp_item_array *array, size_t c
     for (size_t i = 0; i < count; ++i) {
         size_t row = 1;
         if (i > 0)
-            add(out, " ");
+            text_add(out, " ");
         for (uint32_t d = array->rank; d-- > 0;) {
             row *= (size_t)array->shape[d];
             if (i % row == 0)
-                add(out, "[");
+                text_add(out, "[");
         }
         add_element(out, array, i, &strings);
         row = 1;
         for (uint32_t d = array->rank; d-- > 0;) {
             row *= (size_t)array->shape[d];
             if ((i + 1) % row == 0)
-                add(out, "]");
+                text_add(out, "]");
         }
     }
     if (count == 0)
-        add(out, "[]");
+        text_add(out, "[]");
 }
 
 struct summary {
     double min, max, mean;
 };
 
-static struct summary summarise(const trp_item_array *array, size_t count)
+static struct summary array_summarise(const trp_item_array *array, size_t count)
 {
     struct summary out = {INFINITY, -INFINITY, 0};
     for (size_t i = 0; i < count; ++i) {
@@ -288,16 +288,16 @@ static void add_summary(struct buffer *out, const trp_item_array *array, size_t 
     struct strings strings = strings_open(array);
     char text[128];
     if (is_real(array)) {
-        struct summary summary = summarise(array, count);
+        struct summary summary = array_summarise(array, count);
         snprintf(text, sizeof text, "min %.6g, max %.6g, mean %.6g; ", summary.min, summary.max,
                  summary.mean);
-        add(out, text);
+        text_add(out, text);
     }
     for (size_t i = 0; i < VALUES_FIRST; ++i) {
         add_element(out, array, i, &strings);
-        add(out, " ");
+        text_add(out, " ");
     }
-    add(out, "...");
+    text_add(out, "...");
 }
 
 /* Whether there are values, as many as the shape says: it comes from a peer. */
@@ -322,9 +322,9 @@ char *values_text(const trp_item_array *array)
     char text[2 * TEXT_SIZE];
     snprintf(text, sizeof text, "rank %u, values not shown", array->rank);
     if (array->rank > TRP_RANK_MAX)
-        add(&out, text);
+        text_add(&out, text);
     else if (!shown(array, count))
-        add(&out, "(not shown)");
+        text_add(&out, "(not shown)");
     else if (count > VALUES_SHOWN_MAX)
         add_summary(&out, array, count);
     else
@@ -370,7 +370,7 @@ cJSON *values_json(const trp_item_array *array)
         return out;
     bool whole = count <= VALUES_JSON_MAX;
     if (!whole && is_real(array)) {
-        struct summary summary = summarise(array, count);
+        struct summary summary = array_summarise(array, count);
         cJSON_AddItemToObject(out, "min", json_number(summary.min));
         cJSON_AddItemToObject(out, "max", json_number(summary.max));
         cJSON_AddItemToObject(out, "mean", json_number(summary.mean));

@@ -2,11 +2,19 @@
 #ifndef TRP_CORE_STATUS_H
 #define TRP_CORE_STATUS_H
 
+#include <stdbool.h>
+
 #include <troupe/status.h>
 
 /* The code of this thread's last trp_fail() since status_clear_code(); TRP_OK: none. */
 trp_status status_last_code(void);
 void status_clear_code(void);
+
+/* A peer was away or slow: the same may succeed later. */
+static inline bool status_is_transient(trp_status status)
+{
+    return status == TRP_UNAVAILABLE || status == TRP_DEADLINE_EXCEEDED;
+}
 
 /* The last error's words, over a cleanup that may fail, too, or say them to somebody later; given
  * back with error_back(), or freed. */

@@ -189,7 +189,7 @@ static trp_status open_channel(trp_context *context, uint32_t number, const char
 trp_status trp_context_channel(trp_context *context, trp_node node, uint32_t index,
                                trp_channel **channel)
 {
-    const struct group *group = program_group(context->host->options.program, node);
+    const struct node_group *group = program_group(context->host->options.program, node);
     if (!group || !group_uses(context->group, group) || index >= group->count)
         return trp_fail(TRP_INVALID_ARGUMENT, "%s has no edge to node %u of %s: name it in .uses",
                         context->name, index, group ? group->name : "a group that does not exist");

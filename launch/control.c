@@ -64,7 +64,7 @@ trp_status control_send(int fd, int64_t timeout_ms, enum control_verb verb, uint
     return send_packet(fd, timeout_ms, packet, size);
 }
 
-static bool parse(struct control_message *message)
+static bool control_parse(struct control_message *message)
 {
     char *space = strchr(message->bytes, ' ');
     if (!space)
@@ -98,7 +98,7 @@ trp_status control_receive(int fd, struct control_message *message)
     if (size <= 0)
         return trp_fail(TRP_UNAVAILABLE, "control socket: %s", size ? strerror(errno) : "closed");
     message->bytes[size] = '\0';
-    if (!parse(message))
+    if (!control_parse(message))
         return trp_fail(TRP_INVALID_ARGUMENT, "control socket: '%.80s' is no message",
                         message->bytes);
     return TRP_OK;

@@ -8,11 +8,11 @@
 #include "core/printable.h"
 
 /* The first evaluator, or else the first group of actors; NULL: there is none. */
-static const struct group *find_acting(const trp_program *program)
+static const struct node_group *find_acting(const trp_program *program)
 {
-    const struct group *actors = NULL;
+    const struct node_group *actors = NULL;
     for (size_t i = 0; i < program->group_count; i++) {
-        const struct group *group = program->groups[i];
+        const struct node_group *group = program->groups[i];
         if (group->kind == NODE_EVALUATOR)
             return group;
         if (group->kind == NODE_ACTOR && !actors)
@@ -21,7 +21,7 @@ static const struct group *find_acting(const trp_program *program)
     return actors;
 }
 
-static trp_status evaluate(const struct group *group, const struct launch_options *options,
+static trp_status evaluate(const struct node_group *group, const struct launch_options *options,
                            trp_evaluation *result, uint64_t *version)
 {
     trp_policy *policy = NULL;
@@ -44,7 +44,7 @@ static trp_status evaluate(const struct group *group, const struct launch_option
 
 int eval_run(const trp_program *program, const struct launch_options *options)
 {
-    const struct group *group = find_acting(program);
+    const struct node_group *group = find_acting(program);
     if (!group) {
         fprintf(stderr, "%s: eval: the program has no actor and no evaluator\n", program->name);
         return 2;

@@ -8,7 +8,7 @@
 
 #include "core/alloc.h"
 
-void run_node_failed(struct run *run, struct node *node, trp_status code, const char *failure)
+void run_node_failed(struct run *run, struct run_node *node, trp_status code, const char *failure)
 {
     if (node->failed)
         return;
@@ -19,22 +19,22 @@ void run_node_failed(struct run *run, struct node *node, trp_status code, const 
     trp_log(TRP_DEBUG, "%s failed: %s", node->name, failure);
 }
 
-static bool can_be_a_consequence(const struct node *node)
+static bool can_be_a_consequence(const struct run_node *node)
 {
     return node->code == TRP_UNAVAILABLE || node->code == TRP_DEADLINE_EXCEEDED ||
            node->code == TRP_CANCELLED || node->code == TRP_ABORTED;
 }
 
-bool run_failed_by_itself(const struct node *node)
+bool run_failed_by_itself(const struct run_node *node)
 {
     return node->failed && (node->killed || !can_be_a_consequence(node));
 }
 
-const struct node *run_failed_use(const struct run *run, const struct node *node)
+const struct run_node *run_failed_use(const struct run *run, const struct run_node *node)
 {
-    const struct node *first = NULL;
+    const struct run_node *first = NULL;
     for (uint32_t i = 0; i < run->program->node_count; i++) {
-        const struct node *other = &run->nodes[i];
+        const struct run_node *other = &run->nodes[i];
         if (other->failed && !other->killed && group_uses(node->group, other->group) &&
             (!first || other->failed_order < first->failed_order))
             first = other;
@@ -42,16 +42,16 @@ const struct node *run_failed_use(const struct run *run, const struct node *node
     return first;
 }
 
-const struct node *run_first_failure(const struct run *run)
+const struct run_node *run_first_failure(const struct run *run)
 {
-    const struct node *first = NULL;
+    const struct run_node *first = NULL;
     for (uint32_t i = 0; i < run->program->node_count; i++) {
-        const struct node *node = &run->nodes[i];
+        const struct run_node *node = &run->nodes[i];
         if (node->failed && (!first || node->failed_order < first->failed_order))
             first = node;
     }
     while (first && can_be_a_consequence(first)) {
-        const struct node *cause = run_failed_use(run, first);
+        const struct run_node *cause = run_failed_use(run, first);
         if (!cause)
             break;
         first = cause;

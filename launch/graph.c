@@ -29,7 +29,7 @@ trp_program *program_create(const char *name)
     return program;
 }
 
-static void group_destroy(struct group *group)
+static void group_destroy(struct node_group *group)
 {
     if (!group)
         return;
@@ -62,17 +62,17 @@ void program_destroy(trp_program *program)
 
 /* ---- look-up ----------------------------------------------------------------------------- */
 
-const struct group *program_group(const trp_program *program, trp_node node)
+const struct node_group *program_group(const trp_program *program, trp_node node)
 {
     if (node.id == 0 || node.id > program->group_count)
         return NULL;
     return program->groups[node.id - 1];
 }
 
-const struct group *program_node(const trp_program *program, uint32_t number, uint32_t *index)
+const struct node_group *program_node(const trp_program *program, uint32_t number, uint32_t *index)
 {
     for (size_t i = 0; i < program->group_count; i++) {
-        const struct group *group = program->groups[i];
+        const struct node_group *group = program->groups[i];
         if (number - group->first < group->count) {
             *index = number - group->first;
             return group;
@@ -81,10 +81,10 @@ const struct group *program_node(const trp_program *program, uint32_t number, ui
     return NULL;
 }
 
-static struct group *find_group(const trp_program *program, const char *name, size_t length)
+static struct node_group *find_group(const trp_program *program, const char *name, size_t length)
 {
     for (size_t i = 0; i < program->group_count; i++) {
-        struct group *group = program->groups[i];
+        struct node_group *group = program->groups[i];
         if (strlen(group->name) == length && memcmp(group->name, name, length) == 0)
             return group;
     }
@@ -94,7 +94,8 @@ static struct group *find_group(const trp_program *program, const char *name, si
 trp_status program_find(const trp_program *program, const char *name, uint32_t *number)
 {
     const char *slash = strchr(name, '/');
-    const struct group *group = slash ? find_group(program, name, (size_t)(slash - name)) : NULL;
+    const struct node_group *group =
+        slash ? find_group(program, name, (size_t)(slash - name)) : NULL;
     char *end = NULL;
     unsigned long index = slash ? strtoul(slash + 1, &end, 10) : 0;
     if (!group || end == slash + 1 || *end || index >= group->count)
@@ -103,7 +104,7 @@ trp_status program_find(const trp_program *program, const char *name, uint32_t *
     return TRP_OK;
 }
 
-bool group_uses(const struct group *group, const struct group *used)
+bool group_uses(const struct node_group *group, const struct node_group *used)
 {
     for (size_t i = 0; i < group->use_count; i++)
         if (group->uses[i].id == used->id)
@@ -113,7 +114,7 @@ bool group_uses(const struct group *group, const struct group *used)
 
 /* ---- adding ------------------------------------------------------------------------------ */
 
-static void TRP_PRINTF(2, 3) wrong(trp_program *program, const char *format, ...)
+static void TRP_PRINTF(2, 3) graph_wrong(trp_program *program, const char *format, ...)
 {
     if (program->error)
         return;
@@ -125,7 +126,7 @@ static void TRP_PRINTF(2, 3) wrong(trp_program *program, const char *format, ...
     program->error = xstrdup(text);
 }
 
-static bool name_is_good(const char *name)
+static bool node_name_is_good(const char *name)
 {
     if (!name || name[0] < 'a' || name[0] > 'z' || strlen(name) > GROUP_NAME_BYTES_MAX)
         return false;
@@ -133,22 +134,23 @@ static bool name_is_good(const char *name)
 }
 
 /* A new group at the end of the program, or NULL when the call was wrong. */
-static struct group *add_group(trp_program *program, enum node_kind kind, const char *name,
-                               uint32_t count)
+static struct node_group *add_group(trp_program *program, enum node_kind kind, const char *name,
+                                    uint32_t count)
 {
     const char *word = kind_words[kind];
-    if (!name_is_good(name))
-        wrong(program,
-              "%s '%s': a name is a lower-case letter and then at most %d more of a-z 0-9 - _",
-              word, name ? name : "(null)", GROUP_NAME_BYTES_MAX - 1);
+    if (!node_name_is_good(name))
+        graph_wrong(
+            program,
+            "%s '%s': a name is a lower-case letter and then at most %d more of a-z 0-9 - _", word,
+            name ? name : "(null)", GROUP_NAME_BYTES_MAX - 1);
     else if (find_group(program, name, strlen(name)))
-        wrong(program, "%s '%s': this name is used twice", word, name);
+        graph_wrong(program, "%s '%s': this name is used twice", word, name);
     else if (count > PROGRAM_NODES_MAX - program->node_count)
-        wrong(program, "%s '%s': %u nodes are too many: a program has at most %d", word, name,
-              count, PROGRAM_NODES_MAX);
+        graph_wrong(program, "%s '%s': %u nodes are too many: a program has at most %d", word, name,
+                    count, PROGRAM_NODES_MAX);
     if (program->error)
         return NULL;
-    struct group *group = xcalloc(1, sizeof *group);
+    struct node_group *group = xcalloc(1, sizeof *group);
     group->kind = kind;
     group->name = xstrdup(name);
     group->count = count;
@@ -161,42 +163,42 @@ static struct group *add_group(trp_program *program, enum node_kind kind, const 
     return group;
 }
 
-static void add_use(struct group *group, trp_node node)
+static void add_use(struct node_group *group, trp_node node)
 {
     group->uses = xrealloc(group->uses, (group->use_count + 1) * sizeof *group->uses);
     group->uses[group->use_count++] = node;
 }
 
 /* Adds the edge of option `option` to a node that has to be of `kind`. */
-static void add_edge(trp_program *program, struct group *group, const char *option, trp_node node,
-                     enum node_kind kind)
+static void add_edge(trp_program *program, struct node_group *group, const char *option,
+                     trp_node node, enum node_kind kind)
 {
-    const struct group *used = program_group(program, node);
+    const struct node_group *used = program_group(program, node);
     const char *word = kind_words[group->kind];
     if (!used || used == group)
-        wrong(program, "%s '%s': .%s is not set to a node of this program", word, group->name,
-              option);
+        graph_wrong(program, "%s '%s': .%s is not set to a node of this program", word, group->name,
+                    option);
     else if (used->kind != kind)
-        wrong(program, "%s '%s': .%s is '%s', which is a %s, not a %s", word, group->name, option,
-              used->name, kind_words[used->kind], kind_words[kind]);
+        graph_wrong(program, "%s '%s': .%s is '%s', which is a %s, not a %s", word, group->name,
+                    option, used->name, kind_words[used->kind], kind_words[kind]);
     else
         add_use(group, node);
 }
 
-static void set_agent(trp_program *program, struct group *group, const trp_agent *agent)
+static void set_agent(trp_program *program, struct node_group *group, const trp_agent *agent)
 {
     if (agent && agent->impl)
         group->agent = *agent;
     else
-        wrong(program, "%s '%s': .agent is not set", kind_words[group->kind], group->name);
+        graph_wrong(program, "%s '%s': .agent is not set", kind_words[group->kind], group->name);
 }
 
-static void set_env(struct group *group, const char *env)
+static void set_env(struct node_group *group, const char *env)
 {
     group->env = env ? xstrdup(env) : NULL;
 }
 
-static trp_node node_of(const trp_program *program, const struct group *group)
+static trp_node node_of(const trp_program *program, const struct node_group *group)
 {
     return (trp_node){program->error ? 0 : group->id};
 }
@@ -204,7 +206,7 @@ static trp_node node_of(const trp_program *program, const struct group *group)
 /* `options` NULL stands for the zero value, so that one message covers both. */
 trp_node trp_add_replay(trp_program *program, const char *name, const trp_replay_options *options)
 {
-    struct group *group = add_group(program, NODE_REPLAY, name, 1);
+    struct node_group *group = add_group(program, NODE_REPLAY, name, 1);
     if (!group)
         return (trp_node){0};
     trp_replay_options *own = &group->options.replay;
@@ -227,7 +229,7 @@ trp_node trp_add_replay(trp_program *program, const char *name, const trp_replay
 
 trp_node trp_add_learner(trp_program *program, const char *name, const trp_learner_options *options)
 {
-    struct group *group = add_group(program, NODE_LEARNER, name, 1);
+    struct node_group *group = add_group(program, NODE_LEARNER, name, 1);
     if (!group)
         return (trp_node){0};
     trp_learner_options *own = &group->options.learner;
@@ -243,7 +245,7 @@ trp_node trp_add_learner(trp_program *program, const char *name, const trp_learn
 static trp_node add_acting(trp_program *program, enum node_kind kind, const char *name,
                            uint32_t count, const trp_actor_options *options)
 {
-    struct group *group = add_group(program, kind, name, count);
+    struct node_group *group = add_group(program, kind, name, count);
     if (!group)
         return (trp_node){0};
     trp_actor_options *own = &group->options.actor;
@@ -251,11 +253,12 @@ static trp_node add_acting(trp_program *program, enum node_kind kind, const char
     set_agent(program, group, own->agent);
     set_env(group, own->env);
     if (count == 0)
-        wrong(program, "%s '%s': a group of 0 nodes", kind_words[kind], name);
+        graph_wrong(program, "%s '%s': a group of 0 nodes", kind_words[kind], name);
     if (!own->env)
-        wrong(program, "%s '%s': .env is not set", kind_words[kind], name);
+        graph_wrong(program, "%s '%s': .env is not set", kind_words[kind], name);
     if (!isfinite(own->target_return))
-        wrong(program, "%s '%s': .target_return is %g", kind_words[kind], name, own->target_return);
+        graph_wrong(program, "%s '%s': .target_return is %g", kind_words[kind], name,
+                    own->target_return);
     if (kind == NODE_ACTOR)
         add_edge(program, group, "replay", own->replay, NODE_REPLAY);
     add_edge(program, group, "params", own->params, NODE_LEARNER);
@@ -278,7 +281,7 @@ trp_node trp_add_evaluator(trp_program *program, const char *name, const trp_act
 trp_node trp_add_node(trp_program *program, const char *name, const trp_node_options *options)
 {
     uint32_t count = options && options->count ? options->count : 1;
-    struct group *group = add_group(program, NODE_OWN, name, count);
+    struct node_group *group = add_group(program, NODE_OWN, name, count);
     if (!group)
         return (trp_node){0};
     trp_node_options *own = &group->options.own;
@@ -291,13 +294,13 @@ trp_node trp_add_node(trp_program *program, const char *name, const trp_node_opt
         own->arg = NULL;
     }
     if (!own->run)
-        wrong(program, "node '%s': .run is not set", name);
+        graph_wrong(program, "node '%s': .run is not set", name);
     for (size_t i = 0; i < own->use_count; i++) {
-        const struct group *used = program_group(program, own->uses[i]);
+        const struct node_group *used = program_group(program, own->uses[i]);
         if (used && used != group)
             add_use(group, own->uses[i]);
         else
-            wrong(program, "node '%s': .uses[%zu] is not a node of this program", name, i);
+            graph_wrong(program, "node '%s': .uses[%zu] is not a node of this program", name, i);
     }
     own->uses = NULL;
     return node_of(program, group);
@@ -309,9 +312,9 @@ trp_node trp_add_node(trp_program *program, const char *name, const trp_node_opt
 static void set_levels(trp_program *program)
 {
     for (size_t i = program->group_count; i-- > 0;) {
-        const struct group *group = program->groups[i];
+        const struct node_group *group = program->groups[i];
         for (size_t k = 0; k < group->use_count; k++) {
-            struct group *used = program->groups[group->uses[k].id - 1];
+            struct node_group *used = program->groups[group->uses[k].id - 1];
             if (used->level <= group->level)
                 used->level = group->level + 1;
         }
@@ -322,7 +325,7 @@ static void set_levels(trp_program *program)
 static void set_envs(trp_program *program)
 {
     for (size_t i = program->group_count; i-- > 0;) {
-        struct group *group = program->groups[i];
+        struct node_group *group = program->groups[i];
         for (size_t k = i + 1; k < program->group_count && !group->env; k++) {
             if (program->groups[k]->env && group_uses(program->groups[k], group))
                 group->env = xstrdup(program->groups[k]->env);
@@ -330,7 +333,7 @@ static void set_envs(trp_program *program)
     }
 }
 
-static trp_status check_group(const struct group *group)
+static trp_status check_group(const struct node_group *group)
 {
     const char *word = kind_words[group->kind];
     if (!group->agent.impl)

@@ -8,7 +8,7 @@
 
 enum node_kind { NODE_REPLAY, NODE_LEARNER, NODE_ACTOR, NODE_EVALUATOR, NODE_OWN };
 
-struct group {
+struct node_group {
     uint32_t id; /* of its trp_node */
     char *name;
     enum node_kind kind;
@@ -30,7 +30,7 @@ struct group {
 
 struct trp_program {
     char *name;
-    struct group **groups;
+    struct node_group **groups;
     size_t group_count;
     uint32_t node_count;
     char *error; /* of the first wrong trp_add_*(); NULL: none */
@@ -46,16 +46,16 @@ void program_destroy(trp_program *program); /* NULL is fine */
 TRP_MUST_USE trp_status program_check(trp_program *program);
 
 /* NULL: no such node. */
-const struct group *program_group(const trp_program *program, trp_node node);
+const struct node_group *program_group(const trp_program *program, trp_node node);
 
 /* The group of a node number and its index in it; NULL: no such number. */
-const struct group *program_node(const trp_program *program, uint32_t number, uint32_t *index);
+const struct node_group *program_node(const trp_program *program, uint32_t number, uint32_t *index);
 
 /* "actor/2" to its number. NOT_FOUND. */
 TRP_MUST_USE trp_status program_find(const trp_program *program, const char *name,
                                      uint32_t *number);
 
-bool group_uses(const struct group *group, const struct group *used);
+bool group_uses(const struct node_group *group, const struct node_group *used);
 
 const char *node_kind_word(enum node_kind kind);
 

@@ -14,7 +14,7 @@
 
 /* ---- text -------------------------------------------------------------------------------- */
 
-static void print_group(const trp_program *program, const struct group *group, FILE *out)
+static void print_group(const trp_program *program, const struct node_group *group, FILE *out)
 {
     fprintf(out, "  %-16s %-10s %4u node%s", group->name, node_kind_word(group->kind), group->count,
             group->count == 1 ? " " : "s");
@@ -54,7 +54,7 @@ void program_print_text(const trp_program *program, FILE *out)
 
 /* ---- DOT --------------------------------------------------------------------------------- */
 
-static const char *edge_label(const struct group *user, const struct group *used)
+static const char *edge_label(const struct node_group *user, const struct node_group *used)
 {
     if (used->kind == NODE_REPLAY && user->kind == NODE_ACTOR)
         return "insert";
@@ -85,7 +85,7 @@ void program_print_dot(const trp_program *program, FILE *out)
     print_quoted(program->name, out);
     fputs(" {\n    rankdir=LR;\n", out);
     for (size_t i = 0; i < program->group_count; i++) {
-        const struct group *group = program->groups[i];
+        const struct node_group *group = program->groups[i];
         fprintf(out, "    \"%s\" [shape=%s, label=\"%s", group->name, shapes[group->kind],
                 group->name);
         if (group->count > 1)
@@ -93,9 +93,9 @@ void program_print_dot(const trp_program *program, FILE *out)
         fprintf(out, "\"];\n");
     }
     for (size_t i = 0; i < program->group_count; i++) {
-        const struct group *group = program->groups[i];
+        const struct node_group *group = program->groups[i];
         for (size_t k = 0; k < group->use_count; k++) {
-            const struct group *used = program_group(program, group->uses[k]);
+            const struct node_group *used = program_group(program, group->uses[k]);
             fprintf(out, "    \"%s\" -> \"%s\" [label=\"%s\"];\n", group->name, used->name,
                     edge_label(group, used));
         }
@@ -112,7 +112,7 @@ static void hash_text(uint64_t *hash, char *text)
     free(text);
 }
 
-static void hash_options(uint64_t *hash, const struct group *group)
+static void hash_options(uint64_t *hash, const struct node_group *group)
 {
     if (group->kind == NODE_REPLAY) {
         const trp_replay_options *o = &group->options.replay;
@@ -141,7 +141,7 @@ uint64_t program_hash(const trp_program *program)
     uint64_t hash = HASH_BYTES_EMPTY;
     hash_text(&hash, xstrdup(program->name));
     for (size_t i = 0; i < program->group_count; i++) {
-        const struct group *group = program->groups[i];
+        const struct node_group *group = program->groups[i];
         uint64_t agent = group->agent.impl ? trp_agent_hash(&group->agent) : 0;
         hash_text(&hash, xasprintf("%s %d %u %s %016" PRIx64, group->name, (int)group->kind,
                                    group->count, group->env ? group->env : "", agent));

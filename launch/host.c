@@ -234,7 +234,7 @@ static void wake_ready(struct watch *watch)
     (void)size;
 }
 
-static void signals_ready(struct watch *watch)
+static void host_signals_ready(struct watch *watch)
 {
     struct host *host = watch->owner;
     struct signalfd_siginfo info;
@@ -260,7 +260,7 @@ static trp_status watch_signals_of(struct host *host)
     sigaddset(&set, SIGHUP);
     sigprocmask(SIG_BLOCK, &set, NULL);
     host->signals =
-        (struct watch){signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK), signals_ready, host, 0};
+        (struct watch){signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK), host_signals_ready, host, 0};
     if (host->signals.fd < 0)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "signalfd: %s", strerror(errno));
     return loop_add(&host->loop, &host->signals);

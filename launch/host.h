@@ -58,7 +58,7 @@ typedef void (*context_poll)(struct metrics *metrics, void *polled);
 
 struct trp_context {
     struct host *host;
-    const struct group *group;
+    const struct node_group *group;
     uint32_t number, index;
     char name[NODE_NAME_BYTES_MAX];
     char *address; /* where to serve */

@@ -14,7 +14,7 @@ enum { TOLD_NOTHING, TOLD_BEGUN, TOLD_ADDRESS, TOLD_GONE };
 
 /* ---- from the nodes ---------------------------------------------------------------------- */
 
-static void check_hello(struct run *run, struct node *node, const char *rest)
+static void check_hello(struct run *run, struct run_node *node, const char *rest)
 {
     char build[32], expected[80];
     control_build_id(build, sizeof build);
@@ -32,7 +32,7 @@ static void check_hello(struct run *run, struct node *node, const char *rest)
     run_stop(run, false, "a node differs from the launcher");
 }
 
-static void read_report(struct node *node, const char *rest)
+static void read_report(struct run_node *node, const char *rest)
 {
     char name[METRIC_NAME_BYTES_MAX];
     double last, sum;
@@ -44,7 +44,7 @@ static void read_report(struct node *node, const char *rest)
         metric_add(metric, last, sum, count);
 }
 
-static void read_program_stop(struct run *run, struct node *node, const char *rest)
+static void read_program_stop(struct run *run, struct run_node *node, const char *rest)
 {
     bool success = strncmp(rest, "success ", 8) == 0;
     const char *reason = strchr(rest, ' ') ? strchr(rest, ' ') + 1 : rest;
@@ -55,21 +55,21 @@ static void read_program_stop(struct run *run, struct node *node, const char *re
     free(text);
 }
 
-static void read_failed(struct run *run, struct node *node, const char *rest)
+static void read_failed(struct run *run, struct run_node *node, const char *rest)
 {
     char *end;
     long code = strtol(rest, &end, 10);
     run_node_failed(run, node, (trp_status)code, *end == ' ' ? end + 1 : end);
 }
 
-static void apply(struct link *link, const struct control_message *message)
+static void link_apply(struct process_link *link, const struct control_message *message)
 {
     struct run *run = link->run;
     /* A child that could not build the graph does not know its number. */
     uint32_t number = link->count == 1 ? link->first : message->node;
     if (number - link->first >= link->count)
         return;
-    struct node *node = &run->nodes[number];
+    struct run_node *node = &run->nodes[number];
     switch (message->verb) {
     case CONTROL_HELLO:
         check_hello(run, node, message->rest);
@@ -95,14 +95,14 @@ static void apply(struct link *link, const struct control_message *message)
         run_node_ended(run, node, NULL);
 }
 
-static bool read_one(struct link *link)
+static bool read_one(struct process_link *link)
 {
     struct control_message message;
     if (link->watch.fd < 0)
         return false;
     trp_status status = control_receive(link->watch.fd, &message);
     if (status == TRP_OK)
-        apply(link, &message);
+        link_apply(link, &message);
     if (status == TRP_UNAVAILABLE)
         loop_remove(&link->run->loop, &link->watch);
     return status == TRP_OK || status == TRP_INVALID_ARGUMENT;
@@ -113,7 +113,7 @@ static void link_ready(struct watch *watch)
     read_one(watch->owner);
 }
 
-void link_drain(struct link *link)
+void link_drain(struct process_link *link)
 {
     while (read_one(link))
         ;
@@ -121,7 +121,7 @@ void link_drain(struct link *link)
 
 /* ---- to the nodes ------------------------------------------------------------------------ */
 
-static uint8_t to_tell(const struct node *node)
+static uint8_t to_tell(const struct run_node *node)
 {
     if (!node->running)
         return TOLD_GONE;
@@ -130,7 +130,7 @@ static uint8_t to_tell(const struct node *node)
     return node->said_hello ? TOLD_BEGUN : TOLD_NOTHING;
 }
 
-static bool tell(struct link *link, const struct node *node)
+static bool tell(struct process_link *link, const struct run_node *node)
 {
     uint8_t news = to_tell(node);
     if (link->told[node->number] >= news)
@@ -148,14 +148,14 @@ static bool tell(struct link *link, const struct node *node)
     return true;
 }
 
-static void update_link(struct link *link)
+static void update_link(struct process_link *link)
 {
     struct run *run = link->run;
     link->pending = false;
     for (uint32_t i = 0; i < link->count && link->watch.fd >= 0; i++) {
-        const struct group *group = run->nodes[link->first + i].group;
+        const struct node_group *group = run->nodes[link->first + i].group;
         for (size_t k = 0; k < group->use_count; k++) {
-            const struct group *used = program_group(run->program, group->uses[k]);
+            const struct node_group *used = program_group(run->program, group->uses[k]);
             for (uint32_t n = 0; n < used->count; n++)
                 if (!tell(link, &run->nodes[used->first + n]))
                     link->pending = true;
@@ -173,9 +173,10 @@ void links_update(struct run *run)
 
 /* ---- life -------------------------------------------------------------------------------- */
 
-trp_status link_create(struct link **out, struct run *run, int fd, uint32_t first, uint32_t count)
+trp_status link_create(struct process_link **out, struct run *run, int fd, uint32_t first,
+                       uint32_t count)
 {
-    struct link *link = xcalloc(1, sizeof *link);
+    struct process_link *link = xcalloc(1, sizeof *link);
     link->run = run;
     link->first = first;
     link->count = count;
@@ -192,7 +193,7 @@ trp_status link_create(struct link **out, struct run *run, int fd, uint32_t firs
     return TRP_OK;
 }
 
-void link_destroy(struct link *link)
+void link_destroy(struct process_link *link)
 {
     if (!link)
         return;

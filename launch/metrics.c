@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static bool name_is_good(const char *name)
+static bool metric_name_is_good(const char *name)
 {
     size_t length = strlen(name);
     return length > 0 && length < METRIC_NAME_BYTES_MAX && !strpbrk(name, " \t\r\n,\"");
@@ -17,7 +17,7 @@ struct metric *metrics_get(struct metrics *metrics, const char *name)
     for (size_t i = 0; i < metrics->count; i++)
         if (strcmp(metrics->metrics[i].name, name) == 0)
             return &metrics->metrics[i];
-    if (metrics->count == METRICS_MAX || !name_is_good(name))
+    if (metrics->count == METRICS_MAX || !metric_name_is_good(name))
         return NULL;
     struct metric *metric = &metrics->metrics[metrics->count++];
     memcpy(metric->name, name, strlen(name) + 1);

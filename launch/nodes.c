@@ -32,7 +32,7 @@ enum {
     CONFIRM_ERRORS = 3,
 };
 
-static uint64_t seed_of(const trp_context *context, uint64_t draw)
+static uint64_t node_seed(const trp_context *context, uint64_t draw)
 {
     uint64_t place = hash_bytes(HASH_BYTES_EMPTY, context->name, strlen(context->name));
     trp_rng rng;
@@ -47,9 +47,9 @@ static char *node_dir(const trp_context *context)
 
 /* ---- replay ------------------------------------------------------------------------------ */
 
-static trp_status replay_create(trp_context *context, trp_replay_server **server)
+static trp_status replay_node_create(trp_context *context, trp_replay_server **server)
 {
-    const struct group *group = context->group;
+    const struct node_group *group = context->group;
     const trp_replay_options *options = &group->options.replay;
     trp_agent_table_list list = {.count = 0};
     if (options->table_count == 0)
@@ -61,7 +61,7 @@ static trp_status replay_create(trp_context *context, trp_replay_server **server
         .max_bytes = options->max_bytes,
         .tables = options->table_count > 0 ? options->tables : list.tables,
         .table_count = options->table_count > 0 ? options->table_count : list.count,
-        .seed = seed_of(context, 0),
+        .seed = node_seed(context, 0),
         .server.address = options->address ? options->address : trp_context_address(context),
     };
     trp_status status = trp_replay_server_create(server, &server_options);
@@ -98,7 +98,7 @@ static void report_tables(trp_context *context, trp_channel *channel)
 static trp_status replay_run(trp_context *context)
 {
     trp_replay_server *server = NULL;
-    TRP_TRY(replay_create(context, &server));
+    TRP_TRY(replay_node_create(context, &server));
     trp_status status = trp_replay_server_start(server);
     if (status == TRP_OK) {
         trp_server *rpc = trp_replay_server_rpc(server);
@@ -120,7 +120,7 @@ static trp_status replay_run(trp_context *context)
 
 static trp_status learner_create(trp_context *context, trp_learner **learner)
 {
-    const struct group *group = context->group;
+    const struct node_group *group = context->group;
     const trp_learner_options *options = &group->options.learner;
     trp_channel *replay;
     TRP_TRY(trp_context_channel(context, options->replay, 0, &replay));
@@ -214,7 +214,7 @@ static void poll_actor(struct metrics *metrics, void *polled)
 
 static trp_status actor_run(trp_context *context)
 {
-    const struct group *group = context->group;
+    const struct node_group *group = context->group;
     const trp_actor_options *options = &group->options.actor;
     trp_channel *replay;
     ProtobufCService *params;
@@ -309,7 +309,7 @@ static trp_status evaluator_play(struct evaluator *evaluator, uint32_t episodes,
                              .env = evaluator->context->group->env,
                              .episodes = episodes,
                              .copies = evaluator->copies,
-                             .seed = seed_of(evaluator->context, draw),
+                             .seed = node_seed(evaluator->context, draw),
                              .stop = trp_context_stop(evaluator->context),
                          },
                          result));
@@ -386,7 +386,7 @@ static trp_status evaluator_loop(struct evaluator *evaluator)
 
 static trp_status evaluator_run(trp_context *context)
 {
-    const struct group *group = context->group;
+    const struct node_group *group = context->group;
     const trp_actor_options *options = &group->options.actor;
     struct evaluator evaluator = {.context = context, .options = options};
     evaluator.episodes = options->episodes ? options->episodes : 100;
@@ -415,7 +415,7 @@ out:
 
 trp_status node_run(trp_context *context)
 {
-    const struct group *group = context->group;
+    const struct node_group *group = context->group;
     switch (group->kind) {
     case NODE_REPLAY:
         return replay_run(context);

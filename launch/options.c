@@ -68,7 +68,7 @@ static const char doc[] =
     "Arguments after -- go to the launch file's build function.\n\n"
     "Exit status: 0 done, 1 a node failed, 2 wrong usage, 128 + N stopped by signal N.";
 
-static error_t TRP_PRINTF(2, 3) wrong(const struct argp_state *state, const char *format, ...)
+static error_t TRP_PRINTF(2, 3) usage_wrong(const struct argp_state *state, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -83,26 +83,27 @@ static error_t parse_u64(const struct argp_state *state, const char *flag, const
                          uint64_t min, uint64_t max, uint64_t *value)
 {
     if (!flags_u64(text, min, max, value))
-        return wrong(state, "--%s=%s: not a whole number from %llu to %llu", flag, text,
-                     (unsigned long long)min, (unsigned long long)max);
+        return usage_wrong(state, "--%s=%s: not a whole number from %llu to %llu", flag, text,
+                           (unsigned long long)min, (unsigned long long)max);
     return 0;
 }
 
-static error_t parse_number(const struct argp_state *state, const char *flag, const char *text,
-                            double min, double *value)
+static error_t option_number(const struct argp_state *state, const char *flag, const char *text,
+                             double min, double *value)
 {
     char *end;
     *value = strtod(text, &end);
     if (end == text || *end || !isfinite(*value) || *value < min)
-        return wrong(state, "--%s=%s: not a number%s", flag, text, min == 0 ? " of seconds" : "");
+        return usage_wrong(state, "--%s=%s: not a number%s", flag, text,
+                           min == 0 ? " of seconds" : "");
     return 0;
 }
 
-static error_t parse_word(const struct argp_state *state, const char *flag, const char *text,
-                          const char *zero, const char *one, int *value)
+static error_t option_word(const struct argp_state *state, const char *flag, const char *text,
+                           const char *zero, const char *one, int *value)
 {
     if (strcmp(text, zero) != 0 && strcmp(text, one) != 0)
-        return wrong(state, "--%s=%s: use %s or %s", flag, text, zero, one);
+        return usage_wrong(state, "--%s=%s: use %s or %s", flag, text, zero, one);
     *value = strcmp(text, one) == 0;
     return 0;
 }
@@ -111,7 +112,7 @@ static error_t parse_launch(const struct argp_state *state, const char *text)
 {
     struct launch_options *options = state->input;
     int threads = 0;
-    error_t error = parse_word(state, "launch", text, "processes", "threads", &threads);
+    error_t error = option_word(state, "launch", text, "processes", "threads", &threads);
     if (error == 0)
         options->mode = threads ? LAUNCH_THREADS : LAUNCH_PROCESSES;
     return error;
@@ -120,9 +121,10 @@ static error_t parse_launch(const struct argp_state *state, const char *text)
 static error_t parse_target(const struct argp_state *state, const char *text)
 {
     struct launch_options *options = state->input;
-    error_t error = parse_number(state, "target-return", text, -INFINITY, &options->target_return);
+    error_t error = option_number(state, "target-return", text, -INFINITY, &options->target_return);
     if (error == 0 && options->target_return == 0)
-        return wrong(state, "--target-return=%s: 0 means no target; use a number beside it", text);
+        return usage_wrong(state, "--target-return=%s: 0 means no target; use a number beside it",
+                           text);
     options->target_set = true;
     return error;
 }
@@ -146,17 +148,17 @@ static error_t parse_run_option(int key, char *text, struct argp_state *state)
         options->deterministic = true;
         return 0;
     case KEY_MAX_SECONDS:
-        return parse_number(state, "max-seconds", text, 0, &options->max_seconds);
+        return option_number(state, "max-seconds", text, 0, &options->max_seconds);
     case KEY_MAX_STEPS:
         return parse_u64(state, "max-steps", text, 1, UINT64_MAX, &options->max_steps);
     case KEY_TARGET_RETURN:
         return parse_target(state, text);
     case KEY_GRACE:
-        return parse_number(state, "grace", text, 0, &options->grace_seconds);
+        return option_number(state, "grace", text, 0, &options->grace_seconds);
     case KEY_LOG_LEVEL:
         if (trp_log_level_parse(text, &options->log_level) == TRP_OK)
             return 0;
-        return wrong(state, "--log-level=%s: use debug, info, warn or error", text);
+        return usage_wrong(state, "--log-level=%s: use debug, info, warn or error", text);
     default:
         return ARGP_ERR_UNKNOWN;
     }
@@ -170,7 +172,7 @@ static error_t parse_command_option(int key, char *text, struct argp_state *stat
     error_t error = 0;
     switch (key) {
     case KEY_FORMAT:
-        error = parse_word(state, "format", text, "text", "dot", &dot);
+        error = option_word(state, "format", text, "text", "dot", &dot);
         options->dot = dot;
         return error;
     case KEY_PARAMS:
@@ -205,8 +207,8 @@ static error_t parse_argument(char *text, struct argp_state *state)
     else if (options->resume && !options->run_dir)
         options->run_dir = text;
     else
-        return wrong(state, "'%s': use graph, eval or no word (arguments for build go after --)",
-                     text);
+        return usage_wrong(
+            state, "'%s': use graph, eval or no word (arguments for build go after --)", text);
     return 0;
 }
 
@@ -214,13 +216,13 @@ static error_t check_together(const struct argp_state *state)
 {
     const struct launch_options *options = state->input;
     if (options->deterministic && options->mode != LAUNCH_THREADS)
-        return wrong(state, "--deterministic needs --launch=threads");
+        return usage_wrong(state, "--deterministic needs --launch=threads");
     if (options->command == COMMAND_EVAL && !options->params)
-        return wrong(state, "eval needs --params=FILE");
+        return usage_wrong(state, "eval needs --params=FILE");
     if (options->command != COMMAND_EVAL && (options->params || options->episodes))
-        return wrong(state, "--params and --episodes go with eval");
+        return usage_wrong(state, "--params and --episodes go with eval");
     if (options->command != COMMAND_GRAPH && options->dot)
-        return wrong(state, "--format goes with graph");
+        return usage_wrong(state, "--format goes with graph");
     return 0;
 }
 
@@ -240,7 +242,7 @@ static void remember(struct launch_options *options, int key, const char *text)
     options->flags = longer;
 }
 
-static error_t parse(int key, char *text, struct argp_state *state)
+static error_t option_parse(int key, char *text, struct argp_state *state)
 {
     switch (key) {
     case ARGP_KEY_INIT:
@@ -287,8 +289,10 @@ trp_status launch_options_parse(struct launch_options *options, int argc, char *
     for (int i = end + 1; i < argc; i++)
         options->build_argv[options->build_argc++] = argv[i];
     argp_program_version_hook = print_version;
-    static const struct argp argp = {
-        .options = argp_options, .parser = parse, .args_doc = "[graph|eval] [-- ARGS]", .doc = doc};
+    static const struct argp argp = {.options = argp_options,
+                                     .parser = option_parse,
+                                     .args_doc = "[graph|eval] [-- ARGS]",
+                                     .doc = doc};
     flags_accept_h(end, argv);
     error_t error = argp_parse(&argp, end, argv, 0, NULL, options);
     flags_hint(options->program, error);
@@ -328,7 +332,7 @@ trp_status launch_options_apply(const struct launch_options *options, trp_progra
 {
     size_t learners = 0, evaluators = 0;
     for (size_t i = 0; i < program->group_count; i++) {
-        struct group *group = program->groups[i];
+        struct node_group *group = program->groups[i];
         learners += group->kind == NODE_LEARNER;
         evaluators += group->kind == NODE_EVALUATOR;
         if (group->kind == NODE_LEARNER && options->max_steps > 0)

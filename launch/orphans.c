@@ -63,7 +63,7 @@ trp_status orphans_await(const char *run_dir, const trp_program *program, int64_
     trp_status status = TRP_OK;
     while (fd >= 0 && status == TRP_OK && find_one(fd, &held)) {
         uint32_t index = 0;
-        const struct group *group = program_node(program, (uint32_t)held.l_start, &index);
+        const struct node_group *group = program_node(program, (uint32_t)held.l_start, &index);
         const char *name = group ? group->name : "node";
         trp_log(TRP_INFO, "waiting for the life before to end node=%s/%u pid=%d", name, index,
                 (int)held.l_pid);

@@ -121,7 +121,7 @@ static struct line *line_create(int fd, const char *prefix, const char *text, si
 }
 
 /* Takes the line. False: there was no room until the deadline. */
-static bool push(struct output *output, struct line *line, struct deadline deadline)
+static bool output_push(struct output *output, struct line *line, struct deadline deadline)
 {
     atomic_fetch_add(&output->bytes, line->size);
     if (queue_push(output->lines, line, deadline) == TRP_OK)
@@ -144,7 +144,7 @@ static void push_dropped(struct output *output, int fd)
         snprintf(text, sizeof text, "[%llu lines not shown: slow terminal; see the log files]",
                  (unsigned long long)output->dropped);
     struct deadline now = deadline_in_ms(&clock_monotonic, 0);
-    if (push(output, line_create(fd, NULL, text, (size_t)size), now))
+    if (output_push(output, line_create(fd, NULL, text, (size_t)size), now))
         output->dropped = 0;
 }
 
@@ -159,7 +159,7 @@ void output_line(struct output *output, int fd, const char *prefix, const char *
     if (output->dropped > 0)
         push_dropped(output, fd);
     struct deadline now = deadline_in_ms(&clock_monotonic, 0);
-    if (!push(output, line_create(fd, prefix, line, size), now))
+    if (!output_push(output, line_create(fd, prefix, line, size), now))
         output->dropped++;
 }
 
@@ -176,7 +176,7 @@ void output_print(struct output *output, int fd, const char *format, ...)
     if (output->dropped > 0)
         push_dropped(output, fd);
     struct deadline soon = deadline_in_ms(&clock_monotonic, OWN_LINE_WAIT_MS);
-    push(output, line_create(fd, NULL, text, size), soon);
+    output_push(output, line_create(fd, NULL, text, size), soon);
 }
 
 bool output_broken(const struct output *output, int fd)

@@ -36,9 +36,9 @@ struct pipe {
 
 struct process {
     struct run *run;
-    struct node *node;
+    struct run_node *node;
     pid_t pid; /* 0: not running */
-    struct link *link;
+    struct process_link *link;
     struct pipe pipes[2];
     int log_fd;
     struct buffer log; /* whole lines on their way to the log file */
@@ -261,7 +261,7 @@ static trp_status processes_start(struct run *run)
 /* Words for an exit that is none we asked for; NULL: it is as it should be. Caller frees. */
 static char *describe_exit(const struct process *process, int status)
 {
-    const struct node *node = process->node;
+    const struct run_node *node = process->node;
     bool asked = node->stop_requested || process->run->stop_decided;
     int signal = status - 128;
     if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP)
@@ -279,7 +279,7 @@ static char *describe_exit(const struct process *process, int status)
 /* Words for how a process ended; NULL: as it should. Caller frees. */
 static char *describe_end(const struct process *process, const siginfo_t *info)
 {
-    const struct node *node = process->node;
+    const struct run_node *node = process->node;
     if (node->killed)
         return NULL; /* by us: stop.c has said why */
     if (info->si_code == CLD_EXITED)
@@ -330,20 +330,20 @@ static void processes_tick(struct run *run)
 
 /* ---- stop -------------------------------------------------------------------------------- */
 
-static struct process *process_of(struct run *run, const struct node *node)
+static struct process *process_of(struct run *run, const struct run_node *node)
 {
     struct processes *processes = run->state;
     return &processes->processes[node->number];
 }
 
-static void processes_stop(struct run *run, struct node *node)
+static void processes_stop(struct run *run, struct run_node *node)
 {
     const struct process *process = process_of(run, node);
     if (process->pid > 0)
         kill(process->pid, SIGTERM);
 }
 
-static void processes_kill(struct run *run, struct node *node)
+static void processes_kill(struct run *run, struct run_node *node)
 {
     const struct process *process = process_of(run, node);
     if (process->pid > 0)

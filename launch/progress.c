@@ -19,7 +19,7 @@ struct rate {
     bool *known; /* it has been reported, or begins at 0 */
 };
 
-struct progress {
+struct run_progress {
     FILE *csv; /* NULL: could not be opened */
     int64_t last_ns;
     struct rate actor_steps, learner_steps;
@@ -42,9 +42,9 @@ static void rate_cleanup(struct rate *rate)
     free(rate->known);
 }
 
-struct progress *progress_create(struct run *run)
+struct run_progress *run_progress_create(struct run *run)
 {
-    struct progress *progress = xcalloc(1, sizeof *progress);
+    struct run_progress *progress = xcalloc(1, sizeof *progress);
     char *path = xasprintf("%s/metrics.csv", run->dir.path);
     progress->csv = fopen(path, "ae");
     if (!progress->csv)
@@ -58,7 +58,7 @@ struct progress *progress_create(struct run *run)
     return progress;
 }
 
-void progress_destroy(struct progress *progress)
+void run_progress_destroy(struct run_progress *progress)
 {
     if (!progress)
         return;
@@ -160,7 +160,7 @@ static void append_replay(const struct run *run, char *line, size_t size)
 
 static void print_line(struct run *run, int64_t now_ns)
 {
-    struct progress *progress = run->progress;
+    struct run_progress *progress = run->progress;
     char line[512];
     snprintf(line, sizeof line, "%6.1f s", (double)(now_ns - run->started_ns) / 1e9);
     size_t bare = strlen(line);
@@ -185,7 +185,7 @@ static void write_rows(struct run *run)
     FILE *csv = run->progress->csv;
     double time = (double)(clock_wall_ns() / 1000000) / 1e3;
     for (uint32_t i = 0; i < run->program->node_count; i++) {
-        struct node *node = &run->nodes[i];
+        struct run_node *node = &run->nodes[i];
         for (size_t k = 0; k < node->metrics.count; k++) {
             struct metric *metric = &node->metrics.metrics[k];
             if (metric->count > 0 && csv)
@@ -198,7 +198,7 @@ static void write_rows(struct run *run)
         fflush(csv);
 }
 
-void progress_tick(struct run *run)
+void run_progress_tick(struct run *run)
 {
     int64_t now_ns = clock_now_ns(&clock_monotonic);
     print_line(run, now_ns);
@@ -206,7 +206,7 @@ void progress_tick(struct run *run)
     write_rows(run);
 }
 
-void progress_end(struct run *run)
+void run_progress_end(struct run *run)
 {
     write_rows(run);
 }

@@ -24,7 +24,7 @@
 
 enum { TICK_MS = 20, LOOP_WAIT_MS = 20, PROGRESS_EVERY_MS = 1000, OUTPUT_DRAIN_MS = 2000 };
 
-struct node *run_node(struct run *run, const struct group *group, uint32_t index)
+struct run_node *run_node(struct run *run, const struct node_group *group, uint32_t index)
 {
     assert(index < group->count);
     return &run->nodes[group->first + index];
@@ -34,7 +34,7 @@ struct node *run_node(struct run *run, const struct group *group, uint32_t index
 
 /* A log tells by itself what ran, where it served and how it ended: what the launcher knows of a
  * node is written there, and not shown. */
-static void TRP_PRINTF(4, 5) note(const struct run *run, const struct node *node,
+static void TRP_PRINTF(4, 5) note(const struct run *run, const struct run_node *node,
                                   trp_log_level level, const char *format, ...)
 {
     char text[LOG_LINE_BYTES_MAX];
@@ -49,7 +49,7 @@ static void TRP_PRINTF(4, 5) note(const struct run *run, const struct node *node
     close(fd);
 }
 
-void run_node_started(struct run *run, struct node *node, pid_t pid)
+void run_node_started(struct run *run, struct run_node *node, pid_t pid)
 {
     node->running = true;
     run->running++;
@@ -63,7 +63,7 @@ static void write_addresses(struct run *run)
 {
     struct buffer text = {0};
     for (uint32_t i = 0; i < run->program->node_count; i++) {
-        const struct node *node = &run->nodes[i];
+        const struct run_node *node = &run->nodes[i];
         if (!node->address || !node->running || strcmp(node->address, IN_PROCESS) == 0)
             continue;
         char *line = xasprintf("%s%s %s", text.size ? "\n" : "", node->name, node->address);
@@ -91,7 +91,7 @@ static char *tool_path(const struct run *run)
     return tool;
 }
 
-void run_node_serves(struct run *run, struct node *node, const char *address)
+void run_node_serves(struct run *run, struct run_node *node, const char *address)
 {
     free(node->address);
     node->address = xstrdup(address);
@@ -107,7 +107,7 @@ void run_node_serves(struct run *run, struct node *node, const char *address)
     free(tool);
 }
 
-void run_node_printed(struct run *run, struct node *node, int fd, const char *line, size_t size)
+void run_node_printed(struct run *run, struct run_node *node, int fd, const char *line, size_t size)
 {
     char *kept = node->last_lines[node->line_count++ % LAST_LINES_MAX];
     size_t length = size < LAST_LINE_BYTES_MAX - 1 ? size : LAST_LINE_BYTES_MAX - 1;
@@ -121,7 +121,7 @@ void run_node_printed(struct run *run, struct node *node, int fd, const char *li
     output_line(run->output, fd, prefix, line, size);
 }
 
-void run_node_ended(struct run *run, struct node *node, const char *failure)
+void run_node_ended(struct run *run, struct run_node *node, const char *failure)
 {
     if (!node->running)
         return;
@@ -170,7 +170,7 @@ static void suspend(struct run *run)
     put_off(&run->stop_deadline, gone_ns);
 }
 
-static void signals_ready(struct watch *watch)
+static void run_signals_ready(struct watch *watch)
 {
     struct run *run = watch->owner;
     struct signalfd_siginfo info;
@@ -206,7 +206,7 @@ static trp_status watch_signals(struct run *run)
     signal(SIGPIPE, SIG_IGN);
     sigprocmask(SIG_BLOCK, &set, NULL);
     run->signals =
-        (struct watch){signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK), signals_ready, run, 0};
+        (struct watch){signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK), run_signals_ready, run, 0};
     if (run->signals.fd < 0)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "signalfd: %s", strerror(errno));
     return loop_add(&run->loop, &run->signals);
@@ -280,7 +280,7 @@ static void tick(struct run *run)
         run_stop_by_signal(run, SIGPIPE);
     if (!deadline_passed(run->next_progress, &clock_monotonic))
         return;
-    progress_tick(run);
+    run_progress_tick(run);
     run->next_progress = deadline_in_ms(&clock_monotonic, PROGRESS_EVERY_MS);
 }
 
@@ -297,7 +297,7 @@ static void run_nodes(struct run *run)
         tick(run);
     }
     run_stop_tick(run);
-    progress_end(run);
+    run_progress_end(run);
 }
 
 static void print_start(const struct run *run)
@@ -319,7 +319,7 @@ static uint64_t seed_of_life(uint64_t seed, uint64_t life)
     return trp_rng_u64(&rng);
 }
 
-static trp_status prepare(struct run *run, int argc, char **argv)
+static trp_status run_prepare(struct run *run, int argc, char **argv)
 {
     fill_standard_descriptors();
     if (!run->options->seed_set)
@@ -333,13 +333,13 @@ static trp_status prepare(struct run *run, int argc, char **argv)
     TRP_TRY(output_create(&run->output));
     run->nodes = xcalloc(run->program->node_count, sizeof *run->nodes);
     for (uint32_t i = 0; i < run->program->node_count; i++) {
-        struct node *node = &run->nodes[i];
+        struct run_node *node = &run->nodes[i];
         node->number = i;
         node->group = program_node(run->program, i, &node->index);
         snprintf(node->name, sizeof node->name, "%s/%u", node->group->name, node->index);
     }
     run->started_ns = clock_now_ns(&clock_monotonic);
-    run->progress = progress_create(run);
+    run->progress = run_progress_create(run);
     return TRP_OK;
 }
 
@@ -351,7 +351,7 @@ static void cleanup(struct run *run)
         free(run->nodes[i].address);
         free(run->nodes[i].failure);
     }
-    progress_destroy(run->progress);
+    run_progress_destroy(run->progress);
     output_destroy(run->output, OUTPUT_DRAIN_MS);
     loop_remove(&run->loop, &run->signals);
     loop_cleanup(&run->loop);
@@ -373,7 +373,7 @@ int run_program(trp_program *program, struct launch_options *options, int argc, 
         .dir.lock_fd = -1,
     };
     int exit_status = 1;
-    if (prepare(&run, argc, argv) == TRP_OK) {
+    if (run_prepare(&run, argc, argv) == TRP_OK) {
         print_start(&run);
         run_nodes(&run);
         exit_status = summary_print(&run);

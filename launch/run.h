@@ -24,8 +24,8 @@
 
 struct run;
 
-struct node {
-    const struct group *group;
+struct run_node {
+    const struct node_group *group;
     uint32_t number, index;
     char name[NODE_NAME_BYTES_MAX];
     char *address; /* NULL: it does not serve (yet) */
@@ -41,7 +41,7 @@ struct node {
 };
 
 /* The launcher's end of the control socket of one process and the nodes in it. */
-struct link {
+struct process_link {
     struct watch watch;
     struct run *run;
     uint32_t first, count;
@@ -53,8 +53,8 @@ struct link {
 struct launch_target {
     /* Starts every node. On failure the run is stopped as usual. */
     trp_status (*start)(struct run *run);
-    void (*stop)(struct run *run, struct node *node); /* asks it to end */
-    void (*kill)(struct run *run, struct node *node); /* makes it */
+    void (*stop)(struct run *run, struct run_node *node); /* asks it to end */
+    void (*kill)(struct run *run, struct run_node *node); /* makes it */
     void (*suspend)(struct run *run, bool on); /* every node; NULL: they are in this process */
     void (*tick)(struct run *run);             /* now and then; may be NULL */
     void (*finish)(struct run *run);           /* every node has ended */
@@ -74,8 +74,8 @@ struct run {
     struct output *output;
     const struct launch_target *target;
     void *state; /* the target's */
-    struct node *nodes;
-    struct link **links; /* one per process */
+    struct run_node *nodes;
+    struct process_link **links; /* one per process */
     uint32_t link_count;
     uint32_t running, failures;
     bool child_ended; /* SIGCHLD came since the target's last tick */
@@ -94,23 +94,24 @@ struct run {
 
     int64_t started_ns;
     struct deadline next_tick, next_progress;
-    struct progress *progress;
+    struct run_progress *progress;
 };
 
 /* Runs the program to its end; returns the exit status. */
 int run_program(trp_program *program, struct launch_options *options, int argc, char **argv);
 
-struct node *run_node(struct run *run, const struct group *group, uint32_t index);
+struct run_node *run_node(struct run *run, const struct node_group *group, uint32_t index);
 
 /* ---- what happens to nodes (run.c) ------------------------------------------------------- */
 
-void run_node_started(struct run *run, struct node *node, pid_t pid);
-void run_node_serves(struct run *run, struct node *node, const char *address);
-void run_node_printed(struct run *run, struct node *node, int fd, const char *line, size_t size);
+void run_node_started(struct run *run, struct run_node *node, pid_t pid);
+void run_node_serves(struct run *run, struct run_node *node, const char *address);
+void run_node_printed(struct run *run, struct run_node *node, int fd, const char *line,
+                      size_t size);
 
 /* `failure` (copied) NULL: it ended as it should. What the node said itself counts more than how
  * its process ended. */
-void run_node_ended(struct run *run, struct node *node, const char *failure);
+void run_node_ended(struct run *run, struct run_node *node, const char *failure);
 
 /* ---- stop.c ------------------------------------------------------------------------------ */
 
@@ -126,37 +127,37 @@ void run_stop_tick(struct run *run);
 /* ---- failure.c --------------------------------------------------------------------------- */
 
 /* Records that a node failed; the first record of a node counts. */
-void run_node_failed(struct run *run, struct node *node, trp_status code, const char *failure);
+void run_node_failed(struct run *run, struct run_node *node, trp_status code, const char *failure);
 
 /* The earliest failure among what `node` uses; NULL: none. */
-const struct node *run_failed_use(const struct run *run, const struct node *node);
+const struct run_node *run_failed_use(const struct run *run, const struct run_node *node);
 
 /* Not only of another's failure. */
-bool run_failed_by_itself(const struct node *node);
+bool run_failed_by_itself(const struct run_node *node);
 
 /* The node to name: the one that failed first, or what it depends on when that failed too and
  * the node only noticed. NULL: none failed. */
-const struct node *run_first_failure(const struct run *run);
+const struct run_node *run_first_failure(const struct run *run);
 
 /* ---- link.c ------------------------------------------------------------------------------ */
 
 /* `fd` is taken. */
-TRP_MUST_USE trp_status link_create(struct link **out, struct run *run, int fd, uint32_t first,
-                                    uint32_t count);
-void link_destroy(struct link *link); /* NULL is fine */
+TRP_MUST_USE trp_status link_create(struct process_link **out, struct run *run, int fd,
+                                    uint32_t first, uint32_t count);
+void link_destroy(struct process_link *link); /* NULL is fine */
 
 /* Reads every message that has arrived. */
-void link_drain(struct link *link);
+void link_drain(struct process_link *link);
 
 /* Tells every process what it has to know of nodes whose state changed. */
 void links_update(struct run *run);
 
 /* ---- progress.c, summary.c --------------------------------------------------------------- */
 
-struct progress *progress_create(struct run *run);
-void progress_destroy(struct progress *progress);
-void progress_tick(struct run *run); /* one line, one set of rows */
-void progress_end(struct run *run);  /* the rows of what is left */
+struct run_progress *run_progress_create(struct run *run);
+void run_progress_destroy(struct run_progress *progress);
+void run_progress_tick(struct run *run); /* one line, one set of rows */
+void run_progress_end(struct run *run);  /* the rows of what is left */
 
 /* The last lines; returns the exit status. */
 int summary_print(struct run *run);

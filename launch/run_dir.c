@@ -132,12 +132,13 @@ static trp_status take_lock(struct run_dir *dir)
 /* ---- logs and sockets
  * ----------------------------------------------------------------------------- */
 
-char *run_dir_log_path(const char *dir, const struct group *group, uint32_t index)
+char *run_dir_log_path(const char *dir, const struct node_group *group, uint32_t index)
 {
     return xasprintf("%s/logs/%s-%u.log", dir, group->name, index);
 }
 
-trp_status run_dir_open_log(const char *dir, const struct group *group, uint32_t index, int *fd)
+trp_status run_dir_open_log(const char *dir, const struct node_group *group, uint32_t index,
+                            int *fd)
 {
     char *path = run_dir_log_path(dir, group, index);
     trp_status status = TRP_OK;
@@ -150,7 +151,7 @@ trp_status run_dir_open_log(const char *dir, const struct group *group, uint32_t
     return status;
 }
 
-void run_dir_bound_log(const char *dir, const struct group *group, uint32_t index, int fd)
+void run_dir_bound_log(const char *dir, const struct node_group *group, uint32_t index, int fd)
 {
     struct stat info;
     if (fstat(fd, &info) != 0 || info.st_size < LOG_FILE_BYTES_MAX)
@@ -168,7 +169,7 @@ void run_dir_bound_log(const char *dir, const struct group *group, uint32_t inde
     free(path);
 }
 
-char *run_dir_socket_path(const char *socket_dir, const struct group *group, uint32_t index)
+char *run_dir_socket_path(const char *socket_dir, const struct node_group *group, uint32_t index)
 {
     return xasprintf("%s/%s-%u.sock", socket_dir, group->name, index);
 }
@@ -177,7 +178,7 @@ static size_t longest_socket_path(const char *socket_dir, const trp_program *pro
 {
     size_t longest = 0;
     for (size_t i = 0; i < program->group_count; i++) {
-        const struct group *group = program->groups[i];
+        const struct node_group *group = program->groups[i];
         char *path = run_dir_socket_path(socket_dir, group, group->count - 1);
         longest = strlen(path) > longest ? strlen(path) : longest;
         free(path);
@@ -275,7 +276,7 @@ static void add_nodes(cJSON *json, const trp_program *program)
 {
     cJSON *array = cJSON_AddArrayToObject(json, "groups");
     for (size_t i = 0; i < program->group_count; i++) {
-        const struct group *group = program->groups[i];
+        const struct node_group *group = program->groups[i];
         cJSON *object = cJSON_CreateObject();
         cJSON_AddStringToObject(object, "name", group->name);
         cJSON_AddStringToObject(object, "kind", node_kind_word(group->kind));

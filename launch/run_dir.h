@@ -46,17 +46,17 @@ TRP_MUST_USE trp_status run_dir_write(const struct run_dir *dir, const char *nam
                                       const char *text);
 
 /* "DIR/logs/GROUP-INDEX.log"; caller frees. */
-char *run_dir_log_path(const char *dir, const struct group *group, uint32_t index);
+char *run_dir_log_path(const char *dir, const struct node_group *group, uint32_t index);
 
 /* Opens that file to append to; close-on-exec. Failures name it. */
-TRP_MUST_USE trp_status run_dir_open_log(const char *dir, const struct group *group, uint32_t index,
-                                         int *fd);
+TRP_MUST_USE trp_status run_dir_open_log(const char *dir, const struct node_group *group,
+                                         uint32_t index, int *fd);
 
 /* A log that has reached LOG_FILE_BYTES_MAX becomes LOG.1, in place of the one before, and `fd` a
  * new one. For whoever writes to it, now and then. */
-void run_dir_bound_log(const char *dir, const struct group *group, uint32_t index, int fd);
+void run_dir_bound_log(const char *dir, const struct node_group *group, uint32_t index, int fd);
 
 /* "DIR/GROUP-INDEX.sock"; caller frees. Fits sun_path for a directory from run_dir_open(). */
-char *run_dir_socket_path(const char *socket_dir, const struct group *group, uint32_t index);
+char *run_dir_socket_path(const char *socket_dir, const struct node_group *group, uint32_t index);
 
 #endif

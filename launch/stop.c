@@ -30,7 +30,7 @@ static bool level_runs(const struct run *run, uint32_t level)
 static void ask_level(struct run *run)
 {
     for (uint32_t i = 0; i < run->program->node_count; i++) {
-        struct node *node = &run->nodes[i];
+        struct run_node *node = &run->nodes[i];
         if (!node->running || node->stop_requested || node->group->level > run->level)
             continue;
         node->stop_requested = true;
@@ -74,7 +74,7 @@ void run_stop_by_signal(struct run *run, int signal)
     run_stop(run, false, reason);
 }
 
-static void kill_node(struct run *run, struct node *node, const char *why)
+static void kill_node(struct run *run, struct run_node *node, const char *why)
 {
     if (!node->running || node->killed)
         return;

@@ -47,7 +47,7 @@ static char *saved_params(const struct run *run)
         return path;
     free(path);
     for (size_t i = 0; i < run->program->group_count; i++) {
-        const struct group *group = run->program->groups[i];
+        const struct node_group *group = run->program->groups[i];
         if (group->kind != NODE_LEARNER)
             continue;
         char *dir = xasprintf("%s/%s", run->dir.shown_path, group->name);
@@ -89,7 +89,7 @@ static void print_params(const struct run *run)
     free(path);
 }
 
-static void print_last_log_lines(const struct run *run, const struct node *node)
+static void print_last_log_lines(const struct run *run, const struct run_node *node)
 {
     uint32_t count = node->line_count < LAST_LINES_MAX ? node->line_count : LAST_LINES_MAX;
     if (count == 0)
@@ -101,17 +101,17 @@ static void print_last_log_lines(const struct run *run, const struct node *node)
 
 /* What went wrong besides `first`: a learner that could not write its checkpoint is not hidden by
  * whatever failed before it. */
-static void print_other_failures(const struct run *run, const struct node *first)
+static void print_other_failures(const struct run *run, const struct run_node *first)
 {
     for (uint32_t i = 0; i < run->program->node_count; i++) {
-        const struct node *node = &run->nodes[i];
+        const struct run_node *node = &run->nodes[i];
         if (node != first && run_failed_by_itself(node))
             output_print(run->output, STDERR_FILENO, "%s while stopping: %s", node->name,
                          node->failure);
     }
 }
 
-static void print_failure(const struct run *run, const struct node *node)
+static void print_failure(const struct run *run, const struct run_node *node)
 {
     print_last_log_lines(run, node);
     print_other_failures(run, node);
@@ -127,7 +127,7 @@ static void print_failure(const struct run *run, const struct node *node)
 
 static void print_stopped(const struct run *run)
 {
-    const struct node *failure = run_first_failure(run);
+    const struct run_node *failure = run_first_failure(run);
     if (failure)
         output_print(run->output, STDERR_FILENO, "%s while stopping: %s", failure->name,
                      failure->failure);
@@ -150,7 +150,7 @@ int summary_print(struct run *run)
         print_stopped(run);
         return 128 + run->signal;
     }
-    const struct node *failure = run_first_failure(run);
+    const struct run_node *failure = run_first_failure(run);
     if (failure) {
         print_failure(run, failure);
         return 1;

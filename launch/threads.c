@@ -18,7 +18,7 @@
 struct threads {
     struct host *host;
     struct thread thread;
-    struct link *link;
+    struct process_link *link;
 };
 
 static void run_host(void *arg)
@@ -77,7 +77,7 @@ static trp_status threads_start(struct run *run)
     return TRP_OK;
 }
 
-static void threads_stop(struct run *run, struct node *node)
+static void threads_stop(struct run *run, struct run_node *node)
 {
     struct threads *threads = run->state;
     if (threads->link->watch.fd < 0)
@@ -88,7 +88,7 @@ static void threads_stop(struct run *run, struct node *node)
         trp_log(TRP_WARN, "%s was not asked to stop: %s", node->name, trp_last_error());
 }
 
-static void threads_kill(struct run *run, struct node *node)
+static void threads_kill(struct run *run, struct run_node *node)
 {
     (void)node;
     run->abandoned = true;

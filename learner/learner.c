@@ -14,6 +14,7 @@
 #include <troupe/log.h>
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/status.h"
 #include "limits.h"
 #include "core/thread.h"
 #include "publisher.h"
@@ -27,7 +28,7 @@ struct trp_learner {
     trp_sampler *sampler;
     trp_priority_writer *priority_writer;
     double *priorities; /* batch_size */
-    struct progress progress;
+    struct learner_progress progress;
     uint64_t saved_steps; /* of the last checkpoint */
     struct deadline end, save_due;
     trp_learner_counters own; /* the loop's; `shared` is what others read */
@@ -41,7 +42,7 @@ void trp_updater_destroy(trp_updater *updater)
         updater->impl->destroy(updater);
 }
 
-static void share_counters(trp_learner *learner)
+static void learner_share_counters(trp_learner *learner)
 {
     learner->own.steps = learner->progress.steps;
     learner->own.version = learner->progress.version;
@@ -105,7 +106,7 @@ static bool save_is_due(const trp_learner *learner)
 
 /* ---- creation ------------------------------------------------------------------------------ */
 
-static trp_status check_options(const trp_learner_loop_options *options)
+static trp_status learner_check_options(const trp_learner_loop_options *options)
 {
     if (options->prefetch > LEARNER_PREFETCH_MAX)
         return trp_fail(TRP_INVALID_ARGUMENT, "learner: prefetch %" PRIu32 " is above %d",
@@ -126,7 +127,7 @@ trp_status trp_learner_create(trp_learner **out, const trp_learner_loop_options 
     learner->priorities = xcalloc(options->updater->batch_size, sizeof *learner->priorities);
     if (options->checkpoint_dir)
         learner->checkpoint_dir = xstrdup(options->checkpoint_dir);
-    trp_status status = check_options(options);
+    trp_status status = learner_check_options(options);
     if (status == TRP_OK)
         status = load(learner);
     if (status != TRP_OK) {
@@ -134,7 +135,7 @@ trp_status trp_learner_create(trp_learner **out, const trp_learner_loop_options 
         return status;
     }
     publish(learner);
-    share_counters(learner);
+    learner_share_counters(learner);
     *out = learner;
     return TRP_OK;
 }
@@ -145,11 +146,6 @@ ProtobufCService *trp_learner_service(trp_learner *learner)
 }
 
 /* ---- one step ------------------------------------------------------------------------------ */
-
-static bool worth_another_try(trp_status status)
-{
-    return status == TRP_DEADLINE_EXCEEDED || status == TRP_UNAVAILABLE;
-}
 
 /* In turns the server itself answers at once that it has nothing (limiter_timeout_ms is 0), so
  * that no clock decides whose turn it is; the wait is only for a server that is away. */
@@ -163,7 +159,7 @@ static trp_status next_batch_waiting(trp_learner *learner, trp_batch *batch, trp
 {
     int64_t since_ns = clock_now_ns(&clock_monotonic);
     struct deadline give_up = DEADLINE_NEVER;
-    while (worth_another_try(status)) {
+    while (status_is_transient(status)) {
         if (trp_stop_requested(learner->options.stop) ||
             deadline_passed(learner->end, &clock_monotonic))
             return trp_fail(TRP_CANCELLED, "learner: stopped while it waited for a batch");
@@ -184,7 +180,7 @@ static trp_status next_batch_waiting(trp_learner *learner, trp_batch *batch, trp
     return status;
 }
 
-static trp_status next_batch(trp_learner *learner, trp_batch *batch)
+static trp_status learner_next_batch(trp_learner *learner, trp_batch *batch)
 {
     trp_status status = trp_sampler_next(learner->sampler, batch, wait_ms(0));
     return status == TRP_OK ? TRP_OK : next_batch_waiting(learner, batch, status);
@@ -197,7 +193,7 @@ static trp_status write_priorities(trp_learner *learner, const trp_batch *batch)
         return TRP_OK;
     trp_status status = trp_priority_writer_update_batch(learner->priority_writer, batch,
                                                          learner->priorities, LEARNER_PRIORITY_MS);
-    if (!worth_another_try(status))
+    if (!status_is_transient(status))
         return status;
     if (learner->own.skipped_priorities++ == 0)
         trp_log(TRP_WARN, "priorities not written reason=%s", trp_last_error());
@@ -208,7 +204,7 @@ static trp_status step(trp_learner *learner)
 {
     trp_batch batch;
     trp_updater *updater = learner->updater;
-    TRP_TRY(next_batch(learner, &batch));
+    TRP_TRY(learner_next_batch(learner, &batch));
     TRP_TRY(updater->impl->step(updater, &batch, learner->priorities, &learner->own.last));
     learner->progress.steps++;
     TRP_TRY(write_priorities(learner, &batch));
@@ -245,14 +241,14 @@ static bool finished(trp_learner *learner)
     return learner->own.finished;
 }
 
-static trp_status loop(trp_learner *learner)
+static trp_status learner_loop(trp_learner *learner)
 {
     if (trp_stop_requested(learner->options.stop))
         return TRP_OK;
     TRP_TRY(open_replay(learner));
     while (!trp_stop_requested(learner->options.stop) && !finished(learner)) {
         TRP_TRY(step(learner));
-        share_counters(learner);
+        learner_share_counters(learner);
         turns_pass();
     }
     return TRP_OK;
@@ -293,16 +289,16 @@ trp_status trp_learner_run(trp_learner *learner)
                        ? deadline_in_ms(&clock_monotonic, 1000 * (int64_t)options->max_seconds)
                        : DEADLINE_NEVER;
     schedule_save(learner);
-    trp_status status = loop(learner);
+    trp_status status = learner_loop(learner);
     finished(learner);
     bool stopped = trp_stop_requested(options->stop) || learner->own.finished;
     if (status == TRP_CANCELLED && stopped)
         status = TRP_OK;
     if (status == TRP_OK)
         flush_priorities(learner);
-    if (status == TRP_OK || worth_another_try(status)) /* the state is whole */
+    if (status == TRP_OK || status_is_transient(status)) /* the state is whole */
         status = save_at_end(learner, status);
-    share_counters(learner);
+    learner_share_counters(learner);
     return status;
 }
 

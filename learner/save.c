@@ -33,7 +33,7 @@ static int is_checkpoint(const struct dirent *entry)
     return end > 0 && entry->d_name[end] == '\0';
 }
 
-static int by_name(const struct dirent **a, const struct dirent **b)
+static int checkpoint_compare(const struct dirent **a, const struct dirent **b)
 {
     return strcmp((*a)->d_name, (*b)->d_name);
 }
@@ -41,7 +41,7 @@ static int by_name(const struct dirent **a, const struct dirent **b)
 /* Names in ascending order, each and the list on the heap. */
 static trp_status list(const char *dir, struct dirent ***entries, size_t *count)
 {
-    int found = scandir(dir, entries, is_checkpoint, by_name);
+    int found = scandir(dir, entries, is_checkpoint, checkpoint_compare);
     *count = found > 0 ? (size_t)found : 0;
     if (found >= 0)
         return TRP_OK;
@@ -141,7 +141,7 @@ static trp_checkpoint_tensor u64s(const char *name, const uint64_t *values, size
 }
 
 trp_status save_write(const char *dir, trp_updater *updater, struct publisher *publisher,
-                      const struct progress *progress)
+                      const struct learner_progress *progress)
 {
     trp_checkpoint_tensor tensors[TRP_UPDATER_TENSORS_MAX + 4];
     size_t count = updater->impl->state(updater, tensors);
@@ -236,7 +236,7 @@ static trp_status load_clients(const trp_checkpoint *checkpoint, struct publishe
 }
 
 static trp_status load_one(const trp_checkpoint *checkpoint, trp_updater *updater,
-                           struct publisher *publisher, struct progress *progress)
+                           struct publisher *publisher, struct learner_progress *progress)
 {
     TRP_TRY(
         trp_checkpoint_get(checkpoint, "learner.steps", TRP_CHECKPOINT_U64, 1, &progress->steps));
@@ -263,7 +263,7 @@ static trp_status load_newest(const char *dir, struct dirent **entries, size_t c
 }
 
 trp_status save_load(const char *dir, trp_updater *updater, struct publisher *publisher,
-                     struct progress *progress, bool *found)
+                     struct learner_progress *progress, bool *found)
 {
     struct dirent **entries;
     size_t count;

@@ -9,7 +9,7 @@
 #include "publisher.h"
 
 /* What a checkpoint has besides the updater's own tensors and the clients' counts. */
-struct progress {
+struct learner_progress {
     uint64_t steps, version;
 };
 
@@ -19,13 +19,14 @@ TRP_MUST_USE trp_status save_prepare(const char *dir, bool fresh);
 
 /* Writes the checkpoint of progress->steps and removes all but the newest ones. */
 TRP_MUST_USE trp_status save_write(const char *dir, trp_updater *updater,
-                                   struct publisher *publisher, const struct progress *progress);
+                                   struct publisher *publisher,
+                                   const struct learner_progress *progress);
 
 /* Loads the newest checkpoint that can be read into the updater and the publisher's counts; one
  * that is damaged is logged and passed over. *found is false when there is none at all.
  * FAILED_PRECONDITION: it belongs to another network. DATA_LOSS: all are damaged. */
 TRP_MUST_USE trp_status save_load(const char *dir, trp_updater *updater,
-                                  struct publisher *publisher, struct progress *progress,
+                                  struct publisher *publisher, struct learner_progress *progress,
                                   bool *found);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include "backend.h"
 
-static double or_default(double value, double fallback)
+static double adam_default(double value, double fallback)
 {
     return value != 0 ? value : fallback;
 }
@@ -19,8 +19,8 @@ void trp_adam_step(const trp_adam_options *options, uint64_t step, float scale, 
     const trp_adam_options *o = options ? options : &defaults;
     assert(step > 0);
     assert(lo <= hi);
-    double beta1 = or_default(o->beta1, 0.9), beta2 = or_default(o->beta2, 0.999);
-    double rate = or_default(o->learning_rate, 1e-3);
+    double beta1 = adam_default(o->beta1, 0.9), beta2 = adam_default(o->beta2, 0.999);
+    double rate = adam_default(o->learning_rate, 1e-3);
     struct adam_job job = {
         .params = params + lo,
         .m = m + lo,
@@ -30,7 +30,7 @@ void trp_adam_step(const trp_adam_options *options, uint64_t step, float scale, 
         .scale = scale,
         .beta1 = (float)beta1,
         .beta2 = (float)beta2,
-        .epsilon = (float)or_default(o->epsilon, 1e-8),
+        .epsilon = (float)adam_default(o->epsilon, 1e-8),
         .one_minus_beta1 = (float)(1 - beta1),
         .one_minus_beta2 = (float)(1 - beta2),
         .step_size = (float)(rate / (1 - pow(beta1, (double)step))),

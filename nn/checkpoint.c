@@ -97,7 +97,7 @@ static trp_status corrupt_tensor(const trp_checkpoint *c, const cJSON *entry, co
 }
 
 /* A JSON number that is a size; doubles are exact up to 2^53. */
-static bool parse_size(const cJSON *item, uint64_t *size)
+static bool parse_extent(const cJSON *item, uint64_t *size)
 {
     if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0 && item->valuedouble <= 0x1p53) ||
         item->valuedouble != floor(item->valuedouble))
@@ -133,7 +133,7 @@ static trp_status parse_shape(const trp_checkpoint *c, const cJSON *entry,
         if (tensor->rank == TRP_CHECKPOINT_RANK_MAX)
             return trp_fail(TRP_UNIMPLEMENTED, "%s: tensor %.200s has more than %d dimensions",
                             c->name, entry->string, TRP_CHECKPOINT_RANK_MAX);
-        if (!parse_size(item, &tensor->shape[tensor->rank++]))
+        if (!parse_extent(item, &tensor->shape[tensor->rank++]))
             return corrupt_tensor(c, entry, "has a shape that is no list of sizes");
     }
     return TRP_OK;
@@ -145,8 +145,8 @@ static trp_status parse_range(const trp_checkpoint *c, const cJSON *entry,
     const cJSON *range = cJSON_GetObjectItemCaseSensitive(entry, "data_offsets");
     uint64_t from, to;
     if (!cJSON_IsArray(range) || cJSON_GetArraySize(range) != 2 ||
-        !parse_size(cJSON_GetArrayItem(range, 0), &from) ||
-        !parse_size(cJSON_GetArrayItem(range, 1), &to))
+        !parse_extent(cJSON_GetArrayItem(range, 0), &from) ||
+        !parse_extent(cJSON_GetArrayItem(range, 1), &to))
         return corrupt_tensor(c, entry, "has no data_offsets");
     if (from > to || to > c->data_bytes)
         return corrupt_tensor(c, entry, "lies outside of the data");
@@ -248,12 +248,13 @@ static trp_status parse_header(trp_checkpoint *c, const char *text, size_t size)
 /* ---- the file ---------------------------------------------------------------------------- */
 
 /* Fills `to` from `source`: memory, or a file. */
-struct source {
+struct checkpoint_source {
     trp_bytes bytes;
     int fd; /* -1: bytes */
 };
 
-static trp_status source_take(const trp_checkpoint *c, struct source *source, void *to, size_t size)
+static trp_status source_take(const trp_checkpoint *c, struct checkpoint_source *source, void *to,
+                              size_t size)
 {
     if (source->fd < 0) {
         assert(size <= source->bytes.size); /* lengths were compared before */
@@ -276,7 +277,7 @@ static trp_status source_take(const trp_checkpoint *c, struct source *source, vo
     return TRP_OK;
 }
 
-static trp_status parse_source(trp_checkpoint *c, struct source *source, uint64_t size)
+static trp_status parse_source(trp_checkpoint *c, struct checkpoint_source *source, uint64_t size)
 {
     uint64_t header_bytes;
     if (size < LENGTH_BYTES)
@@ -303,8 +304,8 @@ static trp_status parse_source(trp_checkpoint *c, struct source *source, uint64_
     return status;
 }
 
-static trp_status checkpoint_open(trp_checkpoint **out, const char *name, struct source *source,
-                                  uint64_t size)
+static trp_status checkpoint_open(trp_checkpoint **out, const char *name,
+                                  struct checkpoint_source *source, uint64_t size)
 {
     trp_checkpoint *c = xcalloc(1, sizeof *c);
     c->name = xstrdup(name);
@@ -319,7 +320,7 @@ static trp_status checkpoint_open(trp_checkpoint **out, const char *name, struct
 
 trp_status trp_checkpoint_read(trp_checkpoint **out, const char *path)
 {
-    struct source source = {.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+    struct checkpoint_source source = {.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
     if (source.fd < 0)
         return trp_fail(checkpoint_errno_status(errno), "%s: %s", path, strerror(errno));
     struct stat stat;
@@ -336,7 +337,7 @@ trp_status trp_checkpoint_read(trp_checkpoint **out, const char *path)
 
 trp_status trp_checkpoint_parse(trp_checkpoint **out, trp_bytes bytes, const char *name)
 {
-    struct source source = {.bytes = bytes, .fd = -1};
+    struct checkpoint_source source = {.bytes = bytes, .fd = -1};
     return checkpoint_open(out, name, &source, bytes.size);
 }
 

@@ -19,7 +19,7 @@
 
 enum { HEADER_STEP = 64, WIDEST_TYPE = 8 };
 
-struct writer {
+struct tensor_file {
     const char *path;
     char *temporary;
     int fd; /* -1: not open */
@@ -38,7 +38,7 @@ static trp_status fail_errno(const char *path)
 
 /* ---- the header -------------------------------------------------------------------------- */
 
-static trp_status check_new_name(const struct writer *w, const cJSON *object, const char *name)
+static trp_status check_new_name(const struct tensor_file *w, const cJSON *object, const char *name)
 {
     if (name[0] == 0)
         return trp_fail(TRP_INVALID_ARGUMENT, "%s: a tensor or note has no name", w->path);
@@ -50,7 +50,7 @@ static trp_status check_new_name(const struct writer *w, const cJSON *object, co
     return TRP_OK;
 }
 
-static trp_status add_notes(struct writer *w)
+static trp_status add_notes(struct tensor_file *w)
 {
     if (w->note_count == 0)
         return TRP_OK;
@@ -63,7 +63,8 @@ static trp_status add_notes(struct writer *w)
     return TRP_OK;
 }
 
-static trp_status add_tensor(struct writer *w, const trp_checkpoint_tensor *tensor, size_t *offset)
+static trp_status header_add_tensor(struct tensor_file *w, const trp_checkpoint_tensor *tensor,
+                                    size_t *offset)
 {
     TRP_TRY(check_new_name(w, w->header, tensor->name));
     size_t bytes, end;
@@ -84,9 +85,9 @@ static trp_status add_tensor(struct writer *w, const trp_checkpoint_tensor *tens
 }
 
 /* Calls `work` for every tensor, the widest types first. */
-static trp_status each_tensor(struct writer *w,
-                              trp_status (*work)(struct writer *, const trp_checkpoint_tensor *,
-                                                 size_t *),
+static trp_status each_tensor(struct tensor_file *w,
+                              trp_status (*work)(struct tensor_file *,
+                                                 const trp_checkpoint_tensor *, size_t *),
                               size_t *offset)
 {
     for (size_t width = WIDEST_TYPE; width > 0; width /= 2)
@@ -97,12 +98,12 @@ static trp_status each_tensor(struct writer *w,
 }
 
 /* Length and header, padded with spaces so that the data starts at a multiple of 64. */
-static trp_status header_create(struct writer *w, uint8_t **out, size_t *size)
+static trp_status header_create(struct tensor_file *w, uint8_t **out, size_t *size)
 {
     w->header = cJSON_CreateObject();
     size_t offset = 0;
     TRP_TRY(add_notes(w));
-    TRP_TRY(each_tensor(w, add_tensor, &offset));
+    TRP_TRY(each_tensor(w, header_add_tensor, &offset));
     char *text = cJSON_PrintUnformatted(w->header);
     size_t length = text ? strlen(text) : SIZE_MAX;
     if (length > CHECKPOINT_HEADER_BYTES_MAX - HEADER_STEP) {
@@ -121,7 +122,7 @@ static trp_status header_create(struct writer *w, uint8_t **out, size_t *size)
 
 /* ---- the file ---------------------------------------------------------------------------- */
 
-static trp_status write_bytes(const struct writer *w, const void *data, size_t size)
+static trp_status write_bytes(const struct tensor_file *w, const void *data, size_t size)
 {
     for (size_t done = 0; done < size;) {
         ssize_t put = write(w->fd, (const uint8_t *)data + done, size - done);
@@ -134,7 +135,7 @@ static trp_status write_bytes(const struct writer *w, const void *data, size_t s
     return TRP_OK;
 }
 
-static trp_status write_tensor(struct writer *w, const trp_checkpoint_tensor *tensor,
+static trp_status write_tensor(struct tensor_file *w, const trp_checkpoint_tensor *tensor,
                                size_t *offset)
 {
     size_t bytes = 0;
@@ -145,7 +146,7 @@ static trp_status write_tensor(struct writer *w, const trp_checkpoint_tensor *te
 
 /* Opens and locks the temporary file. Another writer may rename it between our open and our lock:
  * then the lock is on the finished checkpoint, and we start over. */
-static trp_status temporary_open(struct writer *w)
+static trp_status temporary_open(struct tensor_file *w)
 {
     enum { TRIES_MAX = 8 };
     for (int i = 0; i < TRIES_MAX; i++) {
@@ -175,7 +176,7 @@ static trp_status directory_sync(const char *path)
     return status;
 }
 
-static trp_status write_file(struct writer *w, const uint8_t *header, size_t header_bytes)
+static trp_status write_file(struct tensor_file *w, const uint8_t *header, size_t header_bytes)
 {
     size_t offset = 0;
     TRP_TRY(temporary_open(w));
@@ -195,7 +196,7 @@ trp_status trp_checkpoint_write(const char *path, const trp_checkpoint_tensor *t
                                 size_t tensor_count, const trp_checkpoint_note *notes,
                                 size_t note_count)
 {
-    struct writer w = {
+    struct tensor_file w = {
         .path = path,
         .temporary = xasprintf("%s.tmp", path),
         .fd = -1,

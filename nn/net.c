@@ -51,7 +51,7 @@ static size_t scratch_elements(const trp_net *net)
 
 static void net_cut(trp_net *net, struct cutter *cutter)
 {
-    const struct shape *shape = &net->shape;
+    const struct net_shape *shape = &net->shape;
     size_t element = net->backend->element_bytes;
     uint32_t last = shape->slot_count - 1;
     net->strides[0] = net->spec.inputs;
@@ -340,7 +340,7 @@ trp_status trp_net_create(trp_net **out, const trp_net_options *options)
                         (int)options->backend);
     }
     TRP_TRY(trp_net_spec_check(&options->spec));
-    struct shape shape = shape_of(&options->spec);
+    struct net_shape shape = shape_of(&options->spec);
     size_t most = 0;
     for (uint32_t i = 0; i < shape.layer_count; i++) {
         size_t weights = (size_t)shape.layers[i].inputs * shape.layers[i].outputs;

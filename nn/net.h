@@ -9,7 +9,7 @@
 #include "team.h"
 
 /* What one thread of a plan has for itself. */
-struct part {
+struct plan_part {
     void *grads;   /* a flat gradient; NULL in part 0, which adds to the caller's */
     void *scratch; /* the backend's */
 };
@@ -21,7 +21,7 @@ struct q_sums {
 
 struct trp_net {
     trp_net_spec spec;
-    struct shape shape;
+    struct net_shape shape;
     const struct backend *backend;
     uint32_t batch, threads;
     size_t arena_bytes;
@@ -31,7 +31,7 @@ struct trp_net {
     size_t strides[SLOTS_MAX];      /* elements from row to row */
     float *q, *q_online, *q_target; /* [batch][outputs] of trp_q_step() */
     struct q_sums *q_sums;          /* [threads] */
-    struct part *parts;             /* [threads] */
+    struct plan_part *parts;        /* [threads] */
     struct team *team;              /* NULL with one thread */
     uint32_t rows;                  /* of the last forward */
 };

@@ -52,7 +52,7 @@ static void onednn_forward(const struct forward_job *job)
         backend_simd()->forward(job);
 }
 
-static void backward_bias(const struct backward_job *job)
+static void bias_backward(const struct backward_job *job)
 {
     const float *dy = job->dy;
     float *dbias = job->dbias;
@@ -90,7 +90,7 @@ static bool backward_on_one_thread(const struct backward_job *job)
     if (!product('T', 'N', job->inputs, job->outputs, job->rows, job->x, job->x_stride, job->dy,
                  job->dy_stride, job->overwrite ? 0 : 1, job->dw, job->outputs))
         return false;
-    backward_bias(job);
+    bias_backward(job);
     return true;
 }
 

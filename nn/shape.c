@@ -44,7 +44,7 @@ trp_status trp_net_spec_check(const trp_net_spec *spec)
     return TRP_OK;
 }
 
-static void shape_add(struct shape *shape, struct layer layer)
+static void shape_add(struct net_shape *shape, struct layer layer)
 {
     layer.weights = shape->param_count;
     layer.bias = layer.weights + round_up((size_t)layer.inputs * layer.outputs, ALIGNMENT_FLOATS);
@@ -53,10 +53,11 @@ static void shape_add(struct shape *shape, struct layer layer)
 }
 
 /* The value stream reads the first half of the last level, the advantages the second. */
-static void shape_add_streams(struct shape *shape, uint32_t inputs, uint32_t outputs, bool halves)
+static void shape_add_streams(struct net_shape *shape, uint32_t inputs, uint32_t outputs,
+                              bool halves)
 {
     uint32_t from = shape->slot_count - 1;
-    shape->slots[shape->slot_count++] = (struct slot){.width = 1 + outputs};
+    shape->slots[shape->slot_count++] = (struct net_slot){.width = 1 + outputs};
     shape_add(shape, (struct layer){
                          .inputs = inputs,
                          .outputs = 1,
@@ -73,9 +74,9 @@ static void shape_add_streams(struct shape *shape, uint32_t inputs, uint32_t out
                      });
 }
 
-struct shape shape_of(const trp_net_spec *spec)
+struct net_shape shape_of(const trp_net_spec *spec)
 {
-    struct shape shape = {.slots = {{.width = spec->inputs}}, .slot_count = 1};
+    struct net_shape shape = {.slots = {{.width = spec->inputs}}, .slot_count = 1};
     enum activation activation = spec->activation == TRP_TANH ? ACTIVATION_TANH : ACTIVATION_RELU;
     uint32_t levels = hidden_count(spec), inputs = spec->inputs;
     for (uint32_t i = 0; i < levels; i++) {
@@ -88,7 +89,7 @@ struct shape shape_of(const trp_net_spec *spec)
                               .to = i + 1,
                               .activation = activation,
                           });
-        shape.slots[shape.slot_count++] = (struct slot){.width = width, .gate = activation};
+        shape.slots[shape.slot_count++] = (struct net_slot){.width = width, .gate = activation};
         inputs = spec->hidden[i];
     }
     if (spec->dueling) {
@@ -101,7 +102,7 @@ struct shape shape_of(const trp_net_spec *spec)
                           .from = levels,
                           .to = levels + 1,
                       });
-    shape.slots[shape.slot_count++] = (struct slot){.width = spec->outputs};
+    shape.slots[shape.slot_count++] = (struct net_slot){.width = spec->outputs};
     return shape;
 }
 
@@ -112,7 +113,7 @@ size_t trp_net_param_count(const trp_net_spec *spec)
 
 double trp_net_step_flops(const trp_net_spec *spec, uint32_t rows)
 {
-    struct shape shape = shape_of(spec);
+    struct net_shape shape = shape_of(spec);
     double flops = 0;
     for (uint32_t i = 0; i < shape.layer_count; i++) {
         const struct layer *layer = &shape.layers[i];
@@ -124,7 +125,7 @@ double trp_net_step_flops(const trp_net_spec *spec, uint32_t rows)
 
 void trp_net_init(const trp_net_spec *spec, trp_rng *rng, float *params)
 {
-    struct shape shape = shape_of(spec);
+    struct net_shape shape = shape_of(spec);
     memset(params, 0, shape.param_count * sizeof *params);
     for (uint32_t i = 0; i < shape.layer_count; i++) {
         const struct layer *layer = &shape.layers[i];

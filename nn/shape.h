@@ -24,20 +24,20 @@ struct layer {
 
 /* Slot 0 is the caller's input. The last one is the caller's output, or the streams of a dueling
  * head. Gate: the activation that filled it. */
-struct slot {
+struct net_slot {
     uint32_t width;
     enum activation gate;
 };
 
-struct shape {
+struct net_shape {
     struct layer layers[LAYERS_MAX]; /* in forward order, which is that of the flat vector */
-    struct slot slots[SLOTS_MAX];
+    struct net_slot slots[SLOTS_MAX];
     uint32_t layer_count, slot_count;
     size_t param_count;
 };
 
 /* `spec` is valid. */
-struct shape shape_of(const trp_net_spec *spec);
+struct net_shape shape_of(const trp_net_spec *spec);
 
 static inline size_t round_up(size_t value, size_t step)
 {

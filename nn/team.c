@@ -12,7 +12,7 @@
 #include "limits.h"
 #include "core/thread.h"
 
-struct worker {
+struct team_worker {
     struct team *team;
     uint32_t index;
     struct thread thread;
@@ -20,7 +20,7 @@ struct worker {
 
 struct team {
     uint32_t threads;
-    struct worker *workers; /* [threads - 1] */
+    struct team_worker *workers; /* [threads - 1] */
     void (*work)(void *arg, uint32_t index);
     void *arg;
     atomic_uint_fast64_t job; /* counts up; a worker runs each number once */
@@ -58,9 +58,9 @@ static void wait_for_job(struct team *team, uint64_t last)
     mutex_unlock(&team->mutex);
 }
 
-static void worker_run(void *arg)
+static void team_worker_run(void *arg)
 {
-    struct worker *worker = arg;
+    struct team_worker *worker = arg;
     struct team *team = worker->team;
     for (uint64_t last = 0;; last++) {
         wait_for_job(team, last);
@@ -89,8 +89,8 @@ trp_status team_create(struct team **out, uint32_t threads)
     cond_init(&team->wake);
     trp_status status = TRP_OK;
     for (uint32_t i = 0; i + 1 < threads && status == TRP_OK; i++) {
-        team->workers[i] = (struct worker){.team = team, .index = i + 1};
-        status = thread_start(&team->workers[i].thread, "nn", worker_run, &team->workers[i]);
+        team->workers[i] = (struct team_worker){.team = team, .index = i + 1};
+        status = thread_start(&team->workers[i].thread, "nn", team_worker_run, &team->workers[i]);
     }
     if (status != TRP_OK) {
         team_destroy(team);

@@ -621,7 +621,7 @@ static void learning_goes_on_after_a_checkpoint_bit_for_bit(void **state)
     const trp_dqn_options options = {.target_period = 10, .dueling = true};
     struct publisher *publisher = publisher_create(1);
     trp_updater *whole = updater_create(&options, 3), *resumed = updater_create(&options, 99);
-    struct progress progress = {.steps = SAVED_AT};
+    struct learner_progress progress = {.steps = SAVED_AT};
     for (size_t i = 0; i < STEPS; i++) {
         step_once(whole, &items[i]);
         if (i + 1 == SAVED_AT)

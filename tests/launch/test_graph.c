@@ -140,7 +140,7 @@ static void options_are_copied(void **state)
     memset(table, 'x', sizeof table - 1);
     memset(arg, 'x', sizeof arg - 1);
     assert_int_equal(program_check(fixture->program), TRP_OK);
-    struct group **groups = fixture->program->groups;
+    struct node_group **groups = fixture->program->groups;
     assert_string_equal(groups[0]->name, "replay");
     assert_string_equal(groups[0]->options.replay.tables[0].name, "mine");
     assert_string_equal(groups[1]->options.own.arg, "before");

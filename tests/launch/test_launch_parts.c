@@ -101,7 +101,7 @@ static off_t size_of(const char *dir, const char *name)
 static void a_log_makes_room_for_itself(void **state)
 {
     (void)state;
-    struct group group = {.name = (char *)(uintptr_t) "user", .count = 1};
+    struct node_group group = {.name = (char *)(uintptr_t) "user", .count = 1};
     char dir[] = "/tmp/troupe-test-XXXXXX", logs[64];
     assert_non_null(mkdtemp(dir));
     snprintf(logs, sizeof logs, "%s/logs", dir);
@@ -274,7 +274,7 @@ static int chain_setup(void **state)
     assert_int_equal(program_check(run->program), TRP_OK);
     run->nodes = xcalloc(4, sizeof *run->nodes);
     for (uint32_t i = 0; i < 4; i++)
-        run->nodes[i] = (struct node){.group = run->program->groups[i], .number = i};
+        run->nodes[i] = (struct run_node){.group = run->program->groups[i], .number = i};
     *state = run;
     return 0;
 }

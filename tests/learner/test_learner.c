@@ -530,7 +530,7 @@ static void save_at(struct fixture *fixture, struct publisher *publisher, struct
                     uint64_t steps)
 {
     updater->steps = steps;
-    struct progress progress = {.steps = steps, .version = 2 * steps};
+    struct learner_progress progress = {.steps = steps, .version = 2 * steps};
     assert_int_equal(save_write(fixture->checkpoints, &updater->base, publisher, &progress),
                      TRP_OK);
 }
@@ -576,7 +576,7 @@ static void a_damaged_checkpoint_is_passed_over_for_the_one_before(void **state)
     save_at(fixture, publisher, updater, 5);
     save_at(fixture, publisher, updater, 6);
     damage(fixture, 6);
-    struct progress progress = {0};
+    struct learner_progress progress = {0};
     bool found = false;
     assert_int_equal(save_load(fixture->checkpoints, &updater->base, publisher, &progress, &found),
                      TRP_OK);

@@ -108,7 +108,7 @@ static void a_dueling_head_has_the_mean_of_its_values(void **state)
     /* V = 1 + 2 x, A = {x, 3 x, -x}; x = 2: V = 5, A - mean A = {0, 4, -4}. */
     static const trp_net_spec spec = {.inputs = 1, .outputs = 3, .dueling = true};
     float *params = trp_floats_create(trp_net_param_count(&spec));
-    struct shape shape = shape_of(&spec);
+    struct net_shape shape = shape_of(&spec);
     assert_int_equal(shape.layer_count, 2);
     params[shape.layers[0].weights] = 2;
     params[shape.layers[0].bias] = 1;
@@ -330,7 +330,7 @@ static void space_between_tensors_stays_zero(void **state)
 {
     (void)state;
     struct float_case c = float_case_create(&specs[6], 21);
-    struct shape shape = shape_of(&c.spec);
+    struct net_shape shape = shape_of(&c.spec);
     bool *used = xcalloc(c.count, sizeof *used);
     for (uint32_t i = 0; i < shape.layer_count; i++) {
         const struct layer *layer = &shape.layers[i];
@@ -438,7 +438,7 @@ static void initial_parameters_fill_pytorchs_range(void **state)
     trp_rng rng;
     trp_rng_init(&rng, 1, 1);
     trp_net_init(&spec, &rng, params);
-    struct shape shape = shape_of(&spec);
+    struct net_shape shape = shape_of(&spec);
     assert_int_equal(shape.layer_count, 4);
     for (uint32_t i = 0; i < shape.layer_count; i++) {
         const struct layer *layer = &shape.layers[i];

@@ -15,6 +15,7 @@
 #include "core/buffer.h"
 #include "core/limits.h"
 #include "replay/wire/limits.h"
+#include "replay/wire/cut.h"
 #include "replay/wire/tensor.h"
 #include "replay/wire/wire.h"
 #include "replay/wire/bytes.h"
@@ -37,7 +38,7 @@ struct trp_item_reader {
     size_t *ends; /* of each column's bytes in `data` */
     uint32_t column_capacity;
     struct buffer data;
-    struct buffer plain; /* a tensor decompressed */
+    struct cutter cutter;
 };
 
 trp_item_reader *trp_item_reader_create(void)
@@ -65,7 +66,7 @@ void trp_item_reader_destroy(trp_item_reader *reader)
     free(reader->columns);
     free(reader->ends);
     buffer_cleanup(&reader->data);
-    buffer_cleanup(&reader->plain);
+    cutter_cleanup(&reader->cutter);
     free(reader);
 }
 
@@ -89,34 +90,6 @@ trp_status trp_item_reader_feed(trp_item_reader *reader, trp_bytes response)
 
 /* ---- one slice --------------------------------------------------------------------------- */
 
-static trp_status tensor_of(const trp_item_reader *reader, const struct wire_slice *slice,
-                            struct wire_tensor *tensor, bool *delta)
-{
-    const struct wire_chunk *chunk = NULL;
-    for (uint32_t i = 0; i < reader->lists.chunk_count && !chunk; ++i)
-        if (reader->lists.chunks[i].key == slice->chunk_key)
-            chunk = &reader->lists.chunks[i];
-    if (!chunk)
-        return trp_fail(TRP_INVALID_ARGUMENT, "an item names chunk %" PRIu64 ", which did not come",
-                        slice->chunk_key);
-    struct wire_tensor_reader tensors;
-    struct wire_tensor each;
-    bool more = true, found = false;
-    wire_tensors_open(&tensors, chunk);
-    for (int64_t at = 0; more; ++at) {
-        TRP_TRY(wire_tensor_next(&tensors, &each, &more));
-        if (more && at == slice->index) {
-            *tensor = each;
-            found = true;
-        }
-    }
-    *delta = tensors.delta_encoded;
-    if (!found)
-        return trp_fail(TRP_INVALID_ARGUMENT, "an item cuts tensor %d from a chunk of %u",
-                        slice->index, tensors.count);
-    return TRP_OK;
-}
-
 /* What can be told of a column that no array can hold. */
 static trp_status too_deep(const struct wire_tensor *tensor, trp_item_array *column)
 {
@@ -128,53 +101,33 @@ static trp_status too_deep(const struct wire_tensor *tensor, trp_item_array *col
                     tensor->rank, (int)TRP_RANK_MAX);
 }
 
-static trp_status slice_check(const struct wire_tensor *tensor, const struct wire_slice *slice)
+/* A row's part of all that a tensor has. */
+static size_t row_share(const struct wire_tensor *tensor, size_t all)
 {
-    if (tensor->rank < 1)
-        return trp_fail(TRP_INVALID_ARGUMENT, "a chunk has a tensor of no dimensions");
-    for (uint32_t i = 0; i < tensor->rank; ++i)
-        if (tensor->dims[i] < 0)
-            return trp_fail(TRP_INVALID_ARGUMENT, "a chunk has a tensor of unknown shape");
-    if (slice->offset < 0 || slice->length < 0 || slice->offset > tensor->dims[0] ||
-        slice->length > tensor->dims[0] - slice->offset)
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "an item cuts %d steps from %d on out of a chunk of %" PRId64,
-                        slice->length, slice->offset, tensor->dims[0]);
-    return TRP_OK;
-}
-
-/* Elements of one step; false: more than memory. */
-static bool step_elements(const struct wire_tensor *tensor, size_t *count)
-{
-    *count = 1;
-    for (uint32_t i = 1; i < tensor->rank; ++i)
-        if (!size_mul(*count, (size_t)tensor->dims[i], count))
-            return false;
-    return true;
+    return tensor->dims[0] > 0 ? all / (size_t)tensor->dims[0] : 0;
 }
 
 static trp_status append_numbers(trp_item_reader *reader, const struct wire_tensor *tensor,
                                  bool delta, const struct wire_slice *slice)
 {
-    size_t step, row, all, element = trp_dtype_size((trp_dtype)tensor->dtype);
+    size_t all, element = trp_dtype_size((trp_dtype)tensor->dtype);
+    trp_bytes rows;
     if (element == 0)
         return trp_fail(TRP_UNIMPLEMENTED, "a column has elements of tensorflow.DataType %d",
                         tensor->dtype);
-    if (!step_elements(tensor, &step) || !size_mul(step, element, &row) ||
-        !size_mul(row, (size_t)tensor->dims[0], &all) ||
+    if (!size_mul((size_t)tensor->elements, element, &all) ||
         !block_size_plausible(tensor->content, all))
         return trp_fail(TRP_DATA_LOSS, "a tensor's shape does not go with its %zu bytes",
                         tensor->content.size);
-    if (row * (size_t)slice->length + reader->data.size > SAMPLE_BYTES_MAX)
+    size_t row = row_share(tensor, all), size = row * (size_t)slice->length;
+    if (size + reader->data.size > SAMPLE_BYTES_MAX)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "an item of more than %zu bytes",
                         (size_t)SAMPLE_BYTES_MAX);
-    buffer_clear(&reader->plain);
-    uint8_t *plain = buffer_reserve(&reader->plain, all + 1);
-    TRP_TRY(block_decompress(tensor->content, plain, all));
-    if (delta && delta_applies(tensor->dtype, tensor->rank))
-        delta_decode(tensor->dtype, (size_t)tensor->dims[0], step, plain);
-    buffer_append(&reader->data,
-                  (trp_bytes){plain + (size_t)slice->offset * row, (size_t)slice->length * row});
+    uint8_t *out = buffer_reserve(&reader->data, size + 1);
+    TRP_TRY(cutter_cut(&reader->cutter, slice, tensor, delta, row, out, &rows));
+    if (rows.data != out)
+        memcpy(out, rows.data, rows.size);
+    reader->data.size += rows.size;
     return TRP_OK;
 }
 
@@ -183,11 +136,10 @@ static trp_status append_numbers(trp_item_reader *reader, const struct wire_tens
 static trp_status append_strings(trp_item_reader *reader, const struct wire_tensor *tensor,
                                  const struct wire_slice *slice, struct buffer *texts)
 {
-    size_t step, all, skipped = 0, taken = 0;
+    size_t skipped = 0, taken = 0, all = (size_t)tensor->elements, step = row_share(tensor, all);
     struct reader lengths = reader_of(tensor->content);
     trp_status broken = TRP_DATA_LOSS;
-    if (!step_elements(tensor, &step) || !size_mul(step, (size_t)tensor->dims[0], &all) ||
-        all > tensor->content.size)
+    if (all > tensor->content.size)
         return trp_fail(broken, "a tensor of strings is shorter than its shape says");
     size_t first = step * (size_t)slice->offset, last = first + step * (size_t)slice->length;
     for (size_t i = 0; i < all; ++i) {
@@ -240,11 +192,13 @@ static trp_status column_build(trp_item_reader *reader, const struct wire_column
         const struct wire_slice *slice = &reader->lists.slices[wire->slice_first + i];
         struct wire_tensor tensor = {0};
         bool delta = false;
-        status = tensor_of(reader, slice, &tensor, &delta);
+        status = cutter_find(&reader->cutter, slice, &tensor, &delta);
         if (status == TRP_OK && tensor.rank > TRP_RANK_MAX)
             status = too_deep(&tensor, column);
+        else if (status == TRP_OK && (tensor.rank < 1 || tensor.elements == UINT64_MAX))
+            status = trp_fail(TRP_INVALID_ARGUMENT, "a chunk has a tensor of unknown shape");
         if (status == TRP_OK)
-            status = slice_check(&tensor, slice);
+            status = slice_in_tensor(slice, &tensor);
         if (status == TRP_OK)
             status = shape_join(column, &tensor, i == 0);
         if (status == TRP_OK)
@@ -266,20 +220,8 @@ static trp_status column_build(trp_item_reader *reader, const struct wire_column
 
 static void item_begin(trp_item_reader *reader, const struct wire_entry *entry)
 {
-    const struct wire_lists *from = &reader->response.lists;
-    const struct wire_item *item = &from->items[entry->item];
-    struct wire_lists *to = &reader->lists;
-    wire_lists_clear(to);
-    struct wire_item *copy = wire_push_item(to);
-    *copy = *item;
-    copy->column_first = 0;
-    copy->column_count = 0;
-    for (uint32_t i = 0; i < item->column_count; ++i) {
-        const struct wire_column *column = &from->columns[item->column_first + i];
-        wire_push_column(to)->squeeze = column->squeeze;
-        for (uint32_t j = 0; j < column->slice_count; ++j)
-            *wire_push_slice(to) = from->slices[column->slice_first + j];
-    }
+    const struct wire_item *item = &reader->response.lists.items[entry->item];
+    sample_begin(&reader->lists, &reader->response, entry);
     free(reader->table);
     reader->table = xcalloc(1, item->table.size + 1);
     if (item->table.size)
@@ -297,6 +239,7 @@ static trp_status item_build(trp_item_reader *reader, trp_item_data *out)
         reader->ends = xrealloc(reader->ends, item->column_count * sizeof *reader->ends);
     }
     buffer_clear(&reader->data);
+    cutter_begin(&reader->cutter, reader->lists.chunks, reader->lists.chunk_count);
     trp_status status = TRP_OK;
     for (uint32_t i = 0; i < item->column_count; ++i) {
         size_t start = reader->data.size;
@@ -336,12 +279,7 @@ trp_status trp_item_reader_next(trp_item_reader *reader, trp_item_data *item, bo
                             reader->open ? "begins before the last one ended" : "has no info");
         if (entry->has_info)
             item_begin(reader, entry);
-        if (reader->lists.chunk_count + (uint64_t)entry->chunk_count > MESSAGE_ITEMS_MAX)
-            return trp_fail(TRP_RESOURCE_EXHAUSTED, "an item of more than %d chunks",
-                            MESSAGE_ITEMS_MAX);
-        for (uint32_t i = 0; i < entry->chunk_count; ++i)
-            *wire_push_chunk(&reader->lists) =
-                reader->response.lists.chunks[entry->chunk_first + i];
+        TRP_TRY(sample_add_chunks(&reader->lists, &reader->response, entry));
         if (!entry->end_of_sequence)
             continue;
         reader->open = false;

@@ -80,45 +80,6 @@ void batch_cleanup(struct batch *batch, size_t column_count)
 
 /* ---- one tensor ------------------------------------------------------------------------------ */
 
-static trp_status walk_chunk(struct unpacker *unpacker, const struct wire_chunk *chunk,
-                             struct chunk_tensors *tensors)
-{
-    struct wire_tensor_reader reader;
-    bool more = true;
-    tensors->first = unpacker->tensor_count;
-    wire_tensors_open(&reader, chunk);
-    while (more) {
-        if (unpacker->tensor_count == unpacker->tensor_capacity) {
-            uint32_t capacity = unpacker->tensor_capacity ? 2 * unpacker->tensor_capacity : 16;
-            unpacker->tensors = xrealloc(unpacker->tensors, capacity * sizeof *unpacker->tensors);
-            unpacker->tensor_capacity = capacity;
-        }
-        TRP_TRY(wire_tensor_next(&reader, &unpacker->tensors[unpacker->tensor_count], &more));
-        unpacker->tensor_count += more;
-    }
-    tensors->count = unpacker->tensor_count - tensors->first;
-    tensors->delta_encoded = reader.delta_encoded;
-    tensors->walked = true;
-    return TRP_OK;
-}
-
-static trp_status find_chunk(struct unpacker *unpacker, const struct sample *sample, uint64_t key,
-                             uint32_t *index)
-{
-    for (uint32_t i = 0, at = unpacker->found; i < sample->chunk_count; i++, at++) {
-        if (at >= sample->chunk_count)
-            at = 0;
-        if (sample->chunks[at].key == key) {
-            *index = unpacker->found = at;
-            return TRP_OK;
-        }
-    }
-    return trp_fail(TRP_INVALID_ARGUMENT,
-                    "item %" PRIu64 " of the sample refers to chunk %" PRIu64
-                    ", which did not come",
-                    sample->item->key, key);
-}
-
 static trp_status wrong_tensor(const struct unpacker *unpacker, size_t column, bool squeeze,
                                const struct wire_tensor *tensor)
 {
@@ -145,31 +106,6 @@ static bool tensor_fits(const struct wire_tensor *tensor, const trp_tensor_spec 
     return true;
 }
 
-/* The whole tensor, decompressed and decoded, in unpacker->plain. */
-static trp_status make_plain(struct unpacker *unpacker, const struct wire_tensor *tensor,
-                             bool delta, size_t row_bytes)
-{
-    size_t size;
-    if (unpacker->plain_of == tensor->content.data && tensor->content.data)
-        return TRP_OK;
-    unpacker->plain_of = NULL;
-    if (!size_mul((size_t)tensor->dims[0], row_bytes, &size) ||
-        !block_size_plausible(tensor->content, size))
-        return trp_fail(TRP_DATA_LOSS,
-                        "a tensor of %" PRId64 " rows of %zu bytes in a block of %zu",
-                        tensor->dims[0], row_bytes, tensor->content.size);
-    if (size > unpacker->plain_capacity) {
-        unpacker->plain = xrealloc(unpacker->plain, size);
-        unpacker->plain_capacity = size;
-    }
-    TRP_TRY(block_decompress(tensor->content, unpacker->plain, size));
-    if (delta && delta_applies(tensor->dtype, tensor->rank))
-        delta_decode(tensor->dtype, (size_t)tensor->dims[0],
-                     row_bytes / trp_dtype_size((trp_dtype)tensor->dtype), unpacker->plain);
-    unpacker->plain_of = tensor->content.data;
-    return TRP_OK;
-}
-
 /* Where rows of a column go. */
 struct place {
     uint8_t *out;
@@ -178,62 +114,34 @@ struct place {
     size_t column;
 };
 
-static void place_view(const struct place *place, const uint8_t *data, size_t size)
+/* Rows that were written to place->out or lie in a chunk, which a view may show as they are. */
+static void place_rows(const struct unpacker *unpacker, const struct place *place, trp_bytes rows)
 {
+    bool seen = place->views && !unpacker->gathered;
+    if (rows.size == 0)
+        return;
+    if (rows.data != place->out && !seen)
+        memcpy(place->out, rows.data, rows.size);
     if (place->views)
-        views_push(place->views, place->row, place->column, data, size);
-}
-
-/* Rows [offset, offset + length) of `tensor`, which fits; the caller checked the range. */
-static trp_status place_rows(struct unpacker *unpacker, const struct wire_tensor *tensor,
-                             bool delta, size_t row_bytes, const struct wire_slice *slice,
-                             const struct place *place)
-{
-    size_t size = (size_t)slice->length * row_bytes, all;
-    size_t start = (size_t)slice->offset * row_bytes;
-    trp_bytes raw;
-    delta = delta && delta_applies(tensor->dtype, tensor->rank);
-    if (size == 0)
-        return TRP_OK;
-    if (!delta && block_literal(tensor->content, &raw) &&
-        size_mul((size_t)tensor->dims[0], row_bytes, &all) && all == raw.size) {
-        bool seen = place->views && !unpacker->gathered;
-        if (!seen)
-            memcpy(place->out, raw.data + start, size);
-        place_view(place, seen ? raw.data + start : place->out, size);
-        return TRP_OK;
-    }
-    place_view(place, place->out, size);
-    if (!delta && slice->length == tensor->dims[0])
-        return block_decompress(tensor->content, place->out, size);
-    TRP_TRY(make_plain(unpacker, tensor, delta, row_bytes));
-    memcpy(place->out, unpacker->plain + start, size);
-    return TRP_OK;
+        views_push(place->views, place->row, place->column, seen ? rows.data : place->out,
+                   rows.size);
 }
 
 /* ---- one sample ------------------------------------------------------------------------------ */
 
-static trp_status unpack_slice(struct unpacker *unpacker, const struct sample *sample, bool squeeze,
+static trp_status unpack_slice(struct unpacker *unpacker, bool squeeze,
                                const struct wire_slice *slice, size_t row_bytes,
                                const struct place *place)
 {
-    uint32_t at = 0;
-    TRP_TRY(find_chunk(unpacker, sample, slice->chunk_key, &at));
-    struct chunk_tensors *tensors = &unpacker->chunks[at];
-    if (!tensors->walked)
-        TRP_TRY(walk_chunk(unpacker, &sample->chunks[at], tensors));
-    if (slice->index < 0 || (uint32_t)slice->index >= tensors->count)
-        return trp_fail(TRP_INVALID_ARGUMENT, "the sample cuts tensor %d from a chunk that has %u",
-                        slice->index, tensors->count);
-    const struct wire_tensor *tensor = &unpacker->tensors[tensors->first + (uint32_t)slice->index];
-    if (!tensor_fits(tensor, &unpacker->columns[place->column].spec, squeeze))
-        return wrong_tensor(unpacker, place->column, squeeze, tensor);
-    if (slice->offset < 0 || slice->offset > tensor->dims[0] ||
-        slice->length > tensor->dims[0] - slice->offset)
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "the sample cuts %d steps from %d on out of a chunk of %" PRId64,
-                        slice->length, slice->offset, tensor->dims[0]);
-    return place_rows(unpacker, tensor, tensors->delta_encoded, row_bytes, slice, place);
+    struct wire_tensor tensor;
+    bool delta;
+    trp_bytes rows;
+    TRP_TRY(cutter_find(&unpacker->cutter, slice, &tensor, &delta));
+    if (!tensor_fits(&tensor, &unpacker->columns[place->column].spec, squeeze))
+        return wrong_tensor(unpacker, place->column, squeeze, &tensor);
+    TRP_TRY(cutter_cut(&unpacker->cutter, slice, &tensor, delta, row_bytes, place->out, &rows));
+    place_rows(unpacker, place, rows);
+    return TRP_OK;
 }
 
 static trp_status wrong_length(const struct unpacker *unpacker, size_t index, bool squeeze)
@@ -263,24 +171,11 @@ static trp_status unpack_column(struct unpacker *unpacker, const struct sample *
         int64_t length = slices[i].length;
         if (length < 0 || length > steps - done)
             return wrong_length(unpacker, index, wire->squeeze);
-        TRP_TRY(unpack_slice(unpacker, sample, wire->squeeze, &slices[i], row_bytes, &place));
+        TRP_TRY(unpack_slice(unpacker, wire->squeeze, &slices[i], row_bytes, &place));
         place.out += (size_t)length * row_bytes;
         done += length;
     }
     return done == steps ? TRP_OK : wrong_length(unpacker, index, wire->squeeze);
-}
-
-static void prepare_chunks(struct unpacker *unpacker, uint32_t count)
-{
-    if (count > unpacker->chunk_capacity) {
-        unpacker->chunks = xrealloc(unpacker->chunks, count * sizeof *unpacker->chunks);
-        unpacker->chunk_capacity = count;
-    }
-    for (uint32_t i = 0; i < count; i++)
-        unpacker->chunks[i].walked = false;
-    unpacker->tensor_count = 0;
-    unpacker->found = 0;
-    unpacker->plain_of = NULL;
 }
 
 trp_status unpacker_sample(struct unpacker *unpacker, const struct sample *sample,
@@ -289,7 +184,7 @@ trp_status unpacker_sample(struct unpacker *unpacker, const struct sample *sampl
     if (sample->item->column_count != unpacker->column_count)
         return trp_fail(TRP_INVALID_ARGUMENT, "%zu columns were asked for, but the sample has %u",
                         unpacker->column_count, sample->item->column_count);
-    prepare_chunks(unpacker, sample->chunk_count);
+    cutter_begin(&unpacker->cutter, sample->chunks, sample->chunk_count);
     uint32_t row = batch->rows;
     if (batch->views)
         views_begin(batch->views, row);
@@ -342,38 +237,14 @@ static void open_clear(struct unpacker *unpacker)
 
 static void open_begin(struct unpacker *unpacker, const struct wire_entry *entry)
 {
-    const struct wire_lists *from = &unpacker->response.lists;
-    struct wire_lists *to = &unpacker->open.lists;
-    const struct wire_item *item = &from->items[entry->item];
     open_clear(unpacker);
     unpacker->open.begun = true;
     unpacker->open.draw = entry->draw;
-    struct wire_item *copy = wire_push_item(to);
-    copy->key = item->key;
-    copy->priority = item->priority;
-    copy->times_sampled = item->times_sampled;
-    copy->policy_version = item->policy_version;
-    for (uint32_t i = 0; i < item->column_count; i++) {
-        const struct wire_column *column = &from->columns[item->column_first + i];
-        wire_push_column(to)->squeeze = column->squeeze;
-        for (uint32_t j = 0; j < column->slice_count; j++)
-            *wire_push_slice(to) = from->slices[column->slice_first + j];
-    }
+    sample_begin(&unpacker->open.lists, &unpacker->response, entry);
 }
 
-static trp_status open_add_chunks(struct unpacker *unpacker, const struct wire_entry *entry)
-{
-    struct wire_lists *to = &unpacker->open.lists;
-    if (to->chunk_count + (uint64_t)entry->chunk_count > MESSAGE_ITEMS_MAX)
-        return trp_fail(TRP_RESOURCE_EXHAUSTED, "a sample of more than %d chunks",
-                        MESSAGE_ITEMS_MAX);
-    for (uint32_t i = 0; i < entry->chunk_count; i++)
-        *wire_push_chunk(to) = unpacker->response.lists.chunks[entry->chunk_first + i];
-    unpacker->needed |= entry->chunk_count > 0;
-    return TRP_OK;
-}
-
-void unpacker_drop_joined(struct unpacker *unpacker)
+/* Memory that was joined in is used up; it is kept for the open sample or for views. */
+static void drop_joined(struct unpacker *unpacker)
 {
     if (unpacker->needed && unpacker->joined)
         messages_push(&unpacker->open.messages, unpacker->joined);
@@ -382,20 +253,32 @@ void unpacker_drop_joined(struct unpacker *unpacker)
     unpacker->joined = NULL;
 }
 
+/* Memory to join a field in. What was joined before is kept if it is needed. */
+static uint8_t *unpacker_memory(void *arg, size_t size)
+{
+    enum { STEP = 4096 };
+    struct unpacker *unpacker = arg;
+    bool kept = unpacker->needed || unpacker->keeps;
+    if (!unpacker->joined || kept || trp_message_size(unpacker->joined) < size) {
+        drop_joined(unpacker);
+        unpacker->joined = trp_message_create((size + STEP - 1) / STEP * STEP);
+    }
+    return unpacker->joined ? trp_message_data(unpacker->joined) : NULL;
+}
+
 /* The message goes, unless the open sample's chunks lie in it. */
 static trp_status drop_message(struct unpacker *unpacker)
 {
     trp_message *message = unpacker->message;
     unpacker->message = NULL;
-    unpacker->reader = (struct reader){0};
-    unpacker->rest = (struct spans){.now = {NULL, 0}};
+    unpacker->parts = (struct assembler){.memory = NULL};
     if (!message)
         return TRP_OK;
     if (!unpacker->needed) {
         message_done(unpacker, message);
         return TRP_OK;
     }
-    unpacker_drop_joined(unpacker);
+    drop_joined(unpacker);
     unpacker->needed = false;
     size_t size = trp_message_size(message);
     messages_push(&unpacker->open.messages, message);
@@ -428,7 +311,8 @@ static trp_status fill_part(struct unpacker *unpacker, struct batch *batch)
     const struct wire_entry *entry = &unpacker->response.entries[0];
     if (entry->has_info)
         open_begin(unpacker, entry);
-    TRP_TRY(open_add_chunks(unpacker, entry));
+    TRP_TRY(sample_add_chunks(&unpacker->open.lists, &unpacker->response, entry));
+    unpacker->needed |= entry->chunk_count > 0;
     if (!entry->end_of_sequence)
         return TRP_OK;
     struct sample sample = {
@@ -525,9 +409,11 @@ static trp_status fill_entry(struct unpacker *unpacker, const struct field *fiel
 trp_status unpacker_feed(struct unpacker *unpacker, trp_message *message)
 {
     trp_status status = drop_message(unpacker);
+    const trp_bytes *parts;
+    size_t count = trp_message_parts(message, &parts);
     unpacker->message = message;
     if (status == TRP_OK)
-        unpacker_open_parts(unpacker, message);
+        unpacker->parts = assembler_of(parts, count, unpacker_memory, unpacker);
     return status;
 }
 
@@ -548,6 +434,20 @@ bool unpacker_used_up(const struct unpacker *unpacker)
     return unpacker->shared.next == unpacker->shared.samples.header.entries;
 }
 
+/* The next field of the message, in one place until the next call. */
+static trp_status next_field(struct unpacker *unpacker, struct field *field, bool *more)
+{
+    struct wire_more beyond;
+    trp_status status = assembler_next(&unpacker->parts, field, &beyond, more);
+    if (status == TRP_OK && beyond.count > 0)
+        status = assembler_join(&unpacker->parts, field, &beyond);
+    if (status != TRP_OK)
+        return trp_fail(
+            status, "SampleStreamResponse of %zu bytes %s", trp_message_size(unpacker->message),
+            status == TRP_INVALID_ARGUMENT ? "is malformed" : "is more than there is memory for");
+    return TRP_OK;
+}
+
 trp_status unpacker_fill(struct unpacker *unpacker, struct batch *batch)
 {
     struct field field;
@@ -555,13 +455,10 @@ trp_status unpacker_fill(struct unpacker *unpacker, struct batch *batch)
     if (unpacker->shared.view)
         return shared_reader_fill(unpacker, batch);
     while (batch->rows < batch->capacity && more) {
-        TRP_TRY(unpacker_field(unpacker, &field, &more));
+        TRP_TRY(next_field(unpacker, &field, &more));
         if (more && field.tag == TAG(1, LEN))
             TRP_TRY(fill_entry(unpacker, &field, batch));
     }
-    if (unpacker->reader.malformed)
-        return trp_fail(TRP_INVALID_ARGUMENT, "SampleStreamResponse of %zu bytes is malformed",
-                        trp_message_size(unpacker->message));
     return TRP_OK;
 }
 
@@ -580,11 +477,10 @@ void unpacker_release(struct unpacker *unpacker)
 void unpacker_reset(struct unpacker *unpacker)
 {
     open_clear(unpacker);
-    unpacker_drop_joined(unpacker);
+    drop_joined(unpacker);
     message_done(unpacker, unpacker->message);
     unpacker->message = NULL;
-    unpacker->reader = (struct reader){0};
-    unpacker->rest = (struct spans){.now = {NULL, 0}};
+    unpacker->parts = (struct assembler){.memory = NULL};
     unpacker->shared.view = NULL;
     unpacker->shared.next = 0;
     unpacker->shared.shape_count = 0;
@@ -631,8 +527,6 @@ void unpacker_destroy(struct unpacker *unpacker)
     shared_reader_cleanup(&unpacker->shared);
     wire_lists_cleanup(&unpacker->open.lists);
     wire_sample_response_cleanup(&unpacker->response);
-    free(unpacker->chunks);
-    free(unpacker->tensors);
-    free(unpacker->plain);
+    cutter_cleanup(&unpacker->cutter);
     free(unpacker);
 }

@@ -7,8 +7,9 @@
 #include "layout.h"
 #include "replay/client/shared_view.h"
 #include "unpack.h"
+#include "replay/wire/cut.h"
 #include "replay/wire/wire.h"
-#include "replay/wire/bytes.h"
+#include "replay/wire/parts.h"
 
 enum { LAYOUTS = 16 /* chunks of 8 steps make items of as many kinds */ };
 
@@ -46,12 +47,6 @@ struct sample {
     struct wire_draw draw;
 };
 
-/* The tensors of one chunk of the sample; walked when the first slice wants one. */
-struct chunk_tensors {
-    uint32_t first, count;
-    bool walked, delta_encoded;
-};
-
 struct column {
     trp_tensor_spec spec;
     size_t bytes;
@@ -69,12 +64,11 @@ struct unpacker {
     size_t column_count;
 
     trp_message *message;
-    struct spans rest;                    /* of it: the part that is read, those behind it */
-    struct reader reader;                 /* what is left of that part */
+    struct assembler parts;               /* what is left of it */
     trp_message *joined;                  /* memory that the last sample was joined in; or NULL */
     bool needed;                          /* chunks of the open sample lie in it or there */
     struct wire_sample_response response; /* one entry of it, decoded */
-    struct shared_reader shared;          /* instead of reader, while it has a view */
+    struct shared_reader shared;          /* instead of parts, while it has a view */
     struct layout *layouts[LAYOUTS];      /* of samples seen before */
     uint32_t layout;                      /* that matched last */
     uint64_t shape;                       /* of the sample that it matched */
@@ -92,20 +86,9 @@ struct unpacker {
     bool keeps; /* messages that are used up, in */
     struct messages kept;
 
-    /* Scratch for one sample. */
-    bool gathered; /* its chunks lie in scratch memory: no views of them */
-    struct chunk_tensors *chunks;
-    uint32_t chunk_capacity;
-    struct wire_tensor *tensors;
-    uint32_t tensor_count, tensor_capacity;
-    uint32_t found; /* chunk of the last slice */
-    uint8_t *plain; /* a tensor decompressed */
-    size_t plain_capacity;
-    const uint8_t *plain_of; /* its block; NULL: none */
+    bool gathered; /* the sample's chunks lie in scratch memory: no views of them */
+    struct cutter cutter;
 };
-
-/* What was joined is used up; it is kept for the open sample or for views. */
-void unpacker_drop_joined(struct unpacker *unpacker);
 
 bool unpacker_fill_by_layout(struct unpacker *unpacker, const struct raw_sample *raw,
                              struct batch *batch);
@@ -114,15 +97,6 @@ void unpacker_learn(struct unpacker *unpacker, const struct raw_sample *raw);
 /* Decodes a sample into the next row of the batch. */
 trp_status unpacker_sample(struct unpacker *unpacker, const struct sample *sample,
                            struct batch *batch);
-
-/* ---- unpack_parts.c ---------------------------------------------------------------------- */
-
-/* Reads `message`, which has to stay, from its beginning. */
-void unpacker_open_parts(struct unpacker *unpacker, trp_message *message);
-
-/* The next field of the message, in one place until the next call. `*more` false: there is none, or
- * the reader is malformed. RESOURCE_EXHAUSTED: no memory to join it. */
-trp_status unpacker_field(struct unpacker *unpacker, struct field *field, bool *more);
 
 /* ---- unpack_shared.c -------------------------------------------------------------------- */
 

@@ -52,12 +52,34 @@ uint64_t more_size(const struct wire_more *more);
 struct spans spans_of(const trp_bytes *parts, size_t count);
 size_t spans_size(const struct spans *spans);
 
-/* `to`: spans_size() bytes. */
-void spans_copy(struct spans spans, uint8_t *to);
+/* Memory to join so many bytes in; NULL: there is none. */
+typedef uint8_t *join_memory(void *arg, size_t size);
 
-/* All of it in one piece, which the request keeps. */
-trp_status spans_join(const struct spans *spans, struct wire_insert_request *request,
-                      trp_bytes *bytes);
+/* All of it in one piece. RESOURCE_EXHAUSTED: no memory. */
+trp_status spans_join(const struct spans *spans, join_memory *memory, void *arg, trp_bytes *bytes);
+
+/* Memory that the request `arg` keeps. */
+uint8_t *insert_request_memory(void *arg, size_t size);
+
+/* The fields of a message in parts, which stay. Where the header of a field is cut, all that is
+ * left of the message is joined. */
+struct assembler {
+    struct spans rest;    /* its part that is read, and those behind it */
+    struct reader reader; /* what is left of that part */
+    join_memory *memory;
+    void *arg;
+};
+
+struct assembler assembler_of(const trp_bytes *parts, size_t count, join_memory *memory, void *arg);
+
+/* The next field; `beyond` is what of its bytes lies in the next parts. `*more` false: there is
+ * none. INVALID_ARGUMENT: malformed, RESOURCE_EXHAUSTED: no memory; both without a text. */
+trp_status assembler_next(struct assembler *assembler, struct field *field,
+                          struct wire_more *beyond, bool *more);
+
+/* Puts a field that goes on in the next parts in one place, its header included. */
+trp_status assembler_join(struct assembler *assembler, struct field *field,
+                          const struct wire_more *beyond);
 
 /* A ChunkData in parts. ABORTED: something else than contents that are one literal goes on in
  * another part, and it has to be joined. */

@@ -122,7 +122,7 @@ trp_status wire_chunk_find(struct wire_insert_request *request, trp_bytes memory
         return TRP_OK;
     }
     *chunk = (struct wire_chunk){.key = 0};
-    trp_status status = spans_join(&whole, request, &bytes);
+    trp_status status = spans_join(&whole, insert_request_memory, request, &bytes);
     if (status == TRP_OK)
         status = chunk_read(bytes, chunk);
     return decode_end("a placed chunk", told.size, status);

@@ -2,7 +2,8 @@
  * to store it. Design: what lies in one part is decoded there. A chunk that goes on in the next is
  * left in parts when only contents of tensors do, each of them one literal, which nobody has to
  * look at; most large chunks are so. Everything else that goes on is joined, and then decoded as
- * always: chunks, items and keys one by one, all of the rest where the header of a field is cut.
+ * always: fields one by one, all of the rest where the header of a field is cut (once in some
+ * hundred parts).
  * Guarantee: parts change nothing but where bytes lie. */
 #include "parts.h"
 
@@ -100,26 +101,66 @@ trp_status spans_field(struct spans *rest, struct field *field, struct wire_more
 
 /* ---- joining ------------------------------------------------------------------------------- */
 
-void spans_copy(struct spans spans, uint8_t *to)
+trp_status spans_join(const struct spans *spans, join_memory *memory, void *arg, trp_bytes *bytes)
 {
-    for (; spans.now.size > 0 || spans_advance(&spans); spans.now.size = 0) {
-        memcpy(to, spans.now.data, spans.now.size);
-        to += spans.now.size;
+    struct spans left = *spans;
+    uint8_t *to = memory(arg, spans_size(spans));
+    if (!to)
+        return TRP_RESOURCE_EXHAUSTED;
+    *bytes = (trp_bytes){to, spans_size(spans)};
+    for (; left.now.size > 0 || spans_advance(&left); left.now.size = 0) {
+        memcpy(to, left.now.data, left.now.size);
+        to += left.now.size;
+    }
+    return TRP_OK;
+}
+
+struct assembler assembler_of(const trp_bytes *parts, size_t count, join_memory *memory, void *arg)
+{
+    struct spans rest = spans_of(parts, count);
+    return (struct assembler){rest, reader_of(rest.now), memory, arg};
+}
+
+trp_status assembler_next(struct assembler *assembler, struct field *field,
+                          struct wire_more *beyond, bool *more)
+{
+    struct reader *reader = &assembler->reader;
+    struct spans *rest = &assembler->rest;
+    beyond->count = 0;
+    for (;;) {
+        const uint8_t *start = reader->at;
+        *more = read_field(reader, field);
+        if (*more || rest->more.count == 0)
+            return reader_status(reader);
+        rest->now = (trp_bytes){start, (size_t)(reader->end - start)};
+        if (rest->now.size == 0) {
+            spans_advance(rest);
+        } else {
+            struct spans all = *rest;
+            trp_status status = spans_field(rest, field, beyond);
+            *more = status == TRP_OK;
+            if (status == TRP_ABORTED) { /* its header is cut */
+                *rest = (struct spans){.now = {NULL, 0}};
+                status = spans_join(&all, assembler->memory, assembler->arg, &rest->now);
+            }
+            reader->malformed = status == TRP_INVALID_ARGUMENT;
+            TRP_TRY(status);
+        }
+        *reader = reader_of(rest->now);
+        if (*more)
+            return TRP_OK;
     }
 }
 
-trp_status spans_join(const struct spans *spans, struct wire_insert_request *request,
-                      trp_bytes *bytes)
+trp_status assembler_join(struct assembler *assembler, struct field *field,
+                          const struct wire_more *beyond)
 {
-    trp_message *message = trp_message_create(spans_size(spans));
-    if (!message)
-        return TRP_RESOURCE_EXHAUSTED;
-    if (request->joined_count == request->joined_capacity)
-        request->joined =
-            array_grow(request->joined, &request->joined_capacity, sizeof(trp_message *));
-    request->joined[request->joined_count++] = message;
-    *bytes = (trp_bytes){trp_message_data(message), trp_message_size(message)};
-    spans_copy(*spans, trp_message_data(message));
+    size_t header = (size_t)(field->bytes.data - field->before);
+    struct spans all = {{field->before, header + field->bytes.size}, *beyond};
+    trp_bytes bytes;
+    TRP_TRY(spans_join(&all, assembler->memory, assembler->arg, &bytes));
+    field->before = bytes.data;
+    field->bytes = (trp_bytes){bytes.data + header, bytes.size - header};
     return TRP_OK;
 }
 
@@ -172,53 +213,40 @@ static bool parts_push(const struct spans *spans, struct wire_lists *lists)
 
 /* ---- requests ------------------------------------------------------------------------------ */
 
-/* Decodes fields that lie in one part; the others are left in `rest`. */
-static trp_status part_decode(struct spans *rest, struct wire_insert_request *request)
+uint8_t *insert_request_memory(void *arg, size_t size)
 {
-    struct reader reader = reader_of(rest->now);
-    struct field field;
-    trp_status status = TRP_OK;
-    while (status == TRP_OK) {
-        rest->now = (trp_bytes){reader.at, (size_t)(reader.end - reader.at)};
-        if (!read_field(&reader, &field))
-            return rest->more.count > 0 ? TRP_OK : reader_status(&reader);
-        status = insert_request_field(&field, request);
-    }
-    return status;
-}
-
-/* Decodes the field that goes on in the next part. */
-static trp_status across_decode(struct spans *rest, struct wire_insert_request *request)
-{
-    struct field field;
-    struct spans all = *rest, bytes = {.now = {NULL, 0}};
-    trp_status status = spans_field(rest, &field, &bytes.more);
-    if (status == TRP_ABORTED) { /* a header is cut */
-        *rest = (struct spans){.now = {NULL, 0}};
-        TRP_TRY(spans_join(&all, request, &rest->now));
-        return TRP_OK;
-    }
-    TRP_TRY(status);
-    bytes.now = field.bytes;
-    if (field.tag == TAG(1, LEN) && parts_push(&bytes, &request->lists))
-        return TRP_OK;
-    TRP_TRY(spans_join(&bytes, request, &field.bytes));
-    return insert_request_field(&field, request);
+    struct wire_insert_request *request = arg;
+    trp_message *message = trp_message_create(size);
+    if (!message)
+        return NULL;
+    if (request->joined_count == request->joined_capacity)
+        request->joined =
+            array_grow(request->joined, &request->joined_capacity, sizeof(trp_message *));
+    request->joined[request->joined_count++] = message;
+    return trp_message_data(message);
 }
 
 trp_status wire_insert_request_decode_parts(const trp_bytes *parts, size_t count,
                                             struct wire_insert_request *request)
 {
-    struct spans rest = spans_of(parts, count);
-    size_t size = spans_size(&rest);
-    trp_status status = TRP_OK;
+    struct assembler assembler = assembler_of(parts, count, insert_request_memory, request);
+    size_t size = spans_size(&assembler.rest);
     wire_insert_request_clear(request);
-    while (status == TRP_OK && (rest.now.size > 0 || spans_advance(&rest))) {
-        status = part_decode(&rest, request);
-        if (status == TRP_OK && rest.now.size > 0 && rest.more.count > 0)
-            status = across_decode(&rest, request);
-        else if (rest.more.count == 0)
-            break;
+    for (;;) {
+        struct field field;
+        struct wire_more beyond;
+        bool more;
+        trp_status status = assembler_next(&assembler, &field, &beyond, &more);
+        if (status != TRP_OK || !more)
+            return decode_end("InsertStreamRequest", size, status);
+        struct spans content = {field.bytes, beyond};
+        if (beyond.count > 0 && field.tag == TAG(1, LEN) && parts_push(&content, &request->lists))
+            continue;
+        if (beyond.count > 0)
+            status = assembler_join(&assembler, &field, &beyond);
+        if (status == TRP_OK)
+            status = insert_request_field(&field, request);
+        if (status != TRP_OK)
+            return decode_end("InsertStreamRequest", size, status);
     }
-    return decode_end("InsertStreamRequest", size, status);
 }

@@ -103,6 +103,17 @@ static uint64_t ring_push(struct insert_stream *stream, uint64_t key, bool done)
     return stream->end++;
 }
 
+/* A client that does not read its confirmations is not read either, until they are gone; nor is one
+ * of which too many wait behind that of an item that waits. */
+static void stream_read(struct insert_stream *stream)
+{
+    stream->unread = stream->end - stream->first >= INSERT_CONFIRMS_MAX ||
+                     trp_server_call_queued(stream->call) >= INSERT_RESPONSES_MAX ||
+                     trp_server_call_queued_bytes(stream->call) >= INSERT_RESPONSES_BYTES_MAX;
+    if (!stream->unread && !stream->over && !stream->failed && !stream->half_closed)
+        trp_server_call_read(stream->call);
+}
+
 static void stream_confirm(struct insert_stream *stream)
 {
     struct wire_keys *keys = &stream->service->confirmed;
@@ -121,6 +132,8 @@ static void stream_confirm(struct insert_stream *stream)
         trp_server_call_send(stream->call, message);
     else
         stream_fail(stream, TRP_RESOURCE_EXHAUSTED);
+    if (stream->unread)
+        stream_read(stream);
 }
 
 static void stream_answer(struct insert_stream *stream)
@@ -191,15 +204,6 @@ static void lane_push(struct lane *lane, struct insert_stream *stream, struct it
                     stream->pending_bytes >= PENDING_BYTES_MAX ||
                     service_held(lane->service) >= lane->service->held_bytes_max / 2;
     lane_move(lane);
-}
-
-/* A client that does not read its confirmations is not read either, until they are gone. */
-static void stream_read(struct insert_stream *stream)
-{
-    stream->unread = trp_server_call_queued(stream->call) >= INSERT_RESPONSES_MAX ||
-                     trp_server_call_queued_bytes(stream->call) >= INSERT_RESPONSES_BYTES_MAX;
-    if (!stream->unread && !stream->over && !stream->failed && !stream->half_closed)
-        trp_server_call_read(stream->call);
 }
 
 static void stream_waits_less(struct insert_stream *stream, const struct pending_insert *pending)

@@ -37,11 +37,13 @@ void table_sample(struct table *table, struct table_sample *sample)
     table_take_sample(table, slot, sample);
 }
 
-/* The slot of an item that was drawn and is still there; SLOT_NONE: the entry has none. */
+/* The slot of an item that was drawn and is still there; SLOT_NONE: the entry has none. A table
+ * that was emptied meanwhile has fewer slots. */
 static uint32_t drawn_slot(const struct table *table, const struct map_entry *entry)
 {
     uint32_t slot = (uint32_t)entry->value - 1;
-    bool there = entry->value != 0 && table->items[slot] && table->items[slot]->seq == entry->key;
+    bool there = entry->value != 0 && slot < table->slot_count && table->items[slot] &&
+                 table->items[slot]->seq == entry->key;
     return there ? slot : SLOT_NONE;
 }
 

@@ -416,6 +416,24 @@ static void no_item_comes_twice_in_the_answer_to_one_request(void **state)
     }
 }
 
+static void a_request_goes_on_when_the_table_is_emptied_meanwhile(void **state)
+{
+    enum { ITEMS = 64, AFTER = 3 };
+    struct replay *replay = *state;
+    struct sampled samples[ITEMS];
+    OPEN("name=t sampler=uniform replacement=no limiter=rate(1,1,0,1000)");
+    insert_items(replay, "t", 1, ITEMS);
+    trp_stream *stream = open_stream(replay, "SampleStream");
+    send_sample_request(stream, "t", ITEMS + AFTER, -1);
+    receive_samples(stream, samples, ITEMS);
+    assert_int_equal(reset_table(replay, "t"), TRP_OK);
+    insert_items(replay, "t", 100, AFTER);
+    receive_samples(stream, samples, AFTER);
+    for (uint32_t i = 0; i < AFTER; ++i)
+        assert_in_range(samples[i].key, 100, 100 + AFTER - 1);
+    trp_stream_destroy(stream);
+}
+
 /* ---- seeds ------------------------------------------------------------------------------- */
 
 static void a_seed_of_its_own_decides_a_tables_draws(void **state)
@@ -445,6 +463,7 @@ int main(void)
         TEST(the_first_sample_of_an_item_fills_another_table),
         TEST(a_table_that_fills_none_is_refused),
         TEST(no_item_comes_twice_in_the_answer_to_one_request),
+        TEST(a_request_goes_on_when_the_table_is_emptied_meanwhile),
         cmocka_unit_test(a_seed_of_its_own_decides_a_tables_draws),
         TEST(a_policy_version_comes_back_with_its_item),
     };

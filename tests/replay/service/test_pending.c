@@ -406,6 +406,38 @@ static void large_confirmations_that_nobody_reads_are_bounded_in_bytes(void **st
     trp_stream_destroy(stream);
 }
 
+static void confirmations_behind_an_item_that_waits_are_bounded(void **state)
+{
+    enum { ITEMS = 400, NOT_READ_MS = 200 };
+    struct replay *replay = *state;
+    OPEN("name=q sampler=fifo max_times_sampled=1 limiter=queue(1)", "name=t");
+    insert_items(replay, "q", 1, 1);
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    uint64_t sent = 0, confirmed = 0;
+    trp_status status = TRP_OK;
+    struct built *built = built_create(0);
+    send_simple(stream, 2, "q", 1, 2);
+    while (status == TRP_OK && sent < 2 * INSERT_CONFIRMS_MAX) {
+        add_chunk(built, (struct chunk_spec){.key = 3});
+        for (uint32_t i = 0; i < ITEMS; ++i, ++sent)
+            add_simple_item(built, 3, "t", 1, 3);
+        status = try_send_built(stream, built, NOT_READ_MS);
+    }
+    built_destroy(built);
+    assert_int_equal(status, TRP_DEADLINE_EXCEEDED);
+    sample_one(replay, "q");
+    for (sent -= ITEMS - 1; confirmed < sent;) { /* nothing that went out is lost */
+        trp_message *message;
+        struct wire_keys keys = {0};
+        assert_int_equal(trp_stream_receive(stream, &message, WAIT_MS), TRP_OK);
+        assert_int_equal(wire_insert_response_decode(bytes_of(message), &keys), TRP_OK);
+        confirmed += keys.count;
+        wire_keys_cleanup(&keys);
+        trp_message_destroy(message);
+    }
+    trp_stream_destroy(stream);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, replay_setup, replay_teardown)
@@ -423,6 +455,7 @@ int main(void)
         TEST(who_waits_beyond_the_memory_is_told_to_come_again),
         TEST(orphans_that_find_no_room_are_one_line),
         TEST(small_chunks_count_what_they_take),
+        TEST(confirmations_behind_an_item_that_waits_are_bounded),
         TEST(large_confirmations_that_nobody_reads_are_bounded_in_bytes),
         TEST(who_never_reads_confirmations_is_not_read_for_ever),
     };

@@ -403,7 +403,7 @@ static void a_blocking_method_returns_on_time(struct net *net)
     assert_int_equal(
         call_number(net->service, "Wait", 5000, NULL, &(trp_call_options){.timeout_ms = 30}),
         TRP_DEADLINE_EXCEEDED);
-    assert_in_range(now_ms() - started, 30, 2000);
+    assert_in_range(now_ms() - started, 15, 2000); /* gRPC's clock may be some milliseconds old */
     assert_non_null(strstr(trp_last_error(), "/troupe.test.Test/Wait"));
 }
 

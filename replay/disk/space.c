@@ -28,10 +28,6 @@ enum {
     RETRY_MS = 20,
 };
 
-struct hole {
-    uint64_t offset, bytes;
-};
-
 struct space {
     struct space_options options;
     _Atomic uint64_t watermark;
@@ -43,9 +39,6 @@ struct space {
     bool stop, busy; /* busy: somebody takes a step */
     int error;
     int64_t refused_ns;
-    struct hole punches[SPACE_PUNCHES_MAX]; /* [punched, punch_count) are to be done */
-    size_t punched, punch_count;
-    int punch_error;
 };
 
 /* 0 or an errno. */
@@ -88,30 +81,13 @@ static void step_locked(struct space *space, uint64_t target)
     cond_broadcast(&space->changed);
 }
 
-static void punch_locked(struct space *space)
-{
-    struct hole hole = space->punches[space->punched];
-    mutex_unlock(&space->mutex);
-    int rc = fallocate(space->options.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                       (off_t)hole.offset, (off_t)hole.bytes);
-    int error = rc == 0 ? 0 : errno;
-    mutex_lock(&space->mutex);
-    if (error != 0)
-        space->punch_error = error;
-    if (++space->punched == space->punch_count)
-        space->punched = space->punch_count = 0;
-    cond_broadcast(&space->changed);
-}
-
 static void space_run(void *arg)
 {
     struct space *space = arg;
     mutex_lock(&space->mutex);
-    while (!space->stop || space->punch_count > 0) {
-        bool idle = space_watermark(space) >= space->target || space->error != 0 || space->stop;
-        if (idle && space->punch_count > 0)
-            punch_locked(space);
-        else if (idle || space->busy)
+    while (!space->stop) {
+        bool idle = space_watermark(space) >= space->target || space->error != 0;
+        if (idle || space->busy)
             cond_wait(idle ? &space->wake : &space->changed, &space->mutex, DEADLINE_NEVER);
         else
             step_locked(space, space->target);
@@ -212,36 +188,6 @@ int space_error(struct space *space)
 {
     mutex_lock(&space->mutex);
     int error = space->error;
-    mutex_unlock(&space->mutex);
-    return error;
-}
-
-/* ---- giving back ---------------------------------------------------------------------------- */
-
-void space_punch(struct space *space, uint64_t offset, uint64_t bytes)
-{
-    mutex_lock(&space->mutex);
-    assert(space->punch_count < SPACE_PUNCHES_MAX);
-    space->punches[space->punch_count++] = (struct hole){offset, bytes};
-    cond_signal(&space->wake);
-    mutex_unlock(&space->mutex);
-}
-
-bool space_punched(struct space *space, struct deadline deadline)
-{
-    bool in_time = true;
-    mutex_lock(&space->mutex);
-    while (space->punch_count > 0 && in_time)
-        in_time = cond_wait(&space->changed, &space->mutex, deadline);
-    bool done = space->punch_count == 0;
-    mutex_unlock(&space->mutex);
-    return done;
-}
-
-int space_punch_error(struct space *space)
-{
-    mutex_lock(&space->mutex);
-    int error = space->punch_error;
     mutex_unlock(&space->mutex);
     return error;
 }

@@ -1,6 +1,5 @@
-/* Pages of data.mdb that exist: a helper thread allocates and populates them ahead of the writer,
- * and gives back what it is told to. Owner: the store's thread; `watermark` is what the two share.
- */
+/* Pages of data.mdb that exist: a helper thread allocates and populates them ahead of the writer.
+ * Owner: the store's thread; `watermark` is what the two share. */
 #ifndef TRP_REPLAY_DISK_SPACE_H
 #define TRP_REPLAY_DISK_SPACE_H
 
@@ -39,19 +38,5 @@ bool space_wait(struct space *space, uint64_t page, struct deadline deadline);
 
 /* The errno of the last refusal; 0: none since the watermark last rose. */
 int space_error(struct space *space);
-
-/* ---- giving back --------------------------------------------------------------------------- */
-
-enum { SPACE_PUNCHES_MAX = 8 };
-
-/* The helper gives these bytes of the file back, which may take a disk that discards what is freed
- * many milliseconds. At most SPACE_PUNCHES_MAX until space_punched(). */
-void space_punch(struct space *space, uint64_t offset, uint64_t bytes);
-
-/* Waits for what the helper was asked to give back. False: the deadline passed. */
-bool space_punched(struct space *space, struct deadline deadline);
-
-/* The errno of a punch; 0: all were done. */
-int space_punch_error(struct space *space);
 
 #endif

@@ -521,11 +521,6 @@ bool engine_idle(struct engine *engine)
     return store_idle(engine->store);
 }
 
-int64_t engine_idle_at_ns(const struct engine *engine)
-{
-    return store_idle_at_ns(engine->store);
-}
-
 static void item_free(void *arg, struct item *item)
 {
     struct engine *engine = arg;

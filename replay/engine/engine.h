@@ -235,7 +235,4 @@ trp_status engine_flush(struct engine *engine);
 /* Between groups, when nothing else is to be done; engine_commit() follows. True: there is more. */
 bool engine_idle(struct engine *engine);
 
-/* When there may be more though nothing happens; INT64_MAX: never. */
-int64_t engine_idle_at_ns(const struct engine *engine);
-
 #endif

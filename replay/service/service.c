@@ -393,8 +393,6 @@ int64_t service_group_end(void *arg)
         next = earlier_in_ms(next, SERVICE_FULL_RETRY_MS);
     else if (service->worked || more)
         next = 0; /* look for idle work when nothing else is ready */
-    else if (engine_idle_at_ns(service->engine) < next)
-        next = engine_idle_at_ns(service->engine);
     service->worked = false;
     return next;
 }

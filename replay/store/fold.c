@@ -286,5 +286,5 @@ bool store_work(struct store *store, bool all)
 
 bool store_idle(struct store *store)
 {
-    return !store->options.read_only && (store_work(store, false) || park_work(store));
+    return !store->options.read_only && (store_work(store, false));
 }

@@ -226,8 +226,6 @@ static trp_status room_refuse(struct store *store, const struct want *want)
         return trp_fail(TRP_RESOURCE_EXHAUSTED,
                         "replay store %s: in %d s the disk gave no room for %s (%llu bytes)",
                         store->dir.path, ADMIT_WAIT_MS / 1000, want->what, bytes);
-    if (error == 0 && store->account.parked > 0)
-        error = ENOSPC; /* the limit is not what keeps us from their pages */
     if (error == 0)
         return trp_fail(TRP_RESOURCE_EXHAUSTED,
                         "replay store %s is full: no room for %s (%llu bytes) within %llu bytes "
@@ -247,7 +245,7 @@ static trp_status room_wait(struct store *store, const struct want *want)
     struct deadline tidy = deadline_in_ms(&clock_monotonic, TIDY_MS);
     unsigned advances = 0;
     while (room_available(store, want) < want->need) {
-        if (park_return(store) || room_allocate(store, want, deadline))
+        if (room_allocate(store, want, deadline))
             continue;
         bool late = deadline_passed(tidy, &clock_monotonic);
         if (!late && store_work(store, true))
@@ -650,8 +648,6 @@ static trp_status group_admit(struct store *store, struct part *part)
     uint64_t more = table_pages(store) + fold_pages(store);
     uint64_t need = group_pages(store, group->cost) + more;
     *part = part_all(group);
-    if (store->account.parked > 0 && lmdb_pages_insert(store) < need + 2 * store->reserve_pages)
-        park_return(store); /* before anybody waits for it */
     if (need <= lmdb_pages_free(store))
         return TRP_OK;
     *part = part_first(group, store->part_pages * PIECE_BYTES);

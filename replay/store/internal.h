@@ -16,7 +16,6 @@
  *   fold.c    the change log into the records, idle work
  *   share.c   readers on this host: leases, nonce
  *   loan.c    pages that a transport sends from
- *   park.c    freed pages back to the file system
  *   load.c    everything back into memory
  *   found.c   its chunks
  *   copy.c    all of it, while the store goes on
@@ -131,7 +130,7 @@ struct account {
     uint64_t next;     /* the first page that was never used */
     uint64_t reusable; /* free ones that the next transaction may take */
     uint64_t recent;   /* free ones that only the one after it may take */
-    uint64_t parked;   /* taken from LMDB, and most of them from the file */
+    uint64_t parked;   /* an earlier version took them from LMDB, and most of them from the file */
     uint64_t fixed;    /* what any transaction may cost: the paths of all trees */
     uint64_t least;    /* what one costs that only writes the meta record */
     uint64_t fold;     /* what a step of folding costs beside the leaves it changes */
@@ -174,10 +173,6 @@ struct store {
     uint64_t next_removed;
     uint64_t removed_count; /* records in the tree */
     int64_t removed_at_ns;  /* of the newest */
-    uint64_t next_parked;   /* parked runs are [1, next_parked) */
-    struct deadline park_again;
-    bool parking;
-    bool cannot_park;
     uint64_t log_changes;
 
     struct store_table *tables;
@@ -443,12 +438,6 @@ void fold_sort(struct fold *fold, const struct buffer *changes, struct buffer *s
 
 /* A step of fold or sweep in its own transaction; false: there is nothing to do, or no room. */
 bool store_work(struct store *store, bool all);
-
-/* ---- park.c --------------------------------------------------------------------------- */
-
-/* A step of giving pages to the file system, or of taking them back; false: nothing to do. */
-bool park_work(struct store *store);
-bool park_return(struct store *store);
 
 /* ---- store.c -------------------------------------------------------------------------------- */
 

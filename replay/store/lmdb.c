@@ -260,7 +260,7 @@ static void lmdb_want(struct store *store)
     if (ahead > 32768)
         ahead = 32768; /* 128 MiB: 50 ms at the rate of a growing store */
     ahead += store->reserve_pages;
-    if (store->account.reusable >= ahead || store->account.parked > 0)
+    if (store->account.reusable >= ahead)
         return;
     uint64_t page = store->account.next + ahead - store->account.reusable;
     space_want(store->space, (page + STEP - 1) / STEP * STEP);
@@ -623,6 +623,34 @@ static trp_status pages_open(struct store *store, int fd, uint64_t first)
     return TRP_OK;
 }
 
+/* An earlier version took free pages from LMDB, as values that nobody reads, and punched them out
+ * of the file. They are allocated, and then LMDB gets them back. Where there is no room for them
+ * they stay what they are. */
+static trp_status parked_return(struct store *store, int fd)
+{
+    enum { RUNS = 8, RUN_PAGES = 64 };
+    off_t bytes = (off_t)(store->account.next * store->page_bytes);
+    if (store->account.parked == 0 || posix_fallocate(fd, 0, bytes) != 0)
+        return TRP_OK;
+    while (store->account.parked > 0 && lmdb_pages_free(store) >= RUN_PAGES) {
+        MDB_txn *txn;
+        MDB_cursor *cursor;
+        MDB_val key, data;
+        TRP_TRY(lmdb_begin(store, &txn));
+        int rc = mdb_cursor_open(txn, store->trees[TREE_PARKED], &cursor);
+        for (unsigned run = 0; rc == 0 && run < RUNS; run++) {
+            rc = mdb_cursor_get(cursor, &key, &data, MDB_LAST);
+            rc = rc == 0 ? mdb_cursor_del(cursor, 0) : rc;
+        }
+        if (rc != 0 && rc != MDB_NOTFOUND) {
+            mdb_txn_abort(txn);
+            return lmdb_fail(store, rc, "return parked pages");
+        }
+        TRP_TRY(lmdb_commit(store, txn));
+    }
+    return TRP_OK;
+}
+
 /* LMDB makes a file that it writes to through a map as long as the map. It is to be as long as what
  * it takes, for everybody who looks at it or copies it; the helper makes it longer before anything
  * is written there. What was taken ahead stays, should the file system be full by now. */
@@ -684,7 +712,8 @@ trp_status lmdb_open(struct store *store)
     }
     TRP_TRY(trees_check(store));
     TRP_TRY(data_shorten(store, fd, first, (uint64_t)before.st_size));
-    return pages_open(store, fd, first);
+    TRP_TRY(pages_open(store, fd, first));
+    return parked_return(store, fd);
 }
 
 trp_status lmdb_rename(struct store *store)

@@ -37,12 +37,11 @@ static trp_status numbers_load(struct store *store)
 {
     store->next_item = store->meta.item_ceiling;
     store->next_chunk = store->meta.chunk_ceiling;
-    store->next_change = store->next_parked = store->next_removed = 1;
+    store->next_change = store->next_removed = 1;
     TRP_TRY(lmdb_read_begin(store));
     uint64_t *const last[] = {&store->next_item, &store->next_chunk, &store->next_change,
-                              &store->next_parked, &store->next_removed};
-    const enum store_tree tree[] = {TREE_ITEMS, TREE_PIECES, TREE_CHANGES, TREE_PARKED,
-                                    TREE_REMOVED};
+                              &store->next_removed};
+    const enum store_tree tree[] = {TREE_ITEMS, TREE_PIECES, TREE_CHANGES, TREE_REMOVED};
     store->next_table = store->meta.table_ceiling ? store->meta.table_ceiling : 1;
     for (unsigned index = 0; index < sizeof tree / sizeof *tree; index++) {
         MDB_cursor *cursor;

@@ -207,12 +207,9 @@ trp_status store_removed_load(struct store *store, store_removed_visit visit, vo
  * (which only a broken disk or file causes) the store refuses everything with that status. */
 trp_status store_commit(struct store *store);
 
-/* Between groups, when there is nothing else to do: folds the change log a bit, gives freed pages
- * back. True: there is more. */
+/* Between groups, when there is nothing else to do: folds the change log a bit. True:
+ * there is more. */
 bool store_idle(struct store *store);
-
-/* When store_idle() may have something to do again though nothing happens; INT64_MAX: never. */
-int64_t store_idle_at_ns(const struct store *store);
 
 /* ---- chunks that a transport sends from where they lie ----------------------------------------
  */

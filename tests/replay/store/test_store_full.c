@@ -334,34 +334,21 @@ static uint64_t allocated(const struct full *full)
     return stats.allocated_bytes;
 }
 
-static void freed_pages_go_back_and_come_again(void **state)
+static void freed_pages_are_used_again(void **state)
 {
     struct full *full = *state;
     full_open(full, TRP_DURABLE_PROCESS, 0);
     uint64_t once = fill(full, ITEM_BYTES);
     assert_true(allocated(full) > FS_BYTES / 10 * 9);
-    while (full->count - full->first > 20)
-        erase_oldest(full);
-    commit(full);
-    while (store_idle(full->store))
-        ;
-    assert_in_range(allocated(full), 1, FS_BYTES / 10 * 6);
-    check_all(full);
-    /* Somebody else has the room now. */
-    char *ballast = fixture_path(full->mount_point, "ballast");
-    int fd = open(ballast, O_WRONLY | O_CREAT, 0666);
-    assert_int_equal(posix_fallocate(fd, 0, FS_BYTES / 10 * 3), 0);
-    close(fd);
-    uint64_t less = fill(full, ITEM_BYTES);
-    assert_in_range(less, once / 4, once / 10 * 8);
-    check_reopened(full, TRP_DURABLE_PROCESS, 0);
-    unlink(ballast);
-    free(ballast);
-    struct deadline deadline = deadline_in_ms(&clock_monotonic, 5000);
-    while (insert(full, ITEM_BYTES) != TRP_OK)
-        assert_false(deadline_passed(deadline, &clock_monotonic));
-    assert_in_range(less + fill(full, ITEM_BYTES), once / 10 * 8, once);
-    check_reopened(full, TRP_DURABLE_PROCESS, 0);
+    for (unsigned round = 0; round < 2; round++) {
+        while (full->count - full->first > 20)
+            erase_oldest(full);
+        commit(full);
+        while (store_idle(full->store))
+            ;
+        assert_in_range(fill(full, ITEM_BYTES), once / 10 * 8, once);
+        check_reopened(full, TRP_DURABLE_PROCESS, 0);
+    }
 }
 
 /* At whatever file of the new store it fails. */
@@ -536,7 +523,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(changes_are_always_possible, setup, teardown),
         cmocka_unit_test_setup_teardown(a_table_without_room_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(space_that_returns_is_used, setup, teardown),
-        cmocka_unit_test_setup_teardown(freed_pages_go_back_and_come_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(freed_pages_are_used_again, setup, teardown),
         cmocka_unit_test_setup_teardown(a_full_file_system_cannot_hold_a_new_store, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_file_system_that_grows_is_used_at_once, setup, teardown),

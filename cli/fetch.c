@@ -7,6 +7,7 @@
 
 #include "core/alloc.h"
 #include "core/limits.h"
+#include "core/words.h"
 
 void fetch_open(struct item_fetch *fetch, const struct target *target, const char *table,
                 Troupe__ReplayFilter *filter)
@@ -50,6 +51,7 @@ static trp_status fetch_more(struct item_fetch *fetch)
         buffer_cleanup(&fetch->part);
     trp_status status =
         take_samples(fetch, (trp_bytes){page->samples.data, page->samples.len}, page->rest == NULL);
+    status = target_malformed(fetch->target, status);
     if (status == TRP_OK && !goes_on(fetch, page))
         status = trp_fail(TRP_INTERNAL, "%s sends the same items again", fetch->target->text);
     troupe__replay_fetch_rest__init(&fetch->rest);
@@ -70,17 +72,17 @@ static trp_status damage_told(const struct item_fetch *fetch, trp_status status)
 {
     if (status != TRP_DATA_LOSS)
         return status;
-    char *why = xstrdup(trp_last_error());
-    trp_fail(status, "%s; `troupe replay verify %s` says which items are damaged", why,
-             fetch->target->text);
-    free(why);
+    char *target = shell_word(fetch->target->text);
+    trp_fail(status, "%s; `troupe replay verify %s` says which items are damaged", trp_last_error(),
+             target);
+    free(target);
     return status;
 }
 
 static trp_status item_next(struct item_fetch *fetch, trp_item_data *item, bool *more)
 {
     for (;;) {
-        TRP_TRY(trp_item_reader_next(fetch->reader, item, more));
+        TRP_TRY(target_malformed(fetch->target, trp_item_reader_next(fetch->reader, item, more)));
         if (*more || !fetch->more)
             return TRP_OK;
         TRP_TRY(fetch_more(fetch));

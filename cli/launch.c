@@ -261,14 +261,25 @@ static trp_status become(const struct launch *launch, int fd, int argc, char **a
     return trp_fail(TRP_INTERNAL, "the program cannot be started: %s", strerror(error));
 }
 
+static int separator_missing(const struct cli_call *call, const char *text)
+{
+    char *tool = shell_word(program_invocation_name), *file = shell_word(call->words[0]);
+    char *word = shell_word(text);
+    int status = cli_wrong(call->name, "'%s' goes to the program, after --: %s launch %s -- %s",
+                           text, tool, file, word);
+    free(word);
+    free(file);
+    free(tool);
+    return status;
+}
+
 int launch_command(const struct cli_call *call)
 {
     struct launch launch = {.file = call->words[0]};
     char **argv = call->words + 2;
     int fd = -1, argc = (int)call->word_count - 2;
     if (call->word_count > 1 && strcmp(call->words[1], "--") != 0)
-        return cli_wrong(call->name, "'%s' goes to the program, after --: %s launch %s -- %s",
-                         call->words[1], program_invocation_name, launch.file, call->words[1]);
+        return separator_missing(call, call->words[1]);
     trp_status status = TRP_OK;
     if (access(launch.file, R_OK) != 0)
         status = trp_fail(TRP_FAILED_PRECONDITION, "%s: %s", launch.file, strerror(errno));

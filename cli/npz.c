@@ -167,11 +167,23 @@ static void note_add(struct npz_file *npz, const Troupe__ReplayTable *table)
     npz->notes[npz->table_count++] = (struct note){json, npz->count};
 }
 
+/* Its first slash ends a table's name: one in the name is %2F. */
+static char *table_prefix(const char *name)
+{
+    struct buffer out = {0};
+    for (; *name; name++) {
+        const char *bytes = *name == '/' ? "%2F" : *name == '%' ? "%25" : name;
+        buffer_append(&out, (trp_bytes){(const uint8_t *)bytes, bytes == name ? 1 : 3});
+    }
+    buffer_append(&out, (trp_bytes){(const uint8_t *)"/", 2});
+    return (char *)out.data;
+}
+
 static trp_status npz_table(void *state, const Troupe__ReplayTable *table)
 {
     struct npz_file *npz = state;
     free(npz->prefix);
-    npz->prefix = npz->many ? xasprintf("%s/", table->name) : xstrdup("");
+    npz->prefix = npz->many ? table_prefix(table->name) : xstrdup("");
     npz->table_first = npz->count;
     npz->items = 0;
     note_add(npz, table);
@@ -186,18 +198,35 @@ static trp_status npz_table(void *state, const Troupe__ReplayTable *table)
     return TRP_OK;
 }
 
+/* Where it is not one array it is `name`/0, `name`/1, ... */
+static bool is_item_of(const char *member, const char *name)
+{
+    size_t size = strlen(name);
+    return strncmp(member, name, size) == 0 && member[size] == '/' && member[size + 1] &&
+           member[size + 1 + strspn(member + size + 1, "0123456789")] == '\0';
+}
+
+static bool name_is_taken(const struct npz_file *npz, const char *name)
+{
+    for (size_t i = npz->table_first; i < npz->count; i++) {
+        const char *other = npz->spools[i].name;
+        if (strcmp(other, name) == 0 || is_item_of(other, name) || is_item_of(name, other))
+            return true;
+    }
+    return strcmp(name, NPZ_TABLES) == 0;
+}
+
 /* What the signature calls a column, unless there is an array of that name; else its number. */
 static char *column_member(const struct npz_file *npz, size_t index)
 {
-    char *name = NULL;
-    if (index < npz->name_count && strcmp(npz->names[index], NPZ_TABLES) != 0)
-        name = xasprintf("%s%s", npz->prefix, npz->names[index]);
-    for (size_t i = npz->table_first; name && i < npz->count; ++i)
-        if (strcmp(npz->spools[i].name, name) == 0) {
-            free(name);
-            name = NULL;
-        }
-    return name ? name : xasprintf("%scolumn_%zu", npz->prefix, index);
+    char *name = index < npz->name_count ? xasprintf("%s%s", npz->prefix, npz->names[index])
+                                         : xasprintf("%scolumn_%zu", npz->prefix, index);
+    for (unsigned more = 0; name_is_taken(npz, name); more++) {
+        free(name);
+        name = more == 0 ? xasprintf("%scolumn_%zu", npz->prefix, index)
+                         : xasprintf("%scolumn_%zu_%u", npz->prefix, index, more);
+    }
+    return name;
 }
 
 /* Items that came before a column was first seen have none. */

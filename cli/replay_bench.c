@@ -164,7 +164,7 @@ static void bencher_note(struct bencher *self, trp_status status)
 {
     self->status = status;
     if (status != TRP_OK)
-        self->failure = xstrdup(trp_last_error());
+        self->failure = error_keep();
 }
 
 static void writer_run(void *arg)

@@ -7,6 +7,7 @@
 #include "core/flags.h"
 #include "core/clock.h"
 #include "core/printable.h"
+#include "core/status.h"
 #include "core/words.h"
 #include "fetch.h"
 #include "interrupt.h"
@@ -267,6 +268,7 @@ static trp_status samples_take(struct work *work, trp_item_reader *reader, struc
     bool more;
     for (;;) {
         trp_status status = trp_item_reader_next(reader, &item, &more);
+        status = target_malformed(&work->target, status);
         if (status == TRP_UNIMPLEMENTED)
             sink_leave_out(sink);
         else if (status != TRP_OK || !more)
@@ -323,8 +325,10 @@ static trp_status samples_draw(struct work *work, struct sink *sink, trp_item_re
         trp_message *message = NULL;
         status = sample_receive(stream, &message);
         if (status == TRP_OK)
-            status = trp_item_reader_feed(
-                reader, (trp_bytes){trp_message_data(message), trp_message_size(message)});
+            status = target_malformed(
+                &work->target,
+                trp_item_reader_feed(
+                    reader, (trp_bytes){trp_message_data(message), trp_message_size(message)}));
         trp_message_destroy(message);
         if (status == TRP_OK)
             status = samples_take(work, reader, sink, &taken);
@@ -366,10 +370,7 @@ static trp_status sink_begin(struct work *work, struct sink *sink)
         status = sink_column(sink, table->n_column_types, i, table->column_types[i]);
     if (status != TRP_UNIMPLEMENTED)
         return status;
-    char *why = xstrdup(trp_last_error());
-    trp_fail(status, "table %s: %s; nothing was drawn", work->table, why);
-    free(why);
-    return status;
+    return trp_fail(status, "table %s: %s; nothing was drawn", work->table, trp_last_error());
 }
 
 /* What came is written, also when more was wanted: it may be nowhere else. */
@@ -380,16 +381,18 @@ static trp_status samples_save(const struct work *work, struct sink *sink, trp_s
     if (!file || sink->broken || (drawn != TRP_OK && sink->items == 0))
         return drawn;
     interrupt_put_off();
-    char *why = drawn == TRP_OK ? NULL : xstrdup(trp_last_error());
+    char *kept = error_keep();
     progress_begin(&progress, "sample", "items", 0);
     trp_status status = sink->impl->finish(sink->state, &progress);
     progress_end(&progress);
     if (status == TRP_OK)
         sink_print(sink, file, work->args->json);
-    if (why && status == TRP_OK)
-        trp_fail(drawn, "%s; what came is in %s", why, file);
-    free(why);
-    return drawn == TRP_OK ? status : drawn;
+    if (drawn != TRP_OK && status == TRP_OK)
+        status = trp_fail(drawn, "%s; what came is in %s", kept, file);
+    else if (drawn != TRP_OK)
+        status = trp_fail(drawn, "%s; what came is not saved: %s", kept, trp_last_error());
+    free(kept);
+    return status;
 }
 
 static trp_status sample_work(struct work *work)

@@ -80,13 +80,11 @@ static trp_status item_table_check(struct load *load, const char *table)
     if (load->table && strcmp(load->table, table) == 0)
         return TRP_OK;
     trp_status status = target_tables(&load->work->target, table, &tables);
-    if (status == TRP_NOT_FOUND) {
-        char *why = xstrdup(trp_last_error());
-        trp_fail(status, "%s; %s", why,
-                 load->work->args->create ? "the file does not describe it: make it with create"
-                                          : "--create makes those that the dump describes");
-        free(why);
-    }
+    if (status == TRP_NOT_FOUND)
+        return trp_fail(status, "%s; %s", trp_last_error(),
+                        load->work->args->create
+                            ? "the file does not describe it: make it with create"
+                            : "--create makes those that the dump describes");
     TRP_TRY(status);
     troupe__replay_tables_response__free_unpacked(tables, NULL);
     free(load->table);
@@ -144,17 +142,14 @@ static void load_print(const struct load *load, int64_t known)
  * the server refuses is the file's fault, not the command line's. */
 static trp_status interrupted(const struct load *load, trp_status status)
 {
-    char *why = xstrdup(trp_last_error());
     bool refused = status == TRP_INVALID_ARGUMENT;
     uint64_t confirmed = load->begun ? trp_item_writer_confirmed(load->writer) : 0;
     char far[64] = "";
     if (load->begun)
         snprintf(far, sizeof far, " (%" PRIu64 " item%s loaded; load again to go on)", confirmed,
                  confirmed == 1 ? " is" : "s are");
-    status = refused ? TRP_FAILED_PRECONDITION : status;
-    trp_fail(status, "%s%s%s%s", refused ? load->path : "", refused ? ": " : "", why, far);
-    free(why);
-    return status;
+    return trp_fail(refused ? TRP_FAILED_PRECONDITION : status, "%s%s%s%s",
+                    refused ? load->path : "", refused ? ": " : "", trp_last_error(), far);
 }
 
 static trp_status load_all(struct load *load, struct source *source)

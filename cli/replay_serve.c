@@ -11,6 +11,7 @@
 #include <troupe/sampler.h>
 #include "core/alloc.h"
 #include "core/printable.h"
+#include "core/words.h"
 #include "json.h"
 #include "replay_alter.h"
 #include "replay_serve.h"
@@ -192,11 +193,13 @@ static void tables_hint(trp_replay_server *server)
     trp_server *rpc = trp_replay_server_rpc(server);
     trp_channel *channel = trp_channel_create_local(rpc);
     size_t count = 1;
+    char *address = shell_word(trp_server_address(rpc));
     if (trp_replay_info(channel, NULL, 0, &count, HINT_TIMEOUT_MS) == TRP_OK && count == 0)
         print_text(stderr,
                    "there are no tables yet: troupe replay create %s name=NAME makes one (serve "
                    "--table does, too)\n",
-                   trp_server_address(rpc));
+                   address);
+    free(address);
     trp_channel_destroy(channel);
 }
 

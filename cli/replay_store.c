@@ -188,6 +188,14 @@ static trp_status keep_some(struct work *work)
     return TRP_OK;
 }
 
+static void damage_hint(const struct work *work, uint64_t items)
+{
+    char *target = shell_word(work->target.text);
+    print_text(stderr, "%" PRIu64 " damaged item%s not in it: see troupe replay verify %s\n", items,
+               items == 1 ? " is" : "s are", target);
+    free(target);
+}
+
 static trp_status checkpoint_work(struct work *work)
 {
     Troupe__ReplayCheckpointRequest request = TROUPE__REPLAY_CHECKPOINT_REQUEST__INIT;
@@ -199,9 +207,7 @@ static trp_status checkpoint_work(struct work *work)
     else
         print_text(stdout, "%s\n", checkpoint->path);
     if (checkpoint->damaged > 0)
-        print_text(stderr, "%" PRIu64 " damaged item%s not in it: see troupe replay verify %s\n",
-                   checkpoint->damaged, checkpoint->damaged == 1 ? " is" : "s are",
-                   work->target.text);
+        damage_hint(work, checkpoint->damaged);
     protobuf_c_message_free_unpacked(reply, NULL);
     return keep_some(work);
 }

@@ -17,6 +17,7 @@
 #include "core/clock.h"
 #include "core/flags.h"
 #include "core/printable.h"
+#include "core/status.h"
 #include "output.h"
 #include "reach.h"
 
@@ -99,16 +100,14 @@ static trp_status open_dir(struct target *target, const char *dir, enum target_m
         target->service = trp_replay_files_service(target->files);
         return mode == TARGET_READ ? TRP_OK : store_open(target, dir);
     }
-    char *why = xstrdup(trp_last_error());
+    char *kept = error_keep();
     char *address = status == TRP_FAILED_PRECONDITION ? live_address(dir) : NULL;
-    if (address) {
-        print_text(stderr, "%s is open in a server: using %s\n", dir, address);
-        status = connect_to(target, address);
-    } else {
-        trp_fail(status, "%s", why);
-    }
+    if (!address)
+        return error_back(status, kept);
+    print_text(stderr, "%s is open in a server: using %s\n", dir, address);
+    status = connect_to(target, address);
     free(address);
-    free(why);
+    free(kept);
     return status;
 }
 
@@ -200,6 +199,13 @@ static trp_status reply_check(const struct target *target, const char *method,
     return trp_fail(TRP_INTERNAL,
                     "%s: the answer to %s lacks its '%s': no server of troupe's gives it",
                     target->text, method, missing);
+}
+
+trp_status target_malformed(const struct target *target, trp_status status)
+{
+    if (status != TRP_INVALID_ARGUMENT)
+        return status;
+    return trp_fail(TRP_INTERNAL, "%s: what came is malformed: %s", target->text, trp_last_error());
 }
 
 trp_status target_call(const struct target *target, const char *method,

@@ -76,6 +76,10 @@ void target_close(struct target *target);
 TRP_MUST_USE trp_status target_call(const struct target *target, const char *method,
                                     const ProtobufCMessage *request, ProtobufCMessage **reply);
 
+/* What a decoder made of the target's bytes: INVALID_ARGUMENT, which is wrong usage where a command
+ * ends with it, becomes INTERNAL. */
+TRP_MUST_USE trp_status target_malformed(const struct target *target, trp_status status);
+
 /* The same for work that takes as long as there are bytes; shows how far it is. */
 TRP_MUST_USE trp_status target_call_long(const struct target *target, const char *method,
                                          const ProtobufCMessage *request, ProtobufCMessage **reply);

@@ -17,6 +17,7 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/printable.h"
+#include "core/status.h"
 #include "core/words.h"
 #include "json.h"
 #include "output.h"
@@ -237,13 +238,12 @@ static trp_status look(struct top *top)
 static trp_status look_again(struct top *top)
 {
     trp_status status = look(top);
-    bool waits = status == TRP_UNAVAILABLE || status == TRP_DEADLINE_EXCEEDED;
-    if (!waits || top->work->args->rounds != 0 || !top->work->target.channel)
+    if (!status_is_transient(status) || top->work->args->rounds != 0 || !top->work->target.channel)
         return status;
     if (!top->away && !top->terminal)
         print_text(stderr, "%s; waiting for it\n", trp_last_error());
     free(top->away);
-    top->away = xstrdup(trp_last_error());
+    top->away = error_keep();
     return TRP_OK;
 }
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
+#include "core/status.h"
 
 enum { NICE = 10 /* more than the process */, LEAST_OF_ITS_CLASS = 7 };
 
@@ -36,7 +37,7 @@ static void background_main(void *arg)
             break;
         mutex_unlock(&background->mutex);
         trp_status status = background->work(background->arg);
-        char *words = status == TRP_OK ? NULL : xstrdup(trp_last_error());
+        char *words = status == TRP_OK ? NULL : error_keep();
         mutex_lock(&background->mutex);
         background->status = status;
         background->words = words;
@@ -75,10 +76,7 @@ trp_status background_run(struct background *background, trp_status (*work)(void
     char *words = background->words;
     background->words = NULL;
     mutex_unlock(&background->mutex);
-    if (words)
-        trp_fail(status, "%s", words);
-    free(words);
-    return status;
+    return words ? error_back(status, words) : status;
 }
 
 void background_stop(struct background *background)

@@ -345,10 +345,7 @@ static trp_status check_group(const struct node_group *group)
     trp_status status = trp_agent_check(&group->agent, group->env);
     if (status == TRP_OK)
         return TRP_OK;
-    char *reason = xstrdup(trp_last_error());
-    trp_fail(status, "%s '%s': %s", word, group->name, reason);
-    free(reason);
-    return status;
+    return trp_fail(status, "%s '%s': %s", word, group->name, trp_last_error());
 }
 
 trp_status program_check(trp_program *program)

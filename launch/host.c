@@ -20,6 +20,7 @@
 #include "control.h"
 #include "core/alloc.h"
 #include "core/log.h"
+#include "core/status.h"
 #include "run_dir.h"
 #include "limits.h"
 
@@ -106,7 +107,7 @@ static void finish_member(struct member *member, trp_status status)
     /* A wait that the stop ended is not a failure. */
     if (status == TRP_CANCELLED && trp_stop_requested(member->context.stop))
         status = TRP_OK;
-    char *error = status == TRP_OK ? NULL : xstrdup(trp_last_error());
+    char *error = status == TRP_OK ? NULL : error_keep();
     context_close(&member->context);
     mutex_lock(&host->mutex);
     struct peer *peer = &host->peers[member->context.number];

@@ -28,6 +28,8 @@ enum {
     RUN_CONFIG_BYTES_MAX = 1 << 20,
     /* run_dir.c: a node's log, and the one before it: 2 x 16 MiB a node, some 200 000 lines. */
     LOG_FILE_BYTES_MAX = 16 << 20,
+    /* progress.c: metrics.csv, and the one before it: 2 x 256 MiB, some 60 hours of 100 metrics. */
+    METRICS_FILE_BYTES_MAX = 256 << 20,
     /* run.c: lines of a failed node's log that are shown again at the end. */
     LAST_LINES_MAX = 8,
     LAST_LINE_BYTES_MAX = 240,

@@ -2,10 +2,12 @@
  *
  * The line knows the built-in nodes' metrics and shows those that somebody reports; metrics.csv has
  * all of them. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
@@ -42,16 +44,27 @@ static void rate_cleanup(struct rate *rate)
     free(rate->known);
 }
 
+/* A file that is full becomes metrics.csv.1, in place of the one before. */
+static FILE *csv_open(const struct run *run)
+{
+    char *path = xasprintf("%s/metrics.csv", run->dir.path), *old = xasprintf("%s.1", path);
+    struct stat info;
+    if (stat(path, &info) == 0 && info.st_size >= METRICS_FILE_BYTES_MAX)
+        rename(path, old);
+    FILE *csv = fopen(path, "ae");
+    if (!csv)
+        trp_log(TRP_WARN, "metrics cannot be written path=%s reason=%s", path, strerror(errno));
+    else if (ftell(csv) == 0)
+        fputs("time,node,metric,last,mean,count\n", csv);
+    free(old);
+    free(path);
+    return csv;
+}
+
 struct run_progress *run_progress_create(struct run *run)
 {
     struct run_progress *progress = xcalloc(1, sizeof *progress);
-    char *path = xasprintf("%s/metrics.csv", run->dir.path);
-    progress->csv = fopen(path, "ae");
-    if (!progress->csv)
-        trp_log(TRP_WARN, "%s cannot be written", path);
-    else if (ftell(progress->csv) == 0)
-        fputs("time,node,metric,last,mean,count\n", progress->csv);
-    free(path);
+    progress->csv = csv_open(run);
     progress->last_ns = run->started_ns;
     progress->actor_steps = rate_create(run, "actor_steps", "actor steps");
     progress->learner_steps = rate_create(run, "learner_steps", "learner steps");
@@ -194,8 +207,10 @@ static void write_rows(struct run *run)
             metric_taken(metric);
         }
     }
-    if (csv)
-        fflush(csv);
+    if (!csv || fflush(csv) != 0 || ftell(csv) < METRICS_FILE_BYTES_MAX)
+        return;
+    fclose(csv);
+    run->progress->csv = csv_open(run);
 }
 
 void run_progress_tick(struct run *run)

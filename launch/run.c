@@ -18,6 +18,7 @@
 #include "core/buffer.h"
 #include "core/log.h"
 #include "core/printable.h"
+#include "core/status.h"
 #include "core/words.h"
 #include "core/limits.h"
 #include "limits.h"
@@ -287,7 +288,7 @@ static void tick(struct run *run)
 static void run_nodes(struct run *run)
 {
     if (run->target->start(run) != TRP_OK) {
-        run->start_error = xstrdup(trp_last_error());
+        run->start_error = error_keep();
         run_stop(run, false, run->start_error);
     }
     links_update(run);

@@ -3,7 +3,7 @@
  *   config.json         what was started: command, seed, life, graph and its hash
  *   lock                held by the launcher; has its process id
  *   logs/actor-2.log    what a node printed; what it logged when it is a thread
- *   metrics.csv         what nodes reported
+ *   metrics.csv         what nodes reported; metrics.csv.1: before that
  *   addresses           where nodes serve, one "NODE ADDRESS" a line
  *   sockets/            unix sockets, unless the path is too long for them
  *   params.safetensors  the version that reached the target

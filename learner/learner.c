@@ -265,20 +265,18 @@ static void flush_priorities(trp_learner *learner)
  * so a checkpoint that cannot be written is the failure that is reported. */
 static trp_status save_at_end(trp_learner *learner, trp_status status)
 {
-    char *reason = xstrdup(status == TRP_OK ? "" : trp_last_error());
+    char *kept = error_keep();
     trp_status saved = save(learner);
-    if (saved != TRP_OK) {
-        char *why = xstrdup(trp_last_error());
-        saved = trp_fail(saved,
-                         "the last checkpoint was not written, steps since the one before are "
-                         "lost (%" PRIu64 " of %" PRIu64 "): %s%s%s",
-                         learner->progress.steps - learner->saved_steps, learner->progress.steps,
-                         why, reason[0] ? "; it ended because of: " : "", reason);
-        free(why);
-    } else if (status != TRP_OK) {
-        saved = trp_fail(status, "%s", reason);
-    }
-    free(reason);
+    if (saved == TRP_OK && status != TRP_OK)
+        return error_back(status, kept);
+    if (saved != TRP_OK)
+        trp_fail(saved,
+                 "the last checkpoint was not written, steps since the one before are lost "
+                 "(%" PRIu64 " of %" PRIu64 "): %s%s%s",
+                 learner->progress.steps - learner->saved_steps, learner->progress.steps,
+                 trp_last_error(),
+                 status == TRP_OK ? "" : "; it ended because of: ", status == TRP_OK ? "" : kept);
+    free(kept);
     return saved;
 }
 

@@ -185,6 +185,45 @@ static const char signature[] = "\xaa\x03\x1d\x0a\x0c\x0a\x03"
                                 "obs\x12\x05\x8a\x02\x02\x18\x09\x0a\x0d\x0a\x04"
                                 "step\x12\x05\x8a\x02\x02\x18\x01";
 
+/* One item of table `table`: bytes, `first` of them in the first column. */
+static char *item_line(const char *table, int key, int first, const char *others)
+{
+    return xasprintf("{\"table\":\"%s\",\"key\":\"%d\",\"priority\":1,\"columns\":["
+                     "{\"dtype\":\"uint8\",\"shape\":[1,%d],\"squeezed\":false,\"data\":\"%s\"}"
+                     "%s]}\n",
+                     table, key, first, first == 1 ? "AQ==" : "AQI=", others);
+}
+
+static void arrays_of_tables_and_columns_of_like_names_are_kept_apart(void **state)
+{
+    struct desk *desk = *state;
+    static const char *const names[] = {"a", "a/b", "a%2Fb", "c"};
+    static const char more[] = ",{\"dtype\":\"uint8\",\"shape\":[1,1],\"squeezed\":false,"
+                               "\"data\":\"Bw==\"}";
+    desk_serve(desk, "--table 'name=a signature={b/keys: uint8[?]}' --table name=a/b "
+                     "--table name=a%2Fb --table 'name=c signature={x: uint8[?], x/0: uint8[1]}'");
+    for (int i = 0; i < 4; i++) {
+        char *one = item_line(names[i], 10 * i + 1, 1, i < 3 ? "" : more);
+        char *two = item_line(names[i], 10 * i + 2, 2, i < 3 ? "" : more);
+        char *both = xasprintf("%s%s", one, two);
+        desk_write(desk, "items.jsonl", both);
+        assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
+        free(both);
+        free(two);
+        free(one);
+    }
+    assert_troupe(desk, 0, "replay dump --all %s before.jsonl", desk->address);
+    assert_troupe(desk, 0, "replay dump --all %s x.npz", desk->address);
+    assert_true(file_has(desk, "x.npz", "a%2Fb/keys.npy"));
+    desk_stop(desk);
+    for (int i = 0; i < 4; i++)
+        assert_troupe(desk, 0, "replay drop store '%s' --yes", names[i]);
+    assert_troupe(desk, 0, "replay load store x.npz --create");
+    assert_file_contains(&desk->at, "out", "8 items inserted from x.npz");
+    assert_troupe(desk, 0, "replay dump --all store after.jsonl");
+    assert_same_items(desk, "before.jsonl", "after.jsonl");
+}
+
 static void columns_have_the_names_of_the_signature(void **state)
 {
     struct desk *desk = *state;
@@ -557,6 +596,7 @@ int main(void)
         TEST(an_npz_loads_back_to_the_same_items),
         TEST(an_item_of_too_many_dimensions_stops_no_dump),
         TEST(complex_numbers_are_shown),
+        TEST(arrays_of_tables_and_columns_of_like_names_are_kept_apart),
         TEST(columns_have_the_names_of_the_signature),
         TEST(a_load_says_what_was_there_already),
         TEST(a_wrong_npz_is_refused),

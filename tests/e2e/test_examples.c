@@ -227,11 +227,11 @@ static void h_means_help_in_the_tool_too(void **state)
 static void flags_of_the_program_go_after_two_dashes(void **state)
 {
     struct scene *scene = *state;
-    const char *argv[] = {TROUPE_CLI, "launch", "catch.c", "--max-steps=1", NULL};
+    const char *argv[] = {TROUPE_CLI, "launch", "my catch.c", "--max-steps=1", NULL};
     assert_int_equal(scene_run(scene, argv), 2);
     assert_last_line(scene, "err",
                      "'--max-steps=1' goes to the program, after --: " TROUPE_CLI
-                     " launch catch.c -- --max-steps=1");
+                     " launch 'my catch.c' -- --max-steps=1");
 }
 
 static void a_launch_file_that_does_not_compile_is_shown(void **state)

@@ -1,9 +1,14 @@
 /* The launcher with real processes: tests/launch/launch_program.c in the scenarios of its nodes. */
 #include "launch_tools.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
+
+#include "launch/limits.h"
 
 /* The program with --run-dir=run and a scenario; `flag` NULL: none. */
 static int run_scenario(struct scene *scene, const char *scenario, const char *flag)
@@ -334,6 +339,26 @@ static void nodes_call_each_other_between_processes(void **state)
     assert_file_contains(scene, "run/metrics.csv", "user/0,version,42,42,1\n");
 }
 
+static void a_metrics_file_that_is_full_makes_way(void **state)
+{
+    struct scene *scene = *state;
+    const char *mkdirs[] = {"/bin/mkdir", "-p", "run", NULL};
+    assert_int_equal(scene_run(scene, mkdirs), 0);
+    char *csv = scene_path(scene, "run/metrics.csv"), *old = xasprintf("%s.1", csv);
+    int fd = open(csv, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    assert_int_equal(ftruncate(fd, METRICS_FILE_BYTES_MAX - 1), 0);
+    close(fd);
+    assert_int_equal(run_scenario(scene, "serve", "--launch=threads"), 0);
+    struct stat info;
+    assert_int_equal(stat(old, &info), 0);
+    assert_in_range(info.st_size, METRICS_FILE_BYTES_MAX, METRICS_FILE_BYTES_MAX + 4096);
+    char *text = scene_read(scene, "run/metrics.csv");
+    assert_memory_equal(text, "time,node,", strlen("time,node,"));
+    free(text);
+    free(old);
+    free(csv);
+}
+
 static void nodes_call_each_other_between_threads(void **state)
 {
     struct scene *scene = *state;
@@ -649,6 +674,7 @@ int main(void)
         TEST(an_edge_that_was_not_declared_is_refused),
         TEST(a_graph_that_differs_in_a_child_is_refused),
         TEST(nodes_call_each_other_between_processes),
+        TEST(a_metrics_file_that_is_full_makes_way),
         TEST(nodes_call_each_other_between_threads),
         TEST(a_long_run_directory_still_has_sockets),
         TEST(interrupts_stop_in_order_and_show_in_the_status),

@@ -4,7 +4,7 @@
 
 #include "core/buffer.h"
 #include "replay/model/item.h"
-#include "layout.h"
+#include "decode_template.h"
 #include "replay/client/shared_view.h"
 #include "unpack.h"
 #include "replay/wire/cut.h"

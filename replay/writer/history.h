@@ -9,7 +9,7 @@
 #include <troupe/status.h>
 #include <troupe/tensor.h>
 #include <troupe/writer.h>
-#include "track.h"
+#include "column_group.h"
 
 struct history;
 

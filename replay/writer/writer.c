@@ -28,7 +28,7 @@
 #include "replay/client/limiter_ask.h"
 #include "replay/client/link.h"
 #include "outbox.h"
-#include "room.h"
+#include "shm_arena.h"
 #include "replay/client/shared_view.h"
 
 static const char insert_path[] = "/deepmind.reverb.ReverbService/InsertStream";

@@ -17,7 +17,7 @@
 #include <snappy-c.h>
 
 #include "replay.pb-c.h"
-#include "replay/writer/room.h"
+#include "replay/writer/shm_arena.h"
 #include "replay/wire/tensor.h"
 #include "replay/wire/bytes.h"
 #include "replay/service/limits.h"

@@ -4,7 +4,7 @@
  * asked for a few hundred times in a writer's life. The first page is the server's, for its nonce.
  * The path leads through the server's process to a file that has to be the one that was described:
  * in another container a number means another process. Sealed, it cannot be cut while we write. */
-#include "room.h"
+#include "shm_arena.h"
 
 #include <errno.h>
 #include <fcntl.h>

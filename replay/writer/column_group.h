@@ -16,7 +16,7 @@
 #include <troupe/rng.h>
 #include <troupe/status.h>
 #include <troupe/tensor.h>
-#include "room.h"
+#include "shm_arena.h"
 #include "tuner.h"
 #include "replay/wire/wire.h"
 

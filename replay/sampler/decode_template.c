@@ -6,7 +6,7 @@
  * because what lies in a hole is a varint of the same length, or bytes whose length was said before
  * it. So nothing is trusted that was not compared: a sample that differs anywhere is decoded and
  * checked by unpack.c. */
-#include "layout.h"
+#include "decode_template.h"
 
 #include <assert.h>
 #include <stdlib.h>

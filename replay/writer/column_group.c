@@ -12,7 +12,7 @@
  * A ring says for each step which row it is. Only when steps come in parts can its columns be in
  * different rows (a flush between two parts closes the chunk) or nowhere; from the first part on
  * there is a second ring that says it for each column. */
-#include "track.h"
+#include "column_group.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -15,7 +15,7 @@
 #include "core/words.h"
 #include "replay.pb-c.h"
 
-static void describe_table(const Troupe__ReplayTable *table, bool sampling, char *text, size_t size)
+static void explain_table(const Troupe__ReplayTable *table, bool sampling, char *text, size_t size)
 {
     const Troupe__ReplayLimiter *limiter = table->limiter;
     if (table->indexing)
@@ -50,13 +50,13 @@ static bool ask_troupe(trp_channel *channel, const char *table, bool sampling, c
     const Troupe__ReplayTablesResponse *reply = (const void *)message;
     for (size_t i = 0; i < reply->n_tables; i++)
         if (strcmp(reply->tables[i]->name, table) == 0)
-            describe_table(reply->tables[i], sampling, text, size);
+            explain_table(reply->tables[i], sampling, text, size);
     protobuf_c_message_free_unpacked(message, NULL);
     return true;
 }
 
 static void ask_reverb(trp_channel *channel, const char *table, bool sampling,
-                       char text[LIMITER_WORDS_BYTES])
+                       char text[LIMITER_EXPLAIN_BYTES])
 {
     enum { TABLES_MAX = 256 };
     trp_table_info *tables = xcalloc(TABLES_MAX, sizeof *tables);
@@ -64,14 +64,14 @@ static void ask_reverb(trp_channel *channel, const char *table, bool sampling,
     if (trp_replay_info(channel, tables, TABLES_MAX, &count, LIMITER_QUESTION_MS) == TRP_OK)
         for (size_t i = 0; i < count && i < TABLES_MAX; i++)
             if (strcmp(tables[i].name, table) == 0)
-                limiter_describe_info(&tables[i], sampling, text);
+                limiter_explain_info(&tables[i], sampling, text);
     free(tables);
 }
 
 void limiter_ask(trp_channel *channel, const char *table, bool sampling,
-                 char text[LIMITER_WORDS_BYTES])
+                 char text[LIMITER_EXPLAIN_BYTES])
 {
-    char words[LIMITER_WORDS_BYTES] = "";
+    char words[LIMITER_EXPLAIN_BYTES] = "";
     text[0] = '\0';
     if (turns_active())
         return; /* nobody else runs meanwhile, and repeatable runs poll often */
@@ -79,6 +79,6 @@ void limiter_ask(trp_channel *channel, const char *table, bool sampling,
     if (!ask_troupe(channel, table, sampling, words, sizeof words))
         ask_reverb(channel, table, sampling, words);
     if (words[0])
-        snprintf(text, LIMITER_WORDS_BYTES, "; %.*s", LIMITER_WORDS_BYTES - 3, words);
+        snprintf(text, LIMITER_EXPLAIN_BYTES, "; %.*s", LIMITER_EXPLAIN_BYTES - 3, words);
     (void)error_back(TRP_UNKNOWN, kept);
 }

@@ -11,6 +11,6 @@
  * within LIMITER_QUESTION_MS; "" when it says nothing or the limiter is not the reason. Changes no
  * last error. */
 void limiter_ask(trp_channel *channel, const char *table, bool sampling,
-                 char text[LIMITER_WORDS_BYTES]);
+                 char text[LIMITER_EXPLAIN_BYTES]);
 
 #endif

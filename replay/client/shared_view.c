@@ -50,7 +50,7 @@ static trp_status file_open(int *fd, struct stat *info, const char *path)
     return TRP_OK;
 }
 
-static trp_status leases_map(struct shared_view *view, const char *path)
+static trp_status lease_file_map(struct shared_view *view, const char *path)
 {
     int fd;
     struct stat info;
@@ -102,7 +102,7 @@ trp_status shared_view_open(struct shared_view **out, const struct shared_welcom
     view->fd = -1;
     trp_status status = data_map(view, data_path);
     if (status == TRP_OK)
-        status = leases_map(view, lease_path);
+        status = lease_file_map(view, lease_path);
     if (status != TRP_OK) {
         shared_view_close(view);
         view = NULL;

@@ -11,6 +11,7 @@
 #include "limits.h"
 #include "replay/model/signature.h"
 #include "replay/wire/bytes.h"
+#include "replay/wire/wire.h"
 
 trp_status unary_start(trp_stream **out, trp_channel *channel, const char *name,
                        trp_message *request, int64_t timeout_ms)
@@ -78,12 +79,12 @@ trp_status unary_call(trp_channel *channel, const char *name, trp_message *reque
 /* ---- ServerInfo ------------------------------------------------------------------------------ */
 
 /* One TableInfo; spans into the message. */
-struct table_view {
+struct info_table {
     trp_bytes name, signature;
     trp_table_info info;
 };
 
-static trp_status malformed(void)
+static trp_status info_malformed(void)
 {
     return trp_fail(TRP_INVALID_ARGUMENT, "ServerInfoResponse: malformed");
 }
@@ -131,11 +132,11 @@ static bool decode_limiter(trp_bytes bytes, trp_table_info *info)
     return !reader.malformed;
 }
 
-static bool decode_table(trp_bytes bytes, struct table_view *view)
+static bool decode_table(trp_bytes bytes, struct info_table *view)
 {
     struct reader reader = reader_of(bytes);
     struct field field;
-    *view = (struct table_view){0};
+    *view = (struct info_table){0};
     while (read_field(&reader, &field)) {
         switch (field.tag) {
         case TAG(3, VARINT):
@@ -178,7 +179,7 @@ static bool decode_table(trp_bytes bytes, struct table_view *view)
 }
 
 /* The next table of the response; false at the end or when malformed. */
-static bool next_table(struct reader *reader, struct table_view *view)
+static bool next_table(struct reader *reader, struct info_table *view)
 {
     struct field field;
     while (read_field(reader, &field)) {
@@ -190,14 +191,14 @@ static bool next_table(struct reader *reader, struct table_view *view)
     return false;
 }
 
-static trp_status server_info(trp_channel *channel, int64_t timeout_ms, trp_message **reply,
-                              struct reader *reader)
+static trp_status fetch_server_info(trp_channel *channel, int64_t timeout_ms, trp_message **reply,
+                                    struct reader *reader)
 {
     trp_message *request = trp_message_create(0);
     if (!request)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "no memory for a message");
     TRP_TRY(unary_call(channel, "ServerInfo", request, timeout_ms, reply));
-    *reader = reader_of((trp_bytes){trp_message_data(*reply), trp_message_size(*reply)});
+    *reader = reader_of(message_bytes(*reply));
     return TRP_OK;
 }
 
@@ -206,28 +207,28 @@ trp_status trp_replay_info(trp_channel *channel, trp_table_info *tables, size_t 
 {
     trp_message *reply;
     struct reader reader;
-    struct table_view view;
+    struct info_table view;
     *count = 0;
-    TRP_TRY(server_info(channel, timeout_ms, &reply, &reader));
+    TRP_TRY(fetch_server_info(channel, timeout_ms, &reply, &reader));
     for (; next_table(&reader, &view); ++*count)
         if (*count < capacity)
             tables[*count] = view.info;
     trp_message_destroy(reply);
-    return reader.malformed ? malformed() : TRP_OK;
+    return reader.malformed ? info_malformed() : TRP_OK;
 }
 
 trp_status info_each_table(trp_message *reply,
                            trp_status (*take)(void *arg, trp_bytes name, trp_bytes signature),
                            void *arg)
 {
-    struct reader reader = reader_of((trp_bytes){trp_message_data(reply), trp_message_size(reply)});
-    struct table_view view;
+    struct reader reader = reader_of(message_bytes(reply));
+    struct info_table view;
     while (next_table(&reader, &view))
         TRP_TRY(take(arg, view.name, view.signature));
-    return reader.malformed ? malformed() : TRP_OK;
+    return reader.malformed ? info_malformed() : TRP_OK;
 }
 
-static trp_status check_view(const struct table_view *view, const char *table,
+static trp_status check_view(const struct info_table *view, const char *table,
                              const trp_tensor_spec *columns, size_t count)
 {
     struct signature signature = {0};
@@ -245,16 +246,16 @@ trp_status info_check_columns(trp_channel *channel, const char *table,
 {
     trp_message *reply;
     struct reader reader;
-    struct table_view view;
+    struct info_table view;
     size_t length = strlen(table);
-    TRP_TRY(server_info(channel, 0, &reply, &reader));
+    TRP_TRY(fetch_server_info(channel, 0, &reply, &reader));
     trp_status status = TRP_NOT_FOUND;
     while (status == TRP_NOT_FOUND && next_table(&reader, &view))
         if (view.name.size == length && memcmp(view.name.data, table, length) == 0)
             status = check_view(&view, table, columns, count);
     trp_message_destroy(reply);
     if (reader.malformed)
-        return malformed();
+        return info_malformed();
     if (status == TRP_NOT_FOUND)
         return trp_fail(status, "table '%s' was not found at %s", table,
                         trp_channel_address(channel));

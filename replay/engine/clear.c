@@ -47,7 +47,7 @@ void engine_reset(struct engine *engine, struct engine_table *table)
     struct table *next = table_successor(table->table, store_table_renew(engine->store, id));
     engine_clear(engine, table, id);
     table->table = next;
-    table_set_bring(next, engine_bring, table);
+    table_set_lazy_load(next, engine_bring, table);
     engine_table_touch(engine, table);
 }
 

@@ -49,7 +49,7 @@ void engine_log_damage(struct engine *engine, const char *table, uint64_t key, c
 /* The engine has become ready: what was found damaged before goes. */
 void engine_give_up_damaged(struct engine *engine);
 
-/* Its tables' table_bring; `arg` is the engine_table. */
+/* Its tables' table_lazy_load; `arg` is the engine_table. */
 struct item *engine_bring(void *arg, uint64_t seq, bool in_turn, bool *damaged);
 
 /* The item is out of its table: its record goes too. */

@@ -23,7 +23,7 @@ struct engine_table *engine_table_add(struct engine *engine, const trp_table_opt
     engine->tables = xrealloc(engine->tables, count * sizeof(struct engine_table *));
     table->engine = engine;
     table->table = table_create(options, id, engine->seed);
-    table_set_bring(table->table, engine_bring, table);
+    table_set_lazy_load(table->table, engine_bring, table);
     table->name = xstrdup(options->name);
     table->name_size = strlen(table->name);
     table->index = (uint32_t)engine->table_count;

@@ -9,7 +9,7 @@
 #include "core/alloc.h"
 #include "core/words.h"
 
-static void describe_insert(const trp_table_info *info, char *text, size_t size)
+static void explain_insert(const trp_table_info *info, char *text, size_t size)
 {
     double after = ((double)info->inserts + 1) * info->samples_per_insert - (double)info->samples;
     if (info->size + 1 <= info->min_size || after <= info->max_diff)
@@ -22,7 +22,7 @@ static void describe_insert(const trp_table_info *info, char *text, size_t size)
              info->max_diff);
 }
 
-static void describe_sample(const trp_table_info *info, char *text, size_t size)
+static void explain_sample(const trp_table_info *info, char *text, size_t size)
 {
     double after = (double)info->inserts * info->samples_per_insert - (double)info->samples - 1;
     double more = ceil((info->min_diff - after) / info->samples_per_insert);
@@ -39,17 +39,17 @@ static void describe_sample(const trp_table_info *info, char *text, size_t size)
                  info->samples, info->min_diff);
 }
 
-void limiter_describe_info(const trp_table_info *info, bool sampling,
-                           char text[LIMITER_WORDS_BYTES])
+void limiter_explain_info(const trp_table_info *info, bool sampling,
+                          char text[LIMITER_EXPLAIN_BYTES])
 {
     text[0] = '\0';
     if (sampling)
-        describe_sample(info, text, LIMITER_WORDS_BYTES);
+        explain_sample(info, text, LIMITER_EXPLAIN_BYTES);
     else
-        describe_insert(info, text, LIMITER_WORDS_BYTES);
+        explain_insert(info, text, LIMITER_EXPLAIN_BYTES);
 }
 
-void limiter_describe(const struct limiter *limiter, bool sampling, char text[LIMITER_WORDS_BYTES])
+void limiter_explain(const struct limiter *limiter, bool sampling, char text[LIMITER_EXPLAIN_BYTES])
 {
     trp_table_info info = {
         .size = limiter->inserts - limiter->deletes,
@@ -60,7 +60,7 @@ void limiter_describe(const struct limiter *limiter, bool sampling, char text[LI
         .min_diff = limiter->options.min_diff,
         .max_diff = limiter->options.max_diff,
     };
-    limiter_describe_info(&info, sampling, text);
+    limiter_explain_info(&info, sampling, text);
 }
 
 /* ---- what can never go on ------------------------------------------------------------------ */

@@ -239,7 +239,7 @@ void trp_table_options_destroy(trp_table_options *options)
 enum { NUMBER_BYTES = 32 };
 
 /* The shortest text that strtod() reads back as `value`. */
-static const char *number_text(double value, char text[NUMBER_BYTES])
+static const char *option_number_text(double value, char text[NUMBER_BYTES])
 {
     for (int digits = 6; digits <= 17; digits++) {
         snprintf(text, NUMBER_BYTES, "%.*g", digits, value);
@@ -249,14 +249,14 @@ static const char *number_text(double value, char text[NUMBER_BYTES])
     return text;
 }
 
-static const char *limit_text(double value, char text[NUMBER_BYTES])
+static const char *option_limit_text(double value, char text[NUMBER_BYTES])
 {
     if (fabs(value) >= DBL_MAX)
         return value < 0 ? "-inf" : "inf";
-    return number_text(value, text);
+    return option_number_text(value, text);
 }
 
-static char *selector_text(trp_selector selector)
+static char *option_selector_text(trp_selector selector)
 {
     char number[NUMBER_BYTES];
     switch (selector.kind) {
@@ -267,7 +267,7 @@ static char *selector_text(trp_selector selector)
     case TRP_LIFO:
         return xstrdup("lifo");
     case TRP_PRIORITIZED:
-        return xasprintf("prioritized(%s)", number_text(selector.exponent, number));
+        return xasprintf("prioritized(%s)", option_number_text(selector.exponent, number));
     case TRP_MAX_HEAP:
         return xstrdup("max_heap");
     case TRP_MIN_HEAP:
@@ -276,7 +276,7 @@ static char *selector_text(trp_selector selector)
     return xasprintf("%d", (int)selector.kind); /* refused by check and by parse */
 }
 
-static char *limiter_text(const trp_rate_limiter *limiter)
+static char *option_limiter_text(const trp_rate_limiter *limiter)
 {
     trp_rate_limiter same = trp_limiter_min_size(limiter->min_size);
     if (limiter_equal(limiter, &same))
@@ -290,24 +290,24 @@ static char *limiter_text(const trp_rate_limiter *limiter)
     }
 
     char numbers[3][NUMBER_BYTES];
-    const char *spi = number_text(limiter->samples_per_insert, numbers[0]);
+    const char *spi = option_number_text(limiter->samples_per_insert, numbers[0]);
     double buffer = (limiter->max_diff - limiter->min_diff) / 2;
     same = trp_limiter_samples_per_insert(limiter->samples_per_insert, limiter->min_size, buffer);
     if (isfinite(buffer) && limiter_equal(limiter, &same))
         return xasprintf("samples_per_insert(%s,%" PRId64 ",%s)", spi, limiter->min_size,
-                         number_text(buffer, numbers[1]));
+                         option_number_text(buffer, numbers[1]));
 
     return xasprintf("rate(%s,%" PRId64 ",%s,%s)", spi, limiter->min_size,
-                     limit_text(limiter->min_diff, numbers[1]),
-                     limit_text(limiter->max_diff, numbers[2]));
+                     option_limit_text(limiter->min_diff, numbers[1]),
+                     option_limit_text(limiter->max_diff, numbers[2]));
 }
 
 char *trp_table_options_format(const trp_table_options *options)
 {
     trp_table_options *full = trp_table_options_copy(options);
-    char *sampler = selector_text(full->sampler);
-    char *remover = selector_text(full->remover);
-    char *limiter = limiter_text(&full->limiter);
+    char *sampler = option_selector_text(full->sampler);
+    char *remover = option_selector_text(full->remover);
+    char *limiter = option_limiter_text(&full->limiter);
     char *times = full->max_times_sampled > 0
                       ? xasprintf(" max_times_sampled=%" PRId32, full->max_times_sampled)
                       : xstrdup("");

@@ -74,7 +74,7 @@ static bool parse_count(const char *text, int64_t min, int64_t max, int64_t *cou
 }
 
 /* A count that may end in K, M or G: times 1024, 1024^2, 1024^3. */
-static bool parse_size(const char *text, int64_t min, int64_t max, int64_t *count)
+static bool parse_table_size(const char *text, int64_t min, int64_t max, int64_t *count)
 {
     static const char units[] = "KMG";
     size_t size = strlen(text);
@@ -107,8 +107,8 @@ static bool parse_limit(const char *text, double *real)
     return infinite || parse_real(text, real);
 }
 
-static trp_status parse_number(const char *word, const struct form *form, char kind,
-                               const char *text, union number *number)
+static trp_status parse_table_number(const char *word, const struct form *form, char kind,
+                                     const char *text, union number *number)
 {
     if (kind == 'n' && !parse_count(text, 1, INT64_MAX, &number->count))
         return trp_fail(TRP_INVALID_ARGUMENT,
@@ -172,7 +172,7 @@ static trp_status parse_numbers(const char *word, const struct form *form, char 
     char *rest = numbers_text;
     for (size_t i = 0; i < expected; i++) {
         char *text = strsep(&rest, ",");
-        TRP_TRY(parse_number(word, form, form->numbers[i], trim(text), &numbers[i]));
+        TRP_TRY(parse_table_number(word, form, form->numbers[i], trim(text), &numbers[i]));
     }
     return TRP_OK;
 }
@@ -237,7 +237,7 @@ static trp_status parse_remover(trp_table_options *options, const char *word, co
 
 static trp_status parse_max_size(trp_table_options *options, const char *word, const char *value)
 {
-    if (!parse_size(value, 1, TABLE_ITEMS_MAX, &options->max_size))
+    if (!parse_table_size(value, 1, TABLE_ITEMS_MAX, &options->max_size))
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "%s: not a whole number (K, M or G: of 1024s) from 1 to %d", word,
                         TABLE_ITEMS_MAX);
@@ -258,7 +258,7 @@ static trp_status parse_max_times_sampled(trp_table_options *options, const char
 static trp_status parse_max_bytes(trp_table_options *options, const char *word, const char *value)
 {
     int64_t bytes;
-    if (!parse_size(value, 0, INT64_MAX, &bytes))
+    if (!parse_table_size(value, 0, INT64_MAX, &bytes))
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "%s: not a whole number (K, M or G: of 1024s) from 0 (no limit)", word);
     options->max_bytes = (uint64_t)bytes;
@@ -503,7 +503,8 @@ static trp_status unquote(const char *word, char *value)
     return TRP_OK;
 }
 
-static trp_status parse_word(trp_table_options *options, const char *word, bool remote, bool *seen)
+static trp_status parse_table_word(trp_table_options *options, const char *word, bool remote,
+                                   bool *seen)
 {
     size_t key = key_find(word);
     if (key == KEY_COUNT)
@@ -536,7 +537,7 @@ static trp_status parse_words(trp_table_options *options, const char *line, bool
     const char *at = line, *each;
     for (size_t size; trp_table_options_word(&at, &each, &size);) {
         char *word = xasprintf("%.*s", (int)size, each);
-        trp_status status = parse_word(options, word, remote, seen);
+        trp_status status = parse_table_word(options, word, remote, seen);
         free(word);
         TRP_TRY(status);
     }

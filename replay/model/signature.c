@@ -129,7 +129,7 @@ trp_status trp_signature_encode(const trp_tensor_spec *columns, size_t count, tr
 
 /* ---- decoding -------------------------------------------------------------------------------- */
 
-static trp_status malformed(void)
+static trp_status signature_malformed(void)
 {
     return trp_fail(TRP_INVALID_ARGUMENT, "signature: malformed StructuredValue");
 }
@@ -153,7 +153,7 @@ static trp_status decode_dim(trp_bytes bytes, int64_t *size)
             *size = (int64_t)field.value;
         else if (field.tag == TAG(2, LEN))
             TRP_TRY(check_text(field.bytes));
-    return !reader.malformed && *size >= -1 ? TRP_OK : malformed();
+    return !reader.malformed && *size >= -1 ? TRP_OK : signature_malformed();
 }
 
 static trp_status decode_shape(trp_bytes bytes, struct signature_leaf *leaf)
@@ -171,7 +171,7 @@ static trp_status decode_shape(trp_bytes bytes, struct signature_leaf *leaf)
             leaf->dims[leaf->rank] = size;
         leaf->rank++;
     }
-    return reader.malformed ? malformed() : TRP_OK;
+    return reader.malformed ? signature_malformed() : TRP_OK;
 }
 
 static trp_status decode_spec(trp_bytes bytes, const char *path, struct signature *out)
@@ -193,7 +193,7 @@ static trp_status decode_spec(trp_bytes bytes, const char *path, struct signatur
         else if (field.tag == TAG(3, VARINT))
             leaf->dtype = (int32_t)field.value;
     }
-    return reader.malformed ? malformed() : TRP_OK;
+    return reader.malformed ? signature_malformed() : TRP_OK;
 }
 
 static char *path_join(const char *path, trp_bytes name)
@@ -217,7 +217,7 @@ static trp_status decode_list(trp_bytes bytes, const char *path, int depth, stru
         free(inner);
         TRP_TRY(status);
     }
-    return reader.malformed ? malformed() : TRP_OK;
+    return reader.malformed ? signature_malformed() : TRP_OK;
 }
 
 static int member_compare(const void *a, const void *b)
@@ -271,11 +271,11 @@ static trp_status collect_members(trp_bytes bytes, uint32_t number,
         struct signature_member *member = &(*members)[*count];
         *member = (struct signature_member){.order = *count};
         if (!decode_member(field.bytes, member))
-            return malformed();
+            return signature_malformed();
         TRP_TRY(check_text(member->name));
         ++*count;
     }
-    return reader.malformed ? malformed() : TRP_OK;
+    return reader.malformed ? signature_malformed() : TRP_OK;
 }
 
 trp_status signature_members(trp_bytes bytes, bool dict, struct signature_member **members,
@@ -318,7 +318,7 @@ static trp_status decode_value(trp_bytes bytes, const char *path, int depth, str
     while (read_field(&reader, &field)) /* of a oneof the last member counts */
         kind = field;
     if (reader.malformed)
-        return malformed();
+        return signature_malformed();
     if ((kind.tag & 7) != LEN)
         return trp_fail(TRP_INVALID_ARGUMENT, "signature: '%s' is no structure of tensors", path);
     switch (kind.tag >> 3) {

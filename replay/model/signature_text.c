@@ -17,25 +17,25 @@ static const char bare[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-struct scan {
+struct text_scan {
     const char *at;
 };
 
-static void skip(struct scan *scan, size_t size)
+static void scan_skip(struct text_scan *scan, size_t size)
 {
     scan->at += size;
     scan->at += strspn(scan->at, blanks);
 }
 
-static bool take(struct scan *scan, char letter)
+static bool scan_take(struct text_scan *scan, char letter)
 {
     if (*scan->at != letter)
         return false;
-    skip(scan, 1);
+    scan_skip(scan, 1);
     return true;
 }
 
-static trp_status wrong(const struct scan *scan, const char *what)
+static trp_status scan_wrong(const struct text_scan *scan, const char *what)
 {
     return trp_fail(TRP_INVALID_ARGUMENT,
                     "signature: %s belongs at '%.24s', as in "
@@ -44,12 +44,12 @@ static trp_status wrong(const struct scan *scan, const char *what)
 }
 
 /* A bare word, or one in double quotes, in which a backslash keeps the next character. */
-static trp_status scan_name(struct scan *scan, struct buffer *name)
+static trp_status scan_name(struct text_scan *scan, struct buffer *name)
 {
     buffer_clear(name);
     size_t size = strspn(scan->at, bare);
     if (size == 0 && *scan->at != '"')
-        return wrong(scan, "a name");
+        return scan_wrong(scan, "a name");
     buffer_append(name, (trp_bytes){(const uint8_t *)scan->at, size});
     if (*scan->at == '"') {
         const char *at = scan->at + 1;
@@ -58,56 +58,56 @@ static trp_status scan_name(struct scan *scan, struct buffer *name)
             buffer_append(name, (trp_bytes){(const uint8_t *)at, 1});
         }
         if (!*at)
-            return wrong(scan, "a name with both its quotes");
+            return scan_wrong(scan, "a name with both its quotes");
         size = (size_t)(at + 1 - scan->at);
     }
-    skip(scan, size);
+    scan_skip(scan, size);
     return TRP_OK;
 }
 
 /* What may stand behind a dtype: nothing, [4,?], or [...]. */
-static trp_status scan_tensor(struct scan *scan, int32_t dtype, struct buffer *value)
+static trp_status scan_tensor(struct text_scan *scan, int32_t dtype, struct buffer *value)
 {
     int64_t dims[TRP_RANK_MAX];
     uint32_t rank = 0;
     bool unknown_rank = false;
-    if (take(scan, '[') && !take(scan, ']')) {
+    if (scan_take(scan, '[') && !scan_take(scan, ']')) {
         unknown_rank = strncmp(scan->at, "...", 3) == 0;
         if (unknown_rank)
-            skip(scan, 3);
+            scan_skip(scan, 3);
         while (!unknown_rank) {
             char *end = (char *)(uintptr_t)scan->at + 1;
             bool digit = *scan->at >= '0' && *scan->at <= '9';
             if (rank == TRP_RANK_MAX)
-                return wrong(scan, "the end of at most 8 dimensions");
+                return scan_wrong(scan, "the end of at most 8 dimensions");
             if (!digit && *scan->at != '?')
-                return wrong(scan, "a size or ?");
+                return scan_wrong(scan, "a size or ?");
             dims[rank++] = digit ? strtoll(scan->at, &end, 10) : -1;
-            skip(scan, (size_t)(end - scan->at));
-            if (!take(scan, ','))
+            scan_skip(scan, (size_t)(end - scan->at));
+            if (!scan_take(scan, ','))
                 break;
         }
-        if (!take(scan, ']'))
-            return wrong(scan, "']'");
+        if (!scan_take(scan, ']'))
+            return scan_wrong(scan, "']'");
     }
     signature_add_tensor(value, NULL, dtype, unknown_rank, rank, dims);
     return TRP_OK;
 }
 
-static trp_status scan_value(struct scan *scan, int depth, struct buffer *value);
+static trp_status scan_value(struct text_scan *scan, int depth, struct buffer *value);
 
 /* What stands between brackets, up to `end`: values into field 1 of a list or a tuple, members into
  * field `number` of a dict or a named tuple. */
-static trp_status scan_all(struct scan *scan, char end, bool named, uint32_t number, int depth,
+static trp_status scan_all(struct text_scan *scan, char end, bool named, uint32_t number, int depth,
                            struct buffer *out)
 {
     struct buffer name = {0}, value = {0}, pair = {0};
     trp_status status = TRP_OK;
-    while (status == TRP_OK && !take(scan, end)) {
+    while (status == TRP_OK && !scan_take(scan, end)) {
         if (named) {
             status = scan_name(scan, &name);
-            if (status == TRP_OK && !take(scan, ':'))
-                status = wrong(scan, "':'");
+            if (status == TRP_OK && !scan_take(scan, ':'))
+                status = scan_wrong(scan, "':'");
         }
         if (status == TRP_OK)
             status = scan_value(scan, depth + 1, &value);
@@ -116,8 +116,8 @@ static trp_status scan_all(struct scan *scan, char end, bool named, uint32_t num
             signature_add_part(&pair, 2, &value);
         }
         signature_add_part(out, number, named ? &pair : &value);
-        if (status == TRP_OK && !take(scan, ',') && *scan->at != end)
-            status = wrong(scan, "',' or the closing bracket");
+        if (status == TRP_OK && !scan_take(scan, ',') && *scan->at != end)
+            status = scan_wrong(scan, "',' or the closing bracket");
     }
     buffer_cleanup(&name);
     buffer_cleanup(&value);
@@ -126,12 +126,12 @@ static trp_status scan_all(struct scan *scan, char end, bool named, uint32_t num
 }
 
 /* A dtype, or the name of a named tuple. */
-static trp_status scan_word(struct scan *scan, int depth, struct buffer *value)
+static trp_status scan_word(struct text_scan *scan, int depth, struct buffer *value)
 {
     struct buffer name = {0}, fields = {0};
-    struct scan before = *scan;
+    struct text_scan before = *scan;
     trp_status status = scan_name(scan, &name);
-    if (status == TRP_OK && take(scan, '(')) {
+    if (status == TRP_OK && scan_take(scan, '(')) {
         signature_add_part(&fields, 1, &name);
         status = scan_all(scan, ')', true, 2, depth, &fields);
         signature_add_part(value, KIND_NAMED_TUPLE, &fields);
@@ -139,14 +139,14 @@ static trp_status scan_word(struct scan *scan, int depth, struct buffer *value)
         buffer_append(&name, (trp_bytes){(const uint8_t *)"", 1});
         int32_t dtype = trp_dtype_parse((const char *)name.data);
         status = dtype ? scan_tensor(scan, dtype, value)
-                       : wrong(&before, "a type such as float32, or a bracket,");
+                       : scan_wrong(&before, "a type such as float32, or a bracket,");
     }
     buffer_cleanup(&name);
     buffer_cleanup(&fields);
     return status;
 }
 
-static trp_status scan_value(struct scan *scan, int depth, struct buffer *value)
+static trp_status scan_value(struct text_scan *scan, int depth, struct buffer *value)
 {
     static const struct {
         char open, close;
@@ -156,7 +156,7 @@ static trp_status scan_value(struct scan *scan, int depth, struct buffer *value)
         return trp_fail(TRP_INVALID_ARGUMENT, "signature: nested deeper than %d",
                         SIGNATURE_DEPTH_MAX);
     for (size_t i = 0; i < sizeof brackets / sizeof *brackets; i++) {
-        if (!take(scan, brackets[i].open))
+        if (!scan_take(scan, brackets[i].open))
             continue;
         struct buffer inside = {0};
         trp_status status =
@@ -170,13 +170,13 @@ static trp_status scan_value(struct scan *scan, int depth, struct buffer *value)
 
 trp_status trp_signature_parse(const char *text, trp_bytes *out)
 {
-    struct scan scan = {text};
+    struct text_scan scan = {text};
     struct buffer value = {0};
     struct signature signature = {0};
-    skip(&scan, 0);
+    scan_skip(&scan, 0);
     trp_status status = scan_value(&scan, 0, &value);
     if (status == TRP_OK && *scan.at)
-        status = wrong(&scan, "the end");
+        status = scan_wrong(&scan, "the end");
     if (status == TRP_OK)
         status = signature_decode(buffer_bytes(&value), &signature);
     if (status != TRP_OK)
@@ -195,29 +195,29 @@ bool signature_is_text(const char *value)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static void add(struct buffer *out, const char *text)
+static void format_text(struct buffer *out, const char *text)
 {
     buffer_append(out, (trp_bytes){(const uint8_t *)text, strlen(text)});
 }
 
-static void add_name(struct buffer *out, trp_bytes name)
+static void format_name(struct buffer *out, trp_bytes name)
 {
     size_t plain = 0;
     while (plain < name.size && memchr(bare, name.data[plain], sizeof bare - 1))
         plain++;
     bool quoted = plain < name.size || name.size == 0;
     if (quoted)
-        add(out, "\"");
+        format_text(out, "\"");
     for (size_t i = 0; i < name.size; i++) {
         if (quoted && (name.data[i] == '"' || name.data[i] == '\\'))
-            add(out, "\\");
+            format_text(out, "\\");
         buffer_append(out, (trp_bytes){&name.data[i], 1});
     }
     if (quoted)
-        add(out, "\"");
+        format_text(out, "\"");
 }
 
-static void add_shape(struct buffer *out, trp_bytes bytes)
+static void format_shape(struct buffer *out, trp_bytes bytes)
 {
     struct reader reader = reader_of(bytes), dims;
     struct field field, dim;
@@ -225,7 +225,7 @@ static void add_shape(struct buffer *out, trp_bytes bytes)
     bool any = false;
     while (read_field(&reader, &field)) {
         if (field.tag == TAG(3, VARINT) && field.value != 0)
-            add(out, any ? ",..." : "[...");
+            format_text(out, any ? ",..." : "[...");
         any = any || (field.tag == TAG(3, VARINT) && field.value != 0);
         if (field.tag != TAG(2, LEN))
             continue;
@@ -234,14 +234,14 @@ static void add_shape(struct buffer *out, trp_bytes bytes)
         while (read_field(&dims, &dim))
             size = dim.tag == TAG(1, VARINT) ? (int64_t)dim.value : size;
         snprintf(text, sizeof text, size < 0 ? "%s?" : "%s%" PRId64, any ? "," : "[", size);
-        add(out, text);
+        format_text(out, text);
         any = true;
     }
     if (any)
-        add(out, "]");
+        format_text(out, "]");
 }
 
-static void add_tensor(struct buffer *out, trp_bytes bytes)
+static void format_tensor(struct buffer *out, trp_bytes bytes)
 {
     struct reader reader = reader_of(bytes);
     struct field field;
@@ -253,52 +253,52 @@ static void add_tensor(struct buffer *out, trp_bytes bytes)
         else if (field.tag == TAG(3, VARINT))
             dtype = (int32_t)field.value;
     }
-    add(out, trp_dtype_name((trp_dtype)dtype));
-    add_shape(out, shape);
+    format_text(out, trp_dtype_name((trp_dtype)dtype));
+    format_shape(out, shape);
 }
 
-static void add_value(struct buffer *out, trp_bytes bytes);
+static void format_value(struct buffer *out, trp_bytes bytes);
 
-static void add_list(struct buffer *out, trp_bytes bytes)
+static void format_list(struct buffer *out, trp_bytes bytes)
 {
     struct reader reader = reader_of(bytes);
     struct field field;
     for (size_t i = 0; read_field(&reader, &field);) {
         if (field.tag != TAG(1, LEN))
             continue;
-        add(out, i++ ? ", " : "");
-        add_value(out, field.bytes);
+        format_text(out, i++ ? ", " : "");
+        format_value(out, field.bytes);
     }
 }
 
-static void add_members(struct buffer *out, trp_bytes bytes, bool dict)
+static void format_members(struct buffer *out, trp_bytes bytes, bool dict)
 {
     struct signature_member *members;
     size_t count;
     trp_status status = signature_members(bytes, dict, &members, &count);
     for (size_t i = 0; status == TRP_OK && i < count; i++) {
-        add(out, i ? ", " : "");
-        add_name(out, members[i].name);
-        add(out, ": ");
-        add_value(out, members[i].value);
+        format_text(out, i ? ", " : "");
+        format_name(out, members[i].name);
+        format_text(out, ": ");
+        format_value(out, members[i].value);
     }
     free(members);
 }
 
-static void add_named_tuple(struct buffer *out, trp_bytes bytes)
+static void format_named_tuple(struct buffer *out, trp_bytes bytes)
 {
     struct reader reader = reader_of(bytes);
     struct field field;
     trp_bytes name = {0};
     while (read_field(&reader, &field))
         name = field.tag == TAG(1, LEN) ? field.bytes : name;
-    add_name(out, name);
-    add(out, "(");
-    add_members(out, bytes, false);
-    add(out, ")");
+    format_name(out, name);
+    format_text(out, "(");
+    format_members(out, bytes, false);
+    format_text(out, ")");
 }
 
-static void add_value(struct buffer *out, trp_bytes bytes)
+static void format_value(struct buffer *out, trp_bytes bytes)
 {
     struct reader reader = reader_of(bytes);
     struct field field, kind = {0};
@@ -308,15 +308,15 @@ static void add_value(struct buffer *out, trp_bytes bytes)
     switch (kind.tag >> 3) {
     case KIND_TENSOR_SPEC:
     case KIND_BOUNDED_TENSOR_SPEC:
-        add_tensor(out, kind.bytes);
+        format_tensor(out, kind.bytes);
         break;
     case KIND_NAMED_TUPLE:
-        add_named_tuple(out, kind.bytes);
+        format_named_tuple(out, kind.bytes);
         break;
     default:
-        add(out, list ? "[" : dict ? "{" : "(");
-        dict ? add_members(out, kind.bytes, true) : add_list(out, kind.bytes);
-        add(out, list ? "]" : dict ? "}" : ")");
+        format_text(out, list ? "[" : dict ? "{" : "(");
+        dict ? format_members(out, kind.bytes, true) : format_list(out, kind.bytes);
+        format_text(out, list ? "]" : dict ? "}" : ")");
         break;
     }
 }
@@ -327,7 +327,7 @@ trp_status trp_signature_format(trp_bytes bytes, char **out)
     struct buffer text = {0};
     trp_status status = signature_decode(bytes, &signature);
     if (status == TRP_OK) {
-        add_value(&text, bytes);
+        format_value(&text, bytes);
         buffer_append(&text, (trp_bytes){(const uint8_t *)"", 1});
     }
     signature_cleanup(&signature);

@@ -71,10 +71,10 @@ bool trajectory_valid(const struct trajectory *trajectory)
         if (!read_varint32(&reader, &head) || (first && head >> 1 == 0))
             return false;
         first = false;
-        for (uint32_t i = 0; i < head >> 1; ++i) {
+        for (uint32_t i = 0; i < head >> 1; i++) {
             if (!read_varint32(&reader, &part) || part >= trajectory->chunk_count)
                 return false;
-            for (uint32_t j = 0; j < 3; ++j)
+            for (uint32_t j = 0; j < 3; j++)
                 if (!read_varint32(&reader, &part) || part > INT32_MAX)
                     return false;
         }

@@ -1,9 +1,9 @@
 /* Decoding a sample of six small columns costs a microsecond, ten times as much as copying it; but
  * the samples of a table look all alike, because one program wrote them.
  *
- * A layout is a decoded sample with holes: in the trajectory where chunk keys are, in the chunks
- * where rows are. Another sample whose bytes are equal outside the holes decodes in the same way,
- * because what lies in a hole is a varint of the same length, or bytes whose length was said before
+ * A template is a decoded sample with gaps: in the trajectory where chunk keys are, in the chunks
+ * where rows are. Another sample whose bytes are equal outside the gaps decodes in the same way,
+ * because what lies in a gap is a varint of the same length, or bytes whose length was said before
  * it. So nothing is trusted that was not compared: a sample that differs anywhere is decoded and
  * checked by unpack.c. */
 #include "decode_template.h"
@@ -66,7 +66,7 @@ static bool split_chunk(trp_bytes bytes, struct raw_sample *sample)
 {
     struct reader reader = reader_of(bytes);
     struct field field;
-    if (sample->chunk_count == LAYOUT_CHUNKS_MAX || !read_field(&reader, &field) ||
+    if (sample->chunk_count == TEMPLATE_CHUNKS_MAX || !read_field(&reader, &field) ||
         field.tag != TAG(1, VARINT))
         return false;
     uint32_t index = sample->chunk_count++;
@@ -103,54 +103,53 @@ bool raw_sample_parse(trp_bytes entry, struct raw_sample *sample)
            field.tag == TAG(3, VARINT) && field.value == 1;
 }
 
-/* ---- layouts --------------------------------------------------------------------------------- */
+/* ---- templates ------------------------------------------------------------------------------- */
 
-/* Bytes of a template that a sample may have otherwise. */
-struct hole {
+/* A sample may differ from the template in these bytes. */
+struct gap {
     size_t at, size;
     uint32_t chunk; /* in a trajectory: whose key it is */
 };
 
-struct template
-{
+/* Bytes that another sample has, too, except in the gaps. */
+struct gapped {
     uint8_t *bytes;
     size_t size;
-    struct hole *holes; /* ascending */
-    uint32_t hole_count, hole_capacity;
+    struct gap *gaps; /* ascending */
+    uint32_t gap_count, gap_capacity;
 };
 
 /* Rows of a chunk's body to their place in a column. */
-struct copy {
+struct row_copy {
     uint32_t chunk, column;
     size_t from, to, size;
 };
 
-struct layout {
+struct decode_template {
     bool known;
-    struct template trajectory;
-    struct template chunks[LAYOUT_CHUNKS_MAX];
+    struct gapped trajectory;
+    struct gapped chunks[TEMPLATE_CHUNKS_MAX];
     uint32_t chunk_count;
-    struct copy *copies;
+    struct row_copy *copies;
     uint32_t copy_count, copy_capacity;
     size_t *row_bytes; /* of each column */
 };
 
-static void template_set(struct template *template, trp_bytes bytes)
+static void gapped_set(struct gapped *gapped, trp_bytes bytes)
 {
-    template->bytes = xrealloc(template->bytes, bytes.size + 1);
+    gapped->bytes = xrealloc(gapped->bytes, bytes.size + 1);
     if (bytes.size)
-        memcpy(template->bytes, bytes.data, bytes.size);
-    template->size = bytes.size;
-    template->hole_count = 0;
+        memcpy(gapped->bytes, bytes.data, bytes.size);
+    gapped->size = bytes.size;
+    gapped->gap_count = 0;
 }
 
-static void template_add_hole(struct template *template, struct hole hole)
+static void gapped_add_gap(struct gapped *gapped, struct gap gap)
 {
-    if (template->hole_count == template->hole_capacity) {
-        template->holes =
-            array_grow(template->holes, &template->hole_capacity, sizeof *template->holes);
+    if (gapped->gap_count == gapped->gap_capacity) {
+        gapped->gaps = array_grow(gapped->gaps, &gapped->gap_capacity, sizeof *gapped->gaps);
     }
-    template->holes[template->hole_count++] = hole;
+    gapped->gaps[gapped->gap_count++] = gap;
 }
 
 /* How much of [at, at + size) of a body in pieces lies in one piece, and where. */
@@ -177,28 +176,28 @@ static bool body_equals(const struct body *body, size_t at, const uint8_t *bytes
     return true;
 }
 
-/* Equal outside the holes. */
-static bool template_matches(const struct template *template, const struct body *body)
+/* Equal outside the gaps. */
+static bool gapped_matches(const struct gapped *gapped, const struct body *body)
 {
     size_t at = 0;
-    if (body->size != template->size)
+    if (body->size != gapped->size)
         return false;
-    for (uint32_t i = 0; i < template->hole_count; i++) {
-        const struct hole *hole = &template->holes[i];
-        if (!body_equals(body, at, template->bytes + at, hole->at - at))
+    for (uint32_t i = 0; i < gapped->gap_count; i++) {
+        const struct gap *gap = &gapped->gaps[i];
+        if (!body_equals(body, at, gapped->bytes + at, gap->at - at))
             return false;
-        at = hole->at + hole->size;
+        at = gap->at + gap->size;
     }
-    return body_equals(body, at, template->bytes + at, body->size - at);
+    return body_equals(body, at, gapped->bytes + at, body->size - at);
 }
 
-static bool keys_match(const struct layout *layout, const struct raw_sample *sample)
+static bool keys_match(const struct decode_template *template, const struct raw_sample *sample)
 {
-    for (uint32_t i = 0; i < layout->trajectory.hole_count; i++) {
-        const struct hole *hole = &layout->trajectory.holes[i];
-        trp_bytes key = sample->chunks[hole->chunk].key_bytes;
-        if (key.size != hole->size ||
-            memcmp(sample->trajectory.data + hole->at, key.data, key.size) != 0)
+    for (uint32_t i = 0; i < template->trajectory.gap_count; i++) {
+        const struct gap *gap = &template->trajectory.gaps[i];
+        trp_bytes key = sample->chunks[gap->chunk].key_bytes;
+        if (key.size != gap->size ||
+            memcmp(sample->trajectory.data + gap->at, key.data, key.size) != 0)
             return false;
     }
     return true;
@@ -216,28 +215,30 @@ static void copy_pieces(uint8_t *to, const struct body *body, size_t at, size_t 
     }
 }
 
-bool layout_matches_again(const struct layout *layout, const struct raw_sample *sample)
+bool decode_template_matches_again(const struct decode_template *template,
+                                   const struct raw_sample *sample)
 {
-    for (uint32_t i = 0; i < layout->chunk_count; i++)
-        if (!template_matches(&layout->chunks[i], &sample->chunks[i].body))
+    for (uint32_t i = 0; i < template->chunk_count; i++)
+        if (!gapped_matches(&template->chunks[i], &sample->chunks[i].body))
             return false;
     return true;
 }
 
-bool layout_matches(const struct layout *layout, const struct raw_sample *sample)
+bool decode_template_matches(const struct decode_template *template,
+                             const struct raw_sample *sample)
 {
-    return layout->known && sample->chunk_count == layout->chunk_count &&
-           template_matches(&layout->trajectory, &(struct body){.data = sample->trajectory.data,
+    return template->known && sample->chunk_count == template->chunk_count &&
+           gapped_matches(&template->trajectory, &(struct body){.data = sample->trajectory.data,
                                                                 .size = sample->trajectory.size}) &&
-           keys_match(layout, sample) && layout_matches_again(layout, sample);
+           keys_match(template, sample) && decode_template_matches_again(template, sample);
 }
 
-void layout_copy(const struct layout *layout, const struct raw_sample *sample, void *const *columns,
-                 size_t row)
+void decode_template_copy(const struct decode_template *template, const struct raw_sample *sample,
+                          void *const *columns, size_t row)
 {
-    for (uint32_t i = 0; i < layout->copy_count; i++) {
-        const struct copy *copy = &layout->copies[i];
-        uint8_t *out = (uint8_t *)columns[copy->column] + row * layout->row_bytes[copy->column];
+    for (uint32_t i = 0; i < template->copy_count; i++) {
+        const struct row_copy *copy = &template->copies[i];
+        uint8_t *out = (uint8_t *)columns[copy->column] + row * template->row_bytes[copy->column];
         const struct body *body = &sample->chunks[copy->chunk].body;
         if (body->data)
             copy_small(out + copy->to, body->data + copy->from, copy->size);
@@ -246,11 +247,11 @@ void layout_copy(const struct layout *layout, const struct raw_sample *sample, v
     }
 }
 
-void layout_view(const struct layout *layout, const struct raw_sample *sample, struct views *views,
-                 uint32_t row)
+void decode_template_view(const struct decode_template *template, const struct raw_sample *sample,
+                          struct views *views, uint32_t row)
 {
-    for (uint32_t i = 0; i < layout->copy_count; i++) {
-        const struct copy *copy = &layout->copies[i];
+    for (uint32_t i = 0; i < template->copy_count; i++) {
+        const struct row_copy *copy = &template->copies[i];
         const struct body *body = &sample->chunks[copy->chunk].body;
         if (body->data) {
             views_push(views, row, copy->column, body->data + copy->from, copy->size);
@@ -266,13 +267,13 @@ void layout_view(const struct layout *layout, const struct raw_sample *sample, s
 
 /* ---- learning -------------------------------------------------------------------------------- */
 
-/* Every tensor has to be a plain literal; its rows are a hole, found again by their number. */
-static bool learn_chunk(struct template *template, trp_bytes body)
+/* Every tensor has to be a plain literal; its rows are a gap, found again by their number. */
+static bool learn_chunk(struct gapped *gapped, trp_bytes body)
 {
     struct wire_tensor_reader reader;
     struct wire_tensor tensor;
     bool more = true;
-    template_set(template, body);
+    gapped_set(gapped, body);
     wire_tensors_open(&reader, &(struct wire_chunk){.tail = body});
     for (;;) {
         trp_bytes raw;
@@ -282,12 +283,12 @@ static bool learn_chunk(struct template *template, trp_bytes body)
             return !reader.delta_encoded;
         if (!block_literal(tensor.content, &raw))
             return false;
-        template_add_hole(template,
-                          (struct hole){.at = (size_t)(raw.data - body.data), .size = raw.size});
+        gapped_add_gap(gapped,
+                       (struct gap){.at = (size_t)(raw.data - body.data), .size = raw.size});
     }
 }
 
-static bool find_chunk(const struct raw_sample *sample, uint64_t key, uint32_t *index)
+static bool sample_chunk_index(const struct raw_sample *sample, uint64_t key, uint32_t *index)
 {
     for (*index = 0; *index < sample->chunk_count; ++*index)
         if (sample->chunks[*index].key == key)
@@ -295,20 +296,21 @@ static bool find_chunk(const struct raw_sample *sample, uint64_t key, uint32_t *
     return false;
 }
 
-static struct copy *push_copy(struct layout *layout)
+static struct row_copy *push_copy(struct decode_template *template)
 {
-    if (layout->copy_count == layout->copy_capacity)
-        layout->copies = array_grow(layout->copies, &layout->copy_capacity, sizeof *layout->copies);
-    return &layout->copies[layout->copy_count++];
+    if (template->copy_count == template->copy_capacity)
+        template->copies =
+            array_grow(template->copies, &template->copy_capacity, sizeof *template->copies);
+    return &template->copies[template->copy_count++];
 }
 
-static bool learn_slice(struct layout *layout, const struct raw_sample *sample, trp_bytes bytes,
-                        uint32_t column, size_t step_bytes, size_t *done)
+static bool learn_slice(struct decode_template *template, const struct raw_sample *sample,
+                        trp_bytes bytes, uint32_t column, size_t step_bytes, size_t *done)
 {
     struct reader reader = reader_of(bytes);
     struct field field;
     struct wire_slice slice = {0};
-    struct hole key = {0};
+    struct gap key = {0};
     while (read_field(&reader, &field)) {
         if (field.tag == TAG(1, VARINT)) {
             slice.chunk_key = field.value;
@@ -322,24 +324,24 @@ static bool learn_slice(struct layout *layout, const struct raw_sample *sample, 
             slice.index = (int32_t)field.value;
         }
     }
-    if (key.size == 0 || !find_chunk(sample, slice.chunk_key, &key.chunk))
+    if (key.size == 0 || !sample_chunk_index(sample, slice.chunk_key, &key.chunk))
         return false;
-    template_add_hole(&layout->trajectory, key);
-    const struct template *chunk = &layout->chunks[key.chunk];
+    gapped_add_gap(&template->trajectory, key);
+    const struct gapped *chunk = &template->chunks[key.chunk];
     size_t from = (size_t)slice.offset * step_bytes, size = (size_t)slice.length * step_bytes;
-    if ((uint32_t)slice.index >= chunk->hole_count || from + size > chunk->holes[slice.index].size)
+    if ((uint32_t)slice.index >= chunk->gap_count || from + size > chunk->gaps[slice.index].size)
         return false;
-    *push_copy(layout) = (struct copy){.chunk = key.chunk,
-                                       .column = column,
-                                       .from = chunk->holes[slice.index].at + from,
-                                       .to = *done,
-                                       .size = size};
+    *push_copy(template) = (struct row_copy){.chunk = key.chunk,
+                                             .column = column,
+                                             .from = chunk->gaps[slice.index].at + from,
+                                             .to = *done,
+                                             .size = size};
     *done += size;
     return true;
 }
 
-static bool learn_column(struct layout *layout, const struct raw_sample *sample, trp_bytes bytes,
-                         uint32_t column, const trp_tensor_spec *spec)
+static bool learn_column(struct decode_template *template, const struct raw_sample *sample,
+                         trp_bytes bytes, uint32_t column, const trp_tensor_spec *spec)
 {
     struct reader reader = reader_of(bytes);
     struct field field;
@@ -348,30 +350,30 @@ static bool learn_column(struct layout *layout, const struct raw_sample *sample,
     while (read_field(&reader, &field))
         if (field.tag == TAG(2, VARINT))
             squeeze = field.value != 0;
-    size_t row_bytes = layout->row_bytes[column];
+    size_t row_bytes = template->row_bytes[column];
     size_t step_bytes = squeeze ? row_bytes : row_bytes / (size_t)spec->shape[0];
     reader = reader_of(bytes);
     while (read_field(&reader, &field))
         if (field.tag == TAG(1, LEN) &&
-            !learn_slice(layout, sample, field.bytes, column, step_bytes, &done))
+            !learn_slice(template, sample, field.bytes, column, step_bytes, &done))
             return false;
     return done == row_bytes;
 }
 
-bool layout_learn(struct layout *layout, const struct raw_sample *sample,
-                  const trp_tensor_spec *columns, size_t column_count)
+bool decode_template_learn(struct decode_template *template, const struct raw_sample *sample,
+                           const trp_tensor_spec *columns, size_t column_count)
 {
-    layout->known = false;
-    layout->copy_count = 0;
-    layout->chunk_count = sample->chunk_count;
-    layout->row_bytes = xrealloc(layout->row_bytes, column_count * sizeof *layout->row_bytes);
+    template->known = false;
+    template->copy_count = 0;
+    template->chunk_count = sample->chunk_count;
+    template->row_bytes = xrealloc(template->row_bytes, column_count * sizeof *template->row_bytes);
     for (size_t i = 0; i < column_count; i++)
-        layout->row_bytes[i] = trp_tensor_bytes(&columns[i]);
+        template->row_bytes[i] = trp_tensor_bytes(&columns[i]);
     for (uint32_t i = 0; i < sample->chunk_count; i++)
-        if (!learn_chunk(&layout->chunks[i],
+        if (!learn_chunk(&template->chunks[i],
                          (trp_bytes){sample->chunks[i].body.data, sample->chunks[i].body.size}))
             return false;
-    template_set(&layout->trajectory, sample->trajectory);
+    gapped_set(&template->trajectory, sample->trajectory);
     struct reader reader = reader_of(sample->trajectory);
     struct field field;
     uint32_t column = 0;
@@ -379,33 +381,33 @@ bool layout_learn(struct layout *layout, const struct raw_sample *sample,
         if (field.tag != TAG(1, LEN))
             continue;
         if (column == column_count ||
-            !learn_column(layout, sample, field.bytes, column, &columns[column]))
+            !learn_column(template, sample, field.bytes, column, &columns[column]))
             return false;
         column++;
     }
-    layout->known = column == column_count;
-    return layout->known;
+    template->known = column == column_count;
+    return template->known;
 }
 
-struct layout *layout_create(void)
+struct decode_template *decode_template_create(void)
 {
-    return xcalloc(1, sizeof(struct layout));
+    return xcalloc(1, sizeof(struct decode_template));
 }
 
-static void template_cleanup(struct template *template)
+static void gapped_cleanup(struct gapped *gapped)
 {
-    free(template->bytes);
-    free(template->holes);
+    free(gapped->bytes);
+    free(gapped->gaps);
 }
 
-void layout_destroy(struct layout *layout)
+void decode_template_destroy(struct decode_template *template)
 {
-    if (!layout)
+    if (!template)
         return;
-    template_cleanup(&layout->trajectory);
-    for (uint32_t i = 0; i < LAYOUT_CHUNKS_MAX; i++)
-        template_cleanup(&layout->chunks[i]);
-    free(layout->copies);
-    free(layout->row_bytes);
-    free(layout);
+    gapped_cleanup(&template->trajectory);
+    for (uint32_t i = 0; i < TEMPLATE_CHUNKS_MAX; i++)
+        gapped_cleanup(&template->chunks[i]);
+    free(template->copies);
+    free(template->row_bytes);
+    free(template);
 }

@@ -1,7 +1,7 @@
 /* The shape that the samples of one writer share, learnt from one of them, so that the next need
  * not be decoded: bytes are compared and rows copied. One thread. */
-#ifndef TRP_REPLAY_SAMPLER_LAYOUT_H
-#define TRP_REPLAY_SAMPLER_LAYOUT_H
+#ifndef TRP_REPLAY_SAMPLER_DECODE_TEMPLATE_H
+#define TRP_REPLAY_SAMPLER_DECODE_TEMPLATE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #include <troupe/tensor.h>
 #include "views.h"
 
-enum { LAYOUT_CHUNKS_MAX = 16 };
+enum { TEMPLATE_CHUNKS_MAX = 16 };
 
 /* Bytes in one place, or cut into pieces. */
 struct body {
@@ -36,36 +36,38 @@ struct raw_sample {
         uint64_t key;
         trp_bytes key_bytes; /* as a varint */
         struct body body;    /* what follows key and range of steps */
-    } chunks[LAYOUT_CHUNKS_MAX];
+    } chunks[TEMPLATE_CHUNKS_MAX];
 };
 
 /* False: the entry is not a whole sample in the order in which everybody writes it; decode it. */
 bool raw_sample_parse(trp_bytes entry, struct raw_sample *sample);
 
 /* A zeroed struct is one that nothing matches. */
-struct layout;
+struct decode_template;
 
-struct layout *layout_create(void);
-void layout_destroy(struct layout *layout); /* NULL is fine */
+struct decode_template *decode_template_create(void);
+void decode_template_destroy(struct decode_template *template); /* NULL is fine */
 
 /* Learns from a sample that was decoded and found to fit `columns`. False, and nothing will match:
  * it is compressed, delta coded or in another way not a matter of copying. Bodies are in one place.
  */
-bool layout_learn(struct layout *layout, const struct raw_sample *sample,
-                  const trp_tensor_spec *columns, size_t column_count);
+bool decode_template_learn(struct decode_template *template, const struct raw_sample *sample,
+                           const trp_tensor_spec *columns, size_t column_count);
 
 /* True when `sample` differs from the one that was learnt in rows and keys only. */
-bool layout_matches(const struct layout *layout, const struct raw_sample *sample);
+bool decode_template_matches(const struct decode_template *template,
+                             const struct raw_sample *sample);
 
 /* The same for a sample of a shape that matched before. */
-bool layout_matches_again(const struct layout *layout, const struct raw_sample *sample);
+bool decode_template_matches_again(const struct decode_template *template,
+                                   const struct raw_sample *sample);
 
 /* Rows of a sample that matches to columns[c] + row * the bytes of a row of column c. */
-void layout_copy(const struct layout *layout, const struct raw_sample *sample, void *const *columns,
-                 size_t row);
+void decode_template_copy(const struct decode_template *template, const struct raw_sample *sample,
+                          void *const *columns, size_t row);
 
 /* Where they are instead; the row has begun. */
-void layout_view(const struct layout *layout, const struct raw_sample *sample, struct views *views,
-                 uint32_t row);
+void decode_template_view(const struct decode_template *template, const struct raw_sample *sample,
+                          struct views *views, uint32_t row);
 
 #endif

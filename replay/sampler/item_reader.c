@@ -48,7 +48,7 @@ trp_item_reader *trp_item_reader_create(void)
 
 static void drop_messages(trp_item_reader *reader)
 {
-    for (uint32_t i = 0; i < reader->message_count; ++i)
+    for (uint32_t i = 0; i < reader->message_count; i++)
         buffer_cleanup(&reader->messages[i]);
     reader->message_count = 0;
     reader->bytes = 0;
@@ -95,7 +95,7 @@ static trp_status too_deep(const struct wire_tensor *tensor, trp_item_array *col
 {
     column->dtype = tensor->dtype;
     column->rank = tensor->rank;
-    for (uint32_t i = 1; i < TRP_RANK_MAX; ++i)
+    for (uint32_t i = 1; i < TRP_RANK_MAX; i++)
         column->shape[i] = tensor->dims[i];
     return trp_fail(TRP_UNIMPLEMENTED, "a column has tensors of %u dimensions, more than %d",
                     tensor->rank, (int)TRP_RANK_MAX);
@@ -142,7 +142,7 @@ static trp_status append_strings(trp_item_reader *reader, const struct wire_tens
     if (all > tensor->content.size)
         return trp_fail(broken, "a tensor of strings is shorter than its shape says");
     size_t first = step * (size_t)slice->offset, last = first + step * (size_t)slice->length;
-    for (size_t i = 0; i < all; ++i) {
+    for (size_t i = 0; i < all; i++) {
         const uint8_t *before = lengths.at;
         uint64_t length;
         if (!read_varint(&lengths, &length) || length > tensor->content.size)
@@ -170,25 +170,25 @@ static trp_status shape_join(trp_item_array *column, const struct wire_tensor *t
     if (first) {
         column->dtype = tensor->dtype;
         column->rank = tensor->rank - 1 + skip;
-        for (uint32_t i = 1; i < tensor->rank; ++i)
+        for (uint32_t i = 1; i < tensor->rank; i++)
             column->shape[i - 1 + skip] = tensor->dims[i];
         return TRP_OK;
     }
     bool same = column->dtype == tensor->dtype && column->rank == tensor->rank - 1 + skip;
-    for (uint32_t i = 1; same && i < tensor->rank; ++i)
+    for (uint32_t i = 1; same && i < tensor->rank; i++)
         same = column->shape[i - 1 + skip] == tensor->dims[i];
     return same ? TRP_OK
                 : trp_fail(TRP_INVALID_ARGUMENT, "a column is cut from tensors of several shapes");
 }
 
-static trp_status column_build(trp_item_reader *reader, const struct wire_column *wire,
-                               trp_item_array *column)
+static trp_status item_column_build(trp_item_reader *reader, const struct wire_column *wire,
+                                    trp_item_array *column)
 {
     struct buffer texts = {0};
     trp_status status = TRP_OK;
     int64_t rows = 0;
     *column = (trp_item_array){.squeezed = wire->squeeze};
-    for (uint32_t i = 0; status == TRP_OK && i < wire->slice_count; ++i) {
+    for (uint32_t i = 0; status == TRP_OK && i < wire->slice_count; i++) {
         const struct wire_slice *slice = &reader->lists.slices[wire->slice_first + i];
         struct wire_tensor tensor = {0};
         bool delta = false;
@@ -241,9 +241,10 @@ static trp_status item_build(trp_item_reader *reader, trp_item_data *out)
     buffer_clear(&reader->data);
     cutter_begin(&reader->cutter, reader->lists.chunks, reader->lists.chunk_count);
     trp_status status = TRP_OK;
-    for (uint32_t i = 0; i < item->column_count; ++i) {
+    for (uint32_t i = 0; i < item->column_count; i++) {
         size_t start = reader->data.size;
-        trp_status built = column_build(reader, &reader->lists.columns[i], &reader->columns[i]);
+        trp_status built =
+            item_column_build(reader, &reader->lists.columns[i], &reader->columns[i]);
         if (built == TRP_UNIMPLEMENTED) {
             reader->data.size = start;
             status = built;
@@ -252,7 +253,7 @@ static trp_status item_build(trp_item_reader *reader, trp_item_data *out)
         }
         reader->ends[i] = reader->data.size;
     }
-    for (uint32_t i = 0; i < item->column_count; ++i) {
+    for (uint32_t i = 0; i < item->column_count; i++) {
         size_t start = i ? reader->ends[i - 1] : 0;
         reader->columns[i].data = (trp_bytes){reader->data.data + start, reader->ends[i] - start};
     }
@@ -292,7 +293,7 @@ trp_status trp_item_reader_next(trp_item_reader *reader, trp_item_data *item, bo
 trp_status trp_item_sample(trp_stream **out, trp_channel *channel, const char *table, int64_t count,
                            int64_t limiter_timeout_ms)
 {
-    struct wire_sample_request request = {.table = {(const uint8_t *)table, strlen(table)},
+    struct wire_sample_request request = {.table = text_bytes(table),
                                           .num_samples = count,
                                           .has_timeout = limiter_timeout_ms >= 0,
                                           .timeout_ms = limiter_timeout_ms};

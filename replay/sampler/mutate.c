@@ -33,11 +33,6 @@ struct trp_priority_writer {
     char *failure_text;
 };
 
-static trp_bytes text_bytes(const char *text)
-{
-    return (trp_bytes){(const uint8_t *)text, strlen(text)};
-}
-
 trp_status priority_writer_create(trp_priority_writer **out, trp_channel *const *channels,
                                   size_t servers, const char *table, uint32_t window)
 {
@@ -105,7 +100,7 @@ static bool settle_oldest(trp_priority_writer *writer, int64_t wait_ms)
 }
 
 /* Until at most `unanswered` calls are. */
-static trp_status settle(trp_priority_writer *writer, uint32_t unanswered, int64_t timeout_ms)
+static trp_status settle_calls(trp_priority_writer *writer, uint32_t unanswered, int64_t timeout_ms)
 {
     struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
     while (writer->count > 0 && settle_oldest(writer, 0)) {
@@ -125,7 +120,7 @@ static trp_status update(trp_priority_writer *writer, trp_channel *channel, cons
 {
     if (count == 0)
         return TRP_OK;
-    TRP_TRY(settle(writer, writer->window - 1, timeout_ms));
+    TRP_TRY(settle_calls(writer, writer->window - 1, timeout_ms));
     TRP_TRY(take_failure(writer));
     trp_message *message;
     writer->request.update_count = 0;
@@ -160,7 +155,7 @@ trp_status trp_priority_writer_update_batch(trp_priority_writer *writer, const t
 
 trp_status trp_priority_writer_flush(trp_priority_writer *writer, int64_t timeout_ms)
 {
-    TRP_TRY(settle(writer, 0, timeout_ms));
+    TRP_TRY(settle_calls(writer, 0, timeout_ms));
     return take_failure(writer);
 }
 

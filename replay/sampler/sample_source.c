@@ -28,7 +28,8 @@ static const char ordinary_path[] = "/deepmind.reverb.ReverbService/SampleStream
 static const char shared_path[] = "/troupe.Replay/SampleShared";
 
 /* Reverb's words, which tell a limiter's timeout from any other deadline. */
-static const char limiter_words[] = "Timeout exceeded before the right to insert was acquired";
+static const char limiter_timeout_text[] =
+    "Timeout exceeded before the right to insert was acquired";
 
 /* ---- opening ----------------------------------------------------------------------------- */
 
@@ -55,7 +56,7 @@ static trp_status send_hello(struct sample_source *source, struct deadline deadl
 {
     struct shared_hello hello = {
         .window = source->sampling->window,
-        .table = {(const uint8_t *)source->table, strlen(source->table)},
+        .table = text_bytes(source->table),
     };
     trp_message *message;
     boot_id_read(hello.boot_id);
@@ -71,8 +72,7 @@ static trp_status receive_welcome(struct sample_source *source, struct deadline 
     struct shared_welcome welcome;
     trp_message *message;
     TRP_TRY(link_receive(&source->link, &message, deadline, ended));
-    trp_status status = shared_welcome_decode(
-        (trp_bytes){trp_message_data(message), trp_message_size(message)}, &welcome);
+    trp_status status = shared_welcome_decode(message_bytes(message), &welcome);
     if (status == TRP_OK)
         status = shared_view_open(&source->view, &welcome);
     trp_message_destroy(message);
@@ -141,7 +141,7 @@ static trp_status send_ordinary(struct sample_source *source, int64_t samples,
                                 struct deadline deadline, bool *ended)
 {
     struct wire_sample_request request = {
-        .table = {(const uint8_t *)source->table, strlen(source->table)},
+        .table = text_bytes(source->table),
         .num_samples = samples,
         .has_timeout = true,
         .timeout_ms = source->limiter_timeout_ms < 0 ? -1 : source->limiter_timeout_ms,
@@ -151,8 +151,8 @@ static trp_status send_ordinary(struct sample_source *source, int64_t samples,
     return link_send(&source->link, message, deadline, ended);
 }
 
-static trp_status send_request(struct sample_source *source, int64_t samples,
-                               struct deadline deadline, bool *ended)
+static trp_status source_request(struct sample_source *source, int64_t samples,
+                                 struct deadline deadline, bool *ended)
 {
     trp_status status = source->view ? send_ask(source, samples, deadline, ended)
                                      : send_ordinary(source, samples, deadline, ended);
@@ -164,7 +164,7 @@ static trp_status send_request(struct sample_source *source, int64_t samples,
 }
 
 /* Takes up to `samples` out of what may still be asked for. */
-static int64_t budget_take(struct sampling *sampling, int64_t samples)
+static int64_t sampling_take(struct sampling *sampling, int64_t samples)
 {
     int64_t left = atomic_load(&sampling->budget), taken;
     do
@@ -197,10 +197,10 @@ static trp_status request_more(struct sample_source *source, const struct batch 
 {
     while (!source->refused &&
            (source->requested == 0 || trp_stream_writable(source->link.stream))) {
-        int64_t samples = budget_take(source->sampling, next_request(source, batch));
+        int64_t samples = sampling_take(source->sampling, next_request(source, batch));
         if (samples == 0)
             return TRP_OK;
-        trp_status status = send_request(source, samples, deadline, &source->refused);
+        trp_status status = source_request(source, samples, deadline, &source->refused);
         if (status == TRP_OK)
             continue;
         atomic_fetch_add(&source->sampling->budget, samples);
@@ -265,8 +265,7 @@ static trp_status feed_shared(struct sample_source *source, trp_message *message
 {
     struct shared_samples samples;
     TRP_TRY(unpacker_feed_shared(source->unpacker, message, source->view));
-    TRP_TRY(shared_samples_decode((trp_bytes){trp_message_data(message), trp_message_size(message)},
-                                  &samples));
+    TRP_TRY(shared_samples_decode(message_bytes(message), &samples));
     source->reading = true;
     source->round = samples.header.round;
     source->release_soon |= samples.header.flags & SHARED_RELEASE;
@@ -288,8 +287,8 @@ static trp_status tell_released(struct sample_source *source, struct deadline de
 }
 
 /* The next message. What `batch` holds of those before, it holds for SAMPLER_HOLD_MS at most. */
-static trp_status receive_message(struct sample_source *source, struct batch *batch,
-                                  trp_message **message, struct deadline deadline, bool *ended)
+static trp_status source_receive(struct sample_source *source, struct batch *batch,
+                                 trp_message **message, struct deadline deadline, bool *ended)
 {
     TRP_TRY(tell_released(source, deadline));
     if (source->held > 0 && source->held_bytes <= shared_view_window(source->view) / 2) {
@@ -310,7 +309,7 @@ static trp_status receive_samples(struct sample_source *source, struct batch *ba
                                   struct deadline deadline, bool *ended)
 {
     trp_message *message;
-    TRP_TRY(receive_message(source, batch, &message, deadline, ended));
+    TRP_TRY(source_receive(source, batch, &message, deadline, ended));
     link_works(&source->link);
     source->unreachable = false;
     return source->view ? feed_shared(source, message) : unpacker_feed(source->unpacker, message);
@@ -350,7 +349,7 @@ static trp_status take_rows(struct sample_source *source, struct batch *batch)
 }
 
 /* The stream is over. What had begun to come is forgotten; full rows are in their batch. */
-static trp_status stream_ended(struct sample_source *source, trp_status status)
+static trp_status source_stream_ended(struct sample_source *source, trp_status status)
 {
     const char *address = trp_channel_address(source->link.channel);
     bool shared = source->view != NULL;
@@ -359,7 +358,7 @@ static trp_status stream_ended(struct sample_source *source, trp_status status)
         link_close(&source->link);
         return TRP_OK;
     }
-    if (status == TRP_DEADLINE_EXCEEDED && strstr(trp_last_error(), limiter_words)) {
+    if (status == TRP_DEADLINE_EXCEEDED && strstr(trp_last_error(), limiter_timeout_text)) {
         link_close(&source->link);
         source->unreachable = false;
         return limiter_held_back(source);
@@ -402,7 +401,7 @@ static trp_status fill_some(struct sample_source *source, struct batch *batch,
     if (!ended)
         return status;
     settle_rows(source, batch);
-    return stream_ended(source, status);
+    return source_stream_ended(source, status);
 }
 
 trp_status source_fill(struct sample_source *source, struct batch *batch, struct deadline deadline)

@@ -31,7 +31,7 @@
 #include "replay/client/unary.h"
 #include "unpack.h"
 
-struct worker {
+struct sampler_worker {
     trp_sampler *sampler;
     struct sample_source source;
     uint32_t server;
@@ -49,7 +49,7 @@ struct trp_sampler {
     char *table;
     uint32_t batch_size;
     struct sampling sampling;
-    struct worker *workers;
+    struct sampler_worker *workers;
     uint32_t worker_count;
     struct batch *batches;
     uint32_t batch_count;
@@ -103,7 +103,7 @@ static bool all_troubled_locked(const trp_sampler *sampler)
 }
 
 /* Goes on with the batch that was begun, or with a free one; without the mutex meanwhile. */
-static trp_status fill_locked(struct worker *worker, struct deadline deadline)
+static trp_status fill_locked(struct sampler_worker *worker, struct deadline deadline)
 {
     trp_sampler *sampler = worker->sampler;
     if (!worker->batch)
@@ -119,7 +119,7 @@ static trp_status fill_locked(struct worker *worker, struct deadline deadline)
 
 /* What filling came to. After a limiter's timeout nothing is asked for until somebody waits again:
  * a server that answers at once would be asked for ever. */
-static void settle_locked(struct worker *worker, trp_status status)
+static void settle_locked(struct sampler_worker *worker, trp_status status)
 {
     trp_sampler *sampler = worker->sampler;
     bool exhausted = status == TRP_OK && source_is_exhausted(&worker->source);
@@ -140,14 +140,14 @@ static void settle_locked(struct worker *worker, trp_status status)
 
 /* ---- the threads ----------------------------------------------------------------------------- */
 
-static bool may_fill_locked(const struct worker *worker)
+static bool may_fill_locked(const struct sampler_worker *worker)
 {
     const trp_sampler *sampler = worker->sampler;
     return !worker->over && !worker->filling && (worker->batch || sampler->free_count > 0);
 }
 
 /* Until there is something to fill. False: the thread is done. */
-static bool wait_for_work_locked(const struct worker *worker)
+static bool wait_for_work_locked(const struct sampler_worker *worker)
 {
     trp_sampler *sampler = worker->sampler;
     while (!sampler->stopped && !worker->over &&
@@ -156,9 +156,9 @@ static bool wait_for_work_locked(const struct worker *worker)
     return !sampler->stopped && !worker->over;
 }
 
-static void worker_run(void *arg)
+static void sampler_worker_run(void *arg)
 {
-    struct worker *worker = arg;
+    struct sampler_worker *worker = arg;
     trp_sampler *sampler = worker->sampler;
     mutex_lock(&sampler->mutex);
     while (wait_for_work_locked(worker)) {
@@ -221,10 +221,10 @@ static bool all_unreachable(const trp_sampler *sampler)
 }
 
 /* Called without the mutex: it asks the server why. */
-static trp_status timed_out(const trp_sampler *sampler, int64_t timeout_ms)
+static trp_status sampler_timed_out(const trp_sampler *sampler, int64_t timeout_ms)
 {
-    char words[LIMITER_WORDS_BYTES] = "";
-    const struct worker *worker = &sampler->workers[0];
+    char words[LIMITER_EXPLAIN_BYTES] = "";
+    const struct sampler_worker *worker = &sampler->workers[0];
     const char *address = trp_channel_address(worker->source.link.channel);
     if (all_unreachable(sampler))
         return trp_fail(TRP_UNAVAILABLE, "%s went away and has not answered for %" PRId64 " ms",
@@ -249,7 +249,7 @@ static trp_status has_ended(const trp_sampler *sampler)
 /* Who wants a batch fills it, unless a thread is at it. False: `deadline` has passed. */
 static bool fill_or_wait_locked(trp_sampler *sampler, struct deadline deadline)
 {
-    struct worker *worker = &sampler->workers[0];
+    struct sampler_worker *worker = &sampler->workers[0];
     if (sampler->worker_count > 1 || !may_fill_locked(worker))
         return cond_wait(&sampler->changed, &sampler->mutex, deadline);
     trp_status status = fill_locked(worker, deadline);
@@ -268,7 +268,7 @@ static void rest_no_more_locked(trp_sampler *sampler)
         cond_broadcast(&sampler->wanted);
 }
 
-static trp_status wait_locked(trp_sampler *sampler, struct deadline deadline, bool *late)
+static trp_status sampler_wait_locked(trp_sampler *sampler, struct deadline deadline, bool *late)
 {
     bool in_time = true;
     note_locked(TRP_OK, &sampler->event, &sampler->event_text);
@@ -301,14 +301,14 @@ static void look_ahead_locked(trp_sampler *sampler)
     sampler->ahead = sampler->quick <= 2 * sampler->batch_count;
 }
 
-static trp_status next_batch(trp_sampler *sampler, trp_batch *batch, int64_t timeout_ms)
+static trp_status sampler_next_batch(trp_sampler *sampler, trp_batch *batch, int64_t timeout_ms)
 {
     struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
     bool late = false;
     mutex_lock(&sampler->mutex);
     take_back_locked(sampler, false);
     look_ahead_locked(sampler);
-    trp_status status = wait_locked(sampler, deadline, &late);
+    trp_status status = sampler_wait_locked(sampler, deadline, &late);
     if (status == TRP_OK)
         lend_locked(sampler, batch);
     if (late)
@@ -317,7 +317,7 @@ static trp_status next_batch(trp_sampler *sampler, trp_batch *batch, int64_t tim
     if (sampler->ahead)
         cond_broadcast(&sampler->wanted);
     sampler->away_until.at_ns = clock_now_ns(&clock_monotonic) + SAMPLER_AWAY_NS;
-    return late ? timed_out(sampler, timeout_ms) : status;
+    return late ? sampler_timed_out(sampler, timeout_ms) : status;
 }
 
 trp_status trp_sampler_next(trp_sampler *sampler, trp_batch *batch, int64_t timeout_ms)
@@ -325,7 +325,7 @@ trp_status trp_sampler_next(trp_sampler *sampler, trp_batch *batch, int64_t time
     if (has_views(sampler))
         return trp_fail(TRP_INVALID_ARGUMENT, "the sampler of table '%s' was made for views",
                         sampler->table);
-    return next_batch(sampler, batch, timeout_ms);
+    return sampler_next_batch(sampler, batch, timeout_ms);
 }
 
 trp_status trp_sampler_next_views(trp_sampler *sampler, trp_views *views, int64_t timeout_ms)
@@ -333,7 +333,7 @@ trp_status trp_sampler_next_views(trp_sampler *sampler, trp_views *views, int64_
     if (!has_views(sampler))
         return trp_fail(TRP_INVALID_ARGUMENT, "the sampler of table '%s' was not made for views",
                         sampler->table);
-    TRP_TRY(next_batch(sampler, &views->rows, timeout_ms));
+    TRP_TRY(sampler_next_batch(sampler, &views->rows, timeout_ms));
     views->rows.columns = NULL;
     views->column_count = sampler->lent->views->column_count;
     views->spans = sampler->lent->views->spans;
@@ -369,7 +369,7 @@ void trp_sampler_stop(trp_sampler *sampler)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static trp_status check_options(const trp_sampler_options *options, size_t servers)
+static trp_status sampler_check_options(const trp_sampler_options *options, size_t servers)
 {
     if (!options->table || !*options->table)
         return trp_fail(TRP_INVALID_ARGUMENT, "sampler: no table was named");
@@ -422,7 +422,7 @@ static void init_workers(trp_sampler *sampler, trp_channel *const *channels, siz
     sampler->worker_count = sampler->running = each * (uint32_t)servers;
     sampler->workers = xcalloc(sampler->worker_count, sizeof *sampler->workers);
     for (uint32_t i = 0; i < sampler->worker_count; i++) {
-        struct worker *worker = &sampler->workers[i];
+        struct sampler_worker *worker = &sampler->workers[i];
         worker->sampler = sampler;
         worker->server = i % (uint32_t)servers;
         source_init(&worker->source, channels[worker->server], &sampler->sampling, options);
@@ -461,8 +461,8 @@ static trp_status start_workers(trp_sampler *sampler)
     mutex_lock(&sampler->mutex);
     sampler->ahead = true;
     for (uint32_t i = 0; i < sampler->worker_count && status == TRP_OK; i++)
-        status =
-            thread_start(&sampler->workers[i].thread, "sampler", worker_run, &sampler->workers[i]);
+        status = thread_start(&sampler->workers[i].thread, "sampler", sampler_worker_run,
+                              &sampler->workers[i]);
     mutex_unlock(&sampler->mutex);
     return status;
 }
@@ -471,7 +471,7 @@ trp_status sampler_create(trp_sampler **out, trp_channel *const *channels, size_
                           const trp_sampler_options *options)
 {
     *out = NULL;
-    TRP_TRY(check_options(options, servers));
+    TRP_TRY(sampler_check_options(options, servers));
     for (size_t i = 0; i < servers; i++)
         TRP_TRY(info_check_columns(channels[i], options->table, options->columns,
                                    options->column_count));

@@ -3,7 +3,8 @@
  * Everything comes from a peer, so nothing is believed before it was compared with what the caller
  * asked for: element type, shape, number of rows, size of the decompressed block. A sample that
  * does not fit ends in a status that names the column, never in a write outside its row of the
- * batch. Samples that look like one that was checked before are copied without decoding (layout.c).
+ * batch. Samples that look like one that was checked before are copied without decoding
+ * (decode_template.c).
  *
  * A sample may be spread over several entries, and over several messages when its chunks are large:
  * what has come so far is kept in `open`, along with the messages that its chunks lie in. */
@@ -25,7 +26,7 @@
 
 enum {
     BATCH_ALIGNMENT = 64,
-    LAYOUT_MISSES = 16, /* samples decoded for each that is learnt from */
+    TEMPLATE_MISSES = 16, /* samples decoded for each that is learnt from */
 };
 
 static void *array_create(size_t count, size_t size)
@@ -107,23 +108,24 @@ static bool tensor_fits(const struct wire_tensor *tensor, const trp_tensor_spec 
 }
 
 /* Where rows of a column go. */
-struct place {
+struct row_target {
     uint8_t *out;
     struct views *views; /* or are seen; NULL: they are copied */
     uint32_t row;
     size_t column;
 };
 
-/* Rows that were written to place->out or lie in a chunk, which a view may show as they are. */
-static void place_rows(const struct unpacker *unpacker, const struct place *place, trp_bytes rows)
+/* Rows that were written to target->out or lie in a chunk, which a view may show as they are. */
+static void place_rows(const struct unpacker *unpacker, const struct row_target *target,
+                       trp_bytes rows)
 {
-    bool seen = place->views && !unpacker->gathered;
+    bool seen = target->views && !unpacker->gathered;
     if (rows.size == 0)
         return;
-    if (rows.data != place->out && !seen)
-        memcpy(place->out, rows.data, rows.size);
-    if (place->views)
-        views_push(place->views, place->row, place->column, seen ? rows.data : place->out,
+    if (rows.data != target->out && !seen)
+        memcpy(target->out, rows.data, rows.size);
+    if (target->views)
+        views_push(target->views, target->row, target->column, seen ? rows.data : target->out,
                    rows.size);
 }
 
@@ -131,16 +133,16 @@ static void place_rows(const struct unpacker *unpacker, const struct place *plac
 
 static trp_status unpack_slice(struct unpacker *unpacker, bool squeeze,
                                const struct wire_slice *slice, size_t row_bytes,
-                               const struct place *place)
+                               const struct row_target *target)
 {
     struct wire_tensor tensor;
     bool delta;
     trp_bytes rows;
     TRP_TRY(cutter_find(&unpacker->cutter, slice, &tensor, &delta));
-    if (!tensor_fits(&tensor, &unpacker->columns[place->column].spec, squeeze))
-        return wrong_tensor(unpacker, place->column, squeeze, &tensor);
-    TRP_TRY(cutter_cut(&unpacker->cutter, slice, &tensor, delta, row_bytes, place->out, &rows));
-    place_rows(unpacker, place, rows);
+    if (!tensor_fits(&tensor, &unpacker->columns[target->column].spec, squeeze))
+        return wrong_tensor(unpacker, target->column, squeeze, &tensor);
+    TRP_TRY(cutter_cut(&unpacker->cutter, slice, &tensor, delta, row_bytes, target->out, &rows));
+    place_rows(unpacker, target, rows);
     return TRP_OK;
 }
 
@@ -156,12 +158,12 @@ static trp_status wrong_length(const struct unpacker *unpacker, size_t index, bo
 }
 
 static trp_status unpack_column(struct unpacker *unpacker, const struct sample *sample,
-                                struct place place)
+                                struct row_target target)
 {
-    size_t index = place.column;
+    size_t index = target.column;
     const struct wire_column *wire = &sample->lists->columns[sample->item->column_first + index];
     const struct wire_slice *slices = &sample->lists->slices[wire->slice_first];
-    const struct column *column = &unpacker->columns[index];
+    const struct wanted_column *column = &unpacker->columns[index];
     if (!wire->squeeze && column->spec.rank == 0)
         return wrong_length(unpacker, index, wire->squeeze);
     int64_t steps = wire->squeeze ? 1 : column->spec.shape[0];
@@ -171,8 +173,8 @@ static trp_status unpack_column(struct unpacker *unpacker, const struct sample *
         int64_t length = slices[i].length;
         if (length < 0 || length > steps - done)
             return wrong_length(unpacker, index, wire->squeeze);
-        TRP_TRY(unpack_slice(unpacker, wire->squeeze, &slices[i], row_bytes, &place));
-        place.out += (size_t)length * row_bytes;
+        TRP_TRY(unpack_slice(unpacker, wire->squeeze, &slices[i], row_bytes, &target));
+        target.out += (size_t)length * row_bytes;
         done += length;
     }
     return done == steps ? TRP_OK : wrong_length(unpacker, index, wire->squeeze);
@@ -189,12 +191,12 @@ trp_status unpacker_sample(struct unpacker *unpacker, const struct sample *sampl
     if (batch->views)
         views_begin(batch->views, row);
     for (size_t i = 0; i < unpacker->column_count; i++)
-        TRP_TRY(unpack_column(
-            unpacker, sample,
-            (struct place){.out = (uint8_t *)batch->columns[i] + row * unpacker->columns[i].bytes,
-                           .views = batch->views,
-                           .row = row,
-                           .column = i}));
+        TRP_TRY(unpack_column(unpacker, sample,
+                              (struct row_target){.out = (uint8_t *)batch->columns[i] +
+                                                         row * unpacker->columns[i].bytes,
+                                                  .views = batch->views,
+                                                  .row = row,
+                                                  .column = i}));
     batch->keys[row] = sample->item->key;
     batch->priorities[row] = sample->item->priority;
     batch->times_sampled[row] = sample->item->times_sampled;
@@ -340,28 +342,29 @@ static trp_status fill_decoded(struct unpacker *unpacker, trp_bytes response, st
     return fill_part(unpacker, batch);
 }
 
-static void rows_place(const struct layout *layout, const struct raw_sample *raw,
+static void rows_place(const struct decode_template *template, const struct raw_sample *raw,
                        struct batch *batch)
 {
     if (!batch->views) {
-        layout_copy(layout, raw, batch->columns, batch->rows);
+        decode_template_copy(template, raw, batch->columns, batch->rows);
         return;
     }
     views_begin(batch->views, batch->rows);
-    layout_view(layout, raw, batch->views, batch->rows);
+    decode_template_view(template, raw, batch->views, batch->rows);
 }
 
-/* Tries the layouts, the one that matched last before the others. */
-bool unpacker_fill_by_layout(struct unpacker *unpacker, const struct raw_sample *raw,
-                             struct batch *batch)
+/* Tries the templates, the one that matched last before the others. */
+bool unpacker_fill_by_template(struct unpacker *unpacker, const struct raw_sample *raw,
+                               struct batch *batch)
 {
-    uint32_t count = unpacker->learnt < LAYOUTS ? unpacker->learnt : LAYOUTS, row = batch->rows;
-    for (uint32_t i = 0, at = unpacker->layout; i < count; i++, at = (at + 1) % count) {
-        bool known = raw->shape != 0 && raw->shape == unpacker->shape && at == unpacker->layout;
-        if (!(known ? layout_matches_again : layout_matches)(unpacker->layouts[at], raw))
+    uint32_t count = unpacker->learnt < TEMPLATES ? unpacker->learnt : TEMPLATES, row = batch->rows;
+    for (uint32_t i = 0, at = unpacker->template; i < count; i++, at = (at + 1) % count) {
+        bool known = raw->shape != 0 && raw->shape == unpacker->shape && at == unpacker->template;
+        if (!(known ? decode_template_matches_again
+                    : decode_template_matches)(unpacker->templates[at], raw))
             continue;
-        rows_place(unpacker->layouts[at], raw, batch);
-        unpacker->layout = at;
+        rows_place(unpacker->templates[at], raw, batch);
+        unpacker->template = at;
         unpacker->shape = raw->shape;
         batch->keys[row] = raw->key;
         batch->priorities[row] = raw->priority;
@@ -379,16 +382,16 @@ bool unpacker_fill_by_layout(struct unpacker *unpacker, const struct raw_sample 
 /* Learning costs as much as decoding; samples that are all different would make it a waste. */
 void unpacker_learn(struct unpacker *unpacker, const struct raw_sample *raw)
 {
-    if (unpacker->learnt >= LAYOUTS && unpacker->misses++ < LAYOUT_MISSES)
+    if (unpacker->learnt >= TEMPLATES && unpacker->misses++ < TEMPLATE_MISSES)
         return;
-    struct layout **layout = &unpacker->layouts[unpacker->learnt++ % LAYOUTS];
-    if (unpacker->learnt == 2 * LAYOUTS)
-        unpacker->learnt = LAYOUTS;
+    struct decode_template **template = &unpacker->templates[unpacker->learnt++ % TEMPLATES];
+    if (unpacker->learnt == 2 * TEMPLATES)
+        unpacker->learnt = TEMPLATES;
     unpacker->misses = 0;
     unpacker->shape = 0;
-    if (!*layout)
-        *layout = layout_create();
-    layout_learn(*layout, raw, unpacker->specs, unpacker->column_count);
+    if (!*template)
+        *template = decode_template_create();
+    decode_template_learn(*template, raw, unpacker->specs, unpacker->column_count);
 }
 
 static trp_status fill_entry(struct unpacker *unpacker, const struct field *field,
@@ -396,7 +399,7 @@ static trp_status fill_entry(struct unpacker *unpacker, const struct field *fiel
 {
     struct raw_sample raw;
     bool whole = !unpacker->open.begun && raw_sample_parse(field->bytes, &raw);
-    if (whole && unpacker_fill_by_layout(unpacker, &raw, batch))
+    if (whole && unpacker_fill_by_template(unpacker, &raw, batch))
         return TRP_OK;
     trp_bytes response = {field->before,
                           (size_t)(field->bytes.data + field->bytes.size - field->before)};
@@ -421,7 +424,7 @@ trp_status unpacker_feed_shared(struct unpacker *unpacker, trp_message *message,
                                 struct shared_view *view)
 {
     struct shared_reader *shared = &unpacker->shared;
-    trp_bytes bytes = {trp_message_data(message), trp_message_size(message)};
+    trp_bytes bytes = message_bytes(message);
     unpacker_reset(unpacker);
     unpacker->message = message;
     TRP_TRY(shared_samples_decode(bytes, &shared->samples));
@@ -518,8 +521,8 @@ void unpacker_destroy(struct unpacker *unpacker)
     unpacker_release(unpacker);
     for (size_t i = 0; i < unpacker->column_count; i++)
         free((void *)unpacker->specs[i].name);
-    for (size_t i = 0; i < LAYOUTS; i++)
-        layout_destroy(unpacker->layouts[i]);
+    for (size_t i = 0; i < TEMPLATES; i++)
+        decode_template_destroy(unpacker->templates[i]);
     free(unpacker->specs);
     free(unpacker->columns);
     free(unpacker->open.messages.at);

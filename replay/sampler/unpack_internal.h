@@ -11,10 +11,10 @@
 #include "replay/wire/wire.h"
 #include "replay/wire/parts.h"
 
-enum { LAYOUTS = 16 /* chunks of 8 steps make items of as many kinds */ };
+enum { TEMPLATES = 16 /* chunks of 8 steps make items of as many kinds */ };
 
 /* A trajectory that samples of a message share, as Reverb's message whose keys are 1, 2, ... */
-struct shape {
+struct sample_shape {
     uint64_t number; /* of all shapes, from 1 */
     struct buffer canonical, flat;
     uint32_t chunk_count;
@@ -25,7 +25,7 @@ struct shared_reader {
     struct shared_view *view; /* NULL: the message is an ordinary one */
     struct shared_samples samples;
     uint32_t next; /* entry */
-    struct shape *shapes;
+    struct sample_shape *shapes;
     uint64_t last_shape;
     uint32_t shape_count, shape_capacity; /* those of this message; those that were ever made */
     struct buffer pieces;                 /* scratch: pointers to the pieces of one sample */
@@ -47,7 +47,7 @@ struct sample {
     struct wire_draw draw;
 };
 
-struct column {
+struct wanted_column {
     trp_tensor_spec spec;
     size_t bytes;
 };
@@ -59,7 +59,7 @@ struct messages {
 };
 
 struct unpacker {
-    struct column *columns;
+    struct wanted_column *columns;
     trp_tensor_spec *specs;
     size_t column_count;
 
@@ -69,11 +69,11 @@ struct unpacker {
     bool needed;                          /* chunks of the open sample lie in it or there */
     struct wire_sample_response response; /* one entry of it, decoded */
     struct shared_reader shared;          /* instead of parts, while it has a view */
-    struct layout *layouts[LAYOUTS];      /* of samples seen before */
-    uint32_t layout;                      /* that matched last */
-    uint64_t shape;                       /* of the sample that it matched */
-    uint32_t learnt;                      /* layouts, in all */
-    uint32_t misses;                      /* samples that matched none since the last was learnt */
+    struct decode_template *templates[TEMPLATES]; /* of samples seen before */
+    uint32_t template;                            /* that matched last */
+    uint64_t shape;                               /* of the sample that it matched */
+    uint32_t learnt;                              /* templates, in all */
+    uint32_t misses; /* samples that matched none since the last was learnt */
 
     struct {
         bool begun;
@@ -90,8 +90,8 @@ struct unpacker {
     struct cutter cutter;
 };
 
-bool unpacker_fill_by_layout(struct unpacker *unpacker, const struct raw_sample *raw,
-                             struct batch *batch);
+bool unpacker_fill_by_template(struct unpacker *unpacker, const struct raw_sample *raw,
+                               struct batch *batch);
 void unpacker_learn(struct unpacker *unpacker, const struct raw_sample *raw);
 
 /* Decodes a sample into the next row of the batch. */

@@ -18,12 +18,12 @@
 #include "replay/wire/limits.h"
 #include "replay/model/trajectory.h"
 
-static trp_status malformed(const char *what)
+static trp_status shared_malformed(const char *what)
 {
     return trp_fail(TRP_INVALID_ARGUMENT, "SampleShared: %s outside of its message", what);
 }
 
-static trp_status revoked(void)
+static trp_status lease_revoked(void)
 {
     return trp_fail(TRP_ABORTED, "the lease on the server's pages was revoked");
 }
@@ -43,8 +43,8 @@ static void stand_ins_reserve(struct shared_reader *shared, uint32_t count)
     shared->chunk_capacity = count;
 }
 
-static trp_status shape_make(struct shared_reader *shared, struct shape *shape, trp_bytes canonical,
-                             uint32_t chunk_count)
+static trp_status shape_make(struct shared_reader *shared, struct sample_shape *shape,
+                             trp_bytes canonical, uint32_t chunk_count)
 {
     if (chunk_count > MESSAGE_ITEMS_MAX)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "a sample of %u chunks", chunk_count);
@@ -65,7 +65,7 @@ static trp_status shape_make(struct shared_reader *shared, struct shape *shape, 
                  : trp_fail(TRP_INVALID_ARGUMENT, "SampleShared: a trajectory is malformed");
 }
 
-static bool shape_is(const struct shape *shape, trp_bytes canonical, uint32_t chunk_count)
+static bool shape_is(const struct sample_shape *shape, trp_bytes canonical, uint32_t chunk_count)
 {
     return shape->canonical.size == canonical.size && shape->chunk_count == chunk_count &&
            memcmp(shape->canonical.data, canonical.data, canonical.size) == 0;
@@ -79,10 +79,10 @@ static trp_status shapes_reach(struct shared_reader *shared, uint32_t index)
         uint32_t chunk_count;
         if (shared->shape_count == shared->samples.header.trajectories ||
             shared->shape_count == MESSAGE_ITEMS_MAX)
-            return malformed("a trajectory");
+            return shared_malformed("a trajectory");
         if (!shared_samples_trajectory(&shared->samples, shared->shape_count, &canonical,
                                        &chunk_count))
-            return malformed("a trajectory");
+            return shared_malformed("a trajectory");
         if (shared->shape_count == shared->shape_capacity) {
             uint32_t capacity = shared->shape_capacity ? 2 * shared->shape_capacity : 4;
             shared->shapes = xrealloc(shared->shapes, capacity * sizeof *shared->shapes);
@@ -90,7 +90,7 @@ static trp_status shapes_reach(struct shared_reader *shared, uint32_t index)
                    (capacity - shared->shape_capacity) * sizeof *shared->shapes);
             shared->shape_capacity = capacity;
         }
-        struct shape *shape = &shared->shapes[shared->shape_count];
+        struct sample_shape *shape = &shared->shapes[shared->shape_count];
         if (!shape_is(shape, canonical, chunk_count))
             TRP_TRY(shape_make(shared, shape, canonical, chunk_count));
         shared->shape_count++;
@@ -110,7 +110,7 @@ static trp_status pages_begin(struct shared_reader *shared, const struct shared_
         struct shared_chunk_view chunk;
         if (!shared_samples_chunk(&shared->samples, (uint64_t)entry->chunk_first + i,
                                   shared_view_piece_bytes(shared->view), &chunk))
-            return malformed("a chunk");
+            return shared_malformed("a chunk");
         pages += chunk.page_count;
     }
     size_t page_bytes = shared_view_page_bytes(shared->view);
@@ -175,13 +175,13 @@ static size_t range_bytes(const uint8_t *start, size_t size)
 static trp_status bodies_find(struct shared_reader *shared, const struct shared_entry *entry,
                               uint32_t count, struct raw_sample *raw)
 {
-    size_t piece_bytes = shared_view_piece_bytes(shared->view), at[LAYOUT_CHUNKS_MAX];
+    size_t piece_bytes = shared_view_piece_bytes(shared->view), at[TEMPLATE_CHUNKS_MAX];
     buffer_clear(&shared->pieces);
     for (uint32_t i = 0; i < count; i++) {
         struct shared_chunk_view chunk;
         if (!shared_samples_chunk(&shared->samples, (uint64_t)entry->chunk_first + i, piece_bytes,
                                   &chunk))
-            return malformed("a chunk");
+            return shared_malformed("a chunk");
         struct body *body = &raw->chunks[i].body;
         *body = (struct body){.data = chunk.rest.data, .size = chunk.size};
         at[i] = shared->pieces.size;
@@ -207,11 +207,11 @@ static trp_status bodies_find(struct shared_reader *shared, const struct shared_
     return TRP_OK;
 }
 
-static void raw_describe(const struct shared_entry *entry, const struct shape *shape,
+static void raw_describe(const struct shared_entry *entry, const struct sample_shape *shape,
                          struct raw_sample *raw)
 {
-    static const uint8_t keys[LAYOUT_CHUNKS_MAX] = {1, 2,  3,  4,  5,  6,  7,  8,
-                                                    9, 10, 11, 12, 13, 14, 15, 16};
+    static const uint8_t keys[TEMPLATE_CHUNKS_MAX] = {1, 2,  3,  4,  5,  6,  7,  8,
+                                                      9, 10, 11, 12, 13, 14, 15, 16};
     raw->shape = shape->number;
     raw->key = entry->key;
     raw->priority = entry->priority;
@@ -237,7 +237,7 @@ static trp_status chunks_gather(struct shared_reader *shared, const struct share
     for (uint32_t i = 0; i < count; i++) {
         if (!shared_samples_chunk(&shared->samples, (uint64_t)entry->chunk_first + i, piece_bytes,
                                   &chunk))
-            return malformed("a chunk");
+            return shared_malformed("a chunk");
         if (!size_add(total, chunk.size, &total) || total > SAMPLE_BYTES_MAX)
             return trp_fail(TRP_RESOURCE_EXHAUSTED, "a sample of more than %zu bytes",
                             (size_t)SAMPLE_BYTES_MAX);
@@ -259,11 +259,11 @@ static trp_status chunks_gather(struct shared_reader *shared, const struct share
             memcpy(out, *pieces++, size);
         }
     }
-    return shared_view_valid(shared->view) ? TRP_OK : revoked();
+    return shared_view_valid(shared->view) ? TRP_OK : lease_revoked();
 }
 
-static trp_status fill_decoded(struct unpacker *unpacker, const struct shared_entry *entry,
-                               const struct shape *shape, struct batch *batch)
+static trp_status shared_fill_decoded(struct unpacker *unpacker, const struct shared_entry *entry,
+                                      const struct sample_shape *shape, struct batch *batch)
 {
     struct shared_reader *shared = &unpacker->shared;
     wire_lists_clear(&shared->lists);
@@ -323,25 +323,25 @@ static void next_fetch(const struct shared_reader *shared, uint32_t index, uint3
     }
 }
 
-static trp_status fill_entry(struct unpacker *unpacker, uint32_t index, struct batch *batch)
+static trp_status shared_fill_entry(struct unpacker *unpacker, uint32_t index, struct batch *batch)
 {
     struct shared_reader *shared = &unpacker->shared;
     struct shared_entry entry;
     struct raw_sample raw;
     shared_samples_entry(&shared->samples, index, &entry);
     TRP_TRY(shapes_reach(shared, entry.trajectory));
-    const struct shape *shape = &shared->shapes[entry.trajectory];
-    bool small = shape->chunk_count > 0 && shape->chunk_count <= LAYOUT_CHUNKS_MAX;
+    const struct sample_shape *shape = &shared->shapes[entry.trajectory];
+    bool small = shape->chunk_count > 0 && shape->chunk_count <= TEMPLATE_CHUNKS_MAX;
     TRP_TRY(pages_begin(shared, &entry, shape->chunk_count, batch));
     if (small) {
         raw_describe(&entry, shape, &raw);
         TRP_TRY(bodies_find(shared, &entry, shape->chunk_count, &raw));
         if (shared->pieces.size > 0 && !shared->reads)
             next_fetch(shared, index, shape->chunk_count);
-        if (unpacker_fill_by_layout(unpacker, &raw, batch))
+        if (unpacker_fill_by_template(unpacker, &raw, batch))
             return TRP_OK;
     }
-    TRP_TRY(fill_decoded(unpacker, &entry, shape, batch));
+    TRP_TRY(shared_fill_decoded(unpacker, &entry, shape, batch));
     if (small)
         learn_decoded(unpacker, &raw);
     return TRP_OK;
@@ -354,13 +354,13 @@ trp_status shared_reader_fill(struct unpacker *unpacker, struct batch *batch)
     trp_status status = TRP_OK;
     while (status == TRP_OK && batch->rows < batch->capacity &&
            shared->next < shared->samples.header.entries) {
-        status = fill_entry(unpacker, shared->next, batch);
+        status = shared_fill_entry(unpacker, shared->next, batch);
         shared->next += status == TRP_OK;
     }
     if (shared_view_valid(shared->view))
         return status;
     batch->rows = before;
-    return revoked();
+    return lease_revoked();
 }
 
 void shared_reader_cleanup(struct shared_reader *shared)

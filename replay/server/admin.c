@@ -62,7 +62,7 @@ static Troupe__ReplayLimiter *limiter_copy(struct engine_table *table)
 {
     const struct limiter *limiter = table_limiter(table->table);
     Troupe__ReplayLimiter *out = xmalloc(sizeof *out);
-    char words[LIMITER_WORDS_BYTES];
+    char words[LIMITER_EXPLAIN_BYTES];
     troupe__replay_limiter__init(out);
     out->samples_per_insert = limiter->options.samples_per_insert;
     out->min_size = limiter->options.min_size;
@@ -73,9 +73,9 @@ static Troupe__ReplayLimiter *limiter_copy(struct engine_table *table)
     out->deletes = limiter->deletes;
     out->diff =
         (double)limiter->inserts * limiter->options.samples_per_insert - (double)limiter->samples;
-    limiter_describe(limiter, false, words);
+    limiter_explain(limiter, false, words);
     out->insert_waits = xstrdup(words);
-    limiter_describe(limiter, true, words);
+    limiter_explain(limiter, true, words);
     out->sample_waits = xstrdup(words);
     out->can_insert = limiter_can_insert(limiter, 1);
     out->can_sample = table_size(table->table) > 0 && limiter_can_sample(limiter, 1);

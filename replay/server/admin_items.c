@@ -452,11 +452,11 @@ struct fetch_work {
     uint64_t max_bytes;
     struct wire_item *items;
     struct wire_entry_parts *parts;
-    struct wire_hole *holes;
-    struct chunk **chunks;  /* one a hole */
+    struct wire_slot *slots;
+    struct chunk **chunks;  /* one a slot */
     size_t *trajectory_end; /* of each item in trajectories */
     struct buffer trajectories;
-    uint32_t item_count, hole_count, hole_capacity;
+    uint32_t item_count, slot_count, slot_capacity;
     trp_message *message;
     struct buffer part; /* of one item, instead of a message */
     bool gone;
@@ -492,29 +492,29 @@ static void fetch_push(struct fetch_work *work, const struct engine_table *table
                        const struct item *item)
 {
     uint32_t chunks = item->trajectory->chunk_count;
-    while (work->hole_capacity - work->hole_count < chunks) {
-        work->holes = array_grow(work->holes, &work->hole_capacity, sizeof *work->holes);
-        work->chunks = xrealloc(work->chunks, work->hole_capacity * sizeof(struct chunk *));
+    while (work->slot_capacity - work->slot_count < chunks) {
+        work->slots = array_grow(work->slots, &work->slot_capacity, sizeof *work->slots);
+        work->chunks = xrealloc(work->chunks, work->slot_capacity * sizeof(struct chunk *));
     }
     for (uint32_t i = 0; i < chunks; ++i) {
         struct chunk *chunk = item->chunks[i];
-        work->chunks[work->hole_count] = chunk;
-        work->holes[work->hole_count++] =
-            (struct wire_hole){.key = chunk->seq, .size = chunk->size};
+        work->chunks[work->slot_count] = chunk;
+        work->slots[work->slot_count++] =
+            (struct wire_slot){.key = chunk->seq, .size = chunk->size};
     }
     fetch_info(work, table, item);
-    work->parts[work->item_count - 1].hole_count = chunks;
+    work->parts[work->item_count - 1].slot_count = chunks;
     work->parts[work->item_count - 1].end_of_sequence = true;
 }
 
 /* Now that the arrays stay where they are. */
 static void fetch_link(struct fetch_work *work)
 {
-    struct wire_hole *hole = work->holes;
+    struct wire_slot *slot = work->slots;
     size_t start = 0;
     for (uint32_t i = 0; i < work->item_count; ++i) {
-        work->parts[i].holes = hole;
-        hole += work->parts[i].hole_count;
+        work->parts[i].slots = slot;
+        slot += work->parts[i].slot_count;
         work->parts[i].trajectory =
             (trp_bytes){work->trajectories.data + start, work->trajectory_end[i] - start};
         start = work->trajectory_end[i];
@@ -527,11 +527,11 @@ static trp_status fetch_encode(struct fetch_work *work, struct engine_table *tab
     fetch_link(work);
     TRP_TRY(wire_sample_response_encode(work->parts, work->item_count, &work->message));
     for (uint32_t i = 0, chunk = 0; i < work->item_count; ++i) {
-        for (uint32_t end = chunk + work->parts[i].hole_count; chunk < end; ++chunk) {
-            const struct wire_hole *hole = &work->holes[chunk];
-            trp_status status = store_chunk_read(store, work->chunks[chunk], hole->hole);
+        for (uint32_t end = chunk + work->parts[i].slot_count; chunk < end; ++chunk) {
+            const struct wire_slot *slot = &work->slots[chunk];
+            trp_status status = store_chunk_read(store, work->chunks[chunk], slot->bytes);
             if (status != TRP_OK)
-                return admin_unreadable(work->admin, table, work->items[i].key, hole->key, status);
+                return admin_unreadable(work->admin, table, work->items[i].key, slot->key, status);
         }
     }
     return TRP_OK;
@@ -569,16 +569,16 @@ static trp_status entry_of_chunk(struct fetch_work *work, struct engine_table *t
                                  const struct item *item, uint32_t index, trp_message **message)
 {
     const struct chunk *chunk = item->chunks[index];
-    struct wire_hole hole = {.key = chunk->seq, .size = chunk->size};
-    struct wire_entry_parts parts = {.holes = &hole,
-                                     .hole_count = 1,
+    struct wire_slot slot = {.key = chunk->seq, .size = chunk->size};
+    struct wire_entry_parts parts = {.slots = &slot,
+                                     .slot_count = 1,
                                      .end_of_sequence = index + 1 == item->trajectory->chunk_count};
     TRP_TRY(wire_sample_response_encode(&parts, 1, message));
-    trp_status status = store_chunk_read(engine_store(work->admin->engine), chunk, hole.hole);
+    trp_status status = store_chunk_read(engine_store(work->admin->engine), chunk, slot.bytes);
     if (status == TRP_OK)
         return TRP_OK;
     trp_message_destroy(*message);
-    return admin_unreadable(work->admin, table, item->key, hole.key, status);
+    return admin_unreadable(work->admin, table, item->key, slot.key, status);
 }
 
 /* As much of the entry as there is room for, from where the rest begins. */
@@ -706,7 +706,7 @@ static void fetch_cleanup(struct fetch_work *work)
     buffer_cleanup(&work->trajectories);
     free(work->items);
     free(work->parts);
-    free(work->holes);
+    free(work->slots);
     free(work->chunks);
     free(work->trajectory_end);
     plan_destroy(work->plan);

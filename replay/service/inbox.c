@@ -2,9 +2,9 @@
  * three times and pass through the caches of both processes.
  * Design: a file without a name, of fixed size and sealed, so that nobody can cut it under us. The
  * writer opens it through /proc, which the system allows to whom it would let look into this
- * process anyway, and makes its chunks there; messages say where (wire/places.c). What of it is
- * free only the writer knows: what it was told is confirmed is copied.
- * Guarantee: one inbox a stream; a writer costs INBOX_BYTES at most. */
+ * process anyway, and makes its chunks there; messages say where (wire/shm_reference.c). What of it
+ * is free only the writer knows: what it was told is confirmed is copied. Guarantee: one inbox a
+ * stream; a writer costs INBOX_BYTES at most. */
 #include "inbox.h"
 
 #include <fcntl.h>

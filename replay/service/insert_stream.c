@@ -470,8 +470,8 @@ static trp_status message_apply(struct insert_stream *stream, trp_message *messa
         stream->inbox = inbox_offer(service, stream->call, request->hello);
     for (uint32_t i = 0; i < lists->chunk_count; ++i) {
         struct wire_chunk *chunk = &lists->chunks[i];
-        if (chunk->placed)
-            TRP_TRY(wire_chunk_find(request, inbox_memory(stream->inbox), chunk));
+        if (chunk->by_reference)
+            TRP_TRY(wire_chunk_resolve(request, inbox_memory(stream->inbox), chunk));
         TRP_TRY(keep_set_add(&stream->keep, engine_store(service->engine), chunk));
     }
     if (lists->item_count > 0) {
@@ -514,7 +514,7 @@ void insert_received(void *arg, trp_server_call *call, trp_message *message)
     if (status == TRP_OK) {
         engine_set_time(service->engine, clock_wall_ns());
         status = message_apply(stream, message);
-        trp_server_call_weigh(call, service->insert.placed_bytes / INBOX_BYTES_WEIGHT);
+        trp_server_call_weigh(call, service->insert.referenced_bytes / INBOX_BYTES_WEIGHT);
     } else {
         service_fail(service);
     }

@@ -210,11 +210,11 @@ static struct chunk *make_chunk(struct keep_set *set, struct store *store,
     }
     set->spans[0] = chunk->head;
     set->spans[1] = chunk->tail;
-    memcpy(set->spans + 2, chunk->places ? chunk->places : more->parts,
+    memcpy(set->spans + 2, chunk->resolved ? chunk->resolved : more->parts,
            more->count * sizeof *set->spans);
     set->spans[more->count + 1].size = more->last;
     struct chunk *made = store_chunk_create(store, set->spans, more->count + 2);
-    if (chunk->places)
+    if (chunk->resolved)
         store_chunk_shared(made);
     return made;
 }

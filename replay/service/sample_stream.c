@@ -272,31 +272,31 @@ static struct wire_entry_parts *push_parts(struct service *service, uint32_t cou
 
 static void holes_reserve(struct service *service, uint32_t count)
 {
-    while (service->hole_capacity < count) {
-        service->holes =
-            array_grow(service->holes, &service->hole_capacity, sizeof *service->holes);
+    while (service->slot_capacity < count) {
+        service->slots =
+            array_grow(service->slots, &service->slot_capacity, sizeof *service->slots);
     }
 }
 
-/* A message on its way into service->parts and holes. */
+/* A message on its way into service->parts and slots. */
 struct cut {
-    uint32_t parts, holes;
+    uint32_t parts, slots;
     size_t bytes;
     uint64_t room; /* for bytes that are lent */
     bool lends;
 };
 
-static struct wire_hole chunk_cut(const struct chunk *chunk, struct cut *cut)
+static struct wire_slot chunk_cut(const struct chunk *chunk, struct cut *cut)
 {
-    struct wire_hole hole = {.key = chunk->seq, .size = chunk->size};
+    struct wire_slot slot = {.key = chunk->seq, .size = chunk->size};
     size_t lendable = cut->room > 0 ? store_chunk_lendable(chunk) : 0;
     if (lendable > 0 && lendable <= cut->room) {
-        hole.elsewhere = lendable;
+        slot.elsewhere = lendable;
         cut->room -= lendable;
         cut->lends = true;
     }
     cut->bytes += chunk->size;
-    return hole;
+    return slot;
 }
 
 /* One SampleEntry of the sample at drawn_next: all of it, or as much as still fits. */
@@ -312,10 +312,10 @@ static void entry_cut(struct sample_stream *stream, struct wire_entry_parts *par
         parts->trajectory =
             (trp_bytes){draws->trajectories.data + drawn->trajectory_at, drawn->trajectory_size};
     }
-    parts->holes = service->holes + cut->holes;
+    parts->slots = service->slots + cut->slots;
     while (draws->chunk_next < end && cut->bytes <= SAMPLE_RESPONSE_BYTES_MAX) {
-        service->holes[cut->holes++] = chunk_cut(draws->chunks[draws->chunk_next++], cut);
-        parts->hole_count++;
+        service->slots[cut->slots++] = chunk_cut(draws->chunks[draws->chunk_next++], cut);
+        parts->slot_count++;
     }
     parts->end_of_sequence = draws->chunk_next == end;
     draws->drawn_next += parts->end_of_sequence;
@@ -336,17 +336,17 @@ static struct cut message_cut(struct sample_stream *stream)
 }
 
 /* The chunk into the message, or as parts of its own behind those before. */
-static trp_status hole_fill(struct store *store, struct loan *loan, const struct wire_hole *hole,
+static trp_status slot_fill(struct store *store, struct loan *loan, const struct wire_slot *slot,
                             struct chunk *chunk, const uint8_t **done)
 {
-    if (hole->elsewhere == 0) {
-        trp_status status = store_chunk_read(store, chunk, hole->hole);
+    if (slot->elsewhere == 0) {
+        trp_status status = store_chunk_read(store, chunk, slot->bytes);
         store_chunk_unref(store, chunk);
         return status;
     }
-    loan_add(loan, (trp_bytes){*done, (size_t)(hole->hole - *done)});
-    *done = hole->hole;
-    return store_loan_chunk(store, loan, chunk, hole->hole);
+    loan_add(loan, (trp_bytes){*done, (size_t)(slot->bytes - *done)});
+    *done = slot->bytes;
+    return store_loan_chunk(store, loan, chunk, slot->bytes);
 }
 
 /* The chunk at this place of the first draws could not be read. */
@@ -367,14 +367,14 @@ static trp_status holes_fill(struct sample_stream *stream, uint32_t first, struc
     struct draws *draws = stream->first;
     trp_status status = TRP_OK;
     for (uint32_t i = first; i < draws->chunk_next; ++i) {
-        const struct wire_hole *hole = &service->holes[i - first];
+        const struct wire_slot *slot = &service->slots[i - first];
         if (status != TRP_OK) {
             store_chunk_unref(store, draws->chunks[i]);
             continue;
         }
-        status = hole_fill(store, loan, hole, draws->chunks[i], done);
+        status = slot_fill(store, loan, slot, draws->chunks[i], done);
         if (status != TRP_OK)
-            status = chunk_unreadable(stream, i, hole->key, status);
+            status = chunk_unreadable(stream, i, slot->key, status);
     }
     return status;
 }

@@ -157,7 +157,7 @@ void service_cleanup(struct service *service)
     shared_builder_cleanup(&service->builder);
     free(service->parts);
     free(service->lent);
-    free(service->holes);
+    free(service->slots);
     free(service->lanes);
     free(service->broken_text);
     free(service->refused_text);

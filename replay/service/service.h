@@ -100,8 +100,8 @@ struct service {
     struct wire_mutate_request mutate;
     struct wire_keys confirmed;
     struct wire_entry_parts *parts;
-    struct wire_hole *holes;
-    uint32_t part_capacity, hole_capacity;
+    struct wire_slot *slots;
+    uint32_t part_capacity, slot_capacity;
     struct shared_builder builder;
 };
 
@@ -148,11 +148,6 @@ trp_status service_lost(const struct service *service, const char **text);
 
 /* NULL with NOT_FOUND in trp_last_error(). */
 struct lane *service_lane(struct service *service, trp_bytes table);
-
-static inline trp_bytes message_bytes(trp_message *message)
-{
-    return (trp_bytes){trp_message_data(message), trp_message_size(message)};
-}
 
 /* ---- insert_stream.c --------------------------------------------------------------------- */
 

@@ -12,7 +12,7 @@
 
 enum { ARITY = 4 };
 
-struct node {
+struct heap_entry {
     double key; /* smaller is better: the negated priority for max_heap */
     uint64_t stamp;
     uint32_t slot;
@@ -20,26 +20,26 @@ struct node {
 
 struct heap {
     struct selector base;
-    struct node *nodes;
+    struct heap_entry *nodes;
     uint32_t *places; /* by slot: index into nodes */
     uint32_t count, capacity;
     uint64_t stamps;
 };
 
-static bool node_before(const struct node *a, const struct node *b)
+static bool node_before(const struct heap_entry *a, const struct heap_entry *b)
 {
     if (a->key != b->key)
         return a->key < b->key;
     return a->stamp < b->stamp;
 }
 
-static void heap_put(struct heap *heap, uint32_t at, struct node node)
+static void heap_put(struct heap *heap, uint32_t at, struct heap_entry node)
 {
     heap->nodes[at] = node;
     heap->places[node.slot] = at;
 }
 
-static void heap_sift(struct heap *heap, uint32_t at, struct node node)
+static void heap_sift(struct heap *heap, uint32_t at, struct heap_entry node)
 {
     while (at > 0 && node_before(&node, &heap->nodes[(at - 1) / ARITY])) {
         heap_put(heap, at, heap->nodes[(at - 1) / ARITY]);
@@ -61,10 +61,11 @@ static void heap_sift(struct heap *heap, uint32_t at, struct node node)
     heap_put(heap, at, node);
 }
 
-static struct node heap_node(struct heap *heap, uint32_t slot, double priority)
+static struct heap_entry heap_node(struct heap *heap, uint32_t slot, double priority)
 {
     bool max = heap->base.kind.kind == TRP_MAX_HEAP;
-    return (struct node){.key = max ? -priority : priority, .stamp = heap->stamps++, .slot = slot};
+    return (struct heap_entry){
+        .key = max ? -priority : priority, .stamp = heap->stamps++, .slot = slot};
 }
 
 static void heap_destroy(struct selector *selector)

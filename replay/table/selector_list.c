@@ -8,13 +8,13 @@
 #include "core/alloc.h"
 #include "replay/model/item.h"
 
-struct link {
+struct list_link {
     uint32_t older, newer; /* SLOT_NONE at the ends */
 };
 
 struct list {
     struct selector base;
-    struct link *links;
+    struct list_link *links;
     uint32_t capacity;
     uint32_t oldest, newest; /* SLOT_NONE when empty */
 };
@@ -34,7 +34,7 @@ static void list_insert(struct selector *selector, uint32_t slot, double priorit
         list->capacity = slots_capacity(slot);
         list->links = xrealloc(list->links, list->capacity * sizeof *list->links);
     }
-    list->links[slot] = (struct link){.older = list->newest, .newer = SLOT_NONE};
+    list->links[slot] = (struct list_link){.older = list->newest, .newer = SLOT_NONE};
     if (list->newest == SLOT_NONE)
         list->oldest = slot;
     else
@@ -45,7 +45,7 @@ static void list_insert(struct selector *selector, uint32_t slot, double priorit
 static void list_remove(struct selector *selector, uint32_t slot)
 {
     struct list *list = (struct list *)selector;
-    struct link link = list->links[slot];
+    struct list_link link = list->links[slot];
     if (link.older == SLOT_NONE)
         list->oldest = link.newer;
     else

@@ -122,7 +122,7 @@ static void table_free_slot(struct table *table, uint32_t slot)
     table->limiter.deletes++;
 }
 
-static void table_put(struct table *table, uint32_t slot, struct item *item)
+static void table_fill_slot(struct table *table, uint32_t slot, struct item *item)
 {
     assert(item->slot == SLOT_NONE);
     item->slot = slot;
@@ -132,28 +132,28 @@ static void table_put(struct table *table, uint32_t slot, struct item *item)
         ++*map_at(&table->episodes, item->chunks[i]->episode);
 }
 
-static void table_add(struct table *table, struct item *item)
+static void table_add_item(struct table *table, struct item *item)
 {
-    table_put(table, table_add_slot(table, item->priority), item);
+    table_fill_slot(table, table_add_slot(table, item->priority), item);
 }
 
 /* ---- items that are in the store only ------------------------------------------------------- */
 
-void table_set_bring(struct table *table, table_bring *bring, void *arg)
+void table_set_lazy_load(struct table *table, table_lazy_load *lazy_load, void *arg)
 {
-    table->bring = bring;
-    table->bring_arg = arg;
+    table->lazy_load = lazy_load;
+    table->lazy_load_arg = arg;
 }
 
 void table_restore(struct table *table, struct item *item)
 {
-    table_add(table, item);
+    table_add_item(table, item);
     table->unindexed_end = table->slot_count;
 }
 
 void table_restore_stored(struct table *table, uint64_t seq, double priority)
 {
-    assert(table->bring);
+    assert(table->lazy_load);
     uint32_t slot = table_add_slot(table, priority);
     table->items[slot] = (struct item *)(uintptr_t)(seq << 1 | 1);
     table->unindexed_end = table->slot_count;
@@ -166,9 +166,10 @@ struct item *table_item(const struct table *table, uint32_t slot, bool in_turn)
         return item;
     struct table *changed = (struct table *)table; /* no caller sees a difference */
     bool damaged = false;
-    item = table->bring(table->bring_arg, (uint64_t)(uintptr_t)item >> 1, in_turn, &damaged);
+    item =
+        table->lazy_load(table->lazy_load_arg, (uint64_t)(uintptr_t)item >> 1, in_turn, &damaged);
     if (item)
-        table_put(changed, slot, item);
+        table_fill_slot(changed, slot, item);
     else if (damaged)
         table_free_slot(changed, slot);
     return item;
@@ -274,7 +275,7 @@ const struct item *table_prefetch_victim(const struct table *table)
 
 void table_insert(struct table *table, struct item *item, struct item **evicted)
 {
-    table_add(table, item);
+    table_add_item(table, item);
     key_index_put(&table->index, item);
     *evicted = table_evict(table);
     table->limiter.inserts++;

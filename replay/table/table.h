@@ -51,12 +51,12 @@ void table_set_episodes_deleted(struct table *table, int64_t count);
  * a selector refuses (the table had others before) counts as 0 for it. */
 void table_restore(struct table *table, struct item *item);
 
-/* The same of an item that stays in the store until it is wanted: `bring` gives it then, or NULL
- * when it cannot be had; if it is *damaged, the table has it no longer, and counts a delete. Until
- * the index is ready such a table is only drawn from and looked at (sample_many, slot, top,
+/* The same of an item that stays in the store until it is wanted: `lazy_load` gives it then, or
+ * NULL when it cannot be had; if it is *damaged, the table has it no longer, and counts a delete.
+ * Until the index is ready such a table is only drawn from and looked at (sample_many, slot, top,
  * oldest); its bytes and episodes are those of the items it has. */
-typedef struct item *table_bring(void *arg, uint64_t seq, bool in_turn, bool *damaged);
-void table_set_bring(struct table *table, table_bring *bring, void *arg);
+typedef struct item *table_lazy_load(void *arg, uint64_t seq, bool in_turn, bool *damaged);
+void table_set_lazy_load(struct table *table, table_lazy_load *lazy_load, void *arg);
 void table_restore_stored(struct table *table, uint64_t seq, double priority);
 
 /* Brings up to `count` restored items and indexes them by key; true while some are missing. Until

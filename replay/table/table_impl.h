@@ -26,8 +26,8 @@ struct table {
     uint64_t oldest_seq;               /* of what was in oldest_slot; 0: nothing */
 
     struct item **items; /* by slot; NULL: free; odd: see entry_stored() */
-    table_bring *bring;
-    void *bring_arg;
+    table_lazy_load *lazy_load;
+    void *lazy_load_arg;
     uint32_t *free_slots;
     uint32_t free_count, slot_count, capacity;
     uint32_t torn; /* slots below have given up their items: the table is being destroyed */

@@ -22,7 +22,7 @@ enum wire_type { VARINT = 0, FIXED64 = 1, LEN = 2, GROUP = 3, GROUP_END = 4, FIX
 /* Extensions of ours that Reverb's peers skip. */
 enum {
     POLICY_VERSION_FIELD = 1000, /* uint64 PrioritizedItem.policy_version */
-    PLACED_CHUNK_FIELD = 1001,   /* repeated InsertStreamRequest.placed_chunks: places.c */
+    SHM_REFERENCE_FIELD = 1001,  /* repeated InsertStreamRequest.shm_references: shm_reference.c */
     INBOX_HELLO_FIELD = 1002,    /* bytes InsertStreamRequest.hello: shared_wire.h */
     INBOX_FIELD = 1001,          /* bytes InsertStreamResponse.inbox: shared_wire.h */
 };

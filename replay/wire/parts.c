@@ -127,7 +127,7 @@ trp_status chunk_decode(trp_bytes bytes, struct wire_lists *lists)
 static size_t shape_size(const struct wire_tensor *tensor)
 {
     size_t size = 0;
-    for (uint32_t i = 0; i < tensor->rank; ++i)
+    for (uint32_t i = 0; i < tensor->rank; i++)
         size += len_field_size(varint_field_size((uint64_t)tensor->dims[i]));
     return size;
 }
@@ -139,12 +139,12 @@ static size_t tensor_size(const struct wire_tensor *tensor)
 }
 
 static void put_tensor(struct writer *writer, const struct wire_tensor *tensor,
-                       struct placing *placing)
+                       struct referring *referring)
 {
     assert(tensor->rank <= TRP_RANK_MAX);
     if (tensor->content.size > 0) {
-        if (placing && tensor->content.size >= SHARED_INLINE_BYTES)
-            put_place(writer, tensor->content, placing);
+        if (referring && tensor->content.size >= SHARED_INLINE_BYTES)
+            put_reference(writer, tensor->content, referring);
         else
             put_bytes(writer, tensor->content);
         put_len(writer, 4, tensor->content.size);
@@ -169,7 +169,7 @@ static size_t range_size(const struct wire_steps *steps)
 static size_t steps_data_size(const struct wire_steps *steps)
 {
     size_t size = 0;
-    for (uint32_t i = 0; i < steps->tensor_count; ++i)
+    for (uint32_t i = 0; i < steps->tensor_count; i++)
         size += len_field_size(tensor_size(&steps->tensors[i]));
     return size;
 }
@@ -181,12 +181,12 @@ static size_t steps_size(const struct wire_steps *steps)
            varint_field_size(steps->uncompressed_bytes);
 }
 
-void put_steps(struct writer *writer, const struct wire_steps *steps, struct placing *placing)
+void put_steps(struct writer *writer, const struct wire_steps *steps, struct referring *referring)
 {
     put_varint_field(writer, 7, steps->uncompressed_bytes);
     put_varint_field(writer, 6, steps->tensor_count);
     for (uint32_t i = steps->tensor_count; i-- > 0;)
-        put_tensor(writer, &steps->tensors[i], placing);
+        put_tensor(writer, &steps->tensors[i], referring);
     put_len(writer, 5, steps_data_size(steps));
     put_varint_field(writer, 4, steps->delta_encoded);
     const uint8_t *end = writer->at;
@@ -364,10 +364,10 @@ static size_t slice_size(const struct wire_slice *slice)
 static size_t lists_trajectory_size(const struct wire_lists *lists, const struct wire_item *item)
 {
     size_t size = 0;
-    for (uint32_t i = 0; i < item->column_count; ++i) {
+    for (uint32_t i = 0; i < item->column_count; i++) {
         const struct wire_column *column = &lists->columns[item->column_first + i];
         size_t column_size = column->squeeze ? 2 : 0;
-        for (uint32_t j = 0; j < column->slice_count; ++j)
+        for (uint32_t j = 0; j < column->slice_count; j++)
             column_size += len_field_size(slice_size(&lists->slices[column->slice_first + j]));
         size += len_field_size(column_size);
     }

@@ -98,11 +98,11 @@ void put_item(struct writer *writer, uint32_t number, const struct wire_lists *l
               const struct wire_item *item);
 
 /* Everything of a chunk but its key; NULL: all of it here. */
-struct placing;
-void put_steps(struct writer *writer, const struct wire_steps *steps, struct placing *placing);
+struct referring;
+void put_steps(struct writer *writer, const struct wire_steps *steps, struct referring *referring);
 
-/* Where the content is, instead of it (places.c). */
-void put_place(struct writer *writer, trp_bytes content, struct placing *placing);
+/* Where the content is, instead of it (shm_reference.c). */
+void put_reference(struct writer *writer, trp_bytes content, struct referring *referring);
 
 /* An item around an already encoded trajectory of `trajectory` bytes; and the fields before it. */
 size_t item_content_size(const struct wire_item *item, size_t trajectory);

@@ -1,12 +1,12 @@
 /* Problem: a writer on this host has its chunks in memory that we see too, and can write to it
  * while we look.
- * Design: of a placed chunk everything that says what it is travels in the message; only contents
- * of tensors stay where they are, and of those that are one literal not even its header. So what
- * is in shared memory means nothing but itself. It has no address while the chunk is taken apart:
- * a part to step over, never to look at. Whatever else a chunk has there (compressed contents, or
- * what somebody malicious thinks of) is copied once, and only the copy is looked at.
+ * Design: of a referenced chunk everything that says what it is travels in the message; only
+ * contents of tensors stay where they are, and of those that are one literal not even its header.
+ * So what is in shared memory means nothing but itself. It has no address while the chunk is taken
+ * apart: a part to step over, never to look at. Whatever else a chunk has there (compressed
+ * contents, or what somebody malicious thinks of) is copied once, and only the copy is looked at.
  *
- *   InsertStreamRequest.placed_chunks   a ChunkData in pieces, in order; each of them
+ *   InsertStreamRequest.shm_references   a ChunkData in pieces, in order; each of them
  *     1 bytes     bytes of it
  *     2 fixed64   where they are: offset << 32 | size
  *
@@ -22,44 +22,44 @@
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-struct placing {
+struct referring {
     const uint8_t *memory;
     const uint8_t *end; /* of the piece that is being written */
 };
 
 enum { PIECE_BYTES_MAX = 1 + 10, PLACE_BYTES = 1 + 8 };
 
-static void put_piece(struct writer *writer, struct placing *placing)
+static void put_piece(struct writer *writer, struct referring *referring)
 {
-    if (writer->at < placing->end)
-        put_len_header(writer, 1, placing->end);
-    placing->end = writer->at;
+    if (writer->at < referring->end)
+        put_len_header(writer, 1, referring->end);
+    referring->end = writer->at;
 }
 
-void put_place(struct writer *writer, trp_bytes content, struct placing *placing)
+void put_reference(struct writer *writer, trp_bytes content, struct referring *referring)
 {
     trp_bytes raw;
     if (!block_literal(content, &raw))
         raw = content;
-    put_piece(writer, placing);
-    put_fixed64(writer, (uint64_t)(raw.data - placing->memory) << 32 | raw.size);
+    put_piece(writer, referring);
+    put_fixed64(writer, (uint64_t)(raw.data - referring->memory) << 32 | raw.size);
     put_varint(writer, TAG(2, FIXED64));
-    placing->end = writer->at;
+    referring->end = writer->at;
     put_bytes(writer, (trp_bytes){content.data, (size_t)(raw.data - content.data)});
 }
 
-trp_bytes wire_chunk_place(const struct wire_chunk *chunk, const uint8_t *memory, uint8_t *end)
+trp_bytes wire_chunk_refer(const struct wire_chunk *chunk, const uint8_t *memory, uint8_t *end)
 {
-    struct writer writer = {.start = end - wire_placed_size_max(chunk), .at = end};
-    struct placing placing = {memory, end};
-    put_steps(&writer, chunk->steps, &placing);
+    struct writer writer = {.start = end - wire_reference_size_max(chunk), .at = end};
+    struct referring referring = {memory, end};
+    put_steps(&writer, chunk->steps, &referring);
     put_varint_field(&writer, 1, chunk->key);
-    put_piece(&writer, &placing);
-    put_len_header(&writer, PLACED_CHUNK_FIELD, end);
+    put_piece(&writer, &referring);
+    put_len_header(&writer, SHM_REFERENCE_FIELD, end);
     return (trp_bytes){writer.at, (size_t)(end - writer.at)};
 }
 
-size_t wire_placed_size_max(const struct wire_chunk *chunk)
+size_t wire_reference_size_max(const struct wire_chunk *chunk)
 {
     size_t size = wire_chunk_size(chunk) + 2 * PIECE_BYTES_MAX;
     for (uint32_t i = 0; i < chunk->steps->tensor_count; i++) {
@@ -76,14 +76,15 @@ static void push_piece(struct wire_insert_request *request, trp_bytes bytes, boo
 {
     if (bytes.size == 0)
         return;
-    void *place, *sight;
-    uint32_t count = request->place_count;
-    request->sights = array_push(request->sights, &count, &request->sight_capacity,
-                                 sizeof *request->sights, &sight);
-    request->places = array_push(request->places, &request->place_count, &request->place_capacity,
-                                 sizeof *request->places, &place);
-    *(trp_bytes *)place = bytes;
-    *(trp_bytes *)sight = (trp_bytes){hidden ? NULL : bytes.data, bytes.size};
+    void *resolved, *visible;
+    uint32_t count = request->resolved_count;
+    request->visible = array_push(request->visible, &count, &request->visible_capacity,
+                                  sizeof *request->visible, &visible);
+    request->resolved =
+        array_push(request->resolved, &request->resolved_count, &request->resolved_capacity,
+                   sizeof *request->resolved, &resolved);
+    *(trp_bytes *)resolved = bytes;
+    *(trp_bytes *)visible = (trp_bytes){hidden ? NULL : bytes.data, bytes.size};
 }
 
 static trp_status pieces_read(struct wire_insert_request *request, trp_bytes memory,
@@ -91,39 +92,39 @@ static trp_status pieces_read(struct wire_insert_request *request, trp_bytes mem
 {
     struct reader reader = reader_of(bytes);
     struct field field;
-    request->place_count = 0;
+    request->resolved_count = 0;
     while (read_field(&reader, &field)) {
         if (field.tag == TAG(1, LEN))
             push_piece(request, field.bytes, false);
         if (field.tag != TAG(2, FIXED64))
             continue;
         uint64_t offset = field.value >> 32, size = (uint32_t)field.value;
-        request->placed_bytes += size;
+        request->referenced_bytes += size;
         if (offset > memory.size || size > memory.size - offset ||
-            request->placed_bytes > memory.size)
+            request->referenced_bytes > memory.size)
             return trp_fail(TRP_INVALID_ARGUMENT,
                             "a chunk at %" PRIu64 ", %" PRIu64
                             " bytes, is beyond the %zu bytes of memory that this stream has",
                             offset, size, memory.size);
         push_piece(request, (trp_bytes){memory.data + offset, (size_t)size}, true);
     }
-    return decode_end("a placed chunk", bytes.size, reader_status(&reader));
+    return decode_end("a referenced chunk", bytes.size, reader_status(&reader));
 }
 
-trp_status wire_chunk_find(struct wire_insert_request *request, trp_bytes memory,
-                           struct wire_chunk *chunk)
+trp_status wire_chunk_resolve(struct wire_insert_request *request, trp_bytes memory,
+                              struct wire_chunk *chunk)
 {
     trp_bytes told = chunk->tail, bytes;
     TRP_TRY(pieces_read(request, memory, told));
-    struct spans seen = spans_of(request->sights, request->place_count);
-    struct spans whole = spans_of(request->places, request->place_count);
+    struct spans seen = spans_of(request->visible, request->resolved_count);
+    struct spans whole = spans_of(request->resolved, request->resolved_count);
     if (seen.now.data && chunk_in_parts(&seen, chunk) == TRP_OK) {
-        chunk->places = request->places + 1;
+        chunk->resolved = request->resolved + 1;
         return TRP_OK;
     }
     *chunk = (struct wire_chunk){.key = 0};
     trp_status status = spans_join(&whole, insert_request_memory, request, &bytes);
     if (status == TRP_OK)
         status = chunk_read(bytes, chunk);
-    return decode_end("a placed chunk", told.size, status);
+    return decode_end("a referenced chunk", told.size, status);
 }

@@ -42,7 +42,7 @@ static trp_status keys_decode(const struct field *field, struct wire_keys *keys)
 static size_t keys_content_size(const uint64_t *keys, size_t count)
 {
     size_t size = 0;
-    for (size_t i = 0; i < count; ++i)
+    for (size_t i = 0; i < count; i++)
         size += varint_size(keys[i]);
     return size;
 }
@@ -86,11 +86,11 @@ trp_status insert_request_field(const struct field *field, struct wire_insert_re
     case TAG(3, LEN):
     case TAG(3, VARINT):
         return keys_decode(field, &request->keep);
-    case TAG(PLACED_CHUNK_FIELD, LEN):
+    case TAG(SHM_REFERENCE_FIELD, LEN):
         if (request->lists.chunk_count == MESSAGE_ITEMS_MAX)
             return TRP_RESOURCE_EXHAUSTED;
         *wire_push_chunk(&request->lists) =
-            (struct wire_chunk){.tail = field->bytes, .placed = true};
+            (struct wire_chunk){.tail = field->bytes, .by_reference = true};
         return TRP_OK;
     case TAG(INBOX_HELLO_FIELD, LEN):
         request->hello = field->bytes;
@@ -110,9 +110,9 @@ trp_status wire_insert_request_encode(const struct wire_insert_request *request,
 {
     const struct wire_lists *lists = &request->lists;
     size_t size = bytes_field_size(keys_content_size(request->keep.keys, request->keep.count));
-    for (uint32_t i = 0; i < lists->chunk_count; ++i)
+    for (uint32_t i = 0; i < lists->chunk_count; i++)
         size += wire_chunk_size(&lists->chunks[i]);
-    for (uint32_t i = 0; i < lists->item_count; ++i)
+    for (uint32_t i = 0; i < lists->item_count; i++)
         size += wire_item_size(lists, &lists->items[i]);
 
     struct writer writer = {0};
@@ -130,7 +130,7 @@ void wire_insert_request_clear(struct wire_insert_request *request)
     wire_lists_clear(&request->lists);
     request->keep.count = 0;
     request->hello.size = 0;
-    request->placed_bytes = 0;
+    request->referenced_bytes = 0;
     while (request->joined_count > 0)
         trp_message_destroy(request->joined[--request->joined_count]);
 }
@@ -141,8 +141,8 @@ void wire_insert_request_cleanup(struct wire_insert_request *request)
     wire_lists_cleanup(&request->lists);
     wire_keys_cleanup(&request->keep);
     free(request->joined);
-    free(request->sights);
-    free(request->places);
+    free(request->visible);
+    free(request->resolved);
     *request = (struct wire_insert_request){0};
 }
 
@@ -336,8 +336,8 @@ static size_t entry_content_size(const struct wire_entry_parts *parts)
     size_t size = varint_field_size(parts->end_of_sequence);
     if (parts->item)
         size += len_field_size(info_content_size(parts));
-    for (uint32_t i = 0; i < parts->hole_count; ++i)
-        size += len_field_size(varint_field_size(parts->holes[i].key) + parts->holes[i].size);
+    for (uint32_t i = 0; i < parts->slot_count; i++)
+        size += len_field_size(varint_field_size(parts->slots[i].key) + parts->slots[i].size);
     return size;
 }
 
@@ -351,13 +351,13 @@ static void put_entry(struct writer *writer, struct wire_entry_parts *parts)
     const uint8_t *entry_end = writer->at;
     size_t elsewhere = 0;
     put_varint_field(writer, 3, parts->end_of_sequence);
-    for (uint32_t i = parts->hole_count; i-- > 0;) {
-        struct wire_hole *hole = &parts->holes[i];
+    for (uint32_t i = parts->slot_count; i-- > 0;) {
+        struct wire_slot *slot = &parts->slots[i];
         const uint8_t *end = writer->at;
-        hole->hole = put_room(writer, hole->size - hole->elsewhere);
-        put_varint_field(writer, 1, hole->key);
-        put_len(writer, 2, (size_t)(end - writer->at) + hole->elsewhere);
-        elsewhere += hole->elsewhere;
+        slot->bytes = put_room(writer, slot->size - slot->elsewhere);
+        put_varint_field(writer, 1, slot->key);
+        put_len(writer, 2, (size_t)(end - writer->at) + slot->elsewhere);
+        elsewhere += slot->elsewhere;
     }
     if (parts->item) {
         const uint8_t *end = writer->at;
@@ -371,10 +371,10 @@ trp_status wire_sample_response_encode(struct wire_entry_parts *entries, size_t 
                                        trp_message **message)
 {
     size_t size = 0;
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < count; i++) {
         size += wire_entry_size(&entries[i]);
-        for (uint32_t j = 0; j < entries[i].hole_count; ++j)
-            size -= entries[i].holes[j].elsewhere;
+        for (uint32_t j = 0; j < entries[i].slot_count; j++)
+            size -= entries[i].slots[j].elsewhere;
     }
     struct writer writer = {0};
     TRP_TRY(encode_begin(size, message, &writer));
@@ -440,7 +440,7 @@ trp_status wire_mutate_request_encode(const struct wire_mutate_request *request,
     const struct wire_keys *deletes = &request->deletes;
     size_t size = bytes_field_size(request->table.size) +
                   bytes_field_size(keys_content_size(deletes->keys, deletes->count));
-    for (uint32_t i = 0; i < request->update_count; ++i)
+    for (uint32_t i = 0; i < request->update_count; i++)
         size += len_field_size(update_size(&request->updates[i]));
     struct writer writer = {0};
     TRP_TRY(encode_begin(size, message, &writer));

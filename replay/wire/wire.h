@@ -12,12 +12,23 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <troupe/bytes.h>
 #include <troupe/rpc.h>
 #include <troupe/status.h>
 #include <troupe/tensor.h>
 #include "limits.h"
+
+static inline trp_bytes message_bytes(trp_message *message)
+{
+    return (trp_bytes){trp_message_data(message), trp_message_size(message)};
+}
+
+static inline trp_bytes text_bytes(const char *text)
+{
+    return (trp_bytes){(const uint8_t *)text, strlen(text)};
+}
 
 /* ---- parts ------------------------------------------------------------------------------- */
 
@@ -65,9 +76,9 @@ struct wire_chunk {
     trp_bytes head, tail;
     struct wire_more more; /* decoded from parts: behind the tail */
     const struct wire_steps *steps;
-    bool placed;             /* decoded: `tail` only says where it is; see wire_chunk_find() */
-    const trp_bytes *places; /* found: behind the tail, as more.parts, where what lies in memory
-                                that others write to has no address */
+    bool by_reference;         /* decoded: `tail` only says where it is; see wire_chunk_resolve() */
+    const trp_bytes *resolved; /* resolved: behind the tail, as more.parts, where what lies in
+                                memory that others write to has no address */
 };
 
 struct wire_slice {
@@ -172,9 +183,9 @@ struct wire_insert_request {
     uint32_t joined_count, joined_capacity;
     trp_bytes hello; /* ours, field 1002: a writer that would like an inbox; empty: none */
     /* Of the chunk found last. */
-    trp_bytes *sights, *places;
-    uint32_t place_count, sight_capacity, place_capacity;
-    uint64_t placed_bytes; /* of this message, in shared memory */
+    trp_bytes *visible, *resolved;
+    uint32_t resolved_count, visible_capacity, resolved_capacity;
+    uint64_t referenced_bytes; /* of this message, in shared memory */
 };
 
 /* INVALID_ARGUMENT: malformed; RESOURCE_EXHAUSTED: more parts than MESSAGE_*_MAX. */
@@ -185,19 +196,19 @@ trp_status wire_insert_request_decode(trp_bytes bytes, struct wire_insert_reques
 trp_status wire_insert_request_decode_parts(const trp_bytes *parts, size_t count,
                                             struct wire_insert_request *request);
 
-/* Makes a placed chunk one in parts, of which those in `memory` are contents that are one literal:
- * its writer may change them at any time, and no valid chunk becomes another thing by that. Bytes
- * that somebody has to look at are copied (`joined`). Valid until the next one is found.
- * INVALID_ARGUMENT: malformed, or it is not in `memory`, or a message has more of it than there is;
- * RESOURCE_EXHAUSTED: no memory. */
-trp_status wire_chunk_find(struct wire_insert_request *request, trp_bytes memory,
-                           struct wire_chunk *chunk);
+/* Makes a referenced chunk one in parts, of which those in `memory` are contents that are one
+ * literal: its writer may change them at any time, and no valid chunk becomes another thing by
+ * that. Bytes that somebody has to look at are copied (`joined`). Valid until the next one is
+ * found. INVALID_ARGUMENT: malformed, or it is not in `memory`, or a message has more of it than
+ * there is; RESOURCE_EXHAUSTED: no memory. */
+trp_status wire_chunk_resolve(struct wire_insert_request *request, trp_bytes memory,
+                              struct wire_chunk *chunk);
 
-/* Writes the chunk, which has `steps`, as a placed one of a request, its large contents, which lie
- * behind `memory`, as their offsets there; so that it ends at `end`, with wire_placed_size_max()
- * bytes of room before. */
-trp_bytes wire_chunk_place(const struct wire_chunk *chunk, const uint8_t *memory, uint8_t *end);
-size_t wire_placed_size_max(const struct wire_chunk *chunk);
+/* Writes the chunk, which has `steps`, as a referenced one of a request, its large contents, which
+ * lie behind `memory`, as their offsets there; so that it ends at `end`, with
+ * wire_reference_size_max() bytes of room before. */
+trp_bytes wire_chunk_refer(const struct wire_chunk *chunk, const uint8_t *memory, uint8_t *end);
+size_t wire_reference_size_max(const struct wire_chunk *chunk);
 
 /* RESOURCE_EXHAUSTED: no memory for the message. */
 trp_status wire_insert_request_encode(const struct wire_insert_request *request,
@@ -255,12 +266,12 @@ trp_status wire_sample_response_decode(trp_bytes bytes, struct wire_sample_respo
 void wire_sample_response_cleanup(struct wire_sample_response *response);
 
 /* A chunk of a response being built, `size` bytes without the key. The first `elsewhere` of them
- * are not in the message that the encoder makes: the caller puts them in before `hole`, where the
+ * are not in the message that the encoder makes: the caller puts them in before `bytes`, where the
  * encoder leaves room for the others, which the caller fills. */
-struct wire_hole {
+struct wire_slot {
     uint64_t key;
     size_t size, elsewhere;
-    uint8_t *hole;
+    uint8_t *bytes;
 };
 
 /* One SampleEntry being built. */
@@ -268,8 +279,8 @@ struct wire_entry_parts {
     const struct wire_item *item; /* NULL: no info; its columns are not looked at */
     struct wire_draw draw;
     trp_bytes trajectory; /* an encoded FlatTrajectory */
-    struct wire_hole *holes;
-    uint32_t hole_count;
+    struct wire_slot *slots;
+    uint32_t slot_count;
     bool end_of_sequence;
 };
 

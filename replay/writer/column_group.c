@@ -6,8 +6,8 @@
  * pay a few times in a row is left alone for a while, because looking at noise costs as much as
  * copying it. Such chunks, and those closed early, are put together tensor by tensor.
  *
- * A server on this host may give us room that it sees, too: then a chunk is made there, and what is
- * sent of it is all but its large contents.
+ * A server on this host may give us an arena, memory that it sees, too: then a chunk is made there,
+ * and everything but its large contents is sent.
  *
  * A ring says for each step which row it is. Only when steps come in parts can its columns be in
  * different rows (a flush between two parts closes the chunk) or nowhere; from the first part on
@@ -25,7 +25,7 @@
 #include "replay/wire/tensor.h"
 #include "replay/wire/bytes.h"
 
-struct column {
+struct group_column {
     trp_dtype dtype;
     uint32_t rank;
     uint32_t source; /* which of the writer's columns it is */
@@ -36,29 +36,29 @@ struct column {
     uint32_t pause;    /* chunks to leave alone */
 };
 
-struct cell {
-    struct track_chunk *chunk; /* NULL: absent */
+struct group_cell {
+    struct group_chunk *chunk; /* NULL: absent */
     uint32_t row;
 };
 
-struct track {
-    struct column *columns;
+struct column_group {
+    struct group_column *columns;
     size_t column_count;
     size_t step_bytes;
     uint8_t *shape; /* what the memory of a chunk begins as */
     size_t shape_bytes;
     uint32_t chunk_length;
     trp_rng *rng;
-    struct cell *ring;            /* where a step's row begins; NULL: it has none */
-    struct cell *cells;           /* depth x column_count; NULL: all columns are as in `ring` */
+    struct group_cell *ring;      /* where a step's row begins; NULL: it has none */
+    struct group_cell *cells;     /* depth x column_count; NULL: all columns are as in `ring` */
     bool gaps;                    /* some step lacked a cell */
     bool row_open;                /* the row at open->rows is being filled */
     uint32_t depth, newest;       /* ring[newest] is the step of age 0 */
-    struct track_chunk *held;     /* oldest of the chunks with rows that can be found ... */
-    struct track_chunk *held_end; /* ... and the newest */
-    struct track_chunk *open, *free;
-    struct room *room;   /* NULL: none */
-    uint32_t generation; /* of how chunks are made; earlier ones are not used again */
+    struct group_chunk *held;     /* oldest of the chunks with rows that can be found ... */
+    struct group_chunk *held_end; /* ... and the newest */
+    struct group_chunk *open, *free;
+    struct shm_arena *arena; /* NULL: none */
+    uint32_t generation;     /* of how chunks are made; earlier ones are not used again */
     bool large;
     uint8_t *scratch;
     size_t *packed; /* scratch: compressed bytes of each column */
@@ -73,78 +73,78 @@ uint64_t key_draw(trp_rng *rng)
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
-static struct track_chunk *chunk_allocate(struct track *track, size_t memory_bytes)
+static struct group_chunk *group_chunk_allocate(struct column_group *group, size_t memory_bytes)
 {
-    struct track_chunk *chunk = xcalloc(1, sizeof *chunk);
-    chunk->track = track;
-    chunk->capacity = track->chunk_length;
-    chunk->generation = track->generation;
+    struct group_chunk *chunk = xcalloc(1, sizeof *chunk);
+    chunk->group = group;
+    chunk->capacity = group->chunk_length;
+    chunk->generation = group->generation;
     chunk->memory_bytes = memory_bytes;
-    if (track->room && memory_bytes >= SHARED_INLINE_BYTES)
-        chunk->memory = room_take(track->room, memory_bytes);
+    if (group->arena && memory_bytes >= SHARED_INLINE_BYTES)
+        chunk->memory = shm_arena_take(group->arena, memory_bytes);
     if (chunk->memory)
-        chunk->room = track->room;
+        chunk->arena = group->arena;
     else
         chunk->memory = xmalloc(memory_bytes);
     chunk->reshaped = true;
-    chunk->tensors = xcalloc(track->column_count, sizeof *chunk->tensors);
-    for (size_t i = 0; i < track->column_count; i++) {
-        const struct column *column = &track->columns[i];
+    chunk->tensors = xcalloc(group->column_count, sizeof *chunk->tensors);
+    for (size_t i = 0; i < group->column_count; i++) {
+        const struct group_column *column = &group->columns[i];
         struct wire_tensor *tensor = &chunk->tensors[i];
         tensor->dtype = (int32_t)column->dtype;
         tensor->rank = column->rank + 1;
         memcpy(&tensor->dims[1], column->shape, column->rank * sizeof *column->shape);
     }
     chunk->steps.tensors = chunk->tensors;
-    chunk->steps.tensor_count = (uint32_t)track->column_count;
+    chunk->steps.tensor_count = (uint32_t)group->column_count;
     return chunk;
 }
 
-static void chunk_free(struct track_chunk *chunk)
+static void group_chunk_free(struct group_chunk *chunk)
 {
-    if (chunk->room)
-        room_give(chunk->room, chunk->memory, chunk->memory_bytes);
+    if (chunk->arena)
+        shm_arena_give(chunk->arena, chunk->memory, chunk->memory_bytes);
     else
         free(chunk->memory);
-    free(chunk->placed_memory);
+    free(chunk->reference_memory);
     free(chunk->tensors);
     free(chunk);
 }
 
-static void free_all(struct track *track)
+static void group_chunks_free(struct column_group *group)
 {
-    for (struct track_chunk *chunk = track->free, *next; chunk; chunk = next) {
+    for (struct group_chunk *chunk = group->free, *next; chunk; chunk = next) {
         next = chunk->next;
-        chunk_free(chunk);
+        group_chunk_free(chunk);
     }
-    track->free = NULL;
+    group->free = NULL;
 }
 
-static void hold_chunk(struct track *track, struct track_chunk *chunk)
+static void hold_chunk(struct column_group *group, struct group_chunk *chunk)
 {
     chunk->next = NULL;
-    if (track->held)
-        track->held_end->next = chunk;
+    if (group->held)
+        group->held_end->next = chunk;
     else
-        track->held = chunk;
-    track->held_end = chunk;
+        group->held = chunk;
+    group->held_end = chunk;
 }
 
-static void track_retune(struct track *track);
+static void column_group_retune(struct column_group *group);
 
-static void chunk_open(struct track *track, const struct step_number *number)
+static void group_chunk_open(struct column_group *group, const struct step_number *number)
 {
-    if (track->tuned && track->tuner.length != track->chunk_length)
-        track_retune(track);
-    struct track_chunk *chunk = track->free;
+    if (group->tuned && group->tuner.length != group->chunk_length)
+        column_group_retune(group);
+    struct group_chunk *chunk = group->free;
     if (chunk)
-        track->free = chunk->next;
+        group->free = chunk->next;
     else
-        chunk = chunk_allocate(track, track->shape_bytes);
-    chunk->key = key_draw(track->rng);
+        chunk = group_chunk_allocate(group, group->shape_bytes);
+    chunk->key = key_draw(group->rng);
     varint_write(chunk->key_bytes, chunk->key);
     if (chunk->reshaped)
-        memcpy(chunk->memory, track->shape, track->shape_bytes);
+        memcpy(chunk->memory, group->shape, group->shape_bytes);
     chunk->reshaped = false;
     chunk->refs = 1;
     chunk->rows = 0;
@@ -154,26 +154,27 @@ static void chunk_open(struct track *track, const struct step_number *number)
     chunk->sent = false;
     chunk->steps.episode_id = number->episode;
     chunk->steps.start = number->step;
-    hold_chunk(track, chunk);
-    track->open = chunk;
+    hold_chunk(group, chunk);
+    group->open = chunk;
 }
 
-void track_unref(struct track_chunk *chunk)
+void group_chunk_unref(struct group_chunk *chunk)
 {
-    struct track *track = chunk->track;
+    struct column_group *group = chunk->group;
     assert(chunk->refs > 0);
     if (--chunk->refs > 0)
         return;
-    if (chunk->generation != track->generation) {
-        chunk_free(chunk);
+    if (chunk->generation != group->generation) {
+        group_chunk_free(chunk);
         return;
     }
-    chunk->next = track->free;
-    track->free = chunk;
+    chunk->next = group->free;
+    group->free = chunk;
 }
 
 /* The rows of a column, compressed over themselves; 0 when that does not pay. */
-static size_t compress_rows(struct track *track, struct column *column, uint8_t *rows, size_t size)
+static size_t compress_rows(struct column_group *group, struct group_column *column, uint8_t *rows,
+                            size_t size)
 {
     if (size < WRITER_COMPRESS_BYTES_MIN)
         return 0;
@@ -181,10 +182,10 @@ static size_t compress_rows(struct track *track, struct column *column, uint8_t 
         column->pause--;
         return 0;
     }
-    size_t packed = block_compress((trp_bytes){rows, size}, track->scratch);
+    size_t packed = block_compress((trp_bytes){rows, size}, group->scratch);
     if (packed > 0) {
         column->failures = 0;
-        memcpy(rows, track->scratch, packed);
+        memcpy(rows, group->scratch, packed);
     } else if (++column->failures >= WRITER_COMPRESS_FAILURES) {
         column->pause = WRITER_COMPRESS_PAUSE;
     }
@@ -192,10 +193,11 @@ static size_t compress_rows(struct track *track, struct column *column, uint8_t 
 }
 
 /* Tensors instead of the ready message: `packed` bytes of each column, 0 for as they are. */
-static void describe_chunk(struct track *track, struct track_chunk *chunk, const size_t *packed)
+static void describe_chunk(struct column_group *group, struct group_chunk *chunk,
+                           const size_t *packed)
 {
-    for (size_t i = 0; i < track->column_count; i++) {
-        const struct column *column = &track->columns[i];
+    for (size_t i = 0; i < group->column_count; i++) {
+        const struct group_column *column = &group->columns[i];
         uint8_t *rows = chunk->memory + column->offset;
         size_t size = chunk->rows * column->step_bytes;
         uint8_t *start = packed[i] ? rows : block_literal_header(rows, (uint32_t)size);
@@ -203,11 +205,11 @@ static void describe_chunk(struct track *track, struct track_chunk *chunk, const
         chunk->tensors[i].content =
             (trp_bytes){start, packed[i] ? packed[i] : (size_t)(rows - start) + size};
     }
-    chunk->steps.uncompressed_bytes = chunk->rows * track->step_bytes;
+    chunk->steps.uncompressed_bytes = chunk->rows * group->step_bytes;
     chunk->wire = (struct wire_chunk){.key = chunk->key, .steps = &chunk->steps};
 }
 
-static bool has_large_content(const struct track_chunk *chunk)
+static bool has_large_content(const struct group_chunk *chunk)
 {
     for (uint32_t i = 0; i < chunk->steps.tensor_count; i++)
         if (chunk->tensors[i].content.size >= SHARED_INLINE_BYTES)
@@ -215,22 +217,22 @@ static bool has_large_content(const struct track_chunk *chunk)
     return false;
 }
 
-static void place_chunk(struct track_chunk *chunk)
+static void refer_to_chunk(struct group_chunk *chunk)
 {
-    chunk->placed = (trp_bytes){0};
-    if (!chunk->room || !has_large_content(chunk))
+    chunk->reference = (trp_bytes){0};
+    if (!chunk->arena || !has_large_content(chunk))
         return;
-    size_t size = wire_placed_size_max(&chunk->wire);
-    if (size > chunk->placed_capacity) {
-        chunk->placed_capacity = size;
-        chunk->placed_memory = xrealloc(chunk->placed_memory, size);
+    size_t size = wire_reference_size_max(&chunk->wire);
+    if (size > chunk->reference_capacity) {
+        chunk->reference_capacity = size;
+        chunk->reference_memory = xrealloc(chunk->reference_memory, size);
     }
-    chunk->placed = wire_chunk_place(&chunk->wire, room_memory(chunk->room),
-                                     chunk->placed_memory + chunk->placed_capacity);
+    chunk->reference = wire_chunk_refer(&chunk->wire, shm_arena_memory(chunk->arena),
+                                        chunk->reference_memory + chunk->reference_capacity);
 }
 
 /* SequenceRange as field 2. */
-static trp_bytes encode_range(struct track_chunk *chunk)
+static trp_bytes encode_range(struct group_chunk *chunk)
 {
     struct writer writer = {.start = chunk->range, .at = chunk->range + RANGE_BYTES_MAX};
     const uint8_t *end = writer.at;
@@ -242,96 +244,96 @@ static trp_bytes encode_range(struct track_chunk *chunk)
     return (trp_bytes){writer.at, (size_t)(end - writer.at)};
 }
 
-void track_close(struct track *track)
+void column_group_close(struct column_group *group)
 {
-    struct track_chunk *chunk = track->open;
+    struct group_chunk *chunk = group->open;
     if (!chunk)
         return;
-    chunk->rows += track->row_open;
-    track->row_open = false;
+    chunk->rows += group->row_open;
+    group->row_open = false;
     bool whole = chunk->rows == chunk->capacity;
-    for (size_t i = 0; i < track->column_count; i++) {
-        struct column *column = &track->columns[i];
-        track->packed[i] = compress_rows(track, column, chunk->memory + column->offset,
+    for (size_t i = 0; i < group->column_count; i++) {
+        struct group_column *column = &group->columns[i];
+        group->packed[i] = compress_rows(group, column, chunk->memory + column->offset,
                                          chunk->rows * column->step_bytes);
-        whole &= track->packed[i] == 0;
+        whole &= group->packed[i] == 0;
     }
     chunk->steps.sparse =
         (uint32_t)chunk->steps.end - (uint32_t)chunk->steps.start + 1 != chunk->rows;
-    if (whole && !chunk->room)
+    if (whole && !chunk->arena)
         chunk->wire = (struct wire_chunk){.key = chunk->key,
                                           .head = encode_range(chunk),
-                                          .tail = {chunk->memory, track->shape_bytes}};
+                                          .tail = {chunk->memory, group->shape_bytes}};
     else
-        describe_chunk(track, chunk, track->packed);
+        describe_chunk(group, chunk, group->packed);
     chunk->reshaped = !whole;
     chunk->wire_size = wire_chunk_size(&chunk->wire);
-    place_chunk(chunk);
+    refer_to_chunk(chunk);
     chunk->closed = true;
-    track->open = NULL;
+    group->open = NULL;
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
 /* Division would cost more than the rest of a step. */
-static uint32_t ring_index(const struct track *track, uint32_t age)
+static uint32_t ring_index(const struct column_group *group, uint32_t age)
 {
-    return track->newest >= age ? track->newest - age : track->newest + track->depth - age;
+    return group->newest >= age ? group->newest - age : group->newest + group->depth - age;
 }
 
-static void drop_held(struct track *track)
+static void drop_held(struct column_group *group)
 {
-    struct track_chunk *chunk = track->held;
-    track->held = chunk->next;
+    struct group_chunk *chunk = group->held;
+    group->held = chunk->next;
     chunk->in_history = false;
-    track_unref(chunk);
+    group_chunk_unref(chunk);
 }
 
 /* Step `serial` begins: what lies `depth` steps back leaves. */
-static void ring_advance(struct track *track, uint64_t serial)
+static void ring_advance(struct column_group *group, uint64_t serial)
 {
-    track->newest = track->newest + 1 == track->depth ? 0 : track->newest + 1;
-    while (track->held && track->held != track->open &&
-           track->held->last_step + track->depth <= serial)
-        drop_held(track);
+    group->newest = group->newest + 1 == group->depth ? 0 : group->newest + 1;
+    while (group->held && group->held != group->open &&
+           group->held->last_step + group->depth <= serial)
+        drop_held(group);
 }
 
 /* Row `row` of the open chunk holds all of the newest step. */
-static void ring_set(struct track *track, uint32_t row)
+static void ring_set(struct column_group *group, uint32_t row)
 {
-    struct cell cell = {track->open, row};
-    track->ring[track->newest] = cell;
-    for (size_t i = 0; track->cells && i < track->column_count; i++)
-        track->cells[track->newest * track->column_count + i] = cell;
+    struct group_cell cell = {group->open, row};
+    group->ring[group->newest] = cell;
+    for (size_t i = 0; group->cells && i < group->column_count; i++)
+        group->cells[group->newest * group->column_count + i] = cell;
 }
 
 /* One whole step: the way that has to be fast. */
-static void append_one(struct track *track, const void *const *columns,
+static void append_one(struct column_group *group, const void *const *columns,
                        const struct step_number *number)
 {
-    if (!track->open)
-        chunk_open(track, number);
-    struct track_chunk *chunk = track->open;
-    for (size_t i = 0; i < track->column_count; i++) {
-        const struct column *column = &track->columns[i];
+    if (!group->open)
+        group_chunk_open(group, number);
+    struct group_chunk *chunk = group->open;
+    for (size_t i = 0; i < group->column_count; i++) {
+        const struct group_column *column = &group->columns[i];
         copy_small(chunk->memory + column->offset + chunk->rows * column->step_bytes,
                    columns[column->source], column->step_bytes);
     }
-    ring_advance(track, number->serial);
-    ring_set(track, chunk->rows);
+    ring_advance(group, number->serial);
+    ring_set(group, chunk->rows);
     chunk->last_step = number->serial;
     chunk->steps.end = number->step;
     if (++chunk->rows == chunk->capacity)
-        track_close(track);
+        column_group_close(group);
 }
 
 /* Rows [done, done + count) of each column, which the open chunk has room for. */
-static void append_rows(struct track *track, const void *const *columns, size_t done,
+static void append_rows(struct column_group *group, const void *const *columns, size_t done,
                         uint32_t count, const struct step_number *number)
 {
-    struct track_chunk *chunk = track->open;
-    for (size_t i = 0; i < track->column_count; i++) {
-        const struct column *column = &track->columns[i];
+    struct group_chunk *chunk = group->open;
+    for (size_t i = 0; i < group->column_count; i++) {
+        const struct group_column *column = &group->columns[i];
         memcpy(chunk->memory + column->offset + chunk->rows * column->step_bytes,
                (const uint8_t *)columns[column->source] + done * column->step_bytes,
                count * column->step_bytes);
@@ -339,149 +341,150 @@ static void append_rows(struct track *track, const void *const *columns, size_t 
     chunk->last_step = number->serial + count - 1;
     chunk->steps.end = number->step + (int32_t)(count - 1);
     for (uint32_t i = 0; i < count; i++) {
-        ring_advance(track, number->serial + i);
-        ring_set(track, chunk->rows++);
+        ring_advance(group, number->serial + i);
+        ring_set(group, chunk->rows++);
     }
 }
 
-void track_append(struct track *track, const void *const *columns, uint32_t count,
-                  const struct step_number *first)
+void column_group_append(struct column_group *group, const void *const *columns, uint32_t count,
+                         const struct step_number *first)
 {
     if (count == 1) {
-        append_one(track, columns, first);
+        append_one(group, columns, first);
         return;
     }
     struct step_number number = *first;
     for (uint32_t done = 0, fitting; done < count; done += fitting) {
-        if (!track->open)
-            chunk_open(track, &number);
-        fitting = track->open->capacity - track->open->rows;
+        if (!group->open)
+            group_chunk_open(group, &number);
+        fitting = group->open->capacity - group->open->rows;
         if (fitting > count - done)
             fitting = count - done;
-        append_rows(track, columns, done, fitting, &number);
+        append_rows(group, columns, done, fitting, &number);
         number.serial += fitting;
         number.step += (int32_t)fitting;
-        if (track->open->rows == track->open->capacity)
-            track_close(track);
+        if (group->open->rows == group->open->capacity)
+            column_group_close(group);
     }
 }
 
 /* ---- steps in parts -------------------------------------------------------------------------- */
 
-static void need_cells(struct track *track)
+static void need_cells(struct column_group *group)
 {
-    if (track->cells || track->column_count == 1)
+    if (group->cells || group->column_count == 1)
         return;
-    track->cells = xcalloc(track->depth * track->column_count, sizeof *track->cells);
-    for (uint32_t i = 0; i < track->depth; i++)
-        for (size_t j = 0; j < track->column_count; j++)
-            track->cells[i * track->column_count + j] = track->ring[i];
+    group->cells = xcalloc(group->depth * group->column_count, sizeof *group->cells);
+    for (uint32_t i = 0; i < group->depth; i++)
+        for (size_t j = 0; j < group->column_count; j++)
+            group->cells[i * group->column_count + j] = group->ring[i];
 }
 
-void track_begin(struct track *track, const struct step_number *number)
+void column_group_begin(struct column_group *group, const struct step_number *number)
 {
-    need_cells(track);
-    ring_advance(track, number->serial);
-    track->gaps = true;
-    track->ring[track->newest] = (struct cell){0};
-    if (track->cells)
-        memset(&track->cells[track->newest * track->column_count], 0,
-               track->column_count * sizeof *track->cells);
+    need_cells(group);
+    ring_advance(group, number->serial);
+    group->gaps = true;
+    group->ring[group->newest] = (struct group_cell){0};
+    if (group->cells)
+        memset(&group->cells[group->newest * group->column_count], 0,
+               group->column_count * sizeof *group->cells);
 }
 
-static void open_row(struct track *track, const struct step_number *number)
+static void open_row(struct column_group *group, const struct step_number *number)
 {
-    if (!track->open)
-        chunk_open(track, number);
-    struct track_chunk *chunk = track->open;
-    for (size_t i = 0; i < track->column_count; i++) {
-        const struct column *column = &track->columns[i];
+    if (!group->open)
+        group_chunk_open(group, number);
+    struct group_chunk *chunk = group->open;
+    for (size_t i = 0; i < group->column_count; i++) {
+        const struct group_column *column = &group->columns[i];
         memset(chunk->memory + column->offset + chunk->rows * column->step_bytes, 0,
                column->step_bytes);
     }
     chunk->last_step = number->serial;
     chunk->steps.end = number->step;
-    track->ring[track->newest] = (struct cell){chunk, chunk->rows};
-    track->row_open = true;
+    group->ring[group->newest] = (struct group_cell){chunk, chunk->rows};
+    group->row_open = true;
 }
 
-void track_put(struct track *track, const void *const *columns, const struct step_number *number)
+void column_group_put(struct column_group *group, const void *const *columns,
+                      const struct step_number *number)
 {
-    for (size_t i = 0; i < track->column_count; i++) {
-        const struct column *column = &track->columns[i];
+    for (size_t i = 0; i < group->column_count; i++) {
+        const struct group_column *column = &group->columns[i];
         if (!columns[column->source])
             continue;
-        if (!track->row_open)
-            open_row(track, number);
-        struct track_chunk *chunk = track->open;
+        if (!group->row_open)
+            open_row(group, number);
+        struct group_chunk *chunk = group->open;
         copy_small(chunk->memory + column->offset + chunk->rows * column->step_bytes,
                    columns[column->source], column->step_bytes);
-        if (track->cells)
-            track->cells[track->newest * track->column_count + i] =
-                (struct cell){chunk, chunk->rows};
+        if (group->cells)
+            group->cells[group->newest * group->column_count + i] =
+                (struct group_cell){chunk, chunk->rows};
     }
 }
 
-void track_end(struct track *track)
+void column_group_end(struct column_group *group)
 {
-    if (!track->row_open)
+    if (!group->row_open)
         return;
-    track->row_open = false;
-    if (++track->open->rows == track->open->capacity)
-        track_close(track);
+    group->row_open = false;
+    if (++group->open->rows == group->open->capacity)
+        column_group_close(group);
 }
 
-void track_forget(struct track *track)
+void column_group_forget(struct column_group *group)
 {
-    track_close(track);
-    while (track->held)
-        drop_held(track);
-    free(track->cells);
-    track->cells = NULL;
-    track->gaps = false;
+    column_group_close(group);
+    while (group->held)
+        drop_held(group);
+    free(group->cells);
+    group->cells = NULL;
+    group->gaps = false;
 }
 
-struct track_chunk *track_find(const struct track *track, uint32_t index, uint32_t age,
-                               uint32_t *row)
+struct group_chunk *column_group_find(const struct column_group *group, uint32_t index,
+                                      uint32_t age, uint32_t *row)
 {
-    assert(age < track->depth);
-    uint32_t at = ring_index(track, age);
-    const struct cell *cell =
-        track->cells ? &track->cells[at * track->column_count + index] : &track->ring[at];
+    assert(age < group->depth);
+    uint32_t at = ring_index(group, age);
+    const struct group_cell *cell =
+        group->cells ? &group->cells[at * group->column_count + index] : &group->ring[at];
     *row = cell->row;
     return cell->chunk;
 }
 
-bool track_has_gaps(const struct track *track)
+bool column_group_has_gaps(const struct column_group *group)
 {
-    return track->gaps;
+    return group->gaps;
 }
 
-uint32_t track_depth(const struct track *track)
+uint32_t column_group_depth(const struct column_group *group)
 {
-    return track->depth;
+    return group->depth;
 }
 
-size_t track_step_bytes(const struct track *track)
+size_t column_group_step_bytes(const struct column_group *group)
 {
-    return track->step_bytes;
+    return group->step_bytes;
 }
 
-uint32_t track_chunk_length(const struct track *track)
+uint32_t column_group_chunk_length(const struct column_group *group)
 {
-    return track->chunk_length;
+    return group->chunk_length;
 }
 
-void track_note_item(struct track *track, const struct tuner_item *item)
+void column_group_note_item(struct column_group *group, const struct tuner_item *item)
 {
-    if (track->tuned)
-        tuner_note(&track->tuner, item);
+    if (group->tuned)
+        tuner_note(&group->tuner, item);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static trp_status column_init(struct column *column, const trp_tensor_spec *spec, uint32_t index,
-                              uint32_t chunk_length)
+static trp_status group_column_init(struct group_column *column, const trp_tensor_spec *spec,
+                                    uint32_t index, uint32_t chunk_length)
 {
     const char *name = spec->name ? spec->name : "unnamed";
     size_t bytes = trp_tensor_bytes(spec), rows_bytes;
@@ -499,57 +502,57 @@ static trp_status column_init(struct column *column, const trp_tensor_spec *spec
     return TRP_OK;
 }
 
-static trp_status init_columns(struct track *track, const trp_tensor_spec *specs,
+static trp_status init_columns(struct column_group *group, const trp_tensor_spec *specs,
                                const uint32_t *sources, uint32_t length_max)
 {
-    for (size_t i = 0; i < track->column_count; i++) {
-        struct column *column = &track->columns[i];
-        TRP_TRY(column_init(column, &specs[sources[i]], sources[i], length_max));
-        track->step_bytes += column->step_bytes;
-        track->large |= column->step_bytes * length_max >= SHARED_INLINE_BYTES;
+    for (size_t i = 0; i < group->column_count; i++) {
+        struct group_column *column = &group->columns[i];
+        TRP_TRY(group_column_init(column, &specs[sources[i]], sources[i], length_max));
+        group->step_bytes += column->step_bytes;
+        group->large |= column->step_bytes * length_max >= SHARED_INLINE_BYTES;
     }
     return TRP_OK;
 }
 
 /* A request with one full chunk of zeros, made by the codec itself. */
-static trp_status encode_model(struct track *track, trp_message **message)
+static trp_status encode_model(struct column_group *group, trp_message **message)
 {
     size_t bytes = 0, scratch = 0;
-    for (size_t i = 0; i < track->column_count; i++) {
-        size_t size = track->columns[i].step_bytes * track->chunk_length;
+    for (size_t i = 0; i < group->column_count; i++) {
+        size_t size = group->columns[i].step_bytes * group->chunk_length;
         size_t most = block_compressed_max(size);
         bytes += BLOCK_HEADER_BYTES_MAX + size;
         scratch = most > scratch ? most : scratch;
-        track->packed[i] = 0;
+        group->packed[i] = 0;
     }
-    track->scratch = xrealloc(track->scratch, scratch);
-    struct track_chunk *chunk = chunk_allocate(track, bytes); /* room for its blocks alone */
-    chunk->rows = track->chunk_length;
+    group->scratch = xrealloc(group->scratch, scratch);
+    struct group_chunk *chunk = group_chunk_allocate(group, bytes); /* room for its blocks alone */
+    chunk->rows = group->chunk_length;
     memset(chunk->memory, 0, bytes);
     size_t offset = 0;
-    for (size_t i = 0; i < track->column_count; i++) {
-        struct column *column = &track->columns[i];
+    for (size_t i = 0; i < group->column_count; i++) {
+        struct group_column *column = &group->columns[i];
         column->offset = offset + BLOCK_HEADER_BYTES_MAX;
-        offset = column->offset + column->step_bytes * track->chunk_length;
+        offset = column->offset + column->step_bytes * group->chunk_length;
     }
-    describe_chunk(track, chunk, track->packed);
+    describe_chunk(group, chunk, group->packed);
     chunk->wire.key = 1;
     struct wire_insert_request request = {0};
     *wire_push_chunk(&request.lists) = chunk->wire;
     trp_status status = wire_insert_request_encode(&request, message);
     wire_insert_request_cleanup(&request);
-    chunk_free(chunk);
+    group_chunk_free(chunk);
     return status;
 }
 
 /* Takes from the model what all chunks have in common, and where their rows go. */
-static trp_status init_shape(struct track *track)
+static trp_status init_shape(struct column_group *group)
 {
     trp_message *message;
     struct wire_insert_request request = {0};
     struct wire_tensor_reader tensors;
-    TRP_TRY(encode_model(track, &message));
-    trp_bytes bytes = {trp_message_data(message), trp_message_size(message)};
+    TRP_TRY(encode_model(group, &message));
+    trp_bytes bytes = message_bytes(message);
     trp_status status = wire_insert_request_decode(bytes, &request);
     assert(status == TRP_OK); /* our own bytes */
     struct wire_chunk *chunk = &request.lists.chunks[0];
@@ -560,7 +563,7 @@ static trp_status init_shape(struct track *track)
     assert(range.tag == TAG(2, LEN));
     chunk->tail = (trp_bytes){reader.at, (size_t)(reader.end - reader.at)};
     wire_tensors_open(&tensors, chunk);
-    for (size_t i = 0; i < track->column_count; i++) {
+    for (size_t i = 0; i < group->column_count; i++) {
         struct wire_tensor tensor;
         trp_bytes rows = {0};
         bool more;
@@ -569,77 +572,78 @@ static trp_status init_shape(struct track *track)
         assert(more);
         bool literal = block_literal(tensor.content, &rows);
         assert(literal);
-        track->columns[i].offset = (size_t)(rows.data - chunk->tail.data);
+        group->columns[i].offset = (size_t)(rows.data - chunk->tail.data);
     }
-    track->shape_bytes = chunk->tail.size;
-    track->shape = xmalloc(chunk->tail.size);
-    memcpy(track->shape, chunk->tail.data, chunk->tail.size);
+    group->shape_bytes = chunk->tail.size;
+    group->shape = xmalloc(chunk->tail.size);
+    memcpy(group->shape, chunk->tail.data, chunk->tail.size);
     wire_insert_request_cleanup(&request);
     trp_message_destroy(message);
     return TRP_OK;
 }
 
 /* Chunks of another length from now on. Those out there are freed when they come back. */
-static void track_retune(struct track *track)
+static void column_group_retune(struct column_group *group)
 {
-    free_all(track);
-    track->generation++;
-    free(track->shape);
-    track->chunk_length = track->tuner.length;
-    if (init_shape(track) != TRP_OK)
+    group_chunks_free(group);
+    group->generation++;
+    free(group->shape);
+    group->chunk_length = group->tuner.length;
+    if (init_shape(group) != TRP_OK)
         abort(); /* as every allocation of a chunk does */
 }
 
-void track_set_room(struct track *track, struct room *room)
+void column_group_set_arena(struct column_group *group, struct shm_arena *arena)
 {
-    if (room)
-        room_ref(room);
-    room_unref(track->room);
-    track->room = room;
-    track->generation++;
-    free_all(track);
+    if (arena)
+        shm_arena_ref(arena);
+    shm_arena_unref(group->arena);
+    group->arena = arena;
+    group->generation++;
+    group_chunks_free(group);
 }
 
-bool track_is_large(const struct track *track)
+bool column_group_is_large(const struct column_group *group)
 {
-    return track->large;
+    return group->large;
 }
 
-trp_status track_create(struct track **out, const trp_tensor_spec *columns, const uint32_t *sources,
-                        size_t count, const struct track_options *options)
+trp_status column_group_create(struct column_group **out, const trp_tensor_spec *columns,
+                               const uint32_t *sources, size_t count,
+                               const struct column_group_options *options)
 {
     *out = NULL;
-    struct track *track = xcalloc(1, sizeof *track);
-    track->columns = xcalloc(count, sizeof *track->columns);
-    track->column_count = count;
-    track->depth = options->depth;
-    track->ring = xcalloc(track->depth, sizeof *track->ring);
-    track->rng = options->rng;
-    track->packed = xcalloc(count, sizeof *track->packed);
-    track->tuned = options->tuned;
-    track->chunk_length = options->tuned ? 1 : options->chunk_length;
-    tuner_init(&track->tuner, options->throughput_weight, options->chunk_length);
-    trp_status status = init_columns(track, columns, sources, options->chunk_length);
+    struct column_group *group = xcalloc(1, sizeof *group);
+    group->columns = xcalloc(count, sizeof *group->columns);
+    group->column_count = count;
+    group->depth = options->depth;
+    group->ring = xcalloc(group->depth, sizeof *group->ring);
+    group->rng = options->rng;
+    group->packed = xcalloc(count, sizeof *group->packed);
+    group->tuned = options->tuned;
+    group->chunk_length = options->tuned ? 1 : options->chunk_length;
+    tuner_init(&group->tuner, options->throughput_weight, options->chunk_length);
+    trp_status status = init_columns(group, columns, sources, options->chunk_length);
     if (status == TRP_OK)
-        status = init_shape(track);
+        status = init_shape(group);
     if (status == TRP_OK)
-        *out = track;
+        *out = group;
     else
-        track_destroy(track);
+        column_group_destroy(group);
     return status;
 }
 
-void track_destroy(struct track *track)
+void column_group_destroy(struct column_group *group)
 {
-    if (!track)
+    if (!group)
         return;
-    track_forget(track);
-    free_all(track);
-    room_unref(track->room);
-    free(track->columns);
-    free(track->ring);
-    free(track->scratch);
-    free(track->packed);
-    free(track->shape);
-    free(track);
+    column_group_forget(group);
+    group_chunks_free(group);
+    shm_arena_unref(group->arena);
+    free(group->columns);
+    free(group->ring);
+    free(group->scratch);
+    free(group->packed);
+    free(group->shape);
+    free(group);
 }

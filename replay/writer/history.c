@@ -1,9 +1,9 @@
-/* All columns of a step share a track, that is, chunks: one message part, one key, one record in
+/* All columns of a step share a group, that is, chunks: one message part, one key, one record in
  * the server's store for a step, which is most of the speed of small steps. A column with options
- * of its own has a track of its own, because a chunk has one length and one window.
+ * of its own has a group of its own, because a chunk has one length and one window.
  *
  * Steps are numbered through the writer's life; a step's age is counted from the newest, which is
- * the one being put together while a step comes in parts. Every track advances with every step, so
+ * the one being put together while a step comes in parts. Every group advances with every step, so
  * that an age means the same in all of them. */
 #include "history.h"
 
@@ -15,25 +15,25 @@
 #include "replay/model/limits.h"
 #include "limits.h"
 
-struct place {
-    struct track *track;
-    uint32_t index; /* of the tensor in the track's chunks */
+struct column_place {
+    struct column_group *group;
+    uint32_t index; /* of the tensor in the group's chunks */
     bool given;     /* in the step that is open */
 };
 
 struct history {
     trp_tensor_spec *specs;
-    struct place *places; /* one a column */
+    struct column_place *places; /* one a column */
     size_t column_count;
-    struct track **tracks;
-    size_t track_count;
+    struct column_group **groups;
+    size_t group_count;
     size_t step_bytes;
     trp_rng rng;
     struct step_number next; /* of the next step, or of the open one */
     uint64_t episode;        /* number 0 of history_set_episode() */
     uint64_t first;          /* serial of the oldest step that was not forgotten */
     bool open;               /* a step is being put together */
-    struct room *room;       /* the tracks hold it; NULL: none */
+    struct shm_arena *arena; /* the groups hold it; NULL: none */
 };
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -64,8 +64,8 @@ trp_status history_append(struct history *history, const void *const *columns, u
     if (count > INT32_MAX / 2)
         return trp_fail(TRP_INVALID_ARGUMENT, "writer: %u steps in one call", count);
     make_room_for_numbers(history, count);
-    for (size_t i = 0; i < history->track_count; i++)
-        track_append(history->tracks[i], columns, count, &history->next);
+    for (size_t i = 0; i < history->group_count; i++)
+        column_group_append(history->groups[i], columns, count, &history->next);
     advance(history, count);
     return TRP_OK;
 }
@@ -82,8 +82,8 @@ static trp_status check_cells(const struct history *history, const void *const *
 
 static void end_step(struct history *history)
 {
-    for (size_t i = 0; i < history->track_count; i++)
-        track_end(history->tracks[i]);
+    for (size_t i = 0; i < history->group_count; i++)
+        column_group_end(history->groups[i]);
     for (size_t i = 0; i < history->column_count; i++)
         history->places[i].given = false;
     history->open = false;
@@ -95,10 +95,10 @@ trp_status history_append_part(struct history *history, const void *const *colum
     TRP_TRY(check_cells(history, columns));
     if (!history->open)
         make_room_for_numbers(history, 1);
-    for (size_t i = 0; i < history->track_count; i++) {
+    for (size_t i = 0; i < history->group_count; i++) {
         if (!history->open)
-            track_begin(history->tracks[i], &history->next);
-        track_put(history->tracks[i], columns, &history->next);
+            column_group_begin(history->groups[i], &history->next);
+        column_group_put(history->groups[i], columns, &history->next);
     }
     for (size_t i = 0; i < history->column_count; i++)
         history->places[i].given |= columns[i] != NULL;
@@ -110,8 +110,8 @@ trp_status history_append_part(struct history *history, const void *const *colum
 
 void history_close(struct history *history)
 {
-    for (size_t i = 0; i < history->track_count; i++)
-        track_close(history->tracks[i]);
+    for (size_t i = 0; i < history->group_count; i++)
+        column_group_close(history->groups[i]);
 }
 
 void history_end_episode(struct history *history, bool keep_steps)
@@ -119,8 +119,8 @@ void history_end_episode(struct history *history, bool keep_steps)
     if (history->open)
         end_step(history);
     history_close(history);
-    for (size_t i = 0; i < history->track_count && !keep_steps; i++)
-        track_forget(history->tracks[i]);
+    for (size_t i = 0; i < history->group_count && !keep_steps; i++)
+        column_group_forget(history->groups[i]);
     if (!keep_steps)
         history->first = history->next.serial;
     history->next.episode = history->episode = history_draw_key(history);
@@ -144,7 +144,7 @@ void history_set_episode(struct history *history, uint64_t number)
 uint32_t history_size(const struct history *history, uint32_t column)
 {
     uint64_t steps = history->next.serial + history->open - history->first;
-    uint32_t depth = track_depth(history->places[column].track);
+    uint32_t depth = column_group_depth(history->places[column].group);
     return steps < depth ? (uint32_t)steps : depth;
 }
 
@@ -173,17 +173,17 @@ bool history_step_is_open(const struct history *history)
     return history->open;
 }
 
-struct track_chunk *history_find(const struct history *history, uint32_t column, uint32_t age,
+struct group_chunk *history_find(const struct history *history, uint32_t column, uint32_t age,
                                  uint32_t *row, uint32_t *index)
 {
-    const struct place *place = &history->places[column];
+    const struct column_place *place = &history->places[column];
     *index = place->index;
-    return track_find(place->track, place->index, age, row);
+    return column_group_find(place->group, place->index, age, row);
 }
 
 bool history_has_gaps(const struct history *history, uint32_t column)
 {
-    return track_has_gaps(history->places[column].track);
+    return column_group_has_gaps(history->places[column].group);
 }
 
 uint64_t history_draw_key(struct history *history)
@@ -193,22 +193,22 @@ uint64_t history_draw_key(struct history *history)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-void history_set_room(struct history *history, struct room *room)
+void history_set_arena(struct history *history, struct shm_arena *arena)
 {
-    for (size_t i = 0; i < history->track_count; i++)
-        track_set_room(history->tracks[i], room);
-    history->room = room;
+    for (size_t i = 0; i < history->group_count; i++)
+        column_group_set_arena(history->groups[i], arena);
+    history->arena = arena;
 }
 
-const struct room *history_room(const struct history *history)
+const struct shm_arena *history_arena(const struct history *history)
 {
-    return history->room;
+    return history->arena;
 }
 
 bool history_is_large(const struct history *history)
 {
-    for (size_t i = 0; i < history->track_count; i++)
-        if (track_is_large(history->tracks[i]))
+    for (size_t i = 0; i < history->group_count; i++)
+        if (column_group_is_large(history->groups[i]))
             return true;
     return false;
 }
@@ -233,30 +233,31 @@ static uint32_t longest_chunk(const trp_tensor_spec *columns, const uint32_t *so
     return longest;
 }
 
-static trp_status add_track(struct history *history, const trp_writer_options *options,
-                            const uint32_t *sources, size_t count, const trp_column_options *own)
+static trp_status add_column_group(struct history *history, const trp_writer_options *options,
+                                   const uint32_t *sources, size_t count,
+                                   const trp_column_options *own)
 {
     uint32_t depth = own->history ? own->history : options->history;
     uint32_t length = own->chunk_length ? own->chunk_length : options->chunk_length;
-    struct track_options track = {
+    struct column_group_options group = {
         .depth = depth ? depth : 1,
         .chunk_length = length ? length : 1,
         .tuned = own->tuned || (options->tuned && !own->chunk_length),
         .throughput_weight = options->throughput_weight > 0 ? options->throughput_weight : 1,
         .rng = &history->rng,
     };
-    if (track.tuned)
-        track.chunk_length = longest_chunk(options->columns, sources, count, track.depth);
-    struct track **out = &history->tracks[history->track_count];
-    TRP_TRY(track_create(out, options->columns, sources, count, &track));
-    history->step_bytes += track_step_bytes(*out);
-    history->track_count++;
+    if (group.tuned)
+        group.chunk_length = longest_chunk(options->columns, sources, count, group.depth);
+    struct column_group **out = &history->groups[history->group_count];
+    TRP_TRY(column_group_create(out, options->columns, sources, count, &group));
+    history->step_bytes += column_group_step_bytes(*out);
+    history->group_count++;
     for (uint32_t i = 0; i < count; i++)
-        history->places[sources[i]] = (struct place){.track = *out, .index = i};
+        history->places[sources[i]] = (struct column_place){.group = *out, .index = i};
     return TRP_OK;
 }
 
-static trp_status add_tracks(struct history *history, const trp_writer_options *options)
+static trp_status add_column_groups(struct history *history, const trp_writer_options *options)
 {
     static const trp_column_options none = {0};
     uint32_t *shared = xcalloc(options->column_count, sizeof *shared), count = 0;
@@ -265,11 +266,11 @@ static trp_status add_tracks(struct history *history, const trp_writer_options *
         if (!options->column_options || !is_separate(&options->column_options[i]))
             shared[count++] = i;
     if (count > 0)
-        status = add_track(history, options, shared, count, &none);
+        status = add_column_group(history, options, shared, count, &none);
     free(shared);
     for (uint32_t i = 0; i < options->column_count && status == TRP_OK; i++)
-        if (!history->places[i].track)
-            status = add_track(history, options, &i, 1, &options->column_options[i]);
+        if (!history->places[i].group)
+            status = add_column_group(history, options, &i, 1, &options->column_options[i]);
     return status;
 }
 
@@ -288,10 +289,10 @@ trp_status history_create(struct history **out, const trp_writer_options *option
             xstrdup(options->columns[i].name ? options->columns[i].name : "unnamed");
     }
     history->places = xcalloc(options->column_count, sizeof *history->places);
-    history->tracks = xcalloc(options->column_count, sizeof(struct track *));
+    history->groups = xcalloc(options->column_count, sizeof(struct column_group *));
     trp_rng_init(&history->rng, options->seed ? options->seed : trp_rng_entropy(), 0);
     history->next.episode = history->episode = history_draw_key(history);
-    trp_status status = add_tracks(history, options);
+    trp_status status = add_column_groups(history, options);
     if (status == TRP_OK)
         *out = history;
     else
@@ -303,12 +304,12 @@ void history_destroy(struct history *history)
 {
     if (!history)
         return;
-    for (size_t i = 0; i < history->track_count; i++)
-        track_destroy(history->tracks[i]);
+    for (size_t i = 0; i < history->group_count; i++)
+        column_group_destroy(history->groups[i]);
     for (size_t i = 0; i < history->column_count; i++)
         free((void *)history->specs[i].name);
     free(history->specs);
-    free(history->tracks);
+    free(history->groups);
     free(history->places);
     free(history);
 }

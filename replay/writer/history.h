@@ -1,4 +1,4 @@
-/* The recent steps of a writer: which track has a column, and which step is how old. One thread. */
+/* The recent steps of a writer: which group has a column, and which step is how old. One thread. */
 #ifndef TRP_REPLAY_WRITER_HISTORY_H
 #define TRP_REPLAY_WRITER_HISTORY_H
 
@@ -18,8 +18,8 @@ trp_status history_create(struct history **out, const trp_writer_options *option
 void history_destroy(struct history *history); /* after every reference is gone; NULL is fine */
 
 /* Where large chunks are made from now on; NULL: on the heap. */
-void history_set_room(struct history *history, struct room *room);
-const struct room *history_room(const struct history *history);
+void history_set_arena(struct history *history, struct shm_arena *arena);
+const struct shm_arena *history_arena(const struct history *history);
 bool history_is_large(const struct history *history); /* some of its chunks may be */
 
 /* Copies `count` whole steps; see trp_writer_append_steps(). */
@@ -48,7 +48,7 @@ bool history_step_is_open(const struct history *history);
 
 /* The chunk that holds `column` of the step `age` steps back (age < size), its row there, and the
  * tensor's index in it; NULL: that step has no such cell. */
-struct track_chunk *history_find(const struct history *history, uint32_t column, uint32_t age,
+struct group_chunk *history_find(const struct history *history, uint32_t column, uint32_t age,
                                  uint32_t *row, uint32_t *index);
 
 /* Whether history_find() may give NULL for the column. */

@@ -81,7 +81,7 @@ static trp_status take_table(void *arg, trp_bytes name, trp_bytes signature)
 }
 
 /* Whether the question is out; only its first asker waits for that and for the answer. */
-static trp_status ask(struct item_check *check, struct deadline deadline, bool *out)
+static trp_status ask_server_info(struct item_check *check, struct deadline deadline, bool *out)
 {
     trp_call_options options = {.timeout_ms = -1};
     trp_status status = TRP_OK;
@@ -111,7 +111,7 @@ static bool learn_tables(struct item_check *check, int64_t timeout_ms)
     struct deadline wait = deadline_earlier(deadline_in_ms(&clock_monotonic, most),
                                             deadline_in_ms(&clock_monotonic, timeout_ms));
     check->waited = true;
-    trp_status status = ask(check, wait, &done);
+    trp_status status = ask_server_info(check, wait, &done);
     if (status == TRP_OK)
         status =
             unary_finish(check->question, deadline_left_ms(wait, &clock_monotonic), &done, &reply);

@@ -83,7 +83,7 @@ uint64_t trp_item_writer_confirmed(const trp_item_writer *writer)
 
 /* ---- confirmations ----------------------------------------------------------------------- */
 
-static trp_status receive(trp_item_writer *writer, struct deadline deadline)
+static trp_status item_writer_receive(trp_item_writer *writer, struct deadline deadline)
 {
     trp_message *message = NULL;
     trp_status status =
@@ -96,8 +96,7 @@ static trp_status receive(trp_item_writer *writer, struct deadline deadline)
                         trp_channel_address(writer->channel));
     TRP_TRY(status);
     writer->keys.count = 0;
-    status = wire_insert_response_decode(
-        (trp_bytes){trp_message_data(message), trp_message_size(message)}, &writer->keys);
+    status = wire_insert_response_decode(message_bytes(message), &writer->keys);
     trp_message_destroy(message);
     TRP_TRY(status);
     uint64_t count = writer->keys.count;
@@ -109,7 +108,7 @@ static trp_status receive(trp_item_writer *writer, struct deadline deadline)
     return TRP_OK;
 }
 
-static trp_status send_request(trp_item_writer *writer, struct deadline deadline)
+static trp_status item_writer_send(trp_item_writer *writer, struct deadline deadline)
 {
     uint32_t count = writer->request.lists.item_count;
     trp_message *message;
@@ -129,9 +128,9 @@ static trp_status send_request(trp_item_writer *writer, struct deadline deadline
 trp_status trp_item_writer_flush(trp_item_writer *writer, int64_t timeout_ms)
 {
     struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
-    TRP_TRY(send_request(writer, deadline));
+    TRP_TRY(item_writer_send(writer, deadline));
     while (writer->unconfirmed > 0)
-        TRP_TRY(receive(writer, deadline));
+        TRP_TRY(item_writer_receive(writer, deadline));
     return TRP_OK;
 }
 
@@ -142,7 +141,7 @@ static bool strings_fit(trp_bytes data, size_t count)
 {
     struct reader reader = reader_of(data);
     uint64_t length = 0, sum = 0;
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < count; i++) {
         if (!read_varint(&reader, &length) || length > data.size)
             return false;
         sum += length;
@@ -163,7 +162,7 @@ static trp_status column_check(const trp_item_array *column, size_t index)
                         index, column->dtype);
     if (!column->squeezed)
         rows = (size_t)column->shape[0];
-    for (uint32_t i = 0; i < column->rank; ++i)
+    for (uint32_t i = 0; i < column->rank; i++)
         if (column->shape[i] < 0 || !size_mul(bytes, (size_t)column->shape[i], &bytes))
             return trp_fail(TRP_INVALID_ARGUMENT, "column %zu: its shape is none", index);
     if (rows > INT32_MAX || column->data.size > UINT32_MAX)
@@ -209,7 +208,7 @@ static void chunk_push(trp_item_writer *writer, const trp_item_array *column, ui
     writer->block_bytes += column->data.size;
     block->tensor = (struct wire_tensor){.dtype = column->dtype, .rank = column->rank + shift};
     block->tensor.dims[0] = 1;
-    for (uint32_t i = 0; i < column->rank; ++i)
+    for (uint32_t i = 0; i < column->rank; i++)
         block->tensor.dims[i + shift] = column->shape[i];
     block->tensor.content = (trp_bytes){block->bytes, content_write(column, block->bytes)};
     int32_t rows = (int32_t)block->tensor.dims[0];
@@ -231,12 +230,12 @@ trp_status trp_item_writer_put(trp_item_writer *writer, const trp_item_data *ite
                                int64_t timeout_ms)
 {
     struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
-    for (size_t i = 0; i < item->column_count; ++i)
+    for (size_t i = 0; i < item->column_count; i++)
         if (item->columns[i].dtype != 0)
             TRP_TRY(column_check(&item->columns[i], i));
     if (!writer->table || strcmp(writer->table, item->table) != 0) {
         /* The message that is being built borrows the name. */
-        TRP_TRY(send_request(writer, deadline));
+        TRP_TRY(item_writer_send(writer, deadline));
         free(writer->table);
         writer->table = xstrdup(item->table);
     }
@@ -244,18 +243,18 @@ trp_status trp_item_writer_put(trp_item_writer *writer, const trp_item_data *ite
     struct wire_lists *lists = &writer->request.lists;
     struct wire_item *wire = wire_push_item(lists);
     wire->key = item->key;
-    wire->table = (trp_bytes){(const uint8_t *)writer->table, strlen(writer->table)};
+    wire->table = text_bytes(writer->table);
     wire->priority = item->priority;
     wire->policy_version = item->policy_version;
-    for (size_t i = 0; i < item->column_count; ++i) {
+    for (size_t i = 0; i < item->column_count; i++) {
         wire_push_column(lists)->squeeze = item->columns[i].squeezed;
         if (item->columns[i].dtype != 0)
             chunk_push(writer, &item->columns[i], episode);
     }
     if (lists->item_count < ITEM_WRITER_BATCH_MAX && writer->block_bytes < ITEM_WRITER_BYTES_MAX)
         return TRP_OK;
-    TRP_TRY(send_request(writer, deadline));
+    TRP_TRY(item_writer_send(writer, deadline));
     while (writer->unconfirmed > ITEM_WRITER_UNCONFIRMED_MAX)
-        TRP_TRY(receive(writer, deadline));
+        TRP_TRY(item_writer_receive(writer, deadline));
     return TRP_OK;
 }

@@ -5,14 +5,14 @@
 #include <stdint.h>
 
 enum {
-    /* room.c: what chunks in it are rounded to. */
-    ROOM_UNIT_BYTES = 4096,
+    /* shm_arena.c: what chunks in it are rounded to. */
+    SHM_ARENA_UNIT_BYTES = 4096,
     /* item_writer.c: messages like a writer's; 1024 items on their way, as many as a lane
        takes. */
     ITEM_WRITER_BATCH_MAX = 64,
     ITEM_WRITER_BYTES_MAX = 4 << 20,
     ITEM_WRITER_UNCONFIRMED_MAX = 1024,
-    /* track.c: smaller tensors are not worth a look; a column that failed to shrink 4 times
+    /* column_group.c: smaller tensors are not worth a look; a column that failed to shrink 4 times
      * in a row is looked at once in 17 chunks: 6 % of the cost on noise. */
     WRITER_COMPRESS_BYTES_MIN = 256,
     WRITER_COMPRESS_FAILURES = 4,
@@ -36,7 +36,7 @@ enum {
     WRITER_MESSAGE_BYTES = 512 * 1024,
     /* The same of one whose chunks lie in shared memory: nobody copies it, and it costs both ends
      * 30 us whatever is in it; half of what is on its way, so that neither waits for the other. */
-    WRITER_PLACED_BYTES = 1 << 20,
+    WRITER_ARENA_BYTES = 1 << 20,
 };
 
 #endif

@@ -26,11 +26,11 @@ struct table_name {
     trp_bytes bytes;
 };
 
-struct slot {
+struct outbox_slot {
     uint64_t key;
     uint32_t table; /* in outbox.tables */
     bool confirmed;
-    struct track_chunk **chunks;
+    struct group_chunk **chunks;
     uint32_t *rows; /* that it takes of each chunk */
     uint32_t chunk_count, chunk_capacity;
     uint8_t *memory;
@@ -39,19 +39,19 @@ struct slot {
 };
 
 struct chunk_list {
-    struct track_chunk **chunks;
+    struct group_chunk **chunks;
     uint32_t count, capacity;
 };
 
 struct outbox {
     struct history *history;
-    struct slot *slots;
+    struct outbox_slot *slots;
     uint32_t capacity;
     uint64_t mask;                     /* of the ring, a power of two */
     uint64_t first, sent, ready, next; /* serials, from 1 */
     uint32_t unconfirmed;
     uint64_t policy_version;
-    bool tuned; /* some track wants to know what items take */
+    bool tuned; /* some group wants to know what items take */
     uint64_t confirmed;
     uint64_t mark; /* ascending: who looked at a chunk last */
     struct chunk_list kept;
@@ -64,12 +64,12 @@ struct outbox {
     uint32_t table_count;
 };
 
-static struct slot *slot_at(const struct outbox *outbox, uint64_t serial)
+static struct outbox_slot *slot_at(const struct outbox *outbox, uint64_t serial)
 {
     return &outbox->slots[serial & outbox->mask];
 }
 
-static void list_push(struct chunk_list *list, struct track_chunk *chunk)
+static void list_push(struct chunk_list *list, struct group_chunk *chunk)
 {
     if (list->count == list->capacity)
         list->chunks = array_grow(list->chunks, &list->capacity, sizeof *list->chunks);
@@ -90,8 +90,8 @@ static uint32_t intern_table(struct outbox *outbox, const char *table)
     return outbox->table_count++;
 }
 
-static void slot_add_chunk(struct outbox *outbox, struct slot *slot, struct track_chunk *chunk,
-                           uint32_t rows)
+static void slot_add_chunk(struct outbox *outbox, struct outbox_slot *slot,
+                           struct group_chunk *chunk, uint32_t rows)
 {
     if (chunk->seen_by == outbox->mark) {
         slot->rows[chunk->seen_at] += rows;
@@ -107,18 +107,12 @@ static void slot_add_chunk(struct outbox *outbox, struct slot *slot, struct trac
     slot->chunks[slot->chunk_count++] = chunk;
 }
 
-/* How old step `i` of the column is. */
-static uint32_t column_age(const trp_item_column *column, uint32_t i)
-{
-    return column->ages ? column->ages[i] : column->age - i;
-}
-
 static trp_status check_ages(const struct outbox *outbox, const trp_item_column *column)
 {
     uint32_t steps = history_size(outbox->history, column->column), row, index;
     const char *name = history_specs(outbox->history)[column->column].name;
     for (uint32_t i = 0; i < column->length; i++) {
-        uint32_t age = column_age(column, i);
+        uint32_t age = item_column_age(column, i);
         if (age >= steps)
             return trp_fail(TRP_INVALID_ARGUMENT,
                             "item: column %u (%s) wants the step of age %u, the history has %u",
@@ -176,7 +170,7 @@ static uint8_t *put_header(uint8_t *at, uint32_t number, const uint8_t *end)
 }
 
 /* A ChunkSlice as field 1 of its column. */
-static uint8_t *put_slice(uint8_t *at, const struct track_chunk *chunk, uint32_t offset,
+static uint8_t *put_slice(uint8_t *at, const struct group_chunk *chunk, uint32_t offset,
                           uint32_t length, uint32_t index)
 {
     const uint8_t *end = at;
@@ -191,21 +185,21 @@ static uint8_t *put_slice(uint8_t *at, const struct track_chunk *chunk, uint32_t
 
 /* A Column as field 1 of its trajectory: one slice for each run of rows in one chunk, the last
  * first, because writing goes backwards. */
-static uint8_t *put_column(struct outbox *outbox, uint8_t *at, struct slot *slot,
+static uint8_t *put_column(struct outbox *outbox, uint8_t *at, struct outbox_slot *slot,
                            const trp_item_column *column)
 {
     const uint8_t *end = at;
     const struct history *history = outbox->history;
     uint32_t left = column->length, index, row;
     at = put_small_field(at, 2, column->squeeze);
-    struct track_chunk *chunk =
-        history_find(history, column->column, column_age(column, --left), &row, &index);
+    struct group_chunk *chunk =
+        history_find(history, column->column, item_column_age(column, --left), &row, &index);
     for (;;) {
         uint32_t first = row, length = 1;
-        struct track_chunk *before = NULL;
+        struct group_chunk *before = NULL;
         while (left > 0) {
-            before =
-                history_find(history, column->column, column_age(column, --left), &row, &index);
+            before = history_find(history, column->column, item_column_age(column, --left), &row,
+                                  &index);
             if (before != chunk || row + 1 != first)
                 break;
             before = NULL;
@@ -236,7 +230,7 @@ static size_t item_size_max(size_t table, const trp_item_column *columns, size_t
     return size;
 }
 
-static void slot_encode(struct outbox *outbox, struct slot *slot, double priority,
+static void slot_encode(struct outbox *outbox, struct outbox_slot *slot, double priority,
                         const trp_item_column *columns, size_t column_count)
 {
     trp_bytes table = outbox->tables[slot->table].bytes;
@@ -276,7 +270,7 @@ void outbox_add(struct outbox *outbox, const char *table, double priority,
 {
     assert(!outbox_full(outbox));
     uint64_t serial = outbox->next++;
-    struct slot *slot = slot_at(outbox, serial);
+    struct outbox_slot *slot = slot_at(outbox, serial);
     slot->key = history_draw_key(outbox->history);
     slot->table = intern_table(outbox, table);
     slot->confirmed = false;
@@ -285,7 +279,7 @@ void outbox_add(struct outbox *outbox, const char *table, double priority,
     outbox->unconfirmed++;
     slot_encode(outbox, slot, priority, columns, column_count);
     for (uint32_t i = 0; i < slot->chunk_count; i++) {
-        track_ref(slot->chunks[i]);
+        group_chunk_ref(slot->chunks[i]);
         slot->chunks[i]->last_item = serial;
     }
     if (key)
@@ -299,7 +293,7 @@ void outbox_set_policy_version(struct outbox *outbox, uint64_t version)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-static bool slot_is_ready(const struct slot *slot)
+static bool slot_is_ready(const struct outbox_slot *slot)
 {
     for (uint32_t i = 0; i < slot->chunk_count; i++)
         if (!slot->chunks[i]->closed)
@@ -307,16 +301,16 @@ static bool slot_is_ready(const struct slot *slot)
     return true;
 }
 
-/* Tells each track what the item took from it; a track's chunks need not be neighbours. */
-static void slot_note(const struct slot *slot)
+/* Tells each group what the item took from it; a group's chunks need not be neighbours. */
+static void slot_note(const struct outbox_slot *slot)
 {
     for (uint32_t i = 0; i < slot->chunk_count; i++) {
-        struct track *track = slot->chunks[i]->track;
+        struct column_group *group = slot->chunks[i]->group;
         struct tuner_item item = {.first_key = slot->chunks[i]->key};
         bool first = true;
         for (uint32_t j = 0; j < slot->chunk_count; j++) {
-            const struct track_chunk *chunk = slot->chunks[j];
-            if (chunk->track != track)
+            const struct group_chunk *chunk = slot->chunks[j];
+            if (chunk->group != group)
                 continue;
             first &= j >= i;
             item.last_key = chunk->key;
@@ -326,14 +320,14 @@ static void slot_note(const struct slot *slot)
             item.rows += slot->rows[j];
         }
         if (first)
-            track_note_item(track, &item);
+            column_group_note_item(group, &item);
     }
 }
 
 uint32_t outbox_ready(struct outbox *outbox)
 {
     for (; outbox->ready < outbox->next; outbox->ready++) {
-        const struct slot *slot = slot_at(outbox, outbox->ready);
+        const struct outbox_slot *slot = slot_at(outbox, outbox->ready);
         if (!slot_is_ready(slot))
             break;
         if (outbox->tuned)
@@ -345,9 +339,9 @@ uint32_t outbox_ready(struct outbox *outbox)
 }
 
 /* True when the server sees the chunk where it is. */
-static bool chunk_is_placed(const struct outbox *outbox, const struct track_chunk *chunk)
+static bool chunk_is_in_arena(const struct outbox *outbox, const struct group_chunk *chunk)
 {
-    return chunk->placed.size > 0 && chunk->room == history_room(outbox->history);
+    return chunk->reference.size > 0 && chunk->arena == history_arena(outbox->history);
 }
 
 /* Chooses items from the oldest unsent on, up to a message's size, and lists their unsent chunks;
@@ -359,19 +353,20 @@ static size_t choose_items(struct outbox *outbox)
     outbox->mark++;
     uint64_t serial = outbox->sent;
     for (; serial < outbox->ready && size < WRITER_MESSAGE_BYTES &&
-           size + beside < WRITER_PLACED_BYTES;
+           size + beside < WRITER_ARENA_BYTES;
          serial++) {
-        const struct slot *slot = slot_at(outbox, serial);
+        const struct outbox_slot *slot = slot_at(outbox, serial);
         if (slot->confirmed)
             continue;
         size += slot->bytes.size;
         for (uint32_t i = 0; i < slot->chunk_count; i++) {
-            struct track_chunk *chunk = slot->chunks[i];
+            struct group_chunk *chunk = slot->chunks[i];
             if (chunk->sent || chunk->seen_by == outbox->mark)
                 continue;
             chunk->seen_by = outbox->mark;
             list_push(&outbox->fresh, chunk);
-            size_t told = chunk_is_placed(outbox, chunk) ? chunk->placed.size : chunk->wire_size;
+            size_t told =
+                chunk_is_in_arena(outbox, chunk) ? chunk->reference.size : chunk->wire_size;
             size += told;
             beside += chunk->wire_size - told;
         }
@@ -380,7 +375,7 @@ static size_t choose_items(struct outbox *outbox)
     return size;
 }
 
-static bool chunk_is_wanted(const struct outbox *outbox, const struct track_chunk *chunk)
+static bool chunk_is_wanted(const struct outbox *outbox, const struct group_chunk *chunk)
 {
     return chunk->in_history || chunk->last_item >= outbox->message_end;
 }
@@ -392,7 +387,7 @@ static size_t choose_keys(struct outbox *outbox)
     const struct chunk_list *lists[] = {&outbox->kept, &outbox->fresh};
     for (size_t i = 0; i < 2; i++)
         for (uint32_t j = 0; j < lists[i]->count; j++) {
-            const struct track_chunk *chunk = lists[i]->chunks[j];
+            const struct group_chunk *chunk = lists[i]->chunks[j];
             if (!chunk_is_wanted(outbox, chunk))
                 continue;
             wire_push_key(&outbox->keys, chunk->key);
@@ -411,14 +406,14 @@ static void write_message(const struct outbox *outbox, trp_bytes hello, struct w
         put_len_header(writer, 3, end);
     }
     for (uint64_t serial = outbox->message_end; serial-- > outbox->sent;) {
-        const struct slot *slot = slot_at(outbox, serial);
+        const struct outbox_slot *slot = slot_at(outbox, serial);
         if (!slot->confirmed)
             put_bytes(writer, slot->bytes);
     }
     for (uint32_t i = outbox->fresh.count; i-- > 0;) {
-        const struct track_chunk *chunk = outbox->fresh.chunks[i];
-        if (chunk_is_placed(outbox, chunk))
-            put_bytes(writer, chunk->placed);
+        const struct group_chunk *chunk = outbox->fresh.chunks[i];
+        if (chunk_is_in_arena(outbox, chunk))
+            put_bytes(writer, chunk->reference);
         else
             put_chunk(writer, 1, &chunk->wire);
     }
@@ -446,21 +441,21 @@ void outbox_sent(struct outbox *outbox)
     struct chunk_list *kept = &outbox->kept;
     uint32_t count = 0;
     for (uint32_t i = 0; i < kept->count; i++) {
-        struct track_chunk *chunk = kept->chunks[i];
+        struct group_chunk *chunk = kept->chunks[i];
         if (chunk_is_wanted(outbox, chunk)) {
             kept->chunks[count++] = chunk;
             continue;
         }
         chunk->sent = false;
-        track_unref(chunk);
+        group_chunk_unref(chunk);
     }
     kept->count = count;
     for (uint32_t i = 0; i < outbox->fresh.count; i++) {
-        struct track_chunk *chunk = outbox->fresh.chunks[i];
+        struct group_chunk *chunk = outbox->fresh.chunks[i];
         if (!chunk_is_wanted(outbox, chunk))
             continue;
         chunk->sent = true;
-        track_ref(chunk);
+        group_chunk_ref(chunk);
         list_push(kept, chunk);
     }
     outbox->sent = outbox->message_end;
@@ -470,7 +465,7 @@ void outbox_rewind(struct outbox *outbox)
 {
     for (uint32_t i = 0; i < outbox->kept.count; i++) {
         outbox->kept.chunks[i]->sent = false;
-        track_unref(outbox->kept.chunks[i]);
+        group_chunk_unref(outbox->kept.chunks[i]);
     }
     outbox->kept.count = 0;
     outbox->sent = outbox->first;
@@ -478,10 +473,10 @@ void outbox_rewind(struct outbox *outbox)
 
 /* ---- confirmations --------------------------------------------------------------------------- */
 
-static void slot_release(struct slot *slot)
+static void slot_release(struct outbox_slot *slot)
 {
     for (uint32_t i = 0; i < slot->chunk_count; i++)
-        track_unref(slot->chunks[i]);
+        group_chunk_unref(slot->chunks[i]);
     slot->chunk_count = 0;
 }
 
@@ -493,7 +488,7 @@ static void confirm_key(struct outbox *outbox, uint64_t key)
         serial++;
     if (serial == outbox->sent)
         return;
-    struct slot *slot = slot_at(outbox, serial);
+    struct outbox_slot *slot = slot_at(outbox, serial);
     slot->confirmed = true;
     slot_release(slot);
     outbox->unconfirmed--;
@@ -559,7 +554,7 @@ void outbox_destroy(struct outbox *outbox)
         return;
     outbox_rewind(outbox);
     for (uint64_t i = 0; i <= outbox->mask; i++) {
-        struct slot *slot = &outbox->slots[i];
+        struct outbox_slot *slot = &outbox->slots[i];
         slot_release(slot);
         free(slot->chunks);
         free(slot->rows);

@@ -13,11 +13,17 @@
 
 struct outbox;
 
-/* Room for `capacity` items over `history`, which is borrowed; `tuned`: its tracks learn from
+/* Room for `capacity` items over `history`, which is borrowed; `tuned`: its groups learn from
  * items.
  */
 struct outbox *outbox_create(struct history *history, uint32_t capacity, bool tuned);
 void outbox_destroy(struct outbox *outbox); /* NULL is fine */
+
+/* How old step `i` of an item's column is. */
+static inline uint32_t item_column_age(const trp_item_column *column, uint32_t i)
+{
+    return column->ages ? column->ages[i] : column->age - i;
+}
 
 /* INVALID_ARGUMENT: columns that name no steps of the history, or no priority. */
 trp_status outbox_check(const struct outbox *outbox, double priority,
@@ -41,8 +47,8 @@ uint32_t outbox_ready(struct outbox *outbox);
 /* The table of the oldest unconfirmed item; NULL when there is none. */
 const char *outbox_table(const struct outbox *outbox);
 
-/* A message of ready items (at least one is), their chunks, those in the history's room by where
- * they are, the keys to keep, and a hello (empty: none). Its items count as unsent until
+/* A message of ready items (at least one is), their chunks, those in the history's arena as
+ * references, the keys to keep, and a hello (empty: none). Its items count as unsent until
  * outbox_sent(). RESOURCE_EXHAUSTED: no memory. */
 trp_status outbox_message(struct outbox *outbox, trp_bytes hello, trp_message **message);
 

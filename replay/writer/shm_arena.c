@@ -18,7 +18,7 @@
 #include "core/alloc.h"
 #include "limits.h"
 
-struct room {
+struct shm_arena {
     uint32_t refs;
     uint32_t units;
     size_t bytes;
@@ -40,7 +40,7 @@ static bool is_inbox(const struct stat *info, const struct shared_inbox *inbox)
 }
 
 /* A look before it is opened: what is not the inbox may be anything. */
-static trp_status file_check(const char *path, const struct shared_inbox *inbox)
+static trp_status arena_file_check(const char *path, const struct shared_inbox *inbox)
 {
     struct stat info;
     if (stat(path, &info) != 0)
@@ -48,7 +48,8 @@ static trp_status file_check(const char *path, const struct shared_inbox *inbox)
     return is_inbox(&info, inbox) ? TRP_OK : unusable(path, "is another file than the server's");
 }
 
-static trp_status file_map(const char *path, const struct shared_inbox *inbox, uint8_t **memory)
+static trp_status arena_file_map(const char *path, const struct shared_inbox *inbox,
+                                 uint8_t **memory)
 {
     int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
@@ -65,75 +66,75 @@ static trp_status file_map(const char *path, const struct shared_inbox *inbox, u
     return TRP_OK;
 }
 
-trp_status room_open(struct room **out, const struct shared_inbox *inbox)
+trp_status shm_arena_open(struct shm_arena **out, const struct shared_inbox *inbox)
 {
     char *path = xasprintf("/proc/%u/fd/%u", inbox->pid, inbox->fd);
     uint8_t *memory = NULL;
     *out = NULL;
-    trp_status status = file_check(path, inbox);
+    trp_status status = arena_file_check(path, inbox);
     if (status == TRP_OK)
-        status = file_map(path, inbox, &memory);
+        status = arena_file_map(path, inbox, &memory);
     if (status == TRP_OK && memcmp(memory, inbox->nonce, SHARED_NONCE_BYTES) != 0) {
         munmap(memory, inbox->bytes);
         status = unusable(path, "has not the server's nonce");
     }
     free(path);
     TRP_TRY(status);
-    struct room *room = xcalloc(1, sizeof *room);
-    room->refs = 1;
-    room->memory = memory;
-    room->bytes = inbox->bytes;
-    room->units = (uint32_t)(inbox->bytes / ROOM_UNIT_BYTES);
-    room->taken = xcalloc(room->units + 1, sizeof *room->taken);
-    room->taken[0] = true;
-    *out = room;
+    struct shm_arena *arena = xcalloc(1, sizeof *arena);
+    arena->refs = 1;
+    arena->memory = memory;
+    arena->bytes = inbox->bytes;
+    arena->units = (uint32_t)(inbox->bytes / SHM_ARENA_UNIT_BYTES);
+    arena->taken = xcalloc(arena->units + 1, sizeof *arena->taken);
+    arena->taken[0] = true;
+    *out = arena;
     return TRP_OK;
 }
 
-void room_ref(struct room *room)
+void shm_arena_ref(struct shm_arena *arena)
 {
-    room->refs++;
+    arena->refs++;
 }
 
-void room_unref(struct room *room)
+void shm_arena_unref(struct shm_arena *arena)
 {
-    if (!room || --room->refs > 0)
+    if (!arena || --arena->refs > 0)
         return;
-    munmap(room->memory, room->bytes);
-    free(room->taken);
-    free(room);
+    munmap(arena->memory, arena->bytes);
+    free(arena->taken);
+    free(arena);
 }
 
 /* ---- units --------------------------------------------------------------------------------- */
 
 static size_t units_of(size_t size)
 {
-    return size / ROOM_UNIT_BYTES + (size % ROOM_UNIT_BYTES > 0);
+    return size / SHM_ARENA_UNIT_BYTES + (size % SHM_ARENA_UNIT_BYTES > 0);
 }
 
-const uint8_t *room_memory(const struct room *room)
+const uint8_t *shm_arena_memory(const struct shm_arena *arena)
 {
-    return room->memory;
+    return arena->memory;
 }
 
-uint8_t *room_take(struct room *room, size_t size)
+uint8_t *shm_arena_take(struct shm_arena *arena, size_t size)
 {
     size_t wanted = units_of(size), run = 0;
-    for (uint32_t unit = 0; unit < room->units; unit++) {
-        run = room->taken[unit] ? 0 : run + 1;
+    for (uint32_t unit = 0; unit < arena->units; unit++) {
+        run = arena->taken[unit] ? 0 : run + 1;
         if (run < wanted || run == 0)
             continue;
         size_t first = unit + 1 - run;
-        memset(room->taken + first, true, run * sizeof *room->taken);
-        room_ref(room);
-        return room->memory + first * ROOM_UNIT_BYTES;
+        memset(arena->taken + first, true, run * sizeof *arena->taken);
+        shm_arena_ref(arena);
+        return arena->memory + first * SHM_ARENA_UNIT_BYTES;
     }
     return NULL;
 }
 
-void room_give(struct room *room, uint8_t *bytes, size_t size)
+void shm_arena_give(struct shm_arena *arena, uint8_t *bytes, size_t size)
 {
-    size_t first = (size_t)(bytes - room->memory) / ROOM_UNIT_BYTES;
-    memset(room->taken + first, false, units_of(size) * sizeof *room->taken);
-    room_unref(room);
+    size_t first = (size_t)(bytes - arena->memory) / SHM_ARENA_UNIT_BYTES;
+    memset(arena->taken + first, false, units_of(size) * sizeof *arena->taken);
+    shm_arena_unref(arena);
 }

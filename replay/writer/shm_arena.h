@@ -1,7 +1,7 @@
 /* A writer's side of an inbox: memory that the server sees too, and chunks are made in. It stays
  * while chunks lie in it, whatever became of the server. One thread. */
-#ifndef TRP_REPLAY_WRITER_ROOM_H
-#define TRP_REPLAY_WRITER_ROOM_H
+#ifndef TRP_REPLAY_WRITER_SHM_ARENA_H
+#define TRP_REPLAY_WRITER_SHM_ARENA_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -9,18 +9,18 @@
 #include <troupe/status.h>
 #include "replay/wire/shared_wire.h"
 
-struct room;
+struct shm_arena;
 
 /* With one reference. Any status: the memory is not here, not ours to use, or not the server's. */
-trp_status room_open(struct room **out, const struct shared_inbox *inbox);
+trp_status shm_arena_open(struct shm_arena **out, const struct shared_inbox *inbox);
 
-const uint8_t *room_memory(const struct room *room);
+const uint8_t *shm_arena_memory(const struct shm_arena *arena);
 
 /* `size` bytes and a reference; NULL: there are not so many in a row. */
-uint8_t *room_take(struct room *room, size_t size);
-void room_give(struct room *room, uint8_t *bytes, size_t size);
+uint8_t *shm_arena_take(struct shm_arena *arena, size_t size);
+void shm_arena_give(struct shm_arena *arena, uint8_t *bytes, size_t size);
 
-void room_ref(struct room *room);
-void room_unref(struct room *room); /* NULL is fine */
+void shm_arena_ref(struct shm_arena *arena);
+void shm_arena_unref(struct shm_arena *arena); /* NULL is fine */
 
 #endif

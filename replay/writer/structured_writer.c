@@ -13,8 +13,9 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "limits.h"
+#include "outbox.h"
 
-struct cell {
+struct step_cell {
     bool given;
     int32_t integer; /* of a scalar, as Reverb sees it in a condition */
     double number;
@@ -45,7 +46,7 @@ struct trp_structured_writer {
     const void **values; /* scratch: cells for the writer */
     struct pattern *patterns;
     size_t pattern_count;
-    struct cell *cells; /* depth x column_count */
+    struct step_cell *cells; /* depth x column_count */
     uint32_t depth;
     uint64_t steps;      /* appended in all; the newest is steps - 1 */
     uint64_t first_step; /* the oldest that is not forgotten */
@@ -82,7 +83,7 @@ static bool is_readable(const trp_tensor_spec *spec)
            (is_integer(spec->dtype) || spec->dtype == TRP_FLOAT32 || spec->dtype == TRP_FLOAT64);
 }
 
-static void read_scalar(const trp_tensor_spec *spec, const void *data, struct cell *cell)
+static void read_scalar(const trp_tensor_spec *spec, const void *data, struct step_cell *cell)
 {
     union {
         float f32;
@@ -139,7 +140,7 @@ static void read_scalar(const trp_tensor_spec *spec, const void *data, struct ce
     cell->number = (double)integer;
 }
 
-static struct cell *cell_at(const trp_structured_writer *writer, uint32_t column, uint32_t age)
+static struct step_cell *cell_at(const trp_structured_writer *writer, uint32_t column, uint32_t age)
 {
     uint64_t row = (writer->steps - 1 - age) % writer->depth;
     return &writer->cells[row * writer->column_count + column];
@@ -148,7 +149,7 @@ static struct cell *cell_at(const trp_structured_writer *writer, uint32_t column
 static void note_cells(trp_structured_writer *writer, const void *const *columns)
 {
     for (uint32_t i = 0; i < writer->column_count; i++) {
-        struct cell *cell = cell_at(writer, i, 0);
+        struct step_cell *cell = cell_at(writer, i, 0);
         if (writer->used[i] == UNUSED || !columns[i])
             continue;
         cell->given = true;
@@ -200,11 +201,6 @@ static bool holds(const trp_structured_writer *writer, const struct pattern *pat
     return result != condition->inverse;
 }
 
-static uint32_t column_age(const trp_item_column *column, uint32_t i)
-{
-    return column->ages ? column->ages[i] : column->age - i;
-}
-
 /* Which of the caller's columns the writer's is. */
 static uint32_t source_of(const trp_structured_writer *writer, uint32_t used)
 {
@@ -222,7 +218,7 @@ static bool cells_are_there(const trp_structured_writer *writer, const struct pa
         const trp_item_column *column = &pattern->columns[i];
         uint32_t source = source_of(writer, column->column);
         for (uint32_t j = 0; j < column->length; j++)
-            if (!cell_at(writer, source, column_age(column, j))->given)
+            if (!cell_at(writer, source, item_column_age(column, j))->given)
                 return false;
     }
     return true;
@@ -236,15 +232,15 @@ static double priority_of(const trp_structured_writer *writer, const struct patt
     uint32_t source = source_of(writer, column->column);
     double most = 0, sum = 0;
     for (uint32_t i = 0; i < column->length; i++) {
-        double error = fabs(cell_at(writer, source, column_age(column, i))->number);
+        double error = fabs(cell_at(writer, source, item_column_age(column, i))->number);
         most = fmax(most, error);
         sum += error;
     }
     return pattern->td_max_weight * most + (1 - pattern->td_max_weight) * sum / column->length;
 }
 
-static trp_status apply(trp_structured_writer *writer, struct pattern *pattern, bool ending,
-                        int32_t step_index, struct deadline deadline)
+static trp_status apply_pattern(trp_structured_writer *writer, struct pattern *pattern, bool ending,
+                                int32_t step_index, struct deadline deadline)
 {
     if (pattern->applied == writer->steps)
         return TRP_OK;
@@ -280,12 +276,12 @@ static trp_status apply_all(trp_structured_writer *writer, bool ending, struct d
     int32_t step_index = (int32_t)trp_writer_episode_steps(writer->writer) - !writer->open;
     writer->owing = true;
     for (size_t i = 0; i < writer->pattern_count; i++)
-        TRP_TRY(apply(writer, &writer->patterns[i], ending, step_index, deadline));
+        TRP_TRY(apply_pattern(writer, &writer->patterns[i], ending, step_index, deadline));
     writer->owing = false;
     return TRP_OK;
 }
 
-static trp_status settle(trp_structured_writer *writer, struct deadline deadline)
+static trp_status apply_owed(trp_structured_writer *writer, struct deadline deadline)
 {
     return writer->owing ? apply_all(writer, false, deadline) : TRP_OK;
 }
@@ -296,7 +292,7 @@ trp_status trp_structured_writer_append(trp_structured_writer *writer, const voi
                                         bool partial, int64_t timeout_ms)
 {
     struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
-    TRP_TRY(settle(writer, deadline));
+    TRP_TRY(apply_owed(writer, deadline));
     for (uint32_t i = 0; i < writer->column_count; i++)
         if (writer->used[i] != UNUSED)
             writer->values[writer->used[i]] = columns[i];
@@ -312,7 +308,7 @@ trp_status trp_structured_writer_flush(trp_structured_writer *writer, uint32_t u
                                        int64_t timeout_ms)
 {
     struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
-    TRP_TRY(settle(writer, deadline));
+    TRP_TRY(apply_owed(writer, deadline));
     return trp_writer_flush(writer->writer, unconfirmed,
                             deadline_left_ms(deadline, &clock_monotonic));
 }
@@ -321,7 +317,7 @@ trp_status trp_structured_writer_end_episode(trp_structured_writer *writer, bool
                                              int64_t timeout_ms)
 {
     struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
-    TRP_TRY(settle(writer, deadline));
+    TRP_TRY(apply_owed(writer, deadline));
     TRP_TRY(apply_all(writer, true, deadline));
     TRP_TRY(trp_writer_end_episode(writer->writer, keep_steps,
                                    deadline_left_ms(deadline, &clock_monotonic)));

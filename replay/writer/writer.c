@@ -9,8 +9,8 @@
  * once (the server takes a known key as an update). Any other end of the stream is final, and every
  * later call reports it.
  *
- * A writer of large steps asks for room in its first message on a stream. A server on this host
- * answers with some, and chunks are made there from then on; whoever does not is sent them. */
+ * A writer of large steps asks for an arena in its first message on a stream. A server on this host
+ * answers with one, and chunks are made there from then on; other servers are sent the chunks. */
 #include <troupe/writer.h>
 
 #include <assert.h>
@@ -40,24 +40,19 @@ struct trp_writer {
     struct item_check *check; /* NULL: none is wanted */
     uint32_t batch_items_max; /* as it was asked for, or our choice */
     uint32_t batch_items;     /* ready items that make a message worth while */
-    bool asked;               /* for room, on this stream */
+    bool asked;               /* for an arena, on this stream */
     trp_status failure;       /* the end of the stream that is final */
     char *failure_text;
 };
 
-static trp_bytes message_bytes(trp_message *message)
-{
-    return (trp_bytes){trp_message_data(message), trp_message_size(message)};
-}
-
 /* ---- moving messages ------------------------------------------------------------------------- */
 
 /* Where chunks are made from now on; it decides how many make a message. */
-static void set_room(trp_writer *writer, struct room *room)
+static void set_arena(trp_writer *writer, struct shm_arena *arena)
 {
-    size_t bytes = room ? WRITER_PLACED_BYTES : WRITER_MESSAGE_BYTES;
+    size_t bytes = arena ? WRITER_ARENA_BYTES : WRITER_MESSAGE_BYTES;
     size_t fitting = bytes / history_step_bytes(writer->history) + 1;
-    history_set_room(writer->history, room);
+    history_set_arena(writer->history, arena);
     writer->batch_items =
         fitting < writer->batch_items_max ? (uint32_t)fitting : writer->batch_items_max;
 }
@@ -68,10 +63,10 @@ static trp_status failed_for_good(trp_writer *writer)
 }
 
 /* What the end of a stream means: TRP_OK when it may be reopened. */
-static trp_status stream_ended(trp_writer *writer, trp_status status)
+static trp_status writer_stream_ended(trp_writer *writer, trp_status status)
 {
     outbox_rewind(writer->outbox);
-    set_room(writer, NULL);
+    set_arena(writer, NULL);
     writer->asked = false;
     if (link_is_transient(status)) {
         link_lose(&writer->link);
@@ -98,7 +93,7 @@ static trp_status make_message(trp_writer *writer, bool asks, trp_message **mess
 }
 
 /* One message of ready items; DEADLINE_EXCEEDED: the peer takes none, the items are still here. */
-static trp_status send_message(trp_writer *writer, struct deadline deadline)
+static trp_status writer_send(trp_writer *writer, struct deadline deadline)
 {
     trp_message *message;
     bool ended, asks = !writer->asked && history_is_large(writer->history);
@@ -108,48 +103,48 @@ static trp_status send_message(trp_writer *writer, struct deadline deadline)
         outbox_sent(writer->outbox);
         writer->asked |= asks;
     }
-    return ended ? stream_ended(writer, status) : status;
+    return ended ? writer_stream_ended(writer, status) : status;
 }
 
-/* The server may have room for us: what it says of it may be of no use here. */
-static void take_room(trp_writer *writer, trp_bytes response)
+/* The server may have an arena for us; it may be of no use here. */
+static void take_arena(trp_writer *writer, trp_bytes response)
 {
     trp_bytes described = wire_insert_inbox_decode(response);
     struct shared_inbox inbox;
-    struct room *room;
+    struct shm_arena *arena;
     if (described.size == 0)
         return;
     trp_status status = shared_inbox_decode(described, &inbox);
     if (status == TRP_OK)
-        status = room_open(&room, &inbox);
+        status = shm_arena_open(&arena, &inbox);
     if (status != TRP_OK) {
         trp_log(TRP_DEBUG, "chunks go over the network server=%s reason=%s",
                 trp_channel_address(writer->link.channel), trp_last_error());
         return;
     }
-    set_room(writer, room);
-    room_unref(room); /* the tracks have it */
+    set_arena(writer, arena);
+    shm_arena_unref(arena); /* the groups have it */
 }
 
 /* One message of confirmations; DEADLINE_EXCEEDED: none came. */
-static trp_status receive_message(trp_writer *writer, struct deadline deadline)
+static trp_status writer_receive(trp_writer *writer, struct deadline deadline)
 {
     trp_message *message;
     bool ended;
     trp_status status = link_receive(&writer->link, &message, deadline, &ended);
     if (ended)
-        return stream_ended(writer, status);
+        return writer_stream_ended(writer, status);
     TRP_TRY(status);
     link_works(&writer->link);
-    if (writer->asked && !history_room(writer->history))
-        take_room(writer, message_bytes(message));
+    if (writer->asked && !history_arena(writer->history))
+        take_arena(writer, message_bytes(message));
     status = outbox_confirm(writer->outbox, message_bytes(message));
     trp_message_destroy(message);
-    return status == TRP_OK ? TRP_OK : stream_ended(writer, status);
+    return status == TRP_OK ? TRP_OK : writer_stream_ended(writer, status);
 }
 
 /* Everything that can be done without waiting. */
-static trp_status pump(trp_writer *writer)
+static trp_status writer_pump(trp_writer *writer)
 {
     static const struct deadline now = {0};
     trp_status status = TRP_OK;
@@ -158,26 +153,26 @@ static trp_status pump(trp_writer *writer)
     status = link_open(&writer->link, now);
     while (status == TRP_OK && writer->link.stream && outbox_unconfirmed(writer->outbox) > 0 &&
            outbox_unsent(writer->outbox) < outbox_unconfirmed(writer->outbox))
-        status = receive_message(writer, now);
+        status = writer_receive(writer, now);
     if (status == TRP_UNAVAILABLE)
         return TRP_OK; /* the next call tries again */
     if (status != TRP_OK && status != TRP_DEADLINE_EXCEEDED)
         return status;
     if (writer->link.stream && trp_stream_writable(writer->link.stream))
-        status = send_message(writer, now);
+        status = writer_send(writer, now);
     return status == TRP_DEADLINE_EXCEEDED ? TRP_OK : status;
 }
 
 /* One step towards fewer unconfirmed items: sends what is ready, or else waits for a confirmation.
  */
-static trp_status progress(trp_writer *writer, struct deadline deadline)
+static trp_status writer_progress(trp_writer *writer, struct deadline deadline)
 {
     trp_status status = link_open(&writer->link, deadline);
     if (status != TRP_OK)
         return status == TRP_UNAVAILABLE ? TRP_OK : status;
     if (outbox_ready(writer->outbox) > 0)
-        return send_message(writer, deadline);
-    return receive_message(writer, deadline);
+        return writer_send(writer, deadline);
+    return writer_receive(writer, deadline);
 }
 
 /* The name of whoever is waited for: DEADLINE_EXCEEDED for a table, UNAVAILABLE for a server that
@@ -194,7 +189,7 @@ static trp_status held_back(const trp_writer *writer, int64_t timeout_ms)
                         " ms; the stream was lost: %s",
                         table ? table : "", address, count, count == 1 ? " is" : "s are",
                         timeout_ms, link->lost);
-    char words[LIMITER_WORDS_BYTES] = "";
+    char words[LIMITER_EXPLAIN_BYTES] = "";
     if (table && link->stream && timeout_ms != 0)
         limiter_ask(link->channel, table, false, words);
     return trp_fail(TRP_DEADLINE_EXCEEDED,
@@ -211,7 +206,7 @@ static trp_status wait_for_room(trp_writer *writer, int64_t timeout_ms)
         if (outbox_ready(writer->outbox) == 0 &&
             outbox_unsent(writer->outbox) == outbox_unconfirmed(writer->outbox))
             history_close(writer->history); /* all of them wait for one chunk */
-        trp_status status = progress(writer, deadline);
+        trp_status status = writer_progress(writer, deadline);
         if (status == TRP_DEADLINE_EXCEEDED)
             return held_back(writer, timeout_ms);
         TRP_TRY(status);
@@ -253,7 +248,7 @@ trp_status trp_writer_create(trp_writer **out, trp_channel *channel,
     if (!options->unchecked)
         writer->check = item_check_create(channel, history_specs(history));
     writer->batch_items_max = batch < capacity ? batch : capacity;
-    set_room(writer, NULL);
+    set_arena(writer, NULL);
     link_init(&writer->link, channel, insert_path);
     *out = writer;
     return TRP_OK;
@@ -293,7 +288,7 @@ trp_status trp_writer_create_item(trp_writer *writer, const char *table, double 
         TRP_TRY(wait_for_room(writer, timeout_ms));
     outbox_add(writer->outbox, table, priority, columns, column_count, key);
     if (outbox_ready(writer->outbox) >= writer->batch_items)
-        return pump(writer);
+        return writer_pump(writer);
     return TRP_OK;
 }
 
@@ -305,7 +300,7 @@ trp_status trp_writer_flush(trp_writer *writer, uint32_t unconfirmed, int64_t ti
     if (outbox_ready(writer->outbox) < outbox_unsent(writer->outbox))
         history_close(writer->history);
     while (outbox_ready(writer->outbox) > 0 || outbox_unconfirmed(writer->outbox) > unconfirmed) {
-        trp_status status = progress(writer, deadline);
+        trp_status status = writer_progress(writer, deadline);
         if (status == TRP_DEADLINE_EXCEEDED)
             return held_back(writer, timeout_ms);
         TRP_TRY(status);

@@ -11,11 +11,6 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static trp_bytes message_bytes(trp_message *message)
-{
-    return (trp_bytes){trp_message_data(message), trp_message_size(message)};
-}
-
 /* What the server lets in, a client can unpack. */
 static void check_tensor(const struct wire_tensor *tensor)
 {
@@ -52,7 +47,7 @@ static void walk_placed(struct wire_chunk *chunk, trp_bytes memory)
     struct wire_tensor tensor;
     bool more = true;
     for (uint32_t i = 0; i < chunk->more.count; ++i) {
-        const trp_bytes *place = &chunk->places[i];
+        const trp_bytes *place = &chunk->resolved[i];
         assert(place->data >= memory.data);
         assert(place->data + place->size <= memory.data + memory.size);
     }
@@ -69,9 +64,9 @@ static bool find_placed(struct wire_insert_request *request, trp_bytes memory)
 {
     for (uint32_t i = 0; i < request->lists.chunk_count; ++i) {
         struct wire_chunk *chunk = &request->lists.chunks[i];
-        if (chunk->placed && wire_chunk_find(request, memory, chunk) != TRP_OK)
+        if (chunk->by_reference && wire_chunk_resolve(request, memory, chunk) != TRP_OK)
             return false;
-        if (chunk->places)
+        if (chunk->resolved)
             walk_placed(chunk, memory);
     }
     return true;

@@ -102,11 +102,6 @@ static inline trp_stream *open_stream(const struct replay *replay, const char *m
     return stream;
 }
 
-static inline trp_bytes text_bytes(const char *text)
-{
-    return (trp_bytes){(const uint8_t *)text, strlen(text)};
-}
-
 static inline trp_bytes bytes_of(trp_message *message)
 {
     return (trp_bytes){trp_message_data(message), trp_message_size(message)};

@@ -259,7 +259,7 @@ struct raw {
     struct replay *replay;
     trp_stream *stream;
     struct shared_inbox inbox;
-    struct room *room;
+    struct shm_arena *arena;
     uint8_t *memory;
 };
 
@@ -324,8 +324,8 @@ static struct raw raw_open(struct replay *replay)
     assert_int_equal(shared_inbox_decode(wire_insert_inbox_decode(bytes_of(message)), &raw.inbox),
                      TRP_OK);
     trp_message_destroy(message);
-    assert_int_equal(room_open(&raw.room, &raw.inbox), TRP_OK);
-    raw.memory = room_take(raw.room, INBOX_BYTES / 2);
+    assert_int_equal(shm_arena_open(&raw.arena, &raw.inbox), TRP_OK);
+    raw.memory = shm_arena_take(raw.arena, INBOX_BYTES / 2);
     assert_non_null(raw.memory);
     buffer_cleanup(&bytes);
     return raw;
@@ -334,13 +334,13 @@ static struct raw raw_open(struct replay *replay)
 static void raw_close(struct raw *raw)
 {
     trp_stream_destroy(raw->stream);
-    room_give(raw->room, raw->memory, INBOX_BYTES / 2);
-    room_unref(raw->room);
+    shm_arena_give(raw->arena, raw->memory, INBOX_BYTES / 2);
+    shm_arena_unref(raw->arena);
 }
 
 static uint32_t offset_of(const struct raw *raw, const uint8_t *at)
 {
-    return (uint32_t)(at - room_memory(raw->room));
+    return (uint32_t)(at - shm_arena_memory(raw->arena));
 }
 
 static void put_place_of(struct buffer *out, uint64_t offset, uint64_t size)
@@ -359,8 +359,9 @@ static void put_placed_content(struct raw *raw, struct buffer *bytes, uint64_t k
         .dtype = TRP_UINT8, .rank = 2, .dims = {1, (int64_t)row}, .content = content};
     struct wire_steps steps = {.tensors = &tensor, .tensor_count = 1};
     struct wire_chunk chunk = {.key = key, .steps = &steps};
-    assert_in_range(wire_placed_size_max(&chunk), 1, sizeof field);
-    buffer_append(bytes, wire_chunk_place(&chunk, room_memory(raw->room), field + sizeof field));
+    assert_in_range(wire_reference_size_max(&chunk), 1, sizeof field);
+    buffer_append(bytes,
+                  wire_chunk_refer(&chunk, shm_arena_memory(raw->arena), field + sizeof field));
 }
 
 /* A plain row of any size, whatever is in the memory. */
@@ -400,7 +401,7 @@ static void put_placed_whole(struct raw *raw, struct buffer *bytes, uint64_t key
     assert_true(read_field(&reader, &field)); /* the chunk, without its header */
     memcpy(raw->memory + CALM_BYTES, field.bytes.data, field.bytes.size);
     put_place_of(&pieces, offset_of(raw, raw->memory + CALM_BYTES), field.bytes.size);
-    put_field(bytes, PLACED_CHUNK_FIELD, pieces.data, pieces.size);
+    put_field(bytes, SHM_REFERENCE_FIELD, pieces.data, pieces.size);
     buffer_cleanup(&pieces);
     trp_message_destroy(message);
     built_destroy(built);
@@ -449,7 +450,7 @@ static void placed_chunks_of_every_kind_are_inserted(void **state)
 static void assert_refused(struct raw *raw, struct buffer *pieces, const char *text)
 {
     struct buffer bytes = {0};
-    put_field(&bytes, PLACED_CHUNK_FIELD, pieces->data, pieces->size);
+    put_field(&bytes, SHM_REFERENCE_FIELD, pieces->data, pieces->size);
     put_raw_item(&bytes, 50);
     raw_send(raw, &bytes);
     trp_message *message;
@@ -492,7 +493,8 @@ static void places_outside_of_the_inbox_end_the_stream(void **state)
     struct raw torn = raw_open(replay);
     put_field(&pieces, 1, "\x08\x32\x2a\x64\x0a", 5); /* a tensor that ends nowhere */
     put_place_of(&pieces, 4096, 50);
-    assert_refused(&torn, &pieces, "a placed chunk of 16 bytes is not a valid protobuf message");
+    assert_refused(&torn, &pieces,
+                   "a referenced chunk of 16 bytes is not a valid protobuf message");
     raw_close(&torn);
     buffer_cleanup(&pieces);
     insert_items(replay, "t", 100, 1);
@@ -587,9 +589,9 @@ static void scribbling_while_it_is_inserted_makes_no_damage(void **state)
     struct replay *replay = *state;
     OPEN("name=t sampler=uniform max_size=100");
     struct raw raw = raw_open(replay);
-    struct room *again;
-    assert_int_equal(room_open(&again, &raw.inbox), TRP_OK);
-    struct scribbler scribbler = {.memory = room_take(again, INBOX_BYTES / 2)};
+    struct shm_arena *again;
+    assert_int_equal(shm_arena_open(&again, &raw.inbox), TRP_OK);
+    struct scribbler scribbler = {.memory = shm_arena_take(again, INBOX_BYTES / 2)};
     uint64_t key = 10;
     assert_int_equal(thread_start(&scribbler.thread, "scribbler", scribble, &scribbler), TRP_OK);
     for (; key < 10 + ITEMS; key++) /* what means nothing but itself cannot be wrong */
@@ -599,8 +601,8 @@ static void scribbling_while_it_is_inserted_makes_no_damage(void **state)
         alive = insert_scribbled(&raw, key, key % 2, true);
     atomic_store(&scribbler.stop, true);
     thread_stop(&scribbler.thread);
-    room_give(again, scribbler.memory, INBOX_BYTES / 2);
-    room_unref(again);
+    shm_arena_give(again, scribbler.memory, INBOX_BYTES / 2);
+    shm_arena_unref(again);
     raw_close(&raw);
     insert_items(replay, "t", 9000, 1);
     replay_close(replay);

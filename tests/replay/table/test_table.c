@@ -357,7 +357,7 @@ static void items_of_the_store_are_brought_once_when_they_are_wanted(void **stat
     struct shelf shelf = {0};
     struct table_sample samples[DRAWS];
     struct table *table = table_of(TRP_PRIORITIZED, TRP_FIFO, COUNT, 0);
-    table_set_bring(table, shelf_bring, &shelf);
+    table_set_lazy_load(table, shelf_bring, &shelf);
     for (uint64_t seq = 1; seq <= COUNT; seq++)
         table_restore_stored(table, seq, (double)seq);
     assert_int_equal(table_size(table), COUNT);
@@ -384,7 +384,7 @@ static void an_item_that_cannot_be_had_ends_a_draw_and_the_index(void **state)
     struct shelf shelf = {.missing = 2};
     struct table_sample samples[3];
     struct table *table = table_of(TRP_UNIFORM, TRP_FIFO, 3, 0);
-    table_set_bring(table, shelf_bring, &shelf);
+    table_set_lazy_load(table, shelf_bring, &shelf);
     for (uint64_t seq = 1; seq <= 3; seq++)
         table_restore_stored(table, seq, 1);
     while (table_sample_many(table, 3, samples) == 3)
@@ -403,7 +403,7 @@ static void an_item_that_is_damaged_leaves_the_table_and_the_others_are_drawn(vo
         struct shelf shelf = {.missing = 2, .damaged = true};
         struct table *table = table_of(TRP_UNIFORM, TRP_FIFO, 3, 0);
         struct item *evicted;
-        table_set_bring(table, shelf_bring, &shelf);
+        table_set_lazy_load(table, shelf_bring, &shelf);
         for (uint64_t seq = 1; seq <= 3; seq++)
             table_restore_stored(table, seq, 1);
         while (!indexed && table_sample_many(table, 3, samples) == 3)

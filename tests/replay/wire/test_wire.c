@@ -326,18 +326,18 @@ static bool find_cut(trp_bytes chunk, size_t from, size_t to, struct wire_insert
     put_fixed64(&writer, to - from);
     put_varint(&writer, TAG(2, FIXED64));
     put_bytes_field(&writer, 1, (trp_bytes){chunk.data, from});
-    put_len_header(&writer, PLACED_CHUNK_FIELD, end);
+    put_len_header(&writer, SHM_REFERENCE_FIELD, end);
     memcpy(memory, chunk.data + from, to - from);
     assert_int_equal(
         wire_insert_request_decode((trp_bytes){writer.at, (size_t)(end - writer.at)}, request),
         TRP_OK);
     struct wire_chunk *found = &request->lists.chunks[0];
-    assert_true(found->placed);
-    assert_int_equal(wire_chunk_find(request, (trp_bytes){memory, to - from}, found), TRP_OK);
-    bool left = found->places != NULL;
+    assert_true(found->by_reference);
+    assert_int_equal(wire_chunk_resolve(request, (trp_bytes){memory, to - from}, found), TRP_OK);
+    bool left = found->resolved != NULL;
     memset(memory, 0xff, to - from); /* a moment later its writer thinks otherwise */
     if (left)
-        found->more.parts = found->places;
+        found->more.parts = found->resolved;
     dump_request(out, request);
     free(memory);
     return left;
@@ -508,17 +508,17 @@ static void a_sample_response_decodes_and_encodes(void **state)
     const struct wire_chunk *chunk = &response.lists.chunks[entry->chunk_first];
     assert_int_equal(chunk->key, 7);
 
-    struct wire_hole hole = {.key = chunk->key, .size = chunk->tail.size};
+    struct wire_slot slot = {.key = chunk->key, .size = chunk->tail.size};
     struct wire_entry_parts parts = {.item = item,
                                      .draw = entry->draw,
                                      .trajectory = hex_bytes("0a060a0408071801", trajectory),
-                                     .holes = &hole,
-                                     .hole_count = 1,
+                                     .slots = &slot,
+                                     .slot_count = 1,
                                      .end_of_sequence = true};
     trp_message *message;
     assert_int_equal(wire_entry_size(&parts), bytes.size);
     assert_int_equal(wire_sample_response_encode(&parts, 1, &message), TRP_OK);
-    memcpy(hole.hole, chunk->tail.data, chunk->tail.size);
+    memcpy(slot.bytes, chunk->tail.data, chunk->tail.size);
     assert_message(message, bytes);
     wire_sample_response_cleanup(&response);
 }
@@ -527,17 +527,17 @@ static void a_sample_may_be_spread_over_entries(void **state)
 {
     (void)state;
     struct wire_item item = {.key = 1, .table = text("t")};
-    struct wire_hole holes[2] = {{.key = 300, .size = 2}, {.key = 301, .size = 0}};
+    struct wire_slot slots[2] = {{.key = 300, .size = 2}, {.key = 301, .size = 0}};
     uint8_t trajectory[16];
     struct wire_entry_parts parts[] = {
         {.item = &item,
          .draw = {.probability = 0.5, .table_size = 7, .rate_limited = true},
          .trajectory = hex_bytes("0a060a0408071801", trajectory)},
-        {.holes = holes, .hole_count = 2},
+        {.slots = slots, .slot_count = 2},
         {.end_of_sequence = true}};
     trp_message *message;
     assert_int_equal(wire_sample_response_encode(parts, 3, &message), TRP_OK);
-    memcpy(holes[0].hole, "\x20\x01", 2);
+    memcpy(slots[0].bytes, "\x20\x01", 2);
     struct wire_sample_response response = {0};
     assert_int_equal(
         wire_sample_response_decode(

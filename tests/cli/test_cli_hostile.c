@@ -3,6 +3,7 @@
 #include "cli_tools.h"
 
 #include <troupe/rpc.h>
+#include "core/thread.h"
 #include "replay.pb-c.h"
 
 typedef Troupe__Replay_Service replay_service;
@@ -10,6 +11,7 @@ typedef Troupe__Replay_Service replay_service;
 /* Answers with what a test put here; its own thread reads it while `troupe` runs. */
 struct liar {
     replay_service base;
+    struct mutex mutex; /* of what it answers */
     Troupe__ReplayTablesResponse *tables;
     Troupe__ReplayItemsResponse items;
     Troupe__ReplayFetchResponse fetch;
@@ -26,25 +28,48 @@ struct stage {
 #define ESCAPES "\033]0;title\a\033[31m\302\233\342\200\256\177"
 #define ESCAPED "\\x1b]0;title\\x07\\x1b[31m\\u{9b}\\u{202e}\\x7f"
 
+/* What was put there is seen by the server's threads, and the other way round. */
+static void liar_agree(struct liar *liar)
+{
+    mutex_lock(&liar->mutex);
+    mutex_unlock(&liar->mutex);
+}
+
+#define assert_lied(stage, status, ...)                                                            \
+    do {                                                                                           \
+        liar_agree(&(stage)->liar);                                                                \
+        assert_troupe((stage)->desk, status, __VA_ARGS__);                                         \
+        liar_agree(&(stage)->liar);                                                                \
+    } while (0)
+
 static void on_tables(replay_service *service, const Troupe__ReplayTablesRequest *in,
                       Troupe__ReplayTablesResponse_Closure done, void *data)
 {
     (void)in;
-    done(((struct liar *)service)->tables, data);
+    struct liar *liar = (struct liar *)service;
+    mutex_lock(&liar->mutex);
+    done(liar->tables, data);
+    mutex_unlock(&liar->mutex);
 }
 
 static void on_items(replay_service *service, const Troupe__ReplayItemsRequest *in,
                      Troupe__ReplayItemsResponse_Closure done, void *data)
 {
     (void)in;
-    done(&((struct liar *)service)->items, data);
+    struct liar *liar = (struct liar *)service;
+    mutex_lock(&liar->mutex);
+    done(&liar->items, data);
+    mutex_unlock(&liar->mutex);
 }
 
 static void on_fetch(replay_service *service, const Troupe__ReplayFetchRequest *in,
                      Troupe__ReplayFetchResponse_Closure done, void *data)
 {
     (void)in;
-    done(&((struct liar *)service)->fetch, data);
+    struct liar *liar = (struct liar *)service;
+    mutex_lock(&liar->mutex);
+    done(&liar->fetch, data);
+    mutex_unlock(&liar->mutex);
 }
 
 static void on_drop_table(replay_service *service, const Troupe__ReplayDropTableRequest *in,
@@ -64,7 +89,9 @@ static void on_sample_opened(void *service, trp_server_call *call)
 
 static void on_sample(void *service, trp_server_call *call, trp_message *message)
 {
-    trp_bytes bytes = ((struct liar *)service)->sample;
+    struct liar *liar = service;
+    liar_agree(liar);
+    trp_bytes bytes = liar->sample;
     trp_message_destroy(message);
     message = trp_message_create(bytes.size);
     memcpy(trp_message_data(message), bytes.data, bytes.size);
@@ -99,6 +126,7 @@ static int stage_setup(void **state)
                                         .items = on_items,
                                         .fetch = on_fetch,
                                         .drop_table = on_drop_table};
+    mutex_init(&stage->liar.mutex);
     troupe__replay_items_response__init(&stage->liar.items);
     troupe__replay_fetch_response__init(&stage->liar.fetch);
     assert_int_equal(trp_server_create(&stage->server, NULL), TRP_OK);
@@ -116,6 +144,7 @@ static int stage_teardown(void **state)
     struct stage *stage = *state;
     void *desk = stage->desk;
     trp_server_destroy(stage->server);
+    mutex_cleanup(&stage->liar.mutex);
     desk_teardown(&desk);
     free(stage);
     return 0;
@@ -176,7 +205,7 @@ static void what_a_server_says_is_escaped(void **state)
                                            "ls %s -o json", "info %s -o json", "top %s -n1 -d0.01"};
     for (size_t i = 0; i < sizeof commands / sizeof *commands; ++i) {
         char *line = xasprintf(commands[i], stage->address);
-        assert_troupe(stage->desk, 0, "replay %s", line);
+        assert_lied(stage, 0, "replay %s", line);
         assert_file_contains(&stage->desk->at, "out",
                              strstr(line, "json") ? "x\\u001b]0;title\\u0007\\u001b[31m\\u009b"
                                                     "\\u202e\\u007fy"
@@ -184,7 +213,7 @@ static void what_a_server_says_is_escaped(void **state)
         assert_clean(stage->desk, "out");
         free(line);
     }
-    assert_troupe(stage->desk, 3, "replay info %s nope", stage->address);
+    assert_lied(stage, 3, "replay info %s nope", stage->address);
     assert_one_error(stage->desk, "it has: x" ESCAPED "y");
     assert_clean(stage->desk, "err");
 }
@@ -208,7 +237,7 @@ static void what_was_typed_is_echoed_escaped(void **state)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
         char *line = xasprintf(rows[i].line, stage->address);
-        assert_troupe(stage->desk, rows[i].status, "%s", line);
+        assert_lied(stage, rows[i].status, "%s", line);
         assert_one_error(stage->desk, "\\x1b]0;title\\x07");
         assert_clean(stage->desk, "err");
         free(line);
@@ -225,13 +254,13 @@ static void an_answer_that_lacks_a_part_is_a_message(void **state)
     answer.table.limiter = NULL;
     static const char *const commands[] = {"ls", "info", "top -n1"};
     for (size_t i = 0; i < sizeof commands / sizeof *commands; ++i) {
-        assert_troupe(stage->desk, 1, "replay %s %s", commands[i], stage->address);
+        assert_lied(stage, 1, "replay %s %s", commands[i], stage->address);
         assert_one_error(stage->desk, "the answer to Tables lacks its 'limiter'");
     }
     answer.table.limiter = &answer.limiter;
     answer.tables.store = NULL;
     for (size_t i = 0; i < sizeof commands / sizeof *commands; ++i) {
-        assert_troupe(stage->desk, 1, "replay %s %s", commands[i], stage->address);
+        assert_lied(stage, 1, "replay %s %s", commands[i], stage->address);
         assert_one_error(stage->desk, "the answer to Tables lacks its 'store'");
     }
 }
@@ -251,17 +280,17 @@ static void items_that_are_none_end_a_dump_and_are_no_wrong_usage(void **state)
     fetch->more = 1;
     stage->liar.items.items = items;
     stage->liar.items.n_items = 1;
-    assert_troupe(stage->desk, 1, "replay dump %s t out.jsonl", stage->address);
+    assert_lied(stage, 1, "replay dump %s t out.jsonl", stage->address);
     assert_one_error(stage->desk, "what came is malformed: ");
-    assert_troupe(stage->desk, 1, "replay peek %s t 1", stage->address);
+    assert_lied(stage, 1, "replay peek %s t 1", stage->address);
     assert_one_error(stage->desk, "what came is malformed: ");
     stage->liar.sample = (trp_bytes){bytes, sizeof bytes - 1};
-    assert_troupe(stage->desk, 1, "replay sample %s t", stage->address);
+    assert_lied(stage, 1, "replay sample %s t", stage->address);
     assert_one_error(stage->desk, "what came is malformed: ");
     for (int parts = 0; parts < 2; ++parts) { /* of an item that never comes */
         fetch->samples.len = 0;
         fetch->rest = parts ? &rest : NULL;
-        assert_troupe(stage->desk, 1, "replay dump %s t out.jsonl", stage->address);
+        assert_lied(stage, 1, "replay dump %s t out.jsonl", stage->address);
         assert_one_error(stage->desk, "sends the same items again");
     }
 }

@@ -41,7 +41,8 @@ enum {
     CLAIMED_BYTES = 3 << 20,
     IN_FLIGHT_BYTES = 4 << 20,
     REPLY_BYTES = 512 << 10,
-    LATE_BYTES = 8 << 20, /* that come before gRPC has reset a stream for those before */
+    LATE_BYTES =
+        24 << 20, /* granted to streams before memory was short; without a bound 192 MiB come */
     BOMB_ZEROS = 512 << 20,
     BOMB_BYTES_MAX = 64 << 20, /* that it may make anybody hold */
 };

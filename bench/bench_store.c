@@ -18,7 +18,7 @@
 #include "replay/store/store.h"
 #include "replay/store/copy.h"
 #include "replay/disk/record.h"
-#include "replay/store/target.h"
+#include "replay/store/checkpoint_writer.h"
 #include "scratch.h"
 
 enum {

@@ -26,7 +26,7 @@
 #include "limits.h"
 #include "replay/store/copy.h"
 #include "replay/disk/dir.h"
-#include "replay/store/target.h"
+#include "replay/store/checkpoint_writer.h"
 
 enum { WAIT_MS = 50, NAMES_TRIED = 1000 };
 

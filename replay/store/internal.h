@@ -10,16 +10,16 @@
  *   fetch.c   chunks on the disk: what has to be fetched ahead
  *   group.c   admission, notes, commit
  *   tables.c  tables: their records and counters
- *   doomed.c  tables that are gone, and what is left of them
+ *   tombstone.c  tables that are gone, and what is left of them
  *   remove.c  physical deletes
  *   removed.c keys of items that are gone
- *   fold.c    the change log into the records, idle work
+ *   log.c     the change log into the records, idle work
  *   share.c   readers on this host: leases, nonce
  *   loan.c    pages that a transport sends from
  *   load.c    everything back into memory
- *   found.c   its chunks
+ *   chunk_scan.c its chunks
  *   copy.c    all of it, while the store goes on
- *   leaves.c  all entries of a tree, fast
+ *   leaf_scan.c all entries of a tree, fast
  *   disk/walk.c    is the structure of the file whole? */
 #ifndef TRP_REPLAY_STORE_INTERNAL_H
 #define TRP_REPLAY_STORE_INTERNAL_H
@@ -416,7 +416,7 @@ int removed_put(struct store *store, MDB_txn *txn, size_t bytes, struct budget *
  * False: there are none, or no room. */
 bool removed_work(struct store *store, bool give_up);
 
-/* ---- fold.c --------------------------------------------------------------------------- */
+/* ---- log.c ---------------------------------------------------------------------------- */
 
 /* Appends a group's changes to the log. */
 int log_append(struct store *store, MDB_txn *txn, trp_bytes changes);
@@ -460,7 +460,7 @@ int table_record_put(struct store *store, MDB_txn *txn, uint32_t id, const struc
 struct store_table *table_find_id(struct store *store, uint64_t id, size_t *index);
 void tables_free(struct store *store);
 
-/* ---- doomed.c ------------------------------------------------------------------------- */
+/* ---- tombstone.c ---------------------------------------------------------------------- */
 
 struct doomed *doomed_add(struct store *store, uint32_t table_id);
 bool doomed_has(const struct store *store, uint64_t table_id);

@@ -15,7 +15,7 @@
 #include <sys/mman.h>
 
 #include "core/alloc.h"
-#include "leaves.h"
+#include "leaf_scan.h"
 
 /* ---- records in parts ----------------------------------------------------------------------- */
 

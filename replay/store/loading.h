@@ -1,5 +1,5 @@
 /* What is known of a file while its items come into memory; shared by load.c and
- * found.c. */
+ * chunk_scan.c. */
 #ifndef TRP_REPLAY_STORE_LOADING_H
 #define TRP_REPLAY_STORE_LOADING_H
 
@@ -46,7 +46,7 @@ struct loading {
 /* Makes the cursors usable, and forgets where they stood when they were not. */
 trp_status loading_renew(struct loading *loading);
 
-/* ---- found.c -------------------------------------------------------------------------- */
+/* ---- chunk_scan.c --------------------------------------------------------------------- */
 
 /* The chunk's object, with a reference of the caller's; it is made if it is not there yet. NULL:
  * *status failed, or *wrong says what is wrong with the chunk. `in_turn`: an item that comes in the

@@ -1,6 +1,6 @@
 /* Tables as the database has them: a record and counters each. What goes is only marked, at once:
  * the record loses everything but its number, and items of such a table are nobody's from then on,
- * be they in the file still or not (see doomed.c). A table that is emptied goes on under a
+ * be they in the file still or not (see tombstone.c). A table that is emptied goes on under a
  * new number. Guarantee: no number is given out twice. */
 #include "internal.h"
 

@@ -13,7 +13,7 @@
 #include "core/clock.h"
 #include "replay/disk/dir.h"
 #include "replay/store/internal.h"
-#include "replay/store/target.h"
+#include "replay/store/checkpoint_writer.h"
 
 enum { MIB = 1 << 20 };
 

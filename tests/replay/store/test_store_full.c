@@ -8,7 +8,7 @@
 #include <sys/mount.h>
 
 #include "core/clock.h"
-#include "replay/store/target.h"
+#include "replay/store/checkpoint_writer.h"
 
 enum { ITEM_BYTES = 28224, ITEMS_MAX = 1 << 20, FS_BYTES = 40 << 20 };
 

@@ -5,7 +5,7 @@
  *
  * That a chunk is damaged is known when the items that name it are written: they are taken out
  * again at the end. */
-#include "target.h"
+#include "checkpoint_writer.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -18,6 +18,7 @@
 
 #include "core/alloc.h"
 #include "core/array.h"
+#include "core/copy.h"
 #include "limits.h"
 #include "replay/wire/limits.h"
 
@@ -73,7 +74,20 @@ static void bytes_give(struct store *store, uint8_t *bytes, size_t size)
 /* ---- bytes that are not ours ------------------------------------------------------------------
  */
 
-void span_reader_copy(struct span_reader *from, uint8_t *out, size_t size)
+struct span_reader {
+    const trp_bytes *next;
+    trp_bytes left; /* of the span before */
+};
+
+static struct span_reader chunk_spans(const struct chunk *chunk)
+{
+    if (chunk->lent)
+        return (struct span_reader){.next = chunk->lent->spans};
+    return (struct span_reader){.left = {chunk->bytes, chunk->size}};
+}
+
+/* The next `size` bytes, which are there. */
+static void span_reader_copy(struct span_reader *from, uint8_t *out, size_t size)
 {
     while (size > 0) {
         while (from->left.size == 0)
@@ -252,13 +266,6 @@ void store_chunk_ref(struct chunk *chunk)
     chunk->refs++;
 }
 
-void dead_push(struct dead_list *list, struct dead dead)
-{
-    if (list->count == list->capacity)
-        list->at = array_grow(list->at, &list->capacity, sizeof *list->at);
-    list->at[list->count++] = dead;
-}
-
 void store_chunk_unref(struct store *store, struct chunk *chunk)
 {
     assert(chunk->refs > 0);
@@ -384,15 +391,6 @@ trp_status store_chunk_read(struct store *store, const struct chunk *chunk, uint
     return TRP_OK;
 }
 
-/* Nothing else can be right behind a page's header: in pages of a tree pointers to nodes are. So
- * the page need not be looked at, which may be on the disk. */
-bool page_of_piece(const struct store *store, MDB_val value, uint64_t *page)
-{
-    uintptr_t at = (uintptr_t)value.mv_data - (uintptr_t)store->map;
-    *page = at / store->page_bytes;
-    return store->map && at % store->page_bytes == PAGE_HEADER_BYTES;
-}
-
 /* For the next time: the walk over the tree is a quarter of what a sample of a large chunk costs
  * that is not copied. */
 static void pages_keep(struct store *store, const struct chunk *chunk, const uint8_t *pages)
@@ -434,4 +432,60 @@ trp_status store_chunk_locate(struct store *store, const struct chunk *chunk, st
     if (paged)
         pages_keep(store, chunk, pages->data + pages->size - pages_size(chunk));
     return TRP_OK;
+}
+
+/* ---- writing -------------------------------------------------------------------------------- */
+
+/* The next `size` bytes of the spans into `out`, which is a page that nobody looks at soon if it is
+ * `away`; the sum with them. Of what may change meanwhile the sum is that of a copy. */
+static uint32_t spans_take(struct span_reader *from, uint8_t *out, size_t size, bool away,
+                           bool shared, uint32_t sum)
+{
+    uint8_t copy[PIECE_BYTES];
+    if (size == 0)
+        return sum;
+    while (from->left.size == 0)
+        from->left = *from->next++;
+    const uint8_t *in = from->left.data;
+    if (shared && away) {
+        span_reader_copy(from, copy, size);
+        in = copy;
+    } else if (!shared && from->left.size >= size) {
+        from->left = (trp_bytes){in + size, from->left.size - size};
+    } else {
+        span_reader_copy(from, out, size);
+        return chunk_sum_add(sum, out, size);
+    }
+    sum = chunk_sum_add(sum, in, size); /* that brings it into the cache */
+    if (away)
+        copy_away(out, in, size);
+    else
+        copy_some(out, in, size);
+    return sum;
+}
+
+int chunk_put(const struct store *store, MDB_cursor *cursor, const struct chunk *chunk)
+{
+    /* What has a page to itself, of the file's own pages: else it is written from there at once. */
+    enum { PAGE_VALUE_MIN = PIECE_BYTES / 2 };
+    bool map = store->options.durability != TRP_DURABLE_SYSTEM;
+    bool shared = chunk->lent && chunk->lent->shared;
+    struct span_reader from = chunk_spans(chunk);
+    uint32_t count = chunk_pieces(chunk->size), sum = 0;
+    for (uint32_t piece = 0; piece < count; piece++) {
+        size_t offset = (size_t)piece * PIECE_BYTES, left = chunk->size + SUM_BYTES - offset;
+        size_t size = left < PIECE_BYTES ? left : PIECE_BYTES;
+        size_t whole = offset < chunk->size ? chunk->size - offset : 0;
+        size_t bytes = whole < size ? whole : size;
+        uint64_t number = piece_key(chunk->seq, piece);
+        MDB_val key = lmdb_key(&number), data = {size, NULL};
+        int rc = mdb_cursor_put(cursor, &key, &data, MDB_APPEND | MDB_RESERVE);
+        if (rc != 0)
+            return rc;
+        uint8_t *out = data.mv_data;
+        sum = spans_take(&from, out, bytes, map && bytes > PAGE_VALUE_MIN, shared, sum);
+        for (size_t at = bytes; at < size; at++)
+            out[at] = (uint8_t)(sum >> 8 * (offset + at - chunk->size));
+    }
+    return 0;
 }

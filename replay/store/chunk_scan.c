@@ -12,6 +12,28 @@
 #include "core/array.h"
 #include "core/hash.h"
 
+static int cursor_renew(struct store *store, enum store_tree tree, MDB_cursor **cursor)
+{
+    return *cursor ? mdb_cursor_renew(store->read_txn, *cursor)
+                   : mdb_cursor_open(store->read_txn, store->trees[tree], cursor);
+}
+
+trp_status loading_renew(struct loading *loading)
+{
+    struct store *store = loading->store;
+    TRP_TRY(lmdb_read_begin(store));
+    if (loading->renewed == store->reads)
+        return TRP_OK;
+    loading->item_key = loading->piece_key = (MDB_val){0};
+    int rc = cursor_renew(store, TREE_ITEMS, &loading->items);
+    if (rc == 0)
+        rc = cursor_renew(store, TREE_PIECES, &loading->pieces);
+    if (rc != 0)
+        return lmdb_fail(store, rc, "read items");
+    loading->renewed = store->reads;
+    return TRP_OK;
+}
+
 /* ---- before their turn ---------------------------------------------------------------------- */
 
 /* In the place of one that was given back. */

@@ -33,9 +33,6 @@ enum {
     GROUP_WAIT_MS = 20,    /* the same for a group that somebody waits for */
     TIDY_MS = 1000,
     LOW_PAGES = 512, /* beyond the reserve: half of what the helper keeps ready at least */
-    SWEEP_MIN = 16,
-    SWEEP_MAX = 256,   /* pages copied in one step, about 0.3 ms */
-    MARGIN_PAGES = 32, /* free list records of an ordinary group */
     ENTRY_CHANGE_BYTES = sizeof(struct change),
     COALESCE_BYTES = 4096 * ENTRY_CHANGE_BYTES, /* 4096 changes are sorted in 40 us */
 };
@@ -43,6 +40,7 @@ enum {
 /* Of the notes, the bytes that one transaction writes. */
 struct part {
     size_t changes, deletes, removed;
+    bool compacts; /* and the change log gets shorter */
 };
 
 /* ---- cost ----------------------------------------------------------------------------------- */
@@ -69,7 +67,11 @@ _Static_assert((uint64_t)PIECES_MAX *PIECE_BYTES > STORE_ITEM_BYTES_MAX,
 
 static struct part part_all(const struct group *group)
 {
-    return (struct part){group->changes.size, group->deletes.size, group->removed.size};
+    return (struct part){
+        .changes = group->changes.size,
+        .deletes = group->deletes.size,
+        .removed = group->removed.size,
+    };
 }
 
 static size_t part_bytes(struct part part)
@@ -141,13 +143,6 @@ static uint64_t table_pages(const struct store *store)
         if (!store->doomed[index].marked)
             table_cost(&cost, 0);
     return cost.pages ? cost_pages(cost) : 0;
-}
-
-bool group_empty(const struct group *group)
-{
-    return group->noted.size == 0 && group->chunk_count == 0 && group->changes.size == 0 &&
-           group->deletes.size == 0 && group->removed.size == 0 && group->dead.count == 0 &&
-           !group->tables_changed && !group->counters_changed;
 }
 
 void group_cleanup(struct store *store)
@@ -442,7 +437,7 @@ static int group_put_pieces(struct store *store, MDB_txn *txn)
     for (size_t index = 0; rc == 0 && index < group->chunk_count; index++) {
         const struct chunk *chunk = group->chunks[index];
         if (chunk->refs > 1) /* else its items went as they came */
-            rc = lmdb_put_chunk(store, cursor, chunk);
+            rc = chunk_put(store, cursor, chunk);
     }
     mdb_cursor_close(cursor);
     return rc;
@@ -570,8 +565,9 @@ static int group_remove_dead(struct store *store, MDB_txn *txn, struct budget *b
 }
 
 /* Counters, and what items that are deleted had, come with the last part. */
-static int group_write(struct store *store, MDB_txn *txn, struct part part, bool folds)
+static int group_write(struct store *store, MDB_txn *txn, void *arg)
 {
+    const struct part part = *(const struct part *)arg;
     struct group *group = &store->group;
     const bool last = part_is_last(group, part);
     struct budget budget =
@@ -597,7 +593,7 @@ static int group_write(struct store *store, MDB_txn *txn, struct part part, bool
         rc = group_put_ceilings(store, txn);
     uint64_t added = (part.changes + part.deletes) / ENTRY_CHANGE_BYTES;
     budget.pages /= 2;
-    return rc == 0 && folds ? fold_step(store, txn, 4 * added + 256, &budget) : rc;
+    return rc == 0 && part.compacts ? fold_step(store, txn, 4 * added + 256, &budget) : rc;
 }
 
 static void notes_drop(struct buffer *notes, size_t bytes)
@@ -660,21 +656,10 @@ static trp_status group_admit(struct store *store, struct part *part)
 
 static trp_status group_commit(struct store *store, struct part part)
 {
-    bool folds;
-    MDB_txn *txn;
-    trp_status status = group_fold_begin(store, &folds);
-    if (status == TRP_OK)
-        status = lmdb_begin(store, &txn);
+    trp_status status = group_fold_begin(store, &part.compacts);
     if (status != TRP_OK)
         return store_break(store, status);
-    int rc = group_write(store, txn, part, folds);
-    if (rc != 0) {
-        mdb_txn_abort(txn);
-        return store_break(store, lmdb_fail(store, rc, "write a group"));
-    }
-    status = lmdb_commit(store, txn);
-    if (status != TRP_OK)
-        return store_break(store, status);
+    TRP_TRY(store_transact(store, "write a group", group_write, &part));
     group_finish(store, part);
     return TRP_OK;
 }
@@ -695,26 +680,4 @@ trp_status store_commit(struct store *store)
                             store->dir.path, part_bytes(part_all(&store->group)));
     }
     return TRP_OK;
-}
-
-trp_status store_sweep(struct store *store, bool *more)
-{
-    *more = false;
-    struct budget budget = lmdb_budget(store, store->account.fixed + MARGIN_PAGES);
-    if (store->pending.count == 0 || budget.pages < SWEEP_MIN || budget.frees < SWEEP_MIN)
-        return TRP_OK;
-    if (budget.pages > SWEEP_MAX)
-        budget.pages = SWEEP_MAX;
-    MDB_txn *txn;
-    trp_status status = lmdb_begin(store, &txn);
-    if (status != TRP_OK)
-        return store_break(store, status);
-    int rc = pieces_remove(store, txn, &store->pending, &budget);
-    if (rc != 0) {
-        mdb_txn_abort(txn);
-        return store_break(store, lmdb_fail(store, rc, "remove chunks"));
-    }
-    status = lmdb_commit(store, txn);
-    *more = store->pending.count > 0;
-    return status == TRP_OK ? TRP_OK : store_break(store, status);
 }

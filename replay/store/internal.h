@@ -1,26 +1,19 @@
-/* The inside of a store, shared by store*.c only.
+/* The inside of a store, shared by the files of this room. None of them calls one above it:
  *
- *   store.c         lifecycle, trajectories, items
- *   disk/dir.c     the directory: lock, format, clean mark
- *   disk/space.c   the helper that allocates pages ahead
- *   disk/extents.c blocks that the file shares with another
- *   lmdb.c    environment, transactions, page accounting
- *   disk/record.c  what lies on disk, and its decoders
- *   chunk.c   chunks in memory: cache, reads
- *   fetch.c   chunks on the disk: what has to be fetched ahead
- *   group.c   admission, notes, commit
- *   tables.c  tables: their records and counters
- *   tombstone.c  tables that are gone, and what is left of them
- *   remove.c  physical deletes
- *   removed.c keys of items that are gone
- *   log.c     the change log into the records, idle work
- *   share.c   readers on this host: leases, nonce
- *   loan.c    pages that a transport sends from
- *   load.c    everything back into memory
- *   chunk_scan.c its chunks
- *   copy.c    all of it, while the store goes on
- *   leaf_scan.c all entries of a tree, fast
- *   disk/walk.c    is the structure of the file whole? */
+ *   store.c         life
+ *   load.c, share.c everything back into memory; readers on this host
+ *   group.c         admission, notes, commit
+ *   work.c          what is done between groups
+ *   copy.c          everything, while the store goes on
+ *   log.c           the change log, and how it gets shorter
+ *   tables.c, removed.c   records of tables; keys of items that are gone
+ *   tombstone.c     tables that are gone, and what is left of them
+ *   chunk_scan.c    the chunks of a file that is loaded
+ *   item.c, loan.c, fetch.c   items; pages that a transport sends from; pages fetched ahead
+ *   remove.c        physical deletes
+ *   chunk.c         chunks in memory: cache, reads
+ *   leaf_scan.c     all entries of a tree, fast
+ *   lmdb.c          environment, transactions, page accounting */
 #ifndef TRP_REPLAY_STORE_INTERNAL_H
 #define TRP_REPLAY_STORE_INTERNAL_H
 
@@ -213,6 +206,8 @@ struct store {
     uint64_t lent_out;             /* bytes of loans that were not collected */
 };
 
+enum { MARGIN_PAGES = 32 }; /* free list records of an ordinary group */
+
 /* ---- lmdb.c --------------------------------------------------------------------------- */
 
 /* Opens or makes the environment and reads the meta record. */
@@ -232,9 +227,20 @@ trp_status lmdb_fail(const struct store *store, int rc, const char *what);
  * checkpoint is named. */
 trp_status record_lost(const struct store *store, const char *what, uint64_t number);
 
+trp_status store_broken(const struct store *store);
+
 /* A write transaction; ends the read one. Commit or abort exactly once. */
 trp_status lmdb_begin(struct store *store, MDB_txn **txn);
 trp_status lmdb_commit(struct store *store, MDB_txn *txn);
+
+/* What one transaction does: LMDB's code. A step that fails leaves nothing. */
+typedef int transaction_step(struct store *store, MDB_txn *txn, void *arg);
+
+/* Begins, takes the step and commits. `what` the step does, in words. */
+trp_status lmdb_transact(struct store *store, const char *what, transaction_step *step, void *arg);
+
+/* The same; after a failure the store is of no use any more. */
+trp_status store_transact(struct store *store, const char *what, transaction_step *step, void *arg);
 
 /* Makes read_txn and read_cursor live. */
 trp_status lmdb_read_begin(struct store *store);
@@ -252,9 +258,6 @@ int lmdb_put_meta(struct store *store, MDB_txn *txn);
 /* Puts one value cut into parts. `flags`: MDB_APPEND behind everything in the tree. */
 int lmdb_put_parts(MDB_cursor *cursor, uint64_t seq, trp_bytes bytes, unsigned flags);
 
-/* Puts a chunk that has its bytes, and its sum, behind everything in the tree. */
-int lmdb_put_chunk(const struct store *store, MDB_cursor *cursor, const struct chunk *chunk);
-
 /* Pages that a transaction may use now; of them, inserts. */
 uint64_t lmdb_pages_free(const struct store *store);
 uint64_t lmdb_pages_insert(const struct store *store);
@@ -268,6 +271,11 @@ uint64_t lmdb_pages_tail(const struct store *store);
 
 /* What is left of them for a transaction that is sure to need `need`. */
 struct budget lmdb_budget(const struct store *store, uint64_t need);
+
+enum { PAGE_HEADER_BYTES = 16 }; /* LMDB's, before a value that has the page to itself */
+
+/* True when the value has a page to itself, which does not move while the value lives. */
+bool page_of_piece(const struct store *store, MDB_val value, uint64_t *page);
 
 static inline MDB_val lmdb_key(const uint64_t *key)
 {
@@ -298,21 +306,6 @@ struct lent {
     trp_bytes spans[];
 };
 
-struct span_reader {
-    const trp_bytes *next;
-    trp_bytes left; /* of the span before */
-};
-
-static inline struct span_reader chunk_spans(const struct chunk *chunk)
-{
-    if (chunk->lent)
-        return (struct span_reader){.next = chunk->lent->spans};
-    return (struct span_reader){.left = {chunk->bytes, chunk->size}};
-}
-
-/* The next `size` bytes, which are there. */
-void span_reader_copy(struct span_reader *from, uint8_t *out, size_t size);
-
 /* A stored chunk without bytes and references. */
 struct chunk *chunk_create_stored(struct store *store, uint64_t seq, uint32_t size);
 void chunk_free(struct store *store, struct chunk *chunk);
@@ -329,14 +322,11 @@ trp_status piece_read(struct store *store, const struct chunk *chunk, uint32_t p
                       struct chunk_check *check);
 trp_status pieces_end(struct store *store, const struct chunk *chunk, struct chunk_check *check);
 
+/* Puts a chunk that has its bytes, and its sum, behind everything in the tree. */
+int chunk_put(const struct store *store, MDB_cursor *cursor, const struct chunk *chunk);
+
 /* Its bytes are on disk now: the cache keeps or drops them. */
 void chunk_settle(struct store *store, struct chunk *chunk);
-void dead_push(struct dead_list *list, struct dead dead);
-
-enum { PAGE_HEADER_BYTES = 16 }; /* LMDB's, before a value that has the page to itself */
-
-/* True when the value has a page to itself, which does not move while the value lives. */
-bool page_of_piece(const struct store *store, MDB_val value, uint64_t *page);
 
 /* ---- share.c -------------------------------------------------------------------------- */
 
@@ -358,14 +348,16 @@ void loans_close(struct store *store);
 
 void cost_add(struct cost *cost, uint64_t bytes);
 uint64_t cost_pages(struct cost cost);
-bool group_empty(const struct group *group);
+static inline bool group_empty(const struct group *group)
+{
+    return group->noted.size == 0 && group->chunk_count == 0 && group->changes.size == 0 &&
+           group->deletes.size == 0 && group->removed.size == 0 && group->dead.count == 0 &&
+           !group->tables_changed && !group->counters_changed;
+}
 
 /* Notes that the record of this item goes. */
 void group_delete_seq(struct store *store, uint64_t seq);
 void group_cleanup(struct store *store);
-
-/* Removes pending dead chunks in a transaction of their own. *more: some are left that can go. */
-trp_status store_sweep(struct store *store, bool *more);
 
 /* ---- copy.c --------------------------------------------------------------------------- */
 
@@ -391,7 +383,12 @@ void loading_end(struct store *store);
 /* Reads tables and their counters as the database has them. */
 trp_status tables_load(struct store *store);
 
+/* From now on a crash of the host matters, and what is there counts as whole. */
+trp_status store_trust(struct store *store);
+
 /* ---- remove.c ------------------------------------------------------------------------- */
+
+void dead_push(struct dead_list *list, struct dead dead);
 
 /* Removes dead chunks from the back of the (ascending) list while the budget lasts. */
 int pieces_remove(struct store *store, MDB_txn *txn, struct dead_list *list, struct budget *budget);
@@ -436,15 +433,16 @@ trp_status log_read(struct store *store, size_t count, size_t part_count, struct
 /* Sorts a prefix of the log into the updates and deletes of `fold`. */
 void fold_sort(struct fold *fold, const struct buffer *changes, struct buffer *scratch);
 
-/* A step of fold or sweep in its own transaction; false: there is nothing to do, or no room. */
+/* A step in a transaction of its own; false: no progress. */
+bool fold_work(struct store *store);
+
+/* ---- work.c --------------------------------------------------------------------------- */
+
+/* Removes pending dead chunks in a transaction of their own. *more: some are left that can go. */
+trp_status store_sweep(struct store *store, bool *more);
+
+/* A step of whatever is to be done; false: there is nothing to do, or no room. */
 bool store_work(struct store *store, bool all);
-
-/* ---- store.c -------------------------------------------------------------------------------- */
-
-trp_status store_broken(const struct store *store);
-
-/* From now on a crash of the host matters, and what is there counts as whole. */
-trp_status store_trust(struct store *store);
 
 /* ---- tables.c ------------------------------------------------------------------------- */
 
@@ -454,13 +452,13 @@ int counters_put(struct store *store, MDB_txn *txn);
 void table_counters(const struct store_table *table, int64_t counters[COUNTERS]);
 void table_set_counters(struct store_table *table, const int64_t counters[COUNTERS]);
 
-/* Replaces the record of a table, or, with NULL, removes it. */
-int table_record_put(struct store *store, MDB_txn *txn, uint32_t id, const struct table_view *view);
-
 struct store_table *table_find_id(struct store *store, uint64_t id, size_t *index);
 void tables_free(struct store *store);
 
 /* ---- tombstone.c ---------------------------------------------------------------------- */
+
+/* Replaces the record of a table, or, with NULL, removes it. */
+int table_record_put(struct store *store, MDB_txn *txn, uint32_t id, const struct table_view *view);
 
 struct doomed *doomed_add(struct store *store, uint32_t table_id);
 bool doomed_has(const struct store *store, uint64_t table_id);

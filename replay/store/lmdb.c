@@ -36,6 +36,7 @@ enum {
     /* Pages: folding's 48, a part of 24, about 85 that any group may cost, and some to spare. */
     RESERVE_MIN = 192,
     RESERVE_MAX = 1024,
+    RETURNED_PAGES_MIN = 64,
     TAIL_KEPT = 64,               /* pages that inserts leave alone: 10 MiB can be freed at once */
     META_PAGE_MAGIC = 0xBEEFC0DE, /* in pages 0 and 1, behind a page header of 16 bytes */
 };
@@ -69,6 +70,20 @@ trp_status lmdb_fail(const struct store *store, int rc, const char *what)
         status = TRP_RESOURCE_EXHAUSTED;
     return trp_fail(status, "replay store %s: %s: %s", store->dir.data_path, what,
                     mdb_strerror(rc));
+}
+
+trp_status store_broken(const struct store *store)
+{
+    return trp_fail(store->failed, "%s", store->failed_words);
+}
+
+trp_status store_break(struct store *store, trp_status status)
+{
+    if (store->failed == TRP_OK) {
+        store->failed = status;
+        store->failed_words = xstrdup(trp_last_error());
+    }
+    return status;
 }
 
 /* ---- reading -------------------------------------------------------------------------------- */
@@ -121,6 +136,15 @@ trp_status lmdb_tree(struct store *store, enum store_tree tree, struct tree_reco
     mdb_env_info(store->env, &info);
     *pages = info.me_last_pgno + 1;
     return TRP_OK;
+}
+
+/* Nothing else can be right behind a page's header: in pages of a tree pointers to nodes are. So
+ * the page need not be looked at, which may be on the disk. */
+bool page_of_piece(const struct store *store, MDB_val value, uint64_t *page)
+{
+    uintptr_t at = (uintptr_t)value.mv_data - (uintptr_t)store->map;
+    *page = at / store->page_bytes;
+    return store->map && at % store->page_bytes == PAGE_HEADER_BYTES;
 }
 
 /* ---- accounting ----------------------------------------------------------------------------- */
@@ -231,21 +255,16 @@ struct budget lmdb_budget(const struct store *store, uint64_t need)
     return budget;
 }
 
+static int meta_put(struct store *store, MDB_txn *txn, void *arg)
+{
+    (void)arg;
+    return lmdb_put_meta(store, txn);
+}
+
 bool lmdb_advance(struct store *store)
 {
-    MDB_txn *txn;
-    if (store->failed != TRP_OK || lmdb_pages_free(store) < store->account.least ||
-        lmdb_begin(store, &txn) != TRP_OK)
-        return false;
-    int rc = lmdb_put_meta(store, txn);
-    if (rc != 0) {
-        mdb_txn_abort(txn);
-        return false;
-    }
-    trp_status status = lmdb_commit(store, txn);
-    if (status != TRP_OK)
-        store_break(store, status);
-    return status == TRP_OK;
+    return store->failed == TRP_OK && lmdb_pages_free(store) >= store->account.least &&
+           store_transact(store, "write the meta record", meta_put, NULL) == TRP_OK;
 }
 
 /* So many pages are kept ready beyond the reserve: a sixteenth of the file, so that a growing store
@@ -310,6 +329,23 @@ trp_status lmdb_commit(struct store *store, MDB_txn *txn)
     return TRP_OK;
 }
 
+trp_status lmdb_transact(struct store *store, const char *what, transaction_step *step, void *arg)
+{
+    MDB_txn *txn;
+    TRP_TRY(lmdb_begin(store, &txn));
+    int rc = step(store, txn, arg);
+    if (rc == 0)
+        return lmdb_commit(store, txn);
+    mdb_txn_abort(txn);
+    return lmdb_fail(store, rc, what);
+}
+
+trp_status store_transact(struct store *store, const char *what, transaction_step *step, void *arg)
+{
+    trp_status status = lmdb_transact(store, what, step, arg);
+    return status == TRP_OK ? TRP_OK : store_break(store, status);
+}
+
 int lmdb_put_meta(struct store *store, MDB_txn *txn)
 {
     uint64_t number = META_KEY;
@@ -332,60 +368,6 @@ int lmdb_put_parts(MDB_cursor *cursor, uint64_t seq, trp_bytes bytes, unsigned f
             return rc;
         if (size)
             copy_some(data.mv_data, bytes.data + offset, size);
-    }
-    return 0;
-}
-
-/* The next `size` bytes of the spans into `out`, which is a page that nobody looks at soon if it is
- * `away`; the sum with them. Of what may change meanwhile the sum is that of a copy. */
-static uint32_t spans_take(struct span_reader *from, uint8_t *out, size_t size, bool away,
-                           bool shared, uint32_t sum)
-{
-    uint8_t copy[PIECE_BYTES];
-    if (size == 0)
-        return sum;
-    while (from->left.size == 0)
-        from->left = *from->next++;
-    const uint8_t *in = from->left.data;
-    if (shared && away) {
-        span_reader_copy(from, copy, size);
-        in = copy;
-    } else if (!shared && from->left.size >= size) {
-        from->left = (trp_bytes){in + size, from->left.size - size};
-    } else {
-        span_reader_copy(from, out, size);
-        return chunk_sum_add(sum, out, size);
-    }
-    sum = chunk_sum_add(sum, in, size); /* that brings it into the cache */
-    if (away)
-        copy_away(out, in, size);
-    else
-        copy_some(out, in, size);
-    return sum;
-}
-
-int lmdb_put_chunk(const struct store *store, MDB_cursor *cursor, const struct chunk *chunk)
-{
-    /* What has a page to itself, of the file's own pages: else it is written from there at once. */
-    enum { PAGE_VALUE_MIN = PIECE_BYTES / 2 };
-    bool map = store->options.durability != TRP_DURABLE_SYSTEM;
-    bool shared = chunk->lent && chunk->lent->shared;
-    struct span_reader from = chunk_spans(chunk);
-    uint32_t count = chunk_pieces(chunk->size), sum = 0;
-    for (uint32_t piece = 0; piece < count; piece++) {
-        size_t offset = (size_t)piece * PIECE_BYTES, left = chunk->size + SUM_BYTES - offset;
-        size_t size = left < PIECE_BYTES ? left : PIECE_BYTES;
-        size_t whole = offset < chunk->size ? chunk->size - offset : 0;
-        size_t bytes = whole < size ? whole : size;
-        uint64_t number = piece_key(chunk->seq, piece);
-        MDB_val key = lmdb_key(&number), data = {size, NULL};
-        int rc = mdb_cursor_put(cursor, &key, &data, MDB_APPEND | MDB_RESERVE);
-        if (rc != 0)
-            return rc;
-        uint8_t *out = data.mv_data;
-        sum = spans_take(&from, out, bytes, map && bytes > PAGE_VALUE_MIN, shared, sum);
-        for (size_t at = bytes; at < size; at++)
-            out[at] = (uint8_t)(sum >> 8 * (offset + at - chunk->size));
     }
     return 0;
 }
@@ -623,32 +605,34 @@ static trp_status pages_open(struct store *store, int fd, uint64_t first)
     return TRP_OK;
 }
 
+static int runs_return(struct store *store, MDB_txn *txn, void *arg)
+{
+    enum { RUNS = 8 };
+    MDB_cursor *cursor;
+    MDB_val key, data;
+    (void)arg;
+    int rc = mdb_cursor_open(txn, store->trees[TREE_PARKED], &cursor);
+    for (unsigned run = 0; rc == 0 && run < RUNS; run++) {
+        rc = mdb_cursor_get(cursor, &key, &data, MDB_LAST);
+        if (rc == 0)
+            rc = mdb_cursor_del(cursor, 0);
+    }
+    return rc == MDB_NOTFOUND ? 0 : rc;
+}
+
 /* An earlier version took free pages from LMDB, as values that nobody reads, and punched them out
  * of the file. They are allocated, and then LMDB gets them back. Where there is no room for them
  * they stay what they are. */
 static trp_status parked_return(struct store *store, int fd)
 {
-    enum { RUNS = 8, RUN_PAGES = 64 };
     off_t bytes = (off_t)(store->account.next * store->page_bytes);
     if (store->account.parked == 0 || posix_fallocate(fd, 0, bytes) != 0)
         return TRP_OK;
-    while (store->account.parked > 0 && lmdb_pages_free(store) >= RUN_PAGES) {
-        MDB_txn *txn;
-        MDB_cursor *cursor;
-        MDB_val key, data;
-        TRP_TRY(lmdb_begin(store, &txn));
-        int rc = mdb_cursor_open(txn, store->trees[TREE_PARKED], &cursor);
-        for (unsigned run = 0; rc == 0 && run < RUNS; run++) {
-            rc = mdb_cursor_get(cursor, &key, &data, MDB_LAST);
-            rc = rc == 0 ? mdb_cursor_del(cursor, 0) : rc;
-        }
-        if (rc != 0 && rc != MDB_NOTFOUND) {
-            mdb_txn_abort(txn);
-            return lmdb_fail(store, rc, "return parked pages");
-        }
-        TRP_TRY(lmdb_commit(store, txn));
-    }
-    return TRP_OK;
+    trp_status status = TRP_OK;
+    while (status == TRP_OK && store->account.parked > 0 &&
+           lmdb_pages_free(store) >= RETURNED_PAGES_MIN)
+        status = lmdb_transact(store, "return parked pages", runs_return, NULL);
+    return status;
 }
 
 /* LMDB makes a file that it writes to through a map as long as the map. It is to be as long as what
@@ -718,17 +702,11 @@ trp_status lmdb_open(struct store *store)
 
 trp_status lmdb_rename(struct store *store)
 {
-    MDB_txn *txn;
     if (lmdb_pages_free(store) < store->account.least)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "replay store %s has no room to be opened",
                         store->dir.data_path);
     TRP_TRY(nonce_draw(store));
-    TRP_TRY(lmdb_begin(store, &txn));
-    int rc = lmdb_put_meta(store, txn);
-    if (rc == 0)
-        return lmdb_commit(store, txn);
-    mdb_txn_abort(txn);
-    return lmdb_fail(store, rc, "write the meta record");
+    return lmdb_transact(store, "write the meta record", meta_put, NULL);
 }
 
 void lmdb_close(struct store *store)
@@ -736,7 +714,6 @@ void lmdb_close(struct store *store)
     if (!store->env)
         return;
     space_destroy(store->space);
-    loading_end(store);
     if (store->read_cursor)
         mdb_cursor_close(store->read_cursor);
     if (store->read_txn)

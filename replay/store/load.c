@@ -338,29 +338,23 @@ static trp_status items_load(struct loading *loading, store_visit load, void *ar
     return status;
 }
 
-/* ---- one load ------------------------------------------------------------------------------- */
+/* ---- trust --------------------------------------------------------------------------------- */
 
-static int cursor_renew(struct store *store, enum store_tree tree, MDB_cursor **cursor)
+bool store_trusted(const struct store *store)
 {
-    return *cursor ? mdb_cursor_renew(store->read_txn, *cursor)
-                   : mdb_cursor_open(store->read_txn, store->trees[tree], cursor);
+    return store->has_trees && !store->options.check && !store->dir.suspect;
 }
 
-trp_status loading_renew(struct loading *loading)
+trp_status store_trust(struct store *store)
 {
-    struct store *store = loading->store;
-    TRP_TRY(lmdb_read_begin(store));
-    if (loading->renewed == store->reads)
-        return TRP_OK;
-    loading->item_key = loading->piece_key = (MDB_val){0};
-    int rc = cursor_renew(store, TREE_ITEMS, &loading->items);
-    if (rc == 0)
-        rc = cursor_renew(store, TREE_PIECES, &loading->pieces);
+    /* A server that was killed, with another durability, may have left pages that no disk has. */
+    int rc = store->options.durability == TRP_DURABLE_SYSTEM ? mdb_env_sync(store->env, 1) : 0;
     if (rc != 0)
-        return lmdb_fail(store, rc, "read items");
-    loading->renewed = store->reads;
-    return TRP_OK;
+        return lmdb_fail(store, rc, "sync");
+    return store_dir_mark(&store->dir, store->options.durability, false);
 }
+
+/* ---- one load ------------------------------------------------------------------------------- */
 
 static trp_status loading_begin(struct store *store)
 {

@@ -16,7 +16,6 @@ enum {
     FOLD_PARTS = 4096,
     BUDGET_MIN = 16,  /* pages: below, a step mostly copies its paths */
     ADVANCES_MAX = 2, /* transactions until what one gave back can be taken */
-    IDLE_CHANGES_MIN = 1024,
     STEP_QUOTA = 256, /* about 0.3 ms */
 };
 
@@ -234,8 +233,12 @@ static bool fold_room(struct store *store, struct budget *budget)
     return budget->pages >= least && budget->frees >= least;
 }
 
-/* False: no progress. */
-static bool fold_work(struct store *store)
+static int fold_alone(struct store *store, MDB_txn *txn, void *budget)
+{
+    return fold_step(store, txn, STEP_QUOTA, budget);
+}
+
+bool fold_work(struct store *store)
 {
     uint64_t progress = store->fold_progress;
     struct budget budget;
@@ -247,44 +250,6 @@ static bool fold_work(struct store *store)
             store_break(store, status);
         return false;
     }
-    MDB_txn *txn;
-    status = lmdb_begin(store, &txn);
-    if (status == TRP_OK) {
-        int rc = fold_step(store, txn, STEP_QUOTA, &budget);
-        if (rc != 0) {
-            mdb_txn_abort(txn);
-            status = lmdb_fail(store, rc, "fold the change log");
-        } else {
-            status = lmdb_commit(store, txn);
-        }
-    }
-    if (status != TRP_OK)
-        store_break(store, status);
+    status = store_transact(store, "fold the change log", fold_alone, &budget);
     return status == TRP_OK && store->fold_progress != progress;
-}
-
-bool store_work(struct store *store, bool all)
-{
-    if (store->failed != TRP_OK || !store->loaded)
-        return false;
-    size_t before = store->pending.count;
-    bool more;
-    if (store_sweep(store, &more) != TRP_OK)
-        return false;
-    if (store->pending.count < before)
-        return true;
-    if (removed_work(store, false))
-        return true;
-    if (copy_holds_records(store))
-        return false;
-    if (doomed_work(store))
-        return true;
-    if (store->fold.active || store->log_changes >= (all ? 1 : IDLE_CHANGES_MIN))
-        return fold_work(store);
-    return false;
-}
-
-bool store_idle(struct store *store)
-{
-    return !store->options.read_only && (store_work(store, false));
 }

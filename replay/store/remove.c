@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "core/array.h"
 #include "core/clock.h"
 
 enum {
@@ -17,6 +18,13 @@ enum {
     ASKED_CHUNKS = 64,
     ASKED_PIECES = 256, /* of each */
 };
+
+void dead_push(struct dead_list *list, struct dead dead)
+{
+    if (list->count == list->capacity)
+        list->at = array_grow(list->at, &list->capacity, sizeof *list->at);
+    list->at[list->count++] = dead;
+}
 
 size_t runs_merge(struct change *runs, size_t count, struct buffer *scratch)
 {

@@ -113,31 +113,31 @@ int removed_put(struct store *store, MDB_txn *txn, size_t bytes, struct budget *
     return rc;
 }
 
+struct trim {
+    uint64_t most;
+    struct budget *budget;
+};
+
+static int removed_step(struct store *store, MDB_txn *txn, void *arg)
+{
+    const struct trim *trim = arg;
+    MDB_cursor *cursor;
+    int rc = mdb_cursor_open(txn, store->trees[TREE_REMOVED], &cursor);
+    if (rc != 0)
+        return rc;
+    rc = removed_trim(store, cursor, UINT64_MAX, trim->most, trim->budget);
+    mdb_cursor_close(cursor);
+    return rc;
+}
+
 bool removed_work(struct store *store, bool give_up)
 {
     struct budget budget = lmdb_budget(store, store->account.fold);
     uint64_t before = store->removed_count, most = give_up ? before / 2 : records_max(store);
-    MDB_cursor *cursor;
-    MDB_txn *txn;
-    if (before <= most || budget.pages == 0)
-        return false;
-    trp_status status = lmdb_begin(store, &txn);
-    if (status == TRP_OK) {
-        int rc = mdb_cursor_open(txn, store->trees[TREE_REMOVED], &cursor);
-        if (rc == 0) {
-            rc = removed_trim(store, cursor, UINT64_MAX, most, &budget);
-            mdb_cursor_close(cursor);
-        }
-        if (rc == 0) {
-            status = lmdb_commit(store, txn);
-        } else {
-            mdb_txn_abort(txn);
-            status = lmdb_fail(store, rc, "remove keys");
-        }
-    }
-    if (status != TRP_OK)
-        store_break(store, status);
-    return status == TRP_OK && store->removed_count < before;
+    struct trim trim = {most, &budget};
+    return before > most && budget.pages > 0 &&
+           store_transact(store, "remove keys", removed_step, &trim) == TRP_OK &&
+           store->removed_count < before;
 }
 
 /* What is no record that was written is passed over: a key that is not known is inserted. */

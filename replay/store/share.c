@@ -76,22 +76,13 @@ trp_status leases_revoke(const struct store *store)
 
 /* ---- the nonce ------------------------------------------------------------------------------ */
 
-static trp_status nonce_write(struct store *store, const uint8_t *nonce)
+static int nonce_put(struct store *store, MDB_txn *txn, void *nonce)
 {
     uint8_t page[PIECE_BYTES] = {0};
     uint64_t number = META_NONCE_KEY;
     MDB_val key = lmdb_key(&number), data = {sizeof page, page};
-    MDB_txn *txn;
     memcpy(page, nonce, NONCE_BYTES);
-    if (lmdb_pages_insert(store) < SHARE_PAGES)
-        return trp_fail(TRP_RESOURCE_EXHAUSTED, "replay store %s has no room",
-                        store->dir.data_path);
-    TRP_TRY(lmdb_begin(store, &txn));
-    int rc = mdb_put(txn, store->trees[TREE_META], &key, &data, 0);
-    if (rc == 0)
-        return lmdb_commit(store, txn);
-    mdb_txn_abort(txn);
-    return lmdb_fail(store, rc, "write the nonce");
+    return mdb_put(txn, store->trees[TREE_META], &key, &data, 0);
 }
 
 static trp_status nonce_find(struct store *store, uint64_t *at)
@@ -130,7 +121,10 @@ static trp_status share_fill(struct store *store, struct store_sharing *sharing)
                                   .inode = info.st_ino};
     if (getrandom(share->nonce, NONCE_BYTES, 0) != NONCE_BYTES)
         return store_errno(errno, sharing->data_path, "random bytes");
-    TRP_TRY(nonce_write(store, share->nonce));
+    if (lmdb_pages_insert(store) < SHARE_PAGES)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "replay store %s has no room",
+                        store->dir.data_path);
+    TRP_TRY(lmdb_transact(store, "write the nonce", nonce_put, share->nonce));
     TRP_TRY(nonce_find(store, &share->nonce_at));
     TRP_TRY(leases_map(sharing->lease_path, true, &sharing->words));
     leases_clear(sharing->words);

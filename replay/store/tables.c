@@ -149,26 +149,6 @@ void tables_free(struct store *store)
 
 /* ---- in the file ---------------------------------------------------------------------------- */
 
-int table_record_put(struct store *store, MDB_txn *txn, uint32_t id, const struct table_view *view)
-{
-    struct buffer record = {0};
-    /* Parts of a longer predecessor must not stay. */
-    struct change old = change_make(CHANGE_DELETE, id, 1);
-    uint64_t quota = UINT64_MAX;
-    MDB_cursor *cursor;
-    int rc = mdb_cursor_open(txn, store->trees[TREE_TABLES], &cursor);
-    if (rc != 0)
-        return rc;
-    rc = items_remove(cursor, &old, &quota);
-    if (view)
-        table_record_encode(&record, view);
-    if (rc == 0 && view)
-        rc = lmdb_put_parts(cursor, id, buffer_bytes(&record), 0);
-    mdb_cursor_close(cursor);
-    buffer_cleanup(&record);
-    return rc;
-}
-
 static int table_put(struct store *store, MDB_txn *txn, size_t index)
 {
     const struct store_table *table = &store->tables[index];

@@ -63,6 +63,26 @@ void doomed_cleanup(struct store *store)
 
 /* ---- in the file ---------------------------------------------------------------------------- */
 
+int table_record_put(struct store *store, MDB_txn *txn, uint32_t id, const struct table_view *view)
+{
+    struct buffer record = {0};
+    /* Parts of a longer predecessor must not stay. */
+    struct change old = change_make(CHANGE_DELETE, id, 1);
+    uint64_t quota = UINT64_MAX;
+    MDB_cursor *cursor;
+    int rc = mdb_cursor_open(txn, store->trees[TREE_TABLES], &cursor);
+    if (rc != 0)
+        return rc;
+    rc = items_remove(cursor, &old, &quota);
+    if (view)
+        table_record_encode(&record, view);
+    if (rc == 0 && view)
+        rc = lmdb_put_parts(cursor, id, buffer_bytes(&record), 0);
+    mdb_cursor_close(cursor);
+    buffer_cleanup(&record);
+    return rc;
+}
+
 static int doomed_erase(struct store *store, MDB_txn *txn, uint32_t id)
 {
     uint64_t number = META_COUNTERS_KEY + id;
@@ -113,8 +133,9 @@ void doomed_see(struct store *store, uint64_t seq, bool lives)
 }
 
 /* A slice of the runs, from the last one on; then the records of their tables. */
-static int doomed_step(struct store *store, MDB_txn *txn, struct budget *budget)
+static int doomed_step(struct store *store, MDB_txn *txn, void *arg)
 {
+    struct budget *budget = arg;
     struct buffer *runs = &store->doomed_runs;
     size_t count = runs->size / sizeof(struct change);
     uint64_t quota = SLICE_QUOTA;
@@ -146,18 +167,5 @@ bool doomed_work(struct store *store)
     struct budget budget = lmdb_budget(store, store->account.fixed);
     if (!doomed_left(store) || budget.pages < BUDGET_MIN || budget.frees < BUDGET_MIN)
         return false;
-    MDB_txn *txn;
-    trp_status status = lmdb_begin(store, &txn);
-    if (status == TRP_OK) {
-        int rc = doomed_step(store, txn, &budget);
-        if (rc != 0) {
-            mdb_txn_abort(txn);
-            status = lmdb_fail(store, rc, "remove items");
-        } else {
-            status = lmdb_commit(store, txn);
-        }
-    }
-    if (status != TRP_OK)
-        store_break(store, status);
-    return status == TRP_OK;
+    return store_transact(store, "remove items", doomed_step, &budget) == TRP_OK;
 }

@@ -56,12 +56,12 @@ static size_t distance(const char *a, const char *b)
     size_t row[GUESS_LENGTH_MAX + 1], length = strlen(b);
     if (length > GUESS_LENGTH_MAX || strlen(a) > GUESS_LENGTH_MAX)
         return SIZE_MAX;
-    for (size_t j = 0; j <= length; ++j)
+    for (size_t j = 0; j <= length; j++)
         row[j] = j;
-    for (size_t i = 0; a[i]; ++i) {
+    for (size_t i = 0; a[i]; i++) {
         size_t corner = row[0];
         row[0] = i + 1;
-        for (size_t j = 0; j < length; ++j) {
+        for (size_t j = 0; j < length; j++) {
             size_t change = corner + (a[i] != b[j]);
             corner = row[j + 1];
             row[j + 1] = 1 + (row[j] < row[j + 1] ? row[j] : row[j + 1]);
@@ -76,7 +76,7 @@ const char *cli_guess(const char *word, const char *const *candidates, char *tex
 {
     const char *best = NULL;
     size_t least = strlen(word) < 3 ? 1 : strlen(word) < 8 ? 2 : 3;
-    for (size_t i = 0; candidates[i]; ++i) {
+    for (size_t i = 0; candidates[i]; i++) {
         size_t away = distance(word, candidates[i]);
         bool begins = strlen(word) > 1 && strncmp(candidates[i], word, strlen(word)) == 0;
         if (begins && !best)
@@ -222,8 +222,8 @@ static void parser_fill(struct parser *parser)
         *letter++ = '+';
     *letter++ = ':'; /* a missing value is told apart from an unknown option */
     *letter++ = 'h';
-    for (size_t i = 0; i < CLI_GROUPS_MAX && parser->command->options[i]; ++i) {
-        for (const struct cli_option *row = parser->command->options[i]; row->name; ++row) {
+    for (size_t i = 0; i < CLI_GROUPS_MAX && parser->command->options[i]; i++) {
+        for (const struct cli_option *row = parser->command->options[i]; row->name; row++) {
             assert(parser->count < OPTIONS_MAX);
             bool value = row->kind != CLI_FLAG;
             parser->longs[parser->count] =
@@ -240,14 +240,14 @@ static void parser_fill(struct parser *parser)
 
 static void set_fallbacks(const struct parser *parser)
 {
-    for (int i = 0; i < parser->count; ++i)
+    for (int i = 0; i < parser->count; i++)
         if (parser->rows[i]->fallback)
             set_value(parser->name, parser->rows[i], parser->rows[i]->fallback, parser->args);
 }
 
 static void free_lists(const struct parser *parser)
 {
-    for (int i = 0; i < parser->count; ++i)
+    for (int i = 0; i < parser->count; i++)
         if (parser->rows[i]->kind == CLI_LIST)
             free(((struct cli_list *)(void *)((char *)parser->args + parser->rows[i]->at))->words);
 }
@@ -260,7 +260,7 @@ static int wrong_option(const struct parser *parser, char **argv)
         return cli_wrong(parser->name, "there is no option -%c", optopt);
     snprintf(word, sizeof word, "%s", argv[optind - 1] + 2);
     word[strcspn(word, "=")] = '\0';
-    for (int i = 0; i < parser->count; ++i) {
+    for (int i = 0; i < parser->count; i++) {
         names[i] = parser->rows[i]->name;
         if (strcmp(names[i], word) == 0)
             return cli_wrong(parser->name, "--%s takes no value", word);
@@ -271,7 +271,7 @@ static int wrong_option(const struct parser *parser, char **argv)
 
 static int wrong_end(const struct parser *parser, char **argv)
 {
-    for (int i = 0; i < parser->count && optopt != 256; ++i)
+    for (int i = 0; i < parser->count && optopt != 256; i++)
         if (parser->rows[i]->letter == optopt)
             return cli_wrong(parser->name, "-%c: %s is missing", optopt, parser->rows[i]->value);
     return cli_wrong(parser->name, "%s: its value is missing", argv[optind - 1]);
@@ -279,7 +279,7 @@ static int wrong_end(const struct parser *parser, char **argv)
 
 static const struct cli_option *by_letter(const struct parser *parser, int letter)
 {
-    for (int i = 0; i < parser->count; ++i)
+    for (int i = 0; i < parser->count; i++)
         if (parser->rows[i]->letter == letter)
             return parser->rows[i];
     return NULL;
@@ -335,7 +335,7 @@ static int check_words(const struct parser *parser, size_t count, char **words)
 
 static int check_needed(const struct parser *parser)
 {
-    for (int i = 0; i < parser->count; ++i) {
+    for (int i = 0; i < parser->count; i++) {
         const struct cli_option *row = parser->rows[i];
         if (row->needed && !*(const char *const *)(const void *)((char *)parser->args + row->at))
             return cli_wrong(parser->name, "--%s=%s is missing", row->name, row->value);
@@ -371,7 +371,7 @@ static int unknown_command(const struct command *command, const char *name, cons
     const char *names[OPTIONS_MAX + 1] = {NULL};
     char guess[128];
     size_t count = 0;
-    for (const struct command *each = command->commands; each->name; ++each)
+    for (const struct command *each = command->commands; each->name; each++)
         names[count++] = each->name;
     assert(count < OPTIONS_MAX);
     return cli_wrong(name, "there is no command '%s'%s (%s --help lists them)", word,
@@ -391,7 +391,7 @@ int command_run(const struct command *command, const char *name, int argc, char 
         help_print(stdout, command, name);
         return EXIT_DONE;
     }
-    for (const struct command *each = command->commands; each->name; ++each) {
+    for (const struct command *each = command->commands; each->name; each++) {
         if (strcmp(each->name, argv[1]) != 0)
             continue;
         char *longer = xasprintf("%s %s", name, each->name);

@@ -81,8 +81,8 @@ static const char script_tail[] =
 
 static void options_words(const struct command *command)
 {
-    for (size_t i = 0; i < CLI_GROUPS_MAX && command->options[i]; ++i)
-        for (const struct cli_option *row = command->options[i]; row->name; ++row)
+    for (size_t i = 0; i < CLI_GROUPS_MAX && command->options[i]; i++)
+        for (const struct cli_option *row = command->options[i]; row->name; row++)
             printf("--%s ", row->name);
     printf("--help");
 }
@@ -90,8 +90,8 @@ static void options_words(const struct command *command)
 /* Options that take the next word. */
 static void valued_words(const struct command *command)
 {
-    for (size_t i = 0; i < CLI_GROUPS_MAX && command->options[i]; ++i) {
-        for (const struct cli_option *row = command->options[i]; row->name; ++row) {
+    for (size_t i = 0; i < CLI_GROUPS_MAX && command->options[i]; i++) {
+        for (const struct cli_option *row = command->options[i]; row->name; row++) {
             if (row->kind != CLI_FLAG)
                 printf("--%s ", row->name);
             if (row->kind != CLI_FLAG && row->letter)
@@ -103,14 +103,14 @@ static void valued_words(const struct command *command)
 static void words_print(const struct command *command, const char *name)
 {
     printf("    '%s')\n        commands='", name);
-    for (const struct command *each = command->commands; each && each->name; ++each)
+    for (const struct command *each = command->commands; each && each->name; each++)
         printf("%s ", each->name);
     printf("' arguments='%s'\n        options='", command->arguments ? command->arguments : "");
     options_words(command);
     printf("'\n        valued='");
     valued_words(command);
     printf("' ;;\n");
-    for (const struct command *each = command->commands; each && each->name; ++each) {
+    for (const struct command *each = command->commands; each && each->name; each++) {
         char *longer = xasprintf("%s %s", name, each->name);
         words_print(each, longer);
         free(longer);
@@ -127,8 +127,8 @@ static const char *row_words(const struct cli_option *row)
 /* What may follow an option, where that is a list of words. */
 static void choices_print(const struct command *command, const char *name)
 {
-    for (size_t i = 0; i < CLI_GROUPS_MAX && command->options[i]; ++i) {
-        for (const struct cli_option *row = command->options[i]; row->name; ++row) {
+    for (size_t i = 0; i < CLI_GROUPS_MAX && command->options[i]; i++) {
+        for (const struct cli_option *row = command->options[i]; row->name; row++) {
             const char *words = row_words(row);
             if (!words)
                 continue;
@@ -138,7 +138,7 @@ static void choices_print(const struct command *command, const char *name)
             printf(") echo '%s' ;;\n", words);
         }
     }
-    for (const struct command *each = command->commands; each && each->name; ++each) {
+    for (const struct command *each = command->commands; each && each->name; each++) {
         char *longer = xasprintf("%s %s", name, each->name);
         choices_print(each, longer);
         free(longer);
@@ -183,7 +183,7 @@ static const char fish_head[] =
 static void fish_quote(const char *text)
 {
     putchar('\'');
-    for (; *text; ++text) {
+    for (; *text; text++) {
         if (*text == '\'' || *text == '\\')
             putchar('\\');
         putchar(*text);
@@ -209,12 +209,12 @@ static void fish_option(const struct cli_option *row, const char *path)
 
 static void fish_print(const struct command *command, const char *path)
 {
-    for (size_t i = 0; i < CLI_GROUPS_MAX && command->options[i]; ++i)
-        for (const struct cli_option *row = command->options[i]; row->name; ++row)
+    for (size_t i = 0; i < CLI_GROUPS_MAX && command->options[i]; i++)
+        for (const struct cli_option *row = command->options[i]; row->name; row++)
             fish_option(row, path);
     if (command->arguments && strncmp(command->arguments, "CHECKPOINT", 10) == 0)
         printf("complete -c troupe -n '__troupe_next%s' -a latest\n", path);
-    for (const struct command *each = command->commands; each && each->name; ++each) {
+    for (const struct command *each = command->commands; each && each->name; each++) {
         printf("complete -c troupe -n '__troupe_next%s' -f -a %s -d ", path, each->name);
         fish_quote(each->summary);
         putchar('\n');

@@ -79,8 +79,8 @@ static void option_print(FILE *out, const struct cli_option *option)
 static void options_print(FILE *out, const struct command *command)
 {
     fputs("\nOptions:\n", out);
-    for (size_t i = 0; i < CLI_GROUPS_MAX && command->options[i]; ++i)
-        for (const struct cli_option *row = command->options[i]; row->name; ++row)
+    for (size_t i = 0; i < CLI_GROUPS_MAX && command->options[i]; i++)
+        for (const struct cli_option *row = command->options[i]; row->name; row++)
             option_print(out, row);
     fputs("  -h, --help              this text\n", out);
 }
@@ -88,7 +88,7 @@ static void options_print(FILE *out, const struct command *command)
 static void commands_print(FILE *out, const struct command *command, const char *name)
 {
     fputc('\n', out);
-    for (const struct command *each = command->commands; each->name; ++each)
+    for (const struct command *each = command->commands; each->name; each++)
         fprintf(out, "  %-13s %s\n", each->name, each->summary);
     fprintf(out, "\n%s COMMAND --help says more.\n", name);
 }
@@ -98,7 +98,7 @@ char *help_usage(const struct command *command)
     const char *words = command->commands ? "COMMAND ..." : command->arguments;
     struct buffer usage = {0};
     char part[128];
-    for (const struct cli_option *row = command->options[0]; row && row->name; ++row) {
+    for (const struct cli_option *row = command->options[0]; row && row->name; row++) {
         if (!row->needed)
             continue;
         int size = snprintf(part, sizeof part, " --%s=%s", row->name, row->value);
@@ -133,6 +133,6 @@ void help_print(FILE *out, const struct command *command, const char *name)
     }
     options_print(out, command);
     fputs("\nExit status:", out);
-    for (int i = 0; i < EXIT_COUNT; ++i)
+    for (int i = 0; i < EXIT_COUNT; i++)
         fprintf(out, "%s%d  %s\n", i ? "             " : " ", i, cli_exit_words[i]);
 }

@@ -20,7 +20,7 @@ void interrupt_watch(void)
     struct sigaction action = {.sa_handler = interrupt_note, .sa_flags = SA_RESTART | SA_RESETHAND},
                      before;
     sigemptyset(&action.sa_mask);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; ++i) {
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         sigaction(numbers[i], &action, &before);
         if (before.sa_handler == SIG_IGN) /* nohup */
             sigaction(numbers[i], &before, NULL);

@@ -34,7 +34,7 @@ cJSON *json_number(double value)
     if (isinf(value))
         return cJSON_CreateString(value > 0 ? "Infinity" : "-Infinity");
     char text[32];
-    for (int digits = 15; digits <= 17; ++digits) { /* cJSON's own text may lose the last bit */
+    for (int digits = 15; digits <= 17; digits++) { /* cJSON's own text may lose the last bit */
         snprintf(text, sizeof text, "%.*g", digits, value);
         if (strtod(text, NULL) == value)
             break;
@@ -92,7 +92,7 @@ bool base64_decode(char *text, trp_bytes *bytes)
         return false;
     for (size_t i = 0; i < size; i += 4) {
         uint32_t group = 0;
-        for (size_t j = 0; j < 4; ++j) {
+        for (size_t j = 0; j < 4; j++) {
             const char *digit = i + j < size - padding ? strchr(digits, text[i + j]) : digits;
             if (!digit || !*digit)
                 return false;
@@ -232,7 +232,7 @@ cJSON *json_message(const ProtobufCMessage *message)
 {
     const ProtobufCMessageDescriptor *descriptor = message->descriptor;
     cJSON *out = cJSON_CreateObject();
-    for (unsigned i = 0; i < descriptor->n_fields; ++i) {
+    for (unsigned i = 0; i < descriptor->n_fields; i++) {
         const ProtobufCFieldDescriptor *field = &descriptor->fields[i];
         const char *at = (const char *)message + field->offset;
         if (field->label != PROTOBUF_C_LABEL_REPEATED) {
@@ -245,7 +245,7 @@ cJSON *json_message(const ProtobufCMessage *message)
             *(const size_t *)(const void *)((const char *)message + field->quantifier_offset);
         const char *elements = *(const char *const *)(const void *)at;
         cJSON *array = cJSON_AddArrayToObject(out, field->name);
-        for (size_t j = 0; j < count; ++j)
+        for (size_t j = 0; j < count; j++)
             cJSON_AddItemToArray(array, value_json(field, elements + j * member_size(field->type)));
     }
     return out;

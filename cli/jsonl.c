@@ -49,7 +49,7 @@ static trp_status jsonl_table(void *state, const Troupe__ReplayTable *table)
     cJSON_AddItemToObject(out, "signature",
                           json_base64((trp_bytes){table->signature.data, table->signature.len}));
     cJSON *names = cJSON_AddArrayToObject(out, "columns");
-    for (size_t i = 0; i < table->n_columns; ++i)
+    for (size_t i = 0; i < table->n_columns; i++)
         cJSON_AddItemToArray(names, cJSON_CreateString(table->columns[i]));
     json_line(jsonl->file, out);
     return ferror(jsonl->file) ? write_broken(jsonl) : TRP_OK;
@@ -66,7 +66,7 @@ static cJSON *column_json(const trp_item_array *column)
     cJSON *out = cJSON_CreateObject();
     cJSON_AddStringToObject(out, "dtype", trp_dtype_name((trp_dtype)column->dtype));
     cJSON *shape = cJSON_AddArrayToObject(out, "shape");
-    for (uint32_t i = 0; i < column->rank; ++i)
+    for (uint32_t i = 0; i < column->rank; i++)
         cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)column->shape[i]));
     cJSON_AddBoolToObject(out, "squeezed", column->squeezed);
     cJSON_AddItemToObject(out, "data", json_base64(column->data));
@@ -84,7 +84,7 @@ static trp_status jsonl_item(void *state, const trp_item_data *item)
     json_add_i64(out, "inserted_at_ns", item->inserted_at_ns);
     json_add_key(out, "policy_version", item->policy_version);
     cJSON *columns = cJSON_AddArrayToObject(out, "columns");
-    for (size_t i = 0; i < item->column_count; ++i)
+    for (size_t i = 0; i < item->column_count; i++)
         cJSON_AddItemToArray(columns, column_json(&item->columns[i]));
     json_line(jsonl->file, out);
     return ferror(jsonl->file) ? write_broken(jsonl) : TRP_OK;

@@ -186,7 +186,7 @@ static void jsonl_source_destroy(void *state)
     if (jsonl->file)
         fclose(jsonl->file);
     cJSON_Delete(jsonl->json);
-    for (size_t i = 0; i < jsonl->column_capacity; ++i)
+    for (size_t i = 0; i < jsonl->column_capacity; i++)
         buffer_cleanup(&jsonl->strings[i]);
     free(jsonl->strings);
     free(jsonl->text);

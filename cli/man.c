@@ -12,7 +12,7 @@
 static void roff_text(FILE *out, const char *text, size_t size)
 {
     bool start = true;
-    for (size_t i = 0; i < size; ++i) {
+    for (size_t i = 0; i < size; i++) {
         if (start && (text[i] == '.' || text[i] == '\''))
             fputs("\\&", out);
         start = false;
@@ -89,7 +89,7 @@ static void option_page(FILE *out, const struct cli_option *option)
 static char *page_name(const char *name)
 {
     char *page = xstrdup(name);
-    for (char *at = page; *at; ++at)
+    for (char *at = page; *at; at++)
         *at = *at == ' ' ? '-' : *at;
     return page;
 }
@@ -97,7 +97,7 @@ static char *page_name(const char *name)
 static void commands_page(FILE *out, const struct command *command, const char *name)
 {
     fputs(".SH COMMANDS\n", out);
-    for (const struct command *each = command->commands; each->name; ++each) {
+    for (const struct command *each = command->commands; each->name; each++) {
         char *longer = xasprintf("%s %s", name, each->name);
         char *page = page_name(longer);
         fputs(".TP\n\\fB", out);
@@ -121,12 +121,12 @@ static void leaf_page(FILE *out, const struct command *command)
         roff_line(out, help_of_arguments(command));
     }
     fputs(".SH OPTIONS\n", out);
-    for (size_t i = 0; i < CLI_GROUPS_MAX && command->options[i]; ++i)
-        for (const struct cli_option *row = command->options[i]; row->name; ++row)
+    for (size_t i = 0; i < CLI_GROUPS_MAX && command->options[i]; i++)
+        for (const struct cli_option *row = command->options[i]; row->name; row++)
             option_page(out, row);
     fputs(".TP\n\\fB\\-h\\fR, \\fB\\-\\-help\\fR\nprints the usage.\n", out);
     fputs(".SH EXIT STATUS\n", out);
-    for (int i = 0; i < EXIT_COUNT; ++i) {
+    for (int i = 0; i < EXIT_COUNT; i++) {
         fprintf(out, ".TP\n%d\n", i);
         roff_line(out, cli_exit_words[i]);
     }
@@ -167,7 +167,7 @@ static trp_status pages_write(const char *dir, const struct command *command, co
     free(path);
     free(page);
     for (const struct command *each = command->commands; status == TRP_OK && each && each->name;
-         ++each) {
+         each++) {
         char *longer = xasprintf("%s %s", name, each->name);
         status = pages_write(dir, each, longer);
         free(longer);
@@ -181,7 +181,7 @@ int man_command(const struct cli_call *call)
     const struct command *command = &cli_root;
     char *name = xstrdup(cli_root.name);
     int exit_status = EXIT_DONE;
-    for (size_t i = 0; i < call->word_count && command; ++i) {
+    for (size_t i = 0; i < call->word_count && command; i++) {
         const struct command *each = command->commands;
         while (each && each->name && strcmp(each->name, call->words[i]) != 0)
             each++;

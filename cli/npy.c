@@ -27,7 +27,7 @@ static const struct {
 
 const char *npy_type(int32_t dtype)
 {
-    for (size_t i = 0; i < sizeof types / sizeof *types; ++i)
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (types[i].dtype == dtype)
             return types[i].type;
     return NULL;
@@ -35,7 +35,7 @@ const char *npy_type(int32_t dtype)
 
 int32_t npy_dtype(const char *type)
 {
-    for (size_t i = 0; i < sizeof types / sizeof *types; ++i)
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (strcmp(types[i].type, type) == 0)
             return types[i].dtype;
     return 0;
@@ -45,7 +45,7 @@ void npy_header_write(char *out, const struct npy_header *header)
 {
     char dims[192] = "", text[NPY_HEADER_BYTES];
     size_t length = 0;
-    for (uint32_t i = 0; i < header->rank; ++i)
+    for (uint32_t i = 0; i < header->rank; i++)
         length +=
             (size_t)snprintf(dims + length, sizeof dims - length, "%" PRId64 ",", header->dims[i]);
     memset(out, ' ', NPY_HEADER_BYTES);

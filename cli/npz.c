@@ -96,7 +96,7 @@ static void shapes_note(struct spool *spool, const struct npy_shape *shape)
     if (spool->items > 0 && !same && !spool->shapes) {
         spool->capacity = 2 * spool->items + 16;
         spool->shapes = xcalloc(spool->capacity, sizeof *spool->shapes);
-        for (uint64_t i = 0; i < spool->items; ++i)
+        for (uint64_t i = 0; i < spool->items; i++)
             spool->shapes[i] = spool->first;
     }
     if (spool->shapes && spool->items == spool->capacity) {
@@ -148,7 +148,7 @@ static trp_status npz_sink_open(void **state, const char *path, bool many)
 
 static void names_clear(struct npz_file *npz)
 {
-    for (size_t i = 0; i < npz->name_count; ++i)
+    for (size_t i = 0; i < npz->name_count; i++)
         free(npz->names[i]);
     free(npz->names);
     npz->names = NULL;
@@ -189,9 +189,9 @@ static trp_status npz_table(void *state, const Troupe__ReplayTable *table)
     note_add(npz, table);
     names_clear(npz);
     npz->names = xcalloc(table->n_columns + 1, sizeof(char *));
-    for (; npz->name_count < table->n_columns; ++npz->name_count)
+    for (; npz->name_count < table->n_columns; npz->name_count++)
         npz->names[npz->name_count] = xstrdup(table->columns[npz->name_count]);
-    for (size_t i = 0; i < FIXED; ++i) {
+    for (size_t i = 0; i < FIXED; i++) {
         TRP_TRY(spool_add(npz, xasprintf("%s%s", npz->prefix, npz_fixed_names[i])));
         npz->spools[npz->count - 1].first.dtype = npz_fixed_types[i]; /* of an empty table, too */
     }
@@ -235,7 +235,7 @@ static trp_status column_add(struct npz_file *npz, size_t index)
     static const trp_item_array none = {.dtype = 0};
     TRP_TRY(spool_add(npz, column_member(npz, index)));
     struct spool *spool = &npz->spools[npz->count - 1];
-    for (uint64_t i = 0; i < npz->items; ++i)
+    for (uint64_t i = 0; i < npz->items; i++)
         TRP_TRY(spool_put(npz, spool, &none));
     return TRP_OK;
 }
@@ -257,10 +257,10 @@ static trp_status npz_item(void *state, const trp_item_data *item)
     size_t columns = npz->count - npz->table_first - FIXED;
     if (npz->items == 0 && item->column_count != npz->name_count)
         names_clear(npz);
-    for (size_t i = columns; i < item->column_count; ++i)
+    for (size_t i = columns; i < item->column_count; i++)
         TRP_TRY(column_add(npz, i));
     columns = npz->count - npz->table_first - FIXED;
-    for (size_t i = 0; i < columns; ++i)
+    for (size_t i = 0; i < columns; i++)
         TRP_TRY(spool_put(npz, &npz->spools[npz->table_first + FIXED + i],
                           i < item->column_count ? &item->columns[i] : &none));
     npz->items++;
@@ -274,7 +274,7 @@ static void header_write(char *out, const struct npy_shape *shape, const uint64_
     snprintf(header.type, sizeof header.type, "%s", npy_type(shape->dtype));
     if (items)
         header.dims[header.rank++] = (int64_t)*items;
-    for (uint32_t i = 0; i < shape->rank; ++i)
+    for (uint32_t i = 0; i < shape->rank; i++)
         header.dims[header.rank++] = shape->dims[i];
     npy_header_write(out, &header);
 }
@@ -334,7 +334,7 @@ static trp_status ragged_add(struct npz_file *npz, zip_t *zip, struct spool *spo
     trp_status status = TRP_OK;
     if (fflush(from) != 0 || fseek(from, NPY_HEADER_BYTES, SEEK_SET) != 0)
         status = spool_broken(npz, "spooling");
-    for (uint64_t i = 0; status == TRP_OK && i < spool->items; ++i) {
+    for (uint64_t i = 0; status == TRP_OK && i < spool->items; i++) {
         if (spool->shapes[i].dtype == 0)
             continue;
         header_write(header, &spool->shapes[i], NULL);
@@ -347,7 +347,7 @@ static trp_status ragged_add(struct npz_file *npz, zip_t *zip, struct spool *spo
         status = spool_broken(npz, "spooling");
     fclose(from);
     uint64_t start = 0;
-    for (uint64_t i = 0; status == TRP_OK && i < spool->items; ++i) {
+    for (uint64_t i = 0; status == TRP_OK && i < spool->items; i++) {
         if (spool->shapes[i].dtype == 0)
             continue;
         char *name = xasprintf("%s/%" PRIu64, spool->name, i);
@@ -365,7 +365,7 @@ static cJSON *column_note(const struct npz_file *npz, const struct spool *spool)
     const struct npy_shape *first = &spool->first;
     cJSON *out = cJSON_CreateObject();
     bool mixed = false;
-    for (uint64_t i = 0; spool->shapes && i < spool->items; ++i) {
+    for (uint64_t i = 0; spool->shapes && i < spool->items; i++) {
         first = first->dtype == 0 ? &spool->shapes[i] : first;
         mixed = mixed || (spool->shapes[i].dtype != 0 && first->dtype != 0 &&
                           spool->shapes[i].squeezed != first->squeezed);
@@ -378,7 +378,7 @@ static cJSON *column_note(const struct npz_file *npz, const struct spool *spool)
         return out;
     }
     cJSON *those = cJSON_AddArrayToObject(out, "squeezed");
-    for (uint64_t i = 0; i < spool->items; ++i)
+    for (uint64_t i = 0; i < spool->items; i++)
         if (spool->shapes[i].squeezed)
             cJSON_AddItemToArray(those, cJSON_CreateNumber((double)i));
     return out;
@@ -388,13 +388,13 @@ static cJSON *column_note(const struct npz_file *npz, const struct spool *spool)
 static trp_status notes_add(struct npz_file *npz, zip_t *zip)
 {
     struct buffer text = {0};
-    for (size_t i = 0; i < npz->table_count; ++i) {
+    for (size_t i = 0; i < npz->table_count; i++) {
         struct note *note = &npz->notes[i];
         size_t end = i + 1 < npz->table_count ? npz->notes[i + 1].first : npz->count;
         free(npz->prefix);
         npz->prefix = xstrdup(cJSON_GetStringValue(cJSON_GetObjectItem(note->json, "prefix")));
         cJSON *columns = cJSON_AddArrayToObject(note->json, "columns");
-        for (size_t j = note->first + FIXED; j < end; ++j)
+        for (size_t j = note->first + FIXED; j < end; j++)
             cJSON_AddItemToArray(columns, column_note(npz, &npz->spools[j]));
         char *line = cJSON_PrintUnformatted(note->json);
         buffer_append(&text, (trp_bytes){(const uint8_t *)line, strlen(line)});
@@ -436,7 +436,7 @@ static trp_status npz_finish(void *state, struct progress_line *progress)
         return status;
     }
     trp_status status = TRP_OK;
-    for (size_t i = 0; status == TRP_OK && i < npz->count; ++i) {
+    for (size_t i = 0; status == TRP_OK && i < npz->count; i++) {
         struct spool *spool = &npz->spools[i];
         status = spool->shapes ? ragged_add(npz, zip, spool) : stacked_add(npz, zip, spool);
         bytes += spool->items * spool->first.bytes;
@@ -458,13 +458,13 @@ static trp_status npz_finish(void *state, struct progress_line *progress)
 static void npz_sink_destroy(void *state)
 {
     struct npz_file *npz = state;
-    for (size_t i = 0; i < npz->count; ++i) {
+    for (size_t i = 0; i < npz->count; i++) {
         if (npz->spools[i].file)
             fclose(npz->spools[i].file);
         free(npz->spools[i].name);
         free(npz->spools[i].shapes);
     }
-    for (size_t i = 0; i < npz->table_count; ++i)
+    for (size_t i = 0; i < npz->table_count; i++)
         cJSON_Delete(npz->notes[i].json);
     free(npz->notes);
     names_clear(npz);

@@ -146,7 +146,7 @@ static trp_status array_open(const struct npz_arrays *npz, struct source *source
     size_t bytes = trp_dtype_size((trp_dtype)npy_dtype(array->header.type));
     if (array->header.rank < first || array->header.rank - first > TRP_RANK_MAX)
         return member_wrong(npz, name, "it has not one entry an item");
-    for (uint32_t i = first; i < array->header.rank; ++i)
+    for (uint32_t i = first; i < array->header.rank; i++)
         if (!size_mul(bytes, (size_t)array->header.dims[i], &bytes))
             bytes = SIZE_MAX;
     array->item_bytes = bytes;
@@ -159,7 +159,7 @@ static trp_status array_open(const struct npz_arrays *npz, struct source *source
 
 static trp_status fixed_open(struct npz_arrays *npz, struct source *source)
 {
-    for (size_t i = 0; i < FIXED; ++i) {
+    for (size_t i = 0; i < FIXED; i++) {
         char *name = xasprintf("%s%s", npz->prefix, npz_fixed_names[i]);
         struct array *array = &npz->fixed[i];
         trp_status status = array_open(npz, source, array, name, 1);
@@ -211,7 +211,7 @@ static int name_compare(const void *left, const void *right)
 
 static bool is_fixed(const char *name)
 {
-    for (size_t i = 0; i < FIXED; ++i)
+    for (size_t i = 0; i < FIXED; i++)
         if (strcmp(name, npz_fixed_names[i]) == 0)
             return true;
     return false;
@@ -239,17 +239,17 @@ static trp_status columns_named(struct npz_arrays *npz, struct source *source)
 {
     char **names = xcalloc((size_t)zip_get_num_entries(npz->zip, 0) + 1, sizeof *names);
     size_t count = 0, distinct = 0, known = 0;
-    for (zip_int64_t i = 0; i < zip_get_num_entries(npz->zip, 0); ++i)
+    for (zip_int64_t i = 0; i < zip_get_num_entries(npz->zip, 0); i++)
         if ((names[count] = column_of(zip_get_name(npz->zip, (zip_uint64_t)i, 0))))
             count++;
     qsort(names, count, sizeof *names, name_compare);
-    for (size_t i = 0; i < count; ++i)
+    for (size_t i = 0; i < count; i++)
         if (distinct == 0 || strcmp(names[distinct - 1], names[i]) != 0)
             names[distinct++] = names[i];
         else
             free(names[i]);
     const struct source_options *options = npz->options;
-    for (size_t i = 0; i < options->column_count; ++i)
+    for (size_t i = 0; i < options->column_count; i++)
         known +=
             bsearch(&options->columns[i], names, distinct, sizeof *names, name_compare) != NULL;
     bool named = known == distinct && options->column_count == distinct;
@@ -259,9 +259,9 @@ static trp_status columns_named(struct npz_arrays *npz, struct source *source)
             npz, "",
             distinct ? "too many arrays"
                      : "there is no array beside keys and priorities: none is a column");
-    for (size_t i = 0; status == TRP_OK && i < distinct; ++i)
+    for (size_t i = 0; status == TRP_OK && i < distinct; i++)
         status = column_open(npz, source, named ? options->columns[i] : names[i]);
-    for (size_t i = 0; i < distinct; ++i)
+    for (size_t i = 0; i < distinct; i++)
         free(names[i]);
     free(names);
     return status;
@@ -272,7 +272,7 @@ static trp_status columns_find(struct npz_arrays *npz, struct source *source)
 {
     if (!member_there(npz, "%scolumn_%zu.npy", 0) && !member_there(npz, "%scolumn_%zu/0.npy", 0))
         return columns_named(npz, source);
-    for (size_t i = 0; i < COLUMNS_MAX; ++i) {
+    for (size_t i = 0; i < COLUMNS_MAX; i++) {
         char name[32];
         if (!member_there(npz, "%scolumn_%zu.npy", i) &&
             !member_there(npz, "%scolumn_%zu/0.npy", i))
@@ -310,9 +310,9 @@ static trp_status columns_open(struct npz_arrays *npz, struct source *source, co
 
 static void table_close(struct npz_arrays *npz)
 {
-    for (size_t i = 0; i < FIXED; ++i)
+    for (size_t i = 0; i < FIXED; i++)
         array_close(&npz->fixed[i]);
-    for (size_t i = 0; i < npz->column_count; ++i) {
+    for (size_t i = 0; i < npz->column_count; i++) {
         array_close(&npz->columns[i].array);
         free(npz->columns[i].name);
     }
@@ -410,7 +410,7 @@ static trp_status item_take(struct npz_arrays *npz, struct source *source, trp_i
     TRP_TRY(fixed_take(npz, source, PRIORITIES, &item->priority));
     TRP_TRY(fixed_take(npz, source, POLICY_VERSIONS, &item->policy_version));
     npz->item_bytes = 0;
-    for (size_t i = 0; i < npz->column_count; ++i) {
+    for (size_t i = 0; i < npz->column_count; i++) {
         TRP_TRY(column_take(npz, source, &npz->columns[i], &npz->arrays[i]));
         if (npz->arrays[i].dtype != 0)
             item->column_count = i + 1;
@@ -503,7 +503,7 @@ static trp_status npz_source_open(struct source *source, const struct source_opt
         return member_wrong(npz, "", strerror(errno));
     npz->file_bytes = (uint64_t)info.st_size;
     zip_stat_t member;
-    for (zip_int64_t i = 0; i < zip_get_num_entries(npz->zip, 0); ++i)
+    for (zip_int64_t i = 0; i < zip_get_num_entries(npz->zip, 0); i++)
         if (zip_stat_index(npz->zip, (zip_uint64_t)i, 0, &member) == 0)
             source->total_bytes += member.size;
     return notes_read(npz);
@@ -513,7 +513,7 @@ static void npz_source_destroy(void *state)
 {
     struct npz_arrays *npz = state;
     table_close(npz);
-    for (size_t i = 0; i < npz->note_count; ++i)
+    for (size_t i = 0; i < npz->note_count; i++)
         cJSON_Delete(npz->notes[i]);
     free(npz->notes);
     free(npz->columns);

@@ -36,19 +36,19 @@ void grid_add(struct grid *grid, const char *format, ...)
 
 void grid_heads(struct grid *grid, const char *const *heads)
 {
-    for (size_t i = 0; i < grid->columns; ++i)
+    for (size_t i = 0; i < grid->columns; i++)
         grid_add(grid, "%s", heads[i]);
 }
 
 void grid_print(const struct grid *grid, FILE *out)
 {
     size_t *widths = xcalloc(grid->columns, sizeof *widths);
-    for (size_t i = 0; i < grid->count; ++i) {
+    for (size_t i = 0; i < grid->count; i++) {
         size_t width = strlen(grid->cells[i]);
         if (width > widths[i % grid->columns])
             widths[i % grid->columns] = width;
     }
-    for (size_t i = 0; i < grid->count; ++i) {
+    for (size_t i = 0; i < grid->count; i++) {
         size_t column = i % grid->columns;
         bool last = column + 1 == grid->columns;
         int width = (int)widths[column];
@@ -63,7 +63,7 @@ void grid_print(const struct grid *grid, FILE *out)
 
 void grid_cleanup(struct grid *grid)
 {
-    for (size_t i = 0; i < grid->count; ++i)
+    for (size_t i = 0; i < grid->count; i++)
         free(grid->cells[i]);
     free(grid->cells);
     *grid = (struct grid){0};
@@ -114,7 +114,7 @@ const char *double_text(double value, char *text)
 {
     if (isinf(value))
         return value > 0 ? "inf" : "-inf";
-    for (int digits = 6; digits <= 17; ++digits) {
+    for (int digits = 6; digits <= 17; digits++) {
         snprintf(text, TEXT_SIZE, "%.*g", digits, value);
         if (strtod(text, NULL) == value)
             break;

@@ -17,7 +17,7 @@
 static char *options_line(const struct cli_call *call)
 {
     char *line = xstrdup("");
-    for (size_t i = 1; i < call->word_count; ++i) {
+    for (size_t i = 1; i < call->word_count; i++) {
         char *longer = xasprintf("%s%s%s", line, i > 1 ? " " : "", call->words[i]);
         free(line);
         line = longer;
@@ -144,7 +144,7 @@ int replay_create(const struct cli_call *call)
 void alteration_text(const struct alteration *alteration)
 {
     const Troupe__ReplayAlterTableResponse *reply = alteration->reply;
-    for (size_t i = 0; i < reply->n_changes; ++i)
+    for (size_t i = 0; i < reply->n_changes; i++)
         print_text(stdout, "%s: %s\n", alteration->table, reply->changes[i]);
     if (reply->n_changes == 0)
         print_text(stdout, "%s: nothing changes\n", alteration->table);

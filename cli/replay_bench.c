@@ -75,7 +75,7 @@ struct flight {
 static void confirmed_note(struct bencher *self, struct flight *flight, uint64_t confirmed)
 {
     int64_t now = flight->confirmed < confirmed ? clock_now_ns(&clock_monotonic) : 0;
-    for (; flight->confirmed < confirmed; ++flight->confirmed)
+    for (; flight->confirmed < confirmed; flight->confirmed++)
         if (self->latency_count < LATENCIES_MAX && flight->confirmed % 4 == 0)
             self->latencies[self->latency_count++] =
                 now - flight->created_ns[flight->confirmed % (2 * IN_FLIGHT)];
@@ -115,7 +115,7 @@ static trp_status writer_work(struct bencher *self)
     uint8_t *step = xmalloc(trp_tensor_bytes(&bench->column));
     trp_rng rng;
     trp_rng_init(&rng, self->number, 0);
-    for (size_t i = 0; i < trp_tensor_bytes(&bench->column); ++i)
+    for (size_t i = 0; i < trp_tensor_bytes(&bench->column); i++)
         step[i] = (uint8_t)trp_rng_u64(&rng);
     trp_status status = channel_to(bench, &channel);
     if (status == TRP_OK)
@@ -191,7 +191,7 @@ static sigset_t bench_signals(void)
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE};
     sigset_t signals;
     sigemptyset(&signals);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; ++i)
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         sigaddset(&signals, numbers[i]);
     return signals;
 }
@@ -222,7 +222,7 @@ static trp_status bench_run(struct bench *bench)
     double cpu = cpu_seconds();
     int64_t began = clock_now_ns(&clock_monotonic);
     bench->end = deadline_in_ms(&clock_monotonic, (int64_t)(bench->work->args->seconds * 1000));
-    for (size_t i = 0; i < count && status == TRP_OK; ++i) {
+    for (size_t i = 0; i < count && status == TRP_OK; i++) {
         struct bencher *each = &bench->threads[i];
         bool writes = i < bench->writers;
         *each = (struct bencher){.bench = bench, .number = i + 1};
@@ -231,11 +231,11 @@ static trp_status bench_run(struct bench *bench)
                               writes ? writer_run : sampler_run, each);
     }
     bench_wait(bench, status == TRP_OK);
-    for (size_t i = 0; i < count; ++i)
+    for (size_t i = 0; i < count; i++)
         thread_stop(&bench->threads[i].thread);
     bench->seconds = (double)(clock_now_ns(&clock_monotonic) - began) * 1e-9;
     bench->cpu_seconds = cpu_seconds() - cpu;
-    for (size_t i = 0; i < count && status == TRP_OK; ++i)
+    for (size_t i = 0; i < count && status == TRP_OK; i++)
         if (bench->threads[i].status != TRP_OK)
             status = trp_fail(bench->threads[i].status, "%s", bench->threads[i].failure);
     return status;
@@ -259,13 +259,13 @@ struct results {
 static void latencies_sum(const struct bench *bench, struct results *results)
 {
     size_t count = 0;
-    for (size_t i = 0; i < bench->writers; ++i)
+    for (size_t i = 0; i < bench->writers; i++)
         count += bench->threads[i].latency_count;
     if (count == 0)
         return;
     int64_t *all = xcalloc(count, sizeof *all);
     size_t at = 0;
-    for (size_t i = 0; i < bench->writers; ++i) {
+    for (size_t i = 0; i < bench->writers; i++) {
         const struct bencher *each = &bench->threads[i];
         if (each->latency_count)
             memcpy(all + at, each->latencies, each->latency_count * sizeof *all);
@@ -281,7 +281,7 @@ static void latencies_sum(const struct bench *bench, struct results *results)
 static struct results bench_results(const struct bench *bench)
 {
     struct results results = {0};
-    for (size_t i = 0; i < bench->writers + bench->samplers; ++i)
+    for (size_t i = 0; i < bench->writers + bench->samplers; i++)
         *(i < bench->writers ? &results.inserts : &results.samples) += bench->threads[i].items;
     results.insert_rate = (double)results.inserts / bench->seconds;
     results.sample_rate = (double)results.samples / bench->seconds;
@@ -376,7 +376,7 @@ static trp_status left_drop(struct bench *bench, const char *host)
 {
     Troupe__ReplayTablesResponse *tables;
     TRP_TRY(target_tables(&bench->work->target, NULL, &tables));
-    for (size_t i = 0; i < tables->n_tables; ++i) {
+    for (size_t i = 0; i < tables->n_tables; i++) {
         Troupe__ReplayDropTableRequest request = TROUPE__REPLAY_DROP_TABLE_REQUEST__INIT;
         request.table = tables->tables[i]->name;
         if (!table_is_left(request.table, host))
@@ -415,7 +415,7 @@ static trp_status bench_work(struct work *work)
         status = table_drop(bench, bench_run(bench));
     if (status == TRP_OK)
         results_print(bench);
-    for (size_t i = 0; i < bench->writers + bench->samplers; ++i) {
+    for (size_t i = 0; i < bench->writers + bench->samplers; i++) {
         free(bench->threads[i].latencies);
         free(bench->threads[i].failure);
     }

@@ -101,9 +101,9 @@ static trp_status keys_count(const struct work *work, const uint64_t *keys, size
         request.count = DELETE_BATCH;
         TRP_TRY(target_call(&work->target, "Items", &request.base, &reply));
         const Troupe__ReplayItemsResponse *items = (const Troupe__ReplayItemsResponse *)reply;
-        for (size_t i = 0; i < filter.n_keys; ++i) {
+        for (size_t i = 0; i < filter.n_keys; i++) {
             bool found = false;
-            for (size_t j = 0; j < items->n_items && !found; ++j)
+            for (size_t j = 0; j < items->n_items && !found; j++)
                 found = items->items[j]->key == filter.keys[i];
             *there += found;
             if (!found)
@@ -162,7 +162,7 @@ static int64_t keys_distinct(uint64_t *keys, size_t count)
     int64_t distinct = 0;
     if (count > 1)
         qsort(keys, count, sizeof *keys, key_order);
-    for (size_t i = 0; i < count; ++i)
+    for (size_t i = 0; i < count; i++)
         distinct += i == 0 || keys[i] != keys[i - 1];
     return distinct;
 }
@@ -185,7 +185,7 @@ static trp_status set_priority_work(struct work *work)
     uint64_t *keys = xcalloc(count, sizeof *keys);
     double *priorities = xcalloc(count, sizeof *priorities);
     trp_status status = TRP_OK;
-    for (size_t i = 0; status == TRP_OK && i < count; ++i)
+    for (size_t i = 0; status == TRP_OK && i < count; i++)
         status = parse_update(work->call->words[2 + i], &keys[i], &priorities[i]);
     if (status == TRP_OK)
         status = keys_check(work, keys, count);
@@ -203,7 +203,7 @@ int replay_set_priority(const struct cli_call *call)
 {
     uint64_t key;
     double priority;
-    for (size_t i = 2; i < call->word_count; ++i) {
+    for (size_t i = 2; i < call->word_count; i++) {
         trp_status status = parse_update(call->words[i], &key, &priority);
         if (status != TRP_OK)
             return cli_failed(call->name, status);
@@ -225,7 +225,7 @@ static trp_status matching_keys(const struct work *work, Troupe__ReplayFilter *f
     const Troupe__ReplayItemsResponse *items = (const Troupe__ReplayItemsResponse *)reply;
     *matches = items->matches;
     *count = 0;
-    for (size_t i = 0; i < items->n_items && i < DELETE_BATCH; ++i)
+    for (size_t i = 0; i < items->n_items && i < DELETE_BATCH; i++)
         keys[(*count)++] = items->items[i]->key;
     protobuf_c_message_free_unpacked(reply, NULL);
     return TRP_OK;
@@ -288,7 +288,7 @@ int replay_delete(const struct cli_call *call)
     if ((call->word_count > 2) == filter_given(&args->filter))
         return cli_wrong(call->name, "delete what? KEY... or options such as --max-priority, one "
                                      "of the two");
-    for (size_t i = 2; i < call->word_count; ++i)
+    for (size_t i = 2; i < call->word_count; i++)
         if (!key_check(call->name, call->words[i]))
             return EXIT_USAGE;
     return target_run(call, TARGET_WRITE, delete_work);

@@ -48,11 +48,11 @@ static trp_status dump_tables(struct dump *dump, const Troupe__ReplayTablesRespo
                               const Troupe__ReplayTable *only)
 {
     uint64_t total = 0;
-    for (size_t i = 0; i < tables->n_tables; ++i)
+    for (size_t i = 0; i < tables->n_tables; i++)
         total += !only || only == tables->tables[i] ? (uint64_t)tables->tables[i]->size : 0;
     progress_begin(&dump->progress, "dump", "items", dump->filter ? 0 : total);
     trp_status status = TRP_OK;
-    for (size_t i = 0; status == TRP_OK && i < tables->n_tables; ++i)
+    for (size_t i = 0; status == TRP_OK && i < tables->n_tables; i++)
         if (!only || only == tables->tables[i])
             status = dump_table(dump, tables->tables[i]);
     progress_end(&dump->progress);

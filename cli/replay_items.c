@@ -26,7 +26,7 @@ static void items_text(const Troupe__ReplayItemsResponse *items, uint64_t offset
     struct grid grid = {.columns = 7, .right = right};
     char text[TEXT_SIZE];
     grid_heads(&grid, heads);
-    for (size_t i = 0; i < items->n_items; ++i) {
+    for (size_t i = 0; i < items->n_items; i++) {
         const Troupe__ReplayItem *item = items->items[i];
         grid_add(&grid, "%" PRIu64, item->key);
         grid_add(&grid, "%s", double_text(item->priority, text));
@@ -88,7 +88,7 @@ static void columns_text(const struct work *work, const trp_item_array *columns,
     struct grid grid = {.columns = 4};
     char name[COLUMN_TEXT_SIZE];
     grid_heads(&grid, heads);
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < count; i++) {
         const trp_item_array *column = &columns[i];
         char *shape = shape_text(column->shape, column->rank), *values = values_text(column);
         grid_add(&grid, "%s", column_name(work->info, count, i, name));
@@ -106,7 +106,7 @@ static void columns_json(const struct work *work, cJSON *out, const trp_item_arr
                          size_t count)
 {
     cJSON *array = cJSON_AddArrayToObject(out, "columns");
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < count; i++) {
         cJSON *column = values_json(&columns[i]);
         if (work->info && work->info->n_columns == count)
             cJSON_AddStringToObject(column, "name", work->info->columns[i]);
@@ -184,7 +184,7 @@ static trp_status look_open(struct look *look, const struct work *work, const ch
     enum { TRIES = 3 };
     trp_status status = TRP_NOT_FOUND;
     *look = (struct look){0};
-    for (int try = 0; status == TRP_NOT_FOUND && try < (key ? 1 : TRIES); ++try) {
+    for (int try = 0; status == TRP_NOT_FOUND && try < (key ? 1 : TRIES); try++) {
         look_close(look);
         *look = (struct look){0};
         TRP_TRY(look_find(look, work, table, key));
@@ -349,7 +349,7 @@ static trp_status first_check(const struct work *work, const struct sink *sink)
 {
     struct look look;
     trp_status status = look_open(&look, work, work->info->name, NULL);
-    for (size_t i = 0; status == TRP_OK && i < look.data.column_count; ++i)
+    for (size_t i = 0; status == TRP_OK && i < look.data.column_count; i++)
         status = sink_column(sink, look.data.column_count, i, look.data.columns[i].dtype);
     look_close(&look);
     return status == TRP_NOT_FOUND ? TRP_OK : status;
@@ -366,7 +366,7 @@ static trp_status sink_begin(struct work *work, struct sink *sink)
         return TRP_OK;
     const Troupe__ReplayTable *table = work->info;
     trp_status status = table->n_column_types == 0 ? first_check(work, sink) : TRP_OK;
-    for (size_t i = 0; status == TRP_OK && i < table->n_column_types; ++i)
+    for (size_t i = 0; status == TRP_OK && i < table->n_column_types; i++)
         status = sink_column(sink, table->n_column_types, i, table->column_types[i]);
     if (status != TRP_UNIMPLEMENTED)
         return status;

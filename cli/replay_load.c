@@ -31,7 +31,7 @@ static trp_status known_count(const struct load *load, int64_t *known)
     Troupe__ReplayTablesResponse *tables;
     TRP_TRY(target_tables(&load->work->target, NULL, &tables));
     *known = 0;
-    for (size_t i = 0; i < tables->n_tables; ++i)
+    for (size_t i = 0; i < tables->n_tables; i++)
         *known += tables->tables[i]->known_inserts;
     troupe__replay_tables_response__free_unpacked(tables, NULL);
     return TRP_OK;

@@ -30,7 +30,7 @@ struct tables {
 
 static void tables_cleanup(struct tables *tables)
 {
-    for (size_t i = 0; i < tables->count; ++i)
+    for (size_t i = 0; i < tables->count; i++)
         trp_table_options_destroy(tables->owned[i]);
     free(tables->owned);
     free(tables->tables);
@@ -40,7 +40,7 @@ static trp_status tables_add(struct tables *tables, const char *line)
 {
     trp_table_options *table;
     TRP_TRY(trp_table_options_parse(line, &table));
-    for (size_t i = 0; i < tables->count; ++i) {
+    for (size_t i = 0; i < tables->count; i++) {
         if (strcmp(tables->tables[i].name, table->name) != 0)
             continue;
         trp_table_options_destroy(table);
@@ -60,7 +60,7 @@ static void comment_cut(char *line)
 {
     bool quoted = false;
     char *at = line;
-    for (; *at && *at != '\n' && (quoted || *at != '#'); ++at) {
+    for (; *at && *at != '\n' && (quoted || *at != '#'); at++) {
         at += quoted && *at == '\\' && at[1];
         quoted ^= *at == '"';
     }
@@ -94,7 +94,7 @@ static int tables_read(const char *name, struct tables *tables, const char *path
 static int tables_parse(const struct cli_call *call, struct tables *tables)
 {
     const struct serve_args *args = call->args;
-    for (size_t i = 0; i < args->tables.count; ++i)
+    for (size_t i = 0; i < args->tables.count; i++)
         if (tables_add(tables, args->tables.words[i]) != TRP_OK)
             return cli_wrong(call->name, "--table '%s': %s", args->tables.words[i],
                              trp_last_error());

@@ -57,7 +57,7 @@ const char *blocked_text(const Troupe__ReplayTable *table, char *text)
 static void keep_only(Troupe__ReplayTablesResponse *tables, const char *name)
 {
     size_t kept = 0;
-    for (size_t i = 0; i < tables->n_tables; ++i) {
+    for (size_t i = 0; i < tables->n_tables; i++) {
         if (strcmp(tables->tables[i]->name, name) == 0)
             tables->tables[kept++] = tables->tables[i];
         else
@@ -78,7 +78,7 @@ static void ls_text(const Troupe__ReplayTablesResponse *tables)
     struct grid grid = {.columns = 13, .right = right};
     char text[128], small[TEXT_SIZE];
     grid_heads(&grid, heads);
-    for (size_t i = 0; i < tables->n_tables; ++i) {
+    for (size_t i = 0; i < tables->n_tables; i++) {
         const Troupe__ReplayTable *table = tables->tables[i];
         const Troupe__ReplayLimiter *limiter = table->limiter;
         grid_add(&grid, "%s", table->name);
@@ -105,7 +105,7 @@ static void ls_text(const Troupe__ReplayTablesResponse *tables)
 static void names_print(const Troupe__ReplayTablesResponse *tables, bool json)
 {
     cJSON *out = json ? cJSON_CreateArray() : NULL;
-    for (size_t i = 0; i < tables->n_tables; ++i) {
+    for (size_t i = 0; i < tables->n_tables; i++) {
         if (json)
             cJSON_AddItemToArray(out, cJSON_CreateString(tables->tables[i]->name));
         else
@@ -166,7 +166,7 @@ static void limiter_print(const Troupe__ReplayTable *table)
 static void waiters_text(const Troupe__ReplayTable *table)
 {
     char since[TEXT_SIZE];
-    for (size_t i = 0; i < table->n_waiters; ++i) {
+    for (size_t i = 0; i < table->n_waiters; i++) {
         const Troupe__ReplayWaiter *waiter = table->waiters[i];
         print_text(stdout, "  blocked   %s %s %lld, for %s\n", waiter->peer,
                    waiter->sampling ? "wants samples:" : "inserts items:", (long long)waiter->count,
@@ -261,7 +261,7 @@ static trp_status info_work(struct work *work)
     if (work->args->json) {
         json_print(json_message(&tables->base));
     } else {
-        for (size_t i = 0; i < tables->n_tables; ++i)
+        for (size_t i = 0; i < tables->n_tables; i++)
             table_text(tables->tables[i]);
         store_text(tables);
     }

@@ -43,7 +43,7 @@ static void watch_end(struct progress_line *progress)
 static void verify_text(const Troupe__ReplayVerifyResponse *reply)
 {
     char bytes[TEXT_SIZE], took[TEXT_SIZE];
-    for (size_t i = 0; i < reply->n_damage; ++i) {
+    for (size_t i = 0; i < reply->n_damage; i++) {
         const Troupe__ReplayDamage *damage = reply->damage[i];
         print_text(stdout, "table %s, key %" PRIu64 ": %s\n", damage->table, damage->key,
                    damage->what);
@@ -86,7 +86,7 @@ static void report_print(struct work *work, const trp_replay_report *report)
     Troupe__ReplayVerifyResponse reply = TROUPE__REPLAY_VERIFY_RESPONSE__INIT;
     Troupe__ReplayDamage *all = xcalloc(report->damage_count + 1, sizeof *all);
     reply.damage = xcalloc(report->damage_count + 1, sizeof *reply.damage);
-    for (size_t i = 0; i < report->damage_count; ++i) {
+    for (size_t i = 0; i < report->damage_count; i++) {
         troupe__replay_damage__init(&all[i]);
         all[i].table = report->damage[i].table;
         all[i].key = report->damage[i].key;
@@ -148,7 +148,7 @@ static cJSON *table_json(const Troupe__ReplayTable *table)
 static cJSON *checkpoint_json(const Troupe__ReplayCheckpoint *checkpoint)
 {
     cJSON *out = json_message(&checkpoint->base), *tables = cJSON_CreateArray();
-    for (size_t i = 0; i < checkpoint->n_tables; ++i)
+    for (size_t i = 0; i < checkpoint->n_tables; i++)
         cJSON_AddItemToArray(tables, table_json(checkpoint->tables[i]));
     cJSON_ReplaceItemInObject(out, "tables", tables);
     return out;
@@ -157,7 +157,7 @@ static cJSON *checkpoint_json(const Troupe__ReplayCheckpoint *checkpoint)
 static cJSON *checkpoints_json(const Troupe__ReplayCheckpointsResponse *reply)
 {
     cJSON *out = cJSON_CreateObject(), *list = cJSON_AddArrayToObject(out, "checkpoints");
-    for (size_t i = 0; i < reply->n_checkpoints; ++i)
+    for (size_t i = 0; i < reply->n_checkpoints; i++)
         cJSON_AddItemToArray(list, checkpoint_json(reply->checkpoints[i]));
     return out;
 }
@@ -224,10 +224,10 @@ static void checkpoints_text(const Troupe__ReplayCheckpointsResponse *reply)
     struct grid grid = {.columns = 6, .right = right};
     char text[TEXT_SIZE];
     grid_heads(&grid, heads);
-    for (size_t i = 0; i < reply->n_checkpoints; ++i) {
+    for (size_t i = 0; i < reply->n_checkpoints; i++) {
         const Troupe__ReplayCheckpoint *each = reply->checkpoints[i];
         int64_t items = 0;
-        for (size_t j = 0; j < each->n_tables; ++j)
+        for (size_t j = 0; j < each->n_tables; j++)
             items += each->tables[j]->size;
         grid_add(&grid, "%s", time_text(each->created_at_ns, text));
         grid_add(&grid, "%s", size_text(each->bytes, text));
@@ -279,7 +279,7 @@ static trp_status removal_work(struct work *work)
     if (work->args->json)
         json_print(json_message(&gone->base));
     else
-        for (size_t i = 0; i < gone->n_paths; ++i)
+        for (size_t i = 0; i < gone->n_paths; i++)
             print_text(stdout, "removed %s\n", gone->paths[i]);
     troupe__replay_remove_checkpoints_response__free_unpacked(gone, NULL);
     return TRP_OK;
@@ -298,7 +298,7 @@ int replay_checkpoints(const struct cli_call *call)
 static trp_status alter_each(const struct target *target, const struct replay_args *args, bool dry,
                              cJSON *changes)
 {
-    for (size_t i = 0; i < args->tables.count; ++i) {
+    for (size_t i = 0; i < args->tables.count; i++) {
         struct alteration alteration;
         TRP_TRY(alteration_run(target, args->tables.words[i], args->shrink, dry, &alteration));
         if (!dry && changes)
@@ -347,7 +347,7 @@ int replay_restore(const struct cli_call *call)
     const char *dir = call->words[1];
     struct progress_line progress;
     trp_log_set_level(TRP_WARN);
-    for (size_t i = 0; i < args->tables.count; ++i)
+    for (size_t i = 0; i < args->tables.count; i++)
         if (!table_line_check(call->name, args->tables.words[i]))
             return EXIT_USAGE;
     char *root = args->file ? xstrdup(args->file) : xasprintf("%s/checkpoints", dir);

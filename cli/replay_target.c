@@ -158,7 +158,7 @@ void target_close(struct target *target)
 static bool may_lack(const ProtobufCFieldDescriptor *field)
 {
     static const char *const names[] = {"staleness", "work", "rest"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; ++i)
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(field->name, names[i]) == 0)
             return true;
     return false;
@@ -168,7 +168,7 @@ static bool may_lack(const ProtobufCFieldDescriptor *field)
 static const char *part_missing(const ProtobufCMessage *message)
 {
     const char *missing = NULL;
-    for (unsigned i = 0; !missing && i < message->descriptor->n_fields; ++i) {
+    for (unsigned i = 0; !missing && i < message->descriptor->n_fields; i++) {
         const ProtobufCFieldDescriptor *field = &message->descriptor->fields[i];
         const void *at = (const char *)message + field->offset;
         if (field->type != PROTOBUF_C_TYPE_MESSAGE)
@@ -181,7 +181,7 @@ static const char *part_missing(const ProtobufCMessage *message)
         size_t count =
             *(const size_t *)(const void *)((const char *)message + field->quantifier_offset);
         ProtobufCMessage *const *parts = *(ProtobufCMessage *const *const *)at;
-        for (size_t j = 0; !missing && j < count; ++j)
+        for (size_t j = 0; !missing && j < count; j++)
             missing = part_missing(parts[j]);
     }
     return missing;
@@ -255,7 +255,7 @@ trp_status target_call_long(const struct target *target, const char *method,
 
 const Troupe__ReplayTable *tables_find(const Troupe__ReplayTablesResponse *tables, const char *name)
 {
-    for (size_t i = 0; i < tables->n_tables; ++i)
+    for (size_t i = 0; i < tables->n_tables; i++)
         if (strcmp(tables->tables[i]->name, name) == 0)
             return tables->tables[i];
     return NULL;
@@ -276,12 +276,12 @@ static trp_status no_such_table(const struct target *target, const char *name,
     const char **all = xcalloc(tables->n_tables + 1, sizeof(char *));
     char names[512] = "", guess[128];
     size_t length = 0;
-    for (size_t i = 0; i < tables->n_tables && length + 1 < sizeof names; ++i) {
+    for (size_t i = 0; i < tables->n_tables && length + 1 < sizeof names; i++) {
         char *quoted = trp_table_options_quote(tables->tables[i]->name);
         length += (size_t)snprintf(names + length, sizeof names - length, " %s", quoted);
         free(quoted);
     }
-    for (size_t i = 0; i < tables->n_tables; ++i)
+    for (size_t i = 0; i < tables->n_tables; i++)
         all[i] = tables->tables[i]->name;
     trp_status status =
         trp_fail(TRP_NOT_FOUND, "%s has no table %s; it has:%s%s", target->text, name,
@@ -312,7 +312,7 @@ trp_status target_tables(const struct target *target, const char *table,
 static const char *table_word(const struct cli_call *call, const char *usage)
 {
     size_t at = 0;
-    for (const char *word = usage; *word && at < call->word_count; ++at) {
+    for (const char *word = usage; *word && at < call->word_count; at++) {
         size_t size = strcspn(word, " ");
         if (strncmp(word, "TABLE", size) == 0 || strncmp(word, "[TABLE]", size) == 0)
             return call->words[at];
@@ -329,7 +329,7 @@ int target_run(const struct cli_call *call, enum target_mode mode,
     if (it.args->all)
         it.table = NULL;
     Troupe__ReplayTablesResponse *tables = NULL;
-    for (size_t i = 0; i < it.args->filter.keys.count; ++i)
+    for (size_t i = 0; i < it.args->filter.keys.count; i++)
         if (!key_check(call->name, it.args->filter.keys.words[i]))
             return EXIT_USAGE;
     if (it.args->progress)
@@ -364,7 +364,7 @@ bool key_check(const char *name, const char *word)
 static trp_status filter_keys(Troupe__ReplayFilter *filter, const struct cli_list *keys)
 {
     filter->keys = xcalloc(keys->count + 1, sizeof *filter->keys);
-    for (size_t i = 0; i < keys->count; ++i) {
+    for (size_t i = 0; i < keys->count; i++) {
         if (!flags_u64(keys->words[i], 0, UINT64_MAX, &filter->keys[i]))
             return trp_fail(TRP_INVALID_ARGUMENT, "'%s' is no key: keys are whole numbers",
                             keys->words[i]);

@@ -77,7 +77,7 @@ static void look_json(const struct top *top)
 {
     cJSON *out = json_message(&top->now->base);
     cJSON *tables = cJSON_GetObjectItem(out, "tables");
-    for (size_t i = 0; i < top->now->n_tables; ++i) {
+    for (size_t i = 0; i < top->now->n_tables; i++) {
         struct rates rates = rates_of(top, top->now->tables[i]);
         cJSON *table = cJSON_GetArrayItem(tables, (int)i);
         cJSON_AddNumberToObject(table, "inserts_per_second", rates.inserts);
@@ -112,7 +112,7 @@ static void tables_text(const struct top *top)
     struct grid grid = {.columns = 9, .right = right};
     char text[TEXT_SIZE];
     grid_heads(&grid, heads);
-    for (size_t i = 0; i < top->now->n_tables; ++i) {
+    for (size_t i = 0; i < top->now->n_tables; i++) {
         const Troupe__ReplayTable *table = top->now->tables[i];
         struct rates rates = rates_of(top, table);
         grid_add(&grid, "%s", table->name);
@@ -132,9 +132,9 @@ static void tables_text(const struct top *top)
 static void waiting_text(const struct top *top)
 {
     char since[TEXT_SIZE];
-    for (size_t i = 0; i < top->now->n_tables; ++i) {
+    for (size_t i = 0; i < top->now->n_tables; i++) {
         const Troupe__ReplayTable *table = top->now->tables[i];
-        for (size_t j = 0; j < table->n_waiters && j < 5; ++j)
+        for (size_t j = 0; j < table->n_waiters && j < 5; j++)
             print_text(top->out, "  %s: %s %s %lld, for %s\n", table->name, table->waiters[j]->peer,
                        table->waiters[j]->sampling ? "waits for samples:" : "waits to insert:",
                        (long long)table->waiters[j]->count,
@@ -156,9 +156,9 @@ static void look_text(struct top *top)
  * scrolls could not be drawn over. */
 static void cut_print(const char *text, size_t columns, size_t rows)
 {
-    for (size_t row = 0; *text && row < rows; ++row) {
+    for (size_t row = 0; *text && row < rows; row++) {
         size_t size = strcspn(text, "\n"), bytes = 0, width = 0;
-        for (; bytes < size; ++bytes) {
+        for (; bytes < size; bytes++) {
             width += (text[bytes] & 0xc0) != 0x80; /* of UTF-8, only first bytes count */
             if (width > columns)
                 break;
@@ -265,7 +265,7 @@ static sigset_t top_signals(void)
     static const int numbers[] = {SIGINT, SIGTERM, SIGTSTP, SIGCONT, SIGWINCH};
     sigset_t signals;
     sigemptyset(&signals);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; ++i)
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         sigaddset(&signals, numbers[i]);
     return signals;
 }
@@ -314,7 +314,7 @@ static trp_status looks(struct top *top, int signals)
     TRP_TRY(look(top)); /* unseen: rates need two */
     if (!pause_for(top, signals, pause < FIRST_SECONDS ? pause : FIRST_SECONDS))
         return TRP_OK;
-    for (uint64_t i = 0; rounds == 0 || i < rounds; ++i) {
+    for (uint64_t i = 0; rounds == 0 || i < rounds; i++) {
         if (i > 0 && !pause_for(top, signals, pause))
             return TRP_OK;
         TRP_TRY(look_again(top));

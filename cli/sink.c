@@ -63,7 +63,7 @@ void sink_leave_out(struct sink *sink)
 
 trp_status sink_item(struct sink *sink, const trp_item_data *item)
 {
-    for (size_t i = 0; i < item->column_count; ++i) {
+    for (size_t i = 0; i < item->column_count; i++) {
         if (sink_column(sink, item->column_count, i, item->columns[i].dtype) == TRP_OK)
             continue;
         sink_leave_out(sink);

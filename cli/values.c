@@ -26,7 +26,7 @@ size_t values_count(const trp_item_array *array)
     size_t count = array->dtype == 0 ? 0 : 1;
     if (array->rank > TRP_RANK_MAX)
         return 0; /* there are no values */
-    for (uint32_t i = 0; i < array->rank; ++i)
+    for (uint32_t i = 0; i < array->rank; i++)
         if (!size_mul(count, (size_t)array->shape[i], &count))
             return SIZE_MAX;
     return count;
@@ -143,7 +143,7 @@ static void element_text(const trp_item_array *array, size_t index, char *text)
     else if (array->dtype == TRP_BOOL)
         snprintf(text, TEXT_SIZE, "%s", value != 0 ? "true" : "false");
     else if (array->dtype == TRP_FLOAT32) {
-        for (int digits = 6; digits <= 9; ++digits) {
+        for (int digits = 6; digits <= 9; digits++) {
             snprintf(text, TEXT_SIZE, "%.*g", digits, value);
             if (strtof(text, NULL) == (float)value)
                 break;
@@ -176,7 +176,7 @@ static struct strings strings_open(const trp_item_array *array)
 {
     trp_bytes rest = array->data;
     size_t length;
-    for (size_t i = 0, count = values_count(array); i < count; ++i)
+    for (size_t i = 0, count = values_count(array); i < count; i++)
         if (!varint_take(&rest, &length))
             return (struct strings){{NULL, 0}, {NULL, 0}};
     return (struct strings){array->data, rest};
@@ -206,7 +206,7 @@ char *shape_text(const int64_t *shape, size_t rank)
     struct buffer out = {0};
     char text[TEXT_SIZE];
     text_add(&out, "[");
-    for (size_t i = 0; i < rank && (rank <= TRP_RANK_MAX || i + 1 < TRP_RANK_MAX); ++i) {
+    for (size_t i = 0; i < rank && (rank <= TRP_RANK_MAX || i + 1 < TRP_RANK_MAX); i++) {
         snprintf(text, sizeof text, "%s%" PRId64, i ? "," : "", shape[i]);
         text_add(&out, text);
     }
@@ -223,7 +223,7 @@ static void add_element(struct buffer *out, const trp_item_array *array, size_t 
     if (array->dtype == TRP_STRING) {
         trp_bytes bytes = strings_next(strings);
         text_add(out, "'");
-        for (size_t i = 0; i < bytes.size; ++i) {
+        for (size_t i = 0; i < bytes.size; i++) {
             uint8_t byte = bytes.data[i];
             snprintf(text, sizeof text, byte < 32 || byte > 126 ? "\\x%02x" : "%c", byte);
             text_add(out, text);
@@ -239,7 +239,7 @@ static void add_element(struct buffer *out, const trp_item_array *array, size_t 
 static void add_nested(struct buffer *out, const trp_item_array *array, size_t count)
 {
     struct strings strings = strings_open(array);
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < count; i++) {
         size_t row = 1;
         if (i > 0)
             text_add(out, " ");
@@ -267,7 +267,7 @@ struct summary {
 static struct summary array_summarise(const trp_item_array *array, size_t count)
 {
     struct summary out = {INFINITY, -INFINITY, 0};
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < count; i++) {
         double value = 0;
         value_at(array, i, &value);
         out.min = value < out.min ? value : out.min;
@@ -293,7 +293,7 @@ static void add_summary(struct buffer *out, const trp_item_array *array, size_t 
                  summary.mean);
         text_add(out, text);
     }
-    for (size_t i = 0; i < VALUES_FIRST; ++i) {
+    for (size_t i = 0; i < VALUES_FIRST; i++) {
         add_element(out, array, i, &strings);
         text_add(out, " ");
     }
@@ -363,7 +363,7 @@ cJSON *values_json(const trp_item_array *array)
     bool deep = array->rank > TRP_RANK_MAX;
     cJSON *shape = deep ? cJSON_AddNumberToObject(out, "rank", array->rank)
                         : cJSON_AddArrayToObject(out, "shape");
-    for (uint32_t i = 0; !deep && i < array->rank; ++i)
+    for (uint32_t i = 0; !deep && i < array->rank; i++)
         cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)array->shape[i]));
     cJSON_AddBoolToObject(out, "squeezed", array->squeezed);
     if (!shown(array, count))
@@ -376,7 +376,7 @@ cJSON *values_json(const trp_item_array *array)
         cJSON_AddItemToObject(out, "mean", json_number(summary.mean));
     }
     cJSON *values = cJSON_AddArrayToObject(out, whole ? "values" : "first");
-    for (size_t i = 0; i < (whole ? count : VALUES_FIRST); ++i)
+    for (size_t i = 0; i < (whole ? count : VALUES_FIRST); i++)
         cJSON_AddItemToArray(values, element_json(array, i, &strings));
     return out;
 }

@@ -17,13 +17,13 @@ enum { ROWS_STEP = 8 };
 /* ---- planning ---------------------------------------------------------------------------- */
 
 /* Lays out the arena: with arena NULL only counts. Everything starts at a multiple of 64 bytes. */
-struct cutter {
+struct arena_cutter {
     char *arena;
     size_t used; /* bytes */
     bool overflow;
 };
 
-static void *cut(struct cutter *cutter, size_t count, size_t width, size_t element_bytes)
+static void *cut(struct arena_cutter *cutter, size_t count, size_t width, size_t element_bytes)
 {
     size_t bytes;
     if (!size_mul(count, width, &bytes) || !size_mul(bytes, element_bytes, &bytes) ||
@@ -49,7 +49,7 @@ static size_t scratch_elements(const trp_net *net)
     return most;
 }
 
-static void net_cut(trp_net *net, struct cutter *cutter)
+static void net_cut(trp_net *net, struct arena_cutter *cutter)
 {
     const struct net_shape *shape = &net->shape;
     size_t element = net->backend->element_bytes;
@@ -76,7 +76,7 @@ static void net_cut(trp_net *net, struct cutter *cutter)
 
 static trp_status net_plan(trp_net *net)
 {
-    struct cutter count = {0};
+    struct arena_cutter count = {0};
     net_cut(net, &count);
     if (count.overflow)
         return trp_fail(TRP_INVALID_ARGUMENT, "network plan for a batch of %u overflows",
@@ -88,7 +88,7 @@ static trp_status net_plan(trp_net *net)
                         net->batch, count.used);
     net->arena_bytes = count.used;
     memset(net->arena, 0, count.used); /* also touches the pages before the first step */
-    struct cutter cutter = {.arena = net->arena};
+    struct arena_cutter cutter = {.arena = net->arena};
     net_cut(net, &cutter);
     if (net->threads > 1)
         TRP_TRY(team_create(&net->team, net->threads));

@@ -174,7 +174,7 @@ static inline void desk_write_items(struct desk *desk, const char *name)
         "AQAAAAAAAAA=", "AgAAAAAAAAA=", "AwAAAAAAAAA=", "BAAAAAAAAAA=", "BQAAAAAAAAA="};
     char *text = xstrdup("{\"troupe_dump\":1,\"table\":\"t\",\"options\":\"name=t\","
                          "\"signature\":\"\"}\n");
-    for (int i = 0; i < 5; ++i) {
+    for (int i = 0; i < 5; i++) {
         char *longer =
             xasprintf("%s{\"table\":\"t\",\"key\":\"%d\",\"priority\":%d,\"times_sampled\":0,"
                       "\"inserted_at_ns\":0,\"policy_version\":\"%d\",\"columns\":[{\"dtype\":"

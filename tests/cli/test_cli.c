@@ -64,7 +64,7 @@ static bool there(const char *program)
 static void check_page(struct desk *desk, const char *path)
 {
     char *page = xasprintf("pages/troupe%s.1", path);
-    for (char *at = page; *at; ++at)
+    for (char *at = page; *at; at++)
         *at = *at == ' ' ? '-' : *at;
     char *file = scene_path(&desk->at, page);
     const char *groff[] = {"/usr/bin/groff", "-man", "-Tutf8", "-ww", "-z", file, NULL};
@@ -147,7 +147,7 @@ static void wrong_usage_is_one_line_that_helps(void **state)
         {"replay ls :8765", ":8765"},
         {"completion tcsh", "bash, zsh and fish"},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         assert_troupe(desk, 2, "%s", rows[i].line);
         assert_one_error(desk, rows[i].words);
         char *out = scene_read(&desk->at, "out");
@@ -176,7 +176,7 @@ static void output_that_does_not_get_out_is_a_failure(void **state)
     struct desk *desk = *state;
     static const char *const lines[] = {"--version", "replay serve --help", "man replay",
                                         "completion bash"};
-    for (size_t i = 0; i < sizeof lines / sizeof *lines; ++i) {
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         char *script = xasprintf("%s %s >/dev/full", TROUPE_CLI, lines[i]);
         const char *shell[] = {"/bin/sh", "-c", script, NULL};
         assert_int_equal(scene_run(&desk->at, shell), 1);
@@ -241,7 +241,7 @@ static void bash_completes_commands_options_values_and_tables(void **state)
         {"troupe man replay che", "checkpoint checkpoints"},
         {"troupe man replay ls ''", ""},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char *words = completed(desk, rows[i].line);
         if (strcmp(words, rows[i].words) != 0)
             fail_msg("'%s' completes to '%s', not '%s'", rows[i].line, words, rows[i].words);
@@ -274,7 +274,7 @@ static void zsh_and_fish_get_the_same_commands(void **state)
         "-n '__troupe_at replay serve' -l restore -r -a 'latest'",
         "-n '__troupe_next replay restore' -a latest\n",
     };
-    for (size_t i = 0; i < sizeof lines / sizeof *lines; ++i)
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         assert_file_contains(&desk->at, "out", lines[i]);
 }
 

@@ -344,7 +344,7 @@ static void wrong_dumps_are_refused_with_their_line(void **state)
          "signature is not base64"},
     };
     desk_serve(desk, tables);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char *text = xasprintf("\n%s\n", rows[i].line);
         desk_write(desk, "bad.jsonl", text);
         assert_troupe(desk, 1, "replay load %s bad.jsonl", desk->address);
@@ -450,7 +450,7 @@ static void what_was_drawn_is_saved_when_more_was_wanted(void **state)
     struct desk *desk = *state;
     desk_serve(desk, once);
     desk_write_items(desk, "items.jsonl");
-    for (size_t i = 0; i < sizeof files / sizeof *files; ++i) {
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
         assert_troupe(desk, 1, "replay sample %s t -n30 --timeout=0 --save=%s", desk->address,
                       files[i]);
@@ -525,7 +525,7 @@ static void load_large(struct desk *desk)
     char *zeros = xmalloc(LETTERS + 1), *text = xstrdup("");
     memset(zeros, 'A', LETTERS);
     zeros[LETTERS] = '\0';
-    for (int i = 1; i <= 2; ++i) {
+    for (int i = 1; i <= 2; i++) {
         char *longer = xasprintf("%s{\"table\":\"t\",\"key\":\"%d\",\"priority\":1,\"columns\":[{"
                                  "\"dtype\":\"uint8\",\"shape\":[%d],\"squeezed\":true,"
                                  "\"data\":\"%s\"}]}\n",

@@ -190,7 +190,7 @@ static void answer_fill(struct answer *answer, struct stage *stage, const char *
 static void assert_clean(struct desk *desk, const char *name)
 {
     char *text = scene_read(&desk->at, name);
-    for (const char *at = text; *at; ++at)
+    for (const char *at = text; *at; at++)
         if (*at != '\n' && *at != '\t' && (*at < ' ' || *at > '~'))
             fail_msg("byte %02x in '%s'", (unsigned char)*at, text);
     free(text);
@@ -203,7 +203,7 @@ static void what_a_server_says_is_escaped(void **state)
     answer_fill(&answer, stage, "x" ESCAPES "y");
     static const char *const commands[] = {"ls %s",         "ls %s --names",   "info %s",
                                            "ls %s -o json", "info %s -o json", "top %s -n1 -d0.01"};
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; ++i) {
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         char *line = xasprintf(commands[i], stage->address);
         assert_lied(stage, 0, "replay %s", line);
         assert_file_contains(&stage->desk->at, "out",
@@ -235,7 +235,7 @@ static void what_was_typed_is_echoed_escaped(void **state)
         {"replay load %s 'a" ESCAPES ".jsonl'", 1},
         {"replay create %s 'name=" ESCAPES "'", 2},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char *line = xasprintf(rows[i].line, stage->address);
         assert_lied(stage, rows[i].status, "%s", line);
         assert_one_error(stage->desk, "\\x1b]0;title\\x07");
@@ -253,13 +253,13 @@ static void an_answer_that_lacks_a_part_is_a_message(void **state)
     answer_fill(&answer, stage, "t");
     answer.table.limiter = NULL;
     static const char *const commands[] = {"ls", "info", "top -n1"};
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; ++i) {
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         assert_lied(stage, 1, "replay %s %s", commands[i], stage->address);
         assert_one_error(stage->desk, "the answer to Tables lacks its 'limiter'");
     }
     answer.table.limiter = &answer.limiter;
     answer.tables.store = NULL;
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; ++i) {
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         assert_lied(stage, 1, "replay %s %s", commands[i], stage->address);
         assert_one_error(stage->desk, "the answer to Tables lacks its 'store'");
     }
@@ -287,7 +287,7 @@ static void items_that_are_none_end_a_dump_and_are_no_wrong_usage(void **state)
     stage->liar.sample = (trp_bytes){bytes, sizeof bytes - 1};
     assert_lied(stage, 1, "replay sample %s t", stage->address);
     assert_one_error(stage->desk, "what came is malformed: ");
-    for (int parts = 0; parts < 2; ++parts) { /* of an item that never comes */
+    for (int parts = 0; parts < 2; parts++) { /* of an item that never comes */
         fetch->samples.len = 0;
         fetch->rest = parts ? &rest : NULL;
         assert_lied(stage, 1, "replay dump %s t out.jsonl", stage->address);

@@ -18,7 +18,7 @@ static void a_table_of_any_name_does_what_others_do(void **state)
     struct desk *desk = *state;
     desk_serve(desk, "--table name=t");
     desk_write_items(desk, "items.jsonl");
-    for (size_t i = 0; i < NAMES; ++i) {
+    for (size_t i = 0; i < NAMES; i++) {
         const char *name = names[i].name;
         assert_troupe(desk, 0, "replay create %s 'name=%s' insert_on_sample=t", desk->address,
                       names[i].option);
@@ -37,7 +37,7 @@ static void a_table_of_any_name_does_what_others_do(void **state)
     assert_troupe(desk, 0, "replay dump --all %s all.npz", desk->address);
     assert_troupe(desk, 0, "replay dump --all %s all.jsonl", desk->address);
     desk_stop(desk);
-    for (size_t i = 0; i < NAMES; ++i)
+    for (size_t i = 0; i < NAMES; i++)
         assert_troupe(desk, 0, "replay drop store '%s' --yes", names[i].name);
     assert_troupe(desk, 0, "replay load store all.npz --create");
     assert_file_contains(&desk->at, "out", "25 items inserted from all.npz");
@@ -72,7 +72,7 @@ static void names_that_act_on_a_terminal_are_refused(void **state)
                                         "name=t insert_on_sample=\302\205",
                                         "name=t signature={\"\302\233\": int8}"};
     desk_serve(desk, "--table name=u");
-    for (size_t i = 0; i < sizeof lines / sizeof *lines; ++i)
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         assert_troupe(desk, 2, "replay create %s '%s'", desk->address, lines[i]);
     desk_stop(desk);
 }

@@ -16,9 +16,9 @@ struct member {
 static uint32_t crc_of(const uint8_t *bytes, size_t size)
 {
     uint32_t crc = UINT32_MAX;
-    for (size_t i = 0; i < size; ++i) {
+    for (size_t i = 0; i < size; i++) {
         crc ^= bytes[i];
-        for (int bit = 0; bit < 8; ++bit)
+        for (int bit = 0; bit < 8; bit++)
             crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0);
     }
     return ~crc;
@@ -26,7 +26,7 @@ static uint32_t crc_of(const uint8_t *bytes, size_t size)
 
 static void put(struct buffer *out, uint32_t value, size_t size)
 {
-    for (size_t i = 0; i < size; ++i)
+    for (size_t i = 0; i < size; i++)
         buffer_append(out, (trp_bytes){&(uint8_t){(uint8_t)(value >> 8 * i)}, 1});
 }
 
@@ -66,7 +66,7 @@ static void write_npz(struct desk *desk, const char *name, const struct member *
                       size_t count)
 {
     struct buffer out = {0}, directory = {0};
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < count; i++) {
         struct buffer npy = npy_of(&members[i]);
         uint32_t at = (uint32_t)out.size;
         put(&out, 0x04034b50, 4);
@@ -212,7 +212,7 @@ static void what_an_archive_says_of_its_sizes_is_not_believed(void **state)
         {{"column_0", "|u1", "(2, 9223372036854775807, 9)", filler, 9, 0, false}, "cut short"},
         {{"column_0", "|u1", "(9223372036854775807, 0)", filler, 0, 0, false}, "one entry an item"},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         WRITE(desk, "huge.npz", KEYS, PRIORITIES, rows[i].member);
         char *line = xasprintf("replay load %s huge.npz --table=t", desk->address);
         int status = troupe_in(desk, line);

@@ -70,7 +70,7 @@ static void look_at_items(struct desk *desk, const char *target)
         {"--max-version=1", "1 ", 0},
         {"--key=77", "", 3},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         assert_troupe(desk, rows[i].status, "replay items %s t %s -o json", target, rows[i].flags);
         assert_keys(desk, rows[i].keys);
     }
@@ -178,7 +178,7 @@ static void change(struct desk *desk, const char *target)
     assert_troupe(desk, 3, "replay set-priority %s t 1=1 77=1", target);
     assert_one_error(desk, "nothing was changed");
     static const char *const none[] = {"1=nan", "1=0x10", "1=1e400", "1=infinity", "1= 1", "1="};
-    for (size_t i = 0; i < sizeof none / sizeof *none; ++i) {
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
         assert_troupe(desk, 2, "replay set-priority %s t '%s'", target, none[i]);
         assert_one_error(desk, none[i]);
     }
@@ -384,7 +384,7 @@ static void top_prints_a_line_of_json_a_look(void **state)
     desk_serve(desk, tables);
     assert_troupe(desk, 0, "replay top %s -n3 -d0.01 -o json", desk->address);
     char *text = scene_read(&desk->at, "out"), *rest = text;
-    for (int i = 0; i < 3; ++i) {
+    for (int i = 0; i < 3; i++) {
         char *newline = strchr(rest, '\n');
         assert_non_null(newline);
         *newline = '\0';
@@ -545,7 +545,7 @@ static void a_terminal_is_asked_before_items_go(void **state)
         int status;
         const char *size;
     } rows[] = {{"n\n", 1, "size      5 of"}, {"y\n", 0, "size      0 of"}};
-    for (size_t i = 0; i < 2; ++i) {
+    for (size_t i = 0; i < 2; i++) {
         char text[4096] = "", *line = xasprintf("replay reset %s t", desk->address);
         int fd = on_terminal(desk, line);
         await_on(fd, text, sizeof text, "Remove the 5 items of table t? [y/N]");
@@ -572,7 +572,7 @@ static void a_bench_leaves_no_table_whatever_ends_it(void **state)
     struct desk *desk = *state;
     const int signals[] = {SIGHUP, SIGQUIT, SIGKILL};
     desk_serve(desk, tables);
-    for (size_t i = 0; i < sizeof signals / sizeof *signals; ++i) {
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
         char text[4096] = "", *line = xasprintf("replay bench %s --seconds=100", desk->address);
         int fd = on_terminal(desk, line);
         await_on(fd, text, sizeof text, "bench: ");

@@ -197,7 +197,7 @@ static void checkpoints_are_removed_by_name_and_number(void **state)
     assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(json, "checkpoints")), 1);
     cJSON_Delete(json);
     desk_stop(desk);
-    for (int i = 0; i < 4; ++i) /* nobody said how many a stopped store keeps */
+    for (int i = 0; i < 4; i++) /* nobody said how many a stopped store keeps */
         free(checkpoint(desk, "store"));
     assert_troupe(desk, 0, "replay checkpoints store --keep=2 --yes -o json");
     json = desk_json(desk);
@@ -213,7 +213,7 @@ static void the_name_of_a_checkpoint_that_went_is_not_given_again(void **state)
     desk_serve(desk, tables);
     desk_stop(desk);
     char *before = checkpoint(desk, "store");
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < 4; i++) {
         assert_troupe(desk, 0, "replay checkpoint store --keep=1");
         char *path = scene_read(&desk->at, "out");
         path[strcspn(path, "\n")] = '\0';
@@ -257,7 +257,7 @@ static void how_far_long_work_is_is_told_when_asked(void **state)
     const char *lines[] = {"load store items.jsonl", "dump store t x.npz", "verify store",
                            "checkpoint store", "restore latest store --force"};
     desk_stop(desk);
-    for (size_t i = 0; i < sizeof lines / sizeof *lines; ++i) {
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         assert_troupe(desk, 0, "replay %s", lines[i]);
         char *quiet = scene_read(&desk->at, "err");
         assert_string_equal(quiet, "");
@@ -273,7 +273,7 @@ static void how_far_long_work_is_is_told_when_asked(void **state)
 static void expect_one_damaged(struct desk *desk, const char *target)
 {
     int damaged = 0;
-    for (int key = 1; key <= 5; ++key) {
+    for (int key = 1; key <= 5; key++) {
         int status = troupe(desk, "replay peek %s t %d", target, key);
         assert_true(status == 0 || status == 4);
         damaged += status == 4;
@@ -317,7 +317,7 @@ static void who_reads_a_damaged_item_of_a_server_is_told_and_it_goes(void **stat
     desk_stop(desk);
     damage(desk, "store/data.mdb", true);
     desk_serve(desk, "--table=name=t");
-    for (size_t i = 0; i < sizeof reads / sizeof *reads; ++i) {
+    for (size_t i = 0; i < sizeof reads / sizeof *reads; i++) {
         char *line = xasprintf(reads[i], desk->address);
         assert_troupe(desk, 4, "replay %s", line);
         assert_file_contains(&desk->at, "err", "table t, key ");

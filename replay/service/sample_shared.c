@@ -283,6 +283,7 @@ static trp_status shared_send(struct sample_stream *base)
         flags |= SHARED_RELEASE;
     if (status == TRP_OK)
         status = shared_samples_encode(&base->service->builder, flags, stream->round, &message);
+    base->left = told.handed;
     told_push(stream, told); /* also what was not sent has its references there */
     if (status != TRP_OK)
         return status;
@@ -443,7 +444,7 @@ void shared_drained(void *arg, trp_server_call *call)
     service->worked = true;
     if (stream->deaf)
         read_on(stream);
-    sample_stream_continue(&stream->base);
+    sample_stream_drained(&stream->base);
 }
 
 void shared_closed(void *arg, trp_server_call *call)

@@ -188,6 +188,13 @@ void sample_stream_continue(struct sample_stream *stream)
         stream->transport->satisfied(stream);
 }
 
+void sample_stream_drained(struct sample_stream *stream)
+{
+    if (stream->handout.count >= SAMPLE_UNSETTLED_MAX)
+        engine_settle_until(stream->service->engine, &stream->handout, stream->left);
+    sample_stream_continue(stream);
+}
+
 bool lane_sample_batch(struct lane *lane)
 {
     struct sample_stream *stream = lane->sample_first;
@@ -488,9 +495,7 @@ void sample_drained(void *arg, trp_server_call *call)
     struct service *service = arg;
     struct sample_stream *stream = trp_server_call_state(call);
     service->worked = true;
-    if (stream->handout.count >= SAMPLE_UNSETTLED_MAX)
-        engine_settle_until(service->engine, &stream->handout, stream->left);
-    sample_stream_continue(stream);
+    sample_stream_drained(stream);
 }
 
 void sample_closed(void *arg, trp_server_call *call)

@@ -72,7 +72,7 @@ struct sample_stream {
     uint64_t fetching_bytes;    /* of those that are fetching */
 
     struct handout handout;
-    uint64_t left; /* items of the handout that were in a message (Reverb's) */
+    uint64_t left; /* items of the handout that were in a message */
 };
 
 /* Words with which clients tell a limiter's timeout: Reverb has them so, "insert" included. */
@@ -91,6 +91,9 @@ void sample_stream_ask(struct sample_stream *stream, struct lane *lane, int64_t 
 /* Sends what may be sent and decides what the stream waits for: the transport, its lane, or the
  * client. */
 void sample_stream_continue(struct sample_stream *stream);
+
+/* The transport took a message: goes on, and settles what left where too much is not. */
+void sample_stream_drained(struct sample_stream *stream);
 
 /* Its turn: a batch behind those that it has. */
 void sample_stream_draw(struct sample_stream *stream);

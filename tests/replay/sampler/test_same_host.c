@@ -6,6 +6,8 @@
 #include <errno.h>
 
 #include "tests/core/patience.h"
+#include "replay.pb-c.h"
+#include "replay/engine/limits.h"
 #include "replay/sampler/unpack.h"
 #include "tests/replay/service/slow_disk.h"
 #include "replay/wire/limits.h"
@@ -299,6 +301,51 @@ static void a_client_that_releases_nothing_gets_its_window_and_no_more(void **st
     assert_ends(stream, TRP_ABORTED, "lease was revoked");
 }
 
+static uint64_t items_stored(const struct replay *replay)
+{
+    Troupe__ReplayTablesRequest request = TROUPE__REPLAY_TABLES_REQUEST__INIT;
+    ProtobufCService *service;
+    ProtobufCMessage *reply = NULL;
+    assert_int_equal(trp_channel_service(replay->channel, &troupe__replay__descriptor, &service),
+                     TRP_OK);
+    assert_int_equal(trp_call(service, "Tables", &request.base, &reply, NULL), TRP_OK);
+    uint64_t items = ((Troupe__ReplayTablesResponse *)reply)->store->items;
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return items;
+}
+
+static void a_client_that_releases_nothing_does_not_keep_what_it_took_from_a_queue(void **state)
+{
+    enum { ITEMS = 256, MESSAGES = 3 * SAMPLE_UNSETTLED_MAX / ITEMS };
+    struct replay *replay = &((struct host *)*state)->replay;
+    trp_message *message;
+    struct shared_samples samples;
+    OPEN("name=t sampler=fifo max_times_sampled=1");
+    struct built *built = built_create(0);
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    for (uint64_t key = 1, i = 0; i < MESSAGES; i++) {
+        add_chunk(built, (struct chunk_spec){.key = key});
+        for (uint64_t chunk = key; key < chunk + ITEMS; key++)
+            add_simple_item(built, key, "t", 1, chunk);
+        send_built(stream, built);
+    }
+    assert_int_equal(trp_stream_half_close(stream), TRP_OK);
+    while (trp_stream_receive(stream, &message, WAIT_MS) == TRP_OK)
+        trp_message_destroy(message);
+    trp_stream_destroy(stream);
+    built_destroy(built);
+    stream = raw_open(replay->channel, &message);
+    trp_message_destroy(message);
+    raw_ask(stream, (struct shared_ask){.samples = INT64_MAX, .timeout_ms = -1});
+    for (uint32_t came = 0; came < MESSAGES * ITEMS; came += samples.header.entries) {
+        assert_int_equal(trp_stream_receive(stream, &message, WAIT_MS), TRP_OK);
+        assert_int_equal(shared_samples_decode(bytes_of(message), &samples), TRP_OK);
+        trp_message_destroy(message);
+    }
+    assert_in_range(items_stored(replay), 0, 2 * SAMPLE_UNSETTLED_MAX);
+    trp_stream_destroy(stream);
+}
+
 static void a_copy_made_after_the_lease_is_seen_to_be_worthless(void **state)
 {
     struct host *host = *state;
@@ -549,6 +596,7 @@ int main(int argc, char **argv)
         TEST(a_stopped_client_loses_its_lease_and_takes_nothing_recycled),
         TEST(a_killed_client_costs_nothing_that_lasts),
         TEST(a_client_that_releases_nothing_gets_its_window_and_no_more),
+        TEST(a_client_that_releases_nothing_does_not_keep_what_it_took_from_a_queue),
         TEST(a_copy_made_after_the_lease_is_seen_to_be_worthless),
         TEST(leases_that_a_killed_server_left_end_with_the_next),
         TEST(a_client_without_the_lease_file_is_sent_its_samples),

@@ -100,9 +100,19 @@ static void shutdown_done(struct rpc_op *op, bool ok)
     cond_broadcast(&server->changed);
 }
 
-/* Undoes a start that failed half way: nothing runs yet. */
+static void stop_listening(trp_server *server)
+{
+    rpc_tag_release(&server->shutdown_op);
+    grpc_server_shutdown_and_notify(server->grpc, server->queue, &server->shutdown_op);
+}
+
+/* Undoes a start that failed half way: nothing runs yet, but gRPC may listen already, and then it
+ * aborts in grpc_server_destroy() unless it was shut down. */
 static void abandon_start(trp_server *server)
 {
+    stop_listening(server);
+    grpc_event event = rpc_next(server->queue, DEADLINE_NEVER);
+    assert(event.type == GRPC_OP_COMPLETE);
     grpc_server_destroy(server->grpc);
     rpc_queue_destroy(server->queue);
     server->grpc = NULL;
@@ -153,12 +163,6 @@ static void abort_calls(trp_server *server)
         next = call->next;
         call->transport->abort(call);
     }
-}
-
-static void stop_listening(trp_server *server)
-{
-    rpc_tag_release(&server->shutdown_op);
-    grpc_server_shutdown_and_notify(server->grpc, server->queue, &server->shutdown_op);
 }
 
 static void wait_shutdown(trp_server *server)

@@ -23,6 +23,8 @@
 #include "core/thread.h"
 #include "echo_service.h"
 #include "health.pb-c.h"
+#include "rpc/pool.h"
+#include "rpc/server.h"
 #include "tests/core/patience.h"
 
 enum { WAIT_MS = 20000 };
@@ -211,6 +213,18 @@ static void files_may_be_opened_up_to_the_hard_limit(void **state)
     trp_server_destroy(start(NULL));
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     assert_int_equal(limit.rlim_cur, limit.rlim_max);
+}
+
+static void a_start_that_fails_when_it_listens_already_is_an_error(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_server *server;
+    assert_int_equal(trp_server_create(&server, &(trp_server_options){.address = fixture->address}),
+                     TRP_OK);
+    rpc_pool_stop(server->pool); /* as where the process may have no more threads */
+    assert_int_equal(trp_server_start(server), TRP_UNAVAILABLE);
+    trp_server_destroy(server);
+    trp_server_destroy(start(fixture->address));
 }
 
 /* ---- services ---- */
@@ -573,6 +587,7 @@ int main(int argc, char **argv)
         CASE(a_path_too_long_for_a_socket_is_refused),
         CASE(directories_that_cannot_be_used_are_named),
         CASE(files_may_be_opened_up_to_the_hard_limit),
+        CASE(a_start_that_fails_when_it_listens_already_is_an_error),
         CASE(methods_are_added_once_and_before_the_start),
         CASE(health_check_knows_the_services),
         CASE(health_watch_tells_of_the_stop),

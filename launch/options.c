@@ -276,6 +276,14 @@ static int find_end(int argc, char **argv)
     return argc;
 }
 
+/* By `troupe launch`, which makes argv[0] a command. */
+static bool launched(const struct launch_options *options)
+{
+    size_t length = strlen(options->program);
+    return strstr(options->program, " launch ") &&
+           strcmp(options->program + length - 3, " --") == 0;
+}
+
 trp_status launch_options_parse(struct launch_options *options, int argc, char **argv)
 {
     *options = (struct launch_options){
@@ -294,7 +302,11 @@ trp_status launch_options_parse(struct launch_options *options, int argc, char *
                                      .args_doc = "[graph|eval] [-- ARGS]",
                                      .doc = doc};
     flags_accept_h(end, argv);
+    static char launched_as[] = "troupe launch FILE.c --";
+    if (launched(options))
+        argv[0] = launched_as; /* argp would take what follows the last slash of a command */
     error_t error = argp_parse(&argp, end, argv, 0, NULL, options);
+    argv[0] = options->build_argv[0];
     flags_hint(options->program, error);
     return error == 0 ? TRP_OK : trp_fail(TRP_INVALID_ARGUMENT, "wrong usage");
 }
@@ -309,10 +321,7 @@ void launch_options_cleanup(struct launch_options *options)
 
 char *launch_options_program(const struct launch_options *options)
 {
-    const char *program = options->program;
-    size_t length = strlen(program);
-    bool launched = strstr(program, " launch ") && strcmp(program + length - 3, " --") == 0;
-    return launched ? xstrdup(program) : shell_word(program);
+    return launched(options) ? xstrdup(options->program) : shell_word(options->program);
 }
 
 char *launch_options_arguments(const struct launch_options *options)

@@ -138,11 +138,12 @@ void run_node_ended(struct run *run, struct run_node *node, const char *failure)
         return;
     }
     note(run, node, TRP_ERROR, "failed reason=%s", node->failure);
+    const struct run_node *first = run_first_failure(run); /* its process may still be there */
     if (run->phase == RUNNING)
         output_print(run->output, STDERR_FILENO,
                      "%s: %s failed: %s: stopping the others; what they say of it is in %s/logs",
-                     run->program->name, node->name, node->failure, run->dir.shown_path);
-    char *reason = xasprintf("%s failed", node->name);
+                     run->program->name, first->name, first->failure, run->dir.shown_path);
+    char *reason = xasprintf("%s failed", first->name);
     run_stop(run, false, reason);
     free(reason);
 }

@@ -177,6 +177,10 @@ static void a_launch_file_is_compiled_and_run(void **state)
                           "3",        NULL};
     assert_int_equal(scene_run(scene, argv), 0);
     assert_file_contains(scene, "out", "actor         3 nodes");
+    const char *help[] = {TROUPE_CLI, "launch", SOURCE_DIR "/examples/catch.c",
+                          "--",       "--help", NULL};
+    assert_int_equal(scene_run(scene, help), 0);
+    assert_file_contains(scene, "out", "Usage: troupe launch FILE.c -- [OPTION...] [graph|eval]");
     const char *run[] = {TROUPE_CLI, "launch",        SOURCE_DIR "/examples/catch.c",
                          "--",       "--run-dir=run", "--max-steps=1",
                          NULL};

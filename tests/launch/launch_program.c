@@ -15,6 +15,7 @@
 static int *volatile nowhere = (int *)8; /* not NULL, which a sanitizer would see first */
 static const char *scenario = "done";
 static trp_node base;
+static int lingering_fd = -1;
 
 static bool is(const char *name)
 {
@@ -144,8 +145,40 @@ static trp_status log_twice(trp_context *context)
     return TRP_OK;
 }
 
+/* Until `line` is among the events; a node that is stopped before it began has nothing to tell. */
+static trp_status await_event(trp_context *context, const char *line)
+{
+    char path[4096], text[4096];
+    snprintf(path, sizeof path, "%s/events", trp_context_run_dir(context));
+    do {
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t size = fd < 0 ? 0 : read(fd, text, sizeof text);
+        if (fd >= 0)
+            close(fd);
+        if (size > 0 && memmem(text, (size_t)size, line, strlen(line)))
+            break;
+    } while (!trp_stop_wait(trp_context_stop(context), 5));
+    return TRP_OK;
+}
+
+/* The launcher was told that the node failed, and has to kill it. */
+static void linger(void)
+{
+    if (write(lingering_fd, "user/0 lingers\n", 15) != 15)
+        abort();
+    for (;;)
+        pause();
+}
+
 static trp_status first_user(trp_context *context)
 {
+    if (is("lingers")) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/events", trp_context_run_dir(context));
+        lingering_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+        atexit(linger);
+        return trp_fail(TRP_DATA_LOSS, "the first dog ate it");
+    }
     if (is("asks")) {
         TRP_TRY(call_base(context)); /* a node that has not begun yet has nothing to stop */
         trp_context_stop_program(context, true, "enough");
@@ -162,8 +195,12 @@ static trp_status first_user(trp_context *context)
     return TRP_OK;
 }
 
-static trp_status second_user(void)
+static trp_status second_user(trp_context *context)
 {
+    if (is("lingers")) {
+        TRP_TRY(await_event(context, "user/0 lingers"));
+        return trp_fail(TRP_DATA_LOSS, "the second dog ate it");
+    }
     fputs("a last word\n", stderr);
     if (is("exit"))
         exit(3);
@@ -174,29 +211,13 @@ static trp_status second_user(void)
     return TRP_OK;
 }
 
-/* A node that is stopped before it began has nothing to tell. */
-static trp_status await_base(trp_context *context)
-{
-    char path[4096], text[4096];
-    snprintf(path, sizeof path, "%s/events", trp_context_run_dir(context));
-    do {
-        int fd = open(path, O_RDONLY | O_CLOEXEC);
-        ssize_t size = fd < 0 ? 0 : read(fd, text, sizeof text);
-        if (fd >= 0)
-            close(fd);
-        if (size > 0 && memmem(text, (size_t)size, "base/0 runs", 11))
-            break;
-    } while (!trp_stop_wait(trp_context_stop(context), 5));
-    return TRP_OK;
-}
-
 static trp_status user_run(trp_context *context, const void *arg)
 {
     const char *text = arg;
     if (strcmp(text, "argument") != 0)
         return trp_fail(TRP_INTERNAL, "the argument is '%s'", text);
     if (is("done"))
-        return await_base(context);
+        return await_event(context, "base/0 runs");
     if (is("long_lines")) {
         if (trp_context_index(context) == 0)
             print_long_lines();
@@ -214,7 +235,7 @@ static trp_status user_run(trp_context *context, const void *arg)
         return status;
     }
     if (is("complains") || is("breaks_first")) {
-        TRP_TRY(await_base(context));
+        TRP_TRY(await_event(context, "base/0 runs"));
         if (trp_context_index(context) == 1)
             return wait_for_stop(context);
         return trp_fail(is("complains") ? TRP_UNAVAILABLE : TRP_DATA_LOSS, "a user's words");
@@ -233,7 +254,7 @@ static trp_status user_run(trp_context *context, const void *arg)
         trp_channel *channel;
         return trp_context_channel(context, base, 5, &channel);
     }
-    TRP_TRY(trp_context_index(context) == 0 ? first_user(context) : second_user());
+    TRP_TRY(trp_context_index(context) == 0 ? first_user(context) : second_user(context));
     return wait_for_stop(context);
 }
 

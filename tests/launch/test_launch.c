@@ -151,6 +151,16 @@ static void a_failed_body_is_named_in_the_last_line(void **state)
     assert_file_contains(scene, "run/logs/user-1.log", "a last word\n");
 }
 
+/* The second one's process is the first to end. */
+static void the_first_failure_is_the_one_that_is_announced(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {LAUNCH_PROGRAM, "--run-dir=run", "--grace=0.1", "--", "lingers", NULL};
+    assert_int_equal(scene_run(scene, argv), 1);
+    assert_file_contains(scene, "err", "user/0 failed: the first dog ate it: stopping the others");
+    assert_last_line(scene, "err", "failed: user/0: the first dog ate it; log: ");
+}
+
 static void a_failed_thread_is_named_in_the_last_line(void **state)
 {
     struct scene *scene = *state;
@@ -657,6 +667,7 @@ int main(void)
         TEST(users_stop_before_what_they_use),
         TEST(the_time_limit_ends_a_program),
         TEST(a_failed_body_is_named_in_the_last_line),
+        TEST(the_first_failure_is_the_one_that_is_announced),
         TEST(a_failed_thread_is_named_in_the_last_line),
         TEST(an_exit_is_a_failure_with_its_status),
         TEST(a_crash_is_reported_as_such),

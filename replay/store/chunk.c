@@ -41,34 +41,34 @@ static size_t buffer_class(size_t size)
     return size <= STORE_CACHED_CHUNK_BYTES_MAX || units >= STORE_BUFFER_CLASSES ? 0 : units;
 }
 
-static uint8_t *bytes_take(struct store *store, size_t size)
+static uint8_t *bytes_take(struct chunk_memory *memory, size_t size)
 {
     size_t units = buffer_class(size);
-    struct spare *spare = store->spares[units];
+    struct spare *spare = memory->spares[units];
     if (units == 0)
-        return slab_take(&store->slabs, size ? size : 1);
+        return slab_take(&memory->slabs, size ? size : 1);
     if (!spare)
         return xmalloc(units * BUFFER_UNIT_BYTES);
-    store->spares[units] = spare->next;
-    store->spare_bytes -= units * BUFFER_UNIT_BYTES;
+    memory->spares[units] = spare->next;
+    memory->spare_bytes -= units * BUFFER_UNIT_BYTES;
     return (uint8_t *)spare;
 }
 
-static void bytes_give(struct store *store, uint8_t *bytes, size_t size)
+static void bytes_give(struct chunk_memory *memory, uint8_t *bytes, size_t size)
 {
     size_t units = buffer_class(size), spare_bytes = units * BUFFER_UNIT_BYTES;
     struct spare *spare = (struct spare *)(void *)bytes;
     if (units == 0) {
-        slab_give(&store->slabs, bytes, size ? size : 1);
+        slab_give(&memory->slabs, bytes, size ? size : 1);
         return;
     }
-    if (!bytes || store->spare_bytes + spare_bytes > STORE_SPARE_BYTES_MAX) {
+    if (!bytes || memory->spare_bytes + spare_bytes > STORE_SPARE_BYTES_MAX) {
         free(bytes);
         return;
     }
-    spare->next = store->spares[units];
-    store->spares[units] = spare;
-    store->spare_bytes += spare_bytes;
+    spare->next = memory->spares[units];
+    memory->spares[units] = spare;
+    memory->spare_bytes += spare_bytes;
 }
 
 /* ---- bytes that are not ours ------------------------------------------------------------------
@@ -105,63 +105,64 @@ static size_t lent_size(uint32_t count)
     return sizeof(struct lent) + count * sizeof(trp_bytes);
 }
 
-static void lent_begin(struct store *store, struct chunk *chunk, const trp_bytes *spans,
+static void lent_begin(struct chunk_memory *memory, struct chunk *chunk, const trp_bytes *spans,
                        uint32_t count)
 {
-    if (store->lent_count == store->lent_capacity)
-        store->lent = array_grow(store->lent, &store->lent_capacity, sizeof(struct chunk *));
-    chunk->lent = slab_take(&store->slabs, lent_size(count));
-    chunk->lent->at = store->lent_count;
+    if (memory->lent_count == memory->lent_capacity)
+        memory->lent = array_grow(memory->lent, &memory->lent_capacity, sizeof(struct chunk *));
+    chunk->lent = slab_take(&memory->slabs, lent_size(count));
+    chunk->lent->at = memory->lent_count;
     chunk->lent->count = count;
     chunk->lent->shared = false;
     memcpy(chunk->lent->spans, spans, count * sizeof *spans);
-    store->lent[store->lent_count++] = chunk;
+    memory->lent[memory->lent_count++] = chunk;
 }
 
-static void lent_return(struct store *store, struct chunk *chunk)
+static void lent_return(struct chunk_memory *memory, struct chunk *chunk)
 {
     struct lent *lent = chunk->lent;
     if (!lent)
         return;
-    struct chunk *last = store->lent[--store->lent_count];
-    store->lent[lent->at] = last;
+    struct chunk *last = memory->lent[--memory->lent_count];
+    memory->lent[lent->at] = last;
     last->lent->at = lent->at;
     chunk->lent = NULL;
-    slab_give(&store->slabs, lent, lent_size(lent->count));
+    slab_give(&memory->slabs, lent, lent_size(lent->count));
 }
 
 bool store_has_lent(const struct store *store)
 {
-    return store->lent_count > 0;
+    return store->chunks.lent_count > 0;
 }
 
 void store_lent_end(struct store *store)
 {
-    while (store->lent_count > 0) {
-        struct chunk *chunk = store->lent[store->lent_count - 1];
+    while (store->chunks.lent_count > 0) {
+        struct chunk *chunk = store->chunks.lent[store->chunks.lent_count - 1];
         struct span_reader from = chunk_spans(chunk);
-        chunk->bytes = bytes_take(store, chunk->size);
+        chunk->bytes = bytes_take(&store->chunks, chunk->size);
         span_reader_copy(&from, chunk->bytes, chunk->size);
-        lent_return(store, chunk);
+        lent_return(&store->chunks, chunk);
     }
 }
 
-void spares_cleanup(struct store *store)
+void chunk_memory_cleanup(struct chunk_memory *memory)
 {
     for (size_t units = 0; units < STORE_BUFFER_CLASSES; units++) {
-        for (struct spare *next, *spare = store->spares[units]; spare; spare = next) {
+        for (struct spare *next, *spare = memory->spares[units]; spare; spare = next) {
             next = spare->next;
             free(spare);
         }
     }
-    free(store->lent);
+    free(memory->lent);
+    slabs_cleanup(&memory->slabs);
 }
 
 /* ---- cache ---------------------------------------------------------------------------------- */
 
-static void cache_link(struct store *store, struct chunk *chunk)
+static void cache_link(struct chunk_memory *memory, struct chunk *chunk)
 {
-    struct chunk *ring = &store->cache;
+    struct chunk *ring = &memory->cache;
     chunk->cache_prev = ring;
     chunk->cache_next = ring->cache_next;
     chunk->cache_next->cache_prev = chunk;
@@ -175,20 +176,20 @@ static void cache_unlink(struct chunk *chunk)
     chunk->cache_next = chunk->cache_prev = NULL;
 }
 
-static void cache_remove(struct store *store, struct chunk *chunk)
+static void cache_remove(struct chunk_memory *memory, struct chunk *chunk)
 {
     cache_unlink(chunk);
-    store->cache_used -= chunk->size + CACHE_OVERHEAD_BYTES;
+    memory->cache_used -= chunk->size + CACHE_OVERHEAD_BYTES;
 }
 
-static void cache_add(struct store *store, struct chunk *chunk)
+static void cache_add(struct chunk_memory *memory, struct chunk *chunk)
 {
-    cache_link(store, chunk);
-    store->cache_used += chunk->size + CACHE_OVERHEAD_BYTES;
-    while (store->cache_used > store->cache_limit) {
-        struct chunk *last = store->cache.cache_prev;
-        cache_remove(store, last);
-        bytes_give(store, last->bytes, last->size);
+    cache_link(memory, chunk);
+    memory->cache_used += chunk->size + CACHE_OVERHEAD_BYTES;
+    while (memory->cache_used > memory->cache_limit) {
+        struct chunk *last = memory->cache.cache_prev;
+        cache_remove(memory, last);
+        bytes_give(memory, last->bytes, last->size);
         last->bytes = NULL;
     }
 }
@@ -196,11 +197,11 @@ static void cache_add(struct store *store, struct chunk *chunk)
 void chunk_settle(struct store *store, struct chunk *chunk)
 {
     if (chunk->size <= STORE_CACHED_CHUNK_BYTES_MAX) {
-        cache_add(store, chunk);
+        cache_add(&store->chunks, chunk);
         return;
     }
-    lent_return(store, chunk);
-    bytes_give(store, chunk->bytes, chunk->size);
+    lent_return(&store->chunks, chunk);
+    bytes_give(&store->chunks, chunk->bytes, chunk->size);
     chunk->bytes = NULL;
 }
 
@@ -212,22 +213,22 @@ struct chunk *store_chunk_create(struct store *store, const trp_bytes *spans, ui
     for (uint32_t i = 0; i < count; i++)
         size += spans[i].size;
     assert(size <= INT32_MAX);
-    struct chunk *chunk = slab_take(&store->slabs, sizeof *chunk);
+    struct chunk *chunk = slab_take(&store->chunks.slabs, sizeof *chunk);
     *chunk = (struct chunk){.refs = 1, .size = (uint32_t)size};
-    store->held_bytes += chunk_memory(chunk);
+    store->chunks.held_bytes += chunk_memory(chunk);
     if (size > STORE_CACHED_CHUNK_BYTES_MAX) {
-        lent_begin(store, chunk, spans, count);
+        lent_begin(&store->chunks, chunk, spans, count);
         return chunk;
     }
     struct span_reader from = {.next = spans};
-    chunk->bytes = bytes_take(store, size);
+    chunk->bytes = bytes_take(&store->chunks, size);
     span_reader_copy(&from, chunk->bytes, size);
     return chunk;
 }
 
 uint64_t store_held_bytes(const struct store *store)
 {
-    return store->held_bytes;
+    return store->chunks.held_bytes;
 }
 
 void store_chunk_shared(struct chunk *chunk)
@@ -238,7 +239,7 @@ void store_chunk_shared(struct chunk *chunk)
 
 struct chunk *chunk_create_stored(struct store *store, uint64_t seq, uint32_t size)
 {
-    struct chunk *chunk = slab_take(&store->slabs, sizeof *chunk);
+    struct chunk *chunk = slab_take(&store->chunks.slabs, sizeof *chunk);
     *chunk = (struct chunk){.seq = seq, .size = size};
     return chunk;
 }
@@ -251,13 +252,13 @@ static size_t pages_size(const struct chunk *chunk)
 void chunk_free(struct store *store, struct chunk *chunk)
 {
     if (chunk->cache_next)
-        cache_remove(store, chunk);
-    lent_return(store, chunk);
-    bytes_give(store, chunk->bytes, chunk->size);
+        cache_remove(&store->chunks, chunk);
+    lent_return(&store->chunks, chunk);
+    bytes_give(&store->chunks, chunk->bytes, chunk->size);
     if (chunk->seq == 0)
-        store->held_bytes -= chunk_memory(chunk);
-    slab_give(&store->slabs, chunk->pages, pages_size(chunk));
-    slab_give(&store->slabs, chunk, sizeof *chunk);
+        store->chunks.held_bytes -= chunk_memory(chunk);
+    slab_give(&store->chunks.slabs, chunk->pages, pages_size(chunk));
+    slab_give(&store->chunks.slabs, chunk, sizeof *chunk);
 }
 
 void store_chunk_ref(struct chunk *chunk)
@@ -273,8 +274,8 @@ void store_chunk_unref(struct store *store, struct chunk *chunk)
         return;
     if (chunk->seq != 0) {
         dead_push(&store->group.dead, (struct dead){chunk->seq, chunk_pieces(chunk->size)});
-        store->chunk_count--;
-        store->live_bytes -= chunk->size;
+        store->counts.chunks--;
+        store->counts.live_bytes -= chunk->size;
     }
     chunk_free(store, chunk);
 }
@@ -375,18 +376,18 @@ trp_status store_chunk_read(struct store *store, const struct chunk *chunk, uint
     if (chunk->bytes) {
         memcpy(out, chunk->bytes, chunk->size);
         /* Its neighbours are anywhere in memory: their order has to be worth two cache misses. */
-        bool order_matters = store->cache_used > store->cache_limit / 2;
-        if (order_matters && chunk->cache_next && store->cache.cache_next != chunk) {
+        bool order_matters = store->chunks.cache_used > store->chunks.cache_limit / 2;
+        if (order_matters && chunk->cache_next && store->chunks.cache.cache_next != chunk) {
             cache_unlink(cached);
-            cache_link(store, cached);
+            cache_link(&store->chunks, cached);
         }
         return TRP_OK;
     }
     TRP_TRY(chunk_copy(store, chunk, out));
     if (chunk->size <= STORE_CACHED_CHUNK_BYTES_MAX) {
-        cached->bytes = bytes_take(store, chunk->size);
+        cached->bytes = bytes_take(&store->chunks, chunk->size);
         memcpy(cached->bytes, out, chunk->size);
-        cache_add(store, cached);
+        cache_add(&store->chunks, cached);
     }
     return TRP_OK;
 }
@@ -396,7 +397,7 @@ trp_status store_chunk_read(struct store *store, const struct chunk *chunk, uint
 static void pages_keep(struct store *store, const struct chunk *chunk, const uint8_t *pages)
 {
     struct chunk *known = (struct chunk *)chunk;
-    known->pages = slab_take(&store->slabs, pages_size(chunk));
+    known->pages = slab_take(&store->chunks.slabs, pages_size(chunk));
     memcpy(known->pages, pages, pages_size(chunk));
 }
 

@@ -118,8 +118,8 @@ static void found_finish(struct loading *loading, struct found *found)
     bool whole = found->size >= SUM_BYTES && (!loading->check || chunk_check_end(&loading->sum));
     found->damaged |= !whole;
     found->size -= found->size < SUM_BYTES ? found->size : SUM_BYTES;
-    store->checked_chunks += loading->check;
-    store->checked_bytes += loading->check ? found->size : 0;
+    store->counts.checked_chunks += loading->check;
+    store->counts.checked_bytes += loading->check ? found->size : 0;
     loading->sum = (struct chunk_check){0};
 }
 
@@ -196,8 +196,8 @@ static struct chunk *chunk_make(struct store *store, uint64_t seq, uint32_t size
     struct chunk *chunk = chunk_create_stored(store, seq, size);
     chunk->episode = episode;
     chunk->unchecked = !store->loading->check;
-    store->chunk_count++;
-    store->live_bytes += size;
+    store->counts.chunks++;
+    store->counts.live_bytes += size;
     return chunk;
 }
 
@@ -259,8 +259,8 @@ void found_release(struct loading *loading, struct chunk *chunk)
         found_get(loading, chunk->seq)->chunk = NULL;
     else
         *early_find(&loading->early, chunk->seq) = &early_gone;
-    store->chunk_count--;
-    store->live_bytes -= chunk->size;
+    store->counts.chunks--;
+    store->counts.live_bytes -= chunk->size;
     chunk_free(store, chunk);
 }
 

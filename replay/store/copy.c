@@ -112,13 +112,14 @@ static trp_status tables_copy(struct store *store, struct store_copy *copy)
         if (!doomed_has(store, piece_key_seq(lmdb_key_read(key))))
             pairs_add(&copy->tables, lmdb_key_read(key), data.mv_data, data.mv_size);
     mdb_cursor_close(cursor);
-    for (size_t i = 0; i < store->doomed_count; i++)
-        buffer_append(&copy->doomed, (trp_bytes){(const uint8_t *)&store->doomed[i].id,
-                                                 sizeof store->doomed[i].id});
-    for (size_t i = 0; i < store->table_count; i++) {
+    for (size_t i = 0; i < store->tombstones.count; i++)
+        buffer_append(&copy->doomed, (trp_bytes){(const uint8_t *)&store->tombstones.at[i].id,
+                                                 sizeof store->tombstones.at[i].id});
+    for (size_t i = 0; i < store->tables.count; i++) {
         uint8_t record[COUNTERS_BYTES];
-        counters_encode(record, store->table_extras[i].logged);
-        pairs_add(&copy->counters, META_COUNTERS_KEY + store->tables[i].id, record, sizeof record);
+        counters_encode(record, store->tables.extras[i].logged);
+        pairs_add(&copy->counters, META_COUNTERS_KEY + store->tables.at[i].id, record,
+                  sizeof record);
     }
     return rc == MDB_NOTFOUND ? TRP_OK : lmdb_fail(store, rc, "copy tables");
 }
@@ -136,14 +137,14 @@ trp_status store_copy_begin(struct store *store, struct store_copy **out,
     struct store_copy *copy = xcalloc(1, sizeof *copy);
     copy->sink = *sink;
     copy->path = store->dir.data_path;
-    copy->cut_removed = sink->removed ? store->next_removed : 1;
+    copy->cut_removed = sink->removed ? store->removed.next : 1;
     copy->cut_item = store->next_item;
     copy->cut_chunk = store->next_chunk;
-    copy->cut_change = store->next_change;
+    copy->cut_change = store->log.next;
     copy->next_key = 1;
     copy->holds_records = true;
     copy->meta = store->meta;
-    copy->stats.total_bytes = store->live_bytes;
+    copy->stats.total_bytes = store->counts.live_bytes;
     trp_status status = store->has_trees ? tables_copy(store, copy) : TRP_OK;
     if (!store->has_trees)
         copy->phase = PHASE_DONE;
@@ -158,10 +159,10 @@ trp_status store_copy_begin(struct store *store, struct store_copy **out,
 
 void copy_release(struct store *store)
 {
-    for (size_t i = 0; i < store->held.count; i++)
-        dead_push(&store->pending, store->held.at[i]);
-    free(store->held.at);
-    store->held = (struct dead_list){0};
+    for (size_t i = 0; i < store->dead.held.count; i++)
+        dead_push(&store->dead.pending, store->dead.held.at[i]);
+    free(store->dead.held.at);
+    store->dead.held = (struct dead_list){0};
     store->copy = NULL;
 }
 
@@ -195,7 +196,7 @@ void copy_hold_dead(struct store *store, struct dead_list *dead)
     size_t kept = 0;
     for (size_t i = 0; i < dead->count; i++) {
         if (dead->at[i].seq >= store->copy->passed && dead->at[i].seq < store->copy->cut_chunk)
-            dead_push(&store->held, dead->at[i]);
+            dead_push(&store->dead.held, dead->at[i]);
         else
             dead->at[kept++] = dead->at[i];
     }
@@ -206,7 +207,7 @@ void copy_hold_dead(struct store *store, struct dead_list *dead)
  * until the copy is ahead of it. */
 static void held_let_go(struct store *store, struct store_copy *copy)
 {
-    struct dead_list *held = &store->held;
+    struct dead_list *held = &store->dead.held;
     copy->passed = piece_key_seq(copy->chunk_key);
     for (size_t count = held->count < LOOK_HELD ? held->count : LOOK_HELD; count > 0; count--) {
         if (copy->next_held >= held->count)
@@ -215,7 +216,7 @@ static void held_let_go(struct store *store, struct store_copy *copy)
             copy->next_held++;
             continue;
         }
-        dead_push(&store->pending, held->at[copy->next_held]);
+        dead_push(&store->dead.pending, held->at[copy->next_held]);
         held->at[copy->next_held] = held->at[--held->count];
     }
 }

@@ -28,12 +28,12 @@ static bool root_find(struct store *store)
 {
     struct tree_record record;
     uint64_t pages;
-    if (store->pieces_root)
+    if (store->looks.root)
         return true;
     if (lmdb_tree(store, TREE_PIECES, &record, &pages) != TRP_OK || record.root >= pages)
         return false; /* or it is empty */
-    store->pieces_root = record.root;
-    store->pieces_depth = record.depth;
+    store->looks.root = record.root;
+    store->looks.depth = record.depth;
     return true;
 }
 
@@ -80,7 +80,7 @@ static uint64_t branch_child(const struct store *store, uint64_t page, uint64_t 
             high = middle;
     }
     node_key(bytes, low, &child);
-    return child < store->account.next ? child : 0;
+    return child < store->pages.account.next ? child : 0;
 }
 
 /* False: the leaf with the chunk's first piece is on the disk only, where `*page` says. */
@@ -88,9 +88,9 @@ static bool leaf_is_there(struct store *store, const struct chunk *chunk, uint64
 {
     if (!root_find(store))
         return true;
-    bool keep = store->kept++ % BRANCH_KEEP_EVERY == 0;
-    *page = store->pieces_root;
-    for (uint32_t depth = 1; depth < store->pieces_depth; depth++) {
+    bool keep = store->looks.kept++ % BRANCH_KEEP_EVERY == 0;
+    *page = store->looks.root;
+    for (uint32_t depth = 1; depth < store->looks.depth; depth++) {
         if (keep)
             page_is_there(store, *page);
         *page = branch_child(store, *page, piece_key(chunk->seq, 0));
@@ -106,11 +106,11 @@ static bool leaf_is_there(struct store *store, const struct chunk *chunk, uint64
  * at; one in a thousand on the disk has all looked at again. */
 static bool worth_a_look(struct store *store)
 {
-    if (store->resident_looks < STORE_RESIDENT_LOOKS)
+    if (store->looks.resident < STORE_RESIDENT_LOOKS)
         return true;
-    store->resident_looks = STORE_RESIDENT_LOOKS;
-    store->unlooked = (store->unlooked + 1) % STORE_LOOK_EVERY;
-    return store->unlooked == 0;
+    store->looks.resident = STORE_RESIDENT_LOOKS;
+    store->looks.unlooked = (store->looks.unlooked + 1) % STORE_LOOK_EVERY;
+    return store->looks.unlooked == 0;
 }
 
 /* Adds the pages of the run that are not in memory. */
@@ -169,7 +169,7 @@ bool store_chunk_prefetch(struct store *store, const struct chunk *chunk, struct
         pages_look(store, chunk, fetch);
     else
         fetch_add(fetch, (struct fetch_run){leaf * store->page_bytes, store->page_bytes});
-    store->resident_looks = fetch->bytes == before ? store->resident_looks + 1 : 0;
+    store->looks.resident = fetch->bytes == before ? store->looks.resident + 1 : 0;
     return there;
 }
 

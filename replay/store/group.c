@@ -25,8 +25,6 @@
 #include "limits.h"
 
 enum {
-    LEAF_VALUE_MAX = 2000, /* larger values have a page of their own; LMDB's bound is 2022 */
-    LEAF_ENTRY_BYTES = 28, /* node header, key, page number, pointer */
     /* Deleting a shorter run in place copies more pages than logging it writes bytes. */
     RUN_IN_PLACE_MIN = 8,
     ADMIT_WAIT_MS = 10000, /* a disk that is busy takes its time */
@@ -44,23 +42,6 @@ struct part {
 };
 
 /* ---- cost ----------------------------------------------------------------------------------- */
-
-void cost_add(struct cost *cost, uint64_t bytes)
-{
-    uint64_t whole = bytes / PIECE_BYTES, rest = bytes % PIECE_BYTES;
-    cost->pages += whole;
-    cost->leaf_bytes += whole * LEAF_ENTRY_BYTES;
-    if (rest > LEAF_VALUE_MAX)
-        cost->pages++;
-    cost->leaf_bytes += LEAF_ENTRY_BYTES + (rest > LEAF_VALUE_MAX ? 0 : rest);
-}
-
-uint64_t cost_pages(struct cost cost)
-{
-    /* Appending leaves at worst half of a leaf empty; branches are a hundredth of the leaves. */
-    uint64_t leaves = cost.leaf_bytes / (PIECE_BYTES / 2) + 2;
-    return cost.pages + leaves + leaves / 64;
-}
 
 _Static_assert((uint64_t)PIECES_MAX *PIECE_BYTES > STORE_ITEM_BYTES_MAX,
                "a chunk as large as an item has a number for every piece");
@@ -112,8 +93,8 @@ static uint64_t part_pages(const struct store *store, struct cost cost, struct p
     cost_add_records(&cost, part.deletes);
     cost_add_records(&cost, part.removed);
     if (store->group.counters_changed)
-        cost_add(&cost, store->table_count * COUNTERS * sizeof(struct change));
-    return cost_pages(cost) + store->account.fixed + MARGIN_PAGES;
+        cost_add(&cost, store->tables.count * COUNTERS * sizeof(struct change));
+    return cost_pages(cost) + store->pages.account.fixed + MARGIN_PAGES;
 }
 
 static uint64_t group_pages(const struct store *store, struct cost cost)
@@ -124,7 +105,7 @@ static uint64_t group_pages(const struct store *store, struct cost cost)
 /* Kept from groups; a store that is being loaded does not fold, and its groups are small. */
 static uint64_t fold_pages(const struct store *store)
 {
-    return store->loaded ? store->fold_pages : 0;
+    return store->loaded ? store->pages.fold : 0;
 }
 
 /* A table may be as large as its signature, and the record that it replaces stays until then. */
@@ -136,11 +117,11 @@ static void table_cost(struct cost *cost, uint64_t signature_bytes)
 static uint64_t table_pages(const struct store *store)
 {
     struct cost cost = {0};
-    for (size_t index = 0; index < store->table_count; index++)
-        if (store->table_extras[index].changed)
-            table_cost(&cost, store->tables[index].signature.size);
-    for (size_t index = 0; index < store->doomed_count; index++)
-        if (!store->doomed[index].marked)
+    for (size_t index = 0; index < store->tables.count; index++)
+        if (store->tables.extras[index].changed)
+            table_cost(&cost, store->tables.at[index].signature.size);
+    for (size_t index = 0; index < store->tombstones.count; index++)
+        if (!store->tombstones.at[index].marked)
             table_cost(&cost, 0);
     return cost.pages ? cost_pages(cost) : 0;
 }
@@ -177,47 +158,18 @@ static uint64_t item_cost(const struct item *item, struct cost *cost)
     return payload;
 }
 
-/* What there is to be room for. */
-struct want {
-    uint64_t need; /* pages */
-    bool notes;    /* it may take what inserts leave */
-    const char *what;
-    uint64_t bytes;
-};
-
-static uint64_t room_available(const struct store *store, const struct want *want)
-{
-    return want->notes ? lmdb_pages_free(store) : lmdb_pages_insert(store);
-}
-
-/* Waits for the helper to make the pages free. */
-static bool room_allocate(struct store *store, const struct want *want, struct deadline deadline)
-{
-    uint64_t watermark = space_watermark(store->space), available = room_available(store, want);
-    return available >= want->need ||
-           space_wait(store->space, watermark + (want->need - available), deadline);
-}
-
 /* What the last transaction freed may be taken after one more. */
 static bool room_advance(struct store *store, const struct want *want)
 {
-    return room_available(store, want) + store->account.recent >= want->need && lmdb_advance(store);
-}
-
-/* Are there no such pages to be had, and not only none yet? */
-static bool room_is_out(struct store *store, const struct want *want)
-{
-    uint64_t available = room_available(store, want);
-    uint64_t more = want->need > available ? want->need - available : 0;
-    return space_error(store->space) != 0 ||
-           space_watermark(store->space) + more > store->limit_pages;
+    return room_available(&store->pages, want) + store->pages.account.recent >= want->need &&
+           lmdb_advance(store);
 }
 
 static trp_status room_refuse(struct store *store, const struct want *want)
 {
-    int error = space_error(store->space);
-    unsigned long long bytes = want->bytes, limit = store->limit_pages * store->page_bytes;
-    if (!room_is_out(store, want))
+    int error = space_error(store->pages.space);
+    unsigned long long bytes = want->bytes, limit = store->pages.limit * store->page_bytes;
+    if (!room_is_out(&store->pages, want))
         return trp_fail(TRP_RESOURCE_EXHAUSTED,
                         "replay store %s: in %d s the disk gave no room for %s (%llu bytes)",
                         store->dir.path, ADMIT_WAIT_MS / 1000, want->what, bytes);
@@ -239,8 +191,8 @@ static trp_status room_wait(struct store *store, const struct want *want)
     struct deadline deadline = deadline_in_ms(&clock_monotonic, ADMIT_WAIT_MS);
     struct deadline tidy = deadline_in_ms(&clock_monotonic, TIDY_MS);
     unsigned advances = 0;
-    while (room_available(store, want) < want->need) {
-        if (room_allocate(store, want, deadline))
+    while (room_available(&store->pages, want) < want->need) {
+        if (room_allocate(&store->pages, want, deadline))
             continue;
         bool late = deadline_passed(tidy, &clock_monotonic);
         if (!late && store_work(store, true))
@@ -251,7 +203,7 @@ static trp_status room_wait(struct store *store, const struct want *want)
             return store_broken(store);
         if (!late && advances++ < ADVANCES_MAX && room_advance(store, want))
             continue;
-        if (!room_is_out(store, want) || !copy_abandon(store))
+        if (!room_is_out(&store->pages, want) || !copy_abandon(store))
             return room_refuse(store, want);
         tidy = deadline_in_ms(&clock_monotonic, TIDY_MS);
         advances = 0;
@@ -271,14 +223,14 @@ trp_status store_admit(struct store *store, const struct item *item)
                         (unsigned long long)payload, STORE_ITEM_BYTES_MAX);
     if (!group_empty(&store->group) && store->group.payload_bytes + payload > STORE_GROUP_BYTES_MAX)
         return trp_fail(TRP_ABORTED, "the group is full");
-    struct want want = {.need = group_pages(store, cost) + store->reserve_pages,
+    struct want want = {.need = group_pages(store, cost) + store->pages.reserve,
                         .what = "an item",
                         .bytes = payload};
-    if (want.need <= lmdb_pages_insert(store))
+    if (want.need <= pages_insert(&store->pages))
         return TRP_OK;
     if (!group_empty(&store->group)) {
         struct deadline deadline = deadline_in_ms(&clock_monotonic, GROUP_WAIT_MS);
-        if (room_allocate(store, &want, deadline))
+        if (room_allocate(&store->pages, &want, deadline))
             return TRP_OK;
         return trp_fail(TRP_ABORTED, "the group is as large as there is room");
     }
@@ -294,7 +246,7 @@ trp_status store_admit_table(struct store *store, trp_bytes signature, bool repl
     table_cost(&cost, signature.size);
     uint64_t need = group_pages(store, cost);
     /* What lets items go must be possible where nothing else is, but not for ever. */
-    struct want want = {.need = need + (replaces ? 2 * store->fold_pages : store->reserve_pages),
+    struct want want = {.need = need + (replaces ? 2 * store->pages.fold : store->pages.reserve),
                         .notes = replaces,
                         .what = "a table",
                         .bytes = cost.leaf_bytes + cost.pages * PIECE_BYTES};
@@ -375,17 +327,17 @@ void store_item_insert(struct store *store, uint32_t table_id, struct item *item
         if (chunk->seq != 0)
             continue;
         chunk->seq = store->next_chunk++;
-        store->held_bytes -= chunk_memory(chunk);
-        store->chunk_count++;
-        store->live_bytes += chunk->size;
+        store->chunks.held_bytes -= chunk_memory(chunk);
+        store->counts.chunks++;
+        store->counts.live_bytes += chunk->size;
         group_push_chunk(group, chunk);
     }
     size_t before = group->records.size;
     item_record_encode(&group->records, table_id, item);
     struct noted *noted = buffer_push(&group->noted, sizeof *noted);
     *noted = (struct noted){.seq = item->seq, .bytes = group->records.size - before};
-    store->item_count++;
-    store->live_bytes += noted->bytes;
+    store->counts.items++;
+    store->counts.live_bytes += noted->bytes;
 }
 
 void store_item_priority(struct store *store, uint32_t table_id, const struct item *item)
@@ -410,8 +362,8 @@ void store_item_delete(struct store *store, uint32_t table_id, const struct item
 {
     (void)table_id;
     assert(item->seq != 0);
-    store->item_count--;
-    store->live_bytes -= item_record_size(item);
+    store->counts.items--;
+    store->counts.live_bytes -= item_record_size(item);
     group_delete_seq(store, item->seq);
 }
 
@@ -475,8 +427,8 @@ static int group_delete_items(struct store *store, MDB_txn *txn, size_t bytes,
     if (rc != 0)
         return rc;
     for (size_t index = count; rc == 0 && index-- > 0;) {
-        uint64_t price =
-            runs[index].value / store->account.items_per_leaf * 2 + store->account.items_depth + 4;
+        uint64_t price = runs[index].value / store->pages.account.items_per_leaf * 2 +
+                         store->pages.account.items_depth + 4;
         if (!held && runs[index].value >= RUN_IN_PLACE_MIN && budget_take(budget, price)) {
             uint64_t quota = UINT64_MAX;
             rc = items_remove(cursor, &runs[index], &quota);
@@ -495,15 +447,15 @@ static int log_append_counters(struct store *store, MDB_txn *txn)
 {
     struct buffer *changes = &store->scratch;
     buffer_clear(changes);
-    for (size_t index = 0; index < store->table_count; index++) {
-        int64_t *logged = store->table_extras[index].logged, counters[COUNTERS];
-        table_counters(&store->tables[index], counters);
+    for (size_t index = 0; index < store->tables.count; index++) {
+        int64_t *logged = store->tables.extras[index].logged, counters[COUNTERS];
+        table_counters(&store->tables.at[index], counters);
         for (unsigned which = 0; which < COUNTERS; which++) {
             if (counters[which] == logged[which])
                 continue;
             logged[which] = counters[which];
-            note_change(changes,
-                        change_counter(store->tables[index].id, which, (uint64_t)counters[which]));
+            note_change(changes, change_counter(store->tables.at[index].id, which,
+                                                (uint64_t)counters[which]));
         }
     }
     return log_append(store, txn, buffer_bytes(changes));
@@ -515,9 +467,9 @@ static int group_put_ceilings(struct store *store, MDB_txn *txn)
     enum { BLOCK = 1 << 20 };
     struct meta_record *meta = &store->meta;
     if (store->next_item <= meta->item_ceiling && store->next_chunk <= meta->chunk_ceiling &&
-        store->next_table <= meta->table_ceiling)
+        store->tables.next_id <= meta->table_ceiling)
         return 0;
-    meta->table_ceiling = store->next_table;
+    meta->table_ceiling = store->tables.next_id;
     meta->item_ceiling = store->next_item + BLOCK;
     meta->chunk_ceiling = store->next_chunk + BLOCK;
     return lmdb_put_meta(store, txn);
@@ -543,11 +495,11 @@ static void group_sort_dead(struct group *group)
  * reserve, groups fold along, faster than they add. */
 static trp_status group_fold_begin(struct store *store, bool *folds)
 {
-    struct want want = {.need = store->reserve_pages + LOW_PAGES};
-    bool short_of_room = lmdb_pages_free(store) < want.need &&
-                         store->log_changes > store->part_pages * CHANGES_PER_PART;
-    *folds = store->log_changes >= STORE_LOG_CHANGES_MAX || short_of_room;
-    if (short_of_room && room_is_out(store, &want))
+    struct want want = {.need = store->pages.reserve + LOW_PAGES};
+    bool short_of_room = pages_free(&store->pages) < want.need &&
+                         store->log.changes > store->pages.part * CHANGES_PER_PART;
+    *folds = store->log.changes >= STORE_LOG_CHANGES_MAX || short_of_room;
+    if (short_of_room && room_is_out(&store->pages, &want))
         copy_abandon(store);
     if (copy_holds_records(store) || !store->loaded)
         *folds = false;
@@ -571,7 +523,7 @@ static int group_write(struct store *store, MDB_txn *txn, void *arg)
     struct group *group = &store->group;
     const bool last = part_is_last(group, part);
     struct budget budget =
-        lmdb_budget(store, part_pages(store, group->cost, part) + fold_pages(store));
+        pages_budget(&store->pages, part_pages(store, group->cost, part) + fold_pages(store));
     int rc = group->tables_changed ? tables_put(store, txn) : 0;
     if (rc == 0 && group->chunk_count)
         rc = group_put_pieces(store, txn);
@@ -585,8 +537,8 @@ static int group_write(struct store *store, MDB_txn *txn, void *arg)
         rc = log_append_counters(store, txn);
     if (rc == 0 && part.removed)
         rc = removed_put(store, txn, part.removed, &budget);
-    if (rc == 0 && store->pending.count)
-        rc = pieces_remove(store, txn, &store->pending, &budget);
+    if (rc == 0 && store->dead.pending.count)
+        rc = pieces_remove(store, txn, &store->dead.pending, &budget);
     if (rc == 0 && last)
         rc = group_remove_dead(store, txn, &budget);
     if (rc == 0)
@@ -610,7 +562,7 @@ static void group_finish(struct store *store, struct part part)
     struct group *group = &store->group;
     if (part_is_last(group, part)) {
         for (size_t index = 0; index < group->dead.count; index++)
-            dead_push(&store->pending, group->dead.at[index]);
+            dead_push(&store->dead.pending, group->dead.at[index]);
         group->dead.count = 0;
         group->counters_changed = false;
         group->coalesce_at = 0;
@@ -621,8 +573,8 @@ static void group_finish(struct store *store, struct part part)
             chunk_settle(store, chunk);
             continue;
         }
-        store->chunk_count--;
-        store->live_bytes -= chunk->size;
+        store->counts.chunks--;
+        store->counts.live_bytes -= chunk->size;
         chunk_free(store, chunk);
     }
     group->chunk_count = 0;
@@ -634,7 +586,7 @@ static void group_finish(struct store *store, struct part part)
     group->payload_bytes = 0;
     group->cost = (struct cost){0};
     group->tables_changed = false;
-    store->group_count++;
+    store->counts.groups++;
 }
 
 /* Room for all of the group, or else for a part of it, which *part is. */
@@ -644,9 +596,9 @@ static trp_status group_admit(struct store *store, struct part *part)
     uint64_t more = table_pages(store) + fold_pages(store);
     uint64_t need = group_pages(store, group->cost) + more;
     *part = part_all(group);
-    if (need <= lmdb_pages_free(store))
+    if (need <= pages_free(&store->pages))
         return TRP_OK;
-    *part = part_first(group, store->part_pages * PIECE_BYTES);
+    *part = part_first(group, store->pages.part * PIECE_BYTES);
     struct want want = {.need = part_pages(store, group->cost, *part) + more,
                         .notes = true,
                         .what = group->payload_bytes > 0 ? "items and changes" : "changes",

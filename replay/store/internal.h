@@ -13,7 +13,8 @@
  *   remove.c        physical deletes
  *   chunk.c         chunks in memory: cache, reads
  *   leaf_scan.c     all entries of a tree, fast
- *   lmdb.c          environment, transactions, page accounting */
+ *   lmdb.c          environment, transactions
+ *   pages.c         all page arithmetic */
 #ifndef TRP_REPLAY_STORE_INTERNAL_H
 #define TRP_REPLAY_STORE_INTERNAL_H
 
@@ -21,11 +22,11 @@
 
 #include "core/buffer.h"
 #include "limits.h"
+#include "pages.h"
 #include "core/slab.h"
 #include "store.h"
 #include "replay/disk/dir.h"
 #include "replay/disk/record.h"
-#include "replay/disk/space.h"
 
 enum store_tree {
     TREE_META,
@@ -50,28 +51,6 @@ struct dead_list {
     struct dead *at;
     uint32_t count, capacity;
 };
-
-/* What values cost when they are put, at most. */
-struct cost {
-    uint64_t pages;      /* overflow pages */
-    uint64_t leaf_bytes; /* in leaves */
-};
-
-/* What deletes and folds may use up in one transaction. */
-struct budget {
-    uint64_t pages; /* copied or new */
-    uint64_t frees; /* given back: LMDB writes their list in one piece, see lmdb_budget() */
-};
-
-/* Pages that are copied are pages given back. */
-static inline bool budget_take(struct budget *budget, uint64_t pages)
-{
-    if (budget->pages < pages || budget->frees < pages)
-        return false;
-    budget->pages -= pages;
-    budget->frees -= pages;
-    return true;
-}
 
 /* An item noted for writing: its record is `bytes` long in group.records. */
 struct noted {
@@ -118,17 +97,71 @@ struct doomed {
     bool ended;  /* nothing is left of it: the mark goes, too */
 };
 
-/* Pages after the last commit. */
-struct account {
-    uint64_t next;     /* the first page that was never used */
-    uint64_t reusable; /* free ones that the next transaction may take */
-    uint64_t recent;   /* free ones that only the one after it may take */
-    uint64_t parked;   /* an earlier version took them from LMDB, and most of them from the file */
-    uint64_t fixed;    /* what any transaction may cost: the paths of all trees */
-    uint64_t least;    /* what one costs that only writes the meta record */
-    uint64_t fold;     /* what a step of folding costs beside the leaves it changes */
-    unsigned pieces_depth, items_depth;
-    uint64_t items_per_leaf;
+/* Chunks in memory: chunk.c. */
+struct chunk_memory {
+    struct chunk cache; /* ring: next is the most recently used */
+    uint64_t cache_used, cache_limit;
+    struct slabs slabs;                         /* items, chunks and bytes of small chunks */
+    struct spare *spares[STORE_BUFFER_CLASSES]; /* buffers of chunks that are stored */
+    uint64_t spare_bytes;
+    struct chunk **lent; /* chunks whose bytes are the caller's */
+    uint32_t lent_count, lent_capacity;
+    uint64_t held_bytes; /* see store_held_bytes() */
+};
+
+/* Interned: item.c. */
+struct trajectories {
+    struct trajectory **chains;
+    uint32_t count, slots; /* slots: a power of two */
+};
+
+/* tables.c. */
+struct stored_tables {
+    struct store_table *at;
+    struct stored_table *extras; /* parallel */
+    size_t count;
+    uint32_t next_id;
+};
+
+/* tombstone.c. */
+struct tombstones {
+    struct doomed *at;
+    size_t count;
+    struct buffer runs; /* of struct change: seqs in the file that no living item has */
+    bool run_open;      /* the last one may go on */
+};
+
+/* Keys of items that are gone: removed.c. */
+struct removed_keys {
+    uint64_t next, count; /* count: records in the tree */
+    int64_t newest_ns;
+};
+
+/* log.c. */
+struct change_log {
+    uint64_t next, changes;
+    struct fold fold;
+    uint64_t progress; /* rises with everything that a fold did */
+};
+
+/* Where chunks are looked for before they are read: fetch.c. */
+struct chunk_looks {
+    uint64_t root; /* page of the tree of pieces; 0: not looked up in this read_txn */
+    uint32_t depth;
+    uint32_t resident; /* since a look found a chunk on the disk only */
+    uint32_t unlooked; /* chunks since the last look */
+    uint32_t kept;     /* leaves that were kept */
+};
+
+/* Chunks that nothing refers to, of groups that were written. */
+struct dead_chunks {
+    struct dead_list pending; /* not removed yet */
+    struct dead_list held;    /* the copy has yet to read them */
+};
+
+struct store_counts {
+    uint64_t items, chunks, groups, live_bytes;
+    uint64_t dropped, checked_chunks, checked_bytes;
 };
 
 struct store {
@@ -142,12 +175,8 @@ struct store {
     bool has_trees; /* false: a read-only look at a store that was never filled */
     size_t page_bytes;
     uint64_t map_bytes;
-    uint8_t *map; /* page 0 */
-    struct space *space;
-    int64_t looked_ns; /* when data.mdb was last seen to have a name */
-    /* Of the reserve, which inserts leave alone, what no group may take, and a part of a group. */
-    uint64_t limit_pages, reserve_pages, fold_pages, part_pages;
-    struct account account;
+    uint8_t *map;            /* page 0 */
+    int64_t looked_ns;       /* when data.mdb was last seen to have a name */
     struct meta_record meta; /* as the database has it */
 
     MDB_txn *read_txn;
@@ -155,49 +184,22 @@ struct store {
     bool reading;            /* read_txn is live */
     uint64_t reads;          /* times that it became so */
     uint64_t read_last;      /* key the cursor stands on; 0: nowhere */
-    uint64_t pieces_root;    /* page; 0: not looked up in this read_txn */
-    uint32_t pieces_depth;
-    uint32_t resident_looks; /* since a look found a chunk on the disk only */
-    uint32_t unlooked;       /* chunks since the last look */
-    uint32_t kept;           /* leaves that were kept */
 
-    uint64_t held_bytes; /* see store_held_bytes() */
-    uint64_t next_item, next_chunk, next_change;
-    uint64_t next_removed;
-    uint64_t removed_count; /* records in the tree */
-    int64_t removed_at_ns;  /* of the newest */
-    uint64_t log_changes;
+    struct pages pages;
+    struct chunk_memory chunks;
+    struct trajectories trajectories;
+    struct stored_tables tables;
+    struct tombstones tombstones;
+    struct removed_keys removed;
+    struct change_log log;
+    struct chunk_looks looks;
+    struct dead_chunks dead;
+    struct store_counts counts;
 
-    struct store_table *tables;
-    struct stored_table *table_extras; /* parallel */
-    size_t table_count;
-    uint32_t next_table;
-    struct doomed *doomed;
-    size_t doomed_count;
-    struct buffer doomed_runs; /* of struct change: seqs in the file that no living item has */
-    bool doomed_run_open;      /* the last one may go on */
-
-    struct trajectory **trajectories; /* chains; a power of two */
-    uint32_t trajectory_count, trajectory_slots;
-
-    struct chunk cache; /* ring: next is the most recently used */
-    uint64_t cache_used, cache_limit;
-    struct slabs slabs;                         /* items, chunks and bytes of small chunks */
-    struct spare *spares[STORE_BUFFER_CLASSES]; /* buffers of chunks that are stored */
-    uint64_t spare_bytes;
-    struct chunk **lent; /* chunks whose bytes are the caller's */
-    uint32_t lent_count, lent_capacity;
-
+    uint64_t next_item, next_chunk;
     struct group group;
-    struct dead_list pending; /* dead before this group, not removed yet */
-    struct store_copy *copy;  /* that is being read */
-    struct dead_list held;    /* dead, but the copy has yet to read them */
-    struct fold fold;
-    uint64_t fold_progress; /* rises with everything that a fold did */
+    struct store_copy *copy; /* that is being read */
     struct buffer scratch;
-
-    uint64_t item_count, chunk_count, group_count, live_bytes;
-    uint64_t dropped, checked_chunks, checked_bytes;
     bool loaded;
     struct loading *loading; /* NULL: not begun, or all is there */
 
@@ -258,19 +260,9 @@ int lmdb_put_meta(struct store *store, MDB_txn *txn);
 /* Puts one value cut into parts. `flags`: MDB_APPEND behind everything in the tree. */
 int lmdb_put_parts(MDB_cursor *cursor, uint64_t seq, trp_bytes bytes, unsigned flags);
 
-/* Pages that a transaction may use now; of them, inserts. */
-uint64_t lmdb_pages_free(const struct store *store);
-uint64_t lmdb_pages_insert(const struct store *store);
-
 /* A transaction that only lets the next one have what the last one gave back. False: there is no
  * room even for that, or the store failed. */
 bool lmdb_advance(struct store *store);
-
-/* Allocated pages behind the last one that LMDB used. */
-uint64_t lmdb_pages_tail(const struct store *store);
-
-/* What is left of them for a transaction that is sure to need `need`. */
-struct budget lmdb_budget(const struct store *store, uint64_t need);
 
 enum { PAGE_HEADER_BYTES = 16 }; /* LMDB's, before a value that has the page to itself */
 
@@ -309,7 +301,7 @@ struct lent {
 /* A stored chunk without bytes and references. */
 struct chunk *chunk_create_stored(struct store *store, uint64_t seq, uint32_t size);
 void chunk_free(struct store *store, struct chunk *chunk);
-void spares_cleanup(struct store *store);
+void chunk_memory_cleanup(struct chunk_memory *memory);
 
 /* The cursor on the chunk's first piece, and from there to the next: LMDB's codes. */
 int chunk_seek(struct store *store, const struct chunk *chunk, MDB_val *data);
@@ -346,8 +338,6 @@ void loans_close(struct store *store);
 
 /* ---- group.c -------------------------------------------------------------------------- */
 
-void cost_add(struct cost *cost, uint64_t bytes);
-uint64_t cost_pages(struct cost cost);
 static inline bool group_empty(const struct group *group)
 {
     return group->noted.size == 0 && group->chunk_count == 0 && group->changes.size == 0 &&

@@ -24,27 +24,28 @@ static uint32_t bytes_hash(trp_bytes bytes)
     return (uint32_t)(hash ^ hash >> 32);
 }
 
-static void trajectories_grow(struct store *store)
+static void trajectories_grow(struct trajectories *table)
 {
-    uint32_t slots = store->trajectory_slots * 2;
+    uint32_t slots = table->slots * 2;
     struct trajectory **chains = xcalloc(slots, sizeof *chains);
-    for (uint32_t slot = 0; slot < store->trajectory_slots; slot++) {
-        for (struct trajectory *next, *at = store->trajectories[slot]; at; at = next) {
+    for (uint32_t slot = 0; slot < table->slots; slot++) {
+        for (struct trajectory *next, *at = table->chains[slot]; at; at = next) {
             next = at->next;
             at->next = chains[at->hash & (slots - 1)];
             chains[at->hash & (slots - 1)] = at;
         }
     }
-    free(store->trajectories);
-    store->trajectories = chains;
-    store->trajectory_slots = slots;
+    free(table->chains);
+    table->chains = chains;
+    table->slots = slots;
 }
 
 struct trajectory *store_trajectory(struct store *store, trp_bytes bytes, uint32_t chunk_count)
 {
+    struct trajectories *table = &store->trajectories;
     assert(bytes.size <= UINT32_MAX);
     uint32_t hash = bytes_hash(bytes);
-    struct trajectory *at = store->trajectories[hash & (store->trajectory_slots - 1)];
+    struct trajectory *at = table->chains[hash & (table->slots - 1)];
     for (; at; at = at->next) {
         if (at->hash == hash && at->size == bytes.size && at->chunk_count == chunk_count &&
             (bytes.size == 0 || memcmp(at->bytes, bytes.data, bytes.size) == 0)) {
@@ -52,10 +53,10 @@ struct trajectory *store_trajectory(struct store *store, trp_bytes bytes, uint32
             return at;
         }
     }
-    if (store->trajectory_count == store->trajectory_slots)
-        trajectories_grow(store);
+    if (table->count == table->slots)
+        trajectories_grow(table);
     at = xmalloc(sizeof *at + bytes.size);
-    struct trajectory **chain = &store->trajectories[hash & (store->trajectory_slots - 1)];
+    struct trajectory **chain = &table->chains[hash & (table->slots - 1)];
     *at = (struct trajectory){.refs = 1,
                               .hash = hash,
                               .size = (uint32_t)bytes.size,
@@ -64,21 +65,20 @@ struct trajectory *store_trajectory(struct store *store, trp_bytes bytes, uint32
     if (bytes.size)
         memcpy(at->bytes, bytes.data, bytes.size);
     *chain = at;
-    store->trajectory_count++;
+    table->count++;
     return at;
 }
 
-static void trajectory_unref(struct store *store, struct trajectory *trajectory)
+static void trajectory_unref(struct trajectories *table, struct trajectory *trajectory)
 {
     assert(trajectory->refs > 0);
     if (--trajectory->refs > 0)
         return;
-    struct trajectory **link =
-        &store->trajectories[trajectory->hash & (store->trajectory_slots - 1)];
+    struct trajectory **link = &table->chains[trajectory->hash & (table->slots - 1)];
     while (*link != trajectory)
         link = &(*link)->next;
     *link = trajectory->next;
-    store->trajectory_count--;
+    table->count--;
     free(trajectory);
 }
 
@@ -92,7 +92,7 @@ static size_t item_bytes(const struct trajectory *trajectory)
 struct item *store_item_create(struct store *store, struct trajectory *trajectory)
 {
     size_t bytes = item_bytes(trajectory);
-    struct item *item = memset(slab_take(&store->slabs, bytes), 0, bytes);
+    struct item *item = memset(slab_take(&store->chunks.slabs, bytes), 0, bytes);
     item->trajectory = trajectory;
     item->slot = SLOT_NONE;
     return item;
@@ -106,6 +106,6 @@ void store_item_destroy(struct store *store, struct item *item)
         if (item->chunks[index])
             store_chunk_unref(store, item->chunks[index]);
     size_t bytes = item_bytes(item->trajectory);
-    trajectory_unref(store, item->trajectory);
-    slab_give(&store->slabs, item, bytes);
+    trajectory_unref(&store->trajectories, item->trajectory);
+    slab_give(&store->chunks.slabs, item, bytes);
 }

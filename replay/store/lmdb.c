@@ -1,10 +1,6 @@
 /* One environment, one writing thread, no lock file: the directory is ours alone. LMDB without its
  * lock does not know of readers; ours is the same thread, and its transaction ends before a write
- * transaction begins, so no page that it sees is ever recycled under it.
- *
- * Pages are counted after every commit from the statistics of the trees: what they do not use is
- * free, and of that, what the last transaction freed may only be taken by the one after the next
- * (LMDB keeps the last snapshot whole). */
+ * transaction begins, so no page that it sees is ever recycled under it. */
 #include "internal.h"
 
 #include <assert.h>
@@ -27,17 +23,12 @@
 #include "replay/disk/walk.h"
 
 enum {
-    FREE_TREE = 0,    /* LMDB's own list of free pages */
     FIRST_PAGES = 64, /* a new store has them before LMDB touches any: 256 KiB */
     OPEN_WAIT_MS = 50,
     MAP_SPARE_BYTES = 1 << 20, /* of a map are not used */
-    AHEAD_BYTES_MAX = 1 << 28, /* more than lmdb_want() asks for */
+    AHEAD_BYTES_MAX = 1 << 28, /* more than pages_want() asks for */
     LOOK_MS = 100,             /* between looks at whether data.mdb is still there */
-    /* Pages: folding's 48, a part of 24, about 85 that any group may cost, and some to spare. */
-    RESERVE_MIN = 192,
-    RESERVE_MAX = 1024,
     RETURNED_PAGES_MIN = 64,
-    TAIL_KEPT = 64,               /* pages that inserts leave alone: 10 MiB can be freed at once */
     META_PAGE_MAGIC = 0xBEEFC0DE, /* in pages 0 and 1, behind a page header of 16 bytes */
 };
 
@@ -108,7 +99,7 @@ trp_status lmdb_read_begin(struct store *store)
     store->reading = true;
     store->reads++;
     store->read_last = 0;
-    store->pieces_root = 0;
+    store->looks.root = 0;
     return TRP_OK;
 }
 
@@ -147,112 +138,13 @@ bool page_of_piece(const struct store *store, MDB_val value, uint64_t *page)
     return store->map && at % store->page_bytes == PAGE_HEADER_BYTES;
 }
 
-/* ---- accounting ----------------------------------------------------------------------------- */
-
-static uint64_t tree_pages(const MDB_stat *stat)
-{
-    return stat->ms_branch_pages + stat->ms_leaf_pages + stat->ms_overflow_pages;
-}
-
-/* Pages that the last transaction freed: the last record of the free list, if it is its own. */
-static int recent_pages(struct store *store, uint64_t last_txn, uint64_t *pages)
-{
-    MDB_cursor *cursor;
-    MDB_val key, data;
-    *pages = 0;
-    int rc = mdb_cursor_open(store->read_txn, FREE_TREE, &cursor);
-    if (rc != 0)
-        return rc;
-    rc = mdb_cursor_get(cursor, &key, &data, MDB_LAST);
-    if (rc == 0 && lmdb_key_read(key) >= last_txn && data.mv_size >= sizeof *pages)
-        memcpy(pages, data.mv_data, sizeof *pages); /* an ID list starts with its length */
-    mdb_cursor_close(cursor);
-    return rc == MDB_NOTFOUND ? 0 : rc;
-}
+/* ---- writing -------------------------------------------------------------------------------- */
 
 static trp_status lmdb_account(struct store *store)
 {
     TRP_TRY(lmdb_read_begin(store));
-    MDB_envinfo info;
-    MDB_stat stat;
-    struct account account = {.fixed = 16, .fold = 8, .items_per_leaf = 1};
-    mdb_env_info(store->env, &info);
-    account.next = info.me_last_pgno + 1;
-    int rc = mdb_env_stat(store->env, &stat); /* of the main tree */
-    uint64_t used = 2 + tree_pages(&stat);
-    account.fixed += stat.ms_depth + 2;
-    account.least = 4 + 2 * stat.ms_depth;
-    if (rc == 0)
-        rc = mdb_stat(store->read_txn, FREE_TREE, &stat);
-    used += tree_pages(&stat);
-    account.fixed += stat.ms_depth + 2;
-    account.least += 2 * stat.ms_depth;
-    for (unsigned tree = 0; rc == 0 && tree < TREE_COUNT; tree++) {
-        rc = mdb_stat(store->read_txn, store->trees[tree], &stat);
-        used += tree_pages(&stat);
-        account.fixed += stat.ms_depth + 2;
-        if (tree == TREE_PIECES)
-            account.pieces_depth = stat.ms_depth;
-        if (tree == TREE_CHANGES || tree == TREE_META)
-            account.fold += stat.ms_depth + 2;
-        if (tree == TREE_PARKED)
-            account.parked = stat.ms_overflow_pages;
-        if (tree == TREE_ITEMS) {
-            account.items_depth = stat.ms_depth;
-            account.items_per_leaf =
-                1 + (stat.ms_leaf_pages ? stat.ms_entries / stat.ms_leaf_pages : 0);
-        }
-    }
-    account.fold += account.least;
-    uint64_t recent = 0;
-    if (rc == 0)
-        rc = recent_pages(store, info.me_last_txnid, &recent);
-    if (rc != 0)
-        return lmdb_fail(store, rc, "count pages");
-    uint64_t unused = account.next > used ? account.next - used : 0;
-    account.recent = recent < unused ? recent : unused;
-    account.reusable = unused - account.recent;
-    store->account = account;
-    return TRP_OK;
-}
-
-uint64_t lmdb_pages_tail(const struct store *store)
-{
-    uint64_t watermark = space_watermark(store->space);
-    return watermark > store->account.next ? watermark - store->account.next : 0;
-}
-
-uint64_t lmdb_pages_free(const struct store *store)
-{
-    /* What a search of the free list has read is written back, 509 page numbers to a page. */
-    uint64_t reusable = store->account.reusable;
-    return reusable - reusable / 256 + lmdb_pages_tail(store);
-}
-
-/* A transaction's list of freed pages is one value: longer than a page, it takes a run of pages,
- * which a fragmented free list may not have; then it comes from the tail, more than once when the
- * list grows while it is saved. */
-enum { RUN_FREES = 480, FREES_PER_PAGE = 509, RUN_TRIES = 3, FREES_MAX = 32768 };
-
-uint64_t lmdb_pages_insert(const struct store *store)
-{
-    uint64_t tail = lmdb_pages_tail(store), all = lmdb_pages_free(store);
-    uint64_t kept = tail < TAIL_KEPT ? tail : TAIL_KEPT;
-    return all - kept;
-}
-
-struct budget lmdb_budget(const struct store *store, uint64_t need)
-{
-    uint64_t pages = lmdb_pages_free(store), runs = lmdb_pages_tail(store) / 4;
-    struct budget budget = {.frees = RUN_FREES};
-    if (runs > FREES_MAX / FREES_PER_PAGE * RUN_TRIES)
-        runs = FREES_MAX / FREES_PER_PAGE * RUN_TRIES;
-    if (runs / RUN_TRIES * FREES_PER_PAGE > RUN_FREES)
-        budget.frees = runs / RUN_TRIES * FREES_PER_PAGE;
-    /* The paths that are copied anyway give pages back, too. */
-    budget.frees -= store->account.fixed < budget.frees ? store->account.fixed : budget.frees;
-    budget.pages = pages > need + runs ? pages - need - runs : 0;
-    return budget;
+    int rc = pages_count(&store->pages, store->env, store->read_txn, store->trees);
+    return rc == 0 ? TRP_OK : lmdb_fail(store, rc, "count pages");
 }
 
 static int meta_put(struct store *store, MDB_txn *txn, void *arg)
@@ -263,29 +155,9 @@ static int meta_put(struct store *store, MDB_txn *txn, void *arg)
 
 bool lmdb_advance(struct store *store)
 {
-    return store->failed == TRP_OK && lmdb_pages_free(store) >= store->account.least &&
+    return store->failed == TRP_OK && pages_free(&store->pages) >= store->pages.account.least &&
            store_transact(store, "write the meta record", meta_put, NULL) == TRP_OK;
 }
-
-/* So many pages are kept ready beyond the reserve: a sixteenth of the file, so that a growing store
- * is not slowed and a small one stays small. They are asked for in steps: groups of one item would
- * wake the helper, and it the kernel twice, for a page each. */
-static void lmdb_want(struct store *store)
-{
-    enum { STEP = 256 };
-    uint64_t ahead = store->account.next / 16;
-    if (ahead < 1024)
-        ahead = 1024; /* 4 MiB */
-    if (ahead > 32768)
-        ahead = 32768; /* 128 MiB: 50 ms at the rate of a growing store */
-    ahead += store->reserve_pages;
-    if (store->account.reusable >= ahead)
-        return;
-    uint64_t page = store->account.next + ahead - store->account.reusable;
-    space_want(store->space, (page + STEP - 1) / STEP * STEP);
-}
-
-/* ---- writing -------------------------------------------------------------------------------- */
 
 trp_status lmdb_begin(struct store *store, MDB_txn **txn)
 {
@@ -324,8 +196,8 @@ trp_status lmdb_commit(struct store *store, MDB_txn *txn)
     TRP_TRY(file_check(store));
     TRP_TRY(lmdb_account(store));
     /* What store_admit() is for; beyond it a full disk would kill us. */
-    assert(store->account.next <= space_watermark(store->space));
-    lmdb_want(store);
+    assert(store->pages.account.next <= space_watermark(store->pages.space));
+    pages_want(&store->pages);
     return TRP_OK;
 }
 
@@ -577,30 +449,21 @@ static trp_status pages_open(struct store *store, int fd, uint64_t first)
     TRP_TRY(store_dir_capacity(&store->dir, &capacity, &map_bytes));
     if (max_bytes == 0 || max_bytes > map_usable(store->map_bytes))
         max_bytes = map_usable(store->map_bytes);
-    store->limit_pages = max_bytes / store->page_bytes;
-    /* Deletes on a full store copy tree pages before they free any. */
-    store->reserve_pages = (max_bytes < capacity ? max_bytes : capacity) / store->page_bytes / 32;
-    if (store->reserve_pages < RESERVE_MIN)
-        store->reserve_pages = RESERVE_MIN;
-    if (store->reserve_pages > RESERVE_MAX)
-        store->reserve_pages = RESERVE_MAX;
-    store->fold_pages = store->reserve_pages / 4;
-    store->part_pages = store->reserve_pages / 8;
     struct space_options options = {
         .fd = fd,
         .map = write_map ? store->map : NULL,
         .page_bytes = store->page_bytes,
         .first = first,
-        .limit = store->limit_pages > first ? store->limit_pages : first,
+        .limit = max_bytes / store->page_bytes,
     };
-    TRP_TRY(space_create(&store->space, &options));
+    TRP_TRY(pages_start(&store->pages, &options, max_bytes < capacity ? max_bytes : capacity));
     TRP_TRY(lmdb_account(store));
-    lmdb_want(store);
+    pages_want(&store->pages);
     /* The first group would wait for it; a full file system is for store_admit() to tell. */
-    uint64_t ahead = 2 * store->reserve_pages;
-    uint64_t aim = store->account.next + ahead;
-    if (lmdb_pages_free(store) < ahead)
-        space_wait(store->space, aim < options.limit ? aim : options.limit,
+    uint64_t ahead = 2 * store->pages.reserve;
+    uint64_t aim = store->pages.account.next + ahead;
+    if (pages_free(&store->pages) < ahead)
+        space_wait(store->pages.space, aim < options.limit ? aim : options.limit,
                    deadline_in_ms(&clock_monotonic, OPEN_WAIT_MS));
     return TRP_OK;
 }
@@ -625,12 +488,12 @@ static int runs_return(struct store *store, MDB_txn *txn, void *arg)
  * they stay what they are. */
 static trp_status parked_return(struct store *store, int fd)
 {
-    off_t bytes = (off_t)(store->account.next * store->page_bytes);
-    if (store->account.parked == 0 || posix_fallocate(fd, 0, bytes) != 0)
+    off_t bytes = (off_t)(store->pages.account.next * store->page_bytes);
+    if (store->pages.account.parked == 0 || posix_fallocate(fd, 0, bytes) != 0)
         return TRP_OK;
     trp_status status = TRP_OK;
-    while (status == TRP_OK && store->account.parked > 0 &&
-           lmdb_pages_free(store) >= RETURNED_PAGES_MIN)
+    while (status == TRP_OK && store->pages.account.parked > 0 &&
+           pages_free(&store->pages) >= RETURNED_PAGES_MIN)
         status = lmdb_transact(store, "return parked pages", runs_return, NULL);
     return status;
 }
@@ -686,7 +549,7 @@ trp_status lmdb_open(struct store *store)
     MDB_envinfo info;
     mdb_env_get_fd(store->env, &fd);
     mdb_env_info(store->env, &info);
-    store->account.next = info.me_last_pgno + 1;
+    store->pages.account.next = info.me_last_pgno + 1;
     if (store->options.read_only)
         return trees_check(store);
     uint64_t first = info.me_last_pgno + 1;
@@ -702,7 +565,7 @@ trp_status lmdb_open(struct store *store)
 
 trp_status lmdb_rename(struct store *store)
 {
-    if (lmdb_pages_free(store) < store->account.least)
+    if (pages_free(&store->pages) < store->pages.account.least)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "replay store %s has no room to be opened",
                         store->dir.data_path);
     TRP_TRY(nonce_draw(store));
@@ -713,7 +576,7 @@ void lmdb_close(struct store *store)
 {
     if (!store->env)
         return;
-    space_destroy(store->space);
+    space_destroy(store->pages.space);
     if (store->read_cursor)
         mdb_cursor_close(store->read_cursor);
     if (store->read_txn)

@@ -60,34 +60,34 @@ static bool table_load(struct store *store, uint64_t id, trp_bytes bytes)
     struct table_view view;
     if (id == 0 || id >= UINT32_MAX || !table_record_decode(bytes, &view))
         return false;
-    if (store->next_table <= id)
-        store->next_table = (uint32_t)id + 1;
+    if (store->tables.next_id <= id)
+        store->tables.next_id = (uint32_t)id + 1;
     if (view.name.size == 0) {
         struct doomed *doomed = doomed_add(store, (uint32_t)id);
         doomed->marked = doomed->found = true;
         return true;
     }
-    size_t count = ++store->table_count;
-    store->tables = xrealloc(store->tables, count * sizeof *store->tables);
-    store->table_extras = xrealloc(store->table_extras, count * sizeof *store->table_extras);
+    size_t count = ++store->tables.count;
+    store->tables.at = xrealloc(store->tables.at, count * sizeof *store->tables.at);
+    store->tables.extras = xrealloc(store->tables.extras, count * sizeof *store->tables.extras);
     uint8_t *signature = view.signature.size ? xmalloc(view.signature.size) : NULL;
     if (signature)
         memcpy(signature, view.signature.data, view.signature.size);
-    store->tables[count - 1] = (struct store_table){
+    store->tables.at[count - 1] = (struct store_table){
         .id = (uint32_t)id,
         .options = bytes_text(view.options),
         .signature = {signature, view.signature.size},
         .given = view.given.size ? bytes_text(view.given) : NULL,
     };
-    store->table_extras[count - 1] = (struct stored_table){.name = bytes_text(view.name)};
+    store->tables.extras[count - 1] = (struct stored_table){.name = bytes_text(view.name)};
     return true;
 }
 
 /* Counters as of the last fold; the log has the rest. */
 static trp_status counters_load(struct store *store, size_t index)
 {
-    uint64_t number = META_COUNTERS_KEY + store->tables[index].id;
-    int64_t *logged = store->table_extras[index].logged;
+    uint64_t number = META_COUNTERS_KEY + store->tables.at[index].id;
+    int64_t *logged = store->tables.extras[index].logged;
     MDB_val key = lmdb_key(&number), data;
     int rc = mdb_get(store->read_txn, store->trees[TREE_META], &key, &data);
     if (rc == MDB_NOTFOUND)
@@ -95,7 +95,7 @@ static trp_status counters_load(struct store *store, size_t index)
     if (rc != 0)
         return lmdb_fail(store, rc, "read counters");
     if (!counters_decode((trp_bytes){data.mv_data, data.mv_size}, logged))
-        return record_lost(store, "the record of counters of table", store->tables[index].id);
+        return record_lost(store, "the record of counters of table", store->tables.at[index].id);
     return TRP_OK;
 }
 
@@ -103,10 +103,10 @@ static void counter_apply(struct store *store, struct change change)
 {
     size_t index;
     uint64_t id = counter_table(change);
-    if (store->next_table <= id && id < UINT32_MAX)
-        store->next_table = (uint32_t)id + 1; /* of a store that has no ceiling yet */
+    if (store->tables.next_id <= id && id < UINT32_MAX)
+        store->tables.next_id = (uint32_t)id + 1; /* of a store that has no ceiling yet */
     if (table_find_id(store, id, &index))
-        store->table_extras[index].logged[counter_index(change)] = (int64_t)change.value;
+        store->tables.extras[index].logged[counter_index(change)] = (int64_t)change.value;
 }
 
 static trp_status log_counters_load(struct store *store)
@@ -119,10 +119,10 @@ static trp_status log_counters_load(struct store *store)
     for (size_t index = 0; index < count; index++)
         if (change_op(all[index]) == CHANGE_COUNTER)
             counter_apply(store, all[index]);
-    store->log_changes = count;
+    store->log.changes = count;
     buffer_cleanup(&changes);
-    for (size_t index = 0; index < store->table_count; index++)
-        table_set_counters(&store->tables[index], store->table_extras[index].logged);
+    for (size_t index = 0; index < store->tables.count; index++)
+        table_set_counters(&store->tables.at[index], store->tables.extras[index].logged);
     return status;
 }
 
@@ -146,7 +146,7 @@ trp_status tables_load(struct store *store)
     mdb_cursor_close(cursor);
     if (status == TRP_OK && rc != MDB_NOTFOUND)
         status = lmdb_fail(store, rc, "read tables");
-    for (size_t index = 0; status == TRP_OK && index < store->table_count; index++)
+    for (size_t index = 0; status == TRP_OK && index < store->tables.count; index++)
         status = counters_load(store, index);
     return status == TRP_OK ? log_counters_load(store) : status;
 }
@@ -263,7 +263,7 @@ static trp_status item_lost(const struct store *store, uint64_t seq, const char 
 static void item_forget(struct store *store, uint64_t seq, const struct item_view *view,
                         const char *what)
 {
-    store->dropped++;
+    store->counts.dropped++;
     if (store->options.damage)
         store->options.damage(store->options.damage_arg, view ? view->header.table_id : 0,
                               view ? view->header.key : seq, what);
@@ -301,8 +301,8 @@ static trp_status item_load(struct loading *loading, uint64_t seq, trp_bytes byt
     struct item *item = item_make(loading, seq, &view, true, &wrong, &status);
     if (!item)
         return status == TRP_OK ? item_drop(loading, seq, &view, wrong) : status;
-    store->item_count++;
-    store->live_bytes += bytes.size;
+    store->counts.items++;
+    store->counts.live_bytes += bytes.size;
     if (!loading->check)
         return load(arg, view.header.table_id, item);
     struct chunk **chunks = chunks_hold(item);
@@ -310,8 +310,8 @@ static trp_status item_load(struct loading *loading, uint64_t seq, trp_bytes byt
     chunks_release(loading, chunks, view.header.chunk_count);
     if (status != TRP_DATA_LOSS)
         return status;
-    store->item_count--;
-    store->live_bytes -= bytes.size;
+    store->counts.items--;
+    store->counts.live_bytes -= bytes.size;
     return item_drop(loading, seq, &view, "it has a shape that no server wrote");
 }
 
@@ -392,7 +392,7 @@ static void orphans_note(struct loading *loading)
     for (size_t index = 0; index < loading->found_count; index++) {
         struct found *found = &loading->found[index];
         if (!found->chunk)
-            dead_push(&loading->store->pending, (struct dead){found->seq, found->pieces});
+            dead_push(&loading->store->dead.pending, (struct dead){found->seq, found->pieces});
     }
 }
 
@@ -410,7 +410,7 @@ static trp_status load_finish(struct store *store)
     store->loaded = true;
     if (store->options.read_only)
         return TRP_OK;
-    if (store->dropped > 0)
+    if (store->counts.dropped > 0)
         TRP_TRY(store_commit(store));
     if (store->dir.suspect)
         TRP_TRY(store_trust(store));
@@ -469,7 +469,7 @@ static trp_status item_scan(void *arg, uint64_t key, trp_bytes record)
     if (gone)
         return TRP_OK;
     item_apply(loading, seq, &header.priority, &header.times_sampled);
-    loading->store->item_count++;
+    loading->store->counts.items++;
     return scan->visit(scan->arg, header.table_id, seq, header.priority);
 }
 
@@ -505,7 +505,7 @@ static struct item *item_read(struct loading *loading, uint64_t seq, bool in_tur
     }
     struct item *item = item_make(loading, seq, &view, in_turn, &wrong, status);
     if (item)
-        store->live_bytes += bytes.size;
+        store->counts.live_bytes += bytes.size;
     else if (*status == TRP_OK)
         item_forget(store, seq, &view, wrong);
     return item;
@@ -531,7 +531,7 @@ struct item *store_bring(struct store *store, uint64_t seq, bool in_turn, bool *
     if (status == TRP_OK)
         item = item_read(loading, seq, in_turn, &status);
     *damaged = status == TRP_OK && !item;
-    store->item_count -= *damaged;
+    store->counts.items -= *damaged;
     load_result(store, status);
     return item;
 }

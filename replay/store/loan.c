@@ -132,7 +132,7 @@ uint64_t store_loan_room(const struct store *store)
 {
     if (!store->loans)
         return 0;
-    uint64_t most = store->limit_pages * store->page_bytes / STORE_LOAN_SHARE;
+    uint64_t most = store->pages.limit * store->page_bytes / STORE_LOAN_SHARE;
     most = most < STORE_LOAN_BYTES_MAX ? most : STORE_LOAN_BYTES_MAX;
     return store->lent_out < most ? most - store->lent_out : 0;
 }

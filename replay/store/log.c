@@ -24,14 +24,14 @@ int log_append(struct store *store, MDB_txn *txn, trp_bytes changes)
     const size_t part_bytes = CHANGES_PER_PART * sizeof(struct change);
     for (size_t offset = 0; offset < changes.size; offset += part_bytes) {
         size_t left = changes.size - offset;
-        uint64_t number = store->next_change++;
+        uint64_t number = store->log.next++;
         trp_bytes part = {changes.data + offset, left < part_bytes ? left : part_bytes};
         MDB_val key = lmdb_key(&number), data = {part.size + SUM_BYTES, NULL};
         int rc = mdb_put(txn, store->trees[TREE_CHANGES], &key, &data, MDB_APPEND | MDB_RESERVE);
         if (rc != 0)
             return rc;
         records_encode(data.mv_data, part);
-        store->log_changes += part.size / sizeof(struct change);
+        store->log.changes += part.size / sizeof(struct change);
     }
     return 0;
 }
@@ -91,7 +91,7 @@ void fold_cleanup(struct fold *fold)
 
 trp_status fold_begin(struct store *store)
 {
-    struct fold *fold = &store->fold;
+    struct fold *fold = &store->log.fold;
     if (fold->active)
         return TRP_OK;
     struct buffer changes = {0};
@@ -145,8 +145,8 @@ static int fold_updates(struct store *store, MDB_cursor *cursor, uint64_t *quota
                         struct budget *budget)
 {
     enum { UPDATES_PER_QUOTA = 16 }; /* in a leaf that is copied already */
-    struct fold *fold = &store->fold;
-    const uint64_t price = store->account.items_depth + 1;
+    struct fold *fold = &store->log.fold;
+    const uint64_t price = store->pages.account.items_depth + 1;
     const void *place = NULL;
     uintptr_t before = 0; /* leaf, whose copy is paid for */
     int rc = 0;
@@ -184,23 +184,23 @@ static int fold_finish(struct store *store, MDB_txn *txn, struct budget *budget)
         return rc;
     for (unsigned done = 0; rc == 0; done++) {
         rc = mdb_cursor_get(cursor, &key, &data, MDB_FIRST);
-        more = rc == 0 && lmdb_key_read(key) <= store->fold.last_part;
+        more = rc == 0 && lmdb_key_read(key) <= store->log.fold.last_part;
         if (!more || budget->frees < 2 || (done % PARTS_PER_LEAF == 0 && !budget_take(budget, 2)))
             break;
-        store->log_changes -= data.mv_size / sizeof(struct change);
-        store->fold_progress++;
+        store->log.changes -= data.mv_size / sizeof(struct change);
+        store->log.progress++;
         budget->frees--;
         rc = mdb_cursor_del(cursor, 0);
     }
     mdb_cursor_close(cursor);
     if (!more)
-        fold_cleanup(&store->fold);
+        fold_cleanup(&store->log.fold);
     return rc == MDB_NOTFOUND ? 0 : rc;
 }
 
 int fold_step(struct store *store, MDB_txn *txn, uint64_t quota, struct budget *budget)
 {
-    struct fold *fold = &store->fold;
+    struct fold *fold = &store->log.fold;
     if (!fold->active)
         return 0;
     MDB_cursor *cursor;
@@ -212,7 +212,7 @@ int fold_step(struct store *store, MDB_txn *txn, uint64_t quota, struct budget *
     if (rc == 0)
         rc = fold_updates(store, cursor, &quota, budget);
     mdb_cursor_close(cursor);
-    store->fold_progress += before - quota;
+    store->log.progress += before - quota;
     if (rc == 0 && fold->next == fold->update_count && fold->delete_count == 0)
         rc = fold_finish(store, txn, budget);
     return rc;
@@ -223,12 +223,12 @@ int fold_step(struct store *store, MDB_txn *txn, uint64_t quota, struct budget *
 /* Room that other transactions cannot have taken: see group.c. */
 static bool fold_room(struct store *store, struct budget *budget)
 {
-    const uint64_t least = store->account.items_depth + 2;
-    *budget = lmdb_budget(store, store->account.fold);
+    const uint64_t least = store->pages.account.items_depth + 2;
+    *budget = pages_budget(&store->pages, store->pages.account.fold);
     for (unsigned advance = 0; budget->pages < BUDGET_MIN && advance < ADVANCES_MAX; advance++) {
         if (!lmdb_advance(store))
             break;
-        *budget = lmdb_budget(store, store->account.fold);
+        *budget = pages_budget(&store->pages, store->pages.account.fold);
     }
     return budget->pages >= least && budget->frees >= least;
 }
@@ -240,16 +240,16 @@ static int fold_alone(struct store *store, MDB_txn *txn, void *budget)
 
 bool fold_work(struct store *store)
 {
-    uint64_t progress = store->fold_progress;
+    uint64_t progress = store->log.progress;
     struct budget budget;
     if (!fold_room(store, &budget))
         return false;
     trp_status status = fold_begin(store);
-    if (status != TRP_OK || !store->fold.active) {
+    if (status != TRP_OK || !store->log.fold.active) {
         if (status != TRP_OK)
             store_break(store, status);
         return false;
     }
     status = store_transact(store, "fold the change log", fold_alone, &budget);
-    return status == TRP_OK && store->fold_progress != progress;
+    return status == TRP_OK && store->log.progress != progress;
 }

@@ -125,7 +125,7 @@ int pieces_remove(struct store *store, MDB_txn *txn, struct dead_list *list, str
         struct dead *dead = &list->at[list->count - 1];
         bool adjacent = dead->seq + 1 == before;
         /* Elsewhere: the path, perhaps two leaves, and what they are merged with. */
-        if (!budget_take(budget, adjacent ? 1 : store->account.pieces_depth + 2))
+        if (!budget_take(budget, adjacent ? 1 : store->pages.account.pieces_depth + 2))
             break;
         rc = chunk_remove(cursor, dead, adjacent, budget);
         if (dead->pieces > 0)
@@ -180,10 +180,10 @@ int items_remove(MDB_cursor *cursor, struct change *run, uint64_t *quota)
 int runs_remove(const struct store *store, MDB_cursor *cursor, struct change *runs, size_t *count,
                 uint64_t *quota, struct budget *budget)
 {
-    const uint64_t per_leaf = store->account.items_per_leaf;
+    const uint64_t per_leaf = store->pages.account.items_per_leaf;
     int rc = 0;
     while (rc == 0 && *count > 0 && *quota > 0 &&
-           budget_take(budget, store->account.items_depth + 2)) {
+           budget_take(budget, store->pages.account.items_depth + 2)) {
         struct change *run = &runs[*count - 1];
         uint64_t pages = budget->pages < budget->frees ? budget->pages : budget->frees;
         uint64_t most = pages / 2 * per_leaf + 1;

@@ -33,7 +33,7 @@ void store_removed_note(struct store *store, const struct store_removed *removed
 /* A small store has no room for all of them. */
 static uint64_t records_max(const struct store *store)
 {
-    uint64_t share = store->limit_pages / 16, pages = 2 * store->reserve_pages;
+    uint64_t share = store->pages.limit / 16, pages = 2 * store->pages.reserve;
     uint64_t most = (share < pages ? share : pages) * RECORDS_MAX;
     return most < REMOVED_KEYS_MAX ? most : REMOVED_KEYS_MAX;
 }
@@ -42,8 +42,8 @@ static uint64_t records_max(const struct store *store)
 static uint64_t records_max_now(const struct store *store)
 {
     uint64_t most = records_max(store);
-    bool short_of_room = lmdb_pages_free(store) < store->reserve_pages + 2 * store->part_pages;
-    return short_of_room && store->removed_count < most ? store->removed_count : most;
+    bool short_of_room = pages_free(&store->pages) < store->pages.reserve + 2 * store->pages.part;
+    return short_of_room && store->removed.count < most ? store->removed.count : most;
 }
 
 static int removed_append(struct store *store, MDB_cursor *cursor, size_t bytes)
@@ -52,17 +52,17 @@ static int removed_append(struct store *store, MDB_cursor *cursor, size_t bytes)
     struct removed_record newest;
     int rc = 0;
     memcpy(&newest, records->data + bytes - sizeof newest, sizeof newest);
-    store->removed_at_ns = newest.at_ns;
+    store->removed.newest_ns = newest.at_ns;
     for (size_t at = 0; rc == 0 && at < bytes;) {
         size_t size = bytes - at;
         if (size > RECORDS_MAX * sizeof(struct removed_record))
             size = RECORDS_MAX * sizeof(struct removed_record);
-        uint64_t number = store->next_removed++;
+        uint64_t number = store->removed.next++;
         MDB_val key = lmdb_key(&number), data = {size + SUM_BYTES, NULL};
         rc = mdb_cursor_put(cursor, &key, &data, MDB_APPEND | MDB_RESERVE);
         if (rc == 0)
             records_encode(data.mv_data, (trp_bytes){records->data + at, size});
-        store->removed_count += records_in(size);
+        store->removed.count += records_in(size);
         at += size;
     }
     return rc;
@@ -72,11 +72,11 @@ static int removed_append(struct store *store, MDB_cursor *cursor, size_t bytes)
 static bool removed_over(const struct store *store, MDB_val data, uint64_t most)
 {
     struct removed_record oldest;
-    if (store->removed_count > most || data.mv_size < sizeof oldest)
+    if (store->removed.count > most || data.mv_size < sizeof oldest)
         return true;
     size_t last = records_in(data.mv_size) - 1;
     memcpy(&oldest, (uint8_t *)data.mv_data + last * sizeof oldest, sizeof oldest);
-    return store->removed_at_ns - oldest.at_ns > REMOVED_KEYS_MS * INT64_C(1000000);
+    return store->removed.newest_ns - oldest.at_ns > REMOVED_KEYS_MS * INT64_C(1000000);
 }
 
 /* Takes out up to `trims` values. They lie side by side: a leaf is copied once, and given back when
@@ -91,7 +91,7 @@ static int removed_trim(struct store *store, MDB_cursor *cursor, uint64_t trims,
         if (rc != 0 || !removed_over(store, data, most) || budget->frees < TRIM_FREES)
             break;
         budget->frees -= TRIM_FREES;
-        store->removed_count -= records_in(data.mv_size);
+        store->removed.count -= records_in(data.mv_size);
         rc = mdb_cursor_del(cursor, 0);
     }
     return rc == MDB_NOTFOUND ? 0 : rc;
@@ -132,12 +132,12 @@ static int removed_step(struct store *store, MDB_txn *txn, void *arg)
 
 bool removed_work(struct store *store, bool give_up)
 {
-    struct budget budget = lmdb_budget(store, store->account.fold);
-    uint64_t before = store->removed_count, most = give_up ? before / 2 : records_max(store);
+    struct budget budget = pages_budget(&store->pages, store->pages.account.fold);
+    uint64_t before = store->removed.count, most = give_up ? before / 2 : records_max(store);
     struct trim trim = {most, &budget};
     return before > most && budget.pages > 0 &&
            store_transact(store, "remove keys", removed_step, &trim) == TRP_OK &&
-           store->removed_count < before;
+           store->removed.count < before;
 }
 
 /* What is no record that was written is passed over: a key that is not known is inserted. */
@@ -169,7 +169,7 @@ trp_status store_removed_load(struct store *store, store_removed_visit visit, vo
         return lmdb_fail(store, rc, "read removed keys");
     rc = mdb_cursor_get(cursor, &key, &data, MDB_FIRST);
     for (; rc == 0; rc = mdb_cursor_get(cursor, &key, &data, MDB_NEXT)) {
-        store->removed_count += records_in(data.mv_size);
+        store->removed.count += records_in(data.mv_size);
         removed_visit(data, visit, arg);
     }
     mdb_cursor_close(cursor);

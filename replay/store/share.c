@@ -121,7 +121,7 @@ static trp_status share_fill(struct store *store, struct store_sharing *sharing)
                                   .inode = info.st_ino};
     if (getrandom(share->nonce, NONCE_BYTES, 0) != NONCE_BYTES)
         return store_errno(errno, sharing->data_path, "random bytes");
-    if (lmdb_pages_insert(store) < SHARE_PAGES)
+    if (pages_insert(&store->pages) < SHARE_PAGES)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "replay store %s has no room",
                         store->dir.data_path);
     TRP_TRY(lmdb_transact(store, "write the nonce", nonce_put, share->nonce));

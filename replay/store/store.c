@@ -23,12 +23,12 @@ static trp_status numbers_load(struct store *store)
 {
     store->next_item = store->meta.item_ceiling;
     store->next_chunk = store->meta.chunk_ceiling;
-    store->next_change = store->next_removed = 1;
+    store->log.next = store->removed.next = 1;
     TRP_TRY(lmdb_read_begin(store));
-    uint64_t *const last[] = {&store->next_item, &store->next_chunk, &store->next_change,
-                              &store->next_removed};
+    uint64_t *const last[] = {&store->next_item, &store->next_chunk, &store->log.next,
+                              &store->removed.next};
     const enum store_tree tree[] = {TREE_ITEMS, TREE_PIECES, TREE_CHANGES, TREE_REMOVED};
-    store->next_table = store->meta.table_ceiling ? store->meta.table_ceiling : 1;
+    store->tables.next_id = store->meta.table_ceiling ? store->meta.table_ceiling : 1;
     for (unsigned index = 0; index < sizeof tree / sizeof *tree; index++) {
         MDB_cursor *cursor;
         MDB_val key;
@@ -55,10 +55,11 @@ trp_status store_create(struct store **out, const struct store_options *options)
     struct store *store = xcalloc(1, sizeof *store);
     store->options = *options;
     store->options.dir = NULL;
-    store->cache.cache_next = store->cache.cache_prev = &store->cache;
-    store->cache_limit = options->cache_bytes ? options->cache_bytes : CACHE_BYTES_DEFAULT;
-    store->trajectory_slots = TRAJECTORY_SLOTS_MIN;
-    store->trajectories = xcalloc(store->trajectory_slots, sizeof *store->trajectories);
+    store->chunks.cache.cache_next = store->chunks.cache.cache_prev = &store->chunks.cache;
+    store->chunks.cache_limit = options->cache_bytes ? options->cache_bytes : CACHE_BYTES_DEFAULT;
+    store->trajectories.slots = TRAJECTORY_SLOTS_MIN;
+    store->trajectories.chains =
+        xcalloc(store->trajectories.slots, sizeof *store->trajectories.chains);
     trp_status status =
         store_dir_open(&store->dir, options->dir, options->durability, options->read_only);
     if (status == TRP_OK && !options->read_only)
@@ -111,7 +112,7 @@ void store_destroy(struct store *store)
     sharing_destroy(store->sharing);
     bool clean = store_settle(store);
     loading_end(store);
-    uint64_t file_bytes = store->account.next * store->page_bytes + STORE_STOPPED_TAIL_BYTES;
+    uint64_t file_bytes = store->pages.account.next * store->page_bytes + STORE_STOPPED_TAIL_BYTES;
     lmdb_close(store);
     if (clean) {
         /* The pages allocated ahead go back, but for what the next start needs if the file
@@ -120,14 +121,13 @@ void store_destroy(struct store *store)
             clean = store_dir_mark(&store->dir, store->options.durability, true) == TRP_OK;
     }
     store_dir_close(&store->dir);
-    fold_cleanup(&store->fold);
-    free(store->pending.at);
-    free(store->held.at);
+    fold_cleanup(&store->log.fold);
+    free(store->dead.pending.at);
+    free(store->dead.held.at);
     buffer_cleanup(&store->scratch);
     tables_free(store);
-    spares_cleanup(store);
-    slabs_cleanup(&store->slabs);
-    free(store->trajectories);
+    chunk_memory_cleanup(&store->chunks);
+    free(store->trajectories.chains);
     free(store->failed_words);
     free(store);
 }
@@ -142,22 +142,22 @@ void store_stats(const struct store *store, struct store_stats *stats)
     struct stat info = {0};
     if (stat(store->dir.data_path, &info) != 0)
         info.st_blocks = 0;
-    uint64_t limit = store->limit_pages * store->page_bytes, capacity, map_bytes;
+    uint64_t limit = store->pages.limit * store->page_bytes, capacity, map_bytes;
     if (store_dir_capacity(&store->dir, &capacity, &map_bytes) == TRP_OK &&
         (limit == 0 || limit > capacity))
         limit = capacity;
     *stats = (struct store_stats){
-        .file_bytes = store->account.next * store->page_bytes,
-        .live_bytes = store->live_bytes,
+        .file_bytes = store->pages.account.next * store->page_bytes,
+        .live_bytes = store->counts.live_bytes,
         .limit_bytes = limit,
         .allocated_bytes = (uint64_t)info.st_blocks * 512,
-        .items = store->item_count,
-        .chunks = store->chunk_count,
-        .groups = store->group_count,
-        .cache_bytes = store->cache_used,
-        .dropped = store->dropped,
-        .checked_chunks = store->checked_chunks,
-        .checked_bytes = store->checked_bytes,
-        .unswept = store->pending.count + store->held.count + store->group.dead.count,
+        .items = store->counts.items,
+        .chunks = store->counts.chunks,
+        .groups = store->counts.groups,
+        .cache_bytes = store->chunks.cache_used,
+        .dropped = store->counts.dropped,
+        .checked_chunks = store->counts.checked_chunks,
+        .checked_bytes = store->counts.checked_bytes,
+        .unswept = store->dead.pending.count + store->dead.held.count + store->group.dead.count,
     };
 }

@@ -32,17 +32,17 @@ void table_set_counters(struct store_table *table, const int64_t counters[COUNTE
 
 const struct store_table *store_tables(const struct store *store, size_t *count)
 {
-    *count = store->table_count;
-    return store->tables;
+    *count = store->tables.count;
+    return store->tables.at;
 }
 
 struct store_table *table_find_id(struct store *store, uint64_t id, size_t *index)
 {
-    for (size_t at = 0; at < store->table_count; at++) {
-        if (store->tables[at].id == id) {
+    for (size_t at = 0; at < store->tables.count; at++) {
+        if (store->tables.at[at].id == id) {
             if (index)
                 *index = at;
-            return &store->tables[at];
+            return &store->tables.at[at];
         }
     }
     return NULL;
@@ -60,12 +60,12 @@ static trp_bytes bytes_copy(trp_bytes bytes)
 /* Takes `name`. */
 static size_t table_add(struct store *store, uint32_t id, char *name)
 {
-    size_t index = store->table_count++;
-    store->tables = xrealloc(store->tables, store->table_count * sizeof *store->tables);
-    store->table_extras =
-        xrealloc(store->table_extras, store->table_count * sizeof *store->table_extras);
-    store->tables[index] = (struct store_table){.id = id};
-    store->table_extras[index] = (struct stored_table){.name = name};
+    size_t index = store->tables.count++;
+    store->tables.at = xrealloc(store->tables.at, store->tables.count * sizeof *store->tables.at);
+    store->tables.extras =
+        xrealloc(store->tables.extras, store->tables.count * sizeof *store->tables.extras);
+    store->tables.at[index] = (struct store_table){.id = id};
+    store->tables.extras[index] = (struct stored_table){.name = name};
     return index;
 }
 
@@ -74,18 +74,18 @@ uint32_t store_table_put(struct store *store, const char *name, const char *opti
 {
     assert(!store->options.read_only);
     size_t index = 0;
-    while (index < store->table_count && strcmp(store->table_extras[index].name, name) != 0)
+    while (index < store->tables.count && strcmp(store->tables.extras[index].name, name) != 0)
         index++;
-    if (index == store->table_count)
-        table_add(store, store->next_table++, xstrdup(name));
-    struct store_table *table = &store->tables[index];
+    if (index == store->tables.count)
+        table_add(store, store->tables.next_id++, xstrdup(name));
+    struct store_table *table = &store->tables.at[index];
     char *line = xstrdup(options);
     trp_bytes copy = bytes_copy(signature);
     free(table->options);
     free((void *)table->signature.data);
     table->options = line;
     table->signature = copy;
-    store->table_extras[index].changed = true;
+    store->tables.extras[index].changed = true;
     store->group.tables_changed = true;
     return table->id;
 }
@@ -98,7 +98,7 @@ void store_table_given(struct store *store, uint32_t id, const char *given)
     char *copy = xstrdup(given);
     free(table->given);
     table->given = copy;
-    store->table_extras[index].changed = true;
+    store->tables.extras[index].changed = true;
     store->group.tables_changed = true;
 }
 
@@ -106,10 +106,10 @@ uint32_t store_table_renew(struct store *store, uint32_t id)
 {
     size_t index;
     struct store_table *table = table_find_id(store, id, &index);
-    struct stored_table *extra = &store->table_extras[index];
+    struct stored_table *extra = &store->tables.extras[index];
     assert(table);
     doomed_add(store, id);
-    table->id = store->next_table++;
+    table->id = store->tables.next_id++;
     memset(extra->logged, 0, sizeof extra->logged);
     extra->changed = true;
     store->group.tables_changed = true;
@@ -118,10 +118,10 @@ uint32_t store_table_renew(struct store *store, uint32_t id)
 
 static void table_free(struct store *store, size_t index)
 {
-    free(store->tables[index].options);
-    free(store->tables[index].given);
-    free((void *)store->tables[index].signature.data);
-    free(store->table_extras[index].name);
+    free(store->tables.at[index].options);
+    free(store->tables.at[index].given);
+    free((void *)store->tables.at[index].signature.data);
+    free(store->tables.extras[index].name);
 }
 
 void store_table_drop(struct store *store, uint32_t id)
@@ -130,20 +130,20 @@ void store_table_drop(struct store *store, uint32_t id)
     struct store_table *table = table_find_id(store, id, &index);
     assert(table);
     table_free(store, index);
-    size_t behind = --store->table_count - index;
+    size_t behind = --store->tables.count - index;
     memmove(table, table + 1, behind * sizeof *table);
-    memmove(&store->table_extras[index], &store->table_extras[index + 1],
-            behind * sizeof *store->table_extras);
+    memmove(&store->tables.extras[index], &store->tables.extras[index + 1],
+            behind * sizeof *store->tables.extras);
     doomed_add(store, id);
     store->group.tables_changed = true;
 }
 
 void tables_free(struct store *store)
 {
-    for (size_t index = 0; index < store->table_count; index++)
+    for (size_t index = 0; index < store->tables.count; index++)
         table_free(store, index);
-    free(store->tables);
-    free(store->table_extras);
+    free(store->tables.at);
+    free(store->tables.extras);
     doomed_cleanup(store);
 }
 
@@ -151,8 +151,8 @@ void tables_free(struct store *store)
 
 static int table_put(struct store *store, MDB_txn *txn, size_t index)
 {
-    const struct store_table *table = &store->tables[index];
-    const char *name = store->table_extras[index].name;
+    const struct store_table *table = &store->tables.at[index];
+    const char *name = store->tables.extras[index].name;
     struct table_view view = {
         .name = {(const uint8_t *)name, strlen(name)},
         .options = {(const uint8_t *)table->options, strlen(table->options)},
@@ -165,10 +165,10 @@ static int table_put(struct store *store, MDB_txn *txn, size_t index)
 int tables_put(struct store *store, MDB_txn *txn)
 {
     int rc = 0;
-    for (size_t index = 0; rc == 0 && index < store->table_count; index++) {
-        if (store->table_extras[index].changed)
+    for (size_t index = 0; rc == 0 && index < store->tables.count; index++) {
+        if (store->tables.extras[index].changed)
             rc = table_put(store, txn, index);
-        store->table_extras[index].changed = false;
+        store->tables.extras[index].changed = false;
     }
     return rc == 0 ? doomed_put(store, txn) : rc;
 }
@@ -176,10 +176,10 @@ int tables_put(struct store *store, MDB_txn *txn)
 int counters_put(struct store *store, MDB_txn *txn)
 {
     int rc = 0;
-    for (size_t index = 0; rc == 0 && index < store->table_count; index++) {
-        uint64_t number = META_COUNTERS_KEY + store->tables[index].id;
+    for (size_t index = 0; rc == 0 && index < store->tables.count; index++) {
+        uint64_t number = META_COUNTERS_KEY + store->tables.at[index].id;
         uint8_t record[COUNTERS_BYTES];
-        counters_encode(record, store->table_extras[index].logged);
+        counters_encode(record, store->tables.extras[index].logged);
         MDB_val key = lmdb_key(&number), data = {sizeof record, record};
         rc = mdb_put(txn, store->trees[TREE_META], &key, &data, 0);
     }

@@ -21,23 +21,24 @@ enum {
 
 static struct doomed *doomed_find(const struct store *store, uint64_t table_id)
 {
-    for (size_t at = 0; at < store->doomed_count; at++)
-        if (store->doomed[at].id == table_id)
-            return &store->doomed[at];
+    for (size_t at = 0; at < store->tombstones.count; at++)
+        if (store->tombstones.at[at].id == table_id)
+            return &store->tombstones.at[at];
     return NULL;
 }
 
 struct doomed *doomed_add(struct store *store, uint32_t table_id)
 {
-    store->doomed = xrealloc(store->doomed, (store->doomed_count + 1) * sizeof *store->doomed);
-    struct doomed *doomed = &store->doomed[store->doomed_count++];
+    store->tombstones.at = xrealloc(store->tombstones.at,
+                                    (store->tombstones.count + 1) * sizeof *store->tombstones.at);
+    struct doomed *doomed = &store->tombstones.at[store->tombstones.count++];
     *doomed = (struct doomed){.id = table_id};
     return doomed;
 }
 
 bool doomed_has(const struct store *store, uint64_t table_id)
 {
-    return store->doomed_count > 0 && doomed_find(store, table_id);
+    return store->tombstones.count > 0 && doomed_find(store, table_id);
 }
 
 void store_table_end(struct store *store, uint32_t id)
@@ -50,15 +51,15 @@ void store_table_end(struct store *store, uint32_t id)
 
 void doomed_leave(struct store *store)
 {
-    for (size_t at = 0; at < store->doomed_count; at++)
-        store->doomed[at].found = false;
-    buffer_cleanup(&store->doomed_runs);
+    for (size_t at = 0; at < store->tombstones.count; at++)
+        store->tombstones.at[at].found = false;
+    buffer_cleanup(&store->tombstones.runs);
 }
 
 void doomed_cleanup(struct store *store)
 {
-    free(store->doomed);
-    buffer_cleanup(&store->doomed_runs);
+    free(store->tombstones.at);
+    buffer_cleanup(&store->tombstones.runs);
 }
 
 /* ---- in the file ---------------------------------------------------------------------------- */
@@ -96,8 +97,8 @@ int doomed_put(struct store *store, MDB_txn *txn)
     static const struct table_view nameless;
     size_t kept = 0;
     int rc = 0;
-    for (size_t at = 0; rc == 0 && at < store->doomed_count; at++) {
-        struct doomed doomed = store->doomed[at];
+    for (size_t at = 0; rc == 0 && at < store->tombstones.count; at++) {
+        struct doomed doomed = store->tombstones.at[at];
         if (doomed.ended) {
             rc = doomed_erase(store, txn, doomed.id);
             continue;
@@ -105,10 +106,10 @@ int doomed_put(struct store *store, MDB_txn *txn)
         if (!doomed.marked)
             rc = table_record_put(store, txn, doomed.id, &nameless);
         doomed.marked = true;
-        store->doomed[kept++] = doomed;
+        store->tombstones.at[kept++] = doomed;
     }
     if (rc == 0)
-        store->doomed_count = kept;
+        store->tombstones.count = kept;
     return rc;
 }
 
@@ -117,15 +118,15 @@ int doomed_put(struct store *store, MDB_txn *txn)
 /* A run goes on over whatever lies between its items, if nothing of that lives. */
 void doomed_see(struct store *store, uint64_t seq, bool lives)
 {
-    struct buffer *runs = &store->doomed_runs;
+    struct buffer *runs = &store->tombstones.runs;
     if (lives || store->options.read_only) {
-        store->doomed_run_open = false;
+        store->tombstones.run_open = false;
         return;
     }
-    if (!store->doomed_run_open) {
+    if (!store->tombstones.run_open) {
         struct change *run = buffer_push(runs, sizeof *run);
         *run = change_make(CHANGE_DELETE, seq, 1);
-        store->doomed_run_open = true;
+        store->tombstones.run_open = true;
         return;
     }
     struct change *last = (struct change *)(void *)(runs->data + runs->size) - 1;
@@ -136,7 +137,7 @@ void doomed_see(struct store *store, uint64_t seq, bool lives)
 static int doomed_step(struct store *store, MDB_txn *txn, void *arg)
 {
     struct budget *budget = arg;
-    struct buffer *runs = &store->doomed_runs;
+    struct buffer *runs = &store->tombstones.runs;
     size_t count = runs->size / sizeof(struct change);
     uint64_t quota = SLICE_QUOTA;
     MDB_cursor *cursor;
@@ -149,22 +150,22 @@ static int doomed_step(struct store *store, MDB_txn *txn, void *arg)
     if (rc != 0 || count > 0)
         return rc;
     buffer_cleanup(runs);
-    for (size_t at = 0; at < store->doomed_count; at++)
-        store->doomed[at].ended |= store->doomed[at].found;
+    for (size_t at = 0; at < store->tombstones.count; at++)
+        store->tombstones.at[at].ended |= store->tombstones.at[at].found;
     return doomed_put(store, txn);
 }
 
 static bool doomed_left(const struct store *store)
 {
     bool found = false;
-    for (size_t at = 0; at < store->doomed_count; at++)
-        found |= store->doomed[at].found;
+    for (size_t at = 0; at < store->tombstones.count; at++)
+        found |= store->tombstones.at[at].found;
     return found;
 }
 
 bool doomed_work(struct store *store)
 {
-    struct budget budget = lmdb_budget(store, store->account.fixed);
+    struct budget budget = pages_budget(&store->pages, store->pages.account.fixed);
     if (!doomed_left(store) || budget.pages < BUDGET_MIN || budget.frees < BUDGET_MIN)
         return false;
     return store_transact(store, "remove items", doomed_step, &budget) == TRP_OK;

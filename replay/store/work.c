@@ -12,19 +12,19 @@ enum {
 
 static int pending_remove(struct store *store, MDB_txn *txn, void *budget)
 {
-    return pieces_remove(store, txn, &store->pending, budget);
+    return pieces_remove(store, txn, &store->dead.pending, budget);
 }
 
 trp_status store_sweep(struct store *store, bool *more)
 {
     *more = false;
-    struct budget budget = lmdb_budget(store, store->account.fixed + MARGIN_PAGES);
-    if (store->pending.count == 0 || budget.pages < SWEEP_MIN || budget.frees < SWEEP_MIN)
+    struct budget budget = pages_budget(&store->pages, store->pages.account.fixed + MARGIN_PAGES);
+    if (store->dead.pending.count == 0 || budget.pages < SWEEP_MIN || budget.frees < SWEEP_MIN)
         return TRP_OK;
     if (budget.pages > SWEEP_MAX)
         budget.pages = SWEEP_MAX;
     trp_status status = store_transact(store, "remove chunks", pending_remove, &budget);
-    *more = store->pending.count > 0;
+    *more = store->dead.pending.count > 0;
     return status;
 }
 
@@ -32,11 +32,11 @@ bool store_work(struct store *store, bool all)
 {
     if (store->failed != TRP_OK || !store->loaded)
         return false;
-    size_t before = store->pending.count;
+    size_t before = store->dead.pending.count;
     bool more;
     if (store_sweep(store, &more) != TRP_OK)
         return false;
-    if (store->pending.count < before)
+    if (store->dead.pending.count < before)
         return true;
     if (removed_work(store, false))
         return true;
@@ -44,7 +44,7 @@ bool store_work(struct store *store, bool all)
         return false;
     if (doomed_work(store))
         return true;
-    if (store->fold.active || store->log_changes >= (all ? 1 : IDLE_CHANGES_MIN))
+    if (store->log.fold.active || store->log.changes >= (all ? 1 : IDLE_CHANGES_MIN))
         return fold_work(store);
     return false;
 }

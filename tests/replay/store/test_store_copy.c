@@ -405,12 +405,12 @@ static void pages_that_an_earlier_version_parked_are_free_again(void **state)
     struct loaded loaded;
     fill(fixture, 1024, 12000);
     park(fixture->store, 20);
-    assert_int_equal(fixture->store->account.parked, 20 * 64);
+    assert_int_equal(fixture->store->pages.account.parked, 20 * 64);
     close_store(fixture);
     fixture->store = store_open(fixture->dir, &loaded);
     loaded_cleanup(fixture->store, &loaded);
-    assert_int_equal(fixture->store->account.parked, 0);
-    const struct account *account = &fixture->store->account;
+    assert_int_equal(fixture->store->pages.account.parked, 0);
+    const struct account *account = &fixture->store->pages.account;
     assert_true(account->reusable + account->recent >= 20 * 64);
 }
 

@@ -1,0 +1,107 @@
+/* Pages of data.mdb: how many there are, who may take them, and what things cost in them. */
+#ifndef TRP_REPLAY_STORE_PAGES_H
+#define TRP_REPLAY_STORE_PAGES_H
+
+#include <lmdb.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/clock.h"
+#include "replay/disk/record.h"
+#include "replay/disk/space.h"
+
+/* What values cost when they are put, at most. */
+struct cost {
+    uint64_t pages;      /* overflow pages */
+    uint64_t leaf_bytes; /* in leaves */
+};
+
+/* What deletes and folds may use up in one transaction. */
+struct budget {
+    uint64_t pages; /* copied or new */
+    uint64_t frees; /* given back: LMDB writes their list in one piece, see pages_budget() */
+};
+
+/* Pages that are copied are pages given back. */
+static inline bool budget_take(struct budget *budget, uint64_t pages)
+{
+    if (budget->pages < pages || budget->frees < pages)
+        return false;
+    budget->pages -= pages;
+    budget->frees -= pages;
+    return true;
+}
+
+/* Pages after the last commit. */
+struct account {
+    uint64_t next;     /* the first page that was never used */
+    uint64_t reusable; /* free ones that the next transaction may take */
+    uint64_t recent;   /* free ones that only the one after it may take */
+    uint64_t parked;   /* an earlier version took them from LMDB, and most of them from the file */
+    uint64_t fixed;    /* what any transaction may cost: the paths of all trees */
+    uint64_t least;    /* what one costs that only writes the meta record */
+    uint64_t fold;     /* what a step of folding costs beside the leaves it changes */
+    unsigned pieces_depth, items_depth;
+    uint64_t items_per_leaf;
+};
+
+struct pages {
+    struct space *space;
+    /* Of the reserve, which inserts leave alone, what no group may take, and a part of a group. */
+    uint64_t limit, reserve, fold, part;
+    struct account account;
+};
+
+/* Starts the helper. The reserve is a share of `bytes`. */
+trp_status pages_start(struct pages *pages, const struct space_options *options, uint64_t bytes);
+
+/* Counts anew, as `txn` sees the file: LMDB's code. `trees`: by enum store_tree. */
+int pages_count(struct pages *pages, MDB_env *env, MDB_txn *txn, const MDB_dbi *trees);
+
+/* Pages that a transaction may use now; of them, inserts. */
+uint64_t pages_free(const struct pages *pages);
+uint64_t pages_insert(const struct pages *pages);
+
+/* Allocated pages behind the last one that LMDB used. */
+uint64_t pages_tail(const struct pages *pages);
+
+/* What is left of them for a transaction that is sure to need `need`. */
+struct budget pages_budget(const struct pages *pages, uint64_t need);
+
+/* Tells the helper how far it is to be ahead. */
+void pages_want(const struct pages *pages);
+
+enum {
+    LEAF_VALUE_MAX = 2000, /* larger values have a page of their own; LMDB's bound is 2022 */
+    LEAF_ENTRY_BYTES = 28, /* node header, key, page number, pointer */
+};
+
+static inline void cost_add(struct cost *cost, uint64_t bytes)
+{
+    uint64_t whole = bytes / PIECE_BYTES, rest = bytes % PIECE_BYTES;
+    cost->pages += whole;
+    cost->leaf_bytes += whole * LEAF_ENTRY_BYTES;
+    if (rest > LEAF_VALUE_MAX)
+        cost->pages++;
+    cost->leaf_bytes += LEAF_ENTRY_BYTES + (rest > LEAF_VALUE_MAX ? 0 : rest);
+}
+
+uint64_t cost_pages(struct cost cost);
+
+/* What there is to be room for. */
+struct want {
+    uint64_t need; /* pages */
+    bool notes;    /* it may take what inserts leave */
+    const char *what;
+    uint64_t bytes;
+};
+
+uint64_t room_available(const struct pages *pages, const struct want *want);
+
+/* Waits for the helper to make the pages free. */
+bool room_allocate(const struct pages *pages, const struct want *want, struct deadline deadline);
+
+/* Are there no such pages to be had, and not only none yet? */
+bool room_is_out(const struct pages *pages, const struct want *want);
+
+#endif

@@ -17,6 +17,12 @@ enum {
      * half of their bytes there is room for small ones only. */
     RPC_REPLIES_MIN = 4,
     RPC_SMALL_REPLY_BYTES = 64 << 10,
+    /* rpc/: what a message that waits for room is taken for: as much as a stream of samples mostly
+     * sends in one. */
+    RPC_UNREAD_BYTES_TYPICAL = 2 << 20,
+    /* rpc/: a client that reads nothing for now leaves less than this part unread: 128 MiB are 45
+     * streams of samples. */
+    RPC_UNREAD_PAUSE_SHARE = 8,
     /* rpc/: calls of one connection at a time: more wait at the client; 5 KB each. */
     RPC_STREAMS_MAX = 4096,
     /* rpc/: what an in-process stream takes in before its server's sends queue up: HTTP/2's default

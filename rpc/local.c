@@ -69,6 +69,7 @@ static void local_flush(trp_server_call *call)
         rpc_messages_push(&stream->inbox, message);
         moved = true;
     }
+    rpc_unread_count(call);
     if (call->finish_wanted && call->out.count == 0) {
         call->finish_given = true;
         end(stream, call->finish_status, call->finish_text);
@@ -91,9 +92,15 @@ static char *local_peer(trp_server_call *call)
     return xstrdup("in-process");
 }
 
-static void local_abort(trp_server_call *call)
+static void local_abort(trp_server_call *call, trp_status status, const char *text)
 {
-    end(stream_of(call), TRP_UNAVAILABLE, "the server stops");
+    end(stream_of(call), status, text);
+}
+
+static grpc_auth_context *local_connection(trp_server_call *call)
+{
+    (void)call;
+    return NULL;
 }
 
 static void free_stream(struct rpc_local_stream *stream)
@@ -116,6 +123,7 @@ static const struct rpc_transport local_transport = {.flush = local_flush,
                                                      .read = rpc_call_touch,
                                                      .peer = local_peer,
                                                      .abort = local_abort,
+                                                     .connection = local_connection,
                                                      .destroy = local_call_destroy};
 
 void rpc_local_wake(trp_server *server)

@@ -281,6 +281,7 @@ static void reactor_run(void *arg)
         rpc_server_settle(server);
         int64_t watch_ns = rpc_pool_calls_watch(server, server->phase != RPC_SERVER_RUNNING);
         until.at_ns = watch_ns < server->wake_ns ? watch_ns : server->wake_ns;
+        until = deadline_earlier(until, server->unread.round);
         if (server->local_groups) /* theirs to come need not wake it */
             until = deadline_earlier(until, deadline_in_ms(&clock_monotonic, RPC_LOCAL_PAUSE_MS));
         server->local_groups = false;

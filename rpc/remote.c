@@ -36,6 +36,7 @@ struct remote_call {
     bool ended;             /* the peer is gone, or has the status */
     bool half_closed;
     bool eager;      /* receives start at once */
+    bool held_back;  /* what is being sent is done before all of it has left */
     uint32_t taken;  /* messages in this group */
     uint64_t asked;  /* the group that started the receive */
     size_t released; /* of the messages in base.out: may go out */
@@ -63,6 +64,7 @@ static void end_call(struct remote_call *call)
     call->ended = true;
     call->base.half_closed_due = false;
     rpc_messages_clear(&call->base.out);
+    rpc_unread_count(&call->base);
 }
 
 static void watch(struct remote_call *call)
@@ -148,6 +150,8 @@ static void send_done(struct rpc_op *op, bool ok)
         (struct remote_call *)((char *)op - offsetof(struct remote_call, send_op));
     call->outstanding--;
     call->base.sending = false;
+    if (!call->held_back)
+        call->base.sending_bytes = 0;
     if (!ok) { /* the peer is gone; the close notice follows */
         rpc_messages_clear(&call->base.out);
         call->released = 0;
@@ -156,6 +160,7 @@ static void send_done(struct rpc_op *op, bool ok)
         end_call(call);
     else if (ok)
         send_due(call);
+    rpc_unread_count(&call->base);
     if (call->base.out.count == 0 && !call->base.sending && ok)
         rpc_call_event(&call->base, RPC_CALL_DRAINED);
     if (!call->reading && !call->watching)
@@ -184,11 +189,13 @@ static void send_due(struct remote_call *call)
         ops[count++].op = GRPC_OP_SEND_INITIAL_METADATA;
     call->opened = true;
     if (message) {
+        base->sending_bytes += message->size + sizeof *message;
         outgoing = rpc_message_to_buffer(message);
         ops[count++] = (grpc_op){
             .op = GRPC_OP_SEND_MESSAGE, .flags = flags, .data.send_message.send_message = outgoing};
         base->sending = true;
     }
+    call->held_back = flags != 0;
     if (last)
         count += add_status(call, ops + count);
     call->outstanding++;
@@ -245,10 +252,16 @@ static char *remote_peer(trp_server_call *base)
     return peer;
 }
 
-static void remote_abort(trp_server_call *base)
+static void remote_abort(trp_server_call *base, trp_status status, const char *text)
 {
     struct remote_call *call = (struct remote_call *)base;
-    grpc_call_cancel_with_status(call->call, GRPC_STATUS_UNAVAILABLE, "the server stops", NULL);
+    grpc_call_cancel_with_status(call->call, (grpc_status_code)status, text, NULL);
+}
+
+/* Each connection has one of its own, also without credentials. */
+static grpc_auth_context *remote_connection(trp_server_call *base)
+{
+    return grpc_call_auth_context(((struct remote_call *)base)->call);
 }
 
 static void remote_destroy(trp_server_call *base)
@@ -263,6 +276,7 @@ static const struct rpc_transport remote_transport = {.flush = remote_flush,
                                                       .read = remote_read,
                                                       .peer = remote_peer,
                                                       .abort = remote_abort,
+                                                      .connection = remote_connection,
                                                       .destroy = remote_destroy};
 
 void rpc_remote_open(trp_server *server, const struct rpc_method *method, grpc_call *grpc,

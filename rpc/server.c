@@ -74,6 +74,7 @@ static void call_free(trp_server_call *call)
     server->call_count--;
     cond_broadcast(&server->changed);
     rpc_messages_clear(&call->out);
+    rpc_unread_leave(call);
     free(call->finish_text);
     free(call->peer);
     call->transport->destroy(call);
@@ -86,10 +87,10 @@ static void give_event(trp_server_call *call)
     if (call->half_closed_due && !call->closed_due && !call->finish_wanted)
         raw->half_closed(service, call);
     call->half_closed_due = false;
-    if (call->drained_due && !call->closed_due && raw->drained &&
-        trp_server_call_queued(call) == 0) /* a handler may have sent again since */
+    bool drained = call->drained_due && trp_server_call_queued(call) == 0; /* still */
+    if ((drained || call->room_due) && !call->closed_due && raw->drained)
         raw->drained(service, call);
-    call->drained_due = false;
+    call->drained_due = call->room_due = false;
     if (!call->closed_due)
         return;
     raw->closed(service, call);
@@ -128,6 +129,7 @@ void rpc_server_settle(trp_server *server)
         if (server->group_end)
             server->wake_ns = server->group_end(server->group_service);
         flush_dirty(server);
+        rpc_unread_settle(server);
     } while (server->first_event);
     server->group++;
     if (server->wake_ns < before && server->phase == RPC_SERVER_NEW)
@@ -182,6 +184,8 @@ void rpc_call_event(trp_server_call *call, enum rpc_call_event event)
 {
     if (event == RPC_CALL_DRAINED)
         call->drained_due = true;
+    else if (event == RPC_CALL_ROOM)
+        call->room_due = true;
     else if (event == RPC_CALL_HALF_CLOSED)
         call->half_closed_due = true;
     else
@@ -274,9 +278,22 @@ void trp_server_call_send(trp_server_call *call, trp_message *message)
         refuse_message(call, message, "%s: answer of %zu bytes, the server sends %llu", most);
         return;
     }
+    if (!call->client && rpc_unread_is_full(&call->server->unread)) {
+        refuse_message(call, message,
+                       "%s: answer of %zu bytes is beyond the %llu that clients may leave unread",
+                       call->server->unread.limit);
+        return;
+    }
     rpc_message_uncharge(message); /* it may be one that was received: it leaves our hands */
     rpc_messages_push(&call->out, message);
+    rpc_unread_count(call);
     rpc_call_touch(call);
+}
+
+bool trp_server_call_room(trp_server_call *call)
+{
+    assert(rpc_server_held(call->server));
+    return rpc_unread_room(call);
 }
 
 size_t trp_server_call_queued(const trp_server_call *call)
@@ -430,9 +447,12 @@ trp_status trp_server_create(trp_server **out, const trp_server_options *options
         own_options->max_message_bytes = 64ULL << 20;
     if (!own_options->in_flight_bytes)
         own_options->in_flight_bytes = 1ULL << 30;
+    if (!own_options->unread_timeout_ms)
+        own_options->unread_timeout_ms = 10000;
     server->budget.limit = server->replies.limit = own_options->in_flight_bytes;
     if (server->replies.limit / RPC_REPLIES_MIN < own_options->max_message_bytes)
         server->replies.limit = own_options->max_message_bytes * RPC_REPLIES_MIN;
+    server->unread = (struct rpc_unread){.limit = server->replies.limit, .round = DEADLINE_NEVER};
     server->wake_ns = INT64_MAX;
     server->reactor_wait_ns = INT64_MIN;
     mutex_init(&server->gate);

@@ -4,6 +4,7 @@
  *   reactor.c  the thread that polls the completion queue; posted work; new calls
  *   remote.c   raw calls that came over gRPC          local.c  raw calls of this process
  *   pool.c     protobuf-c methods, on threads         health.c grpc.health.v1, itself raw methods
+ *   unread.c   what raw calls sent and nobody took
  *
  * All fields belong to whoever holds the lock unless they say otherwise. */
 #ifndef TRP_RPC_SERVER_H
@@ -15,6 +16,7 @@
 #include "core/thread.h"
 #include "library.h"
 #include "message.h"
+#include "unread.h"
 
 struct rpc_pool;
 struct rpc_pool_call;
@@ -39,7 +41,10 @@ struct rpc_transport {
     void (*flush)(trp_server_call *call);
     void (*read)(trp_server_call *call);  /* read_wanted was set */
     char *(*peer)(trp_server_call *call); /* the caller frees */
-    void (*abort)(trp_server_call *call); /* ends it: closed() follows */
+    /* Ends it, what is queued goes nowhere: closed() follows. */
+    void (*abort)(trp_server_call *call, trp_status status, const char *text);
+    /* A reference to what tells connections apart; NULL: all are one client. */
+    grpc_auth_context *(*connection)(trp_server_call *call);
     void (*destroy)(trp_server_call *call);
 };
 
@@ -58,8 +63,16 @@ struct trp_server_call {
     bool sending; /* the transport has a message that it has not taken yet */
     bool half_closed_given;
     bool dirty; /* in the server's list of calls to flush */
-    bool drained_due, half_closed_due, closed_due, has_event; /* in the list of events */
+    /* In the list of events. */
+    bool drained_due, room_due, half_closed_due, closed_due, has_event;
     trp_server_call *next_dirty, *next_event;
+
+    size_t sending_bytes;      /* the transport's; it tells when they change */
+    uint64_t unread_bytes;     /* unread.c's from here on */
+    struct rpc_client *client; /* NULL: it never asked for room */
+    bool took;                 /* in this round: some of its bytes, or it had none */
+    bool in_line;              /* of the client */
+    trp_server_call *next_in, *previous_in;
 };
 
 struct rpc_call_list {
@@ -86,6 +99,7 @@ struct trp_server {
     trp_server_options options; /* address is ours */
     struct rpc_budget budget;   /* atomic */
     struct rpc_budget replies;  /* atomic; of protobuf-c methods, until gRPC has sent them */
+    struct rpc_unread unread;   /* what raw calls sent */
     struct rpc_method *methods; /* these fixed from the start on */
     struct rpc_service *services;
     void *group_service;
@@ -170,7 +184,7 @@ void rpc_call_receive(trp_server_call *call, trp_message *message);
 /* Has the call flushed when the group ends. */
 void rpc_call_touch(trp_server_call *call);
 
-enum rpc_call_event { RPC_CALL_DRAINED, RPC_CALL_HALF_CLOSED, RPC_CALL_CLOSED };
+enum rpc_call_event { RPC_CALL_DRAINED, RPC_CALL_ROOM, RPC_CALL_HALF_CLOSED, RPC_CALL_CLOSED };
 
 /* Has the handler told before the group ends. CLOSED: then the call is freed. */
 void rpc_call_event(trp_server_call *call, enum rpc_call_event event);

@@ -161,7 +161,7 @@ static void abort_calls(trp_server *server)
 {
     for (trp_server_call *call = server->calls, *next; call; call = next) {
         next = call->next;
-        call->transport->abort(call);
+        call->transport->abort(call, TRP_UNAVAILABLE, "the server stops");
     }
 }
 

@@ -126,8 +126,9 @@ typedef struct {
     void (*received)(void *service, trp_server_call *call, trp_message *message);
     /* The peer sends no more. Comes, like a message, only after trp_server_call_read(). */
     void (*half_closed)(void *service, trp_server_call *call);
-    void (*drained)(void *service, trp_server_call *call); /* everything sent left; may be NULL
-                                                            */
+    /* Everything sent left, or there is the room that trp_server_call_room() missed; may be NULL.
+     */
+    void (*drained)(void *service, trp_server_call *call);
     /* Last: the call is finished, cancelled or broken; free trp_server_call_state(). */
     void (*closed)(void *service, trp_server_call *call);
 } trp_raw_method;
@@ -149,8 +150,12 @@ typedef struct {
      * UNIMPLEMENTED. */
     uint64_t max_message_bytes;
     /* All received messages not yet destroyed; 0: 1 GiB. As much again of services' replies that
-     * callers have not read: beyond it they are RESOURCE_EXHAUSTED. */
+     * callers have not read: beyond it they are RESOURCE_EXHAUSTED. As much again of what raw calls
+     * sent and clients have not read: half of it is shared among those that ask for room. */
     uint64_t in_flight_bytes;
+    /* A raw call whose client has read nothing for so long ends (RESOURCE_EXHAUSTED) if another has
+     * waited as long for the room; 0: 10 s. */
+    int64_t unread_timeout_ms;
 } trp_server_options;
 
 /* A server that is not listening yet. Also serves callers in this process through
@@ -227,6 +232,11 @@ TRP_API void trp_server_call_weigh(trp_server_call *call, size_t bytes);
 /* Queues `message` (takes it) behind those already queued. Goes out in order; dropped silently when
  * the peer is gone. */
 TRP_API void trp_server_call_send(trp_server_call *call, trp_message *message);
+
+/* True when there is room for one more message of any size among what clients have not read. False:
+ * drained() comes when there is. For calls that send much: ask before each message. A message that
+ * was not asked for ends its call when all bytes are taken (RESOURCE_EXHAUSTED). */
+TRP_API bool trp_server_call_room(trp_server_call *call);
 
 /* Messages queued and not yet handed to the transport; their bytes, without one that the transport
  * has begun to take. */

@@ -186,7 +186,7 @@ static bool window_fits(const struct shared_stream *stream, uint64_t used, uint6
 static bool shared_full(const struct sample_stream *base)
 {
     const struct shared_stream *stream = shared_of(base);
-    if (trp_server_call_queued(base->call) >= SAMPLE_RESPONSES_MAX)
+    if (sample_stream_full(base))
         return true;
     const struct draws *draws = base->first;
     return draws && draws->drawn_next < draws->drawn_count &&

@@ -135,6 +135,12 @@ static int64_t timeout_after_batch(const struct sample_stream *stream)
     return stream->timeout_ms >= 0 && stream->timeout_ms < grace_ms ? grace_ms : stream->timeout_ms;
 }
 
+bool sample_stream_full(const struct sample_stream *stream)
+{
+    return trp_server_call_queued(stream->call) >= SAMPLE_RESPONSES_MAX ||
+           !trp_server_call_room(stream->call);
+}
+
 /* Messages of what is in memory, as far as the transport takes them. False: the stream ended. */
 static bool send_ready(struct sample_stream *stream)
 {
@@ -190,7 +196,7 @@ void sample_stream_continue(struct sample_stream *stream)
 
 void sample_stream_drained(struct sample_stream *stream)
 {
-    if (stream->handout.count >= SAMPLE_UNSETTLED_MAX)
+    if (stream->handout.count >= SAMPLE_UNSETTLED_MAX && trp_server_call_queued(stream->call) == 0)
         engine_settle_until(stream->service->engine, &stream->handout, stream->left);
     sample_stream_continue(stream);
 }
@@ -201,7 +207,8 @@ bool lane_sample_batch(struct lane *lane)
     if (!stream || !engine_can_sample(lane->table))
         return false;
     lane_remove(stream);
-    sample_stream_draw(stream);
+    if (may_draw(stream)) /* as when it came: others may have filled the room since */
+        sample_stream_draw(stream);
     sample_stream_continue(stream);
     return true;
 }
@@ -424,11 +431,6 @@ static trp_status reverb_send(struct sample_stream *stream)
     return TRP_OK;
 }
 
-static bool reverb_full(const struct sample_stream *stream)
-{
-    return trp_server_call_queued(stream->call) >= SAMPLE_RESPONSES_MAX;
-}
-
 static void reverb_satisfied(struct sample_stream *stream)
 {
     trp_server_call_read(stream->call);
@@ -440,7 +442,7 @@ static void reverb_expired(struct sample_stream *stream)
 }
 
 static const struct sample_transport reverb_transport = {.put_trajectory = reverb_put_trajectory,
-                                                         .full = reverb_full,
+                                                         .full = sample_stream_full,
                                                          .send = reverb_send,
                                                          .satisfied = reverb_satisfied,
                                                          .expired = reverb_expired,

@@ -84,6 +84,9 @@ void sample_stream_init(struct sample_stream *stream, const struct sample_transp
 /* Settles what was handed out and frees what the stream has, not the stream. */
 void sample_stream_cleanup(struct sample_stream *stream);
 
+/* Its client, or all clients together, have left so much unread that no message may follow. */
+bool sample_stream_full(const struct sample_stream *stream);
+
 /* Begins to serve `count` samples from `lane`; nothing is being served. */
 void sample_stream_ask(struct sample_stream *stream, struct lane *lane, int64_t count,
                        int64_t timeout_ms);

@@ -31,7 +31,7 @@ struct replay {
     char *dir;
     trp_replay_server *server;
     trp_channel *channel;
-    uint64_t in_flight_bytes; /* the server's; 0: its own choice */
+    trp_server_options rpc; /* the server's; zeroed: its own choice */
 };
 
 /* Opens `dir` with the table lines, which end with NULL. */
@@ -49,7 +49,7 @@ static inline trp_status replay_try_open(struct replay *replay, uint64_t max_byt
                                          .tables = tables,
                                          .table_count = count,
                                          .seed = 7,
-                                         .server.in_flight_bytes = replay->in_flight_bytes};
+                                         .server = replay->rpc};
     trp_status status = trp_replay_server_create(&replay->server, &options);
     for (size_t i = 0; i < count; ++i)
         trp_table_options_destroy(owned[i]);

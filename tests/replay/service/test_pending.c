@@ -181,7 +181,7 @@ static void the_stream_that_keeps_most_ends_when_the_server_keeps_too_much(void 
     enum { BYTES = 250 << 10 };
     struct replay *replay = *state;
     uint64_t key = 1;
-    replay->in_flight_bytes = 1 << 20;
+    replay->rpc.in_flight_bytes = 1 << 20;
     OPEN("name=t");
     trp_stream *large = open_stream(replay, "InsertStream");
     trp_stream *small = open_stream(replay, "InsertStream");
@@ -233,7 +233,7 @@ enum { HELD_MAX = 1 << 20, LARGE = 300 << 10 };
 
 static void open_full_queue(struct replay *replay)
 {
-    replay->in_flight_bytes = HELD_MAX;
+    replay->rpc.in_flight_bytes = HELD_MAX;
     OPEN("name=t sampler=fifo limiter=queue(1) max_times_sampled=1");
     insert_items(replay, "t", 1, 1);
 }
@@ -331,7 +331,7 @@ static void small_chunks_count_what_they_take(void **state)
 {
     enum { CHUNKS = 500, MESSAGES = 12 };
     struct replay *replay = *state;
-    replay->in_flight_bytes = HELD_MAX;
+    replay->rpc.in_flight_bytes = HELD_MAX;
     OPEN("name=t");
     trp_stream *stream = open_stream(replay, "InsertStream");
     struct built *built = built_create(CHUNKS * 64);

@@ -1,6 +1,10 @@
 /* SampleStream, message by message. */
 #include "tests/replay/replay_fixture.h"
 
+#include <malloc.h>
+
+#include "tests/rpc/http2_peer.h"
+
 static const char timeout_text[] =
     "Rate Limiter: Timeout exceeded before the right to insert was acquired.";
 
@@ -351,6 +355,83 @@ static void readers_that_stand_still_cost_little_and_hold_nobody_up(void **state
         trp_stream_destroy(readers[i]);
 }
 
+static size_t heap_bytes(void)
+{
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+
+/* Items whose chunks are copied into messages: a batch of them is a megabyte. */
+static void insert_small_chunks(const struct replay *replay)
+{
+    enum { ITEMS = 300, BYTES = 4000 };
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    struct built *built = built_create(BYTES);
+    for (uint64_t key = 1; key <= ITEMS; ++key) {
+        add_chunk(built, (struct chunk_spec){.key = key, .bytes = BYTES, .value = (int64_t)key});
+        add_simple_item(built, key, "t", 1, key);
+        send_built(stream, built);
+        assert_confirmed(stream, &key, 1);
+    }
+    built_destroy(built);
+    trp_stream_destroy(stream);
+}
+
+static void peer_ask_samples(struct peer *peer, uint32_t index)
+{
+    struct wire_sample_request request = {.table = text_bytes("t"), .num_samples = 1 << 20};
+    trp_message *message;
+    uint8_t frame[256] = {0};
+    assert_int_equal(wire_sample_request_encode(&request, &message), TRP_OK);
+    trp_bytes bytes = bytes_of(message);
+    write_u32(frame + 1, (uint32_t)bytes.size);
+    memcpy(frame + 5, bytes.data, bytes.size);
+    peer_call(peer, index, "/deepmind.reverb.ReverbService/SampleStream", "identity");
+    peer_frame(peer, DATA, 0, 2 * index + 1, frame, 5 + bytes.size);
+    trp_message_destroy(message);
+}
+
+/* Over a socket, all of them of one client. */
+static void what_nobody_reads_is_bounded_over_all_streams(void **state)
+{
+    enum { LIMIT = 16 << 20, SAMPLES = 1000 };
+    struct replay *replay = *state;
+    static struct sampled samples[SAMPLES];
+    char *address = xasprintf("unix:%s.s", replay->dir);
+    replay->rpc = (trp_server_options){
+        .address = address, .in_flight_bytes = LIMIT, .max_message_bytes = LIMIT / 4};
+    OPEN("name=t");
+    assert_int_equal(trp_replay_server_start(replay->server), TRP_OK);
+    insert_small_chunks(replay);
+    size_t before = heap_bytes();
+    struct peer *peer = peer_connect(address + strlen("unix:"));
+    for (uint32_t i = 0; i < PEER_STREAMS; ++i)
+        peer_ask_samples(peer, i);
+    int64_t slowest_ns = 0;
+    size_t most = 0;
+    for (int i = 0; i < 2; ++i) { /* the first is served behind what came before it */
+        trp_channel *channel;
+        trp_stream *stream;
+        int64_t begin = clock_now_ns(&clock_monotonic);
+        assert_int_equal(trp_channel_create(&channel, address, NULL), TRP_OK);
+        assert_int_equal(
+            trp_stream_open(&stream, channel, "/deepmind.reverb.ReverbService/SampleStream", NULL),
+            TRP_OK);
+        send_sample_request(stream, "t", SAMPLES, WAIT_MS);
+        receive_samples(stream, samples, SAMPLES);
+        trp_stream_destroy(stream);
+        trp_channel_destroy(channel);
+        int64_t took_ns = clock_now_ns(&clock_monotonic) - begin;
+        slowest_ns = took_ns > slowest_ns ? took_ns : slowest_ns;
+        most = heap_bytes() > most ? heap_bytes() : most;
+    }
+    peer_close(peer);
+    assert_true(most < before + LIMIT);
+    assert_true(slowest_ns < INT64_C(2000000000));
+    replay->rpc.address = NULL;
+    free(address);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, replay_setup, replay_teardown)
@@ -369,6 +450,7 @@ int main(void)
         TEST(what_a_sampler_does_not_take_is_not_drawn),
         TEST(a_reset_lets_those_in_who_wait),
         TEST(readers_that_stand_still_cost_little_and_hold_nobody_up),
+        TEST(what_nobody_reads_is_bounded_over_all_streams),
         TEST(an_item_removed_while_it_is_being_sent_arrives_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

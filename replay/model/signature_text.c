@@ -195,7 +195,7 @@ bool signature_is_text(const char *value)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static void format_text(struct buffer *out, const char *text)
+static void format_words(struct buffer *out, const char *text)
 {
     buffer_append(out, (trp_bytes){(const uint8_t *)text, strlen(text)});
 }
@@ -207,14 +207,14 @@ static void format_name(struct buffer *out, trp_bytes name)
         plain++;
     bool quoted = plain < name.size || name.size == 0;
     if (quoted)
-        format_text(out, "\"");
+        format_words(out, "\"");
     for (size_t i = 0; i < name.size; i++) {
         if (quoted && (name.data[i] == '"' || name.data[i] == '\\'))
-            format_text(out, "\\");
+            format_words(out, "\\");
         buffer_append(out, (trp_bytes){&name.data[i], 1});
     }
     if (quoted)
-        format_text(out, "\"");
+        format_words(out, "\"");
 }
 
 static void format_shape(struct buffer *out, trp_bytes bytes)
@@ -225,7 +225,7 @@ static void format_shape(struct buffer *out, trp_bytes bytes)
     bool any = false;
     while (read_field(&reader, &field)) {
         if (field.tag == TAG(3, VARINT) && field.value != 0)
-            format_text(out, any ? ",..." : "[...");
+            format_words(out, any ? ",..." : "[...");
         any = any || (field.tag == TAG(3, VARINT) && field.value != 0);
         if (field.tag != TAG(2, LEN))
             continue;
@@ -234,11 +234,11 @@ static void format_shape(struct buffer *out, trp_bytes bytes)
         while (read_field(&dims, &dim))
             size = dim.tag == TAG(1, VARINT) ? (int64_t)dim.value : size;
         snprintf(text, sizeof text, size < 0 ? "%s?" : "%s%" PRId64, any ? "," : "[", size);
-        format_text(out, text);
+        format_words(out, text);
         any = true;
     }
     if (any)
-        format_text(out, "]");
+        format_words(out, "]");
 }
 
 static void format_tensor(struct buffer *out, trp_bytes bytes)
@@ -253,7 +253,7 @@ static void format_tensor(struct buffer *out, trp_bytes bytes)
         else if (field.tag == TAG(3, VARINT))
             dtype = (int32_t)field.value;
     }
-    format_text(out, trp_dtype_name((trp_dtype)dtype));
+    format_words(out, trp_dtype_name((trp_dtype)dtype));
     format_shape(out, shape);
 }
 
@@ -266,7 +266,7 @@ static void format_list(struct buffer *out, trp_bytes bytes)
     for (size_t i = 0; read_field(&reader, &field);) {
         if (field.tag != TAG(1, LEN))
             continue;
-        format_text(out, i++ ? ", " : "");
+        format_words(out, i++ ? ", " : "");
         format_value(out, field.bytes);
     }
 }
@@ -277,9 +277,9 @@ static void format_members(struct buffer *out, trp_bytes bytes, bool dict)
     size_t count;
     trp_status status = signature_members(bytes, dict, &members, &count);
     for (size_t i = 0; status == TRP_OK && i < count; i++) {
-        format_text(out, i ? ", " : "");
+        format_words(out, i ? ", " : "");
         format_name(out, members[i].name);
-        format_text(out, ": ");
+        format_words(out, ": ");
         format_value(out, members[i].value);
     }
     free(members);
@@ -293,9 +293,9 @@ static void format_named_tuple(struct buffer *out, trp_bytes bytes)
     while (read_field(&reader, &field))
         name = field.tag == TAG(1, LEN) ? field.bytes : name;
     format_name(out, name);
-    format_text(out, "(");
+    format_words(out, "(");
     format_members(out, bytes, false);
-    format_text(out, ")");
+    format_words(out, ")");
 }
 
 static void format_value(struct buffer *out, trp_bytes bytes)
@@ -314,9 +314,9 @@ static void format_value(struct buffer *out, trp_bytes bytes)
         format_named_tuple(out, kind.bytes);
         break;
     default:
-        format_text(out, list ? "[" : dict ? "{" : "(");
+        format_words(out, list ? "[" : dict ? "{" : "(");
         dict ? format_members(out, kind.bytes, true) : format_list(out, kind.bytes);
-        format_text(out, list ? "]" : dict ? "}" : ")");
+        format_words(out, list ? "]" : dict ? "}" : ")");
         break;
     }
 }

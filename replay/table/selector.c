@@ -81,16 +81,6 @@ void selector_pick_many(struct selector *selector, trp_rng *rng, uint32_t count,
         slots[i] = selector->impl->pick(selector, rng, &probabilities[i]);
 }
 
-void selector_clear(struct selector *selector)
-{
-    selector->impl->clear(selector);
-}
-
-uint32_t selector_top(const struct selector *selector, uint32_t count, uint32_t *slots)
-{
-    return selector->impl->top(selector, count, slots);
-}
-
 uint32_t slots_capacity(uint32_t slot)
 {
     assert(slot < UINT32_C(1) << 31); /* TABLE_ITEMS_MAX */
@@ -100,45 +90,7 @@ uint32_t slots_capacity(uint32_t slot)
     return capacity;
 }
 
-/* Restores the order of a heap with the worst at the root below `at`. */
-static void sift_down(const struct selector *selector, slot_better *better, uint32_t *slots,
-                      uint32_t count, uint32_t at)
+uint32_t selector_upcoming(const struct selector *selector, uint32_t count, uint32_t *slots)
 {
-    for (;;) {
-        uint64_t child = (uint64_t)at * 2 + 1;
-        if (child >= count)
-            return;
-        if (child + 1 < count && better(selector, slots[child], slots[child + 1]))
-            child++;
-        if (!better(selector, slots[at], slots[child]))
-            return;
-        uint32_t moved = slots[at];
-        slots[at] = slots[child];
-        slots[child] = moved;
-        at = (uint32_t)child;
-    }
-}
-
-uint32_t slots_best(const struct selector *selector, slot_better *better, uint32_t *slots,
-                    uint32_t total, uint32_t count)
-{
-    if (count > total)
-        count = total;
-    if (count == 0)
-        return 0;
-    for (uint32_t i = count / 2 + 1; i-- > 0;)
-        sift_down(selector, better, slots, count, i);
-    for (uint32_t i = count; i < total; i++) {
-        if (better(selector, slots[i], slots[0])) {
-            slots[0] = slots[i];
-            sift_down(selector, better, slots, count, 0);
-        }
-    }
-    for (uint32_t left = count; left-- > 1;) { /* the worst of those left goes to the end */
-        uint32_t worst = slots[0];
-        slots[0] = slots[left];
-        slots[left] = worst;
-        sift_down(selector, better, slots, left, 0);
-    }
-    return count;
+    return selector->impl->upcoming ? selector->impl->upcoming(selector, count, slots) : 0;
 }

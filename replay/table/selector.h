@@ -29,10 +29,8 @@ uint32_t selector_pick(struct selector *selector, trp_rng *rng, double *probabil
 void selector_pick_many(struct selector *selector, trp_rng *rng, uint32_t count, uint32_t *slots,
                         double *probabilities);
 
-void selector_clear(struct selector *selector);
-
-/* The `count` first slots in the order of preference where there is one (heaps, fifo, lifo), by
- * descending weight (prioritized), or by slot (uniform); how many were written. For the CLI. */
-uint32_t selector_top(const struct selector *selector, uint32_t count, uint32_t *slots);
+/* The `count` slots that are picked first if nothing changes, as far as that is known ahead (fifo,
+ * lifo); how many were written. */
+uint32_t selector_upcoming(const struct selector *selector, uint32_t count, uint32_t *slots);
 
 #endif

@@ -115,42 +115,12 @@ static uint32_t heap_pick(struct selector *selector, trp_rng *rng, double *proba
     return heap->nodes[0].slot;
 }
 
-static void heap_clear(struct selector *selector)
-{
-    ((struct heap *)selector)->count = 0;
-}
-
-static bool heap_better(const struct selector *selector, uint32_t a, uint32_t b)
-{
-    const struct heap *heap = (const struct heap *)selector;
-    return node_before(&heap->nodes[heap->places[a]], &heap->nodes[heap->places[b]]);
-}
-
-static uint32_t heap_top(const struct selector *selector, uint32_t count, uint32_t *slots)
-{
-    const struct heap *heap = (const struct heap *)selector;
-    if (count == 1 && heap->count > 0) {
-        slots[0] = heap->nodes[0].slot;
-        return 1;
-    }
-    uint32_t *all = xmalloc(heap->count * sizeof *all);
-    for (uint32_t i = 0; i < heap->count; i++)
-        all[i] = heap->nodes[i].slot;
-    uint32_t written = slots_best(selector, heap_better, all, heap->count, count);
-    for (uint32_t i = 0; i < written; i++)
-        slots[i] = all[i];
-    free(all);
-    return written;
-}
-
 static const struct selector_impl heap_impl = {
     .destroy = heap_destroy,
     .insert = heap_insert,
     .update = heap_update,
     .remove = heap_remove,
     .pick = heap_pick,
-    .clear = heap_clear,
-    .top = heap_top,
 };
 
 struct selector *selector_heap_create(void)

@@ -18,8 +18,8 @@ struct selector_impl {
     /* May be NULL: then pick() is called `count` times, which gives the same. */
     void (*pick_many)(struct selector *selector, trp_rng *rng, uint32_t count, uint32_t *slots,
                       double *probabilities);
-    void (*clear)(struct selector *selector);
-    uint32_t (*top)(const struct selector *selector, uint32_t count, uint32_t *slots);
+    /* May be NULL: it is not known. */
+    uint32_t (*upcoming)(const struct selector *selector, uint32_t count, uint32_t *slots);
 };
 
 /* First member of every implementation. */
@@ -35,10 +35,5 @@ struct selector *selector_heap_create(void);     /* max_heap, min_heap: by kind 
 
 /* The capacity to grow to so that `slot` is an index: a power of two, at least 64. */
 uint32_t slots_capacity(uint32_t slot);
-
-/* The up to `count` best of `slots` in place of the first ones, best first; how many there are. */
-typedef bool slot_better(const struct selector *selector, uint32_t a, uint32_t b);
-uint32_t slots_best(const struct selector *selector, slot_better *better, uint32_t *slots,
-                    uint32_t total, uint32_t count);
 
 #endif

@@ -70,14 +70,7 @@ static uint32_t list_pick(struct selector *selector, trp_rng *rng, double *proba
     return slot;
 }
 
-static void list_clear(struct selector *selector)
-{
-    struct list *list = (struct list *)selector;
-    list->oldest = SLOT_NONE;
-    list->newest = SLOT_NONE;
-}
-
-static uint32_t list_top(const struct selector *selector, uint32_t count, uint32_t *slots)
+static uint32_t list_upcoming(const struct selector *selector, uint32_t count, uint32_t *slots)
 {
     const struct list *list = (const struct list *)selector;
     bool fifo = list->base.kind.kind == TRP_FIFO;
@@ -94,14 +87,13 @@ static const struct selector_impl list_impl = {
     .insert = list_insert,
     .remove = list_remove,
     .pick = list_pick,
-    .clear = list_clear,
-    .top = list_top,
+    .upcoming = list_upcoming,
 };
 
 struct selector *selector_list_create(void)
 {
     struct list *list = xcalloc(1, sizeof *list);
     list->base.impl = &list_impl;
-    list_clear(&list->base);
+    list->oldest = list->newest = SLOT_NONE;
     return &list->base;
 }

@@ -304,37 +304,6 @@ static void sum_tree_pick_many(struct selector *selector, trp_rng *rng, uint32_t
     }
 }
 
-static void sum_tree_clear(struct selector *selector)
-{
-    struct sum_tree *tree = (struct sum_tree *)selector;
-    for (uint32_t level = 0; level < LEVELS_MAX; level++)
-        free(tree->memory[level]);
-    free(tree->noted);
-    *tree = (struct sum_tree){.base = tree->base};
-}
-
-static bool sum_tree_better(const struct selector *selector, uint32_t a, uint32_t b)
-{
-    const double *weights = ((const struct sum_tree *)selector)->levels[0];
-    if (weights[a] != weights[b])
-        return weights[a] > weights[b];
-    return a < b;
-}
-
-static uint32_t sum_tree_top(const struct selector *selector, uint32_t count, uint32_t *slots)
-{
-    const struct sum_tree *tree = (const struct sum_tree *)selector;
-    uint32_t *all = xmalloc(tree->count * sizeof *all), found = 0;
-    for (uint32_t slot = 0; slot < tree->end; slot++)
-        if (sum_tree_has(tree, slot))
-            all[found++] = slot;
-    uint32_t written = slots_best(selector, sum_tree_better, all, found, count);
-    for (uint32_t i = 0; i < written; i++)
-        slots[i] = all[i];
-    free(all);
-    return written;
-}
-
 static const struct selector_impl sum_tree_impl = {
     .destroy = sum_tree_destroy,
     .insert = sum_tree_insert,
@@ -342,8 +311,6 @@ static const struct selector_impl sum_tree_impl = {
     .remove = sum_tree_remove,
     .pick = sum_tree_pick,
     .pick_many = sum_tree_pick_many,
-    .clear = sum_tree_clear,
-    .top = sum_tree_top,
 };
 
 struct selector *selector_sum_tree_create(void)

@@ -1,57 +1,68 @@
-/* Uniform: every item alike, whatever its priority. A slot_set does the work. */
+/* Uniform: every item alike, whatever its priority. A draw needs the n-th member of a set that
+ * changes all the time, so members lie in a dense vector; the last one moves into the gap that a
+ * removal leaves. Every operation is O(1). */
 #include "selector_impl.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
 #include "core/alloc.h"
-#include "slot_set.h"
+#include "replay/model/item.h"
 
 struct uniform {
     struct selector base;
-    struct slot_set set;
+    uint32_t *members; /* `count` slots, no order */
+    uint32_t *places;  /* by slot: index into members; SLOT_NONE when not inside */
+    uint32_t count, capacity;
 };
 
 static void uniform_destroy(struct selector *selector)
 {
     struct uniform *uniform = (struct uniform *)selector;
-    slot_set_cleanup(&uniform->set);
+    free(uniform->members);
+    free(uniform->places);
     free(uniform);
+}
+
+static void uniform_grow(struct uniform *uniform, uint32_t slot)
+{
+    uint32_t capacity = slots_capacity(slot);
+    uniform->members = xrealloc(uniform->members, capacity * sizeof *uniform->members);
+    uniform->places = xrealloc(uniform->places, capacity * sizeof *uniform->places);
+    for (uint32_t i = uniform->capacity; i < capacity; i++)
+        uniform->places[i] = SLOT_NONE;
+    uniform->capacity = capacity;
 }
 
 static void uniform_insert(struct selector *selector, uint32_t slot, double priority)
 {
+    struct uniform *uniform = (struct uniform *)selector;
     (void)priority;
-    slot_set_insert(&((struct uniform *)selector)->set, slot);
+    if (slot >= uniform->capacity)
+        uniform_grow(uniform, slot);
+    assert(uniform->places[slot] == SLOT_NONE);
+    uniform->places[slot] = uniform->count;
+    uniform->members[uniform->count++] = slot;
 }
 
 static void uniform_remove(struct selector *selector, uint32_t slot)
 {
-    slot_set_remove(&((struct uniform *)selector)->set, slot);
+    struct uniform *uniform = (struct uniform *)selector;
+    assert(slot < uniform->capacity);
+    uint32_t place = uniform->places[slot];
+    assert(place != SLOT_NONE);
+    uint32_t last = uniform->members[--uniform->count];
+    uniform->members[place] = last;
+    uniform->places[last] = place;
+    uniform->places[slot] = SLOT_NONE;
 }
 
 static uint32_t uniform_pick(struct selector *selector, trp_rng *rng, double *probability)
 {
-    const struct slot_set *set = &((struct uniform *)selector)->set;
-    assert(set->count > 0);
-    *probability = 1.0 / set->count;
-    return set->members[trp_rng_below(rng, set->count)];
-}
-
-static void uniform_clear(struct selector *selector)
-{
-    slot_set_clear(&((struct uniform *)selector)->set);
-}
-
-static uint32_t uniform_top(const struct selector *selector, uint32_t count, uint32_t *slots)
-{
-    const struct slot_set *set = &((const struct uniform *)selector)->set;
-    uint32_t written = 0;
-    for (uint32_t slot = 0; slot < set->capacity && written < count; slot++) {
-        if (slot_set_has(set, slot))
-            slots[written++] = slot;
-    }
-    return written;
+    const struct uniform *uniform = (const struct uniform *)selector;
+    assert(uniform->count > 0);
+    *probability = 1.0 / uniform->count;
+    return uniform->members[trp_rng_below(rng, uniform->count)];
 }
 
 static const struct selector_impl uniform_impl = {
@@ -59,8 +70,6 @@ static const struct selector_impl uniform_impl = {
     .insert = uniform_insert,
     .remove = uniform_remove,
     .pick = uniform_pick,
-    .clear = uniform_clear,
-    .top = uniform_top,
 };
 
 struct selector *selector_uniform_create(void)

@@ -259,7 +259,7 @@ const struct item *table_prefetch_victim(const struct table *table)
     uint32_t next[KNOWN];
     if (table->options->remover.kind != TRP_FIFO)
         return NULL;
-    uint32_t count = selector_top(table->remover, KNOWN, next);
+    uint32_t count = selector_upcoming(table->remover, KNOWN, next);
     if (count < KNOWN)
         return NULL;
     const uint8_t *last = (const uint8_t *)table->items[next[2]];

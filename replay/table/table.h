@@ -53,7 +53,7 @@ void table_restore(struct table *table, struct item *item);
 
 /* The same of an item that stays in the store until it is wanted: `lazy_load` gives it then, or
  * NULL when it cannot be had; if it is *damaged, the table has it no longer, and counts a delete.
- * Until the index is ready such a table is only drawn from and looked at (sample_many, slot, top,
+ * Until the index is ready such a table is only drawn from and looked at (sample_many, slot,
  * oldest); its bytes and episodes are those of the items it has. */
 typedef struct item *table_lazy_load(void *arg, uint64_t seq, bool in_turn, bool *damaged);
 void table_set_lazy_load(struct table *table, table_lazy_load *lazy_load, void *arg);

@@ -470,11 +470,6 @@ size_t column_group_step_bytes(const struct column_group *group)
     return group->step_bytes;
 }
 
-uint32_t column_group_chunk_length(const struct column_group *group)
-{
-    return group->chunk_length;
-}
-
 void column_group_note_item(struct column_group *group, const struct tuner_item *item)
 {
     if (group->tuned)

@@ -106,7 +106,6 @@ struct group_chunk *column_group_find(const struct column_group *group, uint32_t
 bool column_group_has_gaps(const struct column_group *group); /* some step may lack a cell */
 uint32_t column_group_depth(const struct column_group *group);
 size_t column_group_step_bytes(const struct column_group *group);
-uint32_t column_group_chunk_length(const struct column_group *group);
 
 /* An item took `rows` rows out of these closed chunks of the group. */
 void column_group_note_item(struct column_group *group, const struct tuner_item *item);

@@ -168,11 +168,6 @@ int32_t history_episode_steps(const struct history *history)
     return history->next.step;
 }
 
-bool history_step_is_open(const struct history *history)
-{
-    return history->open;
-}
-
 struct group_chunk *history_find(const struct history *history, uint32_t column, uint32_t age,
                                  uint32_t *row, uint32_t *index)
 {

@@ -44,7 +44,6 @@ size_t history_columns(const struct history *history);
 const trp_tensor_spec *history_specs(const struct history *history);
 size_t history_step_bytes(const struct history *history);
 int32_t history_episode_steps(const struct history *history); /* complete ones */
-bool history_step_is_open(const struct history *history);
 
 /* The chunk that holds `column` of the step `age` steps back (age < size), its row there, and the
  * tensor's index in it; NULL: that step has no such cell. */

@@ -16,7 +16,6 @@
 #include "core/array.h"
 #include "core/copy.h"
 #include "replay/wire/tensor.h"
-#include "replay/wire/wire.h"
 #include "replay/wire/bytes.h"
 
 /* ---- splitting ------------------------------------------------------------------------------- */
@@ -27,15 +26,15 @@ static bool split_item(trp_bytes bytes, struct raw_sample *sample)
     struct field field;
     while (read_field(&reader, &field)) {
         if (field.tag == TAG(1, VARINT))
-            sample->key = field.value;
+            sample->facts.key = field.value;
         else if (field.tag == TAG(5, FIXED64))
-            sample->priority = bits_double(field.value);
+            sample->facts.priority = bits_double(field.value);
         else if (field.tag == TAG(6, VARINT))
-            sample->times_sampled = (int32_t)field.value;
+            sample->facts.times_sampled = (int32_t)field.value;
         else if (field.tag == TAG(8, LEN))
             sample->trajectory = field.bytes;
         else if (field.tag == TAG(POLICY_VERSION_FIELD, VARINT))
-            sample->policy_version = field.value;
+            sample->facts.policy_version = field.value;
         else if (field.tag != TAG(2, LEN) && field.tag != TAG(7, LEN))
             return false;
     }
@@ -51,11 +50,11 @@ static bool split_info(trp_bytes bytes, struct raw_sample *sample)
         return false;
     while (read_field(&reader, &field)) {
         if (field.tag == TAG(2, FIXED64))
-            sample->probability = bits_double(field.value);
+            sample->facts.draw.probability = bits_double(field.value);
         else if (field.tag == TAG(3, VARINT))
-            sample->table_size = (int64_t)field.value;
+            sample->facts.draw.table_size = (int64_t)field.value;
         else if (field.tag == TAG(4, VARINT))
-            sample->rate_limited = field.value != 0;
+            sample->facts.draw.rate_limited = field.value != 0;
         else
             return false;
     }
@@ -85,12 +84,7 @@ bool raw_sample_parse(trp_bytes entry, struct raw_sample *sample)
     struct reader reader = reader_of(entry);
     struct field field;
     sample->shape = 0;
-    sample->key = 0;
-    sample->priority = sample->probability = 0;
-    sample->table_size = 0;
-    sample->times_sampled = 0;
-    sample->policy_version = 0;
-    sample->rate_limited = false;
+    sample->facts = (struct sample_facts){0};
     sample->trajectory = (trp_bytes){0};
     sample->chunk_count = 0;
     if (!read_field(&reader, &field) || field.tag != TAG(1, LEN) ||

@@ -10,6 +10,7 @@
 #include <troupe/bytes.h>
 #include <troupe/tensor.h>
 #include "views.h"
+#include "replay/wire/wire.h"
 
 enum { TEMPLATE_CHUNKS_MAX = 16 };
 
@@ -21,15 +22,18 @@ struct body {
     size_t piece_bytes, skip;
 };
 
+/* What a sample says besides its columns. */
+struct sample_facts {
+    uint64_t key, policy_version;
+    double priority;
+    int32_t times_sampled;
+    struct wire_draw draw;
+};
+
 /* A sample in one entry, split but not decoded. */
 struct raw_sample {
     uint64_t shape; /* two samples of one shape, not 0, have equal trajectories and keys */
-    uint64_t key;
-    double priority, probability;
-    int64_t table_size;
-    int32_t times_sampled;
-    uint64_t policy_version;
-    bool rate_limited;
+    struct sample_facts facts;
     trp_bytes trajectory;
     uint32_t chunk_count;
     struct {

@@ -181,6 +181,22 @@ static trp_status shape_join(trp_item_array *column, const struct wire_tensor *t
                 : trp_fail(TRP_INVALID_ARGUMENT, "a column is cut from tensors of several shapes");
 }
 
+static trp_status append_slice(trp_item_reader *reader, const struct wire_slice *slice, bool first,
+                               trp_item_array *column, struct buffer *texts)
+{
+    const struct wire_tensor *tensor;
+    bool delta;
+    TRP_TRY(cutter_find(&reader->cutter, slice, &tensor, &delta));
+    if (tensor->rank > TRP_RANK_MAX)
+        return too_deep(tensor, column);
+    if (tensor->rank < 1 || tensor->elements == UINT64_MAX)
+        return trp_fail(TRP_INVALID_ARGUMENT, "a chunk has a tensor of unknown shape");
+    TRP_TRY(slice_in_tensor(slice, tensor));
+    TRP_TRY(shape_join(column, tensor, first));
+    return tensor->dtype == TRP_STRING ? append_strings(reader, tensor, slice, texts)
+                                       : append_numbers(reader, tensor, delta, slice);
+}
+
 static trp_status item_column_build(trp_item_reader *reader, const struct wire_column *wire,
                                     trp_item_array *column)
 {
@@ -190,20 +206,7 @@ static trp_status item_column_build(trp_item_reader *reader, const struct wire_c
     *column = (trp_item_array){.squeezed = wire->squeeze};
     for (uint32_t i = 0; status == TRP_OK && i < wire->slice_count; i++) {
         const struct wire_slice *slice = &reader->lists.slices[wire->slice_first + i];
-        struct wire_tensor tensor = {0};
-        bool delta = false;
-        status = cutter_find(&reader->cutter, slice, &tensor, &delta);
-        if (status == TRP_OK && tensor.rank > TRP_RANK_MAX)
-            status = too_deep(&tensor, column);
-        else if (status == TRP_OK && (tensor.rank < 1 || tensor.elements == UINT64_MAX))
-            status = trp_fail(TRP_INVALID_ARGUMENT, "a chunk has a tensor of unknown shape");
-        if (status == TRP_OK)
-            status = slice_in_tensor(slice, &tensor);
-        if (status == TRP_OK)
-            status = shape_join(column, &tensor, i == 0);
-        if (status == TRP_OK)
-            status = tensor.dtype == TRP_STRING ? append_strings(reader, &tensor, slice, &texts)
-                                                : append_numbers(reader, &tensor, delta, slice);
+        status = append_slice(reader, slice, i == 0, column, &texts);
         rows += slice->length;
     }
     if (status == TRP_OK && column->squeezed && rows != 1)

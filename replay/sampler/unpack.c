@@ -1,13 +1,13 @@
-/* A sample says which rows of which tensors of which chunks each of its columns is made of.
- *
- * Everything comes from a peer, so nothing is believed before it was compared with what the caller
- * asked for: element type, shape, number of rows, size of the decompressed block. A sample that
- * does not fit ends in a status that names the column, never in a write outside its row of the
- * batch. Samples that look like one that was checked before are copied without decoding
- * (decode_template.c).
- *
- * A sample may be spread over several entries, and over several messages when its chunks are large:
- * what has come so far is kept in `open`, along with the messages that its chunks lie in. */
+/* Problem: a batch wants rows of columns; a message has samples, which say what rows of what
+ * tensors of what chunks their columns are cut from, and which may be spread over several entries
+ * and messages.
+ * Design: a sample that looks like one seen before is copied as that one was (decode_template.c).
+ * Any other is decoded, its rows are cut out of its chunks (wire/cut.h), and a template is learnt
+ * from it. A sample whose end has not come yet is kept in `open`, along with the messages that its
+ * chunks lie in.
+ * Guarantee: everything comes from a peer, so nothing is believed before it was compared with the
+ * columns that the caller asked for: element type, shape, number of rows. A sample that does not
+ * fit ends in a status that names the column, never in a write outside its row of the batch. */
 #include "unpack_internal.h"
 
 #include <assert.h>
@@ -79,6 +79,19 @@ void batch_cleanup(struct batch *batch, size_t column_count)
     *batch = (struct batch){0};
 }
 
+/* The columns of the next row are there. */
+static void batch_end_row(struct batch *batch, const struct sample_facts *facts)
+{
+    uint32_t row = batch->rows++;
+    batch->keys[row] = facts->key;
+    batch->priorities[row] = facts->priority;
+    batch->times_sampled[row] = facts->times_sampled;
+    batch->policy_versions[row] = facts->policy_version;
+    batch->probabilities[row] = facts->draw.probability;
+    batch->table_sizes[row] = facts->draw.table_size;
+    batch->rate_limited[row] = facts->draw.rate_limited;
+}
+
 /* ---- one tensor ------------------------------------------------------------------------------ */
 
 static trp_status wrong_tensor(const struct unpacker *unpacker, size_t column, bool squeeze,
@@ -135,13 +148,13 @@ static trp_status unpack_slice(struct unpacker *unpacker, bool squeeze,
                                const struct wire_slice *slice, size_t row_bytes,
                                const struct row_target *target)
 {
-    struct wire_tensor tensor;
+    const struct wire_tensor *tensor;
     bool delta;
     trp_bytes rows;
     TRP_TRY(cutter_find(&unpacker->cutter, slice, &tensor, &delta));
-    if (!tensor_fits(&tensor, &unpacker->columns[target->column].spec, squeeze))
-        return wrong_tensor(unpacker, target->column, squeeze, &tensor);
-    TRP_TRY(cutter_cut(&unpacker->cutter, slice, &tensor, delta, row_bytes, target->out, &rows));
+    if (!tensor_fits(tensor, &unpacker->columns[target->column].spec, squeeze))
+        return wrong_tensor(unpacker, target->column, squeeze, tensor);
+    TRP_TRY(cutter_cut(&unpacker->cutter, slice, tensor, delta, row_bytes, target->out, &rows));
     place_rows(unpacker, target, rows);
     return TRP_OK;
 }
@@ -197,14 +210,11 @@ trp_status unpacker_sample(struct unpacker *unpacker, const struct sample *sampl
                                                   .views = batch->views,
                                                   .row = row,
                                                   .column = i}));
-    batch->keys[row] = sample->item->key;
-    batch->priorities[row] = sample->item->priority;
-    batch->times_sampled[row] = sample->item->times_sampled;
-    batch->probabilities[row] = sample->draw.probability;
-    batch->table_sizes[row] = sample->draw.table_size;
-    batch->policy_versions[row] = sample->item->policy_version;
-    batch->rate_limited[row] = sample->draw.rate_limited;
-    batch->rows++;
+    batch_end_row(batch, &(struct sample_facts){.key = sample->item->key,
+                                                .policy_version = sample->item->policy_version,
+                                                .priority = sample->item->priority,
+                                                .times_sampled = sample->item->times_sampled,
+                                                .draw = sample->draw});
     return TRP_OK;
 }
 
@@ -357,7 +367,7 @@ static void rows_place(const struct decode_template *template, const struct raw_
 bool unpacker_fill_by_template(struct unpacker *unpacker, const struct raw_sample *raw,
                                struct batch *batch)
 {
-    uint32_t count = unpacker->learnt < TEMPLATES ? unpacker->learnt : TEMPLATES, row = batch->rows;
+    uint32_t count = unpacker->learnt < TEMPLATES ? unpacker->learnt : TEMPLATES;
     for (uint32_t i = 0, at = unpacker->template; i < count; i++, at = (at + 1) % count) {
         bool known = raw->shape != 0 && raw->shape == unpacker->shape && at == unpacker->template;
         if (!(known ? decode_template_matches_again
@@ -366,14 +376,7 @@ bool unpacker_fill_by_template(struct unpacker *unpacker, const struct raw_sampl
         rows_place(unpacker->templates[at], raw, batch);
         unpacker->template = at;
         unpacker->shape = raw->shape;
-        batch->keys[row] = raw->key;
-        batch->priorities[row] = raw->priority;
-        batch->times_sampled[row] = raw->times_sampled;
-        batch->probabilities[row] = raw->probability;
-        batch->table_sizes[row] = raw->table_size;
-        batch->policy_versions[row] = raw->policy_version;
-        batch->rate_limited[row] = raw->rate_limited;
-        batch->rows++;
+        batch_end_row(batch, &raw->facts);
         return true;
     }
     return false;

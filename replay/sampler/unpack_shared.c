@@ -1,12 +1,13 @@
 /* Problem: a message names pages of a file that its owner recycles once our lease is over, perhaps
  * while we read them.
- * Design: a sample that looks like one seen before is compared and copied piece by piece, straight
- * from the mapping into its row: whatever the pages say meanwhile, only bytes are copied, from and
- * to places that were fixed before. Any other sample is gathered first and decoded from our own
- * memory, never from the mapping. Pages that the server had to fetch from the disk are read
- * instead: in a table larger than memory the kernel would have to take them out of the mapping
- * again soon. The lease is looked at after the copies and before anything is believed. Guarantee:
- * rows that shared_reader_fill() leaves in a batch are what the server told us of. */
+ * Design: the message has trajectories without keys ("shapes"), and entries that name one and the
+ * pages of its chunks. An entry that a decode template matches is compared and copied piece by
+ * piece, straight from the mapping into its row: whatever the pages say meanwhile, bytes are copied
+ * from and to places that were fixed before, and nothing else happens. Any other sample is gathered
+ * first and decoded from our own memory, never from the mapping. Pages that the server had to fetch
+ * from the disk are read instead: in a table larger than memory the kernel would have to take them
+ * out of the mapping again soon. Guarantee: the lease is looked at after the copies, so the rows
+ * that shared_reader_fill() leaves in a batch have the bytes that the server named. */
 #include "unpack_internal.h"
 
 #include <inttypes.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/array.h"
 #include "core/limits.h"
 #include "replay/wire/limits.h"
 #include "replay/model/trajectory.h"
@@ -83,12 +85,12 @@ static trp_status shapes_reach(struct shared_reader *shared, uint32_t index)
         if (!shared_samples_trajectory(&shared->samples, shared->shape_count, &canonical,
                                        &chunk_count))
             return shared_malformed("a trajectory");
-        if (shared->shape_count == shared->shape_capacity) {
-            uint32_t capacity = shared->shape_capacity ? 2 * shared->shape_capacity : 4;
-            shared->shapes = xrealloc(shared->shapes, capacity * sizeof *shared->shapes);
-            memset(shared->shapes + shared->shape_capacity, 0,
-                   (capacity - shared->shape_capacity) * sizeof *shared->shapes);
-            shared->shape_capacity = capacity;
+        uint32_t known = shared->shape_capacity;
+        if (shared->shape_count == known) {
+            shared->shapes =
+                array_grow(shared->shapes, &shared->shape_capacity, sizeof *shared->shapes);
+            memset(shared->shapes + known, 0,
+                   (shared->shape_capacity - known) * sizeof *shared->shapes);
         }
         struct sample_shape *shape = &shared->shapes[shared->shape_count];
         if (!shape_is(shape, canonical, chunk_count))
@@ -213,13 +215,12 @@ static void raw_describe(const struct shared_entry *entry, const struct sample_s
     static const uint8_t keys[TEMPLATE_CHUNKS_MAX] = {1, 2,  3,  4,  5,  6,  7,  8,
                                                       9, 10, 11, 12, 13, 14, 15, 16};
     raw->shape = shape->number;
-    raw->key = entry->key;
-    raw->priority = entry->priority;
-    raw->probability = entry->probability;
-    raw->table_size = entry->table_size;
-    raw->times_sampled = entry->times_sampled;
-    raw->policy_version = entry->policy_version;
-    raw->rate_limited = entry->rate_limited != 0;
+    raw->facts = (struct sample_facts){
+        .key = entry->key,
+        .policy_version = entry->policy_version,
+        .priority = entry->priority,
+        .times_sampled = entry->times_sampled,
+        .draw = {entry->probability, entry->table_size, entry->rate_limited != 0}};
     raw->trajectory = buffer_bytes(&shape->flat);
     raw->chunk_count = shape->chunk_count;
     for (uint32_t i = 0; i < shape->chunk_count; i++) {

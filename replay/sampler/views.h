@@ -1,5 +1,6 @@
-/* Where the rows of a batch lie that were not copied: spans of bytes for each column of each row,
- * in ascending order. A row is settled once its bytes are the batch's own. One thread. */
+/* The rows of a batch that was not copied: for each column of each row the spans of bytes that it
+ * consists of, in order, in memory that others own. A row is settled once its bytes are the
+ * batch's own. One thread. */
 #ifndef TRP_REPLAY_SAMPLER_VIEWS_H
 #define TRP_REPLAY_SAMPLER_VIEWS_H
 

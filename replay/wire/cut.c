@@ -73,7 +73,7 @@ static trp_status chunk_with_key(struct cutter *cutter, uint64_t key)
 }
 
 trp_status cutter_find(struct cutter *cutter, const struct wire_slice *slice,
-                       struct wire_tensor *tensor, bool *delta)
+                       const struct wire_tensor **tensor, bool *delta)
 {
     TRP_TRY(chunk_with_key(cutter, slice->chunk_key));
     struct cut_chunk *walk = &cutter->walks[cutter->found];
@@ -82,8 +82,8 @@ trp_status cutter_find(struct cutter *cutter, const struct wire_slice *slice,
     if (slice->index < 0 || (uint32_t)slice->index >= walk->count)
         return trp_fail(TRP_INVALID_ARGUMENT, "an item cuts tensor %d from a chunk that has %u",
                         slice->index, walk->count);
-    *tensor = cutter->tensors[walk->first + (uint32_t)slice->index];
-    *delta = walk->delta_encoded && delta_applies(tensor->dtype, tensor->rank);
+    *tensor = &cutter->tensors[walk->first + (uint32_t)slice->index];
+    *delta = walk->delta_encoded && delta_applies((*tensor)->dtype, (*tensor)->rank);
     return TRP_OK;
 }
 

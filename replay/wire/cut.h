@@ -38,7 +38,7 @@ void cutter_cleanup(struct cutter *cutter);
 /* The tensor that `slice` names, and whether its rows are differences; valid until the next call.
  * INVALID_ARGUMENT: there is no such chunk or tensor, or a chunk is malformed. */
 trp_status cutter_find(struct cutter *cutter, const struct wire_slice *slice,
-                       struct wire_tensor *tensor, bool *delta);
+                       const struct wire_tensor **tensor, bool *delta);
 
 /* The rows that `slice` cuts out of the tensor it names, of `row_bytes` each, which go with the
  * tensor's dtype and shape (of numbers; it has at least one dimension). Rows of a literal stay in

@@ -226,27 +226,46 @@ uint8_t *insert_request_memory(void *arg, size_t size)
     return trp_message_data(message);
 }
 
+/* Decodes fields that lie in one part, to where one does not: small items are most of a message. */
+static trp_status part_decode(struct assembler *assembler, struct wire_insert_request *request)
+{
+    struct reader reader = assembler->reader;
+    struct field field;
+    while (read_field(&reader, &field)) {
+        assembler->reader.at = reader.at;
+        TRP_TRY(insert_request_field(&field, request));
+    }
+    return TRP_OK;
+}
+
+/* Decodes the next field, which may go on in another part. */
+static trp_status across_decode(struct assembler *assembler, struct wire_insert_request *request,
+                                bool *more)
+{
+    struct field field;
+    struct wire_more beyond;
+    TRP_TRY(assembler_next(assembler, &field, &beyond, more));
+    if (!*more)
+        return TRP_OK;
+    struct spans content = {field.bytes, beyond};
+    if (beyond.count > 0 && field.tag == TAG(1, LEN) && parts_push(&content, &request->lists))
+        return TRP_OK;
+    if (beyond.count > 0)
+        TRP_TRY(assembler_join(assembler, &field, &beyond));
+    return insert_request_field(&field, request);
+}
+
 trp_status wire_insert_request_decode_parts(const trp_bytes *parts, size_t count,
                                             struct wire_insert_request *request)
 {
     struct assembler assembler = assembler_of(parts, count, insert_request_memory, request);
     size_t size = spans_size(&assembler.rest);
+    trp_status status = TRP_OK;
     wire_insert_request_clear(request);
-    for (;;) {
-        struct field field;
-        struct wire_more beyond;
-        bool more;
-        trp_status status = assembler_next(&assembler, &field, &beyond, &more);
-        if (status != TRP_OK || !more)
-            return decode_end("InsertStreamRequest", size, status);
-        struct spans content = {field.bytes, beyond};
-        if (beyond.count > 0 && field.tag == TAG(1, LEN) && parts_push(&content, &request->lists))
-            continue;
-        if (beyond.count > 0)
-            status = assembler_join(&assembler, &field, &beyond);
+    for (bool more = true; status == TRP_OK && more;) {
+        status = part_decode(&assembler, request);
         if (status == TRP_OK)
-            status = insert_request_field(&field, request);
-        if (status != TRP_OK)
-            return decode_end("InsertStreamRequest", size, status);
+            status = across_decode(&assembler, request, &more);
     }
+    return decode_end("InsertStreamRequest", size, status);
 }

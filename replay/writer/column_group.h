@@ -3,9 +3,9 @@
  *   group --ring--> cells --(chunk, row)--> chunk: rows of every column
  *
  * A chunk is filled row by row, closed when it is full (or earlier, when it has to be sent), and
- * then never changes. It lives as long as somebody holds a reference: the group for its steps,
- * an item until it is confirmed, the stream while the server keeps it. Chunks are recycled, so that
- * a step allocates nothing once the writer is warm. One thread. */
+ * then never changes. The group owns the memory of its chunks; a chunk is used again when nobody
+ * holds a reference any more: the group for its steps, an item until it is confirmed, the outbox
+ * while the server keeps it. So a step allocates nothing once the writer is warm. One thread. */
 #ifndef TRP_REPLAY_WRITER_COLUMN_GROUP_H
 #define TRP_REPLAY_WRITER_COLUMN_GROUP_H
 

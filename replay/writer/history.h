@@ -1,4 +1,5 @@
-/* The recent steps of a writer: which group has a column, and which step is how old. One thread. */
+/* The recent steps of a writer: which column group has a column, and how old each step is. It owns
+ * the groups, the numbers of steps and episodes, and the source of keys. One thread. */
 #ifndef TRP_REPLAY_WRITER_HISTORY_H
 #define TRP_REPLAY_WRITER_HISTORY_H
 

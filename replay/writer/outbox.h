@@ -1,4 +1,5 @@
-/* A writer's items between creation and confirmation, and the messages made of them. One thread. */
+/* A writer's items between creation and confirmation, and the messages made of them. It owns the
+ * encoded items and references to the chunks that they or the server need. One thread. */
 #ifndef TRP_REPLAY_WRITER_OUTBOX_H
 #define TRP_REPLAY_WRITER_OUTBOX_H
 

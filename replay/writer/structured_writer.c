@@ -58,22 +58,15 @@ enum { UNUSED = UINT32_MAX };
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
+static bool is_signed(trp_dtype dtype)
+{
+    return dtype == TRP_INT8 || dtype == TRP_INT16 || dtype == TRP_INT32 || dtype == TRP_INT64;
+}
+
 static bool is_integer(trp_dtype dtype)
 {
-    switch (dtype) {
-    case TRP_INT8:
-    case TRP_UINT8:
-    case TRP_BOOL:
-    case TRP_INT16:
-    case TRP_UINT16:
-    case TRP_INT32:
-    case TRP_UINT32:
-    case TRP_INT64:
-    case TRP_UINT64:
-        return true;
-    default:
-        return false;
-    }
+    return is_signed(dtype) || dtype == TRP_BOOL || dtype == TRP_UINT8 || dtype == TRP_UINT16 ||
+           dtype == TRP_UINT32 || dtype == TRP_UINT64;
 }
 
 /* What patterns and conditions can look at. */
@@ -83,61 +76,24 @@ static bool is_readable(const trp_tensor_spec *spec)
            (is_integer(spec->dtype) || spec->dtype == TRP_FLOAT32 || spec->dtype == TRP_FLOAT64);
 }
 
-static void read_scalar(const trp_tensor_spec *spec, const void *data, struct step_cell *cell)
+static void read_scalar(trp_dtype dtype, const void *data, struct step_cell *cell)
 {
-    union {
-        float f32;
-        double f64;
-        int8_t i8;
-        uint8_t u8;
-        int16_t i16;
-        uint16_t u16;
-        int32_t i32;
-        uint32_t u32;
-        int64_t i64;
-        uint64_t u64;
-    } value;
-    memcpy(&value, data, trp_dtype_size(spec->dtype));
-    int64_t integer = 0;
-    switch (spec->dtype) {
-    case TRP_FLOAT32:
-        cell->number = (double)value.f32;
-        return;
-    case TRP_FLOAT64:
-        cell->number = value.f64;
-        return;
-    case TRP_INT8:
-        integer = value.i8;
-        break;
-    case TRP_UINT8:
-        integer = value.u8;
-        break;
-    case TRP_BOOL:
-        integer = value.u8 != 0;
-        break;
-    case TRP_INT16:
-        integer = value.i16;
-        break;
-    case TRP_UINT16:
-        integer = value.u16;
-        break;
-    case TRP_INT32:
-        integer = value.i32;
-        break;
-    case TRP_UINT32:
-        integer = value.u32;
-        break;
-    case TRP_INT64:
-        integer = value.i64;
-        break;
-    case TRP_UINT64:
-        integer = (int64_t)value.u64;
-        break;
-    default: /* not readable */
-        break;
+    uint64_t bits = 0;
+    float number;
+    size_t size = trp_dtype_size(dtype);
+    unsigned above = 64 - 8 * (unsigned)size;
+    memcpy(&bits, data, size); /* little endian, like every host we build for */
+    if (is_integer(dtype)) {
+        bits = dtype == TRP_BOOL ? bits != 0 : bits;
+        int64_t integer = is_signed(dtype) ? (int64_t)(bits << above) >> above : (int64_t)bits;
+        cell->integer = (int32_t)integer;
+        cell->number = (double)integer;
+    } else if (dtype == TRP_FLOAT32) {
+        memcpy(&number, data, sizeof number);
+        cell->number = (double)number;
+    } else {
+        memcpy(&cell->number, data, sizeof cell->number);
     }
-    cell->integer = (int32_t)integer;
-    cell->number = (double)integer;
 }
 
 static struct step_cell *cell_at(const trp_structured_writer *writer, uint32_t column, uint32_t age)
@@ -154,7 +110,7 @@ static void note_cells(trp_structured_writer *writer, const void *const *columns
             continue;
         cell->given = true;
         if (is_readable(&writer->specs[i]))
-            read_scalar(&writer->specs[i], columns[i], cell);
+            read_scalar(writer->specs[i].dtype, columns[i], cell);
     }
 }
 

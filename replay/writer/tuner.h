@@ -1,4 +1,5 @@
-/* Finds how many steps a chunk should have. */
+/* Finds how many steps a chunk of one column group should have, from what the group's items took.
+ * Its owner is the group. One thread. */
 #ifndef TRP_REPLAY_WRITER_TUNER_H
 #define TRP_REPLAY_WRITER_TUNER_H
 

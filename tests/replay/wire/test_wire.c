@@ -11,6 +11,7 @@
 
 #include "tests/replay/golden.h"
 #include "tests/replay/hex.h"
+#include "replay/wire/cut.h"
 #include "replay/wire/tensor.h"
 #include "replay/wire/bytes.h"
 #include "wire_dump.h"
@@ -30,6 +31,71 @@ static trp_bytes text(const char *string)
 static bool bytes_are(trp_bytes bytes, const char *string)
 {
     return bytes.size == strlen(string) && memcmp(bytes.data, string, bytes.size) == 0;
+}
+
+/* ---- cutting ----------------------------------------------------------------------------- */
+
+enum { CUT_ROWS = 4 };
+
+/* A chunk of CUT_ROWS rows of two int32: as they are, and packed as differences. */
+static trp_message *cut_message(uint64_t key, bool delta, struct wire_insert_request *request)
+{
+    int32_t rows[CUT_ROWS][2];
+    uint8_t block[128], *raw = block + BLOCK_HEADER_BYTES_MAX;
+    for (int i = 0; i < CUT_ROWS; i++)
+        for (int j = 0; j < 2; j++)
+            rows[i][j] = delta && i > 0 ? 1 : i + 10 * j;
+    memcpy(raw, rows, sizeof rows);
+    uint8_t *start = block_literal_header(raw, sizeof rows);
+    struct wire_tensor tensor = {.dtype = TRP_INT32,
+                                 .rank = 2,
+                                 .dims = {CUT_ROWS, 2},
+                                 .content = {start, (size_t)(raw - start) + sizeof rows}};
+    struct wire_steps steps = {.delta_encoded = delta, .tensors = &tensor, .tensor_count = 1};
+    struct wire_insert_request made = {0};
+    *wire_push_chunk(&made.lists) = (struct wire_chunk){.key = key, .steps = &steps};
+    trp_message *message;
+    assert_int_equal(wire_insert_request_encode(&made, &message), TRP_OK);
+    assert_int_equal(wire_insert_request_decode(message_bytes(message), request), TRP_OK);
+    wire_insert_request_cleanup(&made);
+    return message;
+}
+
+/* Rows of a literal are where they came, those that have to be made are where they are wanted. */
+static void rows_are_cut_out_of_chunks(void **state)
+{
+    (void)state;
+    for (int delta = 0; delta < 2; delta++) {
+        struct wire_insert_request request = {0};
+        struct cutter cutter = {0};
+        trp_message *message = cut_message(5, delta, &request);
+        const struct wire_tensor *tensor;
+        int32_t out[2][2] = {{0}}, cut[2][2];
+        trp_bytes rows;
+        bool differences;
+        struct wire_slice slice = {.chunk_key = 5, .offset = 1, .length = 2};
+        cutter_begin(&cutter, request.lists.chunks, request.lists.chunk_count);
+        assert_int_equal(cutter_find(&cutter, &slice, &tensor, &differences), TRP_OK);
+        assert_int_equal(differences, delta);
+        assert_int_equal(cutter_cut(&cutter, &slice, tensor, differences, 8, (void *)out, &rows),
+                         TRP_OK);
+        assert_int_equal(rows.data == (uint8_t *)out, delta);
+        assert_int_equal(rows.size, sizeof cut);
+        memcpy(cut, rows.data, sizeof cut);
+        for (int i = 0; i < 2; i++)
+            for (int j = 0; j < 2; j++)
+                assert_int_equal(cut[i][j], i + 1 + 10 * j);
+        slice.length = CUT_ROWS;
+        assert_int_equal(cutter_cut(&cutter, &slice, tensor, differences, 8, (void *)out, &rows),
+                         TRP_INVALID_ARGUMENT);
+        slice.index = 1;
+        assert_int_equal(cutter_find(&cutter, &slice, &tensor, &differences), TRP_INVALID_ARGUMENT);
+        slice.chunk_key = 6;
+        assert_int_equal(cutter_find(&cutter, &slice, &tensor, &differences), TRP_INVALID_ARGUMENT);
+        cutter_cleanup(&cutter);
+        wire_insert_request_cleanup(&request);
+        trp_message_destroy(message);
+    }
 }
 
 /* ---- inserts ----------------------------------------------------------------------------- */
@@ -632,6 +698,7 @@ int main(void)
         cmocka_unit_test(a_sample_may_be_spread_over_entries),
         cmocka_unit_test(a_response_with_info_but_no_item_is_refused),
         cmocka_unit_test(priorities_are_mutated_by_a_message_that_reads_back),
+        cmocka_unit_test(rows_are_cut_out_of_chunks),
         cmocka_unit_test(cold_messages_repack_to_the_bytes_of_reverb),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -45,8 +45,11 @@ static void verify_text(const Troupe__ReplayVerifyResponse *reply)
     char bytes[TEXT_SIZE], took[TEXT_SIZE];
     for (size_t i = 0; i < reply->n_damage; i++) {
         const Troupe__ReplayDamage *damage = reply->damage[i];
-        print_text(stdout, "table %s, key %" PRIu64 ": %s\n", damage->table, damage->key,
-                   damage->what);
+        if (*damage->table)
+            print_text(stdout, "table %s, key", damage->table);
+        else
+            print_text(stdout, "item");
+        print_text(stdout, " %" PRIu64 ": %s\n", damage->key, damage->what);
     }
     if (reply->damaged > reply->n_damage)
         print_text(stdout, "... and %" PRIu64 " more\n", reply->damaged - reply->n_damage);

@@ -73,5 +73,5 @@ trp_status store_extents_own(const char *path)
                 path);
         return TRP_OK;
     }
-    return error == 0 ? TRP_OK : store_errno(error, path, "have blocks of its own");
+    return error == 0 ? TRP_OK : store_errno(error, path, "give it blocks of its own");
 }

@@ -37,10 +37,11 @@ static bool scan_take(struct text_scan *scan, char letter)
 
 static trp_status scan_wrong(const struct text_scan *scan, const char *what)
 {
+    const char *quote = *scan->at ? "'" : "";
     return trp_fail(TRP_INVALID_ARGUMENT,
-                    "signature: %s belongs at '%.24s', as in "
+                    "signature: %s belongs at %s%.24s%s, as in "
                     "{obs: float32[4,?], action: int32}",
-                    what, scan->at);
+                    what, quote, *scan->at ? scan->at : "its end", quote);
 }
 
 /* A bare word, or one in double quotes, in which a backslash keeps the next character. */

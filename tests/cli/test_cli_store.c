@@ -224,10 +224,11 @@ static void the_name_of_a_checkpoint_that_went_is_not_given_again(void **state)
     free(before);
 }
 
+static const uint8_t floats[8] = {0, 0, 0xc0, 0x3f, 0, 0, 0x20, 0x40}; /* 1.5, 2.5 */
+
 /* Somewhere in the bytes of an item, or of all of them. */
-static void damage(struct desk *desk, const char *name, bool all)
+static void damage(struct desk *desk, const char *name, const uint8_t pattern[8], bool all)
 {
-    static const uint8_t pattern[] = {0, 0, 0xc0, 0x3f, 0, 0, 0x20, 0x40}; /* 1.5, 2.5 */
     char *path = scene_path(&desk->at, name);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     assert_true(fd >= 0);
@@ -237,7 +238,7 @@ static void damage(struct desk *desk, const char *name, bool all)
     const uint8_t *at = bytes;
     unsigned count = 0;
     while ((all || count == 0) &&
-           (at = memmem(at, (size_t)(bytes + size - at), pattern, sizeof pattern)) != NULL) {
+           (at = memmem(at, (size_t)(bytes + size - at), pattern, 8)) != NULL) {
         assert_int_equal(pwrite(fd, "!", 1, at - bytes), 1);
         at++;
         count++;
@@ -290,7 +291,7 @@ static void damage_is_found_and_told_by_the_status(void **state)
     desk_write_items(desk, "items.jsonl");
     assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
     desk_stop(desk);
-    damage(desk, "store/data.mdb", false);
+    damage(desk, "store/data.mdb", floats, false);
     assert_troupe(desk, 4, "replay verify store");
     assert_file_contains(&desk->at, "out", "table t, key ");
     assert_file_contains(&desk->at, "out", "1 DAMAGED (`troupe replay serve --verify` drops");
@@ -307,6 +308,22 @@ static void damage_is_found_and_told_by_the_status(void **state)
     desk_stop(desk);
 }
 
+/* What names its table and key is what is damaged: it is told by its number, as `dump` does. */
+static void an_item_whose_record_is_damaged_is_told_by_its_number(void **state)
+{
+    static const uint8_t priority[8] = {0, 0, 0, 0, 0, 0, 0x10, 0x40}; /* 4 */
+    struct desk *desk = *state;
+    desk_serve(desk, tables);
+    desk_write_items(desk, "items.jsonl");
+    assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
+    desk_stop(desk);
+    damage(desk, "store/data.mdb", priority, true);
+    assert_troupe(desk, 4, "replay verify store");
+    assert_file_contains(&desk->at, "out", "item 4: its record is damaged\n");
+    assert_troupe(desk, 4, "replay dump store t x.jsonl");
+    assert_file_contains(&desk->at, "err", "item 4: its record is damaged");
+}
+
 static void who_reads_a_damaged_item_of_a_server_is_told_and_it_goes(void **state)
 {
     static const char *const reads[] = {"peek %s t 1", "dump %s t x.jsonl", "sample %s t -n 999"};
@@ -315,7 +332,7 @@ static void who_reads_a_damaged_item_of_a_server_is_told_and_it_goes(void **stat
     desk_write_items(desk, "items.jsonl");
     assert_troupe(desk, 0, "replay load %s items.jsonl", desk->address);
     desk_stop(desk);
-    damage(desk, "store/data.mdb", true);
+    damage(desk, "store/data.mdb", floats, true);
     desk_serve(desk, "--table=name=t");
     for (size_t i = 0; i < sizeof reads / sizeof *reads; i++) {
         char *line = xasprintf(reads[i], desk->address);
@@ -518,6 +535,7 @@ int main(void)
         TEST(the_name_of_a_checkpoint_that_went_is_not_given_again),
         TEST(how_far_long_work_is_is_told_when_asked),
         TEST(damage_is_found_and_told_by_the_status),
+        TEST(an_item_whose_record_is_damaged_is_told_by_its_number),
         TEST(who_reads_a_damaged_item_of_a_server_is_told_and_it_goes),
         TEST(what_a_server_makes_is_its_owners_alone),
         TEST(an_interrupted_restore_leaves_nothing_and_a_killed_one_nothing_for_long),

@@ -284,11 +284,11 @@ static void a_wrong_text_is_told_where_it_is_wrong(void **state)
     const struct {
         const char *text, *words;
     } rows[] = {
-        {"", "a name belongs at ''"},
-        {"{", "a name belongs at ''"},
-        {"{a", "':' belongs at ''"},
-        {"{a:", "a name belongs at ''"},
-        {"{a: int32", "',' or the closing bracket belongs at ''"},
+        {"", "a name belongs at its end, as"},
+        {"{", "a name belongs at its end, as"},
+        {"{a", "':' belongs at its end, as"},
+        {"{a:", "a name belongs at its end, as"},
+        {"{a: int32", "',' or the closing bracket belongs at its end, as"},
         {"{a: int32)", "',' or the closing bracket belongs at ')'"},
         {"{a: int32} b", "the end belongs at 'b'"},
         {"{a: int31}", "a type such as float32, or a bracket, belongs at 'int31}'"},

@@ -33,14 +33,18 @@ struct store_sharing {
     bool taken[SHARED_LEASES_MAX];
 };
 
+/* All words 0, for everybody who has mapped them. Written, not allocated: where no room is left a
+ * hole is refused, and what is there is still written. */
 static trp_status leases_map(const char *path, bool make, _Atomic uint64_t **words)
 {
+    static const uint8_t none[LEASE_FILE_BYTES];
     int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (make ? O_CREAT : 0), STORE_FILE_MODE);
     if (fd < 0)
         return store_errno(errno, path, "open");
-    int error = posix_fallocate(fd, 0, LEASE_FILE_BYTES);
+    ssize_t written = pwrite(fd, none, sizeof none, 0);
+    int error = written < 0 ? errno : ENOSPC;
     void *map = MAP_FAILED;
-    if (error == 0) {
+    if (written == sizeof none) {
         map = mmap(NULL, LEASE_FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         error = errno;
     }
@@ -65,10 +69,8 @@ trp_status leases_revoke(const struct store *store)
     trp_status status = TRP_OK;
     if (access(path, F_OK) == 0) {
         status = leases_map(path, false, &words);
-        if (status == TRP_OK) {
-            leases_clear(words);
+        if (status == TRP_OK)
             munmap((void *)words, LEASE_FILE_BYTES);
-        }
     }
     free(path);
     return status;
@@ -126,9 +128,7 @@ static trp_status share_fill(struct store *store, struct store_sharing *sharing)
                         store->dir.data_path);
     TRP_TRY(lmdb_transact(store, "write the nonce", nonce_put, share->nonce));
     TRP_TRY(nonce_find(store, &share->nonce_at));
-    TRP_TRY(leases_map(sharing->lease_path, true, &sharing->words));
-    leases_clear(sharing->words);
-    return TRP_OK;
+    return leases_map(sharing->lease_path, true, &sharing->words);
 }
 
 void sharing_destroy(struct store_sharing *sharing)

@@ -26,6 +26,7 @@ static struct disk {
     _Atomic int
         steps_left; /* then the process is killed; 0: never. The store's helper steps, too */
     bool shares;    /* two extents, of which the second is shared */
+    bool full;      /* as XFS is then: also blocks that a file has are refused */
     int unshare_error;
     int clones, unshares; /* calls */
     uint64_t unshared_at, unshared_bytes;
@@ -94,6 +95,8 @@ int fallocate(int fd, int mode, off_t offset, off_t size)
 int posix_fallocate(int fd, off_t offset, off_t size)
 {
     step();
+    if (disk.full)
+        return ENOSPC;
     return syscall(SYS_fallocate, fd, 0, offset, size) == 0 ? 0 : errno;
 }
 
@@ -282,6 +285,17 @@ static void a_store_takes_blocks_of_its_own_before_it_writes(void **state)
     assert_int_equal(store_create(&store, &options), TRP_OK);
     store_destroy(store);
     assert_int_equal(disk.unshares, 0);
+}
+
+static void a_store_opens_on_a_full_disk(void **state)
+{
+    struct fixture *fixture = *state;
+    struct store *store = fill(fixture->store, 0, TRP_DURABLE_PROCESS);
+    assert_int_equal(store_share(store), TRP_OK);
+    store_destroy(store);
+    store_destroy(fill(fixture->store, OTHER_ITEMS, TRP_DURABLE_PROCESS));
+    disk.full = true;
+    assert_int_equal(items_of(fixture->store), OTHER_ITEMS);
 }
 
 /* ---- how long it is ------------------------------------------------------------------------- */
@@ -525,6 +539,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_restore_copies_every_byte),
         CASE(a_store_takes_blocks_of_its_own_before_it_writes),
+        CASE(a_store_opens_on_a_full_disk),
         CASE(data_is_as_long_as_the_blocks_that_it_has),
         CASE(a_map_that_is_full_refuses_and_goes_on),
         CASE(a_map_that_does_not_fit_says_what_to_do),

@@ -134,7 +134,7 @@ struct local_run {
     ProtobufCMessage *reply;
 };
 
-static trp_status take_clone(struct rpc_invocation *invocation, const ProtobufCMessage *reply)
+static trp_status call_take(struct rpc_invocation *invocation, const ProtobufCMessage *reply)
 {
     ((struct local_run *)invocation)->reply = rpc_wire_clone(reply);
     return TRP_OK;
@@ -197,7 +197,7 @@ trp_status rpc_call_here(ProtobufCService *service, unsigned index, const Protob
                                            .index = index,
                                            .deadline = local_deadline(options->timeout_ms),
                                            .cancel = options->cancel,
-                                           .take = take_clone}};
+                                           .take = call_take}};
     if (trp_stop_requested(options->cancel))
         return cancelled_error(service, index);
     trp_status status = rpc_invoke(&run.invocation, request);

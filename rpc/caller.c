@@ -25,14 +25,14 @@ char *rpc_caller_agent(const char *name)
         name = program_invocation_short_name;
     char *agent =
         xasprintf(AGENT_PREFIX "%.*s:%ld", (int)NODE_NAME_BYTES_MAX, name, (long)getpid());
-    for (char *at = agent; *at; ++at)
+    for (char *at = agent; *at; at++)
         *at = is_plain(*at) ? *at : '?';
     return agent;
 }
 
 grpc_slice rpc_caller_slice(const grpc_metadata_array *metadata)
 {
-    for (size_t i = 0; i < metadata->count; ++i) {
+    for (size_t i = 0; i < metadata->count; i++) {
         grpc_slice value = metadata->metadata[i].value;
         if (grpc_slice_str_cmp(metadata->metadata[i].key, "user-agent") == 0 &&
             GRPC_SLICE_LENGTH(value) > PREFIX_BYTES &&
@@ -46,7 +46,7 @@ char *rpc_caller_peer(grpc_slice agent, const char *address)
 {
     char name[NODE_NAME_BYTES_MAX + 24] = "";
     size_t size = 0;
-    for (size_t i = PREFIX_BYTES; i < GRPC_SLICE_LENGTH(agent) && size < sizeof name - 1; ++i) {
+    for (size_t i = PREFIX_BYTES; i < GRPC_SLICE_LENGTH(agent) && size < sizeof name - 1; i++) {
         char c = (char)GRPC_SLICE_START_PTR(agent)[i];
         if (c == ' ')
             break;

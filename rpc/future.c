@@ -148,7 +148,7 @@ static void run_on_thread(void *arg)
     local_run(arg); /* the future holds the only reference and joins */
 }
 
-static trp_status take_clone(struct rpc_invocation *invocation, const ProtobufCMessage *reply)
+static trp_status future_take(struct rpc_invocation *invocation, const ProtobufCMessage *reply)
 {
     struct local_job *job =
         (struct local_job *)((char *)invocation - offsetof(struct local_job, invocation));
@@ -199,7 +199,7 @@ static trp_status local_wait(trp_future *future, struct deadline deadline, Proto
     return give(job, job->result, job->result_text);
 }
 
-static void local_cancel(trp_future *future)
+static void local_future_cancel(trp_future *future)
 {
     struct local_job *job = (struct local_job *)future;
     mutex_lock(&job->mutex);
@@ -209,13 +209,14 @@ static void local_cancel(trp_future *future)
     mutex_unlock(&job->mutex);
 }
 
-static void local_destroy(trp_future *future)
+static void local_future_destroy(trp_future *future)
 {
-    local_cancel(future);
+    local_future_cancel(future);
     local_release((struct local_job *)future);
 }
 
-static const struct rpc_future_impl local_impl = {local_wait, local_cancel, local_destroy};
+static const struct rpc_future_impl local_impl = {local_wait, local_future_cancel,
+                                                  local_future_destroy};
 
 static struct local_job *local_create(ProtobufCService *service, unsigned index,
                                       const ProtobufCMessage *request, int64_t timeout_ms)
@@ -227,7 +228,7 @@ static struct local_job *local_create(ProtobufCService *service, unsigned index,
                                               .index = index,
                                               .deadline = rpc_call_deadline(timeout_ms),
                                               .gone = &job->cancelled,
-                                              .take = take_clone};
+                                              .take = future_take};
     job->request = rpc_wire_clone(request);
     job->references = 1;
     mutex_init(&job->mutex);

@@ -32,7 +32,7 @@ struct rpc_local_stream {
     char *text;
 };
 
-static struct rpc_local_stream *stream_of(trp_server_call *call)
+static struct rpc_local_stream *local_stream_of(trp_server_call *call)
 {
     return (struct rpc_local_stream *)((char *)call - offsetof(struct rpc_local_stream, call));
 }
@@ -56,7 +56,7 @@ static bool inbox_has_room(const struct rpc_local_stream *stream)
 
 static void local_flush(trp_server_call *call)
 {
-    struct rpc_local_stream *stream = stream_of(call);
+    struct rpc_local_stream *stream = local_stream_of(call);
     if (stream->over)
         return;
     bool moved = false;
@@ -94,7 +94,7 @@ static char *local_peer(trp_server_call *call)
 
 static void local_abort(trp_server_call *call, trp_status status, const char *text)
 {
-    end(stream_of(call), status, text);
+    end(local_stream_of(call), status, text);
 }
 
 static grpc_auth_context *local_connection(trp_server_call *call)
@@ -113,7 +113,7 @@ static void free_stream(struct rpc_local_stream *stream)
 
 static void local_call_destroy(trp_server_call *call)
 {
-    struct rpc_local_stream *stream = stream_of(call);
+    struct rpc_local_stream *stream = local_stream_of(call);
     stream->call_open = false;
     if (stream->client_gone)
         free_stream(stream);
@@ -186,7 +186,7 @@ static bool wait_change(struct rpc_local_stream *stream, struct deadline deadlin
     return true;
 }
 
-static trp_status end_status(struct rpc_local_stream *stream)
+static trp_status local_end_status(struct rpc_local_stream *stream)
 {
     stream->base.ended = true;
     if (stream->status == TRP_OK)
@@ -194,12 +194,12 @@ static trp_status end_status(struct rpc_local_stream *stream)
     return trp_fail(stream->status, "%s", stream->text);
 }
 
-static trp_status timed_out(const struct rpc_local_stream *stream, const char *what)
+static trp_status local_timed_out(const struct rpc_local_stream *stream, const char *what)
 {
     return trp_fail(TRP_DEADLINE_EXCEEDED, "%s in-process: %s in time", stream->base.path, what);
 }
 
-static trp_status wait_writable(struct rpc_local_stream *stream, struct deadline deadline)
+static trp_status local_wait_writable(struct rpc_local_stream *stream, struct deadline deadline)
 {
     while (!stream->over) {
         if (stream->half_closed)
@@ -208,9 +208,9 @@ static trp_status wait_writable(struct rpc_local_stream *stream, struct deadline
         if (stream->call.read_wanted && !stream->call.finish_wanted)
             return TRP_OK;
         if (!wait_change(stream, deadline))
-            return timed_out(stream, "no room for a message");
+            return local_timed_out(stream, "no room for a message");
     }
-    return end_status(stream);
+    return local_end_status(stream);
 }
 
 static trp_status local_send(trp_stream *base, trp_message *message, struct deadline deadline)
@@ -218,7 +218,7 @@ static trp_status local_send(trp_stream *base, trp_message *message, struct dead
     struct rpc_local_stream *stream = (struct rpc_local_stream *)base;
     rpc_server_enter(stream->server);
     act_as_reactor(stream->server); /* also for callers that only poll */
-    trp_status status = wait_writable(stream, deadline);
+    trp_status status = local_wait_writable(stream, deadline);
     if (status == TRP_OK && !stream->call.method->raw.in_parts) {
         message = rpc_message_join(message);
         if (!message)
@@ -255,12 +255,12 @@ static trp_status local_receive(trp_stream *base, trp_message **message, struct 
         if (*message || stream->over)
             break;
         if (!wait_change(stream, deadline)) {
-            status = timed_out(stream, "no message came");
+            status = local_timed_out(stream, "no message came");
             break;
         }
     }
     if (!*message && stream->over)
-        status = end_status(stream);
+        status = local_end_status(stream);
     if (*message && stream->call_open)
         rpc_call_touch(&stream->call); /* there is room again */
     rpc_server_leave(stream->server);
@@ -312,7 +312,7 @@ static const struct rpc_stream_impl local_impl = {.send = local_send,
                                                   .cancel = local_cancel,
                                                   .destroy = local_destroy};
 
-static void open_call(struct rpc_local_stream *stream)
+static void local_open_call(struct rpc_local_stream *stream)
 {
     trp_server *server = stream->server;
     const struct rpc_method *method = rpc_server_find(server, stream->base.path);
@@ -337,7 +337,7 @@ trp_stream *rpc_local_stream_open(trp_channel *channel, const char *path, struct
     stream->deadline = deadline;
     cond_init(&stream->changed);
     rpc_server_enter(stream->server);
-    open_call(stream);
+    local_open_call(stream);
     rpc_server_leave(stream->server);
     return &stream->base;
 }

@@ -143,7 +143,7 @@ static struct rpc_job *take_job(struct rpc_worker *worker)
     return job;
 }
 
-static void worker_run(void *arg)
+static void pool_worker_run(void *arg)
 {
     struct rpc_worker *worker = arg;
     struct rpc_pool *pool = worker->pool;
@@ -171,7 +171,7 @@ static trp_status start_locked(struct rpc_pool *pool)
     while (pool->running < pool->server->options.threads) {
         struct rpc_worker *worker = &pool->workers[pool->running];
         worker->pool = pool;
-        TRP_TRY(thread_start(&worker->thread, "trp-handler", worker_run, worker));
+        TRP_TRY(thread_start(&worker->thread, "trp-handler", pool_worker_run, worker));
         pool->running++;
     }
     return TRP_OK;

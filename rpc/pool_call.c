@@ -68,7 +68,7 @@ static void unwatched_remove(struct rpc_pool_call *call)
         server->newest_unwatched = call->previous;
 }
 
-static void check_over(struct rpc_pool_call *call)
+static void pool_check_over(struct rpc_pool_call *call)
 {
     if (!call->answered || call->outstanding > 0)
         return;
@@ -80,7 +80,7 @@ static void check_over(struct rpc_pool_call *call)
     free(call);
 }
 
-static void close_done(struct rpc_op *op, bool ok)
+static void pool_close_done(struct rpc_op *op, bool ok)
 {
     struct rpc_pool_call *call =
         (struct rpc_pool_call *)((char *)op - offsetof(struct rpc_pool_call, close_op));
@@ -88,7 +88,7 @@ static void close_done(struct rpc_op *op, bool ok)
     call->outstanding--;
     if (call->cancelled)
         atomic_store(&call->gone, true);
-    check_over(call);
+    pool_check_over(call);
 }
 
 static void uncharge_reply(struct rpc_pool_call *call)
@@ -105,7 +105,7 @@ static void answer_done(struct rpc_op *op, bool ok)
     (void)ok;
     uncharge_reply(call);
     call->outstanding--;
-    check_over(call);
+    pool_check_over(call);
 }
 
 static grpc_op close_operation(struct rpc_pool_call *call)
@@ -114,7 +114,7 @@ static grpc_op close_operation(struct rpc_pool_call *call)
                      .data.recv_close_on_server.cancelled = &call->cancelled};
 }
 
-static void watch(struct rpc_pool_call *call)
+static void pool_watch(struct rpc_pool_call *call)
 {
     grpc_op op = close_operation(call);
     unwatched_remove(call);
@@ -132,7 +132,7 @@ int64_t rpc_pool_calls_watch(trp_server *server, bool all)
     bool late = false;
     while (server->oldest_unwatched &&
            (all || server->oldest_unwatched->opened_ns + WATCH_AFTER_NS <= now)) {
-        watch(server->oldest_unwatched);
+        pool_watch(server->oldest_unwatched);
         late = true;
     }
     if (late)
@@ -289,7 +289,7 @@ void rpc_pool_call_open(trp_server *server, const struct rpc_method *method, grp
         .deadline = deadline_of(deadline),
         .answer_post = {.work = answer, .arg = call},
         .opened_ns = clock_now_ns(&clock_monotonic),
-        .close_op.done = close_done,
+        .close_op.done = pool_close_done,
         .answer_op.done = answer_done};
     server->pool_calls++;
     unwatched_add(call);

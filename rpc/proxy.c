@@ -112,7 +112,7 @@ static trp_status give_result(struct proxy_call *call, ProtobufCMessage **reply)
 }
 
 /* Ends the call when one of its own deadlines has passed. False: none has. */
-static bool check_deadlines(struct proxy_call *call)
+static bool proxy_check_deadlines(struct proxy_call *call)
 {
     if (deadline_passed(call->deadline, &clock_monotonic)) {
         call->deadline = call->connect_by = DEADLINE_NEVER;
@@ -136,7 +136,7 @@ static bool await(struct proxy_call *call, struct deadline deadline)
         grpc_event event = rpc_next(call->queue, deadline_earlier(own, deadline));
         if (event.type == GRPC_OP_COMPLETE)
             call->over = true;
-        else if (!check_deadlines(call) && deadline_passed(deadline, &clock_monotonic))
+        else if (!proxy_check_deadlines(call) && deadline_passed(deadline, &clock_monotonic))
             return false;
     }
     return true;

@@ -53,7 +53,7 @@ grpc_metadata rpc_status_mark(void)
     return mark;
 }
 
-static void check_over(struct remote_call *call)
+static void remote_check_over(struct remote_call *call)
 {
     if (call->ended && call->outstanding == 0)
         rpc_call_event(&call->base, RPC_CALL_CLOSED);
@@ -67,7 +67,7 @@ static void end_call(struct remote_call *call)
     rpc_unread_count(&call->base);
 }
 
-static void watch(struct remote_call *call)
+static void remote_watch(struct remote_call *call)
 {
     if (call->watching)
         return;
@@ -78,7 +78,7 @@ static void watch(struct remote_call *call)
     rpc_batch(call->call, &op, 1, &call->close_op);
 }
 
-static void read_done(struct rpc_op *op, bool ok)
+static void remote_read_done(struct rpc_op *op, bool ok)
 {
     struct remote_call *call =
         (struct remote_call *)((char *)op - offsetof(struct remote_call, read_op));
@@ -103,14 +103,14 @@ static void read_done(struct rpc_op *op, bool ok)
         call->half_closed = true;
         if (!grpc_call_failed_before_recv_message(call->call))
             rpc_call_event(&call->base, RPC_CALL_HALF_CLOSED);
-        watch(call);
+        remote_watch(call);
     }
     if (!call->reading && !call->watching)
         rpc_call_touch(&call->base); /* to ask for the close notice, unless a read comes first */
-    check_over(call);
+    remote_check_over(call);
 }
 
-static void close_done(struct rpc_op *op, bool ok)
+static void remote_close_done(struct rpc_op *op, bool ok)
 {
     struct remote_call *call =
         (struct remote_call *)((char *)op - offsetof(struct remote_call, close_op));
@@ -118,7 +118,7 @@ static void close_done(struct rpc_op *op, bool ok)
     call->outstanding--;
     if (call->cancelled)
         end_call(call);
-    check_over(call);
+    remote_check_over(call);
 }
 
 /* The status, and with it the close notice unless that is under way: one or two operations. The
@@ -144,7 +144,7 @@ static size_t add_status(struct remote_call *call, grpc_op *ops)
 
 static void send_due(struct remote_call *call);
 
-static void send_done(struct rpc_op *op, bool ok)
+static void remote_send_done(struct rpc_op *op, bool ok)
 {
     struct remote_call *call =
         (struct remote_call *)((char *)op - offsetof(struct remote_call, send_op));
@@ -165,7 +165,7 @@ static void send_done(struct rpc_op *op, bool ok)
         rpc_call_event(&call->base, RPC_CALL_DRAINED);
     if (!call->reading && !call->watching)
         rpc_call_touch(&call->base);
-    check_over(call);
+    remote_check_over(call);
 }
 
 /* First metadata, one message and the status, whatever of them is due, in one batch. */
@@ -204,7 +204,7 @@ static void send_due(struct remote_call *call)
         grpc_byte_buffer_destroy(outgoing); /* the batch took what was in it */
 }
 
-static void start_read(struct remote_call *call)
+static void remote_start_read(struct remote_call *call)
 {
     trp_server_call *base = &call->base;
     base->read_wanted = false;
@@ -221,7 +221,7 @@ static void remote_read(trp_server_call *base)
 {
     struct remote_call *call = (struct remote_call *)base;
     if (call->eager)
-        start_read(call);
+        remote_start_read(call);
     else
         rpc_call_touch(base);
 }
@@ -238,9 +238,9 @@ static void remote_flush(trp_server_call *base)
         call->eager = false;
     call->taken = 0;
     if (base->read_wanted)
-        start_read(call);
+        remote_start_read(call);
     if (!call->reading)
-        watch(call);
+        remote_watch(call);
 }
 
 static char *remote_peer(trp_server_call *base)
@@ -264,7 +264,7 @@ static grpc_auth_context *remote_connection(trp_server_call *base)
     return grpc_call_auth_context(((struct remote_call *)base)->call);
 }
 
-static void remote_destroy(trp_server_call *base)
+static void remote_call_destroy(trp_server_call *base)
 {
     struct remote_call *call = (struct remote_call *)base;
     grpc_slice_unref(call->agent);
@@ -277,7 +277,7 @@ static const struct rpc_transport remote_transport = {.flush = remote_flush,
                                                       .peer = remote_peer,
                                                       .abort = remote_abort,
                                                       .connection = remote_connection,
-                                                      .destroy = remote_destroy};
+                                                      .destroy = remote_call_destroy};
 
 void rpc_remote_open(trp_server *server, const struct rpc_method *method, grpc_call *grpc,
                      const grpc_metadata_array *metadata)
@@ -285,9 +285,9 @@ void rpc_remote_open(trp_server *server, const struct rpc_method *method, grpc_c
     struct remote_call *call = xcalloc(1, sizeof *call);
     call->call = grpc;
     call->agent = rpc_caller_slice(metadata);
-    call->read_op.done = read_done;
-    call->send_op.done = send_done;
-    call->close_op.done = close_done;
+    call->read_op.done = remote_read_done;
+    call->send_op.done = remote_send_done;
+    call->close_op.done = remote_close_done;
     call->eager = true; /* the first message mostly comes with the call */
     rpc_call_open(&call->base, server, method, &remote_transport);
 }

@@ -34,21 +34,21 @@ struct remote_stream {
     _Atomic bool cancelled;
 };
 
-static struct remote_stream *stream_of(struct rpc_op *op, size_t offset)
+static struct remote_stream *op_stream(struct rpc_op *op, size_t offset)
 {
     return (struct remote_stream *)((char *)op - offset);
 }
 
 static void open_done(struct rpc_op *op, bool ok)
 {
-    struct remote_stream *stream = stream_of(op, offsetof(struct remote_stream, open_op));
+    struct remote_stream *stream = op_stream(op, offsetof(struct remote_stream, open_op));
     (void)ok;
     stream->connect_by = DEADLINE_NEVER;
 }
 
-static void read_done(struct rpc_op *op, bool ok)
+static void stream_read_done(struct rpc_op *op, bool ok)
 {
-    struct remote_stream *stream = stream_of(op, offsetof(struct remote_stream, read_op));
+    struct remote_stream *stream = op_stream(op, offsetof(struct remote_stream, read_op));
     (void)ok;
     stream->reading = false;
     trp_message *message = NULL;
@@ -65,9 +65,9 @@ static void read_done(struct rpc_op *op, bool ok)
         grpc_call_cancel(stream->call, NULL);
 }
 
-static void send_done(struct rpc_op *op, bool ok)
+static void stream_send_done(struct rpc_op *op, bool ok)
 {
-    struct remote_stream *stream = stream_of(op, offsetof(struct remote_stream, send_op));
+    struct remote_stream *stream = op_stream(op, offsetof(struct remote_stream, send_op));
     stream->sending = false;
     stream->send_failed |= !ok;
 }
@@ -81,11 +81,11 @@ static void half_close_done(struct rpc_op *op, bool ok)
 static void status_done(struct rpc_op *op, bool ok)
 {
     (void)ok;
-    stream_of(op, offsetof(struct remote_stream, status_op))->over = true;
+    op_stream(op, offsetof(struct remote_stream, status_op))->over = true;
 }
 
 /* Ends the stream when one of its own deadlines has passed. False: none has. */
-static bool check_deadlines(struct remote_stream *stream)
+static bool stream_check_deadlines(struct remote_stream *stream)
 {
     if (deadline_passed(stream->deadline, &clock_monotonic)) {
         stream->deadline = stream->connect_by = DEADLINE_NEVER;
@@ -102,7 +102,7 @@ static bool check_deadlines(struct remote_stream *stream)
 }
 
 /* Handles one event. False: `deadline` passed without one. */
-static bool pump(struct remote_stream *stream, struct deadline deadline)
+static bool stream_pump(struct remote_stream *stream, struct deadline deadline)
 {
     struct deadline own = deadline_earlier(stream->deadline, stream->connect_by);
     grpc_event event = rpc_next(stream->queue, deadline_earlier(own, deadline));
@@ -112,7 +112,7 @@ static bool pump(struct remote_stream *stream, struct deadline deadline)
         op->done(op, event.success);
         return true;
     }
-    return check_deadlines(stream) || !deadline_passed(deadline, &clock_monotonic);
+    return stream_check_deadlines(stream) || !deadline_passed(deadline, &clock_monotonic);
 }
 
 static void start(struct remote_stream *stream, const grpc_op *ops, size_t count, struct rpc_op *op)
@@ -121,7 +121,7 @@ static void start(struct remote_stream *stream, const grpc_op *ops, size_t count
     rpc_batch(stream->call, ops, count, op);
 }
 
-static void start_read(struct remote_stream *stream)
+static void stream_start_read(struct remote_stream *stream)
 {
     grpc_op op = {.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &stream->incoming};
     stream->reading = true;
@@ -129,7 +129,7 @@ static void start_read(struct remote_stream *stream)
 }
 
 /* How the stream ended. */
-static trp_status end_status(struct remote_stream *stream)
+static trp_status stream_end_status(struct remote_stream *stream)
 {
     trp_stream *base = &stream->base;
     base->ended = true;
@@ -145,7 +145,7 @@ static trp_status end_status(struct remote_stream *stream)
                                &stream->trailing, false);
 }
 
-static trp_status timed_out(const struct remote_stream *stream, const char *what)
+static trp_status stream_timed_out(const struct remote_stream *stream, const char *what)
 {
     return trp_fail(TRP_DEADLINE_EXCEEDED, "%s at %s: %s in time", stream->base.path,
                     stream->base.channel->address, what);
@@ -156,16 +156,16 @@ static trp_status remote_receive(trp_stream *base, trp_message **message, struct
     struct remote_stream *stream = (struct remote_stream *)base;
     for (;;) {
         if (!stream->reading && !stream->read_over && stream->ready.count < 2)
-            start_read(stream);
+            stream_start_read(stream);
         if (atomic_load_explicit(&stream->cancelled, memory_order_relaxed))
-            return end_status(stream);
+            return stream_end_status(stream);
         *message = rpc_messages_pop(&stream->ready);
         if (*message)
             return TRP_OK;
         if (stream->read_over && stream->over)
-            return end_status(stream);
-        if (!pump(stream, deadline))
-            return timed_out(stream, "no message came");
+            return stream_end_status(stream);
+        if (!stream_pump(stream, deadline))
+            return stream_timed_out(stream, "no message came");
     }
 }
 
@@ -175,23 +175,23 @@ static trp_status failed_send(struct remote_stream *stream, struct deadline dead
 {
     while (!stream->over && stream->ready.count < 2) {
         if (!stream->reading && !stream->read_over)
-            start_read(stream);
-        if (!pump(stream, deadline))
-            return timed_out(stream, "no status came");
+            stream_start_read(stream);
+        if (!stream_pump(stream, deadline))
+            return stream_timed_out(stream, "no status came");
     }
     if (stream->over)
-        return end_status(stream);
+        return stream_end_status(stream);
     return trp_fail(TRP_UNAVAILABLE, "%s at %s takes no more messages", stream->base.path,
                     stream->base.channel->address);
 }
 
-static trp_status wait_writable(struct remote_stream *stream, struct deadline deadline)
+static trp_status stream_wait_writable(struct remote_stream *stream, struct deadline deadline)
 {
     while (stream->sending && !stream->over)
-        if (!pump(stream, deadline))
-            return timed_out(stream, "no room for a message");
+        if (!stream_pump(stream, deadline))
+            return stream_timed_out(stream, "no room for a message");
     if (atomic_load(&stream->cancelled) || stream->over)
-        return end_status(stream);
+        return stream_end_status(stream);
     if (stream->send_failed)
         return failed_send(stream, deadline);
     if (stream->half_closed)
@@ -203,7 +203,7 @@ static trp_status wait_writable(struct remote_stream *stream, struct deadline de
 static trp_status remote_send(trp_stream *base, trp_message *message, struct deadline deadline)
 {
     struct remote_stream *stream = (struct remote_stream *)base;
-    trp_status status = wait_writable(stream, deadline);
+    trp_status status = stream_wait_writable(stream, deadline);
     if (status != TRP_OK) {
         trp_message_destroy(message);
         return status;
@@ -219,7 +219,7 @@ static trp_status remote_send(trp_stream *base, trp_message *message, struct dea
 static bool remote_writable(trp_stream *base)
 {
     struct remote_stream *stream = (struct remote_stream *)base;
-    while (stream->sending && pump(stream, (struct deadline){0}))
+    while (stream->sending && stream_pump(stream, (struct deadline){0}))
         continue;
     return !stream->sending;
 }
@@ -242,13 +242,13 @@ static void remote_cancel(trp_stream *base)
     grpc_call_cancel(stream->call, NULL);
 }
 
-static void remote_destroy(trp_stream *base)
+static void remote_stream_destroy(trp_stream *base)
 {
     struct remote_stream *stream = (struct remote_stream *)base;
     if (!stream->over)
         grpc_call_cancel(stream->call, NULL);
     while (stream->outstanding > 0) /* cancelled: all of it comes at once */
-        pump(stream, DEADLINE_NEVER);
+        stream_pump(stream, DEADLINE_NEVER);
     rpc_messages_clear(&stream->ready);
     grpc_metadata_array_destroy(&stream->initial);
     grpc_metadata_array_destroy(&stream->trailing);
@@ -263,9 +263,9 @@ static const struct rpc_stream_impl remote_impl = {.send = remote_send,
                                                    .receive = remote_receive,
                                                    .half_close = remote_half_close,
                                                    .cancel = remote_cancel,
-                                                   .destroy = remote_destroy};
+                                                   .destroy = remote_stream_destroy};
 
-static void open_call(struct remote_stream *stream)
+static void stream_open_call(struct remote_stream *stream)
 {
     grpc_op opening = {.op = GRPC_OP_SEND_INITIAL_METADATA,
                        .flags = rpc_channel_open_flags(stream->base.channel)};
@@ -284,8 +284,8 @@ trp_stream *rpc_remote_stream_open(trp_channel *channel, const char *path, struc
     struct remote_stream *stream = xcalloc(1, sizeof *stream);
     stream->base = (trp_stream){.impl = &remote_impl, .channel = channel, .path = xstrdup(path)};
     stream->open_op.done = open_done;
-    stream->read_op.done = read_done;
-    stream->send_op.done = send_done;
+    stream->read_op.done = stream_read_done;
+    stream->send_op.done = stream_send_done;
     stream->half_close_op.done = half_close_done;
     stream->status_op.done = status_done;
     stream->deadline = deadline;
@@ -299,6 +299,6 @@ trp_stream *rpc_remote_stream_open(trp_channel *channel, const char *path, struc
         grpc_channel_create_call(channel->grpc, NULL, GRPC_PROPAGATE_DEFAULTS, stream->queue,
                                  method, NULL, rpc_timespec(deadline), NULL);
     grpc_slice_unref(method);
-    open_call(stream);
+    stream_open_call(stream);
     return &stream->base;
 }

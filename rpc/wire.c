@@ -18,7 +18,7 @@ struct level {
     size_t end;
 };
 
-struct walk {
+struct wire_walk {
     trp_bytes bytes;
     size_t at;
     uint64_t memory;
@@ -26,7 +26,7 @@ struct walk {
     uint32_t depth;
 };
 
-static bool read_varint(struct walk *walk, size_t end, uint64_t *value)
+static bool walk_varint(struct wire_walk *walk, size_t end, uint64_t *value)
 {
     *value = 0;
     for (uint32_t shift = 0; shift < 70 && walk->at < end; shift += 7) {
@@ -39,17 +39,17 @@ static bool read_varint(struct walk *walk, size_t end, uint64_t *value)
     return false;
 }
 
-static trp_status broken(const struct walk *walk, const char *what)
+static trp_status walk_broken(const struct wire_walk *walk, const char *what)
 {
     return trp_fail(TRP_INVALID_ARGUMENT, "%s: %s at byte %zu of %zu",
                     walk->levels[0].descriptor->name, what, walk->at, walk->bytes.size);
 }
 
-static trp_status enter_message(struct walk *walk, const ProtobufCMessageDescriptor *descriptor,
-                                size_t end)
+static trp_status enter_message(struct wire_walk *walk,
+                                const ProtobufCMessageDescriptor *descriptor, size_t end)
 {
     if (walk->depth == RPC_MESSAGE_DEPTH_MAX)
-        return broken(walk, "nested too deep");
+        return walk_broken(walk, "nested too deep");
     walk->levels[walk->depth++] = (struct level){descriptor, end};
     walk->memory += descriptor->sizeof_message + ALLOCATION_BYTES;
     return TRP_OK;
@@ -74,13 +74,14 @@ static uint64_t packed_memory(const ProtobufCFieldDescriptor *field, uint64_t si
     }
 }
 
-static trp_status walk_bytes(struct walk *walk, const ProtobufCFieldDescriptor *field, size_t end)
+static trp_status walk_bytes(struct wire_walk *walk, const ProtobufCFieldDescriptor *field,
+                             size_t end)
 {
     uint64_t size;
-    if (!read_varint(walk, end, &size))
-        return broken(walk, "a length is cut off");
+    if (!walk_varint(walk, end, &size))
+        return walk_broken(walk, "a length is cut off");
     if (size > end - walk->at)
-        return broken(walk, "a length goes beyond the end");
+        return walk_broken(walk, "a length goes beyond the end");
     size_t field_end = walk->at + (size_t)size;
     if (field && field->type == PROTOBUF_C_TYPE_MESSAGE)
         return enter_message(walk, field->descriptor, field_end);
@@ -89,19 +90,20 @@ static trp_status walk_bytes(struct walk *walk, const ProtobufCFieldDescriptor *
     return TRP_OK;
 }
 
-static trp_status walk_field(struct walk *walk)
+static trp_status walk_field(struct wire_walk *walk)
 {
     const struct level *level = &walk->levels[walk->depth - 1];
     uint64_t key, value;
-    if (!read_varint(walk, level->end, &key) || key > UINT32_MAX || key >> 3 == 0)
-        return broken(walk, "bad field key");
+    if (!walk_varint(walk, level->end, &key) || key > UINT32_MAX || key >> 3 == 0)
+        return walk_broken(walk, "bad field key");
     const ProtobufCFieldDescriptor *field =
         protobuf_c_message_descriptor_get_field(level->descriptor, (unsigned)(key >> 3));
     walk->memory += SCANNED_FIELD_BYTES;
     size_t fixed = 0;
     switch (key & 7) {
     case WIRE_VARINT:
-        return read_varint(walk, level->end, &value) ? TRP_OK : broken(walk, "a number is cut off");
+        return walk_varint(walk, level->end, &value) ? TRP_OK
+                                                     : walk_broken(walk, "a number is cut off");
     case WIRE_BYTES:
         return walk_bytes(walk, field, level->end);
     case WIRE_64:
@@ -111,10 +113,10 @@ static trp_status walk_field(struct walk *walk)
         fixed = 4;
         break;
     default:
-        return broken(walk, "bad wire type");
+        return walk_broken(walk, "bad wire type");
     }
     if (fixed > level->end - walk->at)
-        return broken(walk, "a number is cut off");
+        return walk_broken(walk, "a number is cut off");
     walk->at += fixed;
     return TRP_OK;
 }
@@ -122,7 +124,7 @@ static trp_status walk_field(struct walk *walk)
 trp_status rpc_wire_check(const ProtobufCMessageDescriptor *descriptor, trp_bytes bytes,
                           uint64_t memory_max)
 {
-    struct walk walk;
+    struct wire_walk walk;
     walk.bytes = bytes;
     walk.at = 0;
     walk.memory = 0;

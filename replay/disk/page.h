@@ -15,6 +15,7 @@ enum {
     NODE_BIG = 0x01,     /* the value is in pages of its own */
     NODE_TREE = 0x02,    /* the value is the root of a tree */
     TREE_DEPTH_MAX = 32, /* LMDB's */
+    META_MAGIC = 0xBEEFC0DE,
 };
 
 struct page_header {
@@ -22,7 +23,8 @@ struct page_header {
     uint16_t pad, flags;
     uint16_t lower, upper; /* of an overflow page: how many pages, 32 bits */
 };
-_Static_assert(sizeof(struct page_header) == 16, "LMDB's PAGEHDRSZ");
+enum { PAGE_HEADER_BYTES = sizeof(struct page_header) };
+_Static_assert(PAGE_HEADER_BYTES == 16, "LMDB's PAGEHDRSZ");
 
 struct tree_record {
     uint32_t page_bytes; /* in the first tree only */
@@ -49,11 +51,47 @@ static inline uint64_t node_value_bytes(struct node_header node)
     return node.low | (uint64_t)node.high << 16;
 }
 
-static inline size_t page_nodes(const uint8_t *page)
+static inline struct page_header page_header(const uint8_t *page)
 {
     struct page_header header;
     memcpy(&header, page, sizeof header);
-    return (header.lower - sizeof header) / 2;
+    return header;
+}
+
+static inline size_t page_nodes(const uint8_t *page)
+{
+    return (page_header(page).lower - sizeof(struct page_header)) / 2;
+}
+
+/* A node of a branch or a leaf. NULL: it is not in the page; else its key, with the value behind.
+ */
+static inline const uint8_t *page_node(const uint8_t *page, size_t page_bytes, size_t index,
+                                       struct node_header *node)
+{
+    uint16_t offset;
+    memcpy(&offset, page + sizeof(struct page_header) + index * sizeof offset, sizeof offset);
+    size_t end = offset + sizeof *node;
+    if (end > page_bytes)
+        return NULL;
+    memcpy(node, page + offset, sizeof *node);
+    return end + node->key_bytes <= page_bytes ? page + end : NULL;
+}
+
+/* Is this where a file of LMDB begins? */
+static inline int page_is_meta(const uint8_t *page)
+{
+    uint32_t magic;
+    memcpy(&magic, page + sizeof(struct page_header), sizeof magic);
+    return magic == META_MAGIC;
+}
+
+/* A record of the free list begins with how many pages it has. */
+static inline uint64_t free_record_pages(const uint8_t *value, size_t bytes)
+{
+    uint64_t count = 0;
+    if (bytes >= sizeof count)
+        memcpy(&count, value, sizeof count);
+    return count;
 }
 
 #endif

@@ -22,7 +22,6 @@
 #include "page.h"
 
 enum {
-    MAGIC = 0xBEEFC0DE,
     VERSION = 1,
     TREE_INTEGER_KEYS = 0x08,
     ENV_NO_SUBDIR = 0x4000,
@@ -135,17 +134,14 @@ static size_t node_offset(const uint8_t *page, size_t index)
 static bool node_read(const struct walk *walk, const uint8_t *page, size_t index, bool branch,
                       struct node *out)
 {
-    struct page_header header;
     struct node_header node;
     size_t offset = node_offset(page, index);
-    memcpy(&header, page, sizeof header);
-    if (offset < header.upper || offset % 2 != 0 || offset + sizeof node > walk->page_bytes)
+    if (offset < page_header(page).upper || offset % 2 != 0)
         return false;
-    memcpy(&node, page + offset, sizeof node);
+    const uint8_t *at = page_node(page, walk->page_bytes, index, &node);
+    if (!at)
+        return false;
     size_t room = walk->page_bytes - offset - sizeof node;
-    if (node.key_bytes > room)
-        return false;
-    const uint8_t *at = page + offset + sizeof node;
     *out = (struct node){.key = {at, node.key_bytes}, .flags = node.flags};
     if (branch) {
         out->child = node_child(node);
@@ -403,7 +399,7 @@ static trp_status meta_read(const struct walk *walk, uint64_t number, struct met
     uint64_t offset = number * walk->page_bytes;
     TRP_TRY(read_at(walk, offset, &header, sizeof header));
     TRP_TRY(read_at(walk, offset + sizeof header, out, sizeof *out));
-    if (header.number != number || !(header.flags & PAGE_META) || out->magic != MAGIC ||
+    if (header.number != number || !(header.flags & PAGE_META) || out->magic != META_MAGIC ||
         out->version != VERSION || out->address != 0)
         return damaged(number, "it is not how LMDB's files begin");
     if (out->free_tree.page_bytes != walk->page_bytes || out->map_bytes > 2 * STORE_MAP_BYTES_MAX ||

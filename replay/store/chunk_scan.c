@@ -10,7 +10,7 @@
 
 #include "core/alloc.h"
 #include "core/array.h"
-#include "core/hash.h"
+#include "core/map.h"
 
 static int cursor_renew(struct store *store, enum store_tree tree, MDB_cursor **cursor)
 {
@@ -36,31 +36,9 @@ trp_status loading_renew(struct loading *loading)
 
 /* ---- before their turn ---------------------------------------------------------------------- */
 
-/* In the place of one that was given back. */
-static struct chunk early_gone;
-
-/* The place of `seq`, or the free one where it belongs. */
-static struct chunk **early_find(const struct early *early, uint64_t seq)
+static struct chunk *early_get(const struct loading *loading, uint64_t seq)
 {
-    uint32_t mask = (uint32_t)early->capacity - 1, at = hash_place(seq, mask + 1);
-    while (early->chunks[at] && early->chunks[at]->seq != seq)
-        at = (at + 1) & mask;
-    return &early->chunks[at];
-}
-
-static void early_add(struct early *early, struct chunk *chunk)
-{
-    if (2 * early->count >= early->capacity) {
-        struct early old = *early;
-        early->capacity = old.capacity ? 2 * old.capacity : 64;
-        early->chunks = xcalloc(early->capacity, sizeof(struct chunk *));
-        for (size_t at = 0; at < old.capacity; at++)
-            if (old.chunks[at] && old.chunks[at] != &early_gone)
-                *early_find(early, old.chunks[at]->seq) = old.chunks[at];
-        free(old.chunks);
-    }
-    *early_find(early, chunk->seq) = chunk;
-    early->count++;
+    return (struct chunk *)(uintptr_t)map_get(&loading->early, seq);
 }
 
 /* Its pieces, one after the other; false: they are not those of a chunk. */
@@ -138,8 +116,7 @@ static void found_next(struct loading *loading)
     } while (loading->pieces_rc == 0 && piece_key_seq(number) == seq);
     found_finish(loading, found);
     loading->found_end = seq + 1;
-    if (loading->early.count > 0)
-        found->chunk = *early_find(&loading->early, seq);
+    found->chunk = early_get(loading, seq);
 }
 
 /* All chunks up to `seq`. */
@@ -205,13 +182,12 @@ static struct chunk *chunk_make(struct store *store, uint64_t seq, uint32_t size
 static struct chunk *take_early(struct loading *loading, uint64_t seq, uint64_t episode,
                                 const char **wrong, trp_status *status)
 {
-    struct early *early = &loading->early;
-    struct chunk *chunk = early->count ? *early_find(early, seq) : NULL;
+    struct chunk *chunk = early_get(loading, seq);
     uint32_t size;
     int rc;
     if (!chunk && early_size(loading->store, seq, &size, &rc)) {
         chunk = chunk_make(loading->store, seq, size, episode);
-        early_add(early, chunk);
+        *map_at(&loading->early, seq) = (uintptr_t)chunk;
     } else if (!chunk && rc != 0 && rc != MDB_NOTFOUND) {
         *status = lmdb_fail(loading->store, rc, "read pieces");
     } else if (!chunk) {
@@ -258,7 +234,7 @@ void found_release(struct loading *loading, struct chunk *chunk)
     if (chunk->seq < loading->found_end)
         found_get(loading, chunk->seq)->chunk = NULL;
     else
-        *early_find(&loading->early, chunk->seq) = &early_gone;
+        map_remove(&loading->early, chunk->seq);
     store->counts.chunks--;
     store->counts.live_bytes -= chunk->size;
     chunk_free(store, chunk);
@@ -267,5 +243,5 @@ void found_release(struct loading *loading, struct chunk *chunk)
 void found_cleanup(struct loading *loading)
 {
     free(loading->found);
-    free(loading->early.chunks);
+    map_cleanup(&loading->early);
 }

@@ -63,7 +63,6 @@ struct store_copy {
 
     struct buffer changes, scratch;
     struct fold fold; /* the whole log, sorted */
-    size_t next_delete;
 
     struct buffer record; /* the item on its way */
     uint64_t record_key;  /* of its last part; 0: none */
@@ -348,32 +347,11 @@ trp_status store_copy_find(struct store *store, struct store_copy *copy)
 
 /* ---- items, without the store --------------------------------------------------------------- */
 
-static bool item_deleted(struct store_copy *copy, uint64_t seq)
-{
-    const struct fold *fold = &copy->fold;
-    while (copy->next_delete < fold->delete_count &&
-           change_seq(fold->deletes[copy->next_delete]) + fold->deletes[copy->next_delete].value <=
-               seq)
-        copy->next_delete++;
-    return copy->next_delete < fold->delete_count &&
-           change_seq(fold->deletes[copy->next_delete]) <= seq;
-}
-
 static void item_change(struct store_copy *copy, uint64_t seq, uint8_t *record)
 {
-    struct fold *fold = &copy->fold;
     struct item_record header;
     memcpy(&header, record, sizeof header);
-    while (fold->next < fold->update_count && change_seq(fold->updates[fold->next]) < seq)
-        fold->next++;
-    for (; fold->next < fold->update_count && change_seq(fold->updates[fold->next]) == seq;
-         fold->next++) {
-        struct change change = fold->updates[fold->next];
-        if (change_op(change) == CHANGE_PRIORITY)
-            memcpy(&header.priority, &change.value, sizeof header.priority);
-        else
-            header.times_sampled = (int32_t)change.value;
-    }
+    fold_apply(&copy->fold, seq, &header);
     header.state_sum = item_state_sum(&header, seq);
     memcpy(record, &header, sizeof header);
 }
@@ -447,7 +425,7 @@ static trp_status item_end(struct store_copy *copy)
     struct item_view view;
     uint64_t seq = piece_key_seq(copy->record_key);
     bool names = copy->phase == PHASE_NAMES;
-    if (copy->record_key == 0 || item_deleted(copy, seq))
+    if (copy->record_key == 0 || fold_deletes(&copy->fold, seq))
         return TRP_OK;
     if (copy->record_broken || !item_record_decode(buffer_bytes(&copy->record), seq, &view))
         return names ? TRP_OK : copy->sink.damage(copy->sink.arg, 0, seq, "its record is damaged");
@@ -591,7 +569,7 @@ static trp_status phase_end(struct store_copy *copy)
         chunk_end(copy);
         chunks_missing(copy, piece_key_seq(copy->chunk_key) + 1, copy->cut_chunk);
         copy->record_key = 0;
-        copy->next_delete = 0; /* items are read again */
+        copy->fold.next_delete = 0; /* items are read again */
         copy->phase = copy->bad.size ? PHASE_NAMES : PHASE_DONE;
         if (copy->bad.size)
             qsort(copy->bad.data, copy->bad.size / sizeof(uint64_t), sizeof(uint64_t), seq_compare);

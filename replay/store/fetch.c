@@ -49,15 +49,15 @@ static bool page_is_there(const struct store *store, uint64_t page)
     return preadv2(file, &part, 1, at, RWF_NOWAIT) >= 0 || errno != EAGAIN;
 }
 
-static uint64_t node_key(const uint8_t *page, uint32_t index, uint64_t *child)
+static uint64_t node_key(const struct store *store, const uint8_t *page, uint32_t index,
+                         uint64_t *child)
 {
     struct node_header node;
-    uint16_t at;
     uint64_t key = 0;
-    memcpy(&at, page + sizeof(struct page_header) + index * sizeof at, sizeof at);
-    memcpy(&node, page + at, sizeof node);
-    memcpy(&key, page + at + sizeof node, sizeof key);
-    *child = node_child(node);
+    const uint8_t *at = page_node(page, store->page_bytes, index, &node);
+    *child = at ? node_child(node) : 0;
+    if (at && node.key_bytes == sizeof key)
+        memcpy(&key, at, sizeof key);
     return key;
 }
 
@@ -65,21 +65,20 @@ static uint64_t node_key(const uint8_t *page, uint32_t index, uint64_t *child)
 static uint64_t branch_child(const struct store *store, uint64_t page, uint64_t key)
 {
     const uint8_t *bytes = store->map + page * store->page_bytes;
-    struct page_header header;
+    struct page_header header = page_header(bytes);
     uint64_t child;
-    memcpy(&header, bytes, sizeof header);
     if (header.number != page || header.flags != PAGE_BRANCH || header.lower <= sizeof header)
         return 0;
     /* The first key counts as the least there is. */
     uint32_t low = 0, high = (uint32_t)page_nodes(bytes);
     while (high - low > 1) {
         uint32_t middle = low + (high - low) / 2;
-        if (node_key(bytes, middle, &child) <= key)
+        if (node_key(store, bytes, middle, &child) <= key)
             low = middle;
         else
             high = middle;
     }
-    node_key(bytes, low, &child);
+    node_key(store, bytes, low, &child);
     return child < store->pages.account.next ? child : 0;
 }
 

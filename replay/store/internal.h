@@ -26,6 +26,7 @@
 #include "core/slab.h"
 #include "store.h"
 #include "replay/disk/dir.h"
+#include "replay/disk/page.h"
 #include "replay/disk/record.h"
 
 enum store_tree {
@@ -80,6 +81,7 @@ struct fold {
     size_t next, update_count;
     struct change *deletes; /* runs, ascending; [0, delete_count) are left */
     size_t delete_count;
+    size_t next_delete; /* of a reader that asks in ascending order */
     uint64_t last_part; /* of the log, that is in here */
 };
 
@@ -264,8 +266,6 @@ int lmdb_put_parts(MDB_cursor *cursor, uint64_t seq, trp_bytes bytes, unsigned f
  * room even for that, or the store failed. */
 bool lmdb_advance(struct store *store);
 
-enum { PAGE_HEADER_BYTES = 16 }; /* LMDB's, before a value that has the page to itself */
-
 /* True when the value has a page to itself, which does not move while the value lives. */
 bool page_of_piece(const struct store *store, MDB_val value, uint64_t *page);
 
@@ -422,6 +422,11 @@ trp_status log_read(struct store *store, size_t count, size_t part_count, struct
 
 /* Sorts a prefix of the log into the updates and deletes of `fold`. */
 void fold_sort(struct fold *fold, const struct buffer *changes, struct buffer *scratch);
+
+/* For whoever reads records in ascending order while none is written: is the item deleted, and what
+ * its record says by now. The second may be asked for any item. */
+bool fold_deletes(struct fold *fold, uint64_t seq);
+void fold_apply(struct fold *fold, uint64_t seq, struct item_record *record);
 
 /* A step in a transaction of its own; false: no progress. */
 bool fold_work(struct store *store);

@@ -30,24 +30,11 @@ static const uint8_t *page_at(const struct leaves *leaves, uint64_t number)
     return leaves->store->map + number * leaves->store->page_bytes;
 }
 
-/* NULL: it is not in the page. */
-static const uint8_t *node_at(const struct leaves *leaves, const uint8_t *page, size_t index,
-                              struct node_header *node)
-{
-    uint16_t offset;
-    memcpy(&offset, page + sizeof(struct page_header) + index * sizeof offset, sizeof offset);
-    size_t end = offset + sizeof *node;
-    if (end > leaves->store->page_bytes)
-        return NULL;
-    memcpy(node, page + offset, sizeof *node);
-    return end + node->key_bytes <= leaves->store->page_bytes ? page + end : NULL;
-}
-
 static trp_status leaf_entry(const struct leaves *leaves, const uint8_t *page, size_t index)
 {
     uint64_t key, first;
     struct node_header node;
-    const uint8_t *at = node_at(leaves, page, index, &node);
+    const uint8_t *at = page_node(page, leaves->store->page_bytes, index, &node);
     if (!at || node.key_bytes != KEY_BYTES)
         return leaves_damaged(leaves);
     memcpy(&key, at, sizeof key);
@@ -73,7 +60,9 @@ static void children_populate(const struct leaves *leaves, const uint8_t *branch
     uint64_t first = UINT64_MAX, last = 0, count = page_nodes(branch);
     for (size_t index = 0; index < count; index++) {
         struct node_header node;
-        uint64_t child = node_at(leaves, branch, index, &node) ? node_child(node) : UINT64_MAX;
+        uint64_t child = page_node(branch, leaves->store->page_bytes, index, &node)
+                             ? node_child(node)
+                             : UINT64_MAX;
         if (child >= leaves->pages)
             return;
         first = child < first ? child : first;
@@ -88,7 +77,8 @@ static void children_populate(const struct leaves *leaves, const uint8_t *branch
 static void page_prefetch(const struct leaves *leaves, const uint8_t *branch, size_t index)
 {
     struct node_header node;
-    if (index >= page_nodes(branch) || !node_at(leaves, branch, index, &node) ||
+    if (index >= page_nodes(branch) ||
+        !page_node(branch, leaves->store->page_bytes, index, &node) ||
         node_child(node) >= leaves->pages)
         return;
     enum { FIRST_LINES = 2, LAST_LINES = 6 };
@@ -102,11 +92,10 @@ static void page_prefetch(const struct leaves *leaves, const uint8_t *branch, si
 
 static trp_status page_read(const struct leaves *leaves, uint64_t number, unsigned depth)
 {
-    struct page_header header;
     const uint8_t *page = page_at(leaves, number);
     if (number >= leaves->pages || depth == 0)
         return leaves_damaged(leaves);
-    memcpy(&header, page, sizeof header);
+    struct page_header header = page_header(page);
     if (header.number != number || header.flags != (depth == 1 ? PAGE_LEAF : PAGE_BRANCH) ||
         header.lower < sizeof header || header.lower > leaves->store->page_bytes)
         return leaves_damaged(leaves);
@@ -118,7 +107,7 @@ static trp_status page_read(const struct leaves *leaves, uint64_t number, unsign
     for (size_t index = 0; depth > 1 && index < count; index++) {
         struct node_header node;
         page_prefetch(leaves, page, index + AHEAD);
-        if (!node_at(leaves, page, index, &node))
+        if (!page_node(page, leaves->store->page_bytes, index, &node))
             return leaves_damaged(leaves);
         TRP_TRY(page_read(leaves, node_child(node), depth - 1));
     }

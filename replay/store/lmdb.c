@@ -29,7 +29,6 @@ enum {
     AHEAD_BYTES_MAX = 1 << 28, /* more than pages_want() asks for */
     LOOK_MS = 100,             /* between looks at whether data.mdb is still there */
     RETURNED_PAGES_MIN = 64,
-    META_PAGE_MAGIC = 0xBEEFC0DE, /* in pages 0 and 1, behind a page header of 16 bytes */
 };
 
 static const char *const tree_names[TREE_COUNT] = {
@@ -301,16 +300,13 @@ static trp_status meta_read(struct store *store, MDB_txn *txn)
                         STORE_FORMAT);
     store->meta.format = STORE_FORMAT; /* what it has from the next time that it is written */
     uintptr_t page = (uintptr_t)data.mv_data & ~(store->page_bytes - 1);
-    uint64_t page_number;
-    memcpy(&page_number, (const void *)page, sizeof page_number);
+    uint64_t page_number = page_header((const uint8_t *)page).number;
     if (page_number > store->map_bytes / store->page_bytes)
         return TRP_OK;
     uint8_t *map = (uint8_t *)page - page_number * store->page_bytes;
     unsigned char resident;
-    uint32_t magic = 0;
-    if (mincore(map, store->page_bytes, &resident) == 0)
-        memcpy(&magic, map + 16, sizeof magic);
-    store->map = magic == META_PAGE_MAGIC ? map : NULL;
+    if (mincore(map, store->page_bytes, &resident) == 0 && page_is_meta(map))
+        store->map = map;
     return TRP_OK;
 }
 

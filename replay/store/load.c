@@ -153,48 +153,6 @@ trp_status tables_load(struct store *store)
 
 /* ---- items ---------------------------------------------------------------------------------- */
 
-static bool item_deleted(struct loading *loading, uint64_t seq)
-{
-    const struct fold *fold = &loading->fold;
-    size_t *next = &loading->next_delete;
-    while (*next < fold->delete_count &&
-           change_seq(fold->deletes[*next]) + fold->deletes[*next].value <= seq)
-        ++*next;
-    return *next < fold->delete_count && change_seq(fold->deletes[*next]) <= seq;
-}
-
-/* The first update of an item, or of one behind it. Most ask in ascending order. */
-static size_t update_first(const struct fold *fold, uint64_t seq)
-{
-    size_t low = 0, high = fold->update_count, next = fold->next;
-    if ((next == 0 || change_seq(fold->updates[next - 1]) < seq) &&
-        (next == high || change_seq(fold->updates[next]) >= seq))
-        return next;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (change_seq(fold->updates[middle]) < seq)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-static void item_apply(struct loading *loading, uint64_t seq, double *priority,
-                       int32_t *times_sampled)
-{
-    struct fold *fold = &loading->fold;
-    size_t next = update_first(fold, seq);
-    for (; next < fold->update_count && change_seq(fold->updates[next]) == seq; next++) {
-        struct change change = fold->updates[next];
-        if (change_op(change) == CHANGE_PRIORITY)
-            memcpy(priority, &change.value, sizeof *priority);
-        else
-            *times_sampled = (int32_t)change.value;
-    }
-    fold->next = next;
-}
-
 /* Takes back what was made of it. */
 static void item_unmake(struct loading *loading, struct item *item)
 {
@@ -212,7 +170,8 @@ static struct item *item_make(struct loading *loading, uint64_t seq, const struc
                               bool in_turn, const char **wrong, trp_status *status)
 {
     struct store *store = loading->store;
-    const struct item_record *header = &view->header;
+    struct item_record state = view->header, *header = &state;
+    fold_apply(&loading->fold, seq, header);
     struct item *item =
         store_item_create(store, store_trajectory(store, view->trajectory, header->chunk_count));
     item->key = header->key;
@@ -222,7 +181,6 @@ static struct item *item_make(struct loading *loading, uint64_t seq, const struc
     item->times_sampled = header->times_sampled;
     item->policy_version = header->policy_version;
     item->print = header->print;
-    item_apply(loading, seq, &item->priority, &item->times_sampled);
     for (uint32_t index = 0; index < header->chunk_count; index++) {
         item->chunks[index] = found_take(loading, item_view_chunk(view, index),
                                          item_view_episode(view, index), in_turn, wrong, status);
@@ -288,7 +246,7 @@ static trp_status item_load(struct loading *loading, uint64_t seq, trp_bytes byt
     struct item_view view;
     const char *wrong;
     trp_status status = TRP_OK;
-    if (item_deleted(loading, seq))
+    if (fold_deletes(&loading->fold, seq))
         return TRP_OK;
     if (seq == 0 || !item_record_decode(bytes, seq, &view))
         return item_drop(loading, seq, NULL, "its record is damaged");
@@ -457,7 +415,7 @@ static trp_status item_scan(void *arg, uint64_t key, trp_bytes record)
     struct loading *loading = scan->loading;
     uint64_t seq = piece_key_seq(key);
     struct item_record header;
-    if (piece_key_piece(key) != 0 || item_deleted(loading, seq))
+    if (piece_key_piece(key) != 0 || fold_deletes(&loading->fold, seq))
         return TRP_OK;
     if (seq == 0 || record.size < sizeof header)
         return item_lost(loading->store, seq, "its record is damaged");
@@ -468,7 +426,7 @@ static trp_status item_scan(void *arg, uint64_t key, trp_bytes record)
     doomed_see(loading->store, seq, !gone);
     if (gone)
         return TRP_OK;
-    item_apply(loading, seq, &header.priority, &header.times_sampled);
+    fold_apply(&loading->fold, seq, &header);
     loading->store->counts.items++;
     return scan->visit(scan->arg, header.table_id, seq, header.priority);
 }

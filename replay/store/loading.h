@@ -3,6 +3,7 @@
 #ifndef TRP_REPLAY_STORE_LOADING_H
 #define TRP_REPLAY_STORE_LOADING_H
 
+#include "core/map.h"
 #include "internal.h"
 
 /* A chunk in the file. */
@@ -12,12 +13,6 @@ struct found {
     uint32_t size;
     uint32_t pieces : 31;
     uint32_t damaged : 1;
-};
-
-/* Chunks that were wanted before their turn: a hash map by seq. */
-struct early {
-    struct chunk **chunks;
-    size_t count, capacity;
 };
 
 struct loading {
@@ -33,10 +28,9 @@ struct loading {
     MDB_cursor *pieces;     /* on the first one of found_end, where pieces_rc says so */
     MDB_val piece_key, piece;
     int pieces_rc;
-    struct early early;
+    struct map early; /* chunks that were wanted before their turn: by seq */
 
-    struct fold fold; /* the whole log, sorted */
-    size_t next_delete;
+    struct fold fold;  /* the whole log, sorted */
     MDB_cursor *items; /* on the item with item_key, where items_rc says so */
     MDB_val item_key, item;
     int items_rc;

@@ -69,7 +69,7 @@ void fold_sort(struct fold *fold, const struct buffer *changes, struct buffer *s
     size_t count = changes->size / sizeof *all;
     fold->updates = xmalloc((count + 1) * sizeof *all);
     fold->deletes = xmalloc((count + 1) * sizeof *all);
-    fold->update_count = fold->delete_count = fold->next = 0;
+    fold->update_count = fold->delete_count = fold->next = fold->next_delete = 0;
     for (size_t index = 0; index < count; index++) {
         if (change_op(all[index]) == CHANGE_DELETE)
             fold->deletes[fold->delete_count++] = all[index];
@@ -80,6 +80,48 @@ void fold_sort(struct fold *fold, const struct buffer *changes, struct buffer *s
     buffer_reserve(scratch, count * sizeof *all);
     changes_sort(fold->updates, (struct change *)(void *)scratch->data, fold->update_count);
     fold->delete_count = runs_merge(fold->deletes, fold->delete_count, scratch);
+}
+
+bool fold_deletes(struct fold *fold, uint64_t seq)
+{
+    size_t *next = &fold->next_delete;
+    while (*next < fold->delete_count &&
+           change_seq(fold->deletes[*next]) + fold->deletes[*next].value <= seq)
+        ++*next;
+    return *next < fold->delete_count && change_seq(fold->deletes[*next]) <= seq;
+}
+
+/* The first update of an item, or of one behind it. Most ask in ascending order. */
+static size_t update_first(const struct fold *fold, uint64_t seq)
+{
+    size_t low = 0, high = fold->update_count, next = fold->next;
+    if ((next == 0 || change_seq(fold->updates[next - 1]) < seq) &&
+        (next == high || change_seq(fold->updates[next]) >= seq))
+        return next;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (change_seq(fold->updates[middle]) < seq)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void change_apply(struct change change, struct item_record *record)
+{
+    if (change_op(change) == CHANGE_PRIORITY)
+        memcpy(&record->priority, &change.value, sizeof record->priority);
+    else
+        record->times_sampled = (int32_t)change.value;
+}
+
+void fold_apply(struct fold *fold, uint64_t seq, struct item_record *record)
+{
+    size_t next = update_first(fold, seq);
+    for (; next < fold->update_count && change_seq(fold->updates[next]) == seq; next++)
+        change_apply(fold->updates[next], record);
+    fold->next = next;
 }
 
 void fold_cleanup(struct fold *fold)
@@ -125,12 +167,8 @@ static int fold_item(MDB_cursor *cursor, const struct change *update, const stru
     memcpy(&header, part, sizeof header);
     if (!item_state_valid(&header, seq))
         return 0; /* a new sum would make it look whole */
-    for (; update < end; update++) {
-        if (change_op(*update) == CHANGE_PRIORITY)
-            memcpy(&header.priority, &update->value, sizeof header.priority);
-        else
-            header.times_sampled = (int32_t)update->value;
-    }
+    for (; update < end; update++)
+        change_apply(*update, &header);
     header.state_sum = item_state_sum(&header, seq);
     memcpy(part, &header, sizeof header);
     data.mv_data = part;

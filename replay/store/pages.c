@@ -3,7 +3,7 @@
  * one after the next (LMDB keeps the last snapshot whole). */
 #include "internal.h"
 
-#include <string.h>
+#include "replay/disk/page.h"
 
 enum {
     FREE_TREE = 0, /* LMDB's own list of free pages */
@@ -47,8 +47,8 @@ static int recent_pages(MDB_txn *txn, uint64_t last_txn, uint64_t *pages)
     if (rc != 0)
         return rc;
     rc = mdb_cursor_get(cursor, &key, &data, MDB_LAST);
-    if (rc == 0 && lmdb_key_read(key) >= last_txn && data.mv_size >= sizeof *pages)
-        memcpy(pages, data.mv_data, sizeof *pages); /* an ID list starts with its length */
+    if (rc == 0 && lmdb_key_read(key) >= last_txn)
+        *pages = free_record_pages(data.mv_data, data.mv_size);
     mdb_cursor_close(cursor);
     return rc == MDB_NOTFOUND ? 0 : rc;
 }

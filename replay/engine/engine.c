@@ -218,11 +218,11 @@ void engine_item_removed(struct engine *engine, struct engine_table *table, stru
 static trp_status item_fits(const struct engine_table *table, const struct item *item)
 {
     uint64_t most = table_options(table->table)->max_bytes;
-    if (most == 0 || item_bytes(item) <= most)
+    if (most == 0 || item_chunk_bytes(item) <= most)
         return TRP_OK;
-    return trp_fail(TRP_INVALID_ARGUMENT,
-                    "table %s: an item of %llu bytes is larger than its max_bytes=%llu",
-                    table->name, (unsigned long long)item_bytes(item), (unsigned long long)most);
+    return trp_fail(
+        TRP_INVALID_ARGUMENT, "table %s: an item of %llu bytes is larger than its max_bytes=%llu",
+        table->name, (unsigned long long)item_chunk_bytes(item), (unsigned long long)most);
 }
 
 /* A table that shrinks loses what is beyond its limits step by step, but never gains. */
@@ -356,7 +356,7 @@ static void sample_feed(struct engine *engine, struct engine_table *table,
     copy->print = item->print;
     copy->times_sampled = 1;
     for (uint32_t i = 0; i < item->trajectory->chunk_count; ++i) {
-        store_chunk_ref(item->chunks[i]);
+        chunk_ref(item->chunks[i]);
         copy->chunks[i] = item->chunks[i];
     }
     if (item_insert(engine, table->feed, copy, false) == TRP_OK)

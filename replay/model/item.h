@@ -7,6 +7,7 @@
 #ifndef TRP_REPLAY_MODEL_ITEM_H
 #define TRP_REPLAY_MODEL_ITEM_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -53,5 +54,28 @@ struct item {
     struct trajectory *trajectory;
     struct chunk *chunks[]; /* trajectory->chunk_count of them, each with one reference */
 };
+
+/* An item as it was drawn from its table. */
+struct table_sample {
+    struct item *item;
+    double probability;
+    int64_t table_size;    /* before a removal by this sample */
+    int32_t times_sampled; /* including this one */
+    bool removed;          /* max_times_sampled reached: the item is the caller's now */
+};
+
+static inline void chunk_ref(struct chunk *chunk)
+{
+    assert(chunk->refs > 0);
+    chunk->refs++;
+}
+
+static inline uint64_t item_chunk_bytes(const struct item *item)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < item->trajectory->chunk_count; i++)
+        bytes += item->chunks[i]->size;
+    return bytes;
+}
 
 #endif

@@ -303,8 +303,7 @@ Troupe__ReplayItem *admin_item(const struct item *item)
     out->sequence = item->seq;
     out->policy_version = item->policy_version;
     out->chunk_count = item->trajectory->chunk_count;
-    for (uint32_t i = 0; i < out->chunk_count; ++i)
-        out->bytes += item->chunks[i]->size;
+    out->bytes = item_chunk_bytes(item);
     return out;
 }
 

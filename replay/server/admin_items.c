@@ -463,14 +463,6 @@ struct fetch_work {
     trp_status status;
 };
 
-static uint64_t chunk_bytes(const struct item *item)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < item->trajectory->chunk_count; ++i)
-        bytes += item->chunks[i]->size;
-    return bytes;
-}
-
 /* What goes before the item's chunks. */
 static void fetch_info(struct fetch_work *work, const struct engine_table *table,
                        const struct item *item)
@@ -552,7 +544,7 @@ static trp_status fetch_page(struct fetch_work *work, struct engine_table *table
     while (plan->next < plan->count && looked++ < REPLAY_SLICE_SLOTS &&
            work->item_count < work->max_items && bytes < work->max_bytes) {
         const struct item *item = seen_item(table, &plan->seen[plan->next]);
-        uint64_t size = item ? chunk_bytes(item) : 0;
+        uint64_t size = item ? item_chunk_bytes(item) : 0;
         if (size > REPLAY_FETCH_BYTES_MAX)
             break;
         fetch_passed(plan);
@@ -648,7 +640,7 @@ static void fetch_collect(void *arg)
     const struct item *item = next ? seen_item(table, next) : NULL;
     if (plan->rest.seq && (!item || item->seq != plan->rest.seq))
         work->status = fetch_gone(work);
-    else if (item && (plan->rest.seq || chunk_bytes(item) > REPLAY_FETCH_BYTES_MAX))
+    else if (item && (plan->rest.seq || item_chunk_bytes(item) > REPLAY_FETCH_BYTES_MAX))
         work->status = fetch_part(work, table, item);
     else
         work->status = fetch_page(work, table);

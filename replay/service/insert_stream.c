@@ -297,7 +297,7 @@ static struct item *item_make(const struct insert_stream *stream, const struct w
     item->policy_version = wire->policy_version;
     item->print = crc32c(0, wire->trajectory.data, wire->trajectory.size);
     for (uint32_t i = 0; i < builder->chunk_count; ++i) {
-        store_chunk_ref(builder->chunks[i]);
+        chunk_ref(builder->chunks[i]);
         item->chunks[i] = builder->chunks[i];
     }
     return item;

@@ -37,11 +37,12 @@ struct pending_insert *pending_push(struct pending_queue *queue, struct item *it
                                     struct pending_owner owner, int64_t since_ns)
 {
     struct pending_insert *pending = xmalloc(sizeof *pending);
-    *pending = (struct pending_insert){
-        .previous = queue->last, .item = item, .since_ns = since_ns, .owner = owner};
+    *pending = (struct pending_insert){.previous = queue->last,
+                                       .item = item,
+                                       .bytes = item_chunk_bytes(item),
+                                       .since_ns = since_ns,
+                                       .owner = owner};
     const struct trajectory *trajectory = item->trajectory;
-    for (uint32_t i = 0; i < trajectory->chunk_count; ++i)
-        pending->bytes += item->chunks[i]->size;
     pending->memory = sizeof *pending + 2 * sizeof *queue->buckets + sizeof *item +
                       trajectory->chunk_count * sizeof *item->chunks + trajectory->size;
     if (queue->count++ == queue->bucket_count)

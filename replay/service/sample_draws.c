@@ -24,7 +24,7 @@ static void push_chunks(struct draws *draws, const struct item *item)
         draws->chunks = array_grow(draws->chunks, &draws->chunk_capacity, sizeof(struct chunk *));
     }
     for (uint32_t i = 0; i < count; ++i) {
-        store_chunk_ref(item->chunks[i]);
+        chunk_ref(item->chunks[i]);
         draws->chunks[draws->chunk_count++] = item->chunks[i];
     }
 }

@@ -216,7 +216,7 @@ static trp_status chunk_tell(struct shared_stream *stream, struct chunk *chunk, 
     buffer_append(&builder->chunks, (trp_bytes){(const uint8_t *)&at, sizeof at});
     if (at.pages == 0)
         return TRP_OK;
-    store_chunk_ref(chunk);
+    chunk_ref(chunk);
     told_push_chunk(stream, chunk);
     told->chunks++;
     told->bytes += at.pages * stream->share->page_bytes;

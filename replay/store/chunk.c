@@ -261,12 +261,6 @@ void chunk_free(struct store *store, struct chunk *chunk)
     slab_give(&store->chunks.slabs, chunk, sizeof *chunk);
 }
 
-void store_chunk_ref(struct chunk *chunk)
-{
-    assert(chunk->refs > 0);
-    chunk->refs++;
-}
-
 void store_chunk_unref(struct store *store, struct chunk *chunk)
 {
     assert(chunk->refs > 0);

@@ -259,7 +259,7 @@ static void group_push_chunk(struct group *group, struct chunk *chunk)
 {
     if (group->chunk_count == group->chunk_capacity)
         group->chunks = array_grow(group->chunks, &group->chunk_capacity, sizeof(struct chunk *));
-    store_chunk_ref(chunk);
+    chunk_ref(chunk);
     group->chunks[group->chunk_count++] = chunk;
 }
 

@@ -198,7 +198,7 @@ static struct chunk **chunks_hold(const struct item *item)
     uint32_t count = item->trajectory->chunk_count;
     struct chunk **chunks = xmalloc((count + 1) * sizeof(struct chunk *));
     for (uint32_t index = 0; index < count; index++)
-        store_chunk_ref(chunks[index] = item->chunks[index]);
+        chunk_ref(chunks[index] = item->chunks[index]);
     return chunks;
 }
 

@@ -136,7 +136,6 @@ uint64_t store_held_bytes(const struct store *store);
 /* Somebody else may write to its bytes: each is looked at once. Right after it was created. */
 void store_chunk_shared(struct chunk *chunk);
 bool store_has_lent(const struct store *store); /* some bytes have to stay */
-void store_chunk_ref(struct chunk *chunk);
 
 /* The last reference to a stored chunk deletes its pieces in this group. */
 void store_chunk_unref(struct store *store, struct chunk *chunk);

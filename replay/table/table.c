@@ -91,14 +91,6 @@ static uint32_t table_take_slot(struct table *table)
     return table->slot_count++;
 }
 
-uint64_t item_bytes(const struct item *item)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < item->trajectory->chunk_count; i++)
-        bytes += item->chunks[i]->size;
-    return bytes;
-}
-
 double priority_for(const struct selector *selector, double priority)
 {
     return selector_check(selector, priority) == TRP_OK ? priority : 0;
@@ -127,7 +119,7 @@ static void table_fill_slot(struct table *table, uint32_t slot, struct item *ite
     assert(item->slot == SLOT_NONE);
     item->slot = slot;
     table->items[slot] = item;
-    table->bytes += item_bytes(item);
+    table->bytes += item_chunk_bytes(item);
     for (uint32_t i = 0; i < item->trajectory->chunk_count; i++)
         ++*map_at(&table->episodes, item->chunks[i]->episode);
 }
@@ -308,7 +300,7 @@ void table_remove(struct table *table, struct item *item)
     selector_remove(table->remover, slot);
     key_index_remove(&table->index, item);
     table->items[slot] = NULL;
-    table->bytes -= item_bytes(item);
+    table->bytes -= item_chunk_bytes(item);
     for (uint32_t i = 0; i < item->trajectory->chunk_count; i++)
         episode_leave(table, item->chunks[i]->episode);
     table->free_slots[table->free_count++] = slot;

@@ -95,14 +95,6 @@ void table_update(struct table *table, struct item *item, double priority);
 /* Takes a known item out and counts the delete; it is the caller's. */
 void table_remove(struct table *table, struct item *item);
 
-struct table_sample {
-    struct item *item;
-    double probability;
-    int64_t table_size;    /* before a removal by this sample */
-    int32_t times_sampled; /* including this one */
-    bool removed;          /* max_times_sampled reached: the item is the caller's now */
-};
-
 /* Draws one, counts it, removes it when its times are used up. The limiter allowed it. */
 void table_sample(struct table *table, struct table_sample *sample);
 
@@ -129,9 +121,6 @@ int64_t table_over(const struct table *table, const trp_table_options *options);
  * taken out, counted as a delete, and the caller's; NULL: no more. The index is ready. */
 int64_t table_count_sampled(const struct table *table, int32_t times);
 struct item *table_take_sampled(struct table *table, int32_t times, uint32_t *slot);
-
-/* Of its chunks. */
-uint64_t item_bytes(const struct item *item);
 
 /* Of the chunks of its items; one that several items share counts once each. */
 uint64_t table_bytes(const struct table *table);

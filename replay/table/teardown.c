@@ -12,7 +12,7 @@ enum {
 
 uint64_t table_weight(const struct item *item)
 {
-    return 1 + item_bytes(item) / WEIGHT_BYTES;
+    return 1 + item_chunk_bytes(item) / WEIGHT_BYTES;
 }
 
 struct table *table_successor(const struct table *table, uint32_t id)

@@ -136,7 +136,7 @@ static void a_shared_chunk_is_stored_once_and_goes_with_its_last_item(void **sta
         items[index] = store_item_create(fixture->store, items[0]->trajectory);
         items[index]->key = index + 1;
         items[index]->chunks[0] = items[0]->chunks[0];
-        store_chunk_ref(items[0]->chunks[0]);
+        chunk_ref(items[0]->chunks[0]);
     }
     for (unsigned index = 0; index < 3; index++)
         insert(fixture, items[index]);

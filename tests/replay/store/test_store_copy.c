@@ -111,7 +111,7 @@ static void insert_sharing(struct fixture *fixture, size_t size)
         struct chunk *chunk = fixture->items[fixture->first % fixture->slots]->chunks[0];
         store_chunk_unref(fixture->store, item->chunks[0]);
         item->chunks[0] = chunk;
-        store_chunk_ref(chunk);
+        chunk_ref(chunk);
     }
     fixture->next_key += 100000;
     insert_item(fixture, item);

@@ -40,7 +40,7 @@ static struct item *stored(struct fixture *fixture, uint64_t key, size_t size)
 static struct loan *lend_last(struct fixture *fixture, struct item *item, uint8_t *rest)
 {
     struct loan *loan = store_loan_begin(fixture->store);
-    store_chunk_ref(item->chunks[0]);
+    chunk_ref(item->chunks[0]);
     assert_int_equal(store_loan_chunk(fixture->store, loan, item->chunks[0], rest), TRP_OK);
     store_item_delete(fixture->store, fixture->table, item);
     store_item_destroy(fixture->store, item);
@@ -208,7 +208,7 @@ static void loans_that_come_back_while_the_store_closes_are_freed(void **state)
         struct item *item = stored(fixture, round, LARGE);
         for (uint32_t i = 0; i < COUNT; i++) {
             loans[i] = store_loan_begin(fixture->store);
-            store_chunk_ref(item->chunks[0]);
+            chunk_ref(item->chunks[0]);
             assert_int_equal(store_loan_chunk(fixture->store, loans[i], item->chunks[0], rest),
                              TRP_OK);
         }

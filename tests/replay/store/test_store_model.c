@@ -125,7 +125,7 @@ static void keep_chunk(struct model *model, struct chunk *chunk, uint64_t seed, 
     struct kept *kept = &model->keep[draw(model, KEEP_MAX)];
     if (kept->chunk)
         store_chunk_unref(model->store, kept->chunk);
-    store_chunk_ref(chunk);
+    chunk_ref(chunk);
     *kept = (struct kept){chunk, seed, size};
 }
 
@@ -155,7 +155,7 @@ static struct item *make_item(struct model *model, struct model_item *out)
     for (uint32_t index = 0; index < out->chunk_count; index++) {
         struct kept *kept = &model->keep[draw(model, KEEP_MAX)];
         if (kept->chunk && draw(model, 3) == 0) {
-            store_chunk_ref(kept->chunk);
+            chunk_ref(kept->chunk);
             item->chunks[index] = kept->chunk;
             out->seeds[index] = kept->seed;
             out->sizes[index] = kept->size;

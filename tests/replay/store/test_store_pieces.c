@@ -15,7 +15,7 @@ static void items_come_one_by_one_in_any_order(void **state)
     items[COUNT] = fixture_item(fixture->store, COUNT + 1, 0);
     store_chunk_unref(fixture->store, items[COUNT]->chunks[0]);
     items[COUNT]->chunks[0] = items[SHARED]->chunks[0];
-    store_chunk_ref(items[SHARED]->chunks[0]);
+    chunk_ref(items[SHARED]->chunks[0]);
     insert(fixture, items[COUNT]);
     items[CHANGED]->priority = 55;
     store_item_priority(fixture->store, fixture->table, items[CHANGED]);
@@ -109,7 +109,7 @@ static void what_is_left_of_tables_that_are_gone_is_not_loaded_and_leaves_the_fi
         items[at] = fixture_item(fixture->store, at, 60);
         if (at % 3 == 2) { /* those that live have chunks of those that go */
             store_chunk_unref(fixture->store, items[at]->chunks[0]);
-            store_chunk_ref(items[at]->chunks[0] = items[at - 1]->chunks[0]);
+            chunk_ref(items[at]->chunks[0] = items[at - 1]->chunks[0]);
         }
         insert(fixture, items[at]);
     }

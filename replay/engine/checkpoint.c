@@ -6,6 +6,7 @@
  * Guarantee: a checkpoint that has its name is whole; one that fails, or a crash on the way, leaves
  * nothing that counts, and what is left of it goes at the next one. */
 #include "checkpoint.h"
+#include "internal.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -161,14 +162,12 @@ static trp_status stopped(void)
 static void info_fill(struct run *run, struct engine *engine)
 {
     struct checkpoint_info *info = &run->info;
-    const struct meta_record *meta = store_copy_meta(run->copy);
     struct store_stats stats;
-    store_stats(engine_store(engine), &stats);
+    store_stats(engine->store, &stats);
     run->file_bytes = stats.file_bytes;
     size_t count = engine_table_count(engine);
     info->created_at_ns = clock_wall_ns();
-    for (size_t i = 0; i < NONCE_BYTES; i++)
-        snprintf(info->store + 2 * i, 3, "%02x", meta->nonce[i]);
+    engine_identity(engine, info->store);
     info->tables = xcalloc(count + 1, sizeof *info->tables);
     info->table_count = count;
     for (size_t i = 0; i < count; i++) {
@@ -191,7 +190,7 @@ static void run_begin(void *arg, struct engine *engine)
     if (run->status == TRP_OK)
         run->status = engine_flush(engine);
     if (run->status == TRP_OK)
-        run->status = store_copy_begin(engine_store(engine), &run->copy, &run->sink);
+        run->status = store_copy_begin(engine->store, &run->copy, &run->sink);
     if (run->status == TRP_OK)
         info_fill(run, engine);
 }
@@ -199,20 +198,20 @@ static void run_begin(void *arg, struct engine *engine)
 static void run_find(void *arg, struct engine *engine)
 {
     struct run *run = arg;
-    run->status = engine ? store_copy_find(engine_store(engine), run->copy) : stopped();
+    run->status = engine ? store_copy_find(engine->store, run->copy) : stopped();
 }
 
 static void run_check(void *arg, struct engine *engine)
 {
     struct run *run = arg;
-    run->status = engine ? store_copy_check(engine_store(engine), run->copy) : stopped();
+    run->status = engine ? store_copy_check(engine->store, run->copy) : stopped();
 }
 
 static void run_end(void *arg, struct engine *engine)
 {
     struct run *run = arg;
     if (engine)
-        store_copy_end(engine_store(engine), run->copy);
+        store_copy_end(engine->store, run->copy);
     run->copy = NULL;
 }
 

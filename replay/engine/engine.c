@@ -22,11 +22,6 @@
 #include "internal.h"
 #include "replay/model/trajectory.h"
 
-struct store *engine_store(struct engine *engine)
-{
-    return engine->store;
-}
-
 size_t engine_table_count(const struct engine *engine)
 {
     return engine->table_count;
@@ -40,11 +35,9 @@ struct engine_table *engine_table(struct engine *engine, size_t index)
 
 struct engine_table *engine_find(struct engine *engine, trp_bytes name)
 {
-    for (size_t i = 0; i < engine->table_count; ++i) {
-        struct engine_table *table = engine->tables[i];
-        if (table->name_size == name.size && memcmp(table->name, name.data, name.size) == 0)
-            return table;
-    }
+    for (size_t i = 0; i < engine->table_count; ++i)
+        if (engine_table_is(engine->tables[i], name))
+            return engine->tables[i];
     return NULL;
 }
 
@@ -295,14 +288,18 @@ void engine_set_time(struct engine *engine, int64_t wall_ns)
 
 /* ---- samples ----------------------------------------------------------------------------- */
 
+bool engine_can_insert(const struct engine_table *table)
+{
+    return table->engine->ready && limiter_can_insert(table_limiter(table->table), 1);
+}
+
 bool engine_can_sample(const struct engine_table *table)
 {
     const trp_table_options *options = table_options(table->table);
     if (table_size(table->table) == 0 || !limiter_can_sample(table_limiter(table->table), 1))
         return false;
-    return engine_ready(table->engine) ||
-           (options->max_times_sampled <= 0 && !options->no_replacement && !table->feed &&
-            !table->engine->lost);
+    return table->engine->ready || (options->max_times_sampled <= 0 && !options->no_replacement &&
+                                    !table->feed && !table->engine->lost);
 }
 
 static void handout_push(struct engine *engine, struct engine_table *table, struct handout *handout,

@@ -12,16 +12,28 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <troupe/replay.h>
-#include "replay/store/store.h"
-#include "replay/table/table.h"
+#include "core/clock.h"
+#include "core/map.h"
+#include "replay/model/item.h"
+#include "replay/model/limiter.h"
 #include "replay/wire/wire.h"
 
+struct buffer;
 struct engine;
+struct fetch;
+struct fetcher;
+struct shared_welcome;
+struct table;
 
 struct engine_options {
-    struct store_options store;
+    const char *dir; /* of the store, as are the next five: see struct store_options */
+    trp_durability durability;
+    uint64_t max_bytes;
+    bool read_only, check;
+    const char *checkpoint_dir;
     const trp_table_options *tables; /* none: those that are stored are opened */
     size_t table_count;
     uint64_t seed;
@@ -36,10 +48,11 @@ struct engine_staleness {
     uint64_t newest_version;             /* of all inserts */
 };
 
-/* Where it lies does not change while the table is there. */
+/* Where it lies does not change while the table is there. What belongs to items and draws is read
+ * by the functions below; the rest changes inside the engine only. */
 struct engine_table {
     struct engine *engine;
-    struct table *table; /* NULL: dropped */
+    struct table *table; /* the engine's; NULL: dropped */
     char *name;
     size_t name_size;
     uint32_t index; /* 0 to engine_table_count() - 1 */
@@ -67,15 +80,41 @@ trp_status engine_create(struct engine **out, const struct engine_options *optio
 /* Commits what is noted, closes the store cleanly. NULL is fine. Handouts are settled before. */
 void engine_destroy(struct engine *engine);
 
-struct store *engine_store(struct engine *engine);
 size_t engine_table_count(const struct engine *engine);
 struct engine_table *engine_table(struct engine *engine, size_t index);
 
+static inline bool engine_table_is(const struct engine_table *table, trp_bytes name)
+{
+    return table->name_size == name.size && memcmp(table->name, name.data, name.size) == 0;
+}
+
 /* NULL: no such table. */
 struct engine_table *engine_find(struct engine *engine, trp_bytes name);
+struct engine_table *engine_table_with_id(const struct engine *engine, uint32_t id);
 
 /* "Priority table x was not found": Reverb's words. */
 trp_status engine_not_found(trp_bytes name);
+
+/* ---- looking at a table (tables.c) --------------------------------------------------- */
+
+const trp_table_options *engine_table_options(const struct engine_table *table);
+const struct limiter *engine_table_limiter(const struct engine_table *table);
+int64_t engine_table_size(const struct engine_table *table);
+
+struct engine_counts {
+    int64_t unique_samples, episodes, episodes_deleted;
+    uint64_t bytes;
+};
+struct engine_counts engine_table_counts(const struct engine_table *table);
+
+/* NULL: none. For walks in slices: slots are below engine_table_slots(), an item keeps its own, and
+ * a slot that becomes free may get another item. By key: the engine is ready. */
+const struct item *engine_item_in_slot(const struct engine_table *table, uint32_t slot);
+const struct item *engine_item_with_key(const struct engine_table *table, uint64_t key);
+uint32_t engine_table_slots(const struct engine_table *table);
+
+/* Exact where a selector is fifo, and after a few calls otherwise. NULL: it is empty. */
+const struct item *engine_oldest_item(struct engine_table *table);
 
 /* ---- changing the tables (tables.c); durable at the next commit --------------------- */
 
@@ -101,8 +140,11 @@ trp_status engine_table_droppable(const struct engine *engine, const struct engi
 void engine_table_drop(struct engine *engine, struct engine_table *table);
 void engine_table_free(struct engine_table *table); /* dropped */
 
-/* Items that go when max_times_sampled changes like this: 0 unless it is lower than before. */
-int64_t engine_used_up(const struct table *table, int32_t before, int32_t after);
+/* May the table go on with `options`? The engine is ready. FAILED_PRECONDITION: another sampler or
+ * remover, which only a start can give it; or items would go, about `*removed`, and `shrink` is
+ * false. */
+trp_status engine_table_alterable(const struct engine_table *table,
+                                  const trp_table_options *options, bool shrink, int64_t *removed);
 
 /* The engine is ready. The table goes on with `options` (of the same name), and those that are used
  * up by them go; how many that were. What is beyond their limits goes with engine_shrink_step().
@@ -135,10 +177,10 @@ trp_status engine_index_finish(struct engine *engine);
 
 /* ---- operations -------------------------------------------------------------------------- */
 
-static inline bool engine_can_insert(const struct engine_table *table)
-{
-    return engine_ready(table->engine) && limiter_can_insert(table_limiter(table->table), 1);
-}
+bool engine_can_insert(const struct engine_table *table);
+
+/* INVALID_ARGUMENT (Reverb's words) when one of the table's selectors refuses the priority. */
+trp_status engine_check_priority(const struct engine_table *table, double priority);
 
 /* Samples that take items out of a table, or put them in another, wait as inserts do. */
 bool engine_can_sample(const struct engine_table *table);
@@ -221,6 +263,85 @@ bool engine_clear_waits(const struct engine *engine); /* something is left */
  */
 trp_status engine_unreadable(struct engine_table *table, uint64_t key, uint64_t chunk_seq,
                              trp_status status);
+
+/* ---- items and chunks of streams (chunks.c) ---------------------------------------------- */
+
+/* An item that is in no table yet. Its trajectory is in canonical form; it gets a reference to each
+ * of `count` chunks. */
+struct item *engine_item_create(struct engine *engine, trp_bytes trajectory,
+                                struct chunk *const *chunks, uint32_t count);
+void engine_item_destroy(struct engine *engine, struct item *item); /* in no table */
+
+/* A new chunk with one reference; its bytes are the `count` spans one after the other. Those of a
+ * large one are not copied: the message that they lie in is pinned until engine_unpin_messages(),
+ * which copies what was not stored meanwhile. `shared`: somebody else may write to them, each is
+ * looked at once. */
+struct chunk *engine_chunk_create(struct engine *engine, const trp_bytes *spans, uint32_t count,
+                                  bool shared);
+bool engine_pins_messages(const struct engine *engine); /* bytes of some have to stay */
+void engine_unpin_messages(struct engine *engine);
+void engine_chunk_unref(struct engine *engine, struct chunk *chunk);
+
+/* The memory of chunks that are in no item that was inserted. */
+uint64_t engine_held_bytes(const struct engine *engine);
+
+/* Copies chunk->size bytes to `out`. DATA_LOSS: they are not the bytes that were written, see
+ * engine_unreadable(); INTERNAL: the file cannot be read. */
+trp_status engine_chunk_read(struct engine *engine, const struct chunk *chunk, uint8_t *out);
+
+/* Ahead of a read, without waiting for the disk: adds the chunk's pages to `fetch`, as far as they
+ * are on the disk only. False: so is what says where they are, which was added; ask again when it
+ * is there. */
+bool engine_chunk_prefetch(struct engine *engine, const struct chunk *chunk, struct fetch *fetch);
+
+/* Fetches such pages until its destroy, which is before the engine's. NULL: there is nothing to
+ * fetch. */
+trp_status engine_fetcher(struct engine *engine, void (*done)(void *arg), void *arg,
+                          struct fetcher **out);
+
+/* Chunks may be pinned in the file for the transport, which sends them from there: so many bytes
+ * now, and so many of a chunk's first ones (0: it is small, or not stored yet). */
+uint64_t engine_pin_room(const struct engine *engine);
+size_t engine_chunk_pinnable(const struct chunk *chunk);
+
+/* Fills the message's slots, of `count` chunks in order, and drops a reference to each chunk, also
+ * on failure. `pins`: some have bytes elsewhere, which stay pinned until the transport has sent
+ * them. Failures as of engine_chunk_read(), with the chunk's number. */
+trp_status engine_message_fill(struct engine *engine, trp_message *message, bool pins,
+                               const struct wire_slot *slots, struct chunk *const *chunks,
+                               uint32_t count, uint32_t *damaged);
+
+/* Drops references of messages that were sent; true: some are out. */
+bool engine_unpin_chunks(struct engine *engine);
+bool engine_wait_unpinned(struct engine *engine, struct deadline deadline); /* false: it passed */
+
+/* Makes the store's files ready for readers on this host; on failure they stay as they are. */
+trp_status engine_share(struct engine *engine);
+
+/* A lease of such a reader, and how it finds the files; the paths are the engine's, the window is
+ * the caller's to say. Until it ends, pages that the reader was told of and whose chunks have
+ * references stay what they are. FAILED_PRECONDITION: the files are not ready. */
+trp_status engine_lease_begin(struct engine *engine, struct shared_welcome *welcome);
+void engine_lease_end(struct engine *engine, uint32_t index);
+
+/* Where such a reader finds the chunk: appends the numbers (uint64_t) of the pages that its first
+ * pieces have to themselves, and the bytes of what comes after them. What is small, or not stored
+ * yet, is all bytes. */
+trp_status engine_chunk_locate(struct engine *engine, const struct chunk *chunk,
+                               struct buffer *pages, struct buffer *rest);
+
+/* What checkpoints of the store are known by: 32 digits. */
+enum { ENGINE_IDENTITY_BYTES = 33 };
+void engine_identity(const struct engine *engine, char text[ENGINE_IDENTITY_BYTES]);
+
+struct engine_usage {
+    uint64_t file_bytes;      /* pages ever used */
+    uint64_t live_bytes;      /* of chunks and records that are not deleted */
+    uint64_t limit_bytes;     /* the file may grow to this, as the file system is now */
+    uint64_t allocated_bytes; /* the file takes from the file system */
+    uint64_t items, chunks, groups, cache_bytes;
+};
+struct engine_usage engine_usage(const struct engine *engine);
 
 /* ---- groups ------------------------------------------------------------------------------ */
 

@@ -6,6 +6,8 @@
 #include "core/clock.h"
 #include "engine.h"
 #include "removed.h"
+#include "replay/store/store.h"
+#include "replay/table/table.h"
 
 struct engine {
     struct store *store;
@@ -41,7 +43,8 @@ struct engine {
 struct engine_table *engine_table_add(struct engine *engine, const trp_table_options *options,
                                       uint32_t id);
 
-struct engine_table *engine_table_with_id(const struct engine *engine, uint32_t id); /* or NULL */
+/* Items that go when max_times_sampled changes like this: 0 unless it is lower than before. */
+int64_t engine_used_up(const struct table *table, int32_t before, int32_t after);
 
 /* A line for each, up to a bound; all of them are counted. */
 void engine_log_damage(struct engine *engine, const char *table, uint64_t key, const char *what);

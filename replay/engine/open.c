@@ -101,7 +101,7 @@ static trp_status stored_check(const struct engine *engine, const struct engine_
         if (!given)
             status = trp_fail(TRP_FAILED_PRECONDITION,
                               "%s has a table %s that is not among those to open: add \"%s\"",
-                              options->store.dir, old->name, stored[i].options);
+                              options->dir, old->name, stored[i].options);
         trp_table_options_destroy(old);
         TRP_TRY(status);
     }
@@ -446,15 +446,20 @@ static void item_damaged(void *arg, uint32_t id, uint64_t key, const char *what)
 trp_status engine_create(struct engine **out, const struct engine_options *options)
 {
     *out = NULL;
-    if (!options->store.read_only)
+    if (!options->read_only)
         TRP_TRY(tables_check(options));
     struct engine *engine = xcalloc(1, sizeof *engine);
-    engine->read_only = options->store.read_only;
+    engine->read_only = options->read_only;
     engine->seed = options->seed;
-    engine->synced = options->store.durability == TRP_DURABLE_SYSTEM;
-    struct store_options store = options->store;
-    store.damage = item_damaged;
-    store.damage_arg = engine;
+    engine->synced = options->durability == TRP_DURABLE_SYSTEM;
+    struct store_options store = {.dir = options->dir,
+                                  .durability = options->durability,
+                                  .max_bytes = options->max_bytes,
+                                  .read_only = options->read_only,
+                                  .check = options->check,
+                                  .checkpoint_dir = options->checkpoint_dir,
+                                  .damage = item_damaged,
+                                  .damage_arg = engine};
     trp_status status = store_create(&engine->store, &store);
     if (status != TRP_OK)
         goto out;
@@ -467,7 +472,7 @@ trp_status engine_create(struct engine **out, const struct engine_options *optio
     if (status != TRP_OK)
         goto out;
     if (engine->damaged > 0)
-        trp_log(TRP_WARN, "replay store %s: %llu damaged items were dropped", options->store.dir,
+        trp_log(TRP_WARN, "replay store %s: %llu damaged items were dropped", options->dir,
                 (unsigned long long)engine->damaged);
     for (size_t i = 0; i < engine->table_count && status == TRP_OK; ++i)
         status = table_settle(engine, engine->tables[i], options->shrink);

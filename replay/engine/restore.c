@@ -22,6 +22,7 @@
 #include "replay/disk/dir.h"
 #include "replay/disk/record.h"
 #include "replay/disk/walk.h"
+#include "replay/store/store.h"
 #include "replay/model/trajectory.h"
 
 /* What to do about a checkpoint that is damaged. */

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/words.h"
 #include "limits.h"
 
 struct engine_table *engine_table_add(struct engine *engine, const trp_table_options *options,
@@ -30,6 +31,58 @@ struct engine_table *engine_table_add(struct engine *engine, const trp_table_opt
     engine->tables[engine->table_count++] = table;
     return table;
 }
+
+/* ---- looking at one ---------------------------------------------------------------------- */
+
+const trp_table_options *engine_table_options(const struct engine_table *table)
+{
+    return table_options(table->table);
+}
+
+const struct limiter *engine_table_limiter(const struct engine_table *table)
+{
+    return table_limiter(table->table);
+}
+
+int64_t engine_table_size(const struct engine_table *table)
+{
+    return table_size(table->table);
+}
+
+struct engine_counts engine_table_counts(const struct engine_table *table)
+{
+    return (struct engine_counts){.unique_samples = table_unique_samples(table->table),
+                                  .episodes = table_episodes(table->table),
+                                  .episodes_deleted = table_episodes_deleted(table->table),
+                                  .bytes = table_bytes(table->table)};
+}
+
+const struct item *engine_item_in_slot(const struct engine_table *table, uint32_t slot)
+{
+    return table_slot(table->table, slot);
+}
+
+const struct item *engine_item_with_key(const struct engine_table *table, uint64_t key)
+{
+    return table_find(table->table, key);
+}
+
+uint32_t engine_table_slots(const struct engine_table *table)
+{
+    return table_slots(table->table);
+}
+
+const struct item *engine_oldest_item(struct engine_table *table)
+{
+    return table_oldest(table->table);
+}
+
+trp_status engine_check_priority(const struct engine_table *table, double priority)
+{
+    return table_check_priority(table->table, priority);
+}
+
+/* ---- changing them ----------------------------------------------------------------------- */
 
 static uint32_t options_put(struct engine *engine, const trp_table_options *options)
 {
@@ -129,6 +182,32 @@ static bool times_lower(int32_t before, int32_t after)
 int64_t engine_used_up(const struct table *table, int32_t before, int32_t after)
 {
     return times_lower(before, after) ? table_count_sampled(table, after) : 0;
+}
+
+trp_status engine_table_alterable(const struct engine_table *table,
+                                  const trp_table_options *options, bool shrink, int64_t *removed)
+{
+    if (table_selectors_differ(table->table, options))
+        return trp_fail(TRP_FAILED_PRECONDITION,
+                        "table %s: sampler and remover do not change while the server runs: stop "
+                        "it, and serve the table with the others (--table)",
+                        table->name);
+    int32_t before = table_options(table->table)->max_times_sampled;
+    int64_t over = table_over(table->table, options);
+    int64_t used = engine_used_up(table->table, before, options->max_times_sampled);
+    *removed = over > used ? over : used; /* about: some are both */
+    if (shrink || *removed == 0)
+        return TRP_OK;
+    if (used > 0)
+        return trp_fail(TRP_FAILED_PRECONDITION,
+                        "table %s has %lld item%s that came to max_times_sampled=%d already: with "
+                        "--shrink they go",
+                        table->name, (long long)used, plural(used),
+                        (int)options->max_times_sampled);
+    return trp_fail(TRP_FAILED_PRECONDITION,
+                    "table %s has %lld item%s more than that: with --shrink its remover's choices "
+                    "go",
+                    table->name, (long long)over, plural(over));
 }
 
 int64_t engine_table_alter(struct engine *engine, struct engine_table *table,

@@ -60,7 +60,7 @@ trp_status admin_load(struct admin *admin)
 
 static Troupe__ReplayLimiter *limiter_copy(struct engine_table *table)
 {
-    const struct limiter *limiter = table_limiter(table->table);
+    const struct limiter *limiter = engine_table_limiter(table);
     Troupe__ReplayLimiter *out = xmalloc(sizeof *out);
     char words[LIMITER_EXPLAIN_BYTES];
     troupe__replay_limiter__init(out);
@@ -78,7 +78,7 @@ static Troupe__ReplayLimiter *limiter_copy(struct engine_table *table)
     limiter_explain(limiter, true, words);
     out->sample_waits = xstrdup(words);
     out->can_insert = limiter_can_insert(limiter, 1);
-    out->can_sample = table_size(table->table) > 0 && limiter_can_sample(limiter, 1);
+    out->can_sample = engine_table_size(table) > 0 && limiter_can_sample(limiter, 1);
     return out;
 }
 
@@ -155,7 +155,7 @@ static char *blocked_words(const Troupe__ReplayTable *table, const Troupe__Repla
 
 static Troupe__ReplayStaleness *staleness_copy(struct engine_table *table)
 {
-    const struct item *oldest = table_oldest(table->table);
+    const struct item *oldest = engine_oldest_item(table);
     if (!oldest)
         return NULL;
     const struct engine_staleness *mean = &table->staleness;
@@ -192,25 +192,26 @@ static void columns_copy(trp_bytes bytes, Troupe__ReplayTable *out)
 
 static Troupe__ReplayTable *table_copy(const struct admin *admin, struct engine_table *table)
 {
-    const trp_table_options *options = table_options(table->table);
+    const trp_table_options *options = engine_table_options(table);
+    struct engine_counts counts = engine_table_counts(table);
     Troupe__ReplayTable *out = xmalloc(sizeof *out);
     troupe__replay_table__init(out);
     out->name = xstrdup(table->name);
     out->options = trp_table_options_format(options);
-    out->size = table_size(table->table);
+    out->size = engine_table_size(table);
     out->max_size = options->max_size;
     out->max_bytes = options->max_bytes;
     out->known_inserts = table->known_inserts;
     out->insert_on_sample_dropped = table->feed_dropped;
-    out->unique_samples = table_unique_samples(table->table);
+    out->unique_samples = counts.unique_samples;
     out->limiter = limiter_copy(table);
-    out->episodes = table_episodes(table->table);
-    out->episodes_deleted = table_episodes_deleted(table->table);
+    out->episodes = counts.episodes;
+    out->episodes_deleted = counts.episodes_deleted;
     out->staleness = staleness_copy(table);
-    char *warning = limiter_warning(table_limiter(table->table), options->max_size);
+    char *warning = limiter_warning(engine_table_limiter(table), options->max_size);
     if (warning)
         out->warning = warning;
-    out->bytes = table_bytes(table->table);
+    out->bytes = counts.bytes;
     if (options->signature.size) {
         out->signature.data = xmalloc(options->signature.size);
         memcpy(out->signature.data, options->signature.data, options->signature.size);
@@ -231,20 +232,19 @@ static Troupe__ReplayTable *table_copy(const struct admin *admin, struct engine_
 
 static Troupe__ReplayStore *store_copy(const struct admin *admin)
 {
-    struct store_stats stats;
+    struct engine_usage usage = engine_usage(admin->engine);
     Troupe__ReplayStore *out = xmalloc(sizeof *out);
     troupe__replay_store__init(out);
-    store_stats(engine_store(admin->engine), &stats);
     out->dir = xstrdup(admin->dir);
     out->durability = xstrdup(admin->durability);
-    out->file_bytes = stats.file_bytes;
-    out->live_bytes = stats.live_bytes;
-    out->map_bytes = stats.limit_bytes;
-    out->allocated_bytes = stats.allocated_bytes;
-    out->items = stats.items;
-    out->chunks = stats.chunks;
-    out->groups = stats.groups;
-    out->cache_bytes = stats.cache_bytes;
+    out->file_bytes = usage.file_bytes;
+    out->live_bytes = usage.live_bytes;
+    out->map_bytes = usage.limit_bytes;
+    out->allocated_bytes = usage.allocated_bytes;
+    out->items = usage.items;
+    out->chunks = usage.chunks;
+    out->groups = usage.groups;
+    out->cache_bytes = usage.cache_bytes;
     return out;
 }
 

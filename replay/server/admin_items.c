@@ -17,7 +17,6 @@
 #include "core/array.h"
 #include "core/clock.h"
 #include "limits.h"
-#include "replay/table/limits.h"
 #include "replay/model/trajectory.h"
 
 /* ---- the filter -------------------------------------------------------------------------- */
@@ -180,18 +179,18 @@ static void walk_slice(void *arg)
         walk->status = engine_index_finish(walk->admin->engine);
     if (walk->status != TRP_OK)
         return;
-    walk->sampler = table_options(table->table)->sampler.kind;
+    walk->sampler = engine_table_options(table)->sampler.kind;
     Troupe__ReplayOrder order = walk->order == TROUPE__REPLAY_ORDER__REPLAY_ORDER_SAMPLER
                                     ? order_of(walk->sampler)
                                     : walk->order;
-    size_t end = walk->keys ? walk->key_count : table_slots(table->table);
+    size_t end = walk->keys ? walk->key_count : engine_table_slots(table);
     size_t stop = end - walk->next > REPLAY_SLICE_SLOTS ? walk->next + REPLAY_SLICE_SLOTS : end;
     for (; walk->next < stop; walk->next++)
         walk_item(walk, order,
-                  walk->keys ? table_find(table->table, walk->keys[walk->next])
-                             : table_slot(table->table, (uint32_t)walk->next));
+                  walk->keys ? engine_item_with_key(table, walk->keys[walk->next])
+                             : engine_item_in_slot(table, (uint32_t)walk->next));
     walk->done = walk->next >= end;
-    walk->table_size = table_size(table->table);
+    walk->table_size = engine_table_size(table);
 }
 
 static int key_compare(const void *left, const void *right)
@@ -241,7 +240,7 @@ static void walk_cleanup(struct walk *walk)
 /* NULL: it has gone. */
 static const struct item *seen_item(const struct engine_table *table, const struct seen *seen)
 {
-    const struct item *item = table_slot(table->table, seen->slot);
+    const struct item *item = engine_item_in_slot(table, seen->slot);
     return item && item->seq == seen->seq ? item : NULL;
 }
 
@@ -477,7 +476,7 @@ static void fetch_info(struct fetch_work *work, const struct engine_table *table
                                          .inserted_at_ns = item->inserted_at_ns,
                                          .policy_version = item->policy_version};
     work->parts[at] = (struct wire_entry_parts){.item = &work->items[at],
-                                                .draw.table_size = table_size(table->table)};
+                                                .draw.table_size = engine_table_size(table)};
 }
 
 static void fetch_push(struct fetch_work *work, const struct engine_table *table,
@@ -515,13 +514,13 @@ static void fetch_link(struct fetch_work *work)
 
 static trp_status fetch_encode(struct fetch_work *work, struct engine_table *table)
 {
-    struct store *store = engine_store(work->admin->engine);
+    struct engine *engine = work->admin->engine;
     fetch_link(work);
     TRP_TRY(wire_sample_response_encode(work->parts, work->item_count, &work->message));
     for (uint32_t i = 0, chunk = 0; i < work->item_count; ++i) {
         for (uint32_t end = chunk + work->parts[i].slot_count; chunk < end; ++chunk) {
             const struct wire_slot *slot = &work->slots[chunk];
-            trp_status status = store_chunk_read(store, work->chunks[chunk], slot->bytes);
+            trp_status status = engine_chunk_read(engine, work->chunks[chunk], slot->bytes);
             if (status != TRP_OK)
                 return admin_unreadable(work->admin, table, work->items[i].key, slot->key, status);
         }
@@ -566,7 +565,7 @@ static trp_status entry_of_chunk(struct fetch_work *work, struct engine_table *t
                                      .slot_count = 1,
                                      .end_of_sequence = index + 1 == item->trajectory->chunk_count};
     TRP_TRY(wire_sample_response_encode(&parts, 1, message));
-    trp_status status = store_chunk_read(engine_store(work->admin->engine), chunk, slot.bytes);
+    trp_status status = engine_chunk_read(work->admin->engine, chunk, slot.bytes);
     if (status == TRP_OK)
         return TRP_OK;
     trp_message_destroy(*message);

@@ -111,17 +111,14 @@ void admin_checkpoints(Troupe__Replay_Service *service,
 /* The store that the engine has, as checkpoints name it. */
 struct identity_work {
     struct admin *admin;
-    char text[2 * NONCE_BYTES + 1];
+    char text[ENGINE_IDENTITY_BYTES];
 };
 
 static void identity_get(void *arg)
 {
     struct identity_work *work = arg;
-    if (!work->admin->engine)
-        return;
-    const uint8_t *nonce = store_identity(engine_store(work->admin->engine));
-    for (size_t i = 0; i < NONCE_BYTES; i++)
-        snprintf(work->text + 2 * i, 3, "%02x", nonce[i]);
+    if (work->admin->engine)
+        engine_identity(work->admin->engine, work->text);
 }
 
 static trp_status doomed_find(struct admin *admin,
@@ -167,11 +164,9 @@ static void names_find(void *arg)
     struct names_work *work = arg;
     struct engine *engine = work->admin->engine;
     for (size_t i = 0; i < work->report->damage_count; ++i) {
-        const char *name = "";
-        for (size_t j = 0; engine && j < engine_table_count(engine); ++j)
-            if (table_id(engine_table(engine, j)->table) == work->report->damage[i].table_id)
-                name = engine_table(engine, j)->name;
-        work->response->damage[i]->table = xstrdup(name);
+        const struct engine_table *table =
+            engine ? engine_table_with_id(engine, work->report->damage[i].table_id) : NULL;
+        work->response->damage[i]->table = xstrdup(table ? table->name : "");
     }
 }
 

@@ -109,7 +109,7 @@ static trp_status table_drop_change(struct change_work *work)
     TRP_TRY(admin_table(work->admin, work->drop->table, &table));
     TRP_TRY(engine_table_droppable(work->admin->engine, table));
     TRP_TRY(engine_index_finish(work->admin->engine));
-    int64_t size = table_size(table->table);
+    int64_t size = engine_table_size(table);
     if (work->drop->only_if_empty && size > 0)
         return trp_fail(TRP_FAILED_PRECONDITION, "table %s is not empty: it has %lld item%s",
                         table->name, (long long)size, plural(size));
@@ -163,42 +163,6 @@ static void changes_list(const trp_table_options *before, const trp_table_option
     free(old);
 }
 
-static int64_t used_up(const struct change_work *work, const struct engine_table *table)
-{
-    return engine_used_up(table->table, table_options(table->table)->max_times_sampled,
-                          work->options->max_times_sampled);
-}
-
-/* The engine is ready. */
-static trp_status shrink_check(const struct change_work *work, const struct engine_table *table)
-{
-    int64_t over = table_over(table->table, work->options), used = used_up(work, table);
-    work->altered->removed = over > used ? over : used; /* about: some are both */
-    if (work->alter->shrink || (over == 0 && used == 0))
-        return TRP_OK;
-    if (used > 0)
-        return trp_fail(TRP_FAILED_PRECONDITION,
-                        "table %s has %lld item%s that came to max_times_sampled=%d already: with "
-                        "--shrink they go",
-                        table->name, (long long)used, plural(used),
-                        (int)work->options->max_times_sampled);
-    return trp_fail(TRP_FAILED_PRECONDITION,
-                    "table %s has %lld item%s more than that: with --shrink its remover's choices "
-                    "go",
-                    table->name, (long long)over, plural(over));
-}
-
-/* Other selectors would have to be made from all items: that is done when a server starts. */
-static trp_status selectors_check(const struct change_work *work, const struct engine_table *table)
-{
-    if (!table_selectors_differ(table->table, work->options))
-        return TRP_OK;
-    return trp_fail(TRP_FAILED_PRECONDITION,
-                    "table %s: sampler and remover do not change while the server runs: stop it, "
-                    "and serve the table with the others (--table)",
-                    table->name);
-}
-
 /* What the table is to become goes into `work->options`; nothing is changed. */
 static trp_status alter_prepare(struct change_work *work, struct engine_table **table)
 {
@@ -206,16 +170,15 @@ static trp_status alter_prepare(struct change_work *work, struct engine_table **
     trp_table_options *options;
     TRP_TRY(admin_table(work->admin, work->options->name, table));
     TRP_TRY(
-        table_options_change(table_options((*table)->table), work->alter->options, true, &options));
+        table_options_change(engine_table_options(*table), work->alter->options, true, &options));
     if (work->alter->has_signature)
         signature_set(options, work->alter->signature);
     trp_table_options_destroy(work->options);
     work->options = options;
     TRP_TRY(trp_table_options_check(options));
-    TRP_TRY(selectors_check(work, *table));
     TRP_TRY(engine_feed_check(engine, options));
     TRP_TRY(engine_index_finish(engine));
-    return shrink_check(work, *table);
+    return engine_table_alterable(*table, options, work->alter->shrink, &work->altered->removed);
 }
 
 static trp_status alter_change(struct change_work *work)
@@ -223,11 +186,11 @@ static trp_status alter_change(struct change_work *work)
     struct engine_table *table;
     struct service *service = work->admin->service;
     TRP_TRY(alter_prepare(work, &table));
-    changes_list(table_options(table->table), work->options, work->altered);
+    changes_list(engine_table_options(table), work->options, work->altered);
     if (only_looks(work))
         return TRP_OK;
     TRP_TRY(engine_table_admit(work->admin->engine, work->options, true));
-    bool other_signature = signature_differs(table_options(table->table), work->options);
+    bool other_signature = signature_differs(engine_table_options(table), work->options);
     work->shrunk = table->shrunk;
     work->altered->removed = engine_table_alter(work->admin->engine, table, work->options);
     if (other_signature)

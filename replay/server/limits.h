@@ -12,6 +12,7 @@ enum {
      * slots looked at with the lock held: 2 ms if each is a cache miss. */
     REPLAY_ITEMS_MAX = 10000,
     REPLAY_REACH_MAX = 1 << 20,
+    REPLAY_SLICE_SLOTS = 20000,
     /* admin_items.c: a Fetch: by default, and at most, 1 ms and 4 ms of copying. A larger
      * item comes in parts of the latter. */
     REPLAY_FETCH_BYTES = 4 << 20,

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <troupe/log.h>
+#include <troupe/rng.h>
 #include "admin.h"
 #include "core/alloc.h"
 #include "core/clock.h"
@@ -131,11 +132,11 @@ static void pages_fetched(void *arg)
 static trp_status server_open(trp_replay_server *server, const trp_replay_server_options *options)
 {
     struct engine_options engine = {
-        .store = {.dir = options->dir,
-                  .durability = options->durability,
-                  .max_bytes = options->max_bytes,
-                  .check = options->verify,
-                  .checkpoint_dir = options->checkpoint_dir},
+        .dir = options->dir,
+        .durability = options->durability,
+        .max_bytes = options->max_bytes,
+        .check = options->verify,
+        .checkpoint_dir = options->checkpoint_dir,
         .tables = options->tables,
         .table_count = options->table_count,
         .shrink = options->shrink,
@@ -144,7 +145,7 @@ static trp_status server_open(trp_replay_server *server, const trp_replay_server
     uint64_t in_flight = options->server.in_flight_bytes;
     TRP_TRY(engine_create(&server->engine, &engine));
     address_remove(server);
-    if (store_share(engine_store(server->engine)) != TRP_OK)
+    if (!options->no_share && engine_share(server->engine) != TRP_OK)
         trp_log(TRP_WARN, "samplers on this host get copies over the network reason=%s",
                 trp_last_error());
     service_init(&server->service, server->engine, in_flight ? in_flight : HELD_BYTES_DEFAULT);
@@ -160,8 +161,7 @@ static trp_status server_open(trp_replay_server *server, const trp_replay_server
                                service_group_end));
     static const char *const blocking[] = {"Checkpoint", "Verify", NULL};
     TRP_TRY(trp_server_add(server->rpc, &server->admin.base.base, blocking));
-    TRP_TRY(store_fetcher(engine_store(server->engine), pages_fetched, server,
-                          &server->service.fetcher));
+    TRP_TRY(engine_fetcher(server->engine, pages_fetched, server, &server->service.fetcher));
     return worker_start(server);
 }
 
@@ -210,7 +210,7 @@ static void limiters_warn(void *arg)
     for (size_t i = 0; i < engine_table_count(engine); i++) {
         const struct engine_table *table = engine_table(engine, i);
         char *warning =
-            limiter_warning(table_limiter(table->table), table_options(table->table)->max_size);
+            limiter_warning(engine_table_limiter(table), engine_table_options(table)->max_size);
         if (warning)
             trp_log(TRP_WARN, "table %s: %s", table->name, warning);
         free(warning);
@@ -236,8 +236,9 @@ static void engine_close(void *arg)
     if (server->engine)
         address_remove(server);
     server->admin.engine = NULL;
-    if (server->engine && !store_loans_wait(engine_store(server->engine),
-                                            deadline_in_ms(&clock_monotonic, SERVER_LOANS_WAIT_MS)))
+    if (server->engine &&
+        !engine_wait_unpinned(server->engine,
+                              deadline_in_ms(&clock_monotonic, SERVER_LOANS_WAIT_MS)))
         trp_log(TRP_WARN, "the transport keeps samples that it was to drop");
     service_fetched(&server->service);
     fetcher_destroy(server->service.fetcher);
@@ -279,7 +280,7 @@ struct trp_replay_files {
 
 trp_status trp_replay_files_open(trp_replay_files **out, const char *dir)
 {
-    struct engine_options options = {.store = {.dir = dir, .read_only = true}};
+    struct engine_options options = {.dir = dir, .read_only = true};
     struct engine *engine;
     *out = NULL;
     TRP_TRY(engine_create(&engine, &options));

@@ -170,7 +170,7 @@ enum { OWNER_BYTES = sizeof(struct pending_owner) + 2 * sizeof(struct confirm) }
 
 static uint64_t service_held(const struct service *service)
 {
-    return service->held_bytes + store_held_bytes(engine_store(service->engine));
+    return service->held_bytes + engine_held_bytes(service->engine);
 }
 
 /* ---- lanes ------------------------------------------------------------------------------- */
@@ -178,7 +178,7 @@ static uint64_t service_held(const struct service *service)
 /* Reverb's bound on queued inserts. */
 static uint32_t lane_bound(const struct lane *lane)
 {
-    int64_t tenth = table_options(lane->table->table)->max_size / 10;
+    int64_t tenth = engine_table_options(lane->table)->max_size / 10;
     return tenth < 1 ? 1 : tenth > LANE_INSERTS_MAX ? LANE_INSERTS_MAX : (uint32_t)tenth;
 }
 
@@ -190,7 +190,7 @@ static void lane_push(struct lane *lane, struct insert_stream *stream, struct it
     struct pending_owner owner = {.stream = stream, .number = ring_push(stream, item->key, false)};
     struct pending_insert *pending = pending_find(queue, item);
     if (pending) {
-        store_item_destroy(engine_store(lane->service->engine), pending->item);
+        engine_item_destroy(lane->service->engine, pending->item);
         pending->item = item;
         pending_join(queue, pending, owner);
     } else {
@@ -234,7 +234,7 @@ static void lane_take(struct lane *lane, struct pending_insert *pending)
 static void pending_end(struct lane *lane, struct pending_insert *pending, trp_status status)
 {
     if (status != TRP_OK)
-        store_item_destroy(engine_store(lane->service->engine), pending->item);
+        engine_item_destroy(lane->service->engine, pending->item);
     for (struct pending_owner *owner = &pending->owner; owner && owner->stream;
          owner = owner->next) {
         if (status == TRP_OK)
@@ -288,18 +288,13 @@ enum { INSERT_AHEAD = 8 };
 static struct item *item_make(const struct insert_stream *stream, const struct wire_item *wire)
 {
     const struct trajectory_builder *builder = &stream->builder;
-    struct store *store = engine_store(stream->service->engine);
-    struct item *item = store_item_create(
-        store, store_trajectory(store, buffer_bytes(&builder->bytes), builder->chunk_count));
+    struct item *item = engine_item_create(stream->service->engine, buffer_bytes(&builder->bytes),
+                                           builder->chunks, builder->chunk_count);
     item->key = wire->key;
     item->priority = wire->priority;
     item->times_sampled = wire->times_sampled;
     item->policy_version = wire->policy_version;
     item->print = crc32c(0, wire->trajectory.data, wire->trajectory.size);
-    for (uint32_t i = 0; i < builder->chunk_count; ++i) {
-        chunk_ref(builder->chunks[i]);
-        item->chunks[i] = builder->chunks[i];
-    }
     return item;
 }
 
@@ -310,7 +305,9 @@ static trp_status item_insert(struct insert_stream *stream, struct wire_item *wi
         trajectory_build(&stream->builder, &service->insert.lists, wire, &stream->keep);
     if (status == TRP_INTERNAL)
         return status;
-    struct lane *lane = service_lane(service, wire->table);
+    struct lane *lane = service->inserted; /* the next item mostly goes where the last one went */
+    if (!lane || !engine_table_is(lane->table, wire->table))
+        lane = service_lane(service, wire->table);
     if (!lane)
         return TRP_NOT_FOUND;
     if (lane != service->inserted) {
@@ -321,12 +318,14 @@ static trp_status item_insert(struct insert_stream *stream, struct wire_item *wi
         service->inserted = lane;
     }
     TRP_TRY(status);
-    TRP_TRY(table_check_priority(lane->table->table, wire->priority));
     if (wire->times_sampled < 0)
         return trp_fail(TRP_INVALID_ARGUMENT, "times_sampled must not be negative (got %d).",
                         wire->times_sampled);
+    bool waits = lane->inserts.first || !engine_can_insert(lane->table);
+    if (waits)
+        TRP_TRY(engine_check_priority(lane->table, wire->priority));
     struct item *item = item_make(stream, wire);
-    if (lane->inserts.first || !engine_can_insert(lane->table)) {
+    if (waits) {
         if (engine_ready(service->engine) && engine_take_known(service->engine, lane->table, item))
             ring_push(stream, wire->key, true);
         else
@@ -335,7 +334,7 @@ static trp_status item_insert(struct insert_stream *stream, struct wire_item *wi
     }
     status = engine_insert(service->engine, lane->table, item);
     if (status != TRP_OK) {
-        store_item_destroy(engine_store(service->engine), item);
+        engine_item_destroy(service->engine, item);
         return status;
     }
     ring_push(stream, wire->key, true);
@@ -437,7 +436,7 @@ static void stream_give_up(struct insert_stream *stream)
     }
     for (size_t i = 0; stream->pending && i < engine_table_count(service->engine); ++i)
         lane_leave_to(service->lanes[i], stream, 0);
-    keep_set_cleanup(&stream->keep, engine_store(service->engine));
+    keep_set_cleanup(&stream->keep, service->engine);
     trajectory_builder_cleanup(&stream->builder);
     kept_count(stream);
 }
@@ -472,7 +471,7 @@ static trp_status message_apply(struct insert_stream *stream, trp_message *messa
         struct wire_chunk *chunk = &lists->chunks[i];
         if (chunk->by_reference)
             TRP_TRY(wire_chunk_resolve(request, inbox_memory(stream->inbox), chunk));
-        TRP_TRY(keep_set_add(&stream->keep, engine_store(service->engine), chunk));
+        TRP_TRY(keep_set_add(&stream->keep, service->engine, chunk));
     }
     if (lists->item_count > 0) {
         for (uint32_t i = 0; i < lists->item_count; ++i) {
@@ -481,7 +480,7 @@ static trp_status message_apply(struct insert_stream *stream, trp_message *messa
                 engine_prefetch(service->engine, lane->table, lists->items[i + INSERT_AHEAD].key);
             TRP_TRY(item_insert(stream, &lists->items[i]));
         }
-        TRP_TRY(keep_set_release(&stream->keep, engine_store(service->engine), &request->keep));
+        TRP_TRY(keep_set_release(&stream->keep, service->engine, &request->keep));
     }
     return TRP_OK;
 }
@@ -583,7 +582,7 @@ void insert_closed(void *arg, trp_server_call *call)
             trp_log(TRP_WARN, "inserts of an ended stream dropped table=%s count=%u",
                     service->lanes[i]->table->name, dropped);
     }
-    keep_set_cleanup(&stream->keep, engine_store(service->engine));
+    keep_set_cleanup(&stream->keep, service->engine);
     trajectory_builder_cleanup(&stream->builder);
     kept_count(stream);
     inbox_leave(service, stream->inbox);

@@ -20,10 +20,10 @@
 #include "limits.h"
 #include "replay/wire/tensor.h"
 
-void keep_set_cleanup(struct keep_set *set, struct store *store)
+void keep_set_cleanup(struct keep_set *set, struct engine *engine)
 {
     for (uint32_t i = 0; i < set->count; ++i)
-        store_chunk_unref(store, set->kept[i].chunk);
+        engine_chunk_unref(engine, set->kept[i].chunk);
     free(set->kept);
     free(set->tensors);
     free(set->index);
@@ -198,12 +198,12 @@ static trp_status tensors_read(struct keep_set *set, const struct wire_chunk *ch
     }
 }
 
-static struct chunk *make_chunk(struct keep_set *set, struct store *store,
+static struct chunk *make_chunk(struct keep_set *set, struct engine *engine,
                                 const struct wire_chunk *chunk)
 {
     const struct wire_more *more = &chunk->more;
     if (more->count == 0)
-        return store_chunk_create(store, (trp_bytes[]){chunk->head, chunk->tail}, 2);
+        return engine_chunk_create(engine, (trp_bytes[]){chunk->head, chunk->tail}, 2, false);
     if (set->span_capacity < more->count + 2) {
         set->span_capacity = more->count + 2;
         set->spans = xrealloc(set->spans, set->span_capacity * sizeof *set->spans);
@@ -213,13 +213,10 @@ static struct chunk *make_chunk(struct keep_set *set, struct store *store,
     memcpy(set->spans + 2, chunk->resolved ? chunk->resolved : more->parts,
            more->count * sizeof *set->spans);
     set->spans[more->count + 1].size = more->last;
-    struct chunk *made = store_chunk_create(store, set->spans, more->count + 2);
-    if (chunk->resolved)
-        store_chunk_shared(made);
-    return made;
+    return engine_chunk_create(engine, set->spans, more->count + 2, chunk->resolved != NULL);
 }
 
-trp_status keep_set_add(struct keep_set *set, struct store *store, const struct wire_chunk *chunk)
+trp_status keep_set_add(struct keep_set *set, struct engine *engine, const struct wire_chunk *chunk)
 {
     if (keep_set_find(set, chunk->key))
         return TRP_OK; /* the first wins, as in Reverb */
@@ -236,7 +233,7 @@ trp_status keep_set_add(struct keep_set *set, struct store *store, const struct 
     if (set->count == set->capacity)
         set->kept = array_grow(set->kept, &set->capacity, sizeof *set->kept);
     set->kept[set->count++] = (struct kept){.key = chunk->key,
-                                            .chunk = make_chunk(set, store, chunk),
+                                            .chunk = make_chunk(set, engine, chunk),
                                             .tensor_first = first,
                                             .tensor_count = set->tensor_count - first};
     set->kept[set->count - 1].chunk->episode = episode;
@@ -249,13 +246,13 @@ trp_status keep_set_add(struct keep_set *set, struct store *store, const struct 
 }
 
 /* Moves what is marked to the front, drops the rest. */
-static void keep_marked(struct keep_set *set, struct store *store)
+static void keep_marked(struct keep_set *set, struct engine *engine)
 {
     uint32_t count = 0, tensor_count = 0;
     for (uint32_t i = 0; i < set->count; ++i) {
         struct kept kept = set->kept[i];
         if (kept.mark != set->mark) {
-            store_chunk_unref(store, kept.chunk);
+            engine_chunk_unref(engine, kept.chunk);
             continue;
         }
         memmove(&set->tensors[tensor_count], &set->tensors[kept.tensor_first],
@@ -269,7 +266,8 @@ static void keep_marked(struct keep_set *set, struct store *store)
     index_build(set);
 }
 
-trp_status keep_set_release(struct keep_set *set, struct store *store, const struct wire_keys *keys)
+trp_status keep_set_release(struct keep_set *set, struct engine *engine,
+                            const struct wire_keys *keys)
 {
     uint32_t found = 0;
     if (++set->mark == 0)
@@ -282,7 +280,7 @@ trp_status keep_set_release(struct keep_set *set, struct store *store, const str
         found++;
     }
     if (found < set->count)
-        keep_marked(set, store);
+        keep_marked(set, engine);
     set->bytes = 0;
     for (uint32_t i = 0; i < set->count; ++i)
         if (set->kept[i].chunk->seq == 0)

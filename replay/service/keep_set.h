@@ -8,7 +8,7 @@
 
 #include <troupe/status.h>
 #include "replay/model/item.h"
-#include "replay/store/store.h"
+#include "replay/engine/engine.h"
 #include "replay/wire/wire.h"
 
 /* What a slice may take from one tensor of a chunk. */
@@ -43,7 +43,7 @@ struct keep_set {
         bytes; /* of chunks added since the last release: an upper bound of what only we hold */
 };
 
-void keep_set_cleanup(struct keep_set *set, struct store *store);
+void keep_set_cleanup(struct keep_set *set, struct engine *engine);
 
 /* Its memory without the chunks. */
 uint64_t keep_set_memory(const struct keep_set *set);
@@ -51,14 +51,15 @@ uint64_t keep_set_memory(const struct keep_set *set);
 /* NULL: not kept. Valid until the next add or release. */
 struct kept *keep_set_find(const struct keep_set *set, uint64_t key);
 
-/* Adds the chunk, whose bytes are lent (store_chunk_create()), unless its key is kept already.
+/* Adds the chunk, whose bytes are lent (engine_chunk_create()), unless its key is kept already.
  * INVALID_ARGUMENT: a tensor or range that no client could read, with the chunk, the tensor, what
  * is expected and what is given; RESOURCE_EXHAUSTED: more than KEPT_CHUNKS_MAX chunks. */
-trp_status keep_set_add(struct keep_set *set, struct store *store, const struct wire_chunk *chunk);
+trp_status keep_set_add(struct keep_set *set, struct engine *engine,
+                        const struct wire_chunk *chunk);
 
 /* Drops every chunk that is not in `keys`. FAILED_PRECONDITION with Reverb's text when they are not
  * exactly what is left: a key that is not kept, or one listed twice. */
-trp_status keep_set_release(struct keep_set *set, struct store *store,
+trp_status keep_set_release(struct keep_set *set, struct engine *engine,
                             const struct wire_keys *keys);
 
 #endif

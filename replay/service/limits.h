@@ -33,6 +33,7 @@ enum {
      * chunks. A batch of 1024 small samples is 0.3 ms. */
     SAMPLE_BATCH_BYTES_MAX = 1 << 20,
     SAMPLE_BATCH_ITEMS_MAX = 1024,
+    SAMPLE_BLOCK_ITEMS_MAX = 64, /* the first are in the cache when the last are asked for */
     SAMPLE_RESPONSE_BYTES_MAX = 2 << 20,
     /* sample_stream.c: pages of a stream that are on their way from the disk: 32 reads of
      * 28 KB are 1 MiB, on their way in eight batches as those before are waited for. */

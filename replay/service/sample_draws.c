@@ -13,7 +13,6 @@
 #include "core/alloc.h"
 #include "core/array.h"
 #include "limits.h"
-#include "replay/table/limits.h"
 
 /* ---- drawing ----------------------------------------------------------------------------- */
 
@@ -54,8 +53,8 @@ static size_t push_sample(struct sample_stream *stream, struct draws *draws,
     drawn->trajectory_size = (uint32_t)(draws->trajectories.size - before);
     push_chunks(draws, item);
     for (uint32_t i = 0; i < drawn->chunk_count; ++i) {
-        draws->look_again |= !store_chunk_prefetch(engine_store(stream->service->engine),
-                                                   item->chunks[i], &draws->fetch);
+        draws->look_again |=
+            !engine_chunk_prefetch(stream->service->engine, item->chunks[i], &draws->fetch);
         bytes += item->chunks[i]->size;
     }
     return bytes + drawn->trajectory_size;
@@ -128,12 +127,12 @@ static void draws_fetch(struct sample_stream *stream, struct draws *draws)
  */
 static void draws_look_again(struct sample_stream *stream, struct draws *draws)
 {
-    struct store *store = engine_store(stream->service->engine);
+    struct engine *engine = stream->service->engine;
     bool again = draws->look_again && ++draws->looks < SAMPLE_LOOKS_MAX;
     fetch_clear(&draws->fetch);
     draws->look_again = false;
     for (uint32_t i = 0; again && i < draws->chunk_count; ++i)
-        draws->look_again |= !store_chunk_prefetch(store, draws->chunks[i], &draws->fetch);
+        draws->look_again |= !engine_chunk_prefetch(engine, draws->chunks[i], &draws->fetch);
     draws_fetch(stream, draws);
 }
 
@@ -156,7 +155,7 @@ void sample_stream_draw(struct sample_stream *stream)
 static void draws_unref(struct service *service, struct draws *draws)
 {
     for (uint32_t i = draws->chunk_next; i < draws->chunk_count; ++i)
-        store_chunk_unref(engine_store(service->engine), draws->chunks[i]);
+        engine_chunk_unref(service->engine, draws->chunks[i]);
     draws->drawn_count = draws->drawn_next = 0;
     draws->chunk_count = draws->chunk_next = 0;
     draws->looks = 0;

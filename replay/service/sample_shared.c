@@ -15,7 +15,6 @@
 #include <string.h>
 
 #include <troupe/log.h>
-#include <troupe/rng.h>
 #include "core/boot.h"
 #include "core/alloc.h"
 #include "limits.h"
@@ -32,7 +31,7 @@ struct shared_stream {
     struct sample_stream base;
     struct shared_stream *next, *previous; /* in the service's list, while it has a lease */
     bool greeted, leased, deaf;
-    const struct store_share *share;
+    uint64_t page_bytes, piece_bytes;
     struct lane *lane;
     uint32_t lease_index;
     uint64_t window, window_used;
@@ -91,17 +90,17 @@ static void told_push_chunk(struct shared_stream *stream, struct chunk *chunk)
 /* The oldest message is done with. */
 static void told_pop(struct shared_stream *stream)
 {
-    struct store *store = engine_store(stream->base.service->engine);
+    struct engine *engine = stream->base.service->engine;
     struct told told = stream->told[stream->told_first];
     stream->told_first = (stream->told_first + 1) & (stream->told_capacity - 1);
     stream->told_count--;
     stream->window_used -= told.bytes;
     for (uint32_t i = 0; i < told.chunks; ++i) {
-        store_chunk_unref(store, stream->chunks[stream->chunk_first]);
+        engine_chunk_unref(engine, stream->chunks[stream->chunk_first]);
         stream->chunk_first = (stream->chunk_first + 1) & (stream->chunk_capacity - 1);
         stream->chunk_count--;
     }
-    engine_settle_until(stream->base.service->engine, &stream->base.handout, told.handed);
+    engine_settle_until(engine, &stream->base.handout, told.handed);
     stream->look_at = lease_deadline(stream);
 }
 
@@ -110,7 +109,7 @@ static void lease_revoke(struct shared_stream *stream)
     if (!stream->leased)
         return;
     stream->leased = false;
-    store_lease_end(engine_store(stream->base.service->engine), stream->lease_index);
+    engine_lease_end(stream->base.service->engine, stream->lease_index);
     while (stream->told_count > 0)
         told_pop(stream);
     if (stream->previous)
@@ -163,8 +162,7 @@ static void shared_put_trajectory(const struct item *item, struct buffer *out)
 /* Bytes of pages that the chunk has at most. */
 static uint64_t chunk_page_bytes(const struct shared_stream *stream, const struct chunk *chunk)
 {
-    const struct store_share *share = stream->share;
-    return (chunk->size + share->piece_bytes - 1) / share->piece_bytes * share->page_bytes;
+    return (chunk->size + stream->piece_bytes - 1) / stream->piece_bytes * stream->page_bytes;
 }
 
 /* The same for an item of the first draws. */
@@ -199,7 +197,6 @@ static trp_status chunk_tell(struct shared_stream *stream, struct chunk *chunk, 
 {
     struct service *service = stream->base.service;
     struct shared_builder *builder = &service->builder;
-    struct store *store = engine_store(service->engine);
     struct buffer *pages = &builder->pages, *bytes = &builder->bytes;
     struct shared_chunk at = {.size = chunk->size,
                               .page_first = (uint32_t)(pages->size / sizeof(uint64_t)),
@@ -207,10 +204,10 @@ static trp_status chunk_tell(struct shared_stream *stream, struct chunk *chunk, 
     if (bytes->size > UINT32_MAX - chunk->size)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "samples beyond 4 GiB in one message");
     if (stream->window_used + told->bytes + chunk_page_bytes(stream, chunk) > stream->window) {
-        TRP_TRY(store_chunk_read(store, chunk, buffer_reserve(bytes, chunk->size)));
+        TRP_TRY(engine_chunk_read(service->engine, chunk, buffer_reserve(bytes, chunk->size)));
         bytes->size += chunk->size;
     } else {
-        TRP_TRY(store_chunk_locate(store, chunk, pages, bytes));
+        TRP_TRY(engine_chunk_locate(service->engine, chunk, pages, bytes));
     }
     at.pages = (uint32_t)(pages->size / sizeof(uint64_t)) - at.page_first;
     buffer_append(&builder->chunks, (trp_bytes){(const uint8_t *)&at, sizeof at});
@@ -219,7 +216,7 @@ static trp_status chunk_tell(struct shared_stream *stream, struct chunk *chunk, 
     chunk_ref(chunk);
     told_push_chunk(stream, chunk);
     told->chunks++;
-    told->bytes += at.pages * stream->share->page_bytes;
+    told->bytes += at.pages * stream->page_bytes;
     return TRP_OK;
 }
 
@@ -273,7 +270,6 @@ static trp_status message_tell(struct shared_stream *stream, struct told *told)
 static trp_status shared_send(struct sample_stream *base)
 {
     struct shared_stream *stream = shared_of(base);
-    struct store *store = engine_store(base->service->engine);
     struct draws *draws = base->first;
     struct told told = {.handed = stream->base.handout.settled};
     trp_message *message = NULL;
@@ -291,7 +287,7 @@ static trp_status shared_send(struct sample_stream *base)
                        ? draws->drawn[draws->drawn_next].chunk_first
                        : draws->chunk_count;
     while (draws->chunk_next < end)
-        store_chunk_unref(store, draws->chunks[draws->chunk_next++]);
+        engine_chunk_unref(base->service->engine, draws->chunks[draws->chunk_next++]);
     trp_server_call_send(base->call, message);
     return TRP_OK;
 }
@@ -328,21 +324,20 @@ static const struct sample_transport shared_transport = {.put_trajectory = share
 static trp_status greet(struct shared_stream *stream, trp_bytes bytes)
 {
     struct service *service = stream->base.service;
-    struct store *store = engine_store(service->engine);
-    const struct store_share *share = stream->share = store_shared(store);
     struct shared_hello hello;
+    struct shared_welcome welcome;
     char boot_id[BOOT_ID_BYTES];
     TRP_TRY(shared_hello_decode(bytes, &hello));
-    if (!share || service->no_share)
-        return trp_fail(TRP_FAILED_PRECONDITION, "this server's files are not for others to read");
     boot_id_read(boot_id);
     if (memcmp(boot_id, hello.boot_id, sizeof boot_id) != 0)
         return trp_fail(TRP_FAILED_PRECONDITION, "the client is on another host");
     struct lane *lane = service_lane(service, hello.table);
     if (!lane)
         return TRP_NOT_FOUND;
-    uint64_t lease = trp_rng_entropy() | 1;
-    TRP_TRY(store_lease_begin(store, lease, &stream->lease_index));
+    TRP_TRY(engine_lease_begin(service->engine, &welcome));
+    stream->lease_index = (uint32_t)welcome.layout.lease_index;
+    stream->page_bytes = welcome.layout.page_bytes;
+    stream->piece_bytes = welcome.layout.piece_bytes;
     stream->leased = true;
     stream->lane = lane;
     lane_use(lane);
@@ -352,21 +347,7 @@ static trp_status greet(struct shared_stream *stream, trp_bytes bytes)
     service->shared = stream;
     stream->window =
         hello.window < SHARED_WINDOW_BYTES_MAX ? hello.window : SHARED_WINDOW_BYTES_MAX;
-    struct shared_welcome welcome = {
-        .layout = {.page_bytes = share->page_bytes,
-                   .map_bytes = share->map_bytes,
-                   .piece_offset = share->piece_offset,
-                   .piece_bytes = share->piece_bytes,
-                   .device = share->device,
-                   .inode = share->inode,
-                   .nonce_at = share->nonce_at,
-                   .window = stream->window,
-                   .lease_index = stream->lease_index,
-                   .lease = lease},
-        .data_path = {(const uint8_t *)share->data_path, strlen(share->data_path)},
-        .lease_path = {(const uint8_t *)share->lease_path, strlen(share->lease_path)},
-    };
-    memcpy(welcome.layout.nonce, share->nonce, sizeof welcome.layout.nonce);
+    welcome.layout.window = stream->window;
     trp_message *message;
     TRP_TRY(shared_welcome_encode(&welcome, &message));
     trp_server_call_send(stream->base.call, message);

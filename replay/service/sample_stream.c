@@ -5,12 +5,11 @@
  * it, 1 MiB of chunks or SAMPLE_BATCH_ITEMS_MAX (sample_draws.c). The batch leaves in messages of
  * about 2 MiB as the transport takes them, at most three queued; then the stream queues behind the
  * others for its next batch. It does so before, too, while the disk is what it waits for. A message
- * is sized first and the store copies small chunks straight into it; large ones it lends, so that
- * the transport sends them from where they lie (store/loan.c). Items out of their table stay in the
- * handout until the stream asks for more or ends.
- * Guarantee: never more samples than asked for; nothing is drawn for a stream that has ended or
- * does not take what it has; a timeout ends a stream only when all that was drawn for it has left,
- * and nothing since. */
+ * is sized first and the store copies small chunks straight into it; large ones it pins, so that
+ * the transport sends them from where they lie (engine_message_fill()). Items out of their table
+ * stay in the handout until the stream asks for more or ends. Guarantee: never more samples than
+ * asked for; nothing is drawn for a stream that has ended or does not take what it has; a timeout
+ * ends a stream only when all that was drawn for it has left, and nothing since. */
 #include "sample_stream.h"
 
 #include <assert.h>
@@ -284,7 +283,7 @@ static struct wire_entry_parts *push_parts(struct service *service, uint32_t cou
     return &service->parts[count];
 }
 
-static void holes_reserve(struct service *service, uint32_t count)
+static void slots_reserve(struct service *service, uint32_t count)
 {
     while (service->slot_capacity < count) {
         service->slots =
@@ -296,18 +295,18 @@ static void holes_reserve(struct service *service, uint32_t count)
 struct cut {
     uint32_t parts, slots;
     size_t bytes;
-    uint64_t room; /* for bytes that are lent */
-    bool lends;
+    uint64_t room; /* for bytes that are pinned */
+    bool pins;
 };
 
 static struct wire_slot chunk_cut(const struct chunk *chunk, struct cut *cut)
 {
     struct wire_slot slot = {.key = chunk->seq, .size = chunk->size};
-    size_t lendable = cut->room > 0 ? store_chunk_lendable(chunk) : 0;
-    if (lendable > 0 && lendable <= cut->room) {
-        slot.elsewhere = lendable;
-        cut->room -= lendable;
-        cut->lends = true;
+    size_t pinnable = cut->room > 0 ? engine_chunk_pinnable(chunk) : 0;
+    if (pinnable > 0 && pinnable <= cut->room) {
+        slot.elsewhere = pinnable;
+        cut->room -= pinnable;
+        cut->pins = true;
     }
     cut->bytes += chunk->size;
     return slot;
@@ -342,72 +341,30 @@ static struct cut message_cut(struct sample_stream *stream)
 {
     struct service *service = stream->service;
     struct draws *draws = stream->first;
-    struct cut cut = {.room = draws->cold ? 0 : store_loan_room(engine_store(service->engine))};
-    holes_reserve(service, draws->chunk_count - draws->chunk_next);
+    struct cut cut = {.room = draws->cold ? 0 : engine_pin_room(service->engine)};
+    slots_reserve(service, draws->chunk_count - draws->chunk_next);
     while (draws->drawn_next < draws->drawn_count && cut.bytes <= SAMPLE_RESPONSE_BYTES_MAX)
         entry_cut(stream, push_parts(service, cut.parts++), &cut);
     return cut;
 }
 
-/* The chunk into the message, or as parts of its own behind those before. */
-static trp_status slot_fill(struct store *store, struct loan *loan, const struct wire_slot *slot,
-                            struct chunk *chunk, const uint8_t **done)
-{
-    if (slot->elsewhere == 0) {
-        trp_status status = store_chunk_read(store, chunk, slot->bytes);
-        store_chunk_unref(store, chunk);
-        return status;
-    }
-    loan_add(loan, (trp_bytes){*done, (size_t)(slot->bytes - *done)});
-    *done = slot->bytes;
-    return store_loan_chunk(store, loan, chunk, slot->bytes);
-}
-
-/* The chunk at this place of the first draws could not be read. */
-static trp_status chunk_unreadable(struct sample_stream *stream, uint32_t place, uint64_t seq,
-                                   trp_status status)
-{
-    const struct drawn *drawn = stream->first->drawn;
-    while (drawn->chunk_first + drawn->chunk_count <= place)
-        drawn++;
-    return engine_unreadable(stream->lane->table, drawn->info.key, seq, status);
-}
-
-static trp_status holes_fill(struct sample_stream *stream, uint32_t first, struct loan *loan,
-                             const uint8_t **done)
-{
-    struct service *service = stream->service;
-    struct store *store = engine_store(service->engine);
-    struct draws *draws = stream->first;
-    trp_status status = TRP_OK;
-    for (uint32_t i = first; i < draws->chunk_next; ++i) {
-        const struct wire_slot *slot = &service->slots[i - first];
-        if (status != TRP_OK) {
-            store_chunk_unref(store, draws->chunks[i]);
-            continue;
-        }
-        status = slot_fill(store, loan, slot, draws->chunks[i], done);
-        if (status != TRP_OK)
-            status = chunk_unreadable(stream, i, slot->key, status);
-    }
-    return status;
-}
-
 /* Everything into the message, whose chunks' references are taken. */
-static trp_status message_fill(struct sample_stream *stream, uint32_t first, bool lends,
+static trp_status message_fill(struct sample_stream *stream, uint32_t first, bool pins,
                                trp_message *message)
 {
-    struct store *store = engine_store(stream->service->engine);
-    const uint8_t *done = trp_message_data(message), *end = done + trp_message_size(message);
-    struct loan *loan = lends ? store_loan_begin(store) : NULL;
-    trp_status status = holes_fill(stream, first, loan, &done);
-    if (!lends)
-        return status;
-    loan_add(loan, (trp_bytes){done, (size_t)(end - done)});
-    size_t count;
-    const trp_bytes *parts = loan_parts(loan, &count);
-    trp_message_set_parts(message, parts, count, loan_return, loan);
-    return status;
+    struct service *service = stream->service;
+    const struct draws *draws = stream->first;
+    const struct drawn *drawn = draws->drawn;
+    uint32_t damaged;
+    trp_status status =
+        engine_message_fill(service->engine, message, pins, service->slots, draws->chunks + first,
+                            draws->chunk_next - first, &damaged);
+    if (status == TRP_OK)
+        return TRP_OK;
+    while (drawn->chunk_first + drawn->chunk_count <= first + damaged)
+        drawn++;
+    return engine_unreadable(stream->lane->table, drawn->info.key, service->slots[damaged].key,
+                             status);
 }
 
 static trp_status reverb_send(struct sample_stream *stream)
@@ -418,7 +375,7 @@ static trp_status reverb_send(struct sample_stream *stream)
     struct cut cut = message_cut(stream);
     trp_status status = wire_sample_response_encode(stream->service->parts, cut.parts, &message);
     if (status == TRP_OK)
-        status = message_fill(stream, first, cut.lends, message);
+        status = message_fill(stream, first, cut.pins, message);
     else
         draws->chunk_next = first; /* their references are still ours */
     if (status != TRP_OK) {

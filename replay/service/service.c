@@ -156,7 +156,7 @@ void service_cleanup(struct service *service)
     wire_keys_cleanup(&service->confirmed);
     shared_builder_cleanup(&service->builder);
     free(service->parts);
-    free(service->lent);
+    free(service->pinned);
     free(service->slots);
     free(service->lanes);
     free(service->broken_text);
@@ -310,21 +310,22 @@ static bool service_commit(struct service *service)
 
 void service_keep(struct service *service, trp_message *message)
 {
-    if (!store_has_lent(engine_store(service->engine))) {
+    if (!engine_pins_messages(service->engine)) {
         trp_message_destroy(message);
         return;
     }
-    if (service->lent_count == service->lent_capacity)
-        service->lent = array_grow(service->lent, &service->lent_capacity, sizeof(trp_message *));
-    service->lent[service->lent_count++] = message;
+    if (service->pinned_count == service->pinned_capacity)
+        service->pinned =
+            array_grow(service->pinned, &service->pinned_capacity, sizeof(trp_message *));
+    service->pinned[service->pinned_count++] = message;
 }
 
 /* Chunks that wait for an item, for the limiter or for room get bytes of their own. */
 static void service_let_go(struct service *service)
 {
-    store_lent_end(engine_store(service->engine));
-    while (service->lent_count > 0)
-        trp_message_destroy(service->lent[--service->lent_count]);
+    engine_unpin_messages(service->engine);
+    while (service->pinned_count > 0)
+        trp_message_destroy(service->pinned[--service->pinned_count]);
     inboxes_destroy(service);
 }
 
@@ -369,7 +370,7 @@ int64_t service_group_end(void *arg)
     bool more = false;
     if (!service->engine)
         return INT64_MAX; /* stopped */
-    bool lends = store_loans_collect(engine_store(service->engine));
+    bool pinned = engine_unpin_chunks(service->engine);
     bool ready = engine_ready(service->engine);
     if (!ready ||
         !service->worked) /* who waits for the index would wait for ever behind samplers */
@@ -386,7 +387,7 @@ int64_t service_group_end(void *arg)
         insert_streams_answer(service);
     unaries_answer(service, durable);
     service_let_go(service);
-    if (lends)
+    if (pinned)
         next = earlier_in_ms(next, SERVICE_LOANS_MS);
     service->group++;
     if (!durable)

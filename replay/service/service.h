@@ -90,8 +90,8 @@ struct service {
                                 NULL: then nothing is fetched ahead */
 
     /* Messages that chunks of this group lie in. */
-    trp_message **lent;
-    uint32_t lent_count, lent_capacity;
+    trp_message **pinned;
+    uint32_t pinned_count, pinned_capacity;
     struct inbox *left;   /* inboxes of streams that ended in this group */
     uint32_t inbox_count; /* that there are */
 

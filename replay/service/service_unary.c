@@ -208,11 +208,12 @@ static void time_fill(Deepmind__Reverb__TableWorkerTime *out, struct lane *lane)
 static void table_fill(struct table_info *out, struct lane *lane)
 {
     struct engine_table *table = lane->table;
-    const trp_table_options *options = table_options(table->table);
+    const trp_table_options *options = engine_table_options(table);
+    struct engine_counts counts = engine_table_counts(table);
     deepmind__reverb__table_info__init(&out->info);
     selector_fill(&out->sampler, &out->sampler_prioritized, &out->sampler_heap, options->sampler);
     selector_fill(&out->remover, &out->remover_prioritized, &out->remover_heap, options->remover);
-    limiter_fill(out, table_limiter(table->table));
+    limiter_fill(out, engine_table_limiter(table));
     out->info.sampler_options = &out->sampler;
     out->info.remover_options = &out->remover;
     out->info.rate_limiter_info = &out->limiter;
@@ -220,13 +221,13 @@ static void table_fill(struct table_info *out, struct lane *lane)
     out->info.max_times_sampled = options->max_times_sampled;
     out->info.signature.data = (uint8_t *)options->signature.data;
     out->info.signature.len = options->signature.size;
-    out->info.current_size = table_size(table->table);
+    out->info.current_size = engine_table_size(table);
     out->info.name = (char *)table->name;
     time_fill(&out->time, lane);
     out->info.table_worker_time = &out->time;
-    out->info.num_episodes = table_episodes(table->table);
-    out->info.num_deleted_episodes = table_episodes_deleted(table->table);
-    out->info.num_unique_samples = table_unique_samples(table->table);
+    out->info.num_episodes = counts.episodes;
+    out->info.num_deleted_episodes = counts.episodes_deleted;
+    out->info.num_unique_samples = counts.unique_samples;
 }
 
 static trp_status server_info(struct service *service, trp_message **answer)
@@ -276,7 +277,7 @@ static trp_status reset(struct service *service, trp_bytes bytes)
     struct lane *lane = service_lane(service, service->mutate.table);
     if (!lane)
         return TRP_NOT_FOUND;
-    TRP_TRY(engine_table_admit(service->engine, table_options(lane->table->table), true));
+    TRP_TRY(engine_table_admit(service->engine, engine_table_options(lane->table), true));
     engine_reset(service->engine, lane->table);
     lane_move(lane);
     return TRP_OK;

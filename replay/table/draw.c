@@ -127,12 +127,11 @@ void table_sample_distinct(struct table *table, struct map *drawn, struct table_
 
 uint32_t table_sample_many(struct table *table, uint32_t count, struct table_sample *samples)
 {
-    uint32_t slots[SAMPLE_BLOCK_ITEMS_MAX], done = 0;
-    double probabilities[SAMPLE_BLOCK_ITEMS_MAX];
+    uint32_t slots[DRAW_BLOCK_SLOTS_MAX], done = 0;
+    double probabilities[DRAW_BLOCK_SLOTS_MAX];
     assert(table->options->max_times_sampled <= 0);
     while (done < count) {
-        uint32_t block =
-            count - done < SAMPLE_BLOCK_ITEMS_MAX ? count - done : SAMPLE_BLOCK_ITEMS_MAX;
+        uint32_t block = count - done < DRAW_BLOCK_SLOTS_MAX ? count - done : DRAW_BLOCK_SLOTS_MAX;
         selector_pick_many(table->sampler, &table->rng, block, slots, probabilities);
         for (uint32_t i = 0; i < block; i++)
             __builtin_prefetch(&table->items[slots[i]]);

@@ -21,7 +21,7 @@ static uint64_t entry_seq(const struct item *entry)
 /* Goes on with the search by a slice. */
 static void oldest_search(struct table *table)
 {
-    for (uint32_t i = 0; i < REPLAY_SLICE_SLOTS && i < table->slot_count; i++) {
+    for (uint32_t i = 0; i < OLDEST_SLOTS_MAX && i < table->slot_count; i++) {
         if (table->oldest_next >= table->slot_count)
             table->oldest_next = 0;
         const struct item *entry = table->items[table->oldest_next];

@@ -409,8 +409,7 @@ static void who_needs_all_items_in_memory_may_give_up(void **state)
     OPEN("name=t");
     insert_many(replay, COUNT);
     replay_close(replay);
-    assert_int_equal(
-        engine_create(&engine, &(struct engine_options){.store = {.dir = replay->dir}}), TRP_OK);
+    assert_int_equal(engine_create(&engine, &(struct engine_options){.dir = replay->dir}), TRP_OK);
     struct engine_door door = {enter_at_once, engine};
     assert_int_equal(engine_load(&door, a_few_times, &few), TRP_CANCELLED);
     assert_false(engine_ready(engine));

@@ -5,7 +5,7 @@
 #include <troupe/replay.h>
 #include "replay/engine/limits.h"
 #include "replay/service/limits.h"
-#include "replay/engine/engine.h"
+#include "replay/engine/internal.h"
 
 enum { TABLES = 2, STORE_BYTES = 24 << 20, LARGE = 100000, SMALL = 10 };
 
@@ -46,7 +46,8 @@ static void open_engine(struct site *site, const char *const lines[TABLES])
         parsed[i] = options_of(lines[i]);
         tables[i] = *parsed[i];
     }
-    struct engine_options options = {.store = {.dir = site->dir, .max_bytes = STORE_BYTES},
+    struct engine_options options = {.dir = site->dir,
+                                     .max_bytes = STORE_BYTES,
                                      .tables = tables,
                                      .table_count = TABLES,
                                      .seed = 1};
@@ -58,10 +59,10 @@ static void open_engine(struct site *site, const char *const lines[TABLES])
 
 static trp_status insert(struct site *site, struct engine_table *table, size_t bytes)
 {
-    struct item *item = fixture_item(engine_store(site->engine), ++site->key, bytes);
+    struct item *item = fixture_item(site->engine->store, ++site->key, bytes);
     trp_status status = engine_insert(site->engine, table, item);
     if (status != TRP_OK)
-        store_item_destroy(engine_store(site->engine), item);
+        store_item_destroy(site->engine->store, item);
     return status;
 }
 
@@ -74,7 +75,7 @@ static void insert_many(struct site *site, struct engine_table *table, uint32_t 
 static uint64_t stored_items(const struct site *site)
 {
     struct store_stats stats;
-    store_stats(engine_store(site->engine), &stats);
+    store_stats(site->engine->store, &stats);
     return stats.items;
 }
 

@@ -6,7 +6,7 @@
 #include <troupe/rng.h>
 #include "replay/store/limits.h"
 #include "core/limits.h"
-#include "replay/engine/engine.h"
+#include "replay/engine/internal.h"
 #include "replay/engine/removed.h"
 
 static const int64_t NOW_NS = INT64_C(1000000000000);
@@ -80,8 +80,7 @@ static struct engine *engine_of(const char *dir, const char *line)
     trp_table_options *table;
     struct engine *engine;
     assert_int_equal(trp_table_options_parse(line, &table), TRP_OK);
-    struct engine_options options = {
-        .store = {.dir = dir}, .tables = table, .table_count = 1, .seed = 1};
+    struct engine_options options = {.dir = dir, .tables = table, .table_count = 1, .seed = 1};
     assert_int_equal(engine_create(&engine, &options), TRP_OK);
     trp_table_options_destroy(table);
     return engine;
@@ -91,7 +90,7 @@ static struct engine *engine_of(const char *dir, const char *line)
 static int64_t insert_at(struct engine *engine, int64_t second, uint64_t key, bool unconfirmed)
 {
     struct engine_table *table = engine_table(engine, 0);
-    struct item *item = fixture_item(engine_store(engine), key, 10);
+    struct item *item = fixture_item(engine->store, key, 10);
     item->unconfirmed = unconfirmed;
     engine_set_time(engine, NOW_NS + second * INT64_C(1000000000));
     assert_int_equal(engine_insert(engine, table, item), TRP_OK);

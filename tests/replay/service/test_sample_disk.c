@@ -5,7 +5,6 @@
 #include <replay.pb-c.h>
 
 #include "replay/service/limits.h"
-#include "replay/table/limits.h"
 #include "slow_disk.h"
 
 enum { FRAME = 20000, FRAME_PAGES = 5 }; /* more than a chunk that is kept in memory has */

@@ -13,7 +13,7 @@ enum { CHUNKS = 6, ROWS = 200, TENSORS = 3 };
 
 struct world {
     char *dir;
-    struct store *store;
+    struct engine *engine;
     struct keep_set set;
     struct wire_insert_request request;
     uint64_t keys[CHUNKS];
@@ -50,7 +50,8 @@ static void add_chunks(struct world *world, trp_rng *rng)
     trp_bytes bytes = {trp_message_data(message), trp_message_size(message)};
     assert_int_equal(wire_insert_request_decode(bytes, &decoded), TRP_OK);
     for (uint32_t i = 0; i < decoded.lists.chunk_count; ++i)
-        assert_int_equal(keep_set_add(&world->set, world->store, &decoded.lists.chunks[i]), TRP_OK);
+        assert_int_equal(keep_set_add(&world->set, world->engine, &decoded.lists.chunks[i]),
+                         TRP_OK);
     trp_message_destroy(message);
     wire_insert_request_cleanup(&request);
     wire_insert_request_cleanup(&decoded);
@@ -60,7 +61,7 @@ static int setup(void **state)
 {
     struct world *world = xcalloc(1, sizeof *world);
     world->dir = fixture_dir("/tmp");
-    assert_int_equal(store_create(&world->store, &(struct store_options){.dir = world->dir}),
+    assert_int_equal(engine_create(&world->engine, &(struct engine_options){.dir = world->dir}),
                      TRP_OK);
     *state = world;
     return 0;
@@ -69,9 +70,9 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct world *world = *state;
-    keep_set_cleanup(&world->set, world->store);
+    keep_set_cleanup(&world->set, world->engine);
     wire_insert_request_cleanup(&world->request);
-    store_destroy(world->store);
+    engine_destroy(world->engine);
     fixture_remove(world->dir);
     free(world);
     return 0;
@@ -155,8 +156,9 @@ static void assert_encodes(struct world *world, const struct trajectory_builder 
     uint64_t seqs[CHUNKS] = {0};
     struct wire_insert_request plain = {0};
     struct buffer encoded = {0};
-    struct trajectory *trajectory =
-        store_trajectory(world->store, buffer_bytes(&builder->bytes), builder->chunk_count);
+    struct item *stored = engine_item_create(world->engine, buffer_bytes(&builder->bytes),
+                                             builder->chunks, builder->chunk_count);
+    const struct trajectory *trajectory = stored->trajectory;
     assert_true(trajectory_valid(trajectory));
     for (int i = 0; i < CHUNKS; ++i) {
         struct chunk *chunk = keep_set_find(&world->set, keys[i])->chunk;
@@ -170,7 +172,7 @@ static void assert_encodes(struct world *world, const struct trajectory_builder 
     assert_memory_equal(item->trajectory.data, encoded.data, encoded.size);
     for (int i = 0; i < CHUNKS; ++i)
         keep_set_find(&world->set, keys[i])->chunk->seq = 0;
-    store_item_destroy(world->store, store_item_create(world->store, trajectory));
+    engine_item_destroy(world->engine, stored);
     trp_message_destroy(message);
     wire_insert_request_cleanup(&plain);
     buffer_cleanup(&encoded);
@@ -196,7 +198,7 @@ static void a_builder_that_remembers_builds_what_a_fresh_one_does(void **state)
     trp_rng_init(&rng, 5, 1);
     for (int trial = 0; trial < 3000; ++trial) {
         if (trial % 50 == 0) {
-            keep_set_cleanup(&world->set, world->store);
+            keep_set_cleanup(&world->set, world->engine);
             add_chunks(world, &rng);
         }
         if (trial == 0 || trp_rng_below(&rng, 3) == 0)

@@ -1,0 +1,207 @@
+/* Streams have items and chunks before a table has them, and after; all of these are the store's.
+ * Here is what streams may do with them, so that nobody above the engine needs to know a store. */
+#include "internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <troupe/rng.h>
+#include "replay/wire/shared_wire.h"
+
+struct item *engine_item_create(struct engine *engine, trp_bytes trajectory,
+                                struct chunk *const *chunks, uint32_t count)
+{
+    struct item *item =
+        store_item_create(engine->store, store_trajectory(engine->store, trajectory, count));
+    for (uint32_t i = 0; i < count; i++) {
+        chunk_ref(chunks[i]);
+        item->chunks[i] = chunks[i];
+    }
+    return item;
+}
+
+void engine_item_destroy(struct engine *engine, struct item *item)
+{
+    store_item_destroy(engine->store, item);
+}
+
+struct chunk *engine_chunk_create(struct engine *engine, const trp_bytes *spans, uint32_t count,
+                                  bool shared)
+{
+    struct chunk *chunk = store_chunk_create(engine->store, spans, count);
+    if (shared)
+        store_chunk_shared(chunk);
+    return chunk;
+}
+
+void engine_chunk_unref(struct engine *engine, struct chunk *chunk)
+{
+    store_chunk_unref(engine->store, chunk);
+}
+
+uint64_t engine_held_bytes(const struct engine *engine)
+{
+    return store_held_bytes(engine->store);
+}
+
+bool engine_pins_messages(const struct engine *engine)
+{
+    return store_has_lent(engine->store);
+}
+
+void engine_unpin_messages(struct engine *engine)
+{
+    store_lent_end(engine->store);
+}
+
+/* ---- out of the store ------------------------------------------------------------------------ */
+
+trp_status engine_chunk_read(struct engine *engine, const struct chunk *chunk, uint8_t *out)
+{
+    return store_chunk_read(engine->store, chunk, out);
+}
+
+bool engine_chunk_prefetch(struct engine *engine, const struct chunk *chunk, struct fetch *fetch)
+{
+    return store_chunk_prefetch(engine->store, chunk, fetch);
+}
+
+trp_status engine_fetcher(struct engine *engine, void (*done)(void *arg), void *arg,
+                          struct fetcher **out)
+{
+    return store_fetcher(engine->store, done, arg, out);
+}
+
+uint64_t engine_pin_room(const struct engine *engine)
+{
+    return store_loan_room(engine->store);
+}
+
+size_t engine_chunk_pinnable(const struct chunk *chunk)
+{
+    return store_chunk_lendable(chunk);
+}
+
+/* The chunk into the message, or as parts of its own behind those before. */
+static trp_status slot_fill(struct store *store, struct loan *loan, const struct wire_slot *slot,
+                            struct chunk *chunk, const uint8_t **done)
+{
+    if (slot->elsewhere == 0) {
+        trp_status status = store_chunk_read(store, chunk, slot->bytes);
+        store_chunk_unref(store, chunk);
+        return status;
+    }
+    loan_add(loan, (trp_bytes){*done, (size_t)(slot->bytes - *done)});
+    *done = slot->bytes;
+    return store_loan_chunk(store, loan, chunk, slot->bytes);
+}
+
+/* Where it is not pinned, `loan` is NULL. */
+static trp_status slots_fill(struct store *store, struct loan *loan, const struct wire_slot *slots,
+                             struct chunk *const *chunks, uint32_t count, uint32_t *damaged,
+                             const uint8_t **done)
+{
+    trp_status status = TRP_OK;
+    for (uint32_t i = 0; i < count; i++) {
+        if (status != TRP_OK) {
+            store_chunk_unref(store, chunks[i]);
+            continue;
+        }
+        status = slot_fill(store, loan, &slots[i], chunks[i], done);
+        if (status != TRP_OK)
+            *damaged = i;
+    }
+    return status;
+}
+
+trp_status engine_message_fill(struct engine *engine, trp_message *message, bool pins,
+                               const struct wire_slot *slots, struct chunk *const *chunks,
+                               uint32_t count, uint32_t *damaged)
+{
+    const uint8_t *done = trp_message_data(message), *end = done + trp_message_size(message);
+    struct loan *loan = pins ? store_loan_begin(engine->store) : NULL;
+    trp_status status = slots_fill(engine->store, loan, slots, chunks, count, damaged, &done);
+    if (!loan)
+        return status;
+    loan_add(loan, (trp_bytes){done, (size_t)(end - done)});
+    size_t part_count;
+    const trp_bytes *parts = loan_parts(loan, &part_count);
+    trp_message_set_parts(message, parts, part_count, loan_return, loan);
+    return status;
+}
+
+bool engine_unpin_chunks(struct engine *engine)
+{
+    return store_loans_collect(engine->store);
+}
+
+bool engine_wait_unpinned(struct engine *engine, struct deadline deadline)
+{
+    return store_loans_wait(engine->store, deadline);
+}
+
+/* ---- readers on this host -------------------------------------------------------------------- */
+
+trp_status engine_share(struct engine *engine)
+{
+    return store_share(engine->store);
+}
+
+trp_status engine_lease_begin(struct engine *engine, struct shared_welcome *welcome)
+{
+    const struct store_share *share = store_shared(engine->store);
+    uint64_t lease = trp_rng_entropy() | 1;
+    uint32_t index;
+    if (!share)
+        return trp_fail(TRP_FAILED_PRECONDITION, "this server's files are not for others to read");
+    TRP_TRY(store_lease_begin(engine->store, lease, &index));
+    *welcome = (struct shared_welcome){
+        .layout = {.page_bytes = share->page_bytes,
+                   .map_bytes = share->map_bytes,
+                   .piece_offset = share->piece_offset,
+                   .piece_bytes = share->piece_bytes,
+                   .device = share->device,
+                   .inode = share->inode,
+                   .nonce_at = share->nonce_at,
+                   .lease_index = index,
+                   .lease = lease},
+        .data_path = {(const uint8_t *)share->data_path, strlen(share->data_path)},
+        .lease_path = {(const uint8_t *)share->lease_path, strlen(share->lease_path)},
+    };
+    memcpy(welcome->layout.nonce, share->nonce, sizeof welcome->layout.nonce);
+    return TRP_OK;
+}
+
+void engine_lease_end(struct engine *engine, uint32_t index)
+{
+    store_lease_end(engine->store, index);
+}
+
+trp_status engine_chunk_locate(struct engine *engine, const struct chunk *chunk,
+                               struct buffer *pages, struct buffer *rest)
+{
+    return store_chunk_locate(engine->store, chunk, pages, rest);
+}
+
+/* ---- the store as a whole -------------------------------------------------------------------- */
+
+void engine_identity(const struct engine *engine, char text[ENGINE_IDENTITY_BYTES])
+{
+    const uint8_t *nonce = store_identity(engine->store);
+    for (size_t i = 0; 2 * i + 1 < ENGINE_IDENTITY_BYTES; i++)
+        snprintf(text + 2 * i, 3, "%02x", nonce[i]);
+}
+
+struct engine_usage engine_usage(const struct engine *engine)
+{
+    struct store_stats stats;
+    store_stats(engine->store, &stats);
+    return (struct engine_usage){.file_bytes = stats.file_bytes,
+                                 .live_bytes = stats.live_bytes,
+                                 .limit_bytes = stats.limit_bytes,
+                                 .allocated_bytes = stats.allocated_bytes,
+                                 .items = stats.items,
+                                 .chunks = stats.chunks,
+                                 .groups = stats.groups,
+                                 .cache_bytes = stats.cache_bytes};
+}

@@ -24,12 +24,18 @@
 #include "core/alloc.h"
 #include "core/background.h"
 #include "core/clock.h"
+#include "core/status.h"
 #include "limits.h"
 #include "replay/store/copy.h"
 #include "replay/disk/dir.h"
 #include "replay/store/checkpoint_writer.h"
 
 enum { WAIT_MS = 50, NAMES_TRIED = 1000 };
+
+struct run_table {
+    uint32_t id;
+    char *name;
+};
 
 struct run {
     struct checkpointer *checkpointer;
@@ -42,6 +48,8 @@ struct run {
     uint64_t file_bytes; /* of the store, at the cut */
     trp_status status;
     struct checkpoint_info info; /* of the cut */
+    struct run_table *tables;    /* the same ones */
+    trp_replay_report *report;   /* of a verification */
 };
 
 /* ---- turns ---------------------------------------------------------------------------------- */
@@ -170,8 +178,10 @@ static void info_fill(struct run *run, struct engine *engine)
     engine_identity(engine, info->store);
     info->tables = xcalloc(count + 1, sizeof *info->tables);
     info->table_count = count;
+    run->tables = xcalloc(count + 1, sizeof *run->tables);
     for (size_t i = 0; i < count; i++) {
-        struct table *table = engine_table(engine, i)->table;
+        struct table *table = engine->tables[i]->table;
+        run->tables[i] = (struct run_table){table_id(table), xstrdup(engine->tables[i]->name)};
         const struct limiter *limiter = table_limiter(table);
         info->tables[i] = (struct checkpoint_table){
             .options = trp_table_options_format(table_options(table)),
@@ -244,18 +254,21 @@ static trp_status run_open(struct run *run, const char *what)
 /* Returns `status` with its words. */
 static trp_status run_close(struct run *run, trp_status status)
 {
-    char *words = status == TRP_OK ? NULL : xstrdup(trp_last_error());
+    char *kept = error_keep();
     enter(run, run_end);
     if (status == TRP_OK && run->making)
         old_remove(run->checkpointer, run->info.store);
     background_stop(&run->background);
     free(run->making);
+    for (size_t i = 0; i < run->info.table_count; i++)
+        free(run->tables[i].name);
+    free(run->tables);
     checkpoint_info_cleanup(&run->info);
     turn_give(run->checkpointer);
-    if (words)
-        trp_fail(status, "%s", words);
-    free(words);
-    return status;
+    if (status != TRP_OK)
+        return error_back(status, kept);
+    free(kept);
+    return TRP_OK;
 }
 
 /* Behind the items that a server which has just started does not have in memory yet: nobody waits
@@ -422,13 +435,11 @@ static trp_status checkpoint_make(struct run *run, char **path)
         status = files_write(run);
     if (status == TRP_OK)
         status = name_give(run, path);
-    if (status != TRP_OK) {
-        char *words = xstrdup(trp_last_error());
-        checkpoint_remove(run->making);
-        trp_fail(status, "%s", words);
-        free(words);
-    }
-    return status;
+    if (status == TRP_OK)
+        return TRP_OK;
+    char *kept = error_keep();
+    checkpoint_remove(run->making);
+    return error_back(status, kept);
 }
 
 trp_status checkpointer_run(struct checkpointer *checkpointer, bool (*is_cancelled)(void),
@@ -452,24 +463,27 @@ trp_status checkpointer_run(struct checkpointer *checkpointer, bool (*is_cancell
 
 /* ---- verification --------------------------------------------------------------------------- */
 
-void verify_report_add(struct verify_report *report, uint32_t table_id, uint64_t key,
-                       const char *what)
+void report_damage(trp_replay_report *report, char *table, uint64_t key, const char *what)
 {
     report->damaged++;
-    if (report->damage_count == VERIFY_DAMAGE_MAX)
+    if (report->damage_count == VERIFY_DAMAGE_MAX) {
+        free(table);
         return;
+    }
     if (!report->damage)
         report->damage = xcalloc(VERIFY_DAMAGE_MAX, sizeof *report->damage);
     report->damage[report->damage_count++] =
-        (struct verify_damage){.table_id = table_id, .key = key, .what = xstrdup(what)};
+        (trp_replay_damage){.table = table, .key = key, .what = xstrdup(what)};
 }
 
-void verify_report_cleanup(struct verify_report *report)
+void trp_replay_report_cleanup(trp_replay_report *report)
 {
-    for (size_t i = 0; i < report->damage_count; i++)
+    for (size_t i = 0; i < report->damage_count; i++) {
+        free(report->damage[i].table);
         free(report->damage[i].what);
+    }
     free(report->damage);
-    *report = (struct verify_report){0};
+    *report = (trp_replay_report){0};
 }
 
 static trp_status verify_item(void *arg, uint64_t seq, trp_bytes record)
@@ -491,20 +505,26 @@ static trp_status verify_piece(void *arg, uint64_t seq, uint32_t piece, trp_byte
 
 static trp_status verify_damage(void *arg, uint32_t table_id, uint64_t key, const char *what)
 {
-    verify_report_add(arg, table_id, key, what);
+    const struct run *run = arg;
+    const char *name = "";
+    for (size_t i = 0; i < run->info.table_count; i++)
+        if (run->tables[i].id == table_id)
+            name = run->tables[i].name;
+    report_damage(run->report, xstrdup(name), key, what);
     return TRP_OK;
 }
 
 trp_status checkpointer_verify(struct checkpointer *checkpointer, bool (*is_cancelled)(void),
-                               struct verify_report *report)
+                               trp_replay_report *report)
 {
     struct run run = {
         .checkpointer = checkpointer,
         .cancelled = is_cancelled,
-        .sink = {verify_item, verify_piece, verify_damage, report, NULL},
+        .sink = {verify_item, verify_piece, verify_damage, &run, NULL},
+        .report = report,
     };
     int64_t started_ns = clock_now_ns(&clock_monotonic);
-    *report = (struct verify_report){0};
+    *report = (trp_replay_report){0};
     TRP_TRY(run_open(&run, "verify"));
     trp_status status = run_start(&run, "verify");
     if (status == TRP_OK)

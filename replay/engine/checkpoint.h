@@ -49,26 +49,12 @@ struct progress checkpointer_progress(struct checkpointer *checkpointer);
 trp_status checkpointer_run(struct checkpointer *checkpointer, bool (*cancelled)(void),
                             char **path);
 
-struct verify_damage {
-    uint32_t table_id; /* 0: unknown, `key` is the item's seq */
-    uint64_t key;
-    char *what;
-};
-
-struct verify_report {
-    uint64_t items, chunks, bytes;
-    struct verify_damage *damage; /* at most VERIFY_DAMAGE_MAX */
-    size_t damage_count;
-    uint64_t damaged;
-    double seconds;
-};
-
 /* Reads everything that the store holds at this moment and compares sums. TRP_OK also when it found
  * damage. */
 trp_status checkpointer_verify(struct checkpointer *checkpointer, bool (*cancelled)(void),
-                               struct verify_report *report);
-void verify_report_add(struct verify_report *report, uint32_t table_id, uint64_t key,
-                       const char *what);
-void verify_report_cleanup(struct verify_report *report);
+                               trp_replay_report *report);
+
+/* One more damaged item; the first VERIFY_DAMAGE_MAX are named. Takes `table`. */
+void report_damage(trp_replay_report *report, char *table, uint64_t key, const char *what);
 
 #endif

@@ -17,21 +17,20 @@
 struct cleared {
     struct table *table;
     uint32_t id;
-    struct cleared *next;
+    struct list_link link;
 };
 
 void engine_clear(struct engine *engine, struct engine_table *table, uint32_t id)
 {
-    for (struct handout *handout = engine->handouts, *next; handout; handout = next) {
-        next = handout->next;
+    for (struct handout *next, *handout = LIST_FIRST(&engine->handouts, struct handout, link);
+         handout; handout = next) {
+        next = LIST_NEXT(handout, struct handout, link);
         if (handout->table == table)
             engine_settle(engine, handout);
     }
-    struct cleared *cleared = xmalloc(sizeof *cleared), **last = &engine->cleared;
+    struct cleared *cleared = xmalloc(sizeof *cleared);
     *cleared = (struct cleared){.table = table->table, .id = id};
-    while (*last)
-        last = &(*last)->next;
-    *last = cleared;
+    list_push(&engine->cleared, &cleared->link);
     clear_owe(engine, CLEAR_TABLE_ITEMS);
 }
 
@@ -91,19 +90,19 @@ static struct engine_table *shrinking_find(const struct engine *engine)
 
 bool engine_clear_waits(const struct engine *engine)
 {
-    return engine->cleared || shrinking_find(engine);
+    return engine->cleared.first || shrinking_find(engine);
 }
 
 /* Takes what it was worth off `weight`. */
 static void cleared_step(struct engine *engine, uint64_t *weight)
 {
-    struct cleared *cleared = engine->cleared;
+    struct cleared *cleared = LIST_FIRST(&engine->cleared, struct cleared, link);
     struct release release = {engine, cleared->id};
     if (table_destroy_step(cleared->table, weight, item_delete, &release))
         return;
     store_table_end(engine->store, cleared->id);
     engine->important = true;
-    engine->cleared = cleared->next;
+    list_remove(&engine->cleared, &cleared->link);
     free(cleared);
     *weight -= *weight < CLEAR_TABLE_ITEMS ? *weight : CLEAR_TABLE_ITEMS;
 }
@@ -111,15 +110,15 @@ static void cleared_step(struct engine *engine, uint64_t *weight)
 bool engine_clear_step(struct engine *engine, uint32_t items)
 {
     struct engine_table *shrinking = shrinking_find(engine);
-    bool waited = shrinking || engine->cleared;
+    bool waited = shrinking || engine->cleared.first;
     uint64_t owed = engine->owed < CLEAR_OWED_ITEMS ? engine->owed : CLEAR_OWED_ITEMS;
     uint64_t weight = owed + (shrinking ? 0 : items);
     engine->owed -= owed;
     if (shrinking)
         engine_shrink_step(engine, shrinking, items);
-    while (weight > 0 && engine->cleared)
+    while (weight > 0 && engine->cleared.first)
         cleared_step(engine, &weight);
-    if (!engine->cleared)
+    if (!engine->cleared.first)
         engine->owed = 0;
     return waited;
 }
@@ -136,9 +135,8 @@ bool clear_commit(struct engine *engine, struct clear_tries *tries)
 
 void cleared_destroy(struct engine *engine, table_release *release)
 {
-    while (engine->cleared) {
-        struct cleared *cleared = engine->cleared;
-        engine->cleared = cleared->next;
+    for (struct cleared *cleared; (cleared = LIST_FIRST(&engine->cleared, struct cleared, link));) {
+        list_remove(&engine->cleared, &cleared->link);
         table_destroy(cleared->table, release, engine);
         free(cleared);
     }

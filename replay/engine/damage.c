@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "core/alloc.h"
+#include "core/status.h"
 #include "limits.h"
 #include "internal.h"
 
@@ -48,7 +49,7 @@ trp_status engine_unreadable(struct engine_table *table, uint64_t key, uint64_t 
     if (status != TRP_DATA_LOSS || !table->table)
         return status;
     struct damaged damaged = {table_id(table->table), key, chunk_seq};
-    char *why = xstrdup(trp_last_error());
+    char *why = error_keep();
     if (engine->ready && !engine->read_only)
         item_give_up(engine, table, &damaged);
     else if (!engine->read_only && waiting->size < ENGINE_DAMAGED_MAX * sizeof damaged)

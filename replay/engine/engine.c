@@ -257,7 +257,7 @@ static trp_status item_insert(struct engine *engine, struct engine_table *table,
         return TRP_OK;
     TRP_TRY(item_fits(table, item));
     TRP_TRY(item_admit(engine, item, clears));
-    if (engine->cleared)
+    if (engine->cleared.first)
         clear_owe(engine, table_weight(item));
     item->inserted_at_ns = table->inserted_at_ns = engine->wall_ns;
     store_item_insert(engine->store, table_id(table->table), item);
@@ -308,11 +308,7 @@ static void handout_push(struct engine *engine, struct engine_table *table, stru
     assert(handout->count == 0 || handout->table == table);
     if (handout->count == 0) {
         handout->table = table;
-        handout->next = engine->handouts;
-        handout->previous = NULL;
-        if (handout->next)
-            handout->next->previous = handout;
-        engine->handouts = handout;
+        list_push(&engine->handouts, &handout->link);
     }
     if (handout->count == handout->capacity)
         handout->items = array_grow(handout->items, &handout->capacity, sizeof(struct item *));
@@ -411,16 +407,6 @@ uint32_t engine_sample_many(struct engine *engine, struct engine_table *table, u
     return n;
 }
 
-static void handout_unlink(struct engine *engine, struct handout *handout)
-{
-    if (handout->previous)
-        handout->previous->next = handout->next;
-    else
-        engine->handouts = handout->next;
-    if (handout->next)
-        handout->next->previous = handout->previous;
-}
-
 void engine_settle_until(struct engine *engine, struct handout *handout, uint64_t end)
 {
     if (handout->count == 0 || end <= handout->settled)
@@ -435,7 +421,7 @@ void engine_settle_until(struct engine *engine, struct handout *handout, uint64_
     handout->count -= count;
     memmove(handout->items, handout->items + count, handout->count * sizeof(struct item *));
     if (handout->count == 0)
-        handout_unlink(engine, handout);
+        list_remove(&engine->handouts, &handout->link);
 }
 
 void engine_settle(struct engine *engine, struct handout *handout)
@@ -536,7 +522,7 @@ void engine_destroy(struct engine *engine)
 {
     if (!engine)
         return;
-    assert(!engine->handouts);
+    assert(!engine->handouts.first);
     if (engine->opened && !engine->read_only && last_commit(engine) != TRP_OK)
         engine_log_failure("last commit failed");
     for (size_t i = 0; i < engine->table_count; ++i) {

@@ -16,6 +16,7 @@
 
 #include <troupe/replay.h>
 #include "core/clock.h"
+#include "core/list.h"
 #include "core/map.h"
 #include "replay/model/item.h"
 #include "replay/model/limiter.h"
@@ -209,9 +210,9 @@ struct handout {
     struct engine_table *table; /* of all items */
     struct item **items;
     uint32_t count, capacity;
-    uint64_t settled;                /* items that have left it */
-    struct handout *next, *previous; /* in the engine's list, while count > 0 */
-    struct map drawn;                /* in answer to this request, where no item comes twice */
+    uint64_t settled;      /* items that have left it */
+    struct list_link link; /* in the engine's list, while count > 0 */
+    struct map drawn;      /* in answer to this request, where no item comes twice */
 };
 
 /* A new request. */

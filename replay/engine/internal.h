@@ -15,9 +15,9 @@ struct engine {
     size_t table_count;
     uint64_t seed;
     struct removed_keys removed;
-    struct handout *handouts; /* those with items */
-    struct cleared *cleared;  /* tables that are taken apart, the next one first */
-    uint64_t owed;            /* weight that they are to lose for what came meanwhile */
+    struct list handouts; /* those with items */
+    struct list cleared;  /* tables that are taken apart, the next one first */
+    uint64_t owed;        /* weight that they are to lose for what came meanwhile */
     int64_t wall_ns;
     bool read_only;
     bool synced;                 /* a commit costs a write to the disk */

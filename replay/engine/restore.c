@@ -103,11 +103,8 @@ static trp_status copy_check(const char *path, const char *checkpoint)
     trp_status status = store_walk(path, WALK_VALUES, watch_again);
     if (status != TRP_DATA_LOSS)
         return status;
-    char *what = xstrdup(trp_last_error());
-    trp_fail(TRP_DATA_LOSS, "%s/data.mdb %s; nothing was restored: " TAKE_ANOTHER, checkpoint, what,
-             checkpoint);
-    free(what);
-    return status;
+    return trp_fail(TRP_DATA_LOSS, "%s/data.mdb %s; nothing was restored: " TAKE_ANOTHER,
+                    checkpoint, trp_last_error(), checkpoint);
 }
 
 /* Where there was no store, one is being made until FORMAT says so: who finds the rest without it
@@ -163,15 +160,30 @@ trp_status trp_replay_restore(const char *checkpoint, const char *dir, bool forc
 
 struct verifying {
     struct store *store;
-    struct verify_report report;
+    trp_replay_report *report;
     uint64_t record_bytes; /* of items; the store counts those of chunks */
     uint64_t looks;
 };
 
+static char *table_name(const struct store *store, uint32_t id)
+{
+    size_t count;
+    const struct store_table *tables = store_tables(store, &count);
+    for (size_t i = 0; i < count; ++i) {
+        trp_table_options *options;
+        if (tables[i].id != id || trp_table_options_parse(tables[i].options, &options) != TRP_OK)
+            continue;
+        char *name = xstrdup(options->name);
+        trp_table_options_destroy(options);
+        return name;
+    }
+    return xstrdup("");
+}
+
 static void damage_add(void *arg, uint32_t table_id, uint64_t key, const char *what)
 {
     struct verifying *verifying = arg;
-    verify_report_add(&verifying->report, table_id, key, what);
+    report_damage(verifying->report, table_name(verifying->store, table_id), key, what);
 }
 
 static trp_status verify_tell(struct verifying *verifying)
@@ -195,43 +207,18 @@ static trp_status item_look(void *arg, uint32_t table_id, struct item *item)
                  : trp_fail(TRP_DATA_LOSS, "a trajectory that no server wrote");
 }
 
-static char *table_name(const struct store *store, uint32_t id)
+static void report_fill(const struct verifying *verifying, trp_replay_report *report)
 {
-    size_t count;
-    const struct store_table *tables = store_tables(store, &count);
-    for (size_t i = 0; i < count; ++i) {
-        trp_table_options *options;
-        if (tables[i].id != id || trp_table_options_parse(tables[i].options, &options) != TRP_OK)
-            continue;
-        char *name = xstrdup(options->name);
-        trp_table_options_destroy(options);
-        return name;
-    }
-    return xstrdup("");
-}
-
-static void report_fill(const struct verifying *verifying, trp_replay_report *out)
-{
-    const struct verify_report *report = &verifying->report;
     struct store_stats stats;
     store_stats(verifying->store, &stats);
-    out->items = stats.items + stats.dropped;
-    out->chunks = stats.checked_chunks;
-    out->bytes = verifying->record_bytes + stats.checked_bytes;
-    out->damaged = report->damaged;
-    out->damage = xcalloc(report->damage_count + 1, sizeof *out->damage);
-    out->damage_count = report->damage_count;
-    for (size_t i = 0; i < report->damage_count; ++i)
-        out->damage[i] = (trp_replay_damage){
-            .table = table_name(verifying->store, report->damage[i].table_id),
-            .key = report->damage[i].key,
-            .what = xstrdup(report->damage[i].what),
-        };
+    report->items = stats.items + stats.dropped;
+    report->chunks = stats.checked_chunks;
+    report->bytes = verifying->record_bytes + stats.checked_bytes;
 }
 
 trp_status trp_replay_verify(const char *dir, trp_replay_report *report)
 {
-    struct verifying verifying = {0};
+    struct verifying verifying = {.report = report};
     int64_t started_ns = clock_now_ns(&clock_monotonic);
     *report = (trp_replay_report){0};
     struct store_options options = {.dir = dir,
@@ -243,18 +230,9 @@ trp_status trp_replay_verify(const char *dir, trp_replay_report *report)
     trp_status status = store_load(verifying.store, item_look, &verifying);
     if (status == TRP_OK)
         report_fill(&verifying, report);
+    else
+        trp_replay_report_cleanup(report);
     report->seconds = (double)(clock_now_ns(&clock_monotonic) - started_ns) * 1e-9;
-    verify_report_cleanup(&verifying.report);
     store_destroy(verifying.store);
     return status;
-}
-
-void trp_replay_report_cleanup(trp_replay_report *report)
-{
-    for (size_t i = 0; i < report->damage_count; ++i) {
-        free(report->damage[i].table);
-        free(report->damage[i].what);
-    }
-    free(report->damage);
-    *report = (trp_replay_report){0};
 }

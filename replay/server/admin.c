@@ -103,8 +103,8 @@ static Troupe__ReplayWaiter *waiter_push(Troupe__ReplayTable *out, const char *p
 static void inserters_copy(const struct lane *lane, Troupe__ReplayTable *out)
 {
     const struct insert_stream *streams[REPLAY_WAITERS_MAX];
-    for (const struct pending_insert *pending = lane->inserts.first; pending;
-         pending = pending->next) {
+    for (const struct pending_insert *pending = pending_first(&lane->inserts); pending;
+         pending = pending_next(pending)) {
         const struct insert_stream *stream = pending->owner.stream;
         size_t i = 0;
         while (i < out->n_waiters && streams[i] != stream)
@@ -124,8 +124,7 @@ static void inserters_copy(const struct lane *lane, Troupe__ReplayTable *out)
 
 static void samplers_copy(const struct lane *lane, Troupe__ReplayTable *out)
 {
-    for (const struct sample_stream *stream = lane->sample_first; stream;
-         stream = sample_stream_next(stream)) {
+    for (const struct sample_stream *stream = NULL; (stream = lane_sampler_after(lane, stream));) {
         Troupe__ReplayWaiter *waiter =
             waiter_push(out, sample_stream_peer(stream), sample_stream_since_ns(stream));
         if (!waiter)

@@ -18,8 +18,9 @@ struct admin {
     Troupe__Replay_Service base; /* first: protobuf-c hands it to handlers */
     trp_server *server;          /* NULL: over the files of a stopped server, guarded by `mutex` */
     struct mutex mutex;
-    struct service *service; /* NULL: over files */
-    struct engine *engine;   /* NULL: the server has stopped */
+    struct service *service;              /* NULL: over files */
+    struct engine *engine;                /* NULL: the server has stopped */
+    char identity[ENGINE_IDENTITY_BYTES]; /* of the store, as its checkpoints have it */
     char *dir;
     const char *durability; /* "" over files */
     int64_t started_ns;     /* CLOCK_MONOTONIC; 0 over files */

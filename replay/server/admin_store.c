@@ -108,20 +108,7 @@ void admin_checkpoints(Troupe__Replay_Service *service,
     checkpoint_list_cleanup(&list);
 }
 
-/* The store that the engine has, as checkpoints name it. */
-struct identity_work {
-    struct admin *admin;
-    char text[ENGINE_IDENTITY_BYTES];
-};
-
-static void identity_get(void *arg)
-{
-    struct identity_work *work = arg;
-    if (work->admin->engine)
-        engine_identity(work->admin->engine, work->text);
-}
-
-static trp_status doomed_find(struct admin *admin,
+static trp_status doomed_find(const struct admin *admin,
                               const Troupe__ReplayRemoveCheckpointsRequest *request,
                               struct checkpoint_doomed *doomed)
 {
@@ -130,9 +117,7 @@ static trp_status doomed_find(struct admin *admin,
         TRP_TRY(checkpoint_doom(doomed, root, request->names[i]));
     if (request->keep == 0)
         return TRP_OK;
-    struct identity_work work = {.admin = admin};
-    admin_enter(admin, identity_get, &work);
-    return checkpoint_doom_old(doomed, root, work.text, request->keep);
+    return checkpoint_doom_old(doomed, root, admin->identity, request->keep);
 }
 
 void admin_remove_checkpoints(Troupe__Replay_Service *service,
@@ -153,25 +138,7 @@ void admin_remove_checkpoints(Troupe__Replay_Service *service,
 
 /* ---- verification --------------------------------------------------------------------------- */
 
-struct names_work {
-    struct admin *admin;
-    const struct verify_report *report;
-    Troupe__ReplayVerifyResponse *response;
-};
-
-static void names_find(void *arg)
-{
-    struct names_work *work = arg;
-    struct engine *engine = work->admin->engine;
-    for (size_t i = 0; i < work->report->damage_count; ++i) {
-        const struct engine_table *table =
-            engine ? engine_table_with_id(engine, work->report->damage[i].table_id) : NULL;
-        work->response->damage[i]->table = xstrdup(table ? table->name : "");
-    }
-}
-
-static Troupe__ReplayVerifyResponse *verify_make(struct admin *admin,
-                                                 const struct verify_report *report)
+static Troupe__ReplayVerifyResponse *verify_make(const trp_replay_report *report)
 {
     Troupe__ReplayVerifyResponse *out = xmalloc(sizeof *out);
     troupe__replay_verify_response__init(out);
@@ -184,12 +151,11 @@ static Troupe__ReplayVerifyResponse *verify_make(struct admin *admin,
     for (size_t i = 0; i < report->damage_count; ++i) {
         Troupe__ReplayDamage *damage = xmalloc(sizeof *damage);
         troupe__replay_damage__init(damage);
+        damage->table = xstrdup(report->damage[i].table);
         damage->key = report->damage[i].key;
         damage->what = xstrdup(report->damage[i].what);
         out->damage[out->n_damage++] = damage;
     }
-    struct names_work work = {admin, report, out};
-    admin_enter(admin, names_find, &work);
     return out;
 }
 
@@ -198,14 +164,14 @@ void admin_verify(Troupe__Replay_Service *service, const Troupe__ReplayVerifyReq
 {
     struct admin *admin = (struct admin *)service;
     (void)request;
-    struct verify_report report;
+    trp_replay_report report;
     Troupe__ReplayVerifyResponse *response = NULL;
     if (checkpointer_verify(&admin->checkpointer, trp_call_cancelled, &report) == TRP_OK)
-        response = verify_make(admin, &report);
+        response = verify_make(&report);
     closure(response, data);
     if (response)
         troupe__replay_verify_response__free_unpacked(response, NULL);
-    verify_report_cleanup(&report);
+    trp_replay_report_cleanup(&report);
 }
 
 /* ---- how far it is -------------------------------------------------------------------------- */

@@ -145,7 +145,7 @@ static trp_status server_open(trp_replay_server *server, const trp_replay_server
     uint64_t in_flight = options->server.in_flight_bytes;
     TRP_TRY(engine_create(&server->engine, &engine));
     address_remove(server);
-    if (!options->no_share && engine_share(server->engine) != TRP_OK)
+    if (engine_share(server->engine) != TRP_OK)
         trp_log(TRP_WARN, "samplers on this host get copies over the network reason=%s",
                 trp_last_error());
     service_init(&server->service, server->engine, in_flight ? in_flight : HELD_BYTES_DEFAULT);
@@ -153,6 +153,7 @@ static trp_status server_open(trp_replay_server *server, const trp_replay_server
     server->service.lease_ms = options->lease_ms ? options->lease_ms : SHARED_LEASE_MS;
     TRP_TRY(trp_server_create(&server->rpc, &options->server));
     server->admin.engine = server->engine;
+    engine_identity(server->engine, server->admin.identity);
     server->admin.server = server->rpc;
     server->admin.service = &server->service;
     server->admin.durability = durability_name(options->durability);
@@ -287,6 +288,7 @@ trp_status trp_replay_files_open(trp_replay_files **out, const char *dir)
     trp_replay_files *files = xcalloc(1, sizeof *files);
     admin_init(&files->admin, dir, NULL, 0);
     files->admin.engine = engine;
+    engine_identity(engine, files->admin.identity);
     *out = files;
     return TRP_OK;
 }

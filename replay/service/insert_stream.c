@@ -57,8 +57,7 @@ struct insert_stream {
     char *text;
 
     bool touched;
-    struct insert_stream *next_touched;
-    struct insert_stream *next, *previous; /* in service->inserting */
+    struct list_link touched_link, link; /* in the service's lists */
 };
 
 static void stream_touch(struct insert_stream *stream)
@@ -66,8 +65,7 @@ static void stream_touch(struct insert_stream *stream)
     if (stream->touched)
         return;
     stream->touched = true;
-    stream->next_touched = stream->service->touched;
-    stream->service->touched = stream;
+    list_push(&stream->service->touched, &stream->touched_link);
 }
 
 /* The status is sent at the end of the group, behind the confirmations. */
@@ -156,8 +154,9 @@ static void stream_answer(struct insert_stream *stream)
 
 void insert_streams_answer(struct service *service)
 {
-    for (struct insert_stream *stream; (stream = service->touched);) {
-        service->touched = stream->next_touched;
+    for (struct insert_stream *stream;
+         (stream = LIST_FIRST(&service->touched, struct insert_stream, touched_link));) {
+        list_remove(&service->touched, &stream->touched_link);
         stream->touched = false;
         stream_answer(stream);
     }
@@ -258,7 +257,7 @@ static void orphans_tell(struct lane *lane)
 
 bool lane_insert_one(struct lane *lane)
 {
-    struct pending_insert *pending = lane->inserts.first;
+    struct pending_insert *pending = pending_first(&lane->inserts);
     if (!pending || !engine_can_insert(lane->table))
         return false;
     bool orphan = !pending->owner.stream;
@@ -275,7 +274,7 @@ bool lane_insert_one(struct lane *lane)
 
 void lane_refuse_inserts(struct lane *lane, trp_status status)
 {
-    for (struct pending_insert *pending; (pending = lane->inserts.first);) {
+    for (struct pending_insert *pending; (pending = pending_first(&lane->inserts));) {
         lane_take(lane, pending);
         pending_end(lane, pending, status);
     }
@@ -321,7 +320,7 @@ static trp_status item_insert(struct insert_stream *stream, struct wire_item *wi
     if (wire->times_sampled < 0)
         return trp_fail(TRP_INVALID_ARGUMENT, "times_sampled must not be negative (got %d).",
                         wire->times_sampled);
-    bool waits = lane->inserts.first || !engine_can_insert(lane->table);
+    bool waits = pending_first(&lane->inserts) || !engine_can_insert(lane->table);
     if (waits)
         TRP_TRY(engine_check_priority(lane->table, wire->priority));
     struct item *item = item_make(stream, wire);
@@ -338,7 +337,7 @@ static trp_status item_insert(struct insert_stream *stream, struct wire_item *wi
         return status;
     }
     ring_push(stream, wire->key, true);
-    if (lane->sample_first)
+    if (lane->samplers.first)
         lane_move(lane);
     return TRP_OK;
 }
@@ -359,8 +358,9 @@ static uint64_t stream_holds(const struct insert_stream *stream)
 /* NULL: no stream holds anything. */
 static struct insert_stream *holds_most(const struct service *service)
 {
-    struct insert_stream *most = service->inserting;
-    for (struct insert_stream *each = most; each; each = each->next)
+    struct insert_stream *most = LIST_FIRST(&service->inserting, struct insert_stream, link);
+    for (struct insert_stream *each = most; each;
+         each = LIST_NEXT(each, struct insert_stream, link))
         if (stream_holds(each) > stream_holds(most))
             most = each;
     return most && stream_holds(most) > 0 ? most : NULL;
@@ -371,9 +371,9 @@ static struct insert_stream *holds_most(const struct service *service)
 static uint32_t lane_leave_to(struct lane *lane, struct insert_stream *stream, uint32_t orphans_max)
 {
     uint32_t dropped = 0;
-    for (struct pending_insert *next, *pending = lane->inserts.first; pending && stream->pending;
-         pending = next) {
-        next = pending->next;
+    for (struct pending_insert *next, *pending = pending_first(&lane->inserts);
+         pending && stream->pending; pending = next) {
+        next = pending_next(pending);
         for (uint32_t n = pending_leave(&lane->inserts, pending, stream); n > 0; --n)
             stream_waits_less(stream, pending);
         if (pending->owner.stream || lane->inserts.orphan_count <= orphans_max)
@@ -392,9 +392,9 @@ static void orphans_give_up(struct service *service)
     uint32_t count = 0;
     for (size_t i = 0; i < engine_table_count(service->engine); ++i) {
         struct lane *lane = service->lanes[i];
-        for (struct pending_insert *next, *pending = lane->inserts.first;
+        for (struct pending_insert *next, *pending = pending_first(&lane->inserts);
              lane->inserts.orphan_count > 0 && service_held(service) > enough; pending = next) {
-            next = pending->next;
+            next = pending_next(pending);
             if (pending->owner.stream)
                 continue;
             lane_take(lane, pending);
@@ -492,10 +492,7 @@ void insert_opened(void *service, trp_server_call *call)
     struct insert_stream *stream = xcalloc(1, sizeof *stream);
     stream->service = service;
     stream->call = call;
-    stream->next = stream->service->inserting;
-    if (stream->next)
-        stream->next->previous = stream;
-    stream->service->inserting = stream;
+    list_push(&stream->service->inserting, &stream->link);
     trp_server_call_set_state(call, stream);
     trp_server_call_read(call);
 }
@@ -503,8 +500,7 @@ void insert_opened(void *service, trp_server_call *call)
 void insert_received(void *arg, trp_server_call *call, trp_message *message)
 {
     struct service *service = arg;
-    struct insert_stream *stream = trp_server_call_state(call);
-    service->worked = true;
+    struct insert_stream *stream = service_work(service, call);
     if (stream->failed) {
         trp_message_destroy(message);
         return;
@@ -542,40 +538,18 @@ void insert_drained(void *service, trp_server_call *call)
 
 void insert_half_closed(void *arg, trp_server_call *call)
 {
-    struct service *service = arg;
-    struct insert_stream *stream = trp_server_call_state(call);
-    service->worked = true;
+    struct insert_stream *stream = service_work(arg, call);
     stream->half_closed = true;
     stream_touch(stream);
-}
-
-static void stream_unlink(struct insert_stream *stream)
-{
-    if (stream->next)
-        stream->next->previous = stream->previous;
-    if (stream->previous)
-        stream->previous->next = stream->next;
-    else
-        stream->service->inserting = stream->next;
-}
-
-static void touched_remove(struct service *service, struct insert_stream *stream)
-{
-    if (!stream->touched)
-        return;
-    struct insert_stream **link = &service->touched;
-    while (*link != stream)
-        link = &(*link)->next_touched;
-    *link = stream->next_touched;
 }
 
 void insert_closed(void *arg, trp_server_call *call)
 {
     struct service *service = arg;
-    struct insert_stream *stream = trp_server_call_state(call);
-    service->worked = true;
-    stream_unlink(stream);
-    touched_remove(service, stream);
+    struct insert_stream *stream = service_work(service, call);
+    list_remove(&service->inserting, &stream->link);
+    if (stream->touched)
+        list_remove(&service->touched, &stream->touched_link);
     for (size_t i = 0; stream->pending && i < engine_table_count(service->engine); ++i) {
         uint32_t dropped = lane_leave_to(service->lanes[i], stream, INSERT_ORPHANS_MAX);
         if (dropped)

@@ -130,17 +130,15 @@ static trp_status tensor_check(const struct wire_tensor *tensor)
 /* Names the chunk and the tensor in front of what is wrong with it. */
 static trp_status tensor_refuse(uint64_t key, uint32_t number, const struct wire_tensor *tensor)
 {
-    char *reason = xstrdup(trp_last_error()), shape[TRP_RANK_MAX * 21 + 1] = "";
+    char shape[TRP_RANK_MAX * 21 + 1] = "";
     size_t size = 0;
     uint32_t known = tensor->rank < TRP_RANK_MAX ? tensor->rank : TRP_RANK_MAX;
     for (uint32_t i = 0; i < known; ++i)
         size += (size_t)snprintf(shape + size, sizeof shape - size, i ? ",%" PRId64 : "%" PRId64,
                                  tensor->dims[i]);
-    trp_status status =
-        trp_fail(TRP_INVALID_ARGUMENT, "chunk %" PRIu64 ", tensor %u (dtype %d, shape [%s%s]): %s",
-                 key, number, tensor->dtype, shape, known < tensor->rank ? ",..." : "", reason);
-    free(reason);
-    return status;
+    return trp_fail(TRP_INVALID_ARGUMENT,
+                    "chunk %" PRIu64 ", tensor %u (dtype %d, shape [%s%s]): %s", key, number,
+                    tensor->dtype, shape, known < tensor->rank ? ",..." : "", trp_last_error());
 }
 
 /* Rows of one chunk's tensors are those of the same steps. */

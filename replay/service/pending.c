@@ -29,7 +29,7 @@ static void buckets_grow(struct pending_queue *queue)
     queue->bucket_count = queue->bucket_count ? 2 * queue->bucket_count : BUCKETS_MIN;
     free(queue->buckets);
     queue->buckets = xcalloc(queue->bucket_count, sizeof(struct pending_insert *));
-    for (struct pending_insert *each = queue->first; each; each = each->next)
+    for (struct pending_insert *each = pending_first(queue); each; each = pending_next(each))
         bucket_put(queue, each);
 }
 
@@ -37,22 +37,15 @@ struct pending_insert *pending_push(struct pending_queue *queue, struct item *it
                                     struct pending_owner owner, int64_t since_ns)
 {
     struct pending_insert *pending = xmalloc(sizeof *pending);
-    *pending = (struct pending_insert){.previous = queue->last,
-                                       .item = item,
-                                       .bytes = item_chunk_bytes(item),
-                                       .since_ns = since_ns,
-                                       .owner = owner};
+    *pending = (struct pending_insert){
+        .item = item, .bytes = item_chunk_bytes(item), .since_ns = since_ns, .owner = owner};
     const struct trajectory *trajectory = item->trajectory;
     pending->memory = sizeof *pending + 2 * sizeof *queue->buckets + sizeof *item +
                       trajectory->chunk_count * sizeof *item->chunks + trajectory->size;
     if (queue->count++ == queue->bucket_count)
         buckets_grow(queue);
     bucket_put(queue, pending);
-    if (queue->last)
-        queue->last->next = pending;
-    else
-        queue->first = pending;
-    queue->last = pending;
+    list_push(&queue->list, &pending->link);
     return pending;
 }
 
@@ -112,14 +105,7 @@ void pending_take(struct pending_queue *queue, struct pending_insert *pending)
     while (*link != pending)
         link = &(*link)->chain;
     *link = pending->chain;
-    if (pending->previous)
-        pending->previous->next = pending->next;
-    else
-        queue->first = pending->next;
-    if (pending->next)
-        pending->next->previous = pending->previous;
-    else
-        queue->last = pending->previous;
+    list_remove(&queue->list, &pending->link);
     queue->count--;
     queue->orphan_count -= !pending->owner.stream;
 }

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/list.h"
 #include "replay/model/item.h"
 
 struct insert_stream;
@@ -21,8 +22,8 @@ struct pending_owner {
 };
 
 struct pending_insert {
-    struct pending_insert *next, *previous; /* in the queue */
-    struct pending_insert *chain;           /* in its bucket */
+    struct list_link link;        /* in the queue */
+    struct pending_insert *chain; /* in its bucket */
     struct item *item;
     uint64_t bytes;   /* of its chunks */
     uint64_t memory;  /* without them and without the owners */
@@ -31,10 +32,21 @@ struct pending_insert {
 };
 
 struct pending_queue {
-    struct pending_insert *first, *last;
+    struct list list;
     struct pending_insert **buckets; /* bucket_count of them, a power of two or 0 */
     uint32_t bucket_count, count, orphan_count;
 };
+
+/* NULL: none. */
+static inline struct pending_insert *pending_first(const struct pending_queue *queue)
+{
+    return LIST_FIRST(&queue->list, struct pending_insert, link);
+}
+
+static inline struct pending_insert *pending_next(const struct pending_insert *pending)
+{
+    return LIST_NEXT(pending, struct pending_insert, link);
+}
 
 /* A new one behind the others; takes the item. */
 struct pending_insert *pending_push(struct pending_queue *queue, struct item *item,

@@ -29,7 +29,7 @@ struct told {
 
 struct shared_stream {
     struct sample_stream base;
-    struct shared_stream *next, *previous; /* in the service's list, while it has a lease */
+    struct list_link link; /* in the service's list, while it has a lease */
     bool greeted, leased, deaf;
     uint64_t page_bytes, piece_bytes;
     struct lane *lane;
@@ -112,12 +112,7 @@ static void lease_revoke(struct shared_stream *stream)
     engine_lease_end(stream->base.service->engine, stream->lease_index);
     while (stream->told_count > 0)
         told_pop(stream);
-    if (stream->previous)
-        stream->previous->next = stream->next;
-    else
-        stream->base.service->shared = stream->next;
-    if (stream->next)
-        stream->next->previous = stream->previous;
+    list_remove(&stream->base.service->shared, &stream->link);
 }
 
 /* True when it keeps a chunk that nobody else keeps. */
@@ -132,8 +127,10 @@ static bool keeps_alone(const struct shared_stream *stream)
 int64_t shared_streams_expire(struct service *service)
 {
     int64_t next_at = INT64_MAX;
-    for (struct shared_stream *stream = service->shared, *next; stream; stream = next) {
-        next = stream->next;
+    for (struct shared_stream *next,
+         *stream = LIST_FIRST(&service->shared, struct shared_stream, link);
+         stream; stream = next) {
+        next = LIST_NEXT(stream, struct shared_stream, link);
         if (stream->told_count == 0)
             continue;
         if (deadline_passed(stream->look_at, &clock_monotonic)) {
@@ -331,6 +328,8 @@ static trp_status greet(struct shared_stream *stream, trp_bytes bytes)
     boot_id_read(boot_id);
     if (memcmp(boot_id, hello.boot_id, sizeof boot_id) != 0)
         return trp_fail(TRP_FAILED_PRECONDITION, "the client is on another host");
+    if (service->no_share)
+        return trp_fail(TRP_FAILED_PRECONDITION, "this server shares its files with nobody");
     struct lane *lane = service_lane(service, hello.table);
     if (!lane)
         return TRP_NOT_FOUND;
@@ -341,10 +340,7 @@ static trp_status greet(struct shared_stream *stream, trp_bytes bytes)
     stream->leased = true;
     stream->lane = lane;
     lane_use(lane);
-    stream->next = service->shared;
-    if (stream->next)
-        stream->next->previous = stream;
-    service->shared = stream;
+    list_push(&service->shared, &stream->link);
     stream->window =
         hello.window < SHARED_WINDOW_BYTES_MAX ? hello.window : SHARED_WINDOW_BYTES_MAX;
     welcome.layout.window = stream->window;
@@ -394,9 +390,7 @@ static void read_on(struct shared_stream *stream)
 
 void shared_received(void *arg, trp_server_call *call, trp_message *message)
 {
-    struct service *service = arg;
-    struct shared_stream *stream = trp_server_call_state(call);
-    service->worked = true;
+    struct shared_stream *stream = service_work(arg, call);
     trp_status status = TRP_OK;
     if (!stream->base.finished)
         status = stream->greeted ? ask(stream, message_bytes(message))
@@ -410,9 +404,7 @@ void shared_received(void *arg, trp_server_call *call, trp_message *message)
 
 void shared_half_closed(void *arg, trp_server_call *call)
 {
-    struct service *service = arg;
-    struct shared_stream *stream = trp_server_call_state(call);
-    service->worked = true;
+    struct shared_stream *stream = service_work(arg, call);
     stream->base.half_closed = true;
     if (!stream->base.lane && !stream->base.finished)
         sample_stream_finish(&stream->base, TRP_OK, NULL);
@@ -420,9 +412,7 @@ void shared_half_closed(void *arg, trp_server_call *call)
 
 void shared_drained(void *arg, trp_server_call *call)
 {
-    struct service *service = arg;
-    struct shared_stream *stream = trp_server_call_state(call);
-    service->worked = true;
+    struct shared_stream *stream = service_work(arg, call);
     if (stream->deaf)
         read_on(stream);
     sample_stream_drained(&stream->base);
@@ -430,9 +420,7 @@ void shared_drained(void *arg, trp_server_call *call)
 
 void shared_closed(void *arg, trp_server_call *call)
 {
-    struct service *service = arg;
-    struct shared_stream *stream = trp_server_call_state(call);
-    service->worked = true;
+    struct shared_stream *stream = service_work(arg, call);
     lease_revoke(stream);
     sample_stream_cleanup(&stream->base);
     if (stream->lane)

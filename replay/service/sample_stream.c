@@ -28,6 +28,11 @@ const char sample_timeout_text[] =
 
 /* ---- lanes ------------------------------------------------------------------------------- */
 
+static struct sample_stream *lane_first(const struct lane *lane)
+{
+    return LIST_FIRST(&lane->samplers, struct sample_stream, link);
+}
+
 static void request_end(struct sample_stream *stream)
 {
     if (stream->lane)
@@ -61,13 +66,7 @@ static void lane_append(struct sample_stream *stream, int64_t timeout_ms)
     stream->deadline = deadline_in_ms(&clock_monotonic, stream->first ? -1 : timeout_ms);
     stream->queued_in = stream->service->group;
     stream->waiting = true;
-    stream->next = NULL;
-    stream->previous = lane->sample_last;
-    if (stream->previous)
-        stream->previous->next = stream;
-    else
-        lane->sample_first = stream;
-    lane->sample_last = stream;
+    list_push(&lane->samplers, &stream->link);
     lane->sample_count++;
     lane->timed_count += stream->timeout_ms >= 0;
     lane_move(lane);
@@ -76,14 +75,7 @@ static void lane_append(struct sample_stream *stream, int64_t timeout_ms)
 static void lane_remove(struct sample_stream *stream)
 {
     struct lane *lane = stream->lane;
-    if (stream->previous)
-        stream->previous->next = stream->next;
-    else
-        lane->sample_first = stream->next;
-    if (stream->next)
-        stream->next->previous = stream->previous;
-    else
-        lane->sample_last = stream->previous;
+    list_remove(&lane->samplers, &stream->link);
     stream->waiting = false;
     lane->sample_count--;
     lane->timed_count -= stream->timeout_ms >= 0;
@@ -99,8 +91,7 @@ void sample_stream_finish(struct sample_stream *stream, trp_status status, const
 
 void lane_refuse_samples(struct lane *lane, trp_status status)
 {
-    while (lane->sample_first) {
-        struct sample_stream *stream = lane->sample_first;
+    for (struct sample_stream *stream; (stream = lane_first(lane));) {
         lane_remove(stream);
         if (stream->first)
             continue; /* it is told when that has left */
@@ -112,8 +103,8 @@ void lane_refuse_samples(struct lane *lane, trp_status status)
 int64_t lane_expire(struct lane *lane, int64_t now_ns)
 {
     int64_t first = INT64_MAX;
-    for (struct sample_stream *stream = lane->sample_first, *next; stream; stream = next) {
-        next = stream->next;
+    for (struct sample_stream *stream = lane_first(lane), *next; stream; stream = next) {
+        next = LIST_NEXT(stream, struct sample_stream, link);
         if (stream->deadline.at_ns > now_ns) {
             first = stream->deadline.at_ns < first ? stream->deadline.at_ns : first;
             continue;
@@ -202,7 +193,7 @@ void sample_stream_drained(struct sample_stream *stream)
 
 bool lane_sample_batch(struct lane *lane)
 {
-    struct sample_stream *stream = lane->sample_first;
+    struct sample_stream *stream = lane_first(lane);
     if (!stream || !engine_can_sample(lane->table))
         return false;
     lane_remove(stream);
@@ -247,9 +238,10 @@ void sample_stream_cleanup(struct sample_stream *stream)
     request_end(stream);
 }
 
-const struct sample_stream *sample_stream_next(const struct sample_stream *stream)
+const struct sample_stream *lane_sampler_after(const struct lane *lane,
+                                               const struct sample_stream *stream)
 {
-    return stream->next;
+    return stream ? LIST_NEXT(stream, struct sample_stream, link) : lane_first(lane);
 }
 
 const char *sample_stream_peer(const struct sample_stream *stream)
@@ -429,8 +421,7 @@ static trp_status request_begin(struct sample_stream *stream, trp_bytes bytes)
 void sample_received(void *arg, trp_server_call *call, trp_message *message)
 {
     struct service *service = arg;
-    struct sample_stream *stream = trp_server_call_state(call);
-    service->worked = true;
+    struct sample_stream *stream = service_work(service, call);
     assert(!stream->lane); /* it was not read on */
     engine_settle(service->engine, &stream->handout);
     trp_status status = request_begin(stream, message_bytes(message));
@@ -441,9 +432,7 @@ void sample_received(void *arg, trp_server_call *call, trp_message *message)
 
 void sample_half_closed(void *arg, trp_server_call *call)
 {
-    struct service *service = arg;
-    struct sample_stream *stream = trp_server_call_state(call);
-    service->worked = true;
+    struct sample_stream *stream = service_work(arg, call);
     stream->half_closed = true;
     if (!stream->lane && !stream->finished)
         sample_stream_finish(stream, TRP_OK, NULL);
@@ -451,17 +440,13 @@ void sample_half_closed(void *arg, trp_server_call *call)
 
 void sample_drained(void *arg, trp_server_call *call)
 {
-    struct service *service = arg;
-    struct sample_stream *stream = trp_server_call_state(call);
-    service->worked = true;
+    struct sample_stream *stream = service_work(arg, call);
     sample_stream_drained(stream);
 }
 
 void sample_closed(void *arg, trp_server_call *call)
 {
-    struct service *service = arg;
-    struct sample_stream *stream = trp_server_call_state(call);
-    service->worked = true;
+    struct sample_stream *stream = service_work(arg, call);
     sample_stream_cleanup(stream);
     free(stream);
 }

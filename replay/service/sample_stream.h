@@ -65,7 +65,7 @@ struct sample_stream {
     uint64_t queued_in; /* the group in which it began to wait */
     bool waiting;       /* in the lane */
     bool half_closed, finished;
-    struct sample_stream *next, *previous;
+    struct list_link link; /* in the lane, while it waits */
 
     struct draws *first, *last; /* in the order in which they leave */
     struct draws *spare;        /* used up, for the next */

@@ -113,17 +113,6 @@ void lane_leave(struct lane *lane)
     lane_free(lane);
 }
 
-static void moving_remove(struct service *service, struct lane *lane)
-{
-    if (!lane->moving)
-        return;
-    struct lane **link = &service->moving;
-    while (*link != lane)
-        link = &(*link)->next_moving;
-    *link = lane->next_moving;
-    lane->moving = false;
-}
-
 void service_table_drop(struct service *service, struct engine_table *table)
 {
     struct lane *lane = service->lanes[table->index];
@@ -133,7 +122,8 @@ void service_table_drop(struct service *service, struct engine_table *table)
         engine_not_found((trp_bytes){(const uint8_t *)table->name, table->name_size});
     lane_refuse_inserts(lane, status);
     lane_refuse_samples(lane, status);
-    moving_remove(service, lane);
+    if (lane->moving)
+        list_remove(&service->moving, &lane->moving_link);
     for (size_t i = table->index; i < last; ++i)
         service->lanes[i] = service->lanes[i + 1];
     engine_table_drop(service->engine, table);
@@ -179,15 +169,14 @@ void lane_move(struct lane *lane)
     if (lane->moving)
         return;
     lane->moving = true;
-    lane->next_moving = lane->service->moving;
-    lane->service->moving = lane;
+    list_push(&lane->service->moving, &lane->moving_link);
 }
 
 static enum lane_state lane_idle(const struct lane *lane)
 {
-    if (lane->inserts.first)
+    if (pending_first(&lane->inserts))
         return LANE_WAITING_FOR_SAMPLING;
-    return lane->sample_first ? LANE_WAITING_FOR_INSERTS : LANE_SLEEPING;
+    return lane->samplers.first ? LANE_WAITING_FOR_INSERTS : LANE_SLEEPING;
 }
 
 /* Alternating, so that neither inserts nor samples starve where the limiter would allow both. */
@@ -196,7 +185,7 @@ static void lane_run(struct lane *lane)
     lane_enter(lane, LANE_INSERTING);
     for (bool progress = true; progress;) {
         progress = lane_insert_one(lane);
-        bool samples = lane->sample_first != NULL;
+        bool samples = lane->samplers.first;
         if (samples)
             lane_enter(lane, LANE_SAMPLING);
         bool sampled = lane_sample_batch(lane);
@@ -211,11 +200,10 @@ static void lane_run(struct lane *lane)
 
 static void lanes_run(struct service *service)
 {
-    if (service->moving)
+    if (service->moving.first)
         engine_set_time(service->engine, clock_wall_ns());
-    while (service->moving) {
-        struct lane *lane = service->moving;
-        service->moving = lane->next_moving;
+    for (struct lane *lane; (lane = LIST_FIRST(&service->moving, struct lane, moving_link));) {
+        list_remove(&service->moving, &lane->moving_link);
         lane->moving = false;
         lane_run(lane);
     }

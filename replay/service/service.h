@@ -27,8 +27,6 @@
 struct inbox;
 struct insert_stream;
 struct sample_stream;
-struct shared_stream;
-struct unary;
 
 /* What a table does with its time, as Reverb tells it. */
 enum lane_state {
@@ -46,10 +44,10 @@ struct lane {
     struct pending_queue inserts;
     uint32_t orphans_refused; /* of late, until a line says so, and why the first was */
     char *orphans_reason;
-    struct sample_stream *sample_first, *sample_last;
+    struct list samplers;               /* streams that wait for samples */
     uint32_t sample_count, timed_count; /* timed: with a deadline */
     bool moving;                        /* in service.moving */
-    struct lane *next_moving;
+    struct list_link moving_link;
     enum lane_state state; /* since: */
     int64_t state_ns;      /* CLOCK_MONOTONIC */
     int64_t time_ns[LANE_STATES];
@@ -59,13 +57,13 @@ struct lane {
 
 struct service {
     struct engine *engine;
-    struct lane **lanes; /* one a table, in the engine's order */
-    struct lane *moving;
-    struct lane *inserted;           /* of the last item of this message; NULL: none yet */
-    enum lane_state inserted_from;   /* what it did before */
-    struct insert_stream *inserting; /* all that are open */
-    struct insert_stream *touched;   /* something to send at the end of the group */
-    struct unary *unary_first, *unary_last;
+    struct lane **lanes;           /* one a table, in the engine's order */
+    struct list moving;            /* lanes that something happened to */
+    struct lane *inserted;         /* of the last item of this message; NULL: none yet */
+    enum lane_state inserted_from; /* what it did before */
+    struct list inserting;         /* insert streams, all that are open, */
+    struct list touched;           /* and those with something to send when the group ends */
+    struct list unaries;           /* calls, in order of arrival */
     /* Begins a checkpoint elsewhere, which ends with service_checkpoint_done(). NULL: there are
      * none. */
     void (*checkpoint)(void *owner);
@@ -80,10 +78,10 @@ struct service {
     char *refused_text; /* it lasts: what waits for the commit is refused with this; or NULL */
     trp_status broken;  /* the store's failure, which is final */
     char *broken_text;
-    uint64_t held_bytes;          /* of what insert streams brought, without its chunks' */
-    uint64_t held_bytes_max;      /* with them */
-    int64_t held_told_ns;         /* when there was last a line about it */
-    struct shared_stream *shared; /* those with a lease */
+    uint64_t held_bytes;     /* of what insert streams brought, without its chunks' */
+    uint64_t held_bytes_max; /* with them */
+    int64_t held_told_ns;    /* when there was last a line about it */
+    struct list shared;      /* shared streams that have a lease */
     int64_t lease_ms;
     bool no_share;
     struct fetcher *fetcher; /* the owner's; what it has done goes to service_fetched(). May be
@@ -112,6 +110,13 @@ void service_cleanup(struct service *service); /* after every call was closed */
 /* Its methods, for trp_server_add_raw(). */
 extern const trp_raw_method service_methods[];
 extern const size_t service_method_count;
+
+/* A handler has work to do: the state of its call. */
+static inline void *service_work(struct service *service, trp_server_call *call)
+{
+    service->worked = true;
+    return trp_server_call_state(call);
+}
 
 /* The trp_group_end; `arg` is the service. */
 int64_t service_group_end(void *arg);
@@ -190,7 +195,8 @@ void lane_refuse_samples(struct lane *lane, trp_status status);
 void service_fetched(void *service);
 
 /* For the CLI. */
-const struct sample_stream *sample_stream_next(const struct sample_stream *stream);
+const struct sample_stream *
+lane_sampler_after(const struct lane *lane, const struct sample_stream *stream); /* NULL: first */
 const char *sample_stream_peer(const struct sample_stream *stream);
 int64_t sample_stream_since_ns(const struct sample_stream *stream);
 int64_t sample_stream_wanted(const struct sample_stream *stream);

@@ -21,7 +21,7 @@ enum unary_kind {
 };
 
 struct unary {
-    struct unary *next;
+    struct list_link link; /* in the queue, while queued */
     trp_server_call *call;
     enum unary_kind kind;
     trp_message *request;
@@ -32,6 +32,11 @@ struct unary {
     trp_message *answer;
 };
 
+static struct unary *first_unary(const struct service *service)
+{
+    return LIST_FIRST(&service->unaries, struct unary, link);
+}
+
 static void unary_open(trp_server_call *call, enum unary_kind kind)
 {
     struct unary *unary = xcalloc(1, sizeof *unary);
@@ -41,55 +46,31 @@ static void unary_open(trp_server_call *call, enum unary_kind kind)
     trp_server_call_read(call);
 }
 
-void mutate_opened(void *service, trp_server_call *call)
-{
-    (void)service;
-    unary_open(call, UNARY_MUTATE);
-}
-
-void reset_opened(void *service, trp_server_call *call)
-{
-    (void)service;
-    unary_open(call, UNARY_RESET);
-}
-
-void server_info_opened(void *service, trp_server_call *call)
-{
-    (void)service;
-    unary_open(call, UNARY_SERVER_INFO);
-}
-
-void checkpoint_opened(void *service, trp_server_call *call)
-{
-    (void)service;
-    unary_open(call, UNARY_CHECKPOINT);
-}
-
-void connection_opened(void *service, trp_server_call *call)
-{
-    (void)service;
-    unary_open(call, UNARY_CONNECTION);
-}
+#define OPENED(name, kind)                                                                         \
+    void name##_opened(void *service, trp_server_call *call)                                       \
+    {                                                                                              \
+        (void)service;                                                                             \
+        unary_open(call, kind);                                                                    \
+    }
+OPENED(mutate, UNARY_MUTATE)
+OPENED(reset, UNARY_RESET)
+OPENED(server_info, UNARY_SERVER_INFO)
+OPENED(checkpoint, UNARY_CHECKPOINT)
+OPENED(connection, UNARY_CONNECTION)
+#undef OPENED
 
 void unary_received(void *arg, trp_server_call *call, trp_message *message)
 {
     struct service *service = arg;
-    struct unary *unary = trp_server_call_state(call);
-    service->worked = true;
+    struct unary *unary = service_work(service, call);
     unary->request = message;
     unary->queued = true;
-    if (service->unary_last)
-        service->unary_last->next = unary;
-    else
-        service->unary_first = unary;
-    service->unary_last = unary;
+    list_push(&service->unaries, &unary->link);
 }
 
 void unary_half_closed(void *arg, trp_server_call *call)
 {
-    struct service *service = arg;
-    struct unary *unary = trp_server_call_state(call);
-    service->worked = true;
+    struct unary *unary = service_work(arg, call);
     if (unary->queued || unary->finished)
         return;
     unary->finished = true;
@@ -99,27 +80,12 @@ void unary_half_closed(void *arg, trp_server_call *call)
         trp_server_call_finish(call, TRP_INVALID_ARGUMENT, "the call ended without a request");
 }
 
-static void queue_remove(struct service *service, const struct unary *unary)
-{
-    struct unary **link = &service->unary_first;
-    service->unary_last = NULL;
-    while (*link) {
-        if (*link == unary) {
-            *link = unary->next;
-            continue;
-        }
-        service->unary_last = *link;
-        link = &(*link)->next;
-    }
-}
-
 void unary_closed(void *arg, trp_server_call *call)
 {
     struct service *service = arg;
-    struct unary *unary = trp_server_call_state(call);
-    service->worked = true;
+    struct unary *unary = service_work(service, call);
     if (unary->queued)
-        queue_remove(service, unary);
+        list_remove(&service->unaries, &unary->link);
     trp_message_destroy(unary->request);
     trp_message_destroy(unary->answer);
     free(unary->text);
@@ -308,7 +274,8 @@ static void checkpoints_begin(struct service *service)
     bool any = false;
     if (service->checkpointing || !service->checkpoint)
         return;
-    for (struct unary *unary = service->unary_first; unary; unary = unary->next) {
+    for (struct unary *unary = first_unary(service); unary;
+         unary = LIST_NEXT(unary, struct unary, link)) {
         if (unary->kind == UNARY_CHECKPOINT && !unary->applied)
             any = unary->started = true;
     }
@@ -334,7 +301,8 @@ void service_checkpoint_done(struct service *service, trp_status status, const c
 {
     service->checkpointing = false;
     service->worked = true;
-    for (struct unary *unary = service->unary_first; unary; unary = unary->next) {
+    for (struct unary *unary = first_unary(service); unary;
+         unary = LIST_NEXT(unary, struct unary, link)) {
         if (!unary->started || unary->applied)
             continue;
         unary->applied = true;
@@ -351,11 +319,12 @@ static bool unary_changes(const struct unary *unary)
 
 void unaries_apply(struct service *service)
 {
-    bool ready = !service->unary_first || (engine_ready(service->engine) && !service->full);
-    if (service->unary_first)
+    bool ready = !service->unaries.first || (engine_ready(service->engine) && !service->full);
+    if (service->unaries.first)
         engine_set_time(service->engine, clock_wall_ns());
     checkpoints_begin(service);
-    for (struct unary *unary = service->unary_first; unary; unary = unary->next) {
+    for (struct unary *unary = first_unary(service); unary;
+         unary = LIST_NEXT(unary, struct unary, link)) {
         bool elsewhere = unary->kind == UNARY_CHECKPOINT && service->checkpoint;
         bool waits = unary_changes(unary) && !ready;
         if (unary->applied || elsewhere || (waits && service->broken == TRP_OK))
@@ -396,17 +365,12 @@ static bool unary_answerable(const struct service *service, const struct unary *
 
 void unaries_answer(struct service *service, bool durable)
 {
-    struct unary **link = &service->unary_first;
-    service->unary_last = NULL;
-    while (*link) {
-        struct unary *unary = *link;
-        if (unary_answerable(service, unary, durable)) {
-            *link = unary->next;
-            unary->queued = false;
-            unary_answer(service, unary);
+    for (struct unary *next, *unary = first_unary(service); unary; unary = next) {
+        next = LIST_NEXT(unary, struct unary, link);
+        if (!unary_answerable(service, unary, durable))
             continue;
-        }
-        service->unary_last = unary;
-        link = &unary->next;
+        list_remove(&service->unaries, &unary->link);
+        unary->queued = false;
+        unary_answer(service, unary);
     }
 }

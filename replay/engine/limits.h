@@ -23,9 +23,6 @@ enum {
     CLEAR_ROOM_STEPS = 32,
     CLEAR_ROOM_MS = 1000,
     SHRINK_VICTIMS = 4,
-    /* service/sample_stream.c, Reverb's numbers: a batch is 1 MiB of chunks, a response 2 MiB,
-     * three responses are queued, so that a stream takes 6 MiB, or three chunks, or one item's
-     * chunks. A batch of 1024 small samples is 0.3 ms. */
     ROOM_LINE_MS = 10000,  /* without refused inserts, until one says so */
     LAST_COMMITS_MAX = 10, /* engine/engine.c: of a second, where the log has to be folded first */
     MUTATE_BLOCK_KEYS_MAX = 64, /* looked up side by side */
@@ -42,11 +39,8 @@ enum {
     /* damage.c: items found damaged while others are still coming into memory; what is
      * beyond is found again. */
     ENGINE_DAMAGED_MAX = 1000,
-    /* checkpoint.c: damaged items that are named; a store with more wants a checkpoint, not
-     * a list.
-     */
+    /* checkpoint.c: damaged items that are named; a store with more wants a checkpoint. */
     VERIFY_DAMAGE_MAX = 1000,
-    /* disk/checkpoint_dir.c: more than anybody keeps; each is a directory that is looked into. */
     CHECKPOINT_WAITERS_MAX = 1, /* calls that hold a thread of the pool while another is at work */
 };
 

@@ -22,12 +22,8 @@ enum {
     REPLAY_FETCH_PLANS = 4,
     /* admin.c */
     REPLAY_WAITERS_MAX = 100,
-    /* disk/checkpoint_dir.c: more than anybody keeps; each is a directory that is looked into. */
     REPLAY_CHECKPOINTS_KEPT = 3, /* unless it is said */
-    /* service/service.c: a full file system is looked at again so often; it is told of, and changes
-     * are refused, when it has had no room for them for so long: folding the log, which makes some,
-     * takes a second where disks are slow. Callers wait for UNARY_TIMEOUT_MS. */
-    SHRINK_WAITS_MAX = 30, /* server/admin_tables.c: commits that find no room, of a second each */
+    SHRINK_WAITS_MAX = 30, /* admin_tables.c: commits that find no room, of a second each */
     /* server.c: a transport that was stopped lets go at once. */
     SERVER_LOANS_WAIT_MS = 2000,
 };

@@ -16,12 +16,7 @@ enum {
     TEMPLATE_SLOTS_MAX = 64,
     TEMPLATE_TENSORS_MAX = 128,
     TEMPLATE_BYTES_MAX = 4096,
-    /* engine/clear.c: items that one step lets go, with nothing else to do and with every group,
-     * and more for each that came meanwhile, wherever, up to a bound; an emptied table itself is
-     * as much work as so many. So many steps, or those of so long, are taken at once for an insert
-     * that finds no room; so many items go with each that is inserted into a table that is beyond
-     * its limits. */
-    CLEAR_BUSY_ITEMS = 128,
+    CLEAR_BUSY_ITEMS = 128, /* that one engine_clear_step() lets go beside other work */
     /* insert_stream.c: inserts that wait for a limiter. Reverb's 1000 a table (or a tenth
      * of it); at most 16 MiB of a stream before it is not read on; 1000 a table of streams that
      * ended. */

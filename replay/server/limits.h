@@ -23,7 +23,7 @@ enum {
     /* admin.c */
     REPLAY_WAITERS_MAX = 100,
     REPLAY_CHECKPOINTS_KEPT = 3, /* unless it is said */
-    SHRINK_WAITS_MAX = 30, /* admin_tables.c: commits that find no room, of a second each */
+    SHRINK_WAITS_MAX = 30,       /* admin_tables.c: commits that find no room, of a second each */
     /* server.c: a transport that was stopped lets go at once. */
     SERVER_LOANS_WAIT_MS = 2000,
 };

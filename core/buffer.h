@@ -2,8 +2,10 @@
 #ifndef TRP_CORE_BUFFER_H
 #define TRP_CORE_BUFFER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <troupe/bytes.h>
 
@@ -34,6 +36,11 @@ void buffer_cleanup(struct buffer *buffer);
 static inline trp_bytes buffer_bytes(const struct buffer *buffer)
 {
     return (trp_bytes){buffer->data, buffer->size};
+}
+
+static inline bool bytes_equal(trp_bytes a, trp_bytes b)
+{
+    return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
 }
 
 #endif

@@ -40,11 +40,6 @@ static void log_difference(void *name, const char *key, const char *before, cons
                 before, key, after);
 }
 
-static bool bytes_equal(trp_bytes a, trp_bytes b)
-{
-    return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
-}
-
 /* The stored table's options; their signature is borrowed. */
 static trp_status stored_options(const struct store_table *stored, trp_table_options **options)
 {

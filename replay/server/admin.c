@@ -124,13 +124,14 @@ static void inserters_copy(const struct lane *lane, Troupe__ReplayTable *out)
 
 static void samplers_copy(const struct lane *lane, Troupe__ReplayTable *out)
 {
-    for (const struct sample_stream *stream = NULL; (stream = lane_sampler_after(lane, stream));) {
-        Troupe__ReplayWaiter *waiter =
-            waiter_push(out, sample_stream_peer(stream), sample_stream_since_ns(stream));
+    struct waiting_sampler each;
+    for (const struct sample_stream *stream = NULL;
+         (stream = lane_sampler_after(lane, stream, &each));) {
+        Troupe__ReplayWaiter *waiter = waiter_push(out, each.peer, each.since_ns);
         if (!waiter)
             return;
         waiter->sampling = true;
-        waiter->count = sample_stream_wanted(stream);
+        waiter->count = each.wanted;
     }
 }
 

@@ -373,8 +373,8 @@ static bool plan_goes_on(const struct fetch_plan *plan, const Troupe__ReplayFetc
     struct fetch_rest rest = rest_of(request);
     return plan && plan->after == request->after && plan->rest.seq == rest.seq &&
            plan->rest.chunks == rest.chunks && plan->rest.bytes == rest.bytes &&
-           strcmp(plan->table, request->table) == 0 && plan->filter.size == filter->size &&
-           (filter->size == 0 || memcmp(plan->filter.data, filter->data, filter->size) == 0);
+           strcmp(plan->table, request->table) == 0 &&
+           bytes_equal(buffer_bytes(&plan->filter), buffer_bytes(filter));
 }
 
 /* The plan that an earlier request left for this one, or NULL. */

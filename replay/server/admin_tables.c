@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/buffer.h"
 #include "core/clock.h"
 #include "core/words.h"
 #include "replay/model/options.h"
@@ -144,19 +145,12 @@ static void difference_push(void *out, const char *key, const char *before, cons
                                *after ? after : "(none)"));
 }
 
-static bool signature_differs(const trp_table_options *a, const trp_table_options *b)
-{
-    return a->signature.size != b->signature.size ||
-           (a->signature.size &&
-            memcmp(a->signature.data, b->signature.data, a->signature.size) != 0);
-}
-
 static void changes_list(const trp_table_options *before, const trp_table_options *after,
                          Troupe__ReplayAlterTableResponse *out)
 {
     char *old = trp_table_options_format(before), *new = trp_table_options_format(after);
     table_options_compare(old, new, difference_push, out);
-    if (signature_differs(before, after))
+    if (!bytes_equal(before->signature, after->signature))
         change_push(out, xasprintf("signature: %zu bytes -> %zu bytes", before->signature.size,
                                    after->signature.size));
     free(new);
@@ -190,7 +184,8 @@ static trp_status alter_change(struct change_work *work)
     if (only_looks(work))
         return TRP_OK;
     TRP_TRY(engine_table_admit(work->admin->engine, work->options, true));
-    bool other_signature = signature_differs(engine_table_options(table), work->options);
+    bool other_signature =
+        !bytes_equal(engine_table_options(table)->signature, work->options->signature);
     work->shrunk = table->shrunk;
     work->altered->removed = engine_table_alter(work->admin->engine, table, work->options);
     if (other_signature)

@@ -239,24 +239,14 @@ void sample_stream_cleanup(struct sample_stream *stream)
 }
 
 const struct sample_stream *lane_sampler_after(const struct lane *lane,
-                                               const struct sample_stream *stream)
+                                               const struct sample_stream *stream,
+                                               struct waiting_sampler *out)
 {
-    return stream ? LIST_NEXT(stream, struct sample_stream, link) : lane_first(lane);
-}
-
-const char *sample_stream_peer(const struct sample_stream *stream)
-{
-    return trp_server_call_peer(stream->call);
-}
-
-int64_t sample_stream_since_ns(const struct sample_stream *stream)
-{
-    return stream->since_ns;
-}
-
-int64_t sample_stream_wanted(const struct sample_stream *stream)
-{
-    return stream->remaining;
+    stream = stream ? LIST_NEXT(stream, struct sample_stream, link) : lane_first(lane);
+    if (stream)
+        *out = (struct waiting_sampler){trp_server_call_peer(stream->call), stream->since_ns,
+                                        stream->remaining};
+    return stream;
 }
 
 /* ---- Reverb's SampleStream --------------------------------------------------------------- */

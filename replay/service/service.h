@@ -194,12 +194,14 @@ void lane_refuse_samples(struct lane *lane, trp_status status);
 /* The fetcher has something to take; with the lock held. `service`: it. */
 void service_fetched(void *service);
 
-/* For the CLI. */
-const struct sample_stream *
-lane_sampler_after(const struct lane *lane, const struct sample_stream *stream); /* NULL: first */
-const char *sample_stream_peer(const struct sample_stream *stream);
-int64_t sample_stream_since_ns(const struct sample_stream *stream);
-int64_t sample_stream_wanted(const struct sample_stream *stream);
+/* For the CLI: the stream that waits behind this one (NULL: the first), or NULL. */
+struct waiting_sampler {
+    const char *peer;
+    int64_t since_ns, wanted; /* samples */
+};
+const struct sample_stream *lane_sampler_after(const struct lane *lane,
+                                               const struct sample_stream *stream,
+                                               struct waiting_sampler *out);
 
 /* ---- sample_shared.c --------------------------------------------------------------------- */
 

@@ -1,4 +1,4 @@
-/* Asks a server what a table's limiter waits for, for whoever waited in vain. */
+/* Asks a server why a table's limiter holds a caller back that waited in vain. */
 #ifndef TRP_REPLAY_CLIENT_LIMITER_ASK_H
 #define TRP_REPLAY_CLIENT_LIMITER_ASK_H
 

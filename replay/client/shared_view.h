@@ -34,7 +34,7 @@ const uint8_t *shared_view_piece(struct shared_view *view, uint64_t page);
 trp_status shared_view_read(struct shared_view *view, const uint8_t *pages, uint32_t count,
                             uint8_t *out);
 
-/* True: what was read of pieces so far is what the server told us of. */
+/* True: the bytes read of pieces so far are those that the server named. */
 bool shared_view_valid(const struct shared_view *view);
 
 #endif

@@ -1,4 +1,4 @@
-/* Says what a table's limiter waits for, to whoever waited in vain. */
+/* Explains to a caller that waited in vain why a table's limiter held it back. */
 #ifndef TRP_REPLAY_MODEL_LIMITER_EXPLAIN_H
 #define TRP_REPLAY_MODEL_LIMITER_EXPLAIN_H
 

@@ -1,5 +1,5 @@
-/* What a table is: limiters as numbers, defaults, validity, copies, and options as a line of text.
- * The text names the simplest limiter that has the same numbers, bit for bit. */
+/* The options of a table: limiters as numbers, defaults, validity, copies, and options as a line of
+ * text. The text names the simplest limiter that has the same numbers, bit for bit. */
 #include <troupe/replay.h>
 
 #include <assert.h>
@@ -19,7 +19,7 @@
 
 enum { MAX_SIZE_DEFAULT = 1000 * 1000 };
 
-/* What Reverb raises a ValueError for. trp_table_options_check() refuses NaN. */
+/* Reverb raises a ValueError here; trp_table_options_check() refuses NaN. */
 static trp_rate_limiter limiter_refused(void)
 {
     return (trp_rate_limiter){.min_diff = NAN, .max_diff = NAN};

@@ -158,7 +158,7 @@ static char *trim(char *text)
     return text;
 }
 
-/* `numbers_text`: what stands between the parentheses, changed. */
+/* `numbers_text` is the text between the parentheses; it is changed. */
 static trp_status parse_numbers(const char *word, const struct form *form, char *numbers_text,
                                 union number *numbers)
 {
@@ -432,7 +432,7 @@ static size_t key_find(const char *word)
     return i;
 }
 
-/* Bytes of what is quoted at `text`, with its quotes; of all of it when they are not closed. */
+/* Bytes of the quoted text at `text`, with its quotes; of all of it when they are not closed. */
 static size_t quoted_size(const char *text)
 {
     size_t size = 1;

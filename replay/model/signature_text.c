@@ -66,7 +66,7 @@ static trp_status scan_name(struct text_scan *scan, struct buffer *name)
     return TRP_OK;
 }
 
-/* What may stand behind a dtype: nothing, [4,?], or [...]. */
+/* The shape behind a dtype: nothing, [4,?], or [...]. */
 static trp_status scan_tensor(struct text_scan *scan, int32_t dtype, struct buffer *value)
 {
     int64_t dims[TRP_RANK_MAX];
@@ -97,7 +97,7 @@ static trp_status scan_tensor(struct text_scan *scan, int32_t dtype, struct buff
 
 static trp_status scan_value(struct text_scan *scan, int depth, struct buffer *value);
 
-/* What stands between brackets, up to `end`: values into field 1 of a list or a tuple, members into
+/* The text between brackets, up to `end`: values into field 1 of a list or a tuple, members into
  * field `number` of a dict or a named tuple. */
 static trp_status scan_all(struct text_scan *scan, char end, bool named, uint32_t number, int depth,
                            struct buffer *out)

@@ -22,7 +22,7 @@ struct body {
     size_t piece_bytes, skip;
 };
 
-/* What a sample says besides its columns. */
+/* The facts of a sample besides its columns. */
 struct sample_facts {
     uint64_t key, policy_version;
     double priority;
@@ -39,7 +39,7 @@ struct raw_sample {
     struct {
         uint64_t key;
         trp_bytes key_bytes; /* as a varint */
-        struct body body;    /* what follows key and range of steps */
+        struct body body;    /* the bytes behind key and range of steps */
     } chunks[TEMPLATE_CHUNKS_MAX];
 };
 

@@ -90,7 +90,7 @@ trp_status trp_item_reader_feed(trp_item_reader *reader, trp_bytes response)
 
 /* ---- one slice --------------------------------------------------------------------------- */
 
-/* What can be told of a column that no array can hold. */
+/* Describes a column that no array can hold, as far as it can. */
 static trp_status too_deep(const struct wire_tensor *tensor, trp_item_array *column)
 {
     column->dtype = tensor->dtype;

@@ -40,7 +40,7 @@ static void forget_requests(struct sample_source *source)
     source->requested = 0;
 }
 
-/* What belongs to a stream that is over. */
+/* Forgets the state of a stream that is over. */
 static void forget_stream(struct sample_source *source)
 {
     unpacker_reset(source->unpacker);
@@ -49,7 +49,7 @@ static void forget_stream(struct sample_source *source)
     forget_requests(source);
     source->on_stream = 0;
     source->refused = source->greeting = source->reading = source->release_soon = false;
-    source->round = source->released = source->told = source->held = source->held_bytes = 0;
+    source->round = source->released = source->reported = source->held = source->held_bytes = 0;
 }
 
 static trp_status send_hello(struct sample_source *source, struct deadline deadline, bool *ended)
@@ -132,7 +132,7 @@ static trp_status send_ask(struct sample_source *source, int64_t samples, struct
     trp_message *message;
     TRP_TRY(shared_ask_encode(&ask, &message));
     TRP_TRY(link_send(&source->link, message, deadline, ended));
-    source->told = source->released;
+    source->reported = source->released;
     source->release_soon = false;
     return TRP_OK;
 }
@@ -163,7 +163,7 @@ static trp_status source_request(struct sample_source *source, int64_t samples,
     return TRP_OK;
 }
 
-/* Takes up to `samples` out of what may still be asked for. */
+/* Takes up to `samples` out of the budget. */
 static int64_t sampling_take(struct sampling *sampling, int64_t samples)
 {
     int64_t left = atomic_load(&sampling->budget), taken;
@@ -222,7 +222,7 @@ void source_release(struct sample_source *source, bool tell)
 {
     release_held(source);
     unpacker_release(source->unpacker);
-    if (!tell || !source->view || source->released == source->told || source->refused)
+    if (!tell || !source->view || source->released == source->reported || source->refused)
         return;
     bool ended = false;
     /* If it cannot be told now, the next request does. */
@@ -279,7 +279,7 @@ static trp_status feed_shared(struct sample_source *source, trp_message *message
 static trp_status tell_released(struct sample_source *source, struct deadline deadline)
 {
     bool ended = false;
-    if (!source->release_soon || source->released == source->told || source->refused)
+    if (!source->release_soon || source->released == source->reported || source->refused)
         return TRP_OK;
     trp_status status = send_ask(source, 0, deadline, &ended);
     source->refused |= ended; /* what is received next says why */
@@ -315,7 +315,7 @@ static trp_status receive_samples(struct sample_source *source, struct batch *ba
     return source->view ? feed_shared(source, message) : unpacker_feed(source->unpacker, message);
 }
 
-/* What had come under the lease, if anything, is not to be had any more. */
+/* Bytes that had come under the lease are lost. */
 static void open_again(struct sample_source *source)
 {
     forget_stream(source);

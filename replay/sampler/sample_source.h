@@ -13,7 +13,7 @@
 #include "replay/client/shared_view.h"
 #include "unpack.h"
 
-/* What the sources of one sampler have in common. */
+/* The sources of one sampler share this. */
 struct sampling {
     int64_t ahead, step;    /* samples asked for beyond a batch, so many at a time */
     int64_t in_flight_max;  /* samples asked for at once */
@@ -40,8 +40,8 @@ struct sample_source {
     bool greeting;            /* its welcome is on its way */
     struct shared_view *view; /* NULL: the stream is an ordinary one */
     uint64_t round;           /* of the last message */
-    uint64_t released;        /* messages done with; */
-    uint64_t told;            /* of them, those that the server knows of */
+    uint64_t released;        /* messages done with */
+    uint64_t reported;        /* of them, as many as the server knows of */
     bool reading;             /* the unpacker has a message of SampleShared */
     bool release_soon;        /* the server waits to be told */
     uint64_t page_bytes;      /* of the message that the unpacker has */

@@ -117,8 +117,8 @@ static trp_status fill_locked(struct sampler_worker *worker, struct deadline dea
     return status;
 }
 
-/* What filling came to. After a limiter's timeout nothing is asked for until somebody waits again:
- * a server that answers at once would be asked for ever. */
+/* Notes the outcome of filling. After a limiter's timeout nothing is asked for until somebody waits
+ * again: a server that answers at once would be asked for ever. */
 static void settle_locked(struct sampler_worker *worker, trp_status status)
 {
     trp_sampler *sampler = worker->sampler;

@@ -1,5 +1,5 @@
-/* Problem: a batch wants rows of columns; a message has samples, which say what rows of what
- * tensors of what chunks their columns are cut from, and which may be spread over several entries
+/* Problem: a batch wants rows of columns; a message has samples. A sample says which rows of
+ * which tensors of which chunks its columns are cut from, and may be spread over several entries
  * and messages.
  * Design: a sample that looks like one seen before is copied as that one was (decode_template.c).
  * Any other is decoded, its rows are cut out of its chunks (wire/cut.h), and a template is learnt

@@ -35,7 +35,7 @@ void batch_cleanup(struct batch *batch, size_t column_count);
 
 struct unpacker;
 
-/* `columns` are copied; what an item's columns have to be. */
+/* An item has to have these columns, which are copied. */
 struct unpacker *unpacker_create(const trp_tensor_spec *columns, size_t column_count);
 void unpacker_destroy(struct unpacker *unpacker); /* NULL is fine */
 
@@ -56,7 +56,7 @@ trp_status unpacker_feed_shared(struct unpacker *unpacker, trp_message *message,
 bool unpacker_used_up(const struct unpacker *unpacker);
 
 /* Appends samples of the message to `batch` until it is full or the message is used up.
- * INVALID_ARGUMENT: malformed, out of order, or the column that is not what was asked for;
+ * INVALID_ARGUMENT: malformed, out of order, or the column that was asked for in another form;
  * DATA_LOSS: broken bytes; ABORTED: the lease on its pages was revoked, `batch` is as before. */
 trp_status unpacker_fill(struct unpacker *unpacker, struct batch *batch);
 

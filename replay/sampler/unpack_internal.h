@@ -64,7 +64,7 @@ struct unpacker {
     size_t column_count;
 
     trp_message *message;
-    struct assembler parts;               /* what is left of it */
+    struct assembler parts;               /* the rest of it */
     trp_message *joined;                  /* memory that the last sample was joined in; or NULL */
     bool needed;                          /* chunks of the open sample lie in it or there */
     struct wire_sample_response response; /* one entry of it, decoded */

@@ -23,7 +23,7 @@ struct views {
 struct views *views_create(const trp_tensor_spec *columns, size_t column_count, uint32_t rows);
 void views_destroy(struct views *views); /* NULL is fine */
 
-/* Spans of `row` follow; what there is of it already is forgotten. */
+/* Spans of `row` follow; earlier ones of it are forgotten. */
 void views_begin(struct views *views, uint32_t row);
 
 /* The next bytes of a column; the columns come in order. */

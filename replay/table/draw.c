@@ -1,11 +1,11 @@
-/* What the sampler takes: one, many at once, or some of which no item comes twice. */
+/* Draws of the sampler: one, many at once, or some of which no item comes twice. */
 #include "table_impl.h"
 
 #include <assert.h>
 
 #include "limits.h"
 
-/* What a pick of `item` does to the counters. */
+/* Counts a pick of `item`. */
 static void table_count_sample(struct table *table, struct item *item, struct table_sample *sample)
 {
     if (item->times_sampled == 0)
@@ -75,7 +75,7 @@ static uint32_t pick_left(struct table *table, const struct map *drawn, int64_t 
             return slot;
 }
 
-/* Those that were drawn weigh nothing for as long as the pick takes. */
+/* Items that were drawn weigh nothing for as long as the pick takes. */
 static uint32_t pick_weighted(struct table *table, const struct map *drawn, double *probability)
 {
     uint32_t slot;

@@ -21,7 +21,7 @@ struct item *key_index_find(const struct key_index *index, uint64_t key); /* NUL
 void key_index_find_many(const struct key_index *index, const uint64_t *keys, uint32_t count,
                          struct item **items);
 
-/* Fetches from memory what a put or find of `key` will look at first. */
+/* Fetches the memory that a put or find of `key` will look at first. */
 void key_index_prefetch(const struct key_index *index, uint64_t key);
 
 /* Takes this very item out; nothing happens when it is not inside. */

@@ -1,6 +1,6 @@
 /* One interface over four data structures: a list (fifo, lifo), a dense vector (uniform), a sum
- * tree (prioritized) and a heap (max_heap, min_heap). Here is what they share: dispatch, the check
- * of priorities, growth, and the search for the best few. */
+ * tree (prioritized) and a heap (max_heap, min_heap). This file has their common parts: dispatch,
+ * the check of priorities, growth, and the search for the best few. */
 #include "selector_impl.h"
 
 #include <assert.h>

@@ -1,4 +1,4 @@
-/* What a selector has to implement, and the array helpers they share. Arrays are indexed by slot
+/* The interface of a selector, and the array helpers that all share. Arrays are indexed by slot
  * and grow by doubling, so an insert costs amortised constant time. */
 #ifndef TRP_REPLAY_TABLE_SELECTOR_IMPL_H
 #define TRP_REPLAY_TABLE_SELECTOR_IMPL_H

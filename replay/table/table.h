@@ -66,7 +66,7 @@ bool table_index_ready(const struct table *table);
 
 struct item *table_find(const struct table *table, uint64_t key); /* NULL: unknown */
 
-/* Fetches from memory what a look-up of `key` needs, ahead of it. */
+/* Fetches the memory that a look-up of `key` needs, ahead of it. */
 void table_prefetch(const struct table *table, uint64_t key);
 
 /* The same for many keys at once, which is faster: a table is larger than any cache. */
@@ -85,7 +85,7 @@ void table_insert(struct table *table, struct item *item, struct item **evicted)
  * caller's. NULL otherwise. For restored tables whose max_size shrank: call until NULL. */
 struct item *table_evict(struct table *table);
 
-/* Fetches from memory what evictions to come will look at. The item that goes next, or NULL: not
+/* Fetches the memory that evictions to come will look at. The item that goes next, or NULL: not
  * known. */
 const struct item *table_prefetch_victim(const struct table *table);
 

@@ -1,10 +1,10 @@
-/* The inside of a table, shared by table*.c only.
+/* The inside of a table, shared by the sources of this room.
  *
- *   table.c        items in and out
- *   draw.c   what the sampler takes
- *   alter.c  other options
- *   inspect.c   walks over the items
- *   teardown.c    a table is emptied, and goes */
+ *   table.c      items in and out
+ *   draw.c       draws of the sampler
+ *   alter.c      other options
+ *   inspect.c    walks over the items
+ *   teardown.c   a table is emptied, and goes */
 #ifndef TRP_REPLAY_TABLE_TABLE_IMPL_H
 #define TRP_REPLAY_TABLE_TABLE_IMPL_H
 

@@ -22,7 +22,7 @@ struct table *table_successor(const struct table *table, uint32_t id)
     return next;
 }
 
-/* What is of no use without the items; false: all is gone. */
+/* Frees one of the arrays that are of no use without the items; false: all are gone. */
 static bool arrays_free(struct table *table)
 {
     do {

@@ -279,7 +279,7 @@ static inline void put_len(struct writer *writer, uint32_t number, size_t size)
     put_varint(writer, TAG(number, LEN));
 }
 
-/* The header of what lies between writer->at and `end`. */
+/* The header of the bytes between writer->at and `end`. */
 static inline void put_len_header(struct writer *writer, uint32_t number, const uint8_t *end)
 {
     put_len(writer, number, (size_t)(end - writer->at));

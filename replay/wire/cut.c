@@ -1,4 +1,4 @@
-/* Problem: whoever reads samples needs rows, but chunks hold tensors that are compressed,
+/* Problem: readers of samples need rows, but chunks hold tensors that are compressed,
  * differences between rows, or neither; and slices come in any order, many of one tensor. Design: a
  * chunk is walked once an item, and a tensor that has to be decompressed as a whole stays until
  * another one is. A literal is not copied here at all: its rows are where they came. Guarantee:

@@ -43,7 +43,7 @@ trp_status cutter_find(struct cutter *cutter, const struct wire_slice *slice,
 /* The rows that `slice` cuts out of the tensor it names, of `row_bytes` each, which go with the
  * tensor's dtype and shape (of numbers; it has at least one dimension). Rows of a literal stay in
  * the chunk and `*rows` says where; others are written to `out`, which has room for all of them.
- * INVALID_ARGUMENT: the tensor has not these rows; DATA_LOSS: its bytes are not what it says. */
+ * INVALID_ARGUMENT: the tensor has not these rows; DATA_LOSS: its bytes contradict its shape. */
 trp_status cutter_cut(struct cutter *cutter, const struct wire_slice *slice,
                       const struct wire_tensor *tensor, bool delta, size_t row_bytes, uint8_t *out,
                       trp_bytes *rows);

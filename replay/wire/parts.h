@@ -42,7 +42,7 @@ trp_status insert_request_field(const struct field *field, struct wire_insert_re
  * has no address). `now` is used up. */
 bool spans_advance(struct spans *rest);
 
-/* A field that goes on in the next part: what of it is in this one, and what lies beyond. ABORTED:
+/* A field that goes on in the next part: its bytes in this one, and those beyond. ABORTED:
  * its header goes on there, or it is none that may; INVALID_ARGUMENT: it ends nowhere. */
 trp_status spans_field(struct spans *rest, struct field *field, struct wire_more *beyond);
 
@@ -65,14 +65,14 @@ uint8_t *insert_request_memory(void *arg, size_t size);
  * left of the message is joined. */
 struct assembler {
     struct spans rest;    /* its part that is read, and those behind it */
-    struct reader reader; /* what is left of that part */
+    struct reader reader; /* the rest of that part */
     join_memory *memory;
     void *arg;
 };
 
 struct assembler assembler_of(const trp_bytes *parts, size_t count, join_memory *memory, void *arg);
 
-/* The next field; `beyond` is what of its bytes lies in the next parts. `*more` false: there is
+/* The next field; `beyond` are its bytes in the next parts. `*more` false: there is
  * none. INVALID_ARGUMENT: malformed, RESOURCE_EXHAUSTED: no memory; both without a text. */
 trp_status assembler_next(struct assembler *assembler, struct field *field,
                           struct wire_more *beyond, bool *more);

@@ -10,7 +10,7 @@
  *            shared_entry, shared_chunk, u64 page numbers, bytes
  *
  * A chunk is cut into pieces of piece_bytes. Its first `pages` pieces lie in data.mdb, each at
- * page * page_bytes + piece_offset; what is left of it lies in the message's bytes. A trajectory is
+ * page * page_bytes + piece_offset; the rest lies in the message's bytes. A trajectory is
  * in the canonical form of model/trajectory.h. Decoders check every number against the message
  * before it is used; whether a page is in the file is for the reader of the file to check. */
 #ifndef TRP_REPLAY_WIRE_SHARED_WIRE_H

@@ -1,10 +1,10 @@
 /* Problem: a writer on this host has its chunks in memory that we see too, and can write to it
  * while we look.
- * Design: of a referenced chunk everything that says what it is travels in the message; only
- * contents of tensors stay where they are, and of those that are one literal not even its header.
- * So what is in shared memory means nothing but itself. It has no address while the chunk is taken
- * apart: a part to step over, never to look at. Whatever else a chunk has there (compressed
- * contents, or what somebody malicious thinks of) is copied once, and only the copy is looked at.
+ * Design: a referenced chunk travels in the message, all but the contents of its tensors, which
+ * stay where they are; of a content that is one literal, the header travels, too. So bytes in
+ * shared memory describe nothing. It has no address while the chunk is taken apart: a part to step
+ * over, never to look at. Whatever else a chunk has there (compressed contents, or what somebody
+ * malicious thinks of) is copied once, and only the copy is looked at.
  *
  *   InsertStreamRequest.shm_references   a ChunkData in pieces, in order; each of them
  *     1 bytes     bytes of it

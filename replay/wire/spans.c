@@ -1,10 +1,9 @@
 /* Problem: a message of half a megabyte comes in tens of parts, and to join them costs as much as
- * to store it. Design: what lies in one part is decoded there. A chunk that goes on in the next is
- * left in parts when only contents of tensors do, each of them one literal, which nobody has to
- * look at; most large chunks are so. Everything else that goes on is joined, and then decoded as
- * always: fields one by one, all of the rest where the header of a field is cut (once in some
- * hundred parts).
- * Guarantee: parts change nothing but where bytes lie. */
+ * to store it. Design: a field that lies in one part is decoded there. A chunk that goes on in the
+ * next is left in parts when only contents of tensors do, each of them one literal, which nobody
+ * has to look at; most large chunks are so. Everything else that goes on is joined, and then
+ * decoded as always: fields one by one, all of the rest where the header of a field is cut (once in
+ * some hundred parts). Guarantee: parts change nothing but where bytes lie. */
 #include "parts.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Problem: whoever takes or gives a chunk has to know its tensors, and thousands of chunks a second
+/* Problem: both ends have to know a chunk's tensors, and thousands of chunks a second
  * look the same but for their contents, which may lie in several parts of a message.
  * Design: a walk over the fields that decompresses nothing; headers that were seen before are
  * recognised by comparing. A chunk in parts was checked when it was found (spans.c): only the

@@ -53,13 +53,13 @@ struct wire_more {
     size_t last;
 };
 
-/* What is left of something in parts. */
+/* The rest of some bytes in parts. */
 struct spans {
     trp_bytes now;
     struct wire_more more;
 };
 
-/* What a writer puts into a chunk besides its key. */
+/* A writer's chunk without its key. */
 struct wire_steps {
     uint64_t episode_id;
     int32_t start, end; /* numbers of the first and the last step */
@@ -147,7 +147,7 @@ struct wire_tensor_memo {
     struct wire_tensor tensor;
 };
 
-/* What a chunk says of itself besides its tensors. */
+/* The header of a chunk: which steps it has. */
 struct wire_range {
     uint64_t episode_id;
     int32_t start, end;   /* numbers of the first and the last step */
@@ -156,8 +156,8 @@ struct wire_range {
 
 /* Walks the tensors of one chunk without decompressing them. */
 struct wire_tensor_reader {
-    struct spans parts[2]; /* what is left of head and tail */
-    struct spans data;     /* what is left of the Data submessage being read */
+    struct spans parts[2]; /* the rest of head and tail */
+    struct spans data;     /* the rest of the Data submessage being read */
     bool delta_encoded;    /* complete, as `range`, once wire_tensor_next() gave no more */
     struct wire_range range;
     uint32_t count;                 /* tensors given so far */
@@ -177,8 +177,8 @@ trp_status wire_tensor_next(struct wire_tensor_reader *reader, struct wire_tenso
 struct wire_insert_request {
     struct wire_lists lists;
     struct wire_keys keep; /* keep_chunk_keys */
-    /* Copies of what could not be decoded in parts: the lists refer to them, too. Whoever takes
-     * them leaves `joined_count` 0. */
+    /* Copies of fields that could not be decoded in parts: the lists refer to them, too. A caller
+     * that takes them leaves `joined_count` 0. */
     trp_message **joined;
     uint32_t joined_count, joined_capacity;
     trp_bytes hello; /* ours, field 1002: a writer that would like an inbox; empty: none */
@@ -241,7 +241,7 @@ trp_status wire_sample_request_decode(trp_bytes bytes, struct wire_sample_reques
 trp_status wire_sample_request_encode(const struct wire_sample_request *request,
                                       trp_message **message);
 
-/* What a sample says besides its item. */
+/* How a sample was drawn. */
 struct wire_draw {
     double probability;
     int64_t table_size;

@@ -45,7 +45,7 @@ struct column_group {
     struct group_column *columns;
     size_t column_count;
     size_t step_bytes;
-    uint8_t *shape; /* what the memory of a chunk begins as */
+    uint8_t *shape; /* the first contents of a chunk's memory */
     size_t shape_bytes;
     uint32_t chunk_length;
     trp_rng *rng;
@@ -289,7 +289,7 @@ static void drop_held(struct column_group *group)
     group_chunk_unref(chunk);
 }
 
-/* Step `serial` begins: what lies `depth` steps back leaves. */
+/* Step `serial` begins: the step `depth` back leaves. */
 static void ring_advance(struct column_group *group, uint64_t serial)
 {
     group->newest = group->newest + 1 == group->depth ? 0 : group->newest + 1;
@@ -540,7 +540,7 @@ static trp_status encode_model(struct column_group *group, trp_message **message
     return status;
 }
 
-/* Takes from the model what all chunks have in common, and where their rows go. */
+/* Takes the bytes that all chunks have in common from the model, and the places of their rows. */
 static trp_status init_shape(struct column_group *group)
 {
     trp_message *message;

@@ -11,7 +11,7 @@
 
 struct item_check;
 
-/* `steps` is what a step's columns are; both are borrowed. */
+/* `steps` are the columns of a step; both are borrowed. */
 struct item_check *item_check_create(trp_channel *channel, const trp_tensor_spec *steps);
 void item_check_destroy(struct item_check *check); /* NULL is fine */
 

@@ -19,7 +19,7 @@
 
 static const char insert_path[] = "/deepmind.reverb.ReverbService/InsertStream";
 
-/* What the message being built points to; freed when it was sent. */
+/* Memory that the message being built points to; freed when it was sent. */
 struct block {
     struct block *next;
     struct wire_steps steps;

@@ -159,7 +159,7 @@ static uint8_t *put_small_field(uint8_t *at, uint32_t number, uint32_t value)
     return at;
 }
 
-/* The header of what lies between `at` and `end`. */
+/* The header of the bytes between `at` and `end`. */
 static uint8_t *put_header(uint8_t *at, uint32_t number, const uint8_t *end)
 {
     size_t size = (size_t)(end - at);
@@ -301,7 +301,7 @@ static bool slot_is_ready(const struct outbox_slot *slot)
     return true;
 }
 
-/* Tells each group what the item took from it; a group's chunks need not be neighbours. */
+/* Tells each group which rows the item took; a group's chunks need not be neighbours. */
 static void slot_note(const struct outbox_slot *slot)
 {
     for (uint32_t i = 0; i < slot->chunk_count; i++) {

@@ -69,7 +69,7 @@ static bool is_integer(trp_dtype dtype)
            dtype == TRP_UINT32 || dtype == TRP_UINT64;
 }
 
-/* What patterns and conditions can look at. */
+/* Patterns and conditions can look at such a column. */
 static bool is_readable(const trp_tensor_spec *spec)
 {
     return spec->rank == 0 &&

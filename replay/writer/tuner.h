@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What one item took from a group: the chunks and how many rows of them. */
+/* The chunks that one item took from a group, and how many rows of them. */
 struct tuner_item {
     uint64_t first_key, last_key; /* of its chunks */
     uint32_t chunks, chunk_rows;  /* and all the rows in them */

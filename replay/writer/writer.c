@@ -62,7 +62,7 @@ static trp_status failed_for_good(trp_writer *writer)
     return trp_fail(writer->failure, "%s", writer->failure_text);
 }
 
-/* What the end of a stream means: TRP_OK when it may be reopened. */
+/* Judges the end of a stream: TRP_OK when it may be reopened. */
 static trp_status writer_stream_ended(trp_writer *writer, trp_status status)
 {
     outbox_rewind(writer->outbox);
@@ -175,7 +175,7 @@ static trp_status writer_progress(trp_writer *writer, struct deadline deadline)
     return writer_receive(writer, deadline);
 }
 
-/* The name of whoever is waited for: DEADLINE_EXCEEDED for a table, UNAVAILABLE for a server that
+/* Names the one that is waited for: DEADLINE_EXCEEDED for a table, UNAVAILABLE for a server that
  * went away and has not answered since. */
 static trp_status held_back(const trp_writer *writer, int64_t timeout_ms)
 {

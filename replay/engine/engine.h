@@ -119,6 +119,9 @@ const struct item *engine_oldest_item(struct engine_table *table);
 
 /* ---- changing the tables (tables.c); durable at the next commit --------------------- */
 
+/* Is there room for its signature besides those of the other tables? RESOURCE_EXHAUSTED. */
+trp_status engine_signature_admit(const struct engine *engine, const trp_table_options *options);
+
 /* Room for what a table's record will say; everything before is committed first.
  * RESOURCE_EXHAUSTED: there is none, and nothing was changed. engine_table_create() asks itself. */
 trp_status engine_table_admit(struct engine *engine, const trp_table_options *options,

@@ -34,6 +34,9 @@ enum {
     /* tables.c: tables that are made while a server runs: ServerInfo of 4096 tables is about
      * a megabyte. */
     REPLAY_TABLES_MAX = 4096,
+    /* tables.c: of all tables, when one gets one while a server runs: every answer that lists the
+     * tables has them, and their names once more, and has to stay well below 64 MiB. */
+    REPLAY_SIGNATURES_BYTES_MAX = 16 << 20,
     /* open.c: damaged items that have a line in the log. */
     ENGINE_DAMAGE_LINES_MAX = 100,
     /* damage.c: items found damaged while others are still coming into memory; what is

@@ -104,6 +104,23 @@ trp_status engine_table_admit(struct engine *engine, const trp_table_options *op
     return status;
 }
 
+trp_status engine_signature_admit(const struct engine *engine, const trp_table_options *options)
+{
+    uint64_t total = options->signature.size, before = 0;
+    for (size_t i = 0; i < engine->table_count; ++i) {
+        uint64_t bytes = table_options(engine->tables[i]->table)->signature.size;
+        if (strcmp(engine->tables[i]->name, options->name) == 0)
+            before = bytes;
+        else
+            total += bytes;
+    }
+    if (options->signature.size <= before || total <= REPLAY_SIGNATURES_BYTES_MAX)
+        return TRP_OK;
+    return trp_fail(TRP_RESOURCE_EXHAUSTED,
+                    "table %s: with its signature those of all tables have %llu bytes, at most %d",
+                    options->name, (unsigned long long)total, REPLAY_SIGNATURES_BYTES_MAX);
+}
+
 trp_status engine_table_create(struct engine *engine, const trp_table_options *options,
                                struct engine_table **table)
 {
@@ -114,6 +131,7 @@ trp_status engine_table_create(struct engine *engine, const trp_table_options *o
     if (engine->table_count >= REPLAY_TABLES_MAX)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "table %s: the server has %zu tables, at most %d",
                         options->name, engine->table_count, REPLAY_TABLES_MAX);
+    TRP_TRY(engine_signature_admit(engine, options));
     TRP_TRY(engine_feed_check(engine, options));
     TRP_TRY(engine_table_admit(engine, options, false));
     *table = engine_table_add(engine, options, options_put(engine, options));

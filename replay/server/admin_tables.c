@@ -183,6 +183,7 @@ static trp_status alter_change(struct change_work *work)
     changes_list(engine_table_options(table), work->options, work->altered);
     if (only_looks(work))
         return TRP_OK;
+    TRP_TRY(engine_signature_admit(work->admin->engine, work->options));
     TRP_TRY(engine_table_admit(work->admin->engine, work->options, true));
     bool other_signature =
         !bytes_equal(engine_table_options(table)->signature, work->options->signature);

@@ -4,6 +4,7 @@
 
 #include <troupe/writer.h>
 #include "replay.pb-c.h"
+#include "replay/engine/limits.h"
 
 static ProtobufCService *replay_service(const struct replay *replay)
 {
@@ -625,6 +626,34 @@ static void a_table_that_has_no_room_changes_nothing(void **state)
     assert_int_equal(create_table(replay, "name=new"), TRP_OK);
 }
 
+static void signatures_of_all_tables_have_a_bound(void **state)
+{
+    enum { BYTES = 1000000 };
+    struct replay *replay = *state;
+    static uint8_t signature[BYTES + 11] = {0x8a, 2,    0xc6, 0x84, 0x3d, 0x18,
+                                            1,    0x7a, 0xc0, 0x84, 0x3d};
+    OPEN("name=t");
+    Troupe__ReplayCreateTableRequest create = TROUPE__REPLAY_CREATE_TABLE_REQUEST__INIT;
+    create.signature = (ProtobufCBinaryData){sizeof signature, signature};
+    trp_status status = TRP_OK;
+    for (size_t count = 0; status == TRP_OK && count <= REPLAY_SIGNATURES_BYTES_MAX / BYTES;
+         count++) {
+        create.options = xasprintf("name=new%zu", count);
+        status = call(replay, "CreateTable", &create, NULL);
+        free(create.options);
+    }
+    assert_says("those of all tables");
+    assert_int_equal(status, TRP_RESOURCE_EXHAUSTED);
+    Troupe__ReplayAlterTableRequest alter = TROUPE__REPLAY_ALTER_TABLE_REQUEST__INIT;
+    alter.options = "name=t max_size=7";
+    assert_int_equal(call(replay, "AlterTable", &alter, NULL), TRP_OK);
+    alter.has_signature = true;
+    alter.signature = create.signature;
+    assert_int_equal(call(replay, "AlterTable", &alter, NULL), TRP_RESOURCE_EXHAUSTED);
+    alter.options = "name=new0";
+    assert_int_equal(call(replay, "AlterTable", &alter, NULL), TRP_OK); /* it has as many */
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, replay_setup, replay_teardown)
@@ -635,6 +664,7 @@ int main(void)
         TEST(items_of_a_large_table_are_walked_in_slices),
         TEST(a_created_table_serves_at_once_and_survives_a_crash),
         TEST(a_dropped_table_ends_its_streams_and_no_others),
+        TEST(signatures_of_all_tables_have_a_bound),
         TEST(a_table_that_has_no_room_changes_nothing),
         TEST(a_table_dropped_while_it_is_sampled_ends_the_stream),
         TEST(a_new_table_inherits_nothing_from_a_dropped_one),

@@ -65,6 +65,8 @@ enum {
     SERVICE_FULL_RETRY_MS = 50,
     SERVICE_FULL_TELL_MS = 2000,
     SERVICE_FULL_REFUSE_MS = 10000,
+    /* service.c: what decoded requests took and the next may reuse: five thousand items' worth. */
+    SERVICE_DECODED_BYTES_KEPT = 1 << 20,
     /* service.c: what a client kept is taken back so soon where nothing else happens. */
     SERVICE_LOANS_MS = 100,
 };

@@ -352,6 +352,13 @@ static void service_wake_all(struct service *service)
         lane_move(service->lanes[i]);
 }
 
+/* Nobody needs now what one large request took. */
+static void service_trim(struct service *service)
+{
+    wire_insert_request_trim(&service->insert, SERVICE_DECODED_BYTES_KEPT);
+    wire_mutate_request_trim(&service->mutate, SERVICE_DECODED_BYTES_KEPT);
+}
+
 int64_t service_group_end(void *arg)
 {
     struct service *service = arg;
@@ -375,6 +382,8 @@ int64_t service_group_end(void *arg)
         insert_streams_answer(service);
     unaries_answer(service, durable);
     service_let_go(service);
+    if (!service->worked)
+        service_trim(service);
     if (pinned)
         next = earlier_in_ms(next, SERVICE_LOANS_MS);
     service->group++;

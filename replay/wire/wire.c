@@ -146,6 +146,24 @@ void wire_insert_request_cleanup(struct wire_insert_request *request)
     *request = (struct wire_insert_request){0};
 }
 
+void wire_insert_request_trim(struct wire_insert_request *request, size_t bytes)
+{
+    const struct wire_lists *lists = &request->lists;
+    size_t taken = lists->chunk_capacity * sizeof *lists->chunks +
+                   lists->item_capacity * sizeof *lists->items +
+                   lists->column_capacity * sizeof *lists->columns +
+                   lists->slice_capacity * sizeof *lists->slices +
+                   request->keep.capacity * sizeof *request->keep.keys +
+                   request->joined_capacity * sizeof *request->joined +
+                   request->visible_capacity * sizeof *request->visible +
+                   request->resolved_capacity * sizeof *request->resolved;
+    bool lazy = lists->lazy;
+    if (taken <= bytes)
+        return;
+    wire_insert_request_cleanup(request);
+    request->lists.lazy = lazy;
+}
+
 trp_status wire_insert_response_decode(trp_bytes bytes, struct wire_keys *keys)
 {
     struct reader reader = reader_of(bytes);
@@ -460,4 +478,12 @@ void wire_mutate_request_cleanup(struct wire_mutate_request *request)
     free(request->updates);
     wire_keys_cleanup(&request->deletes);
     *request = (struct wire_mutate_request){0};
+}
+
+void wire_mutate_request_trim(struct wire_mutate_request *request, size_t bytes)
+{
+    size_t taken = request->update_capacity * sizeof *request->updates +
+                   request->deletes.capacity * sizeof *request->deletes.keys;
+    if (taken > bytes)
+        wire_mutate_request_cleanup(request);
 }

@@ -220,6 +220,9 @@ size_t wire_chunk_size(const struct wire_chunk *chunk);
 void wire_insert_request_clear(struct wire_insert_request *request);
 void wire_insert_request_cleanup(struct wire_insert_request *request);
 
+/* Clears it and gives back what it takes if that is more than `bytes`. */
+void wire_insert_request_trim(struct wire_insert_request *request, size_t bytes);
+
 /* The confirmed keys, appended to `keys`. */
 trp_status wire_insert_response_decode(trp_bytes bytes, struct wire_keys *keys);
 trp_status wire_insert_response_encode(const uint64_t *keys, size_t count, trp_message **message);
@@ -308,5 +311,8 @@ trp_status wire_mutate_request_encode(const struct wire_mutate_request *request,
                                       trp_message **message);
 struct wire_update *wire_push_update(struct wire_mutate_request *request);
 void wire_mutate_request_cleanup(struct wire_mutate_request *request);
+
+/* Gives back what it takes if that is more than `bytes`: then it is empty. */
+void wire_mutate_request_trim(struct wire_mutate_request *request, size_t bytes);
 
 #endif

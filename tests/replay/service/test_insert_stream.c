@@ -4,6 +4,8 @@
 #include "replay/wire/bytes.h"
 #include "tests/replay/replay_fixture.h"
 
+#include <malloc.h>
+
 static void items_are_confirmed_in_order_and_visible(void **state)
 {
     struct replay *replay = *state;
@@ -578,11 +580,45 @@ static void the_new_item_may_be_its_own_victim(void **state)
     assert_int_equal(table_state(replay, "t").size, 1);
 }
 
+static size_t heap_bytes(void)
+{
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+
+/* Of keys and a table that do not exist. */
+static void what_large_requests_took_is_given_back(void **state)
+{
+    enum { COUNT = 300000, KEPT_MAX = 4 << 20 };
+    struct replay *replay = *state;
+    struct wire_mutate_request mutate = {.table = text_bytes("t")};
+    trp_message *message;
+    OPEN("name=t");
+    table_state(replay, "t");
+    size_t before = heap_bytes();
+    trp_stream *stream = open_stream(replay, "InsertStream");
+    struct built *built = built_create(0);
+    add_chunk(built, (struct chunk_spec){.key = 1});
+    for (uint64_t key = 1; key <= COUNT; ++key) {
+        add_simple_item(built, key, "none", 1, 1);
+        *wire_push_update(&mutate) = (struct wire_update){key, 1};
+    }
+    send_built(stream, built);
+    built_destroy(built);
+    assert_ends(stream, TRP_NOT_FOUND, NULL);
+    assert_int_equal(wire_mutate_request_encode(&mutate, &message), TRP_OK);
+    wire_mutate_request_cleanup(&mutate);
+    assert_int_equal(unary(replay, "MutatePriorities", message, NULL), TRP_OK);
+    table_state(replay, "t"); /* when it waits, the server has nothing else to do */
+    assert_true(heap_bytes() < before + KEPT_MAX);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, replay_setup, replay_teardown)
     const struct CMUnitTest tests[] = {
         TEST(items_are_confirmed_in_order_and_visible),
+        TEST(what_large_requests_took_is_given_back),
         TEST(a_stream_without_messages_ends_with_ok),
         TEST(a_message_with_neither_chunks_nor_items_is_refused),
         TEST(a_corrupt_message_ends_its_stream_only),

@@ -37,7 +37,7 @@ struct run_table {
     char *name;
 };
 
-struct run {
+struct copy_run {
     struct checkpointer *checkpointer;
     bool (*cancelled)(void);
     struct copy_sink sink;
@@ -92,7 +92,7 @@ static trp_status cancelled(const char *what)
 }
 
 /* Whoever waits on a thread of the pool keeps it from others' calls. */
-static trp_status wait_allowed(const struct run *run, const char *what)
+static trp_status wait_allowed(const struct copy_run *run, const char *what)
 {
     const struct checkpointer *checkpointer = run->checkpointer;
     if (!run->cancelled || !checkpointer->busy || checkpointer->stopping ||
@@ -103,7 +103,7 @@ static trp_status wait_allowed(const struct run *run, const char *what)
                     checkpointer->progress.what);
 }
 
-static trp_status turn_take(struct run *run, const char *what)
+static trp_status turn_take(struct copy_run *run, const char *what)
 {
     struct checkpointer *checkpointer = run->checkpointer;
     mutex_lock(&checkpointer->mutex);
@@ -140,7 +140,7 @@ static void turn_give(struct checkpointer *checkpointer)
 /* Between slices: says how far it is; false: it is to end. */
 static bool turn_goes_on(void *arg)
 {
-    struct run *run = arg;
+    struct copy_run *run = arg;
     struct checkpointer *checkpointer = run->checkpointer;
     struct copy_stats stats = {0};
     if (run->copy)
@@ -156,7 +156,7 @@ static bool turn_goes_on(void *arg)
 
 /* ---- slices --------------------------------------------------------------------------------- */
 
-static void enter(struct run *run, void (*work)(void *arg, struct engine *engine))
+static void enter(struct copy_run *run, void (*work)(void *arg, struct engine *engine))
 {
     const struct engine_door *door = &run->checkpointer->options.door;
     door->enter(door->owner, work, run);
@@ -167,7 +167,7 @@ static trp_status stopped(void)
     return trp_fail(TRP_UNAVAILABLE, "the replay server has stopped");
 }
 
-static void info_fill(struct run *run, struct engine *engine)
+static void info_fill(struct copy_run *run, struct engine *engine)
 {
     struct checkpoint_info *info = &run->info;
     struct store_stats stats;
@@ -195,7 +195,7 @@ static void info_fill(struct run *run, struct engine *engine)
 
 static void run_begin(void *arg, struct engine *engine)
 {
-    struct run *run = arg;
+    struct copy_run *run = arg;
     run->status = engine ? engine_index_finish(engine) : stopped();
     if (run->status == TRP_OK)
         run->status = engine_flush(engine);
@@ -207,19 +207,19 @@ static void run_begin(void *arg, struct engine *engine)
 
 static void run_find(void *arg, struct engine *engine)
 {
-    struct run *run = arg;
+    struct copy_run *run = arg;
     run->status = engine ? store_copy_find(engine->store, run->copy) : stopped();
 }
 
 static void run_check(void *arg, struct engine *engine)
 {
-    struct run *run = arg;
+    struct copy_run *run = arg;
     run->status = engine ? store_copy_check(engine->store, run->copy) : stopped();
 }
 
 static void run_end(void *arg, struct engine *engine)
 {
-    struct run *run = arg;
+    struct copy_run *run = arg;
     if (engine)
         store_copy_end(engine->store, run->copy);
     run->copy = NULL;
@@ -242,7 +242,7 @@ static void old_remove(const struct checkpointer *checkpointer, const char *stor
 }
 
 /* Its turn comes, and the thread for it. */
-static trp_status run_open(struct run *run, const char *what)
+static trp_status run_open(struct copy_run *run, const char *what)
 {
     TRP_TRY(turn_take(run, what));
     trp_status status = background_start(&run->background, what);
@@ -252,7 +252,7 @@ static trp_status run_open(struct run *run, const char *what)
 }
 
 /* Returns `status` with its words. */
-static trp_status run_close(struct run *run, trp_status status)
+static trp_status run_close(struct copy_run *run, trp_status status)
 {
     char *kept = error_keep();
     enter(run, run_end);
@@ -273,7 +273,7 @@ static trp_status run_close(struct run *run, trp_status status)
 
 /* Behind the items that a server which has just started does not have in memory yet: nobody waits
  * for all of them at once. */
-static trp_status run_start(struct run *run, const char *what)
+static trp_status run_start(struct copy_run *run, const char *what)
 {
     if (engine_load(&run->checkpointer->options.door, turn_goes_on, run) != TRP_OK)
         return cancelled(what);
@@ -287,7 +287,7 @@ static trp_status copy_give(void *arg)
 }
 
 /* The whole copy, from run_begin() on. */
-static trp_status run_copy(struct run *run, const char *what)
+static trp_status run_copy(struct copy_run *run, const char *what)
 {
     while (!store_copy_done(run->copy)) {
         if (!turn_goes_on(run))
@@ -350,7 +350,7 @@ static unsigned name_last(const char *root, const char *name)
 }
 
 /* The directory gets the next name that is free: <root>/<UTC time>-<n>. */
-static trp_status name_take(struct run *run)
+static trp_status name_take(struct copy_run *run)
 {
     const char *root = run->checkpointer->root;
     char name[32];
@@ -371,7 +371,7 @@ static trp_status name_take(struct run *run)
     return trp_fail(TRP_ALREADY_EXISTS, "%s has %d checkpoints of one second", root, NAMES_TRIED);
 }
 
-static trp_status name_give(struct run *run, char **path)
+static trp_status name_give(struct copy_run *run, char **path)
 {
     TRP_TRY(name_take(run));
     *path = realpath(run->making, NULL);
@@ -381,7 +381,7 @@ static trp_status name_give(struct run *run, char **path)
 
 static trp_status files_begin(void *arg)
 {
-    struct run *run = arg;
+    struct copy_run *run = arg;
     TRP_TRY(store_target_create(&run->target, run->making, run->file_bytes));
     store_copy_set_argument(run->copy, run->target);
     return TRP_OK;
@@ -389,7 +389,7 @@ static trp_status files_begin(void *arg)
 
 static trp_status files_finish(void *arg)
 {
-    struct run *run = arg;
+    struct copy_run *run = arg;
     struct target_stats stats;
     TRP_TRY(store_target_finish(run->target, run->copy, &stats));
     run->info.bytes = stats.bytes;
@@ -402,14 +402,14 @@ static trp_status files_finish(void *arg)
 
 static trp_status files_close(void *arg)
 {
-    struct run *run = arg;
+    struct copy_run *run = arg;
     store_target_destroy(run->target);
     run->target = NULL;
     return TRP_OK;
 }
 
 /* LMDB wants one thread for all of a transaction. */
-static trp_status files_write(struct run *run)
+static trp_status files_write(struct copy_run *run)
 {
     trp_status status = background_run(&run->background, files_begin, run);
     if (status == TRP_OK)
@@ -420,7 +420,7 @@ static trp_status files_write(struct run *run)
     return status;
 }
 
-static trp_status checkpoint_make(struct run *run, char **path)
+static trp_status checkpoint_make(struct copy_run *run, char **path)
 {
     const char *root = run->checkpointer->root;
     TRP_TRY(root_make(root));
@@ -445,7 +445,7 @@ static trp_status checkpoint_make(struct run *run, char **path)
 trp_status checkpointer_run(struct checkpointer *checkpointer, bool (*is_cancelled)(void),
                             char **path)
 {
-    struct run run = {
+    struct copy_run run = {
         .checkpointer = checkpointer,
         .cancelled = is_cancelled,
         .sink = {.item = store_target_item,
@@ -505,7 +505,7 @@ static trp_status verify_piece(void *arg, uint64_t seq, uint32_t piece, trp_byte
 
 static trp_status verify_damage(void *arg, uint32_t table_id, uint64_t key, const char *what)
 {
-    const struct run *run = arg;
+    const struct copy_run *run = arg;
     const char *name = "";
     for (size_t i = 0; i < run->info.table_count; i++)
         if (run->tables[i].id == table_id)
@@ -517,7 +517,7 @@ static trp_status verify_damage(void *arg, uint32_t table_id, uint64_t key, cons
 trp_status checkpointer_verify(struct checkpointer *checkpointer, bool (*is_cancelled)(void),
                                trp_replay_report *report)
 {
-    struct run run = {
+    struct copy_run run = {
         .checkpointer = checkpointer,
         .cancelled = is_cancelled,
         .sink = {verify_item, verify_piece, verify_damage, &run, NULL},

@@ -14,7 +14,7 @@ struct engine {
     struct engine_table **tables;
     size_t table_count;
     uint64_t seed;
-    struct removed_keys removed;
+    struct dedup_window removed;
     struct list handouts; /* those with items */
     struct list cleared;  /* tables that are taken apart, the next one first */
     uint64_t owed;        /* weight that they are to lose for what came meanwhile */

@@ -250,8 +250,8 @@ static trp_status table_unknown(uint32_t id)
     return trp_fail(TRP_DATA_LOSS, "an item of the store is in table %u, which it has not", id);
 }
 
-static trp_status item_check(struct engine *engine, const struct engine_table *table, uint32_t id,
-                             const struct item *item)
+static trp_status loaded_item_check(struct engine *engine, const struct engine_table *table,
+                                    uint32_t id, const struct item *item)
 {
     if (!table)
         return table_unknown(id);
@@ -284,7 +284,7 @@ static trp_status item_load(void *arg, uint32_t id, struct item *item)
 {
     struct engine *engine = arg;
     struct engine_table *table = engine_table_with_id(engine, id);
-    trp_status status = item_check(engine, table, id, item);
+    trp_status status = loaded_item_check(engine, table, id, item);
     if (status == TRP_OK) {
         item_note(table, item);
         table_restore(table->table, item);
@@ -311,7 +311,7 @@ struct item *engine_bring(void *arg, uint64_t seq, bool in_turn, bool *damaged)
     struct engine_table *table = arg;
     struct engine *engine = table->engine;
     struct item *item = store_bring(engine->store, seq, in_turn, damaged);
-    if (item && item_check(engine, table, table_id(table->table), item) != TRP_OK) {
+    if (item && loaded_item_check(engine, table, table_id(table->table), item) != TRP_OK) {
         store_break(engine->store, TRP_DATA_LOSS);
         store_item_destroy(engine->store, item);
         item = NULL;

@@ -22,14 +22,14 @@ struct removed_entry {
 };
 
 /* The filter's words for the key with this hash, and its bit. */
-static uint64_t *filter_words(const struct removed_keys *keys, uint64_t hash, uint64_t *bit)
+static uint64_t *filter_words(const struct dedup_window *keys, uint64_t hash, uint64_t *bit)
 {
     *bit = UINT64_C(1) << (hash >> 32) % WORD_BITS;
     return keys->filter[(hash >> 40) % FILTER_WORDS];
 }
 
 /* The older half becomes the newer one. */
-static void filter_turn(struct removed_keys *keys)
+static void filter_turn(struct dedup_window *keys)
 {
     keys->newest = 1 - keys->newest;
     for (uint32_t i = 0; keys->filter && i < FILTER_WORDS; ++i)
@@ -66,7 +66,7 @@ static void generation_grow(struct removed_generation *generation)
     free(old.entries);
 }
 
-static void generation_begin(struct removed_keys *keys, int64_t at_ns)
+static void generation_begin(struct dedup_window *keys, int64_t at_ns)
 {
     struct removed_generation oldest = keys->older;
     keys->older = keys->newer;
@@ -78,7 +78,7 @@ static void generation_begin(struct removed_keys *keys, int64_t at_ns)
     filter_turn(keys);
 }
 
-void removed_push(struct removed_keys *keys, const struct store_removed *removed)
+void removed_push(struct dedup_window *keys, const struct store_removed *removed)
 {
     struct removed_generation *newer = &keys->newer;
     if (newer->count == REMOVED_KEYS_MAX || removed->at_ns - newer->begun_ns > KNOWN_NS)
@@ -95,7 +95,7 @@ void removed_push(struct removed_keys *keys, const struct store_removed *removed
 }
 
 /* Not by way of a function that does nothing else: the compiler takes calls of one away. */
-void removed_prefetch(const struct removed_keys *keys, uint64_t key, bool push)
+void removed_prefetch(const struct dedup_window *keys, uint64_t key, bool push)
 {
     uint64_t hash = hash_u64(key), bit;
     if (!keys->filter)
@@ -116,7 +116,7 @@ static const struct removed_entry *generation_find(const struct removed_generati
     return entry->table_id != 0 ? entry : NULL;
 }
 
-bool removed_find(const struct removed_keys *keys, uint32_t table_id, uint64_t key, uint32_t print,
+bool removed_find(const struct dedup_window *keys, uint32_t table_id, uint64_t key, uint32_t print,
                   int64_t now_ns)
 {
     uint64_t hash = hash_u64(key), bit;
@@ -131,10 +131,10 @@ bool removed_find(const struct removed_keys *keys, uint32_t table_id, uint64_t k
     return entry && entry->print == print;
 }
 
-void removed_cleanup(struct removed_keys *keys)
+void removed_cleanup(struct dedup_window *keys)
 {
     free(keys->newer.entries);
     free(keys->older.entries);
     free(keys->filter);
-    *keys = (struct removed_keys){0};
+    *keys = (struct dedup_window){0};
 }

@@ -17,20 +17,20 @@ struct removed_generation {
     int64_t begun_ns;
 };
 
-struct removed_keys {
+struct dedup_window {
     struct removed_generation newer, older;
     uint64_t (*filter)[2]; /* a bit for each key that was pushed; NULL: none was */
     unsigned newest;       /* which half of the filter's words is the newer one's */
 };
 
-void removed_push(struct removed_keys *keys, const struct store_removed *removed);
+void removed_push(struct dedup_window *keys, const struct store_removed *removed);
 
 /* Fetches from memory what removed_push() of this key, or else removed_find(), looks at first. */
-void removed_prefetch(const struct removed_keys *keys, uint64_t key, bool push);
+void removed_prefetch(const struct dedup_window *keys, uint64_t key, bool push);
 
 /* Is the item with this key and print, which comes now, one that left the table of late? */
-bool removed_find(const struct removed_keys *keys, uint32_t table_id, uint64_t key, uint32_t print,
+bool removed_find(const struct dedup_window *keys, uint32_t table_id, uint64_t key, uint32_t print,
                   int64_t now_ns);
-void removed_cleanup(struct removed_keys *keys);
+void removed_cleanup(struct dedup_window *keys);
 
 #endif

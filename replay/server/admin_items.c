@@ -46,7 +46,7 @@ struct seen {
     uint32_t slot;
 };
 
-struct walk {
+struct items_walk {
     struct admin *admin;
     const char *table;
     const Troupe__ReplayFilter *filter;
@@ -76,7 +76,7 @@ static int seen_compare(const void *left, const void *right)
     return seen_before(left, right) ? -1 : seen_before(right, left);
 }
 
-static void seen_sift_down(struct walk *walk)
+static void seen_sift_down(struct items_walk *walk)
 {
     struct seen *heap = walk->seen, moved = heap[0];
     size_t at = 0, child;
@@ -90,7 +90,7 @@ static void seen_sift_down(struct walk *walk)
     heap[at] = moved;
 }
 
-static void seen_push(struct walk *walk, struct seen seen)
+static void seen_push(struct items_walk *walk, struct seen seen)
 {
     if (walk->seen_count == walk->seen_max) {
         if (seen_before(&seen, &walk->seen[0])) {
@@ -160,7 +160,7 @@ static const char *order_words(Troupe__ReplayOrder order)
     return words[order];
 }
 
-static void walk_item(struct walk *walk, Troupe__ReplayOrder order, const struct item *item)
+static void walk_item(struct items_walk *walk, Troupe__ReplayOrder order, const struct item *item)
 {
     if (!item || item->seq <= walk->after || !filter_passes(walk->filter, item, walk->now_ns))
         return;
@@ -172,7 +172,7 @@ static void walk_item(struct walk *walk, Troupe__ReplayOrder order, const struct
 
 static void walk_slice(void *arg)
 {
-    struct walk *walk = arg;
+    struct items_walk *walk = arg;
     struct engine_table *table;
     walk->status = admin_table(walk->admin, walk->table, &table);
     if (walk->status == TRP_OK && walk->keys)
@@ -199,7 +199,7 @@ static int key_compare(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-static void walk_set_keys(struct walk *walk)
+static void walk_set_keys(struct items_walk *walk)
 {
     if (!walk->filter || walk->filter->n_keys == 0)
         return;
@@ -213,7 +213,7 @@ static void walk_set_keys(struct walk *walk)
 }
 
 /* Leaves the first seen_max in order in `seen`. */
-static trp_status walk_run(struct walk *walk)
+static trp_status walk_run(struct items_walk *walk)
 {
     walk->now_ns = clock_wall_ns();
     walk->min_priority = INFINITY;
@@ -231,7 +231,7 @@ static trp_status walk_run(struct walk *walk)
     return walk->status;
 }
 
-static void walk_cleanup(struct walk *walk)
+static void walk_cleanup(struct items_walk *walk)
 {
     free(walk->keys);
     free(walk->seen);
@@ -247,7 +247,7 @@ static const struct item *seen_item(const struct engine_table *table, const stru
 /* ---- Items ------------------------------------------------------------------------------- */
 
 struct items_work {
-    struct walk walk;
+    struct items_walk walk;
     uint32_t offset;
     Troupe__ReplayItemsResponse *response;
 };
@@ -255,7 +255,7 @@ struct items_work {
 static void items_copy(void *arg)
 {
     struct items_work *work = arg;
-    struct walk *walk = &work->walk;
+    struct items_walk *walk = &work->walk;
     struct engine_table *table;
     walk->status = admin_table(walk->admin, walk->table, &table);
     if (walk->status != TRP_OK)
@@ -418,12 +418,12 @@ static trp_status plan_find(struct admin *admin, const Troupe__ReplayFetchReques
         buffer_cleanup(&filter);
         return TRP_OK;
     }
-    struct walk walk = {.admin = admin,
-                        .table = request->table,
-                        .filter = request->filter,
-                        .order = TROUPE__REPLAY_ORDER__REPLAY_ORDER_OLDEST,
-                        .after = request->after,
-                        .seen_max = REPLAY_REACH_MAX};
+    struct items_walk walk = {.admin = admin,
+                              .table = request->table,
+                              .filter = request->filter,
+                              .order = TROUPE__REPLAY_ORDER__REPLAY_ORDER_OLDEST,
+                              .after = request->after,
+                              .seen_max = REPLAY_REACH_MAX};
     trp_status status = walk_run(&walk);
     if (status == TRP_OK) {
         *out = xmalloc(sizeof **out);
@@ -690,7 +690,7 @@ static void fetch_run(struct fetch_work *work)
     admin_enter(work->admin, fetch_collect, work);
 }
 
-static void fetch_cleanup(struct fetch_work *work)
+static void fetch_work_cleanup(struct fetch_work *work)
 {
     trp_message_destroy(work->message);
     buffer_cleanup(&work->part);
@@ -720,5 +720,5 @@ void admin_fetch(Troupe__Replay_Service *service, const Troupe__ReplayFetchReque
         plan_leave(work.admin, work.plan);
         work.plan = NULL;
     }
-    fetch_cleanup(&work);
+    fetch_work_cleanup(&work);
 }

@@ -51,7 +51,7 @@ static Troupe__ReplayTable *table_make(const struct checkpoint_table *table)
     return out;
 }
 
-static Troupe__ReplayCheckpoint *checkpoint_make(const struct checkpoint_info *info)
+static Troupe__ReplayCheckpoint *checkpoint_reply(const struct checkpoint_info *info)
 {
     Troupe__ReplayCheckpoint *out = xmalloc(sizeof *out);
     troupe__replay_checkpoint__init(out);
@@ -79,7 +79,7 @@ void admin_checkpoint(Troupe__Replay_Service *service,
     struct checkpoint_info info = {0};
     if (checkpointer_run(&admin->checkpointer, trp_call_cancelled, &path) == TRP_OK &&
         checkpoint_info_read(&info, path) == TRP_OK)
-        response = checkpoint_make(&info);
+        response = checkpoint_reply(&info);
     closure(response, data);
     if (response)
         troupe__replay_checkpoint__free_unpacked(response, NULL);
@@ -100,7 +100,7 @@ void admin_checkpoints(Troupe__Replay_Service *service,
         troupe__replay_checkpoints_response__init(response);
         response->checkpoints = xcalloc(list.count + 1, sizeof *response->checkpoints);
         for (size_t i = 0; i < list.count; ++i)
-            response->checkpoints[response->n_checkpoints++] = checkpoint_make(&list.at[i]);
+            response->checkpoints[response->n_checkpoints++] = checkpoint_reply(&list.at[i]);
     }
     closure(response, data);
     if (response)

@@ -297,7 +297,7 @@ static struct item *item_make(const struct insert_stream *stream, const struct w
     return item;
 }
 
-static trp_status item_insert(struct insert_stream *stream, struct wire_item *wire)
+static trp_status wire_item_insert(struct insert_stream *stream, struct wire_item *wire)
 {
     struct service *service = stream->service;
     trp_status status =
@@ -478,7 +478,7 @@ static trp_status message_apply(struct insert_stream *stream, trp_message *messa
             const struct lane *lane = service->inserted; /* of the item before; of this, mostly */
             if (lane && !lane->dropped && i + INSERT_AHEAD < lists->item_count)
                 engine_prefetch(service->engine, lane->table, lists->items[i + INSERT_AHEAD].key);
-            TRP_TRY(item_insert(stream, &lists->items[i]));
+            TRP_TRY(wire_item_insert(stream, &lists->items[i]));
         }
         TRP_TRY(keep_set_release(&stream->keep, service->engine, &request->keep));
     }

@@ -69,7 +69,7 @@ static struct outbox_slot *slot_at(const struct outbox *outbox, uint64_t serial)
     return &outbox->slots[serial & outbox->mask];
 }
 
-static void list_push(struct chunk_list *list, struct group_chunk *chunk)
+static void chunk_list_push(struct chunk_list *list, struct group_chunk *chunk)
 {
     if (list->count == list->capacity)
         list->chunks = array_grow(list->chunks, &list->capacity, sizeof *list->chunks);
@@ -364,7 +364,7 @@ static size_t choose_items(struct outbox *outbox)
             if (chunk->sent || chunk->seen_by == outbox->mark)
                 continue;
             chunk->seen_by = outbox->mark;
-            list_push(&outbox->fresh, chunk);
+            chunk_list_push(&outbox->fresh, chunk);
             size_t told =
                 chunk_is_in_arena(outbox, chunk) ? chunk->reference.size : chunk->wire_size;
             size += told;
@@ -456,7 +456,7 @@ void outbox_sent(struct outbox *outbox)
             continue;
         chunk->sent = true;
         group_chunk_ref(chunk);
-        list_push(kept, chunk);
+        chunk_list_push(kept, chunk);
     }
     outbox->sent = outbox->message_end;
 }

@@ -19,7 +19,7 @@ struct pushed {
     uint32_t print;
 };
 
-static void push(struct removed_keys *removed, struct pushed *pushed, uint32_t table, uint64_t key,
+static void push(struct dedup_window *removed, struct pushed *pushed, uint32_t table, uint64_t key,
                  uint32_t number)
 {
     *pushed = (struct pushed){number, number % 7};
@@ -28,7 +28,7 @@ static void push(struct removed_keys *removed, struct pushed *pushed, uint32_t t
                      .key = key, .at_ns = NOW_NS, .table_id = table + 1, .print = pushed->print});
 }
 
-static bool known(const struct removed_keys *removed, const struct pushed *pushed, uint32_t table,
+static bool known(const struct dedup_window *removed, const struct pushed *pushed, uint32_t table,
                   uint64_t key)
 {
     assert_false(removed_find(removed, table + 1, key, pushed->print + 1, NOW_NS));
@@ -38,7 +38,7 @@ static bool known(const struct removed_keys *removed, const struct pushed *pushe
 static void they_are_the_last_keys_of_each_table_as_they_were_removed_last(void **state)
 {
     (void)state;
-    struct removed_keys removed = {0};
+    struct dedup_window removed = {0};
     struct pushed(*pushed)[PUSHES] = xcalloc(TABLES, sizeof *pushed);
     trp_rng rng;
     trp_rng_init(&rng, 1, 1);
@@ -60,7 +60,7 @@ static void they_are_the_last_keys_of_each_table_as_they_were_removed_last(void 
 static void a_key_that_was_removed_long_ago_is_not_known(void **state)
 {
     (void)state;
-    struct removed_keys removed = {0};
+    struct dedup_window removed = {0};
     struct pushed pushed = {0};
     const int64_t while_ns = REMOVED_KEYS_MS * INT64_C(1000000);
     push(&removed, &pushed, 0, 5, 1);

@@ -1,6 +1,7 @@
 /* Inserts through real sockets: `troupe replay serve` in a process of its own, writers here; tables
  * that are full and trim one item for each that comes, every item confirmed; and dm-reverb's own
- * clients on our server. Figures are medians of five seconds. (Samples: bench_samples.)
+ * clients on our server, in turns with its own. Figures are medians of five seconds. (Samples:
+ * bench_samples.)
  *
  *   bench_replay [--dir PATH] [--peer DIR]     PATH: where the store goes (default /dev/shm)
  *                                              DIR/reverb/bin/python: dm-reverb 0.14
@@ -141,7 +142,7 @@ static double one_after_the_other(double a, double b)
     return 1 / (1 / a + 1 / b);
 }
 
-static void bench_inserts(const struct bench *bench, const struct load *load)
+static void bench_inserts(struct bench *bench, const struct load *load)
 {
     static const uint32_t writers[] = {1, 4, 16};
     struct measured peer = fastest(&bench->peer, "insert", load->name);
@@ -166,9 +167,9 @@ static void bench_inserts(const struct bench *bench, const struct load *load)
 }
 
 /* A new store, so that every page is a new one. */
-static void bench_growing(const struct bench *bench, const struct load *load)
+static void bench_growing(struct bench *bench, const struct load *load)
 {
-    struct measured peer = fastest(&bench->peer, "insert", load->name);
+    struct measured peer = fastest(&bench->peer, "grow", load->name);
     double rates[SEGMENTS];
     char name[128];
     double ceiling = one_after_the_other(raw_inserts(load, bench->parent, GROW_ITEMS),
@@ -252,7 +253,12 @@ static void bench_ratio(const struct bench *bench)
 
 /* ---- our server under dm-reverb's clients ---------------------------------------------------- */
 
-static void print_ways(const struct bench *bench)
+static const char *work_name(const struct way *way)
+{
+    return strcmp(way->what, "grow") == 0 ? "insert, store growing from empty" : way->what;
+}
+
+static void print_ways(struct bench *bench)
 {
     char name[160];
     double one_us = 0, many_us = 0;
@@ -261,35 +267,46 @@ static void print_ways(const struct bench *bench)
         many_us = raw_samples(&bench->raw, &loads[1]).client_us;
     }
     for (size_t i = 0; i < bench->peer.count; i++) {
-        const struct way *way = &bench->peer.ways[i];
-        double raw_us = strcmp(way->what, "insert") == 0 ? one_us : many_us;
-        snprintf(name, sizeof name, "dm-reverb's %s on our server, %s %s", way->name, way->what,
-                 way->size);
+        struct way *way = &bench->peer.ways[i];
+        struct measured ours = segments_median(&way->ours), theirs = segments_median(&way->theirs);
+        double raw_us = way->writers > 0 ? one_us : many_us;
+        snprintf(name, sizeof name, "dm-reverb's %s on our server, %s %s", way->name,
+                 work_name(way), way->size);
         if (way->writers > 0)
             snprintf(name + strlen(name), sizeof name - strlen(name), ", %u writer%s", way->writers,
                      way->writers > 1 ? "s" : "");
         if (strcmp(way->size, loads[1].name) != 0)
             raw_us = 0;
-        print_row(name, "items/s", way->ours.per_s, 0, "", way->theirs.per_s, "dm-reverb's server");
-        print_cpu(name, &way->ours, raw_us, "raw gRPC, same size", way->theirs.server_us);
+        print_row(name, "items/s", ours.per_s, 0, "", theirs.per_s, "dm-reverb's server");
+        print_cpu(name, &ours, raw_us, "raw gRPC, same size", theirs.server_us);
     }
+}
+
+/* Both servers are new and empty. */
+static void run_round(struct bench *bench, const char *peer_dir, const char *cases)
+{
+    enum { GROWING = LOADS, TABLES };
+    char *dir = make_dir(bench->parent), lines[TABLES][160], *address;
+    const char *tables[TABLES];
+    for (size_t i = 0; i < LOADS; i++)
+        snprintf(lines[i], sizeof lines[i], "name=%s max_size=%zu", loads[i].name,
+                 loads[i].table_size);
+    snprintf(lines[GROWING], sizeof lines[GROWING], "name=growing max_size=100000000");
+    for (size_t i = 0; i < TABLES; i++)
+        tables[i] = lines[i];
+    struct process server = serve("127.0.0.1:0", dir, tables, TABLES, NULL, &address);
+    run_peer(&bench->peer, peer_dir, cases, address, server.pid);
+    stop(&server, SIGTERM);
+    remove_dir(dir);
+    free(address);
 }
 
 static void run_peers(struct bench *bench, const char *peer_dir)
 {
-    char *dir = make_dir(bench->parent), lines[LOADS][160], *address;
-    const char *tables[LOADS];
-    run_peer(&bench->peer, peer_dir, "all", NULL, 0);
-    for (size_t i = 0; i < LOADS; i++) {
-        snprintf(lines[i], sizeof lines[i], "name=%s max_size=%zu", loads[i].name,
-                 loads[i].table_size);
-        tables[i] = lines[i];
-    }
-    struct process server = serve("127.0.0.1:0", dir, tables, LOADS, NULL, &address);
-    run_peer(&bench->peer, peer_dir, "all", address, server.pid);
-    stop(&server, SIGTERM);
-    remove_dir(dir);
-    free(address);
+    enum { ROUNDS = 3 };
+    for (int i = 0; i < ROUNDS; i++)
+        run_round(bench, peer_dir, "growing");
+    run_round(bench, peer_dir, "full");
 }
 
 int main(int argc, char **argv)

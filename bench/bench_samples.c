@@ -86,8 +86,8 @@ struct place {
     double ceiling_us; /* of the server */
 };
 
-static void print_samples(const struct bench *bench, const struct load *load,
-                          const struct place *place, uint32_t prefetch, bool views)
+static void print_samples(struct bench *bench, const struct load *load, const struct place *place,
+                          uint32_t prefetch, bool views)
 {
     struct measured peer = fastest(&bench->peer, "sample", load->name);
     struct measured measured =
@@ -101,7 +101,7 @@ static void print_samples(const struct bench *bench, const struct load *load,
 }
 
 /* The server in this process: no socket. */
-static void bench_same_process(const struct bench *bench, const struct load *load,
+static void bench_same_process(struct bench *bench, const struct load *load,
                                struct measured ceiling)
 {
     char *dir = make_dir(bench->parent);
@@ -125,7 +125,7 @@ static void bench_same_process(const struct bench *bench, const struct load *loa
     remove_dir(dir);
 }
 
-static void bench_shared(const struct bench *bench, const struct load *load, const char *name,
+static void bench_shared(struct bench *bench, const struct load *load, const char *name,
                          const char *listen, struct measured ceiling)
 {
     struct served served = serve_load(load, load->table_size, bench->parent, listen, NULL);
@@ -140,7 +140,7 @@ static void bench_shared(const struct bench *bench, const struct load *load, con
     served_stop(&served);
 }
 
-static void bench_network(const struct bench *bench, const struct load *load)
+static void bench_network(struct bench *bench, const struct load *load)
 {
     struct measured ceiling = raw_samples(&bench->raw, load);
     struct served served =

@@ -264,11 +264,24 @@ void segment_begin(struct segments *segments, pid_t server)
 
 void segment_end(struct segments *segments, double items)
 {
-    int at = segments->count++;
-    segments->per_s[at] = rate(items, segments->begin_ns);
-    segments->client_us[at] = (own_cpu_us() - segments->own_us) / items;
-    segments->server_us[at] =
-        segments->server ? (cpu_us(segments->server) - segments->their_us) / items : 0;
+    segments_add(segments,
+                 (struct measured){
+                     .per_s = rate(items, segments->begin_ns),
+                     .client_us = (own_cpu_us() - segments->own_us) / items,
+                     .server_us = segments->server
+                                      ? (cpu_us(segments->server) - segments->their_us) / items
+                                      : 0,
+                 });
+}
+
+void segments_add(struct segments *segments, struct measured measured)
+{
+    if (segments->count == SEGMENTS)
+        fail("more segments than expected");
+    segments->per_s[segments->count] = measured.per_s;
+    segments->client_us[segments->count] = measured.client_us;
+    segments->server_us[segments->count] = measured.server_us;
+    segments->count++;
 }
 
 struct measured segments_median(struct segments *segments)

@@ -92,6 +92,8 @@ struct segments {
 
 void segment_begin(struct segments *segments, pid_t server);
 void segment_end(struct segments *segments, double items);
+/* One that another program measured. */
+void segments_add(struct segments *segments, struct measured measured);
 struct measured segments_median(struct segments *segments);
 
 /* Writes `items` steps as items of `table` through `channel` and waits for every confirmation. */

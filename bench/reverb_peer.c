@@ -30,24 +30,30 @@ void run_peer(struct peer *peer, const char *dir, const char *cases, const char 
                          number,        NULL};
     struct process process = start(arguments);
     while (fgets(line, sizeof line, process.out)) {
-        struct way way = {.writers = 0};
+        struct way like = {.writers = 0};
         struct measured measured;
-        if (sscanf(line, "%15s %15s %u %47s %lf %lf %lf", way.what, way.size, &way.writers,
-                   way.name, &measured.per_s, &measured.client_us, &measured.server_us) == 7)
-            *(address ? &find_way(peer, &way)->ours : &find_way(peer, &way)->theirs) = measured;
+        char whose[16];
+        if (sscanf(line, "%15s %15s %15s %u %47s %lf %lf %lf", whose, like.what, like.size,
+                   &like.writers, like.name, &measured.per_s, &measured.client_us,
+                   &measured.server_us) != 8)
+            continue;
+        struct way *way = find_way(peer, &like);
+        segments_add(strcmp(whose, "ours") == 0 ? &way->ours : &way->theirs, measured);
     }
     stop(&process, SIGKILL);
     free(python);
 }
 
-struct measured fastest(const struct peer *peer, const char *what, const char *size)
+struct measured fastest(struct peer *peer, const char *what, const char *size)
 {
     struct measured best = {0};
     for (size_t i = 0; i < peer->count; i++) {
-        const struct way *way = &peer->ways[i];
-        if (strcmp(way->what, what) == 0 && strcmp(way->size, size) == 0 &&
-            way->theirs.per_s > best.per_s)
-            best = way->theirs;
+        struct way *way = &peer->ways[i];
+        if (strcmp(way->what, what) != 0 || strcmp(way->size, size) != 0)
+            continue;
+        struct measured theirs = segments_median(&way->theirs);
+        if (theirs.per_s > best.per_s)
+            best = theirs;
     }
     return best;
 }

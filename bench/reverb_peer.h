@@ -10,7 +10,7 @@ enum { WAYS_MAX = 40 };
 struct way {
     char what[16], size[16], name[48];
     unsigned writers;
-    struct measured theirs, ours;
+    struct segments theirs, ours;
 };
 
 struct peer {
@@ -18,12 +18,13 @@ struct peer {
     size_t count;
 };
 
-/* Runs its clients (`cases`: "all" or "samples") from the virtual environment DIR/reverb against
- * `address`, which the process `pid` serves (NULL: against its own server). */
+/* Runs its clients (`cases`: "growing", "full" or "samples") from the virtual environment
+ * DIR/reverb against its own server, and in turns with it against `address`, which the process
+ * `pid` serves (unless NULL). Each call adds segments. */
 void run_peer(struct peer *peer, const char *dir, const char *cases, const char *address,
               pid_t pid);
 
 /* dm-reverb's fastest way on its own server; zeros without a peer. */
-struct measured fastest(const struct peer *peer, const char *what, const char *size);
+struct measured fastest(struct peer *peer, const char *what, const char *size);
 
 #endif

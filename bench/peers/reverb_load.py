@@ -1,9 +1,11 @@
-"""dm-reverb's clients on bench_replay's work: on dm-reverb's own server, or on ADDRESS, served by PID.
+"""dm-reverb's clients on bench_replay's work: on dm-reverb's own server, and on ADDRESS, served by PID.
 
-    reverb_load.py all|samples [ADDRESS PID]
+    reverb_load.py growing|full|samples [ADDRESS PID]
 
-Prints a line for each way to do a case: insert|sample, size, writers, way, items per second, and the
-processor microseconds an item of clients and server.
+growing: inserts into a table that stays below its size; full: inserts into tables that trim, and samples;
+samples: these alone. The two servers take turns, segment by segment, because the machine's speed moves
+while this runs. Prints a line for each segment: theirs|ours, insert|grow|sample, size, writers, way, items
+per second, and the processor microseconds an item of clients and server.
 """
 import ctypes
 import os
@@ -23,6 +25,8 @@ import tensorflow as tf
 
 SECONDS = float(os.environ.get('BENCH_SECONDS', '1.5'))
 SIZES = {'52B': 100_000, '28KB': 5_000}  # items in a full table
+GROWING, UNBOUNDED = 'growing', 100_000_000  # a table of both sizes
+ROUNDS = {'grow': 1, 'insert': 3, 'sample': 5}  # of segments; what grows is begun anew for each
 
 
 def make_step(size):
@@ -41,7 +45,7 @@ def die_with_parent():
 
 def serve():
     tables = [reverb.Table(size, reverb.selectors.Uniform(), reverb.selectors.Fifo(), count,
-                           reverb.rate_limiters.MinSize(1)) for size, count in SIZES.items()]
+                           reverb.rate_limiters.MinSize(1)) for size, count in [*SIZES.items(), (GROWING, UNBOUNDED)]]
     server = reverb.Server(tables, port=None)
     print(server.port, flush=True)
     server.wait()
@@ -84,20 +88,20 @@ def cpu_us(pid):
     return (int(fields[11]) + int(fields[12])) * 1e6 / os.sysconf('SC_CLK_TCK')
 
 
-def measure(case, way, pid, work):
-    """`work` returns a number of items; the median of three."""
-    rows = []
-    for _ in range(3):
-        server, client, begin = cpu_us(pid), time.process_time(), time.monotonic()
-        items = work()
-        rows.append((items / (time.monotonic() - begin), (time.process_time() - client) * 1e6 / items,
-                     (cpu_us(pid) - server) / items))
-    rate, client, server = sorted(rows)[1]
-    print(f'{case} {way} {rate:.0f} {client:.2f} {server:.2f}', flush=True)
+def measure(what, case, servers, work, warm_up=lambda whose: None):
+    """`work(address, whose)` returns a number of items."""
+    for _ in range(ROUNDS[what]):
+        for whose, (address, pid) in servers.items():
+            warm_up(whose)
+            server, client, begin = cpu_us(pid), time.process_time(), time.monotonic()
+            items = work(address, whose)
+            seconds = time.monotonic() - begin
+            print(f'{whose} {what} {case} {items / seconds:.0f} '
+                  f'{(time.process_time() - client) * 1e6 / items:.2f} {(cpu_us(pid) - server) / items:.2f}', flush=True)
 
 
-def write(insert, address, table, writers):
-    steps = [make_step(table) for _ in range(16)]
+def write(insert, address, table, size, writers):
+    steps = [make_step(size) for _ in range(16)]
     stop, counts = threading.Event(), []
     threads = [threading.Thread(target=lambda: counts.append(insert(address, table, steps, stop)))
                for _ in range(writers)]
@@ -108,6 +112,13 @@ def write(insert, address, table, writers):
     for thread in threads:
         thread.join()
     return sum(counts)
+
+
+def measure_writers(what, servers, size, table):
+    for writers in (1, 4, 16):
+        for name, way in (('TrajectoryWriter', insert_trajectories), ('Writer', insert_legacy)):
+            measure(what, f'{size} {writers} {name}', servers,
+                    lambda address, _: write(way, address, table, size, writers))
 
 
 def make_dataset(address, table, in_flight, workers):
@@ -122,40 +133,50 @@ def make_dataset(address, table, in_flight, workers):
     return batches
 
 
-def read(batches):
+def read(batches, seconds):
     count, begin = 0, time.monotonic()
-    while time.monotonic() - begin < SECONDS:
+    while time.monotonic() - begin < seconds:
         next(batches)
         count += 256
     return count
 
 
+def measure_datasets(servers, size):
+    for in_flight, workers in ((100, 1), (512, 1), (1000, 4)):
+        batches = {whose: make_dataset(address, size, in_flight, workers)
+                   for whose, (address, _) in servers.items()}
+        # What came while the other server had its turn is not counted.
+        measure('sample', f'{size} 0 dataset({in_flight},{workers})', servers,
+                lambda _, whose: read(batches[whose], SECONDS), lambda whose: read(batches[whose], SECONDS / 5))
+        del batches
+
+
+def run(cases, servers):
+    for size in SIZES:
+        if cases == 'growing':
+            measure_writers('grow', servers, size, GROWING)
+            continue
+        for address, _ in servers.values():
+            fill(address, size)
+        if cases == 'full':
+            measure_writers('insert', servers, size, size)
+        measure_datasets(servers, size)
+
+
 def main():
-    own = None
-    inserts = sys.argv[1] == 'all'
-    if len(sys.argv) > 3:
-        address, pid = sys.argv[2], int(sys.argv[3])
-    else:
-        own = subprocess.Popen([sys.executable, __file__, '--serve'], stdout=subprocess.PIPE,
-                               stderr=subprocess.DEVNULL, preexec_fn=die_with_parent)
-        address, pid = f'localhost:{int(own.stdout.readline())}', own.pid
+    own = subprocess.Popen([sys.executable, __file__, '--serve'], stdout=subprocess.PIPE,
+                           stderr=subprocess.DEVNULL, preexec_fn=die_with_parent)
     try:
-        for size in SIZES:
-            if not inserts:
-                fill(address, size)
-            for writers in (1, 4, 16) if inserts else ():
-                for name, way in (('TrajectoryWriter', insert_trajectories), ('Writer', insert_legacy)):
-                    if writers < 16 or name == 'TrajectoryWriter':
-                        measure(f'insert {size} {writers}', name, pid,
-                                lambda: write(way, address, size, writers))
-            for in_flight, workers in ((100, 1), (512, 1), (1000, 4)):
-                batches = make_dataset(address, size, in_flight, workers)
-                measure(f'sample {size} 0', f'dataset({in_flight},{workers})', pid, lambda: read(batches))
-                del batches
+        servers = {'theirs': (f'localhost:{int(own.stdout.readline())}', own.pid)}
+        if len(sys.argv) > 3:
+            servers = {'ours': (sys.argv[2], int(sys.argv[3])), **servers}
+        # The last client of a process shuts gRPC down, which takes it up to 10 s: let it not be a writer's.
+        clients = [reverb.Client(address) for address, _ in servers.values()]
+        run(sys.argv[1], servers)
+        del clients
     finally:
-        if own:
-            own.kill()
-            own.wait()
+        own.kill()
+        own.wait()
 
 
 if __name__ == '__main__':

@@ -32,9 +32,16 @@ static inline void copy_some(void *to, const void *from, size_t size)
     memcpy(to, from, size);
 }
 
-#ifdef __SSE2__
 enum { COPY_LINE_BYTES = 64 };
 
+/* Asks for bytes that are read soon: they come while something else is done. */
+static inline void copy_ahead(const void *from, size_t size)
+{
+    for (size_t at = 0; at < size; at += COPY_LINE_BYTES)
+        __builtin_prefetch((const uint8_t *)from + at);
+}
+
+#ifdef __SSE2__
 /* Past the cache, whole lines at a time. copy_away_end() before anybody is told of it. */
 static inline void copy_away(void *to, const void *from, size_t size)
 {

@@ -447,6 +447,7 @@ static uint32_t spans_take(struct span_reader *from, uint8_t *out, size_t size, 
         in = copy;
     } else if (!shared && from->left.size >= size) {
         from->left = (trp_bytes){in + size, from->left.size - size};
+        copy_ahead(from->left.data, from->left.size < size ? from->left.size : size);
     } else {
         span_reader_copy(from, out, size);
         return chunk_sum_add(sum, out, size);
@@ -478,7 +479,10 @@ int chunk_put(const struct store *store, MDB_cursor *cursor, const struct chunk 
         if (rc != 0)
             return rc;
         uint8_t *out = data.mv_data;
-        sum = spans_take(&from, out, bytes, map && bytes > PAGE_VALUE_MIN, shared, sum);
+        bool away = map && bytes > PAGE_VALUE_MIN;
+        if (away) /* LMDB writes the next page's header soon, and would wait for the line */
+            __builtin_prefetch(out + PIECE_BYTES, 1);
+        sum = spans_take(&from, out, bytes, away, shared, sum);
         for (size_t at = bytes; at < size; at++)
             out[at] = (uint8_t)(sum >> 8 * (offset + at - chunk->size));
     }

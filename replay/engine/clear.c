@@ -22,11 +22,11 @@ struct cleared {
 
 void engine_clear(struct engine *engine, struct engine_table *table, uint32_t id)
 {
-    for (struct handout *next, *handout = LIST_FIRST(&engine->handouts, struct handout, link);
-         handout; handout = next) {
-        next = LIST_NEXT(handout, struct handout, link);
-        if (handout->table == table)
-            engine_settle(engine, handout);
+    for (struct delivery *next, *delivery = LIST_FIRST(&engine->deliveries, struct delivery, link);
+         delivery; delivery = next) {
+        next = LIST_NEXT(delivery, struct delivery, link);
+        if (delivery->table == table)
+            engine_ack(engine, delivery);
     }
     struct cleared *cleared = xmalloc(sizeof *cleared);
     *cleared = (struct cleared){.table = table->table, .id = id};
@@ -82,7 +82,7 @@ bool engine_shrink_step(struct engine *engine, struct engine_table *table, uint3
 
 static struct engine_table *shrinking_find(const struct engine *engine)
 {
-    for (size_t i = 0; i < engine->table_count && engine->ready; ++i)
+    for (size_t i = 0; i < engine->table_count && engine->ready; i++)
         if (engine->tables[i]->shrinking)
             return engine->tables[i];
     return NULL;

@@ -20,7 +20,7 @@ struct damaged {
 
 static bool item_has(const struct item *item, uint64_t chunk_seq)
 {
-    for (uint32_t i = 0; i < item->trajectory->chunk_count; ++i)
+    for (uint32_t i = 0; i < item->trajectory->chunk_count; i++)
         if (item->chunks[i]->seq == chunk_seq)
             return true;
     return false;
@@ -31,7 +31,7 @@ static void item_give_up(struct engine *engine, struct engine_table *table,
 {
     struct item *item = table_find(table->table, damaged->key);
     bool there = item && item_has(item, damaged->chunk_seq);
-    /* What its last sample took out is gone when that is settled; else another reader was first. */
+    /* What its last sample took out is gone when that is acked; else another reader was first. */
     if (there || table_options(table->table)->max_times_sampled > 0)
         engine_log_damage(engine, table->name, damaged->key, "a chunk is damaged");
     if (!there)
@@ -65,7 +65,7 @@ void engine_give_up_damaged(struct engine *engine)
     const struct damaged *damaged =
         (const struct damaged *)(const void *)engine->damaged_items.data;
     size_t count = engine->damaged_items.size / sizeof *damaged;
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < count; i++) {
         struct engine_table *table = engine_table_with_id(engine, damaged[i].table_id);
         if (table)
             item_give_up(engine, table, &damaged[i]);

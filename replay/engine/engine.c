@@ -6,7 +6,7 @@
  * crash it can be drawn again. Samples alone do not make a group durable: their counters wait for
  * the next group that matters, for an idle moment, or for SAMPLE_GROUPS_MAX groups.
  * Guarantee: after engine_commit() returned TRP_OK, a reopened engine has every item inserted and
- * not removed before it, and each handout that was not settled. */
+ * not removed before it, and each delivery that was not acked. */
 #include "engine.h"
 
 #include <assert.h>
@@ -35,7 +35,7 @@ struct engine_table *engine_table(struct engine *engine, size_t index)
 
 struct engine_table *engine_find(struct engine *engine, trp_bytes name)
 {
-    for (size_t i = 0; i < engine->table_count; ++i)
+    for (size_t i = 0; i < engine->table_count; i++)
         if (engine_table_is(engine->tables[i], name))
             return engine->tables[i];
     return NULL;
@@ -57,7 +57,7 @@ bool engine_ready(const struct engine *engine)
 
 static bool index_step(struct engine *engine)
 {
-    for (size_t i = 0; i < engine->table_count; ++i)
+    for (size_t i = 0; i < engine->table_count; i++)
         if (!table_index_ready(engine->tables[i]->table))
             return table_index_step(engine->tables[i]->table, INDEX_STEP_ITEMS) ||
                    i + 1 < engine->table_count;
@@ -123,8 +123,8 @@ static void counters_note(struct engine *engine, struct engine_table *table)
     struct store_table counters = {
         .id = table_id(table->table),
         .inserts = limiter->inserts,
-        .samples = limiter->samples - table->unsettled,
-        .deletes = limiter->deletes - table->unsettled,
+        .samples = limiter->samples - table->unacked,
+        .deletes = limiter->deletes - table->unacked,
         .episodes_deleted = table_episodes_deleted(table->table),
         .unique_samples = table_unique_samples(table->table),
     };
@@ -135,7 +135,7 @@ static void counters_note(struct engine *engine, struct engine_table *table)
 
 trp_status engine_commit_now(struct engine *engine)
 {
-    for (size_t i = 0; i < engine->table_count; ++i)
+    for (size_t i = 0; i < engine->table_count; i++)
         if (engine->tables[i]->changed)
             counters_note(engine, engine->tables[i]);
     trp_status status = store_commit(engine->store);
@@ -162,7 +162,7 @@ static void room_tell(struct engine *engine, bool refused)
         trp_log(TRP_INFO, "there is room for inserts again");
 }
 
-static trp_status group_admit(struct engine *engine, const struct item *item)
+static trp_status item_join_group(struct engine *engine, const struct item *item)
 {
     trp_status status = store_admit(engine->store, item);
     if (status != TRP_ABORTED)
@@ -177,10 +177,10 @@ static trp_status group_admit(struct engine *engine, const struct item *item)
 
 static trp_status item_admit(struct engine *engine, const struct item *item, bool clears)
 {
-    trp_status status = group_admit(engine, item);
+    trp_status status = item_join_group(engine, item);
     struct clear_tries tries = {0};
     while (clears && status == TRP_RESOURCE_EXHAUSTED && clear_commit(engine, &tries))
-        status = group_admit(engine, item);
+        status = item_join_group(engine, item);
     room_tell(engine, status == TRP_RESOURCE_EXHAUSTED);
     return status;
 }
@@ -221,7 +221,7 @@ static trp_status item_fits(const struct engine_table *table, const struct item 
 /* A table that shrinks loses what is beyond its limits step by step, but never gains. */
 static void victims_remove(struct engine *engine, struct engine_table *table, struct item *victim)
 {
-    for (uint32_t taken = 1; victim; ++taken) {
+    for (uint32_t taken = 1; victim; taken++) {
         engine_item_removed(engine, table, victim);
         victim = table->shrinking && taken >= SHRINK_VICTIMS ? NULL : table_evict(table->table);
         table->shrunk += table->shrinking && victim;
@@ -248,8 +248,8 @@ bool engine_take_known(struct engine *engine, struct engine_table *table, struct
 }
 
 /* `clears`: other items may go for room that it does not find. */
-static trp_status item_insert(struct engine *engine, struct engine_table *table, struct item *item,
-                              bool clears)
+static trp_status table_take_item(struct engine *engine, struct engine_table *table,
+                                  struct item *item, bool clears)
 {
     TRP_TRY(table_check_priority(table->table, item->priority));
     struct item *evicted;
@@ -272,7 +272,7 @@ static trp_status item_insert(struct engine *engine, struct engine_table *table,
 
 trp_status engine_insert(struct engine *engine, struct engine_table *table, struct item *item)
 {
-    return item_insert(engine, table, item, true);
+    return table_take_item(engine, table, item, true);
 }
 
 void engine_prefetch(const struct engine *engine, const struct engine_table *table, uint64_t key)
@@ -302,18 +302,18 @@ bool engine_can_sample(const struct engine_table *table)
                                     !table->feed && !table->engine->lost);
 }
 
-static void handout_push(struct engine *engine, struct engine_table *table, struct handout *handout,
-                         struct item *item)
+static void delivery_push(struct engine *engine, struct engine_table *table,
+                          struct delivery *delivery, struct item *item)
 {
-    assert(handout->count == 0 || handout->table == table);
-    if (handout->count == 0) {
-        handout->table = table;
-        list_push(&engine->handouts, &handout->link);
+    assert(delivery->count == 0 || delivery->table == table);
+    if (delivery->count == 0) {
+        delivery->table = table;
+        list_push(&engine->deliveries, &delivery->link);
     }
-    if (handout->count == handout->capacity)
-        handout->items = array_grow(handout->items, &handout->capacity, sizeof(struct item *));
-    handout->items[handout->count++] = item;
-    table->unsettled++;
+    if (delivery->count == delivery->capacity)
+        delivery->items = array_grow(delivery->items, &delivery->capacity, sizeof(struct item *));
+    delivery->items[delivery->count++] = item;
+    table->unacked++;
 }
 
 static void sample_note(const struct engine *engine, struct engine_table *table,
@@ -348,27 +348,27 @@ static void sample_feed(struct engine *engine, struct engine_table *table,
     copy->policy_version = item->policy_version;
     copy->print = item->print;
     copy->times_sampled = 1;
-    for (uint32_t i = 0; i < item->trajectory->chunk_count; ++i) {
+    for (uint32_t i = 0; i < item->trajectory->chunk_count; i++) {
         chunk_ref(item->chunks[i]);
         copy->chunks[i] = item->chunks[i];
     }
-    if (item_insert(engine, table->feed, copy, false) == TRP_OK)
+    if (table_take_item(engine, table->feed, copy, false) == TRP_OK)
         return;
     store_item_destroy(engine->store, copy);
     table->feed_dropped++;
 }
 
-void handout_begin(struct handout *handout)
+void delivery_begin(struct delivery *delivery)
 {
-    if (handout->drawn.count)
-        map_cleanup(&handout->drawn);
+    if (delivery->drawn.count)
+        map_cleanup(&delivery->drawn);
 }
 
 void engine_sample(struct engine *engine, struct engine_table *table, struct table_sample *sample,
-                   struct handout *handout)
+                   struct delivery *delivery)
 {
     if (table_options(table->table)->no_replacement)
-        table_sample_distinct(table->table, &handout->drawn, sample);
+        table_sample_distinct(table->table, &delivery->drawn, sample);
     else
         table_sample(table->table, sample);
     sample_note(engine, table, sample);
@@ -376,21 +376,21 @@ void engine_sample(struct engine *engine, struct engine_table *table, struct tab
     engine->sampled = true;
     if (sample->removed) {
         removed_note(engine, table, sample->item);
-        handout_push(engine, table, handout, sample->item);
+        delivery_push(engine, table, delivery, sample->item);
     } else if (table_options(table->table)->max_times_sampled > 0)
         store_item_sampled(engine->store, table_id(table->table), sample->item);
     sample_feed(engine, table, sample);
 }
 
 uint32_t engine_sample_many(struct engine *engine, struct engine_table *table, uint32_t count,
-                            struct table_sample *samples, struct handout *handout)
+                            struct table_sample *samples, struct delivery *delivery)
 {
     uint32_t n = 0;
     const trp_table_options *options = table_options(table->table);
     if (options->max_times_sampled > 0 || options->no_replacement ||
         table_size(table->table) == 0) {
-        for (; n < count && engine_can_sample(table); ++n)
-            engine_sample(engine, table, &samples[n], handout);
+        for (; n < count && engine_can_sample(table); n++)
+            engine_sample(engine, table, &samples[n], delivery);
         return n;
     }
     while (n < count && limiter_can_sample(table_limiter(table->table), n + 1))
@@ -400,41 +400,41 @@ uint32_t engine_sample_many(struct engine *engine, struct engine_table *table, u
     n = table_sample_many(table->table, n, samples);
     table->changed = true;
     engine->sampled = true;
-    for (uint32_t i = 0; i < n; ++i) {
+    for (uint32_t i = 0; i < n; i++) {
         sample_note(engine, table, &samples[i]);
         sample_feed(engine, table, &samples[i]);
     }
     return n;
 }
 
-void engine_settle_until(struct engine *engine, struct handout *handout, uint64_t end)
+void engine_ack_until(struct engine *engine, struct delivery *delivery, uint64_t end)
 {
-    if (handout->count == 0 || end <= handout->settled)
+    if (delivery->count == 0 || end <= delivery->acked)
         return;
-    uint64_t wanted = end - handout->settled;
-    uint32_t count = wanted < handout->count ? (uint32_t)wanted : handout->count;
-    for (uint32_t i = 0; i < count; ++i)
-        engine_item_drop(engine, handout->table, handout->items[i]);
-    handout->table->unsettled -= count;
-    engine_table_touch(engine, handout->table);
-    handout->settled += count;
-    handout->count -= count;
-    memmove(handout->items, handout->items + count, handout->count * sizeof(struct item *));
-    if (handout->count == 0)
-        list_remove(&engine->handouts, &handout->link);
+    uint64_t wanted = end - delivery->acked;
+    uint32_t count = wanted < delivery->count ? (uint32_t)wanted : delivery->count;
+    for (uint32_t i = 0; i < count; i++)
+        engine_item_drop(engine, delivery->table, delivery->items[i]);
+    delivery->table->unacked -= count;
+    engine_table_touch(engine, delivery->table);
+    delivery->acked += count;
+    delivery->count -= count;
+    memmove(delivery->items, delivery->items + count, delivery->count * sizeof(struct item *));
+    if (delivery->count == 0)
+        list_remove(&engine->deliveries, &delivery->link);
 }
 
-void engine_settle(struct engine *engine, struct handout *handout)
+void engine_ack(struct engine *engine, struct delivery *delivery)
 {
-    engine_settle_until(engine, handout, handout_end(handout));
+    engine_ack_until(engine, delivery, delivery_end(delivery));
 }
 
-void handout_cleanup(struct handout *handout)
+void delivery_cleanup(struct delivery *delivery)
 {
-    assert(handout->count == 0);
-    free(handout->items);
-    map_cleanup(&handout->drawn);
-    *handout = (struct handout){0};
+    assert(delivery->count == 0);
+    free(delivery->items);
+    map_cleanup(&delivery->drawn);
+    *delivery = (struct delivery){0};
 }
 
 /* ---- mutate ------------------------------------------------------------------------------ */
@@ -445,10 +445,10 @@ static trp_status update_block(struct engine *engine, struct engine_table *table
     uint64_t keys[MUTATE_BLOCK_KEYS_MAX] = {0};
     struct item *items[MUTATE_BLOCK_KEYS_MAX];
     assert(count > 0 && count <= MUTATE_BLOCK_KEYS_MAX);
-    for (uint32_t i = 0; i < count; ++i)
+    for (uint32_t i = 0; i < count; i++)
         keys[i] = updates[i].key;
     table_find_many(table->table, keys, count, items);
-    for (uint32_t i = 0; i < count; ++i) {
+    for (uint32_t i = 0; i < count; i++) {
         if (!items[i])
             continue;
         TRP_TRY(table_check_priority(table->table, updates[i].priority));
@@ -463,7 +463,7 @@ trp_status engine_mutate(struct engine *engine, struct engine_table *table,
                          const struct wire_mutate_request *request)
 {
     struct table *inner = table->table;
-    for (uint32_t i = 0; i < request->deletes.count; ++i) {
+    for (uint32_t i = 0; i < request->deletes.count; i++) {
         struct item *item = table_find(inner, request->deletes.keys[i]);
         if (!item)
             continue;
@@ -513,7 +513,7 @@ static void item_free(void *arg, struct item *item)
 static trp_status last_commit(struct engine *engine)
 {
     trp_status status = TRP_RESOURCE_EXHAUSTED;
-    for (unsigned tries = 0; status == TRP_RESOURCE_EXHAUSTED && tries < LAST_COMMITS_MAX; ++tries)
+    for (unsigned tries = 0; status == TRP_RESOURCE_EXHAUSTED && tries < LAST_COMMITS_MAX; tries++)
         status = engine_commit_now(engine);
     return status;
 }
@@ -522,10 +522,10 @@ void engine_destroy(struct engine *engine)
 {
     if (!engine)
         return;
-    assert(!engine->handouts.first);
+    assert(!engine->deliveries.first);
     if (engine->opened && !engine->read_only && last_commit(engine) != TRP_OK)
         engine_log_failure("last commit failed");
-    for (size_t i = 0; i < engine->table_count; ++i) {
+    for (size_t i = 0; i < engine->table_count; i++) {
         table_destroy(engine->tables[i]->table, item_free, engine);
         engine->tables[i]->table = NULL;
         engine_table_free(engine->tables[i]);

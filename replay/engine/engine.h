@@ -2,8 +2,8 @@
  * store, and a group of changes becomes durable at engine_commit().
  *
  *   engine --owns--> store, tables --own--> items
- *   handout: items that a stream has been given and that are out of their table for good; their
- *            records stay until the stream settles, so that a crash before that gives them again
+ *   delivery: items that a stream has been given and that are out of their table for good; their
+ *            records stay until the stream acks, so that a crash before that gives them again
  *
  * One thread at a time (the server's lock). Blocks only in the store, as said there. */
 #ifndef TRP_REPLAY_ENGINE_ENGINE_H
@@ -57,8 +57,8 @@ struct engine_table {
     char *name;
     size_t name_size;
     uint32_t index; /* 0 to engine_table_count() - 1 */
-    /* Samples whose items are in handouts: counted by the limiter, not yet by the store. */
-    int64_t unsettled;
+    /* Samples whose items are in deliveries: counted by the limiter, not yet by the store. */
+    int64_t unacked;
     struct engine_table *feed; /* its insert_on_sample; NULL: none */
     int64_t feed_dropped;      /* copies for it that its limiter would have held back */
     int64_t known_inserts;     /* of keys that were there */
@@ -78,7 +78,7 @@ struct engine_table {
  * wrote; otherwise as store_create(). */
 trp_status engine_create(struct engine **out, const struct engine_options *options);
 
-/* Commits what is noted, closes the store cleanly. NULL is fine. Handouts are settled before. */
+/* Commits what is noted, closes the store cleanly. NULL is fine. Deliveries are acked before. */
 void engine_destroy(struct engine *engine);
 
 size_t engine_table_count(const struct engine *engine);
@@ -138,8 +138,8 @@ trp_status engine_feed_check(const struct engine *engine, const trp_table_option
 /* May it go? FAILED_PRECONDITION: another one's insert_on_sample. */
 trp_status engine_table_droppable(const struct engine *engine, const struct engine_table *table);
 
-/* The engine is ready. Items, handouts, record: all go, and `table->table`. The struct stays until
- * engine_table_free().
+/* The engine is ready. Items, deliveries, record: all go, and `table->table`. The struct stays
+ * until engine_table_free().
  */
 void engine_table_drop(struct engine *engine, struct engine_table *table);
 void engine_table_free(struct engine_table *table); /* dropped */
@@ -209,48 +209,49 @@ void engine_set_time(struct engine *engine, int64_t wall_ns);
 /* `key` will be inserted soon: its places in memory are fetched meanwhile. */
 void engine_prefetch(const struct engine *engine, const struct engine_table *table, uint64_t key);
 
-struct handout {
+struct delivery {
     struct engine_table *table; /* of all items */
     struct item **items;
     uint32_t count, capacity;
-    uint64_t settled;      /* items that have left it */
+    uint64_t acked;        /* items that have left it */
     struct list_link link; /* in the engine's list, while count > 0 */
     struct map drawn;      /* in answer to this request, where no item comes twice */
 };
 
 /* A new request. */
-void handout_begin(struct handout *handout);
+void delivery_begin(struct delivery *delivery);
 
 /* The number of the item that comes into it next: they count from 0. */
-static inline uint64_t handout_end(const struct handout *handout)
+static inline uint64_t delivery_end(const struct delivery *delivery)
 {
-    return handout->settled + handout->count;
+    return delivery->acked + delivery->count;
 }
 
 /* Draws one item; engine_can_sample() said yes. An item whose times are used up goes into
- * `handout`, which has items of this table only. sample->item is valid until the next operation on
- * the table, or until the handout is settled. */
+ * `delivery`, which has items of this table only. sample->item is valid until the next operation on
+ * the table, or until the delivery is acked. */
 void engine_sample(struct engine *engine, struct engine_table *table, struct table_sample *sample,
-                   struct handout *handout);
+                   struct delivery *delivery);
 
 /* Up to `count` at once, as many as the limiter allows; how many. Where items are removed by their
  * last sample, the later draws of one call are made without those. */
 uint32_t engine_sample_many(struct engine *engine, struct engine_table *table, uint32_t count,
-                            struct table_sample *samples, struct handout *handout);
+                            struct table_sample *samples, struct delivery *delivery);
 
-/* The client has them: deletes the records and frees the items. A handout that is empty is fine. */
-void engine_settle(struct engine *engine, struct handout *handout);
+/* The client has them: deletes the records and frees the items. A delivery that is empty is fine.
+ */
+void engine_ack(struct engine *engine, struct delivery *delivery);
 
 /* The same for those whose numbers are below `end`. */
-void engine_settle_until(struct engine *engine, struct handout *handout, uint64_t end);
-void handout_cleanup(struct handout *handout); /* settled */
+void engine_ack_until(struct engine *engine, struct delivery *delivery, uint64_t end);
+void delivery_cleanup(struct delivery *delivery); /* acked */
 
 /* Deletes first, then updates, as Reverb; unknown keys are ignored. The index is ready.
  * INVALID_ARGUMENT: a priority that the table refuses; what came before stays. */
 trp_status engine_mutate(struct engine *engine, struct engine_table *table,
                          const struct wire_mutate_request *request);
 
-/* The engine is ready. Empties the table and its handouts, zeroes its counters. */
+/* The engine is ready. Empties the table and its deliveries, zeroes its counters. */
 void engine_reset(struct engine *engine, struct engine_table *table);
 
 /* Takes up to `items` of the remover's choices, or fewer that are large, out of a table that is

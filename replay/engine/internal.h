@@ -15,9 +15,9 @@ struct engine {
     size_t table_count;
     uint64_t seed;
     struct dedup_window removed;
-    struct list handouts; /* those with items */
-    struct list cleared;  /* tables that are taken apart, the next one first */
-    uint64_t owed;        /* weight that they are to lose for what came meanwhile */
+    struct list deliveries; /* those with items */
+    struct list cleared;    /* tables that are taken apart, the next one first */
+    uint64_t owed;          /* weight that they are to lose for what came meanwhile */
     int64_t wall_ns;
     bool read_only;
     bool synced;                 /* a commit costs a write to the disk */
@@ -66,7 +66,7 @@ trp_status engine_commit_now(struct engine *engine);
 
 /* ---- clear.c ---- */
 
-/* Its handouts are settled; its items go step by step, in the name of `id`. The table is the
+/* Its deliveries are acked; its items go step by step, in the name of `id`. The table is the
  * engine's from then on. */
 void engine_clear(struct engine *engine, struct engine_table *table, uint32_t id);
 

@@ -28,7 +28,7 @@ enum {
     MUTATE_BLOCK_KEYS_MAX = 64, /* looked up side by side */
     /* A client that asks for everything at once never asks for more: its used-up items are taken as
      * delivered when so many of them have left. */
-    SAMPLE_UNSETTLED_MAX = 4096,
+    SAMPLE_UNACKED_MAX = 4096,
     /* engine.c: samples that a mean "of late" covers. */
     STALENESS_SAMPLES = 1024,
     /* tables.c: tables that are made while a server runs: ServerInfo of 4096 tables is about

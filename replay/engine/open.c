@@ -57,7 +57,7 @@ static const struct store_table *stored_find(const struct engine *engine, const 
 {
     size_t count;
     const struct store_table *stored = store_tables(engine->store, &count);
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < count; i++) {
         trp_table_options *options;
         bool found = false;
         if (trp_table_options_parse(stored[i].options, &options) == TRP_OK) {
@@ -72,9 +72,9 @@ static const struct store_table *stored_find(const struct engine *engine, const 
 
 static trp_status tables_check(const struct engine_options *options)
 {
-    for (size_t i = 0; i < options->table_count; ++i) {
+    for (size_t i = 0; i < options->table_count; i++) {
         TRP_TRY(trp_table_options_check(&options->tables[i]));
-        for (size_t j = 0; j < i; ++j)
+        for (size_t j = 0; j < i; j++)
             if (strcmp(options->tables[i].name, options->tables[j].name) == 0)
                 return trp_fail(TRP_ALREADY_EXISTS, "two tables are called %s",
                                 options->tables[i].name);
@@ -86,11 +86,11 @@ static trp_status stored_check(const struct engine *engine, const struct engine_
 {
     size_t count;
     const struct store_table *stored = store_tables(engine->store, &count);
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < count; i++) {
         trp_table_options *old;
         TRP_TRY(trp_table_options_parse(stored[i].options, &old));
         bool given = !stored[i].given; /* made at run time: nobody ever gave it */
-        for (size_t j = 0; j < options->table_count; ++j)
+        for (size_t j = 0; j < options->table_count; j++)
             given |= strcmp(options->tables[j].name, old->name) == 0;
         trp_status status = TRP_OK;
         if (!given)
@@ -219,9 +219,9 @@ static trp_status tables_open_stored(struct engine *engine)
 {
     size_t count;
     const struct store_table *stored = store_tables(engine->store, &count);
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < count; i++) {
         bool open = false;
-        for (size_t j = 0; j < engine->table_count; ++j)
+        for (size_t j = 0; j < engine->table_count; j++)
             open |= table_id(engine->tables[j]->table) == stored[i].id;
         if (!open)
             TRP_TRY(table_open_stored(engine, &stored[i]));
@@ -233,11 +233,11 @@ static trp_status tables_open(struct engine *engine, const struct engine_options
 {
     if (options->table_count > 0) {
         TRP_TRY(stored_check(engine, options));
-        for (size_t i = 0; i < options->table_count; ++i)
+        for (size_t i = 0; i < options->table_count; i++)
             TRP_TRY(table_open_given(engine, &options->tables[i]));
     }
     TRP_TRY(tables_open_stored(engine));
-    for (size_t i = 0; !engine->read_only && i < engine->table_count; ++i)
+    for (size_t i = 0; !engine->read_only && i < engine->table_count; i++)
         TRP_TRY(engine_feed_check(engine, table_options(engine->tables[i]->table)));
     engine_feeds_find(engine);
     return TRP_OK;
@@ -265,7 +265,7 @@ static trp_status loaded_item_check(struct engine *engine, const struct engine_t
 
 struct engine_table *engine_table_with_id(const struct engine *engine, uint32_t id)
 {
-    for (size_t i = 0; i < engine->table_count; ++i)
+    for (size_t i = 0; i < engine->table_count; i++)
         if (table_id(engine->tables[i]->table) == id)
             return engine->tables[i];
     return NULL;
@@ -280,7 +280,7 @@ static void item_note(struct engine_table *table, const struct item *item)
         table->staleness.newest_version = item->policy_version;
 }
 
-static trp_status item_load(void *arg, uint32_t id, struct item *item)
+static trp_status item_restore(void *arg, uint32_t id, struct item *item)
 {
     struct engine *engine = arg;
     struct engine_table *table = engine_table_with_id(engine, id);
@@ -327,25 +327,25 @@ struct item *engine_bring(void *arg, uint64_t seq, bool in_turn, bool *damaged)
 
 /* Those of a store that may not be trusted one by one, else only what draws need, and a few items:
  * a small store is all there at once. */
-static trp_status items_load(struct engine *engine)
+static trp_status engine_items_load(struct engine *engine)
 {
     bool bytes_count = false;
     engine->scanned = store_trusted(engine->store) && !engine->read_only;
     TRP_TRY(engine->scanned ? store_scan(engine->store, item_seen, engine)
-                            : store_load(engine->store, item_load, engine));
-    for (size_t i = 0; i < engine->table_count; ++i)
+                            : store_load(engine->store, item_restore, engine));
+    for (size_t i = 0; i < engine->table_count; i++)
         bytes_count |= table_options(engine->tables[i]->table)->max_bytes > 0;
     bool more = true;
-    for (int step = 0; more && (bytes_count || step < OPEN_INDEX_STEPS); ++step)
+    for (int step = 0; more && (bytes_count || step < OPEN_INDEX_STEPS); step++)
         more = engine_index_step(engine);
     return engine->lost ? store_commit(engine->store) : TRP_OK;
 }
 
 /* A life that was killed had sampled items for good, and made room of them, before their deletes
- * were settled: they are there again, above the limit, and will be sampled again. */
+ * were acked: they are there again, above the limit, and will be sampled again. */
 static bool table_is_owed_samples(const struct engine_table *table, long long over)
 {
-    return table_options(table->table)->max_times_sampled > 0 && over <= SAMPLE_UNSETTLED_MAX;
+    return table_options(table->table)->max_times_sampled > 0 && over <= SAMPLE_UNACKED_MAX;
 }
 
 /* What the remover would take, the caller has to allow, or has: a life that was to remove it did
@@ -391,7 +391,7 @@ static trp_status table_use_up(struct engine *engine, struct engine_table *table
 }
 
 /* A crash may have counted deletes that did not happen. */
-static trp_status table_settle(struct engine *engine, struct engine_table *table, bool shrink)
+static trp_status table_reconcile(struct engine *engine, struct engine_table *table, bool shrink)
 {
     struct limiter *limiter = table_limiter(table->table);
     int64_t size = table_size(table->table);
@@ -408,7 +408,7 @@ static trp_status table_settle(struct engine *engine, struct engine_table *table
 /* All checks have passed; items that the caller gave up are gone when the server answers. */
 static trp_status tables_shrink(struct engine *engine)
 {
-    for (size_t i = 0; i < engine->table_count; ++i) {
+    for (size_t i = 0; i < engine->table_count; i++) {
         struct engine_table *table = engine->tables[i];
         if (table->shrinking)
             TRP_TRY(engine_index_finish(engine));
@@ -461,7 +461,7 @@ trp_status engine_create(struct engine **out, const struct engine_options *optio
     status = tables_open(engine, options);
     if (status != TRP_OK)
         goto out;
-    status = items_load(engine);
+    status = engine_items_load(engine);
     if (status == TRP_OK)
         status = store_removed_load(engine->store, removed_load, engine);
     if (status != TRP_OK)
@@ -469,8 +469,8 @@ trp_status engine_create(struct engine **out, const struct engine_options *optio
     if (engine->damaged > 0)
         trp_log(TRP_WARN, "replay store %s: %llu damaged items were dropped", options->dir,
                 (unsigned long long)engine->damaged);
-    for (size_t i = 0; i < engine->table_count && status == TRP_OK; ++i)
-        status = table_settle(engine, engine->tables[i], options->shrink);
+    for (size_t i = 0; i < engine->table_count && status == TRP_OK; i++)
+        status = table_reconcile(engine, engine->tables[i], options->shrink);
     if (status != TRP_OK)
         goto out;
     engine->opened = true;

@@ -32,7 +32,7 @@ static uint64_t *filter_words(const struct dedup_window *keys, uint64_t hash, ui
 static void filter_turn(struct dedup_window *keys)
 {
     keys->newest = 1 - keys->newest;
-    for (uint32_t i = 0; keys->filter && i < FILTER_WORDS; ++i)
+    for (uint32_t i = 0; keys->filter && i < FILTER_WORDS; i++)
         keys->filter[i][keys->newest] = 0;
 }
 
@@ -58,7 +58,7 @@ static void generation_grow(struct removed_generation *generation)
     struct removed_generation old = *generation;
     generation->capacity = old.capacity ? 2 * old.capacity : CAPACITY_MIN;
     generation->entries = xcalloc(generation->capacity, sizeof *generation->entries);
-    for (uint32_t i = 0; i < old.capacity; ++i) {
+    for (uint32_t i = 0; i < old.capacity; i++) {
         const struct removed_entry *entry = &old.entries[i];
         if (entry->table_id != 0)
             *entry_find(generation, hash_u64(entry->key), entry->table_id, entry->key) = *entry;

@@ -56,7 +56,7 @@ static trp_status watch_tell(uint64_t done, uint64_t total)
     return watch_again();
 }
 
-static trp_status bytes_copy(int from, int to, const char *to_path, uint64_t bytes)
+static trp_status file_bytes_copy(int from, int to, const char *to_path, uint64_t bytes)
 {
     enum { PART_BYTES = 1 << 20 };
     uint8_t *part = xmalloc(PART_BYTES);
@@ -84,7 +84,7 @@ static trp_status data_copy(const char *from_path, const char *to_path, uint64_t
     to = open(to_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, STORE_FILE_MODE);
     trp_status status = to < 0 ? store_errno(errno, to_path, "make") : TRP_OK;
     if (status == TRP_OK)
-        status = bytes_copy(from, to, to_path, bytes);
+        status = file_bytes_copy(from, to, to_path, bytes);
     if (status == TRP_OK) {
         int error = posix_fallocate(to, (off_t)bytes, STORE_STOPPED_TAIL_BYTES);
         if (error == 0 && fsync(to) != 0)
@@ -169,7 +169,7 @@ static char *table_name(const struct store *store, uint32_t id)
 {
     size_t count;
     const struct store_table *tables = store_tables(store, &count);
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < count; i++) {
         trp_table_options *options;
         if (tables[i].id != id || trp_table_options_parse(tables[i].options, &options) != TRP_OK)
             continue;

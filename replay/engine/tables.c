@@ -3,7 +3,7 @@
  * Design: each change is made in memory and noted in the store within one call, like every other
  * operation, so that one commit makes all of it durable. What points to a table points to an
  * engine_table, which stays where it is and outlives its table until nobody has it any more.
- * Guarantee: a dropped table's items, counters and handouts are gone with the commit that removes
+ * Guarantee: a dropped table's items, counters and deliveries are gone with the commit that removes
  * its record; an altered table's items stay, but for those that the remover takes, step by step,
  * and those that were sampled as often as a new max_times_sampled allows. */
 #include "internal.h"
@@ -142,7 +142,7 @@ trp_status engine_table_create(struct engine *engine, const trp_table_options *o
 trp_status engine_feed_check(const struct engine *engine, const trp_table_options *options)
 {
     const char *name = options->insert_on_sample;
-    for (size_t i = 0; name && i < engine->table_count; ++i)
+    for (size_t i = 0; name && i < engine->table_count; i++)
         if (strcmp(engine->tables[i]->name, name) == 0)
             return TRP_OK;
     if (!name)
@@ -153,7 +153,7 @@ trp_status engine_feed_check(const struct engine *engine, const trp_table_option
 
 void engine_feeds_find(struct engine *engine)
 {
-    for (size_t i = 0; i < engine->table_count; ++i) {
+    for (size_t i = 0; i < engine->table_count; i++) {
         const char *name = table_options(engine->tables[i]->table)->insert_on_sample;
         engine->tables[i]->feed = NULL;
         if (name)
@@ -164,7 +164,7 @@ void engine_feeds_find(struct engine *engine)
 
 trp_status engine_table_droppable(const struct engine *engine, const struct engine_table *table)
 {
-    for (size_t i = 0; i < engine->table_count; ++i)
+    for (size_t i = 0; i < engine->table_count; i++)
         if (engine->tables[i]->feed == table)
             return trp_fail(TRP_FAILED_PRECONDITION, "table %s is the insert_on_sample of table %s",
                             table->name, engine->tables[i]->name);
@@ -179,7 +179,7 @@ void engine_table_drop(struct engine *engine, struct engine_table *table)
     engine_clear(engine, table, id);
     table->table = NULL;
     engine->table_count--;
-    for (size_t i = table->index; i < engine->table_count; ++i) {
+    for (size_t i = table->index; i < engine->table_count; i++) {
         engine->tables[i] = engine->tables[i + 1];
         engine->tables[i]->index = (uint32_t)i;
     }

@@ -178,13 +178,13 @@ static void columns_copy(trp_bytes bytes, Troupe__ReplayTable *out)
     bool named = signature_decode(bytes, &signature) == TRP_OK;
     if (named)
         out->column_types = xcalloc(signature.count + 1, sizeof *out->column_types);
-    for (size_t i = 0; named && i < signature.count; ++i)
+    for (size_t i = 0; named && i < signature.count; i++)
         out->column_types[out->n_column_types++] = signature.leaves[i].dtype;
-    for (size_t i = 0; i < signature.count; ++i)
+    for (size_t i = 0; i < signature.count; i++)
         named = named && *signature.leaves[i].path != '\0';
     if (named) {
         out->columns = xcalloc(signature.count + 1, sizeof(char *));
-        for (size_t i = 0; i < signature.count; ++i)
+        for (size_t i = 0; i < signature.count; i++)
             out->columns[out->n_columns++] = xstrdup(signature.leaves[i].path);
     }
     signature_cleanup(&signature);
@@ -263,7 +263,7 @@ static void tables_collect(void *arg)
     troupe__replay_tables_response__init(out);
     out->n_tables = engine_table_count(admin->engine);
     out->tables = xcalloc(out->n_tables + 1, sizeof *out->tables);
-    for (size_t i = 0; i < out->n_tables; ++i)
+    for (size_t i = 0; i < out->n_tables; i++)
         out->tables[i] = table_copy(admin, engine_table(admin->engine, i));
     out->store = store_copy(admin);
     out->work = admin_progress(admin);

@@ -207,7 +207,7 @@ static void walk_set_keys(struct items_walk *walk)
     walk->keys = xmalloc(size);
     memcpy(walk->keys, walk->filter->keys, size);
     qsort(walk->keys, walk->filter->n_keys, sizeof *walk->keys, key_compare);
-    for (size_t i = 0; i < walk->filter->n_keys; ++i)
+    for (size_t i = 0; i < walk->filter->n_keys; i++)
         if (walk->key_count == 0 || walk->keys[walk->key_count - 1] != walk->keys[i])
             walk->keys[walk->key_count++] = walk->keys[i];
 }
@@ -263,7 +263,7 @@ static void items_copy(void *arg)
     Troupe__ReplayItemsResponse *out = xmalloc(sizeof *out);
     troupe__replay_items_response__init(out);
     out->items = xcalloc(walk->seen_count + 1, sizeof *out->items);
-    for (uint32_t i = work->offset; i < walk->seen_count; ++i) {
+    for (uint32_t i = work->offset; i < walk->seen_count; i++) {
         const struct item *item = seen_item(table, &walk->seen[i]);
         if (item)
             out->items[out->n_items++] = admin_item(item);
@@ -347,7 +347,7 @@ static void plan_destroy(struct fetch_plan *plan)
 
 void admin_plans_destroy(struct admin *admin)
 {
-    for (size_t i = 0; i < REPLAY_FETCH_PLANS; ++i)
+    for (size_t i = 0; i < REPLAY_FETCH_PLANS; i++)
         plan_destroy(admin->plans[i]);
 }
 
@@ -383,7 +383,7 @@ static struct fetch_plan *plan_take(struct admin *admin, const Troupe__ReplayFet
 {
     struct fetch_plan *plan = NULL;
     mutex_lock(&admin->mutex);
-    for (size_t i = 0; i < REPLAY_FETCH_PLANS && !plan; ++i) {
+    for (size_t i = 0; i < REPLAY_FETCH_PLANS && !plan; i++) {
         if (!plan_goes_on(admin->plans[i], request, filter))
             continue;
         plan = admin->plans[i];
@@ -398,7 +398,7 @@ static void plan_leave(struct admin *admin, struct fetch_plan *plan)
 {
     mutex_lock(&admin->mutex);
     struct fetch_plan **place = &admin->plans[admin->plan_next];
-    for (size_t i = 0; i < REPLAY_FETCH_PLANS && *place; ++i)
+    for (size_t i = 0; i < REPLAY_FETCH_PLANS && *place; i++)
         if (!admin->plans[i])
             place = &admin->plans[i];
     if (*place)
@@ -487,7 +487,7 @@ static void fetch_push(struct fetch_work *work, const struct engine_table *table
         work->slots = array_grow(work->slots, &work->slot_capacity, sizeof *work->slots);
         work->chunks = xrealloc(work->chunks, work->slot_capacity * sizeof(struct chunk *));
     }
-    for (uint32_t i = 0; i < chunks; ++i) {
+    for (uint32_t i = 0; i < chunks; i++) {
         struct chunk *chunk = item->chunks[i];
         work->chunks[work->slot_count] = chunk;
         work->slots[work->slot_count++] =
@@ -503,7 +503,7 @@ static void fetch_link(struct fetch_work *work)
 {
     struct wire_slot *slot = work->slots;
     size_t start = 0;
-    for (uint32_t i = 0; i < work->item_count; ++i) {
+    for (uint32_t i = 0; i < work->item_count; i++) {
         work->parts[i].slots = slot;
         slot += work->parts[i].slot_count;
         work->parts[i].trajectory =
@@ -517,8 +517,8 @@ static trp_status fetch_encode(struct fetch_work *work, struct engine_table *tab
     struct engine *engine = work->admin->engine;
     fetch_link(work);
     TRP_TRY(wire_sample_response_encode(work->parts, work->item_count, &work->message));
-    for (uint32_t i = 0, chunk = 0; i < work->item_count; ++i) {
-        for (uint32_t end = chunk + work->parts[i].slot_count; chunk < end; ++chunk) {
+    for (uint32_t i = 0, chunk = 0; i < work->item_count; i++) {
+        for (uint32_t end = chunk + work->parts[i].slot_count; chunk < end; chunk++) {
             const struct wire_slot *slot = &work->slots[chunk];
             trp_status status = engine_chunk_read(engine, work->chunks[chunk], slot->bytes);
             if (status != TRP_OK)

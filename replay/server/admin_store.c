@@ -59,7 +59,7 @@ static Troupe__ReplayCheckpoint *checkpoint_reply(const struct checkpoint_info *
     out->created_at_ns = info->created_at_ns;
     out->bytes = info->bytes;
     out->tables = xcalloc(info->table_count + 1, sizeof *out->tables);
-    for (size_t i = 0; i < info->table_count; ++i)
+    for (size_t i = 0; i < info->table_count; i++)
         out->tables[out->n_tables++] = table_make(&info->tables[i]);
     out->damaged = info->damaged;
     out->whole = !info->problem;
@@ -99,7 +99,7 @@ void admin_checkpoints(Troupe__Replay_Service *service,
         response = xmalloc(sizeof *response);
         troupe__replay_checkpoints_response__init(response);
         response->checkpoints = xcalloc(list.count + 1, sizeof *response->checkpoints);
-        for (size_t i = 0; i < list.count; ++i)
+        for (size_t i = 0; i < list.count; i++)
             response->checkpoints[response->n_checkpoints++] = checkpoint_reply(&list.at[i]);
     }
     closure(response, data);
@@ -108,12 +108,12 @@ void admin_checkpoints(Troupe__Replay_Service *service,
     checkpoint_list_cleanup(&list);
 }
 
-static trp_status doomed_find(const struct admin *admin,
-                              const Troupe__ReplayRemoveCheckpointsRequest *request,
-                              struct checkpoint_doomed *doomed)
+static trp_status old_checkpoints_find(const struct admin *admin,
+                                       const Troupe__ReplayRemoveCheckpointsRequest *request,
+                                       struct checkpoint_doomed *doomed)
 {
     const char *root = admin->checkpointer.root;
-    for (size_t i = 0; i < request->n_names; ++i)
+    for (size_t i = 0; i < request->n_names; i++)
         TRP_TRY(checkpoint_doom(doomed, root, request->names[i]));
     if (request->keep == 0)
         return TRP_OK;
@@ -127,7 +127,7 @@ void admin_remove_checkpoints(Troupe__Replay_Service *service,
     Troupe__ReplayRemoveCheckpointsResponse response =
         TROUPE__REPLAY_REMOVE_CHECKPOINTS_RESPONSE__INIT;
     struct checkpoint_doomed doomed = {0};
-    trp_status status = doomed_find((struct admin *)service, request, &doomed);
+    trp_status status = old_checkpoints_find((struct admin *)service, request, &doomed);
     if (status == TRP_OK && !request->dry_run)
         status = checkpoint_doomed_remove(&doomed);
     response.paths = doomed.paths;
@@ -148,7 +148,7 @@ static Troupe__ReplayVerifyResponse *verify_make(const trp_replay_report *report
     out->damaged = report->damaged;
     out->seconds = report->seconds;
     out->damage = xcalloc(report->damage_count + 1, sizeof *out->damage);
-    for (size_t i = 0; i < report->damage_count; ++i) {
+    for (size_t i = 0; i < report->damage_count; i++) {
         Troupe__ReplayDamage *damage = xmalloc(sizeof *damage);
         troupe__replay_damage__init(damage);
         damage->table = xstrdup(report->damage[i].table);

@@ -91,7 +91,7 @@ static uint64_t ring_push(struct insert_stream *stream, uint64_t key, bool done)
     if (stream->end - stream->first == stream->ring_capacity) {
         uint32_t capacity = stream->ring_capacity ? 2 * stream->ring_capacity : 64;
         struct confirm *ring = xmalloc(capacity * sizeof *ring);
-        for (uint64_t i = stream->first; i < stream->end; ++i)
+        for (uint64_t i = stream->first; i < stream->end; i++)
             ring[i & (capacity - 1)] = *ring_at(stream, i);
         free(stream->ring);
         stream->ring = ring;
@@ -284,7 +284,8 @@ void lane_refuse_inserts(struct lane *lane, trp_status status)
 
 enum { INSERT_AHEAD = 8 };
 
-static struct item *item_make(const struct insert_stream *stream, const struct wire_item *wire)
+static struct item *stream_make_item(const struct insert_stream *stream,
+                                     const struct wire_item *wire)
 {
     const struct trajectory_builder *builder = &stream->builder;
     struct item *item = engine_item_create(stream->service->engine, buffer_bytes(&builder->bytes),
@@ -323,7 +324,7 @@ static trp_status wire_item_insert(struct insert_stream *stream, struct wire_ite
     bool waits = pending_first(&lane->inserts) || !engine_can_insert(lane->table);
     if (waits)
         TRP_TRY(engine_check_priority(lane->table, wire->priority));
-    struct item *item = item_make(stream, wire);
+    struct item *item = stream_make_item(stream, wire);
     if (waits) {
         if (engine_ready(service->engine) && engine_take_known(service->engine, lane->table, item))
             ring_push(stream, wire->key, true);
@@ -390,7 +391,7 @@ static void orphans_give_up(struct service *service)
 {
     uint64_t enough = service->held_bytes_max - service->held_bytes_max / 8;
     uint32_t count = 0;
-    for (size_t i = 0; i < engine_table_count(service->engine); ++i) {
+    for (size_t i = 0; i < engine_table_count(service->engine); i++) {
         struct lane *lane = service->lanes[i];
         for (struct pending_insert *next, *pending = pending_first(&lane->inserts);
              lane->inserts.orphan_count > 0 && service_held(service) > enough; pending = next) {
@@ -434,7 +435,7 @@ static void stream_give_up(struct insert_stream *stream)
                              "has most: %" PRIu64,
                              held, most, stream_holds(stream)));
     }
-    for (size_t i = 0; stream->pending && i < engine_table_count(service->engine); ++i)
+    for (size_t i = 0; stream->pending && i < engine_table_count(service->engine); i++)
         lane_leave_to(service->lanes[i], stream, 0);
     keep_set_cleanup(&stream->keep, service->engine);
     trajectory_builder_cleanup(&stream->builder);
@@ -467,14 +468,14 @@ static trp_status message_apply(struct insert_stream *stream, trp_message *messa
                         "ProcessIncomingRequest: Request lacks both chunks and item.  Request: ");
     if (request->hello.size > 0 && !stream->inbox)
         stream->inbox = inbox_offer(service, stream->call, request->hello);
-    for (uint32_t i = 0; i < lists->chunk_count; ++i) {
+    for (uint32_t i = 0; i < lists->chunk_count; i++) {
         struct wire_chunk *chunk = &lists->chunks[i];
         if (chunk->by_reference)
             TRP_TRY(wire_chunk_resolve(request, inbox_memory(stream->inbox), chunk));
         TRP_TRY(keep_set_add(&stream->keep, service->engine, chunk));
     }
     if (lists->item_count > 0) {
-        for (uint32_t i = 0; i < lists->item_count; ++i) {
+        for (uint32_t i = 0; i < lists->item_count; i++) {
             const struct lane *lane = service->inserted; /* of the item before; of this, mostly */
             if (lane && !lane->dropped && i + INSERT_AHEAD < lists->item_count)
                 engine_prefetch(service->engine, lane->table, lists->items[i + INSERT_AHEAD].key);
@@ -550,7 +551,7 @@ void insert_closed(void *arg, trp_server_call *call)
     list_remove(&service->inserting, &stream->link);
     if (stream->touched)
         list_remove(&service->touched, &stream->touched_link);
-    for (size_t i = 0; stream->pending && i < engine_table_count(service->engine); ++i) {
+    for (size_t i = 0; stream->pending && i < engine_table_count(service->engine); i++) {
         uint32_t dropped = lane_leave_to(service->lanes[i], stream, INSERT_ORPHANS_MAX);
         if (dropped)
             trp_log(TRP_WARN, "inserts of an ended stream dropped table=%s count=%u",

@@ -22,7 +22,7 @@
 
 void keep_set_cleanup(struct keep_set *set, struct engine *engine)
 {
-    for (uint32_t i = 0; i < set->count; ++i)
+    for (uint32_t i = 0; i < set->count; i++)
         engine_chunk_unref(engine, set->kept[i].chunk);
     free(set->kept);
     free(set->tensors);
@@ -63,7 +63,7 @@ static void index_build(struct keep_set *set)
         set->index_size = size;
     }
     memset(set->index, 0, set->index_size * sizeof *set->index);
-    for (uint32_t i = 0; i < set->count; ++i)
+    for (uint32_t i = 0; i < set->count; i++)
         index_put(set, i);
 }
 
@@ -82,7 +82,7 @@ static uint64_t tensor_layout(const struct wire_tensor *tensor)
 {
     uint64_t hash = (uint64_t)tensor->dtype << 32 | tensor->rank;
     uint32_t known = tensor->rank < TRP_RANK_MAX ? tensor->rank : TRP_RANK_MAX;
-    for (uint32_t i = 1; i < known; ++i)
+    for (uint32_t i = 1; i < known; i++)
         hash = hash_u64(hash ^ (uint64_t)tensor->dims[i]);
     return hash ^ tensor->hidden;
 }
@@ -133,7 +133,7 @@ static trp_status tensor_refuse(uint64_t key, uint32_t number, const struct wire
     char shape[TRP_RANK_MAX * 21 + 1] = "";
     size_t size = 0;
     uint32_t known = tensor->rank < TRP_RANK_MAX ? tensor->rank : TRP_RANK_MAX;
-    for (uint32_t i = 0; i < known; ++i)
+    for (uint32_t i = 0; i < known; i++)
         size += (size_t)snprintf(shape + size, sizeof shape - size, i ? ",%" PRId64 : "%" PRId64,
                                  tensor->dims[i]);
     return trp_fail(TRP_INVALID_ARGUMENT,
@@ -247,7 +247,7 @@ trp_status keep_set_add(struct keep_set *set, struct engine *engine, const struc
 static void keep_marked(struct keep_set *set, struct engine *engine)
 {
     uint32_t count = 0, tensor_count = 0;
-    for (uint32_t i = 0; i < set->count; ++i) {
+    for (uint32_t i = 0; i < set->count; i++) {
         struct kept kept = set->kept[i];
         if (kept.mark != set->mark) {
             engine_chunk_unref(engine, kept.chunk);
@@ -270,7 +270,7 @@ trp_status keep_set_release(struct keep_set *set, struct engine *engine,
     uint32_t found = 0;
     if (++set->mark == 0)
         set->mark = 1;
-    for (uint32_t i = 0; i < keys->count; ++i) {
+    for (uint32_t i = 0; i < keys->count; i++) {
         struct kept *kept = keep_set_find(set, keys->keys[i]);
         if (!kept || kept->mark == set->mark)
             continue;
@@ -280,7 +280,7 @@ trp_status keep_set_release(struct keep_set *set, struct engine *engine,
     if (found < set->count)
         keep_marked(set, engine);
     set->bytes = 0;
-    for (uint32_t i = 0; i < set->count; ++i)
+    for (uint32_t i = 0; i < set->count; i++)
         if (set->kept[i].chunk->seq == 0)
             set->bytes += set->kept[i].chunk->size;
     if (found != keys->count)

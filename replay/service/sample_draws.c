@@ -22,7 +22,7 @@ static void push_chunks(struct draws *draws, const struct item *item)
     while (draws->chunk_capacity - draws->chunk_count < count) {
         draws->chunks = array_grow(draws->chunks, &draws->chunk_capacity, sizeof(struct chunk *));
     }
-    for (uint32_t i = 0; i < count; ++i) {
+    for (uint32_t i = 0; i < count; i++) {
         chunk_ref(item->chunks[i]);
         draws->chunks[draws->chunk_count++] = item->chunks[i];
     }
@@ -52,7 +52,7 @@ static size_t push_sample(struct sample_stream *stream, struct draws *draws,
     drawn->trajectory_at = before;
     drawn->trajectory_size = (uint32_t)(draws->trajectories.size - before);
     push_chunks(draws, item);
-    for (uint32_t i = 0; i < drawn->chunk_count; ++i) {
+    for (uint32_t i = 0; i < drawn->chunk_count; i++) {
         draws->look_again |=
             !engine_chunk_prefetch(stream->service->engine, item->chunks[i], &draws->fetch);
         bytes += item->chunks[i]->size;
@@ -67,13 +67,13 @@ static size_t draw_block(struct sample_stream *stream, struct draws *draws, uint
 {
     struct table_sample samples[SAMPLE_BLOCK_ITEMS_MAX];
     struct engine_table *table = stream->lane->table;
-    uint64_t handed = handout_end(&stream->handout);
+    uint64_t handed = delivery_end(&stream->delivery);
     size_t bytes = 0;
     uint32_t n =
-        engine_sample_many(stream->service->engine, table, count, samples, &stream->handout);
-    for (uint32_t i = 0; i < n; ++i)
+        engine_sample_many(stream->service->engine, table, count, samples, &stream->delivery);
+    for (uint32_t i = 0; i < n; i++)
         __builtin_prefetch(samples[i].item->chunks[0]);
-    for (uint32_t i = 0; i < n; ++i) {
+    for (uint32_t i = 0; i < n; i++) {
         handed += samples[i].removed;
         bytes += push_sample(stream, draws, &samples[i], rate_limited, handed);
     }
@@ -131,7 +131,7 @@ static void draws_look_again(struct sample_stream *stream, struct draws *draws)
     bool again = draws->look_again && ++draws->looks < SAMPLE_LOOKS_MAX;
     fetch_clear(&draws->fetch);
     draws->look_again = false;
-    for (uint32_t i = 0; again && i < draws->chunk_count; ++i)
+    for (uint32_t i = 0; again && i < draws->chunk_count; i++)
         draws->look_again |= !engine_chunk_prefetch(engine, draws->chunks[i], &draws->fetch);
     draws_fetch(stream, draws);
 }
@@ -154,7 +154,7 @@ void sample_stream_draw(struct sample_stream *stream)
 
 static void draws_unref(struct service *service, struct draws *draws)
 {
-    for (uint32_t i = draws->chunk_next; i < draws->chunk_count; ++i)
+    for (uint32_t i = draws->chunk_next; i < draws->chunk_count; i++)
         engine_chunk_unref(service->engine, draws->chunks[i]);
     draws->drawn_count = draws->drawn_next = 0;
     draws->chunk_count = draws->chunk_next = 0;

@@ -21,26 +21,27 @@
 #include "replay/wire/limits.h"
 
 /* A message that the client has not released. */
-struct told {
-    uint32_t chunks; /* of shared_stream.told_chunks, in order */
+struct unreleased {
+    uint32_t chunks; /* of shared_stream.chunks, in order */
     uint64_t bytes;  /* of pages */
-    uint64_t handed; /* items of the handout up to here were in it or before */
+    uint64_t handed; /* items of the delivery up to here were in it or before */
 };
 
 struct shared_stream {
     struct sample_stream base;
     struct list_link link; /* in the service's list, while it has a lease */
-    bool greeted, leased, deaf;
+    bool greeted, leased, paused;
     uint64_t page_bytes, piece_bytes;
     struct lane *lane;
     uint32_t lease_index;
     uint64_t window, window_used;
     uint64_t round, released;
-    struct told *told; /* rings: [first, first + count) modulo capacity, a power of two */
-    uint32_t told_first, told_count, told_capacity;
+    struct unreleased
+        *unreleased; /* rings: [first, first + count) modulo capacity, a power of two */
+    uint32_t unreleased_first, unreleased_count, unreleased_capacity;
     struct chunk **chunks; /* a reference each */
     uint32_t chunk_first, chunk_count, chunk_capacity;
-    struct deadline look_at; /* when to ask whether the oldest message is kept too long */
+    struct deadline probe_at; /* when to ask whether the oldest message is kept too long */
 };
 
 static struct shared_stream *shared_of(const struct sample_stream *stream)
@@ -66,19 +67,20 @@ static struct deadline lease_deadline(const struct shared_stream *stream)
     return deadline_in_ms(&clock_monotonic, stream->base.service->lease_ms);
 }
 
-static void told_push(struct shared_stream *stream, struct told told)
+static void unreleased_push(struct shared_stream *stream, struct unreleased told)
 {
-    if (stream->told_count == stream->told_capacity)
-        stream->told = ring_grow(stream->told, &stream->told_capacity, &stream->told_first,
-                                 sizeof *stream->told);
-    if (stream->told_count == 0)
-        stream->look_at = lease_deadline(stream);
-    uint32_t at = (stream->told_first + stream->told_count++) & (stream->told_capacity - 1);
-    stream->told[at] = told;
+    if (stream->unreleased_count == stream->unreleased_capacity)
+        stream->unreleased = ring_grow(stream->unreleased, &stream->unreleased_capacity,
+                                       &stream->unreleased_first, sizeof *stream->unreleased);
+    if (stream->unreleased_count == 0)
+        stream->probe_at = lease_deadline(stream);
+    uint32_t at =
+        (stream->unreleased_first + stream->unreleased_count++) & (stream->unreleased_capacity - 1);
+    stream->unreleased[at] = told;
     stream->window_used += told.bytes;
 }
 
-static void told_push_chunk(struct shared_stream *stream, struct chunk *chunk)
+static void unreleased_push_chunk(struct shared_stream *stream, struct chunk *chunk)
 {
     if (stream->chunk_count == stream->chunk_capacity)
         stream->chunks = ring_grow(stream->chunks, &stream->chunk_capacity, &stream->chunk_first,
@@ -88,20 +90,20 @@ static void told_push_chunk(struct shared_stream *stream, struct chunk *chunk)
 }
 
 /* The oldest message is done with. */
-static void told_pop(struct shared_stream *stream)
+static void unreleased_pop(struct shared_stream *stream)
 {
     struct engine *engine = stream->base.service->engine;
-    struct told told = stream->told[stream->told_first];
-    stream->told_first = (stream->told_first + 1) & (stream->told_capacity - 1);
-    stream->told_count--;
+    struct unreleased told = stream->unreleased[stream->unreleased_first];
+    stream->unreleased_first = (stream->unreleased_first + 1) & (stream->unreleased_capacity - 1);
+    stream->unreleased_count--;
     stream->window_used -= told.bytes;
-    for (uint32_t i = 0; i < told.chunks; ++i) {
+    for (uint32_t i = 0; i < told.chunks; i++) {
         engine_chunk_unref(engine, stream->chunks[stream->chunk_first]);
         stream->chunk_first = (stream->chunk_first + 1) & (stream->chunk_capacity - 1);
         stream->chunk_count--;
     }
-    engine_settle_until(engine, &stream->base.handout, told.handed);
-    stream->look_at = lease_deadline(stream);
+    engine_ack_until(engine, &stream->base.delivery, told.handed);
+    stream->probe_at = lease_deadline(stream);
 }
 
 static void lease_revoke(struct shared_stream *stream)
@@ -110,15 +112,15 @@ static void lease_revoke(struct shared_stream *stream)
         return;
     stream->leased = false;
     engine_lease_end(stream->base.service->engine, stream->lease_index);
-    while (stream->told_count > 0)
-        told_pop(stream);
+    while (stream->unreleased_count > 0)
+        unreleased_pop(stream);
     list_remove(&stream->base.service->shared, &stream->link);
 }
 
 /* True when it keeps a chunk that nobody else keeps. */
 static bool keeps_alone(const struct shared_stream *stream)
 {
-    for (uint32_t i = 0; i < stream->chunk_count; ++i)
+    for (uint32_t i = 0; i < stream->chunk_count; i++)
         if (stream->chunks[(stream->chunk_first + i) & (stream->chunk_capacity - 1)]->refs == 1)
             return true;
     return false;
@@ -131,9 +133,9 @@ int64_t shared_streams_expire(struct service *service)
          *stream = LIST_FIRST(&service->shared, struct shared_stream, link);
          stream; stream = next) {
         next = LIST_NEXT(stream, struct shared_stream, link);
-        if (stream->told_count == 0)
+        if (stream->unreleased_count == 0)
             continue;
-        if (deadline_passed(stream->look_at, &clock_monotonic)) {
+        if (deadline_passed(stream->probe_at, &clock_monotonic)) {
             if (keeps_alone(stream)) {
                 trp_log(TRP_WARN, "lease revoked, unused for %" PRId64 " ms peer=%s bytes=%" PRIu64,
                         service->lease_ms, trp_server_call_peer(stream->base.call),
@@ -142,9 +144,9 @@ int64_t shared_streams_expire(struct service *service)
                 sample_stream_finish(&stream->base, TRP_ABORTED, "the lease was revoked");
                 continue;
             }
-            stream->look_at = lease_deadline(stream);
+            stream->probe_at = lease_deadline(stream);
         }
-        next_at = stream->look_at.at_ns < next_at ? stream->look_at.at_ns : next_at;
+        next_at = stream->probe_at.at_ns < next_at ? stream->probe_at.at_ns : next_at;
     }
     return next_at;
 }
@@ -166,7 +168,7 @@ static uint64_t chunk_page_bytes(const struct shared_stream *stream, const struc
 static uint64_t drawn_page_bytes(const struct shared_stream *stream, const struct drawn *drawn)
 {
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < drawn->chunk_count; ++i)
+    for (uint32_t i = 0; i < drawn->chunk_count; i++)
         bytes += chunk_page_bytes(stream, stream->base.first->chunks[drawn->chunk_first + i]);
     return bytes;
 }
@@ -190,7 +192,8 @@ static bool shared_full(const struct sample_stream *base)
 }
 
 /* Page numbers of the chunk and what is sent of it; the reference is kept if there are pages. */
-static trp_status chunk_tell(struct shared_stream *stream, struct chunk *chunk, struct told *told)
+static trp_status chunk_tell(struct shared_stream *stream, struct chunk *chunk,
+                             struct unreleased *told)
 {
     struct service *service = stream->base.service;
     struct shared_builder *builder = &service->builder;
@@ -211,14 +214,14 @@ static trp_status chunk_tell(struct shared_stream *stream, struct chunk *chunk, 
     if (at.pages == 0)
         return TRP_OK;
     chunk_ref(chunk);
-    told_push_chunk(stream, chunk);
+    unreleased_push_chunk(stream, chunk);
     told->chunks++;
     told->bytes += at.pages * stream->page_bytes;
     return TRP_OK;
 }
 
 static trp_status entry_tell(struct shared_stream *stream, const struct drawn *drawn,
-                             struct told *told)
+                             struct unreleased *told)
 {
     const struct draws *draws = stream->base.first;
     struct shared_builder *builder = &stream->base.service->builder;
@@ -236,7 +239,7 @@ static trp_status entry_tell(struct shared_stream *stream, const struct drawn *d
         .chunk_first = (uint32_t)(builder->chunks.size / sizeof(struct shared_chunk)),
     };
     buffer_append(&builder->entries, (trp_bytes){(const uint8_t *)&entry, sizeof entry});
-    for (uint32_t i = 0; i < drawn->chunk_count; ++i) {
+    for (uint32_t i = 0; i < drawn->chunk_count; i++) {
         struct chunk *chunk = draws->chunks[drawn->chunk_first + i];
         trp_status status = chunk_tell(stream, chunk, told);
         if (status != TRP_OK)
@@ -247,7 +250,7 @@ static trp_status entry_tell(struct shared_stream *stream, const struct drawn *d
 }
 
 /* Entries of one message into the builder. */
-static trp_status message_tell(struct shared_stream *stream, struct told *told)
+static trp_status message_tell(struct shared_stream *stream, struct unreleased *told)
 {
     struct draws *draws = stream->base.first;
     uint64_t bytes = 0;
@@ -268,16 +271,16 @@ static trp_status shared_send(struct sample_stream *base)
 {
     struct shared_stream *stream = shared_of(base);
     struct draws *draws = base->first;
-    struct told told = {.handed = stream->base.handout.settled};
+    struct unreleased told = {.handed = stream->base.delivery.acked};
     trp_message *message = NULL;
     trp_status status = message_tell(stream, &told);
     uint32_t flags = draws->cold ? SHARED_COLD : 0;
-    if (told.chunks > 0 || told.handed > base->handout.settled)
+    if (told.chunks > 0 || told.handed > base->delivery.acked)
         flags |= SHARED_RELEASE;
     if (status == TRP_OK)
         status = shared_samples_encode(&base->service->builder, flags, stream->round, &message);
     base->left = told.handed;
-    told_push(stream, told); /* also what was not sent has its references there */
+    unreleased_push(stream, told); /* also what was not sent has its references there */
     if (status != TRP_OK)
         return status;
     uint32_t end = draws->drawn_next < draws->drawn_count
@@ -306,7 +309,7 @@ static void shared_expired(struct sample_stream *base)
         sample_stream_finish(base, status, trp_last_error());
         return;
     }
-    told_push(stream, (struct told){.handed = stream->base.handout.settled});
+    unreleased_push(stream, (struct unreleased){.handed = stream->base.delivery.acked});
     trp_server_call_send(base->call, message);
 }
 
@@ -356,10 +359,11 @@ static trp_status ask(struct shared_stream *stream, trp_bytes bytes)
     struct sample_stream *base = &stream->base;
     struct shared_ask ask;
     TRP_TRY(shared_ask_decode(bytes, &ask));
-    if (ask.released < stream->released || ask.released - stream->released > stream->told_count)
+    if (ask.released < stream->released ||
+        ask.released - stream->released > stream->unreleased_count)
         return trp_fail(TRP_INVALID_ARGUMENT, "the client releases what it was not given");
     for (; stream->released < ask.released; stream->released++)
-        told_pop(stream);
+        unreleased_pop(stream);
     if (ask.samples > 0 && ask.round == stream->round) {
         if (ask.samples > INT64_MAX - base->remaining)
             return trp_fail(TRP_INVALID_ARGUMENT, "the client asks for too many samples");
@@ -383,8 +387,8 @@ void shared_opened(void *service, trp_server_call *call)
 /* Whoever asks and does not take the answers is not heard until it does: each is kept for it. */
 static void read_on(struct shared_stream *stream)
 {
-    stream->deaf = trp_server_call_queued(stream->base.call) >= SAMPLE_RESPONSES_MAX;
-    if (!stream->deaf && !stream->base.finished)
+    stream->paused = trp_server_call_queued(stream->base.call) >= SAMPLE_RESPONSES_MAX;
+    if (!stream->paused && !stream->base.finished)
         trp_server_call_read(stream->base.call);
 }
 
@@ -413,7 +417,7 @@ void shared_half_closed(void *arg, trp_server_call *call)
 void shared_drained(void *arg, trp_server_call *call)
 {
     struct shared_stream *stream = service_work(arg, call);
-    if (stream->deaf)
+    if (stream->paused)
         read_on(stream);
     sample_stream_drained(&stream->base);
 }
@@ -425,7 +429,7 @@ void shared_closed(void *arg, trp_server_call *call)
     sample_stream_cleanup(&stream->base);
     if (stream->lane)
         lane_leave(stream->lane);
-    free(stream->told);
+    free(stream->unreleased);
     free(stream->chunks);
     free(stream);
 }

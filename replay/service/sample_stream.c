@@ -7,7 +7,7 @@
  * others for its next batch. It does so before, too, while the disk is what it waits for. A message
  * is sized first and the store copies small chunks straight into it; large ones it pins, so that
  * the transport sends them from where they lie (engine_message_fill()). Items out of their table
- * stay in the handout until the stream asks for more or ends. Guarantee: never more samples than
+ * stay in the delivery until the stream asks for more or ends. Guarantee: never more samples than
  * asked for; nothing is drawn for a stream that has ended or does not take what it has; a timeout
  * ends a stream only when all that was drawn for it has left, and nothing since. */
 #include "sample_stream.h"
@@ -186,8 +186,8 @@ void sample_stream_continue(struct sample_stream *stream)
 
 void sample_stream_drained(struct sample_stream *stream)
 {
-    if (stream->handout.count >= SAMPLE_UNSETTLED_MAX && trp_server_call_queued(stream->call) == 0)
-        engine_settle_until(stream->service->engine, &stream->handout, stream->left);
+    if (stream->delivery.count >= SAMPLE_UNACKED_MAX && trp_server_call_queued(stream->call) == 0)
+        engine_ack_until(stream->service->engine, &stream->delivery, stream->left);
     sample_stream_continue(stream);
 }
 
@@ -221,7 +221,7 @@ void sample_stream_ask(struct sample_stream *stream, struct lane *lane, int64_t 
     assert(!stream->lane);
     stream->lane = lane;
     lane_use(lane);
-    handout_begin(&stream->handout);
+    delivery_begin(&stream->delivery);
     stream->remaining = count;
     stream->timeout_ms = timeout_ms;
     stream->since_ns = clock_now_ns(&clock_monotonic);
@@ -232,8 +232,8 @@ void sample_stream_cleanup(struct sample_stream *stream)
 {
     if (stream->waiting)
         lane_remove(stream);
-    engine_settle(stream->service->engine, &stream->handout);
-    handout_cleanup(&stream->handout);
+    engine_ack(stream->service->engine, &stream->delivery);
+    delivery_cleanup(&stream->delivery);
     sample_stream_drop_draws(stream);
     request_end(stream);
 }
@@ -413,7 +413,7 @@ void sample_received(void *arg, trp_server_call *call, trp_message *message)
     struct service *service = arg;
     struct sample_stream *stream = service_work(service, call);
     assert(!stream->lane); /* it was not read on */
-    engine_settle(service->engine, &stream->handout);
+    engine_ack(service->engine, &stream->delivery);
     trp_status status = request_begin(stream, message_bytes(message));
     trp_message_destroy(message);
     if (status != TRP_OK)

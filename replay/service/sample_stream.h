@@ -20,7 +20,7 @@ struct drawn {
     size_t trajectory_at; /* in draws.trajectories, which may be more than 4 GiB */
     uint32_t trajectory_size;
     uint32_t chunk_first, chunk_count; /* in draws.chunks, a reference each */
-    uint64_t handed;                   /* handout_end() after this draw */
+    uint64_t handed;                   /* delivery_end() after this draw */
 };
 
 /* What a stream drew in one turn and has not sent completely. */
@@ -71,8 +71,8 @@ struct sample_stream {
     struct draws *spare;        /* used up, for the next */
     uint64_t fetching_bytes;    /* of those that are fetching */
 
-    struct handout handout;
-    uint64_t left; /* items of the handout that were in a message */
+    struct delivery delivery;
+    uint64_t left; /* items of the delivery that were in a message */
 };
 
 /* Words with which clients tell a limiter's timeout: Reverb has them so, "insert" included. */
@@ -81,7 +81,7 @@ extern const char sample_timeout_text[];
 void sample_stream_init(struct sample_stream *stream, const struct sample_transport *transport,
                         struct service *service, trp_server_call *call);
 
-/* Settles what was handed out and frees what the stream has, not the stream. */
+/* Acks what was handed out and frees what the stream has, not the stream. */
 void sample_stream_cleanup(struct sample_stream *stream);
 
 /* Its client, or all clients together, have left so much unread that no message may follow. */
@@ -95,7 +95,7 @@ void sample_stream_ask(struct sample_stream *stream, struct lane *lane, int64_t 
  * client. */
 void sample_stream_continue(struct sample_stream *stream);
 
-/* The transport took a message: goes on, and settles what left where too much is not. */
+/* The transport took a message: goes on, and acks what left where too much is not. */
 void sample_stream_drained(struct sample_stream *stream);
 
 /* Its turn: a batch behind those that it has. */

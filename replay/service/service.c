@@ -62,7 +62,7 @@ void service_init(struct service *service, struct engine *engine, uint64_t held_
 {
     *service = (struct service){
         .engine = engine, .group = 1, .held_bytes_max = held_bytes_max, .insert.lists.lazy = true};
-    for (size_t i = 0; i < engine_table_count(engine); ++i)
+    for (size_t i = 0; i < engine_table_count(engine); i++)
         service_table_added(service, engine_table(engine, i));
 }
 
@@ -124,7 +124,7 @@ void service_table_drop(struct service *service, struct engine_table *table)
     lane_refuse_samples(lane, status);
     if (lane->moving)
         list_remove(&service->moving, &lane->moving_link);
-    for (size_t i = table->index; i < last; ++i)
+    for (size_t i = table->index; i < last; i++)
         service->lanes[i] = service->lanes[i + 1];
     engine_table_drop(service->engine, table);
     service_state_change(service);
@@ -136,7 +136,7 @@ void service_table_drop(struct service *service, struct engine_table *table)
 
 void service_cleanup(struct service *service)
 {
-    for (size_t i = 0; service->engine && i < engine_table_count(service->engine); ++i) {
+    for (size_t i = 0; service->engine && i < engine_table_count(service->engine); i++) {
         lane_refuse_inserts(service->lanes[i], TRP_CANCELLED);
         lane_free(service->lanes[i]);
     }
@@ -212,7 +212,7 @@ static void lanes_run(struct service *service)
 static int64_t lanes_expire(struct service *service)
 {
     int64_t next = INT64_MAX, now = 0;
-    for (size_t i = 0; i < engine_table_count(service->engine); ++i) {
+    for (size_t i = 0; i < engine_table_count(service->engine); i++) {
         struct lane *lane = service->lanes[i];
         if (lane->timed_count == 0)
             continue;
@@ -244,7 +244,7 @@ trp_status service_lost(const struct service *service, const char **text)
 /* Items that never come are not waited for. */
 static void lanes_refuse(struct service *service)
 {
-    for (size_t i = 0; i < engine_table_count(service->engine); ++i) {
+    for (size_t i = 0; i < engine_table_count(service->engine); i++) {
         trp_status status = service_fail(service);
         lane_refuse_inserts(service->lanes[i], status);
         lane_refuse_samples(service->lanes[i], status);
@@ -348,7 +348,7 @@ static bool service_clear(struct service *service)
 /* Key operations may have waited for the index. */
 static void service_wake_all(struct service *service)
 {
-    for (size_t i = 0; i < engine_table_count(service->engine); ++i)
+    for (size_t i = 0; i < engine_table_count(service->engine); i++)
         lane_move(service->lanes[i]);
 }
 

@@ -203,7 +203,7 @@ static trp_status server_info(struct service *service, trp_message **answer)
     Deepmind__Reverb__TableInfo **infos = xcalloc(count, sizeof(Deepmind__Reverb__TableInfo *));
     Deepmind__Reverb__Uint128 id = DEEPMIND__REVERB__UINT128__INIT;
     Deepmind__Reverb__ServerInfoResponse response = DEEPMIND__REVERB__SERVER_INFO_RESPONSE__INIT;
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < count; i++) {
         table_fill(&tables[i], service->lanes[i]);
         infos[i] = &tables[i].info;
     }

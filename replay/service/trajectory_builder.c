@@ -101,7 +101,7 @@ static trp_status column_build(struct trajectory_builder *builder, const struct 
     state->any = false;
     state->rows = 0;
     *at = varint_write(*at, (uint64_t)column->slice_count << 1 | column->squeeze);
-    for (uint32_t i = 0; i < column->slice_count; ++i)
+    for (uint32_t i = 0; i < column->slice_count; i++)
         TRP_TRY(slice_build(builder, &lists->slices[column->slice_first + i], set, state, at));
     if (column->squeeze && state->rows != 1)
         return trp_fail(TRP_INVALID_ARGUMENT,
@@ -117,7 +117,7 @@ static trp_status columns_build(struct trajectory_builder *builder, const struct
     if (item->column_count == 0 || columns[0].slice_count == 0)
         return trp_fail(TRP_INVALID_ARGUMENT, "Item trajectory must not be empty.");
     size_t slices = 0;
-    for (uint32_t i = 0; i < item->column_count; ++i)
+    for (uint32_t i = 0; i < item->column_count; i++)
         slices += columns[i].slice_count;
     buffer_clear(&builder->bytes);
     builder->chunk_count = 0;
@@ -157,7 +157,7 @@ static void template_set(struct trajectory_builder *builder, const struct wire_l
     if (item->trajectory.size == 0 || item->trajectory.size > TEMPLATE_BYTES_MAX ||
         lists->slice_count > TEMPLATE_SLOTS_MAX)
         return;
-    for (uint32_t i = 0; i < lists->slice_count; ++i) {
+    for (uint32_t i = 0; i < lists->slice_count; i++) {
         const struct wire_slice *slice = &lists->slices[i];
         const struct kept *kept = keep_set_find(set, slice->chunk_key);
         if (!slice->key_varint)
@@ -213,7 +213,7 @@ static bool template_matches(struct trajectory_builder *builder, const struct wi
         return false;
     builder->chunk_count = 0;
     set->item_serial++;
-    for (uint32_t i = 0; i < last->slot_count; ++i) {
+    for (uint32_t i = 0; i < last->slot_count; i++) {
         const struct trajectory_slot *slot = &last->slots[i];
         if (memcmp(bytes + at, last->wire.data + at, slot->at - at) != 0 ||
             !slot_read(slot, bytes, &key))

@@ -92,7 +92,7 @@ static void what_was_sampled_stays_while_its_copy_finds_no_room(void **state)
 {
     struct site *site = *state;
     struct table_sample sample;
-    struct handout handout = {0};
+    struct delivery delivery = {0};
     open_engine(site, (const char *const[]){"name=a sampler=uniform insert_on_sample=b", "name=b"});
     struct engine_table *a = engine_table(site->engine, 0), *b = engine_table(site->engine, 1);
     while (insert(site, a, LARGE) == TRP_OK)
@@ -106,14 +106,14 @@ static void what_was_sampled_stays_while_its_copy_finds_no_room(void **state)
     int64_t size = table_size(a->table), draws = 0;
     assert_true(a->shrinking);
     for (; a->feed_dropped == 0 && draws < 100 * size; draws++) {
-        assert_int_equal(engine_sample_many(site->engine, a, 1, &sample, &handout), 1);
+        assert_int_equal(engine_sample_many(site->engine, a, 1, &sample, &delivery), 1);
         assert_int_equal(table_size(a->table), size);
         assert_ptr_equal(table_find(a->table, sample.item->key), sample.item);
     }
     assert_int_equal(a->feed_dropped, 1);
     while (table_size(a->table) == size) /* until there is room to be made for it */
         assert_int_equal(insert(site, b, SMALL), TRP_OK);
-    handout_cleanup(&handout);
+    delivery_cleanup(&delivery);
 }
 
 static void tables_filled_and_emptied_again_and_again_do_not_pile_up(void **state)

@@ -316,7 +316,7 @@ static uint64_t items_stored(const struct replay *replay)
 
 static void a_client_that_releases_nothing_does_not_keep_what_it_took_from_a_queue(void **state)
 {
-    enum { ITEMS = 256, MESSAGES = 3 * SAMPLE_UNSETTLED_MAX / ITEMS };
+    enum { ITEMS = 256, MESSAGES = 3 * SAMPLE_UNACKED_MAX / ITEMS };
     struct replay *replay = &((struct host *)*state)->replay;
     trp_message *message;
     struct shared_samples samples;
@@ -342,7 +342,7 @@ static void a_client_that_releases_nothing_does_not_keep_what_it_took_from_a_que
         assert_int_equal(shared_samples_decode(bytes_of(message), &samples), TRP_OK);
         trp_message_destroy(message);
     }
-    assert_in_range(items_stored(replay), 0, 2 * SAMPLE_UNSETTLED_MAX);
+    assert_in_range(items_stored(replay), 0, 2 * SAMPLE_UNACKED_MAX);
     trp_stream_destroy(stream);
 }
 

@@ -20,7 +20,7 @@ struct cleared {
     struct list_link link;
 };
 
-void engine_clear(struct engine *engine, struct engine_table *table, uint32_t id)
+void engine_truncate(struct engine *engine, struct engine_table *table, uint32_t id)
 {
     for (struct delivery *next, *delivery = LIST_FIRST(&engine->deliveries, struct delivery, link);
          delivery; delivery = next) {
@@ -31,12 +31,12 @@ void engine_clear(struct engine *engine, struct engine_table *table, uint32_t id
     struct cleared *cleared = xmalloc(sizeof *cleared);
     *cleared = (struct cleared){.table = table->table, .id = id};
     list_push(&engine->cleared, &cleared->link);
-    clear_owe(engine, CLEAR_TABLE_ITEMS);
+    clear_add_debt(engine, CLEAR_TABLE_ITEMS);
 }
 
-void clear_owe(struct engine *engine, uint64_t weight)
+void clear_add_debt(struct engine *engine, uint64_t weight)
 {
-    engine->owed += CLEAR_PER_INSERT * weight;
+    engine->debt += CLEAR_PER_INSERT * weight;
 }
 
 void engine_reset(struct engine *engine, struct engine_table *table)
@@ -44,7 +44,7 @@ void engine_reset(struct engine *engine, struct engine_table *table)
     uint32_t id = table_id(table->table);
     assert(engine->ready);
     struct table *next = table_successor(table->table, store_table_renew(engine->store, id));
-    engine_clear(engine, table, id);
+    engine_truncate(engine, table, id);
     table->table = next;
     table_set_lazy_load(next, engine_bring, table);
     engine_table_touch(engine, table);
@@ -111,15 +111,15 @@ bool engine_clear_step(struct engine *engine, uint32_t items)
 {
     struct engine_table *shrinking = shrinking_find(engine);
     bool waited = shrinking || engine->cleared.first;
-    uint64_t owed = engine->owed < CLEAR_OWED_ITEMS ? engine->owed : CLEAR_OWED_ITEMS;
-    uint64_t weight = owed + (shrinking ? 0 : items);
-    engine->owed -= owed;
+    uint64_t paid = engine->debt < CLEAR_DEBT_ITEMS ? engine->debt : CLEAR_DEBT_ITEMS;
+    uint64_t weight = paid + (shrinking ? 0 : items);
+    engine->debt -= paid;
     if (shrinking)
         engine_shrink_step(engine, shrinking, items);
     while (weight > 0 && engine->cleared.first)
         cleared_step(engine, &weight);
     if (!engine->cleared.first)
-        engine->owed = 0;
+        engine->debt = 0;
     return waited;
 }
 

@@ -258,7 +258,7 @@ static trp_status table_take_item(struct engine *engine, struct engine_table *ta
     TRP_TRY(item_fits(table, item));
     TRP_TRY(item_admit(engine, item, clears));
     if (engine->cleared.first)
-        clear_owe(engine, table_weight(item));
+        clear_add_debt(engine, table_weight(item));
     item->inserted_at_ns = table->inserted_at_ns = engine->wall_ns;
     store_item_insert(engine->store, table_id(table->table), item);
     table_insert(table->table, item, &evicted);

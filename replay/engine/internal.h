@@ -17,7 +17,7 @@ struct engine {
     struct dedup_window removed;
     struct list deliveries; /* those with items */
     struct list cleared;    /* tables that are taken apart, the next one first */
-    uint64_t owed;          /* weight that they are to lose for what came meanwhile */
+    uint64_t debt;          /* weight that they are to lose for what came meanwhile */
     int64_t wall_ns;
     bool read_only;
     bool synced;                 /* a commit costs a write to the disk */
@@ -68,10 +68,10 @@ trp_status engine_commit_now(struct engine *engine);
 
 /* Its deliveries are acked; its items go step by step, in the name of `id`. The table is the
  * engine's from then on. */
-void engine_clear(struct engine *engine, struct engine_table *table, uint32_t id);
+void engine_truncate(struct engine *engine, struct engine_table *table, uint32_t id);
 
 /* What comes while tables are taken apart makes more of them go. */
-void clear_owe(struct engine *engine, uint64_t weight);
+void clear_add_debt(struct engine *engine, uint64_t weight);
 
 /* A step, committed, for room that was refused. False: there is none to be had like this, or no
  * time for it. `tries` is zeroed before the first. */

@@ -18,7 +18,7 @@ enum {
      * its limits. */
     CLEAR_STEP_ITEMS = 1024,
     CLEAR_PER_INSERT = 2,
-    CLEAR_OWED_ITEMS = 8192,
+    CLEAR_DEBT_ITEMS = 8192,
     CLEAR_TABLE_ITEMS = 16,
     CLEAR_ROOM_STEPS = 32,
     CLEAR_ROOM_MS = 1000,

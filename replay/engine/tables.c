@@ -176,7 +176,7 @@ void engine_table_drop(struct engine *engine, struct engine_table *table)
     uint32_t id = table_id(table->table);
     store_table_drop(engine->store, id);
     engine->important = true;
-    engine_clear(engine, table, id);
+    engine_truncate(engine, table, id);
     table->table = NULL;
     engine->table_count--;
     for (size_t i = table->index; i < engine->table_count; i++) {

@@ -25,7 +25,7 @@ enum {
     REPLAY_CHECKPOINTS_KEPT = 3, /* unless it is said */
     SHRINK_WAITS_MAX = 30,       /* admin_tables.c: commits that find no room, of a second each */
     /* server.c: a transport that was stopped lets go at once. */
-    SERVER_LOANS_WAIT_MS = 2000,
+    SERVER_UNPIN_WAIT_MS = 2000,
 };
 
 #endif

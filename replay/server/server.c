@@ -239,7 +239,7 @@ static void engine_close(void *arg)
     server->admin.engine = NULL;
     if (server->engine &&
         !engine_wait_unpinned(server->engine,
-                              deadline_in_ms(&clock_monotonic, SERVER_LOANS_WAIT_MS)))
+                              deadline_in_ms(&clock_monotonic, SERVER_UNPIN_WAIT_MS)))
         trp_log(TRP_WARN, "the transport keeps samples that it was to drop");
     service_fetched(&server->service);
     fetcher_destroy(server->service.fetcher);

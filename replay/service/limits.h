@@ -68,7 +68,7 @@ enum {
     /* service.c: what decoded requests took and the next may reuse: five thousand items' worth. */
     SERVICE_DECODED_BYTES_KEPT = 1 << 20,
     /* service.c: what a client kept is taken back so soon where nothing else happens. */
-    SERVICE_LOANS_MS = 100,
+    SERVICE_UNPIN_MS = 100,
 };
 
 #endif

@@ -385,7 +385,7 @@ int64_t service_group_end(void *arg)
     if (!service->worked)
         service_trim(service);
     if (pinned)
-        next = earlier_in_ms(next, SERVICE_LOANS_MS);
+        next = earlier_in_ms(next, SERVICE_UNPIN_MS);
     service->group++;
     if (!durable)
         next = earlier_in_ms(next, SERVICE_FULL_RETRY_MS);

@@ -345,13 +345,14 @@ static void measure_copy(const char *parent)
     stored_open(&stored, dir, load.live);
     for (size_t first = 0; first < load.live; first += load.group)
         stored_group(&stored, &load, first);
-    struct copy_sink sink = {store_target_item, store_target_piece, copy_damage, NULL, NULL};
+    struct copy_sink sink = {checkpoint_writer_item, checkpoint_writer_piece, copy_damage, NULL,
+                             NULL};
     struct store_copy *copy;
-    struct store_target *target;
-    struct target_stats stats;
+    struct checkpoint_writer *target;
+    struct checkpoint_writer_stats stats;
     int64_t start = clock_now_ns(&clock_monotonic), longest = 0;
     check_status(store_copy_begin(stored.store, &copy, &sink));
-    check_status(store_target_create(&target, to, load.live * load.size_max * 2));
+    check_status(checkpoint_writer_create(&target, to, load.live * load.size_max * 2));
     store_copy_set_argument(copy, target);
     while (!store_copy_done(copy)) {
         int64_t before = thread_now_ns();
@@ -360,9 +361,9 @@ static void measure_copy(const char *parent)
         longest = took > longest ? took : longest;
         check_status(store_copy_give(copy));
     }
-    check_status(store_target_finish(target, copy, &stats));
+    check_status(checkpoint_writer_finish(target, copy, &stats));
     double seconds = (double)(clock_now_ns(&clock_monotonic) - start) / 1e9;
-    store_target_destroy(target);
+    checkpoint_writer_destroy(target);
     store_copy_end(stored.store, copy);
     const char *place = place_name(dir);
     remove_dir(to);

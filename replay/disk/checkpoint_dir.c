@@ -212,18 +212,18 @@ void checkpoint_remove(const char *dir)
     rmdir(dir);
 }
 
-/* A path that is doomed already stays so once. */
-static void doomed_push(struct checkpoint_doomed *doomed, const char *path)
+/* A path that is removal already stays so once. */
+static void removal_push(struct checkpoint_removal *removal, const char *path)
 {
-    for (size_t i = 0; i < doomed->count; i++)
-        if (strcmp(doomed->paths[i], path) == 0)
+    for (size_t i = 0; i < removal->count; i++)
+        if (strcmp(removal->paths[i], path) == 0)
             return;
-    doomed->paths = xrealloc(doomed->paths, (doomed->count + 1) * sizeof(char *));
-    doomed->paths[doomed->count++] = xstrdup(path);
+    removal->paths = xrealloc(removal->paths, (removal->count + 1) * sizeof(char *));
+    removal->paths[removal->count++] = xstrdup(path);
 }
 
-trp_status checkpoint_doom_old(struct checkpoint_doomed *doomed, const char *root,
-                               const char *store, uint32_t keep)
+trp_status checkpoint_removal_add_old(struct checkpoint_removal *removal, const char *root,
+                                      const char *store, uint32_t keep)
 {
     struct checkpoint_list list;
     TRP_TRY(checkpoint_list_read(&list, root));
@@ -232,7 +232,7 @@ trp_status checkpoint_doom_old(struct checkpoint_doomed *doomed, const char *roo
         whole += !list.at[first].problem && strcmp(list.at[first].store, store) == 0;
     for (size_t i = list.count; whole > 0 && i > first; i--)
         if (strcmp(list.at[i - 1].store, store) == 0)
-            doomed_push(doomed, list.at[i - 1].path);
+            removal_push(removal, list.at[i - 1].path);
     checkpoint_list_cleanup(&list);
     return TRP_OK;
 }
@@ -257,7 +257,8 @@ bool checkpoint_is_of(const char *checkpoint, const char *store_dir)
     return is;
 }
 
-trp_status checkpoint_doom(struct checkpoint_doomed *doomed, const char *root, const char *name)
+trp_status checkpoint_removal_add(struct checkpoint_removal *removal, const char *root,
+                                  const char *name)
 {
     struct checkpoint_info info;
     size_t size = strlen(name);
@@ -269,7 +270,7 @@ trp_status checkpoint_doom(struct checkpoint_doomed *doomed, const char *root, c
     bool there = size > start && name[start] != '.' && (!last || is_in(name, root)) &&
                  is_directory(path) && checkpoint_info_read(&info, path) == TRP_OK;
     if (there) {
-        doomed_push(doomed, path);
+        removal_push(removal, path);
         checkpoint_info_cleanup(&info);
     }
     free(path);
@@ -295,19 +296,19 @@ static trp_status retire(const char *path)
     return status;
 }
 
-trp_status checkpoint_doomed_remove(const struct checkpoint_doomed *doomed)
+trp_status checkpoint_removal_run(const struct checkpoint_removal *removal)
 {
-    for (size_t i = 0; i < doomed->count; i++)
-        TRP_TRY(retire(doomed->paths[i]));
+    for (size_t i = 0; i < removal->count; i++)
+        TRP_TRY(retire(removal->paths[i]));
     return TRP_OK;
 }
 
-void checkpoint_doomed_cleanup(struct checkpoint_doomed *doomed)
+void checkpoint_removal_cleanup(struct checkpoint_removal *removal)
 {
-    for (size_t i = 0; i < doomed->count; i++)
-        free(doomed->paths[i]);
-    free(doomed->paths);
-    *doomed = (struct checkpoint_doomed){0};
+    for (size_t i = 0; i < removal->count; i++)
+        free(removal->paths[i]);
+    free(removal->paths);
+    *removal = (struct checkpoint_removal){0};
 }
 
 void checkpoint_sweep(const char *root, const char *store)

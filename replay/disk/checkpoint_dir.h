@@ -58,20 +58,21 @@ trp_status checkpoint_info_write(const struct checkpoint_info *info, const char 
 void checkpoint_info_cleanup(struct checkpoint_info *info);
 
 /* Checkpoints that are to go. A zeroed struct is empty. */
-struct checkpoint_doomed {
+struct checkpoint_removal {
     char **paths;
     size_t count;
 };
 
 /* Adds those of `store` that are older than its `keep` newest whole ones, oldest first. */
-trp_status checkpoint_doom_old(struct checkpoint_doomed *doomed, const char *root,
-                               const char *store, uint32_t keep);
+trp_status checkpoint_removal_add_old(struct checkpoint_removal *removal, const char *root,
+                                      const char *store, uint32_t keep);
 
 /* Adds the one in `root` of this name or path. NOT_FOUND: there is none. */
-trp_status checkpoint_doom(struct checkpoint_doomed *doomed, const char *root, const char *name);
+trp_status checkpoint_removal_add(struct checkpoint_removal *removal, const char *root,
+                                  const char *name);
 
-trp_status checkpoint_doomed_remove(const struct checkpoint_doomed *doomed);
-void checkpoint_doomed_cleanup(struct checkpoint_doomed *doomed);
+trp_status checkpoint_removal_run(const struct checkpoint_removal *removal);
+void checkpoint_removal_cleanup(struct checkpoint_removal *removal);
 
 /* Removes what an interrupted checkpoint of `store` left in `root`. */
 void checkpoint_sweep(const char *root, const char *store);

@@ -177,7 +177,7 @@ static trp_status dir_check_empty(const struct store_dir *dir, bool making)
     return status;
 }
 
-static void format_text(char text[SMALL_FILE_BYTES], int format)
+static void format_file_text(char text[SMALL_FILE_BYTES], int format)
 {
     snprintf(text, SMALL_FILE_BYTES, "%sformat %d\n", format_line, format);
 }
@@ -186,11 +186,11 @@ static void format_text(char text[SMALL_FILE_BYTES], int format)
 static trp_status format_compare(const struct store_dir *dir, const char *text, bool *before)
 {
     char expected[SMALL_FILE_BYTES];
-    format_text(expected, STORE_FORMAT_BEFORE);
+    format_file_text(expected, STORE_FORMAT_BEFORE);
     *before = strncmp(text, expected, strlen(expected)) == 0;
     if (*before)
         return TRP_OK;
-    format_text(expected, STORE_FORMAT);
+    format_file_text(expected, STORE_FORMAT);
     if (strncmp(text, format_line, sizeof format_line - 1) != 0)
         return trp_fail(TRP_FAILED_PRECONDITION, "%s is no replay store: foreign FORMAT",
                         dir->path);
@@ -415,7 +415,7 @@ trp_status store_dir_make_begin(struct store_dir *dir)
 trp_status store_dir_make_end(struct store_dir *dir)
 {
     char text[SMALL_FILE_BYTES];
-    format_text(text, STORE_FORMAT);
+    format_file_text(text, STORE_FORMAT);
     TRP_TRY(dir_sync(dir)); /* data.mdb has its name before FORMAT says so */
     TRP_TRY(dir_write(dir, "FORMAT", text, true));
     TRP_TRY(dir_sync(dir));
@@ -428,7 +428,7 @@ trp_status store_dir_upgrade(struct store_dir *dir)
     char text[SMALL_FILE_BYTES];
     if (!dir->before)
         return TRP_OK;
-    format_text(text, STORE_FORMAT);
+    format_file_text(text, STORE_FORMAT);
     TRP_TRY(dir_write(dir, "FORMAT", text, true));
     trp_log(TRP_INFO, "replay store %s had format %d and has %d now: older versions cannot open it",
             dir->path, STORE_FORMAT_BEFORE, STORE_FORMAT);
@@ -469,7 +469,7 @@ trp_status store_dir_finish(const char *path, bool another)
 {
     struct store_dir dir = {.path = (char *)path};
     char text[SMALL_FILE_BYTES];
-    format_text(text, STORE_FORMAT);
+    format_file_text(text, STORE_FORMAT);
     TRP_TRY(dir_sync(&dir));
     TRP_TRY(dir_write(&dir, "FORMAT", text, true));
     TRP_TRY(dir_write(&dir, "STATE", another ? "clean another\n" : "clean copy\n", true));

@@ -64,7 +64,7 @@ void fetch_cleanup(struct fetch *fetch)
     free(fetch->runs);
 }
 
-static void queue_push(struct fetch_queue *queue, struct fetch *fetch)
+static void fetch_queue_push(struct fetch_queue *queue, struct fetch *fetch)
 {
     fetch->next = NULL;
     if (queue->first)
@@ -74,7 +74,7 @@ static void queue_push(struct fetch_queue *queue, struct fetch *fetch)
     queue->last = fetch;
 }
 
-static struct fetch *queue_pop(struct fetch_queue *queue)
+static struct fetch *fetch_queue_pop(struct fetch_queue *queue)
 {
     struct fetch *fetch = queue->first;
     if (fetch)
@@ -108,7 +108,7 @@ static struct fetch *next_wanted_locked(struct fetcher *fetcher)
 {
     if (fetcher->started_bytes >= FETCH_BYTES_MAX)
         return NULL;
-    struct fetch *fetch = queue_pop(&fetcher->wanted);
+    struct fetch *fetch = fetch_queue_pop(&fetcher->wanted);
     if (fetch)
         fetcher->started_bytes += fetch->bytes;
     return fetch;
@@ -120,7 +120,7 @@ static void fetch_ask(struct fetcher *fetcher, struct fetch *fetch)
     for (uint32_t i = 0; i < fetch->count; i++)
         run_ask(fetcher, fetch->runs[i]);
     mutex_lock(&fetcher->mutex);
-    queue_push(&fetcher->started, fetch);
+    fetch_queue_push(&fetcher->started, fetch);
 }
 
 static void fetch_wait(struct fetcher *fetcher, struct fetch *fetch)
@@ -131,7 +131,7 @@ static void fetch_wait(struct fetcher *fetcher, struct fetch *fetch)
     mutex_lock(&fetcher->mutex);
     fetcher->started_bytes -= fetch->bytes;
     bool tell = !fetcher->ended.first;
-    queue_push(&fetcher->ended, fetch);
+    fetch_queue_push(&fetcher->ended, fetch);
     if (!tell)
         return;
     mutex_unlock(&fetcher->mutex);
@@ -147,7 +147,7 @@ static void fetcher_run(void *arg)
     while (!fetcher->stop) {
         if ((fetch = next_wanted_locked(fetcher)))
             fetch_ask(fetcher, fetch);
-        else if ((fetch = queue_pop(&fetcher->started)))
+        else if ((fetch = fetch_queue_pop(&fetcher->started)))
             fetch_wait(fetcher, fetch);
         else
             cond_wait(&fetcher->wake, &fetcher->mutex, DEADLINE_NEVER);
@@ -160,7 +160,7 @@ static void fetcher_run(void *arg)
 void fetcher_start(struct fetcher *fetcher, struct fetch *fetch)
 {
     mutex_lock(&fetcher->mutex);
-    queue_push(fetcher->stop ? &fetcher->ended : &fetcher->wanted, fetch);
+    fetch_queue_push(fetcher->stop ? &fetcher->ended : &fetcher->wanted, fetch);
     cond_signal(&fetcher->wake);
     mutex_unlock(&fetcher->mutex);
 }
@@ -168,7 +168,7 @@ void fetcher_start(struct fetcher *fetcher, struct fetch *fetch)
 struct fetch *fetcher_take(struct fetcher *fetcher)
 {
     mutex_lock(&fetcher->mutex);
-    struct fetch *fetch = queue_pop(&fetcher->ended);
+    struct fetch *fetch = fetch_queue_pop(&fetcher->ended);
     mutex_unlock(&fetcher->mutex);
     return fetch;
 }
@@ -209,8 +209,9 @@ void fetcher_stop(struct fetcher *fetcher)
     mutex_unlock(&fetcher->mutex);
     for (int i = 0; i < FETCH_THREADS; i++)
         thread_stop(&fetcher->threads[i]);
-    while ((fetch = queue_pop(&fetcher->started)) || (fetch = queue_pop(&fetcher->wanted)))
-        queue_push(&fetcher->ended, fetch);
+    while ((fetch = fetch_queue_pop(&fetcher->started)) ||
+           (fetch = fetch_queue_pop(&fetcher->wanted)))
+        fetch_queue_push(&fetcher->ended, fetch);
 }
 
 void fetcher_destroy(struct fetcher *fetcher)

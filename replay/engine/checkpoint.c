@@ -44,7 +44,7 @@ struct copy_run {
     struct store_copy *copy;
     struct background background; /* does what needs no engine */
     char *making;                 /* the directory, at first without a name that counts */
-    struct store_target *target;
+    struct checkpoint_writer *target;
     uint64_t file_bytes; /* of the store, at the cut */
     trp_status status;
     struct checkpoint_info info; /* of the cut */
@@ -227,18 +227,18 @@ static void run_end(void *arg, struct engine *engine)
 
 static void old_remove(const struct checkpointer *checkpointer, const char *store)
 {
-    struct checkpoint_doomed doomed = {0};
+    struct checkpoint_removal removal = {0};
     uint32_t keep = checkpointer->options.keep;
     if (keep == 0)
         return;
-    trp_status status = checkpoint_doom_old(&doomed, checkpointer->root, store, keep);
+    trp_status status = checkpoint_removal_add_old(&removal, checkpointer->root, store, keep);
     if (status == TRP_OK)
-        status = checkpoint_doomed_remove(&doomed);
-    for (size_t i = 0; status == TRP_OK && i < doomed.count; i++)
-        trp_log(TRP_INFO, "removed an old checkpoint path=%s keep=%u", doomed.paths[i], keep);
+        status = checkpoint_removal_run(&removal);
+    for (size_t i = 0; status == TRP_OK && i < removal.count; i++)
+        trp_log(TRP_INFO, "removed an old checkpoint path=%s keep=%u", removal.paths[i], keep);
     if (status != TRP_OK)
         trp_log(TRP_WARN, "old checkpoints stay reason=%s", trp_last_error());
-    checkpoint_doomed_cleanup(&doomed);
+    checkpoint_removal_cleanup(&removal);
 }
 
 /* Its turn comes, and the thread for it. */
@@ -382,7 +382,7 @@ static trp_status name_give(struct copy_run *run, char **path)
 static trp_status files_begin(void *arg)
 {
     struct copy_run *run = arg;
-    TRP_TRY(store_target_create(&run->target, run->making, run->file_bytes));
+    TRP_TRY(checkpoint_writer_create(&run->target, run->making, run->file_bytes));
     store_copy_set_argument(run->copy, run->target);
     return TRP_OK;
 }
@@ -390,8 +390,8 @@ static trp_status files_begin(void *arg)
 static trp_status files_finish(void *arg)
 {
     struct copy_run *run = arg;
-    struct target_stats stats;
-    TRP_TRY(store_target_finish(run->target, run->copy, &stats));
+    struct checkpoint_writer_stats stats;
+    TRP_TRY(checkpoint_writer_finish(run->target, run->copy, &stats));
     run->info.bytes = stats.bytes;
     run->info.items = stats.items;
     run->info.damaged = stats.damaged;
@@ -403,7 +403,7 @@ static trp_status files_finish(void *arg)
 static trp_status files_close(void *arg)
 {
     struct copy_run *run = arg;
-    store_target_destroy(run->target);
+    checkpoint_writer_destroy(run->target);
     run->target = NULL;
     return TRP_OK;
 }
@@ -448,10 +448,10 @@ trp_status checkpointer_run(struct checkpointer *checkpointer, bool (*is_cancell
     struct copy_run run = {
         .checkpointer = checkpointer,
         .cancelled = is_cancelled,
-        .sink = {.item = store_target_item,
-                 .piece = store_target_piece,
-                 .damage = store_target_damage,
-                 .removed = store_target_removed},
+        .sink = {.item = checkpoint_writer_item,
+                 .piece = checkpoint_writer_piece,
+                 .damage = checkpoint_writer_damage,
+                 .removed = checkpoint_writer_removed},
     };
     *path = NULL;
     TRP_TRY(run_open(&run, "checkpoint"));

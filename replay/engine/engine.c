@@ -70,7 +70,7 @@ bool engine_index_step(struct engine *engine)
         return false;
     if (index_step(engine) && !engine->lost)
         return true;
-    if (!engine->lost && engine->scanned && store_brought(engine->store) != TRP_OK)
+    if (!engine->lost && engine->scanned && store_load_end(engine->store) != TRP_OK)
         engine->lost = true;
     engine->important |= engine->lost; /* the commit says what is wrong */
     engine->ready = !engine->lost;

@@ -310,7 +310,7 @@ struct item *engine_bring(void *arg, uint64_t seq, bool in_turn, bool *damaged)
 {
     struct engine_table *table = arg;
     struct engine *engine = table->engine;
-    struct item *item = store_bring(engine->store, seq, in_turn, damaged);
+    struct item *item = store_load_item(engine->store, seq, in_turn, damaged);
     if (item && loaded_item_check(engine, table, table_id(table->table), item) != TRP_OK) {
         store_break(engine->store, TRP_DATA_LOSS);
         store_item_destroy(engine->store, item);

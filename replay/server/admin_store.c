@@ -110,14 +110,14 @@ void admin_checkpoints(Troupe__Replay_Service *service,
 
 static trp_status old_checkpoints_find(const struct admin *admin,
                                        const Troupe__ReplayRemoveCheckpointsRequest *request,
-                                       struct checkpoint_doomed *doomed)
+                                       struct checkpoint_removal *removal)
 {
     const char *root = admin->checkpointer.root;
     for (size_t i = 0; i < request->n_names; i++)
-        TRP_TRY(checkpoint_doom(doomed, root, request->names[i]));
+        TRP_TRY(checkpoint_removal_add(removal, root, request->names[i]));
     if (request->keep == 0)
         return TRP_OK;
-    return checkpoint_doom_old(doomed, root, admin->identity, request->keep);
+    return checkpoint_removal_add_old(removal, root, admin->identity, request->keep);
 }
 
 void admin_remove_checkpoints(Troupe__Replay_Service *service,
@@ -126,14 +126,14 @@ void admin_remove_checkpoints(Troupe__Replay_Service *service,
 {
     Troupe__ReplayRemoveCheckpointsResponse response =
         TROUPE__REPLAY_REMOVE_CHECKPOINTS_RESPONSE__INIT;
-    struct checkpoint_doomed doomed = {0};
-    trp_status status = old_checkpoints_find((struct admin *)service, request, &doomed);
+    struct checkpoint_removal removal = {0};
+    trp_status status = old_checkpoints_find((struct admin *)service, request, &removal);
     if (status == TRP_OK && !request->dry_run)
-        status = checkpoint_doomed_remove(&doomed);
-    response.paths = doomed.paths;
-    response.n_paths = doomed.count;
+        status = checkpoint_removal_run(&removal);
+    response.paths = removal.paths;
+    response.n_paths = removal.count;
     closure(status == TRP_OK ? &response : NULL, data);
-    checkpoint_doomed_cleanup(&doomed);
+    checkpoint_removal_cleanup(&removal);
 }
 
 /* ---- verification --------------------------------------------------------------------------- */

@@ -25,7 +25,7 @@ enum {
     MAP_BYTES_MIN = 64 << 20,
 };
 
-struct store_target {
+struct checkpoint_writer {
     struct store store; /* as much of one as LMDB needs */
     MDB_txn *txn;
     MDB_cursor *items, *pieces;
@@ -34,7 +34,7 @@ struct store_target {
     uint64_t told, unreadable; /* damaged items; of them, those whose record is */
 };
 
-static trp_status target_begin(struct store_target *target)
+static trp_status target_begin(struct checkpoint_writer *target)
 {
     struct store *store = &target->store;
     int rc = mdb_txn_begin(store->env, NULL, 0, &target->txn);
@@ -46,7 +46,7 @@ static trp_status target_begin(struct store_target *target)
     return rc == 0 ? TRP_OK : lmdb_fail(store, rc, "begin");
 }
 
-static void cursors_close(struct store_target *target)
+static void cursors_close(struct checkpoint_writer *target)
 {
     if (target->items)
         mdb_cursor_close(target->items);
@@ -55,7 +55,7 @@ static void cursors_close(struct store_target *target)
     target->items = target->pieces = NULL;
 }
 
-static off_t pages_end(const struct store_target *target)
+static off_t pages_end(const struct checkpoint_writer *target)
 {
     MDB_envinfo info;
     mdb_env_info(target->store.env, &info);
@@ -64,7 +64,7 @@ static off_t pages_end(const struct store_target *target)
 
 /* After a commit: what it wrote starts for the disk, and what the one before wrote is waited for
  * and leaves memory. All hints: the sync is at the end. */
-static void pages_leave(struct store_target *target)
+static void pages_leave(struct checkpoint_writer *target)
 {
     int fd;
     off_t end = pages_end(target);
@@ -79,7 +79,7 @@ static void pages_leave(struct store_target *target)
     target->leaving = end;
 }
 
-static trp_status target_commit(struct store_target *target)
+static trp_status target_commit(struct checkpoint_writer *target)
 {
     struct store *store = &target->store;
     cursors_close(target);
@@ -91,9 +91,10 @@ static trp_status target_commit(struct store_target *target)
     return TRP_OK;
 }
 
-trp_status store_target_create(struct store_target **out, const char *dir, uint64_t file_bytes)
+trp_status checkpoint_writer_create(struct checkpoint_writer **out, const char *dir,
+                                    uint64_t file_bytes)
 {
-    struct store_target *target = xcalloc(1, sizeof *target);
+    struct checkpoint_writer *target = xcalloc(1, sizeof *target);
     target->store.options.max_bytes = MAP_FACTOR * file_bytes + MAP_BYTES_MIN;
     target->store.dir = (struct store_dir){
         .path = xstrdup(dir), .data_path = xasprintf("%s/data.mdb", dir), .lock_fd = -1};
@@ -101,14 +102,14 @@ trp_status store_target_create(struct store_target **out, const char *dir, uint6
     if (status == TRP_OK)
         status = target_begin(target);
     if (status != TRP_OK) {
-        store_target_destroy(target);
+        checkpoint_writer_destroy(target);
         target = NULL;
     }
     *out = target;
     return status;
 }
 
-void store_target_destroy(struct store_target *target)
+void checkpoint_writer_destroy(struct checkpoint_writer *target)
 {
     if (!target)
         return;
@@ -121,7 +122,7 @@ void store_target_destroy(struct store_target *target)
 }
 
 /* After a put. */
-static trp_status target_count(struct store_target *target, int rc, size_t bytes)
+static trp_status target_count(struct checkpoint_writer *target, int rc, size_t bytes)
 {
     if (rc != 0)
         return lmdb_fail(&target->store, rc, "write");
@@ -132,16 +133,16 @@ static trp_status target_count(struct store_target *target, int rc, size_t bytes
     return target_begin(target);
 }
 
-trp_status store_target_item(void *arg, uint64_t seq, trp_bytes record)
+trp_status checkpoint_writer_item(void *arg, uint64_t seq, trp_bytes record)
 {
-    struct store_target *target = arg;
+    struct checkpoint_writer *target = arg;
     int rc = lmdb_put_parts(target->items, seq, record, MDB_APPEND);
     return target_count(target, rc, record.size);
 }
 
-trp_status store_target_piece(void *arg, uint64_t seq, uint32_t piece, trp_bytes bytes)
+trp_status checkpoint_writer_piece(void *arg, uint64_t seq, uint32_t piece, trp_bytes bytes)
 {
-    struct store_target *target = arg;
+    struct checkpoint_writer *target = arg;
     uint64_t number = piece_key(seq, piece);
     MDB_val key = lmdb_key(&number), data = {bytes.size, NULL};
     int rc = mdb_cursor_put(target->pieces, &key, &data, MDB_APPEND | MDB_RESERVE);
@@ -150,17 +151,17 @@ trp_status store_target_piece(void *arg, uint64_t seq, uint32_t piece, trp_bytes
     return target_count(target, rc, bytes.size);
 }
 
-trp_status store_target_removed(void *arg, uint64_t number, trp_bytes records)
+trp_status checkpoint_writer_removed(void *arg, uint64_t number, trp_bytes records)
 {
-    struct store_target *target = arg;
+    struct checkpoint_writer *target = arg;
     MDB_val key = lmdb_key(&number), data = {records.size, (void *)records.data};
     int rc = mdb_put(target->txn, target->store.trees[TREE_REMOVED], &key, &data, MDB_APPEND);
     return target_count(target, rc, records.size);
 }
 
-trp_status store_target_damage(void *arg, uint32_t table_id, uint64_t key, const char *what)
+trp_status checkpoint_writer_damage(void *arg, uint32_t table_id, uint64_t key, const char *what)
 {
-    struct store_target *target = arg;
+    struct checkpoint_writer *target = arg;
     target->unreadable += table_id == 0;
     if (target->told++ < DAMAGE_LOGGED)
         trp_log(TRP_WARN, "a checkpoint goes on without an item table_id=%u %s=%llu reason=\"%s\"",
@@ -169,12 +170,6 @@ trp_status store_target_damage(void *arg, uint32_t table_id, uint64_t key, const
 }
 
 /* ---- the end -------------------------------------------------------------------------------- */
-
-static int seq_compare(const void *left, const void *right)
-{
-    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-    return (a > b) - (a < b);
-}
 
 static bool item_names(trp_bytes record, uint64_t of, const uint64_t *bad, size_t count)
 {
@@ -219,7 +214,7 @@ static int seqs_remove(MDB_cursor *cursor, const uint64_t *seqs, size_t count)
     return rc;
 }
 
-static trp_status damaged_drop(struct store_target *target, const struct store_copy *copy,
+static trp_status damaged_drop(struct checkpoint_writer *target, const struct store_copy *copy,
                                uint64_t *dropped)
 {
     size_t bad_count;
@@ -240,7 +235,7 @@ static trp_status damaged_drop(struct store_target *target, const struct store_c
     return rc == 0 ? TRP_OK : lmdb_fail(&target->store, rc, "leave out damaged items");
 }
 
-static int pairs_put(struct store_target *target, enum store_tree tree,
+static int pairs_put(struct checkpoint_writer *target, enum store_tree tree,
                      const struct copy_pair *pairs, size_t count)
 {
     int rc = 0;
@@ -252,8 +247,8 @@ static int pairs_put(struct store_target *target, enum store_tree tree,
     return rc;
 }
 
-trp_status store_target_finish(struct store_target *target, const struct store_copy *copy,
-                               struct target_stats *stats)
+trp_status checkpoint_writer_finish(struct checkpoint_writer *target, const struct store_copy *copy,
+                                    struct checkpoint_writer_stats *stats)
 {
     struct store *store = &target->store;
     size_t tables, counters;

@@ -36,13 +36,13 @@ trp_status loading_renew(struct loading *loading)
 
 /* ---- before their turn ---------------------------------------------------------------------- */
 
-static struct chunk *early_get(const struct loading *loading, uint64_t seq)
+static struct chunk *ahead_get(const struct loading *loading, uint64_t seq)
 {
-    return (struct chunk *)(uintptr_t)map_get(&loading->early, seq);
+    return (struct chunk *)(uintptr_t)map_get(&loading->ahead, seq);
 }
 
 /* Its pieces, one after the other; false: they are not those of a chunk. */
-static bool early_size(struct store *store, uint64_t seq, uint32_t *size, int *rc)
+static bool ahead_size(struct store *store, uint64_t seq, uint32_t *size, int *rc)
 {
     uint64_t number = piece_key(seq, 0), bytes = 0;
     MDB_val key = lmdb_key(&number), data;
@@ -64,106 +64,106 @@ static bool early_size(struct store *store, uint64_t seq, uint32_t *size, int *r
 
 /* ---- in their order ------------------------------------------------------------------------- */
 
-static struct found *found_push(struct loading *loading, uint64_t seq)
+static struct scanned_chunk *scanned_push(struct loading *loading, uint64_t seq)
 {
-    if (loading->found_count == loading->found_capacity) {
-        loading->found =
-            array_grow(loading->found, &loading->found_capacity, sizeof *loading->found);
+    if (loading->scanned_count == loading->scanned_capacity) {
+        loading->scanned =
+            array_grow(loading->scanned, &loading->scanned_capacity, sizeof *loading->scanned);
     }
-    struct found *found = &loading->found[loading->found_count++];
-    *found = (struct found){.seq = seq};
-    return found;
+    struct scanned_chunk *scanned = &loading->scanned[loading->scanned_count++];
+    *scanned = (struct scanned_chunk){.seq = seq};
+    return scanned;
 }
 
 /* One more piece of `found`. False: it is not the one that comes next. */
-static bool found_add(struct loading *loading, struct found *found, uint64_t number,
-                      trp_bytes piece)
+static bool scanned_add(struct loading *loading, struct scanned_chunk *scanned, uint64_t number,
+                        trp_bytes piece)
 {
     uint32_t place = piece_key_piece(number);
-    bool follows = place == found->pieces && found->size == (uint64_t)place * PIECE_BYTES &&
+    bool follows = place == scanned->pieces && scanned->size == (uint64_t)place * PIECE_BYTES &&
                    piece.size <= PIECE_BYTES;
-    found->pieces = place + 1;
-    found->size += (uint32_t)piece.size;
+    scanned->pieces = place + 1;
+    scanned->size += (uint32_t)piece.size;
     if (loading->check && follows)
         chunk_check_piece(&loading->sum, piece);
     return follows;
 }
 
 /* All its pieces came: what is left is the chunk's size. */
-static void found_finish(struct loading *loading, struct found *found)
+static void scanned_finish(struct loading *loading, struct scanned_chunk *scanned)
 {
     struct store *store = loading->store;
-    bool whole = found->size >= SUM_BYTES && (!loading->check || chunk_check_end(&loading->sum));
-    found->damaged |= !whole;
-    found->size -= found->size < SUM_BYTES ? found->size : SUM_BYTES;
+    bool whole = scanned->size >= SUM_BYTES && (!loading->check || chunk_check_end(&loading->sum));
+    scanned->damaged |= !whole;
+    scanned->size -= scanned->size < SUM_BYTES ? scanned->size : SUM_BYTES;
     store->counts.checked_chunks += loading->check;
-    store->counts.checked_bytes += loading->check ? found->size : 0;
+    store->counts.checked_bytes += loading->check ? scanned->size : 0;
     loading->sum = (struct chunk_check){0};
 }
 
 /* The chunk whose first piece is under the cursor; the cursor goes to the next one. */
-static void found_next(struct loading *loading)
+static void chunk_scan_next(struct loading *loading)
 {
     uint64_t number = lmdb_key_read(loading->piece_key), seq = piece_key_seq(number);
-    struct found *found = found_push(loading, seq);
+    struct scanned_chunk *scanned = scanned_push(loading, seq);
     do {
         trp_bytes piece = {loading->piece.mv_data, loading->piece.mv_size};
-        if (seq == 0 || !found_add(loading, found, number, piece))
-            found->damaged = true;
+        if (seq == 0 || !scanned_add(loading, scanned, number, piece))
+            scanned->damaged = true;
         loading->pieces_rc =
             mdb_cursor_get(loading->pieces, &loading->piece_key, &loading->piece, MDB_NEXT);
         number = lmdb_key_read(loading->piece_key);
     } while (loading->pieces_rc == 0 && piece_key_seq(number) == seq);
-    found_finish(loading, found);
-    loading->found_end = seq + 1;
-    found->chunk = early_get(loading, seq);
+    scanned_finish(loading, scanned);
+    loading->scan_end = seq + 1;
+    scanned->chunk = ahead_get(loading, seq);
 }
 
 /* All chunks up to `seq`. */
-static trp_status found_until(struct loading *loading, uint64_t seq)
+static trp_status chunk_scan_until(struct loading *loading, uint64_t seq)
 {
     struct store *store = loading->store;
     TRP_TRY(loading_renew(loading));
     if (loading->pieces_rc == MDB_NOTFOUND)
         return TRP_OK;
     if (loading->piece_key.mv_size == 0) {
-        uint64_t first = piece_key(loading->found_end, 0);
+        uint64_t first = piece_key(loading->scan_end, 0);
         loading->piece_key = lmdb_key(&first);
         loading->pieces_rc =
             mdb_cursor_get(loading->pieces, &loading->piece_key, &loading->piece, MDB_SET_RANGE);
     }
     while (loading->pieces_rc == 0 && piece_key_seq(lmdb_key_read(loading->piece_key)) <= seq)
-        found_next(loading);
+        chunk_scan_next(loading);
     return loading->pieces_rc == 0 || loading->pieces_rc == MDB_NOTFOUND
                ? TRP_OK
                : lmdb_fail(store, loading->pieces_rc, "read pieces");
 }
 
-trp_status found_rest(struct loading *loading)
+trp_status chunk_scan_rest(struct loading *loading)
 {
-    return found_until(loading, SEQ_MAX);
+    return chunk_scan_until(loading, SEQ_MAX);
 }
 
-static struct found *found_get(struct loading *loading, uint64_t seq)
+static struct scanned_chunk *scanned_find(struct loading *loading, uint64_t seq)
 {
-    size_t low = 0, high = loading->found_count, next = loading->last_found;
-    if (next < high && loading->found[next].seq == seq)
-        return &loading->found[next];
-    if (next + 1 < high && loading->found[next + 1].seq == seq) {
-        loading->last_found = next + 1;
-        return &loading->found[next + 1];
+    size_t low = 0, high = loading->scanned_count, next = loading->last_scanned;
+    if (next < high && loading->scanned[next].seq == seq)
+        return &loading->scanned[next];
+    if (next + 1 < high && loading->scanned[next + 1].seq == seq) {
+        loading->last_scanned = next + 1;
+        return &loading->scanned[next + 1];
     }
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (loading->found[middle].seq < seq)
+        if (loading->scanned[middle].seq < seq)
             low = middle + 1;
         else
             high = middle;
     }
-    if (low == loading->found_count || loading->found[low].seq != seq)
+    if (low == loading->scanned_count || loading->scanned[low].seq != seq)
         return NULL;
-    loading->last_found = low;
-    return &loading->found[low];
+    loading->last_scanned = low;
+    return &loading->scanned[low];
 }
 
 /* ---- objects -------------------------------------------------------------------------------- */
@@ -178,16 +178,16 @@ static struct chunk *chunk_make(struct store *store, uint64_t seq, uint32_t size
     return chunk;
 }
 
-/* Of a chunk that is behind those that were found. */
-static struct chunk *take_early(struct loading *loading, uint64_t seq, uint64_t episode,
+/* Of a chunk that is behind those that were scanned. */
+static struct chunk *take_ahead(struct loading *loading, uint64_t seq, uint64_t episode,
                                 const char **wrong, trp_status *status)
 {
-    struct chunk *chunk = early_get(loading, seq);
+    struct chunk *chunk = ahead_get(loading, seq);
     uint32_t size;
     int rc;
-    if (!chunk && early_size(loading->store, seq, &size, &rc)) {
+    if (!chunk && ahead_size(loading->store, seq, &size, &rc)) {
         chunk = chunk_make(loading->store, seq, size, episode);
-        *map_at(&loading->early, seq) = (uintptr_t)chunk;
+        *map_at(&loading->ahead, seq) = (uintptr_t)chunk;
     } else if (!chunk && rc != 0 && rc != MDB_NOTFOUND) {
         *status = lmdb_fail(loading->store, rc, "read pieces");
     } else if (!chunk) {
@@ -196,52 +196,52 @@ static struct chunk *take_early(struct loading *loading, uint64_t seq, uint64_t 
     return chunk;
 }
 
-static struct chunk *take_found(struct loading *loading, uint64_t seq, uint64_t episode,
-                                const char **wrong)
+static struct chunk *take_scanned(struct loading *loading, uint64_t seq, uint64_t episode,
+                                  const char **wrong)
 {
-    struct found *found = found_get(loading, seq);
-    if (!found || found->damaged) {
-        *wrong = found ? "a chunk is damaged" : "a chunk is missing";
+    struct scanned_chunk *scanned = scanned_find(loading, seq);
+    if (!scanned || scanned->damaged) {
+        *wrong = scanned ? "a chunk is damaged" : "a chunk is missing";
         return NULL;
     }
-    if (!found->chunk)
-        found->chunk = chunk_make(loading->store, seq, found->size, episode);
-    return found->chunk;
+    if (!scanned->chunk)
+        scanned->chunk = chunk_make(loading->store, seq, scanned->size, episode);
+    return scanned->chunk;
 }
 
-struct chunk *found_take(struct loading *loading, uint64_t seq, uint64_t episode, bool in_turn,
-                         const char **wrong, trp_status *status)
+struct chunk *chunk_scan_take(struct loading *loading, uint64_t seq, uint64_t episode, bool in_turn,
+                              const char **wrong, trp_status *status)
 {
     struct chunk *chunk = NULL;
     *wrong = NULL;
     *status = loading_renew(loading);
-    if (*status == TRP_OK && in_turn && seq >= loading->found_end)
-        *status = found_until(loading, seq);
-    if (*status == TRP_OK && (in_turn || seq < loading->found_end))
-        chunk = take_found(loading, seq, episode, wrong);
+    if (*status == TRP_OK && in_turn && seq >= loading->scan_end)
+        *status = chunk_scan_until(loading, seq);
+    if (*status == TRP_OK && (in_turn || seq < loading->scan_end))
+        chunk = take_scanned(loading, seq, episode, wrong);
     else if (*status == TRP_OK)
-        chunk = take_early(loading, seq, episode, wrong, status);
+        chunk = take_ahead(loading, seq, episode, wrong, status);
     if (chunk)
         chunk->refs++;
     return chunk;
 }
 
-void found_release(struct loading *loading, struct chunk *chunk)
+void chunk_scan_release(struct loading *loading, struct chunk *chunk)
 {
     struct store *store = loading->store;
     if (--chunk->refs > 0)
         return;
-    if (chunk->seq < loading->found_end)
-        found_get(loading, chunk->seq)->chunk = NULL;
+    if (chunk->seq < loading->scan_end)
+        scanned_find(loading, chunk->seq)->chunk = NULL;
     else
-        map_remove(&loading->early, chunk->seq);
+        map_remove(&loading->ahead, chunk->seq);
     store->counts.chunks--;
     store->counts.live_bytes -= chunk->size;
     chunk_free(store, chunk);
 }
 
-void found_cleanup(struct loading *loading)
+void chunk_scan_cleanup(struct loading *loading)
 {
-    free(loading->found);
-    map_cleanup(&loading->early);
+    free(loading->scanned);
+    map_cleanup(&loading->ahead);
 }

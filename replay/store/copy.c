@@ -1,13 +1,13 @@
 /* Problem: a copy of a store takes seconds to hours, and the store may neither wait for it nor keep
  * one LMDB transaction open meanwhile: pages freed since would never be recycled.
  * Design: records only ever grow behind the cut, and what lies before it changes only by deletes
- * and by folding. So the copy is read in many short transactions, and the store holds back what
- * would change its past: no folding while records are read (the change log, as it was, comes first
- * and is applied to them on the way), and no removal of chunks that are yet to be read. Pieces in
- * pages of their own do not move while they live: with the store only their places are collected,
- * their bytes are read without it.
- * Guarantee: what is given is the state of the moment when the copy began, of all tables; a store
- * that runs out of room takes back what it held, and the copy fails. */
+ * and by compacting. So the copy is read in many short transactions, and the store holds back what
+ * would change its past: no compacting while records are read (the change log, as it was, comes
+ * first and is applied to them on the way), and no removal of chunks that are yet to be read.
+ * Pieces in pages of their own do not move while they live: with the store only their places are
+ * collected, their bytes are read without it. Guarantee: what is given is the state of the moment
+ * when the copy began, of all tables; a store that runs out of room takes back what it held, and
+ * the copy fails. */
 #include "copy.h"
 
 #include <assert.h>
@@ -29,8 +29,8 @@ enum {
 
 enum phase { PHASE_REMOVED, PHASE_LOG, PHASE_ITEMS, PHASE_CHUNKS, PHASE_NAMES, PHASE_DONE };
 
-/* A value found: `data` in the file, or, where NULL, in store_copy.bytes. */
-struct found {
+/* A value read: `data` in the file, or, where NULL, in store_copy.bytes. */
+struct copied_value {
     uint64_t key;
     const uint8_t *data;
     size_t offset, size;
@@ -58,11 +58,11 @@ struct store_copy {
     enum phase phase;
     bool phase_ends; /* with this batch */
     uint64_t next_key;
-    struct buffer batch; /* of struct found */
+    struct buffer batch; /* of struct copied_value */
     struct buffer bytes;
 
     struct buffer changes, scratch;
-    struct fold fold; /* the whole log, sorted */
+    struct compaction compaction; /* the whole log, sorted */
 
     struct buffer record; /* the item on its way */
     uint64_t record_key;  /* of its last part; 0: none */
@@ -77,7 +77,7 @@ struct store_copy {
 
     struct meta_record meta;
     struct pairs tables, counters;
-    struct buffer doomed; /* ids of tables whose items are gone */
+    struct buffer gone_tables; /* ids of tables whose items are gone */
     struct copy_stats stats;
 };
 
@@ -108,12 +108,12 @@ static trp_status tables_copy(struct store *store, struct store_copy *copy)
     if (rc != 0)
         return lmdb_fail(store, rc, "copy tables");
     while ((rc = mdb_cursor_get(cursor, &key, &data, MDB_NEXT)) == 0)
-        if (!doomed_has(store, piece_key_seq(lmdb_key_read(key))))
+        if (!tombstone_has(store, piece_key_seq(lmdb_key_read(key))))
             pairs_add(&copy->tables, lmdb_key_read(key), data.mv_data, data.mv_size);
     mdb_cursor_close(cursor);
     for (size_t i = 0; i < store->tombstones.count; i++)
-        buffer_append(&copy->doomed, (trp_bytes){(const uint8_t *)&store->tombstones.at[i].id,
-                                                 sizeof store->tombstones.at[i].id});
+        buffer_append(&copy->gone_tables, (trp_bytes){(const uint8_t *)&store->tombstones.at[i].id,
+                                                      sizeof store->tombstones.at[i].id});
     for (size_t i = 0; i < store->tables.count; i++) {
         uint8_t record[COUNTERS_BYTES];
         counters_encode(record, store->tables.extras[i].logged);
@@ -171,9 +171,10 @@ void store_copy_end(struct store *store, struct store_copy *copy)
         return;
     if (store->copy == copy)
         copy_release(store);
-    fold_cleanup(&copy->fold);
-    struct buffer *const buffers[] = {&copy->batch,  &copy->bytes,  &copy->changes, &copy->scratch,
-                                      &copy->record, &copy->ranges, &copy->bad,     &copy->doomed};
+    compaction_cleanup(&copy->compaction);
+    struct buffer *const buffers[] = {&copy->batch,   &copy->bytes,      &copy->changes,
+                                      &copy->scratch, &copy->record,     &copy->ranges,
+                                      &copy->bad,     &copy->gone_tables};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         buffer_cleanup(buffers[i]);
     pairs_cleanup(&copy->tables);
@@ -231,18 +232,18 @@ bool copy_abandon(struct store *store)
 
 /* ---- finding, with the store ---------------------------------------------------------------- */
 
-static void found_push(const struct store *store, struct store_copy *copy, uint64_t key,
+static void value_push(const struct store *store, struct store_copy *copy, uint64_t key,
                        MDB_val data)
 {
-    struct found found = {.key = key, .size = data.mv_size};
+    struct copied_value values = {.key = key, .size = data.mv_size};
     uint64_t page;
     if (copy->phase == PHASE_CHUNKS && page_of_piece(store, data, &page)) {
-        found.data = data.mv_data;
+        values.data = data.mv_data;
     } else {
-        found.offset = copy->bytes.size;
+        values.offset = copy->bytes.size;
         buffer_append(&copy->bytes, (trp_bytes){data.mv_data, data.mv_size});
     }
-    buffer_append(&copy->batch, (trp_bytes){(const uint8_t *)&found, sizeof found});
+    buffer_append(&copy->batch, (trp_bytes){(const uint8_t *)&values, sizeof values});
 }
 
 /* Is the chunk wanted? If not, *next is where the next one that is begins. */
@@ -311,7 +312,7 @@ static int values_find(struct store *store, struct store_copy *copy, MDB_cursor 
             copy->next_key = lmdb_key_read(key);
             return 0;
         }
-        found_push(store, copy, lmdb_key_read(key), data);
+        value_push(store, copy, lmdb_key_read(key), data);
         bytes += data.mv_size;
     }
 }
@@ -351,7 +352,7 @@ static void item_change(struct store_copy *copy, uint64_t seq, uint8_t *record)
 {
     struct item_record header;
     memcpy(&header, record, sizeof header);
-    fold_apply(&copy->fold, seq, &header);
+    compaction_apply(&copy->compaction, seq, &header);
     header.state_sum = item_state_sum(&header, seq);
     memcpy(record, &header, sizeof header);
 }
@@ -392,7 +393,7 @@ static void ranges_merge(struct buffer *buffer)
     buffer->size = kept * sizeof *ranges;
 }
 
-static int seq_compare(const void *left, const void *right)
+int seq_compare(const void *left, const void *right)
 {
     uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
     return (a > b) - (a < b);
@@ -410,10 +411,10 @@ static trp_status item_name(struct store_copy *copy, const struct item_view *vie
     return TRP_OK;
 }
 
-static bool item_doomed(const struct store_copy *copy, const struct item_view *view)
+static bool item_is_gone(const struct store_copy *copy, const struct item_view *view)
 {
-    const uint32_t *ids = (const uint32_t *)(const void *)copy->doomed.data;
-    for (size_t i = 0; i < copy->doomed.size / sizeof *ids; i++)
+    const uint32_t *ids = (const uint32_t *)(const void *)copy->gone_tables.data;
+    for (size_t i = 0; i < copy->gone_tables.size / sizeof *ids; i++)
         if (ids[i] == view->header.table_id)
             return true;
     return false;
@@ -425,11 +426,11 @@ static trp_status item_end(struct store_copy *copy)
     struct item_view view;
     uint64_t seq = piece_key_seq(copy->record_key);
     bool names = copy->phase == PHASE_NAMES;
-    if (copy->record_key == 0 || fold_deletes(&copy->fold, seq))
+    if (copy->record_key == 0 || compaction_deletes(&copy->compaction, seq))
         return TRP_OK;
     if (copy->record_broken || !item_record_decode(buffer_bytes(&copy->record), seq, &view))
         return names ? TRP_OK : copy->sink.damage(copy->sink.arg, 0, seq, "its record is damaged");
-    if (item_doomed(copy, &view))
+    if (item_is_gone(copy, &view))
         return TRP_OK;
     if (names)
         return item_name(copy, &view);
@@ -507,17 +508,17 @@ static trp_status chunk_piece(struct store_copy *copy, uint64_t key, trp_bytes p
 /* Reading pages one after the other waits for the disk each time. */
 static void batch_prefetch(const struct store_copy *copy)
 {
-    const struct found *found = (const struct found *)(const void *)copy->batch.data;
-    size_t count = copy->batch.size / sizeof *found;
+    const struct copied_value *values = (const struct copied_value *)(const void *)copy->batch.data;
+    size_t count = copy->batch.size / sizeof *values;
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t first = 0, end = 0;
     unsigned char resident = 0;
-    if (count > 0 && found[0].data &&
-        mincore((void *)((uintptr_t)found[0].data & ~(page - 1)), page, &resident) == 0 &&
+    if (count > 0 && values[0].data &&
+        mincore((void *)((uintptr_t)values[0].data & ~(page - 1)), page, &resident) == 0 &&
         resident & 1)
         return;
     for (size_t i = 0; i < count; i++) {
-        uintptr_t at = (uintptr_t)found[i].data & ~(page - 1);
+        uintptr_t at = (uintptr_t)values[i].data & ~(page - 1);
         if (at == 0 || at == end) {
             end += at ? page : 0;
             continue;
@@ -557,7 +558,7 @@ static trp_status phase_end(struct store_copy *copy)
         copy->phase = PHASE_LOG;
         break;
     case PHASE_LOG:
-        fold_sort(&copy->fold, &copy->changes, &copy->scratch);
+        compaction_sort(&copy->compaction, &copy->changes, &copy->scratch);
         copy->phase = PHASE_ITEMS;
         break;
     case PHASE_ITEMS:
@@ -569,7 +570,7 @@ static trp_status phase_end(struct store_copy *copy)
         chunk_end(copy);
         chunks_missing(copy, piece_key_seq(copy->chunk_key) + 1, copy->cut_chunk);
         copy->record_key = 0;
-        copy->fold.next_delete = 0; /* items are read again */
+        copy->compaction.next_delete = 0; /* items are read again */
         copy->phase = copy->bad.size ? PHASE_NAMES : PHASE_DONE;
         if (copy->bad.size)
             qsort(copy->bad.data, copy->bad.size / sizeof(uint64_t), sizeof(uint64_t), seq_compare);
@@ -584,16 +585,16 @@ static trp_status phase_end(struct store_copy *copy)
 
 trp_status store_copy_give(struct store_copy *copy)
 {
-    const struct found *found = (const struct found *)(const void *)copy->batch.data;
-    size_t count = copy->batch.size / sizeof *found;
+    const struct copied_value *values = (const struct copied_value *)(const void *)copy->batch.data;
+    size_t count = copy->batch.size / sizeof *values;
     if (copy->phase == PHASE_CHUNKS)
         batch_prefetch(copy);
     for (size_t i = 0; i < count; i++) {
-        const uint8_t *data = found[i].data ? found[i].data : copy->bytes.data + found[i].offset;
-        TRP_TRY(value_give(copy, found[i].key, (trp_bytes){data, found[i].size}));
+        const uint8_t *data = values[i].data ? values[i].data : copy->bytes.data + values[i].offset;
+        TRP_TRY(value_give(copy, values[i].key, (trp_bytes){data, values[i].size}));
     }
     /* A piece's place in its chunk is told by the next one, which may come with the next batch. */
-    if (copy->phase == PHASE_CHUNKS && count > 0 && !found[count - 1].data) {
+    if (copy->phase == PHASE_CHUNKS && count > 0 && !values[count - 1].data) {
         buffer_clear(&copy->scratch);
         buffer_append(&copy->scratch, copy->check.last);
         copy->check.last = buffer_bytes(&copy->scratch);

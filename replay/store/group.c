@@ -7,10 +7,11 @@
  * change log always find room; deletes that do not fit wait in a list, and what a crash makes of
  * that list is found again as orphans.
  *
- * The log takes the reserve until it is folded. A quarter of it is for folding alone, which gives
- * back what it takes: so there is room again, whoever wants it and however much came. Changes that
- * the rest does not hold are written in several transactions, folded in between: inserts with the
- * first, what is deleted with its last, so that a crash leaves more than was asked for, never less.
+ * The log takes the reserve until it is compacted. A quarter of it is for compacting alone, which
+ * gives back what it takes: so there is room again, whoever wants it and however much came. Changes
+ * that the rest does not hold are written in several transactions, compacted in between: inserts
+ * with the first, what is deleted with its last, so that a crash leaves more than was asked for,
+ * never less.
  */
 #include "internal.h"
 
@@ -102,10 +103,10 @@ static uint64_t group_pages(const struct store *store, struct cost cost)
     return part_pages(store, cost, part_all(&store->group));
 }
 
-/* Kept from groups; a store that is being loaded does not fold, and its groups are small. */
-static uint64_t fold_pages(const struct store *store)
+/* Kept from groups; a store that is being loaded does not compact, and its groups are small. */
+static uint64_t compaction_pages(const struct store *store)
 {
-    return store->loaded ? store->pages.fold : 0;
+    return store->loaded ? store->pages.compaction : 0;
 }
 
 /* A table may be as large as its signature, and the record that it replaces stays until then. */
@@ -246,7 +247,8 @@ trp_status store_admit_table(struct store *store, trp_bytes signature, bool repl
     table_cost(&cost, signature.size);
     uint64_t need = group_pages(store, cost);
     /* What lets items go must be possible where nothing else is, but not for ever. */
-    struct want want = {.need = need + (replaces ? 2 * store->pages.fold : store->pages.reserve),
+    struct want want = {.need =
+                            need + (replaces ? 2 * store->pages.compaction : store->pages.reserve),
                         .notes = replaces,
                         .what = "a table",
                         .bytes = cost.leaf_bytes + cost.pages * PIECE_BYTES};
@@ -492,18 +494,18 @@ static void group_sort_dead(struct group *group)
 }
 
 /* A busy store never gets to store_idle(): past a bound, or when the log takes a good part of the
- * reserve, groups fold along, faster than they add. */
-static trp_status group_fold_begin(struct store *store, bool *folds)
+ * reserve, groups compact it along, faster than they add. */
+static trp_status group_compaction_begin(struct store *store, bool *compacts)
 {
     struct want want = {.need = store->pages.reserve + LOW_PAGES};
     bool short_of_room = pages_free(&store->pages) < want.need &&
                          store->log.changes > store->pages.part * CHANGES_PER_PART;
-    *folds = store->log.changes >= STORE_LOG_CHANGES_MAX || short_of_room;
+    *compacts = store->log.changes >= STORE_LOG_CHANGES_MAX || short_of_room;
     if (short_of_room && room_is_out(&store->pages, &want))
         copy_abandon(store);
     if (copy_holds_records(store) || !store->loaded)
-        *folds = false;
-    return *folds ? fold_begin(store) : TRP_OK;
+        *compacts = false;
+    return *compacts ? compaction_begin(store) : TRP_OK;
 }
 
 static int group_remove_dead(struct store *store, MDB_txn *txn, struct budget *budget)
@@ -523,7 +525,7 @@ static int group_write(struct store *store, MDB_txn *txn, void *arg)
     struct group *group = &store->group;
     const bool last = part_is_last(group, part);
     struct budget budget =
-        pages_budget(&store->pages, part_pages(store, group->cost, part) + fold_pages(store));
+        pages_budget(&store->pages, part_pages(store, group->cost, part) + compaction_pages(store));
     int rc = group->tables_changed ? tables_put(store, txn) : 0;
     if (rc == 0 && group->chunk_count)
         rc = group_put_pieces(store, txn);
@@ -545,7 +547,7 @@ static int group_write(struct store *store, MDB_txn *txn, void *arg)
         rc = group_put_ceilings(store, txn);
     uint64_t added = (part.changes + part.deletes) / ENTRY_CHANGE_BYTES;
     budget.pages /= 2;
-    return rc == 0 && part.compacts ? fold_step(store, txn, 4 * added + 256, &budget) : rc;
+    return rc == 0 && part.compacts ? compaction_step(store, txn, 4 * added + 256, &budget) : rc;
 }
 
 static void notes_drop(struct buffer *notes, size_t bytes)
@@ -590,10 +592,10 @@ static void group_finish(struct store *store, struct part part)
 }
 
 /* Room for all of the group, or else for a part of it, which *part is. */
-static trp_status group_admit(struct store *store, struct part *part)
+static trp_status group_make_room(struct store *store, struct part *part)
 {
     struct group *group = &store->group;
-    uint64_t more = table_pages(store) + fold_pages(store);
+    uint64_t more = table_pages(store) + compaction_pages(store);
     uint64_t need = group_pages(store, group->cost) + more;
     *part = part_all(group);
     if (need <= pages_free(&store->pages))
@@ -608,7 +610,7 @@ static trp_status group_admit(struct store *store, struct part *part)
 
 static trp_status group_commit(struct store *store, struct part part)
 {
-    trp_status status = group_fold_begin(store, &part.compacts);
+    trp_status status = group_compaction_begin(store, &part.compacts);
     if (status != TRP_OK)
         return store_break(store, status);
     TRP_TRY(store_transact(store, "write a group", group_write, &part));
@@ -624,7 +626,7 @@ trp_status store_commit(struct store *store)
     struct deadline late = deadline_in_ms(&clock_monotonic, TIDY_MS);
     while (!group_empty(&store->group)) {
         struct part part;
-        TRP_TRY(group_admit(store, &part));
+        TRP_TRY(group_make_room(store, &part));
         TRP_TRY(group_commit(store, part));
         if (!group_empty(&store->group) && deadline_passed(late, &clock_monotonic))
             return trp_fail(TRP_RESOURCE_EXHAUSTED,

@@ -75,7 +75,7 @@ struct group {
 };
 
 /* A prefix of the change log on its way into the records. */
-struct fold {
+struct compaction {
     bool active;
     struct change *updates; /* ascending seq; [next, update_count) are left */
     size_t next, update_count;
@@ -92,7 +92,7 @@ struct stored_table {
 };
 
 /* A table that is gone: what is in the file under its number is nobody's. */
-struct doomed {
+struct tombstone {
     uint32_t id;
     bool marked; /* the file says so */
     bool found;  /* when the store was opened: its items are in runs */
@@ -127,7 +127,7 @@ struct stored_tables {
 
 /* tombstone.c. */
 struct tombstones {
-    struct doomed *at;
+    struct tombstone *at;
     size_t count;
     struct buffer runs; /* of struct change: seqs in the file that no living item has */
     bool run_open;      /* the last one may go on */
@@ -142,8 +142,8 @@ struct removed_keys {
 /* log.c. */
 struct change_log {
     uint64_t next, changes;
-    struct fold fold;
-    uint64_t progress; /* rises with everything that a fold did */
+    struct compaction compaction;
+    uint64_t progress; /* rises with everything that a compaction did */
 };
 
 /* Where chunks are looked for before they are read: fetch.c. */
@@ -357,6 +357,9 @@ bool copy_holds_records(const struct store *store);
 /* Takes from `dead` what the copy has yet to read. */
 void copy_hold_dead(struct store *store, struct dead_list *dead);
 
+/* For qsort() and bsearch() of seqs. */
+int seq_compare(const void *left, const void *right);
+
 /* Nothing is held any more. */
 void copy_release(struct store *store);
 
@@ -409,27 +412,28 @@ bool removed_work(struct store *store, bool give_up);
 int log_append(struct store *store, MDB_txn *txn, trp_bytes changes);
 
 /* One small step inside `txn`, for about `quota` leaves. */
-int fold_step(struct store *store, MDB_txn *txn, uint64_t quota, struct budget *budget);
+int compaction_step(struct store *store, MDB_txn *txn, uint64_t quota, struct budget *budget);
 
-/* Starts a fold if none is active and the log is not empty. */
-trp_status fold_begin(struct store *store);
-void fold_cleanup(struct fold *fold);
+/* Starts a compaction if none is active and the log is not empty. */
+trp_status compaction_begin(struct store *store);
+void compaction_cleanup(struct compaction *compaction);
 
 /* Reads the log's oldest parts, about `count` changes from at most `part_count`. Empty: the log is.
  */
 trp_status log_read(struct store *store, size_t count, size_t part_count, struct buffer *changes,
                     uint64_t *last_part);
 
-/* Sorts a prefix of the log into the updates and deletes of `fold`. */
-void fold_sort(struct fold *fold, const struct buffer *changes, struct buffer *scratch);
+/* Sorts a prefix of the log into the updates and deletes of `compaction`. */
+void compaction_sort(struct compaction *compaction, const struct buffer *changes,
+                     struct buffer *scratch);
 
 /* For whoever reads records in ascending order while none is written: is the item deleted, and what
  * its record says by now. The second may be asked for any item. */
-bool fold_deletes(struct fold *fold, uint64_t seq);
-void fold_apply(struct fold *fold, uint64_t seq, struct item_record *record);
+bool compaction_deletes(struct compaction *compaction, uint64_t seq);
+void compaction_apply(struct compaction *compaction, uint64_t seq, struct item_record *record);
 
 /* A step in a transaction of its own; false: no progress. */
-bool fold_work(struct store *store);
+bool compaction_work(struct store *store);
 
 /* ---- work.c --------------------------------------------------------------------------- */
 
@@ -455,21 +459,21 @@ void tables_free(struct store *store);
 /* Replaces the record of a table, or, with NULL, removes it. */
 int table_record_put(struct store *store, MDB_txn *txn, uint32_t id, const struct table_view *view);
 
-struct doomed *doomed_add(struct store *store, uint32_t table_id);
-bool doomed_has(const struct store *store, uint64_t table_id);
+struct tombstone *tombstone_add(struct store *store, uint32_t table_id);
+bool tombstone_has(const struct store *store, uint64_t table_id);
 
 /* Writes marks, and removes those of tables that ended. */
-int doomed_put(struct store *store, MDB_txn *txn);
+int tombstones_put(struct store *store, MDB_txn *txn);
 
-/* While items are loaded, in the order of their seqs: this one lives, or its table is doomed. */
-void doomed_see(struct store *store, uint64_t seq, bool lives);
+/* While items are loaded, in the order of their seqs: this one lives, or its table is gone. */
+void tombstone_see(struct store *store, uint64_t seq, bool lives);
 
 /* Removes some of what was seen, in a transaction of its own; false: nothing is left, or no room.
  */
-bool doomed_work(struct store *store);
+bool tombstones_work(struct store *store);
 
 /* The next one to open the store is to do it. */
-void doomed_leave(struct store *store);
-void doomed_cleanup(struct store *store);
+void tombstones_leave(struct store *store);
+void tombstones_cleanup(struct store *store);
 
 #endif

@@ -84,14 +84,14 @@ static void trajectory_unref(struct trajectories *table, struct trajectory *traj
 
 /* ---- items ---------------------------------------------------------------------------------- */
 
-static size_t item_bytes(const struct trajectory *trajectory)
+static size_t item_memory(const struct trajectory *trajectory)
 {
     return sizeof(struct item) + sizeof(struct chunk *) * (size_t)trajectory->chunk_count;
 }
 
 struct item *store_item_create(struct store *store, struct trajectory *trajectory)
 {
-    size_t bytes = item_bytes(trajectory);
+    size_t bytes = item_memory(trajectory);
     struct item *item = memset(slab_take(&store->chunks.slabs, bytes), 0, bytes);
     item->trajectory = trajectory;
     item->slot = SLOT_NONE;
@@ -105,7 +105,7 @@ void store_item_destroy(struct store *store, struct item *item)
     for (uint32_t index = 0; index < item->trajectory->chunk_count; index++)
         if (item->chunks[index])
             store_chunk_unref(store, item->chunks[index]);
-    size_t bytes = item_bytes(item->trajectory);
+    size_t bytes = item_memory(item->trajectory);
     trajectory_unref(&store->trajectories, item->trajectory);
     slab_give(&store->chunks.slabs, item, bytes);
 }

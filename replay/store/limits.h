@@ -23,7 +23,7 @@ enum {
     /* store.h: what one item brings: a group of its own of 98 700 pages, of the same 131 071.
      */
     STORE_ITEM_BYTES_MAX = 384 << 20,
-    /* group.c: entries of the change log before groups fold along: 4 MiB, replayed in 10 ms
+    /* group.c: entries of the change log before groups compact it along: 4 MiB, replayed in 10 ms
      * at open. */
     STORE_LOG_CHANGES_MAX = 1 << 18,
     /* store.h: chunks whose bytes are worth keeping in memory: a tree walk is 0.5 us, a copy

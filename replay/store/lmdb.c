@@ -191,7 +191,7 @@ trp_status lmdb_commit(struct store *store, MDB_txn *txn)
     int rc = mdb_txn_commit(txn);
     if (rc != 0)
         return lmdb_fail(store, rc, "commit");
-    lmdb_read_end(store); /* a fold may have read the log meanwhile */
+    lmdb_read_end(store); /* a compaction may have read the log meanwhile */
     TRP_TRY(file_check(store));
     TRP_TRY(lmdb_account(store));
     /* What store_admit() is for; beyond it a full disk would kill us. */
@@ -284,7 +284,7 @@ static trp_status trees_open(struct store *store, MDB_txn *txn, unsigned flags)
 }
 
 /* Reads store->meta and finds page 0: the page that the record lies in starts with its number. */
-static trp_status meta_read(struct store *store, MDB_txn *txn)
+static trp_status meta_record_read(struct store *store, MDB_txn *txn)
 {
     uint64_t number = META_KEY;
     MDB_val key = lmdb_key(&number), data;
@@ -369,7 +369,7 @@ static trp_status trees_check(struct store *store)
         return lmdb_fail(store, rc, "begin");
     trp_status status = trees_open(store, txn, 0);
     if (status == TRP_OK && store->has_trees)
-        status = meta_read(store, txn);
+        status = meta_record_read(store, txn);
     /* Committed, not aborted: handles of trees opened in an aborted transaction are gone. */
     rc = mdb_txn_commit(txn);
     return status != TRP_OK || rc == 0 ? status : lmdb_fail(store, rc, "commit");

@@ -63,8 +63,8 @@ static bool table_load(struct store *store, uint64_t id, trp_bytes bytes)
     if (store->tables.next_id <= id)
         store->tables.next_id = (uint32_t)id + 1;
     if (view.name.size == 0) {
-        struct doomed *doomed = doomed_add(store, (uint32_t)id);
-        doomed->marked = doomed->found = true;
+        struct tombstone *tombstone = tombstone_add(store, (uint32_t)id);
+        tombstone->marked = tombstone->found = true;
         return true;
     }
     size_t count = ++store->tables.count;
@@ -83,7 +83,7 @@ static bool table_load(struct store *store, uint64_t id, trp_bytes bytes)
     return true;
 }
 
-/* Counters as of the last fold; the log has the rest. */
+/* Counters as of the last compaction; the log has the rest. */
 static trp_status counters_load(struct store *store, size_t index)
 {
     uint64_t number = META_COUNTERS_KEY + store->tables.at[index].id;
@@ -160,18 +160,19 @@ static void item_unmake(struct loading *loading, struct item *item)
         struct chunk *chunk = item->chunks[index];
         item->chunks[index] = NULL;
         if (chunk)
-            found_release(loading, chunk);
+            chunk_scan_release(loading, chunk);
     }
     store_item_destroy(loading->store, item);
 }
 
 /* An item of its record. NULL: *status failed, or *wrong says what is wrong with it. */
-static struct item *item_make(struct loading *loading, uint64_t seq, const struct item_view *view,
-                              bool in_turn, const char **wrong, trp_status *status)
+static struct item *item_of_record(struct loading *loading, uint64_t seq,
+                                   const struct item_view *view, bool in_turn, const char **wrong,
+                                   trp_status *status)
 {
     struct store *store = loading->store;
     struct item_record state = view->header, *header = &state;
-    fold_apply(&loading->fold, seq, header);
+    compaction_apply(&loading->compaction, seq, header);
     struct item *item =
         store_item_create(store, store_trajectory(store, view->trajectory, header->chunk_count));
     item->key = header->key;
@@ -182,8 +183,9 @@ static struct item *item_make(struct loading *loading, uint64_t seq, const struc
     item->policy_version = header->policy_version;
     item->print = header->print;
     for (uint32_t index = 0; index < header->chunk_count; index++) {
-        item->chunks[index] = found_take(loading, item_view_chunk(view, index),
-                                         item_view_episode(view, index), in_turn, wrong, status);
+        item->chunks[index] =
+            chunk_scan_take(loading, item_view_chunk(view, index), item_view_episode(view, index),
+                            in_turn, wrong, status);
         if (!item->chunks[index]) {
             item_unmake(loading, item);
             return NULL;
@@ -205,7 +207,7 @@ static struct chunk **chunks_hold(const struct item *item)
 static void chunks_release(struct loading *loading, struct chunk **chunks, uint32_t count)
 {
     for (uint32_t index = 0; index < count; index++)
-        found_release(loading, chunks[index]);
+        chunk_scan_release(loading, chunks[index]);
     free(chunks);
 }
 
@@ -239,24 +241,24 @@ static trp_status item_drop(struct loading *loading, uint64_t seq, const struct 
     return TRP_OK;
 }
 
-static trp_status item_load(struct loading *loading, uint64_t seq, trp_bytes bytes,
-                            store_visit load, void *arg)
+static trp_status record_load(struct loading *loading, uint64_t seq, trp_bytes bytes,
+                              store_visit load, void *arg)
 {
     struct store *store = loading->store;
     struct item_view view;
     const char *wrong;
     trp_status status = TRP_OK;
-    if (fold_deletes(&loading->fold, seq))
+    if (compaction_deletes(&loading->compaction, seq))
         return TRP_OK;
     if (seq == 0 || !item_record_decode(bytes, seq, &view))
         return item_drop(loading, seq, NULL, "its record is damaged");
-    bool gone = doomed_has(store, view.header.table_id);
-    doomed_see(store, seq, !gone);
+    bool gone = tombstone_has(store, view.header.table_id);
+    tombstone_see(store, seq, !gone);
     if (gone)
         return TRP_OK;
     if (!table_find_id(store, view.header.table_id, NULL))
         return item_drop(loading, seq, &view, "it is in a table that is not there");
-    struct item *item = item_make(loading, seq, &view, true, &wrong, &status);
+    struct item *item = item_of_record(loading, seq, &view, true, &wrong, &status);
     if (!item)
         return status == TRP_OK ? item_drop(loading, seq, &view, wrong) : status;
     store->counts.items++;
@@ -273,7 +275,7 @@ static trp_status item_load(struct loading *loading, uint64_t seq, trp_bytes byt
     return item_drop(loading, seq, &view, "it has a shape that no server wrote");
 }
 
-static trp_status items_load(struct loading *loading, store_visit load, void *arg)
+static trp_status records_load(struct loading *loading, store_visit load, void *arg)
 {
     MDB_val *key = &loading->item_key, *data = &loading->item;
     int *rc = &loading->items_rc;
@@ -284,7 +286,7 @@ static trp_status items_load(struct loading *loading, store_visit load, void *ar
         uint64_t seq = piece_key_seq(lmdb_key_read(*key));
         trp_bytes bytes;
         if (parts_read(loading->items, key, data, &loading->record, &bytes, rc)) {
-            status = item_load(loading, seq, bytes, load, arg);
+            status = record_load(loading, seq, bytes, load, arg);
             continue;
         }
         status = item_drop(loading, seq, NULL, "its record is damaged");
@@ -324,7 +326,7 @@ static trp_status loading_begin(struct store *store)
     uint64_t last_part;
     trp_status status = log_read(store, SIZE_MAX, SIZE_MAX, &changes, &last_part);
     if (status == TRP_OK)
-        fold_sort(&loading->fold, &changes, &store->scratch);
+        compaction_sort(&loading->compaction, &changes, &store->scratch);
     buffer_cleanup(&changes);
     return status;
 }
@@ -338,19 +340,19 @@ void loading_end(struct store *store)
         mdb_cursor_close(loading->pieces);
     if (loading->items)
         mdb_cursor_close(loading->items);
-    fold_cleanup(&loading->fold);
+    compaction_cleanup(&loading->compaction);
     buffer_cleanup(&loading->record);
-    found_cleanup(loading);
+    chunk_scan_cleanup(loading);
     free(loading);
     store->loading = NULL;
 }
 
 static void orphans_note(struct loading *loading)
 {
-    for (size_t index = 0; index < loading->found_count; index++) {
-        struct found *found = &loading->found[index];
-        if (!found->chunk)
-            dead_push(&loading->store->dead.pending, (struct dead){found->seq, found->pieces});
+    for (size_t index = 0; index < loading->scanned_count; index++) {
+        struct scanned_chunk *scanned = &loading->scanned[index];
+        if (!scanned->chunk)
+            dead_push(&loading->store->dead.pending, (struct dead){scanned->seq, scanned->pieces});
     }
 }
 
@@ -358,7 +360,7 @@ static void orphans_note(struct loading *loading)
  * trusted. */
 static trp_status load_finish(struct store *store)
 {
-    TRP_TRY(found_rest(store->loading));
+    TRP_TRY(chunk_scan_rest(store->loading));
     orphans_note(store->loading);
     loading_end(store);
     /* From here on places are random: a fault that reads 128 KB for a page of 4 would waste most of
@@ -393,7 +395,7 @@ trp_status store_load(struct store *store, store_visit load, void *arg)
     }
     trp_status status = loading_begin(store);
     if (status == TRP_OK)
-        status = items_load(store->loading, load, arg);
+        status = records_load(store->loading, load, arg);
     if (status == TRP_OK)
         status = load_finish(store);
     while (status == TRP_OK && more && store_sweep(store, &more) == TRP_OK)
@@ -405,7 +407,7 @@ trp_status store_load(struct store *store, store_visit load, void *arg)
 
 struct scan {
     struct loading *loading;
-    store_seen visit;
+    store_scan_visit visit;
     void *arg;
 };
 
@@ -415,28 +417,28 @@ static trp_status item_scan(void *arg, uint64_t key, trp_bytes record)
     struct loading *loading = scan->loading;
     uint64_t seq = piece_key_seq(key);
     struct item_record header;
-    if (piece_key_piece(key) != 0 || fold_deletes(&loading->fold, seq))
+    if (piece_key_piece(key) != 0 || compaction_deletes(&loading->compaction, seq))
         return TRP_OK;
     if (seq == 0 || record.size < sizeof header)
         return item_lost(loading->store, seq, "its record is damaged");
     memcpy(&header, record.data, sizeof header);
     if (!item_state_valid(&header, seq))
         return item_lost(loading->store, seq, "its record is damaged");
-    bool gone = doomed_has(loading->store, header.table_id);
-    doomed_see(loading->store, seq, !gone);
+    bool gone = tombstone_has(loading->store, header.table_id);
+    tombstone_see(loading->store, seq, !gone);
     if (gone)
         return TRP_OK;
-    fold_apply(&loading->fold, seq, &header);
+    compaction_apply(&loading->compaction, seq, &header);
     loading->store->counts.items++;
     return scan->visit(scan->arg, header.table_id, seq, header.priority);
 }
 
-trp_status store_scan(struct store *store, store_seen visit, void *arg)
+trp_status store_scan(struct store *store, store_scan_visit visit, void *arg)
 {
     assert(store_trusted(store));
     TRP_TRY(load_result(store, loading_begin(store)));
     struct scan scan = {store->loading, visit, arg};
-    trp_status status = leaves_read(store, TREE_ITEMS, item_scan, &scan);
+    trp_status status = leaf_scan_run(store, TREE_ITEMS, item_scan, &scan);
     if (status == TRP_OK && !store->options.read_only)
         status = store_dir_known(&store->dir, store->options.durability);
     return load_result(store, status);
@@ -461,7 +463,7 @@ static struct item *item_read(struct loading *loading, uint64_t seq, bool in_tur
         item_forget(store, seq, NULL, wrong);
         return NULL;
     }
-    struct item *item = item_make(loading, seq, &view, in_turn, &wrong, status);
+    struct item *item = item_of_record(loading, seq, &view, in_turn, &wrong, status);
     if (item)
         store->counts.live_bytes += bytes.size;
     else if (*status == TRP_OK)
@@ -469,7 +471,7 @@ static struct item *item_read(struct loading *loading, uint64_t seq, bool in_tur
     return item;
 }
 
-struct item *store_bring(struct store *store, uint64_t seq, bool in_turn, bool *damaged)
+struct item *store_load_item(struct store *store, uint64_t seq, bool in_turn, bool *damaged)
 {
     struct loading *loading = store->loading;
     uint64_t number = piece_key(seq, 0);
@@ -494,7 +496,7 @@ struct item *store_bring(struct store *store, uint64_t seq, bool in_turn, bool *
     return item;
 }
 
-trp_status store_brought(struct store *store)
+trp_status store_load_end(struct store *store)
 {
     if (store->failed != TRP_OK)
         return store_broken(store);

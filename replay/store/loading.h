@@ -7,7 +7,7 @@
 #include "internal.h"
 
 /* A chunk in the file. */
-struct found {
+struct scanned_chunk {
     uint64_t seq;
     struct chunk *chunk; /* NULL until an item refers to it */
     uint32_t size;
@@ -20,18 +20,18 @@ struct loading {
     bool check;
     uint64_t renewed; /* store->renewed when the cursors were placed */
 
-    struct found *found; /* ascending seq: all that are below found_end */
-    uint32_t found_count, found_capacity;
-    size_t last_found; /* items name chunks mostly in ascending order */
-    uint64_t found_end;
+    struct scanned_chunk *scanned; /* ascending seq: all that are below scan_end */
+    uint32_t scanned_count, scanned_capacity;
+    size_t last_scanned; /* items name chunks mostly in ascending order */
+    uint64_t scan_end;
     struct chunk_check sum; /* of the last one */
-    MDB_cursor *pieces;     /* on the first one of found_end, where pieces_rc says so */
+    MDB_cursor *pieces;     /* on the first one of scan_end, where pieces_rc says so */
     MDB_val piece_key, piece;
     int pieces_rc;
-    struct map early; /* chunks that were wanted before their turn: by seq */
+    struct map ahead; /* chunks that were wanted before their turn: by seq */
 
-    struct fold fold;  /* the whole log, sorted */
-    MDB_cursor *items; /* on the item with item_key, where items_rc says so */
+    struct compaction compaction; /* the whole log, sorted */
+    MDB_cursor *items;            /* on the item with item_key, where items_rc says so */
     MDB_val item_key, item;
     int items_rc;
     struct buffer record; /* of an item in several parts */
@@ -45,15 +45,15 @@ trp_status loading_renew(struct loading *loading);
 /* The chunk's object, with a reference of the caller's; it is made if it is not there yet. NULL:
  * *status failed, or *wrong says what is wrong with the chunk. `in_turn`: an item that comes in the
  * order of items wants it. */
-struct chunk *found_take(struct loading *loading, uint64_t seq, uint64_t episode, bool in_turn,
-                         const char **wrong, trp_status *status);
+struct chunk *chunk_scan_take(struct loading *loading, uint64_t seq, uint64_t episode, bool in_turn,
+                              const char **wrong, trp_status *status);
 
 /* Takes that reference back. A chunk without any is as if no item had it. */
-void found_release(struct loading *loading, struct chunk *chunk);
+void chunk_scan_release(struct loading *loading, struct chunk *chunk);
 
 /* Finds all chunks that are left. */
-trp_status found_rest(struct loading *loading);
+trp_status chunk_scan_rest(struct loading *loading);
 
-void found_cleanup(struct loading *loading);
+void chunk_scan_cleanup(struct loading *loading);
 
 #endif

@@ -1,5 +1,5 @@
 /* The change log: what happened to items after they were written. A group appends a few
- * sequential bytes instead of copying a leaf per item; open replays all of it. Folding writes a
+ * sequential bytes instead of copying a leaf per item; open replays all of it. Compacting writes a
  * prefix of it into the records in the order of their keys, so that changes of one leaf share its
  * copy, in small transactions; the last one removes the prefix. A crash between them repeats work
  * and nothing else: every change says what is, not what is different. */
@@ -63,44 +63,47 @@ trp_status log_read(struct store *store, size_t count, size_t part_count, struct
     return status;
 }
 
-void fold_sort(struct fold *fold, const struct buffer *changes, struct buffer *scratch)
+void compaction_sort(struct compaction *compaction, const struct buffer *changes,
+                     struct buffer *scratch)
 {
     const struct change *all = (const struct change *)(const void *)changes->data;
     size_t count = changes->size / sizeof *all;
-    fold->updates = xmalloc((count + 1) * sizeof *all);
-    fold->deletes = xmalloc((count + 1) * sizeof *all);
-    fold->update_count = fold->delete_count = fold->next = fold->next_delete = 0;
+    compaction->updates = xmalloc((count + 1) * sizeof *all);
+    compaction->deletes = xmalloc((count + 1) * sizeof *all);
+    compaction->update_count = compaction->delete_count = compaction->next =
+        compaction->next_delete = 0;
     for (size_t index = 0; index < count; index++) {
         if (change_op(all[index]) == CHANGE_DELETE)
-            fold->deletes[fold->delete_count++] = all[index];
+            compaction->deletes[compaction->delete_count++] = all[index];
         else if (change_op(all[index]) != CHANGE_COUNTER)
-            fold->updates[fold->update_count++] = all[index];
+            compaction->updates[compaction->update_count++] = all[index];
     }
     buffer_clear(scratch);
     buffer_reserve(scratch, count * sizeof *all);
-    changes_sort(fold->updates, (struct change *)(void *)scratch->data, fold->update_count);
-    fold->delete_count = runs_merge(fold->deletes, fold->delete_count, scratch);
+    changes_sort(compaction->updates, (struct change *)(void *)scratch->data,
+                 compaction->update_count);
+    compaction->delete_count = runs_merge(compaction->deletes, compaction->delete_count, scratch);
 }
 
-bool fold_deletes(struct fold *fold, uint64_t seq)
+bool compaction_deletes(struct compaction *compaction, uint64_t seq)
 {
-    size_t *next = &fold->next_delete;
-    while (*next < fold->delete_count &&
-           change_seq(fold->deletes[*next]) + fold->deletes[*next].value <= seq)
+    size_t *next = &compaction->next_delete;
+    while (*next < compaction->delete_count &&
+           change_seq(compaction->deletes[*next]) + compaction->deletes[*next].value <= seq)
         ++*next;
-    return *next < fold->delete_count && change_seq(fold->deletes[*next]) <= seq;
+    return *next < compaction->delete_count && change_seq(compaction->deletes[*next]) <= seq;
 }
 
 /* The first update of an item, or of one behind it. Most ask in ascending order. */
-static size_t update_first(const struct fold *fold, uint64_t seq)
+static size_t update_first(const struct compaction *compaction, uint64_t seq)
 {
-    size_t low = 0, high = fold->update_count, next = fold->next;
-    if ((next == 0 || change_seq(fold->updates[next - 1]) < seq) &&
-        (next == high || change_seq(fold->updates[next]) >= seq))
+    size_t low = 0, high = compaction->update_count, next = compaction->next;
+    if ((next == 0 || change_seq(compaction->updates[next - 1]) < seq) &&
+        (next == high || change_seq(compaction->updates[next]) >= seq))
         return next;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (change_seq(fold->updates[middle]) < seq)
+        if (change_seq(compaction->updates[middle]) < seq)
             low = middle + 1;
         else
             high = middle;
@@ -116,31 +119,31 @@ static void change_apply(struct change change, struct item_record *record)
         record->times_sampled = (int32_t)change.value;
 }
 
-void fold_apply(struct fold *fold, uint64_t seq, struct item_record *record)
+void compaction_apply(struct compaction *compaction, uint64_t seq, struct item_record *record)
 {
-    size_t next = update_first(fold, seq);
-    for (; next < fold->update_count && change_seq(fold->updates[next]) == seq; next++)
-        change_apply(fold->updates[next], record);
-    fold->next = next;
+    size_t next = update_first(compaction, seq);
+    for (; next < compaction->update_count && change_seq(compaction->updates[next]) == seq; next++)
+        change_apply(compaction->updates[next], record);
+    compaction->next = next;
 }
 
-void fold_cleanup(struct fold *fold)
+void compaction_cleanup(struct compaction *compaction)
 {
-    free(fold->updates);
-    free(fold->deletes);
-    *fold = (struct fold){0};
+    free(compaction->updates);
+    free(compaction->deletes);
+    *compaction = (struct compaction){0};
 }
 
-trp_status fold_begin(struct store *store)
+trp_status compaction_begin(struct store *store)
 {
-    struct fold *fold = &store->log.fold;
-    if (fold->active)
+    struct compaction *compaction = &store->log.compaction;
+    if (compaction->active)
         return TRP_OK;
     struct buffer changes = {0};
-    trp_status status = log_read(store, FOLD_CHANGES, FOLD_PARTS, &changes, &fold->last_part);
+    trp_status status = log_read(store, FOLD_CHANGES, FOLD_PARTS, &changes, &compaction->last_part);
     if (status == TRP_OK && changes.size > 0) {
-        fold_sort(fold, &changes, &store->scratch);
-        fold->active = true;
+        compaction_sort(compaction, &changes, &store->scratch);
+        compaction->active = true;
     }
     buffer_cleanup(&changes);
     return status;
@@ -149,8 +152,8 @@ trp_status fold_begin(struct store *store)
 /* ---- a step --------------------------------------------------------------------------------- */
 
 /* Applies the updates of one item, [update, end). *place: where its record lies now. */
-static int fold_item(MDB_cursor *cursor, const struct change *update, const struct change *end,
-                     const void **place)
+static int compact_item(MDB_cursor *cursor, const struct change *update, const struct change *end,
+                        const void **place)
 {
     uint64_t seq = change_seq(*update), number = piece_key(seq, 0);
     uint8_t part[PIECE_BYTES];
@@ -179,25 +182,26 @@ static int fold_item(MDB_cursor *cursor, const struct change *update, const stru
     return rc;
 }
 
-static int fold_updates(struct store *store, MDB_cursor *cursor, uint64_t *quota,
-                        struct budget *budget)
+static int compact_updates(struct store *store, MDB_cursor *cursor, uint64_t *quota,
+                           struct budget *budget)
 {
     enum { UPDATES_PER_QUOTA = 16 }; /* in a leaf that is copied already */
-    struct fold *fold = &store->log.fold;
+    struct compaction *compaction = &store->log.compaction;
     const uint64_t price = store->pages.account.items_depth + 1;
     const void *place = NULL;
     uintptr_t before = 0; /* leaf, whose copy is paid for */
     int rc = 0;
-    for (unsigned done = 1; rc == 0 && fold->next < fold->update_count; done++) {
-        const struct change *update = &fold->updates[fold->next];
+    for (unsigned done = 1; rc == 0 && compaction->next < compaction->update_count; done++) {
+        const struct change *update = &compaction->updates[compaction->next];
         if (*quota == 0 || budget->pages < price || budget->frees < price)
             break;
-        size_t end = fold->next + 1;
-        while (end < fold->update_count && change_seq(fold->updates[end]) == change_seq(*update))
+        size_t end = compaction->next + 1;
+        while (end < compaction->update_count &&
+               change_seq(compaction->updates[end]) == change_seq(*update))
             end++;
-        rc = fold_item(cursor, update, &fold->updates[end], &place);
+        rc = compact_item(cursor, update, &compaction->updates[end], &place);
         uintptr_t leaf = (uintptr_t)place & ~(store->page_bytes - 1);
-        fold->next = end;
+        compaction->next = end;
         if (leaf != before || done % UPDATES_PER_QUOTA == 0)
             --*quota;
         if (leaf != before)
@@ -209,7 +213,7 @@ static int fold_updates(struct store *store, MDB_cursor *cursor, uint64_t *quota
 
 /* Removes the prefix, oldest part first, while the budget lasts. What it said of counters goes
  * where it cannot be lost before. */
-static int fold_finish(struct store *store, MDB_txn *txn, struct budget *budget)
+static int compaction_finish(struct store *store, MDB_txn *txn, struct budget *budget)
 {
     enum { PARTS_PER_LEAF = 64 }; /* at least */
     MDB_cursor *cursor;
@@ -222,7 +226,7 @@ static int fold_finish(struct store *store, MDB_txn *txn, struct budget *budget)
         return rc;
     for (unsigned done = 0; rc == 0; done++) {
         rc = mdb_cursor_get(cursor, &key, &data, MDB_FIRST);
-        more = rc == 0 && lmdb_key_read(key) <= store->log.fold.last_part;
+        more = rc == 0 && lmdb_key_read(key) <= store->log.compaction.last_part;
         if (!more || budget->frees < 2 || (done % PARTS_PER_LEAF == 0 && !budget_take(budget, 2)))
             break;
         store->log.changes -= data.mv_size / sizeof(struct change);
@@ -232,62 +236,62 @@ static int fold_finish(struct store *store, MDB_txn *txn, struct budget *budget)
     }
     mdb_cursor_close(cursor);
     if (!more)
-        fold_cleanup(&store->log.fold);
+        compaction_cleanup(&store->log.compaction);
     return rc == MDB_NOTFOUND ? 0 : rc;
 }
 
-int fold_step(struct store *store, MDB_txn *txn, uint64_t quota, struct budget *budget)
+int compaction_step(struct store *store, MDB_txn *txn, uint64_t quota, struct budget *budget)
 {
-    struct fold *fold = &store->log.fold;
-    if (!fold->active)
+    struct compaction *compaction = &store->log.compaction;
+    if (!compaction->active)
         return 0;
     MDB_cursor *cursor;
     int rc = mdb_cursor_open(txn, store->trees[TREE_ITEMS], &cursor);
     if (rc != 0)
         return rc;
     uint64_t before = quota;
-    rc = runs_remove(store, cursor, fold->deletes, &fold->delete_count, &quota, budget);
+    rc = runs_remove(store, cursor, compaction->deletes, &compaction->delete_count, &quota, budget);
     if (rc == 0)
-        rc = fold_updates(store, cursor, &quota, budget);
+        rc = compact_updates(store, cursor, &quota, budget);
     mdb_cursor_close(cursor);
     store->log.progress += before - quota;
-    if (rc == 0 && fold->next == fold->update_count && fold->delete_count == 0)
-        rc = fold_finish(store, txn, budget);
+    if (rc == 0 && compaction->next == compaction->update_count && compaction->delete_count == 0)
+        rc = compaction_finish(store, txn, budget);
     return rc;
 }
 
 /* ---- between groups ------------------------------------------------------------------------- */
 
 /* Room that other transactions cannot have taken: see group.c. */
-static bool fold_room(struct store *store, struct budget *budget)
+static bool compaction_room(struct store *store, struct budget *budget)
 {
     const uint64_t least = store->pages.account.items_depth + 2;
-    *budget = pages_budget(&store->pages, store->pages.account.fold);
+    *budget = pages_budget(&store->pages, store->pages.account.compaction);
     for (unsigned advance = 0; budget->pages < BUDGET_MIN && advance < ADVANCES_MAX; advance++) {
         if (!lmdb_advance(store))
             break;
-        *budget = pages_budget(&store->pages, store->pages.account.fold);
+        *budget = pages_budget(&store->pages, store->pages.account.compaction);
     }
     return budget->pages >= least && budget->frees >= least;
 }
 
-static int fold_alone(struct store *store, MDB_txn *txn, void *budget)
+static int compaction_step_alone(struct store *store, MDB_txn *txn, void *budget)
 {
-    return fold_step(store, txn, STEP_QUOTA, budget);
+    return compaction_step(store, txn, STEP_QUOTA, budget);
 }
 
-bool fold_work(struct store *store)
+bool compaction_work(struct store *store)
 {
     uint64_t progress = store->log.progress;
     struct budget budget;
-    if (!fold_room(store, &budget))
+    if (!compaction_room(store, &budget))
         return false;
-    trp_status status = fold_begin(store);
-    if (status != TRP_OK || !store->log.fold.active) {
+    trp_status status = compaction_begin(store);
+    if (status != TRP_OK || !store->log.compaction.active) {
         if (status != TRP_OK)
             store_break(store, status);
         return false;
     }
-    status = store_transact(store, "fold the change log", fold_alone, &budget);
+    status = store_transact(store, "compaction the change log", compaction_step_alone, &budget);
     return status == TRP_OK && store->log.progress != progress;
 }

@@ -7,7 +7,7 @@
 
 enum {
     FREE_TREE = 0, /* LMDB's own list of free pages */
-    /* Pages: folding's 48, a part of 24, about 85 that any group may cost, and some to spare. */
+    /* Pages: compacting's 48, a part of 24, about 85 that any group may cost, and some to spare. */
     RESERVE_MIN = 192,
     RESERVE_MAX = 1024,
     TAIL_KEPT = 64, /* pages that inserts leave alone: 10 MiB can be freed at once */
@@ -22,7 +22,7 @@ trp_status pages_start(struct pages *pages, const struct space_options *options,
         pages->reserve = RESERVE_MIN;
     if (pages->reserve > RESERVE_MAX)
         pages->reserve = RESERVE_MAX;
-    pages->fold = pages->reserve / 4;
+    pages->compaction = pages->reserve / 4;
     pages->part = pages->reserve / 8;
     struct space_options space = *options;
     if (space.limit < space.first)
@@ -57,7 +57,7 @@ int pages_count(struct pages *pages, MDB_env *env, MDB_txn *txn, const MDB_dbi *
 {
     MDB_envinfo info;
     MDB_stat stat;
-    struct account account = {.fixed = 16, .fold = 8, .items_per_leaf = 1};
+    struct account account = {.fixed = 16, .compaction = 8, .items_per_leaf = 1};
     mdb_env_info(env, &info);
     account.next = info.me_last_pgno + 1;
     int rc = mdb_env_stat(env, &stat); /* of the main tree */
@@ -76,7 +76,7 @@ int pages_count(struct pages *pages, MDB_env *env, MDB_txn *txn, const MDB_dbi *
         if (tree == TREE_PIECES)
             account.pieces_depth = stat.ms_depth;
         if (tree == TREE_CHANGES || tree == TREE_META)
-            account.fold += stat.ms_depth + 2;
+            account.compaction += stat.ms_depth + 2;
         if (tree == TREE_PARKED)
             account.parked = stat.ms_overflow_pages;
         if (tree == TREE_ITEMS) {
@@ -85,7 +85,7 @@ int pages_count(struct pages *pages, MDB_env *env, MDB_txn *txn, const MDB_dbi *
                 1 + (stat.ms_leaf_pages ? stat.ms_entries / stat.ms_leaf_pages : 0);
         }
     }
-    account.fold += account.least;
+    account.compaction += account.least;
     uint64_t recent = 0;
     if (rc == 0)
         rc = recent_pages(txn, info.me_last_txnid, &recent);

@@ -16,7 +16,7 @@ struct cost {
     uint64_t leaf_bytes; /* in leaves */
 };
 
-/* What deletes and folds may use up in one transaction. */
+/* What deletes and compacts may use up in one transaction. */
 struct budget {
     uint64_t pages; /* copied or new */
     uint64_t frees; /* given back: LMDB writes their list in one piece, see pages_budget() */
@@ -40,7 +40,7 @@ struct account {
     uint64_t parked;   /* an earlier version took them from LMDB, and most of them from the file */
     uint64_t fixed;    /* what any transaction may cost: the paths of all trees */
     uint64_t least;    /* what one costs that only writes the meta record */
-    uint64_t fold;     /* what a step of folding costs beside the leaves it changes */
+    uint64_t compaction; /* what a step of compacting costs beside the leaves it changes */
     unsigned pieces_depth, items_depth;
     uint64_t items_per_leaf;
 };
@@ -48,7 +48,7 @@ struct account {
 struct pages {
     struct space *space;
     /* Of the reserve, which inserts leave alone, what no group may take, and a part of a group. */
-    uint64_t limit, reserve, fold, part;
+    uint64_t limit, reserve, compaction, part;
     struct account account;
 };
 

@@ -132,7 +132,7 @@ static int removed_step(struct store *store, MDB_txn *txn, void *arg)
 
 bool removed_work(struct store *store, bool give_up)
 {
-    struct budget budget = pages_budget(&store->pages, store->pages.account.fold);
+    struct budget budget = pages_budget(&store->pages, store->pages.account.compaction);
     uint64_t before = store->removed.count, most = give_up ? before / 2 : records_max(store);
     struct trim trim = {most, &budget};
     return before > most && budget.pages > 0 &&

@@ -89,12 +89,12 @@ trp_status store_create(struct store **out, const struct store_options *options)
     return status;
 }
 
-/* Folds and syncs while everything is known to be right. True: the file can be trusted. */
+/* Compacts and syncs while everything is known to be right. True: the file can be trusted. */
 static bool store_settle(struct store *store)
 {
     if (store->options.read_only || !store->env || store->failed != TRP_OK)
         return false;
-    doomed_leave(store);
+    tombstones_leave(store);
     while (store_work(store, true))
         ;
     lmdb_read_end(store);
@@ -121,7 +121,7 @@ void store_destroy(struct store *store)
             clean = store_dir_mark(&store->dir, store->options.durability, true) == TRP_OK;
     }
     store_dir_close(&store->dir);
-    fold_cleanup(&store->log.fold);
+    compaction_cleanup(&store->log.compaction);
     free(store->dead.pending.at);
     free(store->dead.held.at);
     buffer_cleanup(&store->scratch);

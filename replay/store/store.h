@@ -67,7 +67,7 @@ struct store_removed {
 trp_status store_create(struct store **out, const struct store_options *options);
 
 /* Clean stop: commits nothing (destroying the items before is no delete: that is
- * store_item_delete()); folds the change log, syncs, marks the store clean. NULL is fine. */
+ * store_item_delete()); compacts the change log, syncs, marks the store clean. NULL is fine. */
 void store_destroy(struct store *store);
 
 /* Tables known to the store; valid until the next call that changes tables. */
@@ -102,18 +102,18 @@ trp_status store_load(struct store *store, store_visit load, void *arg);
 bool store_trusted(const struct store *store);
 
 /* The same in pieces, of a store that is trusted, in less time until samples can be drawn: tells of
- * every surviving item, in ascending seq; `visit`'s first failure ends it. Until store_brought()
+ * every surviving item, in ascending seq; `visit`'s first failure ends it. Until store_load_end()
  * nothing may be inserted, deleted or copied. */
-typedef trp_status (*store_seen)(void *arg, uint32_t table_id, uint64_t seq, double priority);
-trp_status store_scan(struct store *store, store_seen visit, void *arg);
+typedef trp_status (*store_scan_visit)(void *arg, uint32_t table_id, uint64_t seq, double priority);
+trp_status store_scan(struct store *store, store_scan_visit visit, void *arg);
 
 /* One of them, once, changes already applied. `in_turn`: those before it were brought, which is
  * several times faster. NULL: it is *damaged, which was told, and its record goes; or it cannot be
  * read, and the store has failed. */
-struct item *store_bring(struct store *store, uint64_t seq, bool in_turn, bool *damaged);
+struct item *store_load_item(struct store *store, uint64_t seq, bool in_turn, bool *damaged);
 
 /* All were brought: removes chunks that no item refers to. */
-trp_status store_brought(struct store *store);
+trp_status store_load_end(struct store *store);
 
 /* The store is of no use any more, for the reason that trp_last_error() has; returns `status`. */
 trp_status store_break(struct store *store, trp_status status);
@@ -206,7 +206,7 @@ trp_status store_removed_load(struct store *store, store_removed_visit visit, vo
  * (which only a broken disk or file causes) the store refuses everything with that status. */
 trp_status store_commit(struct store *store);
 
-/* Between groups, when there is nothing else to do: folds the change log a bit. True:
+/* Between groups, when there is nothing else to do: compacts the change log a bit. True:
  * there is more. */
 bool store_idle(struct store *store);
 

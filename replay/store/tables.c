@@ -48,7 +48,7 @@ struct store_table *table_find_id(struct store *store, uint64_t id, size_t *inde
     return NULL;
 }
 
-static trp_bytes bytes_copy(trp_bytes bytes)
+static trp_bytes signature_copy(trp_bytes bytes)
 {
     if (bytes.size == 0)
         return (trp_bytes){0};
@@ -80,7 +80,7 @@ uint32_t store_table_put(struct store *store, const char *name, const char *opti
         table_add(store, store->tables.next_id++, xstrdup(name));
     struct store_table *table = &store->tables.at[index];
     char *line = xstrdup(options);
-    trp_bytes copy = bytes_copy(signature);
+    trp_bytes copy = signature_copy(signature);
     free(table->options);
     free((void *)table->signature.data);
     table->options = line;
@@ -108,7 +108,7 @@ uint32_t store_table_renew(struct store *store, uint32_t id)
     struct store_table *table = table_find_id(store, id, &index);
     struct stored_table *extra = &store->tables.extras[index];
     assert(table);
-    doomed_add(store, id);
+    tombstone_add(store, id);
     table->id = store->tables.next_id++;
     memset(extra->logged, 0, sizeof extra->logged);
     extra->changed = true;
@@ -134,7 +134,7 @@ void store_table_drop(struct store *store, uint32_t id)
     memmove(table, table + 1, behind * sizeof *table);
     memmove(&store->tables.extras[index], &store->tables.extras[index + 1],
             behind * sizeof *store->tables.extras);
-    doomed_add(store, id);
+    tombstone_add(store, id);
     store->group.tables_changed = true;
 }
 
@@ -144,7 +144,7 @@ void tables_free(struct store *store)
         table_free(store, index);
     free(store->tables.at);
     free(store->tables.extras);
-    doomed_cleanup(store);
+    tombstones_cleanup(store);
 }
 
 /* ---- in the file ---------------------------------------------------------------------------- */
@@ -170,7 +170,7 @@ int tables_put(struct store *store, MDB_txn *txn)
             rc = table_put(store, txn, index);
         store->tables.extras[index].changed = false;
     }
-    return rc == 0 ? doomed_put(store, txn) : rc;
+    return rc == 0 ? tombstones_put(store, txn) : rc;
 }
 
 int counters_put(struct store *store, MDB_txn *txn)

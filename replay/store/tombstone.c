@@ -19,7 +19,7 @@ enum {
     SLICE_QUOTA = 512, /* items, about 0.3 ms */
 };
 
-static struct doomed *doomed_find(const struct store *store, uint64_t table_id)
+static struct tombstone *tombstone_find(const struct store *store, uint64_t table_id)
 {
     for (size_t at = 0; at < store->tombstones.count; at++)
         if (store->tombstones.at[at].id == table_id)
@@ -27,36 +27,36 @@ static struct doomed *doomed_find(const struct store *store, uint64_t table_id)
     return NULL;
 }
 
-struct doomed *doomed_add(struct store *store, uint32_t table_id)
+struct tombstone *tombstone_add(struct store *store, uint32_t table_id)
 {
     store->tombstones.at = xrealloc(store->tombstones.at,
                                     (store->tombstones.count + 1) * sizeof *store->tombstones.at);
-    struct doomed *doomed = &store->tombstones.at[store->tombstones.count++];
-    *doomed = (struct doomed){.id = table_id};
-    return doomed;
+    struct tombstone *tombstone = &store->tombstones.at[store->tombstones.count++];
+    *tombstone = (struct tombstone){.id = table_id};
+    return tombstone;
 }
 
-bool doomed_has(const struct store *store, uint64_t table_id)
+bool tombstone_has(const struct store *store, uint64_t table_id)
 {
-    return store->tombstones.count > 0 && doomed_find(store, table_id);
+    return store->tombstones.count > 0 && tombstone_find(store, table_id);
 }
 
 void store_table_end(struct store *store, uint32_t id)
 {
-    struct doomed *doomed = doomed_find(store, id);
-    assert(doomed);
-    doomed->ended = true;
+    struct tombstone *tombstone = tombstone_find(store, id);
+    assert(tombstone);
+    tombstone->ended = true;
     store->group.tables_changed = true;
 }
 
-void doomed_leave(struct store *store)
+void tombstones_leave(struct store *store)
 {
     for (size_t at = 0; at < store->tombstones.count; at++)
         store->tombstones.at[at].found = false;
     buffer_cleanup(&store->tombstones.runs);
 }
 
-void doomed_cleanup(struct store *store)
+void tombstones_cleanup(struct store *store)
 {
     free(store->tombstones.at);
     buffer_cleanup(&store->tombstones.runs);
@@ -84,7 +84,7 @@ int table_record_put(struct store *store, MDB_txn *txn, uint32_t id, const struc
     return rc;
 }
 
-static int doomed_erase(struct store *store, MDB_txn *txn, uint32_t id)
+static int tombstone_erase(struct store *store, MDB_txn *txn, uint32_t id)
 {
     uint64_t number = META_COUNTERS_KEY + id;
     MDB_val key = lmdb_key(&number);
@@ -92,21 +92,21 @@ static int doomed_erase(struct store *store, MDB_txn *txn, uint32_t id)
     return rc == 0 || rc == MDB_NOTFOUND ? table_record_put(store, txn, id, NULL) : rc;
 }
 
-int doomed_put(struct store *store, MDB_txn *txn)
+int tombstones_put(struct store *store, MDB_txn *txn)
 {
     static const struct table_view nameless;
     size_t kept = 0;
     int rc = 0;
     for (size_t at = 0; rc == 0 && at < store->tombstones.count; at++) {
-        struct doomed doomed = store->tombstones.at[at];
-        if (doomed.ended) {
-            rc = doomed_erase(store, txn, doomed.id);
+        struct tombstone tombstone = store->tombstones.at[at];
+        if (tombstone.ended) {
+            rc = tombstone_erase(store, txn, tombstone.id);
             continue;
         }
-        if (!doomed.marked)
-            rc = table_record_put(store, txn, doomed.id, &nameless);
-        doomed.marked = true;
-        store->tombstones.at[kept++] = doomed;
+        if (!tombstone.marked)
+            rc = table_record_put(store, txn, tombstone.id, &nameless);
+        tombstone.marked = true;
+        store->tombstones.at[kept++] = tombstone;
     }
     if (rc == 0)
         store->tombstones.count = kept;
@@ -116,7 +116,7 @@ int doomed_put(struct store *store, MDB_txn *txn)
 /* ---- what a crash left ---------------------------------------------------------------------- */
 
 /* A run goes on over whatever lies between its items, if nothing of that lives. */
-void doomed_see(struct store *store, uint64_t seq, bool lives)
+void tombstone_see(struct store *store, uint64_t seq, bool lives)
 {
     struct buffer *runs = &store->tombstones.runs;
     if (lives || store->options.read_only) {
@@ -134,7 +134,7 @@ void doomed_see(struct store *store, uint64_t seq, bool lives)
 }
 
 /* A slice of the runs, from the last one on; then the records of their tables. */
-static int doomed_step(struct store *store, MDB_txn *txn, void *arg)
+static int tombstones_step(struct store *store, MDB_txn *txn, void *arg)
 {
     struct budget *budget = arg;
     struct buffer *runs = &store->tombstones.runs;
@@ -152,10 +152,10 @@ static int doomed_step(struct store *store, MDB_txn *txn, void *arg)
     buffer_cleanup(runs);
     for (size_t at = 0; at < store->tombstones.count; at++)
         store->tombstones.at[at].ended |= store->tombstones.at[at].found;
-    return doomed_put(store, txn);
+    return tombstones_put(store, txn);
 }
 
-static bool doomed_left(const struct store *store)
+static bool tombstones_left(const struct store *store)
 {
     bool found = false;
     for (size_t at = 0; at < store->tombstones.count; at++)
@@ -163,10 +163,10 @@ static bool doomed_left(const struct store *store)
     return found;
 }
 
-bool doomed_work(struct store *store)
+bool tombstones_work(struct store *store)
 {
     struct budget budget = pages_budget(&store->pages, store->pages.account.fixed);
-    if (!doomed_left(store) || budget.pages < BUDGET_MIN || budget.frees < BUDGET_MIN)
+    if (!tombstones_left(store) || budget.pages < BUDGET_MIN || budget.frees < BUDGET_MIN)
         return false;
-    return store_transact(store, "remove items", doomed_step, &budget) == TRP_OK;
+    return store_transact(store, "remove items", tombstones_step, &budget) == TRP_OK;
 }

@@ -42,10 +42,10 @@ bool store_work(struct store *store, bool all)
         return true;
     if (copy_holds_records(store))
         return false;
-    if (doomed_work(store))
+    if (tombstones_work(store))
         return true;
-    if (store->log.fold.active || store->log.changes >= (all ? 1 : IDLE_CHANGES_MIN))
-        return fold_work(store);
+    if (store->log.compaction.active || store->log.changes >= (all ? 1 : IDLE_CHANGES_MIN))
+        return compaction_work(store);
     return false;
 }
 

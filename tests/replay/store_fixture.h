@@ -185,7 +185,7 @@ static inline bool seen_bring(struct store *store, struct seen *seen, size_t ind
 {
     uint64_t seq = (uint64_t)(uintptr_t)seen->loaded->items[index];
     bool damaged;
-    struct item *item = store_bring(store, seq, in_turn, &damaged);
+    struct item *item = store_load_item(store, seq, in_turn, &damaged);
     if (!item) {
         seen->loaded->items[index] = NULL;
         return damaged;
@@ -219,7 +219,7 @@ static inline trp_status load_in_pieces(struct store *store, struct loaded *load
     loaded->count = there;
     free(brought);
     buffer_cleanup(&seen.priorities);
-    return status == TRP_OK ? store_brought(store) : status;
+    return status == TRP_OK ? store_load_end(store) : status;
 }
 
 static inline void loaded_cleanup(struct store *store, struct loaded *loaded)

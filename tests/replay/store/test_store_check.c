@@ -406,7 +406,7 @@ static void what_changes_of_an_item_is_under_a_sum(void **state)
         store_item_sampled(store, 1, loaded.items[index]);
     }
     assert_int_equal(store_commit(store), TRP_OK);
-    close_store(store, &loaded); /* folds: half of the records are written anew */
+    close_store(store, &loaded); /* compacts: half of the records are written anew */
     expect_dropped(fixture, (struct store_options){.read_only = true, .check = true}, 0);
     for (uint64_t number = 1; number <= 8; number++)
         flip_record(fixture, number * KEY_STEP, offsets[number % 4]);
@@ -419,7 +419,7 @@ static void what_changes_of_an_item_is_under_a_sum(void **state)
         assert_int_equal(fixture->damage.key[index], index + 1); /* seqs: no key can be trusted */
 }
 
-static void a_fold_does_not_make_a_damaged_record_look_whole(void **state)
+static void a_compaction_does_not_make_a_damaged_record_look_whole(void **state)
 {
     struct fixture *fixture = *state;
     struct store *store;
@@ -534,8 +534,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(entries_that_overlap_are_damage, setup, teardown),
         cmocka_unit_test_setup_teardown(what_changes_of_an_item_is_under_a_sum, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_fold_does_not_make_a_damaged_record_look_whole, setup,
-                                        teardown),
+        cmocka_unit_test_setup_teardown(a_compaction_does_not_make_a_damaged_record_look_whole,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(what_the_change_log_says_is_under_a_sum, setup, teardown),
         cmocka_unit_test_setup_teardown(tables_counters_and_removed_keys_are_under_sums, setup,
                                         teardown),

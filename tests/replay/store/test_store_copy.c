@@ -127,15 +127,15 @@ static void remove_oldest(struct fixture *fixture)
 
 /* A copy of everything that is not finished yet. */
 static struct store_copy *copy_files(struct fixture *fixture, void (*meanwhile)(struct fixture *),
-                                     struct store_target **target)
+                                     struct checkpoint_writer **target)
 {
     struct store_copy *copy;
-    struct copy_sink sink = {.item = store_target_item,
-                             .piece = store_target_piece,
-                             .damage = store_target_damage,
-                             .removed = store_target_removed};
+    struct copy_sink sink = {.item = checkpoint_writer_item,
+                             .piece = checkpoint_writer_piece,
+                             .damage = checkpoint_writer_damage,
+                             .removed = checkpoint_writer_removed};
     assert_int_equal(store_copy_begin(fixture->store, &copy, &sink), TRP_OK);
-    assert_int_equal(store_target_create(target, fixture->to, 512 * MIB), TRP_OK);
+    assert_int_equal(checkpoint_writer_create(target, fixture->to, 512 * MIB), TRP_OK);
     store_copy_set_argument(copy, *target);
     while (!store_copy_done(copy)) {
         assert_int_equal(store_copy_find(fixture->store, copy), TRP_OK);
@@ -148,15 +148,16 @@ static struct store_copy *copy_files(struct fixture *fixture, void (*meanwhile)(
     return copy;
 }
 
-static struct target_stats copy_all(struct fixture *fixture, void (*meanwhile)(struct fixture *))
+static struct checkpoint_writer_stats copy_all(struct fixture *fixture,
+                                               void (*meanwhile)(struct fixture *))
 {
-    struct store_target *target;
-    struct target_stats stats;
+    struct checkpoint_writer *target;
+    struct checkpoint_writer_stats stats;
     struct store_copy *copy = copy_files(fixture, meanwhile, &target);
-    if (store_target_finish(target, copy, &stats) != TRP_OK)
+    if (checkpoint_writer_finish(target, copy, &stats) != TRP_OK)
         fail_msg("%s", trp_last_error());
     store_copy_end(fixture->store, copy);
-    store_target_destroy(target);
+    checkpoint_writer_destroy(target);
     assert_int_equal(store_dir_finish(fixture->to, false), TRP_OK);
     return stats;
 }
@@ -223,7 +224,7 @@ static void a_copy_goes_on_without_what_is_damaged(void **state)
     assert_int_equal(store_commit(fixture->store), TRP_OK);
     damage(fixture, 3 * 100000);   /* in a leaf with others */
     damage(fixture, 250 * 100000); /* in pages of its own */
-    struct target_stats stats = copy_all(fixture, NULL);
+    struct checkpoint_writer_stats stats = copy_all(fixture, NULL);
     assert_int_equal(stats.items, ITEMS - 2);
     assert_int_equal(stats.damaged, 2);
     struct loaded loaded = {0};
@@ -264,7 +265,7 @@ static void deleted_items_are_not_damaged_ones(void **state)
     for (unsigned i = 0; i < SHARERS; i++)
         insert_sharing(fixture, 1000);
     assert_int_equal(store_commit(fixture->store), TRP_OK);
-    remove_oldest(fixture); /* its record is there until it is folded */
+    remove_oldest(fixture); /* its record is there until it is compacted */
     assert_int_equal(store_commit(fixture->store), TRP_OK);
     damage(fixture, 100000);
     assert_int_equal(store_copy_begin(fixture->store, &copy, &sink), TRP_OK);
@@ -377,7 +378,7 @@ static void a_slow_disk_is_no_full_one_and_ends_no_copy(void **state)
 static void a_copy_that_lost_its_pages_at_the_end_is_not_believed(void **state)
 {
     struct fixture *fixture = *state;
-    struct store_target *target;
+    struct checkpoint_writer *target;
     insert(fixture, 12000);
     assert_int_equal(store_commit(fixture->store), TRP_OK);
     struct store_copy *copy = copy_files(fixture, NULL, &target);
@@ -385,7 +386,7 @@ static void a_copy_that_lost_its_pages_at_the_end_is_not_believed(void **state)
     assert_true(copy_abandon(fixture->store));
     assert_int_equal(store_copy_check(fixture->store, copy), TRP_RESOURCE_EXHAUSTED);
     store_copy_end(fixture->store, copy);
-    store_target_destroy(target);
+    checkpoint_writer_destroy(target);
 }
 
 static void park(struct store *store, unsigned runs)

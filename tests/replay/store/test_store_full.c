@@ -411,12 +411,13 @@ static trp_status no_damage(void *arg, uint32_t table_id, uint64_t key, const ch
 
 static trp_status copy_to(struct full *full, const char *dir)
 {
-    struct copy_sink sink = {store_target_item, store_target_piece, no_damage, NULL, NULL};
+    struct copy_sink sink = {checkpoint_writer_item, checkpoint_writer_piece, no_damage, NULL,
+                             NULL};
     struct store_copy *copy;
-    struct store_target *target;
-    struct target_stats stats;
+    struct checkpoint_writer *target;
+    struct checkpoint_writer_stats stats;
     TRP_TRY(store_copy_begin(full->store, &copy, &sink));
-    trp_status status = store_target_create(&target, dir, 1 << 30);
+    trp_status status = checkpoint_writer_create(&target, dir, 1 << 30);
     store_copy_set_argument(copy, target);
     while (status == TRP_OK && !store_copy_done(copy)) {
         status = store_copy_find(full->store, copy);
@@ -424,8 +425,8 @@ static trp_status copy_to(struct full *full, const char *dir)
             status = store_copy_give(copy);
     }
     if (status == TRP_OK)
-        status = store_target_finish(target, copy, &stats);
-    store_target_destroy(target);
+        status = checkpoint_writer_finish(target, copy, &stats);
+    checkpoint_writer_destroy(target);
     store_copy_end(full->store, copy);
     return status;
 }
@@ -466,7 +467,8 @@ static struct store_copy *copy_full(struct full *full, const struct copy_sink *s
 static void a_full_store_takes_back_what_a_copy_holds(void **state)
 {
     struct full *full = *state;
-    struct copy_sink sink = {store_target_item, store_target_piece, no_damage, NULL, NULL};
+    struct copy_sink sink = {checkpoint_writer_item, checkpoint_writer_piece, no_damage, NULL,
+                             NULL};
     size_t live;
     struct store_copy *copy = copy_full(full, &sink, 2, &live);
     fill(full, ITEM_BYTES);

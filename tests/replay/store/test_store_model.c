@@ -1,5 +1,6 @@
 /* Random operations on a store and on a plain list, compared after closing, after a copy of the
- * files was taken in the middle (what kill -9 leaves behind), and while the change log is folded.
+ * files was taken in the middle (what kill -9 leaves behind), and while the change log is
+ * compacted.
  */
 #include "tests/replay/store_fixture.h"
 
@@ -202,7 +203,7 @@ static void erase(struct model *model, size_t index)
     memmove(gone, gone + 1, (--model->count - index) * sizeof *gone);
 }
 
-/* Enough of them, and groups have to fold along. */
+/* Enough of them, and groups have to compact it along. */
 static void burst(struct model *model)
 {
     for (unsigned left = 6000; left > 0; left--) {
@@ -368,8 +369,8 @@ static void a_synced_store_is_its_model(void **state)
     run_model(100, TRP_DURABLE_SYSTEM, 2000, 20000, false);
 }
 
-/* Long without a stop, so that the log is folded while it grows. */
-static void a_folding_store_is_its_model(void **state)
+/* Long without a stop, so that the log is compacted while it grows. */
+static void a_compacting_store_is_its_model(void **state)
 {
     (void)state;
     run_model(200, TRP_DURABLE_PROCESS, 40000, 200, false);
@@ -386,7 +387,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_store_is_its_model),
         cmocka_unit_test(a_synced_store_is_its_model),
-        cmocka_unit_test(a_folding_store_is_its_model),
+        cmocka_unit_test(a_compacting_store_is_its_model),
         cmocka_unit_test(a_busy_store_is_its_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

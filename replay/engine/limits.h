@@ -23,8 +23,9 @@ enum {
     CLEAR_ROOM_STEPS = 32,
     CLEAR_ROOM_MS = 1000,
     SHRINK_VICTIMS = 4,
-    ROOM_LINE_MS = 10000,  /* without refused inserts, until one says so */
-    LAST_COMMITS_MAX = 10, /* engine/engine.c: of a second, where the log has to be compacted first */
+    ROOM_LINE_MS = 10000, /* without refused inserts, until one says so */
+    LAST_COMMITS_MAX =
+        10, /* engine/engine.c: of a second, where the log has to be compacted first */
     MUTATE_BLOCK_KEYS_MAX = 64, /* looked up side by side */
     /* A client that asks for everything at once never asks for more: its used-up items are taken as
      * delivered when so many of them have left. */

@@ -60,8 +60,8 @@ enum {
     /* Confirmations that wait, in the order of their stream, for an item that does: 1 MiB. */
     INSERT_CONFIRMS_MAX = 1 << 16,
     /* service.c: a full file system is looked at again so often; it is told of, and changes
-     * are refused, when it has had no room for them for so long: compacting the log, which makes some,
-     * takes a second where disks are slow. Callers wait for UNARY_TIMEOUT_MS. */
+     * are refused, when it has had no room for them for so long: compacting the log, which makes
+     * some, takes a second where disks are slow. Callers wait for UNARY_TIMEOUT_MS. */
     SERVICE_FULL_RETRY_MS = 50,
     SERVICE_FULL_TELL_MS = 2000,
     SERVICE_FULL_REFUSE_MS = 10000,

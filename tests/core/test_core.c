@@ -551,6 +551,20 @@ static void sums_are_those_of_the_standard(void **state)
     }
 }
 
+static void a_sum_in_one_go_is_that_of_small_steps(void **state)
+{
+    (void)state;
+    uint8_t bytes[4100];
+    for (size_t at = 0; at < sizeof bytes; at++)
+        bytes[at] = (uint8_t)hash_place(at + 1, 256);
+    for (size_t size = 900; size < sizeof bytes; size += 37) {
+        uint32_t steps = 0;
+        for (size_t at = 0; at < size; at += 50)
+            steps = crc32c(steps, bytes + at, size - at < 50 ? size - at : 50);
+        assert_int_equal(crc32c(0, bytes, size), steps);
+    }
+}
+
 enum { HASHED = 1024 };
 
 static uint32_t places_used(uint64_t (*key)(uint64_t))
@@ -725,6 +739,7 @@ int main(void)
         cmocka_unit_test(deadlines_saturate),
         cmocka_unit_test(a_buffer_grows_and_keeps_its_bytes),
         cmocka_unit_test(sums_are_those_of_the_standard),
+        cmocka_unit_test(a_sum_in_one_go_is_that_of_small_steps),
         cmocka_unit_test(sizes_that_overflow_are_noticed),
         cmocka_unit_test(numbers_are_those_of_the_reference),
         cmocka_unit_test(a_seed_repeats_and_streams_differ),

@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/alloc.h"
 
@@ -45,13 +44,6 @@ void map_remove(struct map *map, uint64_t key)
         gap = at;
     }
     map->count--;
-}
-
-void map_clear(struct map *map)
-{
-    if (map->count > 0)
-        memset(map->entries, 0, map->capacity * sizeof *map->entries);
-    map->count = 0;
 }
 
 void map_cleanup(struct map *map)

@@ -38,7 +38,6 @@ static inline uint64_t map_get(const struct map *map, uint64_t key)
 uint64_t *map_at(struct map *map, uint64_t key);
 
 void map_remove(struct map *map, uint64_t key); /* it is there */
-void map_clear(struct map *map);                /* keeps the memory */
 void map_cleanup(struct map *map);
 
 #endif

@@ -176,7 +176,7 @@ trp_status store_lease_begin(struct store *store, uint64_t value, uint32_t *inde
                     SHARED_LEASES_MAX);
 }
 
-void store_lease_revoke(struct store *store, uint32_t index)
+static void lease_word_clear(struct store *store, uint32_t index)
 {
     atomic_store_explicit(&store->sharing->words[index], 0, memory_order_relaxed);
     /* Everything that is written from now on is written after it. */
@@ -185,6 +185,6 @@ void store_lease_revoke(struct store *store, uint32_t index)
 
 void store_lease_end(struct store *store, uint32_t index)
 {
-    store_lease_revoke(store, index);
+    lease_word_clear(store, index);
     store->sharing->taken[index] = false;
 }

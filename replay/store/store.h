@@ -264,11 +264,10 @@ trp_status store_share(struct store *store);
 /* NULL: the files are not ready. */
 const struct store_share *store_shared(const struct store *store);
 
-/* A word of the lease file that has `value` (not 0) until the lease is revoked or ended: before
+/* A word of the lease file that has `value` (not 0) until the lease is ended: before
  * references to chunks that its reader was told of are dropped. Other readers get the word once it
  * is ended. RESOURCE_EXHAUSTED: all words are taken. */
 trp_status store_lease_begin(struct store *store, uint64_t value, uint32_t *index);
-void store_lease_revoke(struct store *store, uint32_t index);
 void store_lease_end(struct store *store, uint32_t index);
 
 /* NONCE_BYTES that its checkpoints have, too, and no other store. */

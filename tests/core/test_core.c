@@ -704,10 +704,9 @@ static void a_map_has_what_was_put_and_not_removed(void **state)
         }
         assert_int_equal(map.count, count);
     }
-    map_clear(&map);
+    map_cleanup(&map);
     assert_int_equal(map.count, 0);
     assert_int_equal(map_get(&map, 7), 0);
-    map_cleanup(&map);
 }
 
 static void kept_errors_come_back(void **state)

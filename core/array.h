@@ -7,11 +7,18 @@
 #include <stdint.h>
 
 /* `array`, which has `*capacity` elements of so many bytes, with room for twice as many, 16 at
- * least:
- *
- *     if (list->count == list->capacity)
- *         list->at = array_grow(list->at, &list->capacity, sizeof *list->at);
- */
+ * least. */
 void *array_grow(void *array, uint32_t *capacity, size_t element_bytes);
+
+/* The same where `count` elements leave no room for one more:
+ *
+ *     list->at = array_room(list->at, list->count, &list->capacity, sizeof *list->at);
+ *     list->at[list->count++] = element;
+ */
+static inline void *array_room(void *array, uint32_t count, uint32_t *capacity,
+                               size_t element_bytes)
+{
+    return count < *capacity ? array : array_grow(array, capacity, element_bytes);
+}
 
 #endif

@@ -40,6 +40,12 @@ void buffer_append(struct buffer *buffer, trp_bytes bytes)
     buffer->size += bytes.size;
 }
 
+char *buffer_text(struct buffer *buffer)
+{
+    buffer_append(buffer, (trp_bytes){(const uint8_t *)"", 1});
+    return (char *)buffer->data;
+}
+
 void buffer_clear(struct buffer *buffer)
 {
     buffer->size = 0;

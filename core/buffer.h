@@ -38,6 +38,14 @@ static inline trp_bytes buffer_bytes(const struct buffer *buffer)
     return (trp_bytes){buffer->data, buffer->size};
 }
 
+/* The bytes, behind which a 0 is put, as a string of the buffer's. */
+char *buffer_text(struct buffer *buffer);
+
+static inline trp_bytes text_bytes(const char *text)
+{
+    return (trp_bytes){(const uint8_t *)text, strlen(text)};
+}
+
 static inline bool bytes_equal(trp_bytes a, trp_bytes b)
 {
     return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);

@@ -7,7 +7,7 @@
 
 struct clock {
     int64_t (*now_ns)(const struct clock *clock);
-    int64_t fake_ns; /* what the fake clock shows */
+    int64_t fake_ns; /* the fake clock's time */
 };
 
 /* CLOCK_MONOTONIC. */

@@ -1,11 +1,11 @@
-/* CRC-32C (Castagnoli): what storage formats use, and what processors have an instruction for. */
+/* CRC-32C (Castagnoli): storage formats use it, and processors have an instruction for it. */
 #ifndef TRP_CORE_CRC32C_H
 #define TRP_CORE_CRC32C_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* The CRC of what `crc` covers followed by `bytes`; 0 covers nothing. */
+/* The CRC of the bytes that `crc` covers and then `bytes`; 0 covers none. */
 uint32_t crc32c(uint32_t crc, const void *bytes, size_t size);
 
 /* Three CRCs of a third each, and one of those: not crc32c(), but three times as fast, because the

@@ -31,7 +31,7 @@ static inline uint32_t hash_place(uint64_t key, uint32_t capacity)
     return (uint32_t)(hash_u64(key) >> 32) & (capacity - 1);
 }
 
-/* FNV-1a, 64 bits (Fowler, Noll, Vo): begin with HASH_BYTES_EMPTY, go on with what came back. */
+/* FNV-1a, 64 bits (Fowler, Noll, Vo): begin with HASH_BYTES_EMPTY, go on with the result. */
 #define HASH_BYTES_EMPTY UINT64_C(0xcbf29ce484222325)
 uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size);
 

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/alloc.h"
 
@@ -44,6 +45,15 @@ void map_remove(struct map *map, uint64_t key)
         gap = at;
     }
     map->count--;
+}
+
+void map_clear(struct map *map)
+{
+    if (map->capacity > MAP_CAPACITY_MIN && map->count < map->capacity / 16)
+        map_cleanup(map);
+    if (map->count > 0)
+        memset(map->entries, 0, map->capacity * sizeof *map->entries);
+    map->count = 0;
 }
 
 void map_cleanup(struct map *map)

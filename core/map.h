@@ -38,6 +38,7 @@ static inline uint64_t map_get(const struct map *map, uint64_t key)
 uint64_t *map_at(struct map *map, uint64_t key);
 
 void map_remove(struct map *map, uint64_t key); /* it is there */
+void map_clear(struct map *map); /* gives back memory only if it had far more than it needed */
 void map_cleanup(struct map *map);
 
 #endif

@@ -1,4 +1,4 @@
-/* Text for terminals and logs. What a peer, a file or a command line brought may hold characters
+/* Text for terminals and logs. Text of a peer, a file or a command line may hold characters
  * that move the cursor, rename the window, hide other text or turn its direction round: they are
  * written as \xNN (a byte) or \u{N} (a character), and so never reach a terminal. */
 #ifndef TRP_CORE_PRINTABLE_H

@@ -1,6 +1,6 @@
 /* Memory for very many small objects of few sizes: no header, no search, and neighbours in time are
- * neighbours in memory. What is given back is used again for its own size, and returns to the
- * system only when all slabs are cleaned up. A zeroed struct is empty. One thread at a time. */
+ * neighbours in memory. A block that is given back is used again for its own size, and returns to
+ * the system only when all slabs are cleaned up. A zeroed struct is empty. One thread at a time. */
 #ifndef TRP_CORE_SLAB_H
 #define TRP_CORE_SLAB_H
 

@@ -1,4 +1,4 @@
-/* UTF-8 (RFC 3629): what protobuf's strings have to be. */
+/* UTF-8 (RFC 3629), as protobuf's strings have to be. */
 #ifndef TRP_CORE_UTF8_H
 #define TRP_CORE_UTF8_H
 

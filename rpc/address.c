@@ -94,7 +94,7 @@ static char *numeric_host(const struct addrinfo *info)
     return xasprintf(info->ai_family == AF_INET6 ? "[%s]" : "%s", host);
 }
 
-/* What others call a server that listens everywhere. */
+/* The address by which others call a server that listens everywhere. */
 static char *name_of_this_host(void)
 {
     char name[256] = "";

@@ -26,7 +26,7 @@ void rpc_address_cleanup(struct rpc_address *address);
  * process is no hindrance. */
 TRP_MUST_USE trp_status rpc_address_claim(struct rpc_address *address);
 
-/* Ends what rpc_address_claim() guards, once the server listens. */
+/* Ends the claim of rpc_address_claim(), once the server listens. */
 void rpc_address_claimed(struct rpc_address *address);
 
 /* The text that clients use, given the port that was bound. The caller frees. */

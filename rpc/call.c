@@ -3,6 +3,7 @@
  * thread keeps at hand. Whoever calls a handler, for a local caller or for a peer, does it here, so
  * that both see the same rules: one answer, NULL means `see the status`. */
 #include "call.h"
+#include "adapter.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -48,7 +49,7 @@ static const char *service_name(const ProtobufCService *service)
 /* Threads call few methods, again and again: one comparison instead of a search by name. */
 struct found_method {
     const ProtobufCServiceDescriptor *descriptor;
-    const char *method; /* the caller's pointer; what it points at may have changed */
+    const char *method; /* the caller's pointer; its text may have changed */
     unsigned index;
 };
 
@@ -242,6 +243,22 @@ static bool runs_here(const ProtobufCService *service, unsigned index)
     return !served || !served->blocking[index] || turns_active();
 }
 
+static trp_status call_adapted(struct rpc_adapter *adapter, unsigned index,
+                               const ProtobufCMessage *request, ProtobufCMessage **reply,
+                               const trp_call_options *options)
+{
+    const ProtobufCMethodDescriptor *method = rpc_adapter_method(adapter, index);
+    ProtobufCMessage *adapted = NULL, *answer = NULL;
+    TRP_TRY(rpc_adapt(request, method->input, &adapted));
+    trp_status status = trp_call(adapter->target, method->name, adapted, &answer, options);
+    protobuf_c_message_free_unpacked(adapted, NULL);
+    if (status == TRP_OK && reply)
+        status = rpc_adapt(answer, adapter->base.descriptor->methods[index].output, reply);
+    if (answer)
+        protobuf_c_message_free_unpacked(answer, NULL);
+    return status;
+}
+
 trp_status trp_call(ProtobufCService *service, const char *method, const ProtobufCMessage *request,
                     ProtobufCMessage **reply, const trp_call_options *options)
 {
@@ -253,7 +270,21 @@ trp_status trp_call(ProtobufCService *service, const char *method, const Protobu
         options = &defaults;
     TRP_TRY(rpc_method_index(service, method, &index));
     TRP_TRY(rpc_check_request(&service->descriptor->methods[index], request));
+    struct rpc_adapter *adapter = rpc_adapter_of(service);
+    if (adapter)
+        return call_adapted(adapter, index, request, reply, options);
     if (runs_here(service, index))
         return rpc_call_here(service, index, request, reply, options);
     return call_elsewhere(service, index, request, reply, options);
+}
+
+void rpc_call_from_stub(ProtobufCService *service, unsigned index, const ProtobufCMessage *input,
+                        ProtobufCClosure closure, void *data)
+{
+    ProtobufCMessage *reply = NULL;
+    trp_status status =
+        trp_call(service, service->descriptor->methods[index].name, input, &reply, NULL);
+    closure(status == TRP_OK ? reply : NULL, data);
+    if (reply)
+        protobuf_c_message_free_unpacked(reply, NULL);
 }

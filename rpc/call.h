@@ -14,7 +14,7 @@ struct rpc_invocation {
     struct deadline deadline;
     trp_stop *cancel;         /* NULL: none */
     const _Atomic bool *gone; /* the caller cancelled or went away; NULL: cannot be known */
-    /* Takes what it needs of the reply, which is valid only meanwhile. */
+    /* Takes its part of the reply, which is valid only meanwhile. */
     trp_status (*take)(struct rpc_invocation *invocation, const ProtobufCMessage *reply);
 
     bool answered; /* call.c's from here on */
@@ -36,6 +36,11 @@ TRP_MUST_USE trp_status rpc_check_request(const ProtobufCMethodDescriptor *metho
 
 /* 0: 30 s; negative: never. */
 struct deadline rpc_call_deadline(int64_t timeout_ms);
+
+/* The `invoke` of proxies and adapters, which a generated stub calls: trp_call() with its defaults.
+ * trp_call() itself and trp_call_async() look at `invoke` first and never come here. */
+void rpc_call_from_stub(ProtobufCService *service, unsigned index, const ProtobufCMessage *input,
+                        ProtobufCClosure closure, void *data);
 
 /* True for services made by rpc_proxy_create(). */
 bool rpc_is_proxy(const ProtobufCService *service);

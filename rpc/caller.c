@@ -1,4 +1,4 @@
-/* "troupe:NAME:PID", which is what gRPC puts first in the user agent; a blank ends it. */
+/* "troupe:NAME:PID", which gRPC puts first in the user agent; a blank ends it. */
 #include "caller.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 #define AGENT_PREFIX "troupe:"
 enum { PREFIX_BYTES = sizeof AGENT_PREFIX - 1 };
 
-/* A header has printable ASCII only; what comes from outside is shown on terminals. */
+/* A header has printable ASCII only; text from outside is shown on terminals. */
 static bool is_plain(char c)
 {
     return c > ' ' && c < 0x7f;

@@ -9,7 +9,7 @@
 /* The user agent of a channel of this process; `name`: NULL is the program's. To be freed. */
 char *rpc_caller_agent(const char *name);
 
-/* What a call's first metadata says of the caller, with a reference; empty if it is not ours. */
+/* The caller by a call's first metadata, with a reference; empty if it is not ours. */
 grpc_slice rpc_caller_slice(const grpc_metadata_array *metadata);
 
 /* "actor/1 (pid 4711) at ipv4:127.0.0.1:40000", or the address alone. To be freed. */

@@ -2,6 +2,7 @@
  * equal channels), no HTTP proxy, quick reconnection, no retries behind the caller's back. A local
  * channel is a pointer to the server. */
 #include "channel.h"
+#include "adapter.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -86,6 +87,11 @@ void trp_channel_destroy(trp_channel *channel)
 {
     if (!channel)
         return;
+    while (channel->adapters) {
+        struct rpc_adapter *adapter = channel->adapters;
+        channel->adapters = adapter->next;
+        rpc_adapter_destroy(adapter);
+    }
     while (channel->proxies) {
         struct rpc_proxy *proxy = channel->proxies;
         channel->proxies = proxy->next;
@@ -107,13 +113,41 @@ const char *trp_channel_address(const trp_channel *channel)
     return channel->address;
 }
 
-static trp_status find_local(const trp_server *server, const ProtobufCServiceDescriptor *descriptor,
+static struct rpc_adapter *find_adapter(const trp_channel *channel,
+                                        const ProtobufCServiceDescriptor *descriptor)
+{
+    struct rpc_adapter *adapter = channel->adapters;
+    while (adapter && adapter->base.descriptor != descriptor)
+        adapter = adapter->next;
+    return adapter;
+}
+
+/* `target` for a caller whose generated code is not the service's own. */
+static trp_status adapt_local(trp_channel *channel, ProtobufCService *target,
+                              const ProtobufCServiceDescriptor *descriptor,
+                              ProtobufCService **service)
+{
+    trp_status status = TRP_OK;
+    mutex_lock(&channel->mutex);
+    struct rpc_adapter *adapter = find_adapter(channel, descriptor);
+    if (!adapter && (status = rpc_adapter_create(&adapter, target, descriptor)) == TRP_OK) {
+        adapter->next = channel->adapters;
+        channel->adapters = adapter;
+    }
+    mutex_unlock(&channel->mutex);
+    *service = status == TRP_OK ? &adapter->base : NULL;
+    return status;
+}
+
+static trp_status find_local(trp_channel *channel, const ProtobufCServiceDescriptor *descriptor,
                              ProtobufCService **service)
 {
-    for (const struct rpc_service *entry = server->services; entry; entry = entry->next)
+    for (const struct rpc_service *entry = channel->server->services; entry; entry = entry->next)
         if (strcmp(entry->service->descriptor->name, descriptor->name) == 0) {
             *service = entry->service;
-            return TRP_OK;
+            if (entry->service->descriptor == descriptor)
+                return TRP_OK;
+            return adapt_local(channel, entry->service, descriptor, service);
         }
     return trp_fail(TRP_NOT_FOUND, "the server has no service %s", descriptor->name);
 }
@@ -135,7 +169,7 @@ trp_status trp_channel_service(trp_channel *channel, const ProtobufCServiceDescr
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "a service without a name: its .proto says optimize_for = CODE_SIZE");
     if (channel->server)
-        return find_local(channel->server, descriptor, service);
+        return find_local(channel, descriptor, service);
     mutex_lock(&channel->mutex);
     struct rpc_proxy *proxy = find_proxy(channel, descriptor);
     if (!proxy) {

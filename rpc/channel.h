@@ -1,4 +1,4 @@
-/* The client's end: what streams and proxies take from their channel. */
+/* The client's end: the parts of a channel that its streams and proxies use. */
 #ifndef TRP_RPC_CHANNEL_H
 #define TRP_RPC_CHANNEL_H
 
@@ -17,8 +17,9 @@ struct trp_channel {
     int64_t connect_timeout_ms;
     bool fail_fast;
     grpc_channel *grpc; /* has locks of its own */
-    struct mutex mutex; /* guards what follows */
+    struct mutex mutex; /* guards the fields behind it */
     struct rpc_proxy *proxies;
+    struct rpc_adapter *adapters; /* of a local one */
     grpc_completion_queue *idle[RPC_IDLE_QUEUES];
     size_t idle_count;
 };

@@ -4,6 +4,7 @@
  * of the two. On a thread that has joined turns the handler runs at once, in the caller's turn:
  * other threads would make the run depend on timing. */
 #include "future.h"
+#include "adapter.h"
 
 #include <stdlib.h>
 
@@ -22,7 +23,16 @@ trp_status trp_future_wait(trp_future *future, int64_t timeout_ms, ProtobufCMess
         *reply = NULL;
     if (future->given)
         return future->status == TRP_OK ? TRP_OK : trp_fail(future->status, "%s", future->text);
-    return future->impl->wait(future, deadline_in_ms(&clock_monotonic, timeout_ms), reply);
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
+    if (!future->output || !reply)
+        return future->impl->wait(future, deadline, reply);
+    ProtobufCMessage *answer = NULL;
+    trp_status status = future->impl->wait(future, deadline, &answer);
+    if (answer) {
+        status = rpc_adapt(answer, future->output, reply);
+        protobuf_c_message_free_unpacked(answer, NULL);
+    }
+    return status;
 }
 
 void trp_future_cancel(trp_future *future)
@@ -273,6 +283,20 @@ trp_future *rpc_future_start(ProtobufCService *service, unsigned index,
     return local_start(service, index, request, options);
 }
 
+static trp_future *start_adapted(struct rpc_adapter *adapter, unsigned index,
+                                 const ProtobufCMessage *request, const trp_call_options *options)
+{
+    const ProtobufCMethodDescriptor *method = rpc_adapter_method(adapter, index);
+    ProtobufCMessage *adapted;
+    trp_status status = rpc_adapt(request, method->input, &adapted);
+    if (status != TRP_OK)
+        return rpc_future_done(status, NULL);
+    trp_future *future = trp_call_async(adapter->target, method->name, adapted, options);
+    protobuf_c_message_free_unpacked(adapted, NULL);
+    future->output = adapter->base.descriptor->methods[index].output;
+    return future;
+}
+
 trp_future *trp_call_async(ProtobufCService *service, const char *method,
                            const ProtobufCMessage *request, const trp_call_options *options)
 {
@@ -283,5 +307,8 @@ trp_future *trp_call_async(ProtobufCService *service, const char *method,
         status = rpc_check_request(&service->descriptor->methods[index], request);
     if (status != TRP_OK)
         return rpc_future_done(status, NULL);
+    struct rpc_adapter *adapter = rpc_adapter_of(service);
+    if (adapter)
+        return start_adapted(adapter, index, request, options);
     return rpc_future_start(service, index, request, options ? options : &defaults);
 }

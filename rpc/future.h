@@ -9,7 +9,7 @@
 trp_future *rpc_future_start(ProtobufCService *service, unsigned index,
                              const ProtobufCMessage *request, const trp_call_options *options);
 
-/* What a kind of future can do; each kind's struct starts with trp_future. */
+/* The functions of a kind of future; each kind's struct starts with trp_future. */
 struct rpc_future_impl {
     /* As trp_future_wait(), with a deadline. */
     trp_status (*wait)(trp_future *future, struct deadline deadline, ProtobufCMessage **reply);
@@ -22,6 +22,7 @@ struct trp_future {
     bool given; /* the status was; then `status` and `text` are it */
     trp_status status;
     char *text;
+    const ProtobufCMessageDescriptor *output; /* the reply is adapted to it; NULL: it is not */
 };
 
 /* A future of a call that is over, with this thread's last error; takes `reply`. */

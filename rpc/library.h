@@ -25,7 +25,7 @@ gpr_timespec rpc_timespec(struct deadline deadline);
 /* grpc_completion_queue_next() with a monotonic deadline, telling TSan about the hand-over. */
 grpc_event rpc_next(grpc_completion_queue *queue, struct deadline deadline);
 
-/* Like rpc_next() for what is there already: never waits. */
+/* Like rpc_next() for events that are there already: never waits. */
 grpc_event rpc_poll(grpc_completion_queue *queue);
 
 /* Starts a batch that completes as `op`. Asserts: a refused batch is our own misuse. */

@@ -1,6 +1,6 @@
 /* Raw calls without a socket: the caller's thread takes the server's lock and runs the handlers
  * itself, then the group ends as it would on the reactor. A send is taken when the server has asked
- * for a message, never before: that is the backpressure. What the server sends waits in a bounded
+ * for a message, never before: that is the backpressure. Messages of the server wait in a bounded
  * inbox; beyond it, messages stay in the server's queue, as they would behind a full socket.
  *
  * A server that was not started has no reactor. Then whoever waits here calls group_end when it
@@ -152,7 +152,7 @@ static void wait_unlink(struct rpc_local_stream *stream)
         stream->next_waiting->previous_waiting = stream->previous_waiting;
 }
 
-/* Does what a reactor would: group_end when it is due, posted work. */
+/* A reactor's work: group_end when it is due, posted work. */
 static bool act_as_reactor(trp_server *server)
 {
     if (server->phase != RPC_SERVER_NEW)

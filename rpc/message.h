@@ -7,7 +7,8 @@
 #include <grpc/grpc.h>
 #include <troupe/rpc.h>
 
-/* What a server's received messages take together, or its replies. The messages go before it. */
+/* The bytes of a server's received messages together, or of its replies. The messages go before it.
+ */
 struct rpc_budget {
     _Atomic uint64_t used;
     uint64_t limit;
@@ -49,12 +50,12 @@ trp_message *rpc_message_join(trp_message *message);
 /* Takes `message`; its memory goes along without a copy. The caller destroys the buffer. */
 grpc_byte_buffer *rpc_message_to_buffer(trp_message *message);
 
-/* Adds to what `budget` holds. False: it would be more than `limit`, and nothing is added. */
+/* Charges `budget`. False: it would be over `limit`, and nothing is charged. */
 bool rpc_budget_take(struct rpc_budget *budget, uint64_t bytes, uint64_t limit);
 void rpc_budget_give(struct rpc_budget *budget, uint64_t bytes);
 
-/* Adds the message to what `budget` holds until it is destroyed or sent. False: it would be over;
- * nothing is charged. */
+/* Charges `budget` with the message until it is destroyed or sent. False: it would be over; nothing
+ * is charged. */
 bool rpc_message_charge(trp_message *message, struct rpc_budget *budget);
 void rpc_message_uncharge(trp_message *message);
 

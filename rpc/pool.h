@@ -12,7 +12,7 @@ struct rpc_pool;
 struct rpc_post;
 struct rpc_worker;
 
-/* Something to run on a pool thread; embedded in what it is about. */
+/* Work for a pool thread; embedded in the struct that it is about. */
 struct rpc_job {
     struct rpc_job *next;
     void (*run)(struct rpc_job *job, struct rpc_worker *worker); /* may free the job */
@@ -26,7 +26,7 @@ void rpc_pool_destroy(struct rpc_pool *pool);
 /* Starts the threads unless they run. Any thread. */
 TRP_MUST_USE trp_status rpc_pool_start(struct rpc_pool *pool);
 
-/* Runs what is queued and joins. Idempotent. */
+/* Runs the queued work and joins. Idempotent. */
 void rpc_pool_stop(struct rpc_pool *pool);
 
 /* Queues the job; rpc_pool_wake() has to follow soon. RESOURCE_EXHAUSTED: max_pending jobs wait;

@@ -172,7 +172,7 @@ static void answer(void *arg)
         grpc_byte_buffer_destroy(buffer);
 }
 
-/* What the call will be answered with. */
+/* The answer to the call. */
 static void set_answer(struct rpc_pool_call *call, trp_status status, const char *text)
 {
     trp_message_destroy(call->request);
@@ -233,7 +233,7 @@ static trp_status run_handler(struct rpc_pool_call *call)
                                    .call = call};
     trp_status status = rpc_invoke(&state.invocation, request);
     protobuf_c_message_free_unpacked(request, NULL);
-    /* The caller's clock may be behind: what a handler says when it gives up is no answer. */
+    /* The caller's clock may be behind: a handler that gives up has no answer. */
     if (deadline_passed(call->deadline, &clock_monotonic))
         return trp_fail(TRP_DEADLINE_EXCEEDED, "%s took longer than its deadline", method->path);
     return status;

@@ -15,17 +15,10 @@
 #include "message.h"
 #include "wire.h"
 
-/* Only trp_call() and trp_call_async() call proxies: they look at `invoke` first. A generated stub
- * comes here. */
 static void proxy_invoke(ProtobufCService *service, unsigned index, const ProtobufCMessage *input,
                          ProtobufCClosure closure, void *data)
 {
-    ProtobufCMessage *reply = NULL;
-    trp_status status =
-        trp_call(service, service->descriptor->methods[index].name, input, &reply, NULL);
-    closure(status == TRP_OK ? reply : NULL, data);
-    if (reply)
-        protobuf_c_message_free_unpacked(reply, NULL);
+    rpc_call_from_stub(service, index, input, closure, data);
 }
 
 bool rpc_is_proxy(const ProtobufCService *service)

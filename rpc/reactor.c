@@ -6,8 +6,8 @@
  * New calls are asked for per method, so that gRPC does the look-up; a protobuf-c call comes with
  * its request in the same event. Paths that no method has come through a request of their own and
  * are refused. One request a method is enough: it is made again before the next event is taken, and
- * gRPC keeps what comes meanwhile. More would cost every event: Debian's gRPC has assertions, and
- * with them it looks for each event's tag among all that are outstanding. */
+ * gRPC keeps the events that come meanwhile. More would cost every event: Debian's gRPC has
+ * assertions, and with them it looks for each event's tag among all that are outstanding. */
 #include "server.h"
 
 #include <assert.h>
@@ -242,7 +242,7 @@ void trp_server_visit(trp_server *server, void (*work)(void *arg), void *arg)
     rpc_server_post(server, &visit.post, &visit.post);
     assert(!rpc_server_held(server));
     if (!rpc_server_kick(server) || !visit_wait(&visit))
-        trp_server_run(server, nothing, NULL); /* which runs what was posted, unless it was run */
+        trp_server_run(server, nothing, NULL); /* which runs posted work, unless it was run */
     if (visit.failure)
         trp_fail(visit.code, "%s", visit.failure);
     free(visit.failure);

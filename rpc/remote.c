@@ -3,9 +3,9 @@
  * way), or together with the status: a unary call costs three batches, as in the shortest program
  * on gRPC itself.
  *
- * What handlers send is released when the group ends. Released messages follow each other without
- * waiting for another group, with a hint that more comes: gRPC then writes many of them to the
- * socket at once.
+ * Messages of handlers are released when the group ends. Released messages follow each other
+ * without waiting for another group, with a hint that more comes: gRPC then writes many of them to
+ * the socket at once.
  *
  * A receive that finds no message makes gRPC write a window update at once. So it starts when the
  * group ends, behind the answers, which take the update along: one write to the socket for a
@@ -36,7 +36,7 @@ struct remote_call {
     bool ended;             /* the peer is gone, or has the status */
     bool half_closed;
     bool eager;      /* receives start at once */
-    bool held_back;  /* what is being sent is done before all of it has left */
+    bool held_back;  /* the message being sent is done before all of it has left */
     uint32_t taken;  /* messages in this group */
     uint64_t asked;  /* the group that started the receive */
     size_t released; /* of the messages in base.out: may go out */
@@ -201,7 +201,7 @@ static void send_due(struct remote_call *call)
     call->outstanding++;
     rpc_batch(call->call, ops, count, &call->send_op);
     if (outgoing)
-        grpc_byte_buffer_destroy(outgoing); /* the batch took what was in it */
+        grpc_byte_buffer_destroy(outgoing); /* the batch took its contents */
 }
 
 static void remote_start_read(struct remote_call *call)

@@ -4,7 +4,7 @@
  *   reactor.c  the thread that polls the completion queue; posted work; new calls
  *   remote.c   raw calls that came over gRPC          local.c  raw calls of this process
  *   pool.c     protobuf-c methods, on threads         health.c grpc.health.v1, itself raw methods
- *   unread.c   what raw calls sent and nobody took
+ *   unread.c   messages of raw calls that nobody took
  *
  * All fields belong to whoever holds the lock unless they say otherwise. */
 #ifndef TRP_RPC_SERVER_H
@@ -37,13 +37,13 @@ struct rpc_method {
 
 /* How a raw call reaches its peer. */
 struct rpc_transport {
-    /* The group has ended: what the call's fields ask for may go out. */
+    /* The group has ended: the call's fields say which batches may go out. */
     void (*flush)(trp_server_call *call);
     void (*read)(trp_server_call *call);  /* read_wanted was set */
     char *(*peer)(trp_server_call *call); /* the caller frees */
-    /* Ends it, what is queued goes nowhere: closed() follows. */
+    /* Ends it, its queue goes nowhere: closed() follows. */
     void (*abort)(trp_server_call *call, trp_status status, const char *text);
-    /* A reference to what tells connections apart; NULL: all are one client. */
+    /* A reference to the connection, which tells clients apart; NULL: all are one client. */
     grpc_auth_context *(*connection)(trp_server_call *call);
     void (*destroy)(trp_server_call *call);
 };
@@ -79,7 +79,7 @@ struct rpc_call_list {
     trp_server_call *first, *last;
 };
 
-/* Work for whoever holds the lock next; embedded in what it is about. */
+/* Work for the next holder of the lock; embedded in the struct that it is about. */
 struct rpc_post {
     struct rpc_post *next;
     void (*work)(void *arg);
@@ -99,7 +99,7 @@ struct trp_server {
     trp_server_options options; /* address is ours */
     struct rpc_budget budget;   /* atomic */
     struct rpc_budget replies;  /* atomic; of protobuf-c methods, until gRPC has sent them */
-    struct rpc_unread unread;   /* what raw calls sent */
+    struct rpc_unread unread;   /* messages of raw calls */
     struct rpc_method *methods; /* these fixed from the start on */
     struct rpc_service *services;
     void *group_service;
@@ -151,7 +151,7 @@ struct trp_server {
 void rpc_server_enter(trp_server *server);
 
 /* Gives the handlers' work to the transports and calls group_end until nothing is left, after the
- * posted work; lock held. What is posted meanwhile waits for the next turn while there is a
+ * posted work; lock held. Work posted meanwhile waits for the next turn while there is a
  * reactor: posts that bring on more must not keep others waiting. */
 void rpc_server_settle(trp_server *server);
 
@@ -194,10 +194,10 @@ bool rpc_server_kick(trp_server *server);
 
 /* ---- reactor.c ---- */
 
-/* Posts what waits for new calls, once per method, and starts the thread. */
+/* Asks for new calls, once per method, and starts the thread. */
 trp_status rpc_reactor_start(trp_server *server);
 
-/* After gRPC's shutdown: joins the thread and frees what rpc_reactor_start() made. */
+/* After gRPC's shutdown: joins the thread and undoes rpc_reactor_start(). */
 void rpc_reactor_stop(trp_server *server);
 
 /* trp_server_post() of work that needs no memory, a list of it: a post is free again when it runs.

@@ -1,6 +1,6 @@
 /* From a set of methods to a listening server and back. Stopping is in this order: no new calls;
  * running ones may finish until the grace ends; the rest is cancelled; gRPC reports that nothing is
- * left; the pool and the reactor are joined; what was posted too late runs here. */
+ * left; the pool and the reactor are joined; work posted too late runs here. */
 #include "server.h"
 
 #include <errno.h>
@@ -168,7 +168,7 @@ static void abort_calls(trp_server *server)
 static void wait_shutdown(trp_server *server)
 {
     rpc_server_enter(server);
-    while (!server->shutdown_done || !idle(server)) /* what is cancelled comes at once */
+    while (!server->shutdown_done || !idle(server)) /* cancelled calls come at once */
         rpc_server_wait(server, &server->changed, DEADLINE_NEVER);
     rpc_server_release(server);
 }

@@ -1,5 +1,5 @@
-/* What raw calls have sent and their clients have not taken: bounded for all clients together. A
- * client is a connection, or all callers of this process. */
+/* Messages that raw calls have sent and their clients have not taken: bounded for all clients
+ * together. A client is a connection, or all callers of this process. */
 #ifndef TRP_RPC_UNREAD_H
 #define TRP_RPC_UNREAD_H
 

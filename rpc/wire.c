@@ -1,7 +1,8 @@
-/* protobuf-c unpacks recursively and believes what it reads: a few hundred bytes nest deep enough
+/* protobuf-c unpacks recursively and believes every number: a few hundred bytes nest deep enough
  * to end the stack, and two bytes of an empty submessage become a hundred in memory. So bytes from
- * outside are walked first, with an explicit stack of fixed depth, adding up what unpacking would
- * allocate. What passes can still be refused by protobuf-c, but not hurt. */
+ * outside are walked first, with an explicit stack of fixed depth, adding up the bytes that
+ * unpacking would allocate. A message that passes can still be refused by protobuf-c, but not hurt.
+ */
 #include "wire.h"
 
 #include <inttypes.h>
@@ -10,7 +11,7 @@
 
 enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
 
-/* What malloc adds to each block, and protobuf-c's note of a field while it unpacks. */
+/* Bytes that malloc adds to each block, and protobuf-c's note of a field while it unpacks. */
 enum { ALLOCATION_BYTES = 16, SCANNED_FIELD_BYTES = 40 };
 
 struct level {

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include <troupe/rng.h>
+#include <troupe/columns.h>
 #include <troupe/tensor.h>
 #include "core/alloc.h"
 #include "core/background.h"
@@ -704,6 +705,12 @@ static void a_map_has_what_was_put_and_not_removed(void **state)
         }
         assert_int_equal(map.count, count);
     }
+    map_clear(&map);
+    for (uint64_t key = 0; key < 100; key++)
+        assert_int_equal(map_get(&map, key), 0);
+    *map_at(&map, 7) = 1;
+    assert_int_equal(map_get(&map, 7), 1);
+    assert_int_equal(map.count, 1);
     map_cleanup(&map);
     assert_int_equal(map.count, 0);
     assert_int_equal(map_get(&map, 7), 0);
@@ -717,6 +724,37 @@ static void kept_errors_come_back(void **state)
     (void)trp_fail(TRP_INTERNAL, "of a cleanup");
     assert_int_equal(error_back(TRP_NOT_FOUND, kept), TRP_NOT_FOUND);
     assert_string_equal(trp_last_error(), "the first");
+}
+
+/* ---- columns ------------------------------------------------------------------------------- */
+
+static void assert_columns_differ(const trp_columns *have, const trp_columns *want, const char *how)
+{
+    assert_int_equal(trp_columns_check(have, want, "table t"), TRP_INVALID_ARGUMENT);
+    assert_string_equal(trp_last_error(), how);
+}
+
+static void columns_that_differ_are_named_with_both_shapes(void **state)
+{
+    (void)state;
+    const trp_tensor_spec number = {.name = "reward", .dtype = TRP_FLOAT32};
+    const trp_tensor_spec frame = {.name = "frame", .dtype = TRP_UINT8, .rank = 2, .shape = {4, 3}};
+    trp_columns a = {0}, b = {0};
+    assert_int_equal(trp_columns_check(&a, &b, "table t"), TRP_OK);
+    trp_columns_add(&a, NULL, &number);
+    assert_columns_differ(&a, &b, "table t: column 0 is reward float32[], expected nothing");
+    trp_columns_add_all(&b, &a);
+    trp_columns_add_steps(&a, "view", &frame, 20);
+    trp_columns_add_steps(&b, "view", &frame, 21);
+    assert_columns_differ(
+        &a, &b, "table t: column 1 is view uint8[20, 4, 3], expected view uint8[21, 4, 3]");
+    assert_int_equal(trp_columns_find(&a, "view"), 1);
+    assert_int_equal(trp_columns_find(&a, "frame"), 2);
+    trp_columns_cleanup(&b);
+    trp_columns_add_all(&b, &a);
+    assert_int_equal(trp_columns_check(&a, &b, "table t"), TRP_OK);
+    trp_columns_cleanup(&a);
+    trp_columns_cleanup(&b);
 }
 
 int main(void)
@@ -752,6 +790,7 @@ int main(void)
         cmocka_unit_test(dtypes_have_names_and_sizes),
         cmocka_unit_test(slabs_give_each_size_its_own_memory_again),
         cmocka_unit_test(threads_take_turns_in_order),
+        cmocka_unit_test(columns_that_differ_are_named_with_both_shapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

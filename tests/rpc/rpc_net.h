@@ -29,10 +29,11 @@ struct service {
     uint32_t opened, closed, half_closed, received, drained, drained_too_early, groups,
         groups_at_wake;
     uint32_t received_since_group, largest_group;
-    size_t weight;             /* of a message to Echo, beside its bytes */
-    int64_t wake_ns;           /* what group_end answers; reset when it has come */
-    bool again;                /* group_end wants to be called at once after a message */
+    size_t weight;   /* of a message to Echo, beside its bytes */
+    int64_t wake_ns; /* what group_end answers; reset when it has come */
+    bool again;      /* after a message group_end wants to be called elsewhere, at once: */
     uint32_t groups_elsewhere; /* on another thread than the test's */
+    bool owed;                 /* it has not been, yet */
     trp_server_call *held;     /* the last call of Hold */
     char peer[128];
 };
@@ -219,7 +220,9 @@ static int64_t group_end(void *arg)
 {
     struct service *service = arg;
     mutex_lock(&service->mutex);
-    bool again = service->again && service->received_since_group > 0;
+    service->owed =
+        service->again && is_test_thread && (service->owed || service->received_since_group > 0);
+    bool again = service->owed;
     service->groups++;
     service->groups_elsewhere += !is_test_thread;
     if (service->received_since_group > service->largest_group)

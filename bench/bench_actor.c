@@ -52,9 +52,10 @@ static void start(struct bench *bench)
                                                    }));
     check(trp_replay_server_start(bench->server));
     check(trp_channel_create(&bench->channel, address, NULL));
-    check(trp_agent_learner_create(
-        &bench->learner, &bench->agent,
-        &(trp_agent_learner_options){.env = "CartPole-v1", .loop = {.replay = bench->channel}}));
+    check(trp_agent_learner_create(&bench->learner, &bench->agent,
+                                   &(trp_agent_learner_options){.env = "CartPole-v1",
+                                                                .replays = &bench->channel,
+                                                                .replay_count = 1}));
     trp_agent_table_list_cleanup(&tables);
     free(address);
     free(store);
@@ -102,12 +103,12 @@ static double bare_rate(struct bench *bench, uint32_t copies)
     trp_rng_init(&rng, 1, 0);
     check(trp_env_create(&env, "CartPole-v1", &(trp_env_options){.count = copies, .seed = 1}));
     check(trp_agent_policy_create(&policy, &bench->agent, "CartPole-v1", copies));
-    trp_act act = {.observations = observations, .rows = copies, .rng = &rng, .actions = actions};
-    trp_env_buffers buffers = {.observations = observations,
-                               .rewards = rewards,
-                               .terminated = terminated,
-                               .truncated = truncated};
-    check(trp_env_reset(env, observations));
+    void *rows[] = {observations};
+    trp_act act = {
+        .observations = (const void *const *)rows, .rows = copies, .rng = &rng, .actions = actions};
+    trp_env_buffers buffers = {
+        .observations = rows, .rewards = rewards, .terminated = terminated, .truncated = truncated};
+    check(trp_env_reset(env, rows));
     int64_t since = clock_now_ns(&clock_monotonic);
     for (uint64_t steps = 0; steps < STEPS; steps += copies) {
         check(policy->impl->act(policy, &act));

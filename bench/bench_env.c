@@ -20,7 +20,7 @@ enum {
 struct bench {
     trp_env *env;
     double (*states)[4];
-    float *observations, *finals, *rewards;
+    float *observations, *finals, *rewards, *discounts;
     bool *terminated, *truncated;
     int32_t *actions; /* STEPS rows of COPIES */
     trp_rng rng;
@@ -75,8 +75,9 @@ static void run_bare(struct bench *bench)
 
 static void run_env(struct bench *bench)
 {
-    const trp_env_buffers buffers = {bench->observations, bench->finals, bench->rewards,
-                                     bench->terminated, bench->truncated};
+    void *rows[] = {bench->observations}, *finals[] = {bench->finals};
+    const trp_env_buffers buffers = {
+        rows, finals, bench->rewards, bench->terminated, bench->truncated, NULL};
     for (int step = 0; step < STEPS; step++) {
         if (trp_env_step(bench->env, bench->actions + step * COPIES, &buffers) != TRP_OK) {
             fprintf(stderr, "bench_env: %s\n", trp_last_error());
@@ -89,7 +90,7 @@ static double env_rate(struct bench *bench, const char *name)
 {
     const trp_env_options options = {.count = COPIES, .seed = 1};
     if (trp_env_create(&bench->env, name, &options) != TRP_OK ||
-        trp_env_reset(bench->env, bench->observations) != TRP_OK) {
+        trp_env_reset(bench->env, (void *[]){bench->observations}) != TRP_OK) {
         fprintf(stderr, "bench_env: %s\n", trp_last_error());
         exit(1);
     }
@@ -108,6 +109,7 @@ int main(void)
         .observations = xcalloc(COPIES * ROW_MAX, sizeof(float)),
         .finals = xcalloc(COPIES * ROW_MAX, sizeof(float)),
         .rewards = xcalloc(COPIES, sizeof(float)),
+        .discounts = xcalloc(COPIES, sizeof(float)),
         .terminated = xcalloc(COPIES, sizeof(bool)),
         .truncated = xcalloc(COPIES, sizeof(bool)),
         .actions = xcalloc(COPIES * STEPS, sizeof(int32_t)),
@@ -122,6 +124,7 @@ int main(void)
     free(bench.observations);
     free(bench.finals);
     free(bench.rewards);
+    free(bench.discounts);
     free(bench.terminated);
     free(bench.truncated);
     free(bench.actions);

@@ -167,7 +167,7 @@ static void compare(const struct load *load, trp_channel *channel, pid_t server,
     struct measured measured = segments_median(&segments);
     print_row(name, "items/s", measured.per_s, median(reads, SEGMENTS), "32 threads that pread", 0,
               "");
-    print_cpu(name, &measured, 0, "", 0);
+    print_cpu(name, &measured, 0, "", &(struct measured){0});
 }
 
 static void bench_larger(const struct cgroup *group, const char *parent, double bytes)

@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include <troupe/nn.h>
+#include <troupe/optimizer.h>
 #include "core/alloc.h"
 #include "core/clock.h"
 
@@ -145,7 +146,8 @@ static void ours_train(struct ours *o, const struct problem *p, struct data *d)
     trp_net_forward(o->net, o->params, d->states, p->batch, o->q);
     trp_q_loss_to(NULL, &d->batch, p->outputs, o->q, d->targets, d->td_errors, o->q);
     trp_net_backward(o->net, o->params, d->states, o->q, o->grads, NULL, NULL);
-    trp_adam_step(NULL, ++o->step, 1, o->params, o->grads, o->m, o->v, 0, o->count);
+    trp_optimizer_step(&(trp_optimizer){0}, ++o->step, 1, o->params, o->grads,
+                       (float *[]){o->m, o->v}, 0, o->count);
 }
 
 static void ours_double_q(struct ours *o, const struct problem *p, struct data *d)
@@ -153,7 +155,8 @@ static void ours_double_q(struct ours *o, const struct problem *p, struct data *
     (void)p;
     memset(o->grads, 0, o->count * sizeof *o->grads);
     trp_q_step(o->net, NULL, o->params, o->target, &d->batch, o->grads, d->td_errors);
-    trp_adam_step(NULL, ++o->step, 1, o->params, o->grads, o->m, o->v, 0, o->count);
+    trp_optimizer_step(&(trp_optimizer){0}, ++o->step, 1, o->params, o->grads,
+                       (float *[]){o->m, o->v}, 0, o->count);
 }
 
 /* ---- oneDNN ------------------------------------------------------------------------------ */
@@ -457,7 +460,8 @@ static void theirs_train(struct theirs *t, const struct problem *p, struct data 
     ops_run(t, &t->online);
     trp_q_loss_to(NULL, &d->batch, p->outputs, t->q, d->targets, d->td_errors, t->dq);
     ops_run(t, &t->backward);
-    trp_adam_step(NULL, ++t->step, 1, t->params, t->grads, t->m, t->v, 0, t->count);
+    trp_optimizer_step(&(trp_optimizer){0}, ++t->step, 1, t->params, t->grads,
+                       (float *[]){t->m, t->v}, 0, t->count);
 }
 
 static void theirs_double_q(struct theirs *t, const struct problem *p, struct data *d)
@@ -468,7 +472,8 @@ static void theirs_double_q(struct theirs *t, const struct problem *p, struct da
     trp_q_loss(NULL, &d->batch, p->outputs, t->q, t->next_online, t->next_target, d->td_errors,
                t->dq);
     ops_run(t, &t->backward);
-    trp_adam_step(NULL, ++t->step, 1, t->params, t->grads, t->m, t->v, 0, t->count);
+    trp_optimizer_step(&(trp_optimizer){0}, ++t->step, 1, t->params, t->grads,
+                       (float *[]){t->m, t->v}, 0, t->count);
 }
 
 /* ---- timing ------------------------------------------------------------------------------ */

@@ -1,6 +1,7 @@
 /* Inserts through real sockets: `troupe replay serve` in a process of its own, writers here; tables
  * that are full and trim one item for each that comes, every item confirmed; and dm-reverb's own
- * clients on our server, in turns with its own. Figures are medians of five seconds. (Samples:
+ * clients on our server, in turns with its own. Figures are medians of five seconds; those of
+ * dm-reverb's clients of eight halves of one, of twelve where stores grow. (Samples:
  * bench_samples.)
  *
  *   bench_replay [--dir PATH] [--peer DIR]     PATH: where the store goes (default /dev/shm)
@@ -161,7 +162,7 @@ static void bench_inserts(struct bench *bench, const struct load *load)
         snprintf(name, sizeof name, "insert %s, %u writer%s, %s", load->name, writers[i],
                  writers[i] > 1 ? "s" : "", bench->place);
         print_row(name, "items/s", measured.per_s, ceiling, ceiling_name, peer.per_s, "dm-reverb");
-        print_cpu(name, &measured, 0, "", peer.server_us);
+        print_cpu(name, &measured, 0, "", &peer);
     }
     served_stop(&served);
 }
@@ -278,7 +279,7 @@ static void print_ways(struct bench *bench)
         if (strcmp(way->size, loads[1].name) != 0)
             raw_us = 0;
         print_row(name, "items/s", ours.per_s, 0, "", theirs.per_s, "dm-reverb's server");
-        print_cpu(name, &ours, raw_us, "raw gRPC, same size", theirs.server_us);
+        print_cpu(name, &ours, raw_us, "raw gRPC, same size", &theirs);
     }
 }
 

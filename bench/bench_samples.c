@@ -7,7 +7,7 @@
  *
  * Ceilings: where the file is shared, a memcpy of the same bytes, rows of a large table in random
  * order into the rows of a batch, on one thread; else a gRPC stream of messages of the same size
- * that nobody looks into. Views are batches that are not copied.
+ * that nobody looks into.
  *
  * Prints: case, measured, unit, ceiling, its name[, peer, its name]. */
 #include <troupe/replay.h>
@@ -87,17 +87,16 @@ struct place {
 };
 
 static void print_samples(struct bench *bench, const struct load *load, const struct place *place,
-                          uint32_t prefetch, bool views)
+                          uint32_t prefetch)
 {
     struct measured peer = fastest(&bench->peer, "sample", load->name);
-    struct measured measured =
-        measure_samples(load, place->channel, place->server, prefetch, views);
+    struct measured measured = measure_samples(load, place->channel, place->server, prefetch);
     char name[128];
-    snprintf(name, sizeof name, "%s %s, batches of %d, %s%s", views ? "view" : "sample", load->name,
-             BATCH, place->name, prefetch ? "" : ", no prefetch");
+    snprintf(name, sizeof name, "sample %s, batches of %d, %s%s", load->name, BATCH, place->name,
+             prefetch ? "" : ", no prefetch");
     print_row(name, "items/s", measured.per_s, place->ceiling.per_s, place->ceiling_name,
               peer.per_s, "dm-reverb dataset");
-    print_cpu(name, &measured, place->ceiling_us, "raw gRPC, sending", peer.server_us);
+    print_cpu(name, &measured, place->ceiling_us, "raw gRPC, sending", &peer);
 }
 
 /* The server in this process: no socket. */
@@ -117,9 +116,8 @@ static void bench_same_process(struct bench *bench, const struct load *load,
                           .ceiling = ceiling,
                           .ceiling_name = "memcpy gather"};
     insert_items(place.channel, load->name, load, load->table_size);
-    print_samples(bench, load, &place, PREFETCH, false);
-    print_samples(bench, load, &place, 0, false);
-    print_samples(bench, load, &place, 0, true);
+    print_samples(bench, load, &place, PREFETCH);
+    print_samples(bench, load, &place, 0);
     trp_channel_destroy(place.channel);
     trp_replay_server_destroy(server);
     remove_dir(dir);
@@ -135,8 +133,7 @@ static void bench_shared(struct bench *bench, const struct load *load, const cha
                           .ceiling = ceiling,
                           .ceiling_name = "memcpy gather"};
     insert_items(served.channel, load->name, load, load->table_size);
-    print_samples(bench, load, &place, PREFETCH, false);
-    print_samples(bench, load, &place, PREFETCH, true);
+    print_samples(bench, load, &place, PREFETCH);
     served_stop(&served);
 }
 
@@ -152,7 +149,7 @@ static void bench_network(struct bench *bench, const struct load *load)
                           .ceiling_name = "raw gRPC stream",
                           .ceiling_us = ceiling.client_us};
     insert_items(served.channel, load->name, load, load->table_size);
-    print_samples(bench, load, &place, PREFETCH, false);
+    print_samples(bench, load, &place, PREFETCH);
     served_stop(&served);
 }
 

@@ -230,7 +230,7 @@ static void stored_group(struct stored *stored, const struct load *load, size_t 
         if (place >= load->live)
             break;
         if (!filling) {
-            store_item_delete(stored->store, stored->table, stored->live[place]);
+            store_item_delete(stored->store, stored->live[place]);
             store_item_destroy(stored->store, stored->live[place]);
         }
         stored_insert(stored, place, draw_size(load));
@@ -238,20 +238,35 @@ static void stored_group(struct stored *stored, const struct load *load, size_t 
     check_status(store_commit(stored->store));
 }
 
-static trp_status ignore_item(void *arg, uint32_t table_id, struct item *item)
+/* Where the item will be, its seq is. */
+static trp_status keep_seq(void *arg, uint32_t table_id, uint64_t seq, double priority)
 {
+    struct stored *stored = arg;
     (void)table_id;
-    store_item_destroy(arg, item);
+    (void)priority;
+    stored->live[stored->next++] = (struct item *)(uintptr_t)seq;
     return TRP_OK;
+}
+
+/* Brings what is in the store. */
+static void stored_load(struct stored *stored)
+{
+    bool damaged;
+    check_status(store_scan(stored->store, keep_seq, stored));
+    for (size_t place = 0; place < stored->next; place++) {
+        uint64_t seq = (uint64_t)(uintptr_t)stored->live[place];
+        stored->live[place] = store_load_item(stored->store, seq, true, &damaged);
+    }
+    check_status(store_load_end(stored->store));
 }
 
 static void stored_open(struct stored *stored, const char *dir, size_t live)
 {
     struct store_options options = {.dir = dir};
     check_status(store_create(&stored->store, &options));
-    check_status(store_load(stored->store, ignore_item, stored->store));
-    stored->table = store_table_put(stored->store, "t", "name=t", (trp_bytes){0});
     stored->live = xcalloc(live, sizeof *stored->live);
+    stored_load(stored);
+    stored->table = store_table_put(stored->store, "t", "name=t", (trp_bytes){0});
 }
 
 static void stored_close(struct stored *stored, size_t live)
@@ -381,14 +396,6 @@ static void measure_copy(const char *parent)
 
 /* ---- after a restart ------------------------------------------------------------------------ */
 
-static trp_status keep_item(void *arg, uint32_t table_id, struct item *item)
-{
-    struct stored *stored = arg;
-    (void)table_id;
-    stored->live[stored->next++] = item;
-    return TRP_OK;
-}
-
 /* Chunks a second that are read for the first time in a store's life, in random order, and with
  * `known` without a comparison with their sums. */
 static double first_reads(const char *dir, const struct load *load, bool known)
@@ -397,7 +404,7 @@ static double first_reads(const char *dir, const struct load *load, bool known)
     struct stored stored = {.live = xcalloc(load->live, sizeof *stored.live)};
     uint8_t *bytes = xmalloc(load->size_max);
     check_status(store_create(&stored.store, &(struct store_options){.dir = dir}));
-    check_status(store_load(stored.store, keep_item, &stored));
+    stored_load(&stored);
     for (size_t place = 0; known && place < load->live; place++)
         stored.live[place]->chunks[0]->unchecked = false;
     int64_t start = clock_now_ns(&clock_monotonic);
@@ -472,7 +479,7 @@ static double long_part(struct stored *stored, const struct load *load, enum rem
     int64_t start = clock_now_ns(&clock_monotonic);
     for (size_t done = 0; done < inserts; done++) {
         size_t place = remover == LOWEST ? lowest->heap[0] : victim(load, &stored->oldest);
-        store_item_delete(stored->store, stored->table, stored->live[place]);
+        store_item_delete(stored->store, stored->live[place]);
         store_item_destroy(stored->store, stored->live[place]);
         stored_insert(stored, place, draw_size(load));
         if (remover == LOWEST) {
@@ -551,7 +558,7 @@ enum { UPDATES = 256, UPDATED_ITEMS = 100 * 1000 };
 
 static void empty_group(struct stored *stored)
 {
-    store_item_priority(stored->store, stored->table, stored->live[0]);
+    store_item_priority(stored->store, stored->live[0]);
     check_status(store_commit(stored->store));
 }
 
@@ -559,15 +566,14 @@ static void update_group(struct stored *stored)
 {
     /* Whoever changes a priority has the item in the cache already. */
     for (unsigned index = 0; index < UPDATES; index++)
-        store_item_priority(stored->store, stored->table,
-                            stored->live[(index * 389) % UPDATED_ITEMS]);
+        store_item_priority(stored->store, stored->live[(index * 389) % UPDATED_ITEMS]);
     check_status(store_commit(stored->store));
 }
 
 static void scattered_group(struct stored *stored)
 {
     for (unsigned index = 0; index < UPDATES; index++)
-        store_item_priority(stored->store, stored->table, stored->live[draw(UPDATED_ITEMS)]);
+        store_item_priority(stored->store, stored->live[draw(UPDATED_ITEMS)]);
     check_status(store_commit(stored->store));
 }
 

@@ -145,16 +145,11 @@ void finish(struct process *process, const char *what)
 
 double cpu_us(pid_t pid)
 {
-    char path[64];
-    unsigned long user = 0, system = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    FILE *file = fopen(path, "r");
-    if (!file)
+    clockid_t clock;
+    struct timespec used;
+    if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &used) != 0)
         return 0;
-    int found = fscanf(file, "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
-                       &user, &system);
-    fclose(file);
-    return found == 2 ? (double)(user + system) * 1e6 / (double)sysconf(_SC_CLK_TCK) : 0;
+    return (double)used.tv_sec * 1e6 + (double)used.tv_nsec * 1e-3;
 }
 
 void beside_this_program(char *path, size_t size, const char *name)
@@ -276,7 +271,7 @@ void segment_end(struct segments *segments, double items)
 
 void segments_add(struct segments *segments, struct measured measured)
 {
-    if (segments->count == SEGMENTS)
+    if (segments->count == SEGMENTS_MAX)
         fail("more segments than expected");
     segments->per_s[segments->count] = measured.per_s;
     segments->client_us[segments->count] = measured.client_us;
@@ -369,36 +364,26 @@ struct measured measure_inserts(const struct load *load, const char *address, pi
     return segments_median(&segments);
 }
 
-static void next(trp_sampler *sampler, bool views)
-{
-    trp_batch batch;
-    trp_views seen;
-    check(views ? trp_sampler_next_views(sampler, &seen, 30000)
-                : trp_sampler_next(sampler, &batch, 30000));
-    if (views && !trp_sampler_views_valid(sampler))
-        fail("the server took views back");
-}
-
 struct measured measure_samples(const struct load *load, trp_channel *channel, pid_t server,
-                                uint32_t prefetch, bool views)
+                                uint32_t prefetch)
 {
     struct segments segments = {.count = 0};
     trp_sampler *sampler;
+    trp_batch batch;
     check(trp_sampler_create(&sampler, channel,
                              &(trp_sampler_options){.table = load->name,
                                                     .columns = load->columns,
                                                     .column_count = load->column_count,
                                                     .batch_size = BATCH,
                                                     .prefetch = prefetch,
-                                                    .limiter_timeout_ms = -1,
-                                                    .views = views}));
+                                                    .limiter_timeout_ms = -1}));
     for (size_t i = 0; i < 4 * load->table_size; i += BATCH) /* pages are mapped, caches warm */
-        next(sampler, views);
+        check(trp_sampler_next(sampler, &batch, 30000));
     while (segments.count < SEGMENTS) {
         double count = 0;
         segment_begin(&segments, server);
         for (; now() < segments.begin_ns + SEGMENT_NS; count += BATCH)
-            next(sampler, views);
+            check(trp_sampler_next(sampler, &batch, 30000));
         segment_end(&segments, count);
     }
     trp_sampler_destroy(sampler);
@@ -418,14 +403,16 @@ void print_row(const char *name, const char *unit, double measured, double ceili
 }
 
 void print_cpu(const char *name, const struct measured *measured, double ceiling_us,
-               const char *ceiling_name, double peer_us)
+               const char *ceiling_name, const struct measured *peer)
 {
     char line[160];
     bool apart = measured->server_us > 0;
     snprintf(line, sizeof line, "  %s, %s", apart ? "client" : "client and server", name);
-    print_row(line, "us/item", measured->client_us, 0, "", 0, "");
+    print_row(line, "us/item", measured->client_us, 0, "",
+              peer->client_us + (apart ? 0 : peer->server_us), "dm-reverb");
     if (!apart)
         return;
     snprintf(line, sizeof line, "  server, %s", name);
-    print_row(line, "us/item", measured->server_us, ceiling_us, ceiling_name, peer_us, "dm-reverb");
+    print_row(line, "us/item", measured->server_us, ceiling_us, ceiling_name, peer->server_us,
+              "dm-reverb");
 }

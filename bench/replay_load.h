@@ -13,7 +13,14 @@
 #include <troupe/rpc.h>
 #include <troupe/tensor.h>
 
-enum { COLUMNS_MAX = 6, FRAMES = 16, BATCH = 256, WRITERS_MAX = 16, SEGMENTS = 5 };
+enum {
+    COLUMNS_MAX = 6,
+    FRAMES = 16,
+    BATCH = 256,
+    WRITERS_MAX = 16,
+    SEGMENTS = 5,
+    SEGMENTS_MAX = 16
+};
 
 /* What a step is; an item is one step. */
 struct load {
@@ -79,11 +86,11 @@ void served_stop(struct served *served);
 /* ---- work -------------------------------------------------------------------------------- */
 
 struct measured {
-    double per_s, client_us, server_us; /* medians of SEGMENTS */
+    double per_s, client_us, server_us; /* medians of segments */
 };
 
 struct segments {
-    double per_s[SEGMENTS], client_us[SEGMENTS], server_us[SEGMENTS];
+    double per_s[SEGMENTS_MAX], client_us[SEGMENTS_MAX], server_us[SEGMENTS_MAX];
     int count;
     double own_us, their_us; /* when the current one began */
     int64_t begin_ns;
@@ -103,10 +110,9 @@ void insert_items(trp_channel *channel, const char *table, const struct load *lo
 struct measured measure_inserts(const struct load *load, const char *address, pid_t server,
                                 uint32_t writers);
 
-/* Batches of BATCH from the table of this load, copied or as views. Of views nothing is read but
- * their addresses, which is the least that a learner does. */
+/* Batches of BATCH from the table of this load. */
 struct measured measure_samples(const struct load *load, trp_channel *channel, pid_t server,
-                                uint32_t prefetch, bool views);
+                                uint32_t prefetch);
 
 /* ---- rows -------------------------------------------------------------------------------- */
 
@@ -114,9 +120,9 @@ struct measured measure_samples(const struct load *load, trp_channel *channel, p
 void print_row(const char *name, const char *unit, double measured, double ceiling,
                const char *ceiling_name, double peer, const char *peer_name);
 
-/* Two rows: processor microseconds an item; the ceiling and the peer are the server's. One row when
- * both are this process. */
+/* Two rows: processor microseconds an item, client and server; the ceiling is the server's. One row
+ * when both are this process. Without a peer its figures are 0. */
 void print_cpu(const char *name, const struct measured *measured, double ceiling_us,
-               const char *ceiling_name, double peer_us);
+               const char *ceiling_name, const struct measured *peer);
 
 #endif

@@ -9,7 +9,7 @@ BEGIN {
 }
 NF >= 3 {
     share = $4 > 0 ? sprintf("%.0f%%", 100 * ratio($2, $4, $3)) : "-"
-    times = $6 > 0 ? sprintf("%.1fx", ratio($2, $6, $3)) : "-"
+    times = $6 > 0 ? sprintf("%.2fx", ratio($2, $6, $3)) : "-"
     if (output == "json") {
         printf "%s\n  {\"case\": \"%s\", \"measured\": %s, \"unit\": \"%s\"", rows++ ? "," : "", $1, $2, $3
         if ($4 > 0) printf ", \"ceiling\": %s, \"ceiling_is\": \"%s\", \"share\": %.3f", $4, $5, ratio($2, $4, $3)

@@ -16,8 +16,9 @@
 #include "core/alloc.h"
 #include "core/flags.h"
 #include "core/printable.h"
+#include "core/words.h"
 
-enum { OPTIONS_MAX = 48, GUESS_LENGTH_MAX = 48 };
+enum { OPTIONS_MAX = 48 };
 
 const char *const cli_exit_words[EXIT_COUNT] = {
     "done",
@@ -48,48 +49,6 @@ int cli_failed(const char *name, trp_status status)
     if (status == TRP_INVALID_ARGUMENT)
         return EXIT_USAGE;
     return status == TRP_NOT_FOUND ? EXIT_NOTHING : EXIT_FAILED;
-}
-
-/* How many letters must be changed, put in or left out (Levenshtein). */
-static size_t distance(const char *a, const char *b)
-{
-    size_t row[GUESS_LENGTH_MAX + 1], length = strlen(b);
-    if (length > GUESS_LENGTH_MAX || strlen(a) > GUESS_LENGTH_MAX)
-        return SIZE_MAX;
-    for (size_t j = 0; j <= length; j++)
-        row[j] = j;
-    for (size_t i = 0; a[i]; i++) {
-        size_t corner = row[0];
-        row[0] = i + 1;
-        for (size_t j = 0; j < length; j++) {
-            size_t change = corner + (a[i] != b[j]);
-            corner = row[j + 1];
-            row[j + 1] = 1 + (row[j] < row[j + 1] ? row[j] : row[j + 1]);
-            if (change < row[j + 1])
-                row[j + 1] = change;
-        }
-    }
-    return row[length];
-}
-
-const char *cli_guess(const char *word, const char *const *candidates, char *text)
-{
-    const char *best = NULL;
-    size_t least = strlen(word) < 3 ? 1 : strlen(word) < 8 ? 2 : 3;
-    for (size_t i = 0; candidates[i]; i++) {
-        size_t away = distance(word, candidates[i]);
-        bool begins = strlen(word) > 1 && strncmp(candidates[i], word, strlen(word)) == 0;
-        if (begins && !best)
-            best = candidates[i];
-        if (away <= least && 2 * away <= strlen(candidates[i])) {
-            least = away;
-            best = candidates[i];
-        }
-    }
-    text[0] = '\0';
-    if (best)
-        snprintf(text, 128, "; did you mean '%s'?", best);
-    return text;
 }
 
 /* ---- values ------------------------------------------------------------------------------ */
@@ -255,7 +214,7 @@ static void free_lists(const struct parser *parser)
 static int wrong_option(const struct parser *parser, char **argv)
 {
     const char *names[OPTIONS_MAX + 1] = {NULL};
-    char word[128], guess[128];
+    char word[128], guess[GUESS_BYTES];
     if (optopt != 0 && optopt != 256)
         return cli_wrong(parser->name, "there is no option -%c", optopt);
     snprintf(word, sizeof word, "%s", argv[optind - 1] + 2);
@@ -266,7 +225,7 @@ static int wrong_option(const struct parser *parser, char **argv)
             return cli_wrong(parser->name, "--%s takes no value", word);
     }
     return cli_wrong(parser->name, "there is no option --%s%s (--help lists them)", word,
-                     cli_guess(word, names, guess));
+                     word_guess(word, names, guess));
 }
 
 static int wrong_end(const struct parser *parser, char **argv)
@@ -369,13 +328,13 @@ static int leaf_run(const struct command *command, const char *name, int argc, c
 static int unknown_command(const struct command *command, const char *name, const char *word)
 {
     const char *names[OPTIONS_MAX + 1] = {NULL};
-    char guess[128];
+    char guess[GUESS_BYTES];
     size_t count = 0;
     for (const struct command *each = command->commands; each->name; each++)
         names[count++] = each->name;
     assert(count < OPTIONS_MAX);
     return cli_wrong(name, "there is no command '%s'%s (%s --help lists them)", word,
-                     cli_guess(word, names, guess), name);
+                     word_guess(word, names, guess), name);
 }
 
 int command_run(const struct command *command, const char *name, int argc, char **argv)

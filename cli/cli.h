@@ -62,9 +62,10 @@ struct cli_call {
 
 struct command {
     const char *name;
-    const char *summary;   /* one line */
-    const char *arguments; /* e.g. "TARGET [TABLE]", "TARGET TABLE KEY..." */
-    const char *details;   /* paragraphs; lines that begin with a space are kept as they are */
+    const char *summary;        /* one line */
+    const char *arguments;      /* e.g. "TARGET [TABLE]", "TARGET TABLE KEY..." */
+    const char *details;        /* paragraphs; lines that begin with a space are kept as they are */
+    void (*listing)(FILE *out); /* prints what follows the details; NULL: nothing does */
     const struct cli_option *options[CLI_GROUPS_MAX]; /* groups, NULL-ended */
     size_t args_size;
     int (*run)(const struct cli_call *call);
@@ -83,9 +84,6 @@ int cli_wrong(const char *name, const char *format, ...) TRP_PRINTF(2, 3);
 
 /* Prints "NAME: " and the last error; the exit status for `status`, which is not TRP_OK. */
 int cli_failed(const char *name, trp_status status);
-
-/* "; did you mean 'x'?" for the candidate that is most like `word`, or "". `text` holds 128. */
-const char *cli_guess(const char *word, const char *const *candidates, char *text);
 
 /* A decimal number or a size as options take it; false: it is none, or beyond a double. Whole
  * numbers: flags_u64(). */
@@ -117,6 +115,8 @@ int completion_command(const struct cli_call *call);
 /* ---- the commands -------------------------------------------------------------------------- */
 
 int launch_command(const struct cli_call *call);
+int options_command(const struct cli_call *call);
+void options_listing(FILE *out);
 extern const struct command replay_commands[];
 
 #endif

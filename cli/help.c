@@ -127,6 +127,10 @@ void help_print(FILE *out, const struct command *command, const char *name)
         fputc('\n', out);
         paragraphs(out, command->details);
     }
+    if (command->listing) {
+        fputc('\n', out);
+        command->listing(out);
+    }
     if (help_of_arguments(command)) {
         fputc('\n', out);
         help_wrap(out, 0, help_of_arguments(command));

@@ -11,6 +11,7 @@
 #include "core/alloc.h"
 #include "core/printable.h"
 #include "core/utf8.h"
+#include "core/words.h"
 #include "json.h"
 
 void json_add_i64(cJSON *object, const char *name, int64_t value)
@@ -33,13 +34,8 @@ cJSON *json_number(double value)
         return cJSON_CreateString("NaN");
     if (isinf(value))
         return cJSON_CreateString(value > 0 ? "Infinity" : "-Infinity");
-    char text[32];
-    for (int digits = 15; digits <= 17; digits++) { /* cJSON's own text may lose the last bit */
-        snprintf(text, sizeof text, "%.*g", digits, value);
-        if (strtod(text, NULL) == value)
-            break;
-    }
-    return cJSON_CreateRaw(text);
+    char text[DECIMAL_BYTES];
+    return cJSON_CreateRaw(double_decimal(value, text)); /* its own text may lose the last bit */
 }
 
 bool json_read_number(const cJSON *json, double *value)

@@ -7,8 +7,8 @@
  *    "policy_version":"0","columns":[
  *     {"dtype":"float32","shape":[2],"squeezed":true,"data":"BASE64"}]}
  *
- * Written by hand, a column of strings may have them as "values" instead of "data", as `sample -o
- * json` prints them, and a table no "signature". */
+ * Written by hand (docs/replay.md has an example), a column of strings may have them as "values"
+ * instead of "data", as `sample -o json` prints them, and a table no "signature". */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

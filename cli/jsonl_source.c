@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,8 +29,14 @@ struct jsonl_lines {
     size_t column_capacity;
 };
 
-static trp_status wrong_line(const struct jsonl_lines *jsonl, const char *what)
+static trp_status TRP_PRINTF(2, 3)
+    wrong_line(const struct jsonl_lines *jsonl, const char *format, ...)
 {
+    char what[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
     return trp_fail(TRP_FAILED_PRECONDITION, "%s:%" PRIu64 ": %s", jsonl->options->path,
                     jsonl->line, what);
 }
@@ -58,33 +65,47 @@ static bool strings_read(const cJSON *values, struct buffer *strings)
     return right;
 }
 
-static trp_status column_read(const struct jsonl_lines *jsonl, const cJSON *json,
-                              trp_item_array *column, struct buffer *strings)
+static trp_status shape_read(const struct jsonl_lines *jsonl, const cJSON *shape, size_t number,
+                             trp_item_array *column)
 {
-    const char *name = cJSON_GetStringValue(cJSON_GetObjectItem(json, "dtype"));
-    char *data = cJSON_GetStringValue(cJSON_GetObjectItem(json, "data"));
-    const cJSON *values = cJSON_GetObjectItem(json, "values");
-    const cJSON *shape = cJSON_GetObjectItem(json, "shape"), *each;
-    *column = (trp_item_array){.squeezed = cJSON_IsTrue(cJSON_GetObjectItem(json, "squeezed"))};
-    column->dtype = name ? trp_dtype_parse(name) : 0;
-    if (!name || (column->dtype == 0 && strcmp(name, "?") != 0))
-        return wrong_line(jsonl, "a column without a known dtype");
-    if (values && column->dtype == TRP_STRING && !strings_read(values, strings))
-        return wrong_line(jsonl, "a column whose values are no strings or {\"base64\": ...}");
-    if (values && column->dtype == TRP_STRING)
-        column->data = buffer_bytes(strings);
-    else if (!data || !base64_decode(data, &column->data))
-        return wrong_line(jsonl, "a column whose data is not base64");
+    const cJSON *each;
     if (!cJSON_IsArray(shape) || cJSON_GetArraySize(shape) > TRP_RANK_MAX)
-        return wrong_line(jsonl, "a column without a shape of at most 8 dimensions");
+        return wrong_line(jsonl, "columns[%zu].shape: not an array of at most %d sizes", number,
+                          TRP_RANK_MAX);
     cJSON_ArrayForEach(each, shape)
     {
         double size = cJSON_IsNumber(each) ? each->valuedouble : -1;
         if (!(size >= 0 && size < 9e15 && size == floor(size)))
-            return wrong_line(jsonl, "a column with a dimension that is no size");
+            return wrong_line(jsonl, "columns[%zu].shape[%u]: not a size (a number from 0 on)",
+                              number, column->rank);
         column->shape[column->rank++] = (int64_t)size;
     }
     return TRP_OK;
+}
+
+static trp_status column_read(const struct jsonl_lines *jsonl, const cJSON *json, size_t number)
+{
+    trp_item_array *column = &jsonl->columns[number];
+    struct buffer *strings = &jsonl->strings[number];
+    const char *name = cJSON_GetStringValue(cJSON_GetObjectItem(json, "dtype"));
+    char *data = cJSON_GetStringValue(cJSON_GetObjectItem(json, "data"));
+    const cJSON *values = cJSON_GetObjectItem(json, "values");
+    *column = (trp_item_array){.squeezed = cJSON_IsTrue(cJSON_GetObjectItem(json, "squeezed"))};
+    column->dtype = name ? trp_dtype_parse(name) : 0;
+    if (!name || (column->dtype == 0 && strcmp(name, "?") != 0))
+        return wrong_line(jsonl, "columns[%zu].dtype: not a known dtype, such as \"float32\"",
+                          number);
+    if (values && column->dtype != TRP_STRING)
+        return wrong_line(jsonl, "columns[%zu].values: only strings have them, %s has data", number,
+                          name);
+    if (values && !strings_read(values, strings))
+        return wrong_line(
+            jsonl, "columns[%zu].values: not an array of strings or {\"base64\": ...}", number);
+    if (values)
+        column->data = buffer_bytes(strings);
+    else if (!data || !base64_decode(data, &column->data))
+        return wrong_line(jsonl, "columns[%zu].data: not base64 of the elements' bytes", number);
+    return shape_read(jsonl, cJSON_GetObjectItem(json, "shape"), number, column);
 }
 
 static trp_status item_parse(struct jsonl_lines *jsonl, const cJSON *json, trp_item_data *item)
@@ -96,15 +117,15 @@ static trp_status item_parse(struct jsonl_lines *jsonl, const cJSON *json, trp_i
     if (jsonl->options->table)
         item->table = jsonl->options->table;
     if (!item->table)
-        return wrong_line(jsonl, "an item without a table");
+        return wrong_line(jsonl, "table: not the name of one, and there is no --table");
     if (!key || !flags_u64(key, 0, UINT64_MAX, &item->key))
-        return wrong_line(jsonl, "an item without a key (a number as text)");
+        return wrong_line(jsonl, "key: not a number as text, such as \"7\"");
     if (!json_read_number(cJSON_GetObjectItem(json, "priority"), &item->priority))
-        return wrong_line(jsonl, "an item without a priority");
+        return wrong_line(jsonl, "priority: not a number, \"Infinity\" or \"NaN\"");
     if (!cJSON_IsArray(columns))
-        return wrong_line(jsonl, "an item without columns");
+        return wrong_line(jsonl, "columns: not an array");
     if (version && !flags_u64(version, 0, UINT64_MAX, &item->policy_version))
-        return wrong_line(jsonl, "an item whose policy_version is no number as text");
+        return wrong_line(jsonl, "policy_version: not a number as text");
     size_t count = (size_t)cJSON_GetArraySize(columns);
     if (count > jsonl->column_capacity) {
         jsonl->columns = xrealloc(jsonl->columns, count * sizeof *jsonl->columns);
@@ -114,8 +135,8 @@ static trp_status item_parse(struct jsonl_lines *jsonl, const cJSON *json, trp_i
     }
     cJSON_ArrayForEach(each, columns)
     {
-        size_t i = item->column_count++;
-        TRP_TRY(column_read(jsonl, each, &jsonl->columns[i], &jsonl->strings[i]));
+        TRP_TRY(column_read(jsonl, each, item->column_count));
+        item->column_count++;
     }
     item->columns = jsonl->columns;
     return TRP_OK;
@@ -128,17 +149,23 @@ static trp_status table_read(const struct jsonl_lines *jsonl, const cJSON *json,
     char *signature = cJSON_GetStringValue(given);
     event->table.name = cJSON_GetStringValue(cJSON_GetObjectItem(json, "table"));
     event->table.options = cJSON_GetStringValue(cJSON_GetObjectItem(json, "options"));
-    if (!event->table.name || !event->table.options)
-        return wrong_line(jsonl, "a table without name and options");
+    if (!event->table.name)
+        return wrong_line(jsonl, "table: not the name of one");
+    if (!event->table.options)
+        return wrong_line(jsonl, "options: not text, such as \"name=t sampler=fifo\"");
     if (given && (!signature || !base64_decode(signature, &event->table.signature)))
-        return wrong_line(jsonl, "a table whose signature is not base64");
+        return wrong_line(jsonl, "signature: not base64 (leave it out for none)");
     return TRP_OK;
 }
 
 static trp_status line_read(struct jsonl_lines *jsonl, struct source_event *event)
 {
+    const char *end = jsonl->text;
     cJSON_Delete(jsonl->json);
-    jsonl->json = cJSON_ParseWithOpts(jsonl->text, NULL, true); /* nothing follows */
+    jsonl->json = cJSON_ParseWithOpts(jsonl->text, &end, true); /* nothing follows */
+    if (!jsonl->json)
+        return wrong_line(jsonl, "not a JSON object: wrong near byte %zu",
+                          (size_t)(end - jsonl->text) + 1);
     if (!cJSON_IsObject(jsonl->json))
         return wrong_line(jsonl, "not a JSON object");
     if (cJSON_GetObjectItem(jsonl->json, "troupe_dump")) {
@@ -146,6 +173,7 @@ static trp_status line_read(struct jsonl_lines *jsonl, struct source_event *even
         return table_read(jsonl, jsonl->json, event);
     }
     event->kind = SOURCE_ITEM;
+    event->line = jsonl->line;
     return item_parse(jsonl, jsonl->json, &event->item);
 }
 

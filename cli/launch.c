@@ -1,4 +1,5 @@
-/* `troupe launch FILE.c -- ARGS`: compiles a launch file and becomes the program.
+/* `troupe launch FILE... -- ARGS`: compiles a launch file and becomes the program. Of a .proto file
+ * protoc-c makes code in the directory where everything is made; .c files find its header there.
  *
  * The compiler gets its flags from pkg-config, which is pointed at the library that belongs to this
  * very executable, installed or in a build tree. The program is removed before it runs: the open
@@ -8,6 +9,7 @@
 #include "cli.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -26,7 +28,9 @@
 enum { PKG_CONFIG_OUTPUT_MAX = 1 << 16 };
 
 struct launch {
-    const char *file;
+    char *const *files; /* .c and .proto */
+    size_t file_count;
+    char *dir;       /* where everything is made */
     char *pc_dir;    /* where our troupe.pc is */
     char *prefix;    /* of the installation; NULL: a build tree */
     sigset_t unheld; /* the signal mask of this process and of those it starts */
@@ -60,8 +64,7 @@ static void words_split(struct words *words, const char *text)
     for (;; text++) {
         bool end = *text == '\0' || isspace((unsigned char)*text);
         if (end && inside) {
-            buffer_append(&word, (trp_bytes){(const uint8_t *)"", 1});
-            words_add(words, xstrdup((const char *)word.data));
+            words_add(words, xstrdup(buffer_text(&word)));
             buffer_clear(&word);
             inside = false;
         }
@@ -145,16 +148,14 @@ static char *escape_blanks(const char *text)
     struct buffer out = {0};
     for (; *text; text++) {
         if (isspace((unsigned char)*text) || *text == '\\')
-            buffer_append(&out, (trp_bytes){(const uint8_t *)"\\", 1});
+            buffer_append(&out, text_bytes("\\"));
         buffer_append(&out, (trp_bytes){(const uint8_t *)text, 1});
     }
-    buffer_append(&out, (trp_bytes){(const uint8_t *)"", 1});
-    return (char *)out.data;
+    return buffer_text(&out);
 }
 
-/* Appends what pkg-config prints for troupe with these flags. */
-static trp_status ask_pkg_config(const struct launch *launch, const char *flag1, const char *flag2,
-                                 struct words *words)
+/* Appends what pkg-config prints for troupe with this flag. */
+static trp_status ask_pkg_config(const struct launch *launch, const char *flag, struct words *words)
 {
     const char *before = getenv("PKG_CONFIG_PATH");
     char *search = xasprintf("%s%s%s", launch->pc_dir, before ? ":" : "", before ? before : "");
@@ -168,66 +169,153 @@ static trp_status ask_pkg_config(const struct launch *launch, const char *flag1,
         words_add(&argv, xasprintf("--define-variable=prefix=%s", prefix));
         free(prefix);
     }
-    words_add(&argv, xstrdup(flag1));
-    if (flag2)
-        words_add(&argv, xstrdup(flag2));
+    words_add(&argv, xstrdup(flag));
     words_add(&argv, xstrdup("troupe"));
     trp_status status = run(launch, argv.words, &out);
-    if (status == TRP_OK) {
-        buffer_append(&out, (trp_bytes){(const uint8_t *)"", 1});
-        words_split(words, (const char *)out.data);
-    }
+    if (status == TRP_OK)
+        words_split(words, buffer_text(&out));
     buffer_cleanup(&out);
     words_cleanup(&argv);
     return status;
 }
 
-static trp_status compile(const struct launch *launch, const char *program)
+static bool ends_with(const char *text, const char *end)
+{
+    size_t size = strlen(text), end_size = strlen(end);
+    return size > end_size && strcmp(text + size - end_size, end) == 0;
+}
+
+/* ---- the steps --------------------------------------------------------------------------- */
+
+/* Runs the words, which it frees, and says of a failure which file and step it is of. */
+static trp_status run_step(const struct launch *launch, struct words *argv, const char *file)
+{
+    trp_status status = run(launch, argv->words, NULL);
+    if (status != TRP_OK)
+        status = trp_fail(status, "%s: %s", file, trp_last_error());
+    words_cleanup(argv);
+    return status;
+}
+
+/* The path of the code that protoc-c makes of a file; caller frees. */
+static char *generated_file(const struct launch *launch, const char *proto)
+{
+    const char *name = strrchr(proto, '/') ? strrchr(proto, '/') + 1 : proto;
+    return xasprintf("%s/%.*s.pb-c.c", launch->dir, (int)(strlen(name) - strlen(".proto")), name);
+}
+
+static trp_status generate(const struct launch *launch, const char *proto)
+{
+    char *made = generated_file(launch, proto);
+    bool twice = access(made, F_OK) == 0;
+    free(made);
+    if (twice)
+        return trp_fail(TRP_INVALID_ARGUMENT, "%s: another .proto file has this name", proto);
+    struct words argv = {0};
+    const char *slash = strrchr(proto, '/');
+    words_add(&argv, xstrdup("protoc-c"));
+    words_add(&argv, xasprintf("--c_out=%s", launch->dir));
+    words_add(&argv, slash ? xasprintf("-I%.*s/", (int)(slash - proto), proto) : xstrdup("-I."));
+    words_add(&argv, xstrdup(proto));
+    return run_step(launch, &argv, proto);
+}
+
+/* The compiler, and what every one of its commands begins with. */
+static void begin_compiler(struct words *argv)
 {
     const char *compiler = getenv("CC");
-    struct words argv = {0}, libdir = {0};
-    words_split(&argv, compiler && compiler[0] ? compiler : "cc");
-    static const char *const flags[] = {"-std=gnu11", "-O2", "-g", "-Wall", "-o"};
+    words_split(argv, compiler && compiler[0] ? compiler : "cc");
+    static const char *const flags[] = {"-std=gnu11", "-O2", "-g", "-Wall"};
     for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
-        words_add(&argv, xstrdup(flags[i]));
+        words_add(argv, xstrdup(flags[i]));
+}
+
+static char *object_file(const struct launch *launch, size_t index)
+{
+    return xasprintf("%s/%zu.o", launch->dir, index);
+}
+
+static trp_status compile(const struct launch *launch, const struct words *cflags, size_t index)
+{
+    const char *file = launch->files[index];
+    struct words argv = {0};
+    begin_compiler(&argv);
+    for (size_t i = 0; i < cflags->count; i++)
+        words_add(&argv, xstrdup(cflags->words[i]));
+    words_add(&argv, xasprintf("-I%s", launch->dir));
+    words_add(&argv, xstrdup("-c"));
+    words_add(&argv, xstrdup("-o"));
+    words_add(&argv, object_file(launch, index));
+    words_add(&argv, ends_with(file, ".proto") ? generated_file(launch, file) : xstrdup(file));
+    return run_step(launch, &argv, file);
+}
+
+static trp_status compile_all(const struct launch *launch)
+{
+    struct words cflags = {0};
+    trp_status status = ask_pkg_config(launch, "--cflags", &cflags);
+    for (size_t i = 0; i < launch->file_count && status == TRP_OK; i++)
+        if (ends_with(launch->files[i], ".proto"))
+            status = generate(launch, launch->files[i]);
+    for (size_t i = 0; i < launch->file_count && status == TRP_OK; i++)
+        status = compile(launch, &cflags, i);
+    words_cleanup(&cflags);
+    return status;
+}
+
+static trp_status link_program(const struct launch *launch, const char *program)
+{
+    struct words argv = {0}, libdir = {0};
+    begin_compiler(&argv);
+    words_add(&argv, xstrdup("-o"));
     words_add(&argv, xstrdup(program));
-    words_add(&argv, xstrdup(launch->file));
-    trp_status status = ask_pkg_config(launch, "--cflags", "--libs", &argv);
+    for (size_t i = 0; i < launch->file_count; i++)
+        words_add(&argv, object_file(launch, i));
+    trp_status status = ask_pkg_config(launch, "--libs", &argv);
     if (status == TRP_OK)
-        status = ask_pkg_config(launch, "--variable=libdir", NULL, &libdir);
-    if (status == TRP_OK) {
-        for (size_t i = 0; i < libdir.count; i++)
-            words_add(&argv, xasprintf("-Wl,-rpath,%s", libdir.words[i]));
-        status = run(launch, argv.words, NULL);
-    }
+        status = ask_pkg_config(launch, "--variable=libdir", &libdir);
+    for (size_t i = 0; i < libdir.count; i++)
+        words_add(&argv, xasprintf("-Wl,-rpath,%s", libdir.words[i]));
+    words_add(&argv, xstrdup("-pthread")); /* what many a launch file wants beside the library */
+    words_add(&argv, xstrdup("-lm"));
     words_cleanup(&libdir);
+    if (status == TRP_OK)
+        return run_step(launch, &argv, "the program");
     words_cleanup(&argv);
     return status;
 }
 
 /* ---- becoming the program ---------------------------------------------------------------- */
 
+/* With what is in it: nothing but files. */
+static void remove_dir(const char *path)
+{
+    DIR *dir = opendir(path);
+    for (struct dirent *entry; dir && (entry = readdir(dir));)
+        unlinkat(dirfd(dir), entry->d_name, 0);
+    if (dir)
+        closedir(dir);
+    rmdir(path);
+}
+
 /* Compiles into a directory of its own and gives the open, already removed program. */
-static trp_status compile_and_open(const struct launch *launch, int *fd)
+static trp_status compile_and_open(struct launch *launch, int *fd)
 {
     const char *base = getenv("TMPDIR");
-    char *dir = xasprintf("%s/troupe-launch-XXXXXX", base && base[0] ? base : "/tmp");
-    if (!mkdtemp(dir)) {
-        trp_status status = trp_fail(TRP_INTERNAL, "%s: %s", dir, strerror(errno));
-        free(dir);
-        return status;
-    }
-    char *program = xasprintf("%s/program", dir);
-    trp_status status = compile(launch, program);
+    launch->dir = xasprintf("%s/troupe-launch-XXXXXX", base && base[0] ? base : "/tmp");
+    if (!mkdtemp(launch->dir))
+        return trp_fail(TRP_INTERNAL, "%s: %s", launch->dir, strerror(errno));
+    char *program = xasprintf("%s/program", launch->dir);
+    trp_status status = compile_all(launch);
+    if (status == TRP_OK)
+        status = link_program(launch, program);
     if (status == TRP_OK) {
         *fd = open(program, O_RDONLY | O_CLOEXEC);
         if (*fd < 0)
             status = trp_fail(TRP_INTERNAL, "%s: %s", program, strerror(errno));
     }
-    unlink(program);
-    rmdir(dir);
+    remove_dir(launch->dir);
     free(program);
-    free(dir);
     return status;
 }
 
@@ -244,51 +332,73 @@ static trp_status make_program(struct launch *launch, int *fd)
     return status;
 }
 
+/* "troupe launch a.c b.proto --", as a shell takes it; caller frees. */
+static char *command_words(char *const *files, size_t count)
+{
+    struct buffer out = {0};
+    char *tool = shell_word(program_invocation_name);
+    buffer_append(&out, text_bytes(tool));
+    buffer_append(&out, text_bytes(" launch "));
+    free(tool);
+    for (size_t i = 0; i < count; i++) {
+        char *file = shell_word(files[i]);
+        buffer_append(&out, text_bytes(file));
+        buffer_append(&out, text_bytes(" "));
+        free(file);
+    }
+    buffer_append(&out, text_bytes("--"));
+    return buffer_text(&out);
+}
+
 /* Only returns when that fails. argv[0] is what a user types to start the same program again. */
 static trp_status become(const struct launch *launch, int fd, int argc, char **argv)
 {
     char **program_argv = xcalloc((size_t)argc + 2, sizeof *program_argv);
-    char *tool = shell_word(program_invocation_name), *file = shell_word(launch->file);
-    program_argv[0] = xasprintf("%s launch %s --", tool, file);
+    program_argv[0] = command_words(launch->files, launch->file_count);
     for (int i = 0; i < argc; i++)
         program_argv[i + 1] = argv[i];
     fexecve(fd, program_argv, environ);
     int error = errno;
     free(program_argv[0]);
     free(program_argv);
-    free(tool);
-    free(file);
     return trp_fail(TRP_INTERNAL, "the program cannot be started: %s", strerror(error));
 }
 
-static int separator_missing(const struct cli_call *call, const char *text)
+static bool is_source(const char *word)
 {
-    char *tool = shell_word(program_invocation_name), *file = shell_word(call->words[0]);
-    char *word = shell_word(text);
-    int status = cli_wrong(call->name, "'%s' goes to the program, after --: %s launch %s -- %s",
-                           text, tool, file, word);
+    return ends_with(word, ".c") || ends_with(word, ".proto");
+}
+
+static int separator_missing(const struct cli_call *call, size_t files)
+{
+    char *command = command_words(call->words, files), *word = shell_word(call->words[files]);
+    int status = cli_wrong(call->name, "'%s' goes to the program, after --: %s %s",
+                           call->words[files], command, word);
     free(word);
-    free(file);
-    free(tool);
+    free(command);
     return status;
 }
 
 int launch_command(const struct cli_call *call)
 {
-    struct launch launch = {.file = call->words[0]};
-    char **argv = call->words + 2;
-    int fd = -1, argc = (int)call->word_count - 2;
-    if (call->word_count > 1 && strcmp(call->words[1], "--") != 0)
-        return separator_missing(call, call->words[1]);
+    struct launch launch = {.files = call->words, .file_count = 1};
+    while (launch.file_count < call->word_count && is_source(call->words[launch.file_count]))
+        launch.file_count++;
+    char **argv = call->words + launch.file_count + 1;
+    int fd = -1, argc = (int)(call->word_count - launch.file_count) - 1;
+    if (argc >= 0 && strcmp(argv[-1], "--") != 0)
+        return separator_missing(call, launch.file_count);
     trp_status status = TRP_OK;
-    if (access(launch.file, R_OK) != 0)
-        status = trp_fail(TRP_FAILED_PRECONDITION, "%s: %s", launch.file, strerror(errno));
+    for (size_t i = 0; i < launch.file_count && status == TRP_OK; i++)
+        if (access(launch.files[i], R_OK) != 0)
+            status = trp_fail(TRP_FAILED_PRECONDITION, "%s: %s", launch.files[i], strerror(errno));
     if (status == TRP_OK)
         status = find_library(&launch);
     if (status == TRP_OK)
         status = make_program(&launch, &fd);
     if (status == TRP_OK)
         status = become(&launch, fd, argc > 0 ? argc : 0, argv);
+    free(launch.dir);
     free(launch.pc_dir);
     free(launch.prefix);
     cli_failed(call->name, status);

@@ -21,11 +21,22 @@ static const struct cli_option man_rows[] = {
 static const struct command commands[] = {
     {.name = "launch",
      .summary = "compile a launch file and run it",
-     .arguments = "FILE.c [-- ARGS...]",
-     .details = "Compiles a launch file with $CC or cc and runs the program with ARGS. "
-                "`troupe launch FILE.c -- --help` shows the program's own options.",
+     .arguments = "FILE.c [FILE...] [-- ARGS...]",
+     .details = "Compiles a launch file with $CC or cc and runs the program with ARGS. It may be "
+                "several .c files, and .proto files: protoc-c makes NAME.pb-c.h and its code of "
+                "NAME.proto, and the .c files find the header. `troupe launch FILE.c -- --help` "
+                "shows the program's own options.",
      .stops = true,
      .run = launch_command},
+    {.name = "options",
+     .summary = "what may be set on built-in agents and nodes",
+     .arguments = "[KIND...]",
+     .details = "Prints the options of an agent (dqn) or a kind of node (replay, learner, actor, "
+                "evaluator), or all. A program takes them as --set GROUP.OPTION=VALUE, those of "
+                "its agents as --set agent.OPTION=VALUE, and in a file as --config FILE; PROGRAM "
+                "--options prints its own, with their values.",
+     .listing = options_listing,
+     .run = options_command},
     {.name = "replay",
      .summary = "serve, look at and change replay tables",
      .commands = replay_commands},

@@ -60,6 +60,20 @@ static void roff_paragraphs(FILE *out, const char *text)
         fputs(".fi\n", out);
 }
 
+static void roff_listing(FILE *out, const struct command *command)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *listing = open_memstream(&text, &size);
+    if (!listing)
+        return;
+    command->listing(listing);
+    fclose(listing);
+    fputs(".PP\n", out);
+    roff_paragraphs(out, text);
+    free(text);
+}
+
 static void option_page(FILE *out, const struct cli_option *option)
 {
     fputs(".TP\n", out);
@@ -116,6 +130,8 @@ static void leaf_page(FILE *out, const struct command *command)
         roff_paragraphs(out, command->details);
     else
         roff_line(out, command->summary);
+    if (command->listing)
+        roff_listing(out, command);
     if (help_of_arguments(command)) {
         fputs(".PP\n", out);
         roff_line(out, help_of_arguments(command));

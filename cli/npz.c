@@ -397,8 +397,8 @@ static trp_status notes_add(struct npz_file *npz, zip_t *zip)
         for (size_t j = note->first + FIXED; j < end; j++)
             cJSON_AddItemToArray(columns, column_note(npz, &npz->spools[j]));
         char *line = cJSON_PrintUnformatted(note->json);
-        buffer_append(&text, (trp_bytes){(const uint8_t *)line, strlen(line)});
-        buffer_append(&text, (trp_bytes){(const uint8_t *)"\n", 1});
+        buffer_append(&text, text_bytes(line));
+        buffer_append(&text, text_bytes("\n"));
         free(line);
     }
     zip_source_t *source = zip_source_buffer(zip, text.data, text.size, 1); /* takes it */

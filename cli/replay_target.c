@@ -18,6 +18,7 @@
 #include "core/flags.h"
 #include "core/printable.h"
 #include "core/status.h"
+#include "core/words.h"
 #include "output.h"
 #include "reach.h"
 
@@ -274,7 +275,7 @@ static trp_status no_such_table(const struct target *target, const char *name,
                                 const Troupe__ReplayTablesResponse *tables)
 {
     const char **all = xcalloc(tables->n_tables + 1, sizeof(char *));
-    char names[512] = "", guess[128];
+    char names[512] = "", guess[GUESS_BYTES];
     size_t length = 0;
     for (size_t i = 0; i < tables->n_tables && length + 1 < sizeof names; i++) {
         char *quoted = trp_table_options_quote(tables->tables[i]->name);
@@ -285,7 +286,7 @@ static trp_status no_such_table(const struct target *target, const char *name,
         all[i] = tables->tables[i]->name;
     trp_status status =
         trp_fail(TRP_NOT_FOUND, "%s has no table %s; it has:%s%s", target->text, name,
-                 tables->n_tables ? names : " none", cli_guess(name, all, guess));
+                 tables->n_tables ? names : " none", word_guess(name, all, guess));
     free(all);
     return status;
 }

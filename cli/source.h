@@ -14,6 +14,7 @@ struct source_event {
         trp_bytes signature;
     } table; /* items of it may follow */
     trp_item_data item;
+    uint64_t line; /* that it stands in; 0: there are no lines */
 };
 
 struct source_options {

@@ -11,6 +11,7 @@
 
 #include "core/alloc.h"
 #include "core/buffer.h"
+#include "core/words.h"
 #include "json.h"
 #include "output.h"
 
@@ -142,13 +143,9 @@ static void element_text(const trp_item_array *array, size_t index, char *text)
         snprintf(text, TEXT_SIZE, "%" PRIu64, LOAD(uint64_t));
     else if (array->dtype == TRP_BOOL)
         snprintf(text, TEXT_SIZE, "%s", value != 0 ? "true" : "false");
-    else if (array->dtype == TRP_FLOAT32) {
-        for (int digits = 6; digits <= 9; digits++) {
-            snprintf(text, TEXT_SIZE, "%.*g", digits, value);
-            if (strtof(text, NULL) == (float)value)
-                break;
-        }
-    } else
+    else if (array->dtype == TRP_FLOAT32)
+        float_decimal((float)value, text);
+    else
         snprintf(text, TEXT_SIZE, "%s", double_text(value, (char[TEXT_SIZE]){0}));
 }
 
@@ -196,22 +193,17 @@ static trp_bytes strings_next(struct strings *strings)
 
 /* ---- text -------------------------------------------------------------------------------- */
 
-static void text_add(struct buffer *out, const char *text)
-{
-    buffer_append(out, (trp_bytes){(const uint8_t *)text, strlen(text)});
-}
-
 char *shape_text(const int64_t *shape, size_t rank)
 {
     struct buffer out = {0};
     char text[TEXT_SIZE];
-    text_add(&out, "[");
+    buffer_append(&out, text_bytes("["));
     for (size_t i = 0; i < rank && (rank <= TRP_RANK_MAX || i + 1 < TRP_RANK_MAX); i++) {
         snprintf(text, sizeof text, "%s%" PRId64, i ? "," : "", shape[i]);
-        text_add(&out, text);
+        buffer_append(&out, text_bytes(text));
     }
     if (rank > TRP_RANK_MAX)
-        text_add(&out, ",...");
+        buffer_append(&out, text_bytes(",..."));
     buffer_append(&out, (trp_bytes){(const uint8_t *)"]", 2});
     return (char *)out.data;
 }
@@ -222,17 +214,17 @@ static void add_element(struct buffer *out, const trp_item_array *array, size_t 
     char text[ELEMENT_SIZE];
     if (array->dtype == TRP_STRING) {
         trp_bytes bytes = strings_next(strings);
-        text_add(out, "'");
+        buffer_append(out, text_bytes("'"));
         for (size_t i = 0; i < bytes.size; i++) {
             uint8_t byte = bytes.data[i];
             snprintf(text, sizeof text, byte < 32 || byte > 126 ? "\\x%02x" : "%c", byte);
-            text_add(out, text);
+            buffer_append(out, text_bytes(text));
         }
-        text_add(out, "'");
+        buffer_append(out, text_bytes("'"));
         return;
     }
     element_text(array, index, text);
-    text_add(out, text);
+    buffer_append(out, text_bytes(text));
 }
 
 /* Brackets open where a row begins and close where it ends, at every level. */
@@ -242,22 +234,22 @@ static void add_nested(struct buffer *out, const trp_item_array *array, size_t c
     for (size_t i = 0; i < count; i++) {
         size_t row = 1;
         if (i > 0)
-            text_add(out, " ");
+            buffer_append(out, text_bytes(" "));
         for (uint32_t d = array->rank; d-- > 0;) {
             row *= (size_t)array->shape[d];
             if (i % row == 0)
-                text_add(out, "[");
+                buffer_append(out, text_bytes("["));
         }
         add_element(out, array, i, &strings);
         row = 1;
         for (uint32_t d = array->rank; d-- > 0;) {
             row *= (size_t)array->shape[d];
             if ((i + 1) % row == 0)
-                text_add(out, "]");
+                buffer_append(out, text_bytes("]"));
         }
     }
     if (count == 0)
-        text_add(out, "[]");
+        buffer_append(out, text_bytes("[]"));
 }
 
 struct summary {
@@ -291,13 +283,13 @@ static void add_summary(struct buffer *out, const trp_item_array *array, size_t 
         struct summary summary = array_summarise(array, count);
         snprintf(text, sizeof text, "min %.6g, max %.6g, mean %.6g; ", summary.min, summary.max,
                  summary.mean);
-        text_add(out, text);
+        buffer_append(out, text_bytes(text));
     }
     for (size_t i = 0; i < VALUES_FIRST; i++) {
         add_element(out, array, i, &strings);
-        text_add(out, " ");
+        buffer_append(out, text_bytes(" "));
     }
-    text_add(out, "...");
+    buffer_append(out, text_bytes("..."));
 }
 
 /* Whether there are values, as many as the shape says: it comes from a peer. */
@@ -322,15 +314,14 @@ char *values_text(const trp_item_array *array)
     char text[2 * TEXT_SIZE];
     snprintf(text, sizeof text, "rank %u, values not shown", array->rank);
     if (array->rank > TRP_RANK_MAX)
-        text_add(&out, text);
+        buffer_append(&out, text_bytes(text));
     else if (!shown(array, count))
-        text_add(&out, "(not shown)");
+        buffer_append(&out, text_bytes("(not shown)"));
     else if (count > VALUES_SHOWN_MAX)
         add_summary(&out, array, count);
     else
         add_nested(&out, array, count);
-    buffer_append(&out, (trp_bytes){(const uint8_t *)"", 1});
-    return (char *)out.data;
+    return buffer_text(&out);
 }
 
 /* ---- JSON -------------------------------------------------------------------------------- */

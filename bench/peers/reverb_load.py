@@ -3,9 +3,9 @@
     reverb_load.py growing|full|samples [ADDRESS PID]
 
 growing: inserts into a table that stays below its size; full: inserts into tables that trim, and samples;
-samples: these alone. The two servers take turns, segment by segment, because the machine's speed moves
-while this runs. Prints a line for each segment: theirs|ours, insert|grow|sample, size, writers, way, items
-per second, and the processor microseconds an item of clients and server.
+samples: these alone. The two servers take turns, segment by segment, and in who begins, because the
+machine's speed moves while this runs. Prints a line for each segment: theirs|ours, insert|grow|sample, size,
+writers, way, items per second, and the processor microseconds an item of clients and server.
 """
 import ctypes
 import os
@@ -23,10 +23,11 @@ import numpy as np
 import reverb
 import tensorflow as tf
 
-SECONDS = float(os.environ.get('BENCH_SECONDS', '1.5'))
+SECONDS = float(os.environ.get('BENCH_SECONDS', '0.5'))
 SIZES = {'52B': 100_000, '28KB': 5_000}  # items in a full table
 GROWING, UNBOUNDED = 'growing', 100_000_000  # a table of both sizes
-ROUNDS = {'grow': 1, 'insert': 3, 'sample': 5}  # of segments; what grows is begun anew for each
+ROUNDS = {'grow': 4, 'insert': 8, 'sample': 8}  # even, so that both begin as often
+BATCH, PREFETCHED = 256, 2
 
 
 def make_step(size):
@@ -83,15 +84,15 @@ def fill(address, size):
 
 
 def cpu_us(pid):
-    with open(f'/proc/{pid}/stat') as stat:
-        fields = stat.read().rpartition(')')[2].split()
-    return (int(fields[11]) + int(fields[12])) * 1e6 / os.sysconf('SC_CLK_TCK')
+    clock = ctypes.c_int()
+    ctypes.CDLL(None).clock_getcpuclockid(pid, ctypes.byref(clock))
+    return time.clock_gettime(clock.value) * 1e6
 
 
 def measure(what, case, servers, work, warm_up=lambda whose: None):
     """`work(address, whose)` returns a number of items."""
-    for _ in range(ROUNDS[what]):
-        for whose, (address, pid) in servers.items():
+    for turn in range(ROUNDS[what]):
+        for whose, (address, pid) in list(servers.items())[::-1 if turn % 2 else 1]:
             warm_up(whose)
             server, client, begin = cpu_us(pid), time.process_time(), time.monotonic()
             items = work(address, whose)
@@ -127,17 +128,17 @@ def make_dataset(address, table, in_flight, workers):
         address, table,
         dtypes={name: tf.as_dtype(np.asarray(value).dtype) for name, value in example.items()},
         shapes={name: tf.TensorShape([1] + list(np.shape(value))) for name, value in example.items()},
-        max_in_flight_samples_per_worker=in_flight, num_workers_per_iterator=workers).batch(256).prefetch(2)
+        max_in_flight_samples_per_worker=in_flight, num_workers_per_iterator=workers).batch(BATCH).prefetch(PREFETCHED)
     batches = iter(dataset)
     next(batches)
     return batches
 
 
-def read(batches, seconds):
+def read(batches, seconds, least=0):
     count, begin = 0, time.monotonic()
-    while time.monotonic() - begin < seconds:
+    while time.monotonic() - begin < seconds or count < least:
         next(batches)
-        count += 256
+        count += BATCH
     return count
 
 
@@ -145,9 +146,10 @@ def measure_datasets(servers, size):
     for in_flight, workers in ((100, 1), (512, 1), (1000, 4)):
         batches = {whose: make_dataset(address, size, in_flight, workers)
                    for whose, (address, _) in servers.items()}
-        # What came while the other server had its turn is not counted.
+        # What came while the other server had its turn is not counted: all that the dataset has room for.
+        room = in_flight * workers + (PREFETCHED + 1) * BATCH
         measure('sample', f'{size} 0 dataset({in_flight},{workers})', servers,
-                lambda _, whose: read(batches[whose], SECONDS), lambda whose: read(batches[whose], SECONDS / 5))
+                lambda _, whose: read(batches[whose], SECONDS), lambda whose: read(batches[whose], 0, room))
         del batches
 
 

@@ -1,19 +1,19 @@
 /* A caller that timed out wants to know who has to do what. Troupe's servers say it themselves
  * (troupe.Replay); of others, ServerInfo has the numbers of the limiter, and the rule is known. */
-#include "limiter_ask.h"
+#include "unary.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <troupe/sampler.h>
-#include "core/alloc.h"
 #include "limits.h"
 #include "core/status.h"
 #include "core/thread.h"
 #include "core/words.h"
 #include "replay.pb-c.h"
+#include "replay/model/limiter.h"
+#include "unary.h"
 
 static void explain_table(const Troupe__ReplayTable *table, bool sampling, char *text, size_t size)
 {
@@ -55,17 +55,23 @@ static bool ask_troupe(trp_channel *channel, const char *table, bool sampling, c
     return true;
 }
 
-static void ask_reverb(trp_channel *channel, const char *table, bool sampling,
-                       char text[LIMITER_EXPLAIN_BYTES])
+static void ask_reverb(trp_channel *channel, const char *table, bool sampling, char *text,
+                       size_t size)
 {
-    enum { TABLES_MAX = 256 };
-    trp_table_info *tables = xcalloc(TABLES_MAX, sizeof *tables);
-    size_t count = 0;
-    if (trp_replay_info(channel, tables, TABLES_MAX, &count, LIMITER_QUESTION_MS) == TRP_OK)
-        for (size_t i = 0; i < count && i < TABLES_MAX; i++)
-            if (strcmp(tables[i].name, table) == 0)
-                limiter_explain_info(&tables[i], sampling, text);
-    free(tables);
+    struct info_table found;
+    trp_message *reply;
+    if (info_find(channel, table, LIMITER_QUESTION_MS, &found, &reply) != TRP_OK)
+        return;
+    trp_message_destroy(reply);
+    const trp_table_info *info = &found.info;
+    struct limiter limiter = {
+        .options = {info->samples_per_insert, info->min_size, info->min_diff, info->max_diff},
+        .inserts = info->inserts,
+        .samples = info->samples,
+        .deletes = info->inserts - info->size};
+    char *words = limiter_explain(&limiter, sampling);
+    snprintf(text, size, "%s", words);
+    free(words);
 }
 
 void limiter_ask(trp_channel *channel, const char *table, bool sampling,
@@ -77,7 +83,7 @@ void limiter_ask(trp_channel *channel, const char *table, bool sampling,
         return; /* nobody else runs meanwhile, and repeatable runs poll often */
     char *kept = error_keep();
     if (!ask_troupe(channel, table, sampling, words, sizeof words))
-        ask_reverb(channel, table, sampling, words);
+        ask_reverb(channel, table, sampling, words, sizeof words);
     if (words[0])
         snprintf(text, LIMITER_EXPLAIN_BYTES, "; %.*s", LIMITER_EXPLAIN_BYTES - 3, words);
     (void)error_back(TRP_UNKNOWN, kept);

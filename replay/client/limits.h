@@ -2,11 +2,8 @@
 #ifndef TRP_REPLAY_CLIENT_LIMITS_H
 #define TRP_REPLAY_CLIENT_LIMITS_H
 
-#include <stdint.h>
-
 enum {
-    /* model/limiter_explain.c: what the wait for an explanation may add to a wait that timed out;
-     * writer/item_check.c: the wait for a table's signature before the first item. */
+    /* limiter_ask.c: what the wait for an explanation may add to a wait that timed out. */
     LIMITER_QUESTION_MS = 500,
     /* unary.c: a call whose caller gave no bound. */
     UNARY_TIMEOUT_MS = 30000,

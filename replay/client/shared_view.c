@@ -15,7 +15,6 @@
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -126,24 +125,9 @@ void shared_view_close(struct shared_view *view)
     free(view);
 }
 
-size_t shared_view_piece_bytes(const struct shared_view *view)
+const struct shared_layout *shared_view_layout(const struct shared_view *view)
 {
-    return view->layout.piece_bytes;
-}
-
-size_t shared_view_page_bytes(const struct shared_view *view)
-{
-    return view->layout.page_bytes;
-}
-
-size_t shared_view_piece_offset(const struct shared_view *view)
-{
-    return view->layout.piece_offset;
-}
-
-uint64_t shared_view_window(const struct shared_view *view)
-{
-    return view->layout.window;
+    return &view->layout;
 }
 
 /* The file grows while we read it. */
@@ -167,21 +151,14 @@ const uint8_t *shared_view_piece(struct shared_view *view, uint64_t page)
     return view->map + page * view->layout.page_bytes + view->layout.piece_offset;
 }
 
-static uint64_t page_number(const uint8_t *pages, uint32_t index)
-{
-    uint64_t page;
-    memcpy(&page, pages + index * sizeof page, sizeof page);
-    return page;
-}
-
 trp_status shared_view_read(struct shared_view *view, const uint8_t *pages, uint32_t count,
                             uint8_t *out)
 {
     size_t page_bytes = view->layout.page_bytes;
     for (uint32_t i = 0, run; i < count; i += run) {
-        uint64_t first = page_number(pages, i);
+        uint64_t first = shared_page(pages, i);
         run = 1;
-        while (i + run < count && page_number(pages, i + run) == first + run)
+        while (i + run < count && shared_page(pages, i + run) == first + run)
             run++;
         if (!file_has(view, first) || !file_has(view, first + run - 1))
             return trp_fail(TRP_INVALID_ARGUMENT,

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <troupe/status.h>
 #include "replay/wire/shared_wire.h"
@@ -17,18 +18,21 @@ struct shared_view;
 trp_status shared_view_open(struct shared_view **out, const struct shared_welcome *welcome);
 void shared_view_close(struct shared_view *view); /* NULL is fine */
 
-size_t shared_view_piece_bytes(const struct shared_view *view);
-size_t shared_view_page_bytes(const struct shared_view *view);
-size_t shared_view_piece_offset(const struct shared_view *view); /* in a page */
+const struct shared_layout *shared_view_layout(const struct shared_view *view);
 
-/* Bytes of pages that the server lets us have at a time. */
-uint64_t shared_view_window(const struct shared_view *view);
+/* Page `index` of numbers as they are in a message, unaligned. */
+static inline uint64_t shared_page(const uint8_t *pages, size_t index)
+{
+    uint64_t page;
+    memcpy(&page, pages + index * sizeof page, sizeof page);
+    return page;
+}
 
 /* The piece in a page, which may change under our eyes once the lease is over: copy it, ask
  * shared_view_valid(), and only then believe it. NULL: the file has no such page. */
 const uint8_t *shared_view_piece(struct shared_view *view, uint64_t page);
 
-/* Copies pages (their numbers as in a message, unaligned) to `out`, by reads: in a table that is
+/* Copies pages (their numbers as in a message) to `out`, by reads: in a table that is
  * larger than memory a page that is mapped costs more to take and to give up than to copy.
  * INVALID_ARGUMENT: the file has no such page. */
 trp_status shared_view_read(struct shared_view *view, const uint8_t *pages, uint32_t count,

@@ -4,13 +4,13 @@
 #include "unary.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include <troupe/sampler.h>
-
+#include "core/array.h"
+#include "core/buffer.h"
 #include "limits.h"
 #include "replay/model/signature.h"
-#include "replay/wire/bytes.h"
 #include "replay/wire/wire.h"
 
 trp_status unary_start(trp_stream **out, trp_channel *channel, const char *name,
@@ -78,17 +78,6 @@ trp_status unary_call(trp_channel *channel, const char *name, trp_message *reque
 
 /* ---- ServerInfo ------------------------------------------------------------------------------ */
 
-/* One TableInfo; spans into the message. */
-struct info_table {
-    trp_bytes name, signature;
-    trp_table_info info;
-};
-
-static trp_status info_malformed(void)
-{
-    return trp_fail(TRP_INVALID_ARGUMENT, "ServerInfoResponse: malformed");
-}
-
 /* RateLimiterCallStats: 2 completed. */
 static int64_t completed_calls(trp_bytes bytes)
 {
@@ -105,90 +94,64 @@ static bool decode_limiter(trp_bytes bytes, trp_table_info *info)
 {
     struct reader reader = reader_of(bytes);
     struct field field;
-    while (read_field(&reader, &field)) {
-        switch (field.tag) {
-        case TAG(1, FIXED64):
+    while (read_field(&reader, &field))
+        if (field.tag == TAG(1, FIXED64))
             info->samples_per_insert = bits_double(field.value);
-            break;
-        case TAG(2, FIXED64):
+        else if (field.tag == TAG(2, FIXED64))
             info->min_diff = bits_double(field.value);
-            break;
-        case TAG(3, FIXED64):
+        else if (field.tag == TAG(3, FIXED64))
             info->max_diff = bits_double(field.value);
-            break;
-        case TAG(4, VARINT):
+        else if (field.tag == TAG(4, VARINT))
             info->min_size = (int64_t)field.value;
-            break;
-        case TAG(5, LEN):
+        else if (field.tag == TAG(5, LEN))
             info->inserts = completed_calls(field.bytes);
-            break;
-        case TAG(6, LEN):
+        else if (field.tag == TAG(6, LEN))
             info->samples = completed_calls(field.bytes);
-            break;
-        default:
-            break;
-        }
-    }
     return !reader.malformed;
 }
 
-static bool decode_table(trp_bytes bytes, struct info_table *view)
+static bool decode_table(trp_bytes bytes, struct info_table *table)
 {
     struct reader reader = reader_of(bytes);
     struct field field;
-    *view = (struct info_table){0};
-    while (read_field(&reader, &field)) {
-        switch (field.tag) {
-        case TAG(3, VARINT):
-            view->info.max_size = (int64_t)field.value;
-            break;
-        case TAG(4, VARINT):
-            view->info.max_times_sampled = (int32_t)field.value;
-            break;
-        case TAG(5, LEN):
-            if (!decode_limiter(field.bytes, &view->info))
-                return false;
-            break;
-        case TAG(6, LEN):
-            view->signature = field.bytes;
-            break;
-        case TAG(7, VARINT):
-            view->info.size = (int64_t)field.value;
-            break;
-        case TAG(8, LEN):
-            view->name = field.bytes;
-            break;
-        case TAG(9, VARINT):
-            view->info.episodes = (int64_t)field.value;
-            break;
-        case TAG(10, VARINT):
-            view->info.episodes_deleted = (int64_t)field.value;
-            break;
-        case TAG(11, VARINT):
-            view->info.unique_samples = (int64_t)field.value;
-            break;
-        default:
-            break;
-        }
-    }
-    size_t size =
-        view->name.size < sizeof view->info.name ? view->name.size : sizeof view->info.name - 1;
+    trp_table_info *info = &table->info;
+    *table = (struct info_table){0};
+    while (read_field(&reader, &field))
+        if (field.tag == TAG(3, VARINT))
+            info->max_size = (int64_t)field.value;
+        else if (field.tag == TAG(4, VARINT))
+            info->max_times_sampled = (int32_t)field.value;
+        else if (field.tag == TAG(5, LEN))
+            reader.malformed |= !decode_limiter(field.bytes, info);
+        else if (field.tag == TAG(6, LEN))
+            table->signature = field.bytes;
+        else if (field.tag == TAG(7, VARINT))
+            info->size = (int64_t)field.value;
+        else if (field.tag == TAG(8, LEN))
+            table->name = field.bytes;
+        else if (field.tag == TAG(9, VARINT))
+            info->episodes = (int64_t)field.value;
+        else if (field.tag == TAG(10, VARINT))
+            info->episodes_deleted = (int64_t)field.value;
+        else if (field.tag == TAG(11, VARINT))
+            info->unique_samples = (int64_t)field.value;
+    size_t size = table->name.size < sizeof info->name ? table->name.size : sizeof info->name - 1;
     if (size)
-        memcpy(view->info.name, view->name.data, size);
+        memcpy(info->name, table->name.data, size);
     return !reader.malformed;
 }
 
-/* The next table of the response; false at the end or when malformed. */
-static bool next_table(struct reader *reader, struct info_table *view)
+trp_status info_next(struct reader *reader, struct info_table *table, bool *more)
 {
     struct field field;
-    while (read_field(reader, &field)) {
-        if (field.tag != TAG(2, LEN))
-            continue;
-        reader->malformed = !decode_table(field.bytes, view);
-        return !reader->malformed;
-    }
-    return false;
+    *more = false;
+    while (!*more && read_field(reader, &field))
+        if (field.tag == TAG(2, LEN)) {
+            *more = true;
+            reader->malformed = !decode_table(field.bytes, table);
+        }
+    return reader->malformed ? trp_fail(TRP_INVALID_ARGUMENT, "ServerInfoResponse: malformed")
+                             : TRP_OK;
 }
 
 static trp_status fetch_server_info(trp_channel *channel, int64_t timeout_ms, trp_message **reply,
@@ -202,62 +165,71 @@ static trp_status fetch_server_info(trp_channel *channel, int64_t timeout_ms, tr
     return TRP_OK;
 }
 
-trp_status trp_replay_info(trp_channel *channel, trp_table_info *tables, size_t capacity,
-                           size_t *count, int64_t timeout_ms)
+trp_status trp_replay_tables(trp_channel *channel, trp_table_info **tables, size_t *count,
+                             int64_t timeout_ms)
 {
     trp_message *reply;
     struct reader reader;
-    struct info_table view;
+    struct info_table table;
+    bool more = true;
+    uint32_t capacity = 0;
+    *tables = NULL;
     *count = 0;
     TRP_TRY(fetch_server_info(channel, timeout_ms, &reply, &reader));
-    for (; next_table(&reader, &view); ++*count)
-        if (*count < capacity)
-            tables[*count] = view.info;
+    trp_status status;
+    while ((status = info_next(&reader, &table, &more)) == TRP_OK && more) {
+        *tables = array_room(*tables, *count, &capacity, sizeof **tables);
+        (*tables)[(*count)++] = table.info;
+    }
     trp_message_destroy(reply);
-    return reader.malformed ? info_malformed() : TRP_OK;
-}
-
-trp_status info_each_table(trp_message *reply,
-                           trp_status (*take)(void *arg, trp_bytes name, trp_bytes signature),
-                           void *arg)
-{
-    struct reader reader = reader_of(message_bytes(reply));
-    struct info_table view;
-    while (next_table(&reader, &view))
-        TRP_TRY(take(arg, view.name, view.signature));
-    return reader.malformed ? info_malformed() : TRP_OK;
-}
-
-static trp_status check_view(const struct info_table *view, const char *table,
-                             const trp_tensor_spec *columns, size_t count)
-{
-    struct signature signature = {0};
-    if (view->signature.size == 0)
-        return TRP_OK;
-    trp_status status = signature_decode(view->signature, &signature);
-    if (status == TRP_OK)
-        status = signature_check(&signature, columns, count, table);
-    signature_cleanup(&signature);
     return status;
 }
 
-trp_status info_check_columns(trp_channel *channel, const char *table,
+trp_status trp_replay_info(trp_channel *channel, trp_table_info *tables, size_t capacity,
+                           size_t *count, int64_t timeout_ms)
+{
+    trp_table_info *all;
+    trp_status status = trp_replay_tables(channel, &all, count, timeout_ms);
+    for (size_t i = 0; i < *count && i < capacity; i++)
+        tables[i] = all[i];
+    free(all);
+    return status;
+}
+
+trp_status info_find(trp_channel *channel, const char *name, int64_t timeout_ms,
+                     struct info_table *table, trp_message **reply)
+{
+    struct reader reader;
+    bool more = true, found = false;
+    TRP_TRY(fetch_server_info(channel, timeout_ms, reply, &reader));
+    trp_status status = TRP_OK;
+    while (status == TRP_OK && more && !found) {
+        status = info_next(&reader, table, &more);
+        found = status == TRP_OK && more && bytes_equal(table->name, text_bytes(name));
+    }
+    if (found)
+        return TRP_OK;
+    trp_message_destroy(*reply);
+    *reply = NULL;
+    return status != TRP_OK ? status
+                            : trp_fail(TRP_NOT_FOUND, "table '%s' was not found at %s", name,
+                                       trp_channel_address(channel));
+}
+
+trp_status info_check_columns(trp_channel *channel, const char *name,
                               const trp_tensor_spec *columns, size_t count)
 {
     trp_message *reply;
-    struct reader reader;
-    struct info_table view;
-    size_t length = strlen(table);
-    TRP_TRY(fetch_server_info(channel, 0, &reply, &reader));
-    trp_status status = TRP_NOT_FOUND;
-    while (status == TRP_NOT_FOUND && next_table(&reader, &view))
-        if (view.name.size == length && memcmp(view.name.data, table, length) == 0)
-            status = check_view(&view, table, columns, count);
+    struct info_table table;
+    struct signature signature = {0};
+    TRP_TRY(info_find(channel, name, 0, &table, &reply));
+    trp_status status = TRP_OK;
+    if (table.signature.size > 0) {
+        status = signature_decode(table.signature, &signature);
+        if (status == TRP_OK)
+            status = signature_check(&signature, columns, count, name);
+    }
+    signature_cleanup(&signature);
     trp_message_destroy(reply);
-    if (reader.malformed)
-        return info_malformed();
-    if (status == TRP_NOT_FOUND)
-        return trp_fail(status, "table '%s' was not found at %s", table,
-                        trp_channel_address(channel));
     return status;
 }

@@ -3,11 +3,13 @@
 #define TRP_REPLAY_CLIENT_UNARY_H
 
 #include <troupe/rpc.h>
+#include <troupe/sampler.h>
 #include <troupe/status.h>
 #include <troupe/tensor.h>
+#include "replay/wire/bytes.h"
 
-/* Opens a call of the method `name` of ReverbService and sends `request` (takes it). 0: 30 s;
- * negative: no bound. */
+/* Opens a call of the method `name` of ReverbService and sends `request` (takes it), all that it
+ * will send. 0: 30 s; negative: no bound. */
 trp_status unary_start(trp_stream **out, trp_channel *channel, const char *name,
                        trp_message *request, int64_t timeout_ms);
 
@@ -19,15 +21,34 @@ trp_status unary_finish(trp_stream *stream, int64_t wait_ms, bool *done, trp_mes
 trp_status unary_call(trp_channel *channel, const char *name, trp_message *request,
                       int64_t timeout_ms, trp_message **reply);
 
-/* Compares columns with the signature that `table` has. NOT_FOUND: there is no such table;
+/* One TableInfo; spans into the message. */
+struct info_table {
+    trp_bytes name, signature; /* empty: none */
+    trp_table_info info;
+};
+
+/* The next table of a ServerInfoResponse; `*more` false: there is none. INVALID_ARGUMENT:
+ * malformed. */
+trp_status info_next(struct reader *reader, struct info_table *table, bool *more);
+
+/* Asks for the table `name`, whose spans are into `*reply`, the caller's to destroy. NOT_FOUND:
+ * there is none. */
+trp_status info_find(trp_channel *channel, const char *name, int64_t timeout_ms,
+                     struct info_table *table, trp_message **reply);
+
+/* Compares columns with the signature that table `name` has. NOT_FOUND: there is no such table;
  * INVALID_ARGUMENT: the first column that differs. */
-trp_status info_check_columns(trp_channel *channel, const char *table,
+trp_status info_check_columns(trp_channel *channel, const char *name,
                               const trp_tensor_spec *columns, size_t count);
 
-/* Calls `take` with name and signature (empty: none) of each table in a ServerInfoResponse, until
- * one fails. INVALID_ARGUMENT: malformed. */
-trp_status info_each_table(trp_message *reply,
-                           trp_status (*take)(void *arg, trp_bytes name, trp_bytes signature),
-                           void *arg);
+/* ---- limiter_ask.c -------------------------------------------------------------------- */
+
+enum { LIMITER_EXPLAIN_BYTES = 512 };
+
+/* "; ..." into `text`: why `table` lets nobody insert (or sample) just now, by what its server says
+ * within LIMITER_QUESTION_MS; "" when it says nothing or the limiter is not the reason. Changes no
+ * last error. */
+void limiter_ask(trp_channel *channel, const char *table, bool sampling,
+                 char text[LIMITER_EXPLAIN_BYTES]);
 
 #endif

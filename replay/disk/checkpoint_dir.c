@@ -3,7 +3,7 @@
  * checkpoint has are ever removed, one by one, never a tree. A directory is renamed before its
  * files go, so that half of one never counts.
  * Guarantee: what another store or a person put there stays. */
-#include "checkpoint_dir.h"
+#include "disk.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -15,10 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <troupe/log.h>
 #include "core/alloc.h"
 #include "limits.h"
-#include "dir.h"
 
 static const char head_line[] = "troupe replay checkpoint\n";
 static const char info_name[] = "CHECKPOINT";

@@ -8,7 +8,7 @@
  *
  * LOCK and STATE are rewritten in place and never grow, so that a full file system does not keep a
  * store from opening. One sector is written whole or not at all. */
-#include "dir.h"
+#include "disk.h"
 
 #include <assert.h>
 #include <dirent.h>
@@ -29,9 +29,9 @@
 #include <troupe/log.h>
 #include "core/alloc.h"
 #include "core/boot.h"
+#include "core/words.h"
 #include "limits.h"
 #include "replay/wire/limits.h"
-#include "record.h"
 
 static const char format_line[] = "troupe replay store\n";
 static const char *const durability_names[] = {"process", "memory", "system"};
@@ -177,32 +177,30 @@ static trp_status dir_check_empty(const struct store_dir *dir, bool making)
     return status;
 }
 
-static void format_file_text(char text[SMALL_FILE_BYTES], int format)
+static trp_status format_write(const struct store_dir *dir)
 {
-    snprintf(text, SMALL_FILE_BYTES, "%sformat %d\n", format_line, format);
+    char text[SMALL_FILE_BYTES];
+    snprintf(text, sizeof text, "%sformat %d\n", format_line, STORE_FORMAT);
+    return dir_write(dir, "FORMAT", text, true);
 }
 
 /* `before`: it is the format before ours. */
 static trp_status format_compare(const struct store_dir *dir, const char *text, bool *before)
 {
-    char expected[SMALL_FILE_BYTES];
-    format_file_text(expected, STORE_FORMAT_BEFORE);
-    *before = strncmp(text, expected, strlen(expected)) == 0;
-    if (*before)
-        return TRP_OK;
-    format_file_text(expected, STORE_FORMAT);
+    int format = 0;
+    const char *number = text + sizeof format_line - 1;
     if (strncmp(text, format_line, sizeof format_line - 1) != 0)
         return trp_fail(TRP_FAILED_PRECONDITION, "%s is no replay store: foreign FORMAT",
                         dir->path);
-    if (strncmp(text, expected, strlen(expected)) != 0) {
-        const char *number = text + sizeof format_line - 1;
-        return trp_fail(TRP_FAILED_PRECONDITION,
-                        "replay store %s has %.*s, this program reads formats %d and %d: dump it "
-                        "with the version that wrote it, or begin anew in another directory",
-                        dir->path, (int)strcspn(number, "\n"), number, STORE_FORMAT_BEFORE,
-                        STORE_FORMAT);
-    }
-    return TRP_OK;
+    bool known = sscanf(number, "format %d", &format) == 1;
+    *before = known && format == STORE_FORMAT_BEFORE;
+    if (known && (*before || format == STORE_FORMAT))
+        return TRP_OK;
+    return trp_fail(TRP_FAILED_PRECONDITION,
+                    "replay store %s has %.*s, this program reads formats %d and %d: dump it "
+                    "with the version that wrote it, or begin anew in another directory",
+                    dir->path, (int)strcspn(number, "\n"), number, STORE_FORMAT_BEFORE,
+                    STORE_FORMAT);
 }
 
 /* STATE of a creation that did not get to its end; or, before a data.mdb, to its first byte. */
@@ -281,9 +279,12 @@ static trp_status dir_check_checkpoint(const struct store_dir *dir)
     free(path);
     if (!checkpoint || dir->read_only)
         return TRP_OK;
-    return trp_fail(TRP_FAILED_PRECONDITION,
-                    "%s is a checkpoint: restore it first (troupe replay restore %s DIR)",
-                    dir->path, dir->path);
+    char *word = shell_word(dir->path);
+    trp_status status = trp_fail(
+        TRP_FAILED_PRECONDITION,
+        "%s is a checkpoint: restore it first (troupe replay restore %s DIR)", dir->path, word);
+    free(word);
+    return status;
 }
 
 /* Before the directory is made: it will be where the one above it is. */
@@ -368,12 +369,18 @@ static trp_status dir_make(struct store_dir *dir)
     return TRP_OK;
 }
 
-bool store_dir_exists(const char *path)
+static trp_status dir_take(struct store_dir *dir, trp_durability durability)
 {
-    char *format = xasprintf("%s/FORMAT", path);
-    bool exists = access(format, F_OK) == 0;
-    free(format);
-    return exists;
+    if (durability == TRP_DURABLE_MEMORY && !dir->read_only)
+        TRP_TRY(dir_check_memory(dir));
+    TRP_TRY(dir_make(dir));
+    TRP_TRY(dir_lock(dir));
+    TRP_TRY(dir_check_format(dir));
+    TRP_TRY(dir_check_state(dir));
+    TRP_TRY(dir_check_checkpoint(dir));
+    if (!dir->read_only && unlink(dir->copy_path) != 0 && errno != ENOENT)
+        return store_errno(errno, dir->copy_path, "remove half a restore");
+    return TRP_OK;
 }
 
 trp_status store_dir_open(struct store_dir *dir, const char *path, trp_durability durability,
@@ -382,21 +389,7 @@ trp_status store_dir_open(struct store_dir *dir, const char *path, trp_durabilit
     *dir = (struct store_dir){.path = xstrdup(path), .lock_fd = -1, .read_only = read_only};
     dir->data_path = dir_file(dir, "data.mdb");
     dir->copy_path = dir_file(dir, "data.mdb.restore");
-    trp_status status = TRP_OK;
-    if (durability == TRP_DURABLE_MEMORY && !read_only)
-        status = dir_check_memory(dir);
-    if (status == TRP_OK)
-        status = dir_make(dir);
-    if (status == TRP_OK)
-        status = dir_lock(dir);
-    if (status == TRP_OK)
-        status = dir_check_format(dir);
-    if (status == TRP_OK)
-        status = dir_check_state(dir);
-    if (status == TRP_OK)
-        status = dir_check_checkpoint(dir);
-    if (status == TRP_OK && !read_only && unlink(dir->copy_path) != 0 && errno != ENOENT)
-        status = store_errno(errno, dir->copy_path, "remove half a restore");
+    trp_status status = dir_take(dir, durability);
     if (status != TRP_OK)
         store_dir_close(dir);
     return status;
@@ -414,10 +407,8 @@ trp_status store_dir_make_begin(struct store_dir *dir)
 
 trp_status store_dir_make_end(struct store_dir *dir)
 {
-    char text[SMALL_FILE_BYTES];
-    format_file_text(text, STORE_FORMAT);
     TRP_TRY(dir_sync(dir)); /* data.mdb has its name before FORMAT says so */
-    TRP_TRY(dir_write(dir, "FORMAT", text, true));
+    TRP_TRY(format_write(dir));
     TRP_TRY(dir_sync(dir));
     dir->fresh = false;
     return TRP_OK;
@@ -425,11 +416,9 @@ trp_status store_dir_make_end(struct store_dir *dir)
 
 trp_status store_dir_upgrade(struct store_dir *dir)
 {
-    char text[SMALL_FILE_BYTES];
     if (!dir->before)
         return TRP_OK;
-    format_file_text(text, STORE_FORMAT);
-    TRP_TRY(dir_write(dir, "FORMAT", text, true));
+    TRP_TRY(format_write(dir));
     trp_log(TRP_INFO, "replay store %s had format %d and has %d now: older versions cannot open it",
             dir->path, STORE_FORMAT_BEFORE, STORE_FORMAT);
     dir->before = false;
@@ -468,10 +457,8 @@ trp_status store_format_check(const char *path)
 trp_status store_dir_finish(const char *path, bool another)
 {
     struct store_dir dir = {.path = (char *)path};
-    char text[SMALL_FILE_BYTES];
-    format_file_text(text, STORE_FORMAT);
     TRP_TRY(dir_sync(&dir));
-    TRP_TRY(dir_write(&dir, "FORMAT", text, true));
+    TRP_TRY(format_write(&dir));
     TRP_TRY(dir_write(&dir, "STATE", another ? "clean another\n" : "clean copy\n", true));
     return dir_sync(&dir);
 }

@@ -5,7 +5,7 @@
  * parts are shared, and told to unshare those. Where it cannot be asked nothing is shared. One that
  * shares but does not unshare (btrfs) writes every page to a new place, shared or not: all that can
  * be done is to say so. */
-#include "extents.h"
+#include "disk.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include <troupe/log.h>
-#include "dir.h"
 
 enum { EXTENTS = 128 }; /* asked for at once: 7 KB */
 

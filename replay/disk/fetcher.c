@@ -7,7 +7,7 @@
  * give a page up again. What is asked for and not there yet is bounded, because it would be given
  * up before it is used. Guarantee: a fetch that was started is done once its pages were in memory,
  * or their read failed; whoever uses them reads them again and is told. */
-#include "fetcher.h"
+#include "disk.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,12 +18,9 @@
 
 #include "core/alloc.h"
 #include "core/array.h"
+#include "core/list.h"
 #include "limits.h"
 #include "core/thread.h"
-
-struct fetch_queue {
-    struct fetch *first, *last;
-};
 
 struct fetcher {
     int fd;
@@ -33,8 +30,8 @@ struct fetcher {
 
     struct mutex mutex; /* guards what follows */
     struct cond wake;
-    struct fetch_queue wanted, started, ended;
-    uint64_t started_bytes; /* asked for, not there yet */
+    struct list wanted, started, ended; /* of struct fetch */
+    uint64_t started_bytes;             /* asked for, not there yet */
     bool stop;
 };
 
@@ -64,21 +61,11 @@ void fetch_cleanup(struct fetch *fetch)
     free(fetch->runs);
 }
 
-static void fetch_queue_push(struct fetch_queue *queue, struct fetch *fetch)
+static struct fetch *fetch_pop(struct list *queue)
 {
-    fetch->next = NULL;
-    if (queue->first)
-        queue->last->next = fetch;
-    else
-        queue->first = fetch;
-    queue->last = fetch;
-}
-
-static struct fetch *fetch_queue_pop(struct fetch_queue *queue)
-{
-    struct fetch *fetch = queue->first;
+    struct fetch *fetch = LIST_FIRST(queue, struct fetch, link);
     if (fetch)
-        queue->first = fetch->next;
+        list_remove(queue, &fetch->link);
     return fetch;
 }
 
@@ -108,7 +95,7 @@ static struct fetch *next_wanted_locked(struct fetcher *fetcher)
 {
     if (fetcher->started_bytes >= FETCH_BYTES_MAX)
         return NULL;
-    struct fetch *fetch = fetch_queue_pop(&fetcher->wanted);
+    struct fetch *fetch = fetch_pop(&fetcher->wanted);
     if (fetch)
         fetcher->started_bytes += fetch->bytes;
     return fetch;
@@ -120,7 +107,7 @@ static void fetch_ask(struct fetcher *fetcher, struct fetch *fetch)
     for (uint32_t i = 0; i < fetch->count; i++)
         run_ask(fetcher, fetch->runs[i]);
     mutex_lock(&fetcher->mutex);
-    fetch_queue_push(&fetcher->started, fetch);
+    list_push(&fetcher->started, &fetch->link);
 }
 
 static void fetch_wait(struct fetcher *fetcher, struct fetch *fetch)
@@ -131,7 +118,7 @@ static void fetch_wait(struct fetcher *fetcher, struct fetch *fetch)
     mutex_lock(&fetcher->mutex);
     fetcher->started_bytes -= fetch->bytes;
     bool tell = !fetcher->ended.first;
-    fetch_queue_push(&fetcher->ended, fetch);
+    list_push(&fetcher->ended, &fetch->link);
     if (!tell)
         return;
     mutex_unlock(&fetcher->mutex);
@@ -147,7 +134,7 @@ static void fetcher_run(void *arg)
     while (!fetcher->stop) {
         if ((fetch = next_wanted_locked(fetcher)))
             fetch_ask(fetcher, fetch);
-        else if ((fetch = fetch_queue_pop(&fetcher->started)))
+        else if ((fetch = fetch_pop(&fetcher->started)))
             fetch_wait(fetcher, fetch);
         else
             cond_wait(&fetcher->wake, &fetcher->mutex, DEADLINE_NEVER);
@@ -160,7 +147,7 @@ static void fetcher_run(void *arg)
 void fetcher_start(struct fetcher *fetcher, struct fetch *fetch)
 {
     mutex_lock(&fetcher->mutex);
-    fetch_queue_push(fetcher->stop ? &fetcher->ended : &fetcher->wanted, fetch);
+    list_push(fetcher->stop ? &fetcher->ended : &fetcher->wanted, &fetch->link);
     cond_signal(&fetcher->wake);
     mutex_unlock(&fetcher->mutex);
 }
@@ -168,7 +155,7 @@ void fetcher_start(struct fetcher *fetcher, struct fetch *fetch)
 struct fetch *fetcher_take(struct fetcher *fetcher)
 {
     mutex_lock(&fetcher->mutex);
-    struct fetch *fetch = fetch_queue_pop(&fetcher->ended);
+    struct fetch *fetch = fetch_pop(&fetcher->ended);
     mutex_unlock(&fetcher->mutex);
     return fetch;
 }
@@ -209,9 +196,8 @@ void fetcher_stop(struct fetcher *fetcher)
     mutex_unlock(&fetcher->mutex);
     for (int i = 0; i < FETCH_THREADS; i++)
         thread_stop(&fetcher->threads[i]);
-    while ((fetch = fetch_queue_pop(&fetcher->started)) ||
-           (fetch = fetch_queue_pop(&fetcher->wanted)))
-        fetch_queue_push(&fetcher->ended, fetch);
+    while ((fetch = fetch_pop(&fetcher->started)) || (fetch = fetch_pop(&fetcher->wanted)))
+        list_push(&fetcher->ended, &fetch->link);
 }
 
 void fetcher_destroy(struct fetcher *fetcher)

@@ -5,10 +5,8 @@
 
 #include <assert.h>
 #include <math.h>
-#include <stddef.h>
 #include <string.h>
 
-#include "core/alloc.h"
 #include "core/crc32c.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "records are little-endian");
@@ -100,20 +98,18 @@ void item_record_encode(struct buffer *out, uint32_t table_id, const struct item
         .times_sampled = item->times_sampled,
         .trajectory_bytes = trajectory->size,
         .policy_version = item->policy_version,
-        .print = item->print,
+        .fingerprint = item->fingerprint,
     };
     header.state_sum = item_state_sum(&header, item->seq);
     memcpy(at, &header, sizeof header);
     at += sizeof header;
     const uint8_t *rest = at;
-    for (uint32_t index = 0; index < trajectory->chunk_count; index++) {
+    const size_t seqs_bytes = sizeof(uint64_t) * trajectory->chunk_count;
+    for (uint32_t index = 0; index < trajectory->chunk_count; index++, at += sizeof(uint64_t)) {
         memcpy(at, &item->chunks[index]->seq, sizeof(uint64_t));
-        at += sizeof(uint64_t);
+        memcpy(at + seqs_bytes, &item->chunks[index]->episode, sizeof(uint64_t));
     }
-    for (uint32_t index = 0; index < trajectory->chunk_count; index++) {
-        memcpy(at, &item->chunks[index]->episode, sizeof(uint64_t));
-        at += sizeof(uint64_t);
-    }
+    at += seqs_bytes;
     memcpy(at, trajectory->bytes, trajectory->size);
     at += trajectory->size;
     uint32_t sum = item_sum(header, rest, (size_t)(at - rest));

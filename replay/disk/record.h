@@ -24,7 +24,6 @@
 #include <stdint.h>
 
 #include <troupe/bytes.h>
-#include <troupe/status.h>
 #include "core/buffer.h"
 #include "replay/model/item.h"
 
@@ -54,6 +53,22 @@ static inline uint64_t piece_key_seq(uint64_t key)
 static inline uint32_t piece_key_piece(uint64_t key)
 {
     return key & (PIECES_MAX - 1);
+}
+
+/* The parts of one value while they come one by one: each but the last is PIECE_BYTES long. A
+ * zeroed struct is the beginning. */
+struct part_row {
+    uint64_t bytes;
+    uint32_t parts;
+    bool broken; /* they are not parts of one value in their order */
+};
+
+static inline void part_row_add(struct part_row *row, uint64_t key, size_t size)
+{
+    row->broken |= piece_key_piece(key) != row->parts || size > PIECE_BYTES ||
+                   row->bytes != (uint64_t)row->parts * PIECE_BYTES;
+    row->parts++;
+    row->bytes += size;
 }
 
 /* Pieces of `size` bytes; an empty value has one, empty, piece. */
@@ -105,7 +120,7 @@ struct item_record {
     int32_t times_sampled;
     uint32_t trajectory_bytes;
     uint64_t policy_version;
-    uint32_t print;
+    uint32_t fingerprint;
     uint32_t state_sum; /* item_state_sum(); 0: there is none, it was written by format 2 */
     /* chunk_count seqs of 8 bytes, as many ids of episodes, the trajectory, and the sum of all that
      * never changes: of everything but priority, times_sampled and state_sum */
@@ -135,7 +150,7 @@ struct removed_record {
     uint64_t key;
     int64_t at_ns;
     uint32_t table_id;
-    uint32_t print;
+    uint32_t fingerprint;
 };
 _Static_assert(sizeof(struct removed_record) == 24, "on disk: change STORE_FORMAT with this");
 

@@ -6,7 +6,7 @@
  * busy machine that does not let the helper run is no full file system. After a refusal smaller
  * steps are tried down to STEP_MIN, so that nearly all of a small file system is used; then the
  * helper rests, and whoever waits asks the kernel at most every RETRY_MS. */
-#include "space.h"
+#include "disk.h"
 
 #include <assert.h>
 #include <errno.h>

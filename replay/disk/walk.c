@@ -4,7 +4,7 @@
  * length, key and count is compared with what it can be, and no page is used twice.
  * Guarantee: in a file that passes, LMDB meets nothing that it does not expect. What values mean is
  * for others to check. */
-#include "walk.h"
+#include "disk.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +18,6 @@
 #include <troupe/bytes.h>
 #include "core/alloc.h"
 #include "replay/wire/limits.h"
-#include "dir.h"
 #include "page.h"
 
 enum {
@@ -111,9 +110,8 @@ static trp_status pages_use(struct walk *walk, uint64_t first, uint64_t count, u
 
 static trp_status page_read(struct walk *walk, uint64_t number, uint8_t *out)
 {
-    struct page_header header;
     TRP_TRY(read_at(walk, number * walk->page_bytes, out, walk->page_bytes));
-    memcpy(&header, out, sizeof header);
+    struct page_header header = page_header(out);
     if (header.number != number)
         return damaged(number, "another page lies there");
     if (header.flags != PAGE_BRANCH && header.flags != PAGE_LEAF)
@@ -136,10 +134,9 @@ static bool node_read(const struct walk *walk, const uint8_t *page, size_t index
 {
     struct node_header node;
     size_t offset = node_offset(page, index);
-    if (offset < page_header(page).upper || offset % 2 != 0)
-        return false;
     const uint8_t *at = page_node(page, walk->page_bytes, index, &node);
-    if (!at)
+    *out = (struct node){0};
+    if (!at || offset < page_header(page).upper || offset % 2 != 0)
         return false;
     size_t room = walk->page_bytes - offset - sizeof node;
     *out = (struct node){.key = {at, node.key_bytes}, .flags = node.flags};
@@ -157,16 +154,14 @@ static bool node_read(const struct walk *walk, const uint8_t *page, size_t index
 static trp_status nodes_check(const struct walk *walk, uint64_t number, const uint8_t *page,
                               bool branch)
 {
-    struct page_header header;
     struct node node;
     size_t count = page_nodes(page), begun = 0;
-    memcpy(&header, page, sizeof header);
     for (size_t index = 0; index < count; index++) {
         if (!node_read(walk, page, index, branch, &node))
             return damaged(number, "an entry is out of place");
         walk->places[node_offset(page, index) / 2] = (uint16_t)index;
     }
-    size_t at = header.upper;
+    size_t at = page_header(page).upper;
     for (; at < walk->page_bytes; begun++) {
         size_t index = walk->places[at / 2], value = 0;
         if (index >= count || node_offset(page, index) != at)
@@ -355,9 +350,7 @@ static trp_status page_walk(struct tree *tree, uint64_t number, uint64_t from, u
         TRP_TRY(walk->goes_on());
     TRP_TRY(pages_use(walk, number, 1, from));
     TRP_TRY(page_read(walk, number, page));
-    struct page_header header;
-    memcpy(&header, page, sizeof header);
-    bool leaf = header.flags == PAGE_LEAF;
+    bool leaf = page_header(page).flags == PAGE_LEAF;
     if (leaf != (level + 1 == tree->record.depth))
         return damaged(number, "it is at the wrong depth");
     return leaf ? leaf_walk(tree, number, page) : branch_walk(tree, number, page, level);

@@ -2,7 +2,7 @@
  * Design: store/copy.h reads the store in slices; here they are asked for one by one, with the
  * server in between, and go into a new directory with a name that does not count. When all of it is
  * synced the directory gets its name, and old ones go. Verification is the same reading without
- * writing.
+ * writing; of a stopped store, over an engine that nobody else has and that holds no items.
  * Guarantee: a checkpoint that has its name is whole; one that fails, or a crash on the way, leaves
  * nothing that counts, and what is left of it goes at the next one. */
 #include "checkpoint.h"
@@ -10,7 +10,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,29 +22,29 @@
 #include <troupe/log.h>
 #include "core/alloc.h"
 #include "core/background.h"
-#include "core/clock.h"
 #include "core/status.h"
 #include "limits.h"
 #include "replay/store/copy.h"
-#include "replay/disk/dir.h"
 #include "replay/store/checkpoint_writer.h"
 
 enum { WAIT_MS = 50, NAMES_TRIED = 1000 };
 
 struct run_table {
     uint32_t id;
-    char *name;
+    trp_table_options *options;
 };
 
 struct copy_run {
     struct checkpointer *checkpointer;
+    const char *what;
     bool (*cancelled)(void);
     struct copy_sink sink;
     struct store_copy *copy;
     struct background background; /* does what needs no engine */
     char *making;                 /* the directory, at first without a name that counts */
     struct checkpoint_writer *target;
-    uint64_t file_bytes; /* of the store, at the cut */
+    uint64_t file_bytes;                                              /* of the store, at the cut */
+    trp_status (*slice)(struct copy_run *run, struct engine *engine); /* on its way, and its end */
     trp_status status;
     struct checkpoint_info info; /* of the cut */
     struct run_table *tables;    /* the same ones */
@@ -86,44 +85,43 @@ struct progress checkpointer_progress(struct checkpointer *checkpointer)
     return progress;
 }
 
-static trp_status cancelled(const char *what)
+static trp_status cancelled(const struct copy_run *run)
 {
-    return trp_fail(TRP_CANCELLED, "%s: cancelled", what);
+    return trp_fail(TRP_CANCELLED, "%s: cancelled", run->what);
+}
+
+static bool run_is_cancelled(const struct copy_run *run)
+{
+    return run->checkpointer->stopping || (run->cancelled && run->cancelled());
 }
 
 /* Whoever waits on a thread of the pool keeps it from others' calls. */
-static trp_status wait_allowed(const struct copy_run *run, const char *what)
-{
-    const struct checkpointer *checkpointer = run->checkpointer;
-    if (!run->cancelled || !checkpointer->busy || checkpointer->stopping ||
-        checkpointer->waiting < CHECKPOINT_WAITERS_MAX)
-        return TRP_OK;
-    return trp_fail(TRP_UNAVAILABLE,
-                    "%s: a %s is going on and another call waits for its end; ask again then", what,
-                    checkpointer->progress.what);
-}
-
-static trp_status turn_take(struct copy_run *run, const char *what)
+static trp_status turn_take(struct copy_run *run)
 {
     struct checkpointer *checkpointer = run->checkpointer;
+    bool pooled = run->cancelled != NULL;
+    trp_status status = TRP_OK;
     mutex_lock(&checkpointer->mutex);
-    trp_status status = wait_allowed(run, what);
-    if (status != TRP_OK) {
-        mutex_unlock(&checkpointer->mutex);
-        return status;
+    if (pooled && checkpointer->busy && !checkpointer->stopping &&
+        checkpointer->waiting >= CHECKPOINT_WAITERS_MAX) {
+        status = trp_fail(TRP_UNAVAILABLE,
+                          "%s: a %s is going on and another call waits for its end; ask again then",
+                          run->what, checkpointer->progress.what);
+        goto out;
     }
-    checkpointer->waiting += run->cancelled != NULL;
-    while (checkpointer->busy && !checkpointer->stopping && !(run->cancelled && run->cancelled()))
+    checkpointer->waiting += pooled;
+    while (checkpointer->busy && !run_is_cancelled(run))
         cond_wait(&checkpointer->changed, &checkpointer->mutex,
                   deadline_in_ms(&clock_monotonic, WAIT_MS));
-    checkpointer->waiting -= run->cancelled != NULL;
+    checkpointer->waiting -= pooled;
     if (checkpointer->busy || checkpointer->stopping) {
-        status = cancelled(what);
-    } else {
-        checkpointer->busy = true;
-        checkpointer->progress =
-            (struct progress){.what = what, .started_ns = clock_now_ns(&clock_monotonic)};
+        status = cancelled(run);
+        goto out;
     }
+    checkpointer->busy = true;
+    checkpointer->progress =
+        (struct progress){.what = run->what, .started_ns = clock_now_ns(&clock_monotonic)};
+out:
     mutex_unlock(&checkpointer->mutex);
     return status;
 }
@@ -145,26 +143,32 @@ static bool turn_goes_on(void *arg)
     struct copy_stats stats = {0};
     if (run->copy)
         stats = store_copy_stats(run->copy);
+    uint64_t total = stats.total_bytes > stats.bytes ? stats.total_bytes : stats.bytes;
     mutex_lock(&checkpointer->mutex);
     checkpointer->progress.done_bytes = stats.bytes;
-    checkpointer->progress.total_bytes =
-        stats.total_bytes > stats.bytes ? stats.total_bytes : stats.bytes;
-    bool stopping = checkpointer->stopping;
+    checkpointer->progress.total_bytes = total;
+    bool ends = run_is_cancelled(run);
     mutex_unlock(&checkpointer->mutex);
-    return !stopping && !(run->cancelled && run->cancelled());
+    return !ends && watch_tell(stats.bytes, total) == TRP_OK;
 }
 
 /* ---- slices --------------------------------------------------------------------------------- */
 
-static void enter(struct copy_run *run, void (*work)(void *arg, struct engine *engine))
+static void slice_run(void *arg, struct engine *engine)
 {
-    const struct engine_door *door = &run->checkpointer->options.door;
-    door->enter(door->owner, work, run);
+    struct copy_run *run = arg;
+    run->status = engine ? run->slice(run, engine)
+                         : trp_fail(TRP_UNAVAILABLE, "the replay server has stopped");
 }
 
-static trp_status stopped(void)
+/* With the engine to itself. */
+static trp_status enter(struct copy_run *run,
+                        trp_status (*slice)(struct copy_run *run, struct engine *engine))
 {
-    return trp_fail(TRP_UNAVAILABLE, "the replay server has stopped");
+    const struct engine_door *door = &run->checkpointer->options.door;
+    run->slice = slice;
+    door->enter(door->owner, slice_run, run);
+    return run->status;
 }
 
 static void info_fill(struct copy_run *run, struct engine *engine)
@@ -180,49 +184,36 @@ static void info_fill(struct copy_run *run, struct engine *engine)
     info->table_count = count;
     run->tables = xcalloc(count + 1, sizeof *run->tables);
     for (size_t i = 0; i < count; i++) {
-        struct table *table = engine->tables[i]->table;
-        run->tables[i] = (struct run_table){table_id(table), xstrdup(engine->tables[i]->name)};
-        const struct limiter *limiter = table_limiter(table);
+        const struct table_facts *facts = engine->tables[i]->facts;
+        run->tables[i] = (struct run_table){facts->id, trp_table_options_copy(facts->options)};
         info->tables[i] = (struct checkpoint_table){
-            .options = trp_table_options_format(table_options(table)),
-            .size = table_size(table),
-            .inserts = limiter->inserts,
-            .samples = limiter->samples,
-            .deletes = limiter->deletes,
+            .options = trp_table_options_format(facts->options),
+            .size = facts->size,
+            .inserts = facts->limiter.inserts,
+            .samples = facts->limiter.samples,
+            .deletes = facts->limiter.deletes,
         };
     }
 }
 
-static void run_begin(void *arg, struct engine *engine)
+static trp_status run_begin(struct copy_run *run, struct engine *engine)
 {
-    struct copy_run *run = arg;
-    run->status = engine ? engine_index_finish(engine) : stopped();
-    if (run->status == TRP_OK)
-        run->status = engine_flush(engine);
-    if (run->status == TRP_OK)
-        run->status = store_copy_begin(engine->store, &run->copy, &run->sink);
-    if (run->status == TRP_OK)
-        info_fill(run, engine);
+    TRP_TRY(engine_index_finish(engine));
+    TRP_TRY(engine_flush(engine));
+    TRP_TRY(store_copy_begin(engine->store, &run->copy, &run->sink));
+    info_fill(run, engine);
+    return TRP_OK;
 }
 
-static void run_find(void *arg, struct engine *engine)
+static trp_status run_find(struct copy_run *run, struct engine *engine)
 {
-    struct copy_run *run = arg;
-    run->status = engine ? store_copy_find(engine->store, run->copy) : stopped();
+    return store_copy_find(engine->store, run->copy);
 }
 
-static void run_check(void *arg, struct engine *engine)
+static trp_status run_end(struct copy_run *run, struct engine *engine)
 {
-    struct copy_run *run = arg;
-    run->status = engine ? store_copy_check(engine->store, run->copy) : stopped();
-}
-
-static void run_end(void *arg, struct engine *engine)
-{
-    struct copy_run *run = arg;
-    if (engine)
-        store_copy_end(engine->store, run->copy);
-    run->copy = NULL;
+    store_copy_end(engine->store, run->copy);
+    return TRP_OK;
 }
 
 static void old_remove(const struct checkpointer *checkpointer, const char *store)
@@ -241,27 +232,18 @@ static void old_remove(const struct checkpointer *checkpointer, const char *stor
     checkpoint_removal_cleanup(&removal);
 }
 
-/* Its turn comes, and the thread for it. */
-static trp_status run_open(struct copy_run *run, const char *what)
-{
-    TRP_TRY(turn_take(run, what));
-    trp_status status = background_start(&run->background, what);
-    if (status != TRP_OK)
-        turn_give(run->checkpointer);
-    return status;
-}
-
 /* Returns `status` with its words. */
 static trp_status run_close(struct copy_run *run, trp_status status)
 {
     char *kept = error_keep();
-    enter(run, run_end);
+    if (run->copy)
+        enter(run, run_end);
     if (status == TRP_OK && run->making)
         old_remove(run->checkpointer, run->info.store);
     background_stop(&run->background);
     free(run->making);
     for (size_t i = 0; i < run->info.table_count; i++)
-        free(run->tables[i].name);
+        trp_table_options_destroy(run->tables[i].options);
     free(run->tables);
     checkpoint_info_cleanup(&run->info);
     turn_give(run->checkpointer);
@@ -271,14 +253,21 @@ static trp_status run_close(struct copy_run *run, trp_status status)
     return TRP_OK;
 }
 
-/* Behind the items that a server which has just started does not have in memory yet: nobody waits
- * for all of them at once. */
-static trp_status run_start(struct copy_run *run, const char *what)
+/* Its turn comes, and the thread for it. Then items are waited for that a server which has just
+ * started does not have in memory yet, but nobody waits for all of them at once. */
+static trp_status run_open(struct copy_run *run)
 {
+    TRP_TRY(turn_take(run));
+    trp_status status = background_start(&run->background, run->what);
+    if (status != TRP_OK) {
+        turn_give(run->checkpointer);
+        return status;
+    }
     if (engine_load(&run->checkpointer->options.door, turn_goes_on, run) != TRP_OK)
-        return cancelled(what);
-    enter(run, run_begin);
-    return run->status;
+        status = cancelled(run);
+    else
+        status = enter(run, run_begin);
+    return status == TRP_OK ? TRP_OK : run_close(run, status);
 }
 
 static trp_status copy_give(void *arg)
@@ -286,18 +275,15 @@ static trp_status copy_give(void *arg)
     return store_copy_give(arg);
 }
 
-/* The whole copy, from run_begin() on. */
-static trp_status run_copy(struct copy_run *run, const char *what)
+static trp_status run_copy(struct copy_run *run)
 {
     while (!store_copy_done(run->copy)) {
         if (!turn_goes_on(run))
-            return cancelled(what);
-        enter(run, run_find);
-        TRP_TRY(run->status);
+            return cancelled(run);
+        TRP_TRY(enter(run, run_find));
         TRP_TRY(background_run(&run->background, copy_give, run->copy));
     }
-    enter(run, run_check); /* the last pages may have been recycled while they were read */
-    return run->status;
+    return enter(run, run_find); /* did the last pages stay while they were read? */
 }
 
 /* ---- a checkpoint --------------------------------------------------------------------------- */
@@ -316,34 +302,17 @@ static trp_status room_check(const char *root, uint64_t bytes)
                     root, free_bytes, bytes);
 }
 
-static trp_status root_make(const char *root)
-{
-    int error = store_path_make(root);
-    return error == 0 || error == EEXIST ? TRP_OK : store_errno(error, root, "make");
-}
-
-static void time_name(int64_t wall_ns, char name[32])
-{
-    time_t seconds = (time_t)(wall_ns / 1000000000);
-    struct tm utc;
-    gmtime_r(&seconds, &utc);
-    strftime(name, 32, "%Y-%m-%dT%H-%M-%SZ", &utc);
-}
-
 /* The highest n of the checkpoints that are called <name>-<n>; 0: there is none. Who keeps the
  * newest one alone must not see a later one take the place of one that went. */
 static unsigned name_last(const char *root, const char *name)
 {
     DIR *entries = opendir(root);
-    unsigned last = 0;
+    unsigned last = 0, n;
     size_t size = strlen(name);
-    for (struct dirent *entry = entries ? readdir(entries) : NULL; entry;
-         entry = readdir(entries)) {
-        unsigned n;
+    for (struct dirent *entry; entries && (entry = readdir(entries));)
         if (strncmp(entry->d_name, name, size) == 0 &&
             sscanf(entry->d_name + size, "-%u", &n) == 1 && n > last)
             last = n;
-    }
     if (entries)
         closedir(entries);
     return last;
@@ -353,20 +322,20 @@ static unsigned name_last(const char *root, const char *name)
 static trp_status name_take(struct copy_run *run)
 {
     const char *root = run->checkpointer->root;
+    time_t second = (time_t)(run->info.created_at_ns / 1000000000);
+    struct tm utc;
     char name[32];
-    time_name(run->info.created_at_ns, name);
-    unsigned first = name_last(root, name) + 1;
-    for (unsigned n = first; n - first < NAMES_TRIED; n++) {
-        char *wanted = xasprintf("%s/%s-%u", root, name, n);
-        if (rename(run->making, wanted) == 0) {
-            free(run->making);
+    gmtime_r(&second, &utc);
+    strftime(name, sizeof name, "%Y-%m-%dT%H-%M-%SZ", &utc);
+    unsigned last = name_last(root, name);
+    for (unsigned tries = 1; tries <= NAMES_TRIED; tries++) {
+        char *wanted = xasprintf("%s/%s-%u", root, name, last + tries);
+        int error = rename(run->making, wanted) == 0 ? 0 : errno;
+        free(error == 0 ? run->making : wanted);
+        if (error == 0)
             run->making = wanted;
-            return TRP_OK;
-        }
-        int error = errno;
-        free(wanted);
         if (error != EEXIST && error != ENOTEMPTY)
-            return store_errno(error, run->making, "name the checkpoint");
+            return error == 0 ? TRP_OK : store_errno(error, run->making, "name the checkpoint");
     }
     return trp_fail(TRP_ALREADY_EXISTS, "%s has %d checkpoints of one second", root, NAMES_TRIED);
 }
@@ -413,7 +382,7 @@ static trp_status files_write(struct copy_run *run)
 {
     trp_status status = background_run(&run->background, files_begin, run);
     if (status == TRP_OK)
-        status = run_copy(run, "checkpoint");
+        status = run_copy(run);
     if (status == TRP_OK)
         status = background_run(&run->background, files_finish, run);
     background_run(&run->background, files_close, run);
@@ -423,7 +392,9 @@ static trp_status files_write(struct copy_run *run)
 static trp_status checkpoint_make(struct copy_run *run, char **path)
 {
     const char *root = run->checkpointer->root;
-    TRP_TRY(root_make(root));
+    int error = store_path_make(root);
+    if (error != 0 && error != EEXIST)
+        return store_errno(error, root, "make");
     checkpoint_sweep(root, run->info.store);
     TRP_TRY(room_check(root, store_copy_stats(run->copy).total_bytes));
     char *mark = checkpoint_temporary(run->info.store);
@@ -447,6 +418,7 @@ trp_status checkpointer_run(struct checkpointer *checkpointer, bool (*is_cancell
 {
     struct copy_run run = {
         .checkpointer = checkpointer,
+        .what = "checkpoint",
         .cancelled = is_cancelled,
         .sink = {.item = checkpoint_writer_item,
                  .piece = checkpoint_writer_piece,
@@ -454,26 +426,31 @@ trp_status checkpointer_run(struct checkpointer *checkpointer, bool (*is_cancell
                  .removed = checkpoint_writer_removed},
     };
     *path = NULL;
-    TRP_TRY(run_open(&run, "checkpoint"));
-    trp_status status = run_start(&run, "checkpoint");
-    if (status == TRP_OK)
-        status = checkpoint_make(&run, path);
-    return run_close(&run, status);
+    TRP_TRY(run_open(&run));
+    return run_close(&run, checkpoint_make(&run, path));
 }
 
 /* ---- verification --------------------------------------------------------------------------- */
 
-void report_damage(trp_replay_report *report, char *table, uint64_t key, const char *what)
+static const trp_table_options *run_table_options(const struct copy_run *run, uint32_t id)
+{
+    for (size_t i = 0; i < run->info.table_count; i++)
+        if (run->tables[i].id == id)
+            return run->tables[i].options;
+    return NULL;
+}
+
+/* The first VERIFY_DAMAGE_MAX are named. */
+static void report_damage(trp_replay_report *report, const char *table, uint64_t key,
+                          const char *what)
 {
     report->damaged++;
-    if (report->damage_count == VERIFY_DAMAGE_MAX) {
-        free(table);
+    if (report->damage_count == VERIFY_DAMAGE_MAX)
         return;
-    }
     if (!report->damage)
         report->damage = xcalloc(VERIFY_DAMAGE_MAX, sizeof *report->damage);
     report->damage[report->damage_count++] =
-        (trp_replay_damage){.table = table, .key = key, .what = xstrdup(what)};
+        (trp_replay_damage){.table = xstrdup(table), .key = key, .what = xstrdup(what)};
 }
 
 void trp_replay_report_cleanup(trp_replay_report *report)
@@ -486,32 +463,24 @@ void trp_replay_report_cleanup(trp_replay_report *report)
     *report = (trp_replay_report){0};
 }
 
-static trp_status verify_item(void *arg, uint64_t seq, trp_bytes record)
-{
-    (void)arg;
-    (void)seq;
-    (void)record;
-    return TRP_OK;
-}
-
-static trp_status verify_piece(void *arg, uint64_t seq, uint32_t piece, trp_bytes bytes)
-{
-    (void)arg;
-    (void)seq;
-    (void)piece;
-    (void)bytes;
-    return TRP_OK;
-}
-
 static trp_status verify_damage(void *arg, uint32_t table_id, uint64_t key, const char *what)
 {
     const struct copy_run *run = arg;
-    const char *name = "";
-    for (size_t i = 0; i < run->info.table_count; i++)
-        if (run->tables[i].id == table_id)
-            name = run->tables[i].name;
-    report_damage(run->report, xstrdup(name), key, what);
+    const trp_table_options *options = run_table_options(run, table_id);
+    report_damage(run->report, options ? options->name : "", key, what);
     return TRP_OK;
+}
+
+static trp_status verify_item(void *arg, uint64_t seq, trp_bytes record, bool doubtful)
+{
+    const struct copy_run *run = arg;
+    struct item_view view;
+    if (!item_record_decode(record, seq, &view))
+        return verify_damage(arg, 0, seq, "its record is damaged");
+    const struct item_record *header = &view.header;
+    const char *wrong = stored_item_wrong(run_table_options(run, header->table_id), view.trajectory,
+                                          header->chunk_count, doubtful ? &header->priority : NULL);
+    return wrong ? verify_damage(arg, header->table_id, header->key, wrong) : TRP_OK;
 }
 
 trp_status checkpointer_verify(struct checkpointer *checkpointer, bool (*is_cancelled)(void),
@@ -519,22 +488,44 @@ trp_status checkpointer_verify(struct checkpointer *checkpointer, bool (*is_canc
 {
     struct copy_run run = {
         .checkpointer = checkpointer,
+        .what = "verify",
         .cancelled = is_cancelled,
-        .sink = {verify_item, verify_piece, verify_damage, &run, NULL},
+        .sink = {.item = verify_item, .damage = verify_damage, .arg = &run},
         .report = report,
     };
     int64_t started_ns = clock_now_ns(&clock_monotonic);
     *report = (trp_replay_report){0};
-    TRP_TRY(run_open(&run, "verify"));
-    trp_status status = run_start(&run, "verify");
-    if (status == TRP_OK)
-        status = run_copy(&run, "verify");
-    if (run.copy) {
-        struct copy_stats stats = store_copy_stats(run.copy);
-        report->items = stats.items;
-        report->chunks = stats.chunks;
-        report->bytes = stats.bytes;
-    }
+    TRP_TRY(run_open(&run));
+    trp_status status = run_copy(&run);
+    struct copy_stats stats = store_copy_stats(run.copy);
+    report->items = stats.items;
+    report->chunks = stats.chunks;
+    report->bytes = stats.bytes;
     report->seconds = (double)(clock_now_ns(&clock_monotonic) - started_ns) * 1e-9;
     return run_close(&run, status);
+}
+
+static void stopped_enter(void *owner, void (*work)(void *arg, struct engine *engine), void *arg)
+{
+    work(arg, owner);
+}
+
+trp_status trp_replay_verify(const char *dir, trp_replay_report *report)
+{
+    struct engine_options options = {
+        .dir = dir, .read_only = true, .check = true, .without_items = true};
+    struct engine *engine;
+    struct checkpointer checkpointer;
+    int64_t started_ns = clock_now_ns(&clock_monotonic);
+    *report = (trp_replay_report){0};
+    TRP_TRY(engine_create(&engine, &options));
+    checkpointer_init(&checkpointer, &(struct checkpointer_options){
+                                         .store_dir = dir, .door = {stopped_enter, engine}});
+    trp_status status = checkpointer_verify(&checkpointer, NULL, report);
+    report->seconds = (double)(clock_now_ns(&clock_monotonic) - started_ns) * 1e-9;
+    if (status != TRP_OK)
+        trp_replay_report_cleanup(report);
+    checkpointer_cleanup(&checkpointer);
+    engine_destroy(engine);
+    return status;
 }

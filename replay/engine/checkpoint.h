@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "replay/disk/checkpoint_dir.h"
+#include "replay/disk/disk.h"
 #include "core/thread.h"
 #include "engine.h"
 
@@ -54,7 +54,8 @@ trp_status checkpointer_run(struct checkpointer *checkpointer, bool (*cancelled)
 trp_status checkpointer_verify(struct checkpointer *checkpointer, bool (*cancelled)(void),
                                trp_replay_report *report);
 
-/* One more damaged item; the first VERIFY_DAMAGE_MAX are named. Takes `table`. */
-void report_damage(trp_replay_report *report, char *table, uint64_t key, const char *what);
+/* Says how far it is to who watches this thread, see trp_replay_watch(). CANCELLED: it is to end.
+ */
+trp_status watch_tell(uint64_t done, uint64_t total);
 
 #endif

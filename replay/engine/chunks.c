@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <troupe/rng.h>
 #include "replay/wire/shared_wire.h"
 
 struct item *engine_item_create(struct engine *engine, trp_bytes trajectory,
@@ -82,49 +81,33 @@ size_t engine_chunk_pinnable(const struct chunk *chunk)
     return store_chunk_lendable(chunk);
 }
 
-/* The chunk into the message, or as parts of its own behind those before. */
-static trp_status slot_fill(struct store *store, struct loan *loan, const struct wire_slot *slot,
-                            struct chunk *chunk, const uint8_t **done)
-{
-    if (slot->elsewhere == 0) {
-        trp_status status = store_chunk_read(store, chunk, slot->bytes);
-        store_chunk_unref(store, chunk);
-        return status;
-    }
-    loan_add(loan, (trp_bytes){*done, (size_t)(slot->bytes - *done)});
-    *done = slot->bytes;
-    return store_loan_chunk(store, loan, chunk, slot->bytes);
-}
-
-/* Where it is not pinned, `loan` is NULL. */
-static trp_status slots_fill(struct store *store, struct loan *loan, const struct wire_slot *slots,
-                             struct chunk *const *chunks, uint32_t count, uint32_t *damaged,
-                             const uint8_t **done)
-{
-    trp_status status = TRP_OK;
-    for (uint32_t i = 0; i < count; i++) {
-        if (status != TRP_OK) {
-            store_chunk_unref(store, chunks[i]);
-            continue;
-        }
-        status = slot_fill(store, loan, &slots[i], chunks[i], done);
-        if (status != TRP_OK)
-            *damaged = i;
-    }
-    return status;
-}
-
+/* The bytes that a slot has elsewhere become parts of their own behind those before. */
 trp_status engine_message_fill(struct engine *engine, trp_message *message, bool pins,
                                const struct wire_slot *slots, struct chunk *const *chunks,
                                uint32_t count, uint32_t *damaged)
 {
     const uint8_t *done = trp_message_data(message), *end = done + trp_message_size(message);
-    struct loan *loan = pins ? store_loan_begin(engine->store) : NULL;
-    trp_status status = slots_fill(engine->store, loan, slots, chunks, count, damaged, &done);
+    struct store *store = engine->store;
+    struct loan *loan = pins ? store_loan_begin(store) : NULL;
+    trp_status status = TRP_OK;
+    for (uint32_t i = 0; i < count; i++) {
+        bool pinned = status == TRP_OK && slots[i].elsewhere > 0, failed = status != TRP_OK;
+        if (pinned) {
+            loan_add(loan, (trp_bytes){done, (size_t)(slots[i].bytes - done)});
+            done = slots[i].bytes;
+            status = store_loan_chunk(store, loan, chunks[i], slots[i].bytes);
+        } else if (!failed) {
+            status = store_chunk_read(store, chunks[i], slots[i].bytes);
+        }
+        if (!pinned)
+            store_chunk_unref(store, chunks[i]);
+        if (status != TRP_OK && !failed)
+            *damaged = i;
+    }
     if (!loan)
         return status;
-    loan_add(loan, (trp_bytes){done, (size_t)(end - done)});
     size_t part_count;
+    loan_add(loan, (trp_bytes){done, (size_t)(end - done)});
     const trp_bytes *parts = loan_parts(loan, &part_count);
     trp_message_set_parts(message, parts, part_count, loan_return, loan);
     return status;
@@ -192,16 +175,9 @@ void engine_identity(const struct engine *engine, char text[ENGINE_IDENTITY_BYTE
         snprintf(text + 2 * i, 3, "%02x", nonce[i]);
 }
 
-struct engine_usage engine_usage(const struct engine *engine)
+struct store_stats engine_usage(const struct engine *engine)
 {
     struct store_stats stats;
     store_stats(engine->store, &stats);
-    return (struct engine_usage){.file_bytes = stats.file_bytes,
-                                 .live_bytes = stats.live_bytes,
-                                 .limit_bytes = stats.limit_bytes,
-                                 .allocated_bytes = stats.allocated_bytes,
-                                 .items = stats.items,
-                                 .chunks = stats.chunks,
-                                 .groups = stats.groups,
-                                 .cache_bytes = stats.cache_bytes};
+    return stats;
 }

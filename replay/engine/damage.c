@@ -7,7 +7,6 @@
  * only looked at. */
 #include <stdlib.h>
 
-#include "core/alloc.h"
 #include "core/status.h"
 #include "limits.h"
 #include "internal.h"
@@ -32,12 +31,12 @@ static void item_give_up(struct engine *engine, struct engine_table *table,
     struct item *item = table_find(table->table, damaged->key);
     bool there = item && item_has(item, damaged->chunk_seq);
     /* What its last sample took out is gone when that is acked; else another reader was first. */
-    if (there || table_options(table->table)->max_times_sampled > 0)
+    if (there || table->facts->options->max_times_sampled > 0)
         engine_log_damage(engine, table->name, damaged->key, "a chunk is damaged");
     if (!there)
         return;
     table_remove(table->table, item);
-    engine_item_drop(engine, table, item);
+    engine_item_drop(engine, item);
     engine_table_touch(engine, table);
 }
 
@@ -48,7 +47,7 @@ trp_status engine_unreadable(struct engine_table *table, uint64_t key, uint64_t 
     struct buffer *waiting = &engine->damaged_items;
     if (status != TRP_DATA_LOSS || !table->table)
         return status;
-    struct damaged damaged = {table_id(table->table), key, chunk_seq};
+    struct damaged damaged = {table->facts->id, key, chunk_seq};
     char *why = error_keep();
     if (engine->ready && !engine->read_only)
         item_give_up(engine, table, &damaged);

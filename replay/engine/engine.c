@@ -7,20 +7,16 @@
  * the next group that matters, for an idle moment, or for SAMPLE_GROUPS_MAX groups.
  * Guarantee: after engine_commit() returned TRP_OK, a reopened engine has every item inserted and
  * not removed before it, and each delivery that was not acked. */
-#include "engine.h"
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <troupe/log.h>
-#include "core/alloc.h"
 #include "core/array.h"
 #include "core/limits.h"
 #include "limits.h"
 #include "replay/store/limits.h"
 #include "internal.h"
-#include "replay/model/trajectory.h"
 
 size_t engine_table_count(const struct engine *engine)
 {
@@ -33,7 +29,7 @@ struct engine_table *engine_table(struct engine *engine, size_t index)
     return engine->tables[index];
 }
 
-struct engine_table *engine_find(struct engine *engine, trp_bytes name)
+struct engine_table *engine_find(const struct engine *engine, trp_bytes name)
 {
     for (size_t i = 0; i < engine->table_count; i++)
         if (engine_table_is(engine->tables[i], name))
@@ -70,7 +66,7 @@ bool engine_index_step(struct engine *engine)
         return false;
     if (index_step(engine) && !engine->lost)
         return true;
-    if (!engine->lost && engine->scanned && store_load_end(engine->store) != TRP_OK)
+    if (!engine->lost && !engine->without_items && store_load_end(engine->store) != TRP_OK)
         engine->lost = true;
     engine->important |= engine->lost; /* the commit says what is wrong */
     engine->ready = !engine->lost;
@@ -100,15 +96,17 @@ trp_status engine_index_finish(struct engine *engine)
 {
     while (engine_index_step(engine))
         ;
-    return engine->ready ? TRP_OK : store_commit(engine->store);
+    return engine->ready ? TRP_OK : store_load_end(engine->store);
 }
 
 /* ---- inserts ----------------------------------------------------------------------------- */
 
-void engine_item_drop(struct engine *engine, struct engine_table *table, struct item *item)
+void engine_item_drop(void *arg, struct item *item)
 {
-    store_item_delete(engine->store, table_id(table->table), item);
+    struct engine *engine = arg;
+    store_item_delete(engine->store, item);
     store_item_destroy(engine->store, item);
+    engine->important = true;
 }
 
 void engine_table_touch(struct engine *engine, struct engine_table *table)
@@ -119,22 +117,24 @@ void engine_table_touch(struct engine *engine, struct engine_table *table)
 
 static void counters_note(struct engine *engine, struct engine_table *table)
 {
-    const struct limiter *limiter = table_limiter(table->table);
+    const struct limiter *limiter = &table->facts->limiter;
     struct store_table counters = {
-        .id = table_id(table->table),
+        .id = table->facts->id,
         .inserts = limiter->inserts,
         .samples = limiter->samples - table->unacked,
         .deletes = limiter->deletes - table->unacked,
-        .episodes_deleted = table_episodes_deleted(table->table),
-        .unique_samples = table_unique_samples(table->table),
+        .episodes_deleted = table->facts->episodes_deleted,
+        .unique_samples = table->facts->unique_samples,
     };
-    memcpy(counters.rng, table_rng(table->table)->state, sizeof counters.rng);
+    memcpy(counters.rng, table->facts->rng.state, sizeof counters.rng);
     store_table_counters(engine->store, &counters);
     table->changed = false;
 }
 
-trp_status engine_commit_now(struct engine *engine)
+trp_status engine_flush(struct engine *engine)
 {
+    if (engine->read_only)
+        return TRP_OK;
     for (size_t i = 0; i < engine->table_count; i++)
         if (engine->tables[i]->changed)
             counters_note(engine, engine->tables[i]);
@@ -167,7 +167,7 @@ static trp_status item_join_group(struct engine *engine, const struct item *item
     trp_status status = store_admit(engine->store, item);
     if (status != TRP_ABORTED)
         return status;
-    TRP_TRY(engine_commit_now(engine));
+    TRP_TRY(engine_flush(engine));
     status = store_admit(engine->store, item);
     if (status == TRP_ABORTED)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "an item of %u chunks does not fit into a group",
@@ -178,8 +178,8 @@ static trp_status item_join_group(struct engine *engine, const struct item *item
 static trp_status item_admit(struct engine *engine, const struct item *item, bool clears)
 {
     trp_status status = item_join_group(engine, item);
-    struct clear_tries tries = {0};
-    while (clears && status == TRP_RESOURCE_EXHAUSTED && clear_commit(engine, &tries))
+    struct deadline until = {0};
+    while (clears && status == TRP_RESOURCE_EXHAUSTED && clear_commit(engine, &until))
         status = item_join_group(engine, item);
     room_tell(engine, status == TRP_RESOURCE_EXHAUSTED);
     return status;
@@ -196,8 +196,8 @@ static void removed_note(struct engine *engine, struct engine_table *table, cons
         return; /* it has the confirmation by now */
     struct store_removed removed = {.key = item->key,
                                     .at_ns = engine->wall_ns,
-                                    .table_id = table_id(table->table),
-                                    .print = item->print};
+                                    .table_id = table->facts->id,
+                                    .fingerprint = item->fingerprint};
     removed_push(&engine->removed, &removed);
     store_removed_note(engine->store, &removed);
 }
@@ -205,12 +205,12 @@ static void removed_note(struct engine *engine, struct engine_table *table, cons
 void engine_item_removed(struct engine *engine, struct engine_table *table, struct item *item)
 {
     removed_note(engine, table, item);
-    engine_item_drop(engine, table, item);
+    engine_item_drop(engine, item);
 }
 
 static trp_status item_fits(const struct engine_table *table, const struct item *item)
 {
-    uint64_t most = table_options(table->table)->max_bytes;
+    uint64_t most = table->facts->options->max_bytes;
     if (most == 0 || item_chunk_bytes(item) <= most)
         return TRP_OK;
     return trp_fail(
@@ -218,14 +218,11 @@ static trp_status item_fits(const struct engine_table *table, const struct item 
         table->name, (unsigned long long)item_chunk_bytes(item), (unsigned long long)most);
 }
 
-/* A table that shrinks loses what is beyond its limits step by step, but never gains. */
+/* A table that shrinks loses one here, and what is beyond its limits step by step. */
 static void victims_remove(struct engine *engine, struct engine_table *table, struct item *victim)
 {
-    for (uint32_t taken = 1; victim; taken++) {
+    for (; victim; victim = table->clearing ? NULL : table_evict(table->table))
         engine_item_removed(engine, table, victim);
-        victim = table->shrinking && taken >= SHRINK_VICTIMS ? NULL : table_evict(table->table);
-        table->shrunk += table->shrinking && victim;
-    }
     const struct item *next = table_prefetch_victim(table->table);
     if (next)
         removed_prefetch(&engine->removed, next->key, true);
@@ -236,10 +233,10 @@ bool engine_take_known(struct engine *engine, struct engine_table *table, struct
     struct item *known = table_find(table->table, item->key);
     if (known) {
         table_update(table->table, known, item->priority);
-        store_item_priority(engine->store, table_id(table->table), known);
+        store_item_priority(engine->store, known);
         table->known_inserts++;
         engine->important = true;
-    } else if (!removed_find(&engine->removed, table_id(table->table), item->key, item->print,
+    } else if (!removed_find(&engine->removed, table->facts->id, item->key, item->fingerprint,
                              engine->wall_ns)) {
         return false;
     }
@@ -251,16 +248,15 @@ bool engine_take_known(struct engine *engine, struct engine_table *table, struct
 static trp_status table_take_item(struct engine *engine, struct engine_table *table,
                                   struct item *item, bool clears)
 {
-    TRP_TRY(table_check_priority(table->table, item->priority));
     struct item *evicted;
     if (engine_take_known(engine, table, item))
         return TRP_OK;
     TRP_TRY(item_fits(table, item));
     TRP_TRY(item_admit(engine, item, clears));
-    if (engine->cleared.first)
-        clear_add_debt(engine, table_weight(item));
+    if (engine->clearings.first)
+        engine->debt += CLEAR_PER_INSERT * table_weight(item);
     item->inserted_at_ns = table->inserted_at_ns = engine->wall_ns;
-    store_item_insert(engine->store, table_id(table->table), item);
+    store_item_insert(engine->store, table->facts->id, item);
     table_insert(table->table, item, &evicted);
     if (item->policy_version > table->staleness.newest_version)
         table->staleness.newest_version = item->policy_version;
@@ -290,13 +286,13 @@ void engine_set_time(struct engine *engine, int64_t wall_ns)
 
 bool engine_can_insert(const struct engine_table *table)
 {
-    return table->engine->ready && limiter_can_insert(table_limiter(table->table), 1);
+    return table->engine->ready && limiter_can_insert(&table->facts->limiter, 1);
 }
 
 bool engine_can_sample(const struct engine_table *table)
 {
-    const trp_table_options *options = table_options(table->table);
-    if (table_size(table->table) == 0 || !limiter_can_sample(table_limiter(table->table), 1))
+    const trp_table_options *options = table->facts->options;
+    if (table->facts->size == 0 || !limiter_can_sample(&table->facts->limiter, 1))
         return false;
     return table->engine->ready || (options->max_times_sampled <= 0 && !options->no_replacement &&
                                     !table->feed && !table->engine->lost);
@@ -346,13 +342,14 @@ static void sample_feed(struct engine *engine, struct engine_table *table,
     copy->key = item->key;
     copy->priority = item->priority;
     copy->policy_version = item->policy_version;
-    copy->print = item->print;
+    copy->fingerprint = item->fingerprint;
     copy->times_sampled = 1;
     for (uint32_t i = 0; i < item->trajectory->chunk_count; i++) {
         chunk_ref(item->chunks[i]);
         copy->chunks[i] = item->chunks[i];
     }
-    if (table_take_item(engine, table->feed, copy, false) == TRP_OK)
+    if (engine_check_priority(table->feed, copy->priority) == TRP_OK &&
+        table_take_item(engine, table->feed, copy, false) == TRP_OK)
         return;
     store_item_destroy(engine->store, copy);
     table->feed_dropped++;
@@ -364,10 +361,10 @@ void delivery_begin(struct delivery *delivery)
         map_cleanup(&delivery->drawn);
 }
 
-void engine_sample(struct engine *engine, struct engine_table *table, struct table_sample *sample,
-                   struct delivery *delivery)
+static void sample_one(struct engine *engine, struct engine_table *table,
+                       struct table_sample *sample, struct delivery *delivery)
 {
-    if (table_options(table->table)->no_replacement)
+    if (table->facts->options->no_replacement)
         table_sample_distinct(table->table, &delivery->drawn, sample);
     else
         table_sample(table->table, sample);
@@ -377,8 +374,8 @@ void engine_sample(struct engine *engine, struct engine_table *table, struct tab
     if (sample->removed) {
         removed_note(engine, table, sample->item);
         delivery_push(engine, table, delivery, sample->item);
-    } else if (table_options(table->table)->max_times_sampled > 0)
-        store_item_sampled(engine->store, table_id(table->table), sample->item);
+    } else if (table->facts->options->max_times_sampled > 0)
+        store_item_sampled(engine->store, sample->item);
     sample_feed(engine, table, sample);
 }
 
@@ -386,14 +383,13 @@ uint32_t engine_sample_many(struct engine *engine, struct engine_table *table, u
                             struct table_sample *samples, struct delivery *delivery)
 {
     uint32_t n = 0;
-    const trp_table_options *options = table_options(table->table);
-    if (options->max_times_sampled > 0 || options->no_replacement ||
-        table_size(table->table) == 0) {
+    const trp_table_options *options = table->facts->options;
+    if (options->max_times_sampled > 0 || options->no_replacement || table->facts->size == 0) {
         for (; n < count && engine_can_sample(table); n++)
-            engine_sample(engine, table, &samples[n], delivery);
+            sample_one(engine, table, &samples[n], delivery);
         return n;
     }
-    while (n < count && limiter_can_sample(table_limiter(table->table), n + 1))
+    while (n < count && limiter_can_sample(&table->facts->limiter, n + 1))
         ++n;
     if (n == 0)
         return 0;
@@ -407,14 +403,14 @@ uint32_t engine_sample_many(struct engine *engine, struct engine_table *table, u
     return n;
 }
 
-void engine_ack_until(struct engine *engine, struct delivery *delivery, uint64_t end)
+void engine_ack(struct engine *engine, struct delivery *delivery, uint64_t end)
 {
     if (delivery->count == 0 || end <= delivery->acked)
         return;
     uint64_t wanted = end - delivery->acked;
     uint32_t count = wanted < delivery->count ? (uint32_t)wanted : delivery->count;
     for (uint32_t i = 0; i < count; i++)
-        engine_item_drop(engine, delivery->table, delivery->items[i]);
+        engine_item_drop(engine, delivery->items[i]);
     delivery->table->unacked -= count;
     engine_table_touch(engine, delivery->table);
     delivery->acked += count;
@@ -422,11 +418,6 @@ void engine_ack_until(struct engine *engine, struct delivery *delivery, uint64_t
     memmove(delivery->items, delivery->items + count, delivery->count * sizeof(struct item *));
     if (delivery->count == 0)
         list_remove(&engine->deliveries, &delivery->link);
-}
-
-void engine_ack(struct engine *engine, struct delivery *delivery)
-{
-    engine_ack_until(engine, delivery, delivery_end(delivery));
 }
 
 void delivery_cleanup(struct delivery *delivery)
@@ -451,9 +442,9 @@ static trp_status update_block(struct engine *engine, struct engine_table *table
     for (uint32_t i = 0; i < count; i++) {
         if (!items[i])
             continue;
-        TRP_TRY(table_check_priority(table->table, updates[i].priority));
+        TRP_TRY(engine_check_priority(table, updates[i].priority));
         table_update(table->table, items[i], updates[i].priority);
-        store_item_priority(engine->store, table_id(table->table), items[i]);
+        store_item_priority(engine->store, items[i]);
         engine->important = true;
     }
     return TRP_OK;
@@ -489,12 +480,7 @@ trp_status engine_commit(struct engine *engine)
     }
     if (!engine->important && !engine->sampled)
         return TRP_OK;
-    return engine_commit_now(engine);
-}
-
-trp_status engine_flush(struct engine *engine)
-{
-    return engine->read_only ? TRP_OK : engine_commit_now(engine);
+    return engine_flush(engine);
 }
 
 bool engine_idle(struct engine *engine)
@@ -514,7 +500,7 @@ static trp_status last_commit(struct engine *engine)
 {
     trp_status status = TRP_RESOURCE_EXHAUSTED;
     for (unsigned tries = 0; status == TRP_RESOURCE_EXHAUSTED && tries < LAST_COMMITS_MAX; tries++)
-        status = engine_commit_now(engine);
+        status = engine_flush(engine);
     return status;
 }
 
@@ -523,15 +509,15 @@ void engine_destroy(struct engine *engine)
     if (!engine)
         return;
     assert(!engine->deliveries.first);
-    if (engine->opened && !engine->read_only && last_commit(engine) != TRP_OK)
-        engine_log_failure("last commit failed");
+    if (engine->opened && last_commit(engine) != TRP_OK)
+        trp_log(TRP_ERROR, "last commit failed reason=%s", trp_last_error());
+    clearings_destroy(engine, item_free);
     for (size_t i = 0; i < engine->table_count; i++) {
         table_destroy(engine->tables[i]->table, item_free, engine);
         engine->tables[i]->table = NULL;
         engine_table_free(engine->tables[i]);
     }
     free(engine->tables);
-    cleared_destroy(engine, item_free);
     removed_cleanup(&engine->removed);
     buffer_cleanup(&engine->damaged_items);
     store_destroy(engine->store);

@@ -19,7 +19,8 @@
 #include "core/list.h"
 #include "core/map.h"
 #include "replay/model/item.h"
-#include "replay/model/limiter.h"
+#include "replay/model/store_stats.h"
+#include "replay/model/table_facts.h"
 #include "replay/wire/wire.h"
 
 struct buffer;
@@ -27,13 +28,13 @@ struct engine;
 struct fetch;
 struct fetcher;
 struct shared_welcome;
-struct table;
 
 struct engine_options {
     const char *dir; /* of the store, as are the next five: see struct store_options */
     trp_durability durability;
     uint64_t max_bytes;
     bool read_only, check;
+    bool without_items; /* read_only: they stay in the file, for who copies them from there */
     const char *checkpoint_dir;
     const trp_table_options *tables; /* none: those that are stored are opened */
     size_t table_count;
@@ -53,7 +54,8 @@ struct engine_staleness {
  * by the functions below; the rest changes inside the engine only. */
 struct engine_table {
     struct engine *engine;
-    struct table *table; /* the engine's; NULL: dropped */
+    struct table *table;       /* the engine's; NULL: dropped */
+    struct table_facts *facts; /* of it; only looked at outside of the engine */
     char *name;
     size_t name_size;
     uint32_t index; /* 0 to engine_table_count() - 1 */
@@ -65,7 +67,7 @@ struct engine_table {
     int32_t times_before;      /* max_times_sampled as it was stored; for the open only */
     bool as_stored;            /* its options are, or newer; for the open only */
     bool changed;              /* counters differ from the store's */
-    bool shrinking;            /* its limits became smaller, and items are still to go */
+    struct clearing *clearing; /* its limits became smaller, and items are still to go; or NULL */
     int64_t shrunk;            /* items that went so */
     int64_t inserted_at_ns;    /* the last insert, wall clock */
     struct engine_staleness staleness;
@@ -73,9 +75,9 @@ struct engine_table {
 
 /* Opens the store and its tables. `options->tables` win over what is stored: each difference is
  * logged as a warning. FAILED_PRECONDITION: a stored table is missing from them, or would lose
- * items to a smaller limit and `shrink` is false; ALREADY_EXISTS:
- * two of one name; INVALID_ARGUMENT: trp_table_options_check(); DATA_LOSS: a record that no server
- * wrote; otherwise as store_create(). */
+ * items to a smaller limit and `shrink` is false; ALREADY_EXISTS: two of one name;
+ * INVALID_ARGUMENT: trp_table_options_check(); DATA_LOSS: a record that no server wrote; else as
+ * store_create(). */
 trp_status engine_create(struct engine **out, const struct engine_options *options);
 
 /* Commits what is noted, closes the store cleanly. NULL is fine. Deliveries are acked before. */
@@ -90,23 +92,13 @@ static inline bool engine_table_is(const struct engine_table *table, trp_bytes n
 }
 
 /* NULL: no such table. */
-struct engine_table *engine_find(struct engine *engine, trp_bytes name);
+struct engine_table *engine_find(const struct engine *engine, trp_bytes name);
 struct engine_table *engine_table_with_id(const struct engine *engine, uint32_t id);
 
 /* "Priority table x was not found": Reverb's words. */
 trp_status engine_not_found(trp_bytes name);
 
 /* ---- looking at a table (tables.c) --------------------------------------------------- */
-
-const trp_table_options *engine_table_options(const struct engine_table *table);
-const struct limiter *engine_table_limiter(const struct engine_table *table);
-int64_t engine_table_size(const struct engine_table *table);
-
-struct engine_counts {
-    int64_t unique_samples, episodes, episodes_deleted;
-    uint64_t bytes;
-};
-struct engine_counts engine_table_counts(const struct engine_table *table);
 
 /* NULL: none. For walks in slices: slots are below engine_table_slots(), an item keeps its own, and
  * a slot that becomes free may get another item. By key: the engine is ready. */
@@ -119,11 +111,9 @@ const struct item *engine_oldest_item(struct engine_table *table);
 
 /* ---- changing the tables (tables.c); durable at the next commit --------------------- */
 
-/* Is there room for its signature besides those of the other tables? RESOURCE_EXHAUSTED. */
-trp_status engine_signature_admit(const struct engine *engine, const trp_table_options *options);
-
 /* Room for what a table's record will say; everything before is committed first.
- * RESOURCE_EXHAUSTED: there is none, and nothing was changed. engine_table_create() asks itself. */
+ * RESOURCE_EXHAUSTED: there is none, or none for its signature besides those of the other tables,
+ * and nothing was changed. engine_table_create() asks itself. */
 trp_status engine_table_admit(struct engine *engine, const trp_table_options *options,
                               bool replaces);
 
@@ -139,8 +129,7 @@ trp_status engine_feed_check(const struct engine *engine, const trp_table_option
 trp_status engine_table_droppable(const struct engine *engine, const struct engine_table *table);
 
 /* The engine is ready. Items, deliveries, record: all go, and `table->table`. The struct stays
- * until engine_table_free().
- */
+ * until engine_table_free(). */
 void engine_table_drop(struct engine *engine, struct engine_table *table);
 void engine_table_free(struct engine_table *table); /* dropped */
 
@@ -151,8 +140,7 @@ trp_status engine_table_alterable(const struct engine_table *table,
                                   const trp_table_options *options, bool shrink, int64_t *removed);
 
 /* The engine is ready. The table goes on with `options` (of the same name), and those that are used
- * up by them go; how many that were. What is beyond their limits goes with engine_shrink_step().
- */
+ * up by them go; how many that were. What is beyond their limits goes with engine_clear_step(). */
 int64_t engine_table_alter(struct engine *engine, struct engine_table *table,
                            const trp_table_options *options);
 
@@ -193,9 +181,9 @@ bool engine_can_sample(const struct engine_table *table);
  * taken as sent again by a writer that missed the confirmation, and not inserted.
  *
  * Inserts, or updates the priority of the item that has this key (not counted as an insert, the
- * new item is freed). The limiter allows it and the index is ready. Takes the item on TRP_OK, which
- * means noted, not yet durable. INVALID_ARGUMENT: the priority, or larger than max_bytes;
- * RESOURCE_EXHAUSTED: the store has no room, its directory is named; a failed store's status. */
+ * new item is freed). The limiter allows it, the table takes the priority, and the index is ready.
+ * Takes the item on TRP_OK, which means noted, not yet durable. INVALID_ARGUMENT: larger than
+ * max_bytes; RESOURCE_EXHAUSTED: the store has no room; a failed store's status. */
 trp_status engine_insert(struct engine *engine, struct engine_table *table, struct item *item);
 
 /* The part of engine_insert() that the limiter has no say in: an item with a known key is an
@@ -227,23 +215,14 @@ static inline uint64_t delivery_end(const struct delivery *delivery)
     return delivery->acked + delivery->count;
 }
 
-/* Draws one item; engine_can_sample() said yes. An item whose times are used up goes into
- * `delivery`, which has items of this table only. sample->item is valid until the next operation on
- * the table, or until the delivery is acked. */
-void engine_sample(struct engine *engine, struct engine_table *table, struct table_sample *sample,
-                   struct delivery *delivery);
-
-/* Up to `count` at once, as many as the limiter allows; how many. Where items are removed by their
- * last sample, the later draws of one call are made without those. */
+/* Draws up to `count` items, as many as the limiter allows; how many. One whose times are used up
+ * goes into `delivery`, which has items of this table only, and is not drawn again. sample->item is
+ * valid until the next operation on the table, or until the delivery is acked. */
 uint32_t engine_sample_many(struct engine *engine, struct engine_table *table, uint32_t count,
                             struct table_sample *samples, struct delivery *delivery);
 
-/* The client has them: deletes the records and frees the items. A delivery that is empty is fine.
- */
-void engine_ack(struct engine *engine, struct delivery *delivery);
-
-/* The same for those whose numbers are below `end`. */
-void engine_ack_until(struct engine *engine, struct delivery *delivery, uint64_t end);
+/* The client has those whose numbers are below `end`: deletes the records and frees the items. */
+void engine_ack(struct engine *engine, struct delivery *delivery, uint64_t end);
 void delivery_cleanup(struct delivery *delivery); /* acked */
 
 /* Deletes first, then updates, as Reverb; unknown keys are ignored. The index is ready.
@@ -254,12 +233,8 @@ trp_status engine_mutate(struct engine *engine, struct engine_table *table,
 /* The engine is ready. Empties the table and its deliveries, zeroes its counters. */
 void engine_reset(struct engine *engine, struct engine_table *table);
 
-/* Takes up to `items` of the remover's choices, or fewer that are large, out of a table that is
- * beyond its limits; none while what went before waits for room. False: they hold. */
-bool engine_shrink_step(struct engine *engine, struct engine_table *table, uint32_t items);
-
 /* A step of what resets, drops and smaller limits leave to be done: up to `items` of them, or fewer
- * that are large. False: nothing is left. */
+ * that are large; none while what went before waits for room. False: nothing is left. */
 bool engine_clear_step(struct engine *engine, uint32_t items);
 bool engine_clear_waits(const struct engine *engine); /* something is left */
 
@@ -339,14 +314,7 @@ trp_status engine_chunk_locate(struct engine *engine, const struct chunk *chunk,
 enum { ENGINE_IDENTITY_BYTES = 33 };
 void engine_identity(const struct engine *engine, char text[ENGINE_IDENTITY_BYTES]);
 
-struct engine_usage {
-    uint64_t file_bytes;      /* pages ever used */
-    uint64_t live_bytes;      /* of chunks and records that are not deleted */
-    uint64_t limit_bytes;     /* the file may grow to this, as the file system is now */
-    uint64_t allocated_bytes; /* the file takes from the file system */
-    uint64_t items, chunks, groups, cache_bytes;
-};
-struct engine_usage engine_usage(const struct engine *engine);
+struct store_stats engine_usage(const struct engine *engine);
 
 /* ---- groups ------------------------------------------------------------------------------ */
 

@@ -16,13 +16,12 @@ struct engine {
     uint64_t seed;
     struct dedup_window removed;
     struct list deliveries; /* those with items */
-    struct list cleared;    /* tables that are taken apart, the next one first */
-    uint64_t debt;          /* weight that they are to lose for what came meanwhile */
+    struct list clearings;  /* see clear.c; the next one first */
+    uint64_t debt;          /* weight that is to go for what came meanwhile */
     int64_t wall_ns;
-    bool read_only;
+    bool read_only, without_items;
     bool synced;                 /* a commit costs a write to the disk */
     bool opened;                 /* the tables say what the store says */
-    bool scanned;                /* the tables bring their items */
     bool ready;                  /* see engine_ready() */
     bool lost;                   /* an item could not be brought: it never will be */
     uint64_t damaged;            /* items that were dropped */
@@ -35,16 +34,31 @@ struct engine {
     bool important; /* noted since the last commit: something that a client waits for; */
     bool sampled;   /* counts only */
     uint32_t sample_groups;
-    const struct trajectory *checked; /* while loading: the last one found valid */
-    struct engine_table *seen;        /* and the table of the last item */
+    struct engine_table *seen; /* while loading: the table of the last item */
 };
 
 /* Appends a table. */
 struct engine_table *engine_table_add(struct engine *engine, const trp_table_options *options,
                                       uint32_t id);
 
+static inline bool times_lower(int32_t before, int32_t after)
+{
+    return after > 0 && (before <= 0 || after < before);
+}
+
+/* Notes them for the table of this name, which there is afterwards; its id. */
+uint32_t engine_options_put(struct engine *engine, const trp_table_options *options);
+
 /* Items that go when max_times_sampled changes like this: 0 unless it is lower than before. */
 int64_t engine_used_up(const struct table *table, int32_t before, int32_t after);
+
+/* Takes out those that go now that it was `before`; how many. */
+int64_t engine_use_up(struct engine *engine, struct engine_table *table, int32_t before);
+
+/* FAILED_PRECONDITION: items would go for these options, which are more than their limits allow or
+ * used up. */
+trp_status engine_loss_check(const struct engine_table *table, const trp_table_options *options,
+                             int64_t over, int64_t used);
 
 /* A line for each, up to a bound; all of them are counted. */
 void engine_log_damage(struct engine *engine, const char *table, uint64_t key, const char *what);
@@ -52,45 +66,39 @@ void engine_log_damage(struct engine *engine, const char *table, uint64_t key, c
 /* The engine has become ready: what was found damaged before goes. */
 void engine_give_up_damaged(struct engine *engine);
 
+/* What no sum says of an item of the store; NULL: nothing is wrong. `options`: its table's, NULL:
+ * there is none. `priority`: of a record of format 2, which had no sum of it; NULL: it has one. */
+const char *stored_item_wrong(const trp_table_options *options, trp_bytes trajectory,
+                              uint32_t chunk_count, const double *priority);
+
 /* Its tables' table_lazy_load; `arg` is the engine_table. */
 struct item *engine_bring(void *arg, uint64_t seq, bool in_turn, bool *damaged);
 
 /* The item is out of its table: its record goes too. */
-void engine_item_drop(struct engine *engine, struct engine_table *table, struct item *item);
+void engine_item_drop(void *engine, struct item *item);
 
 /* The same, and it is remembered, should its writer send it again. */
 void engine_item_removed(struct engine *engine, struct engine_table *table, struct item *item);
 
-/* Writes the group, whatever is in it. */
-trp_status engine_commit_now(struct engine *engine);
-
 /* ---- clear.c ---- */
 
-/* Its deliveries are acked; its items go step by step, in the name of `id`. The table is the
- * engine's from then on. */
-void engine_truncate(struct engine *engine, struct engine_table *table, uint32_t id);
+/* Queues what is beyond the table's limits. */
+void engine_shrink(struct engine *engine, struct engine_table *table);
 
-/* What comes while tables are taken apart makes more of them go. */
-void clear_add_debt(struct engine *engine, uint64_t weight);
+/* Its deliveries are acked; table->table goes, with all items, and is the queue's from then on. */
+void engine_truncate(struct engine *engine, struct engine_table *table);
 
 /* A step, committed, for room that was refused. False: there is none to be had like this, or no
- * time for it. `tries` is zeroed before the first. */
-struct clear_tries {
-    int steps;
-    struct deadline until;
-};
-bool clear_commit(struct engine *engine, struct clear_tries *tries);
+ * time for it. `until` is zeroed before the first. */
+bool clear_commit(struct engine *engine, struct deadline *until);
 
 /* What is not done at the end of a life is left to the next one. */
-void cleared_destroy(struct engine *engine, table_release *release);
+void clearings_destroy(struct engine *engine, table_release *release);
 
 /* Finds every table's insert_on_sample anew. */
 void engine_feeds_find(struct engine *engine);
 
 /* Its counters are written with the next commit, which there will be. */
 void engine_table_touch(struct engine *engine, struct engine_table *table);
-
-/* One line with trp_last_error(), where a failure cannot travel further. */
-void engine_log_failure(const char *what);
 
 #endif

@@ -2,8 +2,6 @@
 #ifndef TRP_REPLAY_ENGINE_LIMITS_H
 #define TRP_REPLAY_ENGINE_LIMITS_H
 
-#include <stdint.h>
-
 enum {
     /* engine.c: 2048 items from the store of about 400 ns are a millisecond; 32 times that
      * are there before a server is; counters of samples that nothing else makes durable are at most
@@ -20,9 +18,7 @@ enum {
     CLEAR_PER_INSERT = 2,
     CLEAR_DEBT_ITEMS = 8192,
     CLEAR_TABLE_ITEMS = 16,
-    CLEAR_ROOM_STEPS = 32,
     CLEAR_ROOM_MS = 1000,
-    SHRINK_VICTIMS = 4,
     ROOM_LINE_MS = 10000, /* without refused inserts, until one says so */
     LAST_COMMITS_MAX =
         10, /* engine/engine.c: of a second, where the log has to be compacted first */

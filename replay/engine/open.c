@@ -18,13 +18,7 @@
 #include "limits.h"
 #include "core/words.h"
 #include "replay/model/options.h"
-#include "replay/disk/dir.h"
 #include "replay/model/trajectory.h"
-
-void engine_log_failure(const char *what)
-{
-    trp_log(TRP_ERROR, "%s reason=%s", what, trp_last_error());
-}
 
 /* ---- options against what is stored ------------------------------------------------------ */
 
@@ -40,16 +34,16 @@ static void log_difference(void *name, const char *key, const char *before, cons
                 before, key, after);
 }
 
-/* The stored table's options; their signature is borrowed. */
+/* The stored table's options, with the signature, which is no part of the text. */
 static trp_status stored_options(const struct store_table *stored, trp_table_options **options)
 {
-    TRP_TRY(trp_table_options_parse(stored->options, options));
-    trp_table_options view = **options;
+    trp_table_options *parsed;
+    TRP_TRY(trp_table_options_parse(stored->options, &parsed));
+    trp_table_options view = *parsed;
     view.signature = stored->signature;
     view.line = NULL;
-    trp_table_options *copy = trp_table_options_copy(&view);
-    trp_table_options_destroy(*options);
-    *options = copy;
+    *options = trp_table_options_copy(&view);
+    trp_table_options_destroy(parsed);
     return TRP_OK;
 }
 
@@ -57,216 +51,161 @@ static const struct store_table *stored_find(const struct engine *engine, const 
 {
     size_t count;
     const struct store_table *stored = store_tables(engine->store, &count);
-    for (size_t i = 0; i < count; i++) {
-        trp_table_options *options;
-        bool found = false;
-        if (trp_table_options_parse(stored[i].options, &options) == TRP_OK) {
-            found = strcmp(options->name, name) == 0;
-            trp_table_options_destroy(options);
-        }
-        if (found)
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(stored[i].name, name) == 0)
             return &stored[i];
-    }
     return NULL;
 }
 
-static trp_status tables_check(const struct engine_options *options)
+static bool is_given(const struct engine_options *options, const char *name, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(options->tables[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+static trp_status given_check(const struct engine_options *options)
 {
     for (size_t i = 0; i < options->table_count; i++) {
+        const char *name = options->tables[i].name;
         TRP_TRY(trp_table_options_check(&options->tables[i]));
-        for (size_t j = 0; j < i; j++)
-            if (strcmp(options->tables[i].name, options->tables[j].name) == 0)
-                return trp_fail(TRP_ALREADY_EXISTS, "two tables are called %s",
-                                options->tables[i].name);
+        if (is_given(options, name, i))
+            return trp_fail(TRP_ALREADY_EXISTS, "two tables are called %s", name);
     }
     return TRP_OK;
 }
 
+/* Nobody ever gave those that were made at run time. */
 static trp_status stored_check(const struct engine *engine, const struct engine_options *options)
 {
     size_t count;
     const struct store_table *stored = store_tables(engine->store, &count);
-    for (size_t i = 0; i < count; i++) {
-        trp_table_options *old;
-        TRP_TRY(trp_table_options_parse(stored[i].options, &old));
-        bool given = !stored[i].given; /* made at run time: nobody ever gave it */
-        for (size_t j = 0; j < options->table_count; j++)
-            given |= strcmp(options->tables[j].name, old->name) == 0;
-        trp_status status = TRP_OK;
-        if (!given)
-            status = trp_fail(TRP_FAILED_PRECONDITION,
-                              "%s has a table %s that is not among those to open: add \"%s\"",
-                              options->dir, old->name, stored[i].options);
-        trp_table_options_destroy(old);
-        TRP_TRY(status);
-    }
+    for (size_t i = 0; i < count && options->table_count > 0; i++)
+        if (stored[i].given && !is_given(options, stored[i].name, options->table_count))
+            return trp_fail(TRP_FAILED_PRECONDITION,
+                            "%s has a table %s that is not among those to open: add \"%s\"",
+                            options->dir, stored[i].name, stored[i].options);
     return TRP_OK;
 }
 
 /* ---- tables ------------------------------------------------------------------------------ */
 
-/* `reseeded`: its draws begin anew. */
+/* `stored`: as it was, with `before`; NULL: it is new. */
 static void table_open(struct engine *engine, const trp_table_options *options, uint32_t id,
-                       const struct store_table *counters, bool reseeded)
+                       const struct store_table *stored, const trp_table_options *before)
 {
     struct engine_table *table = engine_table_add(engine, options, id);
-    struct limiter *limiter = table_limiter(table->table);
-    limiter->inserts = counters->inserts;
-    limiter->samples = counters->samples;
-    limiter->deletes = counters->deletes;
-    table_set_unique_samples(table->table, counters->unique_samples);
-    table_set_episodes_deleted(table->table, counters->episodes_deleted);
+    struct limiter *limiter = &table->facts->limiter;
     static const uint64_t never[4];
-    if (!reseeded && memcmp(counters->rng, never, sizeof never) != 0)
-        memcpy(table_rng(table->table)->state, counters->rng, sizeof counters->rng);
-}
-
-/* What the caller said, so that the next start knows whether it says something else. */
-static char *given_text(const char *line, trp_bytes signature)
-{
-    uint64_t hash = hash_bytes(HASH_BYTES_EMPTY, signature.data, signature.size);
-    return xasprintf("%s signature=%zu,%016llx", line, signature.size, (unsigned long long)hash);
-}
-
-/* The caller says what it said last time: what is stored is newer, or the same. */
-static trp_status table_open_stored(struct engine *engine, const struct store_table *stored)
-{
-    trp_table_options *options;
-    TRP_TRY(stored_options(stored, &options));
-    table_open(engine, options, stored->id, stored, false);
-    engine->tables[engine->table_count - 1]->times_before = options->max_times_sampled;
-    engine->tables[engine->table_count - 1]->as_stored = true;
-    trp_table_options_destroy(options);
-    return TRP_OK;
-}
-
-/* What of the stored options matters beside the new ones. */
-static void stored_numbers(const char *line, uint64_t *seed, int32_t *max_times_sampled)
-{
-    trp_table_options *old;
-    if (trp_table_options_parse(line, &old) != TRP_OK)
+    table->times_before = options->max_times_sampled;
+    table->as_stored = stored && before == options;
+    if (!stored)
         return;
-    *seed = old->seed;
-    *max_times_sampled = old->max_times_sampled;
-    trp_table_options_destroy(old);
+    table->times_before = before->max_times_sampled;
+    limiter->inserts = stored->inserts;
+    limiter->samples = stored->samples;
+    limiter->deletes = stored->deletes;
+    table->facts->unique_samples = stored->unique_samples;
+    table->facts->episodes_deleted = stored->episodes_deleted;
+    if (before->seed == options->seed && memcmp(stored->rng, never, sizeof never) != 0)
+        memcpy(table->facts->rng.state, stored->rng, sizeof stored->rng);
 }
 
+/* Notes, too, what the caller said, so that the next start knows whether it says something else. */
 static void table_open_changed(struct engine *engine, const trp_table_options *options,
-                               const char *line, const char *given,
-                               const struct store_table *stored)
+                               const char *given, const struct store_table *stored,
+                               const trp_table_options *before)
 {
+    char *line = trp_table_options_format(options);
     struct store_table counters = {0};
-    uint64_t seed = options->seed;
-    int32_t times = options->max_times_sampled;
     if (stored) {
-        counters = *stored;
-        stored_numbers(stored->options, &seed, &times);
+        counters = *stored; /* which changes with the put */
         table_options_compare(stored->options, line, log_difference, (void *)options->name);
         if (!bytes_equal(stored->signature, options->signature))
             trp_log(TRP_WARN, "table %s: opened with another signature than stored", options->name);
     }
-    uint32_t id = store_table_put(engine->store, options->name, line, options->signature);
+    free(line);
+    uint32_t id = engine_options_put(engine, options);
     store_table_given(engine->store, id, given);
-    engine->important = true;
-    table_open(engine, options, id, &counters, seed != options->seed);
-    engine->tables[engine->table_count - 1]->times_before = times;
+    table_open(engine, options, id, stored ? &counters : NULL, before);
 }
 
-/* What the table is to have: as the caller's words name it, else as `stored` has it, else a
- * default.
- */
-static trp_status wanted_options(const trp_table_options *caller, const struct store_table *stored,
-                                 trp_table_options **wanted)
+static char *given_text(const trp_table_options *options)
 {
-    trp_table_options *old;
-    if (!stored || !caller->line) {
-        *wanted = trp_table_options_copy(caller);
-        return TRP_OK;
-    }
-    TRP_TRY(stored_options(stored, &old));
-    trp_status status = table_options_change(old, caller->line, false, wanted);
-    trp_table_options_destroy(old);
-    return status;
-}
-
-static trp_status table_open_wanted(struct engine *engine, const trp_table_options *caller,
-                                    const char *given, const struct store_table *stored)
-{
-    trp_table_options *options;
-    TRP_TRY(wanted_options(caller, stored, &options));
-    char *line = trp_table_options_format(options);
-    table_open_changed(engine, options, line, given, stored);
+    trp_bytes signature = options->signature;
+    uint64_t hash = hash_bytes(HASH_BYTES_EMPTY, signature.data, signature.size);
+    char *line = trp_table_options_format(options); /* with defaults */
+    char *text =
+        xasprintf("%s signature=%zu,%016llx", line, signature.size, (unsigned long long)hash);
     free(line);
+    return text;
+}
+
+/* If the caller says what it said last time, or nothing, what is stored is newer, or the same; else
+ * the table is to have what the caller's words name, and what they do not name as it was. */
+static trp_status table_open_named(struct engine *engine, const char *name,
+                                   const trp_table_options *caller)
+{
+    const struct store_table *stored = stored_find(engine, name);
+    trp_table_options *before = NULL, *options = NULL;
+    char *given = caller ? given_text(caller) : NULL;
+    trp_status status = stored ? stored_options(stored, &before) : TRP_OK;
+    if (status != TRP_OK)
+        goto out;
+    if (!caller || (stored && stored->given && strcmp(stored->given, given) == 0)) {
+        table_open(engine, before, stored->id, stored, before);
+        goto out;
+    }
+    if (stored && caller->line)
+        status = table_options_change(before, caller->line, false, &options);
+    else
+        options = trp_table_options_copy(caller);
+    if (status == TRP_OK)
+        table_open_changed(engine, options, given, stored, before);
+out:
     trp_table_options_destroy(options);
-    return TRP_OK;
-}
-
-static trp_status table_open_given(struct engine *engine, const trp_table_options *caller)
-{
-    char *line = trp_table_options_format(caller); /* with defaults */
-    char *given = given_text(line, caller->signature);
-    const struct store_table *stored = stored_find(engine, caller->name);
-    bool again = stored && stored->given && strcmp(stored->given, given) == 0;
-    trp_status status = again ? table_open_stored(engine, stored)
-                              : table_open_wanted(engine, caller, given, stored);
+    trp_table_options_destroy(before);
     free(given);
-    free(line);
     return status;
 }
 
-/* The stored ones that are not open yet: all when none was given, else those made at run time. */
-static trp_status tables_open_stored(struct engine *engine)
-{
-    size_t count;
-    const struct store_table *stored = store_tables(engine->store, &count);
-    for (size_t i = 0; i < count; i++) {
-        bool open = false;
-        for (size_t j = 0; j < engine->table_count; j++)
-            open |= table_id(engine->tables[j]->table) == stored[i].id;
-        if (!open)
-            TRP_TRY(table_open_stored(engine, &stored[i]));
-    }
-    return TRP_OK;
-}
-
+/* Those that are given, then the others: all that are stored when none was given, else those made
+ * at run time. */
 static trp_status tables_open(struct engine *engine, const struct engine_options *options)
 {
-    if (options->table_count > 0) {
-        TRP_TRY(stored_check(engine, options));
-        for (size_t i = 0; i < options->table_count; i++)
-            TRP_TRY(table_open_given(engine, &options->tables[i]));
-    }
-    TRP_TRY(tables_open_stored(engine));
+    size_t count;
+    TRP_TRY(stored_check(engine, options));
+    for (size_t i = 0; i < options->table_count; i++)
+        TRP_TRY(table_open_named(engine, options->tables[i].name, &options->tables[i]));
+    const struct store_table *stored = store_tables(engine->store, &count);
+    for (size_t i = 0; i < count; i++)
+        if (!engine_table_with_id(engine, stored[i].id))
+            TRP_TRY(table_open_named(engine, stored[i].name, NULL));
     for (size_t i = 0; !engine->read_only && i < engine->table_count; i++)
-        TRP_TRY(engine_feed_check(engine, table_options(engine->tables[i]->table)));
+        TRP_TRY(engine_feed_check(engine, engine->tables[i]->facts->options));
     engine_feeds_find(engine);
     return TRP_OK;
 }
 
 /* ---- items ------------------------------------------------------------------------------- */
 
-static trp_status table_unknown(uint32_t id)
+const char *stored_item_wrong(const trp_table_options *options, trp_bytes trajectory,
+                              uint32_t chunk_count, const double *priority)
 {
-    return trp_fail(TRP_DATA_LOSS, "an item of the store is in table %u, which it has not", id);
-}
-
-static trp_status loaded_item_check(struct engine *engine, const struct engine_table *table,
-                                    uint32_t id, const struct item *item)
-{
-    if (!table)
-        return table_unknown(id);
-    if (item->trajectory != engine->checked && !trajectory_valid(item->trajectory))
-        return trp_fail(TRP_DATA_LOSS,
-                        "an item of the store, key %llu, has a trajectory that no server wrote",
-                        (unsigned long long)item->key);
-    engine->checked = item->trajectory;
-    return TRP_OK;
+    if (!options)
+        return "it is in a table that is not there";
+    if (!trajectory_valid(trajectory, chunk_count))
+        return "it has a shape that no server wrote";
+    if (priority && table_check_priority(options, *priority) != TRP_OK)
+        return "it has a priority that its table does not take";
+    return NULL;
 }
 
 struct engine_table *engine_table_with_id(const struct engine *engine, uint32_t id)
 {
     for (size_t i = 0; i < engine->table_count; i++)
-        if (table_id(engine->tables[i]->table) == id)
+        if (engine->tables[i]->facts->id == id)
             return engine->tables[i];
     return NULL;
 }
@@ -280,29 +219,14 @@ static void item_note(struct engine_table *table, const struct item *item)
         table->staleness.newest_version = item->policy_version;
 }
 
-static trp_status item_restore(void *arg, uint32_t id, struct item *item)
-{
-    struct engine *engine = arg;
-    struct engine_table *table = engine_table_with_id(engine, id);
-    trp_status status = loaded_item_check(engine, table, id, item);
-    if (status == TRP_OK) {
-        item_note(table, item);
-        table_restore(table->table, item);
-    } else {
-        store_item_destroy(engine->store, item);
-    }
-    return status;
-}
-
 static trp_status item_seen(void *arg, uint32_t id, uint64_t seq, double priority)
 {
     struct engine *engine = arg;
     struct engine_table *table = engine->seen;
-    if (!table || table_id(table->table) != id)
+    if (!table || table->facts->id != id)
         table = engine->seen = engine_table_with_id(engine, id);
-    if (!table)
-        return table_unknown(id);
-    table_restore_stored(table->table, seq, priority);
+    assert(table); /* all that the store has are open */
+    table_restore(table->table, seq, priority);
     return TRP_OK;
 }
 
@@ -311,11 +235,6 @@ struct item *engine_bring(void *arg, uint64_t seq, bool in_turn, bool *damaged)
     struct engine_table *table = arg;
     struct engine *engine = table->engine;
     struct item *item = store_load_item(engine->store, seq, in_turn, damaged);
-    if (item && loaded_item_check(engine, table, table_id(table->table), item) != TRP_OK) {
-        store_break(engine->store, TRP_DATA_LOSS);
-        store_item_destroy(engine->store, item);
-        item = NULL;
-    }
     if (item)
         item_note(table, item);
     else if (*damaged)
@@ -325,96 +244,66 @@ struct item *engine_bring(void *arg, uint64_t seq, bool in_turn, bool *damaged)
     return item;
 }
 
-/* Those of a store that may not be trusted one by one, else only what draws need, and a few items:
- * a small store is all there at once. */
+/* At first only what draws need, and a few items: a small store is all there at once. One that may
+ * not be trusted is, too, whatever its size. */
 static trp_status engine_items_load(struct engine *engine)
 {
-    bool bytes_count = false;
-    engine->scanned = store_trusted(engine->store) && !engine->read_only;
-    TRP_TRY(engine->scanned ? store_scan(engine->store, item_seen, engine)
-                            : store_load(engine->store, item_restore, engine));
+    bool more = true, all = engine->read_only || !store_trusted(engine->store);
+    if (engine->without_items)
+        return TRP_OK;
+    TRP_TRY(store_scan(engine->store, item_seen, engine));
     for (size_t i = 0; i < engine->table_count; i++)
-        bytes_count |= table_options(engine->tables[i]->table)->max_bytes > 0;
-    bool more = true;
-    for (int step = 0; more && (bytes_count || step < OPEN_INDEX_STEPS); step++)
+        all |= engine->tables[i]->facts->options->max_bytes > 0;
+    for (int step = 0; more && (all || step < OPEN_INDEX_STEPS); step++)
         more = engine_index_step(engine);
-    return engine->lost ? store_commit(engine->store) : TRP_OK;
-}
-
-/* A life that was killed had sampled items for good, and made room of them, before their deletes
- * were acked: they are there again, above the limit, and will be sampled again. */
-static bool table_is_owed_samples(const struct engine_table *table, long long over)
-{
-    return table_options(table->table)->max_times_sampled > 0 && over <= SAMPLE_UNACKED_MAX;
-}
-
-/* What the remover would take, the caller has to allow, or has: a life that was to remove it did
- * not come to its end. */
-static trp_status table_fits(struct engine_table *table, bool shrink)
-{
-    const trp_table_options *options = table_options(table->table);
-    long long size = table_size(table->table), over = table_over(table->table, options);
-    if (over == 0 || (!shrink && table_is_owed_samples(table, over)))
-        return TRP_OK;
-    const char *limit = size > options->max_size ? "max_size" : "max_bytes";
-    long long most = size > options->max_size ? options->max_size : (long long)options->max_bytes;
-    if (!shrink && !table->as_stored)
-        return trp_fail(TRP_FAILED_PRECONDITION,
-                        "table %s has %lld item%s: %s=%lld would remove %lld of them; open with "
-                        "--shrink to allow that",
-                        table->name, size, plural(size), limit, most, over);
-    trp_log(TRP_WARN, "table %s: removing %lld item%s to fit %s", table->name, over, plural(over),
-            limit);
-    table->shrinking = true;
-    return TRP_OK;
-}
-
-/* Items that were sampled as often as a lower max_times_sampled allows are used up by it. */
-static trp_status table_use_up(struct engine *engine, struct engine_table *table, bool shrink)
-{
-    int32_t times = table_options(table->table)->max_times_sampled;
-    uint32_t slot = 0;
-    if (times <= 0 || (table->times_before > 0 && times >= table->times_before))
-        return TRP_OK;
-    TRP_TRY(engine_index_finish(engine));
-    long long used = engine_used_up(table->table, table->times_before, times);
-    if (used > 0 && !shrink)
-        return trp_fail(TRP_FAILED_PRECONDITION,
-                        "table %s has %lld item%s that came to max_times_sampled=%d already, which "
-                        "would remove them; open with --shrink to allow that",
-                        table->name, used, plural(used), (int)times);
-    for (struct item *item; used > 0 && (item = table_take_sampled(table->table, times, &slot));) {
-        engine_item_drop(engine, table, item);
-        engine_table_touch(engine, table);
-    }
-    return TRP_OK;
+    return engine->lost ? store_load_end(engine->store) : TRP_OK;
 }
 
 /* A crash may have counted deletes that did not happen. */
-static trp_status table_reconcile(struct engine *engine, struct engine_table *table, bool shrink)
+static void table_count(struct engine_table *table)
 {
-    struct limiter *limiter = table_limiter(table->table);
-    int64_t size = table_size(table->table);
+    struct limiter *limiter = &table->facts->limiter;
+    int64_t size = table->facts->size;
     if (limiter->inserts < size)
         limiter->inserts = size;
     table->changed |= limiter->deletes != limiter->inserts - size;
     limiter->deletes = limiter->inserts - size;
+}
+
+/* What its options let go, the caller has to allow; or has, if a life that was to remove it did not
+ * come to its end. A life that was killed had sampled items for good, and made room of them, before
+ * their deletes were acked: they are there again, above the limit, and will be sampled again. */
+static trp_status table_reconcile(struct engine *engine, struct engine_table *table, bool shrink)
+{
+    const trp_table_options *options = table->facts->options;
+    int32_t times = options->max_times_sampled;
+    table_count(table);
     if (engine->read_only)
         return TRP_OK;
-    TRP_TRY(table_use_up(engine, table, shrink));
-    return table_fits(table, shrink);
+    if (times_lower(table->times_before, times))
+        TRP_TRY(engine_index_finish(engine));
+    int64_t used = engine_used_up(table->table, table->times_before, times);
+    int64_t over = table_over(table->table, options);
+    if (!shrink && times > 0 && over <= SAMPLE_UNACKED_MAX)
+        over = 0;
+    if (!shrink)
+        TRP_TRY(engine_loss_check(table, options, table->as_stored ? 0 : over, used));
+    engine_use_up(engine, table, table->times_before);
+    if (over > 0 && table_over(table->table, options) > 0) {
+        trp_log(TRP_WARN, "table %s: removing %lld item%s to fit its limits", table->name,
+                (long long)over, plural(over));
+        engine_shrink(engine, table);
+    }
+    return TRP_OK;
 }
 
 /* All checks have passed; items that the caller gave up are gone when the server answers. */
 static trp_status tables_shrink(struct engine *engine)
 {
-    for (size_t i = 0; i < engine->table_count; i++) {
-        struct engine_table *table = engine->tables[i];
-        if (table->shrinking)
-            TRP_TRY(engine_index_finish(engine));
-        while (engine_shrink_step(engine, table, CLEAR_STEP_ITEMS))
-            TRP_TRY(engine_commit(engine));
-    }
+    if (engine->clearings.first)
+        TRP_TRY(engine_index_finish(engine));
+    while (engine_clear_step(engine, CLEAR_STEP_ITEMS))
+        TRP_TRY(engine_commit(engine));
     return engine_commit(engine);
 }
 
@@ -438,15 +327,16 @@ static void item_damaged(void *arg, uint32_t id, uint64_t key, const char *what)
     engine_log_damage(engine, table ? table->name : "?", key, what);
 }
 
-trp_status engine_create(struct engine **out, const struct engine_options *options)
+static const char *item_wrong(void *arg, uint32_t id, trp_bytes trajectory, uint32_t chunk_count,
+                              const double *priority)
 {
-    *out = NULL;
-    if (!options->read_only)
-        TRP_TRY(tables_check(options));
-    struct engine *engine = xcalloc(1, sizeof *engine);
-    engine->read_only = options->read_only;
-    engine->seed = options->seed;
-    engine->synced = options->durability == TRP_DURABLE_SYSTEM;
+    const struct engine_table *table = engine_table_with_id(arg, id);
+    assert(table);
+    return stored_item_wrong(table->facts->options, trajectory, chunk_count, priority);
+}
+
+static trp_status engine_open(struct engine *engine, const struct engine_options *options)
+{
     struct store_options store = {.dir = options->dir,
                                   .durability = options->durability,
                                   .max_bytes = options->max_bytes,
@@ -454,35 +344,39 @@ trp_status engine_create(struct engine **out, const struct engine_options *optio
                                   .check = options->check,
                                   .checkpoint_dir = options->checkpoint_dir,
                                   .damage = item_damaged,
-                                  .damage_arg = engine};
-    trp_status status = store_create(&engine->store, &store);
-    if (status != TRP_OK)
-        goto out;
-    status = tables_open(engine, options);
-    if (status != TRP_OK)
-        goto out;
-    status = engine_items_load(engine);
-    if (status == TRP_OK)
-        status = store_removed_load(engine->store, removed_load, engine);
-    if (status != TRP_OK)
-        goto out;
+                                  .item_wrong = item_wrong,
+                                  .arg = engine};
+    TRP_TRY(store_create(&engine->store, &store));
+    TRP_TRY(tables_open(engine, options));
+    TRP_TRY(engine_items_load(engine));
+    TRP_TRY(store_removed_load(engine->store, removed_load, engine));
     if (engine->damaged > 0)
         trp_log(TRP_WARN, "replay store %s: %llu damaged items were dropped", options->dir,
                 (unsigned long long)engine->damaged);
-    for (size_t i = 0; i < engine->table_count && status == TRP_OK; i++)
-        status = table_reconcile(engine, engine->tables[i], options->shrink);
-    if (status != TRP_OK)
-        goto out;
+    for (size_t i = 0; i < engine->table_count; i++)
+        TRP_TRY(table_reconcile(engine, engine->tables[i], options->shrink));
     engine->opened = true;
-    if (!engine->read_only)
-        status = engine_commit(engine);
-    if (status == TRP_OK && options->shrink && !engine->read_only)
-        status = tables_shrink(engine);
-out:
-    if (status != TRP_OK) {
+    if (engine->read_only)
+        return TRP_OK;
+    TRP_TRY(engine_commit(engine));
+    return options->shrink ? tables_shrink(engine) : TRP_OK;
+}
+
+trp_status engine_create(struct engine **out, const struct engine_options *options)
+{
+    *out = NULL;
+    if (!options->read_only)
+        TRP_TRY(given_check(options));
+    struct engine *engine = xcalloc(1, sizeof *engine);
+    engine->read_only = options->read_only;
+    engine->without_items = options->without_items;
+    engine->seed = options->seed;
+    engine->synced = options->durability == TRP_DURABLE_SYSTEM;
+    engine->wall_ns = clock_wall_ns();
+    trp_status status = engine_open(engine, options);
+    if (status == TRP_OK)
+        *out = engine;
+    else
         engine_destroy(engine);
-        return status;
-    }
-    *out = engine;
-    return TRP_OK;
+    return status;
 }

@@ -18,7 +18,7 @@ static const int64_t KNOWN_NS = REMOVED_KEYS_MS * INT64_C(1000000);
 
 struct removed_entry {
     uint64_t key;
-    uint32_t table_id, print; /* table 0: the entry is free */
+    uint32_t table_id, fingerprint; /* table 0: the entry is free */
 };
 
 /* The filter's words for the key with this hash, and its bit. */
@@ -91,7 +91,7 @@ void removed_push(struct dedup_window *keys, const struct store_removed *removed
     filter_words(keys, hash, &bit)[keys->newest] |= bit;
     struct removed_entry *entry = entry_find(newer, hash, removed->table_id, removed->key);
     newer->count += entry->table_id == 0;
-    *entry = (struct removed_entry){removed->key, removed->table_id, removed->print};
+    *entry = (struct removed_entry){removed->key, removed->table_id, removed->fingerprint};
 }
 
 /* Not by way of a function that does nothing else: the compiler takes calls of one away. */
@@ -116,8 +116,8 @@ static const struct removed_entry *generation_find(const struct removed_generati
     return entry->table_id != 0 ? entry : NULL;
 }
 
-bool removed_find(const struct dedup_window *keys, uint32_t table_id, uint64_t key, uint32_t print,
-                  int64_t now_ns)
+bool removed_find(const struct dedup_window *keys, uint32_t table_id, uint64_t key,
+                  uint32_t fingerprint, int64_t now_ns)
 {
     uint64_t hash = hash_u64(key), bit;
     if (!keys->filter)
@@ -128,7 +128,7 @@ bool removed_find(const struct dedup_window *keys, uint32_t table_id, uint64_t k
     const struct removed_entry *entry = generation_find(&keys->newer, hash, table_id, key, now_ns);
     if (!entry)
         entry = generation_find(&keys->older, hash, table_id, key, now_ns);
-    return entry && entry->print == print;
+    return entry && entry->fingerprint == fingerprint;
 }
 
 void removed_cleanup(struct dedup_window *keys)

@@ -28,9 +28,9 @@ void removed_push(struct dedup_window *keys, const struct store_removed *removed
 /* Fetches from memory what removed_push() of this key, or else removed_find(), looks at first. */
 void removed_prefetch(const struct dedup_window *keys, uint64_t key, bool push);
 
-/* Is the item with this key and print, which comes now, one that left the table of late? */
-bool removed_find(const struct dedup_window *keys, uint32_t table_id, uint64_t key, uint32_t print,
-                  int64_t now_ns);
+/* Is the item with this key and fingerprint, which comes now, one that left the table of late? */
+bool removed_find(const struct dedup_window *keys, uint32_t table_id, uint64_t key,
+                  uint32_t fingerprint, int64_t now_ns);
 void removed_cleanup(struct dedup_window *keys);
 
 #endif

@@ -1,9 +1,8 @@
-/* Problem: what lies on a disk is to become a store again, or to be trusted, without a server.
+/* Problem: what lies on a disk is to become a store again, without a server.
  * Design: a checkpoint's data.mdb is copied beside its place, walked, synced, and takes its name in
  * one step; what was there before stays until then. It is a copy byte for byte where the file
  * system could share its blocks, too: a write to a shared one needs a new one, and on a full disk
- * the store, which maps them, would die of it. Verification opens the store to look at it, checking
- * everything.
+ * the store, which maps them, would die of it.
  * Guarantee: a restore that fails or is told to end leaves the directory as it was; one that is
  * killed leaves files that whoever opens the directory next removes. */
 #include <troupe/replay.h>
@@ -12,23 +11,14 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "checkpoint.h"
 #include "core/alloc.h"
-#include "core/clock.h"
-#include "replay/disk/dir.h"
-#include "replay/disk/record.h"
-#include "replay/disk/walk.h"
-#include "replay/store/store.h"
-#include "replay/model/trajectory.h"
+#include "replay/disk/disk.h"
 
 /* What to do about a checkpoint that is damaged. */
 #define TAKE_ANOTHER "take another one that is beside it (ls %s/..)"
-
-/* ---- restore -------------------------------------------------------------------------------- */
 
 static _Thread_local struct {
     bool (*moved)(void *arg, uint64_t done, uint64_t total);
@@ -49,7 +39,7 @@ static trp_status watch_again(void)
     return trp_fail(TRP_CANCELLED, "interrupted");
 }
 
-static trp_status watch_tell(uint64_t done, uint64_t total)
+trp_status watch_tell(uint64_t done, uint64_t total)
 {
     watch.done = done;
     watch.total = total > done ? total : done;
@@ -153,86 +143,5 @@ trp_status trp_replay_restore(const char *checkpoint, const char *dir, bool forc
         status == TRP_OK ? store_dir_close(&target) : store_dir_abandon(&target);
     }
     checkpoint_info_cleanup(&info);
-    return status;
-}
-
-/* ---- verify --------------------------------------------------------------------------------- */
-
-struct verifying {
-    struct store *store;
-    trp_replay_report *report;
-    uint64_t record_bytes; /* of items; the store counts those of chunks */
-    uint64_t looks;
-};
-
-static char *table_name(const struct store *store, uint32_t id)
-{
-    size_t count;
-    const struct store_table *tables = store_tables(store, &count);
-    for (size_t i = 0; i < count; i++) {
-        trp_table_options *options;
-        if (tables[i].id != id || trp_table_options_parse(tables[i].options, &options) != TRP_OK)
-            continue;
-        char *name = xstrdup(options->name);
-        trp_table_options_destroy(options);
-        return name;
-    }
-    return xstrdup("");
-}
-
-static void damage_add(void *arg, uint32_t table_id, uint64_t key, const char *what)
-{
-    struct verifying *verifying = arg;
-    report_damage(verifying->report, table_name(verifying->store, table_id), key, what);
-}
-
-static trp_status verify_tell(struct verifying *verifying)
-{
-    enum { TELL_EVERY = 256 };
-    struct store_stats stats;
-    if (verifying->looks++ % TELL_EVERY != 0 || !watch.moved)
-        return TRP_OK;
-    store_stats(verifying->store, &stats);
-    return watch_tell(verifying->record_bytes + stats.checked_bytes, stats.live_bytes);
-}
-
-static trp_status item_look(void *arg, uint32_t table_id, struct item *item)
-{
-    struct verifying *verifying = arg;
-    (void)table_id;
-    bool valid = trajectory_valid(item->trajectory);
-    verifying->record_bytes += item_record_size(item);
-    store_item_destroy(verifying->store, item);
-    return valid ? verify_tell(verifying)
-                 : trp_fail(TRP_DATA_LOSS, "a trajectory that no server wrote");
-}
-
-static void report_fill(const struct verifying *verifying, trp_replay_report *report)
-{
-    struct store_stats stats;
-    store_stats(verifying->store, &stats);
-    report->items = stats.items + stats.dropped;
-    report->chunks = stats.checked_chunks;
-    report->bytes = verifying->record_bytes + stats.checked_bytes;
-}
-
-trp_status trp_replay_verify(const char *dir, trp_replay_report *report)
-{
-    struct verifying verifying = {.report = report};
-    int64_t started_ns = clock_now_ns(&clock_monotonic);
-    *report = (trp_replay_report){0};
-    struct store_options options = {.dir = dir,
-                                    .read_only = true,
-                                    .check = true,
-                                    .damage = damage_add,
-                                    .damage_arg = &verifying};
-    TRP_TRY(store_create(&verifying.store, &options));
-    trp_status status = store_load(verifying.store, item_look, &verifying);
-    if (status == TRP_OK)
-        report_fill(&verifying, report);
-    else
-        trp_replay_report_cleanup(report);
-    report->seconds = (double)(clock_now_ns(&clock_monotonic) - started_ns) * 1e-9;
-    store_destroy(verifying.store);
     return status;
 }

@@ -24,6 +24,7 @@ struct engine_table *engine_table_add(struct engine *engine, const trp_table_opt
     engine->tables = xrealloc(engine->tables, count * sizeof(struct engine_table *));
     table->engine = engine;
     table->table = table_create(options, id, engine->seed);
+    table->facts = table_facts(table->table);
     table_set_lazy_load(table->table, engine_bring, table);
     table->name = xstrdup(options->name);
     table->name_size = strlen(table->name);
@@ -32,30 +33,12 @@ struct engine_table *engine_table_add(struct engine *engine, const trp_table_opt
     return table;
 }
 
+static struct engine_table *table_named(const struct engine *engine, const char *name)
+{
+    return engine_find(engine, (trp_bytes){(const uint8_t *)name, strlen(name)});
+}
+
 /* ---- looking at one ---------------------------------------------------------------------- */
-
-const trp_table_options *engine_table_options(const struct engine_table *table)
-{
-    return table_options(table->table);
-}
-
-const struct limiter *engine_table_limiter(const struct engine_table *table)
-{
-    return table_limiter(table->table);
-}
-
-int64_t engine_table_size(const struct engine_table *table)
-{
-    return table_size(table->table);
-}
-
-struct engine_counts engine_table_counts(const struct engine_table *table)
-{
-    return (struct engine_counts){.unique_samples = table_unique_samples(table->table),
-                                  .episodes = table_episodes(table->table),
-                                  .episodes_deleted = table_episodes_deleted(table->table),
-                                  .bytes = table_bytes(table->table)};
-}
 
 const struct item *engine_item_in_slot(const struct engine_table *table, uint32_t slot)
 {
@@ -79,12 +62,12 @@ const struct item *engine_oldest_item(struct engine_table *table)
 
 trp_status engine_check_priority(const struct engine_table *table, double priority)
 {
-    return table_check_priority(table->table, priority);
+    return table_check_priority(table->facts->options, priority);
 }
 
 /* ---- changing them ----------------------------------------------------------------------- */
 
-static uint32_t options_put(struct engine *engine, const trp_table_options *options)
+uint32_t engine_options_put(struct engine *engine, const trp_table_options *options)
 {
     char *line = trp_table_options_format(options);
     uint32_t id = store_table_put(engine->store, options->name, line, options->signature);
@@ -93,22 +76,12 @@ static uint32_t options_put(struct engine *engine, const trp_table_options *opti
     return id;
 }
 
-trp_status engine_table_admit(struct engine *engine, const trp_table_options *options,
-                              bool replaces)
-{
-    TRP_TRY(engine_flush(engine));
-    trp_status status = store_admit_table(engine->store, options->signature, replaces);
-    struct clear_tries tries = {0};
-    while (status == TRP_RESOURCE_EXHAUSTED && clear_commit(engine, &tries))
-        status = store_admit_table(engine->store, options->signature, replaces);
-    return status;
-}
-
-trp_status engine_signature_admit(const struct engine *engine, const trp_table_options *options)
+/* Every answer that lists the tables has all signatures. */
+static trp_status signature_admit(const struct engine *engine, const trp_table_options *options)
 {
     uint64_t total = options->signature.size, before = 0;
     for (size_t i = 0; i < engine->table_count; ++i) {
-        uint64_t bytes = table_options(engine->tables[i]->table)->signature.size;
+        uint64_t bytes = engine->tables[i]->facts->options->signature.size;
         if (strcmp(engine->tables[i]->name, options->name) == 0)
             before = bytes;
         else
@@ -121,20 +94,32 @@ trp_status engine_signature_admit(const struct engine *engine, const trp_table_o
                     options->name, (unsigned long long)total, REPLAY_SIGNATURES_BYTES_MAX);
 }
 
+trp_status engine_table_admit(struct engine *engine, const trp_table_options *options,
+                              bool replaces)
+{
+    if (options->signature.size > 0)
+        TRP_TRY(signature_admit(engine, options));
+    TRP_TRY(engine_flush(engine));
+    trp_status status = store_admit_table(engine->store, options->signature, replaces);
+    struct deadline until = {0};
+    while (status == TRP_RESOURCE_EXHAUSTED && clear_commit(engine, &until))
+        status = store_admit_table(engine->store, options->signature, replaces);
+    return status;
+}
+
 trp_status engine_table_create(struct engine *engine, const trp_table_options *options,
                                struct engine_table **table)
 {
     *table = NULL;
     TRP_TRY(trp_table_options_check(options));
-    if (engine_find(engine, (trp_bytes){(const uint8_t *)options->name, strlen(options->name)}))
+    if (table_named(engine, options->name))
         return trp_fail(TRP_ALREADY_EXISTS, "table %s exists", options->name);
     if (engine->table_count >= REPLAY_TABLES_MAX)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "table %s: the server has %zu tables, at most %d",
                         options->name, engine->table_count, REPLAY_TABLES_MAX);
-    TRP_TRY(engine_signature_admit(engine, options));
     TRP_TRY(engine_feed_check(engine, options));
     TRP_TRY(engine_table_admit(engine, options, false));
-    *table = engine_table_add(engine, options, options_put(engine, options));
+    *table = engine_table_add(engine, options, engine_options_put(engine, options));
     engine_feeds_find(engine);
     return TRP_OK;
 }
@@ -142,10 +127,7 @@ trp_status engine_table_create(struct engine *engine, const trp_table_options *o
 trp_status engine_feed_check(const struct engine *engine, const trp_table_options *options)
 {
     const char *name = options->insert_on_sample;
-    for (size_t i = 0; name && i < engine->table_count; i++)
-        if (strcmp(engine->tables[i]->name, name) == 0)
-            return TRP_OK;
-    if (!name)
+    if (!name || table_named(engine, name))
         return TRP_OK;
     return trp_fail(TRP_INVALID_ARGUMENT, "table %s: insert_on_sample=%s: there is no such table",
                     options->name, name);
@@ -154,11 +136,8 @@ trp_status engine_feed_check(const struct engine *engine, const trp_table_option
 void engine_feeds_find(struct engine *engine)
 {
     for (size_t i = 0; i < engine->table_count; i++) {
-        const char *name = table_options(engine->tables[i]->table)->insert_on_sample;
-        engine->tables[i]->feed = NULL;
-        if (name)
-            engine->tables[i]->feed =
-                engine_find(engine, (trp_bytes){(const uint8_t *)name, strlen(name)});
+        const char *name = engine->tables[i]->facts->options->insert_on_sample;
+        engine->tables[i]->feed = name ? table_named(engine, name) : NULL;
     }
 }
 
@@ -173,11 +152,11 @@ trp_status engine_table_droppable(const struct engine *engine, const struct engi
 
 void engine_table_drop(struct engine *engine, struct engine_table *table)
 {
-    uint32_t id = table_id(table->table);
-    store_table_drop(engine->store, id);
+    store_table_drop(engine->store, table->facts->id);
     engine->important = true;
-    engine_truncate(engine, table, id);
+    engine_truncate(engine, table);
     table->table = NULL;
+    table->facts = NULL;
     engine->table_count--;
     for (size_t i = table->index; i < engine->table_count; i++) {
         engine->tables[i] = engine->tables[i + 1];
@@ -192,14 +171,44 @@ void engine_table_free(struct engine_table *table)
     free(table);
 }
 
-static bool times_lower(int32_t before, int32_t after)
-{
-    return after > 0 && (before <= 0 || after < before);
-}
-
 int64_t engine_used_up(const struct table *table, int32_t before, int32_t after)
 {
     return times_lower(before, after) ? table_count_sampled(table, after) : 0;
+}
+
+int64_t engine_use_up(struct engine *engine, struct engine_table *table, int32_t before)
+{
+    int32_t times = table->facts->options->max_times_sampled;
+    uint32_t slot = 0;
+    int64_t count = 0;
+    for (struct item *item;
+         times_lower(before, times) && (item = table_take_sampled(table->table, times, &slot));
+         count++)
+        engine_item_removed(engine, table, item);
+    if (count > 0)
+        engine_table_touch(engine, table);
+    return count;
+}
+
+trp_status engine_loss_check(const struct engine_table *table, const trp_table_options *options,
+                             int64_t over, int64_t used)
+{
+    int64_t size = table->facts->size;
+    bool items = size > options->max_size;
+    if (used > 0)
+        return trp_fail(TRP_FAILED_PRECONDITION,
+                        "table %s has %lld item%s that came to max_times_sampled=%d already, which "
+                        "would remove them; with --shrink they go",
+                        table->name, (long long)used, plural(used),
+                        (int)options->max_times_sampled);
+    if (over > 0)
+        return trp_fail(
+            TRP_FAILED_PRECONDITION,
+            "table %s has %lld item%s: %s=%lld would remove %lld of them; with "
+            "--shrink the remover's choices go",
+            table->name, (long long)size, plural(size), items ? "max_size" : "max_bytes",
+            items ? (long long)options->max_size : (long long)options->max_bytes, (long long)over);
+    return TRP_OK;
 }
 
 trp_status engine_table_alterable(const struct engine_table *table,
@@ -210,40 +219,24 @@ trp_status engine_table_alterable(const struct engine_table *table,
                         "table %s: sampler and remover do not change while the server runs: stop "
                         "it, and serve the table with the others (--table)",
                         table->name);
-    int32_t before = table_options(table->table)->max_times_sampled;
+    int32_t before = table->facts->options->max_times_sampled;
     int64_t over = table_over(table->table, options);
     int64_t used = engine_used_up(table->table, before, options->max_times_sampled);
     *removed = over > used ? over : used; /* about: some are both */
-    if (shrink || *removed == 0)
-        return TRP_OK;
-    if (used > 0)
-        return trp_fail(TRP_FAILED_PRECONDITION,
-                        "table %s has %lld item%s that came to max_times_sampled=%d already: with "
-                        "--shrink they go",
-                        table->name, (long long)used, plural(used),
-                        (int)options->max_times_sampled);
-    return trp_fail(TRP_FAILED_PRECONDITION,
-                    "table %s has %lld item%s more than that: with --shrink its remover's choices "
-                    "go",
-                    table->name, (long long)over, plural(over));
+    return shrink ? TRP_OK : engine_loss_check(table, options, over, used);
 }
 
 int64_t engine_table_alter(struct engine *engine, struct engine_table *table,
                            const trp_table_options *options)
 {
-    int64_t removed = 0;
-    int32_t before = table_options(table->table)->max_times_sampled;
-    int32_t times = options->max_times_sampled;
-    uint32_t slot = 0;
+    int32_t before = table->facts->options->max_times_sampled;
     assert(engine->ready);
     table_alter(table->table, options);
-    options_put(engine, options);
+    engine_options_put(engine, options);
     engine_feeds_find(engine);
-    for (struct item *item;
-         times_lower(before, times) && (item = table_take_sampled(table->table, times, &slot));
-         ++removed)
-        engine_item_removed(engine, table, item);
-    table->shrinking = table_over(table->table, options) > 0;
+    int64_t removed = engine_use_up(engine, table, before);
+    if (table_over(table->table, options) > 0)
+        engine_shrink(engine, table);
     engine_table_touch(engine, table);
     return removed;
 }

@@ -11,21 +11,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct lent;
-
 /* A ChunkData message without its chunk_key field. Clients' keys are resolved in their stream and
  * forgotten; everybody else sees `seq` as the key. */
 struct chunk {
     uint64_t seq;       /* server-assigned, ascending from 1; 0 until the chunk is stored */
     uint32_t refs;      /* items in memory, streams' keep sets, responses being built */
     uint32_t size : 31; /* bytes */
-    uint32_t
-        unchecked : 1; /* an earlier life wrote it, this one has not compared it with its sum */
-    uint64_t episode;  /* the id that the client gave; 0: none */
-    uint8_t *bytes;    /* owned; always there until stored, later only while the cache keeps it */
-    struct lent *lent; /* the store's: bytes that are not owned, instead; NULL: none */
-    uint64_t *pages;   /* the store's: where its pieces are, which do not move; NULL: not known */
-    struct chunk *cache_next, *cache_prev; /* the store's cache list */
+    /* The store's: an earlier life wrote it, this one has not compared it with its sum. */
+    uint32_t unchecked : 1;
+    uint64_t episode; /* the id that the client gave; 0: none */
 };
 
 /* How an item's columns are cut from its chunks: the FlatTrajectory message with each chunk_key
@@ -47,7 +41,7 @@ struct item {
     double priority;
     int64_t inserted_at_ns;  /* wall clock */
     uint64_t policy_version; /* of the policy that produced it; 0: not said */
-    uint32_t print;          /* of how its trajectory came: equal when it is sent again */
+    uint32_t fingerprint;    /* of how its trajectory came: equal when it is sent again */
     int32_t times_sampled;
     uint32_t slot;    /* dense index in its table; SLOT_NONE outside */
     bool unconfirmed; /* in this life: nobody was left to be told that it was inserted */

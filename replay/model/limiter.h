@@ -1,4 +1,5 @@
-/* The rate limiter: Reverb's arithmetic, exactly, on five counters. No clock, no lock. */
+/* The rate limiter: Reverb's arithmetic, exactly, on five counters, and its explanation. No clock,
+ * no lock. */
 #ifndef TRP_REPLAY_MODEL_LIMITER_H
 #define TRP_REPLAY_MODEL_LIMITER_H
 
@@ -17,5 +18,12 @@ bool limiter_can_sample(const struct limiter *limiter, int64_t count);
 
 /* inserts + count - deletes <= min_size or (inserts + count) * spi - samples <= max_diff */
 bool limiter_can_insert(const struct limiter *limiter, int64_t count);
+
+/* Why this limiter lets nobody insert (or sample) just now; "" when it allows it. To be freed. */
+char *limiter_explain(const struct limiter *limiter, bool sampling);
+
+/* Why the callers of such a table stop for good, now or one day, and what to do; NULL: they do not.
+ * To be freed. */
+char *limiter_warning(const struct limiter *limiter, int64_t max_size);
 
 #endif

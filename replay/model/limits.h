@@ -2,8 +2,6 @@
 #ifndef TRP_REPLAY_MODEL_LIMITS_H
 #define TRP_REPLAY_MODEL_LIMITS_H
 
-#include <stdint.h>
-
 enum {
     /* replay/: a table's name travels in every request for it. */
     TABLE_NAME_BYTES_MAX = 255,

@@ -1,12 +1,9 @@
-/* The options of a table: limiters as numbers, defaults, validity, copies, and options as a line of
- * text. The text names the simplest limiter that has the same numbers, bit for bit. */
+/* The options of a table: limiters as numbers, defaults, validity and copies. */
 #include <troupe/replay.h>
 
-#include <assert.h>
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +11,6 @@
 #include "core/limits.h"
 #include "limits.h"
 #include "core/utf8.h"
-#include "options.h"
 #include "signature.h"
 
 enum { MAX_SIZE_DEFAULT = 1000 * 1000 };
@@ -61,12 +57,6 @@ static bool limiter_is_zero(const trp_rate_limiter *limiter)
 {
     return limiter->samples_per_insert == 0 && limiter->min_size == 0 && limiter->min_diff == 0 &&
            limiter->max_diff == 0;
-}
-
-static bool limiter_equal(const trp_rate_limiter *a, const trp_rate_limiter *b)
-{
-    return a->samples_per_insert == b->samples_per_insert && a->min_size == b->min_size &&
-           a->min_diff == b->min_diff && a->max_diff == b->max_diff;
 }
 
 /* ---- check ------------------------------------------------------------------------------- */
@@ -155,9 +145,8 @@ static trp_status signature_is_readable(const trp_table_options *options)
                 status = trp_fail(TRP_INVALID_ARGUMENT,
                                   "signature: the name '%s' has a control character",
                                   signature.leaves[i].path);
-    if (status != TRP_OK) {
+    if (status != TRP_OK)
         trp_fail(status, "table '%s': %s", options->name, trp_last_error());
-    }
     signature_cleanup(&signature);
     return status;
 }
@@ -179,13 +168,11 @@ trp_status trp_table_options_check(const trp_table_options *options)
     if (options->max_bytes > INT64_MAX || options->seed > INT64_MAX)
         return trp_fail(TRP_INVALID_ARGUMENT, "table '%s': %s must be below 2^63", options->name,
                         options->seed > INT64_MAX ? "seed" : "max_bytes");
-    if (options->insert_on_sample) {
-        if (name_check(options->insert_on_sample) != TRP_OK ||
-            strcmp(options->insert_on_sample, options->name) == 0)
-            return trp_fail(TRP_INVALID_ARGUMENT,
-                            "table '%s': insert_on_sample names another table of the server",
-                            options->name);
-    }
+    if (options->insert_on_sample && (name_check(options->insert_on_sample) != TRP_OK ||
+                                      strcmp(options->insert_on_sample, options->name) == 0))
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "table '%s': insert_on_sample names another table of the server",
+                        options->name);
     if (options->no_replacement && options->sampler.kind != TRP_UNIFORM &&
         options->sampler.kind != TRP_PRIORITIZED)
         return trp_fail(TRP_INVALID_ARGUMENT,
@@ -198,15 +185,18 @@ trp_status trp_table_options_check(const trp_table_options *options)
 
 /* ---- copy -------------------------------------------------------------------------------- */
 
+static char *text_copy(const char *text)
+{
+    return text ? xstrdup(text) : NULL;
+}
+
 trp_table_options *trp_table_options_copy(const trp_table_options *options)
 {
     trp_table_options *copy = xmalloc(sizeof *copy);
     *copy = *options;
-    copy->name = options->name ? xstrdup(options->name) : NULL;
-    if (options->insert_on_sample)
-        copy->insert_on_sample = xstrdup(options->insert_on_sample);
-    if (options->line)
-        copy->line = xstrdup(options->line);
+    copy->name = text_copy(options->name);
+    copy->insert_on_sample = text_copy(options->insert_on_sample);
+    copy->line = text_copy(options->line);
     if (!copy->remover_set)
         copy->remover = (trp_selector){.kind = TRP_FIFO};
     copy->remover_set = true;
@@ -232,134 +222,4 @@ void trp_table_options_destroy(trp_table_options *options)
     free((char *)options->line);
     free((uint8_t *)options->signature.data);
     free(options);
-}
-
-/* ---- format ------------------------------------------------------------------------------ */
-
-enum { NUMBER_BYTES = 32 };
-
-/* The shortest text that strtod() reads back as `value`. */
-static const char *option_number_text(double value, char text[NUMBER_BYTES])
-{
-    for (int digits = 6; digits <= 17; digits++) {
-        snprintf(text, NUMBER_BYTES, "%.*g", digits, value);
-        if (strtod(text, NULL) == value)
-            break;
-    }
-    return text;
-}
-
-static const char *option_limit_text(double value, char text[NUMBER_BYTES])
-{
-    if (fabs(value) >= DBL_MAX)
-        return value < 0 ? "-inf" : "inf";
-    return option_number_text(value, text);
-}
-
-static char *option_selector_text(trp_selector selector)
-{
-    char number[NUMBER_BYTES];
-    switch (selector.kind) {
-    case TRP_UNIFORM:
-        return xstrdup("uniform");
-    case TRP_FIFO:
-        return xstrdup("fifo");
-    case TRP_LIFO:
-        return xstrdup("lifo");
-    case TRP_PRIORITIZED:
-        return xasprintf("prioritized(%s)", option_number_text(selector.exponent, number));
-    case TRP_MAX_HEAP:
-        return xstrdup("max_heap");
-    case TRP_MIN_HEAP:
-        return xstrdup("min_heap");
-    }
-    return xasprintf("%d", (int)selector.kind); /* refused by check and by parse */
-}
-
-static char *option_limiter_text(const trp_rate_limiter *limiter)
-{
-    trp_rate_limiter same = trp_limiter_min_size(limiter->min_size);
-    if (limiter_equal(limiter, &same))
-        return xasprintf("min_size(%" PRId64 ")", limiter->min_size);
-
-    double size = limiter->max_diff;
-    if (size >= 1 && size <= 0x1p53 && size == floor(size)) {
-        same = trp_limiter_queue((int64_t)size);
-        if (limiter_equal(limiter, &same))
-            return xasprintf("queue(%" PRId64 ")", (int64_t)size);
-    }
-
-    char numbers[3][NUMBER_BYTES];
-    const char *spi = option_number_text(limiter->samples_per_insert, numbers[0]);
-    double buffer = (limiter->max_diff - limiter->min_diff) / 2;
-    same = trp_limiter_samples_per_insert(limiter->samples_per_insert, limiter->min_size, buffer);
-    if (isfinite(buffer) && limiter_equal(limiter, &same))
-        return xasprintf("samples_per_insert(%s,%" PRId64 ",%s)", spi, limiter->min_size,
-                         option_number_text(buffer, numbers[1]));
-
-    return xasprintf("rate(%s,%" PRId64 ",%s,%s)", spi, limiter->min_size,
-                     option_limit_text(limiter->min_diff, numbers[1]),
-                     option_limit_text(limiter->max_diff, numbers[2]));
-}
-
-char *trp_table_options_format(const trp_table_options *options)
-{
-    trp_table_options *full = trp_table_options_copy(options);
-    char *sampler = option_selector_text(full->sampler);
-    char *remover = option_selector_text(full->remover);
-    char *limiter = option_limiter_text(&full->limiter);
-    char *times = full->max_times_sampled > 0
-                      ? xasprintf(" max_times_sampled=%" PRId32, full->max_times_sampled)
-                      : xstrdup("");
-    char *bytes = full->max_bytes ? xasprintf(" max_bytes=%" PRIu64, full->max_bytes) : xstrdup("");
-    char *name = trp_table_options_quote(full->name ? full->name : "");
-    char *fed = full->insert_on_sample ? trp_table_options_quote(full->insert_on_sample) : NULL;
-    char *feeds = fed ? xasprintf(" insert_on_sample=%s", fed) : xstrdup("");
-    char *seed = full->seed ? xasprintf(" seed=%" PRIu64, full->seed) : xstrdup("");
-    char *line =
-        xasprintf("name=%s sampler=%s remover=%s max_size=%" PRId64 " limiter=%s%s%s%s%s%s", name,
-                  sampler, remover, full->max_size, limiter, times, bytes, feeds,
-                  full->no_replacement ? " replacement=no" : "", seed);
-    free(bytes);
-    free(name);
-    free(fed);
-    free(feeds);
-    free(seed);
-    free(sampler);
-    free(remover);
-    free(limiter);
-    free(times);
-    trp_table_options_destroy(full);
-    return line;
-}
-
-/* ---- differences ------------------------------------------------------------------------- */
-
-/* The value that `line` has for the key of `word`, to be freed. */
-static char *word_value(const char *line, const char *word)
-{
-    size_t key = strcspn(word, "=") + 1, size;
-    for (const char *at = line, *each; trp_table_options_word(&at, &each, &size);)
-        if (size >= key && strncmp(each, word, key) == 0)
-            return strndup(each + key, size - key);
-    return xstrdup("");
-}
-
-void table_options_compare(const char *before, const char *after, table_options_difference *each,
-                           void *arg)
-{
-    const char *const lines[] = {after, before};
-    for (unsigned i = 0; i < 2; i++) {
-        const char *at = lines[i], *word;
-        for (size_t size; trp_table_options_word(&at, &word, &size);) {
-            char *old = word_value(before, word), *new = word_value(after, word);
-            char *key = strndup(word, strcspn(word, "="));
-            /* Words of the old line are news only when the new one has them not. */
-            if (strcmp(old, new) != 0 && (i == 0 || !*new))
-                each(arg, key, old, new);
-            free(key);
-            free(new);
-            free(old);
-        }
-    }
 }

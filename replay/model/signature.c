@@ -14,8 +14,8 @@
 
 #include "core/alloc.h"
 #include "core/array.h"
-#include "core/buffer.h"
 #include "limits.h"
+#include "options.h"
 #include "core/utf8.h"
 #include "replay/wire/bytes.h"
 
@@ -35,21 +35,16 @@ static void add_varint_field(struct buffer *out, uint32_t number, uint64_t value
     add_varint(out, value);
 }
 
-void signature_add(struct buffer *out, uint32_t number, trp_bytes bytes)
+static void add_bytes_field(struct buffer *out, uint32_t number, trp_bytes bytes)
 {
     add_varint(out, TAG(number, LEN));
     add_varint(out, bytes.size);
     buffer_append(out, bytes);
 }
 
-static void add_text_field(struct buffer *out, uint32_t number, const char *text)
-{
-    signature_add(out, number, (trp_bytes){(const uint8_t *)text, strlen(text)});
-}
-
 void signature_add_part(struct buffer *out, uint32_t number, struct buffer *part)
 {
-    signature_add(out, number, buffer_bytes(part));
+    add_bytes_field(out, number, buffer_bytes(part));
     buffer_clear(part);
 }
 
@@ -65,7 +60,7 @@ void signature_add_tensor(struct buffer *out, const char *name, int32_t dtype, b
     if (unknown_rank)
         add_varint_field(&shape, 3, 1);
     if (name)
-        add_text_field(&spec, 1, name);
+        add_bytes_field(&spec, 1, text_bytes(name));
     signature_add_part(&spec, 2, &shape);
     add_varint_field(&spec, 3, (uint64_t)dtype);
     signature_add_part(out, KIND_TENSOR_SPEC, &spec);
@@ -111,11 +106,11 @@ trp_status trp_signature_encode(const trp_tensor_spec *columns, size_t count, tr
     bool dict = sorted_by_name(columns, count);
     struct buffer value = {0}, pair = {0}, fields = {0}, whole = {0};
     if (!dict)
-        add_text_field(&fields, 1, "Columns");
+        add_bytes_field(&fields, 1, text_bytes("Columns"));
     for (size_t i = 0; i < count; i++) {
         signature_add_tensor(&value, columns[i].name, (int32_t)columns[i].dtype, false,
                              columns[i].rank, columns[i].shape);
-        add_text_field(&pair, 1, columns[i].name);
+        add_bytes_field(&pair, 1, text_bytes(columns[i].name));
         signature_add_part(&pair, 2, &value);
         signature_add_part(&fields, dict ? 1 : 2, &pair);
     }
@@ -174,6 +169,53 @@ static trp_status decode_shape(trp_bytes bytes, struct signature_leaf *leaf)
     return reader.malformed ? signature_malformed() : TRP_OK;
 }
 
+void tensor_describe(char *text, size_t size, int32_t dtype, uint32_t rank, const int64_t *dims)
+{
+    const char *name = trp_dtype_name((trp_dtype)dtype);
+    int used = trp_dtype_parse(name) ? snprintf(text, size, "%s[", name)
+                                     : snprintf(text, size, "dtype %d[", (int)dtype);
+    for (uint32_t i = 0; i < rank && i <= TRP_RANK_MAX && used > 0 && (size_t)used < size; i++) {
+        const char *form = i == TRP_RANK_MAX ? "%s..." : dims[i] < 0 ? "%s?" : "%s%" PRId64;
+        used += snprintf(text + used, size - (size_t)used, form, i ? "," : "",
+                         i < TRP_RANK_MAX ? dims[i] : 0);
+    }
+    if (used > 0 && (size_t)used < size)
+        snprintf(text + used, size - (size_t)used, "]");
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+const char signature_bare[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-";
+
+static void add_words(struct signature *out, const char *words)
+{
+    if (out->text)
+        buffer_append(out->text, text_bytes(words));
+}
+
+static void add_name(struct signature *out, trp_bytes name)
+{
+    size_t plain = 0;
+    while (plain < name.size && memchr(signature_bare, name.data[plain], sizeof signature_bare - 1))
+        plain++;
+    if (out->text && (plain < name.size || name.size == 0))
+        quoted_append(out->text, name);
+    else if (out->text)
+        buffer_append(out->text, name);
+}
+
+static void add_leaf(struct signature *out, const struct signature_leaf *leaf)
+{
+    char text[256];
+    if (!out->text)
+        return;
+    tensor_describe(text, sizeof text, leaf->dtype, leaf->rank, leaf->dims);
+    if (leaf->unknown_rank || leaf->rank == 0)
+        text[strcspn(text, "[")] = '\0';
+    add_words(out, text);
+    add_words(out, leaf->unknown_rank ? "[...]" : "");
+}
+
 static trp_status decode_spec(trp_bytes bytes, const char *path, struct signature *out)
 {
     if (out->count == SIGNATURE_LEAVES_MAX)
@@ -193,6 +235,7 @@ static trp_status decode_spec(trp_bytes bytes, const char *path, struct signatur
         else if (field.tag == TAG(3, VARINT))
             leaf->dtype = (int32_t)field.value;
     }
+    add_leaf(out, leaf);
     return reader.malformed ? signature_malformed() : TRP_OK;
 }
 
@@ -203,22 +246,32 @@ static char *path_join(const char *path, trp_bytes name)
 }
 
 /* Lists and tuples: repeated StructuredValue in field 1. */
-static trp_status decode_list(trp_bytes bytes, const char *path, int depth, struct signature *out)
+static trp_status decode_list(trp_bytes bytes, bool list, const char *path, int depth,
+                              struct signature *out)
 {
     struct reader reader = reader_of(bytes);
     struct field field;
+    add_words(out, list ? "[" : "(");
     for (size_t i = 0; read_field(&reader, &field);) {
         if (field.tag != TAG(1, LEN))
             continue;
         char number[24];
-        int length = snprintf(number, sizeof number, "%zu", i++);
-        char *inner = path_join(path, (trp_bytes){(const uint8_t *)number, (size_t)length});
+        snprintf(number, sizeof number, "%zu", i);
+        add_words(out, i++ ? ", " : "");
+        char *inner = path_join(path, text_bytes(number));
         trp_status status = decode_value(field.bytes, inner, depth + 1, out);
         free(inner);
         TRP_TRY(status);
     }
+    add_words(out, list ? "]" : ")");
     return reader.malformed ? signature_malformed() : TRP_OK;
 }
+
+/* A member of a dict or a named tuple. */
+struct signature_member {
+    trp_bytes name, value;
+    size_t order;
+};
 
 static int member_compare(const void *a, const void *b)
 {
@@ -230,12 +283,6 @@ static int member_compare(const void *a, const void *b)
     if (left->name.size != right->name.size)
         return left->name.size < right->name.size ? -1 : 1;
     return left->order < right->order ? -1 : 1;
-}
-
-static bool same_name(const struct signature_member *a, const struct signature_member *b)
-{
-    return a->name.size == b->name.size &&
-           (a->name.size == 0 || memcmp(a->name.data, b->name.data, a->name.size) == 0);
 }
 
 static bool decode_member(trp_bytes bytes, struct signature_member *member)
@@ -251,17 +298,20 @@ static bool decode_member(trp_bytes bytes, struct signature_member *member)
     return !reader.malformed;
 }
 
-/* Fields named `number` as members, in the order of the bytes. */
-static trp_status collect_members(trp_bytes bytes, uint32_t number,
+/* Members in the order of the bytes; `name` of a named tuple. Caller frees them, also after a
+ * failure. */
+static trp_status collect_members(trp_bytes bytes, bool dict, trp_bytes *name,
                                   struct signature_member **members, size_t *count)
 {
     struct reader reader = reader_of(bytes);
     struct field field;
     uint32_t capacity = 0;
     while (read_field(&reader, &field)) {
-        if (number != 1 && field.tag == TAG(1, LEN)) /* of the named tuple itself */
-            TRP_TRY(check_text(field.bytes));
-        if (field.tag != TAG(number, LEN))
+        if (!dict && field.tag == TAG(1, LEN)) {
+            *name = field.bytes;
+            TRP_TRY(check_text(*name));
+        }
+        if (field.tag != TAG(dict ? 1 : 2, LEN))
             continue;
         if (*count == SIGNATURE_LEAVES_MAX)
             return trp_fail(TRP_INVALID_ARGUMENT, "signature: a dict of more than %d members",
@@ -278,32 +328,31 @@ static trp_status collect_members(trp_bytes bytes, uint32_t number,
     return reader.malformed ? signature_malformed() : TRP_OK;
 }
 
-trp_status signature_members(trp_bytes bytes, bool dict, struct signature_member **members,
-                             size_t *count)
-{
-    size_t all = 0;
-    *members = NULL;
-    *count = 0;
-    TRP_TRY(collect_members(bytes, dict ? 1 : 2, members, &all));
-    if (dict && all)
-        qsort(*members, all, sizeof **members, member_compare);
-    for (size_t i = 0; i < all; i++)
-        if (!dict || i + 1 == all || !same_name(&(*members)[i], &(*members)[i + 1]))
-            (*members)[(*count)++] = (*members)[i];
-    return TRP_OK;
-}
-
+/* A dict counts by sorted key, and of equal keys the last; a named tuple in the order of its
+ * fields. */
 static trp_status decode_members(trp_bytes bytes, bool dict, const char *path, int depth,
                                  struct signature *out)
 {
-    struct signature_member *members;
-    size_t count;
-    trp_status status = signature_members(bytes, dict, &members, &count);
-    for (size_t i = 0; i < count && status == TRP_OK; i++) {
+    struct signature_member *members = NULL;
+    size_t count = 0;
+    trp_bytes name = {0};
+    trp_status status = collect_members(bytes, dict, &name, &members, &count);
+    if (dict && count)
+        qsort(members, count, sizeof *members, member_compare);
+    if (!dict)
+        add_name(out, name);
+    add_words(out, dict ? "{" : "(");
+    for (size_t i = 0, shown = 0; i < count && status == TRP_OK; i++) {
+        if (dict && i + 1 < count && bytes_equal(members[i].name, members[i + 1].name))
+            continue;
+        add_words(out, shown++ ? ", " : "");
+        add_name(out, members[i].name);
+        add_words(out, ": ");
         char *inner = path_join(path, members[i].name);
         status = decode_value(members[i].value, inner, depth + 1, out);
         free(inner);
     }
+    add_words(out, dict ? "}" : ")");
     free(members);
     return status;
 }
@@ -327,7 +376,7 @@ static trp_status decode_value(trp_bytes bytes, const char *path, int depth, str
         return decode_spec(kind.bytes, path, out);
     case KIND_LIST:
     case KIND_TUPLE:
-        return decode_list(kind.bytes, path, depth, out);
+        return decode_list(kind.bytes, kind.tag >> 3 == KIND_LIST, path, depth, out);
     case KIND_DICT:
         return decode_members(kind.bytes, true, path, depth, out);
     case KIND_NAMED_TUPLE:
@@ -343,6 +392,20 @@ trp_status signature_decode(trp_bytes bytes, struct signature *out)
     return decode_value(bytes, "", 0, out);
 }
 
+trp_status trp_signature_format(trp_bytes bytes, char **out)
+{
+    struct buffer text = {0};
+    struct signature signature = {.text = &text};
+    trp_status status = signature_decode(bytes, &signature);
+    if (status == TRP_OK)
+        buffer_text(&text);
+    else
+        buffer_cleanup(&text);
+    signature_cleanup(&signature);
+    *out = (char *)text.data;
+    return status;
+}
+
 void signature_cleanup(struct signature *signature)
 {
     for (size_t i = 0; i < signature->count; i++)
@@ -352,26 +415,6 @@ void signature_cleanup(struct signature *signature)
 }
 
 /* ---- comparing ------------------------------------------------------------------------------- */
-
-void tensor_describe(char *text, size_t size, int32_t dtype, uint32_t rank, const int64_t *dims)
-{
-    const char *name = trp_dtype_name((trp_dtype)dtype);
-    int used = trp_dtype_size((trp_dtype)dtype) ? snprintf(text, size, "%s[", name)
-                                                : snprintf(text, size, "dtype %d[", (int)dtype);
-    for (uint32_t i = 0; i < rank && used > 0 && (size_t)used < size; i++) {
-        const char *comma = i ? "," : "";
-        if (i == TRP_RANK_MAX) {
-            used += snprintf(text + used, size - (size_t)used, ",...");
-            break;
-        }
-        if (dims[i] < 0)
-            used += snprintf(text + used, size - (size_t)used, "%s?", comma);
-        else
-            used += snprintf(text + used, size - (size_t)used, "%s%" PRId64, comma, dims[i]);
-    }
-    if (used > 0 && (size_t)used < size)
-        snprintf(text + used, size - (size_t)used, "]");
-}
 
 static bool leaf_fits(const struct signature_leaf *leaf, const trp_tensor_spec *column)
 {

@@ -27,6 +27,7 @@ struct signature_leaf {
 struct signature {
     struct signature_leaf *leaves;
     uint32_t count, capacity;
+    struct buffer *text; /* its text is appended there; NULL: nobody wants it */
 };
 
 enum { /* oneof kind of StructuredValue */
@@ -38,20 +39,11 @@ enum { /* oneof kind of StructuredValue */
        KIND_NAMED_TUPLE = 54,
 };
 
-/* A member of a dict or a named tuple. */
-struct signature_member {
-    trp_bytes name, value;
-    size_t order;
-};
+/* Letters of names that need no quotes. */
+extern const char signature_bare[];
 
-/* Members of a dict (by sorted key; of equal keys the last counts) or of a named tuple (in order).
- * Caller frees them, also after a failure. */
-trp_status signature_members(trp_bytes bytes, bool dict, struct signature_member **members,
-                             size_t *count);
-
-/* Appends field `number`; the second takes what `part` holds, which is empty then; the third the
- * StructuredValue of one tensor, `name` NULL: it has none. */
-void signature_add(struct buffer *out, uint32_t number, trp_bytes bytes);
+/* Appends field `number` with the bytes of `part`, which is empty then; and the StructuredValue of
+ * one tensor, `name` NULL: it has none. */
 void signature_add_part(struct buffer *out, uint32_t number, struct buffer *part);
 void signature_add_tensor(struct buffer *out, const char *name, int32_t dtype, bool unknown_rank,
                           uint32_t rank, const int64_t *dims);

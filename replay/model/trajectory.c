@@ -62,9 +62,9 @@ static bool read_varint32(struct reader *reader, uint32_t *value)
     return true;
 }
 
-bool trajectory_valid(const struct trajectory *trajectory)
+bool trajectory_valid(trp_bytes bytes, uint32_t chunk_count)
 {
-    struct reader reader = reader_of((trp_bytes){trajectory->bytes, trajectory->size});
+    struct reader reader = reader_of(bytes);
     bool first = true;
     while (reader.at < reader.end) {
         uint32_t head, part;
@@ -72,7 +72,7 @@ bool trajectory_valid(const struct trajectory *trajectory)
             return false;
         first = false;
         for (uint32_t i = 0; i < head >> 1; i++) {
-            if (!read_varint32(&reader, &part) || part >= trajectory->chunk_count)
+            if (!read_varint32(&reader, &part) || part >= chunk_count)
                 return false;
             for (uint32_t j = 0; j < 3; j++)
                 if (!read_varint32(&reader, &part) || part > INT32_MAX)
@@ -105,7 +105,7 @@ static uint8_t *slice_encode(uint8_t *at, const struct trajectory_slice *slice, 
     return at;
 }
 
-/* Puts the header before what was written from start + 2 to `end`. */
+/* Puts the header before the bytes from start + 2 to `end`. */
 static uint8_t *column_close(uint8_t *start, uint8_t *end)
 {
     size_t size = (size_t)(end - start - 2);

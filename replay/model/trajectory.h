@@ -13,8 +13,8 @@
 #include "core/buffer.h"
 #include "item.h"
 
-/* False for bytes that no server wrote: for records read from a file. */
-bool trajectory_valid(const struct trajectory *trajectory);
+/* False for bytes that no server wrote, for an item of so many chunks: for records from a file. */
+bool trajectory_valid(trp_bytes bytes, uint32_t chunk_count);
 
 /* Appends the FlatTrajectory message with the chunks' seqs as keys. */
 void trajectory_encode(const struct trajectory *trajectory, struct chunk *const *chunks,

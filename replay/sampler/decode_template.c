@@ -8,7 +8,6 @@
  * checked by unpack.c. */
 #include "decode_template.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,19 +25,19 @@ static bool split_item(trp_bytes bytes, struct raw_sample *sample)
     struct field field;
     while (read_field(&reader, &field)) {
         if (field.tag == TAG(1, VARINT))
-            sample->facts.key = field.value;
+            sample->item.key = field.value;
         else if (field.tag == TAG(5, FIXED64))
-            sample->facts.priority = bits_double(field.value);
+            sample->item.priority = bits_double(field.value);
         else if (field.tag == TAG(6, VARINT))
-            sample->facts.times_sampled = (int32_t)field.value;
+            sample->item.times_sampled = (int32_t)field.value;
         else if (field.tag == TAG(8, LEN))
-            sample->trajectory = field.bytes;
+            sample->item.trajectory = field.bytes;
         else if (field.tag == TAG(POLICY_VERSION_FIELD, VARINT))
-            sample->facts.policy_version = field.value;
+            sample->item.policy_version = field.value;
         else if (field.tag != TAG(2, LEN) && field.tag != TAG(7, LEN))
             return false;
     }
-    return !reader.malformed && sample->trajectory.size > 0;
+    return !reader.malformed && sample->item.trajectory.size > 0;
 }
 
 static bool split_info(trp_bytes bytes, struct raw_sample *sample)
@@ -50,11 +49,11 @@ static bool split_info(trp_bytes bytes, struct raw_sample *sample)
         return false;
     while (read_field(&reader, &field)) {
         if (field.tag == TAG(2, FIXED64))
-            sample->facts.draw.probability = bits_double(field.value);
+            sample->draw.probability = bits_double(field.value);
         else if (field.tag == TAG(3, VARINT))
-            sample->facts.draw.table_size = (int64_t)field.value;
+            sample->draw.table_size = (int64_t)field.value;
         else if (field.tag == TAG(4, VARINT))
-            sample->facts.draw.rate_limited = field.value != 0;
+            sample->draw.rate_limited = field.value != 0;
         else
             return false;
     }
@@ -68,14 +67,13 @@ static bool split_chunk(trp_bytes bytes, struct raw_sample *sample)
     if (sample->chunk_count == TEMPLATE_CHUNKS_MAX || !read_field(&reader, &field) ||
         field.tag != TAG(1, VARINT))
         return false;
-    uint32_t index = sample->chunk_count++;
-    sample->chunks[index].key = field.value;
-    sample->chunks[index].key_bytes =
-        (trp_bytes){field.before + 1, (size_t)(reader.at - field.before - 1)};
+    struct raw_chunk *chunk = &sample->chunks[sample->chunk_count++];
+    chunk->key = field.value;
+    chunk->key_bytes = (trp_bytes){field.before + 1, (size_t)(reader.at - field.before - 1)};
     if (!read_field(&reader, &field))
         return false;
     const uint8_t *body = field.tag == TAG(2, LEN) ? reader.at : field.before;
-    sample->chunks[index].body = (struct body){.data = body, .size = (size_t)(reader.end - body)};
+    chunk->body = (struct body){.data = body, .size = (size_t)(reader.end - body)};
     return true;
 }
 
@@ -83,10 +81,6 @@ bool raw_sample_parse(trp_bytes entry, struct raw_sample *sample)
 {
     struct reader reader = reader_of(entry);
     struct field field;
-    sample->shape = 0;
-    sample->facts = (struct sample_facts){0};
-    sample->trajectory = (trp_bytes){0};
-    sample->chunk_count = 0;
     if (!read_field(&reader, &field) || field.tag != TAG(1, LEN) ||
         !split_info(field.bytes, sample))
         return false;
@@ -116,17 +110,29 @@ struct gapped {
 /* Rows of a chunk's body to their place in a column. */
 struct row_copy {
     uint32_t chunk, column;
-    size_t from, to, size;
+    size_t from, to, size, row_bytes;
 };
 
 struct decode_template {
-    bool known;
+    bool known, canonical; /* the trajectory is as in a raw sample with a shape */
     struct gapped trajectory;
     struct gapped chunks[TEMPLATE_CHUNKS_MAX];
     uint32_t chunk_count;
     struct row_copy *copies;
     uint32_t copy_count, copy_capacity;
-    size_t *row_bytes; /* of each column */
+};
+
+enum {
+    TEMPLATES = 16,       /* chunks of 8 steps make items of as many kinds */
+    TEMPLATE_MISSES = 16, /* samples decoded for each that is learnt from */
+};
+
+struct decode_templates {
+    struct decode_template at[TEMPLATES];
+    uint32_t matched; /* the one that did last */
+    uint64_t shape;   /* of the sample that it matched */
+    uint32_t learnt;  /* in all */
+    uint32_t misses;  /* samples that matched none since the last was learnt */
 };
 
 static void gapped_set(struct gapped *gapped, trp_bytes bytes)
@@ -140,9 +146,8 @@ static void gapped_set(struct gapped *gapped, trp_bytes bytes)
 
 static void gapped_add_gap(struct gapped *gapped, struct gap gap)
 {
-    if (gapped->gap_count == gapped->gap_capacity) {
-        gapped->gaps = array_grow(gapped->gaps, &gapped->gap_capacity, sizeof *gapped->gaps);
-    }
+    gapped->gaps =
+        array_room(gapped->gaps, gapped->gap_count, &gapped->gap_capacity, sizeof *gapped->gaps);
     gapped->gaps[gapped->gap_count++] = gap;
 }
 
@@ -191,13 +196,13 @@ static bool keys_match(const struct decode_template *template, const struct raw_
         const struct gap *gap = &template->trajectory.gaps[i];
         trp_bytes key = sample->chunks[gap->chunk].key_bytes;
         if (key.size != gap->size ||
-            memcmp(sample->trajectory.data + gap->at, key.data, key.size) != 0)
+            memcmp(sample->item.trajectory.data + gap->at, key.data, key.size) != 0)
             return false;
     }
     return true;
 }
 
-static void copy_pieces(uint8_t *to, const struct body *body, size_t at, size_t size)
+void pieces_copy(uint8_t *to, const struct body *body, size_t at, size_t size)
 {
     while (size > 0) {
         const uint8_t *run;
@@ -209,8 +214,7 @@ static void copy_pieces(uint8_t *to, const struct body *body, size_t at, size_t 
     }
 }
 
-bool decode_template_matches_again(const struct decode_template *template,
-                                   const struct raw_sample *sample)
+static bool chunks_match(const struct decode_template *template, const struct raw_sample *sample)
 {
     for (uint32_t i = 0; i < template->chunk_count; i++)
         if (!gapped_matches(&template->chunks[i], &sample->chunks[i].body))
@@ -218,45 +222,40 @@ bool decode_template_matches_again(const struct decode_template *template,
     return true;
 }
 
-bool decode_template_matches(const struct decode_template *template,
-                             const struct raw_sample *sample)
+static bool trajectory_matches(const struct decode_template *template,
+                               const struct raw_sample *sample)
 {
-    return template->known && sample->chunk_count == template->chunk_count &&
-           gapped_matches(&template->trajectory, &(struct body){.data = sample->trajectory.data,
-                                                                .size = sample->trajectory.size}) &&
-           keys_match(template, sample) && decode_template_matches_again(template, sample);
+    return template->known && template->canonical == (sample->shape != 0) &&
+           sample->chunk_count == template->chunk_count &&
+           gapped_matches(&template->trajectory,
+                          &(struct body){.data = sample->item.trajectory.data,
+                                         .size = sample->item.trajectory.size}) &&
+           keys_match(template, sample);
 }
 
-void decode_template_copy(const struct decode_template *template, const struct raw_sample *sample,
-                          void *const *columns, size_t row)
+bool decode_templates_copy(struct decode_templates *templates, const struct raw_sample *sample,
+                           void *const *columns, size_t row)
 {
-    for (uint32_t i = 0; i < template->copy_count; i++) {
-        const struct row_copy *copy = &template->copies[i];
-        uint8_t *out = (uint8_t *)columns[copy->column] + row * template->row_bytes[copy->column];
-        const struct body *body = &sample->chunks[copy->chunk].body;
-        if (body->data)
-            copy_small(out + copy->to, body->data + copy->from, copy->size);
-        else
-            copy_pieces(out + copy->to, body, copy->from, copy->size);
-    }
-}
-
-void decode_template_view(const struct decode_template *template, const struct raw_sample *sample,
-                          struct views *views, uint32_t row)
-{
-    for (uint32_t i = 0; i < template->copy_count; i++) {
-        const struct row_copy *copy = &template->copies[i];
-        const struct body *body = &sample->chunks[copy->chunk].body;
-        if (body->data) {
-            views_push(views, row, copy->column, body->data + copy->from, copy->size);
+    uint32_t count = templates->learnt < TEMPLATES ? templates->learnt : TEMPLATES;
+    for (uint32_t i = 0, at = templates->matched; i < count; i++, at = (at + 1) % count) {
+        const struct decode_template *template = &templates->at[at];
+        bool again = sample->shape != 0 && sample->shape == templates->shape && i == 0;
+        if (!(again || trajectory_matches(template, sample)) || !chunks_match(template, sample))
             continue;
+        for (uint32_t j = 0; j < template->copy_count; j++) {
+            const struct row_copy *copy = &template->copies[j];
+            const struct body *body = &sample->chunks[copy->chunk].body;
+            uint8_t *out = (uint8_t *)columns[copy->column] + row * copy->row_bytes + copy->to;
+            if (body->data)
+                copy_small(out, body->data + copy->from, copy->size);
+            else
+                pieces_copy(out, body, copy->from, copy->size);
         }
-        for (size_t at = 0, length; at < copy->size; at += length) {
-            const uint8_t *run;
-            length = body_run(body, copy->from + at, copy->size - at, &run);
-            views_push(views, row, copy->column, run, length);
-        }
+        templates->matched = at;
+        templates->shape = sample->shape;
+        return true;
     }
+    return false;
 }
 
 /* ---- learning -------------------------------------------------------------------------------- */
@@ -275,117 +274,87 @@ static bool learn_chunk(struct gapped *gapped, trp_bytes body)
             return false;
         if (!more)
             return !reader.delta_encoded;
-        if (!block_literal(tensor.content, &raw))
+        if (!block_literal(tensor.content, 0, &raw))
             return false;
         gapped_add_gap(gapped,
                        (struct gap){.at = (size_t)(raw.data - body.data), .size = raw.size});
     }
 }
 
-static bool sample_chunk_index(const struct raw_sample *sample, uint64_t key, uint32_t *index)
-{
-    for (*index = 0; *index < sample->chunk_count; ++*index)
-        if (sample->chunks[*index].key == key)
-            return true;
-    return false;
-}
-
-static struct row_copy *push_copy(struct decode_template *template)
-{
-    if (template->copy_count == template->copy_capacity)
-        template->copies =
-            array_grow(template->copies, &template->copy_capacity, sizeof *template->copies);
-    return &template->copies[template->copy_count++];
-}
-
 static bool learn_slice(struct decode_template *template, const struct raw_sample *sample,
-                        trp_bytes bytes, uint32_t column, size_t step_bytes, size_t *done)
+                        const struct wire_slice *slice, struct row_copy copy, size_t step_bytes)
 {
-    struct reader reader = reader_of(bytes);
-    struct field field;
-    struct wire_slice slice = {0};
-    struct gap key = {0};
-    while (read_field(&reader, &field)) {
-        if (field.tag == TAG(1, VARINT)) {
-            slice.chunk_key = field.value;
-            key.at = (size_t)(field.before + 1 - sample->trajectory.data);
-            key.size = (size_t)(reader.at - field.before - 1);
-        } else if (field.tag == TAG(2, VARINT)) {
-            slice.offset = (int32_t)field.value;
-        } else if (field.tag == TAG(3, VARINT)) {
-            slice.length = (int32_t)field.value;
-        } else if (field.tag == TAG(4, VARINT)) {
-            slice.index = (int32_t)field.value;
-        }
+    while (copy.chunk < sample->chunk_count && sample->chunks[copy.chunk].key != slice->chunk_key)
+        copy.chunk++;
+    if (copy.chunk == sample->chunk_count)
+        return false;
+    if (!template->canonical) {
+        trp_bytes key = sample->chunks[copy.chunk].key_bytes, in = sample->item.trajectory;
+        size_t at = slice->key_varint ? (size_t)(slice->key_varint - in.data) : in.size;
+        if (at >= in.size || key.size > in.size - at ||
+            memcmp(in.data + at, key.data, key.size) != 0)
+            return false; /* the same number, written in another way */
+        gapped_add_gap(&template->trajectory,
+                       (struct gap){.at = at, .size = key.size, .chunk = copy.chunk});
     }
-    if (key.size == 0 || !sample_chunk_index(sample, slice.chunk_key, &key.chunk))
+    const struct gapped *chunk = &template->chunks[copy.chunk];
+    size_t from = (size_t)slice->offset * step_bytes;
+    if ((uint32_t)slice->index >= chunk->gap_count ||
+        from + copy.size > chunk->gaps[slice->index].size)
         return false;
-    gapped_add_gap(&template->trajectory, key);
-    const struct gapped *chunk = &template->chunks[key.chunk];
-    size_t from = (size_t)slice.offset * step_bytes, size = (size_t)slice.length * step_bytes;
-    if ((uint32_t)slice.index >= chunk->gap_count || from + size > chunk->gaps[slice.index].size)
-        return false;
-    *push_copy(template) = (struct row_copy){.chunk = key.chunk,
-                                             .column = column,
-                                             .from = chunk->gaps[slice.index].at + from,
-                                             .to = *done,
-                                             .size = size};
-    *done += size;
+    copy.from = chunk->gaps[slice->index].at + from;
+    template->copies = array_room(template->copies, template->copy_count, &template->copy_capacity,
+                                  sizeof *template->copies);
+    template->copies[template->copy_count++] = copy;
     return true;
 }
 
-static bool learn_column(struct decode_template *template, const struct raw_sample *sample,
-                         trp_bytes bytes, uint32_t column, const trp_tensor_spec *spec)
+static bool template_learn(struct decode_template *template, const struct raw_sample *sample,
+                           const struct wire_lists *lists, const struct wire_item *item,
+                           const trp_tensor_spec *columns)
 {
-    struct reader reader = reader_of(bytes);
-    struct field field;
-    bool squeeze = false;
-    size_t done = 0;
-    while (read_field(&reader, &field))
-        if (field.tag == TAG(2, VARINT))
-            squeeze = field.value != 0;
-    size_t row_bytes = template->row_bytes[column];
-    size_t step_bytes = squeeze ? row_bytes : row_bytes / (size_t)spec->shape[0];
-    reader = reader_of(bytes);
-    while (read_field(&reader, &field))
-        if (field.tag == TAG(1, LEN) &&
-            !learn_slice(template, sample, field.bytes, column, step_bytes, &done))
-            return false;
-    return done == row_bytes;
-}
-
-bool decode_template_learn(struct decode_template *template, const struct raw_sample *sample,
-                           const trp_tensor_spec *columns, size_t column_count)
-{
-    template->known = false;
-    template->copy_count = 0;
-    template->chunk_count = sample->chunk_count;
-    template->row_bytes = xrealloc(template->row_bytes, column_count * sizeof *template->row_bytes);
-    for (size_t i = 0; i < column_count; i++)
-        template->row_bytes[i] = trp_tensor_bytes(&columns[i]);
     for (uint32_t i = 0; i < sample->chunk_count; i++)
         if (!learn_chunk(&template->chunks[i],
                          (trp_bytes){sample->chunks[i].body.data, sample->chunks[i].body.size}))
             return false;
-    gapped_set(&template->trajectory, sample->trajectory);
-    struct reader reader = reader_of(sample->trajectory);
-    struct field field;
-    uint32_t column = 0;
-    while (read_field(&reader, &field)) {
-        if (field.tag != TAG(1, LEN))
-            continue;
-        if (column == column_count ||
-            !learn_column(template, sample, field.bytes, column, &columns[column]))
-            return false;
-        column++;
+    for (uint32_t i = 0; i < item->column_count; i++) {
+        const struct wire_column *column = &lists->columns[item->column_first + i];
+        struct row_copy copy = {.column = i, .row_bytes = trp_tensor_bytes(&columns[i])};
+        size_t steps = column->squeeze ? 1 : (size_t)columns[i].shape[0];
+        size_t step_bytes = copy.row_bytes / steps;
+        for (uint32_t j = 0; j < column->slice_count; j++, copy.to += copy.size) {
+            const struct wire_slice *slice = &lists->slices[column->slice_first + j];
+            copy.size = (size_t)slice->length * step_bytes;
+            if (!learn_slice(template, sample, slice, copy, step_bytes))
+                return false;
+        }
     }
-    template->known = column == column_count;
-    return template->known;
+    return true;
 }
 
-struct decode_template *decode_template_create(void)
+/* Learning costs as much as decoding; samples that are all different would make it a waste. */
+void decode_templates_learn(struct decode_templates *templates, const struct raw_sample *sample,
+                            const struct wire_lists *lists, const struct wire_item *item,
+                            const trp_tensor_spec *columns)
 {
-    return xcalloc(1, sizeof(struct decode_template));
+    if (sample->chunk_count > TEMPLATE_CHUNKS_MAX ||
+        (templates->learnt >= TEMPLATES && templates->misses++ < TEMPLATE_MISSES))
+        return;
+    struct decode_template *template = &templates->at[templates->learnt++ % TEMPLATES];
+    if (templates->learnt == 2 * TEMPLATES)
+        templates->learnt = TEMPLATES;
+    templates->misses = 0;
+    templates->shape = 0;
+    template->canonical = sample->shape != 0;
+    template->copy_count = 0;
+    template->chunk_count = sample->chunk_count;
+    gapped_set(&template->trajectory, sample->item.trajectory);
+    template->known = template_learn(template, sample, lists, item, columns);
+}
+
+struct decode_templates *decode_templates_create(void)
+{
+    return xcalloc(1, sizeof(struct decode_templates));
 }
 
 static void gapped_cleanup(struct gapped *gapped)
@@ -394,14 +363,14 @@ static void gapped_cleanup(struct gapped *gapped)
     free(gapped->gaps);
 }
 
-void decode_template_destroy(struct decode_template *template)
+void decode_templates_destroy(struct decode_templates *templates)
 {
-    if (!template)
-        return;
-    gapped_cleanup(&template->trajectory);
-    for (uint32_t i = 0; i < TEMPLATE_CHUNKS_MAX; i++)
-        gapped_cleanup(&template->chunks[i]);
-    free(template->copies);
-    free(template->row_bytes);
-    free(template);
+    for (size_t i = 0; templates && i < TEMPLATES; i++) {
+        struct decode_template *template = &templates->at[i];
+        gapped_cleanup(&template->trajectory);
+        for (size_t j = 0; j < TEMPLATE_CHUNKS_MAX; j++)
+            gapped_cleanup(&template->chunks[j]);
+        free(template->copies);
+    }
+    free(templates);
 }

@@ -14,13 +14,11 @@
 #include "core/array.h"
 #include "core/buffer.h"
 #include "core/limits.h"
-#include "replay/wire/limits.h"
+#include "replay/client/unary.h"
 #include "replay/wire/cut.h"
 #include "replay/wire/tensor.h"
 #include "replay/wire/wire.h"
 #include "replay/wire/bytes.h"
-
-static const char sample_path[] = "/deepmind.reverb.ReverbService/SampleStream";
 
 struct trp_item_reader {
     struct buffer *messages; /* the last is being read; chunks of the open item lie in any */
@@ -35,7 +33,6 @@ struct trp_item_reader {
     /* The item given last. */
     char *table;
     trp_item_array *columns;
-    size_t *ends; /* of each column's bytes in `data` */
     uint32_t column_capacity;
     struct buffer data;
     struct cutter cutter;
@@ -64,7 +61,6 @@ void trp_item_reader_destroy(trp_item_reader *reader)
     wire_lists_cleanup(&reader->lists);
     free(reader->table);
     free(reader->columns);
-    free(reader->ends);
     buffer_cleanup(&reader->data);
     cutter_cleanup(&reader->cutter);
     free(reader);
@@ -77,10 +73,8 @@ trp_status trp_item_reader_feed(trp_item_reader *reader, trp_bytes response)
     if (!size_add(reader->bytes, response.size, &reader->bytes) || reader->bytes > SAMPLE_BYTES_MAX)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "an item of more than %zu bytes",
                         (size_t)SAMPLE_BYTES_MAX);
-    if (reader->message_count == reader->message_capacity) {
-        reader->messages =
-            array_grow(reader->messages, &reader->message_capacity, sizeof *reader->messages);
-    }
+    reader->messages = array_room(reader->messages, reader->message_count,
+                                  &reader->message_capacity, sizeof *reader->messages);
     struct buffer *message = &reader->messages[reader->message_count++];
     *message = (struct buffer){0};
     buffer_append(message, response);
@@ -239,7 +233,6 @@ static trp_status item_build(trp_item_reader *reader, trp_item_data *out)
     if (item->column_count > reader->column_capacity) {
         reader->column_capacity = item->column_count;
         reader->columns = xrealloc(reader->columns, item->column_count * sizeof *reader->columns);
-        reader->ends = xrealloc(reader->ends, item->column_count * sizeof *reader->ends);
     }
     buffer_clear(&reader->data);
     cutter_begin(&reader->cutter, reader->lists.chunks, reader->lists.chunk_count);
@@ -254,11 +247,12 @@ static trp_status item_build(trp_item_reader *reader, trp_item_data *out)
         } else if (built != TRP_OK) {
             return built;
         }
-        reader->ends[i] = reader->data.size;
+        reader->columns[i].data.size = reader->data.size - start;
     }
+    const uint8_t *at = reader->data.data;
     for (uint32_t i = 0; i < item->column_count; i++) {
-        size_t start = i ? reader->ends[i - 1] : 0;
-        reader->columns[i].data = (trp_bytes){reader->data.data + start, reader->ends[i] - start};
+        reader->columns[i].data.data = at;
+        at += reader->columns[i].data.size;
     }
     *out = (trp_item_data){.table = reader->table,
                            .key = item->key,
@@ -303,17 +297,5 @@ trp_status trp_item_sample(trp_stream **out, trp_channel *channel, const char *t
     trp_message *message;
     *out = NULL;
     TRP_TRY(wire_sample_request_encode(&request, &message));
-    trp_status status = trp_stream_open(out, channel, sample_path, NULL);
-    if (status != TRP_OK) {
-        trp_message_destroy(message);
-        return status;
-    }
-    status = trp_stream_send(*out, message, -1);
-    if (status == TRP_OK)
-        status = trp_stream_half_close(*out);
-    if (status != TRP_OK) {
-        trp_stream_destroy(*out);
-        *out = NULL;
-    }
-    return status;
+    return unary_start(out, channel, "SampleStream", message, -1);
 }

@@ -4,10 +4,10 @@
 #include "sampler.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/status.h"
 #include "replay/client/limits.h"
 #include "limits.h"
 #include "replay/client/unary.h"
@@ -72,13 +72,10 @@ static void note_failure(trp_priority_writer *writer, const trp_channel *channel
 static trp_status take_failure(trp_priority_writer *writer)
 {
     trp_status status = writer->failure;
-    if (status == TRP_OK)
-        return TRP_OK;
-    trp_fail(status, "%s", writer->failure_text);
-    free(writer->failure_text);
-    writer->failure_text = NULL;
+    char *text = writer->failure_text;
     writer->failure = TRP_OK;
-    return status;
+    writer->failure_text = NULL;
+    return status == TRP_OK ? TRP_OK : error_back(status, text);
 }
 
 /* Waits up to `wait_ms` for the oldest answer; false: it did not come. */

@@ -7,11 +7,8 @@
  * ours are unpacked. A message of SampleShared is released together with the next request, or
  * before we wait; when its lease was revoked, because nothing was released for long, the stream is
  * opened again and nobody is told.
- * A batch with views holds the messages that they are of, until it is released. While it is not
- * full that must not last: the server may wait for its window, or take the lease back. So rows that
- * have to wait for others are settled, that is copied after all. Guarantee: rows that are in a
- * batch stay valid, however the stream ends, views as long as the lease lasts; never more samples
- * come than were asked for. */
+ * Guarantee: rows that are in a batch stay valid, however the stream ends; never more samples come
+ * than were asked for. */
 #include "sample_source.h"
 
 #include <inttypes.h>
@@ -48,14 +45,14 @@ static void forget_stream(struct sample_source *source)
     source->view = NULL;
     forget_requests(source);
     source->on_stream = 0;
-    source->refused = source->greeting = source->reading = source->release_soon = false;
-    source->round = source->released = source->reported = source->held = source->held_bytes = 0;
+    source->refused = source->greeting = source->release_soon = false;
+    source->round = source->released = source->reported = 0;
 }
 
 static trp_status send_hello(struct sample_source *source, struct deadline deadline, bool *ended)
 {
     struct shared_hello hello = {
-        .window = source->sampling->window,
+        .window = SHARED_WINDOW_BYTES,
         .table = text_bytes(source->table),
     };
     trp_message *message;
@@ -122,24 +119,14 @@ static trp_status open_stream(struct sample_source *source, struct deadline dead
 
 /* ---- asking ------------------------------------------------------------------------------ */
 
-static trp_status send_ask(struct sample_source *source, int64_t samples, struct deadline deadline,
-                           bool *ended)
+/* Asks for so many samples more, and tells the server which messages are released. */
+static trp_status source_request(struct sample_source *source, int64_t samples,
+                                 struct deadline deadline, bool *ended)
 {
     struct shared_ask ask = {.released = source->released,
                              .samples = samples,
                              .timeout_ms = source->limiter_timeout_ms,
                              .round = source->round};
-    trp_message *message;
-    TRP_TRY(shared_ask_encode(&ask, &message));
-    TRP_TRY(link_send(&source->link, message, deadline, ended));
-    source->reported = source->released;
-    source->release_soon = false;
-    return TRP_OK;
-}
-
-static trp_status send_ordinary(struct sample_source *source, int64_t samples,
-                                struct deadline deadline, bool *ended)
-{
     struct wire_sample_request request = {
         .table = text_bytes(source->table),
         .num_samples = samples,
@@ -147,17 +134,11 @@ static trp_status send_ordinary(struct sample_source *source, int64_t samples,
         .timeout_ms = source->limiter_timeout_ms < 0 ? -1 : source->limiter_timeout_ms,
     };
     trp_message *message;
-    TRP_TRY(wire_sample_request_encode(&request, &message));
-    return link_send(&source->link, message, deadline, ended);
-}
-
-static trp_status source_request(struct sample_source *source, int64_t samples,
-                                 struct deadline deadline, bool *ended)
-{
-    trp_status status = source->view ? send_ask(source, samples, deadline, ended)
-                                     : send_ordinary(source, samples, deadline, ended);
-    if (status != TRP_OK)
-        return status;
+    TRP_TRY(source->view ? shared_ask_encode(&ask, &message)
+                         : wire_sample_request_encode(&request, &message));
+    TRP_TRY(link_send(&source->link, message, deadline, ended));
+    source->reported = source->released;
+    source->release_soon = false;
     source->requested += samples;
     source->on_stream += samples;
     return TRP_OK;
@@ -210,46 +191,6 @@ static trp_status request_more(struct sample_source *source, const struct batch 
     return TRP_OK;
 }
 
-/* ---- views ------------------------------------------------------------------------------- */
-
-static void release_held(struct sample_source *source)
-{
-    source->released += source->held;
-    source->held = source->held_bytes = 0;
-}
-
-void source_release(struct sample_source *source, bool tell)
-{
-    release_held(source);
-    unpacker_release(source->unpacker);
-    if (!tell || !source->view || source->released == source->reported || source->refused)
-        return;
-    bool ended = false;
-    /* If it cannot be told now, the next request does. */
-    (void)send_ask(source, 0, deadline_in_ms(&clock_monotonic, 0), &ended);
-    source->refused |= ended;
-}
-
-bool source_views_valid(const struct sample_source *source, const struct batch *batch)
-{
-    return !source->view || batch->views->settled == batch->rows || shared_view_valid(source->view);
-}
-
-/* Rows of a batch that is not full, copied from pages that the server may want back. Those of
- * which it took the lease are lost. */
-static void settle_rows(struct sample_source *source, struct batch *batch)
-{
-    if (!source->view || !batch->views)
-        return;
-    uint32_t before = batch->views->settled < batch->rows ? batch->views->settled : batch->rows;
-    views_settle(batch->views, batch->rows, batch->columns);
-    if (!shared_view_valid(source->view)) {
-        atomic_fetch_add(&source->sampling->budget, batch->rows - before);
-        batch->rows = before;
-    }
-    release_held(source);
-}
-
 /* ---- receiving --------------------------------------------------------------------------- */
 
 static trp_status limiter_held_back(struct sample_source *source)
@@ -263,53 +204,43 @@ static trp_status limiter_held_back(struct sample_source *source)
 
 static trp_status feed_shared(struct sample_source *source, trp_message *message)
 {
-    struct shared_samples samples;
-    TRP_TRY(unpacker_feed_shared(source->unpacker, message, source->view));
-    TRP_TRY(shared_samples_decode(message_bytes(message), &samples));
-    source->reading = true;
-    source->round = samples.header.round;
-    source->release_soon |= samples.header.flags & SHARED_RELEASE;
-    source->page_bytes = samples.header.pages * shared_view_page_bytes(source->view);
-    if (!(samples.header.flags & SHARED_EXPIRED))
+    struct shared_header header;
+    TRP_TRY(unpacker_feed_shared(source->unpacker, message, source->view, &header));
+    source->round = header.round;
+    source->release_soon |= header.flags & SHARED_RELEASE;
+    if (!(header.flags & SHARED_EXPIRED))
         return TRP_OK;
     forget_requests(source);
     return limiter_held_back(source);
 }
 
-static trp_status tell_released(struct sample_source *source, struct deadline deadline)
+/* Without a wait, or `until` is when to try again: a server does not hear who takes no answers. */
+static trp_status tell_released(struct sample_source *source, struct deadline *until)
 {
     bool ended = false;
     if (!source->release_soon || source->released == source->reported || source->refused)
         return TRP_OK;
-    trp_status status = send_ask(source, 0, deadline, &ended);
+    if (!trp_stream_writable(source->link.stream)) {
+        *until = deadline_earlier(*until, deadline_in_ms(&clock_monotonic, SAMPLER_RELEASE_MS));
+        return TRP_OK;
+    }
+    trp_status status = source_request(source, 0, *until, &ended);
     source->refused |= ended; /* what is received next says why */
     return ended ? TRP_OK : status;
 }
 
-/* The next message. What `batch` holds of those before, it holds for SAMPLER_HOLD_MS at most. */
-static trp_status source_receive(struct sample_source *source, struct batch *batch,
-                                 trp_message **message, struct deadline deadline, bool *ended)
-{
-    TRP_TRY(tell_released(source, deadline));
-    if (source->held > 0 && source->held_bytes <= shared_view_window(source->view) / 2) {
-        struct deadline hold = deadline_in_ms(&clock_monotonic, SAMPLER_HOLD_MS);
-        trp_status status =
-            link_receive(&source->link, message, deadline_earlier(hold, deadline), ended);
-        if (status != TRP_DEADLINE_EXCEEDED || *ended)
-            return status;
-    }
-    if (source->held > 0) {
-        settle_rows(source, batch);
-        TRP_TRY(tell_released(source, deadline));
-    }
-    return link_receive(&source->link, message, deadline, ended);
-}
-
-static trp_status receive_samples(struct sample_source *source, struct batch *batch,
-                                  struct deadline deadline, bool *ended)
+static trp_status receive_samples(struct sample_source *source, struct deadline deadline,
+                                  bool *ended)
 {
     trp_message *message;
-    TRP_TRY(source_receive(source, batch, &message, deadline, ended));
+    trp_status status;
+    do {
+        struct deadline until = deadline;
+        TRP_TRY(tell_released(source, &until));
+        status = link_receive(&source->link, &message, until, ended);
+    } while (status == TRP_DEADLINE_EXCEEDED && !*ended &&
+             !deadline_passed(deadline, &clock_monotonic));
+    TRP_TRY(status);
     link_works(&source->link);
     source->unreachable = false;
     return source->view ? feed_shared(source, message) : unpacker_feed(source->unpacker, message);
@@ -328,7 +259,6 @@ static trp_status take_rows(struct sample_source *source, struct batch *batch)
     uint32_t before = batch->rows;
     trp_status status = unpacker_fill(source->unpacker, batch);
     if (status == TRP_ABORTED) {
-        settle_rows(source, batch);
         open_again(source);
         return TRP_OK;
     }
@@ -337,13 +267,9 @@ static trp_status take_rows(struct sample_source *source, struct batch *batch)
     if (source->requested < 0)
         return trp_fail(TRP_INTERNAL, "%s sent more samples than were asked for",
                         trp_channel_address(source->link.channel));
-    if (source->reading && unpacker_used_up(source->unpacker)) {
+    if (unpacker_used_up(source->unpacker)) {
         unpacker_reset(source->unpacker);
-        source->reading = false;
-        source->held++;
-        source->held_bytes += source->page_bytes;
-        if (!source->sampling->views)
-            release_held(source);
+        source->released++;
     }
     return TRP_OK;
 }
@@ -372,15 +298,6 @@ static trp_status source_stream_ended(struct sample_source *source, trp_status s
     return trp_fail(TRP_UNAVAILABLE, "%s went away: %s", address, source->link.lost);
 }
 
-/* A stream that gave what it was opened for makes way for another. */
-static void renew_stream(struct sample_source *source, struct batch *batch)
-{
-    if (source->requested > 0 || source->on_stream < source->sampling->on_stream_max)
-        return;
-    settle_rows(source, batch);
-    open_again(source);
-}
-
 bool source_is_exhausted(const struct sample_source *source)
 {
     return source->exhausted ||
@@ -391,17 +308,15 @@ static trp_status fill_some(struct sample_source *source, struct batch *batch,
                             struct deadline deadline)
 {
     bool ended = false;
-    renew_stream(source, batch);
+    if (source->requested == 0 && source->on_stream >= source->sampling->on_stream_max)
+        open_again(source); /* it gave what it was opened for, and makes way for another */
     TRP_TRY(open_stream(source, deadline));
     trp_status status = request_more(source, batch, deadline);
     if (status == TRP_OK && source->requested == 0 && !source->refused)
         return TRP_OK; /* others took the rest of the budget */
     if (status == TRP_OK)
-        status = receive_samples(source, batch, deadline, &ended);
-    if (!ended)
-        return status;
-    settle_rows(source, batch);
-    return source_stream_ended(source, status);
+        status = receive_samples(source, deadline, &ended);
+    return ended ? source_stream_ended(source, status) : status;
 }
 
 trp_status source_fill(struct sample_source *source, struct batch *batch, struct deadline deadline)
@@ -411,10 +326,8 @@ trp_status source_fill(struct sample_source *source, struct batch *batch, struct
         if (batch->rows == batch->capacity || source_is_exhausted(source))
             return TRP_OK;
         trp_status status = fill_some(source, batch, deadline);
-        if (status == TRP_OK || source->exhausted)
-            continue;
-        settle_rows(source, batch);
-        return status;
+        if (status != TRP_OK && !source->exhausted)
+            return status;
     }
 }
 
@@ -429,8 +342,6 @@ void source_init(struct sample_source *source, trp_channel *channel, struct samp
                                      .unpacker =
                                          unpacker_create(options->columns, options->column_count)};
     link_init(&source->link, channel, ordinary_path);
-    if (sampling->views)
-        unpacker_keep(source->unpacker);
 }
 
 void source_cleanup(struct sample_source *source)
@@ -439,9 +350,4 @@ void source_cleanup(struct sample_source *source)
     unpacker_destroy(source->unpacker);
     shared_view_close(source->view);
     free(source->table);
-}
-
-void source_stop(struct sample_source *source)
-{
-    link_stop(&source->link);
 }

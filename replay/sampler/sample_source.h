@@ -1,6 +1,6 @@
 /* Where a sampler's rows come from: a stream to one server, which it opens again when it is lost.
  * On the server's host it is SampleShared, otherwise Reverb's SampleStream; whoever fills batches
- * cannot tell. One thread, except source_stop(). */
+ * cannot tell. One thread, except link_stop(). */
 #ifndef TRP_REPLAY_SAMPLER_SAMPLE_SOURCE_H
 #define TRP_REPLAY_SAMPLER_SAMPLE_SOURCE_H
 
@@ -19,8 +19,6 @@ struct sampling {
     int64_t in_flight_max;  /* samples asked for at once */
     int64_t on_stream_max;  /* then a stream makes way for another */
     bool end_on_timeout;    /* the limiter's timeout is the end */
-    bool views;             /* batches have views */
-    uint64_t window;        /* bytes of pages that a stream wants to have */
     _Atomic int64_t budget; /* samples that may still be asked for */
 };
 
@@ -42,11 +40,7 @@ struct sample_source {
     uint64_t round;           /* of the last message */
     uint64_t released;        /* messages done with */
     uint64_t reported;        /* of them, as many as the server knows of */
-    bool reading;             /* the unpacker has a message of SampleShared */
     bool release_soon;        /* the server waits to be told */
-    uint64_t page_bytes;      /* of the message that the unpacker has */
-    uint64_t held;            /* messages used up that views of the batch are of, and */
-    uint64_t held_bytes;      /* bytes of their pages */
 };
 
 /* `sampling` outlives it. */
@@ -54,22 +48,13 @@ void source_init(struct sample_source *source, trp_channel *channel, struct samp
                  const trp_sampler_options *options);
 void source_cleanup(struct sample_source *source); /* a zeroed struct is fine */
 
-/* Batches with views: the one before was released. Until `batch` is full, or as full as it will be
- * when the source is exhausted. DEADLINE_EXCEEDED: the deadline or the limiter; UNAVAILABLE: the
- * server; in both cases call again. Rows that came are kept. */
+/* Until `batch` is full, or as full as it will be when the source is exhausted. DEADLINE_EXCEEDED:
+ * the deadline or the limiter; UNAVAILABLE: the server; in both cases call again. Rows that came
+ * are kept. */
 trp_status source_fill(struct sample_source *source, struct batch *batch, struct deadline deadline);
 
 /* True when nothing will come any more: all of the budget was delivered, or the limiter ended it.
  */
 bool source_is_exhausted(const struct sample_source *source);
-
-/* The last full batch is done with: its views go. With `tell`, so that the server knows soon. */
-void source_release(struct sample_source *source, bool tell);
-
-/* True when the views of `batch`, the last full one, were what was sampled up to now. */
-bool source_views_valid(const struct sample_source *source, const struct batch *batch);
-
-/* Ends waits with CANCELLED, from any thread. */
-void source_stop(struct sample_source *source);
 
 #endif

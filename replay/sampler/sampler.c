@@ -15,7 +15,6 @@
  * asked for, is final. */
 #include "sampler.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -23,10 +22,9 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/status.h"
 #include "limits.h"
-#include "replay/wire/limits.h"
 #include "core/thread.h"
-#include "replay/client/limiter_ask.h"
 #include "sample_source.h"
 #include "replay/client/unary.h"
 #include "unpack.h"
@@ -48,6 +46,7 @@ struct sampler_worker {
 struct trp_sampler {
     char *table;
     uint32_t batch_size;
+    size_t column_count;
     struct sampling sampling;
     struct sampler_worker *workers;
     uint32_t worker_count;
@@ -60,37 +59,31 @@ struct trp_sampler {
     struct batch **free;  /* a stack */
     struct batch **ready; /* a ring of full batches */
     uint32_t free_count, first, full;
-    struct batch *lent; /* the caller's; NULL: none */
-    uint32_t running;   /* workers that may still bring something */
-    bool waiting;       /* a caller wants a batch */
-    bool ahead;         /* threads fill what they can */
+    struct batch *lent[SAMPLER_HELD_MAX]; /* the caller's, oldest first */
+    uint32_t lent_count, held;            /* so many at most */
+    uint32_t running;                     /* workers that may still bring something */
+    bool waiting;                         /* a caller wants a batch */
+    bool ahead;                           /* threads fill what they can */
     bool stopped;
 
     struct deadline away_until; /* the caller's, as the next: when it was away */
     uint32_t quick;             /* how often in a row it was not */
-    trp_status event;           /* passing: the next waiter gets it */
-    trp_status failure;         /* final */
-    char *event_text, *failure_text;
+    trp_status trouble;         /* a passing one is for the next waiter, any other is final */
+    char *trouble_text;
 };
-
-static bool is_passing(trp_status status)
-{
-    return status == TRP_DEADLINE_EXCEEDED || status == TRP_UNAVAILABLE;
-}
 
 /* ---- filling --------------------------------------------------------------------------------- */
 
-static void note_locked(trp_status status, trp_status *code, char **text)
+static void note_locked(trp_sampler *sampler, trp_status status)
 {
-    free(*text);
-    *code = status;
-    *text = status == TRP_OK ? NULL : xstrdup(trp_last_error());
+    free(sampler->trouble_text);
+    sampler->trouble = status;
+    sampler->trouble_text = status == TRP_OK ? NULL : error_keep();
 }
 
-static void queue_locked(trp_sampler *sampler, struct batch *batch)
+static bool has_failed_locked(const trp_sampler *sampler)
 {
-    sampler->ready[(sampler->first + sampler->full) % sampler->batch_count] = batch;
-    sampler->full++;
+    return sampler->trouble != TRP_OK && !status_is_transient(sampler->trouble);
 }
 
 /* True when no worker can bring anything before its trouble is over. */
@@ -123,19 +116,19 @@ static void settle_locked(struct sampler_worker *worker, trp_status status)
 {
     trp_sampler *sampler = worker->sampler;
     bool exhausted = status == TRP_OK && source_is_exhausted(&worker->source);
-    worker->troubled = exhausted || is_passing(status);
+    worker->troubled = exhausted || status_is_transient(status);
     if (status == TRP_OK && worker->batch->rows > 0) {
-        queue_locked(sampler, worker->batch);
+        sampler->ready[(sampler->first + sampler->full++) % sampler->batch_count] = worker->batch;
         worker->batch = NULL;
-    } else if (status != TRP_OK && !is_passing(status)) {
-        note_locked(status, &sampler->failure, &sampler->failure_text);
-    } else if (status != TRP_OK && sampler->waiting && all_troubled_locked(sampler)) {
-        note_locked(status, &sampler->event, &sampler->event_text);
+    } else if (status != TRP_OK && !has_failed_locked(sampler) &&
+               (!status_is_transient(status) ||
+                (sampler->waiting && all_troubled_locked(sampler)))) {
+        note_locked(sampler, status);
     }
-    worker->over = exhausted || sampler->failure != TRP_OK;
+    worker->over = exhausted || has_failed_locked(sampler);
     sampler->running -= worker->over;
     worker->rests =
-        status == TRP_DEADLINE_EXCEEDED && (!sampler->waiting || sampler->event != TRP_OK);
+        status == TRP_DEADLINE_EXCEEDED && (!sampler->waiting || sampler->trouble != TRP_OK);
 }
 
 /* ---- the threads ----------------------------------------------------------------------------- */
@@ -190,26 +183,19 @@ static void lend_locked(trp_sampler *sampler, trp_batch *batch)
         .policy_versions = from->policy_versions,
         .rate_limited = from->rate_limited,
     };
-    sampler->lent = from;
+    sampler->lent[sampler->lent_count++] = from;
     sampler->first = (sampler->first + 1) % sampler->batch_count;
     sampler->full--;
 }
 
-static bool has_views(const trp_sampler *sampler)
+/* Makes room for one more: the batch lent first is free again. */
+static void take_back_locked(trp_sampler *sampler)
 {
-    return sampler->sampling.views;
-}
-
-/* The batch lent before is free again. */
-static void take_back_locked(trp_sampler *sampler, bool tell)
-{
-    if (!sampler->lent)
+    if (sampler->lent_count < sampler->held)
         return;
-    if (has_views(sampler))
-        source_release(&sampler->workers[0].source, tell);
-    sampler->lent->rows = 0;
-    sampler->free[sampler->free_count++] = sampler->lent;
-    sampler->lent = NULL;
+    sampler->lent[0]->rows = 0;
+    sampler->free[sampler->free_count++] = sampler->lent[0];
+    memmove(sampler->lent, sampler->lent + 1, --sampler->lent_count * sizeof(struct batch *));
 }
 
 static bool all_unreachable(const trp_sampler *sampler)
@@ -234,16 +220,6 @@ static trp_status sampler_timed_out(const trp_sampler *sampler, int64_t timeout_
     return trp_fail(TRP_DEADLINE_EXCEEDED,
                     "table '%s' at %s gave no batch of %u in %" PRId64 " ms%s", sampler->table,
                     address, sampler->batch_size, timeout_ms, words);
-}
-
-static trp_status was_stopped(const trp_sampler *sampler)
-{
-    return trp_fail(TRP_CANCELLED, "the sampler of table '%s' was stopped", sampler->table);
-}
-
-static trp_status has_ended(const trp_sampler *sampler)
-{
-    return trp_fail(TRP_OUT_OF_RANGE, "the samples of table '%s' have ended", sampler->table);
 }
 
 /* Who wants a batch fills it, unless a thread is at it. False: `deadline` has passed. */
@@ -271,23 +247,22 @@ static void rest_no_more_locked(trp_sampler *sampler)
 static trp_status sampler_wait_locked(trp_sampler *sampler, struct deadline deadline, bool *late)
 {
     bool in_time = true;
-    note_locked(TRP_OK, &sampler->event, &sampler->event_text);
+    if (status_is_transient(sampler->trouble))
+        note_locked(sampler, TRP_OK);
     sampler->waiting = true;
     rest_no_more_locked(sampler);
-    while (!sampler->full && !sampler->stopped && sampler->failure == TRP_OK &&
-           sampler->event == TRP_OK && sampler->running > 0 && in_time)
+    while (!sampler->full && !sampler->stopped && sampler->trouble == TRP_OK &&
+           sampler->running > 0 && in_time)
         in_time = fill_or_wait_locked(sampler, deadline);
     sampler->waiting = false;
     if (sampler->stopped)
-        return was_stopped(sampler);
+        return trp_fail(TRP_CANCELLED, "the sampler of table '%s' was stopped", sampler->table);
     if (sampler->full)
         return TRP_OK;
-    if (sampler->failure != TRP_OK)
-        return trp_fail(sampler->failure, "%s", sampler->failure_text);
-    if (sampler->event != TRP_OK)
-        return trp_fail(sampler->event, "%s", sampler->event_text);
+    if (sampler->trouble != TRP_OK)
+        return trp_fail(sampler->trouble, "%s", sampler->trouble_text);
     if (sampler->running == 0)
-        return has_ended(sampler);
+        return trp_fail(TRP_OUT_OF_RANGE, "the samples of table '%s' have ended", sampler->table);
     *late = true;
     return TRP_DEADLINE_EXCEEDED;
 }
@@ -301,12 +276,12 @@ static void look_ahead_locked(trp_sampler *sampler)
     sampler->ahead = sampler->quick <= 2 * sampler->batch_count;
 }
 
-static trp_status sampler_next_batch(trp_sampler *sampler, trp_batch *batch, int64_t timeout_ms)
+trp_status trp_sampler_next(trp_sampler *sampler, trp_batch *batch, int64_t timeout_ms)
 {
     struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
     bool late = false;
     mutex_lock(&sampler->mutex);
-    take_back_locked(sampler, false);
+    take_back_locked(sampler);
     look_ahead_locked(sampler);
     trp_status status = sampler_wait_locked(sampler, deadline, &late);
     if (status == TRP_OK)
@@ -320,42 +295,6 @@ static trp_status sampler_next_batch(trp_sampler *sampler, trp_batch *batch, int
     return late ? sampler_timed_out(sampler, timeout_ms) : status;
 }
 
-trp_status trp_sampler_next(trp_sampler *sampler, trp_batch *batch, int64_t timeout_ms)
-{
-    if (has_views(sampler))
-        return trp_fail(TRP_INVALID_ARGUMENT, "the sampler of table '%s' was made for views",
-                        sampler->table);
-    return sampler_next_batch(sampler, batch, timeout_ms);
-}
-
-trp_status trp_sampler_next_views(trp_sampler *sampler, trp_views *views, int64_t timeout_ms)
-{
-    if (!has_views(sampler))
-        return trp_fail(TRP_INVALID_ARGUMENT, "the sampler of table '%s' was not made for views",
-                        sampler->table);
-    TRP_TRY(sampler_next_batch(sampler, &views->rows, timeout_ms));
-    views->rows.columns = NULL;
-    views->column_count = sampler->lent->views->column_count;
-    views->spans = sampler->lent->views->spans;
-    views->first = sampler->lent->views->first;
-    return TRP_OK;
-}
-
-bool trp_sampler_views_valid(const trp_sampler *sampler)
-{
-    return has_views(sampler) && sampler->lent &&
-           source_views_valid(&sampler->workers[0].source, sampler->lent);
-}
-
-void trp_sampler_release_views(trp_sampler *sampler)
-{
-    if (!has_views(sampler))
-        return;
-    mutex_lock(&sampler->mutex);
-    take_back_locked(sampler, true);
-    mutex_unlock(&sampler->mutex);
-}
-
 void trp_sampler_stop(trp_sampler *sampler)
 {
     mutex_lock(&sampler->mutex);
@@ -364,7 +303,7 @@ void trp_sampler_stop(trp_sampler *sampler)
     cond_broadcast(&sampler->wanted);
     mutex_unlock(&sampler->mutex);
     for (uint32_t i = 0; i < sampler->worker_count; i++)
-        source_stop(&sampler->workers[i].source);
+        link_stop(&sampler->workers[i].source.link);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -382,9 +321,9 @@ static trp_status sampler_check_options(const trp_sampler_options *options, size
     if (options->workers > SAMPLER_WORKERS_MAX)
         return trp_fail(TRP_INVALID_ARGUMENT, "sampler of '%s': %u workers, at most %d",
                         options->table, options->workers, SAMPLER_WORKERS_MAX);
-    if (options->views && (servers > 1 || options->workers > 1))
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "sampler of '%s': views are of one server, by one worker", options->table);
+    if (options->held > SAMPLER_HELD_MAX)
+        return trp_fail(TRP_INVALID_ARGUMENT, "sampler of '%s': %u batches held, at most %d",
+                        options->table, options->held, SAMPLER_HELD_MAX);
     if (options->prefetch == 0 && (servers > 1 || options->workers > 1))
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "sampler of '%s': several servers or workers need a prefetch of 1 or more",
@@ -399,17 +338,15 @@ static int64_t or_no_bound(uint64_t bound)
 
 static trp_status init_batches(trp_sampler *sampler, const trp_sampler_options *options)
 {
-    bool threads = options->prefetch > 0 && !options->views;
-    sampler->batch_count = threads ? options->prefetch + sampler->worker_count : 1;
+    sampler->batch_count = sampler->held;
+    if (options->prefetch > 0)
+        sampler->batch_count += options->prefetch + sampler->worker_count - 1;
     sampler->batches = xcalloc(sampler->batch_count, sizeof *sampler->batches);
     sampler->free = xcalloc(sampler->batch_count, sizeof(struct batch *));
     sampler->ready = xcalloc(sampler->batch_count, sizeof(struct batch *));
     for (uint32_t i = 0; i < sampler->batch_count; i++) {
         TRP_TRY(batch_init(&sampler->batches[i], options->columns, options->column_count,
-                           options->batch_size));
-        if (options->views)
-            sampler->batches[i].views =
-                views_create(options->columns, options->column_count, options->batch_size);
+                           options->batch_size, options->allocator));
         sampler->free[sampler->free_count++] = &sampler->batches[i];
     }
     return TRP_OK;
@@ -427,32 +364,6 @@ static void init_workers(trp_sampler *sampler, trp_channel *const *channels, siz
         worker->server = i % (uint32_t)servers;
         source_init(&worker->source, channels[worker->server], &sampler->sampling, options);
     }
-}
-
-/* Bytes of pages that the batch lent, the one begun and those asked for ahead have, with room for
- * what fills the pages and steps that items share. */
-static uint64_t views_window(const trp_sampler_options *options)
-{
-    uint64_t item = 0, batches = options->prefetch + UINT64_C(2);
-    for (size_t i = 0; i < options->column_count; i++)
-        item += trp_tensor_bytes(&options->columns[i]);
-    uint64_t most = SHARED_WINDOW_BYTES_MAX / (batches * options->batch_size);
-    item += item / 2;
-    return item < most ? item * batches * options->batch_size : SHARED_WINDOW_BYTES_MAX;
-}
-
-static void init_ahead(trp_sampler *sampler, const trp_sampler_options *options)
-{
-    struct sampling *sampling = &sampler->sampling;
-    sampling->step = options->batch_size;
-    sampling->views = options->views;
-    sampling->window = SHARED_WINDOW_BYTES;
-    if (options->views)
-        sampling->ahead = (int64_t)options->prefetch * options->batch_size;
-    else if (options->prefetch)
-        sampling->ahead = (int64_t)SAMPLER_BATCHES_AHEAD * options->batch_size;
-    if (options->views && sampling->window < views_window(options))
-        sampling->window = views_window(options);
 }
 
 static trp_status start_workers(trp_sampler *sampler)
@@ -478,7 +389,11 @@ trp_status sampler_create(trp_sampler **out, trp_channel *const *channels, size_
     trp_sampler *sampler = xcalloc(1, sizeof *sampler);
     sampler->table = xstrdup(options->table);
     sampler->batch_size = options->batch_size;
-    init_ahead(sampler, options);
+    sampler->column_count = options->column_count;
+    sampler->held = options->held ? options->held : 1;
+    sampler->sampling.step = options->batch_size;
+    sampler->sampling.ahead =
+        options->prefetch ? SAMPLER_BATCHES_AHEAD * sampler->sampling.step : 0;
     sampler->sampling.in_flight_max = or_no_bound(options->max_in_flight);
     sampler->sampling.on_stream_max = or_no_bound(options->max_samples_per_stream);
     sampler->sampling.end_on_timeout = options->end_on_timeout;
@@ -488,7 +403,7 @@ trp_status sampler_create(trp_sampler **out, trp_channel *const *channels, size_
     cond_init(&sampler->wanted);
     init_workers(sampler, channels, servers, options);
     trp_status status = init_batches(sampler, options);
-    if (status == TRP_OK && options->prefetch && !options->views)
+    if (status == TRP_OK && options->prefetch)
         status = start_workers(sampler);
     if (status == TRP_OK)
         *out = sampler;
@@ -507,13 +422,11 @@ void trp_sampler_destroy(trp_sampler *sampler)
 {
     if (!sampler)
         return;
-    size_t column_count;
-    unpacker_columns(sampler->workers[0].source.unpacker, &column_count);
     trp_sampler_stop(sampler);
     for (uint32_t i = 0; i < sampler->worker_count; i++)
         thread_stop(&sampler->workers[i].thread);
     for (uint32_t i = 0; i < sampler->batch_count; i++)
-        batch_cleanup(&sampler->batches[i], column_count);
+        batch_cleanup(&sampler->batches[i], sampler->column_count);
     for (uint32_t i = 0; i < sampler->worker_count; i++)
         source_cleanup(&sampler->workers[i].source);
     free(sampler->workers);
@@ -521,8 +434,7 @@ void trp_sampler_destroy(trp_sampler *sampler)
     free(sampler->free);
     free(sampler->ready);
     free(sampler->table);
-    free(sampler->event_text);
-    free(sampler->failure_text);
+    free(sampler->trouble_text);
     cond_cleanup(&sampler->changed);
     cond_cleanup(&sampler->wanted);
     mutex_cleanup(&sampler->mutex);

@@ -10,7 +10,6 @@
 #include <troupe/sampler.h>
 #include <troupe/status.h>
 #include <troupe/tensor.h>
-#include "views.h"
 
 /* A batch being filled: `rows` of `capacity` are there. */
 struct batch {
@@ -23,14 +22,13 @@ struct batch {
     int32_t *times_sampled;
     uint64_t *policy_versions;
     bool *rate_limited;
-    struct views *views; /* NULL: rows are copied into the columns, which are else for those alone
-                          * that have to be decoded or settled */
+    trp_allocator allocator;
 };
 
-/* INVALID_ARGUMENT: a column that is no tensor, or a batch beyond memory. A zeroed batch may be
- * cleaned up. */
+/* INVALID_ARGUMENT: a column that is no tensor, or a batch beyond memory. `allocator` NULL: the C
+ * library's. A zeroed batch may be cleaned up. */
 trp_status batch_init(struct batch *batch, const trp_tensor_spec *columns, size_t column_count,
-                      uint32_t capacity);
+                      uint32_t capacity, const trp_allocator *allocator);
 void batch_cleanup(struct batch *batch, size_t column_count);
 
 struct unpacker;
@@ -39,20 +37,19 @@ struct unpacker;
 struct unpacker *unpacker_create(const trp_tensor_spec *columns, size_t column_count);
 void unpacker_destroy(struct unpacker *unpacker); /* NULL is fine */
 
-const trp_tensor_spec *unpacker_columns(const struct unpacker *unpacker, size_t *count);
-
 /* Takes the next message, in parts or not; the one before is used up. RESOURCE_EXHAUSTED: a sample
  * beyond SAMPLE_BYTES_MAX. */
 trp_status unpacker_feed(struct unpacker *unpacker, trp_message *message);
 
+struct shared_header;
 struct shared_view;
 
 /* Takes the next message of SampleShared, whose pages are read through `view`; the one before is
- * used up. INVALID_ARGUMENT: malformed. */
+ * used up. Also what the message begins with. INVALID_ARGUMENT: malformed. */
 trp_status unpacker_feed_shared(struct unpacker *unpacker, trp_message *message,
-                                struct shared_view *view);
+                                struct shared_view *view, struct shared_header *header);
 
-/* True when nothing is left of a message of SampleShared. */
+/* True when a message of SampleShared was taken and nothing is left of it. */
 bool unpacker_used_up(const struct unpacker *unpacker);
 
 /* Appends samples of the message to `batch` until it is full or the message is used up.
@@ -62,10 +59,5 @@ trp_status unpacker_fill(struct unpacker *unpacker, struct batch *batch);
 
 /* Forgets the message and the sample that had begun. */
 void unpacker_reset(struct unpacker *unpacker);
-
-/* From now on messages that are used up are kept, because batches with views are filled from them,
- * until unpacker_release(). */
-void unpacker_keep(struct unpacker *unpacker);
-void unpacker_release(struct unpacker *unpacker);
 
 #endif

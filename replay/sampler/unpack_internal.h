@@ -3,21 +3,18 @@
 #define TRP_REPLAY_SAMPLER_UNPACK_INTERNAL_H
 
 #include "core/buffer.h"
-#include "replay/model/item.h"
 #include "decode_template.h"
 #include "replay/client/shared_view.h"
+#include "replay/model/trajectory.h"
 #include "unpack.h"
 #include "replay/wire/cut.h"
 #include "replay/wire/wire.h"
 #include "replay/wire/parts.h"
 
-enum { TEMPLATES = 16 /* chunks of 8 steps make items of as many kinds */ };
-
-/* A trajectory that samples of a message share, as Reverb's message whose keys are 1, 2, ... */
+/* A trajectory that samples of a message share. */
 struct sample_shape {
     uint64_t number; /* of all shapes, from 1 */
-    struct buffer canonical, flat;
-    uint32_t chunk_count;
+    struct trajectory *trajectory;
 };
 
 /* A message that names pages. */
@@ -28,39 +25,17 @@ struct shared_reader {
     struct sample_shape *shapes;
     uint64_t last_shape;
     uint32_t shape_count, shape_capacity; /* those of this message; those that were ever made */
-    struct buffer pieces;                 /* scratch: pointers to the pieces of one sample */
-    struct buffer bytes;                  /* scratch: its chunks in one place */
-    struct buffer pages;                  /* scratch: pages that were read */
-    bool reads;                           /* this sample's pages are read */
-    struct wire_lists lists;
-    struct chunk *chunks; /* that stand for any, with keys 1, 2, ... */
-    struct chunk **chunk_at;
+    struct raw_chunk *chunks;             /* of one sample, with keys 1, 2, ... */
     uint32_t chunk_capacity;
-};
-
-/* Where a sample's parts are: in the message's lists, or in `open` when it began earlier. */
-struct sample {
-    const struct wire_lists *lists;
-    const struct wire_item *item;
-    const struct wire_chunk *chunks;
-    uint32_t chunk_count;
-    struct wire_draw draw;
-};
-
-struct wanted_column {
-    trp_tensor_spec spec;
-    size_t bytes;
-};
-
-/* Messages, each owned. */
-struct messages {
-    trp_message **at;
-    uint32_t count, capacity;
+    struct buffer pieces; /* scratch: pointers to the pieces of its chunks */
+    struct buffer pages;  /* scratch: its pages, if they are read */
+    struct buffer bytes;  /* scratch: its chunks in one place */
+    struct wire_lists lists;
 };
 
 struct unpacker {
-    struct wanted_column *columns;
-    trp_tensor_spec *specs;
+    trp_tensor_spec *columns;
+    size_t *row_bytes; /* of each column */
     size_t column_count;
 
     trp_message *message;
@@ -69,34 +44,28 @@ struct unpacker {
     bool needed;                          /* chunks of the open sample lie in it or there */
     struct wire_sample_response response; /* one entry of it, decoded */
     struct shared_reader shared;          /* instead of parts, while it has a view */
-    struct decode_template *templates[TEMPLATES]; /* of samples seen before */
-    uint32_t template;                            /* that matched last */
-    uint64_t shape;                               /* of the sample that it matched */
-    uint32_t learnt;                              /* templates, in all */
-    uint32_t misses; /* samples that matched none since the last was learnt */
+    struct decode_templates *templates;   /* of samples seen before */
 
     struct {
         bool begun;
         struct wire_lists lists; /* one item, its columns and slices, its chunks so far */
         struct wire_draw draw;
-        struct messages messages;
+        trp_message **messages; /* that its chunks lie in, owned */
+        uint32_t message_count, message_capacity;
         size_t bytes;
     } open;
 
-    bool keeps; /* messages that are used up, in */
-    struct messages kept;
-
-    bool gathered; /* the sample's chunks lie in scratch memory: no views of them */
     struct cutter cutter;
 };
 
-bool unpacker_fill_by_template(struct unpacker *unpacker, const struct raw_sample *raw,
-                               struct batch *batch);
-void unpacker_learn(struct unpacker *unpacker, const struct raw_sample *raw);
+/* Copies a sample to the next row of the batch as one before it was; false: none looked like it. */
+bool unpacker_copy_sample(struct unpacker *unpacker, const struct raw_sample *raw,
+                          struct batch *batch);
 
-/* Decodes a sample into the next row of the batch. */
-trp_status unpacker_sample(struct unpacker *unpacker, const struct sample *sample,
-                           struct batch *batch);
+/* Decodes a sample, which is `item` and the chunks of `lists`, into the next row of the batch. */
+trp_status unpacker_decode_sample(struct unpacker *unpacker, const struct wire_lists *lists,
+                                  const struct wire_item *item, const struct wire_draw *draw,
+                                  struct batch *batch);
 
 /* ---- unpack_shared.c -------------------------------------------------------------------- */
 

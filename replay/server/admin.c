@@ -1,48 +1,73 @@
-/* Problem: one wants to see what a replay server holds and why it stands still, without sampling,
+/* Problem: one wants to see the items of a replay server and why it stands still, without sampling,
  * without disturbing it, and also after it has stopped.
- * Design: handlers collect plain copies with the lock held and answer without it. The same code
- * runs over a live server's engine and over an engine opened read-only.
- * Guarantee: nothing changes; lists are bounded by REPLAY_*_MAX. */
+ * Design: a method collects plain copies with the lock held; they are packed and sent without it.
+ * The same code runs over a live server's engine and over an engine opened read-only.
+ * Guarantee: Tables, Items and Fetch change nothing; lists are bounded by REPLAY_*_MAX. */
 #include "admin.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
 #include "core/clock.h"
-#include "limits.h"
-#include "replay/model/limiter_explain.h"
+#include "replay/model/limiter.h"
 #include "replay/model/signature.h"
 
-void admin_enter(struct admin *admin, void (*work)(void *arg), void *arg)
+/* ---- the engine to itself ---------------------------------------------------------------- */
+
+struct visit_engine {
+    struct admin *admin;
+    void (*work)(void *arg, struct engine *engine);
+    void *arg;
+};
+
+static void visit_engine_run(void *arg)
 {
+    struct visit_engine *visit = arg;
+    visit->work(visit->arg, visit->admin->engine);
+}
+
+/* The `enter` of a struct engine_door. */
+static void door_enter(void *owner, void (*work)(void *arg, struct engine *engine), void *arg)
+{
+    struct admin *admin = owner;
+    struct visit_engine visit = {admin, work, arg};
     if (admin->server) {
-        trp_server_visit(admin->server, work, arg);
+        trp_server_visit(admin->server, visit_engine_run, &visit);
         return;
     }
     mutex_lock(&admin->mutex);
-    work(arg);
+    visit_engine_run(&visit);
     mutex_unlock(&admin->mutex);
+}
+
+struct entered {
+    trp_status (*work)(void *arg);
+    void *arg;
+    trp_status status;
+};
+
+static void entered_run(void *arg, struct engine *engine)
+{
+    struct entered *entered = arg;
+    entered->status = engine ? entered->work(entered->arg)
+                             : trp_fail(TRP_UNAVAILABLE, "the replay server has stopped");
+}
+
+trp_status admin_enter(struct admin *admin, trp_status (*work)(void *arg), void *arg)
+{
+    struct entered entered = {.work = work, .arg = arg};
+    door_enter(admin, entered_run, &entered);
+    return entered.status;
 }
 
 trp_status admin_table(struct admin *admin, const char *name, struct engine_table **table)
 {
-    if (!admin->engine)
-        return trp_fail(TRP_UNAVAILABLE, "the replay server has stopped");
     trp_bytes bytes = {(const uint8_t *)name, strlen(name)};
     *table = engine_find(admin->engine, bytes);
     return *table ? TRP_OK : engine_not_found(bytes);
-}
-
-trp_status admin_unreadable(struct admin *admin, struct engine_table *table, uint64_t key,
-                            uint64_t chunk_seq, trp_status status)
-{
-    if (admin->service)
-        lane_move(admin->service->lanes[table->index]);
-    return engine_unreadable(table, key, chunk_seq, status);
 }
 
 static bool somebody_waits(void *arg)
@@ -60,10 +85,8 @@ trp_status admin_load(struct admin *admin)
 
 static Troupe__ReplayLimiter *limiter_copy(struct engine_table *table)
 {
-    const struct limiter *limiter = engine_table_limiter(table);
-    Troupe__ReplayLimiter *out = xmalloc(sizeof *out);
-    char words[LIMITER_EXPLAIN_BYTES];
-    troupe__replay_limiter__init(out);
+    const struct limiter *limiter = &table->facts->limiter;
+    Troupe__ReplayLimiter *out = message_new(&troupe__replay_limiter__descriptor);
     out->samples_per_insert = limiter->options.samples_per_insert;
     out->min_size = limiter->options.min_size;
     out->min_diff = limiter->options.min_diff;
@@ -73,12 +96,10 @@ static Troupe__ReplayLimiter *limiter_copy(struct engine_table *table)
     out->deletes = limiter->deletes;
     out->diff =
         (double)limiter->inserts * limiter->options.samples_per_insert - (double)limiter->samples;
-    limiter_explain(limiter, false, words);
-    out->insert_waits = xstrdup(words);
-    limiter_explain(limiter, true, words);
-    out->sample_waits = xstrdup(words);
+    out->insert_waits = limiter_explain(limiter, false);
+    out->sample_waits = limiter_explain(limiter, true);
     out->can_insert = limiter_can_insert(limiter, 1);
-    out->can_sample = engine_table_size(table) > 0 && limiter_can_sample(limiter, 1);
+    out->can_sample = table->facts->size > 0 && limiter_can_sample(limiter, 1);
     return out;
 }
 
@@ -89,8 +110,7 @@ static Troupe__ReplayWaiter *waiter_push(Troupe__ReplayTable *out, const char *p
         return NULL;
     if (!out->waiters)
         out->waiters = xcalloc(REPLAY_WAITERS_MAX, sizeof *out->waiters);
-    Troupe__ReplayWaiter *waiter = xmalloc(sizeof *waiter);
-    troupe__replay_waiter__init(waiter);
+    Troupe__ReplayWaiter *waiter = message_new(&troupe__replay_waiter__descriptor);
     waiter->peer = xstrdup(peer);
     if (since_ns)
         waiter->since_seconds = (double)(clock_now_ns(&clock_monotonic) - since_ns) * 1e-9;
@@ -105,7 +125,7 @@ static void inserters_copy(const struct lane *lane, Troupe__ReplayTable *out)
     const struct insert_stream *streams[REPLAY_WAITERS_MAX];
     for (const struct pending_insert *pending = pending_first(&lane->inserts); pending;
          pending = pending_next(pending)) {
-        const struct insert_stream *stream = pending->owner.stream;
+        const struct insert_stream *stream = pending->owners ? pending->owners->stream : NULL;
         size_t i = 0;
         while (i < out->n_waiters && streams[i] != stream)
             ++i;
@@ -124,32 +144,27 @@ static void inserters_copy(const struct lane *lane, Troupe__ReplayTable *out)
 
 static void samplers_copy(const struct lane *lane, Troupe__ReplayTable *out)
 {
-    struct waiting_sampler each;
-    for (const struct sample_stream *stream = NULL;
-         (stream = lane_sampler_after(lane, stream, &each));) {
-        Troupe__ReplayWaiter *waiter = waiter_push(out, each.peer, each.since_ns);
+    for (const struct waiting_sampler *each =
+             LIST_FIRST(&lane->samplers, struct waiting_sampler, link);
+         each; each = LIST_NEXT(each, struct waiting_sampler, link), out->samples_waiting++) {
+        Troupe__ReplayWaiter *waiter =
+            waiter_push(out, trp_server_call_peer(each->call), each->since_ns);
         if (!waiter)
-            return;
+            continue;
         waiter->sampling = true;
-        waiter->count = each.wanted;
+        waiter->count = each->remaining;
     }
 }
 
-/* What the limiter keeps those who wait from, to be freed; for the lanes of a running server. */
-static char *blocked_words(const Troupe__ReplayTable *table, const Troupe__ReplayLimiter *limiter)
+/* Why the limiter holds back who waits, to be freed; for the lanes of a running server. */
+static char *blocked_words(const Troupe__ReplayTable *table)
 {
     if (table->indexing && table->inserts_waiting)
         return xstrdup("inserts wait for the index of keys, which is being built");
-    if (table->inserts_waiting && !limiter->can_insert)
-        return xasprintf("inserts wait for samples: inserts * %g - samples is %g and may be %g",
-                         limiter->samples_per_insert, limiter->diff, limiter->max_diff);
-    if (table->samples_waiting && table->size < limiter->min_size)
-        return xasprintf("samples wait for items: there are %" PRId64 " and must be %" PRId64,
-                         table->size, limiter->min_size);
-    if (table->samples_waiting && !limiter->can_sample)
-        return xasprintf("samples wait for inserts: inserts * %g - samples is %g and must be more "
-                         "than %g",
-                         limiter->samples_per_insert, limiter->diff, limiter->min_diff);
+    if (table->inserts_waiting && *table->limiter->insert_waits)
+        return xasprintf("inserts wait: %s", table->limiter->insert_waits);
+    if (table->samples_waiting && *table->limiter->sample_waits)
+        return xasprintf("samples wait: %s", table->limiter->sample_waits);
     return xstrdup("");
 }
 
@@ -159,8 +174,7 @@ static Troupe__ReplayStaleness *staleness_copy(struct engine_table *table)
     if (!oldest)
         return NULL;
     const struct engine_staleness *mean = &table->staleness;
-    Troupe__ReplayStaleness *out = xmalloc(sizeof *out);
-    troupe__replay_staleness__init(out);
+    Troupe__ReplayStaleness *out = message_new(&troupe__replay_staleness__descriptor);
     int64_t now = clock_wall_ns();
     out->oldest_seconds = (double)(now - oldest->inserted_at_ns) * 1e-9;
     out->newest_seconds = (double)(now - table->inserted_at_ns) * 1e-9;
@@ -192,26 +206,25 @@ static void columns_copy(trp_bytes bytes, Troupe__ReplayTable *out)
 
 static Troupe__ReplayTable *table_copy(const struct admin *admin, struct engine_table *table)
 {
-    const trp_table_options *options = engine_table_options(table);
-    struct engine_counts counts = engine_table_counts(table);
-    Troupe__ReplayTable *out = xmalloc(sizeof *out);
-    troupe__replay_table__init(out);
+    const trp_table_options *options = table->facts->options;
+    const struct table_facts *facts = table->facts;
+    Troupe__ReplayTable *out = message_new(&troupe__replay_table__descriptor);
     out->name = xstrdup(table->name);
     out->options = trp_table_options_format(options);
-    out->size = engine_table_size(table);
+    out->size = table->facts->size;
     out->max_size = options->max_size;
     out->max_bytes = options->max_bytes;
     out->known_inserts = table->known_inserts;
     out->insert_on_sample_dropped = table->feed_dropped;
-    out->unique_samples = counts.unique_samples;
+    out->unique_samples = facts->unique_samples;
     out->limiter = limiter_copy(table);
-    out->episodes = counts.episodes;
-    out->episodes_deleted = counts.episodes_deleted;
+    out->episodes = facts->episodes;
+    out->episodes_deleted = facts->episodes_deleted;
     out->staleness = staleness_copy(table);
-    char *warning = limiter_warning(engine_table_limiter(table), options->max_size);
+    char *warning = limiter_warning(&table->facts->limiter, options->max_size);
     if (warning)
         out->warning = warning;
-    out->bytes = counts.bytes;
+    out->bytes = facts->bytes;
     if (options->signature.size) {
         out->signature.data = xmalloc(options->signature.size);
         memcpy(out->signature.data, options->signature.data, options->signature.size);
@@ -223,18 +236,16 @@ static Troupe__ReplayTable *table_copy(const struct admin *admin, struct engine_
     const struct lane *lane = admin->service->lanes[table->index];
     out->indexing = !engine_ready(admin->engine);
     out->inserts_waiting = lane->inserts.count;
-    out->samples_waiting = lane->sample_count;
-    out->blocked = blocked_words(out, out->limiter);
     inserters_copy(lane, out);
     samplers_copy(lane, out);
+    out->blocked = blocked_words(out);
     return out;
 }
 
 static Troupe__ReplayStore *store_copy(const struct admin *admin)
 {
-    struct engine_usage usage = engine_usage(admin->engine);
-    Troupe__ReplayStore *out = xmalloc(sizeof *out);
-    troupe__replay_store__init(out);
+    struct store_stats usage = engine_usage(admin->engine);
+    Troupe__ReplayStore *out = message_new(&troupe__replay_store__descriptor);
     out->dir = xstrdup(admin->dir);
     out->durability = xstrdup(admin->durability);
     out->file_bytes = usage.file_bytes;
@@ -248,19 +259,11 @@ static Troupe__ReplayStore *store_copy(const struct admin *admin)
     return out;
 }
 
-struct tables_work {
-    struct admin *admin;
-    Troupe__ReplayTablesResponse *response; /* NULL: stopped */
-};
-
-static void tables_collect(void *arg)
+static trp_status tables_collect(void *arg)
 {
-    struct tables_work *work = arg;
-    struct admin *admin = work->admin;
-    if (!admin->engine)
-        return;
-    Troupe__ReplayTablesResponse *out = xmalloc(sizeof *out);
-    troupe__replay_tables_response__init(out);
+    struct admin_call *call = arg;
+    struct admin *admin = call->admin;
+    Troupe__ReplayTablesResponse *out = call->reply;
     out->n_tables = engine_table_count(admin->engine);
     out->tables = xcalloc(out->n_tables + 1, sizeof *out->tables);
     for (size_t i = 0; i < out->n_tables; i++)
@@ -273,50 +276,58 @@ static void tables_collect(void *arg)
         out->version = xstrdup(trp_version());
         out->uptime_seconds = (double)(clock_now_ns(&clock_monotonic) - admin->started_ns) * 1e-9;
     }
-    work->response = out;
+    return TRP_OK;
 }
 
-static void admin_tables(Troupe__Replay_Service *service,
-                         const Troupe__ReplayTablesRequest *request,
-                         Troupe__ReplayTablesResponse_Closure closure, void *data)
+static trp_status admin_tables(struct admin_call *call)
 {
-    struct tables_work work = {.admin = (struct admin *)service};
-    (void)request;
-    admin_enter(work.admin, tables_collect, &work);
-    if (!work.response)
-        trp_fail(TRP_UNAVAILABLE, "the replay server has stopped");
-    closure(work.response, data);
-    if (work.response)
-        troupe__replay_tables_response__free_unpacked(work.response, NULL);
+    return admin_enter(call->admin, tables_collect, call);
 }
 
-/* ---- items ------------------------------------------------------------------------------- */
+/* ---- the service ------------------------------------------------------------------------- */
 
-Troupe__ReplayItem *admin_item(const struct item *item)
+static const struct {
+    const char *name;
+    trp_status (*answer)(struct admin_call *call);
+} methods[] = {/* as replay.proto has them */
+               {"Tables", admin_tables},
+               {"Items", admin_items},
+               {"Fetch", admin_fetch},
+               {"CreateTable", admin_create_table},
+               {"DropTable", admin_drop_table},
+               {"AlterTable", admin_alter_table},
+               {"Checkpoint", admin_checkpoint},
+               {"Checkpoints", admin_checkpoints},
+               {"RemoveCheckpoints", admin_remove_checkpoints},
+               {"Verify", admin_verify}};
+
+static void admin_invoke(ProtobufCService *service, unsigned index, const ProtobufCMessage *request,
+                         ProtobufCClosure closure, void *data)
 {
-    Troupe__ReplayItem *out = xmalloc(sizeof *out);
-    troupe__replay_item__init(out);
-    out->key = item->key;
-    out->priority = item->priority;
-    out->times_sampled = item->times_sampled;
-    out->inserted_at_ns = item->inserted_at_ns;
-    out->sequence = item->seq;
-    out->policy_version = item->policy_version;
-    out->chunk_count = item->trajectory->chunk_count;
-    out->bytes = item_chunk_bytes(item);
-    return out;
+    const ProtobufCMethodDescriptor *method = &service->descriptor->methods[index];
+    assert(strcmp(method->name, methods[index].name) == 0);
+    struct admin_call call = {
+        .admin = (struct admin *)service, .request = request, .reply = message_new(method->output)};
+    bool ok = methods[index].answer(&call) == TRP_OK;
+    closure(ok ? call.reply : NULL, data);
+    if (call.borrowed)
+        ((Troupe__ReplayFetchResponse *)call.reply)->samples = (ProtobufCBinaryData){0};
+    trp_message_destroy(call.borrowed);
+    protobuf_c_message_free_unpacked(call.reply, NULL);
 }
 
 void admin_init(struct admin *admin, const char *dir, const char *checkpoint_dir, uint32_t keep)
 {
-    static const Troupe__Replay_Service base = TROUPE__REPLAY__INIT(admin_);
-    *admin = (struct admin){.base = base, .dir = xstrdup(dir), .durability = ""};
+    *admin =
+        (struct admin){.base = {.descriptor = &troupe__replay__descriptor, .invoke = admin_invoke},
+                       .dir = xstrdup(dir),
+                       .durability = ""};
     mutex_init(&admin->mutex);
     struct checkpointer_options options = {
         .store_dir = admin->dir,
         .dir = checkpoint_dir,
         .keep = keep,
-        .door = {admin_door_enter, admin},
+        .door = {door_enter, admin},
     };
     checkpointer_init(&admin->checkpointer, &options);
 }

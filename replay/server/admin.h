@@ -12,11 +12,11 @@
 #include "replay.pb-c.h"
 #include "replay/service/service.h"
 
-/* The service object. Handlers run on any thread and take the server's lock for as long as they
+/* The service object. Methods run on any thread and take the server's lock for as long as they
  * look at tables: microseconds, a few milliseconds for thousands of items. */
 struct admin {
-    Troupe__Replay_Service base; /* first: protobuf-c hands it to handlers */
-    trp_server *server;          /* NULL: over the files of a stopped server, guarded by `mutex` */
+    ProtobufCService base; /* first: callers hand it to admin_invoke() */
+    trp_server *server;    /* NULL: over the files of a stopped server, guarded by `mutex` */
     struct mutex mutex;
     struct service *service;              /* NULL: over files */
     struct engine *engine;                /* NULL: the server has stopped */
@@ -33,61 +33,39 @@ struct admin {
 void admin_init(struct admin *admin, const char *dir, const char *checkpoint_dir, uint32_t keep);
 void admin_cleanup(struct admin *admin);
 
-/* Runs `work(arg)` with the engine to itself. */
-void admin_enter(struct admin *admin, void (*work)(void *arg), void *arg);
+/* One call. Its method fills the reply, or fails, and then that is the answer. */
+struct admin_call {
+    struct admin *admin;
+    const void *request;   /* the method's input */
+    void *reply;           /* its output, freed after the answer */
+    trp_message *borrowed; /* destroyed then, too: the `samples` of a Fetch lie in it */
+};
 
-/* NOT_FOUND, or UNAVAILABLE when the server has stopped. */
+trp_status admin_items(struct admin_call *call);        /* admin_items.c */
+trp_status admin_fetch(struct admin_call *call);        /* admin_fetch.c */
+trp_status admin_create_table(struct admin_call *call); /* admin_tables.c */
+trp_status admin_drop_table(struct admin_call *call);
+trp_status admin_alter_table(struct admin_call *call);
+trp_status admin_checkpoint(struct admin_call *call); /* admin_store.c */
+trp_status admin_checkpoints(struct admin_call *call);
+trp_status admin_remove_checkpoints(struct admin_call *call);
+trp_status admin_verify(struct admin_call *call);
+
+/* Runs `work(arg)` with the engine to itself and returns its status; UNAVAILABLE when the server
+ * has stopped. */
+trp_status admin_enter(struct admin *admin, trp_status (*work)(void *arg), void *arg);
+
+/* NOT_FOUND; `admin` is entered. */
 trp_status admin_table(struct admin *admin, const char *name, struct engine_table **table);
 
-/* engine_unreadable(), after which others may go on; `admin` is entered. */
-trp_status admin_unreadable(struct admin *admin, struct engine_table *table, uint64_t key,
-                            uint64_t chunk_seq, trp_status status);
-
-/* Before what needs all items or the index of keys: waits until they are in memory, with others
- * served meanwhile. CANCELLED: nobody waits any more, or for too long. Whoever enters afterwards
- * asks engine_index_finish() whether they are there, as the store may have failed. */
+/* Before work that needs all items or the index of keys: waits until they are in memory, with
+ * others served meanwhile. CANCELLED: nobody waits any more, or for too long. Whoever enters
+ * afterwards asks engine_index_finish() whether they are there, as the store may have failed. */
 trp_status admin_load(struct admin *admin);
-
-/* Allocates and fills; `admin` is entered. */
-Troupe__ReplayItem *admin_item(const struct item *item);
-
-/* ---- admin_items.c ---- */
-
-void admin_items(Troupe__Replay_Service *service, const Troupe__ReplayItemsRequest *request,
-                 Troupe__ReplayItemsResponse_Closure closure, void *data);
-void admin_plans_destroy(struct admin *admin);
-void admin_fetch(Troupe__Replay_Service *service, const Troupe__ReplayFetchRequest *request,
-                 Troupe__ReplayFetchResponse_Closure closure, void *data);
-
-/* ---- admin_tables.c ---- */
-
-void admin_create_table(Troupe__Replay_Service *service,
-                        const Troupe__ReplayCreateTableRequest *request,
-                        Troupe__ReplayDone_Closure closure, void *data);
-void admin_drop_table(Troupe__Replay_Service *service,
-                      const Troupe__ReplayDropTableRequest *request,
-                      Troupe__ReplayDone_Closure closure, void *data);
-void admin_alter_table(Troupe__Replay_Service *service,
-                       const Troupe__ReplayAlterTableRequest *request,
-                       Troupe__ReplayAlterTableResponse_Closure closure, void *data);
-
-/* ---- admin_store.c ---- */
-
-/* The `enter` of a struct engine_door; `owner` is the admin. */
-void admin_door_enter(void *owner, void (*work)(void *arg, struct engine *engine), void *arg);
 
 /* NULL: no long work is going on. */
 Troupe__ReplayProgress *admin_progress(struct admin *admin);
-void admin_checkpoint(Troupe__Replay_Service *service,
-                      const Troupe__ReplayCheckpointRequest *request,
-                      Troupe__ReplayCheckpoint_Closure closure, void *data);
-void admin_remove_checkpoints(Troupe__Replay_Service *service,
-                              const Troupe__ReplayRemoveCheckpointsRequest *request,
-                              Troupe__ReplayRemoveCheckpointsResponse_Closure closure, void *data);
-void admin_checkpoints(Troupe__Replay_Service *service,
-                       const Troupe__ReplayCheckpointsRequest *request,
-                       Troupe__ReplayCheckpointsResponse_Closure closure, void *data);
-void admin_verify(Troupe__Replay_Service *service, const Troupe__ReplayVerifyRequest *request,
-                  Troupe__ReplayVerifyResponse_Closure closure, void *data);
+
+void admin_plans_destroy(struct admin *admin);
 
 #endif

@@ -4,37 +4,16 @@
  * it. Guarantee: a caller that goes away ends the work that it asked for. */
 #include "admin.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/alloc.h"
 #include "core/clock.h"
-
-struct enter {
-    struct admin *admin;
-    void (*work)(void *arg, struct engine *engine);
-    void *arg;
-};
-
-static void enter_work(void *arg)
-{
-    struct enter *enter = arg;
-    enter->work(enter->arg, enter->admin->engine);
-}
-
-void admin_door_enter(void *owner, void (*work)(void *arg, struct engine *engine), void *arg)
-{
-    struct enter enter = {owner, work, arg};
-    admin_enter(owner, enter_work, &enter);
-}
 
 /* ---- checkpoints ---------------------------------------------------------------------------- */
 
 static Troupe__ReplayTable *table_make(const struct checkpoint_table *table)
 {
-    Troupe__ReplayTable *out = xmalloc(sizeof *out);
-    troupe__replay_table__init(out);
+    Troupe__ReplayTable *out = message_new(&troupe__replay_table__descriptor);
     trp_table_options *options;
     out->options = xstrdup(table->options);
     if (trp_table_options_parse(table->options, &options) == TRP_OK) {
@@ -43,18 +22,15 @@ static Troupe__ReplayTable *table_make(const struct checkpoint_table *table)
         trp_table_options_destroy(options);
     }
     out->size = table->size;
-    out->limiter = xmalloc(sizeof *out->limiter);
-    troupe__replay_limiter__init(out->limiter);
+    out->limiter = message_new(&troupe__replay_limiter__descriptor);
     out->limiter->inserts = table->inserts;
     out->limiter->samples = table->samples;
     out->limiter->deletes = table->deletes;
     return out;
 }
 
-static Troupe__ReplayCheckpoint *checkpoint_reply(const struct checkpoint_info *info)
+static void checkpoint_fill(Troupe__ReplayCheckpoint *out, const struct checkpoint_info *info)
 {
-    Troupe__ReplayCheckpoint *out = xmalloc(sizeof *out);
-    troupe__replay_checkpoint__init(out);
     out->path = realpath(info->path, NULL);
     out->created_at_ns = info->created_at_ns;
     out->bytes = info->bytes;
@@ -65,47 +41,35 @@ static Troupe__ReplayCheckpoint *checkpoint_reply(const struct checkpoint_info *
     out->whole = !info->problem;
     if (info->problem)
         out->problem = xstrdup(info->problem);
-    return out;
 }
 
-void admin_checkpoint(Troupe__Replay_Service *service,
-                      const Troupe__ReplayCheckpointRequest *request,
-                      Troupe__ReplayCheckpoint_Closure closure, void *data)
+trp_status admin_checkpoint(struct admin_call *call)
 {
-    struct admin *admin = (struct admin *)service;
-    (void)request;
     char *path;
-    Troupe__ReplayCheckpoint *response = NULL;
     struct checkpoint_info info = {0};
-    if (checkpointer_run(&admin->checkpointer, trp_call_cancelled, &path) == TRP_OK &&
-        checkpoint_info_read(&info, path) == TRP_OK)
-        response = checkpoint_reply(&info);
-    closure(response, data);
-    if (response)
-        troupe__replay_checkpoint__free_unpacked(response, NULL);
+    trp_status status = checkpointer_run(&call->admin->checkpointer, trp_call_cancelled, &path);
+    if (status == TRP_OK)
+        status = checkpoint_info_read(&info, path);
+    if (status == TRP_OK)
+        checkpoint_fill(call->reply, &info);
     checkpoint_info_cleanup(&info);
     free(path);
+    return status;
 }
 
-void admin_checkpoints(Troupe__Replay_Service *service,
-                       const Troupe__ReplayCheckpointsRequest *request,
-                       Troupe__ReplayCheckpointsResponse_Closure closure, void *data)
+trp_status admin_checkpoints(struct admin_call *call)
 {
-    struct admin *admin = (struct admin *)service;
-    (void)request;
+    Troupe__ReplayCheckpointsResponse *out = call->reply;
     struct checkpoint_list list;
-    Troupe__ReplayCheckpointsResponse *response = NULL;
-    if (checkpoint_list_read(&list, admin->checkpointer.root) == TRP_OK) {
-        response = xmalloc(sizeof *response);
-        troupe__replay_checkpoints_response__init(response);
-        response->checkpoints = xcalloc(list.count + 1, sizeof *response->checkpoints);
-        for (size_t i = 0; i < list.count; i++)
-            response->checkpoints[response->n_checkpoints++] = checkpoint_reply(&list.at[i]);
+    trp_status status = checkpoint_list_read(&list, call->admin->checkpointer.root);
+    if (status == TRP_OK)
+        out->checkpoints = xcalloc(list.count + 1, sizeof *out->checkpoints);
+    for (size_t i = 0; status == TRP_OK && i < list.count; i++) {
+        out->checkpoints[i] = message_new(&troupe__replay_checkpoint__descriptor);
+        checkpoint_fill(out->checkpoints[out->n_checkpoints++], &list.at[i]);
     }
-    closure(response, data);
-    if (response)
-        troupe__replay_checkpoints_response__free_unpacked(response, NULL);
     checkpoint_list_cleanup(&list);
+    return status;
 }
 
 static trp_status old_checkpoints_find(const struct admin *admin,
@@ -120,58 +84,42 @@ static trp_status old_checkpoints_find(const struct admin *admin,
     return checkpoint_removal_add_old(removal, root, admin->identity, request->keep);
 }
 
-void admin_remove_checkpoints(Troupe__Replay_Service *service,
-                              const Troupe__ReplayRemoveCheckpointsRequest *request,
-                              Troupe__ReplayRemoveCheckpointsResponse_Closure closure, void *data)
+trp_status admin_remove_checkpoints(struct admin_call *call)
 {
-    Troupe__ReplayRemoveCheckpointsResponse response =
-        TROUPE__REPLAY_REMOVE_CHECKPOINTS_RESPONSE__INIT;
+    const Troupe__ReplayRemoveCheckpointsRequest *request = call->request;
+    Troupe__ReplayRemoveCheckpointsResponse *out = call->reply;
     struct checkpoint_removal removal = {0};
-    trp_status status = old_checkpoints_find((struct admin *)service, request, &removal);
+    trp_status status = old_checkpoints_find(call->admin, request, &removal);
     if (status == TRP_OK && !request->dry_run)
         status = checkpoint_removal_run(&removal);
-    response.paths = removal.paths;
-    response.n_paths = removal.count;
-    closure(status == TRP_OK ? &response : NULL, data);
-    checkpoint_removal_cleanup(&removal);
+    out->paths = removal.paths; /* which are freed with it */
+    out->n_paths = removal.count;
+    return status;
 }
 
 /* ---- verification --------------------------------------------------------------------------- */
 
-static Troupe__ReplayVerifyResponse *verify_make(const trp_replay_report *report)
+trp_status admin_verify(struct admin_call *call)
 {
-    Troupe__ReplayVerifyResponse *out = xmalloc(sizeof *out);
-    troupe__replay_verify_response__init(out);
-    out->items = report->items;
-    out->chunks = report->chunks;
-    out->bytes = report->bytes;
-    out->damaged = report->damaged;
-    out->seconds = report->seconds;
-    out->damage = xcalloc(report->damage_count + 1, sizeof *out->damage);
-    for (size_t i = 0; i < report->damage_count; i++) {
-        Troupe__ReplayDamage *damage = xmalloc(sizeof *damage);
-        troupe__replay_damage__init(damage);
-        damage->table = xstrdup(report->damage[i].table);
-        damage->key = report->damage[i].key;
-        damage->what = xstrdup(report->damage[i].what);
+    Troupe__ReplayVerifyResponse *out = call->reply;
+    trp_replay_report report;
+    trp_status status =
+        checkpointer_verify(&call->admin->checkpointer, trp_call_cancelled, &report);
+    out->items = report.items;
+    out->chunks = report.chunks;
+    out->bytes = report.bytes;
+    out->damaged = report.damaged;
+    out->seconds = report.seconds;
+    out->damage = xcalloc(report.damage_count + 1, sizeof *out->damage);
+    for (size_t i = 0; i < report.damage_count; i++) {
+        Troupe__ReplayDamage *damage = message_new(&troupe__replay_damage__descriptor);
+        damage->table = xstrdup(report.damage[i].table);
+        damage->key = report.damage[i].key;
+        damage->what = xstrdup(report.damage[i].what);
         out->damage[out->n_damage++] = damage;
     }
-    return out;
-}
-
-void admin_verify(Troupe__Replay_Service *service, const Troupe__ReplayVerifyRequest *request,
-                  Troupe__ReplayVerifyResponse_Closure closure, void *data)
-{
-    struct admin *admin = (struct admin *)service;
-    (void)request;
-    trp_replay_report report;
-    Troupe__ReplayVerifyResponse *response = NULL;
-    if (checkpointer_verify(&admin->checkpointer, trp_call_cancelled, &report) == TRP_OK)
-        response = verify_make(&report);
-    closure(response, data);
-    if (response)
-        troupe__replay_verify_response__free_unpacked(response, NULL);
     trp_replay_report_cleanup(&report);
+    return status;
 }
 
 /* ---- how far it is -------------------------------------------------------------------------- */
@@ -181,8 +129,7 @@ Troupe__ReplayProgress *admin_progress(struct admin *admin)
     struct progress progress = checkpointer_progress(&admin->checkpointer);
     if (!progress.what)
         return NULL;
-    Troupe__ReplayProgress *out = xmalloc(sizeof *out);
-    troupe__replay_progress__init(out);
+    Troupe__ReplayProgress *out = message_new(&troupe__replay_progress__descriptor);
     out->what = xstrdup(progress.what);
     out->done_bytes = progress.done_bytes;
     out->total_bytes = progress.total_bytes;

@@ -15,60 +15,53 @@
 #include "replay/engine/limits.h"
 #include "limits.h"
 
-/* Something that changes tables, with the server's lock held. */
-struct change_work {
+/* A change of tables, and the state of a shrinking one from step to step. */
+struct table_change {
     struct admin *admin;
-    trp_table_options *options; /* create */
-    const Troupe__ReplayDropTableRequest *drop;
-    const Troupe__ReplayAlterTableRequest *alter;
-    Troupe__ReplayAlterTableResponse *altered;
-    int64_t shrunk; /* by the table before */
-    bool more;      /* to shrink */
-    unsigned waits; /* steps in a row that found no room to be written */
-    trp_status (*change)(struct change_work *work);
-    trp_status status;
+    const void *request;
+    Troupe__ReplayAlterTableResponse *altered; /* alter */
+    trp_table_options *options;                /* create, alter */
+    bool dry_run;                              /* says what would change, changes nothing */
+    int64_t shrunk;                            /* by the table before */
+    bool more;                                 /* to shrink */
+    unsigned waits;                            /* steps in a row that found no room to be written */
+    trp_status (*apply)(struct table_change *change);
 };
 
-/* Whether something only looks at what would change. */
-static bool only_looks(const struct change_work *work)
+static trp_status change_allowed(const struct table_change *change)
 {
-    return work->alter && work->alter->dry_run;
-}
-
-static trp_status change_allowed(const struct change_work *work)
-{
-    const struct admin *admin = work->admin;
-    if (!admin->engine)
-        return trp_fail(TRP_UNAVAILABLE, "the replay server has stopped");
-    if (only_looks(work))
+    const struct admin *admin = change->admin;
+    if (change->dry_run)
         return TRP_OK;
     if (!admin->service)
         return trp_fail(TRP_FAILED_PRECONDITION, "%s has no server: start one to change its tables",
                         admin->dir);
-    if (admin->service->broken != TRP_OK)
-        return service_fail(admin->service);
-    return TRP_OK;
+    return admin->service->broken == TRP_OK ? TRP_OK : service_fail(admin->service);
 }
 
-static void change_run(void *arg)
+static trp_status change_entered(void *arg)
 {
-    struct change_work *work = arg;
-    work->status = change_allowed(work);
-    if (work->status == TRP_OK) {
-        engine_set_time(work->admin->engine, clock_wall_ns());
-        work->status = work->change(work);
-    }
-    if (work->status == TRP_OK && !only_looks(work) && work->waits == 0)
-        work->status = engine_commit(work->admin->engine);
+    struct table_change *change = arg;
+    TRP_TRY(change_allowed(change));
+    engine_set_time(change->admin->engine, clock_wall_ns());
+    TRP_TRY(change->apply(change));
+    return change->dry_run || change->waits > 0 ? TRP_OK : engine_commit(change->admin->engine);
+}
+
+static trp_status change_run(struct table_change *change,
+                             trp_status (*apply)(struct table_change *change))
+{
+    change->apply = apply;
+    return admin_enter(change->admin, change_entered, change);
 }
 
 /* ---- create, drop ------------------------------------------------------------------------ */
 
-static trp_status table_create_change(struct change_work *work)
+static trp_status create_apply(struct table_change *change)
 {
     struct engine_table *table;
-    TRP_TRY(engine_table_create(work->admin->engine, work->options, &table));
-    service_table_added(work->admin->service, table);
+    TRP_TRY(engine_table_create(change->admin->engine, change->options, &table));
+    service_table_added(change->admin->service, table);
     return TRP_OK;
 }
 
@@ -83,52 +76,40 @@ static void signature_set(trp_table_options *options, ProtobufCBinaryData signat
     options->signature = (trp_bytes){copy, signature.len};
 }
 
-static void done_answer(trp_status status, Troupe__ReplayDone_Closure closure, void *data)
+trp_status admin_create_table(struct admin_call *call)
 {
-    static const Troupe__ReplayDone done = TROUPE__REPLAY_DONE__INIT;
-    closure(status == TRP_OK ? &done : NULL, data);
+    const Troupe__ReplayCreateTableRequest *request = call->request;
+    struct table_change change = {.admin = call->admin};
+    TRP_TRY(table_options_change(NULL, request->options, true, &change.options));
+    if (request->signature.len > 0)
+        signature_set(change.options, request->signature);
+    trp_status status = change_run(&change, create_apply);
+    trp_table_options_destroy(change.options);
+    return status;
 }
 
-void admin_create_table(Troupe__Replay_Service *service,
-                        const Troupe__ReplayCreateTableRequest *request,
-                        Troupe__ReplayDone_Closure closure, void *data)
+static trp_status drop_apply(struct table_change *change)
 {
-    struct change_work work = {.admin = (struct admin *)service, .change = table_create_change};
-    work.status = table_options_parse_remote(request->options, &work.options);
-    if (work.status == TRP_OK) {
-        if (request->signature.len > 0)
-            signature_set(work.options, request->signature);
-        admin_enter(work.admin, change_run, &work);
-    }
-    trp_table_options_destroy(work.options);
-    done_answer(work.status, closure, data);
-}
-
-static trp_status table_drop_change(struct change_work *work)
-{
+    const Troupe__ReplayDropTableRequest *request = change->request;
+    struct engine *engine = change->admin->engine;
     struct engine_table *table;
-    TRP_TRY(admin_table(work->admin, work->drop->table, &table));
-    TRP_TRY(engine_table_droppable(work->admin->engine, table));
-    TRP_TRY(engine_index_finish(work->admin->engine));
-    int64_t size = engine_table_size(table);
-    if (work->drop->only_if_empty && size > 0)
+    TRP_TRY(admin_table(change->admin, request->table, &table));
+    TRP_TRY(engine_table_droppable(engine, table));
+    TRP_TRY(engine_index_finish(engine));
+    int64_t size = table->facts->size;
+    if (request->only_if_empty && size > 0)
         return trp_fail(TRP_FAILED_PRECONDITION, "table %s is not empty: it has %lld item%s",
                         table->name, (long long)size, plural(size));
-    TRP_TRY(engine_table_admit(work->admin->engine, &(trp_table_options){0}, true));
-    service_table_drop(work->admin->service, table);
+    TRP_TRY(engine_table_admit(engine, &(trp_table_options){0}, true));
+    service_table_drop(change->admin->service, table);
     return TRP_OK;
 }
 
-void admin_drop_table(Troupe__Replay_Service *service,
-                      const Troupe__ReplayDropTableRequest *request,
-                      Troupe__ReplayDone_Closure closure, void *data)
+trp_status admin_drop_table(struct admin_call *call)
 {
-    struct change_work work = {
-        .admin = (struct admin *)service, .drop = request, .change = table_drop_change};
-    work.status = admin_load(work.admin);
-    if (work.status == TRP_OK)
-        admin_enter(work.admin, change_run, &work);
-    done_answer(work.status, closure, data);
+    struct table_change change = {.admin = call->admin, .request = call->request};
+    TRP_TRY(admin_load(call->admin));
+    return change_run(&change, drop_apply);
 }
 
 /* ---- alter ------------------------------------------------------------------------------- */
@@ -157,93 +138,88 @@ static void changes_list(const trp_table_options *before, const trp_table_option
     free(old);
 }
 
-/* What the table is to become goes into `work->options`; nothing is changed. */
-static trp_status alter_prepare(struct change_work *work, struct engine_table **table)
+/* `change->options` become those of the altered table; nothing is changed. */
+static trp_status alter_prepare(struct table_change *change, struct engine_table **table)
 {
-    struct engine *engine = work->admin->engine;
+    const Troupe__ReplayAlterTableRequest *request = change->request;
+    struct engine *engine = change->admin->engine;
     trp_table_options *options;
-    TRP_TRY(admin_table(work->admin, work->options->name, table));
-    TRP_TRY(
-        table_options_change(engine_table_options(*table), work->alter->options, true, &options));
-    if (work->alter->has_signature)
-        signature_set(options, work->alter->signature);
-    trp_table_options_destroy(work->options);
-    work->options = options;
+    TRP_TRY(admin_table(change->admin, change->options->name, table));
+    TRP_TRY(table_options_change((*table)->facts->options, request->options, true, &options));
+    if (request->has_signature)
+        signature_set(options, request->signature);
+    trp_table_options_destroy(change->options);
+    change->options = options;
     TRP_TRY(trp_table_options_check(options));
     TRP_TRY(engine_feed_check(engine, options));
     TRP_TRY(engine_index_finish(engine));
-    return engine_table_alterable(*table, options, work->alter->shrink, &work->altered->removed);
+    return engine_table_alterable(*table, options, request->shrink, &change->altered->removed);
 }
 
-static trp_status alter_change(struct change_work *work)
+static trp_status alter_apply(struct table_change *change)
 {
+    struct engine *engine = change->admin->engine;
+    struct service *service = change->admin->service;
     struct engine_table *table;
-    struct service *service = work->admin->service;
-    TRP_TRY(alter_prepare(work, &table));
-    changes_list(engine_table_options(table), work->options, work->altered);
-    if (only_looks(work))
+    TRP_TRY(alter_prepare(change, &table));
+    changes_list(table->facts->options, change->options, change->altered);
+    if (change->dry_run)
         return TRP_OK;
-    TRP_TRY(engine_signature_admit(work->admin->engine, work->options));
-    TRP_TRY(engine_table_admit(work->admin->engine, work->options, true));
+    TRP_TRY(engine_table_admit(engine, change->options, true));
     bool other_signature =
-        !bytes_equal(engine_table_options(table)->signature, work->options->signature);
-    work->shrunk = table->shrunk;
-    work->altered->removed = engine_table_alter(work->admin->engine, table, work->options);
+        !bytes_equal(table->facts->options->signature, change->options->signature);
+    change->shrunk = table->shrunk;
+    change->altered->removed = engine_table_alter(engine, table, change->options);
     if (other_signature)
         service_state_change(service);
     lane_move(service->lanes[table->index]);
     return TRP_OK;
 }
 
-static trp_status shrink_step(struct change_work *work)
+static trp_status shrink_apply(struct table_change *change)
 {
+    struct engine *engine = change->admin->engine;
     struct engine_table *table;
-    work->more = false;
-    if (admin_table(work->admin, work->options->name, &table) != TRP_OK)
+    change->more = false;
+    if (admin_table(change->admin, change->options->name, &table) != TRP_OK)
         return TRP_OK; /* it was dropped meanwhile */
-    work->more = engine_shrink_step(work->admin->engine, table, CLEAR_STEP_ITEMS);
-    trp_status status = engine_commit(work->admin->engine);
-    work->waits = status == TRP_RESOURCE_EXHAUSTED ? work->waits + 1 : 0;
-    work->more |= work->waits > 0;
-    if (status != TRP_RESOURCE_EXHAUSTED || work->waits > SHRINK_WAITS_MAX)
+    engine_clear_step(engine, CLEAR_STEP_ITEMS);
+    change->more = table->clearing;
+    trp_status status = engine_commit(engine);
+    change->waits = status == TRP_RESOURCE_EXHAUSTED ? change->waits + 1 : 0;
+    change->more |= change->waits > 0;
+    if (status != TRP_RESOURCE_EXHAUSTED || change->waits > SHRINK_WAITS_MAX)
         TRP_TRY(status);
-    work->altered->removed += table->shrunk - work->shrunk;
-    work->shrunk = table->shrunk;
-    lane_move(work->admin->service->lanes[table->index]);
+    change->altered->removed += table->shrunk - change->shrunk;
+    change->shrunk = table->shrunk;
+    lane_move(change->admin->service->lanes[table->index]);
     return TRP_OK;
 }
 
 /* The answer comes when the limits hold; who does not wait for that leaves the rest to idle time.
  */
-static void alter_run(struct change_work *work)
+static trp_status alter_run(struct table_change *change)
 {
-    work->change = alter_change;
-    admin_enter(work->admin, change_run, work);
-    work->change = shrink_step;
-    work->more = !only_looks(work);
-    while (work->status == TRP_OK && work->more) {
+    TRP_TRY(admin_load(change->admin));
+    TRP_TRY(change_run(change, alter_apply));
+    for (change->more = !change->dry_run; change->more;) {
         if (trp_call_cancelled())
-            work->status = trp_fail(TRP_CANCELLED, "nobody waits for the alteration any more");
-        else
-            admin_enter(work->admin, change_run, work);
+            return trp_fail(TRP_CANCELLED, "nobody waits for the alteration any more");
+        TRP_TRY(change_run(change, shrink_apply));
     }
+    return TRP_OK;
 }
 
-void admin_alter_table(Troupe__Replay_Service *service,
-                       const Troupe__ReplayAlterTableRequest *request,
-                       Troupe__ReplayAlterTableResponse_Closure closure, void *data)
+trp_status admin_alter_table(struct admin_call *call)
 {
-    Troupe__ReplayAlterTableResponse *response = xmalloc(sizeof *response);
-    troupe__replay_alter_table_response__init(response);
-    struct change_work work = {
-        .admin = (struct admin *)service, .alter = request, .altered = response};
+    const Troupe__ReplayAlterTableRequest *request = call->request;
+    struct table_change change = {.admin = call->admin,
+                                  .request = request,
+                                  .altered = call->reply,
+                                  .dry_run = request->dry_run};
     /* Read once for the name; again over the table's own options. */
-    work.status = table_options_parse_remote(request->options, &work.options);
-    if (work.status == TRP_OK)
-        work.status = admin_load(work.admin);
-    if (work.status == TRP_OK)
-        alter_run(&work);
-    closure(work.status == TRP_OK ? response : NULL, data);
-    troupe__replay_alter_table_response__free_unpacked(response, NULL);
-    trp_table_options_destroy(work.options);
+    TRP_TRY(table_options_change(NULL, request->options, true, &change.options));
+    trp_status status = alter_run(&change);
+    trp_table_options_destroy(change.options);
+    return status;
 }

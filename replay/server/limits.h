@@ -2,13 +2,11 @@
 #ifndef TRP_REPLAY_SERVER_LIMITS_H
 #define TRP_REPLAY_SERVER_LIMITS_H
 
-#include <stdint.h>
-
 enum {
     /* service/sample_shared.c: how long a client may keep pages that nothing else keeps; a learner
      * takes a batch within a second or two. */
     SHARED_LEASE_MS = 5000,
-    /* admin_items.c: an answer; what is sorted for it: 2^20 candidates x 40 bytes = 42 MB;
+    /* admin_items.c: an answer; the items sorted for it: 2 x 2^20 candidates x 24 bytes = 50 MB;
      * slots looked at with the lock held: 2 ms if each is a cache miss. */
     REPLAY_ITEMS_MAX = 10000,
     REPLAY_REACH_MAX = 1 << 20,
@@ -20,8 +18,7 @@ enum {
     /* admin_items.c: dumps that go on at a time without walking the table again for each
      * page: REPLAY_REACH_MAX x 24 bytes each. */
     REPLAY_FETCH_PLANS = 4,
-    /* admin.c */
-    REPLAY_WAITERS_MAX = 100,
+    REPLAY_WAITERS_MAX = 100,    /* admin.c */
     REPLAY_CHECKPOINTS_KEPT = 3, /* unless it is said */
     SHRINK_WAITS_MAX = 30,       /* admin_tables.c: commits that find no room, of a second each */
     /* server.c: a transport that was stopped lets go at once. */

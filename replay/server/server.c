@@ -5,7 +5,6 @@
  * commits for the last time. */
 #include <troupe/replay.h>
 
-#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,25 +12,23 @@
 #include <unistd.h>
 
 #include <troupe/log.h>
-#include <troupe/rng.h>
 #include "admin.h"
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/status.h"
 #include "limits.h"
 #include "replay/engine/engine.h"
-#include "replay/disk/fetcher.h"
-#include "replay/model/limiter_explain.h"
+#include "replay/disk/disk.h"
+#include "replay/model/limiter.h"
 #include "replay/service/service.h"
-#include "replay/disk/dir.h"
 
 enum { HELD_BYTES_DEFAULT = 1 << 30 };
 
-/* Takes the checkpoints that Reverb's clients ask for, one after the other. */
+/* Takes the checkpoints that Reverb's clients ask for, one after the other: a thread each. */
 struct checkpoint_worker {
     struct thread thread;
-    struct mutex mutex;
-    struct cond wake;
-    bool asked, stop;
+    trp_status status; /* of the last one, */
+    char *text;        /* and its path, or its failure; until the answer */
 };
 
 struct trp_replay_server {
@@ -42,14 +39,8 @@ struct trp_replay_server {
     struct checkpoint_worker worker;
 };
 
-static const char *durability_name(trp_durability durability)
-{
-    static const char *const names[] = {"process", "memory", "system"};
-    return names[durability];
-}
-
 /* DIR/ADDRESS says where a live server is to whoever only knows its directory. Whoever opens the
- * store next removes what a killed server left. */
+ * store next removes the file of a killed server. */
 static void address_remove(const trp_replay_server *server)
 {
     char *path = xasprintf("%s/ADDRESS", server->admin.dir);
@@ -59,66 +50,30 @@ static void address_remove(const trp_replay_server *server)
 
 /* ---- checkpoints ------------------------------------------------------------------------- */
 
-struct checkpoint_answer {
-    struct service *service;
-    trp_status status;
-    const char *text;
-};
-
 static void worker_answer(void *arg)
 {
-    struct checkpoint_answer *answer = arg;
-    service_checkpoint_done(answer->service, answer->status, answer->text);
+    trp_replay_server *server = arg;
+    service_checkpoint_done(&server->service, server->worker.status, server->worker.text);
+    free(server->worker.text);
+    server->worker.text = NULL;
 }
 
 static void worker_run(void *arg)
 {
     trp_replay_server *server = arg;
     struct checkpoint_worker *worker = &server->worker;
-    mutex_lock(&worker->mutex);
-    while (!worker->stop) {
-        if (!worker->asked) {
-            cond_wait(&worker->wake, &worker->mutex, DEADLINE_NEVER);
-            continue;
-        }
-        worker->asked = false;
-        mutex_unlock(&worker->mutex);
-        char *path;
-        struct checkpoint_answer answer = {.service = &server->service};
-        answer.status = checkpointer_run(&server->admin.checkpointer, NULL, &path);
-        answer.text = answer.status == TRP_OK ? path : trp_last_error();
-        trp_server_run(server->rpc, worker_answer, &answer);
-        free(path);
-        mutex_lock(&worker->mutex);
-    }
-    mutex_unlock(&worker->mutex);
+    worker->status = checkpointer_run(&server->admin.checkpointer, NULL, &worker->text);
+    if (worker->status != TRP_OK)
+        worker->text = error_keep();
+    trp_server_post(server->rpc, worker_answer, server); /* not here: the next one is begun then */
 }
 
-/* With the server's lock held. */
-static void worker_ask(void *owner)
+/* With the server's lock held; whoever took the last one has nothing left to do. */
+static trp_status worker_start(void *owner)
 {
     trp_replay_server *server = owner;
-    mutex_lock(&server->worker.mutex);
-    server->worker.asked = true;
-    cond_signal(&server->worker.wake);
-    mutex_unlock(&server->worker.mutex);
-}
-
-static trp_status worker_start(trp_replay_server *server)
-{
-    server->service.checkpoint = worker_ask;
-    server->service.checkpoint_owner = server;
-    return thread_start(&server->worker.thread, "checkpoint", worker_run, server);
-}
-
-static void worker_stop(trp_replay_server *server)
-{
-    checkpointer_stop(&server->admin.checkpointer);
-    mutex_lock(&server->worker.mutex);
-    server->worker.stop = true;
-    cond_signal(&server->worker.wake);
-    mutex_unlock(&server->worker.mutex);
     thread_stop(&server->worker.thread);
+    return thread_start(&server->worker.thread, "checkpoint", worker_run, server);
 }
 
 /* ---- life -------------------------------------------------------------------------------- */
@@ -156,14 +111,15 @@ static trp_status server_open(trp_replay_server *server, const trp_replay_server
     engine_identity(server->engine, server->admin.identity);
     server->admin.server = server->rpc;
     server->admin.service = &server->service;
-    server->admin.durability = durability_name(options->durability);
+    static const char *const durabilities[] = {"process", "memory", "system"};
+    server->admin.durability = durabilities[options->durability];
     server->admin.started_ns = clock_now_ns(&clock_monotonic);
-    TRP_TRY(trp_server_add_raw(server->rpc, service_methods, service_method_count, &server->service,
-                               service_group_end));
+    TRP_TRY(service_serve(&server->service, server->rpc));
     static const char *const blocking[] = {"Checkpoint", "Verify", NULL};
-    TRP_TRY(trp_server_add(server->rpc, &server->admin.base.base, blocking));
-    TRP_TRY(engine_fetcher(server->engine, pages_fetched, server, &server->service.fetcher));
-    return worker_start(server);
+    TRP_TRY(trp_server_add(server->rpc, &server->admin.base, blocking));
+    server->service.checkpoint = worker_start;
+    server->service.checkpoint_owner = server;
+    return engine_fetcher(server->engine, pages_fetched, server, &server->service.fetcher);
 }
 
 trp_status trp_replay_server_create(trp_replay_server **out,
@@ -176,8 +132,6 @@ trp_status trp_replay_server_create(trp_replay_server **out,
     uint32_t keep = options->keep_checkpoints ? options->keep_checkpoints : REPLAY_CHECKPOINTS_KEPT;
     admin_init(&server->admin, options->dir, options->checkpoint_dir,
                keep == UINT32_MAX ? 0 : keep);
-    mutex_init(&server->worker.mutex);
-    cond_init(&server->worker.wake);
     trp_status status = server_open(server, options);
     if (status != TRP_OK) {
         trp_replay_server_destroy(server);
@@ -196,8 +150,10 @@ static void address_write(const trp_replay_server *server)
     if (file)
         ok = fclose(file) == 0 && ok;
     if (!ok || rename(part, path) != 0) {
-        trp_log(TRP_WARN, "replay cannot leave its address path=%s reason=%s", path,
-                strerror(errno));
+        trp_log(TRP_WARN,
+                "replay cannot leave its address in its directory, by which nobody will find it: "
+                "use the address itself address=%s path=%s reason=%s",
+                trp_server_address(server->rpc), path, strerror(errno));
         unlink(part);
     }
     free(part);
@@ -210,8 +166,7 @@ static void limiters_warn(void *arg)
     struct engine *engine = ((trp_replay_server *)arg)->engine;
     for (size_t i = 0; i < engine_table_count(engine); i++) {
         const struct engine_table *table = engine_table(engine, i);
-        char *warning =
-            limiter_warning(engine_table_limiter(table), engine_table_options(table)->max_size);
+        char *warning = limiter_warning(&table->facts->limiter, table->facts->options->max_size);
         if (warning)
             trp_log(TRP_WARN, "table %s: %s", table->name, warning);
         free(warning);
@@ -255,7 +210,8 @@ void trp_replay_server_stop(trp_replay_server *server, int64_t grace_ms)
         return;
     }
     trp_server_stop(server->rpc, grace_ms);
-    worker_stop(server);
+    checkpointer_stop(&server->admin.checkpointer);
+    thread_stop(&server->worker.thread);
     if (server->service.fetcher)
         fetcher_stop(server->service.fetcher);
     trp_server_run(server->rpc, engine_close, server);
@@ -267,8 +223,7 @@ void trp_replay_server_destroy(trp_replay_server *server)
         return;
     trp_replay_server_stop(server, 0);
     trp_server_destroy(server->rpc);
-    cond_cleanup(&server->worker.wake);
-    mutex_cleanup(&server->worker.mutex);
+    free(server->worker.text);
     admin_cleanup(&server->admin);
     free(server);
 }
@@ -295,7 +250,7 @@ trp_status trp_replay_files_open(trp_replay_files **out, const char *dir)
 
 ProtobufCService *trp_replay_files_service(trp_replay_files *files)
 {
-    return &files->admin.base.base;
+    return &files->admin.base;
 }
 
 void trp_replay_files_close(trp_replay_files *files)

@@ -3,23 +3,20 @@
  * Design: an item goes straight into its table when nothing is queued there before it and the
  * limiter allows; otherwise into the table's lane, and once that lane is as long as Reverb lets it
  * be, the stream is not read until one of its items went in: flow control holds the writer back.
- * What is there already, be it in the table, of late, or in the lane, is not queued again: a writer
- * sends it a second time that lost its connection, perhaps long before this server knows.
- * What streams brought and no table has lies in memory, up to a bound over all of them. From half
- * of it on a stream is not read while any of its items waits; beyond it orphans are given up first,
- * then a stream with items that wait is told to come again (UNAVAILABLE), and one that only keeps
- * chunks is refused (RESOURCE_EXHAUSTED).
- * Confirmations are a ring in the order of the items; what is done at its front is sent at the end
- * of the group, in one message. Queued items of a stream that ended are inserted all the same, up
- * to INSERT_ORPHANS_MAX a table.
- * Guarantee: exactly one confirmation per item, after it is durable. An error ends its stream only,
- * and what was inserted before it is confirmed first. */
+ * An item that the table has, or had of late, or that is in the lane, is not queued again: a writer
+ * that lost its connection sends it a second time, perhaps long before this server knows.
+ * Items and chunks that no table has lie in memory, up to a bound over all streams. From half of it
+ * on a stream is not read while any of its items waits; beyond it orphans are dropped first, then a
+ * stream with items that wait is ended so that it comes again (UNAVAILABLE), and one that only
+ * keeps chunks is refused (RESOURCE_EXHAUSTED). Confirmations are a ring in the order of the items;
+ * those that are done at its front are sent at the end of the group, in one message. Queued items
+ * of a stream that ended are inserted all the same, up to INSERT_ORPHANS_MAX a table. Guarantee:
+ * exactly one confirmation per item, after it is durable. An error ends its stream only, and the
+ * items inserted before it are confirmed first. */
 #include "service.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <troupe/log.h>
 #include "core/alloc.h"
@@ -27,8 +24,8 @@
 #include "core/crc32c.h"
 #include "replay/engine/limits.h"
 #include "limits.h"
-#include "inbox.h"
 #include "keep_set.h"
+#include "shm_segment.h"
 
 struct confirm {
     uint64_t key;
@@ -40,8 +37,9 @@ struct insert_stream {
     trp_server_call *call;
     struct keep_set keep;
     struct trajectory_builder builder;
-    struct inbox *inbox;   /* NULL: its writer has none */
-    uint64_t kept_counted; /* of keep's and builder's memory, what service->held_bytes has */
+    struct shm_segment *segment; /* NULL: its writer has none */
+    uint32_t table_index;        /* of its last item */
+    uint64_t kept_counted;       /* memory of keep and builder, as service->held_bytes has it */
 
     struct confirm *ring; /* capacity is a power of two */
     uint32_t ring_capacity;
@@ -126,7 +124,7 @@ static void stream_confirm(struct insert_stream *stream)
     }
     if (keys->count == 0)
         return;
-    if (wire_insert_response_encode(keys->keys, keys->count, &message) == TRP_OK)
+    if (wire_insert_response_encode(keys, &message) == TRP_OK)
         trp_server_call_send(stream->call, message);
     else
         stream_fail(stream, TRP_RESOURCE_EXHAUSTED);
@@ -162,7 +160,7 @@ void insert_streams_answer(struct service *service)
     }
 }
 
-/* ---- what all streams hold ---------------------------------------------------------------- */
+/* ---- the memory of all streams ------------------------------------------------------------ */
 
 /* Of an item that waits, for each stream that waits for it: the ring is at least half full. */
 enum { OWNER_BYTES = sizeof(struct pending_owner) + 2 * sizeof(struct confirm) };
@@ -177,25 +175,24 @@ static uint64_t service_held(const struct service *service)
 /* Reverb's bound on queued inserts. */
 static uint32_t lane_bound(const struct lane *lane)
 {
-    int64_t tenth = engine_table_options(lane->table)->max_size / 10;
+    int64_t tenth = lane->table->facts->options->max_size / 10;
     return tenth < 1 ? 1 : tenth > LANE_INSERTS_MAX ? LANE_INSERTS_MAX : (uint32_t)tenth;
 }
 
-/* Of an item that waits already the newer copy stays: its priority is what the writer says now, and
- * its chunks are shared with what the writer sends next. */
+/* Of an item that waits already the newer copy stays: it has the priority that the writer gives it
+ * now, and shares its chunks with the items that the writer sends next. */
 static void lane_push(struct lane *lane, struct insert_stream *stream, struct item *item)
 {
     struct pending_queue *queue = &lane->inserts;
-    struct pending_owner owner = {.stream = stream, .number = ring_push(stream, item->key, false)};
     struct pending_insert *pending = pending_find(queue, item);
     if (pending) {
         engine_item_destroy(lane->service->engine, pending->item);
         pending->item = item;
-        pending_join(queue, pending, owner);
     } else {
-        pending = pending_push(queue, item, owner, lane->state_ns);
+        pending = pending_push(queue, item, lane->state_ns);
         lane->service->held_bytes += pending->memory;
     }
+    pending_join(queue, pending, stream, ring_push(stream, item->key, false));
     lane->service->held_bytes += OWNER_BYTES;
     stream->pending++;
     stream->pending_bytes += pending->bytes;
@@ -222,37 +219,44 @@ static void stream_resume(struct insert_stream *stream, const struct pending_ins
     stream_read(stream);
 }
 
-/* Out of the queue, to be inserted or to go: pending_end(). */
-static void lane_take(struct lane *lane, struct pending_insert *pending)
+/* Out of the queue: the item was inserted, or else it goes; whoever waits for it is told. */
+static void lane_finish(struct lane *lane, struct pending_insert *pending, trp_status status)
 {
-    pending_take(&lane->inserts, pending);
     lane->service->held_bytes -= pending->memory;
-}
-
-/* It was taken, and whoever waits for it is told; it is inserted, or else it goes. */
-static void pending_end(struct lane *lane, struct pending_insert *pending, trp_status status)
-{
     if (status != TRP_OK)
         engine_item_destroy(lane->service->engine, pending->item);
-    for (struct pending_owner *owner = &pending->owner; owner && owner->stream;
-         owner = owner->next) {
+    for (const struct pending_owner *owner = pending->owners; owner; owner = owner->next) {
         if (status == TRP_OK)
             ring_at(owner->stream, owner->number)->done = true;
         else
             stream_fail(owner->stream, status);
         stream_resume(owner->stream, pending);
     }
-    pending_free(pending);
+    pending_end(&lane->inserts, pending);
 }
 
-/* One line for all of them. */
-static void orphans_tell(struct lane *lane)
+static void orphans_tell(const struct lane *lane, uint32_t count, const char *reason)
 {
     trp_log(TRP_WARN, "inserts of ended streams dropped table=%s count=%u reason=%s",
-            lane->table->name, lane->orphans_refused, lane->orphans_reason);
-    lane->orphans_refused = 0;
-    free(lane->orphans_reason);
-    lane->orphans_reason = NULL;
+            lane->table->name, count, reason);
+}
+
+/* While there are more than `keep` and streams hold more than `held_max`, the oldest goes behind
+ * those. `reason`: for the log, or NULL. */
+static void orphans_drop(struct lane *lane, uint32_t keep, uint64_t held_max, const char *reason)
+{
+    uint32_t kept = 0, dropped = 0;
+    for (struct pending_insert *next, *pending = pending_first(&lane->inserts);
+         lane->inserts.orphan_count > keep && service_held(lane->service) > held_max;
+         pending = next) {
+        next = pending_next(pending);
+        if (pending->owners || kept++ < keep)
+            continue;
+        lane_finish(lane, pending, TRP_RESOURCE_EXHAUSTED);
+        dropped++;
+    }
+    if (dropped > 0 && reason)
+        orphans_tell(lane, dropped, reason);
 }
 
 bool lane_insert_one(struct lane *lane)
@@ -260,24 +264,25 @@ bool lane_insert_one(struct lane *lane)
     struct pending_insert *pending = pending_first(&lane->inserts);
     if (!pending || !engine_can_insert(lane->table))
         return false;
-    bool orphan = !pending->owner.stream;
-    lane_take(lane, pending);
+    bool orphan = !pending->owners;
     pending->item->unconfirmed = orphan;
     trp_status status = engine_insert(lane->service->engine, lane->table, pending->item);
     if (status != TRP_OK && orphan && lane->orphans_refused++ == 0)
         lane->orphans_reason = xstrdup(trp_last_error());
-    pending_end(lane, pending, status);
-    if (lane->inserts.orphan_count == 0 && lane->orphans_refused > 0)
-        orphans_tell(lane);
+    lane_finish(lane, pending, status);
+    if (lane->inserts.orphan_count == 0 && lane->orphans_refused > 0) {
+        orphans_tell(lane, lane->orphans_refused, lane->orphans_reason); /* one line for all */
+        lane->orphans_refused = 0;
+        free(lane->orphans_reason);
+        lane->orphans_reason = NULL;
+    }
     return true;
 }
 
 void lane_refuse_inserts(struct lane *lane, trp_status status)
 {
-    for (struct pending_insert *pending; (pending = pending_first(&lane->inserts));) {
-        lane_take(lane, pending);
-        pending_end(lane, pending, status);
-    }
+    for (struct pending_insert *pending; (pending = pending_first(&lane->inserts));)
+        lane_finish(lane, pending, status);
 }
 
 /* ---- messages ---------------------------------------------------------------------------- */
@@ -294,8 +299,29 @@ static struct item *stream_make_item(const struct insert_stream *stream,
     item->priority = wire->priority;
     item->times_sampled = wire->times_sampled;
     item->policy_version = wire->policy_version;
-    item->print = crc32c(0, wire->trajectory.data, wire->trajectory.size);
+    item->fingerprint = crc32c(0, wire->trajectory.data, wire->trajectory.size);
     return item;
+}
+
+/* The lane of the stream's next item, which mostly goes where the last one went. Its time is
+ * counted as inserting from here to the message's end. NULL: NOT_FOUND. */
+static struct lane *stream_lane(struct insert_stream *stream, trp_bytes table)
+{
+    struct service *service = stream->service;
+    struct lane *lane = NULL;
+    if (stream->table_index < engine_table_count(service->engine))
+        lane = service->lanes[stream->table_index];
+    if (!lane || !engine_table_is(lane->table, table))
+        lane = service_lane(service, table);
+    if (!lane || lane == service->inserted)
+        return lane;
+    stream->table_index = lane->table->index;
+    if (service->inserted)
+        lane_enter(service->inserted, service->inserted_from);
+    service->inserted_from = lane->state;
+    lane_enter(lane, LANE_INSERTING);
+    service->inserted = lane;
+    return lane;
 }
 
 static trp_status wire_item_insert(struct insert_stream *stream, struct wire_item *wire)
@@ -305,25 +331,15 @@ static trp_status wire_item_insert(struct insert_stream *stream, struct wire_ite
         trajectory_build(&stream->builder, &service->insert.lists, wire, &stream->keep);
     if (status == TRP_INTERNAL)
         return status;
-    struct lane *lane = service->inserted; /* the next item mostly goes where the last one went */
-    if (!lane || !engine_table_is(lane->table, wire->table))
-        lane = service_lane(service, wire->table);
+    struct lane *lane = stream_lane(stream, wire->table);
     if (!lane)
         return TRP_NOT_FOUND;
-    if (lane != service->inserted) {
-        if (service->inserted)
-            lane_enter(service->inserted, service->inserted_from);
-        service->inserted_from = lane->state;
-        lane_enter(lane, LANE_INSERTING);
-        service->inserted = lane;
-    }
     TRP_TRY(status);
     if (wire->times_sampled < 0)
         return trp_fail(TRP_INVALID_ARGUMENT, "times_sampled must not be negative (got %d).",
                         wire->times_sampled);
+    TRP_TRY(engine_check_priority(lane->table, wire->priority));
     bool waits = pending_first(&lane->inserts) || !engine_can_insert(lane->table);
-    if (waits)
-        TRP_TRY(engine_check_priority(lane->table, wire->priority));
     struct item *item = stream_make_item(stream, wire);
     if (waits) {
         if (engine_ready(service->engine) && engine_take_known(service->engine, lane->table, item))
@@ -350,7 +366,7 @@ static void kept_count(struct insert_stream *stream)
     stream->kept_counted = memory;
 }
 
-/* About what the stream has in memory: chunks may be shared by items that wait. */
+/* About the memory that the stream takes: items that wait may share chunks. */
 static uint64_t stream_holds(const struct insert_stream *stream)
 {
     return stream->keep.bytes + stream->kept_counted + stream->pending_bytes;
@@ -367,47 +383,26 @@ static struct insert_stream *holds_most(const struct service *service)
     return most && stream_holds(most) > 0 ? most : NULL;
 }
 
-/* The stream's items in this lane become orphans, while there are at most so many; the others are
- * dropped: how many. */
-static uint32_t lane_leave_to(struct lane *lane, struct insert_stream *stream, uint32_t orphans_max)
+/* Its items become orphans, of which each lane keeps so many. */
+static void stream_leave_lanes(struct insert_stream *stream, uint32_t keep, const char *reason)
 {
-    uint32_t dropped = 0;
-    for (struct pending_insert *next, *pending = pending_first(&lane->inserts);
-         pending && stream->pending; pending = next) {
-        next = pending_next(pending);
-        for (uint32_t n = pending_leave(&lane->inserts, pending, stream); n > 0; --n)
-            stream_waits_less(stream, pending);
-        if (pending->owner.stream || lane->inserts.orphan_count <= orphans_max)
-            continue;
-        lane_take(lane, pending);
-        pending_end(lane, pending, TRP_RESOURCE_EXHAUSTED);
-        dropped++;
+    struct service *service = stream->service;
+    for (size_t i = 0; stream->pending && i < engine_table_count(service->engine); i++) {
+        struct lane *lane = service->lanes[i];
+        for (struct pending_insert *pending = pending_first(&lane->inserts);
+             pending && stream->pending; pending = pending_next(pending))
+            for (uint32_t n = pending_leave(&lane->inserts, pending, stream); n > 0; n--)
+                stream_waits_less(stream, pending);
+        orphans_drop(lane, keep, 0, reason);
     }
-    return dropped;
 }
 
-/* Nobody waits for orphans; whoever sent them sends them again if it comes back. */
-static void orphans_give_up(struct service *service)
+/* The chunks that it keeps for items to come go. */
+static void stream_drop_kept(struct insert_stream *stream)
 {
-    uint64_t enough = service->held_bytes_max - service->held_bytes_max / 8;
-    uint32_t count = 0;
-    for (size_t i = 0; i < engine_table_count(service->engine); i++) {
-        struct lane *lane = service->lanes[i];
-        for (struct pending_insert *next, *pending = pending_first(&lane->inserts);
-             lane->inserts.orphan_count > 0 && service_held(service) > enough; pending = next) {
-            next = pending_next(pending);
-            if (pending->owner.stream)
-                continue;
-            lane_take(lane, pending);
-            pending_end(lane, pending, TRP_RESOURCE_EXHAUSTED);
-            count++;
-        }
-    }
-    if (count > 0)
-        trp_log(TRP_WARN,
-                "inserts of ended streams dropped count=%u reason=items that wait for "
-                "limiters take more memory than the server holds",
-                count);
+    keep_set_cleanup(&stream->keep, stream->service->engine);
+    trajectory_builder_cleanup(&stream->builder);
+    kept_count(stream);
 }
 
 /* All that it holds goes. */
@@ -422,9 +417,9 @@ static void stream_give_up(struct insert_stream *stream)
                                      " that the server holds: come again",
                                      held, most));
         int64_t now = clock_now_ns(&clock_monotonic);
-        if (service->held_told_ns == 0 ||
-            now > service->held_told_ns + ROOM_LINE_MS * INT64_C(1000000)) {
-            service->held_told_ns = now;
+        if (service->held_logged_ns == 0 ||
+            now > service->held_logged_ns + ROOM_LINE_MS * INT64_C(1000000)) {
+            service->held_logged_ns = now;
             trp_log(TRP_WARN, "writers are told to come again reason=%s", stream->text);
         }
     } else {
@@ -435,18 +430,18 @@ static void stream_give_up(struct insert_stream *stream)
                              "has most: %" PRIu64,
                              held, most, stream_holds(stream)));
     }
-    for (size_t i = 0; stream->pending && i < engine_table_count(service->engine); i++)
-        lane_leave_to(service->lanes[i], stream, 0);
-    keep_set_cleanup(&stream->keep, service->engine);
-    trajectory_builder_cleanup(&stream->builder);
-    kept_count(stream);
+    stream_leave_lanes(stream, 0, NULL);
+    stream_drop_kept(stream);
 }
 
 static void held_bound(struct service *service, struct insert_stream *sender)
 {
     if (service_held(service) <= service->held_bytes_max)
         return;
-    orphans_give_up(service);
+    /* Nobody waits for orphans; whoever sent them sends them again if it comes back. */
+    for (size_t i = 0; i < engine_table_count(service->engine); i++)
+        orphans_drop(service->lanes[i], 0, service->held_bytes_max - service->held_bytes_max / 8,
+                     "items that wait for limiters take more memory than the server holds");
     while (service_held(service) > service->held_bytes_max) {
         struct insert_stream *stream = sender->pending ? sender : holds_most(service);
         if (!stream)
@@ -461,17 +456,17 @@ static trp_status message_apply(struct insert_stream *stream, trp_message *messa
     struct wire_insert_request *request = &service->insert;
     const trp_bytes *parts;
     size_t count = trp_message_parts(message, &parts);
-    TRP_TRY(wire_insert_request_decode_parts(parts, count, request));
+    TRP_TRY(wire_insert_request_decode(parts, count, request));
     struct wire_lists *lists = &request->lists;
     if (lists->chunk_count == 0 && lists->item_count == 0)
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "ProcessIncomingRequest: Request lacks both chunks and item.  Request: ");
-    if (request->hello.size > 0 && !stream->inbox)
-        stream->inbox = inbox_offer(service, stream->call, request->hello);
+    if (request->hello.size > 0 && !stream->segment)
+        stream->segment = shm_segment_offer(service, stream->call, request->hello);
     for (uint32_t i = 0; i < lists->chunk_count; i++) {
         struct wire_chunk *chunk = &lists->chunks[i];
         if (chunk->by_reference)
-            TRP_TRY(wire_chunk_resolve(request, inbox_memory(stream->inbox), chunk));
+            TRP_TRY(wire_chunk_resolve(request, shm_segment_memory(stream->segment), chunk));
         TRP_TRY(keep_set_add(&stream->keep, service->engine, chunk));
     }
     if (lists->item_count > 0) {
@@ -488,7 +483,7 @@ static trp_status message_apply(struct insert_stream *stream, trp_message *messa
 
 /* ---- the call ---------------------------------------------------------------------------- */
 
-void insert_opened(void *service, trp_server_call *call)
+static void insert_opened(void *service, trp_server_call *call)
 {
     struct insert_stream *stream = xcalloc(1, sizeof *stream);
     stream->service = service;
@@ -498,7 +493,7 @@ void insert_opened(void *service, trp_server_call *call)
     trp_server_call_read(call);
 }
 
-void insert_received(void *arg, trp_server_call *call, trp_message *message)
+static void insert_received(void *arg, trp_server_call *call, trp_message *message)
 {
     struct service *service = arg;
     struct insert_stream *stream = service_work(service, call);
@@ -510,7 +505,7 @@ void insert_received(void *arg, trp_server_call *call, trp_message *message)
     if (status == TRP_OK) {
         engine_set_time(service->engine, clock_wall_ns());
         status = message_apply(stream, message);
-        trp_server_call_weigh(call, service->insert.referenced_bytes / INBOX_BYTES_WEIGHT);
+        trp_server_call_weigh(call, service->insert.referenced_bytes / REFERENCED_BYTES_WEIGHT);
     } else {
         service_fail(service);
     }
@@ -528,7 +523,7 @@ void insert_received(void *arg, trp_server_call *call, trp_message *message)
     stream_read(stream);
 }
 
-void insert_drained(void *service, trp_server_call *call)
+static void insert_drained(void *service, trp_server_call *call)
 {
     struct insert_stream *stream = trp_server_call_state(call);
     if (!stream->unread)
@@ -537,34 +532,36 @@ void insert_drained(void *service, trp_server_call *call)
     stream_read(stream);
 }
 
-void insert_half_closed(void *arg, trp_server_call *call)
+static void insert_half_closed(void *arg, trp_server_call *call)
 {
     struct insert_stream *stream = service_work(arg, call);
     stream->half_closed = true;
     stream_touch(stream);
 }
 
-void insert_closed(void *arg, trp_server_call *call)
+static void insert_closed(void *arg, trp_server_call *call)
 {
     struct service *service = arg;
     struct insert_stream *stream = service_work(service, call);
     list_remove(&service->inserting, &stream->link);
     if (stream->touched)
         list_remove(&service->touched, &stream->touched_link);
-    for (size_t i = 0; stream->pending && i < engine_table_count(service->engine); i++) {
-        uint32_t dropped = lane_leave_to(service->lanes[i], stream, INSERT_ORPHANS_MAX);
-        if (dropped)
-            trp_log(TRP_WARN, "inserts of an ended stream dropped table=%s count=%u",
-                    service->lanes[i]->table->name, dropped);
-    }
-    keep_set_cleanup(&stream->keep, service->engine);
-    trajectory_builder_cleanup(&stream->builder);
-    kept_count(stream);
-    inbox_leave(service, stream->inbox);
+    stream_leave_lanes(stream, INSERT_ORPHANS_MAX, "more of them wait than a table keeps");
+    stream_drop_kept(stream);
+    shm_segment_destroy(service, stream->segment);
     free(stream->ring);
     free(stream->text);
     free(stream);
 }
+
+const trp_raw_method insert_method = {.path = "/deepmind.reverb.ReverbService/InsertStream",
+                                      .any_size = true,
+                                      .in_parts = true,
+                                      .opened = insert_opened,
+                                      .received = insert_received,
+                                      .half_closed = insert_half_closed,
+                                      .drained = insert_drained,
+                                      .closed = insert_closed};
 
 const char *insert_stream_peer(const struct insert_stream *stream)
 {

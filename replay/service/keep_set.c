@@ -1,16 +1,13 @@
 /* Problem: every message brings chunks, refers to some and says which to keep; most sets have one
  * to a few hundred, and most messages replace all of them.
- * Design: a dense array in order of arrival with an open-addressing index over it. Release marks
- * what stays, moves it down, and builds the index anew: proportional to what was kept, like the
- * list of keys itself. A chunk is checked once, when it comes: headers, and that each tensor's
- * content is what its header says, without decompressing it.
- * Guarantee: a chunk in the set has one reference from it, and its tensors can be unpacked by any
- * client. */
+ * Design: a dense array in order of arrival with a map over it. Release marks the chunks that stay
+ * and moves them down: proportional to their number, like the list of keys itself. A chunk is
+ * checked once, when it comes: headers, and that each tensor's content is what its header says,
+ * without decompressing it. Guarantee: a chunk in the set has one reference from it, and its
+ * tensors can be unpacked by any client. */
 #include "keep_set.h"
 
-#include <assert.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +15,7 @@
 #include "core/array.h"
 #include "core/hash.h"
 #include "limits.h"
+#include "replay/model/signature.h"
 #include "replay/wire/tensor.h"
 
 void keep_set_cleanup(struct keep_set *set, struct engine *engine)
@@ -26,7 +24,7 @@ void keep_set_cleanup(struct keep_set *set, struct engine *engine)
         engine_chunk_unref(engine, set->kept[i].chunk);
     free(set->kept);
     free(set->tensors);
-    free(set->index);
+    map_cleanup(&set->index);
     free(set->memos);
     free(set->spans);
     *set = (struct keep_set){0};
@@ -35,47 +33,15 @@ void keep_set_cleanup(struct keep_set *set, struct engine *engine)
 uint64_t keep_set_memory(const struct keep_set *set)
 {
     return set->capacity * sizeof *set->kept + set->tensor_capacity * sizeof *set->tensors +
-           set->index_size * sizeof *set->index + set->span_capacity * sizeof *set->spans +
+           set->index.capacity * sizeof *set->index.entries +
+           set->span_capacity * sizeof *set->spans +
            (set->memos ? TENSOR_MEMOS_MAX * sizeof *set->memos : 0);
-}
-
-static uint32_t key_slot(const struct keep_set *set, uint64_t key)
-{
-    return hash_place(key, set->index_size);
-}
-
-static void index_put(struct keep_set *set, uint32_t number)
-{
-    uint32_t slot = key_slot(set, set->kept[number].key);
-    while (set->index[slot])
-        slot = (slot + 1) & (set->index_size - 1);
-    set->index[slot] = number + 1;
-}
-
-static void index_build(struct keep_set *set)
-{
-    uint32_t size = 16;
-    while (size < 2 * (set->count + 1))
-        size *= 2;
-    if (size > set->index_size || size * 8 < set->index_size) {
-        free(set->index);
-        set->index = xmalloc(size * sizeof *set->index);
-        set->index_size = size;
-    }
-    memset(set->index, 0, set->index_size * sizeof *set->index);
-    for (uint32_t i = 0; i < set->count; i++)
-        index_put(set, i);
 }
 
 struct kept *keep_set_find(const struct keep_set *set, uint64_t key)
 {
-    if (set->count == 0)
-        return NULL;
-    uint32_t slot = key_slot(set, key);
-    for (; set->index[slot]; slot = (slot + 1) & (set->index_size - 1))
-        if (set->kept[set->index[slot] - 1].key == key)
-            return &set->kept[set->index[slot] - 1];
-    return NULL;
+    uint64_t number = map_get(&set->index, key);
+    return number ? &set->kept[number - 1] : NULL;
 }
 
 static uint64_t tensor_layout(const struct wire_tensor *tensor)
@@ -87,14 +53,6 @@ static uint64_t tensor_layout(const struct wire_tensor *tensor)
     return hash ^ tensor->hidden;
 }
 
-static void tensor_push(struct keep_set *set, const struct wire_tensor *tensor)
-{
-    if (set->tensor_count == set->tensor_capacity)
-        set->tensors = array_grow(set->tensors, &set->tensor_capacity, sizeof *set->tensors);
-    set->tensors[set->tensor_count++] = (struct kept_tensor){
-        .rows = tensor->rank > 0 ? tensor->dims[0] : -1, .layout = tensor_layout(tensor)};
-}
-
 static trp_status tensor_check(const struct wire_tensor *tensor)
 {
     enum {
@@ -102,13 +60,14 @@ static trp_status tensor_check(const struct wire_tensor *tensor)
         RANK_MAX = 254, /* TensorFlow's; its clients abort at more */
     };
     size_t element = tensor_element_bytes(tensor->dtype);
-    uint64_t bytes, literal = 0;
+    trp_bytes literal = {0};
+    uint64_t bytes;
     if (tensor->elements == UINT64_MAX)
         return trp_fail(TRP_INVALID_ARGUMENT, "its shape is no tensor's");
     if (tensor->rank > RANK_MAX)
         return trp_fail(TRP_INVALID_ARGUMENT, "its %u dimensions are more than %d", tensor->rank,
                         (int)RANK_MAX);
-    /* NumPy multiplies what is not 0 of an empty shape, too. */
+    /* NumPy multiplies the other dimensions of an empty shape, too. */
     if (tensor->elements == 0 && tensor->extent > UINT32_MAX / (element ? element : 1))
         return trp_fail(TRP_INVALID_ARGUMENT, "its shape is beyond 4 GiB");
     if (tensor->dtype == DTYPE_STRING)
@@ -120,25 +79,21 @@ static trp_status tensor_check(const struct wire_tensor *tensor)
         return trp_fail(TRP_INVALID_ARGUMENT, "its shape is beyond 4 GiB");
     if (tensor->beyond == 0)
         return block_check(tensor->content, bytes);
-    if (block_is_literal(tensor->content, tensor->beyond, &literal) && literal == bytes)
+    if (block_literal(tensor->content, tensor->beyond, &literal) &&
+        literal.size + tensor->beyond == bytes)
         return TRP_OK;
     return trp_fail(TRP_INVALID_ARGUMENT,
                     "its content decompresses to %" PRIu64 " bytes, its shape says %" PRIu64,
-                    literal, bytes);
+                    literal.size + tensor->beyond, bytes);
 }
 
-/* Names the chunk and the tensor in front of what is wrong with it. */
+/* Names the chunk and the tensor in front of trp_last_error(). */
 static trp_status tensor_refuse(uint64_t key, uint32_t number, const struct wire_tensor *tensor)
 {
-    char shape[TRP_RANK_MAX * 21 + 1] = "";
-    size_t size = 0;
-    uint32_t known = tensor->rank < TRP_RANK_MAX ? tensor->rank : TRP_RANK_MAX;
-    for (uint32_t i = 0; i < known; i++)
-        size += (size_t)snprintf(shape + size, sizeof shape - size, i ? ",%" PRId64 : "%" PRId64,
-                                 tensor->dims[i]);
-    return trp_fail(TRP_INVALID_ARGUMENT,
-                    "chunk %" PRIu64 ", tensor %u (dtype %d, shape [%s%s]): %s", key, number,
-                    tensor->dtype, shape, known < tensor->rank ? ",..." : "", trp_last_error());
+    char text[TRP_RANK_MAX * 21 + 32];
+    tensor_describe(text, sizeof text, tensor->dtype, tensor->rank, tensor->dims);
+    return trp_fail(TRP_INVALID_ARGUMENT, "chunk %" PRIu64 ", tensor %u (%s): %s", key, number,
+                    text, trp_last_error());
 }
 
 /* Rows of one chunk's tensors are those of the same steps. */
@@ -168,6 +123,16 @@ static trp_status range_check(const struct wire_tensor_reader *reader,
     return TRP_OK;
 }
 
+/* A hash of the rows and layouts of the tensors from `first` on, which clients choose. */
+static uint64_t tensors_shape(const struct keep_set *set, uint32_t first)
+{
+    uint64_t shape = hash_seeds[0];
+    for (uint32_t i = first; i < set->tensor_count; i++)
+        shape = hash_fold(shape ^ (uint64_t)set->tensors[i].rows,
+                          hash_seeds[1] ^ set->tensors[i].layout);
+    return shape;
+}
+
 static trp_status tensors_read(struct keep_set *set, const struct wire_chunk *chunk,
                                uint64_t *episode)
 {
@@ -191,7 +156,10 @@ static trp_status tensors_read(struct keep_set *set, const struct wire_chunk *ch
         if (set->tensor_count == KEPT_TENSORS_MAX)
             return trp_fail(TRP_RESOURCE_EXHAUSTED, "a stream keeps more than %d tensors",
                             (int)KEPT_TENSORS_MAX);
-        tensor_push(set, &tensor);
+        set->tensors = array_room(set->tensors, set->tensor_count, &set->tensor_capacity,
+                                  sizeof *set->tensors);
+        set->tensors[set->tensor_count++] = (struct kept_tensor){
+            .rows = tensor.rank > 0 ? tensor.dims[0] : -1, .layout = tensor_layout(&tensor)};
         TRP_TRY(rows_check(set, chunk, first));
     }
 }
@@ -228,29 +196,32 @@ trp_status keep_set_add(struct keep_set *set, struct engine *engine, const struc
         set->tensor_count = first;
         return status;
     }
-    if (set->count == set->capacity)
-        set->kept = array_grow(set->kept, &set->capacity, sizeof *set->kept);
-    set->kept[set->count++] = (struct kept){.key = chunk->key,
-                                            .chunk = make_chunk(set, engine, chunk),
-                                            .tensor_first = first,
-                                            .tensor_count = set->tensor_count - first};
-    set->kept[set->count - 1].chunk->episode = episode;
-    set->bytes += set->kept[set->count - 1].chunk->size;
-    if (2 * set->count > set->index_size)
-        index_build(set);
-    else
-        index_put(set, set->count - 1);
+    set->kept = array_room(set->kept, set->count, &set->capacity, sizeof *set->kept);
+    struct kept *kept = &set->kept[set->count++];
+    *kept = (struct kept){.key = chunk->key,
+                          .chunk = make_chunk(set, engine, chunk),
+                          .tensor_first = first,
+                          .tensor_count = set->tensor_count - first,
+                          .shape = tensors_shape(set, first)};
+    kept->chunk->episode = episode;
+    set->bytes += kept->chunk->size;
+    *map_at(&set->index, chunk->key) = set->count;
     return TRP_OK;
 }
 
-/* Moves what is marked to the front, drops the rest. */
-static void keep_marked(struct keep_set *set, struct engine *engine)
+/* Moves the marked chunks, so many, to the front, drops the others. */
+static void keep_marked(struct keep_set *set, struct engine *engine, uint32_t marked)
 {
     uint32_t count = 0, tensor_count = 0;
+    bool most_go = marked < set->count / 2;
+    if (most_go)
+        map_clear(&set->index);
     for (uint32_t i = 0; i < set->count; i++) {
         struct kept kept = set->kept[i];
         if (kept.mark != set->mark) {
             engine_chunk_unref(engine, kept.chunk);
+            if (!most_go)
+                map_remove(&set->index, kept.key);
             continue;
         }
         memmove(&set->tensors[tensor_count], &set->tensors[kept.tensor_first],
@@ -258,10 +229,10 @@ static void keep_marked(struct keep_set *set, struct engine *engine)
         kept.tensor_first = tensor_count;
         tensor_count += kept.tensor_count;
         set->kept[count++] = kept;
+        *map_at(&set->index, kept.key) = count;
     }
     set->count = count;
     set->tensor_count = tensor_count;
-    index_build(set);
 }
 
 trp_status keep_set_release(struct keep_set *set, struct engine *engine,
@@ -278,7 +249,7 @@ trp_status keep_set_release(struct keep_set *set, struct engine *engine,
         found++;
     }
     if (found < set->count)
-        keep_marked(set, engine);
+        keep_marked(set, engine, found);
     set->bytes = 0;
     for (uint32_t i = 0; i < set->count; i++)
         if (set->kept[i].chunk->seq == 0)

@@ -2,24 +2,19 @@
 #ifndef TRP_REPLAY_SERVICE_LIMITS_H
 #define TRP_REPLAY_SERVICE_LIMITS_H
 
-#include <stdint.h>
-
 enum {
-    /* wire/wire.c, keep_set.c: headers of tensors that are recognised: dtype and eight
-     * dimensions of up to three bytes; 32 columns. */
-    TENSOR_MEMOS_MAX = 32,
-    /* keep_set.c: what one insert stream keeps: 2^20 x 48 and 2^22 x 16 bytes are 112 MB.
-     */
+    TENSOR_MEMOS_MAX = 32, /* keep_set.c: a column each; see WIRE_MEMO_BYTES_MAX */
+    /* keep_set.c: chunks that one insert stream keeps: 2^20 x 56, as many x 32 and 2^22 x 16 bytes
+     * are 155 MB. */
     KEPT_CHUNKS_MAX = 1 << 20,
     KEPT_TENSORS_MAX = 1 << 22,
-    /* model/trajectory.c: items that are recognised by comparing: 64 columns of one slice; 4 KB. */
+    /* trajectory_builder.c: items that are recognised by comparing: 64 columns of one slice; 4 KB.
+     */
     TEMPLATE_SLOTS_MAX = 64,
-    TEMPLATE_TENSORS_MAX = 128,
     TEMPLATE_BYTES_MAX = 4096,
     CLEAR_BUSY_ITEMS = 128, /* that one engine_clear_step() lets go beside other work */
-    /* insert_stream.c: inserts that wait for a limiter. Reverb's 1000 a table (or a tenth
-     * of it); at most 16 MiB of a stream before it is not read on; 1000 a table of streams that
-     * ended. */
+    /* insert_stream.c: inserts that wait for a limiter. Reverb's 1000 a table (or a tenth of it);
+     * at most 16 MiB of a stream before it is not read on; 1000 a table of streams that ended. */
     LANE_INSERTS_MAX = 1000,
     PENDING_BYTES_MAX = 16 << 20,
     INSERT_ORPHANS_MAX = 1000,
@@ -33,25 +28,24 @@ enum {
     /* sample_stream.c: pages of a stream that are on their way from the disk: 32 reads of
      * 28 KB are 1 MiB, on their way in eight batches as those before are waited for. */
     SAMPLE_AHEAD_BYTES_MAX = 8 << 20,
-    /* sample_draws.c: for the leaf, for the pages; once more for what was given up
-       meanwhile. */
-    SAMPLE_LOOKS_MAX = 3,
+    /* sample_draws.c: for the leaf, for the pages; once more for pages that were given up
+     * meanwhile. */
+    SAMPLE_PROBES_MAX = 3,
     /* dm-reverb's sampler drops samples that nobody has fetched from it when the status comes; a
      * batch is fetched within this. */
     SAMPLE_GRACE_MS = 50,
     SAMPLE_RESPONSES_MAX = 3,
-    /* inbox.c: shared memory that a writer makes its chunks in: what is on its way (2 MiB
+    /* shm_segment.c: shared memory that a writer makes its chunks in: items on their way (2 MiB
      * unless it says otherwise), its history, and more of it. Pages that nobody writes to do not
      * exist; 128 writers that touch all of them take 1 GiB, further ones send. */
-    INBOX_BYTES = 8 << 20,
-    INBOXES_MAX = 128,
-    /* insert_stream.c: bytes in inboxes that count as much as one of a message does: 4 MiB
-     * of them, a millisecond's copying, end a group, and at most that and one inbox are copied for
+    SHM_SEGMENT_BYTES = 8 << 20,
+    SHM_SEGMENTS_MAX = 128,
+    /* insert_stream.c: bytes in segments that count as much as one of a message does: 4 MiB of
+     * them, a millisecond's copying, end a group, and at most that and one segment are copied for
      * one. */
-    INBOX_BYTES_WEIGHT = 16,
-    /* insert_stream.c: messages of confirmations that a client has not read: more than a
-     * writer has items on their way, so that none waits for the server while the server waits for
-     * it. */
+    REFERENCED_BYTES_WEIGHT = 16,
+    /* insert_stream.c: messages of confirmations that a client has not read: more than a writer has
+     * items on their way, so that none waits for the server while the server waits for it. */
     INSERT_RESPONSES_MAX = 4096,
     /* The same of messages with many: 100 000 items; and entries of a ring that stay when all is
      * confirmed, 64 KB. */
@@ -59,15 +53,16 @@ enum {
     INSERT_RING_KEPT_MAX = 4096,
     /* Confirmations that wait, in the order of their stream, for an item that does: 1 MiB. */
     INSERT_CONFIRMS_MAX = 1 << 16,
-    /* service.c: a full file system is looked at again so often; it is told of, and changes
+    /* service.c: a full file system is probed so often; a line says so, and changes
      * are refused, when it has had no room for them for so long: compacting the log, which makes
      * some, takes a second where disks are slow. Callers wait for UNARY_TIMEOUT_MS. */
     SERVICE_FULL_RETRY_MS = 50,
-    SERVICE_FULL_TELL_MS = 2000,
+    SERVICE_FULL_LOG_MS = 2000,
     SERVICE_FULL_REFUSE_MS = 10000,
-    /* service.c: what decoded requests took and the next may reuse: five thousand items' worth. */
+    /* service.c: memory of a decoded request that the next one reuses: five thousand items. */
     SERVICE_DECODED_BYTES_KEPT = 1 << 20,
-    /* service.c: what a client kept is taken back so soon where nothing else happens. */
+    /* service.c: chunks that the transport has sent are let go so soon when nothing else happens.
+     */
     SERVICE_UNPIN_MS = 100,
 };
 

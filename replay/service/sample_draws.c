@@ -1,11 +1,10 @@
-/* Problem: what a stream is given has to be in memory before its turn to be sent, or the thread
- * that owns all tables waits for the disk. Design: a turn's draws are a batch: a few large
- * messages, of which a slow client keeps one here. A draw keeps references to its chunks. What of
- * them is on the disk only is fetched (disk/fetcher.c) while other streams and the inserts go on;
- * meanwhile the stream may have further turns, up to SAMPLE_AHEAD_BYTES_MAX, so that the disk
- * always has many reads to choose from. Batches leave in the order of their draws. A stream that
- * ends leaves a batch to the fetcher, without the chunks. Guarantee: a batch that is ready was in
- * memory a moment ago. */
+/* Problem: samples have to be in memory before their turn to be sent, or the thread that owns all
+ * tables waits for the disk. Design: a turn's draws are a batch: a few large messages, of which a
+ * slow client keeps one here. A draw keeps references to its chunks. Those that are on the disk
+ * only are fetched (disk/fetcher.c) while other streams and the inserts go on; meanwhile the stream
+ * may have further turns, up to SAMPLE_AHEAD_BYTES_MAX, so that the disk always has many reads to
+ * choose from. Batches leave in the order of their draws. A stream that ends leaves a batch to the
+ * fetcher, without the chunks. Guarantee: a batch that is ready was in memory a moment ago. */
 #include "sample_stream.h"
 
 #include <stdlib.h>
@@ -16,25 +15,13 @@
 
 /* ---- drawing ----------------------------------------------------------------------------- */
 
-static void push_chunks(struct draws *draws, const struct item *item)
-{
-    uint32_t count = item->trajectory->chunk_count;
-    while (draws->chunk_capacity - draws->chunk_count < count) {
-        draws->chunks = array_grow(draws->chunks, &draws->chunk_capacity, sizeof(struct chunk *));
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        chunk_ref(item->chunks[i]);
-        draws->chunks[draws->chunk_count++] = item->chunks[i];
-    }
-}
-
 /* One sample behind the others; its bytes. */
 static size_t push_sample(struct sample_stream *stream, struct draws *draws,
                           const struct table_sample *sample, bool rate_limited, uint64_t handed)
 {
     const struct engine_table *table = stream->lane->table;
-    if (draws->drawn_count == draws->drawn_capacity)
-        draws->drawn = array_grow(draws->drawn, &draws->drawn_capacity, sizeof *draws->drawn);
+    draws->drawn =
+        array_room(draws->drawn, draws->drawn_count, &draws->drawn_capacity, sizeof *draws->drawn);
     const struct item *item = sample->item;
     size_t before = draws->trajectories.size, bytes = 0;
     struct drawn *drawn = &draws->drawn[draws->drawn_count++];
@@ -51,11 +38,14 @@ static size_t push_sample(struct sample_stream *stream, struct draws *draws,
     stream->transport->put_trajectory(item, &draws->trajectories);
     drawn->trajectory_at = before;
     drawn->trajectory_size = (uint32_t)(draws->trajectories.size - before);
-    push_chunks(draws, item);
     for (uint32_t i = 0; i < drawn->chunk_count; i++) {
-        draws->look_again |=
-            !engine_chunk_prefetch(stream->service->engine, item->chunks[i], &draws->fetch);
-        bytes += item->chunks[i]->size;
+        struct chunk *chunk = item->chunks[i];
+        draws->chunks = array_room(draws->chunks, draws->chunk_count, &draws->chunk_capacity,
+                                   sizeof(struct chunk *));
+        chunk_ref(chunk);
+        draws->chunks[draws->chunk_count++] = chunk;
+        draws->unknown |= !engine_chunk_prefetch(stream->service->engine, chunk, &draws->fetch);
+        bytes += chunk->size;
     }
     return bytes + drawn->trajectory_size;
 }
@@ -85,21 +75,21 @@ static void draw_batch(struct sample_stream *stream, struct draws *draws)
 {
     bool rate_limited = stream->queued_in != stream->service->group;
     size_t bytes = 0, typical = SAMPLE_BATCH_BYTES_MAX;
-    for (uint32_t total = 0, drawn;
-         total < SAMPLE_BATCH_ITEMS_MAX && stream->remaining > 0 && bytes < SAMPLE_BATCH_BYTES_MAX;
+    for (uint32_t total = 0, drawn; total < SAMPLE_BATCH_ITEMS_MAX &&
+                                    stream->request.remaining > 0 && bytes < SAMPLE_BATCH_BYTES_MAX;
          total += drawn) {
         /* Blocks only of items that the batch has room for, going by those before. */
         size_t count = (SAMPLE_BATCH_BYTES_MAX - bytes) / (typical + 1);
         if (count < 1 || count > SAMPLE_BLOCK_ITEMS_MAX)
             count = count < 1 ? 1 : SAMPLE_BLOCK_ITEMS_MAX;
-        if ((int64_t)count > stream->remaining)
-            count = (size_t)stream->remaining;
+        if ((int64_t)count > stream->request.remaining)
+            count = (size_t)stream->request.remaining;
         size_t more = draw_block(stream, draws, (uint32_t)count, rate_limited, &drawn);
         if (drawn == 0)
             return;
         typical = more / drawn;
         bytes += more;
-        stream->remaining -= drawn;
+        stream->request.remaining -= drawn;
     }
 }
 
@@ -123,16 +113,15 @@ static void draws_fetch(struct sample_stream *stream, struct draws *draws)
     fetcher_start(stream->service->fetcher, &draws->fetch);
 }
 
-/* Now it can be told where the chunks are. Looks are bounded: what was fetched may be gone again.
- */
-static void draws_look_again(struct sample_stream *stream, struct draws *draws)
+/* The disk has said more of where the chunks are. Probes are bounded: pages may be gone again. */
+static void draws_probe(struct sample_stream *stream, struct draws *draws)
 {
     struct engine *engine = stream->service->engine;
-    bool again = draws->look_again && ++draws->looks < SAMPLE_LOOKS_MAX;
+    bool again = draws->unknown && ++draws->probes < SAMPLE_PROBES_MAX;
     fetch_clear(&draws->fetch);
-    draws->look_again = false;
+    draws->unknown = false;
     for (uint32_t i = 0; again && i < draws->chunk_count; i++)
-        draws->look_again |= !engine_chunk_prefetch(engine, draws->chunks[i], &draws->fetch);
+        draws->unknown |= !engine_chunk_prefetch(engine, draws->chunks[i], &draws->fetch);
     draws_fetch(stream, draws);
 }
 
@@ -158,8 +147,8 @@ static void draws_unref(struct service *service, struct draws *draws)
         engine_chunk_unref(service->engine, draws->chunks[i]);
     draws->drawn_count = draws->drawn_next = 0;
     draws->chunk_count = draws->chunk_next = 0;
-    draws->looks = 0;
-    draws->look_again = false;
+    draws->probes = 0;
+    draws->unknown = false;
 }
 
 void sample_stream_drop_first(struct sample_stream *stream)
@@ -204,7 +193,7 @@ void service_fetched(void *arg)
             continue;
         }
         stream->fetching_bytes -= fetch->bytes;
-        draws_look_again(stream, draws);
+        draws_probe(stream, draws);
         sample_stream_continue(stream);
     }
 }

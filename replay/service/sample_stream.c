@@ -1,36 +1,31 @@
 /* Problem: a sampler asks for n samples and wants them in few large messages, now if the limiter
- * allows it; what it does not take must not pile up here, and what it was given for the last time
- * must not be forgotten before it has it.
+ * allows it; samples that it does not take must not pile up here, and items that it was given
+ * for the last time must not be forgotten before it has them.
  * Design: a stream waits in its table's lane. Its turn is a batch: draws until the limiter stops
  * it, 1 MiB of chunks or SAMPLE_BATCH_ITEMS_MAX (sample_draws.c). The batch leaves in messages of
  * about 2 MiB as the transport takes them, at most three queued; then the stream queues behind the
- * others for its next batch. It does so before, too, while the disk is what it waits for. A message
+ * others for its next batch. It does so before, too, while it waits for the disk. A message
  * is sized first and the store copies small chunks straight into it; large ones it pins, so that
  * the transport sends them from where they lie (engine_message_fill()). Items out of their table
  * stay in the delivery until the stream asks for more or ends. Guarantee: never more samples than
- * asked for; nothing is drawn for a stream that has ended or does not take what it has; a timeout
+ * asked for; nothing is drawn for a stream that has ended or does not take its messages; a timeout
  * ends a stream only when all that was drawn for it has left, and nothing since. */
 #include "sample_stream.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/alloc.h"
 #include "core/array.h"
-#include "core/clock.h"
 #include "replay/engine/limits.h"
 #include "limits.h"
-
-const char sample_timeout_text[] =
-    "Rate Limiter: Timeout exceeded before the right to insert was acquired.";
 
 /* ---- lanes ------------------------------------------------------------------------------- */
 
 static struct sample_stream *lane_first(const struct lane *lane)
 {
-    return LIST_FIRST(&lane->samplers, struct sample_stream, link);
+    return LIST_FIRST(&lane->samplers, struct sample_stream, request.link);
 }
 
 static void request_end(struct sample_stream *stream)
@@ -40,34 +35,32 @@ static void request_end(struct sample_stream *stream)
     stream->lane = NULL;
 }
 
-/* Nothing will come any more: what it has leaves, and then it is told. */
+/* With trp_last_error(). */
+static void request_refuse(struct sample_stream *stream, trp_status status)
+{
+    request_end(stream);
+    sample_stream_finish(stream, status, trp_last_error());
+}
+
+/* Nothing will come any more: a stream is refused when the samples that it has have left. */
 static bool lane_is_over(const struct lane *lane)
 {
     return lane->dropped || service_is_lost(lane->service);
-}
-
-static trp_status lane_over(const struct lane *lane)
-{
-    const struct engine_table *table = lane->table;
-    return lane->dropped
-               ? engine_not_found((trp_bytes){(const uint8_t *)table->name, table->name_size})
-               : service_fail(lane->service);
 }
 
 static void lane_append(struct sample_stream *stream, int64_t timeout_ms)
 {
     struct lane *lane = stream->lane;
     if (lane_is_over(lane)) {
-        trp_status status = lane_over(lane);
-        request_end(stream);
-        sample_stream_finish(stream, status, trp_last_error());
+        trp_bytes name = {(const uint8_t *)lane->table->name, lane->table->name_size};
+        request_refuse(stream,
+                       lane->dropped ? engine_not_found(name) : service_fail(lane->service));
         return;
     }
     stream->deadline = deadline_in_ms(&clock_monotonic, stream->first ? -1 : timeout_ms);
     stream->queued_in = stream->service->group;
     stream->waiting = true;
-    list_push(&lane->samplers, &stream->link);
-    lane->sample_count++;
+    list_push(&lane->samplers, &stream->request.link);
     lane->timed_count += stream->timeout_ms >= 0;
     lane_move(lane);
 }
@@ -75,9 +68,8 @@ static void lane_append(struct sample_stream *stream, int64_t timeout_ms)
 static void lane_remove(struct sample_stream *stream)
 {
     struct lane *lane = stream->lane;
-    list_remove(&lane->samplers, &stream->link);
+    list_remove(&lane->samplers, &stream->request.link);
     stream->waiting = false;
-    lane->sample_count--;
     lane->timed_count -= stream->timeout_ms >= 0;
 }
 
@@ -86,17 +78,15 @@ void sample_stream_finish(struct sample_stream *stream, trp_status status, const
     if (stream->waiting)
         lane_remove(stream);
     stream->finished = true;
-    trp_server_call_finish(stream->call, status, text);
+    trp_server_call_finish(stream->request.call, status, text);
 }
 
 void lane_refuse_samples(struct lane *lane, trp_status status)
 {
     for (struct sample_stream *stream; (stream = lane_first(lane));) {
         lane_remove(stream);
-        if (stream->first)
-            continue; /* it is told when that has left */
-        request_end(stream);
-        sample_stream_finish(stream, status, trp_last_error());
+        if (!stream->first) /* else when its samples have left */
+            request_refuse(stream, status);
     }
 }
 
@@ -104,14 +94,14 @@ int64_t lane_expire(struct lane *lane, int64_t now_ns)
 {
     int64_t first = INT64_MAX;
     for (struct sample_stream *stream = lane_first(lane), *next; stream; stream = next) {
-        next = LIST_NEXT(stream, struct sample_stream, link);
+        next = LIST_NEXT(stream, struct sample_stream, request.link);
         if (stream->deadline.at_ns > now_ns) {
             first = stream->deadline.at_ns < first ? stream->deadline.at_ns : first;
             continue;
         }
         lane_remove(stream);
         request_end(stream);
-        stream->remaining = 0;
+        stream->request.remaining = 0;
         stream->transport->expired(stream);
     }
     return first;
@@ -127,11 +117,11 @@ static int64_t timeout_after_batch(const struct sample_stream *stream)
 
 bool sample_stream_full(const struct sample_stream *stream)
 {
-    return trp_server_call_queued(stream->call) >= SAMPLE_RESPONSES_MAX ||
-           !trp_server_call_room(stream->call);
+    return trp_server_call_queued(stream->request.call) >= SAMPLE_RESPONSES_MAX ||
+           !trp_server_call_room(stream->request.call);
 }
 
-/* Messages of what is in memory, as far as the transport takes them. False: the stream ended. */
+/* Messages of samples in memory, as far as the transport takes them. False: the stream ended. */
 static bool send_ready(struct sample_stream *stream)
 {
     while (stream->first && !stream->first->fetching && !stream->transport->full(stream)) {
@@ -170,7 +160,7 @@ void sample_stream_continue(struct sample_stream *stream)
             stream->deadline = deadline_in_ms(&clock_monotonic, timeout_after_batch(stream));
         return;
     }
-    if (stream->remaining > 0) {
+    if (stream->request.remaining > 0) {
         if (may_draw(stream))
             lane_append(stream, timeout_after_batch(stream));
         return;
@@ -180,14 +170,15 @@ void sample_stream_continue(struct sample_stream *stream)
     request_end(stream);
     if (stream->half_closed)
         sample_stream_finish(stream, TRP_OK, NULL);
-    else
+    else if (stream->transport->satisfied)
         stream->transport->satisfied(stream);
 }
 
 void sample_stream_drained(struct sample_stream *stream)
 {
-    if (stream->delivery.count >= SAMPLE_UNACKED_MAX && trp_server_call_queued(stream->call) == 0)
-        engine_ack_until(stream->service->engine, &stream->delivery, stream->left);
+    if (stream->delivery.count >= SAMPLE_UNACKED_MAX &&
+        trp_server_call_queued(stream->request.call) == 0)
+        engine_ack(stream->service->engine, &stream->delivery, stream->left);
     sample_stream_continue(stream);
 }
 
@@ -210,7 +201,7 @@ void sample_stream_init(struct sample_stream *stream, const struct sample_transp
 {
     stream->transport = transport;
     stream->service = service;
-    stream->call = call;
+    stream->request.call = call;
     trp_server_call_set_state(call, stream);
     trp_server_call_read(call);
 }
@@ -220,33 +211,12 @@ void sample_stream_ask(struct sample_stream *stream, struct lane *lane, int64_t 
 {
     assert(!stream->lane);
     stream->lane = lane;
-    lane_use(lane);
+    lane->users++;
     delivery_begin(&stream->delivery);
-    stream->remaining = count;
+    stream->request.remaining = count;
     stream->timeout_ms = timeout_ms;
-    stream->since_ns = clock_now_ns(&clock_monotonic);
+    stream->request.since_ns = clock_now_ns(&clock_monotonic);
     lane_append(stream, timeout_ms);
-}
-
-void sample_stream_cleanup(struct sample_stream *stream)
-{
-    if (stream->waiting)
-        lane_remove(stream);
-    engine_ack(stream->service->engine, &stream->delivery);
-    delivery_cleanup(&stream->delivery);
-    sample_stream_drop_draws(stream);
-    request_end(stream);
-}
-
-const struct sample_stream *lane_sampler_after(const struct lane *lane,
-                                               const struct sample_stream *stream,
-                                               struct waiting_sampler *out)
-{
-    stream = stream ? LIST_NEXT(stream, struct sample_stream, link) : lane_first(lane);
-    if (stream)
-        *out = (struct waiting_sampler){trp_server_call_peer(stream->call), stream->since_ns,
-                                        stream->remaining};
-    return stream;
 }
 
 /* ---- Reverb's SampleStream --------------------------------------------------------------- */
@@ -254,23 +224,6 @@ const struct sample_stream *lane_sampler_after(const struct lane *lane,
 static void reverb_put_trajectory(const struct item *item, struct buffer *out)
 {
     trajectory_encode(item->trajectory, item->chunks, out);
-}
-
-static struct wire_entry_parts *push_parts(struct service *service, uint32_t count)
-{
-    if (count == service->part_capacity) {
-        service->parts =
-            array_grow(service->parts, &service->part_capacity, sizeof *service->parts);
-    }
-    return &service->parts[count];
-}
-
-static void slots_reserve(struct service *service, uint32_t count)
-{
-    while (service->slot_capacity < count) {
-        service->slots =
-            array_grow(service->slots, &service->slot_capacity, sizeof *service->slots);
-    }
 }
 
 /* A message on its way into service->parts and slots. */
@@ -317,16 +270,21 @@ static void entry_cut(struct sample_stream *stream, struct wire_entry_parts *par
     cut->bytes += parts->trajectory.size;
 }
 
-/* Entries for one message. What was on the disk may be there only again before it leaves: the
- * transport must not wait for it, so it is copied now. */
+/* Entries for one message. Chunks that were on the disk may be there only again before they
+ * leave: the transport must not wait for them, so they are copied now. */
 static struct cut message_cut(struct sample_stream *stream)
 {
     struct service *service = stream->service;
     struct draws *draws = stream->first;
     struct cut cut = {.room = draws->cold ? 0 : engine_pin_room(service->engine)};
-    slots_reserve(service, draws->chunk_count - draws->chunk_next);
-    while (draws->drawn_next < draws->drawn_count && cut.bytes <= SAMPLE_RESPONSE_BYTES_MAX)
-        entry_cut(stream, push_parts(service, cut.parts++), &cut);
+    while (service->slot_capacity < draws->chunk_count - draws->chunk_next)
+        service->slots =
+            array_grow(service->slots, &service->slot_capacity, sizeof *service->slots);
+    while (draws->drawn_next < draws->drawn_count && cut.bytes <= SAMPLE_RESPONSE_BYTES_MAX) {
+        service->parts =
+            array_room(service->parts, cut.parts, &service->part_capacity, sizeof *service->parts);
+        entry_cut(stream, &service->parts[cut.parts++], &cut);
+    }
     return cut;
 }
 
@@ -366,18 +324,20 @@ static trp_status reverb_send(struct sample_stream *stream)
     }
     if (draws->drawn_next > 0)
         stream->left = draws->drawn[draws->drawn_next - 1].handed;
-    trp_server_call_send(stream->call, message);
+    trp_server_call_send(stream->request.call, message);
     return TRP_OK;
 }
 
 static void reverb_satisfied(struct sample_stream *stream)
 {
-    trp_server_call_read(stream->call);
+    trp_server_call_read(stream->request.call);
 }
 
+/* Reverb's words, "insert" included. */
 static void reverb_expired(struct sample_stream *stream)
 {
-    sample_stream_finish(stream, TRP_DEADLINE_EXCEEDED, sample_timeout_text);
+    sample_stream_finish(stream, TRP_DEADLINE_EXCEEDED,
+                         "Rate Limiter: Timeout exceeded before the right to insert was acquired.");
 }
 
 static const struct sample_transport reverb_transport = {.put_trajectory = reverb_put_trajectory,
@@ -387,7 +347,7 @@ static const struct sample_transport reverb_transport = {.put_trajectory = rever
                                                          .expired = reverb_expired,
                                                          .grace_ms = SAMPLE_GRACE_MS};
 
-void sample_opened(void *service, trp_server_call *call)
+static void sample_opened(void *service, trp_server_call *call)
 {
     struct sample_stream *stream = xcalloc(1, sizeof *stream);
     sample_stream_init(stream, &reverb_transport, service, call);
@@ -408,12 +368,12 @@ static trp_status request_begin(struct sample_stream *stream, trp_bytes bytes)
     return TRP_OK;
 }
 
-void sample_received(void *arg, trp_server_call *call, trp_message *message)
+static void sample_received(void *arg, trp_server_call *call, trp_message *message)
 {
     struct service *service = arg;
     struct sample_stream *stream = service_work(service, call);
     assert(!stream->lane); /* it was not read on */
-    engine_ack(service->engine, &stream->delivery);
+    engine_ack(service->engine, &stream->delivery, delivery_end(&stream->delivery));
     trp_status status = request_begin(stream, message_bytes(message));
     trp_message_destroy(message);
     if (status != TRP_OK)
@@ -428,15 +388,27 @@ void sample_half_closed(void *arg, trp_server_call *call)
         sample_stream_finish(stream, TRP_OK, NULL);
 }
 
-void sample_drained(void *arg, trp_server_call *call)
+static void sample_drained(void *arg, trp_server_call *call)
 {
-    struct sample_stream *stream = service_work(arg, call);
-    sample_stream_drained(stream);
+    sample_stream_drained(service_work(arg, call));
 }
 
 void sample_closed(void *arg, trp_server_call *call)
 {
     struct sample_stream *stream = service_work(arg, call);
-    sample_stream_cleanup(stream);
+    if (stream->waiting)
+        lane_remove(stream);
+    engine_ack(stream->service->engine, &stream->delivery, delivery_end(&stream->delivery));
+    delivery_cleanup(&stream->delivery);
+    sample_stream_drop_draws(stream);
+    request_end(stream);
     free(stream);
 }
+
+const trp_raw_method sample_method = {.path = "/deepmind.reverb.ReverbService/SampleStream",
+                                      .any_size = true,
+                                      .opened = sample_opened,
+                                      .received = sample_received,
+                                      .half_closed = sample_half_closed,
+                                      .drained = sample_drained,
+                                      .closed = sample_closed};

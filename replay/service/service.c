@@ -9,54 +9,25 @@
  * order of its items. */
 #include "service.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <troupe/log.h>
-#include <troupe/rng.h>
 #include "core/alloc.h"
 #include "core/array.h"
 #include "core/clock.h"
-#include "inbox.h"
 #include "replay/engine/limits.h"
 #include "limits.h"
 
-const trp_raw_method service_methods[] = {
-    {.path = "/deepmind.reverb.ReverbService/InsertStream",
-     .any_size = true,
-     .in_parts = true,
-     .opened = insert_opened,
-     .received = insert_received,
-     .half_closed = insert_half_closed,
-     .drained = insert_drained,
-     .closed = insert_closed},
-    {.path = "/deepmind.reverb.ReverbService/SampleStream",
-     .any_size = true,
-     .opened = sample_opened,
-     .received = sample_received,
-     .half_closed = sample_half_closed,
-     .drained = sample_drained,
-     .closed = sample_closed},
-    {.path = "/troupe.Replay/SampleShared",
-     .any_size = true,
-     .opened = shared_opened,
-     .received = shared_received,
-     .half_closed = shared_half_closed,
-     .drained = shared_drained,
-     .closed = shared_closed},
-#define UNARY(name, open)                                                                          \
-    {                                                                                              \
-        .path = "/deepmind.reverb.ReverbService/" name, .any_size = true, .opened = open,          \
-        .received = unary_received, .half_closed = unary_half_closed, .closed = unary_closed       \
-    }
-    UNARY("MutatePriorities", mutate_opened),
-    UNARY("Reset", reset_opened),
-    UNARY("ServerInfo", server_info_opened),
-    UNARY("Checkpoint", checkpoint_opened),
-    UNARY("InitializeConnection", connection_opened),
-#undef UNARY
-};
-const size_t service_method_count = sizeof service_methods / sizeof *service_methods;
+static int64_t service_group_end(void *arg);
+
+trp_status service_serve(struct service *service, trp_server *server)
+{
+    TRP_TRY(trp_server_add_raw(server, &insert_method, 1, service, service_group_end));
+    TRP_TRY(trp_server_add_raw(server, &sample_method, 1, service, NULL));
+    TRP_TRY(trp_server_add_raw(server, &shared_method, 1, service, NULL));
+    return trp_server_add_raw(server, unary_methods, UNARY_METHODS, service, NULL);
+}
 
 void service_init(struct service *service, struct engine *engine, uint64_t held_bytes_max)
 {
@@ -100,11 +71,6 @@ static void lane_free(struct lane *lane)
     free(lane);
 }
 
-void lane_use(struct lane *lane)
-{
-    lane->users++;
-}
-
 void lane_leave(struct lane *lane)
 {
     if (--lane->users > 0 || !lane->dropped)
@@ -113,15 +79,20 @@ void lane_leave(struct lane *lane)
     lane_free(lane);
 }
 
+/* Whoever waits there is told why with trp_last_error(). */
+static void lane_refuse(struct lane *lane, trp_status status)
+{
+    lane_refuse_inserts(lane, status);
+    lane_refuse_samples(lane, status);
+}
+
 void service_table_drop(struct service *service, struct engine_table *table)
 {
     struct lane *lane = service->lanes[table->index];
     size_t last = engine_table_count(service->engine) - 1;
-    lane_use(lane);
-    trp_status status =
-        engine_not_found((trp_bytes){(const uint8_t *)table->name, table->name_size});
-    lane_refuse_inserts(lane, status);
-    lane_refuse_samples(lane, status);
+    lane->users++;
+    lane_refuse(lane,
+                engine_not_found((trp_bytes){(const uint8_t *)table->name, table->name_size}));
     if (lane->moving)
         list_remove(&service->moving, &lane->moving_link);
     for (size_t i = table->index; i < last; i++)
@@ -140,7 +111,6 @@ void service_cleanup(struct service *service)
         lane_refuse_inserts(service->lanes[i], TRP_CANCELLED);
         lane_free(service->lanes[i]);
     }
-    inboxes_destroy(service);
     wire_insert_request_cleanup(&service->insert);
     wire_mutate_request_cleanup(&service->mutate);
     wire_keys_cleanup(&service->confirmed);
@@ -241,36 +211,26 @@ trp_status service_lost(const struct service *service, const char **text)
     return !broken && service->refused_text ? TRP_RESOURCE_EXHAUSTED : service->broken;
 }
 
-/* Items that never come are not waited for. */
-static void lanes_refuse(struct service *service)
-{
-    for (size_t i = 0; i < engine_table_count(service->engine); i++) {
-        trp_status status = service_fail(service);
-        lane_refuse_inserts(service->lanes[i], status);
-        lane_refuse_samples(service->lanes[i], status);
-    }
-}
-
-/* The last commit found room for its group, or none (trp_last_error() says why). What is short is
- * neither told nor refused. */
+/* The last commit found room for its group, or none (trp_last_error() says why). A short lack is
+ * neither logged nor refused. */
 static void service_full(struct service *service, bool full)
 {
     int64_t now = clock_now_ns(&clock_monotonic);
-    if (!full && service->full_told)
-        trp_log(TRP_INFO, "there is room for changes again seconds=%lld",
-                (long long)((now - service->full_ns) / INT64_C(1000000000)));
-    if (!full || !service->full) {
+    int64_t waited_ms = service->full_ns ? (now - service->full_ns) / 1000000 : 0;
+    if (!full) {
+        if (service->full_logged)
+            trp_log(TRP_INFO, "there is room for changes again seconds=%" PRId64, waited_ms / 1000);
         free(service->refused_text);
         service->refused_text = NULL;
-        service->full_told = false;
-        service->full_ns = now;
-        service->full = full;
+        service->full_logged = false;
+        service->full_ns = 0;
         return;
     }
-    int64_t waited_ms = (now - service->full_ns) / 1000000;
-    if (!service->full_told && waited_ms >= SERVICE_FULL_TELL_MS) {
+    if (!service->full_ns)
+        service->full_ns = now;
+    if (!service->full_logged && waited_ms >= SERVICE_FULL_LOG_MS) {
         trp_log(TRP_WARN, "no room for changes, answers wait reason=%s", trp_last_error());
-        service->full_told = true;
+        service->full_logged = true;
     }
     if (!service->refused_text && waited_ms >= SERVICE_FULL_REFUSE_MS)
         service->refused_text = xstrdup(trp_last_error());
@@ -283,7 +243,7 @@ static bool service_commit(struct service *service)
         return true;
     trp_status status = engine_commit(service->engine);
     bool full = status == TRP_RESOURCE_EXHAUSTED;
-    if (full || service->full)
+    if (full || service->full_ns)
         service_full(service, full);
     if (status == TRP_OK || full)
         return !full;
@@ -291,8 +251,8 @@ static bool service_commit(struct service *service)
     service->broken_text = xstrdup(trp_last_error());
     trp_log(TRP_ERROR, "the store failed, inserts are refused from now on reason=%s",
             service->broken_text);
-    if (service_is_lost(service))
-        lanes_refuse(service);
+    for (size_t i = 0; service_is_lost(service) && i < engine_table_count(service->engine); i++)
+        lane_refuse(service->lanes[i], service_fail(service));
     return true;
 }
 
@@ -302,19 +262,9 @@ void service_keep(struct service *service, trp_message *message)
         trp_message_destroy(message);
         return;
     }
-    if (service->pinned_count == service->pinned_capacity)
-        service->pinned =
-            array_grow(service->pinned, &service->pinned_capacity, sizeof(trp_message *));
+    service->pinned = array_room(service->pinned, service->pinned_count, &service->pinned_capacity,
+                                 sizeof(trp_message *));
     service->pinned[service->pinned_count++] = message;
-}
-
-/* Chunks that wait for an item, for the limiter or for room get bytes of their own. */
-static void service_let_go(struct service *service)
-{
-    engine_unpin_messages(service->engine);
-    while (service->pinned_count > 0)
-        trp_message_destroy(service->pinned[--service->pinned_count]);
-    inboxes_destroy(service);
 }
 
 /* `next`, or in `ms` if that is earlier. */
@@ -324,73 +274,53 @@ static int64_t earlier_in_ms(int64_t next, int64_t ms)
     return at < next ? at : next;
 }
 
-/* A slice of work that nobody waits for; true while there is more. */
-static bool service_idle(struct service *service)
-{
-    if (service->broken != TRP_OK)
-        return false;
-    if (!engine_index_step(service->engine))
-        return engine_idle(service->engine);
-    return true;
-}
-
-/* A little of what resets, drops and smaller limits left to be done, be there other work or not;
- * but what goes makes the group larger, and there may be no room for it as it is. */
+/* A step of the deletions that resets, drops and smaller limits left, be there other work or not;
+ * but they make the group larger, and there may be no room for it as it is. */
 static bool service_clear(struct service *service)
 {
-    if (service->broken != TRP_OK || service->full || !engine_clear_waits(service->engine))
+    if (service->broken != TRP_OK || service->full_ns || !engine_clear_waits(service->engine))
         return false;
     engine_set_time(service->engine, clock_wall_ns());
     return engine_clear_step(service->engine,
                              service->worked ? CLEAR_BUSY_ITEMS : CLEAR_STEP_ITEMS);
 }
 
-/* Key operations may have waited for the index. */
-static void service_wake_all(struct service *service)
-{
-    for (size_t i = 0; i < engine_table_count(service->engine); i++)
-        lane_move(service->lanes[i]);
-}
-
-/* Nobody needs now what one large request took. */
-static void service_trim(struct service *service)
-{
-    wire_insert_request_trim(&service->insert, SERVICE_DECODED_BYTES_KEPT);
-    wire_mutate_request_trim(&service->mutate, SERVICE_DECODED_BYTES_KEPT);
-}
-
-int64_t service_group_end(void *arg)
+static int64_t service_group_end(void *arg)
 {
     struct service *service = arg;
+    struct engine *engine = service->engine;
     bool more = false;
-    if (!service->engine)
+    if (!engine)
         return INT64_MAX; /* stopped */
-    bool pinned = engine_unpin_chunks(service->engine);
-    bool ready = engine_ready(service->engine);
-    if (!ready ||
-        !service->worked) /* who waits for the index would wait for ever behind samplers */
-        more = service_idle(service);
-    if (!ready)
-        service_wake_all(service);
+    bool pinned = engine_unpin_chunks(engine), ready = engine_ready(engine);
+    /* A slice of work that nobody waits for, unless it is the index: samplers would go before. */
+    if (service->broken == TRP_OK && (!ready || !service->worked))
+        more = engine_index_step(engine) || engine_idle(engine);
+    for (size_t i = 0; !ready && i < engine_table_count(engine); i++)
+        lane_move(service->lanes[i]); /* key operations may have waited for it */
     unaries_apply(service);
     lanes_run(service);
     more |= service_clear(service);
-    int64_t next = lanes_expire(service), look = shared_streams_expire(service);
-    next = look < next ? look : next;
+    int64_t next = lanes_expire(service), probe_ns = shared_streams_expire(service);
+    next = probe_ns < next ? probe_ns : next;
     bool durable = service_commit(service);
     if (durable || service->refused_text)
         insert_streams_answer(service);
     unaries_answer(service, durable);
-    service_let_go(service);
-    if (!service->worked)
-        service_trim(service);
+    engine_unpin_messages(engine); /* chunks that still wait get bytes of their own */
+    while (service->pinned_count > 0)
+        trp_message_destroy(service->pinned[--service->pinned_count]);
+    if (!service->worked) {
+        wire_insert_request_trim(&service->insert, SERVICE_DECODED_BYTES_KEPT);
+        wire_mutate_request_trim(&service->mutate, SERVICE_DECODED_BYTES_KEPT);
+    }
     if (pinned)
         next = earlier_in_ms(next, SERVICE_UNPIN_MS);
     service->group++;
     if (!durable)
         next = earlier_in_ms(next, SERVICE_FULL_RETRY_MS);
     else if (service->worked || more)
-        next = 0; /* look for idle work when nothing else is ready */
+        next = 0; /* idle work comes when nothing else is ready */
     service->worked = false;
     return next;
 }

@@ -12,18 +12,18 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 
-enum unary_kind {
-    UNARY_MUTATE,
-    UNARY_RESET,
-    UNARY_SERVER_INFO,
-    UNARY_CHECKPOINT,
-    UNARY_CONNECTION
+struct unary;
+
+/* A method. */
+struct unary_kind {
+    trp_status (*run)(struct service *service, struct unary *unary); /* NULL: nothing to do */
+    bool changes;                                                    /* tables */
 };
 
 struct unary {
     struct list_link link; /* in the queue, while queued */
     trp_server_call *call;
-    enum unary_kind kind;
+    const struct unary_kind *kind;
     trp_message *request;
     bool queued, applied, finished;
     bool started; /* a checkpoint is being taken for it */
@@ -37,197 +37,133 @@ static struct unary *first_unary(const struct service *service)
     return LIST_FIRST(&service->unaries, struct unary, link);
 }
 
-static void unary_open(trp_server_call *call, enum unary_kind kind)
+static struct unary *next_unary(const struct unary *unary)
 {
-    struct unary *unary = xcalloc(1, sizeof *unary);
-    unary->call = call;
-    unary->kind = kind;
-    trp_server_call_set_state(call, unary);
-    trp_server_call_read(call);
+    return LIST_NEXT(unary, struct unary, link);
 }
 
-#define OPENED(name, kind)                                                                         \
-    void name##_opened(void *service, trp_server_call *call)                                       \
-    {                                                                                              \
-        (void)service;                                                                             \
-        unary_open(call, kind);                                                                    \
-    }
-OPENED(mutate, UNARY_MUTATE)
-OPENED(reset, UNARY_RESET)
-OPENED(server_info, UNARY_SERVER_INFO)
-OPENED(checkpoint, UNARY_CHECKPOINT)
-OPENED(connection, UNARY_CONNECTION)
-#undef OPENED
-
-void unary_received(void *arg, trp_server_call *call, trp_message *message)
+void *message_new(const ProtobufCMessageDescriptor *descriptor)
 {
-    struct service *service = arg;
-    struct unary *unary = service_work(service, call);
-    unary->request = message;
-    unary->queued = true;
-    list_push(&service->unaries, &unary->link);
+    ProtobufCMessage *message = xcalloc(1, descriptor->sizeof_message);
+    descriptor->message_init(message);
+    return message;
 }
 
-void unary_half_closed(void *arg, trp_server_call *call)
+/* Frees the message. */
+static trp_status answer_pack(struct unary *unary, ProtobufCMessage *message)
 {
-    struct unary *unary = service_work(arg, call);
-    if (unary->queued || unary->finished)
-        return;
-    unary->finished = true;
-    if (unary->kind == UNARY_CONNECTION)
-        trp_server_call_finish(call, TRP_OK, NULL);
-    else
-        trp_server_call_finish(call, TRP_INVALID_ARGUMENT, "the call ended without a request");
-}
-
-void unary_closed(void *arg, trp_server_call *call)
-{
-    struct service *service = arg;
-    struct unary *unary = service_work(service, call);
-    if (unary->queued)
-        list_remove(&service->unaries, &unary->link);
-    trp_message_destroy(unary->request);
-    trp_message_destroy(unary->answer);
-    free(unary->text);
-    free(unary);
+    size_t size = protobuf_c_message_get_packed_size(message);
+    unary->answer = trp_message_create(size);
+    if (unary->answer)
+        protobuf_c_message_pack(message, trp_message_data(unary->answer));
+    protobuf_c_message_free_unpacked(message, NULL);
+    if (!unary->answer)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "no memory for an answer of %zu bytes", size);
+    return TRP_OK;
 }
 
 /* ---- ServerInfo -------------------------------------------------------------------------- */
 
-/* Everything that one TableInfo points to. */
-struct table_info {
-    Deepmind__Reverb__TableInfo info;
-    Deepmind__Reverb__KeyDistributionOptions sampler, remover;
-    Deepmind__Reverb__KeyDistributionOptions__Prioritized sampler_prioritized, remover_prioritized;
-    Deepmind__Reverb__KeyDistributionOptions__Heap sampler_heap, remover_heap;
-    Deepmind__Reverb__RateLimiterInfo limiter;
-    Deepmind__Reverb__RateLimiterCallStats inserts, samples;
-    Deepmind__Reverb__TableWorkerTime time;
-};
-
-static void selector_fill(Deepmind__Reverb__KeyDistributionOptions *out,
-                          Deepmind__Reverb__KeyDistributionOptions__Prioritized *prioritized,
-                          Deepmind__Reverb__KeyDistributionOptions__Heap *heap,
-                          trp_selector selector)
+static Deepmind__Reverb__KeyDistributionOptions *selector_info(trp_selector selector)
 {
-    deepmind__reverb__key_distribution_options__init(out);
-    deepmind__reverb__key_distribution_options__prioritized__init(prioritized);
-    deepmind__reverb__key_distribution_options__heap__init(heap);
+#define DISTRIBUTION(name) DEEPMIND__REVERB__KEY_DISTRIBUTION_OPTIONS__DISTRIBUTION_##name
+    static const Deepmind__Reverb__KeyDistributionOptions__DistributionCase distributions[] = {
+        [TRP_UNIFORM] = DISTRIBUTION(UNIFORM), [TRP_PRIORITIZED] = DISTRIBUTION(PRIORITIZED),
+        [TRP_FIFO] = DISTRIBUTION(FIFO),       [TRP_LIFO] = DISTRIBUTION(LIFO),
+        [TRP_MAX_HEAP] = DISTRIBUTION(HEAP),   [TRP_MIN_HEAP] = DISTRIBUTION(HEAP),
+    };
+#undef DISTRIBUTION
+    Deepmind__Reverb__KeyDistributionOptions *out =
+        message_new(&deepmind__reverb__key_distribution_options__descriptor);
     out->is_deterministic = selector.kind != TRP_UNIFORM && selector.kind != TRP_PRIORITIZED;
-    switch (selector.kind) {
-    case TRP_UNIFORM:
-        out->distribution_case = DEEPMIND__REVERB__KEY_DISTRIBUTION_OPTIONS__DISTRIBUTION_UNIFORM;
-        out->uniform = true;
-        break;
-    case TRP_FIFO:
-        out->distribution_case = DEEPMIND__REVERB__KEY_DISTRIBUTION_OPTIONS__DISTRIBUTION_FIFO;
-        out->fifo = true;
-        break;
-    case TRP_LIFO:
-        out->distribution_case = DEEPMIND__REVERB__KEY_DISTRIBUTION_OPTIONS__DISTRIBUTION_LIFO;
-        out->lifo = true;
-        break;
-    case TRP_PRIORITIZED:
-        out->distribution_case =
-            DEEPMIND__REVERB__KEY_DISTRIBUTION_OPTIONS__DISTRIBUTION_PRIORITIZED;
-        prioritized->priority_exponent = selector.exponent;
-        out->prioritized = prioritized;
-        break;
-    case TRP_MAX_HEAP:
-    case TRP_MIN_HEAP:
-        out->distribution_case = DEEPMIND__REVERB__KEY_DISTRIBUTION_OPTIONS__DISTRIBUTION_HEAP;
-        heap->min_heap = selector.kind == TRP_MIN_HEAP;
-        out->heap = heap;
-        break;
+    out->distribution_case = distributions[selector.kind];
+    if (selector.kind == TRP_PRIORITIZED) {
+        out->prioritized =
+            message_new(&deepmind__reverb__key_distribution_options__prioritized__descriptor);
+        out->prioritized->priority_exponent = selector.exponent;
+    } else if (selector.kind == TRP_MAX_HEAP || selector.kind == TRP_MIN_HEAP) {
+        out->heap = message_new(&deepmind__reverb__key_distribution_options__heap__descriptor);
+        out->heap->min_heap = selector.kind == TRP_MIN_HEAP;
+    } else {
+        out->uniform = true; /* fifo and lifo are in the same place */
     }
+    return out;
 }
 
-static void limiter_fill(struct table_info *out, const struct limiter *limiter)
+static Deepmind__Reverb__RateLimiterInfo *limiter_info(const struct limiter *limiter)
 {
-    deepmind__reverb__rate_limiter_info__init(&out->limiter);
-    deepmind__reverb__rate_limiter_call_stats__init(&out->inserts);
-    deepmind__reverb__rate_limiter_call_stats__init(&out->samples);
-    out->limiter.samples_per_insert = limiter->options.samples_per_insert;
-    out->limiter.min_diff = limiter->options.min_diff;
-    out->limiter.max_diff = limiter->options.max_diff;
-    out->limiter.min_size_to_sample = limiter->options.min_size;
-    out->inserts.completed = limiter->inserts;
-    out->samples.completed = limiter->samples;
-    out->limiter.insert_stats = &out->inserts;
-    out->limiter.sample_stats = &out->samples;
+    Deepmind__Reverb__RateLimiterInfo *out =
+        message_new(&deepmind__reverb__rate_limiter_info__descriptor);
+    out->samples_per_insert = limiter->options.samples_per_insert;
+    out->min_diff = limiter->options.min_diff;
+    out->max_diff = limiter->options.max_diff;
+    out->min_size_to_sample = limiter->options.min_size;
+    out->insert_stats = message_new(&deepmind__reverb__rate_limiter_call_stats__descriptor);
+    out->insert_stats->completed = limiter->inserts;
+    out->sample_stats = message_new(&deepmind__reverb__rate_limiter_call_stats__descriptor);
+    out->sample_stats->completed = limiter->samples;
+    return out;
 }
 
-static void time_fill(Deepmind__Reverb__TableWorkerTime *out, struct lane *lane)
+static Deepmind__Reverb__TableWorkerTime *time_info(struct lane *lane)
 {
     enum { NS_PER_MS = 1000 * 1000 };
+    Deepmind__Reverb__TableWorkerTime *out =
+        message_new(&deepmind__reverb__table_worker_time__descriptor);
     const int64_t *ns = lane->time_ns;
     lane_enter(lane, lane->state);
-    deepmind__reverb__table_worker_time__init(out);
     out->running_ms = (ns[LANE_SAMPLING] + ns[LANE_INSERTING]) / NS_PER_MS;
     out->sampling_ms = ns[LANE_SAMPLING] / NS_PER_MS;
     out->inserting_ms = ns[LANE_INSERTING] / NS_PER_MS;
     out->sleeping_ms = ns[LANE_SLEEPING] / NS_PER_MS;
     out->waiting_for_sampling_ms = ns[LANE_WAITING_FOR_SAMPLING] / NS_PER_MS;
     out->waiting_for_inserts_ms = ns[LANE_WAITING_FOR_INSERTS] / NS_PER_MS;
+    return out;
 }
 
-static void table_fill(struct table_info *out, struct lane *lane)
+static Deepmind__Reverb__TableInfo *table_info(struct lane *lane)
 {
     struct engine_table *table = lane->table;
-    const trp_table_options *options = engine_table_options(table);
-    struct engine_counts counts = engine_table_counts(table);
-    deepmind__reverb__table_info__init(&out->info);
-    selector_fill(&out->sampler, &out->sampler_prioritized, &out->sampler_heap, options->sampler);
-    selector_fill(&out->remover, &out->remover_prioritized, &out->remover_heap, options->remover);
-    limiter_fill(out, engine_table_limiter(table));
-    out->info.sampler_options = &out->sampler;
-    out->info.remover_options = &out->remover;
-    out->info.rate_limiter_info = &out->limiter;
-    out->info.max_size = options->max_size;
-    out->info.max_times_sampled = options->max_times_sampled;
-    out->info.signature.data = (uint8_t *)options->signature.data;
-    out->info.signature.len = options->signature.size;
-    out->info.current_size = engine_table_size(table);
-    out->info.name = (char *)table->name;
-    time_fill(&out->time, lane);
-    out->info.table_worker_time = &out->time;
-    out->info.num_episodes = counts.episodes;
-    out->info.num_deleted_episodes = counts.episodes_deleted;
-    out->info.num_unique_samples = counts.unique_samples;
+    const trp_table_options *options = table->facts->options;
+    const struct table_facts *facts = table->facts;
+    Deepmind__Reverb__TableInfo *out = message_new(&deepmind__reverb__table_info__descriptor);
+    out->name = xstrdup(table->name);
+    out->sampler_options = selector_info(options->sampler);
+    out->remover_options = selector_info(options->remover);
+    out->rate_limiter_info = limiter_info(&table->facts->limiter);
+    out->max_size = options->max_size;
+    out->max_times_sampled = options->max_times_sampled;
+    out->signature.len = options->signature.size;
+    out->signature.data = xmalloc(options->signature.size + 1);
+    if (options->signature.size)
+        memcpy(out->signature.data, options->signature.data, options->signature.size);
+    out->current_size = table->facts->size;
+    out->table_worker_time = time_info(lane);
+    out->num_episodes = facts->episodes;
+    out->num_deleted_episodes = facts->episodes_deleted;
+    out->num_unique_samples = facts->unique_samples;
+    return out;
 }
 
-static trp_status server_info(struct service *service, trp_message **answer)
+static trp_status server_info(struct service *service, struct unary *unary)
 {
-    size_t count = engine_table_count(service->engine);
-    struct table_info *tables = xcalloc(count, sizeof *tables);
-    Deepmind__Reverb__TableInfo **infos = xcalloc(count, sizeof(Deepmind__Reverb__TableInfo *));
-    Deepmind__Reverb__Uint128 id = DEEPMIND__REVERB__UINT128__INIT;
-    Deepmind__Reverb__ServerInfoResponse response = DEEPMIND__REVERB__SERVER_INFO_RESPONSE__INIT;
-    for (size_t i = 0; i < count; i++) {
-        table_fill(&tables[i], service->lanes[i]);
-        infos[i] = &tables[i].info;
-    }
-    id.high = service->state_id[0];
-    id.low = service->state_id[1];
-    response.tables_state_id = &id;
-    response.table_info = infos;
-    response.n_table_info = count;
-    size_t size = deepmind__reverb__server_info_response__get_packed_size(&response);
-    *answer = trp_message_create(size);
-    if (*answer)
-        deepmind__reverb__server_info_response__pack(&response, trp_message_data(*answer));
-    free(infos);
-    free(tables);
-    if (!*answer)
-        return trp_fail(TRP_RESOURCE_EXHAUSTED, "no memory for %zu bytes of ServerInfo", size);
-    return TRP_OK;
+    Deepmind__Reverb__ServerInfoResponse *out =
+        message_new(&deepmind__reverb__server_info_response__descriptor);
+    out->tables_state_id = message_new(&deepmind__reverb__uint128__descriptor);
+    out->tables_state_id->high = service->state_id[0];
+    out->tables_state_id->low = service->state_id[1];
+    out->n_table_info = engine_table_count(service->engine);
+    out->table_info = xcalloc(out->n_table_info + 1, sizeof *out->table_info);
+    for (size_t i = 0; i < out->n_table_info; i++)
+        out->table_info[i] = table_info(service->lanes[i]);
+    return answer_pack(unary, &out->base);
 }
 
 /* ---- the others -------------------------------------------------------------------------- */
 
-static trp_status mutate(struct service *service, trp_bytes bytes)
+static trp_status mutate(struct service *service, struct unary *unary)
 {
-    TRP_TRY(wire_mutate_request_decode(bytes, &service->mutate));
+    TRP_TRY(wire_mutate_request_decode(message_bytes(unary->request), &service->mutate));
     struct lane *lane = service_lane(service, service->mutate.table);
     if (!lane)
         return TRP_NOT_FOUND;
@@ -237,102 +173,92 @@ static trp_status mutate(struct service *service, trp_bytes bytes)
 }
 
 /* A ResetRequest is a MutatePrioritiesRequest with a table only. */
-static trp_status reset(struct service *service, trp_bytes bytes)
+static trp_status reset(struct service *service, struct unary *unary)
 {
-    TRP_TRY(wire_mutate_request_decode(bytes, &service->mutate));
+    TRP_TRY(wire_mutate_request_decode(message_bytes(unary->request), &service->mutate));
     struct lane *lane = service_lane(service, service->mutate.table);
     if (!lane)
         return TRP_NOT_FOUND;
-    TRP_TRY(engine_table_admit(service->engine, engine_table_options(lane->table), true));
+    TRP_TRY(engine_table_admit(service->engine, lane->table->facts->options, true));
     engine_reset(service->engine, lane->table);
     lane_move(lane);
     return TRP_OK;
 }
 
-static trp_status unary_run(struct service *service, struct unary *unary)
-{
-    trp_bytes bytes = message_bytes(unary->request);
-    switch (unary->kind) {
-    case UNARY_MUTATE:
-        return mutate(service, bytes);
-    case UNARY_RESET:
-        return reset(service, bytes);
-    case UNARY_SERVER_INFO:
-        return server_info(service, &unary->answer);
-    case UNARY_CHECKPOINT:
-        return trp_fail(TRP_INVALID_ARGUMENT, "this server takes no checkpoints");
-    case UNARY_CONNECTION:
-        return TRP_OK; /* an empty answer is address 0: the client goes on with streams */
-    }
-    return TRP_INTERNAL;
-}
+/* Name, method, the function that runs, whether it changes tables. An empty answer of
+ * InitializeConnection is address 0: the client goes on with streams. */
+#define UNARY_LIST(X)                                                                              \
+    X(mutate, "MutatePriorities", mutate, true)                                                    \
+    X(reset, "Reset", reset, true)                                                                 \
+    X(server_info, "ServerInfo", server_info, false)                                               \
+    X(checkpoint, "Checkpoint", NULL, false)                                                       \
+    X(connection, "InitializeConnection", NULL, false)
 
-/* One checkpoint for all that ask by now; those who ask while it is taken get the next one, which
- * has what they wrote before. */
-static void checkpoints_begin(struct service *service)
-{
-    bool any = false;
-    if (service->checkpointing || !service->checkpoint)
-        return;
-    for (struct unary *unary = first_unary(service); unary;
-         unary = LIST_NEXT(unary, struct unary, link)) {
-        if (unary->kind == UNARY_CHECKPOINT && !unary->applied)
-            any = unary->started = true;
-    }
-    if (!any)
-        return;
-    service->checkpointing = true;
-    service->checkpoint(service->checkpoint_owner);
-}
+#define KIND(name, method, run, changes)                                                           \
+    static const struct unary_kind name##_kind = {run, changes};
+UNARY_LIST(KIND)
 
-static trp_status checkpoint_answer(const char *path, trp_message **answer)
+/* ---- checkpoints ------------------------------------------------------------------------- */
+
+static trp_status checkpoint_answer(struct unary *unary, const char *path)
 {
-    Deepmind__Reverb__CheckpointResponse response = DEEPMIND__REVERB__CHECKPOINT_RESPONSE__INIT;
-    response.checkpoint_path = (char *)path;
-    size_t size = deepmind__reverb__checkpoint_response__get_packed_size(&response);
-    *answer = trp_message_create(size);
-    if (!*answer)
-        return trp_fail(TRP_RESOURCE_EXHAUSTED, "no memory for an answer of %zu bytes", size);
-    deepmind__reverb__checkpoint_response__pack(&response, trp_message_data(*answer));
-    return TRP_OK;
+    Deepmind__Reverb__CheckpointResponse *out =
+        message_new(&deepmind__reverb__checkpoint_response__descriptor);
+    out->checkpoint_path = xstrdup(path);
+    return answer_pack(unary, &out->base);
 }
 
 void service_checkpoint_done(struct service *service, trp_status status, const char *text)
 {
     service->checkpointing = false;
     service->worked = true;
-    for (struct unary *unary = first_unary(service); unary;
-         unary = LIST_NEXT(unary, struct unary, link)) {
+    for (struct unary *unary = first_unary(service); unary; unary = next_unary(unary)) {
         if (!unary->started || unary->applied)
             continue;
         unary->applied = true;
-        unary->status = status == TRP_OK ? checkpoint_answer(text, &unary->answer) : status;
+        unary->status = status == TRP_OK ? checkpoint_answer(unary, text) : status;
         if (unary->status != TRP_OK)
             unary->text = xstrdup(status == TRP_OK ? trp_last_error() : text);
     }
 }
 
-static bool unary_changes(const struct unary *unary)
+/* One checkpoint for all that ask by now; those who ask while it is taken get the next one, which
+ * has the items that they wrote before. */
+static void checkpoints_begin(struct service *service)
 {
-    return unary->kind == UNARY_MUTATE || unary->kind == UNARY_RESET;
+    bool any = false;
+    if (service->checkpointing)
+        return;
+    for (struct unary *unary = first_unary(service); unary; unary = next_unary(unary))
+        if (unary->kind == &checkpoint_kind && !unary->applied)
+            any = unary->started = true;
+    if (!any)
+        return;
+    service->checkpointing = true;
+    trp_status status = service->checkpoint(service->checkpoint_owner);
+    if (status != TRP_OK)
+        service_checkpoint_done(service, status, trp_last_error());
 }
+
+/* ---- the queue --------------------------------------------------------------------------- */
 
 void unaries_apply(struct service *service)
 {
-    bool ready = !service->unaries.first || (engine_ready(service->engine) && !service->full);
-    if (service->unaries.first)
-        engine_set_time(service->engine, clock_wall_ns());
+    if (!service->unaries.first)
+        return;
+    bool ready = engine_ready(service->engine) && !service->full_ns;
+    engine_set_time(service->engine, clock_wall_ns());
     checkpoints_begin(service);
-    for (struct unary *unary = first_unary(service); unary;
-         unary = LIST_NEXT(unary, struct unary, link)) {
-        bool elsewhere = unary->kind == UNARY_CHECKPOINT && service->checkpoint;
-        bool waits = unary_changes(unary) && !ready;
+    for (struct unary *unary = first_unary(service); unary; unary = next_unary(unary)) {
+        bool elsewhere = unary->kind == &checkpoint_kind;
+        bool waits = unary->kind->changes && !ready;
         if (unary->applied || elsewhere || (waits && service->broken == TRP_OK))
             continue;
         unary->applied = true;
         if (waits)
             continue; /* the answer is that the store failed */
-        unary->status = unary_run(service, unary);
+        if (unary->kind->run)
+            unary->status = unary->kind->run(service, unary);
         if (unary->status != TRP_OK)
             unary->text = xstrdup(trp_last_error());
         else if (!unary->answer)
@@ -345,7 +271,7 @@ static void unary_answer(const struct service *service, struct unary *unary)
     const char *text;
     trp_status lost = service_lost(service, &text);
     unary->finished = true;
-    if (lost != TRP_OK && unary_changes(unary)) {
+    if (lost != TRP_OK && unary->kind->changes) {
         trp_server_call_finish(unary->call, lost, text);
         return;
     }
@@ -355,10 +281,10 @@ static void unary_answer(const struct service *service, struct unary *unary)
     trp_server_call_finish(unary->call, unary->status, unary->text);
 }
 
-/* What waits to be applied is refused, too, while what was applied is. */
+/* While changes that ran are refused, so are those that wait to run. */
 static bool unary_answerable(const struct service *service, const struct unary *unary, bool durable)
 {
-    if (!unary_changes(unary))
+    if (!unary->kind->changes)
         return unary->applied;
     return service->refused_text || (unary->applied && durable);
 }
@@ -366,7 +292,7 @@ static bool unary_answerable(const struct service *service, const struct unary *
 void unaries_answer(struct service *service, bool durable)
 {
     for (struct unary *next, *unary = first_unary(service); unary; unary = next) {
-        next = LIST_NEXT(unary, struct unary, link);
+        next = next_unary(unary);
         if (!unary_answerable(service, unary, durable))
             continue;
         list_remove(&service->unaries, &unary->link);
@@ -374,3 +300,64 @@ void unaries_answer(struct service *service, bool durable)
         unary_answer(service, unary);
     }
 }
+
+/* ---- the call ---------------------------------------------------------------------------- */
+
+static void unary_open(trp_server_call *call, const struct unary_kind *kind)
+{
+    struct unary *unary = xcalloc(1, sizeof *unary);
+    unary->call = call;
+    unary->kind = kind;
+    trp_server_call_set_state(call, unary);
+    trp_server_call_read(call);
+}
+
+static void unary_received(void *arg, trp_server_call *call, trp_message *message)
+{
+    struct service *service = arg;
+    struct unary *unary = service_work(service, call);
+    unary->request = message;
+    unary->queued = true;
+    list_push(&service->unaries, &unary->link);
+}
+
+static void unary_half_closed(void *arg, trp_server_call *call)
+{
+    struct unary *unary = service_work(arg, call);
+    if (unary->queued || unary->finished)
+        return;
+    unary->finished = true;
+    if (unary->kind == &connection_kind)
+        trp_server_call_finish(call, TRP_OK, NULL);
+    else
+        trp_server_call_finish(call, TRP_INVALID_ARGUMENT, "the call ended without a request");
+}
+
+static void unary_closed(void *arg, trp_server_call *call)
+{
+    struct service *service = arg;
+    struct unary *unary = service_work(service, call);
+    if (unary->queued)
+        list_remove(&service->unaries, &unary->link);
+    trp_message_destroy(unary->request);
+    trp_message_destroy(unary->answer);
+    free(unary->text);
+    free(unary);
+}
+
+#define OPENED(name, method, run, changes)                                                         \
+    static void name##_opened(void *service, trp_server_call *call)                                \
+    {                                                                                              \
+        (void)service;                                                                             \
+        unary_open(call, &name##_kind);                                                            \
+    }
+UNARY_LIST(OPENED)
+
+#define METHOD(name, method, run, changes)                                                         \
+    {.path = "/deepmind.reverb.ReverbService/" method,                                             \
+     .any_size = true,                                                                             \
+     .opened = name##_opened,                                                                      \
+     .received = unary_received,                                                                   \
+     .half_closed = unary_half_closed,                                                             \
+     .closed = unary_closed},
+const trp_raw_method unary_methods[UNARY_METHODS] = {UNARY_LIST(METHOD)};

@@ -4,30 +4,30 @@
  * numbers the distinct chunks, checks each slice against the headers in the keep set, and writes
  * varints. A writer's items differ in chunk keys only, so the last item is remembered as it came,
  * with the places of its keys: comparing takes a tenth of decoding.
- * Guarantee: what trajectory_build() accepted can be unpacked by a client. */
+ * Guarantee: a client can unpack every item that trajectory_build() accepted. */
 #include "trajectory_builder.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/alloc.h"
 #include "core/array.h"
 #include "replay/wire/bytes.h"
-#include "limits.h"
 
 enum {
     VARINT32_BYTES_MAX = 5,
     SLICE_BYTES_MAX = 4 * VARINT32_BYTES_MAX,
 };
 
-static void builder_push_chunk(struct trajectory_builder *builder, struct chunk *chunk)
+/* The next chunk of the item being built. */
+static void builder_add(struct trajectory_builder *builder, const struct keep_set *set,
+                        struct kept *kept)
 {
-    if (builder->chunk_count == builder->chunk_capacity) {
-        builder->chunks =
-            array_grow(builder->chunks, &builder->chunk_capacity, sizeof(struct chunk *));
-    }
-    builder->chunks[builder->chunk_count++] = chunk;
+    builder->chunks = array_room(builder->chunks, builder->chunk_count, &builder->chunk_capacity,
+                                 sizeof(struct chunk *));
+    kept->item_serial = set->item_serial;
+    kept->item_index = builder->chunk_count;
+    builder->chunks[builder->chunk_count++] = kept->chunk;
 }
 
 static struct kept *builder_resolve(struct trajectory_builder *builder, struct keep_set *set,
@@ -38,11 +38,8 @@ static struct kept *builder_resolve(struct trajectory_builder *builder, struct k
         trp_fail(TRP_INTERNAL, "Could not find sequence chunk %" PRIu64 ".", key);
         return NULL;
     }
-    if (kept->item_serial != set->item_serial) {
-        kept->item_serial = set->item_serial;
-        kept->item_index = builder->chunk_count;
-        builder_push_chunk(builder, kept->chunk);
-    }
+    if (kept->item_serial != set->item_serial)
+        builder_add(builder, set, kept);
     return kept;
 }
 
@@ -134,25 +131,11 @@ static trp_status columns_build(struct trajectory_builder *builder, const struct
 
 /* ---- the template ------------------------------------------------------------------------ */
 
-/* Appends what the chunk's tensors can give; false: too many to remember. */
-static bool template_add_chunk(struct trajectory_template *last, const struct keep_set *set,
-                               const struct kept *kept, uint32_t chunk, uint32_t *tensor_count)
-{
-    if (kept->tensor_count > TEMPLATE_TENSORS_MAX - *tensor_count)
-        return false;
-    memcpy(&last->tensors[*tensor_count], &set->tensors[kept->tensor_first],
-           kept->tensor_count * sizeof *last->tensors);
-    last->tensor_counts[chunk] = kept->tensor_count;
-    *tensor_count += kept->tensor_count;
-    return true;
-}
-
 /* Remembers the item just built, unless it is too large for that. */
 static void template_set(struct trajectory_builder *builder, const struct wire_lists *lists,
                          const struct wire_item *item, const struct keep_set *set)
 {
     struct trajectory_template *last = &builder->last;
-    uint32_t tensor_count = 0, chunk_count = 0;
     last->slot_count = 0;
     if (item->trajectory.size == 0 || item->trajectory.size > TEMPLATE_BYTES_MAX ||
         lists->slice_count > TEMPLATE_SLOTS_MAX)
@@ -162,9 +145,7 @@ static void template_set(struct trajectory_builder *builder, const struct wire_l
         const struct kept *kept = keep_set_find(set, slice->chunk_key);
         if (!slice->key_varint)
             return;
-        if (kept->item_index == chunk_count &&
-            !template_add_chunk(last, set, kept, chunk_count++, &tensor_count))
-            return;
+        last->shapes[kept->item_index] = kept->shape;
         last->slots[i] =
             (struct trajectory_slot){.at = (uint32_t)(slice->key_varint - item->trajectory.data),
                                      .size = (uint32_t)varint_size(slice->chunk_key),
@@ -183,20 +164,13 @@ static bool slot_read(const struct trajectory_slot *slot, const uint8_t *bytes, 
 }
 
 /* A chunk that this item names first: it has to be new to the item, and like the one before. */
-static bool chunk_matches(struct trajectory_builder *builder, struct keep_set *set, uint64_t key,
-                          uint32_t *tensor_at)
+static bool chunk_matches(struct trajectory_builder *builder, struct keep_set *set, uint64_t key)
 {
-    const struct trajectory_template *last = &builder->last;
     struct kept *kept = keep_set_find(set, key);
     if (!kept || kept->item_serial == set->item_serial ||
-        kept->tensor_count != last->tensor_counts[builder->chunk_count] ||
-        memcmp(&last->tensors[*tensor_at], &set->tensors[kept->tensor_first],
-               kept->tensor_count * sizeof *last->tensors) != 0)
+        kept->shape != builder->last.shapes[builder->chunk_count])
         return false;
-    *tensor_at += kept->tensor_count;
-    kept->item_serial = set->item_serial;
-    kept->item_index = builder->chunk_count;
-    builder_push_chunk(builder, kept->chunk);
+    builder_add(builder, set, kept);
     return true;
 }
 
@@ -208,7 +182,7 @@ static bool template_matches(struct trajectory_builder *builder, const struct wi
     const struct trajectory_template *last = &builder->last;
     const uint8_t *bytes = item->trajectory.data;
     uint64_t keys[TEMPLATE_SLOTS_MAX], key;
-    uint32_t at = 0, tensor_at = 0;
+    uint32_t at = 0;
     if (last->slot_count == 0 || item->trajectory.size != last->wire.size)
         return false;
     builder->chunk_count = 0;
@@ -223,7 +197,7 @@ static bool template_matches(struct trajectory_builder *builder, const struct wi
             return false;
         if (slot->chunk == builder->chunk_count) {
             keys[slot->chunk] = key;
-            if (!chunk_matches(builder, set, key, &tensor_at))
+            if (!chunk_matches(builder, set, key))
                 return false;
         }
     }

@@ -1,8 +1,7 @@
-/* Builds an item's canonical trajectory from what came on the wire and its stream's kept chunks. */
+/* Builds an item's canonical trajectory from the wire's and its stream's kept chunks. */
 #ifndef TRP_REPLAY_SERVICE_TRAJECTORY_BUILDER_H
 #define TRP_REPLAY_SERVICE_TRAJECTORY_BUILDER_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include <troupe/status.h>
@@ -18,14 +17,13 @@ struct trajectory_slot {
     uint32_t chunk;
 };
 
-/* The item built last as it was on the wire, and what its chunks could give: an item that differs
+/* The item built last as it was on the wire, and the shapes of its chunks: an item that differs
  * in chunk keys only, with chunks that can give the same, has the same canonical bytes. */
 struct trajectory_template {
     struct buffer wire;
     struct trajectory_slot slots[TEMPLATE_SLOTS_MAX];
-    uint32_t slot_count;                              /* 0: there is none */
-    struct kept_tensor tensors[TEMPLATE_TENSORS_MAX]; /* of all chunks, one after the other */
-    uint32_t tensor_counts[TEMPLATE_SLOTS_MAX];       /* by chunk */
+    uint32_t slot_count;                 /* 0: there is none */
+    uint64_t shapes[TEMPLATE_SLOTS_MAX]; /* of its chunks */
 };
 
 /* Reused from item to item of one stream; a zeroed struct is fine. */
@@ -44,7 +42,7 @@ trp_status trajectory_build(struct trajectory_builder *builder, struct wire_list
                             struct wire_item *item, struct keep_set *set);
 void trajectory_builder_cleanup(struct trajectory_builder *builder);
 
-/* What it has allocated: as much as its largest item needed. */
+/* Its memory: as much as its largest item needed. */
 uint64_t trajectory_builder_memory(const struct trajectory_builder *builder);
 
 #endif

@@ -27,33 +27,10 @@ enum {
 
 struct checkpoint_writer {
     struct store store; /* as much of one as LMDB needs */
-    MDB_txn *txn;
-    MDB_cursor *items, *pieces;
     uint64_t txn_bytes;
     off_t leaving, left;       /* where the last commit began, and the one before it */
     uint64_t told, unreadable; /* damaged items; of them, those whose record is */
 };
-
-static trp_status target_begin(struct checkpoint_writer *target)
-{
-    struct store *store = &target->store;
-    int rc = mdb_txn_begin(store->env, NULL, 0, &target->txn);
-    if (rc == 0)
-        rc = mdb_cursor_open(target->txn, store->trees[TREE_ITEMS], &target->items);
-    if (rc == 0)
-        rc = mdb_cursor_open(target->txn, store->trees[TREE_PIECES], &target->pieces);
-    target->txn_bytes = 0;
-    return rc == 0 ? TRP_OK : lmdb_fail(store, rc, "begin");
-}
-
-static void cursors_close(struct checkpoint_writer *target)
-{
-    if (target->items)
-        mdb_cursor_close(target->items);
-    if (target->pieces)
-        mdb_cursor_close(target->pieces);
-    target->items = target->pieces = NULL;
-}
 
 static off_t pages_end(const struct checkpoint_writer *target)
 {
@@ -81,13 +58,9 @@ static void pages_leave(struct checkpoint_writer *target)
 
 static trp_status target_commit(struct checkpoint_writer *target)
 {
-    struct store *store = &target->store;
-    cursors_close(target);
-    int rc = mdb_txn_commit(target->txn);
-    target->txn = NULL;
-    if (rc != 0)
-        return lmdb_fail(store, rc, "write");
+    TRP_TRY(lmdb_commit(&target->store));
     pages_leave(target);
+    target->txn_bytes = 0;
     return TRP_OK;
 }
 
@@ -100,7 +73,7 @@ trp_status checkpoint_writer_create(struct checkpoint_writer **out, const char *
         .path = xstrdup(dir), .data_path = xasprintf("%s/data.mdb", dir), .lock_fd = -1};
     trp_status status = lmdb_make(&target->store);
     if (status == TRP_OK)
-        status = target_begin(target);
+        status = lmdb_begin(&target->store);
     if (status != TRP_OK) {
         checkpoint_writer_destroy(target);
         target = NULL;
@@ -113,50 +86,48 @@ void checkpoint_writer_destroy(struct checkpoint_writer *target)
 {
     if (!target)
         return;
-    cursors_close(target);
-    if (target->txn)
-        mdb_txn_abort(target->txn);
-    mdb_env_close(target->store.env);
+    lmdb_abort(&target->store);
+    lmdb_close(&target->store);
+    buffer_cleanup(&target->store.scratch);
     store_dir_close(&target->store.dir);
     free(target);
 }
 
 /* After a put. */
-static trp_status target_count(struct checkpoint_writer *target, int rc, size_t bytes)
+static trp_status target_count(struct checkpoint_writer *target, size_t bytes)
 {
-    if (rc != 0)
-        return lmdb_fail(&target->store, rc, "write");
     target->txn_bytes += bytes;
     if (target->txn_bytes < TXN_BYTES)
         return TRP_OK;
     TRP_TRY(target_commit(target));
-    return target_begin(target);
+    return lmdb_begin(&target->store);
 }
 
-trp_status checkpoint_writer_item(void *arg, uint64_t seq, trp_bytes record)
+trp_status checkpoint_writer_item(void *arg, uint64_t seq, trp_bytes record, bool doubtful)
 {
+    (void)doubtful;
     struct checkpoint_writer *target = arg;
-    int rc = lmdb_put_parts(target->items, seq, record, MDB_APPEND);
-    return target_count(target, rc, record.size);
+    struct cursor items;
+    TRP_TRY(cursor_open(&target->store, TREE_ITEMS, &items));
+    TRP_TRY(cursor_put_parts(&items, seq, record, MDB_APPEND));
+    return target_count(target, record.size);
+}
+
+static trp_status target_append(struct checkpoint_writer *target, enum store_tree tree,
+                                uint64_t key, trp_bytes value)
+{
+    TRP_TRY(lmdb_put(&target->store, tree, key, value, MDB_APPEND));
+    return target_count(target, value.size);
 }
 
 trp_status checkpoint_writer_piece(void *arg, uint64_t seq, uint32_t piece, trp_bytes bytes)
 {
-    struct checkpoint_writer *target = arg;
-    uint64_t number = piece_key(seq, piece);
-    MDB_val key = lmdb_key(&number), data = {bytes.size, NULL};
-    int rc = mdb_cursor_put(target->pieces, &key, &data, MDB_APPEND | MDB_RESERVE);
-    if (rc == 0 && bytes.size)
-        memcpy(data.mv_data, bytes.data, bytes.size);
-    return target_count(target, rc, bytes.size);
+    return target_append(arg, TREE_PIECES, piece_key(seq, piece), bytes);
 }
 
 trp_status checkpoint_writer_removed(void *arg, uint64_t number, trp_bytes records)
 {
-    struct checkpoint_writer *target = arg;
-    MDB_val key = lmdb_key(&number), data = {records.size, (void *)records.data};
-    int rc = mdb_put(target->txn, target->store.trees[TREE_REMOVED], &key, &data, MDB_APPEND);
-    return target_count(target, rc, records.size);
+    return target_append(arg, TREE_REMOVED, number, records);
 }
 
 trp_status checkpoint_writer_damage(void *arg, uint32_t table_id, uint64_t key, const char *what)
@@ -171,103 +142,89 @@ trp_status checkpoint_writer_damage(void *arg, uint32_t table_id, uint64_t key, 
 
 /* ---- the end -------------------------------------------------------------------------------- */
 
-static bool item_names(trp_bytes record, uint64_t of, const uint64_t *bad, size_t count)
+static bool item_names(trp_bytes record, uint64_t of, const struct buffer *bad)
 {
     struct item_view view;
-    if (!item_record_decode(record, of, &view))
-        return true;
-    for (uint32_t i = 0; i < view.header.chunk_count; i++) {
-        uint64_t seq = item_view_chunk(&view, i);
-        if (bsearch(&seq, bad, count, sizeof seq, seq_compare))
-            return true;
-    }
-    return false;
+    bool names = !item_record_decode(record, of, &view);
+    for (uint32_t i = 0; !names && i < view.header.chunk_count; i++)
+        names = seqs_have(bad, item_view_chunk(&view, i));
+    return names;
 }
 
 /* Appends the seqs of items that name a chunk of `bad`. */
-static int items_find(MDB_cursor *cursor, const uint64_t *bad, size_t count, struct buffer *seqs)
+static trp_status items_find(struct store *store, const struct buffer *bad, struct buffer *seqs)
 {
-    struct buffer record = {0};
-    MDB_val key, data;
-    int rc = mdb_cursor_get(cursor, &key, &data, MDB_FIRST);
-    while (rc == 0) {
-        uint64_t seq = piece_key_seq(lmdb_key_read(key));
-        buffer_clear(&record);
-        for (; rc == 0 && piece_key_seq(lmdb_key_read(key)) == seq;
-             rc = mdb_cursor_get(cursor, &key, &data, MDB_NEXT))
-            buffer_append(&record, (trp_bytes){data.mv_data, data.mv_size});
-        if (item_names(buffer_bytes(&record), seq, bad, count))
+    struct buffer *record = &store->scratch;
+    struct cursor items;
+    TRP_TRY(cursor_open(store, TREE_ITEMS, &items));
+    TRP_TRY(cursor_move(&items, MDB_FIRST));
+    while (items.there) {
+        uint64_t seq = piece_key_seq(items.key);
+        buffer_clear(record);
+        while (items.there && piece_key_seq(items.key) == seq) {
+            buffer_append(record, items.value);
+            TRP_TRY(cursor_move(&items, MDB_NEXT));
+        }
+        if (item_names(buffer_bytes(record), seq, bad))
             buffer_append(seqs, (trp_bytes){(const uint8_t *)&seq, sizeof seq});
     }
-    buffer_cleanup(&record);
-    return rc == MDB_NOTFOUND ? 0 : rc;
+    return TRP_OK;
 }
 
-static int seqs_remove(MDB_cursor *cursor, const uint64_t *seqs, size_t count)
+static trp_status seqs_remove(struct store *store, enum store_tree tree, const struct buffer *seqs)
 {
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < count; i++) {
-        struct change run = change_make(CHANGE_DELETE, seqs[i], 1);
-        uint64_t quota = UINT64_MAX;
-        rc = items_remove(cursor, &run, &quota);
+    struct cursor cursor;
+    TRP_TRY(cursor_open(store, tree, &cursor));
+    for (size_t at = 0; at < seqs->size; at += sizeof(uint64_t)) {
+        uint64_t seq, quota = UINT64_MAX;
+        memcpy(&seq, seqs->data + at, sizeof seq);
+        struct change run = change_make(CHANGE_DELETE, seq, 1);
+        TRP_TRY(items_remove(&cursor, &run, &quota));
     }
-    return rc;
+    return TRP_OK;
 }
 
-static trp_status damaged_drop(struct checkpoint_writer *target, const struct store_copy *copy,
-                               uint64_t *dropped)
+static trp_status damaged_drop(struct store *store, const struct buffer *bad, uint64_t *dropped)
 {
-    size_t bad_count;
-    const uint64_t *bad = store_copy_bad_chunks(copy, &bad_count);
     struct buffer seqs = {0};
     *dropped = 0;
-    if (bad_count == 0)
+    if (bad->size == 0)
         return TRP_OK;
-    if (bad_count >= COPY_BAD_CHUNKS_MAX)
+    if (bad->size >= COPY_BAD_CHUNKS_MAX * sizeof(uint64_t))
         return trp_fail(TRP_DATA_LOSS, "the store is too damaged for a checkpoint: see verify");
-    int rc = items_find(target->items, bad, bad_count, &seqs);
+    trp_status status = items_find(store, bad, &seqs);
     *dropped = seqs.size / sizeof(uint64_t);
-    if (rc == 0)
-        rc = seqs_remove(target->items, (const uint64_t *)(const void *)seqs.data, *dropped);
-    if (rc == 0)
-        rc = seqs_remove(target->pieces, bad, bad_count);
+    if (status == TRP_OK)
+        status = seqs_remove(store, TREE_ITEMS, &seqs);
     buffer_cleanup(&seqs);
-    return rc == 0 ? TRP_OK : lmdb_fail(&target->store, rc, "leave out damaged items");
+    return status == TRP_OK ? seqs_remove(store, TREE_PIECES, bad) : status;
 }
 
-static int pairs_put(struct checkpoint_writer *target, enum store_tree tree,
-                     const struct copy_pair *pairs, size_t count)
+static trp_status rest_put(struct store *store, const struct copy_rest *rest)
 {
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < count; i++) {
-        uint64_t number = pairs[i].key;
-        MDB_val key = lmdb_key(&number), data = {pairs[i].value.size, (void *)pairs[i].value.data};
-        rc = mdb_put(target->txn, target->store.trees[tree], &key, &data, 0);
+    const uint8_t *value = rest->values.data;
+    uint64_t map_bytes = store->map_bytes;
+    for (size_t at = 0; at < rest->entries.size; at += sizeof(struct copy_entry)) {
+        struct copy_entry entry;
+        memcpy(&entry, rest->entries.data + at, sizeof entry);
+        TRP_TRY(lmdb_put(store, entry.tree, entry.key, (trp_bytes){value, entry.size}, 0));
+        value += entry.size;
     }
-    return rc;
+    store->meta = rest->meta;
+    store->meta.map_bytes = map_bytes;
+    return lmdb_put_meta(store);
 }
 
 trp_status checkpoint_writer_finish(struct checkpoint_writer *target, const struct store_copy *copy,
                                     struct checkpoint_writer_stats *stats)
 {
     struct store *store = &target->store;
-    size_t tables, counters;
+    const struct copy_rest *rest = store_copy_rest(copy);
     uint64_t dropped;
-    TRP_TRY(damaged_drop(target, copy, &dropped));
-    const struct copy_pair *table = store_copy_tables(copy, &tables);
-    const struct copy_pair *counter = store_copy_counters(copy, &counters);
-    uint64_t map_bytes = store->map_bytes;
-    store->meta = *store_copy_meta(copy);
-    store->meta.map_bytes = map_bytes;
-    int rc = pairs_put(target, TREE_TABLES, table, tables);
-    if (rc == 0)
-        rc = pairs_put(target, TREE_META, counter, counters);
-    if (rc == 0)
-        rc = lmdb_put_meta(store, target->txn);
-    if (rc != 0)
-        return lmdb_fail(store, rc, "write");
+    TRP_TRY(damaged_drop(store, &rest->bad, &dropped));
+    TRP_TRY(rest_put(store, rest));
     TRP_TRY(target_commit(target));
-    rc = mdb_env_sync(store->env, 1);
+    int rc = mdb_env_sync(store->env, 1);
     if (rc != 0)
         return lmdb_fail(store, rc, "sync");
     stats->bytes = (uint64_t)pages_end(target);

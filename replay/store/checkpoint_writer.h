@@ -11,7 +11,7 @@ trp_status checkpoint_writer_create(struct checkpoint_writer **out, const char *
                                     uint64_t file_bytes);
 
 /* As struct copy_sink wants it; `target` is its argument. RESOURCE_EXHAUSTED: no room. */
-trp_status checkpoint_writer_item(void *target, uint64_t seq, trp_bytes record);
+trp_status checkpoint_writer_item(void *target, uint64_t seq, trp_bytes record, bool doubtful);
 trp_status checkpoint_writer_piece(void *target, uint64_t seq, uint32_t piece, trp_bytes bytes);
 trp_status checkpoint_writer_removed(void *target, uint64_t number, trp_bytes records);
 

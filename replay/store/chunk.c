@@ -19,10 +19,9 @@
 #include "core/alloc.h"
 #include "core/array.h"
 #include "core/copy.h"
-#include "limits.h"
 #include "replay/wire/limits.h"
 
-enum { CACHE_OVERHEAD_BYTES = sizeof(struct chunk) + SLAB_STEP / 2 };
+enum { CACHE_OVERHEAD_BYTES = sizeof(struct stored_chunk) + SLAB_STEP / 2 };
 
 /* ---- buffers -------------------------------------------------------------------------------- */
 
@@ -79,11 +78,11 @@ struct span_reader {
     trp_bytes left; /* of the span before */
 };
 
-static struct span_reader chunk_spans(const struct chunk *chunk)
+static struct span_reader chunk_spans(const struct stored_chunk *chunk)
 {
     if (chunk->lent)
         return (struct span_reader){.next = chunk->lent->spans};
-    return (struct span_reader){.left = {chunk->bytes, chunk->size}};
+    return (struct span_reader){.left = {chunk->bytes, chunk->chunk.size}};
 }
 
 /* The next `size` bytes, which are there. */
@@ -105,25 +104,23 @@ static size_t lent_size(uint32_t count)
     return sizeof(struct lent) + count * sizeof(trp_bytes);
 }
 
-static void lent_begin(struct chunk_memory *memory, struct chunk *chunk, const trp_bytes *spans,
-                       uint32_t count)
+static void lent_begin(struct chunk_memory *memory, struct stored_chunk *chunk,
+                       const trp_bytes *spans, uint32_t count)
 {
     if (memory->lent_count == memory->lent_capacity)
-        memory->lent = array_grow(memory->lent, &memory->lent_capacity, sizeof(struct chunk *));
+        memory->lent = array_grow(memory->lent, &memory->lent_capacity, sizeof chunk);
     chunk->lent = slab_take(&memory->slabs, lent_size(count));
-    chunk->lent->at = memory->lent_count;
-    chunk->lent->count = count;
-    chunk->lent->shared = false;
+    *chunk->lent = (struct lent){.at = memory->lent_count, .count = count};
     memcpy(chunk->lent->spans, spans, count * sizeof *spans);
     memory->lent[memory->lent_count++] = chunk;
 }
 
-static void lent_return(struct chunk_memory *memory, struct chunk *chunk)
+static void lent_return(struct chunk_memory *memory, struct stored_chunk *chunk)
 {
     struct lent *lent = chunk->lent;
     if (!lent)
         return;
-    struct chunk *last = memory->lent[--memory->lent_count];
+    struct stored_chunk *last = memory->lent[--memory->lent_count];
     memory->lent[lent->at] = last;
     last->lent->at = lent->at;
     chunk->lent = NULL;
@@ -138,10 +135,10 @@ bool store_has_lent(const struct store *store)
 void store_lent_end(struct store *store)
 {
     while (store->chunks.lent_count > 0) {
-        struct chunk *chunk = store->chunks.lent[store->chunks.lent_count - 1];
+        struct stored_chunk *chunk = store->chunks.lent[store->chunks.lent_count - 1];
         struct span_reader from = chunk_spans(chunk);
-        chunk->bytes = bytes_take(&store->chunks, chunk->size);
-        span_reader_copy(&from, chunk->bytes, chunk->size);
+        chunk->bytes = bytes_take(&store->chunks, chunk->chunk.size);
+        span_reader_copy(&from, chunk->bytes, chunk->chunk.size);
         lent_return(&store->chunks, chunk);
     }
 }
@@ -160,36 +157,36 @@ void chunk_memory_cleanup(struct chunk_memory *memory)
 
 /* ---- cache ---------------------------------------------------------------------------------- */
 
-static void cache_link(struct chunk_memory *memory, struct chunk *chunk)
+static void cache_link(struct chunk_memory *memory, struct stored_chunk *chunk)
 {
-    struct chunk *ring = &memory->cache;
+    struct stored_chunk *ring = &memory->cache;
     chunk->cache_prev = ring;
     chunk->cache_next = ring->cache_next;
     chunk->cache_next->cache_prev = chunk;
     ring->cache_next = chunk;
 }
 
-static void cache_unlink(struct chunk *chunk)
+static void cache_unlink(struct stored_chunk *chunk)
 {
     chunk->cache_prev->cache_next = chunk->cache_next;
     chunk->cache_next->cache_prev = chunk->cache_prev;
     chunk->cache_next = chunk->cache_prev = NULL;
 }
 
-static void cache_remove(struct chunk_memory *memory, struct chunk *chunk)
+static void cache_remove(struct chunk_memory *memory, struct stored_chunk *chunk)
 {
     cache_unlink(chunk);
-    memory->cache_used -= chunk->size + CACHE_OVERHEAD_BYTES;
+    memory->cache_used -= chunk->chunk.size + CACHE_OVERHEAD_BYTES;
 }
 
-static void cache_add(struct chunk_memory *memory, struct chunk *chunk)
+static void cache_add(struct chunk_memory *memory, struct stored_chunk *chunk)
 {
     cache_link(memory, chunk);
-    memory->cache_used += chunk->size + CACHE_OVERHEAD_BYTES;
+    memory->cache_used += chunk->chunk.size + CACHE_OVERHEAD_BYTES;
     while (memory->cache_used > memory->cache_limit) {
-        struct chunk *last = memory->cache.cache_prev;
+        struct stored_chunk *last = memory->cache.cache_prev;
         cache_remove(memory, last);
-        bytes_give(memory, last->bytes, last->size);
+        bytes_give(memory, last->bytes, last->chunk.size);
         last->bytes = NULL;
     }
 }
@@ -197,12 +194,12 @@ static void cache_add(struct chunk_memory *memory, struct chunk *chunk)
 void chunk_settle(struct store *store, struct chunk *chunk)
 {
     if (chunk->size <= STORE_CACHED_CHUNK_BYTES_MAX) {
-        cache_add(&store->chunks, chunk);
+        cache_add(&store->chunks, stored(chunk));
         return;
     }
-    lent_return(&store->chunks, chunk);
-    bytes_give(&store->chunks, chunk->bytes, chunk->size);
-    chunk->bytes = NULL;
+    lent_return(&store->chunks, stored(chunk));
+    bytes_give(&store->chunks, stored(chunk)->bytes, chunk->size);
+    stored(chunk)->bytes = NULL;
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */
@@ -213,17 +210,17 @@ struct chunk *store_chunk_create(struct store *store, const trp_bytes *spans, ui
     for (uint32_t i = 0; i < count; i++)
         size += spans[i].size;
     assert(size <= INT32_MAX);
-    struct chunk *chunk = slab_take(&store->chunks.slabs, sizeof *chunk);
-    *chunk = (struct chunk){.refs = 1, .size = (uint32_t)size};
-    store->chunks.held_bytes += chunk_memory(chunk);
+    struct stored_chunk *chunk = slab_take(&store->chunks.slabs, sizeof *chunk);
+    *chunk = (struct stored_chunk){.chunk = {.refs = 1, .size = (uint32_t)size}};
+    store->chunks.held_bytes += chunk_memory(&chunk->chunk);
     if (size > STORE_CACHED_CHUNK_BYTES_MAX) {
         lent_begin(&store->chunks, chunk, spans, count);
-        return chunk;
+        return &chunk->chunk;
     }
     struct span_reader from = {.next = spans};
     chunk->bytes = bytes_take(&store->chunks, size);
     span_reader_copy(&from, chunk->bytes, size);
-    return chunk;
+    return &chunk->chunk;
 }
 
 uint64_t store_held_bytes(const struct store *store)
@@ -233,32 +230,33 @@ uint64_t store_held_bytes(const struct store *store)
 
 void store_chunk_shared(struct chunk *chunk)
 {
-    if (chunk->lent)
-        chunk->lent->shared = true;
+    if (stored(chunk)->lent)
+        stored(chunk)->lent->shared = true;
 }
 
 struct chunk *chunk_create_stored(struct store *store, uint64_t seq, uint32_t size)
 {
-    struct chunk *chunk = slab_take(&store->chunks.slabs, sizeof *chunk);
-    *chunk = (struct chunk){.seq = seq, .size = size};
-    return chunk;
+    struct stored_chunk *chunk = slab_take(&store->chunks.slabs, sizeof *chunk);
+    *chunk = (struct stored_chunk){.chunk = {.seq = seq, .size = size}};
+    return &chunk->chunk;
 }
 
 static size_t pages_size(const struct chunk *chunk)
 {
-    return piece_count(chunk->size) * sizeof(uint64_t);
+    return chunk_paged(chunk) * sizeof(uint64_t);
 }
 
 void chunk_free(struct store *store, struct chunk *chunk)
 {
-    if (chunk->cache_next)
-        cache_remove(&store->chunks, chunk);
-    lent_return(&store->chunks, chunk);
-    bytes_give(&store->chunks, chunk->bytes, chunk->size);
+    struct stored_chunk *ours = stored(chunk);
+    if (ours->cache_next)
+        cache_remove(&store->chunks, ours);
+    lent_return(&store->chunks, ours);
+    bytes_give(&store->chunks, ours->bytes, chunk->size);
     if (chunk->seq == 0)
         store->chunks.held_bytes -= chunk_memory(chunk);
-    slab_give(&store->chunks.slabs, chunk->pages, pages_size(chunk));
-    slab_give(&store->chunks.slabs, chunk, sizeof *chunk);
+    slab_give(&store->chunks.slabs, ours->pages, pages_size(chunk));
+    slab_give(&store->chunks.slabs, ours, sizeof *ours);
 }
 
 void store_chunk_unref(struct store *store, struct chunk *chunk)
@@ -276,71 +274,64 @@ void store_chunk_unref(struct store *store, struct chunk *chunk)
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-/* The cursor on a chunk's first piece. */
-int chunk_seek(struct store *store, const struct chunk *chunk, MDB_val *data)
+trp_status chunk_seek(struct store *store, const struct chunk *chunk, uint32_t piece)
 {
-    uint64_t wanted = piece_key(chunk->seq, 0);
-    MDB_val key;
-    int rc = MDB_NOTFOUND;
-    if (store->read_last && piece_key_seq(store->read_last) + 1 == chunk->seq) {
-        rc = mdb_cursor_get(store->read_cursor, &key, data, MDB_NEXT);
-        if (rc == 0 && lmdb_key_read(key) != wanted)
-            rc = MDB_NOTFOUND;
+    struct cursor *reader = &store->reader;
+    uint64_t wanted = piece_key(chunk->seq, piece);
+    bool before =
+        piece > 0 ? reader->key + 1 == wanted : piece_key_seq(reader->key) + 1 == chunk->seq;
+    if (reader->there && before) {
+        TRP_TRY(cursor_move(reader, MDB_NEXT));
+        if (reader->there && reader->key == wanted)
+            return TRP_OK;
     }
-    if (rc == MDB_NOTFOUND) {
-        key = lmdb_key(&wanted);
-        rc = mdb_cursor_get(store->read_cursor, &key, data, MDB_SET_KEY);
-    }
-    store->read_last = rc == 0 ? wanted : 0;
-    return rc;
+    return cursor_seek(reader, MDB_SET_KEY, wanted);
 }
 
-int chunk_next(struct store *store, MDB_val *data)
+/* `status`, or else `what`: what LMDB says has the words already. */
+static trp_status chunk_lost(const struct store *store, const struct chunk *chunk,
+                             trp_status status, const char *what)
 {
-    MDB_val key;
-    int rc = mdb_cursor_get(store->read_cursor, &key, data, MDB_NEXT);
-    if (rc == 0 && lmdb_key_read(key) != store->read_last + 1)
-        rc = MDB_NOTFOUND;
-    store->read_last = rc == 0 ? store->read_last + 1 : 0;
-    return rc;
+    if (status != TRP_OK)
+        return TRP_INTERNAL;
+    return trp_fail(TRP_DATA_LOSS, "replay store %s: chunk %llu of %u bytes: %s",
+                    store->dir.data_path, (unsigned long long)chunk->seq, (unsigned)chunk->size,
+                    what);
 }
 
-/* `what`: where LMDB has nothing to say. */
-static trp_status chunk_lost(const struct store *store, const struct chunk *chunk, int rc,
-                             const char *what)
+/* The chunk's own bytes in its next piece, 0 being the first: all but the sum behind the last. What
+ * was read counts when pieces_end() says so, after all of them; `check` is zeroed before.
+ * DATA_LOSS: it is not what was written; INTERNAL: it cannot be read. */
+static trp_status piece_read(struct store *store, const struct chunk *chunk, uint32_t piece,
+                             trp_bytes *bytes, struct chunk_check *check)
 {
-    return trp_fail(rc == 0 || rc == MDB_NOTFOUND ? TRP_DATA_LOSS : TRP_INTERNAL,
-                    "replay store %s: chunk %llu of %u bytes: %s", store->dir.data_path,
-                    (unsigned long long)chunk->seq, (unsigned)chunk->size,
-                    rc == 0 ? what : mdb_strerror(rc));
-}
-
-trp_status piece_read(struct store *store, const struct chunk *chunk, uint32_t piece, MDB_val *data,
-                      struct chunk_check *check)
-{
+    const struct cursor *reader = &store->reader;
     size_t left = chunk->size - (size_t)piece * PIECE_BYTES;
-    size_t stored = left + SUM_BYTES < PIECE_BYTES ? left + SUM_BYTES : PIECE_BYTES;
-    int rc = piece == 0 ? chunk_seek(store, chunk, data) : chunk_next(store, data);
-    if (rc != 0 || data->mv_size != stored)
-        return chunk_lost(store, chunk, rc, "a piece has another size");
+    size_t size = left + SUM_BYTES < PIECE_BYTES ? left + SUM_BYTES : PIECE_BYTES;
+    trp_status status = chunk_seek(store, chunk, piece);
+    if (status != TRP_OK || !reader->there || reader->value.size != size)
+        return chunk_lost(store, chunk, status,
+                          reader->there ? "a piece has another size" : "a piece is missing");
     if (chunk->unchecked)
-        chunk_check_piece(check, (trp_bytes){data->mv_data, data->mv_size});
-    data->mv_size = left < stored ? left : stored;
+        chunk_check_piece(check, reader->value);
+    *bytes = (trp_bytes){reader->value.data, left < size ? left : size};
     return TRP_OK;
 }
 
-trp_status pieces_end(struct store *store, const struct chunk *chunk, struct chunk_check *check)
+static trp_status pieces_end(struct store *store, const struct chunk *chunk,
+                             struct chunk_check *check)
 {
-    MDB_val tail; /* of the sum, where that has a piece of its own */
-    int rc = 0;
+    trp_status status = TRP_OK;
     if (!chunk->unchecked)
         return TRP_OK;
-    if (chunk_pieces(chunk->size) > piece_count(chunk->size) &&
-        (rc = chunk_next(store, &tail)) == 0)
-        chunk_check_piece(check, (trp_bytes){tail.mv_data, tail.mv_size});
-    if (rc != 0 || !chunk_check_end(check))
-        return chunk_lost(store, chunk, rc, "its bytes are not those that were written");
-    ((struct chunk *)chunk)->unchecked = false;
+    if (chunk_pieces(chunk->size) > piece_count(chunk->size)) { /* the sum's has its own piece */
+        status = chunk_seek(store, chunk, piece_count(chunk->size));
+        if (status == TRP_OK && store->reader.there)
+            chunk_check_piece(check, store->reader.value);
+    }
+    if (status != TRP_OK || !chunk_check_end(check))
+        return chunk_lost(store, chunk, status, "its bytes are not those that were written");
+    stored(chunk)->chunk.unchecked = false;
     return TRP_OK;
 }
 
@@ -350,28 +341,27 @@ static trp_status chunk_copy(struct store *store, const struct chunk *chunk, uin
     struct chunk_check check = {0};
     uint32_t count = piece_count(chunk->size);
     for (uint32_t piece = 0; piece < count; piece++) {
-        MDB_val data;
-        TRP_TRY(piece_read(store, chunk, piece, &data, &check));
-        memcpy(out, data.mv_data, data.mv_size);
-        out += data.mv_size;
+        trp_bytes bytes;
+        TRP_TRY(piece_read(store, chunk, piece, &bytes, &check));
+        memcpy(out, bytes.data, bytes.size);
+        out += bytes.size;
     }
     return pieces_end(store, chunk, &check);
 }
 
 trp_status store_chunk_read(struct store *store, const struct chunk *chunk, uint8_t *out)
 {
-    /* Reading changes what is cached, not what the chunk is. */
-    struct chunk *cached = (struct chunk *)chunk;
-    if (chunk->lent) {
-        struct span_reader from = chunk_spans(chunk);
+    struct stored_chunk *cached = stored(chunk);
+    if (cached->lent) {
+        struct span_reader from = chunk_spans(cached);
         span_reader_copy(&from, out, chunk->size);
         return TRP_OK;
     }
-    if (chunk->bytes) {
-        memcpy(out, chunk->bytes, chunk->size);
+    if (cached->bytes) {
+        memcpy(out, cached->bytes, chunk->size);
         /* Its neighbours are anywhere in memory: their order has to be worth two cache misses. */
         bool order_matters = store->chunks.cache_used > store->chunks.cache_limit / 2;
-        if (order_matters && chunk->cache_next && store->chunks.cache.cache_next != chunk) {
+        if (order_matters && cached->cache_next && store->chunks.cache.cache_next != cached) {
             cache_unlink(cached);
             cache_link(&store->chunks, cached);
         }
@@ -386,46 +376,68 @@ trp_status store_chunk_read(struct store *store, const struct chunk *chunk, uint
     return TRP_OK;
 }
 
-/* For the next time: the walk over the tree is a quarter of what a sample of a large chunk costs
- * that is not copied. */
-static void pages_keep(struct store *store, const struct chunk *chunk, const uint8_t *pages)
+static trp_status pages_find(struct store *store, const struct chunk *chunk, uint64_t *pages)
 {
-    struct chunk *known = (struct chunk *)chunk;
-    known->pages = slab_take(&store->chunks.slabs, pages_size(chunk));
-    memcpy(known->pages, pages, pages_size(chunk));
+    struct chunk_check check = {0};
+    uint32_t count = piece_count(chunk->size), paged = chunk_paged(chunk);
+    for (uint32_t piece = 0; piece < count; piece++) {
+        trp_bytes bytes = {0};
+        TRP_TRY(piece_read(store, chunk, piece, &bytes, &check));
+        if (piece < paged && !page_of_piece(store, bytes.data, &pages[piece]))
+            return trp_fail(TRP_INTERNAL, "replay store %s: a piece of chunk %llu moves",
+                            store->dir.data_path, (unsigned long long)chunk->seq);
+    }
+    return pieces_end(store, chunk, &check);
+}
+
+/* Kept for the next time: the walk over the tree is a quarter of what a sample of a large chunk
+ * costs that is not copied. */
+trp_status chunk_pages(struct store *store, const struct chunk *chunk, const uint64_t **pages)
+{
+    if (!stored(chunk)->pages) {
+        TRP_TRY(lmdb_read_begin(store));
+        uint64_t *found = slab_take(&store->chunks.slabs, pages_size(chunk));
+        trp_status status = pages_find(store, chunk, found);
+        if (status != TRP_OK) {
+            slab_give(&store->chunks.slabs, found, pages_size(chunk));
+            return status;
+        }
+        stored(chunk)->pages = found;
+    }
+    *pages = stored(chunk)->pages;
+    return TRP_OK;
+}
+
+trp_status chunk_tail(struct store *store, const struct chunk *chunk, uint8_t *out)
+{
+    uint32_t paged = chunk_paged(chunk);
+    struct chunk_check check = {0}; /* chunk_pages() has made it */
+    trp_bytes bytes;
+    if (paged == piece_count(chunk->size))
+        return TRP_OK;
+    TRP_TRY(lmdb_read_begin(store));
+    TRP_TRY(piece_read(store, chunk, paged, &bytes, &check));
+    memcpy(out, bytes.data, bytes.size);
+    return TRP_OK;
 }
 
 trp_status store_chunk_locate(struct store *store, const struct chunk *chunk, struct buffer *pages,
                               struct buffer *rest)
 {
-    bool in_file = (!chunk->bytes && !chunk->lent) || chunk->cache_next;
+    const struct stored_chunk *known = stored(chunk);
+    bool in_file = (!known->bytes && !known->lent) || known->cache_next;
     if (!in_file || chunk->size < SHARED_INLINE_BYTES) {
         trp_status status =
             store_chunk_read(store, chunk, buffer_reserve(rest, chunk->size ? chunk->size : 1));
         rest->size += status == TRP_OK ? chunk->size : 0;
         return status;
     }
-    uint32_t count = piece_count(chunk->size);
-    if (chunk->pages) {
-        buffer_append(pages, (trp_bytes){(const uint8_t *)chunk->pages, pages_size(chunk)});
-        return TRP_OK;
-    }
-    TRP_TRY(lmdb_read_begin(store));
-    struct chunk_check check = {0};
-    bool paged = true;
-    for (uint32_t piece = 0; piece < count; piece++) {
-        MDB_val data;
-        uint64_t page;
-        TRP_TRY(piece_read(store, chunk, piece, &data, &check));
-        paged = paged && page_of_piece(store, data, &page);
-        if (paged)
-            buffer_append(pages, (trp_bytes){(const uint8_t *)&page, sizeof page});
-        else
-            buffer_append(rest, (trp_bytes){data.mv_data, data.mv_size});
-    }
-    TRP_TRY(pieces_end(store, chunk, &check));
-    if (paged)
-        pages_keep(store, chunk, pages->data + pages->size - pages_size(chunk));
+    const uint64_t *at;
+    size_t tail = chunk->size - chunk_paged_bytes(chunk);
+    TRP_TRY(chunk_pages(store, chunk, &at));
+    TRP_TRY(chunk_tail(store, chunk, buffer_reserve(rest, tail)));
+    buffer_append(pages, (trp_bytes){(const uint8_t *)at, pages_size(chunk)});
+    rest->size += tail;
     return TRP_OK;
 }
 
@@ -460,25 +472,22 @@ static uint32_t spans_take(struct span_reader *from, uint8_t *out, size_t size, 
     return sum;
 }
 
-int chunk_put(const struct store *store, MDB_cursor *cursor, const struct chunk *chunk)
+trp_status chunk_put(struct cursor *pieces, const struct chunk *chunk)
 {
     /* What has a page to itself, of the file's own pages: else it is written from there at once. */
     enum { PAGE_VALUE_MIN = PIECE_BYTES / 2 };
-    bool map = store->options.durability != TRP_DURABLE_SYSTEM;
-    bool shared = chunk->lent && chunk->lent->shared;
-    struct span_reader from = chunk_spans(chunk);
+    bool map = pieces->store->options.durability != TRP_DURABLE_SYSTEM;
+    const struct lent *lent = stored(chunk)->lent;
+    bool shared = lent && lent->shared;
+    struct span_reader from = chunk_spans(stored(chunk));
     uint32_t count = chunk_pieces(chunk->size), sum = 0;
     for (uint32_t piece = 0; piece < count; piece++) {
         size_t offset = (size_t)piece * PIECE_BYTES, left = chunk->size + SUM_BYTES - offset;
         size_t size = left < PIECE_BYTES ? left : PIECE_BYTES;
         size_t whole = offset < chunk->size ? chunk->size - offset : 0;
         size_t bytes = whole < size ? whole : size;
-        uint64_t number = piece_key(chunk->seq, piece);
-        MDB_val key = lmdb_key(&number), data = {size, NULL};
-        int rc = mdb_cursor_put(cursor, &key, &data, MDB_APPEND | MDB_RESERVE);
-        if (rc != 0)
-            return rc;
-        uint8_t *out = data.mv_data;
+        uint8_t *out;
+        TRP_TRY(cursor_put(pieces, piece_key(chunk->seq, piece), size, MDB_APPEND, &out));
         bool away = map && bytes > PAGE_VALUE_MIN;
         if (away) /* LMDB writes the next page's header soon, and would wait for the line */
             __builtin_prefetch(out + PIECE_BYTES, 1);
@@ -486,5 +495,5 @@ int chunk_put(const struct store *store, MDB_cursor *cursor, const struct chunk 
         for (size_t at = bytes; at < size; at++)
             out[at] = (uint8_t)(sum >> 8 * (offset + at - chunk->size));
     }
-    return 0;
+    return TRP_OK;
 }

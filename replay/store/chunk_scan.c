@@ -4,33 +4,19 @@
  * are adopted when their turn comes. What is left without an object at the end, no item has. */
 #include "loading.h"
 
-#include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "core/alloc.h"
 #include "core/array.h"
-#include "core/map.h"
-
-static int cursor_renew(struct store *store, enum store_tree tree, MDB_cursor **cursor)
-{
-    return *cursor ? mdb_cursor_renew(store->read_txn, *cursor)
-                   : mdb_cursor_open(store->read_txn, store->trees[tree], cursor);
-}
 
 trp_status loading_renew(struct loading *loading)
 {
     struct store *store = loading->store;
     TRP_TRY(lmdb_read_begin(store));
-    if (loading->renewed == store->reads)
+    if (loading->renewed == store->txn.reads)
         return TRP_OK;
-    loading->item_key = loading->piece_key = (MDB_val){0};
-    int rc = cursor_renew(store, TREE_ITEMS, &loading->items);
-    if (rc == 0)
-        rc = cursor_renew(store, TREE_PIECES, &loading->pieces);
-    if (rc != 0)
-        return lmdb_fail(store, rc, "read items");
-    loading->renewed = store->reads;
+    TRP_TRY(cursor_open(store, TREE_ITEMS, &loading->items));
+    TRP_TRY(cursor_open(store, TREE_PIECES, &loading->pieces));
+    loading->renewed = store->txn.reads;
     return TRP_OK;
 }
 
@@ -41,25 +27,21 @@ static struct chunk *ahead_get(const struct loading *loading, uint64_t seq)
     return (struct chunk *)(uintptr_t)map_get(&loading->ahead, seq);
 }
 
-/* Its pieces, one after the other; false: they are not those of a chunk. */
-static bool ahead_size(struct store *store, uint64_t seq, uint32_t *size, int *rc)
+/* What its pieces, one after the other, have without the sum; *wrong: they are not a chunk's. */
+static trp_status ahead_size(struct store *store, uint64_t seq, uint32_t *size, const char **wrong)
 {
-    uint64_t number = piece_key(seq, 0), bytes = 0;
-    MDB_val key = lmdb_key(&number), data;
-    bool follow = true;
-    store->read_last = 0; /* the cursor is the readers' */
-    *rc = mdb_cursor_get(store->read_cursor, &key, &data, MDB_SET_KEY);
-    if (*rc != 0)
-        return false;
-    for (uint64_t place = 0; *rc == 0 && piece_key_seq(lmdb_key_read(key)) == seq; place++) {
-        follow = follow && piece_key_piece(lmdb_key_read(key)) == place &&
-                 bytes == place * PIECE_BYTES && data.mv_size <= PIECE_BYTES;
-        bytes += data.mv_size;
-        *rc = mdb_cursor_get(store->read_cursor, &key, &data, MDB_NEXT);
+    struct cursor *pieces = &store->reader;
+    struct part_row row = {0};
+    TRP_TRY(cursor_seek(pieces, MDB_SET_KEY, piece_key(seq, 0)));
+    *wrong = pieces->there ? NULL : "a chunk is missing";
+    while (pieces->there && piece_key_seq(pieces->key) == seq) {
+        part_row_add(&row, pieces->key, pieces->value.size);
+        TRP_TRY(cursor_move(pieces, MDB_NEXT));
     }
-    *rc = *rc == MDB_NOTFOUND ? 0 : *rc;
-    *size = (uint32_t)(bytes - SUM_BYTES);
-    return follow && *rc == 0 && bytes >= SUM_BYTES;
+    *size = (uint32_t)(row.bytes - SUM_BYTES);
+    if (!*wrong && (row.broken || row.bytes < SUM_BYTES))
+        *wrong = "a chunk is damaged";
+    return TRP_OK;
 }
 
 /* ---- in their order ------------------------------------------------------------------------- */
@@ -92,56 +74,42 @@ static bool scanned_add(struct loading *loading, struct scanned_chunk *scanned, 
 /* All its pieces came: what is left is the chunk's size. */
 static void scanned_finish(struct loading *loading, struct scanned_chunk *scanned)
 {
-    struct store *store = loading->store;
     bool whole = scanned->size >= SUM_BYTES && (!loading->check || chunk_check_end(&loading->sum));
     scanned->damaged |= !whole;
     scanned->size -= scanned->size < SUM_BYTES ? scanned->size : SUM_BYTES;
-    store->counts.checked_chunks += loading->check;
-    store->counts.checked_bytes += loading->check ? scanned->size : 0;
     loading->sum = (struct chunk_check){0};
 }
 
 /* The chunk whose first piece is under the cursor; the cursor goes to the next one. */
-static void chunk_scan_next(struct loading *loading)
+static trp_status chunk_scan_next(struct loading *loading)
 {
-    uint64_t number = lmdb_key_read(loading->piece_key), seq = piece_key_seq(number);
+    struct cursor *pieces = &loading->pieces;
+    uint64_t seq = piece_key_seq(pieces->key);
     struct scanned_chunk *scanned = scanned_push(loading, seq);
     do {
-        trp_bytes piece = {loading->piece.mv_data, loading->piece.mv_size};
-        if (seq == 0 || !scanned_add(loading, scanned, number, piece))
+        if (seq == 0 || !scanned_add(loading, scanned, pieces->key, pieces->value))
             scanned->damaged = true;
-        loading->pieces_rc =
-            mdb_cursor_get(loading->pieces, &loading->piece_key, &loading->piece, MDB_NEXT);
-        number = lmdb_key_read(loading->piece_key);
-    } while (loading->pieces_rc == 0 && piece_key_seq(number) == seq);
+        TRP_TRY(cursor_move(pieces, MDB_NEXT));
+    } while (pieces->there && piece_key_seq(pieces->key) == seq);
     scanned_finish(loading, scanned);
-    loading->scan_end = seq + 1;
+    loading->scan_end = pieces->there ? seq + 1 : SEQ_MAX + 1;
     scanned->chunk = ahead_get(loading, seq);
+    return TRP_OK;
 }
 
-/* All chunks up to `seq`. */
-static trp_status chunk_scan_until(struct loading *loading, uint64_t seq)
+trp_status chunk_scan_until(struct loading *loading, uint64_t seq)
 {
-    struct store *store = loading->store;
+    struct cursor *pieces = &loading->pieces;
     TRP_TRY(loading_renew(loading));
-    if (loading->pieces_rc == MDB_NOTFOUND)
+    if (loading->scan_end > SEQ_MAX)
         return TRP_OK;
-    if (loading->piece_key.mv_size == 0) {
-        uint64_t first = piece_key(loading->scan_end, 0);
-        loading->piece_key = lmdb_key(&first);
-        loading->pieces_rc =
-            mdb_cursor_get(loading->pieces, &loading->piece_key, &loading->piece, MDB_SET_RANGE);
-    }
-    while (loading->pieces_rc == 0 && piece_key_seq(lmdb_key_read(loading->piece_key)) <= seq)
-        chunk_scan_next(loading);
-    return loading->pieces_rc == 0 || loading->pieces_rc == MDB_NOTFOUND
-               ? TRP_OK
-               : lmdb_fail(store, loading->pieces_rc, "read pieces");
-}
-
-trp_status chunk_scan_rest(struct loading *loading)
-{
-    return chunk_scan_until(loading, SEQ_MAX);
+    if (!pieces->there)
+        TRP_TRY(cursor_seek(pieces, MDB_SET_RANGE, piece_key(loading->scan_end, 0)));
+    while (pieces->there && piece_key_seq(pieces->key) <= seq)
+        TRP_TRY(chunk_scan_next(loading));
+    if (!pieces->there)
+        loading->scan_end = SEQ_MAX + 1;
+    return TRP_OK;
 }
 
 static struct scanned_chunk *scanned_find(struct loading *loading, uint64_t seq)
@@ -184,15 +152,13 @@ static struct chunk *take_ahead(struct loading *loading, uint64_t seq, uint64_t 
 {
     struct chunk *chunk = ahead_get(loading, seq);
     uint32_t size;
-    int rc;
-    if (!chunk && ahead_size(loading->store, seq, &size, &rc)) {
-        chunk = chunk_make(loading->store, seq, size, episode);
-        *map_at(&loading->ahead, seq) = (uintptr_t)chunk;
-    } else if (!chunk && rc != 0 && rc != MDB_NOTFOUND) {
-        *status = lmdb_fail(loading->store, rc, "read pieces");
-    } else if (!chunk) {
-        *wrong = rc == MDB_NOTFOUND ? "a chunk is missing" : "a chunk is damaged";
-    }
+    if (chunk)
+        return chunk;
+    *status = ahead_size(loading->store, seq, &size, wrong);
+    if (*status != TRP_OK || *wrong)
+        return NULL;
+    chunk = chunk_make(loading->store, seq, size, episode);
+    *map_at(&loading->ahead, seq) = (uintptr_t)chunk;
     return chunk;
 }
 

@@ -19,7 +19,6 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "internal.h"
-#include "limits.h"
 
 enum {
     SLICE_NS = 400000,
@@ -39,11 +38,6 @@ struct copied_value {
 /* Chunks that items refer to: seqs [first, end). */
 struct range {
     uint64_t first, end;
-};
-
-struct pairs {
-    struct copy_pair *at;
-    size_t count;
 };
 
 struct store_copy {
@@ -66,61 +60,47 @@ struct store_copy {
 
     struct buffer record; /* the item on its way */
     uint64_t record_key;  /* of its last part; 0: none */
-    bool record_broken;
+    struct part_row record_row;
 
     struct buffer ranges; /* of struct range */
     size_t next_range, missing_range;
     struct chunk_check check;
     uint64_t chunk_key; /* of the last piece; 0: none */
-    bool chunk_broken;
-    struct buffer bad; /* seqs of chunks, ascending */
-
-    struct meta_record meta;
-    struct pairs tables, counters;
+    struct part_row chunk_row;
+    struct copy_rest rest;
     struct buffer gone_tables; /* ids of tables whose items are gone */
     struct copy_stats stats;
 };
 
 /* ---- beginning and end ---------------------------------------------------------------------- */
 
-static void pairs_add(struct pairs *pairs, uint64_t key, const void *data, size_t size)
+static void rest_add(struct copy_rest *rest, enum store_tree tree, uint64_t key, trp_bytes value)
 {
-    uint8_t *copy = xmalloc(size + 1);
-    if (size)
-        memcpy(copy, data, size);
-    pairs->at = xrealloc(pairs->at, (pairs->count + 1) * sizeof *pairs->at);
-    pairs->at[pairs->count++] = (struct copy_pair){key, {copy, size}};
-}
-
-static void pairs_cleanup(struct pairs *pairs)
-{
-    for (size_t i = 0; i < pairs->count; i++)
-        free((uint8_t *)pairs->at[i].value.data);
-    free(pairs->at);
+    struct copy_entry *entry = buffer_push(&rest->entries, sizeof *entry);
+    *entry = (struct copy_entry){tree, key, value.size};
+    buffer_append(&rest->values, value);
 }
 
 static trp_status tables_copy(struct store *store, struct store_copy *copy)
 {
-    MDB_cursor *cursor;
-    MDB_val key, data;
-    TRP_TRY(lmdb_read_begin(store));
-    int rc = mdb_cursor_open(store->read_txn, store->trees[TREE_TABLES], &cursor);
-    if (rc != 0)
-        return lmdb_fail(store, rc, "copy tables");
-    while ((rc = mdb_cursor_get(cursor, &key, &data, MDB_NEXT)) == 0)
-        if (!tombstone_has(store, piece_key_seq(lmdb_key_read(key))))
-            pairs_add(&copy->tables, lmdb_key_read(key), data.mv_data, data.mv_size);
-    mdb_cursor_close(cursor);
+    struct cursor tables;
+    TRP_TRY(cursor_open(store, TREE_TABLES, &tables));
+    TRP_TRY(cursor_move(&tables, MDB_FIRST));
+    while (tables.there) {
+        if (!tombstone_has(store, piece_key_seq(tables.key)))
+            rest_add(&copy->rest, TREE_TABLES, tables.key, tables.value);
+        TRP_TRY(cursor_move(&tables, MDB_NEXT));
+    }
     for (size_t i = 0; i < store->tombstones.count; i++)
         buffer_append(&copy->gone_tables, (trp_bytes){(const uint8_t *)&store->tombstones.at[i].id,
                                                       sizeof store->tombstones.at[i].id});
     for (size_t i = 0; i < store->tables.count; i++) {
         uint8_t record[COUNTERS_BYTES];
-        counters_encode(record, store->tables.extras[i].logged);
-        pairs_add(&copy->counters, META_COUNTERS_KEY + store->tables.at[i].id, record,
-                  sizeof record);
+        counters_encode(record, store->tables.at[i].logged);
+        rest_add(&copy->rest, TREE_META, META_COUNTERS_KEY + store->tables.at[i].id,
+                 (trp_bytes){record, sizeof record});
     }
-    return rc == MDB_NOTFOUND ? TRP_OK : lmdb_fail(store, rc, "copy tables");
+    return TRP_OK;
 }
 
 trp_status store_copy_begin(struct store *store, struct store_copy **out,
@@ -142,8 +122,9 @@ trp_status store_copy_begin(struct store *store, struct store_copy **out,
     copy->cut_change = store->log.next;
     copy->next_key = 1;
     copy->holds_records = true;
-    copy->meta = store->meta;
-    copy->stats.total_bytes = store->counts.live_bytes;
+    copy->rest.meta = store->meta;
+    copy->stats.total_bytes =
+        store->loaded ? store->counts.live_bytes : store->pages.account.next * store->page_bytes;
     trp_status status = store->has_trees ? tables_copy(store, copy) : TRP_OK;
     if (!store->has_trees)
         copy->phase = PHASE_DONE;
@@ -156,7 +137,8 @@ trp_status store_copy_begin(struct store *store, struct store_copy **out,
     return TRP_OK;
 }
 
-void copy_release(struct store *store)
+/* Nothing is held any more. */
+static void copy_release(struct store *store)
 {
     for (size_t i = 0; i < store->dead.held.count; i++)
         dead_push(&store->dead.pending, store->dead.held.at[i]);
@@ -172,13 +154,12 @@ void store_copy_end(struct store *store, struct store_copy *copy)
     if (store->copy == copy)
         copy_release(store);
     compaction_cleanup(&copy->compaction);
-    struct buffer *const buffers[] = {&copy->batch,   &copy->bytes,      &copy->changes,
-                                      &copy->scratch, &copy->record,     &copy->ranges,
-                                      &copy->bad,     &copy->gone_tables};
+    struct buffer *const buffers[] = {&copy->batch,        &copy->bytes,       &copy->changes,
+                                      &copy->scratch,      &copy->record,      &copy->ranges,
+                                      &copy->rest.entries, &copy->rest.values, &copy->rest.bad,
+                                      &copy->gone_tables};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         buffer_cleanup(buffers[i]);
-    pairs_cleanup(&copy->tables);
-    pairs_cleanup(&copy->counters);
     free(copy);
 }
 
@@ -232,18 +213,17 @@ bool copy_abandon(struct store *store)
 
 /* ---- finding, with the store ---------------------------------------------------------------- */
 
-static void value_push(const struct store *store, struct store_copy *copy, uint64_t key,
-                       MDB_val data)
+static void value_push(struct store_copy *copy, const struct cursor *cursor)
 {
-    struct copied_value values = {.key = key, .size = data.mv_size};
+    struct copied_value *value = buffer_push(&copy->batch, sizeof *value);
     uint64_t page;
-    if (copy->phase == PHASE_CHUNKS && page_of_piece(store, data, &page)) {
-        values.data = data.mv_data;
-    } else {
-        values.offset = copy->bytes.size;
-        buffer_append(&copy->bytes, (trp_bytes){data.mv_data, data.mv_size});
+    *value = (struct copied_value){.key = cursor->key, .size = cursor->value.size};
+    if (copy->phase == PHASE_CHUNKS && page_of_piece(cursor->store, cursor->value.data, &page)) {
+        value->data = cursor->value.data;
+        return;
     }
-    buffer_append(&copy->batch, (trp_bytes){(const uint8_t *)&values, sizeof values});
+    value->offset = copy->bytes.size;
+    buffer_append(&copy->bytes, cursor->value);
 }
 
 /* Is the chunk wanted? If not, *next is where the next one that is begins. */
@@ -277,73 +257,58 @@ static enum store_tree phase_tree(const struct store_copy *copy, uint64_t *end)
 }
 
 /* The next value of the phase at or behind `next_key`. */
-static int value_seek(struct store_copy *copy, MDB_cursor *cursor, bool seek, MDB_val *key,
-                      MDB_val *data)
+static trp_status value_seek(struct store_copy *copy, struct cursor *cursor, bool seek)
 {
-    for (;;) {
-        if (seek)
-            *key = lmdb_key(&copy->next_key);
-        int rc = mdb_cursor_get(cursor, key, data, seek ? MDB_SET_RANGE : MDB_NEXT);
-        uint64_t next;
-        if (rc != 0 || copy->phase != PHASE_CHUNKS ||
-            chunk_wanted(copy, piece_key_seq(lmdb_key_read(*key)), &next))
-            return rc;
-        if (next == UINT64_MAX)
-            return MDB_NOTFOUND;
-        copy->next_key = next;
-        seek = true;
+    for (uint64_t next;; seek = true, copy->next_key = next) {
+        TRP_TRY(seek ? cursor_seek(cursor, MDB_SET_RANGE, copy->next_key)
+                     : cursor_move(cursor, MDB_NEXT));
+        if (!cursor->there || copy->phase != PHASE_CHUNKS ||
+            chunk_wanted(copy, piece_key_seq(cursor->key), &next))
+            return TRP_OK;
+        cursor->there = next != UINT64_MAX;
+        if (!cursor->there)
+            return TRP_OK;
     }
 }
 
-static int values_find(struct store *store, struct store_copy *copy, MDB_cursor *cursor,
-                       uint64_t end)
+static trp_status values_find(struct store_copy *copy, struct cursor *cursor, uint64_t end)
 {
     int64_t until = clock_now_ns(&clock_monotonic) + SLICE_NS;
     uint64_t bytes = 0;
     for (unsigned count = 0;; count++) {
-        MDB_val key, data;
-        int rc = value_seek(copy, cursor, count == 0, &key, &data);
-        if (rc == MDB_NOTFOUND || (rc == 0 && lmdb_key_read(key) >= end))
-            copy->phase_ends = true;
-        if (rc != 0 || copy->phase_ends)
-            return rc == MDB_NOTFOUND ? 0 : rc;
+        TRP_TRY(value_seek(copy, cursor, count == 0));
+        copy->phase_ends = !cursor->there || cursor->key >= end;
+        if (copy->phase_ends)
+            return TRP_OK;
         if (bytes >= COPY_BATCH_BYTES ||
             (count > 0 && count % LOOK_ENTRIES == 0 && clock_now_ns(&clock_monotonic) >= until)) {
-            copy->next_key = lmdb_key_read(key);
-            return 0;
+            copy->next_key = cursor->key;
+            return TRP_OK;
         }
-        value_push(store, copy, lmdb_key_read(key), data);
-        bytes += data.mv_size;
+        value_push(copy, cursor);
+        bytes += cursor->value.size;
     }
-}
-
-trp_status store_copy_check(const struct store *store, const struct store_copy *copy)
-{
-    if (copy->abandoned)
-        return trp_fail(TRP_RESOURCE_EXHAUSTED,
-                        "replay store %s ran out of room and took what the copy kept",
-                        store->dir.path);
-    return store->failed == TRP_OK ? TRP_OK : store_broken(store);
 }
 
 trp_status store_copy_find(struct store *store, struct store_copy *copy)
 {
-    TRP_TRY(store_copy_check(store, copy));
     uint64_t end;
-    MDB_cursor *cursor;
+    struct cursor cursor;
+    if (copy->abandoned)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED,
+                        "replay store %s ran out of room and took what the copy kept",
+                        store->dir.path);
+    if (store->failed != TRP_OK)
+        return store_broken(store);
+    if (copy->phase == PHASE_DONE)
+        return TRP_OK;
     enum store_tree tree = phase_tree(copy, &end);
     copy->holds_records = copy->phase < PHASE_CHUNKS;
     held_let_go(store, copy);
     buffer_clear(&copy->batch);
     buffer_clear(&copy->bytes);
-    copy->phase_ends = false;
-    TRP_TRY(lmdb_read_begin(store));
-    int rc = mdb_cursor_open(store->read_txn, store->trees[tree], &cursor);
-    if (rc == 0) {
-        rc = values_find(store, copy, cursor, end);
-        mdb_cursor_close(cursor);
-    }
-    return rc == 0 ? TRP_OK : lmdb_fail(store, rc, "copy");
+    TRP_TRY(cursor_open(store, tree, &cursor));
+    return values_find(copy, &cursor, end);
 }
 
 /* ---- items, without the store --------------------------------------------------------------- */
@@ -393,18 +358,22 @@ static void ranges_merge(struct buffer *buffer)
     buffer->size = kept * sizeof *ranges;
 }
 
-int seq_compare(const void *left, const void *right)
+static int seq_compare(const void *left, const void *right)
 {
     uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
     return (a > b) - (a < b);
+}
+
+bool seqs_have(const struct buffer *seqs, uint64_t seq)
+{
+    return bsearch(&seq, seqs->data, seqs->size / sizeof seq, sizeof seq, seq_compare) != NULL;
 }
 
 /* Does the item need a chunk that is bad? */
 static trp_status item_name(struct store_copy *copy, const struct item_view *view)
 {
     for (uint32_t i = 0; i < view->header.chunk_count; i++) {
-        uint64_t seq = item_view_chunk(view, i);
-        if (bsearch(&seq, copy->bad.data, copy->bad.size / sizeof seq, sizeof seq, seq_compare))
+        if (seqs_have(&copy->rest.bad, item_view_chunk(view, i)))
             return copy->sink.damage(copy->sink.arg, view->header.table_id, view->header.key,
                                      "a chunk is damaged or missing");
     }
@@ -428,7 +397,7 @@ static trp_status item_end(struct store_copy *copy)
     bool names = copy->phase == PHASE_NAMES;
     if (copy->record_key == 0 || compaction_deletes(&copy->compaction, seq))
         return TRP_OK;
-    if (copy->record_broken || !item_record_decode(buffer_bytes(&copy->record), seq, &view))
+    if (copy->record_row.broken || !item_record_decode(buffer_bytes(&copy->record), seq, &view))
         return names ? TRP_OK : copy->sink.damage(copy->sink.arg, 0, seq, "its record is damaged");
     if (item_is_gone(copy, &view))
         return TRP_OK;
@@ -439,7 +408,8 @@ static trp_status item_end(struct store_copy *copy)
     item_change(copy, seq, copy->record.data);
     copy->stats.items++;
     copy->stats.bytes += copy->record.size;
-    return copy->sink.item(copy->sink.arg, seq, buffer_bytes(&copy->record));
+    return copy->sink.item(copy->sink.arg, seq, buffer_bytes(&copy->record),
+                           view.header.state_sum == 0);
 }
 
 static trp_status item_part(struct store_copy *copy, uint64_t key, trp_bytes part)
@@ -447,11 +417,10 @@ static trp_status item_part(struct store_copy *copy, uint64_t key, trp_bytes par
     if (copy->record_key == 0 || piece_key_seq(key) != piece_key_seq(copy->record_key)) {
         TRP_TRY(item_end(copy));
         buffer_clear(&copy->record);
-        copy->record_broken = piece_key_piece(key) != 0;
-    } else {
-        copy->record_broken |= key != copy->record_key + 1 || copy->record.size % PIECE_BYTES != 0;
+        copy->record_row = (struct part_row){0};
     }
     copy->record_key = key;
+    part_row_add(&copy->record_row, key, part.size);
     buffer_append(&copy->record, part);
     return TRP_OK;
 }
@@ -460,15 +429,15 @@ static trp_status item_part(struct store_copy *copy, uint64_t key, trp_bytes par
 
 static void chunk_is_bad(struct store_copy *copy, uint64_t seq)
 {
-    buffer_append(&copy->bad, (trp_bytes){(const uint8_t *)&seq, sizeof seq});
+    buffer_append(&copy->rest.bad, (trp_bytes){(const uint8_t *)&seq, sizeof seq});
 }
 
 static void chunk_end(struct store_copy *copy)
 {
     if (copy->chunk_key == 0)
         return;
-    uint64_t bytes = copy->check.bytes;
-    if (copy->chunk_broken || !chunk_check_end(&copy->check))
+    uint64_t bytes = copy->chunk_row.bytes;
+    if (copy->chunk_row.broken || !chunk_check_end(&copy->check))
         chunk_is_bad(copy, piece_key_seq(copy->chunk_key));
     copy->stats.chunks++;
     copy->stats.bytes += bytes > SUM_BYTES ? bytes - SUM_BYTES : 0;
@@ -482,7 +451,7 @@ static void chunks_missing(struct store_copy *copy, uint64_t first, uint64_t end
     for (size_t i = copy->missing_range; i < count && ranges[i].first < end; i++) {
         uint64_t from = ranges[i].first > first ? ranges[i].first : first;
         for (uint64_t seq = from; seq < ranges[i].end && seq < end; seq++)
-            if (copy->bad.size < COPY_BAD_CHUNKS_MAX * sizeof seq)
+            if (copy->rest.bad.size < COPY_BAD_CHUNKS_MAX * sizeof seq)
                 chunk_is_bad(copy, seq);
         if (ranges[i].end <= end)
             copy->missing_range = i + 1;
@@ -496,13 +465,13 @@ static trp_status chunk_piece(struct store_copy *copy, uint64_t key, trp_bytes p
         chunk_end(copy);
         chunks_missing(copy, before + 1, seq);
         copy->check = (struct chunk_check){0};
-        copy->chunk_broken = piece_key_piece(key) != 0;
-    } else {
-        copy->chunk_broken |= key != copy->chunk_key + 1 || copy->check.bytes % PIECE_BYTES != 0;
+        copy->chunk_row = (struct part_row){0};
     }
     copy->chunk_key = key;
+    part_row_add(&copy->chunk_row, key, piece.size);
     chunk_check_piece(&copy->check, piece);
-    return copy->sink.piece(copy->sink.arg, seq, piece_key_piece(key), piece);
+    return copy->sink.piece ? copy->sink.piece(copy->sink.arg, seq, piece_key_piece(key), piece)
+                            : TRP_OK;
 }
 
 /* Reading pages one after the other waits for the disk each time. */
@@ -571,9 +540,10 @@ static trp_status phase_end(struct store_copy *copy)
         chunks_missing(copy, piece_key_seq(copy->chunk_key) + 1, copy->cut_chunk);
         copy->record_key = 0;
         copy->compaction.next_delete = 0; /* items are read again */
-        copy->phase = copy->bad.size ? PHASE_NAMES : PHASE_DONE;
-        if (copy->bad.size)
-            qsort(copy->bad.data, copy->bad.size / sizeof(uint64_t), sizeof(uint64_t), seq_compare);
+        copy->phase = copy->rest.bad.size ? PHASE_NAMES : PHASE_DONE;
+        if (copy->rest.bad.size)
+            qsort(copy->rest.bad.data, copy->rest.bad.size / sizeof(uint64_t), sizeof(uint64_t),
+                  seq_compare);
         break;
     default:
         TRP_TRY(item_end(copy));
@@ -617,25 +587,7 @@ struct copy_stats store_copy_stats(const struct store_copy *copy)
     return copy->stats;
 }
 
-const uint64_t *store_copy_bad_chunks(const struct store_copy *copy, size_t *count)
+const struct copy_rest *store_copy_rest(const struct store_copy *copy)
 {
-    *count = copy->bad.size / sizeof(uint64_t);
-    return (const uint64_t *)(const void *)copy->bad.data;
-}
-
-const struct meta_record *store_copy_meta(const struct store_copy *copy)
-{
-    return &copy->meta;
-}
-
-const struct copy_pair *store_copy_tables(const struct store_copy *copy, size_t *count)
-{
-    *count = copy->tables.count;
-    return copy->tables.at;
-}
-
-const struct copy_pair *store_copy_counters(const struct store_copy *copy, size_t *count)
-{
-    *count = copy->counters.count;
-    return copy->counters.at;
+    return &copy->rest;
 }

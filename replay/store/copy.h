@@ -8,14 +8,15 @@
 #define TRP_REPLAY_STORE_COPY_H
 
 #include "store.h"
-#include "replay/disk/record.h"
 
 struct store_copy;
 
 /* Where it goes. Items come first, then chunks, both in ascending seq; each piece of a chunk once.
  * A failure ends the copy. */
 struct copy_sink {
-    trp_status (*item)(void *arg, uint64_t seq, trp_bytes record);
+    /* `doubtful`: its priority had no sum. */
+    trp_status (*item)(void *arg, uint64_t seq, trp_bytes record, bool doubtful);
+    /* NULL: not wanted. */
     trp_status (*piece)(void *arg, uint64_t seq, uint32_t piece, trp_bytes bytes);
     /* An item that cannot be copied; table_id 0: `key` is its seq. TRP_OK: leave it out. */
     trp_status (*damage)(void *arg, uint32_t table_id, uint64_t key, const char *what);
@@ -29,8 +30,9 @@ struct copy_sink {
 trp_status store_copy_begin(struct store *store, struct store_copy **out,
                             const struct copy_sink *sink);
 
-/* With the store to itself. RESOURCE_EXHAUSTED: the store needed the room that the copy kept, and
- * took it. */
+/* With the store to itself; once more when the copy is done, because the last pages may have been
+ * recycled while they were read. RESOURCE_EXHAUSTED: the store needed the room that the copy kept,
+ * and took it. */
 trp_status store_copy_find(struct store *store, struct store_copy *copy);
 
 /* Without. The sink's failure, or a status of a file that cannot be read. */
@@ -38,9 +40,6 @@ trp_status store_copy_give(struct store_copy *copy);
 /* The sink's argument from now on. */
 void store_copy_set_argument(struct store_copy *copy, void *arg);
 bool store_copy_done(const struct store_copy *copy);
-
-/* With the store to itself: may what was given be believed? The statuses of store_copy_find(). */
-trp_status store_copy_check(const struct store *store, const struct store_copy *copy);
 
 /* With the store to itself. NULL is fine. */
 void store_copy_end(struct store *store, struct store_copy *copy);
@@ -50,17 +49,5 @@ struct copy_stats {
     uint64_t total_bytes;          /* what it will be, about */
 };
 struct copy_stats store_copy_stats(const struct store_copy *copy);
-
-/* Seqs, ascending, of chunks that are damaged or missing: items that were given may name them. */
-const uint64_t *store_copy_bad_chunks(const struct store_copy *copy, size_t *count);
-
-/* What a new data.mdb needs besides: the meta record, and pairs of a key and a value. */
-struct copy_pair {
-    uint64_t key;
-    trp_bytes value;
-};
-const struct meta_record *store_copy_meta(const struct store_copy *copy);
-const struct copy_pair *store_copy_tables(const struct store_copy *copy, size_t *count);
-const struct copy_pair *store_copy_counters(const struct store_copy *copy, size_t *count);
 
 #endif

@@ -1,24 +1,19 @@
 /* Problem: a chunk of a table that is larger than memory is on the disk, and so may be the page of
  * the tree that says where; whoever touches either of them waits.
- * Design: a look at a chunk touches nothing that may not be there. Which leaf of the tree has it is
+ * Design: to probe a chunk touches nothing that may not be there. Which leaf of the tree has it is
  * read from the branches, which are one page in a hundred thousand of the file. A leaf that is not
- * in memory is what is to be fetched; then comes a second look, which finds the chunk's own pages
- * through it. The kernel takes a use of a mapping that is MADV_RANDOM for no reason to keep a page,
- * a read it does: leaves are read a byte of, because hundreds of chunks are found by each, and
- * branches now and then. Where everything is in memory all of this is most of what a sample costs,
- * so then few chunks are looked at.
- * Guarantee: none. What is missed here is read from the disk by whoever uses it. */
+ * in memory is what is to be fetched; then comes a second probe, which finds the chunk's own
+ * pages through it. The kernel takes a use of a mapping that is MADV_RANDOM for no reason to keep a
+ * page, a read it does: leaves are read a byte of, because hundreds of chunks are found by each,
+ * and branches now and then. Where everything is in memory all of this is most of what a sample
+ * costs, so then few chunks are looked at. Guarantee: none. What is missed here is read from the
+ * disk by whoever uses it. */
 #include "internal.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
-
-#include "replay/disk/fetcher.h"
-#include "replay/disk/page.h"
-#include "limits.h"
 
 enum { BRANCH_KEEP_EVERY = 32 };
 
@@ -28,12 +23,12 @@ static bool root_find(struct store *store)
 {
     struct tree_record record;
     uint64_t pages;
-    if (store->looks.root)
+    if (store->probes.root)
         return true;
     if (lmdb_tree(store, TREE_PIECES, &record, &pages) != TRP_OK || record.root >= pages)
         return false; /* or it is empty */
-    store->looks.root = record.root;
-    store->looks.depth = record.depth;
+    store->probes.root = record.root;
+    store->probes.depth = record.depth;
     return true;
 }
 
@@ -87,9 +82,9 @@ static bool leaf_is_there(struct store *store, const struct chunk *chunk, uint64
 {
     if (!root_find(store))
         return true;
-    bool keep = store->looks.kept++ % BRANCH_KEEP_EVERY == 0;
-    *page = store->looks.root;
-    for (uint32_t depth = 1; depth < store->looks.depth; depth++) {
+    bool keep = store->probes.kept++ % BRANCH_KEEP_EVERY == 0;
+    *page = store->probes.root;
+    for (uint32_t depth = 1; depth < store->probes.depth; depth++) {
         if (keep)
             page_is_there(store, *page);
         *page = branch_child(store, *page, piece_key(chunk->seq, 0));
@@ -101,19 +96,19 @@ static bool leaf_is_there(struct store *store, const struct chunk *chunk, uint64
 
 /* ---- the chunk ------------------------------------------------------------------------------- */
 
-/* To look is most of what a sample in memory costs. After many in a row that were, few are looked
- * at; one in a thousand on the disk has all looked at again. */
-static bool worth_a_look(struct store *store)
+/* A probe is most of what a sample in memory costs. After many in a row that were, few are probed;
+ * one in a thousand on the disk has all probed again. */
+static bool worth_a_probe(struct store *store)
 {
-    if (store->looks.resident < STORE_RESIDENT_LOOKS)
+    if (store->probes.resident < STORE_RESIDENT_PROBES)
         return true;
-    store->looks.resident = STORE_RESIDENT_LOOKS;
-    store->looks.unlooked = (store->looks.unlooked + 1) % STORE_LOOK_EVERY;
-    return store->looks.unlooked == 0;
+    store->probes.resident = STORE_RESIDENT_PROBES;
+    store->probes.skipped = (store->probes.skipped + 1) % STORE_PROBE_EVERY;
+    return store->probes.skipped == 0;
 }
 
 /* Adds the pages of the run that are not in memory. */
-static void run_look(const struct store *store, struct fetch_run run, struct fetch *fetch)
+static void run_probe(const struct store *store, struct fetch_run run, struct fetch *fetch)
 {
     enum { PAGES = 256 };
     unsigned char there[PAGES] = {0};
@@ -129,46 +124,46 @@ static void run_look(const struct store *store, struct fetch_run run, struct fet
 }
 
 /* Adds what the disk has of the chunk. */
-static void pages_look(struct store *store, const struct chunk *chunk, struct fetch *fetch)
+static void pages_probe(struct store *store, const struct chunk *chunk, struct fetch *fetch)
 {
     struct fetch_run run = {0};
     uint32_t count = piece_count(chunk->size);
     for (uint32_t piece = 0; piece < count; piece++) {
-        MDB_val data;
-        if ((piece == 0 ? chunk_seek(store, chunk, &data) : chunk_next(store, &data)) != 0)
+        if (chunk_seek(store, chunk, piece) != TRP_OK || !store->reader.there)
             return; /* the read will say so */
-        uint64_t at = (uint64_t)((uintptr_t)data.mv_data - (uintptr_t)store->map);
+        uint64_t at = (uint64_t)((uintptr_t)store->reader.value.data - (uintptr_t)store->map);
         at -= at % store->page_bytes;
         if (run.bytes > 0 && at != run.at + run.bytes) {
-            run_look(store, run, fetch);
+            run_probe(store, run, fetch);
             run.bytes = 0;
         }
         if (run.bytes == 0)
             run.at = at;
         run.bytes += store->page_bytes;
     }
-    run_look(store, run, fetch);
+    run_probe(store, run, fetch);
 }
 
 bool store_chunk_prefetch(struct store *store, const struct chunk *chunk, struct fetch *fetch)
 {
     enum { LINE_BYTES = 64, LINES_BYTES = 512 }; /* the processor sees where more is going */
     uint64_t leaf, before = fetch->bytes;
-    if (chunk->lent)
+    const uint8_t *bytes = stored(chunk)->bytes;
+    if (stored(chunk)->lent)
         return true;
-    if (chunk->bytes) {
+    if (bytes) {
         for (size_t at = 0; at < chunk->size && at < LINES_BYTES; at += LINE_BYTES)
-            __builtin_prefetch(chunk->bytes + at);
+            __builtin_prefetch(bytes + at);
         return true;
     }
-    if (!store->map || !worth_a_look(store) || lmdb_read_begin(store) != TRP_OK)
+    if (!store->map || !worth_a_probe(store) || lmdb_read_begin(store) != TRP_OK)
         return true;
     bool there = leaf_is_there(store, chunk, &leaf);
     if (there)
-        pages_look(store, chunk, fetch);
+        pages_probe(store, chunk, fetch);
     else
         fetch_add(fetch, (struct fetch_run){leaf * store->page_bytes, store->page_bytes});
-    store->looks.resident = fetch->bytes == before ? store->looks.resident + 1 : 0;
+    store->probes.resident = fetch->bytes == before ? store->probes.resident + 1 : 0;
     return there;
 }
 

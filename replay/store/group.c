@@ -11,8 +11,7 @@
  * gives back what it takes: so there is room again, whoever wants it and however much came. Changes
  * that the rest does not hold are written in several transactions, compacted in between: inserts
  * with the first, what is deleted with its last, so that a crash leaves more than was asked for,
- * never less.
- */
+ * never less. */
 #include "internal.h"
 
 #include <assert.h>
@@ -21,9 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/alloc.h"
 #include "core/array.h"
-#include "limits.h"
 
 enum {
     /* Deleting a shorter run in place copies more pages than logging it writes bytes. */
@@ -119,7 +116,7 @@ static uint64_t table_pages(const struct store *store)
 {
     struct cost cost = {0};
     for (size_t index = 0; index < store->tables.count; index++)
-        if (store->tables.extras[index].changed)
+        if (store->tables.at[index].changed)
             table_cost(&cost, store->tables.at[index].signature.size);
     for (size_t index = 0; index < store->tombstones.count; index++)
         if (!store->tombstones.at[index].marked)
@@ -145,18 +142,18 @@ void group_cleanup(struct store *store)
 
 /* ---- admission ------------------------------------------------------------------------------ */
 
-static uint64_t item_cost(const struct item *item, struct cost *cost)
+static struct admitted item_cost(const struct item *item)
 {
-    uint64_t payload = item_record_size(item);
-    cost_add(cost, payload);
+    struct admitted brings = {.item = item, .bytes = item_record_size(item)};
+    cost_add(&brings.cost, brings.bytes);
     for (uint32_t index = 0; index < item->trajectory->chunk_count; index++) {
         const struct chunk *chunk = item->chunks[index];
         if (chunk->seq != 0)
             continue;
-        cost_add(cost, (uint64_t)chunk->size + SUM_BYTES);
-        payload += chunk->size;
+        cost_add(&brings.cost, (uint64_t)chunk->size + SUM_BYTES);
+        brings.bytes += chunk->size;
     }
-    return payload;
+    return brings;
 }
 
 /* What the last transaction freed may be taken after one more. */
@@ -217,14 +214,15 @@ trp_status store_admit(struct store *store, const struct item *item)
     assert(!store->options.read_only);
     if (store->failed != TRP_OK)
         return store_broken(store);
-    struct cost cost = store->group.cost;
-    uint64_t payload = item_cost(item, &cost);
+    struct admitted brings = store->group.admitted = item_cost(item);
+    uint64_t payload = brings.bytes;
     if (payload > STORE_ITEM_BYTES_MAX)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "an item of %llu bytes: at most %d go in a group",
                         (unsigned long long)payload, STORE_ITEM_BYTES_MAX);
     if (!group_empty(&store->group) && store->group.payload_bytes + payload > STORE_GROUP_BYTES_MAX)
         return trp_fail(TRP_ABORTED, "the group is full");
-    struct want want = {.need = group_pages(store, cost) + store->pages.reserve,
+    struct want want = {.need = group_pages(store, cost_sum(store->group.cost, brings.cost)) +
+                                store->pages.reserve,
                         .what = "an item",
                         .bytes = payload};
     if (want.need <= pages_insert(&store->pages))
@@ -320,10 +318,12 @@ void store_item_insert(struct store *store, uint32_t table_id, struct item *item
 {
     struct group *group = &store->group;
     assert(!store->options.read_only);
-    assert(item->seq == 0);
+    assert(item->seq == 0 && item == group->admitted.item);
     assert(!isnan(item->priority));
     item->seq = store->next_item++;
-    group->payload_bytes += item_cost(item, &group->cost);
+    group->payload_bytes += group->admitted.bytes;
+    group->cost = cost_sum(group->cost, group->admitted.cost);
+    group->admitted.item = NULL;
     for (uint32_t index = 0; index < item->trajectory->chunk_count; index++) {
         struct chunk *chunk = item->chunks[index];
         if (chunk->seq != 0)
@@ -342,9 +342,8 @@ void store_item_insert(struct store *store, uint32_t table_id, struct item *item
     store->counts.live_bytes += noted->bytes;
 }
 
-void store_item_priority(struct store *store, uint32_t table_id, const struct item *item)
+void store_item_priority(struct store *store, const struct item *item)
 {
-    (void)table_id; /* seqs are unique in the store */
     assert(item->seq != 0);
     assert(!isnan(item->priority));
     uint64_t bits;
@@ -352,17 +351,15 @@ void store_item_priority(struct store *store, uint32_t table_id, const struct it
     note_item_change(store, change_make(CHANGE_PRIORITY, item->seq, bits));
 }
 
-void store_item_sampled(struct store *store, uint32_t table_id, const struct item *item)
+void store_item_sampled(struct store *store, const struct item *item)
 {
-    (void)table_id;
     assert(item->seq != 0);
     assert(item->times_sampled >= 0);
     note_item_change(store, change_make(CHANGE_TIMES, item->seq, (uint64_t)item->times_sampled));
 }
 
-void store_item_delete(struct store *store, uint32_t table_id, const struct item *item)
+void store_item_delete(struct store *store, const struct item *item)
 {
-    (void)table_id;
     assert(item->seq != 0);
     store->counts.items--;
     store->counts.live_bytes -= item_record_size(item);
@@ -371,110 +368,93 @@ void store_item_delete(struct store *store, uint32_t table_id, const struct item
 
 void store_table_counters(struct store *store, const struct store_table *table)
 {
-    int64_t counters[COUNTERS];
-    struct store_table *ours = table_find_id(store, table->id, NULL);
+    struct store_table *ours = table_find_id(store, table->id);
     assert(ours);
-    table_counters(table, counters);
-    table_set_counters(ours, counters);
+    memcpy(ours->counters, table->counters, sizeof ours->counters);
     store->group.counters_changed = true;
 }
 
 /* ---- commit --------------------------------------------------------------------------------- */
 
-static int group_put_pieces(struct store *store, MDB_txn *txn)
+static trp_status group_put_pieces(struct store *store)
 {
     const struct group *group = &store->group;
-    MDB_cursor *cursor;
-    int rc = mdb_cursor_open(txn, store->trees[TREE_PIECES], &cursor);
-    if (rc != 0)
-        return rc;
-    for (size_t index = 0; rc == 0 && index < group->chunk_count; index++) {
-        const struct chunk *chunk = group->chunks[index];
-        if (chunk->refs > 1) /* else its items went as they came */
-            rc = chunk_put(store, cursor, chunk);
-    }
-    mdb_cursor_close(cursor);
-    return rc;
+    struct cursor pieces;
+    TRP_TRY(cursor_open(store, TREE_PIECES, &pieces));
+    for (size_t index = 0; index < group->chunk_count; index++)
+        if (group->chunks[index]->refs > 1) /* else its items went as they came */
+            TRP_TRY(chunk_put(&pieces, group->chunks[index]));
+    return TRP_OK;
 }
 
-static int group_put_items(struct store *store, MDB_txn *txn)
+static trp_status group_put_items(struct store *store)
 {
     const struct group *group = &store->group;
     const struct noted *noted = (const struct noted *)(const void *)group->noted.data;
     size_t count = group->noted.size / sizeof *noted;
     const uint8_t *record = group->records.data;
-    MDB_cursor *cursor;
-    int rc = mdb_cursor_open(txn, store->trees[TREE_ITEMS], &cursor);
-    if (rc != 0)
-        return rc;
-    for (size_t index = 0; rc == 0 && index < count; index++) {
-        rc = lmdb_put_parts(cursor, noted[index].seq, (trp_bytes){record, noted[index].bytes},
-                            MDB_APPEND);
+    struct cursor items;
+    TRP_TRY(cursor_open(store, TREE_ITEMS, &items));
+    for (size_t index = 0; index < count; index++) {
+        TRP_TRY(cursor_put_parts(&items, noted[index].seq, (trp_bytes){record, noted[index].bytes},
+                                 MDB_APPEND));
         record += noted[index].bytes;
     }
-    mdb_cursor_close(cursor);
-    return rc;
+    return TRP_OK;
 }
 
 /* Takes long runs out at once, while the budget lasts, and logs the others; of the first `bytes`.
  */
-static int group_delete_items(struct store *store, MDB_txn *txn, size_t bytes,
-                              struct budget *budget)
+static trp_status group_delete_items(struct store *store, size_t bytes, struct budget *budget)
 {
     struct change *runs = (struct change *)(void *)store->group.deletes.data;
     size_t count = runs_merge(runs, bytes / sizeof *runs, &store->scratch), kept = 0;
     const bool held = copy_holds_records(store);
-    MDB_cursor *cursor;
-    int rc = mdb_cursor_open(txn, store->trees[TREE_ITEMS], &cursor);
-    if (rc != 0)
-        return rc;
-    for (size_t index = count; rc == 0 && index-- > 0;) {
+    struct cursor items;
+    TRP_TRY(cursor_open(store, TREE_ITEMS, &items));
+    for (size_t index = count; index-- > 0;) {
         uint64_t price = runs[index].value / store->pages.account.items_per_leaf * 2 +
                          store->pages.account.items_depth + 4;
         if (!held && runs[index].value >= RUN_IN_PLACE_MIN && budget_take(budget, price)) {
             uint64_t quota = UINT64_MAX;
-            rc = items_remove(cursor, &runs[index], &quota);
+            TRP_TRY(items_remove(&items, &runs[index], &quota));
         }
     }
-    mdb_cursor_close(cursor);
     for (size_t index = 0; index < count; index++)
         if (runs[index].value > 0)
             runs[kept++] = runs[index];
-    if (rc != 0)
-        return rc;
-    return log_append(store, txn, (trp_bytes){(const uint8_t *)runs, kept * sizeof *runs});
+    return log_append(store, (trp_bytes){(const uint8_t *)runs, kept * sizeof *runs});
 }
 
-static int log_append_counters(struct store *store, MDB_txn *txn)
+static trp_status log_append_counters(struct store *store)
 {
     struct buffer *changes = &store->scratch;
     buffer_clear(changes);
     for (size_t index = 0; index < store->tables.count; index++) {
-        int64_t *logged = store->tables.extras[index].logged, counters[COUNTERS];
-        table_counters(&store->tables.at[index], counters);
+        struct store_table *table = &store->tables.at[index];
         for (unsigned which = 0; which < COUNTERS; which++) {
-            if (counters[which] == logged[which])
+            if (table->counters[which] == table->logged[which])
                 continue;
-            logged[which] = counters[which];
-            note_change(changes, change_counter(store->tables.at[index].id, which,
-                                                (uint64_t)counters[which]));
+            table->logged[which] = table->counters[which];
+            note_change(changes,
+                        change_counter(table->id, which, (uint64_t)table->counters[which]));
         }
     }
-    return log_append(store, txn, buffer_bytes(changes));
+    return log_append(store, buffer_bytes(changes));
 }
 
 /* Seqs are promised in blocks, so that none is given out twice even if all its items are gone. */
-static int group_put_ceilings(struct store *store, MDB_txn *txn)
+static trp_status group_put_ceilings(struct store *store)
 {
     enum { BLOCK = 1 << 20 };
     struct meta_record *meta = &store->meta;
     if (store->next_item <= meta->item_ceiling && store->next_chunk <= meta->chunk_ceiling &&
         store->tables.next_id <= meta->table_ceiling)
-        return 0;
+        return TRP_OK;
     meta->table_ceiling = store->tables.next_id;
     meta->item_ceiling = store->next_item + BLOCK;
     meta->chunk_ceiling = store->next_chunk + BLOCK;
-    return lmdb_put_meta(store, txn);
+    return lmdb_put_meta(store);
 }
 
 static int dead_compare(const void *left, const void *right)
@@ -508,46 +488,45 @@ static trp_status group_compaction_begin(struct store *store, bool *compacts)
     return *compacts ? compaction_begin(store) : TRP_OK;
 }
 
-static int group_remove_dead(struct store *store, MDB_txn *txn, struct budget *budget)
+static trp_status group_remove_dead(struct store *store, struct budget *budget)
 {
     struct group *group = &store->group;
     copy_hold_dead(store, &group->dead);
     if (group->dead.count == 0)
-        return 0;
+        return TRP_OK;
     group_sort_dead(group);
-    return pieces_remove(store, txn, &group->dead, budget);
+    return pieces_remove(store, &group->dead, budget);
 }
 
 /* Counters, and what items that are deleted had, come with the last part. */
-static int group_write(struct store *store, MDB_txn *txn, void *arg)
+static trp_status group_write(struct store *store, void *arg)
 {
     const struct part part = *(const struct part *)arg;
     struct group *group = &store->group;
     const bool last = part_is_last(group, part);
     struct budget budget =
         pages_budget(&store->pages, part_pages(store, group->cost, part) + compaction_pages(store));
-    int rc = group->tables_changed ? tables_put(store, txn) : 0;
-    if (rc == 0 && group->chunk_count)
-        rc = group_put_pieces(store, txn);
-    if (rc == 0 && group->noted.size)
-        rc = group_put_items(store, txn);
-    if (rc == 0)
-        rc = log_append(store, txn, (trp_bytes){group->changes.data, part.changes});
-    if (rc == 0 && part.deletes)
-        rc = group_delete_items(store, txn, part.deletes, &budget);
-    if (rc == 0 && last)
-        rc = log_append_counters(store, txn);
-    if (rc == 0 && part.removed)
-        rc = removed_put(store, txn, part.removed, &budget);
-    if (rc == 0 && store->dead.pending.count)
-        rc = pieces_remove(store, txn, &store->dead.pending, &budget);
-    if (rc == 0 && last)
-        rc = group_remove_dead(store, txn, &budget);
-    if (rc == 0)
-        rc = group_put_ceilings(store, txn);
+    if (group->tables_changed)
+        TRP_TRY(tables_put(store));
+    if (group->chunk_count)
+        TRP_TRY(group_put_pieces(store));
+    if (group->noted.size)
+        TRP_TRY(group_put_items(store));
+    TRP_TRY(log_append(store, (trp_bytes){group->changes.data, part.changes}));
+    if (part.deletes)
+        TRP_TRY(group_delete_items(store, part.deletes, &budget));
+    if (last)
+        TRP_TRY(log_append_counters(store));
+    if (part.removed)
+        TRP_TRY(removed_put(store, part.removed, &budget));
+    if (store->dead.pending.count)
+        TRP_TRY(pieces_remove(store, &store->dead.pending, &budget));
+    if (last)
+        TRP_TRY(group_remove_dead(store, &budget));
+    TRP_TRY(group_put_ceilings(store));
     uint64_t added = (part.changes + part.deletes) / ENTRY_CHANGE_BYTES;
     budget.pages /= 2;
-    return rc == 0 && part.compacts ? compaction_step(store, txn, 4 * added + 256, &budget) : rc;
+    return part.compacts ? compaction_step(store, 4 * added + 256, &budget) : TRP_OK;
 }
 
 static void notes_drop(struct buffer *notes, size_t bytes)
@@ -613,7 +592,7 @@ static trp_status group_commit(struct store *store, struct part part)
     trp_status status = group_compaction_begin(store, &part.compacts);
     if (status != TRP_OK)
         return store_break(store, status);
-    TRP_TRY(store_transact(store, "write a group", group_write, &part));
+    TRP_TRY(store_transact(store, group_write, &part));
     group_finish(store, part);
     return TRP_OK;
 }

@@ -23,11 +23,11 @@
 #include "core/buffer.h"
 #include "limits.h"
 #include "pages.h"
+#include "core/map.h"
 #include "core/slab.h"
 #include "store.h"
-#include "replay/disk/dir.h"
+#include "replay/disk/disk.h"
 #include "replay/disk/page.h"
-#include "replay/disk/record.h"
 
 enum store_tree {
     TREE_META,
@@ -46,8 +46,6 @@ struct dead {
     uint32_t pieces;
 };
 
-struct spare;
-
 struct dead_list {
     struct dead *at;
     uint32_t count, capacity;
@@ -57,6 +55,13 @@ struct dead_list {
 struct noted {
     uint64_t seq;
     uint64_t bytes;
+};
+
+/* An item that may join the group, and what it brings. */
+struct admitted {
+    const struct item *item;
+    struct cost cost;
+    uint64_t bytes; /* of chunks and record */
 };
 
 struct group {
@@ -71,6 +76,7 @@ struct group {
     size_t coalesce_at;     /* bytes of changes, at least */
     uint64_t payload_bytes; /* of chunks and records */
     struct cost cost;
+    struct admitted admitted; /* by the last store_admit() */
     bool tables_changed, counters_changed;
 };
 
@@ -85,12 +91,6 @@ struct compaction {
     uint64_t last_part; /* of the log, that is in here */
 };
 
-struct stored_table {
-    char *name;
-    bool changed;             /* its record is to be written */
-    int64_t logged[COUNTERS]; /* as the database has them */
-};
-
 /* A table that is gone: what is in the file under its number is nobody's. */
 struct tombstone {
     uint32_t id;
@@ -99,28 +99,44 @@ struct tombstone {
     bool ended;  /* nothing is left of it: the mark goes, too */
 };
 
+/* Bytes that a chunk has of others' until store_lent_end(). */
+struct lent {
+    uint32_t at; /* in chunk_memory.lent */
+    uint32_t count;
+    bool shared; /* they may change under our eyes */
+    trp_bytes spans[];
+};
+
+/* A chunk as the store has it. */
+struct stored_chunk {
+    struct chunk chunk;
+    uint8_t *bytes;    /* owned; always there until stored, later only while the cache keeps it */
+    struct lent *lent; /* instead; NULL: none */
+    uint64_t *pages;   /* where its pieces are, which do not move; NULL: not known */
+    struct stored_chunk *cache_next, *cache_prev;
+};
+
+/* Reading one changes what is kept of it, not what it is. */
+static inline struct stored_chunk *stored(const struct chunk *chunk)
+{
+    return (struct stored_chunk *)(uintptr_t)chunk;
+}
+
 /* Chunks in memory: chunk.c. */
 struct chunk_memory {
-    struct chunk cache; /* ring: next is the most recently used */
+    struct stored_chunk cache; /* ring: next is the most recently used */
     uint64_t cache_used, cache_limit;
     struct slabs slabs;                         /* items, chunks and bytes of small chunks */
     struct spare *spares[STORE_BUFFER_CLASSES]; /* buffers of chunks that are stored */
     uint64_t spare_bytes;
-    struct chunk **lent; /* chunks whose bytes are the caller's */
+    struct stored_chunk **lent; /* chunks whose bytes are the caller's */
     uint32_t lent_count, lent_capacity;
     uint64_t held_bytes; /* see store_held_bytes() */
-};
-
-/* Interned: item.c. */
-struct trajectories {
-    struct trajectory **chains;
-    uint32_t count, slots; /* slots: a power of two */
 };
 
 /* tables.c. */
 struct stored_tables {
     struct store_table *at;
-    struct stored_table *extras; /* parallel */
     size_t count;
     uint32_t next_id;
 };
@@ -147,11 +163,11 @@ struct change_log {
 };
 
 /* Where chunks are looked for before they are read: fetch.c. */
-struct chunk_looks {
-    uint64_t root; /* page of the tree of pieces; 0: not looked up in this read_txn */
+struct chunk_probes {
+    uint64_t root; /* page of the tree of pieces; 0: not looked up in this read transaction */
     uint32_t depth;
-    uint32_t resident; /* since a look found a chunk on the disk only */
-    uint32_t unlooked; /* chunks since the last look */
+    uint32_t resident; /* since a probe found a chunk on the disk only */
+    uint32_t skipped;  /* chunks since the last probe */
     uint32_t kept;     /* leaves that were kept */
 };
 
@@ -161,9 +177,29 @@ struct dead_chunks {
     struct dead_list held;    /* the copy has yet to read them */
 };
 
+/* Where a cursor of a tree stands: on an entry, if `there`. `value` lives until the next write. */
+struct cursor {
+    struct store *store;
+    enum store_tree tree;
+    MDB_cursor *lmdb;
+    bool keys_only; /* set by who has no use for values */
+    bool there;
+    uint64_t key;
+    trp_bytes value;
+};
+
+/* One is live at most: lmdb.c. */
+struct transactions {
+    MDB_txn *write; /* NULL: it is not live */
+    MDB_txn *read;
+    bool reading;                                                     /* it is live */
+    uint64_t reads;                                                   /* times that it became so */
+    MDB_cursor *write_cursors[TREE_COUNT], *read_cursors[TREE_COUNT]; /* see cursor_open() */
+};
+
 struct store_counts {
     uint64_t items, chunks, groups, live_bytes;
-    uint64_t dropped, checked_chunks, checked_bytes;
+    uint64_t dropped;
 };
 
 struct store {
@@ -181,20 +217,17 @@ struct store {
     int64_t looked_ns;       /* when data.mdb was last seen to have a name */
     struct meta_record meta; /* as the database has it */
 
-    MDB_txn *read_txn;
-    MDB_cursor *read_cursor; /* on pieces */
-    bool reading;            /* read_txn is live */
-    uint64_t reads;          /* times that it became so */
-    uint64_t read_last;      /* key the cursor stands on; 0: nowhere */
+    struct transactions txn;
+    struct cursor reader; /* of chunks: one more of the read transaction, on pieces */
 
     struct pages pages;
     struct chunk_memory chunks;
-    struct trajectories trajectories;
+    struct map trajectories; /* interned: item.c; by hash */
     struct stored_tables tables;
     struct tombstones tombstones;
     struct removed_keys removed;
     struct change_log log;
-    struct chunk_looks looks;
+    struct chunk_probes probes;
     struct dead_chunks dead;
     struct store_counts counts;
 
@@ -207,7 +240,6 @@ struct store {
 
     struct store_sharing *sharing; /* NULL: nobody asked */
     struct loans *loans;           /* NULL: there cannot be any */
-    uint64_t lent_out;             /* bytes of loans that were not collected */
 };
 
 enum { MARGIN_PAGES = 32 }; /* free list records of an ordinary group */
@@ -233,41 +265,64 @@ trp_status record_lost(const struct store *store, const char *what, uint64_t num
 
 trp_status store_broken(const struct store *store);
 
-/* A write transaction; ends the read one. Commit or abort exactly once. */
-trp_status lmdb_begin(struct store *store, MDB_txn **txn);
-trp_status lmdb_commit(struct store *store, MDB_txn *txn);
+/* The write transaction; the read one ends. */
+trp_status lmdb_begin(struct store *store);
+trp_status lmdb_commit(struct store *store);
+void lmdb_abort(struct store *store);
 
-/* What one transaction does: LMDB's code. A step that fails leaves nothing. */
-typedef int transaction_step(struct store *store, MDB_txn *txn, void *arg);
+/* What one write transaction does. A step that fails leaves nothing. */
+typedef trp_status transaction_step(struct store *store, void *arg);
 
-/* Begins, takes the step and commits. `what` the step does, in words. */
-trp_status lmdb_transact(struct store *store, const char *what, transaction_step *step, void *arg);
+/* Begins, takes the step, commits, and counts pages anew. */
+trp_status lmdb_transact(struct store *store, transaction_step *step, void *arg);
 
 /* The same; after a failure the store is of no use any more. */
-trp_status store_transact(struct store *store, const char *what, transaction_step *step, void *arg);
+trp_status store_transact(struct store *store, transaction_step *step, void *arg);
 
-/* Makes read_txn and read_cursor live. */
+/* Makes the read transaction and the reader live. */
 trp_status lmdb_read_begin(struct store *store);
 void lmdb_read_end(struct store *store);
 
-struct tree_record;
-
-/* Where the tree is as read_txn sees it, and how many pages of the file are in use. */
+/* Where the tree is as the read transaction sees it, and how many pages of the file are in use. */
 trp_status lmdb_tree(struct store *store, enum store_tree tree, struct tree_record *record,
                      uint64_t *pages);
 
-/* Writes store->meta. */
-int lmdb_put_meta(struct store *store, MDB_txn *txn);
+/* Of the write transaction, if one is live, else of the read one, which it makes live. It ends with
+ * its transaction, or when another one of the tree is opened. */
+trp_status cursor_open(struct store *store, enum store_tree tree, struct cursor *cursor);
 
-/* Puts one value cut into parts. `flags`: MDB_APPEND behind everything in the tree. */
-int lmdb_put_parts(MDB_cursor *cursor, uint64_t seq, trp_bytes bytes, unsigned flags);
+/* To the first, last, next or previous entry, be there one or not: `op` is MDB_FIRST and so on. */
+trp_status cursor_move(struct cursor *cursor, MDB_cursor_op op);
+
+/* To the entry with this key; MDB_SET_RANGE: or else the next one. */
+trp_status cursor_seek(struct cursor *cursor, MDB_cursor_op op, uint64_t key);
+
+/* A new entry; the caller writes its value. `flags`: MDB_APPEND behind everything in the tree. */
+trp_status cursor_put(struct cursor *cursor, uint64_t key, size_t bytes, unsigned flags,
+                      uint8_t **value);
+trp_status cursor_delete(struct cursor *cursor);
+
+/* Puts one value cut into parts. */
+trp_status cursor_put_parts(struct cursor *cursor, uint64_t seq, trp_bytes bytes, unsigned flags);
+
+/* Puts one entry; `flags` as above. */
+trp_status lmdb_put(struct store *store, enum store_tree tree, uint64_t key, trp_bytes value,
+                    unsigned flags);
+
+/* Appends records of one size to a tree with ascending numbers, so many in a value, with its sum.
+ */
+trp_status cursor_append_records(struct cursor *cursor, uint64_t *next, trp_bytes records,
+                                 size_t value_bytes);
+
+/* Writes store->meta. */
+trp_status lmdb_put_meta(struct store *store);
 
 /* A transaction that only lets the next one have what the last one gave back. False: there is no
  * room even for that, or the store failed. */
 bool lmdb_advance(struct store *store);
 
 /* True when the value has a page to itself, which does not move while the value lives. */
-bool page_of_piece(const struct store *store, MDB_val value, uint64_t *page);
+bool page_of_piece(const struct store *store, const void *value, uint64_t *page);
 
 static inline MDB_val lmdb_key(const uint64_t *key)
 {
@@ -287,50 +342,49 @@ static inline uint64_t lmdb_key_read(MDB_val key)
 /* What a chunk takes that is not stored yet, in round numbers. */
 static inline uint64_t chunk_memory(const struct chunk *chunk)
 {
-    return sizeof *chunk + SLAB_STEP + chunk->size;
+    return sizeof(struct stored_chunk) + SLAB_STEP + chunk->size;
 }
-
-/* What a chunk has instead of bytes until store_lent_end(). */
-struct lent {
-    uint32_t at; /* in store.lent */
-    uint32_t count;
-    bool shared; /* they may change under our eyes */
-    trp_bytes spans[];
-};
 
 /* A stored chunk without bytes and references. */
 struct chunk *chunk_create_stored(struct store *store, uint64_t seq, uint32_t size);
 void chunk_free(struct store *store, struct chunk *chunk);
 void chunk_memory_cleanup(struct chunk_memory *memory);
 
-/* The cursor on the chunk's first piece, and from there to the next: LMDB's codes. */
-int chunk_seek(struct store *store, const struct chunk *chunk, MDB_val *data);
-int chunk_next(struct store *store, MDB_val *data);
+/* store->reader to one of the chunk's pieces; a step only, from the piece before it. */
+trp_status chunk_seek(struct store *store, const struct chunk *chunk, uint32_t piece);
 
-/* The chunk's own bytes in its next piece, 0 being the first: all but the sum behind the last. What
- * was read counts when pieces_end() says so, after all of them; `check` is zeroed before.
- * DATA_LOSS: it is not what was written; INTERNAL: it cannot be read. */
-trp_status piece_read(struct store *store, const struct chunk *chunk, uint32_t piece, MDB_val *data,
-                      struct chunk_check *check);
-trp_status pieces_end(struct store *store, const struct chunk *chunk, struct chunk_check *check);
+/* Its pieces that have a page each, which stays where it is while the chunk lives: all but a small
+ * last one, which lies in a leaf with others, and moves. */
+static inline uint32_t chunk_paged(const struct chunk *chunk)
+{
+    return (chunk->size + PIECE_BYTES - STORE_PAGED_PIECE_BYTES_MIN) / PIECE_BYTES;
+}
+
+static inline size_t chunk_paged_bytes(const struct chunk *chunk)
+{
+    size_t bytes = (size_t)chunk_paged(chunk) * PIECE_BYTES;
+    return bytes < chunk->size ? bytes : chunk->size;
+}
+
+/* The pages of a stored chunk, which live as long as it does; its sum has been compared then. */
+trp_status chunk_pages(struct store *store, const struct chunk *chunk, const uint64_t **pages);
+
+/* Its bytes behind those, after chunk_pages(). */
+trp_status chunk_tail(struct store *store, const struct chunk *chunk, uint8_t *out);
 
 /* Puts a chunk that has its bytes, and its sum, behind everything in the tree. */
-int chunk_put(const struct store *store, MDB_cursor *cursor, const struct chunk *chunk);
+trp_status chunk_put(struct cursor *pieces, const struct chunk *chunk);
 
 /* Its bytes are on disk now: the cache keeps or drops them. */
 void chunk_settle(struct store *store, struct chunk *chunk);
 
 /* ---- share.c -------------------------------------------------------------------------- */
 
-struct store_sharing;
-
 /* Ends the leases that a killed server left. Before the first write. */
 trp_status leases_revoke(const struct store *store);
 void sharing_destroy(struct store_sharing *sharing); /* NULL is fine */
 
 /* ---- loan.c --------------------------------------------------------------------------- */
-
-struct loans;
 
 /* Makes loans possible, where they are; and takes back the references of those that are out. */
 void loans_open(struct store *store);
@@ -357,18 +411,27 @@ bool copy_holds_records(const struct store *store);
 /* Takes from `dead` what the copy has yet to read. */
 void copy_hold_dead(struct store *store, struct dead_list *dead);
 
-/* For qsort() and bsearch() of seqs. */
-int seq_compare(const void *left, const void *right);
+/* What a new data.mdb needs besides items and chunks. */
+struct copy_rest {
+    struct meta_record meta;
+    struct buffer entries; /* of struct copy_entry: tables and their counters */
+    struct buffer values;  /* of those, one behind the other */
+    struct buffer bad; /* seqs, ascending, of chunks that are damaged or missing: items name them */
+};
+struct copy_entry {
+    enum store_tree tree;
+    uint64_t key;
+    size_t size;
+};
+const struct copy_rest *store_copy_rest(const struct store_copy *copy);
 
-/* Nothing is held any more. */
-void copy_release(struct store *store);
+/* Is the seq among these, which ascend? */
+bool seqs_have(const struct buffer *seqs, uint64_t seq);
 
 /* The store needs the room that the copy keeps: the copy fails. False: there is none. */
 bool copy_abandon(struct store *store);
 
 /* ---- load.c --------------------------------------------------------------------------- */
-
-struct loading;
 
 /* Forgets a load that is not at its end; none is fine. Before the environment is closed. */
 void loading_end(struct store *store);
@@ -384,14 +447,14 @@ trp_status store_trust(struct store *store);
 void dead_push(struct dead_list *list, struct dead dead);
 
 /* Removes dead chunks from the back of the (ascending) list while the budget lasts. */
-int pieces_remove(struct store *store, MDB_txn *txn, struct dead_list *list, struct budget *budget);
+trp_status pieces_remove(struct store *store, struct dead_list *list, struct budget *budget);
 
 /* Removes up to `quota` items of the run from its back and shortens it. */
-int items_remove(MDB_cursor *cursor, struct change *run, uint64_t *quota);
+trp_status items_remove(struct cursor *items, struct change *run, uint64_t *quota);
 
 /* The same of `*count` runs, from the last one on, while the budget lasts. */
-int runs_remove(const struct store *store, MDB_cursor *cursor, struct change *runs, size_t *count,
-                uint64_t *quota, struct budget *budget);
+trp_status runs_remove(struct store *store, struct change *runs, size_t *count, uint64_t *quota,
+                       struct budget *budget);
 
 /* Sorts runs and joins neighbours; the new count. */
 size_t runs_merge(struct change *runs, size_t count, struct buffer *scratch);
@@ -400,7 +463,7 @@ size_t runs_merge(struct change *runs, size_t count, struct buffer *scratch);
 
 /* Appends the group's first `bytes` of removed keys and takes out those that are too old or too
  * many. */
-int removed_put(struct store *store, MDB_txn *txn, size_t bytes, struct budget *budget);
+trp_status removed_put(struct store *store, size_t bytes, struct budget *budget);
 
 /* Takes some of those out in a transaction of its own, or, with `give_up`, half of all, for room.
  * False: there are none, or no room. */
@@ -409,10 +472,10 @@ bool removed_work(struct store *store, bool give_up);
 /* ---- log.c ---------------------------------------------------------------------------- */
 
 /* Appends a group's changes to the log. */
-int log_append(struct store *store, MDB_txn *txn, trp_bytes changes);
+trp_status log_append(struct store *store, trp_bytes changes);
 
-/* One small step inside `txn`, for about `quota` leaves. */
-int compaction_step(struct store *store, MDB_txn *txn, uint64_t quota, struct budget *budget);
+/* One small step inside a transaction, for about `quota` leaves. */
+trp_status compaction_step(struct store *store, uint64_t quota, struct budget *budget);
 
 /* Starts a compaction if none is active and the log is not empty. */
 trp_status compaction_begin(struct store *store);
@@ -437,33 +500,31 @@ bool compaction_work(struct store *store);
 
 /* ---- work.c --------------------------------------------------------------------------- */
 
-/* Removes pending dead chunks in a transaction of their own. *more: some are left that can go. */
-trp_status store_sweep(struct store *store, bool *more);
-
 /* A step of whatever is to be done; false: there is nothing to do, or no room. */
 bool store_work(struct store *store, bool all);
 
 /* ---- tables.c ------------------------------------------------------------------------- */
 
 /* Writes the records of tables that changed; of their counters, what the log has. */
-int tables_put(struct store *store, MDB_txn *txn);
-int counters_put(struct store *store, MDB_txn *txn);
-void table_counters(const struct store_table *table, int64_t counters[COUNTERS]);
-void table_set_counters(struct store_table *table, const int64_t counters[COUNTERS]);
+trp_status tables_put(struct store *store);
+trp_status counters_put(struct store *store);
 
-struct store_table *table_find_id(struct store *store, uint64_t id, size_t *index);
+/* A new one, of which nothing is known but its number; valid until the next. */
+struct store_table *table_add(struct store *store, uint32_t id);
+char *bytes_text(trp_bytes bytes); /* a copy, and a zero behind it; caller frees */
+struct store_table *table_find_id(const struct store *store, uint64_t id);
 void tables_free(struct store *store);
 
 /* ---- tombstone.c ---------------------------------------------------------------------- */
 
 /* Replaces the record of a table, or, with NULL, removes it. */
-int table_record_put(struct store *store, MDB_txn *txn, uint32_t id, const struct table_view *view);
+trp_status table_record_put(struct store *store, uint32_t id, const struct table_view *view);
 
 struct tombstone *tombstone_add(struct store *store, uint32_t table_id);
 bool tombstone_has(const struct store *store, uint64_t table_id);
 
 /* Writes marks, and removes those of tables that ended. */
-int tombstones_put(struct store *store, MDB_txn *txn);
+trp_status tombstones_put(struct store *store);
 
 /* While items are loaded, in the order of their seqs: this one lives, or its table is gone. */
 void tombstone_see(struct store *store, uint64_t seq, bool lives);

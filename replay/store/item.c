@@ -9,76 +9,59 @@
 
 /* ---- trajectories --------------------------------------------------------------------------- */
 
-static uint32_t bytes_hash(trp_bytes bytes)
+/* Clients choose the bytes: nobody is to find those that fall in one place. */
+static uint32_t shape_hash(trp_bytes bytes)
 {
-    uint64_t hash = UINT64_C(0x9E3779B97F4A7C15) ^ bytes.size;
+    uint64_t hash = hash_seeds[0] ^ bytes.size, word;
     size_t at = 0;
-    for (; at + 8 <= bytes.size; at += 8) {
-        uint64_t word;
+    for (; at + sizeof word <= bytes.size; at += sizeof word) {
         memcpy(&word, bytes.data + at, sizeof word);
-        hash = (hash ^ word) * UINT64_C(0xD6E8FEB86659FD93);
-        hash ^= hash >> 32;
+        hash = hash_fold(hash ^ word, hash_seeds[1] | 1);
     }
     for (; at < bytes.size; at++)
-        hash = (hash ^ bytes.data[at]) * UINT64_C(0x100000001B3);
+        hash = hash_fold(hash ^ bytes.data[at], UINT64_C(0xd1342543de82ef95));
     return (uint32_t)(hash ^ hash >> 32);
-}
-
-static void trajectories_grow(struct trajectories *table)
-{
-    uint32_t slots = table->slots * 2;
-    struct trajectory **chains = xcalloc(slots, sizeof *chains);
-    for (uint32_t slot = 0; slot < table->slots; slot++) {
-        for (struct trajectory *next, *at = table->chains[slot]; at; at = next) {
-            next = at->next;
-            at->next = chains[at->hash & (slots - 1)];
-            chains[at->hash & (slots - 1)] = at;
-        }
-    }
-    free(table->chains);
-    table->chains = chains;
-    table->slots = slots;
 }
 
 struct trajectory *store_trajectory(struct store *store, trp_bytes bytes, uint32_t chunk_count)
 {
-    struct trajectories *table = &store->trajectories;
     assert(bytes.size <= UINT32_MAX);
-    uint32_t hash = bytes_hash(bytes);
-    struct trajectory *at = table->chains[hash & (table->slots - 1)];
-    for (; at; at = at->next) {
-        if (at->hash == hash && at->size == bytes.size && at->chunk_count == chunk_count &&
-            (bytes.size == 0 || memcmp(at->bytes, bytes.data, bytes.size) == 0)) {
+    uint32_t hash = shape_hash(bytes);
+    struct trajectory *first = (struct trajectory *)(uintptr_t)map_get(&store->trajectories, hash);
+    for (struct trajectory *at = first; at; at = at->next) {
+        if (at->chunk_count == chunk_count &&
+            bytes_equal((trp_bytes){at->bytes, at->size}, bytes)) {
             at->refs++;
             return at;
         }
     }
-    if (table->count == table->slots)
-        trajectories_grow(table);
-    at = xmalloc(sizeof *at + bytes.size);
-    struct trajectory **chain = &table->chains[hash & (table->slots - 1)];
-    *at = (struct trajectory){.refs = 1,
-                              .hash = hash,
-                              .size = (uint32_t)bytes.size,
-                              .chunk_count = chunk_count,
-                              .next = *chain};
+    struct trajectory *made = xmalloc(sizeof *made + bytes.size);
+    *made = (struct trajectory){.refs = 1,
+                                .hash = hash,
+                                .size = (uint32_t)bytes.size,
+                                .chunk_count = chunk_count,
+                                .next = first};
     if (bytes.size)
-        memcpy(at->bytes, bytes.data, bytes.size);
-    *chain = at;
-    table->count++;
-    return at;
+        memcpy(made->bytes, bytes.data, bytes.size);
+    *map_at(&store->trajectories, hash) = (uintptr_t)made;
+    return made;
 }
 
-static void trajectory_unref(struct trajectories *table, struct trajectory *trajectory)
+static void trajectory_unref(struct map *trajectories, struct trajectory *trajectory)
 {
     assert(trajectory->refs > 0);
     if (--trajectory->refs > 0)
         return;
-    struct trajectory **link = &table->chains[trajectory->hash & (table->slots - 1)];
-    while (*link != trajectory)
-        link = &(*link)->next;
-    *link = trajectory->next;
-    table->count--;
+    uint64_t *first = map_at(trajectories, trajectory->hash);
+    struct trajectory *before = (struct trajectory *)(uintptr_t)*first;
+    while (before != trajectory && before->next != trajectory)
+        before = before->next;
+    if (before != trajectory)
+        before->next = trajectory->next;
+    else if (trajectory->next)
+        *first = (uintptr_t)trajectory->next;
+    else
+        map_remove(trajectories, trajectory->hash);
     free(trajectory);
 }
 

@@ -1,7 +1,7 @@
 /* A start reads every record of a store once and little of each: what a cursor does between two of
  * them would be most of it. The structure is one that LMDB may be let at (disk/walk.c); bounds are
  * compared all the same, which costs nothing beside the pages' way from memory. */
-#include "leaf_scan.h"
+#include "loading.h"
 
 #include <sys/mman.h>
 

@@ -15,12 +15,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "replay/disk/checkpoint_dir.h"
 #include "core/alloc.h"
 #include "core/copy.h"
-#include "replay/disk/extents.h"
-#include "replay/disk/page.h"
-#include "replay/disk/walk.h"
 
 enum {
     FIRST_PAGES = 64, /* a new store has them before LMDB touches any: 256 KiB */
@@ -80,33 +76,31 @@ trp_status store_break(struct store *store, trp_status status)
 
 trp_status lmdb_read_begin(struct store *store)
 {
-    if (store->reading)
+    if (store->txn.reading)
         return TRP_OK;
     int rc;
-    if (!store->read_txn)
-        rc = mdb_txn_begin(store->env, NULL, MDB_RDONLY, &store->read_txn);
+    if (!store->txn.read)
+        rc = mdb_txn_begin(store->env, NULL, MDB_RDONLY, &store->txn.read);
     else
-        rc = mdb_txn_renew(store->read_txn);
-    if (rc == 0 && store->has_trees) {
-        if (!store->read_cursor)
-            rc = mdb_cursor_open(store->read_txn, store->trees[TREE_PIECES], &store->read_cursor);
-        else
-            rc = mdb_cursor_renew(store->read_txn, store->read_cursor);
-    }
+        rc = mdb_txn_renew(store->txn.read);
+    MDB_cursor *reader = store->reader.lmdb;
+    if (rc == 0 && store->has_trees)
+        rc = reader ? mdb_cursor_renew(store->txn.read, reader)
+                    : mdb_cursor_open(store->txn.read, store->trees[TREE_PIECES], &reader);
     if (rc != 0)
         return lmdb_fail(store, rc, "read");
-    store->reading = true;
-    store->reads++;
-    store->read_last = 0;
-    store->looks.root = 0;
+    store->reader = (struct cursor){.store = store, .tree = TREE_PIECES, .lmdb = reader};
+    store->txn.reading = true;
+    store->txn.reads++;
+    store->probes.root = 0;
     return TRP_OK;
 }
 
 void lmdb_read_end(struct store *store)
 {
-    if (store->reading)
-        mdb_txn_reset(store->read_txn);
-    store->reading = false;
+    if (store->txn.reading)
+        mdb_txn_reset(store->txn.read);
+    store->txn.reading = false;
 }
 
 trp_status lmdb_tree(struct store *store, enum store_tree tree, struct tree_record *record,
@@ -115,9 +109,9 @@ trp_status lmdb_tree(struct store *store, enum store_tree tree, struct tree_reco
     MDB_val key = {strlen(tree_names[tree]), (void *)tree_names[tree]}, data;
     MDB_envinfo info;
     MDB_dbi main;
-    int rc = mdb_dbi_open(store->read_txn, NULL, 0, &main);
+    int rc = mdb_dbi_open(store->txn.read, NULL, 0, &main);
     if (rc == 0)
-        rc = mdb_get(store->read_txn, main, &key, &data);
+        rc = mdb_get(store->txn.read, main, &key, &data);
     if (rc == 0 && data.mv_size != sizeof *record)
         rc = MDB_CORRUPTED;
     if (rc != 0)
@@ -130,11 +124,112 @@ trp_status lmdb_tree(struct store *store, enum store_tree tree, struct tree_reco
 
 /* Nothing else can be right behind a page's header: in pages of a tree pointers to nodes are. So
  * the page need not be looked at, which may be on the disk. */
-bool page_of_piece(const struct store *store, MDB_val value, uint64_t *page)
+bool page_of_piece(const struct store *store, const void *value, uint64_t *page)
 {
-    uintptr_t at = (uintptr_t)value.mv_data - (uintptr_t)store->map;
+    uintptr_t at = (uintptr_t)value - (uintptr_t)store->map;
     *page = at / store->page_bytes;
     return store->map && at % store->page_bytes == PAGE_HEADER_BYTES;
+}
+
+/* ---- cursors -------------------------------------------------------------------------------- */
+
+static trp_status cursor_fail(const struct cursor *cursor, int rc, const char *verb)
+{
+    char what[32];
+    snprintf(what, sizeof what, "%s %s", verb, tree_names[cursor->tree]);
+    return lmdb_fail(cursor->store, rc, what);
+}
+
+trp_status cursor_open(struct store *store, enum store_tree tree, struct cursor *cursor)
+{
+    int rc = 0;
+    MDB_cursor **cached = &store->txn.write_cursors[tree];
+    if (!store->txn.write) {
+        TRP_TRY(lmdb_read_begin(store));
+        cached = &store->txn.read_cursors[tree];
+        rc = *cached ? mdb_cursor_renew(store->txn.read, *cached)
+                     : mdb_cursor_open(store->txn.read, store->trees[tree], cached);
+    } else if (!*cached) {
+        rc = mdb_cursor_open(store->txn.write, store->trees[tree], cached);
+    }
+    *cursor = (struct cursor){.store = store, .tree = tree, .lmdb = *cached};
+    return rc == 0 ? TRP_OK : cursor_fail(cursor, rc, "open");
+}
+
+static trp_status cursor_get(struct cursor *cursor, MDB_cursor_op op, MDB_val key)
+{
+    MDB_val value = {0};
+    int rc = mdb_cursor_get(cursor->lmdb, &key, cursor->keys_only ? NULL : &value, op);
+    cursor->there = rc == 0;
+    if (rc != 0)
+        return rc == MDB_NOTFOUND ? TRP_OK : cursor_fail(cursor, rc, "read");
+    cursor->key = lmdb_key_read(key);
+    cursor->value = (trp_bytes){value.mv_data, value.mv_size};
+    return TRP_OK;
+}
+
+trp_status cursor_move(struct cursor *cursor, MDB_cursor_op op)
+{
+    return cursor_get(cursor, op, (MDB_val){0});
+}
+
+trp_status cursor_seek(struct cursor *cursor, MDB_cursor_op op, uint64_t key)
+{
+    return cursor_get(cursor, op, lmdb_key(&key));
+}
+
+trp_status cursor_put(struct cursor *cursor, uint64_t key, size_t bytes, unsigned flags,
+                      uint8_t **value)
+{
+    MDB_val wanted = lmdb_key(&key), data = {bytes, NULL};
+    int rc = mdb_cursor_put(cursor->lmdb, &wanted, &data, flags | MDB_RESERVE);
+    *value = data.mv_data;
+    return rc == 0 ? TRP_OK : cursor_fail(cursor, rc, "write");
+}
+
+trp_status cursor_delete(struct cursor *cursor)
+{
+    int rc = mdb_cursor_del(cursor->lmdb, 0);
+    return rc == 0 ? TRP_OK : cursor_fail(cursor, rc, "remove");
+}
+
+trp_status cursor_put_parts(struct cursor *cursor, uint64_t seq, trp_bytes bytes, unsigned flags)
+{
+    uint32_t count = piece_count(bytes.size);
+    for (uint32_t piece = 0; piece < count; piece++) {
+        size_t offset = (size_t)piece * PIECE_BYTES;
+        size_t size = bytes.size - offset < PIECE_BYTES ? bytes.size - offset : PIECE_BYTES;
+        uint8_t *value;
+        TRP_TRY(cursor_put(cursor, piece_key(seq, piece), size, flags, &value));
+        if (size)
+            copy_some(value, bytes.data + offset, size);
+    }
+    return TRP_OK;
+}
+
+trp_status cursor_append_records(struct cursor *cursor, uint64_t *next, trp_bytes records,
+                                 size_t value_bytes)
+{
+    while (records.size > 0) {
+        trp_bytes part = {records.data, records.size < value_bytes ? records.size : value_bytes};
+        uint8_t *value;
+        TRP_TRY(cursor_put(cursor, (*next)++, part.size + SUM_BYTES, MDB_APPEND, &value));
+        records_encode(value, part);
+        records = (trp_bytes){records.data + part.size, records.size - part.size};
+    }
+    return TRP_OK;
+}
+
+trp_status lmdb_put(struct store *store, enum store_tree tree, uint64_t key, trp_bytes value,
+                    unsigned flags)
+{
+    struct cursor cursor;
+    uint8_t *out;
+    TRP_TRY(cursor_open(store, tree, &cursor));
+    TRP_TRY(cursor_put(&cursor, key, value.size, flags, &out));
+    if (value.size)
+        memcpy(out, value.data, value.size);
+    return TRP_OK;
 }
 
 /* ---- writing -------------------------------------------------------------------------------- */
@@ -142,28 +237,67 @@ bool page_of_piece(const struct store *store, MDB_val value, uint64_t *page)
 static trp_status lmdb_account(struct store *store)
 {
     TRP_TRY(lmdb_read_begin(store));
-    int rc = pages_count(&store->pages, store->env, store->read_txn, store->trees);
+    int rc = pages_count(&store->pages, store->env, store->txn.read, store->trees);
     return rc == 0 ? TRP_OK : lmdb_fail(store, rc, "count pages");
 }
 
-static int meta_put(struct store *store, MDB_txn *txn, void *arg)
+trp_status lmdb_put_meta(struct store *store)
+{
+    store->meta.sum = meta_record_sum(&store->meta);
+    return lmdb_put(store, TREE_META, META_KEY,
+                    (trp_bytes){(const uint8_t *)&store->meta, sizeof store->meta}, 0);
+}
+
+static trp_status meta_put(struct store *store, void *arg)
 {
     (void)arg;
-    return lmdb_put_meta(store, txn);
+    return lmdb_put_meta(store);
 }
 
 bool lmdb_advance(struct store *store)
 {
     return store->failed == TRP_OK && pages_free(&store->pages) >= store->pages.account.least &&
-           store_transact(store, "write the meta record", meta_put, NULL) == TRP_OK;
+           store_transact(store, meta_put, NULL) == TRP_OK;
 }
 
-trp_status lmdb_begin(struct store *store, MDB_txn **txn)
+trp_status lmdb_begin(struct store *store)
 {
     assert(!store->options.read_only);
     lmdb_read_end(store);
-    int rc = mdb_txn_begin(store->env, NULL, 0, txn);
+    int rc = mdb_txn_begin(store->env, NULL, 0, &store->txn.write);
     return rc == 0 ? TRP_OK : lmdb_fail(store, rc, "begin");
+}
+
+/* LMDB has freed its cursors. */
+static void transaction_forget(struct store *store)
+{
+    store->txn.write = NULL;
+    memset(store->txn.write_cursors, 0, sizeof store->txn.write_cursors);
+}
+
+trp_status lmdb_commit(struct store *store)
+{
+    copy_away_end();
+    int rc = mdb_txn_commit(store->txn.write);
+    transaction_forget(store);
+    return rc == 0 ? TRP_OK : lmdb_fail(store, rc, "commit");
+}
+
+void lmdb_abort(struct store *store)
+{
+    mdb_txn_abort(store->txn.write); /* NULL is fine */
+    transaction_forget(store);
+}
+
+/* Without counting pages, which is for a store that is open. */
+static trp_status lmdb_step(struct store *store, transaction_step *step, void *arg)
+{
+    TRP_TRY(lmdb_begin(store));
+    trp_status status = step(store, arg);
+    if (status == TRP_OK)
+        return lmdb_commit(store);
+    lmdb_abort(store);
+    return status;
 }
 
 /* Somebody who removes the directory of a live store takes the file's name: what goes into it is
@@ -185,13 +319,9 @@ static trp_status file_check(struct store *store)
                     store->dir.data_path);
 }
 
-trp_status lmdb_commit(struct store *store, MDB_txn *txn)
+trp_status lmdb_transact(struct store *store, transaction_step *step, void *arg)
 {
-    copy_away_end();
-    int rc = mdb_txn_commit(txn);
-    if (rc != 0)
-        return lmdb_fail(store, rc, "commit");
-    lmdb_read_end(store); /* a compaction may have read the log meanwhile */
+    TRP_TRY(lmdb_step(store, step, arg));
     TRP_TRY(file_check(store));
     TRP_TRY(lmdb_account(store));
     /* What store_admit() is for; beyond it a full disk would kill us. */
@@ -200,47 +330,10 @@ trp_status lmdb_commit(struct store *store, MDB_txn *txn)
     return TRP_OK;
 }
 
-trp_status lmdb_transact(struct store *store, const char *what, transaction_step *step, void *arg)
+trp_status store_transact(struct store *store, transaction_step *step, void *arg)
 {
-    MDB_txn *txn;
-    TRP_TRY(lmdb_begin(store, &txn));
-    int rc = step(store, txn, arg);
-    if (rc == 0)
-        return lmdb_commit(store, txn);
-    mdb_txn_abort(txn);
-    return lmdb_fail(store, rc, what);
-}
-
-trp_status store_transact(struct store *store, const char *what, transaction_step *step, void *arg)
-{
-    trp_status status = lmdb_transact(store, what, step, arg);
+    trp_status status = lmdb_transact(store, step, arg);
     return status == TRP_OK ? TRP_OK : store_break(store, status);
-}
-
-int lmdb_put_meta(struct store *store, MDB_txn *txn)
-{
-    uint64_t number = META_KEY;
-    MDB_val key = lmdb_key(&number);
-    MDB_val data = {sizeof store->meta, &store->meta};
-    store->meta.sum = meta_record_sum(&store->meta);
-    return mdb_put(txn, store->trees[TREE_META], &key, &data, 0);
-}
-
-int lmdb_put_parts(MDB_cursor *cursor, uint64_t seq, trp_bytes bytes, unsigned flags)
-{
-    uint32_t count = piece_count(bytes.size);
-    for (uint32_t piece = 0; piece < count; piece++) {
-        size_t offset = (size_t)piece * PIECE_BYTES;
-        size_t size = bytes.size - offset < PIECE_BYTES ? bytes.size - offset : PIECE_BYTES;
-        uint64_t number = piece_key(seq, piece);
-        MDB_val key = lmdb_key(&number), data = {size, NULL};
-        int rc = mdb_cursor_put(cursor, &key, &data, flags | MDB_RESERVE);
-        if (rc != 0)
-            return rc;
-        if (size)
-            copy_some(data.mv_data, bytes.data + offset, size);
-    }
-    return 0;
 }
 
 /* ---- opening -------------------------------------------------------------------------------- */
@@ -317,47 +410,29 @@ static trp_status nonce_draw(struct store *store)
     return store_errno(errno, store->dir.data_path, "random bytes");
 }
 
-static trp_status trees_make(struct store *store)
+static trp_status trees_create(struct store *store, void *arg)
 {
-    MDB_txn *txn;
-    int rc = mdb_txn_begin(store->env, NULL, 0, &txn);
-    if (rc != 0)
-        return lmdb_fail(store, rc, "begin");
-    trp_status status = trees_open(store, txn, MDB_CREATE);
+    (void)arg;
+    TRP_TRY(trees_open(store, store->txn.write, MDB_CREATE));
     store->meta = (struct meta_record){.format = STORE_FORMAT,
                                        .map_bytes = store->map_bytes,
                                        .item_ceiling = 1,
                                        .chunk_ceiling = 1};
-    if (status == TRP_OK)
-        status = nonce_draw(store);
-    if (status == TRP_OK && (rc = lmdb_put_meta(store, txn)) != 0)
-        status = lmdb_fail(store, rc, "write the meta record");
-    if (status != TRP_OK) {
-        mdb_txn_abort(txn);
-        return status;
-    }
-    rc = mdb_txn_commit(txn);
-    return rc == 0 ? TRP_OK : lmdb_fail(store, rc, "commit");
+    TRP_TRY(nonce_draw(store));
+    return lmdb_put_meta(store);
 }
 
 /* LMDB writes back what it has read of the free list under the numbers of past transactions, one
  * page to a number, or longer values if there are too few: so a young store gets a past. */
-static trp_status numbers_spend(struct store *store)
+static trp_status trees_make(struct store *store)
 {
     enum { NUMBERS = 2048 }; /* of 509 pages each: 4 GiB of free pages; 5 ms */
+    TRP_TRY(lmdb_step(store, trees_create, NULL));
     int rc = mdb_env_set_flags(store->env, MDB_NOSYNC, 1);
-    for (unsigned number = 0; rc == 0 && number < NUMBERS; number++) {
-        MDB_txn *txn;
-        rc = mdb_txn_begin(store->env, NULL, 0, &txn);
-        if (rc == 0 && (rc = lmdb_put_meta(store, txn)) != 0)
-            mdb_txn_abort(txn);
-        else if (rc == 0)
-            rc = mdb_txn_commit(txn);
-    }
+    for (unsigned number = 0; rc == 0 && number < NUMBERS; number++)
+        TRP_TRY(lmdb_step(store, meta_put, NULL));
     if (rc == 0 && store->options.durability == TRP_DURABLE_SYSTEM)
         rc = mdb_env_set_flags(store->env, MDB_NOSYNC, 0);
-    if (rc == 0 && store->options.durability == TRP_DURABLE_SYSTEM)
-        rc = mdb_env_sync(store->env, 1);
     return rc == 0 ? TRP_OK : lmdb_fail(store, rc, "make");
 }
 
@@ -464,19 +539,18 @@ static trp_status pages_open(struct store *store, int fd, uint64_t first)
     return TRP_OK;
 }
 
-static int runs_return(struct store *store, MDB_txn *txn, void *arg)
+static trp_status runs_return(struct store *store, void *arg)
 {
     enum { RUNS = 8 };
-    MDB_cursor *cursor;
-    MDB_val key, data;
+    struct cursor cursor;
     (void)arg;
-    int rc = mdb_cursor_open(txn, store->trees[TREE_PARKED], &cursor);
-    for (unsigned run = 0; rc == 0 && run < RUNS; run++) {
-        rc = mdb_cursor_get(cursor, &key, &data, MDB_LAST);
-        if (rc == 0)
-            rc = mdb_cursor_del(cursor, 0);
+    TRP_TRY(cursor_open(store, TREE_PARKED, &cursor));
+    TRP_TRY(cursor_move(&cursor, MDB_LAST));
+    for (unsigned run = 0; cursor.there && run < RUNS; run++) {
+        TRP_TRY(cursor_delete(&cursor));
+        TRP_TRY(cursor_move(&cursor, MDB_LAST));
     }
-    return rc == MDB_NOTFOUND ? 0 : rc;
+    return TRP_OK;
 }
 
 /* An earlier version took free pages from LMDB, as values that nobody reads, and punched them out
@@ -490,7 +564,7 @@ static trp_status parked_return(struct store *store, int fd)
     trp_status status = TRP_OK;
     while (status == TRP_OK && store->pages.account.parked > 0 &&
            pages_free(&store->pages) >= RETURNED_PAGES_MIN)
-        status = lmdb_transact(store, "return parked pages", runs_return, NULL);
+        status = lmdb_transact(store, runs_return, NULL);
     return status;
 }
 
@@ -514,7 +588,6 @@ static trp_status data_make(struct store *store, int fd, uint64_t first)
     if (error != 0)
         return store_errno(error, store->dir.data_path, "allocate the first pages");
     TRP_TRY(trees_make(store));
-    TRP_TRY(numbers_spend(store));
     int rc = store->options.durability == TRP_DURABLE_MEMORY ? 0 : mdb_env_sync(store->env, 1);
     if (rc != 0)
         return lmdb_fail(store, rc, "sync");
@@ -525,8 +598,7 @@ trp_status lmdb_make(struct store *store)
 {
     store->dir.fresh = true;
     TRP_TRY(env_open(store, MDB_NOSYNC));
-    TRP_TRY(trees_make(store));
-    return numbers_spend(store);
+    return trees_make(store);
 }
 
 trp_status lmdb_open(struct store *store)
@@ -565,7 +637,7 @@ trp_status lmdb_rename(struct store *store)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "replay store %s has no room to be opened",
                         store->dir.data_path);
     TRP_TRY(nonce_draw(store));
-    return lmdb_transact(store, "write the meta record", meta_put, NULL);
+    return lmdb_transact(store, meta_put, NULL);
 }
 
 void lmdb_close(struct store *store)
@@ -573,10 +645,10 @@ void lmdb_close(struct store *store)
     if (!store->env)
         return;
     space_destroy(store->pages.space);
-    if (store->read_cursor)
-        mdb_cursor_close(store->read_cursor);
-    if (store->read_txn)
-        mdb_txn_abort(store->read_txn);
+    for (unsigned tree = 0; tree < TREE_COUNT; tree++)
+        mdb_cursor_close(store->txn.read_cursors[tree]);
+    mdb_cursor_close(store->reader.lmdb);
+    mdb_txn_abort(store->txn.read);
     mdb_env_close(store->env);
     store->env = NULL;
 }

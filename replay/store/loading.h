@@ -1,9 +1,8 @@
-/* What is known of a file while its items come into memory; shared by load.c and
- * chunk_scan.c. */
+/* What is known of a file while its items come into memory; shared by load.c,
+ * chunk_scan.c and leaf_scan.c. */
 #ifndef TRP_REPLAY_STORE_LOADING_H
 #define TRP_REPLAY_STORE_LOADING_H
 
-#include "core/map.h"
 #include "internal.h"
 
 /* A chunk in the file. */
@@ -18,22 +17,19 @@ struct scanned_chunk {
 struct loading {
     struct store *store;
     bool check;
-    uint64_t renewed; /* store->renewed when the cursors were placed */
+    bool drops;       /* damaged items are told and dropped, else the first one ends the load */
+    uint64_t renewed; /* store->txn.reads when the cursors were opened */
 
     struct scanned_chunk *scanned; /* ascending seq: all that are below scan_end */
     uint32_t scanned_count, scanned_capacity;
-    size_t last_scanned; /* items name chunks mostly in ascending order */
-    uint64_t scan_end;
+    size_t last_scanned;    /* items name chunks mostly in ascending order */
+    uint64_t scan_end;      /* SEQ_MAX + 1: there are no more */
     struct chunk_check sum; /* of the last one */
-    MDB_cursor *pieces;     /* on the first one of scan_end, where pieces_rc says so */
-    MDB_val piece_key, piece;
-    int pieces_rc;
-    struct map ahead; /* chunks that were wanted before their turn: by seq */
+    struct cursor pieces;   /* on the first one of scan_end, unless it lost its place */
+    struct map ahead;       /* chunks that were wanted before their turn: by seq */
 
     struct compaction compaction; /* the whole log, sorted */
-    MDB_cursor *items;            /* on the item with item_key, where items_rc says so */
-    MDB_val item_key, item;
-    int items_rc;
+    struct cursor items;
     struct buffer record; /* of an item in several parts */
 };
 
@@ -51,9 +47,18 @@ struct chunk *chunk_scan_take(struct loading *loading, uint64_t seq, uint64_t ep
 /* Takes that reference back. A chunk without any is as if no item had it. */
 void chunk_scan_release(struct loading *loading, struct chunk *chunk);
 
-/* Finds all chunks that are left. */
-trp_status chunk_scan_rest(struct loading *loading);
+/* Finds all chunks up to `seq`. */
+trp_status chunk_scan_until(struct loading *loading, uint64_t seq);
 
 void chunk_scan_cleanup(struct loading *loading);
+
+/* ---- leaf_scan.c ---------------------------------------------------------------------- */
+
+/* All entries of a tree, read from its pages in the map: several times faster than a cursor. In
+ * ascending order of the keys; the first failure ends it. `value`: its first bytes, as many as
+ * there are in one page. The snapshot is that of the read transaction. */
+typedef trp_status leaf_scan_visit(void *arg, uint64_t key, trp_bytes value);
+trp_status leaf_scan_run(struct store *store, enum store_tree tree, leaf_scan_visit *visit,
+                         void *arg);
 
 #endif

@@ -10,51 +10,32 @@
 #include "internal.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "core/alloc.h"
+#include "core/list.h"
 #include "core/thread.h"
-#include "limits.h"
 
 /* What outlives the store. */
 struct loans {
     uint8_t *map; /* page 0 */
     uint64_t map_bytes;
+    uint64_t bytes;     /* of loans that were not collected; the store's thread's */
     struct mutex mutex; /* guards what follows */
     struct cond changed;
-    struct loan *out, *returned;
-    bool closed; /* the store is; whoever returns the last loan frees this */
+    struct list out, returned; /* of struct loan */
+    bool closed;               /* the store is; whoever returns the last loan frees this */
 };
 
 struct loan {
     struct loans *loans;
-    struct loan *next, *previous; /* among those that are out, or were returned */
-    struct buffer chunks;         /* of struct chunk *, a reference each; the store's thread's */
-    struct buffer parts;          /* of trp_bytes */
-    uint64_t bytes;               /* lent */
+    struct list_link link; /* among those that are out, or were returned */
+    struct buffer chunks;  /* of struct chunk *, a reference each; the store's thread's */
+    struct buffer parts;   /* of trp_bytes */
+    uint64_t bytes;        /* lent */
 };
 
 /* ---- life ----------------------------------------------------------------------------------- */
-
-static void loan_push(struct loan **list, struct loan *loan)
-{
-    loan->previous = NULL;
-    loan->next = *list;
-    if (loan->next)
-        loan->next->previous = loan;
-    *list = loan;
-}
-
-static void loan_remove(struct loan **list, struct loan *loan)
-{
-    if (loan->previous)
-        loan->previous->next = loan->next;
-    else
-        *list = loan->next;
-    if (loan->next)
-        loan->next->previous = loan->previous;
-}
 
 static void loan_drop_chunks(struct store *store, struct loan *loan)
 {
@@ -72,12 +53,12 @@ static void loan_free(struct loan *loan)
 }
 
 /* Those that came back, and what they had. */
-static void loans_take_back(struct store *store, struct loan *loan)
+static void loans_take_back(struct store *store, struct list returned)
 {
-    for (struct loan *next; loan; loan = next) {
-        next = loan->next;
+    for (struct loan *next, *loan = LIST_FIRST(&returned, struct loan, link); loan; loan = next) {
+        next = LIST_NEXT(loan, struct loan, link);
         loan_drop_chunks(store, loan);
-        store->lent_out -= loan->bytes;
+        store->loans->bytes -= loan->bytes;
         loan_free(loan);
     }
 }
@@ -115,12 +96,13 @@ void loans_close(struct store *store)
         return;
     mutex_lock(&loans->mutex);
     loans->closed = true; /* from here on nothing is returned to us any more */
-    struct loan *returned = loans->returned;
-    for (struct loan *loan = loans->out; loan; loan = loan->next)
+    struct list returned = loans->returned;
+    for (struct loan *loan = LIST_FIRST(&loans->out, struct loan, link); loan;
+         loan = LIST_NEXT(loan, struct loan, link))
         loan_drop_chunks(store, loan);
-    bool last = !loans->out;
-    mutex_unlock(&loans->mutex);
     loans_take_back(store, returned);
+    bool last = !loans->out.first;
+    mutex_unlock(&loans->mutex); /* else the last that is out frees them when it is returned */
     if (last)
         loans_free(loans);
     store->loans = NULL;
@@ -134,16 +116,14 @@ uint64_t store_loan_room(const struct store *store)
         return 0;
     uint64_t most = store->pages.limit * store->page_bytes / STORE_LOAN_SHARE;
     most = most < STORE_LOAN_BYTES_MAX ? most : STORE_LOAN_BYTES_MAX;
-    return store->lent_out < most ? most - store->lent_out : 0;
+    return store->loans->bytes < most ? most - store->loans->bytes : 0;
 }
 
-/* A piece of fewer bytes may lie in a leaf, which moves. */
 size_t store_chunk_lendable(const struct chunk *chunk)
 {
-    if (chunk->size < STORE_LOAN_CHUNK_BYTES_MIN || chunk->bytes || chunk->lent)
+    if (chunk->size < STORE_LOAN_CHUNK_BYTES_MIN || stored(chunk)->bytes || stored(chunk)->lent)
         return 0;
-    size_t tail = chunk->size % PIECE_BYTES;
-    return tail < STORE_LOAN_PIECE_BYTES_MIN ? chunk->size - tail : chunk->size;
+    return chunk_paged_bytes(chunk);
 }
 
 struct loan *store_loan_begin(struct store *store)
@@ -151,7 +131,7 @@ struct loan *store_loan_begin(struct store *store)
     struct loan *loan = xcalloc(1, sizeof *loan);
     loan->loans = store->loans;
     mutex_lock(&loan->loans->mutex);
-    loan_push(&loan->loans->out, loan);
+    list_push(&loan->loans->out, &loan->link);
     mutex_unlock(&loan->loans->mutex);
     return loan;
 }
@@ -177,25 +157,14 @@ trp_status store_loan_chunk(struct store *store, struct loan *loan, struct chunk
     struct chunk **kept = buffer_push(&loan->chunks, sizeof(struct chunk *));
     *kept = chunk;
     loan->bytes += lendable;
-    store->lent_out += lendable;
-    TRP_TRY(lmdb_read_begin(store));
-    struct chunk_check check = {0};
-    uint32_t count = piece_count(chunk->size);
-    for (uint32_t piece = 0; piece < count; piece++) {
-        MDB_val data;
-        uint64_t page;
-        TRP_TRY(piece_read(store, chunk, piece, &data, &check));
-        if ((size_t)piece * PIECE_BYTES >= lendable) {
-            memcpy(rest, data.mv_data, data.mv_size);
-            continue;
-        }
-        if (!page_of_piece(store, data, &page))
-            return trp_fail(TRP_INTERNAL, "replay store %s: a piece of chunk %llu moves",
-                            store->dir.data_path, (unsigned long long)chunk->seq);
-        loan_add(loan, (trp_bytes){loan->loans->map + page * store->page_bytes + PAGE_HEADER_BYTES,
-                                   data.mv_size});
-    }
-    return pieces_end(store, chunk, &check);
+    store->loans->bytes += lendable;
+    const uint64_t *pages;
+    TRP_TRY(chunk_pages(store, chunk, &pages));
+    for (size_t at = 0; at < lendable; at += PIECE_BYTES)
+        loan_add(loan,
+                 (trp_bytes){loan->loans->map + *pages++ * store->page_bytes + PAGE_HEADER_BYTES,
+                             lendable - at < PIECE_BYTES ? lendable - at : PIECE_BYTES});
+    return chunk_tail(store, chunk, rest);
 }
 
 /* ---- and back ------------------------------------------------------------------------------- */
@@ -205,10 +174,10 @@ void loan_return(void *arg)
     struct loan *loan = arg;
     struct loans *loans = loan->loans;
     mutex_lock(&loans->mutex);
-    loan_remove(&loans->out, loan);
-    bool closed = loans->closed, last = !loans->out;
+    list_remove(&loans->out, &loan->link);
+    bool closed = loans->closed, last = !loans->out.first;
     if (!closed) {
-        loan_push(&loans->returned, loan);
+        list_push(&loans->returned, &loan->link);
         cond_signal(&loans->changed);
     }
     mutex_unlock(&loans->mutex);
@@ -225,11 +194,11 @@ bool store_loans_collect(struct store *store)
     if (!loans)
         return false;
     mutex_lock(&loans->mutex);
-    struct loan *loan = loans->returned;
-    loans->returned = NULL;
-    bool more = loans->out != NULL;
+    struct list returned = loans->returned;
+    loans->returned = (struct list){0};
+    bool more = loans->out.first;
     mutex_unlock(&loans->mutex);
-    loans_take_back(store, loan);
+    loans_take_back(store, returned);
     return more;
 }
 
@@ -239,9 +208,9 @@ bool store_loans_wait(struct store *store, struct deadline deadline)
     if (!loans)
         return true;
     mutex_lock(&loans->mutex);
-    while (loans->out && cond_wait(&loans->changed, &loans->mutex, deadline))
+    while (loans->out.first && cond_wait(&loans->changed, &loans->mutex, deadline))
         continue;
-    bool all = !loans->out;
+    bool all = !loans->out.first;
     mutex_unlock(&loans->mutex);
     store_loans_collect(store);
     return all;

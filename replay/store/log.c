@@ -5,62 +5,45 @@
  * and nothing else: every change says what is, not what is different. */
 #include "internal.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/alloc.h"
 
 enum {
-    FOLD_CHANGES = 1 << 17, /* 2 MiB, sorted in about 2 ms */
-    FOLD_PARTS = 4096,
+    COMPACT_CHANGES = 1 << 17, /* 2 MiB, sorted in about 2 ms */
+    COMPACT_PARTS = 4096,
     BUDGET_MIN = 16,  /* pages: below, a step mostly copies its paths */
     ADVANCES_MAX = 2, /* transactions until what one gave back can be taken */
     STEP_QUOTA = 256, /* about 0.3 ms */
 };
 
-int log_append(struct store *store, MDB_txn *txn, trp_bytes changes)
+trp_status log_append(struct store *store, trp_bytes changes)
 {
-    const size_t part_bytes = CHANGES_PER_PART * sizeof(struct change);
-    for (size_t offset = 0; offset < changes.size; offset += part_bytes) {
-        size_t left = changes.size - offset;
-        uint64_t number = store->log.next++;
-        trp_bytes part = {changes.data + offset, left < part_bytes ? left : part_bytes};
-        MDB_val key = lmdb_key(&number), data = {part.size + SUM_BYTES, NULL};
-        int rc = mdb_put(txn, store->trees[TREE_CHANGES], &key, &data, MDB_APPEND | MDB_RESERVE);
-        if (rc != 0)
-            return rc;
-        records_encode(data.mv_data, part);
-        store->log.changes += part.size / sizeof(struct change);
-    }
-    return 0;
+    struct cursor log;
+    if (changes.size == 0)
+        return TRP_OK;
+    TRP_TRY(cursor_open(store, TREE_CHANGES, &log));
+    store->log.changes += changes.size / sizeof(struct change);
+    return cursor_append_records(&log, &store->log.next, changes,
+                                 CHANGES_PER_PART * sizeof(struct change));
 }
 
 trp_status log_read(struct store *store, size_t count, size_t part_count, struct buffer *changes,
                     uint64_t *last_part)
 {
-    TRP_TRY(lmdb_read_begin(store));
-    MDB_cursor *cursor;
-    MDB_val key, data;
-    int rc = mdb_cursor_open(store->read_txn, store->trees[TREE_CHANGES], &cursor);
-    if (rc != 0)
-        return lmdb_fail(store, rc, "read the change log");
-    trp_status status = TRP_OK;
-    size_t parts = 0;
-    rc = mdb_cursor_get(cursor, &key, &data, MDB_FIRST);
-    while (rc == 0 && parts < part_count && changes->size / sizeof(struct change) < count) {
-        *last_part = lmdb_key_read(key);
-        if (!changes_decode((trp_bytes){data.mv_data, data.mv_size}, changes)) {
-            status = record_lost(store, "the change log's part", *last_part);
+    struct cursor log;
+    TRP_TRY(cursor_open(store, TREE_CHANGES, &log));
+    TRP_TRY(cursor_move(&log, MDB_FIRST));
+    for (size_t parts = 0; log.there && parts < part_count; parts++) {
+        if (changes->size / sizeof(struct change) >= count)
             break;
-        }
-        parts++;
-        rc = mdb_cursor_get(cursor, &key, &data, MDB_NEXT);
+        *last_part = log.key;
+        if (!changes_decode(log.value, changes))
+            return record_lost(store, "the change log's part", log.key);
+        TRP_TRY(cursor_move(&log, MDB_NEXT));
     }
-    mdb_cursor_close(cursor);
-    if (status == TRP_OK && rc != 0 && rc != MDB_NOTFOUND)
-        status = lmdb_fail(store, rc, "read the change log");
-    return status;
+    return TRP_OK;
 }
 
 void compaction_sort(struct compaction *compaction, const struct buffer *changes,
@@ -140,7 +123,8 @@ trp_status compaction_begin(struct store *store)
     if (compaction->active)
         return TRP_OK;
     struct buffer changes = {0};
-    trp_status status = log_read(store, FOLD_CHANGES, FOLD_PARTS, &changes, &compaction->last_part);
+    trp_status status =
+        log_read(store, COMPACT_CHANGES, COMPACT_PARTS, &changes, &compaction->last_part);
     if (status == TRP_OK && changes.size > 0) {
         compaction_sort(compaction, &changes, &store->scratch);
         compaction->active = true;
@@ -152,46 +136,40 @@ trp_status compaction_begin(struct store *store)
 /* ---- a step --------------------------------------------------------------------------------- */
 
 /* Applies the updates of one item, [update, end). *place: where its record lies now. */
-static int compact_item(MDB_cursor *cursor, const struct change *update, const struct change *end,
-                        const void **place)
+static trp_status compact_item(struct cursor *items, const struct change *update,
+                               const struct change *end, uint8_t **place)
 {
-    uint64_t seq = change_seq(*update), number = piece_key(seq, 0);
+    uint64_t seq = change_seq(*update);
     uint8_t part[PIECE_BYTES];
-    MDB_val key = lmdb_key(&number), data;
-    int rc = mdb_cursor_get(cursor, &key, &data, MDB_SET_KEY);
-    if (rc == MDB_NOTFOUND)
-        return 0; /* deleted */
-    if (rc != 0)
-        return rc;
     struct item_record header;
-    if (data.mv_size < sizeof header || data.mv_size > sizeof part)
-        return MDB_CORRUPTED;
-    memcpy(part, data.mv_data, data.mv_size);
+    TRP_TRY(cursor_seek(items, MDB_SET_KEY, piece_key(seq, 0)));
+    if (!items->there)
+        return TRP_OK; /* deleted */
+    if (items->value.size < sizeof header || items->value.size > sizeof part)
+        return record_lost(items->store, "the record of item", seq);
+    memcpy(part, items->value.data, items->value.size);
     memcpy(&header, part, sizeof header);
     if (!item_state_valid(&header, seq))
-        return 0; /* a new sum would make it look whole */
+        return TRP_OK; /* a new sum would make it look whole */
     for (; update < end; update++)
         change_apply(*update, &header);
     header.state_sum = item_state_sum(&header, seq);
     memcpy(part, &header, sizeof header);
-    data.mv_data = part;
-    rc = mdb_cursor_put(cursor, &key, &data, MDB_CURRENT);
-    if (rc == 0)
-        rc = mdb_cursor_get(cursor, &key, &data, MDB_GET_CURRENT);
-    *place = data.mv_data;
-    return rc;
+    TRP_TRY(cursor_put(items, items->key, items->value.size, MDB_CURRENT, place));
+    memcpy(*place, part, items->value.size);
+    return TRP_OK;
 }
 
-static int compact_updates(struct store *store, MDB_cursor *cursor, uint64_t *quota,
-                           struct budget *budget)
+static trp_status compact_updates(struct store *store, uint64_t *quota, struct budget *budget)
 {
     enum { UPDATES_PER_QUOTA = 16 }; /* in a leaf that is copied already */
     struct compaction *compaction = &store->log.compaction;
     const uint64_t price = store->pages.account.items_depth + 1;
-    const void *place = NULL;
+    uint8_t *place = NULL;
     uintptr_t before = 0; /* leaf, whose copy is paid for */
-    int rc = 0;
-    for (unsigned done = 1; rc == 0 && compaction->next < compaction->update_count; done++) {
+    struct cursor items;
+    TRP_TRY(cursor_open(store, TREE_ITEMS, &items));
+    for (unsigned done = 1; compaction->next < compaction->update_count; done++) {
         const struct change *update = &compaction->updates[compaction->next];
         if (*quota == 0 || budget->pages < price || budget->frees < price)
             break;
@@ -199,7 +177,7 @@ static int compact_updates(struct store *store, MDB_cursor *cursor, uint64_t *qu
         while (end < compaction->update_count &&
                change_seq(compaction->updates[end]) == change_seq(*update))
             end++;
-        rc = compact_item(cursor, update, &compaction->updates[end], &place);
+        TRP_TRY(compact_item(&items, update, &compaction->updates[end], &place));
         uintptr_t leaf = (uintptr_t)place & ~(store->page_bytes - 1);
         compaction->next = end;
         if (leaf != before || done % UPDATES_PER_QUOTA == 0)
@@ -208,56 +186,43 @@ static int compact_updates(struct store *store, MDB_cursor *cursor, uint64_t *qu
             budget_take(budget, price);
         before = leaf;
     }
-    return rc;
+    return TRP_OK;
 }
 
 /* Removes the prefix, oldest part first, while the budget lasts. What it said of counters goes
  * where it cannot be lost before. */
-static int compaction_finish(struct store *store, MDB_txn *txn, struct budget *budget)
+static trp_status compaction_finish(struct store *store, struct budget *budget)
 {
     enum { PARTS_PER_LEAF = 64 }; /* at least */
-    MDB_cursor *cursor;
-    MDB_val key, data;
-    bool more = true;
-    int rc = counters_put(store, txn);
-    if (rc == 0)
-        rc = mdb_cursor_open(txn, store->trees[TREE_CHANGES], &cursor);
-    if (rc != 0)
-        return rc;
-    for (unsigned done = 0; rc == 0; done++) {
-        rc = mdb_cursor_get(cursor, &key, &data, MDB_FIRST);
-        more = rc == 0 && lmdb_key_read(key) <= store->log.compaction.last_part;
-        if (!more || budget->frees < 2 || (done % PARTS_PER_LEAF == 0 && !budget_take(budget, 2)))
-            break;
-        store->log.changes -= data.mv_size / sizeof(struct change);
+    struct cursor log;
+    TRP_TRY(counters_put(store));
+    TRP_TRY(cursor_open(store, TREE_CHANGES, &log));
+    TRP_TRY(cursor_move(&log, MDB_FIRST));
+    for (unsigned done = 0; log.there && log.key <= store->log.compaction.last_part; done++) {
+        if (budget->frees < 2 || (done % PARTS_PER_LEAF == 0 && !budget_take(budget, 2)))
+            return TRP_OK;
+        store->log.changes -= log.value.size / sizeof(struct change);
         store->log.progress++;
         budget->frees--;
-        rc = mdb_cursor_del(cursor, 0);
+        TRP_TRY(cursor_delete(&log));
+        TRP_TRY(cursor_move(&log, MDB_FIRST));
     }
-    mdb_cursor_close(cursor);
-    if (!more)
-        compaction_cleanup(&store->log.compaction);
-    return rc == MDB_NOTFOUND ? 0 : rc;
+    compaction_cleanup(&store->log.compaction);
+    return TRP_OK;
 }
 
-int compaction_step(struct store *store, MDB_txn *txn, uint64_t quota, struct budget *budget)
+trp_status compaction_step(struct store *store, uint64_t quota, struct budget *budget)
 {
     struct compaction *compaction = &store->log.compaction;
-    if (!compaction->active)
-        return 0;
-    MDB_cursor *cursor;
-    int rc = mdb_cursor_open(txn, store->trees[TREE_ITEMS], &cursor);
-    if (rc != 0)
-        return rc;
     uint64_t before = quota;
-    rc = runs_remove(store, cursor, compaction->deletes, &compaction->delete_count, &quota, budget);
-    if (rc == 0)
-        rc = compact_updates(store, cursor, &quota, budget);
-    mdb_cursor_close(cursor);
+    if (!compaction->active)
+        return TRP_OK;
+    TRP_TRY(runs_remove(store, compaction->deletes, &compaction->delete_count, &quota, budget));
+    TRP_TRY(compact_updates(store, &quota, budget));
     store->log.progress += before - quota;
-    if (rc == 0 && compaction->next == compaction->update_count && compaction->delete_count == 0)
-        rc = compaction_finish(store, txn, budget);
-    return rc;
+    if (compaction->next < compaction->update_count || compaction->delete_count > 0)
+        return TRP_OK;
+    return compaction_finish(store, budget);
 }
 
 /* ---- between groups ------------------------------------------------------------------------- */
@@ -275,9 +240,9 @@ static bool compaction_room(struct store *store, struct budget *budget)
     return budget->pages >= least && budget->frees >= least;
 }
 
-static int compaction_step_alone(struct store *store, MDB_txn *txn, void *budget)
+static trp_status compaction_step_alone(struct store *store, void *budget)
 {
-    return compaction_step(store, txn, STEP_QUOTA, budget);
+    return compaction_step(store, STEP_QUOTA, budget);
 }
 
 bool compaction_work(struct store *store)
@@ -292,6 +257,6 @@ bool compaction_work(struct store *store)
             store_break(store, status);
         return false;
     }
-    status = store_transact(store, "compaction the change log", compaction_step_alone, &budget);
+    status = store_transact(store, compaction_step_alone, &budget);
     return status == TRP_OK && store->log.progress != progress;
 }

@@ -3,8 +3,6 @@
  * one after the next (LMDB keeps the last snapshot whole). */
 #include "internal.h"
 
-#include "replay/disk/page.h"
-
 enum {
     FREE_TREE = 0, /* LMDB's own list of free pages */
     /* Pages: compacting's 48, a part of 24, about 85 that any group may cost, and some to spare. */

@@ -7,8 +7,7 @@
 #include <stdint.h>
 
 #include "core/clock.h"
-#include "replay/disk/record.h"
-#include "replay/disk/space.h"
+#include "replay/disk/disk.h"
 
 /* What values cost when they are put, at most. */
 struct cost {
@@ -84,6 +83,11 @@ static inline void cost_add(struct cost *cost, uint64_t bytes)
     if (rest > LEAF_VALUE_MAX)
         cost->pages++;
     cost->leaf_bytes += LEAF_ENTRY_BYTES + (rest > LEAF_VALUE_MAX ? 0 : rest);
+}
+
+static inline struct cost cost_sum(struct cost a, struct cost b)
+{
+    return (struct cost){a.pages + b.pages, a.leaf_bytes + b.leaf_bytes};
 }
 
 uint64_t cost_pages(struct cost cost);

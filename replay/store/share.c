@@ -28,7 +28,6 @@ enum {
 
 struct store_sharing {
     struct store_share share;
-    char *data_path, *lease_path;
     _Atomic uint64_t *words;
     bool taken[SHARED_LEASES_MAX];
 };
@@ -78,24 +77,20 @@ trp_status leases_revoke(const struct store *store)
 
 /* ---- the nonce ------------------------------------------------------------------------------ */
 
-static int nonce_put(struct store *store, MDB_txn *txn, void *nonce)
+static trp_status nonce_put(struct store *store, void *nonce)
 {
     uint8_t page[PIECE_BYTES] = {0};
-    uint64_t number = META_NONCE_KEY;
-    MDB_val key = lmdb_key(&number), data = {sizeof page, page};
     memcpy(page, nonce, NONCE_BYTES);
-    return mdb_put(txn, store->trees[TREE_META], &key, &data, 0);
+    return lmdb_put(store, TREE_META, META_NONCE_KEY, (trp_bytes){page, sizeof page}, 0);
 }
 
 static trp_status nonce_find(struct store *store, uint64_t *at)
 {
-    uint64_t number = META_NONCE_KEY, page;
-    MDB_val key = lmdb_key(&number), data;
-    TRP_TRY(lmdb_read_begin(store));
-    int rc = mdb_get(store->read_txn, store->trees[TREE_META], &key, &data);
-    if (rc != 0)
-        return lmdb_fail(store, rc, "find the nonce");
-    if (!page_of_piece(store, data, &page))
+    uint64_t page;
+    struct cursor meta;
+    TRP_TRY(cursor_open(store, TREE_META, &meta));
+    TRP_TRY(cursor_seek(&meta, MDB_SET_KEY, META_NONCE_KEY));
+    if (!meta.there || !page_of_piece(store, meta.value.data, &page))
         return trp_fail(TRP_INTERNAL, "replay store %s: the nonce has no page of its own",
                         store->dir.data_path);
     *at = page * store->page_bytes + PAGE_HEADER_BYTES;
@@ -108,27 +103,27 @@ static trp_status share_fill(struct store *store, struct store_sharing *sharing)
 {
     struct store_share *share = &sharing->share;
     struct stat info;
-    sharing->data_path = realpath(store->dir.data_path, NULL);
-    if (!sharing->data_path || stat(sharing->data_path, &info) != 0)
+    share->data_path = realpath(store->dir.data_path, NULL);
+    if (!share->data_path || stat(share->data_path, &info) != 0)
         return store_errno(errno, store->dir.data_path, "find");
-    size_t dir_bytes = (size_t)(strrchr(sharing->data_path, '/') - sharing->data_path);
-    sharing->lease_path = xasprintf("%.*s/LEASES", (int)dir_bytes, sharing->data_path);
-    *share = (struct store_share){.data_path = sharing->data_path,
-                                  .lease_path = sharing->lease_path,
-                                  .page_bytes = store->page_bytes,
-                                  .map_bytes = store->map_bytes,
-                                  .piece_offset = PAGE_HEADER_BYTES,
-                                  .piece_bytes = PIECE_BYTES,
-                                  .device = info.st_dev,
-                                  .inode = info.st_ino};
+    int dir_bytes = (int)(strrchr(share->data_path, '/') - share->data_path);
+    *share =
+        (struct store_share){.data_path = share->data_path,
+                             .lease_path = xasprintf("%.*s/LEASES", dir_bytes, share->data_path),
+                             .page_bytes = store->page_bytes,
+                             .map_bytes = store->map_bytes,
+                             .piece_offset = PAGE_HEADER_BYTES,
+                             .piece_bytes = PIECE_BYTES,
+                             .device = info.st_dev,
+                             .inode = info.st_ino};
     if (getrandom(share->nonce, NONCE_BYTES, 0) != NONCE_BYTES)
-        return store_errno(errno, sharing->data_path, "random bytes");
+        return store_errno(errno, share->data_path, "random bytes");
     if (pages_insert(&store->pages) < SHARE_PAGES)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "replay store %s has no room",
                         store->dir.data_path);
-    TRP_TRY(lmdb_transact(store, "write the nonce", nonce_put, share->nonce));
+    TRP_TRY(lmdb_transact(store, nonce_put, share->nonce));
     TRP_TRY(nonce_find(store, &share->nonce_at));
-    return leases_map(sharing->lease_path, true, &sharing->words);
+    return leases_map(share->lease_path, true, &sharing->words);
 }
 
 void sharing_destroy(struct store_sharing *sharing)
@@ -139,8 +134,8 @@ void sharing_destroy(struct store_sharing *sharing)
         leases_clear(sharing->words);
         munmap((void *)sharing->words, LEASE_FILE_BYTES);
     }
-    free(sharing->data_path);
-    free(sharing->lease_path);
+    free(sharing->share.data_path);
+    free(sharing->share.lease_path);
     free(sharing);
 }
 
@@ -176,15 +171,10 @@ trp_status store_lease_begin(struct store *store, uint64_t value, uint32_t *inde
                     SHARED_LEASES_MAX);
 }
 
-static void lease_word_clear(struct store *store, uint32_t index)
+void store_lease_end(struct store *store, uint32_t index)
 {
     atomic_store_explicit(&store->sharing->words[index], 0, memory_order_relaxed);
     /* Everything that is written from now on is written after it. */
     atomic_thread_fence(memory_order_seq_cst);
-}
-
-void store_lease_end(struct store *store, uint32_t index)
-{
-    lease_word_clear(store, index);
     store->sharing->taken[index] = false;
 }

@@ -8,13 +8,12 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
 
-enum { CACHE_BYTES_DEFAULT = 256 << 20, TRAJECTORY_SLOTS_MIN = 64 };
+enum { CACHE_BYTES_DEFAULT = 256 << 20 };
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
@@ -24,30 +23,43 @@ static trp_status numbers_load(struct store *store)
     store->next_item = store->meta.item_ceiling;
     store->next_chunk = store->meta.chunk_ceiling;
     store->log.next = store->removed.next = 1;
-    TRP_TRY(lmdb_read_begin(store));
     uint64_t *const last[] = {&store->next_item, &store->next_chunk, &store->log.next,
                               &store->removed.next};
     const enum store_tree tree[] = {TREE_ITEMS, TREE_PIECES, TREE_CHANGES, TREE_REMOVED};
     store->tables.next_id = store->meta.table_ceiling ? store->meta.table_ceiling : 1;
     for (unsigned index = 0; index < sizeof tree / sizeof *tree; index++) {
-        MDB_cursor *cursor;
-        MDB_val key;
-        int rc = mdb_cursor_open(store->read_txn, store->trees[tree[index]], &cursor);
-        if (rc != 0)
-            return lmdb_fail(store, rc, "open");
-        rc = mdb_cursor_get(cursor, &key, NULL, MDB_LAST);
-        mdb_cursor_close(cursor);
-        if (rc == MDB_NOTFOUND)
-            continue;
-        if (rc != 0)
-            return lmdb_fail(store, rc, "open");
-        uint64_t number = lmdb_key_read(key);
-        if (tree[index] == TREE_ITEMS || tree[index] == TREE_PIECES)
-            number = piece_key_seq(number);
-        if (number >= *last[index])
+        struct cursor cursor;
+        TRP_TRY(cursor_open(store, tree[index], &cursor));
+        TRP_TRY(cursor_move(&cursor, MDB_LAST));
+        bool in_parts = tree[index] == TREE_ITEMS || tree[index] == TREE_PIECES;
+        uint64_t number = in_parts ? piece_key_seq(cursor.key) : cursor.key;
+        if (cursor.there && number >= *last[index])
             *last[index] = number + 1;
     }
     return TRP_OK;
+}
+
+static trp_status store_start(struct store *store, const char *dir)
+{
+    const struct store_options *options = &store->options;
+    TRP_TRY(store_dir_open(&store->dir, dir, options->durability, options->read_only));
+    if (!options->read_only)
+        TRP_TRY(leases_revoke(store));
+    TRP_TRY(lmdb_open(store));
+    if (!options->read_only)
+        loans_open(store);
+    if (store->has_trees) {
+        TRP_TRY(numbers_load(store));
+        TRP_TRY(tables_load(store));
+    }
+    if (options->read_only)
+        return TRP_OK;
+    if (store->dir.another)
+        TRP_TRY(lmdb_rename(store));
+    /* What is there is only read until it proved to be in order; what is to be checked does so when
+     * it is loaded. */
+    TRP_TRY(store_dir_upgrade(&store->dir));
+    return store->dir.suspect ? TRP_OK : store_trust(store);
 }
 
 trp_status store_create(struct store **out, const struct store_options *options)
@@ -57,29 +69,7 @@ trp_status store_create(struct store **out, const struct store_options *options)
     store->options.dir = NULL;
     store->chunks.cache.cache_next = store->chunks.cache.cache_prev = &store->chunks.cache;
     store->chunks.cache_limit = options->cache_bytes ? options->cache_bytes : CACHE_BYTES_DEFAULT;
-    store->trajectories.slots = TRAJECTORY_SLOTS_MIN;
-    store->trajectories.chains =
-        xcalloc(store->trajectories.slots, sizeof *store->trajectories.chains);
-    trp_status status =
-        store_dir_open(&store->dir, options->dir, options->durability, options->read_only);
-    if (status == TRP_OK && !options->read_only)
-        status = leases_revoke(store);
-    if (status == TRP_OK)
-        status = lmdb_open(store);
-    if (status == TRP_OK && !options->read_only)
-        loans_open(store);
-    if (status == TRP_OK && store->has_trees)
-        status = numbers_load(store);
-    if (status == TRP_OK && store->has_trees)
-        status = tables_load(store);
-    if (status == TRP_OK && !options->read_only && store->dir.another)
-        status = lmdb_rename(store);
-    /* What is there is only read until it proved to be in order; what is to be checked does so when
-     * it is loaded. */
-    if (status == TRP_OK && !options->read_only)
-        status = store_dir_upgrade(&store->dir);
-    if (status == TRP_OK && !options->read_only && !store->dir.suspect)
-        status = store_trust(store);
+    trp_status status = store_start(store, options->dir);
     if (status != TRP_OK) {
         store_break(store, status);
         store_destroy(store);
@@ -127,7 +117,7 @@ void store_destroy(struct store *store)
     buffer_cleanup(&store->scratch);
     tables_free(store);
     chunk_memory_cleanup(&store->chunks);
-    free(store->trajectories.chains);
+    map_cleanup(&store->trajectories);
     free(store->failed_words);
     free(store);
 }
@@ -156,8 +146,6 @@ void store_stats(const struct store *store, struct store_stats *stats)
         .groups = store->counts.groups,
         .cache_bytes = store->chunks.cache_used,
         .dropped = store->counts.dropped,
-        .checked_chunks = store->counts.checked_chunks,
-        .checked_bytes = store->counts.checked_bytes,
         .unswept = store->dead.pending.count + store->dead.held.count + store->group.dead.count,
     };
 }

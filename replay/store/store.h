@@ -18,6 +18,7 @@
 #include "core/buffer.h"
 #include "core/clock.h"
 #include "replay/model/item.h"
+#include "replay/model/store_stats.h"
 
 struct fetch;
 struct fetcher;
@@ -37,18 +38,30 @@ struct store_options {
     /* Told of each item that is not loaded; `key` is its seq when not even its record can be read,
      * table_id 0 then. May be NULL. */
     void (*damage)(void *arg, uint32_t table_id, uint64_t key, const char *what);
-    void *damage_arg;
+    /* What no sum says of an item that is loaded: why it is damaged, or NULL. `priority`: NULL: it
+     * has a sum. May be NULL. */
+    const char *(*item_wrong)(void *arg, uint32_t table_id, trp_bytes trajectory,
+                              uint32_t chunk_count, const double *priority);
+    void *arg; /* of both */
 };
 
 /* What survives of a table besides its items. */
 struct store_table {
-    uint32_t id;   /* assigned by the store, never reused */
+    uint32_t id; /* assigned by the store, never reused */
+    char *name;
     char *options; /* the table's line as in trp_table_options_format() */
     char *given;   /* see store_table_given(); NULL: never */
     trp_bytes signature;
-    int64_t inserts, samples, deletes; /* limiter counters */
-    int64_t episodes_deleted, unique_samples;
-    uint64_t rng[4]; /* the state of what it draws from; zeros: it never drew */
+    union {
+        struct {
+            int64_t inserts, samples, deletes; /* limiter counters */
+            int64_t episodes_deleted, unique_samples;
+            uint64_t rng[4]; /* the state of what it draws from; zeros: it never drew */
+        };
+        int64_t counters[9]; /* all of them */
+    };
+    int64_t logged[9]; /* the store's: counters as the database has them */
+    bool changed;      /* the store's: its record is to be written */
 };
 
 /* A key that a table has not any more. */
@@ -56,7 +69,7 @@ struct store_removed {
     uint64_t key;
     int64_t at_ns; /* wall clock */
     uint32_t table_id;
-    uint32_t print; /* struct item's */
+    uint32_t fingerprint; /* struct item's */
 };
 
 /* Opens or creates. FAILED_PRECONDITION: a foreign directory, another format version, or a
@@ -84,32 +97,23 @@ void store_table_given(struct store *store, uint32_t id, const char *given);
 /* Its items are gone with the next commit, all of them, and with `drop` the table is; with `renew`
  * it goes on under the new id that is returned. Their records may go later: they are the caller's
  * to delete as ever, before store_table_end(); those that it leaves go after the next
- * store_create().
- */
+ * store_create(). */
 void store_table_drop(struct store *store, uint32_t id);
 uint32_t store_table_renew(struct store *store, uint32_t id);
 void store_table_end(struct store *store, uint32_t id);
 
-/* Takes an item (with its chunks and trajectory referenced), also when it fails. */
-typedef trp_status (*store_visit)(void *arg, uint32_t table_id, struct item *item);
-
-/* Gives every surviving item, in ascending seq, changes already applied, to `load`, whose first
- * failure ends it; while checking, it is one more damaged item. Once, right after create. Then
- * chunks that no item refers to are removed. */
-trp_status store_load(struct store *store, store_visit load, void *arg);
-
-/* May it be loaded in pieces? Not if it is to be checked. */
+/* Is what it holds believed? Not if it is to be checked. */
 bool store_trusted(const struct store *store);
 
-/* The same in pieces, of a store that is trusted, in less time until samples can be drawn: tells of
- * every surviving item, in ascending seq; `visit`'s first failure ends it. Until store_load_end()
- * nothing may be inserted, deleted or copied. */
+/* Tells of every item that is in the store, in ascending seq, changes already applied; `visit`'s
+ * first failure ends it. Once, right after create. Until store_load_end() nothing may be inserted,
+ * deleted or copied. */
 typedef trp_status (*store_scan_visit)(void *arg, uint32_t table_id, uint64_t seq, double priority);
 trp_status store_scan(struct store *store, store_scan_visit visit, void *arg);
 
-/* One of them, once, changes already applied. `in_turn`: those before it were brought, which is
- * several times faster. NULL: it is *damaged, which was told, and its record goes; or it cannot be
- * read, and the store has failed. */
+/* One of them, once. `in_turn`: those before it were brought, which is several times faster. NULL:
+ * it is *damaged, which was told, and its record goes; or it cannot be read, and the store has
+ * failed. */
 struct item *store_load_item(struct store *store, uint64_t seq, bool in_turn, bool *damaged);
 
 /* All were brought: removes chunks that no item refers to. */
@@ -184,11 +188,11 @@ trp_status store_admit_table(struct store *store, trp_bytes signature, bool repl
 
 /* Assigns item->seq and its unsaved chunks' seqs, and notes them for writing. Admitted before. */
 void store_item_insert(struct store *store, uint32_t table_id, struct item *item);
-void store_item_priority(struct store *store, uint32_t table_id, const struct item *item);
-void store_item_sampled(struct store *store, uint32_t table_id, const struct item *item);
+void store_item_priority(struct store *store, const struct item *item);
+void store_item_sampled(struct store *store, const struct item *item);
 
 /* The record goes in this group; the item in memory stays the caller's. */
-void store_item_delete(struct store *store, uint32_t table_id, const struct item *item);
+void store_item_delete(struct store *store, const struct item *item);
 
 /* Limiter counters of a table after this group. */
 void store_table_counters(struct store *store, const struct store_table *table);
@@ -196,7 +200,7 @@ void store_table_counters(struct store *store, const struct store_table *table);
 /* Keeps it with this group: the last REMOVED_KEYS_MAX, or those of REMOVED_KEYS_MS. */
 void store_removed_note(struct store *store, const struct store_removed *removed);
 
-/* Those that are kept, oldest first. Once, after store_load(). */
+/* Those that are kept, oldest first. Once, after store_scan(). */
 typedef void (*store_removed_visit)(void *arg, const struct store_removed *removed);
 trp_status store_removed_load(struct store *store, store_removed_visit visit, void *arg);
 
@@ -251,7 +255,7 @@ enum { STORE_NONCE_BYTES = 16 };
 
 /* What they have to know of the files; the paths are absolute. */
 struct store_share {
-    const char *data_path, *lease_path;
+    char *data_path, *lease_path;
     uint64_t page_bytes, map_bytes, piece_offset, piece_bytes;
     uint64_t device, inode, nonce_at;
     uint8_t nonce[STORE_NONCE_BYTES];
@@ -273,16 +277,6 @@ void store_lease_end(struct store *store, uint32_t index);
 /* NONCE_BYTES that its checkpoints have, too, and no other store. */
 const uint8_t *store_identity(const struct store *store);
 
-struct store_stats {
-    uint64_t file_bytes;      /* pages ever used */
-    uint64_t live_bytes;      /* of chunks and records that are not deleted */
-    uint64_t limit_bytes;     /* it may grow to this, as the file system is now */
-    uint64_t allocated_bytes; /* what the file takes from the file system */
-    uint64_t items, chunks, groups, cache_bytes;
-    uint64_t dropped;                       /* items that were damaged when the store was opened */
-    uint64_t checked_chunks, checked_bytes; /* then */
-    uint64_t unswept; /* chunks that nothing refers to and that are still in the file */
-};
 void store_stats(const struct store *store, struct store_stats *stats);
 
 #endif

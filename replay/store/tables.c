@@ -5,30 +5,16 @@
 #include "internal.h"
 
 #include <assert.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/alloc.h"
 
-void table_counters(const struct store_table *table, int64_t counters[COUNTERS])
-{
-    const int64_t values[COUNTERS] = {
-        table->inserts,          table->samples,         table->deletes,
-        table->episodes_deleted, table->unique_samples,  (int64_t)table->rng[0],
-        (int64_t)table->rng[1],  (int64_t)table->rng[2], (int64_t)table->rng[3]};
-    memcpy(counters, values, sizeof values);
-}
-
-void table_set_counters(struct store_table *table, const int64_t counters[COUNTERS])
-{
-    table->inserts = counters[0];
-    table->samples = counters[1];
-    table->deletes = counters[2];
-    table->episodes_deleted = counters[3];
-    table->unique_samples = counters[4];
-    for (unsigned i = 0; i < 4; i++)
-        table->rng[i] = (uint64_t)counters[COUNTERS_SIGNED + i];
-}
+_Static_assert(sizeof((struct store_table *)0)->counters == COUNTERS * sizeof(int64_t) &&
+                   offsetof(struct store_table, rng) ==
+                       offsetof(struct store_table, counters[COUNTERS_SIGNED]),
+               "the counters of a table are what its record has, in that order");
 
 const struct store_table *store_tables(const struct store *store, size_t *count)
 {
@@ -36,104 +22,94 @@ const struct store_table *store_tables(const struct store *store, size_t *count)
     return store->tables.at;
 }
 
-struct store_table *table_find_id(struct store *store, uint64_t id, size_t *index)
+struct store_table *table_find_id(const struct store *store, uint64_t id)
 {
-    for (size_t at = 0; at < store->tables.count; at++) {
-        if (store->tables.at[at].id == id) {
-            if (index)
-                *index = at;
-            return &store->tables.at[at];
-        }
-    }
+    for (size_t index = 0; index < store->tables.count; index++)
+        if (store->tables.at[index].id == id)
+            return &store->tables.at[index];
     return NULL;
 }
 
-static trp_bytes signature_copy(trp_bytes bytes)
+char *bytes_text(trp_bytes bytes)
 {
-    if (bytes.size == 0)
-        return (trp_bytes){0};
-    uint8_t *copy = xmalloc(bytes.size);
-    memcpy(copy, bytes.data, bytes.size);
-    return (trp_bytes){copy, bytes.size};
+    char *text = xcalloc(bytes.size + 1, 1);
+    if (bytes.size)
+        memcpy(text, bytes.data, bytes.size);
+    return text;
 }
 
-/* Takes `name`. */
-static size_t table_add(struct store *store, uint32_t id, char *name)
+struct store_table *table_add(struct store *store, uint32_t id)
 {
-    size_t index = store->tables.count++;
-    store->tables.at = xrealloc(store->tables.at, store->tables.count * sizeof *store->tables.at);
-    store->tables.extras =
-        xrealloc(store->tables.extras, store->tables.count * sizeof *store->tables.extras);
-    store->tables.at[index] = (struct store_table){.id = id};
-    store->tables.extras[index] = (struct stored_table){.name = name};
-    return index;
+    struct stored_tables *tables = &store->tables;
+    tables->at = xrealloc(tables->at, (tables->count + 1) * sizeof *tables->at);
+    tables->at[tables->count] = (struct store_table){.id = id};
+    return &tables->at[tables->count++];
+}
+
+static void table_note(struct store *store, struct store_table *table)
+{
+    table->changed = true;
+    store->group.tables_changed = true;
 }
 
 uint32_t store_table_put(struct store *store, const char *name, const char *options,
                          trp_bytes signature)
 {
     assert(!store->options.read_only);
-    size_t index = 0;
-    while (index < store->tables.count && strcmp(store->tables.extras[index].name, name) != 0)
-        index++;
-    if (index == store->tables.count)
-        table_add(store, store->tables.next_id++, xstrdup(name));
-    struct store_table *table = &store->tables.at[index];
+    struct store_table *table = NULL;
+    for (size_t index = 0; index < store->tables.count && !table; index++)
+        if (strcmp(store->tables.at[index].name, name) == 0)
+            table = &store->tables.at[index];
+    if (!table) {
+        table = table_add(store, store->tables.next_id++);
+        table->name = xstrdup(name);
+    }
     char *line = xstrdup(options);
-    trp_bytes copy = signature_copy(signature);
+    const char *copy = bytes_text(signature);
     free(table->options);
     free((void *)table->signature.data);
     table->options = line;
-    table->signature = copy;
-    store->tables.extras[index].changed = true;
-    store->group.tables_changed = true;
+    table->signature = (trp_bytes){(const uint8_t *)copy, signature.size};
+    table_note(store, table);
     return table->id;
 }
 
 void store_table_given(struct store *store, uint32_t id, const char *given)
 {
-    size_t index;
-    struct store_table *table = table_find_id(store, id, &index);
+    struct store_table *table = table_find_id(store, id);
     assert(table);
     char *copy = xstrdup(given);
     free(table->given);
     table->given = copy;
-    store->tables.extras[index].changed = true;
-    store->group.tables_changed = true;
+    table_note(store, table);
 }
 
 uint32_t store_table_renew(struct store *store, uint32_t id)
 {
-    size_t index;
-    struct store_table *table = table_find_id(store, id, &index);
-    struct stored_table *extra = &store->tables.extras[index];
+    struct store_table *table = table_find_id(store, id);
     assert(table);
     tombstone_add(store, id);
     table->id = store->tables.next_id++;
-    memset(extra->logged, 0, sizeof extra->logged);
-    extra->changed = true;
-    store->group.tables_changed = true;
+    memset(table->logged, 0, sizeof table->logged);
+    table_note(store, table);
     return table->id;
 }
 
-static void table_free(struct store *store, size_t index)
+static void table_cleanup(struct store_table *table)
 {
-    free(store->tables.at[index].options);
-    free(store->tables.at[index].given);
-    free((void *)store->tables.at[index].signature.data);
-    free(store->tables.extras[index].name);
+    free(table->name);
+    free(table->options);
+    free(table->given);
+    free((void *)table->signature.data);
 }
 
 void store_table_drop(struct store *store, uint32_t id)
 {
-    size_t index;
-    struct store_table *table = table_find_id(store, id, &index);
+    struct store_table *table = table_find_id(store, id);
     assert(table);
-    table_free(store, index);
-    size_t behind = --store->tables.count - index;
-    memmove(table, table + 1, behind * sizeof *table);
-    memmove(&store->tables.extras[index], &store->tables.extras[index + 1],
-            behind * sizeof *store->tables.extras);
+    table_cleanup(table);
+    const struct store_table *last = &store->tables.at[--store->tables.count];
+    memmove(table, table + 1, (size_t)(last - table) * sizeof *table);
     tombstone_add(store, id);
     store->group.tables_changed = true;
 }
@@ -141,47 +117,37 @@ void store_table_drop(struct store *store, uint32_t id)
 void tables_free(struct store *store)
 {
     for (size_t index = 0; index < store->tables.count; index++)
-        table_free(store, index);
+        table_cleanup(&store->tables.at[index]);
     free(store->tables.at);
-    free(store->tables.extras);
     tombstones_cleanup(store);
 }
 
 /* ---- in the file ---------------------------------------------------------------------------- */
 
-static int table_put(struct store *store, MDB_txn *txn, size_t index)
+trp_status tables_put(struct store *store)
 {
-    const struct store_table *table = &store->tables.at[index];
-    const char *name = store->tables.extras[index].name;
-    struct table_view view = {
-        .name = {(const uint8_t *)name, strlen(name)},
-        .options = {(const uint8_t *)table->options, strlen(table->options)},
-        .signature = table->signature,
-        .given = {(const uint8_t *)table->given, table->given ? strlen(table->given) : 0},
-    };
-    return table_record_put(store, txn, table->id, &view);
-}
-
-int tables_put(struct store *store, MDB_txn *txn)
-{
-    int rc = 0;
-    for (size_t index = 0; rc == 0 && index < store->tables.count; index++) {
-        if (store->tables.extras[index].changed)
-            rc = table_put(store, txn, index);
-        store->tables.extras[index].changed = false;
+    for (size_t index = 0; index < store->tables.count; index++) {
+        struct store_table *table = &store->tables.at[index];
+        const char *given = table->given ? table->given : "";
+        struct table_view view = {
+            .name = {(const uint8_t *)table->name, strlen(table->name)},
+            .options = {(const uint8_t *)table->options, strlen(table->options)},
+            .signature = table->signature,
+            .given = {(const uint8_t *)given, strlen(given)}};
+        if (table->changed)
+            TRP_TRY(table_record_put(store, table->id, &view));
+        table->changed = false;
     }
-    return rc == 0 ? tombstones_put(store, txn) : rc;
+    return tombstones_put(store);
 }
 
-int counters_put(struct store *store, MDB_txn *txn)
+trp_status counters_put(struct store *store)
 {
-    int rc = 0;
-    for (size_t index = 0; rc == 0 && index < store->tables.count; index++) {
-        uint64_t number = META_COUNTERS_KEY + store->tables.at[index].id;
+    for (size_t index = 0; index < store->tables.count; index++) {
         uint8_t record[COUNTERS_BYTES];
-        counters_encode(record, store->tables.extras[index].logged);
-        MDB_val key = lmdb_key(&number), data = {sizeof record, record};
-        rc = mdb_put(txn, store->trees[TREE_META], &key, &data, 0);
+        counters_encode(record, store->tables.at[index].logged);
+        TRP_TRY(lmdb_put(store, TREE_META, META_COUNTERS_KEY + store->tables.at[index].id,
+                         (trp_bytes){record, sizeof record}, 0));
     }
-    return rc;
+    return TRP_OK;
 }

@@ -64,53 +64,49 @@ void tombstones_cleanup(struct store *store)
 
 /* ---- in the file ---------------------------------------------------------------------------- */
 
-int table_record_put(struct store *store, MDB_txn *txn, uint32_t id, const struct table_view *view)
+trp_status table_record_put(struct store *store, uint32_t id, const struct table_view *view)
 {
-    struct buffer record = {0};
+    struct buffer *record = &store->scratch;
     /* Parts of a longer predecessor must not stay. */
     struct change old = change_make(CHANGE_DELETE, id, 1);
     uint64_t quota = UINT64_MAX;
-    MDB_cursor *cursor;
-    int rc = mdb_cursor_open(txn, store->trees[TREE_TABLES], &cursor);
-    if (rc != 0)
-        return rc;
-    rc = items_remove(cursor, &old, &quota);
-    if (view)
-        table_record_encode(&record, view);
-    if (rc == 0 && view)
-        rc = lmdb_put_parts(cursor, id, buffer_bytes(&record), 0);
-    mdb_cursor_close(cursor);
-    buffer_cleanup(&record);
-    return rc;
+    struct cursor tables;
+    TRP_TRY(cursor_open(store, TREE_TABLES, &tables));
+    TRP_TRY(items_remove(&tables, &old, &quota));
+    if (!view)
+        return TRP_OK;
+    buffer_clear(record);
+    table_record_encode(record, view);
+    return cursor_put_parts(&tables, id, buffer_bytes(record), 0);
 }
 
-static int tombstone_erase(struct store *store, MDB_txn *txn, uint32_t id)
+static trp_status tombstone_erase(struct store *store, uint32_t id)
 {
-    uint64_t number = META_COUNTERS_KEY + id;
-    MDB_val key = lmdb_key(&number);
-    int rc = mdb_del(txn, store->trees[TREE_META], &key, NULL);
-    return rc == 0 || rc == MDB_NOTFOUND ? table_record_put(store, txn, id, NULL) : rc;
+    struct cursor meta;
+    TRP_TRY(cursor_open(store, TREE_META, &meta));
+    TRP_TRY(cursor_seek(&meta, MDB_SET_KEY, META_COUNTERS_KEY + id));
+    if (meta.there)
+        TRP_TRY(cursor_delete(&meta));
+    return table_record_put(store, id, NULL);
 }
 
-int tombstones_put(struct store *store, MDB_txn *txn)
+trp_status tombstones_put(struct store *store)
 {
     static const struct table_view nameless;
     size_t kept = 0;
-    int rc = 0;
-    for (size_t at = 0; rc == 0 && at < store->tombstones.count; at++) {
+    for (size_t at = 0; at < store->tombstones.count; at++) {
         struct tombstone tombstone = store->tombstones.at[at];
         if (tombstone.ended) {
-            rc = tombstone_erase(store, txn, tombstone.id);
+            TRP_TRY(tombstone_erase(store, tombstone.id));
             continue;
         }
         if (!tombstone.marked)
-            rc = table_record_put(store, txn, tombstone.id, &nameless);
+            TRP_TRY(table_record_put(store, tombstone.id, &nameless));
         tombstone.marked = true;
         store->tombstones.at[kept++] = tombstone;
     }
-    if (rc == 0)
-        store->tombstones.count = kept;
-    return rc;
+    store->tombstones.count = kept;
+    return TRP_OK;
 }
 
 /* ---- what a crash left ---------------------------------------------------------------------- */
@@ -134,25 +130,19 @@ void tombstone_see(struct store *store, uint64_t seq, bool lives)
 }
 
 /* A slice of the runs, from the last one on; then the records of their tables. */
-static int tombstones_step(struct store *store, MDB_txn *txn, void *arg)
+static trp_status tombstones_step(struct store *store, void *budget)
 {
-    struct budget *budget = arg;
     struct buffer *runs = &store->tombstones.runs;
     size_t count = runs->size / sizeof(struct change);
     uint64_t quota = SLICE_QUOTA;
-    MDB_cursor *cursor;
-    int rc = mdb_cursor_open(txn, store->trees[TREE_ITEMS], &cursor);
-    if (rc != 0)
-        return rc;
-    rc = runs_remove(store, cursor, (struct change *)(void *)runs->data, &count, &quota, budget);
-    mdb_cursor_close(cursor);
+    TRP_TRY(runs_remove(store, (struct change *)(void *)runs->data, &count, &quota, budget));
     runs->size = count * sizeof(struct change);
-    if (rc != 0 || count > 0)
-        return rc;
+    if (count > 0)
+        return TRP_OK;
     buffer_cleanup(runs);
     for (size_t at = 0; at < store->tombstones.count; at++)
         store->tombstones.at[at].ended |= store->tombstones.at[at].found;
-    return tombstones_put(store, txn);
+    return tombstones_put(store);
 }
 
 static bool tombstones_left(const struct store *store)
@@ -168,5 +158,5 @@ bool tombstones_work(struct store *store)
     struct budget budget = pages_budget(&store->pages, store->pages.account.fixed);
     if (!tombstones_left(store) || budget.pages < BUDGET_MIN || budget.frees < BUDGET_MIN)
         return false;
-    return store_transact(store, "remove items", tombstones_step, &budget) == TRP_OK;
+    return store_transact(store, tombstones_step, &budget) == TRP_OK;
 }

@@ -2,42 +2,37 @@
  * too old, items of tables that are gone, the change log. */
 #include "internal.h"
 
-#include "core/array.h"
-
 enum {
     IDLE_CHANGES_MIN = 1024,
     SWEEP_MIN = 16,
     SWEEP_MAX = 256, /* pages copied in one step, about 0.3 ms */
 };
 
-static int pending_remove(struct store *store, MDB_txn *txn, void *budget)
+static trp_status pending_remove(struct store *store, void *budget)
 {
-    return pieces_remove(store, txn, &store->dead.pending, budget);
+    return pieces_remove(store, &store->dead.pending, budget);
 }
 
-trp_status store_sweep(struct store *store, bool *more)
+static bool sweep_work(struct store *store)
 {
-    *more = false;
     struct budget budget = pages_budget(&store->pages, store->pages.account.fixed + MARGIN_PAGES);
-    if (store->dead.pending.count == 0 || budget.pages < SWEEP_MIN || budget.frees < SWEEP_MIN)
-        return TRP_OK;
+    size_t before = store->dead.pending.count;
+    if (before == 0 || budget.pages < SWEEP_MIN || budget.frees < SWEEP_MIN)
+        return false;
     if (budget.pages > SWEEP_MAX)
         budget.pages = SWEEP_MAX;
-    trp_status status = store_transact(store, "remove chunks", pending_remove, &budget);
-    *more = store->dead.pending.count > 0;
-    return status;
+    return store_transact(store, pending_remove, &budget) == TRP_OK &&
+           store->dead.pending.count < before;
 }
 
 bool store_work(struct store *store, bool all)
 {
     if (store->failed != TRP_OK || !store->loaded)
         return false;
-    size_t before = store->dead.pending.count;
-    bool more;
-    if (store_sweep(store, &more) != TRP_OK)
-        return false;
-    if (store->dead.pending.count < before)
+    if (sweep_work(store))
         return true;
+    if (store->failed != TRP_OK)
+        return false;
     if (removed_work(store, false))
         return true;
     if (copy_holds_records(store))
@@ -51,5 +46,5 @@ bool store_work(struct store *store, bool all)
 
 bool store_idle(struct store *store)
 {
-    return !store->options.read_only && (store_work(store, false));
+    return !store->options.read_only && store_work(store, false);
 }

@@ -9,12 +9,12 @@
 static void table_count_sample(struct table *table, struct item *item, struct table_sample *sample)
 {
     if (item->times_sampled == 0)
-        table->unique_samples++;
+        table->facts.unique_samples++;
     if (item->times_sampled < INT32_MAX)
         item->times_sampled++;
-    table->limiter.samples++;
+    table->facts.limiter.samples++;
     sample->item = item;
-    sample->table_size = table_size(table);
+    sample->table_size = table->facts.size;
     sample->times_sampled = item->times_sampled;
     sample->removed = false;
 }
@@ -25,15 +25,15 @@ static void table_take_sample(struct table *table, uint32_t slot, struct table_s
     table_count_sample(table, item, sample);
     /* Equality is Reverb's: an item that came in with more never expires. What a lower limit finds
      * above it goes when the limit is set. */
-    sample->removed = table->options->max_times_sampled > 0 &&
-                      item->times_sampled == table->options->max_times_sampled;
+    sample->removed = table->facts.options->max_times_sampled > 0 &&
+                      item->times_sampled == table->facts.options->max_times_sampled;
     if (sample->removed)
         table_remove(table, item);
 }
 
 void table_sample(struct table *table, struct table_sample *sample)
 {
-    uint32_t slot = selector_pick(table->sampler, &table->rng, &sample->probability);
+    uint32_t slot = selector_pick(table->sampler, &table->facts.rng, &sample->probability);
     table_take_sample(table, slot, sample);
 }
 
@@ -65,11 +65,11 @@ static uint32_t pick_left(struct table *table, const struct map *drawn, int64_t 
     enum { GUESSES = 64 };
     *probability = 1.0 / (double)left;
     for (int i = 0; i < GUESSES; i++) {
-        uint32_t slot = (uint32_t)trp_rng_below(&table->rng, table->slot_count);
+        uint32_t slot = (uint32_t)trp_rng_below(&table->facts.rng, table->slot_count);
         if (slot_is_left(table, drawn, slot))
             return slot;
     }
-    uint64_t skip = trp_rng_below(&table->rng, (uint64_t)left);
+    uint64_t skip = trp_rng_below(&table->facts.rng, (uint64_t)left);
     for (uint32_t slot = 0;; slot++)
         if (slot_is_left(table, drawn, slot) && skip-- == 0)
             return slot;
@@ -82,25 +82,26 @@ static uint32_t pick_weighted(struct table *table, const struct map *drawn, doub
     for (uint32_t i = 0; i < drawn->capacity; i++)
         if ((slot = drawn_slot(table, &drawn->entries[i])) != SLOT_NONE)
             selector_update(table->sampler, slot, 0);
-    uint32_t picked = selector_pick(table->sampler, &table->rng, probability);
+    uint32_t picked = selector_pick(table->sampler, &table->facts.rng, probability);
     for (uint32_t i = 0; i < drawn->capacity; i++)
         if ((slot = drawn_slot(table, &drawn->entries[i])) != SLOT_NONE)
-            selector_update(table->sampler, slot,
-                            priority_for(table->sampler, table->items[slot]->priority));
+            selector_update(
+                table->sampler, slot,
+                priority_for(table->facts.options->sampler, table->items[slot]->priority));
     return picked;
 }
 
 /* Most of the table was drawn, or most of its weight: what seldom happens may take long. */
 static uint32_t pick_rest(struct table *table, struct map *drawn, double *probability)
 {
-    int64_t left = table_size(table);
+    int64_t left = table->facts.size;
     for (uint32_t i = 0; i < drawn->capacity; i++)
         left -= drawn_slot(table, &drawn->entries[i]) != SLOT_NONE;
     if (left == 0) {
         map_cleanup(drawn);
-        return selector_pick(table->sampler, &table->rng, probability);
+        return selector_pick(table->sampler, &table->facts.rng, probability);
     }
-    if (table->options->sampler.kind == TRP_PRIORITIZED) {
+    if (table->facts.options->sampler.kind == TRP_PRIORITIZED) {
         uint32_t slot = pick_weighted(table, drawn, probability);
         if (!was_drawn(table, drawn, slot))
             return slot; /* else the others weigh nothing either */
@@ -115,8 +116,8 @@ void table_sample_distinct(struct table *table, struct map *drawn, struct table_
     bool found = false;
     if (drawn->count == DISTINCT_ITEMS_MAX)
         map_cleanup(drawn);
-    for (int i = 0; i < TRIES && !found && drawn->count < table_size(table); i++) {
-        slot = selector_pick(table->sampler, &table->rng, &sample->probability);
+    for (int i = 0; i < TRIES && !found && drawn->count < table->facts.size; i++) {
+        slot = selector_pick(table->sampler, &table->facts.rng, &sample->probability);
         found = !was_drawn(table, drawn, slot);
     }
     if (!found)
@@ -129,10 +130,10 @@ uint32_t table_sample_many(struct table *table, uint32_t count, struct table_sam
 {
     uint32_t slots[DRAW_BLOCK_SLOTS_MAX], done = 0;
     double probabilities[DRAW_BLOCK_SLOTS_MAX];
-    assert(table->options->max_times_sampled <= 0);
+    assert(table->facts.options->max_times_sampled <= 0);
     while (done < count) {
         uint32_t block = count - done < DRAW_BLOCK_SLOTS_MAX ? count - done : DRAW_BLOCK_SLOTS_MAX;
-        selector_pick_many(table->sampler, &table->rng, block, slots, probabilities);
+        selector_pick_many(table->sampler, &table->facts.rng, block, slots, probabilities);
         for (uint32_t i = 0; i < block; i++)
             __builtin_prefetch(&table->items[slots[i]]);
         for (uint32_t i = 0; i < block; i++)

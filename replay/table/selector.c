@@ -7,26 +7,17 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "core/alloc.h"
+
 struct selector *selector_create(trp_selector kind)
 {
-    struct selector *selector = NULL;
-    switch (kind.kind) {
-    case TRP_FIFO:
-    case TRP_LIFO:
-        selector = selector_list_create();
-        break;
-    case TRP_UNIFORM:
-        selector = selector_uniform_create();
-        break;
-    case TRP_PRIORITIZED:
-        selector = selector_sum_tree_create();
-        break;
-    case TRP_MAX_HEAP:
-    case TRP_MIN_HEAP:
-        selector = selector_heap_create();
-        break;
-    }
-    assert(selector);
+    static const struct selector_impl *const impls[] = {
+        [TRP_UNIFORM] = &selector_uniform, [TRP_FIFO] = &selector_list,
+        [TRP_LIFO] = &selector_list,       [TRP_PRIORITIZED] = &selector_sum_tree,
+        [TRP_MAX_HEAP] = &selector_heap,   [TRP_MIN_HEAP] = &selector_heap,
+    };
+    struct selector *selector = xcalloc(1, impls[kind.kind]->bytes);
+    selector->impl = impls[kind.kind];
     selector->kind = kind;
     return selector;
 }
@@ -34,17 +25,18 @@ struct selector *selector_create(trp_selector kind)
 void selector_destroy(struct selector *selector)
 {
     if (selector)
-        selector->impl->destroy(selector);
+        selector->impl->cleanup(selector);
+    free(selector);
 }
 
-trp_status selector_check(const struct selector *selector, double priority)
+trp_status selector_check(trp_selector selector, double priority)
 {
-    trp_selector_kind kind = selector->kind.kind;
+    bool prioritized = selector.kind == TRP_PRIORITIZED;
     if (isnan(priority)) /* by every kind: nothing can order or store it */
         return trp_fail(TRP_INVALID_ARGUMENT, "Priority must not be NaN.");
-    if (kind == TRP_PRIORITIZED && priority < 0)
+    if (prioritized && priority < 0)
         return trp_fail(TRP_INVALID_ARGUMENT, "Priority must not be negative.");
-    if (kind == TRP_PRIORITIZED && isinf(priority))
+    if (prioritized && isinf(priority))
         return trp_fail(TRP_INVALID_ARGUMENT, "Priority must be finite.");
     return TRP_OK;
 }

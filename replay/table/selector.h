@@ -15,7 +15,7 @@ void selector_destroy(struct selector *selector);
 
 /* INVALID_ARGUMENT with Reverb's text for a priority the selector cannot take (NaN, negative;
  * infinite for prioritized); nothing is changed then. */
-trp_status selector_check(const struct selector *selector, double priority);
+trp_status selector_check(trp_selector selector, double priority);
 
 /* `slot` is new / known / known; the priority has passed selector_check(). */
 void selector_insert(struct selector *selector, uint32_t slot, double priority);

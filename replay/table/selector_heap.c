@@ -68,12 +68,11 @@ static struct heap_entry heap_node(struct heap *heap, uint32_t slot, double prio
         .key = max ? -priority : priority, .stamp = heap->stamps++, .slot = slot};
 }
 
-static void heap_destroy(struct selector *selector)
+static void heap_cleanup(struct selector *selector)
 {
     struct heap *heap = (struct heap *)selector;
     free(heap->nodes);
     free(heap->places);
-    free(heap);
 }
 
 static void heap_insert(struct selector *selector, uint32_t slot, double priority)
@@ -115,17 +114,11 @@ static uint32_t heap_pick(struct selector *selector, trp_rng *rng, double *proba
     return heap->nodes[0].slot;
 }
 
-static const struct selector_impl heap_impl = {
-    .destroy = heap_destroy,
+const struct selector_impl selector_heap = {
+    .bytes = sizeof(struct heap),
+    .cleanup = heap_cleanup,
     .insert = heap_insert,
     .update = heap_update,
     .remove = heap_remove,
     .pick = heap_pick,
 };
-
-struct selector *selector_heap_create(void)
-{
-    struct heap *heap = xcalloc(1, sizeof *heap);
-    heap->base.impl = &heap_impl;
-    return &heap->base;
-}

@@ -10,7 +10,8 @@
 
 /* Contracts as in selector.h. `update` may be NULL: priorities do not matter. */
 struct selector_impl {
-    void (*destroy)(struct selector *selector);
+    size_t bytes; /* of a selector, which is all zeros at first */
+    void (*cleanup)(struct selector *selector);
     void (*insert)(struct selector *selector, uint32_t slot, double priority);
     void (*update)(struct selector *selector, uint32_t slot, double priority);
     void (*remove)(struct selector *selector, uint32_t slot);
@@ -28,10 +29,10 @@ struct selector {
     trp_selector kind;
 };
 
-struct selector *selector_list_create(void);     /* fifo, lifo: by kind */
-struct selector *selector_uniform_create(void);  /* uniform */
-struct selector *selector_sum_tree_create(void); /* prioritized: by kind's exponent */
-struct selector *selector_heap_create(void);     /* max_heap, min_heap: by kind */
+extern const struct selector_impl selector_list;     /* fifo, lifo: by kind */
+extern const struct selector_impl selector_uniform;  /* uniform */
+extern const struct selector_impl selector_sum_tree; /* prioritized: by kind's exponent */
+extern const struct selector_impl selector_heap;     /* max_heap, min_heap: by kind */
 
 /* The capacity to grow to so that `slot` is an index: a power of two, at least 64. */
 uint32_t slots_capacity(uint32_t slot);

@@ -165,13 +165,12 @@ static void sum_tree_set(struct sum_tree *tree, uint32_t slot, double weight)
         sum_tree_settle(tree);
 }
 
-static void sum_tree_destroy(struct selector *selector)
+static void sum_tree_cleanup(struct selector *selector)
 {
     struct sum_tree *tree = (struct sum_tree *)selector;
     for (uint32_t level = 0; level < LEVELS_MAX; level++)
         free(tree->memory[level]);
     free(tree->noted);
-    free(tree);
 }
 
 static void sum_tree_insert(struct selector *selector, uint32_t slot, double priority)
@@ -304,18 +303,12 @@ static void sum_tree_pick_many(struct selector *selector, trp_rng *rng, uint32_t
     }
 }
 
-static const struct selector_impl sum_tree_impl = {
-    .destroy = sum_tree_destroy,
+const struct selector_impl selector_sum_tree = {
+    .bytes = sizeof(struct sum_tree),
+    .cleanup = sum_tree_cleanup,
     .insert = sum_tree_insert,
     .update = sum_tree_update,
     .remove = sum_tree_remove,
     .pick = sum_tree_pick,
     .pick_many = sum_tree_pick_many,
 };
-
-struct selector *selector_sum_tree_create(void)
-{
-    struct sum_tree *tree = xcalloc(1, sizeof *tree);
-    tree->base.impl = &sum_tree_impl;
-    return &tree->base;
-}

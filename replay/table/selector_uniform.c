@@ -16,12 +16,11 @@ struct uniform {
     uint32_t count, capacity;
 };
 
-static void uniform_destroy(struct selector *selector)
+static void uniform_cleanup(struct selector *selector)
 {
     struct uniform *uniform = (struct uniform *)selector;
     free(uniform->members);
     free(uniform->places);
-    free(uniform);
 }
 
 static void uniform_grow(struct uniform *uniform, uint32_t slot)
@@ -65,16 +64,10 @@ static uint32_t uniform_pick(struct selector *selector, trp_rng *rng, double *pr
     return uniform->members[trp_rng_below(rng, uniform->count)];
 }
 
-static const struct selector_impl uniform_impl = {
-    .destroy = uniform_destroy,
+const struct selector_impl selector_uniform = {
+    .bytes = sizeof(struct uniform),
+    .cleanup = uniform_cleanup,
     .insert = uniform_insert,
     .remove = uniform_remove,
     .pick = uniform_pick,
 };
-
-struct selector *selector_uniform_create(void)
-{
-    struct uniform *uniform = xcalloc(1, sizeof *uniform);
-    uniform->base.impl = &uniform_impl;
-    return &uniform->base;
-}

@@ -8,75 +8,31 @@
 #include "table_impl.h"
 
 #include <assert.h>
-#include <stdlib.h>
 
 #include "core/alloc.h"
 #include "core/array.h"
 #include "core/limits.h"
+#include "limits.h"
 
 enum { INDEX_AHEAD = 16, CHUNKS_AHEAD = 4 };
 
 struct table *table_create(const trp_table_options *options, uint32_t id, uint64_t seed)
 {
     struct table *table = xcalloc(1, sizeof *table);
-    table->options = trp_table_options_copy(options);
-    table->id = id;
-    trp_rng_init(&table->rng, table->options->seed ? table->options->seed : seed, id);
-    table->sampler = selector_create(table->options->sampler);
-    table->remover = selector_create(table->options->remover);
-    table->limiter.options = table->options->limiter;
-    table->index.expected = (size_t)table->options->max_size + 1;
+    table->facts.options = trp_table_options_copy(options);
+    table->facts.id = id;
+    trp_rng_init(&table->facts.rng, table->facts.options->seed ? table->facts.options->seed : seed,
+                 id);
+    table->sampler = selector_create(table->facts.options->sampler);
+    table->remover = selector_create(table->facts.options->remover);
+    table->facts.limiter.options = table->facts.options->limiter;
+    table->index.expected = (size_t)table->facts.options->max_size + 1;
     return table;
 }
 
-const trp_table_options *table_options(const struct table *table)
+struct table_facts *table_facts(struct table *table)
 {
-    return table->options;
-}
-
-uint32_t table_id(const struct table *table)
-{
-    return table->id;
-}
-
-int64_t table_size(const struct table *table)
-{
-    return (int64_t)table->slot_count - table->free_count;
-}
-
-struct limiter *table_limiter(struct table *table)
-{
-    return &table->limiter;
-}
-
-int64_t table_unique_samples(const struct table *table)
-{
-    return table->unique_samples;
-}
-
-void table_set_unique_samples(struct table *table, int64_t count)
-{
-    table->unique_samples = count;
-}
-
-trp_rng *table_rng(struct table *table)
-{
-    return &table->rng;
-}
-
-int64_t table_episodes(const struct table *table)
-{
-    return table->episodes.count;
-}
-
-int64_t table_episodes_deleted(const struct table *table)
-{
-    return table->episodes_deleted;
-}
-
-void table_set_episodes_deleted(struct table *table, int64_t count)
-{
-    table->episodes_deleted = count;
+    return &table->facts;
 }
 
 static uint32_t table_take_slot(struct table *table)
@@ -91,7 +47,7 @@ static uint32_t table_take_slot(struct table *table)
     return table->slot_count++;
 }
 
-double priority_for(const struct selector *selector, double priority)
+double priority_for(trp_selector selector, double priority)
 {
     return selector_check(selector, priority) == TRP_OK ? priority : 0;
 }
@@ -100,8 +56,9 @@ double priority_for(const struct selector *selector, double priority)
 static uint32_t table_add_slot(struct table *table, double priority)
 {
     uint32_t slot = table_take_slot(table);
-    selector_insert(table->sampler, slot, priority_for(table->sampler, priority));
-    selector_insert(table->remover, slot, priority_for(table->remover, priority));
+    table->facts.size++;
+    selector_insert(table->sampler, slot, priority_for(table->facts.options->sampler, priority));
+    selector_insert(table->remover, slot, priority_for(table->facts.options->remover, priority));
     return slot;
 }
 
@@ -111,7 +68,8 @@ static void table_free_slot(struct table *table, uint32_t slot)
     selector_remove(table->remover, slot);
     table->items[slot] = NULL;
     table->free_slots[table->free_count++] = slot;
-    table->limiter.deletes++;
+    table->facts.size--;
+    table->facts.limiter.deletes++;
 }
 
 static void table_fill_slot(struct table *table, uint32_t slot, struct item *item)
@@ -119,14 +77,10 @@ static void table_fill_slot(struct table *table, uint32_t slot, struct item *ite
     assert(item->slot == SLOT_NONE);
     item->slot = slot;
     table->items[slot] = item;
-    table->bytes += item_chunk_bytes(item);
+    table->facts.bytes += item_chunk_bytes(item);
     for (uint32_t i = 0; i < item->trajectory->chunk_count; i++)
         ++*map_at(&table->episodes, item->chunks[i]->episode);
-}
-
-static void table_add_item(struct table *table, struct item *item)
-{
-    table_fill_slot(table, table_add_slot(table, item->priority), item);
+    table->facts.episodes = table->episodes.count;
 }
 
 /* ---- items that are in the store only ------------------------------------------------------- */
@@ -137,13 +91,7 @@ void table_set_lazy_load(struct table *table, table_lazy_load *lazy_load, void *
     table->lazy_load_arg = arg;
 }
 
-void table_restore(struct table *table, struct item *item)
-{
-    table_add_item(table, item);
-    table->unindexed_end = table->slot_count;
-}
-
-void table_restore_stored(struct table *table, uint64_t seq, double priority)
+void table_restore(struct table *table, uint64_t seq, double priority)
 {
     assert(table->lazy_load);
     uint32_t slot = table_add_slot(table, priority);
@@ -224,32 +172,33 @@ void table_find_many(const struct table *table, const uint64_t *keys, uint32_t c
     key_index_find_many(&table->index, keys, count, items);
 }
 
-trp_status table_check_priority(const struct table *table, double priority)
+trp_status table_check_priority(const trp_table_options *options, double priority)
 {
-    TRP_TRY(selector_check(table->sampler, priority));
-    return selector_check(table->remover, priority);
+    TRP_TRY(selector_check(options->sampler, priority));
+    return selector_check(options->remover, priority);
 }
 
 struct item *table_evict(struct table *table)
 {
-    bool bytes_fit = !table->options->max_bytes || table->bytes <= table->options->max_bytes;
-    if (table_size(table) <= table->options->max_size && bytes_fit)
+    bool bytes_fit =
+        !table->facts.options->max_bytes || table->facts.bytes <= table->facts.options->max_bytes;
+    if (table->facts.size <= table->facts.options->max_size && bytes_fit)
         return NULL;
     double probability;
-    struct item *victim = table->items[selector_pick(table->remover, &table->rng, &probability)];
+    struct item *victim =
+        table->items[selector_pick(table->remover, &table->facts.rng, &probability)];
     table_remove(table, victim);
     return victim;
 }
 
 /* Items lie anywhere in memory, and so do their chunks: of the next one everything is asked for,
  * and of those after it what leads there. Who goes next is known only where the remover does not
- * draw.
- */
+ * draw. */
 const struct item *table_prefetch_victim(const struct table *table)
 {
     enum { LINE_BYTES = 64, KNOWN = 3 };
     uint32_t next[KNOWN];
-    if (table->options->remover.kind != TRP_FIFO)
+    if (table->facts.options->remover.kind != TRP_FIFO)
         return NULL;
     uint32_t count = selector_upcoming(table->remover, KNOWN, next);
     if (count < KNOWN)
@@ -267,10 +216,10 @@ const struct item *table_prefetch_victim(const struct table *table)
 
 void table_insert(struct table *table, struct item *item, struct item **evicted)
 {
-    table_add_item(table, item);
+    table_fill_slot(table, table_add_slot(table, item->priority), item);
     key_index_put(&table->index, item);
     *evicted = table_evict(table);
-    table->limiter.inserts++;
+    table->facts.limiter.inserts++;
 }
 
 void table_update(struct table *table, struct item *item, double priority)
@@ -288,7 +237,8 @@ static void episode_leave(struct table *table, uint64_t episode)
         return;
     }
     map_remove(&table->episodes, episode);
-    table->episodes_deleted++;
+    table->facts.episodes = table->episodes.count;
+    table->facts.episodes_deleted++;
 }
 
 void table_remove(struct table *table, struct item *item)
@@ -300,15 +250,130 @@ void table_remove(struct table *table, struct item *item)
     selector_remove(table->remover, slot);
     key_index_remove(&table->index, item);
     table->items[slot] = NULL;
-    table->bytes -= item_chunk_bytes(item);
+    table->facts.bytes -= item_chunk_bytes(item);
     for (uint32_t i = 0; i < item->trajectory->chunk_count; i++)
         episode_leave(table, item->chunks[i]->episode);
     table->free_slots[table->free_count++] = slot;
+    table->facts.size--;
     item->slot = SLOT_NONE;
-    table->limiter.deletes++;
+    table->facts.limiter.deletes++;
 }
 
-uint64_t table_bytes(const struct table *table)
+/* ---- other options: limiter, sizes, times sampled ------------------------------------------ */
+
+/* Items lie anywhere in memory: fetches one of those to come. */
+static void items_prefetch(const struct table *table, uint32_t slot)
 {
-    return table->bytes;
+    enum { AHEAD = 16 };
+    if (slot + AHEAD < table->slot_count && table->items[slot + AHEAD])
+        __builtin_prefetch(&table->items[slot + AHEAD]->times_sampled);
+}
+
+static bool selector_same(trp_selector a, trp_selector b)
+{
+    return a.kind == b.kind && a.exponent == b.exponent;
+}
+
+bool table_selectors_differ(const struct table *table, const trp_table_options *options)
+{
+    return !selector_same(table->facts.options->sampler, options->sampler) ||
+           !selector_same(table->facts.options->remover, options->remover);
+}
+
+void table_alter(struct table *table, const trp_table_options *options)
+{
+    trp_table_options *old = table->facts.options;
+    assert(!table_selectors_differ(table, options));
+    table->facts.options = trp_table_options_copy(options);
+    table->facts.limiter.options = table->facts.options->limiter;
+    if (table->facts.options->seed && table->facts.options->seed != old->seed)
+        trp_rng_init(&table->facts.rng, table->facts.options->seed, table->facts.id);
+    trp_table_options_destroy(old);
+}
+
+int64_t table_over(const struct table *table, const trp_table_options *options)
+{
+    int64_t size = table->facts.size, over = size - options->max_size, over_bytes = 0;
+    if (options->max_bytes && table->facts.bytes > options->max_bytes) /* then there are items */
+        over_bytes = (int64_t)((double)(table->facts.bytes - options->max_bytes) /
+                               ((double)table->facts.bytes / (double)size)) +
+                     1;
+    over = over > over_bytes ? over : over_bytes;
+    return over > 0 ? over : 0;
+}
+
+static bool slot_sampled(const struct table *table, uint32_t slot, int32_t times)
+{
+    items_prefetch(table, slot);
+    return table->items[slot] && table->items[slot]->times_sampled >= times;
+}
+
+int64_t table_count_sampled(const struct table *table, int32_t times)
+{
+    int64_t count = 0;
+    assert(table_index_ready(table));
+    for (uint32_t slot = 0; slot < table->slot_count; slot++)
+        count += slot_sampled(table, slot, times);
+    return count;
+}
+
+struct item *table_take_sampled(struct table *table, int32_t times, uint32_t *slot)
+{
+    assert(table_index_ready(table));
+    while (*slot < table->slot_count && !slot_sampled(table, *slot, times))
+        ++*slot;
+    if (*slot >= table->slot_count)
+        return NULL;
+    struct item *item = table->items[*slot];
+    table_remove(table, item);
+    return item;
+}
+
+/* ---- walks, and the oldest item -------------------------------------------------------------- */
+
+struct item *table_slot(const struct table *table, uint32_t slot)
+{
+    return slot < table->slot_count ? table_item(table, slot, false) : NULL;
+}
+
+uint32_t table_slots(const struct table *table)
+{
+    return table->slot_count;
+}
+
+static uint64_t entry_seq(const struct item *entry)
+{
+    return entry_stored(entry) ? (uint64_t)(uintptr_t)entry >> 1 : entry->seq;
+}
+
+/* Goes on with the search by a slice. */
+static void oldest_search(struct table *table)
+{
+    for (uint32_t i = 0; i < OLDEST_SLOTS_MAX && i < table->slot_count; i++) {
+        if (table->oldest_next >= table->slot_count)
+            table->oldest_next = 0;
+        const struct item *entry = table->items[table->oldest_next];
+        if (entry && (table->oldest_seq == 0 || entry_seq(entry) < table->oldest_seq)) {
+            table->oldest_slot = table->oldest_next;
+            table->oldest_seq = entry_seq(entry);
+        }
+        table->oldest_next++;
+    }
+}
+
+const struct item *table_oldest(struct table *table)
+{
+    double probability;
+    if (table->facts.size == 0)
+        return NULL;
+    /* Picking the oldest draws nothing. */
+    if (table->facts.options->remover.kind == TRP_FIFO)
+        return table_slot(table, selector_pick(table->remover, &table->facts.rng, &probability));
+    if (table->facts.options->sampler.kind == TRP_FIFO)
+        return table_slot(table, selector_pick(table->sampler, &table->facts.rng, &probability));
+    bool known = table->oldest_slot < table->slot_count && table->items[table->oldest_slot];
+    if (!known || entry_seq(table->items[table->oldest_slot]) != table->oldest_seq)
+        table->oldest_seq = 0;
+    oldest_search(table);
+    return table->oldest_seq ? table_slot(table, table->oldest_slot) : NULL;
 }

@@ -7,10 +7,9 @@
 #include <stdint.h>
 
 #include <troupe/replay.h>
-#include <troupe/rng.h>
 #include "core/map.h"
 #include "replay/model/item.h"
-#include "replay/model/limiter.h"
+#include "replay/model/table_facts.h"
 
 struct table;
 
@@ -32,32 +31,18 @@ bool table_destroy_step(struct table *table, uint64_t *weight, table_release *re
  * would: what a table is after Reverb's Reset. */
 struct table *table_successor(const struct table *table, uint32_t id);
 
-const trp_table_options *table_options(const struct table *table);
-uint32_t table_id(const struct table *table);
-int64_t table_size(const struct table *table);
-struct limiter *table_limiter(struct table *table);
-int64_t table_unique_samples(const struct table *table);
-void table_set_unique_samples(struct table *table, int64_t count);
+/* A restored table gets its counters in it; otherwise they are only looked at. */
+struct table_facts *table_facts(struct table *table);
 
-/* The state of what it draws from: with it another life goes on as this one would have. */
-trp_rng *table_rng(struct table *table);
-
-/* Episodes that its items have chunks of, and how many it had the last chunk of removed. */
-int64_t table_episodes(const struct table *table);
-int64_t table_episodes_deleted(const struct table *table);
-void table_set_episodes_deleted(struct table *table, int64_t count);
-
-/* Puts back an item from the store: no eviction, no counting, not yet found by key. A priority that
- * a selector refuses (the table had others before) counts as 0 for it. */
-void table_restore(struct table *table, struct item *item);
-
-/* The same of an item that stays in the store until it is wanted: `lazy_load` gives it then, or
- * NULL when it cannot be had; if it is *damaged, the table has it no longer, and counts a delete.
- * Until the index is ready such a table is only drawn from and looked at (sample_many, slot,
- * oldest); its bytes and episodes are those of the items it has. */
+/* Puts back an item that stays in the store until it is wanted: no eviction, no counting, not yet
+ * found by key. A priority that a selector refuses (the table had others before) counts as 0 for
+ * it. `lazy_load` gives the item then, or NULL when it cannot be had; if it is *damaged, the table
+ * has it no longer, and counts a delete. Until the index is ready such a table is only drawn from
+ * and looked at (sample_many, slot, oldest); its bytes and episodes are those of the items it has.
+ */
 typedef struct item *table_lazy_load(void *arg, uint64_t seq, bool in_turn, bool *damaged);
 void table_set_lazy_load(struct table *table, table_lazy_load *lazy_load, void *arg);
-void table_restore_stored(struct table *table, uint64_t seq, double priority);
+void table_restore(struct table *table, uint64_t seq, double priority);
 
 /* Brings up to `count` restored items and indexes them by key; true while some are missing. Until
  * it says false, table_find() must not be called. */
@@ -73,8 +58,8 @@ void table_prefetch(const struct table *table, uint64_t key);
 void table_find_many(const struct table *table, const uint64_t *keys, uint32_t count,
                      struct item **items);
 
-/* INVALID_ARGUMENT (Reverb's words) when either selector refuses the priority. */
-trp_status table_check_priority(const struct table *table, double priority);
+/* INVALID_ARGUMENT (Reverb's words) when a selector of such a table refuses the priority. */
+trp_status table_check_priority(const trp_table_options *options, double priority);
 
 /* A new key: adds to both selectors, then evicts with the remover while over max_size, then counts
  * the insert (that order is Reverb's; the new item may be its own victim). `*evicted` is the
@@ -121,9 +106,6 @@ int64_t table_over(const struct table *table, const trp_table_options *options);
  * taken out, counted as a delete, and the caller's; NULL: no more. The index is ready. */
 int64_t table_count_sampled(const struct table *table, int32_t times);
 struct item *table_take_sampled(struct table *table, int32_t times, uint32_t *slot);
-
-/* Of the chunks of its items; one that several items share counts once each. */
-uint64_t table_bytes(const struct table *table);
 
 /* For walks in slices: the item in a slot, or NULL; slots are below table_slots(). An item keeps
  * its slot; a slot that becomes free may get another item. */

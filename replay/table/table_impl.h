@@ -1,10 +1,4 @@
-/* The inside of a table, shared by the sources of this room.
- *
- *   table.c      items in and out
- *   draw.c       draws of the sampler
- *   alter.c      other options
- *   inspect.c    walks over the items
- *   teardown.c   a table is emptied, and goes */
+/* The inside of a table, shared by table.c, draw.c and teardown.c. */
 #ifndef TRP_REPLAY_TABLE_TABLE_IMPL_H
 #define TRP_REPLAY_TABLE_TABLE_IMPL_H
 
@@ -13,15 +7,9 @@
 #include "table.h"
 
 struct table {
-    trp_table_options *options; /* defaults filled in */
-    uint32_t id;
-    trp_rng rng;
+    struct table_facts facts;
     struct selector *sampler, *remover;
-    struct limiter limiter;
-    int64_t unique_samples;
-    uint64_t bytes;      /* of the chunks of its items */
-    struct map episodes; /* how many chunks of its items are of which */
-    int64_t episodes_deleted;
+    struct map episodes;               /* how many chunks of its items are of which */
     uint32_t oldest_slot, oldest_next; /* the best so far; where the search goes on */
     uint64_t oldest_seq;               /* of what was in oldest_slot; 0: nothing */
 
@@ -46,6 +34,6 @@ static inline bool entry_stored(const struct item *entry)
 struct item *table_item(const struct table *table, uint32_t slot, bool in_turn);
 
 /* The selector may be another than the one that accepted the item. */
-double priority_for(const struct selector *selector, double priority);
+double priority_for(trp_selector selector, double priority);
 
 #endif

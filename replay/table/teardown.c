@@ -17,29 +17,27 @@ uint64_t table_weight(const struct item *item)
 
 struct table *table_successor(const struct table *table, uint32_t id)
 {
-    struct table *next = table_create(table->options, id, 0);
-    next->rng = table->rng;
+    struct table *next = table_create(table->facts.options, id, 0);
+    next->facts.rng = table->facts.rng;
     return next;
 }
 
 /* Frees one of the arrays that are of no use without the items; false: all are gone. */
-static bool arrays_free(struct table *table)
+static bool array_free(struct table *table)
 {
-    do {
-        if (table->sampler) {
-            selector_destroy(table->sampler);
-            table->sampler = NULL;
-        } else if (table->remover) {
-            selector_destroy(table->remover);
-            table->remover = NULL;
-        } else if (table->index.capacity > 0) {
-            key_index_clear(&table->index);
-        } else if (table->episodes.capacity > 0) {
-            map_cleanup(&table->episodes);
-        } else {
-            return false;
-        }
-    } while (table->capacity < LARGE_SLOTS);
+    if (table->sampler) {
+        selector_destroy(table->sampler);
+        table->sampler = NULL;
+    } else if (table->remover) {
+        selector_destroy(table->remover);
+        table->remover = NULL;
+    } else if (table->index.capacity > 0) {
+        key_index_clear(&table->index);
+    } else if (table->episodes.capacity > 0) {
+        map_cleanup(&table->episodes);
+    } else {
+        return false;
+    }
     return true;
 }
 
@@ -71,12 +69,15 @@ static bool items_release(struct table *table, uint64_t *weight, table_release *
 
 bool table_destroy_step(struct table *table, uint64_t *weight, table_release *release, void *arg)
 {
-    bool freed = arrays_free(table);
-    if (freed)
-        *weight = 0;
-    if (freed || items_release(table, weight, release, arg))
+    while (array_free(table)) {
+        if (table->capacity >= LARGE_SLOTS) {
+            *weight = 0;
+            return true;
+        }
+    }
+    if (items_release(table, weight, release, arg))
         return true;
-    trp_table_options_destroy(table->options);
+    trp_table_options_destroy(table->facts.options);
     free(table->items);
     free(table->free_slots);
     free(table);

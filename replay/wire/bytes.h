@@ -1,7 +1,7 @@
 /* Protobuf's bytes: a reader of fields and a writer that goes backwards.
  *
- * The writer starts at the end of a buffer of exactly the right size: a length is known once what
- * it counts has been written, so nothing is measured twice. Private to the wire codec. */
+ * The writer starts at the end: a length is known once what it counts has been put. The right size
+ * of the buffer is found by putting everything twice, the first time only to count. */
 #ifndef TRP_REPLAY_WIRE_BYTES_H
 #define TRP_REPLAY_WIRE_BYTES_H
 
@@ -23,8 +23,8 @@ enum wire_type { VARINT = 0, FIXED64 = 1, LEN = 2, GROUP = 3, GROUP_END = 4, FIX
 enum {
     POLICY_VERSION_FIELD = 1000, /* uint64 PrioritizedItem.policy_version */
     SHM_REFERENCE_FIELD = 1001,  /* repeated InsertStreamRequest.shm_references: shm_reference.c */
-    INBOX_HELLO_FIELD = 1002,    /* bytes InsertStreamRequest.hello: shared_wire.h */
-    INBOX_FIELD = 1001,          /* bytes InsertStreamResponse.inbox: shared_wire.h */
+    SHM_HELLO_FIELD = 1002,      /* bytes InsertStreamRequest.hello: shared_wire.h */
+    SHM_SEGMENT_FIELD = 1001,    /* bytes InsertStreamResponse.segment: shared_wire.h */
 };
 
 struct reader {
@@ -187,10 +187,29 @@ static inline __attribute__((always_inline)) bool read_field(struct reader *read
 
 /* ---- writing ----------------------------------------------------------------------------- */
 
+/* Where bytes are put, from the last to the first. A zeroed one only counts them. */
 struct writer {
-    uint8_t *at; /* the first byte written so far */
-    uint8_t *start;
+    uint8_t *end;
+    size_t room;      /* before `end` */
+    size_t size;      /* of the bytes put there so far */
+    size_t elsewhere; /* of the bytes that belong between them and are kept somewhere else */
 };
+
+static inline struct writer writer_of(uint8_t *bytes, size_t size)
+{
+    return (struct writer){.end = bytes + size, .room = size};
+}
+
+static inline trp_bytes writer_bytes(const struct writer *writer)
+{
+    return (trp_bytes){writer->end - writer->size, writer->size};
+}
+
+/* For put_len_header(). */
+static inline size_t writer_mark(const struct writer *writer)
+{
+    return writer->size + writer->elsewhere;
+}
 
 static inline size_t varint_size(uint64_t value)
 {
@@ -208,26 +227,33 @@ static inline uint8_t *varint_write(uint8_t *at, uint64_t value)
     return at;
 }
 
+/* NULL: they are only counted. */
 static inline uint8_t *put_room(struct writer *writer, size_t size)
 {
-    assert(size <= (size_t)(writer->at - writer->start));
-    return writer->at -= size;
+    writer->size += size;
+    if (!writer->end)
+        return NULL;
+    assert(writer->size <= writer->room);
+    return writer->end - writer->size;
 }
 
 static inline void put_varint(struct writer *writer, uint64_t value)
 {
-    varint_write(put_room(writer, varint_size(value)), value);
+    uint8_t *at = put_room(writer, varint_size(value));
+    if (at)
+        varint_write(at, value);
 }
 
 static inline void put_bytes(struct writer *writer, trp_bytes bytes)
 {
-    if (bytes.size)
-        memcpy(put_room(writer, bytes.size), bytes.data, bytes.size);
+    uint8_t *at = put_room(writer, bytes.size);
+    if (at && bytes.size)
+        memcpy(at, bytes.data, bytes.size);
 }
 
 static inline void put_fixed64(struct writer *writer, uint64_t value)
 {
-    memcpy(put_room(writer, 8), &value, 8);
+    put_bytes(writer, (trp_bytes){(const uint8_t *)&value, 8});
 }
 
 /* Optional scalars: a default is not written. Negative int32 take ten bytes, as protobuf says. */
@@ -239,18 +265,6 @@ static inline void put_varint_field(struct writer *writer, uint32_t number, uint
     put_varint(writer, TAG(number, VARINT));
 }
 
-static inline size_t varint_field_size(uint64_t value)
-{
-    return value ? 1 + varint_size(value) : 0; /* field numbers below 16 */
-}
-
-static inline uint64_t double_bits(double value)
-{
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
 static inline double bits_double(uint64_t bits)
 {
     double value;
@@ -260,48 +274,28 @@ static inline double bits_double(uint64_t bits)
 
 static inline void put_double_field(struct writer *writer, uint32_t number, double value)
 {
-    uint64_t bits = double_bits(value);
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
     if (bits == 0)
         return;
     put_fixed64(writer, bits);
     put_varint(writer, TAG(number, FIXED64));
 }
 
-static inline size_t double_field_size(double value)
+/* The header of everything put since `mark` was the writer_mark(). */
+static inline void put_len_header(struct writer *writer, uint32_t number, size_t mark)
 {
-    return double_bits(value) ? 9 : 0;
-}
-
-/* The header of `size` bytes. */
-static inline void put_len(struct writer *writer, uint32_t number, size_t size)
-{
-    put_varint(writer, size);
+    put_varint(writer, writer_mark(writer) - mark);
     put_varint(writer, TAG(number, LEN));
-}
-
-/* The header of the bytes between writer->at and `end`. */
-static inline void put_len_header(struct writer *writer, uint32_t number, const uint8_t *end)
-{
-    put_len(writer, number, (size_t)(end - writer->at));
-}
-
-static inline size_t len_field_size(size_t size)
-{
-    return 1 + varint_size(size) + size;
 }
 
 static inline void put_bytes_field(struct writer *writer, uint32_t number, trp_bytes bytes)
 {
     if (bytes.size == 0)
         return;
-    const uint8_t *end = writer->at;
+    size_t mark = writer_mark(writer);
     put_bytes(writer, bytes);
-    put_len_header(writer, number, end);
-}
-
-static inline size_t bytes_field_size(size_t size)
-{
-    return size ? len_field_size(size) : 0;
+    put_len_header(writer, number, mark);
 }
 
 #endif

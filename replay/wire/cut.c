@@ -134,7 +134,7 @@ trp_status cutter_cut(struct cutter *cutter, const struct wire_slice *slice,
     *rows = (trp_bytes){out, size};
     if (size == 0)
         return TRP_OK;
-    if (!delta && block_literal(tensor->content, &raw) &&
+    if (!delta && block_literal(tensor->content, 0, &raw) &&
         size_mul((size_t)tensor->dims[0], row_bytes, &all) && all == raw.size) {
         rows->data = raw.data + start;
         return TRP_OK;

@@ -11,7 +11,7 @@ enum {
     MESSAGE_SLICES_MAX = 1 << 22,
     WIRE_DEPTH_MAX = 64, /* nested groups in fields we do not know */
     /* wire.c, service/keep_set.c: headers of tensors that are recognised: dtype and eight
-     * dimensions of up to three bytes; 32 columns. */
+     * dimensions of up to three bytes. */
     WIRE_MEMO_BYTES_MAX = 64,
     /* service/sample_shared.c: clients on this host that read data.mdb themselves, each with a word
      * of the lease file, a page; further ones get an ordinary stream. */
@@ -25,7 +25,7 @@ enum {
     SHARED_TRAJECTORIES_LOOKED_AT = 16,
 };
 
-/* store/store.h: address space for one store, 1/32 of what x86-64 has. */
+/* store/store.h: address space for one store, 1/32 of x86-64's. */
 #define STORE_MAP_BYTES_MAX (UINT64_C(1) << 42)
 
 #endif

@@ -25,16 +25,37 @@ static inline trp_status reader_status(const struct reader *reader)
     return reader->malformed ? TRP_INVALID_ARGUMENT : TRP_OK;
 }
 
+/* The varint fields 1 to `count` of a message; those that it has not stay as they are. */
+static inline trp_status read_varints(trp_bytes bytes, uint64_t *values, uint32_t count)
+{
+    struct reader reader = reader_of(bytes);
+    struct field field;
+    while (read_field(&reader, &field))
+        if ((field.tag & 7) == VARINT && field.tag >> 3 <= count)
+            values[(field.tag >> 3) - 1] = field.value;
+    return reader_status(&reader);
+}
+
 /* Inner decoders return a code without a message; this makes the message, once. */
 trp_status decode_end(const char *what, size_t size, trp_status status);
 
-/* One step of wire_tensor_next(). ABORTED: something else than a tensor's content goes on in the
- * next part of the message; only what was not decoded from parts is without such. */
-trp_status tensors_step(struct wire_tensor_reader *reader, struct wire_tensor *tensor, bool *given,
-                        bool *end);
-
-/* A field of an InsertStreamRequest. */
-trp_status insert_request_field(const struct field *field, struct wire_insert_request *request);
+/* A message of the bytes that `put` puts, both times it is called: one time they are counted.
+ * RESOURCE_EXHAUSTED: no memory. Inlined, the first time is additions only: a sample has twenty
+ * fields. */
+typedef void put_message(struct writer *writer, const void *of);
+static inline __attribute__((always_inline)) trp_status
+message_encode(put_message *put, const void *of, trp_message **message)
+{
+    struct writer count = {0};
+    put(&count, of);
+    *message = trp_message_create(count.size);
+    if (!*message)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "no memory for a message of %zu bytes", count.size);
+    struct writer writer = writer_of(trp_message_data(*message), count.size);
+    put(&writer, of);
+    assert(writer.size == writer.room); /* it put the same both times */
+    return TRP_OK;
+}
 
 /* ---- bytes in several parts (spans.c) ------------------------------------------------ */
 
@@ -45,6 +66,27 @@ bool spans_advance(struct spans *rest);
 /* A field that goes on in the next part: its bytes in this one, and those beyond. ABORTED:
  * its header goes on there, or it is none that may; INVALID_ARGUMENT: it ends nowhere. */
 trp_status spans_field(struct spans *rest, struct field *field, struct wire_more *beyond);
+
+/* The next field of a message whose rest is in `rest`; `beyond` are its bytes in the next parts.
+ * False: there is none, or `status` says why it cannot be read, as spans_field() does. */
+static inline bool rest_field(struct spans *rest, struct field *field, struct wire_more *beyond,
+                              trp_status *status)
+{
+    *status = TRP_OK;
+    beyond->count = 0;
+    if (rest->now.size == 0 && !spans_advance(rest)) {
+        if (rest->more.count > 0)
+            *status = TRP_ABORTED; /* it is not to be looked at */
+        return false;
+    }
+    struct reader reader = reader_of(rest->now);
+    bool found = read_field(&reader, field);
+    if (!found && rest->more.count > 0)
+        return (*status = spans_field(rest, field, beyond)) == TRP_OK;
+    *status = reader_status(&reader);
+    rest->now = (trp_bytes){reader.at, (size_t)(reader.end - reader.at)};
+    return found;
+}
 
 uint64_t more_size(const struct wire_more *more);
 
@@ -64,13 +106,10 @@ uint8_t *insert_request_memory(void *arg, size_t size);
 /* The fields of a message in parts, which stay. Where the header of a field is cut, all that is
  * left of the message is joined. */
 struct assembler {
-    struct spans rest;    /* its part that is read, and those behind it */
-    struct reader reader; /* the rest of that part */
+    struct spans rest; /* begins as spans_of() the message */
     join_memory *memory;
     void *arg;
 };
-
-struct assembler assembler_of(const trp_bytes *parts, size_t count, join_memory *memory, void *arg);
 
 /* The next field; `beyond` are its bytes in the next parts. `*more` false: there is
  * none. INVALID_ARGUMENT: malformed, RESOURCE_EXHAUSTED: no memory; both without a text. */
@@ -92,7 +131,9 @@ trp_status chunk_read(trp_bytes bytes, struct wire_chunk *chunk);
 trp_status chunk_decode(trp_bytes bytes, struct wire_lists *lists);
 trp_status item_decode(trp_bytes bytes, struct wire_lists *lists);
 
-/* A chunk as field `number`; an item with its lists' trajectory as field `number`. */
+/* Keys, packed, and a chunk as field `number`; an item with its lists' trajectory as field
+ * `number`. */
+void put_keys(struct writer *writer, uint32_t number, const struct wire_keys *keys);
 void put_chunk(struct writer *writer, uint32_t number, const struct wire_chunk *chunk);
 void put_item(struct writer *writer, uint32_t number, const struct wire_lists *lists,
               const struct wire_item *item);
@@ -101,11 +142,27 @@ void put_item(struct writer *writer, uint32_t number, const struct wire_lists *l
 struct referring;
 void put_steps(struct writer *writer, const struct wire_steps *steps, struct referring *referring);
 
-/* Where the content is, instead of it (shm_reference.c). */
+/* Where the content is, instead of it; and a chunk, which has `steps`, as a referenced one of a
+ * request, its large contents, which lie behind `memory`, as their offsets there. */
 void put_reference(struct writer *writer, trp_bytes content, struct referring *referring);
+void put_chunk_reference(struct writer *writer, const struct wire_chunk *chunk,
+                         const uint8_t *memory);
 
-/* An item around an already encoded trajectory of `trajectory` bytes; and the fields before it. */
-size_t item_content_size(const struct wire_item *item, size_t trajectory);
-void put_item_head(struct writer *writer, const struct wire_item *item);
+/* The fields of an item before its trajectory, which is field 8. */
+static inline __attribute__((always_inline)) void put_item_head(struct writer *writer,
+                                                                const struct wire_item *item)
+{
+    if (item->inserted_at_ns) {
+        size_t end = writer_mark(writer);
+        put_varint_field(writer, 2, (uint64_t)(item->inserted_at_ns % 1000000000));
+        put_varint_field(writer, 1, (uint64_t)(item->inserted_at_ns / 1000000000));
+        put_len_header(writer, 7, end);
+    }
+    put_varint_field(writer, POLICY_VERSION_FIELD, item->policy_version);
+    put_varint_field(writer, 6, (uint64_t)item->times_sampled);
+    put_double_field(writer, 5, item->priority);
+    put_bytes_field(writer, 2, item->table);
+    put_varint_field(writer, 1, item->key);
+}
 
 #endif

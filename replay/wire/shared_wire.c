@@ -1,7 +1,7 @@
 /* Problem: 256 samples of 52 bytes take as long to describe as to copy, so the description has to
  * cost next to nothing, and it comes from a peer all the same.
- * Design: arrays of fixed structs, copied in and out; what samples have in common (trajectories)
- * is said once a message.
+ * Design: arrays of fixed structs, copied in and out; trajectories, which samples have in
+ * common, are sent once a message.
  * Guarantee: no span leaves the message, whatever the message says. */
 #include "shared_wire.h"
 
@@ -11,19 +11,25 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs are copied to the wire");
 
-static trp_status message_create(size_t size, trp_message **message)
+/* A message of so many pieces. */
+static trp_status message_join(const trp_bytes *pieces, size_t count, trp_message **message)
 {
+    size_t size = 0;
+    for (size_t i = 0; i < count; i++)
+        size += pieces[i].size;
     *message = trp_message_create(size);
     if (!*message)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "no memory for a message of %zu bytes", size);
+    uint8_t *at = trp_message_data(*message);
+    for (size_t i = 0; i < count; at += pieces[i++].size)
+        if (pieces[i].size)
+            memcpy(at, pieces[i].data, pieces[i].size);
     return TRP_OK;
 }
 
-static uint8_t *put(uint8_t *at, const void *data, size_t size)
+static trp_bytes bytes_of(const void *data, size_t size)
 {
-    if (size)
-        memcpy(at, data, size);
-    return at + size;
+    return (trp_bytes){data, size};
 }
 
 /* ---- the beginning ----------------------------------------------------------------------- */
@@ -43,10 +49,8 @@ trp_status shared_hello_encode(const struct shared_hello *hello, trp_message **m
                               .window = hello->window,
                               .table_bytes = (uint32_t)hello->table.size};
     memcpy(head.boot_id, hello->boot_id, sizeof head.boot_id);
-    TRP_TRY(message_create(sizeof head + hello->table.size, message));
-    uint8_t *at = put(trp_message_data(*message), &head, sizeof head);
-    put(at, hello->table.data, hello->table.size);
-    return TRP_OK;
+    const trp_bytes pieces[] = {bytes_of(&head, sizeof head), hello->table};
+    return message_join(pieces, 2, message);
 }
 
 static trp_status check_version(const char *what, uint32_t magic, uint32_t version)
@@ -82,12 +86,9 @@ trp_status shared_welcome_encode(const struct shared_welcome *welcome, trp_messa
     struct shared_layout layout = welcome->layout;
     layout.magic = SHARED_MAGIC;
     layout.version = SHARED_VERSION;
-    TRP_TRY(message_create(sizeof layout + sizeof sizes + (size_t)sizes[0] + sizes[1], message));
-    uint8_t *at = put(trp_message_data(*message), &layout, sizeof layout);
-    at = put(at, sizes, sizeof sizes);
-    at = put(at, welcome->data_path.data, sizes[0]);
-    put(at, welcome->lease_path.data, sizes[1]);
-    return TRP_OK;
+    const trp_bytes pieces[] = {bytes_of(&layout, sizeof layout), bytes_of(sizes, sizeof sizes),
+                                welcome->data_path, welcome->lease_path};
+    return message_join(pieces, 4, message);
 }
 
 trp_status shared_welcome_decode(trp_bytes bytes, struct shared_welcome *welcome)
@@ -115,22 +116,22 @@ trp_status shared_welcome_decode(trp_bytes bytes, struct shared_welcome *welcome
     return TRP_OK;
 }
 
-trp_status shared_inbox_decode(trp_bytes bytes, struct shared_inbox *inbox)
+trp_status shared_segment_decode(trp_bytes bytes, struct shared_segment *segment)
 {
-    if (bytes.size < sizeof *inbox)
-        return trp_fail(TRP_INVALID_ARGUMENT, "an inbox described in %zu bytes", bytes.size);
-    memcpy(inbox, bytes.data, sizeof *inbox);
-    TRP_TRY(check_version("inbox", inbox->magic, inbox->version));
-    if (inbox->bytes < SHARED_NONCE_BYTES || inbox->bytes > UINT32_MAX)
-        return trp_fail(TRP_INVALID_ARGUMENT, "an inbox that makes no sense");
+    if (bytes.size < sizeof *segment)
+        return trp_fail(TRP_INVALID_ARGUMENT, "a shared memory segment described in %zu bytes",
+                        bytes.size);
+    memcpy(segment, bytes.data, sizeof *segment);
+    TRP_TRY(check_version("segment", segment->magic, segment->version));
+    if (segment->bytes < SHARED_NONCE_BYTES || segment->bytes > UINT32_MAX)
+        return trp_fail(TRP_INVALID_ARGUMENT, "a shared memory segment that makes no sense");
     return TRP_OK;
 }
 
 trp_status shared_ask_encode(const struct shared_ask *ask, trp_message **message)
 {
-    TRP_TRY(message_create(sizeof *ask, message));
-    put(trp_message_data(*message), ask, sizeof *ask);
-    return TRP_OK;
+    const trp_bytes piece = bytes_of(ask, sizeof *ask);
+    return message_join(&piece, 1, message);
 }
 
 trp_status shared_ask_decode(trp_bytes bytes, struct shared_ask *ask)
@@ -145,70 +146,55 @@ trp_status shared_ask_decode(trp_bytes bytes, struct shared_ask *ask)
 
 /* ---- building samples -------------------------------------------------------------------- */
 
+static const size_t element_bytes[] = {sizeof(struct shared_trajectory),
+                                       sizeof(struct shared_entry), sizeof(struct shared_chunk),
+                                       sizeof(uint64_t), 1};
+
 void shared_builder_clear(struct shared_builder *builder)
 {
-    buffer_clear(&builder->trajectories);
-    buffer_clear(&builder->entries);
-    buffer_clear(&builder->chunks);
-    buffer_clear(&builder->pages);
-    buffer_clear(&builder->bytes);
+    for (size_t i = 0; i < SHARED_ARRAYS; i++)
+        buffer_clear(&builder->arrays[i]);
 }
 
 void shared_builder_cleanup(struct shared_builder *builder)
 {
-    buffer_cleanup(&builder->trajectories);
-    buffer_cleanup(&builder->entries);
-    buffer_cleanup(&builder->chunks);
-    buffer_cleanup(&builder->pages);
-    buffer_cleanup(&builder->bytes);
+    for (size_t i = 0; i < SHARED_ARRAYS; i++)
+        buffer_cleanup(&builder->arrays[i]);
 }
 
 uint32_t shared_builder_trajectory(struct shared_builder *builder, trp_bytes trajectory,
                                    uint32_t chunk_count)
 {
-    const struct shared_trajectory *known =
-        (const struct shared_trajectory *)(void *)builder->trajectories.data;
-    uint32_t count = (uint32_t)(builder->trajectories.size / sizeof *known);
+    struct buffer *trajectories = &builder->arrays[SHARED_TRAJECTORIES];
+    struct buffer *bytes = &builder->arrays[SHARED_BYTES];
+    const struct shared_trajectory *known = (const void *)trajectories->data;
+    uint32_t count = (uint32_t)(trajectories->size / sizeof *known);
     uint32_t oldest =
         count > SHARED_TRAJECTORIES_LOOKED_AT ? count - SHARED_TRAJECTORIES_LOOKED_AT : 0;
     for (uint32_t i = count; i-- > oldest;)
         if (known[i].size == trajectory.size && known[i].chunk_count == chunk_count &&
-            memcmp(builder->bytes.data + known[i].at, trajectory.data, trajectory.size) == 0)
+            memcmp(bytes->data + known[i].at, trajectory.data, trajectory.size) == 0)
             return i;
-    struct shared_trajectory more = {.at = (uint32_t)builder->bytes.size,
-                                     .size = (uint32_t)trajectory.size,
-                                     .chunk_count = chunk_count};
-    buffer_append(&builder->bytes, trajectory);
-    buffer_append(&builder->trajectories, (trp_bytes){(const uint8_t *)&more, sizeof more});
+    struct shared_trajectory more = {
+        .at = (uint32_t)bytes->size, .size = (uint32_t)trajectory.size, .chunk_count = chunk_count};
+    buffer_append(bytes, trajectory);
+    buffer_append(trajectories, bytes_of(&more, sizeof more));
     return count;
 }
 
 trp_status shared_samples_encode(const struct shared_builder *builder, uint32_t flags,
                                  uint64_t round, trp_message **message)
 {
-    if (builder->bytes.size > UINT32_MAX)
+    struct shared_header header = {.magic = SHARED_MAGIC, .flags = flags, .round = round};
+    trp_bytes pieces[1 + SHARED_ARRAYS] = {bytes_of(&header, sizeof header)};
+    if (builder->arrays[SHARED_BYTES].size > UINT32_MAX)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "samples of %zu bytes in one message",
-                        builder->bytes.size);
-    struct shared_header header = {
-        .magic = SHARED_MAGIC,
-        .flags = flags,
-        .round = round,
-        .trajectories = (uint32_t)(builder->trajectories.size / sizeof(struct shared_trajectory)),
-        .entries = (uint32_t)(builder->entries.size / sizeof(struct shared_entry)),
-        .chunks = (uint32_t)(builder->chunks.size / sizeof(struct shared_chunk)),
-        .pages = (uint32_t)(builder->pages.size / sizeof(uint64_t)),
-        .bytes = (uint32_t)builder->bytes.size,
-    };
-    TRP_TRY(message_create(sizeof header + builder->trajectories.size + builder->entries.size +
-                               builder->chunks.size + builder->pages.size + builder->bytes.size,
-                           message));
-    uint8_t *at = put(trp_message_data(*message), &header, sizeof header);
-    at = put(at, builder->trajectories.data, builder->trajectories.size);
-    at = put(at, builder->entries.data, builder->entries.size);
-    at = put(at, builder->chunks.data, builder->chunks.size);
-    at = put(at, builder->pages.data, builder->pages.size);
-    put(at, builder->bytes.data, builder->bytes.size);
-    return TRP_OK;
+                        builder->arrays[SHARED_BYTES].size);
+    for (size_t i = 0; i < SHARED_ARRAYS; i++) {
+        pieces[1 + i] = buffer_bytes(&builder->arrays[i]);
+        header.counts[i] = (uint32_t)(pieces[1 + i].size / element_bytes[i]);
+    }
+    return message_join(pieces, 1 + SHARED_ARRAYS, message);
 }
 
 /* ---- reading samples --------------------------------------------------------------------- */
@@ -219,33 +205,32 @@ trp_status shared_samples_decode(trp_bytes bytes, struct shared_samples *samples
     if (bytes.size < sizeof *header)
         return trp_fail(TRP_INVALID_ARGUMENT, "SampleShared: an answer of %zu bytes", bytes.size);
     memcpy(header, bytes.data, sizeof *header);
-    uint64_t size = sizeof *header +
-                    (uint64_t)header->trajectories * sizeof(struct shared_trajectory) +
-                    (uint64_t)header->entries * sizeof(struct shared_entry) +
-                    (uint64_t)header->chunks * sizeof(struct shared_chunk) +
-                    (uint64_t)header->pages * sizeof(uint64_t) + header->bytes;
+    uint64_t size = sizeof *header;
+    for (size_t i = 0; i < SHARED_ARRAYS; i++) {
+        samples->arrays[i] = bytes.data + (size < bytes.size ? size : bytes.size);
+        size += (uint64_t)header->counts[i] * element_bytes[i];
+    }
     if (header->magic != SHARED_MAGIC || size != bytes.size)
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "SampleShared: an answer of %zu bytes that should have %llu", bytes.size,
                         (unsigned long long)size);
-    samples->trajectories = bytes.data + sizeof *header;
-    samples->entries =
-        samples->trajectories + (size_t)header->trajectories * sizeof(struct shared_trajectory);
-    samples->chunks = samples->entries + (size_t)header->entries * sizeof(struct shared_entry);
-    samples->pages = samples->chunks + (size_t)header->chunks * sizeof(struct shared_chunk);
-    samples->bytes =
-        (trp_bytes){samples->pages + (size_t)header->pages * sizeof(uint64_t), header->bytes};
     return TRP_OK;
+}
+
+static trp_bytes samples_bytes(const struct shared_samples *samples)
+{
+    return (trp_bytes){samples->arrays[SHARED_BYTES], samples->header.counts[SHARED_BYTES]};
 }
 
 bool shared_samples_trajectory(const struct shared_samples *samples, uint32_t index,
                                trp_bytes *trajectory, uint32_t *chunk_count)
 {
     struct shared_trajectory at;
-    memcpy(&at, samples->trajectories + index * sizeof at, sizeof at);
-    if (at.at > samples->bytes.size || at.size > samples->bytes.size - at.at)
+    trp_bytes bytes = samples_bytes(samples);
+    memcpy(&at, samples->arrays[SHARED_TRAJECTORIES] + index * sizeof at, sizeof at);
+    if (at.at > bytes.size || at.size > bytes.size - at.at)
         return false;
-    *trajectory = (trp_bytes){samples->bytes.data + at.at, at.size};
+    *trajectory = (trp_bytes){bytes.data + at.at, at.size};
     *chunk_count = at.chunk_count;
     return true;
 }
@@ -253,27 +238,29 @@ bool shared_samples_trajectory(const struct shared_samples *samples, uint32_t in
 void shared_samples_entry(const struct shared_samples *samples, uint32_t index,
                           struct shared_entry *entry)
 {
-    memcpy(entry, samples->entries + index * sizeof *entry, sizeof *entry);
+    memcpy(entry, samples->arrays[SHARED_ENTRIES] + index * sizeof *entry, sizeof *entry);
 }
 
 bool shared_samples_chunk(const struct shared_samples *samples, uint64_t index,
                           uint64_t piece_bytes, struct shared_chunk_view *chunk)
 {
     struct shared_chunk at;
-    if (index >= samples->header.chunks)
+    trp_bytes bytes = samples_bytes(samples);
+    uint32_t pages = samples->header.counts[SHARED_PAGES];
+    if (index >= samples->header.counts[SHARED_CHUNKS])
         return false;
-    memcpy(&at, samples->chunks + index * sizeof at, sizeof at);
+    memcpy(&at, samples->arrays[SHARED_CHUNKS] + index * sizeof at, sizeof at);
     uint64_t paged = at.pages * piece_bytes;
     uint64_t rest = paged < at.size ? at.size - paged : 0;
     if (paged > at.size && paged - at.size >= piece_bytes)
         return false;
-    if (at.page_first > samples->header.pages || at.pages > samples->header.pages - at.page_first)
+    if (at.page_first > pages || at.pages > pages - at.page_first)
         return false;
-    if (at.bytes_at > samples->bytes.size || rest > samples->bytes.size - at.bytes_at)
+    if (at.bytes_at > bytes.size || rest > bytes.size - at.bytes_at)
         return false;
     chunk->size = at.size;
     chunk->page_count = at.pages;
-    chunk->pages = samples->pages + (size_t)at.page_first * sizeof(uint64_t);
-    chunk->rest = (trp_bytes){samples->bytes.data + at.bytes_at, rest};
+    chunk->pages = samples->arrays[SHARED_PAGES] + (size_t)at.page_first * sizeof(uint64_t);
+    chunk->rest = (trp_bytes){bytes.data + at.bytes_at, rest};
     return true;
 }

@@ -55,22 +55,23 @@ struct shared_welcome {
     trp_bytes data_path, lease_path;
 };
 
-/* The inbox that a server makes for an insert stream whose writer said hello (window: 0, no table)
- * in its first message: memory that both see, whose file the server has open. */
-struct shared_inbox {
+/* The shared memory segment that a server makes for an insert stream whose writer said hello
+ * (window: 0, no table) in its first message: memory that both see, whose file the server has open.
+ */
+struct shared_segment {
     uint32_t magic, version;
     uint64_t bytes;
     uint64_t device, inode;            /* of the file, */
     uint32_t pid, fd;                  /* which is /proc/PID/fd/FD */
-    uint8_t nonce[SHARED_NONCE_BYTES]; /* what it begins with */
+    uint8_t nonce[SHARED_NONCE_BYTES]; /* its first bytes */
 };
-_Static_assert(sizeof(struct shared_inbox) == 56, "on the wire: change SHARED_VERSION with this");
+_Static_assert(sizeof(struct shared_segment) == 56, "on the wire: change SHARED_VERSION with this");
 
 struct shared_ask {
     uint64_t released;  /* samples messages that the client is done with, since the beginning */
     int64_t samples;    /* more, or 0 */
     int64_t timeout_ms; /* of the limiter; negative: none */
-    uint64_t round;     /* of the last message received: what was asked before it expired is void */
+    uint64_t round;     /* of the last message received: requests from before it expired are void */
 };
 _Static_assert(sizeof(struct shared_ask) == 32, "on the wire: change SHARED_VERSION with this");
 
@@ -80,10 +81,20 @@ enum shared_flags {
     SHARED_COLD = 4,    /* some of its pages came from the disk just now */
 };
 
+/* The arrays of a samples message, in their order. */
+enum shared_array {
+    SHARED_TRAJECTORIES,
+    SHARED_ENTRIES,
+    SHARED_CHUNKS,
+    SHARED_PAGES,
+    SHARED_BYTES,
+    SHARED_ARRAYS
+};
+
 struct shared_header {
     uint32_t magic, flags;
     uint64_t round;
-    uint32_t trajectories, entries, chunks, pages, bytes, reserved;
+    uint32_t counts[SHARED_ARRAYS], reserved;
 };
 _Static_assert(sizeof(struct shared_header) == 40, "on the wire: change SHARED_VERSION with this");
 
@@ -116,7 +127,7 @@ trp_status shared_hello_encode(const struct shared_hello *hello, trp_message **m
 trp_status shared_welcome_encode(const struct shared_welcome *welcome, trp_message **message);
 trp_status shared_ask_encode(const struct shared_ask *ask, trp_message **message);
 
-trp_status shared_inbox_decode(trp_bytes bytes, struct shared_inbox *inbox);
+trp_status shared_segment_decode(trp_bytes bytes, struct shared_segment *segment);
 
 /* Spans point into `bytes`. INVALID_ARGUMENT: malformed, or another version. */
 trp_status shared_hello_decode(trp_bytes bytes, struct shared_hello *hello);
@@ -127,7 +138,7 @@ trp_status shared_ask_decode(trp_bytes bytes, struct shared_ask *ask);
 
 /* A samples message being built; reused. */
 struct shared_builder {
-    struct buffer trajectories, entries, chunks, pages, bytes;
+    struct buffer arrays[SHARED_ARRAYS];
 };
 
 void shared_builder_clear(struct shared_builder *builder);
@@ -144,11 +155,10 @@ trp_status shared_samples_encode(const struct shared_builder *builder, uint32_t 
 /* A samples message being read; points into its bytes. */
 struct shared_samples {
     struct shared_header header;
-    const uint8_t *trajectories, *entries, *chunks, *pages;
-    trp_bytes bytes;
+    const uint8_t *arrays[SHARED_ARRAYS];
 };
 
-/* A chunk as it is told: where its pieces are is checked against the message. */
+/* Where a chunk's pieces are, checked against the message. */
 struct shared_chunk_view {
     uint32_t size, page_count;
     const uint8_t *pages; /* page_count u64, unaligned */

@@ -3,8 +3,9 @@
  * Design: a referenced chunk travels in the message, all but the contents of its tensors, which
  * stay where they are; of a content that is one literal, the header travels, too. So bytes in
  * shared memory describe nothing. It has no address while the chunk is taken apart: a part to step
- * over, never to look at. Whatever else a chunk has there (compressed contents, or what somebody
- * malicious thinks of) is copied once, and only the copy is looked at.
+ * over, never to look at. Everything else that a
+ * chunk has there (compressed contents, or a malicious writer's inventions) is copied once, and
+ * only the copy is read.
  *
  *   InsertStreamRequest.shm_references   a ChunkData in pieces, in order; each of them
  *     1 bytes     bytes of it
@@ -14,60 +15,46 @@
 #include "parts.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
-#include "core/alloc.h"
 #include "tensor.h"
-#include "limits.h"
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
 struct referring {
     const uint8_t *memory;
-    const uint8_t *end; /* of the piece that is being written */
+    size_t mark; /* where the piece that is being written ends */
 };
 
-enum { PIECE_BYTES_MAX = 1 + 10, PLACE_BYTES = 1 + 8 };
-
-static void put_piece(struct writer *writer, struct referring *referring)
+static void put_piece(struct writer *writer, const struct referring *referring)
 {
-    if (writer->at < referring->end)
-        put_len_header(writer, 1, referring->end);
-    referring->end = writer->at;
+    if (writer_mark(writer) > referring->mark)
+        put_len_header(writer, 1, referring->mark);
 }
 
 void put_reference(struct writer *writer, trp_bytes content, struct referring *referring)
 {
     trp_bytes raw;
-    if (!block_literal(content, &raw))
+    if (!block_literal(content, 0, &raw))
         raw = content;
+    size_t mark = writer_mark(writer);
     put_piece(writer, referring);
     put_fixed64(writer, (uint64_t)(raw.data - referring->memory) << 32 | raw.size);
     put_varint(writer, TAG(2, FIXED64));
-    referring->end = writer->at;
+    writer->elsewhere += raw.size - (writer_mark(writer) - mark); /* for the tensor around it */
+    referring->mark = writer_mark(writer);
     put_bytes(writer, (trp_bytes){content.data, (size_t)(raw.data - content.data)});
 }
 
-trp_bytes wire_chunk_refer(const struct wire_chunk *chunk, const uint8_t *memory, uint8_t *end)
+void put_chunk_reference(struct writer *writer, const struct wire_chunk *chunk,
+                         const uint8_t *memory)
 {
-    struct writer writer = {.start = end - wire_reference_size_max(chunk), .at = end};
-    struct referring referring = {memory, end};
-    put_steps(&writer, chunk->steps, &referring);
-    put_varint_field(&writer, 1, chunk->key);
-    put_piece(&writer, &referring);
-    put_len_header(&writer, SHM_REFERENCE_FIELD, end);
-    return (trp_bytes){writer.at, (size_t)(end - writer.at)};
-}
-
-size_t wire_reference_size_max(const struct wire_chunk *chunk)
-{
-    size_t size = wire_chunk_size(chunk) + 2 * PIECE_BYTES_MAX;
-    for (uint32_t i = 0; i < chunk->steps->tensor_count; i++) {
-        size_t content = chunk->steps->tensors[i].content.size;
-        if (content >= SHARED_INLINE_BYTES)
-            size += BLOCK_HEADER_BYTES_MAX + PIECE_BYTES_MAX + PLACE_BYTES - content;
-    }
-    return size;
+    struct referring referring = {memory, writer_mark(writer)};
+    size_t end = writer->size, elsewhere = writer->elsewhere;
+    put_steps(writer, chunk->steps, &referring);
+    put_varint_field(writer, 1, chunk->key);
+    put_piece(writer, &referring);
+    writer->elsewhere = elsewhere;
+    put_len_header(writer, SHM_REFERENCE_FIELD, end + elsewhere);
 }
 
 /* ---- finding ------------------------------------------------------------------------------- */
@@ -114,8 +101,8 @@ static trp_status pieces_read(struct wire_insert_request *request, trp_bytes mem
 trp_status wire_chunk_resolve(struct wire_insert_request *request, trp_bytes memory,
                               struct wire_chunk *chunk)
 {
-    trp_bytes told = chunk->tail, bytes;
-    TRP_TRY(pieces_read(request, memory, told));
+    trp_bytes pieces = chunk->tail, bytes;
+    TRP_TRY(pieces_read(request, memory, pieces));
     struct spans seen = spans_of(request->visible, request->resolved_count);
     struct spans whole = spans_of(request->resolved, request->resolved_count);
     if (seen.now.data && chunk_in_parts(&seen, chunk) == TRP_OK) {
@@ -126,5 +113,5 @@ trp_status wire_chunk_resolve(struct wire_insert_request *request, trp_bytes mem
     trp_status status = spans_join(&whole, insert_request_memory, request, &bytes);
     if (status == TRP_OK)
         status = chunk_read(bytes, chunk);
-    return decode_end("a referenced chunk", told.size, status);
+    return decode_end("a referenced chunk", pieces.size, status);
 }

@@ -1,16 +1,9 @@
 /* Problem: a message of half a megabyte comes in tens of parts, and to join them costs as much as
  * to store it. Design: a field that lies in one part is decoded there. A chunk that goes on in the
- * next is left in parts when only contents of tensors do, each of them one literal, which nobody
- * has to look at; most large chunks are so. Everything else that goes on is joined, and then
- * decoded as always: fields one by one, all of the rest where the header of a field is cut (once in
- * some hundred parts). Guarantee: parts change nothing but where bytes lie. */
+ * next is left in parts where chunk_in_parts() allows it. Everything else that goes on is joined,
+ * and then decoded as always: fields one by one, all of the rest where the header of a field is cut
+ * (once in some hundred parts). Guarantee: parts change nothing but where bytes lie. */
 #include "parts.h"
-
-#include <stdlib.h>
-
-#include "core/alloc.h"
-#include "tensor.h"
-#include "limits.h"
 
 /* ---- parts --------------------------------------------------------------------------------- */
 
@@ -58,8 +51,8 @@ bool spans_advance(struct spans *rest)
     return rest->now.size > 0;
 }
 
-/* Moves the first `size` bytes to `out`, which are all of `now` and more; what is hidden as a
- * whole. */
+/* Moves the first `size` bytes to `out`, which are all of `now` and more; a hidden part
+ * only as a whole. */
 static bool spans_cut(struct spans *rest, uint64_t size, struct spans *out)
 {
     *out = (struct spans){.now = rest->now, .more.parts = rest->more.parts};
@@ -114,41 +107,18 @@ trp_status spans_join(const struct spans *spans, join_memory *memory, void *arg,
     return TRP_OK;
 }
 
-struct assembler assembler_of(const trp_bytes *parts, size_t count, join_memory *memory, void *arg)
-{
-    struct spans rest = spans_of(parts, count);
-    return (struct assembler){rest, reader_of(rest.now), memory, arg};
-}
-
 trp_status assembler_next(struct assembler *assembler, struct field *field,
                           struct wire_more *beyond, bool *more)
 {
-    struct reader *reader = &assembler->reader;
-    struct spans *rest = &assembler->rest;
-    beyond->count = 0;
-    for (;;) {
-        const uint8_t *start = reader->at;
-        *more = read_field(reader, field);
-        if (*more || rest->more.count == 0)
-            return reader_status(reader);
-        rest->now = (trp_bytes){start, (size_t)(reader->end - start)};
-        if (rest->now.size == 0) {
-            spans_advance(rest);
-        } else {
-            struct spans all = *rest;
-            trp_status status = spans_field(rest, field, beyond);
-            *more = status == TRP_OK;
-            if (status == TRP_ABORTED) { /* its header is cut */
-                *rest = (struct spans){.now = {NULL, 0}};
-                status = spans_join(&all, assembler->memory, assembler->arg, &rest->now);
-            }
-            reader->malformed = status == TRP_INVALID_ARGUMENT;
-            TRP_TRY(status);
-        }
-        *reader = reader_of(rest->now);
-        if (*more)
-            return TRP_OK;
-    }
+    struct spans all = assembler->rest;
+    trp_status status;
+    *more = rest_field(&assembler->rest, field, beyond, &status);
+    if (status != TRP_ABORTED)
+        return status;
+    assembler->rest = (struct spans){.now = {NULL, 0}}; /* its header is cut */
+    TRP_TRY(spans_join(&all, assembler->memory, assembler->arg, &assembler->rest.now));
+    *more = rest_field(&assembler->rest, field, beyond, &status);
+    return status;
 }
 
 trp_status assembler_join(struct assembler *assembler, struct field *field,
@@ -161,110 +131,4 @@ trp_status assembler_join(struct assembler *assembler, struct field *field,
     field->before = bytes.data;
     field->bytes = (trp_bytes){bytes.data + header, bytes.size - header};
     return TRP_OK;
-}
-
-/* ---- chunks -------------------------------------------------------------------------------- */
-
-/* Nothing goes on in another part but contents that are one literal. */
-static trp_status chunk_check(const struct wire_chunk *chunk)
-{
-    enum { DTYPE_STRING = 7 };
-    struct wire_tensor_reader reader;
-    wire_tensors_open(&reader, chunk);
-    for (bool end = false; !end;) {
-        struct wire_tensor tensor;
-        bool given = false;
-        uint64_t size;
-        TRP_TRY(tensors_step(&reader, &tensor, &given, &end));
-        if (given && tensor.beyond > 0 &&
-            (tensor.dtype == DTYPE_STRING ||
-             !block_is_literal(tensor.content, tensor.beyond, &size)))
-            return TRP_ABORTED;
-    }
-    return TRP_OK;
-}
-
-/* The key first, as every writer has it. */
-trp_status chunk_in_parts(const struct spans *spans, struct wire_chunk *chunk)
-{
-    struct reader reader = reader_of(spans->now);
-    struct field field;
-    if (!read_field(&reader, &field) || field.tag != TAG(1, VARINT))
-        return TRP_ABORTED;
-    *chunk = (struct wire_chunk){
-        .key = field.value,
-        .head = {spans->now.data, 0},
-        .tail = {reader.at, (size_t)(reader.end - reader.at)},
-        .more = spans->more,
-    };
-    return chunk_check(chunk);
-}
-
-/* Pushed to the lists, if it is one. */
-static bool parts_push(const struct spans *spans, struct wire_lists *lists)
-{
-    struct wire_chunk chunk;
-    if (lists->chunk_count == MESSAGE_ITEMS_MAX || chunk_in_parts(spans, &chunk) != TRP_OK)
-        return false;
-    *wire_push_chunk(lists) = chunk;
-    return true;
-}
-
-/* ---- requests ------------------------------------------------------------------------------ */
-
-uint8_t *insert_request_memory(void *arg, size_t size)
-{
-    struct wire_insert_request *request = arg;
-    trp_message *message = trp_message_create(size);
-    if (!message)
-        return NULL;
-    if (request->joined_count == request->joined_capacity)
-        request->joined =
-            array_grow(request->joined, &request->joined_capacity, sizeof(trp_message *));
-    request->joined[request->joined_count++] = message;
-    return trp_message_data(message);
-}
-
-/* Decodes fields that lie in one part, to where one does not: small items are most of a message. */
-static trp_status part_decode(struct assembler *assembler, struct wire_insert_request *request)
-{
-    struct reader reader = assembler->reader;
-    struct field field;
-    while (read_field(&reader, &field)) {
-        assembler->reader.at = reader.at;
-        TRP_TRY(insert_request_field(&field, request));
-    }
-    return TRP_OK;
-}
-
-/* Decodes the next field, which may go on in another part. */
-static trp_status across_decode(struct assembler *assembler, struct wire_insert_request *request,
-                                bool *more)
-{
-    struct field field;
-    struct wire_more beyond;
-    TRP_TRY(assembler_next(assembler, &field, &beyond, more));
-    if (!*more)
-        return TRP_OK;
-    struct spans content = {field.bytes, beyond};
-    if (beyond.count > 0 && field.tag == TAG(1, LEN) && parts_push(&content, &request->lists))
-        return TRP_OK;
-    if (beyond.count > 0)
-        TRP_TRY(assembler_join(assembler, &field, &beyond));
-    return insert_request_field(&field, request);
-}
-
-trp_status wire_insert_request_decode_parts(const trp_bytes *parts, size_t count,
-                                            struct wire_insert_request *request)
-{
-    struct assembler assembler = assembler_of(parts, count, insert_request_memory, request);
-    size_t size = spans_size(&assembler.rest);
-    trp_status status = TRP_OK;
-    wire_insert_request_clear(request);
-    for (bool more = true; status == TRP_OK && more;) {
-        status = part_decode(&assembler, request);
-        if (status == TRP_OK)
-            status = across_decode(&assembler, request, &more);
-    }
-    return decode_end("InsertStreamRequest", size, status);
 }

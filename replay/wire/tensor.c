@@ -32,42 +32,28 @@ uint8_t *block_literal_header(uint8_t *end, uint32_t size)
     return end - length;
 }
 
-/* Reads the header of a block of one literal; its size. */
-static bool literal_header(struct reader *reader, uint64_t *size)
-{
-    uint64_t tag, length;
-    if (!read_varint(reader, size) || *size > UINT32_MAX)
-        return false;
-    if (*size == 0)
-        return true;
-    if (!read_fixed(reader, 1, &tag) || (tag & 3) != 0)
-        return false;
-    length = tag >> 2;
-    if (length >= 60 && !read_fixed(reader, (size_t)length - 59, &length))
-        return false;
-    return length + 1 == *size;
-}
-
-bool block_literal(trp_bytes block, trp_bytes *raw)
+bool block_literal(trp_bytes block, uint64_t beyond, trp_bytes *raw)
 {
     struct reader reader = reader_of(block);
-    uint64_t size;
-    if (!literal_header(&reader, &size))
+    uint64_t size, tag, length = 0;
+    if (!read_varint(&reader, &size) || size > UINT32_MAX)
         return false;
+    if (size > 0) {
+        if (!read_fixed(&reader, 1, &tag) || (tag & 3) != 0)
+            return false;
+        length = tag >> 2;
+        if (length >= 60 && !read_fixed(&reader, (size_t)length - 59, &length))
+            return false;
+        length++;
+    }
     *raw = (trp_bytes){reader.at, (size_t)(reader.end - reader.at)};
-    return raw->size == size;
-}
-
-bool block_is_literal(trp_bytes start, uint64_t beyond, uint64_t *size)
-{
-    struct reader reader = reader_of(start);
-    return literal_header(&reader, size) && (size_t)(reader.end - reader.at) + beyond == *size;
+    return length == size && raw->size + beyond == size;
 }
 
 trp_status block_decompress(trp_bytes block, uint8_t *out, size_t size)
 {
     trp_bytes raw;
-    if (block_literal(block, &raw) && raw.size == size) {
+    if (block_literal(block, 0, &raw) && raw.size == size) {
         if (size)
             memcpy(out, raw.data, size);
         return TRP_OK;
@@ -91,7 +77,7 @@ bool block_size_plausible(trp_bytes block, size_t size)
 trp_status block_check(trp_bytes block, uint64_t size)
 {
     trp_bytes raw;
-    if (block_literal(block, &raw) && raw.size == size)
+    if (block_literal(block, 0, &raw) && raw.size == size)
         return TRP_OK;
     const char *data = (const char *)block.data;
     size_t length = 0;

@@ -18,17 +18,15 @@ enum { BLOCK_HEADER_BYTES_MAX = 5 + 5 };
  * BLOCK_HEADER_BYTES_MAX of room before); returns where it starts. An empty block is one zero. */
 uint8_t *block_literal_header(uint8_t *end, uint32_t size);
 
-/* True when the block is a single literal; `raw` are its bytes. */
-bool block_literal(trp_bytes block, trp_bytes *raw);
-
-/* The same of a block that goes on for `beyond` bytes elsewhere; `size` of its bytes. */
-bool block_is_literal(trp_bytes start, uint64_t beyond, uint64_t *size);
+/* True when the block, which goes on for `beyond` bytes elsewhere, is a single literal; `raw` are
+ * its bytes that are here. */
+bool block_literal(trp_bytes block, uint64_t beyond, trp_bytes *raw);
 
 /* Decompresses into exactly `size` bytes. DATA_LOSS: the block is broken or has another size. */
 trp_status block_decompress(trp_bytes block, uint8_t *out, size_t size);
 
-/* False when no valid block of this many bytes decompresses to `size`: ask before allocating what a
- * peer names. */
+/* False when no valid block of this many bytes decompresses to `size`: ask before allocating a
+ * size that a peer names. */
 bool block_size_plausible(trp_bytes block, size_t size);
 
 /* Without decompressing: INVALID_ARGUMENT when block_decompress() into `size` bytes would fail. */

@@ -1,12 +1,13 @@
 /* Problem: both ends have to know a chunk's tensors, and thousands of chunks a second
  * look the same but for their contents, which may lie in several parts of a message.
  * Design: a walk over the fields that decompresses nothing; headers that were seen before are
- * recognised by comparing. A chunk in parts was checked when it was found (spans.c): only the
- * contents of its tensors go on from one part to the next.
+ * recognised by comparing. A chunk stays in parts when only the contents of its tensors go on from
+ * one to the next, each of them one literal, which nobody has to look at; most large chunks are so.
  * Guarantee: as in wire.c. */
 #include "parts.h"
 
 #include "core/hash.h"
+#include "tensor.h"
 
 /* ---- tensors of a chunk ------------------------------------------------------------------ */
 
@@ -18,12 +19,9 @@ void wire_tensors_open(struct wire_tensor_reader *reader, const struct wire_chun
 
 static trp_status dim_decode(trp_bytes bytes, struct wire_tensor *tensor)
 {
-    struct reader reader = reader_of(bytes);
-    struct field field;
-    int64_t size = 0; /* an empty Dim is a dimension of size 0 */
-    while (read_field(&reader, &field))
-        if (field.tag == TAG(1, VARINT))
-            size = (int64_t)field.value;
+    uint64_t field = 0; /* an empty Dim is a dimension of size 0 */
+    trp_status status = read_varints(bytes, &field, 1);
+    int64_t size = (int64_t)field;
     if (tensor->rank < TRP_RANK_MAX)
         tensor->dims[tensor->rank] = size;
     else
@@ -34,7 +32,7 @@ static trp_status dim_decode(trp_bytes bytes, struct wire_tensor *tensor)
         tensor->elements = tensor->extent = UINT64_MAX; /* and they stay so */
     else
         tensor->elements *= (uint64_t)size;
-    return reader_status(&reader);
+    return status;
 }
 
 static trp_status shape_decode(trp_bytes bytes, struct wire_tensor *tensor)
@@ -50,26 +48,6 @@ static trp_status shape_decode(trp_bytes bytes, struct wire_tensor *tensor)
     return reader_status(&reader);
 }
 
-/* One field of a message whose rest is in `rest`. */
-static inline bool rest_field(struct spans *rest, struct field *field, struct wire_more *beyond,
-                              trp_status *status)
-{
-    *status = TRP_OK;
-    beyond->count = 0;
-    if (rest->now.size == 0 && !spans_advance(rest)) {
-        if (rest->more.count > 0)
-            *status = TRP_ABORTED; /* it is not to be looked at */
-        return false;
-    }
-    struct reader reader = reader_of(rest->now);
-    bool found = read_field(&reader, field);
-    if (!found && rest->more.count > 0)
-        return (*status = spans_field(rest, field, beyond)) == TRP_OK;
-    *status = reader_status(&reader);
-    rest->now = (trp_bytes){reader.at, (size_t)(reader.end - reader.at)};
-    return found;
-}
-
 static trp_status tensor_decode(struct spans rest, struct wire_tensor *tensor)
 {
     struct field field;
@@ -77,21 +55,15 @@ static trp_status tensor_decode(struct spans rest, struct wire_tensor *tensor)
     trp_status status;
     *tensor = (struct wire_tensor){.elements = 1, .extent = 1};
     while (rest_field(&rest, &field, &beyond, &status)) {
-        switch (field.tag) {
-        case TAG(1, VARINT):
+        if (field.tag == TAG(1, VARINT))
             tensor->dtype = (int32_t)field.value;
-            break;
-        case TAG(2, LEN):
+        else if (field.tag == TAG(2, LEN)) {
             if (beyond.count > 0)
                 return TRP_ABORTED;
             TRP_TRY(shape_decode(field.bytes, tensor));
-            break;
-        case TAG(4, LEN):
+        } else if (field.tag == TAG(4, LEN)) {
             tensor->content = field.bytes;
             tensor->beyond = more_size(&beyond);
-            break;
-        default:
-            break;
         }
     }
     return status;
@@ -147,16 +119,11 @@ static trp_status tensor_read(struct wire_tensor_reader *reader, trp_bytes bytes
 /* A range that is malformed breaks nobody: it only describes the steps. */
 static void range_decode(trp_bytes bytes, struct wire_range *range)
 {
-    struct reader reader = reader_of(bytes);
-    struct field field;
-    while (read_field(&reader, &field)) {
-        if (field.tag == TAG(1, VARINT))
-            range->episode_id = field.value;
-        else if (field.tag == TAG(2, VARINT))
-            range->start = (int32_t)field.value;
-        else if (field.tag == TAG(3, VARINT))
-            range->end = (int32_t)field.value;
-    }
+    uint64_t fields[] = {range->episode_id, (uint64_t)range->start, (uint64_t)range->end};
+    (void)read_varints(bytes, fields, 3);
+    range->episode_id = fields[0];
+    range->start = (int32_t)fields[1];
+    range->end = (int32_t)fields[2];
 }
 
 static bool is_left(const struct spans *rest)
@@ -164,8 +131,10 @@ static bool is_left(const struct spans *rest)
     return rest->now.size > 0 || rest->more.count > 0;
 }
 
-trp_status tensors_step(struct wire_tensor_reader *reader, struct wire_tensor *tensor, bool *given,
-                        bool *end)
+/* ABORTED: something else than a tensor's content goes on in the next part of the message; never
+ * in a chunk that was not decoded from parts. */
+static trp_status tensors_step(struct wire_tensor_reader *reader, struct wire_tensor *tensor,
+                               bool *given, bool *end)
 {
     struct field field;
     struct wire_more beyond;
@@ -209,4 +178,40 @@ trp_status wire_tensor_next(struct wire_tensor_reader *reader, struct wire_tenso
                             reader->count);
     reader->count += *more;
     return TRP_OK;
+}
+
+/* ---- chunks in parts ------------------------------------------------------------------------- */
+
+/* Nothing goes on in another part but contents that are one literal. */
+static trp_status chunk_check(const struct wire_chunk *chunk)
+{
+    enum { DTYPE_STRING = 7 };
+    struct wire_tensor_reader reader;
+    wire_tensors_open(&reader, chunk);
+    for (bool end = false; !end;) {
+        struct wire_tensor tensor;
+        bool given = false;
+        trp_bytes raw;
+        TRP_TRY(tensors_step(&reader, &tensor, &given, &end));
+        if (given && tensor.beyond > 0 &&
+            (tensor.dtype == DTYPE_STRING || !block_literal(tensor.content, tensor.beyond, &raw)))
+            return TRP_ABORTED;
+    }
+    return TRP_OK;
+}
+
+/* The key first, as every writer has it. */
+trp_status chunk_in_parts(const struct spans *spans, struct wire_chunk *chunk)
+{
+    struct reader reader = reader_of(spans->now);
+    struct field field;
+    if (!read_field(&reader, &field) || field.tag != TAG(1, VARINT))
+        return TRP_ABORTED;
+    *chunk = (struct wire_chunk){
+        .key = field.value,
+        .head = {spans->now.data, 0},
+        .tail = {reader.at, (size_t)(reader.end - reader.at)},
+        .more = spans->more,
+    };
+    return chunk_check(chunk);
 }

@@ -1,82 +1,41 @@
 /* Problem: an insert of 52 bytes travels in a message of 64 to 256 such items, and a microsecond is
  * all that one of them may cost; protobuf-c allocates for each of their thirty submessages.
  * Design: one decoder and one encoder a message, written out by hand next to each other. Decoders
- * push into arrays that are kept from message to message; encoders add up the size first and then
- * write from the end to the start (bytes.h).
- * Guarantee: bytes from a peer are never read outside their span, whatever they say, and what they
- * make us keep is bounded by MESSAGE_*_MAX. The bytes written are those that C++ protobuf writes:
- * fields ascending, repeated scalars packed, defaults left out. */
+ * push into arrays that are kept from message to message; encoders
+ * put everything twice, to count it and to write it (bytes.h).
+ * Guarantee: bytes from a peer are never read outside their span, whatever they say, and the memory
+ * they make us keep is bounded by MESSAGE_*_MAX. The bytes written are those that C++ protobuf
+ * writes: fields ascending, repeated scalars packed, defaults left out. */
 #include "wire.h"
 
 #include <stdlib.h>
 
 #include "parts.h"
-#include "limits.h"
 
 /* ---- shared by the decoders -------------------------------------------------------------- */
-
-static trp_status keys_status(const struct wire_keys *keys)
-{
-    if (keys->count > MESSAGE_SLICES_MAX)
-        return trp_fail(TRP_RESOURCE_EXHAUSTED, "a message of more than %d keys",
-                        MESSAGE_SLICES_MAX);
-    return TRP_OK;
-}
 
 /* Repeated varints come packed (LEN) or one by one. */
 static trp_status keys_decode(const struct field *field, struct wire_keys *keys)
 {
-    if ((field->tag & 7) == VARINT) {
-        wire_push_key(keys, field->value);
-        return keys_status(keys);
-    }
-    struct reader reader = reader_of(field->bytes);
+    struct reader reader = {0};
     uint64_t key;
+    if ((field->tag & 7) == VARINT)
+        wire_push_key(keys, field->value);
+    else
+        reader = reader_of(field->bytes);
     while (keys->count <= MESSAGE_SLICES_MAX && reader.at < reader.end &&
            read_varint(&reader, &key))
         wire_push_key(keys, key);
-    TRP_TRY(keys_status(keys));
+    if (keys->count > MESSAGE_SLICES_MAX)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "a message of more than %d keys",
+                        MESSAGE_SLICES_MAX);
     return reader_status(&reader);
-}
-
-static size_t keys_content_size(const uint64_t *keys, size_t count)
-{
-    size_t size = 0;
-    for (size_t i = 0; i < count; i++)
-        size += varint_size(keys[i]);
-    return size;
-}
-
-static void put_keys(struct writer *writer, uint32_t number, const uint64_t *keys, size_t count)
-{
-    if (count == 0)
-        return;
-    const uint8_t *end = writer->at;
-    for (size_t i = count; i-- > 0;)
-        put_varint(writer, keys[i]);
-    put_len_header(writer, number, end);
-}
-
-/* A message of `size` bytes and a writer at its end. */
-static trp_status encode_begin(size_t size, trp_message **message, struct writer *writer)
-{
-    *message = trp_message_create(size);
-    if (!*message)
-        return trp_fail(TRP_RESOURCE_EXHAUSTED, "no memory for a message of %zu bytes", size);
-    writer->start = trp_message_data(*message);
-    writer->at = writer->start + size;
-    return TRP_OK;
-}
-
-static trp_status encode_end(const struct writer *writer)
-{
-    assert(writer->at == writer->start); /* the size and the writing agree */
-    return TRP_OK;
 }
 
 /* ---- InsertStreamRequest ----------------------------------------------------------------- */
 
-trp_status insert_request_field(const struct field *field, struct wire_insert_request *request)
+static trp_status insert_request_field(const struct field *field,
+                                       struct wire_insert_request *request)
 {
     switch (field->tag) {
     case TAG(1, LEN):
@@ -92,7 +51,7 @@ trp_status insert_request_field(const struct field *field, struct wire_insert_re
         *wire_push_chunk(&request->lists) =
             (struct wire_chunk){.tail = field->bytes, .by_reference = true};
         return TRP_OK;
-    case TAG(INBOX_HELLO_FIELD, LEN):
+    case TAG(SHM_HELLO_FIELD, LEN):
         request->hello = field->bytes;
         return TRP_OK;
     default:
@@ -100,29 +59,88 @@ trp_status insert_request_field(const struct field *field, struct wire_insert_re
     }
 }
 
-trp_status wire_insert_request_decode(trp_bytes bytes, struct wire_insert_request *request)
+/* Pushed to the lists, if it is one. */
+static bool parts_push(const struct spans *spans, struct wire_lists *lists)
 {
-    return wire_insert_request_decode_parts(&bytes, 1, request);
+    struct wire_chunk chunk;
+    if (lists->chunk_count == MESSAGE_ITEMS_MAX || chunk_in_parts(spans, &chunk) != TRP_OK)
+        return false;
+    *wire_push_chunk(lists) = chunk;
+    return true;
+}
+
+uint8_t *insert_request_memory(void *arg, size_t size)
+{
+    struct wire_insert_request *request = arg;
+    trp_message *message = trp_message_create(size);
+    if (!message)
+        return NULL;
+    if (request->joined_count == request->joined_capacity)
+        request->joined =
+            array_grow(request->joined, &request->joined_capacity, sizeof(trp_message *));
+    request->joined[request->joined_count++] = message;
+    return trp_message_data(message);
+}
+
+/* Decodes fields that lie in one part, to where one does not: small items are most of a message. */
+static trp_status part_decode(struct assembler *assembler, struct wire_insert_request *request)
+{
+    struct reader reader = reader_of(assembler->rest.now);
+    struct field field;
+    while (read_field(&reader, &field)) {
+        assembler->rest.now = (trp_bytes){reader.at, (size_t)(reader.end - reader.at)};
+        TRP_TRY(insert_request_field(&field, request));
+    }
+    return TRP_OK;
+}
+
+/* Decodes the next field, which may go on in another part. */
+static trp_status across_decode(struct assembler *assembler, struct wire_insert_request *request,
+                                bool *more)
+{
+    struct field field;
+    struct wire_more beyond;
+    TRP_TRY(assembler_next(assembler, &field, &beyond, more));
+    if (!*more)
+        return TRP_OK;
+    struct spans content = {field.bytes, beyond};
+    if (beyond.count > 0 && field.tag == TAG(1, LEN) && parts_push(&content, &request->lists))
+        return TRP_OK;
+    if (beyond.count > 0)
+        TRP_TRY(assembler_join(assembler, &field, &beyond));
+    return insert_request_field(&field, request);
+}
+
+trp_status wire_insert_request_decode(const trp_bytes *parts, size_t count,
+                                      struct wire_insert_request *request)
+{
+    struct assembler assembler = {spans_of(parts, count), insert_request_memory, request};
+    size_t size = spans_size(&assembler.rest);
+    trp_status status = TRP_OK;
+    wire_insert_request_clear(request);
+    for (bool more = true; status == TRP_OK && more;) {
+        status = part_decode(&assembler, request);
+        if (status == TRP_OK)
+            status = across_decode(&assembler, request, &more);
+    }
+    return decode_end("InsertStreamRequest", size, status);
+}
+
+static void put_insert_request(struct writer *writer, const void *of)
+{
+    const struct wire_insert_request *request = of;
+    const struct wire_lists *lists = &request->lists;
+    put_keys(writer, 3, &request->keep);
+    for (uint32_t i = lists->item_count; i-- > 0;)
+        put_item(writer, 2, lists, &lists->items[i]);
+    for (uint32_t i = lists->chunk_count; i-- > 0;)
+        put_chunk(writer, 1, &lists->chunks[i]);
 }
 
 trp_status wire_insert_request_encode(const struct wire_insert_request *request,
                                       trp_message **message)
 {
-    const struct wire_lists *lists = &request->lists;
-    size_t size = bytes_field_size(keys_content_size(request->keep.keys, request->keep.count));
-    for (uint32_t i = 0; i < lists->chunk_count; i++)
-        size += wire_chunk_size(&lists->chunks[i]);
-    for (uint32_t i = 0; i < lists->item_count; i++)
-        size += wire_item_size(lists, &lists->items[i]);
-
-    struct writer writer = {0};
-    TRP_TRY(encode_begin(size, message, &writer));
-    put_keys(&writer, 3, request->keep.keys, request->keep.count);
-    for (uint32_t i = lists->item_count; i-- > 0;)
-        put_item(&writer, 2, lists, &lists->items[i]);
-    for (uint32_t i = lists->chunk_count; i-- > 0;)
-        put_chunk(&writer, 1, &lists->chunks[i]);
-    return encode_end(&writer);
+    return message_encode(put_insert_request, request, message);
 }
 
 void wire_insert_request_clear(struct wire_insert_request *request)
@@ -143,7 +161,7 @@ void wire_insert_request_cleanup(struct wire_insert_request *request)
     free(request->joined);
     free(request->visible);
     free(request->resolved);
-    *request = (struct wire_insert_request){0};
+    *request = (struct wire_insert_request){.lists.lazy = request->lists.lazy};
 }
 
 void wire_insert_request_trim(struct wire_insert_request *request, size_t bytes)
@@ -157,11 +175,8 @@ void wire_insert_request_trim(struct wire_insert_request *request, size_t bytes)
                    request->joined_capacity * sizeof *request->joined +
                    request->visible_capacity * sizeof *request->visible +
                    request->resolved_capacity * sizeof *request->resolved;
-    bool lazy = lists->lazy;
-    if (taken <= bytes)
-        return;
-    wire_insert_request_cleanup(request);
-    request->lists.lazy = lazy;
+    if (taken > bytes)
+        wire_insert_request_cleanup(request);
 }
 
 trp_status wire_insert_response_decode(trp_bytes bytes, struct wire_keys *keys)
@@ -177,29 +192,32 @@ trp_status wire_insert_response_decode(trp_bytes bytes, struct wire_keys *keys)
     return decode_end("InsertStreamResponse", bytes.size, status);
 }
 
-trp_status wire_insert_response_encode(const uint64_t *keys, size_t count, trp_message **message)
+static void put_insert_response(struct writer *writer, const void *of)
 {
-    struct writer writer = {0};
-    TRP_TRY(encode_begin(bytes_field_size(keys_content_size(keys, count)), message, &writer));
-    put_keys(&writer, 1, keys, count);
-    return encode_end(&writer);
+    put_keys(writer, 1, of);
 }
 
-trp_status wire_insert_inbox_encode(trp_bytes description, trp_message **message)
+trp_status wire_insert_response_encode(const struct wire_keys *keys, trp_message **message)
 {
-    struct writer writer = {0};
-    size_t size = varint_size(TAG(INBOX_FIELD, LEN)) + varint_size(description.size);
-    TRP_TRY(encode_begin(size + description.size, message, &writer));
-    put_bytes_field(&writer, INBOX_FIELD, description);
-    return encode_end(&writer);
+    return message_encode(put_insert_response, keys, message);
 }
 
-trp_bytes wire_insert_inbox_decode(trp_bytes bytes)
+static void put_segment(struct writer *writer, const void *of)
+{
+    put_bytes_field(writer, SHM_SEGMENT_FIELD, *(const trp_bytes *)of);
+}
+
+trp_status wire_insert_segment_encode(trp_bytes description, trp_message **message)
+{
+    return message_encode(put_segment, &description, message);
+}
+
+trp_bytes wire_insert_segment_decode(trp_bytes bytes)
 {
     struct reader reader = reader_of(bytes);
     struct field field;
     while (read_field(&reader, &field))
-        if (field.tag == TAG(INBOX_FIELD, LEN))
+        if (field.tag == TAG(SHM_SEGMENT_FIELD, LEN))
             return field.bytes;
     return (trp_bytes){0};
 }
@@ -217,34 +235,31 @@ trp_status wire_sample_request_decode(trp_bytes bytes, struct wire_sample_reques
         } else if (field.tag == TAG(2, VARINT)) {
             request->num_samples = (int64_t)field.value;
         } else if (field.tag == TAG(3, LEN)) {
-            struct reader timeout = reader_of(field.bytes);
+            uint64_t timeout_ms = (uint64_t)request->timeout_ms;
             request->has_timeout = true;
-            while (read_field(&timeout, &field))
-                if (field.tag == TAG(1, VARINT))
-                    request->timeout_ms = (int64_t)field.value;
-            reader.malformed |= timeout.malformed;
+            reader.malformed |= read_varints(field.bytes, &timeout_ms, 1) != TRP_OK;
+            request->timeout_ms = (int64_t)timeout_ms;
         }
     }
     return decode_end("SampleStreamRequest", bytes.size, reader_status(&reader));
 }
 
+static void put_sample_request(struct writer *writer, const void *of)
+{
+    const struct wire_sample_request *request = of;
+    if (request->has_timeout) {
+        size_t end = writer_mark(writer);
+        put_varint_field(writer, 1, (uint64_t)request->timeout_ms);
+        put_len_header(writer, 3, end);
+    }
+    put_varint_field(writer, 2, (uint64_t)request->num_samples);
+    put_bytes_field(writer, 1, request->table);
+}
+
 trp_status wire_sample_request_encode(const struct wire_sample_request *request,
                                       trp_message **message)
 {
-    size_t timeout = varint_field_size((uint64_t)request->timeout_ms);
-    size_t size = bytes_field_size(request->table.size) +
-                  varint_field_size((uint64_t)request->num_samples) +
-                  (request->has_timeout ? len_field_size(timeout) : 0);
-    struct writer writer = {0};
-    TRP_TRY(encode_begin(size, message, &writer));
-    if (request->has_timeout) {
-        const uint8_t *end = writer.at;
-        put_varint_field(&writer, 1, (uint64_t)request->timeout_ms);
-        put_len_header(&writer, 3, end);
-    }
-    put_varint_field(&writer, 2, (uint64_t)request->num_samples);
-    put_bytes_field(&writer, 1, request->table);
-    return encode_end(&writer);
+    return message_encode(put_sample_request, request, message);
 }
 
 /* ---- SampleStreamResponse ---------------------------------------------------------------- */
@@ -264,23 +279,15 @@ static trp_status info_decode(trp_bytes bytes, struct wire_sample_response *resp
     struct field field;
     entry->has_info = true;
     while (read_field(&reader, &field)) {
-        switch (field.tag) {
-        case TAG(1, LEN):
+        if (field.tag == TAG(1, LEN)) {
             entry->item = response->lists.item_count;
             TRP_TRY(item_decode(field.bytes, &response->lists));
-            break;
-        case TAG(2, FIXED64):
+        } else if (field.tag == TAG(2, FIXED64))
             entry->draw.probability = bits_double(field.value);
-            break;
-        case TAG(3, VARINT):
+        else if (field.tag == TAG(3, VARINT))
             entry->draw.table_size = (int64_t)field.value;
-            break;
-        case TAG(4, VARINT):
+        else if (field.tag == TAG(4, VARINT))
             entry->draw.rate_limited = field.value != 0;
-            break;
-        default:
-            break;
-        }
     }
     return reader_status(&reader);
 }
@@ -329,76 +336,57 @@ void wire_sample_response_cleanup(struct wire_sample_response *response)
     *response = (struct wire_sample_response){0};
 }
 
-static size_t info_content_size(const struct wire_entry_parts *parts)
-{
-    return len_field_size(item_content_size(parts->item, parts->trajectory.size)) +
-           double_field_size(parts->draw.probability) +
-           varint_field_size((uint64_t)parts->draw.table_size) +
-           varint_field_size(parts->draw.rate_limited);
-}
-
-static void put_info(struct writer *writer, const struct wire_entry_parts *parts)
+static inline __attribute__((always_inline)) void put_info(struct writer *writer,
+                                                           const struct wire_entry_parts *parts)
 {
     put_varint_field(writer, 4, parts->draw.rate_limited);
     put_varint_field(writer, 3, (uint64_t)parts->draw.table_size);
     put_double_field(writer, 2, parts->draw.probability);
-    const uint8_t *end = writer->at;
+    size_t end = writer_mark(writer);
     put_bytes(writer, parts->trajectory);
     put_len_header(writer, 8, end);
     put_item_head(writer, parts->item);
     put_len_header(writer, 1, end);
 }
 
-static size_t entry_content_size(const struct wire_entry_parts *parts)
+static inline __attribute__((always_inline)) void put_entry(struct writer *writer,
+                                                            struct wire_entry_parts *parts)
 {
-    size_t size = varint_field_size(parts->end_of_sequence);
-    if (parts->item)
-        size += len_field_size(info_content_size(parts));
-    for (uint32_t i = 0; i < parts->slot_count; i++)
-        size += len_field_size(varint_field_size(parts->slots[i].key) + parts->slots[i].size);
-    return size;
-}
-
-size_t wire_entry_size(const struct wire_entry_parts *parts)
-{
-    return len_field_size(entry_content_size(parts));
-}
-
-static void put_entry(struct writer *writer, struct wire_entry_parts *parts)
-{
-    const uint8_t *entry_end = writer->at;
-    size_t elsewhere = 0;
+    size_t entry_end = writer_mark(writer);
     put_varint_field(writer, 3, parts->end_of_sequence);
     for (uint32_t i = parts->slot_count; i-- > 0;) {
         struct wire_slot *slot = &parts->slots[i];
-        const uint8_t *end = writer->at;
+        size_t end = writer_mark(writer);
         slot->bytes = put_room(writer, slot->size - slot->elsewhere);
+        writer->elsewhere += slot->elsewhere;
         put_varint_field(writer, 1, slot->key);
-        put_len(writer, 2, (size_t)(end - writer->at) + slot->elsewhere);
-        elsewhere += slot->elsewhere;
+        put_len_header(writer, 2, end);
     }
     if (parts->item) {
-        const uint8_t *end = writer->at;
+        size_t end = writer_mark(writer);
         put_info(writer, parts);
         put_len_header(writer, 1, end);
     }
-    put_len(writer, 1, (size_t)(entry_end - writer->at) + elsewhere);
+    put_len_header(writer, 1, entry_end);
+}
+
+struct entries {
+    struct wire_entry_parts *parts;
+    size_t count;
+};
+
+static inline __attribute__((always_inline)) void put_sample_response(struct writer *writer,
+                                                                      const void *of)
+{
+    const struct entries *entries = of;
+    for (size_t i = entries->count; i-- > 0;)
+        put_entry(writer, &entries->parts[i]);
 }
 
 trp_status wire_sample_response_encode(struct wire_entry_parts *entries, size_t count,
                                        trp_message **message)
 {
-    size_t size = 0;
-    for (size_t i = 0; i < count; i++) {
-        size += wire_entry_size(&entries[i]);
-        for (uint32_t j = 0; j < entries[i].slot_count; j++)
-            size -= entries[i].slots[j].elsewhere;
-    }
-    struct writer writer = {0};
-    TRP_TRY(encode_begin(size, message, &writer));
-    for (size_t i = count; i-- > 0;)
-        put_entry(&writer, &entries[i]);
-    return encode_end(&writer);
+    return message_encode(put_sample_response, &(struct entries){entries, count}, message);
 }
 
 /* ---- MutatePrioritiesRequest ------------------------------------------------------------- */
@@ -447,30 +435,23 @@ trp_status wire_mutate_request_decode(trp_bytes bytes, struct wire_mutate_reques
     return decode_end("MutatePrioritiesRequest", bytes.size, status);
 }
 
-static size_t update_size(const struct wire_update *update)
+static void put_mutate_request(struct writer *writer, const void *of)
 {
-    return varint_field_size(update->key) + double_field_size(update->priority);
+    const struct wire_mutate_request *request = of;
+    put_keys(writer, 3, &request->deletes);
+    for (uint32_t i = request->update_count; i-- > 0;) {
+        size_t end = writer_mark(writer);
+        put_double_field(writer, 2, request->updates[i].priority);
+        put_varint_field(writer, 1, request->updates[i].key);
+        put_len_header(writer, 2, end);
+    }
+    put_bytes_field(writer, 1, request->table);
 }
 
 trp_status wire_mutate_request_encode(const struct wire_mutate_request *request,
                                       trp_message **message)
 {
-    const struct wire_keys *deletes = &request->deletes;
-    size_t size = bytes_field_size(request->table.size) +
-                  bytes_field_size(keys_content_size(deletes->keys, deletes->count));
-    for (uint32_t i = 0; i < request->update_count; i++)
-        size += len_field_size(update_size(&request->updates[i]));
-    struct writer writer = {0};
-    TRP_TRY(encode_begin(size, message, &writer));
-    put_keys(&writer, 3, deletes->keys, deletes->count);
-    for (uint32_t i = request->update_count; i-- > 0;) {
-        const uint8_t *end = writer.at;
-        put_double_field(&writer, 2, request->updates[i].priority);
-        put_varint_field(&writer, 1, request->updates[i].key);
-        put_len_header(&writer, 2, end);
-    }
-    put_bytes_field(&writer, 1, request->table);
-    return encode_end(&writer);
+    return message_encode(put_mutate_request, request, message);
 }
 
 void wire_mutate_request_cleanup(struct wire_mutate_request *request)

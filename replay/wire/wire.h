@@ -12,22 +12,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
 #include <troupe/bytes.h>
 #include <troupe/rpc.h>
 #include <troupe/status.h>
 #include <troupe/tensor.h>
+#include "core/buffer.h"
 #include "limits.h"
 
 static inline trp_bytes message_bytes(trp_message *message)
 {
     return (trp_bytes){trp_message_data(message), trp_message_size(message)};
-}
-
-static inline trp_bytes text_bytes(const char *text)
-{
-    return (trp_bytes){(const uint8_t *)text, strlen(text)};
 }
 
 /* ---- parts ------------------------------------------------------------------------------- */
@@ -77,8 +72,7 @@ struct wire_chunk {
     struct wire_more more; /* decoded from parts: behind the tail */
     const struct wire_steps *steps;
     bool by_reference;         /* decoded: `tail` only says where it is; see wire_chunk_resolve() */
-    const trp_bytes *resolved; /* resolved: behind the tail, as more.parts, where what lies in
-                                memory that others write to has no address */
+    const trp_bytes *resolved; /* resolved: as more.parts, but with an address for each */
 };
 
 struct wire_slice {
@@ -121,7 +115,7 @@ struct wire_chunk *wire_push_chunk(struct wire_lists *lists);
 struct wire_item *wire_push_item(struct wire_lists *lists);
 struct wire_column *wire_push_column(struct wire_lists *lists);
 struct wire_slice *wire_push_slice(struct wire_lists *lists);
-void wire_lists_clear(struct wire_lists *lists); /* keeps the memory, and `lazy` */
+void wire_lists_clear(struct wire_lists *lists); /* keeps the memory */
 void wire_lists_cleanup(struct wire_lists *lists);
 
 /* Decodes the columns of an item that was decoded lazily, dropping those of the item before (so
@@ -181,20 +175,18 @@ struct wire_insert_request {
      * that takes them leaves `joined_count` 0. */
     trp_message **joined;
     uint32_t joined_count, joined_capacity;
-    trp_bytes hello; /* ours, field 1002: a writer that would like an inbox; empty: none */
+    trp_bytes hello; /* ours, field 1002: a writer that would like a shared memory segment */
     /* Of the chunk found last. */
     trp_bytes *visible, *resolved;
     uint32_t resolved_count, visible_capacity, resolved_capacity;
     uint64_t referenced_bytes; /* of this message, in shared memory */
 };
 
-/* INVALID_ARGUMENT: malformed; RESOURCE_EXHAUSTED: more parts than MESSAGE_*_MAX. */
-trp_status wire_insert_request_decode(trp_bytes bytes, struct wire_insert_request *request);
-
-/* The same of a message in `count` parts. Only large contents of chunks go on from one part to
- * another (wire_chunk.more); whatever else does is joined. */
-trp_status wire_insert_request_decode_parts(const trp_bytes *parts, size_t count,
-                                            struct wire_insert_request *request);
+/* Decodes a message in `count` parts. Only large contents of chunks go on from one part to another
+ * (wire_chunk.more); whatever else does is joined. INVALID_ARGUMENT: malformed; RESOURCE_EXHAUSTED:
+ * no memory, or more of something than MESSAGE_*_MAX. */
+trp_status wire_insert_request_decode(const trp_bytes *parts, size_t count,
+                                      struct wire_insert_request *request);
 
 /* Makes a referenced chunk one in parts, of which those in `memory` are contents that are one
  * literal: its writer may change them at any time, and no valid chunk becomes another thing by
@@ -204,32 +196,25 @@ trp_status wire_insert_request_decode_parts(const trp_bytes *parts, size_t count
 trp_status wire_chunk_resolve(struct wire_insert_request *request, trp_bytes memory,
                               struct wire_chunk *chunk);
 
-/* Writes the chunk, which has `steps`, as a referenced one of a request, its large contents, which
- * lie behind `memory`, as their offsets there; so that it ends at `end`, with
- * wire_reference_size_max() bytes of room before. */
-trp_bytes wire_chunk_refer(const struct wire_chunk *chunk, const uint8_t *memory, uint8_t *end);
-size_t wire_reference_size_max(const struct wire_chunk *chunk);
-
 /* RESOURCE_EXHAUSTED: no memory for the message. */
 trp_status wire_insert_request_encode(const struct wire_insert_request *request,
                                       trp_message **message);
 
-/* Bytes that an item or a chunk adds to a request: for a writer that cuts messages by size. */
-size_t wire_item_size(const struct wire_lists *lists, const struct wire_item *item);
+/* Bytes that a chunk adds to a request: for a writer that cuts messages by size. */
 size_t wire_chunk_size(const struct wire_chunk *chunk);
 void wire_insert_request_clear(struct wire_insert_request *request);
 void wire_insert_request_cleanup(struct wire_insert_request *request);
 
-/* Clears it and gives back what it takes if that is more than `bytes`. */
+/* Clears it and gives its memory back if it takes more than `bytes`. */
 void wire_insert_request_trim(struct wire_insert_request *request, size_t bytes);
 
 /* The confirmed keys, appended to `keys`. */
 trp_status wire_insert_response_decode(trp_bytes bytes, struct wire_keys *keys);
-trp_status wire_insert_response_encode(const uint64_t *keys, size_t count, trp_message **message);
+trp_status wire_insert_response_encode(const struct wire_keys *keys, trp_message **message);
 
-/* A response that only describes an inbox; and the description in a response, empty: none. */
-trp_status wire_insert_inbox_encode(trp_bytes description, trp_message **message);
-trp_bytes wire_insert_inbox_decode(trp_bytes bytes);
+/* A response that only describes a shared memory segment; and the description, empty: none. */
+trp_status wire_insert_segment_encode(trp_bytes description, trp_message **message);
+trp_bytes wire_insert_segment_decode(trp_bytes bytes);
 
 /* ---- SampleStream ------------------------------------------------------------------------ */
 
@@ -287,8 +272,6 @@ struct wire_entry_parts {
     bool end_of_sequence;
 };
 
-/* The largest message that `parts` adds to a response, without its chunks. */
-size_t wire_entry_size(const struct wire_entry_parts *parts);
 trp_status wire_sample_response_encode(struct wire_entry_parts *entries, size_t count,
                                        trp_message **message);
 
@@ -312,7 +295,7 @@ trp_status wire_mutate_request_encode(const struct wire_mutate_request *request,
 struct wire_update *wire_push_update(struct wire_mutate_request *request);
 void wire_mutate_request_cleanup(struct wire_mutate_request *request);
 
-/* Gives back what it takes if that is more than `bytes`: then it is empty. */
+/* Empties it and gives its memory back if it takes more than `bytes`. */
 void wire_mutate_request_trim(struct wire_mutate_request *request, size_t bytes);
 
 #endif

@@ -22,8 +22,8 @@
 #include "core/copy.h"
 #include "replay/wire/limits.h"
 #include "limits.h"
+#include "replay/wire/parts.h"
 #include "replay/wire/tensor.h"
-#include "replay/wire/bytes.h"
 
 struct group_column {
     trp_dtype dtype;
@@ -51,7 +51,6 @@ struct column_group {
     trp_rng *rng;
     struct group_cell *ring;      /* where a step's row begins; NULL: it has none */
     struct group_cell *cells;     /* depth x column_count; NULL: all columns are as in `ring` */
-    bool gaps;                    /* some step lacked a cell */
     bool row_open;                /* the row at open->rows is being filled */
     uint32_t depth, newest;       /* ring[newest] is the step of age 0 */
     struct group_chunk *held;     /* oldest of the chunks with rows that can be found ... */
@@ -59,7 +58,6 @@ struct column_group {
     struct group_chunk *open, *free;
     struct shm_arena *arena; /* NULL: none */
     uint32_t generation;     /* of how chunks are made; earlier ones are not used again */
-    bool large;
     uint8_t *scratch;
     size_t *packed; /* scratch: compressed bytes of each column */
     bool tuned;
@@ -120,16 +118,6 @@ static void group_chunks_free(struct column_group *group)
     group->free = NULL;
 }
 
-static void hold_chunk(struct column_group *group, struct group_chunk *chunk)
-{
-    chunk->next = NULL;
-    if (group->held)
-        group->held_end->next = chunk;
-    else
-        group->held = chunk;
-    group->held_end = chunk;
-}
-
 static void column_group_retune(struct column_group *group);
 
 static void group_chunk_open(struct column_group *group, const struct step_number *number)
@@ -154,8 +142,12 @@ static void group_chunk_open(struct column_group *group, const struct step_numbe
     chunk->sent = false;
     chunk->steps.episode_id = number->episode;
     chunk->steps.start = number->step;
-    hold_chunk(group, chunk);
-    group->open = chunk;
+    chunk->next = NULL;
+    if (group->held)
+        group->held_end->next = chunk;
+    else
+        group->held = chunk;
+    group->held_end = group->open = chunk;
 }
 
 void group_chunk_unref(struct group_chunk *chunk)
@@ -222,26 +214,28 @@ static void refer_to_chunk(struct group_chunk *chunk)
     chunk->reference = (trp_bytes){0};
     if (!chunk->arena || !has_large_content(chunk))
         return;
-    size_t size = wire_reference_size_max(&chunk->wire);
-    if (size > chunk->reference_capacity) {
-        chunk->reference_capacity = size;
-        chunk->reference_memory = xrealloc(chunk->reference_memory, size);
+    const uint8_t *arena = shm_arena_memory(chunk->arena);
+    struct writer count = {0};
+    put_chunk_reference(&count, &chunk->wire, arena);
+    if (count.size > chunk->reference_capacity) {
+        chunk->reference_capacity = count.size;
+        chunk->reference_memory = xrealloc(chunk->reference_memory, count.size);
     }
-    chunk->reference = wire_chunk_refer(&chunk->wire, shm_arena_memory(chunk->arena),
-                                        chunk->reference_memory + chunk->reference_capacity);
+    struct writer writer = writer_of(chunk->reference_memory, count.size);
+    put_chunk_reference(&writer, &chunk->wire, arena);
+    chunk->reference = writer_bytes(&writer);
 }
 
 /* SequenceRange as field 2. */
 static trp_bytes encode_range(struct group_chunk *chunk)
 {
-    struct writer writer = {.start = chunk->range, .at = chunk->range + RANGE_BYTES_MAX};
-    const uint8_t *end = writer.at;
+    struct writer writer = writer_of(chunk->range, RANGE_BYTES_MAX);
     put_varint_field(&writer, 4, chunk->steps.sparse);
     put_varint_field(&writer, 3, (uint64_t)chunk->steps.end);
     put_varint_field(&writer, 2, (uint64_t)chunk->steps.start);
     put_varint_field(&writer, 1, chunk->steps.episode_id);
-    put_len_header(&writer, 2, end);
-    return (trp_bytes){writer.at, (size_t)(end - writer.at)};
+    put_len_header(&writer, 2, 0);
+    return writer_bytes(&writer);
 }
 
 void column_group_close(struct column_group *group)
@@ -307,26 +301,6 @@ static void ring_set(struct column_group *group, uint32_t row)
         group->cells[group->newest * group->column_count + i] = cell;
 }
 
-/* One whole step: the way that has to be fast. */
-static void append_one(struct column_group *group, const void *const *columns,
-                       const struct step_number *number)
-{
-    if (!group->open)
-        group_chunk_open(group, number);
-    struct group_chunk *chunk = group->open;
-    for (size_t i = 0; i < group->column_count; i++) {
-        const struct group_column *column = &group->columns[i];
-        copy_small(chunk->memory + column->offset + chunk->rows * column->step_bytes,
-                   columns[column->source], column->step_bytes);
-    }
-    ring_advance(group, number->serial);
-    ring_set(group, chunk->rows);
-    chunk->last_step = number->serial;
-    chunk->steps.end = number->step;
-    if (++chunk->rows == chunk->capacity)
-        column_group_close(group);
-}
-
 /* Rows [done, done + count) of each column, which the open chunk has room for. */
 static void append_rows(struct column_group *group, const void *const *columns, size_t done,
                         uint32_t count, const struct step_number *number)
@@ -334,9 +308,9 @@ static void append_rows(struct column_group *group, const void *const *columns, 
     struct group_chunk *chunk = group->open;
     for (size_t i = 0; i < group->column_count; i++) {
         const struct group_column *column = &group->columns[i];
-        memcpy(chunk->memory + column->offset + chunk->rows * column->step_bytes,
-               (const uint8_t *)columns[column->source] + done * column->step_bytes,
-               count * column->step_bytes);
+        copy_small(chunk->memory + column->offset + chunk->rows * column->step_bytes,
+                   (const uint8_t *)columns[column->source] + done * column->step_bytes,
+                   count * column->step_bytes);
     }
     chunk->last_step = number->serial + count - 1;
     chunk->steps.end = number->step + (int32_t)(count - 1);
@@ -349,10 +323,6 @@ static void append_rows(struct column_group *group, const void *const *columns, 
 void column_group_append(struct column_group *group, const void *const *columns, uint32_t count,
                          const struct step_number *first)
 {
-    if (count == 1) {
-        append_one(group, columns, first);
-        return;
-    }
     struct step_number number = *first;
     for (uint32_t done = 0, fitting; done < count; done += fitting) {
         if (!group->open)
@@ -384,7 +354,6 @@ void column_group_begin(struct column_group *group, const struct step_number *nu
 {
     need_cells(group);
     ring_advance(group, number->serial);
-    group->gaps = true;
     group->ring[group->newest] = (struct group_cell){0};
     if (group->cells)
         memset(&group->cells[group->newest * group->column_count], 0,
@@ -441,7 +410,6 @@ void column_group_forget(struct column_group *group)
         drop_held(group);
     free(group->cells);
     group->cells = NULL;
-    group->gaps = false;
 }
 
 struct group_chunk *column_group_find(const struct column_group *group, uint32_t index,
@@ -455,21 +423,6 @@ struct group_chunk *column_group_find(const struct column_group *group, uint32_t
     return cell->chunk;
 }
 
-bool column_group_has_gaps(const struct column_group *group)
-{
-    return group->gaps;
-}
-
-uint32_t column_group_depth(const struct column_group *group)
-{
-    return group->depth;
-}
-
-size_t column_group_step_bytes(const struct column_group *group)
-{
-    return group->step_bytes;
-}
-
 void column_group_note_item(struct column_group *group, const struct tuner_item *item)
 {
     if (group->tuned)
@@ -478,45 +431,41 @@ void column_group_note_item(struct column_group *group, const struct tuner_item 
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static trp_status group_column_init(struct group_column *column, const trp_tensor_spec *spec,
-                                    uint32_t index, uint32_t chunk_length)
-{
-    const char *name = spec->name ? spec->name : "unnamed";
-    size_t bytes = trp_tensor_bytes(spec), rows_bytes;
-    if (bytes == 0 || spec->rank >= TRP_RANK_MAX || !size_mul(bytes, chunk_length, &rows_bytes) ||
-        rows_bytes > UINT32_MAX)
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "writer: column %u (%s): %u steps of rank %u and %zu bytes are no chunk of "
-                        "a known dtype, at most %d dimensions and 4 GiB",
-                        index, name, chunk_length, spec->rank, bytes, TRP_RANK_MAX - 1);
-    column->dtype = spec->dtype;
-    column->rank = spec->rank;
-    column->source = index;
-    memcpy(column->shape, spec->shape, sizeof column->shape);
-    column->step_bytes = bytes;
-    return TRP_OK;
-}
-
 static trp_status init_columns(struct column_group *group, const trp_tensor_spec *specs,
                                const uint32_t *sources, uint32_t length_max)
 {
     for (size_t i = 0; i < group->column_count; i++) {
+        const trp_tensor_spec *spec = &specs[sources[i]];
+        size_t bytes = trp_tensor_bytes(spec), rows_bytes;
+        if (bytes == 0 || spec->rank >= TRP_RANK_MAX || !size_mul(bytes, length_max, &rows_bytes) ||
+            rows_bytes > UINT32_MAX)
+            return trp_fail(
+                TRP_INVALID_ARGUMENT,
+                "writer: column %u (%s): %u steps of rank %u and %zu bytes are no chunk of "
+                "a known dtype, at most %d dimensions and 4 GiB",
+                sources[i], spec->name, length_max, spec->rank, bytes, TRP_RANK_MAX - 1);
         struct group_column *column = &group->columns[i];
-        TRP_TRY(group_column_init(column, &specs[sources[i]], sources[i], length_max));
-        group->step_bytes += column->step_bytes;
-        group->large |= column->step_bytes * length_max >= SHARED_INLINE_BYTES;
+        column->dtype = spec->dtype;
+        column->rank = spec->rank;
+        column->source = sources[i];
+        memcpy(column->shape, spec->shape, sizeof column->shape);
+        column->step_bytes = bytes;
+        group->step_bytes += bytes;
     }
     return TRP_OK;
 }
 
-/* A request with one full chunk of zeros, made by the codec itself. */
-static trp_status encode_model(struct column_group *group, trp_message **message)
+/* Takes the bytes that all full chunks have in common, and the places of their rows, from a chunk
+ * of zeros that the codec makes. */
+static void init_shape(struct column_group *group)
 {
     size_t bytes = 0, scratch = 0;
     for (size_t i = 0; i < group->column_count; i++) {
-        size_t size = group->columns[i].step_bytes * group->chunk_length;
+        struct group_column *column = &group->columns[i];
+        size_t size = column->step_bytes * group->chunk_length;
         size_t most = block_compressed_max(size);
-        bytes += BLOCK_HEADER_BYTES_MAX + size;
+        column->offset = bytes + BLOCK_HEADER_BYTES_MAX;
+        bytes = column->offset + size;
         scratch = most > scratch ? most : scratch;
         group->packed[i] = 0;
     }
@@ -524,57 +473,32 @@ static trp_status encode_model(struct column_group *group, trp_message **message
     struct group_chunk *chunk = group_chunk_allocate(group, bytes); /* room for its blocks alone */
     chunk->rows = group->chunk_length;
     memset(chunk->memory, 0, bytes);
-    size_t offset = 0;
-    for (size_t i = 0; i < group->column_count; i++) {
-        struct group_column *column = &group->columns[i];
-        column->offset = offset + BLOCK_HEADER_BYTES_MAX;
-        offset = column->offset + column->step_bytes * group->chunk_length;
-    }
     describe_chunk(group, chunk, group->packed);
-    chunk->wire.key = 1;
-    struct wire_insert_request request = {0};
-    *wire_push_chunk(&request.lists) = chunk->wire;
-    trp_status status = wire_insert_request_encode(&request, message);
-    wire_insert_request_cleanup(&request);
+    struct writer count = {0};
+    put_steps(&count, &chunk->steps, NULL);
+    group->shape = xrealloc(group->shape, count.size);
+    struct writer writer = writer_of(group->shape, count.size);
+    put_steps(&writer, &chunk->steps, NULL);
     group_chunk_free(chunk);
-    return status;
-}
 
-/* Takes the bytes that all chunks have in common from the model, and the places of their rows. */
-static trp_status init_shape(struct column_group *group)
-{
-    trp_message *message;
-    struct wire_insert_request request = {0};
-    struct wire_tensor_reader tensors;
-    TRP_TRY(encode_model(group, &message));
-    trp_bytes bytes = message_bytes(message);
-    trp_status status = wire_insert_request_decode(bytes, &request);
-    assert(status == TRP_OK); /* our own bytes */
-    struct wire_chunk *chunk = &request.lists.chunks[0];
-    struct reader reader = reader_of(chunk->tail);
+    struct reader reader = reader_of(writer_bytes(&writer));
     struct field range;
     bool found = read_field(&reader, &range);
     assert(found);
     assert(range.tag == TAG(2, LEN));
-    chunk->tail = (trp_bytes){reader.at, (size_t)(reader.end - reader.at)};
-    wire_tensors_open(&tensors, chunk);
+    group->shape_bytes = (size_t)(reader.end - reader.at);
+    memmove(group->shape, reader.at, group->shape_bytes);
+    struct wire_tensor_reader tensors;
+    wire_tensors_open(&tensors, &(struct wire_chunk){.tail = {group->shape, group->shape_bytes}});
     for (size_t i = 0; i < group->column_count; i++) {
         struct wire_tensor tensor;
         trp_bytes rows = {0};
-        bool more;
-        status = wire_tensor_next(&tensors, &tensor, &more);
-        assert(status == TRP_OK);
-        assert(more);
-        bool literal = block_literal(tensor.content, &rows);
-        assert(literal);
-        group->columns[i].offset = (size_t)(rows.data - chunk->tail.data);
+        bool more = false;
+        found = wire_tensor_next(&tensors, &tensor, &more) == TRP_OK && more &&
+                block_literal(tensor.content, 0, &rows);
+        assert(found);
+        group->columns[i].offset = (size_t)(rows.data - group->shape);
     }
-    group->shape_bytes = chunk->tail.size;
-    group->shape = xmalloc(chunk->tail.size);
-    memcpy(group->shape, chunk->tail.data, chunk->tail.size);
-    wire_insert_request_cleanup(&request);
-    trp_message_destroy(message);
-    return TRP_OK;
 }
 
 /* Chunks of another length from now on. Those out there are freed when they come back. */
@@ -582,10 +506,8 @@ static void column_group_retune(struct column_group *group)
 {
     group_chunks_free(group);
     group->generation++;
-    free(group->shape);
     group->chunk_length = group->tuner.length;
-    if (init_shape(group) != TRP_OK)
-        abort(); /* as every allocation of a chunk does */
+    init_shape(group);
 }
 
 void column_group_set_arena(struct column_group *group, struct shm_arena *arena)
@@ -596,11 +518,6 @@ void column_group_set_arena(struct column_group *group, struct shm_arena *arena)
     group->arena = arena;
     group->generation++;
     group_chunks_free(group);
-}
-
-bool column_group_is_large(const struct column_group *group)
-{
-    return group->large;
 }
 
 trp_status column_group_create(struct column_group **out, const trp_tensor_spec *columns,
@@ -619,13 +536,13 @@ trp_status column_group_create(struct column_group **out, const trp_tensor_spec 
     group->chunk_length = options->tuned ? 1 : options->chunk_length;
     tuner_init(&group->tuner, options->throughput_weight, options->chunk_length);
     trp_status status = init_columns(group, columns, sources, options->chunk_length);
-    if (status == TRP_OK)
-        status = init_shape(group);
-    if (status == TRP_OK)
-        *out = group;
-    else
+    if (status != TRP_OK) {
         column_group_destroy(group);
-    return status;
+        return status;
+    }
+    init_shape(group);
+    *out = group;
+    return TRP_OK;
 }
 
 void column_group_destroy(struct column_group *group)

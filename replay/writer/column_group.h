@@ -69,8 +69,8 @@ struct step_number {
     int32_t step;
 };
 
-/* Columns sources[0 .. count) of `columns`. INVALID_ARGUMENT: a column that is no tensor of 1 to
- * 2^32 - 1 bytes a chunk. */
+/* Columns sources[0 .. count) of `columns`, each with a name. INVALID_ARGUMENT: a column that is no
+ * tensor of 1 to 2^32 - 1 bytes a chunk. */
 trp_status column_group_create(struct column_group **out, const trp_tensor_spec *columns,
                                const uint32_t *sources, size_t count,
                                const struct column_group_options *options);
@@ -79,7 +79,6 @@ void column_group_destroy(
 
 /* Where chunks are made from now on, if they are large and there is some; NULL: on the heap. */
 void column_group_set_arena(struct column_group *group, struct shm_arena *arena);
-bool column_group_is_large(const struct column_group *group); /* its chunks may be */
 
 /* `count` whole steps from `first` on: columns[c] has the rows of column c, c as in `sources`. */
 void column_group_append(struct column_group *group, const void *const *columns, uint32_t count,
@@ -102,10 +101,6 @@ void column_group_forget(struct column_group *group);
  * step has none. `age` is below the depth and the number of steps since column_group_forget(). */
 struct group_chunk *column_group_find(const struct column_group *group, uint32_t index,
                                       uint32_t age, uint32_t *row);
-
-bool column_group_has_gaps(const struct column_group *group); /* some step may lack a cell */
-uint32_t column_group_depth(const struct column_group *group);
-size_t column_group_step_bytes(const struct column_group *group);
 
 /* An item took `rows` rows out of these closed chunks of the group. */
 void column_group_note_item(struct column_group *group, const struct tuner_item *item);

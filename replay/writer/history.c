@@ -7,42 +7,14 @@
  * that an age means the same in all of them. */
 #include "history.h"
 
-#include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/alloc.h"
 #include "replay/model/limits.h"
+#include "replay/wire/limits.h"
 #include "limits.h"
 
-struct column_place {
-    struct column_group *group;
-    uint32_t index; /* of the tensor in the group's chunks */
-    bool given;     /* in the step that is open */
-};
-
-struct history {
-    trp_tensor_spec *specs;
-    struct column_place *places; /* one a column */
-    size_t column_count;
-    struct column_group **groups;
-    size_t group_count;
-    size_t step_bytes;
-    trp_rng rng;
-    struct step_number next; /* of the next step, or of the open one */
-    uint64_t episode;        /* number 0 of history_set_episode() */
-    uint64_t first;          /* serial of the oldest step that was not forgotten */
-    bool open;               /* a step is being put together */
-    struct shm_arena *arena; /* the groups hold it; NULL: none */
-};
-
 /* ---- steps ----------------------------------------------------------------------------------- */
-
-static void advance(struct history *history, uint32_t count)
-{
-    history->next.serial += count;
-    history->next.step += (int32_t)count;
-}
 
 /* A chunk says the numbers of its steps in 31 bits. */
 static void make_room_for_numbers(struct history *history, uint32_t count)
@@ -66,17 +38,8 @@ trp_status history_append(struct history *history, const void *const *columns, u
     make_room_for_numbers(history, count);
     for (size_t i = 0; i < history->group_count; i++)
         column_group_append(history->groups[i], columns, count, &history->next);
-    advance(history, count);
-    return TRP_OK;
-}
-
-static trp_status check_cells(const struct history *history, const void *const *columns)
-{
-    for (size_t i = 0; i < history->column_count; i++)
-        if (columns[i] && history->places[i].given)
-            return trp_fail(TRP_INVALID_ARGUMENT,
-                            "writer: column %zu (%s) was given twice in one step", i,
-                            history->specs[i].name ? history->specs[i].name : "unnamed");
+    history->next.serial += count;
+    history->next.step += (int32_t)count;
     return TRP_OK;
 }
 
@@ -85,14 +48,19 @@ static void end_step(struct history *history)
     for (size_t i = 0; i < history->group_count; i++)
         column_group_end(history->groups[i]);
     for (size_t i = 0; i < history->column_count; i++)
-        history->places[i].given = false;
+        history->columns[i].given = false;
     history->open = false;
-    advance(history, 1);
+    history->next.serial++;
+    history->next.step++;
 }
 
 trp_status history_append_part(struct history *history, const void *const *columns, bool partial)
 {
-    TRP_TRY(check_cells(history, columns));
+    for (size_t i = 0; i < history->column_count; i++)
+        if (columns[i] && history->columns[i].given)
+            return trp_fail(TRP_INVALID_ARGUMENT,
+                            "writer: column %zu (%s) was given twice in one step", i,
+                            history->specs[i].name);
     if (!history->open)
         make_room_for_numbers(history, 1);
     for (size_t i = 0; i < history->group_count; i++) {
@@ -101,8 +69,8 @@ trp_status history_append_part(struct history *history, const void *const *colum
         column_group_put(history->groups[i], columns, &history->next);
     }
     for (size_t i = 0; i < history->column_count; i++)
-        history->places[i].given |= columns[i] != NULL;
-    history->open = true;
+        history->columns[i].given |= columns[i] != NULL;
+    history->open = history->gaps = true;
     if (!partial)
         end_step(history);
     return TRP_OK;
@@ -121,9 +89,11 @@ void history_end_episode(struct history *history, bool keep_steps)
     history_close(history);
     for (size_t i = 0; i < history->group_count && !keep_steps; i++)
         column_group_forget(history->groups[i]);
-    if (!keep_steps)
+    if (!keep_steps) {
         history->first = history->next.serial;
-    history->next.episode = history->episode = history_draw_key(history);
+        history->gaps = false;
+    }
+    history->next.episode = history->episode = key_draw(&history->rng);
     history->next.step = 0;
 }
 
@@ -144,46 +114,16 @@ void history_set_episode(struct history *history, uint64_t number)
 uint32_t history_size(const struct history *history, uint32_t column)
 {
     uint64_t steps = history->next.serial + history->open - history->first;
-    uint32_t depth = column_group_depth(history->places[column].group);
+    uint32_t depth = history->columns[column].depth;
     return steps < depth ? (uint32_t)steps : depth;
-}
-
-size_t history_columns(const struct history *history)
-{
-    return history->column_count;
-}
-
-const trp_tensor_spec *history_specs(const struct history *history)
-{
-    return history->specs;
-}
-
-size_t history_step_bytes(const struct history *history)
-{
-    return history->step_bytes;
-}
-
-int32_t history_episode_steps(const struct history *history)
-{
-    return history->next.step;
 }
 
 struct group_chunk *history_find(const struct history *history, uint32_t column, uint32_t age,
                                  uint32_t *row, uint32_t *index)
 {
-    const struct column_place *place = &history->places[column];
-    *index = place->index;
-    return column_group_find(place->group, place->index, age, row);
-}
-
-bool history_has_gaps(const struct history *history, uint32_t column)
-{
-    return column_group_has_gaps(history->places[column].group);
-}
-
-uint64_t history_draw_key(struct history *history)
-{
-    return key_draw(&history->rng);
+    const struct history_column *at = &history->columns[column];
+    *index = at->index;
+    return column_group_find(at->group, at->index, age, row);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -193,19 +133,6 @@ void history_set_arena(struct history *history, struct shm_arena *arena)
     for (size_t i = 0; i < history->group_count; i++)
         column_group_set_arena(history->groups[i], arena);
     history->arena = arena;
-}
-
-const struct shm_arena *history_arena(const struct history *history)
-{
-    return history->arena;
-}
-
-bool history_is_large(const struct history *history)
-{
-    for (size_t i = 0; i < history->group_count; i++)
-        if (column_group_is_large(history->groups[i]))
-            return true;
-    return false;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -242,13 +169,18 @@ static trp_status add_column_group(struct history *history, const trp_writer_opt
         .rng = &history->rng,
     };
     if (group.tuned)
-        group.chunk_length = longest_chunk(options->columns, sources, count, group.depth);
+        group.chunk_length = longest_chunk(history->specs, sources, count, group.depth);
     struct column_group **out = &history->groups[history->group_count];
-    TRP_TRY(column_group_create(out, options->columns, sources, count, &group));
-    history->step_bytes += column_group_step_bytes(*out);
+    TRP_TRY(column_group_create(out, history->specs, sources, count, &group));
+    history->tuned |= group.tuned;
     history->group_count++;
-    for (uint32_t i = 0; i < count; i++)
-        history->places[sources[i]] = (struct column_place){.group = *out, .index = i};
+    for (uint32_t i = 0; i < count; i++) {
+        size_t bytes = trp_tensor_bytes(&history->specs[sources[i]]);
+        history->step_bytes += bytes;
+        history->large |= bytes * group.chunk_length >= SHARED_INLINE_BYTES;
+        history->columns[sources[i]] =
+            (struct history_column){.group = *out, .index = i, .depth = group.depth};
+    }
     return TRP_OK;
 }
 
@@ -264,7 +196,7 @@ static trp_status add_column_groups(struct history *history, const trp_writer_op
         status = add_column_group(history, options, shared, count, &none);
     free(shared);
     for (uint32_t i = 0; i < options->column_count && status == TRP_OK; i++)
-        if (!history->places[i].group)
+        if (!history->columns[i].group)
             status = add_column_group(history, options, &i, 1, &options->column_options[i]);
     return status;
 }
@@ -283,10 +215,10 @@ trp_status history_create(struct history **out, const trp_writer_options *option
         history->specs[i].name =
             xstrdup(options->columns[i].name ? options->columns[i].name : "unnamed");
     }
-    history->places = xcalloc(options->column_count, sizeof *history->places);
+    history->columns = xcalloc(options->column_count, sizeof *history->columns);
     history->groups = xcalloc(options->column_count, sizeof(struct column_group *));
     trp_rng_init(&history->rng, options->seed ? options->seed : trp_rng_entropy(), 0);
-    history->next.episode = history->episode = history_draw_key(history);
+    history->next.episode = history->episode = key_draw(&history->rng);
     trp_status status = add_column_groups(history, options);
     if (status == TRP_OK)
         *out = history;
@@ -305,6 +237,6 @@ void history_destroy(struct history *history)
         free((void *)history->specs[i].name);
     free(history->specs);
     free(history->groups);
-    free(history->places);
+    free(history->columns);
     free(history);
 }

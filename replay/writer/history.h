@@ -12,7 +12,31 @@
 #include <troupe/writer.h>
 #include "column_group.h"
 
-struct history;
+struct history_column {
+    struct column_group *group;
+    uint32_t index; /* of the tensor in the group's chunks */
+    uint32_t depth; /* the group's */
+    bool given;     /* in the step that is open */
+};
+
+/* history.c alone writes it. */
+struct history {
+    trp_tensor_spec *specs;
+    struct history_column *columns; /* one for each of `specs` */
+    size_t column_count;
+    struct column_group **groups;
+    size_t group_count;
+    size_t step_bytes;
+    trp_rng rng; /* of keys */
+    struct step_number
+        next;          /* of the next step, or of the open one; the steps before it are complete */
+    uint64_t episode;  /* number 0 of history_set_episode() */
+    uint64_t first;    /* serial of the oldest step that was not forgotten */
+    bool open;         /* a step is being put together */
+    bool gaps;         /* a step may lack a cell: history_find() may give NULL */
+    bool large, tuned; /* some group's chunks may be, some group is */
+    struct shm_arena *arena; /* the groups hold it; NULL: none */
+};
 
 /* INVALID_ARGUMENT: no columns, a column that is no tensor of 1 to 2^32 - 1 bytes a chunk. */
 trp_status history_create(struct history **out, const trp_writer_options *options);
@@ -20,8 +44,6 @@ void history_destroy(struct history *history); /* after every reference is gone;
 
 /* Where large chunks are made from now on; NULL: on the heap. */
 void history_set_arena(struct history *history, struct shm_arena *arena);
-const struct shm_arena *history_arena(const struct history *history);
-bool history_is_large(const struct history *history); /* some of its chunks may be */
 
 /* Copies `count` whole steps; see trp_writer_append_steps(). */
 trp_status history_append(struct history *history, const void *const *columns, uint32_t count);
@@ -41,19 +63,10 @@ void history_end_episode(struct history *history, bool keep_steps);
 void history_set_episode(struct history *history, uint64_t number);
 
 uint32_t history_size(const struct history *history, uint32_t column); /* steps to refer to */
-size_t history_columns(const struct history *history);
-const trp_tensor_spec *history_specs(const struct history *history);
-size_t history_step_bytes(const struct history *history);
-int32_t history_episode_steps(const struct history *history); /* complete ones */
 
 /* The chunk that holds `column` of the step `age` steps back (age < size), its row there, and the
  * tensor's index in it; NULL: that step has no such cell. */
 struct group_chunk *history_find(const struct history *history, uint32_t column, uint32_t age,
                                  uint32_t *row, uint32_t *index);
-
-/* Whether history_find() may give NULL for the column. */
-bool history_has_gaps(const struct history *history, uint32_t column);
-
-uint64_t history_draw_key(struct history *history);
 
 #endif

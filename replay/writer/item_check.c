@@ -15,6 +15,7 @@
 #include "limits.h"
 #include "replay/model/signature.h"
 #include "replay/client/unary.h"
+#include "replay/wire/wire.h"
 
 struct known_table {
     char *name;
@@ -67,39 +68,41 @@ void item_check_destroy(struct item_check *check)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-static trp_status take_table(void *arg, trp_bytes name, trp_bytes signature)
+static trp_status take_tables(struct item_check *check, trp_message *reply)
 {
-    struct item_check *check = arg;
-    check->tables = xrealloc(check->tables, (check->count + 1) * sizeof *check->tables);
-    struct known_table *table = &check->tables[check->count++];
-    *table =
-        (struct known_table){.name = xasprintf("%.*s", (int)name.size, (const char *)name.data),
-                             .is_signed = signature.size > 0};
-    if (table->is_signed) /* one that no C program can have is nobody's */
-        table->is_signed = signature_decode(signature, &table->signature) == TRP_OK;
-    return TRP_OK;
+    struct reader reader = reader_of(message_bytes(reply));
+    struct info_table info;
+    bool more = true;
+    for (;;) {
+        TRP_TRY(info_next(&reader, &info, &more));
+        if (!more)
+            return TRP_OK;
+        check->tables = xrealloc(check->tables, (check->count + 1) * sizeof *check->tables);
+        struct known_table *table = &check->tables[check->count++];
+        *table = (struct known_table){
+            .name = xasprintf("%.*s", (int)info.name.size, (const char *)info.name.data)};
+        if (info.signature.size > 0) /* one that no C program can have is nobody's */
+            table->is_signed = signature_decode(info.signature, &table->signature) == TRP_OK;
+    }
 }
 
 /* Whether the question is out; only its first asker waits for that and for the answer. */
 static trp_status ask_server_info(struct item_check *check, struct deadline deadline, bool *out)
 {
     trp_call_options options = {.timeout_ms = -1};
-    trp_status status = TRP_OK;
     if (!check->question)
-        status = trp_stream_open(&check->question, check->channel,
-                                 "/deepmind.reverb.ReverbService/ServerInfo", &options);
-    if (status == TRP_OK && !check->sent) {
-        trp_message *request = trp_message_create(0);
-        if (!request)
-            return trp_fail(TRP_RESOURCE_EXHAUSTED, "no memory for a message");
-        status =
-            trp_stream_send(check->question, request, deadline_left_ms(deadline, &clock_monotonic));
-        check->sent = status == TRP_OK;
-        *out = status == TRP_OK || status != TRP_DEADLINE_EXCEEDED;
-        if (status == TRP_OK)
-            status = trp_stream_half_close(check->question);
-    }
-    return status;
+        TRP_TRY(trp_stream_open(&check->question, check->channel,
+                                "/deepmind.reverb.ReverbService/ServerInfo", &options));
+    if (check->sent)
+        return TRP_OK;
+    trp_message *request = trp_message_create(0);
+    if (!request)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "no memory for a message");
+    trp_status status =
+        trp_stream_send(check->question, request, deadline_left_ms(deadline, &clock_monotonic));
+    check->sent = status == TRP_OK;
+    *out = status != TRP_DEADLINE_EXCEEDED;
+    return check->sent ? trp_stream_half_close(check->question) : status;
 }
 
 /* False: there is no answer, now or ever. */
@@ -122,7 +125,7 @@ static bool learn_tables(struct item_check *check, int64_t timeout_ms)
     check->sent = false;
     forget_tables(check);
     if (status == TRP_OK)
-        status = info_each_table(reply, take_table, check);
+        status = take_tables(check, reply);
     trp_message_destroy(reply);
     if (status == TRP_UNIMPLEMENTED || status == TRP_INVALID_ARGUMENT)
         check->off = true;

@@ -6,7 +6,6 @@
 #include <troupe/item.h>
 #include <troupe/rng.h>
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,8 +15,6 @@
 #include "replay/wire/tensor.h"
 #include "replay/wire/wire.h"
 #include "replay/wire/bytes.h"
-
-static const char insert_path[] = "/deepmind.reverb.ReverbService/InsertStream";
 
 /* Memory that the message being built points to; freed when it was sent. */
 struct block {
@@ -45,7 +42,8 @@ trp_status trp_item_writer_create(trp_item_writer **out, trp_channel *channel)
     *out = NULL;
     writer->channel = channel;
     trp_rng_init(&writer->rng, trp_rng_entropy(), 0);
-    trp_status status = trp_stream_open(&writer->stream, channel, insert_path, NULL);
+    trp_status status = trp_stream_open(&writer->stream, channel,
+                                        "/deepmind.reverb.ReverbService/InsertStream", NULL);
     if (status == TRP_OK)
         *out = writer;
     else
@@ -136,21 +134,6 @@ trp_status trp_item_writer_flush(trp_item_writer *writer, int64_t timeout_ms)
 
 /* ---- items ------------------------------------------------------------------------------- */
 
-/* Whether these are the lengths of `count` strings, and then as many bytes as they say. */
-static bool strings_fit(trp_bytes data, size_t count)
-{
-    struct reader reader = reader_of(data);
-    uint64_t length = 0, sum = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (!read_varint(&reader, &length) || length > data.size)
-            return false;
-        sum += length;
-        if (sum > data.size)
-            return false;
-    }
-    return sum == (uint64_t)(reader.end - reader.at);
-}
-
 static trp_status column_check(const trp_item_array *column, size_t index)
 {
     bool strings = column->dtype == TRP_STRING;
@@ -168,7 +151,7 @@ static trp_status column_check(const trp_item_array *column, size_t index)
     if (rows > INT32_MAX || column->data.size > UINT32_MAX)
         return trp_fail(TRP_INVALID_ARGUMENT, "column %zu: %zu steps of %zu bytes in all", index,
                         rows, column->data.size);
-    if (strings && !strings_fit(column->data, bytes))
+    if (strings && strings_check(column->data, bytes) != TRP_OK)
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "column %zu: its bytes are not the %zu strings of its shape", index, bytes);
     if (!strings && bytes != column->data.size)
@@ -177,25 +160,21 @@ static trp_status column_check(const trp_item_array *column, size_t index)
     return TRP_OK;
 }
 
-/* The tensor's bytes as they lie in a chunk; how many. */
-static size_t content_write(const trp_item_array *column, uint8_t *out)
+/* The tensor's bytes as they lie in a chunk, in `memory`. */
+static trp_bytes content_write(const trp_item_array *column, uint8_t *memory)
 {
     size_t size = column->data.size;
-    if (column->dtype == TRP_STRING) {
-        if (size)
-            memcpy(out, column->data.data, size);
-        return size;
-    }
-    size_t compressed = size ? block_compress(column->data, out) : 0;
+    bool plain = column->dtype == TRP_STRING || size == 0;
+    size_t compressed = plain ? 0 : block_compress(column->data, memory);
     if (compressed)
-        return compressed;
-    uint8_t header[BLOCK_HEADER_BYTES_MAX], *end = header + sizeof header;
-    const uint8_t *start = block_literal_header(end, (uint32_t)size);
-    size_t length = (size_t)(end - start);
-    memcpy(out, start, length);
+        return (trp_bytes){memory, compressed};
+    uint8_t *rows = memory + BLOCK_HEADER_BYTES_MAX;
     if (size)
-        memcpy(out + length, column->data.data, size);
-    return length + size;
+        memcpy(rows, column->data.data, size);
+    if (column->dtype == TRP_STRING)
+        return (trp_bytes){rows, size};
+    const uint8_t *start = block_literal_header(rows, (uint32_t)size);
+    return (trp_bytes){start, (size_t)(rows - start) + size};
 }
 
 static void chunk_push(trp_item_writer *writer, const trp_item_array *column, uint64_t episode)
@@ -210,7 +189,7 @@ static void chunk_push(trp_item_writer *writer, const trp_item_array *column, ui
     block->tensor.dims[0] = 1;
     for (uint32_t i = 0; i < column->rank; i++)
         block->tensor.dims[i + shift] = column->shape[i];
-    block->tensor.content = (trp_bytes){block->bytes, content_write(column, block->bytes)};
+    block->tensor.content = content_write(column, block->bytes);
     int32_t rows = (int32_t)block->tensor.dims[0];
     block->steps = (struct wire_steps){.episode_id = episode,
                                        .end = rows > 0 ? rows - 1 : 0,

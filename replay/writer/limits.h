@@ -2,13 +2,10 @@
 #ifndef TRP_REPLAY_WRITER_LIMITS_H
 #define TRP_REPLAY_WRITER_LIMITS_H
 
-#include <stdint.h>
-
 enum {
     /* shm_arena.c: what chunks in it are rounded to. */
     SHM_ARENA_UNIT_BYTES = 4096,
-    /* item_writer.c: messages like a writer's; 1024 items on their way, as many as a lane
-       takes. */
+    /* item_writer.c: messages like a writer's; 1024 items on their way, as many as a lane takes. */
     ITEM_WRITER_BATCH_MAX = 64,
     ITEM_WRITER_BYTES_MAX = 4 << 20,
     ITEM_WRITER_UNCONFIRMED_MAX = 1024,
@@ -26,13 +23,11 @@ enum {
     WRITER_BATCH_ITEMS = 64,
     /* history.c: tuned chunks: what a chunk costs beside its rows is nothing long before. */
     WRITER_TUNED_LENGTH_MAX = 1024,
-    /* model/limiter_explain.c: what the wait for an explanation may add to a wait that timed out;
-     * item_check.c: the wait for a table's signature before the first item. */
+    /* item_check.c: the wait for a table's signature before the first item. */
     SIGNATURE_WAIT_MS = 1000,
     /* structured_writer.c: steps that a pattern looks back: 24 bytes a column and step. */
     STRUCTURED_HISTORY_MAX = 1 << 20,
-    /* writer.c: where a message stops taking items: half an L2 cache, and 18 items of 28 KB.
-     */
+    /* writer.c: where a message stops taking items: half an L2 cache, and 18 items of 28 KB. */
     WRITER_MESSAGE_BYTES = 512 * 1024,
     /* The same of one whose chunks lie in shared memory: nobody copies it, and it costs both ends
      * 30 us whatever is in it; half of what is on its way, so that neither waits for the other. */

@@ -21,11 +21,6 @@
 #include "limits.h"
 #include "replay/wire/parts.h"
 
-struct table_name {
-    char *text;
-    trp_bytes bytes;
-};
-
 struct outbox_slot {
     uint64_t key;
     uint32_t table; /* in outbox.tables */
@@ -38,32 +33,6 @@ struct outbox_slot {
     trp_bytes bytes; /* the item as field 2, at the end of `memory` */
 };
 
-struct chunk_list {
-    struct group_chunk **chunks;
-    uint32_t count, capacity;
-};
-
-struct outbox {
-    struct history *history;
-    struct outbox_slot *slots;
-    uint32_t capacity;
-    uint64_t mask;                     /* of the ring, a power of two */
-    uint64_t first, sent, ready, next; /* serials, from 1 */
-    uint32_t unconfirmed;
-    uint64_t policy_version;
-    bool tuned; /* some group wants to know what items take */
-    uint64_t confirmed;
-    uint64_t mark; /* ascending: who looked at a chunk last */
-    struct chunk_list kept;
-    /* The message made last, until outbox_sent(). */
-    struct chunk_list fresh; /* chunks in it */
-    uint64_t message_end;    /* serial behind its items */
-    /* Scratch. */
-    struct wire_keys keys;
-    struct table_name *tables;
-    uint32_t table_count;
-};
-
 static struct outbox_slot *slot_at(const struct outbox *outbox, uint64_t serial)
 {
     return &outbox->slots[serial & outbox->mask];
@@ -71,8 +40,7 @@ static struct outbox_slot *slot_at(const struct outbox *outbox, uint64_t serial)
 
 static void chunk_list_push(struct chunk_list *list, struct group_chunk *chunk)
 {
-    if (list->count == list->capacity)
-        list->chunks = array_grow(list->chunks, &list->capacity, sizeof *list->chunks);
+    list->chunks = array_room(list->chunks, list->count, &list->capacity, sizeof *list->chunks);
     list->chunks[list->count++] = chunk;
 }
 
@@ -81,12 +49,10 @@ static void chunk_list_push(struct chunk_list *list, struct group_chunk *chunk)
 static uint32_t intern_table(struct outbox *outbox, const char *table)
 {
     for (uint32_t i = 0; i < outbox->table_count; i++)
-        if (strcmp(outbox->tables[i].text, table) == 0)
+        if (strcmp((const char *)outbox->tables[i].data, table) == 0)
             return i;
     outbox->tables = xrealloc(outbox->tables, (outbox->table_count + 1) * sizeof *outbox->tables);
-    char *text = xstrdup(table);
-    outbox->tables[outbox->table_count] =
-        (struct table_name){text, {(const uint8_t *)text, strlen(text)}};
+    outbox->tables[outbox->table_count] = text_bytes(xstrdup(table));
     return outbox->table_count++;
 }
 
@@ -110,7 +76,7 @@ static void slot_add_chunk(struct outbox *outbox, struct outbox_slot *slot,
 static trp_status check_ages(const struct outbox *outbox, const trp_item_column *column)
 {
     uint32_t steps = history_size(outbox->history, column->column), row, index;
-    const char *name = history_specs(outbox->history)[column->column].name;
+    const char *name = outbox->history->specs[column->column].name;
     for (uint32_t i = 0; i < column->length; i++) {
         uint32_t age = item_column_age(column, i);
         if (age >= steps)
@@ -127,21 +93,21 @@ static trp_status check_ages(const struct outbox *outbox, const trp_item_column 
 
 static trp_status check_column(const struct outbox *outbox, const trp_item_column *column)
 {
-    if (column->column >= history_columns(outbox->history))
+    if (column->column >= outbox->history->column_count)
         return trp_fail(TRP_INVALID_ARGUMENT, "item: column %u of %zu columns", column->column,
-                        history_columns(outbox->history));
+                        outbox->history->column_count);
     uint32_t steps = history_size(outbox->history, column->column);
     if (column->length == 0 ||
         (!column->ages && (column->age >= steps || column->length > column->age + 1)))
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "item: column %u (%s) wants %u steps from age %u on, the history has %u",
-                        column->column, history_specs(outbox->history)[column->column].name,
-                        column->length, column->age, steps);
+                        column->column, outbox->history->specs[column->column].name, column->length,
+                        column->age, steps);
     if (column->squeeze && column->length != 1)
         return trp_fail(TRP_INVALID_ARGUMENT, "item: column %u (%s) squeezes %u steps",
-                        column->column, history_specs(outbox->history)[column->column].name,
+                        column->column, outbox->history->specs[column->column].name,
                         column->length);
-    if (!column->ages && !history_has_gaps(outbox->history, column->column))
+    if (!column->ages && !outbox->history->gaps)
         return TRP_OK; /* the usual item: all of it is there */
     return check_ages(outbox, column);
 }
@@ -214,17 +180,14 @@ static uint8_t *put_column(struct outbox *outbox, uint8_t *at, struct outbox_slo
     }
 }
 
-/* Everything but columns. */
-static size_t item_head_size_max(size_t table)
-{
-    return 80 + table;
-}
+/* More than all of an item but its columns and its table's name. */
+enum { ITEM_HEAD_BYTES = 80 };
 
 /* More than an item of these columns takes: a slice is at most 33 bytes, and there are no more of
  * them than steps. */
 static size_t item_size_max(size_t table, const trp_item_column *columns, size_t column_count)
 {
-    size_t size = item_head_size_max(table);
+    size_t size = ITEM_HEAD_BYTES + table;
     for (size_t i = 0; i < column_count; i++)
         size += 16 + (size_t)columns[i].length * 40;
     return size;
@@ -233,24 +196,25 @@ static size_t item_size_max(size_t table, const trp_item_column *columns, size_t
 static void slot_encode(struct outbox *outbox, struct outbox_slot *slot, double priority,
                         const trp_item_column *columns, size_t column_count)
 {
-    trp_bytes table = outbox->tables[slot->table].bytes;
+    trp_bytes table = outbox->tables[slot->table];
     size_t size = item_size_max(table.size, columns, column_count);
     if (size > slot->capacity) {
         slot->capacity = size;
         slot->memory = xrealloc(slot->memory, size);
     }
-    struct writer writer = {.start = slot->memory, .at = slot->memory + slot->capacity};
-    const uint8_t *end = writer.at;
+    uint8_t *end = slot->memory + slot->capacity, *at = end;
     for (size_t i = column_count; i-- > 0;)
-        writer.at = put_column(outbox, writer.at, slot, &columns[i]);
-    assert(writer.at >= writer.start + item_head_size_max(table.size));
-    put_len_header(&writer, 8, end);
+        at = put_column(outbox, at, slot, &columns[i]);
+    assert(at >= slot->memory + ITEM_HEAD_BYTES + table.size);
+    struct writer writer = writer_of(slot->memory, slot->capacity);
+    writer.size = (size_t)(end - at);
+    put_len_header(&writer, 8, 0);
     put_item_head(&writer, &(struct wire_item){.key = slot->key,
                                                .table = table,
                                                .priority = priority,
                                                .policy_version = outbox->policy_version});
-    put_len_header(&writer, 2, end);
-    slot->bytes = (trp_bytes){writer.at, (size_t)(end - writer.at)};
+    put_len_header(&writer, 2, 0);
+    slot->bytes = writer_bytes(&writer);
 }
 
 trp_status outbox_check(const struct outbox *outbox, double priority,
@@ -271,7 +235,7 @@ void outbox_add(struct outbox *outbox, const char *table, double priority,
     assert(!outbox_full(outbox));
     uint64_t serial = outbox->next++;
     struct outbox_slot *slot = slot_at(outbox, serial);
-    slot->key = history_draw_key(outbox->history);
+    slot->key = key_draw(&outbox->history->rng);
     slot->table = intern_table(outbox, table);
     slot->confirmed = false;
     slot->chunk_count = 0;
@@ -284,11 +248,6 @@ void outbox_add(struct outbox *outbox, const char *table, double priority,
     }
     if (key)
         *key = slot->key;
-}
-
-void outbox_set_policy_version(struct outbox *outbox, uint64_t version)
-{
-    outbox->policy_version = version;
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -330,7 +289,7 @@ uint32_t outbox_ready(struct outbox *outbox)
         const struct outbox_slot *slot = slot_at(outbox, outbox->ready);
         if (!slot_is_ready(slot))
             break;
-        if (outbox->tuned)
+        if (outbox->history->tuned)
             slot_note(slot);
     }
     while (outbox->sent < outbox->ready && slot_at(outbox, outbox->sent)->confirmed)
@@ -341,12 +300,12 @@ uint32_t outbox_ready(struct outbox *outbox)
 /* True when the server sees the chunk where it is. */
 static bool chunk_is_in_arena(const struct outbox *outbox, const struct group_chunk *chunk)
 {
-    return chunk->reference.size > 0 && chunk->arena == history_arena(outbox->history);
+    return chunk->reference.size > 0 && chunk->arena == outbox->history->arena;
 }
 
 /* Chooses items from the oldest unsent on, up to a message's size, and lists their unsent chunks;
  * the bytes of both. */
-static size_t choose_items(struct outbox *outbox)
+static void choose_items(struct outbox *outbox)
 {
     size_t size = 0, beside = 0;
     outbox->fresh.count = 0;
@@ -365,14 +324,13 @@ static size_t choose_items(struct outbox *outbox)
                 continue;
             chunk->seen_by = outbox->mark;
             chunk_list_push(&outbox->fresh, chunk);
-            size_t told =
+            size_t here =
                 chunk_is_in_arena(outbox, chunk) ? chunk->reference.size : chunk->wire_size;
-            size += told;
-            beside += chunk->wire_size - told;
+            size += here;
+            beside += chunk->wire_size - here;
         }
     }
     outbox->message_end = serial;
-    return size;
 }
 
 static bool chunk_is_wanted(const struct outbox *outbox, const struct group_chunk *chunk)
@@ -380,31 +338,29 @@ static bool chunk_is_wanted(const struct outbox *outbox, const struct group_chun
     return chunk->in_history || chunk->last_item >= outbox->message_end;
 }
 
-static size_t choose_keys(struct outbox *outbox)
+static void choose_keys(struct outbox *outbox)
 {
-    size_t size = 0;
     outbox->keys.count = 0;
     const struct chunk_list *lists[] = {&outbox->kept, &outbox->fresh};
     for (size_t i = 0; i < 2; i++)
         for (uint32_t j = 0; j < lists[i]->count; j++) {
             const struct group_chunk *chunk = lists[i]->chunks[j];
-            if (!chunk_is_wanted(outbox, chunk))
-                continue;
-            wire_push_key(&outbox->keys, chunk->key);
-            size += varint_size(chunk->key);
+            if (chunk_is_wanted(outbox, chunk))
+                wire_push_key(&outbox->keys, chunk->key);
         }
-    return size;
 }
 
-static void write_message(const struct outbox *outbox, trp_bytes hello, struct writer *writer)
+struct outbox_content {
+    const struct outbox *outbox;
+    trp_bytes hello;
+};
+
+static void put_content(struct writer *writer, const void *of)
 {
-    put_bytes_field(writer, INBOX_HELLO_FIELD, hello);
-    const uint8_t *end = writer->at;
-    if (outbox->keys.count > 0) {
-        for (uint32_t i = outbox->keys.count; i-- > 0;)
-            put_varint(writer, outbox->keys.keys[i]);
-        put_len_header(writer, 3, end);
-    }
+    const struct outbox_content *content = of;
+    const struct outbox *outbox = content->outbox;
+    put_bytes_field(writer, SHM_HELLO_FIELD, content->hello);
+    put_keys(writer, 3, &outbox->keys);
     for (uint64_t serial = outbox->message_end; serial-- > outbox->sent;) {
         const struct outbox_slot *slot = slot_at(outbox, serial);
         if (!slot->confirmed)
@@ -421,19 +377,9 @@ static void write_message(const struct outbox *outbox, trp_bytes hello, struct w
 
 trp_status outbox_message(struct outbox *outbox, trp_bytes hello, trp_message **message)
 {
-    size_t size = choose_items(outbox);
-    assert(size > 0);
-    size += bytes_field_size(choose_keys(outbox));
-    if (hello.size > 0)
-        size += varint_size(TAG(INBOX_HELLO_FIELD, LEN)) + varint_size(hello.size) + hello.size;
-    *message = trp_message_create(size);
-    if (!*message)
-        return trp_fail(TRP_RESOURCE_EXHAUSTED, "no memory for a message of %zu bytes", size);
-    struct writer writer = {.start = trp_message_data(*message)};
-    writer.at = writer.start + size;
-    write_message(outbox, hello, &writer);
-    assert(writer.at == writer.start); /* the size and the writing agree */
-    return TRP_OK;
+    choose_items(outbox);
+    choose_keys(outbox);
+    return message_encode(put_content, &(struct outbox_content){outbox, hello}, message);
 }
 
 void outbox_sent(struct outbox *outbox)
@@ -506,11 +452,6 @@ trp_status outbox_confirm(struct outbox *outbox, trp_bytes response)
     return TRP_OK;
 }
 
-uint32_t outbox_unconfirmed(const struct outbox *outbox)
-{
-    return outbox->unconfirmed;
-}
-
 uint32_t outbox_unsent(const struct outbox *outbox)
 {
     return (uint32_t)(outbox->next - outbox->sent);
@@ -521,25 +462,19 @@ bool outbox_full(const struct outbox *outbox)
     return outbox->next - outbox->first == outbox->capacity;
 }
 
-uint64_t outbox_confirmed(const struct outbox *outbox)
-{
-    return outbox->confirmed;
-}
-
 const char *outbox_table(const struct outbox *outbox)
 {
     if (outbox->first == outbox->next)
         return NULL;
-    return outbox->tables[slot_at(outbox, outbox->first)->table].text;
+    return (const char *)outbox->tables[slot_at(outbox, outbox->first)->table].data;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-struct outbox *outbox_create(struct history *history, uint32_t capacity, bool tuned)
+struct outbox *outbox_create(struct history *history, uint32_t capacity)
 {
     struct outbox *outbox = xcalloc(1, sizeof *outbox);
     outbox->history = history;
-    outbox->tuned = tuned;
     outbox->capacity = capacity;
     while (outbox->mask + 1 < capacity)
         outbox->mask = 2 * outbox->mask + 1;
@@ -561,7 +496,7 @@ void outbox_destroy(struct outbox *outbox)
         free(slot->memory);
     }
     for (uint32_t i = 0; i < outbox->table_count; i++)
-        free(outbox->tables[i].text);
+        free((void *)outbox->tables[i].data);
     free(outbox->tables);
     free(outbox->slots);
     free(outbox->kept.chunks);

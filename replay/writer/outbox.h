@@ -11,13 +11,36 @@
 #include <troupe/status.h>
 #include <troupe/writer.h>
 #include "history.h"
+#include "replay/wire/wire.h"
 
-struct outbox;
+struct chunk_list {
+    struct group_chunk **chunks;
+    uint32_t count, capacity;
+};
 
-/* Room for `capacity` items over `history`, which is borrowed; `tuned`: its groups learn from
- * items.
- */
-struct outbox *outbox_create(struct history *history, uint32_t capacity, bool tuned);
+/* outbox.c alone writes it, but for the version. */
+struct outbox {
+    struct history *history;
+    struct outbox_slot *slots;
+    uint32_t capacity;
+    uint64_t mask;                     /* of the ring, a power of two */
+    uint64_t first, sent, ready, next; /* serials, from 1 */
+    uint32_t unconfirmed;              /* items, unsent ones included */
+    uint64_t policy_version;           /* of items to come; the writer's to set */
+    uint64_t confirmed;                /* in all */
+    uint64_t mark;                     /* ascending: who looked at a chunk last */
+    struct chunk_list kept;            /* by the server */
+    /* The message made last, until outbox_sent(). */
+    struct chunk_list fresh; /* chunks in it */
+    uint64_t message_end;    /* serial behind its items */
+    /* Scratch. */
+    struct wire_keys keys;
+    trp_bytes *tables; /* their names, owned, each with a zero behind it */
+    uint32_t table_count;
+};
+
+/* Room for `capacity` items over `history`, which is borrowed. */
+struct outbox *outbox_create(struct history *history, uint32_t capacity);
 void outbox_destroy(struct outbox *outbox); /* NULL is fine */
 
 /* How old step `i` of an item's column is. */
@@ -34,12 +57,8 @@ trp_status outbox_check(const struct outbox *outbox, double priority,
 void outbox_add(struct outbox *outbox, const char *table, double priority,
                 const trp_item_column *columns, size_t column_count, uint64_t *key);
 
-void outbox_set_policy_version(struct outbox *outbox, uint64_t version); /* of items to come */
-
-uint32_t outbox_unconfirmed(const struct outbox *outbox); /* unsent ones included */
 uint32_t outbox_unsent(const struct outbox *outbox);
 bool outbox_full(const struct outbox *outbox);
-uint64_t outbox_confirmed(const struct outbox *outbox);
 
 /* Unsent items whose chunks are all closed. Never more than the ones before the first that is not.
  */

@@ -33,32 +33,30 @@ static trp_status unusable(const char *path, const char *why)
     return trp_fail(TRP_FAILED_PRECONDITION, "%s: %s", path, why);
 }
 
-static bool is_inbox(const struct stat *info, const struct shared_inbox *inbox)
+static bool is_segment(const struct stat *info, const struct shared_segment *segment)
 {
-    return S_ISREG(info->st_mode) && info->st_dev == inbox->device &&
-           info->st_ino == inbox->inode && (uint64_t)info->st_size == inbox->bytes;
+    return S_ISREG(info->st_mode) && info->st_dev == segment->device &&
+           info->st_ino == segment->inode && (uint64_t)info->st_size == segment->bytes;
 }
 
-/* A look before it is opened: what is not the inbox may be anything. */
-static trp_status arena_file_check(const char *path, const struct shared_inbox *inbox)
-{
-    struct stat info;
-    if (stat(path, &info) != 0)
-        return unusable(path, strerror(errno));
-    return is_inbox(&info, inbox) ? TRP_OK : unusable(path, "is another file than the server's");
-}
-
-static trp_status arena_file_map(const char *path, const struct shared_inbox *inbox,
+static trp_status arena_file_map(const char *path, const struct shared_segment *segment,
                                  uint8_t **memory)
 {
+    struct stat info;
+    /* What is not the segment may be anything: it is looked at before it is opened, and after,
+     * because the number may be another file's by then. */
+    if (stat(path, &info) != 0)
+        return unusable(path, strerror(errno));
+    if (!is_segment(&info, segment))
+        return unusable(path, "is another file than the server's");
     int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return unusable(path, strerror(errno));
     void *map = MAP_FAILED;
     int seals = fcntl(fd, F_GET_SEALS);
-    struct stat info; /* the number may be another file's by now */
-    if (seals >= 0 && (seals & F_SEAL_SHRINK) && fstat(fd, &info) == 0 && is_inbox(&info, inbox))
-        map = mmap(NULL, inbox->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (seals >= 0 && (seals & F_SEAL_SHRINK) && fstat(fd, &info) == 0 &&
+        is_segment(&info, segment))
+        map = mmap(NULL, segment->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
     if (map == MAP_FAILED)
         return unusable(path, "is another file by now, not sealed, or cannot be mapped");
@@ -66,16 +64,14 @@ static trp_status arena_file_map(const char *path, const struct shared_inbox *in
     return TRP_OK;
 }
 
-trp_status shm_arena_open(struct shm_arena **out, const struct shared_inbox *inbox)
+trp_status shm_arena_open(struct shm_arena **out, const struct shared_segment *segment)
 {
-    char *path = xasprintf("/proc/%u/fd/%u", inbox->pid, inbox->fd);
+    char *path = xasprintf("/proc/%u/fd/%u", segment->pid, segment->fd);
     uint8_t *memory = NULL;
     *out = NULL;
-    trp_status status = arena_file_check(path, inbox);
-    if (status == TRP_OK)
-        status = arena_file_map(path, inbox, &memory);
-    if (status == TRP_OK && memcmp(memory, inbox->nonce, SHARED_NONCE_BYTES) != 0) {
-        munmap(memory, inbox->bytes);
+    trp_status status = arena_file_map(path, segment, &memory);
+    if (status == TRP_OK && memcmp(memory, segment->nonce, SHARED_NONCE_BYTES) != 0) {
+        munmap(memory, segment->bytes);
         status = unusable(path, "has not the server's nonce");
     }
     free(path);
@@ -83,8 +79,8 @@ trp_status shm_arena_open(struct shm_arena **out, const struct shared_inbox *inb
     struct shm_arena *arena = xcalloc(1, sizeof *arena);
     arena->refs = 1;
     arena->memory = memory;
-    arena->bytes = inbox->bytes;
-    arena->units = (uint32_t)(inbox->bytes / SHM_ARENA_UNIT_BYTES);
+    arena->bytes = segment->bytes;
+    arena->units = (uint32_t)(segment->bytes / SHM_ARENA_UNIT_BYTES);
     arena->taken = xcalloc(arena->units + 1, sizeof *arena->taken);
     arena->taken[0] = true;
     *out = arena;

@@ -1,4 +1,4 @@
-/* A writer's side of an inbox: memory that the server sees too, and chunks are made in. It stays
+/* A writer's side of a segment: memory that the server sees too, and chunks are made in. It stays
  * while chunks lie in it, whatever became of the server. One thread. */
 #ifndef TRP_REPLAY_WRITER_SHM_ARENA_H
 #define TRP_REPLAY_WRITER_SHM_ARENA_H
@@ -12,7 +12,7 @@
 struct shm_arena;
 
 /* With one reference. Any status: the memory is not here, not ours to use, or not the server's. */
-trp_status shm_arena_open(struct shm_arena **out, const struct shared_inbox *inbox);
+trp_status shm_arena_open(struct shm_arena **out, const struct shared_segment *segment);
 
 const uint8_t *shm_arena_memory(const struct shm_arena *arena);
 

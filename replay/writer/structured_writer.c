@@ -22,17 +22,9 @@ struct step_cell {
 };
 
 struct pattern {
-    char *table;
-    trp_item_column *columns;
-    size_t column_count;
-    uint32_t **ages; /* one list a column, or NULL */
-    trp_condition *conditions;
-    size_t condition_count;
-    uint32_t age_max; /* steps that it needs */
-    double priority;
-    bool td_error;
-    uint32_t td_column;
-    double td_max_weight;
+    trp_pattern from;          /* the caller's, with copies of what it refers to */
+    trp_item_column *columns;  /* of its items */
+    uint32_t age_max;          /* steps that it needs */
     uint64_t applied, checked; /* at which number of steps last; 0: never */
     int32_t since_applied;
 };
@@ -50,6 +42,7 @@ struct trp_structured_writer {
     uint32_t depth;
     uint64_t steps;      /* appended in all; the newest is steps - 1 */
     uint64_t first_step; /* the oldest that is not forgotten */
+    uint64_t items;      /* made */
     bool open;           /* the newest step is not complete */
     bool owing;          /* the newest step was not looked at by all patterns */
 };
@@ -58,22 +51,19 @@ enum { UNUSED = UINT32_MAX };
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static bool is_signed(trp_dtype dtype)
+/* u: an integer, s: a signed one, f: another number that conditions and patterns can look at. */
+static char kind_of(trp_dtype dtype)
 {
-    return dtype == TRP_INT8 || dtype == TRP_INT16 || dtype == TRP_INT32 || dtype == TRP_INT64;
+    static const char kinds[] = {
+        [TRP_BOOL] = 'u',   [TRP_UINT8] = 'u',   [TRP_UINT16] = 'u', [TRP_UINT32] = 'u',
+        [TRP_UINT64] = 'u', [TRP_INT8] = 's',    [TRP_INT16] = 's',  [TRP_INT32] = 's',
+        [TRP_INT64] = 's',  [TRP_FLOAT32] = 'f', [TRP_FLOAT64] = 'f'};
+    return (size_t)dtype < sizeof kinds ? kinds[dtype] : 0;
 }
 
 static bool is_integer(trp_dtype dtype)
 {
-    return is_signed(dtype) || dtype == TRP_BOOL || dtype == TRP_UINT8 || dtype == TRP_UINT16 ||
-           dtype == TRP_UINT32 || dtype == TRP_UINT64;
-}
-
-/* Patterns and conditions can look at such a column. */
-static bool is_readable(const trp_tensor_spec *spec)
-{
-    return spec->rank == 0 &&
-           (is_integer(spec->dtype) || spec->dtype == TRP_FLOAT32 || spec->dtype == TRP_FLOAT64);
+    return kind_of(dtype) == 'u' || kind_of(dtype) == 's';
 }
 
 static void read_scalar(trp_dtype dtype, const void *data, struct step_cell *cell)
@@ -85,7 +75,7 @@ static void read_scalar(trp_dtype dtype, const void *data, struct step_cell *cel
     memcpy(&bits, data, size); /* little endian, like every host we build for */
     if (is_integer(dtype)) {
         bits = dtype == TRP_BOOL ? bits != 0 : bits;
-        int64_t integer = is_signed(dtype) ? (int64_t)(bits << above) >> above : (int64_t)bits;
+        int64_t integer = kind_of(dtype) == 's' ? (int64_t)(bits << above) >> above : (int64_t)bits;
         cell->integer = (int32_t)integer;
         cell->number = (double)integer;
     } else if (dtype == TRP_FLOAT32) {
@@ -109,15 +99,9 @@ static void note_cells(trp_structured_writer *writer, const void *const *columns
         if (writer->used[i] == UNUSED || !columns[i])
             continue;
         cell->given = true;
-        if (is_readable(&writer->specs[i]))
+        if (writer->specs[i].rank == 0 && kind_of(writer->specs[i].dtype))
             read_scalar(writer->specs[i].dtype, columns[i], cell);
     }
-}
-
-static void begin_step(trp_structured_writer *writer)
-{
-    writer->steps++;
-    memset(cell_at(writer, 0, 0), 0, writer->column_count * sizeof *writer->cells);
 }
 
 /* ---- patterns -------------------------------------------------------------------------------- */
@@ -157,22 +141,13 @@ static bool holds(const trp_structured_writer *writer, const struct pattern *pat
     return result != condition->inverse;
 }
 
-/* Which of the caller's columns the writer's is. */
-static uint32_t source_of(const trp_structured_writer *writer, uint32_t used)
-{
-    uint32_t column = 0;
-    while (writer->used[column] != used)
-        column++;
-    return column;
-}
-
 static bool cells_are_there(const trp_structured_writer *writer, const struct pattern *pattern)
 {
     if (buffer_length(writer) < pattern->age_max)
         return false;
-    for (size_t i = 0; i < pattern->column_count; i++) {
+    for (size_t i = 0; i < pattern->from.column_count; i++) {
         const trp_item_column *column = &pattern->columns[i];
-        uint32_t source = source_of(writer, column->column);
+        uint32_t source = pattern->from.columns[i].column;
         for (uint32_t j = 0; j < column->length; j++)
             if (!cell_at(writer, source, item_column_age(column, j))->given)
                 return false;
@@ -182,17 +157,18 @@ static bool cells_are_there(const trp_structured_writer *writer, const struct pa
 
 static double priority_of(const trp_structured_writer *writer, const struct pattern *pattern)
 {
-    if (!pattern->td_error)
-        return pattern->priority;
-    const trp_item_column *column = &pattern->columns[pattern->td_column];
-    uint32_t source = source_of(writer, column->column);
+    const trp_pattern *from = &pattern->from;
+    if (!from->td_error)
+        return from->priority > 0 ? from->priority : 1;
+    const trp_item_column *column = &pattern->columns[from->td_column];
+    uint32_t source = from->columns[from->td_column].column;
     double most = 0, sum = 0;
     for (uint32_t i = 0; i < column->length; i++) {
         double error = fabs(cell_at(writer, source, item_column_age(column, i))->number);
         most = fmax(most, error);
         sum += error;
     }
-    return pattern->td_max_weight * most + (1 - pattern->td_max_weight) * sum / column->length;
+    return from->td_max_weight * most + (1 - from->td_max_weight) * sum / column->length;
 }
 
 static trp_status apply_pattern(trp_structured_writer *writer, struct pattern *pattern, bool ending,
@@ -204,14 +180,15 @@ static trp_status apply_pattern(trp_structured_writer *writer, struct pattern *p
         pattern->since_applied++;
         pattern->checked = writer->steps;
     }
-    for (size_t i = 0; i < pattern->condition_count; i++)
-        if (!holds(writer, pattern, &pattern->conditions[i], ending, step_index))
+    for (size_t i = 0; i < pattern->from.condition_count; i++)
+        if (!holds(writer, pattern, &pattern->from.conditions[i], ending, step_index))
             return TRP_OK;
     if (!cells_are_there(writer, pattern))
         return TRP_OK;
-    TRP_TRY(trp_writer_create_item(writer->writer, pattern->table, priority_of(writer, pattern),
-                                   pattern->columns, pattern->column_count,
-                                   deadline_left_ms(deadline, &clock_monotonic), NULL));
+    TRP_TRY(trp_writer_create_item(
+        writer->writer, pattern->from.table, priority_of(writer, pattern), pattern->columns,
+        pattern->from.column_count, deadline_left_ms(deadline, &clock_monotonic), NULL));
+    writer->items++;
     pattern->applied = writer->steps;
     pattern->since_applied = 0;
     return TRP_OK;
@@ -253,8 +230,10 @@ trp_status trp_structured_writer_append(trp_structured_writer *writer, const voi
         if (writer->used[i] != UNUSED)
             writer->values[writer->used[i]] = columns[i];
     TRP_TRY(trp_writer_append_part(writer->writer, writer->values, partial));
-    if (!writer->open)
-        begin_step(writer);
+    if (!writer->open) {
+        writer->steps++;
+        memset(cell_at(writer, 0, 0), 0, writer->column_count * sizeof *writer->cells);
+    }
     writer->open = partial;
     note_cells(writer, columns);
     return apply_all(writer, false, deadline);
@@ -281,6 +260,11 @@ trp_status trp_structured_writer_end_episode(trp_structured_writer *writer, bool
     if (!keep_steps)
         writer->first_step = writer->steps;
     return TRP_OK;
+}
+
+uint64_t trp_structured_writer_items(const trp_structured_writer *writer)
+{
+    return writer->items;
 }
 
 trp_writer *trp_structured_writer_writer(trp_structured_writer *writer)
@@ -378,9 +362,9 @@ static void find_used(trp_structured_writer *writer, const trp_pattern *patterns
             writer->used[i] = (uint32_t)writer->used_count++;
 }
 
-static void set_column(const trp_structured_writer *writer, struct pattern *pattern, size_t index,
-                       const trp_pattern_column *node)
+static void set_column(const trp_structured_writer *writer, struct pattern *pattern, size_t index)
 {
+    const trp_pattern_column *node = &pattern->from.columns[index];
     trp_item_column *column = &pattern->columns[index];
     uint32_t step = node->step ? (uint32_t)node->step : 1;
     uint32_t span = node->start ? (uint32_t)(node->stop - node->start) : 1;
@@ -392,30 +376,31 @@ static void set_column(const trp_structured_writer *writer, struct pattern *patt
         pattern->age_max = column->age + 1;
     if (step == 1)
         return;
-    pattern->ages[index] = xcalloc(column->length, sizeof(uint32_t));
+    uint32_t *ages = xcalloc(column->length, sizeof *ages);
     for (uint32_t i = 0; i < column->length; i++)
-        pattern->ages[index][i] = column->age - i * step;
-    column->ages = pattern->ages[index];
+        ages[i] = column->age - i * step;
+    column->ages = ages;
+}
+
+static void *copy_of(const void *from, size_t count, size_t size)
+{
+    void *copy = xcalloc(count + 1, size);
+    if (count)
+        memcpy(copy, from, count * size);
+    return copy;
 }
 
 static void pattern_init(const trp_structured_writer *writer, struct pattern *pattern,
                          const trp_pattern *from)
 {
-    pattern->table = xstrdup(from->table);
-    pattern->column_count = from->column_count;
+    pattern->from = *from;
+    pattern->from.table = xstrdup(from->table);
+    pattern->from.columns = copy_of(from->columns, from->column_count, sizeof *from->columns);
+    pattern->from.conditions =
+        copy_of(from->conditions, from->condition_count, sizeof *from->conditions);
     pattern->columns = xcalloc(from->column_count, sizeof *pattern->columns);
-    pattern->ages = xcalloc(from->column_count, sizeof(uint32_t *));
     for (size_t i = 0; i < from->column_count; i++)
-        set_column(writer, pattern, i, &from->columns[i]);
-    pattern->condition_count = from->condition_count;
-    pattern->conditions = xcalloc(from->condition_count + 1, sizeof *pattern->conditions);
-    if (from->condition_count)
-        memcpy(pattern->conditions, from->conditions,
-               from->condition_count * sizeof *pattern->conditions);
-    pattern->priority = from->priority > 0 ? from->priority : 1;
-    pattern->td_error = from->td_error;
-    pattern->td_column = from->td_column;
-    pattern->td_max_weight = from->td_max_weight;
+        set_column(writer, pattern, i);
 }
 
 /* The writer beneath, with the columns that are used. */
@@ -453,8 +438,7 @@ trp_status trp_structured_writer_create(trp_structured_writer **out, trp_channel
         TRP_TRY(check_pattern(&patterns[i], i, options));
     trp_structured_writer *writer = xcalloc(1, sizeof *writer);
     writer->column_count = options->column_count;
-    writer->specs = xcalloc(options->column_count, sizeof *writer->specs);
-    memcpy(writer->specs, options->columns, options->column_count * sizeof *writer->specs);
+    writer->specs = copy_of(options->columns, options->column_count, sizeof *writer->specs);
     writer->used = xcalloc(options->column_count, sizeof *writer->used);
     find_used(writer, patterns, pattern_count);
     writer->values = xcalloc(writer->used_count, sizeof *writer->values);
@@ -462,21 +446,18 @@ trp_status trp_structured_writer_create(trp_structured_writer **out, trp_channel
     writer->patterns = xcalloc(pattern_count, sizeof *writer->patterns);
     for (size_t i = 0; i < pattern_count; i++)
         pattern_init(writer, &writer->patterns[i], &patterns[i]);
-    trp_status status = TRP_OK;
-    size_t cells;
-    if (writer->depth > STRUCTURED_HISTORY_MAX ||
-        !size_mul(writer->depth, options->column_count, &cells))
-        status = trp_fail(TRP_INVALID_ARGUMENT, "structured writer: patterns look %u steps back",
-                          writer->depth);
-    else
-        writer->cells = xcalloc(cells, sizeof *writer->cells);
-    if (status == TRP_OK)
-        status = create_writer(writer, channel, options);
-    if (status == TRP_OK)
-        *out = writer;
-    else
+    trp_status status =
+        writer->depth > STRUCTURED_HISTORY_MAX
+            ? trp_fail(TRP_INVALID_ARGUMENT, "structured writer: patterns look %u steps back",
+                       writer->depth)
+            : create_writer(writer, channel, options);
+    if (status != TRP_OK) {
         trp_structured_writer_destroy(writer);
-    return status;
+        return status;
+    }
+    writer->cells = xcalloc(writer->depth * writer->column_count, sizeof *writer->cells);
+    *out = writer;
+    return TRP_OK;
 }
 
 void trp_structured_writer_destroy(trp_structured_writer *writer)
@@ -486,12 +467,12 @@ void trp_structured_writer_destroy(trp_structured_writer *writer)
     trp_writer_destroy(writer->writer);
     for (size_t i = 0; i < writer->pattern_count; i++) {
         struct pattern *pattern = &writer->patterns[i];
-        for (size_t j = 0; j < pattern->column_count; j++)
-            free(pattern->ages[j]);
-        free(pattern->ages);
+        for (size_t j = 0; j < pattern->from.column_count; j++)
+            free((void *)pattern->columns[j].ages);
         free(pattern->columns);
-        free(pattern->conditions);
-        free(pattern->table);
+        free((void *)pattern->from.columns);
+        free((void *)pattern->from.conditions);
+        free((void *)pattern->from.table);
     }
     free(writer->patterns);
     free(writer->specs);

@@ -13,10 +13,8 @@
  * answers with one, and chunks are made there from then on; other servers are sent the chunks. */
 #include <troupe/writer.h>
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <troupe/log.h>
 #include "core/boot.h"
@@ -25,13 +23,10 @@
 #include "limits.h"
 #include "history.h"
 #include "item_check.h"
-#include "replay/client/limiter_ask.h"
+#include "replay/client/unary.h"
 #include "replay/client/link.h"
 #include "outbox.h"
 #include "shm_arena.h"
-#include "replay/client/shared_view.h"
-
-static const char insert_path[] = "/deepmind.reverb.ReverbService/InsertStream";
 
 struct trp_writer {
     struct link link;
@@ -51,15 +46,17 @@ struct trp_writer {
 static void set_arena(trp_writer *writer, struct shm_arena *arena)
 {
     size_t bytes = arena ? WRITER_ARENA_BYTES : WRITER_MESSAGE_BYTES;
-    size_t fitting = bytes / history_step_bytes(writer->history) + 1;
+    size_t fitting = bytes / writer->history->step_bytes + 1;
     history_set_arena(writer->history, arena);
     writer->batch_items =
         fitting < writer->batch_items_max ? (uint32_t)fitting : writer->batch_items_max;
 }
 
-static trp_status failed_for_good(trp_writer *writer)
+/* The final status of the server, if there is one. */
+static trp_status writer_failure(const trp_writer *writer)
 {
-    return trp_fail(writer->failure, "%s", writer->failure_text);
+    return writer->failure == TRP_OK ? TRP_OK
+                                     : trp_fail(writer->failure, "%s", writer->failure_text);
 }
 
 /* Judges the end of a stream: TRP_OK when it may be reopened. */
@@ -76,19 +73,19 @@ static trp_status writer_stream_ended(trp_writer *writer, trp_status status)
     writer->failure_text = xasprintf("inserting at %s: %s",
                                      trp_channel_address(writer->link.channel), trp_last_error());
     link_close(&writer->link);
-    return failed_for_good(writer);
+    return writer_failure(writer);
 }
 
 static trp_status make_message(trp_writer *writer, bool asks, trp_message **message)
 {
     struct shared_hello hello = {.window = 0};
-    trp_message *told;
+    trp_message *encoded;
     if (!asks)
         return outbox_message(writer->outbox, (trp_bytes){0}, message);
     boot_id_read(hello.boot_id);
-    TRP_TRY(shared_hello_encode(&hello, &told));
-    trp_status status = outbox_message(writer->outbox, message_bytes(told), message);
-    trp_message_destroy(told);
+    TRP_TRY(shared_hello_encode(&hello, &encoded));
+    trp_status status = outbox_message(writer->outbox, message_bytes(encoded), message);
+    trp_message_destroy(encoded);
     return status;
 }
 
@@ -96,7 +93,7 @@ static trp_status make_message(trp_writer *writer, bool asks, trp_message **mess
 static trp_status writer_send(trp_writer *writer, struct deadline deadline)
 {
     trp_message *message;
-    bool ended, asks = !writer->asked && history_is_large(writer->history);
+    bool ended, asks = !writer->asked && writer->history->large;
     TRP_TRY(make_message(writer, asks, &message));
     trp_status status = link_send(&writer->link, message, deadline, &ended);
     if (status == TRP_OK) {
@@ -109,14 +106,14 @@ static trp_status writer_send(trp_writer *writer, struct deadline deadline)
 /* The server may have an arena for us; it may be of no use here. */
 static void take_arena(trp_writer *writer, trp_bytes response)
 {
-    trp_bytes described = wire_insert_inbox_decode(response);
-    struct shared_inbox inbox;
+    trp_bytes described = wire_insert_segment_decode(response);
+    struct shared_segment segment;
     struct shm_arena *arena;
     if (described.size == 0)
         return;
-    trp_status status = shared_inbox_decode(described, &inbox);
+    trp_status status = shared_segment_decode(described, &segment);
     if (status == TRP_OK)
-        status = shm_arena_open(&arena, &inbox);
+        status = shm_arena_open(&arena, &segment);
     if (status != TRP_OK) {
         trp_log(TRP_DEBUG, "chunks go over the network server=%s reason=%s",
                 trp_channel_address(writer->link.channel), trp_last_error());
@@ -136,7 +133,7 @@ static trp_status writer_receive(trp_writer *writer, struct deadline deadline)
         return writer_stream_ended(writer, status);
     TRP_TRY(status);
     link_works(&writer->link);
-    if (writer->asked && !history_arena(writer->history))
+    if (writer->asked && !writer->history->arena)
         take_arena(writer, message_bytes(message));
     status = outbox_confirm(writer->outbox, message_bytes(message));
     trp_message_destroy(message);
@@ -147,12 +144,11 @@ static trp_status writer_receive(trp_writer *writer, struct deadline deadline)
 static trp_status writer_pump(trp_writer *writer)
 {
     static const struct deadline now = {0};
-    trp_status status = TRP_OK;
     if (!link_is_due(&writer->link))
         return TRP_OK;
-    status = link_open(&writer->link, now);
-    while (status == TRP_OK && writer->link.stream && outbox_unconfirmed(writer->outbox) > 0 &&
-           outbox_unsent(writer->outbox) < outbox_unconfirmed(writer->outbox))
+    trp_status status = link_open(&writer->link, now);
+    while (status == TRP_OK && writer->link.stream && writer->outbox->unconfirmed > 0 &&
+           outbox_unsent(writer->outbox) < writer->outbox->unconfirmed)
         status = writer_receive(writer, now);
     if (status == TRP_UNAVAILABLE)
         return TRP_OK; /* the next call tries again */
@@ -163,18 +159,6 @@ static trp_status writer_pump(trp_writer *writer)
     return status == TRP_DEADLINE_EXCEEDED ? TRP_OK : status;
 }
 
-/* One step towards fewer unconfirmed items: sends what is ready, or else waits for a confirmation.
- */
-static trp_status writer_progress(trp_writer *writer, struct deadline deadline)
-{
-    trp_status status = link_open(&writer->link, deadline);
-    if (status != TRP_OK)
-        return status == TRP_UNAVAILABLE ? TRP_OK : status;
-    if (outbox_ready(writer->outbox) > 0)
-        return writer_send(writer, deadline);
-    return writer_receive(writer, deadline);
-}
-
 /* Names the one that is waited for: DEADLINE_EXCEEDED for a table, UNAVAILABLE for a server that
  * went away and has not answered since. */
 static trp_status held_back(const trp_writer *writer, int64_t timeout_ms)
@@ -182,7 +166,7 @@ static trp_status held_back(const trp_writer *writer, int64_t timeout_ms)
     const struct link *link = &writer->link;
     const char *table = outbox_table(writer->outbox);
     const char *address = trp_channel_address(link->channel);
-    uint32_t count = outbox_unconfirmed(writer->outbox);
+    uint32_t count = writer->outbox->unconfirmed;
     if (!link->answered && link->lost)
         return trp_fail(TRP_UNAVAILABLE,
                         "table '%s' at %s: %u item%s unconfirmed after %" PRId64
@@ -199,17 +183,27 @@ static trp_status held_back(const trp_writer *writer, int64_t timeout_ms)
                     count, count == 1 ? " is" : "s are", timeout_ms, words);
 }
 
+/* One step towards fewer unconfirmed items: sends what is ready, or else waits for a confirmation,
+ * until `deadline`, which is `timeout_ms` after the wait began. */
+static trp_status writer_progress(trp_writer *writer, struct deadline deadline, int64_t timeout_ms)
+{
+    trp_status status = link_open(&writer->link, deadline);
+    if (status == TRP_OK)
+        status = outbox_ready(writer->outbox) > 0 ? writer_send(writer, deadline)
+                                                  : writer_receive(writer, deadline);
+    else if (status == TRP_UNAVAILABLE)
+        return TRP_OK;
+    return status == TRP_DEADLINE_EXCEEDED ? held_back(writer, timeout_ms) : status;
+}
+
 static trp_status wait_for_room(trp_writer *writer, int64_t timeout_ms)
 {
     struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
     while (outbox_full(writer->outbox)) {
         if (outbox_ready(writer->outbox) == 0 &&
-            outbox_unsent(writer->outbox) == outbox_unconfirmed(writer->outbox))
+            outbox_unsent(writer->outbox) == writer->outbox->unconfirmed)
             history_close(writer->history); /* all of them wait for one chunk */
-        trp_status status = writer_progress(writer, deadline);
-        if (status == TRP_DEADLINE_EXCEEDED)
-            return held_back(writer, timeout_ms);
-        TRP_TRY(status);
+        TRP_TRY(writer_progress(writer, deadline, timeout_ms));
     }
     return TRP_OK;
 }
@@ -223,14 +217,6 @@ static uint32_t default_in_flight(size_t step_bytes)
     return fitting < WRITER_IN_FLIGHT_MIN ? WRITER_IN_FLIGHT_MIN : (uint32_t)fitting;
 }
 
-static bool has_tuned(const trp_writer_options *options)
-{
-    bool tuned = options->tuned;
-    for (size_t i = 0; options->column_options && i < options->column_count; i++)
-        tuned |= options->column_options[i].tuned;
-    return tuned;
-}
-
 /* ---- public ---------------------------------------------------------------------------------- */
 
 trp_status trp_writer_create(trp_writer **out, trp_channel *channel,
@@ -242,36 +228,32 @@ trp_status trp_writer_create(trp_writer **out, trp_channel *channel,
     TRP_TRY(history_create(&history, options));
     trp_writer *writer = xcalloc(1, sizeof *writer);
     writer->history = history;
-    uint32_t capacity = options->max_in_flight ? options->max_in_flight
-                                               : default_in_flight(history_step_bytes(history));
-    writer->outbox = outbox_create(history, capacity, has_tuned(options));
+    uint32_t capacity =
+        options->max_in_flight ? options->max_in_flight : default_in_flight(history->step_bytes);
+    writer->outbox = outbox_create(history, capacity);
     if (!options->unchecked)
-        writer->check = item_check_create(channel, history_specs(history));
+        writer->check = item_check_create(channel, history->specs);
     writer->batch_items_max = batch < capacity ? batch : capacity;
     set_arena(writer, NULL);
-    link_init(&writer->link, channel, insert_path);
+    link_init(&writer->link, channel, "/deepmind.reverb.ReverbService/InsertStream");
     *out = writer;
     return TRP_OK;
 }
 
 trp_status trp_writer_append(trp_writer *writer, const void *const *columns)
 {
-    if (writer->failure != TRP_OK)
-        return failed_for_good(writer);
-    return history_append(writer->history, columns, 1);
+    return trp_writer_append_steps(writer, columns, 1);
 }
 
 trp_status trp_writer_append_steps(trp_writer *writer, const void *const *columns, uint32_t count)
 {
-    if (writer->failure != TRP_OK)
-        return failed_for_good(writer);
+    TRP_TRY(writer_failure(writer));
     return history_append(writer->history, columns, count);
 }
 
 trp_status trp_writer_append_part(trp_writer *writer, const void *const *columns, bool partial)
 {
-    if (writer->failure != TRP_OK)
-        return failed_for_good(writer);
+    TRP_TRY(writer_failure(writer));
     return history_append_part(writer->history, columns, partial);
 }
 
@@ -279,8 +261,7 @@ trp_status trp_writer_create_item(trp_writer *writer, const char *table, double 
                                   const trp_item_column *columns, size_t column_count,
                                   int64_t timeout_ms, uint64_t *key)
 {
-    if (writer->failure != TRP_OK)
-        return failed_for_good(writer);
+    TRP_TRY(writer_failure(writer));
     TRP_TRY(outbox_check(writer->outbox, priority, columns, column_count));
     if (writer->check)
         TRP_TRY(item_check(writer->check, table, columns, column_count, timeout_ms));
@@ -294,17 +275,12 @@ trp_status trp_writer_create_item(trp_writer *writer, const char *table, double 
 
 trp_status trp_writer_flush(trp_writer *writer, uint32_t unconfirmed, int64_t timeout_ms)
 {
-    if (writer->failure != TRP_OK)
-        return failed_for_good(writer);
+    TRP_TRY(writer_failure(writer));
     struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
     if (outbox_ready(writer->outbox) < outbox_unsent(writer->outbox))
         history_close(writer->history);
-    while (outbox_ready(writer->outbox) > 0 || outbox_unconfirmed(writer->outbox) > unconfirmed) {
-        trp_status status = writer_progress(writer, deadline);
-        if (status == TRP_DEADLINE_EXCEEDED)
-            return held_back(writer, timeout_ms);
-        TRP_TRY(status);
-    }
+    while (outbox_ready(writer->outbox) > 0 || writer->outbox->unconfirmed > unconfirmed)
+        TRP_TRY(writer_progress(writer, deadline, timeout_ms));
     return TRP_OK;
 }
 
@@ -322,17 +298,17 @@ void trp_writer_set_episode(trp_writer *writer, uint64_t number)
 
 uint32_t trp_writer_episode_steps(const trp_writer *writer)
 {
-    return (uint32_t)history_episode_steps(writer->history);
+    return (uint32_t)writer->history->next.step;
 }
 
 void trp_writer_set_policy_version(trp_writer *writer, uint64_t version)
 {
-    outbox_set_policy_version(writer->outbox, version);
+    writer->outbox->policy_version = version;
 }
 
 uint64_t trp_writer_confirmed(const trp_writer *writer)
 {
-    return outbox_confirmed(writer->outbox);
+    return writer->outbox->confirmed;
 }
 
 void trp_writer_destroy(trp_writer *writer)

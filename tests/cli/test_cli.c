@@ -171,6 +171,25 @@ static void wrong_usage_is_one_line_that_helps(void **state)
 /* ---- output ------------------------------------------------------------------------------ */
 
 /* Short and long: what fills a buffer fails earlier. */
+static void options_of_agents_and_nodes_are_listed_also_in_the_manual(void **state)
+{
+    struct desk *desk = *state;
+    assert_troupe(desk, 0, "options actor dqn");
+    assert_file_contains(&desk->at, "out",
+                         "A node of kind actor:\n  actor.env=\n      the environment: NAME");
+    assert_file_contains(&desk->at, "out",
+                         "  agent.n_step=3\n      rewards of an item before it bootstraps\n      a "
+                         "whole number of steps in [1, 1024]; default 3; ");
+    assert_troupe(desk, 2, "options atcor");
+    assert_one_error(desk, "no agent or kind of node is called 'atcor'; did you mean 'actor'?");
+    static const char *const commands[] = {"options", "options --help", "man --roff options"};
+    for (size_t i = 0; i < 3; i++) {
+        assert_troupe(desk, 0, "%s", commands[i]);
+        assert_file_contains(&desk->at, "out", "\n  agent.n_step=3\n");
+        assert_file_contains(&desk->at, "out", "\n  evaluator.episodes=100\n");
+    }
+}
+
 static void output_that_does_not_get_out_is_a_failure(void **state)
 {
     struct desk *desk = *state;
@@ -285,6 +304,7 @@ int main(void)
         TEST(every_command_has_help_and_refuses_unknown_options),
         TEST(every_command_has_a_manual_page),
         TEST(wrong_usage_is_one_line_that_helps),
+        TEST(options_of_agents_and_nodes_are_listed_also_in_the_manual),
         TEST(output_that_does_not_get_out_is_a_failure),
         TEST(bash_completes_commands_options_values_and_tables),
         TEST(zsh_and_fish_get_the_same_commands),

@@ -311,37 +311,42 @@ static void wrong_dumps_are_refused_with_their_line(void **state)
     const struct {
         const char *line, *words;
     } rows[] = {
-        {"not json", "not a JSON object"},
+        {"not json", "bad.jsonl:2: not a JSON object: wrong near byte 1"},
+        {"{\"table\":\"t\",}", "not a JSON object: wrong near byte 15"},
         {"[1]", "not a JSON object"},
-        {"{}", "without a table"},
-        {"{\"table\":\"t\"}", "without a key"},
-        {"{\"table\":\"t\",\"key\":\"1\"}", "without a priority"},
-        {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1}", "without columns"},
-        {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{}]}", "known dtype"},
+        {"{}", "bad.jsonl:2: table: "},
+        {"{\"table\":\"t\"}", "bad.jsonl:2: key: not a number as text"},
+        {"{\"table\":\"t\",\"key\":\"1\"}", "bad.jsonl:2: priority: not a number"},
+        {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1}", "bad.jsonl:2: columns: not an array"},
+        {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{}]}",
+         "bad.jsonl:2: columns[0].dtype: not a known dtype"},
         {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"int8\","
          "\"data\":\"A\"}]}",
-         "base64"},
+         "bad.jsonl:2: columns[0].data: not base64"},
         {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"int8\","
          "\"data\":\"AAAA\",\"shape\":[4]}]}",
-         "3 bytes where its shape says 4"},
+         "bad.jsonl:2, or a line before: column 0: 3 bytes where its shape says 4"},
         {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"int8\","
          "\"data\":\"AAAA\",\"shape\":[-3]}]}",
-         "no size"},
+         "columns[0].shape[0]: not a size"},
         {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"int8\","
-         "\"data\":\"AAAA\",\"shape\":[3.7]}]}",
-         "no size"},
+         "\"data\":\"AAAA\",\"shape\":[3,3.7]}]}",
+         "columns[0].shape[1]: not a size"},
         {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"string\","
          "\"data\":\"fwAA\",\"shape\":[1]}]}",
          "its bytes are not the 1 strings of its shape"},
         {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"string\","
          "\"values\":[\"a\",7],\"shape\":[2]}]}",
-         "values are no strings"},
+         "columns[0].values: not an array of strings"},
         {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"string\","
          "\"values\":[\"a\"],\"shape\":[2]}]}",
          "its bytes are not the 2 strings of its shape"},
-        {"{\"troupe_dump\":1,\"table\":\"t\"}", "without name and options"},
+        {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"int8\","
+         "\"values\":[1],\"shape\":[1]}]}",
+         "columns[0].values: only strings have them, int8 has data"},
+        {"{\"troupe_dump\":1,\"table\":\"t\"}", "bad.jsonl:2: options: not text"},
         {"{\"troupe_dump\":1,\"table\":\"t\",\"options\":\"name=t\",\"signature\":7}",
-         "signature is not base64"},
+         "bad.jsonl:2: signature: not base64"},
     };
     desk_serve(desk, tables);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -353,6 +358,36 @@ static void wrong_dumps_are_refused_with_their_line(void **state)
     }
     assert_troupe(desk, 0, "replay info %s t", desk->address);
     assert_file_contains(&desk->at, "out", "size      0 of");
+    desk_stop(desk);
+}
+
+/* What docs/replay.md has between the line that begins so and the end of its block; caller frees.
+ */
+static char *documented(const char *begin)
+{
+    char *text = read_whole(SOURCE_DIR "/docs/replay.md"), *at = strstr(text, begin);
+    assert_non_null(at);
+    char *end = strstr(at, "```");
+    assert_non_null(end);
+    char *block = xasprintf("%.*s", (int)(end - at), at);
+    free(text);
+    return block;
+}
+
+static void the_documented_example_loads(void **state)
+{
+    struct desk *desk = *state;
+    char *lines = documented("{\"troupe_dump\": 1");
+    desk_write(desk, "items.jsonl", lines);
+    free(lines);
+    desk_serve(desk, "--table name=other");
+    assert_troupe(desk, 0, "replay load %s items.jsonl --create", desk->address);
+    assert_file_contains(&desk->at, "out", "2 items inserted from items.jsonl");
+    assert_troupe(desk, 0, "replay peek %s t 1", desk->address);
+    assert_file_contains(&desk->at, "out", "[1 2]");
+    assert_file_contains(&desk->at, "out", "left");
+    assert_troupe(desk, 0, "replay peek %s t 2", desk->address);
+    assert_file_contains(&desk->at, "out", "7");
     desk_stop(desk);
 }
 
@@ -601,6 +636,7 @@ int main(void)
         TEST(a_load_says_what_was_there_already),
         TEST(a_wrong_npz_is_refused),
         TEST(wrong_dumps_are_refused_with_their_line),
+        TEST(the_documented_example_loads),
         TEST(strings_are_told_from_bytes),
         TEST(a_load_that_fails_says_how_far_it_came),
         TEST(a_dump_that_fails_leaves_nothing),

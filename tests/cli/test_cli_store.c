@@ -75,7 +75,7 @@ static void a_checkpoint_is_restored(void **state)
     assert_troupe(desk, 1, "replay restore %s store", path);
     assert_one_error(desk, "--force");
     assert_troupe(desk, 1, "replay restore %s other --table 'name=t max_size=3'", path);
-    assert_one_error(desk, "2 items more than that: with --shrink");
+    assert_one_error(desk, "max_size=3 would remove 2 of them; with --shrink");
     assert_troupe(desk, 3, "replay restore %s other --table name=z", path);
     assert_one_error(desk, "no table z; it has: t u");
     assert_troupe(desk, 2, "replay restore %s other --table 'name=t max_size=no'", path);
@@ -523,6 +523,37 @@ static void items_of_a_large_store_are_changed_by_key_before_all_are_in_memory(v
     desk_stop(desk);
 }
 
+static void a_checkpoint_is_named_as_a_shell_takes_it(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, "--table name=t");
+    char *path = checkpoint(desk, desk->address), *link = scene_path(&desk->at, "a place");
+    assert_int_equal(symlink(path, link), 0);
+    desk_stop(desk);
+    assert_troupe(desk, 1, "replay serve '--dir=%s'", link);
+    char *command = xasprintf("restore it first (troupe replay restore '%s' DIR)", link);
+    assert_one_error(desk, command);
+    free(command);
+    free(link);
+    free(path);
+}
+
+/* As on a full disk: the store has its pages, a new file none. */
+static void a_server_that_cannot_leave_its_address_says_where_it_is(void **state)
+{
+    struct desk *desk = *state;
+    desk_serve(desk, "--table name=t");
+    desk_stop(desk);
+    char *path = scene_path(&desk->at, "store/ADDRESS");
+    assert_int_equal(mkdir(path, 0700), 0);
+    desk_serve(desk, "");
+    char *words = xasprintf("use the address itself address=%s path=", desk->address);
+    scene_await(desk->server, "err", words);
+    desk_stop(desk);
+    free(words);
+    free(path);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, desk_setup, desk_teardown)
@@ -543,6 +574,8 @@ int main(void)
         TEST(a_start_that_restores_what_is_missing_can_be_repeated),
         TEST(options_that_are_not_named_are_those_of_the_store),
         TEST(items_of_a_large_store_are_changed_by_key_before_all_are_in_memory),
+        TEST(a_checkpoint_is_named_as_a_shell_takes_it),
+        TEST(a_server_that_cannot_leave_its_address_says_where_it_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

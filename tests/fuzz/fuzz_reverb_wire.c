@@ -75,11 +75,12 @@ static bool find_placed(struct wire_insert_request *request, trp_bytes memory)
 static void insert_request(trp_bytes bytes)
 {
     struct wire_insert_request first = {0}, second = {0};
-    if (wire_insert_request_decode(bytes, &first) == TRP_OK && find_placed(&first, bytes)) {
+    if (wire_insert_request_decode(&bytes, 1, &first) == TRP_OK && find_placed(&first, bytes)) {
         walk_tensors(&first.lists);
         trp_message *message;
         if (wire_insert_request_encode(&first, &message) == TRP_OK) {
-            trp_status status = wire_insert_request_decode(message_bytes(message), &second);
+            trp_status status =
+                wire_insert_request_decode((const trp_bytes[]){message_bytes(message)}, 1, &second);
             assert(status == TRP_OK);
             assert(second.lists.item_count == first.lists.item_count);
             assert(second.lists.chunk_count == first.lists.chunk_count);
@@ -111,9 +112,9 @@ static void insert_parts(trp_bytes bytes)
     const trp_bytes parts[] = {{bytes.data, first},
                                {bytes.data + first, second - first},
                                {bytes.data + second, bytes.size - second}};
-    trp_status expected = wire_insert_request_decode(bytes, &request);
+    trp_status expected = wire_insert_request_decode(&bytes, 1, &request);
     dump_request(&whole, &request);
-    trp_status status = wire_insert_request_decode_parts(parts, 3, &request);
+    trp_status status = wire_insert_request_decode(parts, 3, &request);
     dump_request(&cut, &request);
     assert(status == expected);
     assert(status != TRP_OK ||
@@ -129,8 +130,7 @@ static void insert_response(trp_bytes bytes)
     struct wire_keys keys = {0};
     trp_status status = wire_insert_response_decode(bytes, &keys);
     trp_message *message;
-    if (status == TRP_OK &&
-        wire_insert_response_encode(keys.keys, keys.count, &message) == TRP_OK) {
+    if (status == TRP_OK && wire_insert_response_encode(&keys, &message) == TRP_OK) {
         struct wire_keys again = {0};
         status = wire_insert_response_decode(message_bytes(message), &again);
         assert(status == TRP_OK);

@@ -89,15 +89,16 @@ static trp_status samples_take(trp_bytes bytes)
 {
     static struct shared_view *view;
     struct unpacker *unpacker = unpacker_create(columns, COLUMNS);
+    struct shared_header header;
     struct batch batch;
     trp_message *message = trp_message_create(bytes.size);
     if (!view)
         view = view_make();
     if (bytes.size)
         memcpy(trp_message_data(message), bytes.data, bytes.size);
-    trp_status status = batch_init(&batch, columns, COLUMNS, 2);
+    trp_status status = batch_init(&batch, columns, COLUMNS, 2, NULL);
     assert(status == TRP_OK);
-    status = unpacker_feed_shared(unpacker, message, view);
+    status = unpacker_feed_shared(unpacker, message, view, &header);
     while (status == TRP_OK && !unpacker_used_up(unpacker)) {
         batch.rows = 0;
         status = unpacker_fill(unpacker, &batch);

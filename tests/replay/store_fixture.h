@@ -32,8 +32,8 @@ static inline char *fixture_path(const char *dir, const char *name)
     return xasprintf("%s/%s", dir, name);
 }
 
-/* The record with this key has one chunk more. */
-static inline void damage_record(const char *dir, uint64_t key)
+/* A byte of the record with this key, so far from the key. */
+static inline void damage_record_at(const char *dir, uint64_t key, off_t offset)
 {
     char *path = fixture_path(dir, "data.mdb");
     int fd = open(path, O_RDWR);
@@ -42,12 +42,18 @@ static inline void damage_record(const char *dir, uint64_t key)
     assert_int_equal(pread(fd, bytes, (size_t)size, 0), size);
     const uint8_t *end = bytes + size, *at = bytes;
     while ((at = memmem(at, (size_t)(end - at), &key, sizeof key)) != NULL) {
-        assert_int_equal(pwrite(fd, "\2", 1, at - bytes - 4), 1);
+        assert_int_equal(pwrite(fd, "\2", 1, at - bytes + offset), 1);
         at += sizeof key;
     }
     close(fd);
     free(bytes);
     free(path);
+}
+
+/* The record with this key has one chunk more. */
+static inline void damage_record(const char *dir, uint64_t key)
+{
+    damage_record_at(dir, key, -4);
 }
 
 /* Removes a directory with all that is in it. */
@@ -197,14 +203,16 @@ static inline bool seen_bring(struct store *store, struct seen *seen, size_t ind
     return true;
 }
 
-/* As store_load() with loaded_add(), but first what a draw needs, then some items (going by `draw`)
- * and then the others. */
-static inline trp_status load_in_pieces(struct store *store, struct loaded *loaded, uint64_t draw)
+/* First what a draw needs, then some items (going by `draw`), as many as are asked for at most, and
+ * then the others. */
+static inline trp_status load_drawn(struct store *store, struct loaded *loaded, size_t drawn_max,
+                                    uint64_t draw)
 {
     struct seen seen = {.loaded = loaded};
     trp_status status = store_scan(store, seen_add, &seen);
     bool *brought = xcalloc(loaded->count + 1, sizeof *brought);
-    for (size_t count = loaded->count / 2; status == TRP_OK && count > 0; count--) {
+    size_t drawn = loaded->count / 2 < drawn_max ? loaded->count / 2 : drawn_max;
+    for (; status == TRP_OK && drawn > 0; drawn--) {
         size_t index = fixture_hash(draw++) % loaded->count;
         if (!brought[index])
             brought[index] = seen_bring(store, &seen, index, false);
@@ -213,13 +221,26 @@ static inline trp_status load_in_pieces(struct store *store, struct loaded *load
         if (!brought[index])
             brought[index] = seen_bring(store, &seen, index, true);
     size_t there = 0;
-    for (size_t index = 0; index < loaded->count; index++)
-        if (brought[index] && loaded->items[index])
-            loaded->items[there++] = loaded->items[index];
+    for (size_t index = 0; index < loaded->count; index++) {
+        if (!brought[index] || !loaded->items[index])
+            continue;
+        loaded->items[there] = loaded->items[index];
+        loaded->tables[there++] = loaded->tables[index];
+    }
     loaded->count = there;
     free(brought);
     buffer_cleanup(&seen.priorities);
     return status == TRP_OK ? store_load_end(store) : status;
+}
+
+static inline trp_status load_in_pieces(struct store *store, struct loaded *loaded, uint64_t draw)
+{
+    return load_drawn(store, loaded, SIZE_MAX, draw);
+}
+
+static inline trp_status load_all(struct store *store, struct loaded *loaded)
+{
+    return load_drawn(store, loaded, 0, 0);
 }
 
 static inline void loaded_cleanup(struct store *store, struct loaded *loaded)

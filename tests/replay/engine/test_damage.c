@@ -113,28 +113,25 @@ static void every_item_of_a_damaged_chunk_is_told_when_it_is_read(void **state)
 /* ---- samplers on the host -------------------------------------------------------------------- */
 
 /* Draws until it is told of a loss, which is the end of a sampler, or as often as it may. */
-static trp_status draw_all(trp_channel *channel, bool views)
+static trp_status draw_all(trp_channel *channel)
 {
     trp_sampler *sampler;
     trp_batch batch;
-    trp_views seen;
     trp_status status = TRP_OK;
     assert_int_equal(trp_sampler_create(&sampler, channel,
                                         &(trp_sampler_options){.table = "t",
                                                                .columns = columns,
                                                                .column_count = COLUMNS,
                                                                .batch_size = BATCH,
-                                                               .views = views,
                                                                .limiter_timeout_ms = -1}),
                      TRP_OK);
     for (int i = 0; status == TRP_OK && i < DRAWS / BATCH; ++i)
-        status = views ? trp_sampler_next_views(sampler, &seen, DEADLINE_MS)
-                       : trp_sampler_next(sampler, &batch, DEADLINE_MS);
+        status = trp_sampler_next(sampler, &batch, DEADLINE_MS);
     trp_sampler_destroy(sampler);
     return status;
 }
 
-static void a_sampler_is_told_once(struct host *host, bool remote, bool views)
+static void a_sampler_is_told_once(struct host *host, bool remote)
 {
     open_table(host, "");
     insert(host, TABLE_ITEMS);
@@ -142,25 +139,20 @@ static void a_sampler_is_told_once(struct host *host, bool remote, bool views)
     fixture_damage(host->replay.dir, UINT64_C(7) << 20, FRAME_BYTES);
     open_table(host, "");
     trp_channel *channel = remote ? host->remote : host->replay.channel;
-    assert_int_equal(draw_all(channel, views), TRP_DATA_LOSS);
+    assert_int_equal(draw_all(channel), TRP_DATA_LOSS);
     assert_non_null(strstr(trp_last_error(), "table t, key "));
     assert_int_equal(table_state(&host->replay, "t").size, TABLE_ITEMS - 1);
-    assert_int_equal(draw_all(channel, views), TRP_OK);
+    assert_int_equal(draw_all(channel), TRP_OK);
 }
 
 static void a_sampler_that_copies_pages_is_told(void **state)
 {
-    a_sampler_is_told_once(*state, true, false);
-}
-
-static void a_sampler_with_views_is_told(void **state)
-{
-    a_sampler_is_told_once(*state, true, true);
+    a_sampler_is_told_once(*state, true);
 }
 
 static void a_sampler_in_the_process_is_told(void **state)
 {
-    a_sampler_is_told_once(*state, false, false);
+    a_sampler_is_told_once(*state, false);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, host_setup, host_teardown)
@@ -172,7 +164,6 @@ int main(void)
         TEST(a_damaged_item_of_a_queue_goes_and_its_neighbours_stay),
         TEST(every_item_of_a_damaged_chunk_is_told_when_it_is_read),
         TEST(a_sampler_that_copies_pages_is_told),
-        TEST(a_sampler_with_views_is_told),
         TEST(a_sampler_in_the_process_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,7 +6,7 @@
 #include <troupe/item.h>
 #include "core/clock.h"
 #include "replay.pb-c.h"
-#include "replay/disk/checkpoint_dir.h"
+#include "replay/disk/disk.h"
 #include "replay/engine/engine.h"
 #include "replay/engine/limits.h"
 

@@ -103,15 +103,15 @@ static void what_was_sampled_stays_while_its_copy_finds_no_room(void **state)
     trp_table_options *less = options_of("name=a sampler=uniform insert_on_sample=b max_size=1");
     engine_table_alter(site->engine, a, less);
     trp_table_options_destroy(less);
-    int64_t size = table_size(a->table), draws = 0;
-    assert_true(a->shrinking);
+    int64_t size = table_facts(a->table)->size, draws = 0;
+    assert_non_null(a->clearing);
     for (; a->feed_dropped == 0 && draws < 100 * size; draws++) {
         assert_int_equal(engine_sample_many(site->engine, a, 1, &sample, &delivery), 1);
-        assert_int_equal(table_size(a->table), size);
+        assert_int_equal(table_facts(a->table)->size, size);
         assert_ptr_equal(table_find(a->table, sample.item->key), sample.item);
     }
     assert_int_equal(a->feed_dropped, 1);
-    while (table_size(a->table) == size) /* until there is room to be made for it */
+    while (table_facts(a->table)->size == size) /* until there is room to be made for it */
         assert_int_equal(insert(site, b, SMALL), TRP_OK);
     delivery_cleanup(&delivery);
 }

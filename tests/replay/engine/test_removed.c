@@ -16,23 +16,24 @@ enum { TABLES = 2, PUSHES = 4 * REMOVED_KEYS_MAX };
 /* The last push of a key of a table. */
 struct pushed {
     uint32_t number; /* from 1; 0: never */
-    uint32_t print;
+    uint32_t fingerprint;
 };
 
 static void push(struct dedup_window *removed, struct pushed *pushed, uint32_t table, uint64_t key,
                  uint32_t number)
 {
     *pushed = (struct pushed){number, number % 7};
-    removed_push(removed,
-                 &(struct store_removed){
-                     .key = key, .at_ns = NOW_NS, .table_id = table + 1, .print = pushed->print});
+    removed_push(removed, &(struct store_removed){.key = key,
+                                                  .at_ns = NOW_NS,
+                                                  .table_id = table + 1,
+                                                  .fingerprint = pushed->fingerprint});
 }
 
 static bool known(const struct dedup_window *removed, const struct pushed *pushed, uint32_t table,
                   uint64_t key)
 {
-    assert_false(removed_find(removed, table + 1, key, pushed->print + 1, NOW_NS));
-    return removed_find(removed, table + 1, key, pushed->print, NOW_NS);
+    assert_false(removed_find(removed, table + 1, key, pushed->fingerprint + 1, NOW_NS));
+    return removed_find(removed, table + 1, key, pushed->fingerprint, NOW_NS);
 }
 
 static void they_are_the_last_keys_of_each_table_as_they_were_removed_last(void **state)
@@ -66,10 +67,10 @@ static void a_key_that_was_removed_long_ago_is_not_known(void **state)
     push(&removed, &pushed, 0, 5, 1);
     removed_push(&removed,
                  &(struct store_removed){.key = 7, .at_ns = NOW_NS + while_ns + 1, .table_id = 1});
-    assert_true(removed_find(&removed, 1, 5, pushed.print, NOW_NS + while_ns));
-    assert_false(removed_find(&removed, 1, 5, pushed.print, NOW_NS + 2 * while_ns + 1));
-    assert_false(removed_find(&removed, 2, 5, pushed.print, NOW_NS));
-    assert_false(removed_find(&removed, 1, 6, pushed.print, NOW_NS));
+    assert_true(removed_find(&removed, 1, 5, pushed.fingerprint, NOW_NS + while_ns));
+    assert_false(removed_find(&removed, 1, 5, pushed.fingerprint, NOW_NS + 2 * while_ns + 1));
+    assert_false(removed_find(&removed, 2, 5, pushed.fingerprint, NOW_NS));
+    assert_false(removed_find(&removed, 1, 6, pushed.fingerprint, NOW_NS));
     removed_cleanup(&removed);
 }
 
@@ -94,7 +95,7 @@ static int64_t insert_at(struct engine *engine, int64_t second, uint64_t key, bo
     item->unconfirmed = unconfirmed;
     engine_set_time(engine, NOW_NS + second * INT64_C(1000000000));
     assert_int_equal(engine_insert(engine, table, item), TRP_OK);
-    return table_size(table->table);
+    return table_facts(table->table)->size;
 }
 
 static void delete_at(struct engine *engine, int64_t second, uint64_t key)

@@ -5,7 +5,7 @@
 #include "core/clock.h"
 #include "core/thread.h"
 #include "replay.pb-c.h"
-#include "replay/disk/checkpoint_dir.h"
+#include "replay/disk/disk.h"
 
 /* Not on a disk: checkpoints are synced. */
 static int setup(void **state)
@@ -174,6 +174,28 @@ static void reverbs_clients_get_the_path(void **state)
     assert_int_equal(list_count(replay), 1);
 }
 
+/* The first one's is begun with its request; the others' begins when that is done, or before. */
+static void reverbs_clients_who_ask_meanwhile_share_the_next(void **state)
+{
+    enum { CLIENTS = 8 };
+    struct replay *replay = *state;
+    trp_stream *streams[CLIENTS];
+    OPEN("name=t");
+    insert_items(replay, "t", 1, 5);
+    assert_int_equal(trp_replay_server_start(replay->server), TRP_OK);
+    for (int i = 0; i < CLIENTS; ++i) {
+        streams[i] = open_stream(replay, "Checkpoint");
+        assert_int_equal(trp_stream_send(streams[i], trp_message_create(0), WAIT_MS), TRP_OK);
+    }
+    for (int i = 0; i < CLIENTS; ++i) {
+        trp_message *reply;
+        assert_int_equal(trp_stream_receive(streams[i], &reply, WAIT_MS), TRP_OK);
+        trp_message_destroy(reply);
+        trp_stream_destroy(streams[i]);
+    }
+    assert_in_range(list_count(replay), 1, CLIENTS);
+}
+
 struct busy {
     struct replay *replay;
     struct thread thread;
@@ -242,6 +264,73 @@ static void a_running_and_a_stopped_store_are_verified_alike(void **state)
     assert_int_equal(stopped.bytes, running->bytes);
     trp_replay_report_cleanup(&stopped);
     protobuf_c_message_free_unpacked(&running->base, NULL);
+}
+
+/* As format 2 wrote the record with this key, which has no sum of its priority. */
+static void damage_priority(const char *dir, uint64_t key, double priority)
+{
+    char *path = fixture_path(dir, "data.mdb");
+    int fd = open(path, O_RDWR);
+    off_t size = lseek(fd, 0, SEEK_END);
+    const off_t at_key = offsetof(struct item_record, key);
+    uint8_t *bytes = xmalloc((size_t)size);
+    uint32_t no_sum = 0;
+    assert_int_equal(pread(fd, bytes, (size_t)size, 0), size);
+    const uint8_t *end = bytes + size, *at = bytes;
+    while ((at = memmem(at, (size_t)(end - at), &key, sizeof key)) != NULL) {
+        off_t record = at++ - bytes - at_key;
+        assert_int_equal(pwrite(fd, &priority, sizeof priority,
+                                record + (off_t)offsetof(struct item_record, priority)),
+                         sizeof priority);
+        assert_int_equal(pwrite(fd, &no_sum, sizeof no_sum,
+                                record + (off_t)offsetof(struct item_record, state_sum)),
+                         sizeof no_sum);
+    }
+    close(fd);
+    free(bytes);
+    free(path);
+}
+
+static void expect_refused_priority(const trp_replay_report *report)
+{
+    assert_int_equal(report->items, 3);
+    assert_int_equal(report->damaged, 1);
+    assert_string_equal(report->damage[0].table, "t");
+    assert_string_equal(report->damage[0].what, "it has a priority that its table does not take");
+}
+
+static void a_priority_that_no_sum_tells_of_is_one_that_its_table_takes(void **state)
+{
+    enum { KEY = 0x7e1251ab };
+    struct replay *replay = *state;
+    trp_replay_report report;
+    OPEN("name=t sampler=prioritized(1)");
+    insert_items(replay, "t", KEY, 3);
+    replay_close(replay);
+    damage_priority(replay->dir, KEY + 1, 0.5);
+    assert_int_equal(trp_replay_verify(replay->dir, &report), TRP_OK);
+    assert_int_equal(report.damaged, 0);
+    trp_replay_report_cleanup(&report);
+    damage_priority(replay->dir, KEY + 1, -0.5);
+    assert_int_equal(trp_replay_verify(replay->dir, &report), TRP_OK);
+    expect_refused_priority(&report);
+    assert_int_equal(report.damage[0].key, KEY + 1);
+    trp_replay_report_cleanup(&report);
+    OPEN("name=t sampler=prioritized(1)");
+    Troupe__ReplayVerifyResponse *running = verify(replay);
+    assert_int_equal(running->damaged, 1);
+    protobuf_c_message_free_unpacked(&running->base, NULL);
+    assert_int_equal(table_state(replay, "t").size, 3);
+    replay_close(replay);
+    trp_replay_server_options options = {.dir = replay->dir, .verify = true};
+    assert_int_equal(trp_replay_server_create(&replay->server, &options), TRP_OK);
+    trp_replay_server_stop(replay->server, 0);
+    trp_replay_server_destroy(replay->server);
+    replay->server = NULL;
+    assert_int_equal(trp_replay_verify(replay->dir, &report), TRP_OK);
+    assert_int_equal(report.items, 2);
+    assert_int_equal(report.damaged, 0);
+    trp_replay_report_cleanup(&report);
 }
 
 static void old_ones_go_and_foreign_files_stay(void **state)
@@ -563,8 +652,10 @@ int main(void)
         CASE(a_checkpoint_is_a_store_of_that_moment),
         CASE(a_restore_with_another_limiter_goes_on),
         CASE(reverbs_clients_get_the_path),
+        CASE(reverbs_clients_who_ask_meanwhile_share_the_next),
         CASE(inserting_and_removing_go_on_meanwhile),
         CASE(a_running_and_a_stopped_store_are_verified_alike),
+        CASE(a_priority_that_no_sum_tells_of_is_one_that_its_table_takes),
         CASE(old_ones_go_and_foreign_files_stay),
         CASE(three_are_kept_and_any_can_be_removed),
         CASE(of_many_at_once_one_waits_and_the_rest_is_told),

@@ -4,6 +4,7 @@
 #include "tests/replay/sample_process.h"
 
 #include <errno.h>
+#include <malloc.h>
 
 #include "tests/core/patience.h"
 #include "replay.pb-c.h"
@@ -90,6 +91,52 @@ static void samples_that_come_from_the_disk_are_read_from_the_file(void **state)
         expect_batches(samplers[i], 20);
         trp_sampler_destroy(samplers[i]);
     }
+}
+
+/* Without it no client can read the server's file. */
+static void remove_lease_file(const struct host *host)
+{
+    char *path = fixture_path(host->replay.dir, "LEASES");
+    assert_int_equal(unlink(path), 0);
+    free(path);
+}
+
+static void items_larger_than_a_message_are_whole(void **state)
+{
+    enum { STEPS = 12, STEP_BYTES = 300000 };
+    static const trp_tensor_spec step = {
+        .name = "big", .dtype = TRP_UINT8, .rank = 1, .shape = {STEP_BYTES}};
+    static const trp_tensor_spec item = {
+        .name = "big", .dtype = TRP_UINT8, .rank = 2, .shape = {STEPS, STEP_BYTES}};
+    struct host *host = *state;
+    host->columns = &step;
+    host->column_count = 1;
+    host->steps = STEPS;
+    host_open(host, "limiter=min_size(1)", (trp_replay_server_options){.no_share = false});
+    insert(host, 1);
+    uint8_t *expected = xmalloc(STEP_BYTES);
+    for (int round = 0; round < 2; round++) {
+        trp_sampler *sampler;
+        trp_batch batch;
+        assert_int_equal(trp_sampler_create(&sampler, host->remote,
+                                            &(trp_sampler_options){.table = "t",
+                                                                   .columns = &item,
+                                                                   .column_count = 1,
+                                                                   .batch_size = 1}),
+                         TRP_OK);
+        for (int i = 0; i < 3; i++) {
+            assert_int_equal(trp_sampler_next(sampler, &batch, DEADLINE_MS), TRP_OK);
+            for (int64_t at = 0; at < STEPS; at++) {
+                column_fill(&step, expected, at + 1);
+                assert_memory_equal((const uint8_t *)batch.columns[0] + at * STEP_BYTES, expected,
+                                    STEP_BYTES);
+            }
+        }
+        trp_sampler_destroy(sampler);
+        if (round == 0)
+            remove_lease_file(host);
+    }
+    free(expected);
 }
 
 static void a_queue_gives_each_item_once(void **state)
@@ -259,11 +306,11 @@ static void a_killed_client_costs_nothing_that_lasts(void **state)
 
 /* ---- a raw client ---------------------------------------------------------------------------- */
 
-static trp_stream *raw_open(trp_channel *channel, trp_message **welcome)
+static trp_stream *raw_open_window(trp_channel *channel, uint64_t window, trp_message **welcome)
 {
     trp_stream *stream;
     trp_message *message;
-    struct shared_hello hello = {.window = 1 << 20, .table = text_bytes("t")};
+    struct shared_hello hello = {.window = window, .table = text_bytes("t")};
     boot_id_read(hello.boot_id);
     assert_int_equal(trp_stream_open(&stream, channel, "/troupe.Replay/SampleShared", NULL),
                      TRP_OK);
@@ -271,6 +318,11 @@ static trp_stream *raw_open(trp_channel *channel, trp_message **welcome)
     assert_int_equal(trp_stream_send(stream, message, WAIT_MS), TRP_OK);
     assert_int_equal(trp_stream_receive(stream, welcome, WAIT_MS), TRP_OK);
     return stream;
+}
+
+static trp_stream *raw_open(trp_channel *channel, trp_message **welcome)
+{
+    return raw_open_window(channel, 1 << 20, welcome);
 }
 
 static void raw_ask(trp_stream *stream, struct shared_ask ask)
@@ -293,7 +345,7 @@ static void a_client_that_releases_nothing_gets_its_window_and_no_more(void **st
     raw_ask(stream, (struct shared_ask){.samples = 10000, .timeout_ms = -1});
     while (trp_stream_receive(stream, &message, 200) == TRP_OK) {
         assert_int_equal(shared_samples_decode(bytes_of(message), &samples), TRP_OK);
-        pages += samples.header.pages;
+        pages += samples.header.counts[SHARED_PAGES];
         trp_message_destroy(message);
     }
     assert_in_range(pages * 4096, 512 << 10, 1 << 20);
@@ -314,18 +366,15 @@ static uint64_t items_stored(const struct replay *replay)
     return items;
 }
 
-static void a_client_that_releases_nothing_does_not_keep_what_it_took_from_a_queue(void **state)
+/* So many messages of `items` small ones each. */
+static void insert_small(struct replay *replay, uint64_t messages, uint64_t items)
 {
-    enum { ITEMS = 256, MESSAGES = 3 * SAMPLE_UNACKED_MAX / ITEMS };
-    struct replay *replay = &((struct host *)*state)->replay;
     trp_message *message;
-    struct shared_samples samples;
-    OPEN("name=t sampler=fifo max_times_sampled=1");
     struct built *built = built_create(0);
     trp_stream *stream = open_stream(replay, "InsertStream");
-    for (uint64_t key = 1, i = 0; i < MESSAGES; i++) {
+    for (uint64_t key = 1, i = 0; i < messages; i++) {
         add_chunk(built, (struct chunk_spec){.key = key});
-        for (uint64_t chunk = key; key < chunk + ITEMS; key++)
+        for (uint64_t chunk = key; key < chunk + items; key++)
             add_simple_item(built, key, "t", 1, chunk);
         send_built(stream, built);
     }
@@ -334,16 +383,78 @@ static void a_client_that_releases_nothing_does_not_keep_what_it_took_from_a_que
         trp_message_destroy(message);
     trp_stream_destroy(stream);
     built_destroy(built);
-    stream = raw_open(replay->channel, &message);
+}
+
+static void a_client_that_releases_nothing_does_not_keep_what_it_took_from_a_queue(void **state)
+{
+    enum { ITEMS = 256, MESSAGES = 3 * SAMPLE_UNACKED_MAX / ITEMS };
+    struct replay *replay = &((struct host *)*state)->replay;
+    trp_message *message;
+    struct shared_samples samples;
+    OPEN("name=t sampler=fifo max_times_sampled=1");
+    insert_small(replay, MESSAGES, ITEMS);
+    trp_stream *stream = raw_open(replay->channel, &message);
     trp_message_destroy(message);
     raw_ask(stream, (struct shared_ask){.samples = INT64_MAX, .timeout_ms = -1});
-    for (uint32_t came = 0; came < MESSAGES * ITEMS; came += samples.header.entries) {
+    for (uint32_t came = 0; came < MESSAGES * ITEMS;
+         came += samples.header.counts[SHARED_ENTRIES]) {
         assert_int_equal(trp_stream_receive(stream, &message, WAIT_MS), TRP_OK);
         assert_int_equal(shared_samples_decode(bytes_of(message), &samples), TRP_OK);
         trp_message_destroy(message);
     }
     assert_in_range(items_stored(replay), 0, 2 * SAMPLE_UNACKED_MAX);
     trp_stream_destroy(stream);
+}
+
+static void
+messages_that_take_small_items_from_a_queue_fill_the_window_until_they_are_released(void **state)
+{
+    enum { ITEMS = 200, WINDOW_BYTES = 8192 };
+    struct replay *replay = &((struct host *)*state)->replay;
+    trp_message *message;
+    uint64_t came = 0;
+    OPEN("name=t sampler=fifo max_times_sampled=1");
+    insert_small(replay, 1, ITEMS);
+    trp_stream *stream = raw_open_window(replay->channel, WINDOW_BYTES, &message);
+    trp_message_destroy(message);
+    for (trp_status status = TRP_OK; status == TRP_OK; came += status == TRP_OK) {
+        raw_ask(stream, (struct shared_ask){.samples = 1, .timeout_ms = -1});
+        status = trp_stream_receive(stream, &message, 0); /* its group ended before this */
+        if (status == TRP_OK)
+            trp_message_destroy(message);
+    }
+    assert_in_range(came, WINDOW_BYTES / 1024, ITEMS - 1);
+    raw_ask(stream, (struct shared_ask){.released = came, .timeout_ms = -1});
+    assert_int_equal(trp_stream_receive(stream, &message, WAIT_MS), TRP_OK);
+    trp_message_destroy(message);
+    trp_stream_destroy(stream);
+}
+
+static size_t heap_bytes(void)
+{
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+
+static void messages_with_nothing_to_release_take_no_memory(void **state)
+{
+    enum { ROUNDS = 20000 };
+    struct host *host = *state;
+    trp_message *message;
+    size_t before = 0;
+    open_rows(host, "limiter=min_size(1)"); /* empty: every round expires */
+    trp_stream *stream = raw_open(host->replay.channel, &message);
+    trp_message_destroy(message);
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        raw_ask(stream, (struct shared_ask){.samples = 1, .timeout_ms = 0, .round = round});
+        assert_int_equal(trp_stream_receive(stream, &message, WAIT_MS), TRP_OK);
+        trp_message_destroy(message);
+        if (round == ROUNDS / 10)
+            before = heap_bytes();
+    }
+    assert_in_range(heap_bytes(), 0, before + ROUNDS * 8);
+    raw_ask(stream, (struct shared_ask){.released = ROUNDS + 1});
+    assert_ends(stream, TRP_INVALID_ARGUMENT, "releases what it was not given");
 }
 
 static void a_copy_made_after_the_lease_is_seen_to_be_worthless(void **state)
@@ -365,8 +476,9 @@ static void a_copy_made_after_the_lease_is_seen_to_be_worthless(void **state)
     assert_false(shared_view_valid(view));
     struct unpacker *unpacker = unpacker_create(columns, COLUMNS);
     struct batch batch;
-    assert_int_equal(batch_init(&batch, columns, COLUMNS, 4), TRP_OK);
-    assert_int_equal(unpacker_feed_shared(unpacker, message, view), TRP_OK);
+    struct shared_header header;
+    assert_int_equal(batch_init(&batch, columns, COLUMNS, 4, NULL), TRP_OK);
+    assert_int_equal(unpacker_feed_shared(unpacker, message, view, &header), TRP_OK);
     assert_int_equal(unpacker_fill(unpacker, &batch), TRP_ABORTED);
     assert_int_equal(batch.rows, 0);
     batch_cleanup(&batch, COLUMNS);
@@ -407,9 +519,7 @@ static void a_client_without_the_lease_file_is_sent_its_samples(void **state)
     struct host *host = *state;
     open_rows(host, "limiter=min_size(1)");
     insert(host, TABLE_ITEMS);
-    char *path = fixture_path(host->replay.dir, "LEASES");
-    assert_int_equal(unlink(path), 0);
-    free(path);
+    remove_lease_file(host);
     expect_ordinary(host);
 }
 
@@ -588,6 +698,7 @@ int main(int argc, char **argv)
         TEST(samples_in_one_process_are_read_from_the_file),
         TEST(samples_over_a_socket_are_read_from_the_file),
         TEST(samples_that_come_from_the_disk_are_read_from_the_file),
+        TEST(items_larger_than_a_message_are_whole),
         TEST(a_queue_gives_each_item_once),
         TEST(the_limiter_s_timeout_keeps_the_rows_that_came),
         TEST(samplers_in_the_process_starve_no_other),
@@ -597,6 +708,8 @@ int main(int argc, char **argv)
         TEST(a_killed_client_costs_nothing_that_lasts),
         TEST(a_client_that_releases_nothing_gets_its_window_and_no_more),
         TEST(a_client_that_releases_nothing_does_not_keep_what_it_took_from_a_queue),
+        TEST(messages_that_take_small_items_from_a_queue_fill_the_window_until_they_are_released),
+        TEST(messages_with_nothing_to_release_take_no_memory),
         TEST(a_copy_made_after_the_lease_is_seen_to_be_worthless),
         TEST(leases_that_a_killed_server_left_end_with_the_next),
         TEST(a_client_without_the_lease_file_is_sent_its_samples),

@@ -81,6 +81,74 @@ static void samples_fill_batches_ahead(void **state)
     assert_true(peer->requested <= 320 + (3 + 2) * 16);
 }
 
+static void held_batches_stay(struct peer *peer, uint32_t prefetch)
+{
+    enum { HELD = 3 };
+    trp_batch batches[HELD];
+    trp_sampler_options options = options_of(16, prefetch);
+    options.held = HELD;
+    peer->next = 0;
+    trp_sampler *sampler = sampler_create(peer, options);
+    for (int64_t i = 0; i < 12; i++) {
+        assert_int_equal(trp_sampler_next(sampler, &batches[i % HELD], 5000), TRP_OK);
+        for (int64_t j = i < HELD ? 0 : i - HELD + 1; j <= i; j++)
+            for (uint32_t row = 0; row < 16; row++)
+                check_row(&batches[j % HELD], row, 16 * j + row);
+    }
+    sampler_end(peer, sampler);
+}
+
+static void a_batch_stays_for_as_many_calls_as_it_is_held(void **state)
+{
+    held_batches_stay(*state, 0);
+    held_batches_stay(*state, 2);
+}
+
+struct arena {
+    void *memory[64];
+    size_t count, released;
+};
+
+static void *arena_allocate(void *context, size_t bytes)
+{
+    struct arena *arena = context;
+    assert_true(arena->count < 64);
+    return arena->memory[arena->count++] = aligned_alloc(64, bytes);
+}
+
+static void arena_release(void *context, void *memory)
+{
+    ((struct arena *)context)->released++;
+    free(memory);
+}
+
+static void columns_lie_in_the_users_memory(void **state)
+{
+    struct peer *peer = *state;
+    struct arena arena = {0};
+    trp_sampler_options options = options_of(16, 0);
+    options.held = 2;
+    options.allocator = &(trp_allocator){arena_allocate, arena_release, &arena};
+    trp_sampler *sampler = sampler_create(peer, options);
+    assert_int_equal(arena.count, 2 * SAMPLE_COLUMNS);
+    trp_batch batch;
+    assert_int_equal(trp_sampler_next(sampler, &batch, 5000), TRP_OK);
+    for (size_t c = 0; c < SAMPLE_COLUMNS; c++) {
+        size_t found = 0;
+        for (size_t i = 0; i < arena.count; i++)
+            found += arena.memory[i] == batch.columns[c];
+        assert_int_equal(found, 1);
+    }
+    sampler_end(peer, sampler);
+    assert_int_equal(arena.released, arena.count);
+}
+
+static void *nothing_left(void *context, size_t bytes)
+{
+    (void)context, (void)bytes;
+    return NULL;
+}
+
 struct given {
     const struct peer *peer;
     int64_t count;
@@ -407,6 +475,13 @@ static void options_that_make_no_batch_are_refused(void **state)
     options.column_count = 1;
     assert_int_equal(trp_sampler_create(&sampler, peer->channel, &options), TRP_INVALID_ARGUMENT);
     assert_non_null(strstr(trp_last_error(), "huge"));
+    options = options_of(4, 0);
+    options.allocator = &(trp_allocator){nothing_left, arena_release, NULL};
+    assert_int_equal(trp_sampler_create(&sampler, peer->channel, &options), TRP_INVALID_ARGUMENT);
+    assert_non_null(strstr(trp_last_error(), "no memory for 4 rows"));
+    options.held = 1000;
+    assert_int_equal(trp_sampler_create(&sampler, peer->channel, &options), TRP_INVALID_ARGUMENT);
+    assert_non_null(strstr(trp_last_error(), "1000 batches held, at most 64"));
     options.table = "";
     assert_int_equal(trp_sampler_create(&sampler, peer->channel, &options), TRP_INVALID_ARGUMENT);
 }
@@ -416,6 +491,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         BOTH(samples_fill_batches_without_a_thread),
         BOTH(samples_fill_batches_ahead),
+        BOTH(a_batch_stays_for_as_many_calls_as_it_is_held),
+        BOTH(columns_lie_in_the_users_memory),
         BOTH(batches_are_made_for_a_caller_that_stays_away),
         BOTH(a_caller_that_is_back_at_once_is_not_held_for_longer_than_it_waits),
         BOTH(samples_in_parts_are_joined),

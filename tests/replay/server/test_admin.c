@@ -357,7 +357,7 @@ static void a_table_shrinks_only_when_it_may(void **state)
     open_six(replay, "name=t sampler=fifo");
     assert_int_equal(alter_table(replay, "name=t max_size=4", false, false, NULL),
                      TRP_FAILED_PRECONDITION);
-    assert_says("2 items more");
+    assert_says("would remove 2 of them");
     assert_int_equal(alter_table(replay, "name=t max_size=4", true, true, &reply), TRP_OK);
     assert_int_equal(reply->removed, 2);
     assert_int_equal(reply->n_changes, 1);

@@ -337,7 +337,7 @@ static void chunks_that_no_client_could_unpack_are_refused(void **state)
         {tensor_of(TRP_UINT8, 8, 1, copied, 4), "broken snappy block (4 bytes)"},
         {tensor_of(TRP_UINT8, 8, 1, early, 5), "broken snappy block"},
         {tensor_of(TRP_UINT8, 2, 5, literal, 10),
-         "chunk 7, tensor 0 (dtype 4, shape [2,5]): its content decompresses to 8 bytes, its shape "
+         "chunk 7, tensor 0 (uint8[2,5]): its content decompresses to 8 bytes, its shape "
          "says 10"},
         {tensor_of(TRP_FLOAT32, 2, 4, literal, 10), "shape says 32"},
         {tensor_of(TRP_UINT8, 2, 4, "\xff\xff\xff\xff\xff", 5), "no snappy block"},
@@ -407,26 +407,21 @@ static trp_bytes many_dimensions(struct buffer *out, uint32_t rank, uint8_t odd)
 {
     enum { TENSOR_MAX = 2048 };
     uint8_t shape[TENSOR_MAX], tensor[TENSOR_MAX], data[TENSOR_MAX];
-    struct writer at = {shape + sizeof shape, shape};
-    const uint8_t *end = at.at;
+    struct writer dims = writer_of(shape, sizeof shape);
     for (uint32_t i = rank; i-- > 0;) {
-        const uint8_t *dim_end = at.at;
-        put_varint_field(&at, 1, i + 2 == rank ? odd : 1);
-        put_len_header(&at, 2, dim_end);
+        size_t mark = writer_mark(&dims);
+        put_varint_field(&dims, 1, i + 2 == rank ? odd : 1);
+        put_len_header(&dims, 2, mark);
     }
-    trp_bytes dims = {at.at, (size_t)(end - at.at)};
-    at = (struct writer){tensor + sizeof tensor, tensor};
-    end = at.at;
-    put_bytes_field(&at, 4, (trp_bytes){(const uint8_t *)(odd ? "\1\0a" : "\0"), odd ? 3 : 1});
-    put_bytes_field(&at, 2, dims);
-    put_varint_field(&at, 1, TRP_UINT8);
-    put_len_header(&at, 1, end);
-    trp_bytes tensors = {at.at, (size_t)(end - at.at)};
-    at = (struct writer){data + sizeof data, data};
-    end = at.at;
-    put_bytes_field(&at, 5, tensors);
+    struct writer tensors = writer_of(tensor, sizeof tensor);
+    put_bytes_field(&tensors, 4, (trp_bytes){(const uint8_t *)(odd ? "\1\0a" : "\0"), odd ? 3 : 1});
+    put_bytes_field(&tensors, 2, writer_bytes(&dims));
+    put_varint_field(&tensors, 1, TRP_UINT8);
+    put_len_header(&tensors, 1, 0);
+    struct writer chunk = writer_of(data, sizeof data);
+    put_bytes_field(&chunk, 5, writer_bytes(&tensors));
     size_t start = out->size;
-    buffer_append(out, (trp_bytes){at.at, (size_t)(end - at.at)});
+    buffer_append(out, writer_bytes(&chunk));
     return (trp_bytes){out->data + start, out->size - start};
 }
 

@@ -48,7 +48,7 @@ static void add_chunks(struct world *world, trp_rng *rng)
     trp_message *message;
     assert_int_equal(wire_insert_request_encode(&request, &message), TRP_OK);
     trp_bytes bytes = {trp_message_data(message), trp_message_size(message)};
-    assert_int_equal(wire_insert_request_decode(bytes, &decoded), TRP_OK);
+    assert_int_equal(wire_insert_request_decode(&bytes, 1, &decoded), TRP_OK);
     for (uint32_t i = 0; i < decoded.lists.chunk_count; ++i)
         assert_int_equal(keep_set_add(&world->set, world->engine, &decoded.lists.chunks[i]),
                          TRP_OK);
@@ -83,7 +83,7 @@ static struct wire_item *decode_item(struct world *world, trp_message *message, 
 {
     world->request.lists.lazy = lazy;
     trp_bytes bytes = {trp_message_data(message), trp_message_size(message)};
-    assert_int_equal(wire_insert_request_decode(bytes, &world->request), TRP_OK);
+    assert_int_equal(wire_insert_request_decode(&bytes, 1, &world->request), TRP_OK);
     assert_int_equal(world->request.lists.item_count, 1);
     return &world->request.lists.items[0];
 }
@@ -159,7 +159,8 @@ static void assert_encodes(struct world *world, const struct trajectory_builder 
     struct item *stored = engine_item_create(world->engine, buffer_bytes(&builder->bytes),
                                              builder->chunks, builder->chunk_count);
     const struct trajectory *trajectory = stored->trajectory;
-    assert_true(trajectory_valid(trajectory));
+    assert_true(trajectory_valid((trp_bytes){trajectory->bytes, trajectory->size},
+                                 trajectory->chunk_count));
     for (int i = 0; i < CHUNKS; ++i) {
         struct chunk *chunk = keep_set_find(&world->set, keys[i])->chunk;
         chunk->seq = seqs[i] = 1 + (trp_rng_u64(rng) >> trp_rng_below(rng, 64)) / 2;
@@ -271,7 +272,9 @@ static void bytes_that_no_builder_made_are_not_valid(void **state)
         trajectory->size = rows[i].size;
         trajectory->chunk_count = rows[i].chunks;
         memcpy(trajectory->bytes, rows[i].bytes, rows[i].size);
-        assert_int_equal(trajectory_valid(trajectory), rows[i].valid);
+        assert_int_equal(trajectory_valid((trp_bytes){trajectory->bytes, trajectory->size},
+                                          trajectory->chunk_count),
+                         rows[i].valid);
         free(trajectory);
     }
 }

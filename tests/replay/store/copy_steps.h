@@ -6,9 +6,9 @@
 
 #include "replay/store/copy.h"
 
-static inline trp_status any_item(void *arg, uint64_t seq, trp_bytes record)
+static inline trp_status any_item(void *arg, uint64_t seq, trp_bytes record, bool doubtful)
 {
-    (void)arg, (void)seq, (void)record;
+    (void)arg, (void)seq, (void)record, (void)doubtful;
     return TRP_OK;
 }
 

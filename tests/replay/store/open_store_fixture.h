@@ -44,7 +44,7 @@ static inline void fixture_open(struct fixture *fixture, struct store_options op
     if (status != TRP_OK)
         print_error("%s\n", trp_last_error());
     assert_int_equal(status, TRP_OK);
-    assert_int_equal(store_load(fixture->store, loaded_add, &fixture->loaded), TRP_OK);
+    assert_int_equal(load_all(fixture->store, &fixture->loaded), TRP_OK);
     if (!options.read_only)
         fixture->table = store_table_put(fixture->store, "t", "name=t", (trp_bytes){0});
 }

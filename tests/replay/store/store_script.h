@@ -57,7 +57,7 @@ static inline void erase(struct state *state, size_t index, struct store *store)
     struct entry *entry = &state->items[index];
     state->table.deletes++;
     if (store) {
-        store_item_delete(store, state->table.id, entry->item);
+        store_item_delete(store, entry->item);
         store_item_destroy(store, entry->item);
     }
     memmove(entry, entry + 1, (--state->count - index) * sizeof *entry);
@@ -76,14 +76,14 @@ static inline void operate(struct state *state, struct draws *draws, struct stor
         entry->priority = (double)draw(draws, 1000000);
         if (store) {
             entry->item->priority = entry->priority;
-            store_item_priority(store, state->table.id, entry->item);
+            store_item_priority(store, entry->item);
         }
     } else if (kind < 80) {
         entry->times++;
         state->table.samples++;
         if (store) {
             entry->item->times_sampled = entry->times;
-            store_item_sampled(store, state->table.id, entry->item);
+            store_item_sampled(store, entry->item);
         }
     } else {
         erase(state, kind < 90 ? index : 0, store);

@@ -1,5 +1,5 @@
 /* The store: what goes in comes out, again after reopening, and each failure says what it is. */
-#include "replay/disk/fetcher.h"
+#include "replay/disk/disk.h"
 #include "open_store_fixture.h"
 
 #include "replay/store/limits.h"
@@ -93,7 +93,7 @@ static void an_uncommitted_group_is_lost_as_a_whole(void **state)
     assert_int_equal(store_commit(fixture->store), TRP_OK);
     struct item *second = fixture_item(fixture->store, 2, 100);
     insert(fixture, second);
-    store_item_delete(fixture->store, fixture->table, first);
+    store_item_delete(fixture->store, first);
     store_item_destroy(fixture->store, first);
     store_item_destroy(fixture->store, second);
     fixture_close(fixture);
@@ -110,7 +110,7 @@ static void an_item_can_come_and_go_in_one_group(void **state)
     for (uint64_t key = 1; key <= 20; key++) {
         struct item *item = fixture_item(fixture->store, key, 5000);
         insert(fixture, item);
-        store_item_delete(fixture->store, fixture->table, item);
+        store_item_delete(fixture->store, item);
         store_item_destroy(fixture->store, item);
     }
     assert_int_equal(store_commit(fixture->store), TRP_OK);
@@ -146,7 +146,7 @@ static void a_shared_chunk_is_stored_once_and_goes_with_its_last_item(void **sta
         store_stats(fixture->store, &stats);
         assert_int_equal(stats.chunks, 1);
         fixture_check_chunk(fixture->store, items[index]->chunks[0], 1, 30000);
-        store_item_delete(fixture->store, fixture->table, items[index]);
+        store_item_delete(fixture->store, items[index]);
         store_item_destroy(fixture->store, items[index]);
         assert_int_equal(store_commit(fixture->store), TRP_OK);
     }
@@ -181,8 +181,8 @@ static void an_item_of_a_thousand_chunks_has_a_record_in_parts(void **state)
     assert_int_equal(store_commit(fixture->store), TRP_OK);
     wide->priority = 4.5;
     wide->times_sampled = 3;
-    store_item_priority(fixture->store, fixture->table, wide);
-    store_item_sampled(fixture->store, fixture->table, wide);
+    store_item_priority(fixture->store, wide);
+    store_item_sampled(fixture->store, wide);
     assert_int_equal(store_commit(fixture->store), TRP_OK);
     loaded_add(&fixture->loaded, fixture->table, before);
     loaded_add(&fixture->loaded, fixture->table, wide);
@@ -197,7 +197,7 @@ static void an_item_of_a_thousand_chunks_has_a_record_in_parts(void **state)
     assert_int_equal(wide->trajectory->size, 20000);
     for (uint32_t index = 0; index < CHUNKS; index++)
         fixture_check_chunk(fixture->store, wide->chunks[index], 1000 * index, index);
-    store_item_delete(fixture->store, fixture->table, wide);
+    store_item_delete(fixture->store, wide);
     store_item_destroy(fixture->store, wide);
     fixture->loaded.items[1] = fixture->loaded.items[2];
     fixture->loaded.count = 2;
@@ -228,7 +228,7 @@ static void seqs_are_never_given_out_twice(void **state)
     insert(fixture, item);
     assert_int_equal(store_commit(fixture->store), TRP_OK);
     uint64_t item_seq = item->seq, chunk_seq = item->chunks[0]->seq;
-    store_item_delete(fixture->store, fixture->table, item);
+    store_item_delete(fixture->store, item);
     store_item_destroy(fixture->store, item);
     assert_int_equal(store_commit(fixture->store), TRP_OK);
     fixture_close(fixture);
@@ -277,7 +277,7 @@ static void tables_are_kept_with_options_signature_and_counters(void **state)
         if (times == 0) {
             assert_int_equal(tables[1].signature.size, sizeof signature);
             assert_memory_equal(tables[1].signature.data, signature, sizeof signature);
-            assert_int_equal(store_load(fixture->store, loaded_add, &fixture->loaded), TRP_OK);
+            assert_int_equal(load_all(fixture->store, &fixture->loaded), TRP_OK);
             store_table_put(fixture->store, "second", "name=second max_size=5", (trp_bytes){0});
             assert_int_equal(store_commit(fixture->store), TRP_OK);
         } else {
@@ -353,7 +353,7 @@ static void a_group_has_a_limit_and_an_item_too(void **state)
     loaded_add(&fixture->loaded, fixture->table, next);
     assert_int_equal(store_commit(fixture->store), TRP_OK);
     fixture_check_chunk(fixture->store, large->chunks[0], 2, STORE_GROUP_BYTES_MAX - 1000);
-    store_item_delete(fixture->store, fixture->table, large);
+    store_item_delete(fixture->store, large);
     fixture->loaded.items[0] = next;
     fixture->loaded.count = 1;
     store_item_destroy(fixture->store, large);
@@ -571,7 +571,7 @@ static void a_look_changes_nothing_and_many_may_look(void **state)
     fixture_open(fixture, options);
     assert_int_equal(store_create(&second, &options), TRP_OK);
     struct loaded loaded = {0};
-    assert_int_equal(store_load(second, loaded_add, &loaded), TRP_OK);
+    assert_int_equal(load_all(second, &loaded), TRP_OK);
     assert_int_equal(loaded.count, 50);
     fixture_check_chunk(second, loaded.items[49]->chunks[0], 50, 1000);
     assert_int_equal(fixture->loaded.count, 50);
@@ -593,7 +593,7 @@ static void an_empty_directory_is_nothing_to_look_at(void **state)
 
 /* ---- damage --------------------------------------------------------------------------------- */
 
-static void a_damaged_record_is_a_loss_not_a_crash(void **state)
+static void a_damaged_priority_is_a_loss_not_a_crash(void **state)
 {
     struct fixture *fixture = *state;
     fixture_open(fixture, (struct store_options){0});
@@ -602,10 +602,10 @@ static void a_damaged_record_is_a_loss_not_a_crash(void **state)
     loaded_add(&fixture->loaded, fixture->table, item);
     assert_int_equal(store_commit(fixture->store), TRP_OK);
     fixture_close(fixture);
-    damage_record(fixture->dir, UINT64_C(0x1122334455667788));
+    damage_record_at(fixture->dir, UINT64_C(0x1122334455667788), 8); /* its priority */
     struct store_options options = {.dir = fixture->dir};
     assert_int_equal(store_create(&fixture->store, &options), TRP_OK);
-    assert_int_equal(store_load(fixture->store, loaded_add, &fixture->loaded), TRP_DATA_LOSS);
+    assert_int_equal(load_all(fixture->store, &fixture->loaded), TRP_DATA_LOSS);
     assert_non_null(strstr(trp_last_error(), fixture->dir));
     assert_int_equal(fixture->loaded.count, 0);
     /* and nothing is accepted on top of it */
@@ -713,7 +713,7 @@ int main(void)
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(an_empty_directory_is_nothing_to_look_at, fixture_setup,
                                         fixture_teardown),
-        cmocka_unit_test_setup_teardown(a_damaged_record_is_a_loss_not_a_crash, fixture_setup,
+        cmocka_unit_test_setup_teardown(a_damaged_priority_is_a_loss_not_a_crash, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(a_file_that_is_no_database_is_refused, fixture_setup,
                                         fixture_teardown),

@@ -46,7 +46,7 @@ static int setup(void **state)
     fixture->dir = fixture_dir("/dev/shm"); /* syncs hundreds of times */
     fixture->data = fixture_path(fixture->dir, "data.mdb");
     assert_int_equal(store_create(&store, &(struct store_options){.dir = fixture->dir}), TRP_OK);
-    assert_int_equal(store_load(store, loaded_add, NULL), TRP_OK);
+    assert_int_equal(load_all(store, &(struct loaded){0}), TRP_OK);
     uint32_t table = store_table_put(store, "t", "name=t", (trp_bytes){0});
     struct item *items[ITEMS];
     for (uint64_t number = 0; number < ITEMS; number++) {
@@ -94,11 +94,11 @@ static trp_status open_store(struct fixture *fixture, struct store_options optio
 {
     options.dir = fixture->dir;
     options.damage = damage_add;
-    options.damage_arg = &fixture->damage;
+    options.arg = &fixture->damage;
     fixture->damage.count = 0;
     *loaded = (struct loaded){0};
     trp_status status = store_create(store, &options);
-    return status == TRP_OK ? store_load(*store, loaded_add, loaded) : status;
+    return status == TRP_OK ? load_all(*store, loaded) : status;
 }
 
 static void close_store(struct store *store, struct loaded *loaded)
@@ -185,6 +185,33 @@ static void what_is_damaged_is_dropped_once_and_told(void **state)
     close_store(store, &loaded);
 }
 
+static const char *refuse(void *arg, uint32_t table_id, trp_bytes trajectory, uint32_t chunk_count,
+                          const double *priority)
+{
+    (void)arg, (void)table_id, (void)trajectory, (void)chunk_count;
+    assert_null(priority); /* it has a sum */
+    return "it is odd";
+}
+
+static void an_item_that_the_caller_finds_wrong_is_dropped_and_no_chunk_of_it_counted(void **state)
+{
+    struct fixture *fixture = *state;
+    for (int check = 1; check >= 0; check--) {
+        struct store *store;
+        struct loaded loaded;
+        struct store_stats stats;
+        struct store_options options = {.check = check, .read_only = check, .item_wrong = refuse};
+        assert_int_equal(open_store(fixture, options, &store, &loaded), TRP_OK);
+        assert_int_equal(loaded.count, 0);
+        assert_int_equal(fixture->damage.count, ITEMS);
+        store_stats(store, &stats);
+        assert_int_equal(stats.items, 0);
+        assert_int_equal(stats.chunks, 0);
+        assert_int_equal(stats.live_bytes, 0);
+        close_store(store, &loaded);
+    }
+}
+
 static void an_interrupted_check_is_no_check(void **state)
 {
     struct fixture *fixture = *state;
@@ -205,7 +232,7 @@ static void use_store(struct store *store, struct loaded *loaded)
         free(bytes);
     }
     for (size_t index = 0; index < loaded->count; index += 3)
-        store_item_delete(store, loaded->tables[index], loaded->items[index]);
+        store_item_delete(store, loaded->items[index]);
     struct item *item = fixture_item(store, 1000000, 30000);
     if (store_admit(store, item) == TRP_OK)
         store_item_insert(store, 1, item);
@@ -402,8 +429,8 @@ static void what_changes_of_an_item_is_under_a_sum(void **state)
     for (size_t index = 0; index < loaded.count; index += 2) {
         loaded.items[index]->priority = 5;
         loaded.items[index]->times_sampled = 6;
-        store_item_priority(store, 1, loaded.items[index]);
-        store_item_sampled(store, 1, loaded.items[index]);
+        store_item_priority(store, loaded.items[index]);
+        store_item_sampled(store, loaded.items[index]);
     }
     assert_int_equal(store_commit(store), TRP_OK);
     close_store(store, &loaded); /* compacts: half of the records are written anew */
@@ -427,7 +454,7 @@ static void a_compaction_does_not_make_a_damaged_record_look_whole(void **state)
     assert_int_equal(open_store(fixture, (struct store_options){0}, &store, &loaded), TRP_OK);
     flip_record(fixture, 3 * KEY_STEP, offsetof(struct item_record, times_sampled));
     loaded.items[2]->priority = 5;
-    store_item_priority(store, 1, loaded.items[2]);
+    store_item_priority(store, loaded.items[2]);
     assert_int_equal(store_commit(store), TRP_OK);
     close_store(store, &loaded);
     expect_dropped(fixture, (struct store_options){.check = true}, 1);
@@ -467,7 +494,7 @@ static void what_the_change_log_says_is_under_a_sum(void **state)
     char *left = fixture_path(fixture->dir, "left");
     assert_int_equal(open_store(fixture, (struct store_options){0}, &store, &loaded), TRP_OK);
     loaded.items[7]->priority = priority;
-    store_item_priority(store, 1, loaded.items[7]);
+    store_item_priority(store, loaded.items[7]);
     assert_int_equal(store_commit(store), TRP_OK);
     copy_start(fixture->data, left);
     close_store(store, &loaded);
@@ -528,6 +555,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_store_that_went_down_with_its_host_is_checked, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(what_is_damaged_is_dropped_once_and_told, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            an_item_that_the_caller_finds_wrong_is_dropped_and_no_chunk_of_it_counted, setup,
+            teardown),
         cmocka_unit_test_setup_teardown(an_interrupted_check_is_no_check, setup, teardown),
         cmocka_unit_test_setup_teardown(no_bit_that_flips_is_a_crash, setup, teardown),
         cmocka_unit_test_setup_teardown(a_file_in_the_place_of_a_killed_servers_is_checked, setup,

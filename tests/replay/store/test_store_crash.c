@@ -20,8 +20,8 @@ static void work(const char *dir, struct state *state, uint64_t round, int acks)
     struct store *store;
     struct loaded loaded = {0};
     struct store_options options = {.dir = dir, .cache_bytes = 100000};
-    if (store_create(&store, &options) != TRP_OK ||
-        store_load(store, loaded_add, &loaded) != TRP_OK || loaded.count != state->count)
+    if (store_create(&store, &options) != TRP_OK || load_all(store, &loaded) != TRP_OK ||
+        loaded.count != state->count)
         _exit(1);
     for (size_t index = 0; index < loaded.count; index++)
         state->items[index].item = loaded.items[index];
@@ -73,8 +73,7 @@ static void check_after(const char *dir, struct state *state, uint64_t round, ui
     struct loaded loaded = {0};
     struct store_options options = {.dir = dir, .read_only = read_only};
     if (store_create(&store, &options) != TRP_OK ||
-        (round % 2 ? load_in_pieces(store, &loaded, round)
-                   : store_load(store, loaded_add, &loaded)) != TRP_OK)
+        (round % 2 ? load_in_pieces(store, &loaded, round) : load_all(store, &loaded)) != TRP_OK)
         fail_msg("%s", trp_last_error());
     while (!read_only && store_idle(store))
         ;

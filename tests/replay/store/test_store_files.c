@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 
 #include <troupe/replay.h>
-#include "replay/disk/checkpoint_dir.h"
+#include "replay/disk/disk.h"
 
 enum { ITEMS = 20, OTHER_ITEMS = 5, ITEM_BYTES = 5000, SHARED_FROM = 8192, SHARED_BYTES = 12288 };
 
@@ -166,8 +166,7 @@ static struct store *fill(const char *dir, uint64_t count, trp_durability durabi
     struct store *store;
     struct loaded loaded = {0};
     struct store_options options = {.dir = dir, .durability = durability};
-    if (store_create(&store, &options) != TRP_OK ||
-        store_load(store, loaded_add, &loaded) != TRP_OK)
+    if (store_create(&store, &options) != TRP_OK || load_all(store, &loaded) != TRP_OK)
         return NULL;
     loaded_cleanup(store, &loaded);
     uint32_t table = store_table_put(store, "t", "name=t", (trp_bytes){0});
@@ -203,7 +202,7 @@ static size_t items_of(const char *dir)
     struct store *store;
     struct loaded loaded = {0};
     if (store_create(&store, &(struct store_options){.dir = dir}) != TRP_OK ||
-        store_load(store, loaded_add, &loaded) != TRP_OK)
+        load_all(store, &loaded) != TRP_OK)
         fail_msg("%s", trp_last_error());
     size_t count = loaded.count;
     for (size_t index = 0; index < count; index++)
@@ -341,7 +340,7 @@ static void fill_a_small_map(const char *dir)
     trp_status status = TRP_OK;
     if (setrlimit(RLIMIT_FSIZE, &(struct rlimit){BYTES, BYTES}) != 0 ||
         store_create(&store, &(struct store_options){.dir = dir}) != TRP_OK ||
-        store_load(store, loaded_add, NULL) != TRP_OK)
+        load_all(store, &(struct loaded){0}) != TRP_OK)
         _exit(1);
     uint32_t table = store_table_put(store, "t", "name=t", (trp_bytes){0});
     while (status == TRP_OK && count < ITEMS_MAX) {
@@ -355,7 +354,7 @@ static void fill_a_small_map(const char *dir)
     if (status != TRP_RESOURCE_EXHAUSTED || count < ITEMS_MAX / 4)
         _exit(3);
     while (count > 0)
-        store_item_delete(store, table, items[--count]);
+        store_item_delete(store, items[--count]);
     if (store_commit(store) != TRP_OK)
         _exit(4);
     _exit(0);

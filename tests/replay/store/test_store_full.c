@@ -94,8 +94,7 @@ static void full_open(struct full *full, trp_durability durability, uint64_t max
     struct store_options options = {
         .dir = full->dir, .durability = durability, .max_bytes = max_bytes};
     struct loaded loaded = {0};
-    if (store_create(&full->store, &options) != TRP_OK ||
-        store_load(full->store, loaded_add, &loaded) != TRP_OK)
+    if (store_create(&full->store, &options) != TRP_OK || load_all(full->store, &loaded) != TRP_OK)
         fail_msg("%s", trp_last_error());
     full->table = store_table_put(full->store, "t", "name=t", (trp_bytes){0});
     assert_int_equal(store_commit(full->store), TRP_OK);
@@ -130,7 +129,7 @@ static trp_status insert(struct full *full, size_t size)
 static void erase_oldest(struct full *full)
 {
     struct item *item = full->items[full->first++];
-    store_item_delete(full->store, full->table, item);
+    store_item_delete(full->store, item);
     store_item_destroy(full->store, item);
 }
 
@@ -252,7 +251,7 @@ static void holes_all_over_a_full_store_are_filled(void **state)
             store_item_destroy(full->store, item);
             commit(full);
             size_t victim = fixture_hash(key * 7) % full->count;
-            store_item_delete(full->store, full->table, full->items[victim]);
+            store_item_delete(full->store, full->items[victim]);
             store_item_destroy(full->store, full->items[victim]);
             full->items[victim] = full->items[--full->count];
             full->sizes[victim] = full->sizes[full->count];
@@ -274,13 +273,13 @@ static void changes_are_always_possible(void **state)
         for (unsigned index = 0; index < 256; index++) {
             struct item *item = full->items[(group * 256 + index * 37) % full->count];
             item->priority = group + 0.5;
-            store_item_priority(full->store, full->table, item);
+            store_item_priority(full->store, item);
         }
         commit(full);
     }
     for (size_t index = full->first; index < full->count; index++)
         if (fixture_hash(index) % 2 == 0)
-            store_item_delete(full->store, full->table, full->items[index]);
+            store_item_delete(full->store, full->items[index]);
     commit(full);
 }
 
@@ -493,7 +492,7 @@ static void a_full_store_needs_only_what_a_copy_has_read(void **state)
     commit(full);
     assert_int_equal(store_copy_give(copy), TRP_OK);
     copy_rest(full->store, copy);
-    assert_int_equal(store_copy_check(full->store, copy), TRP_OK);
+    assert_int_equal(store_copy_find(full->store, copy), TRP_OK);
     store_copy_end(full->store, copy);
     check_reopened(full, TRP_DURABLE_PROCESS, 0);
 }

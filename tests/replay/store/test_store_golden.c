@@ -21,7 +21,7 @@ static void store_make(const char *dir)
     struct store_options options = {.dir = dir};
     struct item *items[ITEMS];
     assert_int_equal(store_create(&store, &options), TRP_OK);
-    assert_int_equal(store_load(store, loaded_add, NULL), TRP_OK);
+    assert_int_equal(load_all(store, &(struct loaded){0}), TRP_OK);
     uint32_t table = store_table_put(store, "t", "name=t sampler=fifo", (trp_bytes){0});
     for (uint64_t key = 1; key <= ITEMS; key++) {
         items[key - 1] = fixture_item(store, key, item_size(key));
@@ -30,8 +30,8 @@ static void store_make(const char *dir)
     }
     items[1]->priority = 77;
     assert_int_equal(store_commit(store), TRP_OK);
-    store_item_priority(store, table, items[1]);
-    store_item_delete(store, table, items[3]);
+    store_item_priority(store, items[1]);
+    store_item_delete(store, items[3]);
     assert_int_equal(store_commit(store), TRP_OK);
     for (size_t index = 0; index < ITEMS; index++)
         store_item_destroy(store, items[index]);
@@ -111,8 +111,7 @@ static void expect_items(const char *dir, struct store_options options)
     struct store *store;
     struct loaded loaded = {0};
     options.dir = dir;
-    if (store_create(&store, &options) != TRP_OK ||
-        store_load(store, loaded_add, &loaded) != TRP_OK)
+    if (store_create(&store, &options) != TRP_OK || load_all(store, &loaded) != TRP_OK)
         fail_msg("%s", trp_last_error());
     assert_int_equal(loaded.count, 4);
     for (size_t index = 0; index < loaded.count; index++) {
@@ -162,13 +161,13 @@ static void a_store_of_the_format_before_is_read_and_goes_on_in_this_one(void **
     expect_items(dir, (struct store_options){.check = true});
     expect_format(dir, "troupe replay store\nformat 3\n");
     assert_int_equal(store_create(&store, &(struct store_options){.dir = dir}), TRP_OK);
-    assert_int_equal(store_load(store, loaded_add, &loaded), TRP_OK);
-    store_item_priority(store, 1, loaded.items[1]); /* is written anew */
+    assert_int_equal(load_all(store, &loaded), TRP_OK);
+    store_item_priority(store, loaded.items[1]); /* is written anew */
     struct item *item = fixture_item(store, 9, 100);
     assert_int_equal(store_admit(store, item), TRP_OK);
     store_item_insert(store, 1, item);
     assert_int_equal(store_commit(store), TRP_OK);
-    store_item_delete(store, 1, item);
+    store_item_delete(store, item);
     assert_int_equal(store_commit(store), TRP_OK);
     store_item_destroy(store, item);
     loaded_cleanup(store, &loaded);

@@ -195,7 +195,7 @@ static void insert(struct model *model)
 static void erase(struct model *model, size_t index)
 {
     struct model_item *gone = &model->items[index];
-    store_item_delete(model->store, gone->table, gone->item);
+    store_item_delete(model->store, gone->item);
     store_item_destroy(model->store, gone->item);
     uint32_t table = gone->table == model->tables[0].id ? 0 : 1;
     model->tables[table].deletes++;
@@ -209,7 +209,7 @@ static void burst(struct model *model)
     for (unsigned left = 6000; left > 0; left--) {
         struct model_item *some = &model->items[draw(model, model->count)];
         some->priority = some->item->priority = (double)draw(model, 1000000) / 3;
-        store_item_priority(model->store, some->table, some->item);
+        store_item_priority(model->store, some->item);
         if (left % 300 == 0)
             commit(model);
     }
@@ -223,10 +223,10 @@ static void operate(struct model *model)
         insert(model);
     } else if (kind < 65) {
         some->priority = some->item->priority = (double)draw(model, 1000) / 3;
-        store_item_priority(model->store, some->table, some->item);
+        store_item_priority(model->store, some->item);
     } else if (kind < 75) {
         some->times = ++some->item->times_sampled;
-        store_item_sampled(model->store, some->table, some->item);
+        store_item_sampled(model->store, some->item);
     } else if (kind < 90) {
         erase(model, draw(model, model->count));
     } else if (kind < 92) {
@@ -251,8 +251,7 @@ static struct store *open_at(const char *dir, trp_durability durability, struct 
         .dir = dir, .durability = durability, .cache_bytes = 20000, .read_only = read_only};
     static uint64_t opened;
     if (store_create(&store, &options) != TRP_OK ||
-        (++opened % 2 ? load_in_pieces(store, loaded, opened)
-                      : store_load(store, loaded_add, loaded)) != TRP_OK)
+        (++opened % 2 ? load_in_pieces(store, loaded, opened) : load_all(store, loaded)) != TRP_OK)
         fail_msg("%s", trp_last_error());
     return store;
 }

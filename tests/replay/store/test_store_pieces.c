@@ -18,8 +18,8 @@ static void items_come_one_by_one_in_any_order(void **state)
     chunk_ref(items[SHARED]->chunks[0]);
     insert(fixture, items[COUNT]);
     items[CHANGED]->priority = 55;
-    store_item_priority(fixture->store, fixture->table, items[CHANGED]);
-    store_item_delete(fixture->store, fixture->table, items[DELETED]);
+    store_item_priority(fixture->store, items[CHANGED]);
+    store_item_delete(fixture->store, items[DELETED]);
     assert_int_equal(store_commit(fixture->store), TRP_OK);
     for (size_t index = 0; index <= COUNT; index++) /* the chunk of the deleted one stays */
         store_item_destroy(fixture->store, items[index]);
@@ -73,7 +73,7 @@ static void a_damaged_item_is_brought_to_nobody_and_its_record_goes(void **state
     assert_int_equal(
         store_create(&fixture->store, &(struct store_options){.dir = fixture->dir, .check = true}),
         TRP_OK);
-    assert_int_equal(store_load(fixture->store, loaded_add, &fixture->loaded), TRP_OK);
+    assert_int_equal(load_all(fixture->store, &fixture->loaded), TRP_OK);
     store_stats(fixture->store, &stats);
     assert_int_equal(stats.items, 2);
     assert_int_equal(stats.dropped, 0);
@@ -118,7 +118,7 @@ static void what_is_left_of_tables_that_are_gone_is_not_loaded_and_leaves_the_fi
     assert_int_equal(store_commit(fixture->store), TRP_OK);
     for (uint64_t at = 0; at < DELETED; at++)
         if (at % 3 != 2)
-            store_item_delete(fixture->store, tables[at % 3], items[at]);
+            store_item_delete(fixture->store, items[at]);
     assert_int_equal(store_commit(fixture->store), TRP_OK);
     for (uint64_t at = 0; at < COUNT; at++) /* their chunks stay: no commit follows */
         store_item_destroy(fixture->store, items[at]);

@@ -196,8 +196,7 @@ static struct store *store_open(const char *dir, struct loaded *loaded)
     *loaded = (struct loaded){0};
     static uint64_t opened;
     if (store_create(&store, &options) != TRP_OK ||
-        (++opened % 2 ? load_in_pieces(store, loaded, opened)
-                      : store_load(store, loaded_add, loaded)) != TRP_OK)
+        (++opened % 2 ? load_in_pieces(store, loaded, opened) : load_all(store, loaded)) != TRP_OK)
         fail_msg("%s", trp_last_error());
     return store;
 }

@@ -40,8 +40,7 @@ static void room_open(struct room *room)
 {
     struct store_options options = {.dir = room->dir, .max_bytes = room->max_bytes};
     struct loaded loaded = {0};
-    if (store_create(&room->store, &options) != TRP_OK ||
-        store_load(room->store, loaded_add, &loaded) != TRP_OK)
+    if (store_create(&room->store, &options) != TRP_OK || load_all(room->store, &loaded) != TRP_OK)
         fail_msg("%s", trp_last_error());
     assert_int_equal(loaded.count, room->count);
     for (size_t i = 0; i < loaded.count; i++) {
@@ -116,16 +115,16 @@ static void update(struct room *room, size_t index, double priority)
 {
     struct item *item = room->items[index];
     item->priority = room->priorities[item->key] = priority;
-    store_item_priority(room->store, room->table, item);
+    store_item_priority(room->store, item);
 }
 
 static void erase(struct room *room, size_t index)
 {
     struct item *item = room->items[index];
     struct store_removed removed = {
-        .key = item->key, .at_ns = 1, .table_id = room->table, .print = 1};
+        .key = item->key, .at_ns = 1, .table_id = room->table, .fingerprint = 1};
     store_removed_note(room->store, &removed);
-    store_item_delete(room->store, room->table, item);
+    store_item_delete(room->store, item);
     store_item_destroy(room->store, item);
     room->items[index] = room->items[--room->count];
 }
@@ -233,7 +232,7 @@ static void one_item_that_changes_often_takes_no_room(void **state)
     assert_int_equal(store_commit(room->store), TRP_OK);
     for (unsigned i = 0; i < 4000000; i++) {
         room->items[9]->times_sampled = (int32_t)i;
-        store_item_sampled(room->store, room->table, room->items[9]);
+        store_item_sampled(room->store, room->items[9]);
         if (i % 1000 == 0)
             update(room, 9, i);
     }
@@ -286,7 +285,7 @@ static void a_mixture_of_everything_ends(void **state)
             for (; size > 0; size--) {
                 struct item *item = room->items[draw(room, room->count)];
                 item->times_sampled++;
-                store_item_sampled(room->store, room->table, item);
+                store_item_sampled(room->store, item);
             }
             break;
         case 3:
@@ -333,8 +332,10 @@ static void removed_keys_are_bounded(void **state)
         ;
     for (unsigned group = 0; group < GROUPS; group++) {
         for (unsigned i = 0; i < GROUP_KEYS; i++) {
-            struct store_removed removed = {
-                .key = group * GROUP_KEYS + i, .at_ns = group, .table_id = room->table, .print = 1};
+            struct store_removed removed = {.key = group * GROUP_KEYS + i,
+                                            .at_ns = group,
+                                            .table_id = room->table,
+                                            .fingerprint = 1};
             store_removed_note(room->store, &removed);
         }
         commit(room);

@@ -490,14 +490,13 @@ static void the_same_seed_gives_the_same_draws(void **state)
 
 static void check_refused(trp_selector_kind kind, double priority, const char *text)
 {
-    struct selector *selector = selector_create((trp_selector){kind, 1});
+    trp_selector selector = {kind, 1};
     if (text) {
         assert_int_equal(selector_check(selector, priority), TRP_INVALID_ARGUMENT);
         assert_string_equal(trp_last_error(), text);
     } else {
         assert_int_equal(selector_check(selector, priority), TRP_OK);
     }
-    selector_destroy(selector);
 }
 
 static void priorities_are_refused_in_reverbs_words(void **state)

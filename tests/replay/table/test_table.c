@@ -183,12 +183,12 @@ static void step_sample(struct model *model, struct table *table)
 
 static void check_counts(const struct model *model, struct table *table)
 {
-    const struct limiter *limiter = table_limiter(table);
-    assert_int_equal(table_size(table), model->size);
+    const struct limiter *limiter = (&table_facts(table)->limiter);
+    assert_int_equal(table_facts(table)->size, model->size);
     assert_int_equal(limiter->inserts, model->inserts);
     assert_int_equal(limiter->samples, model->samples);
     assert_int_equal(limiter->deletes, model->deletes);
-    assert_int_equal(table_unique_samples(table), model->unique);
+    assert_int_equal(table_facts(table)->unique_samples, model->unique);
 }
 
 static void check_against_model(trp_selector_kind sampler, trp_selector_kind remover,
@@ -241,9 +241,9 @@ static void a_new_item_can_be_its_own_victim(void **state)
     assert_int_equal(insert(table, 2, 1), 0);
     assert_int_equal(insert(table, 3, 1), 3);
     assert_null(table_find(table, 3));
-    assert_int_equal(table_size(table), 2);
-    assert_int_equal(table_limiter(table)->inserts, 3);
-    assert_int_equal(table_limiter(table)->deletes, 1);
+    assert_int_equal(table_facts(table)->size, 2);
+    assert_int_equal(table_facts(table)->limiter.inserts, 3);
+    assert_int_equal(table_facts(table)->limiter.deletes, 1);
     table_destroy(table, item_free, NULL);
 }
 
@@ -276,8 +276,8 @@ static void a_queue_gives_items_in_order_and_forgets_them(void **state)
     assert_null(table_find(table, 1));
     assert_int_equal(sample_key(table), 2);
     assert_int_equal(sample_key(table), 3);
-    assert_int_equal(table_size(table), 0);
-    assert_int_equal(table_unique_samples(table), 3);
+    assert_int_equal(table_facts(table)->size, 0);
+    assert_int_equal(table_facts(table)->unique_samples, 3);
     table_destroy(table, item_free, NULL);
 }
 
@@ -291,8 +291,8 @@ static void an_item_that_comes_with_more_samples_than_allowed_never_expires(void
     assert_null(evicted);
     for (int i = 0; i < 10; i++)
         assert_int_equal(sample_key(table), 1);
-    assert_int_equal(table_size(table), 1);
-    assert_int_equal(table_unique_samples(table), 0);
+    assert_int_equal(table_facts(table)->size, 1);
+    assert_int_equal(table_facts(table)->unique_samples, 0);
     assert_int_equal(item->times_sampled, 15);
     table_destroy(table, item_free, NULL);
 }
@@ -301,34 +301,10 @@ static void refused_priorities_name_either_selectors_reason(void **state)
 {
     (void)state;
     struct table *table = table_of(TRP_FIFO, TRP_PRIORITIZED, 10, 0);
-    assert_int_equal(table_check_priority(table, -1), TRP_INVALID_ARGUMENT);
+    assert_int_equal(table_check_priority(table_facts(table)->options, -1), TRP_INVALID_ARGUMENT);
     assert_string_equal(trp_last_error(), "Priority must not be negative.");
-    assert_int_equal(table_check_priority(table, NAN), TRP_INVALID_ARGUMENT);
-    assert_int_equal(table_check_priority(table, 1), TRP_OK);
-    table_destroy(table, item_free, NULL);
-}
-
-static void restored_items_are_drawn_at_once_and_found_when_indexed(void **state)
-{
-    (void)state;
-    enum { COUNT = 1000 };
-    struct table *table = table_of(TRP_FIFO, TRP_FIFO, COUNT, 1);
-    for (uint64_t key = 1; key <= COUNT; key++)
-        table_restore(table, item_create(key, 1));
-    assert_int_equal(table_size(table), COUNT);
-    assert_int_equal(table_limiter(table)->inserts, 0);
-    assert_false(table_index_ready(table));
-
-    assert_int_equal(sample_key(table), 1); /* leaves before it was indexed */
-    assert_true(table_index_step(table, 300));
-    assert_int_equal(sample_key(table), 2); /* leaves after */
-    while (table_index_step(table, 300))
-        assert_false(table_index_ready(table));
-    assert_true(table_index_ready(table));
-    for (uint64_t key = 1; key <= COUNT + 1; key++)
-        assert_int_equal(table_find(table, key) != NULL, key > 2 && key <= COUNT);
-    assert_int_equal(insert(table, COUNT + 1, 1), 0);
-    assert_non_null(table_find(table, COUNT + 1));
+    assert_int_equal(table_check_priority(table_facts(table)->options, NAN), TRP_INVALID_ARGUMENT);
+    assert_int_equal(table_check_priority(table_facts(table)->options, 1), TRP_OK);
     table_destroy(table, item_free, NULL);
 }
 
@@ -359,8 +335,9 @@ static void items_of_the_store_are_brought_once_when_they_are_wanted(void **stat
     struct table *table = table_of(TRP_PRIORITIZED, TRP_FIFO, COUNT, 0);
     table_set_lazy_load(table, shelf_bring, &shelf);
     for (uint64_t seq = 1; seq <= COUNT; seq++)
-        table_restore_stored(table, seq, (double)seq);
-    assert_int_equal(table_size(table), COUNT);
+        table_restore(table, seq, (double)seq);
+    assert_int_equal(table_facts(table)->size, COUNT);
+    assert_int_equal(table_facts(table)->limiter.inserts, 0);
     assert_int_equal(shelf.brought, 0);
     assert_int_equal(table_oldest(table)->key, 1001);
     assert_int_equal(table_slot(table, COUNT - 1)->key, COUNT + 1000);
@@ -386,7 +363,7 @@ static void an_item_that_cannot_be_had_ends_a_draw_and_the_index(void **state)
     struct table *table = table_of(TRP_UNIFORM, TRP_FIFO, 3, 0);
     table_set_lazy_load(table, shelf_bring, &shelf);
     for (uint64_t seq = 1; seq <= 3; seq++)
-        table_restore_stored(table, seq, 1);
+        table_restore(table, seq, 1);
     while (table_sample_many(table, 3, samples) == 3)
         ;
     assert_true(table_index_step(table, 300));
@@ -405,13 +382,13 @@ static void an_item_that_is_damaged_leaves_the_table_and_the_others_are_drawn(vo
         struct item *evicted;
         table_set_lazy_load(table, shelf_bring, &shelf);
         for (uint64_t seq = 1; seq <= 3; seq++)
-            table_restore_stored(table, seq, 1);
+            table_restore(table, seq, 1);
         while (!indexed && table_sample_many(table, 3, samples) == 3)
             ;
         while (table_index_step(table, 300))
             ;
-        assert_int_equal(table_size(table), 2);
-        assert_int_equal(table_limiter(table)->deletes, 1);
+        assert_int_equal(table_facts(table)->size, 2);
+        assert_int_equal(table_facts(table)->limiter.deletes, 1);
         assert_int_equal(shelf.brought, 2);
         for (int i = 0; i < 50; i++)
             assert_int_equal(table_sample_many(table, 3, samples), 3);
@@ -427,10 +404,13 @@ static void a_restored_priority_that_the_selector_refuses_counts_as_zero(void **
 {
     (void)state;
     struct table *table = table_of(TRP_PRIORITIZED, TRP_FIFO, 10, 0);
-    table_restore(table, item_create(1, -3));
-    table_restore(table, item_create(2, 1));
+    struct shelf shelf = {0};
+    table_set_lazy_load(table, shelf_bring, &shelf);
+    table_restore(table, 1, -3);
+    table_restore(table, 2, 1);
+    assert_false(table_index_step(table, 2));
     for (int i = 0; i < 100; i++)
-        assert_int_equal(sample_key(table), 2);
+        assert_int_equal(sample_key(table), 1002);
     table_destroy(table, item_free, NULL);
 }
 
@@ -438,20 +418,21 @@ static void a_restored_table_above_max_size_is_evicted_down_to_it(void **state)
 {
     (void)state;
     struct table *table = table_of(TRP_FIFO, TRP_FIFO, 3, 0);
-    for (uint64_t key = 1; key <= 5; key++)
-        table_restore(table, item_create(key, 1));
-    for (uint64_t key = 1; key <= 2; key++) {
+    struct shelf shelf = {0};
+    table_set_lazy_load(table, shelf_bring, &shelf);
+    for (uint64_t seq = 1; seq <= 5; seq++)
+        table_restore(table, seq, 1);
+    assert_false(table_index_step(table, 5));
+    for (uint64_t key = 1001; key <= 1002; key++) {
         struct item *victim = table_evict(table);
         assert_non_null(victim);
         assert_int_equal(victim->key, key);
         free(victim);
     }
     assert_null(table_evict(table));
-    assert_int_equal(table_limiter(table)->deletes, 2);
-    while (table_index_step(table, 1))
-        assert_int_equal(table_size(table), 3);
-    assert_null(table_find(table, 2));
-    assert_non_null(table_find(table, 3));
+    assert_int_equal(table_facts(table)->limiter.deletes, 2);
+    assert_null(table_find(table, 1002));
+    assert_non_null(table_find(table, 1003));
     table_destroy(table, item_free, NULL);
 }
 
@@ -463,8 +444,8 @@ static void a_successor_is_empty_and_draws_on_while_the_table_goes_in_steps(void
         insert(before, key, 1);
     sample_key(before);
     struct table *table = table_successor(before, 9);
-    assert_int_equal(table_id(table), 9);
-    assert_memory_equal(table_rng(table), table_rng(before), sizeof(trp_rng));
+    assert_int_equal(table_facts(table)->id, 9);
+    assert_memory_equal((&table_facts(table)->rng), (&table_facts(before)->rng), sizeof(trp_rng));
     check_counts(&(struct model){.size = 0}, table);
     int released = 0;
     uint64_t weight = 2;
@@ -538,14 +519,14 @@ static void a_table_knows_its_options_with_defaults_filled_in(void **state)
 {
     (void)state;
     struct table *table = table_create(&(trp_table_options){.name = "plain"}, 9, 1);
-    const trp_table_options *options = table_options(table);
+    const trp_table_options *options = table_facts(table)->options;
     assert_string_equal(options->name, "plain");
     assert_int_equal(options->max_size, 1000000);
     assert_int_equal(options->remover.kind, TRP_FIFO);
     assert_int_equal(options->limiter.min_size, 1);
-    assert_int_equal(table_id(table), 9);
-    table_set_unique_samples(table, 12);
-    assert_int_equal(table_unique_samples(table), 12);
+    assert_int_equal(table_facts(table)->id, 9);
+    table_facts(table)->unique_samples = 12;
+    assert_int_equal(table_facts(table)->unique_samples, 12);
     table_destroy(table, item_free, NULL);
     table_destroy(NULL, item_free, NULL);
 }
@@ -559,7 +540,6 @@ int main(void)
         cmocka_unit_test(a_queue_gives_items_in_order_and_forgets_them),
         cmocka_unit_test(an_item_that_comes_with_more_samples_than_allowed_never_expires),
         cmocka_unit_test(refused_priorities_name_either_selectors_reason),
-        cmocka_unit_test(restored_items_are_drawn_at_once_and_found_when_indexed),
         cmocka_unit_test(items_of_the_store_are_brought_once_when_they_are_wanted),
         cmocka_unit_test(an_item_that_cannot_be_had_ends_a_draw_and_the_index),
         cmocka_unit_test(an_item_that_is_damaged_leaves_the_table_and_the_others_are_drawn),

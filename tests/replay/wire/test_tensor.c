@@ -37,7 +37,7 @@ static void a_literal_block_is_what_snappy_reads(void **state)
             SNAPPY_OK);
         assert_int_equal(out_size, size);
         assert_memory_equal(out, raw, size);
-        assert_true(block_literal(block, &again));
+        assert_true(block_literal(block, 0, &again));
         assert_int_equal(again.size, size);
         assert_int_equal(block_decompress(block, out, size), TRP_OK);
         assert_memory_equal(out, raw, size);
@@ -74,7 +74,7 @@ static void a_block_with_copies_decompresses(void **state)
     float out[6];
     const float expected[6] = {0, 0, 1, 1, 2, 2};
     trp_bytes raw, block = hex_bytes("180000150134803f0000803f0000004000000040", buffer);
-    assert_false(block_literal(block, &raw));
+    assert_false(block_literal(block, 0, &raw));
     assert_int_equal(block_decompress(block, (uint8_t *)out, sizeof out), TRP_OK);
     assert_memory_equal(out, expected, sizeof out);
 }

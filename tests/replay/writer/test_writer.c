@@ -215,7 +215,9 @@ static void confirm_all(struct peer *peer)
         keys[i] = keys[count - 1 - i];
         keys[count - 1 - i] = key;
     }
-    assert_int_equal(wire_insert_response_encode(keys, count, &message), TRP_OK);
+    assert_int_equal(
+        wire_insert_response_encode(&(struct wire_keys){.keys = keys, .count = count}, &message),
+        TRP_OK);
     trp_server_call_send(peer->call, message);
     peer->unconfirmed_count = 0;
 }
@@ -261,7 +263,7 @@ static void received(void *service, trp_server_call *call, trp_message *message)
         trp_message_destroy(message);
         return;
     }
-    assert_int_equal(wire_insert_request_decode(bytes, &request), TRP_OK);
+    assert_int_equal(wire_insert_request_decode(&bytes, 1, &request), TRP_OK);
     assert_true(request.lists.item_count > 0);
     for (uint32_t i = 0; i < request.lists.chunk_count; i++)
         keep_chunk(peer, state, &request.lists.chunks[i]);

@@ -19,7 +19,7 @@
 #include "replay.pb-c.h"
 #include "replay/writer/shm_arena.h"
 #include "replay/wire/tensor.h"
-#include "replay/wire/bytes.h"
+#include "replay/wire/parts.h"
 #include "replay/service/limits.h"
 
 extern char **environ;
@@ -31,12 +31,13 @@ static const trp_tensor_spec columns[] = {
 };
 enum { COLUMNS = 3 };
 
-/* ---- what there is of inboxes ---------------------------------------------------------------- */
+/* ---- what there is of segments ----------------------------------------------------------------
+ */
 
-static const char inbox_name[] = "/memfd:troupe inbox";
+static const char segment_name[] = "/memfd:troupe segment";
 
 /* The server's file, if this process has one: pages of it that exist. */
-static bool find_inbox(uint64_t *pages)
+static bool find_segment(uint64_t *pages)
 {
     struct dirent *entry;
     bool found = false;
@@ -46,7 +47,7 @@ static bool find_inbox(uint64_t *pages)
         char target[64] = "";
         struct stat info;
         if (readlinkat(dirfd(dir), entry->d_name, target, sizeof target - 1) < 0 ||
-            strncmp(target, inbox_name, strlen(inbox_name)) != 0 ||
+            strncmp(target, segment_name, strlen(segment_name)) != 0 ||
             fstatat(dirfd(dir), entry->d_name, &info, 0) != 0)
             continue;
         found = true;
@@ -56,15 +57,15 @@ static bool find_inbox(uint64_t *pages)
     return found;
 }
 
-/* Mappings of inboxes in this process. */
-static uint32_t inbox_maps(void)
+/* Mappings of segments in this process. */
+static uint32_t segment_maps(void)
 {
     char line[512];
     uint32_t count = 0;
     FILE *maps = fopen("/proc/self/maps", "r");
     assert_non_null(maps);
     while (fgets(line, sizeof line, maps))
-        count += strstr(line, inbox_name) != NULL;
+        count += strstr(line, segment_name) != NULL;
     fclose(maps);
     return count;
 }
@@ -139,16 +140,16 @@ static void assert_samples(const struct host *host, uint32_t batches)
     trp_sampler_destroy(sampler);
 }
 
-static void steps_that_go_through_the_inbox_are_what_they_were(void **state)
+static void steps_that_go_through_the_segment_are_what_they_were(void **state)
 {
     struct host *host = *state;
     uint64_t pages = 0;
     open_host(host, "", false);
     remote_writer(host, (trp_writer_options){.batch_items = 4});
     insert(host, 3 * TABLE_ITEMS);
-    assert_true(find_inbox(&pages));
+    assert_true(find_segment(&pages));
     assert_true(pages > 8); /* more than the nonce's */
-    assert_int_equal(inbox_maps(), 2);
+    assert_int_equal(segment_maps(), 2);
     assert_samples(host, 8);
     remote_writer(host, (trp_writer_options){.batch_items = 4, .chunk_length = 5});
     insert(host, 3 * TABLE_ITEMS);
@@ -157,7 +158,7 @@ static void steps_that_go_through_the_inbox_are_what_they_were(void **state)
     insert(host, 3 * TABLE_ITEMS);
     assert_samples(host, 8);
     host_close(host);
-    assert_int_equal(inbox_maps(), 0);
+    assert_int_equal(segment_maps(), 0);
     assert_no_damage(host->replay.dir);
     open_host(host, "", false);
 }
@@ -169,11 +170,11 @@ static void a_server_that_shares_nothing_is_sent_everything(void **state)
     open_host(host, "", true);
     remote_writer(host, (trp_writer_options){.batch_items = 4});
     insert(host, 2 * TABLE_ITEMS);
-    assert_false(find_inbox(&pages));
+    assert_false(find_segment(&pages));
     assert_samples(host, 4);
 }
 
-static void small_steps_ask_for_no_inbox(void **state)
+static void small_steps_ask_for_no_segment(void **state)
 {
     struct host *host = *state;
     uint64_t pages;
@@ -182,13 +183,13 @@ static void small_steps_ask_for_no_inbox(void **state)
     host->column_count = 1;
     remote_writer(host, (trp_writer_options){.batch_items = 4});
     insert(host, 2 * TABLE_ITEMS);
-    assert_false(find_inbox(&pages));
+    assert_false(find_segment(&pages));
 }
 
-static void a_chunk_larger_than_the_inbox_is_sent(void **state)
+static void a_chunk_larger_than_the_segment_is_sent(void **state)
 {
     static const trp_tensor_spec large[] = {
-        {.name = "frame", .dtype = TRP_UINT8, .rank = 1, .shape = {INBOX_BYTES + 1}},
+        {.name = "frame", .dtype = TRP_UINT8, .rank = 1, .shape = {SHM_SEGMENT_BYTES + 1}},
         {.name = "seed", .dtype = TRP_INT64},
     };
     struct host *host = *state;
@@ -205,10 +206,10 @@ static void a_chunk_larger_than_the_inbox_is_sent(void **state)
     trp_sampler_destroy(sampler);
 }
 
-/* A queue holds inserts back until more is on its way than the inbox takes. */
-static void what_does_not_fit_into_the_inbox_is_sent(void **state)
+/* A queue holds inserts back until more is on its way than the segment takes. */
+static void what_does_not_fit_into_the_segment_is_sent(void **state)
 {
-    enum { ITEMS = 2 * INBOX_BYTES / (FRAME_BYTES + TEXT_BYTES) };
+    enum { ITEMS = 2 * SHM_SEGMENT_BYTES / (FRAME_BYTES + TEXT_BYTES) };
     struct host *host = *state;
     trp_item_column item[COLUMNS];
     void *step[COLUMNS];
@@ -226,11 +227,11 @@ static void what_does_not_fit_into_the_inbox_is_sent(void **state)
         assert_int_equal(trp_writer_append(host->writer, (const void *const *)step), TRP_OK);
         assert_int_equal(
             trp_writer_create_item(host->writer, "t", 1, item, COLUMNS, DEADLINE_MS, NULL), TRP_OK);
-        if (seed == 4) /* the answer with the inbox */
+        if (seed == 4) /* the answer with the segment */
             assert_int_equal(trp_writer_flush(host->writer, 0, DEADLINE_MS), TRP_OK);
     }
-    assert_true(find_inbox(&pages));
-    assert_true(pages > INBOX_BYTES / 4096 / 2);
+    assert_true(find_segment(&pages));
+    assert_true(pages > SHM_SEGMENT_BYTES / 4096 / 2);
     trp_sampler *sampler = open_sampler(host, 1);
     uint8_t seen[ITEMS + 1] = {0};
     for (int64_t i = 0, seed; i < ITEMS; i++) {
@@ -258,7 +259,7 @@ enum {
 struct raw {
     struct replay *replay;
     trp_stream *stream;
-    struct shared_inbox inbox;
+    struct shared_segment segment;
     struct shm_arena *arena;
     uint8_t *memory;
 };
@@ -303,7 +304,7 @@ static void put_hello(struct buffer *bytes)
     trp_message *message;
     boot_id_read(hello.boot_id);
     assert_int_equal(shared_hello_encode(&hello, &message), TRP_OK);
-    put_field(bytes, INBOX_HELLO_FIELD, trp_message_data(message), trp_message_size(message));
+    put_field(bytes, SHM_HELLO_FIELD, trp_message_data(message), trp_message_size(message));
     trp_message_destroy(message);
 }
 
@@ -321,11 +322,11 @@ static struct raw raw_open(struct replay *replay)
     built_destroy(built);
     raw_send(&raw, &bytes);
     assert_int_equal(trp_stream_receive(raw.stream, &message, WAIT_MS), TRP_OK);
-    assert_int_equal(shared_inbox_decode(wire_insert_inbox_decode(bytes_of(message)), &raw.inbox),
-                     TRP_OK);
+    assert_int_equal(
+        shared_segment_decode(wire_insert_segment_decode(bytes_of(message)), &raw.segment), TRP_OK);
     trp_message_destroy(message);
-    assert_int_equal(shm_arena_open(&raw.arena, &raw.inbox), TRP_OK);
-    raw.memory = shm_arena_take(raw.arena, INBOX_BYTES / 2);
+    assert_int_equal(shm_arena_open(&raw.arena, &raw.segment), TRP_OK);
+    raw.memory = shm_arena_take(raw.arena, SHM_SEGMENT_BYTES / 2);
     assert_non_null(raw.memory);
     buffer_cleanup(&bytes);
     return raw;
@@ -334,7 +335,7 @@ static struct raw raw_open(struct replay *replay)
 static void raw_close(struct raw *raw)
 {
     trp_stream_destroy(raw->stream);
-    shm_arena_give(raw->arena, raw->memory, INBOX_BYTES / 2);
+    shm_arena_give(raw->arena, raw->memory, SHM_SEGMENT_BYTES / 2);
     shm_arena_unref(raw->arena);
 }
 
@@ -359,9 +360,9 @@ static void put_placed_content(struct raw *raw, struct buffer *bytes, uint64_t k
         .dtype = TRP_UINT8, .rank = 2, .dims = {1, (int64_t)row}, .content = content};
     struct wire_steps steps = {.tensors = &tensor, .tensor_count = 1};
     struct wire_chunk chunk = {.key = key, .steps = &steps};
-    assert_in_range(wire_reference_size_max(&chunk), 1, sizeof field);
-    buffer_append(bytes,
-                  wire_chunk_refer(&chunk, shm_arena_memory(raw->arena), field + sizeof field));
+    struct writer writer = writer_of(field, sizeof field);
+    put_chunk_reference(&writer, &chunk, shm_arena_memory(raw->arena));
+    buffer_append(bytes, writer_bytes(&writer));
 }
 
 /* A plain row of any size, whatever is in the memory. */
@@ -381,7 +382,7 @@ static void put_placed(struct raw *raw, struct buffer *bytes, uint64_t key, bool
         put_placed_row(raw, bytes, key, ROW_BYTES);
         return;
     }
-    size_t size = INBOX_BYTES / 4;
+    size_t size = SHM_SEGMENT_BYTES / 4;
     fixture_fill(row, PACKED_BYTES, key);
     assert_int_equal(snappy_compress((char *)row, sizeof row, (char *)rows, &size), SNAPPY_OK);
     put_placed_content(raw, bytes, key, ROW_BYTES, (trp_bytes){rows, size});
@@ -462,13 +463,13 @@ static void assert_refused(struct raw *raw, struct buffer *pieces, const char *t
     buffer_clear(pieces);
 }
 
-static void places_outside_of_the_inbox_end_the_stream(void **state)
+static void places_outside_of_the_segment_end_the_stream(void **state)
 {
     static const struct {
         uint64_t offset, size;
-    } places[] = {{INBOX_BYTES, 1},
-                  {INBOX_BYTES - 1, 2},
-                  {0, INBOX_BYTES + 1},
+    } places[] = {{SHM_SEGMENT_BYTES, 1},
+                  {SHM_SEGMENT_BYTES - 1, 2},
+                  {0, SHM_SEGMENT_BYTES + 1},
                   {UINT32_MAX, UINT32_MAX},
                   {1, UINT32_MAX}};
     struct replay *replay = *state;
@@ -486,8 +487,8 @@ static void places_outside_of_the_inbox_end_the_stream(void **state)
     assert_refused(&none, &pieces, "is beyond the 0 bytes of memory");
     trp_stream_destroy(none.stream);
     struct raw twice = raw_open(replay); /* else a few bytes would make any number */
-    put_place_of(&pieces, 0, INBOX_BYTES / 2 + 1);
-    put_place_of(&pieces, 0, INBOX_BYTES / 2);
+    put_place_of(&pieces, 0, SHM_SEGMENT_BYTES / 2 + 1);
+    put_place_of(&pieces, 0, SHM_SEGMENT_BYTES / 2);
     assert_refused(&twice, &pieces, "is beyond the 8388608 bytes of memory");
     raw_close(&twice);
     struct raw torn = raw_open(replay);
@@ -514,9 +515,9 @@ static uint64_t groups_of(trp_channel *channel)
 }
 
 /* Tiny messages that stand for megabytes: nobody waits until all of them are copied. */
-static void what_lies_in_an_inbox_counts_towards_its_group(void **state)
+static void what_lies_in_a_segment_counts_towards_its_group(void **state)
 {
-    enum { MESSAGES = 40, PLACED_BYTES = INBOX_BYTES / 4, GROUP_MESSAGES_MAX = 3 };
+    enum { MESSAGES = 40, PLACED_BYTES = SHM_SEGMENT_BYTES / 4, GROUP_MESSAGES_MAX = 3 };
     struct host *host = *state;
     struct buffer bytes = {0};
     trp_message *message;
@@ -590,8 +591,8 @@ static void scribbling_while_it_is_inserted_makes_no_damage(void **state)
     OPEN("name=t sampler=uniform max_size=100");
     struct raw raw = raw_open(replay);
     struct shm_arena *again;
-    assert_int_equal(shm_arena_open(&again, &raw.inbox), TRP_OK);
-    struct scribbler scribbler = {.memory = shm_arena_take(again, INBOX_BYTES / 2)};
+    assert_int_equal(shm_arena_open(&again, &raw.segment), TRP_OK);
+    struct scribbler scribbler = {.memory = shm_arena_take(again, SHM_SEGMENT_BYTES / 2)};
     uint64_t key = 10;
     assert_int_equal(thread_start(&scribbler.thread, "scribbler", scribble, &scribbler), TRP_OK);
     for (; key < 10 + ITEMS; key++) /* what means nothing but itself cannot be wrong */
@@ -601,7 +602,7 @@ static void scribbling_while_it_is_inserted_makes_no_damage(void **state)
         alive = insert_scribbled(&raw, key, key % 2, true);
     atomic_store(&scribbler.stop, true);
     thread_stop(&scribbler.thread);
-    shm_arena_give(again, scribbler.memory, INBOX_BYTES / 2);
+    shm_arena_give(again, scribbler.memory, SHM_SEGMENT_BYTES / 2);
     shm_arena_unref(again);
     raw_close(&raw);
     insert_items(replay, "t", 9000, 1);
@@ -696,16 +697,16 @@ static void a_killed_writer_costs_nothing(void **state)
         struct pollfd ready = {.fd = pipes[0], .events = POLLIN};
         assert_int_equal(poll(&ready, 1, DEADLINE_MS), 1);
         assert_int_equal(read(pipes[0], &byte, 1), 1);
-        assert_true(find_inbox(&pages));
+        assert_true(find_segment(&pages));
         kill_process(pid);
         close(pipes[0]);
         struct deadline deadline = deadline_in_ms(&clock_monotonic, DEADLINE_MS);
-        while (find_inbox(&pages)) {
+        while (find_segment(&pages)) {
             assert_false(deadline_passed(deadline, &clock_monotonic));
             insert_items(&host->replay, "t", 1, 1);
         }
     }
-    assert_int_equal(inbox_maps(), 0);
+    assert_int_equal(segment_maps(), 0);
     insert(host, TABLE_ITEMS);
     assert_samples(host, 4);
     host_close(host);
@@ -713,7 +714,7 @@ static void a_killed_writer_costs_nothing(void **state)
     open_host(host, "", false);
 }
 
-static void a_killed_server_loses_nothing_that_was_in_its_inbox(void **state)
+static void a_killed_server_loses_nothing_that_was_in_its_segment(void **state)
 {
     enum { ITEMS = 300 };
     struct host *host = *state;
@@ -736,15 +737,15 @@ static void a_killed_server_loses_nothing_that_was_in_its_inbox(void **state)
         assert_int_equal(write_one(writer, seed, step), TRP_OK);
         if (seed % 100 != 60)
             continue;
-        assert_int_equal(inbox_maps(), 1);
+        assert_int_equal(segment_maps(), 1);
         kill_process(pid);
         pid = run(arguments, -1);
     }
     assert_int_equal(trp_writer_flush(writer, 0, DEADLINE_MS), TRP_OK);
-    assert_int_equal(inbox_maps(), 1);
+    assert_int_equal(segment_maps(), 1);
     assert_int_equal(trp_writer_confirmed(writer), ITEMS);
     trp_writer_destroy(writer);
-    assert_int_equal(inbox_maps(), 0);
+    assert_int_equal(segment_maps(), 0);
     trp_table_info info;
     size_t count;
     assert_int_equal(trp_replay_info(host->remote, &info, 1, &count, DEADLINE_MS), TRP_OK);
@@ -767,25 +768,25 @@ static void a_killed_server_loses_nothing_that_was_in_its_inbox(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(steps_that_go_through_the_inbox_are_what_they_were,
+        cmocka_unit_test_setup_teardown(steps_that_go_through_the_segment_are_what_they_were,
                                         host_setup, host_teardown),
         cmocka_unit_test_setup_teardown(a_server_that_shares_nothing_is_sent_everything, host_setup,
                                         host_teardown),
-        cmocka_unit_test_setup_teardown(small_steps_ask_for_no_inbox, host_setup, host_teardown),
-        cmocka_unit_test_setup_teardown(a_chunk_larger_than_the_inbox_is_sent, host_setup,
+        cmocka_unit_test_setup_teardown(small_steps_ask_for_no_segment, host_setup, host_teardown),
+        cmocka_unit_test_setup_teardown(a_chunk_larger_than_the_segment_is_sent, host_setup,
                                         host_teardown),
-        cmocka_unit_test_setup_teardown(what_does_not_fit_into_the_inbox_is_sent, host_setup,
+        cmocka_unit_test_setup_teardown(what_does_not_fit_into_the_segment_is_sent, host_setup,
                                         host_teardown),
         cmocka_unit_test_setup_teardown(placed_chunks_of_every_kind_are_inserted, replay_setup,
                                         replay_teardown),
-        cmocka_unit_test_setup_teardown(places_outside_of_the_inbox_end_the_stream, replay_setup,
+        cmocka_unit_test_setup_teardown(places_outside_of_the_segment_end_the_stream, replay_setup,
                                         replay_teardown),
-        cmocka_unit_test_setup_teardown(what_lies_in_an_inbox_counts_towards_its_group, host_setup,
+        cmocka_unit_test_setup_teardown(what_lies_in_a_segment_counts_towards_its_group, host_setup,
                                         host_teardown),
         cmocka_unit_test_setup_teardown(scribbling_while_it_is_inserted_makes_no_damage,
                                         replay_setup, replay_teardown),
         cmocka_unit_test_setup_teardown(a_killed_writer_costs_nothing, host_setup, host_teardown),
-        cmocka_unit_test_setup_teardown(a_killed_server_loses_nothing_that_was_in_its_inbox,
+        cmocka_unit_test_setup_teardown(a_killed_server_loses_nothing_that_was_in_its_segment,
                                         host_setup, host_teardown),
     };
     if (argc > 2 && prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)

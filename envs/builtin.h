@@ -7,7 +7,10 @@
 extern const trp_env_impl cartpole_impl;
 extern const trp_env_impl catch_impl;
 
-/* NOT_FOUND lists the names there are. */
+/* By its name alone. NOT_FOUND lists the names there are. */
 TRP_MUST_USE trp_status env_impl_find(const char *name, const trp_env_impl **impl);
+
+/* What is wrong with a spec; NULL: nothing. */
+const char *env_spec_fault(const trp_env_spec *spec);
 
 #endif

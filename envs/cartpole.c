@@ -56,10 +56,10 @@ static trp_status cartpole_step(void *state, trp_rng *rng, const void *action,
     return TRP_OK;
 }
 
-static void cartpole_observe(const void *state, void *observation)
+static void cartpole_observe(const void *state, void *const *observations)
 {
     const struct cartpole *s = state;
-    float *row = observation;
+    float *row = observations[0];
     row[0] = (float)s->x;
     row[1] = (float)s->x_dot;
     row[2] = (float)s->theta;
@@ -86,12 +86,11 @@ const trp_env_impl cartpole_impl = {
     .spec =
         {
             .name = "CartPole-v1",
-            .observation = {.name = "observation", .dtype = TRP_FLOAT32, .rank = 1, .shape = {4}},
+            .observations =
+                {{.name = "observation", .dtype = TRP_FLOAT32, .rank = 1, .shape = {4}}},
             .action_kind = TRP_ACTION_DISCRETE,
             .action_count = 2,
             .max_episode_steps = 500,
-            .reward_min = 1,
-            .reward_max = 1,
         },
     .state_bytes = sizeof(struct cartpole),
     .reset = cartpole_reset,

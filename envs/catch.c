@@ -35,10 +35,10 @@ static trp_status catch_step(void *state, trp_rng *rng, const void *action,
     return TRP_OK;
 }
 
-static void catch_observe(const void *state, void *observation)
+static void catch_observe(const void *state, void *const *observations)
 {
     const struct catch *s = state;
-    float *board = observation;
+    float *board = observations[0];
     memset(board, 0, ROWS * COLUMNS * sizeof *board);
     board[s->ball_y * COLUMNS + s->ball_x] = 1;
     board[(ROWS - 1) * COLUMNS + s->paddle_x] = 1;
@@ -66,12 +66,12 @@ const trp_env_impl catch_impl = {
     .spec =
         {
             .name = "Catch",
-            .observation =
-                {.name = "observation", .dtype = TRP_FLOAT32, .rank = 2, .shape = {ROWS, COLUMNS}},
+            .observations = {{.name = "observation",
+                              .dtype = TRP_FLOAT32,
+                              .rank = 2,
+                              .shape = {ROWS, COLUMNS}}},
             .action_kind = TRP_ACTION_DISCRETE,
             .action_count = 3,
-            .reward_min = -1,
-            .reward_max = 1,
         },
     .state_bytes = sizeof(struct catch),
     .reset = catch_reset,

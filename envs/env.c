@@ -16,24 +16,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "builtin.h"
+#include "class.h"
 #include "core/alloc.h"
 #include "limits.h"
 
 enum { STATE_ALIGNMENT = 16 };
 
 struct trp_env {
-    const trp_env_impl *impl;
+    const struct env_class *class;
+    const trp_env_impl *impl; /* the class's */
     uint32_t count;
     uint32_t created;  /* copies whose create() was called */
     uint32_t unset;    /* copies that are in no episode yet */
     bool failed;       /* only a reset helps */
     int64_t max_steps; /* INT64_MAX: no limit */
-    float reward_low, reward_high;
-    size_t state_stride, observation_bytes, action_bytes;
+    size_t state_stride, action_bytes;
+    size_t observation_count, observation_bytes[TRP_OBSERVATIONS_MAX];
+    size_t info_count;
     uint8_t *states;
-    trp_env_progress *progress;
+    trp_rng *rngs;
+    int64_t *steps; /* of the running episodes */
     bool *set;
+    double *infos;             /* info_count a copy; NULL: there are none */
+    trp_env_outcome *outcomes; /* of step_all; NULL: copies are stepped one by one */
+    bool *allowed;             /* of one copy; NULL: everything always is */
 };
 
 static void *env_state(const trp_env *env, uint32_t index)
@@ -41,25 +47,40 @@ static void *env_state(const trp_env *env, uint32_t index)
     return env->states + index * env->state_stride;
 }
 
-static size_t action_row_bytes(const trp_env_spec *spec)
+size_t trp_env_observation_count(const trp_env_spec *spec)
 {
-    return spec->action_kind == TRP_ACTION_DISCRETE ? sizeof(int32_t)
-                                                    : (size_t)spec->action_count * sizeof(float);
+    size_t count = 0;
+    while (count < TRP_OBSERVATIONS_MAX && spec->observations[count].dtype)
+        count++;
+    return count;
+}
+
+size_t trp_env_info_count(const trp_env_spec *spec)
+{
+    size_t count = 0;
+    while (count < TRP_INFOS_MAX && spec->infos[count].name)
+        count++;
+    return count;
+}
+
+trp_tensor_spec trp_env_action_spec(const trp_env_spec *spec)
+{
+    static const trp_dtype dtypes[] = {[TRP_ACTION_DISCRETE] = TRP_INT32,
+                                       [TRP_ACTION_BOX] = TRP_FLOAT32,
+                                       [TRP_ACTION_MULTI_DISCRETE] = TRP_INT32,
+                                       [TRP_ACTION_MULTI_BINARY] = TRP_UINT8};
+    trp_tensor_spec action = {.name = "action", .dtype = dtypes[spec->action_kind]};
+    if (spec->action_kind == TRP_ACTION_DISCRETE)
+        return action;
+    action.rank = 1;
+    action.shape[0] = spec->action_count;
+    return action;
 }
 
 static int64_t step_limit(const trp_env_spec *spec, int64_t option)
 {
     int64_t limit = option ? option : spec->max_episode_steps;
     return limit > 0 ? limit : INT64_MAX;
-}
-
-/* Of one step; without one in the spec all that are finite. */
-static void set_reward_range(trp_env *env)
-{
-    const trp_env_spec *spec = &env->impl->spec;
-    bool known = spec->reward_min != 0 || spec->reward_max != 0;
-    env->reward_low = known ? fmaxf(spec->reward_min, -FLT_MAX) : -FLT_MAX;
-    env->reward_high = known ? fminf(spec->reward_max, FLT_MAX) : FLT_MAX;
 }
 
 static trp_status env_create_states(trp_env *env, uint64_t seed)
@@ -74,33 +95,50 @@ static trp_status env_create_states(trp_env *env, uint64_t seed)
     env->states = xaligned(STATE_ALIGNMENT, bytes);
     memset(env->states, 0, bytes);
     for (uint32_t i = 0; i < env->count; i++)
-        trp_rng_init(&env->progress[i].rng, seed, i);
+        trp_rng_init(&env->rngs[i], seed, i);
     for (uint32_t i = 0; impl->create && i < env->count; i++) {
         env->created++;
-        TRP_TRY(impl->create(env_state(env, i)));
+        TRP_TRY(impl->create(env_state(env, i), env->class->arguments, impl->user));
     }
     return TRP_OK;
 }
 
+static void env_prepare(trp_env *env)
+{
+    const trp_env_spec *spec = &env->impl->spec;
+    env->observation_count = trp_env_observation_count(spec);
+    for (size_t i = 0; i < env->observation_count; i++)
+        env->observation_bytes[i] = trp_tensor_bytes(&spec->observations[i]);
+    trp_tensor_spec action = trp_env_action_spec(spec);
+    env->action_bytes = trp_tensor_bytes(&action);
+    env->rngs = xcalloc(env->count, sizeof *env->rngs);
+    env->steps = xcalloc(env->count, sizeof *env->steps);
+    env->set = xcalloc(env->count, sizeof *env->set);
+    env->info_count = trp_env_info_count(spec);
+    if (env->info_count > 0)
+        env->infos = xcalloc(env->count, env->info_count * sizeof *env->infos);
+    if (env->impl->step_all)
+        env->outcomes = xcalloc(env->count, sizeof *env->outcomes);
+    if (env->impl->mask)
+        env->allowed = xcalloc((size_t)spec->action_count, sizeof *env->allowed);
+}
+
 trp_status trp_env_create(trp_env **out, const char *name, const trp_env_options *options)
 {
-    const trp_env_impl *impl;
+    const struct env_class *class;
     *out = NULL;
-    TRP_TRY(env_impl_find(name, &impl));
+    TRP_TRY(env_class_find(name, &class));
     trp_env_options chosen = options ? *options : (trp_env_options){0};
     if (chosen.count > ENV_COPIES_MAX)
         return trp_fail(TRP_INVALID_ARGUMENT, "%s: %u copies, at most %d", name, chosen.count,
                         ENV_COPIES_MAX);
     trp_env *env = xcalloc(1, sizeof *env);
-    env->impl = impl;
+    env->class = class;
+    env->impl = &class->impl;
     env->count = chosen.count ? chosen.count : 1;
     env->unset = env->count;
-    env->max_steps = step_limit(&impl->spec, chosen.max_episode_steps);
-    env->observation_bytes = trp_tensor_bytes(&impl->spec.observation);
-    env->action_bytes = action_row_bytes(&impl->spec);
-    set_reward_range(env);
-    env->progress = xcalloc(env->count, sizeof *env->progress);
-    env->set = xcalloc(env->count, sizeof *env->set);
+    env->max_steps = step_limit(&class->impl.spec, chosen.max_episode_steps);
+    env_prepare(env);
     trp_status status = env_create_states(env, chosen.seed);
     if (status == TRP_OK)
         *out = env;
@@ -116,8 +154,12 @@ void trp_env_destroy(trp_env *env)
     for (uint32_t i = 0; env->impl->destroy && i < env->created; i++)
         env->impl->destroy(env_state(env, i));
     free(env->states);
-    free(env->progress);
+    free(env->rngs);
+    free(env->steps);
     free(env->set);
+    free(env->infos);
+    free(env->outcomes);
+    free(env->allowed);
     free(env);
 }
 
@@ -131,11 +173,6 @@ uint32_t trp_env_count(const trp_env *env)
     return env->count;
 }
 
-size_t trp_env_observation_bytes(const trp_env *env)
-{
-    return env->observation_bytes;
-}
-
 size_t trp_env_action_bytes(const trp_env *env)
 {
     return env->action_bytes;
@@ -144,7 +181,7 @@ size_t trp_env_action_bytes(const trp_env *env)
 void trp_env_seed(trp_env *env, uint32_t index, uint64_t seed)
 {
     assert(index < env->count);
-    trp_rng_init(&env->progress[index].rng, seed, 0);
+    trp_rng_init(&env->rngs[index], seed, 0);
 }
 
 /* ---- stepping ---------------------------------------------------------------------------- */
@@ -169,33 +206,52 @@ static bool all_finite(const float *numbers, size_t count)
     return ((bad[0] | bad[1] | bad[2] | bad[3]) >> 31) == 0;
 }
 
-/* Refuses observations with numbers that are none; the first row is that of copy `index`. */
-static trp_status env_check_rows(const trp_env *env, uint32_t index, uint32_t count,
-                                 const void *rows)
+/* `rows` of tensor `tensor`, the first of them that of copy `index`. */
+static trp_status check_tensor(const trp_env *env, size_t tensor, uint32_t index, uint32_t count,
+                               const void *rows)
 {
-    const trp_env_spec *spec = &env->impl->spec;
+    const trp_tensor_spec *spec = &env->impl->spec.observations[tensor];
     const float *numbers = rows;
-    size_t width = env->observation_bytes / sizeof(float), bad = 0;
-    if (spec->observation.dtype != TRP_FLOAT32 || all_finite(numbers, count * width))
+    size_t width = env->observation_bytes[tensor] / sizeof(float), bad = 0;
+    if (spec->dtype != TRP_FLOAT32 || all_finite(numbers, count * width))
         return TRP_OK;
     while (isfinite(numbers[bad]))
         bad++;
     index += (uint32_t)(bad / width);
-    return trp_fail(
-        TRP_OUT_OF_RANGE,
-        "%s: number %zu of the observation of copy %u is %g, at step %" PRId64 " of its episode",
-        spec->name, bad % width, index, (double)numbers[bad], env->progress[index].steps);
+    bool named = env->observation_count > 1;
+    return trp_fail(TRP_OUT_OF_RANGE,
+                    "%s: number %zu of the observation%s%s of copy %u is %g, at step %" PRId64
+                    " of its episode",
+                    env->impl->spec.name, bad % width, named ? " " : "", named ? spec->name : "",
+                    index, (double)numbers[bad], env->steps[index]);
 }
 
-static trp_status env_refuse_reward(const trp_env *env, uint32_t index, float reward)
+/* Refuses observations with numbers that are none; the first row is that of copy `index`. */
+static trp_status env_check_rows(const trp_env *env, uint32_t index, uint32_t count,
+                                 void *const *rows)
 {
-    char range[64] = "not a finite number";
-    if (env->reward_low > -FLT_MAX || env->reward_high < FLT_MAX)
-        snprintf(range, sizeof range, "outside of its range [%g, %g]", (double)env->reward_low,
-                 (double)env->reward_high);
+    for (size_t i = 0; i < env->observation_count; i++)
+        TRP_TRY(check_tensor(env, i, index, count, rows[i]));
+    return TRP_OK;
+}
+
+/* The row of one copy in each of `buffers`. */
+static void env_rows(const trp_env *env, uint32_t index, void *const *buffers,
+                     void *rows[TRP_OBSERVATIONS_MAX])
+{
+    for (size_t i = 0; i < env->observation_count; i++)
+        rows[i] = (uint8_t *)buffers[i] + index * env->observation_bytes[i];
+}
+
+static trp_status env_refuse_outcome(const trp_env *env, uint32_t index,
+                                     const trp_env_outcome *outcome)
+{
+    bool reward = !isfinite(outcome->reward);
     return trp_fail(TRP_OUT_OF_RANGE,
-                    "%s: the reward of copy %u is %g at step %" PRId64 " of its episode: %s",
-                    env->impl->spec.name, index, (double)reward, env->progress[index].steps, range);
+                    "%s: the %s of copy %u is %g at step %" PRId64 " of its episode: %s",
+                    env->impl->spec.name, reward ? "reward" : "discount", index,
+                    (double)(reward ? outcome->reward : outcome->discount), env->steps[index],
+                    reward ? "not a finite number" : "outside of its range [0, 1]");
 }
 
 static void env_mark_set(trp_env *env, uint32_t index)
@@ -204,26 +260,35 @@ static void env_mark_set(trp_env *env, uint32_t index)
     env->set[index] = true;
 }
 
-static trp_status env_reset_copy(trp_env *env, uint32_t index, uint8_t *observation)
+static trp_status env_reset_copy(trp_env *env, uint32_t index, void *const *observations)
 {
-    trp_env_progress *progress = &env->progress[index];
-    progress->steps = 0;
-    TRP_TRY(env->impl->reset(env_state(env, index), &progress->rng));
-    env->impl->observe(env_state(env, index), observation);
+    void *rows[TRP_OBSERVATIONS_MAX];
+    env->steps[index] = 0;
+    TRP_TRY(env->impl->reset(env_state(env, index), &env->rngs[index]));
+    env_rows(env, index, observations, rows);
+    env->impl->observe(env_state(env, index), rows);
     return TRP_OK;
 }
 
-trp_status trp_env_reset(trp_env *env, void *observations)
+trp_status trp_env_reset(trp_env *env, void *const *observations)
 {
-    uint8_t *rows = observations;
     env->failed = true;
     for (uint32_t i = 0; i < env->count; i++) {
-        TRP_TRY(env_reset_copy(env, i, rows + i * env->observation_bytes));
+        TRP_TRY(env_reset_copy(env, i, observations));
         env_mark_set(env, i);
     }
     TRP_TRY(env_check_rows(env, 0, env->count, observations));
     env->failed = false;
     return TRP_OK;
+}
+
+/* What a copy may do; false: nothing. */
+static bool read_mask(const trp_env *env, uint32_t index, bool *allowed)
+{
+    size_t count = (size_t)env->impl->spec.action_count;
+    memset(allowed, false, count * sizeof *allowed);
+    env->impl->mask(env_state(env, index), allowed);
+    return memchr(allowed, true, count) != NULL;
 }
 
 static trp_status check_choices(const trp_env *env, const int32_t *actions)
@@ -233,6 +298,12 @@ static trp_status check_choices(const trp_env *env, const int32_t *actions)
         if ((uint32_t)actions[i] >= choices)
             return trp_fail(TRP_INVALID_ARGUMENT, "%s: action %d of copy %u; there are 0 to %u",
                             env->impl->spec.name, actions[i], i, choices - 1);
+    }
+    for (uint32_t i = 0; env->allowed && i < env->count; i++) {
+        read_mask(env, i, env->allowed);
+        if (!env->allowed[actions[i]])
+            return trp_fail(TRP_INVALID_ARGUMENT, "%s: action %d of copy %u is not allowed now",
+                            env->impl->spec.name, actions[i], i);
     }
     return TRP_OK;
 }
@@ -250,53 +321,176 @@ static trp_status check_numbers(const trp_env *env, const float *actions)
     return TRP_OK;
 }
 
+static trp_status refuse_dimension(const trp_env *env, size_t at, int32_t value, int32_t largest)
+{
+    size_t dimensions = (size_t)env->impl->spec.action_count;
+    return trp_fail(TRP_INVALID_ARGUMENT,
+                    "%s: number %zu of copy %zu's action is %d, must be 0 to %d",
+                    env->impl->spec.name, at % dimensions, at / dimensions, value, largest);
+}
+
+static trp_status check_choice_rows(const trp_env *env, const int32_t *actions)
+{
+    const trp_env_spec *spec = &env->impl->spec;
+    size_t dimensions = (size_t)spec->action_count;
+    for (size_t i = 0; i < env->count * dimensions; i++) {
+        int32_t choices = spec->action_choices[i % dimensions];
+        if (actions[i] < 0 || actions[i] >= choices)
+            return refuse_dimension(env, i, actions[i], choices - 1);
+    }
+    return TRP_OK;
+}
+
+static trp_status check_bits(const trp_env *env, const uint8_t *actions)
+{
+    for (size_t i = 0; i < env->count * env->action_bytes; i++)
+        if (actions[i] > 1)
+            return refuse_dimension(env, i, actions[i], 1);
+    return TRP_OK;
+}
+
 static trp_status env_check_step(const trp_env *env, const void *actions)
 {
     if (env->failed || env->unset > 0)
         return trp_fail(TRP_FAILED_PRECONDITION, "%s: a reset must come before a step%s",
                         env->impl->spec.name, env->failed ? " after a failure" : "");
-    return env->impl->spec.action_kind == TRP_ACTION_DISCRETE ? check_choices(env, actions)
-                                                              : check_numbers(env, actions);
+    switch (env->impl->spec.action_kind) {
+    case TRP_ACTION_DISCRETE:
+        return check_choices(env, actions);
+    case TRP_ACTION_BOX:
+        return check_numbers(env, actions);
+    case TRP_ACTION_MULTI_DISCRETE:
+        return check_choice_rows(env, actions);
+    case TRP_ACTION_MULTI_BINARY:
+        break;
+    }
+    return check_bits(env, actions);
+}
+
+bool trp_env_has_masks(const trp_env *env)
+{
+    return env->allowed != NULL;
+}
+
+trp_status trp_env_masks(const trp_env *env, bool *masks)
+{
+    size_t choices = (size_t)env->impl->spec.action_count;
+    for (uint32_t i = 0; i < env->count; i++)
+        if (!read_mask(env, i, masks + i * choices))
+            return trp_fail(TRP_FAILED_PRECONDITION,
+                            "%s: copy %u may do nothing at step %" PRId64 " of its episode",
+                            env->impl->spec.name, i, env->steps[i]);
+    return TRP_OK;
+}
+
+const double *trp_env_infos(const trp_env *env)
+{
+    return env->infos;
 }
 
 /* The copy's episode is over: its last observation, then the first of the next one. */
 static trp_status env_turn_over(trp_env *env, uint32_t index, const trp_env_buffers *buffers)
 {
-    size_t offset = index * env->observation_bytes;
     if (buffers->final_observations) {
-        void *row = (uint8_t *)buffers->final_observations + offset;
-        env->impl->observe(env_state(env, index), row);
-        TRP_TRY(env_check_rows(env, index, 1, row));
+        void *rows[TRP_OBSERVATIONS_MAX];
+        env_rows(env, index, buffers->final_observations, rows);
+        env->impl->observe(env_state(env, index), rows);
+        TRP_TRY(env_check_rows(env, index, 1, rows));
     }
-    return env_reset_copy(env, index, (uint8_t *)buffers->observations + offset);
+    return env_reset_copy(env, index, buffers->observations);
+}
+
+static trp_env_outcome outcome_before(const trp_env *env, uint32_t index)
+{
+    return (trp_env_outcome){.discount = 1,
+                             .infos = env->infos ? env->infos + index * env->info_count : NULL};
+}
+
+/* What a step brought to one copy; its observations go to `rows`. What is rare, an end or a
+ * discount, costs the others nothing: `discounts` are all 1 before. */
+static inline trp_status take_outcome(trp_env *env, uint32_t index, const trp_env_outcome *outcome,
+                                      const trp_env_buffers *to, void *state, void *const *rows)
+{
+    bool terminated = outcome->terminated;
+    bool truncated = ++env->steps[index] >= env->max_steps || outcome->truncated;
+    if (!(fabsf(outcome->reward) <= FLT_MAX))
+        return env_refuse_outcome(env, index, outcome);
+    to->rewards[index] = outcome->reward;
+    to->terminated[index] = terminated;
+    to->truncated[index] = truncated;
+    if (outcome->discount != 1) {
+        if (!(outcome->discount >= 0 && outcome->discount <= 1))
+            return env_refuse_outcome(env, index, outcome);
+        if (to->discounts)
+            to->discounts[index] = outcome->discount;
+    }
+    if (terminated || truncated) {
+        if (terminated && to->discounts)
+            to->discounts[index] = 0;
+        return env_turn_over(env, index, to);
+    }
+    env->impl->observe(state, rows);
+    return TRP_OK;
+}
+
+static inline void next_rows(const trp_env *env, void **rows)
+{
+    rows[0] = (uint8_t *)rows[0] + env->observation_bytes[0];
+    for (size_t i = 1; i < env->observation_count; i++)
+        rows[i] = (uint8_t *)rows[i] + env->observation_bytes[i];
+}
+
+static trp_status env_step_all(trp_env *env, const void *actions)
+{
+    for (uint32_t i = 0; i < env->count; i++)
+        env->outcomes[i] = outcome_before(env, i);
+    return env->impl->step_all(&(trp_env_steps){.count = env->count,
+                                                .states = env->states,
+                                                .stride = env->state_stride,
+                                                .rngs = env->rngs,
+                                                .actions = actions,
+                                                .outcomes = env->outcomes});
+}
+
+/* Copy after copy, unless all moved at once: what one did is still in the cache when it is
+ * observed. */
+static trp_status env_step_copies(trp_env *env, const uint8_t *action, const trp_env_buffers *to,
+                                  void **rows)
+{
+    uint8_t *state = env->states;
+    trp_env_outcome single = {.infos = env->infos}, *outcome = &single;
+    for (uint32_t i = 0; i < env->count; i++) {
+        if (env->outcomes) {
+            outcome = &env->outcomes[i];
+        } else {
+            single.reward = 0;
+            single.discount = 1;
+            single.terminated = single.truncated = false;
+            if (single.infos)
+                single.infos = env->infos + i * env->info_count;
+            TRP_TRY(env->impl->step(state, &env->rngs[i], action, &single));
+        }
+        TRP_TRY(take_outcome(env, i, outcome, to, state, rows));
+        next_rows(env, rows);
+        action += env->action_bytes;
+        state += env->state_stride;
+    }
+    return TRP_OK;
 }
 
 trp_status trp_env_step(trp_env *env, const void *actions, const trp_env_buffers *buffers)
 {
     TRP_TRY(env_check_step(env, actions));
-    const trp_env_impl *impl = env->impl;
-    const uint8_t *action = actions;
-    uint8_t *observation = buffers->observations;
-    uint8_t *state = env->states;
+    void *rows[TRP_OBSERVATIONS_MAX];
+    env_rows(env, 0, buffers->observations, rows);
     env->failed = true; /* until every copy has moved */
-    for (uint32_t i = 0; i < env->count; i++) {
-        trp_env_progress *progress = &env->progress[i];
-        trp_env_outcome outcome = {0};
-        TRP_TRY(impl->step(state, &progress->rng, action, &outcome));
-        bool truncated = ++progress->steps >= env->max_steps || outcome.truncated;
-        if (!(outcome.reward >= env->reward_low && outcome.reward <= env->reward_high))
-            return env_refuse_reward(env, i, outcome.reward);
-        buffers->rewards[i] = outcome.reward;
-        buffers->terminated[i] = outcome.terminated;
-        buffers->truncated[i] = truncated;
-        if (outcome.terminated || truncated)
-            TRP_TRY(env_turn_over(env, i, buffers));
-        else
-            impl->observe(state, observation);
-        action += env->action_bytes;
-        observation += env->observation_bytes;
-        state += env->state_stride;
-    }
+    for (size_t i = 0; i < env->count * env->info_count; i++)
+        env->infos[i] = NAN;
+    for (uint32_t i = 0; buffers->discounts && i < env->count; i++)
+        buffers->discounts[i] = 1;
+    if (env->outcomes)
+        TRP_TRY(env_step_all(env, actions));
+    TRP_TRY(env_step_copies(env, actions, buffers, rows));
     TRP_TRY(env_check_rows(env, 0, env->count, buffers->observations));
     env->failed = false;
     return TRP_OK;
@@ -306,10 +500,7 @@ trp_status trp_env_step(trp_env *env, const void *actions, const trp_env_buffers
 
 size_t trp_env_state_bytes(const trp_env *env)
 {
-    const trp_env_impl *impl = env->impl;
-    if (impl->save)
-        return impl->saved_bytes;
-    return impl->create ? 0 : impl->state_bytes;
+    return env_class_saved_bytes(env->class);
 }
 
 static trp_status check_state_exchange(const trp_env *env)
@@ -329,33 +520,26 @@ trp_status trp_env_get_state(const trp_env *env, uint32_t index, trp_env_progres
         return trp_fail(TRP_FAILED_PRECONDITION, "%s: copy %u has not been reset yet",
                         env->impl->spec.name, index);
     if (progress)
-        *progress = env->progress[index];
-    if (env->impl->save)
-        env->impl->save(env_state(env, index), state);
-    else
-        memcpy(state, env_state(env, index), env->impl->state_bytes);
+        *progress = (trp_env_progress){.rng = env->rngs[index], .steps = env->steps[index]};
+    env_class_save(env->class, env_state(env, index), state);
     return TRP_OK;
 }
 
 trp_status trp_env_set_state(trp_env *env, uint32_t index, const trp_env_progress *progress,
-                             const void *state, void *observation)
+                             const void *state, void *const *observations)
 {
     assert(index < env->count);
     TRP_TRY(check_state_exchange(env));
     if (progress && (progress->steps < 0 || progress->steps >= env->max_steps))
         return trp_fail(TRP_INVALID_ARGUMENT, "%s: %lld steps are not inside an episode",
                         env->impl->spec.name, (long long)progress->steps);
-    if (env->impl->load)
-        TRP_TRY(env->impl->load(env_state(env, index), state));
-    else
-        memcpy(env_state(env, index), state, env->impl->state_bytes);
+    TRP_TRY(env_class_load(env->class, env_state(env, index), state));
+    env->steps[index] = progress ? progress->steps : 0;
     if (progress)
-        env->progress[index] = *progress;
-    else
-        env->progress[index].steps = 0;
+        env->rngs[index] = progress->rng;
     env_mark_set(env, index);
-    if (!observation)
+    if (!observations)
         return TRP_OK;
-    env->impl->observe(env_state(env, index), observation);
-    return env_check_rows(env, index, 1, observation);
+    env->impl->observe(env_state(env, index), observations);
+    return env_check_rows(env, index, 1, observations);
 }

@@ -8,6 +8,10 @@ enum {
     /* envs/: environments of one process, and copies of one: 2^20 CartPoles are 100 MB. */
     ENVS_MAX = 256,
     ENV_COPIES_MAX = 1 << 20,
+    /* Names with arguments that one process uses, 1 KB each or so: 4 MB. */
+    ENV_NAMES_MAX = 4096,
+    ENV_NAME_BYTES_MAX = 512,
+    ENV_KEYS_MAX = 32, /* arguments and wrappers of one */
 };
 
 #endif

@@ -7,7 +7,9 @@
 
 #include "builtin.h"
 #include "core/buffer.h"
+#include "core/words.h"
 #include "limits.h"
+#include "wrapper.h"
 
 static const trp_env_impl *const builtins[] = {&cartpole_impl, &catch_impl};
 
@@ -45,23 +47,19 @@ trp_status env_impl_find(const char *name, const trp_env_impl **impl)
     if (*impl)
         return TRP_OK;
     struct buffer names = {0};
+    const char *known[ENVS_MAX + 1] = {0};
+    char guess[GUESS_BYTES];
     const trp_env_spec *spec;
     for (size_t i = 0; (spec = trp_env_at(i)); i++) {
-        buffer_append(&names, (trp_bytes){(const uint8_t *)" ", 1});
-        buffer_append(&names, (trp_bytes){(const uint8_t *)spec->name, strlen(spec->name)});
+        known[i] = spec->name;
+        buffer_append(&names, text_bytes(" "));
+        buffer_append(&names, text_bytes(spec->name));
     }
-    trp_status status = trp_fail(TRP_NOT_FOUND, "no environment '%.100s'; there are:%.*s", name,
-                                 (int)names.size, (const char *)names.data);
+    trp_status status =
+        trp_fail(TRP_NOT_FOUND, "no environment '%.100s'%s; there are:%.*s", name,
+                 word_guess(name, known, guess), (int)names.size, (const char *)names.data);
     buffer_cleanup(&names);
     return status;
-}
-
-trp_status trp_env_find(const char *name, const trp_env_spec **spec)
-{
-    const trp_env_impl *impl;
-    TRP_TRY(env_impl_find(name, &impl));
-    *spec = &impl->spec;
-    return TRP_OK;
 }
 
 /* ---- adding ------------------------------------------------------------------------------ */
@@ -77,27 +75,68 @@ static bool box_is_fine(const trp_env_spec *spec)
     return true;
 }
 
-/* What is wrong; NULL: nothing. */
-static const char *impl_fault(const trp_env_impl *impl)
+static bool choices_are_fine(const trp_env_spec *spec)
 {
-    const trp_env_spec *spec = &impl->spec;
-    trp_dtype dtype = spec->observation.dtype;
-    if (dtype != TRP_FLOAT32 && dtype != TRP_UINT8)
-        return "observations must be TRP_FLOAT32 or TRP_UINT8";
-    if (spec->observation.rank > TRP_RANK_MAX || trp_tensor_bytes(&spec->observation) == 0)
-        return "the shape of its observations has no elements or too many";
-    if (spec->action_kind != TRP_ACTION_DISCRETE && spec->action_kind != TRP_ACTION_BOX)
+    for (int32_t i = 0; spec->action_choices && i < spec->action_count; i++)
+        if (spec->action_choices[i] < 1)
+            return false;
+    return spec->action_choices != NULL;
+}
+
+static const char *observations_fault(const trp_env_spec *spec)
+{
+    size_t count = trp_env_observation_count(spec);
+    for (size_t i = 0; i < count; i++) {
+        const trp_tensor_spec *tensor = &spec->observations[i];
+        if (tensor->dtype != TRP_FLOAT32 && tensor->dtype != TRP_UINT8)
+            return "observations must be TRP_FLOAT32 or TRP_UINT8";
+        if (tensor->rank > TRP_RANK_MAX || trp_tensor_bytes(tensor) == 0)
+            return "the shape of its observations has no elements or too many";
+        if (count > 1 && !tensor->name)
+            return "an observation of several tensors needs a name for each";
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(spec->observations[k].name, tensor->name) == 0)
+                return "two tensors of its observation have the same name";
+    }
+    return count > 0 ? NULL : "observations must be TRP_FLOAT32 or TRP_UINT8";
+}
+
+static const char *actions_fault(const trp_env_spec *spec)
+{
+    if (spec->action_kind < TRP_ACTION_DISCRETE || spec->action_kind > TRP_ACTION_MULTI_BINARY)
         return "action_kind is no trp_action_kind";
     if (spec->action_count < 1)
         return "action_count must be at least 1";
     if (spec->action_kind == TRP_ACTION_BOX && !box_is_fine(spec))
         return "action_low and action_high need action_count numbers each, low <= high";
-    if (spec->max_episode_steps < 0)
-        return "max_episode_steps must not be negative";
-    if (!(spec->reward_min <= spec->reward_max))
-        return "reward_min must not be above reward_max";
-    if (!impl->reset || !impl->step || !impl->observe)
-        return "reset, step and observe must not be NULL";
+    if (spec->action_kind == TRP_ACTION_MULTI_DISCRETE && !choices_are_fine(spec))
+        return "action_choices needs action_count numbers, each at least 1";
+    return NULL;
+}
+
+const char *env_spec_fault(const trp_env_spec *spec)
+{
+    const char *fault = observations_fault(spec);
+    if (!fault)
+        fault = actions_fault(spec);
+    if (!fault && spec->max_episode_steps < 0)
+        fault = "max_episode_steps must not be negative";
+    return fault;
+}
+
+/* What is wrong; NULL: nothing. A spec that follows from arguments is checked with them. */
+static const char *impl_fault(const trp_env_impl *impl)
+{
+    const char *fault = impl->configure ? NULL : env_spec_fault(&impl->spec);
+    if (fault)
+        return fault;
+    if (!impl->reset || !(impl->step || impl->step_all) || !impl->observe)
+        return "reset, step or step_all, and observe must not be NULL";
+    if (impl->mask && impl->spec.action_kind != TRP_ACTION_DISCRETE)
+        return "mask is for TRP_ACTION_DISCRETE";
+    for (size_t i = 0; impl->options && i < impl->options->count; i++)
+        if (wrapper_find(impl->options->options[i].name))
+            return "an option has the name of a wrapper";
     if (!impl->save != !impl->load || !impl->save != !impl->saved_bytes)
         return "save, load and saved_bytes belong together";
     return NULL;
@@ -108,6 +147,9 @@ trp_status trp_env_register(const trp_env_impl *impl)
     const char *name = impl->spec.name;
     if (!name || !*name)
         return trp_fail(TRP_INVALID_ARGUMENT, "an environment needs a name");
+    if (strpbrk(name, "?&="))
+        return trp_fail(TRP_INVALID_ARGUMENT, "environment '%s': a name has no '?', '&' or '='",
+                        name);
     const char *fault = impl_fault(impl);
     if (fault)
         return trp_fail(TRP_INVALID_ARGUMENT, "environment '%s': %s", name, fault);

@@ -23,6 +23,7 @@ struct fixture {
     float rewards[COPIES_MAX];
     bool terminated[COPIES_MAX], truncated[COPIES_MAX];
     trp_env_buffers buffers;
+    void *observation_rows[1], *final_rows[1];
 };
 
 static struct fixture *fixture_create(const char *name, trp_env_options options)
@@ -30,9 +31,12 @@ static struct fixture *fixture_create(const char *name, trp_env_options options)
     struct fixture *f = xcalloc(1, sizeof *f);
     assert_int_equal(trp_env_create(&f->env, name, &options), TRP_OK);
     assert_true(trp_env_count(f->env) <= COPIES_MAX);
-    assert_true(trp_env_observation_bytes(f->env) <= ROW_MAX * sizeof(float));
-    f->buffers =
-        (trp_env_buffers){f->observations, f->finals, f->rewards, f->terminated, f->truncated};
+    assert_true(trp_tensor_bytes(&trp_env_get_spec(f->env)->observations[0]) <=
+                ROW_MAX * sizeof(float));
+    f->observation_rows[0] = f->observations;
+    f->final_rows[0] = f->finals;
+    f->buffers = (trp_env_buffers){f->observation_rows, f->final_rows, f->rewards,
+                                   f->terminated,       f->truncated,  NULL};
     return f;
 }
 
@@ -44,7 +48,7 @@ static void fixture_destroy(struct fixture *f)
 
 static void reset(struct fixture *f)
 {
-    assert_int_equal(trp_env_reset(f->env, f->observations), TRP_OK);
+    assert_int_equal(trp_env_reset(f->env, f->observation_rows), TRP_OK);
 }
 
 static void step(struct fixture *f, const void *actions)
@@ -56,7 +60,7 @@ static void step(struct fixture *f, const void *actions)
 
 static void set_state(struct fixture *f, const double state[4])
 {
-    assert_int_equal(trp_env_set_state(f->env, 0, NULL, state, f->observations), TRP_OK);
+    assert_int_equal(trp_env_set_state(f->env, 0, NULL, state, f->observation_rows), TRP_OK);
 }
 
 static void assert_observation(const float *observation, const double state[4])
@@ -265,7 +269,8 @@ static void a_saved_copy_resumes_bit_for_bit(void **state)
         for (uint32_t copy = 0; copy < 4; copy++) {
             trp_env_progress progress;
             assert_int_equal(trp_env_get_state(a->env, copy, &progress, saved), TRP_OK);
-            uint8_t *row = (uint8_t *)b->observations + copy * trp_env_observation_bytes(b->env);
+            size_t bytes = trp_tensor_bytes(&trp_env_get_spec(b->env)->observations[0]);
+            void *row[] = {(uint8_t *)b->observations + copy * bytes};
             assert_int_equal(trp_env_set_state(b->env, copy, &progress, saved, row), TRP_OK);
         }
         assert_memory_equal(a->observations, b->observations, sizeof a->observations);
@@ -416,8 +421,10 @@ struct counter {
 
 static int counters_alive, counters_that_may_be_created = 1000;
 
-static trp_status counter_create(void *state)
+static trp_status counter_create(void *state, const void *arguments, void *user)
 {
+    (void)arguments;
+    (void)user;
     struct counter *c = state;
     if (counters_that_may_be_created-- == 0)
         return trp_fail(TRP_UNAVAILABLE, "no more counters");
@@ -454,17 +461,22 @@ static trp_status counter_step(void *state, trp_rng *rng, const void *action,
     return TRP_OK;
 }
 
-static void counter_observe(const void *state, void *observation)
+static void counter_save(const void *state, void *saved)
+{
+    memcpy(saved, state, sizeof(struct counter));
+}
+
+static void counter_observe(const void *state, void *const *observations)
 {
     const struct counter *c = state;
-    *(uint8_t *)observation = c->steps;
+    *(uint8_t *)observations[0] = c->steps;
 }
 
 static const float low[] = {0, -1}, high[] = {1, 1};
 
 static const trp_env_impl counter_impl = {
     .spec = {.name = "Counter",
-             .observation = {.name = "steps", .dtype = TRP_UINT8, .rank = 0},
+             .observations = {{.name = "steps", .dtype = TRP_UINT8, .rank = 0}},
              .action_kind = TRP_ACTION_BOX,
              .action_count = 2,
              .action_low = low,
@@ -492,13 +504,13 @@ static void a_registered_environment_is_known_once(void **state)
     assert_int_equal(trp_env_register(&counter_impl), TRP_ALREADY_EXISTS);
     const trp_env_spec *spec;
     assert_int_equal(trp_env_find("Counter", &spec), TRP_OK);
-    assert_ptr_equal(spec, &counter_impl.spec);
+    assert_string_equal(spec->name, "Counter");
     size_t count = 0;
     while (trp_env_at(count))
         count++;
     assert_true(count >= 3);
     assert_string_equal(trp_env_at(0)->name, "CartPole-v1");
-    assert_ptr_equal(trp_env_at(count - 1), spec);
+    assert_ptr_equal(trp_env_at(count - 1), &counter_impl.spec);
 }
 
 static void a_users_environment_steps_and_cuts_episodes_itself(void **state)
@@ -509,13 +521,13 @@ static void a_users_environment_steps_and_cuts_episodes_itself(void **state)
     assert_int_equal(trp_env_create(&env, "Counter", &(trp_env_options){.count = 2}), TRP_OK);
     assert_int_equal(counters_alive, 2);
     assert_int_equal(trp_env_action_bytes(env), 8);
-    assert_int_equal(trp_env_observation_bytes(env), 1);
     assert_int_equal(trp_env_state_bytes(env), 0);
     uint8_t observations[2], finals[2] = {99, 99};
     float rewards[2];
     bool terminated[2], truncated[2];
-    trp_env_buffers buffers = {observations, finals, rewards, terminated, truncated};
-    assert_int_equal(trp_env_reset(env, observations), TRP_OK);
+    void *rows[] = {observations}, *final_rows[] = {finals};
+    trp_env_buffers buffers = {rows, final_rows, rewards, terminated, truncated, NULL};
+    assert_int_equal(trp_env_reset(env, rows), TRP_OK);
     for (int i = 0; i < 3; i++)
         assert_int_equal(trp_env_step(env, (const float[]){0, 0.5f, 0, -2}, &buffers), TRP_OK);
     assert_int_equal(observations[1], 3);
@@ -542,14 +554,15 @@ static void a_failed_step_asks_for_a_reset(void **state)
     uint8_t observation, final;
     float reward;
     bool terminated, truncated;
-    trp_env_buffers buffers = {&observation, &final, &reward, &terminated, &truncated};
-    assert_int_equal(trp_env_reset(env, &observation), TRP_OK);
+    void *rows[] = {&observation}, *final_rows[] = {&final};
+    trp_env_buffers buffers = {rows, final_rows, &reward, &terminated, &truncated, NULL};
+    assert_int_equal(trp_env_reset(env, rows), TRP_OK);
     assert_int_equal(trp_env_step(env, (const float[]){NAN, 0}, &buffers), TRP_INVALID_ARGUMENT);
     assert_int_equal(trp_env_step(env, (const float[]){0, 0}, &buffers), TRP_OK);
     assert_int_equal(trp_env_step(env, (const float[]){3, 0}, &buffers), TRP_INTERNAL);
     assert_string_equal(trp_last_error(), "counter broke");
     assert_int_equal(trp_env_step(env, (const float[]){0, 0}, &buffers), TRP_FAILED_PRECONDITION);
-    assert_int_equal(trp_env_reset(env, &observation), TRP_OK);
+    assert_int_equal(trp_env_reset(env, rows), TRP_OK);
     assert_int_equal(trp_env_step(env, (const float[]){0, 0}, &buffers), TRP_OK);
     trp_env_destroy(env);
 }
@@ -566,23 +579,30 @@ static void a_failed_create_leaves_nothing_behind(void **state)
     assert_int_equal(counters_alive, 0);
 }
 
+static void counter_mask(const void *state, bool *allowed)
+{
+    (void)state;
+    (void)allowed;
+}
+
 static void wrong_specs_are_refused_by_name(void **state)
 {
     (void)state;
-    enum { ROWS = 14 };
+    enum { ROWS = 16 };
     static trp_env_impl rows[ROWS];
     const char *const faults[ROWS] = {
         "a name",       "TRP_FLOAT32",     "no elements",     "no elements",       "action_kind",
         "action_count", "action_low",      "low <= high",     "max_episode_steps", "reset, step",
-        "reset, step",  "belong together", "belong together", "reward_min"};
+        "reset, step",  "belong together", "belong together", "mask is for",       "action_choices",
+        "a name has no"};
     for (int i = 0; i < ROWS; i++) {
         rows[i] = counter_impl;
         rows[i].spec.name = "Wrong";
     }
     rows[0].spec.name = "";
-    rows[1].spec.observation.dtype = TRP_INT64;
-    rows[2].spec.observation.rank = 9;
-    rows[3].spec.observation.rank = 1; /* shape {0} */
+    rows[1].spec.observations[0].dtype = TRP_INT64;
+    rows[2].spec.observations[0].rank = 9;
+    rows[3].spec.observations[0].rank = 1; /* shape {0} */
     rows[4].spec.action_kind = (trp_action_kind)7;
     rows[5].spec.action_count = 0;
     rows[6].spec.action_low = NULL;
@@ -592,8 +612,10 @@ static void wrong_specs_are_refused_by_name(void **state)
     rows[9].reset = NULL;
     rows[10].observe = NULL;
     rows[11].saved_bytes = 4;
-    rows[12].save = counter_observe;
-    rows[13].spec.reward_max = NAN;
+    rows[12].save = counter_save;
+    rows[13].mask = counter_mask;
+    rows[14].spec.action_kind = TRP_ACTION_MULTI_DISCRETE;
+    rows[15].spec.name = "Wrong?size=1";
     for (int i = 0; i < ROWS; i++) {
         assert_int_equal(trp_env_register(&rows[i]), TRP_INVALID_ARGUMENT);
         assert_non_null(strstr(trp_last_error(), faults[i]));
@@ -607,8 +629,9 @@ enum lie {
     LIE_NONE,
     LIE_NAN_REWARD,
     LIE_INFINITE_REWARD,
-    LIE_LARGE_REWARD,
-    LIE_SMALL_REWARD,
+    LIE_LARGE_DISCOUNT,
+    LIE_SMALL_DISCOUNT,
+    LIE_NAN_DISCOUNT,
     LIE_OBSERVATION,
     LIE_LAST_OBSERVATION,
     LIE_FIRST_OBSERVATION,
@@ -633,19 +656,21 @@ static trp_status liar_reset(void *state, trp_rng *rng)
 
 static trp_status liar_step(void *state, trp_rng *rng, const void *action, trp_env_outcome *outcome)
 {
-    static const float rewards[LIES] = {1, NAN, INFINITY, 1.5F, -0.5F, 1, 1, 1};
+    static const float rewards[LIES] = {1, NAN, INFINITY, 1, 1, 1, 1, 1, 1};
+    static const float discounts[LIES] = {1, 1, 1, 1.5F, -0.5F, NAN, 1, 1, 1};
     struct liar *liar = state;
     (void)rng;
     liar->lie = (enum lie) * (const int32_t *)action;
     outcome->reward = rewards[liar->lie];
+    outcome->discount = discounts[liar->lie];
     outcome->terminated = liar->lie == LIE_LAST_OBSERVATION || liar->lie == LIE_FIRST_OBSERVATION;
     return TRP_OK;
 }
 
-static void liar_observe(const void *state, void *observation)
+static void liar_observe(const void *state, void *const *observations)
 {
     enum lie lie = ((const struct liar *)state)->lie;
-    float *numbers = observation;
+    float *numbers = observations[0];
     for (size_t i = 0; i < NUMBERS; i++)
         numbers[i] = FLT_MAX;
     if (lie == LIE_OBSERVATION || lie == LIE_LAST_OBSERVATION)
@@ -655,10 +680,9 @@ static void liar_observe(const void *state, void *observation)
 static const trp_env_impl liar_impl = {
     .spec =
         {.name = "Liar",
-         .observation = {.name = "numbers", .dtype = TRP_FLOAT32, .rank = 1, .shape = {NUMBERS}},
+         .observations = {{.name = "numbers", .dtype = TRP_FLOAT32, .rank = 1, .shape = {NUMBERS}}},
          .action_kind = TRP_ACTION_DISCRETE,
-         .action_count = LIES,
-         .reward_max = 1},
+         .action_count = LIES},
     .state_bytes = sizeof(struct liar),
     .reset = liar_reset,
     .step = liar_step,
@@ -675,21 +699,25 @@ static trp_status step_with(enum lie lie)
     assert_int_equal(trp_env_create(&env, "Liar", &(trp_env_options){.count = 2}), TRP_OK);
     float observations[2 * NUMBERS], finals[2 * NUMBERS], rewards[2];
     bool terminated[2], truncated[2];
-    trp_env_buffers buffers = {observations, finals, rewards, terminated, truncated};
-    assert_int_equal(trp_env_reset(env, observations), TRP_OK);
+    void *rows[] = {observations}, *final_rows[] = {finals};
+    trp_env_buffers buffers = {rows, final_rows, rewards, terminated, truncated, NULL};
+    assert_int_equal(trp_env_reset(env, rows), TRP_OK);
     assert_int_equal(trp_env_step(env, (const int32_t[]){0, 0}, &buffers), TRP_OK);
     trp_status status = trp_env_step(env, (const int32_t[]){0, (int32_t)lie}, &buffers);
     trp_env_destroy(env);
     return status;
 }
 
-static void a_reward_that_is_no_number_or_out_of_range_is_refused_by_copy_and_step(void **state)
+static void
+a_reward_that_is_no_number_and_a_discount_out_of_range_are_refused_by_copy_and_step(void **state)
 {
     static const char *const words[LIE_OBSERVATION] = {
         [LIE_NAN_REWARD] = "Liar: the reward of copy 1 is nan at step 2 of its episode",
         [LIE_INFINITE_REWARD] = "Liar: the reward of copy 1 is inf at step 2",
-        [LIE_LARGE_REWARD] = "is 1.5 at step 2 of its episode: outside of its range [0, 1]",
-        [LIE_SMALL_REWARD] = "is -0.5 at step 2 of its episode: outside of its range [0, 1]",
+        [LIE_LARGE_DISCOUNT] = "the discount of copy 1 is 1.5 at step 2 of its episode: outside of "
+                               "its range [0, 1]",
+        [LIE_SMALL_DISCOUNT] = "is -0.5 at step 2 of its episode: outside of its range [0, 1]",
+        [LIE_NAN_DISCOUNT] = "the discount of copy 1 is nan at step 2",
     };
     (void)state;
     assert_int_equal(step_with(LIE_NONE), TRP_OK);
@@ -760,7 +788,8 @@ int main(void)
         cmocka_unit_test(a_failed_step_asks_for_a_reset),
         cmocka_unit_test(a_failed_create_leaves_nothing_behind),
         cmocka_unit_test(wrong_specs_are_refused_by_name),
-        cmocka_unit_test(a_reward_that_is_no_number_or_out_of_range_is_refused_by_copy_and_step),
+        cmocka_unit_test(
+            a_reward_that_is_no_number_and_a_discount_out_of_range_are_refused_by_copy_and_step),
         cmocka_unit_test(every_number_of_an_observation_is_looked_at),
         cmocka_unit_test(there_are_at_most_256_environments),
     };

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <troupe/checkpoint.h>
+#include <troupe/optimizer.h>
 
 /* ---- the loss ---------------------------------------------------------------------------- */
 
@@ -99,8 +100,8 @@ static void adam_agrees_with_pytorchs_numbers(void **state)
         {0.478243152f, -0.97504159f, 1.984921854f, -0.006388136f}};
     float p[ADAM_COUNT] = {0.5f, -1, 2, 0}, m[ADAM_COUNT] = {0}, v[ADAM_COUNT] = {0};
     for (uint64_t step = 1; step <= ADAM_STEPS; step++) {
-        trp_adam_step(&(trp_adam_options){.learning_rate = 1e-2}, step, 1, p, adam_grads[step - 1],
-                      m, v, 0, ADAM_COUNT);
+        trp_optimizer_step(&(trp_optimizer){.learning_rate = 1e-2}, step, 1, p,
+                           adam_grads[step - 1], (float *[]){m, v}, 0, ADAM_COUNT);
         assert_close(p, want[step - 1], ADAM_COUNT, 3e-7, "parameter");
     }
 }
@@ -149,10 +150,12 @@ static void ranges_of_adam_add_up_to_the_whole(void **state)
     trp_rng rng;
     trp_rng_init(&rng, 4, 4);
     float *grads = random_floats(&rng, COUNT, 1), a[3][COUNT] = {{0}}, b[3][COUNT] = {{0}};
-    trp_adam_step(NULL, 5, 0.5f, a[0], grads, a[1], a[2], 0, COUNT);
-    trp_adam_step(NULL, 5, 0.5f, b[0], grads, b[1], b[2], 37, COUNT);
-    trp_adam_step(NULL, 5, 0.5f, b[0], grads, b[1], b[2], 0, 21);
-    trp_adam_step(NULL, 5, 0.5f, b[0], grads, b[1], b[2], 21, 37);
+    trp_optimizer_step(&(trp_optimizer){0}, 5, 0.5f, a[0], grads, (float *[]){a[1], a[2]}, 0,
+                       COUNT);
+    trp_optimizer_step(&(trp_optimizer){0}, 5, 0.5f, b[0], grads, (float *[]){b[1], b[2]}, 37,
+                       COUNT);
+    trp_optimizer_step(&(trp_optimizer){0}, 5, 0.5f, b[0], grads, (float *[]){b[1], b[2]}, 0, 21);
+    trp_optimizer_step(&(trp_optimizer){0}, 5, 0.5f, b[0], grads, (float *[]){b[1], b[2]}, 21, 37);
     assert_memory_equal(a, b, sizeof a);
     free(grads);
 }
@@ -253,7 +256,8 @@ static float learner_step(struct learner *l, const trp_q_batch *batch)
     memset(l->grads, 0, l->count * sizeof *l->grads);
     trp_q_result result = trp_q_step(l->net, NULL, l->params, l->target, batch, l->grads, td);
     l->step++;
-    trp_adam_step(NULL, l->step, 1, l->params, l->grads, l->m, l->v, 0, l->count);
+    trp_optimizer_step(&(trp_optimizer){0}, l->step, 1, l->params, l->grads,
+                       (float *[]){l->m, l->v}, 0, l->count);
     if (l->step % 7 == 0)
         memcpy(l->target, l->params, l->count * sizeof *l->params);
     return result.loss;
@@ -382,6 +386,60 @@ static void a_resumed_run_repeats_the_bits_of_one_that_was_not_interrupted(void 
     rmdir(dir);
 }
 
+/* ---- other rules and rates ------------------------------------------------------------------ */
+
+static void sgd_with_momentum_follows_its_formula(void **state)
+{
+    (void)state;
+    float p[2] = {1, -2}, v[2] = {0}, plain[2] = {1, -2};
+    const float grads[3][2] = {{1, 2}, {-0.5F, 4}, {0.25F, 0}};
+    double want_p[2] = {1, -2}, want_v[2] = {0};
+    const trp_optimizer momentum = {.kind = TRP_SGD, .learning_rate = 0.1, .momentum = 0.9};
+    const trp_optimizer sgd = {.kind = TRP_SGD, .learning_rate = 0.1};
+    assert_int_equal(trp_optimizer_states(&momentum), 1);
+    assert_int_equal(trp_optimizer_states(&sgd), 0);
+    for (uint64_t step = 1; step <= 3; step++) {
+        trp_optimizer_step(&momentum, step, 0.5F, p, grads[step - 1], (float *[]){v}, 0, 2);
+        for (size_t i = 0; i < 2; i++) {
+            want_v[i] = 0.9 * want_v[i] + 0.5 * (double)grads[step - 1][i];
+            want_p[i] -= 0.1 * want_v[i];
+            assert_float_equal(p[i], want_p[i], 1e-6);
+        }
+    }
+    trp_optimizer_step(&sgd, 1, 1, plain, grads[0], NULL, 1, 2); /* of a range */
+    assert_float_equal(plain[0], 1, 0);
+    assert_float_equal(plain[1], -2.2, 1e-6);
+}
+
+static void rates_follow_their_schedule(void **state)
+{
+    (void)state;
+    trp_optimizer o = {.learning_rate = 1, .final_rate = 0.2, .schedule_steps = 4};
+    assert_float_equal(trp_optimizer_rate(&o, 100), 1, 0);
+    o.schedule = TRP_RATE_LINEAR;
+    assert_float_equal(trp_optimizer_rate(&o, 1), 1, 1e-12);
+    assert_float_equal(trp_optimizer_rate(&o, 3), 0.6, 1e-12);
+    assert_float_equal(trp_optimizer_rate(&o, 9), 0.2, 1e-12);
+    o.schedule = TRP_RATE_COSINE;
+    assert_float_equal(trp_optimizer_rate(&o, 2), 0.2 + 0.8 * (1 + cos(M_PI / 4)) / 2, 1e-12);
+    o.schedule = TRP_RATE_CONSTANT;
+    o.warmup_steps = 10;
+    assert_float_equal(trp_optimizer_rate(&o, 1), 0.1, 1e-12);
+    assert_float_equal(trp_optimizer_rate(&o, 10), 1, 1e-12);
+}
+
+static void an_optimizer_that_is_none_is_refused_by_name(void **state)
+{
+    (void)state;
+    assert_int_equal(trp_optimizer_check(&(trp_optimizer){0}, "params"), TRP_OK);
+    assert_int_equal(trp_optimizer_check(&(trp_optimizer){.beta1 = 1}, "params"),
+                     TRP_INVALID_ARGUMENT);
+    assert_string_equal(trp_last_error(),
+                        "params: the optimizer's beta1 is 1, must be in [0, 0.999999]");
+    assert_int_equal(trp_optimizer_check(&(trp_optimizer){.max_norm = NAN}, "critic"),
+                     TRP_INVALID_ARGUMENT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -395,6 +453,9 @@ int main(void)
         cmocka_unit_test(a_step_is_the_sum_of_its_pieces),
         cmocka_unit_test(one_batch_can_be_learnt_by_heart),
         cmocka_unit_test(a_resumed_run_repeats_the_bits_of_one_that_was_not_interrupted),
+        cmocka_unit_test(sgd_with_momentum_follows_its_formula),
+        cmocka_unit_test(rates_follow_their_schedule),
+        cmocka_unit_test(an_optimizer_that_is_none_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,212 @@
+#include "wrapper.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+
+enum { STATE_ALIGNMENT = 16 };
+
+static const trp_env_impl *const wrappers[] = {
+    &action_repeat_impl, &clip_reward_impl, &frame_skip_impl, &frame_stack_impl,
+    &grayscale_impl,     &resize_impl,      &time_limit_impl,
+};
+
+enum { WRAPPERS = sizeof wrappers / sizeof wrappers[0] };
+
+const char *const wrapper_keys[WRAPPERS + 1] = {
+    "action_repeat", "clip_reward", "frame_skip", "frame_stack",
+    "grayscale",     "resize",      "time_limit",
+};
+
+const trp_env_impl *wrapper_find(const char *key)
+{
+    for (size_t i = 0; i < WRAPPERS; i++)
+        if (strcmp(wrapper_keys[i], key) == 0)
+            return wrappers[i];
+    return NULL;
+}
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + STATE_ALIGNMENT - 1) / STATE_ALIGNMENT * STATE_ALIGNMENT;
+}
+
+void wrapping_keep_frames(struct wrapping *wrapping, size_t count)
+{
+    for (size_t i = 0; i < wrapping->tensors; i++) {
+        wrapping->frame_offset[i] = aligned(wrapping->own_bytes);
+        wrapping->own_bytes = wrapping->frame_offset[i] + count * wrapping->frame_bytes[i];
+    }
+}
+
+static void *inner_state(const void *state)
+{
+    return (uint8_t *)state + ((const struct wrapped *)state)->wrapping->own_bytes;
+}
+
+static const trp_env_impl *inner_impl(const void *state)
+{
+    return &((const struct wrapped *)state)->wrapping->inner->impl;
+}
+
+trp_status wrapped_create(void *state, const void *arguments, void *user)
+{
+    const struct wrapping *wrapping = arguments;
+    (void)user;
+    ((struct wrapped *)state)->wrapping = wrapping;
+    const trp_env_impl *impl = &wrapping->inner->impl;
+    return impl->create ? impl->create(inner_state(state), wrapping->inner->arguments, impl->user)
+                        : TRP_OK;
+}
+
+void wrapped_destroy(void *state)
+{
+    if (inner_impl(state)->destroy)
+        inner_impl(state)->destroy(inner_state(state));
+}
+
+trp_status wrapped_reset(void *state, trp_rng *rng)
+{
+    return inner_impl(state)->reset(inner_state(state), rng);
+}
+
+trp_status wrapped_step(void *state, trp_rng *rng, const void *action, trp_env_outcome *outcome)
+{
+    const trp_env_impl *impl = inner_impl(state);
+    if (impl->step)
+        return impl->step(inner_state(state), rng, action, outcome);
+    return impl->step_all(&(trp_env_steps){.count = 1,
+                                           .states = inner_state(state),
+                                           .stride = impl->state_bytes,
+                                           .rngs = rng,
+                                           .actions = action,
+                                           .outcomes = outcome});
+}
+
+void wrapped_observe(const void *state, void *const *observations)
+{
+    inner_impl(state)->observe(inner_state(state), observations);
+}
+
+static void wrapped_mask(const void *state, bool *allowed)
+{
+    inner_impl(state)->mask(inner_state(state), allowed);
+}
+
+uint8_t *wrapped_frame(const void *state, size_t tensor, size_t index)
+{
+    const struct wrapping *wrapping = ((const struct wrapped *)state)->wrapping;
+    return (uint8_t *)state + wrapping->frame_offset[tensor] +
+           index * wrapping->frame_bytes[tensor];
+}
+
+void wrapped_look(void *state, size_t index)
+{
+    void *rows[TRP_OBSERVATIONS_MAX];
+    for (size_t i = 0; i < ((struct wrapped *)state)->wrapping->tensors; i++)
+        rows[i] = wrapped_frame(state, i, index);
+    wrapped_observe(state, rows);
+}
+
+trp_status wrapped_reset_and_look(void *state, trp_rng *rng)
+{
+    TRP_TRY(wrapped_reset(state, rng));
+    wrapped_look(state, 0);
+    return TRP_OK;
+}
+
+trp_status wrapped_step_and_look(void *state, trp_rng *rng, const void *action,
+                                 trp_env_outcome *outcome)
+{
+    TRP_TRY(wrapped_step(state, rng, action, outcome));
+    wrapped_look(state, 0);
+    return TRP_OK;
+}
+
+trp_status wrapped_repeat(void *state, trp_rng *rng, const void *action, trp_env_outcome *outcome,
+                          uint32_t count, int64_t limit, int64_t *steps,
+                          void (*look)(void *state, uint32_t left))
+{
+    bool over = false;
+    for (uint32_t left = count; left > 0 && !over;) {
+        trp_env_outcome one = {.discount = 1, .infos = outcome->infos};
+        TRP_TRY(wrapped_step(state, rng, action, &one));
+        ++*steps;
+        outcome->reward += one.reward;
+        outcome->discount *= one.discount;
+        outcome->terminated = one.terminated;
+        outcome->truncated = one.truncated || (limit > 0 && *steps >= limit);
+        over = outcome->terminated || outcome->truncated;
+        left--;
+        if (look)
+            look(state, over ? 0 : left);
+    }
+    return TRP_OK;
+}
+
+/* ---- states: what is the wrapper's own, then the inner one's -------------------------------- */
+
+static size_t own_saved(const struct wrapping *wrapping)
+{
+    return wrapping->own_bytes - sizeof(struct wrapped);
+}
+
+static void wrapped_save(const void *state, void *saved)
+{
+    size_t own = own_saved(((const struct wrapped *)state)->wrapping);
+    memcpy(saved, (const struct wrapped *)state + 1, own);
+    env_class_save(((const struct wrapped *)state)->wrapping->inner, inner_state(state),
+                   (uint8_t *)saved + own);
+}
+
+static trp_status wrapped_load(void *state, const void *saved)
+{
+    size_t own = own_saved(((struct wrapped *)state)->wrapping);
+    TRP_TRY(env_class_load(((struct wrapped *)state)->wrapping->inner, inner_state(state),
+                           (const uint8_t *)saved + own));
+    memcpy((struct wrapped *)state + 1, saved, own);
+    return TRP_OK;
+}
+
+/* ---- making one ----------------------------------------------------------------------------- */
+
+static void wrap(struct env_class *class, struct wrapping *wrapping)
+{
+    const struct env_class *inner = wrapping->inner;
+    trp_env_impl *impl = &class->impl;
+    wrapping->own_bytes = aligned(wrapping->own_bytes);
+    impl->state_bytes = wrapping->own_bytes + inner->impl.state_bytes;
+    impl->create = wrapped_create;
+    impl->destroy = wrapped_destroy;
+    impl->mask = inner->impl.mask ? wrapped_mask : NULL;
+    if (env_class_saved_bytes(inner) == 0)
+        return;
+    impl->saved_bytes = own_saved(wrapping) + env_class_saved_bytes(inner);
+    impl->save = wrapped_save;
+    impl->load = wrapped_load;
+}
+
+trp_status wrapper_create(const trp_env_impl *wrapper, const char *value, struct env_class *inner,
+                          struct env_class **out)
+{
+    const trp_option_table *table = wrapper->options;
+    struct env_class *class = xcalloc(1, sizeof *class);
+    *out = class;
+    class->inner = inner;
+    class->name = xstrdup(inner->name);
+    class->impl = *wrapper;
+    class->impl.spec = inner->impl.spec;
+    class->arguments = xcalloc(1, table->bytes);
+    struct wrapping *wrapping = class->arguments;
+    wrapping->inner = inner;
+    wrapping->own_bytes = wrapper->state_bytes;
+    wrapping->tensors = trp_env_observation_count(&inner->impl.spec);
+    for (size_t i = 0; i < wrapping->tensors; i++)
+        wrapping->frame_bytes[i] = trp_tensor_bytes(&inner->impl.spec.observations[i]);
+    TRP_TRY(trp_options_set(table, class->arguments, table->options[0].name, value));
+    if (wrapper->configure)
+        TRP_TRY(wrapper->configure(class->arguments, NULL, &class->impl.spec));
+    wrap(class, wrapping);
+    return TRP_OK;
+}

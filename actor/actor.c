@@ -1,10 +1,10 @@
 /* The environment loop: act, step, add, push, and now and then pull.
  *
- * Everything happens on the thread that calls run(): the copies are stepped together, and what one
- * vector step completed is handed to the writer before the next. When the replay table holds
- * inserts back the loop waits there, in short pieces so that a stop is seen; that is how the rate
- * limiter slows actors down. A replay server that is away is waited for with a bound, because it
- * may be restarting, and its writer sends again what was not confirmed.
+ * Acting happens on the thread that calls run(), pulling on another (feed.h): the copies are
+ * stepped together, and what one vector step completed is handed to the writer before the next.
+ * When the replay table holds inserts back the loop waits there, in short pieces so that a stop is
+ * seen; that is how the rate limiter slows actors down. A replay server that is away is waited for
+ * with a bound, because it may be restarting, and its writer sends again what was not confirmed.
  *
  * Other threads see counters only: they are copied under a mutex once per vector step. */
 #include <troupe/actor.h>
@@ -17,38 +17,42 @@
 #include <troupe/log.h>
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/status.h"
 #include "limits.h"
 #include "core/thread.h"
+#include "copies.h"
+#include "feed.h"
+#include "infos.h"
 
 struct trp_actor {
     trp_actor_loop_options options;
     char *name;
-    trp_params_client *client;
+    struct feed *feed; /* NULL: the policy stays as it is */
     trp_rng rng;
-    uint32_t copies;
-    size_t observation_bytes, action_bytes;
-    uint8_t *observations, *finals, *actions;
-    float *rewards;
-    bool *terminated, *truncated;
+    struct copies copies;
+    struct infos infos;
     double *running; /* return of each copy's episode so far */
     double returns[ACTOR_RETURNS];
-    int64_t pulled_at_ns;
+    int64_t asked_at_ns;
+    uint64_t asked_at_steps;
     uint64_t pulled_at_steps; /* own steps that the learner's total_steps includes */
+    bool asking;              /* for an answer that was not taken */
+    uint64_t matched_items;   /* of own.items: those that versions came for since the first */
     trp_actor_counters own;   /* the loop's; `shared` is what others read */
     struct mutex mutex;
     trp_actor_counters shared;
 };
 
-static void allocate_rows(trp_actor *actor)
+static trp_status check_options(const trp_actor_loop_options *options)
 {
-    uint32_t copies = actor->copies;
-    actor->observations = xcalloc(copies, actor->observation_bytes);
-    actor->finals = xcalloc(copies, actor->observation_bytes);
-    actor->actions = xcalloc(copies, actor->action_bytes);
-    actor->rewards = xcalloc(copies, sizeof *actor->rewards);
-    actor->terminated = xcalloc(copies, sizeof *actor->terminated);
-    actor->truncated = xcalloc(copies, sizeof *actor->truncated);
-    actor->running = xcalloc(copies, sizeof *actor->running);
+    if (options->sync_every_items > 0 && (!options->params || !options->adder))
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "actor: sync_every_items %" PRIu64 " needs parameters and an adder",
+                        options->sync_every_items);
+    if (options->max_lag > 0 && options->sync_every_items == 0)
+        return trp_fail(TRP_INVALID_ARGUMENT, "actor: max_lag %" PRIu32 " needs sync_every_items",
+                        options->max_lag);
+    return TRP_OK;
 }
 
 trp_status trp_actor_create(trp_actor **out, const trp_actor_loop_options *options)
@@ -59,18 +63,16 @@ trp_status trp_actor_create(trp_actor **out, const trp_actor_loop_options *optio
     actor->options = *options;
     actor->name = xstrdup(options->name ? options->name : "");
     trp_rng_init(&actor->rng, options->seed, 0);
-    actor->copies = trp_env_count(options->env);
-    actor->observation_bytes = trp_env_observation_bytes(options->env);
-    actor->action_bytes = trp_env_action_bytes(options->env);
-    allocate_rows(actor);
+    copies_prepare(&actor->copies, options->env, options->policy);
+    infos_prepare(&actor->infos, options->env);
+    actor->running = xcalloc(actor->copies.count, sizeof *actor->running);
     actor->own.last_return = actor->own.mean_return = NAN;
     actor->shared = actor->own;
-    trp_status status = TRP_OK;
-    if (options->params)
-        status = trp_params_client_create(&actor->client,
-                                          &(trp_params_client_options){.service = options->params,
-                                                                       .name = actor->name,
-                                                                       .stop = options->stop});
+    trp_status status = check_options(options);
+    if (status == TRP_OK && options->params)
+        status = feed_create(&actor->feed, &(trp_params_client_options){.service = options->params,
+                                                                        .name = actor->name,
+                                                                        .stop = options->stop});
     if (status == TRP_OK)
         *out = actor;
     else
@@ -86,53 +88,91 @@ static uint64_t actor_progress(const trp_actor *actor)
     return actor->own.total_steps + (actor->own.steps - actor->pulled_at_steps);
 }
 
-static trp_status pull(trp_actor *actor)
+static trp_status ask_for_parameters(trp_actor *actor)
+{
+    actor->asking = true;
+    actor->asked_at_steps = actor->own.steps;
+    actor->asked_at_ns = clock_now_ns(&clock_monotonic);
+    return feed_ask(actor->feed, actor->own.steps, actor->own.episodes);
+}
+
+/* A learner makes a version of every sync_every_items items, or of more when some were missed. */
+static void match_items(trp_actor *actor, uint64_t version)
+{
+    uint64_t ahead = actor->own.items - actor->matched_items;
+    uint64_t every = actor->options.sync_every_items, versions = version - actor->own.version;
+    if (every > 0 && actor->own.version > 0)
+        actor->matched_items += versions > ahead / every ? ahead : versions * every;
+}
+
+static trp_status take_answer(trp_actor *actor)
 {
     bool newer;
-    TRP_TRY(trp_params_client_pull(actor->client, actor->own.steps, actor->own.episodes, &newer));
-    trp_params_state state = trp_params_client_state(actor->client);
+    trp_params_state state;
+    actor->asking = false;
+    TRP_TRY(feed_take(actor->feed, &state, &actor->pulled_at_steps, &newer));
+    match_items(actor, state.version);
     actor->own.total_steps = state.total_steps;
     actor->own.earlier_steps = state.base_steps;
     actor->own.earlier_episodes = state.base_episodes;
     actor->own.version = state.version;
-    actor->pulled_at_steps = actor->own.steps;
-    actor->pulled_at_ns = clock_now_ns(&clock_monotonic);
     if (!newer)
         return TRP_OK;
     trp_policy *policy = actor->options.policy;
     return policy->impl->load(policy, state.params, state.count);
 }
 
+/* The answer to what is being asked. CANCELLED: stop. */
+static trp_status await_answer(trp_actor *actor)
+{
+    while (!feed_is_answered(actor->feed) && !feed_wait(actor->feed))
+        if (trp_stop_requested(actor->options.stop))
+            return trp_fail(TRP_CANCELLED, "pull of parameters: stop");
+    return take_answer(actor);
+}
+
+/* An answer that includes every step. */
+static trp_status pull(trp_actor *actor)
+{
+    if (actor->asking)
+        TRP_TRY(await_answer(actor));
+    TRP_TRY(ask_for_parameters(actor));
+    return await_answer(actor);
+}
+
 static bool pull_is_due(const trp_actor *actor)
 {
     const trp_actor_loop_options *options = &actor->options;
-    uint64_t steps = actor->own.steps - actor->pulled_at_steps;
+    uint64_t steps = actor->own.steps - actor->asked_at_steps;
     if (turns_active())
         return steps >= (options->pull_every_steps ? options->pull_every_steps : ACTOR_PULL_STEPS);
     if (options->pull_every_steps && steps >= options->pull_every_steps)
         return true;
     int64_t every_ms = options->pull_every_ms ? options->pull_every_ms : ACTOR_PULL_MS;
-    return clock_now_ns(&clock_monotonic) - actor->pulled_at_ns >= every_ms * 1000000;
+    return clock_now_ns(&clock_monotonic) - actor->asked_at_ns >= every_ms * 1000000;
 }
 
-static trp_status first_parameters(trp_actor *actor)
+/* Takes an answer if there is one, and asks for the next. The last steps before the limit are
+ * reported before it is decided whether they were the last. */
+static trp_status exchange(trp_actor *actor)
 {
-    if (!actor->client)
-        return TRP_OK;
-    TRP_TRY(trp_params_client_wait(actor->client, PARAMS_GIVE_UP_MS));
-    trp_params_state state = trp_params_client_state(actor->client);
-    trp_policy *policy = actor->options.policy;
-    TRP_TRY(policy->impl->load(policy, state.params, state.count));
-    return pull(actor);
+    uint64_t limit = actor->options.max_steps;
+    if (actor->asking && feed_is_answered(actor->feed))
+        TRP_TRY(take_answer(actor));
+    if (!actor->asking && pull_is_due(actor))
+        TRP_TRY(ask_for_parameters(actor));
+    if (turns_active())
+        return actor->asking ? take_answer(actor) : TRP_OK;
+    return limit > 0 && actor_progress(actor) >= limit ? pull(actor) : TRP_OK;
 }
 
 static trp_status pull_if_due(trp_actor *actor)
 {
-    if (!actor->client) {
+    if (actor->feed) {
+        TRP_TRY(exchange(actor));
+    } else {
         actor->own.total_steps = actor->own.steps;
         actor->pulled_at_steps = actor->own.steps;
-    } else if (pull_is_due(actor)) {
-        TRP_TRY(pull(actor));
     }
     uint64_t limit = actor->options.max_steps;
     actor->own.finished = limit > 0 && actor->own.total_steps >= limit;
@@ -140,6 +180,14 @@ static trp_status pull_if_due(trp_actor *actor)
 }
 
 /* ---- one vector step ----------------------------------------------------------------------- */
+
+static void begin_episode(trp_actor *actor, uint32_t copy)
+{
+    const void *row[TRP_OBSERVATIONS_MAX];
+    copies_observations(&actor->copies, copy, row);
+    if (actor->options.adder)
+        actor->options.adder->impl->first(actor->options.adder, copy, row);
+}
 
 static void count_return(trp_actor *actor, uint32_t copy)
 {
@@ -157,44 +205,24 @@ static void count_return(trp_actor *actor, uint32_t copy)
 
 static void add_copy(trp_actor *actor, uint32_t copy)
 {
-    const uint8_t *next = actor->observations + copy * actor->observation_bytes;
-    const uint8_t *final = actor->finals + copy * actor->observation_bytes;
-    bool last = actor->terminated[copy] || actor->truncated[copy];
+    const void *next[TRP_OBSERVATIONS_MAX];
+    trp_transition transition = copies_transition(&actor->copies, copy, actor->own.version, next);
     actor->own.steps++;
-    actor->running[copy] += actor->rewards[copy];
-    trp_adder *adder = actor->options.adder;
-    if (adder) {
-        trp_transition transition = {
-            .action = actor->actions + copy * actor->action_bytes,
-            .reward = actor->rewards[copy],
-            .discount = actor->terminated[copy] ? 0 : 1,
-            .next_observation = last ? final : next,
-            .last = last,
-            .version = actor->own.version,
-        };
-        adder->impl->add(adder, copy, &transition);
-        if (last)
-            adder->impl->first(adder, copy, next);
-    }
-    if (last)
-        count_return(actor, copy);
+    actor->running[copy] += transition.reward;
+    if (actor->options.adder)
+        actor->options.adder->impl->add(actor->options.adder, copy, &transition);
+    if (actor->infos.count > 0)
+        infos_add(&actor->infos, actor->options.env, copy, transition.last);
+    if (!transition.last)
+        return;
+    begin_episode(actor, copy);
+    count_return(actor, copy);
 }
 
 static trp_status step_copies(trp_actor *actor)
 {
-    trp_act act = {.observations = actor->observations,
-                   .rows = actor->copies,
-                   .steps = actor_progress(actor),
-                   .rng = &actor->rng,
-                   .actions = actor->actions};
-    trp_env_buffers buffers = {.observations = actor->observations,
-                               .final_observations = actor->finals,
-                               .rewards = actor->rewards,
-                               .terminated = actor->terminated,
-                               .truncated = actor->truncated};
-    TRP_TRY(actor->options.policy->impl->act(actor->options.policy, &act));
-    TRP_TRY(trp_env_step(actor->options.env, actor->actions, &buffers));
-    for (uint32_t copy = 0; copy < actor->copies; copy++)
+    TRP_TRY(copies_step(&actor->copies, actor_progress(actor), &actor->rng));
+    for (uint32_t copy = 0; copy < actor->copies.count; copy++)
         add_copy(actor, copy);
     return TRP_OK;
 }
@@ -240,6 +268,40 @@ static trp_status push_items(trp_actor *actor)
     return status;
 }
 
+static bool is_too_far_ahead(const trp_actor *actor)
+{
+    uint64_t every = actor->options.sync_every_items;
+    uint64_t ahead = actor->own.items - actor->matched_items;
+    return every > 0 && ahead / every > actor->options.max_lag;
+}
+
+/* Waits for the version that is made of the items so far. They must not wait for company on the
+ * way to who makes it. */
+static trp_status wait_for_version(trp_actor *actor)
+{
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, ACTOR_SYNC_GIVE_UP_MS);
+    while (is_too_far_ahead(actor) && !trp_stop_requested(actor->options.stop)) {
+        trp_adder *adder = actor->options.adder;
+        trp_status status = adder->impl->flush(adder, turns_active() ? 0 : ACTOR_PUSH_MS);
+        if (!status_is_transient(status))
+            TRP_TRY(status);
+        TRP_TRY(pull(actor));
+        if (!is_too_far_ahead(actor))
+            break;
+        if (deadline_passed(deadline, &clock_monotonic))
+            return trp_fail(TRP_DEADLINE_EXCEEDED,
+                            "actor: no version after %" PRIu64 " within %d s, although %" PRIu64
+                            " items are ahead of it (sync_every_items %" PRIu64 ")",
+                            actor->own.version, ACTOR_SYNC_GIVE_UP_MS / 1000,
+                            actor->own.items - actor->matched_items,
+                            actor->options.sync_every_items);
+        turns_pass();
+        if (!turns_active())
+            trp_stop_wait(actor->options.stop, ACTOR_SYNC_MS);
+    }
+    return TRP_OK;
+}
+
 /* A stop must not take long: what a table still holds back by then is lost, and it is said. Where
  * threads take turns everything that can be confirmed already is, and what is held back is the same
  * in every repetition. */
@@ -264,11 +326,14 @@ static void actor_share_counters(trp_actor *actor)
     mutex_unlock(&actor->mutex);
 }
 
-static void report_epsilon(trp_actor *actor)
+static void read_metrics(trp_actor *actor)
 {
-    trp_policy *policy = actor->options.policy;
-    if (policy->impl->epsilon)
-        actor->own.epsilon = policy->impl->epsilon(policy, actor_progress(actor));
+    const trp_policy *policy = actor->options.policy;
+    trp_actor_counters *own = &actor->own;
+    own->metric_count = policy->impl->metrics
+                            ? policy->impl->metrics(policy, actor_progress(actor), own->metrics)
+                            : 0;
+    own->metric_count += infos_metrics(&actor->infos, own->metrics + own->metric_count);
 }
 
 /* A later life of an actor must not repeat what an earlier one drew, least of all its item keys:
@@ -276,13 +341,13 @@ static void report_epsilon(trp_actor *actor)
  * so only a run that has to repeat tells them apart by what the learner remembers. */
 static void begin_life(trp_actor *actor)
 {
-    uint64_t life = actor->client ? trp_params_client_state(actor->client).base_steps : 0;
+    uint64_t life = actor->own.earlier_steps;
     if (life == 0)
         return;
     if (!turns_active())
         life = trp_rng_entropy();
     trp_rng_init(&actor->rng, actor->options.seed, life);
-    for (uint32_t copy = 0; copy < actor->copies; copy++)
+    for (uint32_t copy = 0; copy < actor->copies.count; copy++)
         trp_env_seed(actor->options.env, copy, trp_rng_u64(&actor->rng));
     trp_adder *adder = actor->options.adder;
     if (adder && adder->impl->reseed)
@@ -291,12 +356,12 @@ static void begin_life(trp_actor *actor)
 
 static trp_status begin(trp_actor *actor)
 {
-    TRP_TRY(first_parameters(actor));
+    if (actor->feed)
+        TRP_TRY(pull(actor));
     begin_life(actor);
-    TRP_TRY(trp_env_reset(actor->options.env, actor->observations));
-    trp_adder *adder = actor->options.adder;
-    for (uint32_t copy = 0; adder && copy < actor->copies; copy++)
-        adder->impl->first(adder, copy, actor->observations + copy * actor->observation_bytes);
+    TRP_TRY(copies_reset(&actor->copies));
+    for (uint32_t copy = 0; copy < actor->copies.count; copy++)
+        begin_episode(actor, copy);
     return TRP_OK;
 }
 
@@ -307,7 +372,8 @@ static trp_status actor_loop(trp_actor *actor)
         TRP_TRY(step_copies(actor));
         TRP_TRY(push_items(actor));
         TRP_TRY(pull_if_due(actor));
-        report_epsilon(actor);
+        TRP_TRY(wait_for_version(actor));
+        read_metrics(actor);
         actor_share_counters(actor);
         turns_pass();
     }
@@ -338,16 +404,12 @@ void trp_actor_destroy(trp_actor *actor)
 {
     if (!actor)
         return;
-    trp_params_client_destroy(actor->client);
+    feed_destroy(actor->feed);
     trp_adder_destroy(actor->options.adder);
+    copies_cleanup(&actor->copies);
+    infos_cleanup(&actor->infos);
     trp_policy_destroy(actor->options.policy);
     trp_env_destroy(actor->options.env);
-    free(actor->observations);
-    free(actor->finals);
-    free(actor->actions);
-    free(actor->rewards);
-    free(actor->terminated);
-    free(actor->truncated);
     free(actor->running);
     free(actor->name);
     mutex_cleanup(&actor->mutex);

@@ -11,6 +11,13 @@ enum {
      * at 10 000 steps/s, and are little beside a table's error buffer. */
     ADDER_IN_FLIGHT_PER_COPY = 64,
     ADDER_IN_FLIGHT_MIN = 256,
+    /* sequence_adder.c: steps of an item: an hour of Atari at 15 decisions a second. */
+    SEQUENCE_MAX = 65536,
+    /* The rows of an episode that share a chunk: headers are little beside them, and a copy keeps
+     * no more of them. */
+    EPISODE_BURST = 64,
+    /* adder.c: the name of a column, "next_observation/" and the environment's own. */
+    ADDER_NAME_BYTES_MAX = 256,
     /* params_client.c: one pull of a few megabytes takes milliseconds; a learner restarts within
      * a minute. Retries wait 10 ms, doubling up to 640 ms. */
     PARAMS_TIMEOUT_MS = 2000,
@@ -20,6 +27,12 @@ enum {
      * know no time and pull every so many steps. */
     ACTOR_PULL_MS = 50,
     ACTOR_PULL_STEPS = 64,
+    /* feed.c: how long one wait for an answer lasts before the stop is looked at. */
+    ACTOR_FEED_MS = 50,
+    /* actor.c: pauses between questions for a version that has to come, and how long it may take:
+     * an update of a large network on a slow machine takes minutes. */
+    ACTOR_SYNC_MS = 2,
+    ACTOR_SYNC_GIVE_UP_MS = 600000,
     /* actor.c: how long one wait for the replay table lasts before the stop is looked at (it is
      * not woken by it), how long a missing server is waited for, and the last flush. */
     ACTOR_PUSH_MS = 200,

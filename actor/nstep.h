@@ -5,17 +5,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <troupe/actor.h>
+#include "adder.h"
 
 struct nstep_sizes {
     uint32_t n_step;
-    size_t observation_bytes, action_bytes;
     double discount;
+    struct blob observation; /* the tensors of an observation */
+    struct blob choice;      /* the action, then the extras */
 };
 
 /* One item; pointers are borrowed from the window and the transition. */
 struct nstep_item {
-    const void *observation, *action, *next_observation;
+    const uint8_t *observation, *choice; /* blobs */
+    const void *const *next_observations;
     float reward, discount;
     uint64_t version;
 };
@@ -24,11 +26,12 @@ typedef void (*nstep_emit)(void *context, const struct nstep_item *item);
 
 struct nstep_window;
 
+/* `sizes` outlives the window. */
 struct nstep_window *nstep_create(const struct nstep_sizes *sizes);
 void nstep_destroy(struct nstep_window *window); /* NULL is fine */
 
-/* Forgets the window: `observation` begins an episode. */
-void nstep_first(struct nstep_window *window, const void *observation);
+/* Forgets the window: `observations` begin an episode. */
+void nstep_first(struct nstep_window *window, const void *const *observations);
 
 /* Adds a step and emits 1 item, or up to n_step at the end of an episode. After an end, or before
  * the first nstep_first(), it is a bug to add. */

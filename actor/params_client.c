@@ -6,7 +6,7 @@
  * Parameters that silently stop changing are worse than a failure. So a pull that fails is tried
  * again until it worked or give_up_ms passed, the first failure is logged, and the last one is
  * returned. The parameters stay inside the reply that brought them: no copy. */
-#include <troupe/actor.h>
+#include <troupe/params.h>
 
 #include <assert.h>
 #include <inttypes.h>
@@ -30,6 +30,11 @@ struct trp_params_client {
     Troupe__PullReply *holds; /* the reply that brought the parameters */
     trp_params_state state;
 };
+
+const ProtobufCServiceDescriptor *trp_params_descriptor(void)
+{
+    return &troupe__params__descriptor;
+}
 
 trp_status trp_params_client_create(trp_params_client **out,
                                     const trp_params_client_options *options)

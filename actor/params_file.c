@@ -1,6 +1,6 @@
 /* One version of the parameters as a file: what an evaluator saves and what `eval` plays. It has
  * the tensor and notes that a learner's checkpoint has too, so either can be loaded. */
-#include <troupe/actor.h>
+#include <troupe/params.h>
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -6,13 +6,15 @@
  * one. */
 #include <troupe/agent.h>
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/hash.h"
+#include "core/option_table.h"
 #include "core/thread.h"
 
-enum stream { STREAM_ENV = 1, STREAM_EXPLORATION, STREAM_KEYS, STREAM_PARAMS };
+enum stream { STREAM_ENV = 1, STREAM_EXPLORATION, STREAM_KEYS, STREAM_PARAMS, STREAM_DATASET };
 
 static uint64_t stream_seed(uint64_t seed, enum stream stream, const char *name, uint32_t index)
 {
@@ -22,6 +24,18 @@ static uint64_t stream_seed(uint64_t seed, enum stream stream, const char *name,
     return trp_rng_u64(&rng);
 }
 
+trp_status trp_agent_table_list_add(trp_agent_table_list *list, const trp_table_options *table,
+                                    trp_columns *columns)
+{
+    assert(list->count < TRP_AGENT_TABLES_MAX);
+    trp_table_options *added = &list->tables[list->count];
+    *added = *table;
+    trp_status status = trp_signature_encode(columns->specs, columns->count, &added->signature);
+    trp_columns_cleanup(columns);
+    list->count += status == TRP_OK;
+    return status;
+}
+
 void trp_agent_table_list_cleanup(trp_agent_table_list *list)
 {
     for (size_t i = 0; i < list->count; i++)
@@ -29,16 +43,38 @@ void trp_agent_table_list_cleanup(trp_agent_table_list *list)
     list->count = 0;
 }
 
+trp_agent trp_agent_make(const trp_agent_impl *impl, const void *options)
+{
+    trp_agent agent;
+    memset(&agent, 0, sizeof agent);
+    agent.impl = impl;
+    if (!impl->options)
+        return agent;
+    assert(impl->options->bytes <= TRP_AGENT_OPTION_BYTES);
+    for (size_t i = 0; i < impl->options->count; i++)
+        assert(impl->options->options[i].type != TRP_OPTION_TEXT);
+    trp_options_resolve(impl->options, options, agent.options.bytes);
+    return agent;
+}
+
 uint64_t trp_agent_hash(const trp_agent *agent)
 {
-    uint64_t hash = hash_bytes(HASH_BYTES_EMPTY, agent->impl->name, strlen(agent->impl->name));
+    const trp_agent_impl *impl = agent->impl;
+    uint64_t hash = hash_bytes(HASH_BYTES_EMPTY, impl->name, strlen(impl->name) + 1);
+    if (impl->options)
+        return options_hash(hash, impl->options, agent->options.bytes);
     return hash_bytes(hash, agent->options.bytes, sizeof agent->options.bytes);
 }
 
 static trp_status find_and_check(const trp_agent *agent, const char *env, const trp_env_spec **spec)
 {
+    const trp_agent_impl *impl = agent->impl;
     TRP_TRY(trp_env_find(env, spec));
-    return agent->impl->check(agent, *spec);
+    trp_status status =
+        impl->options ? trp_options_check(impl->options, agent->options.bytes) : TRP_OK;
+    if (status != TRP_OK)
+        return trp_fail(status, "%s: %s", impl->name, trp_last_error());
+    return impl->check ? impl->check(agent, *spec) : TRP_OK;
 }
 
 trp_status trp_agent_check(const trp_agent *agent, const char *env)
@@ -60,23 +96,26 @@ trp_status trp_agent_tables(const trp_agent *agent, const char *env, trp_agent_t
 static trp_status make_parts(const trp_agent *agent, const trp_env_spec *spec,
                              const trp_agent_actor_options *options, trp_actor_loop_options *loop)
 {
-    uint32_t copies = options->copies ? options->copies : 1;
     uint64_t env_seed = stream_seed(options->seed, STREAM_ENV, options->name, options->index);
     /* Keys of items must differ between runs on one store; only a repeatable run needs them to be
      * the same. */
     uint64_t key_seed =
         turns_active() ? stream_seed(options->seed, STREAM_KEYS, options->name, options->index) : 0;
     TRP_TRY(trp_env_create(&loop->env, options->env,
-                           &(trp_env_options){.count = copies, .seed = env_seed}));
+                           &(trp_env_options){.count = options->copies, .seed = env_seed}));
     TRP_TRY(agent->impl->policy(agent, spec,
-                                &(trp_policy_options){.rows = copies,
+                                &(trp_policy_options){.rows = options->copies,
                                                       .index = options->index,
-                                                      .count = options->count ? options->count : 1},
+                                                      .count = options->count},
                                 &loop->policy));
-    return agent->impl->adder(
-        agent, spec,
-        &(trp_adder_options){.replay = options->replay, .copies = copies, .seed = key_seed},
-        &loop->adder);
+    TRP_TRY(agent->impl->adder(agent,
+                               &(trp_adder_options){.replay = options->replay,
+                                                    .env = spec,
+                                                    .extras = &loop->policy->extras,
+                                                    .copies = options->copies,
+                                                    .seed = key_seed},
+                               &loop->adder));
+    return trp_columns_check(&loop->policy->extras, &loop->adder->extras, "extras of the policy");
 }
 
 trp_status trp_agent_actor_create(trp_actor **out, const trp_agent *agent,
@@ -91,6 +130,8 @@ trp_status trp_agent_actor_create(trp_actor **out, const trp_agent *agent,
         .stop = options->stop,
         .seed = stream_seed(options->seed, STREAM_EXPLORATION, options->name, options->index),
         .max_steps = options->max_steps,
+        .sync_every_items = options->sync_every_items,
+        .max_lag = options->max_lag,
     };
     trp_status status = make_parts(agent, spec, options, &loop);
     if (status == TRP_OK)
@@ -101,6 +142,34 @@ trp_status trp_agent_actor_create(trp_actor **out, const trp_agent *agent,
     return status;
 }
 
+static trp_status make_source(const trp_agent_learner_options *options, trp_source **source)
+{
+    trp_dataset_source_options dataset = options->dataset;
+    if (!dataset.dir)
+        return trp_sampler_source_create(
+            source, &(trp_sampler_source_options){.shards = options->replays,
+                                                  .shard_count = options->replay_count,
+                                                  .prefetch = options->prefetch});
+    dataset.prefetch = options->prefetch;
+    dataset.seed = stream_seed(options->seed, STREAM_DATASET, NULL, options->index);
+    return trp_dataset_source_create(source, &dataset);
+}
+
+/* Every source is a table of the replay servers or of the store. */
+static trp_status make_sources(const trp_agent_learner_options *options, const trp_updater *updater,
+                               trp_source **sources)
+{
+    for (size_t i = 0; i < updater->source_count; i++) {
+        trp_status status = make_source(options, &sources[i]);
+        if (status == TRP_OK)
+            continue;
+        while (i-- > 0)
+            trp_source_destroy(sources[i]);
+        return status;
+    }
+    return TRP_OK;
+}
+
 trp_status trp_agent_learner_create(trp_learner **out, const trp_agent *agent,
                                     const trp_agent_learner_options *options)
 {
@@ -108,11 +177,17 @@ trp_status trp_agent_learner_create(trp_learner **out, const trp_agent *agent,
     const trp_env_spec *spec;
     TRP_TRY(find_and_check(agent, options->env, &spec));
     trp_learner_loop_options loop = options->loop;
-    TRP_TRY(agent->impl->updater(
-        agent, spec,
-        &(trp_updater_options){.batch_size = options->batch_size,
-                               .seed = stream_seed(options->seed, STREAM_PARAMS, NULL, 0)},
-        &loop.updater));
+    loop.seed = stream_seed(options->seed, STREAM_PARAMS, NULL, options->index);
+    TRP_TRY(agent->impl->updater(agent, spec, &(trp_updater_options){options->batch_size},
+                                 &loop.updater));
+    trp_source *sources[TRP_UPDATER_SOURCES_MAX];
+    trp_status status = make_sources(options, loop.updater, sources);
+    if (status != TRP_OK) {
+        trp_updater_destroy(loop.updater);
+        return status;
+    }
+    loop.sources = sources;
+    loop.source_count = loop.updater->source_count;
     return trp_learner_create(out, &loop);
 }
 
@@ -122,6 +197,6 @@ trp_status trp_agent_policy_create(trp_policy **out, const trp_agent *agent, con
     *out = NULL;
     const trp_env_spec *spec;
     TRP_TRY(find_and_check(agent, env, &spec));
-    return agent->impl->policy(
-        agent, spec, &(trp_policy_options){.rows = rows, .count = 1, .greedy = true}, out);
+    return agent->impl->policy(agent, spec, &(trp_policy_options){.rows = rows, .greedy = true},
+                               out);
 }

@@ -6,6 +6,8 @@
 
 #define DQN_TABLE "transitions"
 
+extern const trp_option_table dqn_option_table;
+
 /* The options inside an agent, defaults filled in: numbers mean themselves, 0 included. */
 trp_dqn_options dqn_options(const trp_agent *agent);
 

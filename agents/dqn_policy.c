@@ -27,6 +27,36 @@ static double policy_epsilon(const trp_policy *base, uint64_t steps)
     return dqn_epsilon(&policy->options, policy->place.index, policy->place.count, steps);
 }
 
+/* The flags of one row; NULL: everything is allowed. */
+static const bool *row_mask(const struct dqn_policy *policy, const trp_act *act, uint32_t row)
+{
+    return act->mask ? act->mask + (size_t)row * policy->spec.outputs : NULL;
+}
+
+/* Any of the choices that are allowed, each as likely. */
+static int32_t draw(const struct dqn_policy *policy, trp_rng *rng, const bool *mask)
+{
+    if (!mask)
+        return (int32_t)trp_rng_below(rng, policy->spec.outputs);
+    uint32_t allowed = 0, choice = 0;
+    for (uint32_t i = 0; i < policy->spec.outputs; i++)
+        allowed += mask[i];
+    for (uint64_t skip = trp_rng_below(rng, allowed); !mask[choice] || skip > 0; choice++)
+        skip -= mask[choice];
+    return (int32_t)choice;
+}
+
+static int32_t best(const struct dqn_policy *policy, const float *values, const bool *mask)
+{
+    if (!mask)
+        return (int32_t)trp_argmax(values, policy->spec.outputs);
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < policy->spec.outputs; i++)
+        if (mask[i] && (!mask[best] || values[i] > values[best]))
+            best = i;
+    return (int32_t)best;
+}
+
 /* Chooses for the rows that explore and marks the others with -1. True: there are others. */
 static bool explore(const struct dqn_policy *policy, const trp_act *act, int32_t *actions)
 {
@@ -34,7 +64,7 @@ static bool explore(const struct dqn_policy *policy, const trp_act *act, int32_t
     bool others = false;
     for (uint32_t row = 0; row < act->rows; row++) {
         bool greedy = epsilon <= 0 || trp_rng_double(act->rng) >= epsilon;
-        actions[row] = greedy ? -1 : (int32_t)trp_rng_below(act->rng, policy->spec.outputs);
+        actions[row] = greedy ? -1 : draw(policy, act->rng, row_mask(policy, act, row));
         others = others || greedy;
     }
     return others;
@@ -49,11 +79,11 @@ static trp_status policy_act(trp_policy *base, const trp_act *act)
                         act->rows, policy->place.rows);
     if (!explore(policy, act, actions))
         return TRP_OK;
-    trp_net_forward(policy->net, policy->params, act->observations, act->rows, policy->values);
+    trp_net_forward(policy->net, policy->params, act->observations[0], act->rows, policy->values);
     for (uint32_t row = 0; row < act->rows; row++)
         if (actions[row] < 0)
-            actions[row] = (int32_t)trp_argmax(policy->values + (size_t)row * policy->spec.outputs,
-                                               policy->spec.outputs);
+            actions[row] = best(policy, policy->values + (size_t)row * policy->spec.outputs,
+                                row_mask(policy, act, row));
     return TRP_OK;
 }
 
@@ -76,10 +106,16 @@ static void policy_destroy(trp_policy *base)
     free(policy);
 }
 
+static size_t policy_metrics(const trp_policy *base, uint64_t steps, trp_metric *metrics)
+{
+    metrics[0] = (trp_metric){"epsilon", policy_epsilon(base, steps)};
+    return 1;
+}
+
 static const trp_policy_impl policy_impl = {
     .act = policy_act,
     .load = policy_load,
-    .epsilon = policy_epsilon,
+    .metrics = policy_metrics,
     .destroy = policy_destroy,
 };
 

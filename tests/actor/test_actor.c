@@ -15,7 +15,7 @@
 #include <troupe/log.h>
 #include "core/alloc.h"
 #include "core/thread.h"
-#include "learner/publisher.h"
+#include <troupe/publisher.h>
 #include "params.pb-c.h"
 
 enum { COUNT = 16, KEPT = 4096 };
@@ -48,16 +48,16 @@ static trp_status walk_step(void *state, trp_rng *rng, const void *action, trp_e
     return TRP_OK;
 }
 
-static void walk_observe(const void *state, void *observation)
+static void walk_observe(const void *state, void *const *observations)
 {
     const struct walk *walk = state;
     float values[2] = {(float)walk->steps, (float)walk->start};
-    memcpy(observation, values, sizeof values);
+    memcpy(observations[0], values, sizeof values);
 }
 
 static const trp_env_impl walk_impl = {
     .spec = {.name = "Walk",
-             .observation = {.name = "o", .dtype = TRP_FLOAT32, .rank = 1, .shape = {2}},
+             .observations = {{.name = "o", .dtype = TRP_FLOAT32, .rank = 1, .shape = {2}}},
              .action_kind = TRP_ACTION_DISCRETE,
              .action_count = 10,
              .max_episode_steps = 5},
@@ -67,6 +67,24 @@ static const trp_env_impl walk_impl = {
     .observe = walk_observe,
 };
 
+/* The same with everything optional: a mask (lengths above steps + 2), a discount, infos. */
+static trp_status strict_walk_step(void *state, trp_rng *rng, const void *action,
+                                   trp_env_outcome *outcome)
+{
+    TRP_TRY(walk_step(state, rng, action, outcome));
+    outcome->discount = 0.5F;
+    outcome->infos[0] = outcome->infos[1] = (double)((const struct walk *)state)->steps;
+    if (outcome->infos[1] == 2)
+        outcome->infos[1] = NAN;
+    return TRP_OK;
+}
+
+static void strict_walk_mask(const void *state, bool *allowed)
+{
+    for (int64_t i = 3 + ((const struct walk *)state)->steps; i < 9; i++)
+        allowed[i] = true;
+}
+
 /* ---- a policy that always answers `action`, or each row's copy number + 1 ---------------------
  */
 
@@ -75,14 +93,23 @@ struct constant {
     int32_t action; /* 0: copy number + 1 */
     uint32_t *loads;
     uint64_t *last_steps;
+    bool obedient; /* the first that is allowed */
 };
+
+static int32_t first_allowed(const trp_act *act, uint32_t row)
+{
+    const bool *mask = act->mask + (size_t)row * 10;
+    return (int32_t)((const bool *)memchr(mask, true, 10) - mask);
+}
 
 static trp_status constant_act(trp_policy *base, const trp_act *act)
 {
     struct constant *policy = (struct constant *)base;
     int32_t *actions = act->actions;
     for (uint32_t row = 0; row < act->rows; row++)
-        actions[row] = policy->action ? policy->action : (int32_t)row + 1;
+        actions[row] = policy->obedient ? first_allowed(act, row)
+                       : policy->action ? policy->action
+                                        : (int32_t)row + 1;
     if (policy->last_steps)
         *policy->last_steps = act->steps;
     return TRP_OK;
@@ -98,10 +125,11 @@ static trp_status constant_load(trp_policy *base, const float *params, size_t co
     return TRP_OK;
 }
 
-static double constant_epsilon(const trp_policy *base, uint64_t steps)
+static size_t constant_metrics(const trp_policy *base, uint64_t steps, trp_metric *metrics)
 {
     (void)base;
-    return steps >= 10 ? 0.25 : 1;
+    metrics[0] = (trp_metric){"boldness", steps >= 10 ? 0.25 : 1};
+    return 1;
 }
 
 static void constant_destroy(trp_policy *base)
@@ -111,7 +139,7 @@ static void constant_destroy(trp_policy *base)
 
 static const trp_policy_impl constant_impl = {.act = constant_act,
                                               .load = constant_load,
-                                              .epsilon = constant_epsilon,
+                                              .metrics = constant_metrics,
                                               .destroy = constant_destroy};
 
 static struct constant *constant_create(int32_t action)
@@ -122,6 +150,47 @@ static struct constant *constant_create(int32_t action)
     return policy;
 }
 
+/* ---- a policy that remembers ---------------------------------------------------------------- */
+
+enum { SLOTS = 4 };
+
+/* Counts the steps of each slot's episode, which is what Walk shows, too; the count before the step
+ * is its extra. Its episodes end after slot + 2 steps. */
+struct counting {
+    trp_policy base;
+    float steps[SLOTS];
+};
+
+static trp_status counting_act(trp_policy *base, const trp_act *act)
+{
+    struct counting *policy = (struct counting *)base;
+    const float(*seen)[2] = act->observations[0];
+    float *extra = act->extras[0];
+    for (uint32_t row = 0; row < act->rows; row++) {
+        uint32_t slot = act->slots[row];
+        int32_t length = (int32_t)slot + 2;
+        if (act->first[row])
+            policy->steps[slot] = 0;
+        assert_float_equal(act->rewards[row], act->first[row] ? 0 : 1, 0);
+        assert_int_equal(((const int32_t *)act->last_actions)[row], act->first[row] ? 0 : length);
+        assert_float_equal(seen[row][0], policy->steps[slot], 0);
+        extra[row] = policy->steps[slot]++;
+        ((int32_t *)act->actions)[row] = length;
+    }
+    return TRP_OK;
+}
+
+static const trp_policy_impl counting_impl = {
+    .act = counting_act, .load = constant_load, .destroy = constant_destroy};
+
+static trp_policy *counting_create(void)
+{
+    struct counting *policy = xcalloc(1, sizeof *policy);
+    policy->base.impl = &counting_impl;
+    trp_columns_add(&policy->base.extras, "core", &(trp_tensor_spec){.dtype = TRP_FLOAT32});
+    return &policy->base;
+}
+
 /* ---- an adder that records ----------------------------------------------------------------- */
 
 struct record {
@@ -129,6 +198,7 @@ struct record {
     uint32_t copy;
     float observation[2]; /* the first one, or the next one */
     float reward, discount;
+    float extra, unused;
     uint64_t version;
 };
 
@@ -144,6 +214,7 @@ struct recording {
 
 struct recorder {
     trp_adder base;
+    bool extra; /* steps have one, a float */
     struct recording *recording;
 };
 
@@ -154,11 +225,11 @@ static struct record *next_record(trp_adder *base)
     return &recording->records[recording->count++];
 }
 
-static void recorder_first(trp_adder *base, uint32_t copy, const void *observation)
+static void recorder_first(trp_adder *base, uint32_t copy, const void *const *observations)
 {
     struct record *record = next_record(base);
     *record = (struct record){.first = true, .copy = copy};
-    memcpy(record->observation, observation, sizeof record->observation);
+    memcpy(record->observation, observations[0], sizeof record->observation);
 }
 
 static void recorder_add(trp_adder *base, uint32_t copy, const trp_transition *transition)
@@ -169,7 +240,8 @@ static void recorder_add(trp_adder *base, uint32_t copy, const trp_transition *t
                               .reward = transition->reward,
                               .discount = transition->discount,
                               .version = transition->version};
-    memcpy(record->observation, transition->next_observation, sizeof record->observation);
+    memcpy(record->observation, transition->next_observations[0], sizeof record->observation);
+    record->extra = ((struct recorder *)base)->extra ? *(const float *)transition->extras[0] : 0;
 }
 
 static trp_status recorder_push(trp_adder *base, int64_t timeout_ms)
@@ -210,7 +282,7 @@ static const trp_adder_impl recorder_impl = {.first = recorder_first,
 /* ---- fixture ------------------------------------------------------------------------------- */
 
 struct fixture {
-    struct publisher *publisher;
+    trp_publisher *publisher;
     trp_stop *stop;
     struct recording recording;
     uint32_t loads;
@@ -220,13 +292,13 @@ struct fixture {
 static void publish(struct fixture *fixture, uint64_t version)
 {
     float params[COUNT] = {0};
-    publisher_publish(fixture->publisher, params, version, 0);
+    trp_publisher_publish(fixture->publisher, params, version, 0);
 }
 
 static int setup(void **state)
 {
     struct fixture *fixture = xcalloc(1, sizeof *fixture);
-    fixture->publisher = publisher_create(COUNT);
+    fixture->publisher = trp_publisher_create(COUNT);
     fixture->stop = trp_stop_create();
     publish(fixture, 1);
     *state = fixture;
@@ -236,7 +308,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct fixture *fixture = *state;
-    publisher_destroy(fixture->publisher);
+    trp_publisher_destroy(fixture->publisher);
     trp_stop_destroy(fixture->stop);
     free(fixture);
     return 0;
@@ -257,7 +329,7 @@ static trp_actor_loop_options loop_options(struct fixture *fixture, int32_t acti
                                     .env = env,
                                     .policy = &policy->base,
                                     .adder = &recorder->base,
-                                    .params = publisher_service(fixture->publisher),
+                                    .params = trp_publisher_service(fixture->publisher),
                                     .stop = fixture->stop,
                                     .seed = 3,
                                     .pull_every_steps = 1,
@@ -302,6 +374,37 @@ static void episodes_reach_the_adder_step_by_step(void **state)
     }
 }
 
+static void what_a_policy_remembers_ends_with_the_episode(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_actor_loop_options options = loop_options(fixture, 1, SLOTS);
+    trp_policy_destroy(options.policy);
+    options.policy = counting_create();
+    ((struct recorder *)options.adder)->extra = true;
+    options.max_steps = 12 * SLOTS;
+    run(&options, TRP_OK);
+    size_t steps = 0;
+    for (size_t i = 0; i < fixture->recording.count; i++) {
+        const struct record *record = &fixture->recording.records[i];
+        if (record->first)
+            continue;
+        assert_float_equal(record->extra + 1, record->observation[0], 0);
+        steps++;
+    }
+    assert_int_equal(steps, 12 * SLOTS);
+}
+
+static void evaluation_resets_what_a_policy_remembers(void **state)
+{
+    (void)state;
+    trp_policy *policy = counting_create();
+    trp_evaluation result;
+    trp_evaluate_options options = {.env = "Walk", .episodes = 4 * SLOTS, .copies = SLOTS};
+    assert_int_equal(trp_evaluate(policy, &options, &result), TRP_OK);
+    assert_float_equal(result.mean, (2 + 3 + 4 + 5) / 4., 0); /* the act itself asserts more */
+    trp_policy_destroy(policy);
+}
+
 static void a_truncated_episode_keeps_its_discount(void **state)
 {
     struct fixture *fixture = *state;
@@ -342,10 +445,31 @@ static void counters_tell_what_happened(void **state)
     assert_int_equal(counters.version, 1);
     assert_float_equal(counters.last_return, 4, 0);
     assert_float_equal(counters.mean_return, 4, 0);
-    assert_float_equal(counters.epsilon, 0.25, 0);
+    assert_int_equal(counters.metric_count, 1);
+    assert_string_equal(counters.metrics[0].name, "boldness");
+    assert_float_equal(counters.metrics[0].value, 0.25, 0);
     assert_true(counters.finished);
-    assert_int_equal(publisher_totals(fixture->publisher).steps, 12);
-    assert_int_equal(publisher_totals(fixture->publisher).episodes, 3);
+    assert_int_equal(trp_publisher_totals(fixture->publisher).steps, 12);
+    assert_int_equal(trp_publisher_totals(fixture->publisher).episodes, 3);
+}
+
+static void masks_discounts_and_infos_reach_who_is_concerned(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_actor_loop_options options = loop_options(fixture, 3, 2);
+    ((struct constant *)options.policy)->obedient = true;
+    trp_env_destroy(options.env);
+    assert_int_equal(trp_env_create(&options.env, "StrictWalk", &(trp_env_options){.count = 2}),
+                     TRP_OK);
+    trp_actor_counters counters = run(&options, TRP_OK);
+    assert_int_equal(counters.episodes, 2); /* none ends before the time limit */
+    const struct record *records = fixture->recording.records;
+    for (size_t i = 2; i < fixture->recording.count; i++)
+        assert_true(records[i].first || records[i].discount == 0.5F);
+    assert_int_equal(counters.metric_count, 3);
+    assert_string_equal(counters.metrics[1].name, "place");
+    assert_float_equal(counters.metrics[1].value, 5, 0);
+    assert_float_equal(counters.metrics[2].value, (1 + 3 + 4 + 5) / 4.0, 0);
 }
 
 static void returns_are_not_a_number_before_the_first_episode(void **state)
@@ -381,8 +505,8 @@ static void parameters_are_loaded_once_per_version(void **state)
 static void schedules_see_the_steps_of_all_actors(void **state)
 {
     struct fixture *fixture = *state;
-    struct client_counts other = {.name = "actor/1", .steps = 1000};
-    assert_int_equal(publisher_restore(fixture->publisher, &other), TRP_OK);
+    trp_client_counts other = {.name = "actor/1", .steps = 1000};
+    assert_int_equal(trp_publisher_restore(fixture->publisher, &other), TRP_OK);
     trp_actor_loop_options options = loop_options(fixture, 3, 1);
     options.max_steps = 1012;
     trp_actor_counters counters = run(&options, TRP_OK);
@@ -635,13 +759,23 @@ static void evaluation_says_what_is_wrong(void **state)
 int main(void)
 {
     trp_log_set_level(TRP_ERROR); /* failures below are on purpose */
-    if (trp_env_register(&walk_impl) != TRP_OK)
+    static trp_env_impl strict;
+    strict = walk_impl;
+    strict.spec.name = "StrictWalk";
+    strict.spec.infos[0] = (trp_env_info){"place", TRP_INFO_LAST};
+    strict.spec.infos[1] = (trp_env_info){"mean_place", TRP_INFO_MEAN};
+    strict.step = strict_walk_step;
+    strict.mask = strict_walk_mask;
+    if (trp_env_register(&walk_impl) != TRP_OK || trp_env_register(&strict) != TRP_OK)
         return 1;
     const struct CMUnitTest tests[] = {
         WITH_FIXTURE(episodes_reach_the_adder_step_by_step),
         WITH_FIXTURE(a_truncated_episode_keeps_its_discount),
+        WITH_FIXTURE(what_a_policy_remembers_ends_with_the_episode),
+        WITH_FIXTURE(evaluation_resets_what_a_policy_remembers),
         WITH_FIXTURE(copies_keep_their_own_episodes),
         WITH_FIXTURE(counters_tell_what_happened),
+        WITH_FIXTURE(masks_discounts_and_infos_reach_who_is_concerned),
         WITH_FIXTURE(returns_are_not_a_number_before_the_first_episode),
         WITH_FIXTURE(items_carry_the_version_that_chose_them),
         WITH_FIXTURE(parameters_are_loaded_once_per_version),

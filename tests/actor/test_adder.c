@@ -11,13 +11,15 @@
 
 #include <cmocka.h>
 
-#include <troupe/actor.h>
+#include <troupe/adder.h>
 #include <troupe/replay.h>
+#include <troupe/sampler.h>
 #include "actor/nstep.h"
 #include "core/alloc.h"
 #include "actor/limits.h"
 #include "core/limits.h"
 #include "replay.pb-c.h"
+#include "tests/actor/table_server.h"
 
 enum { STEPS_MAX = 16, ITEMS_MAX = 64 };
 
@@ -38,8 +40,8 @@ static void collect(void *context, const struct nstep_item *item)
     assert_true(collected->count < ITEMS_MAX);
     struct item *out = &collected->items[collected->count];
     memcpy(&out->from, item->observation, sizeof out->from);
-    memcpy(&out->to, item->next_observation, sizeof out->to);
-    memcpy(&collected->actions[collected->count], item->action, sizeof(int32_t));
+    memcpy(&out->to, item->next_observations[0], sizeof out->to);
+    memcpy(&collected->actions[collected->count], item->choice, sizeof(int32_t));
     out->reward = item->reward;
     out->discount = item->discount;
     collected->versions[collected->count++] = item->version;
@@ -47,10 +49,11 @@ static void collect(void *context, const struct nstep_item *item)
 
 static struct nstep_window *make(uint32_t n_step, double discount)
 {
-    return nstep_create(&(struct nstep_sizes){.n_step = n_step,
-                                              .observation_bytes = sizeof(float),
-                                              .action_bytes = sizeof(int32_t),
-                                              .discount = discount});
+    static struct nstep_sizes sizes; /* of the only window at a time */
+    sizes = (struct nstep_sizes){.n_step = n_step, .discount = discount};
+    blob_add(&sizes.observation, sizeof(float));
+    blob_add(&sizes.choice, sizeof(int32_t));
+    return nstep_create(&sizes);
 }
 
 /* Steps `count` times from observation 1 on; action t and version 100 + t belong to step t. */
@@ -58,7 +61,7 @@ static void play(struct nstep_window *window, const float *rewards, const float 
                  size_t count, bool last, struct collected *collected)
 {
     float first = 1;
-    nstep_first(window, &first);
+    nstep_first(window, (const void *[]){&first});
     for (size_t t = 0; t < count; t++) {
         int32_t action = (int32_t)t;
         float next = (float)t + 2;
@@ -66,7 +69,7 @@ static void play(struct nstep_window *window, const float *rewards, const float 
                   &(trp_transition){.action = &action,
                                     .reward = rewards[t],
                                     .discount = discounts[t],
-                                    .next_observation = &next,
+                                    .next_observations = (const void *[]){&next},
                                     .last = last && t + 1 == count,
                                     .version = 100 + t},
                   collect, collected);
@@ -186,7 +189,7 @@ static void known_episodes_give_the_known_items(void **state)
     }
 }
 
-/* The definition in include/troupe/actor.h for the window of `m` steps from `t` on. */
+/* The definition in include/troupe/adder.h for the window of `m` steps from `t` on. */
 static struct item defined(const float *rewards, const float *discounts, double gamma, size_t t,
                            size_t m)
 {
@@ -251,49 +254,159 @@ static void a_new_episode_forgets_the_unfinished_one(void **state)
 
 static const trp_env_spec discrete = {
     .name = "test",
-    .observation = {.name = "o", .dtype = TRP_FLOAT32, .rank = 2, .shape = {2, 3}},
+    .observations = {{.name = "o", .dtype = TRP_FLOAT32, .rank = 2, .shape = {2, 3}}},
     .action_kind = TRP_ACTION_DISCRETE,
     .action_count = 4};
+
+static void assert_columns(const trp_columns *columns, const char *const *wanted)
+{
+    for (size_t i = 0; i < columns->count; i++) {
+        assert_non_null(wanted[i]);
+        assert_string_equal(columns->specs[i].name, wanted[i]);
+    }
+    assert_null(wanted[columns->count]);
+}
 
 static void columns_are_those_of_the_environment(void **state)
 {
     (void)state;
-    trp_tensor_spec columns[TRP_NSTEP_COLUMNS];
-    trp_nstep_columns(&discrete, columns);
-    assert_int_equal(trp_tensor_bytes(&columns[TRP_NSTEP_OBSERVATION]), 24);
-    assert_int_equal(trp_tensor_bytes(&columns[TRP_NSTEP_NEXT_OBSERVATION]), 24);
-    assert_int_equal(columns[TRP_NSTEP_ACTION].dtype, TRP_INT32);
-    assert_int_equal(columns[TRP_NSTEP_ACTION].rank, 0);
-    assert_int_equal(columns[TRP_NSTEP_VERSION].dtype, TRP_INT64);
+    trp_columns columns = {0};
+    trp_nstep_columns(&discrete, NULL, &columns);
+    assert_columns(&columns, (const char *[]){"observation", "action", "reward", "discount",
+                                              "next_observation", "version", NULL});
+    assert_int_equal(trp_tensor_bytes(&columns.specs[0]), 24);
+    assert_int_equal(trp_tensor_bytes(&columns.specs[4]), 24);
+    assert_int_equal(columns.specs[1].dtype, TRP_INT32);
+    assert_int_equal(columns.specs[1].rank, 0);
+    assert_int_equal(columns.specs[5].dtype, TRP_INT64);
+    trp_columns_cleanup(&columns);
     trp_env_spec box = discrete;
     box.action_kind = TRP_ACTION_BOX;
-    trp_nstep_columns(&box, columns);
-    assert_int_equal(columns[TRP_NSTEP_ACTION].dtype, TRP_FLOAT32);
-    assert_int_equal(columns[TRP_NSTEP_ACTION].shape[0], 4);
+    trp_nstep_columns(&box, NULL, &columns);
+    assert_int_equal(columns.specs[1].dtype, TRP_FLOAT32);
+    assert_int_equal(columns.specs[1].shape[0], 4);
+    trp_columns_cleanup(&columns);
+}
+
+/* An observation of two tensors and a policy that writes two extras. */
+static const trp_env_spec two = {
+    .name = "two",
+    .observations = {{.name = "eye", .dtype = TRP_UINT8, .rank = 1, .shape = {3}},
+                     {.name = "ear", .dtype = TRP_FLOAT32}},
+    .action_kind = TRP_ACTION_DISCRETE,
+    .action_count = 4};
+
+static void add_extras(trp_columns *extras)
+{
+    trp_columns_add(extras, "value", &(trp_tensor_spec){.dtype = TRP_FLOAT32});
+    trp_columns_add(extras, "core",
+                    &(trp_tensor_spec){.dtype = TRP_FLOAT32, .rank = 1, .shape = {2}});
+}
+
+static void every_tensor_and_every_extra_has_a_column(void **state)
+{
+    (void)state;
+    trp_columns extras = {0}, columns = {0};
+    add_extras(&extras);
+    trp_nstep_columns(&two, &extras, &columns);
+    assert_columns(&columns,
+                   (const char *[]){"observation/eye", "observation/ear", "action", "reward",
+                                    "discount", "next_observation/eye", "next_observation/ear",
+                                    "version", "value", "core", NULL});
+    trp_columns_cleanup(&columns);
+    trp_columns_cleanup(&extras);
+}
+
+/* Step t of an episode: eye {t, t, t}, ear 10 t, value 100 t, core {t, -t}. */
+static void step_two(trp_adder *adder, int t, bool last)
+{
+    uint8_t eye[3] = {(uint8_t)(t + 1), (uint8_t)(t + 1), (uint8_t)(t + 1)};
+    float ear = 10 * (float)(t + 1), value = 100 * (float)t, core[2] = {(float)t, -(float)t};
+    int32_t action = t;
+    adder->impl->add(adder, 0,
+                     &(trp_transition){.action = &action,
+                                       .reward = 1,
+                                       .discount = 1,
+                                       .next_observations = (const void *[]){eye, &ear},
+                                       .extras = (const void *[]){&value, core},
+                                       .last = last});
+}
+
+static void play_two(trp_adder *adder)
+{
+    uint8_t eye[3] = {0};
+    float ear = 0;
+    adder->impl->first(adder, 0, (const void *[]){eye, &ear});
+    for (int t = 0; t < 3; t++) {
+        step_two(adder, t, t == 2);
+        assert_int_equal(adder->impl->push(adder, 10000), TRP_OK);
+    }
+}
+
+static void items_have_the_extras_of_their_first_step(void **state)
+{
+    (void)state;
+    enum { ITEMS = 4 }; /* n = 2: steps 0, 0-1, 1-2, 2 */
+    static const int firsts[ITEMS] = {0, 0, 1, 2}, ends[ITEMS] = {1, 2, 3, 3};
+    struct table_server at;
+    trp_columns extras = {0};
+    add_extras(&extras);
+    table_server_start(&at, true, NULL);
+    trp_adder *adder;
+    trp_adder_options options = {
+        .replay = at.channel, .table = "t", .env = &two, .extras = &extras};
+    assert_int_equal(
+        trp_nstep_adder_create(&adder, &options, &(trp_nstep_options){.n_step = 2, .discount = 1}),
+        TRP_OK);
+    play_two(adder);
+    assert_int_equal(adder->impl->flush(adder, 10000), TRP_OK);
+    trp_sampler *sampler;
+    trp_batch batch;
+    assert_int_equal(trp_sampler_create(&sampler, at.channel,
+                                        &(trp_sampler_options){.table = "t",
+                                                               .columns = adder->columns.specs,
+                                                               .column_count = adder->columns.count,
+                                                               .batch_size = ITEMS}),
+                     TRP_OK);
+    assert_int_equal(trp_sampler_next(sampler, &batch, 10000), TRP_OK);
+    for (int i = 0; i < ITEMS; i++) {
+        assert_int_equal(((const uint8_t(*)[3])batch.columns[0])[i][2], firsts[i]);
+        assert_float_equal(((const float *)batch.columns[1])[i], 10 * firsts[i], 0);
+        assert_int_equal(((const uint8_t(*)[3])batch.columns[5])[i][0], ends[i]);
+        assert_float_equal(((const float *)batch.columns[6])[i], 10 * ends[i], 0);
+        assert_float_equal(((const float *)batch.columns[8])[i], 100 * firsts[i], 0);
+        assert_float_equal(((const float(*)[2])batch.columns[9])[i][1], -firsts[i], 0);
+    }
+    trp_sampler_destroy(sampler);
+    trp_adder_destroy(adder);
+    table_server_end(&at);
+    trp_columns_cleanup(&extras);
 }
 
 static void wrong_options_are_refused_by_name(void **state)
 {
     (void)state;
     trp_env_spec empty = discrete;
-    empty.observation.shape[0] = 0;
+    empty.observations[0].shape[0] = 0;
     const struct {
-        trp_nstep_options options;
+        trp_adder_options options;
+        trp_nstep_options nstep;
         const char *word;
     } rows[] = {
-        {{.table = NULL, .env = &discrete}, "table"},
-        {{.table = "", .env = &discrete}, "table"},
-        {{.table = "t", .env = &discrete, .n_step = NSTEP_MAX + 1}, "n_step"},
-        {{.table = "t", .env = &discrete, .discount = 1.5}, "discount"},
-        {{.table = "t", .env = &discrete, .discount = NAN}, "discount"},
-        {{.table = "t", .env = &discrete, .priority = -1}, "priority"},
-        {{.table = "t", .env = &discrete, .priority = INFINITY}, "priority"},
-        {{.table = "t", .env = &discrete, .copies = ACTOR_COPIES_MAX + 1}, "copies"},
-        {{.table = "t", .env = &empty}, "empty observations"},
+        {{.table = NULL, .env = &discrete}, {0}, "table"},
+        {{.table = "", .env = &discrete}, {0}, "table"},
+        {{.table = "t", .env = &discrete}, {.n_step = NSTEP_MAX + 1}, "n_step"},
+        {{.table = "t", .env = &discrete}, {.discount = 1.5}, "discount"},
+        {{.table = "t", .env = &discrete}, {.discount = NAN}, "discount"},
+        {{.table = "t", .env = &discrete, .priority = -1}, {0}, "priority"},
+        {{.table = "t", .env = &discrete, .priority = INFINITY}, {0}, "priority"},
+        {{.table = "t", .env = &discrete, .copies = ACTOR_COPIES_MAX + 1}, {0}, "copies"},
+        {{.table = "t", .env = &empty}, {0}, "empty observations"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         trp_adder *adder;
-        assert_int_equal(trp_nstep_adder_create(&adder, &rows[i].options), TRP_INVALID_ARGUMENT);
+        assert_int_equal(trp_nstep_adder_create(&adder, &rows[i].options, &rows[i].nstep),
+                         TRP_INVALID_ARGUMENT);
         assert_null(adder);
         assert_non_null(strstr(trp_last_error(), rows[i].word));
     }
@@ -302,29 +415,22 @@ static void wrong_options_are_refused_by_name(void **state)
 /* What a real server tells of the table that an adder wrote. */
 static Troupe__ReplayTablesResponse *told_after(uint32_t copies, void (*run)(trp_adder *adder))
 {
-    char dir[] = "/tmp/troupe-adder-XXXXXX";
-    assert_non_null(mkdtemp(dir));
-    trp_table_options table = {.name = "t"};
-    trp_replay_server_options options = {.dir = dir, .tables = &table, .table_count = 1};
-    trp_replay_server *server;
+    struct table_server at;
     trp_adder *adder;
     ProtobufCService *service;
     ProtobufCMessage *reply;
     Troupe__ReplayTablesRequest request = TROUPE__REPLAY_TABLES_REQUEST__INIT;
-    assert_int_equal(trp_replay_server_create(&server, &options), TRP_OK);
-    trp_channel *channel = trp_channel_create_local(trp_replay_server_rpc(server));
-    trp_nstep_options nstep = {.replay = channel, .table = "t", .env = &discrete, .copies = copies};
-    assert_int_equal(trp_nstep_adder_create(&adder, &nstep), TRP_OK);
+    table_server_start(&at, false, NULL);
+    trp_adder_options common = {
+        .replay = at.channel, .table = "t", .env = &discrete, .copies = copies};
+    assert_int_equal(trp_nstep_adder_create(&adder, &common, &(trp_nstep_options){0}), TRP_OK);
     run(adder);
     assert_int_equal(adder->impl->flush(adder, 10000), TRP_OK);
-    assert_int_equal(trp_channel_service(channel, &troupe__replay__descriptor, &service), TRP_OK);
+    assert_int_equal(trp_channel_service(at.channel, &troupe__replay__descriptor, &service),
+                     TRP_OK);
     assert_int_equal(trp_call(service, "Tables", &request.base, &reply, NULL), TRP_OK);
     trp_adder_destroy(adder);
-    trp_channel_destroy(channel);
-    trp_replay_server_destroy(server);
-    char *remove = xasprintf("rm -r %s", dir);
-    assert_int_equal(system(remove), 0);
-    free(remove);
+    table_server_end(&at);
     return (Troupe__ReplayTablesResponse *)reply;
 }
 
@@ -335,7 +441,7 @@ static void add_step(trp_adder *adder, uint32_t copy, uint64_t version, bool las
     adder->impl->add(adder, copy,
                      &(trp_transition){.action = &action,
                                        .discount = 1,
-                                       .next_observation = observation,
+                                       .next_observations = (const void *[]){observation},
                                        .version = version,
                                        .last = last});
 }
@@ -343,7 +449,7 @@ static void add_step(trp_adder *adder, uint32_t copy, uint64_t version, bool las
 static void run_versions(trp_adder *adder)
 {
     const float observation[6] = {0};
-    adder->impl->first(adder, 0, observation);
+    adder->impl->first(adder, 0, (const void *[]){observation});
     for (uint64_t version = 7; version <= 9; version++) {
         add_step(adder, 0, version, false);
         assert_int_equal(adder->impl->push(adder, 10000), TRP_OK);
@@ -365,13 +471,13 @@ static void run_episodes(trp_adder *adder)
     enum { COPIES = 3, STEPS = 12 };
     const float observation[6] = {0};
     for (uint32_t copy = 0; copy < COPIES; copy++)
-        adder->impl->first(adder, copy, observation);
+        adder->impl->first(adder, copy, (const void *[]){observation});
     for (uint32_t step = 1; step <= STEPS; step++) {
         for (uint32_t copy = 0; copy < COPIES; copy++) {
             bool last = copy < 2 && step % (copy == 0 ? 5 : 7) == 0;
             add_step(adder, copy, 1, last);
             if (last)
-                adder->impl->first(adder, copy, observation);
+                adder->impl->first(adder, copy, (const void *[]){observation});
         }
         assert_int_equal(adder->impl->push(adder, 10000), TRP_OK);
     }
@@ -394,6 +500,8 @@ int main(void)
         cmocka_unit_test(random_episodes_agree_with_the_definition),
         cmocka_unit_test(a_new_episode_forgets_the_unfinished_one),
         cmocka_unit_test(columns_are_those_of_the_environment),
+        cmocka_unit_test(every_tensor_and_every_extra_has_a_column),
+        cmocka_unit_test(items_have_the_extras_of_their_first_step),
         cmocka_unit_test(wrong_options_are_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

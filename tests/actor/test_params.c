@@ -19,13 +19,13 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/thread.h"
-#include "learner/publisher.h"
+#include <troupe/publisher.h>
 #include "params.pb-c.h"
 
 enum { COUNT = 48 };
 
 struct fixture {
-    struct publisher *publisher;
+    trp_publisher *publisher;
     trp_server *server;
     trp_channel *channel;
     ProtobufCService *service;
@@ -34,10 +34,10 @@ struct fixture {
 static struct fixture *fixture_create(bool remote)
 {
     struct fixture *fixture = xcalloc(1, sizeof *fixture);
-    fixture->publisher = publisher_create(COUNT);
+    fixture->publisher = trp_publisher_create(COUNT);
     assert_int_equal(trp_server_create(&fixture->server, NULL), TRP_OK);
-    assert_int_equal(trp_server_add(fixture->server, publisher_service(fixture->publisher), NULL),
-                     TRP_OK);
+    assert_int_equal(
+        trp_server_add(fixture->server, trp_publisher_service(fixture->publisher), NULL), TRP_OK);
     if (remote) {
         assert_int_equal(trp_server_start(fixture->server), TRP_OK);
         assert_int_equal(
@@ -69,7 +69,7 @@ static int teardown(void **state)
     struct fixture *fixture = *state;
     trp_channel_destroy(fixture->channel);
     trp_server_destroy(fixture->server);
-    publisher_destroy(fixture->publisher);
+    trp_publisher_destroy(fixture->publisher);
     free(fixture);
     return 0;
 }
@@ -79,7 +79,7 @@ static void publish(struct fixture *fixture, uint64_t version)
     float params[COUNT];
     for (size_t i = 0; i < COUNT; i++)
         params[i] = (float)version;
-    publisher_publish(fixture->publisher, params, version, 10 * version);
+    trp_publisher_publish(fixture->publisher, params, version, 10 * version);
 }
 
 static trp_params_client *client_create(ProtobufCService *service, const char *name)
@@ -142,18 +142,18 @@ static void a_vector_of_a_megabyte_arrives_whole(void **state)
 {
     (void)state;
     enum { BIG = 300000 };
-    struct publisher *publisher = publisher_create(BIG);
+    trp_publisher *publisher = trp_publisher_create(BIG);
     float *params = xcalloc(BIG, sizeof *params);
     for (size_t i = 0; i < BIG; i++)
         params[i] = (float)i;
-    publisher_publish(publisher, params, 1, 0);
-    trp_params_client *client = client_create(publisher_service(publisher), NULL);
+    trp_publisher_publish(publisher, params, 1, 0);
+    trp_params_client *client = client_create(trp_publisher_service(publisher), NULL);
     assert_int_equal(trp_params_client_pull(client, 0, 0, NULL), TRP_OK);
     trp_params_state got = trp_params_client_state(client);
     assert_int_equal(got.count, BIG);
     assert_memory_equal(got.params, params, BIG * sizeof *params);
     trp_params_client_destroy(client);
-    publisher_destroy(publisher);
+    trp_publisher_destroy(publisher);
     free(params);
 }
 
@@ -176,7 +176,7 @@ static void counts_go_on_after_a_client_restarted(void **state)
     assert_int_equal(trp_params_client_pull(second, 20, 1, NULL), TRP_OK);
     assert_int_equal(trp_params_client_state(second).total_steps, 120);
     assert_int_equal(trp_params_client_state(second).base_steps, 100);
-    assert_int_equal(publisher_totals(fixture->publisher).episodes, 8);
+    assert_int_equal(trp_publisher_totals(fixture->publisher).episodes, 8);
     trp_params_client_destroy(second);
 }
 
@@ -202,8 +202,8 @@ static void totals_are_of_all_clients_that_have_a_name(void **state)
         assert_int_equal(trp_params_client_pull(client, 10, 1, NULL), TRP_OK);
         trp_params_client_destroy(client);
     }
-    assert_int_equal(publisher_totals(fixture->publisher).steps, 20);
-    assert_int_equal(publisher_totals(fixture->publisher).episodes, 2);
+    assert_int_equal(trp_publisher_totals(fixture->publisher).steps, 20);
+    assert_int_equal(trp_publisher_totals(fixture->publisher).episodes, 2);
 }
 
 static void names_that_cannot_be_saved_are_refused(void **state)
@@ -219,17 +219,17 @@ static void names_that_cannot_be_saved_are_refused(void **state)
         assert_non_null(strstr(trp_last_error(), "client name"));
         trp_params_client_destroy(client);
     }
-    assert_int_equal(publisher_totals(fixture->publisher).steps, 0);
+    assert_int_equal(trp_publisher_totals(fixture->publisher).steps, 0);
 }
 
 static void restored_counts_never_lower_those_that_were_reported(void **state)
 {
     struct fixture *fixture = *state;
-    struct client_counts counts = {.name = "actor/0", .steps = 100, .episodes = 3};
-    assert_int_equal(publisher_restore(fixture->publisher, &counts), TRP_OK);
+    trp_client_counts counts = {.name = "actor/0", .steps = 100, .episodes = 3};
+    assert_int_equal(trp_publisher_restore(fixture->publisher, &counts), TRP_OK);
     counts.steps = 40;
-    assert_int_equal(publisher_restore(fixture->publisher, &counts), TRP_OK);
-    assert_int_equal(publisher_totals(fixture->publisher).steps, 100);
+    assert_int_equal(trp_publisher_restore(fixture->publisher, &counts), TRP_OK);
+    assert_int_equal(trp_publisher_totals(fixture->publisher).steps, 100);
 }
 
 /* ---- a scripted service: what a publisher would never do ------------------------------------- */

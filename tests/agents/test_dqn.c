@@ -18,6 +18,7 @@
 #include "agents/dqn.h"
 #include "core/alloc.h"
 #include "learner/save.h"
+#include "learner/update.h"
 
 /* ---- options ------------------------------------------------------------------------------- */
 
@@ -124,16 +125,16 @@ static trp_status never_step(void *copy, trp_rng *rng, const void *action, trp_e
     return TRP_OK;
 }
 
-static void never_observe(const void *copy, void *observation)
+static void never_observe(const void *copy, void *const *observations)
 {
     (void)copy;
-    (void)observation;
+    (void)observations;
 }
 
 static const float box_low[] = {-1}, box_high[] = {1};
 static const trp_env_impl box_impl = {
     .spec = {.name = "Box",
-             .observation = {.name = "o", .dtype = TRP_FLOAT32, .rank = 1, .shape = {1}},
+             .observations = {{.name = "o", .dtype = TRP_FLOAT32, .rank = 1, .shape = {1}}},
              .action_kind = TRP_ACTION_BOX,
              .action_count = 1,
              .action_low = box_low,
@@ -145,7 +146,7 @@ static const trp_env_impl box_impl = {
 };
 static const trp_env_impl pixels_impl = {
     .spec = {.name = "Pixels",
-             .observation = {.name = "o", .dtype = TRP_UINT8, .rank = 1, .shape = {1}},
+             .observations = {{.name = "o", .dtype = TRP_UINT8, .rank = 1, .shape = {1}}},
              .action_kind = TRP_ACTION_DISCRETE,
              .action_count = 2},
     .state_bytes = 8,
@@ -250,7 +251,10 @@ static void a_greedy_policy_takes_the_best_action(void **state)
     int32_t actions[ROWS];
     trp_rng rng;
     trp_rng_init(&rng, 1, 0);
-    trp_act act = {.observations = judged.states, .rows = ROWS, .rng = &rng, .actions = actions};
+    trp_act act = {.observations = (const void *[]){judged.states},
+                   .rows = ROWS,
+                   .rng = &rng,
+                   .actions = actions};
     assert_int_equal(policy->impl->act(policy, &act), TRP_OK);
     assert_memory_equal(actions, judged.best, sizeof actions);
     trp_policy_destroy(policy);
@@ -268,7 +272,10 @@ static void an_exploring_policy_errs_as_often_as_epsilon_says(void **state)
     int32_t actions[ROWS];
     trp_rng rng;
     trp_rng_init(&rng, 1, 0);
-    trp_act act = {.observations = judged.states, .rows = ROWS, .rng = &rng, .actions = actions};
+    trp_act act = {.observations = (const void *[]){judged.states},
+                   .rows = ROWS,
+                   .rng = &rng,
+                   .actions = actions};
     size_t others = 0;
     for (int i = 0; i < 200; i++) {
         assert_int_equal(policy->impl->act(policy, &act), TRP_OK);
@@ -278,6 +285,45 @@ static void an_exploring_policy_errs_as_often_as_epsilon_says(void **state)
     /* Half explore, half of those hit the best: 0.25 of 12 800, standard deviation 49. */
     assert_in_range(others, 3200 - 250, 3200 + 250);
     trp_policy_destroy(policy);
+    trp_floats_destroy(judged.params);
+}
+
+static void a_policy_does_only_what_is_allowed(void **state)
+{
+    (void)state;
+    struct judged judged;
+    judged_init(&judged);
+    int32_t actions[ROWS];
+    bool mask[ROWS][2];
+    trp_rng rng;
+    trp_rng_init(&rng, 1, 0);
+    trp_act act = {.observations = (const void *[]){judged.states},
+                   .mask = mask[0],
+                   .rows = ROWS,
+                   .rng = &rng,
+                   .actions = actions};
+    for (int greedy = 0; greedy < 2; greedy++) {
+        trp_policy *policy = policy_create(
+            &(trp_dqn_options){.epsilon_start = 0.5F, .epsilon_end = 0.5F}, greedy == 1, ROWS);
+        assert_int_equal(policy->impl->load(policy, judged.params, judged.count), TRP_OK);
+        size_t others = 0;
+        for (uint32_t i = 0; i < 200; i++) {
+            for (uint32_t row = 0; row < ROWS; row++) { /* one, the other, both */
+                mask[row][0] = (row + i) % 3 != 0;
+                mask[row][1] = (row + i) % 3 != 1;
+            }
+            assert_int_equal(policy->impl->act(policy, &act), TRP_OK);
+            for (uint32_t row = 0; row < ROWS; row++) {
+                assert_true(mask[row][actions[row]]);
+                others += (row + i) % 3 == 2 && actions[row] != judged.best[row];
+            }
+        }
+        if (greedy)
+            assert_int_equal(others, 0);
+        else /* a quarter of 4 267 */
+            assert_in_range(others, 1067 - 200, 1067 + 200);
+        trp_policy_destroy(policy);
+    }
     trp_floats_destroy(judged.params);
 }
 
@@ -293,7 +339,7 @@ static void a_policy_refuses_what_does_not_fit(void **state)
 
 /* ---- the update ---------------------------------------------------------------------------- */
 
-enum { BATCH = 8 };
+enum { BATCH = 8, COLUMNS = 6 };
 
 /* A batch of random CartPole items, as a sampler would give it. */
 struct items {
@@ -303,7 +349,7 @@ struct items {
     int64_t versions[BATCH], sizes[BATCH];
     uint64_t keys[BATCH];
     double probabilities[BATCH];
-    void *columns[TRP_NSTEP_COLUMNS];
+    void *columns[COLUMNS];
     trp_batch batch;
 };
 
@@ -321,9 +367,8 @@ static void items_fill(struct items *items, trp_rng *rng)
         items->sizes[i] = 1000;
         items->probabilities[i] = 1e-4 * (double)(1 + trp_rng_below(rng, 100));
     }
-    void *columns[TRP_NSTEP_COLUMNS] = {items->observations,      items->actions,
-                                        items->rewards,           items->discounts,
-                                        items->next_observations, items->versions};
+    void *columns[COLUMNS] = {items->observations, items->actions,           items->rewards,
+                              items->discounts,    items->next_observations, items->versions};
     memcpy(items->columns, columns, sizeof columns);
     items->batch = (trp_batch){.rows = BATCH,
                                .columns = items->columns,
@@ -332,29 +377,64 @@ static void items_fill(struct items *items, trp_rng *rng)
                                .table_sizes = items->sizes};
 }
 
-static trp_updater *updater_create(const trp_dqn_options *options, uint64_t seed)
+/* An updater and what a learner keeps for it. */
+struct study {
+    trp_updater *updater;
+    struct trp_update_run run;
+    uint64_t steps;
+    size_t count; /* of parameters */
+    float *params, *target;
+};
+
+static struct study *study_create(const trp_dqn_options *options, uint64_t seed)
 {
     trp_agent agent = trp_dqn(options);
     const trp_env_spec *env;
-    trp_updater *updater;
+    struct study *study = xcalloc(1, sizeof *study);
     assert_int_equal(trp_env_find("CartPole-v1", &env), TRP_OK);
-    assert_int_equal(agent.impl->updater(&agent, env,
-                                         &(trp_updater_options){.batch_size = BATCH, .seed = seed},
-                                         &updater),
+    assert_int_equal(agent.impl->updater(&agent, env, &(trp_updater_options){.batch_size = BATCH},
+                                         &study->updater),
                      TRP_OK);
-    return updater;
+    assert_int_equal(update_prepare(&study->run, study->updater, seed), TRP_OK);
+    study->count = study->updater->vectors[0].count;
+    study->params = study->run.values[0];
+    study->target = study->run.values[1];
+    return study;
 }
 
-/* The tensor `name` of an updater's state. */
-static const float *tensor(trp_updater *updater, const char *name)
+static void study_destroy(struct study *study)
 {
-    trp_checkpoint_tensor tensors[TRP_UPDATER_TENSORS_MAX];
-    size_t count = updater->impl->state(updater, tensors);
+    update_cleanup(&study->run);
+    trp_updater_destroy(study->updater);
+    free(study);
+}
+
+static trp_status study_step(struct study *study, const struct items *items)
+{
+    trp_status status = update_step(&study->run, study->steps + 1, &items->batch);
+    study->steps += status == TRP_OK;
+    return status;
+}
+
+/* The tensor `name` of its state. */
+static const float *tensor(struct study *study, const char *name)
+{
+    trp_checkpoint_tensor tensors[UPDATE_TENSORS_MAX];
+    size_t count = update_state(&study->run, tensors);
     for (size_t i = 0; i < count; i++)
         if (strcmp(tensors[i].name, name) == 0)
             return tensors[i].data;
-    fail();
+    fail_msg("no tensor %s", name);
     return NULL;
+}
+
+static double reported(const struct study *study, const char *name)
+{
+    for (size_t i = 0; i < study->run.metric_count; i++)
+        if (strcmp(study->run.metrics[i].name, name) == 0)
+            return study->run.metrics[i].value;
+    fail_msg("no metric %s", name);
+    return 0;
 }
 
 /* What the formulas have to be told, and the rest as the updater has it. */
@@ -366,7 +446,7 @@ struct formulas {
     size_t count;
     float *target, *grads, *before[3]; /* params, m and v of the updater before a step */
     double errors[BATCH];
-    trp_update update;
+    double loss, mean_q, grad_norm;
 };
 
 /* Errors, loss and gradient for the parameters before[0]. */
@@ -377,35 +457,35 @@ static void formulas_differentiate(struct formulas *f, const struct items *items
     trp_net_forward(f->net, f->target, items->next_observations[0], BATCH, target[0]);
     trp_net_forward(f->net, f->before[0], items->next_observations[0], BATCH, online[0]);
     trp_net_forward(f->net, f->before[0], items->observations[0], BATCH, q[0]);
-    f->update = (trp_update){0};
+    f->loss = f->mean_q = f->grad_norm = 0;
     for (size_t i = 0; i < BATCH; i++) {
         const float *judge = f->options.no_double ? target[i] : online[i];
         double next = (double)target[i][judge[1] > judge[0]];
         f->errors[i] = (double)items->rewards[i] + f->gamma * (double)items->discounts[i] * next -
                        (double)q[i][items->actions[i]];
-        f->update.mean_q += (double)q[i][items->actions[i]] / BATCH;
+        f->mean_q += (double)q[i][items->actions[i]] / BATCH;
         weights[i] = pow(1000 * items->probabilities[i], -f->beta);
         largest = fmax(largest, weights[i]);
     }
     for (size_t i = 0; i < BATCH; i++) {
         double size = fabs(f->errors[i]), delta = f->huber_delta, share = weights[i] / largest;
         double huber = size <= delta ? 0.5 * size * size : delta * (size - 0.5 * delta);
-        f->update.loss += share * huber / BATCH;
+        f->loss += share * huber / BATCH;
         dq[i][items->actions[i]] =
             (float)(-share * copysign(fmin(size, delta), f->errors[i]) / BATCH);
     }
     memset(f->grads, 0, f->count * sizeof *f->grads);
     trp_net_backward(f->net, f->before[0], items->observations[0], dq[0], f->grads, NULL, NULL);
     for (size_t i = 0; i < f->count; i++)
-        f->update.grad_norm += (double)f->grads[i] * (double)f->grads[i];
-    f->update.grad_norm = sqrt(f->update.grad_norm);
+        f->grad_norm += (double)f->grads[i] * (double)f->grads[i];
+    f->grad_norm = sqrt(f->grad_norm);
 }
 
 /* Adam from before[] by the gradient of formulas_differentiate(), against what the updater has. */
 static void formulas_assert_applied(const struct formulas *f, uint64_t step,
                                     const float *const after[3])
 {
-    double norm = f->update.grad_norm, scale = f->clip > 0 && norm > f->clip ? f->clip / norm : 1;
+    double norm = f->grad_norm, scale = f->clip > 0 && norm > f->clip ? f->clip / norm : 1;
     for (size_t i = 0; i < f->count; i++) {
         double g = scale * (double)f->grads[i];
         double m = 0.9 * (double)f->before[1][i] + 0.1 * g;
@@ -423,15 +503,16 @@ static void check_steps(const struct items *items, struct formulas f)
     f.spec =
         (trp_net_spec){.inputs = 4, .outputs = 2, .hidden = {64, 64}, .dueling = f.options.dueling};
     f.options.adam_epsilon = (float)f.adam_epsilon;
-    trp_updater *updater = updater_create(&f.options, 3);
+    struct study *study = study_create(&f.options, 3);
     assert_int_equal(trp_net_create(&f.net, &(trp_net_options){.spec = f.spec, .batch = BATCH}),
                      TRP_OK);
-    f.count = updater->param_count;
-    const float *after[3] = {updater->params, tensor(updater, "adam.m"), tensor(updater, "adam.v")};
+    f.count = study->count;
+    const float *after[3] = {study->params, tensor(study, "params.adam.m"),
+                             tensor(study, "params.adam.v")};
     for (size_t i = 0; i < 3; i++)
         f.before[i] = trp_floats_create(f.count);
     f.grads = trp_floats_create(f.count);
-    f.target = (float *)(uintptr_t)tensor(updater, "target"); /* as if it were an old copy */
+    f.target = study->target; /* as if it were an old copy */
     trp_rng rng;
     trp_rng_init(&rng, 99, 0);
     trp_net_init(&f.spec, &rng, f.target);
@@ -439,12 +520,11 @@ static void check_steps(const struct items *items, struct formulas f)
         for (size_t i = 0; i < 3; i++)
             memcpy(f.before[i], after[i], f.count * sizeof(float));
         formulas_differentiate(&f, items);
-        double priorities[BATCH];
-        trp_update update;
-        assert_int_equal(updater->impl->step(updater, &items->batch, priorities, &update), TRP_OK);
-        assert_float_equal(update.loss, f.update.loss, 1e-5);
-        assert_float_equal(update.mean_q, f.update.mean_q, 1e-5);
-        assert_float_equal(update.grad_norm, f.update.grad_norm, 1e-5);
+        assert_int_equal(study_step(study, items), TRP_OK);
+        assert_float_equal(reported(study, "loss"), f.loss, 1e-5);
+        assert_float_equal(reported(study, "mean_q"), f.mean_q, 1e-5);
+        assert_float_equal(reported(study, "grad_norm"), f.grad_norm, 1e-5);
+        const double *priorities = update_of_step(&study->run, study->steps)->priorities[0];
         for (size_t i = 0; i < BATCH; i++)
             assert_float_equal(priorities[i], fabs(f.errors[i]) + 1e-3, 1e-5);
         formulas_assert_applied(&f, step, after);
@@ -453,7 +533,7 @@ static void check_steps(const struct items *items, struct formulas f)
         trp_floats_destroy(f.before[i]);
     trp_floats_destroy(f.grads);
     trp_net_destroy(f.net);
-    trp_updater_destroy(updater);
+    study_destroy(study);
 }
 
 static void steps_are_those_of_the_formulas(void **state)
@@ -488,11 +568,9 @@ static void steps_are_those_of_the_formulas(void **state)
         check_steps(&items, rows[i]);
 }
 
-static void step_once(trp_updater *updater, const struct items *items)
+static void step_once(struct study *study, const struct items *items)
 {
-    double priorities[BATCH];
-    trp_update update;
-    assert_int_equal(updater->impl->step(updater, &items->batch, priorities, &update), TRP_OK);
+    assert_int_equal(study_step(study, items), TRP_OK);
 }
 
 static void the_target_network_is_copied_every_period(void **state)
@@ -502,15 +580,14 @@ static void the_target_network_is_copied_every_period(void **state)
     trp_rng rng;
     trp_rng_init(&rng, 11, 0);
     items_fill(&items, &rng);
-    trp_updater *updater = updater_create(&(trp_dqn_options){.target_period = 3}, 3);
-    size_t bytes = updater->param_count * sizeof(float);
-    const float *target = tensor(updater, "target");
+    struct study *study = study_create(&(trp_dqn_options){.target_period = 3}, 3);
+    size_t bytes = study->count * sizeof(float);
     for (int step = 1; step <= 7; step++) {
-        step_once(updater, &items);
-        bool equal = memcmp(target, updater->params, bytes) == 0;
+        step_once(study, &items);
+        bool equal = memcmp(study->target, study->params, bytes) == 0;
         assert_int_equal(equal, step % 3 == 0);
     }
-    trp_updater_destroy(updater);
+    study_destroy(study);
 }
 
 static void a_target_rate_moves_the_target_every_step(void **state)
@@ -520,15 +597,15 @@ static void a_target_rate_moves_the_target_every_step(void **state)
     trp_rng rng;
     trp_rng_init(&rng, 11, 0);
     items_fill(&items, &rng);
-    trp_updater *updater = updater_create(&(trp_dqn_options){.target_rate = 0.25F}, 3);
-    const float *target = tensor(updater, "target");
-    float *before = trp_floats_create(updater->param_count);
-    memcpy(before, target, updater->param_count * sizeof *before);
-    step_once(updater, &items);
-    for (size_t i = 0; i < updater->param_count; i++)
-        assert_float_equal(target[i], before[i] + 0.25F * (updater->params[i] - before[i]), 1e-7);
+    struct study *study = study_create(&(trp_dqn_options){.target_rate = 0.25F}, 3);
+    const float *target = study->target;
+    float *before = trp_floats_create(study->count);
+    memcpy(before, target, study->count * sizeof *before);
+    step_once(study, &items);
+    for (size_t i = 0; i < study->count; i++)
+        assert_float_equal(target[i], before[i] + 0.25F * (study->params[i] - before[i]), 1e-7);
     trp_floats_destroy(before);
-    trp_updater_destroy(updater);
+    study_destroy(study);
 }
 
 static void batches_from_a_broken_peer_are_refused(void **state)
@@ -538,19 +615,16 @@ static void batches_from_a_broken_peer_are_refused(void **state)
     trp_rng rng;
     trp_rng_init(&rng, 11, 0);
     items_fill(&items, &rng);
-    trp_updater *updater = updater_create(NULL, 3);
-    double priorities[BATCH];
-    trp_update update;
+    struct study *study = study_create(NULL, 3);
     const int32_t wrong[] = {-1, 2, INT32_MAX, INT32_MIN};
     for (size_t i = 0; i < 4; i++) {
         items.actions[5] = wrong[i];
-        assert_int_equal(updater->impl->step(updater, &items.batch, priorities, &update),
-                         TRP_DATA_LOSS);
+        assert_int_equal(study_step(study, &items), TRP_DATA_LOSS);
     }
     items.actions[5] = 0;
     items.rewards[2] = NAN;
-    assert_int_equal(updater->impl->step(updater, &items.batch, priorities, &update), TRP_INTERNAL);
-    trp_updater_destroy(updater);
+    assert_int_equal(study_step(study, &items), TRP_INTERNAL);
+    study_destroy(study);
 }
 
 /* A hidden layer of 2e38, which the last layer multiplies by 0: the values are 0 and the loss a
@@ -562,25 +636,22 @@ static void a_gradient_that_is_not_finite_is_not_applied(void **state)
     trp_rng rng;
     trp_rng_init(&rng, 11, 0);
     items_fill(&items, &rng);
-    trp_updater *updater =
-        updater_create(&(trp_dqn_options){.hidden = {16}, .huber_delta = 1000}, 3);
-    float *params = (float *)(uintptr_t)tensor(updater, "params");
-    for (size_t i = 0; i < updater->param_count; i++)
+    struct study *study = study_create(&(trp_dqn_options){.hidden = {16}, .huber_delta = 1000}, 3);
+    float *params = study->params;
+    for (size_t i = 0; i < study->count; i++)
         params[i] = i < 16 * 4 ? 1 : 0;
-    float *before = trp_floats_create(updater->param_count);
-    memcpy(before, params, updater->param_count * sizeof *before);
+    float *before = trp_floats_create(study->count);
+    memcpy(before, params, study->count * sizeof *before);
     for (size_t i = 0; i < BATCH; i++) {
         items.rewards[i] = 1000;
         for (size_t k = 0; k < 4; k++)
             items.observations[i][k] = 5e37F;
     }
-    double priorities[BATCH];
-    trp_update update;
-    assert_int_equal(updater->impl->step(updater, &items.batch, priorities, &update), TRP_INTERNAL);
-    assert_string_equal(trp_last_error(), "dqn: the gradient of step 1 has norm inf");
-    assert_memory_equal(params, before, updater->param_count * sizeof *before);
+    assert_int_equal(study_step(study, &items), TRP_INTERNAL);
+    assert_non_null(strstr(trp_last_error(), "the gradient of 'params' is not finite in step 1"));
+    assert_memory_equal(params, before, study->count * sizeof *before);
     trp_floats_destroy(before);
-    trp_updater_destroy(updater);
+    study_destroy(study);
 }
 
 static void make_dir(char dir[32])
@@ -596,11 +667,11 @@ static void remove_dir(const char *dir)
     free(command);
 }
 
-static void assert_equal_states(trp_updater *a, trp_updater *b)
+static void assert_equal_states(struct study *a, struct study *b)
 {
-    trp_checkpoint_tensor left[TRP_UPDATER_TENSORS_MAX], right[TRP_UPDATER_TENSORS_MAX];
-    size_t count = a->impl->state(a, left);
-    assert_int_equal(b->impl->state(b, right), count);
+    trp_checkpoint_tensor left[UPDATE_TENSORS_MAX], right[UPDATE_TENSORS_MAX];
+    size_t count = update_state(&a->run, left);
+    assert_int_equal(update_state(&b->run, right), count);
     for (size_t i = 0; i < count; i++) {
         size_t element = left[i].type == TRP_CHECKPOINT_F32 ? sizeof(float) : sizeof(uint64_t);
         assert_memory_equal(left[i].data, right[i].data, left[i].shape[0] * element);
@@ -619,22 +690,23 @@ static void learning_goes_on_after_a_checkpoint_bit_for_bit(void **state)
     for (size_t i = 0; i < STEPS; i++)
         items_fill(&items[i], &rng);
     const trp_dqn_options options = {.target_period = 10, .dueling = true};
-    struct publisher *publisher = publisher_create(1);
-    trp_updater *whole = updater_create(&options, 3), *resumed = updater_create(&options, 99);
+    trp_publisher *publisher = trp_publisher_create(1);
+    struct study *whole = study_create(&options, 3), *resumed = study_create(&options, 99);
     struct learner_progress progress = {.steps = SAVED_AT};
     for (size_t i = 0; i < STEPS; i++) {
         step_once(whole, &items[i]);
         if (i + 1 == SAVED_AT)
-            assert_int_equal(save_write(dir, whole, publisher, &progress), TRP_OK);
+            assert_int_equal(save_write(dir, &whole->run, publisher, &progress), TRP_OK);
     }
     bool found;
-    assert_int_equal(save_load(dir, resumed, publisher, &progress, &found), TRP_OK);
+    assert_int_equal(save_load(dir, &resumed->run, publisher, &progress, &found), TRP_OK);
+    resumed->steps = progress.steps;
     for (size_t i = progress.steps; i < STEPS; i++)
         step_once(resumed, &items[i]);
     assert_equal_states(whole, resumed);
-    trp_updater_destroy(whole);
-    trp_updater_destroy(resumed);
-    publisher_destroy(publisher);
+    study_destroy(whole);
+    study_destroy(resumed);
+    trp_publisher_destroy(publisher);
     free(items);
     remove_dir(dir);
 }
@@ -653,6 +725,7 @@ int main(void)
         cmocka_unit_test(epsilon_falls_and_differs_between_actors),
         cmocka_unit_test(a_greedy_policy_takes_the_best_action),
         cmocka_unit_test(an_exploring_policy_errs_as_often_as_epsilon_says),
+        cmocka_unit_test(a_policy_does_only_what_is_allowed),
         cmocka_unit_test(a_policy_refuses_what_does_not_fit),
         cmocka_unit_test(steps_are_those_of_the_formulas),
         cmocka_unit_test(the_target_network_is_copied_every_period),

@@ -99,10 +99,11 @@ static void run_start(struct run *run)
     run->turns = turns_create(1 + ACTORS);
     status = trp_agent_learner_create(
         &run->learner, &run->agent,
-        &(trp_agent_learner_options){
-            .env = run->env,
-            .seed = run->seed,
-            .loop = {.replay = run->channel, .stop = run->stop, .max_steps = run->max_steps}});
+        &(trp_agent_learner_options){.env = run->env,
+                                     .seed = run->seed,
+                                     .replays = &run->channel,
+                                     .replay_count = 1,
+                                     .loop = {.stop = run->stop, .max_steps = run->max_steps}});
     assert_int_equal(status, TRP_OK);
     trp_agent_table_list_cleanup(&tables);
     free(store);

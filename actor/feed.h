@@ -1,0 +1,35 @@
+/* Parameters for a thread that acts: pulled on a thread of their own, so that acting never waits
+ * for a learner that is slow or away. Where threads take turns there is no such thread, and a pull
+ * is done when it is asked for.
+ *
+ * One thread uses a feed. */
+#ifndef TRP_ACTOR_FEED_H
+#define TRP_ACTOR_FEED_H
+
+#include <stdbool.h>
+
+#include <troupe/params.h>
+
+struct feed;
+
+/* `options` are the client's, whose stop is heeded where threads take turns; elsewhere nothing here
+ * waits long. Failures are those of trp_params_client_create(). */
+TRP_MUST_USE trp_status feed_create(struct feed **out, const trp_params_client_options *options);
+void feed_destroy(struct feed *feed); /* gives up what is under way; NULL is fine */
+
+/* Begins a pull that reports these counts, unless one is under way. Waits for nothing, but in
+ * turns. The first one waits for the first version. */
+TRP_MUST_USE trp_status feed_ask(struct feed *feed, uint64_t steps, uint64_t episodes);
+
+bool feed_is_answered(const struct feed *feed); /* nothing is under way */
+
+/* Waits for that, a moment at most; the same. */
+bool feed_wait(struct feed *feed);
+
+/* What the last answer said, with the parameters in memory that stays as it is until the next call;
+ * nothing may be under way. `*steps` are those that were reported. `*newer`: the version is another
+ * than at the last call. Failures as trp_params_client_pull(); they are final. */
+TRP_MUST_USE trp_status feed_take(struct feed *feed, trp_params_state *state, uint64_t *steps,
+                                  bool *newer);
+
+#endif

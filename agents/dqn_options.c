@@ -1,0 +1,67 @@
+/* The options of DQN. Sources are named in include/troupe/dqn.h. */
+#include "dqn.h"
+
+#include <math.h>
+
+#include "core/limits.h"
+#include "limits.h"
+
+_Static_assert(sizeof(trp_dqn_options) <= TRP_AGENT_OPTION_BYTES, "the options fit an agent");
+
+#define ROW(member, ...)                                                                           \
+    {                                                                                              \
+        TRP_OPTION(trp_dqn_options, member), __VA_ARGS__                                           \
+    }
+
+static const char *const activations[] = {"relu", "tanh", NULL};
+
+static const trp_option dqn_rows[] = {
+    ROW(hidden, .fallback = "64,64", .max = 65536, .fixed = true,
+        .help = "widths of the hidden layers"),
+    ROW(activation, .choices = activations, .fixed = true, .help = "of the hidden layers"),
+    ROW(dueling, .fixed = true, .help = "a value and an advantage stream"),
+    ROW(no_double, .help = "the target network's own maximum, as in the first DQN"),
+    ROW(n_step, .fallback = "3", .min = 1, .max = NSTEP_MAX, .unit = "steps", .fixed = true,
+        .help = "rewards of an item before it bootstraps"),
+    ROW(discount, .fallback = "0.99", .max = 1, .fixed = true, .help = "gamma"),
+    ROW(learning_rate, .fallback = "1e-3", .max = 1e6, .help = "of Adam"),
+    ROW(adam_epsilon, .fallback = "1e-8", .max = 1, .help = "of Adam"),
+    ROW(max_gradient_norm, .fallback = "10", .max = 1e30, .negative_is_zero = true,
+        .help = "gradients are scaled down to this global norm; 0: not at all"),
+    ROW(huber_delta, .fallback = "1", .min = 1e-30, .max = 1e30,
+        .help = "an error beyond it counts linearly"),
+    ROW(batch_size, .fallback = "128", .min = 1, .max = DQN_BATCH_MAX, .unit = "items",
+        .help = "of an update"),
+    ROW(target_period, .fallback = "100", .min = 1, .max = UINT32_MAX, .unit = "learner steps",
+        .help = "between copies to the target network"),
+    ROW(target_rate, .max = 1,
+        .help = "above 0: the target network moves this share of the way at each step"),
+    ROW(epsilon_start, .fallback = "1", .max = 1, .negative_is_zero = true,
+        .help = "exploration rate at the first step"),
+    ROW(epsilon_end, .fallback = "0.05", .max = 1, .negative_is_zero = true,
+        .help = "exploration rate after epsilon_steps"),
+    ROW(epsilon_steps, .fallback = "10000", .min = 1, .max = INFINITY, .unit = "actor steps",
+        .help = "of all actors together, during which exploration falls"),
+    ROW(epsilon_alpha, .max = 1e6,
+        .help = "how much less the last actor explores; 0: all alike; Ape-X has 7"),
+    ROW(replay_size, .fallback = "100000", .min = 1, .max = TABLE_ITEMS_MAX, .unit = "items",
+        .help = "that the table keeps"),
+    ROW(min_replay_size, .fallback = "1000", .min = 1, .max = TABLE_ITEMS_MAX, .unit = "items",
+        .help = "before the first update; at most replay_size"),
+    ROW(samples_per_insert, .fallback = "8", .max = 1e9, .negative_is_zero = true,
+        .help = "how often an item is sampled on average; 0: as fast as both can"),
+    ROW(insert_tolerance, .fallback = "0.1", .max = 1e9,
+        .help = "error buffer: min_replay_size * insert_tolerance * samples_per_insert"),
+    ROW(priority_exponent, .fallback = "0.6", .max = 100, .negative_is_zero = true,
+        .help = "of prioritized replay; 0: uniform replay"),
+    ROW(importance_exponent, .fallback = "0.4", .max = 100, .negative_is_zero = true,
+        .help = "beta of the importance weights; 0: no correction"),
+    ROW(priority_epsilon, .fallback = "1e-3", .max = 1e30, .help = "added to |td error|"),
+};
+
+const trp_option_table dqn_option_table = TRP_OPTION_TABLE("dqn", dqn_rows, trp_dqn_options);
+
+const trp_option_table *trp_dqn_option_table(void)
+{
+    return &dqn_option_table;
+}

@@ -1,10 +1,13 @@
-/* The learner's loop: next batch -> update -> priorities -> publish -> checkpoint, all on the
- * thread that calls run(). Batches are made ahead by the sampler's own thread; new priorities are
- * sent without waiting for the answer. So a step waits for the network only when replay is slower.
+/* The learner's loop: next batches -> update -> priorities -> publish -> checkpoint, all on the
+ * thread that calls run(). Sources make batches ahead on threads of their own and send priorities
+ * without waiting for the answer. So a step waits for the network only when replay is slower.
  *
- * What the algorithm does is the updater's; the loop knows its tensors only as names and memory.
+ * What the algorithm does is the updater's; the loop knows its vectors only as names and memory.
  * Steps are counted once an update is whole, so a checkpoint, written between two updates, is a
- * state that the run was in: a resumed learner goes on bit for bit where batches are the same. */
+ * state that the run was in: a resumed learner goes on bit for bit where batches are the same.
+ *
+ * An updater that collects later owes the numbers of its last step: they are fetched once the next
+ * one has begun, so that a device always has work, or before anybody reads what the learner has. */
 #include <troupe/learner.h>
 
 #include <inttypes.h>
@@ -17,17 +20,22 @@
 #include "core/status.h"
 #include "limits.h"
 #include "core/thread.h"
-#include "publisher.h"
+#include <troupe/publisher.h>
 #include "save.h"
+#include "update.h"
 
 struct trp_learner {
     trp_learner_loop_options options;
     char *checkpoint_dir;
     trp_updater *updater;
-    struct publisher *publisher;
-    trp_sampler *sampler;
-    trp_priority_writer *priority_writer;
-    double *priorities; /* batch_size */
+    trp_source **sources;
+    size_t source_count;
+    struct trp_update_run update;
+    trp_batch batches[2][TRP_UPDATER_SOURCES_MAX]; /* of the last step and the one before */
+    uint64_t owed;                                 /* the step that is to be collected; 0: none */
+    bool torn; /* the updater failed: its vectors may be of no step */
+    trp_publisher *publisher;
+    bool ended; /* a source has no more batches */
     struct learner_progress progress;
     uint64_t saved_steps; /* of the last checkpoint */
     struct deadline end, save_due;
@@ -36,26 +44,67 @@ struct trp_learner {
     trp_learner_counters shared;
 };
 
-void trp_updater_destroy(trp_updater *updater)
-{
-    if (updater)
-        updater->impl->destroy(updater);
-}
-
 static void learner_share_counters(trp_learner *learner)
 {
     learner->own.steps = learner->progress.steps;
     learner->own.version = learner->progress.version;
+    learner->own.left_out = learner->update.left_out;
     mutex_lock(&learner->mutex);
     learner->shared = learner->own;
+    learner->shared.metric_count = learner->update.metric_count;
+    memcpy(learner->shared.metrics, learner->update.metrics, sizeof learner->shared.metrics);
     mutex_unlock(&learner->mutex);
 }
 
 static void publish(trp_learner *learner)
 {
+    int64_t since_ns = clock_now_ns(&clock_monotonic);
     learner->progress.version++;
-    publisher_publish(learner->publisher, learner->updater->params, learner->progress.version,
-                      learner->progress.steps);
+    trp_publisher_publish(learner->publisher, learner->update.params->values,
+                          learner->progress.version, learner->progress.steps);
+    learner->own.publish_ns += (uint64_t)(clock_now_ns(&clock_monotonic) - since_ns);
+}
+
+/* ---- what a step owes ---------------------------------------------------------------------- */
+
+/* Priorities that do not arrive make sampling a little worse, not wrong. */
+static trp_status write_priorities(trp_learner *learner, size_t index, const trp_update *update)
+{
+    trp_source *source = learner->sources[index];
+    const double *priorities = update->priorities[index];
+    if (!priorities || !source->impl->update_priorities)
+        return TRP_OK;
+    trp_status status = source->impl->update_priorities(source, &update->batches[index], priorities,
+                                                        LEARNER_PRIORITY_MS);
+    if (!status_is_transient(status))
+        return status;
+    if (learner->own.skipped_priorities++ == 0)
+        trp_log(TRP_WARN, "priorities not written reason=%s", trp_last_error());
+    return TRP_OK;
+}
+
+static trp_status updater_returned(trp_learner *learner, trp_status status)
+{
+    learner->torn = learner->torn || status != TRP_OK;
+    return status;
+}
+
+/* The numbers and priorities of the step that owes them. */
+static trp_status collect_owed(trp_learner *learner)
+{
+    if (learner->owed == 0)
+        return TRP_OK;
+    const trp_update *update = update_of_step(&learner->update, learner->owed);
+    trp_updater *updater = learner->updater;
+    learner->owed = 0;
+    if (updater->impl->collect) {
+        int64_t since_ns = clock_now_ns(&clock_monotonic);
+        TRP_TRY(updater_returned(learner, updater->impl->collect(updater, update)));
+        learner->own.update_ns += (uint64_t)(clock_now_ns(&clock_monotonic) - since_ns);
+    }
+    for (size_t i = 0; i < learner->source_count; i++)
+        TRP_TRY(write_priorities(learner, i, update));
+    return TRP_OK;
 }
 
 /* ---- checkpoints --------------------------------------------------------------------------- */
@@ -66,7 +115,7 @@ static trp_status load(trp_learner *learner)
         return TRP_OK;
     TRP_TRY(save_prepare(learner->checkpoint_dir, !learner->options.resume));
     bool found = false;
-    TRP_TRY(save_load(learner->checkpoint_dir, learner->updater, learner->publisher,
+    TRP_TRY(save_load(learner->checkpoint_dir, &learner->update, learner->publisher,
                       &learner->progress, &found));
     if (!found)
         return TRP_OK;
@@ -89,7 +138,8 @@ static trp_status save(trp_learner *learner)
 {
     if (!learner->checkpoint_dir)
         return TRP_OK;
-    TRP_TRY(save_write(learner->checkpoint_dir, learner->updater, learner->publisher,
+    TRP_TRY(collect_owed(learner));
+    TRP_TRY(save_write(learner->checkpoint_dir, &learner->update, learner->publisher,
                        &learner->progress));
     learner->own.checkpoints++;
     schedule_save(learner);
@@ -108,9 +158,9 @@ static bool save_is_due(const trp_learner *learner)
 
 static trp_status learner_check_options(const trp_learner_loop_options *options)
 {
-    if (options->prefetch > LEARNER_PREFETCH_MAX)
-        return trp_fail(TRP_INVALID_ARGUMENT, "learner: prefetch %" PRIu32 " is above %d",
-                        options->prefetch, LEARNER_PREFETCH_MAX);
+    if (options->source_count != options->updater->source_count)
+        return trp_fail(TRP_INVALID_ARGUMENT, "learner: %zu batch sources, the updater reads %zu",
+                        options->source_count, options->updater->source_count);
     if (!options->checkpoint_dir && options->resume)
         return trp_fail(TRP_INVALID_ARGUMENT, "learner: resume without a checkpoint directory");
     return TRP_OK;
@@ -123,13 +173,18 @@ trp_status trp_learner_create(trp_learner **out, const trp_learner_loop_options 
     mutex_init(&learner->mutex);
     learner->options = *options;
     learner->updater = options->updater;
-    learner->publisher = publisher_create(options->updater->param_count);
-    learner->priorities = xcalloc(options->updater->batch_size, sizeof *learner->priorities);
+    learner->sources = xcalloc(options->source_count + 1, sizeof(trp_source *));
+    for (size_t i = 0; i < options->source_count; i++)
+        learner->sources[learner->source_count++] = options->sources[i];
     if (options->checkpoint_dir)
         learner->checkpoint_dir = xstrdup(options->checkpoint_dir);
     trp_status status = learner_check_options(options);
     if (status == TRP_OK)
+        status = update_prepare(&learner->update, learner->updater, options->seed);
+    if (status == TRP_OK) {
+        learner->publisher = trp_publisher_create(learner->update.params->spec->count);
         status = load(learner);
+    }
     if (status != TRP_OK) {
         trp_learner_destroy(learner);
         return status;
@@ -142,20 +197,14 @@ trp_status trp_learner_create(trp_learner **out, const trp_learner_loop_options 
 
 ProtobufCService *trp_learner_service(trp_learner *learner)
 {
-    return publisher_service(learner->publisher);
+    return trp_publisher_service(learner->publisher);
 }
 
 /* ---- one step ------------------------------------------------------------------------------ */
 
-/* In turns the server itself answers at once that it has nothing (limiter_timeout_ms is 0), so
- * that no clock decides whose turn it is; the wait is only for a server that is away. */
-static int64_t wait_ms(int64_t otherwise_ms)
-{
-    return turns_active() ? LEARNER_REPLAY_GIVE_UP_MS : otherwise_ms;
-}
-
-/* The slow path of next: the table holds back, or its server is away. */
-static trp_status next_batch_waiting(trp_learner *learner, trp_batch *batch, trp_status status)
+/* The slow path of next: the source holds back, or its server is away. */
+static trp_status next_batch_waiting(trp_learner *learner, trp_source *source, trp_batch *batch,
+                                     trp_status status)
 {
     int64_t since_ns = clock_now_ns(&clock_monotonic);
     struct deadline give_up = DEADLINE_NEVER;
@@ -174,69 +223,62 @@ static trp_status next_batch_waiting(trp_learner *learner, trp_batch *batch, trp
             trp_stop_wait(learner->options.stop, LEARNER_RETRY_MS);
         }
         turns_pass();
-        status = trp_sampler_next(learner->sampler, batch, wait_ms(LEARNER_WAIT_MS));
+        status = source->impl->next(source, batch, LEARNER_WAIT_MS);
     }
-    learner->own.blocked_ns += (uint64_t)(clock_now_ns(&clock_monotonic) - since_ns);
+    learner->own.wait_ns += (uint64_t)(clock_now_ns(&clock_monotonic) - since_ns);
     return status;
 }
 
-static trp_status learner_next_batch(trp_learner *learner, trp_batch *batch)
+static trp_status next_batches(trp_learner *learner, trp_batch *batches)
 {
-    trp_status status = trp_sampler_next(learner->sampler, batch, wait_ms(0));
-    return status == TRP_OK ? TRP_OK : next_batch_waiting(learner, batch, status);
-}
-
-/* Priorities that do not arrive make sampling a little worse, not wrong. */
-static trp_status write_priorities(trp_learner *learner, const trp_batch *batch)
-{
-    if (!learner->updater->writes_priorities)
-        return TRP_OK;
-    trp_status status = trp_priority_writer_update_batch(learner->priority_writer, batch,
-                                                         learner->priorities, LEARNER_PRIORITY_MS);
-    if (!status_is_transient(status))
-        return status;
-    if (learner->own.skipped_priorities++ == 0)
-        trp_log(TRP_WARN, "priorities not written reason=%s", trp_last_error());
+    for (size_t i = 0; i < learner->source_count; i++) {
+        trp_source *source = learner->sources[i];
+        trp_status status = source->impl->next(source, &batches[i], 0);
+        if (status_is_transient(status))
+            status = next_batch_waiting(learner, source, &batches[i], status);
+        learner->ended = status == TRP_OUT_OF_RANGE;
+        TRP_TRY(status);
+    }
     return TRP_OK;
 }
 
 static trp_status step(trp_learner *learner)
 {
-    trp_batch batch;
-    trp_updater *updater = learner->updater;
-    TRP_TRY(learner_next_batch(learner, &batch));
-    TRP_TRY(updater->impl->step(updater, &batch, learner->priorities, &learner->own.last));
-    learner->progress.steps++;
-    TRP_TRY(write_priorities(learner, &batch));
+    uint64_t number = learner->progress.steps + 1;
     uint32_t every = learner->options.publish_every;
-    if (learner->progress.steps % (every ? every : LEARNER_PUBLISH_EVERY) == 0)
+    bool publish_due = number % (every ? every : LEARNER_PUBLISH_EVERY) == 0;
+    bool at_once = !learner->updater->impl->collect || publish_due;
+    trp_batch *batches = learner->batches[number % 2];
+    TRP_TRY(next_batches(learner, batches));
+    int64_t since_ns = clock_now_ns(&clock_monotonic);
+    TRP_TRY(updater_returned(learner, update_step(&learner->update, number, batches)));
+    learner->own.update_ns += (uint64_t)(clock_now_ns(&clock_monotonic) - since_ns);
+    learner->progress.steps = number;
+    TRP_TRY(collect_owed(learner)); /* the step before */
+    learner->owed = number;
+    if (at_once)
+        TRP_TRY(collect_owed(learner));
+    if (publish_due)
         publish(learner);
     return save_is_due(learner) ? save(learner) : TRP_OK;
 }
 
 /* ---- the loop ------------------------------------------------------------------------------ */
 
-/* The table's server may still be starting, or restarting. */
-static trp_status open_replay(trp_learner *learner)
+/* A table's server may still be starting, or restarting. */
+static trp_status open_sources(trp_learner *learner)
 {
-    const trp_updater *updater = learner->updater;
-    uint32_t prefetch = learner->options.prefetch ? learner->options.prefetch : LEARNER_PREFETCH;
-    TRP_TRY(
-        trp_sampler_create(&learner->sampler, learner->options.replay,
-                           &(trp_sampler_options){.table = updater->table,
-                                                  .columns = updater->columns,
-                                                  .column_count = updater->column_count,
-                                                  .batch_size = updater->batch_size,
-                                                  .prefetch = turns_active() ? 0 : prefetch,
-                                                  .limiter_timeout_ms = turns_active() ? 0 : -1}));
-    return trp_priority_writer_create(&learner->priority_writer, learner->options.replay,
-                                      updater->table, LEARNER_PRIORITY_WINDOW);
+    uint32_t held = learner->updater->impl->collect ? 2 : 1;
+    for (size_t i = 0; i < learner->source_count; i++)
+        TRP_TRY(learner->sources[i]->impl->open(learner->sources[i], &learner->updater->sources[i],
+                                                held));
+    return TRP_OK;
 }
 
 static bool finished(trp_learner *learner)
 {
     uint64_t limit = learner->options.max_steps;
-    learner->own.finished = (limit > 0 && learner->progress.steps >= limit) ||
+    learner->own.finished = learner->ended || (limit > 0 && learner->progress.steps >= limit) ||
                             deadline_passed(learner->end, &clock_monotonic);
     return learner->own.finished;
 }
@@ -245,9 +287,11 @@ static trp_status learner_loop(trp_learner *learner)
 {
     if (trp_stop_requested(learner->options.stop))
         return TRP_OK;
-    TRP_TRY(open_replay(learner));
+    TRP_TRY(open_sources(learner));
     while (!trp_stop_requested(learner->options.stop) && !finished(learner)) {
-        TRP_TRY(step(learner));
+        trp_status status = step(learner);
+        if (status != TRP_OK)
+            return learner->ended ? TRP_OK : status;
         learner_share_counters(learner);
         turns_pass();
     }
@@ -256,9 +300,11 @@ static trp_status learner_loop(trp_learner *learner)
 
 static void flush_priorities(trp_learner *learner)
 {
-    if (learner->priority_writer &&
-        trp_priority_writer_flush(learner->priority_writer, LEARNER_PRIORITY_MS) != TRP_OK)
-        trp_log(TRP_WARN, "priorities not confirmed at the end reason=%s", trp_last_error());
+    for (size_t i = 0; i < learner->source_count; i++) {
+        trp_source *source = learner->sources[i];
+        if (source->impl->flush && source->impl->flush(source, LEARNER_PRIORITY_MS) != TRP_OK)
+            trp_log(TRP_WARN, "priorities not confirmed at the end reason=%s", trp_last_error());
+    }
 }
 
 /* Whatever ended the loop (`status`, its message): what was learned is worth more than the reason,
@@ -290,11 +336,13 @@ trp_status trp_learner_run(trp_learner *learner)
     trp_status status = learner_loop(learner);
     finished(learner);
     bool stopped = trp_stop_requested(options->stop) || learner->own.finished;
-    if (status == TRP_CANCELLED && stopped)
+    if (status == TRP_CANCELLED && stopped && !learner->torn)
         status = TRP_OK;
     if (status == TRP_OK)
+        status = collect_owed(learner);
+    if (status == TRP_OK)
         flush_priorities(learner);
-    if (status == TRP_OK || status_is_transient(status)) /* the state is whole */
+    if (status == TRP_OK || (status_is_transient(status) && !learner->torn))
         status = save_at_end(learner, status);
     learner_share_counters(learner);
     return status;
@@ -306,7 +354,7 @@ trp_learner_counters trp_learner_read(const trp_learner *learner)
     mutex_lock(mutex);
     trp_learner_counters counters = learner->shared;
     mutex_unlock(mutex);
-    struct client_counts totals = publisher_totals(learner->publisher);
+    trp_client_counts totals = trp_publisher_totals(learner->publisher);
     counters.actor_steps = totals.steps;
     counters.actor_episodes = totals.episodes;
     return counters;
@@ -316,11 +364,12 @@ void trp_learner_destroy(trp_learner *learner)
 {
     if (!learner)
         return;
-    trp_priority_writer_destroy(learner->priority_writer);
-    trp_sampler_destroy(learner->sampler);
+    for (size_t i = 0; i < learner->source_count; i++)
+        trp_source_destroy(learner->sources[i]);
+    free(learner->sources);
+    update_cleanup(&learner->update);
     trp_updater_destroy(learner->updater);
-    publisher_destroy(learner->publisher);
-    free(learner->priorities);
+    trp_publisher_destroy(learner->publisher);
     free(learner->checkpoint_dir);
     mutex_cleanup(&learner->mutex);
     free(learner);

@@ -21,6 +21,9 @@ enum {
     LEARNER_VERSION_GAP = 1 << 20,
     LEARNER_PREFETCH = 2,
     LEARNER_PREFETCH_MAX = 64,
+    /* sampler_source.c: a thread and a stream each. */
+    LEARNER_SHARDS_MAX = 256,
+    LEARNER_SHARD_WAIT_MS = 20, /* for one of those that all have nothing */
     LEARNER_PUBLISH_EVERY = 10,
     LEARNER_CHECKPOINT_EVERY_S = 60,
     /* save.c: the newest one, and one before it in case it cannot be read. */

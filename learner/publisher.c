@@ -5,7 +5,7 @@
  *
  * Clients report totals, never increments, and the largest one ever seen counts: a report that is
  * lost, repeated or late changes nothing. */
-#include "publisher.h"
+#include <troupe/publisher.h>
 
 #include <assert.h>
 #include <inttypes.h>
@@ -23,16 +23,16 @@ struct snapshot {
     float params[];
 };
 
-struct publisher {
+struct trp_publisher {
     Troupe__Params_Service service; /* first: a handler gets only its address */
     size_t count;
     struct mutex mutex; /* all that follows */
     struct snapshot *current;
-    struct client_counts *clients;
+    trp_client_counts *clients;
     size_t client_count, client_capacity;
 };
 
-static struct snapshot *snapshot_take(struct publisher *publisher)
+static struct snapshot *snapshot_take(trp_publisher *publisher)
 {
     mutex_lock(&publisher->mutex);
     struct snapshot *snapshot = publisher->current;
@@ -42,7 +42,7 @@ static struct snapshot *snapshot_take(struct publisher *publisher)
     return snapshot;
 }
 
-static void snapshot_release(struct publisher *publisher, struct snapshot *snapshot)
+static void snapshot_release(trp_publisher *publisher, struct snapshot *snapshot)
 {
     if (!snapshot)
         return;
@@ -67,7 +67,7 @@ static trp_status check_name(const char *name)
     return TRP_OK;
 }
 
-static struct client_counts *client_find(struct publisher *publisher, const char *name)
+static trp_client_counts *client_find(trp_publisher *publisher, const char *name)
 {
     for (size_t i = 0; i < publisher->client_count; i++)
         if (strcmp(publisher->clients[i].name, name) == 0)
@@ -75,8 +75,8 @@ static struct client_counts *client_find(struct publisher *publisher, const char
     return NULL;
 }
 
-static trp_status client_find_or_add(struct publisher *publisher, const char *name,
-                                     struct client_counts **out)
+static trp_status client_find_or_add(trp_publisher *publisher, const char *name,
+                                     trp_client_counts **out)
 {
     *out = client_find(publisher, name);
     if (*out)
@@ -92,14 +92,14 @@ static trp_status client_find_or_add(struct publisher *publisher, const char *na
             xrealloc(publisher->clients, publisher->client_capacity * sizeof *publisher->clients);
     }
     *out = &publisher->clients[publisher->client_count++];
-    **out = (struct client_counts){.name = xstrdup(name)};
+    **out = (trp_client_counts){.name = xstrdup(name)};
     return TRP_OK;
 }
 
-static trp_status client_raise(struct publisher *publisher, const struct client_counts *counts,
-                               struct client_counts *now)
+static trp_status client_raise(trp_publisher *publisher, const trp_client_counts *counts,
+                               trp_client_counts *now)
 {
-    struct client_counts *client;
+    trp_client_counts *client;
     TRP_TRY(client_find_or_add(publisher, counts->name, &client));
     if (counts->steps > client->steps)
         client->steps = counts->steps;
@@ -109,9 +109,9 @@ static trp_status client_raise(struct publisher *publisher, const struct client_
     return TRP_OK;
 }
 
-static struct client_counts totals(const struct publisher *publisher)
+static trp_client_counts totals(const trp_publisher *publisher)
 {
-    struct client_counts sum = {0};
+    trp_client_counts sum = {0};
     for (size_t i = 0; i < publisher->client_count; i++) {
         sum.steps += publisher->clients[i].steps;
         sum.episodes += publisher->clients[i].episodes;
@@ -121,17 +121,17 @@ static struct client_counts totals(const struct publisher *publisher)
 
 /* ---- the service --------------------------------------------------------------------------- */
 
-static trp_status count_client(struct publisher *publisher, const Troupe__PullRequest *request,
+static trp_status count_client(trp_publisher *publisher, const Troupe__PullRequest *request,
                                Troupe__PullReply *reply)
 {
-    struct client_counts now = {0};
+    trp_client_counts now = {0};
     trp_status status = TRP_OK;
     mutex_lock(&publisher->mutex);
     if (request->client && request->client[0] != '\0')
         status = client_raise(publisher,
-                              &(struct client_counts){.name = request->client,
-                                                      .steps = request->steps,
-                                                      .episodes = request->episodes},
+                              &(trp_client_counts){.name = request->client,
+                                                   .steps = request->steps,
+                                                   .episodes = request->episodes},
                               &now);
     reply->total_steps = totals(publisher).steps;
     mutex_unlock(&publisher->mutex);
@@ -143,7 +143,7 @@ static trp_status count_client(struct publisher *publisher, const Troupe__PullRe
 static void handle_pull(Troupe__Params_Service *service, const Troupe__PullRequest *request,
                         Troupe__PullReply_Closure closure, void *closure_data)
 {
-    struct publisher *publisher = (struct publisher *)service;
+    trp_publisher *publisher = (trp_publisher *)service;
     Troupe__PullReply reply = TROUPE__PULL_REPLY__INIT;
     if (count_client(publisher, request, &reply) != TRP_OK) {
         closure(NULL, closure_data);
@@ -163,32 +163,32 @@ static void handle_pull(Troupe__Params_Service *service, const Troupe__PullReque
 
 static const Troupe__Params_Service service_template = TROUPE__PARAMS__INIT(handle_);
 
-struct publisher *publisher_create(size_t count)
+trp_publisher *trp_publisher_create(size_t count)
 {
-    struct publisher *publisher = xcalloc(1, sizeof *publisher);
+    trp_publisher *publisher = xcalloc(1, sizeof *publisher);
     publisher->service = service_template;
     publisher->count = count;
     mutex_init(&publisher->mutex);
     return publisher;
 }
 
-void publisher_destroy(struct publisher *publisher)
+void trp_publisher_destroy(trp_publisher *publisher)
 {
     if (!publisher)
         return;
     snapshot_release(publisher, publisher->current);
-    publisher_counts_free(publisher->clients, publisher->client_count);
+    trp_publisher_counts_free(publisher->clients, publisher->client_count);
     mutex_cleanup(&publisher->mutex);
     free(publisher);
 }
 
-ProtobufCService *publisher_service(struct publisher *publisher)
+ProtobufCService *trp_publisher_service(trp_publisher *publisher)
 {
     return &publisher->service.base;
 }
 
-void publisher_publish(struct publisher *publisher, const float *params, uint64_t version,
-                       uint64_t learner_steps)
+void trp_publisher_publish(trp_publisher *publisher, const float *params, uint64_t version,
+                           uint64_t learner_steps)
 {
     struct snapshot *next = xmalloc(sizeof *next + publisher->count * sizeof *params);
     *next = (struct snapshot){.references = 1, .version = version, .learner_steps = learner_steps};
@@ -201,19 +201,19 @@ void publisher_publish(struct publisher *publisher, const float *params, uint64_
     snapshot_release(publisher, previous);
 }
 
-struct client_counts publisher_totals(struct publisher *publisher)
+trp_client_counts trp_publisher_totals(trp_publisher *publisher)
 {
     mutex_lock(&publisher->mutex);
-    struct client_counts sum = totals(publisher);
+    trp_client_counts sum = totals(publisher);
     mutex_unlock(&publisher->mutex);
     return sum;
 }
 
-struct client_counts *publisher_counts(struct publisher *publisher, size_t *count)
+trp_client_counts *trp_publisher_counts(trp_publisher *publisher, size_t *count)
 {
     mutex_lock(&publisher->mutex);
     *count = publisher->client_count;
-    struct client_counts *counts = xcalloc(*count + 1, sizeof *counts);
+    trp_client_counts *counts = xcalloc(*count + 1, sizeof *counts);
     for (size_t i = 0; i < *count; i++) {
         counts[i] = publisher->clients[i];
         counts[i].name = xstrdup(counts[i].name);
@@ -222,16 +222,16 @@ struct client_counts *publisher_counts(struct publisher *publisher, size_t *coun
     return counts;
 }
 
-void publisher_counts_free(struct client_counts *counts, size_t count)
+void trp_publisher_counts_free(trp_client_counts *counts, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         free(counts[i].name);
     free(counts);
 }
 
-trp_status publisher_restore(struct publisher *publisher, const struct client_counts *counts)
+trp_status trp_publisher_restore(trp_publisher *publisher, const trp_client_counts *counts)
 {
-    struct client_counts now;
+    trp_client_counts now;
     mutex_lock(&publisher->mutex);
     trp_status status = client_raise(publisher, counts, &now);
     mutex_unlock(&publisher->mutex);

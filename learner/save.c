@@ -2,8 +2,9 @@
  * all (checkpoint.h), and the one before it is kept until the new one is on the disk. The number of
  * steps is in the name, fixed width, so the newest is the last by name.
  *
- * A file has the updater's tensors under their own names, the learner's under "learner.", and the
- * clients' names as one note, a line each (publisher.c refuses control characters in names). */
+ * A file has the updater's vectors and tensors under their own names, the learner's under
+ * "learner.", and the clients' names as one note, a line each (publisher.c refuses control
+ * characters in names). */
 #include "save.h"
 
 #include <dirent.h>
@@ -15,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <troupe/learner.h>
 #include <troupe/log.h>
 #include "core/alloc.h"
 #include "core/buffer.h"
@@ -105,30 +107,30 @@ trp_status trp_learner_checkpoint_find(const char *dir, char **path)
 /* ---- writing ------------------------------------------------------------------------------- */
 
 struct clients {
-    struct client_counts *counts;
+    trp_client_counts *counts;
     size_t count;
     uint64_t *steps, *episodes; /* the same as columns */
     struct buffer names;        /* a line each, NUL at the end */
 };
 
-static void clients_take(struct clients *clients, struct publisher *publisher)
+static void clients_take(struct clients *clients, trp_publisher *publisher)
 {
-    clients->counts = publisher_counts(publisher, &clients->count);
+    clients->counts = trp_publisher_counts(publisher, &clients->count);
     clients->steps = xcalloc(clients->count + 1, sizeof *clients->steps);
     clients->episodes = xcalloc(clients->count + 1, sizeof *clients->episodes);
     for (size_t i = 0; i < clients->count; i++) {
         const char *name = clients->counts[i].name;
         clients->steps[i] = clients->counts[i].steps;
         clients->episodes[i] = clients->counts[i].episodes;
-        buffer_append(&clients->names, (trp_bytes){(const uint8_t *)name, strlen(name)});
-        buffer_append(&clients->names, (trp_bytes){(const uint8_t *)"\n", 1});
+        buffer_append(&clients->names, text_bytes(name));
+        buffer_append(&clients->names, text_bytes("\n"));
     }
-    buffer_append(&clients->names, (trp_bytes){(const uint8_t *)"", 1});
+    buffer_text(&clients->names);
 }
 
 static void clients_cleanup(struct clients *clients)
 {
-    publisher_counts_free(clients->counts, clients->count);
+    trp_publisher_counts_free(clients->counts, clients->count);
     free(clients->steps);
     free(clients->episodes);
     buffer_cleanup(&clients->names);
@@ -140,11 +142,11 @@ static trp_checkpoint_tensor u64s(const char *name, const uint64_t *values, size
         .name = name, .type = TRP_CHECKPOINT_U64, .rank = 1, .shape = {count}, .data = values};
 }
 
-trp_status save_write(const char *dir, trp_updater *updater, struct publisher *publisher,
+trp_status save_write(const char *dir, struct trp_update_run *update, trp_publisher *publisher,
                       const struct learner_progress *progress)
 {
-    trp_checkpoint_tensor tensors[TRP_UPDATER_TENSORS_MAX + 4];
-    size_t count = updater->impl->state(updater, tensors);
+    trp_checkpoint_tensor tensors[UPDATE_TENSORS_MAX + 4];
+    size_t count = update_state(update, tensors);
     struct clients clients = {0};
     clients_take(&clients, publisher);
     tensors[count++] = u64s("learner.steps", &progress->steps, 1);
@@ -178,17 +180,17 @@ static size_t tensor_values(const trp_checkpoint_tensor *tensor)
     return count;
 }
 
-static trp_status load_updater(const trp_checkpoint *checkpoint, trp_updater *updater)
+static trp_status load_update(const trp_checkpoint *checkpoint, struct trp_update_run *update)
 {
-    trp_checkpoint_tensor tensors[TRP_UPDATER_TENSORS_MAX];
-    size_t count = updater->impl->state(updater, tensors);
+    trp_checkpoint_tensor tensors[UPDATE_TENSORS_MAX];
+    size_t count = update_state(update, tensors);
     for (size_t i = 0; i < count; i++)
         TRP_TRY(trp_checkpoint_get(checkpoint, tensors[i].name, tensors[i].type,
                                    tensor_values(&tensors[i]), (void *)tensors[i].data));
     return TRP_OK;
 }
 
-static trp_status restore_clients(struct publisher *publisher, const char *names,
+static trp_status restore_clients(trp_publisher *publisher, const char *names,
                                   const uint64_t *steps, const uint64_t *episodes, size_t count)
 {
     char *copy = xstrdup(names), *rest = copy;
@@ -198,9 +200,9 @@ static trp_status restore_clients(struct publisher *publisher, const char *names
         if (!name || name[0] == '\0')
             status = trp_fail(TRP_DATA_LOSS, "checkpoint: %zu clients, but %zu names", count, i);
         else
-            status = publisher_restore(
+            status = trp_publisher_restore(
                 publisher,
-                &(struct client_counts){.name = name, .steps = steps[i], .episodes = episodes[i]});
+                &(trp_client_counts){.name = name, .steps = steps[i], .episodes = episodes[i]});
     }
     free(copy);
     return status;
@@ -216,7 +218,7 @@ static size_t client_rows(const trp_checkpoint *checkpoint)
     return 0;
 }
 
-static trp_status load_clients(const trp_checkpoint *checkpoint, struct publisher *publisher)
+static trp_status load_clients(const trp_checkpoint *checkpoint, trp_publisher *publisher)
 {
     size_t count = client_rows(checkpoint);
     const char *names = trp_checkpoint_note_get(checkpoint, "clients");
@@ -235,14 +237,14 @@ static trp_status load_clients(const trp_checkpoint *checkpoint, struct publishe
     return status;
 }
 
-static trp_status load_one(const trp_checkpoint *checkpoint, trp_updater *updater,
-                           struct publisher *publisher, struct learner_progress *progress)
+static trp_status load_one(const trp_checkpoint *checkpoint, struct trp_update_run *update,
+                           trp_publisher *publisher, struct learner_progress *progress)
 {
     TRP_TRY(
         trp_checkpoint_get(checkpoint, "learner.steps", TRP_CHECKPOINT_U64, 1, &progress->steps));
     TRP_TRY(trp_checkpoint_get(checkpoint, "learner.version", TRP_CHECKPOINT_U64, 1,
                                &progress->version));
-    TRP_TRY(load_updater(checkpoint, updater));
+    TRP_TRY(load_update(checkpoint, update));
     return load_clients(checkpoint, publisher);
 }
 
@@ -262,7 +264,7 @@ static trp_status load_newest(const char *dir, struct dirent **entries, size_t c
     return status;
 }
 
-trp_status save_load(const char *dir, trp_updater *updater, struct publisher *publisher,
+trp_status save_load(const char *dir, struct trp_update_run *update, trp_publisher *publisher,
                      struct learner_progress *progress, bool *found)
 {
     struct dirent **entries;
@@ -274,7 +276,7 @@ trp_status save_load(const char *dir, trp_updater *updater, struct publisher *pu
     if (*found)
         status = load_newest(dir, entries, count, &checkpoint);
     if (checkpoint)
-        status = load_one(checkpoint, updater, publisher, progress);
+        status = load_one(checkpoint, update, publisher, progress);
     trp_checkpoint_destroy(checkpoint);
     list_free(entries, count);
     return status;

@@ -1,6 +1,7 @@
 /* The learner's loop and its checkpoints, around an updater small enough to predict: it adds 1 to
  * every parameter a step and gives an item of value x the priority x + 2. */
 #include <inttypes.h>
+#include <math.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,80 +23,11 @@
 #include "learner/limits.h"
 #include "core/thread.h"
 #include "learner/save.h"
+#include "learner/update.h"
 #include "params.pb-c.h"
+#include "tests/learner/adding.h"
 
-enum { COUNT = 32, BATCH = 4, ITEMS = 16 };
-
-static const trp_tensor_spec columns[] = {{.name = "x", .dtype = TRP_FLOAT32}};
-
-/* ---- the updater --------------------------------------------------------------------------- */
-
-struct adding {
-    trp_updater base;
-    size_t count;
-    float params[COUNT];
-    uint64_t steps;
-    uint64_t fail_at; /* this step fails; 0: none */
-    trp_stop *stop;   /* requested by step `stop_at` */
-    uint64_t stop_at;
-    double seen; /* sum of all sampled values */
-};
-
-static trp_status adding_step(trp_updater *base, const trp_batch *batch, double *priorities,
-                              trp_update *update)
-{
-    struct adding *updater = (struct adding *)base;
-    if (updater->steps + 1 == updater->fail_at)
-        return trp_fail(TRP_INTERNAL, "adding: step %" PRIu64 " fails", updater->fail_at);
-    updater->steps++;
-    for (size_t i = 0; i < updater->count; i++)
-        updater->params[i] += 1;
-    const float *values = batch->columns[0];
-    for (uint32_t row = 0; row < batch->rows; row++) {
-        updater->seen += (double)values[row];
-        priorities[row] = (double)values[row] + 2;
-    }
-    *update = (trp_update){.loss = (double)updater->steps};
-    if (updater->stop && updater->steps == updater->stop_at)
-        trp_stop_request(updater->stop);
-    return TRP_OK;
-}
-
-static size_t adding_state(trp_updater *base, trp_checkpoint_tensor *tensors)
-{
-    struct adding *updater = (struct adding *)base;
-    tensors[0] = (trp_checkpoint_tensor){.name = "params",
-                                         .type = TRP_CHECKPOINT_F32,
-                                         .rank = 1,
-                                         .shape = {updater->count},
-                                         .data = updater->params};
-    tensors[1] = (trp_checkpoint_tensor){
-        .name = "steps", .type = TRP_CHECKPOINT_U64, .rank = 0, .data = &updater->steps};
-    return 2;
-}
-
-static void adding_destroy(trp_updater *base)
-{
-    free(base);
-}
-
-static const trp_updater_impl adding_impl = {
-    .step = adding_step, .state = adding_state, .destroy = adding_destroy};
-
-static struct adding *adding_create(void)
-{
-    struct adding *updater = xcalloc(1, sizeof *updater);
-    updater->count = COUNT;
-    updater->base = (trp_updater){.impl = &adding_impl,
-                                  .table = "t",
-                                  .columns = columns,
-                                  .column_count = 1,
-                                  .batch_size = BATCH,
-                                  .writes_priorities = true,
-                                  .params = updater->params,
-                                  .param_count = COUNT};
-    return updater;
-}
+enum { ITEMS = 16 };
 
 /* ---- a directory, a replay server and a table with ITEMS items ------------------------------- */
 
@@ -105,6 +37,7 @@ struct fixture {
     trp_replay_server *server;
     trp_channel *channel;
     trp_stop *stop;
+    trp_source *source; /* of the loop_options() made last */
 };
 
 static int setup(void **state)
@@ -177,8 +110,13 @@ static void start_replay(struct fixture *fixture)
 
 static trp_learner_loop_options loop_options(struct fixture *fixture, struct adding *updater)
 {
+    assert_int_equal(trp_sampler_source_create(&fixture->source,
+                                               &(trp_sampler_source_options){
+                                                   .shards = &fixture->channel, .shard_count = 1}),
+                     TRP_OK);
     return (trp_learner_loop_options){.updater = &updater->base,
-                                      .replay = fixture->channel,
+                                      .sources = &fixture->source,
+                                      .source_count = 1,
                                       .stop = fixture->stop,
                                       .checkpoint_dir = fixture->checkpoints};
 }
@@ -223,7 +161,11 @@ static void a_learner_steps_until_max_steps(void **state)
     assert_true(counters.finished);
     assert_int_equal(counters.version, 3); /* at the start, after 10 and after 20 steps */
     assert_int_equal(counters.checkpoints, 1);
-    assert_float_equal(counters.last.loss, 25, 0);
+    assert_int_equal(counters.metric_count, 2);
+    assert_string_equal(counters.metrics[0].name, "grad_norm");
+    assert_float_equal(counters.metrics[0].value, sqrt(COUNT), 1e-6);
+    assert_string_equal(counters.metrics[1].name, "loss");
+    assert_float_equal(counters.metrics[1].value, 25, 0);
     assert_float_equal(updater->params[COUNT - 1], 25, 0);
     assert_true(updater->seen > 0);
     trp_learner_destroy(learner);
@@ -307,6 +249,22 @@ static void new_priorities_reach_the_table(void **state)
     assert_in_range(updated_items(fixture), ITEMS / 2, ITEMS);
 }
 
+static void priorities_that_come_a_step_later_reach_the_table(void **state)
+{
+    struct fixture *fixture = *state;
+    start_replay(fixture);
+    struct adding *updater = adding_create();
+    updater->base.impl = &adding_later_impl;
+    trp_learner_loop_options options = loop_options(fixture, updater);
+    options.max_steps = 50;
+    options.publish_every = 1000;
+    trp_learner *learner = learner_create(&options);
+    assert_int_equal(trp_learner_run(learner), TRP_OK);
+    assert_int_equal(updater->collected_later, 49);
+    trp_learner_destroy(learner);
+    assert_in_range(updated_items(fixture), ITEMS / 2, ITEMS);
+}
+
 static void a_stop_ends_the_run_with_a_checkpoint(void **state)
 {
     struct fixture *fixture = *state;
@@ -338,6 +296,98 @@ static void a_failing_step_ends_the_run_with_its_status(void **state)
     assert_string_equal(trp_last_error(), "adding: step 3 fails");
     assert_int_equal(trp_learner_read(learner).steps, 2);
     trp_learner_destroy(learner);
+}
+
+static trp_status fail_behind_step_3(trp_updater *updater, const trp_update *update)
+{
+    TRP_TRY(adding_step(updater, update));
+    return update->step == 3 ? trp_fail(TRP_UNAVAILABLE, "a peer of the updater is away") : TRP_OK;
+}
+
+static trp_status fail_to_collect_step_3(trp_updater *updater, const trp_update *update)
+{
+    (void)updater;
+    return update->step == 3 ? trp_fail(TRP_UNAVAILABLE, "a device is away") : TRP_OK;
+}
+
+static void vectors_of_a_failed_step_are_not_saved(void **state)
+{
+    struct fixture *fixture = *state;
+    start_replay(fixture);
+    trp_updater_impl impls[] = {adding_impl, adding_impl};
+    impls[0].step = fail_behind_step_3;
+    impls[1].collect = fail_to_collect_step_3;
+    for (size_t i = 0; i < 2; i++) {
+        struct adding *updater = adding_create();
+        updater->base.impl = &impls[i];
+        trp_learner_loop_options options = loop_options(fixture, updater);
+        options.max_steps = 3;
+        trp_learner *learner = learner_create(&options);
+        char *path = NULL;
+        assert_int_equal(trp_learner_run(learner), TRP_UNAVAILABLE);
+        trp_learner_destroy(learner);
+        assert_int_equal(trp_learner_checkpoint_find(fixture->checkpoints, &path), TRP_NOT_FOUND);
+    }
+}
+
+static void a_gradient_that_is_not_finite_ends_the_run_or_is_left_out(void **state)
+{
+    struct fixture *fixture = *state;
+    start_replay(fixture);
+    struct adding *updater = adding_create();
+    updater->nan_at = 3;
+    trp_learner_loop_options options = loop_options(fixture, updater);
+    options.max_steps = 5;
+    trp_learner *learner = learner_create(&options);
+    assert_int_equal(trp_learner_run(learner), TRP_INTERNAL);
+    assert_string_equal(trp_last_error(),
+                        "the gradient of 'params' is not finite in step 3: number "
+                        "5 of 32 is nan");
+    assert_float_equal(updater->params[0], 2, 0);
+    trp_learner_destroy(learner);
+
+    updater = adding_create();
+    updater->nan_at = 3;
+    updater->base.vectors[0].optimizer.skip_not_finite = true;
+    options = loop_options(fixture, updater);
+    options.checkpoint_dir = NULL;
+    options.max_steps = 5;
+    learner = learner_create(&options);
+    assert_int_equal(trp_learner_run(learner), TRP_OK);
+    assert_int_equal(trp_learner_read(learner).left_out, 1);
+    assert_float_equal(updater->params[5], 4, 0);
+    trp_learner_destroy(learner);
+}
+
+/* Fails as `create` does, with words of it in the message. */
+static void assert_refused(struct fixture *fixture, struct adding *updater, const char *words)
+{
+    trp_learner_loop_options options = loop_options(fixture, updater);
+    trp_learner *learner;
+    assert_int_equal(trp_learner_create(&learner, &options), TRP_INVALID_ARGUMENT);
+    assert_null(learner);
+    assert_non_null(strstr(trp_last_error(), words));
+}
+
+static void what_an_updater_declares_is_checked(void **state)
+{
+    struct fixture *fixture = *state;
+    struct adding *updater = adding_create();
+    updater->base.vectors[0].name = "weights";
+    assert_refused(fixture, updater, "no vector is called 'params'");
+    updater = adding_create();
+    updater->base.vectors[1] = updater->base.vectors[0];
+    updater->base.vector_count = 2;
+    assert_refused(fixture, updater, "two vectors are called 'params'");
+    updater = adding_create();
+    updater->base.vectors[0].optimizer.momentum = 2;
+    assert_refused(fixture, updater, "params: the optimizer's momentum is 2");
+    updater = adding_create();
+    updater->base.source_count = 0;
+    assert_refused(fixture, updater, "1 batch sources, the updater reads 0");
+    updater = adding_create();
+    updater->base.source_count = 1000;
+    assert_refused(fixture, updater, "the updater reads 1000");
 }
 
 /* ---- a server that is away ----------------------------------------------------------------- */
@@ -457,7 +507,7 @@ static void counts_of_actors_are_part_of_a_checkpoint(void **state)
     assert_int_equal(trp_learner_run(learner), TRP_OK);
     trp_learner_destroy(learner);
 
-    options.updater = &adding_create()->base;
+    options = loop_options(fixture, adding_create());
     options.resume = true;
     learner = learner_create(&options);
     assert_int_equal(trp_learner_read(learner).actor_steps, 111);
@@ -497,7 +547,7 @@ static void a_checkpoint_of_another_network_is_refused(void **state)
     trp_stop_request(fixture->stop);
     run_to(fixture, 0, false, adding_create());
     struct adding *updater = adding_create();
-    updater->count = updater->base.param_count = COUNT - 1;
+    updater->base.vectors[0].count = COUNT - 1;
     trp_learner_loop_options options = loop_options(fixture, updater);
     options.resume = true;
     trp_learner *learner;
@@ -526,13 +576,12 @@ static void resume_needs_a_directory(void **state)
 
 /* ---- files --------------------------------------------------------------------------------- */
 
-static void save_at(struct fixture *fixture, struct publisher *publisher, struct adding *updater,
-                    uint64_t steps)
+static void save_at(struct fixture *fixture, trp_publisher *publisher,
+                    struct trp_update_run *update, uint64_t steps)
 {
-    updater->steps = steps;
+    ((struct adding *)update->updater)->steps = steps;
     struct learner_progress progress = {.steps = steps, .version = 2 * steps};
-    assert_int_equal(save_write(fixture->checkpoints, &updater->base, publisher, &progress),
-                     TRP_OK);
+    assert_int_equal(save_write(fixture->checkpoints, update, publisher, &progress), TRP_OK);
 }
 
 static bool saved(struct fixture *fixture, uint64_t steps)
@@ -546,18 +595,21 @@ static bool saved(struct fixture *fixture, uint64_t steps)
 static void the_last_two_checkpoints_are_kept(void **state)
 {
     struct fixture *fixture = *state;
-    struct publisher *publisher = publisher_create(COUNT);
+    trp_publisher *publisher = trp_publisher_create(COUNT);
     struct adding *updater = adding_create();
+    struct trp_update_run update;
+    assert_int_equal(update_prepare(&update, &updater->base, 1), TRP_OK);
     assert_int_equal(save_prepare(fixture->checkpoints, true), TRP_OK);
     const uint64_t steps[] = {9, 10, 99, 1000};
     for (size_t i = 0; i < 4; i++)
-        save_at(fixture, publisher, updater, steps[i]);
+        save_at(fixture, publisher, &update, steps[i]);
     assert_false(saved(fixture, 9));
     assert_false(saved(fixture, 10));
     assert_true(saved(fixture, 99));
     assert_true(saved(fixture, 1000));
-    adding_destroy(&updater->base);
-    publisher_destroy(publisher);
+    update_cleanup(&update);
+    trp_updater_destroy(&updater->base);
+    trp_publisher_destroy(publisher);
 }
 
 static void damage(struct fixture *fixture, uint64_t steps)
@@ -570,25 +622,28 @@ static void damage(struct fixture *fixture, uint64_t steps)
 static void a_damaged_checkpoint_is_passed_over_for_the_one_before(void **state)
 {
     struct fixture *fixture = *state;
-    struct publisher *publisher = publisher_create(COUNT);
+    trp_publisher *publisher = trp_publisher_create(COUNT);
     struct adding *updater = adding_create();
+    struct trp_update_run update;
+    assert_int_equal(update_prepare(&update, &updater->base, 1), TRP_OK);
     assert_int_equal(save_prepare(fixture->checkpoints, true), TRP_OK);
-    save_at(fixture, publisher, updater, 5);
-    save_at(fixture, publisher, updater, 6);
+    save_at(fixture, publisher, &update, 5);
+    save_at(fixture, publisher, &update, 6);
     damage(fixture, 6);
     struct learner_progress progress = {0};
     bool found = false;
-    assert_int_equal(save_load(fixture->checkpoints, &updater->base, publisher, &progress, &found),
+    assert_int_equal(save_load(fixture->checkpoints, &update, publisher, &progress, &found),
                      TRP_OK);
     assert_true(found);
     assert_int_equal(progress.steps, 5);
     assert_int_equal(progress.version, 10);
     assert_int_equal(updater->steps, 5);
     damage(fixture, 5);
-    assert_int_equal(save_load(fixture->checkpoints, &updater->base, publisher, &progress, &found),
+    assert_int_equal(save_load(fixture->checkpoints, &update, publisher, &progress, &found),
                      TRP_DATA_LOSS);
-    adding_destroy(&updater->base);
-    publisher_destroy(publisher);
+    update_cleanup(&update);
+    trp_updater_destroy(&updater->base);
+    trp_publisher_destroy(publisher);
 }
 
 static void no_checkpoint_is_not_found(void **state)
@@ -661,6 +716,10 @@ int main(void)
         WITH_FIXTURE(new_priorities_reach_the_table),
         WITH_FIXTURE(a_stop_ends_the_run_with_a_checkpoint),
         WITH_FIXTURE(a_failing_step_ends_the_run_with_its_status),
+        WITH_FIXTURE(vectors_of_a_failed_step_are_not_saved),
+        WITH_FIXTURE(a_gradient_that_is_not_finite_ends_the_run_or_is_left_out),
+        WITH_FIXTURE(what_an_updater_declares_is_checked),
+        WITH_FIXTURE(priorities_that_come_a_step_later_reach_the_table),
         WITH_FIXTURE(a_learner_goes_on_when_its_replay_server_is_back),
         WITH_FIXTURE(a_resumed_learner_goes_on_where_it_was),
         WITH_FIXTURE(a_learner_that_joined_turns_passes_them_on),

@@ -1,0 +1,228 @@
+/* Vectors and phases. A gradient is 0 when a phase begins: it is made 0 where it was applied, while
+ * it is still in the cache. */
+#include "update.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <troupe/nn.h>
+#include "core/alloc.h"
+
+void trp_updater_destroy(trp_updater *updater)
+{
+    if (!updater)
+        return;
+    for (size_t i = 0; i < TRP_UPDATER_SOURCES_MAX; i++)
+        trp_columns_cleanup(&updater->sources[i].columns);
+    if (updater->impl->destroy)
+        updater->impl->destroy(updater);
+    else
+        free(updater);
+}
+
+/* ---- what an updater declares ---------------------------------------------------------------- */
+
+static trp_status check_vector(const trp_updater *updater, size_t index)
+{
+    const trp_vector_spec *spec = &updater->vectors[index];
+    if (!spec->name || !*spec->name || spec->count == 0)
+        return trp_fail(TRP_INVALID_ARGUMENT, "updater: vector %zu has no name or no numbers",
+                        index);
+    for (size_t i = 0; i < index; i++)
+        if (strcmp(updater->vectors[i].name, spec->name) == 0)
+            return trp_fail(TRP_INVALID_ARGUMENT, "updater: two vectors are called '%s'",
+                            spec->name);
+    return spec->learned ? trp_optimizer_check(&spec->optimizer, spec->name) : TRP_OK;
+}
+
+static trp_status check_updater(const trp_updater *updater)
+{
+    if (updater->source_count > TRP_UPDATER_SOURCES_MAX ||
+        updater->vector_count > TRP_UPDATER_VECTORS_MAX)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "updater: %zu sources and %zu vectors, at most %d and %d",
+                        updater->source_count, updater->vector_count, TRP_UPDATER_SOURCES_MAX,
+                        TRP_UPDATER_VECTORS_MAX);
+    bool params = false;
+    for (size_t i = 0; i < updater->vector_count; i++) {
+        TRP_TRY(check_vector(updater, i));
+        params = params || strcmp(updater->vectors[i].name, "params") == 0;
+    }
+    for (size_t i = 0; i < updater->source_count; i++)
+        if (!updater->sources[i].table || updater->sources[i].batch_size == 0)
+            return trp_fail(TRP_INVALID_ARGUMENT,
+                            "updater: source %zu has no table or a batch of no rows", i);
+    return params ? TRP_OK
+                  : trp_fail(TRP_INVALID_ARGUMENT,
+                             "updater: no vector is called 'params', which is what actors pull");
+}
+
+/* ---- vectors --------------------------------------------------------------------------------- */
+
+static void vector_prepare(struct vector *vector, const trp_vector_spec *spec)
+{
+    vector->spec = spec;
+    vector->values = trp_floats_create(spec->count);
+    if (!spec->learned)
+        return;
+    bool params = strcmp(spec->name, "params") == 0;
+    vector->grads = trp_floats_create(spec->count);
+    vector->steps_name = xasprintf("%s.steps", spec->name);
+    vector->norm_name = params ? xstrdup("grad_norm") : xasprintf("%s_grad_norm", spec->name);
+    for (size_t i = 0; i < trp_optimizer_states(&spec->optimizer); i++) {
+        vector->state[i] = trp_floats_create(spec->count);
+        vector->state_names[i] =
+            xasprintf("%s.%s", spec->name, trp_optimizer_state_name(&spec->optimizer, i));
+    }
+}
+
+static void vector_cleanup(struct vector *vector)
+{
+    trp_floats_destroy(vector->values);
+    trp_floats_destroy(vector->grads);
+    free(vector->steps_name);
+    free(vector->norm_name);
+    for (size_t i = 0; i < TRP_OPTIMIZER_STATES_MAX; i++) {
+        trp_floats_destroy(vector->state[i]);
+        free(vector->state_names[i]);
+    }
+}
+
+trp_status update_prepare(struct trp_update_run *run, trp_updater *updater, uint64_t seed)
+{
+    *run = (struct trp_update_run){.updater = updater};
+    TRP_TRY(check_updater(updater));
+    for (size_t i = 0; i < updater->vector_count; i++) {
+        struct vector *vector = &run->vectors[i];
+        vector_prepare(vector, &updater->vectors[i]);
+        run->values[i] = vector->values;
+        run->grads[i] = vector->grads;
+        if (strcmp(vector->spec->name, "params") == 0)
+            run->params = vector;
+    }
+    for (size_t i = 0; i < updater->source_count; i++)
+        for (size_t k = 0; k < 2 && updater->sources[i].writes_priorities; k++)
+            run->priorities[k][i] = xcalloc(updater->sources[i].batch_size, sizeof(double));
+    trp_rng initial;
+    trp_rng_init(&initial, seed, 0);
+    trp_rng_init(&run->rng, seed, 1);
+    if (updater->impl->init)
+        updater->impl->init(updater, &initial, run->values);
+    return TRP_OK;
+}
+
+void update_cleanup(struct trp_update_run *run)
+{
+    for (size_t i = 0; i < TRP_UPDATER_VECTORS_MAX; i++)
+        vector_cleanup(&run->vectors[i]);
+    for (size_t i = 0; i < TRP_UPDATER_SOURCES_MAX; i++) {
+        free(run->priorities[0][i]);
+        free(run->priorities[1][i]);
+    }
+}
+
+/* ---- one step -------------------------------------------------------------------------------- */
+
+trp_status update_step(struct trp_update_run *run, uint64_t step, const trp_batch *batches)
+{
+    trp_update *update = &run->steps[step % 2];
+    *update = (trp_update){.step = step,
+                           .batches = batches,
+                           .vectors = run->values,
+                           .grads = run->grads,
+                           .priorities = run->priorities[step % 2],
+                           .rng = &run->rng,
+                           .run = run};
+    return run->updater->impl->step(run->updater, update);
+}
+
+void trp_update_ready(const trp_update *update, size_t vector, size_t lo, size_t hi)
+{
+    (void)update, (void)vector, (void)lo, (void)hi; /* alone: nobody to begin with */
+}
+
+trp_status trp_update_reduce(const trp_update *update, size_t vector)
+{
+    (void)update, (void)vector; /* alone: the mean is the gradient itself */
+    return TRP_OK;
+}
+
+static trp_status refuse_gradient(uint64_t step, const struct vector *vector)
+{
+    size_t place = 0;
+    while (place < vector->spec->count - 1 && isfinite(vector->grads[place]))
+        place++;
+    return trp_fail(TRP_INTERNAL,
+                    "the gradient of '%s' is not finite in step %" PRIu64 ": number %zu of %zu is "
+                    "%g",
+                    vector->spec->name, step, place, vector->spec->count,
+                    (double)vector->grads[place]);
+}
+
+trp_status trp_update_apply(const trp_update *update, size_t index)
+{
+    struct vector *vector = &update->run->vectors[index];
+    const trp_optimizer *optimizer = &vector->spec->optimizer;
+    size_t count = vector->spec->count;
+    TRP_TRY(trp_update_reduce(update, index));
+    double norm2 = trp_norm2(vector->grads, 0, count);
+    if (isfinite(norm2))
+        trp_optimizer_step(optimizer, ++vector->steps,
+                           trp_clip_scale(norm2, (float)optimizer->max_norm), vector->values,
+                           vector->grads, vector->state, 0, count);
+    else if (optimizer->skip_not_finite)
+        update->run->left_out++;
+    else
+        return refuse_gradient(update->step, vector);
+    memset(vector->grads, 0, count * sizeof *vector->grads);
+    trp_update_report(update, vector->norm_name, sqrt(norm2));
+    return TRP_OK;
+}
+
+void trp_update_report(const trp_update *update, const char *name, double value)
+{
+    struct trp_update_run *run = update->run;
+    size_t i = 0;
+    while (i < run->metric_count && strcmp(run->metrics[i].name, name) != 0)
+        i++;
+    if (i == TRP_METRICS_MAX)
+        return;
+    run->metrics[i] = (trp_metric){name, value};
+    if (i == run->metric_count)
+        run->metric_count++;
+}
+
+/* ---- checkpoints ----------------------------------------------------------------------------- */
+
+static trp_checkpoint_tensor floats(const char *name, const float *values, size_t count)
+{
+    return (trp_checkpoint_tensor){
+        .name = name, .type = TRP_CHECKPOINT_F32, .rank = 1, .shape = {count}, .data = values};
+}
+
+static trp_checkpoint_tensor numbers(const char *name, const uint64_t *values, size_t count)
+{
+    return (trp_checkpoint_tensor){
+        .name = name, .type = TRP_CHECKPOINT_U64, .rank = 1, .shape = {count}, .data = values};
+}
+
+size_t update_state(struct trp_update_run *run, trp_checkpoint_tensor tensors[UPDATE_TENSORS_MAX])
+{
+    size_t count = 0;
+    for (size_t i = 0; i < run->updater->vector_count; i++) {
+        const struct vector *vector = &run->vectors[i];
+        size_t length = vector->spec->count;
+        tensors[count++] = floats(vector->spec->name, vector->values, length);
+        if (!vector->spec->learned)
+            continue;
+        for (size_t k = 0; k < trp_optimizer_states(&vector->spec->optimizer); k++)
+            tensors[count++] = floats(vector->state_names[k], vector->state[k], length);
+        tensors[count++] = numbers(vector->steps_name, &vector->steps, 1);
+    }
+    if (run->updater->impl->state)
+        count += run->updater->impl->state(run->updater, tensors + count);
+    tensors[count++] = numbers("learner.rng", run->rng.state, 4);
+    return count;
+}

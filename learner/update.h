@@ -1,0 +1,58 @@
+/* What a learner does for one updater: the vectors, their gradients and optimizer state, and the
+ * calls of updater.h. */
+#ifndef TRP_LEARNER_UPDATE_H
+#define TRP_LEARNER_UPDATE_H
+
+#include <stdbool.h>
+
+#include <troupe/metric.h>
+#include <troupe/updater.h>
+
+struct vector {
+    const trp_vector_spec *spec;
+    float *values, *grads;                  /* grads NULL: not learned */
+    float *state[TRP_OPTIMIZER_STATES_MAX]; /* as many as the optimizer has */
+    char *state_names[TRP_OPTIMIZER_STATES_MAX];
+    char *steps_name, *norm_name;
+    uint64_t steps; /* of the optimizer */
+};
+
+struct trp_update_run {
+    trp_updater *updater; /* borrowed */
+    struct vector vectors[TRP_UPDATER_VECTORS_MAX];
+    float *values[TRP_UPDATER_VECTORS_MAX], *grads[TRP_UPDATER_VECTORS_MAX];
+    trp_update steps[2]; /* the last one and the one before, which may not be collected yet */
+    double *priorities[2][TRP_UPDATER_SOURCES_MAX]; /* of those */
+    const struct vector *params;                    /* what actors pull */
+    trp_rng rng;
+    uint64_t left_out; /* phases whose gradient was not finite */
+    size_t metric_count;
+    trp_metric metrics[TRP_METRICS_MAX];
+};
+
+enum {
+    /* A vector is its values, its optimizer's state and steps; then the updater's own and rng. */
+    UPDATE_TENSORS_MAX =
+        TRP_UPDATER_VECTORS_MAX * (2 + TRP_OPTIMIZER_STATES_MAX) + TRP_UPDATER_TENSORS_MAX + 1,
+};
+
+/* Checks what the updater declares and initialises its vectors. INVALID_ARGUMENT names what is
+ * wrong. */
+TRP_MUST_USE trp_status update_prepare(struct trp_update_run *run, trp_updater *updater,
+                                       uint64_t seed);
+void update_cleanup(struct trp_update_run *run); /* zeroed is fine */
+
+/* Step `step`, from one batch per source. `batches` and what becomes of the step are kept until
+ * step + 2 begins. */
+TRP_MUST_USE trp_status update_step(struct trp_update_run *run, uint64_t step,
+                                    const trp_batch *batches);
+
+static inline const trp_update *update_of_step(const struct trp_update_run *run, uint64_t step)
+{
+    return &run->steps[step % 2];
+}
+
+/* The whole state as tensors over its own memory; returns how many. */
+size_t update_state(struct trp_update_run *run, trp_checkpoint_tensor tensors[UPDATE_TENSORS_MAX]);
+
+#endif

@@ -92,15 +92,33 @@ void context_publish(trp_context *context, trp_server *server, const char *addre
         trp_log(TRP_WARN, "%s: the launcher was not told the address", context->name);
 }
 
-trp_status trp_context_serve(trp_context *context, trp_server *server)
+static bool runs_whole_program(const trp_context *context)
 {
-    const struct host *host = context->host;
-    if (host->options.count == host->options.program->node_count && host->options.count > 1) {
-        context_publish(context, server, IN_PROCESS);
-        return TRP_OK;
+    const struct host_options *options = &context->host->options;
+    return options->count == options->program->node_count && options->count > 1;
+}
+
+trp_status trp_context_serve(trp_context *context, ProtobufCService *service,
+                             const char *const *blocking)
+{
+    if (context->serving)
+        return trp_fail(TRP_FAILED_PRECONDITION, "%s serves already: a node serves once",
+                        context->name);
+    bool local = runs_whole_program(context);
+    trp_server *server = NULL;
+    trp_status status =
+        trp_server_create(&server, &(trp_server_options){.address = context->address});
+    if (status == TRP_OK)
+        status = trp_server_add(server, service, blocking);
+    if (status == TRP_OK && !local)
+        status = trp_server_start(server);
+    if (status != TRP_OK) {
+        trp_server_destroy(server);
+        return status;
     }
-    TRP_TRY(trp_server_start(server));
-    context_publish(context, server, trp_server_address(server));
+    context->server = server;
+    context->service = service;
+    context_publish(context, server, local ? IN_PROCESS : trp_server_address(server));
     return TRP_OK;
 }
 
@@ -133,6 +151,10 @@ bool trp_context_withdraw(trp_context *context)
         peer->gone = xstrdup("it is ending");
     context->serving = !wait_for_callers_locked(context, peer);
     mutex_unlock(&host->mutex);
+    if (!context->serving)
+        trp_server_destroy(context->server); /* otherwise it is left as it is, with its callers */
+    context->server = NULL;
+    context->service = NULL;
     if (context->serving)
         trp_log(TRP_ERROR, "peers did not stop calling this node within %g s",
                 (double)host->options.grace_ms / 1000);
@@ -215,17 +237,47 @@ trp_status trp_context_channel(trp_context *context, trp_node node, uint32_t ind
     return TRP_OK;
 }
 
-trp_status trp_dial(trp_context *context, trp_node node,
+trp_status trp_dial(trp_context *context, trp_node node, uint32_t index,
                     const ProtobufCServiceDescriptor *descriptor, ProtobufCService **service)
 {
     trp_channel *channel;
-    TRP_TRY(trp_context_channel(context, node, 0, &channel));
+    TRP_TRY(trp_context_channel(context, node, index, &channel));
     return trp_channel_service(channel, descriptor, service);
+}
+
+trp_status trp_context_params(trp_context *context, trp_node node, uint32_t index,
+                              trp_params_client **client)
+{
+    ProtobufCService *service;
+    *client = NULL;
+    TRP_TRY(trp_dial(context, node, index, trp_params_descriptor(), &service));
+    trp_params_client_options options = {
+        .service = service, .name = context->name, .stop = context->stop};
+    TRP_TRY(trp_params_client_create(client, &options));
+    struct context_params *owned = xcalloc(1, sizeof *owned);
+    *owned = (struct context_params){.next = context->params, .client = *client};
+    context->params = owned;
+    return TRP_OK;
+}
+
+/* What the body served: nobody calls it any more, or it stays. */
+static void end_service(trp_context *context)
+{
+    ProtobufCService *service = context->service;
+    if (context->server && trp_context_withdraw(context) && service->destroy)
+        service->destroy(service);
 }
 
 void context_close(trp_context *context)
 {
     struct host *host = context->host;
+    end_service(context);
+    while (context->params) {
+        struct context_params *params = context->params;
+        context->params = params->next;
+        trp_params_client_destroy(params->client);
+        free(params);
+    }
     while (context->channels) {
         struct context_channel *channel = context->channels;
         context->channels = channel->next;

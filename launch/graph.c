@@ -6,7 +6,6 @@
  * (users before what they use) follows from the edges alone. */
 #include "graph.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +21,7 @@ const char *node_kind_word(enum node_kind kind)
     return kind_words[kind];
 }
 
-trp_program *program_create(const char *name)
+trp_program *trp_program_create(const char *name)
 {
     trp_program *program = xcalloc(1, sizeof *program);
     program->name = xstrdup(name);
@@ -37,18 +36,20 @@ static void group_destroy(struct node_group *group)
         for (size_t i = 0; i < group->options.replay.table_count; i++)
             trp_table_options_destroy(group->tables[i]);
         free((void *)(uintptr_t)group->options.replay.tables);
-        free((void *)(uintptr_t)group->options.replay.address);
     }
+    if (group->table)
+        trp_options_cleanup(group->table, group_options(group));
+    if (group->kind == NODE_OWN)
+        free((void *)(uintptr_t)group->options.own.serves);
     if (group->kind == NODE_OWN)
         free((void *)(uintptr_t)group->options.own.arg);
     free(group->tables);
     free(group->name);
     free(group->uses);
-    free(group->env);
     free(group);
 }
 
-void program_destroy(trp_program *program)
+void trp_program_destroy(trp_program *program)
 {
     if (!program)
         return;
@@ -81,7 +82,7 @@ const struct node_group *program_node(const trp_program *program, uint32_t numbe
     return NULL;
 }
 
-static struct node_group *find_group(const trp_program *program, const char *name, size_t length)
+struct node_group *program_find_group(const trp_program *program, const char *name, size_t length)
 {
     for (size_t i = 0; i < program->group_count; i++) {
         struct node_group *group = program->groups[i];
@@ -95,13 +96,21 @@ trp_status program_find(const trp_program *program, const char *name, uint32_t *
 {
     const char *slash = strchr(name, '/');
     const struct node_group *group =
-        slash ? find_group(program, name, (size_t)(slash - name)) : NULL;
+        slash ? program_find_group(program, name, (size_t)(slash - name)) : NULL;
     char *end = NULL;
     unsigned long index = slash ? strtoul(slash + 1, &end, 10) : 0;
     if (!group || end == slash + 1 || *end || index >= group->count)
         return trp_fail(TRP_NOT_FOUND, "program %s has no node '%s'", program->name, name);
     *number = group->first + (uint32_t)index;
     return TRP_OK;
+}
+
+void *group_options(const struct node_group *group)
+{
+    if (!group->table)
+        return NULL;
+    const void *options = group->kind == NODE_OWN ? group->options.own.arg : &group->options;
+    return (void *)(uintptr_t)options;
 }
 
 bool group_uses(const struct node_group *group, const struct node_group *used)
@@ -138,12 +147,14 @@ static struct node_group *add_group(trp_program *program, enum node_kind kind, c
                                     uint32_t count)
 {
     const char *word = kind_words[kind];
-    if (!node_name_is_good(name))
+    if (name && strcmp(name, "agent") == 0)
+        graph_wrong(program, "%s 'agent': --set agent.OPTION means the program's agents", word);
+    else if (!node_name_is_good(name))
         graph_wrong(
             program,
             "%s '%s': a name is a lower-case letter and then at most %d more of a-z 0-9 - _", word,
             name ? name : "(null)", GROUP_NAME_BYTES_MAX - 1);
-    else if (find_group(program, name, strlen(name)))
+    else if (program_find_group(program, name, strlen(name)))
         graph_wrong(program, "%s '%s': this name is used twice", word, name);
     else if (count > PROGRAM_NODES_MAX - program->node_count)
         graph_wrong(program, "%s '%s': %u nodes are too many: a program has at most %d", word, name,
@@ -155,6 +166,7 @@ static struct node_group *add_group(trp_program *program, enum node_kind kind, c
     group->name = xstrdup(name);
     group->count = count;
     group->first = program->node_count;
+    group->table = trp_node_option_table(word);
     program->groups =
         xrealloc(program->groups, (program->group_count + 1) * sizeof *program->groups);
     program->groups[program->group_count++] = group;
@@ -169,18 +181,30 @@ static void add_use(struct node_group *group, trp_node node)
     group->uses[group->use_count++] = node;
 }
 
-/* Adds the edge of option `option` to a node that has to be of `kind`. */
+bool group_serves(const struct node_group *group, const char *service)
+{
+    if (group->kind == NODE_REPLAY)
+        return strcmp(service, REPLAY_SERVICE) == 0;
+    if (group->kind == NODE_LEARNER)
+        return strcmp(service, PARAMS_SERVICE) == 0;
+    for (size_t i = 0; group->kind == NODE_OWN && i < group->options.own.serve_count; i++)
+        if (strcmp(group->options.own.serves[i]->name, service) == 0)
+            return true;
+    return false;
+}
+
+/* Adds the edge of option `option` to a node that has to serve `service`. */
 static void add_edge(trp_program *program, struct node_group *group, const char *option,
-                     trp_node node, enum node_kind kind)
+                     trp_node node, const char *service)
 {
     const struct node_group *used = program_group(program, node);
     const char *word = kind_words[group->kind];
     if (!used || used == group)
         graph_wrong(program, "%s '%s': .%s is not set to a node of this program", word, group->name,
                     option);
-    else if (used->kind != kind)
-        graph_wrong(program, "%s '%s': .%s is '%s', which is a %s, not a %s", word, group->name,
-                    option, used->name, kind_words[used->kind], kind_words[kind]);
+    else if (!group_serves(used, service))
+        graph_wrong(program, "%s '%s': .%s is %s '%s', which does not serve %s", word, group->name,
+                    option, kind_words[used->kind], used->name, service);
     else
         add_use(group, node);
 }
@@ -193,11 +217,6 @@ static void set_agent(trp_program *program, struct node_group *group, const trp_
         graph_wrong(program, "%s '%s': .agent is not set", kind_words[group->kind], group->name);
 }
 
-static void set_env(struct node_group *group, const char *env)
-{
-    group->env = env ? xstrdup(env) : NULL;
-}
-
 static trp_node node_of(const trp_program *program, const struct node_group *group)
 {
     return (trp_node){program->error ? 0 : group->id};
@@ -206,24 +225,24 @@ static trp_node node_of(const trp_program *program, const struct node_group *gro
 /* `options` NULL stands for the zero value, so that one message covers both. */
 trp_node trp_add_replay(trp_program *program, const char *name, const trp_replay_options *options)
 {
-    struct node_group *group = add_group(program, NODE_REPLAY, name, 1);
+    uint32_t count = options && options->shards ? options->shards : 1;
+    struct node_group *group = add_group(program, NODE_REPLAY, name, count);
     if (!group)
         return (trp_node){0};
+    static const trp_replay_options none;
+    const trp_replay_options *from = options ? options : &none;
     trp_replay_options *own = &group->options.replay;
-    *own = options ? *options : (trp_replay_options){0};
-    group->tables = xcalloc(own->table_count + 1, sizeof(trp_table_options *));
-    trp_table_options *tables = xcalloc(own->table_count + 1, sizeof *tables);
-    for (size_t i = 0; i < own->table_count; i++) {
-        group->tables[i] = trp_table_options_copy(&own->tables[i]);
+    trp_options_resolve(group->table, from, own);
+    group->tables = xcalloc(from->table_count + 1, sizeof(trp_table_options *));
+    trp_table_options *tables = xcalloc(from->table_count + 1, sizeof *tables);
+    for (size_t i = 0; i < from->table_count; i++) {
+        group->tables[i] = trp_table_options_copy(&from->tables[i]);
         tables[i] = *group->tables[i];
     }
     own->tables = tables;
-    own->address = own->address ? xstrdup(own->address) : NULL;
-    set_env(group, own->env);
-    if (own->agent || own->table_count == 0)
-        set_agent(program, group, own->agent);
-    own->agent = NULL;
-    own->env = NULL;
+    own->table_count = from->table_count;
+    if (from->agent || from->table_count == 0)
+        set_agent(program, group, from->agent);
     return node_of(program, group);
 }
 
@@ -232,13 +251,13 @@ trp_node trp_add_learner(trp_program *program, const char *name, const trp_learn
     struct node_group *group = add_group(program, NODE_LEARNER, name, 1);
     if (!group)
         return (trp_node){0};
-    trp_learner_options *own = &group->options.learner;
-    *own = options ? *options : (trp_learner_options){0};
-    set_agent(program, group, own->agent);
-    set_env(group, own->env);
-    add_edge(program, group, "replay", own->replay, NODE_REPLAY);
-    own->agent = NULL;
-    own->env = NULL;
+    static const trp_learner_options none;
+    const trp_learner_options *from = options ? options : &none;
+    trp_options_resolve(group->table, from, &group->options.learner);
+    group->options.learner.replay = from->replay;
+    set_agent(program, group, from->agent);
+    if (from->replay.id != 0 || !from->dataset)
+        add_edge(program, group, "replay", from->replay, REPLAY_SERVICE);
     return node_of(program, group);
 }
 
@@ -248,22 +267,17 @@ static trp_node add_acting(trp_program *program, enum node_kind kind, const char
     struct node_group *group = add_group(program, kind, name, count);
     if (!group)
         return (trp_node){0};
-    trp_actor_options *own = &group->options.actor;
-    *own = options ? *options : (trp_actor_options){0};
-    set_agent(program, group, own->agent);
-    set_env(group, own->env);
+    static const trp_actor_options none;
+    const trp_actor_options *from = options ? options : &none;
+    trp_options_resolve(group->table, from, &group->options.actor);
+    group->options.actor.replay = from->replay;
+    group->options.actor.params = from->params;
+    set_agent(program, group, from->agent);
     if (count == 0)
         graph_wrong(program, "%s '%s': a group of 0 nodes", kind_words[kind], name);
-    if (!own->env)
-        graph_wrong(program, "%s '%s': .env is not set", kind_words[kind], name);
-    if (!isfinite(own->target_return))
-        graph_wrong(program, "%s '%s': .target_return is %g", kind_words[kind], name,
-                    own->target_return);
     if (kind == NODE_ACTOR)
-        add_edge(program, group, "replay", own->replay, NODE_REPLAY);
-    add_edge(program, group, "params", own->params, NODE_LEARNER);
-    own->agent = NULL;
-    own->env = NULL;
+        add_edge(program, group, "replay", from->replay, REPLAY_SERVICE);
+    add_edge(program, group, "params", from->params, PARAMS_SERVICE);
     return node_of(program, group);
 }
 
@@ -278,6 +292,37 @@ trp_node trp_add_evaluator(trp_program *program, const char *name, const trp_act
     return add_acting(program, NODE_EVALUATOR, name, 1, options);
 }
 
+/* Bytes, or a struct with a table. */
+static void take_arg(trp_program *program, struct node_group *group)
+{
+    trp_node_options *own = &group->options.own;
+    const void *from = own->arg_size > 0 ? own->arg : NULL;
+    if (own->options && own->arg_size > 0 && own->arg_size != own->options->bytes)
+        graph_wrong(program, "node '%s': .arg_size is %zu, the struct of .options has %zu bytes",
+                    group->name, own->arg_size, own->options->bytes);
+    if (own->options)
+        own->arg_size = own->options->bytes;
+    void *arg = own->arg_size > 0 ? xcalloc(1, own->arg_size) : NULL;
+    own->arg = arg;
+    if (program->error)
+        return;
+    group->table = own->options;
+    if (from)
+        memcpy(arg, from, own->arg_size);
+    if (own->options)
+        trp_options_resolve(own->options, from, arg);
+}
+
+/* The list is the caller's, the descriptors are constants. */
+static void copy_serves(trp_node_options *own)
+{
+    size_t bytes = own->serve_count * sizeof *own->serves;
+    const ProtobufCServiceDescriptor **serves = xcalloc(own->serve_count + 1, sizeof *own->serves);
+    if (bytes > 0)
+        memcpy(serves, own->serves, bytes);
+    own->serves = serves;
+}
+
 trp_node trp_add_node(trp_program *program, const char *name, const trp_node_options *options)
 {
     uint32_t count = options && options->count ? options->count : 1;
@@ -286,13 +331,7 @@ trp_node trp_add_node(trp_program *program, const char *name, const trp_node_opt
         return (trp_node){0};
     trp_node_options *own = &group->options.own;
     *own = options ? *options : (trp_node_options){0};
-    if (own->arg_size > 0) {
-        void *arg = xmalloc(own->arg_size);
-        memcpy(arg, own->arg, own->arg_size);
-        own->arg = arg;
-    } else {
-        own->arg = NULL;
-    }
+    take_arg(program, group);
     if (!own->run)
         graph_wrong(program, "node '%s': .run is not set", name);
     for (size_t i = 0; i < own->use_count; i++) {
@@ -303,6 +342,7 @@ trp_node trp_add_node(trp_program *program, const char *name, const trp_node_opt
             graph_wrong(program, "node '%s': .uses[%zu] is not a node of this program", name, i);
     }
     own->uses = NULL;
+    copy_serves(own);
     return node_of(program, group);
 }
 
@@ -321,14 +361,30 @@ static void set_levels(trp_program *program)
     }
 }
 
+/* The one that its options name; NULL: none. */
+static const char *own_env(const struct node_group *group)
+{
+    switch (group->kind) {
+    case NODE_REPLAY:
+        return group->options.replay.env;
+    case NODE_LEARNER:
+        return group->options.learner.env;
+    case NODE_OWN:
+        return NULL;
+    default:
+        return group->options.actor.env;
+    }
+}
+
 /* A learner or replay without an environment of its own has that of its first user. */
 static void set_envs(trp_program *program)
 {
     for (size_t i = program->group_count; i-- > 0;) {
         struct node_group *group = program->groups[i];
+        group->env = own_env(group);
         for (size_t k = i + 1; k < program->group_count && !group->env; k++) {
             if (program->groups[k]->env && group_uses(program->groups[k], group))
-                group->env = xstrdup(program->groups[k]->env);
+                group->env = program->groups[k]->env;
         }
     }
 }
@@ -336,13 +392,29 @@ static void set_envs(trp_program *program)
 static trp_status check_group(const struct node_group *group)
 {
     const char *word = kind_words[group->kind];
+    trp_status status = TRP_OK;
+    if (group->table)
+        status = trp_options_check(group->table, group_options(group));
+    if (status != TRP_OK)
+        return trp_fail(status, "%s '%s': %s", word, group->name, trp_last_error());
+    if (group->kind == NODE_LEARNER && group->options.learner.dataset &&
+        group->options.learner.replay.id != 0)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "%s '%s': .replay and .dataset are set: batches come from one of them",
+                        word, group->name);
+    if (group->kind == NODE_REPLAY && group->count > 1 && group->options.replay.address)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "%s '%s': .address is set: %u shards cannot all listen at %s", word,
+                        group->name, group->count, group->options.replay.address);
     if (!group->agent.impl)
         return TRP_OK;
+    if (!group->env && (group->kind == NODE_ACTOR || group->kind == NODE_EVALUATOR))
+        return trp_fail(TRP_INVALID_ARGUMENT, "%s '%s': .env is not set", word, group->name);
     if (!group->env)
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "%s '%s': no actor says which environment it is for: add one, or set .env",
                         word, group->name);
-    trp_status status = trp_agent_check(&group->agent, group->env);
+    status = trp_agent_check(&group->agent, group->env);
     if (status == TRP_OK)
         return TRP_OK;
     return trp_fail(status, "%s '%s': %s", word, group->name, trp_last_error());

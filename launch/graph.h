@@ -6,6 +6,10 @@
 
 #include <troupe/program.h>
 
+/* What the edges of the built-in nodes are for. */
+#define PARAMS_SERVICE "troupe.Params"
+#define REPLAY_SERVICE "deepmind.reverb.ReverbService"
+
 enum node_kind { NODE_REPLAY, NODE_LEARNER, NODE_ACTOR, NODE_EVALUATOR, NODE_OWN };
 
 struct node_group {
@@ -18,8 +22,10 @@ struct node_group {
     trp_node *uses; /* only groups added before: the graph has no cycles */
     size_t use_count;
     trp_agent agent;
-    char *env;                  /* NULL: none, or still to be found by program_check() */
+    const char *env; /* borrowed from its options or its users'; program_check() finds it */
     trp_table_options **tables; /* NODE_REPLAY: copies, as many as options.replay.table_count */
+    const trp_option_table
+        *table; /* of `options`, or of the struct at options.own.arg; NULL: none */
     union {
         trp_replay_options replay; /* pointers in here are to copies that the group owns */
         trp_learner_options learner;
@@ -36,10 +42,6 @@ struct trp_program {
     char *error; /* of the first wrong trp_add_*(); NULL: none */
 };
 
-/* Never fails. */
-trp_program *program_create(const char *name);
-void program_destroy(trp_program *program); /* NULL is fine */
-
 /* The first wrong call of `build`, or what is wrong with the whole: no nodes, an unknown
  * environment, an agent that does not fit it. INVALID_ARGUMENT, NOT_FOUND. Fills in levels and the
  * environments of replays and learners. */
@@ -51,9 +53,18 @@ const struct node_group *program_group(const trp_program *program, trp_node node
 /* The group of a node number and its index in it; NULL: no such number. */
 const struct node_group *program_node(const trp_program *program, uint32_t number, uint32_t *index);
 
+/* Whether the nodes of a group serve the service of that name. */
+bool group_serves(const struct node_group *group, const char *service);
+
+/* The group of that name, which has `length` bytes; NULL: there is none. */
+struct node_group *program_find_group(const trp_program *program, const char *name, size_t length);
+
 /* "actor/2" to its number. NOT_FOUND. */
 TRP_MUST_USE trp_status program_find(const trp_program *program, const char *name,
                                      uint32_t *number);
+
+/* The struct that group->table describes, resolved; NULL: there is no table. */
+void *group_options(const struct node_group *group);
 
 bool group_uses(const struct node_group *group, const struct node_group *used);
 

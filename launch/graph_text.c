@@ -1,7 +1,7 @@
 /* The graph for people (text, DOT) and for comparison (a hash). The hash covers what decides the
- * nodes' behaviour, written out field by field, so that struct padding does not enter it. The
- * argument of a node of one's own is the exception: its bytes are hashed as they are, padding
- * included. */
+ * nodes' behaviour as text, option by option, so that struct padding does not enter it. The
+ * argument of a node of one's own that has no option table is the exception: its bytes are hashed
+ * as they are, padding included. */
 #include "graph.h"
 
 #include <inttypes.h>
@@ -10,7 +10,10 @@
 
 #include "core/alloc.h"
 #include "core/hash.h"
+#include "core/option_table.h"
+#include "core/printable.h"
 #include "core/words.h"
+#include "settings.h"
 
 /* ---- text -------------------------------------------------------------------------------- */
 
@@ -39,6 +42,27 @@ static void print_level(const trp_program *program, uint32_t level, FILE *out)
     }
 }
 
+/* What a user would have to set on a program without any options. */
+static void print_options(const trp_program *program, FILE *out)
+{
+    const char *heading = "  other than by default:\n";
+    struct option_set *sets = option_sets_create(program);
+    for (struct option_set *set = sets; set->name; set++) {
+        for (size_t i = 0; i < set->table->count; i++) {
+            const trp_option *option = &set->table->options[i];
+            char *value = option_value(option, set->options), *standard = option_default(option);
+            if (strcmp(value, standard) != 0) {
+                fputs(heading, out);
+                print_text(out, "    %s.%s=%s\n", set->name, option->name, value);
+                heading = "";
+            }
+            free(standard);
+            free(value);
+        }
+    }
+    option_sets_destroy(sets);
+}
+
 void program_print_text(const trp_program *program, FILE *out)
 {
     fprintf(out, "%s: %u node%s in %zu group%s, hash %016" PRIx64 "\n", program->name,
@@ -50,19 +74,19 @@ void program_print_text(const trp_program *program, FILE *out)
     for (uint32_t level = 0; level < program->group_count; level++)
         print_level(program, level, out);
     fputc('\n', out);
+    print_options(program, out);
 }
 
 /* ---- DOT --------------------------------------------------------------------------------- */
 
 static const char *edge_label(const struct node_group *user, const struct node_group *used)
 {
-    if (used->kind == NODE_REPLAY && user->kind == NODE_ACTOR)
+    bool replay = group_serves(used, REPLAY_SERVICE);
+    if (replay && user->kind == NODE_ACTOR)
         return "insert";
-    if (used->kind == NODE_REPLAY && user->kind == NODE_LEARNER)
+    if (replay && user->kind == NODE_LEARNER)
         return "sample, update priorities";
-    if (used->kind == NODE_LEARNER)
-        return "pull parameters";
-    return "call";
+    return group_serves(used, PARAMS_SERVICE) ? "pull parameters" : "call";
 }
 
 /* Names need no escaping: program.h allows a-z 0-9 - _ only. The program's own name is free text
@@ -114,25 +138,17 @@ static void hash_text(uint64_t *hash, char *text)
 
 static void hash_options(uint64_t *hash, const struct node_group *group)
 {
-    if (group->kind == NODE_REPLAY) {
-        const trp_replay_options *o = &group->options.replay;
-        hash_text(hash, xasprintf("%d %" PRIu64 " %s", (int)o->durability, o->max_bytes,
-                                  o->address ? o->address : ""));
-        for (size_t i = 0; i < o->table_count; i++) {
-            hash_text(hash, trp_table_options_format(&o->tables[i]));
-            hash_text(hash, xstrdup(o->tables[i].line ? o->tables[i].line : ""));
-            *hash = hash_bytes(*hash, o->tables[i].signature.data, o->tables[i].signature.size);
-        }
-    } else if (group->kind == NODE_LEARNER) {
-        const trp_learner_options *o = &group->options.learner;
-        hash_text(hash, xasprintf("%u %u %u %u %" PRIu64, o->batch_size, o->prefetch,
-                                  o->publish_every, o->checkpoint_every_s, o->max_steps));
-    } else if (group->kind == NODE_OWN) {
+    for (size_t i = 0; group->kind == NODE_OWN && i < group->options.own.serve_count; i++)
+        hash_text(hash, xstrdup(group->options.own.serves[i]->name));
+    if (group->table)
+        *hash = options_hash(*hash, group->table, group_options(group));
+    else if (group->kind == NODE_OWN)
         *hash = hash_bytes(*hash, group->options.own.arg, group->options.own.arg_size);
-    } else {
-        const trp_actor_options *o = &group->options.actor;
-        hash_text(hash, xasprintf("%u %" PRIu64 " %u %.17g", o->envs, o->max_steps, o->episodes,
-                                  o->target_return));
+    for (size_t i = 0; group->tables && i < group->options.replay.table_count; i++) {
+        const trp_table_options *table = group->tables[i];
+        hash_text(hash, trp_table_options_format(table));
+        hash_text(hash, xstrdup(table->line ? table->line : ""));
+        *hash = hash_bytes(*hash, table->signature.data, table->signature.size);
     }
 }
 
@@ -143,8 +159,8 @@ uint64_t program_hash(const trp_program *program)
     for (size_t i = 0; i < program->group_count; i++) {
         const struct node_group *group = program->groups[i];
         uint64_t agent = group->agent.impl ? trp_agent_hash(&group->agent) : 0;
-        hash_text(&hash, xasprintf("%s %d %u %s %016" PRIx64, group->name, (int)group->kind,
-                                   group->count, group->env ? group->env : "", agent));
+        hash_text(&hash, xasprintf("%s %d %u %016" PRIx64, group->name, (int)group->kind,
+                                   group->count, agent));
         for (size_t k = 0; k < group->use_count; k++)
             hash_text(&hash, xasprintf("%u", group->uses[k].id));
         hash_options(&hash, group);

@@ -53,6 +53,12 @@ struct context_channel {
     trp_channel *channel;
 };
 
+/* A parameter client that a context owns. */
+struct context_params {
+    struct context_params *next;
+    trp_params_client *client;
+};
+
 /* Adds what can be read of a running node to its metrics, before they are sent. */
 typedef void (*context_poll)(struct metrics *metrics, void *polled);
 
@@ -64,8 +70,11 @@ struct trp_context {
     char *address; /* where to serve */
     trp_stop *stop;
     struct context_channel *channels; /* the body's thread */
+    struct context_params *params;    /* the same */
     bool serving;
-    struct mutex mutex; /* guards what follows */
+    trp_server *server;        /* of trp_context_serve(); NULL: none */
+    ProtobufCService *service; /* in it, to be destroyed with it */
+    struct mutex mutex;        /* guards what follows */
     struct metrics metrics;
     context_poll poll; /* NULL: none */
     void *polled;

@@ -24,12 +24,16 @@ enum {
     /* output.c: what a slow terminal may owe: 4 MiB, then lines are dropped and counted. */
     OUTPUT_LINES_MAX = 16384,
     OUTPUT_BYTES_MAX = 4 << 20,
-    /* run_dir.c: config.json; a command line and 4096 groups of 100 bytes. */
-    RUN_CONFIG_BYTES_MAX = 1 << 20,
+    /* config.c: config.json; a command line (2 MiB) and 4096 groups with agents of their own, 2 KiB
+     * each. */
+    RUN_CONFIG_BYTES_MAX = 16 << 20,
     /* run_dir.c: a node's log, and the one before it: 2 x 16 MiB a node, some 200 000 lines. */
     LOG_FILE_BYTES_MAX = 16 << 20,
     /* progress.c: metrics.csv, and the one before it: 2 x 256 MiB, some 60 hours of 100 metrics. */
     METRICS_FILE_BYTES_MAX = 256 << 20,
+    /* progress.c: its end, from which a resumed run has the steps of earlier lives: a minute of 200
+     * nodes with 10 metrics each, read in 20 ms. */
+    METRICS_RECALLED_BYTES = 8 << 20,
     /* run.c: lines of a failed node's log that are shown again at the end. */
     LAST_LINES_MAX = 8,
     LAST_LINE_BYTES_MAX = 240,

@@ -6,20 +6,31 @@
 
 #include "core/printable.h"
 #include "child.h"
+#include "config.h"
 #include "eval.h"
 #include "graph.h"
 #include "options.h"
 #include "run.h"
+#include "settings.h"
 
 enum { EXIT_USAGE = 2 };
 
-/* The user's build, then our checks. */
-static trp_status make_graph(trp_program *program, const struct launch_options *options,
-                             trp_build build)
+/* The user's build, what files and flags change of it, then our checks. A child is given all that
+ * in the run's config.json. */
+static trp_status make_graph(trp_program *program, struct launch_options *options,
+                             struct config *config, trp_build build)
 {
+    if (options->config) {
+        TRP_TRY(config_read(config, options->config, program->name));
+        if (!options->node)
+            TRP_TRY(config_launch(config, options));
+    }
     TRP_TRY(build(program, options->build_argc, options->build_argv));
-    TRP_TRY(program_check(program));
-    return launch_options_apply(options, program);
+    if (config->json && !program->error)
+        TRP_TRY(config_apply(config, program));
+    if (!program->error)
+        TRP_TRY(launch_options_apply(options, program));
+    return program_check(program);
 }
 
 static int print_graph(const trp_program *program, const struct launch_options *options)
@@ -35,6 +46,10 @@ static int run_command(trp_program *program, struct launch_options *options, int
 {
     if (options->node)
         return child_run(program, options);
+    if (options->print_options) {
+        program_print_options(program, stdout);
+        return fflush(stdout) == 0 ? 0 : 1;
+    }
     if (options->command == COMMAND_GRAPH)
         return print_graph(program, options);
     if (options->command == COMMAND_EVAL)
@@ -45,14 +60,15 @@ static int run_command(trp_program *program, struct launch_options *options, int
 int trp_main(int argc, char **argv, const char *name, trp_build build)
 {
     struct launch_options options;
-    trp_program *program = program_create(name);
+    struct config config = {0};
+    trp_program *program = trp_program_create(name);
     int exit_status = EXIT_USAGE;
     if (launch_options_parse(&options, argc, argv) != TRP_OK)
         goto out;
     trp_log_set_level(options.log_level);
     if (options.node && !child_attach(&options))
         goto out;
-    if (make_graph(program, &options, build) == TRP_OK)
+    if (make_graph(program, &options, &config, build) == TRP_OK)
         exit_status = run_command(program, &options, argc, argv);
     else if (options.node)
         child_refuse(trp_last_error());
@@ -60,6 +76,7 @@ int trp_main(int argc, char **argv, const char *name, trp_build build)
         print_text(stderr, "%s: %s\n", name, trp_last_error());
 out:
     launch_options_cleanup(&options);
-    program_destroy(program);
+    config_cleanup(&config);
+    trp_program_destroy(program);
     return exit_status;
 }

@@ -45,7 +45,34 @@ static char *node_dir(const trp_context *context)
     return xasprintf("%s/%s", trp_context_run_dir(context), context->group->name);
 }
 
+/* Members of the group `node`, which is an edge of this one. */
+static uint32_t member_count(const trp_context *context, trp_node node)
+{
+    return program_group(context->host->options.program, node)->count;
+}
+
 /* ---- replay ------------------------------------------------------------------------------ */
+
+/* Each shard has a directory of its own beside the one that was given; NULL stays NULL. */
+static char *shard_dir(const trp_context *context, const char *dir)
+{
+    if (!dir)
+        return NULL;
+    return context->group->count > 1 ? xasprintf("%s.%u", dir, trp_context_index(context))
+                                     : xstrdup(dir);
+}
+
+/* What is restored is there at the first start only: later lives go on with what came of it. */
+static trp_status restore_store(const char *from, const char *dir)
+{
+    if (!from)
+        return TRP_OK;
+    trp_status status = trp_replay_restore(from, dir, false);
+    if (status != TRP_FAILED_PRECONDITION)
+        return status;
+    trp_log(TRP_INFO, "not restored, the store goes on dir=%s", dir);
+    return TRP_OK;
+}
 
 static trp_status replay_node_create(trp_context *context, trp_replay_server **server)
 {
@@ -54,7 +81,10 @@ static trp_status replay_node_create(trp_context *context, trp_replay_server **s
     trp_agent_table_list list = {.count = 0};
     if (options->table_count == 0)
         TRP_TRY(trp_agent_tables(&group->agent, group->env, &list));
-    char *dir = node_dir(context);
+    char *own = node_dir(context);
+    char *dir = shard_dir(context, options->dir ? options->dir : own);
+    char *checkpoint_dir = shard_dir(context, options->checkpoint_dir);
+    char *restore = shard_dir(context, options->restore);
     trp_replay_server_options server_options = {
         .dir = dir,
         .durability = options->durability,
@@ -62,10 +92,23 @@ static trp_status replay_node_create(trp_context *context, trp_replay_server **s
         .tables = options->table_count > 0 ? options->tables : list.tables,
         .table_count = options->table_count > 0 ? options->table_count : list.count,
         .seed = node_seed(context, 0),
-        .server.address = options->address ? options->address : trp_context_address(context),
+        .checkpoint_dir = checkpoint_dir,
+        .keep_checkpoints = options->keep_checkpoints,
+        .shrink = options->shrink,
+        .verify = options->verify,
+        .lease_ms = options->lease_ms,
+        .no_share = options->no_share,
+        .server = {.address = options->address ? options->address : trp_context_address(context),
+                   .insecure = options->insecure,
+                   .in_flight_bytes = options->in_flight_bytes},
     };
-    trp_status status = trp_replay_server_create(server, &server_options);
+    trp_status status = restore_store(restore, dir);
+    if (status == TRP_OK)
+        status = trp_replay_server_create(server, &server_options);
+    free(restore);
+    free(checkpoint_dir);
     free(dir);
+    free(own);
     trp_agent_table_list_cleanup(&list);
     return status;
 }
@@ -73,14 +116,9 @@ static trp_status replay_node_create(trp_context *context, trp_replay_server **s
 /* Of all tables, also those that clients made. */
 static void report_tables(trp_context *context, trp_channel *channel)
 {
-    trp_table_info *tables = NULL;
-    size_t count = TRP_AGENT_TABLES_MAX, capacity;
-    trp_status status;
-    do {
-        capacity = count;
-        tables = xrealloc(tables, capacity * sizeof *tables);
-        status = trp_replay_info(channel, tables, capacity, &count, 1000);
-    } while (status == TRP_OK && count > capacity);
+    trp_table_info *tables;
+    size_t count;
+    trp_status status = trp_replay_tables(channel, &tables, &count, 1000);
     double items = 0, inserts = 0, samples = 0;
     for (size_t i = 0; status == TRP_OK && i < count; i++) {
         items += (double)tables[i].size;
@@ -118,28 +156,57 @@ static trp_status replay_run(trp_context *context)
 
 /* ---- learner ----------------------------------------------------------------------------- */
 
+/* How many groups of learners were added before this one. */
+static uint32_t learner_index(const trp_context *context)
+{
+    const trp_program *program = context->host->options.program;
+    uint32_t index = 0;
+    for (size_t i = 0; program->groups[i] != context->group; i++)
+        index += program->groups[i]->kind == NODE_LEARNER;
+    return index;
+}
+
+/* Channels to every shard; offline there are none. */
+static trp_status dial_shards(trp_context *context, trp_channel ***channels, size_t *count)
+{
+    const trp_learner_options *options = &context->group->options.learner;
+    *count = options->dataset ? 0 : member_count(context, options->replay);
+    *channels = xcalloc(*count + 1, sizeof **channels);
+    for (size_t i = 0; i < *count; i++)
+        TRP_TRY(trp_context_channel(context, options->replay, (uint32_t)i, &(*channels)[i]));
+    return TRP_OK;
+}
+
 static trp_status learner_create(trp_context *context, trp_learner **learner)
 {
     const struct node_group *group = context->group;
     const trp_learner_options *options = &group->options.learner;
-    trp_channel *replay;
-    TRP_TRY(trp_context_channel(context, options->replay, 0, &replay));
+    trp_channel **replays;
+    size_t replay_count;
+    trp_status status = dial_shards(context, &replays, &replay_count);
     char *dir = node_dir(context);
     trp_agent_learner_options learner_options = {
         .env = group->env,
         .batch_size = options->batch_size,
+        .replays = replays,
+        .replay_count = replay_count,
+        .dataset = {.dir = options->dataset,
+                    .shuffle = options->dataset_shuffle,
+                    .epochs = options->dataset_epochs},
+        .prefetch = options->prefetch,
         .seed = trp_context_seed(context),
-        .loop = {.replay = replay,
-                 .stop = trp_context_stop(context),
-                 .prefetch = options->prefetch,
+        .index = learner_index(context),
+        .loop = {.stop = trp_context_stop(context),
                  .publish_every = options->publish_every,
                  .checkpoint_dir = dir,
                  .checkpoint_every_s = options->checkpoint_every_s,
                  .resume = trp_context_resume(context),
                  .max_steps = options->max_steps},
     };
-    trp_status status = trp_agent_learner_create(learner, &group->agent, &learner_options);
+    if (status == TRP_OK)
+        status = trp_agent_learner_create(learner, &group->agent, &learner_options);
     free(dir);
+    free(replays);
     return status;
 }
 
@@ -149,12 +216,11 @@ static void poll_learner(struct metrics *metrics, void *polled)
     metrics_set(metrics, "learner_steps", (double)counters.steps);
     metrics_set(metrics, "version", (double)counters.version);
     metrics_set(metrics, "total_actor_steps", (double)counters.actor_steps);
-    if (counters.steps > counters.resumed_from) {
-        metrics_set(metrics, "loss", counters.last.loss);
-        metrics_set(metrics, "mean_q", counters.last.mean_q);
-        metrics_set(metrics, "grad_norm", counters.last.grad_norm);
-    }
-    metrics_set(metrics, "blocked_seconds", (double)counters.blocked_ns / 1e9);
+    for (size_t i = 0; i < counters.metric_count; i++)
+        metrics_set(metrics, counters.metrics[i].name, counters.metrics[i].value);
+    metrics_set(metrics, "wait_seconds", (double)counters.wait_ns / 1e9);
+    metrics_set(metrics, "update_seconds", (double)counters.update_ns / 1e9);
+    metrics_set(metrics, "publish_seconds", (double)counters.publish_ns / 1e9);
 }
 
 /* Learns, then goes on handing out parameters until nobody pulls them any more. */
@@ -176,26 +242,13 @@ static trp_status learner_learn(trp_context *context, trp_learner *learner)
 static trp_status learner_run(trp_context *context)
 {
     trp_learner *learner = NULL;
-    trp_server *server = NULL;
     trp_status status = learner_create(context, &learner);
-    if (status != TRP_OK)
-        goto out;
-    status =
-        trp_server_create(&server, &(trp_server_options){.address = trp_context_address(context)});
-    if (status != TRP_OK)
-        goto out;
-    status = trp_server_add(server, trp_learner_service(learner), NULL);
-    if (status != TRP_OK)
-        goto out;
-    status = trp_context_serve(context, server);
-    if (status != TRP_OK)
-        goto out;
-    status = learner_learn(context, learner);
-out:
-    if (!trp_context_withdraw(context))
-        return status;
-    trp_server_destroy(server);
-    trp_learner_destroy(learner);
+    if (status == TRP_OK)
+        status = trp_context_serve(context, trp_learner_service(learner), NULL);
+    if (status == TRP_OK)
+        status = learner_learn(context, learner);
+    if (trp_context_withdraw(context))
+        trp_learner_destroy(learner);
     return status;
 }
 
@@ -206,7 +259,8 @@ static void poll_actor(struct metrics *metrics, void *polled)
     trp_actor_counters counters = trp_actor_read(polled);
     metrics_set(metrics, "actor_steps", (double)(counters.earlier_steps + counters.steps));
     metrics_set(metrics, "episodes", (double)(counters.earlier_episodes + counters.episodes));
-    metrics_set(metrics, "epsilon", counters.epsilon);
+    for (size_t i = 0; i < counters.metric_count; i++)
+        metrics_set(metrics, counters.metrics[i].name, counters.metrics[i].value);
     if (!isnan(counters.mean_return))
         metrics_set(metrics, "return", counters.mean_return);
     metrics_set(metrics, "blocked_seconds", (double)counters.blocked_ns / 1e9);
@@ -218,8 +272,9 @@ static trp_status actor_run(trp_context *context)
     const trp_actor_options *options = &group->options.actor;
     trp_channel *replay;
     ProtobufCService *params;
-    TRP_TRY(trp_context_channel(context, options->replay, 0, &replay));
-    TRP_TRY(trp_dial(context, options->params, &troupe__params__descriptor, &params));
+    uint32_t shard = trp_context_index(context) % member_count(context, options->replay);
+    TRP_TRY(trp_context_channel(context, options->replay, shard, &replay));
+    TRP_TRY(trp_dial(context, options->params, 0, trp_params_descriptor(), &params));
     trp_actor *actor;
     TRP_TRY(trp_agent_actor_create(&actor, &group->agent,
                                    &(trp_agent_actor_options){
@@ -233,6 +288,8 @@ static trp_status actor_run(trp_context *context)
                                        .stop = trp_context_stop(context),
                                        .seed = trp_context_seed(context),
                                        .max_steps = options->max_steps,
+                                       .sync_every_items = options->sync_every_items,
+                                       .max_lag = options->max_lag,
                                    }));
     context_set_poll(context, poll_actor, actor);
     trp_status status = trp_actor_run(actor);
@@ -389,12 +446,12 @@ static trp_status evaluator_run(trp_context *context)
     const struct node_group *group = context->group;
     const trp_actor_options *options = &group->options.actor;
     struct evaluator evaluator = {.context = context, .options = options};
-    evaluator.episodes = options->episodes ? options->episodes : 100;
+    evaluator.episodes = options->episodes;
     evaluator.copies = options->envs ? options->envs : evaluator.episodes;
     if (evaluator.copies > 100)
         evaluator.copies = 100;
     ProtobufCService *service;
-    TRP_TRY(trp_dial(context, options->params, &troupe__params__descriptor, &service));
+    TRP_TRY(trp_dial(context, options->params, 0, trp_params_descriptor(), &service));
     trp_status status =
         trp_agent_policy_create(&evaluator.policy, &group->agent, group->env, evaluator.copies);
     if (status != TRP_OK)

@@ -13,6 +13,7 @@
 #include "core/flags.h"
 #include "core/printable.h"
 #include "core/words.h"
+#include "settings.h"
 
 enum key {
     KEY_LAUNCH = 256,
@@ -25,6 +26,9 @@ enum key {
     KEY_TARGET_RETURN,
     KEY_GRACE,
     KEY_LOG_LEVEL,
+    KEY_SET,
+    KEY_CONFIG,
+    KEY_OPTIONS,
     KEY_FORMAT,
     KEY_PARAMS,
     KEY_EPISODES,
@@ -44,6 +48,12 @@ static const struct argp_option argp_options[] = {
     {"deterministic", KEY_DETERMINISTIC, NULL, 0,
      "Repeat a run bit for bit, given its seed (needs --launch=threads; slower)", 0},
     {"log-level", KEY_LOG_LEVEL, "LEVEL", 0, "debug, info (default), warn or error", 0},
+    {.doc = "The program's options:"},
+    {"set", KEY_SET, "NAME=VALUE", 0,
+     "Set one, e.g. actor.envs=8 or agent.n_step=5; may be given many times", 0},
+    {"config", KEY_CONFIG, "FILE", 0,
+     "Set those in FILE, e.g. the config.json of a run, which repeats it", 0},
+    {"options", KEY_OPTIONS, NULL, 0, "Print all, with values, ranges and defaults", 0},
     {.doc = "Stopping:"},
     {"max-seconds", KEY_MAX_SECONDS, "S", 0, "Stop after so many seconds", 0},
     {"max-steps", KEY_MAX_STEPS, "N", 0, "Stop after so many learner steps", 0},
@@ -115,6 +125,7 @@ static error_t parse_launch(const struct argp_state *state, const char *text)
     error_t error = option_word(state, "launch", text, "processes", "threads", &threads);
     if (error == 0)
         options->mode = threads ? LAUNCH_THREADS : LAUNCH_PROCESSES;
+    options->mode_set = true;
     return error;
 }
 
@@ -148,13 +159,22 @@ static error_t parse_run_option(int key, char *text, struct argp_state *state)
         options->deterministic = true;
         return 0;
     case KEY_MAX_SECONDS:
+        options->max_seconds_set = true;
         return option_number(state, "max-seconds", text, 0, &options->max_seconds);
     case KEY_MAX_STEPS:
         return parse_u64(state, "max-steps", text, 1, UINT64_MAX, &options->max_steps);
     case KEY_TARGET_RETURN:
         return parse_target(state, text);
     case KEY_GRACE:
+        options->grace_set = true;
         return option_number(state, "grace", text, 0, &options->grace_seconds);
+    case KEY_SET:
+        options->sets = xrealloc(options->sets, (options->set_count + 1) * sizeof *options->sets);
+        options->sets[options->set_count++] = text;
+        return 0;
+    case KEY_CONFIG:
+        options->config = text;
+        return 0;
     case KEY_LOG_LEVEL:
         if (trp_log_level_parse(text, &options->log_level) == TRP_OK)
             return 0;
@@ -171,6 +191,9 @@ static error_t parse_command_option(int key, char *text, struct argp_state *stat
     int dot = 0;
     error_t error = 0;
     switch (key) {
+    case KEY_OPTIONS:
+        options->print_options = true;
+        return 0;
     case KEY_FORMAT:
         error = option_word(state, "format", text, "text", "dot", &dot);
         options->dot = dot;
@@ -235,11 +258,15 @@ static void remember(struct launch_options *options, int key, const char *text)
     while (option->key != key)
         option++;
     char *value = text ? shell_word(text) : NULL;
-    char *longer = xasprintf("%s --%s%s%s", options->flags ? options->flags : "", option->name,
-                             value ? "=" : "", value ? value : "");
-    free(options->flags);
+    bool setting = key == KEY_SET || key == KEY_CONFIG;
+    char **texts[] = {&options->flags, setting ? &options->settings : NULL};
+    for (size_t i = 0; i < 2 && texts[i]; i++) {
+        char *longer = xasprintf("%s --%s%s%s", *texts[i] ? *texts[i] : "", option->name,
+                                 value ? "=" : "", value ? value : "");
+        free(*texts[i]);
+        *texts[i] = longer;
+    }
     free(value);
-    options->flags = longer;
 }
 
 static error_t option_parse(int key, char *text, struct argp_state *state)
@@ -315,8 +342,11 @@ void launch_options_cleanup(struct launch_options *options)
 {
     free(options->build_argv);
     free(options->flags);
+    free(options->settings);
+    free(options->sets);
     options->build_argv = NULL;
-    options->flags = NULL;
+    options->flags = options->settings = NULL;
+    options->sets = NULL;
 }
 
 char *launch_options_program(const struct launch_options *options)
@@ -340,6 +370,8 @@ char *launch_options_arguments(const struct launch_options *options)
 trp_status launch_options_apply(const struct launch_options *options, trp_program *program)
 {
     size_t learners = 0, evaluators = 0;
+    for (size_t i = 0; i < options->set_count; i++)
+        TRP_TRY(program_set_word(program, options->sets[i]));
     for (size_t i = 0; i < program->group_count; i++) {
         struct node_group *group = program->groups[i];
         learners += group->kind == NODE_LEARNER;

@@ -17,7 +17,7 @@ struct launch_options {
     enum launch_command command;
     enum launch_mode mode;
     const char *run_dir; /* NULL: a new one under ./runs */
-    bool resume, deterministic, seed_set;
+    bool resume, deterministic, seed_set, mode_set, max_seconds_set, grace_set;
     uint64_t seed;
     double max_seconds; /* 0: no limit */
     uint64_t max_steps; /* of the learner; 0: as in the graph */
@@ -25,6 +25,11 @@ struct launch_options {
     bool target_set;
     double grace_seconds;
     trp_log_level log_level;
+    const char *config; /* --config; NULL: none */
+    const char **sets;  /* --set, in this order */
+    size_t set_count;
+    bool print_options;
+    bool verbose;       /* of a run inside another program: prints what trp_main() prints */
     bool dot;           /* graph */
     const char *params; /* eval */
     uint32_t episodes;
@@ -36,6 +41,7 @@ struct launch_options {
     int build_argc;
     char **build_argv; /* freed by launch_options_cleanup() */
     char *flags;       /* " --max-steps=5 ...": what a resume has to repeat; NULL: none. Ours */
+    char *settings;    /* of them --config and --set, which eval has to repeat */
 };
 
 /* Parses; prints what is wrong and returns INVALID_ARGUMENT. --help, -h and --version print and
@@ -50,8 +56,8 @@ char *launch_options_arguments(const struct launch_options *options);
  * started has a whole command there. Caller frees. */
 char *launch_options_program(const struct launch_options *options);
 
-/* What --max-steps and --target-return change in the graph. INVALID_ARGUMENT: it has no learner or
- * evaluator that they could apply to. */
+/* What --set, --max-steps and --target-return change in the graph. INVALID_ARGUMENT: as
+ * program_set(), or it has no learner or evaluator that they could apply to. */
 TRP_MUST_USE trp_status launch_options_apply(const struct launch_options *options,
                                              trp_program *program);
 

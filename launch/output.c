@@ -67,9 +67,10 @@ static void write_lines(void *arg)
     mutex_unlock(&output->mutex);
 }
 
-trp_status output_create(struct output **out)
+trp_status output_create(struct output **out, bool silent)
 {
     struct output *output = xcalloc(1, sizeof *output);
+    output->broken[STDOUT_FILENO] = output->broken[STDERR_FILENO] = silent;
     output->lines = queue_create(OUTPUT_LINES_MAX);
     mutex_init(&output->mutex);
     cond_init(&output->changed);

@@ -11,7 +11,8 @@
 
 struct output;
 
-TRP_MUST_USE trp_status output_create(struct output **out);
+/* `silent`: nothing is ever written. */
+TRP_MUST_USE trp_status output_create(struct output **out, bool silent);
 
 /* Writes what is queued, for at most `timeout_ms`, and frees. NULL is fine. */
 void output_destroy(struct output *output, int64_t timeout_ms);

@@ -176,10 +176,7 @@ static char **child_arguments(const struct process *process, size_t *owned)
     argv[count++] = xasprintf("--log-level=%s", log_level_word(options->log_level));
     if (options->resume)
         argv[count++] = xstrdup("--resume");
-    if (options->max_steps > 0)
-        argv[count++] = xasprintf("--max-steps=%" PRIu64, options->max_steps);
-    if (options->target_set)
-        argv[count++] = xasprintf("--target-return=%.17g", options->target_return);
+    argv[count++] = xasprintf("--config=%s/" RUN_CONFIG, run->dir.path);
     argv[count++] = xstrdup("--");
     *owned = count;
     for (int i = 1; i < options->build_argc; i++)

@@ -221,7 +221,43 @@ void run_progress_tick(struct run *run)
     write_rows(run);
 }
 
+/* Steps that a node of this run reported in any life: what was done and then lost was done, too. */
+static void recall_row(struct run *run, const char *row)
+{
+    char name[NODE_NAME_BYTES_MAX], metric[METRIC_NAME_BYTES_MAX];
+    double value;
+    if (!strstr(row, "_steps,") ||
+        sscanf(row, "%*[^,],%63[^,],%31[^,],%lf", name, metric, &value) != 3)
+        return;
+    for (uint32_t i = 0; i < run->program->node_count; i++) {
+        bool its = strcmp(run->nodes[i].name, name) == 0;
+        struct metric *known = its ? metrics_get(&run->nodes[i].metrics, metric) : NULL;
+        if (known && value > known->last)
+            metric_add(known, value, value, 1);
+    }
+}
+
+static void recall_rows(struct run *run, const char *file)
+{
+    char *path = xasprintf("%s/%s", run->dir.path, file), *row = NULL;
+    size_t capacity = 0;
+    FILE *csv = fopen(path, "re");
+    if (csv && fseek(csv, -METRICS_RECALLED_BYTES, SEEK_END) != 0)
+        rewind(csv); /* it is not so long */
+    while (csv && getline(&row, &capacity, csv) >= 0)
+        recall_row(run, row);
+    if (csv)
+        fclose(csv);
+    free(row);
+    free(path);
+}
+
+/* A life may end before its nodes have reported: they have done no less than before. */
 void run_progress_end(struct run *run)
 {
     write_rows(run);
+    if (!run->options->resume)
+        return;
+    recall_rows(run, "metrics.csv.1");
+    recall_rows(run, "metrics.csv");
 }

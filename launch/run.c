@@ -68,11 +68,10 @@ static void write_addresses(struct run *run)
         if (!node->address || !node->running || strcmp(node->address, IN_PROCESS) == 0)
             continue;
         char *line = xasprintf("%s%s %s", text.size ? "\n" : "", node->name, node->address);
-        buffer_append(&text, (trp_bytes){(uint8_t *)line, strlen(line)});
+        buffer_append(&text, text_bytes(line));
         free(line);
     }
-    buffer_append(&text, (trp_bytes){(const uint8_t *)"", 1});
-    if (run_dir_write(&run->dir, "addresses", (const char *)text.data) != TRP_OK)
+    if (run_dir_write(&run->dir, "addresses", buffer_text(&text)) != TRP_OK)
         trp_log(TRP_WARN, "%s", trp_last_error());
     buffer_cleanup(&text);
 }
@@ -278,7 +277,7 @@ static void tick(struct run *run)
             links_update(run);
             break;
         }
-    if (output_broken(run->output, STDOUT_FILENO) && run->signals_seen == 0)
+    if (!run->embedded && output_broken(run->output, STDOUT_FILENO) && run->signals_seen == 0)
         run_stop_by_signal(run, SIGPIPE);
     if (!deadline_passed(run->next_progress, &clock_monotonic))
         return;
@@ -286,7 +285,7 @@ static void tick(struct run *run)
     run->next_progress = deadline_in_ms(&clock_monotonic, PROGRESS_EVERY_MS);
 }
 
-static void run_nodes(struct run *run)
+void run_nodes(struct run *run)
 {
     if (run->target->start(run) != TRP_OK) {
         run->start_error = error_keep();
@@ -321,9 +320,10 @@ static uint64_t seed_of_life(uint64_t seed, uint64_t life)
     return trp_rng_u64(&rng);
 }
 
-static trp_status run_prepare(struct run *run, int argc, char **argv)
+trp_status run_prepare(struct run *run, int argc, char **argv)
 {
-    fill_standard_descriptors();
+    if (!run->embedded)
+        fill_standard_descriptors();
     if (!run->options->seed_set)
         run->options->seed = trp_rng_entropy() >> 32; /* short enough to type */
     TRP_TRY(raise_descriptor_limit(run));
@@ -331,8 +331,9 @@ static trp_status run_prepare(struct run *run, int argc, char **argv)
     run->seed = seed_of_life(run->options->seed, run->dir.life);
     TRP_TRY(run_dir_write_config(&run->dir, run->options, run->program, argc, argv));
     TRP_TRY(loop_init(&run->loop));
-    TRP_TRY(watch_signals(run));
-    TRP_TRY(output_create(&run->output));
+    if (!run->embedded)
+        TRP_TRY(watch_signals(run));
+    TRP_TRY(output_create(&run->output, run->embedded && !run->options->verbose));
     run->nodes = xcalloc(run->program->node_count, sizeof *run->nodes);
     for (uint32_t i = 0; i < run->program->node_count; i++) {
         struct run_node *node = &run->nodes[i];
@@ -345,8 +346,10 @@ static trp_status run_prepare(struct run *run, int argc, char **argv)
     return TRP_OK;
 }
 
-static void cleanup(struct run *run)
+void run_cleanup(struct run *run)
 {
+    if (run->state)
+        run->target->finish(run);
     for (uint32_t i = 0; i < run->link_count; i++)
         link_destroy(run->links[i]);
     for (uint32_t i = 0; run->nodes && i < run->program->node_count; i++) {
@@ -364,9 +367,9 @@ static void cleanup(struct run *run)
     free(run->start_error);
 }
 
-int run_program(trp_program *program, struct launch_options *options, int argc, char **argv)
+void run_init(struct run *run, trp_program *program, struct launch_options *options)
 {
-    struct run run = {
+    *run = (struct run){
         .program = program,
         .options = options,
         .target = options->mode == LAUNCH_THREADS ? &threads_target : &processes_target,
@@ -374,6 +377,18 @@ int run_program(trp_program *program, struct launch_options *options, int argc, 
         .signals.fd = -1,
         .dir.lock_fd = -1,
     };
+}
+
+void run_abandon(struct run *run, int exit_status)
+{
+    output_destroy(run->output, OUTPUT_DRAIN_MS);
+    _exit(exit_status);
+}
+
+int run_program(trp_program *program, struct launch_options *options, int argc, char **argv)
+{
+    struct run run;
+    run_init(&run, program, options);
     int exit_status = 1;
     if (run_prepare(&run, argc, argv) == TRP_OK) {
         print_start(&run);
@@ -382,13 +397,8 @@ int run_program(trp_program *program, struct launch_options *options, int argc, 
     } else {
         print_text(stderr, "%s: %s\n", program->name, trp_last_error());
     }
-    if (run.abandoned) {
-        /* Threads still run in what would be torn down. */
-        output_destroy(run.output, OUTPUT_DRAIN_MS);
-        _exit(exit_status);
-    }
-    if (run.state)
-        run.target->finish(&run);
-    cleanup(&run);
+    if (run.abandoned)
+        run_abandon(&run, exit_status);
+    run_cleanup(&run);
     return exit_status;
 }

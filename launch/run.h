@@ -4,6 +4,7 @@
  *   stop.c       the order of a stop                      summary.c   the last lines
  *   link.c       messages to and from the nodes           progress.c  a line a second, metrics.csv
  *   processes.c  a process per node                       threads.c   all nodes in this process
+ *   embedded.c   a run inside a test
  *
  * Everything belongs to the main thread. */
 #ifndef TRP_LAUNCH_RUN_H
@@ -80,6 +81,7 @@ struct run {
     uint32_t running, failures;
     bool child_ended; /* SIGCHLD came since the target's last tick */
     bool abandoned;   /* threads that never ended: leave by _exit() */
+    bool embedded;    /* in a program that goes on after it: its signals and streams stay its own */
 
     enum stop_phase phase;
     bool stop_decided; /* why and how it ends is settled */
@@ -99,6 +101,22 @@ struct run {
 
 /* Runs the program to its end; returns the exit status. */
 int run_program(trp_program *program, struct launch_options *options, int argc, char **argv);
+
+/* ---- its parts, in this order (run.c) ---------------------------------------------------- */
+
+void run_init(struct run *run, trp_program *program, struct launch_options *options);
+
+/* Run directory, configuration, signals, output. */
+TRP_MUST_USE trp_status run_prepare(struct run *run, int argc, char **argv);
+
+/* Starts the nodes and returns when all have ended, or threads were abandoned. */
+void run_nodes(struct run *run);
+
+/* Ends this process around threads that still run in what would be torn down. */
+_Noreturn void run_abandon(struct run *run, int exit_status);
+
+/* Also after a failed run_prepare(). */
+void run_cleanup(struct run *run);
 
 struct run_node *run_node(struct run *run, const struct node_group *group, uint32_t index);
 
@@ -157,7 +175,8 @@ void links_update(struct run *run);
 struct run_progress *run_progress_create(struct run *run);
 void run_progress_destroy(struct run_progress *progress);
 void run_progress_tick(struct run *run); /* one line, one set of rows */
-void run_progress_end(struct run *run);  /* the rows of what is left */
+/* The rows of what is left; then nodes have the steps of all lives among their metrics. */
+void run_progress_end(struct run *run);
 
 /* The last lines; returns the exit status. */
 int summary_print(struct run *run);

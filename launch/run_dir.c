@@ -1,6 +1,6 @@
 /* A run leaves everything it made in one directory, so two runs never share a file by accident, and
- * --resume needs nothing but the path. A flock on a file of ours tells a running run from one that
- * was killed: the kernel drops it with the launcher. */
+ * --resume needs nothing but the path. A lock on a file of ours tells a running run from one that
+ * was killed: the kernel drops it with the launcher, and knows whose it is. */
 #include "run_dir.h"
 
 #include <errno.h>
@@ -8,16 +8,14 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cjson/cJSON.h>
-
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "config.h"
 #include "limits.h"
 #include "orphans.h"
 
@@ -107,30 +105,40 @@ static bool file_exists(const char *dir, const char *name)
 
 /* ---- lock -------------------------------------------------------------------------------- */
 
+/* Asks the kernel who holds it: what the file says may be of the life before. */
+static trp_status lock_taken(const struct run_dir *dir, const struct flock *held)
+{
+    if (held->l_pid <= 0) /* a process of another container */
+        return trp_fail(TRP_FAILED_PRECONDITION, "%s: a run is going on here", dir->path);
+    return trp_fail(TRP_FAILED_PRECONDITION, "%s: a run is going on here (process %d)", dir->path,
+                    (int)held->l_pid);
+}
+
 static trp_status take_lock(struct run_dir *dir)
 {
+    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET}, held;
     char *path = xasprintf("%s/lock", dir->path);
     trp_status status = TRP_OK;
     dir->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (dir->lock_fd < 0) {
+    if (dir->lock_fd < 0)
         status = path_error(path, errno);
-    } else if (flock(dir->lock_fd, LOCK_EX | LOCK_NB) != 0) {
-        char owner[32] = "";
-        ssize_t size = read(dir->lock_fd, owner, sizeof owner - 1);
-        owner[size > 0 ? strcspn(owner, "\n") : 0] = '\0';
-        status = trp_fail(TRP_FAILED_PRECONDITION, "%s: a run is going on here (process %s)",
-                          dir->path, owner[0] ? owner : "unknown");
-        close(dir->lock_fd);
-        dir->lock_fd = -1;
-    } else if (ftruncate(dir->lock_fd, 0) != 0 || dprintf(dir->lock_fd, "%d\n", getpid()) < 0) {
-        status = path_error(path, errno);
+    while (status == TRP_OK && fcntl(dir->lock_fd, F_SETLK, &all) != 0) {
+        bool taken = errno == EAGAIN || errno == EACCES;
+        held = all;
+        if (!taken || fcntl(dir->lock_fd, F_GETLK, &held) != 0)
+            status = path_error(path, errno);
+        else if (held.l_type != F_UNLCK)
+            status = lock_taken(dir, &held);
     }
     free(path);
+    if (status == TRP_OK || dir->lock_fd < 0)
+        return status;
+    close(dir->lock_fd);
+    dir->lock_fd = -1;
     return status;
 }
 
-/* ---- logs and sockets
- * ----------------------------------------------------------------------------- */
+/* ---- logs and sockets -------------------------------------------------------------------- */
 
 char *run_dir_log_path(const char *dir, const struct node_group *group, uint32_t index)
 {
@@ -217,98 +225,45 @@ static trp_status make_socket_dir(struct run_dir *dir, const trp_program *progra
 
 /* ---- config ------------------------------------------------------------------------------ */
 
-static char *read_text(const char *path)
-{
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return NULL;
-    char *text = xcalloc(1, RUN_CONFIG_BYTES_MAX + 1);
-    size_t size = fread(text, 1, RUN_CONFIG_BYTES_MAX, file);
-    text[size] = '\0';
-    fclose(file);
-    return text;
-}
-
-static const char *json_string(const cJSON *json, const char *key)
-{
-    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, key));
-    return text ? text : "";
-}
-
-/* Checks that the run in `dir` is one of this program and takes over its seed; this life is the
+/* Checks that the run in `dir` may go on as this program and takes over its seed; this life is the
  * next one. */
 static trp_status read_config(struct run_dir *dir, struct launch_options *options,
                               const trp_program *program)
 {
-    char *path = xasprintf("%s/config.json", dir->path);
-    char *text = read_text(path);
-    cJSON *json = text ? cJSON_Parse(text) : NULL;
-    char hash[32];
-    snprintf(hash, sizeof hash, "%016" PRIx64, program_hash(program));
-    trp_status status = TRP_OK;
-    if (!text)
-        status = trp_fail(TRP_NOT_FOUND, "%s: there is no run to resume (%s: %s)", dir->path, path,
-                          strerror(errno));
-    else if (!cJSON_IsObject(json))
-        status = trp_fail(TRP_DATA_LOSS, "%s: not the config of a run", path);
-    else if (strcmp(json_string(json, "name"), program->name) != 0)
-        status = trp_fail(TRP_FAILED_PRECONDITION, "%s: a run of program '%s', not of '%s'",
-                          dir->path, json_string(json, "name"), program->name);
-    else if (strcmp(json_string(json, "graph_hash"), hash) != 0)
-        trp_log(TRP_WARN, "the graph changed since the run in %s was started", dir->path);
+    struct config config;
+    char *path = xasprintf("%s/" RUN_CONFIG, dir->path);
+    trp_status status = config_read(&config, path, program->name);
+    if (status == TRP_NOT_FOUND)
+        status = trp_fail(TRP_NOT_FOUND, "%s: there is no run to resume (%s)", dir->path,
+                          trp_last_error());
     if (status == TRP_OK && !options->seed_set)
-        options->seed = strtoull(json_string(json, "seed"), NULL, 10);
-    dir->life = strtoull(json_string(json, "life"), NULL, 10) + 1;
-    cJSON_Delete(json);
-    free(text);
+        status = config_u64(&config, "seed", &options->seed);
+    if (status == TRP_OK)
+        status = config_u64(&config, "life", &dir->life);
+    if (status == TRP_OK)
+        status = config_compare(&config, program);
+    dir->life++;
+    config_cleanup(&config);
     free(path);
     return status;
-}
-
-static void add_strings(cJSON *json, const char *key, int count, char **strings)
-{
-    cJSON *array = cJSON_AddArrayToObject(json, key);
-    for (int i = 0; i < count; i++)
-        cJSON_AddItemToArray(array, cJSON_CreateString(strings[i]));
-}
-
-static void add_nodes(cJSON *json, const trp_program *program)
-{
-    cJSON *array = cJSON_AddArrayToObject(json, "groups");
-    for (size_t i = 0; i < program->group_count; i++) {
-        const struct node_group *group = program->groups[i];
-        cJSON *object = cJSON_CreateObject();
-        cJSON_AddStringToObject(object, "name", group->name);
-        cJSON_AddStringToObject(object, "kind", node_kind_word(group->kind));
-        cJSON_AddNumberToObject(object, "count", group->count);
-        cJSON_AddItemToArray(array, object);
-    }
 }
 
 trp_status run_dir_write_config(const struct run_dir *dir, const struct launch_options *options,
                                 const trp_program *program, int argc, char **argv)
 {
-    char text[64];
-    cJSON *json = cJSON_CreateObject();
-    cJSON_AddStringToObject(json, "name", program->name);
-    cJSON_AddStringToObject(json, "version", trp_version());
-    add_strings(json, "command", argc, argv);
-    cJSON_AddStringToObject(json, "launch", launch_mode_word(options->mode));
-    cJSON_AddBoolToObject(json, "deterministic", options->deterministic);
-    /* Text: JSON numbers are doubles to most readers. */
-    snprintf(text, sizeof text, "%" PRIu64, options->seed);
-    cJSON_AddStringToObject(json, "seed", text);
-    snprintf(text, sizeof text, "%" PRIu64, dir->life);
-    cJSON_AddStringToObject(json, "life", text);
-    snprintf(text, sizeof text, "%016" PRIx64, program_hash(program));
-    cJSON_AddStringToObject(json, "graph_hash", text);
-    cJSON_AddStringToObject(json, "sockets", dir->socket_dir);
-    cJSON_AddNumberToObject(json, "started", (double)(clock_wall_ns() / 1000000000));
-    add_nodes(json, program);
-    char *printed = cJSON_Print(json);
-    cJSON_Delete(json);
-    trp_status status = run_dir_write(dir, "config.json", printed ? printed : "{}");
-    free(printed);
+    if (dir->life > 0) {
+        char *path = xasprintf("%s/" RUN_CONFIG, dir->path);
+        char *kept = xasprintf("%s/config-%" PRIu64 ".json", dir->path, dir->life - 1);
+        if (link(path, kept) != 0 && errno != EEXIST)
+            trp_log(TRP_WARN, "%s is not kept: %s", path, strerror(errno));
+        free(kept);
+        free(path);
+    }
+    char *text = config_text(program, options,
+                             &(struct config_facts){dir->life, clock_wall_ns() / 1000000000,
+                                                    dir->socket_dir, argc, argv});
+    trp_status status = run_dir_write(dir, RUN_CONFIG, text);
+    free(text);
     return status;
 }
 
@@ -338,7 +293,7 @@ static trp_status choose_path(const struct launch_options *options, const char *
     if (!options->run_dir && !options->resume)
         return make_unique(name, path);
     *path = options->run_dir ? xstrdup(options->run_dir) : xasprintf("%s/latest", runs_dir());
-    if (options->resume && (options->run_dir || access(*path, F_OK) == 0))
+    if (options->resume && file_exists(*path, "config.json"))
         return TRP_OK;
     if (options->resume)
         return trp_fail(TRP_NOT_FOUND,
@@ -346,7 +301,7 @@ static trp_status choose_path(const struct launch_options *options, const char *
                         "directory with --run-dir=DIR",
                         *path);
     trp_status status = make_dirs(*path);
-    if (status == TRP_OK && file_exists(*path, "config.json"))
+    if (status == TRP_OK && file_exists(*path, RUN_CONFIG))
         status = trp_fail(TRP_ALREADY_EXISTS,
                           "%s: there is a run in it already; --resume goes on with it", *path);
     return status;
@@ -375,9 +330,9 @@ trp_status run_dir_open(struct run_dir *dir, struct launch_options *options,
         goto out;
     }
     set_shown_path(dir);
-    if (options->resume && (status = read_config(dir, options, program)) != TRP_OK)
-        goto out;
     if ((status = take_lock(dir)) != TRP_OK)
+        goto out;
+    if (options->resume && (status = read_config(dir, options, program)) != TRP_OK)
         goto out;
     if (options->resume &&
         (status = orphans_await(dir->path, program, (int64_t)(options->grace_seconds * 1000))) !=

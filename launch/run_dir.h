@@ -1,6 +1,7 @@
 /* The directory of one run:
  *
- *   config.json         what was started: command, seed, life, graph and its hash
+ *   config.json         what was started: command, seed, life, graph, every option (config.h)
+ *   config-0.json       that of life 0, kept when it was resumed
  *   lock                held by the launcher; has its process id
  *   logs/actor-2.log    what a node printed; what it logged when it is a thread
  *   metrics.csv         what nodes reported; metrics.csv.1: before that
@@ -16,6 +17,8 @@
 #include "graph.h"
 #include "options.h"
 
+#define RUN_CONFIG "config.json"
+
 struct run_dir {
     char *path;       /* absolute */
     char *shown_path; /* relative to the working directory where that is shorter */
@@ -27,8 +30,8 @@ struct run_dir {
 
 /* Makes a new run directory, or opens one to resume: then options->seed becomes that run's, unless
  * it was set. ALREADY_EXISTS: there is a run in it and no --resume; NOT_FOUND: nothing to resume;
- * FAILED_PRECONDITION: a run of another program, or one that is still running (named). Other
- * failures name the path. */
+ * FAILED_PRECONDITION: a run of another program, one that was started with other values of what it
+ * has stored (named), or one that is still running (named). Other failures name the path. */
 TRP_MUST_USE trp_status run_dir_open(struct run_dir *dir, struct launch_options *options,
                                      const trp_program *program);
 
@@ -36,7 +39,7 @@ TRP_MUST_USE trp_status run_dir_open(struct run_dir *dir, struct launch_options 
  */
 void run_dir_close(struct run_dir *dir, const trp_program *program);
 
-/* Writes config.json. */
+/* Writes config.json; that of the life before is kept. */
 TRP_MUST_USE trp_status run_dir_write_config(const struct run_dir *dir,
                                              const struct launch_options *options,
                                              const trp_program *program, int argc, char **argv);

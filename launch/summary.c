@@ -81,8 +81,8 @@ static void print_params(const struct run *run)
     char *arguments = launch_options_arguments(run->options), *file = shell_word(path);
     char *program = launch_options_program(run->options);
     output_print(run->output, STDOUT_FILENO, "  parameters:     %s", path);
-    output_print(run->output, STDOUT_FILENO, "  try them:       %s eval --params=%s%s", program,
-                 file, arguments);
+    output_print(run->output, STDOUT_FILENO, "  try them:       %s eval --params=%s%s%s", program,
+                 file, run->options->settings ? run->options->settings : "", arguments);
     free(program);
     free(file);
     free(arguments);

@@ -15,6 +15,7 @@
 #include <troupe/actor.h>
 #include <troupe/env.h>
 #include <troupe/learner.h>
+#include <troupe/options.h>
 #include <troupe/replay.h>
 #include <troupe/status.h>
 
@@ -30,42 +31,48 @@ typedef struct {
     size_t count;
 } trp_agent_table_list;
 
+/* Appends `table`, whose strings are only borrowed, with a signature that says `columns`; the list
+ * of columns is freed. Fails as trp_signature_encode(); more than TRP_AGENT_TABLES_MAX are a bug
+ * (asserted). */
+TRP_API TRP_MUST_USE trp_status trp_agent_table_list_add(trp_agent_table_list *list,
+                                                         const trp_table_options *table,
+                                                         trp_columns *columns);
+
 TRP_API void trp_agent_table_list_cleanup(trp_agent_table_list *list);
 
 typedef struct {
     uint32_t rows;  /* most rows of one act(); 0: 1 */
+    uint32_t slots; /* whose recurrent state it keeps; 0: as many as rows */
     uint32_t index; /* of the actor in its group */
     uint32_t count; /* actors in the group; 0: 1 */
     bool greedy;    /* never explores: for evaluation */
 } trp_policy_options;
 
 typedef struct {
-    trp_channel *replay; /* borrowed */
-    uint32_t copies;     /* of the environment; 0: 1 */
-    uint64_t seed;
-} trp_adder_options;
-
-typedef struct {
     uint32_t batch_size; /* 0: the agent's */
-    uint64_t seed;       /* of the initial parameters */
 } trp_updater_options;
 
 /* An algorithm. Every function gets the agent whose options it reads. */
 typedef struct {
     const char *name;
-    /* INVALID_ARGUMENT names the option, or what of the environment does not fit. */
+    /* Of its options; without texts. NULL: it has none, or keeps bytes of its own. */
+    const trp_option_table *options;
+    /* INVALID_ARGUMENT: what of the environment does not fit. Every option is in its range. NULL:
+     * all fit. */
     trp_status (*check)(const trp_agent *agent, const trp_env_spec *env);
     trp_status (*tables)(const trp_agent *agent, const trp_env_spec *env,
                          trp_agent_table_list *list);
     trp_status (*policy)(const trp_agent *agent, const trp_env_spec *env,
                          const trp_policy_options *options, trp_policy **out);
-    trp_status (*adder)(const trp_agent *agent, const trp_env_spec *env,
-                        const trp_adder_options *options, trp_adder **out);
+    /* `options` has everything but table and priority, which are the agent's to set; extras are
+     * those of its policy. */
+    trp_status (*adder)(const trp_agent *agent, const trp_adder_options *options, trp_adder **out);
     trp_status (*updater)(const trp_agent *agent, const trp_env_spec *env,
                           const trp_updater_options *options, trp_updater **out);
 } trp_agent_impl;
 
-/* Plain data without pointers besides `impl`: returned by value, copied, kept by everybody. */
+/* Plain data without pointers besides `impl`: returned by value, copied, kept by everybody. Made by
+ * trp_agent_make(). */
 struct trp_agent {
     const trp_agent_impl *impl;
     union {
@@ -75,11 +82,19 @@ struct trp_agent {
     } options;
 };
 
+/* The agent of an algorithm with these options, a struct that impl->options describes, defaults in
+ * place of zeros; NULL: defaults. Never fails: values are checked by trp_agent_check() and when a
+ * node is made. A constructor of one's own is this and nothing else:
+ *
+ *     trp_agent my_agent(const my_options *options) { return trp_agent_make(&my_impl, options); }
+ */
+TRP_API trp_agent trp_agent_make(const trp_agent_impl *impl, const void *options);
+
 /* The same in every process for an agent built from the same options: for graph hashes. */
 TRP_API uint64_t trp_agent_hash(const trp_agent *agent);
 
-/* Whether this agent can learn this environment: trp_agent_impl.check. `env` is a registered
- * name. NOT_FOUND lists the names there are. */
+/* Whether its options are in range and this agent can learn this environment: trp_agent_impl.check.
+ * `env` is a name as env.h says. Fails as trp_env_find(). */
 TRP_API TRP_MUST_USE trp_status trp_agent_check(const trp_agent *agent, const char *env);
 
 /* The tables of the replay server, signatures included; trp_agent_table_list_cleanup() frees. */
@@ -91,7 +106,7 @@ TRP_API TRP_MUST_USE trp_status trp_agent_tables(const trp_agent *agent, const c
 typedef struct {
     const char *name;         /* "actor/2": no two actors of a run may have the same name and index,
                                  as their random numbers and item keys follow from them */
-    const char *env;          /* registered name */
+    const char *env;          /* its name, as env.h says */
     uint32_t copies;          /* of the environment; 0: 1 */
     uint32_t index, count;    /* of this actor in its group; count 0: 1 */
     trp_channel *replay;      /* borrowed */
@@ -99,6 +114,9 @@ typedef struct {
     trp_stop *stop;           /* borrowed */
     uint64_t seed;            /* of the run: environment and exploration get streams of their own */
     uint64_t max_steps;       /* of all actors together; 0: no limit */
+    /* As in trp_actor_loop_options. */
+    uint64_t sync_every_items;
+    uint32_t max_lag;
 } trp_agent_actor_options;
 
 TRP_API TRP_MUST_USE trp_status trp_agent_actor_create(trp_actor **out, const trp_agent *agent,
@@ -106,9 +124,15 @@ TRP_API TRP_MUST_USE trp_status trp_agent_actor_create(trp_actor **out, const tr
 
 typedef struct {
     const char *env;
-    uint32_t batch_size;           /* 0: the agent's */
-    uint64_t seed;                 /* of the run */
-    trp_learner_loop_options loop; /* `updater` is set by trp_agent_learner_create() */
+    uint32_t batch_size;         /* 0: the agent's */
+    trp_channel *const *replays; /* one to each shard (source.h), with all tables; borrowed */
+    size_t replay_count;
+    trp_dataset_source_options dataset; /* of all tables, instead, if it has a directory; seed and
+                                           prefetch are trp_agent_learner_create()'s */
+    uint32_t prefetch;                  /* batches; 0: 2 */
+    uint64_t seed;                      /* of the run: its initial parameters follow from it and */
+    uint32_t index;                     /* of this learner among those of the run */
+    trp_learner_loop_options loop; /* updater, sources and seed are trp_agent_learner_create()'s */
 } trp_agent_learner_options;
 
 TRP_API TRP_MUST_USE trp_status trp_agent_learner_create(trp_learner **out, const trp_agent *agent,

@@ -12,47 +12,52 @@
 
 TRP_BEGIN_DECLS
 
-/* Zero means default everywhere; a negative number means 0 where 0 makes sense. */
+/* Zero means default everywhere; a negative number means 0 where that is said. Defaults, ranges and
+ * units are in the agent's option table: `PROGRAM --options` prints it, and `troupe options dqn`.
+ */
 typedef struct {
-    uint32_t hidden[TRP_NET_HIDDEN_MAX]; /* ends at the first zero; {0}: {64, 64} */
-    trp_activation activation;           /* ReLU */
+    uint32_t hidden[TRP_NET_HIDDEN_MAX]; /* ends at the first zero */
+    trp_activation activation;
     bool dueling;
     bool no_double; /* max of the target network, as in the first DQN */
 
-    uint32_t n_step; /* 3 */
-    float discount;  /* 0.99: gamma */
+    uint32_t n_step;
+    float discount; /* gamma */
 
-    float learning_rate;     /* 1e-3 */
-    float adam_epsilon;      /* 1e-8 */
-    float max_gradient_norm; /* 10: global norm; negative: no clipping */
-    float huber_delta;       /* 1 */
-    uint32_t batch_size;     /* 128 */
-    uint32_t target_period;  /* learner steps between copies to the target network; 100 */
-    float target_rate;       /* > 0: instead of copies, target += rate * (params - target) a step
-                                (Lillicrap et al. 2016) */
+    float learning_rate;
+    float adam_epsilon;
+    float max_gradient_norm; /* global norm; negative: no clipping */
+    float huber_delta;
+    uint32_t batch_size;
+    uint32_t target_period; /* learner steps between copies to the target network */
+    float target_rate;      /* > 0: instead of copies, target += rate * (params - target) a step
+                               (Lillicrap et al. 2016) */
 
     /* Actor i of N explores at e^(1 + epsilon_alpha * i / (N - 1)) (Horgan et al. 2018, section 4),
-     * where e falls linearly from epsilon_start to epsilon_end while all actors together take
-     * epsilon_steps steps. */
-    float epsilon_start;    /* 1 */
-    float epsilon_end;      /* 0.05 */
-    uint64_t epsilon_steps; /* 10 000 */
-    float epsilon_alpha;    /* 0: the same for all; Ape-X has 7 */
+     * where e falls linearly from epsilon_start to epsilon_end (negative: 0) while all actors
+     * together take epsilon_steps steps. */
+    float epsilon_start;
+    float epsilon_end;
+    uint64_t epsilon_steps;
+    float epsilon_alpha; /* 0: the same for all; Ape-X has 7 */
 
-    int64_t replay_size;      /* items; 100 000 */
-    int64_t min_replay_size;  /* items before the first update; 1 000 */
-    float samples_per_insert; /* 8; negative: as fast as both can */
-    float insert_tolerance;   /* 0.1: the table's error buffer is min_replay_size *
+    int64_t replay_size;      /* items */
+    int64_t min_replay_size;  /* items before the first update */
+    float samples_per_insert; /* negative: as fast as both can */
+    float insert_tolerance;   /* the table's error buffer is min_replay_size *
                                  insert_tolerance * samples_per_insert, as in Acme */
 
-    float priority_exponent;   /* 0.6; negative: uniform replay */
-    float importance_exponent; /* 0.4: beta; weights (size * P)^-beta, divided by the batch's
-                                  largest; negative: no correction */
-    float priority_epsilon;    /* 1e-3: added to |td error| */
+    float priority_exponent;   /* negative: uniform replay */
+    float importance_exponent; /* beta; weights (size * P)^-beta, divided by the batch's largest;
+                                  negative: no correction */
+    float priority_epsilon;    /* added to |td error| */
 } trp_dqn_options;
 
 /* Never fails: options are checked when a node is made and by trp_agent_check(). NULL: defaults. */
 TRP_API trp_agent trp_dqn(const trp_dqn_options *options);
+
+/* Of these options, for who prints or sets them without a program. */
+TRP_API const trp_option_table *trp_dqn_option_table(void);
 
 TRP_END_DECLS
 #endif

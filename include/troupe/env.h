@@ -6,7 +6,7 @@
  *         TRP_TRY(trp_env_create(&env, "CartPole-v1", &(trp_env_options){.count = 8, .seed = 1}));
  *         trp_status status = trp_env_reset(env, buffers->observations);
  *         for (int i = 0; i < steps && status == TRP_OK; i++)
- *             status = trp_env_step(env, actions, buffers); // one action per row of observations
+ *             status = trp_env_step(env, actions, buffers); // one action per copy
  *         trp_env_destroy(env);
  *         return status;
  *     }
@@ -17,6 +17,19 @@
  * and `truncated` (cut short, e.g. by the time limit: bootstrap with the value of the final
  * observation) are kept apart; both can be set at once, and terminated wins.
  *
+ * An environment is named "NAME" or "NAME?KEY=VALUE&KEY=VALUE" wherever a name is taken. A key is
+ * an argument of the environment, or a wrapper around it and all that stands to the left:
+ *
+ *   "CartPole-v1?time_limit=200&action_repeat=2&frame_stack=4"
+ *
+ *   time_limit=N      truncates after N steps, whatever the limit was before
+ *   action_repeat=N   each is done N times, rewards are added up; a limit before it counts all N
+ *   frame_skip=N      the same, and observations are the larger of the last two frames
+ *   frame_stack=N     the last N observations; a first axis of N is added, the oldest first
+ *   clip_reward=B     rewards are held to [-B, B]
+ *   grayscale=1       uint8 [h, w, 3] becomes [h, w]: 0.299 R + 0.587 G + 0.114 B
+ *   resize=H,W        uint8 [h, w] or [h, w, c] becomes H x W: the mean of the area under a pixel
+ *
  * A trp_env belongs to one thread at a time. Two of them share nothing. */
 #ifndef TRP_ENV_H
 #define TRP_ENV_H
@@ -25,6 +38,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <troupe/options.h>
 #include <troupe/rng.h>
 #include <troupe/status.h>
 #include <troupe/tensor.h>
@@ -32,19 +46,36 @@
 TRP_BEGIN_DECLS
 
 typedef enum {
-    TRP_ACTION_DISCRETE, /* an int32_t in [0, action_count) */
-    TRP_ACTION_BOX,      /* action_count floats, each meant to lie in [low, high] */
+    TRP_ACTION_DISCRETE,       /* an int32_t in [0, action_count) */
+    TRP_ACTION_BOX,            /* action_count floats, each meant to lie in [low, high] */
+    TRP_ACTION_MULTI_DISCRETE, /* action_count int32_t, number i in [0, action_choices[i]) */
+    TRP_ACTION_MULTI_BINARY,   /* action_count bytes, each 0 or 1 */
 } trp_action_kind;
 
-/* What a task looks like; constant for its life. */
+enum { TRP_OBSERVATIONS_MAX = 8, TRP_INFOS_MAX = 8 };
+
+/* What is reported of a number that an environment says beside the reward. */
+typedef enum {
+    TRP_INFO_LAST, /* of an episode: lives left, distance to the goal */
+    TRP_INFO_MEAN, /* over the steps of an episode that said it: speed, error */
+} trp_info_kind;
+
+typedef struct {
+    const char *name; /* of the metric */
+    trp_info_kind kind;
+} trp_env_info;
+
+/* What a task looks like; constant for its life. An observation is one tensor or several, named
+ * where there are several; the lists end at the first without a dtype and without a name. */
 typedef struct {
     const char *name;
-    trp_tensor_spec observation; /* of one copy: TRP_FLOAT32 or TRP_UINT8 */
+    trp_tensor_spec observations[TRP_OBSERVATIONS_MAX]; /* of one copy: TRP_FLOAT32 or TRP_UINT8 */
     trp_action_kind action_kind;
     int32_t action_count;                  /* of choices, or of dimensions */
     const float *action_low, *action_high; /* TRP_ACTION_BOX: action_count each; else NULL */
+    const int32_t *action_choices;         /* TRP_ACTION_MULTI_DISCRETE: action_count; else NULL */
     int64_t max_episode_steps;             /* time limit: truncates; 0: none */
-    float reward_min, reward_max; /* of one step, and held to it; both 0: any finite number */
+    trp_env_info infos[TRP_INFOS_MAX];
 } trp_env_spec;
 
 /* ---- using one --------------------------------------------------------------------------- */
@@ -57,40 +88,62 @@ typedef struct {
     int64_t max_episode_steps; /* 0: the spec's; negative: no limit */
 } trp_env_options;
 
-/* One row per copy, rows back to back. All are the caller's and are only written to. */
+/* One row per copy, rows back to back; observations have a buffer per tensor. All are the caller's
+ * and are only written to. */
 typedef struct {
-    void *observations;       /* what to act on next */
-    void *final_observations; /* rows of copies whose episode just ended, others are untouched;
-                                 NULL: not wanted */
+    void *const *observations;       /* what to act on next */
+    void *const *final_observations; /* rows of copies whose episode just ended, others are
+                                        untouched; NULL: not wanted */
     float *rewards;
     bool *terminated;
     bool *truncated;
+    float *discounts; /* what the value of the next observation counts, 0 where it terminated; NULL:
+                         not wanted */
 } trp_env_buffers;
 
 /* Makes `options->count` copies; NULL options: one copy, seed 0. NOT_FOUND lists the names there
- * are; INVALID_ARGUMENT for more than 2^20 copies; else the environment's own status. */
+ * are; INVALID_ARGUMENT for an argument (its name, value and range, or the nearest name), and for
+ * more than 2^20 copies; RESOURCE_EXHAUSTED for more than 4096 different names in one process;
+ * else the environment's own status. */
 TRP_API TRP_MUST_USE trp_status trp_env_create(trp_env **out, const char *name,
                                                const trp_env_options *options);
 TRP_API void trp_env_destroy(trp_env *env); /* NULL is fine */
 
 TRP_API const trp_env_spec *trp_env_get_spec(const trp_env *env);
 TRP_API uint32_t trp_env_count(const trp_env *env);
-TRP_API size_t trp_env_observation_bytes(const trp_env *env); /* of one row */
-TRP_API size_t trp_env_action_bytes(const trp_env *env);      /* of one row */
+TRP_API size_t trp_env_action_bytes(const trp_env *env); /* of one row */
+
+/* How many tensors an observation is, and how many infos there are. */
+TRP_API size_t trp_env_observation_count(const trp_env_spec *spec);
+TRP_API size_t trp_env_info_count(const trp_env_spec *spec);
+
+/* What one action is, as a column named "action": int32, or action_count of float32, int32 or
+ * uint8. */
+TRP_API trp_tensor_spec trp_env_action_spec(const trp_env_spec *spec);
 
 /* Starts a new episode in every copy. Fails as the environment itself does, or OUT_OF_RANGE as
  * trp_env_step(). */
-TRP_API TRP_MUST_USE trp_status trp_env_reset(trp_env *env, void *observations);
+TRP_API TRP_MUST_USE trp_status trp_env_reset(trp_env *env, void *const *observations);
 
-/* Steps every copy: `actions` has one row per copy, int32_t or action_count floats.
- * INVALID_ARGUMENT for a choice that does not exist or a number that is NaN (copy and value are
- * named; no copy has moved then); FAILED_PRECONDITION before the first reset; OUT_OF_RANGE for a
- * reward that is not finite or outside of the spec's range, and for an observation that is not
- * finite (copy, step and value are named); else the environment's own status. After these two only
- * trp_env_reset() and destroy are allowed, and what is in the buffers means nothing. Allocates
- * nothing. */
+/* Steps every copy: `actions` has one row per copy, as trp_env_action_spec() says.
+ * INVALID_ARGUMENT for a choice that does not exist or is masked, and a number that is NaN (copy,
+ * dimension and value are named; no copy has moved then); FAILED_PRECONDITION before the first
+ * reset; OUT_OF_RANGE for a reward or an observation that is not finite and for a discount outside
+ * of [0, 1] (copy, step and value are named); else the environment's own status. After these two
+ * only trp_env_reset() and destroy are allowed, and what is in the buffers means nothing.
+ * Allocates nothing. */
 TRP_API TRP_MUST_USE trp_status trp_env_step(trp_env *env, const void *actions,
                                              const trp_env_buffers *buffers);
+
+/* Whether there are choices that are not always allowed. */
+TRP_API bool trp_env_has_masks(const trp_env *env);
+
+/* What each copy may do next: action_count flags a row. Only where there are masks.
+ * FAILED_PRECONDITION for a copy that may do nothing at all. */
+TRP_API TRP_MUST_USE trp_status trp_env_masks(const trp_env *env, bool *masks);
+
+/* The infos of the last step, a row per copy; NaN: it said nothing. NULL: the spec has none. */
+TRP_API const double *trp_env_infos(const trp_env *env);
 
 /* Gives one copy the generator of the only copy of an object made with `seed`; its next episode is
  * the first that shows it. */
@@ -113,49 +166,98 @@ TRP_API size_t trp_env_state_bytes(const trp_env *env);
 TRP_API TRP_MUST_USE trp_status trp_env_get_state(const trp_env *env, uint32_t index,
                                                   trp_env_progress *progress, void *state);
 
-/* Puts a copy into a state inside a running episode and writes its observation (one row; NULL: not
- * wanted). Copies that were never reset count as reset once all of them had a state set. NULL
- * progress: the generator stays and the episode has 0 steps. UNIMPLEMENTED as above;
- * INVALID_ARGUMENT for a state that the environment cannot be in. */
+/* Puts a copy into a state inside a running episode and writes its observation (one row of each
+ * tensor; NULL: not wanted). Copies that were never reset count as reset once all of them had a
+ * state set. NULL progress: the generator stays and the episode has 0 steps. UNIMPLEMENTED as
+ * above; INVALID_ARGUMENT for a state that the environment cannot be in. */
 TRP_API TRP_MUST_USE trp_status trp_env_set_state(trp_env *env, uint32_t index,
                                                   const trp_env_progress *progress,
-                                                  const void *state, void *observation);
+                                                  const void *state, void *const *observations);
 
 /* ---- which ones there are ---------------------------------------------------------------- */
 
-/* The spec of a known environment, without making one. NOT_FOUND lists the names there are. */
+/* The spec of a known environment with these arguments, without making one; kept for the life of
+ * the process. Safe from any thread. Fails as trp_env_create(). */
 TRP_API TRP_MUST_USE trp_status trp_env_find(const char *name, const trp_env_spec **spec);
 
-/* The specs in the order of registration, built-in ones first; NULL behind the last. */
+/* The specs in the order of registration, built-in ones first, as they were registered; NULL behind
+ * the last. */
 TRP_API const trp_env_spec *trp_env_at(size_t index);
 
 /* ---- adding one -------------------------------------------------------------------------- */
 
-/* What one step did besides changing the state. Zeroed by the caller. */
+/* What one step did besides changing the state. */
 typedef struct {
-    float reward;
+    float reward;   /* 0 before the step, and so on: a step sets what is different */
+    float discount; /* 1: in [0, 1], what the value of the next observation counts */
+    double *infos;  /* NaN: one number per info of the spec; NULL: it has none */
     bool terminated;
     bool truncated; /* for a cut that the environment makes itself; the time limit is not its job */
 } trp_env_outcome;
 
+/* A step of many copies, `count` of each: state i is at `states` + i * stride, rows of actions are
+ * back to back. */
+typedef struct {
+    uint32_t count;
+    void *states;
+    size_t stride;
+    trp_rng *rngs;
+    const void *actions;
+    trp_env_outcome *outcomes;
+} trp_env_steps;
+
 /* An environment: functions on the state of one copy, `state_bytes` zeroed bytes, 16-byte aligned.
- * It draws only from the `rng` it is given. Functions marked optional may be NULL. */
+ * It draws only from the `rng` it is given. Functions marked optional may be NULL.
+ *
+ * Arguments are a struct that `options` describes (no option has the name of a wrapper):
+ *
+ *     typedef struct {
+ *         uint32_t size;
+ *     } maze_args;
+ *     static const trp_option maze_rows[] = {
+ *         {TRP_OPTION(maze_args, size), .fallback = "8", .min = 2, .max = 64, .help = "of a side"},
+ *     };
+ *     static const trp_option_table maze_table = TRP_OPTION_TABLE("Maze", maze_rows, maze_args);
+ *     static trp_status maze_configure(void *arguments, void *user, trp_env_spec *spec)
+ *     {
+ *         const maze_args *maze = arguments;
+ *         (void)user;
+ *         spec->observations[0].shape[0] = spec->observations[0].shape[1] = maze->size;
+ *         return TRP_OK;
+ *     }
+ */
 typedef struct {
     trp_env_spec spec;
     size_t state_bytes;
 
-    trp_status (*create)(void *state); /* optional: resources outside the state */
-    void (*destroy)(void *state);      /* optional; also after a failed create */
+    const trp_option_table *options; /* of the arguments; NULL: it has none */
+    void *user;                      /* handed to configure and create; borrowed for good */
+
+    /* Optional: sets what of the spec (a copy of the one above) follows from the arguments, and
+     * checks what no range can say. Both are kept for good, and the spec may point into
+     * `arguments`, where members without a row are free for that. Called by any thread. */
+    trp_status (*configure)(void *arguments, void *user, trp_env_spec *spec);
+
+    /* Optional: resources outside the state. `arguments`: NULL without options. */
+    trp_status (*create)(void *state, const void *arguments, void *user);
+    void (*destroy)(void *state); /* optional; also after a failed create */
 
     /* Starts an episode. */
     trp_status (*reset)(void *state, trp_rng *rng);
 
-    /* Applies a valid action (const int32_t * or const float *). Not called again after an outcome
-     * with terminated or truncated before the next reset. */
+    /* Applies a valid action, one row. Not called again after an outcome with terminated or
+     * truncated before the next reset. May be NULL where there is step_all. */
     trp_status (*step)(void *state, trp_rng *rng, const void *action, trp_env_outcome *outcome);
 
-    /* Writes the observation of the current state. */
-    void (*observe)(const void *state, void *observation);
+    /* Optional: the same for many copies at once, in place of step. */
+    trp_status (*step_all)(const trp_env_steps *steps);
+
+    /* Writes the observation of the current state: one row of each tensor. */
+    void (*observe)(const void *state, void *const *observations);
+
+    /* Optional, TRP_ACTION_DISCRETE: which of the choices are allowed in the current state. All
+     * `allowed` are false before. */
+    void (*mask)(const void *state, bool *allowed);
 
     /* Optional pair, `saved_bytes` each. With both NULL the state itself is copied when there is
      * no create; with create and without them, states cannot be exchanged. load checks. */

@@ -1,5 +1,6 @@
-/* Learning: the loop sample -> update -> priorities -> publish -> checkpoint around an algorithm's
- * updater, and the troupe.Params service that hands out what it publishes.
+/* Learning: the loop batches -> update -> priorities -> publish -> checkpoint around an algorithm's
+ * updater (updater.h) and its batch sources (source.h), and the troupe.Params service that hands
+ * out what it publishes.
  *
  * Most users make a learner with trp_agent_learner_create() (agent.h); this header is for
  * algorithms and nodes of one's own. */
@@ -10,62 +11,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <troupe/checkpoint.h>
+#include <troupe/metric.h>
 #include <troupe/rpc.h>
-#include <troupe/sampler.h>
+#include <troupe/source.h>
 #include <troupe/status.h>
 #include <troupe/stop.h>
-#include <troupe/tensor.h>
+#include <troupe/updater.h>
 
 TRP_BEGIN_DECLS
-
-/* ---- updaters ---------------------------------------------------------------------------- */
-
-typedef struct trp_updater trp_updater;
-
-enum { TRP_UPDATER_TENSORS_MAX = 16 };
-
-/* What one step tells about itself, for reports. */
-typedef struct {
-    double loss, mean_q, grad_norm;
-} trp_update;
-
-typedef struct {
-    /* One update from `batch` (options.batch_size rows of the updater's columns). Writes a new
-     * priority per row when writes_priorities. */
-    trp_status (*step)(trp_updater *updater, const trp_batch *batch, double *priorities,
-                       trp_update *update);
-    /* Its whole state as tensors over its own memory, at most TRP_UPDATER_TENSORS_MAX: a checkpoint
-     * is written from them and read back into them. One is "params", the published vector. Returns
-     * how many. */
-    size_t (*state)(trp_updater *updater, trp_checkpoint_tensor *tensors);
-    void (*destroy)(trp_updater *updater);
-} trp_updater_impl;
-
-/* The first member of every updater: what the loop needs to know. An updater belongs to one
- * thread. */
-struct trp_updater {
-    const trp_updater_impl *impl;
-    const char *table;              /* to sample from */
-    const trp_tensor_spec *columns; /* of an item */
-    size_t column_count;
-    uint32_t batch_size;
-    bool writes_priorities;
-    const float *params; /* what actors need; changes in step */
-    size_t param_count;
-};
-
-TRP_API void trp_updater_destroy(trp_updater *updater); /* NULL is fine */
-
-/* ---- the loop ---------------------------------------------------------------------------- */
 
 typedef struct trp_learner trp_learner;
 
 typedef struct {
-    trp_updater *updater;            /* taken, also on failure */
-    trp_channel *replay;             /* to the one server of the table; borrowed */
+    trp_updater *updater;       /* taken, also on failure */
+    trp_source *const *sources; /* one per source of the updater; taken, also on failure */
+    size_t source_count;
+    uint64_t seed;                   /* of the initial parameters and of what the updater draws */
     trp_stop *stop;                  /* borrowed; NULL: none */
-    uint32_t prefetch;               /* batches; 0: 2. In deterministic runs none */
     uint32_t publish_every;          /* steps; 0: 10 */
     const char *checkpoint_dir;      /* copied, made when missing; NULL: no checkpoints */
     uint32_t checkpoint_every_s;     /* 0: 60 */
@@ -83,15 +45,19 @@ typedef struct {
     uint64_t actor_steps, actor_episodes; /* of all clients, all lives */
     uint64_t checkpoints;                 /* written in this life */
     uint64_t skipped_priorities;          /* updates the server never confirmed */
-    uint64_t blocked_ns;                  /* waiting for batches */
-    trp_update last;
-    bool finished; /* max_steps or max_seconds was reached */
+    uint64_t left_out; /* phases whose gradient was not finite (trp_optimizer.skip_not_finite) */
+    uint64_t wait_ns, update_ns, publish_ns; /* where the time of this life went: waiting for
+                                                batches, in the updater, copying parameters out */
+    size_t metric_count;
+    trp_metric metrics[TRP_METRICS_MAX]; /* what the updater last reported */
+    bool finished; /* max_steps or max_seconds was reached, or the batches ended */
 } trp_learner_counters;
 
 /* Publishes the updater's parameters as they are (those of the checkpoint when it resumed), so the
  * service answers from here on. A checkpoint that cannot be read is skipped with a warning for the
  * one before it; FAILED_PRECONDITION: it fits another network; failures of the directory name it.
- * Does not use the replay channel yet. */
+ * INVALID_ARGUMENT: what the updater declares, or another
+ * number of sources. Does not use the sources yet. */
 TRP_API TRP_MUST_USE trp_status trp_learner_create(trp_learner **out,
                                                    const trp_learner_loop_options *options);
 

@@ -1,4 +1,4 @@
-/* Arithmetic of learning: networks over one flat parameter vector, the double-Q loss, Adam.
+/* Arithmetic of learning: networks over one flat parameter vector, the double-Q loss.
  *
  * Parameters, gradients and optimizer state are flat float vectors of trp_net_param_count()
  * elements that the caller owns; every tensor in them starts at a multiple of 64 bytes and what
@@ -6,25 +6,25 @@
  * over one vector or a range of it. A plan (trp_net) knows the sizes and owns the workspace; after
  * its creation nothing is allocated. The same plan on the same machine gives the same bits.
  *
- *     static trp_status learn(const trp_q_batch *batch, float *td_errors, uint64_t steps)
+ *     // One step of double Q-learning; what follows is an optimizer's (optimizer.h).
+ *     static trp_status differentiate(const trp_q_batch *batch, float *td_errors)
  *     {
  *         trp_net_spec spec = {.inputs = 4, .hidden = {64, 64}, .outputs = 2};
  *         trp_net *net;
  *         TRP_TRY(trp_net_create(&net, &(trp_net_options){.spec = spec, .batch = batch->rows}));
  *         size_t count = trp_net_param_count(&spec);
  *         float *params = trp_floats_create(count), *target = trp_floats_create(count);
- *         float *m = trp_floats_create(count), *v = trp_floats_create(count); // of Adam
  *         float *grads = trp_floats_create(count);
  *         trp_rng rng;
  *         trp_rng_init(&rng, 1, 0);
  *         trp_net_init(&spec, &rng, params);
  *         memcpy(target, params, count * sizeof *params);
- *         for (uint64_t step = 1; step <= steps; step++) {
- *             memset(grads, 0, count * sizeof *grads);
- *             trp_q_step(net, NULL, params, target, batch, grads, td_errors);
- *             trp_adam_step(NULL, step, 1, params, grads, m, v, 0, count);
- *         }
- *         return TRP_OK; // having saved `params`, and destroyed the rest
+ *         trp_q_step(net, NULL, params, target, batch, grads, td_errors);
+ *         trp_floats_destroy(params);
+ *         trp_floats_destroy(target);
+ *         trp_floats_destroy(grads);
+ *         trp_net_destroy(net);
+ *         return TRP_OK;
  *     }
  */
 #ifndef TRP_NN_H
@@ -154,28 +154,6 @@ TRP_API trp_q_result trp_q_loss_to(const trp_q_options *options, const trp_q_bat
 TRP_API trp_q_result trp_q_step(trp_net *net, const trp_q_options *options, const float *params,
                                 const float *target_params, const trp_q_batch *batch, float *grads,
                                 float *td_errors);
-
-/* ---- optimizer --------------------------------------------------------------------------- */
-
-/* Adam (Kingma and Ba 2015) with bias correction and epsilon outside the root, as in PyTorch. */
-typedef struct {
-    double learning_rate; /* 0: 1e-3 */
-    double beta1, beta2;  /* 0: 0.9 and 0.999 */
-    double epsilon;       /* 0: 1e-8 */
-} trp_adam_options;
-
-/* Updates [lo, hi) of params, m and v with scale * grads. `step` counts from 1 and is the caller's
- * to save with m and v. Ranges in any order give the same bits. `options` may be NULL. */
-TRP_API void trp_adam_step(const trp_adam_options *options, uint64_t step, float scale,
-                           float *params, const float *grads, float *m, float *v, size_t lo,
-                           size_t hi);
-
-/* Sum of squares of [lo, hi), summed in double. */
-TRP_API double trp_norm2(const float *values, size_t lo, size_t hi);
-
-/* The scale that clips a gradient of squared norm `norm2` to `max_norm` (<= 0: no clipping). No
- * scale mends a norm that is not finite: look at it first. */
-TRP_API float trp_clip_scale(double norm2, float max_norm);
 
 TRP_END_DECLS
 #endif

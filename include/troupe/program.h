@@ -27,6 +27,7 @@
 
 #include <troupe/actor.h>
 #include <troupe/agent.h>
+#include <troupe/options.h>
 #include <troupe/replay.h>
 #include <troupe/rpc.h>
 #include <troupe/status.h>
@@ -42,25 +43,45 @@ typedef struct {
 
 /* ---- nodes of an agent ------------------------------------------------------------------- */
 
+/* Zero means default. Each struct has an option table for each kind of node: `PROGRAM --options`
+ * and `troupe options` print defaults, ranges and units. What `build` gives may be overridden
+ * when the program is started: --set GROUP.OPTION=VALUE, --set agent.OPTION=VALUE for the options
+ * of the program's agents (GROUP.agent.OPTION: of one group's), and --config FILE. */
 typedef struct {
     const trp_agent *agent;          /* copied; decides the tables, unless `tables` is given */
     const char *env;                 /* NULL: that of the actors that insert here */
     const trp_table_options *tables; /* copied */
     size_t table_count;
+    uint32_t shards; /* nodes in the group, servers with the same tables; 0: 1. Member i of a group
+                        of actors writes to shard i modulo their number, learners sample from all
+                        (see source.h). A directory below is that of shard i with ".i" behind it */
     trp_durability durability;
     uint64_t max_bytes;
-    const char *address; /* NULL: a unix socket of the run */
+    const char *address;        /* NULL: a unix socket of the run */
+    bool insecure;              /* `address` may be of any interface, without TLS */
+    const char *dir;            /* of the store; NULL: in the run directory. One that is there
+                                   already goes on with its items */
+    const char *restore;        /* a checkpoint to begin with, where `dir` has no store yet */
+    const char *checkpoint_dir; /* NULL: checkpoints/ in `dir` */
+    uint32_t keep_checkpoints;  /* the newest ones */
+    bool shrink, verify;        /* as in trp_replay_server_options, and so are these: */
+    uint64_t in_flight_bytes;
+    int64_t lease_ms;
+    bool no_share;
 } trp_replay_options;
 
 typedef struct {
     const trp_agent *agent; /* copied */
     const char *env;        /* NULL: that of the actors that pull from it */
-    trp_node replay;
-    uint32_t batch_size;         /* 0: the agent's */
-    uint32_t prefetch;           /* batches; 0: 2 */
-    uint32_t publish_every;      /* steps; 0: 10 */
-    uint32_t checkpoint_every_s; /* 0: 60 */
-    uint64_t max_steps;          /* then the program stops; 0: no limit */
+    trp_node replay;        /* or, offline: */
+    const char *dataset;    /* the directory of a stopped replay node's store, which is only read */
+    uint32_t dataset_shuffle; /* as in trp_dataset_source_options, and so is this: */
+    uint32_t dataset_epochs;  /* then the program stops */
+    uint32_t batch_size;      /* 0: the agent's */
+    uint32_t prefetch;        /* batches */
+    uint32_t publish_every;   /* steps */
+    uint32_t checkpoint_every_s;
+    uint64_t max_steps; /* then the program stops; 0: no limit */
 } trp_learner_options;
 
 typedef struct {
@@ -68,9 +89,13 @@ typedef struct {
     const char *env;        /* registered name, e.g. "CartPole-v1" */
     trp_node replay;        /* actors only */
     trp_node params;        /* the learner to pull from */
-    uint32_t envs;        /* copies stepped together; 0: 1 (evaluator: its episodes, at most 100) */
-    uint64_t max_steps;   /* of all actors together, then the program stops; 0: no limit */
-    uint32_t episodes;    /* evaluator: per evaluation; 0: 100 */
+    uint32_t envs;          /* copies stepped together; evaluator: 0: its episodes, at most 100 */
+    uint64_t max_steps;     /* actors: of all together, then the program stops; 0: no limit */
+    /* Actors: after so many items one waits for the version that is made of them; 0: it never
+     * waits. It may be max_lag versions ahead before it does. */
+    uint64_t sync_every_items;
+    uint32_t max_lag;
+    uint32_t episodes;    /* evaluator: per evaluation */
     double target_return; /* evaluator: the program stops, successful, when one version of the
                              parameters reaches it; 0: no target. That is: its mean return minus
                              two standard errors does, and over twice as many fresh episodes its
@@ -79,9 +104,9 @@ typedef struct {
 } trp_actor_options;
 
 /* Each returns the node (for actors: the group). Options are copied. Names are lower-case letters,
- * digits, - and _, and start with a letter. A wrong call (no name, a name used twice, a node that
- * is no replay where one is needed) is remembered, returns no node, and is reported by trp_main()
- * with the node's name. */
+ * digits, - and _, start with a letter, and are not "agent". A wrong call (no name, a name used
+ * twice, a node that is no replay where one is needed) is remembered, returns no node, and is
+ * reported by trp_main() with the node's name. */
 TRP_API trp_node trp_add_replay(trp_program *program, const char *name,
                                 const trp_replay_options *options);
 TRP_API trp_node trp_add_learner(trp_program *program, const char *name,
@@ -90,6 +115,10 @@ TRP_API trp_node trp_add_actors(trp_program *program, const char *name, uint32_t
                                 const trp_actor_options *options);
 TRP_API trp_node trp_add_evaluator(trp_program *program, const char *name,
                                    const trp_actor_options *options);
+
+/* What may be set on the built-in kinds of nodes: "replay", "learner", "actor", "evaluator". NULL:
+ * there is no such kind. */
+TRP_API const trp_option_table *trp_node_option_table(const char *kind);
 
 /* ---- nodes of your own ------------------------------------------------------------------- */
 
@@ -108,8 +137,16 @@ typedef struct {
     const void *arg; /* copied and hashed, arg_size bytes: no pointers inside, no uninitialised
                         padding (they differ from process to process) */
     size_t arg_size;
-    const trp_node *uses; /* edges: the nodes it may dial */
+    const trp_option_table *options; /* of the struct that `arg` points to: the body gets it with
+                                        defaults in place of zeros and with what --set changed;
+                                        members without a row are copied, not hashed. NULL: bytes */
+    const trp_node *uses;            /* edges: the nodes it may dial */
     size_t use_count;
+    /* What it serves, so that it may stand where that is needed: a node with
+     * trp_params_descriptor() in .params of actors, one that serves deepmind.reverb.ReverbService
+     * in their .replay. */
+    const ProtobufCServiceDescriptor *const *serves;
+    size_t serve_count;
     uint32_t count; /* nodes in the group; 0: 1 */
 } trp_node_options;
 
@@ -132,15 +169,19 @@ TRP_API trp_stop *trp_context_stop(trp_context *context); /* requested when the 
  * context is. */
 TRP_API const char *trp_context_address(const trp_context *context);
 
-/* Starts `server`, which the body made but did not start, and publishes its address; peers that
- * dial wait for it. When every node runs in this process the server is not started: callers reach
- * it directly. Once per body. Fails as trp_server_start(). */
-TRP_API TRP_MUST_USE trp_status trp_context_serve(trp_context *context, trp_server *server);
+/* Serves `service` at the node's address and publishes it; peers that dial wait for it. `blocking`
+ * as for trp_server_add(), may be NULL. When every node runs in this process there is no socket:
+ * callers reach the object directly. Once per body, and an object for each member of a group, as
+ * several may be in one process. It ends when the body has returned, and then
+ * service->destroy is called if there is one; an object that ends with the body needs
+ * trp_context_withdraw() before. Fails as trp_server_start(). */
+TRP_API TRP_MUST_USE trp_status trp_context_serve(trp_context *context, ProtobufCService *service,
+                                                  const char *const *blocking);
 
-/* Ends what trp_context_serve() began; a body calls it before it destroys its server. Peers in this
- * process are stopped and waited for first, for the grace period (--grace). False, and logged: some
- * did not stop; they may call at any moment, so the server must be left as it is. Nothing to do:
- * returns true at once. */
+/* Ends what trp_context_serve() began, without service->destroy. Peers in this process are stopped
+ * and waited for first, for the grace period (--grace). False, and logged: some did not stop; they
+ * may call at any moment, so the object must be left as it is. Nothing to do: returns true at
+ * once. */
 TRP_API TRP_MUST_USE bool trp_context_withdraw(trp_context *context);
 
 /* A channel to member `index` of the group `node`, an edge declared in `uses`: in-process when it
@@ -150,11 +191,17 @@ TRP_API TRP_MUST_USE bool trp_context_withdraw(trp_context *context);
 TRP_API TRP_MUST_USE trp_status trp_context_channel(trp_context *context, trp_node node,
                                                     uint32_t index, trp_channel **channel);
 
-/* The service that member 0 of `node` serves: its own object when it runs in this process, a proxy
- * otherwise. As trp_context_channel(). */
-TRP_API TRP_MUST_USE trp_status trp_dial(trp_context *context, trp_node node,
+/* The service that member `index` of `node` serves: its own object when it runs in this process, a
+ * proxy otherwise. As trp_context_channel(). */
+TRP_API TRP_MUST_USE trp_status trp_dial(trp_context *context, trp_node node, uint32_t index,
                                          const ProtobufCServiceDescriptor *descriptor,
                                          ProtobufCService **service);
+
+/* A client of the parameters that member `index` of `node` publishes, under this node's name, ended
+ * by its stop. Owned by the context: it goes when the body has returned. As trp_context_channel().
+ */
+TRP_API TRP_MUST_USE trp_status trp_context_params(trp_context *context, trp_node node,
+                                                   uint32_t index, trp_params_client **client);
 
 /* A number for the progress line and metrics.csv of the run, e.g. "return". Never blocks. Metric
  * names are words of at most 31 characters, and a node has at most 32 of them; others are
@@ -174,6 +221,36 @@ typedef trp_status (*trp_build)(trp_program *program, int argc, char **argv);
  * stays the program). Options and subcommands: see --help (launch modes, run directory, resume,
  * seed, deterministic, graph, eval). Call it once, before any thread is started. */
 TRP_API int trp_main(int argc, char **argv, const char *name, trp_build build);
+
+/* ---- a run inside another program, such as a test ---------------------------------------- */
+
+/* A program to add nodes to, for trp_run(); trp_main() makes its own. */
+TRP_API trp_program *trp_program_create(const char *name);
+TRP_API void trp_program_destroy(trp_program *program); /* NULL is fine */
+
+typedef struct {
+    const char *run_dir; /* made when missing; NULL: a new one in $TROUPE_RUNS or ./runs */
+    bool resume;         /* goes on with the run that is in it */
+    bool deterministic;
+    uint64_t seed;           /* 0: random */
+    double max_seconds;      /* then the run ends well; 0: no limit */
+    const char *const *sets; /* "actor.envs=8", as --set takes them */
+    size_t set_count;
+    bool verbose; /* prints what trp_main() prints; otherwise only nodes print */
+} trp_run_options;
+
+typedef struct {
+    char reason[512];  /* why it ended: "learner/0: 100 learner steps done" */
+    char run_dir[512]; /* where its checkpoints, logs and metrics.csv are */
+} trp_run_result;
+
+/* Runs the program's nodes as threads of this process and returns when all have ended: TRP_OK, or
+ * the first failure, whose message begins with the node's name. Signals and their handlers stay as
+ * they are. A node that does not end within 20 s of its stop ends the process, as its thread would
+ * go on in what is torn down. One run at a time; again and again, with another program each
+ * time. INVALID_ARGUMENT: the graph, or an option of `sets`. */
+TRP_API TRP_MUST_USE trp_status trp_run(trp_program *program, const trp_run_options *options,
+                                        trp_run_result *result);
 
 TRP_END_DECLS
 #endif

@@ -271,7 +271,9 @@ TRP_API void trp_channel_destroy(trp_channel *channel);
 TRP_API const char *trp_channel_address(const trp_channel *channel);
 
 /* The service that `descriptor` declares, at the other end: the object itself when the channel is
- * local (NOT_FOUND when the server has none), a proxy otherwise. Owned by the channel. */
+ * local (NOT_FOUND when the server has none), a proxy otherwise. Owned by the channel. A local
+ * object whose code was generated elsewhere from the same .proto is called through messages packed
+ * and unpacked; INVALID_ARGUMENT names the method or field in which it differs. */
 TRP_API TRP_MUST_USE trp_status trp_channel_service(trp_channel *channel,
                                                     const ProtobufCServiceDescriptor *descriptor,
                                                     ProtobufCService **service);

@@ -10,7 +10,8 @@
 
 TRP_BEGIN_DECLS
 
-/* `rows` items, column by column. Borrowed from the sampler until its next trp_sampler_next(). */
+/* `rows` items, column by column. Borrowed from the sampler until its next trp_sampler_next(), or
+ * for longer, see trp_sampler_options.held. */
 typedef struct {
     uint32_t rows;        /* batch_size of them, or fewer when the sequence ends with this batch */
     uint32_t server;      /* the shard it came from (shards.h); 0 otherwise */
@@ -33,6 +34,14 @@ typedef struct {
  * priorities, and for runs in turns. One thread calls trp_sampler_next(). */
 typedef struct trp_sampler trp_sampler;
 
+/* Memory for the columns of batches, such as pinned memory that a device copies from: asked for
+ * when a sampler is made, and given back when it is destroyed, by the threads that do so. */
+typedef struct {
+    void *(*allocate)(void *context, size_t bytes); /* aligned to 64; NULL: there is none */
+    void (*release)(void *context, void *memory);
+    void *context;
+} trp_allocator;
+
 typedef struct {
     const char *table;
     const trp_tensor_spec *columns; /* copied; what one ITEM's columns are, time axis included */
@@ -45,8 +54,9 @@ typedef struct {
     uint32_t workers;       /* streams to each server, each with a thread; 0: 1 */
     uint32_t max_in_flight; /* samples that a worker may have asked for; 0: three batches */
     uint64_t max_samples_per_stream; /* then a worker opens another one; 0: never */
-    bool views; /* for trp_sampler_next_views() instead of trp_sampler_next(); one server and one
-                 * worker, no thread: `prefetch` batches are asked for ahead, and may be lost */
+    uint32_t held; /* so many batches are lent at once: one stays valid until the held-th
+                      trp_sampler_next() after it; 0: 1, at most 64 */
+    const trp_allocator *allocator; /* copied; NULL: the C library's */
 } trp_sampler_options;
 
 /* Checks the columns against the table's signature when it has one (INVALID_ARGUMENT names the
@@ -65,47 +75,6 @@ TRP_API TRP_MUST_USE trp_status trp_sampler_create(trp_sampler **out, trp_channe
  * the column; DATA_LOSS for broken ones; any other status of the server, in its words. */
 TRP_API TRP_MUST_USE trp_status trp_sampler_next(trp_sampler *sampler, trp_batch *batch,
                                                  int64_t timeout_ms);
-
-/* ---- views: batches that are not copied --------------------------------------------------- */
-
-/* `rows` items; rows.columns is NULL: each column of each row is one span or several, in order.
- *
- * On the server's host, its own process included, spans lie in the server's file, mapped read-only:
- * at most 4080 bytes each, because that is what a page of the file holds (a frame of 28 KB is 7 or
- * 8 of them). They are aligned to nothing. Chunks too small for a page of their own, and everything
- * over a network, are spans of the messages that were received. What has to be decoded (compressed,
- * delta coded) and rows that waited long for the rest of their batch are one span of the sampler's
- * memory. */
-typedef struct {
-    trp_batch rows;
-    size_t column_count;
-    const trp_bytes *spans;
-    const uint32_t *first; /* see trp_views_column() */
-} trp_views;
-
-/* The spans of a column of a row; together they have trp_tensor_bytes() of its spec. */
-static inline const trp_bytes *trp_views_column(const trp_views *views, uint32_t row, size_t column,
-                                                size_t *span_count)
-{
-    size_t i = row * views->column_count + column;
-    *span_count = views->first[i + 1] - views->first[i];
-    return views->spans + views->first[i];
-}
-
-/* As trp_sampler_next(), which releases the views before. */
-TRP_API TRP_MUST_USE trp_status trp_sampler_next_views(trp_sampler *sampler, trp_views *views,
-                                                       int64_t timeout_ms);
-
-/* True: what was read of the views up to now is what was sampled. False: the server took the pages
- * back and may have written over them, because they were held for longer than its lease
- * (trp_replay_server_options.lease_ms) though their items are gone, or because it went away.
- * Reading stays safe, what was made of it is worthless. So: compute, ask, then believe. One thread,
- * that of trp_sampler_next_views(). */
-TRP_API bool trp_sampler_views_valid(const trp_sampler *sampler);
-
-/* The last views are done with; the server may recycle their pages. For who does not ask for the
- * next soon; the same thread. */
-TRP_API void trp_sampler_release_views(trp_sampler *sampler);
 
 /* Ends waits with CANCELLED; safe from any thread. */
 TRP_API void trp_sampler_stop(trp_sampler *sampler);
@@ -168,6 +137,10 @@ typedef struct {
 /* Up to `capacity` tables; `*count` is how many there are. */
 TRP_API TRP_MUST_USE trp_status trp_replay_info(trp_channel *channel, trp_table_info *tables,
                                                 size_t capacity, size_t *count, int64_t timeout_ms);
+
+/* All of them, on the heap: the caller frees *tables, also after a failure. */
+TRP_API TRP_MUST_USE trp_status trp_replay_tables(trp_channel *channel, trp_table_info **tables,
+                                                  size_t *count, int64_t timeout_ms);
 
 TRP_END_DECLS
 #endif

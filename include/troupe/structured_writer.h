@@ -84,6 +84,9 @@ TRP_API TRP_MUST_USE trp_status trp_structured_writer_end_episode(trp_structured
                                                                   bool keep_steps,
                                                                   int64_t timeout_ms);
 
+/* Items made since creation. */
+TRP_API uint64_t trp_structured_writer_items(const trp_structured_writer *writer);
+
 /* The writer beneath, to look at. */
 TRP_API trp_writer *trp_structured_writer_writer(trp_structured_writer *writer);
 

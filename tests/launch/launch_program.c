@@ -59,21 +59,12 @@ static Troupe__Params_Service service = {.base = TROUPE__PARAMS__BASE_INIT, .pul
 
 static trp_status base_serve(trp_context *context)
 {
-    trp_server *server;
-    TRP_TRY(
-        trp_server_create(&server, &(trp_server_options){.address = trp_context_address(context)}));
-    trp_status status = trp_server_add(server, &service.base, NULL);
-    if (status == TRP_OK)
-        status = trp_context_serve(context, server);
-    while (status == TRP_OK && is("served_to_the_deaf") && pulls == 0)
+    TRP_TRY(trp_context_serve(context, &service.base, NULL));
+    while (is("served_to_the_deaf") && pulls == 0)
         trp_stop_wait(trp_context_stop(context), 5);
-    if (status == TRP_OK && (is("served_then_fails") || is("served_to_the_deaf")))
-        status = trp_fail(TRP_DATA_LOSS, "the base broke");
-    else if (status == TRP_OK)
-        status = wait_for_stop(context);
-    if (trp_context_withdraw(context))
-        trp_server_destroy(server);
-    return status;
+    if (is("served_then_fails") || is("served_to_the_deaf"))
+        return trp_fail(TRP_DATA_LOSS, "the base broke");
+    return wait_for_stop(context);
 }
 
 static trp_status base_run(trp_context *context, const void *arg)
@@ -102,7 +93,7 @@ static trp_status base_run(trp_context *context, const void *arg)
 static trp_status call_base(trp_context *context)
 {
     ProtobufCService *params;
-    TRP_TRY(trp_dial(context, base, &troupe__params__descriptor, &params));
+    TRP_TRY(trp_dial(context, base, 0, &troupe__params__descriptor, &params));
     Troupe__PullRequest request = TROUPE__PULL_REQUEST__INIT;
     request.version = 41;
     ProtobufCMessage *message;
@@ -258,6 +249,40 @@ static trp_status user_run(trp_context *context, const void *arg)
     return wait_for_stop(context);
 }
 
+/* ---- learners ---------------------------------------------------------------------------- */
+
+static trp_node learners[2];
+
+static trp_status compare_learners(trp_context *context, const void *arg)
+{
+    trp_params_state states[2];
+    (void)arg;
+    for (size_t i = 0; i < 2; i++) {
+        trp_params_client *client;
+        TRP_TRY(trp_context_params(context, learners[i], 0, &client));
+        TRP_TRY(trp_params_client_pull(client, 0, 0, NULL));
+        states[i] = trp_params_client_state(client);
+    }
+    bool differ = states[0].count > 0 && states[0].count == states[1].count &&
+                  memcmp(states[0].params, states[1].params, states[0].count * sizeof(float)) != 0;
+    trp_context_stop_program(context, differ, differ ? "their parameters differ" : "the same");
+    return TRP_OK;
+}
+
+static trp_status build_learners(trp_program *program)
+{
+    trp_agent agent = trp_dqn(&(trp_dqn_options){.hidden = {8}});
+    trp_learner_options learning = {.agent = &agent};
+    learning.replay =
+        trp_add_replay(program, "replay", &(trp_replay_options){.agent = &agent, .env = "Catch"});
+    learning.env = "Catch";
+    learners[0] = trp_add_learner(program, "first", &learning);
+    learners[1] = trp_add_learner(program, "second", &learning);
+    trp_add_node(program, "user",
+                 &(trp_node_options){.run = compare_learners, .uses = learners, .use_count = 2});
+    return TRP_OK;
+}
+
 /* ---- graph ------------------------------------------------------------------------------- */
 
 /* True in the process that is to run `node`. */
@@ -299,6 +324,8 @@ static trp_status build(trp_program *program, int argc, char **argv)
         scenario = argv[1];
     if (is("groups") || is("targets"))
         return build_groups(program, is("targets"));
+    if (is("learners"))
+        return build_learners(program);
     if (is("waits_for_late") && is_process_of("base/0"))
         pause();
     if (is("refuses"))

@@ -19,6 +19,8 @@
 
 #include "core/alloc.h"
 
+static const char *const launch_modes[2] = {"--launch=processes", "--launch=threads"};
+
 /* A test's own directory, with what a program prints. */
 struct scene {
     char dir[64];
@@ -52,6 +54,13 @@ static inline int scene_teardown(void **state)
     nftw(scene->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
     free(scene);
     return 0;
+}
+
+/* For the next run of the same test: nothing is there. */
+static inline void scene_empty(const struct scene *scene)
+{
+    nftw(scene->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    assert_int_equal(mkdir(scene->dir, 0700), 0);
 }
 
 /* "DIR/NAME"; caller frees. */
@@ -183,6 +192,21 @@ static inline void assert_last_line(const struct scene *scene, const char *name,
         fail_msg("'%s' is not in the last line of:\n%s", part, text);
     }
     free(line);
+}
+
+/* The number before `words` in the last lines of a run. */
+static inline double summed_up(const struct scene *scene, const char *file, const char *words)
+{
+    char *text = scene_read(scene, file), *line = strstr(text, "  time: ");
+    assert_non_null(line);
+    char *at = strstr(line, words);
+    if (!at)
+        fail_msg("'%s' is not in:\n%s", words, text);
+    while (at[-1] >= '0' && at[-1] <= '9')
+        at--;
+    double value = strtod(at, NULL);
+    free(text);
+    return value;
 }
 
 /* The letter of its state as in ps; 0: there is no such process. */

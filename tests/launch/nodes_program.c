@@ -66,14 +66,14 @@ static trp_status coin_step(void *state, trp_rng *rng, const void *action, trp_e
     return TRP_OK;
 }
 
-static void coin_observe(const void *state, void *observation)
+static void coin_observe(const void *state, void *const *observations)
 {
-    *(float *)observation = (float)((const struct coin *)state)->side;
+    *(float *)observations[0] = (float)((const struct coin *)state)->side;
 }
 
 static const trp_env_impl coin_impl = {
     .spec = {.name = "Coin",
-             .observation = {.name = "side", .dtype = TRP_FLOAT32, .rank = 1, .shape = {1}},
+             .observations = {{.name = "side", .dtype = TRP_FLOAT32, .rank = 1, .shape = {1}}},
              .action_kind = TRP_ACTION_DISCRETE,
              .action_count = 2},
     .state_bytes = sizeof(struct coin),
@@ -123,12 +123,54 @@ static void build_filler(trp_program *program)
                  &(trp_node_options){.run = filler_run, .uses = &store, .use_count = 1});
 }
 
+/* ---- a node with options of its own -------------------------------------------------------- */
+
+struct telling {
+    uint32_t rounds;
+    float rate;
+    uint32_t widths[3];
+    const char *title;
+};
+
+static const trp_option telling_rows[] = {
+    {TRP_OPTION(struct telling, rounds), .fallback = "3", .min = 1, .max = 9, .help = "to play"},
+    {TRP_OPTION(struct telling, rate), .fallback = "0.1", .max = 1, .help = "of success"},
+    {TRP_OPTION(struct telling, widths), .fallback = "2", .help = "of three", .fixed = true},
+    {TRP_OPTION(struct telling, title), .help = "of the game"},
+};
+static const trp_option_table telling_table =
+    TRP_OPTION_TABLE("telling", telling_rows, struct telling);
+
+/* Its options and seed to RUN_DIR/told. */
+static trp_status teller_run(trp_context *context, const void *arg)
+{
+    const struct telling *options = arg;
+    char path[4096];
+    snprintf(path, sizeof path, "%s/told", trp_context_run_dir(context));
+    FILE *file = fopen(path, "ae");
+    if (!file)
+        abort();
+    fprintf(file, "rounds=%u rate=%a widths=%u,%u,%u title=%s seed=%" PRIu64 "\n", options->rounds,
+            (double)options->rate, options->widths[0], options->widths[1], options->widths[2],
+            options->title ? options->title : "(none)", trp_context_seed(context));
+    fclose(file);
+    return TRP_OK;
+}
+
 /* ---- graph -------------------------------------------------------------------------------- */
 
 static trp_status build(trp_program *program, int argc, char **argv)
 {
     if (argc > 1)
         scenario = argv[1];
+    if (is("tells")) {
+        trp_add_node(program, "teller",
+                     &(trp_node_options){.run = teller_run,
+                                         .arg = &(struct telling){.title = "go"},
+                                         .arg_size = sizeof(struct telling),
+                                         .options = &telling_table});
+        return TRP_OK;
+    }
     if (is("fills_tables")) {
         build_filler(program);
         return TRP_OK;

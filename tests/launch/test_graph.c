@@ -22,7 +22,7 @@ struct fixture {
 static int setup(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof *fixture);
-    fixture->program = program_create("cartpole");
+    fixture->program = trp_program_create("cartpole");
     fixture->agent = trp_dqn(NULL);
     *state = fixture;
     return 0;
@@ -31,7 +31,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct fixture *fixture = *state;
-    program_destroy(fixture->program);
+    trp_program_destroy(fixture->program);
     free(fixture);
     return 0;
 }
@@ -170,21 +170,41 @@ static void wrong_names_are_refused(void **state)
         "",  "Replay", "9", "a b", "a/b", "a\"b", "ab-much-too-long-for-a-name-that-has-to-fit-in",
         NULL};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        trp_program *program = program_create("p");
+        trp_program *program = trp_program_create("p");
         trp_add_replay(program, names[i], &(trp_replay_options){.agent = &fixture->agent});
         assert_refused(program, "a name is a lower-case letter");
-        program_destroy(program);
+        trp_program_destroy(program);
     }
 }
 
-static void a_node_of_another_kind_is_refused(void **state)
+static void a_node_that_does_not_serve_what_is_needed_is_refused(void **state)
 {
     struct fixture *fixture = *state;
     struct nodes nodes = add_all(fixture->program, &fixture->agent);
     trp_add_learner(fixture->program, "second",
                     &(trp_learner_options){.agent = &fixture->agent, .replay = nodes.learner});
     assert_refused(fixture->program,
-                   "learner 'second': .replay is 'learner', which is a learner, not a replay");
+                   "learner 'second': .replay is learner 'learner', which does not serve "
+                   "deepmind.reverb.ReverbService");
+}
+
+static void a_node_of_ones_own_stands_for_a_learner_if_it_serves_parameters(void **state)
+{
+    struct fixture *fixture = *state;
+    const ProtobufCServiceDescriptor *serves[] = {trp_params_descriptor()};
+    trp_node_options options = {.run = run_nothing};
+    trp_node deaf = trp_add_node(fixture->program, "deaf", &options);
+    options.serves = serves;
+    options.serve_count = 1;
+    trp_node own = trp_add_node(fixture->program, "own", &options);
+    trp_actor_options acting = {.agent = &fixture->agent, .env = "Catch", .params = own};
+    serves[0] = NULL; /* the list was copied */
+    trp_add_evaluator(fixture->program, "evaluator", &acting);
+    assert_int_equal(program_check(fixture->program), TRP_OK);
+    acting.params = deaf;
+    trp_add_evaluator(fixture->program, "other", &acting);
+    assert_refused(fixture->program,
+                   "evaluator 'other': .params is node 'deaf', which does not serve troupe.Params");
 }
 
 static void a_missing_node_is_refused(void **state)
@@ -192,6 +212,19 @@ static void a_missing_node_is_refused(void **state)
     struct fixture *fixture = *state;
     trp_add_learner(fixture->program, "learner", &(trp_learner_options){.agent = &fixture->agent});
     assert_refused(fixture->program, "learner 'learner': .replay is not set");
+}
+
+static void a_learner_has_a_replay_or_a_dataset(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_learner_options offline = {
+        .agent = &fixture->agent, .env = "CartPole-v1", .dataset = "runs/1/replay"};
+    trp_add_learner(fixture->program, "offline", &offline);
+    assert_int_equal(program_check(fixture->program), TRP_OK);
+    offline.replay =
+        trp_add_replay(fixture->program, "replay", &(trp_replay_options){.agent = &fixture->agent});
+    trp_add_learner(fixture->program, "both", &offline);
+    assert_refused(fixture->program, "learner 'both': .replay and .dataset are set");
 }
 
 static void an_edge_to_no_node_is_refused(void **state)
@@ -208,9 +241,9 @@ static void missing_parts_are_refused(void **state)
     trp_program *program = fixture->program;
     trp_add_node(program, "own", &(trp_node_options){.arg_size = 0});
     assert_refused(program, "node 'own': .run is not set");
-    program_destroy(program);
+    trp_program_destroy(program);
 
-    fixture->program = program = program_create("cartpole");
+    fixture->program = program = trp_program_create("cartpole");
     trp_add_replay(program, "replay", NULL);
     assert_refused(program, "replay 'replay': .agent is not set");
 }
@@ -221,15 +254,15 @@ static void a_target_that_is_no_number_is_refused(void **state)
     static const double targets[] = {NAN, -INFINITY, INFINITY};
     struct fixture *fixture = *state;
     for (size_t i = 0; i < 3; i++) {
-        trp_program *program = program_create("cartpole");
+        trp_program *program = trp_program_create("cartpole");
         struct nodes nodes = add_all(program, &fixture->agent);
         trp_add_evaluator(program, "second",
                           &(trp_actor_options){.agent = &fixture->agent,
                                                .env = "CartPole-v1",
                                                .params = nodes.learner,
                                                .target_return = targets[i]});
-        assert_refused(program, "evaluator 'second': .target_return is ");
-        program_destroy(program);
+        assert_refused(program, "evaluator 'second': target_return is ");
+        trp_program_destroy(program);
     }
 }
 
@@ -255,6 +288,16 @@ static void a_learner_without_an_environment_is_refused(void **state)
     trp_add_learner(fixture->program, "learner",
                     &(trp_learner_options){.agent = &fixture->agent, .replay = replay});
     assert_refused(fixture->program, "learner 'learner': no actor says which environment");
+}
+
+static void an_actor_without_an_environment_is_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    struct nodes nodes = add_all(fixture->program, &fixture->agent);
+    trp_add_actors(fixture->program, "more", 1,
+                   &(trp_actor_options){
+                       .agent = &fixture->agent, .replay = nodes.replay, .params = nodes.learner});
+    assert_refused(fixture->program, "actor 'more': .env is not set");
 }
 
 static void too_many_nodes_are_refused(void **state)
@@ -328,13 +371,13 @@ static void text_names_groups_edges_and_stop_order(void **state)
         if (!strstr(text, parts[i]))
             fail_msg("'%s' is not in:\n%s", parts[i], text);
     free(text);
-    trp_program *program = program_create("p");
+    trp_program *program = trp_program_create("p");
     trp_add_node(program, "one", &(trp_node_options){.run = run_nothing});
     assert_int_equal(program_check(program), TRP_OK);
     text = printed(program, program_print_text);
     assert_non_null(strstr(text, "p: 1 node in 1 group, hash "));
     free(text);
-    program_destroy(program);
+    trp_program_destroy(program);
 }
 
 /* ---- hash -------------------------------------------------------------------------------- */
@@ -342,14 +385,14 @@ static void text_names_groups_edges_and_stop_order(void **state)
 static void equal_programs_have_equal_hashes(void **state)
 {
     struct fixture *fixture = *state;
-    trp_program *other = program_create("cartpole");
+    trp_program *other = trp_program_create("cartpole");
     add_all(fixture->program, &fixture->agent);
     trp_agent agent = trp_dqn(&(trp_dqn_options){.n_step = 3});
     add_all(other, &agent);
     assert_int_equal(program_check(fixture->program), TRP_OK);
     assert_int_equal(program_check(other), TRP_OK);
     assert_true(program_hash(fixture->program) == program_hash(other));
-    program_destroy(other);
+    trp_program_destroy(other);
 }
 
 /* Of two replays and two learners to choose from, and then what `add` makes of some options. */
@@ -358,7 +401,7 @@ typedef void (*add_node)(trp_program *program, const void *options);
 static uint64_t hash_with(const char *name, add_node add, const void *options)
 {
     trp_agent agent = trp_dqn(NULL);
-    trp_program *program = program_create(name);
+    trp_program *program = trp_program_create(name);
     trp_replay_options replay = {.agent = &agent, .env = "Catch"};
     trp_learner_options learner = {
         .agent = &agent, .env = "Catch", .replay = trp_add_replay(program, "one", &replay)};
@@ -370,7 +413,7 @@ static uint64_t hash_with(const char *name, add_node add, const void *options)
     if (program->error)
         fail_msg("%s", program->error);
     uint64_t hash = program_hash(program);
-    program_destroy(program);
+    trp_program_destroy(program);
     return hash;
 }
 
@@ -512,9 +555,20 @@ static void every_option_of_a_replay_is_hashed(void **state)
         OTHER(trp_replay_options, env, {"CartPole-v1"}),
         OTHER(trp_replay_options, tables, {tables + 1}),
         OTHER(trp_replay_options, table_count, {2}),
+        OTHER(trp_replay_options, shards, {2}),
         OTHER(trp_replay_options, durability, {TRP_DURABLE_SYSTEM}),
         OTHER(trp_replay_options, max_bytes, {1}),
         OTHER(trp_replay_options, address, {"127.0.0.1:1"}),
+        OTHER(trp_replay_options, insecure, {true}),
+        OTHER(trp_replay_options, dir, {"elsewhere"}),
+        OTHER(trp_replay_options, restore, {"checkpoint"}),
+        OTHER(trp_replay_options, checkpoint_dir, {"elsewhere"}),
+        OTHER(trp_replay_options, keep_checkpoints, {1}),
+        OTHER(trp_replay_options, shrink, {true}),
+        OTHER(trp_replay_options, verify, {true}),
+        OTHER(trp_replay_options, in_flight_bytes, {1}),
+        OTHER(trp_replay_options, lease_ms, {1}),
+        OTHER(trp_replay_options, no_share, {true}),
     };
     other_agent = trp_dqn(&(trp_dqn_options){.n_step = 4});
     ASSERT_HASHED(
@@ -580,6 +634,9 @@ static void every_option_of_a_learner_is_hashed(void **state)
         OTHER(trp_learner_options, agent, {&other_agent}),
         OTHER(trp_learner_options, env, {"CartPole-v1"}),
         OTHER(trp_learner_options, replay, {2}),
+        OTHER(trp_learner_options, dataset, {"runs/1/replay"}),
+        OTHER(trp_learner_options, dataset_shuffle, {1}),
+        OTHER(trp_learner_options, dataset_epochs, {1}),
         OTHER(trp_learner_options, batch_size, {1}),
         OTHER(trp_learner_options, prefetch, {1}),
         OTHER(trp_learner_options, publish_every, {1}),
@@ -599,10 +656,12 @@ static void every_option_of_an_actor_is_hashed(void **state)
         OTHER(trp_actor_options, env, {"CartPole-v1"}),
         OTHER(trp_actor_options, replay, {2}),
         OTHER(trp_actor_options, params, {4}),
-        OTHER(trp_actor_options, envs, {1}),
+        OTHER(trp_actor_options, envs, {2}),
         OTHER(trp_actor_options, max_steps, {1}),
-        OTHER(trp_actor_options, episodes, {1}),
-        OTHER(trp_actor_options, target_return, {1e-9}),
+        OTHER(trp_actor_options, sync_every_items, {1}),
+        OTHER(trp_actor_options, max_lag, {1}),
+        {FIELD(trp_actor_options, episodes), NULL}, /* this and the next: no options of an actor */
+        {FIELD(trp_actor_options, target_return), NULL},
     };
     other_agent = trp_dqn(&(trp_dqn_options){.n_step = 4});
     ASSERT_HASHED(trp_actor_options, fields, add_an_actor,
@@ -610,20 +669,51 @@ static void every_option_of_an_actor_is_hashed(void **state)
                       .agent = &fixture->agent, .env = "Catch", .replay = {1}, .params = {3}}));
 }
 
+static void every_option_of_an_evaluator_is_hashed(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct field fields[] = {
+        OTHER(trp_actor_options, agent, {&other_agent}),
+        OTHER(trp_actor_options, env, {"CartPole-v1"}),
+        {FIELD(trp_actor_options, replay), NULL}, /* this and .max_steps: no options of it */
+        OTHER(trp_actor_options, params, {4}),
+        OTHER(trp_actor_options, envs, {1}),
+        {FIELD(trp_actor_options, max_steps), NULL},
+        {FIELD(trp_actor_options, sync_every_items), NULL},
+        {FIELD(trp_actor_options, max_lag), NULL},
+        OTHER(trp_actor_options, episodes, {1}),
+        OTHER(trp_actor_options, target_return, {1e-9}),
+    };
+    other_agent = trp_dqn(&(trp_dqn_options){.n_step = 4});
+    ASSERT_HASHED(trp_actor_options, fields, add_an_evaluator,
+                  (&(trp_actor_options){.agent = &fixture->agent, .env = "Catch", .params = {3}}));
+}
+
 static void every_option_of_a_node_is_hashed(void **state)
 {
     (void)state;
     const trp_node uses[] = {{1}, {2}};
+    const ProtobufCServiceDescriptor other = {.name = "Other"};
+    const ProtobufCServiceDescriptor *const serves[] = {trp_params_descriptor(), &other};
     const struct field fields[] = {
         {FIELD(trp_node_options, run), NULL}, /* an address, another one in each process */
-        OTHER(trp_node_options, arg, {"arh"}),     OTHER(trp_node_options, arg_size, {2}),
-        OTHER(trp_node_options, uses, {uses + 1}), OTHER(trp_node_options, use_count, {2}),
+        OTHER(trp_node_options, arg, {"arh"}),
+        OTHER(trp_node_options, arg_size, {2}),
+        OTHER(trp_node_options, uses, {uses + 1}),
+        OTHER(trp_node_options, use_count, {2}),
+        OTHER(trp_node_options, serves, {serves + 1}),
+        OTHER(trp_node_options, serve_count, {2}),
         OTHER(trp_node_options, count, {2}),
+        {FIELD(trp_node_options, options), NULL}, /* then options are hashed, not bytes */
     };
-    ASSERT_HASHED(
-        trp_node_options, fields, add_a_node,
-        (&(trp_node_options){
-            .run = run_nothing, .arg = "arg", .arg_size = 3, .uses = uses, .use_count = 1}));
+    ASSERT_HASHED(trp_node_options, fields, add_a_node,
+                  (&(trp_node_options){.run = run_nothing,
+                                       .arg = "arg",
+                                       .arg_size = 3,
+                                       .uses = uses,
+                                       .use_count = 1,
+                                       .serves = serves,
+                                       .serve_count = 1}));
 }
 
 static void every_option_of_dqn_is_hashed(void **state)
@@ -672,13 +762,16 @@ int main(void)
         TEST(an_empty_program_is_refused),
         TEST(a_name_used_twice_is_refused),
         TEST(wrong_names_are_refused),
-        TEST(a_node_of_another_kind_is_refused),
+        TEST(a_node_that_does_not_serve_what_is_needed_is_refused),
+        TEST(a_node_of_ones_own_stands_for_a_learner_if_it_serves_parameters),
         TEST(a_missing_node_is_refused),
+        TEST(a_learner_has_a_replay_or_a_dataset),
         TEST(an_edge_to_no_node_is_refused),
         TEST(missing_parts_are_refused),
         TEST(a_target_that_is_no_number_is_refused),
         TEST(an_unknown_environment_is_refused_with_those_there_are),
         TEST(a_learner_without_an_environment_is_refused),
+        TEST(an_actor_without_an_environment_is_refused),
         TEST(too_many_nodes_are_refused),
         TEST(an_empty_group_is_refused),
         TEST(the_first_mistake_is_the_one_reported),
@@ -691,6 +784,7 @@ int main(void)
         TEST(long_options_are_hashed_to_their_end),
         TEST(every_option_of_a_learner_is_hashed),
         TEST(every_option_of_an_actor_is_hashed),
+        TEST(every_option_of_an_evaluator_is_hashed),
         TEST(every_option_of_a_node_is_hashed),
         TEST(every_option_of_dqn_is_hashed),
     };

@@ -205,9 +205,7 @@ static void a_replay_told_to_stop_from_outside_is_a_failure(void **state)
     static const int signals[] = {SIGTERM, SIGINT};
     struct scene *scene = *state;
     for (size_t i = 0; i < 2; i++) {
-        char *dir = scene_path(scene, "run");
-        nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-        free(dir);
+        scene_empty(scene);
         start_scenario(scene, "wait_with_replay", NULL);
         await_three_running(scene);
         scene_await(scene, "run/addresses", "store/0 ");
@@ -271,12 +269,9 @@ static void a_node_that_failed_by_itself_is_blamed(void **state)
 static void a_peer_that_is_gone_is_named_at_once(void **state)
 {
     struct scene *scene = *state;
-    static const char *const modes[] = {"--launch=processes", "--launch=threads"};
     for (size_t i = 0; i < 2; i++) {
-        char *dir = scene_path(scene, "run");
-        nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-        free(dir);
-        assert_int_equal(run_scenario(scene, "leaves", modes[i]), 1);
+        scene_empty(scene);
+        assert_int_equal(run_scenario(scene, "leaves", launch_modes[i]), 1);
         assert_last_line(scene, "err", ": base/0 cannot be reached: it has ended; log: ");
     }
 }
@@ -311,9 +306,7 @@ static void a_wait_for_a_peer_tells_what_is_known_of_it(void **state)
         {"waits_for_late", "waiting for base/0: its process has not started"},
     };
     for (size_t i = 0; i < 2; i++) {
-        char *dir = scene_path(scene, "run");
-        nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-        free(dir);
+        scene_empty(scene);
         start_scenario(scene, rows[i][0], NULL);
         scene_await(scene, "run/events", "user/0 runs");
         if (i == 0)
@@ -393,9 +386,7 @@ static void interrupts_stop_in_order_and_show_in_the_status(void **state)
     static const int signals[] = {SIGINT, SIGTERM};
     struct scene *scene = *state;
     for (size_t i = 0; i < 2; i++) {
-        char *dir = scene_path(scene, "run");
-        nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-        free(dir);
+        scene_empty(scene);
         start_scenario(scene, "wait", NULL);
         await_three_running(scene);
         kill(scene->pid, signals[i]);
@@ -518,9 +509,7 @@ static void nodes_do_not_outlive_a_killed_launcher(void **state)
     struct scene *scene = *state;
     static const char *const scenarios[] = {"wait", "ignores"};
     for (size_t i = 0; i < 2; i++) {
-        char *dir = scene_path(scene, "run");
-        nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-        free(dir);
+        scene_empty(scene);
         start_scenario(scene, scenarios[i], "--grace=1000");
         await_three_running(scene);
         pid_t base = pid_of_event(scene, "base/0 runs");
@@ -549,12 +538,9 @@ static size_t count_in(const struct scene *scene, const char *name, const char *
 static void every_node_has_a_log_of_its_own(void **state)
 {
     struct scene *scene = *state;
-    static const char *const modes[] = {"--launch=processes", "--launch=threads"};
     for (size_t i = 0; i < 2; i++) {
-        char *dir = scene_path(scene, "run");
-        nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-        free(dir);
-        assert_int_equal(run_scenario(scene, "logs", modes[i]), 0);
+        scene_empty(scene);
+        assert_int_equal(run_scenario(scene, "logs", launch_modes[i]), 0);
         assert_file_contains(scene, "run/logs/user-0.log", "this is number=0\n");
         assert_file_contains(scene, "run/logs/user-0.log", "its thread logs number=0\n");
         assert_int_equal(count_in(scene, "run/logs/user-0.log", "number="), 2);
@@ -627,6 +613,32 @@ static void a_running_run_is_not_resumed(void **state)
     free(dir);
     kill(scene->pid, SIGTERM);
     assert_int_equal(scene_wait(scene), 128 + SIGTERM);
+}
+
+/* Who has just taken it has not written anything yet. */
+static void who_holds_a_run_directory_is_named(void **state)
+{
+    struct scene *scene = *state;
+    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    assert_int_equal(run_scenario(scene, "done", NULL), 0);
+    char *path = scene_path(scene, "run/lock"),
+         *holder = xasprintf("a run is going on here (process %d)", (int)getpid());
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_int_equal(fcntl(fd, F_SETLK, &all), 0);
+    const char *argv[] = {LAUNCH_PROGRAM, "--resume", "--run-dir=run", "--", "done", NULL};
+    assert_int_equal(scene_run(scene, argv), 1);
+    assert_last_line(scene, "err", holder);
+    close(fd);
+    assert_int_equal(scene_run(scene, argv), 0);
+    free(holder);
+    free(path);
+}
+
+static void learners_of_one_program_begin_differently(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "learners", "--launch=threads"), 0);
+    assert_file_contains(scene, "out", "done: user/0: their parameters differ");
 }
 
 static void a_child_has_four_descriptors_of_ours(void **state)
@@ -702,6 +714,8 @@ int main(void)
         TEST(a_closed_terminal_stops_the_program),
         TEST(a_terminal_that_takes_nothing_does_not_hold_the_nodes),
         TEST(a_running_run_is_not_resumed),
+        TEST(who_holds_a_run_directory_is_named),
+        TEST(learners_of_one_program_begin_differently),
         TEST(a_child_has_four_descriptors_of_ours),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -79,12 +79,10 @@ static void every_evaluator_evaluates_as_it_was_told(void **state)
 static void the_evaluator_that_reaches_its_target_ends_the_program(void **state)
 {
     struct scene *scene = *state;
-    static const char *const modes[] = {"--launch=processes", "--launch=threads"};
     for (size_t i = 0; i < 2; i++) {
-        char *dir = scene_path(scene, "run");
-        nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-        free(dir);
-        const char *argv[] = {LAUNCH_PROGRAM, "--run-dir=run", modes[i], "--", "targets", NULL};
+        scene_empty(scene);
+        const char *argv[] = {LAUNCH_PROGRAM, "--run-dir=run", launch_modes[i],
+                              "--",           "targets",       NULL};
         assert_int_equal(scene_run(scene, argv), 0);
         assert_file_contains(scene, "out", "done: second/0: version ");
         assert_file_contains(scene, "out", "the target of -2 is reached");

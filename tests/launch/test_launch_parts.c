@@ -262,7 +262,7 @@ static trp_status run_nothing(trp_context *context, const void *arg)
 static int chain_setup(void **state)
 {
     struct run *run = xcalloc(1, sizeof *run);
-    run->program = program_create("chain");
+    run->program = trp_program_create("chain");
     trp_node used = {0};
     static const char *const names[] = {"base", "middle", "user", "stranger"};
     for (size_t i = 0; i < 4; i++) {
@@ -285,7 +285,7 @@ static int chain_teardown(void **state)
     for (uint32_t i = 0; i < 4; i++)
         free(run->nodes[i].failure);
     free(run->nodes);
-    program_destroy(run->program);
+    trp_program_destroy(run->program);
     free(run);
     return 0;
 }

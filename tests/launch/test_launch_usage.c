@@ -64,7 +64,8 @@ static void nothing_to_resume_is_an_error(void **state)
     struct scene *scene = *state;
     const char *argv[] = {LAUNCH_PROGRAM, "--resume", "--run-dir=nowhere", "--", "done", NULL};
     assert_int_equal(scene_run(scene, argv), 1);
-    assert_last_line(scene, "err", "nowhere: No such file or directory");
+    assert_last_line(scene, "err",
+                     "nowhere: there is no run to resume: start one without --resume");
     const char *latest[] = {LAUNCH_PROGRAM, "--resume", "--", "done", NULL};
     assert_int_equal(scene_run(scene, latest), 1);
     assert_last_line(scene, "err",
@@ -120,9 +121,7 @@ static void the_hint_after_a_stop_or_failure_repeats_the_run(void **state)
     struct scene *scene = *state;
     static const char *const scenarios[] = {"fails", "wait"};
     for (size_t i = 0; i < 2; i++) {
-        char *dir = scene_path(scene, "a run");
-        nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-        free(dir);
+        scene_empty(scene);
         const char *argv[] = {LAUNCH_PROGRAM,
                               "--run-dir=a run",
                               "--launch=threads",
@@ -243,10 +242,11 @@ static void help_names_every_option(void **state)
     struct scene *scene = *state;
     static const char *const flags[] = {"--help", "-h"};
     static const char *const options[] = {
-        "--launch=MODE ",   "--run-dir=DIR ",     "--resume ",          "--seed=N ",
-        "--deterministic ", "--log-level=LEVEL ", "--max-seconds=S ",   "--max-steps=N ",
-        "--grace=S ",       "--format=FORMAT ",   "--target-return=R ", "--params=FILE ",
-        "--episodes=N ",    "-?, --help ",        "--usage ",           "-V, --version ",
+        "--launch=MODE ",    "--run-dir=DIR ",     "--resume ",          "--seed=N ",
+        "--deterministic ",  "--log-level=LEVEL ", "--max-seconds=S ",   "--max-steps=N ",
+        "--grace=S ",        "--format=FORMAT ",   "--target-return=R ", "--params=FILE ",
+        "--episodes=N ",     "-?, --help ",        "--usage ",           "-V, --version ",
+        "--set=NAME=VALUE ", "--config=FILE ",     "--options ",
     };
     enum { OPTIONS = sizeof options / sizeof options[0] };
     for (size_t k = 0; k < 2; k++) {

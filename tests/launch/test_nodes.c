@@ -10,17 +10,6 @@ static int run_scenario(struct scene *scene, const char *scenario, const char *f
     return scene_run(scene, argv);
 }
 
-/* Takes away what an earlier run of the test left. */
-static void scene_empty(const struct scene *scene)
-{
-    static const char *const names[] = {"run", "draws", "lose-it"};
-    for (size_t i = 0; i < 3; i++) {
-        char *path = scene_path(scene, names[i]);
-        nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-        free(path);
-    }
-}
-
 static void make_file(const struct scene *scene, const char *name)
 {
     char *path = scene_path(scene, name);
@@ -35,10 +24,10 @@ static void make_file(const struct scene *scene, const char *name)
 static void a_reward_that_is_no_number_ends_the_run_and_stays_out_of_the_store(void **state)
 {
     struct scene *scene = *state;
-    static const char *const modes[] = {"--launch=processes", "--launch=threads"};
     for (size_t i = 0; i < 2; i++) {
         scene_empty(scene);
-        assert_int_equal(run_scenario(scene, "pays_nan", "--target-return=1.5", modes[i]), 1);
+        assert_int_equal(run_scenario(scene, "pays_nan", "--target-return=1.5", launch_modes[i]),
+                         1);
         assert_last_line(scene, "err", "/0: Coin: the reward of copy ");
         assert_last_line(scene, "err", " is nan at step 1 of its episode: not a finite number");
         const char *resume[] = {
@@ -50,7 +39,7 @@ static void a_reward_that_is_no_number_ends_the_run_and_stays_out_of_the_store(v
 
 static void gradients_and_waits_are_reported(void **state)
 {
-    static const char *const rows[] = {"learner/0,grad_norm,", "learner/0,blocked_seconds,",
+    static const char *const rows[] = {"learner/0,grad_norm,", "learner/0,wait_seconds,",
                                        "actor/0,blocked_seconds,"};
     struct scene *scene = *state;
     const char *argv[] = {NODES_PROGRAM, "--run-dir=run", "--launch=threads", "--", "plays", NULL};
@@ -160,6 +149,21 @@ static void a_node_that_does_not_end_is_named_to_who_resumes(void **state)
     close(fd);
 }
 
+static void a_short_life_forgets_no_steps(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "plays", "--max-steps=50", "--launch=threads"), 0);
+    double actors = summed_up(scene, "out", " actor steps"),
+           learner = summed_up(scene, "out", " learner steps");
+    assert_true(actors > 0);
+    assert_true(learner > 0);
+    const char *resume[] = {NODES_PROGRAM, "--resume", "--run-dir=run", "--max-seconds=0.001", "--",
+                            "plays",       NULL};
+    assert_int_equal(scene_run(scene, resume), 0);
+    assert_true(summed_up(scene, "out", " actor steps") >= actors);
+    assert_true(summed_up(scene, "out", " learner steps in all lives") >= learner);
+}
+
 /* ---- what is printed and logged ---------------------------------------------------------- */
 
 static void printed_commands_can_be_pasted_into_a_shell(void **state)
@@ -195,13 +199,12 @@ static void assert_stamped(const struct scene *scene, const char *log)
 
 static void a_log_tells_when_its_node_began_served_and_ended(void **state)
 {
-    static const char *const modes[] = {"--launch=processes", "--launch=threads"};
     static const char *const addresses[] = {"replay/0 serves address=unix:/",
                                             "learner/0 serves address=in-process"};
     struct scene *scene = *state;
     for (size_t i = 0; i < 2; i++) {
         scene_empty(scene);
-        assert_int_equal(run_scenario(scene, "plays", "--target-return=0.9", modes[i]), 0);
+        assert_int_equal(run_scenario(scene, "plays", "--target-return=0.9", launch_modes[i]), 0);
         const char *replay = "run/logs/replay-0.log", *actor = "run/logs/actor-0.log";
         assert_stamped(scene, replay);
         assert_stamped(scene, actor);
@@ -213,7 +216,6 @@ static void a_log_tells_when_its_node_began_served_and_ended(void **state)
 
 static void a_log_that_grows_is_cut_while_its_node_runs(void **state)
 {
-    static const char *const modes[] = {"--launch=processes", "--launch=threads"};
     struct scene *scene = *state;
     for (size_t i = 0; i < 2; i++) {
         scene_empty(scene);
@@ -222,7 +224,7 @@ static void a_log_that_grows_is_cut_while_its_node_runs(void **state)
         char *log = scene_path(scene, "run/logs/actor-0.log"), *old = xasprintf("%s.1", log);
         make_file(scene, "run/logs/actor-0.log");
         assert_int_equal(truncate(log, LOG_FILE_BYTES_MAX - 1000), 0);
-        const char *argv[] = {NODES_PROGRAM, "--run-dir=run", modes[i], "--", "talks", NULL};
+        const char *argv[] = {NODES_PROGRAM, "--run-dir=run", launch_modes[i], "--", "talks", NULL};
         scene_start(scene, argv);
         struct deadline deadline = deadline_in_ms(&clock_monotonic, PATIENCE_MS);
         while (access(old, F_OK) != 0)
@@ -327,6 +329,7 @@ int main(void)
         TEST(a_thread_that_calls_exit_does_not_end_the_run_as_done),
         TEST(a_resume_waits_for_the_nodes_of_a_killed_launcher),
         TEST(a_node_that_does_not_end_is_named_to_who_resumes),
+        TEST(a_short_life_forgets_no_steps),
         TEST(printed_commands_can_be_pasted_into_a_shell),
         TEST(a_log_tells_when_its_node_began_served_and_ended),
         TEST(a_log_that_grows_is_cut_while_its_node_runs),

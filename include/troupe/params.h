@@ -1,0 +1,76 @@
+/* Parameters on their way from a learner to who acts: the client of a troupe.Params service, and
+ * files with one version. */
+#ifndef TRP_PARAMS_H
+#define TRP_PARAMS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <troupe/policy.h>
+#include <troupe/rpc.h>
+#include <troupe/status.h>
+#include <troupe/stop.h>
+
+TRP_BEGIN_DECLS
+
+/* troupe.Params: what a learner serves (params.proto). */
+TRP_API const ProtobufCServiceDescriptor *trp_params_descriptor(void);
+
+/* ---- the client -------------------------------------------------------------------------- */
+
+/* Pulls parameters from a troupe.Params service when there are newer ones and reports counts.
+ * Belongs to one thread. An older version never replaces a newer one. */
+typedef struct trp_params_client trp_params_client;
+
+typedef struct {
+    ProtobufCService *service; /* troupe.Params: the object itself or a proxy; borrowed */
+    const char *name;          /* whose counts these are ("actor/2"), copied; NULL: nobody's */
+    trp_stop *stop;            /* ends waits with CANCELLED; NULL: none */
+    int64_t timeout_ms;        /* of one attempt; 0: 2 000 */
+    int64_t give_up_ms;        /* failing for so long surfaces the failure; 0: 60 000 */
+} trp_params_client_options;
+
+TRP_API TRP_MUST_USE trp_status trp_params_client_create(trp_params_client **out,
+                                                         const trp_params_client_options *options);
+TRP_API void trp_params_client_destroy(trp_params_client *client); /* NULL is fine */
+
+/* Reports that this life of the client did `steps` and `episodes` so far and gets newer parameters;
+ * `*newer` (may be NULL) says whether there were any. What earlier lives did is added to the
+ * report from the learner's first reply on. UNAVAILABLE and DEADLINE_EXCEEDED are tried again,
+ * with a warning in the log, for give_up_ms and then returned; other failures at once.
+ * CANCELLED: stop. DATA_LOSS: the parameters have another size than before. */
+TRP_API TRP_MUST_USE trp_status trp_params_client_pull(trp_params_client *client, uint64_t steps,
+                                                       uint64_t episodes, bool *newer);
+
+/* Pulls until there is a first version: waits up to `timeout_ms` (negative: no bound). */
+TRP_API TRP_MUST_USE trp_status trp_params_client_wait(trp_params_client *client,
+                                                       int64_t timeout_ms);
+
+/* What the last pull left; all zero before the first. `params` is valid until the next pull. */
+typedef struct {
+    const float *params;
+    size_t count;
+    uint64_t version;    /* 0: none yet */
+    uint64_t base_steps; /* of earlier lives of this client */
+    uint64_t base_episodes;
+    uint64_t total_steps;   /* of all clients */
+    uint64_t learner_steps; /* of the learner at that version's reply */
+    uint64_t pulls, fetched;
+} trp_params_state;
+
+TRP_API trp_params_state trp_params_client_state(const trp_params_client *client);
+
+/* ---- files ------------------------------------------------------------------------------- */
+
+/* A file with one version of the parameters (safetensors: "params", notes "version" and
+ * "learner_steps"), written as trp_checkpoint_write() does. */
+TRP_API TRP_MUST_USE trp_status trp_params_write(const char *path, const trp_params_state *state);
+
+/* Loads such a file, or a learner's checkpoint, into a policy. `version` may be NULL. Failures as
+ * trp_checkpoint_read() and the policy's load. */
+TRP_API TRP_MUST_USE trp_status trp_params_load(const char *path, trp_policy *policy,
+                                                uint64_t *version);
+
+TRP_END_DECLS
+#endif

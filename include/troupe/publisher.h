@@ -1,0 +1,62 @@
+/* Publishing parameters: a troupe.Params service over versioned snapshots, and what each client
+ * said it did. The built-in learner has one; a learner of one's own makes one, serves it, and
+ * publishes:
+ *
+ *     static trp_status learn(trp_publisher *publisher, float *params, uint64_t steps)
+ *     {
+ *         for (uint64_t step = 1; step <= steps; step++) {
+ *             params[0] += 1; // ... whatever learning is
+ *             trp_publisher_publish(publisher, params, step, step);
+ *         }
+ *         return TRP_OK;
+ *     }
+ *
+ * Thread-safe. */
+#ifndef TRP_PUBLISHER_H
+#define TRP_PUBLISHER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <protobuf-c/protobuf-c.h>
+
+#include <troupe/status.h>
+
+TRP_BEGIN_DECLS
+
+typedef struct trp_publisher trp_publisher;
+
+/* The totals of one client, all its lives together. */
+typedef struct {
+    char *name;
+    uint64_t steps, episodes;
+} trp_client_counts;
+
+/* `count` floats a snapshot. Version 0: nothing is published yet. */
+TRP_API trp_publisher *trp_publisher_create(size_t count);
+
+/* Nobody may be inside the service any more. NULL is fine. */
+TRP_API void trp_publisher_destroy(trp_publisher *publisher);
+
+/* The service for trp_server_add(). Owned by the publisher. */
+TRP_API ProtobufCService *trp_publisher_service(trp_publisher *publisher);
+
+/* Copies `params`: readers see the old snapshot or the new one, whole. `version` is greater than
+ * every one before. */
+TRP_API void trp_publisher_publish(trp_publisher *publisher, const float *params, uint64_t version,
+                                   uint64_t learner_steps);
+
+/* What all clients did together. */
+TRP_API trp_client_counts trp_publisher_totals(trp_publisher *publisher);
+
+/* A copy of every client's counts; trp_publisher_counts_free() frees. */
+TRP_API trp_client_counts *trp_publisher_counts(trp_publisher *publisher, size_t *count);
+TRP_API void trp_publisher_counts_free(trp_client_counts *counts, size_t count);
+
+/* Sets one client's counts to at least these: from a checkpoint. RESOURCE_EXHAUSTED: too many
+ * clients; INVALID_ARGUMENT: a name that no client may have. */
+TRP_API TRP_MUST_USE trp_status trp_publisher_restore(trp_publisher *publisher,
+                                                      const trp_client_counts *counts);
+
+TRP_END_DECLS
+#endif

@@ -1,0 +1,97 @@
+/* Batch sources: where a learner's batches come from. What an updater wants of one is in its
+ * trp_batch_spec; a learner asks its sources in the same order. */
+#ifndef TRP_SOURCE_H
+#define TRP_SOURCE_H
+
+#include <stdint.h>
+
+#include <troupe/rpc.h>
+#include <troupe/sampler.h>
+#include <troupe/status.h>
+#include <troupe/updater.h>
+
+TRP_BEGIN_DECLS
+
+typedef struct trp_source trp_source;
+
+/* Everything is called on the learner's thread. */
+typedef struct {
+    /* Before the first batch: gets ready for batches of `spec`, which outlives the source, the last
+     * `held` of which are in use at once (2 where the updater collects later, else 1).
+     * INVALID_ARGUMENT names the column that is not there or of another shape. */
+    trp_status (*open)(trp_source *source, const trp_batch_spec *spec, uint32_t held);
+    /* The next batch, borrowed until the call for the held-th one after it, waiting up to
+     * `timeout_ms`. DEADLINE_EXCEEDED and UNAVAILABLE, with the reason: call again. OUT_OF_RANGE:
+     * there are no more, which ends the run well. Anything else ends it. */
+    trp_status (*next)(trp_source *source, trp_batch *batch, int64_t timeout_ms);
+    /* New priorities for the rows of a batch that is still borrowed. DEADLINE_EXCEEDED,
+     * UNAVAILABLE: they are lost, which is no failure. Optional. */
+    trp_status (*update_priorities)(trp_source *source, const trp_batch *batch,
+                                    const double *priorities, int64_t timeout_ms);
+    /* Waits until priorities are confirmed. Optional. */
+    trp_status (*flush)(trp_source *source, int64_t timeout_ms);
+    void (*destroy)(trp_source *source);
+} trp_source_impl;
+
+/* The first member of every source. */
+struct trp_source {
+    const trp_source_impl *impl;
+};
+
+TRP_API void trp_source_destroy(trp_source *source); /* NULL is fine */
+
+/* ---- replay servers ---------------------------------------------------------------------- */
+
+typedef struct {
+    trp_channel *const *shards; /* one to each server, borrowed; the array is copied */
+    size_t shard_count;         /* at most 256 */
+    uint32_t
+        prefetch; /* batches made ahead at each; 0: 2, at most 64. In deterministic runs none */
+} trp_sampler_source_options;
+
+/* Samples from the table of the updater's spec, and sends new priorities back without waiting for
+ * the answer, each to the server that its row came from.
+ *
+ * Several servers are one table: a batch comes from one of them (trp_batch.server), in turn;
+ * probabilities are those of a row in its server times the server's share of the batches, and table
+ * sizes are the sums. So where every server has as many items and samples uniformly, a row is told
+ * what one server with all items would say. A server that has nothing for now or is away is passed
+ * over, and counts neither in shares nor in sizes, until it is back. Of a group of learners, member
+ * r may have all of them, or one: .shards = channels + r % count, .shard_count = 1.
+ *
+ * Opens nothing yet. INVALID_ARGUMENT: prefetch, shard_count. */
+TRP_API TRP_MUST_USE trp_status
+trp_sampler_source_create(trp_source **out, const trp_sampler_source_options *options);
+
+/* ---- a dataset on disk ------------------------------------------------------------------- */
+
+/* For learning offline, without actors and without a server:
+ *
+ *     static trp_status offline(trp_source **out)
+ *     {
+ *         return trp_dataset_source_create(out, &(trp_dataset_source_options){
+ *             .dir = "runs/latest/replay", .shuffle = 10000, .seed = 1, .epochs = 3});
+ *     }
+ */
+typedef struct {
+    const char *dir;   /* of the store of a stopped replay server; copied */
+    uint32_t shuffle;  /* rows are drawn from a window of so many items, filled in the order they
+                          were inserted: as many as the table has are a whole shuffle. 0, 1: in that
+                          order. The window is memory for so many items */
+    uint64_t seed;     /* of the draws */
+    uint32_t epochs;   /* passes over the table, each with every item once; 0: for ever. The last
+                          batch has the rows that are left */
+    uint32_t prefetch; /* batches made ahead; 0: 2, at most 64. In deterministic runs none */
+} trp_dataset_source_options;
+
+/* Reads the items of the table of the updater's spec; nothing in the directory changes, and nothing
+ * counts as sampled: many may read one store at a time. A row's probability is 1 / items of the
+ * table; new priorities go nowhere. Items are at most 16 MiB. Opens nothing yet: the first
+ * batch finds out NOT_FOUND (which tables there are), FAILED_PRECONDITION (no store, a live server
+ * has it open, an empty table) and INVALID_ARGUMENT (the column that differs, with both shapes).
+ * INVALID_ARGUMENT here: no directory, prefetch. */
+TRP_API TRP_MUST_USE trp_status
+trp_dataset_source_create(trp_source **out, const trp_dataset_source_options *options);
+
+TRP_END_DECLS
+#endif

@@ -1,0 +1,118 @@
+/* Updaters: what an algorithm does with batches. An updater computes gradients; the learner owns
+ * the vectors they are of, combines them with those of other learners, applies the optimizer,
+ * publishes and saves. So one step looks like this:
+ *
+ *     static trp_status my_step(trp_updater *updater, const trp_update *update)
+ *     {
+ *         update->grads[0][0] = update->vectors[0][0]; // of half its square
+ *         TRP_TRY(trp_update_apply(update, 0)); // reduce, clip, optimizer; the gradient is 0 again
+ *         trp_update_report(update, "loss", 0.5);
+ *         return TRP_OK;
+ *     }
+ *
+ * An algorithm with several phases (SAC's critic, actor and temperature; PPO's epochs) calls
+ * trp_update_apply() once a phase. */
+#ifndef TRP_UPDATER_H
+#define TRP_UPDATER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <troupe/checkpoint.h>
+#include <troupe/columns.h>
+#include <troupe/optimizer.h>
+#include <troupe/rng.h>
+#include <troupe/sampler.h>
+#include <troupe/status.h>
+
+TRP_BEGIN_DECLS
+
+typedef struct trp_updater trp_updater;
+
+/* ---- what it declares -------------------------------------------------------------------- */
+
+/* Where batches come from: one per step and source. */
+typedef struct {
+    const char *table;   /* whose items they are; also what messages call the source */
+    trp_columns columns; /* of one item; trp_updater_destroy() frees it */
+    uint32_t batch_size;
+    bool writes_priorities;
+} trp_batch_spec;
+
+/* A flat vector of floats, the learner's: what is learned, or (without an optimizer) what goes with
+ * it, such as a target network. All of them are in the checkpoint. */
+typedef struct {
+    const char *name; /* static; "params" is what actors pull, and there is one */
+    size_t count;
+    bool learned;            /* has a gradient and an optimizer */
+    trp_optimizer optimizer; /* of a learned one */
+} trp_vector_spec;
+
+enum { TRP_UPDATER_SOURCES_MAX = 8, TRP_UPDATER_VECTORS_MAX = 16, TRP_UPDATER_TENSORS_MAX = 16 };
+
+/* ---- one step ---------------------------------------------------------------------------- */
+
+typedef struct trp_update_run trp_update_run;
+
+/* What a step works on. All of it is the learner's. */
+typedef struct {
+    uint64_t step;             /* this one's number: 1 is the first of the run */
+    const trp_batch *batches;  /* one per source */
+    float *const *vectors;     /* one per vector */
+    float *const *grads;       /* the same; 0 when a phase begins; NULL where not learned */
+    double *const *priorities; /* per source: batch_size to write, in step or collect; or NULL */
+    trp_rng *rng;              /* the updater's stream; it is in the checkpoint */
+    trp_update_run *run;       /* for the functions below */
+} trp_update;
+
+/* [lo, hi) of the gradient of a vector is final: combining it may begin while backward goes on.
+ * What was never reported is combined by trp_update_reduce(). Free where the learner is alone. */
+TRP_API void trp_update_ready(const trp_update *update, size_t vector, size_t lo, size_t hi);
+
+/* After it the gradient of `vector` is the mean over all learners. Every learner calls it in the
+ * same order. UNAVAILABLE: a learner is gone. For algorithms that look at the gradient before the
+ * optimizer does; trp_update_apply() calls it otherwise. */
+TRP_API TRP_MUST_USE trp_status trp_update_reduce(const trp_update *update, size_t vector);
+
+/* Ends a phase for `vector`: reduces its gradient, refuses or leaves it out when it is not finite
+ * (INTERNAL names vector, place and step; every learner decides alike), clips it, applies the
+ * optimizer, and makes it 0. */
+TRP_API TRP_MUST_USE trp_status trp_update_apply(const trp_update *update, size_t vector);
+
+/* A number for the progress line and metrics.csv; `name` is static. trp_update_apply() reports
+ * "grad_norm", before clipping, and "VECTOR_grad_norm" of vectors other than "params". */
+TRP_API void trp_update_report(const trp_update *update, const char *name, double value);
+
+/* ---- an updater -------------------------------------------------------------------------- */
+
+typedef struct {
+    /* Fills the vectors of a fresh run, which are 0. Optional. */
+    void (*init)(trp_updater *updater, trp_rng *rng, float *const *vectors);
+    /* One step. A failure ends the run; vectors that were applied before it stay as they are, and
+     * no checkpoint is written of them. */
+    trp_status (*step)(trp_updater *updater, const trp_update *update);
+    /* Fetches what an earlier step computed: writes its priorities, reports its numbers, and leaves
+     * its vectors as they are to be read. `update` is that step's, with its batches. Called once
+     * for every step, in their order: after the next step began whatever is not waited for (on a
+     * device), or before parameters are published, a checkpoint is written, or the run ends well. A
+     * failure ends the run. Optional: without it step has done all of this when it returns. */
+    trp_status (*collect)(trp_updater *updater, const trp_update *update);
+    /* State beside the vectors, as tensors over its own memory, at most TRP_UPDATER_TENSORS_MAX:
+     * a checkpoint is written from them and read back into them. Returns how many. Optional. */
+    size_t (*state)(trp_updater *updater, trp_checkpoint_tensor *tensors);
+    void (*destroy)(trp_updater *updater); /* NULL: free() */
+} trp_updater_impl;
+
+/* The first member of every updater. An updater belongs to one thread. */
+struct trp_updater {
+    const trp_updater_impl *impl;
+    size_t source_count, vector_count;
+    trp_batch_spec sources[TRP_UPDATER_SOURCES_MAX];
+    trp_vector_spec vectors[TRP_UPDATER_VECTORS_MAX];
+};
+
+TRP_API void trp_updater_destroy(trp_updater *updater); /* NULL is fine */
+
+TRP_END_DECLS
+#endif

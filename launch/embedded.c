@@ -1,0 +1,82 @@
+/* trp_run(): a whole program inside a test. It is a run as any other, with all nodes as threads,
+ * but the process is somebody else's: its signals, its streams and its arguments are left alone. */
+#include <troupe/program.h>
+
+#include <stdio.h>
+
+#include "core/status.h"
+#include "graph.h"
+#include "run.h"
+
+enum { EMBEDDED_GRACE_S = 20 };
+
+static trp_status check_program(trp_program *program, const struct launch_options *options)
+{
+    if (!program->error)
+        TRP_TRY(launch_options_apply(options, program));
+    return program_check(program);
+}
+
+static trp_status outcome(struct run *run, trp_run_result *result)
+{
+    snprintf(result->reason, sizeof result->reason, "%s", run->reason ? run->reason : "");
+    snprintf(result->run_dir, sizeof result->run_dir, "%s", run->dir.path);
+    if (run->start_error)
+        return trp_fail(TRP_INTERNAL, "%s", run->start_error);
+    const struct run_node *failure = run_first_failure(run);
+    if (!failure)
+        return TRP_OK;
+    return trp_fail(failure->code ? failure->code : TRP_INTERNAL, "%s: %s", failure->name,
+                    failure->failure);
+}
+
+static trp_status run_embedded(trp_program *program, struct launch_options *options,
+                               trp_run_result *result)
+{
+    struct run run;
+    char *argv[] = {program->name, NULL};
+    run_init(&run, program, options);
+    run.embedded = true;
+    trp_status status = run_prepare(&run, 1, argv);
+    if (status == TRP_OK) {
+        run_nodes(&run);
+        status = outcome(&run, result);
+    }
+    if (run.abandoned) {
+        fprintf(stderr, "trp_run: %s\n", trp_last_error());
+        run_abandon(&run, 1);
+    }
+    char *kept = status == TRP_OK ? NULL : error_keep();
+    run_cleanup(&run);
+    return status == TRP_OK ? TRP_OK : error_back(status, kept);
+}
+
+trp_status trp_run(trp_program *program, const trp_run_options *options, trp_run_result *result)
+{
+    static const trp_run_options none;
+    const trp_run_options *wanted = options ? options : &none;
+    trp_run_result ignored;
+    char *arguments[] = {program->name, NULL};
+    struct launch_options launch = {
+        .program = program->name,
+        .mode = LAUNCH_THREADS,
+        .run_dir = wanted->run_dir,
+        .resume = wanted->resume,
+        .deterministic = wanted->deterministic,
+        .seed_set = wanted->seed != 0,
+        .seed = wanted->seed,
+        .max_seconds = wanted->max_seconds,
+        .grace_seconds = EMBEDDED_GRACE_S,
+        .sets = (const char **)(uintptr_t)wanted->sets,
+        .set_count = wanted->set_count,
+        .verbose = wanted->verbose,
+        .build_argc = 1,
+        .build_argv = arguments,
+    };
+    trp_run_result *to = result ? result : &ignored;
+    *to = (trp_run_result){0};
+    if (!(wanted->max_seconds >= 0))
+        return trp_fail(TRP_INVALID_ARGUMENT, "trp_run: max_seconds is %g", wanted->max_seconds);
+    TRP_TRY(check_program(program, &launch));
+    return run_embedded(program, &launch, to);
+}

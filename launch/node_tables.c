@@ -1,0 +1,98 @@
+/* What may be set on the built-in kinds of nodes. Actors and evaluators are filled from one struct
+ * and have a table each: what only the other one has is no option of theirs. */
+#include <troupe/program.h>
+
+#include <string.h>
+
+#define ROW(struct_type, member, ...)                                                              \
+    {                                                                                              \
+        TRP_OPTION(struct_type, member), __VA_ARGS__                                               \
+    }
+
+static const char *const durabilities[] = {"process", "memory", "system", NULL};
+
+static const trp_option replay_rows[] = {
+    ROW(trp_replay_options, env, .fixed = true,
+        .help = "environment of its items; none: that of the actors that insert here"),
+    ROW(trp_replay_options, durability, .choices = durabilities,
+        .help = "what an acknowledged item survives: kill -9, the same on tmpfs, power loss"),
+    ROW(trp_replay_options, max_bytes, .unit = "bytes", .help = "of the store; 0: no limit"),
+    ROW(trp_replay_options, address, .help = "where it listens; none: a unix socket of the run"),
+    ROW(trp_replay_options, insecure, .help = "the address may be of any interface, without TLS"),
+    ROW(trp_replay_options, dir, .help = "of the store; none: in the run directory"),
+    ROW(trp_replay_options, restore,
+        .help = "a checkpoint to begin with, where dir has no store yet"),
+    ROW(trp_replay_options, checkpoint_dir, .help = "none: checkpoints/ in dir"),
+    ROW(trp_replay_options, keep_checkpoints, .fallback = "3", .min = 1, .max = UINT32_MAX,
+        .help = "the newest ones; older ones are removed"),
+    ROW(trp_replay_options, shrink,
+        .help = "a smaller max_size removes items, instead of being refused"),
+    ROW(trp_replay_options, verify,
+        .help = "check every byte when opening, and drop what is damaged"),
+    ROW(trp_replay_options, in_flight_bytes, .unit = "bytes",
+        .help = "of messages and waiting items in memory; 0: 1 GiB"),
+    ROW(trp_replay_options, lease_ms, .fallback = "5000", .min = 1, .max = 86400000, .unit = "ms",
+        .help = "how long a reader on this host may keep what left its table"),
+    ROW(trp_replay_options, no_share,
+        .help = "clients on this host are served like those elsewhere"),
+};
+
+static const trp_option learner_rows[] = {
+    ROW(trp_learner_options, env, .fixed = true,
+        .help = "environment to learn; none: that of the actors that pull from it"),
+    ROW(trp_learner_options, dataset,
+        .help = "a stopped replay's store to learn from; none: from a replay node"),
+    ROW(trp_learner_options, dataset_shuffle, .fallback = "10000", .min = 1, .max = UINT32_MAX,
+        .unit = "items", .help = "that rows of the dataset are drawn from; 1: in its order"),
+    ROW(trp_learner_options, dataset_epochs, .max = UINT32_MAX, .unit = "passes",
+        .help = "over the dataset, then the program stops; 0: no limit"),
+    ROW(trp_learner_options, batch_size, .max = 1 << 20, .unit = "items",
+        .help = "of an update; 0: the agent's"),
+    ROW(trp_learner_options, prefetch, .fallback = "2", .min = 1, .max = 64, .unit = "batches",
+        .help = "fetched ahead"),
+    ROW(trp_learner_options, publish_every, .fallback = "10", .min = 1, .max = UINT32_MAX,
+        .unit = "learner steps", .help = "between two versions of the parameters"),
+    ROW(trp_learner_options, checkpoint_every_s, .fallback = "60", .min = 1, .max = UINT32_MAX,
+        .unit = "seconds", .help = "between two checkpoints"),
+    ROW(trp_learner_options, max_steps, .unit = "learner steps",
+        .help = "then the program stops; 0: no limit"),
+};
+
+static const trp_option actor_rows[] = {
+    ROW(trp_actor_options, env, .fixed = true,
+        .help = "the environment: NAME or NAME?KEY=VALUE&KEY=VALUE"),
+    ROW(trp_actor_options, envs, .fallback = "1", .min = 1, .max = 65536, .unit = "copies",
+        .help = "of the environment, stepped together"),
+    ROW(trp_actor_options, max_steps, .unit = "actor steps",
+        .help = "of all actors together, then the program stops; 0: no limit"),
+    ROW(trp_actor_options, sync_every_items, .unit = "items",
+        .help = "of one actor, then it waits for the version made of them; 0: never"),
+    ROW(trp_actor_options, max_lag, .max = 1000, .unit = "versions",
+        .help = "that an actor may be ahead before it waits, with sync_every_items"),
+};
+
+static const trp_option evaluator_rows[] = {
+    ROW(trp_actor_options, env, .fixed = true,
+        .help = "the environment: NAME or NAME?KEY=VALUE&KEY=VALUE"),
+    ROW(trp_actor_options, envs, .max = 65536, .unit = "copies",
+        .help = "of the environment, stepped together; 0: one an episode, at most 100"),
+    ROW(trp_actor_options, episodes, .fallback = "100", .min = 1, .max = 1000000,
+        .unit = "episodes", .help = "of an evaluation"),
+    ROW(trp_actor_options, target_return,
+        .help = "the program stops when a version surely reaches it; 0: no target"),
+};
+
+static const trp_option_table tables[] = {
+    TRP_OPTION_TABLE("replay", replay_rows, trp_replay_options),
+    TRP_OPTION_TABLE("learner", learner_rows, trp_learner_options),
+    TRP_OPTION_TABLE("actor", actor_rows, trp_actor_options),
+    TRP_OPTION_TABLE("evaluator", evaluator_rows, trp_actor_options),
+};
+
+const trp_option_table *trp_node_option_table(const char *kind)
+{
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        if (strcmp(tables[i].name, kind) == 0)
+            return &tables[i];
+    return NULL;
+}

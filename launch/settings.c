@@ -1,0 +1,207 @@
+/* Who may be set is found by walking the graph each time: a program has a handful of structs of
+ * options, and nobody asks twice. */
+#include "settings.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/option_table.h"
+#include "core/words.h"
+
+static const char agent_name[] = "agent";
+
+static const trp_option_table *agent_table(const struct node_group *group)
+{
+    return group->agent.impl ? group->agent.impl->options : NULL;
+}
+
+static void *agent_options(const struct node_group *group)
+{
+    return (void *)(uintptr_t)group->agent.options.bytes;
+}
+
+static bool same_agent(const trp_agent *a, const trp_agent *b)
+{
+    return a->impl == b->impl && memcmp(&a->options, &b->options, sizeof a->options) == 0;
+}
+
+/* NULL: the program's agents differ, or none has options. */
+static const struct node_group *common_agent(const trp_program *program)
+{
+    const struct node_group *first = NULL;
+    for (size_t i = 0; i < program->group_count; i++) {
+        const struct node_group *group = program->groups[i];
+        if (!group->agent.impl)
+            continue;
+        if (first && !same_agent(&first->agent, &group->agent))
+            return NULL;
+        first = first ? first : group;
+    }
+    return first && agent_table(first) ? first : NULL;
+}
+
+static void add_agent(struct option_set **end, const struct node_group *group, char *name)
+{
+    *(*end)++ = (struct option_set){group, true, name, agent_table(group), agent_options(group)};
+}
+
+struct option_set *option_sets_create(const trp_program *program)
+{
+    struct option_set *sets = xcalloc(2 * program->group_count + 2, sizeof *sets), *end = sets;
+    const struct node_group *common = common_agent(program);
+    if (common)
+        add_agent(&end, common, xstrdup(agent_name));
+    for (size_t i = 0; i < program->group_count; i++) {
+        const struct node_group *group = program->groups[i];
+        if (group->table)
+            *end++ = (struct option_set){group, false, xstrdup(group->name), group->table,
+                                         group_options(group)};
+        if (!common && agent_table(group))
+            add_agent(&end, group, xasprintf("%s.%s", group->name, agent_name));
+    }
+    return sets;
+}
+
+void option_sets_destroy(struct option_set *sets)
+{
+    for (struct option_set *set = sets; set->name; set++)
+        free(set->name);
+    free(sets);
+}
+
+/* ---- setting ----------------------------------------------------------------------------- */
+
+/* Fails with the last error behind what was set. */
+static trp_status set_failed(const char *source, const char *target)
+{
+    return trp_fail(TRP_INVALID_ARGUMENT, "%s: %s.%s", source, target, trp_last_error());
+}
+
+trp_status program_check_target(const trp_program *program, const char *source, const char *target)
+{
+    if (strcmp(target, agent_name) == 0 || program_find_group(program, target, strlen(target)))
+        return TRP_OK;
+    const char **names = xcalloc(program->group_count + 2, sizeof *names);
+    char guess[GUESS_BYTES];
+    size_t count = 0;
+    for (size_t i = 0; i < program->group_count; i++)
+        names[count++] = program->groups[i]->name;
+    names[count] = agent_name;
+    word_guess(target, names, guess);
+    free(names);
+    return trp_fail(TRP_INVALID_ARGUMENT, "%s: %s has no nodes '%s'%s", source, program->name,
+                    target, guess);
+}
+
+/* No option of `table`: another one of the program's has it, or what its name is like. */
+static trp_status no_such_option_of(const trp_program *program, const char *source,
+                                    const trp_option_table *table, const char *option)
+{
+    struct option_set *sets = option_sets_create(program), *set = sets;
+    while (set->name && !option_find(set->table, option))
+        set++;
+    trp_status status;
+    if (set->name) {
+        status = trp_fail(TRP_INVALID_ARGUMENT, "%s: %s has no option '%s'; %s.%s is one", source,
+                          table->name, option, set->name, option);
+    } else {
+        status = trp_options_set(table, NULL, option, ""); /* says what the name is like */
+        status = trp_fail(status, "%s: %s", source, trp_last_error());
+    }
+    option_sets_destroy(sets);
+    return status;
+}
+
+/* Of every agent that has it. */
+static trp_status set_agents(trp_program *program, const char *source, const char *option,
+                             const char *value)
+{
+    const trp_option_table *table = NULL;
+    bool found = false;
+    for (size_t i = 0; i < program->group_count; i++) {
+        const struct node_group *group = program->groups[i];
+        if (!agent_table(group))
+            continue;
+        table = table ? table : agent_table(group);
+        if (!option_find(agent_table(group), option))
+            continue;
+        found = true;
+        if (trp_options_set(agent_table(group), agent_options(group), option, value) != TRP_OK)
+            return set_failed(source, agent_name);
+    }
+    if (found)
+        return TRP_OK;
+    if (table)
+        return no_such_option_of(program, source, table, option);
+    return trp_fail(TRP_INVALID_ARGUMENT, "%s: %s has no agent with options", source,
+                    program->name);
+}
+
+trp_status program_set(trp_program *program, const char *source, const char *target,
+                       const char *option, const char *value)
+{
+    static const char prefix[] = "agent.";
+    if (strcmp(target, agent_name) == 0)
+        return set_agents(program, source, option, value);
+    const struct node_group *group = program_find_group(program, target, strlen(target));
+    if (!group)
+        return program_check_target(program, source, target);
+    bool of_agent = strncmp(option, prefix, strlen(prefix)) == 0;
+    const trp_option_table *table = of_agent ? agent_table(group) : group->table;
+    void *options = of_agent ? agent_options(group) : group_options(group);
+    const char *name = option + (of_agent ? strlen(prefix) : 0);
+    if (!table)
+        return trp_fail(TRP_INVALID_ARGUMENT, "%s: %s '%s' has no options%s", source,
+                        node_kind_word(group->kind), target, of_agent ? " of an agent" : "");
+    if (!option_find(table, name))
+        return no_such_option_of(program, source, table, name);
+    char *shown = xasprintf("%s%s", target, of_agent ? ".agent" : "");
+    trp_status status = trp_options_set(table, options, name, value);
+    if (status != TRP_OK)
+        status = set_failed(source, shown);
+    free(shown);
+    return status;
+}
+
+trp_status program_set_word(trp_program *program, const char *word)
+{
+    const char *equals = strchr(word, '='), *dot = strchr(word, '.');
+    if (!equals || !dot || dot > equals)
+        return trp_fail(TRP_INVALID_ARGUMENT, "--set %s: use GROUP.OPTION=VALUE", word);
+    char *source = xasprintf("--set %s", word);
+    char *target = xasprintf("%.*s", (int)(dot - word), word);
+    char *option = xasprintf("%.*s", (int)(equals - dot - 1), dot + 1);
+    trp_status status = program_set(program, source, target, option, equals + 1);
+    free(option);
+    free(target);
+    free(source);
+    return status;
+}
+
+const trp_option *program_option(const trp_program *program, const char *path)
+{
+    struct option_set *sets = option_sets_create(program);
+    const trp_option *found = NULL;
+    for (struct option_set *set = sets; set->name && !found; set++) {
+        size_t length = strlen(set->name);
+        if (strncmp(path, set->name, length) == 0 && path[length] == '.')
+            found = option_find(set->table, path + length + 1);
+    }
+    option_sets_destroy(sets);
+    return found;
+}
+
+/* ---- printing ---------------------------------------------------------------------------- */
+
+void program_print_options(const trp_program *program, FILE *out)
+{
+    struct option_set *sets = option_sets_create(program);
+    fprintf(out, "%s: with --set NAME=VALUE, or in a file for --config\n", program->name);
+    for (struct option_set *set = sets; set->name; set++) {
+        fprintf(out, "\n%s (%s)\n", set->name, set->table->name);
+        for (size_t i = 0; i < set->table->count; i++)
+            option_describe(&set->table->options[i], set->name, set->options, out);
+    }
+    option_sets_destroy(sets);
+}

@@ -1,0 +1,358 @@
+/* trp_run(): programs inside this test, one after the other. */
+#include <math.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <troupe/troupe.h>
+#include "core/alloc.h"
+
+struct scratch {
+    char dir[32];
+    char *run; /* below it */
+};
+
+static int setup(void **state)
+{
+    struct scratch *scratch = xcalloc(1, sizeof *scratch);
+    strcpy(scratch->dir, "/tmp/test_embedded.XXXXXX");
+    assert_non_null(mkdtemp(scratch->dir));
+    scratch->run = xasprintf("%s/run", scratch->dir);
+    *state = scratch;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct scratch *scratch = *state;
+    char *command = xasprintf("rm -rf %s", scratch->dir);
+    assert_int_equal(system(command), 0);
+    free(command);
+    free(scratch->run);
+    free(scratch);
+    return 0;
+}
+
+static trp_program *catch_program(uint32_t shards)
+{
+    trp_program *program = trp_program_create("catch");
+    trp_agent agent = trp_dqn(&(trp_dqn_options){.hidden = {8}, .min_replay_size = 64});
+    trp_node replay =
+        trp_add_replay(program, "replay", &(trp_replay_options){.agent = &agent, .shards = shards});
+    trp_node learner = trp_add_learner(program, "learner",
+                                       &(trp_learner_options){.agent = &agent, .replay = replay});
+    trp_add_actors(
+        program, "actor", 2,
+        &(trp_actor_options){.agent = &agent, .env = "Catch", .replay = replay, .params = learner});
+    return program;
+}
+
+static void a_program_runs_inside_a_test_and_goes_on(void **state)
+{
+    struct scratch *scratch = *state;
+    const char *first[] = {"learner.max_steps=20"}, *second[] = {"learner.max_steps=50"};
+    trp_run_options options = {.run_dir = scratch->run, .sets = first, .set_count = 1, .seed = 1};
+    trp_run_result result;
+    trp_program *program = catch_program(1);
+    assert_int_equal(trp_run(program, &options, &result), TRP_OK);
+    assert_string_equal(result.reason, "learner/0: 20 learner steps done");
+    trp_program_destroy(program);
+
+    program = catch_program(1);
+    options.resume = true;
+    options.sets = second;
+    assert_int_equal(trp_run(program, &options, &result), TRP_OK);
+    assert_string_equal(result.reason, "learner/0: 50 learner steps done");
+    trp_program_destroy(program);
+    char *path = NULL, *learner = xasprintf("%s/learner", result.run_dir);
+    assert_int_equal(trp_learner_checkpoint_find(learner, &path), TRP_OK);
+    assert_non_null(strstr(path, "00050.safetensors"));
+    free(learner);
+    free(path);
+}
+
+/* ---- offline ------------------------------------------------------------------------------------
+ */
+
+static trp_status learn_offline(const struct scratch *scratch, const char *dataset,
+                                trp_run_result *result)
+{
+    char *run_dir = xasprintf("%s/offline", scratch->dir);
+    trp_program *program = trp_program_create("offline");
+    trp_agent agent = trp_dqn(&(trp_dqn_options){.hidden = {8}});
+    trp_add_learner(program, "learner",
+                    &(trp_learner_options){
+                        .agent = &agent, .env = "Catch", .dataset = dataset, .dataset_epochs = 2});
+    trp_status status = trp_run(program, &(trp_run_options){.run_dir = run_dir}, result);
+    trp_program_destroy(program);
+    free(run_dir);
+    return status;
+}
+
+static void a_learner_without_actors_learns_from_what_a_run_stored(void **state)
+{
+    struct scratch *scratch = *state;
+    const char *sets[] = {"learner.max_steps=20"};
+    trp_run_options options = {.run_dir = scratch->run, .sets = sets, .set_count = 1, .seed = 1};
+    trp_run_result result;
+    trp_program *program = catch_program(1);
+    assert_int_equal(trp_run(program, &options, &result), TRP_OK);
+    trp_program_destroy(program);
+    char *dataset = xasprintf("%s/replay", result.run_dir);
+    assert_int_equal(learn_offline(scratch, dataset, &result), TRP_OK);
+    assert_non_null(strstr(result.reason, " learner steps done"));
+    char *path = NULL, *learner = xasprintf("%s/learner", result.run_dir);
+    assert_int_equal(trp_learner_checkpoint_find(learner, &path), TRP_OK);
+    free(learner);
+    free(path);
+    free(dataset);
+}
+
+static void a_dataset_that_is_not_there_ends_the_run(void **state)
+{
+    struct scratch *scratch = *state;
+    trp_run_result result;
+    assert_int_equal(learn_offline(scratch, "/tmp/no-store-here", &result), TRP_NOT_FOUND);
+    assert_non_null(strstr(trp_last_error(), "/tmp/no-store-here"));
+}
+
+/* ---- shards -------------------------------------------------------------------------------------
+ */
+
+static trp_node sharded;
+
+/* Until both shards have items that were sampled; then the program ends. */
+static trp_status watch_shards(trp_context *context, const void *arg)
+{
+    (void)arg;
+    for (uint32_t shard = 0; shard < 2;) {
+        trp_channel *channel;
+        trp_table_info info = {.samples = 0};
+        size_t count;
+        TRP_TRY(trp_context_channel(context, sharded, shard, &channel));
+        TRP_TRY(trp_replay_info(channel, &info, 1, &count, 10000));
+        shard += info.size > 0 && info.samples > 0;
+        if (trp_stop_wait(trp_context_stop(context), 5))
+            return TRP_OK;
+    }
+    trp_context_stop_program(context, true, "both shards were sampled");
+    return TRP_OK;
+}
+
+static void actors_write_to_all_shards_and_a_learner_samples_from_all(void **state)
+{
+    struct scratch *scratch = *state;
+    trp_run_options options = {.run_dir = scratch->run, .seed = 1, .max_seconds = 50};
+    trp_run_result result;
+    trp_program *program = catch_program(2);
+    sharded = (trp_node){1};
+    trp_add_node(program, "watch",
+                 &(trp_node_options){.run = watch_shards, .uses = &sharded, .use_count = 1});
+    assert_int_equal(trp_run(program, &options, &result), TRP_OK);
+    assert_string_equal(result.reason, "watch/0: both shards were sampled");
+    trp_program_destroy(program);
+    for (int shard = 0; shard < 2; shard++) {
+        char *dir = xasprintf("%s/replay.%d", result.run_dir, shard);
+        trp_replay_report report;
+        assert_int_equal(trp_replay_verify(dir, &report), TRP_OK);
+        assert_true(report.items > 0);
+        trp_replay_report_cleanup(&report);
+        free(dir);
+    }
+}
+
+static void shards_have_an_address_each(void **state)
+{
+    (void)state;
+    trp_program *program = trp_program_create("sharded");
+    trp_table_options table = {.name = "t", .max_size = 1};
+    trp_replay_options options = {
+        .tables = &table, .table_count = 1, .shards = 3, .address = "localhost:7777"};
+    trp_add_replay(program, "replay", &options);
+    assert_int_equal(trp_run(program, NULL, NULL), TRP_INVALID_ARGUMENT);
+    assert_non_null(strstr(trp_last_error(), "replay 'replay': .address is set: 3 shards cannot "
+                                             "all listen at localhost:7777"));
+    trp_program_destroy(program);
+}
+
+static trp_status fail_at_once(trp_context *context, const void *arg)
+{
+    (void)arg;
+    return trp_fail(TRP_DATA_LOSS, "%s lost it", trp_context_name(context));
+}
+
+static void the_first_failure_is_the_status(void **state)
+{
+    struct scratch *scratch = *state;
+    trp_program *program = trp_program_create("failing");
+    trp_add_node(program, "clumsy", &(trp_node_options){.run = fail_at_once});
+    trp_run_result result;
+    assert_int_equal(trp_run(program, &(trp_run_options){.run_dir = scratch->run}, &result),
+                     TRP_DATA_LOSS);
+    assert_string_equal(trp_last_error(), "clumsy/0: clumsy/0 lost it");
+    trp_program_destroy(program);
+}
+
+static void a_wrong_graph_or_option_is_refused(void **state)
+{
+    struct scratch *scratch = *state;
+    const char *sets[] = {"learner.max_stepz=20"};
+    trp_run_options options = {.run_dir = scratch->run, .sets = sets, .set_count = 1};
+    trp_program *program = catch_program(1);
+    assert_int_equal(trp_run(program, &options, NULL), TRP_INVALID_ARGUMENT);
+    assert_non_null(strstr(trp_last_error(), "did you mean 'max_steps'"));
+    trp_program_destroy(program);
+    program = trp_program_create("empty");
+    assert_int_equal(trp_run(program, &(trp_run_options){.max_seconds = NAN}, NULL),
+                     TRP_INVALID_ARGUMENT);
+    assert_int_equal(trp_run(program, NULL, NULL), TRP_INVALID_ARGUMENT);
+    trp_program_destroy(program);
+}
+
+/* ---- a store of one's own -------------------------------------------------------------------- */
+
+static trp_node store;
+
+/* Reverb's Checkpoint, then the program ends. */
+static trp_status take_checkpoint(trp_context *context, const void *arg)
+{
+    trp_channel *channel;
+    trp_stream *stream;
+    trp_message *reply = NULL;
+    (void)arg;
+    TRP_TRY(trp_context_channel(context, store, 0, &channel));
+    TRP_TRY(trp_stream_open(&stream, channel, "/deepmind.reverb.ReverbService/Checkpoint", NULL));
+    trp_status status = trp_stream_send(stream, trp_message_create(0), 10000);
+    if (status == TRP_OK)
+        status = trp_stream_receive(stream, &reply, 30000);
+    trp_message_destroy(reply);
+    trp_stream_destroy(stream);
+    trp_context_stop_program(context, status == TRP_OK, "checkpoint taken");
+    return status;
+}
+
+static trp_status insert_one(trp_context *context, const void *arg)
+{
+    static const trp_tensor_spec number = {.name = "number", .dtype = TRP_INT32};
+    static const trp_item_column column = {.length = 1};
+    trp_writer_options options = {.columns = &number, .column_count = 1, .history = 1};
+    trp_channel *channel;
+    trp_writer *writer;
+    int32_t step = 1;
+    TRP_TRY(trp_context_channel(context, store, 0, &channel));
+    TRP_TRY(trp_writer_create(&writer, channel, &options));
+    trp_status status = trp_writer_append(writer, (const void *const[]){&step});
+    if (status == TRP_OK)
+        status = trp_writer_create_item(writer, "t", 1, &column, 1, 10000, NULL);
+    if (status == TRP_OK)
+        status = trp_writer_flush(writer, 0, 10000);
+    trp_writer_destroy(writer);
+    return status == TRP_OK ? take_checkpoint(context, arg) : status;
+}
+
+/* Items in the store at `dir` after a run whose only user is `body`. */
+static uint64_t items_after(struct scratch *scratch, const char *run, trp_node_body body,
+                            const trp_replay_options *replay)
+{
+    trp_table_options table = {.name = "t", .max_size = 10};
+    trp_replay_options options = *replay;
+    options.tables = &table;
+    options.table_count = 1;
+    trp_program *program = trp_program_create("keeper");
+    store = trp_add_replay(program, "store", &options);
+    trp_add_node(program, "user", &(trp_node_options){.run = body, .uses = &store, .use_count = 1});
+    char *run_dir = xasprintf("%s/%s", scratch->dir, run);
+    trp_run_result result;
+    assert_int_equal(trp_run(program, &(trp_run_options){.run_dir = run_dir}, &result), TRP_OK);
+    assert_string_equal(result.reason, "user/0: checkpoint taken");
+    trp_program_destroy(program);
+    free(run_dir);
+    trp_replay_report report;
+    assert_int_equal(trp_replay_verify(options.dir, &report), TRP_OK);
+    uint64_t items = report.items;
+    trp_replay_report_cleanup(&report);
+    return items;
+}
+
+static void a_store_outlives_its_run_and_is_restored(void **state)
+{
+    struct scratch *scratch = *state;
+    char *first = xasprintf("%s/first", scratch->dir),
+         *second = xasprintf("%s/second", scratch->dir);
+    trp_replay_options replay = {.dir = first};
+    assert_int_equal(items_after(scratch, "a", insert_one, &replay), 1);
+    assert_int_equal(items_after(scratch, "b", insert_one, &replay), 2);
+    char *root = xasprintf("%s/checkpoints", first);
+    char *checkpoint = trp_replay_newest_checkpoint(root);
+    assert_non_null(checkpoint);
+    assert_int_equal(items_after(scratch, "c", insert_one, &replay), 3);
+    replay = (trp_replay_options){.dir = second, .restore = checkpoint};
+    assert_int_equal(items_after(scratch, "d", take_checkpoint, &replay), 2);
+    assert_int_equal(items_after(scratch, "e", insert_one, &replay), 3); /* not restored again */
+    free(checkpoint);
+    free(root);
+    free(first);
+    free(second);
+}
+
+static void on_signal(int signal)
+{
+    (void)signal;
+}
+
+static trp_status wait_for_stop(trp_context *context, const void *arg)
+{
+    (void)arg;
+    trp_stop_wait(trp_context_stop(context), -1);
+    return TRP_OK;
+}
+
+static void signals_stay_the_callers(void **state)
+{
+    struct scratch *scratch = *state;
+    struct sigaction mine = {.sa_handler = on_signal}, after;
+    sigset_t before_mask, after_mask;
+    sigaction(SIGTERM, &mine, NULL);
+    sigprocmask(SIG_BLOCK, NULL, &before_mask);
+    trp_program *program = trp_program_create("short");
+    trp_add_node(program, "waiter", &(trp_node_options){.run = wait_for_stop});
+    trp_run_result result;
+    trp_run_options options = {.run_dir = scratch->run, .max_seconds = 0.05};
+    assert_int_equal(trp_run(program, &options, &result), TRP_OK);
+    assert_string_equal(result.reason, "0.05 seconds are over");
+    trp_program_destroy(program);
+    sigaction(SIGTERM, NULL, &after);
+    sigprocmask(SIG_BLOCK, NULL, &after_mask);
+    assert_ptr_equal(after.sa_handler, on_signal);
+    assert_int_equal(sigismember(&after_mask, SIGTERM), sigismember(&before_mask, SIGTERM));
+    signal(SIGTERM, SIG_DFL);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    trp_log_set_level(TRP_ERROR);
+    const struct CMUnitTest tests[] = {
+        TEST(a_program_runs_inside_a_test_and_goes_on),
+        TEST(a_learner_without_actors_learns_from_what_a_run_stored),
+        TEST(a_program_runs_inside_a_test_and_goes_on),
+        TEST(a_dataset_that_is_not_there_ends_the_run),
+        TEST(a_program_runs_inside_a_test_and_goes_on),
+        TEST(actors_write_to_all_shards_and_a_learner_samples_from_all),
+        TEST(shards_have_an_address_each),
+        TEST(the_first_failure_is_the_status),
+        TEST(a_wrong_graph_or_option_is_refused),
+        TEST(signals_stay_the_callers),
+        TEST(a_store_outlives_its_run_and_is_restored),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -83,6 +83,16 @@ function(troupe_nn_kernels)
         COMPILE_OPTIONS "${optimize};-mavx512f;-mfma;${wide}")
 endfunction()
 
+# troupe_test_limit(name s): how long a test may take; under a sanitizer three times as long. Those
+# that may take long begin first, beside others: one that began last would be waited for alone.
+function(troupe_test_limit name seconds)
+    set(limit ${seconds})
+    if(CMAKE_C_FLAGS MATCHES "-fsanitize")
+        math(EXPR limit "3 * ${seconds}")
+    endif()
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${limit} COST ${seconds})
+endfunction()
+
 # troupe_test(folder/name [TIMEOUT s] LINK ...): tests/<folder>/test_<name>.c, one ctest case.
 function(troupe_test path)
     cmake_parse_arguments(ARG "" "TIMEOUT" "LINK" ${ARGN})
@@ -95,7 +105,7 @@ function(troupe_test path)
     target_link_libraries(test_${name} PRIVATE ${ARG_LINK} PkgConfig::CMOCKA troupe_flags)
     add_dependencies(test_${name} troupe_proto_headers)
     add_test(NAME ${name} COMMAND test_${name})
-    set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+    troupe_test_limit(${name} ${ARG_TIMEOUT})
 endfunction()
 
 # troupe_fuzz(name [CORPUS other] LINK ...): tests/fuzz/fuzz_<name>.c on every variant of its corpus,
@@ -110,7 +120,7 @@ function(troupe_fuzz name)
     add_dependencies(fuzz_${name} troupe_proto_headers)
     add_test(NAME fuzz_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
         COMMAND fuzz_${name} tests/fuzz/corpus_${ARG_CORPUS})
-    set_tests_properties(fuzz_${name} PROPERTIES TIMEOUT 60)
+    troupe_test_limit(fuzz_${name} 60)
 endfunction()
 
 # troupe_bench(name [WITH part...] LINK ...): bench/bench_<name>.c and bench/<part>.c, which prints
@@ -119,6 +129,9 @@ function(troupe_bench name)
     cmake_parse_arguments(ARG "" "" "WITH;LINK" ${ARGN})
     list(TRANSFORM ARG_WITH REPLACE "(.+)" "bench/\\1.c")
     add_executable(bench_${name} bench/bench_${name}.c ${ARG_WITH})
+    if(CMAKE_C_FLAGS MATCHES "-fsanitize") # its figures would say nothing
+        set_target_properties(bench_${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+    endif()
     target_link_libraries(bench_${name} PRIVATE ${ARG_LINK} troupe_flags)
     add_dependencies(bench_${name} troupe_proto_headers)
 endfunction()
@@ -139,6 +152,8 @@ function(troupe_shared_library)
     set_target_properties(troupe PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 0)
     install(TARGETS troupe EXPORT troupe)
     install(DIRECTORY include/troupe DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+    install(FILES rpc/proto/params.proto rpc/proto/replay.proto rpc/proto/reverb.proto
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/troupe/proto)
     install(EXPORT troupe NAMESPACE troupe:: FILE troupe-targets.cmake
             DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/troupe)
     configure_file(cmake/troupe-config.cmake.in troupe-config.cmake @ONLY)
@@ -158,7 +173,8 @@ endfunction()
 function(troupe_script_test name)
     cmake_parse_arguments(ARG "ONCE" "TIMEOUT" "COMMAND" ${ARGN})
     add_test(NAME ${name} COMMAND ${ARG_COMMAND} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-    set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT}
+    troupe_test_limit(${name} ${ARG_TIMEOUT})
+    set_tests_properties(${name} PROPERTIES
         ENVIRONMENT "BUILD_DIR=${CMAKE_BINARY_DIR};CC=${CMAKE_C_COMPILER}")
     if(ARG_ONCE)
         set_tests_properties(${name} PROPERTIES LABELS once)

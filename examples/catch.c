@@ -48,10 +48,10 @@ static trp_status windy_catch_step(void *state, trp_rng *rng, const void *action
 }
 
 /* The board: 1 where the ball is and where the paddle is. */
-static void windy_catch_observe(const void *state, void *observation)
+static void windy_catch_observe(const void *state, void *const *observations)
 {
     const struct windy_catch *game = state;
-    float *board = observation;
+    float *board = observations[0];
     for (int i = 0; i < ROWS * COLUMNS; i++)
         board[i] = 0;
     board[game->ball_row * COLUMNS + game->ball_column] = 1;
@@ -60,12 +60,10 @@ static void windy_catch_observe(const void *state, void *observation)
 
 static const trp_env_impl windy_catch = {
     .spec = {.name = "WindyCatch",
-             .observation =
-                 {.name = "board", .dtype = TRP_FLOAT32, .rank = 1, .shape = {ROWS * COLUMNS}},
+             .observations =
+                 {{.name = "board", .dtype = TRP_FLOAT32, .rank = 1, .shape = {ROWS * COLUMNS}}},
              .action_kind = TRP_ACTION_DISCRETE,
-             .action_count = ACTIONS,
-             .reward_min = -1,
-             .reward_max = 1},
+             .action_count = ACTIONS},
     .state_bytes = sizeof(struct windy_catch),
     .reset = windy_catch_reset,
     .step = windy_catch_step,

@@ -12,14 +12,14 @@ awk -v dir="$dir" '
 awk -v dir="$dir" '
     FNR == 1        { open = 1; name = FILENAME; sub(".*/", "", name); file = dir "/" name ".c"; begun = 0 }
     /^#ifndef/      { open = 0 }
-    open && /^ \*     (static|int) / && !begun {
+    open && /^ \*     (static|int|typedef) / && !begun {
         begun = 1
         print "#include <string.h>\n#include <troupe/troupe.h>" > file
         print "#pragma GCC diagnostic ignored \"-Wunused-function\"" > file
         print "#pragma GCC diagnostic ignored \"-Wunused-parameter\"" > file
     }
     open && begun && /^ \*     / { print substr($0, 8) > file }' include/troupe/*.h
-for header in env nn program; do
+for header in env nn options program; do
     [ -e "$dir/$header.h.c" ] || { echo "$header.h has no example"; exit 1; }
 done
 compiled=0

@@ -3,6 +3,10 @@
 #include "tests/cli/cli_tools.h"
 
 #include <dirent.h>
+#include <inttypes.h>
+
+#include <troupe/checkpoint.h>
+#include "core/hash.h"
 
 static void assert_same_file(const struct scene *scene, const char *a, const char *b, bool same)
 {
@@ -67,6 +71,36 @@ static void deterministic_resumes_repeat_bit_for_bit(void **state)
     resume_deterministic(scene, "--run-dir=b", "--max-steps=280");
     assert_same_file(scene, "a" PARAMS_280, "b" PARAMS_280, true);
     assert_same_file(scene, "a/evaluator.csv", "b/evaluator.csv", true);
+}
+
+/* What a learner of this machine's instruction set arrives at: kernels of another width add in
+ * another order. */
+static uint64_t learned_bits(void)
+{
+    if (__builtin_cpu_supports("avx512f"))
+        return UINT64_C(0xdf08138da6372492);
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return UINT64_C(0x029b2955db9b4d79);
+    return UINT64_C(0xdfdeb14cf4f92efa);
+}
+
+static void dqn_learns_the_same_bits_as_ever(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {DQN_CARTPOLE, "--launch=threads", "--deterministic", "--run-dir=a",
+                          "--seed=5",   "--max-steps=2000", "--grace=60",      NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    char *path = scene_path(scene, "a/learner/learner-00000000000000002000.safetensors");
+    trp_checkpoint *checkpoint;
+    assert_int_equal(trp_checkpoint_read(&checkpoint, path), TRP_OK);
+    float params[4624];
+    assert_int_equal(trp_checkpoint_get(checkpoint, "params", TRP_CHECKPOINT_F32, 4624, params),
+                     TRP_OK);
+    uint64_t bits = hash_bytes(HASH_BYTES_EMPTY, params, sizeof params);
+    if (bits != learned_bits())
+        fail_msg("the parameters are %016" PRIx64 ", were %016" PRIx64, bits, learned_bits());
+    trp_checkpoint_destroy(checkpoint);
+    free(path);
 }
 
 static int is_log(const struct dirent *entry)
@@ -258,6 +292,65 @@ static void a_launch_file_that_does_not_compile_is_shown(void **state)
     free(path);
 }
 
+static void write_source(const struct scene *scene, const char *name, const char *text)
+{
+    char *path = scene_path(scene, name);
+    FILE *file = fopen(path, "we");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+    free(path);
+}
+
+static void a_launch_file_may_be_several_files(void **state)
+{
+    struct scene *scene = *state;
+    setenv("CC", COMPILER, 1);
+    write_source(scene, "said.proto",
+                 "syntax = \"proto3\"; package said; message Word { string text = 1; }");
+    write_source(scene, "word.c",
+                 "#include \"said.pb-c.h\"\n"
+                 "const char *word(void) { return said__word__descriptor.name; }\n");
+    write_source(scene, "main.c",
+                 "#include <math.h>\n#include <stdio.h>\nconst char *word(void);\n"
+                 "int main(int argc, char **argv) { printf(\"%s %.1f %s\\n\", word(), "
+                 "floor(argc + 0.5), argv[0]); return 0; }\n");
+    const char *argv[] = {TROUPE_CLI, "launch", "main.c", "word.c", "said.proto", "--", "x", NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+    assert_file_contains(scene, "out",
+                         "said.Word 2.0 " TROUPE_CLI " launch main.c word.c said.proto --");
+}
+
+static void what_does_not_compile_is_named_with_its_step(void **state)
+{
+    struct scene *scene = *state;
+    setenv("CC", COMPILER, 1);
+    write_source(scene, "main.c", "int other(void); int main(void) { return other(); }\n");
+    write_source(scene, "bad.c", "int other(void) { return undeclared; }\n");
+    write_source(scene, "bad.proto", "syntax = \"proto3\"; message { }");
+    char *dir = scene_path(scene, "inner");
+    assert_int_equal(mkdir(dir, 0700), 0);
+    free(dir);
+    write_source(scene, "a.proto", "syntax = \"proto3\"; message A { }");
+    write_source(scene, "inner/a.proto", "syntax = \"proto3\"; message B { }");
+    const struct {
+        const char *files[3], *words;
+    } rows[] = {
+        {{"main.c", "bad.c"}, "bad.c: "},
+        {{"main.c", "bad.proto"}, "bad.proto: protoc-c failed"},
+        {{"main.c"}, "the program: "},
+        {{"main.c", "lost.c"}, "lost.c: No such file"},
+        {{"main.c", "a.proto", "inner/a.proto"},
+         "inner/a.proto: another .proto file has this name"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *argv[] = {TROUPE_CLI,       "launch",         rows[i].files[0],
+                              rows[i].files[1], rows[i].files[2], NULL};
+        assert_int_equal(scene_run(scene, argv), 1);
+        assert_last_line(scene, "err", rows[i].words);
+    }
+}
+
 static void the_replay_client_inserts_samples_and_updates(void **state)
 {
     struct desk *desk = *state;
@@ -278,6 +371,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         TEST(deterministic_runs_repeat_bit_for_bit),
         TEST(another_seed_is_another_run),
+        TEST(dqn_learns_the_same_bits_as_ever),
         TEST(deterministic_resumes_repeat_bit_for_bit),
         TEST(threads_and_processes_run_the_same_nodes),
         TEST(catch_is_learned_and_can_be_evaluated),
@@ -289,6 +383,8 @@ int main(void)
         TEST(h_means_help_in_the_tool_too),
         TEST(flags_of_the_program_go_after_two_dashes),
         TEST(a_launch_file_that_does_not_compile_is_shown),
+        TEST(a_launch_file_may_be_several_files),
+        TEST(what_does_not_compile_is_named_with_its_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -212,20 +212,6 @@ static void assert_goes_on(struct scene *scene, const struct table *seen)
     assert_true(after.inserts >= stored.inserts);
 }
 
-/* The number before `words` in the last lines of a run. */
-static double summed_up(const struct scene *scene, const char *file, const char *words)
-{
-    char *text = scene_read(scene, file), *line = strstr(text, "  time: ");
-    assert_non_null(line);
-    char *at = strstr(line, words);
-    assert_non_null(at);
-    while (at[-1] >= '0' && at[-1] <= '9')
-        at--;
-    double value = strtod(at, NULL);
-    free(text);
-    return value;
-}
-
 /* Every user of the server has something to say; the terminal need not show it six times. */
 static void assert_complaints_are_few(const struct scene *scene)
 {

@@ -7,6 +7,7 @@
 #include <troupe/troupe.h>
 
 #include "judge.pb-c.h"
+#include "params.pb-c.h" /* of the installed params.proto */
 
 /* ---- an environment: go right until the end of the street ---------------------------------- */
 
@@ -32,14 +33,14 @@ static trp_status street_step(void *state, trp_rng *rng, const void *action,
     return TRP_OK;
 }
 
-static void street_observe(const void *state, void *observation)
+static void street_observe(const void *state, void *const *observations)
 {
-    memcpy(observation, state, sizeof(float));
+    memcpy(observations[0], state, sizeof(float));
 }
 
 static const trp_env_impl street = {
     .spec = {.name = "Street",
-             .observation = {.name = "place", .dtype = TRP_FLOAT32, .rank = 1, .shape = {1}},
+             .observations = {{.name = "place", .dtype = TRP_FLOAT32, .rank = 1, .shape = {1}}},
              .action_kind = TRP_ACTION_DISCRETE,
              .action_count = 2},
     .state_bytes = sizeof(struct street),
@@ -66,11 +67,33 @@ static void judge_judge(User__Judge_Service *service, const User__Board *board,
     judged++;
 }
 
+/* What the judge watches. */
+struct watched {
+    trp_node replay, learner;
+};
+
+/* Code generated here meets the library's own, in this process or in another. */
+static trp_status look_at_parameters(trp_context *context, trp_node learner)
+{
+    ProtobufCService *params;
+    TRP_TRY(trp_dial(context, learner, 0, &troupe__params__descriptor, &params));
+    Troupe__PullRequest request = TROUPE__PULL_REQUEST__INIT;
+    request.client = (char *)"";
+    ProtobufCMessage *message;
+    TRP_TRY(trp_call(params, "Pull", &request.base, &message, NULL));
+    Troupe__PullReply *reply = (Troupe__PullReply *)message;
+    bool some = reply->version > 0 && reply->params.len > 0;
+    troupe__pull_reply__free_unpacked(reply, NULL);
+    return some ? TRP_OK : trp_fail(TRP_INTERNAL, "there are no parameters");
+}
+
 /* Ends the program when every player was judged and the learner has learned. */
-static trp_status judge_wait(trp_context *context, trp_node replay)
+static trp_status judge_wait(trp_context *context, const struct watched *watched)
 {
     trp_channel *channel;
-    trp_status status = trp_context_channel(context, replay, 0, &channel);
+    trp_status status = trp_context_channel(context, watched->replay, 0, &channel);
+    if (status == TRP_OK)
+        status = look_at_parameters(context, watched->learner);
     while (status == TRP_OK && !trp_stop_wait(trp_context_stop(context), 20)) {
         trp_table_info table;
         size_t count;
@@ -84,28 +107,30 @@ static trp_status judge_wait(trp_context *context, trp_node replay)
 static trp_status judge_run(trp_context *context, const void *arg)
 {
     static User__Judge_Service service = USER__JUDGE__INIT(judge_);
-    trp_server *server;
-    trp_status status =
-        trp_server_create(&server, &(trp_server_options){.address = trp_context_address(context)});
-    if (status == TRP_OK)
-        status = trp_server_add(server, &service.base, NULL);
-    if (status == TRP_OK)
-        status = trp_context_serve(context, server);
-    if (status == TRP_OK)
-        status = judge_wait(context, *(const trp_node *)arg);
-    if (trp_context_withdraw(context))
-        trp_server_destroy(server);
-    return status;
+    TRP_TRY(trp_context_serve(context, &service.base, NULL));
+    return judge_wait(context, arg);
 }
+
+/* What a player gets, and what of it may be set: --set player.first=40. */
+struct player {
+    trp_node judge;
+    int32_t first;
+};
+
+static const trp_option player_rows[] = {
+    {TRP_OPTION(struct player, first), .fallback = "30", .min = -100, .max = 100,
+     .help = "the first number on its board"},
+};
+static const trp_option_table player_table = TRP_OPTION_TABLE("player", player_rows, struct player);
 
 static trp_status player_run(trp_context *context, const void *arg)
 {
-    const trp_node *judge = arg;
+    const struct player *player = arg;
     ProtobufCService *service;
-    trp_status status = trp_dial(context, *judge, &user__judge__descriptor, &service);
+    trp_status status = trp_dial(context, player->judge, 0, &user__judge__descriptor, &service);
     if (status != TRP_OK)
         return status;
-    int32_t numbers[] = {40, 1, (int32_t)trp_context_index(context)};
+    int32_t numbers[] = {player->first, 1, (int32_t)trp_context_index(context)};
     User__Board board = USER__BOARD__INIT;
     board.numbers = numbers;
     board.n_numbers = 3;
@@ -138,16 +163,18 @@ static trp_status build(trp_program *program, int argc, char **argv)
     trp_add_actors(program, "actor", 1,
                    &(trp_actor_options){
                        .agent = &agent, .env = "Street", .replay = replay, .params = learner});
+    struct watched watched = {replay, learner};
     trp_node judge = trp_add_node(program, "judge",
                                   &(trp_node_options){.run = judge_run,
-                                                      .arg = &replay,
-                                                      .arg_size = sizeof replay,
-                                                      .uses = &replay,
-                                                      .use_count = 1});
+                                                      .arg = &watched,
+                                                      .arg_size = sizeof watched,
+                                                      .uses = (trp_node[]){replay, learner},
+                                                      .use_count = 2});
     trp_add_node(program, "player",
                  &(trp_node_options){.run = player_run,
-                                     .arg = &judge,
-                                     .arg_size = sizeof judge,
+                                     .arg = &(struct player){.judge = judge},
+                                     .arg_size = sizeof(struct player),
+                                     .options = &player_table,
                                      .uses = &judge,
                                      .use_count = 1,
                                      .count = PLAYERS});

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# The examples, and the shapes of other algorithms (tests/shapes_*.c, toy arithmetic, 100 learner
+# steps), as somebody runs them who has Troupe installed and nothing else: compiled by `troupe launch`
+# from files outside of the tree, in processes and in threads, each to its own end.
+set -euo pipefail
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cmake --install "$BUILD_DIR" --prefix "$dir/usr" >"$dir/log" || { cat "$dir/log"; exit 1; }
+cp examples/*.c examples/*.proto tests/shapes_*.c "$dir"
+cd "$dir"
+export CC="$CC -Wextra -Werror"
+
+# run WORDS FILE...: the program ends well, having said WORDS. It gets the arguments in `args`.
+args=()
+run() {
+    local words=$1 mode name
+    shift
+    name=${1%.c}
+    for mode in processes threads; do
+        timeout 100 usr/bin/troupe launch "$@" -- --launch=$mode --run-dir="$name-$mode" --seed=1 \
+            -- "${args[@]}" >"$name.log" 2>&1 && grep -q -- "$words" "$name.log" ||
+            { echo "$* --launch=$mode, wanted: $words"; cat "$name.log"; exit 1; }
+    done
+}
+
+run 'hello, visitor/2' hello.c hello.proto
+run 'done: consumer/0: the squares add up to 8555' consumers.c work.proto
+run '^.*100 calls in [2-9][0-9] batches' batching.c work.proto
+run 'the call was cancelled' waiting.c work.proto
+grep -q 'waited for the stop' waiting.log
+run 'the target of 195 is reached' own_agent.c
+# A queue in one process, for long: who falls behind on it must not stand still.
+timeout 60 usr/bin/troupe launch own_agent.c -- --launch=threads --run-dir=long --seed=1 \
+    --set evaluator.target_return=501 --set learner.max_steps=3000 >long.log 2>&1 &&
+    grep -q 'done: learner/0: 3000 learner steps done' long.log || { tail -5 long.log; exit 1; }
+run 'the target of 100 is reached' own_learner.c
+run 'the target of 0.9 is reached' own_env.c
+for shape in ppo impala r2d2 sac; do
+    run 'done: learner/0: 100 learner steps done' shapes_$shape.c
+done
+run 'every node that no other uses has ended' shapes_a3c.c
+for mode in processes threads; do
+    grep -q 'learner/1,learner_steps,100,' shapes_a3c-$mode/metrics.csv
+done
+args=(own_learner-processes/replay)
+run 'offline: done: ' offline.c
+run 'done: learner/0: 100 learner steps done' shapes_offline.c

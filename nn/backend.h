@@ -1,4 +1,4 @@
-/* What a backend computes: linear layers and the two elementwise jobs around them. All functions
+/* What a backend computes: linear layers here, the other layers in the headers below. All functions
  * are pure: they keep nothing between calls, so one backend serves any number of threads. Elements
  * are `element_bytes` wide (float, or double in ref_f64), strides count elements. */
 #ifndef TRP_NN_BACKEND_H
@@ -8,9 +8,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum activation { ACTIVATION_NONE, ACTIVATION_RELU, ACTIVATION_TANH };
+#include "activation.h"
+#include "cell.h"
+#include "conv.h"
+#include "layers.h"
 
-/* y = activation(x * w + bias), w[inputs][outputs]. */
+/* y = activation(x * w + bias), w[inputs][outputs]; no activation that keeps its input. */
 struct forward_job {
     const void *x, *w, *bias;
     void *y;
@@ -60,6 +63,10 @@ struct backend {
     void (*forward)(const struct forward_job *job);
     void (*backward)(const struct backward_job *job);
     void (*dueling)(const struct dueling_job *job);
+    const struct activation_kernels *activation; /* these four: NULL in onednn */
+    const struct cell_kernels *cell;
+    const struct conv_kernels *conv;
+    const struct layer_kernels *layer;
     /* The rest is for floats only: NULL in ref_f64. */
     void (*activate)(enum activation activation, float *y, size_t stride, size_t rows,
                      size_t columns);

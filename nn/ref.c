@@ -3,32 +3,38 @@
 #include "ref.h"
 
 #include <math.h>
+#include <string.h>
 
 #define REAL       float
 #define NAME(name) name##_f32
-#define TANH       tanhf
+#define MATH(name) name##f
+#include "ref_activation.h"
+#include "ref_cell.h"
+#include "ref_conv.h"
+#include "ref_layers.h"
 #include "ref_real.h"
 #undef REAL
 #undef NAME
-#undef TANH
+#undef MATH
 
 #define REAL       double
 #define NAME(name) name##_f64
-#define TANH       tanh
+#define MATH(name) name
+#include "ref_activation.h"
+#include "ref_cell.h"
+#include "ref_conv.h"
+#include "ref_layers.h"
 #include "ref_real.h"
 #undef REAL
 #undef NAME
-#undef TANH
+#undef MATH
 
 static void activate_f32(enum activation activation, float *y, size_t stride, size_t rows,
                          size_t columns)
 {
     for (size_t row = 0; row < rows; row++, y += stride)
         for (size_t column = 0; column < columns; column++)
-            if (activation == ACTIVATION_RELU)
-                y[column] = y[column] < 0 ? 0 : y[column];
-            else if (activation == ACTIVATION_TANH)
-                y[column] = tanhf(y[column]);
+            y[column] = activated_f32(activation, y[column]);
 }
 
 static void adam_f32(const struct adam_job *job)
@@ -63,6 +69,10 @@ const struct backend backend_ref_f32 = {
     .forward = forward_f32,
     .backward = backward_f32,
     .dueling = dueling_f32,
+    .activation = &activation_kernels_f32,
+    .cell = &cell_kernels_f32,
+    .conv = &conv_kernels_f32,
+    .layer = &layer_kernels_f32,
     .activate = activate_f32,
     .adam = adam_f32,
     .norm2 = norm2_f32,
@@ -75,4 +85,8 @@ const struct backend backend_ref_f64 = {
     .forward = forward_f64,
     .backward = backward_f64,
     .dueling = dueling_f64,
+    .activation = &activation_kernels_f64,
+    .cell = &cell_kernels_f64,
+    .conv = &conv_kernels_f64,
+    .layer = &layer_kernels_f64,
 };

@@ -16,19 +16,8 @@ static void NAME(forward)(const struct forward_job *job)
             REAL sum = bias[o];
             for (size_t i = 0; i < job->inputs; i++)
                 sum += x[row * job->x_stride + i] * w[i * job->outputs + o];
-            if (job->activation == ACTIVATION_RELU)
-                sum = sum < 0 ? 0 : sum; /* a NaN stays one */
-            else if (job->activation == ACTIVATION_TANH)
-                sum = TANH(sum);
-            y[row * job->y_stride + o] = sum;
+            y[row * job->y_stride + o] = NAME(activated)(job->activation, sum);
         }
-}
-
-static REAL NAME(gate_slope)(enum activation gate, REAL x)
-{
-    if (gate == ACTIVATION_RELU)
-        return x > 0;
-    return gate == ACTIVATION_TANH ? 1 - x * x : 1;
 }
 
 static void NAME(backward_weights)(const struct backward_job *job)
@@ -63,8 +52,7 @@ static void NAME(backward)(const struct backward_job *job)
             REAL sum = 0;
             for (size_t o = 0; o < job->outputs; o++)
                 sum += dy[row * job->dy_stride + o] * w[i * job->outputs + o];
-            dx[row * job->dx_stride + i] =
-                sum * NAME(gate_slope)(job->gate, x[row * job->x_stride + i]);
+            dx[row * job->dx_stride + i] = sum * NAME(slope)(job->gate, x[row * job->x_stride + i]);
         }
 }
 

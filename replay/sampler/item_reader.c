@@ -218,7 +218,6 @@ static trp_status item_column_build(trp_item_reader *reader, const struct wire_c
 static void item_begin(trp_item_reader *reader, const struct wire_entry *entry)
 {
     const struct wire_item *item = &reader->response.lists.items[entry->item];
-    sample_begin(&reader->lists, &reader->response, entry);
     free(reader->table);
     reader->table = xcalloc(1, item->table.size + 1);
     if (item->table.size)
@@ -229,7 +228,8 @@ static void item_begin(trp_item_reader *reader, const struct wire_entry *entry)
 
 static trp_status item_build(trp_item_reader *reader, trp_item_data *out)
 {
-    const struct wire_item *item = &reader->lists.items[0];
+    struct wire_item *item = &reader->lists.items[0];
+    TRP_TRY(wire_item_columns(&reader->lists, item));
     if (item->column_count > reader->column_capacity) {
         reader->column_capacity = item->column_count;
         reader->columns = xrealloc(reader->columns, item->column_count * sizeof *reader->columns);
@@ -277,7 +277,7 @@ trp_status trp_item_reader_next(trp_item_reader *reader, trp_item_data *item, bo
                             reader->open ? "begins before the last one ended" : "has no info");
         if (entry->has_info)
             item_begin(reader, entry);
-        TRP_TRY(sample_add_chunks(&reader->lists, &reader->response, entry));
+        TRP_TRY(sample_add(&reader->lists, &reader->response, entry));
         if (!entry->end_of_sequence)
             continue;
         reader->open = false;

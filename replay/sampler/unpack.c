@@ -264,23 +264,29 @@ static trp_status drop_message(struct unpacker *unpacker)
 
 /* ---- entries --------------------------------------------------------------------------------- */
 
-/* A part of a sample: joins the open one, which may end with it. */
-static trp_status fill_part(struct unpacker *unpacker, struct batch *batch)
+/* A sample that is an item, and all chunks, of `lists`. */
+static trp_status fill_item(struct unpacker *unpacker, struct wire_lists *lists, uint32_t item,
+                            const struct wire_draw *draw, struct batch *batch)
 {
-    const struct wire_entry *entry = &unpacker->response.entries[0];
+    TRP_TRY(wire_item_columns(lists, &lists->items[item]));
+    return unpacker_decode_sample(unpacker, lists, &lists->items[item], draw, batch);
+}
+
+/* A part of a sample: joins the open one, which may end with it. */
+static trp_status fill_part(struct unpacker *unpacker, const struct wire_entry *entry,
+                            struct batch *batch)
+{
     struct wire_lists *lists = &unpacker->open.lists;
     if (entry->has_info) {
         open_clear(unpacker);
         unpacker->open.begun = true;
         unpacker->open.draw = entry->draw;
-        sample_begin(lists, &unpacker->response, entry);
     }
-    TRP_TRY(sample_add_chunks(lists, &unpacker->response, entry));
-    unpacker->needed |= entry->chunk_count > 0;
+    TRP_TRY(sample_add(lists, &unpacker->response, entry));
+    unpacker->needed = true;
     if (!entry->end_of_sequence)
         return TRP_OK;
-    trp_status status =
-        unpacker_decode_sample(unpacker, lists, &lists->items[0], &unpacker->open.draw, batch);
+    trp_status status = fill_item(unpacker, lists, 0, &unpacker->open.draw, batch);
     open_clear(unpacker);
     return status;
 }
@@ -293,11 +299,9 @@ static trp_status fill_decoded(struct unpacker *unpacker, trp_bytes response, st
     if (entry->has_info == unpacker->open.begun)
         return trp_fail(TRP_INVALID_ARGUMENT, "a sample %s",
                         entry->has_info ? "begins before the last one ended" : "has no info");
-    const struct wire_lists *lists = &unpacker->response.lists;
     if (entry->has_info && entry->end_of_sequence)
-        return unpacker_decode_sample(unpacker, lists, &lists->items[entry->item], &entry->draw,
-                                      batch);
-    return fill_part(unpacker, batch);
+        return fill_item(unpacker, &unpacker->response.lists, entry->item, &entry->draw, batch);
+    return fill_part(unpacker, entry, batch);
 }
 
 bool unpacker_copy_sample(struct unpacker *unpacker, const struct raw_sample *raw,

@@ -31,8 +31,7 @@ trp_status service_serve(struct service *service, trp_server *server)
 
 void service_init(struct service *service, struct engine *engine, uint64_t held_bytes_max)
 {
-    *service = (struct service){
-        .engine = engine, .group = 1, .held_bytes_max = held_bytes_max, .insert.lists.lazy = true};
+    *service = (struct service){.engine = engine, .group = 1, .held_bytes_max = held_bytes_max};
     for (size_t i = 0; i < engine_table_count(engine); i++)
         service_table_added(service, engine_table(engine, i));
 }

@@ -137,8 +137,7 @@ static void template_set(struct trajectory_builder *builder, const struct wire_l
 {
     struct trajectory_template *last = &builder->last;
     last->slot_count = 0;
-    if (item->trajectory.size == 0 || item->trajectory.size > TEMPLATE_BYTES_MAX ||
-        lists->slice_count > TEMPLATE_SLOTS_MAX)
+    if (item->trajectory.size > TEMPLATE_BYTES_MAX || lists->slice_count > TEMPLATE_SLOTS_MAX)
         return;
     for (uint32_t i = 0; i < lists->slice_count; i++) {
         const struct wire_slice *slice = &lists->slices[i];

@@ -148,26 +148,13 @@ trp_status cutter_cut(struct cutter *cutter, const struct wire_slice *slice,
 
 /* ---- samples in several entries ------------------------------------------------------------ */
 
-void sample_begin(struct wire_lists *to, const struct wire_sample_response *from,
-                  const struct wire_entry *entry)
+trp_status sample_add(struct wire_lists *to, const struct wire_sample_response *from,
+                      const struct wire_entry *entry)
 {
-    const struct wire_item *item = &from->lists.items[entry->item];
-    wire_lists_clear(to);
-    struct wire_item *copy = wire_push_item(to);
-    *copy = *item;
-    copy->table = copy->trajectory = (trp_bytes){0};
-    copy->column_first = copy->column_count = 0;
-    for (uint32_t i = 0; i < item->column_count; i++) {
-        const struct wire_column *column = &from->lists.columns[item->column_first + i];
-        wire_push_column(to)->squeeze = column->squeeze;
-        for (uint32_t j = 0; j < column->slice_count; j++)
-            *wire_push_slice(to) = from->lists.slices[column->slice_first + j];
+    if (entry->has_info) {
+        wire_lists_clear(to);
+        *wire_push_item(to) = from->lists.items[entry->item];
     }
-}
-
-trp_status sample_add_chunks(struct wire_lists *to, const struct wire_sample_response *from,
-                             const struct wire_entry *entry)
-{
     if (to->chunk_count + (uint64_t)entry->chunk_count > MESSAGE_ITEMS_MAX)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "a sample of more than %d chunks",
                         MESSAGE_ITEMS_MAX);

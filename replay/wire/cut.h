@@ -51,14 +51,10 @@ trp_status cutter_cut(struct cutter *cutter, const struct wire_slice *slice,
 /* INVALID_ARGUMENT: the tensor, which has at least one dimension, has not the slice's rows. */
 trp_status slice_in_tensor(const struct wire_slice *slice, const struct wire_tensor *tensor);
 
-/* Copies the item of `entry`, which has info, of a decoded response to the emptied lists `to`: a
- * sample may be spread over entries and messages. Its table's name is not copied. */
-void sample_begin(struct wire_lists *to, const struct wire_sample_response *from,
-                  const struct wire_entry *entry);
-
-/* Adds the entry's chunks, whose bytes stay where they are. RESOURCE_EXHAUSTED: a sample of more
- * than MESSAGE_ITEMS_MAX. */
-trp_status sample_add_chunks(struct wire_lists *to, const struct wire_sample_response *from,
-                             const struct wire_entry *entry);
+/* A sample may be spread over entries and messages: adds the chunks of `entry` of a decoded
+ * response to the lists `to`, which are emptied and get its item first if it has info. All bytes
+ * stay where they are. RESOURCE_EXHAUSTED: a sample of more than MESSAGE_ITEMS_MAX chunks. */
+trp_status sample_add(struct wire_lists *to, const struct wire_sample_response *from,
+                      const struct wire_entry *entry);
 
 #endif

@@ -79,7 +79,7 @@ void wire_lists_cleanup(struct wire_lists *lists)
     free(lists->items);
     free(lists->columns);
     free(lists->slices);
-    *lists = (struct wire_lists){.lazy = lists->lazy};
+    *lists = (struct wire_lists){0};
 }
 
 void wire_push_key(struct wire_keys *keys, uint64_t key)
@@ -245,8 +245,6 @@ static trp_status trajectory_decode(trp_bytes bytes, struct wire_lists *lists,
 
 trp_status wire_item_columns(struct wire_lists *lists, struct wire_item *item)
 {
-    if (item->trajectory.size == 0)
-        return TRP_OK;
     lists->column_count = lists->slice_count = 0;
     item->column_first = item->column_count = 0;
     return decode_end("a FlatTrajectory", item->trajectory.size,
@@ -281,8 +279,6 @@ trp_status item_decode(trp_bytes bytes, struct wire_lists *lists)
             item->times_sampled = (int32_t)field.value;
         else if (field.tag == TAG(7, LEN))
             TRP_TRY(timestamp_decode(field.bytes, &item->inserted_at_ns));
-        else if (field.tag == TAG(8, LEN) && !lists->lazy)
-            TRP_TRY(trajectory_decode(field.bytes, lists, item));
         else if (field.tag == TAG(8, LEN) && item->trajectory.size > 0) /* legal, but nobody's */
             return trp_fail(TRP_INVALID_ARGUMENT, "item %" PRIu64 " has two trajectories",
                             item->key);
@@ -319,6 +315,7 @@ void put_item(struct writer *writer, uint32_t number, const struct wire_lists *l
 {
     size_t end = writer_mark(writer);
     put_lists_trajectory(writer, lists, item);
+    put_bytes(writer, item->trajectory);
     put_len_header(writer, 8, end);
     put_item_head(writer, item);
     put_len_header(writer, number, end);

@@ -161,7 +161,7 @@ void wire_insert_request_cleanup(struct wire_insert_request *request)
     free(request->joined);
     free(request->visible);
     free(request->resolved);
-    *request = (struct wire_insert_request){.lists.lazy = request->lists.lazy};
+    *request = (struct wire_insert_request){0};
 }
 
 void wire_insert_request_trim(struct wire_insert_request *request, size_t bytes)

@@ -95,7 +95,7 @@ struct wire_item {
     int64_t inserted_at_ns;
     uint64_t policy_version;             /* ours, field 1000; 0: not said */
     uint32_t column_first, column_count; /* in wire_lists.columns */
-    trp_bytes trajectory; /* decoded lazily: the FlatTrajectory that the columns are in */
+    trp_bytes trajectory;                /* decoded: the FlatTrajectory that the columns are in */
 };
 
 /* The arrays that a message's parts lie in; grown, never shrunk. A zeroed struct is empty. */
@@ -106,7 +106,6 @@ struct wire_lists {
     struct wire_slice *slices;
     uint32_t chunk_count, item_count, column_count, slice_count;
     uint32_t chunk_capacity, item_capacity, column_capacity, slice_capacity;
-    bool lazy; /* decoders leave columns to wire_item_columns() */
 };
 
 /* Appends a zeroed element; valid until the next push to the same array. A column belongs to the
@@ -118,9 +117,8 @@ struct wire_slice *wire_push_slice(struct wire_lists *lists);
 void wire_lists_clear(struct wire_lists *lists); /* keeps the memory */
 void wire_lists_cleanup(struct wire_lists *lists);
 
-/* Decodes the columns of an item that was decoded lazily, dropping those of the item before (so
- * that only one item's are there at a time). INVALID_ARGUMENT, RESOURCE_EXHAUSTED as the decoder.
- */
+/* Decodes the columns of a decoded item, dropping those of the item before (so that only one item's
+ * are there at a time). INVALID_ARGUMENT, RESOURCE_EXHAUSTED as the decoder. */
 trp_status wire_item_columns(struct wire_lists *lists, struct wire_item *item);
 
 /* 64-bit keys, grown like the lists. */

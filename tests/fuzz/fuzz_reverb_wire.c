@@ -72,6 +72,35 @@ static bool find_placed(struct wire_insert_request *request, trp_bytes memory)
     return true;
 }
 
+/* An item's columns encode to those that they are. */
+static void walk_columns(struct wire_lists *lists, const struct wire_item *item)
+{
+    struct wire_insert_request again = {0}, one = {.lists = *lists};
+    struct wire_item alone = *item;
+    trp_message *message;
+    one.lists.items = &alone;
+    one.lists.item_count = 1;
+    one.lists.chunk_count = 0;
+    trp_status status = wire_item_columns(&one.lists, &alone);
+    alone.trajectory.size = 0;
+    if (status == TRP_OK && wire_insert_request_encode(&one, &message) == TRP_OK) {
+        status = wire_insert_request_decode((const trp_bytes[]){message_bytes(message)}, 1, &again);
+        assert(status == TRP_OK);
+        status = wire_item_columns(&again.lists, &again.lists.items[0]);
+        assert(status == TRP_OK);
+        assert(again.lists.items[0].column_count == alone.column_count);
+        assert(again.lists.slice_count == one.lists.slice_count);
+        for (uint32_t i = 0; i < one.lists.slice_count; ++i)
+            assert(again.lists.slices[i].chunk_key == one.lists.slices[i].chunk_key);
+        trp_message_destroy(message);
+    }
+    lists->columns = one.lists.columns;
+    lists->column_capacity = one.lists.column_capacity;
+    lists->slices = one.lists.slices;
+    lists->slice_capacity = one.lists.slice_capacity;
+    wire_insert_request_cleanup(&again);
+}
+
 static void insert_request(trp_bytes bytes)
 {
     struct wire_insert_request first = {0}, second = {0};
@@ -84,13 +113,14 @@ static void insert_request(trp_bytes bytes)
             assert(status == TRP_OK);
             assert(second.lists.item_count == first.lists.item_count);
             assert(second.lists.chunk_count == first.lists.chunk_count);
-            assert(second.lists.slice_count == first.lists.slice_count);
             assert(second.keep.count == first.keep.count);
             for (uint32_t i = 0; i < first.lists.item_count; ++i) {
                 const struct wire_item *a = &first.lists.items[i], *b = &second.lists.items[i];
                 assert(a->key == b->key);
                 assert(memcmp(&a->priority, &b->priority, sizeof a->priority) == 0);
                 assert(a->table.size == b->table.size);
+                assert(a->trajectory.size == b->trajectory.size);
+                walk_columns(&first.lists, a);
             }
             trp_message_destroy(message);
         }

@@ -334,7 +334,8 @@ static inline uint32_t read_samples(trp_message *message, struct sampled *out, u
         const struct wire_entry *entry = &response.entries[i];
         assert_true(entry->has_info);
         assert_true(entry->end_of_sequence);
-        const struct wire_item *item = &response.lists.items[entry->item];
+        struct wire_item *item = &response.lists.items[entry->item];
+        assert_int_equal(wire_item_columns(&response.lists, item), TRP_OK);
         assert_in_range(item->column_count, 1, 100);
         assert_true(item->inserted_at_ns > 0);
         out[i] = (struct sampled){.key = item->key,

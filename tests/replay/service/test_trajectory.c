@@ -79,9 +79,8 @@ static int teardown(void **state)
 }
 
 /* A decoded item; `bytes` have to stay. */
-static struct wire_item *decode_item(struct world *world, trp_message *message, bool lazy)
+static struct wire_item *decode_item(struct world *world, trp_message *message)
 {
-    world->request.lists.lazy = lazy;
     trp_bytes bytes = {trp_message_data(message), trp_message_size(message)};
     assert_int_equal(wire_insert_request_decode(&bytes, 1, &world->request), TRP_OK);
     assert_int_equal(world->request.lists.item_count, 1);
@@ -168,7 +167,7 @@ static void assert_encodes(struct world *world, const struct trajectory_builder 
     trajectory_encode(trajectory, builder->chunks, &encoded);
     make_item(&plain, shape, seqs);
     trp_message *message = encode_item(&plain);
-    const struct wire_item *item = decode_item(world, message, true);
+    const struct wire_item *item = decode_item(world, message);
     assert_int_equal(item->trajectory.size, encoded.size);
     assert_memory_equal(item->trajectory.data, encoded.data, encoded.size);
     for (int i = 0; i < CHUNKS; ++i)
@@ -209,9 +208,8 @@ static void a_builder_that_remembers_builds_what_a_fresh_one_does(void **state)
         trp_message *message = encode_item(&request);
 
         struct trajectory_builder fresh = {0};
-        struct wire_item *item = decode_item(world, message, false);
+        struct wire_item *item = decode_item(world, message);
         trp_status expected = trajectory_build(&fresh, &world->request.lists, item, &world->set);
-        item = decode_item(world, message, true);
         trp_status status = trajectory_build(&going, &world->request.lists, item, &world->set);
         assert_int_equal(status, expected);
         if (status == TRP_OK) {
@@ -241,7 +239,7 @@ static void a_like_item_over_lesser_chunks_is_not_taken_for_the_last(void **stat
         uint64_t keys[CHUNKS] = {trial ? world->keys[CHUNKS - 1] : world->keys[0]};
         make_item(&request, &shape, keys);
         trp_message *message = encode_item(&request);
-        struct wire_item *item = decode_item(world, message, true);
+        struct wire_item *item = decode_item(world, message);
         trp_status status = trajectory_build(&builder, &world->request.lists, item, &world->set);
         assert_int_equal(status, trial ? TRP_INVALID_ARGUMENT : TRP_OK);
         trp_message_destroy(message);

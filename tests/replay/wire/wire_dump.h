@@ -54,10 +54,8 @@ static inline void dump_request(struct buffer *out, const struct wire_insert_req
     for (uint32_t i = 0; i < lists->item_count; i++) {
         dump_number(out, lists->items[i].key);
         dump_bytes(out, lists->items[i].table.data, lists->items[i].table.size);
-        dump_number(out, lists->items[i].column_count);
+        dump_bytes(out, lists->items[i].trajectory.data, lists->items[i].trajectory.size);
     }
-    for (uint32_t i = 0; i < lists->slice_count; i++)
-        dump_number(out, lists->slices[i].chunk_key);
     for (uint32_t i = 0; i < request->keep.count; i++)
         dump_number(out, request->keep.keys[i]);
 }

@@ -177,9 +177,10 @@ static void check_slice(struct peer *peer, const struct wire_chunk *chunk,
     free(data);
 }
 
-static void take_item(struct peer *peer, struct stream_state *state, const struct wire_lists *lists,
-                      const struct wire_item *item)
+static void take_item(struct peer *peer, struct stream_state *state, struct wire_lists *lists,
+                      struct wire_item *item)
 {
+    assert_int_equal(wire_item_columns(lists, item), TRP_OK);
     assert_true(peer->item_count < ITEMS_MAX);
     struct got_item *got = &peer->items[peer->item_count++];
     *got = (struct got_item){.key = item->key, .priority = item->priority};

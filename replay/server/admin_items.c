@@ -422,7 +422,7 @@ static void entry_describe(struct fetch_entry *entry, const struct engine_table 
     trajectory_encode(item->trajectory, item->chunks, trajectories);
     parts->item = &entry->head;
     parts->draw.table_size = table->facts->size;
-    parts->trajectory.size = trajectories->size - before;
+    entry->head.trajectory.size = trajectories->size - before;
 }
 
 static trp_status entry_read_chunks(struct fetch_work *work, struct engine_table *table,
@@ -456,8 +456,8 @@ static trp_status entries_encode(struct fetch_work *work, struct engine_table *t
     const uint8_t *trajectory = trajectories.data;
     for (uint32_t i = 0; i < count; i++) {
         parts[i].slots = slot;
-        parts[i].trajectory.data = trajectory;
-        trajectory += parts[i].trajectory.size;
+        entries[i].head.trajectory.data = trajectory;
+        trajectory += entries[i].head.trajectory.size;
         for (uint32_t j = 0; j < parts[i].slot_count; j++) {
             const struct chunk *chunk = entries[i].item->chunks[entries[i].chunk_first + j];
             *slot++ = (struct wire_slot){.key = chunk->seq, .size = chunk->size};

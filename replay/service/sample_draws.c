@@ -36,8 +36,7 @@ static size_t push_sample(struct sample_stream *stream, struct draws *draws,
                             .chunk_count = item->trajectory->chunk_count,
                             .handed = handed};
     stream->transport->put_trajectory(item, &draws->trajectories);
-    drawn->trajectory_at = before;
-    drawn->trajectory_size = (uint32_t)(draws->trajectories.size - before);
+    drawn->info.trajectory.size = draws->trajectories.size - before;
     for (uint32_t i = 0; i < drawn->chunk_count; i++) {
         struct chunk *chunk = item->chunks[i];
         draws->chunks = array_room(draws->chunks, draws->chunk_count, &draws->chunk_capacity,
@@ -47,7 +46,7 @@ static size_t push_sample(struct sample_stream *stream, struct draws *draws,
         draws->unknown |= !engine_chunk_prefetch(stream->service->engine, chunk, &draws->fetch);
         bytes += chunk->size;
     }
-    return bytes + drawn->trajectory_size;
+    return bytes + drawn->info.trajectory.size;
 }
 
 /* Up to `count` draws, whose chunks the processor fetches while it goes on drawing: they are
@@ -137,6 +136,11 @@ void sample_stream_draw(struct sample_stream *stream)
         stream->first = draws;
     stream->last = draws;
     draw_batch(stream, draws);
+    const uint8_t *trajectory = draws->trajectories.data; /* they stay there from here on */
+    for (uint32_t i = 0; i < draws->drawn_count; i++) {
+        draws->drawn[i].info.trajectory.data = trajectory;
+        trajectory += draws->drawn[i].info.trajectory.size;
+    }
     draws_fetch(stream, draws);
     draws->cold = draws->fetching;
 }

@@ -215,8 +215,6 @@ static trp_status shared_put_entry(struct shared_stream *stream, const struct dr
 {
     const struct draws *draws = stream->base.first;
     struct shared_builder *builder = &stream->base.service->builder;
-    trp_bytes trajectory = {draws->trajectories.data + drawn->trajectory_at,
-                            drawn->trajectory_size};
     struct shared_entry entry = {
         .key = drawn->info.key,
         .priority = drawn->info.priority,
@@ -225,7 +223,8 @@ static trp_status shared_put_entry(struct shared_stream *stream, const struct dr
         .policy_version = drawn->info.policy_version,
         .times_sampled = drawn->info.times_sampled,
         .rate_limited = drawn->draw.rate_limited,
-        .trajectory = shared_builder_trajectory(builder, trajectory, drawn->chunk_count),
+        .trajectory =
+            shared_builder_trajectory(builder, drawn->info.trajectory, drawn->chunk_count),
         .chunk_first =
             (uint32_t)(builder->arrays[SHARED_CHUNKS].size / sizeof(struct shared_chunk)),
     };

@@ -255,11 +255,8 @@ static void entry_cut(struct sample_stream *stream, struct wire_entry_parts *par
     const struct drawn *drawn = &draws->drawn[draws->drawn_next];
     uint32_t end = drawn->chunk_first + drawn->chunk_count;
     *parts = (struct wire_entry_parts){.draw = drawn->draw};
-    if (draws->chunk_next == drawn->chunk_first) {
+    if (draws->chunk_next == drawn->chunk_first)
         parts->item = &drawn->info;
-        parts->trajectory =
-            (trp_bytes){draws->trajectories.data + drawn->trajectory_at, drawn->trajectory_size};
-    }
     parts->slots = service->slots + cut->slots;
     while (draws->chunk_next < end && cut->bytes <= SAMPLE_RESPONSE_BYTES_MAX) {
         service->slots[cut->slots++] = chunk_cut(draws->chunks[draws->chunk_next++], cut);
@@ -267,7 +264,7 @@ static void entry_cut(struct sample_stream *stream, struct wire_entry_parts *par
     }
     parts->end_of_sequence = draws->chunk_next == end;
     draws->drawn_next += parts->end_of_sequence;
-    cut->bytes += parts->trajectory.size;
+    cut->bytes += parts->item ? parts->item->trajectory.size : 0;
 }
 
 /* Entries for one message. Chunks that were on the disk may be there only again before they

@@ -14,10 +14,8 @@
 
 /* A sample that has not left completely. */
 struct drawn {
-    struct wire_item info;
+    struct wire_item info; /* its trajectory is in draws.trajectories */
     struct wire_draw draw;
-    size_t trajectory_at; /* in draws.trajectories, which may be more than 4 GiB */
-    uint32_t trajectory_size;
     uint32_t chunk_first, chunk_count; /* in draws.chunks, a reference each */
     uint64_t handed;                   /* delivery_end() after this draw */
 };

@@ -290,8 +290,8 @@ trp_status item_decode(trp_bytes bytes, struct wire_lists *lists)
     return reader_status(&reader);
 }
 
-static void put_lists_trajectory(struct writer *writer, const struct wire_lists *lists,
-                                 const struct wire_item *item)
+void put_columns(struct writer *writer, const struct wire_lists *lists,
+                 const struct wire_item *item)
 {
     for (uint32_t i = item->column_count; i-- > 0;) {
         const struct wire_column *column = &lists->columns[item->column_first + i];
@@ -308,15 +308,4 @@ static void put_lists_trajectory(struct writer *writer, const struct wire_lists 
         }
         put_len_header(writer, 1, column_end);
     }
-}
-
-void put_item(struct writer *writer, uint32_t number, const struct wire_lists *lists,
-              const struct wire_item *item)
-{
-    size_t end = writer_mark(writer);
-    put_lists_trajectory(writer, lists, item);
-    put_bytes(writer, item->trajectory);
-    put_len_header(writer, 8, end);
-    put_item_head(writer, item);
-    put_len_header(writer, number, end);
 }

@@ -131,12 +131,11 @@ trp_status chunk_read(trp_bytes bytes, struct wire_chunk *chunk);
 trp_status chunk_decode(trp_bytes bytes, struct wire_lists *lists);
 trp_status item_decode(trp_bytes bytes, struct wire_lists *lists);
 
-/* Keys, packed, and a chunk as field `number`; an item with its lists' trajectory as field
- * `number`. */
+/* Keys, packed, and a chunk as field `number`; the columns that an item has in the lists. */
 void put_keys(struct writer *writer, uint32_t number, const struct wire_keys *keys);
 void put_chunk(struct writer *writer, uint32_t number, const struct wire_chunk *chunk);
-void put_item(struct writer *writer, uint32_t number, const struct wire_lists *lists,
-              const struct wire_item *item);
+void put_columns(struct writer *writer, const struct wire_lists *lists,
+                 const struct wire_item *item);
 
 /* Everything of a chunk but its key; NULL: all of it here. */
 struct referring;
@@ -163,6 +162,20 @@ static inline __attribute__((always_inline)) void put_item_head(struct writer *w
     put_double_field(writer, 5, item->priority);
     put_bytes_field(writer, 2, item->table);
     put_varint_field(writer, 1, item->key);
+}
+
+/* All of it, as field `number`. */
+static inline __attribute__((always_inline)) void put_item(struct writer *writer, uint32_t number,
+                                                           const struct wire_lists *lists,
+                                                           const struct wire_item *item)
+{
+    size_t end = writer_mark(writer);
+    if (item->column_count > 0)
+        put_columns(writer, lists, item);
+    put_bytes(writer, item->trajectory);
+    put_len_header(writer, 8, end);
+    put_item_head(writer, item);
+    put_len_header(writer, number, end);
 }
 
 #endif

@@ -342,11 +342,7 @@ static inline __attribute__((always_inline)) void put_info(struct writer *writer
     put_varint_field(writer, 4, parts->draw.rate_limited);
     put_varint_field(writer, 3, (uint64_t)parts->draw.table_size);
     put_double_field(writer, 2, parts->draw.probability);
-    size_t end = writer_mark(writer);
-    put_bytes(writer, parts->trajectory);
-    put_len_header(writer, 8, end);
-    put_item_head(writer, parts->item);
-    put_len_header(writer, 1, end);
+    put_item(writer, 1, NULL, parts->item);
 }
 
 static inline __attribute__((always_inline)) void put_entry(struct writer *writer,

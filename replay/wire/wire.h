@@ -262,9 +262,8 @@ struct wire_slot {
 
 /* One SampleEntry being built. */
 struct wire_entry_parts {
-    const struct wire_item *item; /* NULL: no info; its columns are not looked at */
+    const struct wire_item *item; /* with its trajectory, not its columns; NULL: no info */
     struct wire_draw draw;
-    trp_bytes trajectory; /* an encoded FlatTrajectory */
     struct wire_slot *slots;
     uint32_t slot_count;
     bool end_of_sequence;

@@ -584,9 +584,10 @@ static void a_sample_response_decodes_and_encodes(void **state)
     assert_int_equal(chunk->key, 7);
 
     struct wire_slot slot = {.key = chunk->key, .size = chunk->tail.size};
+    assert_int_equal(item->trajectory.size, 8);
+    assert_memory_equal(item->trajectory.data, hex_bytes("0a060a0408071801", trajectory).data, 8);
     struct wire_entry_parts parts = {.item = item,
                                      .draw = entry->draw,
-                                     .trajectory = hex_bytes("0a060a0408071801", trajectory),
                                      .slots = &slot,
                                      .slot_count = 1,
                                      .end_of_sequence = true};
@@ -600,13 +601,12 @@ static void a_sample_response_decodes_and_encodes(void **state)
 static void a_sample_may_be_spread_over_entries(void **state)
 {
     (void)state;
-    struct wire_item item = {.key = 1, .table = text("t")};
-    struct wire_slot slots[2] = {{.key = 300, .size = 2}, {.key = 301, .size = 0}};
     uint8_t trajectory[16];
+    struct wire_item item = {
+        .key = 1, .table = text("t"), .trajectory = hex_bytes("0a060a0408071801", trajectory)};
+    struct wire_slot slots[2] = {{.key = 300, .size = 2}, {.key = 301, .size = 0}};
     struct wire_entry_parts parts[] = {
-        {.item = &item,
-         .draw = {.probability = 0.5, .table_size = 7, .rate_limited = true},
-         .trajectory = hex_bytes("0a060a0408071801", trajectory)},
+        {.item = &item, .draw = {.probability = 0.5, .table_size = 7, .rate_limited = true}},
         {.slots = slots, .slot_count = 2},
         {.end_of_sequence = true}};
     trp_message *message;

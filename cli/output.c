@@ -29,9 +29,7 @@ void grid_add(struct grid *grid, const char *format, ...)
     char *cell = size < 0 ? xstrdup("?") : printable((trp_bytes){(uint8_t *)text, (size_t)size});
     if (size >= 0)
         free(text);
-    if (grid->count == grid->capacity)
-        grid->cells = array_grow(grid->cells, &grid->capacity, sizeof *grid->cells);
-    grid->cells[grid->count++] = cell;
+    *ARRAY_PUSH(grid->cells, grid->count, grid->capacity) = cell;
 }
 
 void grid_heads(struct grid *grid, const char *const *heads)

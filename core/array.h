@@ -10,15 +10,19 @@
  * least. */
 void *array_grow(void *array, uint32_t *capacity, size_t element_bytes);
 
-/* The same where `count` elements leave no room for one more:
- *
- *     list->at = array_room(list->at, list->count, &list->capacity, sizeof *list->at);
- *     list->at[list->count++] = element;
- */
+/* The same where `count` elements leave no room for one more. */
 static inline void *array_room(void *array, uint32_t count, uint32_t *capacity,
                                size_t element_bytes)
 {
     return count < *capacity ? array : array_grow(array, capacity, element_bytes);
 }
+
+/* Where one more element of an array goes, which is counted; its bytes are the caller's to set. The
+ * arguments are evaluated more than once:
+ *
+ *     *ARRAY_PUSH(list->at, list->count, list->capacity) = element;
+ */
+#define ARRAY_PUSH(array, count, capacity)                                                         \
+    ((array) = array_room((array), (count), &(capacity), sizeof *(array)), &(array)[(count)++])
 
 #endif

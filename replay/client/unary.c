@@ -178,8 +178,7 @@ trp_status trp_replay_tables(trp_channel *channel, trp_table_info **tables, size
     TRP_TRY(fetch_server_info(channel, timeout_ms, &reply, &reader));
     trp_status status;
     while ((status = info_next(&reader, &table, &more)) == TRP_OK && more) {
-        *tables = array_room(*tables, *count, &capacity, sizeof **tables);
-        (*tables)[(*count)++] = table.info;
+        *ARRAY_PUSH(*tables, *count, capacity) = table.info;
     }
     trp_message_destroy(reply);
     return status;

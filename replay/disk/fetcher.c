@@ -45,9 +45,7 @@ void fetch_add(struct fetch *fetch, struct fetch_run run)
         last->bytes += run.bytes;
         return;
     }
-    if (fetch->count == fetch->capacity)
-        fetch->runs = array_grow(fetch->runs, &fetch->capacity, sizeof *fetch->runs);
-    fetch->runs[fetch->count++] = run;
+    *ARRAY_PUSH(fetch->runs, fetch->count, fetch->capacity) = run;
 }
 
 void fetch_clear(struct fetch *fetch)

@@ -306,9 +306,7 @@ static void delivery_push(struct engine *engine, struct engine_table *table,
         delivery->table = table;
         list_push(&engine->deliveries, &delivery->link);
     }
-    if (delivery->count == delivery->capacity)
-        delivery->items = array_grow(delivery->items, &delivery->capacity, sizeof(struct item *));
-    delivery->items[delivery->count++] = item;
+    *ARRAY_PUSH(delivery->items, delivery->count, delivery->capacity) = item;
     table->unacked++;
 }
 

@@ -221,9 +221,7 @@ static trp_status decode_spec(trp_bytes bytes, const char *path, struct signatur
     if (out->count == SIGNATURE_LEAVES_MAX)
         return trp_fail(TRP_INVALID_ARGUMENT, "signature: more than %d tensors",
                         SIGNATURE_LEAVES_MAX);
-    if (out->count == out->capacity)
-        out->leaves = array_grow(out->leaves, &out->capacity, sizeof *out->leaves);
-    struct signature_leaf *leaf = &out->leaves[out->count++];
+    struct signature_leaf *leaf = ARRAY_PUSH(out->leaves, out->count, out->capacity);
     *leaf = (struct signature_leaf){.path = xstrdup(path)};
     struct reader reader = reader_of(bytes);
     struct field field;
@@ -316,14 +314,11 @@ static trp_status collect_members(trp_bytes bytes, bool dict, trp_bytes *name,
         if (*count == SIGNATURE_LEAVES_MAX)
             return trp_fail(TRP_INVALID_ARGUMENT, "signature: a dict of more than %d members",
                             SIGNATURE_LEAVES_MAX);
-        if (*count == capacity)
-            *members = array_grow(*members, &capacity, sizeof **members);
-        struct signature_member *member = &(*members)[*count];
+        struct signature_member *member = ARRAY_PUSH(*members, *count, capacity);
         *member = (struct signature_member){.order = *count};
         if (!decode_member(field.bytes, member))
             return signature_malformed();
         TRP_TRY(check_text(member->name));
-        ++*count;
     }
     return reader.malformed ? signature_malformed() : TRP_OK;
 }

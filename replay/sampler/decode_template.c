@@ -146,9 +146,7 @@ static void gapped_set(struct gapped *gapped, trp_bytes bytes)
 
 static void gapped_add_gap(struct gapped *gapped, struct gap gap)
 {
-    gapped->gaps =
-        array_room(gapped->gaps, gapped->gap_count, &gapped->gap_capacity, sizeof *gapped->gaps);
-    gapped->gaps[gapped->gap_count++] = gap;
+    *ARRAY_PUSH(gapped->gaps, gapped->gap_count, gapped->gap_capacity) = gap;
 }
 
 /* How much of [at, at + size) of a body in pieces lies in one piece, and where. */
@@ -303,9 +301,7 @@ static bool learn_slice(struct decode_template *template, const struct raw_sampl
         from + copy.size > chunk->gaps[slice->index].size)
         return false;
     copy.from = chunk->gaps[slice->index].at + from;
-    template->copies = array_room(template->copies, template->copy_count, &template->copy_capacity,
-                                  sizeof *template->copies);
-    template->copies[template->copy_count++] = copy;
+    *ARRAY_PUSH(template->copies, template->copy_count, template->copy_capacity) = copy;
     return true;
 }
 

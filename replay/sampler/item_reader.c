@@ -73,9 +73,8 @@ trp_status trp_item_reader_feed(trp_item_reader *reader, trp_bytes response)
     if (!size_add(reader->bytes, response.size, &reader->bytes) || reader->bytes > SAMPLE_BYTES_MAX)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "an item of more than %zu bytes",
                         (size_t)SAMPLE_BYTES_MAX);
-    reader->messages = array_room(reader->messages, reader->message_count,
-                                  &reader->message_capacity, sizeof *reader->messages);
-    struct buffer *message = &reader->messages[reader->message_count++];
+    struct buffer *message =
+        ARRAY_PUSH(reader->messages, reader->message_count, reader->message_capacity);
     *message = (struct buffer){0};
     buffer_append(message, response);
     reader->entry = 0;

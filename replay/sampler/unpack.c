@@ -200,10 +200,8 @@ trp_status unpacker_decode_sample(struct unpacker *unpacker, const struct wire_l
 
 static void open_keep(struct unpacker *unpacker, trp_message *message)
 {
-    unpacker->open.messages =
-        array_room(unpacker->open.messages, unpacker->open.message_count,
-                   &unpacker->open.message_capacity, sizeof *unpacker->open.messages);
-    unpacker->open.messages[unpacker->open.message_count++] = message;
+    *ARRAY_PUSH(unpacker->open.messages, unpacker->open.message_count,
+                unpacker->open.message_capacity) = message;
 }
 
 static void open_clear(struct unpacker *unpacker)

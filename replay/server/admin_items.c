@@ -79,8 +79,7 @@ static void seen_push(struct items_walk *walk, struct seen seen)
 {
     if (walk->seen_cut && !seen_before(&seen, &walk->seen[walk->seen_max - 1]))
         return;
-    walk->seen = array_room(walk->seen, walk->seen_count, &walk->seen_capacity, sizeof *walk->seen);
-    walk->seen[walk->seen_count++] = seen;
+    *ARRAY_PUSH(walk->seen, walk->seen_count, walk->seen_capacity) = seen;
 }
 
 static void seen_sort(struct items_walk *walk)
@@ -500,8 +499,7 @@ static trp_status fetch_page(struct fetch_work *work, struct engine_table *table
         fetch_passed(plan);
         if (!item)
             continue;
-        entries = array_room(entries, count, &capacity, sizeof *entries);
-        entries[count++] = (struct fetch_entry){
+        *ARRAY_PUSH(entries, count, capacity) = (struct fetch_entry){
             .item = item, .chunk_count = item->trajectory->chunk_count, .info = true};
         bytes += size + item->trajectory->size + 64;
     }

@@ -156,9 +156,7 @@ static trp_status tensors_read(struct keep_set *set, const struct wire_chunk *ch
         if (set->tensor_count == KEPT_TENSORS_MAX)
             return trp_fail(TRP_RESOURCE_EXHAUSTED, "a stream keeps more than %d tensors",
                             (int)KEPT_TENSORS_MAX);
-        set->tensors = array_room(set->tensors, set->tensor_count, &set->tensor_capacity,
-                                  sizeof *set->tensors);
-        set->tensors[set->tensor_count++] = (struct kept_tensor){
+        *ARRAY_PUSH(set->tensors, set->tensor_count, set->tensor_capacity) = (struct kept_tensor){
             .rows = tensor.rank > 0 ? tensor.dims[0] : -1, .layout = tensor_layout(&tensor)};
         TRP_TRY(rows_check(set, chunk, first));
     }
@@ -196,8 +194,7 @@ trp_status keep_set_add(struct keep_set *set, struct engine *engine, const struc
         set->tensor_count = first;
         return status;
     }
-    set->kept = array_room(set->kept, set->count, &set->capacity, sizeof *set->kept);
-    struct kept *kept = &set->kept[set->count++];
+    struct kept *kept = ARRAY_PUSH(set->kept, set->count, set->capacity);
     *kept = (struct kept){.key = chunk->key,
                           .chunk = make_chunk(set, engine, chunk),
                           .tensor_first = first,

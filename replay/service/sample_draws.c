@@ -20,11 +20,9 @@ static size_t push_sample(struct sample_stream *stream, struct draws *draws,
                           const struct table_sample *sample, bool rate_limited, uint64_t handed)
 {
     const struct engine_table *table = stream->lane->table;
-    draws->drawn =
-        array_room(draws->drawn, draws->drawn_count, &draws->drawn_capacity, sizeof *draws->drawn);
     const struct item *item = sample->item;
     size_t before = draws->trajectories.size, bytes = 0;
-    struct drawn *drawn = &draws->drawn[draws->drawn_count++];
+    struct drawn *drawn = ARRAY_PUSH(draws->drawn, draws->drawn_count, draws->drawn_capacity);
     *drawn = (struct drawn){.info = {.key = item->key,
                                      .table = {(const uint8_t *)table->name, table->name_size},
                                      .priority = item->priority,
@@ -39,10 +37,8 @@ static size_t push_sample(struct sample_stream *stream, struct draws *draws,
     drawn->info.trajectory.size = draws->trajectories.size - before;
     for (uint32_t i = 0; i < drawn->chunk_count; i++) {
         struct chunk *chunk = item->chunks[i];
-        draws->chunks = array_room(draws->chunks, draws->chunk_count, &draws->chunk_capacity,
-                                   sizeof(struct chunk *));
         chunk_ref(chunk);
-        draws->chunks[draws->chunk_count++] = chunk;
+        *ARRAY_PUSH(draws->chunks, draws->chunk_count, draws->chunk_capacity) = chunk;
         draws->unknown |= !engine_chunk_prefetch(stream->service->engine, chunk, &draws->fetch);
         bytes += chunk->size;
     }

@@ -278,9 +278,7 @@ static struct cut message_cut(struct sample_stream *stream)
         service->slots =
             array_grow(service->slots, &service->slot_capacity, sizeof *service->slots);
     while (draws->drawn_next < draws->drawn_count && cut.bytes <= SAMPLE_RESPONSE_BYTES_MAX) {
-        service->parts =
-            array_room(service->parts, cut.parts, &service->part_capacity, sizeof *service->parts);
-        entry_cut(stream, &service->parts[cut.parts++], &cut);
+        entry_cut(stream, ARRAY_PUSH(service->parts, cut.parts, service->part_capacity), &cut);
     }
     return cut;
 }

@@ -261,9 +261,7 @@ void service_keep(struct service *service, trp_message *message)
         trp_message_destroy(message);
         return;
     }
-    service->pinned = array_room(service->pinned, service->pinned_count, &service->pinned_capacity,
-                                 sizeof(trp_message *));
-    service->pinned[service->pinned_count++] = message;
+    *ARRAY_PUSH(service->pinned, service->pinned_count, service->pinned_capacity) = message;
 }
 
 /* `next`, or in `ms` if that is earlier. */

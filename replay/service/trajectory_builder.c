@@ -23,11 +23,9 @@ enum {
 static void builder_add(struct trajectory_builder *builder, const struct keep_set *set,
                         struct kept *kept)
 {
-    builder->chunks = array_room(builder->chunks, builder->chunk_count, &builder->chunk_capacity,
-                                 sizeof(struct chunk *));
     kept->item_serial = set->item_serial;
     kept->item_index = builder->chunk_count;
-    builder->chunks[builder->chunk_count++] = kept->chunk;
+    *ARRAY_PUSH(builder->chunks, builder->chunk_count, builder->chunk_capacity) = kept->chunk;
 }
 
 static struct kept *builder_resolve(struct trajectory_builder *builder, struct keep_set *set,

@@ -107,12 +107,10 @@ static size_t lent_size(uint32_t count)
 static void lent_begin(struct chunk_memory *memory, struct stored_chunk *chunk,
                        const trp_bytes *spans, uint32_t count)
 {
-    if (memory->lent_count == memory->lent_capacity)
-        memory->lent = array_grow(memory->lent, &memory->lent_capacity, sizeof chunk);
     chunk->lent = slab_take(&memory->slabs, lent_size(count));
     *chunk->lent = (struct lent){.at = memory->lent_count, .count = count};
     memcpy(chunk->lent->spans, spans, count * sizeof *spans);
-    memory->lent[memory->lent_count++] = chunk;
+    *ARRAY_PUSH(memory->lent, memory->lent_count, memory->lent_capacity) = chunk;
 }
 
 static void lent_return(struct chunk_memory *memory, struct stored_chunk *chunk)

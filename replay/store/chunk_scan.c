@@ -46,17 +46,6 @@ static trp_status ahead_size(struct store *store, uint64_t seq, uint32_t *size, 
 
 /* ---- in their order ------------------------------------------------------------------------- */
 
-static struct scanned_chunk *scanned_push(struct loading *loading, uint64_t seq)
-{
-    if (loading->scanned_count == loading->scanned_capacity) {
-        loading->scanned =
-            array_grow(loading->scanned, &loading->scanned_capacity, sizeof *loading->scanned);
-    }
-    struct scanned_chunk *scanned = &loading->scanned[loading->scanned_count++];
-    *scanned = (struct scanned_chunk){.seq = seq};
-    return scanned;
-}
-
 /* One more piece of `found`. False: it is not the one that comes next. */
 static bool scanned_add(struct loading *loading, struct scanned_chunk *scanned, uint64_t number,
                         trp_bytes piece)
@@ -85,7 +74,9 @@ static trp_status chunk_scan_next(struct loading *loading)
 {
     struct cursor *pieces = &loading->pieces;
     uint64_t seq = piece_key_seq(pieces->key);
-    struct scanned_chunk *scanned = scanned_push(loading, seq);
+    struct scanned_chunk *scanned =
+        ARRAY_PUSH(loading->scanned, loading->scanned_count, loading->scanned_capacity);
+    *scanned = (struct scanned_chunk){.seq = seq};
     do {
         if (seq == 0 || !scanned_add(loading, scanned, pieces->key, pieces->value))
             scanned->damaged = true;

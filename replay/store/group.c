@@ -255,14 +255,6 @@ trp_status store_admit_table(struct store *store, trp_bytes signature, bool repl
 
 /* ---- notes ---------------------------------------------------------------------------------- */
 
-static void group_push_chunk(struct group *group, struct chunk *chunk)
-{
-    if (group->chunk_count == group->chunk_capacity)
-        group->chunks = array_grow(group->chunks, &group->chunk_capacity, sizeof(struct chunk *));
-    chunk_ref(chunk);
-    group->chunks[group->chunk_count++] = chunk;
-}
-
 static void note_change(struct buffer *changes, struct change change)
 {
     struct change *last = buffer_push(changes, sizeof change);
@@ -332,7 +324,8 @@ void store_item_insert(struct store *store, uint32_t table_id, struct item *item
         store->chunks.held_bytes -= chunk_memory(chunk);
         store->counts.chunks++;
         store->counts.live_bytes += chunk->size;
-        group_push_chunk(group, chunk);
+        chunk_ref(chunk);
+        *ARRAY_PUSH(group->chunks, group->chunk_count, group->chunk_capacity) = chunk;
     }
     size_t before = group->records.size;
     item_record_encode(&group->records, table_id, item);

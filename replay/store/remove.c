@@ -19,9 +19,7 @@ enum {
 
 void dead_push(struct dead_list *list, struct dead dead)
 {
-    if (list->count == list->capacity)
-        list->at = array_grow(list->at, &list->capacity, sizeof *list->at);
-    list->at[list->count++] = dead;
+    *ARRAY_PUSH(list->at, list->count, list->capacity) = dead;
 }
 
 size_t runs_merge(struct change *runs, size_t count, struct buffer *scratch)

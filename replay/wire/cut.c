@@ -46,11 +46,10 @@ static trp_status cutter_walk(struct cutter *cutter, const struct wire_chunk *ch
     walk->first = cutter->tensor_count;
     wire_tensors_open(&reader, chunk);
     while (more) {
-        if (cutter->tensor_count == cutter->tensor_capacity)
-            cutter->tensors =
-                array_grow(cutter->tensors, &cutter->tensor_capacity, sizeof *cutter->tensors);
-        TRP_TRY(wire_tensor_next(&reader, &cutter->tensors[cutter->tensor_count], &more));
-        cutter->tensor_count += more;
+        struct wire_tensor *tensor =
+            ARRAY_PUSH(cutter->tensors, cutter->tensor_count, cutter->tensor_capacity);
+        TRP_TRY(wire_tensor_next(&reader, tensor, &more));
+        cutter->tensor_count -= !more;
     }
     walk->count = cutter->tensor_count - walk->first;
     walk->delta_encoded = reader.delta_encoded;

@@ -25,29 +25,23 @@ trp_status decode_end(const char *what, size_t size, trp_status status)
 
 struct wire_chunk *wire_push_chunk(struct wire_lists *lists)
 {
-    void *out;
-    lists->chunks = array_push(lists->chunks, &lists->chunk_count, &lists->chunk_capacity,
-                               sizeof *lists->chunks, &out);
-    return out;
+    struct wire_chunk *chunk = ARRAY_PUSH(lists->chunks, lists->chunk_count, lists->chunk_capacity);
+    *chunk = (struct wire_chunk){0};
+    return chunk;
 }
 
 struct wire_item *wire_push_item(struct wire_lists *lists)
 {
-    void *out;
-    lists->items = array_push(lists->items, &lists->item_count, &lists->item_capacity,
-                              sizeof *lists->items, &out);
-    struct wire_item *item = out;
-    item->column_first = lists->column_count;
+    struct wire_item *item = ARRAY_PUSH(lists->items, lists->item_count, lists->item_capacity);
+    *item = (struct wire_item){.column_first = lists->column_count};
     return item;
 }
 
 static struct wire_column *push_column(struct wire_lists *lists, struct wire_item *item)
 {
-    void *out;
-    lists->columns = array_push(lists->columns, &lists->column_count, &lists->column_capacity,
-                                sizeof *lists->columns, &out);
-    struct wire_column *column = out;
-    column->slice_first = lists->slice_count;
+    struct wire_column *column =
+        ARRAY_PUSH(lists->columns, lists->column_count, lists->column_capacity);
+    *column = (struct wire_column){.slice_first = lists->slice_count};
     item->column_count++;
     return column;
 }
@@ -60,12 +54,11 @@ struct wire_column *wire_push_column(struct wire_lists *lists)
 
 struct wire_slice *wire_push_slice(struct wire_lists *lists)
 {
-    void *out;
     assert(lists->column_count > 0);
-    lists->slices = array_push(lists->slices, &lists->slice_count, &lists->slice_capacity,
-                               sizeof *lists->slices, &out);
+    struct wire_slice *slice = ARRAY_PUSH(lists->slices, lists->slice_count, lists->slice_capacity);
+    *slice = (struct wire_slice){0};
     lists->columns[lists->column_count - 1].slice_count++;
-    return out;
+    return slice;
 }
 
 void wire_lists_clear(struct wire_lists *lists)
@@ -84,9 +77,7 @@ void wire_lists_cleanup(struct wire_lists *lists)
 
 void wire_push_key(struct wire_keys *keys, uint64_t key)
 {
-    void *out;
-    keys->keys = array_push(keys->keys, &keys->count, &keys->capacity, sizeof *keys->keys, &out);
-    *(uint64_t *)out = key;
+    *ARRAY_PUSH(keys->keys, keys->count, keys->capacity) = key;
 }
 
 void wire_keys_cleanup(struct wire_keys *keys)

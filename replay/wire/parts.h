@@ -8,18 +8,6 @@
 #include "wire.h"
 #include "bytes.h"
 
-/* Room for one more zeroed element at `*out`; the array, which may have moved. */
-static inline void *array_push(void *array, uint32_t *count, uint32_t *capacity, size_t size,
-                               void **out)
-{
-    if (*count == *capacity)
-        array = array_grow(array, capacity, size);
-    *out = (char *)array + *count * size;
-    memset(*out, 0, size);
-    ++*count;
-    return array;
-}
-
 static inline trp_status reader_status(const struct reader *reader)
 {
     return reader->malformed ? TRP_INVALID_ARGUMENT : TRP_OK;

@@ -63,15 +63,10 @@ static void push_piece(struct wire_insert_request *request, trp_bytes bytes, boo
 {
     if (bytes.size == 0)
         return;
-    void *resolved, *visible;
     uint32_t count = request->resolved_count;
-    request->visible = array_push(request->visible, &count, &request->visible_capacity,
-                                  sizeof *request->visible, &visible);
-    request->resolved =
-        array_push(request->resolved, &request->resolved_count, &request->resolved_capacity,
-                   sizeof *request->resolved, &resolved);
-    *(trp_bytes *)resolved = bytes;
-    *(trp_bytes *)visible = (trp_bytes){hidden ? NULL : bytes.data, bytes.size};
+    *ARRAY_PUSH(request->visible, count, request->visible_capacity) =
+        (trp_bytes){hidden ? NULL : bytes.data, bytes.size};
+    *ARRAY_PUSH(request->resolved, request->resolved_count, request->resolved_capacity) = bytes;
 }
 
 static trp_status pieces_read(struct wire_insert_request *request, trp_bytes memory,

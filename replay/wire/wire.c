@@ -75,10 +75,7 @@ uint8_t *insert_request_memory(void *arg, size_t size)
     trp_message *message = trp_message_create(size);
     if (!message)
         return NULL;
-    if (request->joined_count == request->joined_capacity)
-        request->joined =
-            array_grow(request->joined, &request->joined_capacity, sizeof(trp_message *));
-    request->joined[request->joined_count++] = message;
+    *ARRAY_PUSH(request->joined, request->joined_count, request->joined_capacity) = message;
     return trp_message_data(message);
 }
 
@@ -264,14 +261,6 @@ trp_status wire_sample_request_encode(const struct wire_sample_request *request,
 
 /* ---- SampleStreamResponse ---------------------------------------------------------------- */
 
-static struct wire_entry *push_entry(struct wire_sample_response *response)
-{
-    void *out;
-    response->entries = array_push(response->entries, &response->entry_count,
-                                   &response->entry_capacity, sizeof *response->entries, &out);
-    return out;
-}
-
 static trp_status info_decode(trp_bytes bytes, struct wire_sample_response *response,
                               struct wire_entry *entry)
 {
@@ -296,10 +285,11 @@ static trp_status entry_decode(trp_bytes bytes, struct wire_sample_response *res
 {
     if (response->entry_count == MESSAGE_ITEMS_MAX)
         return TRP_RESOURCE_EXHAUSTED;
-    struct wire_entry *entry = push_entry(response);
+    struct wire_entry *entry =
+        ARRAY_PUSH(response->entries, response->entry_count, response->entry_capacity);
     struct reader reader = reader_of(bytes);
     struct field field;
-    entry->chunk_first = response->lists.chunk_count;
+    *entry = (struct wire_entry){.chunk_first = response->lists.chunk_count};
     while (read_field(&reader, &field)) {
         if (field.tag == TAG(1, LEN))
             TRP_TRY(info_decode(field.bytes, response, entry));
@@ -389,10 +379,10 @@ trp_status wire_sample_response_encode(struct wire_entry_parts *entries, size_t 
 
 struct wire_update *wire_push_update(struct wire_mutate_request *request)
 {
-    void *out;
-    request->updates = array_push(request->updates, &request->update_count,
-                                  &request->update_capacity, sizeof *request->updates, &out);
-    return out;
+    struct wire_update *update =
+        ARRAY_PUSH(request->updates, request->update_count, request->update_capacity);
+    *update = (struct wire_update){0};
+    return update;
 }
 
 static trp_status update_decode(trp_bytes bytes, struct wire_mutate_request *request)

@@ -40,8 +40,7 @@ static struct outbox_slot *slot_at(const struct outbox *outbox, uint64_t serial)
 
 static void chunk_list_push(struct chunk_list *list, struct group_chunk *chunk)
 {
-    list->chunks = array_room(list->chunks, list->count, &list->capacity, sizeof *list->chunks);
-    list->chunks[list->count++] = chunk;
+    *ARRAY_PUSH(list->chunks, list->count, list->capacity) = chunk;
 }
 
 /* ---- items ----------------------------------------------------------------------------------- */

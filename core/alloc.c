@@ -57,6 +57,15 @@ char *xstrdup(const char *text)
     return check(strdup(text), strlen(text) + 1);
 }
 
+void *xmemdup(const void *memory, size_t size)
+{
+    char *copy = xmalloc(size + 1);
+    if (size)
+        memcpy(copy, memory, size);
+    copy[size] = '\0';
+    return copy;
+}
+
 char *xasprintf(const char *format, ...)
 {
     char *text = NULL;

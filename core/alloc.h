@@ -13,6 +13,8 @@ void *xcalloc(size_t count, size_t size);
 void *xrealloc(void *memory, size_t size);
 void *xaligned(size_t alignment, size_t size); /* a power of two; not cleared; free() frees */
 char *xstrdup(const char *text);
+void *xmemdup(const void *memory,
+              size_t size); /* a copy, and a zero behind it; NULL of 0 bytes is fine */
 
 /* Formatted string on the heap; caller frees. */
 char *xasprintf(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -11,6 +11,7 @@
 #include "core/buffer.h"
 #include "limits.h"
 #include "replay/model/signature.h"
+#include "replay/wire/parts.h"
 #include "replay/wire/wire.h"
 
 trp_status unary_start(trp_stream **out, trp_channel *channel, const char *name,
@@ -81,13 +82,9 @@ trp_status unary_call(trp_channel *channel, const char *name, trp_message *reque
 /* RateLimiterCallStats: 2 completed. */
 static int64_t completed_calls(trp_bytes bytes)
 {
-    struct reader reader = reader_of(bytes);
-    struct field field;
-    int64_t completed = 0;
-    while (read_field(&reader, &field))
-        if (field.tag == TAG(2, VARINT))
-            completed = (int64_t)field.value;
-    return completed;
+    uint64_t stats[2] = {0};
+    (void)read_varints(bytes, stats, 2);
+    return (int64_t)stats[1];
 }
 
 static bool decode_limiter(trp_bytes bytes, trp_table_info *info)
@@ -177,9 +174,8 @@ trp_status trp_replay_tables(trp_channel *channel, trp_table_info **tables, size
     *count = 0;
     TRP_TRY(fetch_server_info(channel, timeout_ms, &reply, &reader));
     trp_status status;
-    while ((status = info_next(&reader, &table, &more)) == TRP_OK && more) {
+    while ((status = info_next(&reader, &table, &more)) == TRP_OK && more)
         *ARRAY_PUSH(*tables, *count, capacity) = table.info;
-    }
     trp_message_destroy(reply);
     return status;
 }

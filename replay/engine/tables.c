@@ -33,11 +33,6 @@ struct engine_table *engine_table_add(struct engine *engine, const trp_table_opt
     return table;
 }
 
-static struct engine_table *table_named(const struct engine *engine, const char *name)
-{
-    return engine_find(engine, (trp_bytes){(const uint8_t *)name, strlen(name)});
-}
-
 /* ---- looking at one ---------------------------------------------------------------------- */
 
 const struct item *engine_item_in_slot(const struct engine_table *table, uint32_t slot)
@@ -112,7 +107,7 @@ trp_status engine_table_create(struct engine *engine, const trp_table_options *o
 {
     *table = NULL;
     TRP_TRY(trp_table_options_check(options));
-    if (table_named(engine, options->name))
+    if (engine_find(engine, text_bytes(options->name)))
         return trp_fail(TRP_ALREADY_EXISTS, "table %s exists", options->name);
     if (engine->table_count >= REPLAY_TABLES_MAX)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "table %s: the server has %zu tables, at most %d",
@@ -127,7 +122,7 @@ trp_status engine_table_create(struct engine *engine, const trp_table_options *o
 trp_status engine_feed_check(const struct engine *engine, const trp_table_options *options)
 {
     const char *name = options->insert_on_sample;
-    if (!name || table_named(engine, name))
+    if (!name || engine_find(engine, text_bytes(name)))
         return TRP_OK;
     return trp_fail(TRP_INVALID_ARGUMENT, "table %s: insert_on_sample=%s: there is no such table",
                     options->name, name);
@@ -137,7 +132,7 @@ void engine_feeds_find(struct engine *engine)
 {
     for (size_t i = 0; i < engine->table_count; i++) {
         const char *name = engine->tables[i]->facts->options->insert_on_sample;
-        engine->tables[i]->feed = name ? table_named(engine, name) : NULL;
+        engine->tables[i]->feed = name ? engine_find(engine, text_bytes(name)) : NULL;
     }
 }
 

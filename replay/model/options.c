@@ -204,12 +204,7 @@ trp_table_options *trp_table_options_copy(const trp_table_options *options)
         copy->max_size = MAX_SIZE_DEFAULT;
     if (limiter_is_zero(&copy->limiter))
         copy->limiter = trp_limiter_min_size(1);
-    copy->signature = (trp_bytes){0};
-    if (options->signature.size > 0) {
-        uint8_t *bytes = xmalloc(options->signature.size);
-        memcpy(bytes, options->signature.data, options->signature.size);
-        copy->signature = (trp_bytes){bytes, options->signature.size};
-    }
+    copy->signature.data = xmemdup(options->signature.data, options->signature.size);
     return copy;
 }
 

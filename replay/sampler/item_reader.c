@@ -218,9 +218,7 @@ static void item_begin(trp_item_reader *reader, const struct wire_entry *entry)
 {
     const struct wire_item *item = &reader->response.lists.items[entry->item];
     free(reader->table);
-    reader->table = xcalloc(1, item->table.size + 1);
-    if (item->table.size)
-        memcpy(reader->table, item->table.data, item->table.size);
+    reader->table = xmemdup(item->table.data, item->table.size);
     reader->draw = entry->draw;
     reader->open = true;
 }

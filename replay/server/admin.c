@@ -65,9 +65,8 @@ trp_status admin_enter(struct admin *admin, trp_status (*work)(void *arg), void 
 
 trp_status admin_table(struct admin *admin, const char *name, struct engine_table **table)
 {
-    trp_bytes bytes = {(const uint8_t *)name, strlen(name)};
-    *table = engine_find(admin->engine, bytes);
-    return *table ? TRP_OK : engine_not_found(bytes);
+    *table = engine_find(admin->engine, text_bytes(name));
+    return *table ? TRP_OK : engine_not_found(text_bytes(name));
 }
 
 static bool somebody_waits(void *arg)
@@ -226,8 +225,7 @@ static Troupe__ReplayTable *table_copy(const struct admin *admin, struct engine_
         out->warning = warning;
     out->bytes = facts->bytes;
     if (options->signature.size) {
-        out->signature.data = xmalloc(options->signature.size);
-        memcpy(out->signature.data, options->signature.data, options->signature.size);
+        out->signature.data = xmemdup(options->signature.data, options->signature.size);
         out->signature.len = options->signature.size;
         columns_copy(options->signature, out);
     }

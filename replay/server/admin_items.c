@@ -165,9 +165,7 @@ static void walk_set_keys(struct items_walk *walk)
 {
     if (!walk->filter || walk->filter->n_keys == 0)
         return;
-    size_t size = walk->filter->n_keys * sizeof *walk->keys;
-    walk->keys = xmalloc(size);
-    memcpy(walk->keys, walk->filter->keys, size);
+    walk->keys = xmemdup(walk->filter->keys, walk->filter->n_keys * sizeof *walk->keys);
     qsort(walk->keys, walk->filter->n_keys, sizeof *walk->keys, key_compare);
     for (size_t i = 0; i < walk->filter->n_keys; i++)
         if (walk->key_count == 0 || walk->keys[walk->key_count - 1] != walk->keys[i])

@@ -68,12 +68,7 @@ static trp_status create_apply(struct table_change *change)
 static void signature_set(trp_table_options *options, ProtobufCBinaryData signature)
 {
     free((uint8_t *)options->signature.data);
-    options->signature = (trp_bytes){0};
-    if (signature.len == 0)
-        return;
-    uint8_t *copy = xmalloc(signature.len);
-    memcpy(copy, signature.data, signature.len);
-    options->signature = (trp_bytes){copy, signature.len};
+    options->signature = (trp_bytes){xmemdup(signature.data, signature.len), signature.len};
 }
 
 trp_status admin_create_table(struct admin_call *call)

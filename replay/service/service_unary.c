@@ -134,9 +134,7 @@ static Deepmind__Reverb__TableInfo *table_info(struct lane *lane)
     out->max_size = options->max_size;
     out->max_times_sampled = options->max_times_sampled;
     out->signature.len = options->signature.size;
-    out->signature.data = xmalloc(options->signature.size + 1);
-    if (options->signature.size)
-        memcpy(out->signature.data, options->signature.data, options->signature.size);
+    out->signature.data = xmemdup(options->signature.data, options->signature.size);
     out->current_size = table->facts->size;
     out->table_worker_time = time_info(lane);
     out->num_episodes = facts->episodes;

@@ -382,22 +382,14 @@ static void set_column(const trp_structured_writer *writer, struct pattern *patt
     column->ages = ages;
 }
 
-static void *copy_of(const void *from, size_t count, size_t size)
-{
-    void *copy = xcalloc(count + 1, size);
-    if (count)
-        memcpy(copy, from, count * size);
-    return copy;
-}
-
 static void pattern_init(const trp_structured_writer *writer, struct pattern *pattern,
                          const trp_pattern *from)
 {
     pattern->from = *from;
     pattern->from.table = xstrdup(from->table);
-    pattern->from.columns = copy_of(from->columns, from->column_count, sizeof *from->columns);
+    pattern->from.columns = xmemdup(from->columns, from->column_count * sizeof *from->columns);
     pattern->from.conditions =
-        copy_of(from->conditions, from->condition_count, sizeof *from->conditions);
+        xmemdup(from->conditions, from->condition_count * sizeof *from->conditions);
     pattern->columns = xcalloc(from->column_count, sizeof *pattern->columns);
     for (size_t i = 0; i < from->column_count; i++)
         set_column(writer, pattern, i);
@@ -438,7 +430,7 @@ trp_status trp_structured_writer_create(trp_structured_writer **out, trp_channel
         TRP_TRY(check_pattern(&patterns[i], i, options));
     trp_structured_writer *writer = xcalloc(1, sizeof *writer);
     writer->column_count = options->column_count;
-    writer->specs = copy_of(options->columns, options->column_count, sizeof *writer->specs);
+    writer->specs = xmemdup(options->columns, options->column_count * sizeof *writer->specs);
     writer->used = xcalloc(options->column_count, sizeof *writer->used);
     find_used(writer, patterns, pattern_count);
     writer->values = xcalloc(writer->used_count, sizeof *writer->values);

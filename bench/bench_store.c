@@ -202,7 +202,7 @@ static struct item *make_item(struct store *store, size_t size)
 {
     static const uint8_t shape[48]; /* about what six columns take */
     struct item *item =
-        store_item_create(store, store_trajectory(store, (trp_bytes){shape, 48}, 1));
+        store_item_create(store, store_trajectory(store, (trp_bytes){shape, 48}, 1), NULL);
     item->key = draw(UINT64_MAX);
     item->priority = 1;
     item->chunks[0] = store_chunk_create(store, &(trp_bytes){payload(), size}, 1);

@@ -184,6 +184,12 @@ static inline uint64_t change_seq(struct change change)
     return change.tag >> CHANGE_OP_BITS;
 }
 
+/* The seq behind those of a CHANGE_DELETE. */
+static inline uint64_t change_end(struct change run)
+{
+    return change_seq(run) + run.value;
+}
+
 static inline struct change change_counter(uint32_t table_id, unsigned index, uint64_t value)
 {
     return change_make(CHANGE_COUNTER, (uint64_t)table_id << COUNTER_BITS | index, value);

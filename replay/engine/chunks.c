@@ -10,13 +10,8 @@
 struct item *engine_item_create(struct engine *engine, trp_bytes trajectory,
                                 struct chunk *const *chunks, uint32_t count)
 {
-    struct item *item =
-        store_item_create(engine->store, store_trajectory(engine->store, trajectory, count));
-    for (uint32_t i = 0; i < count; i++) {
-        chunk_ref(chunks[i]);
-        item->chunks[i] = chunks[i];
-    }
-    return item;
+    return store_item_create(engine->store, store_trajectory(engine->store, trajectory, count),
+                             chunks);
 }
 
 void engine_item_destroy(struct engine *engine, struct item *item)
@@ -148,8 +143,8 @@ trp_status engine_lease_begin(struct engine *engine, struct shared_welcome *welc
                    .nonce_at = share->nonce_at,
                    .lease_index = index,
                    .lease = lease},
-        .data_path = {(const uint8_t *)share->data_path, strlen(share->data_path)},
-        .lease_path = {(const uint8_t *)share->lease_path, strlen(share->lease_path)},
+        .data_path = text_bytes(share->data_path),
+        .lease_path = text_bytes(share->lease_path),
     };
     memcpy(welcome->layout.nonce, share->nonce, sizeof welcome->layout.nonce);
     return TRP_OK;

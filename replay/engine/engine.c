@@ -336,16 +336,12 @@ static void sample_feed(struct engine *engine, struct engine_table *table,
         return;
     }
     item->trajectory->refs++;
-    struct item *copy = store_item_create(engine->store, item->trajectory);
+    struct item *copy = store_item_create(engine->store, item->trajectory, item->chunks);
     copy->key = item->key;
     copy->priority = item->priority;
     copy->policy_version = item->policy_version;
     copy->fingerprint = item->fingerprint;
     copy->times_sampled = 1;
-    for (uint32_t i = 0; i < item->trajectory->chunk_count; i++) {
-        chunk_ref(item->chunks[i]);
-        copy->chunks[i] = item->chunks[i];
-    }
     if (engine_check_priority(table->feed, copy->priority) == TRP_OK &&
         table_take_item(engine, table->feed, copy, false) == TRP_OK)
         return;

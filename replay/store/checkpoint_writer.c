@@ -154,18 +154,14 @@ static bool item_names(trp_bytes record, uint64_t of, const struct buffer *bad)
 /* Appends the seqs of items that name a chunk of `bad`. */
 static trp_status items_find(struct store *store, const struct buffer *bad, struct buffer *seqs)
 {
-    struct buffer *record = &store->scratch;
     struct cursor items;
+    trp_bytes record;
     TRP_TRY(cursor_open(store, TREE_ITEMS, &items));
     TRP_TRY(cursor_move(&items, MDB_FIRST));
     while (items.there) {
         uint64_t seq = piece_key_seq(items.key);
-        buffer_clear(record);
-        while (items.there && piece_key_seq(items.key) == seq) {
-            buffer_append(record, items.value);
-            TRP_TRY(cursor_move(&items, MDB_NEXT));
-        }
-        if (item_names(buffer_bytes(record), seq, bad))
+        TRP_TRY(cursor_get_parts(&items, &store->scratch, &record));
+        if (item_names(record, seq, bad))
             buffer_append(seqs, (trp_bytes){(const uint8_t *)&seq, sizeof seq});
     }
     return TRP_OK;

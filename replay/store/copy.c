@@ -35,11 +35,6 @@ struct copied_value {
     size_t offset, size;
 };
 
-/* Chunks that items refer to: seqs [first, end). */
-struct range {
-    uint64_t first, end;
-};
-
 struct store_copy {
     struct copy_sink sink;
     const char *path;
@@ -62,8 +57,8 @@ struct store_copy {
     uint64_t record_key;  /* of its last part; 0: none */
     struct part_row record_row;
 
-    struct buffer ranges; /* of struct range */
-    size_t next_range, missing_range;
+    struct buffer wanted; /* runs of chunks that items refer to */
+    size_t next_wanted, missing_wanted;
     struct chunk_check check;
     uint64_t chunk_key; /* of the last piece; 0: none */
     struct part_row chunk_row;
@@ -155,7 +150,7 @@ void store_copy_end(struct store *store, struct store_copy *copy)
         copy_release(store);
     compaction_cleanup(&copy->compaction);
     struct buffer *const buffers[] = {&copy->batch,        &copy->bytes,       &copy->changes,
-                                      &copy->scratch,      &copy->record,      &copy->ranges,
+                                      &copy->scratch,      &copy->record,      &copy->wanted,
                                       &copy->rest.entries, &copy->rest.values, &copy->rest.bad,
                                       &copy->gone_tables};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
@@ -229,12 +224,14 @@ static void value_push(struct store_copy *copy, const struct cursor *cursor)
 /* Is the chunk wanted? If not, *next is where the next one that is begins. */
 static bool chunk_wanted(struct store_copy *copy, uint64_t seq, uint64_t *next)
 {
-    const struct range *ranges = (const struct range *)(const void *)copy->ranges.data;
-    size_t count = copy->ranges.size / sizeof *ranges;
-    while (copy->next_range < count && ranges[copy->next_range].end <= seq)
-        copy->next_range++;
-    *next = copy->next_range < count ? piece_key(ranges[copy->next_range].first, 0) : UINT64_MAX;
-    return copy->next_range < count && ranges[copy->next_range].first <= seq;
+    const struct change *runs = (const struct change *)(const void *)copy->wanted.data;
+    size_t count = copy->wanted.size / sizeof *runs;
+    while (copy->next_wanted < count && change_end(runs[copy->next_wanted]) <= seq)
+        copy->next_wanted++;
+    *next = UINT64_MAX;
+    if (copy->next_wanted < count)
+        *next = piece_key(change_seq(runs[copy->next_wanted]), 0);
+    return copy->next_wanted < count && change_seq(runs[copy->next_wanted]) <= seq;
 }
 
 /* Where the phase's values lie, and the first key that is none of them. */
@@ -322,42 +319,6 @@ static void item_change(struct store_copy *copy, uint64_t seq, uint8_t *record)
     memcpy(record, &header, sizeof header);
 }
 
-static void ranges_add(struct buffer *ranges, uint64_t seq)
-{
-    struct range *last = NULL;
-    if (ranges->size > 0)
-        last = (struct range *)(void *)(ranges->data + ranges->size) - 1;
-    if (last && last->first <= seq && seq <= last->end) {
-        last->end += seq == last->end;
-        return;
-    }
-    struct range range = {seq, seq + 1};
-    buffer_append(ranges, (trp_bytes){(const uint8_t *)&range, sizeof range});
-}
-
-static int range_compare(const void *left, const void *right)
-{
-    uint64_t a = ((const struct range *)left)->first, b = ((const struct range *)right)->first;
-    return (a > b) - (a < b);
-}
-
-static void ranges_merge(struct buffer *buffer)
-{
-    struct range *ranges = (struct range *)(void *)buffer->data;
-    size_t count = buffer->size / sizeof *ranges, kept = 0;
-    if (count > 1)
-        qsort(ranges, count, sizeof *ranges, range_compare);
-    for (size_t i = 0; i < count; i++) {
-        if (kept > 0 && ranges[i].first <= ranges[kept - 1].end) {
-            if (ranges[i].end > ranges[kept - 1].end)
-                ranges[kept - 1].end = ranges[i].end;
-        } else {
-            ranges[kept++] = ranges[i];
-        }
-    }
-    buffer->size = kept * sizeof *ranges;
-}
-
 static int seq_compare(const void *left, const void *right)
 {
     uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
@@ -404,7 +365,7 @@ static trp_status item_end(struct store_copy *copy)
     if (names)
         return item_name(copy, &view);
     for (uint32_t i = 0; i < view.header.chunk_count; i++)
-        ranges_add(&copy->ranges, item_view_chunk(&view, i));
+        runs_add(&copy->wanted, item_view_chunk(&view, i));
     item_change(copy, seq, copy->record.data);
     copy->stats.items++;
     copy->stats.bytes += copy->record.size;
@@ -446,15 +407,15 @@ static void chunk_end(struct store_copy *copy)
 /* Chunks from `first` on that some item refers to, below `end`, are not there. */
 static void chunks_missing(struct store_copy *copy, uint64_t first, uint64_t end)
 {
-    const struct range *ranges = (const struct range *)(const void *)copy->ranges.data;
-    size_t count = copy->ranges.size / sizeof *ranges;
-    for (size_t i = copy->missing_range; i < count && ranges[i].first < end; i++) {
-        uint64_t from = ranges[i].first > first ? ranges[i].first : first;
-        for (uint64_t seq = from; seq < ranges[i].end && seq < end; seq++)
+    const struct change *runs = (const struct change *)(const void *)copy->wanted.data;
+    size_t count = copy->wanted.size / sizeof *runs;
+    for (size_t i = copy->missing_wanted; i < count && change_seq(runs[i]) < end; i++) {
+        uint64_t from = change_seq(runs[i]) > first ? change_seq(runs[i]) : first;
+        for (uint64_t seq = from; seq < change_end(runs[i]) && seq < end; seq++)
             if (copy->rest.bad.size < COPY_BAD_CHUNKS_MAX * sizeof seq)
                 chunk_is_bad(copy, seq);
-        if (ranges[i].end <= end)
-            copy->missing_range = i + 1;
+        if (change_end(runs[i]) <= end)
+            copy->missing_wanted = i + 1;
     }
 }
 
@@ -532,7 +493,9 @@ static trp_status phase_end(struct store_copy *copy)
         break;
     case PHASE_ITEMS:
         TRP_TRY(item_end(copy));
-        ranges_merge(&copy->ranges);
+        copy->wanted.size = runs_merge((struct change *)(void *)copy->wanted.data,
+                                       copy->wanted.size / sizeof(struct change), &copy->scratch) *
+                            sizeof(struct change);
         copy->phase = PHASE_CHUNKS;
         break;
     case PHASE_CHUNKS:

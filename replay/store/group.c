@@ -293,19 +293,6 @@ static void note_item_change(struct store *store, struct change change)
     note_change(&group->changes, change);
 }
 
-void group_delete_seq(struct store *store, uint64_t seq)
-{
-    struct buffer *deletes = &store->group.deletes;
-    if (deletes->size) {
-        struct change *last = (struct change *)(void *)(deletes->data + deletes->size) - 1;
-        if (change_seq(*last) + last->value == seq) {
-            last->value++;
-            return;
-        }
-    }
-    note_change(deletes, change_make(CHANGE_DELETE, seq, 1));
-}
-
 void store_item_insert(struct store *store, uint32_t table_id, struct item *item)
 {
     struct group *group = &store->group;
@@ -356,7 +343,7 @@ void store_item_delete(struct store *store, const struct item *item)
     assert(item->seq != 0);
     store->counts.items--;
     store->counts.live_bytes -= item_record_size(item);
-    group_delete_seq(store, item->seq);
+    runs_add(&store->group.deletes, item->seq);
 }
 
 void store_table_counters(struct store *store, const struct store_table *table)
@@ -456,14 +443,19 @@ static int dead_compare(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-static void group_sort_dead(struct group *group)
+/* What died since the last commit joins what is to be removed, but for what the copy holds. */
+static void group_queue_dead(struct store *store)
 {
-    for (size_t index = 1; index < group->dead.count; index++) {
-        if (group->dead.at[index - 1].seq > group->dead.at[index].seq) {
-            qsort(group->dead.at, group->dead.count, sizeof *group->dead.at, dead_compare);
-            return;
-        }
-    }
+    struct dead_list *dead = &store->group.dead;
+    bool sorted = true;
+    copy_hold_dead(store, dead);
+    for (size_t index = 1; sorted && index < dead->count; index++)
+        sorted = dead->at[index - 1].seq < dead->at[index].seq;
+    if (!sorted)
+        qsort(dead->at, dead->count, sizeof *dead->at, dead_compare);
+    for (size_t index = 0; index < dead->count; index++)
+        dead_push(&store->dead.pending, dead->at[index]);
+    dead->count = 0;
 }
 
 /* A busy store never gets to store_idle(): past a bound, or when the log takes a good part of the
@@ -479,16 +471,6 @@ static trp_status group_compaction_begin(struct store *store, bool *compacts)
     if (copy_holds_records(store) || !store->loaded)
         *compacts = false;
     return *compacts ? compaction_begin(store) : TRP_OK;
-}
-
-static trp_status group_remove_dead(struct store *store, struct budget *budget)
-{
-    struct group *group = &store->group;
-    copy_hold_dead(store, &group->dead);
-    if (group->dead.count == 0)
-        return TRP_OK;
-    group_sort_dead(group);
-    return pieces_remove(store, &group->dead, budget);
 }
 
 /* Counters, and what items that are deleted had, come with the last part. */
@@ -512,10 +494,10 @@ static trp_status group_write(struct store *store, void *arg)
         TRP_TRY(log_append_counters(store));
     if (part.removed)
         TRP_TRY(removed_put(store, part.removed, &budget));
-    if (store->dead.pending.count)
-        TRP_TRY(pieces_remove(store, &store->dead.pending, &budget));
     if (last)
-        TRP_TRY(group_remove_dead(store, &budget));
+        group_queue_dead(store);
+    if (store->dead.pending.count)
+        TRP_TRY(pieces_remove(store, &budget));
     TRP_TRY(group_put_ceilings(store));
     uint64_t added = (part.changes + part.deletes) / ENTRY_CHANGE_BYTES;
     budget.pages /= 2;
@@ -529,15 +511,11 @@ static void notes_drop(struct buffer *notes, size_t bytes)
         memmove(notes->data, notes->data + bytes, notes->size);
 }
 
-/* After the commit: chunks are stored, what could not be removed waits, and of the notes is left
- * what is not in the part. */
+/* After the commit: chunks are stored, and of the notes is left what is not in the part. */
 static void group_finish(struct store *store, struct part part)
 {
     struct group *group = &store->group;
     if (part_is_last(group, part)) {
-        for (size_t index = 0; index < group->dead.count; index++)
-            dead_push(&store->dead.pending, group->dead.at[index]);
-        group->dead.count = 0;
         group->counters_changed = false;
         group->coalesce_at = 0;
     }

@@ -305,6 +305,10 @@ trp_status cursor_delete(struct cursor *cursor);
 /* Puts one value cut into parts. */
 trp_status cursor_put_parts(struct cursor *cursor, uint64_t seq, trp_bytes bytes, unsigned flags);
 
+/* The value whose first part is under the cursor, which moves behind its last one; no bytes: its
+ * parts are not those that were written. `bytes` live, perhaps in `whole`, until the next call. */
+trp_status cursor_get_parts(struct cursor *cursor, struct buffer *whole, trp_bytes *bytes);
+
 /* Puts one entry; `flags` as above. */
 trp_status lmdb_put(struct store *store, enum store_tree tree, uint64_t key, trp_bytes value,
                     unsigned flags);
@@ -399,8 +403,6 @@ static inline bool group_empty(const struct group *group)
            !group->tables_changed && !group->counters_changed;
 }
 
-/* Notes that the record of this item goes. */
-void group_delete_seq(struct store *store, uint64_t seq);
 void group_cleanup(struct store *store);
 
 /* ---- copy.c --------------------------------------------------------------------------- */
@@ -446,8 +448,8 @@ trp_status store_trust(struct store *store);
 
 void dead_push(struct dead_list *list, struct dead dead);
 
-/* Removes dead chunks from the back of the (ascending) list while the budget lasts. */
-trp_status pieces_remove(struct store *store, struct dead_list *list, struct budget *budget);
+/* Removes dead chunks from the back of those pending while the budget lasts. */
+trp_status pieces_remove(struct store *store, struct budget *budget);
 
 /* Removes up to `quota` items of the run from its back and shortens it. */
 trp_status items_remove(struct cursor *items, struct change *run, uint64_t *quota);
@@ -455,6 +457,10 @@ trp_status items_remove(struct cursor *items, struct change *run, uint64_t *quot
 /* The same of `*count` runs, from the last one on, while the budget lasts. */
 trp_status runs_remove(struct store *store, struct change *runs, size_t *count, uint64_t *quota,
                        struct budget *budget);
+
+/* Puts a seq behind those of the last run of a buffer of them (CHANGE_DELETE), or into a new one.
+ */
+void runs_add(struct buffer *runs, uint64_t seq);
 
 /* Sorts runs and joins neighbours; the new count. */
 size_t runs_merge(struct change *runs, size_t count, struct buffer *scratch);
@@ -511,7 +517,6 @@ trp_status counters_put(struct store *store);
 
 /* A new one, of which nothing is known but its number; valid until the next. */
 struct store_table *table_add(struct store *store, uint32_t id);
-char *bytes_text(trp_bytes bytes); /* a copy, and a zero behind it; caller frees */
 struct store_table *table_find_id(const struct store *store, uint64_t id);
 void tables_free(struct store *store);
 

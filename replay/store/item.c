@@ -72,12 +72,17 @@ static size_t item_memory(const struct trajectory *trajectory)
     return sizeof(struct item) + sizeof(struct chunk *) * (size_t)trajectory->chunk_count;
 }
 
-struct item *store_item_create(struct store *store, struct trajectory *trajectory)
+struct item *store_item_create(struct store *store, struct trajectory *trajectory,
+                               struct chunk *const *chunks)
 {
     size_t bytes = item_memory(trajectory);
     struct item *item = memset(slab_take(&store->chunks.slabs, bytes), 0, bytes);
     item->trajectory = trajectory;
     item->slot = SLOT_NONE;
+    for (uint32_t index = 0; chunks && index < trajectory->chunk_count; index++) {
+        chunk_ref(chunks[index]);
+        item->chunks[index] = chunks[index];
+    }
     return item;
 }
 

@@ -207,6 +207,27 @@ trp_status cursor_put_parts(struct cursor *cursor, uint64_t seq, trp_bytes bytes
     return TRP_OK;
 }
 
+trp_status cursor_get_parts(struct cursor *cursor, struct buffer *whole, trp_bytes *bytes)
+{
+    const uint64_t first = cursor->key;
+    struct part_row row = {0};
+    *bytes = cursor->value;
+    buffer_clear(whole);
+    while (cursor->there && piece_key_seq(cursor->key) == piece_key_seq(first)) {
+        part_row_add(&row, cursor->key, cursor->value.size);
+        if (row.parts > 1) {
+            if (whole->size == 0)
+                buffer_append(whole, *bytes);
+            buffer_append(whole, cursor->value);
+            *bytes = buffer_bytes(whole);
+        }
+        TRP_TRY(cursor_move(cursor, MDB_NEXT));
+    }
+    if (row.broken)
+        *bytes = (trp_bytes){0};
+    return TRP_OK;
+}
+
 trp_status cursor_append_records(struct cursor *cursor, uint64_t *next, trp_bytes records,
                                  size_t value_bytes)
 {

@@ -17,31 +17,6 @@
 
 #include "core/alloc.h"
 
-/* ---- records in parts ----------------------------------------------------------------------- */
-
-/* The value whose first part is under the cursor, which moves behind its last one; no bytes: its
- * parts are not those that were written. `bytes` live until the next call. */
-static trp_status parts_read(struct cursor *cursor, struct buffer *whole, trp_bytes *bytes)
-{
-    const uint64_t first = cursor->key;
-    struct part_row row = {0};
-    *bytes = cursor->value;
-    buffer_clear(whole);
-    while (cursor->there && piece_key_seq(cursor->key) == piece_key_seq(first)) {
-        part_row_add(&row, cursor->key, cursor->value.size);
-        if (row.parts > 1) {
-            if (whole->size == 0)
-                buffer_append(whole, *bytes);
-            buffer_append(whole, cursor->value);
-            *bytes = buffer_bytes(whole);
-        }
-        TRP_TRY(cursor_move(cursor, MDB_NEXT));
-    }
-    if (row.broken)
-        *bytes = (trp_bytes){0};
-    return TRP_OK;
-}
-
 /* ---- tables --------------------------------------------------------------------------------- */
 
 static bool table_load(struct store *store, uint64_t id, trp_bytes bytes)
@@ -57,11 +32,11 @@ static bool table_load(struct store *store, uint64_t id, trp_bytes bytes)
         return true;
     }
     struct store_table *table = table_add(store, (uint32_t)id);
-    table->name = bytes_text(view.name);
-    table->options = bytes_text(view.options);
-    table->signature =
-        (trp_bytes){(const uint8_t *)bytes_text(view.signature), view.signature.size};
-    table->given = view.given.size ? bytes_text(view.given) : NULL;
+    table->name = xmemdup(view.name.data, view.name.size);
+    table->options = xmemdup(view.options.data, view.options.size);
+    table->signature.data = xmemdup(view.signature.data, view.signature.size);
+    table->signature.size = view.signature.size;
+    table->given = view.given.size ? xmemdup(view.given.data, view.given.size) : NULL;
     return true;
 }
 
@@ -112,7 +87,7 @@ trp_status tables_load(struct store *store)
     while (tables.there) {
         uint64_t id = piece_key_seq(tables.key);
         trp_bytes bytes;
-        TRP_TRY(parts_read(&tables, &store->scratch, &bytes));
+        TRP_TRY(cursor_get_parts(&tables, &store->scratch, &bytes));
         if (!table_load(store, id, bytes))
             return record_lost(store, "the record of table", id);
     }
@@ -155,7 +130,7 @@ static trp_status item_drop(struct loading *loading, uint64_t seq, const struct 
         store->options.damage(store->options.arg, header ? header->table_id : 0,
                               header ? header->key : seq, what);
     if (!store->options.read_only)
-        group_delete_seq(store, seq);
+        runs_add(&store->group.deletes, seq);
     return TRP_OK;
 }
 
@@ -180,8 +155,8 @@ static trp_status item_of_record(struct loading *loading, uint64_t seq,
     struct store *store = loading->store;
     struct item_record header = view->header;
     compaction_apply(&loading->compaction, seq, &header);
-    struct item *item =
-        store_item_create(store, store_trajectory(store, view->trajectory, header.chunk_count));
+    struct item *item = store_item_create(
+        store, store_trajectory(store, view->trajectory, header.chunk_count), NULL);
     item->key = header.key;
     item->seq = seq;
     item->priority = header.priority;
@@ -347,7 +322,7 @@ static trp_status item_read(struct loading *loading, uint64_t seq, bool in_turn,
         TRP_TRY(cursor_seek(items, MDB_SET_KEY, piece_key(seq, 0)));
     if (!items->there)
         return lmdb_fail(store, MDB_NOTFOUND, "read an item");
-    TRP_TRY(parts_read(items, &loading->record, &bytes));
+    TRP_TRY(cursor_get_parts(items, &loading->record, &bytes));
     if (!item_record_decode(bytes, seq, &view))
         return item_drop(loading, seq, NULL, "its record is damaged");
     TRP_TRY(item_of_record(loading, seq, &view, in_turn, item));

@@ -71,8 +71,7 @@ void compaction_sort(struct compaction *compaction, const struct buffer *changes
 bool compaction_deletes(struct compaction *compaction, uint64_t seq)
 {
     size_t *next = &compaction->next_delete;
-    while (*next < compaction->delete_count &&
-           change_seq(compaction->deletes[*next]) + compaction->deletes[*next].value <= seq)
+    while (*next < compaction->delete_count && change_end(compaction->deletes[*next]) <= seq)
         ++*next;
     return *next < compaction->delete_count && change_seq(compaction->deletes[*next]) <= seq;
 }

@@ -22,6 +22,19 @@ void dead_push(struct dead_list *list, struct dead dead)
     *ARRAY_PUSH(list->at, list->count, list->capacity) = dead;
 }
 
+void runs_add(struct buffer *runs, uint64_t seq)
+{
+    struct change *last = NULL;
+    if (runs->size > 0)
+        last = (struct change *)(void *)(runs->data + runs->size) - 1;
+    if (last && change_seq(*last) <= seq && seq <= change_end(*last)) {
+        last->value += seq == change_end(*last);
+        return;
+    }
+    last = buffer_push(runs, sizeof *last);
+    *last = change_make(CHANGE_DELETE, seq, 1);
+}
+
 size_t runs_merge(struct change *runs, size_t count, struct buffer *scratch)
 {
     buffer_clear(scratch);
@@ -30,13 +43,10 @@ size_t runs_merge(struct change *runs, size_t count, struct buffer *scratch)
     size_t kept = 0;
     for (size_t index = 0; index < count; index++) {
         struct change *last = kept ? &runs[kept - 1] : NULL;
-        uint64_t first = change_seq(runs[index]), end = first + runs[index].value;
-        if (last && first <= change_seq(*last) + last->value) {
-            if (end > change_seq(*last) + last->value)
-                last->value = end - change_seq(*last);
-        } else {
+        if (!last || change_seq(runs[index]) > change_end(*last))
             runs[kept++] = runs[index];
-        }
+        else if (change_end(runs[index]) > change_end(*last))
+            last->value = change_end(runs[index]) - change_seq(*last);
     }
     return kept;
 }
@@ -108,8 +118,9 @@ static trp_status chunks_ask(struct cursor *pieces, const struct dead_list *list
     return TRP_OK;
 }
 
-trp_status pieces_remove(struct store *store, struct dead_list *list, struct budget *budget)
+trp_status pieces_remove(struct store *store, struct budget *budget)
 {
+    struct dead_list *list = &store->dead.pending;
     int64_t until_ns = clock_now_ns(&clock_monotonic) + REMOVE_NS +
                        (int64_t)store->group.cost.pages * REMOVE_PAGE_NS;
     bool late = false;

@@ -166,8 +166,10 @@ trp_status store_fetcher(struct store *store, void (*done)(void *arg), void *arg
 trp_status store_chunk_locate(struct store *store, const struct chunk *chunk, struct buffer *pages,
                               struct buffer *rest);
 
-/* An item with room for the trajectory's chunks (chunks[] NULL); takes the trajectory reference. */
-struct item *store_item_create(struct store *store, struct trajectory *trajectory);
+/* An item of these chunks, a reference each, or, with NULL, only with room for them; takes the
+ * trajectory reference. */
+struct item *store_item_create(struct store *store, struct trajectory *trajectory,
+                               struct chunk *const *chunks);
 
 /* Frees an item and drops its references. Not the record: see store_item_delete(). */
 void store_item_destroy(struct store *store, struct item *item);

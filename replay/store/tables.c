@@ -30,14 +30,6 @@ struct store_table *table_find_id(const struct store *store, uint64_t id)
     return NULL;
 }
 
-char *bytes_text(trp_bytes bytes)
-{
-    char *text = xcalloc(bytes.size + 1, 1);
-    if (bytes.size)
-        memcpy(text, bytes.data, bytes.size);
-    return text;
-}
-
 struct store_table *table_add(struct store *store, uint32_t id)
 {
     struct stored_tables *tables = &store->tables;
@@ -65,11 +57,11 @@ uint32_t store_table_put(struct store *store, const char *name, const char *opti
         table->name = xstrdup(name);
     }
     char *line = xstrdup(options);
-    const char *copy = bytes_text(signature);
+    const uint8_t *copy = xmemdup(signature.data, signature.size);
     free(table->options);
     free((void *)table->signature.data);
     table->options = line;
-    table->signature = (trp_bytes){(const uint8_t *)copy, signature.size};
+    table->signature = (trp_bytes){copy, signature.size};
     table_note(store, table);
     return table->id;
 }
@@ -128,12 +120,10 @@ trp_status tables_put(struct store *store)
 {
     for (size_t index = 0; index < store->tables.count; index++) {
         struct store_table *table = &store->tables.at[index];
-        const char *given = table->given ? table->given : "";
-        struct table_view view = {
-            .name = {(const uint8_t *)table->name, strlen(table->name)},
-            .options = {(const uint8_t *)table->options, strlen(table->options)},
-            .signature = table->signature,
-            .given = {(const uint8_t *)given, strlen(given)}};
+        struct table_view view = {.name = text_bytes(table->name),
+                                  .options = text_bytes(table->options),
+                                  .signature = table->signature,
+                                  .given = text_bytes(table->given ? table->given : "")};
         if (table->changed)
             TRP_TRY(table_record_put(store, table->id, &view));
         table->changed = false;

@@ -10,7 +10,7 @@ enum {
 
 static trp_status pending_remove(struct store *store, void *budget)
 {
-    return pieces_remove(store, &store->dead.pending, budget);
+    return pieces_remove(store, budget);
 }
 
 static bool sweep_work(struct store *store)

@@ -133,8 +133,8 @@ static inline struct chunk *fixture_chunk(struct store *store, uint64_t seed, si
 static inline struct item *fixture_item(struct store *store, uint64_t key, size_t size)
 {
     const uint8_t shape[] = "one whole chunk";
-    struct item *item =
-        store_item_create(store, store_trajectory(store, (trp_bytes){shape, sizeof shape}, 1));
+    struct item *item = store_item_create(
+        store, store_trajectory(store, (trp_bytes){shape, sizeof shape}, 1), NULL);
     item->key = key;
     item->priority = (double)key / 2;
     item->inserted_at_ns = (int64_t)(key % 1000000) * 1000;

@@ -133,7 +133,7 @@ static void a_shared_chunk_is_stored_once_and_goes_with_its_last_item(void **sta
     items[0] = fixture_item(fixture->store, 1, 30000);
     for (unsigned index = 1; index < 3; index++) {
         items[0]->trajectory->refs++;
-        items[index] = store_item_create(fixture->store, items[0]->trajectory);
+        items[index] = store_item_create(fixture->store, items[0]->trajectory, NULL);
         items[index]->key = index + 1;
         items[index]->chunks[0] = items[0]->chunks[0];
         chunk_ref(items[0]->chunks[0]);
@@ -159,8 +159,8 @@ static struct item *wide_item(struct store *store, uint32_t chunks)
 {
     static uint8_t shape[20000];
     fixture_fill(shape, sizeof shape, 3);
-    struct item *item =
-        store_item_create(store, store_trajectory(store, (trp_bytes){shape, sizeof shape}, chunks));
+    struct item *item = store_item_create(
+        store, store_trajectory(store, (trp_bytes){shape, sizeof shape}, chunks), NULL);
     item->key = 77;
     for (uint32_t index = 0; index < chunks; index++)
         item->chunks[index] = fixture_chunk(store, 1000 * index, index);
@@ -303,12 +303,13 @@ static void trajectories_of_one_shape_are_one(void **state)
         }
     }
     for (unsigned index = 0; index < 600; index++)
-        store_item_destroy(fixture->store, store_item_create(fixture->store, kept[index % 300]));
+        store_item_destroy(fixture->store,
+                           store_item_create(fixture->store, kept[index % 300], NULL));
     unsigned zero = 0;
     struct trajectory *again =
         store_trajectory(fixture->store, (trp_bytes){(const uint8_t *)&zero, sizeof zero}, 0);
     assert_int_equal(again->refs, 1);
-    store_item_destroy(fixture->store, store_item_create(fixture->store, again));
+    store_item_destroy(fixture->store, store_item_create(fixture->store, again, NULL));
 }
 
 static void the_cache_is_bounded_and_changes_nothing(void **state)

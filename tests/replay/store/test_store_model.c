@@ -150,7 +150,8 @@ static struct item *make_item(struct model *model, struct model_item *out)
     struct item *item = store_item_create(
         model->store,
         store_trajectory(model->store, (trp_bytes){(const uint8_t *)shape, out->chunk_count * 5},
-                         out->chunk_count));
+                         out->chunk_count),
+        NULL);
     item->key = out->key;
     item->priority = out->priority;
     for (uint32_t index = 0; index < out->chunk_count; index++) {

@@ -72,7 +72,7 @@ struct cell_backward_job {
     size_t dy_step, dy_row;
     const void *dend_state; /* the gradient of end_state; NULL: zeros */
     size_t dend_row;
-    void *dwx, *dwh, *dbx, *dbh; /* += or, with `overwrite`, = */
+    void *dwx, *dwh, *dbx, *dbh; /* += or, with `overwrite`, =; all NULL: not wanted */
     void *dx;                    /* may be NULL */
     size_t dx_step, dx_row;
     void *dstate; /* the gradient of `state`, overwritten; may be NULL */

@@ -49,7 +49,8 @@ struct conv_forward_job {
     void *scratch;
 };
 
-/* dw (+)= x' dy, dbias (+)= sum dy, dx = (w' dy) gate'(x); dx may be NULL, and is with `bytes`. */
+/* dw (+)= x' dy, dbias (+)= sum dy, dx = (w' dy) gate'(x); dx may be NULL, and is with
+ * `bytes`; dw with dbias may be NULL. */
 struct conv_backward_job {
     struct window window;
     const void *x;

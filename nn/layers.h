@@ -20,7 +20,8 @@ struct norm_forward_job {
 
 struct norm_backward_job {
     const void *x, *gain, *kept, *dy;
-    void *dgain, *dbias; /* += or, with `overwrite`, =; NULL where gain is */
+    void *dgain, *dbias; /* += or, with `overwrite`, =; NULL where gain is,
+                            or where they are not wanted */
     void *dx;            /* may be NULL, or dy unless accumulated */
     size_t x_stride, dy_stride, dx_stride;
     uint32_t rows, columns;

@@ -62,6 +62,16 @@ void dueling_plain(const struct dueling_job *job)
     dueling_f32(job);
 }
 
+void embedding_forward_plain(const struct embedding_job *job)
+{
+    embedding_forward_f32(job);
+}
+
+void embedding_backward_plain(const struct embedding_job *job)
+{
+    embedding_backward_f32(job);
+}
+
 const struct backend backend_ref_f32 = {
     .name = "ref_f32",
     .element_bytes = sizeof(float),

@@ -5,5 +5,7 @@
 #include "backend.h"
 
 void dueling_plain(const struct dueling_job *job);
+void embedding_forward_plain(const struct embedding_job *job);
+void embedding_backward_plain(const struct embedding_job *job);
 
 #endif

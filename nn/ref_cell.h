@@ -140,16 +140,17 @@ static void NAME(gru_cell_backward)(REAL *from_x, REAL *from_h, size_t hidden, c
     }
 }
 
-/* dw += x' dy, dbias += dy; dx += w dy when it is given. */
+/* dw += x' dy, dbias += dy, dx += w dy; each of what is given. */
 static void NAME(row_backward)(const REAL *x, const REAL *w, const REAL *dy, REAL *dw, REAL *dbias,
                                REAL *dx, size_t inputs, size_t outputs)
 {
-    for (size_t o = 0; o < outputs; o++)
+    for (size_t o = 0; dbias && o < outputs; o++)
         dbias[o] += dy[o];
     for (size_t i = 0; i < inputs; i++) {
         REAL sum = 0;
         for (size_t o = 0; o < outputs; o++) {
-            dw[i * outputs + o] += x[i] * dy[o];
+            if (dw)
+                dw[i * outputs + o] += x[i] * dy[o];
             sum += w[i * outputs + o] * dy[o];
         }
         if (dx)
@@ -191,7 +192,7 @@ static void NAME(cell_backward)(const struct cell_backward_job *job)
     size_t width = cell_state(&job->shape);
     size_t gates = (size_t)cell_gates(job->shape.kind) * job->shape.hidden;
     NAME(copy_rows)(job->scratch, width, job->dend_state, job->dend_row, job->rows, width);
-    if (job->overwrite) {
+    if (job->dwx && job->overwrite) {
         memset(job->dwx, 0, job->shape.inputs * gates * sizeof(REAL));
         memset(job->dwh, 0, job->shape.hidden * gates * sizeof(REAL));
         memset(job->dbx, 0, gates * sizeof(REAL));

@@ -100,7 +100,8 @@ static REAL NAME(conv_dx)(const struct conv_backward_job *job, const REAL *dy, s
 static void NAME(conv_backward)(const struct conv_backward_job *job)
 {
     const struct window *window = &job->window;
-    NAME(conv_backward_weights)(job);
+    if (job->dw)
+        NAME(conv_backward_weights)(job);
     if (!job->dx)
         return;
     size_t values = (size_t)window->height * window->width * window->channels;

@@ -44,7 +44,7 @@ static void NAME(norm_backward)(const struct norm_backward_job *job)
 {
     const REAL *gain = job->gain;
     size_t columns = job->columns;
-    if (gain)
+    if (job->dgain)
         NAME(norm_backward_weights)(job);
     if (!job->dx)
         return;

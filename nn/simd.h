@@ -29,7 +29,8 @@ struct gemm {
     enum gemm_end end;
     const float *bias, *gate; /* START_BIAS; END_GATE_* */
     size_t gate_row;
-    float *pack; /* [DEPTH_BLOCK][PANEL] */
+    float *pack;         /* [DEPTH_BLOCK][PANEL] */
+    const float *packed; /* NULL, or all of b by gemm_pack() */
 };
 
 /* One tile: its corners, its part of the depth and the lanes of its last vector. */
@@ -193,6 +194,8 @@ static INLINE void row_run(const struct gemm *g, size_t column, part lanes, cons
         float *c = g->c + column + v * LANES;
         if (g->start == START_BIAS)
             total = total + load_at(g->bias + column + v * LANES, last, lanes);
+        if (g->start == START_ADD)
+            total = load_at(c, last, lanes) + total;
         if (g->end == END_RELU)
             total = max_vec(splat(0), total);
         if (last)
@@ -264,6 +267,11 @@ static void pack_columns(const struct gemm *g, const float *b, size_t depth, siz
 static void tile_place_b(const struct gemm *g, struct tile *t, size_t k, size_t column,
                          size_t columns)
 {
+    if (g->packed) {
+        t->b = g->packed + column * g->depth + k * PANEL;
+        t->b_k = PANEL;
+        return;
+    }
     const float *b = g->b + k * g->b_k + column * g->b_n;
     if (g->b_n == 1 && columns % LANES == 0 && g->b_k <= 2 * PANEL) {
         t->b = b;
@@ -276,6 +284,27 @@ static void tile_place_b(const struct gemm *g, struct tile *t, size_t k, size_t 
         pack_rows(g, b, t->depth, columns);
     else
         pack_columns(g, b, t->depth, columns);
+}
+
+/* Elements that all of b takes in panels. */
+static size_t packed_size(size_t columns, size_t depth)
+{
+    return (columns + PANEL - 1) / PANEL * PANEL * depth;
+}
+
+/* Packs all of b to `to`, for products that have it many times. */
+static void gemm_pack(struct gemm *g, float *to)
+{
+    struct gemm panel = *g;
+    for (size_t column = 0; column < g->columns; column += PANEL) {
+        size_t columns = g->columns - column < PANEL ? g->columns - column : PANEL;
+        panel.pack = to + column * g->depth;
+        if (g->b_n == 1)
+            pack_rows(&panel, g->b + column, g->depth, columns);
+        else
+            pack_columns(&panel, g->b + column * g->b_n, g->depth, columns);
+    }
+    g->packed = to;
 }
 
 /* One panel of c over one block of the depth: all rows, tile by tile. */
@@ -310,43 +339,7 @@ static void gemm_run(const struct gemm *g)
     }
 }
 
-/* Rational approximation of tanh by Eigen's coefficients: at most a few units in the last place. */
-static INLINE vec tanh_vec(vec x)
-{
-    x = max_vec(splat(-7.90531110763549805f), min_vec(splat(7.90531110763549805f), x));
-    vec x2 = x * x;
-    vec p = fma_vec(x2, splat(-2.76076847742355e-16f), splat(2.00018790482477e-13f));
-    p = fma_vec(x2, p, splat(-8.60467152213735e-11f));
-    p = fma_vec(x2, p, splat(5.12229709037114e-08f));
-    p = fma_vec(x2, p, splat(1.48572235717979e-05f));
-    p = fma_vec(x2, p, splat(6.37261928875436e-04f));
-    p = fma_vec(x2, p, splat(4.89352455891786e-03f));
-    vec q = fma_vec(x2, splat(1.19825839466702e-06f), splat(1.18534705686654e-04f));
-    q = fma_vec(x2, q, splat(2.26843463243900e-03f));
-    q = fma_vec(x2, q, splat(4.89352518554385e-03f));
-    return x * p / q;
-}
-
-static INLINE vec activate_vec(enum activation activation, vec v)
-{
-    return activation == ACTIVATION_RELU ? max_vec(splat(0), v) : tanh_vec(v);
-}
-
-static void simd_activate(enum activation activation, float *y, size_t stride, size_t rows,
-                          size_t columns)
-{
-    if (activation == ACTIVATION_NONE)
-        return;
-    for (size_t row = 0; row < rows; row++, y += stride) {
-        size_t i = 0;
-        for (; i + LANES <= columns; i += LANES)
-            store(y + i, activate_vec(activation, load(y + i)));
-        if (i < columns) {
-            part lanes = part_of((unsigned)(columns - i));
-            store_part(y + i, activate_vec(activation, load_part(y + i, lanes)), lanes);
-        }
-    }
-}
+#include "simd_activation.h"
 
 /* The pack, and behind it what the narrow paths need: up to NARROW_MAX rows of `inputs`. */
 static size_t simd_scratch(uint32_t inputs, uint32_t outputs)
@@ -443,8 +436,8 @@ static void simd_forward(const struct forward_job *job)
         narrow_forward(job);
     else
         gemm_run(&g);
-    if (job->activation == ACTIVATION_TANH)
-        simd_activate(ACTIVATION_TANH, job->y, job->y_stride, job->rows, job->outputs);
+    if (job->activation > ACTIVATION_RELU)
+        simd_activate(job->activation, job->y, job->y_stride, job->rows, job->outputs);
 }
 
 /* The sum of dy's rows. */
@@ -547,6 +540,9 @@ static void simd_backward(const struct backward_job *job)
         .gate_row = job->x_stride,
     };
     gemm_run(&g);
+    if (job->gate > ACTIVATION_TANH)
+        gate_rows(job->gate, job->x, job->x_stride, job->dx, job->dx_stride, job->rows,
+                  job->inputs);
 }
 
 /* Multiplied and added apart, as the reference does: the same bits. */
@@ -600,6 +596,10 @@ static double simd_norm2(const float *values, size_t count)
     return total;
 }
 
+#include "simd_cell.h"
+#include "simd_conv.h"
+#include "simd_layers.h"
+
 const struct backend BACKEND = {
     .name = BACKEND_NAME,
     .element_bytes = sizeof(float),
@@ -607,6 +607,10 @@ const struct backend BACKEND = {
     .forward = simd_forward,
     .backward = simd_backward,
     .dueling = dueling_plain,
+    .activation = &simd_activation,
+    .cell = &simd_cell,
+    .conv = &simd_conv,
+    .layer = &simd_layer,
     .activate = simd_activate,
     .adam = simd_adam,
     .norm2 = simd_norm2,

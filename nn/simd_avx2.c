@@ -5,6 +5,8 @@
 #include "unroll.h"
 
 #include <immintrin.h>
+#include <math.h>
+#include <string.h>
 
 enum { LANES = 8, PANEL_VECS = 2, WIDE_LANES = 4, TILE_ROWS_MAX = 8 };
 
@@ -62,6 +64,20 @@ static INLINE vec min_vec(vec a, vec b)
 static INLINE vec sqrt_vec(vec v)
 {
     return _mm256_sqrt_ps(v);
+}
+
+/* v * 2^n for whole n in [-126, 127]. */
+static INLINE vec scale_vec(vec v, vec n)
+{
+    __m256i exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+    return v * _mm256_castsi256_ps(_mm256_slli_epi32(exponent, 23));
+}
+
+/* Lane by lane `yes` where a > b or a is a NaN, else `no`. */
+static INLINE vec choose_above(vec a, vec b, vec yes, vec no)
+{
+    vec above = _mm256_cmp_ps(a, b, _CMP_GT_OQ), none = _mm256_cmp_ps(a, a, _CMP_UNORD_Q);
+    return _mm256_blendv_ps(no, yes, _mm256_or_ps(above, none));
 }
 
 /* Lane i is the sum of v[i]. */

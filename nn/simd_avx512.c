@@ -5,6 +5,8 @@
 #include "unroll.h"
 
 #include <immintrin.h>
+#include <math.h>
+#include <string.h>
 
 enum { LANES = 16, PANEL_VECS = 4, WIDE_LANES = 8, TILE_ROWS_MAX = 12 };
 
@@ -61,6 +63,19 @@ static INLINE vec min_vec(vec a, vec b)
 static INLINE vec sqrt_vec(vec v)
 {
     return _mm512_sqrt_ps(v);
+}
+
+/* v * 2^n for whole n in [-126, 127]. */
+static INLINE vec scale_vec(vec v, vec n)
+{
+    return _mm512_scalef_ps(v, n);
+}
+
+/* Lane by lane `yes` where a > b or a is a NaN, else `no`. */
+static INLINE vec choose_above(vec a, vec b, vec yes, vec no)
+{
+    __mmask16 above = _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ);
+    return _mm512_mask_mov_ps(no, above | _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), yes);
 }
 
 /* The sum of each quarter of a, b, c and d, those of one quarter side by side. */

@@ -82,6 +82,19 @@ static INLINE vec sqrt_vec(vec v)
     return (vec){sqrtf(v[0]), sqrtf(v[1]), sqrtf(v[2]), sqrtf(v[3])};
 }
 
+/* v * 2^n for whole n in [-126, 127]. */
+static INLINE vec scale_vec(vec v, vec n)
+{
+    mask exponent = __builtin_convertvector(n, mask) + 127;
+    return v * (vec)(exponent << 23);
+}
+
+/* Lane by lane `yes` where a > b or a is a NaN, else `no`. */
+static INLINE vec choose_above(vec a, vec b, vec yes, vec no)
+{
+    return choose((a > b) | (a != a), yes, no);
+}
+
 /* Lane i is the sum of v[i]. */
 static INLINE vec sum_each(const vec v[LANES])
 {

@@ -47,4 +47,9 @@ static inline void *list_entry(const struct list_link *link, size_t offset)
 #define LIST_NEXT(entry, type, member)                                                             \
     ((type *)list_entry((entry)->member.next, offsetof(type, member)))
 
+/* A loop over all elements; the one that it is at may leave the list. */
+#define LIST_EACH(type, each, list, member)                                                        \
+    for (type *each = LIST_FIRST(list, type, member), *each##_next;                                \
+         each && (each##_next = LIST_NEXT(each, type, member), 1); each = each##_next)
+
 #endif

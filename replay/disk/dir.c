@@ -241,7 +241,7 @@ static void open_text(const struct store_dir *dir, trp_durability durability, bo
     if (known && stat(dir->data_path, &info) == 0)
         snprintf(file, sizeof file, " %llx-%llx", (unsigned long long)info.st_dev,
                  (unsigned long long)info.st_ino);
-    if (snprintf(text, SMALL_FILE_BYTES, "open %s %s%s\n", durability_names[durability],
+    if (snprintf(text, SMALL_FILE_BYTES, "open %s %s%s", durability_names[durability],
                  boot[0] ? boot : "unknown", file) >= SMALL_FILE_BYTES)
         text[0] = '\0';
 }
@@ -261,10 +261,8 @@ static trp_status dir_check_state(struct store_dir *dir)
     for (unsigned durability = TRP_DURABLE_PROCESS; durability <= TRP_DURABLE_SYSTEM;
          durability++) {
         open_text(dir, durability, true, expected);
-        expected[strcspn(expected, "\n")] = '\0';
         dir->killed |= strcmp(text, expected) == 0;
         open_text(dir, durability, false, expected);
-        expected[strcspn(expected, "\n")] = '\0';
         open |= strncmp(text, expected, strlen(expected)) == 0;
     }
     dir->suspect = !open && strncmp(text, "open system ", 12) != 0;

@@ -53,12 +53,9 @@ void engine_shrink(struct engine *engine, struct engine_table *table)
 
 void engine_truncate(struct engine *engine, struct engine_table *table)
 {
-    for (struct delivery *next, *delivery = LIST_FIRST(&engine->deliveries, struct delivery, link);
-         delivery; delivery = next) {
-        next = LIST_NEXT(delivery, struct delivery, link);
+    LIST_EACH (struct delivery, delivery, &engine->deliveries, link)
         if (delivery->table == table)
             engine_ack(engine, delivery, delivery_end(delivery));
-    }
     if (table->clearing)
         clearing_end(engine, table->clearing);
     clearing_push(engine, table->table);

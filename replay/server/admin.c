@@ -122,8 +122,7 @@ static Troupe__ReplayWaiter *waiter_push(Troupe__ReplayTable *out, const char *p
 static void inserters_copy(const struct lane *lane, Troupe__ReplayTable *out)
 {
     const struct insert_stream *streams[REPLAY_WAITERS_MAX];
-    for (const struct pending_insert *pending = pending_first(&lane->inserts); pending;
-         pending = pending_next(pending)) {
+    LIST_EACH (const struct pending_insert, pending, &lane->inserts.list, link) {
         const struct insert_stream *stream = pending->owners ? pending->owners->stream : NULL;
         size_t i = 0;
         while (i < out->n_waiters && streams[i] != stream)
@@ -143,11 +142,10 @@ static void inserters_copy(const struct lane *lane, Troupe__ReplayTable *out)
 
 static void samplers_copy(const struct lane *lane, Troupe__ReplayTable *out)
 {
-    for (const struct waiting_sampler *each =
-             LIST_FIRST(&lane->samplers, struct waiting_sampler, link);
-         each; each = LIST_NEXT(each, struct waiting_sampler, link), out->samples_waiting++) {
+    LIST_EACH (const struct waiting_sampler, each, &lane->samplers, link) {
         Troupe__ReplayWaiter *waiter =
             waiter_push(out, trp_server_call_peer(each->call), each->since_ns);
+        out->samples_waiting++;
         if (!waiter)
             continue;
         waiter->sampling = true;

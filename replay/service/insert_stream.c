@@ -246,10 +246,9 @@ static void orphans_tell(const struct lane *lane, uint32_t count, const char *re
 static void orphans_drop(struct lane *lane, uint32_t keep, uint64_t held_max, const char *reason)
 {
     uint32_t kept = 0, dropped = 0;
-    for (struct pending_insert *next, *pending = pending_first(&lane->inserts);
-         lane->inserts.orphan_count > keep && service_held(lane->service) > held_max;
-         pending = next) {
-        next = pending_next(pending);
+    LIST_EACH (struct pending_insert, pending, &lane->inserts.list, link) {
+        if (lane->inserts.orphan_count <= keep || service_held(lane->service) <= held_max)
+            break;
         if (pending->owners || kept++ < keep)
             continue;
         lane_finish(lane, pending, TRP_RESOURCE_EXHAUSTED);
@@ -376,8 +375,7 @@ static uint64_t stream_holds(const struct insert_stream *stream)
 static struct insert_stream *holds_most(const struct service *service)
 {
     struct insert_stream *most = LIST_FIRST(&service->inserting, struct insert_stream, link);
-    for (struct insert_stream *each = most; each;
-         each = LIST_NEXT(each, struct insert_stream, link))
+    LIST_EACH (struct insert_stream, each, &service->inserting, link)
         if (stream_holds(each) > stream_holds(most))
             most = each;
     return most && stream_holds(most) > 0 ? most : NULL;
@@ -389,10 +387,12 @@ static void stream_leave_lanes(struct insert_stream *stream, uint32_t keep, cons
     struct service *service = stream->service;
     for (size_t i = 0; stream->pending && i < engine_table_count(service->engine); i++) {
         struct lane *lane = service->lanes[i];
-        for (struct pending_insert *pending = pending_first(&lane->inserts);
-             pending && stream->pending; pending = pending_next(pending))
+        LIST_EACH (struct pending_insert, pending, &lane->inserts.list, link) {
+            if (stream->pending == 0)
+                break;
             for (uint32_t n = pending_leave(&lane->inserts, pending, stream); n > 0; n--)
                 stream_waits_less(stream, pending);
+        }
         orphans_drop(lane, keep, 0, reason);
     }
 }

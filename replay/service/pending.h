@@ -44,11 +44,6 @@ static inline struct pending_insert *pending_first(const struct pending_queue *q
     return LIST_FIRST(&queue->list, struct pending_insert, link);
 }
 
-static inline struct pending_insert *pending_next(const struct pending_insert *pending)
-{
-    return LIST_NEXT(pending, struct pending_insert, link);
-}
-
 /* A new one behind the others, an orphan as yet; takes the item. */
 struct pending_insert *pending_push(struct pending_queue *queue, struct item *item,
                                     int64_t since_ns);

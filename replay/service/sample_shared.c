@@ -105,8 +105,7 @@ static void lease_revoke(struct shared_stream *stream)
 /* True when it keeps a chunk that nobody else keeps. */
 static bool keeps_alone(const struct shared_stream *stream)
 {
-    for (const struct unreleased *each = unreleased_first(stream); each;
-         each = LIST_NEXT(each, struct unreleased, link))
+    LIST_EACH (const struct unreleased, each, &stream->unreleased, link)
         for (uint32_t i = 0; i < each->chunk_count; i++)
             if (each->chunks[i]->refs == 1)
                 return true;
@@ -116,10 +115,7 @@ static bool keeps_alone(const struct shared_stream *stream)
 int64_t shared_streams_expire(struct service *service)
 {
     int64_t next_at = INT64_MAX;
-    for (struct shared_stream *next,
-         *stream = LIST_FIRST(&service->shared, struct shared_stream, link);
-         stream; stream = next) {
-        next = LIST_NEXT(stream, struct shared_stream, link);
+    LIST_EACH (struct shared_stream, stream, &service->shared, link) {
         if (!unreleased_first(stream))
             continue;
         if (deadline_passed(stream->probe_at, &clock_monotonic)) {

@@ -93,8 +93,7 @@ void lane_refuse_samples(struct lane *lane, trp_status status)
 int64_t lane_expire(struct lane *lane, int64_t now_ns)
 {
     int64_t first = INT64_MAX;
-    for (struct sample_stream *stream = lane_first(lane), *next; stream; stream = next) {
-        next = LIST_NEXT(stream, struct sample_stream, request.link);
+    LIST_EACH (struct sample_stream, stream, &lane->samplers, request.link) {
         if (stream->deadline.at_ns > now_ns) {
             first = stream->deadline.at_ns < first ? stream->deadline.at_ns : first;
             continue;

@@ -32,16 +32,6 @@ struct unary {
     trp_message *answer;
 };
 
-static struct unary *first_unary(const struct service *service)
-{
-    return LIST_FIRST(&service->unaries, struct unary, link);
-}
-
-static struct unary *next_unary(const struct unary *unary)
-{
-    return LIST_NEXT(unary, struct unary, link);
-}
-
 void *message_new(const ProtobufCMessageDescriptor *descriptor)
 {
     ProtobufCMessage *message = xcalloc(1, descriptor->sizeof_message);
@@ -210,7 +200,7 @@ void service_checkpoint_done(struct service *service, trp_status status, const c
 {
     service->checkpointing = false;
     service->worked = true;
-    for (struct unary *unary = first_unary(service); unary; unary = next_unary(unary)) {
+    LIST_EACH (struct unary, unary, &service->unaries, link) {
         if (!unary->started || unary->applied)
             continue;
         unary->applied = true;
@@ -227,7 +217,7 @@ static void checkpoints_begin(struct service *service)
     bool any = false;
     if (service->checkpointing)
         return;
-    for (struct unary *unary = first_unary(service); unary; unary = next_unary(unary))
+    LIST_EACH (struct unary, unary, &service->unaries, link)
         if (unary->kind == &checkpoint_kind && !unary->applied)
             any = unary->started = true;
     if (!any)
@@ -247,7 +237,7 @@ void unaries_apply(struct service *service)
     bool ready = engine_ready(service->engine) && !service->full_ns;
     engine_set_time(service->engine, clock_wall_ns());
     checkpoints_begin(service);
-    for (struct unary *unary = first_unary(service); unary; unary = next_unary(unary)) {
+    LIST_EACH (struct unary, unary, &service->unaries, link) {
         bool elsewhere = unary->kind == &checkpoint_kind;
         bool waits = unary->kind->changes && !ready;
         if (unary->applied || elsewhere || (waits && service->broken == TRP_OK))
@@ -289,8 +279,7 @@ static bool unary_answerable(const struct service *service, const struct unary *
 
 void unaries_answer(struct service *service, bool durable)
 {
-    for (struct unary *next, *unary = first_unary(service); unary; unary = next) {
-        next = next_unary(unary);
+    LIST_EACH (struct unary, unary, &service->unaries, link) {
         if (!unary_answerable(service, unary, durable))
             continue;
         list_remove(&service->unaries, &unary->link);

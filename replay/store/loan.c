@@ -55,8 +55,7 @@ static void loan_free(struct loan *loan)
 /* Those that came back, and what they had. */
 static void loans_take_back(struct store *store, struct list returned)
 {
-    for (struct loan *next, *loan = LIST_FIRST(&returned, struct loan, link); loan; loan = next) {
-        next = LIST_NEXT(loan, struct loan, link);
+    LIST_EACH (struct loan, loan, &returned, link) {
         loan_drop_chunks(store, loan);
         store->loans->bytes -= loan->bytes;
         loan_free(loan);
@@ -97,8 +96,7 @@ void loans_close(struct store *store)
     mutex_lock(&loans->mutex);
     loans->closed = true; /* from here on nothing is returned to us any more */
     struct list returned = loans->returned;
-    for (struct loan *loan = LIST_FIRST(&loans->out, struct loan, link); loan;
-         loan = LIST_NEXT(loan, struct loan, link))
+    LIST_EACH (struct loan, loan, &loans->out, link)
         loan_drop_chunks(store, loan);
     loans_take_back(store, returned);
     bool last = !loans->out.first;

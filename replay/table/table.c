@@ -246,17 +246,12 @@ void table_remove(struct table *table, struct item *item)
     uint32_t slot = item->slot;
     assert(slot < table->slot_count);
     assert(table->items[slot] == item);
-    selector_remove(table->sampler, slot);
-    selector_remove(table->remover, slot);
+    table_free_slot(table, slot);
     key_index_remove(&table->index, item);
-    table->items[slot] = NULL;
     table->facts.bytes -= item_chunk_bytes(item);
     for (uint32_t i = 0; i < item->trajectory->chunk_count; i++)
         episode_leave(table, item->chunks[i]->episode);
-    table->free_slots[table->free_count++] = slot;
-    table->facts.size--;
     item->slot = SLOT_NONE;
-    table->facts.limiter.deletes++;
 }
 
 /* ---- other options: limiter, sizes, times sampled ------------------------------------------ */

@@ -1,6 +1,5 @@
 /* What durability costs: a server killed with a full store, and how long it takes until the first
- * sample comes out of it again; and what it costs that a chunk of an earlier life is compared with
- * its sum when it is first read: as many draws as there are items, against as many again.
+ * sample comes out of it again.
  *
  *   bench_durable DIR [--full]       DIR: where the store goes; --full: 10 GB instead of 1
  *
@@ -23,7 +22,6 @@ struct store {
     char *dir, *address;
     struct process server;
     uint64_t items;
-    const char *const *more; /* arguments of the server; NULL: none */
 };
 
 static void store_start(struct store *store)
@@ -33,7 +31,7 @@ static void store_start(struct store *store)
     snprintf(line, sizeof line, "name=%s max_size=%llu", store->load->name,
              (unsigned long long)store->items);
     free(store->address);
-    store->server = serve("127.0.0.1:0", store->dir, &table, 1, store->more, &store->address);
+    store->server = serve("127.0.0.1:0", store->dir, &table, 1, NULL, &store->address);
 }
 
 static int64_t table_size(const struct store *store)
@@ -100,88 +98,6 @@ static void bench_restart(const struct load *load, const char *parent, double by
     free(store.address);
 }
 
-/* ---- the first pass -------------------------------------------------------------------------- */
-
-/* All of them are in memory when a server that starts answers: what is left is the first read. */
-enum { PASS_ITEMS_MAX = 32 * 2048 };
-
-static const struct load medium = {
-    .name = "600B",
-    .column_count = 1,
-    .columns = {{.name = "obs", .dtype = TRP_UINT8, .rank = 1, .shape = {600}}},
-    .table_size = 50000,
-    .batch_items = 64,
-    .wire_bytes = 900};
-
-struct pass {
-    double per_s, server_us;
-};
-
-static struct pass sample_pass(const struct store *store, trp_sampler *sampler)
-{
-    uint64_t batches = store->items / BATCH;
-    trp_batch batch;
-    double busy = cpu_us(store->server.pid);
-    int64_t since = now();
-    for (uint64_t i = 0; i < batches; i++)
-        check(trp_sampler_next(sampler, &batch, 60000));
-    double items = (double)(batches * BATCH);
-    return (struct pass){rate(items, since), (cpu_us(store->server.pid) - busy) / items};
-}
-
-static void restart_and_pass(struct store *store, struct pass passes[2])
-{
-    trp_channel *channel;
-    trp_sampler *sampler;
-    store_start(store);
-    check(trp_channel_create(&channel, store->address, NULL));
-    check(trp_sampler_create(&sampler, channel,
-                             &(trp_sampler_options){.table = store->load->name,
-                                                    .columns = store->load->columns,
-                                                    .column_count = store->load->column_count,
-                                                    .batch_size = BATCH,
-                                                    .limiter_timeout_ms = -1}));
-    for (int i = 0; i < 2; i++)
-        passes[i] = sample_pass(store, sampler);
-    trp_sampler_destroy(sampler);
-    trp_channel_destroy(channel);
-    stop(&store->server, SIGTERM);
-}
-
-static void bench_first_pass(const struct load *load, const char *parent, bool share)
-{
-    const char *const sent[] = {"--no-share", NULL};
-    struct store store = {.load = load,
-                          .dir = make_dir(parent),
-                          .items =
-                              load->table_size < PASS_ITEMS_MAX ? load->table_size : PASS_ITEMS_MAX,
-                          .more = share ? NULL : sent};
-    double per_s[2][SEGMENTS], server_us[2][SEGMENTS];
-    char name[128];
-    trp_channel *channel;
-    store_start(&store);
-    check(trp_channel_create(&channel, store.address, NULL));
-    insert_items(channel, load->name, load, store.items);
-    trp_channel_destroy(channel);
-    stop(&store.server, SIGTERM);
-    for (int i = 0; i < SEGMENTS; i++) {
-        struct pass passes[2];
-        restart_and_pass(&store, passes);
-        for (int j = 0; j < 2; j++) {
-            per_s[j][i] = passes[j].per_s;
-            server_us[j][i] = passes[j].server_us;
-        }
-    }
-    snprintf(name, sizeof name, "first pass over %s after a restart, %s", load->name,
-             share ? "same host" : "TCP, nothing shared");
-    print_row(name, "items/s", median(per_s[0], SEGMENTS), median(per_s[1], SEGMENTS),
-              "second pass", 0, "");
-    print_row("  processor time of the server", "us/item", median(server_us[0], SEGMENTS),
-              median(server_us[1], SEGMENTS), "second pass", 0, "");
-    remove_dir(store.dir);
-    free(store.address);
-}
-
 int main(int argc, char **argv)
 {
     bool full = argc == 3 && strcmp(argv[2], "--full") == 0;
@@ -190,11 +106,6 @@ int main(int argc, char **argv)
     make_frames();
     for (size_t i = 0; i < LOADS; i++)
         bench_restart(&loads[i], argv[1], full ? 1e10 : 1e9);
-    const struct load *const passed[] = {&loads[0], &medium, &loads[1]};
-    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) {
-        bench_first_pass(passed[i], argv[1], true);
-        bench_first_pass(passed[i], argv[1], false);
-    }
     free_frames();
     return 0;
 }

@@ -1,14 +1,15 @@
 /* Problem: every stored byte is summed once on its way in, so the sum has to cost less than the
  * copy. Design: the processor's instruction takes 8 bytes in a cycle but answers after three; three
  * independent sums keep it busy, and where one sum is wanted, those of a block's thirds are joined
- * by a carry-less multiplication. Without it, a table of 16 entries does: slow and never wrong.
- * Guarantee: the same numbers on every machine. */
+ * by a carry-less multiplication. Where such multiplications come four at a time, 64 bytes of each
+ * third are folded into the 64 behind them, three times as fast again. Without any of it, a table
+ * of 16 entries does: slow and never wrong. Guarantee: the same numbers on every machine. */
 #include "core/crc32c.h"
 
 #include <stdbool.h>
 #include <string.h>
 #ifdef __x86_64__
-#include <wmmintrin.h>
+#include <immintrin.h>
 #endif
 
 enum { LANES = 3, BLOCK_LANE = 336 /* bytes: a page's value has four blocks */ };
@@ -55,12 +56,12 @@ __attribute__((target("sse4.2"))) static uint32_t sum_bytes_fast(uint32_t sum, c
     return sum;
 }
 
-/* `lane` is a multiple of 8. */
-__attribute__((target("sse4.2"))) static void sum_lanes_fast(uint32_t sums[LANES],
-                                                             const uint8_t *bytes, size_t lane)
+/* `size` bytes of each lane, a multiple of 8; `lane` is from one to the next. */
+__attribute__((target("sse4.2"))) static void
+sum_lanes_fast(uint32_t sums[LANES], const uint8_t *bytes, size_t lane, size_t size)
 {
     uint64_t a = sums[0], b = sums[1], c = sums[2];
-    for (size_t at = 0; at < lane; at += 8) {
+    for (size_t at = 0; at < size; at += 8) {
         a = __builtin_ia32_crc32di(a, word_at(bytes + at));
         b = __builtin_ia32_crc32di(b, word_at(bytes + lane + at));
         c = __builtin_ia32_crc32di(c, word_at(bytes + 2 * lane + at));
@@ -75,6 +76,61 @@ static bool is_fast(void)
     return __builtin_cpu_supports("sse4.2");
 }
 
+/* "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction" (Gopal et al., Intel
+ * 2009), section 3: each 8 of 64 bytes are multiplied by x to the power of how far they move, mod
+ * the polynomial, and added to the next 64. */
+enum { FOLD = 64 };
+
+#define FOLDS __attribute__((target("avx512f,vpclmulqdq")))
+
+FOLDS static inline __m512i fold(__m512i left, const uint8_t *next)
+{
+    const __m512i by = _mm512_set4_epi64(0x9E4ADDF8, 0x740EEF02, 0x9E4ADDF8, 0x740EEF02);
+    const int xor_of_three = 0x96;
+    return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(left, by, 0x00),
+                                     _mm512_clmulepi64_epi128(left, by, 0x11),
+                                     _mm512_loadu_si512(next), xor_of_three);
+}
+
+FOLDS static inline __m512i fold_begin(uint32_t sum, const uint8_t *bytes)
+{
+    return _mm512_xor_si512(_mm512_loadu_si512(bytes),
+                            _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)sum)));
+}
+
+/* `size` bytes of each lane, a multiple of FOLD: what is left of each sums up to the same. */
+FOLDS static void lanes_fold(const uint32_t sums[LANES], const uint8_t *bytes, size_t lane,
+                             size_t size, uint8_t left[LANES * FOLD])
+{
+    __m512i a = fold_begin(sums[0], bytes), b = fold_begin(sums[1], bytes + lane),
+            c = fold_begin(sums[2], bytes + 2 * lane);
+    for (size_t at = FOLD; at < size; at += FOLD) {
+        a = fold(a, bytes + at);
+        b = fold(b, bytes + lane + at);
+        c = fold(c, bytes + 2 * lane + at);
+    }
+    _mm512_storeu_si512(left, a);
+    _mm512_storeu_si512(left + FOLD, b);
+    _mm512_storeu_si512(left + 2 * FOLD, c);
+}
+
+static void sum_thirds(uint32_t sums[LANES], const uint8_t *bytes, size_t lane)
+{
+    size_t folded = lane - lane % FOLD;
+    uint8_t left[LANES * FOLD];
+    if (folded > FOLD && __builtin_cpu_supports("avx512f") &&
+        __builtin_cpu_supports("vpclmulqdq")) {
+        lanes_fold(sums, bytes, lane, folded, left);
+        memset(sums, 0, LANES * sizeof *sums);
+        sum_lanes_fast(sums, left, FOLD, FOLD);
+        sum_lanes_fast(sums, bytes + folded, lane, lane - folded);
+    } else if (is_fast()) {
+        sum_lanes_fast(sums, bytes, lane, lane);
+    } else {
+        sum_lanes(sums, bytes, lane);
+    }
+}
+
 /* The sum as if so many bytes of zero came behind: `power` is x^(8 * bytes - 33) mod the
  * polynomial. */
 __attribute__((target("sse4.2,pclmul"))) static uint32_t sum_shift(uint32_t sum, uint64_t power)
@@ -87,7 +143,7 @@ __attribute__((target("sse4.2,pclmul"))) static uint32_t sum_shift(uint32_t sum,
 static uint32_t sum_block(uint32_t sum, const uint8_t *bytes)
 {
     uint32_t sums[LANES] = {sum, 0, 0};
-    sum_lanes_fast(sums, bytes, BLOCK_LANE);
+    sum_lanes_fast(sums, bytes, BLOCK_LANE, BLOCK_LANE);
     return sum_shift(sums[0], 0xCEC3662E) ^ sum_shift(sums[1], 0xA60CE07B) ^ sums[2];
 }
 
@@ -97,7 +153,7 @@ static bool has_blocks(void)
 }
 #else
 #define sum_bytes_fast        sum_bytes
-#define sum_lanes_fast        sum_lanes
+#define sum_thirds            sum_lanes
 #define sum_block(sum, bytes) sum_bytes(sum, bytes, LANES *BLOCK_LANE)
 
 static bool is_fast(void)
@@ -128,10 +184,7 @@ uint32_t crc32c_thirds(const void *bytes, size_t size)
     const uint8_t *from = bytes;
     uint32_t sums[LANES + 1] = {~0u, ~0u, ~0u, 0};
     size_t lane = size / LANES & ~(size_t)7;
-    if (is_fast())
-        sum_lanes_fast(sums, from, lane);
-    else
-        sum_lanes(sums, from, lane);
+    sum_thirds(sums, from, lane);
     sums[LANES] = crc32c((uint32_t)size, from + LANES * lane, size - LANES * lane);
     return crc32c(0, sums, sizeof sums);
 }

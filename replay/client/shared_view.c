@@ -27,6 +27,8 @@ struct shared_view {
     int fd;
     const uint8_t *map;
     uint64_t file_bytes; /* at least: it is looked at again when a page is beyond */
+    uint64_t old_pages;  /* those that an earlier life may have written, */
+    uint8_t *compared;   /* a bit each */
     const _Atomic uint64_t *leases;
 };
 
@@ -82,6 +84,8 @@ static trp_status data_map(struct shared_view *view, const char *path)
     posix_fadvise(view->fd, 0, 0, POSIX_FADV_RANDOM);
     view->map = map;
     view->file_bytes = (uint64_t)info.st_size;
+    view->old_pages = view->file_bytes / view->layout.page_bytes;
+    view->compared = xcalloc(view->old_pages / 8 + 1, 1);
     if (pread(view->fd, nonce, sizeof nonce, (off_t)view->layout.nonce_at) != sizeof nonce ||
         memcmp(nonce, view->layout.nonce, sizeof nonce) != 0)
         return unreadable(path, "has not the server's nonce");
@@ -122,6 +126,7 @@ void shared_view_close(struct shared_view *view)
         munmap((void *)view->leases, LEASE_FILE_BYTES);
     if (view->fd >= 0)
         close(view->fd);
+    free(view->compared);
     free(view);
 }
 
@@ -149,6 +154,17 @@ const uint8_t *shared_view_piece(struct shared_view *view, uint64_t page)
     if (!file_has(view, page))
         return NULL;
     return view->map + page * view->layout.page_bytes + view->layout.piece_offset;
+}
+
+bool shared_view_compared(const struct shared_view *view, uint64_t page)
+{
+    return page < view->old_pages && view->compared[page / 8] >> page % 8 & 1;
+}
+
+void shared_view_set_compared(struct shared_view *view, uint64_t page)
+{
+    if (page < view->old_pages)
+        view->compared[page / 8] |= (uint8_t)(1 << page % 8);
 }
 
 trp_status shared_view_read(struct shared_view *view, const uint8_t *pages, uint32_t count,

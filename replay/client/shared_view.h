@@ -32,6 +32,11 @@ static inline uint64_t shared_page(const uint8_t *pages, size_t index)
  * shared_view_valid(), and only then believe it. NULL: the file has no such page. */
 const uint8_t *shared_view_piece(struct shared_view *view, uint64_t page);
 
+/* Has this client compared the chunk that begins in this page of an earlier life with its sum? Such
+ * a page is never another chunk's that is to be compared. */
+bool shared_view_compared(const struct shared_view *view, uint64_t page);
+void shared_view_set_compared(struct shared_view *view, uint64_t page);
+
 /* Copies pages (their numbers as in a message) to `out`, by reads: in a table that is
  * larger than memory a page that is mapped costs more to take and to give up than to copy.
  * INVALID_ARGUMENT: the file has no such page. */

@@ -25,12 +25,12 @@
 
 #include <troupe/bytes.h>
 #include "core/buffer.h"
+#include "replay/model/chunk_sum.h"
 #include "replay/model/item.h"
 
 enum {
     STORE_FORMAT = 3,
     STORE_FORMAT_BEFORE = 2,      /* that is read, too */
-    SUM_BYTES = 4,                /* behind a chunk and behind a record */
     PIECE_BYTES = 4080,           /* one page less the header of an overflow page */
     PIECE_BITS = 17,              /* 2^17 pieces of 4080 bytes = 510 MiB > the largest item */
     PIECES_MAX = 1 << PIECE_BITS, /* the other 47 bits: 4 years of a million a second */
@@ -82,23 +82,6 @@ static inline uint32_t chunk_pieces(uint32_t size)
 {
     return piece_count((uint64_t)size + SUM_BYTES);
 }
-
-/* The sum of a chunk: that of what came before, 0 at first, with the next PIECE_BYTES, or what is
- * left of it. */
-uint32_t chunk_sum_add(uint32_t sum, const uint8_t *bytes, size_t size);
-
-/* Compares a chunk with its sum while its pieces come one by one. The bytes of a piece live until
- * the next one came. A zeroed struct is the beginning. */
-struct chunk_check {
-    trp_bytes last; /* the piece whose place in the chunk the next one tells */
-    uint64_t bytes; /* so far, with the sum */
-    uint32_t sum;
-    uint8_t tail[SUM_BYTES]; /* of the stored sum */
-    uint32_t tail_bytes;
-};
-
-void chunk_check_piece(struct chunk_check *check, trp_bytes piece);
-bool chunk_check_end(struct chunk_check *check);
 
 struct meta_record {
     uint32_t format;

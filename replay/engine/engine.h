@@ -306,7 +306,8 @@ void engine_lease_end(struct engine *engine, uint32_t index);
 
 /* Where such a reader finds the chunk: appends the numbers (uint64_t) of the pages that its first
  * pieces have to themselves, and the bytes of what comes after them. What is small, or not stored
- * yet, is all bytes. */
+ * yet, is all bytes. With chunk->unchecked afterwards, the sum follows the chunk, for the reader.
+ */
 trp_status engine_chunk_locate(struct engine *engine, const struct chunk *chunk,
                                struct buffer *pages, struct buffer *rest);
 

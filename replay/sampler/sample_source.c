@@ -45,7 +45,7 @@ static void forget_stream(struct sample_source *source)
     source->view = NULL;
     forget_requests(source);
     source->on_stream = 0;
-    source->refused = source->greeting = source->release_soon = false;
+    source->refused = source->greeting = source->release_soon = source->damaged = false;
     source->round = source->released = source->reported = 0;
 }
 
@@ -126,7 +126,9 @@ static trp_status source_request(struct sample_source *source, int64_t samples,
     struct shared_ask ask = {.released = source->released,
                              .samples = samples,
                              .timeout_ms = source->limiter_timeout_ms,
-                             .round = source->round};
+                             .round = source->round,
+                             .key = source->damaged_key,
+                             .damaged = source->damaged};
     struct wire_sample_request request = {
         .table = text_bytes(source->table),
         .num_samples = samples,
@@ -218,7 +220,8 @@ static trp_status feed_shared(struct sample_source *source, trp_message *message
 static trp_status tell_released(struct sample_source *source, struct deadline *until)
 {
     bool ended = false;
-    if (!source->release_soon || source->released == source->reported || source->refused)
+    bool more = source->damaged || source->released != source->reported;
+    if (!source->release_soon || !more || source->refused)
         return TRP_OK;
     if (!trp_stream_writable(source->link.stream)) {
         *until = deadline_earlier(*until, deadline_in_ms(&clock_monotonic, SAMPLER_RELEASE_MS));
@@ -243,6 +246,10 @@ static trp_status receive_samples(struct sample_source *source, struct deadline 
     TRP_TRY(status);
     link_works(&source->link);
     source->unreachable = false;
+    if (source->damaged) {
+        trp_message_destroy(message);
+        return TRP_OK;
+    }
     return source->view ? feed_shared(source, message) : unpacker_feed(source->unpacker, message);
 }
 
@@ -261,6 +268,11 @@ static trp_status take_rows(struct sample_source *source, struct batch *batch)
     if (status == TRP_ABORTED) {
         open_again(source);
         return TRP_OK;
+    }
+    if (unpacker_damaged(source->unpacker, &source->damaged_key)) {
+        unpacker_reset(source->unpacker);
+        source->damaged = source->release_soon = true;
+        status = TRP_OK;
     }
     TRP_TRY(status);
     source->requested -= batch->rows - before;

@@ -41,6 +41,8 @@ struct sample_source {
     uint64_t released;        /* messages done with */
     uint64_t reported;        /* of them, as many as the server knows of */
     bool release_soon;        /* the server waits to be told */
+    bool damaged;             /* and of the item `damaged_key`; then it ends the stream */
+    uint64_t damaged_key;
 };
 
 /* `sampling` outlives it. */

@@ -357,6 +357,16 @@ bool unpacker_used_up(const struct unpacker *unpacker)
     return shared->view && shared->next == shared->samples.header.counts[SHARED_ENTRIES];
 }
 
+bool unpacker_damaged(const struct unpacker *unpacker, uint64_t *key)
+{
+    struct shared_entry entry;
+    if (!unpacker->shared.damaged)
+        return false;
+    shared_samples_entry(&unpacker->shared.samples, unpacker->shared.next, &entry);
+    *key = entry.key;
+    return true;
+}
+
 /* The next field of the message, in one place until the next call. */
 static trp_status next_field(struct unpacker *unpacker, struct field *field, bool *more)
 {
@@ -394,6 +404,7 @@ void unpacker_reset(struct unpacker *unpacker)
     unpacker->parts = (struct assembler){.memory = NULL};
     unpacker->shared.view = NULL;
     unpacker->shared.next = 0;
+    unpacker->shared.damaged = false;
     unpacker->shared.shape_count = 0;
 }
 

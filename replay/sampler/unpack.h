@@ -52,6 +52,10 @@ trp_status unpacker_feed_shared(struct unpacker *unpacker, trp_message *message,
 /* True when a message of SampleShared was taken and nothing is left of it. */
 bool unpacker_used_up(const struct unpacker *unpacker);
 
+/* True when unpacker_fill() failed because bytes that the server named are not what their sum says;
+ * `*key` is the item's. */
+bool unpacker_damaged(const struct unpacker *unpacker, uint64_t *key);
+
 /* Appends samples of the message to `batch` until it is full or the message is used up.
  * INVALID_ARGUMENT: malformed, out of order, or the column that was asked for in another form;
  * DATA_LOSS: broken bytes; ABORTED: the lease on its pages was revoked, `batch` is as before. */

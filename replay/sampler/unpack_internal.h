@@ -22,6 +22,7 @@ struct shared_reader {
     struct shared_view *view; /* NULL: the message is an ordinary one */
     struct shared_samples samples;
     uint32_t next; /* entry */
+    bool damaged;  /* it has a chunk that is not what its sum says */
     struct sample_shape *shapes;
     uint64_t last_shape;
     uint32_t shape_count, shape_capacity; /* those of this message; those that were ever made */

@@ -17,6 +17,7 @@
 #include "core/alloc.h"
 #include "core/array.h"
 #include "core/limits.h"
+#include "replay/model/chunk_sum.h"
 #include "replay/wire/limits.h"
 
 static trp_status shared_malformed(const char *what)
@@ -135,6 +136,35 @@ static size_t range_bytes(const uint8_t *start, size_t size)
     return length < 0x80 && 2 + length <= size ? 2 + length : 0;
 }
 
+/* Its sum is behind it and was not looked at. */
+static bool chunk_is_new(const struct shared_reader *shared, const struct shared_chunk_view *chunk)
+{
+    return chunk->sum_bytes > 0 && chunk->page_count > 0 &&
+           !shared_view_compared(shared->view, shared_page(chunk->pages, 0));
+}
+
+/* Compares the chunk with its sum the first time. */
+static trp_status chunk_trust(struct shared_reader *shared, const struct shared_chunk_view *chunk,
+                              const uint8_t *const *pieces)
+{
+    struct chunk_check check = {0};
+    size_t piece_bytes = shared_view_layout(shared->view)->piece_bytes;
+    if (!chunk_is_new(shared, chunk))
+        return TRP_OK;
+    for (size_t left = (size_t)chunk->size + chunk->sum_bytes, size; left > 0; left -= size) {
+        size = left < piece_bytes ? left : piece_bytes;
+        chunk_check_piece(&check, (trp_bytes){*pieces++, size});
+    }
+    if (chunk_check_end(&check)) {
+        shared_view_set_compared(shared->view, shared_page(chunk->pages, 0));
+        return TRP_OK;
+    }
+    if (!shared_view_valid(shared->view))
+        return lease_revoked();
+    shared->damaged = true;
+    return trp_fail(TRP_DATA_LOSS, "a chunk's bytes are not those that were written");
+}
+
 /* The body of a chunk, in the message or in pieces. */
 static trp_status body_find(struct shared_reader *shared, const struct shared_chunk_view *chunk,
                             bool reads, struct body *body)
@@ -150,6 +180,7 @@ static trp_status body_find(struct shared_reader *shared, const struct shared_ch
     for (size_t at = 0; at < chunk->rest.size; at += piece_bytes)
         pieces[count++] = chunk->rest.data + at;
     shared->pieces.size += count * sizeof *pieces;
+    TRP_TRY(chunk_trust(shared, chunk, pieces));
     size_t skip = range_bytes(pieces[0], chunk->size < piece_bytes ? chunk->size : piece_bytes);
     *body = (struct body){
         .pieces = pieces, .piece_bytes = piece_bytes, .skip = skip, .size = chunk->size - skip};
@@ -208,18 +239,20 @@ static trp_status bodies_find(struct shared_reader *shared, uint32_t index, uint
 {
     size_t piece_bytes = shared_view_layout(shared->view)->piece_bytes;
     uint64_t pages = 0, bytes = 0;
+    bool reads = shared->samples.header.flags & SHARED_COLD;
     struct shared_chunk_view chunk;
     for (uint32_t i = 0; i < count; i++) {
         if (!shared_samples_chunk(&shared->samples, first + i, piece_bytes, &chunk))
             return shared_malformed("a chunk");
         pages += chunk.page_count;
-        bytes += chunk.size;
+        bytes += (uint64_t)chunk.size + chunk.sum_bytes;
+        reads |= chunk_is_new(shared, &chunk);
     }
     if (bytes > SAMPLE_BYTES_MAX)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "a sample of more than %zu bytes",
                         (size_t)SAMPLE_BYTES_MAX);
-    bool reads = shared->samples.header.flags & SHARED_COLD && pages > 0 &&
-                 pages <= SHARED_WINDOW_BYTES_MAX / shared_view_layout(shared->view)->page_bytes;
+    reads &= pages > 0 &&
+             pages <= SHARED_WINDOW_BYTES_MAX / shared_view_layout(shared->view)->page_bytes;
     buffer_clear(&shared->pages);
     buffer_clear(&shared->pieces);
     if (reads)

@@ -4,7 +4,9 @@
  * stays referenced, and so is not recycled, until the client releases the message; the pages that a
  * client has not released are its window. Releases come at any time, so requests are read all the
  * time and add up. A limiter's timeout does not end the stream, because that would end its lease:
- * it is a message, and begins a round.
+ * it is a message, and begins a round. A chunk of an earlier life that nobody has compared with its
+ * sum is named all the same: to look at it costs the server as much as a copy, and its client, who
+ * copies it, next to nothing. Each client compares for itself; what one reports is looked at here.
  * Guarantee: before a reference is dropped that the client did not give back, its lease is revoked;
  * a client keeps its window at most, and chunks that nobody else keeps not longer than lease_ms. */
 #include "sample_stream.h"
@@ -196,7 +198,8 @@ static trp_status shared_put_chunk(struct shared_stream *stream, struct chunk *c
     } else {
         TRP_TRY(engine_chunk_locate(service->engine, chunk, pages, bytes));
     }
-    at.pages = (uint32_t)(pages->size / sizeof(uint64_t)) - at.page_first;
+    at.pages = ((uint32_t)(pages->size / sizeof(uint64_t)) - at.page_first) & INT32_MAX;
+    at.unchecked = chunk->unchecked;
     buffer_append(&builder->arrays[SHARED_CHUNKS], (trp_bytes){(const uint8_t *)&at, sizeof at});
     if (at.pages == 0)
         return TRP_OK;
@@ -331,6 +334,25 @@ static trp_status greet(struct shared_stream *stream, trp_bytes bytes)
     return TRP_OK;
 }
 
+/* A client says so of item `key`, in the first message that it did not release: is it? */
+static trp_status damage_reported(const struct shared_stream *stream, uint64_t key)
+{
+    struct service *service = stream->base.service;
+    const struct unreleased *message = unreleased_first(stream);
+    for (uint32_t i = 0; message && i < message->chunk_count; i++) {
+        struct chunk *chunk = message->chunks[i];
+        struct buffer *bytes = &service->builder.arrays[SHARED_BYTES];
+        if (!chunk->unchecked)
+            continue;
+        shared_builder_clear(&service->builder);
+        trp_status status =
+            engine_chunk_read(service->engine, chunk, buffer_reserve(bytes, chunk->size));
+        if (status != TRP_OK)
+            return engine_unreadable(stream->lane->table, key, chunk->seq, status);
+    }
+    return trp_fail(TRP_ABORTED, "no chunk of the first message that is kept is damaged");
+}
+
 static trp_status ask(struct shared_stream *stream, trp_bytes bytes)
 {
     struct sample_stream *base = &stream->base;
@@ -342,6 +364,8 @@ static trp_status ask(struct shared_stream *stream, trp_bytes bytes)
     for (struct unreleased *first;
          (first = unreleased_first(stream)) && first->number <= stream->released;)
         unreleased_pop(stream);
+    if (ask.damaged)
+        return damage_reported(stream, ask.key);
     if (ask.samples > 0 && ask.round == stream->round) {
         if (ask.samples > INT64_MAX - base->request.remaining)
             return trp_fail(TRP_INVALID_ARGUMENT, "the client asks for too many samples");

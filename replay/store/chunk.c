@@ -8,8 +8,9 @@
  * A read is one seek and then nexts, and none at all when the cursor stands before the chunk
  * already, as it does between the chunks of one item.
  *
- * What an earlier life wrote is compared with its sum before it is handed out for the first time,
- * in whatever way; after that only a bit says so. */
+ * What an earlier life wrote is compared with its sum before it is handed out for the first time;
+ * after that only a bit says so. Only pages that are named to who copies them are not looked at:
+ * the sum is told with them. */
 #include "internal.h"
 
 #include <assert.h>
@@ -298,7 +299,7 @@ static trp_status chunk_lost(const struct store *store, const struct chunk *chun
 }
 
 /* The chunk's own bytes in its next piece, 0 being the first: all but the sum behind the last. What
- * was read counts when pieces_end() says so, after all of them; `check` is zeroed before.
+ * was read counts when pieces_end() says so, after all of them; `check` is zeroed before, or NULL.
  * DATA_LOSS: it is not what was written; INTERNAL: it cannot be read. */
 static trp_status piece_read(struct store *store, const struct chunk *chunk, uint32_t piece,
                              trp_bytes *bytes, struct chunk_check *check)
@@ -310,7 +311,7 @@ static trp_status piece_read(struct store *store, const struct chunk *chunk, uin
     if (status != TRP_OK || !reader->there || reader->value.size != size)
         return chunk_lost(store, chunk, status,
                           reader->there ? "a piece has another size" : "a piece is missing");
-    if (chunk->unchecked)
+    if (chunk->unchecked && check)
         chunk_check_piece(check, reader->value);
     *bytes = (trp_bytes){reader->value.data, left < size ? left : size};
     return TRP_OK;
@@ -322,8 +323,8 @@ static trp_status pieces_end(struct store *store, const struct chunk *chunk,
     trp_status status = TRP_OK;
     if (!chunk->unchecked)
         return TRP_OK;
-    if (chunk_pieces(chunk->size) > piece_count(chunk->size)) { /* the sum's has its own piece */
-        status = chunk_seek(store, chunk, piece_count(chunk->size));
+    if (check->bytes < chunk->size + (uint64_t)SUM_BYTES) { /* the last piece, or the sum's own */
+        status = chunk_seek(store, chunk, chunk_pieces(chunk->size) - 1);
         if (status == TRP_OK && store->reader.there)
             chunk_check_piece(check, store->reader.value);
     }
@@ -339,7 +340,7 @@ static trp_status chunk_copy(struct store *store, const struct chunk *chunk, uin
     struct chunk_check check = {0};
     uint32_t count = piece_count(chunk->size);
     for (uint32_t piece = 0; piece < count; piece++) {
-        trp_bytes bytes;
+        trp_bytes bytes = {0};
         TRP_TRY(piece_read(store, chunk, piece, &bytes, &check));
         memcpy(out, bytes.data, bytes.size);
         out += bytes.size;
@@ -376,16 +377,15 @@ trp_status store_chunk_read(struct store *store, const struct chunk *chunk, uint
 
 static trp_status pages_find(struct store *store, const struct chunk *chunk, uint64_t *pages)
 {
-    struct chunk_check check = {0};
-    uint32_t count = piece_count(chunk->size), paged = chunk_paged(chunk);
-    for (uint32_t piece = 0; piece < count; piece++) {
+    uint32_t paged = chunk_paged(chunk);
+    for (uint32_t piece = 0; piece < paged; piece++) {
         trp_bytes bytes = {0};
-        TRP_TRY(piece_read(store, chunk, piece, &bytes, &check));
-        if (piece < paged && !page_of_piece(store, bytes.data, &pages[piece]))
+        TRP_TRY(piece_read(store, chunk, piece, &bytes, NULL));
+        if (!page_of_piece(store, bytes.data, &pages[piece]))
             return trp_fail(TRP_INTERNAL, "replay store %s: a piece of chunk %llu moves",
                             store->dir.data_path, (unsigned long long)chunk->seq);
     }
-    return pieces_end(store, chunk, &check);
+    return TRP_OK;
 }
 
 /* Kept for the next time: the walk over the tree is a quarter of what a sample of a large chunk
@@ -406,16 +406,37 @@ trp_status chunk_pages(struct store *store, const struct chunk *chunk, const uin
     return TRP_OK;
 }
 
+trp_status chunk_compare(struct store *store, const struct chunk *chunk, const uint8_t *map)
+{
+    struct chunk_check check = {0};
+    const uint64_t *pages = stored(chunk)->pages;
+    size_t left = chunk->size + SUM_BYTES, size;
+    for (uint32_t paged = chunk_paged(chunk); chunk->unchecked && paged > 0;
+         paged--, left -= size) {
+        size = left < PIECE_BYTES ? left : PIECE_BYTES;
+        const uint8_t *page = map + *pages++ * store->page_bytes;
+        chunk_check_piece(&check, (trp_bytes){page + PAGE_HEADER_BYTES, size});
+    }
+    return pieces_end(store, chunk, &check);
+}
+
+size_t chunk_tail_bytes(const struct chunk *chunk)
+{
+    size_t paged = (size_t)chunk_paged(chunk) * PIECE_BYTES;
+    size_t size = chunk->size + (chunk->unchecked ? SUM_BYTES : 0);
+    return paged < size ? size - paged : 0;
+}
+
 trp_status chunk_tail(struct store *store, const struct chunk *chunk, uint8_t *out)
 {
-    uint32_t paged = chunk_paged(chunk);
-    struct chunk_check check = {0}; /* chunk_pages() has made it */
-    trp_bytes bytes;
-    if (paged == piece_count(chunk->size))
+    size_t size = chunk_tail_bytes(chunk);
+    if (size == 0)
         return TRP_OK;
     TRP_TRY(lmdb_read_begin(store));
-    TRP_TRY(piece_read(store, chunk, paged, &bytes, &check));
-    memcpy(out, bytes.data, bytes.size);
+    trp_status status = chunk_seek(store, chunk, chunk_paged(chunk));
+    if (status != TRP_OK || !store->reader.there || store->reader.value.size < size)
+        return chunk_lost(store, chunk, status, "its end is missing");
+    memcpy(out, store->reader.value.data, size);
     return TRP_OK;
 }
 
@@ -431,7 +452,7 @@ trp_status store_chunk_locate(struct store *store, const struct chunk *chunk, st
         return status;
     }
     const uint64_t *at;
-    size_t tail = chunk->size - chunk_paged_bytes(chunk);
+    size_t tail = chunk_tail_bytes(chunk);
     TRP_TRY(chunk_pages(store, chunk, &at));
     TRP_TRY(chunk_tail(store, chunk, buffer_reserve(rest, tail)));
     buffer_append(pages, (trp_bytes){(const uint8_t *)at, pages_size(chunk)});

@@ -370,10 +370,14 @@ static inline size_t chunk_paged_bytes(const struct chunk *chunk)
     return bytes < chunk->size ? bytes : chunk->size;
 }
 
-/* The pages of a stored chunk, which live as long as it does; its sum has been compared then. */
+/* The pages of a stored chunk, which live as long as it does. */
 trp_status chunk_pages(struct store *store, const struct chunk *chunk, const uint64_t **pages);
 
-/* Its bytes behind those, after chunk_pages(). */
+/* Compares it with its sum, if nobody has, after chunk_pages(). `map`: page 0. */
+trp_status chunk_compare(struct store *store, const struct chunk *chunk, const uint8_t *map);
+
+/* Its bytes behind those, after chunk_pages(), with the sum as long as nobody has compared it. */
+size_t chunk_tail_bytes(const struct chunk *chunk);
 trp_status chunk_tail(struct store *store, const struct chunk *chunk, uint8_t *out);
 
 /* Puts a chunk that has its bytes, and its sum, behind everything in the tree. */

@@ -158,6 +158,7 @@ trp_status store_loan_chunk(struct store *store, struct loan *loan, struct chunk
     store->loans->bytes += lendable;
     const uint64_t *pages;
     TRP_TRY(chunk_pages(store, chunk, &pages));
+    TRP_TRY(chunk_compare(store, chunk, loan->loans->map)); /* whose pages are to be read anyway */
     for (size_t at = 0; at < lendable; at += PIECE_BYTES)
         loan_add(loan,
                  (trp_bytes){loan->loans->map + *pages++ * store->page_bytes + PAGE_HEADER_BYTES,

@@ -146,7 +146,7 @@ void store_chunk_unref(struct store *store, struct chunk *chunk);
 
 /* Copies chunk->size bytes to `out`. What a chunk has in `bytes` may go with any call that reads
  * another or commits. DATA_LOSS: they are not the bytes that were written (what an earlier life
- * wrote is compared with its sum when it is first read, located or lent); INTERNAL: the file cannot
+ * wrote is compared with its sum when it is first read or lent); INTERNAL: the file cannot
  * be read. */
 trp_status store_chunk_read(struct store *store, const struct chunk *chunk, uint8_t *out);
 
@@ -162,7 +162,8 @@ trp_status store_fetcher(struct store *store, void (*done)(void *arg), void *arg
 
 /* Where a reader of data.mdb finds the chunk: appends the numbers (uint64_t) of the pages that its
  * first pieces have to themselves, and the bytes of the pieces after them. What is small, or not
- * stored yet, is all bytes. The pages stay what they are while the chunk has references. */
+ * stored yet, is all bytes. The pages stay what they are while the chunk has references. With
+ * chunk->unchecked afterwards, the sum follows the chunk, for the reader to compare. */
 trp_status store_chunk_locate(struct store *store, const struct chunk *chunk, struct buffer *pages,
                               struct buffer *rest);
 

@@ -250,9 +250,9 @@ bool shared_samples_chunk(const struct shared_samples *samples, uint64_t index,
     if (index >= samples->header.counts[SHARED_CHUNKS])
         return false;
     memcpy(&at, samples->arrays[SHARED_CHUNKS] + index * sizeof at, sizeof at);
-    uint64_t paged = at.pages * piece_bytes;
-    uint64_t rest = paged < at.size ? at.size - paged : 0;
-    if (paged > at.size && paged - at.size >= piece_bytes)
+    uint64_t paged = at.pages * piece_bytes, size = at.size + (at.unchecked ? sizeof(uint32_t) : 0);
+    uint64_t rest = paged < size ? size - paged : 0;
+    if (paged > size && paged - size >= piece_bytes)
         return false;
     if (at.page_first > pages || at.pages > pages - at.page_first)
         return false;
@@ -260,6 +260,7 @@ bool shared_samples_chunk(const struct shared_samples *samples, uint64_t index,
         return false;
     chunk->size = at.size;
     chunk->page_count = at.pages;
+    chunk->sum_bytes = (uint32_t)(size - at.size);
     chunk->pages = samples->arrays[SHARED_PAGES] + (size_t)at.page_first * sizeof(uint64_t);
     chunk->rest = (trp_bytes){bytes.data + at.bytes_at, rest};
     return true;

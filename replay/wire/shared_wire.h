@@ -10,7 +10,9 @@
  *            shared_entry, shared_chunk, u64 page numbers, bytes
  *
  * A chunk is cut into pieces of piece_bytes. Its first `pages` pieces lie in data.mdb, each at
- * page * page_bytes + piece_offset; the rest lies in the message's bytes. A trajectory is
+ * page * page_bytes + piece_offset; the rest lies in the message's bytes. Of a chunk that the
+ * server has not compared with its sum, that lies behind it as if it were its last bytes: whoever
+ * copies it compares (model/chunk_sum.h), and asks with the key of a damaged item. A trajectory is
  * in the canonical form of model/trajectory.h. Decoders check every number against the message
  * before it is used; whether a page is in the file is for the reader of the file to check. */
 #ifndef TRP_REPLAY_WIRE_SHARED_WIRE_H
@@ -27,7 +29,7 @@
 
 enum {
     SHARED_MAGIC = 0x73707274, /* "trps" */
-    SHARED_VERSION = 1,
+    SHARED_VERSION = 2,        /* of 1 the server alone compared chunks with their sums */
     SHARED_NONCE_BYTES = 16,
 };
 
@@ -72,8 +74,10 @@ struct shared_ask {
     int64_t samples;    /* more, or 0 */
     int64_t timeout_ms; /* of the limiter; negative: none */
     uint64_t round;     /* of the last message received: requests from before it expired are void */
+    uint64_t key;       /* of an item in the first message that is not released, */
+    uint64_t damaged;   /* if that has a chunk that is; else 0 */
 };
-_Static_assert(sizeof(struct shared_ask) == 32, "on the wire: change SHARED_VERSION with this");
+_Static_assert(sizeof(struct shared_ask) == 48, "on the wire: change SHARED_VERSION with this");
 
 enum shared_flags {
     SHARED_RELEASE = 1, /* it has pages, or samples given for the last time: release it soon */
@@ -117,7 +121,8 @@ struct shared_entry {
 _Static_assert(sizeof(struct shared_entry) == 56, "on the wire: change SHARED_VERSION with this");
 
 struct shared_chunk {
-    uint32_t size, pages;
+    uint32_t size;
+    uint32_t pages : 31, unchecked : 1;
     uint32_t page_first; /* in the message's pages */
     uint32_t bytes_at;   /* of the rest, in the message's bytes */
 };
@@ -161,6 +166,7 @@ struct shared_samples {
 /* Where a chunk's pieces are, checked against the message. */
 struct shared_chunk_view {
     uint32_t size, page_count;
+    uint32_t sum_bytes;   /* behind it: its sum, which is to be compared; or 0 */
     const uint8_t *pages; /* page_count u64, unaligned */
     trp_bytes rest;
 };

@@ -19,7 +19,6 @@
 #include "core/background.h"
 #include "core/buffer.h"
 #include "core/clock.h"
-#include "core/crc32c.h"
 #include "core/flags.h"
 #include "core/hash.h"
 #include "core/map.h"
@@ -534,38 +533,6 @@ static void threads_take_turns_in_order(void **state)
     turns_destroy(NULL);
 }
 
-static void sums_are_those_of_the_standard(void **state)
-{
-    (void)state;
-    uint8_t bytes[200] = {0};
-    assert_int_equal(crc32c(0, "123456789", 9), 0xE3069283);
-    assert_int_equal(crc32c(crc32c(0, "1234", 4), "56789", 5), 0xE3069283);
-    assert_int_equal(crc32c(0, bytes, 32), 0x8A9136AA); /* RFC 3720, B.4 */
-    for (size_t size = 0; size < sizeof bytes; size++) {
-        uint32_t before = crc32c_thirds(bytes, size);
-        assert_int_not_equal(before, crc32c_thirds(bytes, size + 1));
-        for (size_t at = 0; at < size; at++) {
-            bytes[at] ^= 1;
-            assert_int_not_equal(before, crc32c_thirds(bytes, size));
-            bytes[at] ^= 1;
-        }
-    }
-}
-
-static void a_sum_in_one_go_is_that_of_small_steps(void **state)
-{
-    (void)state;
-    uint8_t bytes[4100];
-    for (size_t at = 0; at < sizeof bytes; at++)
-        bytes[at] = (uint8_t)hash_place(at + 1, 256);
-    for (size_t size = 900; size < sizeof bytes; size += 37) {
-        uint32_t steps = 0;
-        for (size_t at = 0; at < size; at += 50)
-            steps = crc32c(steps, bytes + at, size - at < 50 ? size - at : 50);
-        assert_int_equal(crc32c(0, bytes, size), steps);
-    }
-}
-
 enum { HASHED = 1024 };
 
 static uint32_t places_used(uint64_t (*key)(uint64_t))
@@ -775,8 +742,6 @@ int main(void)
         cmocka_unit_test(a_fake_clock_stands_until_it_is_advanced),
         cmocka_unit_test(deadlines_saturate),
         cmocka_unit_test(a_buffer_grows_and_keeps_its_bytes),
-        cmocka_unit_test(sums_are_those_of_the_standard),
-        cmocka_unit_test(a_sum_in_one_go_is_that_of_small_steps),
         cmocka_unit_test(sizes_that_overflow_are_noticed),
         cmocka_unit_test(numbers_are_those_of_the_reference),
         cmocka_unit_test(a_seed_repeats_and_streams_differ),

@@ -113,14 +113,14 @@ static void every_item_of_a_damaged_chunk_is_told_when_it_is_read(void **state)
 /* ---- samplers on the host -------------------------------------------------------------------- */
 
 /* Draws until it is told of a loss, which is the end of a sampler, or as often as it may. */
-static trp_status draw_all(trp_channel *channel)
+static trp_status draw_all(trp_channel *channel, const trp_tensor_spec *of)
 {
     trp_sampler *sampler;
     trp_batch batch;
     trp_status status = TRP_OK;
     assert_int_equal(trp_sampler_create(&sampler, channel,
                                         &(trp_sampler_options){.table = "t",
-                                                               .columns = columns,
+                                                               .columns = of,
                                                                .column_count = COLUMNS,
                                                                .batch_size = BATCH,
                                                                .limiter_timeout_ms = -1}),
@@ -139,15 +139,89 @@ static void a_sampler_is_told_once(struct host *host, bool remote)
     fixture_damage(host->replay.dir, UINT64_C(7) << 20, FRAME_BYTES);
     open_table(host, "");
     trp_channel *channel = remote ? host->remote : host->replay.channel;
-    assert_int_equal(draw_all(channel), TRP_DATA_LOSS);
+    assert_int_equal(draw_all(channel, columns), TRP_DATA_LOSS);
     assert_non_null(strstr(trp_last_error(), "table t, key "));
     assert_int_equal(table_state(&host->replay, "t").size, TABLE_ITEMS - 1);
-    assert_int_equal(draw_all(channel), TRP_OK);
+    assert_int_equal(draw_all(channel, columns), TRP_OK);
 }
 
 static void a_sampler_that_copies_pages_is_told(void **state)
 {
     a_sampler_is_told_once(*state, true);
+}
+
+/* Of a stopped store; the first step's is a little shorter. */
+static int64_t chunk_bytes(const struct host *host)
+{
+    trp_replay_report report;
+    assert_int_equal(trp_replay_verify(host->replay.dir, &report), TRP_OK);
+    uint64_t bytes = (report.bytes + report.chunks - 1) / report.chunks;
+    trp_replay_report_cleanup(&report);
+    return (int64_t)bytes;
+}
+
+/* Where the sum lies, behind a chunk of two or three pages: on the last one, with the bytes that
+ * are on none, in two pieces, in one of its own. */
+static void a_sampler_compares_chunks_of_every_length(void **state)
+{
+    static const int64_t lengths[] = {2 * 4080 + 3000, 2 * 4080 + 1000, 2 * 4080 - 2, 2 * 4080};
+    enum { ITEMS = 6, LENGTHS = sizeof lengths / sizeof *lengths };
+    struct host *host = *state;
+    int64_t around = 0; /* the bytes of a frame */
+    for (size_t i = 0; i < 1 + LENGTHS; ++i) {
+        trp_tensor_spec of[COLUMNS] = {columns[0], columns[1]};
+        int64_t length = lengths[i ? i - 1 : 0];
+        of[0].shape[0] = length - around;
+        host->columns = of;
+        host->column_count = COLUMNS;
+        host->steps = 1;
+        host_open(host, "", (trp_replay_server_options){.no_share = false});
+        assert_int_equal(reset_table(&host->replay, "t"), TRP_OK);
+        host->seed = 0;
+        insert(host, ITEMS);
+        host_close(host);
+        if (i == 0)
+            around = chunk_bytes(host) - length;
+        assert_int_equal(chunk_bytes(host), length + (i ? 0 : around));
+        host_open(host, "", (trp_replay_server_options){.no_share = false});
+        assert_int_equal(draw_all(host->remote, of), TRP_OK);
+        host_close(host);
+        fixture_damage(host->replay.dir, UINT64_C(4) << 20, (size_t)of[0].shape[0]);
+        host_open(host, "", (trp_replay_server_options){.no_share = false});
+        assert_int_equal(draw_all(host->remote, of), TRP_DATA_LOSS);
+        assert_int_equal(table_state(&host->replay, "t").size, ITEMS - 1);
+        assert_int_equal(draw_all(host->remote, of), TRP_OK);
+        if (i < LENGTHS)
+            host_close(host);
+    }
+}
+
+/* Whoever says so without reason ends its own stream. */
+static void a_client_that_reports_what_is_whole_is_not_believed(void **state)
+{
+    struct host *host = *state;
+    struct shared_hello hello = {.window = 1 << 20, .table = text_bytes("t")};
+    struct shared_ask asks[] = {{.samples = 1, .timeout_ms = -1}, {.key = 1, .damaged = 1}};
+    trp_stream *stream;
+    trp_message *message;
+    open_table(host, "");
+    insert(host, TABLE_ITEMS);
+    host_close(host);
+    open_table(host, "");
+    boot_id_read(hello.boot_id);
+    assert_int_equal(trp_stream_open(&stream, host->remote, "/troupe.Replay/SampleShared", NULL),
+                     TRP_OK);
+    assert_int_equal(shared_hello_encode(&hello, &message), TRP_OK);
+    assert_int_equal(trp_stream_send(stream, message, WAIT_MS), TRP_OK);
+    for (int i = 0; i < 2; ++i) { /* the welcome, a sample */
+        assert_int_equal(trp_stream_receive(stream, &message, DEADLINE_MS), TRP_OK);
+        trp_message_destroy(message);
+        assert_int_equal(shared_ask_encode(&asks[i], &message), TRP_OK);
+        assert_int_equal(trp_stream_send(stream, message, WAIT_MS), TRP_OK);
+    }
+    assert_ends(stream, TRP_ABORTED, "no chunk of the first message");
+    assert_int_equal(table_state(&host->replay, "t").size, TABLE_ITEMS);
+    assert_int_equal(draw_all(host->remote, columns), TRP_OK);
 }
 
 static void a_sampler_in_the_process_is_told(void **state)
@@ -164,6 +238,8 @@ int main(void)
         TEST(a_damaged_item_of_a_queue_goes_and_its_neighbours_stay),
         TEST(every_item_of_a_damaged_chunk_is_told_when_it_is_read),
         TEST(a_sampler_that_copies_pages_is_told),
+        TEST(a_sampler_compares_chunks_of_every_length),
+        TEST(a_client_that_reports_what_is_whole_is_not_believed),
         TEST(a_sampler_in_the_process_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -643,7 +643,7 @@ static void a_hello_from_elsewhere_is_refused(void **state)
     struct host *host = *state;
     open_rows(host, "limiter=min_size(1)");
     expect_refused(host, 20, 1, TRP_FAILED_PRECONDITION, "another host");
-    expect_refused(host, 4, 2, TRP_FAILED_PRECONDITION, "speaks version 3");
+    expect_refused(host, 4, 1, TRP_FAILED_PRECONDITION, "speaks version 3");
     expect_refused(host, 0, 1, TRP_INVALID_ARGUMENT, "no hello");
     expect_refused(host, 64, 1, TRP_NOT_FOUND, "was not found");
 }

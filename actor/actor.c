@@ -37,6 +37,8 @@ struct trp_actor {
     uint64_t asked_at_steps;
     uint64_t pulled_at_steps; /* own steps that the learner's total_steps includes */
     bool asking;              /* for an answer that was not taken */
+    bool begun;               /* episodes run */
+    bool kept;                /* the adder has items of the last trp_actor_step() */
     uint64_t matched_items;   /* of own.items: those that versions came for since the first */
     trp_actor_counters own;   /* the loop's; `shared` is what others read */
     struct mutex mutex;
@@ -70,9 +72,11 @@ trp_status trp_actor_create(trp_actor **out, const trp_actor_loop_options *optio
     actor->shared = actor->own;
     trp_status status = check_options(options);
     if (status == TRP_OK && options->params)
-        status = feed_create(&actor->feed, &(trp_params_client_options){.service = options->params,
-                                                                        .name = actor->name,
-                                                                        .stop = options->stop});
+        status =
+            feed_create(&actor->feed,
+                        &(trp_params_client_options){
+                            .service = options->params, .name = actor->name, .stop = options->stop},
+                        options->stepped);
     if (status == TRP_OK)
         *out = actor;
     else
@@ -362,6 +366,7 @@ static trp_status begin(trp_actor *actor)
     TRP_TRY(copies_reset(&actor->copies));
     for (uint32_t copy = 0; copy < actor->copies.count; copy++)
         begin_episode(actor, copy);
+    actor->begun = true;
     return TRP_OK;
 }
 
@@ -389,6 +394,35 @@ trp_status trp_actor_run(trp_actor *actor)
         flush_at_end(actor);
     actor_share_counters(actor);
     return status;
+}
+
+/* What the adder has goes on its way; `kept`: not all of it. */
+static trp_status push_now(trp_actor *actor)
+{
+    trp_adder *adder = actor->options.adder;
+    trp_status status = adder ? adder->impl->push(adder, 0) : TRP_OK;
+    actor->kept = status == TRP_DEADLINE_EXCEEDED;
+    if (adder)
+        actor->own.items = adder->impl->items(adder);
+    return status;
+}
+
+trp_status trp_actor_step(trp_actor *actor)
+{
+    if (actor->kept)
+        return push_now(actor);
+    if (!actor->begun)
+        TRP_TRY(begin(actor));
+    TRP_TRY(step_copies(actor));
+    trp_status status = push_now(actor);
+    read_metrics(actor);
+    actor_share_counters(actor);
+    return actor->kept ? TRP_OK : status;
+}
+
+trp_status trp_actor_pull(trp_actor *actor)
+{
+    return actor->feed ? pull(actor) : TRP_OK;
 }
 
 trp_actor_counters trp_actor_read(const trp_actor *actor)

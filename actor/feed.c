@@ -35,12 +35,12 @@ struct feed {
     float *mine;    /* its parameters */
 };
 
-trp_status feed_create(struct feed **out, const trp_params_client_options *options)
+trp_status feed_create(struct feed **out, const trp_params_client_options *options, bool alone)
 {
     struct feed *feed = xcalloc(1, sizeof *feed);
     trp_params_client_options own = *options;
     *out = NULL;
-    feed->alone = turns_active();
+    feed->alone = alone || turns_active();
     feed->end = trp_stop_create();
     if (!feed->alone)
         own.stop = feed->end;

@@ -1,6 +1,6 @@
 /* Parameters for a thread that acts: pulled on a thread of their own, so that acting never waits
- * for a learner that is slow or away. Where threads take turns there is no such thread, and a pull
- * is done when it is asked for.
+ * for a learner that is slow or away. One that is alone, as all are where threads take turns, has
+ * no such thread: a pull is done when it is asked for.
  *
  * One thread uses a feed. */
 #ifndef TRP_ACTOR_FEED_H
@@ -12,13 +12,14 @@
 
 struct feed;
 
-/* `options` are the client's, whose stop is heeded where threads take turns; elsewhere nothing here
+/* `options` are the client's, whose stop is heeded by one that is alone; elsewhere nothing here
  * waits long. Failures are those of trp_params_client_create(). */
-TRP_MUST_USE trp_status feed_create(struct feed **out, const trp_params_client_options *options);
+TRP_MUST_USE trp_status feed_create(struct feed **out, const trp_params_client_options *options,
+                                    bool alone);
 void feed_destroy(struct feed *feed); /* gives up what is under way; NULL is fine */
 
-/* Begins a pull that reports these counts, unless one is under way. Waits for nothing, but in
- * turns. The first one waits for the first version. */
+/* Begins a pull that reports these counts, unless one is under way. Waits for nothing, unless it is
+ * alone. The first one waits for the first version. */
 TRP_MUST_USE trp_status feed_ask(struct feed *feed, uint64_t steps, uint64_t episodes);
 
 bool feed_is_answered(const struct feed *feed); /* nothing is under way */

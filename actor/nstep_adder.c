@@ -1,10 +1,10 @@
-/* The n-step transition adder: windows (nstep.h) on one side, a writer on the other. Each item is
+/* The n-step transition adder: windows (nstep.h) on one side, a sink on the other. Each item is
  * one row of its own, so the writer needs no history and an item never shares fate with another.
  * The writer is told which episode each row is of: one for all copies cannot end one of theirs.
  *
  * The environment loop must not lose an item to a table that holds inserts back, and must stay able
  * to stop. So adding never blocks: completed rows wait in `kept`, which has room for all that one
- * step of every copy can complete, and push() moves them to the writer as far as its time goes. */
+ * step of every copy can complete, and push() moves them to the sink as far as its time goes. */
 #include <troupe/adder.h>
 
 #include <assert.h>
@@ -12,20 +12,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <troupe/writer.h>
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "limits.h"
 #include "core/limits.h"
 #include "nstep.h"
+#include "item_sink.h"
 
 struct nstep_adder {
     trp_adder base;
-    trp_channel *replay;
-    trp_writer_options writer_options;
-    trp_writer *writer; /* NULL before the first push */
-    char *table;
-    double priority;
+    struct item_sink sink;
     uint32_t copies;
     struct nstep_sizes sizes;
     struct nstep_window **windows; /* copies */
@@ -33,12 +29,11 @@ struct nstep_adder {
     uint64_t episode_count;
     uint64_t episode;      /* of the copy that adds */
     struct blob row;       /* the columns, then the episode's number */
-    uint8_t *kept;         /* capacity rows, the first kept_sent of them are the writer's already */
+    uint8_t *kept;         /* capacity rows, the first kept_sent of them are the sink's already */
     trp_item_column *item; /* a column each */
     size_t version_column;
     size_t capacity, kept_count, kept_sent;
-    bool appended; /* row kept_sent is in the writer, its item is not */
-    uint64_t items;
+    bool appended; /* row kept_sent is in the sink, its item is not */
 };
 
 void trp_nstep_columns(const trp_env_spec *env, const trp_columns *extras, trp_columns *columns)
@@ -54,7 +49,7 @@ void trp_nstep_columns(const trp_env_spec *env, const trp_columns *extras, trp_c
         trp_columns_add_all(columns, extras);
 }
 
-static void adder_first(trp_adder *base, uint32_t copy, const void *const *observations)
+static void nstep_adder_first(trp_adder *base, uint32_t copy, const void *const *observations)
 {
     struct nstep_adder *adder = (struct nstep_adder *)base;
     assert(copy < adder->copies);
@@ -87,7 +82,7 @@ static void keep_item(void *context, const struct nstep_item *item)
     blob_fill(&adder->row, adder->kept + adder->kept_count++ * adder->row.size, parts);
 }
 
-static void adder_add(trp_adder *base, uint32_t copy, const trp_transition *transition)
+static void nstep_adder_add(trp_adder *base, uint32_t copy, const trp_transition *transition)
 {
     struct nstep_adder *adder = (struct nstep_adder *)base;
     assert(copy < adder->copies);
@@ -95,84 +90,71 @@ static void adder_add(trp_adder *base, uint32_t copy, const trp_transition *tran
     nstep_add(adder->windows[copy], transition, keep_item, adder);
 }
 
-/* Made at the first push, when the seed of the keys is known for good. */
-static trp_status open_writer(struct nstep_adder *adder)
+static void nstep_reseed(trp_adder *base, uint64_t seed)
 {
-    if (adder->writer)
-        return TRP_OK;
-    return trp_writer_create(&adder->writer, adder->replay, &adder->writer_options);
+    item_sink_reseed(&((struct nstep_adder *)base)->sink, seed);
 }
 
-static void adder_reseed(trp_adder *base, uint64_t seed)
+static trp_status send_row(struct nstep_adder *adder, int64_t timeout_ms)
 {
-    struct nstep_adder *adder = (struct nstep_adder *)base;
-    assert(!adder->writer);
-    adder->writer_options.seed = seed;
-}
-
-static trp_status append_row(struct nstep_adder *adder)
-{
+    size_t columns = adder->base.columns.count;
     const void *parts[BLOB_PARTS_MAX];
     blob_parts(&adder->row, adder->kept + adder->kept_sent * adder->row.size, parts);
-    trp_writer_set_policy_version(adder->writer, *(const uint64_t *)parts[adder->version_column]);
-    trp_writer_set_episode(adder->writer, *(const uint64_t *)parts[adder->base.columns.count]);
-    return trp_writer_append(adder->writer, parts);
+    if (!adder->appended)
+        TRP_TRY(item_sink_append(&adder->sink, *(const uint64_t *)parts[columns], parts, 1));
+    adder->appended = true;
+    return item_sink_create_item(&adder->sink, *(const uint64_t *)parts[adder->version_column],
+                                 adder->item, columns, timeout_ms);
 }
 
-static trp_status adder_push(trp_adder *base, int64_t timeout_ms)
+static trp_status nstep_push(trp_adder *base, int64_t timeout_ms)
 {
     struct nstep_adder *adder = (struct nstep_adder *)base;
     struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
-    TRP_TRY(open_writer(adder));
+    TRP_TRY(item_sink_open(&adder->sink));
     while (adder->kept_sent < adder->kept_count) {
-        if (!adder->appended)
-            TRP_TRY(append_row(adder));
-        adder->appended = true;
-        TRP_TRY(trp_writer_create_item(adder->writer, adder->table, adder->priority, adder->item,
-                                       adder->base.columns.count, adder_left_ms(deadline), NULL));
+        TRP_TRY(send_row(adder, adder_left_ms(deadline)));
         adder->appended = false;
         adder->kept_sent++;
-        adder->items++;
     }
     adder->kept_sent = adder->kept_count = 0;
     return TRP_OK;
 }
 
-static trp_status adder_flush(trp_adder *base, int64_t timeout_ms)
+static trp_status nstep_flush(trp_adder *base, int64_t timeout_ms)
 {
     struct nstep_adder *adder = (struct nstep_adder *)base;
     struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
-    TRP_TRY(adder_push(base, timeout_ms));
-    return trp_writer_flush(adder->writer, 0, adder_left_ms(deadline));
+    TRP_TRY(nstep_push(base, timeout_ms));
+    return item_sink_flush(&adder->sink, 0, adder_left_ms(deadline));
 }
 
-static uint64_t adder_items(const trp_adder *base)
+static uint64_t nstep_items(const trp_adder *base)
 {
-    return ((const struct nstep_adder *)base)->items;
+    return ((const struct nstep_adder *)base)->sink.items;
 }
 
-static void adder_destroy(trp_adder *base)
+static void nstep_adder_destroy(trp_adder *base)
 {
     struct nstep_adder *adder = (struct nstep_adder *)base;
-    trp_writer_destroy(adder->writer);
+    item_sink_cleanup(&adder->sink);
     for (uint32_t i = 0; i < adder->copies; i++)
         nstep_destroy(adder->windows[i]);
     free(adder->windows);
     free(adder->episodes);
     free(adder->kept);
     free(adder->item);
-    free(adder->table);
     free(adder);
 }
 
 static const trp_adder_impl nstep_impl = {
-    .first = adder_first,
-    .add = adder_add,
-    .push = adder_push,
-    .flush = adder_flush,
-    .items = adder_items,
-    .reseed = adder_reseed,
-    .destroy = adder_destroy,
+    .first = nstep_adder_first,
+    .add = nstep_adder_add,
+    .push = nstep_push,
+    .flush = nstep_flush,
+    .items = nstep_items,
+    .reseed = nstep_reseed,
+    .destroy = nstep_adder_destroy,
 };
 
 static trp_status check_nstep(const trp_adder_options *options, const trp_nstep_options *nstep)
@@ -222,8 +204,6 @@ trp_status trp_nstep_adder_create(trp_adder **out, const trp_adder_options *opti
     TRP_TRY(check_nstep(options, nstep));
     struct nstep_adder *adder = xcalloc(1, sizeof *adder);
     adder->base.impl = &nstep_impl;
-    adder->table = xstrdup(options->table);
-    adder->priority = options->priority > 0 ? options->priority : 1;
     adder->copies = options->copies ? options->copies : 1;
     set_columns(adder, options);
     set_sizes(&adder->sizes, options, nstep);
@@ -233,14 +213,13 @@ trp_status trp_nstep_adder_create(trp_adder **out, const trp_adder_options *opti
     adder->kept = xcalloc(adder->capacity, adder->row.size);
     for (uint32_t i = 0; i < adder->copies; i++)
         adder->windows[i] = nstep_create(&adder->sizes);
-    adder->replay = options->replay;
-    adder->writer_options = (trp_writer_options){.columns = adder->base.columns.specs,
-                                                 .column_count = adder->base.columns.count,
-                                                 .history = 1,
-                                                 .chunk_length = 1,
-                                                 .max_in_flight = adder_in_flight(options),
-                                                 .batch_items = options->batch_items,
-                                                 .seed = options->seed};
+    item_sink_prepare(&adder->sink, options,
+                      &(trp_writer_options){.columns = adder->base.columns.specs,
+                                            .column_count = adder->base.columns.count,
+                                            .history = 1,
+                                            .chunk_length = 1,
+                                            .max_in_flight = adder_in_flight(options),
+                                            .batch_items = options->batch_items});
     *out = &adder->base;
     return TRP_OK;
 }

@@ -286,6 +286,8 @@ trp_status trp_pattern_adder_create(trp_adder **out, const trp_adder_options *op
     *out = NULL;
     if (pattern_count == 0)
         return trp_fail(TRP_INVALID_ARGUMENT, "%s: no patterns", who);
+    if (options->rollout)
+        return trp_fail(TRP_INVALID_ARGUMENT, "%s: it writes to tables, not into rollouts", who);
     trp_adder_options checked = *options;
     checked.table = patterns[0].table;
     TRP_TRY(adder_check_options(&checked, who));

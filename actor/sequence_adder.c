@@ -13,13 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <troupe/writer.h>
 #include "adder.h"
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/limits.h"
 #include "limits.h"
 #include "sequence.h"
+#include "item_sink.h"
 
 enum {
     /* What one call of add() can leave behind: a step, the final row, one row of zeros. */
@@ -51,11 +51,7 @@ struct task {
 
 struct sequence_adder {
     trp_adder base;
-    trp_channel *replay;
-    trp_writer_options writer_options;
-    trp_writer *writer; /* NULL before the first push */
-    char *table;
-    double priority;
+    struct item_sink sink;
     struct sequence_rule rule;
     uint32_t longest;     /* steps of an episode; 0: any */
     bool too_long;        /* one was longer, */
@@ -66,12 +62,11 @@ struct sequence_adder {
     size_t reward, discount, is_first, valid, version; /* columns */
     uint32_t copies, burst, ring;
     struct sequence_copy *copy;
-    uint64_t episode_count, appended; /* rows that the writer was given */
+    uint64_t episode_count, appended; /* rows that the sink was given */
     struct task *tasks;
     size_t task_count, tasks_done;
     trp_item_column *item; /* a column each, without ages */
     uint32_t *ages;        /* of an item's rows */
-    uint64_t items;
 };
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -219,8 +214,7 @@ static trp_status send_burst(struct sequence_adder *adder, const struct task *ta
     const void *columns[BLOB_PARTS_MAX];
     for (size_t c = 0; c < adder->rows.count; c++)
         columns[c] = copy->buffer[c] + task->from * adder->row_bytes[c];
-    trp_writer_set_episode(adder->writer, task->episode);
-    TRP_TRY(trp_writer_append_steps(adder->writer, columns, task->count));
+    TRP_TRY(item_sink_append(&adder->sink, task->episode, columns, task->count));
     for (uint32_t i = 0; i < task->count; i++)
         copy->positions[(task->row + i) % adder->ring] = adder->appended + i;
     adder->appended += task->count;
@@ -246,11 +240,8 @@ static trp_status send_item(struct sequence_adder *adder, const struct task *tas
         columns[c].length = columns[c].squeeze ? 1 : length;
         columns[c].ages = adder->ages;
     }
-    trp_writer_set_policy_version(adder->writer, copy->versions[task->row % adder->ring]);
-    TRP_TRY(trp_writer_create_item(adder->writer, adder->table, adder->priority, columns,
-                                   adder->rows.count, timeout_ms, NULL));
-    adder->items++;
-    return TRP_OK;
+    return item_sink_create_item(&adder->sink, copy->versions[task->row % adder->ring], columns,
+                                 adder->rows.count, timeout_ms);
 }
 
 /* What is left in a buffer goes to its front. */
@@ -277,8 +268,7 @@ static trp_status sequence_push(trp_adder *base, int64_t timeout_ms)
                         "episode adder: an episode of copy %" PRIu32 " has more than %" PRIu32
                         " steps, which is longest",
                         adder->too_long_of, adder->longest);
-    if (!adder->writer)
-        TRP_TRY(trp_writer_create(&adder->writer, adder->replay, &adder->writer_options));
+    TRP_TRY(item_sink_open(&adder->sink));
     bool items = false;
     for (; adder->tasks_done < adder->task_count; adder->tasks_done++) {
         const struct task *task = &adder->tasks[adder->tasks_done];
@@ -292,7 +282,7 @@ static trp_status sequence_push(trp_adder *base, int64_t timeout_ms)
     if (!items)
         return TRP_OK;
     /* Not until more rows fill the chunk that an item ends in. */
-    trp_status status = trp_writer_flush(adder->writer, UINT32_MAX, 0);
+    trp_status status = item_sink_flush(&adder->sink, UINT32_MAX, 0);
     return status == TRP_DEADLINE_EXCEEDED ? TRP_OK : status;
 }
 
@@ -301,25 +291,23 @@ static trp_status sequence_flush(trp_adder *base, int64_t timeout_ms)
     struct sequence_adder *adder = (struct sequence_adder *)base;
     struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
     TRP_TRY(sequence_push(base, timeout_ms));
-    return trp_writer_flush(adder->writer, 0, adder_left_ms(deadline));
+    return item_sink_flush(&adder->sink, 0, adder_left_ms(deadline));
 }
 
 static uint64_t sequence_items(const trp_adder *base)
 {
-    return ((const struct sequence_adder *)base)->items;
+    return ((const struct sequence_adder *)base)->sink.items;
 }
 
 static void sequence_reseed(trp_adder *base, uint64_t seed)
 {
-    struct sequence_adder *adder = (struct sequence_adder *)base;
-    assert(!adder->writer);
-    adder->writer_options.seed = seed;
+    item_sink_reseed(&((struct sequence_adder *)base)->sink, seed);
 }
 
 static void sequence_destroy(trp_adder *base)
 {
     struct sequence_adder *adder = (struct sequence_adder *)base;
-    trp_writer_destroy(adder->writer);
+    item_sink_cleanup(&adder->sink);
     for (uint32_t i = 0; i < adder->copies; i++) {
         struct sequence_copy *copy = &adder->copy[i];
         for (size_t c = 0; c < adder->rows.count; c++)
@@ -335,7 +323,6 @@ static void sequence_destroy(trp_adder *base)
     free(adder->tasks);
     free(adder->item);
     free(adder->ages);
-    free(adder->table);
     free(adder);
 }
 
@@ -463,9 +450,6 @@ trp_adder *sequence_adder_make(const trp_adder_options *options,
     struct sequence_adder *adder = xcalloc(1, sizeof *adder);
     adder->longest = longest;
     adder->base.impl = &sequence_impl;
-    adder->replay = options->replay;
-    adder->table = xstrdup(options->table);
-    adder->priority = options->priority > 0 ? options->priority : 1;
     adder->copies = options->copies ? options->copies : 1;
     adder->rule =
         (struct sequence_rule){.length = sequence->length,
@@ -479,14 +463,14 @@ trp_adder *sequence_adder_make(const trp_adder_options *options,
     prepare_copies(adder);
     adder->tasks = xcalloc((size_t)adder->copies * TASKS_PER_ADD, sizeof *adder->tasks);
     adder->ages = xcalloc(adder->rule.length, sizeof *adder->ages);
-    adder->writer_options =
-        (trp_writer_options){.columns = adder->rows.specs,
-                             .column_count = adder->rows.count,
-                             .history = history_rows(adder),
-                             .chunk_length = adder->burst,
-                             .max_in_flight = options->max_in_flight,
-                             .batch_items = options->batch_items ? options->batch_items : 1U,
-                             .seed = options->seed};
+    item_sink_prepare(
+        &adder->sink, options,
+        &(trp_writer_options){.columns = adder->rows.specs,
+                              .column_count = adder->rows.count,
+                              .history = history_rows(adder),
+                              .chunk_length = adder->burst,
+                              .max_in_flight = options->max_in_flight,
+                              .batch_items = options->batch_items ? options->batch_items : 1U});
     return &adder->base;
 }
 

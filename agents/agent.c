@@ -110,12 +110,17 @@ static trp_status make_parts(const trp_agent *agent, const trp_env_spec *spec,
                                 &loop->policy));
     TRP_TRY(agent->impl->adder(agent,
                                &(trp_adder_options){.replay = options->replay,
+                                                    .rollout = options->rollout,
                                                     .env = spec,
                                                     .extras = &loop->policy->extras,
                                                     .copies = options->copies,
                                                     .seed = key_seed},
                                &loop->adder));
-    return trp_columns_check(&loop->policy->extras, &loop->adder->extras, "extras of the policy");
+    TRP_TRY(trp_columns_check(&loop->policy->extras, &loop->adder->extras, "extras of the policy"));
+    return options->rollout
+               ? trp_columns_check(&loop->adder->columns, trp_rollout_columns(options->rollout),
+                                   "items of the adder")
+               : TRP_OK;
 }
 
 trp_status trp_agent_actor_create(trp_actor **out, const trp_agent *agent,
@@ -132,6 +137,7 @@ trp_status trp_agent_actor_create(trp_actor **out, const trp_agent *agent,
         .max_steps = options->max_steps,
         .sync_every_items = options->sync_every_items,
         .max_lag = options->max_lag,
+        .stepped = options->rollout != NULL,
     };
     trp_status status = make_parts(agent, spec, options, &loop);
     if (status == TRP_OK)
@@ -142,9 +148,13 @@ trp_status trp_agent_actor_create(trp_actor **out, const trp_agent *agent,
     return status;
 }
 
-static trp_status make_source(const trp_agent_learner_options *options, trp_source **source)
+static trp_status make_source(const trp_agent *agent, const trp_agent_learner_options *options,
+                              trp_source **source)
 {
     trp_dataset_source_options dataset = options->dataset;
+    if (options->rollout.copies > 0)
+        return trp_agent_rollout_source_create(source, agent, options->env, options->seed,
+                                               &options->rollout);
     if (!dataset.dir)
         return trp_sampler_source_create(
             source, &(trp_sampler_source_options){.shards = options->replays,
@@ -155,12 +165,15 @@ static trp_status make_source(const trp_agent_learner_options *options, trp_sour
     return trp_dataset_source_create(source, &dataset);
 }
 
-/* Every source is a table of the replay servers or of the store. */
-static trp_status make_sources(const trp_agent_learner_options *options, const trp_updater *updater,
-                               trp_source **sources)
+/* Every source is a table of the replay servers or of the store, or what is in its place. */
+static trp_status make_sources(const trp_agent *agent, const trp_agent_learner_options *options,
+                               const trp_updater *updater, trp_source **sources)
 {
+    if (options->rollout.copies > 0 && updater->source_count != 1)
+        return trp_fail(TRP_INVALID_ARGUMENT, "%s reads %zu tables: rollouts stand in place of one",
+                        agent->impl->name, updater->source_count);
     for (size_t i = 0; i < updater->source_count; i++) {
-        trp_status status = make_source(options, &sources[i]);
+        trp_status status = make_source(agent, options, &sources[i]);
         if (status == TRP_OK)
             continue;
         while (i-- > 0)
@@ -181,7 +194,7 @@ trp_status trp_agent_learner_create(trp_learner **out, const trp_agent *agent,
     TRP_TRY(agent->impl->updater(agent, spec, &(trp_updater_options){options->batch_size},
                                  &loop.updater));
     trp_source *sources[TRP_UPDATER_SOURCES_MAX];
-    trp_status status = make_sources(options, loop.updater, sources);
+    trp_status status = make_sources(agent, options, loop.updater, sources);
     if (status != TRP_OK) {
         trp_updater_destroy(loop.updater);
         return status;

@@ -256,7 +256,7 @@ trp_node trp_add_learner(trp_program *program, const char *name, const trp_learn
     trp_options_resolve(group->table, from, &group->options.learner);
     group->options.learner.replay = from->replay;
     set_agent(program, group, from->agent);
-    if (from->replay.id != 0 || !from->dataset)
+    if (from->replay.id != 0 || (!from->dataset && from->envs == 0))
         add_edge(program, group, "replay", from->replay, REPLAY_SERVICE);
     return node_of(program, group);
 }
@@ -389,6 +389,23 @@ static void set_envs(trp_program *program)
     }
 }
 
+static trp_status check_batches(const struct node_group *group)
+{
+    const trp_learner_options *options = &group->options.learner;
+    bool replay = options->replay.id != 0, dataset = options->dataset != NULL;
+    bool envs = options->envs > 0;
+    if (replay + dataset + envs == 1)
+        return TRP_OK;
+    if (replay + dataset + envs == 0)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "learner '%s': it has no .replay, .dataset or .envs to get batches from",
+                        group->name);
+    return trp_fail(TRP_INVALID_ARGUMENT,
+                    "learner '%s': %s%s%s are set: batches come from one of them", group->name,
+                    replay ? ".replay" : ".dataset", replay && dataset ? " and .dataset" : "",
+                    envs ? " and .envs" : "");
+}
+
 static trp_status check_group(const struct node_group *group)
 {
     const char *word = kind_words[group->kind];
@@ -397,11 +414,8 @@ static trp_status check_group(const struct node_group *group)
         status = trp_options_check(group->table, group_options(group));
     if (status != TRP_OK)
         return trp_fail(status, "%s '%s': %s", word, group->name, trp_last_error());
-    if (group->kind == NODE_LEARNER && group->options.learner.dataset &&
-        group->options.learner.replay.id != 0)
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "%s '%s': .replay and .dataset are set: batches come from one of them",
-                        word, group->name);
+    if (group->kind == NODE_LEARNER)
+        TRP_TRY(check_batches(group));
     if (group->kind == NODE_REPLAY && group->count > 1 && group->options.replay.address)
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "%s '%s': .address is set: %u shards cannot all listen at %s", word,

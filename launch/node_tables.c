@@ -42,6 +42,8 @@ static const trp_option learner_rows[] = {
         .help = "environment to learn; none: that of the actors that pull from it"),
     ROW(trp_learner_options, dataset,
         .help = "a stopped replay's store to learn from; none: from a replay node"),
+    ROW(trp_learner_options, envs, .max = 65536, .unit = "copies",
+        .help = "of the environment that the learner steps itself, in place of replay; 0: none"),
     ROW(trp_learner_options, dataset_shuffle, .fallback = "10000", .min = 1, .max = UINT32_MAX,
         .unit = "items", .help = "that rows of the dataset are drawn from; 1: in its order"),
     ROW(trp_learner_options, dataset_epochs, .max = UINT32_MAX, .unit = "passes",

@@ -166,11 +166,11 @@ static uint32_t learner_index(const trp_context *context)
     return index;
 }
 
-/* Channels to every shard; offline there are none. */
+/* Channels to every shard; without a replay node there are none. */
 static trp_status dial_shards(trp_context *context, trp_channel ***channels, size_t *count)
 {
     const trp_learner_options *options = &context->group->options.learner;
-    *count = options->dataset ? 0 : member_count(context, options->replay);
+    *count = options->replay.id ? member_count(context, options->replay) : 0;
     *channels = xcalloc(*count + 1, sizeof **channels);
     for (size_t i = 0; i < *count; i++)
         TRP_TRY(trp_context_channel(context, options->replay, (uint32_t)i, &(*channels)[i]));
@@ -193,6 +193,9 @@ static trp_status learner_create(trp_context *context, trp_learner **learner)
         .dataset = {.dir = options->dataset,
                     .shuffle = options->dataset_shuffle,
                     .epochs = options->dataset_epochs},
+        .rollout = {.name = trp_context_name(context),
+                    .copies = options->envs,
+                    .index = trp_context_index(context)},
         .prefetch = options->prefetch,
         .seed = trp_context_seed(context),
         .index = learner_index(context),

@@ -355,15 +355,15 @@ static trp_status make_memory(struct dataset_source *source)
                              source->spec->table, source->dir, source->capacity, source->row_bytes);
 }
 
-static trp_status dataset_open(trp_source *base, const trp_batch_spec *spec, uint32_t held)
+static trp_status dataset_open(trp_source *base, const trp_source_use *use)
 {
     struct dataset_source *source = (struct dataset_source *)base;
     uint32_t prefetch = source->options.prefetch ? source->options.prefetch : LEARNER_PREFETCH;
-    source->spec = spec;
-    source->held = held;
+    source->spec = use->spec;
+    source->held = use->held;
     source->ahead = !turns_active();
-    source->batch_count = held + (source->ahead ? prefetch : 0);
-    source->lent = xcalloc(held, sizeof *source->lent);
+    source->batch_count = use->held + (source->ahead ? prefetch : 0);
+    source->lent = xcalloc(use->held, sizeof *source->lent);
     source->free = queue_create(source->batch_count);
     source->ready = queue_create(source->batch_count);
     source->reader = trp_item_reader_create();

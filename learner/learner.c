@@ -31,6 +31,7 @@ struct trp_learner {
     trp_source **sources;
     size_t source_count;
     struct trp_update_run update;
+    uint32_t publish_every;                        /* steps */
     trp_batch batches[2][TRP_UPDATER_SOURCES_MAX]; /* of the last step and the one before */
     uint64_t owed;                                 /* the step that is to be collected; 0: none */
     bool torn; /* the updater failed: its vectors may be of no step */
@@ -174,8 +175,13 @@ trp_status trp_learner_create(trp_learner **out, const trp_learner_loop_options 
     learner->options = *options;
     learner->updater = options->updater;
     learner->sources = xcalloc(options->source_count + 1, sizeof(trp_source *));
-    for (size_t i = 0; i < options->source_count; i++)
+    learner->publish_every =
+        options->publish_every ? options->publish_every : LEARNER_PUBLISH_EVERY;
+    for (size_t i = 0; i < options->source_count; i++) {
         learner->sources[learner->source_count++] = options->sources[i];
+        if (options->sources[i]->impl->acts)
+            learner->publish_every = 1;
+    }
     if (options->checkpoint_dir)
         learner->checkpoint_dir = xstrdup(options->checkpoint_dir);
     trp_status status = learner_check_options(options);
@@ -229,6 +235,14 @@ static trp_status next_batch_waiting(trp_learner *learner, trp_source *source, t
     return status;
 }
 
+static void report_source(trp_learner *learner, const trp_source *source)
+{
+    trp_metric metrics[TRP_SOURCE_METRICS_MAX];
+    size_t count = source->impl->metrics ? source->impl->metrics(source, metrics) : 0;
+    for (size_t i = 0; i < count; i++)
+        update_report(&learner->update, metrics[i].name, metrics[i].value);
+}
+
 static trp_status next_batches(trp_learner *learner, trp_batch *batches)
 {
     for (size_t i = 0; i < learner->source_count; i++) {
@@ -238,6 +252,7 @@ static trp_status next_batches(trp_learner *learner, trp_batch *batches)
             status = next_batch_waiting(learner, source, &batches[i], status);
         learner->ended = status == TRP_OUT_OF_RANGE;
         TRP_TRY(status);
+        report_source(learner, source);
     }
     return TRP_OK;
 }
@@ -245,8 +260,7 @@ static trp_status next_batches(trp_learner *learner, trp_batch *batches)
 static trp_status step(trp_learner *learner)
 {
     uint64_t number = learner->progress.steps + 1;
-    uint32_t every = learner->options.publish_every;
-    bool publish_due = number % (every ? every : LEARNER_PUBLISH_EVERY) == 0;
+    bool publish_due = number % learner->publish_every == 0;
     bool at_once = !learner->updater->impl->collect || publish_due;
     trp_batch *batches = learner->batches[number % 2];
     TRP_TRY(next_batches(learner, batches));
@@ -268,10 +282,13 @@ static trp_status step(trp_learner *learner)
 /* A table's server may still be starting, or restarting. */
 static trp_status open_sources(trp_learner *learner)
 {
-    uint32_t held = learner->updater->impl->collect ? 2 : 1;
-    for (size_t i = 0; i < learner->source_count; i++)
-        TRP_TRY(learner->sources[i]->impl->open(learner->sources[i], &learner->updater->sources[i],
-                                                held));
+    trp_source_use use = {.held = learner->updater->impl->collect ? 2 : 1,
+                          .params = trp_learner_service(learner),
+                          .stop = learner->options.stop};
+    for (size_t i = 0; i < learner->source_count; i++) {
+        use.spec = &learner->updater->sources[i];
+        TRP_TRY(learner->sources[i]->impl->open(learner->sources[i], &use));
+    }
     return TRP_OK;
 }
 

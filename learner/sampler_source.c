@@ -80,9 +80,11 @@ static trp_status read_table_size(struct shard *shard, const char *table)
     return status;
 }
 
-static trp_status sampler_source_open(trp_source *base, const trp_batch_spec *spec, uint32_t held)
+static trp_status sampler_source_open(trp_source *base, const trp_source_use *use)
 {
     struct sampler_source *source = (struct sampler_source *)base;
+    const trp_batch_spec *spec = use->spec;
+    uint32_t held = use->held;
     for (uint32_t i = 0; i < source->shard_count; i++)
         TRP_TRY(shard_open(&source->shards[i], spec, source->prefetch, held));
     source->held = held;

@@ -183,11 +183,15 @@ trp_status trp_update_apply(const trp_update *update, size_t index)
 
 void trp_update_report(const trp_update *update, const char *name, double value)
 {
-    struct trp_update_run *run = update->run;
+    update_report(update->run, name, value);
+}
+
+void update_report(struct trp_update_run *run, const char *name, double value)
+{
     size_t i = 0;
     while (i < run->metric_count && strcmp(run->metrics[i].name, name) != 0)
         i++;
-    if (i == TRP_METRICS_MAX)
+    if (i == TRP_LEARNER_METRICS_MAX)
         return;
     run->metrics[i] = (trp_metric){name, value};
     if (i == run->metric_count)

@@ -5,8 +5,7 @@
 
 #include <stdbool.h>
 
-#include <troupe/metric.h>
-#include <troupe/updater.h>
+#include <troupe/learner.h>
 
 struct vector {
     const trp_vector_spec *spec;
@@ -27,7 +26,7 @@ struct trp_update_run {
     trp_rng rng;
     uint64_t left_out; /* phases whose gradient was not finite */
     size_t metric_count;
-    trp_metric metrics[TRP_METRICS_MAX];
+    trp_metric metrics[TRP_LEARNER_METRICS_MAX];
 };
 
 enum {
@@ -46,6 +45,9 @@ void update_cleanup(struct trp_update_run *run); /* zeroed is fine */
  * step + 2 begins. */
 TRP_MUST_USE trp_status update_step(struct trp_update_run *run, uint64_t step,
                                     const trp_batch *batches);
+
+/* As trp_update_report(). */
+void update_report(struct trp_update_run *run, const char *name, double value);
 
 static inline const trp_update *update_of_step(const struct trp_update_run *run, uint64_t step)
 {

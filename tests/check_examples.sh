@@ -17,6 +17,7 @@ run() {
     shift
     name=${1%.c}
     for mode in processes threads; do
+        rm -rf "$name-$mode"
         timeout 100 usr/bin/troupe launch "$@" -- --launch=$mode --run-dir="$name-$mode" --seed=1 \
             -- "${args[@]}" >"$name.log" 2>&1 && grep -q -- "$words" "$name.log" ||
             { echo "$* --launch=$mode, wanted: $words"; cat "$name.log"; exit 1; }
@@ -38,6 +39,10 @@ run 'the target of 0.9 is reached' own_env.c
 for shape in ppo impala r2d2 sac; do
     run 'done: learner/0: 100 learner steps done' shapes_$shape.c
 done
+args=(fused) # the learner steps the environments: no replay, no actors
+run 'done: learner/0: 100 learner steps done' shapes_ppo.c
+grep -q 'time: .* [1-9][0-9]* actor steps' shapes_ppo.log
+args=()
 run 'every node that no other uses has ended' shapes_a3c.c
 for mode in processes threads; do
     grep -q 'learner/1,learner_steps,100,' shapes_a3c-$mode/metrics.csv

@@ -1,13 +1,18 @@
-/* A3C (Mnih et al. 2016), toy sized: two learners, each of which plays its own environments. A
- * batch source of one's own acts with the newest parameters, which it pulls from its learner in the
- * same process; there is no replay, no table and no adder. */
+/* A3C (Mnih et al. 2016), toy sized: two learners, each of which plays its own environments with
+ * the parameters of its last step, on its own thread. A node of one's own makes its learner from an
+ * agent's parts; there is no replay and no table. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <troupe/troupe.h>
 
 enum { OBSERVED = 4, WEIGHTS = OBSERVED + 1, PARAMS = 2 * WEIGHTS, STEPS = 20, COPIES = 4 };
-enum { OBSERVATION, ACTION, REWARD, DISCOUNT, FINAL, COLUMNS };
+static const float discount = 0.99F;
+/* Rows of the next episode follow those of the last; the row of a final observation is not valid.
+ */
+static const trp_sequence_options sequence = {
+    .length = STEPS + 1, .period = STEPS, .end = TRP_END_CONTINUE};
 
 static float linear(const float *weights, const float *x)
 {
@@ -22,161 +27,138 @@ static float right(const float *params, const float *x)
     return 1 / (1 + expf(-linear(params, x)));
 }
 
-/* ---- the source: STEPS steps of COPIES copies ---------------------------------------------- */
+/* ---- policy ------------------------------------------------------------------------------- */
 
-struct rollout {
-    trp_source base;
-    trp_env *env;
-    trp_params_client *params; /* set when the learner is there */
-    trp_rng rng;
-    float now[COPIES * OBSERVED];
-    /* A batch: the steps of a copy one after the other, and the observation behind them. */
-    float observations[COPIES][STEPS][OBSERVED], rewards[COPIES][STEPS], discounts[COPIES][STEPS];
-    float finals[COPIES][OBSERVED];
-    int32_t actions[COPIES][STEPS];
-    void *columns[COLUMNS];
+struct policy {
+    trp_policy base;
+    float params[PARAMS];
 };
 
-static trp_status rollout_open(trp_source *base, const trp_batch_spec *spec, uint32_t held)
+static trp_status policy_act(trp_policy *base, const trp_act *act)
 {
-    struct rollout *rollout = (struct rollout *)base;
-    (void)spec, (void)held; /* one: the updater collects nothing later */
-    void *columns[COLUMNS] = {rollout->observations, rollout->actions, rollout->rewards,
-                              rollout->discounts, rollout->finals};
-    for (int i = 0; i < COLUMNS; i++)
-        rollout->columns[i] = columns[i];
-    return trp_env_reset(rollout->env, (void *[]){rollout->now});
-}
-
-static trp_status rollout_step(struct rollout *rollout, const float *params, int step)
-{
-    float rewards[COPIES];
-    bool terminated[COPIES], truncated[COPIES];
-    int32_t actions[COPIES];
-    for (int copy = 0; copy < COPIES; copy++) {
-        const float *x = rollout->now + copy * OBSERVED;
-        for (int i = 0; i < OBSERVED; i++)
-            rollout->observations[copy][step][i] = x[i];
-        actions[copy] = trp_rng_double(&rollout->rng) < (double)right(params, x);
-        rollout->actions[copy][step] = actions[copy];
-    }
-    TRP_TRY(trp_env_step(rollout->env, actions,
-                         &(trp_env_buffers){.observations = (void *[]){rollout->now},
-                                            .rewards = rewards,
-                                            .terminated = terminated,
-                                            .truncated = truncated}));
-    for (int copy = 0; copy < COPIES; copy++) {
-        rollout->rewards[copy][step] = rewards[copy];
-        rollout->discounts[copy][step] = terminated[copy] || truncated[copy] ? 0 : 1;
-    }
+    const float *params = ((struct policy *)base)->params, *x = act->observations[0];
+    for (uint32_t row = 0; row < act->rows; row++, x += OBSERVED)
+        ((int32_t *)act->actions)[row] = trp_rng_double(act->rng) < (double)right(params, x);
     return TRP_OK;
 }
 
-static trp_status rollout_next(trp_source *base, trp_batch *batch, int64_t timeout_ms)
+static trp_status policy_load(trp_policy *base, const float *params, size_t count)
 {
-    struct rollout *rollout = (struct rollout *)base;
-    (void)timeout_ms;
-    TRP_TRY(trp_params_client_pull(rollout->params, 0, 0, NULL));
-    trp_params_state state = trp_params_client_state(rollout->params);
-    for (int step = 0; step < STEPS; step++)
-        TRP_TRY(rollout_step(rollout, state.params, step));
-    for (int i = 0; i < COPIES * OBSERVED; i++)
-        rollout->finals[i / OBSERVED][i % OBSERVED] = rollout->now[i];
-    *batch = (trp_batch){.rows = COPIES, .columns = rollout->columns};
+    if (count != PARAMS)
+        return trp_fail(TRP_INVALID_ARGUMENT, "%zu parameters, not %d", count, PARAMS);
+    memcpy(((struct policy *)base)->params, params, count * sizeof *params);
     return TRP_OK;
 }
 
-static void rollout_destroy(trp_source *base)
+static trp_status make_policy(const trp_agent *agent, const trp_env_spec *env,
+                              const trp_policy_options *options, trp_policy **out)
 {
-    struct rollout *rollout = (struct rollout *)base;
-    trp_params_client_destroy(rollout->params);
-    trp_env_destroy(rollout->env);
-    free(rollout);
+    static const trp_policy_impl impl = {.act = policy_act, .load = policy_load};
+    (void)agent, (void)env, (void)options;
+    struct policy *policy = calloc(1, sizeof *policy);
+    policy->base.impl = &impl;
+    *out = &policy->base;
+    return TRP_OK;
 }
 
-static trp_status rollout_create(struct rollout **out, uint64_t seed)
+static trp_status make_adder(const trp_agent *agent, const trp_adder_options *options,
+                             trp_adder **out)
 {
-    static const trp_source_impl impl = {
-        .open = rollout_open, .next = rollout_next, .destroy = rollout_destroy};
-    struct rollout *rollout = calloc(1, sizeof *rollout);
-    rollout->base.impl = &impl;
-    trp_rng_init(&rollout->rng, seed, 1);
-    *out = rollout;
-    return trp_env_create(&rollout->env, "CartPole-v1",
-                          &(trp_env_options){.count = COPIES, .seed = seed});
+    trp_adder_options own = *options;
+    (void)agent;
+    own.table = "rollout";
+    return trp_sequence_adder_create(out, &own, &sequence);
 }
 
 /* ---- updater ------------------------------------------------------------------------------ */
 
-static trp_status updater_step(trp_updater *updater, const trp_update *update)
+struct updater {
+    trp_updater base;
+    size_t observation, action, reward, discount, valid; /* columns */
+};
+
+/* From the last row back: R = r + gamma d R', which the value of the last row begins. */
+static void add_gradient(const struct updater *updater, const trp_update *update, size_t item)
 {
-    void *const *columns = update->batches[0].columns;
+    const trp_batch *batch = &update->batches[0];
     const float *params = update->vectors[0];
-    (void)updater;
-    for (int copy = 0; copy < COPIES; copy++) {
-        float target = linear(params + WEIGHTS, (const float *)columns[FINAL] + copy * OBSERVED);
-        for (int at = (copy + 1) * STEPS; at-- > copy * STEPS;) {
-            const float *x = (const float *)columns[OBSERVATION] + at * OBSERVED;
-            target = ((const float *)columns[REWARD])[at] +
-                     0.99F * ((const float *)columns[DISCOUNT])[at] * target;
-            float value = linear(params + WEIGHTS, x), scale = 1.0F / (COPIES * STEPS);
-            float push = right(params, x) - (float)((const int32_t *)columns[ACTION])[at];
-            for (int i = 0; i < WEIGHTS; i++) {
-                float input = scale * (i < OBSERVED ? x[i] : 1);
-                update->grads[0][i] += push * (target - value) * input;
-                update->grads[0][WEIGHTS + i] += (value - target) * input;
-            }
+    const float *x =
+        (const float *)batch->columns[updater->observation] + (item + 1) * (STEPS + 1) * OBSERVED;
+    size_t at = (item + 1) * (STEPS + 1) - 1;
+    x -= OBSERVED;
+    float target = linear(params + WEIGHTS, x);
+    for (int step = 0; step < STEPS; step++) {
+        x -= OBSERVED, at--;
+        float value = linear(params + WEIGHTS, x);
+        if (!((const bool *)batch->columns[updater->valid])[at]) {
+            target = value;
+            continue;
+        }
+        target = ((const float *)batch->columns[updater->reward])[at] +
+                 discount * ((const float *)batch->columns[updater->discount])[at] * target;
+        float scale = 1.0F / (float)(batch->rows * STEPS);
+        float push =
+            right(params, x) - (float)((const int32_t *)batch->columns[updater->action])[at];
+        for (int i = 0; i < WEIGHTS; i++) {
+            float input = scale * (i < OBSERVED ? x[i] : 1);
+            update->grads[0][i] += push * (target - value) * input;
+            update->grads[0][WEIGHTS + i] += (value - target) * input;
         }
     }
+}
+
+static trp_status updater_step(trp_updater *base, const trp_update *update)
+{
+    for (size_t item = 0; item < update->batches[0].rows; item++)
+        add_gradient((struct updater *)base, update, item);
     return trp_update_apply(update, 0);
 }
 
-static trp_updater *updater_create(void)
+static trp_status make_updater(const trp_agent *agent, const trp_env_spec *env,
+                               const trp_updater_options *options, trp_updater **out)
 {
     static const trp_updater_impl impl = {.step = updater_step};
-    trp_tensor_spec number = {.dtype = TRP_FLOAT32}, choice = {.dtype = TRP_INT32};
-    trp_tensor_spec observation = {.dtype = TRP_FLOAT32, .rank = 1, .shape = {OBSERVED}};
-    trp_updater *updater = calloc(1, sizeof *updater);
-    *updater = (trp_updater){.impl = &impl, .source_count = 1, .vector_count = 1};
-    updater->sources[0] = (trp_batch_spec){.table = "rollout", .batch_size = COPIES};
-    trp_columns *columns = &updater->sources[0].columns;
-    trp_columns_add_steps(columns, "observation", &observation, STEPS);
-    trp_columns_add_steps(columns, "action", &choice, STEPS);
-    trp_columns_add_steps(columns, "reward", &number, STEPS);
-    trp_columns_add_steps(columns, "discount", &number, STEPS);
-    trp_columns_add(columns, "final_observation", &observation);
-    updater->vectors[0] = (trp_vector_spec){
+    (void)agent, (void)options;
+    struct updater *updater = calloc(1, sizeof *updater);
+    updater->base = (trp_updater){.impl = &impl, .source_count = 1, .vector_count = 1};
+    updater->base.sources[0] = (trp_batch_spec){.table = "rollout", .batch_size = COPIES};
+    trp_columns *columns = &updater->base.sources[0].columns;
+    trp_sequence_columns(env, NULL, &sequence, columns);
+    updater->observation = trp_columns_find(columns, "observation");
+    updater->action = trp_columns_find(columns, "action");
+    updater->reward = trp_columns_find(columns, "reward");
+    updater->discount = trp_columns_find(columns, "discount");
+    updater->valid = trp_columns_find(columns, "valid");
+    updater->base.vectors[0] = (trp_vector_spec){
         .name = "params", .count = PARAMS, .learned = true, .optimizer = {.learning_rate = 0.02}};
-    return updater;
+    *out = &updater->base;
+    return TRP_OK;
 }
 
 /* ---- the node ------------------------------------------------------------------------------ */
 
+static const trp_agent_impl a3c = {
+    .name = "a3c", .policy = make_policy, .adder = make_adder, .updater = make_updater};
+
 static trp_status learner_run(trp_context *context, const void *arg)
 {
+    trp_agent agent = trp_agent_make(&a3c, NULL);
+    trp_learner *learner;
     (void)arg;
-    uint64_t seed = trp_context_seed(context) + trp_context_index(context);
-    struct rollout *rollout;
-    trp_learner *learner = NULL;
-    trp_status status = rollout_create(&rollout, seed);
-    if (status != TRP_OK) {
-        trp_source_destroy(&rollout->base);
-        return status;
-    }
-    TRP_TRY(trp_learner_create(
-        &learner, &(trp_learner_loop_options){.updater = updater_create(),
-                                              .sources = (trp_source *const[]){&rollout->base},
-                                              .source_count = 1,
-                                              .seed = seed,
-                                              .stop = trp_context_stop(context),
-                                              .publish_every = 1,
-                                              .max_steps = 100}));
-    status = trp_params_client_create(
-        &rollout->params, &(trp_params_client_options){.service = trp_learner_service(learner),
-                                                       .stop = trp_context_stop(context)});
-    if (status == TRP_OK)
-        status = trp_learner_run(learner);
-    trp_context_report(context, "learner_steps", (double)trp_learner_read(learner).steps);
+    TRP_TRY(trp_agent_learner_create(
+        &learner, &agent,
+        &(trp_agent_learner_options){
+            .env = "CartPole-v1",
+            .seed = trp_context_seed(context),
+            .index = trp_context_index(context),
+            .rollout = {.name = trp_context_name(context),
+                        .copies = COPIES,
+                        .index = trp_context_index(context)},
+            .loop = {.stop = trp_context_stop(context), .max_steps = 100}}));
+    trp_status status = trp_learner_run(learner);
+    trp_learner_counters counters = trp_learner_read(learner);
+    trp_context_report(context, "learner_steps", (double)counters.steps);
+    trp_context_report(context, "actor_steps", (double)counters.actor_steps);
     trp_learner_destroy(learner);
     return status;
 }

@@ -222,16 +222,21 @@ static const trp_agent_impl ppo = {.name = "ppo",
                                    .adder = make_adder,
                                    .updater = make_updater};
 
+/* With "fused" as argument the learner steps environments itself: no replay, no actors. */
 static trp_status build(trp_program *program, int argc, char **argv)
 {
-    (void)argc, (void)argv;
     trp_agent agent = trp_agent_make(&ppo, NULL);
+    trp_learner_options learning = {.agent = &agent, .publish_every = 1, .max_steps = 100};
     trp_actor_options acting = {.agent = &agent, .env = "CartPole-v1", .envs = 4};
+    if (argc > 1 && strcmp(argv[1], "fused") == 0) {
+        learning.env = acting.env;
+        learning.envs = 2 * acting.envs;
+        trp_add_learner(program, "learner", &learning);
+        return TRP_OK;
+    }
     acting.replay = trp_add_replay(program, "replay", &(trp_replay_options){.agent = &agent});
-    acting.params = trp_add_learner(
-        program, "learner",
-        &(trp_learner_options){
-            .agent = &agent, .replay = acting.replay, .publish_every = 1, .max_steps = 100});
+    learning.replay = acting.replay;
+    acting.params = trp_add_learner(program, "learner", &learning);
     trp_add_actors(program, "actor", 2, &acting);
     return TRP_OK;
 }

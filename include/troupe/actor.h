@@ -49,6 +49,7 @@ typedef struct {
      * to improve. Counted in whole vector steps. */
     uint64_t sync_every_items;
     uint32_t max_lag;
+    bool stepped; /* by trp_actor_step() instead of run(); no thread is started */
 } trp_actor_loop_options;
 
 /* Counts of this life of the actor, and what it last saw. */
@@ -75,6 +76,15 @@ TRP_API TRP_MUST_USE trp_status trp_actor_create(trp_actor **out,
  * made so far are confirmed before it returns OK (bounded: 2 s). In a deterministic run it hands
  * its turn on after every step and starts no thread. Once. */
 TRP_API TRP_MUST_USE trp_status trp_actor_run(trp_actor *actor);
+
+/* For who acts between other things on one thread (a batch source), with `stepped`: one vector step
+ * of every copy with the parameters there are, or, where the adder could not get rid of all that
+ * the last one made, only that: DEADLINE_EXCEEDED when it still cannot. The first call waits for
+ * the first parameters and starts the episodes. Other failures as run(). */
+TRP_API TRP_MUST_USE trp_status trp_actor_step(trp_actor *actor);
+
+/* With `stepped`: takes the newest parameters and reports the counts, now. */
+TRP_API TRP_MUST_USE trp_status trp_actor_pull(trp_actor *actor);
 
 /* Safe from any thread while the actor exists. */
 TRP_API trp_actor_counters trp_actor_read(const trp_actor *actor);

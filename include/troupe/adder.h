@@ -14,6 +14,7 @@
 
 #include <troupe/columns.h>
 #include <troupe/env.h>
+#include <troupe/rollout.h>
 #include <troupe/rpc.h>
 #include <troupe/status.h>
 #include <troupe/structured_writer.h>
@@ -65,6 +66,9 @@ TRP_API void trp_adder_destroy(trp_adder *adder); /* NULL is fine */
 typedef struct {
     trp_channel *replay; /* borrowed; outlives the adder */
     const char *table;   /* copied */
+    /* Items go into its batches instead of to the table; borrowed, outlives the adder; NULL: none.
+     * An adder of one's own uses it in place of its writer (rollout.h), or refuses it. */
+    trp_rollout *rollout;
     const trp_env_spec *env;
     const trp_columns *extras; /* of the policy, copied; NULL: none */
     uint32_t copies;           /* of the environment; 0: 1 */

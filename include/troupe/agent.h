@@ -110,6 +110,7 @@ typedef struct {
     uint32_t copies;          /* of the environment; 0: 1 */
     uint32_t index, count;    /* of this actor in its group; count 0: 1 */
     trp_channel *replay;      /* borrowed */
+    trp_rollout *rollout;     /* instead of it (rollout.h): the actor is stepped; borrowed */
     ProtobufCService *params; /* troupe.Params; borrowed */
     trp_stop *stop;           /* borrowed */
     uint64_t seed;            /* of the run: environment and exploration get streams of their own */
@@ -123,12 +124,29 @@ TRP_API TRP_MUST_USE trp_status trp_agent_actor_create(trp_actor **out, const tr
                                                        const trp_agent_actor_options *options);
 
 typedef struct {
+    const char *name; /* copied; of the learner: as that of an actor */
+    uint32_t copies;  /* of the environment */
+    uint32_t index;   /* of the learner among those of its group */
+} trp_agent_rollout_options;
+
+/* Batches that the agent's policy and adder make of `env`, stepped when the learner wants a batch,
+ * on its thread, with the parameters of its last step: A3C, fused PPO. Steps and episodes count as
+ * an actor's do. A life of the learner that resumes begins with new episodes. In batches of
+ * sequences the order is that in which the adder made them. Opens nothing yet; the learner's first
+ * batch finds out what trp_agent_actor_create() can fail with, and INVALID_ARGUMENT: the updater
+ * wants other columns than the adder has. INVALID_ARGUMENT here: the agent cannot learn `env`. */
+TRP_API TRP_MUST_USE trp_status
+trp_agent_rollout_source_create(trp_source **out, const trp_agent *agent, const char *env,
+                                uint64_t seed, const trp_agent_rollout_options *options);
+
+typedef struct {
     const char *env;
     uint32_t batch_size;         /* 0: the agent's */
     trp_channel *const *replays; /* one to each shard (source.h), with all tables; borrowed */
     size_t replay_count;
     trp_dataset_source_options dataset; /* of all tables, instead, if it has a directory; seed and
                                            prefetch are trp_agent_learner_create()'s */
+    trp_agent_rollout_options rollout;  /* instead of both, if it has copies */
     uint32_t prefetch;                  /* batches; 0: 2 */
     uint64_t seed;                      /* of the run: its initial parameters follow from it and */
     uint32_t index;                     /* of this learner among those of the run */

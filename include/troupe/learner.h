@@ -28,7 +28,7 @@ typedef struct {
     size_t source_count;
     uint64_t seed;                   /* of the initial parameters and of what the updater draws */
     trp_stop *stop;                  /* borrowed; NULL: none */
-    uint32_t publish_every;          /* steps; 0: 10 */
+    uint32_t publish_every;          /* steps; 0: 10; 1 where a source acts */
     const char *checkpoint_dir;      /* copied, made when missing; NULL: no checkpoints */
     uint32_t checkpoint_every_s;     /* 0: 60 */
     uint64_t checkpoint_every_steps; /* 0: by time alone */
@@ -36,6 +36,8 @@ typedef struct {
     uint64_t max_steps;   /* all lives together; 0: no limit */
     uint64_t max_seconds; /* of this life; 0: no limit */
 } trp_learner_loop_options;
+
+enum { TRP_LEARNER_METRICS_MAX = TRP_METRICS_MAX + TRP_SOURCE_METRICS_MAX };
 
 /* Readable while it runs. */
 typedef struct {
@@ -49,7 +51,8 @@ typedef struct {
     uint64_t wait_ns, update_ns, publish_ns; /* where the time of this life went: waiting for
                                                 batches, in the updater, copying parameters out */
     size_t metric_count;
-    trp_metric metrics[TRP_METRICS_MAX]; /* what the updater last reported */
+    /* What the updater and the sources last reported. */
+    trp_metric metrics[TRP_LEARNER_METRICS_MAX];
     bool finished; /* max_steps or max_seconds was reached, or the batches ended */
 } trp_learner_counters;
 

@@ -75,6 +75,8 @@ typedef struct {
     const char *env;        /* NULL: that of the actors that pull from it */
     trp_node replay;        /* or, offline: */
     const char *dataset;    /* the directory of a stopped replay node's store, which is only read */
+    uint32_t envs; /* or: copies of `env` that the learner steps itself, with the parameters
+                      of its last step (A3C, fused PPO). It publishes every step then */
     uint32_t dataset_shuffle; /* as in trp_dataset_source_options, and so is this: */
     uint32_t dataset_epochs;  /* then the program stops */
     uint32_t batch_size;      /* 0: the agent's */

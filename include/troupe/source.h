@@ -3,23 +3,36 @@
 #ifndef TRP_SOURCE_H
 #define TRP_SOURCE_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
+#include <troupe/metric.h>
 #include <troupe/rpc.h>
 #include <troupe/sampler.h>
 #include <troupe/status.h>
+#include <troupe/stop.h>
 #include <troupe/updater.h>
 
 TRP_BEGIN_DECLS
 
 typedef struct trp_source trp_source;
 
+enum { TRP_SOURCE_METRICS_MAX = 64 };
+
+/* What batches are for. */
+typedef struct {
+    const trp_batch_spec *spec; /* what they have to be; outlives the source */
+    uint32_t held; /* the last so many are in use at once: 2 where the updater collects later */
+    ProtobufCService *params; /* the learner's troupe.Params, for sources that act; outlives it */
+    trp_stop *stop;           /* the learner's; may be NULL */
+} trp_source_use;
+
 /* Everything is called on the learner's thread. */
 typedef struct {
-    /* Before the first batch: gets ready for batches of `spec`, which outlives the source, the last
-     * `held` of which are in use at once (2 where the updater collects later, else 1).
-     * INVALID_ARGUMENT names the column that is not there or of another shape. */
-    trp_status (*open)(trp_source *source, const trp_batch_spec *spec, uint32_t held);
+    /* Before the first batch. INVALID_ARGUMENT names the column that is not there or of another
+     * shape. */
+    trp_status (*open)(trp_source *source, const trp_source_use *use);
     /* The next batch, borrowed until the call for the held-th one after it, waiting up to
      * `timeout_ms`. DEADLINE_EXCEEDED and UNAVAILABLE, with the reason: call again. OUT_OF_RANGE:
      * there are no more, which ends the run well. Anything else ends it. */
@@ -30,6 +43,10 @@ typedef struct {
                                     const double *priorities, int64_t timeout_ms);
     /* Waits until priorities are confirmed. Optional. */
     trp_status (*flush)(trp_source *source, int64_t timeout_ms);
+    /* Up to TRP_SOURCE_METRICS_MAX numbers for reports, after each batch; returns how many.
+     * Optional. */
+    size_t (*metrics)(const trp_source *source, trp_metric *metrics);
+    bool acts; /* batches come of the newest parameters: each step's are published */
     void (*destroy)(trp_source *source);
 } trp_source_impl;
 

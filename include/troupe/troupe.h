@@ -23,6 +23,7 @@
 #include <troupe/publisher.h>
 #include <troupe/replay.h>
 #include <troupe/rng.h>
+#include <troupe/rollout.h>
 #include <troupe/rpc.h>
 #include <troupe/sampler.h>
 #include <troupe/shards.h>

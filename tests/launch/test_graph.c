@@ -214,7 +214,7 @@ static void a_missing_node_is_refused(void **state)
     assert_refused(fixture->program, "learner 'learner': .replay is not set");
 }
 
-static void a_learner_has_a_replay_or_a_dataset(void **state)
+static void a_learner_has_one_place_to_get_batches_from(void **state)
 {
     struct fixture *fixture = *state;
     trp_learner_options offline = {
@@ -225,6 +225,8 @@ static void a_learner_has_a_replay_or_a_dataset(void **state)
         trp_add_replay(fixture->program, "replay", &(trp_replay_options){.agent = &fixture->agent});
     trp_add_learner(fixture->program, "both", &offline);
     assert_refused(fixture->program, "learner 'both': .replay and .dataset are set");
+    program_find_group(fixture->program, "both", 4)->options.learner.envs = 4;
+    assert_refused(fixture->program, "learner 'both': .replay and .dataset and .envs are set");
 }
 
 static void an_edge_to_no_node_is_refused(void **state)
@@ -635,6 +637,7 @@ static void every_option_of_a_learner_is_hashed(void **state)
         OTHER(trp_learner_options, env, {"CartPole-v1"}),
         OTHER(trp_learner_options, replay, {2}),
         OTHER(trp_learner_options, dataset, {"runs/1/replay"}),
+        OTHER(trp_learner_options, envs, {8}),
         OTHER(trp_learner_options, dataset_shuffle, {1}),
         OTHER(trp_learner_options, dataset_epochs, {1}),
         OTHER(trp_learner_options, batch_size, {1}),
@@ -765,7 +768,7 @@ int main(void)
         TEST(a_node_that_does_not_serve_what_is_needed_is_refused),
         TEST(a_node_of_ones_own_stands_for_a_learner_if_it_serves_parameters),
         TEST(a_missing_node_is_refused),
-        TEST(a_learner_has_a_replay_or_a_dataset),
+        TEST(a_learner_has_one_place_to_get_batches_from),
         TEST(an_edge_to_no_node_is_refused),
         TEST(missing_parts_are_refused),
         TEST(a_target_that_is_no_number_is_refused),

@@ -118,7 +118,7 @@ static void what_cannot_be_set_is_refused_by_name(void **state)
         {"actor.evns=8", "--set actor.evns=8: actor has no option 'evns'; did you mean 'envs'?"},
         {"actor.episodes=8", "actor has no option 'episodes'; evaluator.episodes is one"},
         {"learner.n_step=8", "learner has no option 'n_step'; agent.n_step is one"},
-        {"agent.envs=8", "dqn has no option 'envs'; actor.envs is one"},
+        {"agent.envs=8", "dqn has no option 'envs'; learner.envs is one"},
         {"agent.n_stepp=8", "dqn has no option 'n_stepp'; did you mean 'n_step'?"},
         {"agent.clip=0.2", "dqn has no option 'clip'"},
         {"actor.envs=0", "actor.envs is 0, must be a whole number of copies in [1, 65536]"},

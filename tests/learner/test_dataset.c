@@ -112,7 +112,8 @@ static void read_all(const struct fixture *fixture, trp_dataset_source_options o
         .table = "t", .columns = {(trp_tensor_spec *)columns, 1}, .batch_size = BATCH};
     options.epochs = EPOCHS;
     trp_source *source = source_create(fixture, options);
-    assert_int_equal(source->impl->open(source, &spec, 1), TRP_OK);
+    assert_int_equal(source->impl->open(source, &(trp_source_use){.spec = &spec, .held = 1}),
+                     TRP_OK);
     trp_batch batch;
     trp_status status;
     int rows = 0;
@@ -169,7 +170,8 @@ static void a_held_batch_of_a_dataset_stays(void **state)
     const trp_batch_spec spec = {
         .table = "t", .columns = {(trp_tensor_spec *)columns, 1}, .batch_size = BATCH};
     trp_source *source = source_create(*state, (trp_dataset_source_options){.prefetch = 1});
-    assert_int_equal(source->impl->open(source, &spec, 3), TRP_OK);
+    assert_int_equal(source->impl->open(source, &(trp_source_use){.spec = &spec, .held = 3}),
+                     TRP_OK);
     trp_batch batches[3];
     for (int i = 0; i < 30; i++) {
         assert_int_equal(source->impl->next(source, &batches[i % 3], WAIT_MS), TRP_OK);
@@ -218,7 +220,8 @@ static void refused(const struct fixture *fixture, const char *dir, const char *
     const trp_batch_spec spec = {
         .table = table, .columns = {(trp_tensor_spec *)column, 1}, .batch_size = BATCH};
     trp_source *source = source_create(fixture, (trp_dataset_source_options){.dir = dir});
-    assert_int_equal(source->impl->open(source, &spec, 1), expected);
+    assert_int_equal(source->impl->open(source, &(trp_source_use){.spec = &spec, .held = 1}),
+                     expected);
     if (!strstr(trp_last_error(), words))
         fail_msg("'%s' does not say '%s'", trp_last_error(), words);
     trp_source_destroy(source);

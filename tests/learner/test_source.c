@@ -56,11 +56,12 @@ struct counted_source {
     size_t updates;
 };
 
-static trp_status counted_open(trp_source *base, const trp_batch_spec *spec, uint32_t held)
+static trp_status counted_open(trp_source *base, const trp_source_use *use)
 {
-    assert_int_equal(spec->batch_size, BATCH);
-    assert_in_range(held, 1, 2);
-    ((struct counted_source *)base)->held = held;
+    assert_int_equal(use->spec->batch_size, BATCH);
+    assert_in_range(use->held, 1, 2);
+    assert_non_null(use->params);
+    ((struct counted_source *)base)->held = use->held;
     return TRP_OK;
 }
 

@@ -106,7 +106,8 @@ static trp_source *open_source(struct fixture *fixture, int from, size_t count, 
                          &source, &(trp_sampler_source_options){.shards = fixture->channels + from,
                                                                 .shard_count = count}),
                      TRP_OK);
-    assert_int_equal(source->impl->open(source, &spec, held), TRP_OK);
+    assert_int_equal(source->impl->open(source, &(trp_source_use){.spec = &spec, .held = held}),
+                     TRP_OK);
     return source;
 }
 

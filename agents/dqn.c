@@ -21,14 +21,15 @@ trp_dqn_options dqn_options(const trp_agent *agent)
 
 trp_net_spec dqn_net_spec(const trp_dqn_options *options, const trp_env_spec *env)
 {
-    trp_net_spec spec;
-    memset(&spec, 0, sizeof spec); /* compared and hashed as bytes */
-    spec.inputs = (uint32_t)(trp_tensor_bytes(&env->observations[0]) / sizeof(float));
-    spec.outputs = (uint32_t)env->action_count;
-    memcpy(spec.hidden, options->hidden, sizeof spec.hidden);
-    spec.activation = options->activation;
-    spec.dueling = options->dueling;
-    return spec;
+    const trp_tensor_spec *observation = &env->observations[0];
+    trp_mlp_options mlp = {
+        .inputs = (uint32_t)(trp_tensor_bytes(observation) / trp_dtype_size(observation->dtype)),
+        .outputs = (uint32_t)env->action_count,
+        .activation = options->activation,
+        .dtype = observation->dtype,
+        .dueling = options->dueling};
+    memcpy(mlp.hidden, options->hidden, sizeof mlp.hidden);
+    return trp_mlp(&mlp);
 }
 
 double dqn_epsilon(const trp_dqn_options *options, uint32_t index, uint32_t count, uint64_t steps)
@@ -55,9 +56,6 @@ static trp_status dqn_check(const trp_agent *agent, const trp_env_spec *env)
     if (trp_env_observation_count(env) != 1)
         return trp_fail(TRP_INVALID_ARGUMENT, "dqn: %s observes %zu tensors, needs one", env->name,
                         trp_env_observation_count(env));
-    if (env->observations[0].dtype != TRP_FLOAT32)
-        return trp_fail(TRP_INVALID_ARGUMENT, "dqn: %s observes %s, needs float32", env->name,
-                        trp_dtype_name(env->observations[0].dtype));
     trp_dqn_options options = dqn_options(agent);
     if (options.min_replay_size > options.replay_size)
         return trp_fail(TRP_INVALID_ARGUMENT,

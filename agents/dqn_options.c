@@ -13,12 +13,14 @@ _Static_assert(sizeof(trp_dqn_options) <= TRP_AGENT_OPTION_BYTES, "the options f
         TRP_OPTION(trp_dqn_options, member), __VA_ARGS__                                           \
     }
 
-static const char *const activations[] = {"relu", "tanh", NULL};
+static const char *const activations[] = {"none",     "relu", "tanh", "sigmoid",   "elu",
+                                          "softplus", "silu", "gelu", "gelu_tanh", NULL};
 
 static const trp_option dqn_rows[] = {
     ROW(hidden, .fallback = "64,64", .max = 65536, .fixed = true,
         .help = "widths of the hidden layers"),
-    ROW(activation, .choices = activations, .fixed = true, .help = "of the hidden layers"),
+    ROW(activation, .fallback = "relu", .choices = activations, .fixed = true,
+        .help = "of the hidden layers"),
     ROW(dueling, .fixed = true, .help = "a value and an advantage stream"),
     ROW(no_double, .help = "the target network's own maximum, as in the first DQN"),
     ROW(n_step, .fallback = "3", .min = 1, .max = NSTEP_MAX, .unit = "steps", .fixed = true,

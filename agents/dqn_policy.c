@@ -12,8 +12,8 @@ struct dqn_policy {
     trp_policy base;
     trp_dqn_options options;
     trp_policy_options place; /* of this actor in its group */
-    trp_net_spec spec;
     trp_net *net;
+    uint32_t outputs;
     size_t param_count;
     float *params;
     float *values; /* rows x outputs */
@@ -30,16 +30,16 @@ static double policy_epsilon(const trp_policy *base, uint64_t steps)
 /* The flags of one row; NULL: everything is allowed. */
 static const bool *row_mask(const struct dqn_policy *policy, const trp_act *act, uint32_t row)
 {
-    return act->mask ? act->mask + (size_t)row * policy->spec.outputs : NULL;
+    return act->mask ? act->mask + (size_t)row * policy->outputs : NULL;
 }
 
 /* Any of the choices that are allowed, each as likely. */
 static int32_t draw(const struct dqn_policy *policy, trp_rng *rng, const bool *mask)
 {
     if (!mask)
-        return (int32_t)trp_rng_below(rng, policy->spec.outputs);
+        return (int32_t)trp_rng_below(rng, policy->outputs);
     uint32_t allowed = 0, choice = 0;
-    for (uint32_t i = 0; i < policy->spec.outputs; i++)
+    for (uint32_t i = 0; i < policy->outputs; i++)
         allowed += mask[i];
     for (uint64_t skip = trp_rng_below(rng, allowed); !mask[choice] || skip > 0; choice++)
         skip -= mask[choice];
@@ -49,9 +49,9 @@ static int32_t draw(const struct dqn_policy *policy, trp_rng *rng, const bool *m
 static int32_t best(const struct dqn_policy *policy, const float *values, const bool *mask)
 {
     if (!mask)
-        return (int32_t)trp_argmax(values, policy->spec.outputs);
+        return (int32_t)trp_argmax(values, policy->outputs);
     uint32_t best = 0;
-    for (uint32_t i = 1; i < policy->spec.outputs; i++)
+    for (uint32_t i = 1; i < policy->outputs; i++)
         if (mask[i] && (!mask[best] || values[i] > values[best]))
             best = i;
     return (int32_t)best;
@@ -79,10 +79,13 @@ static trp_status policy_act(trp_policy *base, const trp_act *act)
                         act->rows, policy->place.rows);
     if (!explore(policy, act, actions))
         return TRP_OK;
-    trp_net_forward(policy->net, policy->params, act->observations[0], act->rows, policy->values);
+    trp_net_forward(policy->net, policy->params,
+                    &(trp_net_rows){.rows = act->rows,
+                                    .inputs = {act->observations[0]},
+                                    .outputs = {policy->values}});
     for (uint32_t row = 0; row < act->rows; row++)
         if (actions[row] < 0)
-            actions[row] = best(policy, policy->values + (size_t)row * policy->spec.outputs,
+            actions[row] = best(policy, policy->values + (size_t)row * policy->outputs,
                                 row_mask(policy, act, row));
     return TRP_OK;
 }
@@ -128,16 +131,18 @@ trp_status dqn_policy_create(const trp_agent *agent, const trp_env_spec *env,
     policy->options = dqn_options(agent);
     policy->place = *options;
     policy->place.rows = options->rows ? options->rows : 1;
-    policy->spec = dqn_net_spec(&policy->options, env);
+    trp_net_spec spec = dqn_net_spec(&policy->options, env);
+    policy->outputs = (uint32_t)env->action_count;
     trp_status status = trp_net_create(
-        &policy->net, &(trp_net_options){.spec = policy->spec, .batch = policy->place.rows});
+        &policy->net,
+        &(trp_net_options){.spec = &spec, .batch = policy->place.rows, .forward_only = true});
     if (status != TRP_OK) {
         policy_destroy(&policy->base);
         return status;
     }
-    policy->param_count = trp_net_param_count(&policy->spec);
+    policy->param_count = trp_net_param_count(&spec);
     policy->params = trp_floats_create(policy->param_count);
-    policy->values = trp_floats_create((size_t)policy->place.rows * policy->spec.outputs);
+    policy->values = trp_floats_create((size_t)policy->place.rows * policy->outputs);
     *out = &policy->base;
     return TRP_OK;
 }

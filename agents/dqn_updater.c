@@ -21,6 +21,7 @@ struct dqn_updater {
     trp_dqn_options options;
     trp_net_spec spec;
     trp_net *net;
+    uint32_t outputs;
     /* Places of the columns. */
     size_t observation, action, reward, discount, next_observation;
     float *weights, *discounts, *td_errors; /* batch_size each */
@@ -30,10 +31,10 @@ static trp_status check_actions(const struct dqn_updater *updater, const trp_bat
 {
     const int32_t *actions = batch->columns[updater->action];
     for (uint32_t row = 0; row < batch->rows; row++)
-        if (actions[row] < 0 || (uint32_t)actions[row] >= updater->spec.outputs)
+        if (actions[row] < 0 || (uint32_t)actions[row] >= updater->outputs)
             return trp_fail(TRP_DATA_LOSS,
                             "dqn: item %" PRIu64 " has action %" PRId32 " of %" PRIu32,
-                            batch->keys[row], actions[row], updater->spec.outputs);
+                            batch->keys[row], actions[row], updater->outputs);
     return TRP_OK;
 }
 
@@ -180,9 +181,10 @@ trp_status dqn_updater_create(const trp_agent *agent, const trp_env_spec *env,
     updater->base.impl = &updater_impl;
     updater->options = dqn_options(agent);
     updater->spec = dqn_net_spec(&updater->options, env);
+    updater->outputs = (uint32_t)env->action_count;
     declare_source(updater, env, options->batch_size);
     declare_vectors(updater);
-    trp_net_options net = {.spec = updater->spec, .batch = updater->base.sources[0].batch_size};
+    trp_net_options net = {.spec = &updater->spec, .batch = updater->base.sources[0].batch_size};
     trp_status status = trp_net_create(&updater->net, &net);
     if (status != TRP_OK) {
         trp_updater_destroy(&updater->base);

@@ -105,14 +105,14 @@ struct ours {
 
 static trp_net_spec spec_of(const struct problem *p)
 {
-    return (trp_net_spec){
-        .inputs = p->inputs, .hidden = {p->hidden, p->hidden}, .outputs = p->outputs};
+    return trp_mlp(&(trp_mlp_options){
+        .inputs = p->inputs, .hidden = {p->hidden, p->hidden}, .outputs = p->outputs});
 }
 
 static void ours_init(struct ours *o, const struct problem *p, uint32_t threads)
 {
     trp_net_spec spec = spec_of(p);
-    trp_net_options options = {.spec = spec, .batch = p->batch, .threads = threads};
+    trp_net_options options = {.spec = &spec, .batch = p->batch, .threads = threads};
     if (trp_net_create(&o->net, &options) != TRP_OK) {
         fprintf(stderr, "bench_nn: %s\n", trp_last_error());
         exit(1);
@@ -143,9 +143,11 @@ static void ours_cleanup(struct ours *o)
 static void ours_train(struct ours *o, const struct problem *p, struct data *d)
 {
     memset(o->grads, 0, o->count * sizeof *o->grads);
-    trp_net_forward(o->net, o->params, d->states, p->batch, o->q);
+    trp_net_rows rows = {.rows = p->batch, .inputs = {d->states}, .outputs = {o->q}};
+    trp_net_forward(o->net, o->params, &rows);
     trp_q_loss_to(NULL, &d->batch, p->outputs, o->q, d->targets, d->td_errors, o->q);
-    trp_net_backward(o->net, o->params, d->states, o->q, o->grads, NULL, NULL);
+    trp_net_backward(o->net, o->params, &rows,
+                     &(trp_net_grads){.outputs = {o->q}, .params = o->grads});
     trp_optimizer_step(&(trp_optimizer){0}, ++o->step, 1, o->params, o->grads,
                        (float *[]){o->m, o->v}, 0, o->count);
 }
@@ -636,7 +638,8 @@ static void policy_run(const struct problem *p)
     for (int turn = 0; turn < TURNS * TURN_STEPS; turn++) {
         double start = now_us();
         for (int i = 0; i < CALLS; i++) {
-            trp_net_forward(o.net, o.params, d.states, 1, o.q);
+            trp_net_forward(o.net, o.params,
+                            &(trp_net_rows){.rows = 1, .inputs = {d.states}, .outputs = {o.q}});
             chosen_action = trp_argmax(o.q, p->outputs);
         }
         ours.us[ours.count++] = (now_us() - start) / CALLS;

@@ -11,7 +11,11 @@ enum { BATCH = 64, TARGET_PERIOD = 200, PUBLISH_EVERY = 10, WAIT_MS = 500 };
 
 /* The network of DQN's policy, whose parameters the actors expect: four observations, two actions,
  * as many hidden units as the agent's options say. */
-static const trp_net_spec net_spec = {.inputs = 4, .outputs = 2, .hidden = {64, 64}};
+static trp_net_spec net_spec(void)
+{
+    return trp_mlp(&(trp_mlp_options){.inputs = 4, .outputs = 2, .hidden = {64, 64}});
+}
+
 static const float discount = 0.99F; /* as the agent has it */
 
 struct learner {
@@ -26,7 +30,8 @@ static trp_status learner_open(struct learner *learner, trp_channel *replay)
 {
     const trp_env_spec *env;
     TRP_TRY(trp_env_find("CartPole-v1", &env));
-    TRP_TRY(trp_net_create(&learner->net, &(trp_net_options){.spec = net_spec, .batch = BATCH}));
+    trp_net_spec spec = net_spec();
+    TRP_TRY(trp_net_create(&learner->net, &(trp_net_options){.spec = &spec, .batch = BATCH}));
     trp_columns columns = {0};
     trp_nstep_columns(env, NULL, &columns);
     trp_status status = trp_sampler_create(&learner->sampler, replay,
@@ -44,12 +49,13 @@ static void learner_init(struct learner *learner, uint64_t seed)
 {
     trp_rng rng;
     trp_rng_init(&rng, seed, 0);
-    learner->count = trp_net_param_count(&net_spec);
+    trp_net_spec spec = net_spec();
+    learner->count = trp_net_param_count(&spec);
     float **vectors[] = {&learner->params, &learner->target, &learner->grads, &learner->state[0],
                          &learner->state[1]};
     for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++)
         *vectors[i] = trp_floats_create(learner->count);
-    trp_net_init(&net_spec, &rng, learner->params);
+    trp_net_init(&spec, &rng, learner->params);
     learner->publisher = trp_publisher_create(learner->count);
     trp_publisher_publish(learner->publisher, learner->params, 1, 0);
 }

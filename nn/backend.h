@@ -23,7 +23,8 @@ struct forward_job {
     void *scratch;
 };
 
-/* dw (+)= x' dy, dbias (+)= sum dy, dx = (dy w') * gate'(x); dx may be NULL. */
+/* dw (+)= x' dy, dbias (+)= sum dy, dx = (dy w') * gate'(x); dx may be NULL, and so may dw with
+ * dbias. */
 struct backward_job {
     const void *x, *w, *dy;
     void *dw, *dbias, *dx;
@@ -31,17 +32,18 @@ struct backward_job {
     uint32_t rows, inputs, outputs;
     enum activation gate; /* the activation that made x */
     bool overwrite;       /* = instead of += */
+    bool accumulate_dx;   /* dx: += instead of =; without a gate */
     void *scratch;
 };
 
 /* Streams to values: a row of V and then the A becomes V + A - mean A. Backward: the gradient of
- * values becomes that of streams. */
+ * values becomes that of streams, or is added to it with `accumulate`. */
 struct dueling_job {
     const void *in;
     void *out;
     size_t in_stride, out_stride;
     uint32_t rows, outputs;
-    bool backward;
+    bool backward, accumulate;
 };
 
 /* The factors of one Adam step, worked out once in double. */

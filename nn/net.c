@@ -1,8 +1,8 @@
-/* A plan: one arena cut into activations, their gradients and scratch when it is made; a step then
- * only walks the layer table. With several threads each takes a share of the rows through the whole
- * network, forward and backward, with a gradient of its own, so that threads meet once per pass
- * instead of once per layer; the gradients are added in the order of the parts, so the bits do not
- * depend on who was first. */
+/* A plan: a program, and one arena cut into its buffers and scratch when it is made; a step then
+ * only walks the operations. With several threads each takes a share of the rows through the whole
+ * network, forward and backward, with buffers and a gradient of its own, so that threads meet once
+ * per pass instead of once per operation; the gradients are added in the order of the parts, so the
+ * bits do not depend on who was first. */
 #include "net.h"
 
 #include <assert.h>
@@ -41,75 +41,94 @@ static void *cut(struct arena_cutter *cutter, size_t count, size_t width, size_t
 static size_t scratch_elements(const trp_net *net)
 {
     size_t most = 0;
-    for (uint32_t i = 0; i < net->shape.layer_count; i++) {
-        const struct layer *layer = &net->shape.layers[i];
-        size_t need = net->backend->scratch(layer->inputs, layer->outputs);
+    for (uint32_t i = 0; i < net->program.op_count; i++) {
+        size_t need = op_scratch(net, &net->program.ops[i]);
         most = need > most ? need : most;
     }
     return most;
 }
 
-static void net_cut(trp_net *net, struct arena_cutter *cutter)
+static uint32_t output_width(const trp_net *net, uint32_t index)
 {
-    const struct net_shape *shape = &net->shape;
-    size_t element = net->backend->element_bytes;
-    uint32_t last = shape->slot_count - 1;
-    net->strides[0] = net->spec.inputs;
-    for (uint32_t i = 1; i <= last; i++) {
-        if (i == last && !net->spec.dueling) {
-            net->strides[i] = net->spec.outputs;
-            continue;
-        }
-        net->strides[i] = round_up(shape->slots[i].width, ALIGNMENT_FLOATS);
-        net->slots[i] = cut(cutter, net->batch, net->strides[i], element);
-        net->slot_grads[i] = cut(cutter, net->batch, net->strides[i], element);
-    }
-    net->q = cut(cutter, net->batch, net->spec.outputs, sizeof(float));
-    net->q_online = cut(cutter, net->batch, net->spec.outputs, sizeof(float));
-    net->q_target = cut(cutter, net->batch, net->spec.outputs, sizeof(float));
+    return net->program.graph.values[net->program.spec.outputs[index]].columns;
+}
+
+static uint32_t widest_output(const trp_net *net)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < net->program.spec.output_count; i++)
+        most = output_width(net, i) > most ? output_width(net, i) : most;
+    return most;
+}
+
+static void net_cut(trp_net *net, struct arena_cutter *cutter, bool forward_only)
+{
+    size_t element = net->backend->element_bytes, scratch = scratch_elements(net);
+    bool one = net->program.spec.output_count == 1 && !forward_only;
+    uint32_t columns = one ? output_width(net, 0) : 0;
+    net->q = cut(cutter, net->batch, columns, sizeof(float));
+    net->q_online = cut(cutter, net->batch, columns, sizeof(float));
+    net->q_target = cut(cutter, net->batch, columns, sizeof(float));
+    if (!one && !forward_only)
+        net->zeros = cut(cutter, net->batch, widest_output(net), element);
     for (uint32_t i = 0; i < net->threads; i++) {
-        net->parts[i].scratch = cut(cutter, scratch_elements(net), 1, element);
-        if (i > 0)
-            net->parts[i].grads = cut(cutter, shape->param_count, 1, element);
+        net->parts[i].arena = cut(cutter, net->share, net->program.arena_row, element);
+        net->parts[i].scratch = cut(cutter, scratch, 1, element);
+        if (i > 0 && !forward_only)
+            net->parts[i].grads = cut(cutter, net->program.graph.param_count, 1, element);
     }
 }
 
-static trp_status net_plan(trp_net *net)
+static trp_status net_plan(trp_net *net, bool forward_only)
 {
     struct arena_cutter count = {0};
-    net_cut(net, &count);
+    net_cut(net, &count, forward_only);
     if (count.overflow)
         return trp_fail(TRP_INVALID_ARGUMENT, "network plan for a batch of %u overflows",
                         net->batch);
     if (count.used <= NET_ARENA_BYTES_MAX)
-        net->arena = aligned_alloc(ALIGNMENT, count.used);
+        net->arena = aligned_alloc(ALIGNMENT, count.used > 0 ? count.used : ALIGNMENT);
     if (!net->arena)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "network plan for a batch of %u needs %zu bytes",
                         net->batch, count.used);
     net->arena_bytes = count.used;
     memset(net->arena, 0, count.used); /* also touches the pages before the first step */
     struct arena_cutter cutter = {.arena = net->arena};
-    net_cut(net, &cutter);
+    net_cut(net, &cutter, forward_only);
+    for (uint32_t i = 0; i < net->threads; i++) {
+        struct plan_part *part = &net->parts[i];
+        part->bound = xcalloc(net->program.op_count, sizeof *part->bound);
+        for (uint32_t j = 0; j < net->program.op_count; j++)
+            op_bind(net, &net->program.ops[j], part->arena, &part->bound[j]);
+    }
     if (net->threads > 1)
         TRP_TRY(team_create(&net->team, net->threads));
     return TRP_OK;
 }
 
+/* The part of the rows that one of the threads takes. */
+static uint32_t part_share(uint32_t rows, uint32_t threads)
+{
+    size_t share = round_up(rows / threads + (rows % threads > 0), ROWS_STEP);
+    return share < rows ? (uint32_t)share : rows;
+}
+
 trp_status net_create(trp_net **out, const trp_net_options *options, const struct backend *backend)
 {
-    TRP_TRY(trp_net_spec_check(&options->spec));
     if (options->threads > NET_THREADS_MAX)
         return trp_fail(TRP_INVALID_ARGUMENT, "network plan wants %u threads; at most %d",
                         options->threads, NET_THREADS_MAX);
     trp_net *net = xcalloc(1, sizeof *net);
-    net->spec = options->spec;
-    net->shape = shape_of(&options->spec);
     net->backend = backend;
+    net->kernels = backend->activation ? backend : backend_simd();
     net->batch = options->batch > 0 ? options->batch : 1;
     net->threads = options->threads > 0 ? options->threads : 1;
+    net->share = part_share(net->batch, net->threads);
     net->parts = xcalloc(net->threads, sizeof *net->parts);
     net->q_sums = xcalloc(net->threads, sizeof *net->q_sums);
-    trp_status status = net_plan(net);
+    trp_status status = program_build(&net->program, options->spec, options->forward_only);
+    if (status == TRP_OK)
+        status = net_plan(net, options->forward_only);
     if (status != TRP_OK) {
         trp_net_destroy(net);
         return status;
@@ -120,113 +139,30 @@ trp_status net_create(trp_net **out, const trp_net_options *options, const struc
 
 /* ---- passes over some rows --------------------------------------------------------------- */
 
-static inline const char *at(const void *base, size_t element, size_t index)
-{
-    return (const char *)base + index * element;
-}
-
-static inline char *at_mutable(void *base, size_t element, size_t index)
-{
-    return (char *)base + index * element;
-}
-
 struct rows net_part_rows(const trp_net *net, uint32_t rows, uint32_t part)
 {
-    size_t share = round_up((rows + net->threads - 1) / net->threads, ROWS_STEP);
+    size_t share = round_up(part_share(rows, net->threads), ROWS_STEP);
     size_t from = part * share, to = from + share;
     return (struct rows){from < rows ? (uint32_t)from : rows, to < rows ? (uint32_t)to : rows};
 }
 
-static void dueling_rows(trp_net *net, const void *in, size_t in_stride, void *out,
-                         size_t out_stride, struct rows rows, bool backward)
-{
-    size_t element = net->backend->element_bytes;
-    net->backend->dueling(&(struct dueling_job){
-        .in = at(in, element, rows.from * in_stride),
-        .out = at_mutable(out, element, rows.from * out_stride),
-        .in_stride = in_stride,
-        .out_stride = out_stride,
-        .rows = rows.to - rows.from,
-        .outputs = net->spec.outputs,
-        .backward = backward,
-    });
-}
-
-void net_forward_part(trp_net *net, const void *params, const void *in, void *out, struct rows rows,
-                      uint32_t part)
+void net_forward_part(trp_net *net, const struct pass *pass, struct rows rows, uint32_t part)
 {
     if (rows.from == rows.to)
         return;
-    size_t element = net->backend->element_bytes;
-    uint32_t last = net->shape.slot_count - 1;
-    for (uint32_t i = 0; i < net->shape.layer_count; i++) {
-        const struct layer *layer = &net->shape.layers[i];
-        size_t x_stride = net->strides[layer->from], y_stride = net->strides[layer->to];
-        const void *x = layer->from == 0 ? in : net->slots[layer->from];
-        void *y = net->slots[layer->to] ? net->slots[layer->to] : out;
-        net->backend->forward(&(struct forward_job){
-            .x = at(x, element, rows.from * x_stride + layer->from_column),
-            .w = at(params, element, layer->weights),
-            .bias = at(params, element, layer->bias),
-            .y = at_mutable(y, element, rows.from * y_stride + layer->to_column),
-            .x_stride = x_stride,
-            .y_stride = y_stride,
-            .rows = rows.to - rows.from,
-            .inputs = layer->inputs,
-            .outputs = layer->outputs,
-            .activation = layer->activation,
-            .scratch = net->parts[part].scratch,
-        });
-    }
-    if (net->spec.dueling)
-        dueling_rows(net, net->slots[last], net->strides[last], out, net->spec.outputs, rows,
-                     false);
+    for (uint32_t i = 0; i < net->program.forward_count; i++)
+        op_run(net, i, pass, rows, part);
 }
 
-static void backward_layer(trp_net *net, const struct layer *layer, const void *params,
-                           const void *in, const void *dout, void *grads, struct rows rows,
-                           uint32_t part)
-{
-    size_t element = net->backend->element_bytes;
-    size_t x_stride = net->strides[layer->from], y_stride = net->strides[layer->to];
-    const void *x = layer->from == 0 ? in : net->slots[layer->from];
-    const void *dy = net->slot_grads[layer->to] ? net->slot_grads[layer->to] : dout;
-    size_t x_first = rows.from * x_stride + layer->from_column;
-    net->backend->backward(&(struct backward_job){
-        .x = at(x, element, x_first),
-        .w = at(params, element, layer->weights),
-        .dy = at(dy, element, rows.from * y_stride + layer->to_column),
-        .dw = at_mutable(grads, element, layer->weights),
-        .dbias = at_mutable(grads, element, layer->bias),
-        .dx = layer->from == 0 ? NULL : at_mutable(net->slot_grads[layer->from], element, x_first),
-        .x_stride = x_stride,
-        .dy_stride = y_stride,
-        .dx_stride = x_stride,
-        .rows = rows.to - rows.from,
-        .inputs = layer->inputs,
-        .outputs = layer->outputs,
-        .gate = net->shape.slots[layer->from].gate,
-        .overwrite = part > 0,
-        .scratch = net->parts[part].scratch,
-    });
-}
-
-void net_backward_part(trp_net *net, const void *params, const void *in, const void *dout,
-                       void *grads, struct rows rows, uint32_t part, trp_grads_ready ready,
-                       void *context)
+void net_backward_part(trp_net *net, const struct pass *pass, struct rows rows, uint32_t part)
 {
     if (rows.from == rows.to)
         return;
-    uint32_t last = net->shape.slot_count - 1;
-    if (net->spec.dueling)
-        dueling_rows(net, dout, net->spec.outputs, net->slot_grads[last], net->strides[last], rows,
-                     true);
-    void *target = part == 0 ? grads : net->parts[part].grads;
-    for (uint32_t i = net->shape.layer_count; i-- > 0;) {
-        const struct layer *layer = &net->shape.layers[i];
-        backward_layer(net, layer, params, in, dout, target, rows, part);
-        if (ready)
-            ready(context, layer->weights);
+    const struct op *ops = net->program.ops;
+    for (uint32_t i = net->program.forward_count; i < net->program.op_count; i++) {
+        op_run(net, i, pass, rows, part);
+        if (pass->ready && ops[i].has_params)
+            pass->ready(pass->context, ops[i].params[0]);
     }
 }
 
@@ -244,68 +180,72 @@ static void add_range(const struct backend *backend, void *to, const void *from,
     }
 }
 
-void net_reduce(trp_net *net, uint32_t rows, void *grads, trp_grads_ready ready, void *context)
+void net_reduce(trp_net *net, uint32_t rows, const struct pass *pass)
 {
-    size_t hi = net->shape.param_count;
-    for (uint32_t i = net->shape.layer_count; i-- > 0;) {
-        size_t lo = net->shape.layers[i].weights;
+    size_t hi = net->program.graph.param_count;
+    for (uint32_t i = net->program.forward_count; i < net->program.op_count; i++) {
+        if (!net->program.ops[i].has_params)
+            continue;
+        size_t lo = net->program.ops[i].params[0];
         for (uint32_t part = 1; part < net->threads; part++) {
             struct rows share = net_part_rows(net, rows, part);
             if (share.from < share.to)
-                add_range(net->backend, grads, net->parts[part].grads, lo, hi);
+                add_range(net->backend, pass->grads, net->parts[part].grads, lo, hi);
         }
         hi = lo;
-        if (ready)
-            ready(context, lo);
+        if (pass->ready)
+            pass->ready(pass->context, lo);
     }
 }
 
 /* ---- passes over a batch ----------------------------------------------------------------- */
 
-struct pass {
+struct pass_work {
     trp_net *net;
-    const void *params, *in, *dout;
-    void *out, *grads;
+    const struct pass *pass;
 };
 
 static void forward_work(void *arg, uint32_t part)
 {
-    struct pass *pass = arg;
-    net_forward_part(pass->net, pass->params, pass->in, pass->out,
-                     net_part_rows(pass->net, pass->net->rows, part), part);
+    struct pass_work *work = arg;
+    net_forward_part(work->net, work->pass, net_part_rows(work->net, work->net->rows, part), part);
 }
 
 static void backward_work(void *arg, uint32_t part)
 {
-    struct pass *pass = arg;
-    net_backward_part(pass->net, pass->params, pass->in, pass->dout, pass->grads,
-                      net_part_rows(pass->net, pass->net->rows, part), part, NULL, NULL);
+    struct pass_work *work = arg;
+    net_backward_part(work->net, work->pass, net_part_rows(work->net, work->net->rows, part), part);
 }
 
-void net_forward(trp_net *net, const void *params, const void *in, uint32_t rows, void *out)
+/* Few rows are one part's, whatever the number of threads. */
+static bool is_shared(const trp_net *net, uint32_t rows)
+{
+    return net->team && rows > ROWS_STEP;
+}
+
+void net_forward(trp_net *net, const struct pass *pass, uint32_t rows)
 {
     assert(rows > 0);
     assert(rows <= net->batch);
     net->rows = rows;
-    struct pass pass = {.net = net, .params = params, .in = in, .out = out};
-    if (net->team && rows > ROWS_STEP)
-        team_run(net->team, forward_work, &pass);
+    if (is_shared(net, rows))
+        team_run(net->team, forward_work, &(struct pass_work){net, pass});
     else
-        net_forward_part(net, params, in, out, (struct rows){0, rows}, 0);
+        net_forward_part(net, pass, (struct rows){0, rows}, 0);
 }
 
-void net_backward(trp_net *net, const void *params, const void *in, const void *dout, void *grads,
-                  trp_grads_ready ready, void *context)
+void net_backward(trp_net *net, const struct pass *pass)
 {
     assert(net->rows > 0); /* a forward came before */
-    struct pass pass = {.net = net, .params = params, .in = in, .dout = dout, .grads = grads};
-    if (net->team && net->rows > ROWS_STEP) {
-        team_run(net->team, backward_work, &pass);
-        net_reduce(net, net->rows, grads, ready, context);
-    } else {
-        net_backward_part(net, params, in, dout, grads, (struct rows){0, net->rows}, 0, ready,
-                          context);
+    if (!is_shared(net, net->rows)) {
+        net_backward_part(net, pass, (struct rows){0, net->rows}, 0);
+        return;
     }
+    struct pass shared = *pass;
+    shared.ready = NULL; /* after the sum */
+    team_run(net->team, backward_work, &(struct pass_work){net, &shared});
+    if (pass->grads)
+        net_reduce(net, net->rows, pass);
 }
 
 /* ---- public ------------------------------------------------------------------------------ */
@@ -327,26 +267,33 @@ void trp_floats_destroy(float *floats)
     free(floats);
 }
 
+/* Weights of the largest linear layer. */
+static size_t most_weights(const trp_net_spec *spec, const struct graph *graph)
+{
+    size_t most = 0;
+    for (uint32_t i = 0; i < spec->layer_count; i++) {
+        const trp_layer *layer = &spec->layers[i];
+        if (layer->kind != TRP_LINEAR)
+            continue;
+        size_t weights = (size_t)graph->values[layer->from[0]].columns * layer->size;
+        most = weights > most ? weights : most;
+    }
+    return most;
+}
+
 trp_status trp_net_create(trp_net **out, const trp_net_options *options)
 {
+    struct graph graph;
     switch (options->backend) {
     case TRP_BACKEND_REF:
         return net_create(out, options, &backend_ref_f32);
     case TRP_BACKEND_AUTO:
     case TRP_BACKEND_CPU:
-        break;
-    default:
-        return trp_fail(TRP_INVALID_ARGUMENT, "network backend %d is unknown",
-                        (int)options->backend);
+        TRP_TRY(graph_build(&graph, options->spec));
+        return net_create(out, options,
+                          backend_cpu(most_weights(options->spec, &graph), options->batch));
     }
-    TRP_TRY(trp_net_spec_check(&options->spec));
-    struct net_shape shape = shape_of(&options->spec);
-    size_t most = 0;
-    for (uint32_t i = 0; i < shape.layer_count; i++) {
-        size_t weights = (size_t)shape.layers[i].inputs * shape.layers[i].outputs;
-        most = weights > most ? weights : most;
-    }
-    return net_create(out, options, backend_cpu(most, options->batch));
+    return trp_fail(TRP_INVALID_ARGUMENT, "network backend %d is unknown", (int)options->backend);
 }
 
 void trp_net_destroy(trp_net *net)
@@ -354,21 +301,53 @@ void trp_net_destroy(trp_net *net)
     if (!net)
         return;
     team_destroy(net->team);
+    program_cleanup(&net->program);
     free(net->arena);
+    for (uint32_t i = 0; i < net->threads; i++)
+        free(net->parts[i].bound);
     free(net->parts);
     free(net->q_sums);
     free(net);
 }
 
-void trp_net_forward(trp_net *net, const float *params, const float *in, uint32_t rows, float *out)
+/* What a forward reads of a pass; the rest is left alone, because a policy's one row takes no
+ * longer than clearing it would. */
+static void pass_begin(struct pass *pass, const trp_net *net, const float *params,
+                       const trp_net_rows *rows)
 {
     assert(net->backend->element_bytes == sizeof(float));
-    net_forward(net, params, in, rows, out);
+    pass->params = params;
+    for (uint32_t i = 0; i < net->program.input_count; i++) /* only read */
+        pass->external[external_index(PLACE_INPUT, i)] = (void *)(uintptr_t)rows->inputs[i];
+    for (uint32_t i = 0; i < net->program.spec.output_count; i++)
+        pass->external[external_index(PLACE_OUTPUT, i)] = rows->outputs[i];
 }
 
-void trp_net_backward(trp_net *net, const float *params, const float *in, const float *dout,
-                      float *grads, trp_grads_ready ready, void *context)
+void trp_net_forward(trp_net *net, const float *params, const trp_net_rows *rows)
 {
-    assert(net->backend->element_bytes == sizeof(float));
-    net_backward(net, params, in, dout, grads, ready, context);
+    struct pass pass;
+    pass_begin(&pass, net, params, rows);
+    net_forward(net, &pass, rows->rows);
+}
+
+void trp_net_backward(trp_net *net, const float *params, const trp_net_rows *rows,
+                      const trp_net_grads *grads)
+{
+    struct pass pass = {.grads = grads->params};
+    pass_begin(&pass, net, params, rows);
+    assert(rows->rows == net->rows);
+    pass.ready = grads->params ? grads->ready : NULL;
+    pass.context = grads->context;
+    for (uint32_t i = 0; i < net->program.spec.output_count; i++) {
+        void *given = (void *)(uintptr_t)grads->outputs[i]; /* only read */
+        assert(given || net->zeros);
+        if (!given)
+            memset(net->zeros, 0, (size_t)net->rows * widest_output(net) * sizeof(float));
+        pass.external[external_index(PLACE_OUTPUT_GRAD, i)] = given ? given : net->zeros;
+    }
+    for (size_t i = 0; i < TRP_NET_INPUTS_MAX; i++) {
+        pass.external[external_index(PLACE_INPUT_GRAD, i)] = grads->inputs[i];
+        pass.wants_inputs |= grads->inputs[i] != NULL;
+    }
+    net_backward(net, &pass);
 }

@@ -63,29 +63,33 @@ static void bias_backward(const struct backward_job *job)
             dbias[o] += dy[o];
 }
 
-static void gate_rows(const struct backward_job *job)
+static void gate_product(const struct backward_job *job)
 {
-    const float *x = job->x;
-    float *dx = job->dx;
-    for (size_t row = 0; row < job->rows; row++, x += job->x_stride, dx += job->dx_stride) {
-        if (job->gate == ACTIVATION_RELU) {
-            for (size_t i = 0; i < job->inputs; i++)
-                dx[i] = x[i] > 0 ? dx[i] : 0;
-        } else if (job->gate == ACTIVATION_TANH) {
-            for (size_t i = 0; i < job->inputs; i++)
-                dx[i] *= 1 - x[i] * x[i];
-        }
-    }
+    if (job->gate == ACTIVATION_NONE)
+        return;
+    backend_simd()->activation->backward(&(struct activation_job){
+        .activation = job->gate,
+        .in = job->dx,
+        .kept = job->x,
+        .out = job->dx,
+        .in_stride = job->dx_stride,
+        .kept_stride = job->x_stride,
+        .out_stride = job->dx_stride,
+        .rows = job->rows,
+        .columns = job->inputs,
+    });
 }
 
 static bool backward_on_one_thread(const struct backward_job *job)
 {
     if (job->dx) {
         if (!product('N', 'T', job->rows, job->inputs, job->outputs, job->dy, job->dy_stride,
-                     job->w, job->outputs, 0, job->dx, job->dx_stride))
+                     job->w, job->outputs, job->accumulate_dx ? 1 : 0, job->dx, job->dx_stride))
             return false;
-        gate_rows(job);
+        gate_product(job);
     }
+    if (!job->dw)
+        return true;
     /* The last thing that can fail: += must not happen twice. */
     if (!product('T', 'N', job->inputs, job->outputs, job->rows, job->x, job->x_stride, job->dy,
                  job->dy_stride, job->overwrite ? 0 : 1, job->dw, job->outputs))

@@ -112,9 +112,8 @@ trp_q_result trp_q_loss_to(const trp_q_options *options, const trp_q_batch *batc
 struct q_step {
     trp_net *net;
     struct q_loss loss;
-    const float *params, *target_params;
-    float *grads;
-    struct q_sums *sums; /* [threads] */
+    struct pass target, next, online; /* the forward passes; the last one goes back, too */
+    struct q_sums *sums;              /* [threads] */
 };
 
 static void q_step_work(void *arg, uint32_t part)
@@ -123,13 +122,20 @@ static void q_step_work(void *arg, uint32_t part)
     trp_net *net = step->net;
     const trp_q_batch *batch = step->loss.batch;
     struct rows rows = net_part_rows(net, batch->rows, part);
-    net_forward_part(net, step->target_params, batch->next_states, net->q_target, rows, part);
+    net_forward_part(net, &step->target, rows, part);
     if (!step->loss.single_q)
-        net_forward_part(net, step->params, batch->next_states, net->q_online, rows, part);
-    net_forward_part(net, step->params, batch->states, net->q, rows, part);
+        net_forward_part(net, &step->next, rows, part);
+    net_forward_part(net, &step->online, rows, part);
     step->sums[part] = q_loss_rows(&step->loss, rows);
-    net_backward_part(net, step->params, batch->states, net->q, step->grads, rows, part, NULL,
-                      NULL);
+    net_backward_part(net, &step->online, rows, part);
+}
+
+static struct pass q_pass(const float *params, const void *states, float *q)
+{
+    struct pass pass = {.params = params};
+    pass.external[external_index(PLACE_INPUT, 0)] = (void *)(uintptr_t)states; /* only read */
+    pass.external[external_index(PLACE_OUTPUT, 0)] = q;
+    return pass;
 }
 
 trp_q_result trp_q_step(trp_net *net, const trp_q_options *options, const float *params,
@@ -139,14 +145,18 @@ trp_q_result trp_q_step(trp_net *net, const trp_q_options *options, const float 
     assert(net->backend->element_bytes == sizeof(float));
     assert(batch->rows > 0);
     assert(batch->rows <= net->batch);
+    assert(net->program.spec.output_count == 1);
+    uint32_t outputs = net->program.graph.values[net->program.spec.outputs[0]].columns;
     struct q_step step = {
         .net = net,
-        .loss = q_loss_of(options, batch, net->spec.outputs),
-        .params = params,
-        .target_params = target_params,
-        .grads = grads,
+        .loss = q_loss_of(options, batch, outputs),
+        .target = q_pass(target_params, batch->next_states, net->q_target),
+        .next = q_pass(params, batch->next_states, net->q_online),
+        .online = q_pass(params, batch->states, net->q),
         .sums = net->q_sums,
     };
+    step.online.grads = grads;
+    step.online.external[external_index(PLACE_OUTPUT_GRAD, 0)] = net->q;
     step.loss.q = step.loss.dq = net->q;
     step.loss.next_online = net->q_online;
     step.loss.next_target = net->q_target;
@@ -157,7 +167,7 @@ trp_q_result trp_q_step(trp_net *net, const trp_q_options *options, const float 
     else
         q_step_work(&step, 0);
     if (net->team)
-        net_reduce(net, batch->rows, grads, NULL, NULL);
+        net_reduce(net, batch->rows, &step.online);
     struct q_sums sums = {0, 0};
     for (uint32_t i = 0; i < net->threads; i++) {
         sums.loss += net->q_sums[i].loss;

@@ -44,7 +44,8 @@ static void NAME(backward)(const struct backward_job *job)
 {
     const REAL *x = job->x, *w = job->w, *dy = job->dy;
     REAL *dx = job->dx;
-    NAME(backward_weights)(job);
+    if (job->dw)
+        NAME(backward_weights)(job);
     if (!dx)
         return;
     for (size_t row = 0; row < job->rows; row++)
@@ -52,7 +53,9 @@ static void NAME(backward)(const struct backward_job *job)
             REAL sum = 0;
             for (size_t o = 0; o < job->outputs; o++)
                 sum += dy[row * job->dy_stride + o] * w[i * job->outputs + o];
-            dx[row * job->dx_stride + i] = sum * NAME(slope)(job->gate, x[row * job->x_stride + i]);
+            sum *= NAME(slope)(job->gate, x[row * job->x_stride + i]);
+            REAL *to = &dx[row * job->dx_stride + i];
+            *to = job->accumulate_dx ? *to + sum : sum;
         }
 }
 
@@ -80,9 +83,11 @@ static void NAME(dueling_backward)(const struct dueling_job *job)
         REAL sum = 0;
         for (size_t o = 0; o < job->outputs; o++)
             sum += values[o];
-        streams[0] = sum;
-        for (size_t o = 0; o < job->outputs; o++)
-            streams[1 + o] = values[o] - sum / (REAL)job->outputs;
+        streams[0] = job->accumulate ? streams[0] + sum : sum;
+        for (size_t o = 0; o < job->outputs; o++) {
+            REAL da = values[o] - sum / (REAL)job->outputs;
+            streams[1 + o] = job->accumulate ? streams[1 + o] + da : da;
+        }
         streams += job->out_stride;
         values += job->in_stride;
     }

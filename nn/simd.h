@@ -516,8 +516,10 @@ static void backward_weights(const struct backward_job *job)
 
 static void simd_backward(const struct backward_job *job)
 {
-    backward_bias(job);
-    backward_weights(job);
+    if (job->dw) {
+        backward_bias(job);
+        backward_weights(job);
+    }
     if (!job->dx)
         return;
     struct gemm g = {
@@ -533,6 +535,7 @@ static void simd_backward(const struct backward_job *job)
         .rows = job->rows,
         .columns = job->inputs,
         .depth = job->outputs,
+        .start = job->accumulate_dx ? START_ADD : START_ZERO,
         .end = job->gate == ACTIVATION_RELU   ? END_GATE_RELU
                : job->gate == ACTIVATION_TANH ? END_GATE_TANH
                                               : END_STORE,

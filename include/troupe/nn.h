@@ -1,4 +1,5 @@
-/* Arithmetic of learning: networks over one flat parameter vector, the double-Q loss.
+/* Arithmetic of learning: networks, which are graphs of layers over one flat parameter vector, and
+ * the double-Q loss.
  *
  * Parameters, gradients and optimizer state are flat float vectors of trp_net_param_count()
  * elements that the caller owns; every tensor in them starts at a multiple of 64 bytes and what
@@ -9,9 +10,10 @@
  *     // One step of double Q-learning; what follows is an optimizer's (optimizer.h).
  *     static trp_status differentiate(const trp_q_batch *batch, float *td_errors)
  *     {
- *         trp_net_spec spec = {.inputs = 4, .hidden = {64, 64}, .outputs = 2};
+ *         trp_net_spec spec =
+ *             trp_mlp(&(trp_mlp_options){.inputs = 4, .hidden = {64, 64}, .outputs = 2});
  *         trp_net *net;
- *         TRP_TRY(trp_net_create(&net, &(trp_net_options){.spec = spec, .batch = batch->rows}));
+ *         TRP_TRY(trp_net_create(&net, &(trp_net_options){.spec = &spec, .batch = batch->rows}));
  *         size_t count = trp_net_param_count(&spec);
  *         float *params = trp_floats_create(count), *target = trp_floats_create(count);
  *         float *grads = trp_floats_create(count);
@@ -36,6 +38,7 @@
 
 #include <troupe/rng.h>
 #include <troupe/status.h>
+#include <troupe/tensor.h>
 
 TRP_BEGIN_DECLS
 
@@ -48,19 +51,155 @@ TRP_API void trp_floats_destroy(float *floats);
 
 /* ---- networks ---------------------------------------------------------------------------- */
 
-typedef enum { TRP_RELU, TRP_TANH } trp_activation;
+/* As PyTorch defines them with its defaults: ELU with alpha 1, softplus with beta 1, GELU by erf,
+ * TRP_GELU_TANH by its approximation. */
+typedef enum {
+    TRP_NO_ACTIVATION,
+    TRP_RELU,
+    TRP_TANH,
+    TRP_SIGMOID,
+    TRP_ELU,
+    TRP_SOFTPLUS,
+    TRP_SILU,
+    TRP_GELU,
+    TRP_GELU_TANH,
+} trp_activation;
+
+typedef enum {
+    TRP_INPUT,      /* `dtype` and `shape`; the n-th one in the list is input n of a batch */
+    TRP_LINEAR,     /* size outputs; reads everything of a row, whatever its shape */
+    TRP_ACTIVATION, /* elementwise; most are better declared in the layer before, which is faster */
+    TRP_CONCAT,     /* the columns of all of `from`, one behind the other */
+    TRP_SLICE,      /* `size` columns from column `first` on */
+    TRP_ADD,        /* the sum of two of the same shape: a residual */
+    TRP_DUELING,    /* from a value V and then `columns - 1` advantages A: V + A - mean A (Wang et
+                       al. 2016, equation 9) */
+} trp_layer_kind;
+
+/* Where the numbers of a layer begin. Every one of them fills the weights in the order in which
+ * they lie in memory, and then the biases. */
+typedef enum {
+    TRP_INIT_DEFAULT,    /* PyTorch's: weights and biases uniform in +-1/sqrt(inputs) */
+    TRP_INIT_ORTHOGONAL, /* rows or columns orthonormal, times gain (0: 1); biases 0 (Saxe et al.
+                            2014) */
+    TRP_INIT_UNIFORM,    /* weights and biases uniform in +-gain (0: 0.003, as DDPG's last layer) */
+    TRP_INIT_VARIANCE,   /* normal, cut off at two deviations, with a variance of gain (0: 1) /
+                            inputs; biases 0 (TensorFlow's variance scaling by fan in) */
+} trp_initializer;
+
+enum {
+    TRP_NET_LAYERS_MAX = 64,
+    TRP_NET_INPUTS_MAX = 4,
+    TRP_NET_OUTPUTS_MAX = 4,
+    TRP_LAYER_FROM_MAX = 4,
+    TRP_LAYER_NAME_BYTES = 32,
+    TRP_LAYER_RANK_MAX = 3,
+};
+
+/* One layer: what it reads are layers that come before it in the list, by their index. What its
+ * kind does not mention is zero. */
+typedef struct {
+    trp_layer_kind kind;
+    char name[TRP_LAYER_NAME_BYTES]; /* of its tensors: NAME.weight, NAME.bias. May be empty where
+                                        there are none */
+    uint32_t from[TRP_LAYER_FROM_MAX];
+    uint32_t from_count; /* 0: 1 */
+    uint32_t size;
+    uint32_t first;
+    trp_dtype dtype; /* of an input: TRP_FLOAT32, which is what 0 means, or TRP_UINT8 */
+    uint32_t shape[TRP_LAYER_RANK_MAX]; /* of an input's row: columns, or height, width and
+                                           channels; ends at the first 0 */
+    float scale;               /* of a TRP_UINT8 input: what bytes are multiplied by; 0: 1/255 */
+    trp_activation activation; /* TRP_LINEAR: of its result; TRP_ACTIVATION */
+    trp_initializer init;
+    float gain;
+} trp_layer;
+
+/* A network: a list of layers, some of which are its outputs. Plain data: zero it first, and
+ * compare and hash it as such. What is wrong with it is said by trp_net_spec_check().
+ *
+ *     trp_net_spec spec = {0};
+ *     uint32_t x = trp_net_add(&spec, (trp_layer){.kind = TRP_INPUT, .shape = {8}});
+ *     uint32_t h = trp_net_add(&spec, (trp_layer){.kind = TRP_LINEAR, .name = "body", .from = {x},
+ *                                                 .size = 64, .activation = TRP_TANH});
+ *     uint32_t y = trp_net_add(&spec, (trp_layer){.kind = TRP_ADD, .from = {h, z}, .from_count =
+ * 2}); trp_net_output(&spec, y);
+ *
+ * Several networks share one flat vector by lying one behind the other: the second one's parameters
+ * begin at params + trp_net_param_count(&first), and a plan is given that pointer. */
+typedef struct {
+    trp_layer layers[TRP_NET_LAYERS_MAX];
+    uint32_t layer_count;
+    uint32_t outputs[TRP_NET_OUTPUTS_MAX]; /* layers */
+    uint32_t output_count;
+} trp_net_spec;
+
+/* Appends a layer and returns its index. Beyond TRP_NET_LAYERS_MAX it only counts: the check will
+ * say so. The same for outputs. */
+TRP_API uint32_t trp_net_add(trp_net_spec *spec, trp_layer layer);
+TRP_API void trp_net_output(trp_net_spec *spec, uint32_t layer);
+
+/* OK, or INVALID_ARGUMENT with the layer and what is wrong with it. */
+TRP_API TRP_MUST_USE trp_status trp_net_spec_check(const trp_net_spec *spec);
+
+/* Floats in the flat vector, padding included; a multiple of 16. `spec` is valid. */
+TRP_API size_t trp_net_param_count(const trp_net_spec *spec);
+
+/* Columns of a row of input or output `index`. `spec` is valid and has it. */
+TRP_API uint32_t trp_net_input_width(const trp_net_spec *spec, uint32_t index);
+TRP_API uint32_t trp_net_output_width(const trp_net_spec *spec, uint32_t index);
+
+/* Floating point operations of one forward and backward over `rows`. `spec` is valid. */
+TRP_API double trp_net_step_flops(const trp_net_spec *spec, uint32_t rows);
+
+/* Draws all parameters, each layer's as its `init` says. `spec` is valid. */
+TRP_API void trp_net_init(const trp_net_spec *spec, trp_rng *rng, float *params);
+
+/* ---- tensors ------------------------------------------------------------------------------- */
+
+enum { TRP_NET_TENSORS_MAX = 4 * TRP_NET_LAYERS_MAX, TRP_NET_AXES_MAX = 4 };
+
+/* One tensor of the flat vector under the name and in the shape that the same layer has in PyTorch
+ * ("body.0.weight", [outputs][inputs]). In memory it lies in another order: its elements in
+ * PyTorch's order are those that loops over `axes`, the first one outermost, meet at `offset` plus
+ * index times stride of each. */
+typedef struct {
+    char name[TRP_LAYER_NAME_BYTES + 24];
+    uint32_t rank;
+    uint64_t shape[TRP_NET_AXES_MAX];
+    size_t offset, count;
+    uint32_t axis_count;
+    struct {
+        size_t count, stride;
+    } axes[TRP_NET_AXES_MAX];
+} trp_net_tensor;
+
+/* The tensors of a network in the order of the flat vector; returns how many. `spec` is valid. */
+TRP_API size_t trp_net_tensors(const trp_net_spec *spec,
+                               trp_net_tensor tensors[TRP_NET_TENSORS_MAX]);
+
+/* One tensor in PyTorch's order, out of the flat vector and into it. */
+TRP_API void trp_net_tensor_get(const trp_net_tensor *tensor, const float *params, float *values);
+TRP_API void trp_net_tensor_set(const trp_net_tensor *tensor, const float *values, float *params);
+
+/* ---- usual networks ------------------------------------------------------------------------ */
 
 enum { TRP_NET_HIDDEN_MAX = 8 };
 
-/* A fully connected network: linear layers with `activation` after each but the last. `dueling`
- * (Wang et al. 2016): the last hidden layer exists twice, for a value and an advantage stream, and
- * the output is V + A - mean A. Plain data; compare and hash it as such after zeroing. */
+/* Linear layers "body.0", "body.1" ... with `activation` after each, and a last one "head" without.
+ * `dueling`: the last hidden layer exists twice, for a value ("value") and an advantage stream
+ * ("advantage"). */
 typedef struct {
     uint32_t inputs, outputs;
     uint32_t hidden[TRP_NET_HIDDEN_MAX]; /* ends at the first zero */
-    trp_activation activation;
+    trp_activation activation;           /* 0: ReLU */
+    trp_dtype dtype;                     /* of the input; 0: TRP_FLOAT32 */
     bool dueling;
-} trp_net_spec;
+} trp_mlp_options;
+
+TRP_API trp_net_spec trp_mlp(const trp_mlp_options *options);
+
+/* ---- plans --------------------------------------------------------------------------------- */
 
 typedef enum {
     TRP_BACKEND_AUTO, /* the fastest one there is */
@@ -69,45 +208,49 @@ typedef enum {
 } trp_backend;
 
 typedef struct {
-    trp_net_spec spec;
-    uint32_t batch;      /* most rows of one call; 0: 1 */
-    trp_backend backend; /* 0: auto */
-    uint32_t threads;    /* threads of one call, the calling one included; 0: 1. More than one pays
-                            when trp_net_step_flops() is above about 100 million */
+    const trp_net_spec *spec; /* copied */
+    uint32_t batch;           /* most rows of one call; 0: 1 */
+    trp_backend backend;      /* 0: auto */
+    uint32_t threads;         /* threads of one call, the calling one included; 0: 1. More than one
+                                 pays when trp_net_step_flops() is above about 100 million */
+    bool forward_only;        /* never a backward: less memory */
 } trp_net_options;
 
 typedef struct trp_net trp_net;
 
-/* A plan: sizes, workspace and, with more than one thread, the threads. It belongs to one thread at
- * a time. INVALID_ARGUMENT names what is wrong with `options`; RESOURCE_EXHAUSTED: no memory. */
+/* A plan: operations, workspace and, with more than one thread, the threads. It belongs to one
+ * thread at a time. INVALID_ARGUMENT names what is wrong with `options`; RESOURCE_EXHAUSTED: no
+ * memory. */
 TRP_API TRP_MUST_USE trp_status trp_net_create(trp_net **out, const trp_net_options *options);
 TRP_API void trp_net_destroy(trp_net *net); /* NULL is fine */
 
-/* OK, or INVALID_ARGUMENT with what is wrong: sizes of 0 or above 65536, more than 2^28 parameters,
- * an unknown activation. */
-TRP_API TRP_MUST_USE trp_status trp_net_spec_check(const trp_net_spec *spec);
+/* What goes through a network in one call: 1 <= rows <= the plan's batch; everything is borrowed.
+ */
+typedef struct {
+    uint32_t rows;
+    const void *inputs[TRP_NET_INPUTS_MAX]; /* [rows][width], in the input's element type */
+    float *outputs[TRP_NET_OUTPUTS_MAX];    /* [rows][width] */
+} trp_net_rows;
 
-/* Floats in the flat vector, padding included; a multiple of 16. `spec` is valid. */
-TRP_API size_t trp_net_param_count(const trp_net_spec *spec);
-
-/* Floating point operations of one forward and backward over `rows`. `spec` is valid. */
-TRP_API double trp_net_step_flops(const trp_net_spec *spec, uint32_t rows);
-
-/* PyTorch's default for nn.Linear: weights and biases uniform in +-1/sqrt(inputs of the layer). */
-TRP_API void trp_net_init(const trp_net_spec *spec, trp_rng *rng, float *params);
-
-/* out[rows][outputs] = network(in[rows][inputs]), 1 <= rows <= batch. The plan keeps what
- * trp_net_backward() needs, until the next forward. */
-TRP_API void trp_net_forward(trp_net *net, const float *params, const float *in, uint32_t rows,
-                             float *out);
+/* Writes rows->outputs. The plan keeps what trp_net_backward() needs, until the next forward. */
+TRP_API void trp_net_forward(trp_net *net, const float *params, const trp_net_rows *rows);
 
 /* Called while gradients become final: [lo, count) of the flat vector is, `lo` falls to 0. */
 typedef void (*trp_grads_ready)(void *context, size_t lo);
 
-/* Adds the gradient of sum(dout * out) of the last forward to `grads`. `params`, `in` and the rows
- * are those of that forward. `ready` may be NULL. */
-TRP_API void trp_net_backward(trp_net *net, const float *params, const float *in, const float *dout,
-                              float *grads, trp_grads_ready ready, void *context);
+/* The gradients of the sum over all outputs of outputs * their gradient. */
+typedef struct {
+    const float *outputs[TRP_NET_OUTPUTS_MAX]; /* NULL: zeros */
+    float *params;                             /* added to; NULL: not wanted */
+    float *inputs[TRP_NET_INPUTS_MAX];         /* written; NULL: not wanted. Of floats only */
+    trp_grads_ready ready;                     /* may be NULL; needs `params` */
+    void *context;
+} trp_net_grads;
+
+/* The gradients of the last forward, whose `params` and rows->inputs are given again; its outputs
+ * are not read. Once after each forward. */
+TRP_API void trp_net_backward(trp_net *net, const float *params, const trp_net_rows *rows,
+                              const trp_net_grads *grads);
 
 /* The index of the largest of `count` > 0 values; the first one of equals. NaN is the least. */
 TRP_API uint32_t trp_argmax(const float *values, uint32_t count);
@@ -117,7 +260,7 @@ TRP_API uint32_t trp_argmax(const float *values, uint32_t count);
 /* One batch of transitions; everything is borrowed. Actions are < outputs (asserted). */
 typedef struct {
     uint32_t rows;
-    const float *states, *next_states; /* [rows][inputs] */
+    const void *states, *next_states; /* [rows][width] of the network's one input */
     const int32_t *actions;
     const float *rewards;   /* n-step returns */
     const float *discounts; /* of the value at the next state; 0 where the episode terminated */
@@ -150,7 +293,7 @@ TRP_API trp_q_result trp_q_loss_to(const trp_q_options *options, const trp_q_bat
 
 /* The whole gradient step: the target network and the online one on next_states, the online one
  * forward and backward on states. Adds to `grads`; writes td_errors[rows]. `options` may be NULL.
- * batch->rows <= the plan's batch. */
+ * batch->rows <= the plan's batch; the network has one input and one output (asserted). */
 TRP_API trp_q_result trp_q_step(trp_net *net, const trp_q_options *options, const float *params,
                                 const float *target_params, const trp_q_batch *batch, float *grads,
                                 float *td_errors);

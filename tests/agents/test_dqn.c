@@ -163,8 +163,7 @@ static void environments_it_cannot_learn_are_refused(void **state)
     assert_int_equal(trp_agent_check(&agent, "NoSuchEnv"), TRP_NOT_FOUND);
     assert_int_equal(trp_agent_check(&agent, "Box"), TRP_INVALID_ARGUMENT);
     assert_non_null(strstr(trp_last_error(), "continuous"));
-    assert_int_equal(trp_agent_check(&agent, "Pixels"), TRP_INVALID_ARGUMENT);
-    assert_non_null(strstr(trp_last_error(), "float32"));
+    assert_int_equal(trp_agent_check(&agent, "Pixels"), TRP_OK);
 }
 
 /* ---- the policy ---------------------------------------------------------------------------- */
@@ -223,19 +222,22 @@ struct judged {
 
 static void judged_init(struct judged *judged)
 {
-    trp_net_spec spec = {.inputs = 4, .outputs = 2, .hidden = {64, 64}};
+    trp_net_spec spec = trp_mlp(&(trp_mlp_options){.inputs = 4, .outputs = 2, .hidden = {64, 64}});
     trp_rng rng;
     trp_rng_init(&rng, 5, 0);
     judged->count = trp_net_param_count(&spec);
     judged->params = trp_floats_create(judged->count);
     trp_net_init(&spec, &rng, judged->params);
     trp_net *net;
-    assert_int_equal(trp_net_create(&net, &(trp_net_options){.spec = spec, .batch = ROWS}), TRP_OK);
+    assert_int_equal(trp_net_create(&net, &(trp_net_options){.spec = &spec, .batch = ROWS}),
+                     TRP_OK);
     float values[ROWS][2];
     for (size_t i = 0; i < ROWS; i++)
         for (size_t k = 0; k < 4; k++)
             judged->states[i][k] = 4 * (float)trp_rng_normal(&rng);
-    trp_net_forward(net, judged->params, judged->states[0], ROWS, values[0]);
+    trp_net_forward(
+        net, judged->params,
+        &(trp_net_rows){.rows = ROWS, .inputs = {judged->states}, .outputs = {values[0]}});
     for (size_t i = 0; i < ROWS; i++)
         judged->best[i] = values[i][1] > values[i][0];
     trp_net_destroy(net);
@@ -454,9 +456,13 @@ static void formulas_differentiate(struct formulas *f, const struct items *items
 {
     float q[BATCH][2], online[BATCH][2], target[BATCH][2], dq[BATCH][2] = {{0}};
     double weights[BATCH], largest = 0;
-    trp_net_forward(f->net, f->target, items->next_observations[0], BATCH, target[0]);
-    trp_net_forward(f->net, f->before[0], items->next_observations[0], BATCH, online[0]);
-    trp_net_forward(f->net, f->before[0], items->observations[0], BATCH, q[0]);
+    trp_net_rows after = {
+        .rows = BATCH, .inputs = {items->next_observations}, .outputs = {target[0]}};
+    trp_net_rows rows = {.rows = BATCH, .inputs = {items->observations}, .outputs = {q[0]}};
+    trp_net_forward(f->net, f->target, &after);
+    after.outputs[0] = online[0];
+    trp_net_forward(f->net, f->before[0], &after);
+    trp_net_forward(f->net, f->before[0], &rows);
     f->loss = f->mean_q = f->grad_norm = 0;
     for (size_t i = 0; i < BATCH; i++) {
         const float *judge = f->options.no_double ? target[i] : online[i];
@@ -475,7 +481,8 @@ static void formulas_differentiate(struct formulas *f, const struct items *items
             (float)(-share * copysign(fmin(size, delta), f->errors[i]) / BATCH);
     }
     memset(f->grads, 0, f->count * sizeof *f->grads);
-    trp_net_backward(f->net, f->before[0], items->observations[0], dq[0], f->grads, NULL, NULL);
+    trp_net_backward(f->net, f->before[0], &rows,
+                     &(trp_net_grads){.outputs = {dq[0]}, .params = f->grads});
     for (size_t i = 0; i < f->count; i++)
         f->grad_norm += (double)f->grads[i] * (double)f->grads[i];
     f->grad_norm = sqrt(f->grad_norm);
@@ -500,11 +507,11 @@ static void formulas_assert_applied(const struct formulas *f, uint64_t step,
 
 static void check_steps(const struct items *items, struct formulas f)
 {
-    f.spec =
-        (trp_net_spec){.inputs = 4, .outputs = 2, .hidden = {64, 64}, .dueling = f.options.dueling};
+    f.spec = trp_mlp(&(trp_mlp_options){
+        .inputs = 4, .outputs = 2, .hidden = {64, 64}, .dueling = f.options.dueling});
     f.options.adam_epsilon = (float)f.adam_epsilon;
     struct study *study = study_create(&f.options, 3);
-    assert_int_equal(trp_net_create(&f.net, &(trp_net_options){.spec = f.spec, .batch = BATCH}),
+    assert_int_equal(trp_net_create(&f.net, &(trp_net_options){.spec = &f.spec, .batch = BATCH}),
                      TRP_OK);
     f.count = study->count;
     const float *after[3] = {study->params, tensor(study, "params.adam.m"),

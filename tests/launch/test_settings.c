@@ -405,7 +405,7 @@ static void wrong_configurations_are_refused_with_path_and_name(void **state)
         {OPTIONS("\"agent\": {\"discount\": 1e999}"), "FILE: agent.discount is inf, must be"},
         {OPTIONS("\"agent\": {\"hidden\": [64, -1]}"), "FILE: agent.hidden is 64,-1, must be"},
         {OPTIONS("\"agent\": {\"agent\": {\"x\": 1}}"), "FILE: dqn has no option 'agent.x'"},
-        {OPTIONS("\"agent\": {\"activation\": 1}"), "FILE: agent.activation is 1, must be relu"},
+        {OPTIONS("\"agent\": {\"activation\": 1}"), "FILE: agent.activation is 1, must be none"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         assert_int_not_equal(apply_text(fixture->program, rows[i][0]), TRP_OK);

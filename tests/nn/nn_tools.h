@@ -58,6 +58,21 @@ static inline const struct backend *const *every_backend(void)
     return list;
 }
 
+/* A network with one input and one output. */
+static inline void forward_one(trp_net *net, const float *params, const void *in, uint32_t rows,
+                               float *out)
+{
+    trp_net_forward(net, params, &(trp_net_rows){.rows = rows, .inputs = {in}, .outputs = {out}});
+}
+
+/* Of the last forward_one(). */
+static inline void backward_one(trp_net *net, const float *params, const void *in,
+                                const float *dout, float *grads)
+{
+    trp_net_backward(net, params, &(trp_net_rows){.rows = net->rows, .inputs = {in}},
+                     &(trp_net_grads){.outputs = {dout}, .params = grads});
+}
+
 static inline void poison(trp_net *net)
 {
     memset(net->arena, 0xff, net->arena_bytes); /* every float and double of it is a NaN */

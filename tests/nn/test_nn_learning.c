@@ -180,7 +180,7 @@ static void clipping_scales_to_the_largest_norm(void **state)
 /* ---- both at work ------------------------------------------------------------------------ */
 
 enum { BATCH = 48 };
-static const trp_net_spec learner_spec = {
+static const trp_mlp_options learner_mlp = {
     .inputs = 4, .hidden = {32, 32}, .outputs = 3, .dueling = true};
 
 /* A learner in small: everything that a resumed run needs. */
@@ -194,14 +194,15 @@ struct learner {
 
 static void learner_init(struct learner *l, uint32_t threads, uint64_t seed)
 {
-    *l = (struct learner){.count = trp_net_param_count(&learner_spec)};
-    OR_FAIL(trp_net_create(
-        &l->net, &(trp_net_options){.spec = learner_spec, .batch = BATCH, .threads = threads}));
+    trp_net_spec spec = trp_mlp(&learner_mlp);
+    *l = (struct learner){.count = trp_net_param_count(&spec)};
+    OR_FAIL(trp_net_create(&l->net,
+                           &(trp_net_options){.spec = &spec, .batch = BATCH, .threads = threads}));
     float **vectors[] = {&l->params, &l->target, &l->m, &l->v, &l->grads};
     for (size_t i = 0; i < 5; i++)
         *vectors[i] = trp_floats_create(l->count);
     trp_rng_init(&l->rng, seed, 0);
-    trp_net_init(&learner_spec, &l->rng, l->params);
+    trp_net_init(&spec, &l->rng, l->params);
     memcpy(l->target, l->params, l->count * sizeof *l->params);
 }
 
@@ -278,13 +279,13 @@ static void a_step_is_the_sum_of_its_pieces(void **state)
             float td[2][BATCH], q[3][BATCH * 3];
             float *pieces = trp_floats_create(l.count);
             poison(l.net);
-            trp_net_forward(l.net, l.target, t.next_states, BATCH, q[2]);
-            trp_net_forward(l.net, l.params, t.next_states, BATCH, q[1]);
-            trp_net_forward(l.net, l.params, t.states, BATCH, q[0]);
+            forward_one(l.net, l.target, t.next_states, BATCH, q[2]);
+            forward_one(l.net, l.params, t.next_states, BATCH, q[1]);
+            forward_one(l.net, l.params, t.states, BATCH, q[0]);
             trp_q_result want = trp_q_loss(&options, &t.batch, 3, q[0], q[1], q[2], td[0], q[0]);
             for (uint32_t i = 1; i < threads; i++)
                 memset(l.net->parts[i].grads, 0, l.count * sizeof(float));
-            trp_net_backward(l.net, l.params, t.states, q[0], pieces, NULL, NULL);
+            backward_one(l.net, l.params, t.states, q[0], pieces);
             trp_q_result got =
                 trp_q_step(l.net, &options, l.params, l.target, &t.batch, l.grads, td[1]);
             assert_memory_equal(td[0], td[1], sizeof td[0]);

@@ -4,7 +4,7 @@
 
 #include <dirent.h>
 
-static const trp_net_spec specs[] = {
+static const trp_mlp_options specs[] = {
     {.inputs = 4, .hidden = {64, 64}, .outputs = 2},
     {.inputs = 4, .hidden = {64, 64}, .outputs = 2, .dueling = true},
     {.inputs = 3, .outputs = 5},
@@ -22,7 +22,7 @@ enum { SPECS = sizeof specs / sizeof specs[0] };
 struct double_case {
     trp_net *net;
     size_t count;
-    uint32_t rows;
+    uint32_t rows, outputs;
     double *params, *in, *dout, *out, *grads;
 };
 
@@ -34,14 +34,16 @@ static double *random_doubles(trp_rng *rng, size_t count, double scale)
     return values;
 }
 
-static void double_case_init(struct double_case *c, const trp_net_spec *spec, uint32_t rows)
+static void double_case_init(struct double_case *c, const trp_mlp_options *spec, uint32_t rows)
 {
     trp_rng rng;
+    trp_net_spec net_spec = trp_mlp(spec);
     trp_rng_init(&rng, 7, 1);
-    OR_FAIL(
-        net_create(&c->net, &(trp_net_options){.spec = *spec, .batch = rows}, &backend_ref_f64));
+    OR_FAIL(net_create(&c->net, &(trp_net_options){.spec = &net_spec, .batch = rows},
+                       &backend_ref_f64));
     c->rows = rows;
-    c->count = trp_net_param_count(spec);
+    c->count = trp_net_param_count(&net_spec);
+    c->outputs = spec->outputs;
     c->params = random_doubles(&rng, c->count, 0.5);
     c->in = random_doubles(&rng, (size_t)rows * spec->inputs, 1);
     c->dout = random_doubles(&rng, (size_t)rows * spec->outputs, 1);
@@ -60,11 +62,21 @@ static void double_case_cleanup(struct double_case *c)
     free(c->grads);
 }
 
+static struct pass double_pass(struct double_case *c)
+{
+    struct pass pass = {.params = c->params, .grads = c->grads};
+    pass.external[external_index(PLACE_INPUT, 0)] = c->in;
+    pass.external[external_index(PLACE_OUTPUT, 0)] = c->out;
+    pass.external[external_index(PLACE_OUTPUT_GRAD, 0)] = c->dout;
+    return pass;
+}
+
 static double objective(struct double_case *c)
 {
-    net_forward(c->net, c->params, c->in, c->rows, c->out);
+    struct pass pass = double_pass(c);
+    net_forward(c->net, &pass, c->rows);
     double sum = 0;
-    for (size_t i = 0; i < (size_t)c->rows * c->net->spec.outputs; i++)
+    for (size_t i = 0; i < (size_t)c->rows * c->outputs; i++)
         sum += c->out[i] * c->dout[i];
     return sum;
 }
@@ -72,7 +84,7 @@ static double objective(struct double_case *c)
 static void gradients_are_those_of_finite_differences(void **state)
 {
     (void)state;
-    static const trp_net_spec small[] = {
+    static const trp_mlp_options small[] = {
         {.inputs = 3, .hidden = {5, 4}, .outputs = 2},
         {.inputs = 3, .hidden = {5, 4}, .outputs = 3, .activation = TRP_TANH},
         {.inputs = 3, .hidden = {6, 4}, .outputs = 3, .dueling = true},
@@ -84,7 +96,8 @@ static void gradients_are_those_of_finite_differences(void **state)
         struct double_case c;
         double_case_init(&c, &small[s], 7);
         objective(&c);
-        net_backward(c.net, c.params, c.in, c.dout, c.grads, NULL, NULL);
+        struct pass pass = double_pass(&c);
+        net_backward(c.net, &pass);
         const double h = 1e-6;
         for (size_t i = 0; i < c.count; i++) {
             double value = c.params[i];
@@ -106,18 +119,18 @@ static void a_dueling_head_has_the_mean_of_its_values(void **state)
 {
     (void)state;
     /* V = 1 + 2 x, A = {x, 3 x, -x}; x = 2: V = 5, A - mean A = {0, 4, -4}. */
-    static const trp_net_spec spec = {.inputs = 1, .outputs = 3, .dueling = true};
+    trp_net_spec spec = trp_mlp(&(trp_mlp_options){.inputs = 1, .outputs = 3, .dueling = true});
     float *params = trp_floats_create(trp_net_param_count(&spec));
-    struct net_shape shape = shape_of(&spec);
-    assert_int_equal(shape.layer_count, 2);
-    params[shape.layers[0].weights] = 2;
-    params[shape.layers[0].bias] = 1;
-    memcpy(params + shape.layers[1].weights, (float[]){1, 3, -1}, 3 * sizeof(float));
+    trp_net_tensor tensors[TRP_NET_TENSORS_MAX];
+    assert_int_equal(trp_net_tensors(&spec, tensors), 4);
+    params[tensors[0].offset] = 2;
+    params[tensors[1].offset] = 1;
+    memcpy(params + tensors[2].offset, (float[]){1, 3, -1}, 3 * sizeof(float));
     for (const struct backend *const *b = every_backend(); *b; b++) {
         trp_net *net;
         float in = 2, out[3];
-        OR_FAIL(net_create(&net, &(trp_net_options){.spec = spec}, *b));
-        trp_net_forward(net, params, &in, 1, out);
+        OR_FAIL(net_create(&net, &(trp_net_options){.spec = &spec}, *b));
+        forward_one(net, params, &in, 1, out);
         assert_close(out, (float[]){5, 9, 1}, 3, 1e-6, (*b)->name);
         trp_net_destroy(net);
     }
@@ -127,21 +140,23 @@ static void a_dueling_head_has_the_mean_of_its_values(void **state)
 /* ---- every backend against it ------------------------------------------------------------ */
 
 struct float_case {
+    trp_mlp_options mlp;
     trp_net_spec spec;
     size_t count;
     uint32_t rows;
     float *params, *in, *dout, *before; /* `before`: what the gradient holds first */
 };
 
-static struct float_case float_case_create(const trp_net_spec *spec, uint32_t rows)
+static struct float_case float_case_create(const trp_mlp_options *mlp, uint32_t rows)
 {
     trp_rng rng;
     trp_rng_init(&rng, 11, rows);
-    struct float_case c = {.spec = *spec, .rows = rows, .count = trp_net_param_count(spec)};
+    struct float_case c = {.mlp = *mlp, .spec = trp_mlp(mlp), .rows = rows};
+    c.count = trp_net_param_count(&c.spec);
     c.params = xmalloc(c.count * sizeof *c.params);
-    trp_net_init(spec, &rng, c.params);
-    c.in = random_floats(&rng, (size_t)rows * spec->inputs, 1);
-    c.dout = random_floats(&rng, (size_t)rows * spec->outputs, 1.0 / rows);
+    trp_net_init(&c.spec, &rng, c.params);
+    c.in = random_floats(&rng, (size_t)rows * mlp->inputs, 1);
+    c.dout = random_floats(&rng, (size_t)rows * mlp->outputs, 1.0 / rows);
     c.before = random_floats(&rng, c.count, 0.1);
     return c;
 }
@@ -160,15 +175,15 @@ static void float_case_run(const struct float_case *c, const struct backend *bac
 {
     trp_net *net;
     OR_FAIL(net_create(
-        &net, &(trp_net_options){.spec = c->spec, .batch = batch, .threads = threads}, backend));
+        &net, &(trp_net_options){.spec = &c->spec, .batch = batch, .threads = threads}, backend));
     poison(net);
-    *out = xmalloc((size_t)c->rows * c->spec.outputs * sizeof(float));
+    *out = xmalloc((size_t)c->rows * c->mlp.outputs * sizeof(float));
     *grads = xmalloc(c->count * sizeof(float));
     memcpy(*grads, c->before, c->count * sizeof(float));
     for (uint32_t i = 1; i < threads; i++) /* as planned: zero between tensors */
         memset(net->parts[i].grads, 0, c->count * sizeof(float));
-    trp_net_forward(net, c->params, c->in, c->rows, *out);
-    trp_net_backward(net, c->params, c->in, c->dout, *grads, NULL, NULL);
+    forward_one(net, c->params, c->in, c->rows, *out);
+    backward_one(net, c->params, c->in, c->dout, *grads);
     trp_net_destroy(net);
 }
 
@@ -195,7 +210,7 @@ static void assert_case_agrees(const struct float_case *c, const struct referenc
 {
     float *out, *grads;
     float_case_run(c, backend, batch, threads, &out, &grads);
-    assert_close(out, want->out, (size_t)c->rows * c->spec.outputs, 1e-5, backend->name);
+    assert_close(out, want->out, (size_t)c->rows * c->mlp.outputs, 1e-5, backend->name);
     assert_close(grads, want->grads, c->count, 1e-5, backend->name);
     free(out);
     free(grads);
@@ -245,11 +260,12 @@ static size_t thread_count(void)
 static void oversized_layers_go_to_onednn_and_agree(void **state)
 {
     (void)state;
-    trp_net_spec spec = {.inputs = 8, .hidden = {1024, 1100}, .outputs = 4};
+    static const trp_mlp_options mlp = {.inputs = 8, .hidden = {1024, 1100}, .outputs = 4};
+    trp_net_spec spec = trp_mlp(&mlp);
     trp_net *net;
-    OR_FAIL(trp_net_create(&net, &(trp_net_options){.spec = spec, .batch = 16}));
+    OR_FAIL(trp_net_create(&net, &(trp_net_options){.spec = &spec, .batch = 16}));
     assert_ptr_equal(net->backend, &backend_onednn);
-    struct float_case c = float_case_create(&spec, 16);
+    struct float_case c = float_case_create(&mlp, 16);
     struct reference want = reference_create(&c);
     size_t before = thread_count();
     assert_case_agrees(&c, &want, net->backend, 16, 1);
@@ -267,13 +283,13 @@ static void a_row_has_the_same_bits_in_every_batch_of_several(void **state)
     for (size_t s = 0; s < SPECS; s++) {
         struct float_case c = float_case_create(&specs[s], 37);
         trp_net *net;
-        OR_FAIL(trp_net_create(&net, &(trp_net_options){.spec = c.spec, .batch = 37}));
-        size_t width = c.spec.outputs;
+        OR_FAIL(trp_net_create(&net, &(trp_net_options){.spec = &c.spec, .batch = 37}));
+        size_t width = c.mlp.outputs;
         float *all = xmalloc(37 * width * sizeof *all), *some = xmalloc(37 * width * sizeof *some);
-        trp_net_forward(net, c.params, c.in, 37, all);
+        forward_one(net, c.params, c.in, 37, all);
         poison(net);
-        trp_net_forward(net, c.params, c.in, 5, some);
-        trp_net_forward(net, c.params, c.in + 5 * (size_t)c.spec.inputs, 32, some + 5 * width);
+        forward_one(net, c.params, c.in, 5, some);
+        forward_one(net, c.params, c.in + 5 * (size_t)c.mlp.inputs, 32, some + 5 * width);
         assert_memory_equal(all, some, 37 * width * sizeof *all);
         free(all);
         free(some);
@@ -291,13 +307,12 @@ static void gradients_of_parts_add_up_to_that_of_the_batch(void **state)
         float *out, *whole, *parts = trp_floats_create(c.count);
         float_case_run(&c, backend_simd(), 40, 1, &out, &whole);
         trp_net *net;
-        OR_FAIL(trp_net_create(&net, &(trp_net_options){.spec = c.spec, .batch = 40}));
+        OR_FAIL(trp_net_create(&net, &(trp_net_options){.spec = &c.spec, .batch = 40}));
         static const uint32_t cuts[] = {0, 1, 12, 40};
         for (size_t i = 0; i < 3; i++) {
-            const float *in = c.in + (size_t)cuts[i] * c.spec.inputs;
-            trp_net_forward(net, c.params, in, cuts[i + 1] - cuts[i], out);
-            trp_net_backward(net, c.params, in, c.dout + (size_t)cuts[i] * c.spec.outputs, parts,
-                             NULL, NULL);
+            const float *in = c.in + (size_t)cuts[i] * c.mlp.inputs;
+            forward_one(net, c.params, in, cuts[i + 1] - cuts[i], out);
+            backward_one(net, c.params, in, c.dout + (size_t)cuts[i] * c.mlp.outputs, parts);
         }
         assert_close(parts, whole, c.count, 1e-6, "gradient");
         trp_net_destroy(net);
@@ -316,7 +331,7 @@ static void a_plan_repeats_its_bits(void **state)
         float *out[2], *grads[2];
         for (int i = 0; i < 2; i++)
             float_case_run(&c, backend_simd(), 100, threads, &out[i], &grads[i]);
-        assert_memory_equal(out[0], out[1], 100 * (size_t)c.spec.outputs * sizeof(float));
+        assert_memory_equal(out[0], out[1], 100 * (size_t)c.mlp.outputs * sizeof(float));
         assert_memory_equal(grads[0], grads[1], c.count * sizeof(float));
         for (int i = 0; i < 2; i++) {
             free(out[i]);
@@ -330,16 +345,13 @@ static void space_between_tensors_stays_zero(void **state)
 {
     (void)state;
     struct float_case c = float_case_create(&specs[6], 21);
-    struct net_shape shape = shape_of(&c.spec);
     bool *used = xcalloc(c.count, sizeof *used);
-    for (uint32_t i = 0; i < shape.layer_count; i++) {
-        const struct layer *layer = &shape.layers[i];
-        assert_int_equal(layer->weights % ALIGNMENT_FLOATS, 0);
-        assert_int_equal(layer->bias % ALIGNMENT_FLOATS, 0);
-        for (size_t j = 0; j < (size_t)layer->inputs * layer->outputs; j++)
-            used[layer->weights + j] = true;
-        for (size_t j = 0; j < layer->outputs; j++)
-            used[layer->bias + j] = true;
+    trp_net_tensor tensors[TRP_NET_TENSORS_MAX];
+    size_t tensor_count = trp_net_tensors(&c.spec, tensors);
+    for (size_t i = 0; i < tensor_count; i++) {
+        assert_int_equal(tensors[i].offset % ALIGNMENT_FLOATS, 0);
+        for (size_t j = 0; j < tensors[i].count; j++)
+            used[tensors[i].offset + j] = true;
     }
     memset(c.before, 0, c.count * sizeof *c.before);
     float *out, *grads;
@@ -380,13 +392,16 @@ static void backward_reports_suffixes_that_are_final(void **state)
         struct float_case c = float_case_create(&specs[1], 32);
         trp_net *net;
         OR_FAIL(trp_net_create(
-            &net, &(trp_net_options){.spec = c.spec, .batch = 32, .threads = threads}));
+            &net, &(trp_net_options){.spec = &c.spec, .batch = 32, .threads = threads}));
         float *out = xmalloc(64 * sizeof *out), *grads = trp_floats_create(c.count);
         struct ready_log log = {.grads = grads, .lo = c.count, .final = trp_floats_create(c.count)};
-        trp_net_forward(net, c.params, c.in, 32, out);
-        trp_net_backward(net, c.params, c.in, c.dout, grads, note_ready, &log);
+        forward_one(net, c.params, c.in, 32, out);
+        trp_net_backward(
+            net, c.params, &(trp_net_rows){.rows = 32, .inputs = {c.in}},
+            &(trp_net_grads){
+                .outputs = {c.dout}, .params = grads, .ready = note_ready, .context = &log});
         assert_int_equal(log.lo, 0);
-        assert_int_equal(log.calls, net->shape.layer_count);
+        assert_int_equal(log.calls, 4); /* body.0, body.1, value, advantage */
         assert_memory_equal(log.final, grads, c.count * sizeof(float));
         trp_floats_destroy(log.final);
         trp_floats_destroy(grads);
@@ -403,12 +418,12 @@ static void a_nan_in_the_input_is_not_hidden(void **state)
         for (size_t s = 0; s < SPECS; s++) {
             struct float_case c = float_case_create(&specs[s], 9);
             trp_net *net;
-            float *out = xmalloc(9 * (size_t)c.spec.outputs * sizeof *out);
-            c.in[3 * (size_t)c.spec.inputs] = NAN;
-            OR_FAIL(net_create(&net, &(trp_net_options){.spec = c.spec, .batch = 9}, *b));
-            trp_net_forward(net, c.params, c.in, 9, out);
-            for (size_t i = 0; i < 9 * (size_t)c.spec.outputs; i++)
-                assert_int_equal(isnan(out[i]) != 0, i / c.spec.outputs == 3);
+            float *out = xmalloc(9 * (size_t)c.mlp.outputs * sizeof *out);
+            c.in[3 * (size_t)c.mlp.inputs] = NAN;
+            OR_FAIL(net_create(&net, &(trp_net_options){.spec = &c.spec, .batch = 9}, *b));
+            forward_one(net, c.params, c.in, 9, out);
+            for (size_t i = 0; i < 9 * (size_t)c.mlp.outputs; i++)
+                assert_int_equal(isnan(out[i]) != 0, i / c.mlp.outputs == 3);
             free(out);
             trp_net_destroy(net);
             float_case_destroy(&c);
@@ -432,22 +447,22 @@ static void assert_uniform(const float *values, size_t count, float bound)
 static void initial_parameters_fill_pytorchs_range(void **state)
 {
     (void)state;
-    static const trp_net_spec spec = {
-        .inputs = 16, .hidden = {200, 120}, .outputs = 100, .dueling = true};
+    trp_net_spec spec = trp_mlp(
+        &(trp_mlp_options){.inputs = 16, .hidden = {200, 120}, .outputs = 100, .dueling = true});
     float *params = trp_floats_create(trp_net_param_count(&spec));
     trp_rng rng;
     trp_rng_init(&rng, 1, 1);
     trp_net_init(&spec, &rng, params);
-    struct net_shape shape = shape_of(&spec);
-    assert_int_equal(shape.layer_count, 4);
-    for (uint32_t i = 0; i < shape.layer_count; i++) {
-        const struct layer *layer = &shape.layers[i];
-        float bound = 1 / sqrtf((float)layer->inputs);
-        assert_uniform(params + layer->weights, (size_t)layer->inputs * layer->outputs, bound);
-        if (layer->outputs >= 100) /* the value has one bias */
-            assert_uniform(params + layer->bias, layer->outputs, bound);
+    trp_net_tensor tensors[TRP_NET_TENSORS_MAX];
+    assert_int_equal(trp_net_tensors(&spec, tensors), 8);
+    for (size_t i = 0; i < 8; i += 2) {
+        float bound = 1 / sqrtf((float)tensors[i].shape[1]);
+        const float *weights = params + tensors[i].offset, *biases = params + tensors[i + 1].offset;
+        assert_uniform(weights, tensors[i].count, bound);
+        if (tensors[i + 1].count >= 100) /* the value has one bias */
+            assert_uniform(biases, tensors[i + 1].count, bound);
         else
-            assert_true(params[layer->bias] != 0 && fabsf(params[layer->bias]) <= bound);
+            assert_true(biases[0] != 0 && fabsf(biases[0]) <= bound);
     }
     trp_floats_destroy(params);
 }
@@ -456,28 +471,34 @@ static void bad_options_are_named(void **state)
 {
     (void)state;
     static const struct {
+        trp_mlp_options mlp;
         trp_net_options options;
         const char *word;
     } rows[] = {
-        {{.spec = {.inputs = 0, .outputs = 1}}, "inputs"},
-        {{.spec = {.inputs = 1, .outputs = 0}}, "outputs"},
-        {{.spec = {.inputs = 1, .outputs = 1 << 20}}, "outputs"},
-        {{.spec = {.inputs = 1, .outputs = 1, .hidden = {4, 0, 4}}}, "hidden"},
-        {{.spec = {.inputs = 1, .outputs = 1, .hidden = {70000}}}, "hidden"},
-        {{.spec = {.inputs = 1, .outputs = 1, .activation = (trp_activation)7}}, "activation"},
-        {{.spec = {.inputs = 60000, .outputs = 60000}}, "parameters"},
-        {{.spec = {.inputs = 1, .outputs = 1}, .threads = 100000}, "threads"},
-        {{.spec = {.inputs = 1, .outputs = 1}, .backend = (trp_backend)9}, "backend"},
+        {{.inputs = 0, .outputs = 1}, {0}, "input has no shape"},
+        {{.inputs = 1, .outputs = 0}, {0}, "(head): size is 0"},
+        {{.inputs = 1, .outputs = 1 << 20}, {0}, "(head): size is 1048576"},
+        {{.inputs = 1, .outputs = 1, .hidden = {4, 0, 4}}, {0}, "(body.1): size is 0"},
+        {{.inputs = 1, .outputs = 1, .hidden = {70000}}, {0}, "(body.0): size is 70000"},
+        {{.inputs = 1, .outputs = 1, .hidden = {4}, .activation = (trp_activation)99},
+         {0},
+         "(body.0): activation 99"},
+        {{.inputs = 60000, .outputs = 60000}, {0}, "parameters"},
+        {{.inputs = 1, .outputs = 1}, {.threads = 100000}, "threads"},
+        {{.inputs = 1, .outputs = 1}, {.backend = (trp_backend)9}, "backend"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         trp_net *net = NULL;
-        assert_int_equal(trp_net_create(&net, &rows[i].options), TRP_INVALID_ARGUMENT);
+        trp_net_spec spec = trp_mlp(&rows[i].mlp);
+        trp_net_options options = rows[i].options;
+        options.spec = &spec;
+        assert_int_equal(trp_net_create(&net, &options), TRP_INVALID_ARGUMENT);
         assert_null(net);
         assert_non_null(strstr(trp_last_error(), rows[i].word));
     }
     trp_net *net = NULL;
-    trp_net_options huge = {.spec = {.inputs = 1, .hidden = {65536}, .outputs = 1},
-                            .batch = UINT32_MAX};
+    trp_net_spec wide = trp_mlp(&(trp_mlp_options){.inputs = 1, .hidden = {65536}, .outputs = 1});
+    trp_net_options huge = {.spec = &wide, .batch = UINT32_MAX};
     assert_int_equal(trp_net_create(&net, &huge), TRP_RESOURCE_EXHAUSTED);
     trp_net_destroy(NULL);
     trp_floats_destroy(NULL);
@@ -496,7 +517,8 @@ static void flops_count_every_product_once(void **state)
 {
     (void)state;
     /* 4-64-64-2: 256 weights twice (no gradient of the input), 4096 and 128 three times. */
-    assert_true(trp_net_step_flops(&specs[0], 10) == 2.0 * 10 * (2 * 256 + 3 * (4096 + 128)));
+    trp_net_spec spec = trp_mlp(&specs[0]);
+    assert_true(trp_net_step_flops(&spec, 10) == 2.0 * 10 * (2 * 256 + 3 * (4096 + 128)));
 }
 
 int main(void)

@@ -1,0 +1,441 @@
+/* A spec is walked once: every kind of layer is one row of a table, which says how many it reads,
+ * what shape comes out, and which tensors it has. */
+#include "graph.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "limits.h"
+
+/* One layer while its graph is built. */
+struct layer_step {
+    const trp_net_spec *spec;
+    const trp_layer *layer;
+    uint32_t index;
+    const struct value *from[TRP_LAYER_FROM_MAX];
+    struct value *to;
+};
+
+struct layer_class {
+    const char *name;
+    uint32_t from_min, from_max;
+    bool fuses; /* has an activation of its own */
+    trp_status (*shape)(const struct layer_step *step);
+    size_t (*tensors)(const struct layer_step *step, trp_net_tensor *tensors); /* NULL: has none */
+};
+
+/* ---- words --------------------------------------------------------------------------------- */
+
+static TRP_PRINTF(2, 3) trp_status refuse(const struct layer_step *step, const char *format, ...)
+{
+    char words[160];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(words, sizeof words, format, args);
+    va_end(args);
+    bool named = step->layer->name[0] && memchr(step->layer->name, 0, TRP_LAYER_NAME_BYTES);
+    return trp_fail(TRP_INVALID_ARGUMENT, "network layer %u%s%s%s: %s", step->index,
+                    named ? " (" : "", named ? step->layer->name : "", named ? ")" : "", words);
+}
+
+static trp_status width_check(const struct layer_step *step, const char *what, uint64_t width)
+{
+    if (width == 0 || width > NET_WIDTH_MAX)
+        return refuse(step, "%s is %llu; it must be 1 to %d", what, (unsigned long long)width,
+                      NET_WIDTH_MAX);
+    return TRP_OK;
+}
+
+static struct value columns_value(uint32_t columns)
+{
+    return (struct value){.shape = {columns}, .rank = 1, .columns = columns, .dtype = TRP_FLOAT32};
+}
+
+/* ---- shapes, kind by kind ------------------------------------------------------------------ */
+
+static trp_status input_shape(const struct layer_step *step)
+{
+    const trp_layer *layer = step->layer;
+    uint64_t columns = 1;
+    uint32_t rank = 0;
+    for (; rank < TRP_LAYER_RANK_MAX && layer->shape[rank] > 0; rank++) {
+        TRP_TRY(width_check(step, "a dimension of the input", layer->shape[rank]));
+        columns *= layer->shape[rank];
+    }
+    for (uint32_t i = rank; i < TRP_LAYER_RANK_MAX; i++)
+        if (layer->shape[i] != 0)
+            return refuse(step, "dimension %u of the input follows one of 0, which ends the list",
+                          layer->shape[i]);
+    if (rank == 0)
+        return refuse(step, "the input has no shape");
+    if (rank == 2)
+        return refuse(step, "the input has a shape of 2; it must be columns, or height, width and "
+                            "channels");
+    if (columns > NET_INPUT_MAX)
+        return refuse(step, "the input has %llu columns; at most %d are possible",
+                      (unsigned long long)columns, NET_INPUT_MAX);
+    trp_dtype dtype = layer->dtype ? layer->dtype : TRP_FLOAT32;
+    if (dtype != TRP_FLOAT32 && dtype != TRP_UINT8)
+        return refuse(step, "the input is %s; it must be float32 or uint8", trp_dtype_name(dtype));
+    *step->to = (struct value){.rank = rank, .columns = (uint32_t)columns, .dtype = dtype};
+    memcpy(step->to->shape, layer->shape, sizeof layer->shape);
+    return TRP_OK;
+}
+
+static trp_status linear_shape(const struct layer_step *step)
+{
+    TRP_TRY(width_check(step, "size", step->layer->size));
+    *step->to = columns_value(step->layer->size);
+    return TRP_OK;
+}
+
+static trp_status activation_shape(const struct layer_step *step)
+{
+    if (step->layer->activation == TRP_NO_ACTIVATION)
+        return refuse(step, "an activation layer without an activation");
+    *step->to = *step->from[0];
+    step->to->dtype = TRP_FLOAT32;
+    return TRP_OK;
+}
+
+static trp_status concat_shape(const struct layer_step *step)
+{
+    uint64_t columns = 0;
+    for (uint32_t i = 0; i < layer_from_count(step->layer); i++)
+        columns += step->from[i]->columns;
+    if (columns > NET_INPUT_MAX)
+        return refuse(step, "%llu columns together; at most %d are possible",
+                      (unsigned long long)columns, NET_INPUT_MAX);
+    *step->to = columns_value((uint32_t)columns);
+    return TRP_OK;
+}
+
+static trp_status slice_shape(const struct layer_step *step)
+{
+    const trp_layer *layer = step->layer;
+    uint32_t columns = step->from[0]->columns;
+    if (layer->size == 0 || layer->first >= columns || layer->size > columns - layer->first)
+        return refuse(step, "columns %u and %u more of %u", layer->first, layer->size, columns);
+    *step->to = columns_value(layer->size);
+    return TRP_OK;
+}
+
+static trp_status add_shape(const struct layer_step *step)
+{
+    const struct value *a = step->from[0], *b = step->from[1];
+    if (a->rank != b->rank || memcmp(a->shape, b->shape, sizeof a->shape) != 0)
+        return refuse(step, "adds %u columns to %u, or other shapes", b->columns, a->columns);
+    *step->to = *a;
+    step->to->dtype = TRP_FLOAT32;
+    return TRP_OK;
+}
+
+static trp_status dueling_shape(const struct layer_step *step)
+{
+    uint32_t columns = step->from[0]->columns;
+    if (columns < 2)
+        return refuse(step, "a dueling head of %u column; it needs a value and advantages",
+                      columns);
+    *step->to = columns_value(columns - 1);
+    return TRP_OK;
+}
+
+/* ---- tensors, kind by kind ----------------------------------------------------------------- */
+
+static void tensor_name(trp_net_tensor *tensor, const struct layer_step *step, const char *what)
+{
+    snprintf(tensor->name, sizeof tensor->name, "%s.%s", step->layer->name, what);
+}
+
+static void tensor_axis(trp_net_tensor *tensor, size_t count, size_t stride)
+{
+    tensor->axes[tensor->axis_count].count = count;
+    tensor->axes[tensor->axis_count++].stride = stride;
+}
+
+static trp_net_tensor vector_tensor(const struct layer_step *step, const char *what, uint32_t count)
+{
+    trp_net_tensor tensor = {.rank = 1, .shape = {count}, .count = count};
+    tensor_name(&tensor, step, what);
+    tensor_axis(&tensor, count, 1);
+    return tensor;
+}
+
+/* PyTorch's [outputs][inputs], which lies as [inputs][outputs]. An image is flattened channels
+ * first there, channels last here. */
+static trp_net_tensor matrix_tensor(const struct layer_step *step, const char *what,
+                                    uint32_t outputs)
+{
+    const struct value *from = step->from[0];
+    trp_net_tensor tensor = {
+        .rank = 2, .shape = {outputs, from->columns}, .count = (size_t)outputs * from->columns};
+    tensor_name(&tensor, step, what);
+    tensor_axis(&tensor, outputs, 1);
+    if (from->rank == 3) {
+        size_t channels = from->shape[2], width = from->shape[1];
+        tensor_axis(&tensor, channels, outputs);
+        tensor_axis(&tensor, from->shape[0], width * channels * outputs);
+        tensor_axis(&tensor, width, channels * outputs);
+    } else {
+        tensor_axis(&tensor, from->columns, outputs);
+    }
+    return tensor;
+}
+
+static size_t linear_tensors(const struct layer_step *step, trp_net_tensor *tensors)
+{
+    tensors[0] = matrix_tensor(step, "weight", step->layer->size);
+    tensors[1] = vector_tensor(step, "bias", step->layer->size);
+    return 2;
+}
+
+static const struct layer_class classes[] = {
+    [TRP_INPUT] = {"input", 0, 0, false, input_shape, NULL},
+    [TRP_LINEAR] = {"linear", 1, 1, true, linear_shape, linear_tensors},
+    [TRP_ACTIVATION] = {"activation", 1, 1, true, activation_shape, NULL},
+    [TRP_CONCAT] = {"concat", 1, TRP_LAYER_FROM_MAX, false, concat_shape, NULL},
+    [TRP_SLICE] = {"slice", 1, 1, false, slice_shape, NULL},
+    [TRP_ADD] = {"add", 2, 2, false, add_shape, NULL},
+    [TRP_DUELING] = {"dueling", 1, 1, false, dueling_shape, NULL},
+};
+enum { CLASSES = sizeof classes / sizeof classes[0] };
+
+/* ---- checks -------------------------------------------------------------------------------- */
+
+static trp_status layer_name_check(const struct layer_step *step)
+{
+    const char *name = step->layer->name;
+    if (!memchr(name, 0, TRP_LAYER_NAME_BYTES))
+        return refuse(step, "the name has more than %d bytes", TRP_LAYER_NAME_BYTES - 1);
+    for (const char *c = name; *c; c++)
+        if (*c <= ' ' || *c > '~' || *c == '"' || *c == '\\')
+            return refuse(step, "the name has a byte that is no letter of a tensor's name");
+    if (!classes[step->layer->kind].tensors)
+        return TRP_OK;
+    if (!name[0])
+        return refuse(step, "has parameters and no name");
+    for (uint32_t i = 0; i < step->index; i++)
+        if (classes[step->spec->layers[i].kind].tensors &&
+            strcmp(step->spec->layers[i].name, name) == 0)
+            return refuse(step, "layer %u has the same name", i);
+    return TRP_OK;
+}
+
+static trp_status options_check(const struct layer_step *step)
+{
+    const trp_layer *layer = step->layer;
+    if ((unsigned)layer->activation > TRP_GELU_TANH)
+        return refuse(step, "activation %d is unknown", (int)layer->activation);
+    if (layer->activation != TRP_NO_ACTIVATION && !classes[layer->kind].fuses)
+        return refuse(step, "a layer of kind %s has no activation", classes[layer->kind].name);
+    if ((unsigned)layer->init > TRP_INIT_VARIANCE)
+        return refuse(step, "initialiser %d is unknown", (int)layer->init);
+    if (!(layer->gain >= 0 && layer->gain <= 1e6F))
+        return refuse(step, "gain is %g, must be in [0, 1e6]", (double)layer->gain);
+    if (!(layer->scale >= 0 && layer->scale <= 1e6F))
+        return refuse(step, "scale is %g, must be in [0, 1e6]", (double)layer->scale);
+    return TRP_OK;
+}
+
+static trp_status from_check(struct layer_step *step, const struct graph *graph)
+{
+    const trp_layer *layer = step->layer;
+    const struct layer_class *class = &classes[layer->kind];
+    uint32_t count = layer_from_count(layer);
+    if (count < class->from_min || count > class->from_max)
+        return refuse(step, "a layer of kind %s reads %u others; it must be %u to %u", class->name,
+                      count, class->from_min, class->from_max);
+    for (uint32_t i = 0; i < count; i++) {
+        if (layer->from[i] >= step->index)
+            return refuse(step, "reads layer %u, which does not come before it", layer->from[i]);
+        step->from[i] = &graph->values[layer->from[i]];
+    }
+    return TRP_OK;
+}
+
+static struct layer_step step_of(struct graph *graph, const trp_net_spec *spec, uint32_t index)
+{
+    return (struct layer_step){
+        .spec = spec, .layer = &spec->layers[index], .index = index, .to = &graph->values[index]};
+}
+
+static trp_status layer_build(struct graph *graph, const trp_net_spec *spec, uint32_t index)
+{
+    struct layer_step step = step_of(graph, spec, index);
+    if ((unsigned)step.layer->kind >= CLASSES)
+        return trp_fail(TRP_INVALID_ARGUMENT, "network layer %u: kind %d is unknown", index,
+                        (int)step.layer->kind);
+    TRP_TRY(layer_name_check(&step));
+    TRP_TRY(options_check(&step));
+    TRP_TRY(from_check(&step, graph));
+    TRP_TRY(classes[step.layer->kind].shape(&step));
+    trp_net_tensor tensors[LAYER_TENSORS_MAX];
+    size_t count = graph_tensors(spec, graph, index, tensors);
+    for (size_t i = 0; i < count; i++) {
+        graph->params[index][i] = graph->param_count;
+        graph->param_count += round_up(tensors[i].count, ALIGNMENT_FLOATS);
+    }
+    if (graph->param_count > NET_PARAMS_MAX)
+        return refuse(&step, "%zu parameters up to here; at most %d are possible",
+                      graph->param_count, NET_PARAMS_MAX);
+    return TRP_OK;
+}
+
+static trp_status outputs_check(const trp_net_spec *spec)
+{
+    if (spec->output_count == 0 || spec->output_count > TRP_NET_OUTPUTS_MAX)
+        return trp_fail(TRP_INVALID_ARGUMENT, "network has %u outputs; it must be 1 to %d",
+                        spec->output_count, TRP_NET_OUTPUTS_MAX);
+    for (uint32_t i = 0; i < spec->output_count; i++)
+        if (spec->outputs[i] >= spec->layer_count)
+            return trp_fail(TRP_INVALID_ARGUMENT, "network output %u is layer %u of %u", i,
+                            spec->outputs[i], spec->layer_count);
+        else if (spec->layers[spec->outputs[i]].kind == TRP_INPUT)
+            return trp_fail(TRP_INVALID_ARGUMENT, "network output %u is an input", i);
+    return TRP_OK;
+}
+
+trp_status graph_build(struct graph *graph, const trp_net_spec *spec)
+{
+    *graph = (struct graph){0};
+    if (spec->layer_count == 0 || spec->layer_count > TRP_NET_LAYERS_MAX)
+        return trp_fail(TRP_INVALID_ARGUMENT, "network has %u layers; it must be 1 to %d",
+                        spec->layer_count, TRP_NET_LAYERS_MAX);
+    uint32_t inputs = 0;
+    for (uint32_t i = 0; i < spec->layer_count; i++) {
+        TRP_TRY(layer_build(graph, spec, i));
+        inputs += spec->layers[i].kind == TRP_INPUT;
+    }
+    if (inputs == 0 || inputs > TRP_NET_INPUTS_MAX)
+        return trp_fail(TRP_INVALID_ARGUMENT, "network has %u inputs; it must be 1 to %d", inputs,
+                        TRP_NET_INPUTS_MAX);
+    return outputs_check(spec);
+}
+
+trp_status trp_net_spec_check(const trp_net_spec *spec)
+{
+    struct graph graph;
+    return graph_build(&graph, spec);
+}
+
+/* ---- what a valid spec has ------------------------------------------------------------------ */
+
+struct graph graph_of(const trp_net_spec *spec)
+{
+    struct graph graph;
+    trp_status status = graph_build(&graph, spec);
+    assert(status == TRP_OK);
+    (void)status;
+    return graph;
+}
+
+size_t graph_tensors(const trp_net_spec *spec, const struct graph *graph, uint32_t index,
+                     trp_net_tensor *tensors)
+{
+    const trp_layer *layer = &spec->layers[index];
+    if (!classes[layer->kind].tensors)
+        return 0;
+    struct layer_step step = {.spec = spec, .layer = layer, .index = index};
+    for (uint32_t i = 0; i < layer_from_count(layer); i++)
+        step.from[i] = &graph->values[layer->from[i]];
+    size_t count = classes[layer->kind].tensors(&step, tensors);
+    for (size_t i = 0; i < count; i++)
+        tensors[i].offset = graph->params[index][i];
+    return count;
+}
+
+size_t trp_net_param_count(const trp_net_spec *spec)
+{
+    return graph_of(spec).param_count;
+}
+
+uint32_t trp_net_input_width(const trp_net_spec *spec, uint32_t index)
+{
+    struct graph graph = graph_of(spec);
+    for (uint32_t i = 0; i < spec->layer_count; i++)
+        if (spec->layers[i].kind == TRP_INPUT && index-- == 0)
+            return graph.values[i].columns;
+    return 0;
+}
+
+uint32_t trp_net_output_width(const trp_net_spec *spec, uint32_t index)
+{
+    struct graph graph = graph_of(spec);
+    assert(index < spec->output_count);
+    return graph.values[spec->outputs[index]].columns;
+}
+
+/* Whether the result of a layer depends on parameters. */
+static bool is_trained(const trp_net_spec *spec, uint32_t index)
+{
+    bool trained[TRP_NET_LAYERS_MAX] = {false};
+    for (uint32_t i = 0; i <= index; i++) {
+        const trp_layer *layer = &spec->layers[i];
+        trained[i] = classes[layer->kind].tensors != NULL;
+        for (uint32_t j = 0; j < layer_from_count(layer); j++)
+            trained[i] |= trained[layer->from[j]];
+    }
+    return trained[index];
+}
+
+double trp_net_step_flops(const trp_net_spec *spec, uint32_t rows)
+{
+    struct graph graph = graph_of(spec);
+    double flops = 0;
+    for (uint32_t i = 0; i < spec->layer_count; i++) {
+        const trp_layer *layer = &spec->layers[i];
+        if (layer->kind != TRP_LINEAR)
+            continue;
+        double products = is_trained(spec, layer->from[0]) ? 3 : 2; /* inputs have no gradient */
+        flops += products * 2 * rows * graph.values[layer->from[0]].columns * layer->size;
+    }
+    return flops;
+}
+
+size_t trp_net_tensors(const trp_net_spec *spec, trp_net_tensor tensors[TRP_NET_TENSORS_MAX])
+{
+    struct graph graph = graph_of(spec);
+    size_t count = 0;
+    for (uint32_t i = 0; i < spec->layer_count; i++)
+        count += graph_tensors(spec, &graph, i, tensors + count);
+    return count;
+}
+
+/* The place in the flat vector of element `index` in PyTorch's order. */
+static size_t tensor_place(const trp_net_tensor *tensor, size_t index)
+{
+    size_t place = tensor->offset;
+    for (uint32_t axis = tensor->axis_count; axis-- > 0;) {
+        place += index % tensor->axes[axis].count * tensor->axes[axis].stride;
+        index /= tensor->axes[axis].count;
+    }
+    return place;
+}
+
+void trp_net_tensor_get(const trp_net_tensor *tensor, const float *params, float *values)
+{
+    for (size_t i = 0; i < tensor->count; i++)
+        values[i] = params[tensor_place(tensor, i)];
+}
+
+void trp_net_tensor_set(const trp_net_tensor *tensor, const float *values, float *params)
+{
+    for (size_t i = 0; i < tensor->count; i++)
+        params[tensor_place(tensor, i)] = values[i];
+}
+
+uint32_t trp_net_add(trp_net_spec *spec, trp_layer layer)
+{
+    if (spec->layer_count < TRP_NET_LAYERS_MAX)
+        spec->layers[spec->layer_count] = layer;
+    return spec->layer_count++;
+}
+
+void trp_net_output(trp_net_spec *spec, uint32_t layer)
+{
+    if (spec->output_count < TRP_NET_OUTPUTS_MAX)
+        spec->outputs[spec->output_count] = layer;
+    spec->output_count++;
+}

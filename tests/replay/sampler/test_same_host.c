@@ -161,6 +161,21 @@ static void a_queue_gives_each_item_once(void **state)
     trp_sampler_destroy(sampler);
 }
 
+/* While nobody takes its batches, answers of one item wait until the server reads no further; then
+ * each of them is to be released. */
+static void a_sampler_that_fell_behind_on_a_queue_takes_what_is_there(void **state)
+{
+    struct host *host = *state;
+    open_rows(host, "max_times_sampled=1 limiter=min_size(1)");
+    trp_sampler *sampler = sampler_of(host->replay.channel, 1);
+    for (int round = 0; round < 10; round++) { /* each time it may be too fast */
+        for (int i = 0; i < TABLE_ITEMS; i++)
+            insert(host, 1);
+        expect_batches(sampler, TABLE_ITEMS / BATCH);
+    }
+    trp_sampler_destroy(sampler);
+}
+
 static void the_limiter_s_timeout_keeps_the_rows_that_came(void **state)
 {
     struct host *host = *state;
@@ -700,6 +715,7 @@ int main(int argc, char **argv)
         TEST(samples_that_come_from_the_disk_are_read_from_the_file),
         TEST(items_larger_than_a_message_are_whole),
         TEST(a_queue_gives_each_item_once),
+        TEST(a_sampler_that_fell_behind_on_a_queue_takes_what_is_there),
         TEST(the_limiter_s_timeout_keeps_the_rows_that_came),
         TEST(samplers_in_the_process_starve_no_other),
         TEST(rows_are_whole_while_the_server_recycles),

@@ -364,6 +364,28 @@ static void cell_step_rows(const struct cell *c, const struct cell_backward_job 
     }
 }
 
+/* Adds the rows of a step's gradients to the spare: small sums first, and each row is still near.
+ */
+static void cell_add_bias(const struct cell *c, size_t step)
+{
+    const float *rows = c->kept_gates + step * c->rows * c->gates;
+    for (size_t i = 0; i < c->gates; i += LANES) {
+        bool last = i + LANES > c->gates;
+        part lanes = part_of(last ? (unsigned)(c->gates - i) : LANES);
+        vec sum = splat(0);
+        for (size_t row = 0; row < c->rows; row++)
+            sum = sum + load_at(rows + row * c->gates + i, last, lanes);
+        store_at(c->spare + i, load_at(c->spare + i, last, lanes) + sum, last, lanes);
+    }
+}
+
+static void cell_store_bias(const struct cell *c, size_t gate, float *dbias, size_t columns,
+                            bool overwrite)
+{
+    for (size_t i = 0; i < columns; i++)
+        dbias[i] = overwrite ? c->spare[gate + i] : dbias[i] + c->spare[gate + i];
+}
+
 static void cell_stop_gradients(const struct cell *c, const struct cell_backward_job *job,
                                 size_t step)
 {
@@ -383,8 +405,10 @@ static void cell_backward_steps(const struct cell *c, const struct cell_backward
     if (!c->lstm)
         candidate = h_from_gates(c, job, gate_columns, c->hidden,
                                  c->packed + packed_size(c->hidden, gate_columns));
+    memset(c->spare, 0, c->gates * sizeof *c->spare);
     for (size_t step = c->steps; step-- > 0;) {
         cell_step_rows(c, job, step);
+        cell_add_bias(c, step);
         gates.a = c->kept_gates + step * c->rows * c->gates;
         gemm_run(&gates);
         if (!c->lstm) {
@@ -429,33 +453,20 @@ static void cell_weights(const struct cell *c, const float *a, size_t a_row, siz
     }
 }
 
-static void cell_bias(const struct cell *c, size_t gate, float *dbias, size_t columns,
-                      bool overwrite)
-{
-    backward_bias(&(struct backward_job){
-        .dy = c->kept_gates + gate,
-        .dy_stride = c->gates,
-        .dbias = dbias,
-        .rows = (uint32_t)c->count,
-        .outputs = (uint32_t)columns,
-        .overwrite = overwrite,
-    });
-}
-
 static void cell_backward_weights(const struct cell *c, const struct cell_backward_job *job)
 {
     size_t hidden = c->hidden, h_step = c->rows * hidden;
     cell_weights(c, job->x, job->x_row, job->x_step, 0, job->dwx, c->inputs, c->outputs,
                  job->overwrite);
-    cell_bias(c, 0, job->dbx, c->outputs, job->overwrite);
+    cell_store_bias(c, 0, job->dbx, c->outputs, job->overwrite);
     size_t columns = c->lstm ? c->outputs : 2 * hidden;
     cell_weights(c, c->h_before, hidden, h_step, 0, job->dwh, hidden, columns, job->overwrite);
-    cell_bias(c, 0, job->dbh, columns, job->overwrite);
+    cell_store_bias(c, 0, job->dbh, columns, job->overwrite);
     if (c->lstm)
         return;
     cell_weights(c, c->h_before, hidden, h_step, 3 * hidden, (float *)job->dwh + columns, hidden,
                  hidden, job->overwrite);
-    cell_bias(c, 3 * hidden, (float *)job->dbh + columns, hidden, job->overwrite);
+    cell_store_bias(c, 3 * hidden, (float *)job->dbh + columns, hidden, job->overwrite);
 }
 
 static void cell_dx(const struct cell *c, const struct cell_backward_job *job)

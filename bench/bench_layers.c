@@ -1,0 +1,503 @@
+/* Layers by themselves: our kernels next to oneDNN's primitives in the layouts that oneDNN picks,
+ * and whole networks of them, with --peer DIR next to eager PyTorch.
+ *
+ * Everything runs on one thread and is measured in that thread's own time, in turns, because the
+ * machine may be shared; the median counts. The primitives pay for no reorder and for no ReLU's
+ * gradient; ours do the one and need not the other. */
+#include <dnnl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/alloc.h"
+#include "nn/backend.h"
+
+void omp_set_num_threads(int count);
+
+enum { TURNS = 7, ARGS_MAX = 6, WORK_MAX = 64 };
+
+static void try_dnnl(dnnl_status_t status, const char *what)
+{
+    if (status == dnnl_success)
+        return;
+    fprintf(stderr, "bench_layers: %s: oneDNN status %d\n", what, (int)status);
+    exit(1);
+}
+
+#define DNNL(call) try_dnnl(call, #call)
+
+static dnnl_engine_t engine;
+static dnnl_stream_t stream;
+
+/* ---- work, ours and theirs --------------------------------------------------------------- */
+
+struct primitive {
+    dnnl_primitive_t primitive;
+    dnnl_exec_arg_t args[ARGS_MAX];
+    int arg_count;
+};
+
+/* One layer's share of a step in one direction. */
+struct work {
+    const char *what;
+    bool convolves; /* else it is a linear layer */
+    struct window window;
+    uint32_t rows, inputs, outputs;
+    bool bytes, forward, weights; /* neither: the gradient of the input */
+    struct primitive theirs;
+    double our_us[TURNS], their_us[TURNS];
+};
+
+/* What all work shares: floats enough for the largest tensor. */
+static float *x_floats, *y_floats, *w_floats, *scratch_floats;
+
+static float *some_floats(size_t count)
+{
+    float *floats = aligned_alloc(64, (count * sizeof *floats + 63) / 64 * 64);
+    for (size_t i = 0; floats && i < count; i++)
+        floats[i] = (float)(i * 2654435761u % 1000) / 5000 - 0.1f;
+    return floats;
+}
+
+static size_t image_values(const struct window *w)
+{
+    return (size_t)w->height * w->width * w->channels;
+}
+
+static size_t result_values(const struct window *w)
+{
+    return (size_t)window_out_height(w) * window_out_width(w) * w->filters;
+}
+
+static void ours_convolves(const struct work *work)
+{
+    const struct backend *backend = backend_simd();
+    const struct window *w = &work->window;
+    if (work->forward) {
+        backend->conv->forward(&(struct conv_forward_job){.window = *w,
+                                                          .x = x_floats,
+                                                          .bytes = work->bytes,
+                                                          .w = w_floats,
+                                                          .bias = w_floats,
+                                                          .y = y_floats,
+                                                          .x_stride = image_values(w),
+                                                          .y_stride = result_values(w),
+                                                          .rows = work->rows,
+                                                          .activation = ACTIVATION_RELU,
+                                                          .scratch = scratch_floats});
+        return;
+    }
+    backend->conv->backward(&(struct conv_backward_job){.window = *w,
+                                                        .x = x_floats,
+                                                        .bytes = work->bytes,
+                                                        .w = w_floats,
+                                                        .dy = y_floats,
+                                                        .dw = work->weights ? w_floats : NULL,
+                                                        .dbias = work->weights ? w_floats : NULL,
+                                                        .dx = work->weights ? NULL : x_floats,
+                                                        .x_stride = image_values(w),
+                                                        .dy_stride = result_values(w),
+                                                        .dx_stride = image_values(w),
+                                                        .rows = work->rows,
+                                                        .gate = ACTIVATION_RELU,
+                                                        .overwrite = true,
+                                                        .scratch = scratch_floats});
+}
+
+/* A linear layer's backward is one job: it counts as the gradient of the weights. */
+static void ours_runs(const struct work *work)
+{
+    const struct backend *backend = backend_cpu((size_t)work->inputs * work->outputs, work->rows);
+    if (work->convolves)
+        ours_convolves(work);
+    else if (work->forward)
+        backend->forward(&(struct forward_job){.x = x_floats,
+                                               .w = w_floats,
+                                               .bias = w_floats,
+                                               .y = y_floats,
+                                               .x_stride = work->inputs,
+                                               .y_stride = work->outputs,
+                                               .rows = work->rows,
+                                               .inputs = work->inputs,
+                                               .outputs = work->outputs,
+                                               .activation = ACTIVATION_RELU,
+                                               .scratch = scratch_floats});
+    else if (work->weights)
+        backend->backward(&(struct backward_job){.x = x_floats,
+                                                 .w = w_floats,
+                                                 .dy = y_floats,
+                                                 .dw = w_floats,
+                                                 .dbias = w_floats,
+                                                 .dx = x_floats,
+                                                 .x_stride = work->inputs,
+                                                 .dy_stride = work->outputs,
+                                                 .dx_stride = work->inputs,
+                                                 .rows = work->rows,
+                                                 .inputs = work->inputs,
+                                                 .outputs = work->outputs,
+                                                 .gate = ACTIVATION_RELU,
+                                                 .overwrite = true,
+                                                 .scratch = scratch_floats});
+}
+
+/* ---- the primitives ---------------------------------------------------------------------- */
+
+static dnnl_memory_desc_t any(int count, const int64_t *dims)
+{
+    dnnl_memory_desc_t md;
+    dnnl_dims_t d = {0};
+    memcpy(d, dims, (size_t)count * sizeof *dims);
+    DNNL(dnnl_memory_desc_init_by_tag(&md, count, d, dnnl_f32, dnnl_format_tag_any));
+    return md;
+}
+
+/* Memory of zeros, as the primitive wants it. */
+static void bind(struct primitive *p, dnnl_primitive_desc_t pd, int arg, dnnl_query_t what,
+                 int index)
+{
+    const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(pd, what, index);
+    dnnl_memory_t memory;
+    void *data;
+    DNNL(dnnl_memory_create(&memory, md, engine, DNNL_MEMORY_ALLOCATE));
+    DNNL(dnnl_memory_get_data_handle(memory, &data));
+    memset(data, 0, dnnl_memory_desc_get_size(md));
+    p->args[p->arg_count++] = (dnnl_exec_arg_t){arg, memory};
+}
+
+static void bind_all(struct work *work, dnnl_primitive_desc_t pd)
+{
+    struct primitive *p = &work->theirs;
+    if (work->forward) {
+        bind(p, pd, DNNL_ARG_SRC, dnnl_query_src_md, 0);
+        bind(p, pd, DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0);
+        bind(p, pd, DNNL_ARG_BIAS, dnnl_query_weights_md, 1);
+        bind(p, pd, DNNL_ARG_DST, dnnl_query_dst_md, 0);
+    } else if (work->weights) {
+        bind(p, pd, DNNL_ARG_SRC, dnnl_query_src_md, 0);
+        bind(p, pd, DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md, 0);
+        bind(p, pd, DNNL_ARG_DIFF_WEIGHTS, dnnl_query_diff_weights_md, 0);
+        bind(p, pd, DNNL_ARG_DIFF_BIAS, dnnl_query_diff_weights_md, 1);
+    } else {
+        bind(p, pd, DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md, 0);
+        bind(p, pd, DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0);
+        bind(p, pd, DNNL_ARG_DIFF_SRC, dnnl_query_diff_src_md, 0);
+    }
+    DNNL(dnnl_primitive_create(&p->primitive, pd));
+}
+
+static dnnl_primitive_desc_t convolution(const struct work *work)
+{
+    const struct window *w = &work->window;
+    int64_t out_height = window_out_height(w), out_width = window_out_width(w);
+    dnnl_memory_desc_t x = any(4, (int64_t[]){work->rows, w->channels, w->height, w->width});
+    dnnl_memory_desc_t k =
+        any(4, (int64_t[]){w->filters, w->channels, w->kernel_height, w->kernel_width});
+    dnnl_memory_desc_t b = any(1, (int64_t[]){w->filters});
+    dnnl_memory_desc_t y = any(4, (int64_t[]){work->rows, w->filters, out_height, out_width});
+    dnnl_dims_t strides = {w->stride_height, w->stride_width}, pad = {w->pad_height, w->pad_width};
+    dnnl_dims_t end = {
+        (out_height - 1) * w->stride_height + w->kernel_height - w->height - w->pad_height,
+        (out_width - 1) * w->stride_width + w->kernel_width - w->width - w->pad_width};
+    dnnl_convolution_desc_t desc;
+    dnnl_primitive_desc_t forward, pd;
+    DNNL(dnnl_convolution_forward_desc_init(&desc, dnnl_forward_training, dnnl_convolution_auto, &x,
+                                            &k, &b, &y, strides, pad, end));
+    DNNL(dnnl_primitive_desc_create(&forward, &desc, NULL, engine, NULL));
+    if (work->forward)
+        return forward;
+    if (work->weights)
+        DNNL(dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_auto, &x, &k, &b,
+                                                         &y, strides, pad, end));
+    else
+        DNNL(dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_auto, &x, &k, &y,
+                                                      strides, pad, end));
+    DNNL(dnnl_primitive_desc_create(&pd, &desc, NULL, engine, forward));
+    return pd;
+}
+
+static dnnl_primitive_desc_t inner_product(const struct work *work)
+{
+    dnnl_memory_desc_t x = any(2, (int64_t[]){work->rows, work->inputs});
+    dnnl_memory_desc_t k = any(2, (int64_t[]){work->outputs, work->inputs});
+    dnnl_memory_desc_t b = any(1, (int64_t[]){work->outputs});
+    dnnl_memory_desc_t y = any(2, (int64_t[]){work->rows, work->outputs});
+    dnnl_inner_product_desc_t desc;
+    dnnl_primitive_desc_t forward, pd;
+    DNNL(dnnl_inner_product_forward_desc_init(&desc, dnnl_forward_training, &x, &k, &b, &y));
+    DNNL(dnnl_primitive_desc_create(&forward, &desc, NULL, engine, NULL));
+    if (work->forward)
+        return forward;
+    if (work->weights)
+        DNNL(dnnl_inner_product_backward_weights_desc_init(&desc, &x, &k, &b, &y));
+    else
+        DNNL(dnnl_inner_product_backward_data_desc_init(&desc, &x, &k, &y));
+    DNNL(dnnl_primitive_desc_create(&pd, &desc, NULL, engine, forward));
+    return pd;
+}
+
+static void theirs_runs(const struct work *work)
+{
+    const struct primitive *p = &work->theirs;
+    DNNL(dnnl_primitive_execute(p->primitive, stream, p->arg_count, p->args));
+}
+
+/* ---- turns ------------------------------------------------------------------------------- */
+
+static double own_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+static int compare_doubles(const void *left, const void *right)
+{
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+static double median(double us[TURNS])
+{
+    qsort(us, TURNS, sizeof *us, compare_doubles);
+    return us[TURNS / 2];
+}
+
+static double timed(void (*run)(const struct work *), const struct work *work)
+{
+    double start = own_us();
+    run(work);
+    return own_us() - start;
+}
+
+/* A network is timed layer after layer, as a step goes through it. */
+static void work_run(struct work *work, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        dnnl_primitive_desc_t pd =
+            work[i].convolves ? convolution(&work[i]) : inner_product(&work[i]);
+        bind_all(&work[i], pd);
+    }
+    for (int turn = -1; turn < TURNS; turn++) { /* the first one warms up */
+        int at = turn < 0 ? 0 : turn;
+        for (size_t i = 0; i < count; i++)
+            work[i].our_us[at] = timed(ours_runs, &work[i]);
+        for (size_t i = 0; i < count; i++)
+            work[i].their_us[at] = timed(theirs_runs, &work[i]);
+    }
+}
+
+static void row(const char *name, double ours, double theirs, double peer)
+{
+    printf("%s\t%.1f\tus\t%.1f\toneDNN's primitives\t%.1f\tPyTorch, eager\n", name, ours, theirs,
+           peer);
+    fflush(stdout);
+}
+
+/* ---- networks ---------------------------------------------------------------------------- */
+
+static void add_layer(struct work *work, size_t *count, struct work layer, bool first)
+{
+    static const char *const names[] = {"forward", "weights", "input"};
+    for (int direction = 0; direction < (first ? 2 : 3); direction++) {
+        layer.what = names[direction];
+        layer.forward = direction == 0;
+        layer.weights = direction == 1;
+        work[(*count)++] = layer;
+    }
+}
+
+static struct work conv_layer(uint32_t rows, uint32_t side, uint32_t channels, uint32_t kernel,
+                              uint32_t stride, uint32_t pad, uint32_t filters)
+{
+    return (struct work){
+        .convolves = true,
+        .rows = rows,
+        .window = {side, side, channels, kernel, kernel, stride, stride, pad, pad, filters}};
+}
+
+static size_t nature(struct work *work, uint32_t rows)
+{
+    size_t count = 0;
+    struct work first = conv_layer(rows, 84, 4, 8, 4, 0, 32);
+    first.bytes = true;
+    add_layer(work, &count, first, true);
+    add_layer(work, &count, conv_layer(rows, 20, 32, 4, 2, 0, 64), false);
+    add_layer(work, &count, conv_layer(rows, 9, 64, 3, 1, 0, 64), false);
+    add_layer(work, &count, (struct work){.rows = rows, .inputs = 3136, .outputs = 512}, false);
+    add_layer(work, &count, (struct work){.rows = rows, .inputs = 512, .outputs = 18}, false);
+    return count;
+}
+
+/* Three stages of one convolution and two residual blocks of two each. */
+static size_t impala(struct work *work, uint32_t rows)
+{
+    static const uint32_t filters[] = {16, 32, 32};
+    size_t count = 0;
+    uint32_t side = 84, channels = 4;
+    for (int stage = 0; stage < 3; stage++) {
+        struct work first = conv_layer(rows, side, channels, 3, 1, 1, filters[stage]);
+        first.bytes = stage == 0;
+        add_layer(work, &count, first, stage == 0);
+        side = (side + 1) / 2;
+        channels = filters[stage];
+        for (int block = 0; block < 4; block++)
+            add_layer(work, &count, conv_layer(rows, side, channels, 3, 1, 1, channels), false);
+    }
+    add_layer(work, &count, (struct work){.rows = rows, .inputs = 3872, .outputs = 256}, false);
+    return count;
+}
+
+static double adam_us(size_t count)
+{
+    double us[TURNS];
+    float *vectors = some_floats(4 * count);
+    memset(vectors, 0, 4 * count * sizeof *vectors);
+    for (int turn = 0; turn < TURNS; turn++) {
+        double start = own_us();
+        backend_simd()->adam(&(struct adam_job){.params = vectors,
+                                                .m = vectors + count,
+                                                .v = vectors + 2 * count,
+                                                .grads = vectors + 3 * count,
+                                                .count = count,
+                                                .scale = 1,
+                                                .beta1 = 0.9f,
+                                                .beta2 = 0.999f,
+                                                .epsilon = 1e-8f,
+                                                .one_minus_beta1 = 0.1f,
+                                                .one_minus_beta2 = 0.001f,
+                                                .step_size = 1e-4f,
+                                                .inverse_root_bc2 = 1});
+        us[turn] = own_us() - start;
+    }
+    free(vectors);
+    return median(us);
+}
+
+static void network_run(const char *name, size_t (*build)(struct work *, uint32_t), uint32_t rows,
+                        size_t parameters, bool each, double peer)
+{
+    struct work *work = xcalloc(WORK_MAX, sizeof *work);
+    size_t count = build(work, rows);
+    work_run(work, count);
+    double adam = parameters ? adam_us(parameters) : 0, ours = adam, theirs = adam;
+    for (size_t i = 0; i < count; i++) {
+        double our_us = median(work[i].our_us), their_us = median(work[i].their_us);
+        ours += our_us;
+        theirs += their_us;
+        if (!each || !work[i].convolves)
+            continue;
+        char *layer = xasprintf("%s: %ux%u, %u to %u channels, %s", name, work[i].window.height,
+                                work[i].window.kernel_height, work[i].window.channels,
+                                work[i].window.filters, work[i].what);
+        row(layer, our_us, their_us, 0);
+        free(layer);
+    }
+    row(name, ours, theirs, peer);
+    free(work);
+}
+
+/* ---- recurrent cells --------------------------------------------------------------------- */
+
+static void cell_run(const char *name, enum cell_kind kind, double peer)
+{
+    enum { STEPS = 80, ROWS = 32, WIDTH = 256 };
+    struct cell_shape shape = {kind, WIDTH, WIDTH};
+    const struct cell_kernels *cell = backend_simd()->cell;
+    size_t gates = cell_gates(kind) * WIDTH, values = STEPS * ROWS * WIDTH;
+    float *x = some_floats(values), *y = some_floats(values), *dx = some_floats(values);
+    float *w = some_floats(2 * WIDTH * gates), *dw = some_floats(2 * WIDTH * gates);
+    float *bias = some_floats(4 * gates), *kept = some_floats(STEPS * ROWS * cell_kept(&shape));
+    float *scratch = some_floats(cell->scratch(&shape, ROWS));
+    double us[TURNS];
+    for (int turn = 0; turn < TURNS; turn++) {
+        double start = own_us();
+        cell->forward(&(struct cell_forward_job){.shape = shape,
+                                                 .steps = STEPS,
+                                                 .rows = ROWS,
+                                                 .x = x,
+                                                 .x_step = ROWS * WIDTH,
+                                                 .x_row = WIDTH,
+                                                 .wx = w,
+                                                 .wh = w + WIDTH * gates,
+                                                 .bx = bias,
+                                                 .bh = bias + gates,
+                                                 .y = y,
+                                                 .y_step = ROWS * WIDTH,
+                                                 .y_row = WIDTH,
+                                                 .kept = kept,
+                                                 .scratch = scratch});
+        cell->backward(&(struct cell_backward_job){.shape = shape,
+                                                   .steps = STEPS,
+                                                   .rows = ROWS,
+                                                   .x = x,
+                                                   .x_step = ROWS * WIDTH,
+                                                   .x_row = WIDTH,
+                                                   .wx = w,
+                                                   .wh = w + WIDTH * gates,
+                                                   .dy = y,
+                                                   .dy_step = ROWS * WIDTH,
+                                                   .dy_row = WIDTH,
+                                                   .dwx = dw,
+                                                   .dwh = dw + WIDTH * gates,
+                                                   .dbx = bias + 2 * gates,
+                                                   .dbh = bias + 3 * gates,
+                                                   .dx = dx,
+                                                   .dx_step = ROWS * WIDTH,
+                                                   .dx_row = WIDTH,
+                                                   .overwrite = true,
+                                                   .kept = kept,
+                                                   .scratch = scratch});
+        us[turn] = own_us() - start;
+    }
+    row(name, median(us), 0, peer);
+    float *all[] = {x, y, dx, w, dw, bias, kept, scratch};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        free(all[i]);
+}
+
+/* ---- the peer ---------------------------------------------------------------------------- */
+
+/* Microseconds that bench/peers/torch_layers.py prints for `key`, run now; 0 without a peer. */
+static double peer_us(const char *dir, const char *key)
+{
+    if (!dir)
+        return 0;
+    double us = 0;
+    char *command = xasprintf("'%s/torch/bin/python' bench/peers/torch_layers.py %s", dir, key);
+    FILE *pipe = popen(command, "r");
+    if (!pipe || fscanf(pipe, "%lf", &us) != 1)
+        fprintf(stderr, "bench_layers: %s printed nothing\n", command);
+    if (pipe)
+        pclose(pipe);
+    free(command);
+    return us;
+}
+
+int main(int argc, char **argv)
+{
+    const char *peer = NULL;
+    if (argc == 3 && strcmp(argv[1], "--peer") == 0)
+        peer = argv[2];
+    else if (argc != 1) {
+        fprintf(stderr, "usage: bench_layers [--peer DIR]\n");
+        return 2;
+    }
+    omp_set_num_threads(1);
+    DNNL(dnnl_engine_create(&engine, dnnl_cpu, 0));
+    DNNL(dnnl_stream_create(&stream, engine, dnnl_stream_default_flags));
+    x_floats = some_floats((size_t)256 * 84 * 84 * 16);
+    y_floats = some_floats((size_t)256 * 84 * 84 * 16);
+    w_floats = some_floats((size_t)4096 * 512);
+    scratch_floats = some_floats((size_t)4 << 20);
+    network_run("Nature CNN, batch 32, with Adam", nature, 32, 1693362, true,
+                peer_us(peer, "nature 32"));
+    network_run("Nature CNN, batch 256, with Adam", nature, 256, 1693362, false,
+                peer_us(peer, "nature 256"));
+    network_run("IMPALA's convolutions and linear layer, 160 images", impala, 160, 0, false,
+                peer_us(peer, "impala 160"));
+    cell_run("LSTM 256, 80 steps, batch 32", CELL_LSTM, peer_us(peer, "lstm 32"));
+    cell_run("GRU 256, 80 steps, batch 32", CELL_GRU, peer_us(peer, "gru 32"));
+    return 0;
+}

@@ -11,6 +11,7 @@
 
 #include "core/alloc.h"
 #include "core/buffer.h"
+#include "core/protobuf.h"
 #include "core/words.h"
 #include "json.h"
 #include "output.h"
@@ -156,34 +157,30 @@ struct strings {
     trp_bytes lengths, bytes;
 };
 
-static bool varint_take(trp_bytes *bytes, size_t *value)
+/* The next length, below 4 GB. */
+static bool length_take(trp_bytes *bytes, uint64_t *length)
 {
-    *value = 0;
-    for (unsigned shift = 0; shift < 35 && bytes->size > 0; shift += 7) {
-        uint8_t byte = *bytes->data++;
-        bytes->size--;
-        *value |= (size_t)(byte & 127) << shift;
-        if (byte < 128)
-            return true;
-    }
-    return false;
+    struct reader reader = reader_of(*bytes);
+    bool taken = read_varint(&reader, length) && *length <= UINT32_MAX;
+    *bytes = (trp_bytes){reader.at, (size_t)(reader.end - reader.at)};
+    return taken;
 }
 
 static struct strings strings_open(const trp_item_array *array)
 {
     trp_bytes rest = array->data;
-    size_t length;
+    uint64_t length;
     for (size_t i = 0, count = values_count(array); i < count; i++)
-        if (!varint_take(&rest, &length))
+        if (!length_take(&rest, &length))
             return (struct strings){{NULL, 0}, {NULL, 0}};
     return (struct strings){array->data, rest};
 }
 
 static trp_bytes strings_next(struct strings *strings)
 {
-    size_t length;
+    uint64_t length;
     trp_bytes none = {(const uint8_t *)"", 0};
-    if (!varint_take(&strings->lengths, &length) || length > strings->bytes.size)
+    if (!length_take(&strings->lengths, &length) || length > strings->bytes.size)
         return none;
     trp_bytes text = {strings->bytes.data, length};
     strings->bytes.data += length;

@@ -16,6 +16,9 @@ enum {
     /* sampler/unpack.c: a sample spread over messages is kept until it is complete: what one
      * protobuf message could hold. */
     SAMPLE_BYTES_MAX = INT32_MAX,
+    /* rpc/, protobuf.h: nesting of messages from outside, and of groups in fields that we do not
+     * know; protobuf-c recurses, 64 levels take 32 KB of stack. */
+    MESSAGE_DEPTH_MAX = 64,
     /* actor/: steps of one item; beyond the longest episodes that anyone bootstraps over. */
     NSTEP_MAX = 1024,
     /* rpc/: a connection on which nothing came for so long is asked, and given up without an answer

@@ -39,9 +39,6 @@ enum {
     /* rpc/: below this several slices are joined: a copy takes a microsecond, and does not pin read
      * buffers of 64 KB. */
     RPC_JOIN_BYTES_MAX = 16 * 1024,
-    /* rpc/: nesting of messages from outside; protobuf-c recurses, 64 levels take 32 KB of stack.
-     */
-    RPC_MESSAGE_DEPTH_MAX = 64,
     /* rpc/: services that are in servers of one process: 64 nodes of 16 services. */
     RPC_SERVICES_MAX = 1024,
     /* rpc/: sun_path without its NUL. */

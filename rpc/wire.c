@@ -7,9 +7,8 @@
 
 #include <inttypes.h>
 
-#include "limits.h"
-
-enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
+#include "core/limits.h"
+#include "core/protobuf.h"
 
 /* Bytes that malloc adds to each block, and protobuf-c's note of a field while it unpacks. */
 enum { ALLOCATION_BYTES = 16, SCANNED_FIELD_BYTES = 40 };
@@ -23,21 +22,16 @@ struct wire_walk {
     trp_bytes bytes;
     size_t at;
     uint64_t memory;
-    struct level levels[RPC_MESSAGE_DEPTH_MAX];
+    struct level levels[MESSAGE_DEPTH_MAX];
     uint32_t depth;
 };
 
 static bool walk_varint(struct wire_walk *walk, size_t end, uint64_t *value)
 {
-    *value = 0;
-    for (uint32_t shift = 0; shift < 70 && walk->at < end; shift += 7) {
-        uint8_t byte = walk->bytes.data[walk->at++];
-        if (shift < 64)
-            *value |= (uint64_t)(byte & 0x7f) << shift;
-        if (!(byte & 0x80))
-            return true;
-    }
-    return false;
+    struct reader reader = {walk->bytes.data + walk->at, walk->bytes.data + end, false};
+    bool read = read_varint(&reader, value);
+    walk->at = (size_t)(reader.at - walk->bytes.data);
+    return read;
 }
 
 static trp_status walk_broken(const struct wire_walk *walk, const char *what)
@@ -49,7 +43,7 @@ static trp_status walk_broken(const struct wire_walk *walk, const char *what)
 static trp_status enter_message(struct wire_walk *walk,
                                 const ProtobufCMessageDescriptor *descriptor, size_t end)
 {
-    if (walk->depth == RPC_MESSAGE_DEPTH_MAX)
+    if (walk->depth == MESSAGE_DEPTH_MAX)
         return walk_broken(walk, "nested too deep");
     walk->levels[walk->depth++] = (struct level){descriptor, end};
     walk->memory += descriptor->sizeof_message + ALLOCATION_BYTES;
@@ -102,15 +96,15 @@ static trp_status walk_field(struct wire_walk *walk)
     walk->memory += SCANNED_FIELD_BYTES;
     size_t fixed = 0;
     switch (key & 7) {
-    case WIRE_VARINT:
+    case VARINT:
         return walk_varint(walk, level->end, &value) ? TRP_OK
                                                      : walk_broken(walk, "a number is cut off");
-    case WIRE_BYTES:
+    case LEN:
         return walk_bytes(walk, field, level->end);
-    case WIRE_64:
+    case FIXED64:
         fixed = 8;
         break;
-    case WIRE_32:
+    case FIXED32:
         fixed = 4;
         break;
     default:

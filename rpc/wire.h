@@ -6,7 +6,7 @@
 #include <troupe/rpc.h>
 
 /* Walks bytes from outside before protobuf-c's recursive unpack may see them. INVALID_ARGUMENT:
- * broken, or nested deeper than RPC_MESSAGE_DEPTH_MAX. RESOURCE_EXHAUSTED: would take more than
+ * broken, or nested deeper than MESSAGE_DEPTH_MAX. RESOURCE_EXHAUSTED: would take more than
  * `memory_max` bytes decoded. Takes time proportional to the bytes, no memory, no recursion. */
 TRP_MUST_USE trp_status rpc_wire_check(const ProtobufCMessageDescriptor *descriptor,
                                        trp_bytes bytes, uint64_t memory_max);

@@ -6,7 +6,7 @@
 #include <troupe/sampler.h>
 #include <troupe/status.h>
 #include <troupe/tensor.h>
-#include "replay/wire/bytes.h"
+#include "core/protobuf.h"
 
 /* Opens a call of the method `name` of ReverbService and sends `request` (takes it), all that it
  * will send. 0: 30 s; negative: no bound. */

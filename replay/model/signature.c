@@ -17,7 +17,7 @@
 #include "limits.h"
 #include "options.h"
 #include "core/utf8.h"
-#include "replay/wire/bytes.h"
+#include "core/protobuf.h"
 
 enum { VARINT_BYTES_MAX = 10 };
 

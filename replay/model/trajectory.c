@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "replay/wire/bytes.h"
+#include "core/protobuf.h"
 
 /* ---- reading ----------------------------------------------------------------------------- */
 

@@ -15,7 +15,7 @@
 #include "core/array.h"
 #include "core/copy.h"
 #include "replay/wire/tensor.h"
-#include "replay/wire/bytes.h"
+#include "replay/wire/parts.h"
 
 /* ---- splitting ------------------------------------------------------------------------------- */
 

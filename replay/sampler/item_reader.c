@@ -18,7 +18,7 @@
 #include "replay/wire/cut.h"
 #include "replay/wire/tensor.h"
 #include "replay/wire/wire.h"
-#include "replay/wire/bytes.h"
+#include "core/protobuf.h"
 
 struct trp_item_reader {
     struct buffer *messages; /* the last is being read; chunks of the open item lie in any */

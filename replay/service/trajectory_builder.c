@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "core/array.h"
-#include "replay/wire/bytes.h"
+#include "core/protobuf.h"
 
 enum {
     VARINT32_BYTES_MAX = 5,

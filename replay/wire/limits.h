@@ -9,7 +9,6 @@ enum {
      * chunks, 2^22 columns x 12 and slices x 24 bytes are at most 300 MB, whatever the message. */
     MESSAGE_ITEMS_MAX = 1 << 20,
     MESSAGE_SLICES_MAX = 1 << 22,
-    WIRE_DEPTH_MAX = 64, /* nested groups in fields we do not know */
     /* wire.c, service/keep_set.c: headers of tensors that are recognised: dtype and eight
      * dimensions of up to three bytes. */
     WIRE_MEMO_BYTES_MAX = 64,

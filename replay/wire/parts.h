@@ -5,8 +5,16 @@
 #define TRP_REPLAY_WIRE_PARTS_H
 
 #include "core/array.h"
+#include "core/protobuf.h"
 #include "wire.h"
-#include "bytes.h"
+
+/* Extensions of ours that Reverb's peers skip. */
+enum {
+    POLICY_VERSION_FIELD = 1000, /* uint64 PrioritizedItem.policy_version */
+    SHM_REFERENCE_FIELD = 1001,  /* repeated InsertStreamRequest.shm_references: shm_reference.c */
+    SHM_HELLO_FIELD = 1002,      /* bytes InsertStreamRequest.hello: shared_wire.h */
+    SHM_SEGMENT_FIELD = 1001,    /* bytes InsertStreamResponse.segment: shared_wire.h */
+};
 
 static inline trp_status reader_status(const struct reader *reader)
 {

@@ -10,7 +10,7 @@
 #include <snappy-c.h>
 #include <string.h>
 
-#include "bytes.h"
+#include "core/protobuf.h"
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 

@@ -14,7 +14,7 @@
 #include "limits.h"
 #include "replay/wire/tensor.h"
 #include "replay/wire/wire.h"
-#include "replay/wire/bytes.h"
+#include "core/protobuf.h"
 
 /* Memory that the message being built points to; freed when it was sent. */
 struct block {

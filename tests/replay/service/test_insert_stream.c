@@ -1,7 +1,7 @@
 /* InsertStream, message by message: what Reverb's server does, where it is right. */
 #include <math.h>
 
-#include "replay/wire/bytes.h"
+#include "core/protobuf.h"
 #include "tests/replay/replay_fixture.h"
 
 #include <malloc.h>

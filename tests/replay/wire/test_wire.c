@@ -13,7 +13,7 @@
 #include "tests/replay/hex.h"
 #include "replay/wire/cut.h"
 #include "replay/wire/tensor.h"
-#include "replay/wire/bytes.h"
+#include "replay/wire/parts.h"
 #include "wire_dump.h"
 
 static trp_status insert_request_decode(trp_bytes bytes, struct wire_insert_request *request)

@@ -1,9 +1,10 @@
-/* Protobuf's bytes: a reader of fields and a writer that goes backwards.
+/* Protobuf's bytes: a reader of fields and a writer that goes backwards. Nothing is read outside of
+ * the reader's bytes, whatever they say.
  *
  * The writer starts at the end: a length is known once what it counts has been put. The right size
  * of the buffer is found by putting everything twice, the first time only to count. */
-#ifndef TRP_REPLAY_WIRE_BYTES_H
-#define TRP_REPLAY_WIRE_BYTES_H
+#ifndef TRP_CORE_PROTOBUF_H
+#define TRP_CORE_PROTOBUF_H
 
 #include <assert.h>
 #include <stdbool.h>
@@ -12,20 +13,12 @@
 #include <string.h>
 
 #include <troupe/bytes.h>
-#include "limits.h"
+#include "core/limits.h"
 
 enum wire_type { VARINT = 0, FIXED64 = 1, LEN = 2, GROUP = 3, GROUP_END = 4, FIXED32 = 5 };
 
 /* A constant for switch labels. */
 #define TAG(number, type) ((uint32_t)((number) << 3 | (type)))
-
-/* Extensions of ours that Reverb's peers skip. */
-enum {
-    POLICY_VERSION_FIELD = 1000, /* uint64 PrioritizedItem.policy_version */
-    SHM_REFERENCE_FIELD = 1001,  /* repeated InsertStreamRequest.shm_references: shm_reference.c */
-    SHM_HELLO_FIELD = 1002,      /* bytes InsertStreamRequest.hello: shared_wire.h */
-    SHM_SEGMENT_FIELD = 1001,    /* bytes InsertStreamResponse.segment: shared_wire.h */
-};
 
 struct reader {
     const uint8_t *at, *end;
@@ -157,7 +150,7 @@ static __attribute__((noinline, unused)) bool skip_group(struct reader *reader)
         struct field field;
         if (reader->at == reader->end || !read_tag(reader, &field.tag))
             break;
-        if ((field.tag & 7) == GROUP && depth++ < WIRE_DEPTH_MAX)
+        if ((field.tag & 7) == GROUP && depth++ < MESSAGE_DEPTH_MAX)
             continue;
         if ((field.tag & 7) == GROUP_END && --depth == 0)
             return true;

@@ -160,13 +160,14 @@ static inline __attribute__((always_inline)) void put_item_head(struct writer *w
     put_varint_field(writer, 1, item->key);
 }
 
-/* All of it, as field `number`. */
+/* All of it, as field `number`; `lists`: NULL: its columns are not looked at, and the writer need
+ * not be in memory. */
 static inline __attribute__((always_inline)) void put_item(struct writer *writer, uint32_t number,
                                                            const struct wire_lists *lists,
                                                            const struct wire_item *item)
 {
     size_t end = writer_mark(writer);
-    if (item->column_count > 0)
+    if (lists)
         put_columns(writer, lists, item);
     put_bytes(writer, item->trajectory);
     put_len_header(writer, 8, end);

@@ -77,8 +77,9 @@ static trp_status input_shape(const struct layer_step *step)
         return refuse(step, "the input has %llu columns; at most %d are possible",
                       (unsigned long long)columns, NET_INPUT_MAX);
     trp_dtype dtype = layer->dtype ? layer->dtype : TRP_FLOAT32;
-    if (dtype != TRP_FLOAT32 && dtype != TRP_UINT8)
-        return refuse(step, "the input is %s; it must be float32 or uint8", trp_dtype_name(dtype));
+    if (dtype != TRP_FLOAT32 && dtype != TRP_UINT8 && dtype != TRP_INT32)
+        return refuse(step, "the input is %s; it must be float32, uint8 or int32",
+                      trp_dtype_name(dtype));
     *step->to = (struct value){.rank = rank, .columns = (uint32_t)columns, .dtype = dtype};
     memcpy(step->to->shape, layer->shape, sizeof layer->shape);
     return TRP_OK;
@@ -142,6 +143,87 @@ static trp_status dueling_shape(const struct layer_step *step)
     return TRP_OK;
 }
 
+struct window graph_window(const trp_layer *layer, const struct value *from)
+{
+    uint32_t stride = layer->stride > 0 ? layer->stride : 1;
+    return (struct window){
+        .height = from->shape[0],
+        .width = from->shape[1],
+        .channels = from->shape[2],
+        .kernel_height = layer->kernel,
+        .kernel_width = layer->kernel,
+        .stride_height = stride,
+        .stride_width = stride,
+        .pad_height = layer->padding,
+        .pad_width = layer->padding,
+        .filters = layer->kind == TRP_CONV2D ? layer->size : from->shape[2],
+    };
+}
+
+struct cell_shape graph_cell(const trp_layer *layer, const struct value *from)
+{
+    return (struct cell_shape){.kind = layer->kind == TRP_LSTM ? CELL_LSTM : CELL_GRU,
+                               .inputs = from->columns,
+                               .hidden = layer->size};
+}
+
+static trp_status window_shape(const struct layer_step *step)
+{
+    const trp_layer *layer = step->layer;
+    const struct value *from = step->from[0];
+    if (from->rank != 3)
+        return refuse(step, "reads %u columns, not an image", from->columns);
+    if (layer->kernel == 0 || layer->kernel > NET_KERNEL_MAX)
+        return refuse(step, "kernel is %u; it must be 1 to %d", layer->kernel, NET_KERNEL_MAX);
+    if (layer->padding >= layer->kernel)
+        return refuse(step, "padding is %u; it must be less than the kernel", layer->padding);
+    struct window window = graph_window(layer, from);
+    uint32_t least = from->shape[0] < from->shape[1] ? from->shape[0] : from->shape[1];
+    if (layer->kernel > least + 2 * layer->padding)
+        return refuse(step, "kernel is %u, more than the image of %u x %u", layer->kernel,
+                      from->shape[0], from->shape[1]);
+    if (layer->stride > NET_WIDTH_MAX)
+        return refuse(step, "stride is %u; at most %d is possible", layer->stride, NET_WIDTH_MAX);
+    if (layer->kind == TRP_MAX_POOL && layer->kernel * layer->kernel > POOL_WINDOW_MAX)
+        return refuse(step, "a pool of %u x %u; at most %d positions are possible", layer->kernel,
+                      layer->kernel, POOL_WINDOW_MAX);
+    TRP_TRY(width_check(step, "size", window.filters));
+    uint64_t pixels = (uint64_t)window_out_height(&window) * window_out_width(&window);
+    if (pixels * window.filters > NET_INPUT_MAX)
+        return refuse(step, "the result has %llu columns; at most %d are possible",
+                      (unsigned long long)(pixels * window.filters), NET_INPUT_MAX);
+    *step->to = (struct value){
+        .shape = {window_out_height(&window), window_out_width(&window), window.filters},
+        .rank = 3,
+        .columns = (uint32_t)(pixels * window.filters),
+        .dtype = TRP_FLOAT32};
+    return TRP_OK;
+}
+
+static trp_status norm_shape(const struct layer_step *step)
+{
+    *step->to = *step->from[0];
+    step->to->dtype = TRP_FLOAT32;
+    return TRP_OK;
+}
+
+static trp_status embedding_shape(const struct layer_step *step)
+{
+    const trp_layer *layer = step->layer;
+    TRP_TRY(width_check(step, "size", layer->size));
+    if (layer->vocabulary == 0 || layer->vocabulary > NET_INPUT_MAX)
+        return refuse(step, "vocabulary is %u; it must be 1 to %d", layer->vocabulary,
+                      NET_INPUT_MAX);
+    if (step->from[0]->dtype != TRP_INT32)
+        return refuse(step, "an embedding reads an input of int32");
+    uint64_t columns = (uint64_t)step->from[0]->columns * layer->size;
+    if (columns > NET_INPUT_MAX)
+        return refuse(step, "the result has %llu columns; at most %d are possible",
+                      (unsigned long long)columns, NET_INPUT_MAX);
+    *step->to = columns_value((uint32_t)columns);
+    return TRP_OK;
+}
+
 /* ---- tensors, kind by kind ----------------------------------------------------------------- */
 
 static void tensor_name(trp_net_tensor *tensor, const struct layer_step *step, const char *what)
@@ -191,6 +273,54 @@ static size_t linear_tensors(const struct layer_step *step, trp_net_tensor *tens
     return 2;
 }
 
+static size_t conv_tensors(const struct layer_step *step, trp_net_tensor *tensors)
+{
+    size_t kernel = step->layer->kernel, filters = step->layer->size;
+    size_t channels = step->from[0]->shape[2];
+    tensors[0] = (trp_net_tensor){.rank = 4,
+                                  .shape = {filters, channels, kernel, kernel},
+                                  .count = filters * channels * kernel * kernel};
+    tensor_name(&tensors[0], step, "weight");
+    tensor_axis(&tensors[0], filters, 1);
+    tensor_axis(&tensors[0], channels, filters);
+    tensor_axis(&tensors[0], kernel, kernel * channels * filters);
+    tensor_axis(&tensors[0], kernel, channels * filters);
+    tensors[1] = vector_tensor(step, "bias", step->layer->size);
+    return 2;
+}
+
+static size_t norm_tensors(const struct layer_step *step, trp_net_tensor *tensors)
+{
+    tensors[0] = vector_tensor(step, "weight", step->from[0]->columns);
+    tensors[1] = vector_tensor(step, "bias", step->from[0]->columns);
+    return 2;
+}
+
+static size_t embedding_tensors(const struct layer_step *step, trp_net_tensor *tensors)
+{
+    size_t rows = step->layer->vocabulary, columns = step->layer->size;
+    tensors[0] = (trp_net_tensor){.rank = 2, .shape = {rows, columns}, .count = rows * columns};
+    tensor_name(&tensors[0], step, "weight");
+    tensor_axis(&tensors[0], rows, columns);
+    tensor_axis(&tensors[0], columns, 1);
+    return 1;
+}
+
+static size_t cell_tensors(const struct layer_step *step, trp_net_tensor *tensors)
+{
+    struct cell_shape cell = graph_cell(step->layer, step->from[0]);
+    uint32_t gates = cell_gates(cell.kind) * cell.hidden;
+    tensors[0] = matrix_tensor(step, "weight_ih_l0", gates);
+    tensors[1] = (trp_net_tensor){
+        .rank = 2, .shape = {gates, cell.hidden}, .count = (size_t)gates * cell.hidden};
+    tensor_name(&tensors[1], step, "weight_hh_l0");
+    tensor_axis(&tensors[1], gates, 1);
+    tensor_axis(&tensors[1], cell.hidden, gates);
+    tensors[2] = vector_tensor(step, "bias_ih_l0", gates);
+    tensors[3] = vector_tensor(step, "bias_hh_l0", gates);
+    return 4;
+}
+
 static const struct layer_class classes[] = {
     [TRP_INPUT] = {"input", 0, 0, false, input_shape, NULL},
     [TRP_LINEAR] = {"linear", 1, 1, true, linear_shape, linear_tensors},
@@ -199,6 +329,13 @@ static const struct layer_class classes[] = {
     [TRP_SLICE] = {"slice", 1, 1, false, slice_shape, NULL},
     [TRP_ADD] = {"add", 2, 2, false, add_shape, NULL},
     [TRP_DUELING] = {"dueling", 1, 1, false, dueling_shape, NULL},
+    [TRP_CONV2D] = {"conv2d", 1, 1, true, window_shape, conv_tensors},
+    [TRP_MAX_POOL] = {"max pool", 1, 1, false, window_shape, NULL},
+    [TRP_MEAN_POOL] = {"mean pool", 1, 1, false, window_shape, NULL},
+    [TRP_LAYER_NORM] = {"layer norm", 1, 1, false, norm_shape, norm_tensors},
+    [TRP_EMBEDDING] = {"embedding", 1, 1, false, embedding_shape, embedding_tensors},
+    [TRP_LSTM] = {"lstm", 1, 1, false, linear_shape, cell_tensors},
+    [TRP_GRU] = {"gru", 1, 1, false, linear_shape, cell_tensors},
 };
 enum { CLASSES = sizeof classes / sizeof classes[0] };
 
@@ -251,6 +388,8 @@ static trp_status from_check(struct layer_step *step, const struct graph *graph)
         if (layer->from[i] >= step->index)
             return refuse(step, "reads layer %u, which does not come before it", layer->from[i]);
         step->from[i] = &graph->values[layer->from[i]];
+        if (step->from[i]->dtype == TRP_INT32 && layer->kind != TRP_EMBEDDING)
+            return refuse(step, "reads tokens; only an embedding does");
     }
     return TRP_OK;
 }
@@ -271,6 +410,11 @@ static trp_status layer_build(struct graph *graph, const trp_net_spec *spec, uin
     TRP_TRY(options_check(&step));
     TRP_TRY(from_check(&step, graph));
     TRP_TRY(classes[step.layer->kind].shape(&step));
+    graph->state[index] = graph->state_width;
+    if (is_cell(step.layer)) {
+        struct cell_shape cell = graph_cell(step.layer, step.from[0]);
+        graph->state_width += cell_state(&cell);
+    }
     trp_net_tensor tensors[LAYER_TENSORS_MAX];
     size_t count = graph_tensors(spec, graph, index, tensors);
     for (size_t i = 0; i < count; i++) {
@@ -380,18 +524,38 @@ static bool is_trained(const trp_net_spec *spec, uint32_t index)
     return trained[index];
 }
 
+/* Multiplications of one row. */
+static double layer_products(const trp_layer *layer, const struct value *from)
+{
+    if (layer->kind == TRP_LINEAR)
+        return (double)from->columns * layer->size;
+    if (layer->kind == TRP_CONV2D) {
+        struct window w = graph_window(layer, from);
+        return (double)window_patch(&w) * window_out_height(&w) * window_out_width(&w) * w.filters;
+    }
+    if (!is_cell(layer))
+        return 0;
+    struct cell_shape cell = graph_cell(layer, from);
+    return ((double)cell.inputs + cell.hidden) * cell_gates(cell.kind) * cell.hidden;
+}
+
 double trp_net_step_flops(const trp_net_spec *spec, uint32_t rows)
 {
     struct graph graph = graph_of(spec);
     double flops = 0;
     for (uint32_t i = 0; i < spec->layer_count; i++) {
         const trp_layer *layer = &spec->layers[i];
-        if (layer->kind != TRP_LINEAR)
+        if (layer->kind == TRP_INPUT)
             continue;
         double products = is_trained(spec, layer->from[0]) ? 3 : 2; /* inputs have no gradient */
-        flops += products * 2 * rows * graph.values[layer->from[0]].columns * layer->size;
+        flops += products * 2 * rows * layer_products(layer, &graph.values[layer->from[0]]);
     }
     return flops;
+}
+
+uint32_t trp_net_state_width(const trp_net_spec *spec)
+{
+    return graph_of(spec).state_width;
 }
 
 size_t trp_net_tensors(const trp_net_spec *spec, trp_net_tensor tensors[TRP_NET_TENSORS_MAX])

@@ -24,8 +24,14 @@ struct value {
 struct graph {
     struct value values[TRP_NET_LAYERS_MAX];
     size_t params[TRP_NET_LAYERS_MAX][LAYER_TENSORS_MAX]; /* offsets of a layer's tensors */
+    uint32_t state[TRP_NET_LAYERS_MAX]; /* columns of state before those of the layer */
+    uint32_t state_width;
     size_t param_count;
 };
+
+/* Of a layer with a window, or a recurrent one. */
+struct window graph_window(const trp_layer *layer, const struct value *from);
+struct cell_shape graph_cell(const trp_layer *layer, const struct value *from);
 
 /* INVALID_ARGUMENT names the layer and what is wrong with it. */
 TRP_MUST_USE trp_status graph_build(struct graph *graph, const trp_net_spec *spec);
@@ -42,6 +48,11 @@ static inline uint32_t layer_from_count(const trp_layer *layer)
     if (layer->kind == TRP_INPUT)
         return 0;
     return layer->from_count > 0 ? layer->from_count : 1;
+}
+
+static inline bool is_cell(const trp_layer *layer)
+{
+    return layer->kind == TRP_LSTM || layer->kind == TRP_GRU;
 }
 
 static inline size_t round_up(size_t value, size_t step)

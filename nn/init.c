@@ -88,6 +88,24 @@ static void tensor_init(const trp_layer *layer, const trp_net_tensor *tensor, si
     }
 }
 
+static void layer_init(const trp_layer *layer, const trp_net_tensor *tensors, size_t index,
+                       trp_rng *rng, float *values)
+{
+    const trp_net_tensor *tensor = &tensors[index];
+    const trp_net_tensor *weights = tensor->rank > 1 ? tensor : &tensors[0];
+    size_t inputs = weights->count / weights->shape[0];
+    if (layer->kind == TRP_LAYER_NORM) {
+        for (size_t i = 0; i < tensor->count; i++)
+            values[i] = index == 0;
+    } else if (layer->kind == TRP_EMBEDDING && layer->init == TRP_INIT_DEFAULT) {
+        for (size_t i = 0; i < tensor->count; i++)
+            values[i] = (float)trp_rng_normal(rng);
+    } else {
+        bool cell = is_cell(layer) && layer->init == TRP_INIT_DEFAULT;
+        tensor_init(layer, tensor, cell ? layer->size : inputs, rng, values);
+    }
+}
+
 void trp_net_init(const trp_net_spec *spec, trp_rng *rng, float *params)
 {
     struct graph graph = graph_of(spec);
@@ -95,8 +113,7 @@ void trp_net_init(const trp_net_spec *spec, trp_rng *rng, float *params)
     for (uint32_t i = 0; i < spec->layer_count; i++) {
         trp_net_tensor tensors[LAYER_TENSORS_MAX];
         size_t count = graph_tensors(spec, &graph, i, tensors);
-        size_t inputs = count > 0 ? tensors[0].count / tensors[0].shape[0] : 0;
         for (size_t j = 0; j < count; j++)
-            tensor_init(&spec->layers[i], &tensors[j], inputs, rng, params + tensors[j].offset);
+            layer_init(&spec->layers[i], tensors, j, rng, params + tensors[j].offset);
     }
 }

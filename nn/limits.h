@@ -9,6 +9,7 @@ enum {
      * batch of 2^32 rows stay below 2^63. 2^28 parameters are 4 GB with gradient and Adam. */
     NET_WIDTH_MAX = 1 << 16,
     NET_INPUT_MAX = 1 << 20, /* graph.c: of an image, or of what is put together */
+    NET_KERNEL_MAX = 255,    /* graph.c: a filter has less than 2^32 weights */
     NET_PARAMS_MAX = 1 << 28,
     NET_THREADS_MAX = 256,
     /* team.c: x 140 cycles of a pause = 84 us at 2.5 GHz: Adam on the 71 000 parameters of the

@@ -36,6 +36,16 @@ static uint32_t add_dueling(trp_net_spec *spec, uint32_t from, uint32_t half, ui
     return trp_net_add(spec, (trp_layer){.kind = TRP_DUELING, .from = {streams}});
 }
 
+static uint32_t add_core(trp_net_spec *spec, uint32_t from, trp_core core, uint32_t size)
+{
+    if (core == TRP_NO_CORE)
+        return from;
+    return trp_net_add(spec, (trp_layer){.kind = core == TRP_CORE_LSTM ? TRP_LSTM : TRP_GRU,
+                                         .name = "core",
+                                         .from = {from},
+                                         .size = size > 0 ? size : 256});
+}
+
 trp_net_spec trp_mlp(const trp_mlp_options *options)
 {
     trp_net_spec spec;
@@ -49,14 +59,100 @@ trp_net_spec trp_mlp(const trp_mlp_options *options)
     for (uint32_t i = 0; i < levels; i++) {
         char name[TRP_LAYER_NAME_BYTES];
         snprintf(name, sizeof name, "body.%u", i);
-        uint32_t streams = options->dueling && i + 1 == levels ? 2 : 1;
+        uint32_t streams = options->dueling && !options->core && i + 1 == levels ? 2 : 1;
         last = trp_net_add(&spec, linear(last, streams * options->hidden[i], activation, name));
     }
+    last = add_core(&spec, last, options->core, options->core_size);
+    bool halves = levels > 0 && !options->core;
     if (options->dueling)
-        last = add_dueling(&spec, last, levels > 0 ? options->hidden[levels - 1] : 0,
-                           options->outputs);
+        last = add_dueling(&spec, last, halves ? options->hidden[levels - 1] : 0, options->outputs);
     else
         last = trp_net_add(&spec, linear(last, options->outputs, TRP_NO_ACTIVATION, "head"));
     trp_net_output(&spec, last);
+    return spec;
+}
+
+static trp_layer conv(uint32_t from, uint32_t filters, uint32_t kernel, uint32_t stride,
+                      uint32_t padding)
+{
+    return (trp_layer){.kind = TRP_CONV2D,
+                       .from = {from},
+                       .size = filters,
+                       .kernel = kernel,
+                       .stride = stride,
+                       .padding = padding};
+}
+
+static uint32_t add_image(trp_net_spec *spec, const trp_cnn_options *options)
+{
+    return trp_net_add(spec,
+                       (trp_layer){.kind = TRP_INPUT,
+                                   .name = "observation",
+                                   .dtype = TRP_UINT8,
+                                   .shape = {options->height, options->width, options->channels}});
+}
+
+static void add_heads(trp_net_spec *spec, uint32_t from, const trp_cnn_options *options)
+{
+    from = add_core(spec, from, options->core, options->core_size);
+    trp_net_output(spec,
+                   trp_net_add(spec, linear(from, options->outputs, TRP_NO_ACTIVATION, "head")));
+    if (options->value)
+        trp_net_output(spec, trp_net_add(spec, linear(from, 1, TRP_NO_ACTIVATION, "value")));
+}
+
+trp_net_spec trp_nature_cnn(const trp_cnn_options *options)
+{
+    static const uint32_t windows[3][3] = {{32, 8, 4}, {64, 4, 2}, {64, 3, 1}};
+    trp_net_spec spec;
+    memset(&spec, 0, sizeof spec);
+    uint32_t last = add_image(&spec, options);
+    for (uint32_t i = 0; i < 3; i++) {
+        trp_layer layer = conv(last, windows[i][0], windows[i][1], windows[i][2], 0);
+        layer.activation = TRP_RELU;
+        snprintf(layer.name, sizeof layer.name, "body.%u", i);
+        last = trp_net_add(&spec, layer);
+    }
+    last = trp_net_add(&spec, linear(last, 512, TRP_RELU, "body.3"));
+    add_heads(&spec, last, options);
+    return spec;
+}
+
+/* x + conv(relu(conv(relu(x)))) */
+static uint32_t add_residual(trp_net_spec *spec, uint32_t x, uint32_t filters, uint32_t section,
+                             uint32_t block)
+{
+    uint32_t last =
+        trp_net_add(spec, (trp_layer){.kind = TRP_ACTIVATION, .from = {x}, .activation = TRP_RELU});
+    for (uint32_t i = 0; i < 2; i++) {
+        trp_layer layer = conv(last, filters, 3, 1, 1);
+        layer.activation = i == 0 ? TRP_RELU : TRP_NO_ACTIVATION;
+        snprintf(layer.name, sizeof layer.name, "section.%u.%u.%u", section, block, i);
+        last = trp_net_add(spec, layer);
+    }
+    return trp_net_add(spec, (trp_layer){.kind = TRP_ADD, .from = {x, last}, .from_count = 2});
+}
+
+trp_net_spec trp_impala_resnet(const trp_cnn_options *options)
+{
+    static const uint32_t filters[3] = {16, 32, 32};
+    trp_net_spec spec;
+    memset(&spec, 0, sizeof spec);
+    uint32_t last = add_image(&spec, options);
+    for (uint32_t i = 0; i < 3; i++) {
+        trp_layer layer = conv(last, filters[i], 3, 1, 1);
+        snprintf(layer.name, sizeof layer.name, "section.%u", i);
+        last = trp_net_add(&spec, layer);
+        last = trp_net_add(
+            &spec,
+            (trp_layer){
+                .kind = TRP_MAX_POOL, .from = {last}, .kernel = 3, .stride = 2, .padding = 1});
+        for (uint32_t block = 0; block < 2; block++)
+            last = add_residual(&spec, last, filters[i], i, block);
+    }
+    last = trp_net_add(&spec,
+                       (trp_layer){.kind = TRP_ACTIVATION, .from = {last}, .activation = TRP_RELU});
+    last = trp_net_add(&spec, linear(last, 256, TRP_RELU, "body"));
+    add_heads(&spec, last, options);
     return spec;
 }

@@ -127,6 +127,10 @@ trp_status net_create(trp_net **out, const trp_net_options *options, const struc
     net->parts = xcalloc(net->threads, sizeof *net->parts);
     net->q_sums = xcalloc(net->threads, sizeof *net->q_sums);
     trp_status status = program_build(&net->program, options->spec, options->forward_only);
+    if (status == TRP_OK && net->threads > 1 && net->program.graph.state_width > 0)
+        status = trp_fail(TRP_INVALID_ARGUMENT,
+                          "network plan wants %u threads; with recurrent layers there is one",
+                          net->threads);
     if (status == TRP_OK)
         status = net_plan(net, options->forward_only);
     if (status != TRP_OK) {
@@ -317,6 +321,11 @@ static void pass_begin(struct pass *pass, const trp_net *net, const float *param
 {
     assert(net->backend->element_bytes == sizeof(float));
     pass->params = params;
+    pass->steps = rows->steps > 0 ? rows->steps : 1;
+    pass->resets = rows->resets;
+    pass->state = rows->state;
+    pass->end_state = rows->end_state;
+    assert(pass->steps == 1 || rows->rows % pass->steps == 0);
     for (uint32_t i = 0; i < net->program.input_count; i++) /* only read */
         pass->external[external_index(PLACE_INPUT, i)] = (void *)(uintptr_t)rows->inputs[i];
     for (uint32_t i = 0; i < net->program.spec.output_count; i++)
@@ -336,6 +345,8 @@ void trp_net_backward(trp_net *net, const float *params, const trp_net_rows *row
     struct pass pass = {.grads = grads->params};
     pass_begin(&pass, net, params, rows);
     assert(rows->rows == net->rows);
+    pass.end_state_grad = grads->end_state;
+    pass.state_grad = grads->state;
     pass.ready = grads->params ? grads->ready : NULL;
     pass.context = grads->context;
     for (uint32_t i = 0; i < net->program.spec.output_count; i++) {

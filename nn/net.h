@@ -18,7 +18,7 @@ struct bound {
 };
 
 struct bound_op {
-    struct bound a, b, to;
+    struct bound a, b, to, kept;
 };
 
 /* What one thread of a plan has for itself. */
@@ -70,6 +70,10 @@ struct pass {
     void *grads;              /* NULL: not wanted */
     bool wants_inputs;        /* gradients of any */
     void *external[EXTERNAL]; /* NULL: there is none */
+    uint32_t steps;           /* of recurrent layers; rows are [steps][rows / steps] */
+    const uint8_t *resets;
+    const void *state, *end_state_grad; /* NULL: zeros */
+    void *end_state, *state_grad;       /* NULL: not wanted */
     trp_grads_ready ready;
     void *context;
 };

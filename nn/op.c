@@ -102,20 +102,26 @@ static void run_linear(const struct op_call *run)
     });
 }
 
+/* Where dx goes; NULL: nobody wants it. */
+static void *dx_at(const struct op_call *run)
+{
+    bool skip = run->op->inputs_only && !run->pass->wants_inputs;
+    return skip ? NULL : at(run, &run->bound->to);
+}
+
 static void run_linear_back(const struct op_call *run)
 {
     const struct op *op = run->op;
-    bool skip_dx = op->to.buffer == NO_BUFFER || (op->inputs_only && !run->pass->wants_inputs);
     struct backward_job job = {
         .x = at(run, &run->bound->a),
         .w = param_at(run, 0),
         .dy = at(run, &run->bound->b),
         .dw = param_grad_at(run, 0),
         .dbias = param_grad_at(run, 1),
-        .dx = skip_dx ? NULL : at(run, &run->bound->to),
+        .dx = dx_at(run),
         .x_stride = run->bound->a.stride,
         .dy_stride = run->bound->b.stride,
-        .dx_stride = skip_dx ? 0 : run->bound->to.stride,
+        .dx_stride = run->bound->to.stride,
         .rows = row_count(run),
         .inputs = op->a.width,
         .outputs = op->b.width,
@@ -167,6 +173,213 @@ static void run_dueling(const struct op_call *run)
     });
 }
 
+static const struct value *from_of(const trp_net *net, const struct op *op)
+{
+    return &net->program.graph.values[op->layer->from[0]];
+}
+
+static struct window window_of(const trp_net *net, const struct op *op)
+{
+    return graph_window(op->layer, from_of(net, op));
+}
+
+static bool reads_bytes(const struct op_call *run)
+{
+    return run->net->program.buffers[run->op->a.buffer].element_bytes == 1;
+}
+
+static void run_conv(const struct op_call *run)
+{
+    run->net->kernels->conv->forward(&(struct conv_forward_job){
+        .window = window_of(run->net, run->op),
+        .x = at(run, &run->bound->a),
+        .bytes = reads_bytes(run),
+        .w = param_at(run, 0),
+        .bias = param_at(run, 1),
+        .y = at(run, &run->bound->to),
+        .x_stride = run->bound->a.stride,
+        .y_stride = run->bound->to.stride,
+        .rows = row_count(run),
+        .activation = run->op->activation,
+        .scratch = run->net->parts[run->part].scratch,
+    });
+}
+
+static void run_conv_back(const struct op_call *run)
+{
+    run->net->kernels->conv->backward(&(struct conv_backward_job){
+        .window = window_of(run->net, run->op),
+        .x = at(run, &run->bound->a),
+        .bytes = reads_bytes(run),
+        .w = param_at(run, 0),
+        .dy = at(run, &run->bound->b),
+        .dw = param_grad_at(run, 0),
+        .dbias = param_grad_at(run, 1),
+        .dx = dx_at(run),
+        .x_stride = run->bound->a.stride,
+        .dy_stride = run->bound->b.stride,
+        .dx_stride = run->bound->to.stride,
+        .rows = row_count(run),
+        .gate = run->op->gate,
+        .overwrite = run->part > 0,
+        .accumulate_dx = run->op->accumulate,
+        .scratch = run->net->parts[run->part].scratch,
+    });
+}
+
+static void run_pool(const struct op_call *run)
+{
+    bool back = run->op->kind == OP_POOL_BACK;
+    const struct bound *in = back ? &run->bound->b : &run->bound->a;
+    struct pool_job job = {
+        .window = window_of(run->net, run->op),
+        .kind = run->op->layer->kind == TRP_MAX_POOL ? POOL_MAX : POOL_MEAN,
+        .in = at(run, in),
+        .out = at(run, &run->bound->to),
+        .index = at(run, &run->bound->kept),
+        .in_stride = in->stride,
+        .out_stride = run->bound->to.stride,
+        .rows = row_count(run),
+        .accumulate = run->op->accumulate,
+    };
+    if (back)
+        run->net->kernels->conv->pool_backward(&job);
+    else
+        run->net->kernels->conv->pool_forward(&job);
+}
+
+static void run_norm(const struct op_call *run)
+{
+    run->net->kernels->layer->norm_forward(&(struct norm_forward_job){
+        .x = at(run, &run->bound->a),
+        .gain = param_at(run, 0),
+        .bias = param_at(run, 1),
+        .y = at(run, &run->bound->to),
+        .kept = at(run, &run->bound->kept),
+        .x_stride = run->bound->a.stride,
+        .y_stride = run->bound->to.stride,
+        .rows = row_count(run),
+        .columns = run->op->to.width,
+        .epsilon = 1e-5,
+    });
+}
+
+static void run_norm_back(const struct op_call *run)
+{
+    run->net->kernels->layer->norm_backward(&(struct norm_backward_job){
+        .x = at(run, &run->bound->a),
+        .gain = param_at(run, 0),
+        .kept = at(run, &run->bound->kept),
+        .dy = at(run, &run->bound->b),
+        .dgain = param_grad_at(run, 0),
+        .dbias = param_grad_at(run, 1),
+        .dx = dx_at(run),
+        .x_stride = run->bound->a.stride,
+        .dy_stride = run->bound->b.stride,
+        .dx_stride = run->bound->to.stride,
+        .rows = row_count(run),
+        .columns = run->op->b.width,
+        .overwrite = run->part > 0,
+        .accumulate_dx = run->op->accumulate,
+    });
+}
+
+static void run_embedding(const struct op_call *run)
+{
+    bool back = run->op->kind == OP_EMBEDDING_BACK;
+    struct embedding_job job = {
+        .tokens = at(run, &run->bound->a),
+        .token_stride = run->bound->a.stride,
+        .rows = row_count(run),
+        .columns = run->op->a.width,
+        .vocabulary = run->op->layer->vocabulary,
+        .width = run->op->layer->size,
+        .table = param_at(run, 0),
+        .y = back ? NULL : at(run, &run->bound->to),
+        .dy = back ? at(run, &run->bound->b) : NULL,
+        .dtable = back ? param_grad_at(run, 0) : NULL,
+        .y_stride = back ? run->bound->b.stride : run->bound->to.stride,
+        .overwrite = run->part > 0,
+    };
+    if (!back)
+        run->net->kernels->layer->embedding_forward(&job);
+    else if (job.dtable)
+        run->net->kernels->layer->embedding_backward(&job);
+}
+
+/* This layer's columns of a state; NULL stays NULL. */
+static void *state_at(const struct op_call *run, const void *state)
+{
+    size_t column = run->net->program.graph.state[run->op->index];
+    size_t bytes = column * run->net->backend->element_bytes;
+    return state ? (char *)(uintptr_t)state + bytes : NULL;
+}
+
+static void run_cell(const struct op_call *run)
+{
+    uint32_t sequences = row_count(run) / run->pass->steps;
+    size_t state_row = run->net->program.graph.state_width;
+    run->net->kernels->cell->forward(&(struct cell_forward_job){
+        .shape = graph_cell(run->op->layer, from_of(run->net, run->op)),
+        .steps = run->pass->steps,
+        .rows = sequences,
+        .x = at(run, &run->bound->a),
+        .x_step = run->bound->a.stride * sequences,
+        .x_row = run->bound->a.stride,
+        .resets = run->pass->resets,
+        .reset_step = sequences,
+        .wx = param_at(run, 0),
+        .wh = param_at(run, 1),
+        .bx = param_at(run, 2),
+        .bh = param_at(run, 3),
+        .state = state_at(run, run->pass->state),
+        .state_row = state_row,
+        .y = at(run, &run->bound->to),
+        .y_step = run->bound->to.stride * sequences,
+        .y_row = run->bound->to.stride,
+        .end_state = state_at(run, run->pass->end_state),
+        .end_row = state_row,
+        .kept = at(run, &run->bound->kept),
+        .scratch = run->net->parts[run->part].scratch,
+    });
+}
+
+static void run_cell_back(const struct op_call *run)
+{
+    uint32_t sequences = row_count(run) / run->pass->steps;
+    size_t state_row = run->net->program.graph.state_width;
+    run->net->kernels->cell->backward(&(struct cell_backward_job){
+        .shape = graph_cell(run->op->layer, from_of(run->net, run->op)),
+        .steps = run->pass->steps,
+        .rows = sequences,
+        .x = at(run, &run->bound->a),
+        .x_step = run->bound->a.stride * sequences,
+        .x_row = run->bound->a.stride,
+        .resets = run->pass->resets,
+        .reset_step = sequences,
+        .wx = param_at(run, 0),
+        .wh = param_at(run, 1),
+        .dy = at(run, &run->bound->b),
+        .dy_step = run->bound->b.stride * sequences,
+        .dy_row = run->bound->b.stride,
+        .dend_state = state_at(run, run->pass->end_state_grad),
+        .dend_row = state_row,
+        .dwx = param_grad_at(run, 0),
+        .dwh = param_grad_at(run, 1),
+        .dbx = param_grad_at(run, 2),
+        .dbh = param_grad_at(run, 3),
+        .dx = dx_at(run),
+        .dx_step = run->bound->to.stride * sequences,
+        .dx_row = run->bound->to.stride,
+        .dstate = state_at(run, run->pass->state_grad),
+        .dstate_row = state_row,
+        .overwrite = run->part > 0,
+        .accumulate_dx = run->op->accumulate,
+        .kept = at(run, &run->bound->kept),
+        .scratch = run->net->parts[run->part].scratch,
+    });
+}
+
 /* Gradients of inputs that nobody asked for: forward operations have a flag of false and a place.
  */
 static bool is_skipped(const struct op_call *run)
@@ -180,7 +393,7 @@ static struct bound bind_span(const trp_net *net, struct span span, char *arena)
     if (span.buffer == NO_BUFFER)
         return (struct bound){.external = BOUND_ARENA};
     const struct net_buffer *buffer = &net->program.buffers[span.buffer];
-    size_t element = buffer->bytes ? 1 : net->backend->element_bytes;
+    size_t element = buffer->element_bytes ? buffer->element_bytes : net->backend->element_bytes;
     struct bound bound = {.external = BOUND_ARENA,
                           .stride = buffer->stride,
                           .row_bytes = buffer->stride * element,
@@ -197,6 +410,7 @@ void op_bind(const trp_net *net, const struct op *op, char *arena, struct bound_
     bound->a = bind_span(net, op->a, arena);
     bound->b = bind_span(net, op->b, arena);
     bound->to = bind_span(net, op->to, arena);
+    bound->kept = bind_span(net, op->kept, arena);
 }
 
 void op_run(trp_net *net, uint32_t index, const struct pass *pass, struct rows rows, uint32_t part)
@@ -223,6 +437,33 @@ void op_run(trp_net *net, uint32_t index, const struct pass *pass, struct rows r
         if (!is_skipped(&run))
             run_dueling(&run);
         break;
+    case OP_CONV:
+        run_conv(&run);
+        break;
+    case OP_CONV_BACK:
+        run_conv_back(&run);
+        break;
+    case OP_POOL:
+    case OP_POOL_BACK:
+        if (!is_skipped(&run))
+            run_pool(&run);
+        break;
+    case OP_NORM:
+        run_norm(&run);
+        break;
+    case OP_NORM_BACK:
+        run_norm_back(&run);
+        break;
+    case OP_EMBEDDING:
+    case OP_EMBEDDING_BACK:
+        run_embedding(&run);
+        break;
+    case OP_CELL:
+        run_cell(&run);
+        break;
+    case OP_CELL_BACK:
+        run_cell_back(&run);
+        break;
     case OP_FILL:
         if (!is_skipped(&run))
             run_fill(&run);
@@ -239,5 +480,13 @@ size_t op_scratch(const trp_net *net, const struct op *op)
 {
     if (op->kind == OP_LINEAR)
         return net->backend->scratch(op->a.width, op->to.width);
+    if (op->kind == OP_CONV) {
+        struct window window = window_of(net, op);
+        return net->kernels->conv->scratch(&window);
+    }
+    if (op->kind == OP_CELL) {
+        struct cell_shape cell = graph_cell(op->layer, from_of(net, op));
+        return net->kernels->cell->scratch(&cell, net->batch);
+    }
     return 0;
 }

@@ -167,22 +167,34 @@ static struct span result_span(struct builder *b, uint32_t index, bool trained)
     return whole(b->program, buffer_add(b->program, buffer));
 }
 
+/* Then bytes stay bytes: the kernels read them. */
+static bool only_convolutions_read(const struct builder *b, uint32_t index)
+{
+    for (uint32_t i = index + 1; i < b->spec->layer_count; i++)
+        for (uint32_t j = 0; j < layer_from_count(layer_at(b, i)); j++)
+            if (layer_at(b, i)->from[j] == index && layer_at(b, i)->kind != TRP_CONV2D)
+                return false;
+    return layer_at(b, index)->scale == 0;
+}
+
 static void forward_input(struct builder *b, uint32_t index)
 {
     struct program *program = b->program;
     const trp_layer *layer = layer_at(b, index);
-    bool bytes = program->graph.values[index].dtype == TRP_UINT8;
+    trp_dtype dtype = program->graph.values[index].dtype;
+    bool floats = dtype == TRP_FLOAT32;
     struct net_buffer input = {.place = PLACE_INPUT,
                                .index = program->input_count++,
                                .width = columns_of(b, index),
-                               .bytes = bytes,
-                               .constant = bytes};
+                               .element_bytes = floats ? 0 : (uint32_t)trp_dtype_size(dtype),
+                               .constant = !floats};
     b->spans[index] = whole(program, buffer_add(program, input));
-    if (!bytes)
+    if (dtype != TRP_UINT8 || only_convolutions_read(b, index))
         return;
     struct op op = {.kind = OP_BYTES,
                     .a = b->spans[index],
                     .b = no_span,
+                    .kept = no_span,
                     .to = arena_span(program, input.width, false),
                     .scale = layer->scale > 0 ? layer->scale : 1.0F / 255};
     program->buffers[op.to.buffer].constant = true;
@@ -202,18 +214,23 @@ static void forward_concat(struct builder *b, uint32_t index)
         if (from.buffer == to.buffer && from.column == to.column)
             continue;
         b->program->buffers[all.buffer].trained |= b->program->buffers[from.buffer].trained;
-        op_add(b->program, (struct op){.kind = OP_COPY, .a = from, .b = no_span, .to = to});
+        op_add(b->program,
+               (struct op){.kind = OP_COPY, .a = from, .b = no_span, .kept = no_span, .to = to});
     }
     b->spans[index] = all;
 }
 
-static void forward_linear(struct builder *b, uint32_t index)
+/* A linear layer or a convolution. */
+static void forward_weights(struct builder *b, uint32_t index, enum op_kind kind)
 {
     const trp_layer *layer = layer_at(b, index);
     enum activation activation = (enum activation)layer->activation;
-    struct op op = {.kind = OP_LINEAR,
+    struct op op = {.kind = kind,
+                    .layer = layer,
+                    .index = index,
                     .a = b->spans[layer->from[0]],
                     .b = no_span,
+                    .kept = no_span,
                     .to = result_span(b, index, true),
                     .activation = activation,
                     .has_params = true};
@@ -224,14 +241,45 @@ static void forward_linear(struct builder *b, uint32_t index)
         return;
     }
     struct span result = op.to;
-    op.to = arena_span(b->program, layer->size, true);
+    op.to = arena_span(b->program, result.width, true);
     op.activation = ACTIVATION_NONE;
     op_add(b->program, op);
     op_add(b->program, (struct op){.kind = OP_ACTIVATION,
                                    .a = op.to,
                                    .b = no_span,
+                                   .kept = no_span,
                                    .to = result,
                                    .activation = activation});
+}
+
+/* Norms, embeddings and cells; elements per row that backward needs. */
+static void forward_keeping(struct builder *b, uint32_t index, enum op_kind kind, size_t kept)
+{
+    const trp_layer *layer = layer_at(b, index);
+    struct op op = {.kind = kind,
+                    .a = b->spans[layer->from[0]],
+                    .b = no_span,
+                    .to = result_span(b, index, kind != OP_POOL || reads_trained(b, index)),
+                    .kept = kept > 0 ? arena_span(b->program, (uint32_t)kept, true) : no_span,
+                    .layer = layer,
+                    .index = index,
+                    .has_params = kind != OP_POOL};
+    memcpy(op.params, b->program->graph.params[index], sizeof op.params);
+    b->spans[index] = op.to;
+    op_add(b->program, op);
+}
+
+static void forward_pool(struct builder *b, uint32_t index)
+{
+    bool max = layer_at(b, index)->kind == TRP_MAX_POOL && !b->forward_only;
+    forward_keeping(b, index, OP_POOL, max ? (columns_of(b, index) + 3) / 4 : 0); /* bytes */
+}
+
+static void forward_cell(struct builder *b, uint32_t index)
+{
+    const trp_layer *layer = layer_at(b, index);
+    struct cell_shape cell = graph_cell(layer, &b->program->graph.values[layer->from[0]]);
+    forward_keeping(b, index, OP_CELL, cell_kept(&cell));
 }
 
 /* Layers without parameters that compute. */
@@ -241,6 +289,7 @@ static void forward_plain(struct builder *b, uint32_t index, enum op_kind kind)
     struct op op = {.kind = kind,
                     .a = b->spans[layer->from[0]],
                     .b = layer_from_count(layer) > 1 ? b->spans[layer->from[1]] : no_span,
+                    .kept = no_span,
                     .to = result_span(b, index, reads_trained(b, index)),
                     .activation = (enum activation)layer->activation};
     b->spans[index] = op.to;
@@ -255,7 +304,24 @@ static void forward_layer(struct builder *b, uint32_t index)
         forward_input(b, index);
         break;
     case TRP_LINEAR:
-        forward_linear(b, index);
+        forward_weights(b, index, OP_LINEAR);
+        break;
+    case TRP_CONV2D:
+        forward_weights(b, index, OP_CONV);
+        break;
+    case TRP_MAX_POOL:
+    case TRP_MEAN_POOL:
+        forward_pool(b, index);
+        break;
+    case TRP_LAYER_NORM:
+        forward_keeping(b, index, OP_NORM, 2);
+        break;
+    case TRP_EMBEDDING:
+        forward_keeping(b, index, OP_EMBEDDING, 0);
+        break;
+    case TRP_LSTM:
+    case TRP_GRU:
+        forward_cell(b, index);
         break;
     case TRP_ACTIVATION:
         forward_plain(b, index, OP_ACTIVATION);
@@ -289,7 +355,7 @@ static void build_forward(struct builder *b)
             continue;
         struct net_buffer output = {
             .place = PLACE_OUTPUT, .index = i, .width = from.width, .trained = buffer->trained};
-        struct op copy = {.kind = OP_COPY, .a = from, .b = no_span};
+        struct op copy = {.kind = OP_COPY, .a = from, .b = no_span, .kept = no_span};
         copy.to = whole(b->program, buffer_add(b->program, output));
         op_add(b->program, copy);
     }
@@ -384,6 +450,7 @@ static void fill_gaps(struct builder *b, struct span of)
             op_add(b->program, (struct op){.kind = OP_FILL,
                                            .a = no_span,
                                            .b = no_span,
+                                           .kept = no_span,
                                            .to = grad_span(b, gap),
                                            .inputs_only = inputs_only(b, of)});
             cover(b, gap);
@@ -419,6 +486,11 @@ static void contribute(struct builder *b, struct op op, struct span x)
     op_add(b->program, op);
 }
 
+static bool has_weights(const struct op *op)
+{
+    return op->kind == OP_LINEAR || op->kind == OP_CONV;
+}
+
 /* Whether every reader of an operation's result multiplies its gradient by the slope of the
  * operation's activation: then nobody else has to. */
 static bool readers_gate(const struct builder *b, const struct op *made)
@@ -430,7 +502,7 @@ static bool readers_gate(const struct builder *b, const struct op *made)
             return false;
         if (!spans_meet(op->a, made->to))
             continue;
-        if (op->kind != OP_LINEAR || !inside(op->a, made->to))
+        if (!has_weights(op) || !inside(op->a, made->to))
             return false;
         for (uint32_t j = 0; j < i; j++)
             if (spans_meet(program->ops[j].a, op->a))
@@ -444,22 +516,23 @@ static enum activation gate_of(const struct builder *b, struct span x)
 {
     for (uint32_t i = 0; i < b->program->forward_count; i++) {
         const struct op *op = &b->program->ops[i];
-        if (op->kind == OP_LINEAR && inside(x, op->to) && readers_gate(b, op))
+        if (has_weights(op) && inside(x, op->to) && readers_gate(b, op))
             return op->activation;
     }
     return ACTIVATION_NONE;
 }
 
-static void backward_linear(struct builder *b, const struct op *forward, struct span dy)
+static void backward_layer(struct builder *b, const struct op *forward, struct span dy)
 {
     if (forward->activation != ACTIVATION_NONE && !readers_gate(b, forward))
         op_add(b->program, (struct op){.kind = OP_ACTIVATION_BACK,
                                        .a = forward->to,
                                        .b = dy,
                                        .to = dy,
+                                       .kept = no_span,
                                        .activation = forward->activation});
     struct op op = *forward;
-    op.kind = OP_LINEAR_BACK;
+    op.kind = forward->kind == OP_LINEAR ? OP_LINEAR_BACK : OP_CONV_BACK;
     op.b = dy;
     op.gate = gate_of(b, forward->a);
     contribute(b, op, forward->a);
@@ -475,7 +548,15 @@ static void backward_op(struct builder *b, const struct op *forward)
     op.b = dy;
     switch (forward->kind) {
     case OP_LINEAR:
-        backward_linear(b, forward, dy);
+    case OP_CONV:
+        backward_layer(b, forward, dy);
+        break;
+    case OP_POOL:
+    case OP_NORM:
+    case OP_EMBEDDING:
+    case OP_CELL:
+        op.kind = forward->kind + 1; /* the one that goes back is the next one */
+        contribute(b, op, forward->a);
         break;
     case OP_ACTIVATION:
         op.kind = OP_ACTIVATION_BACK;
@@ -489,7 +570,7 @@ static void backward_op(struct builder *b, const struct op *forward)
         break;
     case OP_COPY:
     case OP_ADD:
-        op = (struct op){.kind = OP_COPY, .a = dy, .b = no_span};
+        op = (struct op){.kind = OP_COPY, .a = dy, .b = no_span, .kept = no_span};
         contribute(b, op, forward->a);
         if (forward->kind == OP_ADD)
             contribute(b, op, forward->b);
@@ -561,6 +642,7 @@ static void lay_out_arena(struct program *program)
         live_at(program, program->ops[i].a, i);
         live_at(program, program->ops[i].b, i);
         live_at(program, program->ops[i].to, i);
+        live_at(program, program->ops[i].kept, i);
     }
     for (uint32_t i = 0; i < program->buffer_count; i++) {
         struct net_buffer *buffer = &program->buffers[i];

@@ -15,15 +15,15 @@ enum place { PLACE_ARENA, PLACE_INPUT, PLACE_OUTPUT, PLACE_INPUT_GRAD, PLACE_OUT
 
 struct net_buffer {
     enum place place;
-    uint32_t index;       /* of the caller's */
-    uint32_t width;       /* columns */
-    size_t stride;        /* elements from row to row */
-    bool bytes;           /* uint8_t; else the backend's elements */
-    bool constant;        /* no gradient is wanted or possible */
-    bool trained;         /* depends on parameters, so its gradient is always wanted */
-    uint32_t grad;        /* the buffer of its gradient; NO_BUFFER: none so far */
-    uint32_t first, last; /* operations between which it lives */
-    size_t offset;        /* arena: in elements per row of a part */
+    uint32_t index;         /* of the caller's */
+    uint32_t width;         /* columns */
+    size_t stride;          /* elements from row to row */
+    uint32_t element_bytes; /* of bytes and tokens; 0: the backend's */
+    bool constant;          /* no gradient is wanted or possible */
+    bool trained;           /* depends on parameters, so its gradient is always wanted */
+    uint32_t grad;          /* the buffer of its gradient; NO_BUFFER: none so far */
+    uint32_t first, last;   /* operations between which it lives */
+    size_t offset;          /* arena: in elements per row of a part */
 };
 
 /* Columns of a buffer. */
@@ -43,11 +43,23 @@ enum op_kind {
     OP_ACTIVATION_BACK, /* a: x or y, whichever gives the slope; b: dy, to: dx */
     OP_DUELING,         /* to: values of the streams a */
     OP_DUELING_BACK,    /* b: dy, to: dx */
+    OP_CONV,            /* as OP_LINEAR; a may be bytes */
+    OP_CONV_BACK,
+    OP_POOL,      /* to: of a; kept: which one was the largest */
+    OP_POOL_BACK, /* b: dy, to: dx */
+    OP_NORM,      /* to: of a; kept: mean and deviation */
+    OP_NORM_BACK, /* a: x, b: dy, to: dx */
+    OP_EMBEDDING, /* to: of the tokens a */
+    OP_EMBEDDING_BACK,
+    OP_CELL,      /* to: of a, and of the state; kept: what backward needs */
+    OP_CELL_BACK, /* a: x, b: dy, to: dx */
 };
 
 struct op {
     enum op_kind kind;
-    struct span a, b, to;
+    struct span a, b, to, kept;
+    const trp_layer *layer; /* windows, cells, embeddings */
+    uint32_t index;         /* of the layer */
     enum activation activation;
     enum activation gate; /* of backward: the one that made a, whose slope dx is multiplied by */
     float scale;

@@ -132,7 +132,7 @@ static void q_step_work(void *arg, uint32_t part)
 
 static struct pass q_pass(const float *params, const void *states, float *q)
 {
-    struct pass pass = {.params = params};
+    struct pass pass = {.params = params, .steps = 1};
     pass.external[external_index(PLACE_INPUT, 0)] = (void *)(uintptr_t)states; /* only read */
     pass.external[external_index(PLACE_OUTPUT, 0)] = q;
     return pass;

@@ -74,12 +74,22 @@ typedef enum {
     TRP_ADD,        /* the sum of two of the same shape: a residual */
     TRP_DUELING,    /* from a value V and then `columns - 1` advantages A: V + A - mean A (Wang et
                        al. 2016, equation 9) */
+    TRP_CONV2D,     /* `size` filters of kernel x kernel over an image; rows of bytes are read as
+                       bytes / 255 */
+    TRP_MAX_POOL,   /* of kernel x kernel; padding never wins */
+    TRP_MEAN_POOL,  /* the same; padding counts as zeros */
+    TRP_LAYER_NORM, /* over all columns of a row, epsilon 1e-5 (Ba et al. 2016) */
+    TRP_EMBEDDING,  /* each token of a TRP_INT32 input becomes `size` columns of a table of
+                       `vocabulary` rows; one outside of it zeros */
+    TRP_LSTM,       /* `size` hidden units, PyTorch's gates; rows are [steps][sequences] */
+    TRP_GRU,
 } trp_layer_kind;
 
 /* Where the numbers of a layer begin. Every one of them fills the weights in the order in which
  * they lie in memory, and then the biases. */
 typedef enum {
-    TRP_INIT_DEFAULT,    /* PyTorch's: weights and biases uniform in +-1/sqrt(inputs) */
+    TRP_INIT_DEFAULT,    /* PyTorch's: weights and biases uniform in +-1/sqrt(inputs), of a cell
+                            +-1/sqrt(hidden); an embedding's normal; a norm's 1 and 0 */
     TRP_INIT_ORTHOGONAL, /* rows or columns orthonormal, times gain (0: 1); biases 0 (Saxe et al.
                             2014) */
     TRP_INIT_UNIFORM,    /* weights and biases uniform in +-gain (0: 0.003, as DDPG's last layer) */
@@ -106,11 +116,13 @@ typedef struct {
     uint32_t from_count; /* 0: 1 */
     uint32_t size;
     uint32_t first;
-    trp_dtype dtype; /* of an input: TRP_FLOAT32, which is what 0 means, or TRP_UINT8 */
+    uint32_t kernel, stride, padding; /* of windows; stride 0: 1; padding is less than the kernel */
+    uint32_t vocabulary;
+    trp_dtype dtype; /* of an input: TRP_FLOAT32, which is what 0 means, TRP_UINT8 or TRP_INT32 */
     uint32_t shape[TRP_LAYER_RANK_MAX]; /* of an input's row: columns, or height, width and
                                            channels; ends at the first 0 */
     float scale;               /* of a TRP_UINT8 input: what bytes are multiplied by; 0: 1/255 */
-    trp_activation activation; /* TRP_LINEAR: of its result; TRP_ACTIVATION */
+    trp_activation activation; /* TRP_LINEAR, TRP_CONV2D: of the result; TRP_ACTIVATION */
     trp_initializer init;
     float gain;
 } trp_layer;
@@ -149,6 +161,10 @@ TRP_API size_t trp_net_param_count(const trp_net_spec *spec);
 TRP_API uint32_t trp_net_input_width(const trp_net_spec *spec, uint32_t index);
 TRP_API uint32_t trp_net_output_width(const trp_net_spec *spec, uint32_t index);
 
+/* Columns of the state that recurrent layers carry from step to step: h, and for an LSTM c behind
+ * it, layer by layer. 0: there are none. `spec` is valid. */
+TRP_API uint32_t trp_net_state_width(const trp_net_spec *spec);
+
 /* Floating point operations of one forward and backward over `rows`. `spec` is valid. */
 TRP_API double trp_net_step_flops(const trp_net_spec *spec, uint32_t rows);
 
@@ -186,18 +202,40 @@ TRP_API void trp_net_tensor_set(const trp_net_tensor *tensor, const float *value
 
 enum { TRP_NET_HIDDEN_MAX = 8 };
 
+/* A recurrent layer, "core", between body and heads. */
+typedef enum { TRP_NO_CORE, TRP_CORE_LSTM, TRP_CORE_GRU } trp_core;
+
 /* Linear layers "body.0", "body.1" ... with `activation` after each, and a last one "head" without.
  * `dueling`: the last hidden layer exists twice, for a value ("value") and an advantage stream
- * ("advantage"). */
+ * ("advantage"); with a core, both read it. */
 typedef struct {
     uint32_t inputs, outputs;
     uint32_t hidden[TRP_NET_HIDDEN_MAX]; /* ends at the first zero */
     trp_activation activation;           /* 0: ReLU */
     trp_dtype dtype;                     /* of the input; 0: TRP_FLOAT32 */
     bool dueling;
+    trp_core core;
+    uint32_t core_size; /* hidden units; 0: 256 */
 } trp_mlp_options;
 
 TRP_API trp_net_spec trp_mlp(const trp_mlp_options *options);
+
+/* Networks on images of bytes, [height][width][channels]. Output 0 is "head"; `value`: output 1 is
+ * a "value" of one column. */
+typedef struct {
+    uint32_t height, width, channels, outputs;
+    bool value;
+    trp_core core;
+    uint32_t core_size; /* 0: 256 */
+} trp_cnn_options;
+
+/* Three convolutions "body.0" to "body.2" and a linear layer "body.3" of 512 (Mnih et al. 2015). */
+TRP_API trp_net_spec trp_nature_cnn(const trp_cnn_options *options);
+
+/* Three sections of a convolution "section.I", a max pool and two residual blocks "section.I.J.K"
+ * of two convolutions each, 16, 32 and 32 filters, and a linear layer "body" of 256 (Espeholt et
+ * al. 2018, figure 3, the large one). */
+TRP_API trp_net_spec trp_impala_resnet(const trp_cnn_options *options);
 
 /* ---- plans --------------------------------------------------------------------------------- */
 
@@ -212,7 +250,8 @@ typedef struct {
     uint32_t batch;           /* most rows of one call; 0: 1 */
     trp_backend backend;      /* 0: auto */
     uint32_t threads;         /* threads of one call, the calling one included; 0: 1. More than one
-                                 pays when trp_net_step_flops() is above about 100 million */
+                                 pays when trp_net_step_flops() is above about 100 million. Networks
+                                 with recurrent layers have one */
     bool forward_only;        /* never a backward: less memory */
 } trp_net_options;
 
@@ -230,6 +269,12 @@ typedef struct {
     uint32_t rows;
     const void *inputs[TRP_NET_INPUTS_MAX]; /* [rows][width], in the input's element type */
     float *outputs[TRP_NET_OUTPUTS_MAX];    /* [rows][width] */
+    /* With recurrent layers, rows are [steps][sequences], rows being steps * sequences. A sequence
+     * that is cut anywhere, with its state carried over, gives the same bits. */
+    uint32_t steps;        /* 0: 1 */
+    const uint8_t *resets; /* [rows]: not 0 where the state is zeroed before the step; NULL: none */
+    const float *state;    /* [sequences][trp_net_state_width()]; NULL: zeros */
+    float *end_state;      /* the same; may be `state`; NULL: not wanted */
 } trp_net_rows;
 
 /* Writes rows->outputs. The plan keeps what trp_net_backward() needs, until the next forward. */
@@ -243,6 +288,8 @@ typedef struct {
     const float *outputs[TRP_NET_OUTPUTS_MAX]; /* NULL: zeros */
     float *params;                             /* added to; NULL: not wanted */
     float *inputs[TRP_NET_INPUTS_MAX];         /* written; NULL: not wanted. Of floats only */
+    const float *end_state;                    /* of rows->end_state; NULL: zeros */
+    float *state;                              /* written; of rows->state; NULL: not wanted */
     trp_grads_ready ready;                     /* may be NULL; needs `params` */
     void *context;
 } trp_net_grads;

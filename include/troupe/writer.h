@@ -40,7 +40,10 @@ typedef struct {
                                  chunks and items cost in bytes */
     double throughput_weight; /* when tuned: of an item's bytes beside a chunk's; 0: 1 */
     uint32_t max_in_flight;   /* items not confirmed; 0: 1024, or 2 MiB of steps */
-    uint32_t batch_items;     /* items that wait to share a message; 0: 64 */
+    uint32_t fast_in_flight;  /* the same while the server confirms as many within 5 ms; 0: no other
+                                 number. Not where threads take turns */
+    uint32_t batch_items;     /* items that wait to share a message; 0: 64, and up to 256 within
+                                 2 ms, but where threads take turns */
     bool unchecked;           /* do not compare items with their table's signature */
     uint64_t seed; /* of keys; 0: from the operating system. Writers of one table need different
                       ones, also after a restart: an item with a known key is an update */

@@ -21,6 +21,12 @@ enum {
     WRITER_IN_FLIGHT_MIN = 16,
     WRITER_IN_FLIGHT_BYTES = 2 << 20,
     WRITER_BATCH_ITEMS = 64,
+    /* The same of a writer that has more than one message in so many ms: each costs the server 50
+     * us and more beside its items. */
+    WRITER_BATCH_ITEMS_MAX = 256,
+    WRITER_BATCH_MS = 2,
+    /* Over how long the pace of confirmations is measured. */
+    WRITER_PACE_MS = 5,
     /* history.c: tuned chunks: what a chunk costs beside its rows is nothing long before. */
     WRITER_TUNED_LENGTH_MAX = 1024,
     /* item_check.c: the wait for a table's signature before the first item. */

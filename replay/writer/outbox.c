@@ -458,7 +458,7 @@ uint32_t outbox_unsent(const struct outbox *outbox)
 
 bool outbox_full(const struct outbox *outbox)
 {
-    return outbox->next - outbox->first == outbox->capacity;
+    return outbox->next - outbox->first >= outbox->window;
 }
 
 const char *outbox_table(const struct outbox *outbox)
@@ -474,7 +474,7 @@ struct outbox *outbox_create(struct history *history, uint32_t capacity)
 {
     struct outbox *outbox = xcalloc(1, sizeof *outbox);
     outbox->history = history;
-    outbox->capacity = capacity;
+    outbox->capacity = outbox->window = capacity;
     while (outbox->mask + 1 < capacity)
         outbox->mask = 2 * outbox->mask + 1;
     outbox->slots = xcalloc(outbox->mask + 1, sizeof *outbox->slots);

@@ -22,7 +22,7 @@ struct chunk_list {
 struct outbox {
     struct history *history;
     struct outbox_slot *slots;
-    uint32_t capacity;
+    uint32_t capacity, window;         /* items that may be here: at most, and now */
     uint64_t mask;                     /* of the ring, a power of two */
     uint64_t first, sent, ready, next; /* serials, from 1 */
     uint32_t unconfirmed;              /* items, unsent ones included */

@@ -3,11 +3,12 @@
  *
  * A writer has no thread. Creating an item only queues it; when enough are ready and the stream has
  * room, a message goes out and whatever was confirmed meanwhile is read. It waits only when its
- * bound on unconfirmed items is reached, and in flush. An item is forgotten when it is confirmed;
- * everything before that is sent again, under the same keys, on the next stream when the server
- * went away, so an acknowledged item is never lost and an unacknowledged one is inserted at least
- * once (the server takes a known key as an update). Any other end of the stream is final, and every
- * later call reports it.
+ * bound on unconfirmed items is reached, and in flush. That bound follows the server: what it
+ * confirms in a moment may be on its way. An item is forgotten when it is confirmed; everything
+ * before that is sent again, under the same keys, on the next stream when the server went away, so
+ * an acknowledged item is never lost and an unacknowledged one is inserted at least once (the
+ * server takes a known key as an update). Any other end of the stream is final, and every later
+ * call reports it.
  *
  * A writer of large steps asks for an arena in its first message on a stream. A server on this host
  * answers with one, and chunks are made there from then on; other servers are sent the chunks. */
@@ -20,6 +21,7 @@
 #include "core/boot.h"
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/thread.h"
 #include "limits.h"
 #include "history.h"
 #include "item_check.h"
@@ -34,7 +36,12 @@ struct trp_writer {
     struct outbox *outbox;
     struct item_check *check; /* NULL: none is wanted */
     uint32_t batch_items_max; /* as it was asked for, or our choice */
-    uint32_t batch_items;     /* ready items that make a message worth while */
+    uint32_t batch_items;     /* ready items that make a message worth while, */
+    bool batch_grows;         /* unless the last one just went */
+    int64_t sent_ns;          /* when it did */
+    uint32_t window_min;      /* of outbox->window */
+    int64_t paced_ns;         /* when that was set, */
+    uint64_t paced_confirmed; /* and what was confirmed by then */
     bool asked;               /* for an arena, on this stream */
     trp_status failure;       /* the end of the stream that is final */
     char *failure_text;
@@ -140,6 +147,24 @@ static trp_status writer_receive(trp_writer *writer, struct deadline deadline)
     return status == TRP_OK ? TRP_OK : writer_stream_ended(writer, status);
 }
 
+/* What the last moment confirmed may be on its way. */
+static void set_window(trp_writer *writer)
+{
+    struct outbox *outbox = writer->outbox;
+    if (outbox->capacity == writer->window_min)
+        return;
+    const int64_t moment_ns = WRITER_PACE_MS * INT64_C(1000000);
+    int64_t now = clock_now_ns(&clock_monotonic), ns = now - writer->paced_ns;
+    if (ns < moment_ns)
+        return;
+    uint64_t count = outbox->confirmed - writer->paced_confirmed;
+    double window = (double)count * (double)moment_ns / (double)ns;
+    window = window < writer->window_min ? writer->window_min : window;
+    outbox->window = window < outbox->capacity ? (uint32_t)window : outbox->capacity;
+    writer->paced_ns = now;
+    writer->paced_confirmed = outbox->confirmed;
+}
+
 /* Everything that can be done without waiting. */
 static trp_status writer_pump(trp_writer *writer)
 {
@@ -154,6 +179,7 @@ static trp_status writer_pump(trp_writer *writer)
         return TRP_OK; /* the next call tries again */
     if (status != TRP_OK && status != TRP_DEADLINE_EXCEEDED)
         return status;
+    set_window(writer);
     if (writer->link.stream && trp_stream_writable(writer->link.stream))
         status = writer_send(writer, now);
     return status == TRP_DEADLINE_EXCEEDED ? TRP_OK : status;
@@ -204,8 +230,25 @@ static trp_status wait_for_room(trp_writer *writer, int64_t timeout_ms)
             outbox_unsent(writer->outbox) == writer->outbox->unconfirmed)
             history_close(writer->history); /* all of them wait for one chunk */
         TRP_TRY(writer_progress(writer, deadline, timeout_ms));
+        set_window(writer);
     }
     return TRP_OK;
+}
+
+/* Enough are ready, and the last message is a while ago or they are many. */
+static bool is_message_due(trp_writer *writer)
+{
+    uint32_t ready = outbox_ready(writer->outbox);
+    if (ready < writer->batch_items)
+        return false;
+    if (!writer->batch_grows)
+        return true;
+    int64_t now = clock_now_ns(&clock_monotonic);
+    if (ready < WRITER_BATCH_ITEMS_MAX &&
+        now - writer->sent_ns < WRITER_BATCH_MS * INT64_C(1000000))
+        return false;
+    writer->sent_ns = now;
+    return true;
 }
 
 /* Items in flight when the caller does not say: by number, fewer when steps are large. */
@@ -228,12 +271,15 @@ trp_status trp_writer_create(trp_writer **out, trp_channel *channel,
     TRP_TRY(history_create(&history, options));
     trp_writer *writer = xcalloc(1, sizeof *writer);
     writer->history = history;
-    uint32_t capacity =
+    uint32_t window =
         options->max_in_flight ? options->max_in_flight : default_in_flight(history->step_bytes);
-    writer->outbox = outbox_create(history, capacity);
+    bool timed = !turns_active(), is_faster = timed && options->fast_in_flight > window;
+    writer->outbox = outbox_create(history, is_faster ? options->fast_in_flight : window);
+    writer->outbox->window = writer->window_min = window;
+    writer->batch_grows = timed && options->batch_items == 0;
     if (!options->unchecked)
         writer->check = item_check_create(channel, history->specs);
-    writer->batch_items_max = batch < capacity ? batch : capacity;
+    writer->batch_items_max = batch < window ? batch : window;
     set_arena(writer, NULL);
     link_init(&writer->link, channel, "/deepmind.reverb.ReverbService/InsertStream");
     *out = writer;
@@ -268,7 +314,7 @@ trp_status trp_writer_create_item(trp_writer *writer, const char *table, double 
     if (outbox_full(writer->outbox))
         TRP_TRY(wait_for_room(writer, timeout_ms));
     outbox_add(writer->outbox, table, priority, columns, column_count, key);
-    if (outbox_ready(writer->outbox) >= writer->batch_items)
+    if (is_message_due(writer))
         return writer_pump(writer);
     return TRP_OK;
 }

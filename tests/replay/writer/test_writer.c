@@ -583,6 +583,37 @@ static void a_full_window_blocks_until_its_deadline_and_loses_nothing(void **sta
     trp_writer_destroy(writer);
 }
 
+static uint32_t room_while_held(struct peer *peer, trp_writer *writer)
+{
+    uint32_t room = 0;
+    trp_server_run(peer->server, set_flag, &peer->hold);
+    for (append(writer, 0); newest_step(writer, 0) == TRP_OK; append(writer, 0))
+        room++;
+    trp_server_run(peer->server, clear_flag, &peer->hold);
+    trp_server_run(peer->server, confirm_work, peer);
+    return room;
+}
+
+static void a_window_grows_while_the_server_confirms_fast(void **state)
+{
+    enum { USUAL = 10, FAST = 40, BURST = 200, ROUNDS = 100 };
+    struct peer *peer = *state;
+    trp_writer *writer =
+        writer_create(peer, (trp_writer_options){.max_in_flight = USUAL, .fast_in_flight = FAST});
+    uint32_t room = room_while_held(peer, writer);
+    assert_int_equal(room, USUAL);
+    /* A moment of a busy machine may look like a slow server. */
+    for (int round = 0; room == USUAL && round < ROUNDS; round++) {
+        for (int i = 0; i < BURST; append(writer, i++))
+            assert_int_equal(newest_step(writer, 5000), TRP_OK);
+        assert_int_equal(trp_writer_flush(writer, 0, 5000), TRP_OK);
+        look(peer)->item_count = 0;
+        room = room_while_held(peer, writer);
+    }
+    assert_in_range(room, USUAL + 1, FAST);
+    trp_writer_destroy(writer);
+}
+
 static void a_flush_may_leave_items_in_flight(void **state)
 {
     struct peer *peer = *state;
@@ -755,6 +786,7 @@ int main(void)
         BOTH(items_that_no_steps_can_make_are_refused),
         BOTH(columns_that_are_no_tensors_are_refused),
         BOTH(a_full_window_blocks_until_its_deadline_and_loses_nothing),
+        BOTH(a_window_grows_while_the_server_confirms_fast),
         BOTH(a_flush_may_leave_items_in_flight),
         BOTH(confirmations_in_any_order_count_once),
         BOTH(a_lost_stream_is_reopened_and_nothing_is_lost),

@@ -29,15 +29,16 @@ struct gemm {
     enum gemm_end end;
     const float *bias, *gate; /* START_BIAS; END_GATE_* */
     size_t gate_row;
-    float *pack;         /* [DEPTH_BLOCK][PANEL] */
-    const float *packed; /* NULL, or all of b by gemm_pack() */
+    float *pack;           /* [DEPTH_BLOCK][PANEL] */
+    const float *packed;   /* NULL, or all of b by gemm_pack() */
+    size_t strip, a_strip; /* gemm_strips(): a's depth is in strips, from one to the next */
 };
 
 /* One tile: its corners, its part of the depth and the lanes of its last vector. */
 struct tile {
     const float *a, *b, *bias, *gate;
     float *c;
-    size_t b_k, depth;
+    size_t b_k, depth, strips; /* strips of `depth` each */
     enum gemm_start start;
     enum gemm_end end;
     part last;
@@ -129,7 +130,9 @@ static INLINE void tile_run(const struct gemm *g, const struct tile *t, const un
 {
     vec sum[TILE_ROWS_MAX][PANEL_VECS];
     tile_start(g, t, sum, rows, vecs);
-    tile_sum(sum, t->a, g->a_row, g->a_k, t->b, t->b_k, t->depth, rows, vecs);
+    const float *a = t->a, *b = t->b;
+    for (size_t strip = 0; strip < t->strips; strip++, a += g->a_strip, b += t->depth * t->b_k)
+        tile_sum(sum, a, g->a_row, g->a_k, b, t->b_k, t->depth, rows, vecs);
     switch (t->end) {
     case END_STORE:
         tile_store(g, t, sum, END_STORE, rows, vecs);
@@ -307,25 +310,57 @@ static void gemm_pack(struct gemm *g, float *to)
     g->packed = to;
 }
 
-/* One panel of c over one block of the depth: all rows, tile by tile. */
+/* All rows of one panel, tile by tile; the tiles are about equally high. */
+static void gemm_rows(const struct gemm *g, struct tile *t, size_t column, size_t k, size_t vecs)
+{
+    size_t highest = tile_rows[vecs - 1], count = (g->rows + highest - 1) / highest;
+    for (size_t i = 0, row = 0; i < count; i++) {
+        size_t rows = (g->rows - row + count - i - 1) / (count - i);
+        t->a = g->a + row * g->a_row + k * g->a_k;
+        t->c = g->c + row * g->c_row + column;
+        t->gate = g->gate ? g->gate + row * g->gate_row + column : NULL;
+        tiles[vecs - 1][rows - 1](g, t);
+        row += rows;
+    }
+}
+
+/* One panel of c over one block of the depth. */
 static void gemm_block(const struct gemm *g, size_t column, size_t k, size_t depth)
 {
     struct tile t = {
         .depth = depth,
+        .strips = 1,
         .bias = g->bias ? g->bias + column : NULL,
         .start = k == 0 ? g->start : START_ADD,
         .end = k + depth == g->depth ? g->end : END_STORE,
     };
     size_t columns = g->columns - column < PANEL ? g->columns - column : PANEL;
     size_t vecs = panel_vecs(columns, &t.last);
-    size_t step = tile_rows[vecs - 1];
     tile_place_b(g, &t, k, column, columns);
-    for (size_t row = 0; row < g->rows; row += step) {
-        size_t rows = g->rows - row < step ? g->rows - row : step;
-        t.a = g->a + row * g->a_row + k * g->a_k;
-        t.c = g->c + row * g->c_row + column;
-        t.gate = g->gate ? g->gate + row * g->gate_row + column : NULL;
-        tiles[vecs - 1][rows - 1](g, &t);
+    gemm_rows(g, &t, column, k, vecs);
+}
+
+/* Whether tiles can have b where it is: whole vectors, its rows close together. */
+static bool gemm_takes_b(const struct gemm *g)
+{
+    return g->b_n == 1 && g->columns % LANES == 0 && g->b_k <= PANEL;
+}
+
+/* c (+)= a b where a's depth comes in strips; b is packed, or gemm_takes_b(). */
+static void gemm_strips(const struct gemm *g)
+{
+    for (size_t column = 0; column < g->columns; column += PANEL) {
+        struct tile t = {
+            .b = g->packed ? g->packed + column * g->depth : g->b + column,
+            .b_k = g->packed ? PANEL : g->b_k,
+            .depth = g->strip,
+            .strips = g->depth / g->strip,
+            .bias = g->bias ? g->bias + column : NULL,
+            .start = g->start,
+            .end = g->end,
+        };
+        size_t vecs = panel_vecs(g->columns - column, &t.last);
+        gemm_rows(g, &t, column, 0, vecs);
     }
 }
 

@@ -1,11 +1,17 @@
-/* Convolutions as matrix products over patches: a block of patches is laid out in rows that stay in
- * the second cache, times the weights, which lie as a matrix [patch][filters] already. The gradient
- * of the weights is the same block transposed, times dy; that of the input is dy times the weights
- * transposed, added up where the patches came from. */
+/* Convolutions as matrix products with the weights, which lie as a matrix [patch][filters] already.
+ *
+ * Directly: a window's row is a strip of an image whose padding is written out, and a result's row
+ * is a product whose depth comes in such strips; the gradient of the weights has the results' rows
+ * as strips. With stride 1, and results about as large as the image, the gradient of the input is a
+ * convolution of dy.
+ *
+ * Else by patches: a block of them is laid out in rows that stay in the second cache. The gradient
+ * of the input is dy times the weights transposed, added up where the patches came from. */
 
 enum {
     PATCH_FLOATS = 32 * 1024, /* of a block: 128 KB */
     PATCHES_MIN = 24,         /* however large they are: several tiles */
+    DIRECT_WIDTH_MIN = 4,     /* of a result, whose rows are the products' */
 };
 
 /* Blocks of patches of all images, which are numbered through. */
@@ -13,7 +19,7 @@ struct patches {
     const struct window *window;
     size_t height, width, patch; /* of the result; values of a patch */
     size_t total, block;
-    float *pack, *rows, *weights, *image; /* scratch */
+    float *pack, *rows, *weights, *image, *padded, *turned; /* scratch */
 };
 
 static size_t patch_block(const struct window *window)
@@ -27,18 +33,63 @@ static size_t image_size(const struct window *w)
     return (size_t)w->height * w->width * w->channels;
 }
 
-/* The weights as panels, either way round. */
-static size_t conv_packed_size(const struct window *window)
+/* The convolution of dy that is the gradient of a convolution's input, for strides of 1. */
+static struct window turned_window(const struct window *w)
 {
-    size_t patch = window_patch(window);
-    return larger(packed_size(patch, window->filters), packed_size(window->filters, patch));
+    return (struct window){
+        .height = window_out_height(w),
+        .width = window_out_width(w),
+        .channels = w->filters,
+        .kernel_height = w->kernel_height,
+        .kernel_width = w->kernel_width,
+        .stride_height = 1,
+        .stride_width = 1,
+        .pad_height = w->kernel_height - 1 - w->pad_height,
+        .pad_width = w->kernel_width - 1 - w->pad_width,
+        .filters = w->channels,
+    };
+}
+
+static bool conv_is_direct(const struct window *w)
+{
+    return window_out_width(w) >= DIRECT_WIDTH_MIN;
+}
+
+/* Its products are as many as there are pixels in the image, not in the result. */
+static bool conv_turns(const struct window *w)
+{
+    size_t results = (size_t)window_out_height(w) * window_out_width(w);
+    return w->stride_height == 1 && w->stride_width == 1 && w->width >= DIRECT_WIDTH_MIN &&
+           (size_t)w->height * w->width * 4 <= results * 5;
+}
+
+static size_t padded_size(const struct window *w)
+{
+    return (size_t)(w->height + 2 * w->pad_height) * (w->width + 2 * w->pad_width) * w->channels;
+}
+
+/* The weights as panels, either way round or turned, or dy of one image. */
+static size_t conv_packed_size(const struct window *w)
+{
+    size_t patch = window_patch(w);
+    size_t results = (size_t)window_out_height(w) * window_out_width(w);
+    size_t turned = (size_t)w->kernel_height * w->kernel_width * w->filters;
+    size_t forward = larger(packed_size(w->filters, patch), packed_size(w->channels, turned));
+    return larger(larger(forward, packed_size(patch, w->filters)),
+                  packed_size(w->filters, results));
+}
+
+static size_t conv_padded_size(const struct window *w)
+{
+    struct window turned = turned_window(w);
+    return larger(padded_size(w), conv_turns(w) ? padded_size(&turned) : 0);
 }
 
 static size_t simd_conv_scratch(const struct window *window)
 {
     size_t patch = window_patch(window);
     return PANEL * DEPTH_BLOCK + patch_block(window) * patch + conv_packed_size(window) +
-           image_size(window);
+           image_size(window) + conv_padded_size(window) + patch * window->filters;
 }
 
 static struct patches patches_of(const struct window *window, uint32_t rows, float *scratch)
@@ -56,6 +107,8 @@ static struct patches patches_of(const struct window *window, uint32_t rows, flo
     };
     p.weights = p.rows + p.block * p.patch;
     p.image = p.weights + conv_packed_size(window);
+    p.padded = p.image + image_size(window);
+    p.turned = p.padded + conv_padded_size(window);
     return p;
 }
 
@@ -131,6 +184,12 @@ static void patch_from(const struct patches *p, const void *image, bool bytes, s
     }
 }
 
+/* Element `at` of x, whichever its type. */
+static const void *image_at(const void *x, bool bytes, size_t at)
+{
+    return bytes ? (const void *)((const uint8_t *)x + at) : (const void *)((const float *)x + at);
+}
+
 /* Lays out patches [first, first + count). */
 static void patches_from(const struct patches *p, const void *x, size_t stride, bool bytes,
                          size_t first, size_t count)
@@ -139,41 +198,118 @@ static void patches_from(const struct patches *p, const void *x, size_t stride, 
     float *to = p->rows;
     for (size_t i = first; i < first + count; i++, to += p->patch) {
         size_t at = i / pixels * stride;
-        const void *image =
-            bytes ? (const void *)((const uint8_t *)x + at) : (const void *)((const float *)x + at);
-        patch_from(p, image, bytes, i % pixels, to);
+        patch_from(p, image_at(x, bytes, at), bytes, i % pixels, to);
     }
 }
 
-static void simd_conv_forward(const struct conv_forward_job *job)
+/* An image as floats with its padding around it: itself where it is that already. */
+static const float *padded_image(const struct window *w, const void *image, bool bytes, float *to)
+{
+    size_t side = (size_t)w->pad_width * w->channels, columns = (size_t)w->width * w->channels;
+    size_t row = columns + 2 * side;
+    if (!bytes && w->pad_height == 0 && side == 0)
+        return image;
+    memset(to, 0, w->pad_height * row * sizeof *to);
+    float *at = to + w->pad_height * row;
+    for (size_t y = 0; y < w->height; y++, at += row) {
+        memset(at, 0, side * sizeof *at);
+        if (bytes)
+            floats_of_bytes(at + side, (const uint8_t *)image + y * columns, columns);
+        else
+            copy_strip(at + side, (const float *)image + y * columns, columns);
+        memset(at + side + columns, 0, side * sizeof *at);
+    }
+    memset(at, 0, w->pad_height * row * sizeof *to);
+    return to;
+}
+
+/* What all results of one convolution have in common; what it starts from is the caller's. */
+static struct gemm direct_gemm(const struct window *w, const float *weights, float *packed)
+{
+    struct gemm g = {
+        .a_row = (size_t)w->stride_width * w->channels,
+        .a_k = 1,
+        .b = weights,
+        .b_k = w->filters,
+        .b_n = 1,
+        .c_row = w->filters,
+        .rows = window_out_width(w),
+        .columns = w->filters,
+        .depth = window_patch(w),
+        .strip = (size_t)w->kernel_width * w->channels,
+        .a_strip = (size_t)(w->width + 2 * w->pad_width) * w->channels,
+    };
+    if (!gemm_takes_b(&g))
+        gemm_pack(&g, packed);
+    return g;
+}
+
+/* One image, padded. */
+static void direct_rows(const struct window *w, struct gemm *g, const float *image, float *y)
+{
+    size_t height = window_out_height(w);
+    g->a = image;
+    g->c = y;
+    for (size_t row = 0; row < height; row++) {
+        gemm_strips(g);
+        g->a += w->stride_height * g->a_strip;
+        g->c += g->rows * g->c_row;
+    }
+}
+
+static void conv_forward_direct(const struct patches *p, const struct conv_forward_job *job)
+{
+    const struct window *w = p->window;
+    struct gemm g = direct_gemm(w, job->w, p->weights);
+    g.start = START_BIAS;
+    g.bias = job->bias;
+    g.end = job->activation == ACTIVATION_RELU ? END_RELU : END_STORE;
+    for (size_t row = 0; row < job->rows; row++) {
+        const void *image = image_at(job->x, job->bytes, row * job->x_stride);
+        float *y = (float *)job->y + row * job->y_stride;
+        direct_rows(w, &g, padded_image(w, image, job->bytes, p->padded), y);
+        if (job->activation > ACTIVATION_RELU)
+            activate_row_by(job->activation, y, y, p->height * p->width * w->filters);
+    }
+}
+
+static void conv_forward_patches(const struct patches *p, const struct conv_forward_job *job)
 {
     size_t filters = job->window.filters;
-    struct patches p = patches_of(&job->window, job->rows, job->scratch);
-    size_t pixels = p.height * p.width;
+    size_t pixels = p->height * p->width;
     struct gemm g = {
-        .a = p.rows,
-        .a_row = p.patch,
+        .a = p->rows,
+        .a_row = p->patch,
         .a_k = 1,
         .b = job->w,
         .b_k = filters,
         .b_n = 1,
         .c_row = filters,
         .columns = filters,
-        .depth = p.patch,
+        .depth = p->patch,
         .start = START_BIAS,
         .end = job->activation == ACTIVATION_RELU ? END_RELU : END_STORE,
         .bias = job->bias,
-        .pack = p.pack,
+        .pack = p->pack,
     };
-    gemm_pack(&g, p.weights);
-    for (size_t first = 0; first < p.total; first += g.rows) {
-        g.rows = patches_in_block(&p, first, job->y_stride);
+    gemm_pack(&g, p->weights);
+    for (size_t first = 0; first < p->total; first += g.rows) {
+        g.rows = patches_in_block(p, first, job->y_stride);
         g.c = (float *)job->y + first / pixels * job->y_stride + first % pixels * filters;
-        patches_from(&p, job->x, job->x_stride, job->bytes, first, g.rows);
+        patches_from(p, job->x, job->x_stride, job->bytes, first, g.rows);
         gemm_run(&g);
         if (job->activation > ACTIVATION_RELU)
             activate_row_by(job->activation, g.c, g.c, g.rows * filters);
     }
+}
+
+static void simd_conv_forward(const struct conv_forward_job *job)
+{
+    struct patches p = patches_of(&job->window, job->rows, job->scratch);
+    if (conv_is_direct(&job->window))
+        conv_forward_direct(&p, job);
+    else
+        conv_forward_patches(&p, job);
 }
 
 static const float *conv_dy(const struct patches *p, const struct conv_backward_job *job,
@@ -184,7 +320,7 @@ static const float *conv_dy(const struct patches *p, const struct conv_backward_
            first % pixels * p->window->filters;
 }
 
-static void conv_backward_weights(struct patches *p, const struct conv_backward_job *job)
+static void conv_weights_patches(const struct patches *p, const struct conv_backward_job *job)
 {
     size_t filters = p->window->filters;
     struct gemm g = {
@@ -213,6 +349,54 @@ static void conv_backward_weights(struct patches *p, const struct conv_backward_
         gemm_run(&g);
         bias.dy = g.b;
         bias.rows = (uint32_t)g.depth;
+        backward_bias(&bias);
+        g.start = START_ADD;
+        bias.overwrite = false;
+    }
+}
+
+/* One image's share, window row by window row. */
+static void direct_weights(const struct patches *p, struct gemm *g, const float *image, float *dw)
+{
+    const struct window *w = p->window;
+    g->a = image;
+    g->c = dw;
+    for (size_t ky = 0; ky < w->kernel_height; ky++) {
+        gemm_strips(g);
+        g->a += (size_t)(w->width + 2 * w->pad_width) * w->channels;
+        g->c += g->rows * w->filters;
+    }
+}
+
+static void conv_weights_direct(const struct patches *p, const struct conv_backward_job *job)
+{
+    const struct window *w = p->window;
+    size_t pixels = p->height * p->width;
+    struct gemm g = {
+        .a_row = 1,
+        .a_k = (size_t)w->stride_width * w->channels,
+        .b_k = w->filters,
+        .b_n = 1,
+        .c_row = w->filters,
+        .rows = (size_t)w->kernel_width * w->channels,
+        .columns = w->filters,
+        .depth = pixels,
+        .strip = p->width,
+        .a_strip = (size_t)w->stride_height * (w->width + 2 * w->pad_width) * w->channels,
+        .start = job->overwrite ? START_ZERO : START_ADD,
+    };
+    struct backward_job bias = {.dy_stride = w->filters,
+                                .dbias = job->dbias,
+                                .rows = (uint32_t)pixels,
+                                .outputs = w->filters,
+                                .overwrite = job->overwrite};
+    for (size_t row = 0; row < job->rows; row++) {
+        const void *image = image_at(job->x, job->bytes, row * job->x_stride);
+        bias.dy = g.b = (const float *)job->dy + row * job->dy_stride;
+        g.packed = NULL;
+        if (!gemm_takes_b(&g))
+            gemm_pack(&g, p->weights);
+        direct_weights(p, &g, padded_image(w, image, job->bytes, p->padded), job->dw);
         backward_bias(&bias);
         g.start = START_ADD;
         bias.overwrite = false;
@@ -266,7 +450,7 @@ static void patches_to(const struct patches *p, const struct conv_backward_job *
     }
 }
 
-static void conv_backward_input(struct patches *p, const struct conv_backward_job *job)
+static void conv_input_patches(const struct patches *p, const struct conv_backward_job *job)
 {
     size_t filters = p->window->filters;
     struct gemm g = {
@@ -290,13 +474,42 @@ static void conv_backward_input(struct patches *p, const struct conv_backward_jo
     }
 }
 
+/* [kernel][channels][filters] to [the kernel from behind][filters][channels]. */
+static void turn_weights(const struct window *w, const float *from, float *to)
+{
+    size_t positions = (size_t)w->kernel_height * w->kernel_width, channels = w->channels;
+    size_t filters = w->filters, matrix = channels * filters;
+    for (size_t p = 0; p < positions; p++, from += matrix)
+        for (size_t f = 0; f < filters; f++)
+            for (size_t c = 0; c < channels; c++)
+                to[(positions - 1 - p) * matrix + f * channels + c] = from[c * filters + f];
+}
+
+static void conv_input_turned(const struct patches *p, const struct conv_backward_job *job)
+{
+    struct window w = turned_window(p->window);
+    turn_weights(p->window, job->w, p->turned);
+    struct gemm g = direct_gemm(&w, p->turned, p->weights);
+    bool keeps = job->accumulate_dx && job->gate == ACTIVATION_NONE;
+    g.start = keeps ? START_ADD : START_ZERO;
+    for (size_t row = 0; row < job->rows; row++) {
+        const float *dy = (const float *)job->dy + row * job->dy_stride;
+        direct_rows(&w, &g, padded_image(&w, dy, false, p->padded), conv_dx_image(p, job, row));
+        conv_finish_dx(p, job, row);
+    }
+}
+
 static void simd_conv_backward(const struct conv_backward_job *job)
 {
     struct patches p = patches_of(&job->window, job->rows, job->scratch);
-    if (job->dw)
-        conv_backward_weights(&p, job);
-    if (job->dx)
-        conv_backward_input(&p, job);
+    if (job->dw && conv_is_direct(&job->window))
+        conv_weights_direct(&p, job);
+    else if (job->dw)
+        conv_weights_patches(&p, job);
+    if (job->dx && conv_turns(&job->window))
+        conv_input_turned(&p, job);
+    else if (job->dx)
+        conv_input_patches(&p, job);
 }
 
 /* ---- pools ------------------------------------------------------------------------------- */

@@ -79,17 +79,16 @@ static bool is_fast(void)
 /* "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction" (Gopal et al., Intel
  * 2009), section 3: each 8 of 64 bytes are multiplied by x to the power of how far they move, mod
  * the polynomial, and added to the next 64. */
-enum { FOLD = 64 };
+enum { FOLD = 64, XOR_OF_THREE = 0x96 };
 
 #define FOLDS __attribute__((target("avx512f,vpclmulqdq")))
 
 FOLDS static inline __m512i fold(__m512i left, const uint8_t *next)
 {
     const __m512i by = _mm512_set4_epi64(0x9E4ADDF8, 0x740EEF02, 0x9E4ADDF8, 0x740EEF02);
-    const int xor_of_three = 0x96;
     return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(left, by, 0x00),
                                      _mm512_clmulepi64_epi128(left, by, 0x11),
-                                     _mm512_loadu_si512(next), xor_of_three);
+                                     _mm512_loadu_si512(next), XOR_OF_THREE);
 }
 
 FOLDS static inline __m512i fold_begin(uint32_t sum, const uint8_t *bytes)

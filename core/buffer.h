@@ -41,6 +41,11 @@ static inline trp_bytes buffer_bytes(const struct buffer *buffer)
 /* The bytes, behind which a 0 is put, as a string of the buffer's. */
 char *buffer_text(struct buffer *buffer);
 
+static inline trp_bytes span_of(const void *data, size_t size)
+{
+    return (trp_bytes){data, size};
+}
+
 static inline trp_bytes text_bytes(const char *text)
 {
     return (trp_bytes){(const uint8_t *)text, strlen(text)};

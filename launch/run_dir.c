@@ -15,17 +15,14 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/file.h"
 #include "config.h"
 #include "limits.h"
 #include "orphans.h"
 
 static trp_status path_error(const char *path, int error)
 {
-    trp_status code = error == ENOENT                      ? TRP_NOT_FOUND
-                      : error == EACCES || error == EPERM  ? TRP_PERMISSION_DENIED
-                      : error == ENOSPC || error == EDQUOT ? TRP_RESOURCE_EXHAUSTED
-                                                           : TRP_INTERNAL;
-    return trp_fail(code, "%s: %s", path, strerror(error));
+    return trp_fail(file_errno_status(error, TRP_INTERNAL), "%s: %s", path, strerror(error));
 }
 
 /* mkdir -p */

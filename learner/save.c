@@ -19,6 +19,7 @@
 #include <troupe/learner.h>
 #include <troupe/log.h>
 #include "core/alloc.h"
+#include "core/file.h"
 #include "core/buffer.h"
 #include "limits.h"
 
@@ -48,10 +49,8 @@ static trp_status list(const char *dir, struct dirent ***entries, size_t *count)
     if (found >= 0)
         return TRP_OK;
     *entries = NULL;
-    trp_status status = errno == ENOENT   ? TRP_NOT_FOUND
-                        : errno == EACCES ? TRP_PERMISSION_DENIED
-                                          : TRP_INTERNAL;
-    return trp_fail(status, "checkpoints: %s: %s", dir, strerror(errno));
+    return trp_fail(file_errno_status(errno, TRP_INTERNAL), "checkpoints: %s: %s", dir,
+                    strerror(errno));
 }
 
 static void list_free(struct dirent **entries, size_t count)

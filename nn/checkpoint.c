@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
+#include "core/file.h"
 #include "limits.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors is little-endian");
@@ -59,28 +60,6 @@ bool checkpoint_tensor_bytes(const trp_checkpoint_tensor *tensor, size_t *bytes)
         if (!size_mul(*bytes, tensor->shape[i], bytes))
             return false;
     return true;
-}
-
-trp_status checkpoint_errno_status(int error)
-{
-    switch (error) {
-    case ENOENT:
-    case ENOTDIR:
-        return TRP_NOT_FOUND;
-    case EACCES:
-    case EPERM:
-    case EROFS:
-        return TRP_PERMISSION_DENIED;
-    case ENOSPC:
-    case EDQUOT:
-    case EFBIG:
-    case ENOMEM:
-    case EMFILE:
-    case ENFILE:
-        return TRP_RESOURCE_EXHAUSTED;
-    default:
-        return TRP_INTERNAL;
-    }
 }
 
 /* ---- the header -------------------------------------------------------------------------- */
@@ -269,7 +248,8 @@ static trp_status source_take(const trp_checkpoint *c, struct checkpoint_source 
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return trp_fail(checkpoint_errno_status(errno), "%s: %s", c->name, strerror(errno));
+            return trp_fail(file_errno_status(errno, TRP_INTERNAL), "%s: %s", c->name,
+                            strerror(errno));
         if (got == 0)
             return corrupt(c, "it became shorter while it was read");
         done += (size_t)got;
@@ -322,11 +302,11 @@ trp_status trp_checkpoint_read(trp_checkpoint **out, const char *path)
 {
     struct checkpoint_source source = {.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
     if (source.fd < 0)
-        return trp_fail(checkpoint_errno_status(errno), "%s: %s", path, strerror(errno));
+        return trp_fail(file_errno_status(errno, TRP_INTERNAL), "%s: %s", path, strerror(errno));
     struct stat stat;
     trp_status status;
     if (fstat(source.fd, &stat) != 0)
-        status = trp_fail(checkpoint_errno_status(errno), "%s: %s", path, strerror(errno));
+        status = trp_fail(file_errno_status(errno, TRP_INTERNAL), "%s: %s", path, strerror(errno));
     else if (!S_ISREG(stat.st_mode))
         status = trp_fail(TRP_DATA_LOSS, "%s is not a valid safetensors file: it is no file", path);
     else

@@ -15,7 +15,4 @@ size_t checkpoint_type_bytes(trp_checkpoint_type type);
 /* Bytes of the tensor's data in *bytes; false when that overflows. */
 bool checkpoint_tensor_bytes(const trp_checkpoint_tensor *tensor, size_t *bytes);
 
-/* The status that `error`, an errno, stands for. */
-trp_status checkpoint_errno_status(int error);
-
 #endif

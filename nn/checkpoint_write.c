@@ -6,7 +6,6 @@
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
+#include "core/file.h"
 #include "limits.h"
 
 enum { HEADER_STEP = 64, WIDEST_TYPE = 8 };
@@ -33,7 +33,7 @@ struct tensor_file {
 static trp_status fail_errno(const char *path)
 {
     int error = errno;
-    return trp_fail(checkpoint_errno_status(error), "%s: %s", path, strerror(error));
+    return trp_fail(file_errno_status(error, TRP_INTERNAL), "%s: %s", path, strerror(error));
 }
 
 /* ---- the header -------------------------------------------------------------------------- */
@@ -163,19 +163,6 @@ static trp_status temporary_open(struct tensor_file *w)
     return trp_fail(TRP_ABORTED, "%s is being written by another process", w->path);
 }
 
-static trp_status directory_sync(const char *path)
-{
-    char *copy = xstrdup(path);
-    trp_status status = TRP_OK;
-    int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 || fsync(fd) != 0)
-        status = fail_errno(path);
-    if (fd >= 0)
-        close(fd);
-    free(copy);
-    return status;
-}
-
 static trp_status write_file(struct tensor_file *w, const uint8_t *header, size_t header_bytes)
 {
     size_t offset = 0;
@@ -189,7 +176,9 @@ static trp_status write_file(struct tensor_file *w, const uint8_t *header, size_
         status = fail_errno(w->path);
     if (status != TRP_OK)
         unlink(w->temporary); /* still locked, so still ours */
-    return status == TRP_OK ? directory_sync(w->path) : status;
+    if (status == TRP_OK && (errno = name_sync(w->path)) != 0)
+        status = fail_errno(w->path);
+    return status;
 }
 
 trp_status trp_checkpoint_write(const char *path, const trp_checkpoint_tensor *tensors,

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
+#include "core/file.h"
 #include "replay/wire/limits.h"
 
 struct shared_view {
@@ -59,8 +60,7 @@ static trp_status lease_file_map(struct shared_view *view, const char *path)
     trp_status status = file_open(&fd, &info, path);
     if (status == TRP_OK && info.st_size >= LEASE_FILE_BYTES)
         map = mmap(NULL, LEASE_FILE_BYTES, PROT_READ, MAP_SHARED, fd, 0);
-    if (fd >= 0)
-        close(fd);
+    fd_close(fd);
     TRP_TRY(status);
     if (map == MAP_FAILED)
         return unreadable(path, "cannot be mapped");
@@ -124,8 +124,7 @@ void shared_view_close(struct shared_view *view)
         munmap((void *)view->map, view->layout.map_bytes);
     if (view->leases)
         munmap((void *)view->leases, LEASE_FILE_BYTES);
-    if (view->fd >= 0)
-        close(view->fd);
+    fd_close(view->fd);
     free(view->compared);
     free(view);
 }

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
+#include "core/file.h"
 #include "limits.h"
 
 static const char head_line[] = "troupe replay checkpoint\n";
@@ -205,8 +206,7 @@ void checkpoint_remove(const char *dir)
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     for (size_t i = 0; fd >= 0 && i < sizeof names / sizeof *names; i++)
         unlinkat(fd, names[i], 0);
-    if (fd >= 0)
-        close(fd);
+    fd_close(fd);
     rmdir(dir);
 }
 

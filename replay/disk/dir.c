@@ -29,6 +29,7 @@
 #include <troupe/log.h>
 #include "core/alloc.h"
 #include "core/boot.h"
+#include "core/file.h"
 #include "core/words.h"
 #include "limits.h"
 #include "replay/wire/limits.h"
@@ -40,16 +41,8 @@ enum { SMALL_FILE_BYTES = 128 };
 
 trp_status store_errno(int error, const char *path, const char *what)
 {
-    trp_status status = TRP_UNAVAILABLE;
-    if (error == ENOSPC || error == EDQUOT || error == EFBIG || error == ENOMEM)
-        status = TRP_RESOURCE_EXHAUSTED;
-    else if (error == EACCES || error == EPERM || error == EROFS)
-        status = TRP_PERMISSION_DENIED;
-    else if (error == ENOENT)
-        status = TRP_NOT_FOUND;
-    else if (error == ENOTDIR || error == ENAMETOOLONG || error == ELOOP || error == EISDIR)
-        status = TRP_INVALID_ARGUMENT;
-    return trp_fail(status, "replay store %s: %s: %s", path, what, strerror(error));
+    return trp_fail(file_errno_status(error, TRP_UNAVAILABLE), "replay store %s: %s: %s", path,
+                    what, strerror(error));
 }
 
 /* ---- small files ---------------------------------------------------------------------------- */
@@ -89,8 +82,7 @@ static trp_status dir_read(const struct store_dir *dir, const char *name,
     trp_status status = TRP_OK;
     if (fd < 0 ? !*missing : !small_file_read(fd, text))
         status = store_errno(errno, path, "read");
-    if (fd >= 0)
-        close(fd);
+    fd_close(fd);
     free(path);
     return status;
 }
@@ -103,28 +95,16 @@ static trp_status dir_write(const struct store_dir *dir, const char *name, const
     trp_status status = TRP_OK;
     if (fd < 0 || !small_file_write(fd, text, sync))
         status = store_errno(errno, path, "write");
-    if (fd >= 0)
-        close(fd);
+    fd_close(fd);
     free(path);
     return status;
-}
-
-int store_path_sync(const char *path)
-{
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int error = fd < 0 || (fsync(fd) != 0 && errno != EINVAL) ? errno : 0;
-    if (fd >= 0)
-        close(fd);
-    return error;
 }
 
 int store_path_make(const char *path)
 {
     if (mkdir(path, STORE_DIR_MODE) != 0)
         return errno;
-    char *copy = xstrdup(path);
-    int error = store_path_sync(dirname(copy));
-    free(copy);
+    int error = name_sync(path);
     return error == EACCES ? 0 : error; /* one that we may not read cannot be synced by us */
 }
 
@@ -137,9 +117,9 @@ FILE *store_path_write(const char *path)
     return file;
 }
 
-static trp_status dir_sync(const struct store_dir *dir)
+static trp_status store_dir_sync(const struct store_dir *dir)
 {
-    int error = store_path_sync(dir->path);
+    int error = dir_sync(dir->path);
     return error == 0 ? TRP_OK : store_errno(error, dir->path, "sync");
 }
 
@@ -397,7 +377,7 @@ trp_status store_dir_make_begin(struct store_dir *dir)
 {
     assert(dir->fresh && !dir->read_only);
     TRP_TRY(dir_write(dir, "STATE", dir->another ? "make another\n" : "make \n", true));
-    TRP_TRY(dir_sync(dir));
+    TRP_TRY(store_dir_sync(dir));
     if (unlink(dir->data_path) != 0 && errno != ENOENT)
         return store_errno(errno, dir->data_path, "remove half a creation");
     return TRP_OK;
@@ -405,9 +385,9 @@ trp_status store_dir_make_begin(struct store_dir *dir)
 
 trp_status store_dir_make_end(struct store_dir *dir)
 {
-    TRP_TRY(dir_sync(dir)); /* data.mdb has its name before FORMAT says so */
+    TRP_TRY(store_dir_sync(dir)); /* data.mdb has its name before FORMAT says so */
     TRP_TRY(format_write(dir));
-    TRP_TRY(dir_sync(dir));
+    TRP_TRY(store_dir_sync(dir));
     dir->fresh = false;
     return TRP_OK;
 }
@@ -431,7 +411,7 @@ trp_status store_dir_mark(struct store_dir *dir, trp_durability durability, bool
     char *line = xasprintf("%s%s", clean ? "clean" : "open", text + strlen("open"));
     trp_status status = dir_write(dir, "STATE", line, true);
     free(line);
-    return status == TRP_OK ? dir_sync(dir) : status;
+    return status == TRP_OK ? store_dir_sync(dir) : status;
 }
 
 trp_status store_dir_known(struct store_dir *dir, trp_durability durability)
@@ -455,10 +435,10 @@ trp_status store_format_check(const char *path)
 trp_status store_dir_finish(const char *path, bool another)
 {
     struct store_dir dir = {.path = (char *)path};
-    TRP_TRY(dir_sync(&dir));
+    TRP_TRY(store_dir_sync(&dir));
     TRP_TRY(format_write(&dir));
     TRP_TRY(dir_write(&dir, "STATE", another ? "clean another\n" : "clean copy\n", true));
-    return dir_sync(&dir);
+    return store_dir_sync(&dir);
 }
 
 void store_dir_abandon(struct store_dir *dir)
@@ -477,8 +457,7 @@ void store_dir_abandon(struct store_dir *dir)
 
 void store_dir_close(struct store_dir *dir)
 {
-    if (dir->lock_fd >= 0)
-        close(dir->lock_fd);
+    fd_close(dir->lock_fd);
     free(dir->path);
     free(dir->data_path);
     free(dir->copy_path);

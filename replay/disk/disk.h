@@ -82,9 +82,8 @@ trp_status store_format_check(const char *path);
  * `another`: it is a copy that goes its own way, so whoever opens it to write names it anew. */
 trp_status store_dir_finish(const char *path, bool another);
 
-/* Makes a directory, and its name durable; or makes the names in one durable: 0 or an errno. */
+/* Makes a directory, and its name durable: 0 or an errno. */
 int store_path_make(const char *path);
-int store_path_sync(const char *path);
 
 /* A file to be written from its beginning; NULL with errno. */
 FILE *store_path_write(const char *path);

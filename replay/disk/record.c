@@ -142,13 +142,13 @@ void table_record_encode(struct buffer *out, const struct table_view *view)
     header.options_bytes = (uint32_t)view->options.size;
     header.signature_bytes = (uint32_t)view->signature.size;
     header.given_bytes = (uint32_t)view->given.size;
-    buffer_append(out, (trp_bytes){(const uint8_t *)&header, sizeof header});
+    buffer_append(out, span_of(&header, sizeof header));
     buffer_append(out, view->name);
     buffer_append(out, view->options);
     buffer_append(out, view->signature);
     buffer_append(out, view->given);
     uint32_t sum = crc32c(0, out->data + start, out->size - start);
-    buffer_append(out, (trp_bytes){(const uint8_t *)&sum, sizeof sum});
+    buffer_append(out, span_of(&sum, sizeof sum));
 }
 
 bool table_record_decode(trp_bytes bytes, struct table_view *view)
@@ -196,7 +196,7 @@ bool meta_record_decode(trp_bytes bytes, struct meta_record *record)
 
 void counters_encode(uint8_t out[COUNTERS_BYTES], const int64_t counters[COUNTERS])
 {
-    records_encode(out, (trp_bytes){(const uint8_t *)counters, COUNTERS * sizeof *counters});
+    records_encode(out, span_of(counters, COUNTERS * sizeof *counters));
 }
 
 bool counters_decode(trp_bytes bytes, int64_t counters[COUNTERS])

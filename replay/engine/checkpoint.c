@@ -22,6 +22,7 @@
 #include <troupe/log.h>
 #include "core/alloc.h"
 #include "core/background.h"
+#include "core/file.h"
 #include "core/status.h"
 #include "limits.h"
 #include "replay/store/copy.h"
@@ -344,7 +345,7 @@ static trp_status name_give(struct copy_run *run, char **path)
 {
     TRP_TRY(name_take(run));
     *path = realpath(run->making, NULL);
-    int error = *path ? store_path_sync(run->checkpointer->root) : errno;
+    int error = *path ? dir_sync(run->checkpointer->root) : errno;
     return error == 0 ? TRP_OK : store_errno(error, run->making, "name the checkpoint");
 }
 

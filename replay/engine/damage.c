@@ -52,7 +52,7 @@ trp_status engine_unreadable(struct engine_table *table, uint64_t key, uint64_t 
     if (engine->ready && !engine->read_only)
         item_give_up(engine, table, &damaged);
     else if (!engine->read_only && waiting->size < ENGINE_DAMAGED_MAX * sizeof damaged)
-        buffer_append(waiting, (trp_bytes){(const uint8_t *)&damaged, sizeof damaged});
+        buffer_append(waiting, span_of(&damaged, sizeof damaged));
     trp_fail(status, "table %s, key %llu: %s%s", table->name, (unsigned long long)key, why,
              engine->read_only ? "" : "; the item is removed");
     free(why);

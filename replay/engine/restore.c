@@ -15,6 +15,7 @@
 
 #include "checkpoint.h"
 #include "core/alloc.h"
+#include "core/file.h"
 #include "replay/disk/disk.h"
 
 /* What to do about a checkpoint that is damaged. */
@@ -83,8 +84,7 @@ static trp_status data_copy(const char *from_path, const char *to_path, uint64_t
             status = store_errno(error, to_path, "copy the checkpoint");
     }
     close(from);
-    if (to >= 0)
-        close(to);
+    fd_close(to);
     return status;
 }
 

@@ -17,6 +17,7 @@
 
 #include "core/alloc.h"
 #include "core/buffer.h"
+#include "core/file.h"
 #include "core/limits.h"
 #include "core/words.h"
 #include "limits.h"
@@ -284,8 +285,7 @@ static trp_status signature_read(const char *path, struct buffer *bytes)
     for (; size > 0; bytes->size += size > 0 ? (size_t)size : 0)
         size = read(file, bytes->data + bytes->size, READ_MAX - bytes->size);
     error = errno;
-    if (file >= 0)
-        close(file);
+    fd_close(file);
     if (size < 0)
         return trp_fail(TRP_INVALID_ARGUMENT, "signature=%s: %s", path, strerror(error));
     if (bytes->size == 0)
@@ -378,7 +378,7 @@ size_t quoted_read(const char *text, struct buffer *out)
     for (; text[size] && text[size] != '"'; size++) {
         size += text[size] == '\\' && text[size + 1];
         if (out)
-            buffer_append(out, (trp_bytes){(const uint8_t *)text + size, 1});
+            buffer_append(out, span_of(text + size, 1));
     }
     return text[size] ? size + 1 : 0;
 }

@@ -46,7 +46,7 @@ static trp_status scan_name(struct text_scan *scan, struct buffer *name)
     bool quoted = size == 0 && *scan->at == '"';
     if (size == 0 && !quoted)
         return scan_wrong(scan, "a name");
-    buffer_append(name, (trp_bytes){(const uint8_t *)scan->at, size});
+    buffer_append(name, span_of(scan->at, size));
     if (quoted)
         size = quoted_read(scan->at, name);
     if (size == 0)

@@ -200,7 +200,7 @@ static trp_status shared_put_chunk(struct shared_stream *stream, struct chunk *c
     }
     at.pages = ((uint32_t)(pages->size / sizeof(uint64_t)) - at.page_first) & INT32_MAX;
     at.unchecked = chunk->unchecked;
-    buffer_append(&builder->arrays[SHARED_CHUNKS], (trp_bytes){(const uint8_t *)&at, sizeof at});
+    buffer_append(&builder->arrays[SHARED_CHUNKS], span_of(&at, sizeof at));
     if (at.pages == 0)
         return TRP_OK;
     chunk_ref(chunk);
@@ -227,8 +227,7 @@ static trp_status shared_put_entry(struct shared_stream *stream, const struct dr
         .chunk_first =
             (uint32_t)(builder->arrays[SHARED_CHUNKS].size / sizeof(struct shared_chunk)),
     };
-    buffer_append(&builder->arrays[SHARED_ENTRIES],
-                  (trp_bytes){(const uint8_t *)&entry, sizeof entry});
+    buffer_append(&builder->arrays[SHARED_ENTRIES], span_of(&entry, sizeof entry));
     for (uint32_t i = 0; i < drawn->chunk_count; i++) {
         struct chunk *chunk = draws->chunks[drawn->chunk_first + i];
         trp_status status = shared_put_chunk(stream, chunk, message);

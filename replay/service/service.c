@@ -90,8 +90,7 @@ void service_table_drop(struct service *service, struct engine_table *table)
     struct lane *lane = service->lanes[table->index];
     size_t last = engine_table_count(service->engine) - 1;
     lane->users++;
-    lane_refuse(lane,
-                engine_not_found((trp_bytes){(const uint8_t *)table->name, table->name_size}));
+    lane_refuse(lane, engine_not_found(span_of(table->name, table->name_size)));
     if (lane->moving)
         list_remove(&service->moving, &lane->moving_link);
     for (size_t i = table->index; i < last; i++)

@@ -18,6 +18,7 @@
 #include <troupe/log.h>
 #include "core/boot.h"
 #include "core/alloc.h"
+#include "core/file.h"
 #include "limits.h"
 
 struct shm_segment {
@@ -30,8 +31,7 @@ static void segment_free(struct shm_segment *segment)
 {
     if (segment->memory)
         munmap(segment->memory, SHM_SEGMENT_BYTES);
-    if (segment->fd >= 0)
-        close(segment->fd);
+    fd_close(segment->fd);
     free(segment);
 }
 

@@ -162,7 +162,7 @@ static trp_status items_find(struct store *store, const struct buffer *bad, stru
         uint64_t seq = piece_key_seq(items.key);
         TRP_TRY(cursor_get_parts(&items, &store->scratch, &record));
         if (item_names(record, seq, bad))
-            buffer_append(seqs, (trp_bytes){(const uint8_t *)&seq, sizeof seq});
+            buffer_append(seqs, span_of(&seq, sizeof seq));
     }
     return TRP_OK;
 }

@@ -455,7 +455,7 @@ trp_status store_chunk_locate(struct store *store, const struct chunk *chunk, st
     size_t tail = chunk_tail_bytes(chunk);
     TRP_TRY(chunk_pages(store, chunk, &at));
     TRP_TRY(chunk_tail(store, chunk, buffer_reserve(rest, tail)));
-    buffer_append(pages, (trp_bytes){(const uint8_t *)at, pages_size(chunk)});
+    buffer_append(pages, span_of(at, pages_size(chunk)));
     rest->size += tail;
     return TRP_OK;
 }

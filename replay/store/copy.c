@@ -87,8 +87,8 @@ static trp_status tables_copy(struct store *store, struct store_copy *copy)
         TRP_TRY(cursor_move(&tables, MDB_NEXT));
     }
     for (size_t i = 0; i < store->tombstones.count; i++)
-        buffer_append(&copy->gone_tables, (trp_bytes){(const uint8_t *)&store->tombstones.at[i].id,
-                                                      sizeof store->tombstones.at[i].id});
+        buffer_append(&copy->gone_tables,
+                      span_of(&store->tombstones.at[i].id, sizeof store->tombstones.at[i].id));
     for (size_t i = 0; i < store->tables.count; i++) {
         uint8_t record[COUNTERS_BYTES];
         counters_encode(record, store->tables.at[i].logged);
@@ -390,7 +390,7 @@ static trp_status item_part(struct store_copy *copy, uint64_t key, trp_bytes par
 
 static void chunk_is_bad(struct store_copy *copy, uint64_t seq)
 {
-    buffer_append(&copy->rest.bad, (trp_bytes){(const uint8_t *)&seq, sizeof seq});
+    buffer_append(&copy->rest.bad, span_of(&seq, sizeof seq));
 }
 
 static void chunk_end(struct store_copy *copy)

@@ -403,7 +403,7 @@ static trp_status group_delete_items(struct store *store, size_t bytes, struct b
     for (size_t index = 0; index < count; index++)
         if (runs[index].value > 0)
             runs[kept++] = runs[index];
-    return log_append(store, (trp_bytes){(const uint8_t *)runs, kept * sizeof *runs});
+    return log_append(store, span_of(runs, kept * sizeof *runs));
 }
 
 static trp_status log_append_counters(struct store *store)

@@ -265,8 +265,7 @@ static trp_status lmdb_account(struct store *store)
 trp_status lmdb_put_meta(struct store *store)
 {
     store->meta.sum = meta_record_sum(&store->meta);
-    return lmdb_put(store, TREE_META, META_KEY,
-                    (trp_bytes){(const uint8_t *)&store->meta, sizeof store->meta}, 0);
+    return lmdb_put(store, TREE_META, META_KEY, span_of(&store->meta, sizeof store->meta), 0);
 }
 
 static trp_status meta_put(struct store *store, void *arg)

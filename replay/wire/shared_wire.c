@@ -27,11 +27,6 @@ static trp_status message_join(const trp_bytes *pieces, size_t count, trp_messag
     return TRP_OK;
 }
 
-static trp_bytes bytes_of(const void *data, size_t size)
-{
-    return (trp_bytes){data, size};
-}
-
 /* ---- the beginning ----------------------------------------------------------------------- */
 
 struct hello_head {
@@ -49,7 +44,7 @@ trp_status shared_hello_encode(const struct shared_hello *hello, trp_message **m
                               .window = hello->window,
                               .table_bytes = (uint32_t)hello->table.size};
     memcpy(head.boot_id, hello->boot_id, sizeof head.boot_id);
-    const trp_bytes pieces[] = {bytes_of(&head, sizeof head), hello->table};
+    const trp_bytes pieces[] = {span_of(&head, sizeof head), hello->table};
     return message_join(pieces, 2, message);
 }
 
@@ -86,7 +81,7 @@ trp_status shared_welcome_encode(const struct shared_welcome *welcome, trp_messa
     struct shared_layout layout = welcome->layout;
     layout.magic = SHARED_MAGIC;
     layout.version = SHARED_VERSION;
-    const trp_bytes pieces[] = {bytes_of(&layout, sizeof layout), bytes_of(sizes, sizeof sizes),
+    const trp_bytes pieces[] = {span_of(&layout, sizeof layout), span_of(sizes, sizeof sizes),
                                 welcome->data_path, welcome->lease_path};
     return message_join(pieces, 4, message);
 }
@@ -130,7 +125,7 @@ trp_status shared_segment_decode(trp_bytes bytes, struct shared_segment *segment
 
 trp_status shared_ask_encode(const struct shared_ask *ask, trp_message **message)
 {
-    const trp_bytes piece = bytes_of(ask, sizeof *ask);
+    const trp_bytes piece = span_of(ask, sizeof *ask);
     return message_join(&piece, 1, message);
 }
 
@@ -178,7 +173,7 @@ uint32_t shared_builder_trajectory(struct shared_builder *builder, trp_bytes tra
     struct shared_trajectory more = {
         .at = (uint32_t)bytes->size, .size = (uint32_t)trajectory.size, .chunk_count = chunk_count};
     buffer_append(bytes, trajectory);
-    buffer_append(trajectories, bytes_of(&more, sizeof more));
+    buffer_append(trajectories, span_of(&more, sizeof more));
     return count;
 }
 
@@ -186,7 +181,7 @@ trp_status shared_samples_encode(const struct shared_builder *builder, uint32_t 
                                  uint64_t round, trp_message **message)
 {
     struct shared_header header = {.magic = SHARED_MAGIC, .flags = flags, .round = round};
-    trp_bytes pieces[1 + SHARED_ARRAYS] = {bytes_of(&header, sizeof header)};
+    trp_bytes pieces[1 + SHARED_ARRAYS] = {span_of(&header, sizeof header)};
     if (builder->arrays[SHARED_BYTES].size > UINT32_MAX)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "samples of %zu bytes in one message",
                         builder->arrays[SHARED_BYTES].size);

@@ -1,0 +1,23 @@
+/* What the file system says, and names in it that last. */
+#ifndef TRP_CORE_FILE_H
+#define TRP_CORE_FILE_H
+
+#include <unistd.h>
+
+#include <troupe/status.h>
+
+/* The status that an errno of the file system stands for; `other`: of those that are no common
+ * ones. */
+trp_status file_errno_status(int error, trp_status other);
+
+/* Makes the names in a directory durable, or that of a file or directory: 0 or an errno. */
+int dir_sync(const char *path);
+int name_sync(const char *path);
+
+static inline void fd_close(int fd) /* negative: it is not open */
+{
+    if (fd >= 0)
+        close(fd);
+}
+
+#endif

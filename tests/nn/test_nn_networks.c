@@ -32,6 +32,16 @@ static void a_sequence_cut_anywhere_gives_the_same_bits(void **state)
                                         .inputs = {in},
                                         .outputs = {whole},
                                         .end_state = end[0]});
+        /* The first row is the first sequence, whose reset at step 3 is row 9: from there on it is
+         * as if it began there. */
+        trp_net_forward(net, params,
+                        &(trp_net_rows){.rows = 3 * SEQUENCES,
+                                        .steps = 3,
+                                        .inputs = {in + 9 * INPUTS},
+                                        .outputs = {parts}});
+        for (size_t step = 0; step < 3; step++)
+            assert_memory_equal(parts + step * SEQUENCES * OUT,
+                                whole + (9 + step * SEQUENCES) * OUT, OUT * sizeof(float));
         for (uint32_t cut = 1; cut < STEPS; cut++) {
             poison(net);
             trp_net_rows rows = {.rows = cut * SEQUENCES,

@@ -2,7 +2,7 @@
  *
  * Every handler puts its task into the open batch and waits. The batch is worked on by whoever
  * makes it full, or by whoever has waited for LINGER_MS. Handlers wait, so the method is named in
- * `blocking`; a node's server has four threads for such handlers, and so a batch has four tasks.
+ * `blocking`, and each task of a batch has a thread.
  *
  *     troupe launch batching.c work.proto --
  */
@@ -15,7 +15,7 @@
 
 #include "work.pb-c.h"
 
-enum { CLIENTS = 4, CALLS = 25, BATCH = 4, LINGER_MS = 20 };
+enum { CLIENTS = 8, CALLS = 25, BATCH = 8, LINGER_MS = 100 };
 
 struct batch {
     int size, done; /* done: the results are there */
@@ -88,10 +88,12 @@ static void batcher_solve(Work__Worker_Service *service, const Work__Task *task,
 static trp_status server_run(trp_context *context, const void *arg)
 {
     (void)arg;
+    static const char *const blocking[] = {"Solve", NULL};
     static Work__Worker_Service service = WORK__WORKER__INIT(batcher_);
     mtx_init(&batcher.mutex, mtx_plain);
     cnd_init(&batcher.changed);
-    TRP_TRY(trp_context_serve(context, &service.base, (const char *const[]){"Solve", NULL}));
+    TRP_TRY(trp_context_serve(context, &service.base,
+                              &(trp_serve_options){.blocking = blocking, .threads = BATCH}));
     trp_stop_wait(trp_context_stop(context), -1);
     printf("%d calls in %d batches\n", batcher.calls, batcher.runs);
     return TRP_OK;

@@ -36,10 +36,11 @@ static void service_free(ProtobufCService *service)
 static trp_status producer_run(trp_context *context, const void *arg)
 {
     (void)arg;
+    static const char *const blocking[] = {"Solve", NULL};
     Work__Worker_Service *service = malloc(sizeof *service);
     *service = (Work__Worker_Service)WORK__WORKER__INIT(producer_);
     service->base.destroy = service_free;
-    TRP_TRY(trp_context_serve(context, &service->base, (const char *const[]){"Solve", NULL}));
+    TRP_TRY(trp_context_serve(context, &service->base, &(trp_serve_options){.blocking = blocking}));
     trp_stop_wait(trp_context_stop(context), -1);
     return TRP_OK;
 }

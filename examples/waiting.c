@@ -27,8 +27,9 @@ static void server_solve(Work__Worker_Service *service, const Work__Task *task,
 static trp_status server_run(trp_context *context, const void *arg)
 {
     (void)arg;
+    static const char *const blocking[] = {"Solve", NULL};
     static Work__Worker_Service service = WORK__WORKER__INIT(server_);
-    TRP_TRY(trp_context_serve(context, &service.base, (const char *const[]){"Solve", NULL}));
+    TRP_TRY(trp_context_serve(context, &service.base, &(trp_serve_options){.blocking = blocking}));
     trp_stop_wait(trp_context_stop(context), -1);
     printf("waited for the stop\n");
     return TRP_OK;

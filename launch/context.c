@@ -99,17 +99,18 @@ static bool runs_whole_program(const trp_context *context)
 }
 
 trp_status trp_context_serve(trp_context *context, ProtobufCService *service,
-                             const char *const *blocking)
+                             const trp_serve_options *options)
 {
+    trp_serve_options serve = options ? *options : (trp_serve_options){0};
     if (context->serving)
         return trp_fail(TRP_FAILED_PRECONDITION, "%s serves already: a node serves once",
                         context->name);
     bool local = runs_whole_program(context);
     trp_server *server = NULL;
-    trp_status status =
-        trp_server_create(&server, &(trp_server_options){.address = context->address});
+    trp_status status = trp_server_create(
+        &server, &(trp_server_options){.address = context->address, .threads = serve.threads});
     if (status == TRP_OK)
-        status = trp_server_add(server, service, blocking);
+        status = trp_server_add(server, service, serve.blocking);
     if (status == TRP_OK && !local)
         status = trp_server_start(server);
     if (status != TRP_OK) {

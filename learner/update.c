@@ -138,6 +138,13 @@ trp_status update_step(struct trp_update_run *run, uint64_t step, const trp_batc
     return run->updater->impl->step(run->updater, update);
 }
 
+const void *trp_update_column(const trp_update *update, size_t source, const char *name)
+{
+    const trp_columns *columns = &update->run->updater->sources[source].columns;
+    size_t place = trp_columns_find(columns, name);
+    return place < columns->count ? update->batches[source].columns[place] : NULL;
+}
+
 void trp_update_ready(const trp_update *update, size_t vector, size_t lo, size_t hi)
 {
     (void)update, (void)vector, (void)lo, (void)hi; /* alone: nobody to begin with */

@@ -26,7 +26,7 @@ run() {
 
 run 'hello, visitor/2' hello.c hello.proto
 run 'done: consumer/0: the squares add up to 8555' consumers.c work.proto
-run '^.*100 calls in [2-9][0-9] batches' batching.c work.proto
+run '^.*200 calls in [2-4][0-9] batches' batching.c work.proto
 run 'the call was cancelled' waiting.c work.proto
 grep -q 'waited for the stop' waiting.log
 run 'the target of 195 is reached' own_agent.c

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every ```c block of README.md and docs/ that includes <troupe/troupe.h> compiles and links, and
 # every block says the same as the file that its first line names ("/* examples/x.c */"). So does
-# every example of functions at the head of a public header.
+# every example of functions in a public header; those of one comment are one file.
 set -euo pipefail
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -10,17 +10,18 @@ awk -v dir="$dir" '
     /^```/   { if (inside) close(file); inside = 0 }
     inside   { print > file }' README.md docs/*.md
 awk -v dir="$dir" '
-    FNR == 1        { open = 1; name = FILENAME; sub(".*/", "", name); file = dir "/" name ".c"; begun = 0 }
-    /^#ifndef/      { open = 0 }
-    open && /^ \*     (static|int|typedef) / && !begun {
+    FNR == 1 { name = FILENAME; sub(".*/", "", name); count = 0 }
+    /^\/\*/  { begun = 0 }
+    /^ \*     (static|int|typedef) / && !begun {
+        file = dir "/" name "." ++count ".c"
         begun = 1
         print "#include <string.h>\n#include <troupe/troupe.h>" > file
         print "#pragma GCC diagnostic ignored \"-Wunused-function\"" > file
         print "#pragma GCC diagnostic ignored \"-Wunused-parameter\"" > file
     }
-    open && begun && /^ \*     / { print substr($0, 8) > file }' include/troupe/*.h
-for header in env nn options program; do
-    [ -e "$dir/$header.h.c" ] || { echo "$header.h has no example"; exit 1; }
+    begun && /^ \*     / { print substr($0, 8) > file }' include/troupe/*.h
+for example in env.h.1 env.h.2 nn.h.1 options.h.1 program.h.1 source.h.1; do
+    [ -e "$dir/$example.c" ] || { echo "${example%.*} lacks example ${example##*.}"; exit 1; }
 done
 compiled=0
 for file in "$dir"/*.c; do

@@ -132,18 +132,17 @@ static void add_item(const struct item *item, const float *params, float *grads)
 
 static trp_status updater_step(trp_updater *updater, const trp_update *update)
 {
-    void *const *columns = update->batches[0].columns;
-    const trp_columns *names = &updater->sources[0].columns;
+    (void)updater;
     for (size_t i = 0; i < update->batches[0].rows; i++) {
         size_t row = i * ROWS;
         struct item item = {
             .observations =
-                (const float *)columns[trp_columns_find(names, "observation")] + row * OBSERVED,
-            .actions = (const int32_t *)columns[trp_columns_find(names, "action")] + row,
-            .rewards = (const float *)columns[trp_columns_find(names, "reward")] + row,
-            .discounts = (const float *)columns[trp_columns_find(names, "discount")] + row,
-            .valid = (const bool *)columns[trp_columns_find(names, "valid")] + row,
-            .logits = (const float *)columns[trp_columns_find(names, "logits")] + row * ACTIONS,
+                (const float *)trp_update_column(update, 0, "observation") + row * OBSERVED,
+            .actions = (const int32_t *)trp_update_column(update, 0, "action") + row,
+            .rewards = (const float *)trp_update_column(update, 0, "reward") + row,
+            .discounts = (const float *)trp_update_column(update, 0, "discount") + row,
+            .valid = (const bool *)trp_update_column(update, 0, "valid") + row,
+            .logits = (const float *)trp_update_column(update, 0, "logits") + row * ACTIONS,
         };
         add_item(&item, update->vectors[0], update->grads[0]);
     }

@@ -6,11 +6,6 @@
 
 enum { OBSERVED = 4, WEIGHTS = OBSERVED + 1, BATCH = 32 };
 
-struct updater {
-    trp_updater base;
-    size_t observation, reward, discount, next_observation; /* columns */
-};
-
 static float linear(const float *weights, const float *x)
 {
     float sum = weights[OBSERVED];
@@ -19,25 +14,25 @@ static float linear(const float *weights, const float *x)
     return sum;
 }
 
-static trp_status updater_step(trp_updater *base, const trp_update *update)
+static trp_status updater_step(trp_updater *updater, const trp_update *update)
 {
-    const struct updater *updater = (const struct updater *)base;
-    const trp_batch *batch = &update->batches[0];
+    (void)updater;
+    uint32_t rows = update->batches[0].rows;
+    const float *xs = trp_update_column(update, 0, "observation");
+    const float *nexts = trp_update_column(update, 0, "next_observation");
+    const float *rewards = trp_update_column(update, 0, "reward");
+    const float *discounts = trp_update_column(update, 0, "discount");
     const float *params = update->vectors[0];
     double errors = 0;
-    for (uint32_t row = 0; row < batch->rows; row++) {
-        const float *x = (const float *)batch->columns[updater->observation] + row * OBSERVED;
-        const float *next =
-            (const float *)batch->columns[updater->next_observation] + row * OBSERVED;
-        float target =
-            ((const float *)batch->columns[updater->reward])[row] +
-            0.9F * ((const float *)batch->columns[updater->discount])[row] * linear(params, next);
+    for (uint32_t row = 0; row < rows; row++) {
+        const float *x = xs + row * OBSERVED, *next = nexts + row * OBSERVED;
+        float target = rewards[row] + 0.9F * discounts[row] * linear(params, next);
         float error = linear(params, x) - target;
         errors += (double)(error * error);
         for (int i = 0; i < WEIGHTS; i++)
             update->grads[0][i] += error * (i < OBSERVED ? x[i] : 1) / BATCH;
     }
-    trp_update_report(update, "loss", errors / batch->rows);
+    trp_update_report(update, "loss", errors / rows);
     return trp_update_apply(update, 0);
 }
 
@@ -46,21 +41,16 @@ static trp_status make_updater(const trp_agent *agent, const trp_env_spec *env,
 {
     static const trp_updater_impl impl = {.step = updater_step};
     (void)agent, (void)options;
-    struct updater *updater = calloc(1, sizeof *updater);
-    updater->base = (trp_updater){.impl = &impl, .source_count = 1, .vector_count = 1};
-    updater->base.sources[0] = (trp_batch_spec){.table = "transitions", .batch_size = BATCH};
-    trp_columns *columns = &updater->base.sources[0].columns;
-    trp_nstep_columns(env, NULL, columns);
-    updater->observation = trp_columns_find(columns, "observation");
-    updater->reward = trp_columns_find(columns, "reward");
-    updater->discount = trp_columns_find(columns, "discount");
-    updater->next_observation = trp_columns_find(columns, "next_observation");
-    updater->base.vectors[0] = (trp_vector_spec){
+    trp_updater *updater = calloc(1, sizeof *updater);
+    *updater = (trp_updater){.impl = &impl, .source_count = 1, .vector_count = 1};
+    updater->sources[0] = (trp_batch_spec){.table = "transitions", .batch_size = BATCH};
+    trp_nstep_columns(env, NULL, &updater->sources[0].columns);
+    updater->vectors[0] = (trp_vector_spec){
         .name = "params",
         .count = WEIGHTS,
         .learned = true,
         .optimizer = {.kind = TRP_SGD, .learning_rate = 0.05, .momentum = 0.9, .max_norm = 1}};
-    *out = &updater->base;
+    *out = updater;
     return TRP_OK;
 }
 

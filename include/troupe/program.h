@@ -171,14 +171,19 @@ TRP_API trp_stop *trp_context_stop(trp_context *context); /* requested when the 
  * context is. */
 TRP_API const char *trp_context_address(const trp_context *context);
 
-/* Serves `service` at the node's address and publishes it; peers that dial wait for it. `blocking`
- * as for trp_server_add(), may be NULL. When every node runs in this process there is no socket:
+typedef struct {
+    const char *const *blocking; /* as for trp_server_add(); NULL: no method blocks */
+    uint32_t threads;            /* so many handlers run at once; 0: 4 */
+} trp_serve_options;
+
+/* Serves `service` at the node's address and publishes it; peers that dial wait for it. `options`
+ * may be NULL. When every node runs in this process there is no socket:
  * callers reach the object directly. Once per body, and an object for each member of a group, as
  * several may be in one process. It ends when the body has returned, and then
  * service->destroy is called if there is one; an object that ends with the body needs
  * trp_context_withdraw() before. Fails as trp_server_start(). */
 TRP_API TRP_MUST_USE trp_status trp_context_serve(trp_context *context, ProtobufCService *service,
-                                                  const char *const *blocking);
+                                                  const trp_serve_options *options);
 
 /* Ends what trp_context_serve() began, without service->destroy. Peers in this process are stopped
  * and waited for first, for the grace period (--grace). False, and logged: some did not stop; they

@@ -66,6 +66,10 @@ typedef struct {
     trp_update_run *run;       /* for the functions below */
 } trp_update;
 
+/* The column of that name of the batch of a source, see trp_batch.columns; NULL: the source
+ * declares none. */
+TRP_API const void *trp_update_column(const trp_update *update, size_t source, const char *name);
+
 /* [lo, hi) of the gradient of a vector is final: combining it may begin while backward goes on.
  * What was never reported is combined by trp_update_reduce(). Free where the learner is alone. */
 TRP_API void trp_update_ready(const trp_update *update, size_t vector, size_t lo, size_t hi);

@@ -74,7 +74,9 @@ static trp_status adding_step(trp_updater *base, const trp_update *update)
     if (updater->steps == updater->nan_at)
         update->grads[0][5] = NAN;
     TRP_TRY(trp_update_apply(update, 0));
-    const float *values = batch->columns[0];
+    const float *values = trp_update_column(update, 0, "x");
+    assert_ptr_equal(values, batch->columns[0]);
+    assert_null(trp_update_column(update, 0, "y"));
     for (uint32_t row = 0; row < batch->rows; row++)
         updater->seen += (double)values[row];
     memcpy(updater->given[update->step % 2], values, batch->rows * sizeof *values);

@@ -134,8 +134,9 @@ typedef struct {
  *     uint32_t x = trp_net_add(&spec, (trp_layer){.kind = TRP_INPUT, .shape = {8}});
  *     uint32_t h = trp_net_add(&spec, (trp_layer){.kind = TRP_LINEAR, .name = "body", .from = {x},
  *                                                 .size = 64, .activation = TRP_TANH});
- *     uint32_t y = trp_net_add(&spec, (trp_layer){.kind = TRP_ADD, .from = {h, z}, .from_count =
- * 2}); trp_net_output(&spec, y);
+ *     uint32_t y = trp_net_add(&spec, (trp_layer){.kind = TRP_ADD, .from_count = 2,
+ *                                                 .from = {h, z}});
+ *     trp_net_output(&spec, y);
  *
  * Several networks share one flat vector by lying one behind the other: the second one's parameters
  * begin at params + trp_net_param_count(&first), and a plan is given that pointer. */

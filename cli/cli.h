@@ -99,9 +99,6 @@ void help_print(FILE *out, const struct command *command, const char *name);
 /* What follows the name of a command that runs: " --dir=PATH TARGET [OPTION...]". Caller frees. */
 char *help_usage(const struct command *command);
 
-/* Words wrapped to 79 columns, each line indented. */
-void help_wrap(FILE *out, size_t indent, const char *text);
-
 /* Paragraphs that commands with such arguments share, e.g. what a TARGET is; NULL: none. */
 const char *help_of_arguments(const struct command *command);
 

@@ -5,23 +5,9 @@
 
 #include "cli.h"
 #include "core/buffer.h"
+#include "core/words.h"
 
-enum { WIDTH = 79, OPTION_INDENT = 26 };
-
-void help_wrap(FILE *out, size_t indent, const char *text)
-{
-    size_t column = 0;
-    while (*text) {
-        size_t size = strcspn(text, " ");
-        if (column > 0 && column + 1 + size > WIDTH) {
-            fputc('\n', out);
-            column = 0;
-        }
-        column += (size_t)fprintf(out, "%*s%.*s", column ? 1 : (int)indent, "", (int)size, text);
-        text += size + strspn(text + size, " ");
-    }
-    fputc('\n', out);
-}
+enum { OPTION_INDENT = 26 };
 
 const char *help_of_arguments(const struct command *command)
 {
@@ -42,7 +28,7 @@ static void paragraphs(FILE *out, const char *text)
         if (line[0] == ' ' || line[0] == '\0')
             fprintf(out, "%s\n", line);
         else
-            help_wrap(out, 0, line);
+            print_wrapped(out, 0, line);
         text += size + (text[size] == '\n');
     }
 }
@@ -61,11 +47,11 @@ static void option_print(FILE *out, const struct cli_option *option)
     fputs(head, out);
     if (size + 2 > OPTION_INDENT) {
         fputc('\n', out);
-        help_wrap(out, OPTION_INDENT, words);
+        print_wrapped(out, OPTION_INDENT, words);
         return;
     }
     char *at = words;
-    size_t room = WIDTH - OPTION_INDENT, length = strlen(words), cut = length;
+    size_t room = WRAPPED_COLUMNS - OPTION_INDENT, length = strlen(words), cut = length;
     if (length > room) {
         cut = room;
         while (cut > 0 && words[cut] != ' ')
@@ -73,7 +59,7 @@ static void option_print(FILE *out, const struct cli_option *option)
     }
     fprintf(out, "%*s%.*s\n", OPTION_INDENT - size, "", (int)cut, at);
     if (cut < length)
-        help_wrap(out, OPTION_INDENT, at + cut + 1);
+        print_wrapped(out, OPTION_INDENT, at + cut + 1);
 }
 
 static void options_print(FILE *out, const struct command *command)
@@ -118,7 +104,7 @@ void help_print(FILE *out, const struct command *command, const char *name)
     char first[256];
     snprintf(first, sizeof first, "%c%s.", toupper((unsigned char)command->summary[0]),
              command->summary + 1);
-    help_wrap(out, 0, first);
+    print_wrapped(out, 0, first);
     if (command->commands) {
         commands_print(out, command, name);
         return;
@@ -133,7 +119,7 @@ void help_print(FILE *out, const struct command *command, const char *name)
     }
     if (help_of_arguments(command)) {
         fputc('\n', out);
-        help_wrap(out, 0, help_of_arguments(command));
+        print_wrapped(out, 0, help_of_arguments(command));
     }
     options_print(out, command);
     fputs("\nExit status:", out);

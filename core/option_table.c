@@ -400,13 +400,18 @@ trp_status trp_options_set(const trp_option_table *table, void *options, const c
     return status;
 }
 
+enum { OPTION_HELP_INDENT = 6 };
+
 void option_describe(const trp_option *option, const char *whose, const void *options, FILE *out)
 {
     char *standard = option_default(option), *range = option_range(option);
     char *value = options ? option_value(option, options) : xstrdup(standard);
     print_text(out, "  %s.%s=%s\n", whose, option->name, value);
-    fprintf(out, "      %s\n      %s%s%s%s\n", option->help, range, standard[0] ? "; default " : "",
-            standard, option->fixed ? "; a resume keeps it" : "");
+    char *allowed = xasprintf("%s%s%s%s", range, standard[0] ? "; default " : "", standard,
+                              option->fixed ? "; a resume keeps it" : "");
+    print_wrapped(out, OPTION_HELP_INDENT, option->help);
+    print_wrapped(out, OPTION_HELP_INDENT, allowed);
+    free(allowed);
     free(value);
     free(range);
     free(standard);

@@ -85,3 +85,18 @@ const char *double_decimal(double value, char *text)
     }
     return text;
 }
+
+void print_wrapped(FILE *out, size_t indent, const char *text)
+{
+    size_t column = 0;
+    while (*text) {
+        size_t size = strcspn(text, " ");
+        if (column > 0 && column + 1 + size > WRAPPED_COLUMNS) {
+            fputc('\n', out);
+            column = 0;
+        }
+        column += (size_t)fprintf(out, "%*s%.*s", column ? 1 : (int)indent, "", (int)size, text);
+        text += size + strspn(text + size, " ");
+    }
+    fputc('\n', out);
+}

@@ -4,14 +4,18 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
-enum { GUESS_BYTES = 128, DECIMAL_BYTES = 32 };
+enum { GUESS_BYTES = 128, DECIMAL_BYTES = 32, WRAPPED_COLUMNS = 79 };
 
 /* The end of a noun behind a number: "1 item", "2 items". */
 static inline const char *plural(int64_t count)
 {
     return count == 1 ? "" : "s";
 }
+
+/* Words wrapped to WRAPPED_COLUMNS, each line indented. */
+void print_wrapped(FILE *out, size_t indent, const char *text);
 
 /* One word as a shell takes it: quoted where that is needed. Caller frees. */
 char *shell_word(const char *text);

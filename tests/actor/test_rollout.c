@@ -237,7 +237,7 @@ static void what_no_batch_can_hold_is_refused(void **state)
     assert_int_equal(trp_rollout_create(&rollout, &options), TRP_INVALID_ARGUMENT);
     options.batch_size = 1 << 20;
     extra.rank = 1;
-    extra.shape[0] = (int64_t)1 << 40;
+    extra.shape[0] = (int64_t)1 << 60;
     trp_columns_add(&columns, "huge", &extra);
     extra.rank = 0;
     assert_int_equal(trp_rollout_create(&rollout, &options), TRP_INVALID_ARGUMENT);

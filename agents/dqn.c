@@ -32,6 +32,41 @@ trp_net_spec dqn_net_spec(const trp_dqn_options *options, const trp_env_spec *en
     return trp_mlp(&mlp);
 }
 
+/* What was meant by 0.6, of which a float is the nearest one. */
+static double decimal(float value)
+{
+    char text[DECIMAL_BYTES];
+    return strtod(float_decimal(value, text), NULL);
+}
+
+/* An option of 0 means itself; in an optimizer it would be the default. */
+static double itself(double value)
+{
+    return value == 0 ? -1 : value;
+}
+
+trp_optimizer dqn_optimizer(const trp_dqn_options *options)
+{
+    return (trp_optimizer){
+        .kind = options->optimizer,
+        .schedule = options->rate_schedule,
+        .learning_rate = itself((double)options->learning_rate),
+        .final_rate = (double)options->final_learning_rate,
+        .schedule_steps = options->schedule_steps,
+        .warmup_steps = options->warmup_steps,
+        .weight_decay = decimal(options->weight_decay),
+        .beta1 = itself(decimal(options->adam_beta1)),
+        .beta2 = itself(decimal(options->adam_beta2)),
+        .alpha = itself(decimal(options->rmsprop_alpha)),
+        .epsilon = decimal(options->optimizer_epsilon),
+        .momentum = decimal(options->momentum),
+        .nesterov = options->nesterov,
+        .centered = options->rmsprop_centered,
+        .epsilon_inside = options->rmsprop_epsilon_inside,
+        .max_norm = (double)options->max_gradient_norm,
+    };
+}
+
 double dqn_epsilon(const trp_dqn_options *options, uint32_t index, uint32_t count, uint64_t steps)
 {
     double done = (double)steps / (double)options->epsilon_steps;
@@ -61,6 +96,8 @@ static trp_status dqn_check(const trp_agent *agent, const trp_env_spec *env)
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "dqn: min_replay_size is %lld, must be in [1, %lld], which is replay_size",
                         (long long)options.min_replay_size, (long long)options.replay_size);
+    trp_optimizer optimizer = dqn_optimizer(&options);
+    TRP_TRY(trp_optimizer_check(&optimizer, "dqn"));
     trp_net_spec spec = dqn_net_spec(&options, env);
     TRP_TRY(trp_net_spec_check(&spec));
     size_t bytes = trp_net_param_count(&spec) * sizeof(float);
@@ -74,13 +111,6 @@ static trp_status dqn_check(const trp_agent *agent, const trp_env_spec *env)
 }
 
 /* ---- table and adder ----------------------------------------------------------------------- */
-
-/* Tables are described in decimal: 0.6 is meant. */
-static double decimal(float value)
-{
-    char text[DECIMAL_BYTES];
-    return strtod(float_decimal(value, text), NULL);
-}
 
 /* Acme's rule for the error buffer, but never narrower than one insert is worth. */
 static trp_rate_limiter limiter(const trp_dqn_options *options)

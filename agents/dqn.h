@@ -14,6 +14,9 @@ trp_dqn_options dqn_options(const trp_agent *agent);
 /* The network for an environment. */
 trp_net_spec dqn_net_spec(const trp_dqn_options *options, const trp_env_spec *env);
 
+/* What learns it. */
+trp_optimizer dqn_optimizer(const trp_dqn_options *options);
+
 /* How often actor `index` of `count` explores after `steps`. */
 double dqn_epsilon(const trp_dqn_options *options, uint32_t index, uint32_t count, uint64_t steps);
 

@@ -16,6 +16,11 @@ _Static_assert(sizeof(trp_dqn_options) <= TRP_AGENT_OPTION_BYTES, "the options f
 static const char *const activations[] = {"none",     "relu", "tanh", "sigmoid",   "elu",
                                           "softplus", "silu", "gelu", "gelu_tanh", NULL};
 
+static const char *const optimizers[] = {"adam", "adamw", "sgd", "rmsprop", "lamb", NULL};
+static const char *const schedules[] = {"constant", "linear", "cosine", NULL};
+_Static_assert(sizeof optimizers / sizeof *optimizers == TRP_OPTIMIZER_KINDS + 1,
+               "every optimizer has a word");
+
 static const trp_option dqn_rows[] = {
     ROW(hidden, .fallback = "64,64", .max = 65536, .fixed = true,
         .help = "widths of the hidden layers"),
@@ -26,8 +31,28 @@ static const trp_option dqn_rows[] = {
     ROW(n_step, .fallback = "3", .min = 1, .max = NSTEP_MAX, .unit = "steps", .fixed = true,
         .help = "rewards of an item before it bootstraps"),
     ROW(discount, .fallback = "0.99", .max = 1, .fixed = true, .help = "gamma"),
-    ROW(learning_rate, .fallback = "1e-3", .max = 1e6, .help = "of Adam"),
-    ROW(adam_epsilon, .fallback = "1e-8", .max = 1, .help = "of Adam"),
+    ROW(optimizer, .choices = optimizers, .fixed = true, .help = "turns gradients into steps"),
+    ROW(learning_rate, .fallback = "1e-3", .max = 1e6, .help = "of the optimizer"),
+    ROW(rate_schedule, .choices = schedules,
+        .help = "how the learning rate goes to final_learning_rate within schedule_steps"),
+    ROW(final_learning_rate, .max = 1e6, .help = "where a rate_schedule ends"),
+    ROW(schedule_steps, .max = INFINITY, .unit = "learner steps", .help = "of rate_schedule"),
+    ROW(warmup_steps, .max = INFINITY, .unit = "learner steps",
+        .help = "during which the learning rate grows from 0"),
+    ROW(weight_decay, .max = 1e6,
+        .help = "added to the gradient; with adamw and lamb, to the step instead"),
+    ROW(adam_beta1, .fallback = "0.9", .max = 0.999999, .negative_is_zero = true,
+        .help = "of adam, adamw and lamb: how much of the mean gradient is kept"),
+    ROW(adam_beta2, .fallback = "0.999", .max = 0.999999, .negative_is_zero = true,
+        .help = "of adam, adamw and lamb: how much of the mean square is kept"),
+    ROW(optimizer_epsilon, .max = 1,
+        .help = "of all but sgd; 0: the optimizer's own, which is 1e-8, and 1e-6 of lamb"),
+    ROW(momentum, .max = 0.999999, .help = "of sgd and rmsprop"),
+    ROW(nesterov, .help = "sgd looks ahead along its momentum"),
+    ROW(rmsprop_alpha, .fallback = "0.99", .max = 0.999999, .negative_is_zero = true,
+        .help = "how much of the mean square is kept"),
+    ROW(rmsprop_centered, .fixed = true, .help = "divides by a deviation, not by a mean square"),
+    ROW(rmsprop_epsilon_inside, .help = "the epsilon is under the root, as in TensorFlow"),
     ROW(max_gradient_norm, .fallback = "10", .max = 1e30, .negative_is_zero = true,
         .help = "gradients are scaled down to this global norm; 0: not at all"),
     ROW(huber_delta, .fallback = "1", .min = 1e-30, .max = 1e30,

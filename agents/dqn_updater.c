@@ -1,5 +1,5 @@
 /* The update of DQN, on batches that the n-step adder made: double Q-learning on n-step returns,
- * weighted for prioritized replay, Adam, target network.
+ * weighted for prioritized replay, an optimizer, target network.
  *
  * An item's discount lacks one factor gamma (actor.h), which is applied here. Importance weights
  * are w_i = (N P_i)^-beta, divided by the largest of the batch so that they only scale updates down
@@ -21,6 +21,7 @@ struct dqn_updater {
     trp_dqn_options options;
     trp_net_spec spec;
     trp_net *net;
+    trp_net_tensor tensors[TRP_NET_TENSORS_MAX]; /* of params */
     uint32_t outputs;
     /* Places of the columns. */
     size_t observation, action, reward, discount, next_observation;
@@ -165,9 +166,9 @@ static void declare_vectors(struct dqn_updater *updater)
         .name = "params",
         .count = count,
         .learned = true,
-        .optimizer = {.learning_rate = options->learning_rate,
-                      .epsilon = options->adam_epsilon,
-                      .max_norm = options->max_gradient_norm},
+        .optimizer = dqn_optimizer(options),
+        .tensors = updater->tensors,
+        .tensor_count = trp_net_tensors(&updater->spec, updater->tensors),
     };
     updater->base.vectors[TARGET] = (trp_vector_spec){.name = "target", .count = count};
     updater->base.vector_count = VECTORS;

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include <troupe/optimizer.h>
 #include "core/alloc.h"
 #include "nn/backend.h"
 
@@ -356,19 +357,8 @@ static double adam_us(size_t count)
     memset(vectors, 0, 4 * count * sizeof *vectors);
     for (int turn = 0; turn < TURNS; turn++) {
         double start = own_us();
-        backend_simd()->adam(&(struct adam_job){.params = vectors,
-                                                .m = vectors + count,
-                                                .v = vectors + 2 * count,
-                                                .grads = vectors + 3 * count,
-                                                .count = count,
-                                                .scale = 1,
-                                                .beta1 = 0.9f,
-                                                .beta2 = 0.999f,
-                                                .epsilon = 1e-8f,
-                                                .one_minus_beta1 = 0.1f,
-                                                .one_minus_beta2 = 0.001f,
-                                                .step_size = 1e-4f,
-                                                .inverse_root_bc2 = 1});
+        trp_optimizer_step(&(trp_optimizer){0}, 1, 1, vectors, vectors + 3 * count,
+                           (float *[]){vectors + count, vectors + 2 * count}, 0, count);
         us[turn] = own_us() - start;
     }
     free(vectors);

@@ -181,6 +181,7 @@ static size_t tensor_values(const trp_checkpoint_tensor *tensor)
 
 static trp_status load_update(const trp_checkpoint *checkpoint, struct trp_update_run *update)
 {
+    TRP_TRY(update_check_state(update, checkpoint));
     trp_checkpoint_tensor tensors[UPDATE_TENSORS_MAX];
     size_t count = update_state(update, tensors);
     for (size_t i = 0; i < count; i++)

@@ -24,7 +24,7 @@ TRP_MUST_USE trp_status save_write(const char *dir, struct trp_update_run *updat
 
 /* Loads the newest checkpoint that can be read into the update and the publisher's counts; one
  * that is damaged is logged and passed over. *found is false when there is none at all.
- * FAILED_PRECONDITION: it belongs to another network. DATA_LOSS: all are damaged. */
+ * FAILED_PRECONDITION: it belongs to another network or optimizer. DATA_LOSS: all are damaged. */
 TRP_MUST_USE trp_status save_load(const char *dir, struct trp_update_run *update,
                                   trp_publisher *publisher, struct learner_progress *progress,
                                   bool *found);

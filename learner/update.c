@@ -24,6 +24,24 @@ void trp_updater_destroy(trp_updater *updater)
 
 /* ---- what an updater declares ---------------------------------------------------------------- */
 
+static trp_status check_tensors(const trp_vector_spec *spec)
+{
+    size_t end = 0;
+    for (size_t i = 0; i < spec->tensor_count; i++) {
+        const trp_net_tensor *tensor = &spec->tensors[i];
+        if (tensor->offset < end || tensor->offset > spec->count ||
+            tensor->count > spec->count - tensor->offset)
+            return trp_fail(
+                TRP_INVALID_ARGUMENT,
+                "updater: tensor '%s' lies at %zu to %zu of '%s', which has %zu numbers, "
+                "%zu of them in tensors before it",
+                tensor->name, tensor->offset, tensor->offset + tensor->count, spec->name,
+                spec->count, end);
+        end = tensor->offset + tensor->count;
+    }
+    return TRP_OK;
+}
+
 static trp_status check_vector(const trp_updater *updater, size_t index)
 {
     const trp_vector_spec *spec = &updater->vectors[index];
@@ -34,7 +52,15 @@ static trp_status check_vector(const trp_updater *updater, size_t index)
         if (strcmp(updater->vectors[i].name, spec->name) == 0)
             return trp_fail(TRP_INVALID_ARGUMENT, "updater: two vectors are called '%s'",
                             spec->name);
-    return spec->learned ? trp_optimizer_check(&spec->optimizer, spec->name) : TRP_OK;
+    TRP_TRY(check_tensors(spec));
+    if (!spec->learned)
+        return TRP_OK;
+    TRP_TRY(trp_optimizer_check(&spec->optimizer, spec->name));
+    if (trp_optimizer_is_layerwise(&spec->optimizer) && spec->tensor_count == 0)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "updater: %s steps tensor by tensor, and '%s' names none",
+                        trp_optimizer_name(spec->optimizer.kind), spec->name);
+    return TRP_OK;
 }
 
 static trp_status check_updater(const trp_updater *updater)
@@ -168,6 +194,22 @@ static trp_status refuse_gradient(uint64_t step, const struct vector *vector)
                     (double)vector->grads[place]);
 }
 
+static void step_vector(struct vector *vector, float scale)
+{
+    const trp_vector_spec *spec = vector->spec;
+    vector->steps++;
+    if (!trp_optimizer_is_layerwise(&spec->optimizer)) {
+        trp_optimizer_step(&spec->optimizer, vector->steps, scale, vector->values, vector->grads,
+                           vector->state, 0, spec->count);
+        return;
+    }
+    for (size_t i = 0; i < spec->tensor_count; i++) {
+        size_t lo = spec->tensors[i].offset, hi = lo + spec->tensors[i].count;
+        trp_optimizer_step(&spec->optimizer, vector->steps, scale, vector->values, vector->grads,
+                           vector->state, lo, hi);
+    }
+}
+
 trp_status trp_update_apply(const trp_update *update, size_t index)
 {
     struct vector *vector = &update->run->vectors[index];
@@ -176,9 +218,7 @@ trp_status trp_update_apply(const trp_update *update, size_t index)
     TRP_TRY(trp_update_reduce(update, index));
     double norm2 = trp_norm2(vector->grads, 0, count);
     if (isfinite(norm2))
-        trp_optimizer_step(optimizer, ++vector->steps,
-                           trp_clip_scale(norm2, (float)optimizer->max_norm), vector->values,
-                           vector->grads, vector->state, 0, count);
+        step_vector(vector, trp_clip_scale(norm2, (float)optimizer->max_norm));
     else if (optimizer->skip_not_finite)
         update->run->left_out++;
     else
@@ -206,6 +246,67 @@ void update_report(struct trp_update_run *run, const char *name, double value)
 }
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
+
+/* The optimizer whose state a tensor is by its name: VECTOR.OPTIMIZER.STATE; or NULL. */
+static const char *state_owner(const struct vector *vector, const char *tensor)
+{
+    size_t length = strlen(vector->spec->name);
+    if (strncmp(tensor, vector->spec->name, length) != 0 || tensor[length] != '.')
+        return NULL;
+    const char *rest = tensor + length + 1;
+    for (size_t kind = 0; kind < TRP_OPTIMIZER_KINDS; kind++) {
+        const char *name = trp_optimizer_name((trp_optimizer_kind)kind);
+        if (strncmp(rest, name, strlen(name)) == 0 && rest[strlen(name)] == '.')
+            return name;
+    }
+    return NULL;
+}
+
+static bool has_state(const struct vector *vector, const char *tensor)
+{
+    for (size_t i = 0; i < trp_optimizer_states(&vector->spec->optimizer); i++)
+        if (strcmp(vector->state_names[i], tensor) == 0)
+            return true;
+    return false;
+}
+
+static bool has_tensor(const trp_checkpoint *checkpoint, const char *name)
+{
+    for (size_t i = 0; i < trp_checkpoint_tensor_count(checkpoint); i++)
+        if (strcmp(trp_checkpoint_tensor_at(checkpoint, i)->name, name) == 0)
+            return true;
+    return false;
+}
+
+static trp_status check_state(const struct vector *vector, const trp_checkpoint *checkpoint)
+{
+    const trp_vector_spec *spec = vector->spec;
+    const char *mine = trp_optimizer_name(spec->optimizer.kind);
+    for (size_t i = 0; i < trp_checkpoint_tensor_count(checkpoint); i++) {
+        const char *tensor = trp_checkpoint_tensor_at(checkpoint, i)->name;
+        const char *other = state_owner(vector, tensor);
+        if (other && !has_state(vector, tensor))
+            return trp_fail(TRP_FAILED_PRECONDITION,
+                            "the checkpoint has '%s', so %s learned '%s'; this run's optimizer is "
+                            "%s%s",
+                            tensor, other, spec->name, mine,
+                            strcmp(mine, other) == 0 ? " with other options" : "");
+    }
+    for (size_t i = 0; i < trp_optimizer_states(&spec->optimizer); i++)
+        if (!has_tensor(checkpoint, vector->state_names[i]))
+            return trp_fail(TRP_FAILED_PRECONDITION,
+                            "the checkpoint has no '%s', which %s, this run's optimizer, needs",
+                            vector->state_names[i], mine);
+    return TRP_OK;
+}
+
+trp_status update_check_state(const struct trp_update_run *run, const trp_checkpoint *checkpoint)
+{
+    for (size_t i = 0; i < run->updater->vector_count; i++)
+        if (run->vectors[i].spec->learned)
+            TRP_TRY(check_state(&run->vectors[i], checkpoint));
+    return TRP_OK;
+}
 
 static trp_checkpoint_tensor floats(const char *name, const float *values, size_t count)
 {

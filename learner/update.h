@@ -54,6 +54,10 @@ static inline const trp_update *update_of_step(const struct trp_update_run *run,
     return &run->steps[step % 2];
 }
 
+/* FAILED_PRECONDITION: another optimizer, or one with other options, wrote the checkpoint. */
+TRP_MUST_USE trp_status update_check_state(const struct trp_update_run *run,
+                                           const trp_checkpoint *checkpoint);
+
 /* The whole state as tensors over its own memory; returns how many. */
 size_t update_state(struct trp_update_run *run, trp_checkpoint_tensor tensors[UPDATE_TENSORS_MAX]);
 

@@ -12,6 +12,7 @@
 #include "cell.h"
 #include "conv.h"
 #include "layers.h"
+#include "steps.h"
 
 /* y = activation(x * w + bias), w[inputs][outputs]; no activation that keeps its input. */
 struct forward_job {
@@ -46,17 +47,6 @@ struct dueling_job {
     bool backward, accumulate;
 };
 
-/* The factors of one Adam step, worked out once in double. */
-struct adam_job {
-    float *params, *m, *v;
-    const float *grads;
-    size_t count;
-    float scale, beta1, beta2, epsilon;
-    float one_minus_beta1, one_minus_beta2;
-    float step_size;        /* learning rate / (1 - beta1^t) */
-    float inverse_root_bc2; /* 1 / sqrt(1 - beta2^t) */
-};
-
 struct backend {
     const char *name;
     size_t element_bytes;
@@ -65,14 +55,14 @@ struct backend {
     void (*forward)(const struct forward_job *job);
     void (*backward)(const struct backward_job *job);
     void (*dueling)(const struct dueling_job *job);
-    const struct activation_kernels *activation; /* these four: NULL in onednn */
+    const struct activation_kernels *activation; /* these five: NULL in onednn */
     const struct cell_kernels *cell;
     const struct conv_kernels *conv;
     const struct layer_kernels *layer;
+    const struct step_kernels *step;
     /* The rest is for floats only: NULL in ref_f64. */
     void (*activate)(enum activation activation, float *y, size_t stride, size_t rows,
                      size_t columns);
-    void (*adam)(const struct adam_job *job);
     double (*norm2)(const float *values, size_t count); /* summed in double */
 };
 

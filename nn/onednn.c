@@ -114,11 +114,6 @@ static void onednn_activate(enum activation activation, float *y, size_t stride,
     backend_simd()->activate(activation, y, stride, rows, columns);
 }
 
-static void onednn_adam(const struct adam_job *job)
-{
-    backend_simd()->adam(job);
-}
-
 static double onednn_norm2(const float *values, size_t count)
 {
     return backend_simd()->norm2(values, count);
@@ -132,6 +127,5 @@ const struct backend backend_onednn = {
     .backward = onednn_backward,
     .dueling = dueling_plain,
     .activate = onednn_activate,
-    .adam = onednn_adam,
     .norm2 = onednn_norm2,
 };

@@ -1,31 +1,51 @@
 /* Rules over ranges of flat vectors. A step's factors are worked out once in double; per element
- * there are only correctly rounded operations, so every backend gives the same bits. */
-#include <troupe/optimizer.h>
+ * there are only correctly rounded operations, so every backend gives the same bits (LAMB's ratio
+ * is of sums, whose order is a backend's own). */
+#include "optimizer.h"
 
 #include <assert.h>
 #include <math.h>
 
 #include "backend.h"
 
-static double optimizer_default(double value, double fallback)
-{
-    return value != 0 ? value : fallback;
-}
-
 /* ---- what it is ---------------------------------------------------------------------------- */
 
-trp_status trp_optimizer_check(const trp_optimizer *optimizer, const char *who)
+static const struct {
+    const char *name;
+    double epsilon;
+} kinds[TRP_OPTIMIZER_KINDS] = {
+    [TRP_ADAM] = {"adam", 1e-8},       [TRP_ADAMW] = {"adamw", 1e-8}, [TRP_SGD] = {"sgd", 0},
+    [TRP_RMSPROP] = {"rmsprop", 1e-8}, [TRP_LAMB] = {"lamb", 1e-6},
+};
+
+const char *trp_optimizer_name(trp_optimizer_kind kind)
+{
+    assert((unsigned)kind < TRP_OPTIMIZER_KINDS);
+    return kinds[kind].name;
+}
+
+/* Zero stands for the default, a negative number for zero. */
+static double optimizer_default(double value, double fallback)
+{
+    if (value == 0)
+        return fallback;
+    return value < 0 ? 0 : value;
+}
+
+static trp_status check_ranges(const trp_optimizer *optimizer, const char *who)
 {
     const struct {
         const char *name;
         double value, low, high;
     } ranges[] = {
-        {"kind", optimizer->kind, TRP_ADAM, TRP_SGD},
+        {"kind", optimizer->kind, TRP_ADAM, TRP_LAMB},
         {"schedule", optimizer->schedule, TRP_RATE_CONSTANT, TRP_RATE_COSINE},
-        {"learning_rate", optimizer->learning_rate, 0, 1e6},
+        {"learning_rate", optimizer_default(optimizer->learning_rate, 0), 0, 1e6},
         {"final_rate", optimizer->final_rate, 0, 1e6},
-        {"beta1", optimizer->beta1, 0, 0.999999},
-        {"beta2", optimizer->beta2, 0, 0.99999999},
+        {"weight_decay", optimizer->weight_decay, 0, 1e6},
+        {"beta1", optimizer_default(optimizer->beta1, 0), 0, 0.999999},
+        {"beta2", optimizer_default(optimizer->beta2, 0), 0, 0.99999999},
+        {"alpha", optimizer_default(optimizer->alpha, 0), 0, 0.99999999},
         {"epsilon", optimizer->epsilon, 0, 1},
         {"momentum", optimizer->momentum, 0, 0.999999},
         {"max_norm", optimizer->max_norm, 0, 1e30},
@@ -38,18 +58,88 @@ trp_status trp_optimizer_check(const trp_optimizer *optimizer, const char *who)
     return TRP_OK;
 }
 
+/* What would be left alone silently. */
+static trp_status check_kind(const trp_optimizer *optimizer, const char *who)
+{
+    bool sgd = optimizer->kind == TRP_SGD, rmsprop = optimizer->kind == TRP_RMSPROP;
+    const struct {
+        const char *name;
+        bool given, read;
+    } options[] = {
+        {"momentum", optimizer->momentum > 0, sgd || rmsprop},
+        {"nesterov", optimizer->nesterov, sgd},
+        {"centered", optimizer->centered, rmsprop},
+        {"epsilon_inside", optimizer->epsilon_inside, rmsprop},
+    };
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (options[i].given && !options[i].read)
+            return trp_fail(TRP_INVALID_ARGUMENT, "%s: the optimizer %s has no option %s", who,
+                            trp_optimizer_name(optimizer->kind), options[i].name);
+    if (optimizer->nesterov && optimizer->momentum == 0)
+        return trp_fail(TRP_INVALID_ARGUMENT, "%s: the optimizer's nesterov needs a momentum", who);
+    if (optimizer->schedule != TRP_RATE_CONSTANT && optimizer->schedule_steps == 0)
+        return trp_fail(
+            TRP_INVALID_ARGUMENT,
+            "%s: the optimizer's schedule_steps is 0, must be how long its rate changes", who);
+    return TRP_OK;
+}
+
+trp_status trp_optimizer_check(const trp_optimizer *optimizer, const char *who)
+{
+    TRP_TRY(check_ranges(optimizer, who));
+    return check_kind(optimizer, who);
+}
+
+/* The names of its state, in order; returns how many. */
+static size_t state_names(const trp_optimizer *optimizer,
+                          const char *names[TRP_OPTIMIZER_STATES_MAX])
+{
+    size_t count = 0;
+    switch (optimizer->kind) {
+    case TRP_ADAM:
+        names[count++] = "adam.m";
+        names[count++] = "adam.v";
+        break;
+    case TRP_ADAMW:
+        names[count++] = "adamw.m";
+        names[count++] = "adamw.v";
+        break;
+    case TRP_SGD:
+        if (optimizer->momentum > 0)
+            names[count++] = "sgd.v";
+        break;
+    case TRP_RMSPROP:
+        names[count++] = "rmsprop.square";
+        if (optimizer->centered)
+            names[count++] = "rmsprop.mean";
+        if (optimizer->momentum > 0)
+            names[count++] = "rmsprop.v";
+        break;
+    case TRP_LAMB:
+        names[count++] = "lamb.m";
+        names[count++] = "lamb.v";
+        break;
+    }
+    return count;
+}
+
 size_t trp_optimizer_states(const trp_optimizer *optimizer)
 {
-    if (optimizer->kind == TRP_ADAM)
-        return 2;
-    return optimizer->momentum > 0 ? 1 : 0;
+    const char *names[TRP_OPTIMIZER_STATES_MAX];
+    return state_names(optimizer, names);
 }
 
 const char *trp_optimizer_state_name(const trp_optimizer *optimizer, size_t index)
 {
-    static const char *const adam[] = {"adam.m", "adam.v"};
-    assert(index < trp_optimizer_states(optimizer));
-    return optimizer->kind == TRP_ADAM ? adam[index] : "sgd.v";
+    const char *names[TRP_OPTIMIZER_STATES_MAX];
+    size_t count = state_names(optimizer, names);
+    assert(index < count);
+    return names[index];
+}
+
+bool trp_optimizer_is_layerwise(const trp_optimizer *optimizer)
+{
+    return optimizer->kind == TRP_LAMB;
 }
 
 double trp_optimizer_rate(const trp_optimizer *optimizer, uint64_t step)
@@ -68,55 +158,108 @@ double trp_optimizer_rate(const trp_optimizer *optimizer, uint64_t step)
 
 /* ---- steps --------------------------------------------------------------------------------- */
 
-static void step_adam(const trp_optimizer *optimizer, uint64_t step, struct adam_job *job)
+static void set_means(struct step_job *job, double beta1, double beta2)
+{
+    job->beta1 = beta1;
+    job->beta2 = beta2;
+    job->one_minus_beta1 = 1 - beta1;
+    job->one_minus_beta2 = 1 - beta2;
+}
+
+/* Adam's factors, whose size is of `rate`. */
+static void set_adaptive(struct step_job *job, const trp_optimizer *optimizer, uint64_t step,
+                         double rate)
 {
     double beta1 = optimizer_default(optimizer->beta1, 0.9);
     double beta2 = optimizer_default(optimizer->beta2, 0.999);
-    double rate = trp_optimizer_rate(optimizer, step);
-    job->beta1 = (float)beta1;
-    job->beta2 = (float)beta2;
-    job->epsilon = (float)optimizer_default(optimizer->epsilon, 1e-8);
-    job->one_minus_beta1 = (float)(1 - beta1);
-    job->one_minus_beta2 = (float)(1 - beta2);
-    job->step_size = (float)(rate / (1 - pow(beta1, (double)step)));
-    job->inverse_root_bc2 = (float)(1 / sqrt(1 - pow(beta2, (double)step)));
-    backend_simd()->adam(job);
+    set_means(job, beta1, beta2);
+    job->size = rate / (1 - pow(beta1, (double)step));
+    job->root = 1 / sqrt(1 - pow(beta2, (double)step));
 }
 
-static void step_sgd(float rate, float scale, float *params, const float *grads, size_t count)
+static void run_adam(const struct step_kernels *kernels, const trp_optimizer *optimizer,
+                     uint64_t step, const struct optimizer_range *range, struct step_job *job)
 {
-    for (size_t i = 0; i < count; i++)
-        params[i] -= rate * (scale * grads[i]);
+    job->mean = range->state[0];
+    job->square = range->state[1];
+    set_adaptive(job, optimizer, step, job->rate);
+    if (optimizer->kind == TRP_ADAMW) {
+        job->keep = 1 - job->rate * job->weight_decay;
+        job->weight_decay = 0;
+    }
+    kernels->adam(job);
 }
 
-static void step_momentum(float rate, float momentum, float scale, float *params,
-                          const float *grads, float *v, size_t count)
+static void run_rmsprop(const struct step_kernels *kernels, const trp_optimizer *optimizer,
+                        const struct optimizer_range *range, struct step_job *job)
 {
-    for (size_t i = 0; i < count; i++) {
-        v[i] = momentum * v[i] + scale * grads[i];
-        params[i] -= rate * v[i];
+    double alpha = optimizer_default(optimizer->alpha, 0.99);
+    size_t next = 0;
+    job->square = range->state[next++];
+    if (optimizer->centered)
+        job->mean = range->state[next++];
+    if (optimizer->momentum > 0)
+        job->velocity = range->state[next++];
+    set_means(job, alpha, alpha);
+    kernels->rmsprop(job);
+}
+
+static void run_lamb(const struct step_kernels *kernels, const trp_optimizer *optimizer,
+                     uint64_t step, const struct optimizer_range *range, struct step_job *job)
+{
+    double norms2[2];
+    job->mean = range->state[0];
+    job->square = range->state[1];
+    set_adaptive(job, optimizer, step, 1);
+    kernels->lamb_means(job, norms2);
+    if (norms2[0] > 0 && norms2[1] > 0)
+        job->rate *= sqrt(norms2[0]) / sqrt(norms2[1]);
+    kernels->lamb(job);
+}
+
+void optimizer_run(const struct step_kernels *kernels, const trp_optimizer *optimizer,
+                   uint64_t step, const struct optimizer_range *range)
+{
+    assert(step > 0);
+    struct step_job job = {
+        .params = range->params,
+        .grads = range->grads,
+        .count = range->count,
+        .scale = range->scale,
+        .weight_decay = optimizer->weight_decay,
+        .keep = 1,
+        .rate = trp_optimizer_rate(optimizer, step),
+        .momentum = optimizer->momentum,
+        .epsilon = optimizer_default(optimizer->epsilon, kinds[optimizer->kind].epsilon),
+        .nesterov = optimizer->nesterov,
+        .epsilon_inside = optimizer->epsilon_inside};
+    switch (optimizer->kind) {
+    case TRP_ADAM:
+    case TRP_ADAMW:
+        run_adam(kernels, optimizer, step, range, &job);
+        break;
+    case TRP_SGD:
+        job.velocity = optimizer->momentum > 0 ? range->state[0] : NULL;
+        kernels->sgd(&job);
+        break;
+    case TRP_RMSPROP:
+        run_rmsprop(kernels, optimizer, range, &job);
+        break;
+    case TRP_LAMB:
+        run_lamb(kernels, optimizer, step, range, &job);
+        break;
     }
 }
 
 void trp_optimizer_step(const trp_optimizer *optimizer, uint64_t step, float scale, float *params,
                         const float *grads, float *const *state, size_t lo, size_t hi)
 {
-    assert(step > 0);
     assert(lo <= hi);
-    float rate = (float)trp_optimizer_rate(optimizer, step);
-    if (optimizer->kind == TRP_ADAM)
-        step_adam(optimizer, step,
-                  &(struct adam_job){.params = params + lo,
-                                     .m = state[0] + lo,
-                                     .v = state[1] + lo,
-                                     .grads = grads + lo,
-                                     .count = hi - lo,
-                                     .scale = scale});
-    else if (optimizer->momentum > 0)
-        step_momentum(rate, (float)optimizer->momentum, scale, params + lo, grads + lo,
-                      state[0] + lo, hi - lo);
-    else
-        step_sgd(rate, scale, params + lo, grads + lo, hi - lo);
+    struct optimizer_range range = {
+        .params = params + lo, .grads = grads + lo, .count = hi - lo, .scale = (double)scale};
+    for (size_t i = 0; i < trp_optimizer_states(optimizer); i++)
+        range.state[i] = state[i] + lo;
+    optimizer_run(backend_simd()->step, optimizer, step, &range);
 }
 
 double trp_norm2(const float *values, size_t lo, size_t hi)

@@ -13,6 +13,7 @@
 #include "ref_conv.h"
 #include "ref_layers.h"
 #include "ref_real.h"
+#include "ref_steps.h"
 #undef REAL
 #undef NAME
 #undef MATH
@@ -25,6 +26,7 @@
 #include "ref_conv.h"
 #include "ref_layers.h"
 #include "ref_real.h"
+#include "ref_steps.h"
 #undef REAL
 #undef NAME
 #undef MATH
@@ -35,18 +37,6 @@ static void activate_f32(enum activation activation, float *y, size_t stride, si
     for (size_t row = 0; row < rows; row++, y += stride)
         for (size_t column = 0; column < columns; column++)
             y[column] = activated_f32(activation, y[column]);
-}
-
-static void adam_f32(const struct adam_job *job)
-{
-    for (size_t i = 0; i < job->count; i++) {
-        float g = job->scale * job->grads[i];
-        float m = job->beta1 * job->m[i] + job->one_minus_beta1 * g;
-        float v = job->beta2 * job->v[i] + job->one_minus_beta2 * (g * g);
-        job->m[i] = m;
-        job->v[i] = v;
-        job->params[i] -= job->step_size * m / (sqrtf(v) * job->inverse_root_bc2 + job->epsilon);
-    }
 }
 
 static double norm2_f32(const float *values, size_t count)
@@ -83,8 +73,8 @@ const struct backend backend_ref_f32 = {
     .cell = &cell_kernels_f32,
     .conv = &conv_kernels_f32,
     .layer = &layer_kernels_f32,
+    .step = &step_kernels_f32,
     .activate = activate_f32,
-    .adam = adam_f32,
     .norm2 = norm2_f32,
 };
 
@@ -99,4 +89,5 @@ const struct backend backend_ref_f64 = {
     .cell = &cell_kernels_f64,
     .conv = &conv_kernels_f64,
     .layer = &layer_kernels_f64,
+    .step = &step_kernels_f64,
 };

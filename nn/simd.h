@@ -583,36 +583,6 @@ static void simd_backward(const struct backward_job *job)
                   job->inputs);
 }
 
-/* Multiplied and added apart, as the reference does: the same bits. */
-static INLINE void adam_vec(const struct adam_job *job, size_t i, bool last, part lanes)
-{
-    vec g = splat(job->scale) * load_at(job->grads + i, last, lanes);
-    vec m = load_at(job->m + i, last, lanes), v = load_at(job->v + i, last, lanes);
-    m = splat(job->beta1) * m + splat(job->one_minus_beta1) * g;
-    v = splat(job->beta2) * v + splat(job->one_minus_beta2) * (g * g);
-    vec root = sqrt_vec(v) * splat(job->inverse_root_bc2) + splat(job->epsilon);
-    vec p = load_at(job->params + i, last, lanes) - splat(job->step_size) * m / root;
-    if (last) {
-        store_part(job->m + i, m, lanes);
-        store_part(job->v + i, v, lanes);
-        store_part(job->params + i, p, lanes);
-    } else {
-        store(job->m + i, m);
-        store(job->v + i, v);
-        store(job->params + i, p);
-    }
-}
-
-static void simd_adam(const struct adam_job *job)
-{
-    part lanes = part_of(LANES);
-    size_t i = 0;
-    for (; i + LANES <= job->count; i += LANES)
-        adam_vec(job, i, false, lanes);
-    if (i < job->count)
-        adam_vec(job, i, true, part_of((unsigned)(job->count - i)));
-}
-
 /* Squares of floats are exact in double; as many sums as keep the adders busy. */
 static double simd_norm2(const float *values, size_t count)
 {
@@ -637,6 +607,7 @@ static double simd_norm2(const float *values, size_t count)
 #include "simd_cell.h"
 #include "simd_conv.h"
 #include "simd_layers.h"
+#include "simd_steps.h"
 
 const struct backend BACKEND = {
     .name = BACKEND_NAME,
@@ -649,7 +620,7 @@ const struct backend BACKEND = {
     .cell = &simd_cell,
     .conv = &simd_conv,
     .layer = &simd_layer,
+    .step = &simd_step,
     .activate = simd_activate,
-    .adam = simd_adam,
     .norm2 = simd_norm2,
 };

@@ -9,6 +9,7 @@
 
 #include <troupe/agent.h>
 #include <troupe/nn.h>
+#include <troupe/optimizer.h>
 
 TRP_BEGIN_DECLS
 
@@ -24,9 +25,23 @@ typedef struct {
     uint32_t n_step;
     float discount; /* gamma */
 
+    /* What these do is in optimizer.h; those of another optimizer are left alone, but a momentum of
+     * what has none is refused. */
+    trp_optimizer_kind optimizer;
     float learning_rate;
-    float adam_epsilon;
+    trp_rate_schedule rate_schedule;
+    float final_learning_rate;
+    uint64_t schedule_steps, warmup_steps;
+    float weight_decay;
+    float adam_beta1, adam_beta2; /* of LAMB, too; negative: 0 */
+    float optimizer_epsilon;      /* 0: the optimizer's own default */
+    float momentum;
+    bool nesterov;
+    float rmsprop_alpha; /* negative: 0 */
+    bool rmsprop_centered;
+    bool rmsprop_epsilon_inside;
     float max_gradient_norm; /* global norm; negative: no clipping */
+
     float huber_delta;
     uint32_t batch_size;
     uint32_t target_period; /* learner steps between copies to the target network */

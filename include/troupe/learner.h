@@ -58,9 +58,9 @@ typedef struct {
 
 /* Publishes the updater's parameters as they are (those of the checkpoint when it resumed), so the
  * service answers from here on. A checkpoint that cannot be read is skipped with a warning for the
- * one before it; FAILED_PRECONDITION: it fits another network; failures of the directory name it.
- * INVALID_ARGUMENT: what the updater declares, or another
- * number of sources. Does not use the sources yet. */
+ * one before it; FAILED_PRECONDITION: it fits another network or optimizer; failures of the
+ * directory name it. INVALID_ARGUMENT: what the updater declares, or another number of sources.
+ * Does not use the sources yet. */
 TRP_API TRP_MUST_USE trp_status trp_learner_create(trp_learner **out,
                                                    const trp_learner_loop_options *options);
 

@@ -20,11 +20,26 @@
 
 TRP_BEGIN_DECLS
 
+/* With p a parameter, g its gradient, clipped, and r the rate. Where weight_decay is not said to do
+ * something else, g is that plus weight_decay * p. */
 typedef enum {
-    TRP_ADAM, /* Kingma and Ba 2015, bias corrected, epsilon outside the root, as in PyTorch */
-    TRP_SGD,  /* params -= rate * v, v = momentum * v + gradient (Polyak 1964), as in PyTorch */
+    TRP_ADAM,    /* Kingma and Ba 2015, bias corrected, epsilon outside the root, as in PyTorch */
+    TRP_ADAMW,   /* Adam; p is multiplied by 1 - r * weight_decay first (Loshchilov and Hutter
+                    2019) */
+    TRP_SGD,     /* p -= r * v, v = momentum * v + g (Polyak 1964), as in PyTorch; nesterov: v =
+                    g + momentum * v stands in its place (Sutskever et al. 2013) */
+    TRP_RMSPROP, /* v = momentum * v + g / (sqrt(s) + epsilon), p -= r * v, where s is the running
+                    mean of g^2 (Tieleman and Hinton 2012), as in PyTorch; all of it begins at 0.
+                    epsilon_inside: sqrt(s + epsilon), as in TensorFlow and for IMPALA. centered:
+                    s less the square of the running mean of g (Graves 2013), as DQN's in 2015 */
+    TRP_LAMB,    /* p -= r * |p| / |u| * u, u = Adam's step + weight_decay * p, for each tensor: the
+                    norms are the tensor's, and a ratio with a norm of 0 is 1 (You et al. 2020,
+                    algorithm 2, with phi(x) = x) */
 } trp_optimizer_kind;
 
+enum { TRP_OPTIMIZER_KINDS = TRP_LAMB + 1 };
+
+/* Times a warm-up, during which the rate grows linearly. */
 typedef enum {
     TRP_RATE_CONSTANT,
     TRP_RATE_LINEAR, /* from learning_rate to final_rate within schedule_steps, then that */
@@ -35,33 +50,47 @@ typedef enum {
 typedef struct {
     trp_optimizer_kind kind;
     trp_rate_schedule schedule;
-    double learning_rate; /* 0: 1e-3 */
+    double learning_rate; /* 0: 1e-3; negative: 0 */
     double final_rate;
     uint64_t schedule_steps;
     uint64_t warmup_steps; /* the rate grows to its value linearly within so many; 0: at once */
-    double beta1, beta2;   /* Adam; 0: 0.9 and 0.999 */
-    double epsilon;        /* Adam; 0: 1e-8 */
-    double momentum;       /* SGD */
-    double max_norm;       /* of the whole gradient, which is scaled down to it; 0: any */
-    bool skip_not_finite;  /* a gradient that is not finite is left out instead of ending the run */
+    double weight_decay;
+    double beta1, beta2;  /* Adam, AdamW, LAMB; 0: 0.9 and 0.999; negative: 0 */
+    double alpha;         /* RMSProp: how much of a running mean is kept; 0: 0.99; negative: 0 */
+    double epsilon;       /* 0: 1e-8, LAMB: 1e-6 */
+    double momentum;      /* SGD, RMSProp */
+    bool nesterov;        /* SGD */
+    bool centered;        /* RMSProp */
+    bool epsilon_inside;  /* RMSProp */
+    double max_norm;      /* of the whole gradient, which is scaled down to it; 0: any */
+    bool skip_not_finite; /* a gradient that is not finite is left out instead of ending the run */
 } trp_optimizer;
 
-enum { TRP_OPTIMIZER_STATES_MAX = 2 };
+enum { TRP_OPTIMIZER_STATES_MAX = 3 };
 
-/* INVALID_ARGUMENT names the field, its value and its range; `who` ("params") begins the message.
- */
+/* INVALID_ARGUMENT names the field, its value and its range, or what the kind has not got (a
+ * momentum of Adam's, a schedule without steps); `who` ("params") begins the message. */
 TRP_API TRP_MUST_USE trp_status trp_optimizer_check(const trp_optimizer *optimizer,
                                                     const char *who);
 
-/* How many vectors of state it has beside the parameters, and what they are called: "adam.m". */
+/* "adam". */
+TRP_API const char *trp_optimizer_name(trp_optimizer_kind kind);
+
+/* How many vectors of state it has beside the parameters, and what they are called: "adam.m". A
+ * checkpoint has them under these names; they begin with the optimizer's. */
 TRP_API size_t trp_optimizer_states(const trp_optimizer *optimizer);
 TRP_API const char *trp_optimizer_state_name(const trp_optimizer *optimizer, size_t index);
+
+/* Whether a range must be a whole tensor, because its norm counts: LAMB. Other ranges may be cut
+ * anywhere. */
+TRP_API bool trp_optimizer_is_layerwise(const trp_optimizer *optimizer);
 
 /* The rate of step `step`, which counts from 1. */
 TRP_API double trp_optimizer_rate(const trp_optimizer *optimizer, uint64_t step);
 
-/* Updates [lo, hi) of params and state with scale * grads. Ranges in any order give the same bits.
- * `step` counts from 1 and is the caller's to save with the state. */
+/* Updates [lo, hi) of params and state with scale * grads. Ranges in any order give the same bits;
+ * with trp_optimizer_is_layerwise(), [lo, hi) is one tensor. `step` counts from 1 and is the
+ * caller's to save with the state. */
 TRP_API void trp_optimizer_step(const trp_optimizer *optimizer, uint64_t step, float scale,
                                 float *params, const float *grads, float *const *state, size_t lo,
                                 size_t hi);

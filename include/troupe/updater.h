@@ -21,6 +21,7 @@
 
 #include <troupe/checkpoint.h>
 #include <troupe/columns.h>
+#include <troupe/nn.h>
 #include <troupe/optimizer.h>
 #include <troupe/rng.h>
 #include <troupe/sampler.h>
@@ -47,6 +48,10 @@ typedef struct {
     size_t count;
     bool learned;            /* has a gradient and an optimizer */
     trp_optimizer optimizer; /* of a learned one */
+    /* What lies where in it, by offset; the updater's own memory. LAMB needs it. NULL: one piece.
+     */
+    const trp_net_tensor *tensors;
+    size_t tensor_count;
 } trp_vector_spec;
 
 enum { TRP_UPDATER_SOURCES_MAX = 8, TRP_UPDATER_VECTORS_MAX = 16, TRP_UPDATER_TENSORS_MAX = 16 };

@@ -93,6 +93,10 @@ static void wrong_options_are_refused_by_name(void **state)
         {{.max_gradient_norm = NAN}, "max_gradient_norm"},
         {{.batch_size = 1 << 30}, "batch_size"},
         {{.target_rate = 2}, "target_rate"},
+        {{.optimizer = (trp_optimizer_kind)9}, "optimizer"},
+        {{.momentum = 0.9F}, "dqn: the optimizer adam has no option momentum"},
+        {{.rate_schedule = TRP_RATE_COSINE}, "schedule_steps is 0"},
+        {{.weight_decay = -1}, "weight_decay"},
         {{.epsilon_start = 2}, "epsilon_start"},
         {{.epsilon_alpha = -1}, "epsilon_alpha"},
         {{.replay_size = 10, .min_replay_size = 20}, "min_replay_size"},
@@ -107,6 +111,45 @@ static void wrong_options_are_refused_by_name(void **state)
         assert_int_equal(trp_agent_check(&agent, "Catch"), TRP_INVALID_ARGUMENT);
         assert_non_null(strstr(trp_last_error(), rows[i].word));
     }
+}
+
+static void options_choose_the_optimizer(void **state)
+{
+    (void)state;
+    trp_agent agent = trp_dqn(NULL);
+    trp_dqn_options options = dqn_options(&agent);
+    trp_optimizer adam = dqn_optimizer(&options);
+    assert_int_equal(adam.kind, TRP_ADAM);
+    assert_true(adam.beta1 == 0.9 && adam.beta2 == 0.999); /* as typed, not the nearest floats */
+    assert_float_equal(adam.learning_rate, 1e-3, 1e-9);
+    assert_true(adam.epsilon == 0 && adam.max_norm == 10);
+    static const struct {
+        const char *name, *value;
+    } given[] = {{"optimizer", "rmsprop"},     {"learning_rate", "0"},
+                 {"rate_schedule", "linear"},  {"final_learning_rate", "0.5"},
+                 {"schedule_steps", "70"},     {"warmup_steps", "7"},
+                 {"weight_decay", "0.01"},     {"adam_beta1", "0"},
+                 {"adam_beta2", "0.5"},        {"optimizer_epsilon", "1e-5"},
+                 {"momentum", "0.9"},          {"rmsprop_alpha", "0.95"},
+                 {"rmsprop_centered", "true"}, {"rmsprop_epsilon_inside", "true"},
+                 {"max_gradient_norm", "0"}};
+    for (size_t i = 0; i < sizeof given / sizeof given[0]; i++)
+        assert_int_equal(
+            trp_options_set(&dqn_option_table, agent.options.bytes, given[i].name, given[i].value),
+            TRP_OK);
+    options = dqn_options(&agent);
+    trp_optimizer rmsprop = dqn_optimizer(&options);
+    assert_int_equal(trp_optimizer_check(&rmsprop, "dqn"), TRP_OK);
+    assert_int_equal(rmsprop.kind, TRP_RMSPROP);
+    assert_true(trp_optimizer_rate(&rmsprop, 1) == 0); /* what is typed means itself */
+    assert_int_equal(rmsprop.schedule, TRP_RATE_LINEAR);
+    assert_true(rmsprop.final_rate == 0.5 && rmsprop.schedule_steps == 70);
+    assert_true(rmsprop.warmup_steps == 7 && rmsprop.weight_decay == 0.01);
+    assert_true(rmsprop.beta1 < 0 && rmsprop.beta2 == 0.5 && rmsprop.epsilon == 1e-5);
+    assert_true(rmsprop.momentum == 0.9 && rmsprop.alpha == 0.95 && rmsprop.max_norm == 0);
+    assert_true(rmsprop.centered && rmsprop.epsilon_inside);
+    options.nesterov = true;
+    assert_true(dqn_optimizer(&options).nesterov);
 }
 
 static trp_status never_reset(void *copy, trp_rng *rng)
@@ -509,7 +552,7 @@ static void check_steps(const struct items *items, struct formulas f)
 {
     f.spec = trp_mlp(&(trp_mlp_options){
         .inputs = 4, .outputs = 2, .hidden = {64, 64}, .dueling = f.options.dueling});
-    f.options.adam_epsilon = (float)f.adam_epsilon;
+    f.options.optimizer_epsilon = (float)f.adam_epsilon;
     struct study *study = study_create(&f.options, 3);
     assert_int_equal(trp_net_create(&f.net, &(trp_net_options){.spec = &f.spec, .batch = BATCH}),
                      TRP_OK);
@@ -728,6 +771,7 @@ int main(void)
         cmocka_unit_test(a_negative_number_means_none),
         cmocka_unit_test(the_table_has_acmes_limiter),
         cmocka_unit_test(wrong_options_are_refused_by_name),
+        cmocka_unit_test(options_choose_the_optimizer),
         cmocka_unit_test(environments_it_cannot_learn_are_refused),
         cmocka_unit_test(epsilon_falls_and_differs_between_actors),
         cmocka_unit_test(a_greedy_policy_takes_the_best_action),

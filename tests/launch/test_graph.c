@@ -719,37 +719,29 @@ static void every_option_of_a_node_is_hashed(void **state)
                                        .serve_count = 1}));
 }
 
+/* Its table has a row for every field, and a value that is no field's default by the row's type. */
 static void every_option_of_dqn_is_hashed(void **state)
 {
     (void)state;
-    const struct field fields[] = {
-        OTHER(trp_dqn_options, hidden[0], {63}),
-        OTHER(trp_dqn_options, hidden, {64, 64, 1}),
-        OTHER(trp_dqn_options, activation, {TRP_TANH}),
-        OTHER(trp_dqn_options, dueling, {true}),
-        OTHER(trp_dqn_options, no_double, {true}),
-        OTHER(trp_dqn_options, n_step, {4}),
-        OTHER(trp_dqn_options, discount, {0.9F}),
-        OTHER(trp_dqn_options, learning_rate, {1}),
-        OTHER(trp_dqn_options, adam_epsilon, {1}),
-        OTHER(trp_dqn_options, max_gradient_norm, {1}),
-        OTHER(trp_dqn_options, huber_delta, {2}),
-        OTHER(trp_dqn_options, batch_size, {1}),
-        OTHER(trp_dqn_options, target_period, {1}),
-        OTHER(trp_dqn_options, target_rate, {1}),
-        OTHER(trp_dqn_options, epsilon_start, {0.5F}),
-        OTHER(trp_dqn_options, epsilon_end, {0.5F}),
-        OTHER(trp_dqn_options, epsilon_steps, {1}),
-        OTHER(trp_dqn_options, epsilon_alpha, {1}),
-        OTHER(trp_dqn_options, replay_size, {1}),
-        OTHER(trp_dqn_options, min_replay_size, {1}),
-        OTHER(trp_dqn_options, samples_per_insert, {1}),
-        OTHER(trp_dqn_options, insert_tolerance, {1}),
-        OTHER(trp_dqn_options, priority_exponent, {1}),
-        OTHER(trp_dqn_options, importance_exponent, {1}),
-        OTHER(trp_dqn_options, priority_epsilon, {1}),
-    };
-    ASSERT_HASHED(trp_dqn_options, fields, add_an_agent, (&(trp_dqn_options){.hidden = {64, 64}}));
+    static const union {
+        uint32_t list[TRP_NET_HIDDEN_MAX]; /* all whole numbers begin with a 1 */
+        float f32;
+    } whole = {{1}}, third = {.f32 = 1.0F / 3};
+    const trp_option_table *table = trp_dqn_option_table();
+    struct field fields[64];
+    assert_true(table->count <= sizeof fields / sizeof *fields);
+    for (size_t i = 0; i < table->count; i++) {
+        const trp_option *option = &table->options[i];
+        bool fraction = option->type == TRP_OPTION_F32;
+        fields[i] = (struct field){option->name, option->offset, option->bytes,
+                                   fraction ? (const void *)&third : &whole};
+    }
+    const trp_dqn_options options = {.hidden = {64, 64}, .activation = TRP_TANH};
+    trp_dqn_options used;
+    memset(&used, 0xff, sizeof used);
+    CLEAR_PADDING(&used);
+    assert_every_field_has_a_row(fields, table->count, (const unsigned char *)&used, sizeof used);
+    assert_every_field_is_hashed(fields, table->count, add_an_agent, &options, sizeof options);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)

@@ -324,7 +324,7 @@ static void a_configuration_that_was_written_makes_the_same_program(void **state
     struct fixture *fixture = *state;
     const trp_dqn_options one = {.learning_rate = 0.3F,
                                  .epsilon_steps = UINT64_MAX - 1,
-                                 .adam_epsilon = 1.17549435e-38F,
+                                 .optimizer_epsilon = 1.17549435e-38F,
                                  .priority_epsilon = 16777215,
                                  .hidden = {1, 2, 3, 4, 5, 6, 7, 8},
                                  .activation = TRP_TANH,

@@ -1,5 +1,5 @@
-/* The loss and Adam against rows worked out by hand, and both at work: a step equals its pieces, a
- * batch can be learnt by heart, and a run resumed from a file repeats the bits of one that was not
+/* The loss against rows worked out by hand, and at work: a step equals its pieces, a batch can be
+ * learnt by heart, and a run resumed from a file repeats the bits of one that was not
  * interrupted. */
 #include "nn_tools.h"
 
@@ -82,99 +82,6 @@ static void given_targets_are_taken_as_they_are(void **state)
     assert_close(td, (float[]){0.5f, -10}, 2, 1e-7, "td error");
     assert_close(&result.loss, &(float){(0.125f + 9.5f) / 2}, 1, 1e-7, "loss");
     assert_close(dq, (float[]){0, -0.25f, 0.5f, 0}, 4, 1e-7, "dq");
-}
-
-/* ---- Adam -------------------------------------------------------------------------------- */
-
-enum { ADAM_STEPS = 3, ADAM_COUNT = 4 };
-static const float adam_grads[ADAM_STEPS][ADAM_COUNT] = {
-    {0.1f, -2, 1e-4f, 0}, {0.3f, -1, -1e-4f, 0}, {-0.2f, 0.5f, 3e-4f, 5}};
-
-static void adam_agrees_with_pytorchs_numbers(void **state)
-{
-    (void)state;
-    /* torch.optim.Adam([p], 1e-2) in double */
-    static const float want[ADAM_STEPS][ADAM_COUNT] = {
-        {0.490000001f, -0.99f, 1.990001f, 0},
-        {0.48082219f, -0.980678204f, 1.990527263f, 0},
-        {0.478243152f, -0.97504159f, 1.984921854f, -0.006388136f}};
-    float p[ADAM_COUNT] = {0.5f, -1, 2, 0}, m[ADAM_COUNT] = {0}, v[ADAM_COUNT] = {0};
-    for (uint64_t step = 1; step <= ADAM_STEPS; step++) {
-        trp_optimizer_step(&(trp_optimizer){.learning_rate = 1e-2}, step, 1, p,
-                           adam_grads[step - 1], (float *[]){m, v}, 0, ADAM_COUNT);
-        assert_close(p, want[step - 1], ADAM_COUNT, 3e-7, "parameter");
-    }
-}
-
-static void every_backend_steps_adam_to_the_same_bits(void **state)
-{
-    (void)state;
-    enum { COUNT = 147 };
-    trp_rng rng;
-    trp_rng_init(&rng, 3, 3);
-    float *first[4];
-    for (int i = 0; i < 4; i++)
-        first[i] = random_floats(&rng, COUNT, 1);
-    for (int i = 0; i < COUNT; i++)
-        first[3][i] = fabsf(first[3][i]);
-    float want[3][COUNT];
-    for (const struct backend *const *b = every_backend(); *b; b++) {
-        float got[3][COUNT];
-        for (int i = 0; i < 3; i++)
-            memcpy(got[i], first[i == 0 ? 0 : i + 1], sizeof got[i]);
-        (*b)->adam(&(struct adam_job){.params = got[0],
-                                      .grads = first[1],
-                                      .m = got[1],
-                                      .v = got[2],
-                                      .count = COUNT,
-                                      .scale = 0.7f,
-                                      .beta1 = 0.9f,
-                                      .beta2 = 0.999f,
-                                      .epsilon = 1e-8f,
-                                      .one_minus_beta1 = 0.1f,
-                                      .one_minus_beta2 = 0.001f,
-                                      .step_size = 0.01f,
-                                      .inverse_root_bc2 = 3});
-        if (*b == &backend_ref_f32)
-            memcpy(want, got, sizeof want);
-        assert_memory_equal(got, want, sizeof want);
-    }
-    for (int i = 0; i < 4; i++)
-        free(first[i]);
-}
-
-static void ranges_of_adam_add_up_to_the_whole(void **state)
-{
-    (void)state;
-    enum { COUNT = 64 };
-    trp_rng rng;
-    trp_rng_init(&rng, 4, 4);
-    float *grads = random_floats(&rng, COUNT, 1), a[3][COUNT] = {{0}}, b[3][COUNT] = {{0}};
-    trp_optimizer_step(&(trp_optimizer){0}, 5, 0.5f, a[0], grads, (float *[]){a[1], a[2]}, 0,
-                       COUNT);
-    trp_optimizer_step(&(trp_optimizer){0}, 5, 0.5f, b[0], grads, (float *[]){b[1], b[2]}, 37,
-                       COUNT);
-    trp_optimizer_step(&(trp_optimizer){0}, 5, 0.5f, b[0], grads, (float *[]){b[1], b[2]}, 0, 21);
-    trp_optimizer_step(&(trp_optimizer){0}, 5, 0.5f, b[0], grads, (float *[]){b[1], b[2]}, 21, 37);
-    assert_memory_equal(a, b, sizeof a);
-    free(grads);
-}
-
-static void clipping_scales_to_the_largest_norm(void **state)
-{
-    (void)state;
-    float values[40];
-    for (int i = 0; i < 40; i++)
-        values[i] = i == 2 ? 3 : i == 39 ? -4 : i < 2 ? 100 : 0;
-    for (const struct backend *const *b = every_backend(); *b; b++) {
-        assert_true((*b)->norm2(values + 2, 38) == 25);
-        assert_true((*b)->norm2(values, 40) == 20025);
-    }
-    assert_true(trp_norm2(values, 2, 40) == 25);
-    assert_true(trp_norm2(values, 3, 3) == 0);
-    assert_true(trp_clip_scale(25, 10) == 1);
-    assert_true(trp_clip_scale(25, 2.5f) == 0.5f);
-    assert_true(trp_clip_scale(25, 0) == 1);
 }
 
 /* ---- both at work ------------------------------------------------------------------------ */
@@ -387,76 +294,15 @@ static void a_resumed_run_repeats_the_bits_of_one_that_was_not_interrupted(void 
     rmdir(dir);
 }
 
-/* ---- other rules and rates ------------------------------------------------------------------ */
-
-static void sgd_with_momentum_follows_its_formula(void **state)
-{
-    (void)state;
-    float p[2] = {1, -2}, v[2] = {0}, plain[2] = {1, -2};
-    const float grads[3][2] = {{1, 2}, {-0.5F, 4}, {0.25F, 0}};
-    double want_p[2] = {1, -2}, want_v[2] = {0};
-    const trp_optimizer momentum = {.kind = TRP_SGD, .learning_rate = 0.1, .momentum = 0.9};
-    const trp_optimizer sgd = {.kind = TRP_SGD, .learning_rate = 0.1};
-    assert_int_equal(trp_optimizer_states(&momentum), 1);
-    assert_int_equal(trp_optimizer_states(&sgd), 0);
-    for (uint64_t step = 1; step <= 3; step++) {
-        trp_optimizer_step(&momentum, step, 0.5F, p, grads[step - 1], (float *[]){v}, 0, 2);
-        for (size_t i = 0; i < 2; i++) {
-            want_v[i] = 0.9 * want_v[i] + 0.5 * (double)grads[step - 1][i];
-            want_p[i] -= 0.1 * want_v[i];
-            assert_float_equal(p[i], want_p[i], 1e-6);
-        }
-    }
-    trp_optimizer_step(&sgd, 1, 1, plain, grads[0], NULL, 1, 2); /* of a range */
-    assert_float_equal(plain[0], 1, 0);
-    assert_float_equal(plain[1], -2.2, 1e-6);
-}
-
-static void rates_follow_their_schedule(void **state)
-{
-    (void)state;
-    trp_optimizer o = {.learning_rate = 1, .final_rate = 0.2, .schedule_steps = 4};
-    assert_float_equal(trp_optimizer_rate(&o, 100), 1, 0);
-    o.schedule = TRP_RATE_LINEAR;
-    assert_float_equal(trp_optimizer_rate(&o, 1), 1, 1e-12);
-    assert_float_equal(trp_optimizer_rate(&o, 3), 0.6, 1e-12);
-    assert_float_equal(trp_optimizer_rate(&o, 9), 0.2, 1e-12);
-    o.schedule = TRP_RATE_COSINE;
-    assert_float_equal(trp_optimizer_rate(&o, 2), 0.2 + 0.8 * (1 + cos(M_PI / 4)) / 2, 1e-12);
-    o.schedule = TRP_RATE_CONSTANT;
-    o.warmup_steps = 10;
-    assert_float_equal(trp_optimizer_rate(&o, 1), 0.1, 1e-12);
-    assert_float_equal(trp_optimizer_rate(&o, 10), 1, 1e-12);
-}
-
-static void an_optimizer_that_is_none_is_refused_by_name(void **state)
-{
-    (void)state;
-    assert_int_equal(trp_optimizer_check(&(trp_optimizer){0}, "params"), TRP_OK);
-    assert_int_equal(trp_optimizer_check(&(trp_optimizer){.beta1 = 1}, "params"),
-                     TRP_INVALID_ARGUMENT);
-    assert_string_equal(trp_last_error(),
-                        "params: the optimizer's beta1 is 1, must be in [0, 0.999999]");
-    assert_int_equal(trp_optimizer_check(&(trp_optimizer){.max_norm = NAN}, "critic"),
-                     TRP_INVALID_ARGUMENT);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(double_q_agrees_with_rows_worked_out_by_hand),
         cmocka_unit_test(single_q_takes_the_targets_own_maximum),
         cmocka_unit_test(given_targets_are_taken_as_they_are),
-        cmocka_unit_test(adam_agrees_with_pytorchs_numbers),
-        cmocka_unit_test(every_backend_steps_adam_to_the_same_bits),
-        cmocka_unit_test(ranges_of_adam_add_up_to_the_whole),
-        cmocka_unit_test(clipping_scales_to_the_largest_norm),
         cmocka_unit_test(a_step_is_the_sum_of_its_pieces),
         cmocka_unit_test(one_batch_can_be_learnt_by_heart),
         cmocka_unit_test(a_resumed_run_repeats_the_bits_of_one_that_was_not_interrupted),
-        cmocka_unit_test(sgd_with_momentum_follows_its_formula),
-        cmocka_unit_test(rates_follow_their_schedule),
-        cmocka_unit_test(an_optimizer_that_is_none_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

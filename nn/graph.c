@@ -273,6 +273,15 @@ static size_t linear_tensors(const struct layer_step *step, trp_net_tensor *tens
     return 2;
 }
 
+static size_t noisy_tensors(const struct layer_step *step, trp_net_tensor *tensors)
+{
+    tensors[0] = matrix_tensor(step, "weight_mu", step->layer->size);
+    tensors[1] = matrix_tensor(step, "weight_sigma", step->layer->size);
+    tensors[2] = vector_tensor(step, "bias_mu", step->layer->size);
+    tensors[3] = vector_tensor(step, "bias_sigma", step->layer->size);
+    return 4;
+}
+
 static size_t conv_tensors(const struct layer_step *step, trp_net_tensor *tensors)
 {
     size_t kernel = step->layer->kernel, filters = step->layer->size;
@@ -336,6 +345,7 @@ static const struct layer_class classes[] = {
     [TRP_EMBEDDING] = {"embedding", 1, 1, false, embedding_shape, embedding_tensors},
     [TRP_LSTM] = {"lstm", 1, 1, false, linear_shape, cell_tensors},
     [TRP_GRU] = {"gru", 1, 1, false, linear_shape, cell_tensors},
+    [TRP_NOISY_LINEAR] = {"noisy linear", 1, 1, true, linear_shape, noisy_tensors},
 };
 enum { CLASSES = sizeof classes / sizeof classes[0] };
 
@@ -371,6 +381,8 @@ static trp_status options_check(const struct layer_step *step)
         return refuse(step, "initialiser %d is unknown", (int)layer->init);
     if (!(layer->gain >= 0 && layer->gain <= 1e6F))
         return refuse(step, "gain is %g, must be in [0, 1e6]", (double)layer->gain);
+    if (!(layer->sigma >= 0 && layer->sigma <= 1e6F))
+        return refuse(step, "sigma is %g, must be in [0, 1e6]", (double)layer->sigma);
     if (!(layer->scale >= 0 && layer->scale <= 1e6F))
         return refuse(step, "scale is %g, must be in [0, 1e6]", (double)layer->scale);
     return TRP_OK;
@@ -400,6 +412,18 @@ static struct layer_step step_of(struct graph *graph, const trp_net_spec *spec, 
         .spec = spec, .layer = &spec->layers[index], .index = index, .to = &graph->values[index]};
 }
 
+static void noisy_build(struct graph *graph, const struct layer_step *step)
+{
+    size_t inputs = step->from[0]->columns, outputs = step->layer->size;
+    size_t weights = round_up(inputs * outputs, ALIGNMENT_FLOATS);
+    size_t noisy = weights + round_up(outputs, ALIGNMENT_FLOATS);
+    graph->noise[step->index] = graph->noise_count;
+    graph->noise_count += inputs + outputs;
+    graph->noisy[step->index] = graph->noisy_count;
+    graph->noisy_count += noisy;
+    graph->noisy_most = noisy > graph->noisy_most ? noisy : graph->noisy_most;
+}
+
 static trp_status layer_build(struct graph *graph, const trp_net_spec *spec, uint32_t index)
 {
     struct layer_step step = step_of(graph, spec, index);
@@ -415,6 +439,8 @@ static trp_status layer_build(struct graph *graph, const trp_net_spec *spec, uin
         struct cell_shape cell = graph_cell(step.layer, step.from[0]);
         graph->state_width += cell_state(&cell);
     }
+    if (step.layer->kind == TRP_NOISY_LINEAR)
+        noisy_build(graph, &step);
     trp_net_tensor tensors[LAYER_TENSORS_MAX];
     size_t count = graph_tensors(spec, graph, index, tensors);
     for (size_t i = 0; i < count; i++) {
@@ -527,7 +553,7 @@ static bool is_trained(const trp_net_spec *spec, uint32_t index)
 /* Multiplications of one row. */
 static double layer_products(const trp_layer *layer, const struct value *from)
 {
-    if (layer->kind == TRP_LINEAR)
+    if (is_linear(layer))
         return (double)from->columns * layer->size;
     if (layer->kind == TRP_CONV2D) {
         struct window w = graph_window(layer, from);

@@ -26,6 +26,10 @@ struct graph {
     size_t params[TRP_NET_LAYERS_MAX][LAYER_TENSORS_MAX]; /* offsets of a layer's tensors */
     uint32_t state[TRP_NET_LAYERS_MAX]; /* columns of state before those of the layer */
     uint32_t state_width;
+    /* Of noisy layers: elements of noise before those of the layer, and of weights with noise on
+     * them, their biases behind. */
+    size_t noise[TRP_NET_LAYERS_MAX], noisy[TRP_NET_LAYERS_MAX];
+    size_t noise_count, noisy_count, noisy_most; /* in all; in all, and of the largest layer */
     size_t param_count;
 };
 
@@ -48,6 +52,11 @@ static inline uint32_t layer_from_count(const trp_layer *layer)
     if (layer->kind == TRP_INPUT)
         return 0;
     return layer->from_count > 0 ? layer->from_count : 1;
+}
+
+static inline bool is_linear(const trp_layer *layer)
+{
+    return layer->kind == TRP_LINEAR || layer->kind == TRP_NOISY_LINEAR;
 }
 
 static inline bool is_cell(const trp_layer *layer)

@@ -88,6 +88,14 @@ static void tensor_init(const trp_layer *layer, const trp_net_tensor *tensor, si
     }
 }
 
+/* Fortunato et al. 2018, section 3.2. */
+static void sigma_init(const trp_layer *layer, size_t count, size_t inputs, float *values)
+{
+    double sigma = layer->sigma > 0 ? (double)layer->sigma : 0.5;
+    for (size_t i = 0; i < count; i++)
+        values[i] = (float)(sigma / sqrt((double)inputs));
+}
+
 static void layer_init(const trp_layer *layer, const trp_net_tensor *tensors, size_t index,
                        trp_rng *rng, float *values)
 {
@@ -97,6 +105,8 @@ static void layer_init(const trp_layer *layer, const trp_net_tensor *tensors, si
     if (layer->kind == TRP_LAYER_NORM) {
         for (size_t i = 0; i < tensor->count; i++)
             values[i] = index == 0;
+    } else if (layer->kind == TRP_NOISY_LINEAR && index % 2 == 1) {
+        sigma_init(layer, tensor->count, inputs, values);
     } else if (layer->kind == TRP_EMBEDDING && layer->init == TRP_INIT_DEFAULT) {
         for (size_t i = 0; i < tensor->count; i++)
             values[i] = (float)trp_rng_normal(rng);

@@ -69,6 +69,9 @@ trp_net_spec trp_mlp(const trp_mlp_options *options)
     else
         last = trp_net_add(&spec, linear(last, options->outputs, TRP_NO_ACTIVATION, "head"));
     trp_net_output(&spec, last);
+    for (uint32_t i = 0; i < spec.layer_count && i < TRP_NET_LAYERS_MAX && options->noisy; i++)
+        if (spec.layers[i].kind == TRP_LINEAR)
+            spec.layers[i].kind = TRP_NOISY_LINEAR;
     return spec;
 }
 

@@ -6,6 +6,7 @@
 #include "net.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,6 +75,9 @@ static void net_cut(trp_net *net, struct arena_cutter *cutter, bool forward_only
     for (uint32_t i = 0; i < net->threads; i++) {
         net->parts[i].arena = cut(cutter, net->share, net->program.arena_row, element);
         net->parts[i].scratch = cut(cutter, scratch, 1, element);
+        net->parts[i].noisy = cut(cutter, net->program.graph.noisy_count, 1, element);
+        if (!forward_only)
+            net->parts[i].noisy_grads = cut(cutter, net->program.graph.noisy_most, 1, element);
         if (i > 0 && !forward_only)
             net->parts[i].grads = cut(cutter, net->program.graph.param_count, 1, element);
     }
@@ -127,6 +131,7 @@ trp_status net_create(trp_net **out, const trp_net_options *options, const struc
     net->parts = xcalloc(net->threads, sizeof *net->parts);
     net->q_sums = xcalloc(net->threads, sizeof *net->q_sums);
     trp_status status = program_build(&net->program, options->spec, options->forward_only);
+    net->noise = xcalloc(net->program.graph.noise_count + 1, backend->element_bytes);
     if (status == TRP_OK && net->threads > 1 && net->program.graph.state_width > 0)
         status = trp_fail(TRP_INVALID_ARGUMENT,
                           "network plan wants %u threads; with recurrent layers there is one",
@@ -277,7 +282,7 @@ static size_t most_weights(const trp_net_spec *spec, const struct graph *graph)
     size_t most = 0;
     for (uint32_t i = 0; i < spec->layer_count; i++) {
         const trp_layer *layer = &spec->layers[i];
-        if (layer->kind != TRP_LINEAR)
+        if (!is_linear(layer))
             continue;
         size_t weights = (size_t)graph->values[layer->from[0]].columns * layer->size;
         most = weights > most ? weights : most;
@@ -311,7 +316,21 @@ void trp_net_destroy(trp_net *net)
         free(net->parts[i].bound);
     free(net->parts);
     free(net->q_sums);
+    free(net->noise);
     free(net);
+}
+
+/* f(x) = sign(x) sqrt|x| of normal numbers. */
+void trp_net_resample(trp_net *net, trp_rng *rng)
+{
+    net->has_noise = rng != NULL;
+    for (size_t i = 0; i < net->program.graph.noise_count && rng; i++) {
+        double x = trp_rng_normal(rng), noise = copysign(sqrt(fabs(x)), x);
+        if (net->backend->element_bytes == sizeof(double))
+            ((double *)net->noise)[i] = noise;
+        else
+            ((float *)net->noise)[i] = (float)noise;
+    }
 }
 
 /* What a forward reads of a pass; the rest is left alone, because a policy's one row takes no

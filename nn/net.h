@@ -27,6 +27,8 @@ struct plan_part {
     struct bound_op *bound; /* [operations] */
     void *grads;            /* a flat gradient; NULL in part 0, which adds to the caller's */
     void *scratch;          /* the backend's */
+    void *noisy;            /* weights with noise on them, and what becomes of a layer's gradient */
+    void *noisy_grads;
 };
 
 /* Sums over the rows of one thread. */
@@ -47,6 +49,8 @@ struct trp_net {
     struct plan_part *parts;        /* [threads] */
     struct team *team;              /* NULL with one thread */
     uint32_t rows;                  /* of the last forward */
+    void *noise;                    /* of noisy layers; its own allocation */
+    bool has_noise;
 };
 
 /* trp_net_create() with the backend given: tests pick it by hand. */

@@ -41,7 +41,7 @@ static inline void *param_grad_at(const struct op_call *run, uint32_t index)
                             : NULL;
 }
 
-/* ---- kinds --------------------------------------------------------------------------------- */
+/* ---- plain and linear layers --------------------------------------------------------------- */
 
 static void run_bytes(const struct op_call *run)
 {
@@ -84,13 +84,13 @@ static void run_add(const struct op_call *run)
     });
 }
 
-static void run_linear(const struct op_call *run)
+static void linear_forward(const struct op_call *run, const void *weights, const void *bias)
 {
     const struct op *op = run->op;
     run->net->backend->forward(&(struct forward_job){
         .x = at(run, &run->bound->a),
-        .w = param_at(run, 0),
-        .bias = param_at(run, 1),
+        .w = weights,
+        .bias = bias,
         .y = at(run, &run->bound->to),
         .x_stride = run->bound->a.stride,
         .y_stride = run->bound->to.stride,
@@ -102,6 +102,11 @@ static void run_linear(const struct op_call *run)
     });
 }
 
+static void run_linear(const struct op_call *run)
+{
+    linear_forward(run, param_at(run, 0), param_at(run, 1));
+}
+
 /* Where dx goes; NULL: nobody wants it. */
 static void *dx_at(const struct op_call *run)
 {
@@ -109,15 +114,13 @@ static void *dx_at(const struct op_call *run)
     return skip ? NULL : at(run, &run->bound->to);
 }
 
-static void run_linear_back(const struct op_call *run)
+/* Everything but the weights and their gradients. */
+static struct backward_job linear_backward_job(const struct op_call *run)
 {
     const struct op *op = run->op;
-    struct backward_job job = {
+    return (struct backward_job){
         .x = at(run, &run->bound->a),
-        .w = param_at(run, 0),
         .dy = at(run, &run->bound->b),
-        .dw = param_grad_at(run, 0),
-        .dbias = param_grad_at(run, 1),
         .dx = dx_at(run),
         .x_stride = run->bound->a.stride,
         .dy_stride = run->bound->b.stride,
@@ -126,12 +129,96 @@ static void run_linear_back(const struct op_call *run)
         .inputs = op->a.width,
         .outputs = op->b.width,
         .gate = op->gate,
-        .overwrite = run->part > 0,
         .accumulate_dx = op->accumulate,
         .scratch = run->net->parts[run->part].scratch,
     };
+}
+
+static void run_linear_back(const struct op_call *run)
+{
+    struct backward_job job = linear_backward_job(run);
+    job.w = param_at(run, 0);
+    job.dw = param_grad_at(run, 0);
+    job.dbias = param_grad_at(run, 1);
+    job.overwrite = run->part > 0;
     run->net->backend->backward(&job);
 }
+
+/* ---- noise --------------------------------------------------------------------------------- */
+
+static size_t noisy_weights(const struct op *op, uint32_t outputs)
+{
+    return round_up((size_t)op->a.width * outputs, ALIGNMENT_FLOATS);
+}
+
+/* The parameters and their noise. */
+static struct noisy_job noisy_job(const struct op_call *run, uint32_t outputs)
+{
+    const trp_net *net = run->net;
+    size_t element = net->backend->element_bytes;
+    const char *noise =
+        (const char *)net->noise + net->program.graph.noise[run->op->index] * element;
+    return (struct noisy_job){
+        .inputs = run->op->a.width,
+        .outputs = outputs,
+        .noise_in = net->has_noise ? noise : NULL,
+        .noise_out = net->has_noise ? noise + run->op->a.width * element : NULL,
+        .w_mean = param_at(run, 0),
+        .w_sigma = param_at(run, 1),
+        .bias_mean = param_at(run, 2),
+        .bias_sigma = param_at(run, 3),
+    };
+}
+
+static char *noisy_at(const struct op_call *run)
+{
+    const trp_net *net = run->net;
+    size_t offset = net->program.graph.noisy[run->op->index] * net->backend->element_bytes;
+    return (char *)net->parts[run->part].noisy + offset;
+}
+
+static void run_noisy(const struct op_call *run)
+{
+    if (!run->net->has_noise) {
+        linear_forward(run, param_at(run, 0), param_at(run, 2));
+        return;
+    }
+    uint32_t outputs = run->op->to.width;
+    struct noisy_job job = noisy_job(run, outputs);
+    char *noisy = noisy_at(run);
+    job.w = noisy;
+    job.bias = noisy + noisy_weights(run->op, outputs) * run->net->backend->element_bytes;
+    run->net->kernels->layer->noisy_forward(&job);
+    linear_forward(run, job.w, job.bias);
+}
+
+static void run_noisy_back(const struct op_call *run)
+{
+    const trp_net *net = run->net;
+    uint32_t outputs = run->op->b.width;
+    struct backward_job linear = linear_backward_job(run);
+    linear.w = net->has_noise ? noisy_at(run) : param_at(run, 0);
+    if (!run->pass->grads) {
+        net->backend->backward(&linear);
+        return;
+    }
+    linear.dw = net->parts[run->part].noisy_grads;
+    linear.dbias =
+        (char *)linear.dw + noisy_weights(run->op, outputs) * net->backend->element_bytes;
+    linear.overwrite = true;
+    net->backend->backward(&linear);
+    struct noisy_job job = noisy_job(run, outputs);
+    job.dw = linear.dw;
+    job.dbias = linear.dbias;
+    job.dw_mean = param_grad_at(run, 0);
+    job.dw_sigma = param_grad_at(run, 1);
+    job.dbias_mean = param_grad_at(run, 2);
+    job.dbias_sigma = param_grad_at(run, 3);
+    job.overwrite = run->part > 0;
+    net->kernels->layer->noisy_backward(&job);
+}
+
+/* ---- the other kinds ------------------------------------------------------------------------ */
 
 static void run_activation(const struct op_call *run)
 {
@@ -427,6 +514,12 @@ void op_run(trp_net *net, uint32_t index, const struct pass *pass, struct rows r
     case OP_LINEAR_BACK:
         run_linear_back(&run);
         break;
+    case OP_NOISY:
+        run_noisy(&run);
+        break;
+    case OP_NOISY_BACK:
+        run_noisy_back(&run);
+        break;
     case OP_ACTIVATION:
     case OP_ACTIVATION_BACK:
         if (!is_skipped(&run))
@@ -478,7 +571,7 @@ void op_run(trp_net *net, uint32_t index, const struct pass *pass, struct rows r
 
 size_t op_scratch(const trp_net *net, const struct op *op)
 {
-    if (op->kind == OP_LINEAR)
+    if (op->kind == OP_LINEAR || op->kind == OP_NOISY)
         return net->backend->scratch(op->a.width, op->to.width);
     if (op->kind == OP_CONV) {
         struct window window = window_of(net, op);

@@ -220,7 +220,7 @@ static void forward_concat(struct builder *b, uint32_t index)
     b->spans[index] = all;
 }
 
-/* A linear layer or a convolution. */
+/* Linear layers and convolutions. */
 static void forward_weights(struct builder *b, uint32_t index, enum op_kind kind)
 {
     const trp_layer *layer = layer_at(b, index);
@@ -305,6 +305,9 @@ static void forward_layer(struct builder *b, uint32_t index)
         break;
     case TRP_LINEAR:
         forward_weights(b, index, OP_LINEAR);
+        break;
+    case TRP_NOISY_LINEAR:
+        forward_weights(b, index, OP_NOISY);
         break;
     case TRP_CONV2D:
         forward_weights(b, index, OP_CONV);
@@ -488,7 +491,7 @@ static void contribute(struct builder *b, struct op op, struct span x)
 
 static bool has_weights(const struct op *op)
 {
-    return op->kind == OP_LINEAR || op->kind == OP_CONV;
+    return op->kind == OP_LINEAR || op->kind == OP_NOISY || op->kind == OP_CONV;
 }
 
 /* Whether every reader of an operation's result multiplies its gradient by the slope of the
@@ -532,7 +535,7 @@ static void backward_layer(struct builder *b, const struct op *forward, struct s
                                        .kept = no_span,
                                        .activation = forward->activation});
     struct op op = *forward;
-    op.kind = forward->kind == OP_LINEAR ? OP_LINEAR_BACK : OP_CONV_BACK;
+    op.kind = forward->kind + 1; /* the one that goes back is the next one */
     op.b = dy;
     op.gate = gate_of(b, forward->a);
     contribute(b, op, forward->a);
@@ -548,6 +551,7 @@ static void backward_op(struct builder *b, const struct op *forward)
     op.b = dy;
     switch (forward->kind) {
     case OP_LINEAR:
+    case OP_NOISY:
     case OP_CONV:
         backward_layer(b, forward, dy);
         break;
@@ -555,7 +559,7 @@ static void backward_op(struct builder *b, const struct op *forward)
     case OP_NORM:
     case OP_EMBEDDING:
     case OP_CELL:
-        op.kind = forward->kind + 1; /* the one that goes back is the next one */
+        op.kind = forward->kind + 1;
         contribute(b, op, forward->a);
         break;
     case OP_ACTIVATION:

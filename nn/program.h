@@ -33,12 +33,14 @@ struct span {
 
 /* The comments say what each one reads and writes; what is not mentioned is NO_BUFFER. */
 enum op_kind {
-    OP_BYTES,           /* to = scale * a, which are bytes */
-    OP_COPY,            /* to = a */
-    OP_ADD,             /* to = a + b */
-    OP_FILL,            /* to = 0 */
-    OP_LINEAR,          /* to = activation(a * weights + bias) */
-    OP_LINEAR_BACK,     /* a: x, b: dy, to: dx */
+    OP_BYTES,       /* to = scale * a, which are bytes */
+    OP_COPY,        /* to = a */
+    OP_ADD,         /* to = a + b */
+    OP_FILL,        /* to = 0 */
+    OP_LINEAR,      /* to = activation(a * weights + bias) */
+    OP_LINEAR_BACK, /* a: x, b: dy, to: dx */
+    OP_NOISY,       /* as OP_LINEAR, with noise on the weights */
+    OP_NOISY_BACK,
     OP_ACTIVATION,      /* to = activation(a) */
     OP_ACTIVATION_BACK, /* a: x or y, whichever gives the slope; b: dy, to: dx */
     OP_DUELING,         /* to: values of the streams a */

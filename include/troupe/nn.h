@@ -83,6 +83,8 @@ typedef enum {
                        `vocabulary` rows; one outside of it zeros */
     TRP_LSTM,       /* `size` hidden units, PyTorch's gates; rows are [steps][sequences] */
     TRP_GRU,
+    TRP_NOISY_LINEAR, /* TRP_LINEAR with factorised noise on its weights and biases (Fortunato et
+                         al. 2018, equations 10 and 11), see trp_net_resample() */
 } trp_layer_kind;
 
 /* Where the numbers of a layer begin. Every one of them fills the weights in the order in which
@@ -122,7 +124,9 @@ typedef struct {
     uint32_t shape[TRP_LAYER_RANK_MAX]; /* of an input's row: columns, or height, width and
                                            channels; ends at the first 0 */
     float scale;               /* of a TRP_UINT8 input: what bytes are multiplied by; 0: 1/255 */
-    trp_activation activation; /* TRP_LINEAR, TRP_CONV2D: of the result; TRP_ACTIVATION */
+    float sigma;               /* TRP_NOISY_LINEAR: its deviations begin at this / sqrt(inputs); 0:
+                                  0.5, as in the paper. Its means begin as `init` says */
+    trp_activation activation; /* linear layers, TRP_CONV2D: of the result; TRP_ACTIVATION */
     trp_initializer init;
     float gain;
 } trp_layer;
@@ -207,6 +211,7 @@ enum { TRP_NET_HIDDEN_MAX = 8 };
 typedef enum { TRP_NO_CORE, TRP_CORE_LSTM, TRP_CORE_GRU } trp_core;
 
 /* Linear layers "body.0", "body.1" ... with `activation` after each, and a last one "head" without.
+ * `noisy`: all of them are TRP_NOISY_LINEAR.
  * `dueling`: the last hidden layer exists twice, for a value ("value") and an advantage stream
  * ("advantage"); with a core, both read it. */
 typedef struct {
@@ -214,7 +219,7 @@ typedef struct {
     uint32_t hidden[TRP_NET_HIDDEN_MAX]; /* ends at the first zero */
     trp_activation activation;           /* 0: ReLU */
     trp_dtype dtype;                     /* of the input; 0: TRP_FLOAT32 */
-    bool dueling;
+    bool dueling, noisy;
     trp_core core;
     uint32_t core_size; /* hidden units; 0: 256 */
 } trp_mlp_options;
@@ -294,6 +299,12 @@ typedef struct {
     trp_grads_ready ready;                     /* may be NULL; needs `params` */
     void *context;
 } trp_net_grads;
+
+/* Draws new noise for every TRP_NOISY_LINEAR from `rng`, in their order; the passes from here on
+ * have it, all rows of them the same. NULL: no noise, as in a new plan: such a layer is a linear
+ * one with its means, for evaluation, and its deviations learn nothing. Not between a forward and
+ * its backward. The same stream gives the same noise; without such layers nothing is drawn. */
+TRP_API void trp_net_resample(trp_net *net, trp_rng *rng);
 
 /* The gradients of the last forward, whose `params` and rows->inputs are given again; its outputs
  * are not read. Once after each forward. */

@@ -131,8 +131,13 @@ static INLINE void tile_run(const struct gemm *g, const struct tile *t, const un
     vec sum[TILE_ROWS_MAX][PANEL_VECS];
     tile_start(g, t, sum, rows, vecs);
     const float *a = t->a, *b = t->b;
-    for (size_t strip = 0; strip < t->strips; strip++, a += g->a_strip, b += t->depth * t->b_k)
-        tile_sum(sum, a, g->a_row, g->a_k, b, t->b_k, t->depth, rows, vecs);
+    const size_t a_row = g->a_row, a_k = g->a_k, b_k = t->b_k, depth = t->depth;
+    size_t more = t->strips;
+    do {
+        tile_sum(sum, a, a_row, a_k, b, b_k, depth, rows, vecs);
+        a += g->a_strip;
+        b += depth * b_k;
+    } while (--more > 0);
     switch (t->end) {
     case END_STORE:
         tile_store(g, t, sum, END_STORE, rows, vecs);
@@ -167,32 +172,46 @@ static tile_function *const tiles[PANEL_VECS][TILE_ROWS_MAX] = {TILES(TILE)};
 /* The most rows of a tile: as many sums as there are registers for. */
 static const uint8_t tile_rows[PANEL_VECS] = TILE_ROWS;
 
-/* One row of c: each element is four sums over every fourth k, so that adds overlap. */
-static INLINE void row_run(const struct gemm *g, size_t column, part lanes, const unsigned vecs)
+/* One row of c, of which a's elements lie side by side. */
+struct row_product {
+    const float *a, *b, *bias; /* bias: START_BIAS */
+    float *c;
+    size_t b_k, columns, depth;
+    enum gemm_start start;
+    enum gemm_end end; /* END_STORE or END_RELU */
+};
+
+/* Each element is four sums over every fourth k, so that adds overlap. `cut`: the last vector has
+ * only `lanes`. */
+static INLINE void row_run(const struct row_product *g, size_t column, part lanes,
+                           const unsigned vecs, const bool cut)
 {
     vec sum[4][PANEL_VECS];
     UNROLL for (unsigned chain = 0; chain < 4; chain++)
     {
         UNROLL for (unsigned v = 0; v < vecs; v++) sum[chain][v] = splat(0);
     }
-    const float *b = g->b + column;
+    const float *a = g->a, *b[4];
+    const size_t b_k = g->b_k, depth = g->depth;
+    UNROLL for (unsigned chain = 0; chain < 4; chain++) b[chain] = g->b + column + chain * b_k;
     size_t k = 0;
-    for (; k + 4 <= g->depth; k += 4, b += 4 * g->b_k) {
+    for (; k + 4 <= depth; k += 4, a += 4) {
         UNROLL for (unsigned chain = 0; chain < 4; chain++)
         {
-            vec as = splat(g->a[(k + chain) * g->a_k]);
+            vec as = splat(a[chain]);
             UNROLL for (unsigned v = 0; v < vecs; v++) sum[chain][v] = fma_vec(
-                as, load_at(b + chain * g->b_k + v * LANES, v == vecs - 1, lanes), sum[chain][v]);
+                as, load_at(b[chain] + v * LANES, cut && v == vecs - 1, lanes), sum[chain][v]);
+            b[chain] += 4 * b_k;
         }
     }
-    for (; k < g->depth; k++, b += g->b_k) {
-        vec as = splat(g->a[k * g->a_k]);
+    for (; k < depth; k++, a++, b[0] += b_k) {
+        vec as = splat(*a);
         UNROLL for (unsigned v = 0; v < vecs; v++) sum[0][v] =
-            fma_vec(as, load_at(b + v * LANES, v == vecs - 1, lanes), sum[0][v]);
+            fma_vec(as, load_at(b[0] + v * LANES, cut && v == vecs - 1, lanes), sum[0][v]);
     }
     UNROLL for (unsigned v = 0; v < vecs; v++)
     {
-        bool last = v == vecs - 1;
+        bool last = cut && v == vecs - 1;
         vec total = (sum[0][v] + sum[1][v]) + (sum[2][v] + sum[3][v]);
         float *c = g->c + column + v * LANES;
         if (g->start == START_BIAS)
@@ -201,10 +220,7 @@ static INLINE void row_run(const struct gemm *g, size_t column, part lanes, cons
             total = load_at(c, last, lanes) + total;
         if (g->end == END_RELU)
             total = max_vec(splat(0), total);
-        if (last)
-            store_part(c, total, lanes);
-        else
-            store(c, total);
+        store_at(c, total, last, lanes);
     }
 }
 
@@ -217,18 +233,15 @@ static INLINE size_t panel_vecs(size_t columns, part *last)
     return vecs;
 }
 
-static void gemm_row(const struct gemm *g)
+static void row_product(const struct row_product *g)
 {
-    for (size_t column = 0; column < g->columns; column += PANEL) {
-        part last;
-        size_t vecs = panel_vecs(g->columns - column, &last);
-        if (vecs == PANEL_VECS) {
-            row_run(g, column, last, PANEL_VECS);
-            continue;
-        }
-        for (size_t v = 0; v < vecs; v++)
-            row_run(g, column + v * LANES, v + 1 == vecs ? last : part_of(LANES), 1);
-    }
+    size_t column = 0;
+    for (; column + PANEL <= g->columns; column += PANEL)
+        row_run(g, column, part_of(LANES), PANEL_VECS, false);
+    for (; column + LANES <= g->columns; column += LANES)
+        row_run(g, column, part_of(LANES), 1, false);
+    if (column < g->columns)
+        row_run(g, column, part_of((unsigned)(g->columns - column)), 1, true);
 }
 
 /* Copies b[k..k + depth)[n..n + columns) to the pack, rows of whole vectors filled up with zeros.
@@ -314,8 +327,9 @@ static void gemm_pack(struct gemm *g, float *to)
 static void gemm_rows(const struct gemm *g, struct tile *t, size_t column, size_t k, size_t vecs)
 {
     size_t highest = tile_rows[vecs - 1], count = (g->rows + highest - 1) / highest;
+    size_t low = count > 0 ? g->rows / count : 0, higher = g->rows - low * count;
     for (size_t i = 0, row = 0; i < count; i++) {
-        size_t rows = (g->rows - row + count - i - 1) / (count - i);
+        size_t rows = low + (i < higher);
         t->a = g->a + row * g->a_row + k * g->a_k;
         t->c = g->c + row * g->c_row + column;
         t->gate = g->gate ? g->gate + row * g->gate_row + column : NULL;
@@ -446,9 +460,9 @@ static void narrow_forward(const struct forward_job *job)
 #undef NARROW_CASE
 }
 
-static void simd_forward(const struct forward_job *job)
+static void forward_rows(const struct forward_job *job)
 {
-    struct gemm g = {
+    gemm_run(&(struct gemm){
         .a = job->x,
         .a_row = job->x_stride,
         .a_k = 1,
@@ -464,13 +478,32 @@ static void simd_forward(const struct forward_job *job)
         .start = START_BIAS,
         .end = job->activation == ACTIVATION_RELU ? END_RELU : END_STORE,
         .bias = job->bias,
-    };
+    });
+}
+
+static void forward_row(const struct forward_job *job)
+{
+    row_product(&(struct row_product){
+        .a = job->x,
+        .b = job->w,
+        .bias = job->bias,
+        .c = job->y,
+        .b_k = job->outputs,
+        .columns = job->outputs,
+        .depth = job->inputs,
+        .start = START_BIAS,
+        .end = job->activation == ACTIVATION_RELU ? END_RELU : END_STORE,
+    });
+}
+
+static void simd_forward(const struct forward_job *job)
+{
     if (job->rows == 1)
-        gemm_row(&g);
+        forward_row(job);
     else if (job->outputs <= NARROW_MAX && job->inputs >= LANES)
         narrow_forward(job);
     else
-        gemm_run(&g);
+        forward_rows(job);
     if (job->activation > ACTIVATION_RELU)
         simd_activate(job->activation, job->y, job->y_stride, job->rows, job->outputs);
 }

@@ -70,9 +70,17 @@ static void cell_product(const struct cell *c, const struct gemm *g)
         gemm_run(g);
         return;
     }
-    struct gemm row = *g;
+    struct row_product row = {.a = g->a,
+                              .b = g->b,
+                              .bias = g->bias,
+                              .c = g->c,
+                              .b_k = g->b_k,
+                              .columns = g->columns,
+                              .depth = g->depth,
+                              .start = g->start,
+                              .end = g->end};
     for (size_t i = 0; i < g->rows; i++, row.a += g->a_row, row.c += g->c_row)
-        gemm_row(&row);
+        row_product(&row);
 }
 
 /* A single row takes its weights where they are. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <troupe/losses.h>
 #include "core/alloc.h"
 
 struct dqn_policy {
@@ -46,17 +47,6 @@ static int32_t draw(const struct dqn_policy *policy, trp_rng *rng, const bool *m
     return (int32_t)choice;
 }
 
-static int32_t best(const struct dqn_policy *policy, const float *values, const bool *mask)
-{
-    if (!mask)
-        return (int32_t)trp_argmax(values, policy->outputs);
-    uint32_t best = 0;
-    for (uint32_t i = 1; i < policy->outputs; i++)
-        if (mask[i] && (!mask[best] || values[i] > values[best]))
-            best = i;
-    return (int32_t)best;
-}
-
 /* Chooses for the rows that explore and marks the others with -1. True: there are others. */
 static bool explore(const struct dqn_policy *policy, const trp_act *act, int32_t *actions)
 {
@@ -85,8 +75,8 @@ static trp_status policy_act(trp_policy *base, const trp_act *act)
                                     .outputs = {policy->values}});
     for (uint32_t row = 0; row < act->rows; row++)
         if (actions[row] < 0)
-            actions[row] = best(policy, policy->values + (size_t)row * policy->outputs,
-                                row_mask(policy, act, row));
+            actions[row] = (int32_t)trp_argmax(policy->values + (size_t)row * policy->outputs,
+                                               row_mask(policy, act, row), policy->outputs);
     return TRP_OK;
 }
 

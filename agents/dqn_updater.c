@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <troupe/losses.h>
 #include "core/alloc.h"
 
 enum { PARAMS, TARGET, VECTORS };
@@ -25,7 +26,8 @@ struct dqn_updater {
     uint32_t outputs;
     /* Places of the columns. */
     size_t observation, action, reward, discount, next_observation;
-    float *weights, *discounts, *td_errors; /* batch_size each */
+    float *weights, *discounts, *targets, *td_errors; /* [batch_size] */
+    float *q, *next_online, *next_target;             /* [batch_size][outputs] */
 };
 
 static trp_status check_actions(const struct dqn_updater *updater, const trp_batch *batch)
@@ -77,20 +79,33 @@ static void update_target(const struct dqn_updater *updater, const trp_update *u
         memcpy(target, params, count * sizeof *params);
 }
 
-static trp_q_result differentiate(struct dqn_updater *updater, const trp_update *update)
+static trp_loss differentiate(struct dqn_updater *updater, const trp_update *update)
 {
     const trp_batch *batch = update->batches;
+    const float *params = update->vectors[PARAMS];
     trp_q_batch rows = {.rows = batch->rows,
-                        .states = batch->columns[updater->observation],
-                        .next_states = batch->columns[updater->next_observation],
-                        .actions = batch->columns[updater->action],
+                        .actions = updater->outputs,
+                        .taken = batch->columns[updater->action],
                         .rewards = batch->columns[updater->reward],
                         .discounts = updater->discounts,
                         .weights = find_weights(updater, batch)};
-    trp_q_options q = {.huber_delta = updater->options.huber_delta,
-                       .single_q = updater->options.no_double};
-    return trp_q_step(updater->net, &q, update->vectors[PARAMS], update->vectors[TARGET], &rows,
-                      update->grads[PARAMS], updater->td_errors);
+    trp_net_rows next = {.rows = batch->rows,
+                         .inputs = {batch->columns[updater->next_observation]},
+                         .outputs = {updater->next_target}};
+    trp_net_rows now = {.rows = batch->rows,
+                        .inputs = {batch->columns[updater->observation]},
+                        .outputs = {updater->q}};
+    trp_net_forward(updater->net, update->vectors[TARGET], &next);
+    next.outputs[0] = updater->options.no_double ? updater->next_target : updater->next_online;
+    if (!updater->options.no_double)
+        trp_net_forward(updater->net, params, &next);
+    trp_net_forward(updater->net, params, &now);
+    trp_double_q_targets(&rows, next.outputs[0], updater->next_target, updater->targets);
+    trp_loss loss = trp_q_loss(&rows, updater->options.huber_delta, updater->q, updater->targets,
+                               updater->td_errors, updater->q);
+    trp_net_backward(updater->net, params, &now,
+                     &(trp_net_grads){.outputs = {updater->q}, .params = update->grads[PARAMS]});
+    return loss;
 }
 
 static trp_status updater_step(trp_updater *base, const trp_update *update)
@@ -100,14 +115,14 @@ static trp_status updater_step(trp_updater *base, const trp_update *update)
     double *priorities = update->priorities[0];
     TRP_TRY(check_actions(updater, batch));
     find_discounts(updater, batch);
-    trp_q_result result = differentiate(updater, update);
+    trp_loss result = differentiate(updater, update);
     if (!isfinite(result.loss))
         return trp_fail(TRP_INTERNAL, "dqn: the loss of step %" PRIu64 " is %g", update->step,
                         (double)result.loss);
     TRP_TRY(trp_update_apply(update, PARAMS));
     update_target(updater, update);
     trp_update_report(update, "loss", result.loss);
-    trp_update_report(update, "mean_q", result.mean_q);
+    trp_update_report(update, "mean_q", result.value);
     for (uint32_t row = 0; priorities && row < batch->rows; row++)
         priorities[row] =
             fabs((double)updater->td_errors[row]) + (double)updater->options.priority_epsilon;
@@ -127,7 +142,11 @@ static void updater_destroy(trp_updater *base)
     trp_net_destroy(updater->net);
     trp_floats_destroy(updater->weights);
     trp_floats_destroy(updater->discounts);
+    trp_floats_destroy(updater->targets);
     trp_floats_destroy(updater->td_errors);
+    trp_floats_destroy(updater->q);
+    trp_floats_destroy(updater->next_online);
+    trp_floats_destroy(updater->next_target);
     free(updater);
 }
 
@@ -154,7 +173,12 @@ static void declare_source(struct dqn_updater *updater, const trp_env_spec *env,
     updater->next_observation = trp_columns_find(&source->columns, "next_observation");
     updater->weights = trp_floats_create(source->batch_size);
     updater->discounts = trp_floats_create(source->batch_size);
+    updater->targets = trp_floats_create(source->batch_size);
     updater->td_errors = trp_floats_create(source->batch_size);
+    size_t values = (size_t)source->batch_size * updater->outputs;
+    updater->q = trp_floats_create(values);
+    updater->next_online = trp_floats_create(values);
+    updater->next_target = trp_floats_create(values);
     updater->base.source_count = 1;
 }
 

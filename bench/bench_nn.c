@@ -13,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 
+#include <troupe/losses.h>
 #include <troupe/nn.h>
 #include <troupe/optimizer.h>
 #include "core/alloc.h"
@@ -76,9 +77,8 @@ static void data_init(struct data *data, const struct problem *p)
         data->actions[i] = (int32_t)trp_rng_below(&rng, p->outputs);
     }
     data->batch = (trp_q_batch){.rows = p->batch,
-                                .states = data->states,
-                                .next_states = data->next_states,
-                                .actions = data->actions,
+                                .actions = p->outputs,
+                                .taken = data->actions,
                                 .rewards = data->rewards,
                                 .discounts = data->discounts};
 }
@@ -99,7 +99,7 @@ static void data_cleanup(struct data *data)
 struct ours {
     trp_net *net;
     size_t count;
-    float *params, *target, *grads, *m, *v, *q;
+    float *params, *target, *grads, *m, *v, *q, *next_online, *next_target, *targets;
     uint64_t step;
 };
 
@@ -123,7 +123,9 @@ static void ours_init(struct ours *o, const struct problem *p, uint32_t threads)
     float **vectors[] = {&o->params, &o->target, &o->grads, &o->m, &o->v};
     for (size_t i = 0; i < 5; i++)
         *vectors[i] = trp_floats_create(o->count);
-    o->q = trp_floats_create((size_t)p->batch * p->outputs);
+    float **outs[] = {&o->q, &o->next_online, &o->next_target, &o->targets};
+    for (size_t i = 0; i < 4; i++)
+        *outs[i] = trp_floats_create((size_t)p->batch * p->outputs);
     o->step = 0;
     trp_net_init(&spec, &rng, o->params);
     trp_net_init(&spec, &rng, o->target);
@@ -138,6 +140,9 @@ static void ours_cleanup(struct ours *o)
     trp_floats_destroy(o->m);
     trp_floats_destroy(o->v);
     trp_floats_destroy(o->q);
+    trp_floats_destroy(o->next_online);
+    trp_floats_destroy(o->next_target);
+    trp_floats_destroy(o->targets);
 }
 
 static void ours_train(struct ours *o, const struct problem *p, struct data *d)
@@ -145,7 +150,7 @@ static void ours_train(struct ours *o, const struct problem *p, struct data *d)
     memset(o->grads, 0, o->count * sizeof *o->grads);
     trp_net_rows rows = {.rows = p->batch, .inputs = {d->states}, .outputs = {o->q}};
     trp_net_forward(o->net, o->params, &rows);
-    trp_q_loss_to(NULL, &d->batch, p->outputs, o->q, d->targets, d->td_errors, o->q);
+    trp_q_loss(&d->batch, 1, o->q, d->targets, d->td_errors, o->q);
     trp_net_backward(o->net, o->params, &rows,
                      &(trp_net_grads){.outputs = {o->q}, .params = o->grads});
     trp_optimizer_step(&(trp_optimizer){0}, ++o->step, 1, o->params, o->grads,
@@ -154,9 +159,17 @@ static void ours_train(struct ours *o, const struct problem *p, struct data *d)
 
 static void ours_double_q(struct ours *o, const struct problem *p, struct data *d)
 {
-    (void)p;
     memset(o->grads, 0, o->count * sizeof *o->grads);
-    trp_q_step(o->net, NULL, o->params, o->target, &d->batch, o->grads, d->td_errors);
+    trp_net_rows next = {.rows = p->batch, .inputs = {d->next_states}, .outputs = {o->next_target}};
+    trp_net_rows now = {.rows = p->batch, .inputs = {d->states}, .outputs = {o->q}};
+    trp_net_forward(o->net, o->target, &next);
+    next.outputs[0] = o->next_online;
+    trp_net_forward(o->net, o->params, &next);
+    trp_net_forward(o->net, o->params, &now);
+    trp_double_q_targets(&d->batch, o->next_online, o->next_target, o->targets);
+    trp_q_loss(&d->batch, 1, o->q, o->targets, d->td_errors, o->q);
+    trp_net_backward(o->net, o->params, &now,
+                     &(trp_net_grads){.outputs = {o->q}, .params = o->grads});
     trp_optimizer_step(&(trp_optimizer){0}, ++o->step, 1, o->params, o->grads,
                        (float *[]){o->m, o->v}, 0, o->count);
 }
@@ -184,7 +197,7 @@ struct theirs {
     uint32_t batch;
     size_t count;
     uint64_t step;
-    float *params, *target, *grads, *m, *v, *q, *dq, *next_online, *next_target;
+    float *params, *target, *grads, *m, *v, *q, *dq, *next_online, *next_target, *targets;
     struct ops online, next, target_next, backward;
 };
 
@@ -445,8 +458,8 @@ static void theirs_init(struct theirs *t, const struct problem *p, struct data *
     t->grads = trp_floats_create(t->count);
     t->m = trp_floats_create(t->count);
     t->v = trp_floats_create(t->count);
-    float **outs[] = {&t->q, &t->dq, &t->next_online, &t->next_target};
-    for (size_t i = 0; i < 4; i++)
+    float **outs[] = {&t->q, &t->dq, &t->next_online, &t->next_target, &t->targets};
+    for (size_t i = 0; i < 5; i++)
         *outs[i] = trp_floats_create((size_t)batch * p->outputs);
     struct inner layers[LAYERS];
     theirs_layers(t, p, layers);
@@ -460,7 +473,8 @@ static void theirs_init(struct theirs *t, const struct problem *p, struct data *
 static void theirs_train(struct theirs *t, const struct problem *p, struct data *d)
 {
     ops_run(t, &t->online);
-    trp_q_loss_to(NULL, &d->batch, p->outputs, t->q, d->targets, d->td_errors, t->dq);
+    (void)p;
+    trp_q_loss(&d->batch, 1, t->q, d->targets, d->td_errors, t->dq);
     ops_run(t, &t->backward);
     trp_optimizer_step(&(trp_optimizer){0}, ++t->step, 1, t->params, t->grads,
                        (float *[]){t->m, t->v}, 0, t->count);
@@ -471,8 +485,9 @@ static void theirs_double_q(struct theirs *t, const struct problem *p, struct da
     ops_run(t, &t->target_next);
     ops_run(t, &t->next);
     ops_run(t, &t->online);
-    trp_q_loss(NULL, &d->batch, p->outputs, t->q, t->next_online, t->next_target, d->td_errors,
-               t->dq);
+    (void)p;
+    trp_double_q_targets(&d->batch, t->next_online, t->next_target, t->targets);
+    trp_q_loss(&d->batch, 1, t->q, t->targets, d->td_errors, t->dq);
     ops_run(t, &t->backward);
     trp_optimizer_step(&(trp_optimizer){0}, ++t->step, 1, t->params, t->grads,
                        (float *[]){t->m, t->v}, 0, t->count);
@@ -618,7 +633,7 @@ static double product_policy_us(const struct theirs *t, const struct problem *p,
     double start = now_us();
     for (int i = 0; i < calls; i++) {
         product_policy(t, p, d->states, (float *[]){first, second}, out);
-        chosen_action = trp_argmax(out, p->outputs);
+        chosen_action = trp_argmax(out, NULL, p->outputs);
     }
     return (now_us() - start) / calls;
 }
@@ -640,7 +655,7 @@ static void policy_run(const struct problem *p)
         for (int i = 0; i < CALLS; i++) {
             trp_net_forward(o.net, o.params,
                             &(trp_net_rows){.rows = 1, .inputs = {d.states}, .outputs = {o.q}});
-            chosen_action = trp_argmax(o.q, p->outputs);
+            chosen_action = trp_argmax(o.q, NULL, p->outputs);
         }
         ours.us[ours.count++] = (now_us() - start) / CALLS;
         if (turn % 4 != 0)
@@ -650,7 +665,7 @@ static void policy_run(const struct problem *p)
             start = now_us();
             for (int i = 0; i < CALLS; i++) {
                 ops_run(&t[layout], &t[layout].online);
-                chosen_action = trp_argmax(t[layout].q, p->outputs);
+                chosen_action = trp_argmax(t[layout].q, NULL, p->outputs);
             }
             theirs[layout].us[theirs[layout].count++] = (now_us() - start) / CALLS;
         }

@@ -7,13 +7,13 @@
 
 #include <troupe/troupe.h>
 
-enum { BATCH = 64, TARGET_PERIOD = 200, PUBLISH_EVERY = 10, WAIT_MS = 500 };
+enum { BATCH = 64, ACTIONS = 2, TARGET_PERIOD = 200, PUBLISH_EVERY = 10, WAIT_MS = 500 };
 
 /* The network of DQN's policy, whose parameters the actors expect: four observations, two actions,
  * as many hidden units as the agent's options say. */
 static trp_net_spec net_spec(void)
 {
-    return trp_mlp(&(trp_mlp_options){.inputs = 4, .outputs = 2, .hidden = {64, 64}});
+    return trp_mlp(&(trp_mlp_options){.inputs = 4, .outputs = ACTIONS, .hidden = {64, 64}});
 }
 
 static const float discount = 0.99F; /* as the agent has it */
@@ -71,22 +71,36 @@ static void learner_cleanup(struct learner *learner)
         trp_floats_destroy(vectors[i]);
 }
 
+static trp_net_rows learner_forward(struct learner *learner, const float *params,
+                                    const trp_batch *batch, size_t column, float *q)
+{
+    trp_net_rows rows = {.rows = batch->rows, .inputs = {batch->columns[column]}, .outputs = {q}};
+    trp_net_forward(learner->net, params, &rows);
+    return rows;
+}
+
 static trp_status learner_step(struct learner *learner, uint64_t step, const trp_batch *batch)
 {
     static const trp_optimizer adam = {.learning_rate = 1e-3};
-    float discounts[BATCH], errors[BATCH];
+    float discounts[BATCH], targets[BATCH], errors[BATCH];
+    float q[BATCH * ACTIONS], next_online[BATCH * ACTIONS], next_target[BATCH * ACTIONS];
     for (uint32_t row = 0; row < batch->rows; row++)
         discounts[row] = discount * ((const float *)batch->columns[3])[row];
     trp_q_batch rows = {.rows = batch->rows,
-                        .states = batch->columns[0],
-                        .actions = batch->columns[1],
+                        .actions = ACTIONS,
+                        .taken = batch->columns[1],
                         .rewards = batch->columns[2],
-                        .discounts = discounts,
-                        .next_states = batch->columns[4]};
+                        .discounts = discounts};
     memset(learner->grads, 0, learner->count * sizeof(float));
     if ((step - 1) % TARGET_PERIOD == 0)
         memcpy(learner->target, learner->params, learner->count * sizeof(float));
-    trp_q_step(learner->net, NULL, learner->params, learner->target, &rows, learner->grads, errors);
+    learner_forward(learner, learner->target, batch, 4, next_target);
+    learner_forward(learner, learner->params, batch, 4, next_online);
+    trp_net_rows now = learner_forward(learner, learner->params, batch, 0, q);
+    trp_double_q_targets(&rows, next_online, next_target, targets);
+    trp_q_loss(&rows, 1, q, targets, errors, q);
+    trp_net_backward(learner->net, learner->params, &now,
+                     &(trp_net_grads){.outputs = {q}, .params = learner->grads});
     trp_optimizer_step(&adam, step, 1, learner->params, learner->grads, learner->state, 0,
                        learner->count);
     if (step % PUBLISH_EVERY == 0)

@@ -66,10 +66,6 @@ static void net_cut(trp_net *net, struct arena_cutter *cutter, bool forward_only
 {
     size_t element = net->backend->element_bytes, scratch = scratch_elements(net);
     bool one = net->program.spec.output_count == 1 && !forward_only;
-    uint32_t columns = one ? output_width(net, 0) : 0;
-    net->q = cut(cutter, net->batch, columns, sizeof(float));
-    net->q_online = cut(cutter, net->batch, columns, sizeof(float));
-    net->q_target = cut(cutter, net->batch, columns, sizeof(float));
     if (!one && !forward_only)
         net->zeros = cut(cutter, net->batch, widest_output(net), element);
     for (uint32_t i = 0; i < net->threads; i++) {
@@ -129,7 +125,6 @@ trp_status net_create(trp_net **out, const trp_net_options *options, const struc
     net->threads = options->threads > 0 ? options->threads : 1;
     net->share = part_share(net->batch, net->threads);
     net->parts = xcalloc(net->threads, sizeof *net->parts);
-    net->q_sums = xcalloc(net->threads, sizeof *net->q_sums);
     trp_status status = program_build(&net->program, options->spec, options->forward_only);
     net->noise = xcalloc(net->program.graph.noise_count + 1, backend->element_bytes);
     if (status == TRP_OK && net->threads > 1 && net->program.graph.state_width > 0)
@@ -315,7 +310,6 @@ void trp_net_destroy(trp_net *net)
     for (uint32_t i = 0; i < net->threads; i++)
         free(net->parts[i].bound);
     free(net->parts);
-    free(net->q_sums);
     free(net->noise);
     free(net);
 }

@@ -31,25 +31,18 @@ struct plan_part {
     void *noisy_grads;
 };
 
-/* Sums over the rows of one thread. */
-struct q_sums {
-    double loss, q;
-};
-
 struct trp_net {
     struct program program;
     const struct backend *backend;  /* of linear layers */
     const struct backend *kernels;  /* of everything else */
     uint32_t batch, threads, share; /* most rows: of a call, of a part */
     size_t arena_bytes;
-    void *arena;                    /* everything below, one allocation */
-    void *zeros;                    /* gradients of outputs that a caller does not give */
-    float *q, *q_online, *q_target; /* [batch][outputs] of trp_q_step() */
-    struct q_sums *q_sums;          /* [threads] */
-    struct plan_part *parts;        /* [threads] */
-    struct team *team;              /* NULL with one thread */
-    uint32_t rows;                  /* of the last forward */
-    void *noise;                    /* of noisy layers; its own allocation */
+    void *arena;             /* everything below, one allocation */
+    void *zeros;             /* gradients of outputs that a caller does not give */
+    struct plan_part *parts; /* [threads] */
+    struct team *team;       /* NULL with one thread */
+    uint32_t rows;           /* of the last forward */
+    void *noise;             /* of noisy layers; its own allocation */
     bool has_noise;
 };
 

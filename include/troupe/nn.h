@@ -1,5 +1,5 @@
-/* Arithmetic of learning: networks, which are graphs of layers over one flat parameter vector, and
- * the double-Q loss.
+/* Networks, which are graphs of layers over one flat parameter vector. What they learn from is in
+ * losses.h and returns.h, what steps they take in optimizer.h.
  *
  * Parameters, gradients and optimizer state are flat float vectors of trp_net_param_count()
  * elements that the caller owns; every tensor in them starts at a multiple of 64 bytes and what
@@ -7,23 +7,23 @@
  * over one vector or a range of it. A plan (trp_net) knows the sizes and owns the workspace; after
  * its creation nothing is allocated. The same plan on the same machine gives the same bits.
  *
- *     // One step of double Q-learning; what follows is an optimizer's (optimizer.h).
- *     static trp_status differentiate(const trp_q_batch *batch, float *td_errors)
+ *     // The gradient of half the square of what a fresh network says of two rows.
+ *     static trp_status differentiate(const float rows[2][4])
  *     {
  *         trp_net_spec spec =
- *             trp_mlp(&(trp_mlp_options){.inputs = 4, .hidden = {64, 64}, .outputs = 2});
+ *             trp_mlp(&(trp_mlp_options){.inputs = 4, .hidden = {64, 64}, .outputs = 1});
  *         trp_net *net;
- *         TRP_TRY(trp_net_create(&net, &(trp_net_options){.spec = &spec, .batch = batch->rows}));
+ *         TRP_TRY(trp_net_create(&net, &(trp_net_options){.spec = &spec, .batch = 2}));
  *         size_t count = trp_net_param_count(&spec);
- *         float *params = trp_floats_create(count), *target = trp_floats_create(count);
- *         float *grads = trp_floats_create(count);
+ *         float *params = trp_floats_create(count), *grads = trp_floats_create(count), out[2];
  *         trp_rng rng;
  *         trp_rng_init(&rng, 1, 0);
  *         trp_net_init(&spec, &rng, params);
- *         memcpy(target, params, count * sizeof *params);
- *         trp_q_step(net, NULL, params, target, batch, grads, td_errors);
+ *         trp_net_rows pass = {.rows = 2, .inputs = {rows}, .outputs = {out}};
+ *         trp_net_forward(net, params, &pass);
+ *         trp_net_backward(net, params, &pass,
+ *                          &(trp_net_grads){.outputs = {out}, .params = grads});
  *         trp_floats_destroy(params);
- *         trp_floats_destroy(target);
  *         trp_floats_destroy(grads);
  *         trp_net_destroy(net);
  *         return TRP_OK;
@@ -310,52 +310,6 @@ TRP_API void trp_net_resample(trp_net *net, trp_rng *rng);
  * are not read. Once after each forward. */
 TRP_API void trp_net_backward(trp_net *net, const float *params, const trp_net_rows *rows,
                               const trp_net_grads *grads);
-
-/* The index of the largest of `count` > 0 values; the first one of equals. NaN is the least. */
-TRP_API uint32_t trp_argmax(const float *values, uint32_t count);
-
-/* ---- losses ------------------------------------------------------------------------------ */
-
-/* One batch of transitions; everything is borrowed. Actions are < outputs (asserted). */
-typedef struct {
-    uint32_t rows;
-    const void *states, *next_states; /* [rows][width] of the network's one input */
-    const int32_t *actions;
-    const float *rewards;   /* n-step returns */
-    const float *discounts; /* of the value at the next state; 0 where the episode terminated */
-    const float *weights;   /* importance weights; NULL: 1 */
-} trp_q_batch;
-
-typedef struct {
-    float huber_delta; /* 0: 1 */
-    bool single_q;     /* max of the target network instead of double Q */
-} trp_q_options;
-
-typedef struct {
-    float loss;   /* mean of weight * huber(td error) */
-    float mean_q; /* mean of the chosen actions' values */
-} trp_q_result;
-
-/* Double Q-learning (van Hasselt et al. 2016): td_errors[i] = rewards[i] + discounts[i] *
- * next_target[i][argmax next_online[i]] - q[i][actions[i]], and dq[rows][outputs] = the gradient of
- * the loss with respect to q. `next_online` is not read with single_q; `dq` may be q.
- * batch->states and next_states are not read. */
-TRP_API trp_q_result trp_q_loss(const trp_q_options *options, const trp_q_batch *batch,
-                                uint32_t outputs, const float *q, const float *next_online,
-                                const float *next_target, float *td_errors, float *dq);
-
-/* The same for given targets: td_errors[i] = targets[i] - q[i][actions[i]]. Of `batch` only rows,
- * actions and weights are read. */
-TRP_API trp_q_result trp_q_loss_to(const trp_q_options *options, const trp_q_batch *batch,
-                                   uint32_t outputs, const float *q, const float *targets,
-                                   float *td_errors, float *dq);
-
-/* The whole gradient step: the target network and the online one on next_states, the online one
- * forward and backward on states. Adds to `grads`; writes td_errors[rows]. `options` may be NULL.
- * batch->rows <= the plan's batch; the network has one input and one output (asserted). */
-TRP_API trp_q_result trp_q_step(trp_net *net, const trp_q_options *options, const float *params,
-                                const float *target_params, const trp_q_batch *batch, float *grads,
-                                float *td_errors);
 
 TRP_END_DECLS
 #endif

@@ -13,6 +13,7 @@
 #include <troupe/item.h>
 #include <troupe/learner.h>
 #include <troupe/log.h>
+#include <troupe/losses.h>
 #include <troupe/metric.h>
 #include <troupe/nn.h>
 #include <troupe/optimizer.h>

@@ -504,15 +504,6 @@ static void bad_options_are_named(void **state)
     trp_floats_destroy(NULL);
 }
 
-static void the_largest_value_wins_and_the_first_of_equals(void **state)
-{
-    (void)state;
-    assert_int_equal(trp_argmax((float[]){-3, -1, -2}, 3), 1);
-    assert_int_equal(trp_argmax((float[]){2, 5, 5}, 3), 1);
-    assert_int_equal(trp_argmax((float[]){NAN, 1, NAN, 0}, 4), 1);
-    assert_int_equal(trp_argmax((float[]){NAN, NAN}, 2), 0);
-}
-
 static void flops_count_every_product_once(void **state)
 {
     (void)state;
@@ -537,7 +528,6 @@ int main(void)
         cmocka_unit_test(a_nan_in_the_input_is_not_hidden),
         cmocka_unit_test(initial_parameters_fill_pytorchs_range),
         cmocka_unit_test(bad_options_are_named),
-        cmocka_unit_test(the_largest_value_wins_and_the_first_of_equals),
         cmocka_unit_test(flops_count_every_product_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,45 @@
+/* Losses on values of actions: loops over the rows of rows_q.h, in order, with sums in double. */
+#include <troupe/losses.h>
+
+#include <assert.h>
+
+#include "rows.h"
+
+#define REAL       float
+#define NAME(name) name##_f32
+#define MATH(name) name##f
+#include "rows_q.h"
+
+uint32_t trp_argmax(const float *values, const bool *mask, uint32_t count)
+{
+    return argmax_f32(values, mask, count);
+}
+
+void trp_double_q_targets(const trp_q_batch *batch, const float *next_online,
+                          const float *next_target, float *targets)
+{
+    for (size_t row = 0; row < batch->rows; row++) {
+        size_t at = row * batch->actions;
+        targets[row] = double_q_target_f32(
+            batch->rewards[row], batch->discounts[row], next_online + at, next_target + at,
+            batch->next_mask ? batch->next_mask + at : NULL, batch->actions);
+    }
+}
+
+trp_loss trp_q_loss(const trp_q_batch *batch, float huber_delta, const float *q,
+                    const float *targets, float *errors, float *dq)
+{
+    assert(batch->rows > 0);
+    float delta = huber_delta > 0 ? huber_delta : 1, share = 1.0f / (float)batch->rows;
+    double loss = 0, value = 0;
+    for (size_t row = 0; row < batch->rows; row++) {
+        size_t at = row * batch->actions;
+        uint32_t taken = (uint32_t)batch->taken[row];
+        assert(taken < batch->actions);
+        float weight = batch->weights ? batch->weights[row] : 1;
+        value += (double)q[at + taken];
+        loss += (double)(weight * q_row_f32(q + at, batch->actions, taken, targets[row], delta,
+                                            weight * share, &errors[row], dq + at));
+    }
+    return (trp_loss){.loss = (float)(loss / batch->rows), .value = (float)(value / batch->rows)};
+}

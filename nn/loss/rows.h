@@ -1,0 +1,17 @@
+/* How the bodies of losses (rows_*.h) are written: each is the loss of one row, or the targets of
+ * one sequence, as a function of its arguments alone, once for float and once for double (REAL,
+ * NAME() and MATH() are defined before it is included), in the part of C that is C++, too. Who
+ * compiles them for a device defines ROW. */
+#ifndef TRP_NN_LOSS_ROWS_H
+#define TRP_NN_LOSS_ROWS_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifndef ROW
+#define ROW static inline
+#endif
+
+#endif

@@ -1,5 +1,7 @@
-/* One version of the parameters as a file: what an evaluator saves and what `eval` plays. It has
- * the tensor and notes that a learner's checkpoint has too, so either can be loaded. */
+/* One version of the parameters as a file: what an evaluator saves and what `eval` plays. Where the
+ * policy says which tensors there are, they are written as PyTorch has them, names, shapes and
+ * order of numbers, so that a module with layers of the same names loads the file, and its file is
+ * loaded here. Else it is the flat vector, which a learner's checkpoint has, too. */
 #include <troupe/params.h>
 
 #include <inttypes.h>
@@ -10,42 +12,117 @@
 #include <troupe/checkpoint.h>
 #include "core/alloc.h"
 
-trp_status trp_params_write(const char *path, const trp_params_state *state)
+/* ---- writing ------------------------------------------------------------------------------- */
+
+/* One tensor in PyTorch's order; its memory is the caller's to free. */
+static trp_checkpoint_tensor named_tensor(const trp_net_tensor *tensor, const float *params)
+{
+    float *values = xcalloc(tensor->count + 1, sizeof *values);
+    trp_net_tensor_get(tensor, params, values);
+    trp_checkpoint_tensor named = {
+        .name = tensor->name, .type = TRP_CHECKPOINT_F32, .rank = tensor->rank, .data = values};
+    memcpy(named.shape, tensor->shape, tensor->rank * sizeof *tensor->shape);
+    return named;
+}
+
+trp_status trp_params_write(const char *path, const trp_params_state *state,
+                            const trp_policy *policy)
 {
     char version[24], learner_steps[24];
     snprintf(version, sizeof version, "%" PRIu64, state->version);
     snprintf(learner_steps, sizeof learner_steps, "%" PRIu64, state->learner_steps);
-    trp_checkpoint_tensor tensor = {.name = "params",
-                                    .type = TRP_CHECKPOINT_F32,
-                                    .rank = 1,
-                                    .shape = {state->count},
-                                    .data = state->params};
     trp_checkpoint_note notes[] = {{"version", version}, {"learner_steps", learner_steps}};
-    return trp_checkpoint_write(path, &tensor, 1, notes, 2);
+    size_t named = policy && policy->param_count == state->count ? policy->tensor_count : 0;
+    if (named == 0) {
+        trp_checkpoint_tensor flat = {.name = "params",
+                                      .type = TRP_CHECKPOINT_F32,
+                                      .rank = 1,
+                                      .shape = {state->count},
+                                      .data = state->params};
+        return trp_checkpoint_write(path, &flat, 1, notes, 2);
+    }
+    trp_checkpoint_tensor *tensors = xcalloc(named, sizeof *tensors);
+    for (size_t i = 0; i < named; i++)
+        tensors[i] = named_tensor(&policy->tensors[i], state->params);
+    trp_status status = trp_checkpoint_write(path, tensors, named, notes, 2);
+    for (size_t i = 0; i < named; i++)
+        free((void *)(uintptr_t)tensors[i].data);
+    free(tensors);
+    return status;
 }
 
-static const trp_checkpoint_tensor *find_params(const trp_checkpoint *checkpoint)
+/* ---- reading ------------------------------------------------------------------------------- */
+
+static const trp_checkpoint_tensor *find_tensor(const trp_checkpoint *checkpoint, const char *name)
 {
     for (size_t i = 0; i < trp_checkpoint_tensor_count(checkpoint); i++) {
         const trp_checkpoint_tensor *tensor = trp_checkpoint_tensor_at(checkpoint, i);
-        if (strcmp(tensor->name, "params") == 0 && tensor->rank == 1)
+        if (strcmp(tensor->name, name) == 0)
             return tensor;
     }
     return NULL;
 }
 
-static trp_status load_params(const char *path, const trp_checkpoint *checkpoint,
-                              trp_policy *policy)
+static void write_shape(char text[128], uint32_t rank, const uint64_t *shape)
 {
-    const trp_checkpoint_tensor *tensor = find_params(checkpoint);
-    if (!tensor)
+    text[0] = '\0';
+    for (uint32_t i = 0; i < rank; i++) {
+        size_t used = strlen(text);
+        snprintf(text + used, 128 - used, "[%" PRIu64 "]", shape[i]);
+    }
+}
+
+static trp_status check_shape(const char *path, const trp_checkpoint_tensor *found,
+                              const trp_net_tensor *wanted)
+{
+    if (found->rank == wanted->rank &&
+        memcmp(found->shape, wanted->shape, wanted->rank * sizeof *wanted->shape) == 0)
+        return TRP_OK;
+    char has[128], wants[128];
+    write_shape(has, found->rank, found->shape);
+    write_shape(wants, wanted->rank, wanted->shape);
+    return trp_fail(TRP_FAILED_PRECONDITION, "%s: tensor %s is %s, the network's is %s", path,
+                    wanted->name, has, wants);
+}
+
+static trp_status take_tensor(const char *path, const trp_checkpoint *checkpoint,
+                              const trp_net_tensor *tensor, float *params)
+{
+    const trp_checkpoint_tensor *found = find_tensor(checkpoint, tensor->name);
+    if (!found)
+        return trp_fail(TRP_FAILED_PRECONDITION, "%s has neither params nor a tensor %s", path,
+                        tensor->name);
+    TRP_TRY(check_shape(path, found, tensor));
+    float *values = xcalloc(tensor->count + 1, sizeof *values);
+    trp_status status =
+        trp_checkpoint_get(checkpoint, tensor->name, TRP_CHECKPOINT_F32, tensor->count, values);
+    if (status == TRP_OK)
+        trp_net_tensor_set(tensor, values, params);
+    free(values);
+    return status;
+}
+
+static trp_status load_named(const char *path, const trp_checkpoint *checkpoint, trp_policy *policy)
+{
+    if (policy->tensor_count == 0)
         return trp_fail(TRP_FAILED_PRECONDITION, "%s: no vector named params", path);
-    size_t count = tensor->shape[0];
-    float *params = xcalloc(count ? count : 1, sizeof *params);
+    float *params = trp_floats_create(policy->param_count);
+    trp_status status = TRP_OK;
+    for (size_t i = 0; i < policy->tensor_count && status == TRP_OK; i++)
+        status = take_tensor(path, checkpoint, &policy->tensors[i], params);
+    if (status == TRP_OK)
+        status = policy->impl->load(policy, params, policy->param_count);
+    trp_floats_destroy(params);
+    return status;
+}
+
+static trp_status load_flat(const trp_checkpoint *checkpoint, size_t count, trp_policy *policy)
+{
+    float *params = trp_floats_create(count);
     trp_status status = trp_checkpoint_get(checkpoint, "params", TRP_CHECKPOINT_F32, count, params);
     if (status == TRP_OK)
         status = policy->impl->load(policy, params, count);
-    free(params);
+    trp_floats_destroy(params);
     return status;
 }
 
@@ -56,7 +133,9 @@ trp_status trp_params_load(const char *path, trp_policy *policy, uint64_t *versi
     const char *note = trp_checkpoint_note_get(checkpoint, "version");
     if (version)
         *version = note ? strtoull(note, NULL, 10) : 0;
-    trp_status status = load_params(path, checkpoint, policy);
+    const trp_checkpoint_tensor *flat = find_tensor(checkpoint, "params");
+    trp_status status = flat && flat->rank == 1 ? load_flat(checkpoint, flat->shape[0], policy)
+                                                : load_named(path, checkpoint, policy);
     trp_checkpoint_destroy(checkpoint);
     return status;
 }

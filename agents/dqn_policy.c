@@ -14,8 +14,8 @@ struct dqn_policy {
     trp_dqn_options options;
     trp_policy_options place; /* of this actor in its group */
     trp_net *net;
+    trp_net_tensor tensors[TRP_NET_TENSORS_MAX];
     uint32_t outputs;
-    size_t param_count;
     float *params;
     float *values; /* rows x outputs */
 };
@@ -83,9 +83,9 @@ static trp_status policy_act(trp_policy *base, const trp_act *act)
 static trp_status policy_load(trp_policy *base, const float *params, size_t count)
 {
     struct dqn_policy *policy = (struct dqn_policy *)base;
-    if (count != policy->param_count)
+    if (count != policy->base.param_count)
         return trp_fail(TRP_INVALID_ARGUMENT, "dqn policy: %zu parameters, the network has %zu",
-                        count, policy->param_count);
+                        count, policy->base.param_count);
     memcpy(policy->params, params, count * sizeof *params);
     return TRP_OK;
 }
@@ -130,8 +130,10 @@ trp_status dqn_policy_create(const trp_agent *agent, const trp_env_spec *env,
         policy_destroy(&policy->base);
         return status;
     }
-    policy->param_count = trp_net_param_count(&spec);
-    policy->params = trp_floats_create(policy->param_count);
+    policy->base.param_count = trp_net_param_count(&spec);
+    policy->base.tensors = policy->tensors;
+    policy->base.tensor_count = trp_net_tensors(&spec, policy->tensors);
+    policy->params = trp_floats_create(policy->base.param_count);
     policy->values = trp_floats_create((size_t)policy->place.rows * policy->outputs);
     *out = &policy->base;
     return TRP_OK;

@@ -342,7 +342,7 @@ static trp_status evaluator_reach(struct evaluator *evaluator, const trp_params_
 {
     trp_context *context = evaluator->context;
     char *path = xasprintf("%s/params.safetensors", trp_context_run_dir(context));
-    trp_status status = trp_params_write(path, state);
+    trp_status status = trp_params_write(path, state, evaluator->policy);
     free(path);
     /* Another evaluator is just saving what reached the target, and stops the program. */
     if (status == TRP_ABORTED)

@@ -63,11 +63,17 @@ TRP_API trp_params_state trp_params_client_state(const trp_params_client *client
 
 /* ---- files ------------------------------------------------------------------------------- */
 
-/* A file with one version of the parameters (safetensors: "params", notes "version" and
- * "learner_steps"), written as trp_checkpoint_write() does. */
-TRP_API TRP_MUST_USE trp_status trp_params_write(const char *path, const trp_params_state *state);
+/* A file with one version of the parameters (safetensors, notes "version" and "learner_steps"),
+ * written as trp_checkpoint_write() does. Where `policy` names its tensors, the file has them by
+ * these names, in PyTorch's shapes and order, and safetensors.torch.load_file() gives what a module
+ * with the same layers takes in load_state_dict(); else, or without a policy (NULL), it has one
+ * vector, "params". */
+TRP_API TRP_MUST_USE trp_status trp_params_write(const char *path, const trp_params_state *state,
+                                                 const trp_policy *policy);
 
-/* Loads such a file, or a learner's checkpoint, into a policy. `version` may be NULL. Failures as
+/* Loads such a file, a learner's checkpoint, or what PyTorch wrote with these names and shapes,
+ * into a policy. `version` may be NULL; without the note it is 0. Other tensors are left alone.
+ * FAILED_PRECONDITION names the tensor that is missing or has another shape; other failures as
  * trp_checkpoint_read() and the policy's load. */
 TRP_API TRP_MUST_USE trp_status trp_params_load(const char *path, trp_policy *policy,
                                                 uint64_t *version);

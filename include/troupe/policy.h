@@ -13,6 +13,7 @@
 
 #include <troupe/columns.h>
 #include <troupe/metric.h>
+#include <troupe/nn.h>
 #include <troupe/rng.h>
 #include <troupe/status.h>
 
@@ -49,6 +50,10 @@ typedef struct {
 struct trp_policy {
     const trp_policy_impl *impl;
     trp_columns extras; /* one row of each; trp_policy_destroy() frees it */
+    /* What lies where in its `param_count` parameters, by offset, for files (params.h); the
+     * policy's own memory. May be left out. */
+    const trp_net_tensor *tensors;
+    size_t tensor_count, param_count;
 };
 
 TRP_API void trp_policy_destroy(trp_policy *policy); /* NULL is fine */

@@ -430,7 +430,7 @@ static void a_version_survives_in_a_file(void **state)
     for (size_t i = 0; i < COUNT; i++)
         params[i] = (float)i / 3;
     trp_params_state saved = {.params = params, .count = COUNT, .version = 42};
-    assert_int_equal(trp_params_write(path, &saved), TRP_OK);
+    assert_int_equal(trp_params_write(path, &saved, NULL), TRP_OK);
     struct recorder recorder = {.base.impl = &recorder_impl};
     uint64_t version = 0;
     assert_int_equal(trp_params_load(path, &recorder.base, &version), TRP_OK);
@@ -438,7 +438,7 @@ static void a_version_survives_in_a_file(void **state)
     assert_memory_equal(recorder.params, params, sizeof params);
 
     saved.count = COUNT - 1;
-    assert_int_equal(trp_params_write(path, &saved), TRP_OK);
+    assert_int_equal(trp_params_write(path, &saved, NULL), TRP_OK);
     assert_int_equal(trp_params_load(path, &recorder.base, NULL), TRP_INVALID_ARGUMENT);
     trp_checkpoint_tensor other = {
         .name = "x", .type = TRP_CHECKPOINT_F32, .rank = 1, .shape = {1}, .data = params};

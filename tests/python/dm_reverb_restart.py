@@ -22,7 +22,7 @@ class RestartTest(ClientTest):
     def write(self, writer, values):
         for value in values:
             writer.append(np.int64(value))
-            writer.create_item('items', 1.0 + value, writer.history[-1:])
+            writer.create_item('items', 10.0 + value, writer.history[-1:])  # each is drawn soon
 
     def infos_after_restart(self):
         """A call may go to the old server's connection before the client sees it gone."""

@@ -110,37 +110,39 @@ static void ours_convolves(const struct work *work)
 /* A linear layer's backward is one job: it counts as the gradient of the weights. */
 static void ours_runs(const struct work *work)
 {
-    const struct backend *backend = backend_cpu((size_t)work->inputs * work->outputs, work->rows);
+    size_t weights = (size_t)work->inputs * work->outputs;
     if (work->convolves)
         ours_convolves(work);
     else if (work->forward)
-        backend->forward(&(struct forward_job){.x = x_floats,
-                                               .w = w_floats,
-                                               .bias = w_floats,
-                                               .y = y_floats,
-                                               .x_stride = work->inputs,
-                                               .y_stride = work->outputs,
-                                               .rows = work->rows,
-                                               .inputs = work->inputs,
-                                               .outputs = work->outputs,
-                                               .activation = ACTIVATION_RELU,
-                                               .scratch = scratch_floats});
+        linear_forward_fastest(weights, work->rows)
+            ->forward(&(struct forward_job){.x = x_floats,
+                                            .w = w_floats,
+                                            .bias = w_floats,
+                                            .y = y_floats,
+                                            .x_stride = work->inputs,
+                                            .y_stride = work->outputs,
+                                            .rows = work->rows,
+                                            .inputs = work->inputs,
+                                            .outputs = work->outputs,
+                                            .activation = ACTIVATION_RELU,
+                                            .scratch = scratch_floats});
     else if (work->weights)
-        backend->backward(&(struct backward_job){.x = x_floats,
-                                                 .w = w_floats,
-                                                 .dy = y_floats,
-                                                 .dw = w_floats,
-                                                 .dbias = w_floats,
-                                                 .dx = x_floats,
-                                                 .x_stride = work->inputs,
-                                                 .dy_stride = work->outputs,
-                                                 .dx_stride = work->inputs,
-                                                 .rows = work->rows,
-                                                 .inputs = work->inputs,
-                                                 .outputs = work->outputs,
-                                                 .gate = ACTIVATION_RELU,
-                                                 .overwrite = true,
-                                                 .scratch = scratch_floats});
+        linear_backward_fastest(weights, work->rows)
+            ->backward(&(struct backward_job){.x = x_floats,
+                                              .w = w_floats,
+                                              .dy = y_floats,
+                                              .dw = w_floats,
+                                              .dbias = w_floats,
+                                              .dx = x_floats,
+                                              .x_stride = work->inputs,
+                                              .dy_stride = work->outputs,
+                                              .dx_stride = work->inputs,
+                                              .rows = work->rows,
+                                              .inputs = work->inputs,
+                                              .outputs = work->outputs,
+                                              .gate = ACTIVATION_RELU,
+                                              .overwrite = true,
+                                              .scratch = scratch_floats});
 }
 
 /* ---- the primitives ---------------------------------------------------------------------- */

@@ -49,6 +49,11 @@ void mutex_unlock(struct mutex *mutex)
     assert(rc == 0);
 }
 
+void once_run(struct once *once, void (*run)(void))
+{
+    pthread_once(&once->handle, run);
+}
+
 void cond_init(struct cond *cond)
 {
     pthread_condattr_t attributes;

@@ -22,6 +22,15 @@ struct cond {
     pthread_cond_t handle; /* waits on CLOCK_MONOTONIC */
 };
 
+struct once {
+    pthread_once_t handle;
+};
+
+#define ONCE_INIT                                                                                  \
+    {                                                                                              \
+        .handle = PTHREAD_ONCE_INIT                                                                \
+    }
+
 struct thread {
     pthread_t handle;
     bool running;
@@ -31,6 +40,9 @@ void mutex_init(struct mutex *mutex);
 void mutex_cleanup(struct mutex *mutex);
 void mutex_lock(struct mutex *mutex);
 void mutex_unlock(struct mutex *mutex);
+
+/* The first call with `once` runs `run`; every other one returns after it. */
+void once_run(struct once *once, void (*run)(void));
 
 void cond_init(struct cond *cond);
 void cond_cleanup(struct cond *cond);

@@ -47,15 +47,21 @@ struct dueling_job {
     bool backward, accumulate;
 };
 
-struct backend {
+/* Who multiplies for a linear layer. */
+struct linear_kernels {
     const char *name;
-    size_t element_bytes;
     /* Elements of scratch that a layer of these sizes needs, either way. */
     size_t (*scratch)(uint32_t inputs, uint32_t outputs);
     void (*forward)(const struct forward_job *job);
     void (*backward)(const struct backward_job *job);
+};
+
+struct backend {
+    const char *name;
+    size_t element_bytes;
+    const struct linear_kernels *linear;
     void (*dueling)(const struct dueling_job *job);
-    const struct activation_kernels *activation; /* these five: NULL in onednn */
+    const struct activation_kernels *activation;
     const struct cell_kernels *cell;
     const struct conv_kernels *conv;
     const struct layer_kernels *layer;
@@ -67,13 +73,17 @@ struct backend {
 };
 
 extern const struct backend backend_ref_f32, backend_ref_f64;
-extern const struct backend backend_onednn;
 extern const struct backend backend_generic, backend_avx2, backend_avx512;
 
 /* The fastest of our own kernels that this processor runs. */
 const struct backend *backend_simd(void);
 
-/* The faster one, of those and oneDNN, for layers of up to `weights_max` weights. */
-const struct backend *backend_cpu(size_t weights_max, uint32_t batch);
+/* oneDNN's, which is loaded by the first call, from any thread; NULL: this machine has none. */
+const struct linear_kernels *linear_onednn(void);
+
+/* The faster ones on this processor, of its own kernels and oneDNN's, for a layer of so many
+ * weights and calls of about `rows` rows. */
+const struct linear_kernels *linear_forward_fastest(size_t weights, uint32_t rows);
+const struct linear_kernels *linear_backward_fastest(size_t weights, uint32_t rows);
 
 #endif

@@ -4,11 +4,48 @@
 #include "backend.h"
 
 enum {
-    /* GFLOP/s of a step, ours and oneDNN's, batch 256: 512 x 512 weights 93 and 71, 1024 x 1024
-     * 77 and 83 (AVX-512, one core of 150). */
-    ONEDNN_WEIGHTS_MIN = 1024 * 1024,
-    ONEDNN_BATCH_MIN = 16,
+    CLASS_BITS = 2,      /* a class is four times the one before */
+    ROWS_CLASSES = 6,    /* about 1, 4, 16, 64, 256, 1024 rows and more */
+    WEIGHTS_FIRST = 8,   /* bits: the first class is of about 256 weights and fewer */
+    WEIGHTS_CLASSES = 9, /* the last one of 16 M */
 };
+
+/* Who is faster for calls of so many rows (a string each) and layers of so many weights (a
+ * character each): '.' our own kernels, 'o' oneDNN, of which a process without such plans is
+ * spared. From `bench_linear`, oneDNN kept to the same instructions, one thread; a tenth
+ * faster is not worth loading it. */
+struct choice {
+    const char *forward[ROWS_CLASSES], *backward[ROWS_CLASSES];
+};
+
+static const struct choice choice_generic = {
+    .forward = {".oooooooo", ".........", ".........", ".....ooo.", "....o.ooo", ".....oooo"},
+    .backward = {".oooooooo", "...oooooo", "..ooooooo", "..ooooooo", "...oooooo", "...oooooo"},
+};
+
+#ifdef __x86_64__
+static const struct choice choice_avx2 = {
+    .forward = {"...oooooo", "...oo....", ".........", ".......oo", ".........", "......ooo"},
+    .backward = {".oooooooo", "..oooo.oo", "..ooo.ooo", "......ooo", "......ooo", "....o.ooo"},
+};
+
+static const struct choice choice_avx512 = {
+    .forward = {".....oooo", "....oo...", "....oo...", "........o", ".........", "........o"},
+    .backward = {"...oo.ooo", ".......oo", ".........", ".........", ".......oo", ".......oo"},
+};
+#endif
+
+static const struct choice *choice_for(const struct backend *backend)
+{
+#ifdef __x86_64__
+    if (backend == &backend_avx512)
+        return &choice_avx512;
+    if (backend == &backend_avx2)
+        return &choice_avx2;
+#endif
+    (void)backend;
+    return &choice_generic;
+}
 
 const struct backend *backend_simd(void)
 {
@@ -21,8 +58,35 @@ const struct backend *backend_simd(void)
     return &backend_generic;
 }
 
-const struct backend *backend_cpu(size_t weights_max, uint32_t batch)
+/* The nearest class: a count twice that of a class is nearer to the next one. */
+static unsigned class_of(size_t count, unsigned first_bits, unsigned classes)
 {
-    bool big = weights_max >= ONEDNN_WEIGHTS_MIN && batch >= ONEDNN_BATCH_MIN;
-    return big ? &backend_onednn : backend_simd();
+    unsigned bits = 0;
+    while (count > 1 && bits < 8 * sizeof count) {
+        count >>= 1;
+        bits++;
+    }
+    if (bits <= first_bits)
+        return 0;
+    unsigned class = (bits - first_bits + 1) / CLASS_BITS;
+    return class < classes ? class : classes - 1;
+}
+
+static const struct linear_kernels *fastest(const char *const by_rows[ROWS_CLASSES], size_t weights,
+                                            uint32_t rows)
+{
+    unsigned row = class_of(rows, 0, ROWS_CLASSES);
+    unsigned column = class_of(weights, WEIGHTS_FIRST, WEIGHTS_CLASSES);
+    const struct linear_kernels *onednn = by_rows[row][column] == 'o' ? linear_onednn() : NULL;
+    return onednn ? onednn : backend_simd()->linear;
+}
+
+const struct linear_kernels *linear_forward_fastest(size_t weights, uint32_t rows)
+{
+    return fastest(choice_for(backend_simd())->forward, weights, rows);
+}
+
+const struct linear_kernels *linear_backward_fastest(size_t weights, uint32_t rows)
+{
+    return fastest(choice_for(backend_simd())->backward, weights, rows);
 }

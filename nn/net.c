@@ -113,14 +113,15 @@ static uint32_t part_share(uint32_t rows, uint32_t threads)
     return share < rows ? (uint32_t)share : rows;
 }
 
-trp_status net_create(trp_net **out, const trp_net_options *options, const struct backend *backend)
+static trp_status net_make(trp_net **out, const trp_net_options *options,
+                           const struct backend *backend, bool chooses)
 {
     if (options->threads > NET_THREADS_MAX)
         return trp_fail(TRP_INVALID_ARGUMENT, "network plan wants %u threads; at most %d",
                         options->threads, NET_THREADS_MAX);
     trp_net *net = xcalloc(1, sizeof *net);
     net->backend = backend;
-    net->kernels = backend->activation ? backend : backend_simd();
+    net->chooses = chooses;
     net->batch = options->batch > 0 ? options->batch : 1;
     net->threads = options->threads > 0 ? options->threads : 1;
     net->share = part_share(net->batch, net->threads);
@@ -139,6 +140,11 @@ trp_status net_create(trp_net **out, const trp_net_options *options, const struc
     }
     *out = net;
     return TRP_OK;
+}
+
+trp_status net_create(trp_net **out, const trp_net_options *options, const struct backend *backend)
+{
+    return net_make(out, options, backend, false);
 }
 
 /* ---- passes over some rows --------------------------------------------------------------- */
@@ -271,31 +277,14 @@ void trp_floats_destroy(float *floats)
     free(floats);
 }
 
-/* Weights of the largest linear layer. */
-static size_t most_weights(const trp_net_spec *spec, const struct graph *graph)
-{
-    size_t most = 0;
-    for (uint32_t i = 0; i < spec->layer_count; i++) {
-        const trp_layer *layer = &spec->layers[i];
-        if (!is_linear(layer))
-            continue;
-        size_t weights = (size_t)graph->values[layer->from[0]].columns * layer->size;
-        most = weights > most ? weights : most;
-    }
-    return most;
-}
-
 trp_status trp_net_create(trp_net **out, const trp_net_options *options)
 {
-    struct graph graph;
     switch (options->backend) {
     case TRP_BACKEND_REF:
         return net_create(out, options, &backend_ref_f32);
     case TRP_BACKEND_AUTO:
     case TRP_BACKEND_CPU:
-        TRP_TRY(graph_build(&graph, options->spec));
-        return net_create(out, options,
-                          backend_cpu(most_weights(options->spec, &graph), options->batch));
+        return net_make(out, options, backend_simd(), true);
     }
     return trp_fail(TRP_INVALID_ARGUMENT, "network backend %d is unknown", (int)options->backend);
 }

@@ -19,6 +19,7 @@ struct bound {
 
 struct bound_op {
     struct bound a, b, to, kept;
+    const struct linear_kernels *linear; /* NULL: it is none */
 };
 
 /* What one thread of a plan has for itself. */
@@ -33,8 +34,8 @@ struct plan_part {
 
 struct trp_net {
     struct program program;
-    const struct backend *backend;  /* of linear layers */
-    const struct backend *kernels;  /* of everything else */
+    const struct backend *backend;
+    bool chooses;                   /* who multiplies, layer by layer; else the backend does */
     uint32_t batch, threads, share; /* most rows: of a call, of a part */
     size_t arena_bytes;
     void *arena;             /* everything below, one allocation */
@@ -46,7 +47,7 @@ struct trp_net {
     bool has_noise;
 };
 
-/* trp_net_create() with the backend given: tests pick it by hand. */
+/* trp_net_create() with the backend given, for linear layers too: tests pick it by hand. */
 TRP_MUST_USE trp_status net_create(trp_net **out, const trp_net_options *options,
                                    const struct backend *backend);
 

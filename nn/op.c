@@ -72,7 +72,7 @@ static void run_fill(const struct op_call *run)
 static void run_add(const struct op_call *run)
 {
     const struct op *op = run->op;
-    run->net->kernels->activation->add(&(struct add_job){
+    run->net->backend->activation->add(&(struct add_job){
         .a = at(run, &run->bound->a),
         .b = op->kind == OP_ADD ? at(run, &run->bound->b) : NULL,
         .y = at(run, &run->bound->to),
@@ -87,7 +87,7 @@ static void run_add(const struct op_call *run)
 static void linear_forward(const struct op_call *run, const void *weights, const void *bias)
 {
     const struct op *op = run->op;
-    run->net->backend->forward(&(struct forward_job){
+    run->bound->linear->forward(&(struct forward_job){
         .x = at(run, &run->bound->a),
         .w = weights,
         .bias = bias,
@@ -141,7 +141,7 @@ static void run_linear_back(const struct op_call *run)
     job.dw = param_grad_at(run, 0);
     job.dbias = param_grad_at(run, 1);
     job.overwrite = run->part > 0;
-    run->net->backend->backward(&job);
+    run->bound->linear->backward(&job);
 }
 
 /* ---- noise --------------------------------------------------------------------------------- */
@@ -188,7 +188,7 @@ static void run_noisy(const struct op_call *run)
     char *noisy = noisy_at(run);
     job.w = noisy;
     job.bias = noisy + noisy_weights(run->op, outputs) * run->net->backend->element_bytes;
-    run->net->kernels->layer->noisy_forward(&job);
+    run->net->backend->layer->noisy_forward(&job);
     linear_forward(run, job.w, job.bias);
 }
 
@@ -199,14 +199,14 @@ static void run_noisy_back(const struct op_call *run)
     struct backward_job linear = linear_backward_job(run);
     linear.w = net->has_noise ? noisy_at(run) : param_at(run, 0);
     if (!run->pass->grads) {
-        net->backend->backward(&linear);
+        run->bound->linear->backward(&linear);
         return;
     }
     linear.dw = net->parts[run->part].noisy_grads;
     linear.dbias =
         (char *)linear.dw + noisy_weights(run->op, outputs) * net->backend->element_bytes;
     linear.overwrite = true;
-    net->backend->backward(&linear);
+    run->bound->linear->backward(&linear);
     struct noisy_job job = noisy_job(run, outputs);
     job.dw = linear.dw;
     job.dbias = linear.dbias;
@@ -215,7 +215,7 @@ static void run_noisy_back(const struct op_call *run)
     job.dbias_mean = param_grad_at(run, 2);
     job.dbias_sigma = param_grad_at(run, 3);
     job.overwrite = run->part > 0;
-    net->kernels->layer->noisy_backward(&job);
+    net->backend->layer->noisy_backward(&job);
 }
 
 /* ---- the other kinds ------------------------------------------------------------------------ */
@@ -238,9 +238,9 @@ static void run_activation(const struct op_call *run)
         .accumulate = op->accumulate,
     };
     if (back)
-        run->net->kernels->activation->backward(&job);
+        run->net->backend->activation->backward(&job);
     else
-        run->net->kernels->activation->forward(&job);
+        run->net->backend->activation->forward(&job);
 }
 
 static void run_dueling(const struct op_call *run)
@@ -277,7 +277,7 @@ static bool reads_bytes(const struct op_call *run)
 
 static void run_conv(const struct op_call *run)
 {
-    run->net->kernels->conv->forward(&(struct conv_forward_job){
+    run->net->backend->conv->forward(&(struct conv_forward_job){
         .window = window_of(run->net, run->op),
         .x = at(run, &run->bound->a),
         .bytes = reads_bytes(run),
@@ -294,7 +294,7 @@ static void run_conv(const struct op_call *run)
 
 static void run_conv_back(const struct op_call *run)
 {
-    run->net->kernels->conv->backward(&(struct conv_backward_job){
+    run->net->backend->conv->backward(&(struct conv_backward_job){
         .window = window_of(run->net, run->op),
         .x = at(run, &run->bound->a),
         .bytes = reads_bytes(run),
@@ -330,14 +330,14 @@ static void run_pool(const struct op_call *run)
         .accumulate = run->op->accumulate,
     };
     if (back)
-        run->net->kernels->conv->pool_backward(&job);
+        run->net->backend->conv->pool_backward(&job);
     else
-        run->net->kernels->conv->pool_forward(&job);
+        run->net->backend->conv->pool_forward(&job);
 }
 
 static void run_norm(const struct op_call *run)
 {
-    run->net->kernels->layer->norm_forward(&(struct norm_forward_job){
+    run->net->backend->layer->norm_forward(&(struct norm_forward_job){
         .x = at(run, &run->bound->a),
         .gain = param_at(run, 0),
         .bias = param_at(run, 1),
@@ -353,7 +353,7 @@ static void run_norm(const struct op_call *run)
 
 static void run_norm_back(const struct op_call *run)
 {
-    run->net->kernels->layer->norm_backward(&(struct norm_backward_job){
+    run->net->backend->layer->norm_backward(&(struct norm_backward_job){
         .x = at(run, &run->bound->a),
         .gain = param_at(run, 0),
         .kept = at(run, &run->bound->kept),
@@ -389,9 +389,9 @@ static void run_embedding(const struct op_call *run)
         .overwrite = run->part > 0,
     };
     if (!back)
-        run->net->kernels->layer->embedding_forward(&job);
+        run->net->backend->layer->embedding_forward(&job);
     else if (job.dtable)
-        run->net->kernels->layer->embedding_backward(&job);
+        run->net->backend->layer->embedding_backward(&job);
 }
 
 /* This layer's columns of a state; NULL stays NULL. */
@@ -406,7 +406,7 @@ static void run_cell(const struct op_call *run)
 {
     uint32_t sequences = row_count(run) / run->pass->steps;
     size_t state_row = run->net->program.graph.state_width;
-    run->net->kernels->cell->forward(&(struct cell_forward_job){
+    run->net->backend->cell->forward(&(struct cell_forward_job){
         .shape = graph_cell(run->op->layer, from_of(run->net, run->op)),
         .steps = run->pass->steps,
         .rows = sequences,
@@ -435,7 +435,7 @@ static void run_cell_back(const struct op_call *run)
 {
     uint32_t sequences = row_count(run) / run->pass->steps;
     size_t state_row = run->net->program.graph.state_width;
-    run->net->kernels->cell->backward(&(struct cell_backward_job){
+    run->net->backend->cell->backward(&(struct cell_backward_job){
         .shape = graph_cell(run->op->layer, from_of(run->net, run->op)),
         .steps = run->pass->steps,
         .rows = sequences,
@@ -492,12 +492,25 @@ static struct bound bind_span(const trp_net *net, struct span span, char *arena)
     return bound;
 }
 
+static const struct linear_kernels *linear_of(const trp_net *net, const struct op *op)
+{
+    bool back = op->kind == OP_LINEAR_BACK || op->kind == OP_NOISY_BACK;
+    if (!back && op->kind != OP_LINEAR && op->kind != OP_NOISY)
+        return NULL;
+    if (!net->chooses)
+        return net->backend->linear;
+    size_t weights = (size_t)op->a.width * (back ? op->b : op->to).width;
+    return back ? linear_backward_fastest(weights, net->share)
+                : linear_forward_fastest(weights, net->share);
+}
+
 void op_bind(const trp_net *net, const struct op *op, char *arena, struct bound_op *bound)
 {
     bound->a = bind_span(net, op->a, arena);
     bound->b = bind_span(net, op->b, arena);
     bound->to = bind_span(net, op->to, arena);
     bound->kept = bind_span(net, op->kept, arena);
+    bound->linear = linear_of(net, op);
 }
 
 void op_run(trp_net *net, uint32_t index, const struct pass *pass, struct rows rows, uint32_t part)
@@ -572,14 +585,14 @@ void op_run(trp_net *net, uint32_t index, const struct pass *pass, struct rows r
 size_t op_scratch(const trp_net *net, const struct op *op)
 {
     if (op->kind == OP_LINEAR || op->kind == OP_NOISY)
-        return net->backend->scratch(op->a.width, op->to.width);
+        return net->backend->linear->scratch(op->a.width, op->to.width);
     if (op->kind == OP_CONV) {
         struct window window = window_of(net, op);
-        return net->kernels->conv->scratch(&window);
+        return net->backend->conv->scratch(&window);
     }
     if (op->kind == OP_CELL) {
         struct cell_shape cell = graph_cell(op->layer, from_of(net, op));
-        return net->kernels->cell->scratch(&cell, net->batch);
+        return net->backend->cell->scratch(&cell, net->batch);
     }
     return 0;
 }

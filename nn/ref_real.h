@@ -100,3 +100,10 @@ static void NAME(dueling)(const struct dueling_job *job)
     else
         NAME(dueling_forward)(job);
 }
+
+static const struct linear_kernels NAME(linear_kernels) = {
+    .name = "ref",
+    .scratch = NAME(scratch),
+    .forward = NAME(forward),
+    .backward = NAME(backward),
+};

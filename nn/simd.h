@@ -642,12 +642,17 @@ static double simd_norm2(const float *values, size_t count)
 #include "simd_layers.h"
 #include "simd_steps.h"
 
-const struct backend BACKEND = {
+static const struct linear_kernels simd_linear = {
     .name = BACKEND_NAME,
-    .element_bytes = sizeof(float),
     .scratch = simd_scratch,
     .forward = simd_forward,
     .backward = simd_backward,
+};
+
+const struct backend BACKEND = {
+    .name = BACKEND_NAME,
+    .element_bytes = sizeof(float),
+    .linear = &simd_linear,
     .dueling = dueling_plain,
     .activation = &simd_activation,
     .cell = &simd_cell,

@@ -248,7 +248,7 @@ TRP_API trp_net_spec trp_impala_resnet(const trp_cnn_options *options);
 typedef enum {
     TRP_BACKEND_AUTO, /* the fastest one there is */
     TRP_BACKEND_REF,  /* naive loops: the specification */
-    TRP_BACKEND_CPU,  /* own kernels for this processor, oneDNN for big layers */
+    TRP_BACKEND_CPU,  /* own kernels or oneDNN, whichever is faster for a layer */
 } trp_backend;
 
 typedef struct {

@@ -23,6 +23,7 @@
 #include <troupe/program.h>
 #include <troupe/publisher.h>
 #include <troupe/replay.h>
+#include <troupe/returns.h>
 #include <troupe/rng.h>
 #include <troupe/rollout.h>
 #include <troupe/rpc.h>

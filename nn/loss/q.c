@@ -3,12 +3,7 @@
 
 #include <assert.h>
 
-#include "rows.h"
-
-#define REAL       float
-#define NAME(name) name##_f32
-#define MATH(name) name##f
-#include "rows_q.h"
+#include "rows_f32.h"
 
 uint32_t trp_argmax(const float *values, const bool *mask, uint32_t count)
 {
@@ -23,6 +18,26 @@ void trp_double_q_targets(const trp_q_batch *batch, const float *next_online,
         targets[row] = double_q_target_f32(
             batch->rewards[row], batch->discounts[row], next_online + at, next_target + at,
             batch->next_mask ? batch->next_mask + at : NULL, batch->actions);
+    }
+}
+
+void trp_munchausen_targets(const trp_munchausen_options *options, const trp_q_batch *batch,
+                            const float *target, const float *next_target, float *targets)
+{
+    trp_munchausen_options o = options ? *options : (trp_munchausen_options){0};
+    float temperature = o.temperature > 0 ? o.temperature : 0.03f;
+    float scale = o.scale > 0 ? o.scale : o.scale < 0 ? 0 : 0.9f;
+    float least = o.least < 0 ? o.least : -1;
+    for (size_t row = 0; row < batch->rows; row++) {
+        size_t at = row * batch->actions;
+        uint32_t taken = (uint32_t)batch->taken[row];
+        assert(taken < batch->actions);
+        float next =
+            soft_value_f32(next_target + at, batch->next_mask ? batch->next_mask + at : NULL,
+                           batch->actions, temperature);
+        float bonus = munchausen_f32(target + at, batch->mask ? batch->mask + at : NULL,
+                                     batch->actions, taken, temperature, scale, least);
+        targets[row] = batch->rewards[row] + bonus + batch->discounts[row] * next;
     }
 }
 

@@ -41,3 +41,24 @@ ROW REAL NAME(q_row)(const REAL *q, uint32_t actions, uint32_t taken, REAL targe
     dq[taken] = -scale * slope;
     return loss;
 }
+
+/* temperature * log sum exp(values / temperature) over what is allowed: the value of the policy
+ * that is soft in these values, its entropy times the temperature included. */
+ROW REAL NAME(soft_value)(const REAL *values, const bool *mask, uint32_t count, REAL temperature)
+{
+    uint32_t best = NAME(argmax)(values, mask, count);
+    REAL sum = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (i == best || !mask || mask[i])
+            sum += MATH(exp)((values[i] - values[best]) / temperature);
+    return values[best] + temperature * MATH(log)(sum);
+}
+
+/* What is added to the reward: scale * [temperature * log policy(taken)], cut off at `least`. */
+ROW REAL NAME(munchausen)(const REAL *values, const bool *mask, uint32_t count, uint32_t taken,
+                          REAL temperature, REAL scale, REAL least)
+{
+    REAL log_policy = values[taken] - NAME(soft_value)(values, mask, count, temperature);
+    log_policy = log_policy > 0 ? 0 : log_policy; /* rounding */
+    return scale * (log_policy < least ? least : log_policy);
+}

@@ -16,6 +16,8 @@
 #define NAME(name) name##_f64
 #define MATH(name) name
 #include "nn/loss/rows_q.h"
+#include "nn/loss/rows_atoms.h"
+#include "nn/loss/rows_value.h"
 #undef REAL
 #undef NAME
 #undef MATH
@@ -30,6 +32,16 @@ static inline void fill_floats(trp_rng *rng, float *values, size_t count, double
 {
     for (size_t i = 0; i < count; i++)
         values[i] = (float)(scale * trp_rng_normal(rng));
+}
+
+/* Numbers in [-1, 1) that tests/golden/make_losses.py makes, too. */
+static inline float golden_number(uint32_t seed, uint32_t index)
+{
+    uint32_t h = index * 2654435761u + seed * 2246822519u + 374761393u;
+    h = (h ^ (h >> 15)) * 2246822519u;
+    h = (h ^ (h >> 13)) * 3266489917u;
+    h ^= h >> 16;
+    return (float)(h >> 8) / (1 << 23) - 1;
 }
 
 /* The same numbers in double. */

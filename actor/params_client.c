@@ -95,6 +95,13 @@ static void pause_before_retry(trp_params_client *client, uint32_t failures)
         trp_stop_wait(client->stop, PARAMS_RETRY_MS << (failures < 6 ? failures : 6));
 }
 
+/* A server whose readers leave too many bytes unread refuses the next reply until they have read.
+ */
+static bool may_work_again(trp_status status)
+{
+    return status_is_transient(status) || status == TRP_RESOURCE_EXHAUSTED;
+}
+
 static trp_status pull_with_retries(trp_params_client *client, uint64_t steps, uint64_t episodes,
                                     Troupe__PullReply **reply)
 {
@@ -105,7 +112,7 @@ static trp_status pull_with_retries(trp_params_client *client, uint64_t steps, u
         trp_status status = pull_once(client, steps, episodes, client->timeout_ms, reply);
         if (status == TRP_OK && failures > 0)
             trp_log(TRP_INFO, "parameters pulled again after_failures=%" PRIu32, failures);
-        if (!status_is_transient(status) || deadline_passed(give_up, &clock_monotonic))
+        if (!may_work_again(status) || deadline_passed(give_up, &clock_monotonic))
             return status;
         if (failures == 0)
             trp_log(TRP_WARN, "pull of parameters failed, retrying version=%" PRIu64 " reason=%s",

@@ -1,4 +1,5 @@
 /* An actor that is stepped when the learner wants a batch, and whose items go into it. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,6 +7,8 @@
 #include <troupe/agent.h>
 #include <troupe/rollout.h>
 #include "core/alloc.h"
+#include "core/clock.h"
+#include "core/thread.h"
 
 struct rollout_source {
     trp_source base;
@@ -16,6 +19,7 @@ struct rollout_source {
     trp_stop *stop; /* the learner's; may be NULL */
     trp_rollout *rollout;
     trp_actor *actor;
+    bool begun; /* a batch, which has some of its items */
 };
 
 static trp_status rollout_open(trp_source *base, const trp_source_use *use)
@@ -37,21 +41,37 @@ static trp_status rollout_open(trp_source *base, const trp_source_use *use)
                                                              .seed = source->seed});
 }
 
-/* Takes as long as it takes: nobody is waited for. */
+static trp_status rollout_begin(struct rollout_source *source)
+{
+    if (source->begun)
+        return TRP_OK;
+    TRP_TRY(trp_actor_pull(source->actor));
+    trp_rollout_begin(source->rollout);
+    source->begun = true;
+    return TRP_OK;
+}
+
+/* What is not full in time is gone on with by the next call. Where threads take turns no clock
+ * decides whose turn it is. */
 static trp_status rollout_next(trp_source *base, trp_batch *batch, int64_t timeout_ms)
 {
     struct rollout_source *source = (struct rollout_source *)base;
-    (void)timeout_ms;
-    TRP_TRY(trp_actor_pull(source->actor));
-    trp_rollout_begin(source->rollout);
-    while (!trp_rollout_is_full(source->rollout)) {
+    struct deadline deadline =
+        turns_active() ? DEADLINE_NEVER : deadline_in_ms(&clock_monotonic, timeout_ms);
+    TRP_TRY(rollout_begin(source));
+    do {
         if (trp_stop_requested(source->stop))
             return trp_fail(TRP_CANCELLED, "rollout: stopped in the middle of a batch");
         trp_status status = trp_actor_step(source->actor);
-        if (status != TRP_DEADLINE_EXCEEDED) /* it is full */
-            TRP_TRY(status);
-    }
+        bool full = trp_rollout_is_full(source->rollout);
+        if (status != TRP_OK && !(full && status == TRP_DEADLINE_EXCEEDED))
+            return status;
+    } while (!trp_rollout_is_full(source->rollout) && !deadline_passed(deadline, &clock_monotonic));
     *batch = trp_rollout_batch(source->rollout);
+    if (!trp_rollout_is_full(source->rollout))
+        return trp_fail(TRP_DEADLINE_EXCEEDED, "rollout: only %" PRIu32 " items so far",
+                        batch->rows);
+    source->begun = false;
     return TRP_OK;
 }
 

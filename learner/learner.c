@@ -16,6 +16,7 @@
 
 #include <troupe/log.h>
 #include "core/alloc.h"
+#include "core/array.h"
 #include "core/clock.h"
 #include "core/status.h"
 #include "limits.h"
@@ -36,7 +37,11 @@ struct trp_learner {
     uint64_t owed;                                 /* the step that is to be collected; 0: none */
     bool torn; /* the updater failed: its vectors may be of no step */
     trp_publisher *publisher;
-    bool ended; /* a source has no more batches */
+    size_t opened; /* sources */
+    bool ended;    /* one of them has no more batches */
+    char **names;  /* of what several sources report */
+    size_t name_count;
+    uint32_t name_room;
     struct learner_progress progress;
     uint64_t saved_steps; /* of the last checkpoint */
     struct deadline end, save_due;
@@ -235,24 +240,43 @@ static trp_status next_batch_waiting(trp_learner *learner, trp_source *source, t
     return status;
 }
 
-static void report_source(trp_learner *learner, const trp_source *source)
+/* What source `index` calls `name`, among several. Kept: reports are read until the end. */
+static const char *name_of_source(trp_learner *learner, size_t index, const char *name)
 {
+    char *full = xasprintf("%zu.%s", index, name);
+    for (size_t i = 0; i < learner->name_count; i++)
+        if (strcmp(learner->names[i], full) == 0) {
+            free(full);
+            return learner->names[i];
+        }
+    *ARRAY_PUSH(learner->names, learner->name_count, learner->name_room) = full;
+    return full;
+}
+
+static void report_source(trp_learner *learner, size_t index)
+{
+    const trp_source *source = learner->sources[index];
     trp_metric metrics[TRP_SOURCE_METRICS_MAX];
     size_t count = source->impl->metrics ? source->impl->metrics(source, metrics) : 0;
-    for (size_t i = 0; i < count; i++)
-        update_report(&learner->update, metrics[i].name, metrics[i].value);
+    for (size_t i = 0; i < count; i++) {
+        const char *name = metrics[i].name;
+        if (learner->source_count > 1)
+            name = name_of_source(learner, index, name);
+        update_report(&learner->update, name, metrics[i].value);
+    }
 }
 
 static trp_status next_batches(trp_learner *learner, trp_batch *batches)
 {
     for (size_t i = 0; i < learner->source_count; i++) {
         trp_source *source = learner->sources[i];
-        trp_status status = source->impl->next(source, &batches[i], 0);
+        int64_t wait_ms = source->impl->acts ? LEARNER_WAIT_MS : 0; /* one that acts is at work */
+        trp_status status = source->impl->next(source, &batches[i], wait_ms);
         if (status_is_transient(status))
             status = next_batch_waiting(learner, source, &batches[i], status);
         learner->ended = status == TRP_OUT_OF_RANGE;
         TRP_TRY(status);
-        report_source(learner, source);
+        report_source(learner, i);
     }
     return TRP_OK;
 }
@@ -288,6 +312,7 @@ static trp_status open_sources(trp_learner *learner)
     for (size_t i = 0; i < learner->source_count; i++) {
         use.spec = &learner->updater->sources[i];
         TRP_TRY(learner->sources[i]->impl->open(learner->sources[i], &use));
+        learner->opened++;
     }
     return TRP_OK;
 }
@@ -317,7 +342,7 @@ static trp_status learner_loop(trp_learner *learner)
 
 static void flush_priorities(trp_learner *learner)
 {
-    for (size_t i = 0; i < learner->source_count; i++) {
+    for (size_t i = 0; i < learner->opened; i++) {
         trp_source *source = learner->sources[i];
         if (source->impl->flush && source->impl->flush(source, LEARNER_PRIORITY_MS) != TRP_OK)
             trp_log(TRP_WARN, "priorities not confirmed at the end reason=%s", trp_last_error());
@@ -346,7 +371,7 @@ static trp_status save_at_end(trp_learner *learner, trp_status status)
 trp_status trp_learner_run(trp_learner *learner)
 {
     const trp_learner_loop_options *options = &learner->options;
-    learner->end = options->max_seconds
+    learner->end = options->max_seconds > 0 && options->max_seconds < INT64_MAX / 1000
                        ? deadline_in_ms(&clock_monotonic, 1000 * (int64_t)options->max_seconds)
                        : DEADLINE_NEVER;
     schedule_save(learner);
@@ -384,6 +409,9 @@ void trp_learner_destroy(trp_learner *learner)
     for (size_t i = 0; i < learner->source_count; i++)
         trp_source_destroy(learner->sources[i]);
     free(learner->sources);
+    for (size_t i = 0; i < learner->name_count; i++)
+        free(learner->names[i]);
+    free(learner->names);
     update_cleanup(&learner->update);
     trp_updater_destroy(learner->updater);
     trp_publisher_destroy(learner->publisher);

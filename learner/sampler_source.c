@@ -177,12 +177,14 @@ static trp_status next_of_shards(struct sampler_source *source, trp_batch *batch
                                  int64_t timeout_ms)
 {
     struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
-    int64_t table_size;
+    int64_t table_size, each_ms = timeout_ms / source->shard_count;
     trp_status status;
+    if (each_ms == 0 && timeout_ms > 0)
+        each_ms = 1; /* 0 would mean: only look */
     do {
         bool nobody = present_shards(source, &table_size) == 0;
-        status = ask_round(source, batch, timeout_ms / source->shard_count,
-                           nobody && timeout_ms > 0 ? LEARNER_SHARD_WAIT_MS : 0);
+        status =
+            ask_round(source, batch, each_ms, nobody && timeout_ms > 0 ? LEARNER_SHARD_WAIT_MS : 0);
     } while (status_is_transient(status) && !turns_active() && timeout_ms > 0 &&
              !deadline_passed(deadline, &clock_monotonic));
     return status;

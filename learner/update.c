@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <troupe/log.h>
 #include <troupe/nn.h>
 #include "core/alloc.h"
 
@@ -238,8 +239,13 @@ void update_report(struct trp_update_run *run, const char *name, double value)
     size_t i = 0;
     while (i < run->metric_count && strcmp(run->metrics[i].name, name) != 0)
         i++;
-    if (i == TRP_LEARNER_METRICS_MAX)
+    if (i == TRP_LEARNER_METRICS_MAX) {
+        if (!run->metrics_full)
+            trp_log(TRP_WARN, "not reported name=%s reason=more than %d numbers", name,
+                    TRP_LEARNER_METRICS_MAX);
+        run->metrics_full = true;
         return;
+    }
     run->metrics[i] = (trp_metric){name, value};
     if (i == run->metric_count)
         run->metric_count++;

@@ -25,6 +25,7 @@ struct trp_update_run {
     const struct vector *params;                    /* what actors pull */
     trp_rng rng;
     uint64_t left_out; /* phases whose gradient was not finite */
+    bool metrics_full; /* some are left out */
     size_t metric_count;
     trp_metric metrics[TRP_LEARNER_METRICS_MAX];
 };

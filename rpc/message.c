@@ -233,11 +233,13 @@ grpc_byte_buffer *rpc_message_to_buffer(trp_message *message)
 
 bool rpc_budget_take(struct rpc_budget *budget, uint64_t bytes, uint64_t limit)
 {
-    uint64_t before = atomic_fetch_add_explicit(&budget->used, bytes, memory_order_relaxed);
-    if (before + bytes <= limit)
-        return true;
-    rpc_budget_give(budget, bytes);
-    return false;
+    uint64_t used = atomic_load_explicit(&budget->used, memory_order_relaxed);
+    do {
+        if (used > limit || bytes > limit - used)
+            return false;
+    } while (!atomic_compare_exchange_weak_explicit(&budget->used, &used, used + bytes,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    return true;
 }
 
 void rpc_budget_give(struct rpc_budget *budget, uint64_t bytes)

@@ -51,7 +51,7 @@ typedef struct {
     uint64_t wait_ns, update_ns, publish_ns; /* where the time of this life went: waiting for
                                                 batches, in the updater, copying parameters out */
     size_t metric_count;
-    /* What the updater and the sources last reported. */
+    /* What the updater and the sources last reported; names live as long as the learner. */
     trp_metric metrics[TRP_LEARNER_METRICS_MAX];
     bool finished; /* max_steps or max_seconds was reached, or the batches ended */
 } trp_learner_counters;

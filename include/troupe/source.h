@@ -43,10 +43,12 @@ typedef struct {
                                     const double *priorities, int64_t timeout_ms);
     /* Waits until priorities are confirmed. Optional. */
     trp_status (*flush)(trp_source *source, int64_t timeout_ms);
-    /* Up to TRP_SOURCE_METRICS_MAX numbers for reports, after each batch; returns how many.
-     * Optional. */
+    /* Up to TRP_SOURCE_METRICS_MAX numbers for reports, after each batch; returns how many. Of
+     * several sources each one's names get its index in front: "1.return". Optional. */
     size_t (*metrics)(const trp_source *source, trp_metric *metrics);
     bool acts; /* batches come of the newest parameters: each step's are published */
+    /* Also of a source that was never opened, or whose open() failed; the functions between are
+     * only called after an open() that returned OK. */
     void (*destroy)(trp_source *source);
 } trp_source_impl;
 
@@ -73,8 +75,9 @@ typedef struct {
  * probabilities are those of a row in its server times the server's share of the batches, and table
  * sizes are the sums. So where every server has as many items and samples uniformly, a row is told
  * what one server with all items would say. A server that has nothing for now or is away is passed
- * over, and counts neither in shares nor in sizes, until it is back. Of a group of learners, member
- * r may have all of them, or one: .shards = channels + r % count, .shard_count = 1.
+ * over, and counts neither in shares nor in sizes, until it is back; but all of them have to answer
+ * when the learner starts. Of a group of learners, member r may have all of them, or one: .shards =
+ * channels + r % count, .shard_count = 1.
  *
  * Opens nothing yet. INVALID_ARGUMENT: prefetch, shard_count. */
 TRP_API TRP_MUST_USE trp_status

@@ -236,7 +236,8 @@ static void restored_counts_never_lower_those_that_were_reported(void **state)
 
 struct script {
     Troupe__Params_Service service;
-    uint32_t failures; /* UNAVAILABLE so often, then replies */
+    uint32_t failures; /* so often, then replies */
+    trp_status failure;
     uint64_t version;
     size_t bytes;
     uint32_t calls;
@@ -252,7 +253,7 @@ static void script_pull(Troupe__Params_Service *service, const Troupe__PullReque
     if (script->stop)
         trp_stop_request(script->stop);
     if (script->calls <= script->failures) {
-        trp_fail(TRP_UNAVAILABLE, "script: away");
+        trp_fail(script->failure, "script: away");
         closure(NULL, closure_data);
         return;
     }
@@ -299,12 +300,12 @@ static void parameters_of_another_size_are_data_loss(void **state)
     }
 }
 
-static void a_failure_is_retried_and_then_surfaces(void **state)
+static void check_retries(trp_status failure)
 {
-    (void)state;
-    struct script script = {.service = script_service, .version = 1, .bytes = 64, .failures = 1000};
+    struct script script = {
+        .service = script_service, .version = 1, .bytes = 64, .failures = 1000, .failure = failure};
     trp_params_client *client = client_create(&script.service.base, NULL);
-    assert_int_equal(trp_params_client_pull(client, 0, 0, NULL), TRP_UNAVAILABLE);
+    assert_int_equal(trp_params_client_pull(client, 0, 0, NULL), failure);
     assert_string_equal(trp_last_error(), "script: away");
     assert_true(script.calls >= 2);
 
@@ -314,10 +315,19 @@ static void a_failure_is_retried_and_then_surfaces(void **state)
     trp_params_client_destroy(client);
 }
 
+/* RESOURCE_EXHAUSTED: others have not read their replies yet. */
+static void a_failure_is_retried_and_then_surfaces(void **state)
+{
+    (void)state;
+    check_retries(TRP_UNAVAILABLE);
+    check_retries(TRP_RESOURCE_EXHAUSTED);
+}
+
 static void a_stop_ends_the_retries(void **state)
 {
     (void)state;
-    struct script script = {.service = script_service, .failures = 1000};
+    struct script script = {
+        .service = script_service, .failures = 1000, .failure = TRP_UNAVAILABLE};
     script.stop = trp_stop_create();
     trp_params_client *client;
     assert_int_equal(trp_params_client_create(

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include <troupe/dqn.h>
+#include <troupe/publisher.h>
 #include "core/alloc.h"
 
 enum { COPIES = 8, STEPS = 60 };
@@ -153,6 +154,45 @@ static void what_does_not_fit_is_refused_before_the_first_step(void **state)
     trp_learner_destroy(learner);
 }
 
+static void a_batch_that_is_not_full_in_time_is_gone_on_with(void **state)
+{
+    (void)state;
+    enum { ITEMS = 50 * COPIES };
+    trp_source *source;
+    trp_updater *updater;
+    const trp_env_spec *env;
+    assert_int_equal(trp_env_find("Catch", &env), TRP_OK);
+    assert_int_equal(dqn.impl->updater(&dqn, env, &(trp_updater_options){0}, &updater), TRP_OK);
+    updater->sources[0].batch_size = ITEMS;
+    size_t count = updater->vectors[0].count;
+    float *params = xcalloc(count, sizeof *params);
+    trp_publisher *publisher = trp_publisher_create(count);
+    trp_publisher_publish(publisher, params, 1, 0);
+    assert_int_equal(trp_agent_rollout_source_create(
+                         &source, &dqn, "Catch", 1,
+                         &(trp_agent_rollout_options){.name = "learner", .copies = COPIES}),
+                     TRP_OK);
+    trp_source_use use = {
+        .spec = &updater->sources[0], .held = 1, .params = trp_publisher_service(publisher)};
+    assert_int_equal(source->impl->open(source, &use), TRP_OK);
+    trp_batch batch;
+    trp_status status = TRP_DEADLINE_EXCEEDED;
+    int calls = 0;
+    while (status == TRP_DEADLINE_EXCEEDED) {
+        status = source->impl->next(source, &batch, 0);
+        calls++;
+    }
+    assert_int_equal(status, TRP_OK);
+    assert_true(calls > 10); /* each makes a step of every copy, at least */
+    assert_int_equal(batch.rows, ITEMS);
+    for (uint32_t row = 0; row < ITEMS; row++)
+        assert_int_equal(batch.keys[row], row + 1); /* none was thrown away */
+    trp_source_destroy(source);
+    trp_publisher_destroy(publisher);
+    trp_updater_destroy(updater);
+    free(params);
+}
+
 int main(void)
 {
     dqn = trp_dqn(&(trp_dqn_options){.n_step = 1, .hidden = {16}});
@@ -161,6 +201,7 @@ int main(void)
         cmocka_unit_test(steps_and_episodes_count_as_an_actors),
         cmocka_unit_test(a_resumed_learner_counts_on),
         cmocka_unit_test(what_does_not_fit_is_refused_before_the_first_step),
+        cmocka_unit_test(a_batch_that_is_not_full_in_time_is_gone_on_with),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

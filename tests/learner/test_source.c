@@ -54,6 +54,7 @@ struct counted_source {
     float updated[COUNTED_MAX * BATCH]; /* values whose priorities came, in order */
     double priorities[COUNTED_MAX * BATCH];
     size_t updates;
+    int flushes;
 };
 
 static trp_status counted_open(trp_source *base, const trp_source_use *use)
@@ -92,6 +93,20 @@ static trp_status counted_update(trp_source *base, const trp_batch *batch, const
     return TRP_OK;
 }
 
+static trp_status counted_flush(trp_source *base, int64_t timeout_ms)
+{
+    assert_true(((struct counted_source *)base)->held > 0); /* it was opened */
+    assert_true(timeout_ms > 0);
+    ((struct counted_source *)base)->flushes++;
+    return TRP_OK;
+}
+
+static size_t counted_metrics(const trp_source *base, trp_metric *metrics)
+{
+    metrics[0] = (trp_metric){"given", ((const struct counted_source *)base)->given};
+    return 1;
+}
+
 static void counted_destroy(trp_source *base)
 {
     free(base);
@@ -100,6 +115,8 @@ static void counted_destroy(trp_source *base)
 static const trp_source_impl counted_impl = {.open = counted_open,
                                              .next = counted_next,
                                              .update_priorities = counted_update,
+                                             .flush = counted_flush,
+                                             .metrics = counted_metrics,
                                              .destroy = counted_destroy};
 
 static trp_learner *counted_learner(struct fixture *fixture, struct counted_source **source,
@@ -116,6 +133,14 @@ static trp_learner *counted_learner(struct fixture *fixture, struct counted_sour
     trp_learner *learner;
     assert_int_equal(trp_learner_create(&learner, &options), TRP_OK);
     return learner;
+}
+
+static double reported(const trp_learner_counters *counters, const char *name)
+{
+    for (size_t i = 0; i < counters->metric_count; i++)
+        if (strcmp(counters->metrics[i].name, name) == 0)
+            return counters->metrics[i].value;
+    return NAN;
 }
 
 static void a_source_that_ends_ends_the_run_well(void **state)
@@ -170,7 +195,8 @@ static void learn_batches(struct fixture *fixture, struct adding *updater, struc
     memcpy(outcome->updated, source->updated, sizeof outcome->updated);
     memcpy(outcome->priorities, source->priorities, sizeof outcome->priorities);
     outcome->checkpoints = trp_learner_read(learner).checkpoints;
-    outcome->loss = trp_learner_read(learner).metrics[1].value;
+    trp_learner_counters counters = trp_learner_read(learner);
+    outcome->loss = reported(&counters, "loss");
     read_checkpoint(dir, outcome->checkpoint, &outcome->checkpoint_size);
     assert_int_equal(updater->collected, updater->base.impl->collect ? 20 : 0);
     /* All but 6, 12, 18 (published), 9 (with 18: checkpoints) and 20, the last. */
@@ -211,12 +237,59 @@ static void a_step_that_cannot_be_collected_ends_the_run(void **state)
 
 #define WITH_FIXTURE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
+static void a_source_that_was_not_opened_is_not_flushed(void **state)
+{
+    struct fixture *fixture = *state;
+    struct counted_source *source;
+    trp_stop *stop = trp_stop_create();
+    trp_stop_request(stop);
+    trp_learner *learner = counted_learner(fixture, &source, 7, adding_create(),
+                                           (trp_learner_loop_options){.stop = stop});
+    assert_int_equal(trp_learner_run(learner), TRP_OK);
+    assert_int_equal(source->flushes, 0);
+    trp_learner_destroy(learner);
+    trp_stop_destroy(stop);
+}
+
+static void each_of_several_sources_reports_for_itself(void **state)
+{
+    (void)state;
+    struct adding *updater = adding_create();
+    trp_source *sources[2];
+    trp_learner *learner;
+    updater->base.sources[1] = updater->base.sources[0];
+    updater->base.sources[1].columns = (trp_columns){0};
+    trp_columns_add_all(&updater->base.sources[1].columns, &updater->base.sources[0].columns);
+    updater->base.source_count = 2;
+    for (int i = 0; i < 2; i++) {
+        struct counted_source *source = xcalloc(1, sizeof *source);
+        source->base.impl = &counted_impl;
+        source->batches = 7;
+        source->given = 10 * i;
+        sources[i] = &source->base;
+    }
+    assert_int_equal(
+        trp_learner_create(&learner, &(trp_learner_loop_options){.updater = &updater->base,
+                                                                 .sources = sources,
+                                                                 .source_count = 2,
+                                                                 .max_steps = 5}),
+        TRP_OK);
+    assert_int_equal(trp_learner_run(learner), TRP_OK);
+    trp_learner_counters counters = trp_learner_read(learner);
+    assert_true(reported(&counters, "0.given") == 5);
+    assert_true(reported(&counters, "1.given") == 15);
+    assert_true(isnan(reported(&counters, "given")));
+    trp_learner_destroy(learner);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_FIXTURE(a_source_that_ends_ends_the_run_well),
         WITH_FIXTURE(an_updater_that_answers_a_step_later_learns_the_same),
         WITH_FIXTURE(a_step_that_cannot_be_collected_ends_the_run),
+        WITH_FIXTURE(a_source_that_was_not_opened_is_not_flushed),
+        WITH_FIXTURE(each_of_several_sources_reports_for_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -135,6 +135,36 @@ static void draw(trp_source *source, int batches, struct draws *draws)
     }
 }
 
+/* A round's time has no millisecond for each of them. */
+static void one_of_hundreds_that_has_nothing_is_passed_over(void **state)
+{
+    struct fixture *fixture = *state;
+    enum { MANY = 201, SLICE_MS = 200 };
+    static const trp_batch_spec spec = {
+        .table = "t", .columns = {(trp_tensor_spec *)columns, 1}, .batch_size = BATCH};
+    trp_channel *shards[MANY];
+    trp_source *source;
+    trp_batch batch;
+    start(fixture, 0, TRP_UNIFORM);
+    start(fixture, 1, TRP_UNIFORM);
+    write_values(fixture, 1, 0, EACH);
+    for (int i = 0; i < MANY; i++)
+        shards[i] = fixture->channels[i > 0];
+    assert_int_equal(
+        trp_sampler_source_create(
+            &source,
+            &(trp_sampler_source_options){.shards = shards, .shard_count = MANY, .prefetch = 1}),
+        TRP_OK);
+    assert_int_equal(source->impl->open(source, &(trp_source_use){.spec = &spec, .held = 1}),
+                     TRP_OK);
+    trp_status status = TRP_DEADLINE_EXCEEDED;
+    for (int slices = 0; status == TRP_DEADLINE_EXCEEDED && slices < 50; slices++)
+        status = source->impl->next(source, &batch, SLICE_MS);
+    assert_int_equal(status, TRP_OK);
+    assert_int_equal(batch.rows, BATCH);
+    trp_source_destroy(source);
+}
+
 /* ---- probabilities --------------------------------------------------------------------------- */
 
 static void uniform_shards_say_what_one_server_with_all_items_says(void **state)
@@ -286,6 +316,7 @@ int main(void)
         WITH_FIXTURE(held_batches_of_shards_keep_their_probabilities),
         WITH_FIXTURE(priorities_go_back_to_the_server_of_the_row),
         WITH_FIXTURE(a_server_that_has_nothing_is_passed_over_until_it_has),
+        WITH_FIXTURE(one_of_hundreds_that_has_nothing_is_passed_over),
         WITH_FIXTURE(options_of_a_sampler_source_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

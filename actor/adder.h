@@ -20,8 +20,8 @@ int64_t adder_left_ms(struct deadline deadline);
 
 enum {
     ADDER_EXTRAS_MAX = 32,
-    /* Two observations, action, reward, discount, version, extras, the episode's number. */
-    BLOB_PARTS_MAX = 2 * TRP_OBSERVATIONS_MAX + 5 + ADDER_EXTRAS_MAX,
+    /* Two observations, action, reward, discount, mask, version, extras, the episode's number. */
+    BLOB_PARTS_MAX = 2 * TRP_OBSERVATIONS_MAX + 6 + ADDER_EXTRAS_MAX,
 };
 
 /* Where the parts of a row are when they lie in one piece. Offsets are multiples of 8, so that

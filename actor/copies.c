@@ -26,8 +26,11 @@ void copies_prepare(struct copies *copies, trp_env *env, trp_policy *policy)
     copies->last_actions = xcalloc(count, copies->action_bytes);
     copies->rewards = xcalloc(count, sizeof *copies->rewards);
     copies->discounts = xcalloc(count, sizeof *copies->discounts);
-    if (trp_env_has_masks(env))
-        copies->mask = xcalloc(count, (size_t)spec->action_count * sizeof *copies->mask);
+    if (spec->masked) {
+        copies->choices = (size_t)spec->action_count;
+        copies->mask = xcalloc(count, copies->choices * sizeof *copies->mask);
+        copies->final_mask = xcalloc(count, copies->choices * sizeof *copies->final_mask);
+    }
     copies->terminated = xcalloc(count, sizeof *copies->terminated);
     copies->truncated = xcalloc(count, sizeof *copies->truncated);
     copies->first = xcalloc(count, sizeof *copies->first);
@@ -56,6 +59,7 @@ void copies_cleanup(struct copies *copies)
     free(copies->rewards);
     free(copies->discounts);
     free(copies->mask);
+    free(copies->final_mask);
     free(copies->terminated);
     free(copies->truncated);
     free(copies->first);
@@ -65,10 +69,16 @@ void copies_cleanup(struct copies *copies)
     free(copies->row_extras);
 }
 
+static trp_status read_masks(struct copies *copies)
+{
+    return copies->mask ? trp_env_masks(copies->env, copies->mask) : TRP_OK;
+}
+
 trp_status copies_reset(struct copies *copies)
 {
     memset(copies->first, true, copies->count * sizeof *copies->first);
-    return trp_env_reset(copies->env, copies->observations);
+    TRP_TRY(trp_env_reset(copies->env, copies->observations));
+    return read_masks(copies);
 }
 
 /* What the policy hears of the step before. */
@@ -104,14 +114,13 @@ trp_status copies_step(struct copies *copies, uint64_t steps, trp_rng *rng)
                                .rewards = copies->rewards,
                                .terminated = copies->terminated,
                                .truncated = copies->truncated,
-                               .discounts = copies->discounts};
-    if (copies->mask)
-        TRP_TRY(trp_env_masks(copies->env, copies->mask));
+                               .discounts = copies->discounts,
+                               .final_masks = copies->final_mask};
     TRP_TRY(copies->policy->impl->act(copies->policy, &act));
     TRP_TRY(trp_env_step(copies->env, copies->actions, &buffers));
     for (uint32_t copy = 0; copy < copies->count; copy++)
         copies->first[copy] = copies->terminated[copy] || copies->truncated[copy];
-    return TRP_OK;
+    return read_masks(copies);
 }
 
 void copies_observations(const struct copies *copies, uint32_t copy,
@@ -125,6 +134,7 @@ trp_transition copies_transition(const struct copies *copies, uint32_t copy, uin
                                  const void *next[TRP_OBSERVATIONS_MAX])
 {
     void *const *following = copies->first[copy] ? copies->finals : copies->observations;
+    const bool *masks = copies->first[copy] ? copies->final_mask : copies->mask;
     for (size_t i = 0; i < copies->observation_count; i++)
         next[i] = (const uint8_t *)following[i] + copy * copies->observation_bytes[i];
     for (size_t i = 0; i < copies->policy->extras.count; i++)
@@ -134,6 +144,7 @@ trp_transition copies_transition(const struct copies *copies, uint32_t copy, uin
         .reward = copies->rewards[copy],
         .discount = copies->discounts[copy],
         .next_observations = next,
+        .next_mask = masks ? masks + copy * copies->choices : NULL,
         .extras = copies->row_extras,
         .last = copies->first[copy],
         .version = version,

@@ -11,13 +11,14 @@ struct copies {
     trp_env *env;       /* borrowed */
     trp_policy *policy; /* borrowed */
     uint32_t count;
-    size_t observation_count, action_bytes;
+    size_t observation_count, action_bytes, choices; /* choices: 0 where nothing is masked */
     size_t observation_bytes[TRP_OBSERVATIONS_MAX];
     void *observations[TRP_OBSERVATIONS_MAX]; /* what to act on next */
     void *finals[TRP_OBSERVATIONS_MAX];       /* of copies whose episode just ended */
     uint8_t *actions, *last_actions;
     float *rewards, *discounts;
-    bool *mask; /* what each may do next, a flag per choice; NULL: everything */
+    bool *mask, *final_mask; /* what each may do next, and could at its final observation: a flag
+                                per choice; NULL: everything */
     bool *terminated, *truncated;
     bool *first;             /* an episode begins with these observations */
     uint32_t *slots;         /* the copy's own number */

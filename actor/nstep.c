@@ -78,7 +78,7 @@ static void keep(struct nstep_window *window, const trp_transition *transition)
 }
 
 /* The whole window as one item: R and D as include/troupe/actor.h defines them. */
-static void emit_window(const struct nstep_window *window, const void *const *next_observations,
+static void emit_window(const struct nstep_window *window, const trp_transition *newest,
                         nstep_emit emit, void *context)
 {
     double reward = 0, factor = 1, discount = 1;
@@ -92,7 +92,8 @@ static void emit_window(const struct nstep_window *window, const void *const *ne
     struct nstep_item item = {
         .observation = window->observations + slot * window->sizes->observation.size,
         .choice = window->choices + slot * window->sizes->choice.size,
-        .next_observations = next_observations,
+        .next_observations = newest->next_observations,
+        .next_mask = newest->next_mask,
         .reward = (float)reward,
         .discount = (float)discount,
         .version = window->steps[slot].version,
@@ -107,14 +108,14 @@ void nstep_add(struct nstep_window *window, const trp_transition *transition, ns
     if (window->count == window->sizes->n_step)
         drop_oldest(window);
     keep(window, transition);
-    emit_window(window, transition->next_observations, emit, context);
+    emit_window(window, transition, emit, context);
     if (!transition->last) {
         blob_fill(&window->sizes->observation, window->latest, transition->next_observations);
         return;
     }
     while (window->count > 1) {
         drop_oldest(window);
-        emit_window(window, transition->next_observations, emit, context);
+        emit_window(window, transition, emit, context);
     }
     window->count = 0;
     window->running = false;

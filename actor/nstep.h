@@ -18,6 +18,7 @@ struct nstep_sizes {
 struct nstep_item {
     const uint8_t *observation, *choice; /* blobs */
     const void *const *next_observations;
+    const bool *next_mask;
     float reward, discount;
     uint64_t version;
 };

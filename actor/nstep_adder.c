@@ -31,6 +31,7 @@ struct nstep_adder {
     struct blob row;       /* the columns, then the episode's number */
     uint8_t *kept;         /* capacity rows, the first kept_sent of them are the sink's already */
     trp_item_column *item; /* a column each */
+    bool masked;           /* there is a column of next masks */
     size_t version_column;
     size_t capacity, kept_count, kept_sent;
     bool appended; /* row kept_sent is in the sink, its item is not */
@@ -44,6 +45,10 @@ void trp_nstep_columns(const trp_env_spec *env, const trp_columns *extras, trp_c
     trp_columns_add(columns, "reward", &(trp_tensor_spec){.dtype = TRP_FLOAT32});
     trp_columns_add(columns, "discount", &(trp_tensor_spec){.dtype = TRP_FLOAT32});
     adder_add_observations(env, "next_observation", columns);
+    if (env->masked)
+        trp_columns_add(
+            columns, "next_mask",
+            &(trp_tensor_spec){.dtype = TRP_BOOL, .rank = 1, .shape = {env->action_count}});
     trp_columns_add(columns, "version", &(trp_tensor_spec){.dtype = TRP_INT64});
     if (extras)
         trp_columns_add_all(columns, extras);
@@ -75,6 +80,8 @@ static void keep_item(void *context, const struct nstep_item *item)
     *part++ = &item->discount;
     for (size_t i = 0; i < sizes->observation.count; i++)
         *part++ = item->next_observations[i];
+    if (adder->masked)
+        *part++ = item->next_mask;
     *part++ = &version;
     for (size_t i = 1; i < sizes->choice.count; i++)
         *part++ = choice[i];
@@ -86,6 +93,7 @@ static void nstep_adder_add(trp_adder *base, uint32_t copy, const trp_transition
 {
     struct nstep_adder *adder = (struct nstep_adder *)base;
     assert(copy < adder->copies);
+    assert(!adder->masked || transition->next_mask);
     adder->episode = adder->episodes[copy];
     nstep_add(adder->windows[copy], transition, keep_item, adder);
 }
@@ -175,6 +183,7 @@ static void set_columns(struct nstep_adder *adder, const trp_adder_options *opti
     if (options->extras)
         trp_columns_add_all(extras, options->extras);
     trp_nstep_columns(options->env, extras, columns);
+    adder->masked = options->env->masked;
     adder->version_column = trp_columns_find(columns, "version");
     adder->item = xcalloc(columns->count, sizeof *adder->item);
     for (uint32_t c = 0; c < columns->count; c++) {

@@ -41,6 +41,27 @@ static trp_status check_actions(const struct dqn_updater *updater, const trp_bat
     return TRP_OK;
 }
 
+/* NULL: nothing is masked. A byte that is no bool must not be read as one. */
+static trp_status find_next_mask(const struct dqn_updater *updater, const trp_update *update,
+                                 const bool **mask)
+{
+    const uint8_t *bytes = trp_update_column(update, 0, "next_mask");
+    const trp_batch *batch = update->batches;
+    *mask = (const bool *)bytes;
+    for (uint32_t row = 0; bytes && row < batch->rows; row++) {
+        uint8_t any = 0, all = 0;
+        for (uint32_t i = 0; i < updater->outputs; i++) {
+            any |= bytes[i] == 1;
+            all |= bytes[i];
+        }
+        if (!any || all > 1)
+            return trp_fail(TRP_DATA_LOSS, "dqn: item %" PRIu64 " has a next_mask that %s",
+                            batch->keys[row], all > 1 ? "is no mask" : "allows nothing");
+        bytes += updater->outputs;
+    }
+    return TRP_OK;
+}
+
 static void find_discounts(struct dqn_updater *updater, const trp_batch *batch)
 {
     const float *discounts = batch->columns[updater->discount];
@@ -79,7 +100,8 @@ static void update_target(const struct dqn_updater *updater, const trp_update *u
         memcpy(target, params, count * sizeof *params);
 }
 
-static trp_loss differentiate(struct dqn_updater *updater, const trp_update *update)
+static trp_loss differentiate(struct dqn_updater *updater, const trp_update *update,
+                              const bool *next_mask)
 {
     const trp_batch *batch = update->batches;
     const float *params = update->vectors[PARAMS];
@@ -88,7 +110,8 @@ static trp_loss differentiate(struct dqn_updater *updater, const trp_update *upd
                         .taken = batch->columns[updater->action],
                         .rewards = batch->columns[updater->reward],
                         .discounts = updater->discounts,
-                        .weights = find_weights(updater, batch)};
+                        .weights = find_weights(updater, batch),
+                        .next_mask = next_mask};
     trp_net_rows next = {.rows = batch->rows,
                          .inputs = {batch->columns[updater->next_observation]},
                          .outputs = {updater->next_target}};
@@ -114,8 +137,10 @@ static trp_status updater_step(trp_updater *base, const trp_update *update)
     const trp_batch *batch = update->batches;
     double *priorities = update->priorities[0];
     TRP_TRY(check_actions(updater, batch));
+    const bool *next_mask;
+    TRP_TRY(find_next_mask(updater, update, &next_mask));
     find_discounts(updater, batch);
-    trp_loss result = differentiate(updater, update);
+    trp_loss result = differentiate(updater, update, next_mask);
     if (!isfinite(result.loss))
         return trp_fail(TRP_INTERNAL, "dqn: the loss of step %" PRIu64 " is %g", update->step,
                         (double)result.loss);

@@ -77,7 +77,7 @@ static void run_env(struct bench *bench)
 {
     void *rows[] = {bench->observations}, *finals[] = {bench->finals};
     const trp_env_buffers buffers = {
-        rows, finals, bench->rewards, bench->terminated, bench->truncated, NULL};
+        rows, finals, bench->rewards, bench->terminated, bench->truncated, NULL, NULL};
     for (int step = 0; step < STEPS; step++) {
         if (trp_env_step(bench->env, bench->actions + step * COPIES, &buffers) != TRP_OK) {
             fprintf(stderr, "bench_env: %s\n", trp_last_error());

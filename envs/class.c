@@ -92,6 +92,7 @@ static trp_status class_check(struct env_class *class)
     if (fault)
         return trp_fail(TRP_INVALID_ARGUMENT, "%s", fault);
     class->impl.spec.name = class->name;
+    class->impl.spec.masked = class->impl.mask != NULL;
     return TRP_OK;
 }
 

@@ -282,13 +282,21 @@ trp_status trp_env_reset(trp_env *env, void *const *observations)
     return TRP_OK;
 }
 
-/* What a copy may do; false: nothing. */
-static bool read_mask(const trp_env *env, uint32_t index, bool *allowed)
+static void read_mask(const trp_env *env, uint32_t index, bool *allowed)
 {
-    size_t count = (size_t)env->impl->spec.action_count;
-    memset(allowed, false, count * sizeof *allowed);
+    memset(allowed, false, (size_t)env->impl->spec.action_count * sizeof *allowed);
     env->impl->mask(env_state(env, index), allowed);
-    return memchr(allowed, true, count) != NULL;
+}
+
+/* What a copy may do next, which must be something. */
+static trp_status next_mask(const trp_env *env, uint32_t index, bool *allowed)
+{
+    read_mask(env, index, allowed);
+    if (memchr(allowed, true, (size_t)env->impl->spec.action_count * sizeof *allowed))
+        return TRP_OK;
+    return trp_fail(TRP_FAILED_PRECONDITION,
+                    "%s: copy %u may do nothing at step %" PRId64 " of its episode",
+                    env->impl->spec.name, index, env->steps[index]);
 }
 
 static trp_status check_choices(const trp_env *env, const int32_t *actions)
@@ -367,19 +375,11 @@ static trp_status env_check_step(const trp_env *env, const void *actions)
     return check_bits(env, actions);
 }
 
-bool trp_env_has_masks(const trp_env *env)
-{
-    return env->allowed != NULL;
-}
-
 trp_status trp_env_masks(const trp_env *env, bool *masks)
 {
     size_t choices = (size_t)env->impl->spec.action_count;
     for (uint32_t i = 0; i < env->count; i++)
-        if (!read_mask(env, i, masks + i * choices))
-            return trp_fail(TRP_FAILED_PRECONDITION,
-                            "%s: copy %u may do nothing at step %" PRId64 " of its episode",
-                            env->impl->spec.name, i, env->steps[i]);
+        TRP_TRY(next_mask(env, i, masks + i * choices));
     return TRP_OK;
 }
 
@@ -388,9 +388,22 @@ const double *trp_env_infos(const trp_env *env)
     return env->infos;
 }
 
+/* Whoever bootstraps from a final observation asks what could be done there. */
+static trp_status final_mask(const trp_env *env, uint32_t index, bool terminated, bool *masks)
+{
+    size_t choices = (size_t)env->impl->spec.action_count;
+    bool *allowed = masks + index * choices;
+    if (!terminated)
+        return next_mask(env, index, allowed);
+    memset(allowed, true, choices * sizeof *allowed);
+    return TRP_OK;
+}
+
 /* The copy's episode is over: its last observation, then the first of the next one. */
 static trp_status env_turn_over(trp_env *env, uint32_t index, const trp_env_buffers *buffers)
 {
+    if (buffers->final_masks && env->impl->mask)
+        TRP_TRY(final_mask(env, index, buffers->terminated[index], buffers->final_masks));
     if (buffers->final_observations) {
         void *rows[TRP_OBSERVATIONS_MAX];
         env_rows(env, index, buffers->final_observations, rows);

@@ -3,7 +3,8 @@
  * else knows where in it a column is.
  *
  * Names: "observation", "action", "reward", "discount", "next_observation", "version", then the
- * policy's extras under their own. An observation of several tensors has a column for each:
+ * policy's extras under their own. Of an environment that masks choices the n-step adder has
+ * "next_mask", too. An observation of several tensors has a column for each:
  * "observation/NAME", "next_observation/NAME". */
 #ifndef TRP_ADDER_H
 #define TRP_ADDER_H
@@ -29,9 +30,10 @@ typedef struct {
     float reward;
     float discount;                       /* the environment's, as trp_env_buffers.discounts */
     const void *const *next_observations; /* the final ones when the episode ended */
-    const void *const *extras;            /* of the decision that `action` is; NULL: none */
-    bool last;                            /* the episode ended here (terminated or truncated) */
-    uint64_t version;                     /* of the parameters that chose the action */
+    const bool *next_mask;     /* what may be done at next_observations; where the spec is masked */
+    const void *const *extras; /* of the decision that `action` is; NULL: none */
+    bool last;                 /* the episode ended here (terminated or truncated) */
+    uint64_t version;          /* of the parameters that chose the action */
 } trp_transition;
 
 typedef struct {
@@ -94,7 +96,8 @@ typedef struct {
 } trp_nstep_options;
 
 /* Appends the columns of its items: observation, action (int32 or float32[action_count]), reward
- * (float32, R), discount (float32, D), next_observation, version (int64), extras. */
+ * (float32, R), discount (float32, D), next_observation, next_mask (bool[action_count]: what may be
+ * done there; only where the environment's spec is masked), version (int64), extras. */
 TRP_API void trp_nstep_columns(const trp_env_spec *env, const trp_columns *extras,
                                trp_columns *columns);
 

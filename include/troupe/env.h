@@ -76,6 +76,8 @@ typedef struct {
     const int32_t *action_choices;         /* TRP_ACTION_MULTI_DISCRETE: action_count; else NULL */
     int64_t max_episode_steps;             /* time limit: truncates; 0: none */
     trp_env_info infos[TRP_INFOS_MAX];
+    bool
+        masked; /* some choices are not always allowed: there is trp_env_impl.mask, which sets it */
 } trp_env_spec;
 
 /* ---- using one --------------------------------------------------------------------------- */
@@ -99,6 +101,9 @@ typedef struct {
     bool *truncated;
     float *discounts; /* what the value of the next observation counts, 0 where it terminated; NULL:
                          not wanted */
+    bool *final_masks; /* what could be done at final_observations, in the same rows; all of it
+                          where the episode terminated: nothing can follow. NULL: not wanted, or
+                          nothing is masked */
 } trp_env_buffers;
 
 /* Makes `options->count` copies; NULL options: one copy, seed 0. NOT_FOUND lists the names there
@@ -135,10 +140,7 @@ TRP_API TRP_MUST_USE trp_status trp_env_reset(trp_env *env, void *const *observa
 TRP_API TRP_MUST_USE trp_status trp_env_step(trp_env *env, const void *actions,
                                              const trp_env_buffers *buffers);
 
-/* Whether there are choices that are not always allowed. */
-TRP_API bool trp_env_has_masks(const trp_env *env);
-
-/* What each copy may do next: action_count flags a row. Only where there are masks.
+/* What each copy may do next: action_count flags a row. Only where the spec is `masked`.
  * FAILED_PRECONDITION for a copy that may do nothing at all. */
 TRP_API TRP_MUST_USE trp_status trp_env_masks(const trp_env *env, bool *masks);
 

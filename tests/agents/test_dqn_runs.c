@@ -1,5 +1,5 @@
-/* Whole runs of DQN, with a replay server, a learner and actors in one process: they learn Catch
- * and repeat bit for bit. */
+/* Whole runs of DQN, with a replay server, a learner and actors in one process: they learn Catch,
+ * honour masks, and repeat bit for bit. */
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -181,6 +181,74 @@ static void catch_is_learned(void **state)
     trp_floats_destroy(run.params);
 }
 
+/* ---- masks -------------------------------------------------------------------------------------
+ */
+
+/* An episode begins in A or C. A looks like nothing else: there 1 pays 0.5 and ends it, 0 leads to
+ * B. B looks like C; in B only 0 may be done, in C 1 pays 1: all these end it. So 0 is worth
+ * nothing in A, although 1 is worth 1 in all that looks like B: who does not ask what may be done
+ * in B goes there. */
+enum place { A, B, C };
+
+static trp_status gate_reset(void *state, trp_rng *rng)
+{
+    *(enum place *)state = trp_rng_below(rng, 2) ? A : C;
+    return TRP_OK;
+}
+
+static trp_status gate_step(void *state, trp_rng *rng, const void *action, trp_env_outcome *outcome)
+{
+    enum place *place = state;
+    int32_t choice = *(const int32_t *)action;
+    (void)rng;
+    outcome->terminated = *place != A || choice == 1;
+    if (choice == 1)
+        outcome->reward = *place == A ? 0.5F : 1;
+    *place = B;
+    return TRP_OK;
+}
+
+static void gate_observe(const void *state, void *const *observations)
+{
+    float *row = observations[0];
+    row[0] = *(const enum place *)state == A;
+    row[1] = 1 - row[0];
+}
+
+static void gate_mask(const void *state, bool *allowed)
+{
+    allowed[0] = true;
+    allowed[1] = *(const enum place *)state != B;
+}
+
+static const trp_env_impl gate_impl = {
+    .spec = {.name = "Gate",
+             .observations = {{.dtype = TRP_FLOAT32, .rank = 1, .shape = {2}}},
+             .action_count = 2},
+    .state_bytes = sizeof(enum place),
+    .reset = gate_reset,
+    .step = gate_step,
+    .observe = gate_observe,
+    .mask = gate_mask,
+};
+
+static void a_target_counts_only_what_may_be_done_next(void **state)
+{
+    /* Where the limit cuts, B is the final observation, and nobody ever acts in it. */
+    static const char *const envs[] = {"Gate", "Gate?time_limit=1"};
+    (void)state;
+    for (size_t i = 0; i < sizeof envs / sizeof *envs; i++) {
+        trp_dqn_options options = small;
+        options.n_step = 1;
+        struct run run = run_whole(&options, envs[i], 2, 800);
+        print_message("%s: mean return %.2f\n", envs[i], run.evaluation.mean);
+        /* The mean of 0.5 and 1; with 0 in A it is that of 0 and 1. */
+        assert_true(run.evaluation.mean > 0.65);
+        assert_float_equal(run.evaluation.min, 0.5, 0);
+        trp_floats_destroy(run.params);
+    }
+}
+
 static void a_run_in_turns_repeats_bit_for_bit(void **state)
 {
     (void)state;
@@ -205,7 +273,10 @@ int main(void)
     trp_log_set_level(TRP_WARN);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(catch_is_learned),
+        cmocka_unit_test(a_target_counts_only_what_may_be_done_next),
         cmocka_unit_test(a_run_in_turns_repeats_bit_for_bit),
     };
+    if (trp_env_register(&gate_impl) != TRP_OK)
+        return 1;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -134,12 +134,12 @@ static void walk_observe(const void *state, void *const *observations)
     row[walk->place % walk->arguments->size] = 1 + (float)walk->noise;
 }
 
-/* To the even places only; where it is 6 there is no way out. */
+/* To the even places only; one has to leave 2, and where it is 6 there is no way out. */
 static void walk_mask(const void *state, bool *allowed)
 {
     const struct walk *walk = state;
     for (uint32_t i = 0; i < WIDTH && walk->place != 6; i++)
-        allowed[i] = (walk->place + i) % 2 == 0;
+        allowed[i] = (walk->place + i) % 2 == 0 && (walk->place != 2 || i > 0);
 }
 
 static const trp_env_impl walk_impl = {
@@ -172,8 +172,12 @@ static void fixture_init(struct fixture *f, const char *name)
         fail_msg("%s", trp_last_error());
     f->rows[0] = f->observations;
     f->final_rows[0] = f->finals;
-    f->buffers = (trp_env_buffers){f->rows,       f->final_rows, f->rewards,
-                                   f->terminated, f->truncated,  f->discounts};
+    f->buffers = (trp_env_buffers){.observations = f->rows,
+                                   .final_observations = f->final_rows,
+                                   .rewards = f->rewards,
+                                   .terminated = f->terminated,
+                                   .truncated = f->truncated,
+                                   .discounts = f->discounts};
     assert_int_equal(trp_env_reset(f->env, f->rows), TRP_OK);
 }
 
@@ -332,10 +336,10 @@ static void a_masked_choice_is_refused_and_masks_follow_the_state(void **state)
     bool masks[COPIES * WIDTH];
     (void)state;
     fixture_init(&f, "Stroll");
-    assert_false(trp_env_has_masks(f.env));
+    assert_false(trp_env_get_spec(f.env)->masked);
     trp_env_destroy(f.env);
     fixture_init(&f, "StrollMasked");
-    assert_true(trp_env_has_masks(f.env));
+    assert_true(trp_env_get_spec(f.env)->masked);
     assert_int_equal(trp_env_masks(f.env, masks), TRP_OK);
     assert_memory_equal(masks, ((const bool[]){1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0}), sizeof masks);
     assert_refused(&f, (const int32_t[]){0, 2, 1}, "action 1 of copy 2 is not allowed now");
@@ -344,6 +348,47 @@ static void a_masked_choice_is_refused_and_masks_follow_the_state(void **state)
     assert_int_equal(trp_env_step(f.env, (const int32_t[]){0, 2, 0}, &f.buffers), TRP_OK);
     assert_int_equal(trp_env_masks(f.env, masks), TRP_FAILED_PRECONDITION);
     assert_non_null(strstr(trp_last_error(), "copy 1 may do nothing at step 3"));
+    trp_env_destroy(f.env);
+}
+
+/* Whoever bootstraps asks about the state that was cut, not about the next episode's. */
+static void a_cut_episode_says_what_could_have_been_done(void **state)
+{
+    struct fixture f;
+    bool finals[COPIES * WIDTH];
+    (void)state;
+    fixture_init(&f, "StrollMasked?time_limit=2");
+    f.buffers.final_masks = finals;
+    memset(finals, 0, sizeof finals);
+    assert_int_equal(trp_env_step(f.env, (const int32_t[]){0, 0, 0}, &f.buffers), TRP_OK);
+    assert_null(memchr(finals, true, sizeof finals));
+    assert_int_equal(trp_env_step(f.env, (const int32_t[]){0, 2, 2}, &f.buffers), TRP_OK);
+    assert_memory_equal(finals, ((const bool[]){1, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0}),
+                        sizeof finals);
+    trp_env_destroy(f.env);
+
+    fixture_init(&f, "StrollMasked?time_limit=3");
+    f.buffers.final_masks = finals;
+    assert_int_equal(trp_env_step(f.env, (const int32_t[]){0, 2, 0}, &f.buffers), TRP_OK);
+    assert_int_equal(trp_env_step(f.env, (const int32_t[]){0, 2, 0}, &f.buffers), TRP_OK);
+    assert_int_equal(trp_env_step(f.env, (const int32_t[]){0, 2, 0}, &f.buffers),
+                     TRP_FAILED_PRECONDITION);
+    assert_non_null(strstr(trp_last_error(), "copy 1 may do nothing at step 3"));
+    trp_env_destroy(f.env);
+}
+
+/* Nothing follows: no loss needs to look whether a mask allows anything. */
+static void everything_is_allowed_where_an_episode_terminated(void **state)
+{
+    struct fixture f;
+    bool finals[COPIES * WIDTH] = {0};
+    (void)state;
+    fixture_init(&f, "StrollMasked?size=3");
+    f.buffers.final_masks = finals;
+    assert_int_equal(trp_env_step(f.env, (const int32_t[]){0, 2, 0}, &f.buffers), TRP_OK);
+    assert_true(f.terminated[1]);
+    assert_memory_equal(finals, ((const bool[]){0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0}),
+                        sizeof finals);
     trp_env_destroy(f.env);
 }
 
@@ -356,6 +401,8 @@ int main(void)
         cmocka_unit_test(discounts_and_infos_are_those_of_the_step),
         cmocka_unit_test(every_kind_of_action_is_checked_by_copy_dimension_and_value),
         cmocka_unit_test(a_masked_choice_is_refused_and_masks_follow_the_state),
+        cmocka_unit_test(a_cut_episode_says_what_could_have_been_done),
+        cmocka_unit_test(everything_is_allowed_where_an_episode_terminated),
     };
     static trp_env_impl all, masked;
     all = masked = walk_impl;

@@ -35,8 +35,8 @@ static struct fixture *fixture_create(const char *name, trp_env_options options)
                 ROW_MAX * sizeof(float));
     f->observation_rows[0] = f->observations;
     f->final_rows[0] = f->finals;
-    f->buffers = (trp_env_buffers){f->observation_rows, f->final_rows, f->rewards,
-                                   f->terminated,       f->truncated,  NULL};
+    f->buffers = (trp_env_buffers){f->observation_rows, f->final_rows, f->rewards, f->terminated,
+                                   f->truncated,        NULL,          NULL};
     return f;
 }
 
@@ -526,7 +526,7 @@ static void a_users_environment_steps_and_cuts_episodes_itself(void **state)
     float rewards[2];
     bool terminated[2], truncated[2];
     void *rows[] = {observations}, *final_rows[] = {finals};
-    trp_env_buffers buffers = {rows, final_rows, rewards, terminated, truncated, NULL};
+    trp_env_buffers buffers = {rows, final_rows, rewards, terminated, truncated, NULL, NULL};
     assert_int_equal(trp_env_reset(env, rows), TRP_OK);
     for (int i = 0; i < 3; i++)
         assert_int_equal(trp_env_step(env, (const float[]){0, 0.5f, 0, -2}, &buffers), TRP_OK);
@@ -555,7 +555,7 @@ static void a_failed_step_asks_for_a_reset(void **state)
     float reward;
     bool terminated, truncated;
     void *rows[] = {&observation}, *final_rows[] = {&final};
-    trp_env_buffers buffers = {rows, final_rows, &reward, &terminated, &truncated, NULL};
+    trp_env_buffers buffers = {rows, final_rows, &reward, &terminated, &truncated, NULL, NULL};
     assert_int_equal(trp_env_reset(env, rows), TRP_OK);
     assert_int_equal(trp_env_step(env, (const float[]){NAN, 0}, &buffers), TRP_INVALID_ARGUMENT);
     assert_int_equal(trp_env_step(env, (const float[]){0, 0}, &buffers), TRP_OK);
@@ -700,7 +700,7 @@ static trp_status step_with(enum lie lie)
     float observations[2 * NUMBERS], finals[2 * NUMBERS], rewards[2];
     bool terminated[2], truncated[2];
     void *rows[] = {observations}, *final_rows[] = {finals};
-    trp_env_buffers buffers = {rows, final_rows, rewards, terminated, truncated, NULL};
+    trp_env_buffers buffers = {rows, final_rows, rewards, terminated, truncated, NULL, NULL};
     assert_int_equal(trp_env_reset(env, rows), TRP_OK);
     assert_int_equal(trp_env_step(env, (const int32_t[]){0, 0}, &buffers), TRP_OK);
     trp_status status = trp_env_step(env, (const int32_t[]){0, (int32_t)lie}, &buffers);

@@ -90,8 +90,9 @@ static struct scene *scene_create(const char *name)
         scene->rows[i] = scene->now[i].bytes;
         scene->finals[i] = scene->last[i].bytes;
     }
-    scene->buffers = (trp_env_buffers){scene->rows,        scene->finals,     &scene->reward,
-                                       &scene->terminated, &scene->truncated, &scene->discount};
+    scene->buffers = (trp_env_buffers){
+        scene->rows,      scene->finals, &scene->reward, &scene->terminated, &scene->truncated,
+        &scene->discount, NULL};
     assert_int_equal(trp_env_reset(scene->env, scene->rows), TRP_OK);
     return scene;
 }

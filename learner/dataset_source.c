@@ -14,6 +14,8 @@
 #include <troupe/replay.h>
 #include <troupe/rng.h>
 #include "core/alloc.h"
+#include "core/buffer.h"
+#include "core/limits.h"
 #include "core/queue.h"
 #include "core/status.h"
 #include "core/thread.h"
@@ -46,8 +48,10 @@ struct dataset_source {
     const trp_batch_spec *spec;
     trp_replay_files *files;
     trp_item_reader *reader;
-    uint64_t after; /* the last item that the reader was given */
-    bool more;      /* the table has some behind it */
+    uint64_t after;     /* the last item that the reader was given */
+    bool more;          /* the table has some behind it, or the rest of one that came in part */
+    struct buffer part; /* of an item that is too large for one answer */
+    Troupe__ReplayFetchRest rest; /* where its next part begins, if it is not empty */
     int64_t table_size;
     uint32_t passes; /* done */
     uint64_t items;  /* of this pass */
@@ -75,21 +79,44 @@ static trp_status dataset_ask(struct dataset_source *source, const char *method,
                     &(trp_call_options){.timeout_ms = -1});
 }
 
+/* What an answer brought: whole items, or a part of one. One at most is kept as the store has it.
+ */
+static trp_status dataset_take(struct dataset_source *source, trp_bytes samples, bool whole)
+{
+    if (whole && source->part.size == 0)
+        return trp_item_reader_feed(source->reader, samples);
+    if (samples.size > SAMPLE_BYTES_MAX - source->part.size ||
+        !buffer_try_reserve(&source->part, samples.size))
+        return trp_fail(TRP_RESOURCE_EXHAUSTED,
+                        "table '%s' in %s: there is no room for an item of more than %zu bytes",
+                        source->spec->table, source->dir, source->part.size);
+    buffer_append(&source->part, samples);
+    if (!whole)
+        return TRP_OK;
+    trp_status status = trp_item_reader_feed(source->reader, buffer_bytes(&source->part));
+    buffer_cleanup(&source->part);
+    return status;
+}
+
 static trp_status read_page(struct dataset_source *source)
 {
     Troupe__ReplayFetchRequest request = TROUPE__REPLAY_FETCH_REQUEST__INIT;
     request.table = (char *)(uintptr_t)source->spec->table;
     request.after = source->after;
+    request.rest = source->part.size > 0 ? &source->rest : NULL;
     ProtobufCMessage *reply = NULL;
     TRP_TRY(dataset_ask(source, "Fetch", &request.base, &reply));
     const Troupe__ReplayFetchResponse *page = (const Troupe__ReplayFetchResponse *)reply;
     trp_status status =
-        page->rest ? trp_fail(TRP_UNIMPLEMENTED, "table '%s' in %s: an item is above 16 MiB",
-                              source->spec->table, source->dir)
-                   : trp_item_reader_feed(source->reader,
-                                          (trp_bytes){page->samples.data, page->samples.len});
+        dataset_take(source, (trp_bytes){page->samples.data, page->samples.len}, !page->rest);
+    troupe__replay_fetch_rest__init(&source->rest);
+    if (page->rest) {
+        source->rest.sequence = page->rest->sequence;
+        source->rest.chunks = page->rest->chunks;
+        source->rest.bytes = page->rest->bytes;
+    }
     source->after = page->last;
-    source->more = page->more;
+    source->more = page->more || page->rest;
     protobuf_c_message_free_unpacked(reply, NULL);
     return status;
 }
@@ -404,6 +431,7 @@ static void dataset_destroy(trp_source *base)
     queue_destroy(source->free);
     queue_destroy(source->ready);
     trp_item_reader_destroy(source->reader);
+    buffer_cleanup(&source->part);
     trp_replay_files_close(source->files);
     free(source->batches);
     free(source->lent);

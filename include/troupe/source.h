@@ -106,7 +106,8 @@ typedef struct {
 
 /* Reads the items of the table of the updater's spec; nothing in the directory changes, and nothing
  * counts as sampled: many may read one store at a time. A row's probability is 1 / items of the
- * table; new priorities go nowhere. Items are at most 16 MiB. Opens nothing yet: the first
+ * table; new priorities go nowhere. An item may have 2 GiB (RESOURCE_EXHAUSTED beyond): besides the
+ * window one is in memory at a time, as it is stored and decoded. Opens nothing yet: the first
  * batch finds out NOT_FOUND (which tables there are), FAILED_PRECONDITION (no store, a live server
  * has it open, an empty table) and INVALID_ARGUMENT (the column that differs, with both shapes).
  * INVALID_ARGUMENT here: no directory, prefetch. */

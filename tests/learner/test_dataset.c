@@ -13,6 +13,7 @@
 
 #include <troupe/learner.h>
 #include <troupe/replay.h>
+#include <troupe/rng.h>
 #include <troupe/writer.h>
 #include "core/alloc.h"
 #include "tests/learner/adding.h"
@@ -183,6 +184,85 @@ static void a_held_batch_of_a_dataset_stays(void **state)
     trp_source_destroy(source);
 }
 
+/* ---- large items ----------------------------------------------------------------------------- */
+
+enum { LARGE_STEPS = 5, LARGE_WIDTH = 2 << 20, LARGE_ITEMS = 3 }; /* an item is 40 MiB */
+
+/* Numbers that do not shrink; each item has its own. */
+static void large_step(int item, int step, uint32_t *values)
+{
+    trp_rng rng;
+    trp_rng_init(&rng, (uint64_t)item, (uint64_t)step);
+    for (size_t i = 0; i < LARGE_WIDTH; i += 2) {
+        uint64_t bits = trp_rng_u64(&rng);
+        memcpy(values + i, &bits, sizeof bits);
+    }
+}
+
+static void write_large_items(struct fixture *fixture, const trp_tensor_spec *column)
+{
+    trp_table_options tables[] = {table_options(), table_options()};
+    tables[1].name = "large";
+    assert_int_equal(
+        trp_replay_server_create(
+            &fixture->server,
+            &(trp_replay_server_options){.dir = fixture->dir, .tables = tables, .table_count = 2}),
+        TRP_OK);
+    trp_writer *writer;
+    trp_channel *channel = trp_channel_create_local(trp_replay_server_rpc(fixture->server));
+    assert_int_equal(
+        trp_writer_create(
+            &writer, channel,
+            &(trp_writer_options){.columns = column, .column_count = 1, .history = LARGE_STEPS}),
+        TRP_OK);
+    uint32_t *values = xcalloc(LARGE_WIDTH, sizeof *values);
+    for (int i = 0; i < LARGE_ITEMS * LARGE_STEPS; i++) {
+        large_step(i / LARGE_STEPS, i % LARGE_STEPS, values);
+        assert_int_equal(trp_writer_append(writer, (const void *[]){values}), TRP_OK);
+        if (i % LARGE_STEPS == LARGE_STEPS - 1)
+            assert_int_equal(trp_writer_create_item(
+                                 writer, "large", 1,
+                                 &(trp_item_column){.age = LARGE_STEPS - 1, .length = LARGE_STEPS},
+                                 1, WAIT_MS, NULL),
+                             TRP_OK);
+    }
+    assert_int_equal(trp_writer_flush(writer, 0, WAIT_MS), TRP_OK);
+    free(values);
+    trp_writer_destroy(writer);
+    trp_channel_destroy(channel);
+    stop_server(fixture);
+}
+
+static void an_item_larger_than_an_answer_comes_whole(void **state)
+{
+    struct fixture *fixture = *state;
+    const trp_tensor_spec step = {
+        .name = "x", .dtype = TRP_UINT32, .rank = 1, .shape = {LARGE_WIDTH}};
+    const trp_tensor_spec steps = {
+        .name = "x", .dtype = TRP_UINT32, .rank = 2, .shape = {LARGE_STEPS, LARGE_WIDTH}};
+    write_large_items(fixture, &step);
+    const trp_batch_spec spec = {
+        .table = "large", .columns = {(trp_tensor_spec *)&steps, 1}, .batch_size = 1};
+    trp_source *source =
+        source_create(fixture, (trp_dataset_source_options){.epochs = 2, .prefetch = 1});
+    assert_int_equal(source->impl->open(source, &(trp_source_use){.spec = &spec, .held = 1}),
+                     TRP_OK);
+    trp_batch batch;
+    uint32_t *values = xcalloc(LARGE_WIDTH, sizeof *values);
+    for (int i = 0; i < 2 * LARGE_ITEMS; i++) {
+        assert_int_equal(source->impl->next(source, &batch, WAIT_MS), TRP_OK);
+        const uint32_t *row = batch.columns[0];
+        for (int k = 0; k < LARGE_STEPS; k++) {
+            large_step(i % LARGE_ITEMS, k, values);
+            assert_memory_equal(row + (size_t)k * LARGE_WIDTH, values,
+                                LARGE_WIDTH * sizeof *values);
+        }
+    }
+    assert_int_equal(source->impl->next(source, &batch, WAIT_MS), TRP_OUT_OF_RANGE);
+    free(values);
+    trp_source_destroy(source);
+}
+
 /* ---- the learner ------------------------------------------------------------------------------
  */
 
@@ -270,6 +350,7 @@ int main(void)
         WITH_FIXTURE(a_pass_has_the_items_in_the_order_of_their_insertion),
         WITH_FIXTURE(a_shuffled_pass_has_every_item_once),
         WITH_FIXTURE(a_held_batch_of_a_dataset_stays),
+        WITH_FIXTURE(an_item_larger_than_an_answer_comes_whole),
         WITH_FIXTURE(a_learner_learns_from_a_directory_and_leaves_it_as_it_was),
         WITH_FIXTURE(a_store_that_is_not_there_or_another_one_is_named),
         WITH_FIXTURE(a_store_that_a_server_has_open_is_refused),

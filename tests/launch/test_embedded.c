@@ -41,6 +41,21 @@ static int teardown(void **state)
     return 0;
 }
 
+/* The bytes of a file; the caller frees them. */
+static trp_bytes read_whole(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 0, SEEK_END), 0);
+    long size = ftell(file);
+    assert_true(size > 0);
+    rewind(file);
+    uint8_t *data = xcalloc((size_t)size, 1);
+    assert_int_equal(fread(data, 1, (size_t)size, file), size);
+    fclose(file);
+    return (trp_bytes){data, (size_t)size};
+}
+
 static trp_program *catch_program(uint32_t shards)
 {
     trp_program *program = trp_program_create("catch");
@@ -77,6 +92,54 @@ static void a_program_runs_inside_a_test_and_goes_on(void **state)
     assert_non_null(strstr(path, "00050.safetensors"));
     free(learner);
     free(path);
+}
+
+/* ---- rollouts -----------------------------------------------------------------------------------
+ */
+
+/* Two learners that step environments themselves, and the checkpoint of each. */
+static void run_rollouts(const struct scratch *scratch, uint64_t seed, trp_bytes checkpoints[2])
+{
+    trp_run_options options = {.run_dir = scratch->run, .seed = seed, .deterministic = true};
+    trp_run_result result;
+    trp_program *program = trp_program_create("rollouts");
+    trp_agent agent = trp_dqn(&(trp_dqn_options){.hidden = {8}, .n_step = 2});
+    trp_learner_options learner = {.agent = &agent, .env = "Catch", .envs = 3, .max_steps = 40};
+    trp_add_learner(program, "left", &learner);
+    trp_add_learner(program, "right", &learner);
+    if (trp_run(program, &options, &result) != TRP_OK)
+        fail_msg("%s", trp_last_error());
+    trp_program_destroy(program);
+    for (size_t i = 0; i < 2; i++) {
+        char *path, *dir = xasprintf("%s/%s", result.run_dir, i ? "right" : "left");
+        assert_int_equal(trp_learner_checkpoint_find(dir, &path), TRP_OK);
+        checkpoints[i] = read_whole(path);
+        free(path);
+        free(dir);
+    }
+    char *command = xasprintf("rm -rf %s", scratch->run);
+    assert_int_equal(system(command), 0);
+    free(command);
+}
+
+static bool same_bytes(trp_bytes a, trp_bytes b)
+{
+    return a.size == b.size && memcmp(a.data, b.data, a.size) == 0;
+}
+
+static void deterministic_learners_that_act_repeat_bit_for_bit(void **state)
+{
+    trp_bytes first[2], again[2], other[2];
+    run_rollouts(*state, 5, first);
+    run_rollouts(*state, 5, again);
+    run_rollouts(*state, 6, other);
+    for (size_t i = 0; i < 2; i++) {
+        assert_true(same_bytes(first[i], again[i]));
+        assert_false(same_bytes(first[i], other[i]));
+        free((void *)first[i].data);
+        free((void *)again[i].data);
+        free((void *)other[i].data);
+    }
 }
 
 /* ---- offline ------------------------------------------------------------------------------------
@@ -343,6 +406,7 @@ int main(void)
     trp_log_set_level(TRP_ERROR);
     const struct CMUnitTest tests[] = {
         TEST(a_program_runs_inside_a_test_and_goes_on),
+        TEST(deterministic_learners_that_act_repeat_bit_for_bit),
         TEST(a_learner_without_actors_learns_from_what_a_run_stored),
         TEST(a_program_runs_inside_a_test_and_goes_on),
         TEST(a_dataset_that_is_not_there_ends_the_run),

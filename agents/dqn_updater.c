@@ -24,15 +24,14 @@ struct dqn_updater {
     trp_net *net;
     trp_net_tensor tensors[TRP_NET_TENSORS_MAX]; /* of params */
     uint32_t outputs;
-    /* Places of the columns. */
-    size_t observation, action, reward, discount, next_observation;
     float *weights, *discounts, *targets, *td_errors; /* [batch_size] */
     float *q, *next_online, *next_target;             /* [batch_size][outputs] */
 };
 
-static trp_status check_actions(const struct dqn_updater *updater, const trp_batch *batch)
+static trp_status check_actions(const struct dqn_updater *updater, const trp_update *update)
 {
-    const int32_t *actions = batch->columns[updater->action];
+    const trp_batch *batch = update->batches;
+    const int32_t *actions = trp_update_column(update, 0, "action");
     for (uint32_t row = 0; row < batch->rows; row++)
         if (actions[row] < 0 || (uint32_t)actions[row] >= updater->outputs)
             return trp_fail(TRP_DATA_LOSS,
@@ -62,10 +61,10 @@ static trp_status find_next_mask(const struct dqn_updater *updater, const trp_up
     return TRP_OK;
 }
 
-static void find_discounts(struct dqn_updater *updater, const trp_batch *batch)
+static void find_discounts(struct dqn_updater *updater, const trp_update *update)
 {
-    const float *discounts = batch->columns[updater->discount];
-    for (uint32_t row = 0; row < batch->rows; row++)
+    const float *discounts = trp_update_column(update, 0, "discount");
+    for (uint32_t row = 0; row < update->batches->rows; row++)
         updater->discounts[row] = updater->options.discount * discounts[row];
 }
 
@@ -107,16 +106,16 @@ static trp_loss differentiate(struct dqn_updater *updater, const trp_update *upd
     const float *params = update->vectors[PARAMS];
     trp_q_batch rows = {.rows = batch->rows,
                         .actions = updater->outputs,
-                        .taken = batch->columns[updater->action],
-                        .rewards = batch->columns[updater->reward],
+                        .taken = trp_update_column(update, 0, "action"),
+                        .rewards = trp_update_column(update, 0, "reward"),
                         .discounts = updater->discounts,
                         .weights = find_weights(updater, batch),
                         .next_mask = next_mask};
     trp_net_rows next = {.rows = batch->rows,
-                         .inputs = {batch->columns[updater->next_observation]},
+                         .inputs = {trp_update_column(update, 0, "next_observation")},
                          .outputs = {updater->next_target}};
     trp_net_rows now = {.rows = batch->rows,
-                        .inputs = {batch->columns[updater->observation]},
+                        .inputs = {trp_update_column(update, 0, "observation")},
                         .outputs = {updater->q}};
     trp_net_forward(updater->net, update->vectors[TARGET], &next);
     next.outputs[0] = updater->options.no_double ? updater->next_target : updater->next_online;
@@ -136,10 +135,10 @@ static trp_status updater_step(trp_updater *base, const trp_update *update)
     struct dqn_updater *updater = (struct dqn_updater *)base;
     const trp_batch *batch = update->batches;
     double *priorities = update->priorities[0];
-    TRP_TRY(check_actions(updater, batch));
+    TRP_TRY(check_actions(updater, update));
     const bool *next_mask;
     TRP_TRY(find_next_mask(updater, update, &next_mask));
-    find_discounts(updater, batch);
+    find_discounts(updater, update);
     trp_loss result = differentiate(updater, update, next_mask);
     if (!isfinite(result.loss))
         return trp_fail(TRP_INTERNAL, "dqn: the loss of step %" PRIu64 " is %g", update->step,
@@ -191,11 +190,6 @@ static void declare_source(struct dqn_updater *updater, const trp_env_spec *env,
         .writes_priorities = updater->options.priority_exponent > 0,
     };
     trp_nstep_columns(env, NULL, &source->columns);
-    updater->observation = trp_columns_find(&source->columns, "observation");
-    updater->action = trp_columns_find(&source->columns, "action");
-    updater->reward = trp_columns_find(&source->columns, "reward");
-    updater->discount = trp_columns_find(&source->columns, "discount");
-    updater->next_observation = trp_columns_find(&source->columns, "next_observation");
     updater->weights = trp_floats_create(source->batch_size);
     updater->discounts = trp_floats_create(source->batch_size);
     updater->targets = trp_floats_create(source->batch_size);

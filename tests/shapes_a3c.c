@@ -72,33 +72,28 @@ static trp_status make_adder(const trp_agent *agent, const trp_adder_options *op
 
 /* ---- updater ------------------------------------------------------------------------------ */
 
-struct updater {
-    trp_updater base;
-    size_t observation, action, reward, discount, valid; /* columns */
-};
-
 /* From the last row back: R = r + gamma d R', which the value of the last row begins. */
-static void add_gradient(const struct updater *updater, const trp_update *update, size_t item)
+static void add_gradient(const trp_update *update, size_t item)
 {
-    const trp_batch *batch = &update->batches[0];
-    const float *params = update->vectors[0];
-    const float *x =
-        (const float *)batch->columns[updater->observation] + (item + 1) * (STEPS + 1) * OBSERVED;
+    const int32_t *actions = trp_update_column(update, 0, "action");
+    const float *rewards = trp_update_column(update, 0, "reward");
+    const float *discounts = trp_update_column(update, 0, "discount");
+    const bool *valid = trp_update_column(update, 0, "valid");
+    const float *x = trp_update_column(update, 0, "observation"), *params = update->vectors[0];
+    x += (item + 1) * (STEPS + 1) * OBSERVED;
     size_t at = (item + 1) * (STEPS + 1) - 1;
     x -= OBSERVED;
     float target = linear(params + WEIGHTS, x);
     for (int step = 0; step < STEPS; step++) {
         x -= OBSERVED, at--;
         float value = linear(params + WEIGHTS, x);
-        if (!((const bool *)batch->columns[updater->valid])[at]) {
+        if (!valid[at]) {
             target = value;
             continue;
         }
-        target = ((const float *)batch->columns[updater->reward])[at] +
-                 discount * ((const float *)batch->columns[updater->discount])[at] * target;
-        float scale = 1.0F / (float)(batch->rows * STEPS);
-        float push =
-            right(params, x) - (float)((const int32_t *)batch->columns[updater->action])[at];
+        target = rewards[at] + discount * discounts[at] * target;
+        float scale = 1.0F / (float)(update->batches[0].rows * STEPS);
+        float push = right(params, x) - (float)actions[at];
         for (int i = 0; i < WEIGHTS; i++) {
             float input = scale * (i < OBSERVED ? x[i] : 1);
             update->grads[0][i] += push * (target - value) * input;
@@ -109,8 +104,9 @@ static void add_gradient(const struct updater *updater, const trp_update *update
 
 static trp_status updater_step(trp_updater *base, const trp_update *update)
 {
+    (void)base;
     for (size_t item = 0; item < update->batches[0].rows; item++)
-        add_gradient((struct updater *)base, update, item);
+        add_gradient(update, item);
     return trp_update_apply(update, 0);
 }
 
@@ -119,19 +115,13 @@ static trp_status make_updater(const trp_agent *agent, const trp_env_spec *env,
 {
     static const trp_updater_impl impl = {.step = updater_step};
     (void)agent, (void)options;
-    struct updater *updater = calloc(1, sizeof *updater);
-    updater->base = (trp_updater){.impl = &impl, .source_count = 1, .vector_count = 1};
-    updater->base.sources[0] = (trp_batch_spec){.table = "rollout", .batch_size = COPIES};
-    trp_columns *columns = &updater->base.sources[0].columns;
-    trp_sequence_columns(env, NULL, &sequence, columns);
-    updater->observation = trp_columns_find(columns, "observation");
-    updater->action = trp_columns_find(columns, "action");
-    updater->reward = trp_columns_find(columns, "reward");
-    updater->discount = trp_columns_find(columns, "discount");
-    updater->valid = trp_columns_find(columns, "valid");
-    updater->base.vectors[0] = (trp_vector_spec){
+    trp_updater *updater = calloc(1, sizeof *updater);
+    *updater = (trp_updater){.impl = &impl, .source_count = 1, .vector_count = 1};
+    updater->sources[0] = (trp_batch_spec){.table = "rollout", .batch_size = COPIES};
+    trp_sequence_columns(env, NULL, &sequence, &updater->sources[0].columns);
+    updater->vectors[0] = (trp_vector_spec){
         .name = "params", .count = PARAMS, .learned = true, .optimizer = {.learning_rate = 0.02}};
-    *out = &updater->base;
+    *out = updater;
     return TRP_OK;
 }
 

@@ -81,24 +81,24 @@ struct decision {
 
 struct updater {
     trp_updater base;
-    size_t observation, action, reward, discount, valid, log_prob, value; /* columns */
     struct decision decisions[DECISIONS];
 };
 
 /* Generalised advantages (Schulman et al. 2016) of one item: rows that are no decision are left
  * out.
  */
-static size_t collect_item(struct updater *updater, const trp_batch *batch, const float *params,
-                           size_t item, size_t count)
+static size_t collect_item(struct updater *updater, const trp_update *update, size_t item,
+                           size_t count)
 {
     const size_t first = item * ROWS;
-    const float *x = (const float *)batch->columns[updater->observation] + first * OBSERVED;
-    const int32_t *actions = (const int32_t *)batch->columns[updater->action] + first;
-    const float *rewards = (const float *)batch->columns[updater->reward] + first;
-    const float *discounts = (const float *)batch->columns[updater->discount] + first;
-    const bool *valid = (const bool *)batch->columns[updater->valid] + first;
-    const float *log_probs = (const float *)batch->columns[updater->log_prob] + first;
-    const float *values = (const float *)batch->columns[updater->value] + first;
+    const float *params = update->vectors[0];
+    const float *x = (const float *)trp_update_column(update, 0, "observation") + first * OBSERVED;
+    const int32_t *actions = (const int32_t *)trp_update_column(update, 0, "action") + first;
+    const float *rewards = (const float *)trp_update_column(update, 0, "reward") + first;
+    const float *discounts = (const float *)trp_update_column(update, 0, "discount") + first;
+    const bool *valid = (const bool *)trp_update_column(update, 0, "valid") + first;
+    const float *log_probs = (const float *)trp_update_column(update, 0, "log_prob") + first;
+    const float *values = (const float *)trp_update_column(update, 0, "value") + first;
     float advantage = 0, next = 0;
     for (size_t at = ROWS; at-- > 0;) {
         if (!valid[at] || at == ROWS - 1) { /* the observation behind the last decision */
@@ -147,7 +147,7 @@ static trp_status updater_step(trp_updater *base, const trp_update *update)
     struct updater *updater = (struct updater *)base;
     size_t count = 0;
     for (size_t item = 0; item < update->batches[0].rows; item++)
-        count = collect_item(updater, &update->batches[0], update->vectors[0], item, count);
+        count = collect_item(updater, update, item, count);
     for (size_t i = 0; i < count; i++)
         if (!(updater->decisions[i].log_prob <= 0))
             return trp_fail(TRP_DATA_LOSS, "a log-probability is %g",
@@ -174,15 +174,7 @@ static trp_status make_updater(const trp_agent *agent, const trp_env_spec *env,
     struct updater *updater = calloc(1, sizeof *updater);
     updater->base = (trp_updater){.impl = &impl, .source_count = 1, .vector_count = 1};
     updater->base.sources[0] = (trp_batch_spec){.table = table, .batch_size = BATCH};
-    trp_columns *columns = &updater->base.sources[0].columns;
-    trp_sequence_columns(env, &extras, &sequence, columns);
-    updater->observation = trp_columns_find(columns, "observation");
-    updater->action = trp_columns_find(columns, "action");
-    updater->reward = trp_columns_find(columns, "reward");
-    updater->discount = trp_columns_find(columns, "discount");
-    updater->valid = trp_columns_find(columns, "valid");
-    updater->log_prob = trp_columns_find(columns, "log_prob");
-    updater->value = trp_columns_find(columns, "value");
+    trp_sequence_columns(env, &extras, &sequence, &updater->base.sources[0].columns);
     updater->base.vectors[0] =
         (trp_vector_spec){.name = "params",
                           .count = PARAMS,

@@ -99,11 +99,6 @@ static trp_status make_policy(const trp_agent *agent, const trp_env_spec *env,
 
 enum { ONLINE, TARGET };
 
-struct updater {
-    trp_updater base;
-    size_t observation, action, reward, discount, valid, core; /* columns */
-};
-
 /* Adds the gradient of one step whose core is `core`, and returns its error. */
 static float add_step(const trp_update *update, const float *x, const float *core, int32_t action,
                       float reward, float factor)
@@ -125,16 +120,16 @@ static float add_step(const trp_update *update, const float *x, const float *cor
 }
 
 /* The priority of an item: eta of the largest error, the rest of the mean. */
-static double learn_item(const struct updater *updater, const trp_update *update, size_t item)
+static double learn_item(const trp_update *update, size_t item)
 {
-    void *const *columns = update->batches[0].columns;
-    const float *x = (const float *)columns[updater->observation] + item * ROWS * OBSERVED;
-    const int32_t *actions = (const int32_t *)columns[updater->action] + item * ROWS;
-    const float *rewards = (const float *)columns[updater->reward] + item * ROWS;
-    const float *discounts = (const float *)columns[updater->discount] + item * ROWS;
-    const bool *valid = (const bool *)columns[updater->valid] + item * ROWS;
+    const float *x =
+        (const float *)trp_update_column(update, 0, "observation") + item * ROWS * OBSERVED;
+    const int32_t *actions = (const int32_t *)trp_update_column(update, 0, "action") + item * ROWS;
+    const float *rewards = (const float *)trp_update_column(update, 0, "reward") + item * ROWS;
+    const float *discounts = (const float *)trp_update_column(update, 0, "discount") + item * ROWS;
+    const bool *valid = (const bool *)trp_update_column(update, 0, "valid") + item * ROWS;
     float core[CORE], largest = 0, sum = 0, count = 0;
-    memcpy(core, (const float *)columns[updater->core] + item * CORE, sizeof core);
+    memcpy(core, (const float *)trp_update_column(update, 0, "core") + item * CORE, sizeof core);
     for (size_t at = 0; at < ROWS - 1 && valid[at]; at++) {
         remember(core, x + at * OBSERVED);
         if (at < BURN_IN)
@@ -150,9 +145,9 @@ static double learn_item(const struct updater *updater, const trp_update *update
 
 static trp_status updater_step(trp_updater *base, const trp_update *update)
 {
-    struct updater *updater = (struct updater *)base;
+    (void)base;
     for (size_t item = 0; item < update->batches[0].rows; item++)
-        update->priorities[0][item] = learn_item(updater, update, item);
+        update->priorities[0][item] = learn_item(update, item);
     TRP_TRY(trp_update_apply(update, ONLINE));
     if (update->step % 20 == 0)
         memcpy(update->vectors[TARGET], update->vectors[ONLINE], PARAMS * sizeof(float));
@@ -164,22 +159,15 @@ static trp_status make_updater(const trp_agent *agent, const trp_env_spec *env,
 {
     static const trp_updater_impl impl = {.step = updater_step};
     (void)agent, (void)options;
-    struct updater *updater = calloc(1, sizeof *updater);
-    updater->base = (trp_updater){.impl = &impl, .source_count = 1, .vector_count = 2};
-    updater->base.sources[0] =
+    trp_updater *updater = calloc(1, sizeof *updater);
+    *updater = (trp_updater){.impl = &impl, .source_count = 1, .vector_count = 2};
+    updater->sources[0] =
         (trp_batch_spec){.table = table, .batch_size = BATCH, .writes_priorities = true};
-    trp_columns *columns = &updater->base.sources[0].columns;
-    trp_sequence_columns(env, &extras, &sequence, columns);
-    updater->observation = trp_columns_find(columns, "observation");
-    updater->action = trp_columns_find(columns, "action");
-    updater->reward = trp_columns_find(columns, "reward");
-    updater->discount = trp_columns_find(columns, "discount");
-    updater->valid = trp_columns_find(columns, "valid");
-    updater->core = trp_columns_find(columns, "core");
-    updater->base.vectors[ONLINE] = (trp_vector_spec){
+    trp_sequence_columns(env, &extras, &sequence, &updater->sources[0].columns);
+    updater->vectors[ONLINE] = (trp_vector_spec){
         .name = "params", .count = PARAMS, .learned = true, .optimizer = {.learning_rate = 1e-3}};
-    updater->base.vectors[TARGET] = (trp_vector_spec){.name = "target", .count = PARAMS};
-    *out = &updater->base;
+    updater->vectors[TARGET] = (trp_vector_spec){.name = "target", .count = PARAMS};
+    *out = updater;
     return TRP_OK;
 }
 

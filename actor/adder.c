@@ -47,6 +47,11 @@ uint32_t adder_in_flight(const trp_adder_options *options)
     return wanted < ADDER_IN_FLIGHT_MIN ? ADDER_IN_FLIGHT_MIN : wanted;
 }
 
+uint32_t adder_fast_in_flight(const trp_adder_options *options)
+{
+    return options->max_in_flight ? 0 : ADDER_IN_FLIGHT_FAST;
+}
+
 int64_t adder_left_ms(struct deadline deadline)
 {
     int64_t ns = deadline_left_ns(deadline, &clock_monotonic);

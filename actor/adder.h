@@ -15,6 +15,9 @@ uint32_t adder_in_flight(const trp_adder_options *options);
 /* A column for each tensor of an observation: `prefix`, or "prefix/NAME". */
 void adder_add_observations(const trp_env_spec *env, const char *prefix, trp_columns *columns);
 
+/* The same while the table confirms fast; 0: no other number. */
+uint32_t adder_fast_in_flight(const trp_adder_options *options);
+
 /* What is left until `deadline`, rounded up; negative: it never comes. */
 int64_t adder_left_ms(struct deadline deadline);
 

@@ -11,7 +11,7 @@ enum {
      * at 10 000 steps/s, and are little beside a table's error buffer. */
     ADDER_IN_FLIGHT_PER_COPY = 64,
     ADDER_IN_FLIGHT_MIN = 256,
-    /* nstep_adder.c: the same while the table answers at once: 5 ms of 400 000 steps/s. */
+    /* adder.c: the same while the table answers at once: 5 ms of 400 000 steps/s. */
     ADDER_IN_FLIGHT_FAST = 2048,
     /* sequence_adder.c: steps of an item: an hour of Atari at 15 decisions a second. */
     SEQUENCE_MAX = 65536,

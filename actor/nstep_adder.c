@@ -222,15 +222,14 @@ trp_status trp_nstep_adder_create(trp_adder **out, const trp_adder_options *opti
     adder->kept = xcalloc(adder->capacity, adder->row.size);
     for (uint32_t i = 0; i < adder->copies; i++)
         adder->windows[i] = nstep_create(&adder->sizes);
-    item_sink_prepare(
-        &adder->sink, options,
-        &(trp_writer_options){.columns = adder->base.columns.specs,
-                              .column_count = adder->base.columns.count,
-                              .history = 1,
-                              .chunk_length = 1,
-                              .max_in_flight = adder_in_flight(options),
-                              .fast_in_flight = options->max_in_flight ? 0 : ADDER_IN_FLIGHT_FAST,
-                              .batch_items = options->batch_items});
+    item_sink_prepare(&adder->sink, options,
+                      &(trp_writer_options){.columns = adder->base.columns.specs,
+                                            .column_count = adder->base.columns.count,
+                                            .history = 1,
+                                            .chunk_length = 1,
+                                            .max_in_flight = adder_in_flight(options),
+                                            .fast_in_flight = adder_fast_in_flight(options),
+                                            .batch_items = options->batch_items});
     *out = &adder->base;
     return TRP_OK;
 }

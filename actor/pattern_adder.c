@@ -301,6 +301,7 @@ trp_status trp_pattern_adder_create(trp_adder **out, const trp_adder_options *op
     adder->writer_options = (trp_writer_options){.columns = adder->rows.specs,
                                                  .column_count = adder->rows.count,
                                                  .max_in_flight = options->max_in_flight,
+                                                 .fast_in_flight = adder_fast_in_flight(options),
                                                  .batch_items = options->batch_items,
                                                  .seed = options->seed};
     trp_rng_init(&adder->seeds, options->seed, 0);

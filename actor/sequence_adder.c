@@ -470,6 +470,7 @@ trp_adder *sequence_adder_make(const trp_adder_options *options,
                               .history = history_rows(adder),
                               .chunk_length = adder->burst,
                               .max_in_flight = options->max_in_flight,
+                              .fast_in_flight = adder_fast_in_flight(options),
                               .batch_items = options->batch_items ? options->batch_items : 1U});
     return &adder->base;
 }

@@ -75,10 +75,11 @@ typedef struct {
     const trp_columns *extras; /* of the policy, copied; NULL: none */
     uint32_t copies;           /* of the environment; 0: 1 */
     double priority;           /* of new items; 0: 1 */
-    uint32_t max_in_flight;    /* unconfirmed items; 0: 64 per copy, at least 256, and of the n-step
-                                  adder up to 2048 while the table confirms as many within 5 ms */
-    uint32_t batch_items;      /* items that share a message; 0: the writer's default */
-    uint64_t seed;             /* of keys; 0: from the operating system */
+    uint32_t max_in_flight; /* unconfirmed items; 0: of the n-step adder 64 per copy, at least 256,
+                               of others the writer's number; all up to 2048 while the table
+                               confirms as many within 5 ms */
+    uint32_t batch_items;   /* items that share a message; 0: the writer's default */
+    uint64_t seed;          /* of keys; 0: from the operating system */
 } trp_adder_options;
 
 /* ---- n-step transitions ------------------------------------------------------------------ */

@@ -1,5 +1,6 @@
-/* Distributions of values, for REAL and NAME(): C51's over fixed atoms, which are logits, and
- * QR-DQN's of quantiles, which are values themselves. A row has [actions][atoms]. */
+/* Distributions of values, for REAL and NAME(): C51's over fixed atoms, which
+ * are logits, and QR-DQN's of quantiles, which are values themselves. A row has
+ * [actions][atoms]. */
 
 ROW REAL NAME(log_sum_exp)(const REAL *logits, uint32_t count)
 {
@@ -32,7 +33,8 @@ ROW REAL NAME(quantile_mean)(const REAL *quantiles, uint32_t count)
     return sum / (REAL)count;
 }
 
-/* The allowed action with the largest mean, of C51's (least < most) or of quantiles. As argmax().
+/* The allowed action with the largest mean, of C51's (least < most) or of
+ * quantiles. As argmax().
  */
 ROW uint32_t NAME(best_mean)(const REAL *row, const bool *mask, uint32_t actions, uint32_t atoms,
                              REAL least, REAL most)
@@ -53,8 +55,9 @@ ROW uint32_t NAME(best_mean)(const REAL *row, const bool *mask, uint32_t actions
     return best;
 }
 
-/* The distribution of reward + discount * a value with these logits, on the same atoms: what falls
- * between two of them is shared by its distance to them, what falls outside is at the ends. */
+/* The distribution of reward + discount * a value with these logits, on the
+ * same atoms: what falls between two of them is shared by its distance to them,
+ * what falls outside is at the ends. */
 ROW void NAME(c51_project)(const REAL *logits, uint32_t atoms, REAL least, REAL most, REAL reward,
                            REAL discount, REAL *projected)
 {
@@ -74,8 +77,9 @@ ROW void NAME(c51_project)(const REAL *logits, uint32_t atoms, REAL least, REAL 
     }
 }
 
-/* Cross entropy from `target` to the softmax of the action's logits; *divergence is that less the
- * entropy of `target`. Writes the gradient times `scale`; it may be the row. */
+/* Cross entropy from `target` to the softmax of the action's logits;
+ * *divergence is that less the entropy of `target`. Writes the gradient times
+ * `scale`; it may be the row. */
 ROW REAL NAME(c51_row)(const REAL *row, uint32_t actions, uint32_t atoms, uint32_t taken,
                        const REAL *target, REAL scale, REAL *divergence, REAL *gradient)
 {
@@ -94,8 +98,42 @@ ROW REAL NAME(c51_row)(const REAL *row, uint32_t actions, uint32_t atoms, uint32
     return loss;
 }
 
-/* Quantile regression with the Huber loss: the sum over the action's quantiles of the mean over
- * `targets`, [atoms], too. *error: the mean of targets less that of the quantiles. */
+enum { QUANTILE_LANES = 8 };
+
+/* |tau - 1{miss < 0}| times the Huber loss, which is its slope times the error
+ * less half of that. */
+ROW REAL NAME(quantile_miss)(REAL miss, REAL tau, REAL delta, REAL *push)
+{
+    REAL slope = miss > delta ? delta : miss;
+    slope = slope < -delta ? -delta : slope;
+    REAL steep = (miss < 0 ? 1 - tau : tau) * slope;
+    *push += steep;
+    return steep * (miss - (REAL)0.5 * slope);
+}
+
+/* Sums of one quantile against `targets`, in lanes that a compiler makes
+ * vectors of: its loss, and its derivative with the sign turned. */
+ROW REAL NAME(quantile_sum)(REAL quantile, REAL tau, const REAL *targets, uint32_t count,
+                            REAL delta, REAL *push)
+{
+    REAL losses[QUANTILE_LANES] = {0}, pushes[QUANTILE_LANES] = {0}, loss = 0;
+    uint32_t whole = count - count % QUANTILE_LANES;
+    for (uint32_t from = 0; from < whole; from += QUANTILE_LANES)
+        for (uint32_t j = 0; j < QUANTILE_LANES; j++)
+            losses[j] += NAME(quantile_miss)(targets[from + j] - quantile, tau, delta, &pushes[j]);
+    for (uint32_t j = whole; j < count; j++)
+        losses[0] += NAME(quantile_miss)(targets[j] - quantile, tau, delta, &pushes[0]);
+    *push = 0;
+    for (uint32_t j = 0; j < QUANTILE_LANES; j++) {
+        *push += pushes[j];
+        loss += losses[j];
+    }
+    return loss;
+}
+
+/* Quantile regression with the Huber loss: the sum over the action's quantiles
+ * of the mean over `targets`, [atoms], too. *error: the mean of targets less
+ * that of the quantiles. */
 ROW REAL NAME(quantile_row)(const REAL *row, uint32_t actions, uint32_t atoms, uint32_t taken,
                             const REAL *targets, REAL delta, REAL scale, REAL *error,
                             REAL *gradient)
@@ -104,14 +142,9 @@ ROW REAL NAME(quantile_row)(const REAL *row, uint32_t actions, uint32_t atoms, u
     REAL loss = 0, share = 1 / (REAL)atoms;
     *error = NAME(quantile_mean)(targets, atoms) - NAME(quantile_mean)(quantiles, atoms);
     for (uint32_t i = 0; i < atoms; i++) {
-        REAL tau = ((REAL)i + (REAL)0.5) * share, push = 0;
-        for (uint32_t j = 0; j < atoms; j++) {
-            REAL slope, miss = targets[j] - quantiles[i];
-            REAL factor = share * (miss < 0 ? 1 - tau : tau);
-            loss += factor * NAME(huber)(miss, delta, &slope);
-            push += factor * slope;
-        }
-        gradient[(size_t)taken * atoms + i] = -scale * push;
+        REAL tau = ((REAL)i + (REAL)0.5) * share, push;
+        loss += share * NAME(quantile_sum)(quantiles[i], tau, targets, atoms, delta, &push);
+        gradient[(size_t)taken * atoms + i] = -scale * share * push;
     }
     for (size_t i = 0; i < (size_t)actions * atoms; i++)
         if (i / atoms != taken)

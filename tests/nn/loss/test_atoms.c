@@ -2,7 +2,7 @@
  * equation, gradients by finite differences, batches as means of weighted rows. */
 #include "loss_tools.h"
 
-enum { ROWS = 6, ACTIONS = 3, ATOMS = 7, WIDTH = ACTIONS * ATOMS };
+enum { ROWS = 6, ACTIONS = 3, ATOMS = 11, WIDTH = ACTIONS * ATOMS };
 
 static const trp_support support = {.atoms = ATOMS, .least = -2, .most = 3};
 

@@ -27,7 +27,8 @@ trp_net_spec dqn_net_spec(const trp_dqn_options *options, const trp_env_spec *en
         .outputs = (uint32_t)env->action_count,
         .activation = options->activation,
         .dtype = observation->dtype,
-        .dueling = options->dueling};
+        .dueling = options->dueling,
+        .noisy = options->noisy};
     memcpy(mlp.hidden, options->hidden, sizeof mlp.hidden);
     return trp_mlp(&mlp);
 }
@@ -69,6 +70,8 @@ trp_optimizer dqn_optimizer(const trp_dqn_options *options)
 
 double dqn_epsilon(const trp_dqn_options *options, uint32_t index, uint32_t count, uint64_t steps)
 {
+    if (options->noisy)
+        return 0;
     double done = (double)steps / (double)options->epsilon_steps;
     double epsilon = options->epsilon_start +
                      (options->epsilon_end - options->epsilon_start) * (done < 1 ? done : 1);

@@ -17,7 +17,7 @@ trp_net_spec dqn_net_spec(const trp_dqn_options *options, const trp_env_spec *en
 /* What learns it. */
 trp_optimizer dqn_optimizer(const trp_dqn_options *options);
 
-/* How often actor `index` of `count` explores after `steps`. */
+/* How often actor `index` of `count` takes any action after `steps`. */
 double dqn_epsilon(const trp_dqn_options *options, uint32_t index, uint32_t count, uint64_t steps);
 
 TRP_MUST_USE trp_status dqn_policy_create(const trp_agent *agent, const trp_env_spec *env,

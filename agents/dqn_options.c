@@ -27,6 +27,7 @@ static const trp_option dqn_rows[] = {
     ROW(activation, .fallback = "relu", .choices = activations, .fixed = true,
         .help = "of the hidden layers"),
     ROW(dueling, .fixed = true, .help = "a value and an advantage stream"),
+    ROW(noisy, .fixed = true, .help = "explores by noise on the weights, not by epsilon"),
     ROW(no_double, .help = "the target network's own maximum, as in the first DQN"),
     ROW(n_step, .fallback = "3", .min = 1, .max = NSTEP_MAX, .unit = "steps", .fixed = true,
         .help = "rewards of an item before it bootstraps"),

@@ -69,6 +69,8 @@ static trp_status policy_act(trp_policy *base, const trp_act *act)
                         act->rows, policy->place.rows);
     if (!explore(policy, act, actions))
         return TRP_OK;
+    if (!policy->place.greedy)
+        trp_net_resample(policy->net, act->rng); /* draws nothing without noisy layers */
     trp_net_forward(policy->net, policy->params,
                     &(trp_net_rows){.rows = act->rows,
                                     .inputs = {act->observations[0]},

@@ -117,10 +117,13 @@ static trp_loss differentiate(struct dqn_updater *updater, const trp_update *upd
     trp_net_rows now = {.rows = batch->rows,
                         .inputs = {trp_update_column(update, 0, "observation")},
                         .outputs = {updater->q}};
+    trp_net_resample(updater->net, update->rng); /* each network has noise of its own */
     trp_net_forward(updater->net, update->vectors[TARGET], &next);
+    trp_net_resample(updater->net, update->rng);
     next.outputs[0] = updater->options.no_double ? updater->next_target : updater->next_online;
     if (!updater->options.no_double)
         trp_net_forward(updater->net, params, &next);
+    trp_net_resample(updater->net, update->rng);
     trp_net_forward(updater->net, params, &now);
     trp_double_q_targets(&rows, next.outputs[0], updater->next_target, updater->targets);
     trp_loss loss = trp_q_loss(&rows, updater->options.huber_delta, updater->q, updater->targets,

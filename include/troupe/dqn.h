@@ -1,6 +1,7 @@
 /* DQN (Mnih et al. 2015) with double Q-learning (van Hasselt et al. 2016), n-step returns (Sutton
  * 1988; in DQN: Hessel et al. 2018), prioritized replay (Schaul et al. 2016), optionally dueling
- * networks (Wang et al. 2016), and one exploration rate per actor (Horgan et al. 2018). */
+ * networks (Wang et al. 2016) and noisy ones (Fortunato et al. 2018), and one exploration rate per
+ * actor (Horgan et al. 2018). */
 #ifndef TRP_DQN_H
 #define TRP_DQN_H
 
@@ -20,6 +21,9 @@ typedef struct {
     uint32_t hidden[TRP_NET_HIDDEN_MAX]; /* ends at the first zero */
     trp_activation activation;
     bool dueling;
+    bool noisy;     /* explores by noise on the weights, which is learned, and not by epsilon: new
+                       for every call of a policy, whose rows share it, and each network of an
+                       update */
     bool no_double; /* max of the target network, as in the first DQN */
 
     uint32_t n_step;

@@ -6,6 +6,7 @@
 
 #include <troupe/sampler.h>
 #include "core/alloc.h"
+#include "core/array.h"
 #include "core/flags.h"
 #include "core/printable.h"
 #include "core/words.h"
@@ -150,18 +151,12 @@ static trp_status parse_update(char *word, uint64_t *key, double *priority)
                          "'%s' is not KEY=PRIORITY (a priority is a number, inf or -inf)", word);
 }
 
-static int key_order(const void *left, const void *right)
-{
-    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-    return (a > b) - (a < b);
-}
-
 /* How many items keys name that may come more than once; sorts them. */
 static int64_t keys_distinct(uint64_t *keys, size_t count)
 {
     int64_t distinct = 0;
     if (count > 1)
-        qsort(keys, count, sizeof *keys, key_order);
+        qsort(keys, count, sizeof *keys, u64_compare);
     for (size_t i = 0; i < count; i++)
         distinct += i == 0 || keys[i] != keys[i - 1];
     return distinct;

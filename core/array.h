@@ -25,4 +25,7 @@ static inline void *array_room(void *array, uint32_t count, uint32_t *capacity,
 #define ARRAY_PUSH(array, count, capacity)                                                         \
     ((array) = array_room((array), (count), &(capacity), sizeof *(array)), &(array)[(count)++])
 
+/* Of qsort() and bsearch(): elements that are, or begin with, a uint64_t. */
+int u64_compare(const void *left, const void *right);
+
 #endif

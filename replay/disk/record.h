@@ -128,12 +128,12 @@ struct table_record {
 };
 _Static_assert(sizeof(struct table_record) == 16, "on disk: change STORE_FORMAT with this");
 
-/* A key that was removed; several make a value of the tree `removed`. */
+/* A key that a table has not any more; several make a value of the tree `removed`. */
 struct removed_record {
     uint64_t key;
-    int64_t at_ns;
+    int64_t at_ns; /* wall clock */
     uint32_t table_id;
-    uint32_t fingerprint;
+    uint32_t fingerprint; /* struct item's */
 };
 _Static_assert(sizeof(struct removed_record) == 24, "on disk: change STORE_FORMAT with this");
 

@@ -194,10 +194,10 @@ static void removed_note(struct engine *engine, struct engine_table *table, cons
     if (!item->unconfirmed &&
         engine->wall_ns - item->inserted_at_ns > REMOVED_KEYS_MS * INT64_C(1000000))
         return; /* it has the confirmation by now */
-    struct store_removed removed = {.key = item->key,
-                                    .at_ns = engine->wall_ns,
-                                    .table_id = table->facts->id,
-                                    .fingerprint = item->fingerprint};
+    struct removed_record removed = {.key = item->key,
+                                     .at_ns = engine->wall_ns,
+                                     .table_id = table->facts->id,
+                                     .fingerprint = item->fingerprint};
     removed_push(&engine->removed, &removed);
     store_removed_note(engine->store, &removed);
 }

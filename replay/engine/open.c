@@ -307,7 +307,7 @@ static trp_status tables_shrink(struct engine *engine)
     return engine_commit(engine);
 }
 
-static void removed_load(void *arg, const struct store_removed *removed)
+static void removed_load(void *arg, const struct removed_record *removed)
 {
     struct engine *engine = arg;
     removed_push(&engine->removed, removed);

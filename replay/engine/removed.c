@@ -78,7 +78,7 @@ static void generation_begin(struct dedup_window *keys, int64_t at_ns)
     filter_turn(keys);
 }
 
-void removed_push(struct dedup_window *keys, const struct store_removed *removed)
+void removed_push(struct dedup_window *keys, const struct removed_record *removed)
 {
     struct removed_generation *newer = &keys->newer;
     if (newer->count == REMOVED_KEYS_MAX || removed->at_ns - newer->begun_ns > KNOWN_NS)

@@ -23,7 +23,7 @@ struct dedup_window {
     unsigned newest;       /* which half of the filter's words is the newer one's */
 };
 
-void removed_push(struct dedup_window *keys, const struct store_removed *removed);
+void removed_push(struct dedup_window *keys, const struct removed_record *removed);
 
 /* Fetches from memory what removed_push() of this key, or else removed_find(), looks at first. */
 void removed_prefetch(const struct dedup_window *keys, uint64_t key, bool push);

@@ -155,18 +155,12 @@ static trp_status walk_slice(void *arg)
     return TRP_OK;
 }
 
-static int key_compare(const void *left, const void *right)
-{
-    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-    return a < b ? -1 : a > b;
-}
-
 static void walk_set_keys(struct items_walk *walk)
 {
     if (!walk->filter || walk->filter->n_keys == 0)
         return;
     walk->keys = xmemdup(walk->filter->keys, walk->filter->n_keys * sizeof *walk->keys);
-    qsort(walk->keys, walk->filter->n_keys, sizeof *walk->keys, key_compare);
+    qsort(walk->keys, walk->filter->n_keys, sizeof *walk->keys, u64_compare);
     for (size_t i = 0; i < walk->filter->n_keys; i++)
         if (walk->key_count == 0 || walk->keys[walk->key_count - 1] != walk->keys[i])
             walk->keys[walk->key_count++] = walk->keys[i];

@@ -264,7 +264,7 @@ void store_chunk_unref(struct store *store, struct chunk *chunk)
     if (--chunk->refs > 0)
         return;
     if (chunk->seq != 0) {
-        dead_push(&store->group.dead, (struct dead){chunk->seq, chunk_pieces(chunk->size)});
+        dead_push(&store->dead, (struct dead){chunk->seq, chunk_pieces(chunk->size)});
         store->counts.chunks--;
         store->counts.live_bytes -= chunk->size;
     }

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
+#include "core/array.h"
 #include "core/clock.h"
 #include "internal.h"
 
@@ -42,7 +43,7 @@ struct store_copy {
     bool holds_records, abandoned;
     uint64_t cut_removed, cut_item, cut_chunk, cut_change;
     uint64_t passed; /* chunks below it have been read */
-    size_t next_held;
+    uint32_t next_held;
 
     enum phase phase;
     bool phase_ends; /* with this batch */
@@ -107,7 +108,7 @@ trp_status store_copy_begin(struct store *store, struct store_copy **out,
     if (store->copy)
         return trp_fail(TRP_UNAVAILABLE, "replay store %s is being copied already",
                         store->dir.path);
-    assert(group_empty(&store->group));
+    assert(group_empty(store));
     struct store_copy *copy = xcalloc(1, sizeof *copy);
     copy->sink = *sink;
     copy->path = store->dir.data_path;
@@ -135,10 +136,7 @@ trp_status store_copy_begin(struct store *store, struct store_copy **out,
 /* Nothing is held any more. */
 static void copy_release(struct store *store)
 {
-    for (size_t i = 0; i < store->dead.held.count; i++)
-        dead_push(&store->dead.pending, store->dead.held.at[i]);
-    free(store->dead.held.at);
-    store->dead.held = (struct dead_list){0};
+    store->dead.held = 0;
     store->copy = NULL;
 }
 
@@ -165,35 +163,23 @@ bool copy_holds_records(const struct store *store)
     return store->copy && store->copy->holds_records;
 }
 
-void copy_hold_dead(struct store *store, struct dead_list *dead)
+bool copy_holds_chunk(const struct store *store, uint64_t seq)
 {
-    if (!store->copy)
-        return;
-    size_t kept = 0;
-    for (size_t i = 0; i < dead->count; i++) {
-        if (dead->at[i].seq >= store->copy->passed && dead->at[i].seq < store->copy->cut_chunk)
-            dead_push(&store->dead.held, dead->at[i]);
-        else
-            dead->at[kept++] = dead->at[i];
-    }
-    dead->count = kept;
+    return store->copy && seq >= store->copy->passed && seq < store->copy->cut_chunk;
 }
 
 /* What died before it was read, and has been read since, goes: a full table takes new room only
  * until the copy is ahead of it. */
 static void held_let_go(struct store *store, struct store_copy *copy)
 {
-    struct dead_list *held = &store->dead.held;
+    struct dead_queue *queue = &store->dead;
     copy->passed = piece_key_seq(copy->chunk_key);
-    for (size_t count = held->count < LOOK_HELD ? held->count : LOOK_HELD; count > 0; count--) {
-        if (copy->next_held >= held->count)
-            copy->next_held = 0;
-        if (held->at[copy->next_held].seq >= copy->passed) {
-            copy->next_held++;
-            continue;
-        }
-        dead_push(&store->dead.pending, held->at[copy->next_held]);
-        held->at[copy->next_held] = held->at[--held->count];
+    for (uint32_t looks = queue->held < LOOK_HELD ? queue->held : LOOK_HELD; looks > 0; looks--) {
+        if (copy->next_held == 0 || copy->next_held > queue->held)
+            copy->next_held = queue->held;
+        struct dead *dead = &queue->at[--copy->next_held];
+        if (dead->seq < copy->passed)
+            dead_swap(dead, &queue->at[--queue->held]);
     }
 }
 
@@ -319,15 +305,9 @@ static void item_change(struct store_copy *copy, uint64_t seq, uint8_t *record)
     memcpy(record, &header, sizeof header);
 }
 
-static int seq_compare(const void *left, const void *right)
-{
-    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-    return (a > b) - (a < b);
-}
-
 bool seqs_have(const struct buffer *seqs, uint64_t seq)
 {
-    return bsearch(&seq, seqs->data, seqs->size / sizeof seq, sizeof seq, seq_compare) != NULL;
+    return bsearch(&seq, seqs->data, seqs->size / sizeof seq, sizeof seq, u64_compare) != NULL;
 }
 
 /* Does the item need a chunk that is bad? */
@@ -506,7 +486,7 @@ static trp_status phase_end(struct store_copy *copy)
         copy->phase = copy->rest.bad.size ? PHASE_NAMES : PHASE_DONE;
         if (copy->rest.bad.size)
             qsort(copy->rest.bad.data, copy->rest.bad.size / sizeof(uint64_t), sizeof(uint64_t),
-                  seq_compare);
+                  u64_compare);
         break;
     default:
         TRP_TRY(item_end(copy));

@@ -136,7 +136,6 @@ void group_cleanup(struct store *store)
     buffer_cleanup(&group->deletes);
     buffer_cleanup(&group->removed);
     free(group->chunks);
-    free(group->dead.at);
     *group = (struct group){0};
 }
 
@@ -219,7 +218,7 @@ trp_status store_admit(struct store *store, const struct item *item)
     if (payload > STORE_ITEM_BYTES_MAX)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "an item of %llu bytes: at most %d go in a group",
                         (unsigned long long)payload, STORE_ITEM_BYTES_MAX);
-    if (!group_empty(&store->group) && store->group.payload_bytes + payload > STORE_GROUP_BYTES_MAX)
+    if (!group_empty(store) && store->group.payload_bytes + payload > STORE_GROUP_BYTES_MAX)
         return trp_fail(TRP_ABORTED, "the group is full");
     struct want want = {.need = group_pages(store, cost_sum(store->group.cost, brings.cost)) +
                                 store->pages.reserve,
@@ -227,7 +226,7 @@ trp_status store_admit(struct store *store, const struct item *item)
                         .bytes = payload};
     if (want.need <= pages_insert(&store->pages))
         return TRP_OK;
-    if (!group_empty(&store->group)) {
+    if (!group_empty(store)) {
         struct deadline deadline = deadline_in_ms(&clock_monotonic, GROUP_WAIT_MS);
         if (room_allocate(&store->pages, &want, deadline))
             return TRP_OK;
@@ -239,7 +238,7 @@ trp_status store_admit(struct store *store, const struct item *item)
 trp_status store_admit_table(struct store *store, trp_bytes signature, bool replaces)
 {
     struct cost cost = {0};
-    assert(group_empty(&store->group));
+    assert(group_empty(store));
     if (store->failed != TRP_OK)
         return store_broken(store);
     table_cost(&cost, signature.size);
@@ -437,27 +436,6 @@ static trp_status group_put_ceilings(struct store *store)
     return lmdb_put_meta(store);
 }
 
-static int dead_compare(const void *left, const void *right)
-{
-    uint64_t a = ((const struct dead *)left)->seq, b = ((const struct dead *)right)->seq;
-    return a < b ? -1 : a > b;
-}
-
-/* What died since the last commit joins what is to be removed, but for what the copy holds. */
-static void group_queue_dead(struct store *store)
-{
-    struct dead_list *dead = &store->group.dead;
-    bool sorted = true;
-    copy_hold_dead(store, dead);
-    for (size_t index = 1; sorted && index < dead->count; index++)
-        sorted = dead->at[index - 1].seq < dead->at[index].seq;
-    if (!sorted)
-        qsort(dead->at, dead->count, sizeof *dead->at, dead_compare);
-    for (size_t index = 0; index < dead->count; index++)
-        dead_push(&store->dead.pending, dead->at[index]);
-    dead->count = 0;
-}
-
 /* A busy store never gets to store_idle(): past a bound, or when the log takes a good part of the
  * reserve, groups compact it along, faster than they add. */
 static trp_status group_compaction_begin(struct store *store, bool *compacts)
@@ -495,9 +473,8 @@ static trp_status group_write(struct store *store, void *arg)
     if (part.removed)
         TRP_TRY(removed_put(store, part.removed, &budget));
     if (last)
-        group_queue_dead(store);
-    if (store->dead.pending.count)
-        TRP_TRY(pieces_remove(store, &budget));
+        dead_settle(store);
+    TRP_TRY(pieces_remove(store, &budget));
     TRP_TRY(group_put_ceilings(store));
     uint64_t added = (part.changes + part.deletes) / ENTRY_CHANGE_BYTES;
     budget.pages /= 2;
@@ -574,11 +551,11 @@ trp_status store_commit(struct store *store)
     if (store->failed != TRP_OK)
         return store_broken(store);
     struct deadline late = deadline_in_ms(&clock_monotonic, TIDY_MS);
-    while (!group_empty(&store->group)) {
+    while (!group_empty(store)) {
         struct part part;
         TRP_TRY(group_make_room(store, &part));
         TRP_TRY(group_commit(store, part));
-        if (!group_empty(&store->group) && deadline_passed(late, &clock_monotonic))
+        if (!group_empty(store) && deadline_passed(late, &clock_monotonic))
             return trp_fail(TRP_RESOURCE_EXHAUSTED,
                             "replay store %s: %zu bytes of changes wait for those before them",
                             store->dir.path, part_bytes(part_all(&store->group)));

@@ -40,17 +40,6 @@ enum store_tree {
     TREE_COUNT,
 };
 
-/* A chunk that nothing refers to: its pieces [0, pieces) are still there. */
-struct dead {
-    uint64_t seq;
-    uint32_t pieces;
-};
-
-struct dead_list {
-    struct dead *at;
-    uint32_t count, capacity;
-};
-
 /* An item noted for writing: its record is `bytes` long in group.records. */
 struct noted {
     uint64_t seq;
@@ -72,7 +61,6 @@ struct group {
     struct buffer changes;  /* of struct change, in the order of the calls; no deletes */
     struct buffer deletes;  /* of struct change, CHANGE_DELETE only */
     struct buffer removed;  /* of struct removed_record */
-    struct dead_list dead;  /* unreferenced since the last commit */
     size_t coalesce_at;     /* bytes of changes, at least */
     uint64_t payload_bytes; /* of chunks and records */
     struct cost cost;
@@ -171,10 +159,17 @@ struct chunk_probes {
     uint32_t kept;     /* leaves that were kept */
 };
 
-/* Chunks that nothing refers to, of groups that were written. */
-struct dead_chunks {
-    struct dead_list pending; /* not removed yet */
-    struct dead_list held;    /* the copy has yet to read them */
+/* A chunk that nothing refers to: its pieces [0, pieces) are still there. */
+struct dead {
+    uint64_t seq; /* first: they are ordered by it */
+    uint32_t pieces;
+};
+
+/* All of those: remove.c. [0, held) wait for the copy, which has yet to read them; [held, ready)
+ * are removed from the last one on; [ready, count) wait for the commit of what let them go. */
+struct dead_queue {
+    struct dead *at;
+    uint32_t held, ready, count, capacity;
 };
 
 /* Where a cursor of a tree stands: on an entry, if `there`. `value` lives until the next write. */
@@ -228,7 +223,7 @@ struct store {
     struct removed_keys removed;
     struct change_log log;
     struct chunk_probes probes;
-    struct dead_chunks dead;
+    struct dead_queue dead;
     struct store_counts counts;
 
     uint64_t next_item, next_chunk;
@@ -400,11 +395,13 @@ void loans_close(struct store *store);
 
 /* ---- group.c -------------------------------------------------------------------------- */
 
-static inline bool group_empty(const struct group *group)
+static inline bool group_empty(const struct store *store)
 {
+    const struct group *group = &store->group;
     return group->noted.size == 0 && group->chunk_count == 0 && group->changes.size == 0 &&
-           group->deletes.size == 0 && group->removed.size == 0 && group->dead.count == 0 &&
-           !group->tables_changed && !group->counters_changed;
+           group->deletes.size == 0 && group->removed.size == 0 &&
+           store->dead.ready == store->dead.count && !group->tables_changed &&
+           !group->counters_changed;
 }
 
 void group_cleanup(struct store *store);
@@ -414,8 +411,8 @@ void group_cleanup(struct store *store);
 /* True: item records must stay as they are, changes go to the log. */
 bool copy_holds_records(const struct store *store);
 
-/* Takes from `dead` what the copy has yet to read. */
-void copy_hold_dead(struct store *store, struct dead_list *dead);
+/* True: the copy has yet to read it. */
+bool copy_holds_chunk(const struct store *store, uint64_t seq);
 
 /* What a new data.mdb needs besides items and chunks. */
 struct copy_rest {
@@ -450,9 +447,13 @@ trp_status store_trust(struct store *store);
 
 /* ---- remove.c ------------------------------------------------------------------------- */
 
-void dead_push(struct dead_list *list, struct dead dead);
+void dead_push(struct dead_queue *queue, struct dead dead);
+void dead_swap(struct dead *left, struct dead *right);
 
-/* Removes dead chunks from the back of those pending while the budget lasts. */
+/* With the commit of what let chunks go they are ready, but for what the copy holds. */
+void dead_settle(struct store *store);
+
+/* Removes dead chunks that are ready while the budget lasts. */
 trp_status pieces_remove(struct store *store, struct budget *budget);
 
 /* Removes up to `quota` items of the run from its back and shortens it. */

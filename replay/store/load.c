@@ -222,12 +222,16 @@ void loading_end(struct store *store)
     store->loading = NULL;
 }
 
+/* No commit is to come for those. */
 static void orphans_note(struct loading *loading)
 {
+    struct dead_queue *queue = &loading->store->dead;
     for (size_t index = 0; index < loading->scanned_count; index++) {
         struct scanned_chunk *scanned = &loading->scanned[index];
-        if (!scanned->chunk)
-            dead_push(&loading->store->dead.pending, (struct dead){scanned->seq, scanned->pieces});
+        if (scanned->chunk)
+            continue;
+        dead_push(queue, (struct dead){scanned->seq, scanned->pieces});
+        dead_swap(&queue->at[queue->ready++], &queue->at[queue->count - 1]);
     }
 }
 

@@ -3,6 +3,8 @@
  * below a quarter borrows from the leaf that is emptied next. */
 #include "internal.h"
 
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "core/array.h"
@@ -17,9 +19,32 @@ enum {
     ASKED_PIECES = 256, /* of each */
 };
 
-void dead_push(struct dead_list *list, struct dead dead)
+void dead_push(struct dead_queue *queue, struct dead dead)
 {
-    *ARRAY_PUSH(list->at, list->count, list->capacity) = dead;
+    *ARRAY_PUSH(queue->at, queue->count, queue->capacity) = dead;
+}
+
+void dead_swap(struct dead *left, struct dead *right)
+{
+    struct dead dead = *left;
+    *left = *right;
+    *right = dead;
+}
+
+void dead_settle(struct store *store)
+{
+    struct dead_queue *queue = &store->dead;
+    struct dead *fresh = queue->at + queue->ready;
+    const uint32_t count = queue->count - queue->ready;
+    bool sorted = true;
+    for (uint32_t index = 1; sorted && index < count; index++)
+        sorted = fresh[index - 1].seq < fresh[index].seq;
+    if (!sorted)
+        qsort(fresh, count, sizeof *fresh, u64_compare);
+    for (uint32_t index = 0; index < count; index++)
+        if (copy_holds_chunk(store, fresh[index].seq))
+            dead_swap(&fresh[index], &queue->at[queue->held++]);
+    queue->ready = queue->count;
 }
 
 void runs_add(struct buffer *runs, uint64_t seq)
@@ -110,17 +135,19 @@ static trp_status chunk_ask(struct cursor *pieces, const struct dead *dead)
 }
 
 /* For what is removed next. */
-static trp_status chunks_ask(struct cursor *pieces, const struct dead_list *list)
+static trp_status chunks_ask(struct cursor *pieces, const struct dead_queue *queue)
 {
+    const uint32_t ready = queue->ready - queue->held;
     pieces->keys_only = false;
-    for (size_t back = 1; back <= ASKED_CHUNKS && back <= list->count; back++)
-        TRP_TRY(chunk_ask(pieces, &list->at[list->count - back]));
+    for (uint32_t back = 1; back <= ASKED_CHUNKS && back <= ready; back++)
+        TRP_TRY(chunk_ask(pieces, &queue->at[queue->ready - back]));
     return TRP_OK;
 }
 
-trp_status pieces_remove(struct store *store, struct budget *budget)
+/* The queue has a gap, then, before those that are not ready. */
+static trp_status ready_remove(struct store *store, struct budget *budget)
 {
-    struct dead_list *list = &store->dead.pending;
+    struct dead_queue *queue = &store->dead;
     int64_t until_ns = clock_now_ns(&clock_monotonic) + REMOVE_NS +
                        (int64_t)store->group.cost.pages * REMOVE_PAGE_NS;
     bool late = false;
@@ -128,8 +155,8 @@ trp_status pieces_remove(struct store *store, struct budget *budget)
     TRP_TRY(cursor_open(store, TREE_PIECES, &pieces));
     pieces.keys_only = true;
     uint64_t before = 0; /* seq of the chunk removed last */
-    while (list->count > 0 && !late) {
-        struct dead *dead = &list->at[list->count - 1];
+    while (queue->ready > queue->held && !late) {
+        struct dead *dead = &queue->at[queue->ready - 1];
         bool adjacent = dead->seq + 1 == before;
         /* Elsewhere: the path, perhaps two leaves, and what they are merged with. */
         if (!budget_take(budget, adjacent ? 1 : store->pages.account.pieces_depth + 2))
@@ -138,10 +165,23 @@ trp_status pieces_remove(struct store *store, struct budget *budget)
         if (dead->pieces > 0)
             break;
         before = dead->seq;
-        list->count--;
+        queue->ready--;
         late = clock_now_ns(&clock_monotonic) >= until_ns;
     }
-    return late && store->map ? chunks_ask(&pieces, list) : TRP_OK;
+    return late && store->map ? chunks_ask(&pieces, queue) : TRP_OK;
+}
+
+trp_status pieces_remove(struct store *store, struct budget *budget)
+{
+    struct dead_queue *queue = &store->dead;
+    const uint32_t ready = queue->ready, fresh = queue->count - ready;
+    if (ready == queue->held)
+        return TRP_OK;
+    trp_status status = ready_remove(store, budget);
+    if (fresh > 0)
+        memmove(queue->at + queue->ready, queue->at + ready, fresh * sizeof *queue->at);
+    queue->count = queue->ready + fresh;
+    return status;
 }
 
 /* ---- items ---------------------------------------------------------------------------------- */

@@ -20,13 +20,9 @@ static uint64_t records_in(size_t bytes)
     return bytes / sizeof(struct removed_record);
 }
 
-void store_removed_note(struct store *store, const struct store_removed *removed)
+void store_removed_note(struct store *store, const struct removed_record *removed)
 {
-    struct removed_record *record = buffer_push(&store->group.removed, sizeof *record);
-    *record = (struct removed_record){.key = removed->key,
-                                      .at_ns = removed->at_ns,
-                                      .table_id = removed->table_id,
-                                      .fingerprint = removed->fingerprint};
+    buffer_append(&store->group.removed, span_of(removed, sizeof *removed));
 }
 
 /* A small store has no room for all of them. */
@@ -121,10 +117,7 @@ static void removed_visit(trp_bytes value, store_removed_visit visit, void *arg)
     for (size_t at = 0; at < records.size; at += sizeof(struct removed_record)) {
         struct removed_record record;
         memcpy(&record, records.data + at, sizeof record);
-        visit(arg, &(struct store_removed){.key = record.key,
-                                           .at_ns = record.at_ns,
-                                           .table_id = record.table_id,
-                                           .fingerprint = record.fingerprint});
+        visit(arg, &record);
     }
 }
 

@@ -112,8 +112,7 @@ void store_destroy(struct store *store)
     }
     store_dir_close(&store->dir);
     compaction_cleanup(&store->log.compaction);
-    free(store->dead.pending.at);
-    free(store->dead.held.at);
+    free(store->dead.at);
     buffer_cleanup(&store->scratch);
     tables_free(store);
     chunk_memory_cleanup(&store->chunks);
@@ -146,6 +145,6 @@ void store_stats(const struct store *store, struct store_stats *stats)
         .groups = store->counts.groups,
         .cache_bytes = store->chunks.cache_used,
         .dropped = store->counts.dropped,
-        .unswept = store->dead.pending.count + store->dead.held.count + store->group.dead.count,
+        .unswept = store->dead.count,
     };
 }

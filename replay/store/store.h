@@ -17,6 +17,7 @@
 #include <troupe/status.h>
 #include "core/buffer.h"
 #include "core/clock.h"
+#include "replay/disk/record.h"
 #include "replay/model/item.h"
 #include "replay/model/store_stats.h"
 
@@ -62,14 +63,6 @@ struct store_table {
     };
     int64_t logged[9]; /* the store's: counters as the database has them */
     bool changed;      /* the store's: its record is to be written */
-};
-
-/* A key that a table has not any more. */
-struct store_removed {
-    uint64_t key;
-    int64_t at_ns; /* wall clock */
-    uint32_t table_id;
-    uint32_t fingerprint; /* struct item's */
 };
 
 /* Opens or creates. FAILED_PRECONDITION: a foreign directory, another format version, or a
@@ -201,10 +194,10 @@ void store_item_delete(struct store *store, const struct item *item);
 void store_table_counters(struct store *store, const struct store_table *table);
 
 /* Keeps it with this group: the last REMOVED_KEYS_MAX, or those of REMOVED_KEYS_MS. */
-void store_removed_note(struct store *store, const struct store_removed *removed);
+void store_removed_note(struct store *store, const struct removed_record *removed);
 
 /* Those that are kept, oldest first. Once, after store_scan(). */
-typedef void (*store_removed_visit)(void *arg, const struct store_removed *removed);
+typedef void (*store_removed_visit)(void *arg, const struct removed_record *removed);
 trp_status store_removed_load(struct store *store, store_removed_visit visit, void *arg);
 
 /* Writes the group; a group without changes costs nothing. What there is no room for at once is
@@ -254,14 +247,12 @@ bool store_loans_wait(struct store *store, struct deadline deadline);
 
 /* ---- readers of data.mdb on this host ------------------------------------------------------- */
 
-enum { STORE_NONCE_BYTES = 16 };
-
 /* What they have to know of the files; the paths are absolute. */
 struct store_share {
     char *data_path, *lease_path;
     uint64_t page_bytes, map_bytes, piece_offset, piece_bytes;
     uint64_t device, inode, nonce_at;
-    uint8_t nonce[STORE_NONCE_BYTES];
+    uint8_t nonce[NONCE_BYTES];
 };
 
 /* Makes the files ready for readers; once. Any status: they cannot be, and the store is as before.

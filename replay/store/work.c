@@ -16,13 +16,13 @@ static trp_status pending_remove(struct store *store, void *budget)
 static bool sweep_work(struct store *store)
 {
     struct budget budget = pages_budget(&store->pages, store->pages.account.fixed + MARGIN_PAGES);
-    size_t before = store->dead.pending.count;
-    if (before == 0 || budget.pages < SWEEP_MIN || budget.frees < SWEEP_MIN)
+    uint32_t before = store->dead.count;
+    if (store->dead.ready == store->dead.held || budget.pages < SWEEP_MIN ||
+        budget.frees < SWEEP_MIN)
         return false;
     if (budget.pages > SWEEP_MAX)
         budget.pages = SWEEP_MAX;
-    return store_transact(store, pending_remove, &budget) == TRP_OK &&
-           store->dead.pending.count < before;
+    return store_transact(store, pending_remove, &budget) == TRP_OK && store->dead.count < before;
 }
 
 bool store_work(struct store *store, bool all)

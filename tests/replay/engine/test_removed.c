@@ -23,10 +23,10 @@ static void push(struct dedup_window *removed, struct pushed *pushed, uint32_t t
                  uint32_t number)
 {
     *pushed = (struct pushed){number, number % 7};
-    removed_push(removed, &(struct store_removed){.key = key,
-                                                  .at_ns = NOW_NS,
-                                                  .table_id = table + 1,
-                                                  .fingerprint = pushed->fingerprint});
+    removed_push(removed, &(struct removed_record){.key = key,
+                                                   .at_ns = NOW_NS,
+                                                   .table_id = table + 1,
+                                                   .fingerprint = pushed->fingerprint});
 }
 
 static bool known(const struct dedup_window *removed, const struct pushed *pushed, uint32_t table,
@@ -66,7 +66,7 @@ static void a_key_that_was_removed_long_ago_is_not_known(void **state)
     const int64_t while_ns = REMOVED_KEYS_MS * INT64_C(1000000);
     push(&removed, &pushed, 0, 5, 1);
     removed_push(&removed,
-                 &(struct store_removed){.key = 7, .at_ns = NOW_NS + while_ns + 1, .table_id = 1});
+                 &(struct removed_record){.key = 7, .at_ns = NOW_NS + while_ns + 1, .table_id = 1});
     assert_true(removed_find(&removed, 1, 5, pushed.fingerprint, NOW_NS + while_ns));
     assert_false(removed_find(&removed, 1, 5, pushed.fingerprint, NOW_NS + 2 * while_ns + 1));
     assert_false(removed_find(&removed, 2, 5, pushed.fingerprint, NOW_NS));

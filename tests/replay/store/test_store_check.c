@@ -504,7 +504,7 @@ static void what_the_change_log_says_is_under_a_sum(void **state)
     expect_loss(fixture, "the change log's part ");
 }
 
-static void count_removed(void *arg, const struct store_removed *removed)
+static void count_removed(void *arg, const struct removed_record *removed)
 {
     unsigned *count = arg;
     assert_int_equal(removed->table_id, 1);
@@ -516,14 +516,14 @@ static void tables_counters_and_removed_keys_are_under_sums(void **state)
     struct fixture *fixture = *state;
     struct store *store;
     struct loaded loaded;
-    uint8_t identity[STORE_NONCE_BYTES];
+    uint8_t identity[NONCE_BYTES];
     const uint64_t gone = UINT64_C(0x1122334455667788), inserts = UINT64_C(0x0102030405060708);
     char *whole = fixture_path(fixture->dir, "whole");
     assert_int_equal(open_store(fixture, (struct store_options){0}, &store, &loaded), TRP_OK);
     struct store_table table = *store_tables(store, &(size_t){0});
     table.inserts = (int64_t)inserts;
     store_table_counters(store, &table);
-    store_removed_note(store, &(struct store_removed){.key = gone, .at_ns = 1, .table_id = 1});
+    store_removed_note(store, &(struct removed_record){.key = gone, .at_ns = 1, .table_id = 1});
     assert_int_equal(store_commit(store), TRP_OK);
     memcpy(identity, store_identity(store), sizeof identity);
     close_store(store, &loaded);

@@ -29,7 +29,7 @@ static uint64_t draw(struct room *room, uint64_t below)
     return fixture_hash(++room->draws) % below;
 }
 
-static void removed_count(void *arg, const struct store_removed *removed)
+static void removed_count(void *arg, const struct removed_record *removed)
 {
     size_t *count = arg;
     (void)removed;
@@ -121,7 +121,7 @@ static void update(struct room *room, size_t index, double priority)
 static void erase(struct room *room, size_t index)
 {
     struct item *item = room->items[index];
-    struct store_removed removed = {
+    struct removed_record removed = {
         .key = item->key, .at_ns = 1, .table_id = room->table, .fingerprint = 1};
     store_removed_note(room->store, &removed);
     store_item_delete(room->store, item);
@@ -332,10 +332,10 @@ static void removed_keys_are_bounded(void **state)
         ;
     for (unsigned group = 0; group < GROUPS; group++) {
         for (unsigned i = 0; i < GROUP_KEYS; i++) {
-            struct store_removed removed = {.key = group * GROUP_KEYS + i,
-                                            .at_ns = group,
-                                            .table_id = room->table,
-                                            .fingerprint = 1};
+            struct removed_record removed = {.key = group * GROUP_KEYS + i,
+                                             .at_ns = group,
+                                             .table_id = room->table,
+                                             .fingerprint = 1};
             store_removed_note(room->store, &removed);
         }
         commit(room);

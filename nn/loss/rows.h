@@ -14,4 +14,7 @@
 #define ROW static inline
 #endif
 
+/* Sums that one pass keeps side by side (rows_atoms.h). */
+enum { QUANTILE_LANES = 8 };
+
 #endif

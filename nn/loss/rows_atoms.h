@@ -98,8 +98,6 @@ ROW REAL NAME(c51_row)(const REAL *row, uint32_t actions, uint32_t atoms, uint32
     return loss;
 }
 
-enum { QUANTILE_LANES = 8 };
-
 /* |tau - 1{miss < 0}| times the Huber loss, which is its slope times the error
  * less half of that. */
 ROW REAL NAME(quantile_miss)(REAL miss, REAL tau, REAL delta, REAL *push)

@@ -94,6 +94,12 @@ static trp_status dqn_check(const trp_agent *agent, const trp_env_spec *env)
     if (trp_env_observation_count(env) != 1)
         return trp_fail(TRP_INVALID_ARGUMENT, "dqn: %s observes %zu tensors, needs one", env->name,
                         trp_env_observation_count(env));
+    trp_dtype dtype = env->observations[0].dtype;
+    if (dtype != TRP_FLOAT32 && dtype != TRP_UINT8)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "dqn: %s observes integers, needs float32 or uint8: its network has no "
+                        "embedding",
+                        env->name);
     trp_dqn_options options = dqn_options(agent);
     if (options.min_replay_size > options.replay_size)
         return trp_fail(TRP_INVALID_ARGUMENT,

@@ -30,8 +30,15 @@ static trp_status skip_configure(void *arguments, void *user, trp_env_spec *spec
     (void)user;
     skip->limit = spec->max_episode_steps;
     spec->max_episode_steps = 0;
-    for (size_t i = 0; i < skip->wrapping.tensors; i++)
-        skip->dtypes[i] = spec->observations[i].dtype;
+    for (size_t i = 0; i < skip->wrapping.tensors; i++) {
+        const trp_tensor_spec *tensor = &spec->observations[i];
+        skip->dtypes[i] = tensor->dtype;
+        if (tensor->dtype != TRP_FLOAT32 && tensor->dtype != TRP_UINT8)
+            return trp_fail(TRP_INVALID_ARGUMENT,
+                            "frame_skip: '%s' is neither float32 nor uint8: nothing is the larger "
+                            "of two tokens; take action_repeat",
+                            tensor->name ? tensor->name : "observation");
+    }
     wrapping_keep_frames(&skip->wrapping, 2);
     return TRP_OK;
 }

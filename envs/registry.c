@@ -83,13 +83,20 @@ static bool choices_are_fine(const trp_env_spec *spec)
     return spec->action_choices != NULL;
 }
 
+static bool can_be_observed(trp_dtype dtype)
+{
+    return dtype == TRP_FLOAT32 || dtype == TRP_UINT8 || dtype == TRP_INT32 || dtype == TRP_INT64;
+}
+
 static const char *observations_fault(const trp_env_spec *spec)
 {
+    static const char dtypes[] =
+        "observations must be TRP_FLOAT32, TRP_UINT8, TRP_INT32 or TRP_INT64";
     size_t count = trp_env_observation_count(spec);
     for (size_t i = 0; i < count; i++) {
         const trp_tensor_spec *tensor = &spec->observations[i];
-        if (tensor->dtype != TRP_FLOAT32 && tensor->dtype != TRP_UINT8)
-            return "observations must be TRP_FLOAT32 or TRP_UINT8";
+        if (!can_be_observed(tensor->dtype))
+            return dtypes;
         if (tensor->rank > TRP_RANK_MAX || trp_tensor_bytes(tensor) == 0)
             return "the shape of its observations has no elements or too many";
         if (count > 1 && !tensor->name)
@@ -98,7 +105,7 @@ static const char *observations_fault(const trp_env_spec *spec)
             if (strcmp(spec->observations[k].name, tensor->name) == 0)
                 return "two tensors of its observation have the same name";
     }
-    return count > 0 ? NULL : "observations must be TRP_FLOAT32 or TRP_UINT8";
+    return count > 0 ? NULL : dtypes;
 }
 
 static const char *actions_fault(const trp_env_spec *spec)

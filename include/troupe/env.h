@@ -69,7 +69,9 @@ typedef struct {
  * where there are several; the lists end at the first without a dtype and without a name. */
 typedef struct {
     const char *name;
-    trp_tensor_spec observations[TRP_OBSERVATIONS_MAX]; /* of one copy: TRP_FLOAT32 or TRP_UINT8 */
+    trp_tensor_spec
+        observations[TRP_OBSERVATIONS_MAX]; /* of one copy: TRP_FLOAT32, TRP_UINT8, or
+                                               TRP_INT32 and TRP_INT64: tokens, counts */
     trp_action_kind action_kind;
     int32_t action_count;                  /* of choices, or of dimensions */
     const float *action_low, *action_high; /* TRP_ACTION_BOX: action_count each; else NULL */

@@ -600,7 +600,7 @@ static void wrong_specs_are_refused_by_name(void **state)
         rows[i].spec.name = "Wrong";
     }
     rows[0].spec.name = "";
-    rows[1].spec.observations[0].dtype = TRP_INT64;
+    rows[1].spec.observations[0].dtype = TRP_FLOAT64;
     rows[2].spec.observations[0].rank = 9;
     rows[3].spec.observations[0].rank = 1; /* shape {0} */
     rows[4].spec.action_kind = (trp_action_kind)7;

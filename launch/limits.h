@@ -19,6 +19,8 @@ enum {
     /* metrics.c: 32 x 80 bytes a node; looked up by comparing words. */
     METRICS_MAX = 32,
     METRIC_NAME_BYTES_MAX = 32,
+    /* progress.c: metrics of the program's own nodes are shown as long as there is room. */
+    PROGRESS_LINE_MAX = 160,
     /* lines.c: an unfinished line of a node is passed on when it has so many bytes. */
     NODE_LINE_BYTES_MAX = 64 * 1024,
     /* output.c: what a slow terminal may owe: 4 MiB, then lines are dropped and counted. */

@@ -1,7 +1,7 @@
 /* A line a second for people and rows for programs, from what nodes reported since the last time.
  *
- * The line knows the built-in nodes' metrics and shows those that somebody reports; metrics.csv has
- * all of them. */
+ * The line knows the built-in nodes' metrics and shows those that somebody reports, and as many of
+ * those of nodes of the program's own as a line has room for; metrics.csv has all of them. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -171,6 +171,64 @@ static void append_replay(const struct run *run, char *line, size_t size)
         append(line, size, "  samples/insert %.2f", samples.sum / inserts.sum);
 }
 
+static bool is_shown_already(const char *metric)
+{
+    static const char *const shown[] = {"return",        "eval_return", "actor_steps",
+                                        "learner_steps", "items",       "version"};
+    for (size_t i = 0; i < sizeof shown / sizeof *shown; i++)
+        if (strcmp(shown[i], metric) == 0)
+            return true;
+    return false;
+}
+
+/* The mean of what the members of a group last reported, behind the group's name where it is the
+ * first of it. */
+static void append_mean(const struct run *run, char *line, size_t size,
+                        const struct node_group *group, const char *metric, bool *named)
+{
+    double sum = 0, value;
+    uint32_t count = 0;
+    for (uint32_t i = group->first; i < group->first + group->count; i++) {
+        if (!metrics_last(&run->nodes[i].metrics, metric, &value))
+            continue;
+        sum += value;
+        count++;
+    }
+    char text[GROUP_NAME_BYTES_MAX + METRIC_NAME_BYTES_MAX + 32];
+    snprintf(text, sizeof text, "  %s%s%s %.4g", *named ? "" : group->name, *named ? "" : ": ",
+             metric, sum / count);
+    if (count == 0 || strlen(line) + strlen(text) > PROGRESS_LINE_MAX)
+        return;
+    append(line, size, "%s", text);
+    *named = true;
+}
+
+/* Members of a group may report different metrics: each is told where the first member has it. */
+static void append_group(const struct run *run, char *line, size_t size,
+                         const struct node_group *group)
+{
+    bool named = false;
+    for (uint32_t i = 0; i < group->count; i++) {
+        const struct run_node *node = &run->nodes[group->first + i];
+        for (size_t k = 0; k < node->metrics.count; k++) {
+            const char *metric = node->metrics.metrics[k].name;
+            bool told = is_shown_already(metric);
+            double value;
+            for (uint32_t earlier = 0; earlier < i && !told; earlier++)
+                told = metrics_last(&run->nodes[group->first + earlier].metrics, metric, &value);
+            if (!told)
+                append_mean(run, line, size, group, metric, &named);
+        }
+    }
+}
+
+static void append_own(const struct run *run, char *line, size_t size)
+{
+    for (size_t i = 0; i < run->program->group_count; i++)
+        if (run->program->groups[i]->kind == NODE_OWN)
+            append_group(run, line, size, run->program->groups[i]);
+}
+
 static void print_line(struct run *run, int64_t now_ns)
 {
     struct run_progress *progress = run->progress;
@@ -185,6 +243,7 @@ static void print_line(struct run *run, int64_t now_ns)
     struct total version = total_of(run, "version");
     if (version.count > 0)
         append(line, sizeof line, "  version %.0f", version.sum);
+    append_own(run, line, sizeof line);
     if (strlen(line) == bare)
         append(line, sizeof line, "  %u of %u node%s run", run->running, run->program->node_count,
                plural(run->program->node_count));

@@ -210,7 +210,8 @@ TRP_API TRP_MUST_USE trp_status trp_dial(trp_context *context, trp_node node, ui
 TRP_API TRP_MUST_USE trp_status trp_context_params(trp_context *context, trp_node node,
                                                    uint32_t index, trp_params_client **client);
 
-/* A number for the progress line and metrics.csv of the run, e.g. "return". Never blocks. Metric
+/* A number for metrics.csv of the run, e.g. "return", and for the progress line: the mean over the
+ * members of a group, as far as there is room. Never blocks. Metric
  * names are words of at most 31 characters, and a node has at most 32 of them; others are
  * dropped. */
 TRP_API void trp_context_report(trp_context *context, const char *metric, double value);

@@ -112,6 +112,18 @@ static trp_status filler_run(trp_context *context, const void *arg)
     return status;
 }
 
+/* Tells its index, and a member of the group something that the other does not. */
+static trp_status counter_run(trp_context *context, const void *arg)
+{
+    uint32_t index = trp_context_index(context);
+    (void)arg;
+    trp_context_report(context, "index", index);
+    if (index == 1)
+        trp_context_report(context, "lines_read", 1234);
+    trp_stop_wait(trp_context_stop(context), -1);
+    return TRP_OK;
+}
+
 static void build_filler(trp_program *program)
 {
     trp_table_options options[TABLES] = {0};
@@ -121,6 +133,7 @@ static void build_filler(trp_program *program)
                            &(trp_replay_options){.tables = options, .table_count = TABLES});
     trp_add_node(program, "filler",
                  &(trp_node_options){.run = filler_run, .uses = &store, .use_count = 1});
+    trp_add_node(program, "counter", &(trp_node_options){.run = counter_run, .count = 2});
 }
 
 /* ---- a node with options of its own -------------------------------------------------------- */

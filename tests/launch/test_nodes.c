@@ -60,6 +60,20 @@ static void the_items_of_all_tables_are_counted(void **state)
     assert_int_equal(scene_wait(scene), 128 + SIGTERM);
 }
 
+static void what_own_nodes_report_is_in_the_line(void **state)
+{
+    struct scene *scene = *state;
+    for (size_t i = 0; i < 2; i++) {
+        scene_empty(scene);
+        const char *argv[] = {NODES_PROGRAM, "--run-dir=run", launch_modes[i],
+                              "--",          "fills_tables",  NULL};
+        scene_start(scene, argv);
+        scene_await(scene, "out", "  counter: index 0.5  lines_read 1234\n");
+        kill(scene->pid, SIGTERM);
+        assert_int_equal(scene_wait(scene), 128 + SIGTERM);
+    }
+}
+
 /* ---- failures ---------------------------------------------------------------------------- */
 
 static void a_checkpoint_that_cannot_be_written_is_told_whatever_failed_first(void **state)
@@ -325,6 +339,7 @@ int main(void)
         TEST(a_reward_that_is_no_number_ends_the_run_and_stays_out_of_the_store),
         TEST(gradients_and_waits_are_reported),
         TEST(the_items_of_all_tables_are_counted),
+        TEST(what_own_nodes_report_is_in_the_line),
         TEST(a_checkpoint_that_cannot_be_written_is_told_whatever_failed_first),
         TEST(a_thread_that_calls_exit_does_not_end_the_run_as_done),
         TEST(a_resume_waits_for_the_nodes_of_a_killed_launcher),

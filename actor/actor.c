@@ -97,6 +97,8 @@ static trp_status ask_for_parameters(trp_actor *actor)
     actor->asking = true;
     actor->asked_at_steps = actor->own.steps;
     actor->asked_at_ns = clock_now_ns(&clock_monotonic);
+    const trp_env *env = actor->options.env;
+    feed_report(actor->feed, trp_env_statistics(env), trp_env_statistics_count(env));
     return feed_ask(actor->feed, actor->own.steps, actor->own.episodes);
 }
 
@@ -122,6 +124,10 @@ static trp_status take_answer(trp_actor *actor)
     actor->own.version = state.version;
     if (!newer)
         return TRP_OK;
+    if (state.statistic_count > 0 && trp_env_use_statistics(actor->options.env, state.statistics,
+                                                            state.statistic_count) != TRP_OK)
+        return trp_fail(TRP_FAILED_PRECONDITION, "%s: version %" PRIu64 ": %s", actor->name,
+                        state.version, trp_last_error());
     trp_policy *policy = actor->options.policy;
     return policy->impl->load(policy, state.params, state.count);
 }

@@ -102,8 +102,17 @@ trp_status trp_evaluate(trp_policy *policy, const trp_evaluate_options *options,
     uint32_t copies = options->copies ? options->copies : EVALUATE_COPIES;
     if (copies > run.episodes)
         copies = run.episodes;
-    TRP_TRY(trp_env_create(&run.env, options->env,
-                           &(trp_env_options){.count = copies, .seed = options->seed}));
+    TRP_TRY(trp_env_create(
+        &run.env, options->env,
+        &(trp_env_options){.count = copies, .seed = options->seed, .read_only = true}));
+    if (options->statistic_count > 0) {
+        trp_status used =
+            trp_env_use_statistics(run.env, options->statistics, options->statistic_count);
+        if (used != TRP_OK) {
+            trp_env_destroy(run.env);
+            return used;
+        }
+    }
     trp_rng_init(&run.rng, options->seed, UINT64_MAX); /* no copy's stream */
     evaluation_prepare(&run, policy);
     trp_status status = play(&run, options->stop);

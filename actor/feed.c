@@ -30,9 +30,11 @@ struct feed {
     char *words;      /* of a failure */
     uint64_t version; /* of the parameters in `next` */
     float *next;
+    trp_moments *next_statistics;
     /* The caller's. */
     uint64_t taken; /* version at the last feed_take() */
     float *mine;    /* its parameters */
+    trp_moments *my_statistics;
 };
 
 trp_status feed_create(struct feed **out, const trp_params_client_options *options, bool alone)
@@ -71,6 +73,8 @@ void feed_destroy(struct feed *feed)
     free(feed->words);
     free(feed->mine);
     free(feed->next);
+    free(feed->my_statistics);
+    free(feed->next_statistics);
     free(feed);
 }
 
@@ -97,6 +101,8 @@ static void feed_answer(struct feed *feed)
     if (!feed->next)
         feed->next = xmalloc(bytes);
     memcpy(feed->next, state.params, bytes);
+    free(feed->next_statistics);
+    feed->next_statistics = xmemdup(state.statistics, state.statistic_count * sizeof(trp_moments));
     feed->version = state.version;
 }
 
@@ -137,6 +143,12 @@ trp_status feed_ask(struct feed *feed, uint64_t steps, uint64_t episodes)
     return TRP_OK;
 }
 
+void feed_report(struct feed *feed, const trp_moments *statistics, size_t count)
+{
+    if (!feed->asked)
+        trp_params_client_report(feed->client, statistics, count);
+}
+
 bool feed_is_answered(const struct feed *feed)
 {
     return !feed->asked;
@@ -169,9 +181,14 @@ trp_status feed_take(struct feed *feed, trp_params_state *state, uint64_t *steps
         float *old = feed->mine;
         feed->mine = feed->next;
         feed->next = old;
+        trp_moments *seen = feed->my_statistics;
+        feed->my_statistics = feed->next_statistics;
+        feed->next_statistics = seen;
     }
     feed->taken = state->version;
-    if (!feed->alone)
+    if (!feed->alone) {
         state->params = feed->mine;
+        state->statistics = feed->my_statistics;
+    }
     return TRP_OK;
 }

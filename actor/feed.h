@@ -22,14 +22,17 @@ void feed_destroy(struct feed *feed); /* gives up what is under way; NULL is fin
  * alone. The first one waits for the first version. */
 TRP_MUST_USE trp_status feed_ask(struct feed *feed, uint64_t steps, uint64_t episodes);
 
+/* What the environments saw, for the pulls to come, unless one is under way. */
+void feed_report(struct feed *feed, const trp_moments *statistics, size_t count);
+
 bool feed_is_answered(const struct feed *feed); /* nothing is under way */
 
 /* Waits for that, a moment at most; the same. */
 bool feed_wait(struct feed *feed);
 
-/* What the last answer said, with the parameters in memory that stays as it is until the next call;
- * nothing may be under way. `*steps` are those that were reported. `*newer`: the version is another
- * than at the last call. Failures as trp_params_client_pull(); they are final. */
+/* What the last answer said, with parameters and statistics in memory that stays as it is until the
+ * next call; nothing may be under way. `*steps` are those that were reported. `*newer`: the version
+ * is another than at the last call. Failures as trp_params_client_pull(); they are final. */
 TRP_MUST_USE trp_status feed_take(struct feed *feed, trp_params_state *state, uint64_t *steps,
                                   bool *newer);
 

@@ -21,13 +21,19 @@
 #include "core/thread.h"
 #include "params.pb-c.h"
 
+_Static_assert(sizeof(trp_moments) == 3 * sizeof(double),
+               "a statistic is three numbers on its way");
+enum { MOMENT_NUMBERS = 3 };
+
 struct trp_params_client {
     ProtobufCService *service;
     char *name;
     trp_stop *stop, *own_stop; /* own_stop: when the user gave none; never requested */
     int64_t timeout_ms, give_up_ms;
-    bool met;                 /* the learner has answered once: the bases are known */
-    Troupe__PullReply *holds; /* the reply that brought the parameters */
+    bool met;                      /* the learner has answered once: the bases are known */
+    Troupe__PullReply *holds;      /* the reply that brought the parameters */
+    trp_moments *base, *own, *sum; /* statistics: of earlier lives, of this one, and both */
+    size_t base_count, own_count;
     trp_params_state state;
 };
 
@@ -65,9 +71,39 @@ void trp_params_client_destroy(trp_params_client *client)
     if (!client)
         return;
     reply_free(client->holds);
+    free(client->base);
+    free(client->own);
+    free(client->sum);
     trp_stop_destroy(client->own_stop);
     free(client->name);
     free(client);
+}
+
+/* A client of which the learner remembers more or fewer numbers reports its own, and the learner
+ * says what is wrong. */
+static void add_statistics(trp_params_client *client, Troupe__PullRequest *request)
+{
+    size_t count = client->own_count;
+    if (!client->met || count == 0)
+        return;
+    memcpy(client->sum, client->own, count * sizeof *client->sum);
+    if (client->base_count == count)
+        trp_moments_merge(client->sum, client->base, count);
+    request->n_statistics = MOMENT_NUMBERS * count;
+    request->statistics = (double *)client->sum;
+}
+
+void trp_params_client_report(trp_params_client *client, const trp_moments *statistics,
+                              size_t count)
+{
+    if (count == 0)
+        return;
+    if (count != client->own_count) {
+        client->own = xrealloc(client->own, count * sizeof *client->own);
+        client->sum = xrealloc(client->sum, count * sizeof *client->sum);
+        client->own_count = count;
+    }
+    memcpy(client->own, statistics, count * sizeof *client->own);
 }
 
 static trp_status pull_once(trp_params_client *client, uint64_t steps, uint64_t episodes,
@@ -78,6 +114,7 @@ static trp_status pull_once(trp_params_client *client, uint64_t steps, uint64_t 
     request.version = client->state.version;
     request.steps = client->state.base_steps + steps;
     request.episodes = client->state.base_episodes + episodes;
+    add_statistics(client, &request);
     ProtobufCMessage *message = NULL;
     trp_status status =
         trp_call(client->service, "Pull", &request.base, &message,
@@ -132,6 +169,9 @@ static void meet(trp_params_client *client, const Troupe__PullReply *reply, uint
         client->state.base_steps = reply->client_steps - steps;
     if (reply->client_episodes > episodes)
         client->state.base_episodes = reply->client_episodes - episodes;
+    client->base_count = reply->n_client_statistics / MOMENT_NUMBERS;
+    if (client->base_count > 0)
+        client->base = xmemdup(reply->client_statistics, client->base_count * sizeof *client->base);
 }
 
 static trp_status adopt(trp_params_client *client, Troupe__PullReply *reply)
@@ -142,11 +182,17 @@ static trp_status adopt(trp_params_client *client, Troupe__PullReply *reply)
         return trp_fail(TRP_DATA_LOSS,
                         "parameters of version %" PRIu64 " are %zu bytes, expected %zu",
                         reply->version, reply->params.len, client->state.count * sizeof(float));
+    if (reply->n_statistics % MOMENT_NUMBERS != 0)
+        return trp_fail(TRP_DATA_LOSS,
+                        "statistics of version %" PRIu64 " are %zu numbers, not three for each",
+                        reply->version, reply->n_statistics);
     reply_free(client->holds);
     client->holds = reply;
     client->state.params = (const float *)(const void *)reply->params.data;
     client->state.count = count;
     client->state.version = reply->version;
+    client->state.statistics = (const trp_moments *)reply->statistics;
+    client->state.statistic_count = reply->n_statistics / MOMENT_NUMBERS;
     client->state.fetched++;
     return TRP_OK;
 }

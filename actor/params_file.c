@@ -25,6 +25,15 @@ static trp_checkpoint_tensor named_tensor(const trp_net_tensor *tensor, const fl
     return named;
 }
 
+static trp_checkpoint_tensor statistics_tensor(const trp_params_state *state)
+{
+    return (trp_checkpoint_tensor){.name = "learner.statistics",
+                                   .type = TRP_CHECKPOINT_F64,
+                                   .rank = 2,
+                                   .shape = {state->statistic_count, 3},
+                                   .data = state->statistics};
+}
+
 trp_status trp_params_write(const char *path, const trp_params_state *state,
                             const trp_policy *policy)
 {
@@ -33,18 +42,21 @@ trp_status trp_params_write(const char *path, const trp_params_state *state,
     snprintf(learner_steps, sizeof learner_steps, "%" PRIu64, state->learner_steps);
     trp_checkpoint_note notes[] = {{"version", version}, {"learner_steps", learner_steps}};
     size_t named = policy && policy->param_count == state->count ? policy->tensor_count : 0;
+    size_t beside = state->statistic_count > 0;
     if (named == 0) {
-        trp_checkpoint_tensor flat = {.name = "params",
-                                      .type = TRP_CHECKPOINT_F32,
-                                      .rank = 1,
-                                      .shape = {state->count},
-                                      .data = state->params};
-        return trp_checkpoint_write(path, &flat, 1, notes, 2);
+        trp_checkpoint_tensor flat[2] = {{.name = "params",
+                                          .type = TRP_CHECKPOINT_F32,
+                                          .rank = 1,
+                                          .shape = {state->count},
+                                          .data = state->params},
+                                         statistics_tensor(state)};
+        return trp_checkpoint_write(path, flat, 1 + beside, notes, 2);
     }
-    trp_checkpoint_tensor *tensors = xcalloc(named, sizeof *tensors);
+    trp_checkpoint_tensor *tensors = xcalloc(named + 1, sizeof *tensors);
+    tensors[named] = statistics_tensor(state);
     for (size_t i = 0; i < named; i++)
         tensors[i] = named_tensor(&policy->tensors[i], state->params);
-    trp_status status = trp_checkpoint_write(path, tensors, named, notes, 2);
+    trp_status status = trp_checkpoint_write(path, tensors, named + beside, notes, 2);
     for (size_t i = 0; i < named; i++)
         free((void *)(uintptr_t)tensors[i].data);
     free(tensors);
@@ -136,6 +148,41 @@ trp_status trp_params_load(const char *path, trp_policy *policy, uint64_t *versi
     const trp_checkpoint_tensor *flat = find_tensor(checkpoint, "params");
     trp_status status = flat && flat->rank == 1 ? load_flat(checkpoint, flat->shape[0], policy)
                                                 : load_named(path, checkpoint, policy);
+    trp_checkpoint_destroy(checkpoint);
+    return status;
+}
+
+static trp_status take_statistics(const char *path, const trp_checkpoint *checkpoint,
+                                  const trp_checkpoint_tensor *found, trp_moments **statistics,
+                                  size_t *count)
+{
+    bool fits = found->rank == 2 && found->shape[1] == 3 && found->shape[0] <= TRP_STATISTICS_MAX;
+    if (!fits)
+        return trp_fail(TRP_DATA_LOSS, "%s: tensor %s is not [n, 3], n at most %d", path,
+                        found->name, TRP_STATISTICS_MAX);
+    *count = found->shape[0];
+    *statistics = xcalloc(*count + 1, sizeof **statistics);
+    trp_status status =
+        trp_checkpoint_get(checkpoint, found->name, TRP_CHECKPOINT_F64, 3 * *count, *statistics);
+    if (status == TRP_OK && trp_moments_check(*statistics, *count) != TRP_OK)
+        status = trp_fail(TRP_DATA_LOSS, "%s: %s", path, trp_last_error());
+    if (status == TRP_OK)
+        return TRP_OK;
+    free(*statistics);
+    *statistics = NULL;
+    *count = 0;
+    return status;
+}
+
+trp_status trp_params_load_statistics(const char *path, trp_moments **statistics, size_t *count)
+{
+    trp_checkpoint *checkpoint;
+    *statistics = NULL;
+    *count = 0;
+    TRP_TRY(trp_checkpoint_read(&checkpoint, path));
+    const trp_checkpoint_tensor *found = find_tensor(checkpoint, "learner.statistics");
+    trp_status status =
+        found ? take_statistics(path, checkpoint, found, statistics, count) : TRP_OK;
     trp_checkpoint_destroy(checkpoint);
     return status;
 }

@@ -9,6 +9,7 @@ struct env_class {
     trp_env_impl impl;       /* its spec follows from the arguments and has the whole name */
     void *arguments;         /* as impl.options describes them; NULL: there are none */
     struct env_class *inner; /* what a wrapper is around; NULL: this is no wrapper */
+    size_t statistics;       /* its own and those of what it is around */
 };
 
 /* Kept for the life of the process; safe from any thread. Fails as trp_env_find(). */

@@ -19,6 +19,7 @@
 #include "class.h"
 #include "core/alloc.h"
 #include "limits.h"
+#include "wrapper.h"
 
 enum { STATE_ALIGNMENT = 16 };
 
@@ -40,6 +41,7 @@ struct trp_env {
     double *infos;             /* info_count a copy; NULL: there are none */
     trp_env_outcome *outcomes; /* of step_all; NULL: copies are stepped one by one */
     bool *allowed;             /* of one copy; NULL: everything always is */
+    struct statistics statistics;
 };
 
 static void *env_state(const trp_env *env, uint32_t index)
@@ -99,6 +101,7 @@ static trp_status env_create_states(trp_env *env, uint64_t seed)
     for (uint32_t i = 0; impl->create && i < env->count; i++) {
         env->created++;
         TRP_TRY(impl->create(env_state(env, i), env->class->arguments, impl->user));
+        wrapper_bind(env->class, env_state(env, i), &env->statistics);
     }
     return TRP_OK;
 }
@@ -121,6 +124,8 @@ static void env_prepare(trp_env *env)
         env->outcomes = xcalloc(env->count, sizeof *env->outcomes);
     if (env->impl->mask)
         env->allowed = xcalloc((size_t)spec->action_count, sizeof *env->allowed);
+    env->statistics.seen = xcalloc(env->class->statistics + 1, sizeof(trp_moments));
+    env->statistics.used = env->statistics.seen;
 }
 
 trp_status trp_env_create(trp_env **out, const char *name, const trp_env_options *options)
@@ -139,6 +144,7 @@ trp_status trp_env_create(trp_env **out, const char *name, const trp_env_options
     env->unset = env->count;
     env->max_steps = step_limit(&class->impl.spec, chosen.max_episode_steps);
     env_prepare(env);
+    env->statistics.read_only = chosen.read_only;
     trp_status status = env_create_states(env, chosen.seed);
     if (status == TRP_OK)
         *out = env;
@@ -160,6 +166,8 @@ void trp_env_destroy(trp_env *env)
     free(env->infos);
     free(env->outcomes);
     free(env->allowed);
+    free(env->statistics.seen);
+    free(env->statistics.published);
     free(env);
 }
 
@@ -182,6 +190,35 @@ void trp_env_seed(trp_env *env, uint32_t index, uint64_t seed)
 {
     assert(index < env->count);
     trp_rng_init(&env->rngs[index], seed, 0);
+}
+
+/* ---- statistics -------------------------------------------------------------------------- */
+
+size_t trp_env_statistics_count(const trp_env *env)
+{
+    return env->class->statistics;
+}
+
+const trp_moments *trp_env_statistics(const trp_env *env)
+{
+    return env->statistics.seen;
+}
+
+trp_status trp_env_use_statistics(trp_env *env, const trp_moments *moments, size_t count)
+{
+    struct statistics *statistics = &env->statistics;
+    if (count != env->class->statistics)
+        return trp_fail(TRP_FAILED_PRECONDITION,
+                        "%s: its wrappers normalise %zu numbers, but statistics of %zu came: "
+                        "whoever acts on the same parameters needs the same normalising wrappers",
+                        env->impl->spec.name, env->class->statistics, count);
+    TRP_TRY(trp_moments_check(moments, count));
+    if (!statistics->published)
+        statistics->published = xcalloc(count + 1, sizeof *moments);
+    if (count > 0)
+        memcpy(statistics->published, moments, count * sizeof *moments);
+    statistics->used = statistics->published;
+    return TRP_OK;
 }
 
 /* ---- stepping ---------------------------------------------------------------------------- */

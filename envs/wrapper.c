@@ -1,5 +1,6 @@
 #include "wrapper.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,15 +9,16 @@
 enum { STATE_ALIGNMENT = 16 };
 
 static const trp_env_impl *const wrappers[] = {
-    &action_repeat_impl, &clip_reward_impl, &frame_skip_impl, &frame_stack_impl,
-    &grayscale_impl,     &resize_impl,      &time_limit_impl,
+    &action_repeat_impl,    &clip_reward_impl, &frame_skip_impl,
+    &frame_stack_impl,      &grayscale_impl,   &normalize_observation_impl,
+    &normalize_return_impl, &resize_impl,      &time_limit_impl,
 };
 
 enum { WRAPPERS = sizeof wrappers / sizeof wrappers[0] };
 
 const char *const wrapper_keys[WRAPPERS + 1] = {
-    "action_repeat", "clip_reward", "frame_skip", "frame_stack",
-    "grayscale",     "resize",      "time_limit",
+    "action_repeat",         "clip_reward",      "frame_skip", "frame_stack", "grayscale",
+    "normalize_observation", "normalize_return", "resize",     "time_limit",
 };
 
 const trp_env_impl *wrapper_find(const char *key)
@@ -48,6 +50,25 @@ static void *inner_state(const void *state)
 static const trp_env_impl *inner_impl(const void *state)
 {
     return &((const struct wrapped *)state)->wrapping->inner->impl;
+}
+
+void wrapper_bind(const struct env_class *class, void *state, struct statistics *statistics)
+{
+    for (; class->inner; class = class->inner) {
+        ((struct wrapped *)state)->statistics = statistics;
+        state = inner_state(state);
+    }
+}
+
+size_t wrapped_statistic(const void *state)
+{
+    return ((const struct wrapped *)state)->wrapping->inner->statistics;
+}
+
+double statistic_scale(double value, const trp_moments *used)
+{
+    static const double epsilon = 1e-8; /* as in Gymnasium and Stable-Baselines3 */
+    return used->count < 2 ? value : value / sqrt(trp_moments_variance(used) + epsilon);
 }
 
 trp_status wrapped_create(void *state, const void *arguments, void *user)
@@ -207,6 +228,10 @@ trp_status wrapper_create(const trp_env_impl *wrapper, const char *value, struct
     TRP_TRY(trp_options_set(table, class->arguments, table->options[0].name, value));
     if (wrapper->configure)
         TRP_TRY(wrapper->configure(class->arguments, NULL, &class->impl.spec));
+    class->statistics = inner->statistics + wrapping->statistics;
+    if (class->statistics > TRP_STATISTICS_MAX)
+        return trp_fail(TRP_INVALID_ARGUMENT, "%s: statistics of %zu numbers, at most %d",
+                        table->options[0].name, class->statistics, TRP_STATISTICS_MAX);
     wrap(class, wrapping);
     return TRP_OK;
 }

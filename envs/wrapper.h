@@ -4,6 +4,8 @@
 #ifndef TRP_ENVS_WRAPPER_H
 #define TRP_ENVS_WRAPPER_H
 
+#include <troupe/moments.h>
+
 #include "class.h"
 
 struct wrapping {
@@ -12,14 +14,26 @@ struct wrapping {
     size_t tensors;   /* of an inner observation */
     size_t frame_bytes[TRP_OBSERVATIONS_MAX];
     size_t frame_offset[TRP_OBSERVATIONS_MAX]; /* in a state, where frames are kept */
+    size_t statistics;                         /* of its own; set by configure */
 };
 
+/* What the normalising wrappers of a trp_env know: all its copies together, the innermost wrapper's
+ * first. */
+struct statistics {
+    trp_moments *seen;       /* by this object */
+    trp_moments *published;  /* what trp_env_use_statistics() brought */
+    const trp_moments *used; /* one of these */
+    bool read_only;          /* nothing is added to them, and rewards stay as they are */
+};
+
+/* Of a state that is saved, what follows this struct is. */
 struct wrapped {
     const struct wrapping *wrapping;
+    struct statistics *statistics;
 };
 
 extern const trp_env_impl action_repeat_impl, clip_reward_impl, frame_skip_impl, frame_stack_impl,
-    grayscale_impl, resize_impl, time_limit_impl;
+    grayscale_impl, normalize_observation_impl, normalize_return_impl, resize_impl, time_limit_impl;
 
 /* NULL: no wrapper has this key. */
 const trp_env_impl *wrapper_find(const char *key);
@@ -32,6 +46,9 @@ extern const char *const wrapper_keys[];
 TRP_MUST_USE trp_status wrapper_create(const trp_env_impl *wrapper, const char *value,
                                        struct env_class *inner, struct env_class **out);
 
+/* Gives the wrappers in a state that create() made what they know. */
+void wrapper_bind(const struct env_class *class, void *state, struct statistics *statistics);
+
 /* ---- for wrappers -------------------------------------------------------------------------- */
 
 /* In configure: a state keeps `count` inner observations, each tensor's back to back. */
@@ -43,6 +60,12 @@ void wrapped_destroy(void *state);
 trp_status wrapped_reset(void *state, trp_rng *rng);
 trp_status wrapped_step(void *state, trp_rng *rng, const void *action, trp_env_outcome *outcome);
 void wrapped_observe(const void *state, void *const *observations);
+
+/* Where a wrapper's own statistics begin. */
+size_t wrapped_statistic(const void *state);
+
+/* value / sqrt(variance + 1e-8); of fewer than two numbers: the value. */
+double statistic_scale(double value, const trp_moments *used);
 
 /* Writes the inner observation to frame `index`. */
 void wrapped_look(void *state, size_t index);

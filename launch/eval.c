@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "core/printable.h"
 
@@ -21,6 +22,22 @@ static const struct node_group *find_acting(const trp_program *program)
     return actors;
 }
 
+/* The statistics in the file, if the environment has wrappers that use some. */
+static trp_status load_statistics(const char *env_name, const char *path, trp_moments **statistics,
+                                  size_t *count)
+{
+    trp_env *env;
+    TRP_TRY(trp_params_load_statistics(path, statistics, count));
+    TRP_TRY(trp_env_create(&env, env_name, NULL));
+    size_t needed = trp_env_statistics_count(env);
+    trp_env_destroy(env);
+    if (needed > 0 && *count == 0)
+        return trp_fail(TRP_FAILED_PRECONDITION,
+                        "%s has no statistics, but %s normalises %zu numbers", path, env_name,
+                        needed);
+    return TRP_OK;
+}
+
 static trp_status evaluate(const struct node_group *group, const struct launch_options *options,
                            trp_evaluation *result, uint64_t *version)
 {
@@ -29,6 +46,10 @@ static trp_status evaluate(const struct node_group *group, const struct launch_o
     uint32_t copies = episodes < 100 ? episodes : 100;
     TRP_TRY(trp_agent_policy_create(&policy, &group->agent, group->env, copies));
     trp_status status = trp_params_load(options->params, policy, version);
+    trp_moments *statistics = NULL;
+    size_t statistic_count = 0;
+    if (status == TRP_OK)
+        status = load_statistics(group->env, options->params, &statistics, &statistic_count);
     if (status == TRP_OK)
         status = trp_evaluate(policy,
                               &(trp_evaluate_options){
@@ -36,8 +57,11 @@ static trp_status evaluate(const struct node_group *group, const struct launch_o
                                   .episodes = episodes,
                                   .copies = copies,
                                   .seed = options->seed_set ? options->seed : trp_rng_entropy(),
+                                  .statistics = statistics,
+                                  .statistic_count = statistic_count,
                               },
                               result);
+    free(statistics);
     trp_policy_destroy(policy);
     return status;
 }

@@ -371,6 +371,8 @@ static trp_status evaluator_play(struct evaluator *evaluator, uint32_t episodes,
                              .copies = evaluator->copies,
                              .seed = node_seed(evaluator->context, draw),
                              .stop = trp_context_stop(evaluator->context),
+                             .statistics = state->statistics,
+                             .statistic_count = state->statistic_count,
                          },
                          result));
     write_row(evaluator, state, result);

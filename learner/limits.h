@@ -8,6 +8,8 @@ enum {
     /* publisher.c: clients of one learner, and their names ("actor/65535"). */
     PARAMS_CLIENTS_MAX = 65536,
     PARAMS_CLIENT_NAME_BYTES_MAX = 127,
+    /* publisher.c: of all clients' environments together, 24 bytes each: 96 MiB. */
+    PARAMS_STATISTICS_MAX = 1 << 22,
     /* learner.c: one wait for a batch or for the answer to priorities before the stop is looked
      * at, and how long a missing replay server is waited for. */
     LEARNER_WAIT_MS = 200,

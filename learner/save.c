@@ -103,14 +103,38 @@ trp_status trp_learner_checkpoint_find(const char *dir, char **path)
     return *path ? TRP_OK : trp_fail(TRP_NOT_FOUND, "checkpoints: none in %s", dir);
 }
 
+enum { MOMENT_NUMBERS = 3 }; /* of a trp_moments */
+
 /* ---- writing ------------------------------------------------------------------------------- */
 
 struct clients {
     trp_client_counts *counts;
     size_t count;
     uint64_t *steps, *episodes; /* the same as columns */
-    struct buffer names;        /* a line each, NUL at the end */
+    trp_moments *statistics;    /* a row each, zeros: none */
+    trp_moments *merged;
+    size_t statistic_count;
+    struct buffer names; /* a line each, NUL at the end */
 };
+
+static void clients_take_statistics(struct clients *clients)
+{
+    size_t width = 0;
+    for (size_t i = 0; i < clients->count && width == 0; i++)
+        width = clients->counts[i].statistic_count;
+    if (width == 0)
+        return;
+    clients->statistic_count = width;
+    clients->statistics = xcalloc(clients->count, width * sizeof *clients->statistics);
+    clients->merged = xcalloc(width, sizeof *clients->merged);
+    for (size_t i = 0; i < clients->count; i++) {
+        if (!clients->counts[i].statistics)
+            continue;
+        memcpy(clients->statistics + i * width, clients->counts[i].statistics,
+               width * sizeof *clients->statistics);
+        trp_moments_merge(clients->merged, clients->counts[i].statistics, width);
+    }
+}
 
 static void clients_take(struct clients *clients, trp_publisher *publisher)
 {
@@ -125,6 +149,7 @@ static void clients_take(struct clients *clients, trp_publisher *publisher)
         buffer_append(&clients->names, text_bytes("\n"));
     }
     buffer_text(&clients->names);
+    clients_take_statistics(clients);
 }
 
 static void clients_cleanup(struct clients *clients)
@@ -132,6 +157,8 @@ static void clients_cleanup(struct clients *clients)
     trp_publisher_counts_free(clients->counts, clients->count);
     free(clients->steps);
     free(clients->episodes);
+    free(clients->statistics);
+    free(clients->merged);
     buffer_cleanup(&clients->names);
 }
 
@@ -144,7 +171,7 @@ static trp_checkpoint_tensor u64s(const char *name, const uint64_t *values, size
 trp_status save_write(const char *dir, struct trp_update_run *update, trp_publisher *publisher,
                       const struct learner_progress *progress)
 {
-    trp_checkpoint_tensor tensors[UPDATE_TENSORS_MAX + 4];
+    trp_checkpoint_tensor tensors[UPDATE_TENSORS_MAX + 6];
     size_t count = update_state(update, tensors);
     struct clients clients = {0};
     clients_take(&clients, publisher);
@@ -153,6 +180,20 @@ trp_status save_write(const char *dir, struct trp_update_run *update, trp_publis
     if (clients.count > 0) {
         tensors[count++] = u64s("learner.client_steps", clients.steps, clients.count);
         tensors[count++] = u64s("learner.client_episodes", clients.episodes, clients.count);
+    }
+    if (clients.statistic_count > 0) {
+        tensors[count++] = (trp_checkpoint_tensor){
+            .name = "learner.client_statistics",
+            .type = TRP_CHECKPOINT_F64,
+            .rank = 3,
+            .shape = {clients.count, clients.statistic_count, MOMENT_NUMBERS},
+            .data = clients.statistics};
+        tensors[count++] =
+            (trp_checkpoint_tensor){.name = "learner.statistics",
+                                    .type = TRP_CHECKPOINT_F64,
+                                    .rank = 2,
+                                    .shape = {clients.statistic_count, MOMENT_NUMBERS},
+                                    .data = clients.merged};
     }
     char version[24], steps[24];
     snprintf(version, sizeof version, "%" PRIu64, progress->version);
@@ -190,8 +231,15 @@ static trp_status load_update(const trp_checkpoint *checkpoint, struct trp_updat
     return TRP_OK;
 }
 
+/* What the clients' environments saw, a row each. */
+struct client_statistics {
+    trp_moments *rows; /* NULL: nothing */
+    size_t width;
+};
+
 static trp_status restore_clients(trp_publisher *publisher, const char *names,
-                                  const uint64_t *steps, const uint64_t *episodes, size_t count)
+                                  const uint64_t *steps, const uint64_t *episodes, size_t count,
+                                  const struct client_statistics *seen)
 {
     char *copy = xstrdup(names), *rest = copy;
     trp_status status = TRP_OK;
@@ -202,25 +250,48 @@ static trp_status restore_clients(trp_publisher *publisher, const char *names,
         else
             status = trp_publisher_restore(
                 publisher,
-                &(trp_client_counts){.name = name, .steps = steps[i], .episodes = episodes[i]});
+                &(trp_client_counts){.name = name,
+                                     .steps = steps[i],
+                                     .episodes = episodes[i],
+                                     .statistics = seen->rows ? seen->rows + i * seen->width : NULL,
+                                     .statistic_count = seen->width});
     }
     free(copy);
     return status;
 }
 
-static size_t client_rows(const trp_checkpoint *checkpoint)
+static const trp_checkpoint_tensor *saved_tensor(const trp_checkpoint *checkpoint, const char *name,
+                                                 uint32_t rank)
 {
     for (size_t i = 0; i < trp_checkpoint_tensor_count(checkpoint); i++) {
         const trp_checkpoint_tensor *tensor = trp_checkpoint_tensor_at(checkpoint, i);
-        if (strcmp(tensor->name, "learner.client_steps") == 0 && tensor->rank == 1)
-            return tensor->shape[0];
+        if (strcmp(tensor->name, name) == 0 && tensor->rank == rank)
+            return tensor;
     }
-    return 0;
+    return NULL;
+}
+
+static trp_status load_seen(const trp_checkpoint *checkpoint, size_t clients,
+                            struct client_statistics *seen)
+{
+    const trp_checkpoint_tensor *tensor = saved_tensor(checkpoint, "learner.client_statistics", 3);
+    if (!tensor)
+        return TRP_OK;
+    if (tensor->shape[0] != clients || tensor->shape[1] > TRP_STATISTICS_MAX ||
+        tensor->shape[2] != MOMENT_NUMBERS)
+        return trp_fail(TRP_DATA_LOSS, "checkpoint: %s is not [%zu, n, %d]", tensor->name, clients,
+                        MOMENT_NUMBERS);
+    seen->width = tensor->shape[1];
+    seen->rows = xcalloc(clients, (seen->width + 1) * sizeof *seen->rows);
+    return trp_checkpoint_get(checkpoint, tensor->name, TRP_CHECKPOINT_F64,
+                              clients * seen->width * MOMENT_NUMBERS, seen->rows);
 }
 
 static trp_status load_clients(const trp_checkpoint *checkpoint, trp_publisher *publisher)
 {
-    size_t count = client_rows(checkpoint);
+    const trp_checkpoint_tensor *rows = saved_tensor(checkpoint, "learner.client_steps", 1);
+    size_t count = rows ? rows->shape[0] : 0;
+    struct client_statistics seen = {0};
     const char *names = trp_checkpoint_note_get(checkpoint, "clients");
     if (count == 0 || !names)
         return TRP_OK;
@@ -231,7 +302,10 @@ static trp_status load_clients(const trp_checkpoint *checkpoint, trp_publisher *
         status = trp_checkpoint_get(checkpoint, "learner.client_episodes", TRP_CHECKPOINT_U64,
                                     count, episodes);
     if (status == TRP_OK)
-        status = restore_clients(publisher, names, steps, episodes, count);
+        status = load_seen(checkpoint, count, &seen);
+    if (status == TRP_OK)
+        status = restore_clients(publisher, names, steps, episodes, count, &seen);
+    free(seen.rows);
     free(steps);
     free(episodes);
     return status;

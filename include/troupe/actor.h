@@ -99,6 +99,10 @@ typedef struct {
     uint32_t copies;   /* stepped together; 0: one per episode, at most 128 */
     uint64_t seed;     /* another seed, other episodes */
     trp_stop *stop;    /* CANCELLED; NULL: none */
+    /* What normalising wrappers use: those that came with the parameters; borrowed, 0: none. They
+     * are only read, and rewards are not normalised. */
+    const trp_moments *statistics;
+    size_t statistic_count;
 } trp_evaluate_options;
 
 typedef struct {
@@ -109,7 +113,8 @@ typedef struct {
 } trp_evaluation;
 
 /* Runs whole, fresh episodes and nothing else. Every copy has a fixed share of them, so short
- * episodes are not counted more often than long ones. */
+ * episodes are not counted more often than long ones. FAILED_PRECONDITION: the environment's
+ * wrappers normalise another count of numbers than there are statistics of. */
 TRP_API TRP_MUST_USE trp_status trp_evaluate(trp_policy *policy,
                                              const trp_evaluate_options *options,
                                              trp_evaluation *result);

@@ -27,8 +27,16 @@
  *   frame_skip=N      the same, and observations are the larger of the last two frames
  *   frame_stack=N     the last N observations; a first axis of N is added, the oldest first
  *   clip_reward=B     rewards are held to [-B, B]
+ *   normalize_observation=B  (float32 - mean) / sqrt(variance + 1e-8), held to [-B, B]
+ *   normalize_return=G       rewards / sqrt(variance of returns + 1e-8), held to [-10, 10]
  *   grayscale=1       uint8 [h, w, 3] becomes [h, w]: 0.299 R + 0.587 G + 0.114 B
  *   resize=H,W        uint8 [h, w] or [h, w, c] becomes H x W: the mean of the area under a pixel
+ *
+ * Returns are sums of an episode's rewards so far, each step discounted by G. The two that
+ * normalise use what all copies have seen, until trp_env_use_statistics(): an actor reports what
+ * its environment saw, the learner merges that of all actors and publishes it with the parameters,
+ * and each normalises with what came with those that it acts on. Until two numbers were seen they
+ * are only held to the bounds.
  *
  * A trp_env belongs to one thread at a time. Two of them share nothing. */
 #ifndef TRP_ENV_H
@@ -38,6 +46,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <troupe/moments.h>
 #include <troupe/options.h>
 #include <troupe/rng.h>
 #include <troupe/status.h>
@@ -90,6 +99,8 @@ typedef struct {
     uint32_t count;            /* copies; 0: 1 */
     uint64_t seed;             /* copy i draws from stream i of this seed */
     int64_t max_episode_steps; /* 0: the spec's; negative: no limit */
+    bool read_only;            /* for evaluation: statistics are used, never added to, and
+                                  normalize_return leaves rewards as they are */
 } trp_env_options;
 
 /* One row per copy, rows back to back; observations have a buffer per tensor. All are the caller's
@@ -152,6 +163,20 @@ TRP_API const double *trp_env_infos(const trp_env *env);
 /* Gives one copy the generator of the only copy of an object made with `seed`; its next episode is
  * the first that shows it. */
 TRP_API void trp_env_seed(trp_env *env, uint32_t index, uint64_t seed);
+
+/* ---- what normalising wrappers know ------------------------------------------------------ */
+
+/* How many numbers they normalise, at most TRP_STATISTICS_MAX; 0: there are no such wrappers. The
+ * innermost wrapper's come first, in the order of the observation. */
+TRP_API size_t trp_env_statistics_count(const trp_env *env);
+
+/* What the copies of this object have seen, all together; valid while the object is. */
+TRP_API const trp_moments *trp_env_statistics(const trp_env *env);
+
+/* Normalises with these from now on; copied. FAILED_PRECONDITION: another count than
+ * trp_env_statistics_count(); INVALID_ARGUMENT as trp_moments_check(). */
+TRP_API TRP_MUST_USE trp_status trp_env_use_statistics(trp_env *env, const trp_moments *moments,
+                                                       size_t count);
 
 /* ---- state of one copy, for resuming and for tests --------------------------------------- */
 

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <troupe/moments.h>
 #include <troupe/policy.h>
 #include <troupe/rpc.h>
 #include <troupe/status.h>
@@ -43,6 +44,12 @@ TRP_API void trp_params_client_destroy(trp_params_client *client); /* NULL is fi
 TRP_API TRP_MUST_USE trp_status trp_params_client_pull(trp_params_client *client, uint64_t steps,
                                                        uint64_t episodes, bool *newer);
 
+/* What the environments of this life of the client have seen so far (trp_env_statistics()), for the
+ * pulls to come; copied. What earlier lives saw is added as for steps; a life that is killed loses
+ * what it saw since its last pull, and nothing counts twice. For clients with a name. */
+TRP_API void trp_params_client_report(trp_params_client *client, const trp_moments *statistics,
+                                      size_t count);
+
 /* Pulls until there is a first version: waits up to `timeout_ms` (negative: no bound). */
 TRP_API TRP_MUST_USE trp_status trp_params_client_wait(trp_params_client *client,
                                                        int64_t timeout_ms);
@@ -51,7 +58,10 @@ TRP_API TRP_MUST_USE trp_status trp_params_client_wait(trp_params_client *client
 typedef struct {
     const float *params;
     size_t count;
-    uint64_t version;    /* 0: none yet */
+    uint64_t version; /* 0: none yet */
+    /* Published with them, for trp_env_use_statistics(), valid as long; 0: no client had any. */
+    const trp_moments *statistics;
+    size_t statistic_count;
     uint64_t base_steps; /* of earlier lives of this client */
     uint64_t base_episodes;
     uint64_t total_steps;   /* of all clients */
@@ -67,7 +77,8 @@ TRP_API trp_params_state trp_params_client_state(const trp_params_client *client
  * written as trp_checkpoint_write() does. Where `policy` names its tensors, the file has them by
  * these names, in PyTorch's shapes and order, and safetensors.torch.load_file() gives what a module
  * with the same layers takes in load_state_dict(); else, or without a policy (NULL), it has one
- * vector, "params". */
+ * vector, "params". Statistics of the state are a tensor of float64 [n, 3] beside it,
+ * "learner.statistics": count, mean and squares as in moments.h. */
 TRP_API TRP_MUST_USE trp_status trp_params_write(const char *path, const trp_params_state *state,
                                                  const trp_policy *policy);
 
@@ -77,6 +88,11 @@ TRP_API TRP_MUST_USE trp_status trp_params_write(const char *path, const trp_par
  * trp_checkpoint_read() and the policy's load. */
 TRP_API TRP_MUST_USE trp_status trp_params_load(const char *path, trp_policy *policy,
                                                 uint64_t *version);
+
+/* The statistics of such a file, or of a learner's checkpoint, for trp_env_use_statistics(); for
+ * free(). NULL and 0: it has none. DATA_LOSS: they are none; others as trp_checkpoint_read(). */
+TRP_API TRP_MUST_USE trp_status trp_params_load_statistics(const char *path,
+                                                           trp_moments **statistics, size_t *count);
 
 TRP_END_DECLS
 #endif

@@ -20,6 +20,7 @@
 
 #include <protobuf-c/protobuf-c.h>
 
+#include <troupe/moments.h>
 #include <troupe/status.h>
 
 TRP_BEGIN_DECLS
@@ -30,6 +31,8 @@ typedef struct trp_publisher trp_publisher;
 typedef struct {
     char *name;
     uint64_t steps, episodes;
+    trp_moments *statistics; /* what its environments saw (env.h); NULL: nothing to normalise */
+    size_t statistic_count;
 } trp_client_counts;
 
 /* `count` floats a snapshot. Version 0: nothing is published yet. */
@@ -41,12 +44,12 @@ TRP_API void trp_publisher_destroy(trp_publisher *publisher);
 /* The service for trp_server_add(). Owned by the publisher. */
 TRP_API ProtobufCService *trp_publisher_service(trp_publisher *publisher);
 
-/* Copies `params`: readers see the old snapshot or the new one, whole. `version` is greater than
- * every one before. */
+/* Copies `params`, and the statistics of all clients: readers see the old snapshot or the new one,
+ * whole. `version` is greater than every one before. */
 TRP_API void trp_publisher_publish(trp_publisher *publisher, const float *params, uint64_t version,
                                    uint64_t learner_steps);
 
-/* What all clients did together. */
+/* What all clients did together; without their statistics. */
 TRP_API trp_client_counts trp_publisher_totals(trp_publisher *publisher);
 
 /* A copy of every client's counts; trp_publisher_counts_free() frees. */
@@ -54,7 +57,9 @@ TRP_API trp_client_counts *trp_publisher_counts(trp_publisher *publisher, size_t
 TRP_API void trp_publisher_counts_free(trp_client_counts *counts, size_t count);
 
 /* Sets one client's counts to at least these: from a checkpoint. RESOURCE_EXHAUSTED: too many
- * clients; INVALID_ARGUMENT: a name that no client may have. */
+ * clients or statistics; INVALID_ARGUMENT: a name that no client may have, statistics that no
+ * numbers can have; FAILED_PRECONDITION: statistics of another length than those of another
+ * client, which is named. */
 TRP_API TRP_MUST_USE trp_status trp_publisher_restore(trp_publisher *publisher,
                                                       const trp_client_counts *counts);
 

@@ -15,6 +15,7 @@
 #include <troupe/log.h>
 #include <troupe/losses.h>
 #include <troupe/metric.h>
+#include <troupe/moments.h>
 #include <troupe/nn.h>
 #include <troupe/optimizer.h>
 #include <troupe/options.h>

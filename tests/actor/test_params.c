@@ -232,6 +232,191 @@ static void restored_counts_never_lower_those_that_were_reported(void **state)
     assert_int_equal(trp_publisher_totals(fixture->publisher).steps, 100);
 }
 
+/* ---- statistics ------------------------------------------------------------------------------ */
+
+static void report_numbers(trp_params_client *client, trp_moments *seen, size_t count, double first)
+{
+    for (size_t i = 0; i < count; i++)
+        trp_moments_add(seen, first + (double)i);
+    trp_params_client_report(client, seen, 1);
+    assert_int_equal(trp_params_client_pull(client, 0, 0, NULL), TRP_OK);
+}
+
+/* One request as anybody could send it. */
+static trp_status pull_raw(struct fixture *fixture, const char *name, const double *numbers,
+                           size_t count)
+{
+    Troupe__PullRequest request = TROUPE__PULL_REQUEST__INIT;
+    ProtobufCMessage *reply = NULL;
+    request.client = (char *)name;
+    request.statistics = (double *)numbers;
+    request.n_statistics = count;
+    trp_status status = trp_call(fixture->service, "Pull", &request.base, &reply,
+                                 &(trp_call_options){.timeout_ms = 10000});
+    if (reply)
+        protobuf_c_message_free_unpacked(reply, NULL);
+    return status;
+}
+
+/* What the next version is published with. */
+static trp_moments published(struct fixture *fixture, uint64_t version)
+{
+    publish(fixture, version);
+    trp_params_client *reader = client_create(fixture->service, NULL);
+    assert_int_equal(trp_params_client_pull(reader, 0, 0, NULL), TRP_OK);
+    trp_params_state got = trp_params_client_state(reader);
+    assert_int_equal(got.version, version);
+    assert_true(got.statistic_count <= 1);
+    trp_moments sum = got.statistic_count > 0 ? got.statistics[0] : (trp_moments){0};
+    trp_params_client_destroy(reader);
+    return sum;
+}
+
+static void assert_counted(trp_moments got, size_t count)
+{
+    trp_moments expected = {0};
+    for (size_t i = 0; i < count; i++)
+        trp_moments_add(&expected, (double)i);
+    assert_float_equal(got.count, count, 0);
+    assert_float_equal(got.mean, expected.mean, 1e-9);
+    assert_float_equal(got.squares, expected.squares, 1e-9 * expected.squares);
+}
+
+/* Numbers 0 to 99 by two clients, one of which lives twice; reports are repeated. */
+static void statistics_of_all_lives_count_once(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_moments one = {0}, two = {0}, again = {0};
+    assert_counted(published(fixture, 1), 0);
+    trp_params_client *first = client_create(fixture->service, "actor/0");
+    trp_params_client *second = client_create(fixture->service, "actor/1");
+    report_numbers(first, &one, 0, 0);
+    report_numbers(second, &two, 0, 0);
+    report_numbers(first, &one, 30, 0);
+    report_numbers(first, &one, 0, 0);
+    report_numbers(second, &two, 50, 30);
+    assert_counted(published(fixture, 2), 80);
+    trp_params_client_destroy(first);
+    first = client_create(fixture->service, "actor/0");
+    report_numbers(first, &again, 0, 0);
+    assert_counted(published(fixture, 3), 80);
+    report_numbers(first, &again, 15, 80);
+    report_numbers(first, &again, 5, 95);
+    report_numbers(second, &two, 0, 0);
+    assert_counted(published(fixture, 4), 100);
+    trp_params_client_destroy(first);
+    trp_params_client_destroy(second);
+}
+
+static void a_late_report_of_statistics_changes_nothing(void **state)
+{
+    struct fixture *fixture = *state;
+    static const double early[3] = {2, 0.5, 0.5}, late[3] = {3, 1, 2};
+    publish(fixture, 1);
+    assert_int_equal(pull_raw(fixture, "actor/0", late, 3), TRP_OK);
+    assert_int_equal(pull_raw(fixture, "actor/0", early, 3), TRP_OK);
+    assert_counted(published(fixture, 2), 3);
+}
+
+static void restored_statistics_are_what_a_client_goes_on_from(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_moments old = {0}, fresh = {0};
+    for (size_t i = 0; i < 40; i++)
+        trp_moments_add(&old, (double)i);
+    trp_client_counts counts = {.name = "actor/0", .statistics = &old, .statistic_count = 1};
+    assert_int_equal(trp_publisher_restore(fixture->publisher, &counts), TRP_OK);
+    assert_counted(published(fixture, 1), 40);
+    trp_params_client *client = client_create(fixture->service, "actor/0");
+    report_numbers(client, &fresh, 0, 0);
+    report_numbers(client, &fresh, 10, 40);
+    assert_counted(published(fixture, 2), 50);
+    size_t count;
+    trp_client_counts *all = trp_publisher_counts(fixture->publisher, &count);
+    assert_int_equal(count, 1);
+    assert_counted(all[0].statistics[0], 50);
+    trp_publisher_counts_free(all, count);
+    trp_params_client_destroy(client);
+}
+
+static void statistics_that_are_none_are_refused_by_name(void **state)
+{
+    struct fixture *fixture = *state;
+    static const double good[3] = {2, 1, 1};
+    static const double wrong[][3] = {{-2, 1, 1}, {NAN, 1, 1}, {2, INFINITY, 1}, {2, 1, -1}};
+    static double many[3 * (TRP_STATISTICS_MAX + 1)];
+    publish(fixture, 1);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(pull_raw(fixture, "actor/0", wrong[i], 3), TRP_INVALID_ARGUMENT);
+        assert_non_null(strstr(trp_last_error(), "client actor/0: statistic 0 has count "));
+    }
+    assert_int_equal(pull_raw(fixture, "actor/0", good, 2), TRP_INVALID_ARGUMENT);
+    assert_non_null(strstr(trp_last_error(), "client actor/0 reports statistics of 2 numbers"));
+    assert_int_equal(pull_raw(fixture, "actor/0", many, 3 * (TRP_STATISTICS_MAX + 1)),
+                     TRP_INVALID_ARGUMENT);
+    assert_int_equal(pull_raw(fixture, "", good, 3), TRP_OK); /* nobody's */
+    assert_float_equal(published(fixture, 2).count, 0, 0);
+}
+
+static void actors_that_normalise_different_numbers_are_named_both(void **state)
+{
+    struct fixture *fixture = *state;
+    static const double numbers[6] = {2, 1, 1, 2, 1, 1};
+    publish(fixture, 1);
+    assert_int_equal(pull_raw(fixture, "actor/0", numbers, 3), TRP_OK);
+    assert_int_equal(pull_raw(fixture, "collector/1", numbers, 6), TRP_FAILED_PRECONDITION);
+    assert_non_null(strstr(trp_last_error(),
+                           "client collector/1 reports statistics of 2 numbers, client actor/0 of "
+                           "1: all actors of a learner need the same normalising wrappers"));
+    assert_float_equal(published(fixture, 2).count, 2, 0);
+}
+
+static void clients_together_report_no_more_than_fits(void **state)
+{
+    struct fixture *fixture = *state;
+    enum { CLIENTS = (1 << 22) / TRP_STATISTICS_MAX };
+    double *many = xcalloc(3 * (size_t)TRP_STATISTICS_MAX, sizeof *many);
+    for (size_t i = 0; i < TRP_STATISTICS_MAX; i++)
+        many[3 * i] = 1;
+    for (int i = 0; i <= CLIENTS; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "actor/%d", i);
+        assert_int_equal(pull_raw(fixture, name, many, 3 * (size_t)TRP_STATISTICS_MAX),
+                         i < CLIENTS ? TRP_OK : TRP_RESOURCE_EXHAUSTED);
+    }
+    assert_non_null(strstr(trp_last_error(), "client actor/64: statistics of all clients"));
+    free(many);
+}
+
+static void statistics_are_in_the_file_of_the_parameters(void **state)
+{
+    (void)state;
+    static const trp_moments seen[2] = {{3, 1, 2}, {4, -1, 0.5}};
+    static const float params[2] = {1, 2};
+    char path[] = "/tmp/troupe-test-XXXXXX";
+    trp_moments *got;
+    size_t count;
+    close(mkstemp(path));
+    trp_params_state written = {
+        .params = params, .count = 2, .version = 1, .statistics = seen, .statistic_count = 2};
+    assert_int_equal(trp_params_write(path, &written, NULL), TRP_OK);
+    assert_int_equal(trp_params_load_statistics(path, &got, &count), TRP_OK);
+    assert_int_equal(count, 2);
+    assert_memory_equal(got, seen, sizeof seen);
+    free(got);
+    written.statistic_count = 0;
+    assert_int_equal(trp_params_write(path, &written, NULL), TRP_OK);
+    assert_int_equal(trp_params_load_statistics(path, &got, &count), TRP_OK);
+    assert_int_equal(count, 0);
+    assert_null(got);
+    trp_moments broken[2] = {{3, 1, -2}};
+    written.statistics = broken;
+    written.statistic_count = 2;
+    assert_int_equal(trp_params_write(path, &written, NULL), TRP_OK);
+    assert_int_equal(trp_params_load_statistics(path, &got, &count), TRP_DATA_LOSS);
+    unlink(path);
+}
+
 /* ---- a scripted service: what a publisher would never do ------------------------------------- */
 
 struct script {
@@ -477,6 +662,14 @@ int main(void)
         LOCAL_AND_REMOTE(every_reader_sees_whole_versions_in_order),
         cmocka_unit_test_setup_teardown(restored_counts_never_lower_those_that_were_reported,
                                         setup_local, teardown),
+        LOCAL_AND_REMOTE(statistics_of_all_lives_count_once),
+        LOCAL_AND_REMOTE(a_late_report_of_statistics_changes_nothing),
+        LOCAL_AND_REMOTE(restored_statistics_are_what_a_client_goes_on_from),
+        LOCAL_AND_REMOTE(statistics_that_are_none_are_refused_by_name),
+        LOCAL_AND_REMOTE(actors_that_normalise_different_numbers_are_named_both),
+        cmocka_unit_test_setup_teardown(clients_together_report_no_more_than_fits, setup_local,
+                                        teardown),
+        cmocka_unit_test(statistics_are_in_the_file_of_the_parameters),
         cmocka_unit_test(a_vector_of_a_megabyte_arrives_whole),
         cmocka_unit_test(an_older_version_never_replaces_a_newer_one),
         cmocka_unit_test(parameters_of_another_size_are_data_loss),

@@ -1,0 +1,38 @@
+/* Count, mean and spread of numbers that come one by one or in parts: what normalising wrappers
+ * know (env.h), actors report and learners merge.
+ *
+ * Count, sum and sum of squares say the same, but their difference loses every digit where the mean
+ * is large beside the spread: Welford's recurrence and, for parts, equations 2.1 of Chan, Golub and
+ * LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances" (1979). */
+#ifndef TRP_MOMENTS_H
+#define TRP_MOMENTS_H
+
+#include <stddef.h>
+
+#include <troupe/status.h>
+
+TRP_BEGIN_DECLS
+
+/* All zero: of no numbers. */
+typedef struct {
+    double count, mean;
+    double squares; /* the sum of (number - mean)^2 */
+} trp_moments;
+
+enum { TRP_STATISTICS_MAX = 65536 }; /* of one environment */
+
+/* One more number, which is finite. */
+TRP_API void trp_moments_add(trp_moments *moments, double number);
+
+/* Those of both parts, element by element, `count` of them. */
+TRP_API void trp_moments_merge(trp_moments *into, const trp_moments *from, size_t count);
+
+/* squares / count; 0 of fewer than two numbers. */
+TRP_API double trp_moments_variance(const trp_moments *moments);
+
+/* INVALID_ARGUMENT names the element that no numbers can have: not finite, a count that is
+ * negative or above 2^53, squares below 0. */
+TRP_API TRP_MUST_USE trp_status trp_moments_check(const trp_moments *moments, size_t count);
+
+TRP_END_DECLS
+#endif

@@ -1,0 +1,279 @@
+/* Statistics of four actors in a learner's checkpoint against one pass over what their environments
+ * showed, in whole runs: tests/launch/normalizing_program.c. */
+#include "launch_tools.h"
+
+#include <math.h>
+
+#include <troupe/checkpoint.h>
+#include <troupe/learner.h>
+#include <troupe/params.h>
+
+enum { ACTORS = 4, WIDTH = 3, ROW = 3 };
+
+static const double discount = 0.9;
+
+/* Every actor has shown so many rows, and reported most of them: it does every 50. */
+static void await_rows(const struct scene *scene, size_t rows)
+{
+    struct deadline deadline = patience();
+    for (size_t actor = 0; actor < ACTORS; actor++) {
+        char *name = xasprintf("seen.actor-%zu", actor), *path = scene_path(scene, name);
+        struct stat info = {0};
+        while (stat(path, &info) != 0 || (size_t)info.st_size < rows * ROW * sizeof(float))
+            look_again_soon(deadline, path);
+        free(path);
+        free(name);
+    }
+}
+
+static void run_for(struct scene *scene, const char *mode, const char *resume, size_t rows)
+{
+    const char *argv[] = {NORMALIZING_PROGRAM, "--run-dir=run", mode, resume, NULL};
+    scene_start(scene, argv);
+    await_rows(scene, rows);
+    kill(scene->pid, SIGTERM);
+    assert_int_equal(scene_wait(scene), 128 + SIGTERM);
+}
+
+static char *checkpoint_path(const struct scene *scene)
+{
+    char *dir = scene_path(scene, "run/learner"), *path;
+    assert_int_equal(trp_learner_checkpoint_find(dir, &path), TRP_OK);
+    free(dir);
+    return path;
+}
+
+/* The statistics of "actor/INDEX" in the newest checkpoint. */
+static void read_client(const struct scene *scene, size_t index, trp_moments got[WIDTH])
+{
+    char *path = checkpoint_path(scene), *name = xasprintf("actor/%zu\n", index);
+    trp_checkpoint *checkpoint;
+    assert_int_equal(trp_checkpoint_read(&checkpoint, path), TRP_OK);
+    const char *names = trp_checkpoint_note_get(checkpoint, "clients");
+    assert_non_null(names);
+    const char *at = strstr(names, name);
+    assert_non_null(at);
+    size_t row = 0, rows = 0;
+    for (const char *c = names; *c; c++) {
+        rows += *c == '\n';
+        row += *c == '\n' && c < at;
+    }
+    assert_int_equal(rows, ACTORS); /* evaluators report nothing */
+    trp_moments all[ACTORS][WIDTH];
+    assert_int_equal(trp_checkpoint_get(checkpoint, "learner.client_statistics", TRP_CHECKPOINT_F64,
+                                        ACTORS * WIDTH * 3, all),
+                     TRP_OK);
+    memcpy(got, all[row], sizeof all[row]);
+    trp_checkpoint_destroy(checkpoint);
+    free(name);
+    free(path);
+}
+
+/* ---- one pass over what was shown ------------------------------------------------------------
+ */
+
+struct pass {
+    long double count[WIDTH], sum[WIDTH], squares[WIDTH]; /* squares: about `about` */
+    long double about[WIDTH];
+};
+
+static void pass_add(struct pass *pass, size_t element, double number)
+{
+    long double apart = (long double)number - pass->about[element];
+    pass->count[element]++;
+    pass->sum[element] += apart;
+    pass->squares[element] += apart * apart;
+}
+
+/* The first `observations` and `rewards` of what a node showed. */
+static void pass_over(struct pass *pass, const struct scene *scene, const char *name,
+                      double observations, double rewards)
+{
+    char *path = scene_path(scene, name);
+    FILE *file = fopen(path, "rbe");
+    assert_non_null(file);
+    double sum = 0;
+    float row[ROW];
+    while ((observations > 0 || rewards > 0) && fread(row, sizeof row, 1, file) == 1) {
+        for (size_t i = 0; i < 2 && observations > 0; i++)
+            pass_add(pass, i, (double)row[i]);
+        observations--;
+        sum = isnan(row[2]) ? 0 : discount * sum + (double)row[2];
+        if (isnan(row[2]) || rewards <= 0)
+            continue;
+        pass_add(pass, 2, sum);
+        rewards--;
+    }
+    assert_true(observations <= 0 && rewards <= 0); /* no more was counted than was shown */
+    fclose(file);
+    free(path);
+}
+
+/* 10 000 is rounded by 1e-12 in a double, and the deviation from it is 1 (a spread of 0.01 about 0
+ * is rounded much less): errors of n = 10^4 numbers add up to 1e-8 of the mean's deviation and of
+ * the squares at worst. */
+static void assert_pass(const trp_moments got[WIDTH], const struct pass *pass)
+{
+    for (size_t i = 0; i < WIDTH; i++) {
+        double count = (double)pass->count[i];
+        double apart = (double)(pass->sum[i] / pass->count[i]);
+        double squares = (double)(pass->squares[i] - pass->sum[i] * pass->sum[i] / pass->count[i]);
+        assert_true(count > 20);
+        assert_float_equal(got[i].count, count, 0);
+        assert_float_equal(got[i].mean, (double)pass->about[i] + apart, 1e-8);
+        assert_float_equal(got[i].squares, squares, 1e-8 * squares);
+    }
+}
+
+static struct pass pass_begin(void)
+{
+    return (struct pass){.about = {10000, 0, 0}};
+}
+
+static void seen_name(char name[32], const char *kind, size_t actor)
+{
+    snprintf(name, 32, "%s.actor-%zu", kind, actor);
+}
+
+/* ---- runs --------------------------------------------------------------------------------------
+ */
+
+/* What `kind` of files says of the numbers from `before` on; all actors, into `whole`. */
+static void check_actors(const struct scene *scene, const trp_moments before[ACTORS][WIDTH],
+                         trp_moments after[ACTORS][WIDTH])
+{
+    struct pass whole = pass_begin();
+    for (size_t actor = 0; actor < ACTORS; actor++) {
+        struct pass pass = pass_begin();
+        char first[32], seen[32];
+        seen_name(first, "first", actor);
+        seen_name(seen, "seen", actor);
+        read_client(scene, actor, after[actor]);
+        double observations = after[actor][0].count, rewards = after[actor][2].count;
+        if (before) {
+            observations -= before[actor][0].count;
+            rewards -= before[actor][2].count;
+            pass_over(&pass, scene, first, before[actor][0].count, before[actor][2].count);
+            pass_over(&whole, scene, first, before[actor][0].count, before[actor][2].count);
+        }
+        pass_over(&pass, scene, seen, observations, rewards);
+        pass_over(&whole, scene, seen, observations, rewards);
+        assert_pass(after[actor], &pass);
+    }
+    char *path = checkpoint_path(scene);
+    trp_moments *merged;
+    size_t count;
+    assert_int_equal(trp_params_load_statistics(path, &merged, &count), TRP_OK);
+    assert_int_equal(count, WIDTH);
+    assert_pass(merged, &whole);
+    free(merged);
+    free(path);
+}
+
+/* What was shown so far is of the first life. */
+static void keep_seen(const struct scene *scene)
+{
+    for (size_t actor = 0; actor < ACTORS; actor++) {
+        char name[32];
+        seen_name(name, "seen", actor);
+        char *from = scene_path(scene, name);
+        seen_name(name, "first", actor);
+        char *to = scene_path(scene, name);
+        assert_int_equal(rename(from, to), 0);
+        free(from);
+        free(to);
+    }
+}
+
+static void four_actors_know_what_one_pass_knows_also_after_a_resume(void **state)
+{
+    struct scene *scene = *state;
+    for (size_t i = 0; i < 2; i++) {
+        trp_moments before[ACTORS][WIDTH], after[ACTORS][WIDTH];
+        scene_empty(scene);
+        run_for(scene, launch_modes[i], NULL, 500);
+        check_actors(scene, NULL, before);
+        keep_seen(scene);
+        run_for(scene, launch_modes[i], "--resume", 500);
+        check_actors(scene, (const trp_moments(*)[WIDTH])before, after);
+        for (size_t actor = 0; actor < ACTORS; actor++)
+            assert_true(after[actor][0].count > before[actor][0].count);
+    }
+}
+
+static void run_deterministic(struct scene *scene)
+{
+    const char *argv[] = {NORMALIZING_PROGRAM,
+                          "--run-dir=run",
+                          "--launch=threads",
+                          "--deterministic",
+                          "--max-steps=500",
+                          "--seed=3",
+                          NULL};
+    assert_int_equal(scene_run(scene, argv), 0);
+}
+
+static void saved_parameters_are_played_with_their_statistics(void **state)
+{
+    struct scene *scene = *state;
+    run_deterministic(scene);
+    char *path = checkpoint_path(scene);
+    char *params = xasprintf("--params=%s", path);
+    const char *play[] = {NORMALIZING_PROGRAM, "eval", params, "--seed=3", NULL};
+    assert_int_equal(scene_run(scene, play), 0);
+    assert_file_contains(scene, "out", "mean return ");
+
+    char *bare = scene_path(scene, "bare"), *without = xasprintf("--params=%s", bare);
+    trp_checkpoint *checkpoint;
+    assert_int_equal(trp_checkpoint_read(&checkpoint, path), TRP_OK);
+    for (size_t i = 0; i < trp_checkpoint_tensor_count(checkpoint); i++) {
+        const trp_checkpoint_tensor *tensor = trp_checkpoint_tensor_at(checkpoint, i);
+        if (strcmp(tensor->name, "params") == 0)
+            assert_int_equal(trp_checkpoint_write(bare, tensor, 1, NULL, 0), TRP_OK);
+    }
+    trp_checkpoint_destroy(checkpoint);
+    const char *refused[] = {NORMALIZING_PROGRAM, "eval", without, NULL};
+    assert_int_equal(scene_run(scene, refused), 1);
+    assert_file_contains(scene, "err", "bare has no statistics, but Drift?");
+    free(without);
+    free(bare);
+    free(params);
+    free(path);
+}
+
+static void deterministic_runs_repeat_their_statistics(void **state)
+{
+    struct scene *scene = *state;
+    trp_moments got[2][ACTORS][WIDTH];
+    for (size_t i = 0; i < 2; i++) {
+        scene_empty(scene);
+        run_deterministic(scene);
+        for (size_t actor = 0; actor < ACTORS; actor++)
+            read_client(scene, actor, got[i][actor]);
+    }
+    assert_memory_equal(got[0], got[1], sizeof got[0]);
+}
+
+static void actors_with_different_wrappers_end_the_run_by_name(void **state)
+{
+    struct scene *scene = *state;
+    const char *argv[] = {
+        NORMALIZING_PROGRAM, "--run-dir=run", "--launch=threads", "--", "differ", NULL};
+    assert_int_equal(scene_run(scene, argv), 1);
+    char *err = scene_read(scene, "err");
+    assert_true(strstr(err, "normalise") || strstr(err, "normalising wrappers"));
+    free(err);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scene_setup, scene_teardown)
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        TEST(four_actors_know_what_one_pass_knows_also_after_a_resume),
+        TEST(saved_parameters_are_played_with_their_statistics),
+        TEST(deterministic_runs_repeat_their_statistics),
+        TEST(actors_with_different_wrappers_end_the_run_by_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

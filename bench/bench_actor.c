@@ -1,6 +1,6 @@
 /* A whole actor on CartPole (epsilon-greedy policy, n-step adder, writer over a unix socket to a
  * replay server with threads of its own), next to the same environment and policy in a bare loop
- * that keeps nothing. */
+ * that keeps nothing; then samples of what the actors wrote. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -9,17 +9,20 @@
 #include <unistd.h>
 
 #include <troupe/agent.h>
+#include <troupe/adder.h>
 #include <troupe/dqn.h>
 #include <troupe/log.h>
+#include <troupe/sampler.h>
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "scratch.h"
 
-enum { STEPS = 400000, COPIES_MAX = 64, REPEATS = 3 };
+enum { STEPS = 400000, COPIES_MAX = 64, REPEATS = 3, BATCH = 256 };
 
 struct bench {
     trp_agent agent;
     char *dir;
+    const char *table;
     trp_replay_server *server;
     trp_channel *channel;
     trp_learner *learner; /* never runs: its service has the first parameters */
@@ -40,6 +43,7 @@ static void start(struct bench *bench)
     bench->dir = make_dir("/dev/shm");
     trp_agent_table_list tables;
     check(trp_agent_tables(&bench->agent, "CartPole-v1", &tables));
+    bench->table = tables.tables[0].name;
     char *address = xasprintf("unix:%s/socket", bench->dir);
     char *store = xasprintf("%s/store", bench->dir);
     check(trp_replay_server_create(&bench->server, &(trp_replay_server_options){
@@ -120,6 +124,28 @@ static double bare_rate(struct bench *bench, uint32_t copies)
     return STEPS / ((double)ns * 1e-9);
 }
 
+static double sample_rate(struct bench *bench, uint32_t samples)
+{
+    const trp_env_spec *env;
+    trp_columns columns = {0};
+    trp_sampler *sampler;
+    trp_batch batch;
+    check(trp_env_find("CartPole-v1", &env));
+    trp_nstep_columns(env, NULL, &columns);
+    check(trp_sampler_create(&sampler, bench->channel,
+                             &(trp_sampler_options){.table = bench->table,
+                                                    .columns = columns.specs,
+                                                    .column_count = columns.count,
+                                                    .batch_size = BATCH}));
+    int64_t since = clock_now_ns(&clock_monotonic);
+    for (uint32_t sampled = 0; sampled < samples; sampled += BATCH)
+        check(trp_sampler_next(sampler, &batch, 10000));
+    int64_t ns = clock_now_ns(&clock_monotonic) - since;
+    trp_sampler_destroy(sampler);
+    trp_columns_cleanup(&columns);
+    return samples / ((double)ns * 1e-9);
+}
+
 static double best(double (*rate)(struct bench *, uint32_t), struct bench *bench, uint32_t copies)
 {
     double most = 0;
@@ -140,6 +166,8 @@ int main(void)
         printf(
             "actor, CartPole-v1, %u at once\t%.0f\tsteps/s\t%.0f\tenvironment and policy alone\n",
             copies[i], best(actor_rate, &bench, copies[i]), best(bare_rate, &bench, copies[i]));
+    printf("samples of them, batches of %d\t%.0f\tsamples/s\n", BATCH,
+           best(sample_rate, &bench, 4 * STEPS));
     end(&bench);
     return 0;
 }

@@ -114,7 +114,8 @@ struct row_copy {
 };
 
 struct decode_template {
-    bool known, canonical; /* the trajectory is as in a raw sample with a shape */
+    bool known, canonical; /* the trajectory is as in a raw sample with a shape, */
+    uint64_t shape;        /* which was this one the last time; 0: never */
     struct gapped trajectory;
     struct gapped chunks[TEMPLATE_CHUNKS_MAX];
     uint32_t chunk_count;
@@ -130,7 +131,6 @@ enum {
 struct decode_templates {
     struct decode_template at[TEMPLATES];
     uint32_t matched; /* the one that did last */
-    uint64_t shape;   /* of the sample that it matched */
     uint32_t learnt;  /* in all */
     uint32_t misses;  /* samples that matched none since the last was learnt */
 };
@@ -142,11 +142,6 @@ static void gapped_set(struct gapped *gapped, trp_bytes bytes)
         memcpy(gapped->bytes, bytes.data, bytes.size);
     gapped->size = bytes.size;
     gapped->gap_count = 0;
-}
-
-static void gapped_add_gap(struct gapped *gapped, struct gap gap)
-{
-    *ARRAY_PUSH(gapped->gaps, gapped->gap_count, gapped->gap_capacity) = gap;
 }
 
 /* How much of [at, at + size) of a body in pieces lies in one piece, and where. */
@@ -223,8 +218,9 @@ static bool chunks_match(const struct decode_template *template, const struct ra
 static bool trajectory_matches(const struct decode_template *template,
                                const struct raw_sample *sample)
 {
-    return template->known && template->canonical == (sample->shape != 0) &&
-           sample->chunk_count == template->chunk_count &&
+    if (template->shape != 0 && template->shape == sample->shape)
+        return true;
+    return template->canonical == (sample->shape != 0) &&
            gapped_matches(&template->trajectory,
                           &(struct body){.data = sample->item.trajectory.data,
                                          .size = sample->item.trajectory.size}) &&
@@ -236,9 +232,10 @@ bool decode_templates_copy(struct decode_templates *templates, const struct raw_
 {
     uint32_t count = templates->learnt < TEMPLATES ? templates->learnt : TEMPLATES;
     for (uint32_t i = 0, at = templates->matched; i < count; i++, at = (at + 1) % count) {
-        const struct decode_template *template = &templates->at[at];
-        bool again = sample->shape != 0 && sample->shape == templates->shape && i == 0;
-        if (!(again || trajectory_matches(template, sample)) || !chunks_match(template, sample))
+        struct decode_template *template = &templates->at[at];
+        if (!template->known || template->chunk_count != sample->chunk_count ||
+            template->chunks[0].size != sample->chunks[0].body.size ||
+            !trajectory_matches(template, sample) || !chunks_match(template, sample))
             continue;
         for (uint32_t j = 0; j < template->copy_count; j++) {
             const struct row_copy *copy = &template->copies[j];
@@ -250,7 +247,7 @@ bool decode_templates_copy(struct decode_templates *templates, const struct raw_
                 pieces_copy(out, body, copy->from, copy->size);
         }
         templates->matched = at;
-        templates->shape = sample->shape;
+        template->shape = sample->shape;
         return true;
     }
     return false;
@@ -274,8 +271,8 @@ static bool learn_chunk(struct gapped *gapped, trp_bytes body)
             return !reader.delta_encoded;
         if (!block_literal(tensor.content, 0, &raw))
             return false;
-        gapped_add_gap(gapped,
-                       (struct gap){.at = (size_t)(raw.data - body.data), .size = raw.size});
+        *ARRAY_PUSH(gapped->gaps, gapped->gap_count, gapped->gap_capacity) =
+            (struct gap){.at = (size_t)(raw.data - body.data), .size = raw.size};
     }
 }
 
@@ -292,8 +289,9 @@ static bool learn_slice(struct decode_template *template, const struct raw_sampl
         if (at >= in.size || key.size > in.size - at ||
             memcmp(in.data + at, key.data, key.size) != 0)
             return false; /* the same number, written in another way */
-        gapped_add_gap(&template->trajectory,
-                       (struct gap){.at = at, .size = key.size, .chunk = copy.chunk});
+        struct gapped *in_wire = &template->trajectory;
+        *ARRAY_PUSH(in_wire->gaps, in_wire->gap_count, in_wire->gap_capacity) =
+            (struct gap){.at = at, .size = key.size, .chunk = copy.chunk};
     }
     const struct gapped *chunk = &template->chunks[copy.chunk];
     size_t from = (size_t)slice->offset * step_bytes;
@@ -340,7 +338,7 @@ void decode_templates_learn(struct decode_templates *templates, const struct raw
     if (templates->learnt == 2 * TEMPLATES)
         templates->learnt = TEMPLATES;
     templates->misses = 0;
-    templates->shape = 0;
+    template->shape = 0;
     template->canonical = sample->shape != 0;
     template->copy_count = 0;
     template->chunk_count = sample->chunk_count;

@@ -292,7 +292,7 @@ static struct item *stream_make_item(const struct insert_stream *stream,
                                      const struct wire_item *wire)
 {
     const struct trajectory_builder *builder = &stream->builder;
-    struct item *item = engine_item_create(stream->service->engine, buffer_bytes(&builder->bytes),
+    struct item *item = engine_item_create(stream->service->engine, trajectory_built(builder),
                                            builder->chunks, builder->chunk_count);
     item->key = wire->key;
     item->priority = wire->priority;

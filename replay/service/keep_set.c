@@ -123,13 +123,12 @@ static trp_status range_check(const struct wire_tensor_reader *reader,
     return TRP_OK;
 }
 
-/* A hash of the rows and layouts of the tensors from `first` on, which clients choose. */
+/* A hash of the layouts of the tensors from `first` on, which clients choose. */
 static uint64_t tensors_shape(const struct keep_set *set, uint32_t first)
 {
     uint64_t shape = hash_seeds[0];
     for (uint32_t i = first; i < set->tensor_count; i++)
-        shape = hash_fold(shape ^ (uint64_t)set->tensors[i].rows,
-                          hash_seeds[1] ^ set->tensors[i].layout);
+        shape = hash_fold(shape, hash_seeds[1] ^ set->tensors[i].layout);
     return shape;
 }
 

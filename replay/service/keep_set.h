@@ -21,7 +21,7 @@ struct kept {
     uint64_t key;
     struct chunk *chunk;                 /* with a reference */
     uint32_t tensor_first, tensor_count; /* in keep_set.tensors */
-    uint64_t shape;       /* of all its tensors: equal where they can give the same */
+    uint64_t shape;       /* of a row of all its tensors: equal where they can give the same */
     uint32_t mark;        /* the release that wants to keep it */
     uint32_t item_index;  /* its number in the item being built, */
     uint64_t item_serial; /* which is this one */

@@ -8,8 +8,9 @@ enum {
      * are 155 MB. */
     KEPT_CHUNKS_MAX = 1 << 20,
     KEPT_TENSORS_MAX = 1 << 22,
-    /* trajectory_builder.c: items that are recognised by comparing: 64 columns of one slice; 4 KB.
-     */
+    /* trajectory_builder.c: items that are recognised by comparing: 64 columns of one slice; 4 KB;
+     * of as many kinds as chunks of four rows make. */
+    TEMPLATES_MAX = 4,
     TEMPLATE_SLOTS_MAX = 64,
     TEMPLATE_BYTES_MAX = 4096,
     CLEAR_BUSY_ITEMS = 128, /* that one engine_clear_step() lets go beside other work */

@@ -2,8 +2,9 @@
  * that its chunk cannot give breaks every client that ever draws the item.
  * Design: one pass over the decoded slices resolves keys (most often the same as the last one),
  * numbers the distinct chunks, checks each slice against the headers in the keep set, and writes
- * varints. A writer's items differ in chunk keys only, so the last item is remembered as it came,
- * with the places of its keys: comparing takes a tenth of decoding.
+ * varints. A writer's items differ in chunk keys only, or in the row that they take of a chunk: the
+ * last of these few kinds, which come in turns, are remembered as they came, with the places of
+ * their keys. Comparing takes a tenth of decoding.
  * Guarantee: a client can unpack every item that trajectory_build() accepted. */
 #include "trajectory_builder.h"
 
@@ -26,19 +27,6 @@ static void builder_add(struct trajectory_builder *builder, const struct keep_se
     kept->item_serial = set->item_serial;
     kept->item_index = builder->chunk_count;
     *ARRAY_PUSH(builder->chunks, builder->chunk_count, builder->chunk_capacity) = kept->chunk;
-}
-
-static struct kept *builder_resolve(struct trajectory_builder *builder, struct keep_set *set,
-                                    uint64_t key)
-{
-    struct kept *kept = keep_set_find(set, key);
-    if (!kept) {
-        trp_fail(TRP_INTERNAL, "Could not find sequence chunk %" PRIu64 ".", key);
-        return NULL;
-    }
-    if (kept->item_serial != set->item_serial)
-        builder_add(builder, set, kept);
-    return kept;
 }
 
 static trp_status slice_check(const struct wire_slice *slice, const struct kept *kept,
@@ -69,9 +57,12 @@ static trp_status slice_build(struct trajectory_builder *builder, const struct w
                               struct keep_set *set, struct column_state *state, uint8_t **at)
 {
     if (!state->kept || state->kept->key != slice->chunk_key)
-        state->kept = builder_resolve(builder, set, slice->chunk_key);
+        state->kept = keep_set_find(set, slice->chunk_key);
     if (!state->kept)
-        return TRP_INTERNAL;
+        return trp_fail(TRP_INTERNAL, "Could not find sequence chunk %" PRIu64 ".",
+                        slice->chunk_key);
+    if (state->kept->item_serial != set->item_serial)
+        builder_add(builder, set, state->kept);
     const struct kept_tensor *tensors = &set->tensors[state->kept->tensor_first];
     TRP_TRY(slice_check(slice, state->kept, tensors));
     uint64_t layout = tensors[slice->index].layout;
@@ -114,16 +105,17 @@ static trp_status columns_build(struct trajectory_builder *builder, const struct
     size_t slices = 0;
     for (uint32_t i = 0; i < item->column_count; i++)
         slices += columns[i].slice_count;
-    buffer_clear(&builder->bytes);
+    struct buffer *bytes = &builder->templates[builder->last].bytes;
+    buffer_clear(bytes);
     builder->chunk_count = 0;
     set->item_serial++;
-    uint8_t *start = buffer_reserve(&builder->bytes, item->column_count * VARINT32_BYTES_MAX +
-                                                         slices * SLICE_BYTES_MAX);
+    uint8_t *start =
+        buffer_reserve(bytes, item->column_count * VARINT32_BYTES_MAX + slices * SLICE_BYTES_MAX);
     uint8_t *at = start;
     struct column_state state = {0};
     for (state.column = 0; state.column < item->column_count; ++state.column)
         TRP_TRY(column_build(builder, lists, &columns[state.column], set, &state, &at));
-    builder->bytes.size = (size_t)(at - start);
+    bytes->size = (size_t)(at - start);
     return TRP_OK;
 }
 
@@ -133,15 +125,17 @@ static trp_status columns_build(struct trajectory_builder *builder, const struct
 static void template_set(struct trajectory_builder *builder, const struct wire_lists *lists,
                          const struct wire_item *item, const struct keep_set *set)
 {
-    struct trajectory_template *last = &builder->last;
-    last->slot_count = 0;
+    struct trajectory_template *last = &builder->templates[builder->last];
     if (item->trajectory.size > TEMPLATE_BYTES_MAX || lists->slice_count > TEMPLATE_SLOTS_MAX)
         return;
+    memset(last->rows, 0, sizeof last->rows);
     for (uint32_t i = 0; i < lists->slice_count; i++) {
         const struct wire_slice *slice = &lists->slices[i];
         const struct kept *kept = keep_set_find(set, slice->chunk_key);
         if (!slice->key_varint)
             return;
+        int64_t *rows = &last->rows[kept->item_index], end = (int64_t)slice->offset + slice->length;
+        *rows = end > *rows ? end : *rows;
         last->shapes[kept->item_index] = kept->shape;
         last->slots[i] =
             (struct trajectory_slot){.at = (uint32_t)(slice->key_varint - item->trajectory.data),
@@ -153,30 +147,24 @@ static void template_set(struct trajectory_builder *builder, const struct wire_l
     last->slot_count = lists->slice_count;
 }
 
-/* The key in a slot, which has to take as many bytes as it did. */
-static bool slot_read(const struct trajectory_slot *slot, const uint8_t *bytes, uint64_t *key)
-{
-    struct reader reader = {bytes + slot->at, bytes + slot->at + slot->size, false};
-    return read_varint(&reader, key) && reader.at == reader.end;
-}
-
 /* A chunk that this item names first: it has to be new to the item, and like the one before. */
 static bool chunk_matches(struct trajectory_builder *builder, struct keep_set *set, uint64_t key)
 {
+    const struct trajectory_template *last = &builder->templates[builder->last];
     struct kept *kept = keep_set_find(set, key);
     if (!kept || kept->item_serial == set->item_serial ||
-        kept->shape != builder->last.shapes[builder->chunk_count])
+        kept->shape != last->shapes[builder->chunk_count] ||
+        set->tensors[kept->tensor_first].rows < last->rows[builder->chunk_count])
         return false;
     builder_add(builder, set, kept);
     return true;
 }
 
-/* True when the item differs from the last one in chunk keys only: builder->bytes are right, and
- * its chunks are there. */
+/* True when the item differs from the last one in chunk keys only, and its chunks are there. */
 static bool template_matches(struct trajectory_builder *builder, const struct wire_item *item,
                              struct keep_set *set)
 {
-    const struct trajectory_template *last = &builder->last;
+    const struct trajectory_template *last = &builder->templates[builder->last];
     const uint8_t *bytes = item->trajectory.data;
     uint64_t keys[TEMPLATE_SLOTS_MAX], key;
     uint32_t at = 0;
@@ -186,8 +174,9 @@ static bool template_matches(struct trajectory_builder *builder, const struct wi
     set->item_serial++;
     for (uint32_t i = 0; i < last->slot_count; i++) {
         const struct trajectory_slot *slot = &last->slots[i];
+        struct reader reader = {bytes + slot->at, bytes + slot->at + slot->size, false};
         if (memcmp(bytes + at, last->wire.data + at, slot->at - at) != 0 ||
-            !slot_read(slot, bytes, &key))
+            !read_varint(&reader, &key) || reader.at != reader.end) /* as many bytes as it took */
             return false;
         at = slot->at + slot->size;
         if (slot->chunk < builder->chunk_count && keys[slot->chunk] != key)
@@ -204,9 +193,13 @@ static bool template_matches(struct trajectory_builder *builder, const struct wi
 trp_status trajectory_build(struct trajectory_builder *builder, struct wire_lists *lists,
                             struct wire_item *item, struct keep_set *set)
 {
-    if (template_matches(builder, item, set))
-        return TRP_OK;
-    builder->last.slot_count = 0;
+    for (uint32_t i = 0; i < TEMPLATES_MAX; i++) {
+        builder->last = (builder->last + 1) % TEMPLATES_MAX;
+        if (template_matches(builder, item, set))
+            return TRP_OK;
+    }
+    builder->last = (builder->last + 1) % TEMPLATES_MAX;
+    builder->templates[builder->last].slot_count = 0;
     TRP_TRY(wire_item_columns(lists, item));
     TRP_TRY(columns_build(builder, lists, item, set));
     template_set(builder, lists, item, set);
@@ -215,13 +208,18 @@ trp_status trajectory_build(struct trajectory_builder *builder, struct wire_list
 
 uint64_t trajectory_builder_memory(const struct trajectory_builder *builder)
 {
-    return builder->bytes.capacity + builder->chunk_capacity * sizeof(struct chunk *);
+    uint64_t memory = builder->chunk_capacity * sizeof(struct chunk *);
+    for (uint32_t i = 0; i < TEMPLATES_MAX; i++)
+        memory += builder->templates[i].bytes.capacity;
+    return memory;
 }
 
 void trajectory_builder_cleanup(struct trajectory_builder *builder)
 {
-    buffer_cleanup(&builder->bytes);
-    buffer_cleanup(&builder->last.wire);
+    for (uint32_t i = 0; i < TEMPLATES_MAX; i++) {
+        buffer_cleanup(&builder->templates[i].bytes);
+        buffer_cleanup(&builder->templates[i].wire);
+    }
     free(builder->chunks);
     *builder = (struct trajectory_builder){0};
 }

@@ -17,22 +17,28 @@ struct trajectory_slot {
     uint32_t chunk;
 };
 
-/* The item built last as it was on the wire, and the shapes of its chunks: an item that differs
- * in chunk keys only, with chunks that can give the same, has the same canonical bytes. */
+/* An item that was built, and as it was on the wire: one that differs in chunk keys only, with
+ * chunks that can give the same, has the same canonical bytes. */
 struct trajectory_template {
-    struct buffer wire;
+    struct buffer bytes, wire; /* the canonical ones, the others */
     struct trajectory_slot slots[TEMPLATE_SLOTS_MAX];
     uint32_t slot_count;                 /* 0: there is none */
-    uint64_t shapes[TEMPLATE_SLOTS_MAX]; /* of its chunks */
+    uint64_t shapes[TEMPLATE_SLOTS_MAX]; /* of its chunks, */
+    int64_t rows[TEMPLATE_SLOTS_MAX];    /* of which they have at least so many */
 };
 
 /* Reused from item to item of one stream; a zeroed struct is fine. */
 struct trajectory_builder {
-    struct buffer bytes;
-    struct chunk **chunks; /* distinct, in first-seen order; borrowed from the set */
+    struct trajectory_template templates[TEMPLATES_MAX];
+    uint32_t last;         /* of them, that of the item built last */
+    struct chunk **chunks; /* its chunks, in first-seen order; borrowed from the set */
     uint32_t chunk_count, chunk_capacity;
-    struct trajectory_template last;
 };
+
+static inline trp_bytes trajectory_built(const struct trajectory_builder *builder)
+{
+    return buffer_bytes(&builder->templates[builder->last].bytes);
+}
 
 /* Builds the canonical bytes of a decoded item whose chunks are in `set`, and checks that a client
  * can cut every column from them: INTERNAL: a chunk that is not kept; INVALID_ARGUMENT: nothing in

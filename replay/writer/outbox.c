@@ -38,11 +38,6 @@ static struct outbox_slot *slot_at(const struct outbox *outbox, uint64_t serial)
     return &outbox->slots[serial & outbox->mask];
 }
 
-static void chunk_list_push(struct chunk_list *list, struct group_chunk *chunk)
-{
-    *ARRAY_PUSH(list->chunks, list->count, list->capacity) = chunk;
-}
-
 /* ---- items ----------------------------------------------------------------------------------- */
 
 static uint32_t intern_table(struct outbox *outbox, const char *table)
@@ -307,7 +302,8 @@ static bool chunk_is_in_arena(const struct outbox *outbox, const struct group_ch
 static void choose_items(struct outbox *outbox)
 {
     size_t size = 0, beside = 0;
-    outbox->fresh.count = 0;
+    struct chunk_list *fresh = &outbox->fresh;
+    fresh->count = 0;
     outbox->mark++;
     uint64_t serial = outbox->sent;
     for (; serial < outbox->ready && size < WRITER_MESSAGE_BYTES &&
@@ -322,7 +318,7 @@ static void choose_items(struct outbox *outbox)
             if (chunk->sent || chunk->seen_by == outbox->mark)
                 continue;
             chunk->seen_by = outbox->mark;
-            chunk_list_push(&outbox->fresh, chunk);
+            *ARRAY_PUSH(fresh->chunks, fresh->count, fresh->capacity) = chunk;
             size_t here =
                 chunk_is_in_arena(outbox, chunk) ? chunk->reference.size : chunk->wire_size;
             size += here;
@@ -401,7 +397,7 @@ void outbox_sent(struct outbox *outbox)
             continue;
         chunk->sent = true;
         group_chunk_ref(chunk);
-        chunk_list_push(kept, chunk);
+        *ARRAY_PUSH(kept->chunks, kept->count, kept->capacity) = chunk;
     }
     outbox->sent = outbox->message_end;
 }

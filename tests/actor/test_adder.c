@@ -434,6 +434,87 @@ static Troupe__ReplayTablesResponse *told_after(uint32_t copies, void (*run)(trp
     return (Troupe__ReplayTablesResponse *)reply;
 }
 
+/* ---- rows that wait for company ------------------------------------------------------------- */
+
+enum { WAITING_COPIES = 3, WAITING_STEPS = 400 };
+
+struct drawn {
+    trp_adder *adder;
+    trp_sampler *sampler;
+    uint64_t items;
+    float next[WAITING_COPIES]; /* step of each copy's next item */
+};
+
+static void draw(struct drawn *drawn)
+{
+    trp_batch batch;
+    assert_int_equal(trp_sampler_next(drawn->sampler, &batch, 10000), TRP_OK);
+    const float *observation = batch.columns[0];
+    assert_true(observation[0] >= 0 && observation[0] < WAITING_COPIES);
+    assert_float_equal(observation[1], drawn->next[(int)observation[0]]++, 0);
+    drawn->items++;
+}
+
+/* Tries without waiting for the table, and draws so that it has room, until it works. */
+static void draw_until_done(struct drawn *drawn, trp_status (*try)(trp_adder *, int64_t))
+{
+    while (try(drawn->adder, 0) != TRP_OK)
+        draw(drawn);
+}
+
+static void add_waiting(struct drawn *drawn, trp_rng *rng)
+{
+    int32_t action = 0;
+    for (int t = 0; t < WAITING_STEPS; t++) {
+        for (uint32_t copy = 0; copy < WAITING_COPIES; copy++) {
+            const float observation[6] = {(float)copy, (float)t};
+            bool last = trp_rng_below(rng, 3) == 0;
+            if (t == 0)
+                drawn->adder->impl->first(drawn->adder, copy, (const void *[]){observation});
+            const float next[6] = {(float)copy, (float)(t + 1)};
+            drawn->adder->impl->add(drawn->adder, copy,
+                                    &(trp_transition){.action = &action,
+                                                      .discount = 1,
+                                                      .next_observations = (const void *[]){next},
+                                                      .last = last});
+            if (last)
+                drawn->adder->impl->first(drawn->adder, copy, (const void *[]){next});
+        }
+        draw_until_done(drawn, drawn->adder->impl->push);
+        assert_int_equal(drawn->adder->impl->items(drawn->adder), (t + 1) * WAITING_COPIES);
+        if (trp_rng_below(rng, 2) == 0)
+            (void)!drawn->adder->impl->flush(drawn->adder, 0); /* may stop in the middle */
+    }
+}
+
+static void rows_that_wait_for_company_come_once_and_in_their_copys_order(void **state)
+{
+    (void)state;
+    struct table_server at;
+    table_server_start_with_room(&at, true, 5, NULL);
+    trp_adder_options common = {.replay = at.channel,
+                                .table = "t",
+                                .env = &discrete,
+                                .copies = WAITING_COPIES,
+                                .max_in_flight = 6};
+    struct drawn drawn = {0};
+    trp_rng rng;
+    trp_rng_init(&rng, 3, 0);
+    assert_int_equal(trp_nstep_adder_create(&drawn.adder, &common, &(trp_nstep_options){0}),
+                     TRP_OK);
+    const trp_columns *columns = &drawn.adder->columns;
+    trp_sampler_options options = {
+        .table = "t", .columns = columns->specs, .column_count = columns->count, .batch_size = 1};
+    assert_int_equal(trp_sampler_create(&drawn.sampler, at.channel, &options), TRP_OK);
+    add_waiting(&drawn, &rng);
+    draw_until_done(&drawn, drawn.adder->impl->flush);
+    while (drawn.items < WAITING_STEPS * WAITING_COPIES)
+        draw(&drawn);
+    trp_adder_destroy(drawn.adder);
+    trp_sampler_destroy(drawn.sampler);
+    table_server_end(&at);
+}
+
 static void add_step(trp_adder *adder, uint32_t copy, uint64_t version, bool last)
 {
     const float observation[6] = {0};
@@ -496,6 +577,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(items_carry_the_version_to_the_server),
         cmocka_unit_test(the_server_counts_the_episodes_of_all_copies),
+        cmocka_unit_test(rows_that_wait_for_company_come_once_and_in_their_copys_order),
         cmocka_unit_test(known_episodes_give_the_known_items),
         cmocka_unit_test(random_episodes_agree_with_the_definition),
         cmocka_unit_test(a_new_episode_forgets_the_unfinished_one),

@@ -260,7 +260,7 @@ trp_status fetcher_create(struct fetcher **out, const char *path, void (*done)(v
 void fetcher_stop(struct fetcher *fetcher);
 void fetcher_destroy(struct fetcher *fetcher); /* NULL is fine; everything was taken */
 
-/* Lends it to the fetcher, until it is taken. Any thread, as the next. */
+/* Gives it to the fetcher, until it is taken. Any thread, as the next. */
 void fetcher_start(struct fetcher *fetcher, struct fetch *fetch);
 
 /* One whose pages came, or cannot come; NULL: none now. */

@@ -9,7 +9,8 @@
  *   items    item seq, part         an item record, cut into parts of at most PIECE_BYTES
  *   pieces   chunk seq, piece       a chunk and its sum, cut likewise
  *   changes  ascending number       at most CHANGES_PER_PART of struct change, and their sum
- *   parked   1, 2, ...              nothing: free pages that an earlier version took from LMDB
+ *   parked   1, 2, ...              nothing: pages that a development version took from LMDB and
+ *                                   punched out of the file; nobody touches them
  *   removed  ascending number       struct removed_record of one group, and their sum
  *
  * Format 2 had sums of chunks and of what never changes of items only. What it wrote is read as it

@@ -40,12 +40,12 @@ uint64_t engine_held_bytes(const struct engine *engine)
 
 bool engine_pins_messages(const struct engine *engine)
 {
-    return store_has_lent(engine->store);
+    return store_has_borrowed(engine->store);
 }
 
 void engine_unpin_messages(struct engine *engine)
 {
-    store_lent_end(engine->store);
+    store_borrowed_end(engine->store);
 }
 
 /* ---- out of the store ------------------------------------------------------------------------ */
@@ -68,12 +68,12 @@ trp_status engine_fetcher(struct engine *engine, void (*done)(void *arg), void *
 
 uint64_t engine_pin_room(const struct engine *engine)
 {
-    return store_loan_room(engine->store);
+    return store_pin_room(engine->store);
 }
 
 size_t engine_chunk_pinnable(const struct chunk *chunk)
 {
-    return store_chunk_lendable(chunk);
+    return store_chunk_pinnable(chunk);
 }
 
 /* The bytes that a slot has elsewhere become parts of their own behind those before. */
@@ -83,14 +83,14 @@ trp_status engine_message_fill(struct engine *engine, trp_message *message, bool
 {
     const uint8_t *done = trp_message_data(message), *end = done + trp_message_size(message);
     struct store *store = engine->store;
-    struct loan *loan = pins ? store_loan_begin(store) : NULL;
+    struct pin *pin = pins ? store_pin_begin(store) : NULL;
     trp_status status = TRP_OK;
     for (uint32_t i = 0; i < count; i++) {
         bool pinned = status == TRP_OK && slots[i].elsewhere > 0, failed = status != TRP_OK;
         if (pinned) {
-            loan_add(loan, (trp_bytes){done, (size_t)(slots[i].bytes - done)});
+            pin_add(pin, (trp_bytes){done, (size_t)(slots[i].bytes - done)});
             done = slots[i].bytes;
-            status = store_loan_chunk(store, loan, chunks[i], slots[i].bytes);
+            status = store_pin_chunk(store, pin, chunks[i], slots[i].bytes);
         } else if (!failed) {
             status = store_chunk_read(store, chunks[i], slots[i].bytes);
         }
@@ -99,23 +99,23 @@ trp_status engine_message_fill(struct engine *engine, trp_message *message, bool
         if (status != TRP_OK && !failed)
             *damaged = i;
     }
-    if (!loan)
+    if (!pin)
         return status;
     size_t part_count;
-    loan_add(loan, (trp_bytes){done, (size_t)(end - done)});
-    const trp_bytes *parts = loan_parts(loan, &part_count);
-    trp_message_set_parts(message, parts, part_count, loan_return, loan);
+    pin_add(pin, (trp_bytes){done, (size_t)(end - done)});
+    const trp_bytes *parts = pin_parts(pin, &part_count);
+    trp_message_set_parts(message, parts, part_count, pin_return, pin);
     return status;
 }
 
 bool engine_unpin_chunks(struct engine *engine)
 {
-    return store_loans_collect(engine->store);
+    return store_pins_collect(engine->store);
 }
 
 bool engine_wait_unpinned(struct engine *engine, struct deadline deadline)
 {
-    return store_loans_wait(engine->store, deadline);
+    return store_pins_wait(engine->store, deadline);
 }
 
 /* ---- readers on this host -------------------------------------------------------------------- */

@@ -11,13 +11,15 @@ enum {
     SAMPLE_GROUPS_MAX = 64,
     /* clear.c: items that one step lets go, with nothing else to do and with every group,
      * and more for each that came meanwhile, wherever, up to a bound; an emptied table itself is
-     * as much work as so many. So many steps, or those of so long, are taken at once for an insert
-     * that finds no room; so many items go with each that is inserted into a table that is beyond
-     * its limits. */
+     * as much work as so many. */
     CLEAR_STEP_ITEMS = 1024,
     CLEAR_PER_INSERT = 2,
     CLEAR_DEBT_ITEMS = 8192,
     CLEAR_TABLE_ITEMS = 16,
+    /* clear.c: for how long steps are taken at once for an insert, or a table, that finds no room:
+     * a step and its commits are milliseconds, and mostly the first gives enough; where the disk is
+     * waited for, nobody else is served meanwhile, so for no longer than the store itself tidies
+     * up for one insert (TIDY_MS of store/group.c). */
     CLEAR_ROOM_MS = 1000,
     ROOM_LINE_MS = 10000, /* without refused inserts, until one says so */
     LAST_COMMITS_MAX =

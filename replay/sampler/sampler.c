@@ -59,11 +59,11 @@ struct trp_sampler {
     struct batch **free;  /* a stack */
     struct batch **ready; /* a ring of full batches */
     uint32_t free_count, first, full;
-    struct batch *lent[SAMPLER_HELD_MAX]; /* the caller's, oldest first */
-    uint32_t lent_count, held;            /* so many at most */
-    uint32_t running;                     /* workers that may still bring something */
-    bool waiting;                         /* a caller wants a batch */
-    bool ahead;                           /* threads fill what they can */
+    struct batch *out[SAMPLER_HELD_MAX]; /* the caller's, oldest first */
+    uint32_t out_count, held;            /* so many at most */
+    uint32_t running;                    /* workers that may still bring something */
+    bool waiting;                        /* a caller wants a batch */
+    bool ahead;                          /* threads fill what they can */
     bool stopped;
 
     struct deadline away_until; /* the caller's, as the next: when it was away */
@@ -168,7 +168,7 @@ static void sampler_worker_run(void *arg)
 
 /* ---- the caller ------------------------------------------------------------------------------ */
 
-static void lend_locked(trp_sampler *sampler, trp_batch *batch)
+static void hold_locked(trp_sampler *sampler, trp_batch *batch)
 {
     struct batch *from = sampler->ready[sampler->first];
     *batch = (trp_batch){
@@ -183,19 +183,19 @@ static void lend_locked(trp_sampler *sampler, trp_batch *batch)
         .policy_versions = from->policy_versions,
         .rate_limited = from->rate_limited,
     };
-    sampler->lent[sampler->lent_count++] = from;
+    sampler->out[sampler->out_count++] = from;
     sampler->first = (sampler->first + 1) % sampler->batch_count;
     sampler->full--;
 }
 
-/* Makes room for one more: the batch lent first is free again. */
+/* Makes room for one more: the batch held longest is free again. */
 static void take_back_locked(trp_sampler *sampler)
 {
-    if (sampler->lent_count < sampler->held)
+    if (sampler->out_count < sampler->held)
         return;
-    sampler->lent[0]->rows = 0;
-    sampler->free[sampler->free_count++] = sampler->lent[0];
-    memmove(sampler->lent, sampler->lent + 1, --sampler->lent_count * sizeof(struct batch *));
+    sampler->out[0]->rows = 0;
+    sampler->free[sampler->free_count++] = sampler->out[0];
+    memmove(sampler->out, sampler->out + 1, --sampler->out_count * sizeof(struct batch *));
 }
 
 static bool all_unreachable(const trp_sampler *sampler)
@@ -285,7 +285,7 @@ trp_status trp_sampler_next(trp_sampler *sampler, trp_batch *batch, int64_t time
     look_ahead_locked(sampler);
     trp_status status = sampler_wait_locked(sampler, deadline, &late);
     if (status == TRP_OK)
-        lend_locked(sampler, batch);
+        hold_locked(sampler, batch);
     if (late)
         sampler->quick = 0;
     mutex_unlock(&sampler->mutex);

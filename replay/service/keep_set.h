@@ -50,7 +50,7 @@ uint64_t keep_set_memory(const struct keep_set *set);
 /* NULL: not kept. Valid until the next add or release. */
 struct kept *keep_set_find(const struct keep_set *set, uint64_t key);
 
-/* Adds the chunk, whose bytes are lent (engine_chunk_create()), unless its key is kept already.
+/* Adds the chunk, whose bytes are borrowed (engine_chunk_create()), unless its key is kept already.
  * INVALID_ARGUMENT: a tensor or range that no client could read, with the chunk, the tensor, the
  * value that is expected and the one that is given; RESOURCE_EXHAUSTED: more than KEPT_CHUNKS_MAX
  * chunks. */

@@ -81,8 +81,8 @@ struct span_reader {
 
 static struct span_reader chunk_spans(const struct stored_chunk *chunk)
 {
-    if (chunk->lent)
-        return (struct span_reader){.next = chunk->lent->spans};
+    if (chunk->borrowed)
+        return (struct span_reader){.next = chunk->borrowed->spans};
     return (struct span_reader){.left = {chunk->bytes, chunk->chunk.size}};
 }
 
@@ -100,45 +100,45 @@ static void span_reader_copy(struct span_reader *from, uint8_t *out, size_t size
     }
 }
 
-static size_t lent_size(uint32_t count)
+static size_t borrowed_size(uint32_t count)
 {
-    return sizeof(struct lent) + count * sizeof(trp_bytes);
+    return sizeof(struct borrowed) + count * sizeof(trp_bytes);
 }
 
-static void lent_begin(struct chunk_memory *memory, struct stored_chunk *chunk,
-                       const trp_bytes *spans, uint32_t count)
+static void borrowed_begin(struct chunk_memory *memory, struct stored_chunk *chunk,
+                           const trp_bytes *spans, uint32_t count)
 {
-    chunk->lent = slab_take(&memory->slabs, lent_size(count));
-    *chunk->lent = (struct lent){.at = memory->lent_count, .count = count};
-    memcpy(chunk->lent->spans, spans, count * sizeof *spans);
-    *ARRAY_PUSH(memory->lent, memory->lent_count, memory->lent_capacity) = chunk;
+    chunk->borrowed = slab_take(&memory->slabs, borrowed_size(count));
+    *chunk->borrowed = (struct borrowed){.at = memory->borrowed_count, .count = count};
+    memcpy(chunk->borrowed->spans, spans, count * sizeof *spans);
+    *ARRAY_PUSH(memory->borrowed, memory->borrowed_count, memory->borrowed_capacity) = chunk;
 }
 
-static void lent_return(struct chunk_memory *memory, struct stored_chunk *chunk)
+static void borrowed_return(struct chunk_memory *memory, struct stored_chunk *chunk)
 {
-    struct lent *lent = chunk->lent;
-    if (!lent)
+    struct borrowed *borrowed = chunk->borrowed;
+    if (!borrowed)
         return;
-    struct stored_chunk *last = memory->lent[--memory->lent_count];
-    memory->lent[lent->at] = last;
-    last->lent->at = lent->at;
-    chunk->lent = NULL;
-    slab_give(&memory->slabs, lent, lent_size(lent->count));
+    struct stored_chunk *last = memory->borrowed[--memory->borrowed_count];
+    memory->borrowed[borrowed->at] = last;
+    last->borrowed->at = borrowed->at;
+    chunk->borrowed = NULL;
+    slab_give(&memory->slabs, borrowed, borrowed_size(borrowed->count));
 }
 
-bool store_has_lent(const struct store *store)
+bool store_has_borrowed(const struct store *store)
 {
-    return store->chunks.lent_count > 0;
+    return store->chunks.borrowed_count > 0;
 }
 
-void store_lent_end(struct store *store)
+void store_borrowed_end(struct store *store)
 {
-    while (store->chunks.lent_count > 0) {
-        struct stored_chunk *chunk = store->chunks.lent[store->chunks.lent_count - 1];
+    while (store->chunks.borrowed_count > 0) {
+        struct stored_chunk *chunk = store->chunks.borrowed[store->chunks.borrowed_count - 1];
         struct span_reader from = chunk_spans(chunk);
         chunk->bytes = bytes_take(&store->chunks, chunk->chunk.size);
         span_reader_copy(&from, chunk->bytes, chunk->chunk.size);
-        lent_return(&store->chunks, chunk);
+        borrowed_return(&store->chunks, chunk);
     }
 }
 
@@ -150,7 +150,7 @@ void chunk_memory_cleanup(struct chunk_memory *memory)
             free(spare);
         }
     }
-    free(memory->lent);
+    free(memory->borrowed);
     slabs_cleanup(&memory->slabs);
 }
 
@@ -196,7 +196,7 @@ void chunk_settle(struct store *store, struct chunk *chunk)
         cache_add(&store->chunks, stored(chunk));
         return;
     }
-    lent_return(&store->chunks, stored(chunk));
+    borrowed_return(&store->chunks, stored(chunk));
     bytes_give(&store->chunks, stored(chunk)->bytes, chunk->size);
     stored(chunk)->bytes = NULL;
 }
@@ -213,7 +213,7 @@ struct chunk *store_chunk_create(struct store *store, const trp_bytes *spans, ui
     *chunk = (struct stored_chunk){.chunk = {.refs = 1, .size = (uint32_t)size}};
     store->chunks.held_bytes += chunk_memory(&chunk->chunk);
     if (size > STORE_CACHED_CHUNK_BYTES_MAX) {
-        lent_begin(&store->chunks, chunk, spans, count);
+        borrowed_begin(&store->chunks, chunk, spans, count);
         return &chunk->chunk;
     }
     struct span_reader from = {.next = spans};
@@ -229,8 +229,8 @@ uint64_t store_held_bytes(const struct store *store)
 
 void store_chunk_shared(struct chunk *chunk)
 {
-    if (stored(chunk)->lent)
-        stored(chunk)->lent->shared = true;
+    if (stored(chunk)->borrowed)
+        stored(chunk)->borrowed->shared = true;
 }
 
 struct chunk *chunk_create_stored(struct store *store, uint64_t seq, uint32_t size)
@@ -250,7 +250,7 @@ void chunk_free(struct store *store, struct chunk *chunk)
     struct stored_chunk *ours = stored(chunk);
     if (ours->cache_next)
         cache_remove(&store->chunks, ours);
-    lent_return(&store->chunks, ours);
+    borrowed_return(&store->chunks, ours);
     bytes_give(&store->chunks, ours->bytes, chunk->size);
     if (chunk->seq == 0)
         store->chunks.held_bytes -= chunk_memory(chunk);
@@ -351,7 +351,7 @@ static trp_status chunk_copy(struct store *store, const struct chunk *chunk, uin
 trp_status store_chunk_read(struct store *store, const struct chunk *chunk, uint8_t *out)
 {
     struct stored_chunk *cached = stored(chunk);
-    if (cached->lent) {
+    if (cached->borrowed) {
         struct span_reader from = chunk_spans(cached);
         span_reader_copy(&from, out, chunk->size);
         return TRP_OK;
@@ -444,7 +444,7 @@ trp_status store_chunk_locate(struct store *store, const struct chunk *chunk, st
                               struct buffer *rest)
 {
     const struct stored_chunk *known = stored(chunk);
-    bool in_file = (!known->bytes && !known->lent) || known->cache_next;
+    bool in_file = (!known->bytes && !known->borrowed) || known->cache_next;
     if (!in_file || chunk->size < SHARED_INLINE_BYTES) {
         trp_status status =
             store_chunk_read(store, chunk, buffer_reserve(rest, chunk->size ? chunk->size : 1));
@@ -496,8 +496,8 @@ trp_status chunk_put(struct cursor *pieces, const struct chunk *chunk)
     /* What has a page to itself, of the file's own pages: else it is written from there at once. */
     enum { PAGE_VALUE_MIN = PIECE_BYTES / 2 };
     bool map = pieces->store->options.durability != TRP_DURABLE_SYSTEM;
-    const struct lent *lent = stored(chunk)->lent;
-    bool shared = lent && lent->shared;
+    const struct borrowed *borrowed = stored(chunk)->borrowed;
+    bool shared = borrowed && borrowed->shared;
     struct span_reader from = chunk_spans(stored(chunk));
     uint32_t count = chunk_pieces(chunk->size), sum = 0;
     for (uint32_t piece = 0; piece < count; piece++) {

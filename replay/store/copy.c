@@ -484,9 +484,6 @@ static trp_status phase_end(struct store_copy *copy)
         copy->record_key = 0;
         copy->compaction.next_delete = 0; /* items are read again */
         copy->phase = copy->rest.bad.size ? PHASE_NAMES : PHASE_DONE;
-        if (copy->rest.bad.size)
-            qsort(copy->rest.bad.data, copy->rest.bad.size / sizeof(uint64_t), sizeof(uint64_t),
-                  u64_compare);
         break;
     default:
         TRP_TRY(item_end(copy));

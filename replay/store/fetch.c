@@ -149,7 +149,7 @@ bool store_chunk_prefetch(struct store *store, const struct chunk *chunk, struct
     enum { LINE_BYTES = 64, LINES_BYTES = 512 }; /* the processor sees where more is going */
     uint64_t leaf, before = fetch->bytes;
     const uint8_t *bytes = stored(chunk)->bytes;
-    if (stored(chunk)->lent)
+    if (stored(chunk)->borrowed)
         return true;
     if (bytes) {
         for (size_t at = 0; at < chunk->size && at < LINES_BYTES; at += LINE_BYTES)

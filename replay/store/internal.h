@@ -9,7 +9,7 @@
  *   tables.c, removed.c   records of tables; keys of items that are gone
  *   tombstone.c     tables that are gone, and what is left of them
  *   chunk_scan.c    the chunks of a file that is loaded
- *   item.c, loan.c, fetch.c   items; pages that a transport sends from; pages fetched ahead
+ *   item.c, pin.c, fetch.c   items; pages that a transport sends from; pages fetched ahead
  *   remove.c        physical deletes
  *   chunk.c         chunks in memory: cache, reads
  *   leaf_scan.c     all entries of a tree, fast
@@ -87,9 +87,9 @@ struct tombstone {
     bool ended;  /* nothing is left of it: the mark goes, too */
 };
 
-/* Bytes that a chunk has of others' until store_lent_end(). */
-struct lent {
-    uint32_t at; /* in chunk_memory.lent */
+/* Bytes that a chunk has of others' until store_borrowed_end(). */
+struct borrowed {
+    uint32_t at; /* in chunk_memory.borrowed */
     uint32_t count;
     bool shared; /* they may change under our eyes */
     trp_bytes spans[];
@@ -98,9 +98,9 @@ struct lent {
 /* A chunk as the store has it. */
 struct stored_chunk {
     struct chunk chunk;
-    uint8_t *bytes;    /* owned; always there until stored, later only while the cache keeps it */
-    struct lent *lent; /* instead; NULL: none */
-    uint64_t *pages;   /* where its pieces are, which do not move; NULL: not known */
+    uint8_t *bytes; /* owned; always there until stored, later only while the cache keeps it */
+    struct borrowed *borrowed; /* instead; NULL: none */
+    uint64_t *pages;           /* where its pieces are, which do not move; NULL: not known */
     struct stored_chunk *cache_next, *cache_prev;
 };
 
@@ -117,8 +117,8 @@ struct chunk_memory {
     struct slabs slabs;                         /* items, chunks and bytes of small chunks */
     struct spare *spares[STORE_BUFFER_CLASSES]; /* buffers of chunks that are stored */
     uint64_t spare_bytes;
-    struct stored_chunk **lent; /* chunks whose bytes are the caller's */
-    uint32_t lent_count, lent_capacity;
+    struct stored_chunk **borrowed; /* chunks whose bytes are the caller's */
+    uint32_t borrowed_count, borrowed_capacity;
     uint64_t held_bytes; /* see store_held_bytes() */
 };
 
@@ -234,7 +234,7 @@ struct store {
     struct loading *loading; /* NULL: not begun, or all is there */
 
     struct store_sharing *sharing; /* NULL: nobody asked */
-    struct loans *loans;           /* NULL: there cannot be any */
+    struct pins *pins;             /* NULL: there cannot be any */
 };
 
 enum { MARGIN_PAGES = 32 }; /* free list records of an ordinary group */
@@ -387,11 +387,11 @@ void chunk_settle(struct store *store, struct chunk *chunk);
 trp_status leases_revoke(const struct store *store);
 void sharing_destroy(struct store_sharing *sharing); /* NULL is fine */
 
-/* ---- loan.c --------------------------------------------------------------------------- */
+/* ---- pin.c --------------------------------------------------------------------------- */
 
-/* Makes loans possible, where they are; and takes back the references of those that are out. */
-void loans_open(struct store *store);
-void loans_close(struct store *store);
+/* Makes pins possible, where they are; and takes back the references of those that are out. */
+void pins_open(struct store *store);
+void pins_close(struct store *store);
 
 /* ---- group.c -------------------------------------------------------------------------- */
 

@@ -26,11 +26,11 @@ enum {
     /* store.h: chunks whose bytes are worth keeping in memory: a tree walk is 0.5 us, a copy
      * of a larger one takes longer. */
     STORE_CACHED_CHUNK_BYTES_MAX = 4080,
-    /* loan.c: chunks that are sent from where they lie (of one page a copy is cheaper); pages
+    /* pin.c: chunks that are sent from where they lie (of one page a copy is cheaper); pages
      * of ten slow clients' windows, and a sixteenth of what the file may grow to. */
-    STORE_LOAN_CHUNK_BYTES_MIN = 6144,
-    STORE_LOAN_BYTES_MAX = 64 << 20,
-    STORE_LOAN_SHARE = 16,
+    STORE_PIN_CHUNK_BYTES_MIN = 6144,
+    STORE_PIN_BYTES_MAX = 64 << 20,
+    STORE_PIN_SHARE = 16,
     /* chunk.c: a piece that surely has a page to itself. */
     STORE_PAGED_PIECE_BYTES_MIN = 2048,
     /* copy.c: what is found in one go: 2000 pages, whose copy takes 2 ms; chunks that are

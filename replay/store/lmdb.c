@@ -24,7 +24,6 @@ enum {
     MAP_SPARE_BYTES = 1 << 20, /* of a map are not used */
     AHEAD_BYTES_MAX = 1 << 28, /* more than pages_want() asks for */
     LOOK_MS = 100,             /* between looks at whether data.mdb is still there */
-    RETURNED_PAGES_MIN = 64,
 };
 
 static const char *const tree_names[TREE_COUNT] = {
@@ -559,35 +558,6 @@ static trp_status pages_open(struct store *store, int fd, uint64_t first)
     return TRP_OK;
 }
 
-static trp_status runs_return(struct store *store, void *arg)
-{
-    enum { RUNS = 8 };
-    struct cursor cursor;
-    (void)arg;
-    TRP_TRY(cursor_open(store, TREE_PARKED, &cursor));
-    TRP_TRY(cursor_move(&cursor, MDB_LAST));
-    for (unsigned run = 0; cursor.there && run < RUNS; run++) {
-        TRP_TRY(cursor_delete(&cursor));
-        TRP_TRY(cursor_move(&cursor, MDB_LAST));
-    }
-    return TRP_OK;
-}
-
-/* An earlier version took free pages from LMDB, as values that nobody reads, and punched them out
- * of the file. They are allocated, and then LMDB gets them back. Where there is no room for them
- * they stay what they are. */
-static trp_status parked_return(struct store *store, int fd)
-{
-    off_t bytes = (off_t)(store->pages.account.next * store->page_bytes);
-    if (store->pages.account.parked == 0 || posix_fallocate(fd, 0, bytes) != 0)
-        return TRP_OK;
-    trp_status status = TRP_OK;
-    while (status == TRP_OK && store->pages.account.parked > 0 &&
-           pages_free(&store->pages) >= RETURNED_PAGES_MIN)
-        status = lmdb_transact(store, runs_return, NULL);
-    return status;
-}
-
 /* LMDB makes a file that it writes to through a map as long as the map. It is to be as long as what
  * it takes, for everybody who looks at it or copies it; the helper makes it longer before anything
  * is written there. What was taken ahead stays, should the file system be full by now. */
@@ -647,8 +617,7 @@ trp_status lmdb_open(struct store *store)
     }
     TRP_TRY(trees_check(store));
     TRP_TRY(data_shorten(store, fd, first, (uint64_t)before.st_size));
-    TRP_TRY(pages_open(store, fd, first));
-    return parked_return(store, fd);
+    return pages_open(store, fd, first);
 }
 
 trp_status lmdb_rename(struct store *store)

@@ -75,8 +75,6 @@ int pages_count(struct pages *pages, MDB_env *env, MDB_txn *txn, const MDB_dbi *
             account.pieces_depth = stat.ms_depth;
         if (tree == TREE_CHANGES || tree == TREE_META)
             account.compaction += stat.ms_depth + 2;
-        if (tree == TREE_PARKED)
-            account.parked = stat.ms_overflow_pages;
         if (tree == TREE_ITEMS) {
             account.items_depth = stat.ms_depth;
             account.items_per_leaf =

@@ -33,12 +33,11 @@ static inline bool budget_take(struct budget *budget, uint64_t pages)
 
 /* Pages after the last commit. */
 struct account {
-    uint64_t next;     /* the first page that was never used */
-    uint64_t reusable; /* free ones that the next transaction may take */
-    uint64_t recent;   /* free ones that only the one after it may take */
-    uint64_t parked;   /* an earlier version took them from LMDB, and most of them from the file */
-    uint64_t fixed;    /* what any transaction may cost: the paths of all trees */
-    uint64_t least;    /* what one costs that only writes the meta record */
+    uint64_t next;       /* the first page that was never used */
+    uint64_t reusable;   /* free ones that the next transaction may take */
+    uint64_t recent;     /* free ones that only the one after it may take */
+    uint64_t fixed;      /* what any transaction may cost: the paths of all trees */
+    uint64_t least;      /* what one costs that only writes the meta record */
     uint64_t compaction; /* what a step of compacting costs beside the leaves it changes */
     unsigned pieces_depth, items_depth;
     uint64_t items_per_leaf;

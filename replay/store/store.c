@@ -47,7 +47,7 @@ static trp_status store_start(struct store *store, const char *dir)
         TRP_TRY(leases_revoke(store));
     TRP_TRY(lmdb_open(store));
     if (!options->read_only)
-        loans_open(store);
+        pins_open(store);
     if (store->has_trees) {
         TRP_TRY(numbers_load(store));
         TRP_TRY(tables_load(store));
@@ -97,7 +97,7 @@ void store_destroy(struct store *store)
     if (!store)
         return;
     assert(!store->copy);
-    loans_close(store);
+    pins_close(store);
     group_cleanup(store);
     sharing_destroy(store->sharing);
     bool clean = store_settle(store);

@@ -121,25 +121,25 @@ trp_status store_break(struct store *store, trp_status status);
 struct trajectory *store_trajectory(struct store *store, trp_bytes bytes, uint32_t chunk_count);
 
 /* A new chunk, one reference, not stored yet. Its bytes are the `count` spans one after the other.
- * Those of a large one are not copied: they have to stay where they are until store_lent_end(),
+ * Those of a large one are not copied: they have to stay where they are until store_borrowed_end(),
  * which copies what was not stored meanwhile. */
 struct chunk *store_chunk_create(struct store *store, const trp_bytes *spans, uint32_t count);
-void store_lent_end(struct store *store);
+void store_borrowed_end(struct store *store);
 
-/* The memory of chunks that are in no item that was inserted, lent bytes counted as if they were
- * copied. */
+/* The memory of chunks that are in no item that was inserted, borrowed bytes counted as if they
+ * were copied. */
 uint64_t store_held_bytes(const struct store *store);
 
 /* Somebody else may write to its bytes: each is looked at once. Right after it was created. */
 void store_chunk_shared(struct chunk *chunk);
-bool store_has_lent(const struct store *store); /* some bytes have to stay */
+bool store_has_borrowed(const struct store *store); /* some bytes have to stay */
 
 /* The last reference to a stored chunk deletes its pieces in this group. */
 void store_chunk_unref(struct store *store, struct chunk *chunk);
 
 /* Copies chunk->size bytes to `out`. What a chunk has in `bytes` may go with any call that reads
  * another or commits. DATA_LOSS: they are not the bytes that were written (what an earlier life
- * wrote is compared with its sum when it is first read or lent); INTERNAL: the file cannot
+ * wrote is compared with its sum when it is first read or pinned); INTERNAL: the file cannot
  * be read. */
 trp_status store_chunk_read(struct store *store, const struct chunk *chunk, uint8_t *out);
 
@@ -214,36 +214,36 @@ bool store_idle(struct store *store);
  */
 
 /* Parts of a message: spans of chunks in the file, and bytes of the caller's. */
-struct loan;
+struct pin;
 
-/* Bytes of chunks that may be lent now: loans are bounded, and not every store can make any. */
-uint64_t store_loan_room(const struct store *store);
+/* Bytes of chunks that may be pinned now: pins are bounded, and not every store can make any. */
+uint64_t store_pin_room(const struct store *store);
 
-/* So many of the chunk's first bytes can be lent; 0: it is small, or not stored yet. */
-size_t store_chunk_lendable(const struct chunk *chunk);
+/* So many of the chunk's first bytes can be pinned; 0: it is small, or not stored yet. */
+size_t store_chunk_pinnable(const struct chunk *chunk);
 
-/* An empty loan, of a store that had room for it; and the next of its parts. */
-struct loan *store_loan_begin(struct store *store);
-void loan_add(struct loan *loan, trp_bytes bytes);
+/* An empty pin, of a store that had room for it; and the next of its parts. */
+struct pin *store_pin_begin(struct store *store);
+void pin_add(struct pin *pin, trp_bytes bytes);
 
-/* Adds what can be lent of the chunk, with a reference of the caller's (also on failure), and
- * copies the bytes behind it to `rest`. The spans stay what they are until the loan is returned.
+/* Adds what can be pinned of the chunk, with a reference of the caller's (also on failure), and
+ * copies the bytes behind it to `rest`. The spans stay what they are until the pin is returned.
  * Failures as of store_chunk_read(). */
-trp_status store_loan_chunk(struct store *store, struct loan *loan, struct chunk *chunk,
-                            uint8_t *rest);
+trp_status store_pin_chunk(struct store *store, struct pin *pin, struct chunk *chunk,
+                           uint8_t *rest);
 
 /* Valid until it is returned. */
-const trp_bytes *loan_parts(const struct loan *loan, size_t *count);
+const trp_bytes *pin_parts(const struct pin *pin, size_t *count);
 
-/* Any thread, also after the store was destroyed; `loan` is a struct loan. */
-void loan_return(void *loan);
+/* Any thread, also after the store was destroyed; `pin` is a struct pin. */
+void pin_return(void *pin);
 
-/* Drops the references of loans that were returned. True: some are out. */
-bool store_loans_collect(struct store *store);
+/* Drops the references of pins that were returned. True: some are out. */
+bool store_pins_collect(struct store *store);
 
 /* The same when all were; false: `deadline` passed before. What is out when the store is destroyed
  * can be read still, but may read as anything once the store is opened again. */
-bool store_loans_wait(struct store *store, struct deadline deadline);
+bool store_pins_wait(struct store *store, struct deadline deadline);
 
 /* ---- readers of data.mdb on this host ------------------------------------------------------- */
 

@@ -124,7 +124,7 @@ static inline struct chunk *fixture_chunk(struct store *store, uint64_t seed, si
     size_t half = size / 2;
     const trp_bytes spans[] = {{bytes, half}, {bytes + half, size - half}};
     struct chunk *chunk = store_chunk_create(store, spans, 2);
-    store_lent_end(store);
+    store_borrowed_end(store);
     free(bytes);
     return chunk;
 }

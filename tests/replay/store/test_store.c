@@ -34,7 +34,7 @@ static void items_come_back_after_reopening(void **state)
 }
 
 /* Another chunk for the item, whose bytes stay in `bytes`, cut where pieces are not. */
-static void lend(struct store *store, struct item *item, uint8_t *bytes, size_t size)
+static void borrow(struct store *store, struct item *item, uint8_t *bytes, size_t size)
 {
     store_chunk_unref(store, item->chunks[0]);
     fixture_fill(bytes, size, item->key);
@@ -43,7 +43,7 @@ static void lend(struct store *store, struct item *item, uint8_t *bytes, size_t 
     item->chunks[0] = store_chunk_create(store, spans, 5);
 }
 
-static void bytes_that_are_lent_are_read_stored_and_given_back(void **state)
+static void bytes_that_are_borrowed_are_read_stored_and_given_back(void **state)
 {
     struct fixture *fixture = *state;
     enum { SIZE = 28500 };
@@ -54,7 +54,7 @@ static void bytes_that_are_lent_are_read_stored_and_given_back(void **state)
         items[i] = fixture_item(fixture->store, i + 1, 1);
     for (size_t i = 0; i < 3; i++) {
         bytes[i] = xmalloc(SIZE);
-        lend(fixture->store, items[i], bytes[i], SIZE);
+        borrow(fixture->store, items[i], bytes[i], SIZE);
         fixture_check_chunk(fixture->store, items[i]->chunks[0], i + 1, SIZE);
     }
     struct buffer pages = {0}, rest = {0};
@@ -69,9 +69,9 @@ static void bytes_that_are_lent_are_read_stored_and_given_back(void **state)
     assert_int_equal(store_commit(fixture->store), TRP_OK); /* the first is stored, ... */
     insert(fixture, items[1]);                              /* the second about to be, */
     store_item_destroy(fixture->store, items[2]);           /* the third is gone */
-    assert_true(store_has_lent(fixture->store));
-    store_lent_end(fixture->store);
-    assert_false(store_has_lent(fixture->store));
+    assert_true(store_has_borrowed(fixture->store));
+    store_borrowed_end(fixture->store);
+    assert_false(store_has_borrowed(fixture->store));
     for (size_t i = 0; i < 3; i++)
         free(bytes[i]);
     assert_int_equal(store_commit(fixture->store), TRP_OK);
@@ -670,7 +670,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(items_come_back_after_reopening, fixture_setup,
                                         fixture_teardown),
-        cmocka_unit_test_setup_teardown(bytes_that_are_lent_are_read_stored_and_given_back,
+        cmocka_unit_test_setup_teardown(bytes_that_are_borrowed_are_read_stored_and_given_back,
                                         fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(an_uncommitted_group_is_lost_as_a_whole, fixture_setup,
                                         fixture_teardown),

@@ -402,42 +402,6 @@ static void a_copy_that_lost_its_pages_at_the_end_is_not_believed(void **state)
     checkpoint_writer_destroy(target);
 }
 
-static trp_status runs_park(struct store *store, void *arg)
-{
-    const unsigned runs = *(const unsigned *)arg;
-    struct cursor parked;
-    uint8_t *value;
-    TRP_TRY(cursor_open(store, TREE_PARKED, &parked));
-    for (uint64_t number = 1; number <= runs; number++)
-        TRP_TRY(cursor_put(&parked, number, 64 * 4096 - 16, 0, &value));
-    return TRP_OK;
-}
-
-static void park(struct store *store, unsigned runs)
-{
-    enum { TREE_PAGES = 256, WAIT_MS = 20000 };
-    /* No group asked for this room, and LMDB must not touch a page that the file does not have. */
-    assert_true(space_wait(store->pages.space,
-                           store->pages.account.next + (uint64_t)runs * 64 + TREE_PAGES,
-                           deadline_in_ms(&clock_monotonic, WAIT_MS)));
-    assert_int_equal(lmdb_transact(store, runs_park, &runs), TRP_OK);
-}
-
-static void pages_that_an_earlier_version_parked_are_free_again(void **state)
-{
-    struct fixture *fixture = *state;
-    struct loaded loaded;
-    fill(fixture, 1024, 12000);
-    park(fixture->store, 20);
-    assert_int_equal(fixture->store->pages.account.parked, 20 * 64);
-    close_store(fixture);
-    fixture->store = store_open(fixture->dir, &loaded);
-    loaded_cleanup(fixture->store, &loaded);
-    assert_int_equal(fixture->store->pages.account.parked, 0);
-    const struct account *account = &fixture->store->pages.account;
-    assert_true(account->reusable + account->recent >= 20 * 64);
-}
-
 static void remove_all(struct fixture *fixture)
 {
     while (fixture->count > 0)
@@ -562,7 +526,6 @@ int main(void)
         CASE(a_copy_does_not_stay_in_memory),
         CASE(what_a_copy_has_read_is_recycled_while_it_goes_on),
         CASE(a_copy_costs_what_is_inserted_meanwhile_and_that_is_used_again),
-        CASE(pages_that_an_earlier_version_parked_are_free_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

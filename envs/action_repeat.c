@@ -2,13 +2,13 @@
 #include "wrapper.h"
 
 struct action_repeat {
-    struct wrapping wrapping;
+    trp_wrapping wrapping;
     uint32_t action_repeat;
     int64_t limit;
 };
 
 struct repeated {
-    struct wrapped wrapped;
+    trp_wrapped wrapped;
     int64_t steps;
 };
 
@@ -29,7 +29,7 @@ static trp_status repeat_configure(void *arguments, void *user, trp_env_spec *sp
 static trp_status repeat_reset(void *state, trp_rng *rng)
 {
     ((struct repeated *)state)->steps = 0;
-    return wrapped_reset(state, rng);
+    return trp_wrapped_reset(state, rng);
 }
 
 static trp_status repeat_step(void *state, trp_rng *rng, const void *action,
@@ -47,5 +47,5 @@ const trp_env_impl action_repeat_impl = {
     .configure = repeat_configure,
     .reset = repeat_reset,
     .step = repeat_step,
-    .observe = wrapped_observe,
+    .observe = trp_wrapped_observe,
 };

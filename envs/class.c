@@ -57,11 +57,11 @@ static trp_status unknown_key(const struct env_class *class, const char *key)
 {
     const trp_option_table *table = class->impl.options;
     size_t own = table ? table->count : 0, count = own;
-    for (const char *const *wrapper = wrapper_keys; *wrapper; wrapper++)
+    while (wrapper_key_at(count - own))
         count++;
     const char **names = xcalloc(count + 1, sizeof *names);
     for (size_t i = 0; i < count; i++)
-        names[i] = i < own ? table->options[i].name : wrapper_keys[i - own];
+        names[i] = i < own ? table->options[i].name : wrapper_key_at(i - own);
     char guess[GUESS_BYTES];
     word_guess(key, names, guess);
     free(names);

@@ -2,7 +2,7 @@
 #include "wrapper.h"
 
 struct clip_reward {
-    struct wrapping wrapping;
+    trp_wrapping wrapping;
     float clip_reward;
 };
 
@@ -14,9 +14,9 @@ static const trp_option_table table = TRP_OPTION_TABLE("clip_reward", rows, stru
 
 static trp_status clip_step(void *state, trp_rng *rng, const void *action, trp_env_outcome *outcome)
 {
-    const struct wrapping *wrapping = ((struct wrapped *)state)->wrapping;
+    const trp_wrapping *wrapping = ((trp_wrapped *)state)->wrapping;
     float bound = ((const struct clip_reward *)(const void *)wrapping)->clip_reward;
-    TRP_TRY(wrapped_step(state, rng, action, outcome));
+    TRP_TRY(trp_wrapped_step(state, rng, action, outcome));
     if (outcome->reward > bound)
         outcome->reward = bound;
     if (outcome->reward < -bound)
@@ -25,9 +25,9 @@ static trp_status clip_step(void *state, trp_rng *rng, const void *action, trp_e
 }
 
 const trp_env_impl clip_reward_impl = {
-    .state_bytes = sizeof(struct wrapped),
+    .state_bytes = sizeof(trp_wrapped),
     .options = &table,
-    .reset = wrapped_reset,
+    .reset = trp_wrapped_reset,
     .step = clip_step,
-    .observe = wrapped_observe,
+    .observe = trp_wrapped_observe,
 };

@@ -6,14 +6,14 @@
 #include <string.h>
 
 struct frame_skip {
-    struct wrapping wrapping;
+    trp_wrapping wrapping;
     uint32_t frame_skip;
     int64_t limit;
     trp_dtype dtypes[TRP_OBSERVATIONS_MAX];
 };
 
 struct skipped {
-    struct wrapped wrapped;
+    trp_wrapped wrapped;
     int64_t steps;
     uint64_t frames; /* 1 or 2 were seen: 0 the last one, 1 the one before */
 };
@@ -39,7 +39,7 @@ static trp_status skip_configure(void *arguments, void *user, trp_env_spec *spec
                             "of two tokens; take action_repeat",
                             tensor->name ? tensor->name : "observation");
     }
-    wrapping_keep_frames(&skip->wrapping, 2);
+    trp_wrapping_keep_frames(&skip->wrapping, 2);
     return TRP_OK;
 }
 
@@ -56,7 +56,7 @@ static void skip_look(void *state, uint32_t left)
     struct skipped *skipped = state;
     if (left > 1)
         return;
-    wrapped_look(state, left);
+    trp_wrapped_look(state, left);
     skipped->frames += left == 1;
 }
 
@@ -88,9 +88,9 @@ static void skip_observe(const void *state, void *const *observations)
     const struct frame_skip *skip = (const void *)skipped->wrapped.wrapping;
     for (size_t i = 0; i < skip->wrapping.tensors; i++) {
         size_t bytes = skip->wrapping.frame_bytes[i];
-        memcpy(observations[i], wrapped_frame(state, i, 0), bytes);
+        memcpy(observations[i], trp_wrapped_frame(state, i, 0), bytes);
         if (skipped->frames > 1)
-            take_larger(observations[i], wrapped_frame(state, i, 1), skip->dtypes[i], bytes);
+            take_larger(observations[i], trp_wrapped_frame(state, i, 1), skip->dtypes[i], bytes);
     }
 }
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 struct frame_stack {
-    struct wrapping wrapping;
+    trp_wrapping wrapping;
     uint32_t frame_stack;
 };
 
@@ -17,7 +17,7 @@ static const trp_option_table table = TRP_OPTION_TABLE("frame_stack", rows, stru
 
 static uint32_t stack_size(const void *state)
 {
-    return ((const struct frame_stack *)(const void *)((const struct wrapped *)state)->wrapping)
+    return ((const struct frame_stack *)(const void *)((const trp_wrapped *)state)->wrapping)
         ->frame_stack;
 }
 
@@ -34,17 +34,17 @@ static trp_status stack_configure(void *arguments, void *user, trp_env_spec *spe
         tensor->shape[0] = stack->frame_stack;
         tensor->rank++;
     }
-    wrapping_keep_frames(&stack->wrapping, stack->frame_stack);
+    trp_wrapping_keep_frames(&stack->wrapping, stack->frame_stack);
     return TRP_OK;
 }
 
 static trp_status stack_reset(void *state, trp_rng *rng)
 {
-    const struct wrapping *wrapping = ((struct wrapped *)state)->wrapping;
+    const trp_wrapping *wrapping = ((trp_wrapped *)state)->wrapping;
     TRP_TRY(wrapped_reset_and_look(state, rng));
     for (size_t i = 0; i < wrapping->tensors; i++)
         for (uint32_t k = 1; k < stack_size(state); k++)
-            memcpy(wrapped_frame(state, i, k), wrapped_frame(state, i, 0),
+            memcpy(trp_wrapped_frame(state, i, k), trp_wrapped_frame(state, i, 0),
                    wrapping->frame_bytes[i]);
     return TRP_OK;
 }
@@ -52,26 +52,26 @@ static trp_status stack_reset(void *state, trp_rng *rng)
 static trp_status stack_step(void *state, trp_rng *rng, const void *action,
                              trp_env_outcome *outcome)
 {
-    const struct wrapping *wrapping = ((struct wrapped *)state)->wrapping;
+    const trp_wrapping *wrapping = ((trp_wrapped *)state)->wrapping;
     uint32_t older = stack_size(state) - 1;
-    TRP_TRY(wrapped_step(state, rng, action, outcome));
+    TRP_TRY(trp_wrapped_step(state, rng, action, outcome));
     for (size_t i = 0; older > 0 && i < wrapping->tensors; i++)
-        memmove(wrapped_frame(state, i, 0), wrapped_frame(state, i, 1),
+        memmove(trp_wrapped_frame(state, i, 0), trp_wrapped_frame(state, i, 1),
                 older * wrapping->frame_bytes[i]);
-    wrapped_look(state, older);
+    trp_wrapped_look(state, older);
     return TRP_OK;
 }
 
 static void stack_observe(const void *state, void *const *observations)
 {
-    const struct wrapping *wrapping = ((const struct wrapped *)state)->wrapping;
+    const trp_wrapping *wrapping = ((const trp_wrapped *)state)->wrapping;
     for (size_t i = 0; i < wrapping->tensors; i++)
-        memcpy(observations[i], wrapped_frame(state, i, 0),
+        memcpy(observations[i], trp_wrapped_frame(state, i, 0),
                stack_size(state) * wrapping->frame_bytes[i]);
 }
 
 const trp_env_impl frame_stack_impl = {
-    .state_bytes = sizeof(struct wrapped),
+    .state_bytes = sizeof(trp_wrapped),
     .options = &table,
     .configure = stack_configure,
     .reset = stack_reset,

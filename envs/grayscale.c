@@ -5,7 +5,7 @@
 #include <string.h>
 
 struct grayscale {
-    struct wrapping wrapping;
+    trp_wrapping wrapping;
     uint32_t grayscale;
     bool picture[TRP_OBSERVATIONS_MAX];
 };
@@ -29,16 +29,16 @@ static trp_status gray_configure(void *arguments, void *user, trp_env_spec *spec
     }
     if (pictures == 0)
         return trp_fail(TRP_INVALID_ARGUMENT, "grayscale: no observation is uint8 [h, w, 3]");
-    wrapping_keep_frames(&gray->wrapping, 1);
+    trp_wrapping_keep_frames(&gray->wrapping, 1);
     return TRP_OK;
 }
 
 static void gray_observe(const void *state, void *const *observations)
 {
-    const struct wrapping *wrapping = ((const struct wrapped *)state)->wrapping;
+    const trp_wrapping *wrapping = ((const trp_wrapped *)state)->wrapping;
     const struct grayscale *gray = (const void *)wrapping;
     for (size_t i = 0; i < wrapping->tensors; i++) {
-        const uint8_t *from = wrapped_frame(state, i, 0);
+        const uint8_t *from = trp_wrapped_frame(state, i, 0);
         uint8_t *to = observations[i];
         if (!gray->picture[i])
             memcpy(to, from, wrapping->frame_bytes[i]);
@@ -48,7 +48,7 @@ static void gray_observe(const void *state, void *const *observations)
 }
 
 const trp_env_impl grayscale_impl = {
-    .state_bytes = sizeof(struct wrapped),
+    .state_bytes = sizeof(trp_wrapped),
     .options = &table,
     .configure = gray_configure,
     .reset = wrapped_reset_and_look,

@@ -11,6 +11,7 @@ enum {
     /* Names with arguments that one process uses, 1 KB each or so: 4 MB. */
     ENV_NAMES_MAX = 4096,
     ENV_NAME_BYTES_MAX = 512,
+    ENV_WRAPPERS_MAX = 64,
     ENV_KEYS_MAX = 32, /* arguments and wrappers of one */
     /* normalize_return.c: as Gymnasium's and Stable-Baselines3's users know it. */
     ENV_REWARD_BOUND = 10,

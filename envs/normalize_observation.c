@@ -5,7 +5,7 @@
 #include <string.h>
 
 struct normalize_observation {
-    struct wrapping wrapping;
+    trp_wrapping wrapping;
     float normalize_observation;
     bool is_float[TRP_OBSERVATIONS_MAX];
 };
@@ -19,13 +19,13 @@ static const trp_option_table table =
 
 static const struct normalize_observation *arguments_of(const void *state)
 {
-    return (const void *)((const struct wrapped *)state)->wrapping;
+    return (const void *)((const trp_wrapped *)state)->wrapping;
 }
 
 static trp_status normalize_configure(void *arguments, void *user, trp_env_spec *spec)
 {
     struct normalize_observation *normalize = arguments;
-    struct wrapping *wrapping = &normalize->wrapping;
+    trp_wrapping *wrapping = &normalize->wrapping;
     (void)user;
     for (size_t i = 0; i < wrapping->tensors; i++) {
         normalize->is_float[i] = spec->observations[i].dtype == TRP_FLOAT32;
@@ -35,7 +35,7 @@ static trp_status normalize_configure(void *arguments, void *user, trp_env_spec 
     if (wrapping->statistics == 0)
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "normalize_observation: no observation is of float32");
-    wrapping_keep_frames(wrapping, 1);
+    trp_wrapping_keep_frames(wrapping, 1);
     return TRP_OK;
 }
 
@@ -44,7 +44,7 @@ static const float *frame_floats(const void *state, size_t tensor, size_t *count
     const struct normalize_observation *normalize = arguments_of(state);
     *count =
         normalize->is_float[tensor] ? normalize->wrapping.frame_bytes[tensor] / sizeof(float) : 0;
-    return (const void *)wrapped_frame(state, tensor, 0);
+    return (const void *)trp_wrapped_frame(state, tensor, 0);
 }
 
 /* What is no number is refused by who steps. */
@@ -62,7 +62,7 @@ static bool frame_is_finite(const void *state)
 
 static void count_frame(const void *state)
 {
-    const struct statistics *statistics = ((const struct wrapped *)state)->statistics;
+    const struct statistics *statistics = wrapped_statistics(state);
     if (statistics->read_only || !frame_is_finite(state))
         return;
     trp_moments *seen = statistics->seen + wrapped_statistic(state);
@@ -100,8 +100,7 @@ static float normalize(float raw, const trp_moments *used, float bound)
 static void normalize_observe(const void *state, void *const *observations)
 {
     const struct normalize_observation *arguments = arguments_of(state);
-    const trp_moments *used =
-        ((const struct wrapped *)state)->statistics->used + wrapped_statistic(state);
+    const trp_moments *used = wrapped_statistics(state)->used + wrapped_statistic(state);
     for (size_t t = 0; t < arguments->wrapping.tensors; t++) {
         size_t count;
         const float *frame = frame_floats(state, t, &count);
@@ -114,7 +113,7 @@ static void normalize_observe(const void *state, void *const *observations)
 }
 
 const trp_env_impl normalize_observation_impl = {
-    .state_bytes = sizeof(struct wrapped),
+    .state_bytes = sizeof(trp_wrapped),
     .options = &table,
     .configure = normalize_configure,
     .reset = normalize_reset,

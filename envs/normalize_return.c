@@ -7,12 +7,12 @@
 #include "limits.h"
 
 struct normalize_return {
-    struct wrapping wrapping;
+    trp_wrapping wrapping;
     double normalize_return;
 };
 
 struct returning {
-    struct wrapped wrapped;
+    trp_wrapped wrapped;
     double sum; /* of the running episode, discounted */
 };
 
@@ -34,7 +34,7 @@ static trp_status return_configure(void *arguments, void *user, trp_env_spec *sp
 static trp_status return_reset(void *state, trp_rng *rng)
 {
     ((struct returning *)state)->sum = 0;
-    return wrapped_reset(state, rng);
+    return trp_wrapped_reset(state, rng);
 }
 
 static trp_status return_step(void *state, trp_rng *rng, const void *action,
@@ -42,8 +42,8 @@ static trp_status return_step(void *state, trp_rng *rng, const void *action,
 {
     struct returning *returning = state;
     const struct normalize_return *arguments = (const void *)returning->wrapped.wrapping;
-    const struct statistics *statistics = returning->wrapped.statistics;
-    TRP_TRY(wrapped_step(state, rng, action, outcome));
+    const struct statistics *statistics = wrapped_statistics(state);
+    TRP_TRY(trp_wrapped_step(state, rng, action, outcome));
     if (statistics->read_only || !isfinite(outcome->reward))
         return TRP_OK;
     returning->sum = arguments->normalize_return * returning->sum + (double)outcome->reward;
@@ -60,5 +60,5 @@ const trp_env_impl normalize_return_impl = {
     .configure = return_configure,
     .reset = return_reset,
     .step = return_step,
-    .observe = wrapped_observe,
+    .observe = trp_wrapped_observe,
 };

@@ -168,3 +168,46 @@ trp_status trp_env_register(const trp_env_impl *impl)
     added[added_count++] = impl;
     return TRP_OK;
 }
+
+/* ---- adding a wrapper -------------------------------------------------------------------- */
+
+static const char *wrapper_fault(const trp_env_impl *impl)
+{
+    if (impl->options->bytes < sizeof(trp_wrapping) || impl->state_bytes < sizeof(trp_wrapped))
+        return "its arguments begin with a trp_wrapping, its state with a trp_wrapped";
+    if (!impl->reset || !impl->step || !impl->observe)
+        return "reset, step and observe must not be NULL";
+    if (impl->create || impl->destroy || impl->mask || impl->save || impl->load || impl->step_all)
+        return "create, destroy, mask, save, load and step_all must be NULL";
+    return NULL;
+}
+
+/* The environment that has an argument of this name; NULL: none has. */
+static const char *who_has_argument(const char *key)
+{
+    const trp_env_impl *impl;
+    for (size_t i = 0; (impl = impl_at(i)); i++)
+        for (size_t k = 0; impl->options && k < impl->options->count; k++)
+            if (strcmp(impl->options->options[k].name, key) == 0)
+                return impl->spec.name;
+    return NULL;
+}
+
+trp_status trp_env_wrapper_register(const trp_env_impl *impl)
+{
+    if (!impl->options || impl->options->count != 1)
+        return trp_fail(TRP_INVALID_ARGUMENT, "a wrapper needs a table of one option, its key");
+    const char *key = impl->options->options[0].name, *fault = wrapper_fault(impl);
+    if (fault)
+        return trp_fail(TRP_INVALID_ARGUMENT, "wrapper '%s': %s", key, fault);
+    const char *owner = who_has_argument(key);
+    if (owner)
+        return trp_fail(TRP_ALREADY_EXISTS, "wrapper '%s': environment '%s' has an argument '%s'",
+                        key, owner, key);
+    if (wrapper_find(key))
+        return trp_fail(TRP_ALREADY_EXISTS, "wrapper '%s' is registered already", key);
+    if (!wrapper_add(impl))
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "wrapper '%s': there are %d already", key,
+                        ENV_WRAPPERS_MAX);
+    return TRP_OK;
+}

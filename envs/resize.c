@@ -10,7 +10,7 @@ struct picture {
 };
 
 struct resize {
-    struct wrapping wrapping;
+    trp_wrapping wrapping;
     uint32_t resize[2];
     struct picture pictures[TRP_OBSERVATIONS_MAX];
 };
@@ -41,7 +41,7 @@ static trp_status resize_configure(void *arguments, void *user, trp_env_spec *sp
     if (pictures == 0)
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "resize: no observation is uint8 [h, w] or [h, w, c]");
-    wrapping_keep_frames(&resize->wrapping, 1);
+    trp_wrapping_keep_frames(&resize->wrapping, 1);
     return TRP_OK;
 }
 
@@ -77,19 +77,19 @@ static void resize_picture(const struct resize *resize, const struct picture *pi
 
 static void resize_observe(const void *state, void *const *observations)
 {
-    const struct wrapping *wrapping = ((const struct wrapped *)state)->wrapping;
+    const trp_wrapping *wrapping = ((const trp_wrapped *)state)->wrapping;
     const struct resize *resize = (const void *)wrapping;
     for (size_t i = 0; i < wrapping->tensors; i++) {
         if (resize->pictures[i].channels)
-            resize_picture(resize, &resize->pictures[i], wrapped_frame(state, i, 0),
+            resize_picture(resize, &resize->pictures[i], trp_wrapped_frame(state, i, 0),
                            observations[i]);
         else
-            memcpy(observations[i], wrapped_frame(state, i, 0), wrapping->frame_bytes[i]);
+            memcpy(observations[i], trp_wrapped_frame(state, i, 0), wrapping->frame_bytes[i]);
     }
 }
 
 const trp_env_impl resize_impl = {
-    .state_bytes = sizeof(struct wrapped),
+    .state_bytes = sizeof(trp_wrapped),
     .options = &table,
     .configure = resize_configure,
     .reset = wrapped_reset_and_look,

@@ -2,7 +2,7 @@
 #include "wrapper.h"
 
 struct time_limit {
-    struct wrapping wrapping;
+    trp_wrapping wrapping;
     int64_t time_limit;
 };
 
@@ -20,10 +20,10 @@ static trp_status time_limit_configure(void *arguments, void *user, trp_env_spec
 }
 
 const trp_env_impl time_limit_impl = {
-    .state_bytes = sizeof(struct wrapped),
+    .state_bytes = sizeof(trp_wrapped),
     .options = &table,
     .configure = time_limit_configure,
-    .reset = wrapped_reset,
-    .step = wrapped_step,
-    .observe = wrapped_observe,
+    .reset = trp_wrapped_reset,
+    .step = trp_wrapped_step,
+    .observe = trp_wrapped_observe,
 };

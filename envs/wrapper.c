@@ -5,28 +5,44 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "limits.h"
 
 enum { STATE_ALIGNMENT = 16 };
 
-static const trp_env_impl *const wrappers[] = {
+static const trp_env_impl *wrappers[ENV_WRAPPERS_MAX] = {
     &action_repeat_impl,    &clip_reward_impl, &frame_skip_impl,
     &frame_stack_impl,      &grayscale_impl,   &normalize_observation_impl,
     &normalize_return_impl, &resize_impl,      &time_limit_impl,
 };
 
-enum { WRAPPERS = sizeof wrappers / sizeof wrappers[0] };
+static size_t wrapper_count(void)
+{
+    size_t count = 0;
+    while (count < ENV_WRAPPERS_MAX && wrappers[count])
+        count++;
+    return count;
+}
 
-const char *const wrapper_keys[WRAPPERS + 1] = {
-    "action_repeat",         "clip_reward",      "frame_skip", "frame_stack", "grayscale",
-    "normalize_observation", "normalize_return", "resize",     "time_limit",
-};
+const char *wrapper_key_at(size_t index)
+{
+    return index < wrapper_count() ? wrappers[index]->options->options[0].name : NULL;
+}
 
 const trp_env_impl *wrapper_find(const char *key)
 {
-    for (size_t i = 0; i < WRAPPERS; i++)
-        if (strcmp(wrapper_keys[i], key) == 0)
+    const char *known;
+    for (size_t i = 0; (known = wrapper_key_at(i)); i++)
+        if (strcmp(known, key) == 0)
             return wrappers[i];
     return NULL;
+}
+
+bool wrapper_add(const trp_env_impl *wrapper)
+{
+    size_t count = wrapper_count();
+    if (count < ENV_WRAPPERS_MAX)
+        wrappers[count] = wrapper;
+    return count < ENV_WRAPPERS_MAX;
 }
 
 static size_t aligned(size_t bytes)
@@ -34,7 +50,7 @@ static size_t aligned(size_t bytes)
     return (bytes + STATE_ALIGNMENT - 1) / STATE_ALIGNMENT * STATE_ALIGNMENT;
 }
 
-void wrapping_keep_frames(struct wrapping *wrapping, size_t count)
+void trp_wrapping_keep_frames(trp_wrapping *wrapping, size_t count)
 {
     for (size_t i = 0; i < wrapping->tensors; i++) {
         wrapping->frame_offset[i] = aligned(wrapping->own_bytes);
@@ -44,25 +60,35 @@ void wrapping_keep_frames(struct wrapping *wrapping, size_t count)
 
 static void *inner_state(const void *state)
 {
-    return (uint8_t *)state + ((const struct wrapped *)state)->wrapping->own_bytes;
+    return (uint8_t *)state + ((const trp_wrapped *)state)->wrapping->own_bytes;
+}
+
+static const struct env_class *inner_class(const void *state)
+{
+    return ((const trp_wrapped *)state)->wrapping->inner;
 }
 
 static const trp_env_impl *inner_impl(const void *state)
 {
-    return &((const struct wrapped *)state)->wrapping->inner->impl;
+    return &inner_class(state)->impl;
 }
 
 void wrapper_bind(const struct env_class *class, void *state, struct statistics *statistics)
 {
     for (; class->inner; class = class->inner) {
-        ((struct wrapped *)state)->statistics = statistics;
+        ((trp_wrapped *)state)->statistics = statistics;
         state = inner_state(state);
     }
 }
 
+struct statistics *wrapped_statistics(const void *state)
+{
+    return ((const trp_wrapped *)state)->statistics;
+}
+
 size_t wrapped_statistic(const void *state)
 {
-    return ((const struct wrapped *)state)->wrapping->inner->statistics;
+    return inner_class(state)->statistics;
 }
 
 double statistic_scale(double value, const trp_moments *used)
@@ -71,28 +97,28 @@ double statistic_scale(double value, const trp_moments *used)
     return used->count < 2 ? value : value / sqrt(trp_moments_variance(used) + epsilon);
 }
 
-trp_status wrapped_create(void *state, const void *arguments, void *user)
+static trp_status wrapped_create(void *state, const void *arguments, void *user)
 {
-    const struct wrapping *wrapping = arguments;
+    const trp_wrapping *wrapping = arguments;
     (void)user;
-    ((struct wrapped *)state)->wrapping = wrapping;
-    const trp_env_impl *impl = &wrapping->inner->impl;
-    return impl->create ? impl->create(inner_state(state), wrapping->inner->arguments, impl->user)
-                        : TRP_OK;
+    ((trp_wrapped *)state)->wrapping = wrapping;
+    const struct env_class *inner = wrapping->inner;
+    const trp_env_impl *impl = &inner->impl;
+    return impl->create ? impl->create(inner_state(state), inner->arguments, impl->user) : TRP_OK;
 }
 
-void wrapped_destroy(void *state)
+static void wrapped_destroy(void *state)
 {
     if (inner_impl(state)->destroy)
         inner_impl(state)->destroy(inner_state(state));
 }
 
-trp_status wrapped_reset(void *state, trp_rng *rng)
+trp_status trp_wrapped_reset(void *state, trp_rng *rng)
 {
     return inner_impl(state)->reset(inner_state(state), rng);
 }
 
-trp_status wrapped_step(void *state, trp_rng *rng, const void *action, trp_env_outcome *outcome)
+trp_status trp_wrapped_step(void *state, trp_rng *rng, const void *action, trp_env_outcome *outcome)
 {
     const trp_env_impl *impl = inner_impl(state);
     if (impl->step)
@@ -105,7 +131,7 @@ trp_status wrapped_step(void *state, trp_rng *rng, const void *action, trp_env_o
                                            .outcomes = outcome});
 }
 
-void wrapped_observe(const void *state, void *const *observations)
+void trp_wrapped_observe(const void *state, void *const *observations)
 {
     inner_impl(state)->observe(inner_state(state), observations);
 }
@@ -115,33 +141,33 @@ static void wrapped_mask(const void *state, bool *allowed)
     inner_impl(state)->mask(inner_state(state), allowed);
 }
 
-uint8_t *wrapped_frame(const void *state, size_t tensor, size_t index)
+uint8_t *trp_wrapped_frame(const void *state, size_t tensor, size_t index)
 {
-    const struct wrapping *wrapping = ((const struct wrapped *)state)->wrapping;
+    const trp_wrapping *wrapping = ((const trp_wrapped *)state)->wrapping;
     return (uint8_t *)state + wrapping->frame_offset[tensor] +
            index * wrapping->frame_bytes[tensor];
 }
 
-void wrapped_look(void *state, size_t index)
+void trp_wrapped_look(void *state, size_t index)
 {
     void *rows[TRP_OBSERVATIONS_MAX];
-    for (size_t i = 0; i < ((struct wrapped *)state)->wrapping->tensors; i++)
-        rows[i] = wrapped_frame(state, i, index);
-    wrapped_observe(state, rows);
+    for (size_t i = 0; i < ((trp_wrapped *)state)->wrapping->tensors; i++)
+        rows[i] = trp_wrapped_frame(state, i, index);
+    trp_wrapped_observe(state, rows);
 }
 
 trp_status wrapped_reset_and_look(void *state, trp_rng *rng)
 {
-    TRP_TRY(wrapped_reset(state, rng));
-    wrapped_look(state, 0);
+    TRP_TRY(trp_wrapped_reset(state, rng));
+    trp_wrapped_look(state, 0);
     return TRP_OK;
 }
 
 trp_status wrapped_step_and_look(void *state, trp_rng *rng, const void *action,
                                  trp_env_outcome *outcome)
 {
-    TRP_TRY(wrapped_step(state, rng, action, outcome));
-    wrapped_look(state, 0);
+    TRP_TRY(trp_wrapped_step(state, rng, action, outcome));
+    trp_wrapped_look(state, 0);
     return TRP_OK;
 }
 
@@ -152,7 +178,7 @@ trp_status wrapped_repeat(void *state, trp_rng *rng, const void *action, trp_env
     bool over = false;
     for (uint32_t left = count; left > 0 && !over;) {
         trp_env_outcome one = {.discount = 1, .infos = outcome->infos};
-        TRP_TRY(wrapped_step(state, rng, action, &one));
+        TRP_TRY(trp_wrapped_step(state, rng, action, &one));
         ++*steps;
         outcome->reward += one.reward;
         outcome->discount *= one.discount;
@@ -168,31 +194,29 @@ trp_status wrapped_repeat(void *state, trp_rng *rng, const void *action, trp_env
 
 /* ---- states: what is the wrapper's own, then the inner one's -------------------------------- */
 
-static size_t own_saved(const struct wrapping *wrapping)
+static size_t own_saved(const trp_wrapping *wrapping)
 {
-    return wrapping->own_bytes - sizeof(struct wrapped);
+    return wrapping->own_bytes - sizeof(trp_wrapped);
 }
 
 static void wrapped_save(const void *state, void *saved)
 {
-    size_t own = own_saved(((const struct wrapped *)state)->wrapping);
-    memcpy(saved, (const struct wrapped *)state + 1, own);
-    env_class_save(((const struct wrapped *)state)->wrapping->inner, inner_state(state),
-                   (uint8_t *)saved + own);
+    size_t own = own_saved(((const trp_wrapped *)state)->wrapping);
+    memcpy(saved, (const trp_wrapped *)state + 1, own);
+    env_class_save(inner_class(state), inner_state(state), (uint8_t *)saved + own);
 }
 
 static trp_status wrapped_load(void *state, const void *saved)
 {
-    size_t own = own_saved(((struct wrapped *)state)->wrapping);
-    TRP_TRY(env_class_load(((struct wrapped *)state)->wrapping->inner, inner_state(state),
-                           (const uint8_t *)saved + own));
-    memcpy((struct wrapped *)state + 1, saved, own);
+    size_t own = own_saved(((trp_wrapped *)state)->wrapping);
+    TRP_TRY(env_class_load(inner_class(state), inner_state(state), (const uint8_t *)saved + own));
+    memcpy((trp_wrapped *)state + 1, saved, own);
     return TRP_OK;
 }
 
 /* ---- making one ----------------------------------------------------------------------------- */
 
-static void wrap(struct env_class *class, struct wrapping *wrapping)
+static void wrap(struct env_class *class, trp_wrapping *wrapping)
 {
     const struct env_class *inner = wrapping->inner;
     trp_env_impl *impl = &class->impl;
@@ -219,7 +243,7 @@ trp_status wrapper_create(const trp_env_impl *wrapper, const char *value, struct
     class->impl = *wrapper;
     class->impl.spec = inner->impl.spec;
     class->arguments = xcalloc(1, table->bytes);
-    struct wrapping *wrapping = class->arguments;
+    trp_wrapping *wrapping = class->arguments;
     wrapping->inner = inner;
     wrapping->own_bytes = wrapper->state_bytes;
     wrapping->tensors = trp_env_observation_count(&inner->impl.spec);
@@ -227,7 +251,7 @@ trp_status wrapper_create(const trp_env_impl *wrapper, const char *value, struct
         wrapping->frame_bytes[i] = trp_tensor_bytes(&inner->impl.spec.observations[i]);
     TRP_TRY(trp_options_set(table, class->arguments, table->options[0].name, value));
     if (wrapper->configure)
-        TRP_TRY(wrapper->configure(class->arguments, NULL, &class->impl.spec));
+        TRP_TRY(wrapper->configure(class->arguments, wrapper->user, &class->impl.spec));
     class->statistics = inner->statistics + wrapping->statistics;
     if (class->statistics > TRP_STATISTICS_MAX)
         return trp_fail(TRP_INVALID_ARGUMENT, "%s: statistics of %zu numbers, at most %d",

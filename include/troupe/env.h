@@ -38,6 +38,8 @@
  * and each normalises with what came with those that it acts on. Until two numbers were seen they
  * are only held to the bounds.
  *
+ * Wrappers of one's own have keys of their own: wrapper.h.
+ *
  * A trp_env belongs to one thread at a time. Two of them share nothing. */
 #ifndef TRP_ENV_H
 #define TRP_ENV_H

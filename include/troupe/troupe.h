@@ -36,6 +36,7 @@
 #include <troupe/structured_writer.h>
 #include <troupe/tensor.h>
 #include <troupe/updater.h>
+#include <troupe/wrapper.h>
 #include <troupe/writer.h>
 
 #endif

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include <troupe/env.h>
+#include <troupe/wrapper.h>
 
 enum { HIGH = 7, WIDE = 5, PIXELS = HIGH * WIDE, NUMBERS = 2, STACK = 4, STEPS = 600 };
 
@@ -366,6 +366,137 @@ static void what_a_wrapper_cannot_be_around_is_refused(void **state)
     }
 }
 
+/* ---- a wrapper of one's own ---------------------------------------------------------------------
+ */
+
+/* The reward of the step before, times `late`; keeps the observation of then, too. */
+typedef struct {
+    trp_wrapping wrapping;
+    float late;
+} late_arguments;
+
+struct late {
+    trp_wrapped wrapped;
+    float owed;
+};
+
+static const trp_option late_rows[] = {
+    {TRP_OPTION(late_arguments, late), .min = -9, .max = 9, .help = "times the reward"},
+};
+static const trp_option_table late_table = TRP_OPTION_TABLE("late", late_rows, late_arguments);
+
+static trp_status late_configure(void *arguments, void *user, trp_env_spec *spec)
+{
+    assert_ptr_equal(user, &late_table);
+    trp_wrapping_keep_frames(&((late_arguments *)arguments)->wrapping, 2);
+    return spec->max_episode_steps == 7 ? trp_fail(TRP_INVALID_ARGUMENT, "late: not 7") : TRP_OK;
+}
+
+static trp_status late_reset(void *state, trp_rng *rng)
+{
+    ((struct late *)state)->owed = 0;
+    TRP_TRY(trp_wrapped_reset(state, rng));
+    trp_wrapped_look(state, 0);
+    trp_wrapped_look(state, 1);
+    return TRP_OK;
+}
+
+static trp_status late_step(void *state, trp_rng *rng, const void *action, trp_env_outcome *outcome)
+{
+    struct late *late = state;
+    const trp_wrapping *wrapping = late->wrapped.wrapping;
+    TRP_TRY(trp_wrapped_step(state, rng, action, outcome));
+    float now = outcome->reward;
+    outcome->reward = late->owed * ((const late_arguments *)(const void *)wrapping)->late;
+    late->owed = now;
+    for (size_t i = 0; i < wrapping->tensors; i++)
+        memcpy(trp_wrapped_frame(state, i, 0), trp_wrapped_frame(state, i, 1),
+               wrapping->frame_bytes[i]);
+    trp_wrapped_look(state, 1);
+    return TRP_OK;
+}
+
+static void late_observe(const void *state, void *const *observations)
+{
+    const trp_wrapping *wrapping = ((const trp_wrapped *)state)->wrapping;
+    for (size_t i = 0; i < wrapping->tensors; i++)
+        memcpy(observations[i], trp_wrapped_frame(state, i, 0), wrapping->frame_bytes[i]);
+}
+
+static const trp_env_impl late_impl = {.state_bytes = sizeof(struct late),
+                                       .options = &late_table,
+                                       .user = (void *)(uintptr_t)&late_table,
+                                       .configure = late_configure,
+                                       .reset = late_reset,
+                                       .step = late_step,
+                                       .observe = late_observe};
+
+static void a_wrapper_of_ones_own_composes_with_others(void **state)
+{
+    (void)state;
+    struct scene *bare = scene_create("Film"),
+                 *wrapped = scene_create("Film?late=-2&clip_reward=1.5");
+    float owed = 0;
+    for (int i = 0; i < STEPS; i++) {
+        struct film before;
+        memcpy(before.pixels, bare->now[0].bytes, sizeof before.pixels);
+        bool over = scene_step(bare, 1);
+        float now = bare->reward;
+        bare->reward = fminf(fmaxf(-2 * owed, -1.5F), 1.5F);
+        owed = over ? 0 : now;
+        scene_step(wrapped, 1);
+        assert_outcomes(bare, wrapped);
+        assert_memory_equal(seen(wrapped, 0), before.pixels, sizeof before.pixels);
+    }
+    scene_destroy(bare);
+    scene_destroy(wrapped);
+}
+
+static void a_key_that_nobody_registered_has_its_nearest_name(void **state)
+{
+    const trp_env_spec *spec;
+    (void)state;
+    static const struct {
+        const char *name, *words;
+    } rows[] = {
+        {"Film?lage=1", "no argument and no wrapper is 'lage'; did you mean 'late'?"},
+        {"Film?late=10", "late is 10, must be a number in [-9, 9]"},
+        {"Film?time_limit=7&late=1", "late: not 7"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(trp_env_find(rows[i].name, &spec), TRP_INVALID_ARGUMENT);
+        if (!strstr(trp_last_error(), rows[i].words))
+            fail_msg("'%s' does not say '%s'", trp_last_error(), rows[i].words);
+    }
+}
+
+static void what_is_no_wrapper_is_refused(void **state)
+{
+    (void)state;
+    typedef struct {
+        trp_wrapping wrapping;
+        float clip_reward;
+    } clipping;
+    static const trp_option clipped[] = {{TRP_OPTION(clipping, clip_reward)}};
+    static const trp_option_table taken = TRP_OPTION_TABLE("taken", clipped, clipping);
+    trp_env_impl rows[] = {late_impl, late_impl, late_impl, late_impl, late_impl, late_impl};
+    static const trp_status expected[] = {TRP_ALREADY_EXISTS,   TRP_ALREADY_EXISTS,
+                                          TRP_INVALID_ARGUMENT, TRP_INVALID_ARGUMENT,
+                                          TRP_INVALID_ARGUMENT, TRP_INVALID_ARGUMENT};
+    rows[1].options = &taken;
+    rows[2].options = NULL;
+    rows[3].state_bytes = 0;
+    rows[4].step = NULL;
+    rows[5].destroy = free;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_int_equal(trp_env_wrapper_register(&rows[i]), expected[i]);
+    trp_env_impl other = film_impl;
+    other.spec.name = "Late";
+    other.options = &late_table;
+    assert_int_equal(trp_env_register(&other), TRP_INVALID_ARGUMENT);
+    assert_non_null(strstr(trp_last_error(), "an option has the name of a wrapper"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -378,8 +509,11 @@ int main(void)
         cmocka_unit_test(a_resized_pixel_is_the_mean_of_its_area),
         cmocka_unit_test(wrappers_compose_from_left_to_right_and_can_be_resumed),
         cmocka_unit_test(what_a_wrapper_cannot_be_around_is_refused),
+        cmocka_unit_test(a_wrapper_of_ones_own_composes_with_others),
+        cmocka_unit_test(a_key_that_nobody_registered_has_its_nearest_name),
+        cmocka_unit_test(what_is_no_wrapper_is_refused),
     };
-    if (trp_env_register(&film_impl) != TRP_OK)
+    if (trp_env_register(&film_impl) != TRP_OK || trp_env_wrapper_register(&late_impl) != TRP_OK)
         return 1;
     return cmocka_run_group_tests_name("env_wrappers", tests, NULL, NULL);
 }

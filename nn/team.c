@@ -1,73 +1,97 @@
-/* Fork and join for steps of half a millisecond. A worker spins for a moment after a job, because
- * the next one usually follows at once, and then sleeps, so that an idle plan costs nothing. The
- * caller waits for its workers without a condition variable: in a repeatable run it must not hand
- * its turn away inside a step. On a busy machine it yields its core to them. */
+/* Fork and join for steps of half a millisecond. The caller and its workers take the parts of a job
+ * one by one, the caller first 0: whoever has a core goes on, and a worker that has none holds
+ * nobody up before it took a part. A worker spins for a moment after a job, because the next one
+ * usually follows at once, and then sleeps, so that an idle plan costs nothing; so does the caller
+ * while others finish theirs, which makes the scheduler prefer it afterwards to whoever kept the
+ * core. The caller sleeps on a semaphore and not on a condition: in a repeatable run it must not
+ * hand its turn away inside a step. */
 #include "team.h"
 
-#include <sched.h>
+#include <errno.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #include "core/alloc.h"
+#include "core/clock.h"
 #include "limits.h"
 #include "core/thread.h"
 
-struct team_worker {
-    struct team *team;
-    uint32_t index;
-    struct thread thread;
-};
-
 struct team {
     uint32_t threads;
-    struct team_worker *workers; /* [threads - 1] */
+    struct thread *workers; /* [threads - 1] */
     void (*work)(void *arg, uint32_t index);
     void *arg;
-    atomic_uint_fast64_t job; /* counts up; a worker runs each number once */
-    atomic_uint pending;      /* workers that have not finished the job */
-    atomic_uint sleeping;
+    atomic_uint next;     /* the part to take; `threads` and more: none is left */
+    atomic_uint pending;  /* parts that are not finished, and whether the caller sleeps */
+    sem_t finished;       /* the caller's */
+    atomic_uint sleeping; /* workers */
     atomic_bool stop;
     struct mutex mutex;
     struct cond wake;
 };
 
-static void pause_briefly(void)
+enum { CALLER_SLEEPS = 1 << 30 };
+
+/* Until `is_over`, or for TEAM_SPIN_NS; false: it is not. */
+static bool spin(struct team *team, bool (*is_over)(struct team *team))
 {
+    uint64_t start = clock_now_ns(&clock_monotonic);
+    do {
+        for (int i = 0; i < TEAM_SPINS; i++) {
+            if (is_over(team))
+                return true;
 #ifdef __x86_64__
-    __builtin_ia32_pause();
+            __builtin_ia32_pause();
 #endif
+        }
+    } while (clock_now_ns(&clock_monotonic) - start < TEAM_SPIN_NS);
+    return false;
 }
 
-static bool job_differs(struct team *team, uint64_t last)
+static bool must_rise(struct team *team)
 {
-    return atomic_load(&team->job) != last || atomic_load(&team->stop);
+    return atomic_load(&team->next) < team->threads || atomic_load(&team->stop);
 }
 
-static void wait_for_job(struct team *team, uint64_t last)
+static void wait_for_job(struct team *team)
 {
-    for (int i = 0; i < TEAM_SPINS_MAX; i++) {
-        if (job_differs(team, last))
-            return;
-        pause_briefly();
-    }
+    if (spin(team, must_rise))
+        return;
     mutex_lock(&team->mutex);
     atomic_fetch_add(&team->sleeping, 1);
-    while (!job_differs(team, last))
+    while (!must_rise(team))
         (void)cond_wait(&team->wake, &team->mutex, DEADLINE_NEVER); /* destroy wakes it */
     atomic_fetch_sub(&team->sleeping, 1);
     mutex_unlock(&team->mutex);
 }
 
+/* A number is only given out once a job, and the next job begins when all of them came back: what
+ * was read of the job after the number is the job's. */
+static bool take_part(struct team *team, uint32_t *part)
+{
+    *part = atomic_load(&team->next);
+    while (*part < team->threads)
+        if (atomic_compare_exchange_weak(&team->next, part, *part + 1))
+            return true;
+    return false;
+}
+
+static void work_on_part(struct team *team, uint32_t part)
+{
+    team->work(team->arg, part);
+    if (atomic_fetch_sub(&team->pending, 1) == (CALLER_SLEEPS | 1))
+        sem_post(&team->finished);
+}
+
 static void team_worker_run(void *arg)
 {
-    struct team_worker *worker = arg;
-    struct team *team = worker->team;
-    for (uint64_t last = 0;; last++) {
-        wait_for_job(team, last);
-        if (atomic_load(&team->stop))
-            return;
-        team->work(team->arg, worker->index);
-        atomic_fetch_sub(&team->pending, 1);
+    struct team *team = arg;
+    while (!atomic_load(&team->stop)) {
+        uint32_t part;
+        wait_for_job(team);
+        while (take_part(team, &part))
+            work_on_part(team, part);
     }
 }
 
@@ -87,11 +111,11 @@ trp_status team_create(struct team **out, uint32_t threads)
     team->workers = xcalloc(threads - 1, sizeof *team->workers);
     mutex_init(&team->mutex);
     cond_init(&team->wake);
+    sem_init(&team->finished, 0, 0);
+    atomic_store(&team->next, threads);
     trp_status status = TRP_OK;
-    for (uint32_t i = 0; i + 1 < threads && status == TRP_OK; i++) {
-        team->workers[i] = (struct team_worker){.team = team, .index = i + 1};
-        status = thread_start(&team->workers[i].thread, "nn", team_worker_run, &team->workers[i]);
-    }
+    for (uint32_t i = 0; i + 1 < threads && status == TRP_OK; i++)
+        status = thread_start(&team->workers[i], "nn", team_worker_run, team);
     if (status != TRP_OK) {
         team_destroy(team);
         return status;
@@ -107,25 +131,39 @@ void team_destroy(struct team *team)
     atomic_store(&team->stop, true);
     wake_sleepers(team);
     for (uint32_t i = 0; i + 1 < team->threads; i++)
-        thread_stop(&team->workers[i].thread);
+        thread_stop(&team->workers[i]);
+    sem_destroy(&team->finished);
     cond_cleanup(&team->wake);
     mutex_cleanup(&team->mutex);
     free(team->workers);
     free(team);
 }
 
+static bool is_finished(struct team *team)
+{
+    return atomic_load(&team->pending) == 0;
+}
+
+/* For the parts that others took. */
+static void wait_for_others(struct team *team)
+{
+    if (spin(team, is_finished))
+        return;
+    if (atomic_fetch_or(&team->pending, CALLER_SLEEPS) > 0)
+        while (sem_wait(&team->finished) != 0 && errno == EINTR)
+            ;
+}
+
 void team_run(struct team *team, void (*work)(void *arg, uint32_t index), void *arg)
 {
     team->work = work;
     team->arg = arg;
-    atomic_store(&team->pending, team->threads - 1);
-    atomic_fetch_add(&team->job, 1);
+    atomic_store(&team->pending, team->threads);
+    atomic_store(&team->next, 1);
     wake_sleepers(team);
-    work(arg, 0);
-    for (int i = 0; atomic_load(&team->pending) > 0; i++) {
-        if (i < TEAM_SPINS_MAX)
-            pause_briefly();
-        else
-            sched_yield();
-    }
+    uint32_t part = 0;
+    do
+        work_on_part(team, part);
+    while (take_part(team, &part));
+    wait_for_others(team);
 }

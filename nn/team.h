@@ -12,8 +12,8 @@ struct team;
 TRP_MUST_USE trp_status team_create(struct team **out, uint32_t threads);
 void team_destroy(struct team *team); /* NULL is fine */
 
-/* Runs work(arg, index) for every index < threads, index 0 on the calling thread; returns when all
- * have. */
+/* Runs work(arg, part) for every part < threads, on the calling thread and those of the workers
+ * that have a core to run on; returns when all parts are done. */
 void team_run(struct team *team, void (*work)(void *arg, uint32_t index), void *arg);
 
 #endif

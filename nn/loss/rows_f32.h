@@ -10,6 +10,8 @@
 #include "rows_q.h"
 #include "rows_atoms.h"
 #include "rows_value.h"
+#include "rows_categorical.h"
+#include "rows_gaussian.h"
 #include "columns.h"
 #undef REAL
 #undef NAME

@@ -18,6 +18,8 @@
 #include "nn/loss/rows_q.h"
 #include "nn/loss/rows_atoms.h"
 #include "nn/loss/rows_value.h"
+#include "nn/loss/rows_categorical.h"
+#include "nn/loss/rows_gaussian.h"
 #undef REAL
 #undef NAME
 #undef MATH

@@ -1,41 +1,14 @@
 /* What PyTorch makes of the same numbers, its gradients by autograd (tests/golden/make_losses.py).
  */
-#include "loss_tools.h"
-
-struct golden {
-    const char *name;
-    size_t count;
-    const double *values;
-};
-
+#include "golden_tools.h"
 #include "golden_losses.h"
 
 enum { ROWS = 4, ACTIONS = 3, ATOMS = 5, STEPS = 6, SEQUENCES = 2 };
 
-static void numbers(uint32_t seed, float *values, size_t count, float scale)
-{
-    for (size_t i = 0; i < count; i++)
-        values[i] = scale * golden_number(seed, (uint32_t)i);
-}
-
-static void shares(uint32_t seed, float *values, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        values[i] = (golden_number(seed, (uint32_t)i) + 1) / 2;
-}
-
 static void assert_golden(const char *name, const float *got, size_t count)
 {
-    for (size_t i = 0; i < sizeof golden_losses / sizeof golden_losses[0]; i++) {
-        const struct golden *golden = &golden_losses[i];
-        if (strcmp(golden->name, name) != 0)
-            continue;
-        assert_int_equal(golden->count, count);
-        for (size_t j = 0; j < count; j++)
-            assert_near((double)got[j], golden->values[j], 2e-6, name, j);
-        return;
-    }
-    fail_msg("%s is not in golden_losses.h", name);
+    assert_golden_in(golden_losses, sizeof golden_losses / sizeof golden_losses[0], name, got,
+                     count);
 }
 
 struct rows {

@@ -4,9 +4,10 @@
  * Adam reads four vectors and writes three of them, 28 bytes a parameter. The ceiling is the faster
  * one of two ways to move as many in as much memory with as many threads: the same reads and writes
  * without the arithmetic, and memcpy of 14 bytes a parameter. Adam may be above it, because it has
- * four streams on their way at once. They take turns over memory of their own, in the time of the
- * slowest thread; the median counts. Beside two busy loops, steps are counted in wall time, in
- * turns with the loops stopped: only on a machine without other work does that say something. */
+ * four streams on their way at once. All three take turns over memory of their own, which the
+ * others have driven out of the cache, in the time of the slowest thread; the median counts. Beside
+ * two busy loops, steps are counted in wall time, in turns with the loops stopped: only on a
+ * machine without other work does that say something. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -90,7 +91,7 @@ struct steps {
     struct crew crew;
     trp_optimizer optimizer;
     float *vectors[VECTORS]; /* parameters, gradients, state */
-    float *moved;            /* [VECTORS][PARAMETERS] of zeros */
+    float *copied, *moved;   /* [VECTORS][PARAMETERS] of zeros, each */
     uint64_t step;
     double us[THREADS_MAX]; /* of each thread's own time, for its part of the last piece of work */
 };
@@ -115,8 +116,8 @@ static void copy_work(void *arg, uint32_t index)
     struct steps *s = arg;
     size_t lo = share(s, 2 * PARAMETERS, index);
     size_t whole = share(s, 2 * PARAMETERS, index + 1) - lo;
-    memcpy(s->moved + 2 * PARAMETERS + lo, s->moved + lo, whole * sizeof(float));
-    memcpy(s->moved + 2 * PARAMETERS + lo, s->moved + lo, whole / 4 * 3 * sizeof(float));
+    memcpy(s->copied + 2 * PARAMETERS + lo, s->copied + lo, whole * sizeof(float));
+    memcpy(s->copied + 2 * PARAMETERS + lo, s->copied + lo, whole / 4 * 3 * sizeof(float));
 }
 
 static void move_rows(float *to, const float *more, size_t count)
@@ -143,6 +144,7 @@ static void steps_init(struct steps *s, trp_optimizer_kind kind, uint32_t thread
         for (size_t k = 0; k < PARAMETERS && i < 2; k++)
             s->vectors[i][k] = (float)(k * 2654435761u % 1000) / 5000 - 0.1f;
     }
+    s->copied = trp_floats_create((size_t)VECTORS * PARAMETERS);
     s->moved = trp_floats_create((size_t)VECTORS * PARAMETERS);
 }
 
@@ -151,6 +153,7 @@ static void steps_cleanup(struct steps *s)
     team_destroy(s->crew.team);
     for (size_t i = 0; i < VECTORS; i++)
         trp_floats_destroy(s->vectors[i]);
+    trp_floats_destroy(s->copied);
     trp_floats_destroy(s->moved);
 }
 

@@ -245,6 +245,7 @@ static trp_status push_waiting(trp_actor *actor, trp_status status)
     trp_adder *adder = actor->options.adder;
     int64_t since_ns = clock_now_ns(&clock_monotonic);
     struct deadline give_up = DEADLINE_NEVER;
+    bool away = false;
     while (status == TRP_DEADLINE_EXCEEDED || status == TRP_UNAVAILABLE) {
         if (trp_stop_requested(actor->options.stop))
             return TRP_OK;
@@ -252,8 +253,11 @@ static trp_status push_waiting(trp_actor *actor, trp_status status)
             give_up = DEADLINE_NEVER;
         } else if (give_up.at_ns == DEADLINE_NEVER.at_ns) {
             int64_t ms = actor->options.replay_give_up_ms;
-            give_up = deadline_in_ms(&clock_monotonic, ms ? ms : ACTOR_REPLAY_GIVE_UP_MS);
-            trp_log(TRP_WARN, "replay server is away, waiting reason=%s", trp_last_error());
+            ms = ms ? ms : ACTOR_REPLAY_GIVE_UP_MS;
+            give_up = deadline_in_ms(&clock_monotonic, ms);
+            away = true;
+            trp_log(TRP_WARN, "replay server is away, waiting at_most_s=%" PRId64 " reason=%s",
+                    ms / 1000, trp_last_error());
         } else if (deadline_passed(give_up, &clock_monotonic)) {
             return status;
         } else if (!turns_active()) {
@@ -262,6 +266,8 @@ static trp_status push_waiting(trp_actor *actor, trp_status status)
         turns_pass();
         status = adder->impl->push(adder, turns_active() ? 0 : ACTOR_PUSH_MS);
     }
+    if (away && status == TRP_OK)
+        trp_log(TRP_INFO, "replay server is there");
     actor->own.blocked_ns += (uint64_t)(clock_now_ns(&clock_monotonic) - since_ns);
     return status;
 }

@@ -219,6 +219,7 @@ static trp_status next_batch_waiting(trp_learner *learner, trp_source *source, t
 {
     int64_t since_ns = clock_now_ns(&clock_monotonic);
     struct deadline give_up = DEADLINE_NEVER;
+    bool away = false;
     while (status_is_transient(status)) {
         if (trp_stop_requested(learner->options.stop) ||
             deadline_passed(learner->end, &clock_monotonic))
@@ -227,7 +228,9 @@ static trp_status next_batch_waiting(trp_learner *learner, trp_source *source, t
             give_up = DEADLINE_NEVER;
         } else if (give_up.at_ns == DEADLINE_NEVER.at_ns) {
             give_up = deadline_in_ms(&clock_monotonic, LEARNER_REPLAY_GIVE_UP_MS);
-            trp_log(TRP_WARN, "replay server is away, waiting reason=%s", trp_last_error());
+            away = true;
+            trp_log(TRP_WARN, "replay server is away, waiting at_most_s=%d reason=%s",
+                    LEARNER_REPLAY_GIVE_UP_MS / 1000, trp_last_error());
         } else if (deadline_passed(give_up, &clock_monotonic)) {
             break;
         } else if (!turns_active() && learner->options.stop) {
@@ -236,6 +239,8 @@ static trp_status next_batch_waiting(trp_learner *learner, trp_source *source, t
         turns_pass();
         status = source->impl->next(source, batch, LEARNER_WAIT_MS);
     }
+    if (away && status == TRP_OK)
+        trp_log(TRP_INFO, "replay server is there");
     learner->own.wait_ns += (uint64_t)(clock_now_ns(&clock_monotonic) - since_ns);
     return status;
 }

@@ -26,6 +26,9 @@ enum {
     /* sampler_source.c: a thread and a stream each. */
     LEARNER_SHARDS_MAX = 256,
     LEARNER_SHARD_WAIT_MS = 20, /* for one of those that all have nothing */
+    /* sampler_source.c: at the start, for all servers together: who is up answers in milliseconds.
+     */
+    LEARNER_SHARD_FIND_MS = 1000,
     LEARNER_PUBLISH_EVERY = 10,
     LEARNER_CHECKPOINT_EVERY_S = 60,
     /* save.c: the newest one, and one before it in case it cannot be read. */

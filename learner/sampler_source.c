@@ -3,7 +3,11 @@
  * Several servers with the same tables (shards) are one table to the learner. They are asked in
  * turn, so each gives the same share of the batches, and a row's probability is what its server
  * says times that share. One that has nothing for now, or is away, is passed over until it has:
- * nobody waits for it, and the shares of the others grow. */
+ * nobody waits for it, and the shares of the others grow.
+ *
+ * So a server that is away at the start does not keep the others waiting: all of them are asked for
+ * their tables within LEARNER_SHARD_FIND_MS, and who did not answer by then is sampled unchecked,
+ * which means that the columns of its samples are checked instead. */
 #include <troupe/source.h>
 
 #include <inttypes.h>
@@ -23,6 +27,7 @@ struct shard {
     trp_priority_writer *priorities; /* NULL: none are written */
     int64_t table_size;              /* as its last batch said */
     bool passed_over;
+    bool away; /* and it was said */
 };
 
 /* What rows of several shards are told in place of what their shard says. */
@@ -48,10 +53,33 @@ void trp_source_destroy(trp_source *source)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+static void pass_over(struct shard *shard, trp_status status)
+{
+    if (!shard->passed_over && status == TRP_UNAVAILABLE) {
+        trp_log(TRP_WARN, "a replay server is away, it is passed over until it answers reason=%s",
+                trp_last_error());
+        shard->away = true;
+    }
+    shard->passed_over = true;
+}
+
+/* Until its first batch says it. */
+static trp_status read_table_size(struct shard *shard, const char *table, int64_t timeout_ms)
+{
+    trp_table_info *tables;
+    size_t count;
+    trp_status status = trp_replay_tables(shard->channel, &tables, &count, timeout_ms);
+    for (size_t i = 0; status == TRP_OK && i < count; i++)
+        if (strcmp(tables[i].name, table) == 0)
+            shard->table_size = tables[i].size;
+    free(tables);
+    return status;
+}
+
 /* In turns the server itself answers at once that it has nothing (limiter_timeout_ms is 0), so
  * that no clock decides whose turn it is; the wait is only for a server that is away. */
 static trp_status shard_open(struct shard *shard, const trp_batch_spec *spec, uint32_t prefetch,
-                             uint32_t held)
+                             uint32_t held, bool is_there)
 {
     TRP_TRY(trp_sampler_create(&shard->sampler, shard->channel,
                                &(trp_sampler_options){.table = spec->table,
@@ -60,42 +88,44 @@ static trp_status shard_open(struct shard *shard, const trp_batch_spec *spec, ui
                                                       .batch_size = spec->batch_size,
                                                       .prefetch = turns_active() ? 0 : prefetch,
                                                       .limiter_timeout_ms = turns_active() ? 0 : -1,
-                                                      .held = held}));
+                                                      .held = held,
+                                                      .unchecked = !is_there}));
     if (!spec->writes_priorities)
         return TRP_OK;
     return trp_priority_writer_create(&shard->priorities, shard->channel, spec->table,
                                       LEARNER_PRIORITY_WINDOW);
 }
 
-/* Until its first batch says it. */
-static trp_status read_table_size(struct shard *shard, const char *table)
+/* The server is looked for until `deadline`, and for a moment where others used up the time. */
+static trp_status shard_find_and_open(struct sampler_source *source, struct shard *shard,
+                                      const trp_source_use *use, struct deadline deadline)
 {
-    trp_table_info *tables;
-    size_t count;
-    trp_status status = trp_replay_tables(shard->channel, &tables, &count, 0);
-    for (size_t i = 0; status == TRP_OK && i < count; i++)
-        if (strcmp(tables[i].name, table) == 0)
-            shard->table_size = tables[i].size;
-    free(tables);
-    return status;
+    int64_t wait_ms = deadline_left_ms(deadline, &clock_monotonic);
+    if (wait_ms < LEARNER_SHARD_WAIT_MS)
+        wait_ms = LEARNER_SHARD_WAIT_MS;
+    trp_status status = read_table_size(shard, use->spec->table, turns_active() ? 0 : wait_ms);
+    bool is_there = !status_is_transient(status);
+    if (!is_there && source->shard_count > 1)
+        pass_over(shard, TRP_UNAVAILABLE);
+    if (is_there)
+        TRP_TRY(status);
+    return shard_open(shard, use->spec, source->prefetch, use->held, is_there);
 }
 
 static trp_status sampler_source_open(trp_source *base, const trp_source_use *use)
 {
     struct sampler_source *source = (struct sampler_source *)base;
-    const trp_batch_spec *spec = use->spec;
-    uint32_t held = use->held;
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, LEARNER_SHARD_FIND_MS);
+    uint32_t rows = use->spec->batch_size;
     for (uint32_t i = 0; i < source->shard_count; i++)
-        TRP_TRY(shard_open(&source->shards[i], spec, source->prefetch, held));
-    source->held = held;
+        TRP_TRY(shard_find_and_open(source, &source->shards[i], use, deadline));
+    source->held = use->held;
     if (source->shard_count == 1)
         return TRP_OK;
-    for (uint32_t i = 0; i < source->shard_count; i++)
-        TRP_TRY(read_table_size(&source->shards[i], spec->table));
-    source->facts = xcalloc(held, sizeof *source->facts);
-    for (uint32_t i = 0; i < held; i++) {
-        source->facts[i].probabilities = xcalloc(spec->batch_size, sizeof(double));
-        source->facts[i].table_sizes = xcalloc(spec->batch_size, sizeof(int64_t));
+    source->facts = xcalloc(use->held, sizeof *source->facts);
+    for (uint32_t i = 0; i < use->held; i++) {
+        source->facts[i].probabilities = xcalloc(rows, sizeof(double));
+        source->facts[i].table_sizes = xcalloc(rows, sizeof(int64_t));
     }
     return TRP_OK;
 }
@@ -124,7 +154,10 @@ static uint32_t present_shards(const struct sampler_source *source, int64_t *tab
 static void unite(struct sampler_source *source, uint32_t index, trp_batch *batch)
 {
     struct shard *shard = &source->shards[index];
-    shard->passed_over = false;
+    if (shard->away)
+        trp_log(TRP_INFO, "a replay server is there server=%s",
+                trp_channel_address(shard->channel));
+    shard->passed_over = shard->away = false;
     if (batch->rows > 0)
         shard->table_size = batch->table_sizes[batch->rows - 1];
     int64_t others;
@@ -138,13 +171,6 @@ static void unite(struct sampler_source *source, uint32_t index, trp_batch *batc
     batch->probabilities = facts->probabilities;
     batch->table_sizes = facts->table_sizes;
     batch->server = index;
-}
-
-static void pass_over(struct shard *shard, trp_status status)
-{
-    if (!shard->passed_over && status == TRP_UNAVAILABLE)
-        trp_log(TRP_WARN, "a replay server is passed over reason=%s", trp_last_error());
-    shard->passed_over = true;
 }
 
 /* Asks each once, beginning with whose turn it is; whoever is passed over only gets `brief_ms`. */

@@ -57,22 +57,26 @@ typedef struct {
     uint32_t held; /* so many batches are lent at once: one stays valid until the held-th
                       trp_sampler_next() after it; 0: 1, at most 64 */
     const trp_allocator *allocator; /* copied; NULL: the C library's */
+    bool unchecked; /* make it without asking the server, which may be away: samples are checked
+                       when they come */
 } trp_sampler_options;
 
 /* Checks the columns against the table's signature when it has one (INVALID_ARGUMENT names the
  * first that differs; NOT_FOUND: no such table; waits up to 30 s for the answer), then starts to
  * prefetch. A signature's tensors are compared in order: sorted keys of a dict, fields of a named
- * tuple. `channel` outlives the sampler. */
+ * tuple. `channel` outlives the sampler. Of an unchecked one only the options can be wrong
+ * (INVALID_ARGUMENT), here as elsewhere. */
 TRP_API TRP_MUST_USE trp_status trp_sampler_create(trp_sampler **out, trp_channel *channel,
                                                    const trp_sampler_options *options);
 
 /* The next full batch, waiting up to `timeout_ms` (negative: no bound). DEADLINE_EXCEEDED: the
  * limiter held it back (and what it waits for), call again; CANCELLED: after trp_sampler_stop();
- * UNAVAILABLE: the server is gone (the sampler reconnects: call again). Rows that came before such
- * a failure begin the next batch. OUT_OF_RANGE: the sequence has ended, by max_samples or because
- * the limiter's timeout ended it for every worker; the rows that came before were a last, shorter
- * batch of each worker. Final: INVALID_ARGUMENT for samples that are not what `columns` say, naming
- * the column; DATA_LOSS for broken ones; any other status of the server, in its words. */
+ * UNAVAILABLE: the server is gone or not there yet (the sampler reconnects: call again). Rows that
+ * came before such a failure begin the next batch. OUT_OF_RANGE: the sequence has ended, by
+ * max_samples or because the limiter's timeout ended it for every worker; the rows that came before
+ * were a last, shorter batch of each worker. Final: INVALID_ARGUMENT for samples that are not what
+ * `columns` say, naming the column; DATA_LOSS for broken ones; any other status of the server, in
+ * its words. */
 TRP_API TRP_MUST_USE trp_status trp_sampler_next(trp_sampler *sampler, trp_batch *batch,
                                                  int64_t timeout_ms);
 

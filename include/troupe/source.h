@@ -75,9 +75,12 @@ typedef struct {
  * probabilities are those of a row in its server times the server's share of the batches, and table
  * sizes are the sums. So where every server has as many items and samples uniformly, a row is told
  * what one server with all items would say. A server that has nothing for now or is away is passed
- * over, and counts neither in shares nor in sizes, until it is back; but all of them have to answer
- * when the learner starts. Of a group of learners, member r may have all of them, or one: .shards =
- * channels + r % count, .shard_count = 1.
+ * over, and counts neither in shares nor in sizes, until it is back or, where it was away at the
+ * start, has come. While all of them are away batches are UNAVAILABLE, for which a learner waits a
+ * minute. A server that answers within a second of open() is asked there whether its table has
+ * these columns; of others it is the first batch that is INVALID_ARGUMENT or NOT_FOUND. Of a group
+ * of learners, member r may have all of them, or one: .shards = channels + r % count, .shard_count
+ * = 1.
  *
  * Opens nothing yet. INVALID_ARGUMENT: prefetch, shard_count. */
 TRP_API TRP_MUST_USE trp_status

@@ -88,8 +88,8 @@ typedef struct {
  * says (the first item of a table waits for it, 1 s at most; items are unchecked while the server
  * does not answer); NOT_FOUND: no such table. The item is not queued then, the writer is fine.
  * DEADLINE_EXCEEDED: the table's limiter (or the peer) holds inserts back, and what it waits for;
- * the item is NOT queued and the call can be repeated. Other failures are the server's, and final.
- */
+ * UNAVAILABLE: the server went away, or was never there, and answers nothing. In both cases the
+ * item is NOT queued and the call can be repeated. Other failures are the server's, and final. */
 TRP_API TRP_MUST_USE trp_status trp_writer_create_item(trp_writer *writer, const char *table,
                                                        double priority,
                                                        const trp_item_column *columns,
@@ -97,7 +97,7 @@ TRP_API TRP_MUST_USE trp_status trp_writer_create_item(trp_writer *writer, const
                                                        uint64_t *key);
 
 /* Sends everything and waits until at most `unconfirmed` items are in flight. DEADLINE_EXCEEDED
- * says which table holds back; nothing is lost then. */
+ * says which table holds back, UNAVAILABLE that its server is away; nothing is lost then. */
 TRP_API TRP_MUST_USE trp_status trp_writer_flush(trp_writer *writer, uint32_t unconfirmed,
                                                  int64_t timeout_ms);
 

@@ -13,7 +13,6 @@
 #include "core/words.h"
 #include "replay.pb-c.h"
 #include "replay/model/limiter.h"
-#include "unary.h"
 
 static void explain_table(const Troupe__ReplayTable *table, bool sampling, char *text, size_t size)
 {
@@ -34,9 +33,8 @@ static void explain_table(const Troupe__ReplayTable *table, bool sampling, char 
              others == 1 ? "is" : "are");
 }
 
-/* False: the server has no such service. */
-static bool ask_troupe(trp_channel *channel, const char *table, bool sampling, char *text,
-                       size_t size)
+static trp_status ask_troupe(trp_channel *channel, const char *table, bool sampling, char *text,
+                             size_t size)
 {
     ProtobufCService *service;
     ProtobufCMessage *message;
@@ -45,23 +43,21 @@ static bool ask_troupe(trp_channel *channel, const char *table, bool sampling, c
     trp_status status = trp_channel_service(channel, &troupe__replay__descriptor, &service);
     if (status == TRP_OK)
         status = trp_call(service, "Tables", &request.base, &message, &options);
-    if (status != TRP_OK)
-        return status != TRP_UNIMPLEMENTED && status != TRP_NOT_FOUND;
+    TRP_TRY(status);
     const Troupe__ReplayTablesResponse *reply = (const void *)message;
     for (size_t i = 0; i < reply->n_tables; i++)
         if (strcmp(reply->tables[i]->name, table) == 0)
             explain_table(reply->tables[i], sampling, text, size);
     protobuf_c_message_free_unpacked(message, NULL);
-    return true;
+    return TRP_OK;
 }
 
-static void ask_reverb(trp_channel *channel, const char *table, bool sampling, char *text,
-                       size_t size)
+static trp_status ask_reverb(trp_channel *channel, const char *table, bool sampling, char *text,
+                             size_t size)
 {
     struct info_table found;
     trp_message *reply;
-    if (info_find(channel, table, LIMITER_QUESTION_MS, &found, &reply) != TRP_OK)
-        return;
+    TRP_TRY(info_find(channel, table, LIMITER_QUESTION_MS, &found, &reply));
     trp_message_destroy(reply);
     const trp_table_info *info = &found.info;
     struct limiter limiter = {
@@ -72,19 +68,22 @@ static void ask_reverb(trp_channel *channel, const char *table, bool sampling, c
     char *words = limiter_explain(&limiter, sampling);
     snprintf(text, size, "%s", words);
     free(words);
+    return TRP_OK;
 }
 
-void limiter_ask(trp_channel *channel, const char *table, bool sampling,
+bool limiter_ask(trp_channel *channel, const char *table, bool sampling,
                  char text[LIMITER_EXPLAIN_BYTES])
 {
     char words[LIMITER_EXPLAIN_BYTES] = "";
     text[0] = '\0';
     if (turns_active())
-        return; /* nobody else runs meanwhile, and repeatable runs poll often */
+        return true; /* nobody else runs meanwhile, and repeatable runs poll often */
     char *kept = error_keep();
-    if (!ask_troupe(channel, table, sampling, words, sizeof words))
-        ask_reverb(channel, table, sampling, words, sizeof words);
+    trp_status status = ask_troupe(channel, table, sampling, words, sizeof words);
+    if (status == TRP_UNIMPLEMENTED || status == TRP_NOT_FOUND)
+        status = ask_reverb(channel, table, sampling, words, sizeof words);
     if (words[0])
         snprintf(text, LIMITER_EXPLAIN_BYTES, "; %.*s", LIMITER_EXPLAIN_BYTES - 3, words);
     (void)error_back(TRP_UNKNOWN, kept);
+    return !status_is_transient(status);
 }

@@ -47,8 +47,8 @@ enum { LIMITER_EXPLAIN_BYTES = 512 };
 
 /* "; ..." into `text`: why `table` lets nobody insert (or sample) just now, by what its server says
  * within LIMITER_QUESTION_MS; "" when it says nothing or the limiter is not the reason. Changes no
- * last error. */
-void limiter_ask(trp_channel *channel, const char *table, bool sampling,
+ * last error. False: it is away. */
+bool limiter_ask(trp_channel *channel, const char *table, bool sampling,
                  char text[LIMITER_EXPLAIN_BYTES]);
 
 #endif

@@ -15,6 +15,7 @@ enum {
     SAMPLER_BATCHES_AHEAD = 2,
     /* sampler.c: about what it takes to wake a thread, and for it to get going. */
     SAMPLER_AWAY_NS = 20000,
+    SAMPLER_ASK_MS = 100, /* sampler.c: a shorter wait ends without asking a server that is away */
     /* sample_source.c: how soon a release that there was no room for is tried again. */
     SAMPLER_RELEASE_MS = 10,
     /* mutate.c: requests unanswered; the option is a uint32_t. */

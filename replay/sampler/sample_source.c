@@ -350,6 +350,7 @@ void source_init(struct sample_source *source, trp_channel *channel, struct samp
 {
     *source = (struct sample_source){.sampling = sampling,
                                      .limiter_timeout_ms = options->limiter_timeout_ms,
+                                     .unreachable = options->unchecked,
                                      .table = xstrdup(options->table),
                                      .unpacker =
                                          unpacker_create(options->columns, options->column_count)};

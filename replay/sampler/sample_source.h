@@ -32,7 +32,7 @@ struct sample_source {
     int64_t on_stream; /* samples asked for on this stream */
     bool exhausted;    /* the limiter's timeout was the end */
     bool refused;      /* the stream takes no more requests; what is on its way still comes */
-    _Atomic bool unreachable; /* the last stream was lost, nothing came since */
+    _Atomic bool unreachable; /* nothing came since a stream was lost, or ever */
 
     bool ordinary;            /* this server's files are not for us */
     bool greeting;            /* its welcome is on its way */

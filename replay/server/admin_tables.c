@@ -5,7 +5,6 @@
 #include "admin.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/alloc.h"
 #include "core/buffer.h"

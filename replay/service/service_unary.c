@@ -6,7 +6,6 @@
 #include "service.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include <reverb.pb-c.h>
 #include "core/alloc.h"

@@ -186,7 +186,7 @@ static trp_status writer_pump(trp_writer *writer)
 }
 
 /* Names the one that is waited for: DEADLINE_EXCEEDED for a table, UNAVAILABLE for a server that
- * went away and has not answered since. */
+ * went away and has not answered since, or was never there. */
 static trp_status held_back(const trp_writer *writer, int64_t timeout_ms)
 {
     const struct link *link = &writer->link;
@@ -200,9 +200,9 @@ static trp_status held_back(const trp_writer *writer, int64_t timeout_ms)
                         table ? table : "", address, count, count == 1 ? " is" : "s are",
                         timeout_ms, link->lost);
     char words[LIMITER_EXPLAIN_BYTES] = "";
-    if (table && link->stream && timeout_ms != 0)
-        limiter_ask(link->channel, table, false, words);
-    return trp_fail(TRP_DEADLINE_EXCEEDED,
+    bool asks = table && link->stream && timeout_ms != 0;
+    bool there = !asks || limiter_ask(link->channel, table, false, words) || link->answered;
+    return trp_fail(there ? TRP_DEADLINE_EXCEEDED : TRP_UNAVAILABLE,
                     "table '%s' at %s holds back inserts%s: %u item%s unconfirmed after %" PRId64
                     " ms%s",
                     table ? table : "", address, link->answered ? "" : " or cannot be reached",

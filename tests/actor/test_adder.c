@@ -383,6 +383,42 @@ static void items_have_the_extras_of_their_first_step(void **state)
     trp_columns_cleanup(&extras);
 }
 
+/* "It holds back" would be waited for without an end and without a word. */
+static void a_server_that_was_never_there_is_not_a_table_that_holds_back(void **state)
+{
+    (void)state;
+    static const trp_env_spec env = {
+        .name = "Walk",
+        .observations = {{.name = "position", .dtype = TRP_FLOAT32, .rank = 1, .shape = {1}}},
+        .action_kind = TRP_ACTION_DISCRETE,
+        .action_count = 2,
+    };
+    trp_adder *adder;
+    trp_channel *channel;
+    float position = 1;
+    int32_t action = 0;
+    struct table_server server;
+    table_server_start(&server, false, NULL);
+    char *address = xasprintf("unix:%s/nobody", server.dir);
+    assert_int_equal(trp_channel_create(&channel, address, NULL), TRP_OK);
+    trp_adder_options options = {.replay = channel, .table = "t", .env = &env};
+    assert_int_equal(trp_nstep_adder_create(&adder, &options, &(trp_nstep_options){.discount = 1}),
+                     TRP_OK);
+    adder->impl->first(adder, 0, (const void *[]){&position});
+    adder->impl->add(adder, 0,
+                     &(trp_transition){.action = &action,
+                                       .next_observations = (const void *[]){&position},
+                                       .last = true});
+    assert_int_equal(adder->impl->push(adder, 0), TRP_OK);
+    assert_int_equal(adder->impl->flush(adder, 50), TRP_UNAVAILABLE);
+    assert_non_null(strstr(trp_last_error(), "cannot be reached"));
+    assert_non_null(strstr(trp_last_error(), address));
+    trp_adder_destroy(adder);
+    trp_channel_destroy(channel);
+    free(address);
+    table_server_end(&server);
+}
+
 static void wrong_options_are_refused_by_name(void **state)
 {
     (void)state;
@@ -584,6 +620,7 @@ int main(void)
         cmocka_unit_test(columns_are_those_of_the_environment),
         cmocka_unit_test(every_tensor_and_every_extra_has_a_column),
         cmocka_unit_test(items_have_the_extras_of_their_first_step),
+        cmocka_unit_test(a_server_that_was_never_there_is_not_a_table_that_holds_back),
         cmocka_unit_test(wrong_options_are_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

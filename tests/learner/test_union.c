@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -17,6 +18,8 @@
 #include <troupe/writer.h>
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/log.h"
+#include "core/thread.h"
 #include "tests/learner/adding.h"
 
 enum { SHARDS = 3, EACH = 8, ITEMS = SHARDS * EACH, WAIT_MS = 30000 };
@@ -50,18 +53,26 @@ static int teardown(void **state)
     return 0;
 }
 
-static void start(struct fixture *fixture, int index, trp_selector_kind kind)
+/* `address`: NULL: none, only for callers of this process. */
+static void start_at(struct fixture *fixture, int index, trp_selector_kind kind,
+                     const char *address)
 {
     char *dir = xasprintf("%s/%d", fixture->dir, index);
     trp_table_options table = {.name = "t",
                                .sampler = {.kind = kind, .exponent = kind == TRP_PRIORITIZED},
                                .max_size = 100,
                                .limiter = trp_limiter_min_size(1)};
-    trp_replay_server_options options = {.dir = dir, .tables = &table, .table_count = 1, .seed = 1};
+    trp_replay_server_options options = {
+        .dir = dir, .tables = &table, .table_count = 1, .seed = 1, .server = {.address = address}};
     assert_int_equal(trp_replay_server_create(&fixture->servers[index], &options), TRP_OK);
+    free(dir);
+}
+
+static void start(struct fixture *fixture, int index, trp_selector_kind kind)
+{
+    start_at(fixture, index, kind, NULL);
     fixture->channels[index] =
         trp_channel_create_local(trp_replay_server_rpc(fixture->servers[index]));
-    free(dir);
 }
 
 static double first_priority(int value)
@@ -293,6 +304,108 @@ static void a_server_that_has_nothing_is_passed_over_until_it_has(void **state)
     trp_source_destroy(source);
 }
 
+/* ---- a server that is not there yet ---------------------------------------------------------- */
+
+static char *address_of(const struct fixture *fixture, int index)
+{
+    return xasprintf("unix:%s/socket%d", fixture->dir, index);
+}
+
+/* The channel is there before the server is. */
+static void dial(struct fixture *fixture, int index)
+{
+    char *address = address_of(fixture, index);
+    assert_int_equal(trp_channel_create(&fixture->channels[index], address, NULL), TRP_OK);
+    free(address);
+}
+
+static void start_late(struct fixture *fixture, int index)
+{
+    char *address = address_of(fixture, index);
+    start_at(fixture, index, TRP_UNIFORM, address);
+    assert_int_equal(trp_replay_server_start(fixture->servers[index]), TRP_OK);
+    free(address);
+    write_values(fixture, index, EACH * index, EACH * (index + 1));
+}
+
+static void a_server_that_is_away_at_the_start_joins_when_it_comes(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_batch batch;
+    start(fixture, 0, TRP_UNIFORM);
+    write_values(fixture, 0, 0, EACH);
+    dial(fixture, 1);
+    trp_source *source = open_source(fixture, 0, 2, 1);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(source->impl->next(source, &batch, WAIT_MS), TRP_OK);
+        assert_int_equal(batch.server, 0);
+        assert_true(batch.probabilities[0] == 1.0 / EACH);
+        assert_int_equal(batch.table_sizes[0], EACH);
+    }
+    start_late(fixture, 1);
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, WAIT_MS);
+    do {
+        assert_int_equal(source->impl->next(source, &batch, WAIT_MS), TRP_OK);
+        assert_false(deadline_passed(deadline, &clock_monotonic));
+    } while (batch.server != 1);
+    assert_true(batch.probabilities[0] == 0.5 / EACH);
+    assert_int_equal(batch.table_sizes[0], 2 * EACH);
+    trp_source_destroy(source);
+}
+
+struct latecomer {
+    struct fixture *fixture;
+    int log; /* what the learner says */
+};
+
+/* Starts the server once the learner has said that it waits for it. */
+static void come_when_missed(void *arg)
+{
+    struct latecomer *latecomer = arg;
+    char said[16384] = "";
+    size_t size = 0;
+    while (!strstr(said, "replay server is away, waiting at_most_s=60")) {
+        ssize_t more = read(latecomer->log, said + size, sizeof said - 1 - size);
+        if (more <= 0)
+            return;
+        size += (size_t)more;
+        said[size] = '\0';
+    }
+    assert_non_null(strstr(said, "/socket0"));
+    start_late(latecomer->fixture, 0);
+}
+
+static void a_learner_waits_for_its_only_server_and_says_so(void **state)
+{
+    struct fixture *fixture = *state;
+    struct latecomer latecomer = {.fixture = fixture};
+    struct thread thread = {0};
+    trp_learner *learner;
+    trp_source *source;
+    int log[2];
+    assert_int_equal(pipe(log), 0);
+    latecomer.log = log[0];
+    dial(fixture, 0);
+    assert_int_equal(
+        trp_sampler_source_create(
+            &source, &(trp_sampler_source_options){.shards = fixture->channels, .shard_count = 1}),
+        TRP_OK);
+    trp_learner_loop_options options = {
+        .updater = &adding_create()->base, .sources = &source, .source_count = 1, .max_steps = 5};
+    assert_int_equal(trp_learner_create(&learner, &options), TRP_OK);
+    assert_int_equal(thread_start(&thread, "latecomer", come_when_missed, &latecomer), TRP_OK);
+    log_set_sink(log[1]);
+    trp_status status = trp_learner_run(learner);
+    log_set_sink(-1);
+    uint64_t steps = trp_learner_read(learner).steps;
+    trp_learner_destroy(learner);
+    close(log[1]);
+    thread_stop(&thread);
+    close(log[0]);
+    assert_int_equal(status, TRP_OK);
+    assert_int_equal(steps, 5);
+}
+
 static void options_of_a_sampler_source_are_checked(void **state)
 {
     (void)state;
@@ -316,6 +429,8 @@ int main(void)
         WITH_FIXTURE(held_batches_of_shards_keep_their_probabilities),
         WITH_FIXTURE(priorities_go_back_to_the_server_of_the_row),
         WITH_FIXTURE(a_server_that_has_nothing_is_passed_over_until_it_has),
+        WITH_FIXTURE(a_server_that_is_away_at_the_start_joins_when_it_comes),
+        WITH_FIXTURE(a_learner_waits_for_its_only_server_and_says_so),
         WITH_FIXTURE(one_of_hundreds_that_has_nothing_is_passed_over),
         WITH_FIXTURE(options_of_a_sampler_source_are_checked),
     };

@@ -123,38 +123,44 @@ static trp_status pull_once(trp_params_client *client, uint64_t steps, uint64_t 
     return status;
 }
 
+/* So long, or until `deadline`, but at least a millisecond: 0 would mean something else. */
+static int64_t at_most_ms(int64_t ms, struct deadline deadline)
+{
+    int64_t left_ms = deadline_left_ms(deadline, &clock_monotonic);
+    if (left_ms < 0 || left_ms > ms)
+        return ms;
+    return left_ms > 0 ? left_ms : 1;
+}
+
 /* Waits a moment, or hands the turn on where threads take turns. */
-static void pause_before_retry(trp_params_client *client, uint32_t failures)
+static void pause_before_retry(trp_params_client *client, uint32_t failures,
+                               struct deadline deadline)
 {
     if (turns_active())
         turns_pass();
     else
-        trp_stop_wait(client->stop, PARAMS_RETRY_MS << (failures < 6 ? failures : 6));
-}
-
-/* A server whose readers leave too many bytes unread refuses the next reply until they have read.
- */
-static bool may_work_again(trp_status status)
-{
-    return status_is_transient(status) || status == TRP_RESOURCE_EXHAUSTED;
+        trp_stop_wait(client->stop,
+                      at_most_ms(PARAMS_RETRY_MS << (failures < 6 ? failures : 6), deadline));
 }
 
 static trp_status pull_with_retries(trp_params_client *client, uint64_t steps, uint64_t episodes,
-                                    Troupe__PullReply **reply)
+                                    struct deadline deadline, Troupe__PullReply **reply)
 {
-    struct deadline give_up = deadline_in_ms(&clock_monotonic, client->give_up_ms);
+    struct deadline give_up =
+        deadline_earlier(deadline, deadline_in_ms(&clock_monotonic, client->give_up_ms));
     for (uint32_t failures = 0;; failures++) {
         if (trp_stop_requested(client->stop))
             return trp_fail(TRP_CANCELLED, "pull of parameters: stop");
-        trp_status status = pull_once(client, steps, episodes, client->timeout_ms, reply);
+        trp_status status =
+            pull_once(client, steps, episodes, at_most_ms(client->timeout_ms, deadline), reply);
         if (status == TRP_OK && failures > 0)
             trp_log(TRP_INFO, "parameters pulled again after_failures=%" PRIu32, failures);
-        if (!may_work_again(status) || deadline_passed(give_up, &clock_monotonic))
+        if (!status_is_transient(status) || deadline_passed(give_up, &clock_monotonic))
             return status;
         if (failures == 0)
             trp_log(TRP_WARN, "pull of parameters failed, retrying version=%" PRIu64 " reason=%s",
                     client->state.version, trp_last_error());
-        pause_before_retry(client, failures);
+        pause_before_retry(client, failures, give_up);
     }
 }
 
@@ -197,13 +203,12 @@ static trp_status adopt(trp_params_client *client, Troupe__PullReply *reply)
     return TRP_OK;
 }
 
-trp_status trp_params_client_pull(trp_params_client *client, uint64_t steps, uint64_t episodes,
-                                  bool *newer)
+static trp_status pull_until(trp_params_client *client, uint64_t steps, uint64_t episodes,
+                             struct deadline deadline, bool *newer)
 {
-    if (newer)
-        *newer = false;
     Troupe__PullReply *reply = NULL;
-    TRP_TRY(pull_with_retries(client, steps, episodes, &reply));
+    *newer = false;
+    TRP_TRY(pull_with_retries(client, steps, episodes, deadline, &reply));
     meet(client, reply, steps, episodes);
     client->state.pulls++;
     client->state.total_steps = reply->total_steps;
@@ -216,8 +221,17 @@ trp_status trp_params_client_pull(trp_params_client *client, uint64_t steps, uin
     trp_status status = adopt(client, reply);
     if (status != TRP_OK)
         reply_free(reply);
-    else if (newer)
-        *newer = true;
+    *newer = status == TRP_OK;
+    return status;
+}
+
+trp_status trp_params_client_pull(trp_params_client *client, uint64_t steps, uint64_t episodes,
+                                  bool *newer)
+{
+    bool is_newer;
+    trp_status status = pull_until(client, steps, episodes, DEADLINE_NEVER, &is_newer);
+    if (newer)
+        *newer = is_newer;
     return status;
 }
 
@@ -225,13 +239,14 @@ trp_status trp_params_client_wait(trp_params_client *client, int64_t timeout_ms)
 {
     struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
     for (uint32_t tries = 0;; tries++) {
-        TRP_TRY(trp_params_client_pull(client, 0, 0, NULL));
+        bool newer;
+        TRP_TRY(pull_until(client, 0, 0, deadline, &newer));
         if (client->state.version > 0)
             return TRP_OK;
         if (deadline_passed(deadline, &clock_monotonic))
             return trp_fail(TRP_DEADLINE_EXCEEDED,
                             "no parameters were published within %" PRId64 " ms", timeout_ms);
-        pause_before_retry(client, tries);
+        pause_before_retry(client, tries, deadline);
     }
 }
 

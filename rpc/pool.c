@@ -215,7 +215,7 @@ static trp_status submit_locked(struct rpc_pool *pool, struct rpc_job *job)
     if (pool->stopped)
         return stopped_error(pool);
     if (pool->waiting >= pool->server->options.max_pending)
-        return trp_fail(TRP_RESOURCE_EXHAUSTED, "%u calls wait for the handlers of %s already",
+        return trp_fail(TRP_UNAVAILABLE, "%u calls wait for the handlers of %s already",
                         pool->waiting, trp_server_address(pool->server));
     TRP_TRY(start_locked(pool));
     job->next = NULL;

@@ -29,7 +29,7 @@ TRP_MUST_USE trp_status rpc_pool_start(struct rpc_pool *pool);
 /* Runs the queued work and joins. Idempotent. */
 void rpc_pool_stop(struct rpc_pool *pool);
 
-/* Queues the job; rpc_pool_wake() has to follow soon. RESOURCE_EXHAUSTED: max_pending jobs wait;
+/* Queues the job; rpc_pool_wake() has to follow soon. UNAVAILABLE: max_pending jobs wait;
  * UNAVAILABLE: the pool has stopped. */
 TRP_MUST_USE trp_status rpc_pool_submit(struct rpc_pool *pool, struct rpc_job *job);
 

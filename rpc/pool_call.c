@@ -199,7 +199,7 @@ static trp_status charge_reply(struct rpc_pool_call *call)
     size_t size = trp_message_size(call->reply);
     uint64_t limit = size > RPC_SMALL_REPLY_BYTES ? replies->limit / 2 : replies->limit;
     if (!rpc_budget_take(replies, size, limit))
-        return trp_fail(TRP_RESOURCE_EXHAUSTED,
+        return trp_fail(TRP_UNAVAILABLE,
                         "%s: a reply of %zu bytes is beyond the %llu that callers may leave unread",
                         call->method->path, size, (unsigned long long)limit);
     call->charged = size;
@@ -271,7 +271,7 @@ static trp_status accept_request(struct rpc_pool_call *call, grpc_byte_buffer *p
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "%s: message of %zu bytes, the server takes %llu",
                         path, size, (unsigned long long)most);
     if (!rpc_message_charge(call->request, &call->server->budget))
-        return trp_fail(TRP_RESOURCE_EXHAUSTED,
+        return trp_fail(TRP_UNAVAILABLE,
                         "%s: message of %zu bytes is beyond the %llu that the server holds at once",
                         path, size, (unsigned long long)call->server->budget.limit);
     return TRP_OK;

@@ -50,7 +50,9 @@ TRP_API TRP_MUST_USE trp_status trp_params_client_pull(trp_params_client *client
 TRP_API void trp_params_client_report(trp_params_client *client, const trp_moments *statistics,
                                       size_t count);
 
-/* Pulls until there is a first version: waits up to `timeout_ms` (negative: no bound). */
+/* Pulls until there is a first version: waits up to `timeout_ms` (negative: no bound), whether
+ * nothing is published yet (DEADLINE_EXCEEDED) or pulls fail, for give_up_ms at most: then it fails
+ * as trp_params_client_pull() does. */
 TRP_API TRP_MUST_USE trp_status trp_params_client_wait(trp_params_client *client,
                                                        int64_t timeout_ms);
 

@@ -145,13 +145,14 @@ typedef struct {
     const char *address;  /* NULL: "127.0.0.1:0". Not loopback or unix: needs `insecure` */
     bool insecure;        /* allow other addresses without TLS */
     uint32_t threads;     /* handler pool for protobuf-c services; 0: 4 */
-    uint32_t max_pending; /* calls waiting for the pool, then RESOURCE_EXHAUSTED; 0: 1024 */
+    uint32_t max_pending; /* calls waiting for the pool, then UNAVAILABLE; 0: 1024 */
     /* Both directions; 0: 64 MiB. Compressed messages are refused unread, by servers and channels:
      * UNIMPLEMENTED. */
     uint64_t max_message_bytes;
-    /* All received messages not yet destroyed; 0: 1 GiB. As much again of services' replies that
-     * callers have not read: beyond it they are RESOURCE_EXHAUSTED. As much again of what raw calls
-     * sent and clients have not read: half of it is shared among those that ask for room. */
+    /* All received messages not yet destroyed; 0: 1 GiB: beyond it requests to services are
+     * UNAVAILABLE. As much again of services' replies that callers have not read: beyond it they
+     * are UNAVAILABLE, too. As much again of what raw calls sent and clients have not read: half of
+     * it is shared among those that ask for room. */
     uint64_t in_flight_bytes;
     /* A raw call whose client has read nothing for so long ends (RESOURCE_EXHAUSTED) if another has
      * waited as long for the room; 0: 10 s. */

@@ -500,12 +500,39 @@ static void check_retries(trp_status failure)
     trp_params_client_destroy(client);
 }
 
-/* RESOURCE_EXHAUSTED: others have not read their replies yet. */
 static void a_failure_is_retried_and_then_surfaces(void **state)
 {
     (void)state;
     check_retries(TRP_UNAVAILABLE);
-    check_retries(TRP_RESOURCE_EXHAUSTED);
+}
+
+/* "Too many clients": a minute later there are as many. */
+static void a_final_failure_is_not_retried(void **state)
+{
+    (void)state;
+    struct script script = {
+        .service = script_service, .failures = 1000, .failure = TRP_RESOURCE_EXHAUSTED};
+    trp_params_client *client = client_create(&script.service.base, NULL);
+    assert_int_equal(trp_params_client_pull(client, 0, 0, NULL), TRP_RESOURCE_EXHAUSTED);
+    assert_int_equal(script.calls, 1);
+    trp_params_client_destroy(client);
+}
+
+/* Its failures would be retried for a minute. */
+static void a_wait_for_a_learner_that_is_away_ends_in_time(void **state)
+{
+    (void)state;
+    struct script script = {
+        .service = script_service, .failures = 1000, .failure = TRP_UNAVAILABLE};
+    trp_params_client *client;
+    assert_int_equal(trp_params_client_create(
+                         &client, &(trp_params_client_options){.service = &script.service.base,
+                                                               .give_up_ms = INT64_MAX}),
+                     TRP_OK);
+    assert_int_equal(trp_params_client_wait(client, 30), TRP_UNAVAILABLE);
+    assert_string_equal(trp_last_error(), "script: away");
+    assert_true(script.calls < 1000);
+    trp_params_client_destroy(client);
 }
 
 static void a_stop_ends_the_retries(void **state)
@@ -674,6 +701,8 @@ int main(void)
         cmocka_unit_test(an_older_version_never_replaces_a_newer_one),
         cmocka_unit_test(parameters_of_another_size_are_data_loss),
         cmocka_unit_test(a_failure_is_retried_and_then_surfaces),
+        cmocka_unit_test(a_final_failure_is_not_retried),
+        cmocka_unit_test(a_wait_for_a_learner_that_is_away_ends_in_time),
         cmocka_unit_test(a_stop_ends_the_retries),
         cmocka_unit_test(a_service_of_another_type_is_refused),
         cmocka_unit_test(a_version_survives_in_a_file),

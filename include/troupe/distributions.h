@@ -1,8 +1,8 @@
 /* Distributions of actions, made of what a network says: categorical ones, several of them side by
  * side, Gaussians, and Gaussians squashed into (-1, 1). Pure functions on rows; nothing is
- * allocated. A loss takes log-probabilities, entropies and actions, and gives its derivatives with
- * respect to these; *_backward() makes of them the gradient of the network's outputs, which is what
- * trp_net_backward() wants.
+ * allocated. A loss (policy_losses.h) takes log-probabilities, entropies and actions, and gives its
+ * derivatives with respect to these; *_backward() makes of them the gradient of the network's
+ * outputs, which is what trp_net_backward() wants.
  *
  *     // A row's action and its log-probability; `logits` are a network's output.
  *     static void act(const float logits[4], const bool mask[4], trp_rng *rng, int32_t *action,

@@ -1,6 +1,6 @@
 /* Networks, which are graphs of layers over one flat parameter vector. What their outputs say of
- * actions is in distributions.h, what they learn from in losses.h and returns.h, what steps they
- * take in optimizer.h.
+ * actions is in distributions.h, what they learn from in losses.h, policy_losses.h and returns.h,
+ * what steps they take in optimizer.h.
  *
  * Parameters, gradients and optimizer state are flat float vectors of trp_net_param_count()
  * elements that the caller owns; every tensor in them starts at a multiple of 64 bytes and what

@@ -22,6 +22,7 @@
 #include <troupe/options.h>
 #include <troupe/params.h>
 #include <troupe/policy.h>
+#include <troupe/policy_losses.h>
 #include <troupe/program.h>
 #include <troupe/publisher.h>
 #include <troupe/replay.h>

@@ -12,6 +12,7 @@
 #include "rows_value.h"
 #include "rows_categorical.h"
 #include "rows_gaussian.h"
+#include "rows_policy.h"
 #include "columns.h"
 #undef REAL
 #undef NAME

@@ -10,7 +10,7 @@ import torch
 from torch.distributions import (Categorical, Independent, Normal, TanhTransform,
                                  TransformedDistribution, kl_divergence)
 
-ROWS, CHOICES, SIZE = 4, 5, 3
+ROWS, CHOICES, SIZE, LOSS_ROWS = 4, 5, 3, 12
 PARTS = [3, 2]
 
 
@@ -107,6 +107,31 @@ def divergences():
         write(f"decoupled.{what}", d)
 
 
+def losses(clip=0.25, bonus=0.125, beta=0.5):
+    log_prob, entropy = numbers(13, LOSS_ROWS).requires_grad_(), numbers(14, LOSS_ROWS).requires_grad_()
+    old, advantages = numbers(15, LOSS_ROWS), numbers(16, LOSS_ROWS, scale=2)
+    weights = (numbers(17, LOSS_ROWS) + 1) / 2
+    ratio = (log_prob - old).exp()
+    surrogate = torch.min(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages)
+    for name, gained in (("ppo", surrogate), ("gradient", advantages * log_prob)):
+        loss = -(weights * (gained + bonus * entropy)).mean()
+        write(f"{name}.loss", loss)
+        for what, d in zip(("log_probs", "entropies"), torch.autograd.grad(loss, (log_prob, entropy))):
+            write(f"{name}.{what}", d)
+    write("ppo.divergence", ((ratio - 1) - ratio.log()).mean())
+    write("ppo.clipped", ((ratio - 1).abs() > clip).double().mean())
+    write("advantages.normalized",
+          (advantages - advantages.mean()) / (advantages.std(unbiased=False) + 1e-8))
+    q, policy_q = numbers(18, LOSS_ROWS, scale=2), numbers(19, LOSS_ROWS, SIZE, scale=2)
+    over_mean, over_max = q - policy_q.mean(1), q - policy_q.max(1).values
+    crr = {"exp": (over_mean / beta).exp().clamp(max=4), "max": (over_max / beta).exp().clamp(max=4),
+           "binary": (over_mean > 0).double()}
+    for name, weight in crr.items():
+        loss = -(weight * log_prob).mean()
+        write(f"crr_{name}.loss", loss)
+        write(f"crr_{name}.log_probs", torch.autograd.grad(loss, log_prob)[0])
+
+
 categorical("categorical", [CHOICES], False)
 categorical("masked", [CHOICES], True)
 categorical("parts", PARTS, True)
@@ -114,6 +139,7 @@ gaussian("gaussian", False, None)
 gaussian("bounded", False, (-0.5, 0.25))
 gaussian("squashed", True, None)
 divergences()
+losses()
 
 print("/* Made by tests/golden/make_policies.py. */")
 print("/* clang-format off */")
@@ -122,7 +148,7 @@ for name, values in rows:
     values = values.flatten().tolist()
     print(f'{{"{name}", {len(values)}, (const double[]){{')
     for i in range(0, len(values), 5):
-        print(" ".join(f"{v:.14g}," for v in values[i:i + 5]))
+        print(" ".join(f"{v:.12g}," for v in values[i:i + 5]))
     print("}},")
 print("};")
 print("/* clang-format on */")

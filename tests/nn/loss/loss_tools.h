@@ -20,6 +20,7 @@
 #include "nn/loss/rows_value.h"
 #include "nn/loss/rows_categorical.h"
 #include "nn/loss/rows_gaussian.h"
+#include "nn/loss/rows_policy.h"
 #undef REAL
 #undef NAME
 #undef MATH

@@ -1,13 +1,13 @@
 /* What PyTorch makes of the same policies, its gradients by autograd
  * (tests/golden/make_policies.py). */
-#include <troupe/distributions.h>
+#include <troupe/policy_losses.h>
 
 #include <stdio.h>
 
 #include "golden_tools.h"
 #include "golden_policies.h"
 
-enum { ROWS = 4, CHOICES = 5, SIZE = 3 };
+enum { ROWS = 4, CHOICES = 5, SIZE = 3, LOSS_ROWS = 12 };
 
 static void assert_golden(const char *group, const char *name, const float *got, size_t count)
 {
@@ -142,12 +142,70 @@ static void divergences_are_pytorchs(void **state)
     assert_golden("decoupled", "log_std", got[3], ROWS * SIZE);
 }
 
+static void policy_gradients_are_pytorchs(void **state)
+{
+    (void)state;
+    float log_probs[LOSS_ROWS], entropies[LOSS_ROWS], old[LOSS_ROWS], advantages[LOSS_ROWS];
+    float weights[LOSS_ROWS], by_log_prob[LOSS_ROWS], by_entropy[LOSS_ROWS];
+    numbers(13, log_probs, LOSS_ROWS, 1);
+    numbers(14, entropies, LOSS_ROWS, 1);
+    numbers(15, old, LOSS_ROWS, 1);
+    numbers(16, advantages, LOSS_ROWS, 2);
+    shares(17, weights, LOSS_ROWS);
+    trp_policy_batch batch = {.rows = LOSS_ROWS,
+                              .advantages = advantages,
+                              .weights = weights,
+                              .entropy = 0.125f,
+                              .old_log_probs = old,
+                              .clip = 0.25f};
+    trp_policy_loss got =
+        trp_policy_gradient_loss(&batch, log_probs, entropies, by_log_prob, by_entropy);
+    assert_golden("gradient", "loss", &got.loss, 1);
+    assert_golden("gradient", "log_probs", by_log_prob, LOSS_ROWS);
+    assert_golden("gradient", "entropies", by_entropy, LOSS_ROWS);
+    got = trp_ppo_loss(&batch, log_probs, entropies, by_log_prob, by_entropy);
+    assert_golden("ppo", "loss", &got.loss, 1);
+    assert_golden("ppo", "log_probs", by_log_prob, LOSS_ROWS);
+    assert_golden("ppo", "entropies", by_entropy, LOSS_ROWS);
+    assert_golden("ppo", "divergence", &got.divergence, 1);
+    assert_golden("ppo", "clipped", &got.clipped, 1);
+    trp_normalize_advantages(LOSS_ROWS, NULL, advantages, advantages);
+    assert_golden("advantages", "normalized", advantages, LOSS_ROWS);
+}
+
+static void imitation_is_pytorchs(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"crr_exp", "crr_max", "crr_binary"};
+    float log_probs[LOSS_ROWS], q[LOSS_ROWS], policy_q[LOSS_ROWS * SIZE], weights[LOSS_ROWS];
+    float gradient[LOSS_ROWS];
+    numbers(13, log_probs, LOSS_ROWS, 1);
+    numbers(18, q, LOSS_ROWS, 2);
+    numbers(19, policy_q, LOSS_ROWS * SIZE, 2);
+    for (int i = 0; i < 3; i++) {
+        trp_crr_weights(&(trp_crr_batch){.rows = LOSS_ROWS,
+                                         .samples = SIZE,
+                                         .q = q,
+                                         .policy_q = policy_q,
+                                         .max = i == 1,
+                                         .binary = i == 2,
+                                         .temperature = 0.5f,
+                                         .most = 4},
+                        weights);
+        float loss = trp_cloning_loss(LOSS_ROWS, weights, log_probs, gradient);
+        assert_golden(names[i], "loss", &loss, 1);
+        assert_golden(names[i], "log_probs", gradient, LOSS_ROWS);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(categoricals_are_pytorchs),
         cmocka_unit_test(gaussians_are_pytorchs),
         cmocka_unit_test(divergences_are_pytorchs),
+        cmocka_unit_test(policy_gradients_are_pytorchs),
+        cmocka_unit_test(imitation_is_pytorchs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,8 @@
  *
  * Parameters that silently stop changing are worse than a failure. So a pull that fails is tried
  * again until it worked or give_up_ms passed, the first failure is logged, and the last one is
- * returned. The parameters stay inside the reply that brought them: no copy. */
+ * returned. The parameters stay inside the reply that brought them: no copy; of those that are too
+ * many for one reply, the last one gets what the parts make together. */
 #include <troupe/params.h>
 
 #include <assert.h>
@@ -106,23 +107,6 @@ void trp_params_client_report(trp_params_client *client, const trp_moments *stat
     memcpy(client->own, statistics, count * sizeof *client->own);
 }
 
-static trp_status pull_once(trp_params_client *client, uint64_t steps, uint64_t episodes,
-                            int64_t timeout_ms, Troupe__PullReply **reply)
-{
-    Troupe__PullRequest request = TROUPE__PULL_REQUEST__INIT;
-    request.client = client->name;
-    request.version = client->state.version;
-    request.steps = client->state.base_steps + steps;
-    request.episodes = client->state.base_episodes + episodes;
-    add_statistics(client, &request);
-    ProtobufCMessage *message = NULL;
-    trp_status status =
-        trp_call(client->service, "Pull", &request.base, &message,
-                 &(trp_call_options){.timeout_ms = timeout_ms, .cancel = client->stop});
-    *reply = (Troupe__PullReply *)message;
-    return status;
-}
-
 /* So long, or until `deadline`, but at least a millisecond: 0 would mean something else. */
 static int64_t at_most_ms(int64_t ms, struct deadline deadline)
 {
@@ -130,6 +114,33 @@ static int64_t at_most_ms(int64_t ms, struct deadline deadline)
     if (left_ms < 0 || left_ms > ms)
         return ms;
     return left_ms > 0 ? left_ms : 1;
+}
+
+/* What one pull says and asks for, in however many calls. */
+struct pull {
+    uint64_t steps, episodes;
+    uint64_t rest_of, rest_from; /* 0: the newest version */
+    struct deadline deadline;
+};
+
+static trp_status pull_once(trp_params_client *client, const struct pull *pull,
+                            Troupe__PullReply **reply)
+{
+    Troupe__PullRequest request = TROUPE__PULL_REQUEST__INIT;
+    request.client = client->name;
+    request.version = client->state.version;
+    request.steps = client->state.base_steps + pull->steps;
+    request.episodes = client->state.base_episodes + pull->episodes;
+    request.rest_of = pull->rest_of;
+    request.rest_from = pull->rest_from;
+    add_statistics(client, &request);
+    ProtobufCMessage *message = NULL;
+    trp_status status =
+        trp_call(client->service, "Pull", &request.base, &message,
+                 &(trp_call_options){.timeout_ms = at_most_ms(client->timeout_ms, pull->deadline),
+                                     .cancel = client->stop});
+    *reply = (Troupe__PullReply *)message;
+    return status;
 }
 
 /* Waits a moment, or hands the turn on where threads take turns. */
@@ -143,16 +154,15 @@ static void pause_before_retry(trp_params_client *client, uint32_t failures,
                       at_most_ms(PARAMS_RETRY_MS << (failures < 6 ? failures : 6), deadline));
 }
 
-static trp_status pull_with_retries(trp_params_client *client, uint64_t steps, uint64_t episodes,
-                                    struct deadline deadline, Troupe__PullReply **reply)
+static trp_status pull_with_retries(trp_params_client *client, const struct pull *pull,
+                                    Troupe__PullReply **reply)
 {
     struct deadline give_up =
-        deadline_earlier(deadline, deadline_in_ms(&clock_monotonic, client->give_up_ms));
+        deadline_earlier(pull->deadline, deadline_in_ms(&clock_monotonic, client->give_up_ms));
     for (uint32_t failures = 0;; failures++) {
         if (trp_stop_requested(client->stop))
             return trp_fail(TRP_CANCELLED, "pull of parameters: stop");
-        trp_status status =
-            pull_once(client, steps, episodes, at_most_ms(client->timeout_ms, deadline), reply);
+        trp_status status = pull_once(client, pull, reply);
         if (status == TRP_OK && failures > 0)
             trp_log(TRP_INFO, "parameters pulled again after_failures=%" PRIu32, failures);
         if (!status_is_transient(status) || deadline_passed(give_up, &clock_monotonic))
@@ -162,6 +172,81 @@ static trp_status pull_with_retries(trp_params_client *client, uint64_t steps, u
                     client->state.version, trp_last_error());
         pause_before_retry(client, failures, give_up);
     }
+}
+
+/* ---- versions in parts ----------------------------------------------------------------------- */
+
+struct whole {
+    uint64_t version;
+    size_t size, have;
+    uint8_t *bytes;
+};
+
+static bool is_rest(const struct whole *whole, const Troupe__PullReply *reply)
+{
+    return reply->version == whole->version && reply->params_bytes == whole->size &&
+           reply->params_from > 0;
+}
+
+static trp_status add_part(struct whole *whole, const Troupe__PullReply *reply)
+{
+    size_t size = reply->params.len;
+    if (reply->params_from != whole->have || size == 0 || size > whole->size - whole->have)
+        return trp_fail(TRP_DATA_LOSS,
+                        "parameters of version %" PRIu64 ": a part of %zu bytes from byte %" PRIu64
+                        " on, expected one from byte %zu on, of %zu",
+                        whole->version, size, reply->params_from, whole->have, whole->size);
+    memcpy(whole->bytes + whole->have, reply->params.data, size);
+    whole->have += size;
+    return TRP_OK;
+}
+
+/* `*reply` has the first part of a version. The last reply takes its place, with the whole; or,
+ * where the learner does not have that version any more, the one that says so. */
+static trp_status pull_rest(trp_params_client *client, struct pull *pull, Troupe__PullReply **reply)
+{
+    struct whole whole = {.version = (*reply)->version, .size = (size_t)(*reply)->params_bytes};
+    whole.bytes = malloc(whole.size);
+    if (!whole.bytes)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "no memory for parameters of %zu bytes",
+                        whole.size);
+    trp_status status = add_part(&whole, *reply);
+    while (status == TRP_OK && whole.have < whole.size) {
+        pull->rest_of = whole.version;
+        pull->rest_from = whole.have;
+        reply_free(*reply);
+        *reply = NULL;
+        status = pull_with_retries(client, pull, reply);
+        if (status == TRP_OK && !is_rest(&whole, *reply))
+            break;
+        if (status == TRP_OK)
+            status = add_part(&whole, *reply);
+    }
+    if (status != TRP_OK || whole.have < whole.size) {
+        free(whole.bytes);
+        return status;
+    }
+    free((*reply)->params.data);
+    (*reply)->params = (ProtobufCBinaryData){.data = whole.bytes, .len = whole.size};
+    (*reply)->params_bytes = 0;
+    return TRP_OK;
+}
+
+static trp_status pull_whole(trp_params_client *client, struct pull *pull,
+                             Troupe__PullReply **reply)
+{
+    struct deadline give_up = deadline_in_ms(&clock_monotonic, client->give_up_ms);
+    TRP_TRY(pull_with_retries(client, pull, reply));
+    while ((*reply)->params_bytes > 0 && (*reply)->version > client->state.version) {
+        uint64_t version = (*reply)->version;
+        TRP_TRY(pull_rest(client, pull, reply));
+        if ((*reply)->params_bytes > 0 && deadline_passed(give_up, &clock_monotonic))
+            return trp_fail(TRP_UNAVAILABLE,
+                            "version %" PRIu64 " of the parameters was gone before all of it came, "
+                            "and so were those before it for %" PRId64 " ms",
+                            version, client->give_up_ms);
+    }
+    return TRP_OK;
 }
 
 /* The first reply says what earlier lives did; later ones only echo our own reports. */
@@ -207,8 +292,13 @@ static trp_status pull_until(trp_params_client *client, uint64_t steps, uint64_t
                              struct deadline deadline, bool *newer)
 {
     Troupe__PullReply *reply = NULL;
+    struct pull pull = {.steps = steps, .episodes = episodes, .deadline = deadline};
     *newer = false;
-    TRP_TRY(pull_with_retries(client, steps, episodes, deadline, &reply));
+    trp_status status = pull_whole(client, &pull, &reply);
+    if (status != TRP_OK) {
+        reply_free(reply);
+        return status;
+    }
     meet(client, reply, steps, episodes);
     client->state.pulls++;
     client->state.total_steps = reply->total_steps;
@@ -218,7 +308,7 @@ static trp_status pull_until(trp_params_client *client, uint64_t steps, uint64_t
         reply_free(reply);
         return TRP_OK;
     }
-    trp_status status = adopt(client, reply);
+    status = adopt(client, reply);
     if (status != TRP_OK)
         reply_free(reply);
     *newer = status == TRP_OK;

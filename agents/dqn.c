@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "limits.h"
 #include "core/limits.h"
 #include "core/words.h"
 
@@ -108,15 +107,7 @@ static trp_status dqn_check(const trp_agent *agent, const trp_env_spec *env)
     trp_optimizer optimizer = dqn_optimizer(&options);
     TRP_TRY(trp_optimizer_check(&optimizer, "dqn"));
     trp_net_spec spec = dqn_net_spec(&options, env);
-    TRP_TRY(trp_net_spec_check(&spec));
-    size_t bytes = trp_net_param_count(&spec) * sizeof(float);
-    if (bytes > PARAMS_BYTES_MAX)
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "dqn: the network's %zu parameters are %.1f MiB; actors can pull %.1f MiB "
-                        "at most: make .hidden smaller",
-                        bytes / sizeof(float), (double)bytes / (1 << 20),
-                        (double)PARAMS_BYTES_MAX / (1 << 20));
-    return TRP_OK;
+    return trp_net_spec_check(&spec);
 }
 
 /* ---- table and adder ----------------------------------------------------------------------- */

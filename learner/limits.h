@@ -8,6 +8,12 @@ enum {
     /* publisher.c: clients of one learner, and their names ("actor/65535"). */
     PARAMS_CLIENTS_MAX = 65536,
     PARAMS_CLIENT_NAME_BYTES_MAX = 127,
+    /* publisher.c: parameters in one reply: less than a message may have, and a second at 128 MBit.
+     * A version that is pulled in parts is kept until its last part is, or for so long after the
+     * one before; so many of them, besides the newest. */
+    PARAMS_PART_BYTES = 16 << 20,
+    PARAMS_LEND_MS = 10000,
+    PARAMS_LENT_MAX = 2,
     /* publisher.c: of all clients' environments together, 24 bytes each: 96 MiB. */
     PARAMS_STATISTICS_MAX = 1 << 22,
     /* learner.c: one wait for a batch or for the answer to priorities before the stop is looked

@@ -3,6 +3,12 @@
  * with a reference count and swaps it in under the mutex; a pull takes a reference under the mutex
  * and sends from the snapshot without it. The last one to let go frees.
  *
+ * A large snapshot goes in parts, a call each, so it has to outlive the next publication: it is
+ * lent from its first part on until its last. A reader that dies in between costs one snapshot for
+ * PARAMS_LEND_MS. While PARAMS_LENT_MAX older ones are lent nobody begins with the newest: who has
+ * less begins with the newest of those that are lent, and the others have to wait. So memory is
+ * bounded, and everybody who goes on asking gets a whole version however often one is published.
+ *
  * Clients report totals, never increments, and the largest one ever seen counts: a report that is
  * lost, repeated or late changes nothing. Statistics are such totals, too, of which the one of more
  * numbers is the later. */
@@ -14,12 +20,16 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/clock.h"
 #include "limits.h"
 #include "core/thread.h"
 #include "params.pb-c.h"
 
 struct snapshot {
     uint32_t references;
+    uint32_t readers;           /* that have begun with it */
+    struct deadline lent_until; /* over: it is not */
+    struct snapshot *older;     /* among those lent */
     uint64_t version, learner_steps;
     trp_moments *statistics; /* NULL: there are none */
     size_t statistic_count;
@@ -31,21 +41,14 @@ struct trp_publisher {
     size_t count;
     struct mutex mutex; /* all that follows */
     struct snapshot *current;
+    struct snapshot *lent; /* older ones, newest first */
     trp_client_counts *clients;
     size_t client_count, client_capacity;
     size_t statistic_count; /* of each client that has any; 0: none has */
     size_t statistics_held; /* of all clients */
 };
 
-static struct snapshot *snapshot_take(trp_publisher *publisher)
-{
-    mutex_lock(&publisher->mutex);
-    struct snapshot *snapshot = publisher->current;
-    if (snapshot)
-        snapshot->references++;
-    mutex_unlock(&publisher->mutex);
-    return snapshot;
-}
+/* ---- snapshots ----------------------------------------------------------------------------- */
 
 static void snapshot_release(trp_publisher *publisher, struct snapshot *snapshot)
 {
@@ -58,6 +61,107 @@ static void snapshot_release(trp_publisher *publisher, struct snapshot *snapshot
         free(snapshot->statistics);
         free(snapshot);
     }
+}
+
+static bool is_lent(const struct snapshot *snapshot)
+{
+    return !deadline_passed(snapshot->lent_until, &clock_monotonic);
+}
+
+/* Takes those that are lent no more out of the list; they are the caller's to release. */
+static struct snapshot *take_out_locked(trp_publisher *publisher)
+{
+    struct snapshot *back = NULL, **place = &publisher->lent;
+    while (*place) {
+        struct snapshot *snapshot = *place;
+        if (is_lent(snapshot)) {
+            place = &snapshot->older;
+            continue;
+        }
+        *place = snapshot->older;
+        snapshot->older = back;
+        back = snapshot;
+    }
+    return back;
+}
+
+static void release_all(trp_publisher *publisher, struct snapshot *snapshots)
+{
+    while (snapshots) {
+        struct snapshot *older = snapshots->older;
+        snapshot_release(publisher, snapshots);
+        snapshots = older;
+    }
+}
+
+static size_t params_bytes(const trp_publisher *publisher)
+{
+    return publisher->count * sizeof(float);
+}
+
+static struct snapshot *find_rest_locked(const trp_publisher *publisher,
+                                         const Troupe__PullRequest *request)
+{
+    if (request->rest_of == 0 || request->rest_from >= params_bytes(publisher))
+        return NULL;
+    struct snapshot *snapshot = publisher->current;
+    if (snapshot && snapshot->version == request->rest_of)
+        return snapshot;
+    for (snapshot = publisher->lent; snapshot; snapshot = snapshot->older)
+        if (snapshot->version == request->rest_of)
+            return snapshot;
+    return NULL;
+}
+
+/* What a pull begins with. */
+static struct snapshot *find_newest_locked(const trp_publisher *publisher)
+{
+    struct snapshot *current = publisher->current;
+    uint32_t lent = 0;
+    for (const struct snapshot *older = publisher->lent; older; older = older->older)
+        lent++;
+    bool whole = params_bytes(publisher) <= PARAMS_PART_BYTES;
+    return whole || lent < PARAMS_LENT_MAX || is_lent(current) ? current : publisher->lent;
+}
+
+/* A part of `size` bytes is handed out; other parts follow unless it is the last. */
+static void lend_locked(const trp_publisher *publisher, struct snapshot *snapshot, size_t from,
+                        size_t size)
+{
+    if (!is_lent(snapshot))
+        snapshot->readers = 0;
+    snapshot->readers += from == 0;
+    bool ends = from + size == params_bytes(publisher);
+    if (ends && snapshot->readers > 0)
+        snapshot->readers--;
+    snapshot->lent_until = snapshot->readers > 0 ? deadline_in_ms(&clock_monotonic, PARAMS_LEND_MS)
+                                                 : (struct deadline){0};
+}
+
+/* The snapshot for a request, with a reference; NULL: none is published. Where there is something
+ * in it for the client, `*size` is the number of bytes from `*from` on, else 0. */
+static struct snapshot *snapshot_take(trp_publisher *publisher, const Troupe__PullRequest *request,
+                                      size_t *from, size_t *size)
+{
+    *from = *size = 0;
+    mutex_lock(&publisher->mutex);
+    struct snapshot *back = take_out_locked(publisher);
+    struct snapshot *snapshot = find_rest_locked(publisher, request);
+    if (snapshot)
+        *from = (size_t)request->rest_from;
+    else if (publisher->current)
+        snapshot = find_newest_locked(publisher);
+    if (snapshot) {
+        snapshot->references++;
+        size_t left = params_bytes(publisher) - *from;
+        if (snapshot->version > request->version)
+            *size = left < PARAMS_PART_BYTES ? left : PARAMS_PART_BYTES;
+        if (*size > 0 && params_bytes(publisher) > PARAMS_PART_BYTES)
+            lend_locked(publisher, snapshot, *from, *size);
+    }
+    mutex_unlock(&publisher->mutex);
+    release_all(publisher, back);
+    return snapshot;
 }
 
 /* ---- clients; all with the mutex held ------------------------------------------------------- */
@@ -252,6 +356,25 @@ static trp_status count_client(trp_publisher *publisher, const Troupe__PullReque
     return status;
 }
 
+static void reply_with(const trp_publisher *publisher, const struct snapshot *snapshot, size_t from,
+                       size_t size, Troupe__PullReply *reply)
+{
+    size_t bytes = params_bytes(publisher);
+    reply->version = snapshot->version;
+    reply->learner_steps = snapshot->learner_steps;
+    if (size == 0)
+        return;
+    reply->params = (ProtobufCBinaryData){.data = (uint8_t *)snapshot->params + from, .len = size};
+    if (size < bytes) {
+        reply->params_from = from;
+        reply->params_bytes = bytes;
+    }
+    if (from + size == bytes) {
+        reply->n_statistics = MOMENT_NUMBERS * snapshot->statistic_count;
+        reply->statistics = (double *)snapshot->statistics;
+    }
+}
+
 static void handle_pull(Troupe__Params_Service *service, const Troupe__PullRequest *request,
                         Troupe__PullReply_Closure closure, void *closure_data)
 {
@@ -261,17 +384,10 @@ static void handle_pull(Troupe__Params_Service *service, const Troupe__PullReque
         closure(NULL, closure_data);
         return;
     }
-    struct snapshot *snapshot = snapshot_take(publisher);
-    if (snapshot) {
-        reply.version = snapshot->version;
-        reply.learner_steps = snapshot->learner_steps;
-        if (snapshot->version > request->version) {
-            reply.params = (ProtobufCBinaryData){.data = (uint8_t *)snapshot->params,
-                                                 .len = publisher->count * sizeof(float)};
-            reply.n_statistics = MOMENT_NUMBERS * snapshot->statistic_count;
-            reply.statistics = (double *)snapshot->statistics;
-        }
-    }
+    size_t from, size;
+    struct snapshot *snapshot = snapshot_take(publisher, request, &from, &size);
+    if (snapshot)
+        reply_with(publisher, snapshot, from, size, &reply);
     closure(&reply, closure_data);
     free(reply.client_statistics);
     snapshot_release(publisher, snapshot);
@@ -293,6 +409,7 @@ void trp_publisher_destroy(trp_publisher *publisher)
     if (!publisher)
         return;
     snapshot_release(publisher, publisher->current);
+    release_all(publisher, publisher->lent);
     trp_publisher_counts_free(publisher->clients, publisher->client_count);
     mutex_cleanup(&publisher->mutex);
     free(publisher);
@@ -314,8 +431,13 @@ void trp_publisher_publish(trp_publisher *publisher, const float *params, uint64
     struct snapshot *previous = publisher->current;
     assert(!previous || previous->version < version);
     publisher->current = next;
+    if (previous) {
+        previous->older = publisher->lent; /* and out again, if it is not lent */
+        publisher->lent = previous;
+    }
+    struct snapshot *back = take_out_locked(publisher);
     mutex_unlock(&publisher->mutex);
-    snapshot_release(publisher, previous);
+    release_all(publisher, back);
 }
 
 trp_client_counts trp_publisher_totals(trp_publisher *publisher)

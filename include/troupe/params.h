@@ -40,7 +40,9 @@ TRP_API void trp_params_client_destroy(trp_params_client *client); /* NULL is fi
  * `*newer` (may be NULL) says whether there were any. What earlier lives did is added to the
  * report from the learner's first reply on. UNAVAILABLE and DEADLINE_EXCEEDED are tried again,
  * with a warning in the log, for give_up_ms and then returned; other failures at once.
- * CANCELLED: stop. DATA_LOSS: the parameters have another size than before. */
+ * CANCELLED: stop. DATA_LOSS: the parameters have another size than before. A vector of more than
+ * 16 MiB comes in several calls, each with `timeout_ms`, and as one version, however often the
+ * learner publishes meanwhile; RESOURCE_EXHAUSTED: there is no memory for it. */
 TRP_API TRP_MUST_USE trp_status trp_params_client_pull(trp_params_client *client, uint64_t steps,
                                                        uint64_t episodes, bool *newer);
 

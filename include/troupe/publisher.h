@@ -45,7 +45,9 @@ TRP_API void trp_publisher_destroy(trp_publisher *publisher);
 TRP_API ProtobufCService *trp_publisher_service(trp_publisher *publisher);
 
 /* Copies `params`, and the statistics of all clients: readers see the old snapshot or the new one,
- * whole. `version` is greater than every one before. */
+ * whole. `version` is greater than every one before. Of vectors beyond 16 MiB, which clients pull
+ * in parts, up to two older snapshots are kept for those who have begun with them, each for 10 s
+ * after its last part was asked for. */
 TRP_API void trp_publisher_publish(trp_publisher *publisher, const float *params, uint64_t version,
                                    uint64_t learner_steps);
 

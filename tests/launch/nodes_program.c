@@ -136,6 +136,67 @@ static void build_filler(trp_program *program)
     trp_add_node(program, "counter", &(trp_node_options){.run = counter_run, .count = 2});
 }
 
+/* ---- parameters larger than a message ------------------------------------------------------- */
+
+enum { LARGE = 100 << 18, LARGE_VERSIONS = 2 }; /* floats: 100 MiB */
+static trp_node giver;
+
+/* Version v is a vector of v, and there is a next one every few milliseconds. */
+static trp_status giver_run(trp_context *context, const void *arg)
+{
+    trp_publisher *publisher = trp_publisher_create(LARGE);
+    float *params = trp_floats_create(LARGE);
+    uint64_t version = 0;
+    (void)arg;
+    trp_status status = trp_context_serve(context, trp_publisher_service(publisher), NULL);
+    while (status == TRP_OK && !trp_stop_wait(trp_context_stop(context), 5)) {
+        version++;
+        for (size_t i = 0; i < LARGE; i++)
+            params[i] = (float)version;
+        trp_publisher_publish(publisher, params, version, 0);
+    }
+    trp_floats_destroy(params);
+    if (trp_context_withdraw(context))
+        trp_publisher_destroy(publisher);
+    return status;
+}
+
+static trp_status take_version(trp_context *context, trp_params_client *client)
+{
+    bool newer = false;
+    while (!newer && !trp_stop_requested(trp_context_stop(context)))
+        TRP_TRY(trp_params_client_pull(client, 0, 0, &newer));
+    trp_params_state state = trp_params_client_state(client);
+    for (size_t i = 0; i < state.count; i++)
+        if (state.count != LARGE || state.params[i] != (float)state.version)
+            return trp_fail(TRP_DATA_LOSS, "parameter %zu of %zu is not %" PRIu64, i, state.count,
+                            state.version);
+    return TRP_OK;
+}
+
+static trp_status taker_run(trp_context *context, const void *arg)
+{
+    trp_params_client *client;
+    (void)arg;
+    TRP_TRY(trp_context_params(context, giver, 0, &client));
+    trp_status status = trp_params_client_wait(client, 60000);
+    for (int i = 0; i < LARGE_VERSIONS && status == TRP_OK; i++)
+        status = take_version(context, client);
+    if (status == TRP_OK)
+        trp_context_stop_program(context, true, "large versions were taken");
+    return status;
+}
+
+static void build_large(trp_program *program)
+{
+    static const ProtobufCServiceDescriptor *serves[2];
+    serves[0] = trp_params_descriptor();
+    giver = trp_add_node(program, "giver",
+                         &(trp_node_options){.run = giver_run, .serves = serves, .serve_count = 1});
+    trp_add_node(program, "taker",
+                 &(trp_node_options){.run = taker_run, .uses = &giver, .use_count = 1});
+}
+
 /* ---- a node with options of its own -------------------------------------------------------- */
 
 struct telling {
@@ -182,6 +243,10 @@ static trp_status build(trp_program *program, int argc, char **argv)
                                          .arg = &(struct telling){.title = "go"},
                                          .arg_size = sizeof(struct telling),
                                          .options = &telling_table});
+        return TRP_OK;
+    }
+    if (is("gives_large")) {
+        build_large(program);
         return TRP_OK;
     }
     if (is("fills_tables")) {

@@ -60,6 +60,14 @@ static void the_items_of_all_tables_are_counted(void **state)
     assert_int_equal(scene_wait(scene), 128 + SIGTERM);
 }
 
+/* A server's messages have 64 MiB at most. */
+static void parameters_of_100_mib_reach_another_process(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(run_scenario(scene, "gives_large", "--seed=1", "--seed=1"), 0);
+    assert_file_contains(scene, "out", "large versions were taken");
+}
+
 static void what_own_nodes_report_is_in_the_line(void **state)
 {
     struct scene *scene = *state;
@@ -339,6 +347,7 @@ int main(void)
         TEST(a_reward_that_is_no_number_ends_the_run_and_stays_out_of_the_store),
         TEST(gradients_and_waits_are_reported),
         TEST(the_items_of_all_tables_are_counted),
+        TEST(parameters_of_100_mib_reach_another_process),
         TEST(what_own_nodes_report_is_in_the_line),
         TEST(a_checkpoint_that_cannot_be_written_is_told_whatever_failed_first),
         TEST(a_thread_that_calls_exit_does_not_end_the_run_as_done),

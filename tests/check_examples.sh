@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The examples, and the shapes of other algorithms (tests/shapes_*.c, toy arithmetic, 100 learner
+# The examples, and the shapes of other algorithms (tests/shapes_*.c, toy sized, 100 learner
 # steps), as somebody runs them who has Troupe installed and nothing else: compiled by `troupe launch`
 # from files outside of the tree, in processes and in threads, each to its own end.
 set -euo pipefail

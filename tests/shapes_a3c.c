@@ -7,58 +7,107 @@
 
 #include <troupe/troupe.h>
 
-enum { OBSERVED = 4, WEIGHTS = OBSERVED + 1, PARAMS = 2 * WEIGHTS, STEPS = 20, COPIES = 4 };
-static const float discount = 0.99F;
+enum { OBSERVED = 4, ACTIONS = 2, HIDDEN = 32 };
+enum { STEPS = 20, ROWS = STEPS + 1, COPIES = 4, ALL = COPIES * ROWS };
+static const float discount = 0.99F, entropy_bonus = 0.01F;
 /* Rows of the next episode follow those of the last; the row of a final observation is not valid.
  */
 static const trp_sequence_options sequence = {
-    .length = STEPS + 1, .period = STEPS, .end = TRP_END_CONTINUE};
+    .length = ROWS, .period = STEPS, .end = TRP_END_CONTINUE};
 
-static float linear(const float *weights, const float *x)
+/* A body and two heads: output 0 are logits, output 1 is the value. */
+static trp_net_spec network(void)
 {
-    float sum = weights[OBSERVED];
-    for (int i = 0; i < OBSERVED; i++)
-        sum += weights[i] * x[i];
-    return sum;
-}
-
-static float right(const float *params, const float *x)
-{
-    return 1 / (1 + expf(-linear(params, x)));
+    trp_net_spec spec = {0};
+    uint32_t x = trp_net_add(&spec, (trp_layer){.kind = TRP_INPUT, .shape = {OBSERVED}});
+    uint32_t body = trp_net_add(&spec, (trp_layer){.kind = TRP_LINEAR,
+                                                   .name = "body",
+                                                   .from = {x},
+                                                   .size = HIDDEN,
+                                                   .activation = TRP_TANH});
+    trp_net_output(&spec, trp_net_add(&spec, (trp_layer){.kind = TRP_LINEAR,
+                                                         .name = "policy",
+                                                         .from = {body},
+                                                         .size = ACTIONS,
+                                                         .init = TRP_INIT_ORTHOGONAL,
+                                                         .gain = 0.01F}));
+    trp_net_output(
+        &spec,
+        trp_net_add(&spec,
+                    (trp_layer){.kind = TRP_LINEAR, .name = "value", .from = {body}, .size = 1}));
+    return spec;
 }
 
 /* ---- policy ------------------------------------------------------------------------------- */
 
 struct policy {
     trp_policy base;
-    float params[PARAMS];
+    trp_net *net;
+    uint32_t rows; /* most of one act */
+    bool greedy;
+    size_t count; /* of the parameters */
+    float *params, *logits, *values;
 };
 
 static trp_status policy_act(trp_policy *base, const trp_act *act)
 {
-    const float *params = ((struct policy *)base)->params, *x = act->observations[0];
-    for (uint32_t row = 0; row < act->rows; row++, x += OBSERVED)
-        ((int32_t *)act->actions)[row] = trp_rng_double(act->rng) < (double)right(params, x);
+    struct policy *policy = (struct policy *)base;
+    if (act->rows > policy->rows)
+        return trp_fail(TRP_INVALID_ARGUMENT, "%u rows, made for %u", act->rows, policy->rows);
+    trp_net_forward(policy->net, policy->params,
+                    &(trp_net_rows){.rows = act->rows,
+                                    .inputs = {act->observations[0]},
+                                    .outputs = {policy->logits, policy->values}});
+    trp_categorical says = {
+        .rows = act->rows, .choices = ACTIONS, .logits = policy->logits, .mask = act->mask};
+    if (policy->greedy)
+        trp_categorical_mode(&says, act->actions);
+    else
+        trp_categorical_sample(&says, act->rng, act->actions);
     return TRP_OK;
 }
 
 static trp_status policy_load(trp_policy *base, const float *params, size_t count)
 {
-    if (count != PARAMS)
-        return trp_fail(TRP_INVALID_ARGUMENT, "%zu parameters, not %d", count, PARAMS);
-    memcpy(((struct policy *)base)->params, params, count * sizeof *params);
+    struct policy *policy = (struct policy *)base;
+    if (count != policy->count)
+        return trp_fail(TRP_INVALID_ARGUMENT, "%zu parameters, not %zu", count, policy->count);
+    memcpy(policy->params, params, count * sizeof *params);
     return TRP_OK;
+}
+
+static void policy_destroy(trp_policy *base)
+{
+    struct policy *policy = (struct policy *)base;
+    trp_net_destroy(policy->net);
+    trp_floats_destroy(policy->params);
+    trp_floats_destroy(policy->logits);
+    trp_floats_destroy(policy->values);
+    free(policy);
 }
 
 static trp_status make_policy(const trp_agent *agent, const trp_env_spec *env,
                               const trp_policy_options *options, trp_policy **out)
 {
-    static const trp_policy_impl impl = {.act = policy_act, .load = policy_load};
-    (void)agent, (void)env, (void)options;
+    static const trp_policy_impl impl = {
+        .act = policy_act, .load = policy_load, .destroy = policy_destroy};
+    (void)agent, (void)env;
+    trp_net_spec spec = network();
     struct policy *policy = calloc(1, sizeof *policy);
     policy->base.impl = &impl;
-    *out = &policy->base;
-    return TRP_OK;
+    policy->rows = options->rows > 0 ? options->rows : 1;
+    policy->greedy = options->greedy;
+    policy->count = trp_net_param_count(&spec);
+    policy->params = trp_floats_create(policy->count);
+    policy->logits = trp_floats_create((size_t)policy->rows * ACTIONS);
+    policy->values = trp_floats_create(policy->rows);
+    trp_net_options plan = {.spec = &spec, .batch = policy->rows, .forward_only = true};
+    trp_status status = trp_net_create(&policy->net, &plan);
+    if (status == TRP_OK)
+        *out = &policy->base;
+    else
+        trp_policy_destroy(&policy->base);
+    return status;
 }
 
 static trp_status make_adder(const trp_agent *agent, const trp_adder_options *options,
@@ -72,57 +121,109 @@ static trp_status make_adder(const trp_agent *agent, const trp_adder_options *op
 
 /* ---- updater ------------------------------------------------------------------------------ */
 
-/* From the last row back: R = r + gamma d R', which the value of the last row begins. */
-static void add_gradient(const trp_update *update, size_t item)
+struct updater {
+    trp_updater base;
+    trp_net *net;
+    float logits[ALL * ACTIONS], values[ALL]; /* what the network says; then their gradients */
+};
+
+/* Actions come from a peer: they are checked before they are indices. */
+static trp_status check_actions(const int32_t *actions, size_t count)
 {
-    const int32_t *actions = trp_update_column(update, 0, "action");
-    const float *rewards = trp_update_column(update, 0, "reward");
+    for (size_t i = 0; i < count; i++)
+        if (actions[i] < 0 || actions[i] >= ACTIONS)
+            return trp_fail(TRP_DATA_LOSS, "row %zu: there is no action %d", i, actions[i]);
+    return TRP_OK;
+}
+
+/* n-step returns, and advantages over the network's values: those of lambda 1. Rows that are no
+ * steps have no weight. */
+static void look_back(const struct updater *updater, const trp_update *update, float *advantages,
+                      float *returns, float *weights)
+{
     const float *discounts = trp_update_column(update, 0, "discount");
     const bool *valid = trp_update_column(update, 0, "valid");
-    const float *x = trp_update_column(update, 0, "observation"), *params = update->vectors[0];
-    x += (item + 1) * (STEPS + 1) * OBSERVED;
-    size_t at = (item + 1) * (STEPS + 1) - 1;
-    x -= OBSERVED;
-    float target = linear(params + WEIGHTS, x);
-    for (int step = 0; step < STEPS; step++) {
-        x -= OBSERVED, at--;
-        float value = linear(params + WEIGHTS, x);
-        if (!valid[at]) {
-            target = value;
-            continue;
-        }
-        target = rewards[at] + discount * discounts[at] * target;
-        float scale = 1.0F / (float)(update->batches[0].rows * STEPS);
-        float push = right(params, x) - (float)actions[at];
-        for (int i = 0; i < WEIGHTS; i++) {
-            float input = scale * (i < OBSERVED ? x[i] : 1);
-            update->grads[0][i] += push * (target - value) * input;
-            update->grads[0][WEIGHTS + i] += (value - target) * input;
-        }
+    float discounted[ALL];
+    for (int row = 0; row < ALL; row++) {
+        discounted[row] = discount * discounts[row];
+        weights[row] = valid[row] && row % ROWS < STEPS;
     }
+    trp_gae(&(trp_trajectories){.steps = ROWS,
+                                .sequences = COPIES,
+                                .by_sequence = true,
+                                .rewards = trp_update_column(update, 0, "reward"),
+                                .discounts = discounted,
+                                .values = updater->values,
+                                .valid = valid},
+            1, advantages, returns);
 }
 
 static trp_status updater_step(trp_updater *base, const trp_update *update)
 {
-    (void)base;
-    for (size_t item = 0; item < update->batches[0].rows; item++)
-        add_gradient(update, item);
+    struct updater *updater = (struct updater *)base;
+    const int32_t *actions = trp_update_column(update, 0, "action");
+    float advantages[ALL], returns[ALL], weights[ALL], log_probs[ALL], entropies[ALL];
+    TRP_TRY(check_actions(actions, ALL));
+    trp_net_rows rows = {.rows = ALL,
+                         .inputs = {trp_update_column(update, 0, "observation")},
+                         .outputs = {updater->logits, updater->values}};
+    trp_net_forward(updater->net, update->vectors[0], &rows);
+    look_back(updater, update, advantages, returns, weights);
+    trp_categorical says = {.rows = ALL, .choices = ACTIONS, .logits = updater->logits};
+    trp_categorical_log_prob(&says, actions, log_probs);
+    trp_categorical_entropy(&says, entropies);
+    trp_policy_loss loss = trp_policy_gradient_loss(
+        &(trp_policy_batch){
+            .rows = ALL, .advantages = advantages, .weights = weights, .entropy = entropy_bonus},
+        log_probs, entropies, log_probs, entropies);
+    trp_value_loss(&(trp_value_batch){.rows = ALL, .targets = returns, .weights = weights},
+                   updater->values, NULL, updater->values);
+    trp_categorical_backward(&says, &(trp_categorical_grads){.actions = actions,
+                                                             .log_probs = log_probs,
+                                                             .entropies = entropies,
+                                                             .logits = updater->logits});
+    trp_net_backward(updater->net, update->vectors[0], &rows,
+                     &(trp_net_grads){.outputs = {updater->logits, updater->values},
+                                      .params = update->grads[0]});
+    trp_update_report(update, "entropy", (double)loss.entropy);
     return trp_update_apply(update, 0);
+}
+
+static void updater_init(trp_updater *base, trp_rng *rng, float *const *vectors)
+{
+    trp_net_spec spec = network();
+    (void)base;
+    trp_net_init(&spec, rng, vectors[0]);
+}
+
+static void updater_destroy(trp_updater *base)
+{
+    trp_net_destroy(((struct updater *)base)->net);
+    free(base);
 }
 
 static trp_status make_updater(const trp_agent *agent, const trp_env_spec *env,
                                const trp_updater_options *options, trp_updater **out)
 {
-    static const trp_updater_impl impl = {.step = updater_step};
+    static const trp_updater_impl impl = {
+        .init = updater_init, .step = updater_step, .destroy = updater_destroy};
     (void)agent, (void)options;
-    trp_updater *updater = calloc(1, sizeof *updater);
-    *updater = (trp_updater){.impl = &impl, .source_count = 1, .vector_count = 1};
-    updater->sources[0] = (trp_batch_spec){.table = "rollout", .batch_size = COPIES};
-    trp_sequence_columns(env, NULL, &sequence, &updater->sources[0].columns);
-    updater->vectors[0] = (trp_vector_spec){
-        .name = "params", .count = PARAMS, .learned = true, .optimizer = {.learning_rate = 0.02}};
-    *out = updater;
-    return TRP_OK;
+    trp_net_spec spec = network();
+    struct updater *updater = calloc(1, sizeof *updater);
+    updater->base = (trp_updater){.impl = &impl, .source_count = 1, .vector_count = 1};
+    updater->base.sources[0] = (trp_batch_spec){.table = "rollout", .batch_size = COPIES};
+    trp_sequence_columns(env, NULL, &sequence, &updater->base.sources[0].columns);
+    updater->base.vectors[0] = (trp_vector_spec){.name = "params",
+                                                 .count = trp_net_param_count(&spec),
+                                                 .learned = true,
+                                                 .optimizer = {.learning_rate = 0.01}};
+    trp_status status =
+        trp_net_create(&updater->net, &(trp_net_options){.spec = &spec, .batch = ALL});
+    if (status == TRP_OK)
+        *out = &updater->base;
+    else
+        trp_updater_destroy(&updater->base);
+    return status;
 }
 
 /* ---- the node ------------------------------------------------------------------------------ */

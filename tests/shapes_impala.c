@@ -6,15 +6,9 @@
 
 #include <troupe/troupe.h>
 
-enum { OBSERVED = 4, WEIGHTS = OBSERVED + 1, ACTIONS = 2 };
-enum {
-    VALUE = ACTIONS * WEIGHTS,
-    PARAMS = VALUE + WEIGHTS,
-    STEPS = 20,
-    ROWS = STEPS + 1,
-    BATCH = 8
-};
-static const float discount = 0.99F;
+enum { OBSERVED = 4, ACTIONS = 2, HIDDEN = 32 };
+enum { STEPS = 20, ROWS = STEPS + 1, BATCH = 8, ALL = BATCH * ROWS };
+static const float discount = 0.99F, entropy_bonus = 0.01F;
 static const char table[] = "sequences";
 static const trp_sequence_options sequence = {
     .length = ROWS, .period = STEPS, .end = TRP_END_CONTINUE};
@@ -22,149 +16,216 @@ static trp_tensor_spec extra_specs[] = {
     {.name = "logits", .dtype = TRP_FLOAT32, .rank = 1, .shape = {ACTIONS}}};
 static const trp_columns extras = {extra_specs, 1};
 
-static float linear(const float *weights, const float *x)
+/* A body and two heads: output 0 are logits, output 1 is the value. */
+static trp_net_spec network(void)
 {
-    float sum = weights[OBSERVED];
-    for (int i = 0; i < OBSERVED; i++)
-        sum += weights[i] * x[i];
-    return sum;
-}
-
-static float log_prob(const float *logits, int32_t action)
-{
-    return -log1pf(expf(logits[1 - action] - logits[action]));
+    trp_net_spec spec = {0};
+    uint32_t x = trp_net_add(&spec, (trp_layer){.kind = TRP_INPUT, .shape = {OBSERVED}});
+    uint32_t body = trp_net_add(&spec, (trp_layer){.kind = TRP_LINEAR,
+                                                   .name = "body",
+                                                   .from = {x},
+                                                   .size = HIDDEN,
+                                                   .activation = TRP_TANH});
+    trp_net_output(&spec, trp_net_add(&spec, (trp_layer){.kind = TRP_LINEAR,
+                                                         .name = "policy",
+                                                         .from = {body},
+                                                         .size = ACTIONS,
+                                                         .init = TRP_INIT_ORTHOGONAL,
+                                                         .gain = 0.01F}));
+    trp_net_output(
+        &spec,
+        trp_net_add(&spec,
+                    (trp_layer){.kind = TRP_LINEAR, .name = "value", .from = {body}, .size = 1}));
+    return spec;
 }
 
 /* ---- policy ------------------------------------------------------------------------------- */
 
 struct policy {
     trp_policy base;
-    float params[PARAMS];
+    trp_net *net;
+    uint32_t rows; /* most of one act */
+    bool greedy;
+    size_t count; /* of the parameters */
+    float *params, *logits, *values;
 };
 
 static trp_status policy_act(trp_policy *base, const trp_act *act)
 {
-    const float *params = ((struct policy *)base)->params, *x = act->observations[0];
-    for (uint32_t row = 0; row < act->rows; row++, x += OBSERVED) {
-        float logits[ACTIONS] = {linear(params, x), linear(params + WEIGHTS, x)};
-        ((int32_t *)act->actions)[row] =
-            trp_rng_double(act->rng) < (double)expf(log_prob(logits, 1));
-        if (act->extras)
-            memcpy((float *)act->extras[0] + row * ACTIONS, logits, sizeof logits);
-    }
+    struct policy *policy = (struct policy *)base;
+    if (act->rows > policy->rows)
+        return trp_fail(TRP_INVALID_ARGUMENT, "%u rows, made for %u", act->rows, policy->rows);
+    trp_net_forward(policy->net, policy->params,
+                    &(trp_net_rows){.rows = act->rows,
+                                    .inputs = {act->observations[0]},
+                                    .outputs = {policy->logits, policy->values}});
+    trp_categorical says = {
+        .rows = act->rows, .choices = ACTIONS, .logits = policy->logits, .mask = act->mask};
+    if (policy->greedy)
+        trp_categorical_mode(&says, act->actions);
+    else
+        trp_categorical_sample(&says, act->rng, act->actions);
+    if (act->extras)
+        memcpy(act->extras[0], policy->logits, act->rows * ACTIONS * sizeof *policy->logits);
     return TRP_OK;
 }
 
 static trp_status policy_load(trp_policy *base, const float *params, size_t count)
 {
-    if (count != PARAMS)
-        return trp_fail(TRP_INVALID_ARGUMENT, "%zu parameters, not %d", count, PARAMS);
-    memcpy(((struct policy *)base)->params, params, count * sizeof *params);
+    struct policy *policy = (struct policy *)base;
+    if (count != policy->count)
+        return trp_fail(TRP_INVALID_ARGUMENT, "%zu parameters, not %zu", count, policy->count);
+    memcpy(policy->params, params, count * sizeof *params);
     return TRP_OK;
+}
+
+static void policy_destroy(trp_policy *base)
+{
+    struct policy *policy = (struct policy *)base;
+    trp_net_destroy(policy->net);
+    trp_floats_destroy(policy->params);
+    trp_floats_destroy(policy->logits);
+    trp_floats_destroy(policy->values);
+    free(policy);
 }
 
 static trp_status make_policy(const trp_agent *agent, const trp_env_spec *env,
                               const trp_policy_options *options, trp_policy **out)
 {
-    static const trp_policy_impl impl = {.act = policy_act, .load = policy_load};
-    (void)agent, (void)env, (void)options;
+    static const trp_policy_impl impl = {
+        .act = policy_act, .load = policy_load, .destroy = policy_destroy};
+    (void)agent, (void)env;
+    trp_net_spec spec = network();
     struct policy *policy = calloc(1, sizeof *policy);
     policy->base.impl = &impl;
+    policy->rows = options->rows > 0 ? options->rows : 1;
+    policy->greedy = options->greedy;
+    policy->count = trp_net_param_count(&spec);
+    policy->params = trp_floats_create(policy->count);
+    policy->logits = trp_floats_create((size_t)policy->rows * ACTIONS);
+    policy->values = trp_floats_create(policy->rows);
     trp_columns_add_all(&policy->base.extras, &extras);
-    *out = &policy->base;
-    return TRP_OK;
+    trp_net_options plan = {.spec = &spec, .batch = policy->rows, .forward_only = true};
+    trp_status status = trp_net_create(&policy->net, &plan);
+    if (status == TRP_OK)
+        *out = &policy->base;
+    else
+        trp_policy_destroy(&policy->base);
+    return status;
 }
 
 /* ---- updater ------------------------------------------------------------------------------ */
 
-/* The parts of one item. */
-struct item {
-    const float *observations, *rewards, *discounts, *logits;
-    const int32_t *actions;
-    const bool *valid;
+struct updater {
+    trp_updater base;
+    trp_net *net;
+    float logits[ALL * ACTIONS], values[ALL]; /* what the network says; then their gradients */
 };
 
-static void add_scaled(float *grads, const float *x, float scale)
+/* Actions come from a peer: they are checked before they are indices. */
+static trp_status check_actions(const int32_t *actions, size_t count)
 {
-    for (int i = 0; i < WEIGHTS; i++)
-        grads[i] += scale * (i < OBSERVED ? x[i] : 1);
+    for (size_t i = 0; i < count; i++)
+        if (actions[i] < 0 || actions[i] >= ACTIONS)
+            return trp_fail(TRP_DATA_LOSS, "row %zu: there is no action %d", i, actions[i]);
+    return TRP_OK;
 }
 
-static void add_step(const struct item *item, size_t at, const float *params, float *grads,
-                     float advantage, float error)
+/* V-trace's targets and advantages, of the probabilities that this network and the actor's gave to
+ * what was done. A row that is no step (the final observation of an episode inside the item, or the
+ * last) has no weight. */
+static void look_back(const struct updater *updater, const trp_update *update,
+                      const float *log_probs, float *advantages, float *returns, float *weights)
 {
-    const float *x = item->observations + at * OBSERVED;
-    const float logits[ACTIONS] = {linear(params, x), linear(params + WEIGHTS, x)};
-    for (int32_t action = 0; action < ACTIONS; action++) {
-        float chosen = item->actions[at] == action;
-        add_scaled(grads + action * WEIGHTS, x,
-                   advantage * (expf(log_prob(logits, action)) - chosen) / (BATCH * STEPS));
+    const float *discounts = trp_update_column(update, 0, "discount");
+    const bool *valid = trp_update_column(update, 0, "valid");
+    float discounted[ALL], log_ratios[ALL];
+    trp_categorical_log_prob(&(trp_categorical){.rows = ALL,
+                                                .choices = ACTIONS,
+                                                .logits = trp_update_column(update, 0, "logits")},
+                             trp_update_column(update, 0, "action"), log_ratios);
+    for (int row = 0; row < ALL; row++) {
+        log_ratios[row] = log_probs[row] - log_ratios[row];
+        discounted[row] = discount * discounts[row];
+        weights[row] = valid[row] && row % ROWS < STEPS;
     }
-    add_scaled(grads + VALUE, x, error / (BATCH * STEPS));
+    trp_vtrace(&(trp_trajectories){.steps = ROWS,
+                                   .sequences = BATCH,
+                                   .by_sequence = true,
+                                   .rewards = trp_update_column(update, 0, "reward"),
+                                   .discounts = discounted,
+                                   .values = updater->values,
+                                   .valid = valid},
+               NULL, log_ratios, returns, advantages);
 }
 
-/* Backwards through the item: v_t = V_t + rho (r_t + gamma v_{t+1} - V_t), both cut at 1. A row
- * that is no step (the final observation of an episode inside the item, or the last) begins anew
- * with its value. */
-static void add_item(const struct item *item, const float *params, float *grads)
+static trp_status updater_step(trp_updater *base, const trp_update *update)
 {
-    float next_v = 0, next_value = 0;
-    for (size_t at = ROWS; at-- > 0;) {
-        const float *x = item->observations + at * OBSERVED;
-        float value = linear(params + VALUE, x);
-        if (!item->valid[at] || at == ROWS - 1) {
-            next_v = next_value = value;
-            continue;
-        }
-        const float logits[ACTIONS] = {linear(params, x), linear(params + WEIGHTS, x)};
-        int32_t action = item->actions[at] != 0;
-        float rho = fminf(
-            1, expf(log_prob(logits, action) - log_prob(item->logits + at * ACTIONS, action)));
-        float factor = discount * item->discounts[at];
-        float delta = rho * (item->rewards[at] + factor * next_value - value);
-        float v = value + delta + factor * rho * (next_v - next_value);
-        float advantage = rho * (item->rewards[at] + factor * next_v - value);
-        add_step(item, at, params, grads, advantage, value - v);
-        next_v = v;
-        next_value = value;
-    }
-}
-
-static trp_status updater_step(trp_updater *updater, const trp_update *update)
-{
-    (void)updater;
-    for (size_t i = 0; i < update->batches[0].rows; i++) {
-        size_t row = i * ROWS;
-        struct item item = {
-            .observations =
-                (const float *)trp_update_column(update, 0, "observation") + row * OBSERVED,
-            .actions = (const int32_t *)trp_update_column(update, 0, "action") + row,
-            .rewards = (const float *)trp_update_column(update, 0, "reward") + row,
-            .discounts = (const float *)trp_update_column(update, 0, "discount") + row,
-            .valid = (const bool *)trp_update_column(update, 0, "valid") + row,
-            .logits = (const float *)trp_update_column(update, 0, "logits") + row * ACTIONS,
-        };
-        add_item(&item, update->vectors[0], update->grads[0]);
-    }
+    struct updater *updater = (struct updater *)base;
+    const int32_t *actions = trp_update_column(update, 0, "action");
+    float advantages[ALL], returns[ALL], weights[ALL], log_probs[ALL], entropies[ALL];
+    TRP_TRY(check_actions(actions, ALL));
+    trp_net_rows rows = {.rows = ALL,
+                         .inputs = {trp_update_column(update, 0, "observation")},
+                         .outputs = {updater->logits, updater->values}};
+    trp_net_forward(updater->net, update->vectors[0], &rows);
+    trp_categorical says = {.rows = ALL, .choices = ACTIONS, .logits = updater->logits};
+    trp_categorical_log_prob(&says, actions, log_probs);
+    trp_categorical_entropy(&says, entropies);
+    look_back(updater, update, log_probs, advantages, returns, weights);
+    trp_policy_loss loss = trp_policy_gradient_loss(
+        &(trp_policy_batch){
+            .rows = ALL, .advantages = advantages, .weights = weights, .entropy = entropy_bonus},
+        log_probs, entropies, log_probs, entropies);
+    trp_value_loss(&(trp_value_batch){.rows = ALL, .targets = returns, .weights = weights},
+                   updater->values, NULL, updater->values);
+    trp_categorical_backward(&says, &(trp_categorical_grads){.actions = actions,
+                                                             .log_probs = log_probs,
+                                                             .entropies = entropies,
+                                                             .logits = updater->logits});
+    trp_net_backward(updater->net, update->vectors[0], &rows,
+                     &(trp_net_grads){.outputs = {updater->logits, updater->values},
+                                      .params = update->grads[0]});
+    trp_update_report(update, "entropy", (double)loss.entropy);
     return trp_update_apply(update, 0);
+}
+
+static void updater_init(trp_updater *base, trp_rng *rng, float *const *vectors)
+{
+    trp_net_spec spec = network();
+    (void)base;
+    trp_net_init(&spec, rng, vectors[0]);
+}
+
+static void updater_destroy(trp_updater *base)
+{
+    trp_net_destroy(((struct updater *)base)->net);
+    free(base);
 }
 
 static trp_status make_updater(const trp_agent *agent, const trp_env_spec *env,
                                const trp_updater_options *options, trp_updater **out)
 {
-    static const trp_updater_impl impl = {.step = updater_step};
+    static const trp_updater_impl impl = {
+        .init = updater_init, .step = updater_step, .destroy = updater_destroy};
     (void)agent, (void)options;
-    trp_updater *updater = calloc(1, sizeof *updater);
-    *updater = (trp_updater){.impl = &impl, .source_count = 1, .vector_count = 1};
-    updater->sources[0] = (trp_batch_spec){.table = table, .batch_size = BATCH};
-    trp_sequence_columns(env, &extras, &sequence, &updater->sources[0].columns);
-    updater->vectors[0] = (trp_vector_spec){
+    trp_net_spec spec = network();
+    struct updater *updater = calloc(1, sizeof *updater);
+    updater->base = (trp_updater){.impl = &impl, .source_count = 1, .vector_count = 1};
+    updater->base.sources[0] = (trp_batch_spec){.table = table, .batch_size = BATCH};
+    trp_sequence_columns(env, &extras, &sequence, &updater->base.sources[0].columns);
+    updater->base.vectors[0] = (trp_vector_spec){
         .name = "params",
-        .count = PARAMS,
+        .count = trp_net_param_count(&spec),
         .learned = true,
         .optimizer = {.learning_rate = 5e-3, .schedule = TRP_RATE_LINEAR, .schedule_steps = 1000}};
-    *out = updater;
-    return TRP_OK;
+    trp_status status =
+        trp_net_create(&updater->net, &(trp_net_options){.spec = &spec, .batch = ALL});
+    if (status == TRP_OK)
+        *out = &updater->base;
+    else
+        trp_updater_destroy(&updater->base);
+    return status;
 }
 
 /* ---- tables, adder, program ---------------------------------------------------------------- */

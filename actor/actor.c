@@ -96,7 +96,7 @@ static trp_status ask_for_parameters(trp_actor *actor)
 {
     actor->asking = true;
     actor->asked_at_steps = actor->own.steps;
-    actor->asked_at_ns = clock_now_ns(&clock_monotonic);
+    actor->asked_at_ns = clock_now_ns(&clock_coarse);
     const trp_env *env = actor->options.env;
     feed_report(actor->feed, trp_env_statistics(env), trp_env_statistics_count(env));
     return feed_ask(actor->feed, actor->own.steps, actor->own.episodes);
@@ -159,7 +159,7 @@ static bool pull_is_due(const trp_actor *actor)
     if (options->pull_every_steps && steps >= options->pull_every_steps)
         return true;
     int64_t every_ms = options->pull_every_ms ? options->pull_every_ms : ACTOR_PULL_MS;
-    return clock_now_ns(&clock_monotonic) - actor->asked_at_ns >= every_ms * 1000000;
+    return clock_now_ns(&clock_coarse) - actor->asked_at_ns >= every_ms * 1000000;
 }
 
 /* Takes an answer if there is one, and asks for the next. The last steps before the limit are

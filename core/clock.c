@@ -16,12 +16,19 @@ static int64_t monotonic_now_ns(const struct clock *clock)
     return read_clock(CLOCK_MONOTONIC);
 }
 
+static int64_t coarse_now_ns(const struct clock *clock)
+{
+    (void)clock;
+    return read_clock(CLOCK_MONOTONIC_COARSE);
+}
+
 static int64_t fake_now_ns(const struct clock *clock)
 {
     return clock->fake_ns;
 }
 
 const struct clock clock_monotonic = {.now_ns = monotonic_now_ns};
+const struct clock clock_coarse = {.now_ns = coarse_now_ns};
 
 struct clock clock_fake(int64_t start_ns)
 {

@@ -8,7 +8,6 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <troupe/log.h>
 #include "core/alloc.h"
@@ -153,13 +152,6 @@ trp_status rpc_check_request(const ProtobufCMethodDescriptor *method,
 /* Plain local calls take well under a microsecond; reading the exact clock twice would be most of
  * that. A deadline a second or more away is watched on the coarse clock, which is late by at most
  * 10 ms; the deadline that the handler sees is never too early. */
-static int64_t coarse_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 enum { COARSE_FROM_MS = 1000, COARSE_ERROR_NS = 10000000 };
 
 static struct deadline local_deadline(int64_t timeout_ms)
@@ -167,7 +159,7 @@ static struct deadline local_deadline(int64_t timeout_ms)
     int64_t ms = timeout_ms == 0 ? CALL_TIMEOUT_MS : timeout_ms;
     if (ms < COARSE_FROM_MS || ms > INT64_MAX / 2000000)
         return deadline_in_ms(&clock_monotonic, ms);
-    return (struct deadline){coarse_now_ns() + COARSE_ERROR_NS + ms * 1000000};
+    return (struct deadline){clock_now_ns(&clock_coarse) + COARSE_ERROR_NS + ms * 1000000};
 }
 
 static bool local_is_late(struct deadline deadline, int64_t timeout_ms)
@@ -175,7 +167,7 @@ static bool local_is_late(struct deadline deadline, int64_t timeout_ms)
     int64_t ms = timeout_ms == 0 ? CALL_TIMEOUT_MS : timeout_ms;
     if (ms < COARSE_FROM_MS)
         return deadline_passed(deadline, &clock_monotonic);
-    return coarse_now_ns() >= deadline.at_ns;
+    return clock_now_ns(&clock_coarse) >= deadline.at_ns;
 }
 
 static trp_status late_error(const ProtobufCService *service, unsigned index, int64_t timeout_ms)

@@ -42,7 +42,7 @@ typedef struct {
     uint32_t max_in_flight;   /* items not confirmed; 0: 1024, or 2 MiB of steps */
     uint32_t fast_in_flight;  /* the same while the server confirms as many within 5 ms; 0: no other
                                  number. Not where threads take turns */
-    uint32_t batch_items;     /* items that wait to share a message; 0: 64, and up to 256 within
+    uint32_t batch_items;     /* items that wait to share a message; 0: 64, and up to 512 within
                                  2 ms, but where threads take turns */
     bool unchecked;           /* do not compare items with their table's signature */
     uint64_t seed; /* of keys; 0: from the operating system. Writers of one table need different

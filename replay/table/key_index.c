@@ -138,8 +138,11 @@ void key_index_find_many(const struct key_index *index, const uint64_t *keys, ui
 
 void key_index_prefetch(const struct key_index *index, uint64_t key)
 {
-    if (index->capacity > 0)
-        __builtin_prefetch(&index->entries[key_index_home(index, key)], 1);
+    if (index->capacity == 0)
+        return;
+    size_t at = key_index_home(index, key), line = 64 / sizeof *index->entries;
+    __builtin_prefetch(&index->entries[at], 1);
+    __builtin_prefetch(&index->entries[at + line < index->capacity ? at + line : 0], 1);
 }
 
 /* How far the entry at `at` is behind its home. */

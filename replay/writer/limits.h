@@ -23,8 +23,9 @@ enum {
     WRITER_BATCH_ITEMS = 64,
     /* The same of a writer that has more than one message in so many ms: each costs the server 50
      * us and more beside its items. */
-    WRITER_BATCH_ITEMS_MAX = 256,
+    WRITER_BATCH_ITEMS_MAX = 512,
     WRITER_BATCH_MS = 2,
+    WRITER_BATCH_ASK_ITEMS = 16, /* for one look at the clock */
     /* Over how long the pace of confirmations is measured. */
     WRITER_PACE_MS = 5,
     /* history.c: tuned chunks: what a chunk costs beside its rows is nothing long before. */

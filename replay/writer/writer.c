@@ -39,6 +39,7 @@ struct trp_writer {
     uint32_t batch_items;     /* ready items that make a message worth while, */
     bool batch_grows;         /* unless the last one just went */
     int64_t sent_ns;          /* when it did */
+    uint32_t timed_at;        /* how many were ready when the clock was read since */
     uint32_t window_min;      /* of outbox->window */
     int64_t paced_ns;         /* when that was set, */
     uint64_t paced_confirmed; /* and what was confirmed by then */
@@ -243,12 +244,14 @@ static bool is_message_due(trp_writer *writer)
         return false;
     if (!writer->batch_grows)
         return true;
-    int64_t now = clock_now_ns(&clock_monotonic);
-    if (ready < WRITER_BATCH_ITEMS_MAX &&
-        now - writer->sent_ns < WRITER_BATCH_MS * INT64_C(1000000))
+    if (ready < WRITER_BATCH_ITEMS_MAX && ready - writer->timed_at < WRITER_BATCH_ASK_ITEMS)
         return false;
-    writer->sent_ns = now;
-    return true;
+    int64_t now = clock_now_ns(&clock_monotonic);
+    bool due = ready >= WRITER_BATCH_ITEMS_MAX ||
+               now - writer->sent_ns >= WRITER_BATCH_MS * INT64_C(1000000);
+    writer->timed_at = due ? 0 : ready;
+    writer->sent_ns = due ? now : writer->sent_ns;
+    return due;
 }
 
 /* Items in flight when the caller does not say: by number, fewer when steps are large. */

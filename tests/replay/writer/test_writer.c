@@ -201,7 +201,7 @@ static void forget_items(void *peer)
  * hundreds. */
 static void messages_grow_while_items_come_fast(void **state)
 {
-    enum { USUAL = 64, MOST = 256, BURST = 512, ROUNDS = 400 };
+    enum { USUAL = 64, MOST = 512, BURST = 1024, ROUNDS = 400 };
     static const trp_item_column number = {.column = 0, .length = 1, .squeeze = true};
     struct peer *peer = look(*state);
     trp_writer *writer;

@@ -128,8 +128,7 @@ static trp_status take_answer(trp_actor *actor)
                                                             state.statistic_count) != TRP_OK)
         return trp_fail(TRP_FAILED_PRECONDITION, "%s: version %" PRIu64 ": %s", actor->name,
                         state.version, trp_last_error());
-    trp_policy *policy = actor->options.policy;
-    return policy->impl->load(policy, state.params, state.count);
+    return trp_params_use(&state, actor->options.policy);
 }
 
 /* The answer to what is being asked. CANCELLED: stop. */

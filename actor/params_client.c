@@ -33,6 +33,7 @@ struct trp_params_client {
     int64_t timeout_ms, give_up_ms;
     bool met;                      /* the learner has answered once: the bases are known */
     Troupe__PullReply *holds;      /* the reply that brought the parameters */
+    char *layout;                  /* NULL: the learner does not say */
     trp_moments *base, *own, *sum; /* statistics: of earlier lives, of this one, and both */
     size_t base_count, own_count;
     trp_params_state state;
@@ -72,6 +73,7 @@ void trp_params_client_destroy(trp_params_client *client)
     if (!client)
         return;
     reply_free(client->holds);
+    free(client->layout);
     free(client->base);
     free(client->own);
     free(client->sum);
@@ -282,6 +284,8 @@ static trp_status adopt(trp_params_client *client, Troupe__PullReply *reply)
     client->state.params = (const float *)(const void *)reply->params.data;
     client->state.count = count;
     client->state.version = reply->version;
+    if (!client->layout && reply->layout[0] != '\0')
+        client->state.layout = client->layout = xstrdup(reply->layout);
     client->state.statistics = (const trp_moments *)reply->statistics;
     client->state.statistic_count = reply->n_statistics / MOMENT_NUMBERS;
     client->state.fetched++;

@@ -11,6 +11,9 @@
 
 #include <troupe/checkpoint.h>
 #include "core/alloc.h"
+#include "params_use.h"
+
+enum { NOTES = 3 };
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
@@ -34,33 +37,46 @@ static trp_checkpoint_tensor statistics_tensor(const trp_params_state *state)
                                    .data = state->statistics};
 }
 
+static trp_status write_flat(const char *path, const trp_params_state *state,
+                             const trp_checkpoint_note notes[NOTES])
+{
+    trp_checkpoint_tensor flat[2] = {{.name = "params",
+                                      .type = TRP_CHECKPOINT_F32,
+                                      .rank = 1,
+                                      .shape = {state->count},
+                                      .data = state->params},
+                                     statistics_tensor(state)};
+    return trp_checkpoint_write(path, flat, 1 + (state->statistic_count > 0), notes, NOTES);
+}
+
+static trp_status write_named(const char *path, const trp_params_state *state,
+                              const trp_policy *policy, const trp_checkpoint_note notes[NOTES])
+{
+    size_t named = policy->tensor_count, beside = state->statistic_count > 0;
+    trp_checkpoint_tensor *tensors = xcalloc(named + 1, sizeof *tensors);
+    tensors[named] = statistics_tensor(state);
+    for (size_t i = 0; i < named; i++)
+        tensors[i] = named_tensor(&policy->tensors[i], state->params);
+    trp_status status = trp_checkpoint_write(path, tensors, named + beside, notes, NOTES);
+    for (size_t i = 0; i < named; i++)
+        free((void *)(uintptr_t)tensors[i].data);
+    free(tensors);
+    return status;
+}
+
 trp_status trp_params_write(const char *path, const trp_params_state *state,
                             const trp_policy *policy)
 {
     char version[24], learner_steps[24];
     snprintf(version, sizeof version, "%" PRIu64, state->version);
     snprintf(learner_steps, sizeof learner_steps, "%" PRIu64, state->learner_steps);
-    trp_checkpoint_note notes[] = {{"version", version}, {"learner_steps", learner_steps}};
-    size_t named = policy && policy->param_count == state->count ? policy->tensor_count : 0;
-    size_t beside = state->statistic_count > 0;
-    if (named == 0) {
-        trp_checkpoint_tensor flat[2] = {{.name = "params",
-                                          .type = TRP_CHECKPOINT_F32,
-                                          .rank = 1,
-                                          .shape = {state->count},
-                                          .data = state->params},
-                                         statistics_tensor(state)};
-        return trp_checkpoint_write(path, flat, 1 + beside, notes, 2);
-    }
-    trp_checkpoint_tensor *tensors = xcalloc(named + 1, sizeof *tensors);
-    tensors[named] = statistics_tensor(state);
-    for (size_t i = 0; i < named; i++)
-        tensors[i] = named_tensor(&policy->tensors[i], state->params);
-    trp_status status = trp_checkpoint_write(path, tensors, named + beside, notes, 2);
-    for (size_t i = 0; i < named; i++)
-        free((void *)(uintptr_t)tensors[i].data);
-    free(tensors);
-    return status;
+    const trp_checkpoint_note notes[NOTES] = {{"version", version},
+                                              {"learner_steps", learner_steps},
+                                              {"layout", state->layout ? state->layout : ""}};
+    if (!policy || policy->tensor_count == 0)
+        return write_flat(path, state, notes);
+    TRP_TRY(params_check(state, path, policy));
+    return write_named(path, state, policy, notes);
 }
 
 /* ---- reading ------------------------------------------------------------------------------- */
@@ -128,12 +144,37 @@ static trp_status load_named(const char *path, const trp_checkpoint *checkpoint,
     return status;
 }
 
-static trp_status load_flat(const trp_checkpoint *checkpoint, size_t count, trp_policy *policy)
+/* What of the vector is published: a learner's checkpoint has all that it learns. */
+static trp_status find_published(const char *path, const trp_checkpoint *checkpoint,
+                                 trp_params_state *state)
+{
+    const char *note = trp_checkpoint_note_get(checkpoint, "published");
+    const char *layout = trp_checkpoint_note_get(checkpoint, "layout");
+    uint64_t first = 0, count = state->count;
+    state->layout = layout;
+    if (note && sscanf(note, "%" SCNu64 " %" SCNu64, &first, &count) != 2)
+        return trp_fail(TRP_DATA_LOSS, "%s: the note published is '%s', not two numbers", path,
+                        note);
+    if (first > state->count || count > state->count - first)
+        return trp_fail(TRP_DATA_LOSS, "%s: the note published is '%s', params has %zu numbers",
+                        path, note, state->count);
+    state->params += first;
+    state->count = count;
+    return TRP_OK;
+}
+
+static trp_status load_flat(const char *path, const trp_checkpoint *checkpoint, size_t count,
+                            trp_policy *policy)
 {
     float *params = trp_floats_create(count);
+    trp_params_state state = {.params = params, .count = count};
     trp_status status = trp_checkpoint_get(checkpoint, "params", TRP_CHECKPOINT_F32, count, params);
     if (status == TRP_OK)
-        status = policy->impl->load(policy, params, count);
+        status = find_published(path, checkpoint, &state);
+    if (status == TRP_OK)
+        status = params_check(&state, path, policy);
+    if (status == TRP_OK)
+        status = policy->impl->load(policy, state.params, state.count);
     trp_floats_destroy(params);
     return status;
 }
@@ -146,8 +187,9 @@ trp_status trp_params_load(const char *path, trp_policy *policy, uint64_t *versi
     if (version)
         *version = note ? strtoull(note, NULL, 10) : 0;
     const trp_checkpoint_tensor *flat = find_tensor(checkpoint, "params");
-    trp_status status = flat && flat->rank == 1 ? load_flat(checkpoint, flat->shape[0], policy)
-                                                : load_named(path, checkpoint, policy);
+    trp_status status = flat && flat->rank == 1
+                            ? load_flat(path, checkpoint, flat->shape[0], policy)
+                            : load_named(path, checkpoint, policy);
     trp_checkpoint_destroy(checkpoint);
     return status;
 }

@@ -396,7 +396,7 @@ static trp_status evaluator_confirm(struct evaluator *evaluator, const trp_param
 static trp_status evaluator_evaluate(struct evaluator *evaluator)
 {
     trp_params_state state = trp_params_client_state(evaluator->params);
-    TRP_TRY(evaluator->policy->impl->load(evaluator->policy, state.params, state.count));
+    TRP_TRY(trp_params_use(&state, evaluator->policy));
     trp_evaluation result;
     TRP_TRY(evaluator_play(evaluator, evaluator->episodes, &state, &result));
     evaluator->evaluated_steps = state.learner_steps;

@@ -66,7 +66,7 @@ static void publish(trp_learner *learner)
 {
     int64_t since_ns = clock_now_ns(&clock_monotonic);
     learner->progress.version++;
-    trp_publisher_publish(learner->publisher, learner->update.params->values,
+    trp_publisher_publish(learner->publisher, update_published(&learner->update).values,
                           learner->progress.version, learner->progress.steps);
     learner->own.publish_ns += (uint64_t)(clock_now_ns(&clock_monotonic) - since_ns);
 }
@@ -193,7 +193,9 @@ trp_status trp_learner_create(trp_learner **out, const trp_learner_loop_options 
     if (status == TRP_OK)
         status = update_prepare(&learner->update, learner->updater, options->seed);
     if (status == TRP_OK) {
-        learner->publisher = trp_publisher_create(learner->update.params->spec->count);
+        struct published published = update_published(&learner->update);
+        learner->publisher = trp_publisher_create(published.count);
+        trp_publisher_describe(learner->publisher, published.layout);
         status = load(learner);
     }
     if (status != TRP_OK) {

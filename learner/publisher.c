@@ -39,6 +39,7 @@ struct snapshot {
 struct trp_publisher {
     Troupe__Params_Service service; /* first: a handler gets only its address */
     size_t count;
+    char *layout;       /* NULL: nobody said */
     struct mutex mutex; /* all that follows */
     struct snapshot *current;
     struct snapshot *lent; /* older ones, newest first */
@@ -388,6 +389,9 @@ static void handle_pull(Troupe__Params_Service *service, const Troupe__PullReque
     struct snapshot *snapshot = snapshot_take(publisher, request, &from, &size);
     if (snapshot)
         reply_with(publisher, snapshot, from, size, &reply);
+    if (snapshot && from + size == params_bytes(publisher) && request->version == 0 &&
+        publisher->layout)
+        reply.layout = publisher->layout;
     closure(&reply, closure_data);
     free(reply.client_statistics);
     snapshot_release(publisher, snapshot);
@@ -404,6 +408,12 @@ trp_publisher *trp_publisher_create(size_t count)
     return publisher;
 }
 
+void trp_publisher_describe(trp_publisher *publisher, const char *layout)
+{
+    free(publisher->layout);
+    publisher->layout = xstrdup(layout);
+}
+
 void trp_publisher_destroy(trp_publisher *publisher)
 {
     if (!publisher)
@@ -412,6 +422,7 @@ void trp_publisher_destroy(trp_publisher *publisher)
     release_all(publisher, publisher->lent);
     trp_publisher_counts_free(publisher->clients, publisher->client_count);
     mutex_cleanup(&publisher->mutex);
+    free(publisher->layout);
     free(publisher);
 }
 

@@ -168,6 +168,9 @@ static trp_checkpoint_tensor u64s(const char *name, const uint64_t *values, size
         .name = name, .type = TRP_CHECKPOINT_U64, .rank = 1, .shape = {count}, .data = values};
 }
 
+#define PUBLISHED_FORMAT "%zu %zu" /* first and count in "params" */
+enum { PUBLISHED_BYTES = 48 };
+
 trp_status save_write(const char *dir, struct trp_update_run *update, trp_publisher *publisher,
                       const struct learner_progress *progress)
 {
@@ -195,14 +198,19 @@ trp_status save_write(const char *dir, struct trp_update_run *update, trp_publis
                                     .shape = {clients.statistic_count, MOMENT_NUMBERS},
                                     .data = clients.merged};
     }
-    char version[24], steps[24];
+    struct published part = update_published(update);
+    char version[24], steps[24], published[PUBLISHED_BYTES];
     snprintf(version, sizeof version, "%" PRIu64, progress->version);
     snprintf(steps, sizeof steps, "%" PRIu64, progress->steps);
+    snprintf(published, sizeof published, PUBLISHED_FORMAT, part.first, part.count);
     trp_checkpoint_note notes[] = {{"version", version},
                                    {"learner_steps", steps},
+                                   {"published", published},
+                                   {"layout", part.layout},
                                    {"clients", (const char *)clients.names.data}};
     char *path = xasprintf("%s/" NAME_FORMAT, dir, progress->steps);
-    trp_status status = trp_checkpoint_write(path, tensors, count, notes, 3);
+    trp_status status =
+        trp_checkpoint_write(path, tensors, count, notes, sizeof notes / sizeof notes[0]);
     free(path);
     clients_cleanup(&clients);
     if (status == TRP_OK)
@@ -220,9 +228,27 @@ static size_t tensor_values(const trp_checkpoint_tensor *tensor)
     return count;
 }
 
+/* Where the checkpoint says what it publishes, it is what this run does. */
+static trp_status check_published(const trp_checkpoint *checkpoint,
+                                  const struct trp_update_run *update)
+{
+    struct published part = update_published(update);
+    const char *published = trp_checkpoint_note_get(checkpoint, "published");
+    const char *layout = trp_checkpoint_note_get(checkpoint, "layout");
+    char mine[PUBLISHED_BYTES];
+    snprintf(mine, sizeof mine, PUBLISHED_FORMAT, part.first, part.count);
+    if (published && strcmp(published, mine) != 0)
+        return trp_fail(TRP_FAILED_PRECONDITION,
+                        "the part of params that is published (first, count) is %s in the "
+                        "checkpoint and %s in this run",
+                        published, mine);
+    return trp_net_layout_compare(layout ? layout : "", "the checkpoint", part.layout, "this run");
+}
+
 static trp_status load_update(const trp_checkpoint *checkpoint, struct trp_update_run *update)
 {
     TRP_TRY(update_check_state(update, checkpoint));
+    TRP_TRY(check_published(checkpoint, update));
     trp_checkpoint_tensor tensors[UPDATE_TENSORS_MAX];
     size_t count = update_state(update, tensors);
     for (size_t i = 0; i < count; i++)

@@ -43,6 +43,37 @@ static trp_status check_tensors(const trp_vector_spec *spec)
     return TRP_OK;
 }
 
+static size_t published_end(const trp_vector_spec *spec)
+{
+    return spec->published_count > 0 ? spec->published_first + spec->published_count : spec->count;
+}
+
+static trp_status check_part(const trp_vector_spec *spec)
+{
+    size_t first = spec->published_first, end = published_end(spec);
+    if (strcmp(spec->name, "params") != 0)
+        return first == 0 && spec->published_count == 0
+                   ? TRP_OK
+                   : trp_fail(TRP_INVALID_ARGUMENT,
+                              "updater: a part of '%s' is to be published; actors pull 'params'",
+                              spec->name);
+    if (first >= spec->count || spec->published_count > spec->count - first)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "updater: %zu numbers of 'params' from %zu on are to be published, it has "
+                        "%zu",
+                        spec->published_count, first, spec->count);
+    for (size_t i = 0; i < spec->tensor_count; i++) {
+        const trp_net_tensor *tensor = &spec->tensors[i];
+        size_t lo = tensor->offset, hi = lo + tensor->count;
+        if ((lo < first && first < hi) || (lo < end && end < hi))
+            return trp_fail(TRP_INVALID_ARGUMENT,
+                            "updater: tensor '%s' lies at %zu to %zu of 'params', of which only "
+                            "%zu to %zu is published",
+                            tensor->name, lo, hi, first, end);
+    }
+    return TRP_OK;
+}
+
 static trp_status check_vector(const trp_updater *updater, size_t index)
 {
     const trp_vector_spec *spec = &updater->vectors[index];
@@ -54,6 +85,7 @@ static trp_status check_vector(const trp_updater *updater, size_t index)
             return trp_fail(TRP_INVALID_ARGUMENT, "updater: two vectors are called '%s'",
                             spec->name);
     TRP_TRY(check_tensors(spec));
+    TRP_TRY(check_part(spec));
     if (!spec->learned)
         return TRP_OK;
     TRP_TRY(trp_optimizer_check(&spec->optimizer, spec->name));
@@ -117,6 +149,26 @@ static void vector_cleanup(struct vector *vector)
     }
 }
 
+static char *published_layout(const trp_vector_spec *spec)
+{
+    size_t begin = 0, end = 0;
+    while (begin < spec->tensor_count && spec->tensors[begin].offset < spec->published_first)
+        begin++;
+    for (end = begin; end < spec->tensor_count; end++)
+        if (spec->tensors[end].offset >= published_end(spec))
+            break;
+    return trp_net_layout(spec->tensors + begin, end - begin, spec->published_first);
+}
+
+struct published update_published(const struct trp_update_run *run)
+{
+    const trp_vector_spec *spec = run->params->spec;
+    return (struct published){.first = spec->published_first,
+                              .count = published_end(spec) - spec->published_first,
+                              .values = run->params->values + spec->published_first,
+                              .layout = run->layout};
+}
+
 trp_status update_prepare(struct trp_update_run *run, trp_updater *updater, uint64_t seed)
 {
     *run = (struct trp_update_run){.updater = updater};
@@ -126,8 +178,10 @@ trp_status update_prepare(struct trp_update_run *run, trp_updater *updater, uint
         vector_prepare(vector, &updater->vectors[i]);
         run->values[i] = vector->values;
         run->grads[i] = vector->grads;
-        if (strcmp(vector->spec->name, "params") == 0)
+        if (strcmp(vector->spec->name, "params") == 0) {
             run->params = vector;
+            run->layout = published_layout(vector->spec);
+        }
     }
     for (size_t i = 0; i < updater->source_count; i++)
         for (size_t k = 0; k < 2 && updater->sources[i].writes_priorities; k++)
@@ -144,6 +198,7 @@ void update_cleanup(struct trp_update_run *run)
 {
     for (size_t i = 0; i < TRP_UPDATER_VECTORS_MAX; i++)
         vector_cleanup(&run->vectors[i]);
+    free(run->layout);
     for (size_t i = 0; i < TRP_UPDATER_SOURCES_MAX; i++) {
         free(run->priorities[0][i]);
         free(run->priorities[1][i]);

@@ -22,7 +22,8 @@ struct trp_update_run {
     float *values[TRP_UPDATER_VECTORS_MAX], *grads[TRP_UPDATER_VECTORS_MAX];
     trp_update steps[2]; /* the last one and the one before, which may not be collected yet */
     double *priorities[2][TRP_UPDATER_SOURCES_MAX]; /* of those */
-    const struct vector *params;                    /* what actors pull */
+    const struct vector *params;                    /* actors pull it, or a part */
+    char *layout;                                   /* of that part */
     trp_rng rng;
     uint64_t left_out; /* phases whose gradient was not finite */
     bool metrics_full; /* some are left out */
@@ -46,6 +47,15 @@ void update_cleanup(struct trp_update_run *run); /* zeroed is fine */
  * step + 2 begins. */
 TRP_MUST_USE trp_status update_step(struct trp_update_run *run, uint64_t step,
                                     const trp_batch *batches);
+
+/* What of the vectors actors pull. */
+struct published {
+    size_t first, count; /* in "params" */
+    const float *values;
+    const char *layout; /* as trp_net_layout() */
+};
+
+struct published update_published(const struct trp_update_run *run);
 
 /* As trp_update_report(). */
 void update_report(struct trp_update_run *run, const char *name, double value);

@@ -144,7 +144,8 @@ typedef struct {
  *     trp_net_output(&spec, y);
  *
  * Several networks share one flat vector by lying one behind the other: the second one's parameters
- * begin at params + trp_net_param_count(&first), and a plan is given that pointer. */
+ * begin at params + trp_net_param_count(&first), and a plan is given that pointer. Which of them
+ * actors pull is said in a trp_vector_spec (updater.h). */
 typedef struct {
     trp_layer layers[TRP_NET_LAYERS_MAX];
     uint32_t layer_count;
@@ -199,6 +200,20 @@ typedef struct {
 /* The tensors of a network in the order of the flat vector; returns how many. `spec` is valid. */
 TRP_API size_t trp_net_tensors(const trp_net_spec *spec,
                                trp_net_tensor tensors[TRP_NET_TENSORS_MAX]);
+
+/* The same of a network whose parameters begin at `first` of a vector of several networks. */
+TRP_API size_t trp_net_tensors_at(const trp_net_spec *spec, size_t first,
+                                  trp_net_tensor tensors[TRP_NET_TENSORS_MAX]);
+
+/* What lies where, a line for each tensor, "body.0.weight [64][4] at 0 (64 by 1, 4 by 64)": name,
+ * shape, place counted from `first`, and how it lies there. Vectors with the same text are of the
+ * same network. For free(). */
+TRP_API char *trp_net_layout(const trp_net_tensor *tensors, size_t count, size_t first);
+
+/* OK where two layouts are the same or one is "", which says nothing. FAILED_PRECONDITION names the
+ * first tensor that differs, and whose they are ("the file"). */
+TRP_API TRP_MUST_USE trp_status trp_net_layout_compare(const char *layout, const char *whose,
+                                                       const char *other, const char *whose_other);
 
 /* One tensor in PyTorch's order, out of the flat vector and into it. */
 TRP_API void trp_net_tensor_get(const trp_net_tensor *tensor, const float *params, float *values);

@@ -63,6 +63,9 @@ typedef struct {
     const float *params;
     size_t count;
     uint64_t version; /* 0: none yet */
+    /* What lies where in them (trp_net_layout()), valid as long as the client. NULL or "": the
+     * learner does not say. */
+    const char *layout;
     /* Published with them, for trp_env_use_statistics(), valid as long; 0: no client had any. */
     const trp_moments *statistics;
     size_t statistic_count;
@@ -75,6 +78,11 @@ typedef struct {
 
 TRP_API trp_params_state trp_params_client_state(const trp_params_client *client);
 
+/* Loads what was pulled into a policy. Where the policy names its tensors, there must be as many
+ * numbers as it says, and where the learner does, too, the same tensors at the same places:
+ * FAILED_PRECONDITION names the first that differs. Other failures as the policy's load. */
+TRP_API TRP_MUST_USE trp_status trp_params_use(const trp_params_state *state, trp_policy *policy);
+
 /* ---- files ------------------------------------------------------------------------------- */
 
 /* A file with one version of the parameters (safetensors, notes "version" and "learner_steps"),
@@ -82,14 +90,16 @@ TRP_API trp_params_state trp_params_client_state(const trp_params_client *client
  * these names, in PyTorch's shapes and order, and safetensors.torch.load_file() gives what a module
  * with the same layers takes in load_state_dict(); else, or without a policy (NULL), it has one
  * vector, "params". Statistics of the state are a tensor of float64 [n, 3] beside it,
- * "learner.statistics": count, mean and squares as in moments.h. */
+ * "learner.statistics": count, mean and squares as in moments.h. FAILED_PRECONDITION: the state is
+ * of another network than the policy's, as in trp_params_use(). */
 TRP_API TRP_MUST_USE trp_status trp_params_write(const char *path, const trp_params_state *state,
                                                  const trp_policy *policy);
 
 /* Loads such a file, a learner's checkpoint, or what PyTorch wrote with these names and shapes,
- * into a policy. `version` may be NULL; without the note it is 0. Other tensors are left alone.
- * FAILED_PRECONDITION names the tensor that is missing or has another shape; other failures as
- * trp_checkpoint_read() and the policy's load. */
+ * into a policy; of a checkpoint, the part that was published. `version` may be NULL; without the
+ * note it is 0. Other tensors are left alone. FAILED_PRECONDITION names the tensor that is missing,
+ * has another shape or lies elsewhere; other failures as trp_checkpoint_read() and the policy's
+ * load. */
 TRP_API TRP_MUST_USE trp_status trp_params_load(const char *path, trp_policy *policy,
                                                 uint64_t *version);
 

@@ -50,8 +50,8 @@ typedef struct {
 struct trp_policy {
     const trp_policy_impl *impl;
     trp_columns extras; /* one row of each; trp_policy_destroy() frees it */
-    /* What lies where in its `param_count` parameters, by offset, for files (params.h); the
-     * policy's own memory. May be left out. */
+    /* What lies where in its `param_count` parameters, by offset, for files and to compare it with
+     * what a learner publishes (params.h); the policy's own memory. May be left out. */
     const trp_net_tensor *tensors;
     size_t tensor_count, param_count;
 };

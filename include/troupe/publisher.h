@@ -38,6 +38,10 @@ typedef struct {
 /* `count` floats a snapshot. Version 0: nothing is published yet. */
 TRP_API trp_publisher *trp_publisher_create(size_t count);
 
+/* What lies where in a snapshot (trp_net_layout(), copied): who pulls compares it with its own
+ * network, see trp_params_use(). Before anybody is served. */
+TRP_API void trp_publisher_describe(trp_publisher *publisher, const char *layout);
+
 /* Nobody may be inside the service any more. NULL is fine. */
 TRP_API void trp_publisher_destroy(trp_publisher *publisher);
 

@@ -44,7 +44,7 @@ typedef struct {
 /* A flat vector of floats, the learner's: what is learned, or (without an optimizer) what goes with
  * it, such as a target network. All of them are in the checkpoint. */
 typedef struct {
-    const char *name; /* static; "params" is what actors pull, and there is one */
+    const char *name; /* static; "params", or a part of it, is what actors pull; there is one */
     size_t count;
     bool learned;            /* has a gradient and an optimizer */
     trp_optimizer optimizer; /* of a learned one */
@@ -52,6 +52,9 @@ typedef struct {
      */
     const trp_net_tensor *tensors;
     size_t tensor_count;
+    /* Of "params": the numbers that actors pull, such as a policy's network in one vector with its
+     * critics. It cuts through no tensor. A count of 0: all from the first on. */
+    size_t published_first, published_count;
 } trp_vector_spec;
 
 enum { TRP_UPDATER_SOURCES_MAX = 8, TRP_UPDATER_VECTORS_MAX = 16, TRP_UPDATER_TENSORS_MAX = 16 };

@@ -1,0 +1,11 @@
+/* Whether parameters are those of a policy's network. */
+#ifndef TRP_ACTOR_PARAMS_USE_H
+#define TRP_ACTOR_PARAMS_USE_H
+
+#include <troupe/params.h>
+
+/* FAILED_PRECONDITION says what of `whose` ("version 7", a path) is not what the policy has. */
+TRP_MUST_USE trp_status params_check(const trp_params_state *state, const char *whose,
+                                     const trp_policy *policy);
+
+#endif

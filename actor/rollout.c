@@ -8,26 +8,15 @@
 #include <string.h>
 
 #include "core/alloc.h"
-
-/* The memory of one batch. */
-struct rollout_batch {
-    void **columns;
-    uint64_t *keys, *policy_versions;
-    double *priorities;
-};
+#include "core/batch.h"
 
 struct trp_rollout {
     trp_columns columns;
     size_t *bytes; /* of each in an item */
     uint32_t batch_size;
-    struct rollout_batch *batches;
+    struct batch *batches;
     uint32_t held, current; /* of batches */
-    uint32_t rows;          /* in the current one */
     uint64_t items;
-    double *probabilities; /* the same for all batches, and so are these */
-    int64_t *table_sizes;
-    int32_t *times_sampled;
-    bool *rate_limited;
     /* The adder's rows. */
     size_t row_columns, *row_bytes;
     uint32_t ring;
@@ -53,40 +42,13 @@ static trp_status check_rollout(const trp_rollout_options *options)
     return TRP_OK;
 }
 
-/* NULL: there is not so much memory. */
-static void *batch_column(size_t rows, size_t row_bytes)
+/* Every item once: the batch is the table. */
+static void prepare_facts(struct batch *batch)
 {
-    size_t bytes;
-    if (!size_mul(rows, row_bytes, &bytes) || bytes > SIZE_MAX / 2)
-        return NULL;
-    return aligned_alloc(64, (bytes + 64) & ~(size_t)63);
-}
-
-static bool prepare_batch(const trp_rollout *rollout, struct rollout_batch *batch)
-{
-    batch->columns = xcalloc(rollout->columns.count + 1, sizeof *batch->columns);
-    batch->keys = xcalloc(rollout->batch_size, sizeof *batch->keys);
-    batch->policy_versions = xcalloc(rollout->batch_size, sizeof *batch->policy_versions);
-    batch->priorities = xcalloc(rollout->batch_size, sizeof *batch->priorities);
-    for (size_t c = 0; c < rollout->columns.count; c++) {
-        batch->columns[c] = batch_column(rollout->batch_size, rollout->bytes[c]);
-        if (!batch->columns[c])
-            return false;
-    }
-    return true;
-}
-
-static void prepare_facts(trp_rollout *rollout)
-{
-    uint32_t rows = rollout->batch_size;
-    rollout->probabilities = xcalloc(rows, sizeof *rollout->probabilities);
-    rollout->table_sizes = xcalloc(rows, sizeof *rollout->table_sizes);
-    rollout->times_sampled = xcalloc(rows, sizeof *rollout->times_sampled);
-    rollout->rate_limited = xcalloc(rows, sizeof *rollout->rate_limited);
-    for (uint32_t row = 0; row < rows; row++) {
-        rollout->probabilities[row] = 1 / (double)rows;
-        rollout->table_sizes[row] = rows;
-        rollout->times_sampled[row] = 1;
+    for (uint32_t row = 0; row < batch->capacity; row++) {
+        batch->probabilities[row] = 1 / (double)batch->capacity;
+        batch->table_sizes[row] = batch->capacity;
+        batch->times_sampled[row] = 1;
     }
 }
 
@@ -102,41 +64,31 @@ trp_status trp_rollout_create(trp_rollout **out, const trp_rollout_options *opti
     rollout->batch_size = options->batch_size;
     rollout->held = options->held ? options->held : 1;
     rollout->batches = xcalloc(rollout->held, sizeof *rollout->batches);
-    bool enough = true;
-    for (uint32_t i = 0; i < rollout->held && enough; i++)
-        enough = prepare_batch(rollout, &rollout->batches[i]);
-    prepare_facts(rollout);
-    if (enough) {
-        *out = rollout;
-        return TRP_OK;
+    trp_status status = TRP_OK;
+    for (uint32_t i = 0; i < rollout->held && status == TRP_OK; i++) {
+        status = batch_init(&rollout->batches[i], rollout->columns.specs, rollout->columns.count,
+                            options->batch_size, NULL, "rollout");
+        if (status == TRP_OK)
+            prepare_facts(&rollout->batches[i]);
     }
-    trp_rollout_destroy(rollout);
-    return trp_fail(TRP_INVALID_ARGUMENT, "rollout: no memory for batches of %" PRIu32 " items",
-                    options->batch_size);
+    if (status == TRP_OK)
+        *out = rollout;
+    else
+        trp_rollout_destroy(rollout);
+    return status;
 }
 
 void trp_rollout_destroy(trp_rollout *rollout)
 {
     if (!rollout)
         return;
-    for (uint32_t i = 0; i < rollout->held; i++) {
-        struct rollout_batch *batch = &rollout->batches[i];
-        for (size_t c = 0; batch->columns && c < rollout->columns.count; c++)
-            free(batch->columns[c]);
-        free(batch->columns);
-        free(batch->keys);
-        free(batch->policy_versions);
-        free(batch->priorities);
-    }
+    for (uint32_t i = 0; i < rollout->held; i++)
+        batch_cleanup(&rollout->batches[i], rollout->columns.count);
     for (size_t c = 0; c < rollout->row_columns; c++)
         free(rollout->history[c]);
     free(rollout->history);
     free(rollout->row_bytes);
     free(rollout->batches);
-    free(rollout->probabilities);
-    free(rollout->table_sizes);
-    free(rollout->times_sampled);
-    free(rollout->rate_limited);
     free(rollout->bytes);
     trp_columns_cleanup(&rollout->columns);
     free(rollout);
@@ -152,26 +104,26 @@ const trp_columns *trp_rollout_columns(const trp_rollout *rollout)
 void trp_rollout_begin(trp_rollout *rollout)
 {
     rollout->current = (rollout->current + 1) % rollout->held;
-    rollout->rows = 0;
+    rollout->batches[rollout->current].rows = 0;
 }
 
 bool trp_rollout_is_full(const trp_rollout *rollout)
 {
-    return rollout->rows == rollout->batch_size;
+    return rollout->batches[rollout->current].rows == rollout->batch_size;
 }
 
 trp_batch trp_rollout_batch(const trp_rollout *rollout)
 {
-    const struct rollout_batch *batch = &rollout->batches[rollout->current];
-    return (trp_batch){.rows = rollout->rows,
+    const struct batch *batch = &rollout->batches[rollout->current];
+    return (trp_batch){.rows = batch->rows,
                        .columns = batch->columns,
                        .keys = batch->keys,
                        .priorities = batch->priorities,
-                       .probabilities = rollout->probabilities,
-                       .table_sizes = rollout->table_sizes,
-                       .times_sampled = rollout->times_sampled,
+                       .probabilities = batch->probabilities,
+                       .table_sizes = batch->table_sizes,
+                       .times_sampled = batch->times_sampled,
                        .policy_versions = batch->policy_versions,
-                       .rate_limited = rollout->rate_limited};
+                       .rate_limited = batch->rate_limited};
 }
 
 /* ---- rows and items -------------------------------------------------------------------------- */
@@ -234,8 +186,8 @@ trp_status trp_rollout_create_item(trp_rollout *rollout, double priority, uint64
     if (trp_rollout_is_full(rollout))
         return trp_fail(TRP_DEADLINE_EXCEEDED, "rollout: the batch is full");
     TRP_TRY(check_item(rollout, columns, column_count));
-    struct rollout_batch *batch = &rollout->batches[rollout->current];
-    uint32_t row = rollout->rows++;
+    struct batch *batch = &rollout->batches[rollout->current];
+    uint32_t row = batch->rows++;
     for (size_t c = 0; c < column_count; c++)
         copy_column(rollout, &columns[c], (uint8_t *)batch->columns[c] + row * rollout->bytes[c]);
     batch->keys[row] = ++rollout->items;

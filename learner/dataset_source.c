@@ -14,6 +14,7 @@
 #include <troupe/replay.h>
 #include <troupe/rng.h>
 #include "core/alloc.h"
+#include "core/batch.h"
 #include "core/buffer.h"
 #include "core/limits.h"
 #include "core/queue.h"
@@ -30,13 +31,7 @@ struct row_facts {
 };
 
 struct dataset_batch {
-    uint32_t rows;
-    void **columns;
-    uint64_t *keys, *policy_versions;
-    double *priorities, *probabilities;
-    int64_t *table_sizes;
-    int32_t *times_sampled;
-    bool *rate_limited;
+    struct batch memory;
     trp_status status; /* why there is none */
     char *error;
 };
@@ -212,7 +207,7 @@ static trp_status window_fill(struct dataset_source *source)
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
-static void take_row(struct dataset_source *source, struct dataset_batch *batch)
+static void take_row(struct dataset_source *source, struct batch *batch)
 {
     const trp_columns *columns = &source->spec->columns;
     size_t at = source->capacity > 1 ? (size_t)trp_rng_below(&source->rng, source->count) : 0;
@@ -239,13 +234,14 @@ static void take_row(struct dataset_source *source, struct dataset_batch *batch)
 
 static void batch_make(struct dataset_source *source, struct dataset_batch *batch)
 {
-    batch->rows = 0;
+    struct batch *memory = &batch->memory;
+    memory->rows = 0;
     do {
         batch->status = window_fill(source);
         if (batch->status == TRP_OK)
-            take_row(source, batch);
-    } while (batch->status == TRP_OK && batch->rows < source->spec->batch_size);
-    if (batch->status == TRP_OUT_OF_RANGE && batch->rows > 0)
+            take_row(source, memory);
+    } while (batch->status == TRP_OK && memory->rows < memory->capacity);
+    if (batch->status == TRP_OUT_OF_RANGE && memory->rows > 0)
         batch->status = TRP_OK; /* a last, shorter one */
     if (batch->status != TRP_OK)
         batch->error = error_keep();
@@ -299,15 +295,16 @@ static trp_status dataset_next(trp_source *base, trp_batch *out, int64_t timeout
         return trp_fail(batch->status, "%s", batch->error);
     }
     source->lent[source->lent_count++] = batch;
-    *out = (trp_batch){.rows = batch->rows,
-                       .columns = batch->columns,
-                       .keys = batch->keys,
-                       .priorities = batch->priorities,
-                       .probabilities = batch->probabilities,
-                       .table_sizes = batch->table_sizes,
-                       .times_sampled = batch->times_sampled,
-                       .policy_versions = batch->policy_versions,
-                       .rate_limited = batch->rate_limited};
+    const struct batch *memory = &batch->memory;
+    *out = (trp_batch){.rows = memory->rows,
+                       .columns = memory->columns,
+                       .keys = memory->keys,
+                       .priorities = memory->priorities,
+                       .probabilities = memory->probabilities,
+                       .table_sizes = memory->table_sizes,
+                       .times_sampled = memory->times_sampled,
+                       .policy_versions = memory->policy_versions,
+                       .rate_limited = memory->rate_limited};
     return TRP_OK;
 }
 
@@ -338,18 +335,9 @@ static trp_status look_up(struct dataset_source *source)
     return status;
 }
 
-static void *column_create(size_t rows, size_t row_bytes)
-{
-    size_t bytes;
-    return size_mul(rows, row_bytes, &bytes) && bytes < SIZE_MAX / 2
-               ? aligned_alloc(64, (bytes + 64) & ~(size_t)63)
-               : NULL;
-}
-
-static trp_status make_memory(struct dataset_source *source)
+static trp_status make_window(struct dataset_source *source)
 {
     const trp_columns *columns = &source->spec->columns;
-    size_t rows = source->spec->batch_size;
     source->row_bytes = sizeof(struct row_facts);
     for (size_t i = 0; i < columns->count; i++)
         source->row_bytes += trp_tensor_bytes(&columns->specs[i]);
@@ -357,29 +345,31 @@ static trp_status make_memory(struct dataset_source *source)
     if (source->capacity > (size_t)source->table_size && source->table_size > 0)
         source->capacity = (size_t)source->table_size;
     size_t bytes;
-    bool enough = size_mul(source->capacity, source->row_bytes, &bytes) &&
-                  (source->window = malloc(bytes)) != NULL;
+    if (size_mul(source->capacity, source->row_bytes, &bytes))
+        source->window = malloc(bytes);
+    if (source->window)
+        return TRP_OK;
+    return trp_fail(TRP_RESOURCE_EXHAUSTED,
+                    "table '%s' in %s: shuffle %" PRIu32
+                    ": no memory for a window of %zu items of %zu bytes",
+                    source->spec->table, source->dir, source->options.shuffle, source->capacity,
+                    source->row_bytes);
+}
+
+static trp_status make_batches(struct dataset_source *source)
+{
+    const trp_batch_spec *spec = source->spec;
+    char *who = xasprintf("table '%s' in %s", spec->table, source->dir);
+    trp_status status = TRP_OK;
     source->batches = xcalloc(source->batch_count, sizeof *source->batches);
-    for (size_t k = 0; k < source->batch_count && enough; k++) {
-        struct dataset_batch *batch = &source->batches[k];
-        batch->columns = xcalloc(columns->count + 1, sizeof *batch->columns);
-        for (size_t i = 0; i < columns->count; i++) {
-            batch->columns[i] = column_create(rows, trp_tensor_bytes(&columns->specs[i]));
-            enough = enough && batch->columns[i];
-        }
-        batch->keys = xcalloc(rows, sizeof *batch->keys);
-        batch->policy_versions = xcalloc(rows, sizeof *batch->policy_versions);
-        batch->priorities = xcalloc(rows, sizeof *batch->priorities);
-        batch->probabilities = xcalloc(rows, sizeof *batch->probabilities);
-        batch->table_sizes = xcalloc(rows, sizeof *batch->table_sizes);
-        batch->times_sampled = xcalloc(rows, sizeof *batch->times_sampled);
-        batch->rate_limited = xcalloc(rows, sizeof *batch->rate_limited);
-        TRP_TRY(queue_try_push(source->free, batch));
+    for (size_t i = 0; i < source->batch_count && status == TRP_OK; i++) {
+        status = batch_init(&source->batches[i].memory, spec->columns.specs, spec->columns.count,
+                            spec->batch_size, NULL, who);
+        if (status == TRP_OK)
+            status = queue_try_push(source->free, &source->batches[i]);
     }
-    return enough ? TRP_OK
-                  : trp_fail(TRP_INVALID_ARGUMENT,
-                             "table '%s' in %s: no memory for a window of %zu items of %zu bytes",
-                             source->spec->table, source->dir, source->capacity, source->row_bytes);
+    free(who);
+    return status;
 }
 
 static trp_status dataset_open(trp_source *base, const trp_source_use *use)
@@ -398,24 +388,10 @@ static trp_status dataset_open(trp_source *base, const trp_source_use *use)
     trp_rng_init(&source->rng, source->options.seed, 0);
     TRP_TRY(trp_replay_files_open(&source->files, source->dir));
     TRP_TRY(look_up(source));
-    TRP_TRY(make_memory(source));
+    TRP_TRY(make_window(source));
+    TRP_TRY(make_batches(source));
     TRP_TRY(window_fill(source)); /* here, so that wrong columns end it before the first step */
     return source->ahead ? thread_start(&source->thread, "dataset", dataset_run, source) : TRP_OK;
-}
-
-static void batch_free(struct dataset_batch *batch, size_t column_count)
-{
-    for (size_t i = 0; batch->columns && i < column_count; i++)
-        free(batch->columns[i]);
-    free(batch->columns);
-    free(batch->keys);
-    free(batch->policy_versions);
-    free(batch->priorities);
-    free(batch->probabilities);
-    free(batch->table_sizes);
-    free(batch->times_sampled);
-    free(batch->rate_limited);
-    free(batch->error);
 }
 
 static void dataset_destroy(trp_source *base)
@@ -426,8 +402,10 @@ static void dataset_destroy(trp_source *base)
         queue_close(source->ready);
     }
     thread_stop(&source->thread);
-    for (size_t i = 0; source->batches && i < source->batch_count; i++)
-        batch_free(&source->batches[i], source->spec->columns.count);
+    for (size_t i = 0; source->batches && i < source->batch_count; i++) {
+        batch_cleanup(&source->batches[i].memory, source->spec->columns.count);
+        free(source->batches[i].error);
+    }
     queue_destroy(source->free);
     queue_destroy(source->ready);
     trp_item_reader_destroy(source->reader);

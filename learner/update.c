@@ -10,6 +10,7 @@
 #include <troupe/log.h>
 #include <troupe/nn.h>
 #include "core/alloc.h"
+#include "core/batch.h"
 
 void trp_updater_destroy(trp_updater *updater)
 {
@@ -173,6 +174,10 @@ trp_status update_prepare(struct trp_update_run *run, trp_updater *updater, uint
 {
     *run = (struct trp_update_run){.updater = updater};
     TRP_TRY(check_updater(updater));
+    for (size_t i = 0; i < updater->source_count; i++) {
+        const trp_batch_spec *spec = &updater->sources[i];
+        TRP_TRY(batch_check(spec->columns.specs, spec->columns.count, spec->batch_size, "learner"));
+    }
     for (size_t i = 0; i < updater->vector_count; i++) {
         struct vector *vector = &run->vectors[i];
         vector_prepare(vector, &updater->vectors[i]);

@@ -60,7 +60,8 @@ typedef struct {
  * service answers from here on. A checkpoint that cannot be read is skipped with a warning for the
  * one before it; FAILED_PRECONDITION: it fits another network or optimizer; failures of the
  * directory name it. INVALID_ARGUMENT: what the updater declares, or another number of sources.
- * Does not use the sources yet. */
+ * RESOURCE_EXHAUSTED: its batch_size makes batches that are larger than the machine's memory. Does
+ * not use the sources yet. */
 TRP_API TRP_MUST_USE trp_status trp_learner_create(trp_learner **out,
                                                    const trp_learner_loop_options *options);
 

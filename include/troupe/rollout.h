@@ -26,7 +26,8 @@ typedef struct {
     uint32_t held;              /* so many batches are lent at once; 0: 1 */
 } trp_rollout_options;
 
-/* INVALID_ARGUMENT: a column without a fixed size, no rows, or more memory than there is. */
+/* INVALID_ARGUMENT: a column without a fixed size, no rows. RESOURCE_EXHAUSTED: the batches are
+ * more than there is memory for, with their bytes. */
 TRP_API TRP_MUST_USE trp_status trp_rollout_create(trp_rollout **out,
                                                    const trp_rollout_options *options);
 TRP_API void trp_rollout_destroy(trp_rollout *rollout); /* NULL is fine */

@@ -34,14 +34,6 @@ typedef struct {
  * priorities, and for runs in turns. One thread calls trp_sampler_next(). */
 typedef struct trp_sampler trp_sampler;
 
-/* Memory for the columns of batches, such as pinned memory that a device copies from: asked for
- * when a sampler is made, and given back when it is destroyed, by the threads that do so. */
-typedef struct {
-    void *(*allocate)(void *context, size_t bytes); /* aligned to 64; NULL: there is none */
-    void (*release)(void *context, void *memory);
-    void *context;
-} trp_allocator;
-
 typedef struct {
     const char *table;
     const trp_tensor_spec *columns; /* copied; what one ITEM's columns are, time axis included */
@@ -64,8 +56,9 @@ typedef struct {
 /* Checks the columns against the table's signature when it has one (INVALID_ARGUMENT names the
  * first that differs; NOT_FOUND: no such table; waits up to 30 s for the answer), then starts to
  * prefetch. A signature's tensors are compared in order: sorted keys of a dict, fields of a named
- * tuple. `channel` outlives the sampler. Of an unchecked one only the options can be wrong
- * (INVALID_ARGUMENT), here as elsewhere. */
+ * tuple. `channel` outlives the sampler. Of an unchecked one only the options can be wrong.
+ * INVALID_ARGUMENT: an option, which is named; RESOURCE_EXHAUSTED: batch_size makes batches that
+ * there is no memory for, with their bytes. */
 TRP_API TRP_MUST_USE trp_status trp_sampler_create(trp_sampler **out, trp_channel *channel,
                                                    const trp_sampler_options *options);
 

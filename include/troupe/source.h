@@ -113,7 +113,8 @@ typedef struct {
  * window one is in memory at a time, as it is stored and decoded. Opens nothing yet: the first
  * batch finds out NOT_FOUND (which tables there are), FAILED_PRECONDITION (no store, a live server
  * has it open, an empty table) and INVALID_ARGUMENT (the column that differs, with both shapes).
- * INVALID_ARGUMENT here: no directory, prefetch. */
+ * RESOURCE_EXHAUSTED there, too: no memory for the window or for batches, with the option and the
+ * bytes. INVALID_ARGUMENT here: no directory, prefetch. */
 TRP_API TRP_MUST_USE trp_status
 trp_dataset_source_create(trp_source **out, const trp_dataset_source_options *options);
 

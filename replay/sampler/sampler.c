@@ -329,6 +329,11 @@ static trp_status sampler_check_options(const trp_sampler_options *options, size
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "sampler of '%s': several servers or workers need a prefetch of 1 or more",
                         options->table);
+    for (size_t i = 0; i < options->column_count; i++)
+        if (trp_tensor_bytes(&options->columns[i]) == 0)
+            return trp_fail(TRP_INVALID_ARGUMENT, "sampler of '%s': column %zu (%s) is no tensor",
+                            options->table, i,
+                            options->columns[i].name ? options->columns[i].name : "unnamed");
     return TRP_OK;
 }
 
@@ -347,7 +352,7 @@ static trp_status init_batches(trp_sampler *sampler, const trp_sampler_options *
     sampler->ready = xcalloc(sampler->batch_count, sizeof(struct batch *));
     for (uint32_t i = 0; i < sampler->batch_count; i++) {
         TRP_TRY(batch_init(&sampler->batches[i], options->columns, options->column_count,
-                           options->batch_size, options->allocator));
+                           options->batch_size, options->allocator, "sampler"));
         sampler->free[sampler->free_count++] = &sampler->batches[i];
     }
     return TRP_OK;

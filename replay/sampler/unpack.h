@@ -10,26 +10,7 @@
 #include <troupe/sampler.h>
 #include <troupe/status.h>
 #include <troupe/tensor.h>
-
-/* A batch being filled: `rows` of `capacity` are there. */
-struct batch {
-    uint32_t rows, capacity;
-    uint32_t server; /* which one of several it came from */
-    void **columns;
-    uint64_t *keys;
-    double *priorities, *probabilities;
-    int64_t *table_sizes;
-    int32_t *times_sampled;
-    uint64_t *policy_versions;
-    bool *rate_limited;
-    trp_allocator allocator;
-};
-
-/* INVALID_ARGUMENT: a column that is no tensor, or a batch beyond memory. `allocator` NULL: the C
- * library's. A zeroed batch may be cleaned up. */
-trp_status batch_init(struct batch *batch, const trp_tensor_spec *columns, size_t column_count,
-                      uint32_t capacity, const trp_allocator *allocator);
-void batch_cleanup(struct batch *batch, size_t column_count);
+#include "core/batch.h"
 
 struct unpacker;
 

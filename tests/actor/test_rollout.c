@@ -236,11 +236,15 @@ static void what_no_batch_can_hold_is_refused(void **state)
     assert_int_equal(trp_rollout_create(&rollout, &options), TRP_INVALID_ARGUMENT);
     options.batch_size = 1 << 20;
     extra.rank = 1;
-    extra.shape[0] = (int64_t)1 << 60;
+    extra.shape[0] = 1 << 28;
     trp_columns_add(&columns, "huge", &extra);
     extra.rank = 0;
-    assert_int_equal(trp_rollout_create(&rollout, &options), TRP_INVALID_ARGUMENT);
+    assert_int_equal(trp_rollout_create(&rollout, &options), TRP_RESOURCE_EXHAUSTED);
     assert_null(rollout);
+    assert_non_null(strstr(trp_last_error(), "rollout: batch_size 1048576 makes batches of "));
+    options.batch_size = UINT32_MAX;
+    assert_int_equal(trp_rollout_create(&rollout, &options), TRP_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(trp_last_error(), "rollout: batch_size 4294967295"));
     trp_columns_cleanup(&columns);
 }
 

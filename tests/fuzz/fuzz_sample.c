@@ -49,7 +49,7 @@ static trp_status unpack(const uint8_t *data, size_t size, size_t cut, size_t st
 {
     struct batch batch;
     struct unpacker *unpacker = unpacker_create(sample_columns, SAMPLE_COLUMNS);
-    trp_status status = batch_init(&batch, sample_columns, SAMPLE_COLUMNS, 2, NULL);
+    trp_status status = batch_init(&batch, sample_columns, SAMPLE_COLUMNS, 2, NULL, "test");
     assert(status == TRP_OK);
     status = feed(unpacker, &batch, data, cut, step);
     if (status == TRP_OK)

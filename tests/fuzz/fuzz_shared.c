@@ -96,7 +96,7 @@ static trp_status samples_take(trp_bytes bytes)
         view = view_make();
     if (bytes.size)
         memcpy(trp_message_data(message), bytes.data, bytes.size);
-    trp_status status = batch_init(&batch, columns, COLUMNS, 2, NULL);
+    trp_status status = batch_init(&batch, columns, COLUMNS, 2, NULL, "test");
     assert(status == TRP_OK);
     status = unpacker_feed_shared(unpacker, message, view, &header);
     while (status == TRP_OK && !unpacker_used_up(unpacker)) {

@@ -324,6 +324,19 @@ static void a_store_that_is_not_there_or_another_one_is_named(void **state)
                      TRP_INVALID_ARGUMENT);
 }
 
+static void batches_beyond_memory_are_refused(void **state)
+{
+    const struct fixture *fixture = *state;
+    trp_tensor_spec both[] = {columns[0],
+                              {.name = "huge", .dtype = TRP_UINT8, .rank = 1, .shape = {1 << 30}}};
+    const trp_batch_spec spec = {.table = "t", .columns = {both, 2}, .batch_size = UINT32_MAX};
+    trp_source *source = source_create(fixture, (trp_dataset_source_options){0});
+    assert_int_equal(source->impl->open(source, &(trp_source_use){.spec = &spec, .held = 1}),
+                     TRP_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(trp_last_error(), "batch_size 4294967295 makes batches of 46116"));
+    trp_source_destroy(source);
+}
+
 static void a_store_that_a_server_has_open_is_refused(void **state)
 {
     struct fixture *fixture = *state;
@@ -353,6 +366,7 @@ int main(void)
         WITH_FIXTURE(an_item_larger_than_an_answer_comes_whole),
         WITH_FIXTURE(a_learner_learns_from_a_directory_and_leaves_it_as_it_was),
         WITH_FIXTURE(a_store_that_is_not_there_or_another_one_is_named),
+        WITH_FIXTURE(batches_beyond_memory_are_refused),
         WITH_FIXTURE(a_store_that_a_server_has_open_is_refused),
         WITH_FIXTURE(an_empty_table_is_refused),
     };

@@ -360,13 +360,30 @@ static void a_gradient_that_is_not_finite_ends_the_run_or_is_left_out(void **sta
 }
 
 /* Fails as `create` does, with words of it in the message. */
-static void assert_refused(struct fixture *fixture, struct adding *updater, const char *words)
+static void assert_fails(struct fixture *fixture, struct adding *updater, trp_status expected,
+                         const char *words)
 {
     trp_learner_loop_options options = loop_options(fixture, updater);
     trp_learner *learner;
-    assert_int_equal(trp_learner_create(&learner, &options), TRP_INVALID_ARGUMENT);
+    assert_int_equal(trp_learner_create(&learner, &options), expected);
     assert_null(learner);
     assert_non_null(strstr(trp_last_error(), words));
+}
+
+static void assert_refused(struct fixture *fixture, struct adding *updater, const char *words)
+{
+    assert_fails(fixture, updater, TRP_INVALID_ARGUMENT, words);
+}
+
+static void a_batch_size_beyond_memory_is_refused(void **state)
+{
+    struct adding *updater = adding_create();
+    const trp_tensor_spec huge = {
+        .name = "huge", .dtype = TRP_UINT8, .rank = 1, .shape = {1 << 30}};
+    trp_columns_add(&updater->base.sources[0].columns, NULL, &huge);
+    updater->base.sources[0].batch_size = UINT32_MAX;
+    assert_fails(*state, updater, TRP_RESOURCE_EXHAUSTED,
+                 "learner: batch_size 4294967295 makes batches of 46116");
 }
 
 static void what_an_updater_declares_is_checked(void **state)
@@ -718,6 +735,7 @@ int main(void)
         WITH_FIXTURE(a_failing_step_ends_the_run_with_its_status),
         WITH_FIXTURE(vectors_of_a_failed_step_are_not_saved),
         WITH_FIXTURE(a_gradient_that_is_not_finite_ends_the_run_or_is_left_out),
+        WITH_FIXTURE(a_batch_size_beyond_memory_is_refused),
         WITH_FIXTURE(what_an_updater_declares_is_checked),
         WITH_FIXTURE(priorities_that_come_a_step_later_reach_the_table),
         WITH_FIXTURE(a_learner_goes_on_when_its_replay_server_is_back),

@@ -492,7 +492,7 @@ static void a_copy_made_after_the_lease_is_seen_to_be_worthless(void **state)
     struct unpacker *unpacker = unpacker_create(columns, COLUMNS);
     struct batch batch;
     struct shared_header header;
-    assert_int_equal(batch_init(&batch, columns, COLUMNS, 4, NULL), TRP_OK);
+    assert_int_equal(batch_init(&batch, columns, COLUMNS, 4, NULL, "test"), TRP_OK);
     assert_int_equal(unpacker_feed_shared(unpacker, message, view, &header), TRP_OK);
     assert_int_equal(unpacker_fill(unpacker, &batch), TRP_ABORTED);
     assert_int_equal(batch.rows, 0);

@@ -43,7 +43,7 @@ static void expect_samples(trp_stream *stream, uint32_t samples)
     struct unpacker *unpacker = unpacker_create(columns, COLUMNS);
     struct batch batch;
     trp_message *message;
-    assert_int_equal(batch_init(&batch, columns, COLUMNS, samples, NULL), TRP_OK);
+    assert_int_equal(batch_init(&batch, columns, COLUMNS, samples, NULL, "test"), TRP_OK);
     while (batch.rows < samples) {
         assert_int_equal(trp_stream_receive(stream, &message, WAIT_MS), TRP_OK);
         assert_int_equal(unpacker_feed(unpacker, message), TRP_OK);

@@ -14,7 +14,7 @@ static trp_status unpack(struct buffer *response)
 {
     struct unpacker *unpacker = unpacker_create(sample_columns, SAMPLE_COLUMNS);
     struct batch batch;
-    assert_int_equal(batch_init(&batch, sample_columns, SAMPLE_COLUMNS, 4, NULL), TRP_OK);
+    assert_int_equal(batch_init(&batch, sample_columns, SAMPLE_COLUMNS, 4, NULL, "test"), TRP_OK);
     trp_message *message = trp_message_create(response->size);
     memcpy(trp_message_data(message), response->data, response->size);
     buffer_cleanup(response);
@@ -70,7 +70,7 @@ static trp_status unpack_strange(int64_t rows, const void *content, size_t size,
 
     struct unpacker *unpacker = unpacker_create(&column, 1);
     struct batch batch;
-    assert_int_equal(batch_init(&batch, &column, 1, 1, NULL), TRP_OK);
+    assert_int_equal(batch_init(&batch, &column, 1, 1, NULL, "test"), TRP_OK);
     trp_message *message = trp_message_create(response.size);
     memcpy(trp_message_data(message), response.data, response.size);
     buffer_cleanup(&response);
@@ -148,7 +148,8 @@ static void samples_that_look_alike_are_copied_right(void **state)
     struct buffer response = {0};
     struct unpacker *unpacker = unpacker_create(sample_columns, SAMPLE_COLUMNS);
     struct batch batch;
-    assert_int_equal(batch_init(&batch, sample_columns, SAMPLE_COLUMNS, SAMPLES, NULL), TRP_OK);
+    assert_int_equal(batch_init(&batch, sample_columns, SAMPLE_COLUMNS, SAMPLES, NULL, "test"),
+                     TRP_OK);
     for (int64_t n = 0; n < SAMPLES; n++) { /* three kinds, in turn and in runs */
         if (n % 7 == 3)
             add_sample(&response, n);
@@ -193,8 +194,8 @@ static void a_sample_that_differs_anywhere_is_decoded(void **state)
     struct batch known, fresh;
     add_plain_sample(&first, 4, 2);
     add_plain_sample(&second, 5, 2);
-    assert_int_equal(batch_init(&known, sample_columns, SAMPLE_COLUMNS, 1, NULL), TRP_OK);
-    assert_int_equal(batch_init(&fresh, sample_columns, SAMPLE_COLUMNS, 1, NULL), TRP_OK);
+    assert_int_equal(batch_init(&known, sample_columns, SAMPLE_COLUMNS, 1, NULL, "test"), TRP_OK);
+    assert_int_equal(batch_init(&fresh, sample_columns, SAMPLE_COLUMNS, 1, NULL, "test"), TRP_OK);
     for (size_t i = 0; i < second.size * sizeof masks; i++) {
         struct unpacker *learnt = unpacker_create(sample_columns, SAMPLE_COLUMNS);
         struct unpacker *naive = unpacker_create(sample_columns, SAMPLE_COLUMNS);
@@ -251,8 +252,10 @@ static void a_message_may_be_cut_anywhere(void **state)
     enum { SAMPLES = 7 };
     struct buffer response = {0};
     struct batch whole, parts;
-    assert_int_equal(batch_init(&whole, sample_columns, SAMPLE_COLUMNS, SAMPLES, NULL), TRP_OK);
-    assert_int_equal(batch_init(&parts, sample_columns, SAMPLE_COLUMNS, SAMPLES, NULL), TRP_OK);
+    assert_int_equal(batch_init(&whole, sample_columns, SAMPLE_COLUMNS, SAMPLES, NULL, "test"),
+                     TRP_OK);
+    assert_int_equal(batch_init(&parts, sample_columns, SAMPLE_COLUMNS, SAMPLES, NULL, "test"),
+                     TRP_OK);
     for (int64_t n = 0; n < SAMPLES - 1; n++) {
         if (n % 3 == 2)
             add_sample(&response, n);
@@ -285,7 +288,7 @@ static void a_sample_over_several_messages_in_parts_is_whole(void **state)
     (void)state;
     struct batch batch;
     struct unpacker *unpacker = unpacker_create(sample_columns, SAMPLE_COLUMNS);
-    assert_int_equal(batch_init(&batch, sample_columns, SAMPLE_COLUMNS, 2, NULL), TRP_OK);
+    assert_int_equal(batch_init(&batch, sample_columns, SAMPLE_COLUMNS, 2, NULL, "test"), TRP_OK);
     for (size_t step = 1; step <= 300; step++) {
         clear(&batch);
         for (int part = 0; part < 5; part++) {
@@ -309,7 +312,7 @@ static void a_message_in_parts_that_is_cut_short_is_refused(void **state)
     (void)state;
     struct buffer response = {0};
     struct batch batch;
-    assert_int_equal(batch_init(&batch, sample_columns, SAMPLE_COLUMNS, 4, NULL), TRP_OK);
+    assert_int_equal(batch_init(&batch, sample_columns, SAMPLE_COLUMNS, 4, NULL, "test"), TRP_OK);
     add_plain_sample(&response, 1, 1);
     size_t first = response.size;
     add_plain_sample(&response, 2, 1);

@@ -330,6 +330,13 @@ static size_t cell_tensors(const struct layer_step *step, trp_net_tensor *tensor
     return 4;
 }
 
+static size_t parameter_tensors(const struct layer_step *step, trp_net_tensor *tensors)
+{
+    tensors[0] = vector_tensor(step, "", step->layer->size);
+    snprintf(tensors[0].name, sizeof tensors[0].name, "%s", step->layer->name);
+    return 1;
+}
+
 static const struct layer_class classes[] = {
     [TRP_INPUT] = {"input", 0, 0, false, input_shape, NULL},
     [TRP_LINEAR] = {"linear", 1, 1, true, linear_shape, linear_tensors},
@@ -346,6 +353,7 @@ static const struct layer_class classes[] = {
     [TRP_LSTM] = {"lstm", 1, 1, false, linear_shape, cell_tensors},
     [TRP_GRU] = {"gru", 1, 1, false, linear_shape, cell_tensors},
     [TRP_NOISY_LINEAR] = {"noisy linear", 1, 1, true, linear_shape, noisy_tensors},
+    [TRP_PARAMETER] = {"parameter", 0, 0, false, linear_shape, parameter_tensors},
 };
 enum { CLASSES = sizeof classes / sizeof classes[0] };
 
@@ -385,6 +393,8 @@ static trp_status options_check(const struct layer_step *step)
         return refuse(step, "sigma is %g, must be in [0, 1e6]", (double)layer->sigma);
     if (!(layer->scale >= 0 && layer->scale <= 1e6F))
         return refuse(step, "scale is %g, must be in [0, 1e6]", (double)layer->scale);
+    if (!(layer->value >= -1e6F && layer->value <= 1e6F))
+        return refuse(step, "value is %g, must be in [-1e6, 1e6]", (double)layer->value);
     return TRP_OK;
 }
 
@@ -424,6 +434,23 @@ static void noisy_build(struct graph *graph, const struct layer_step *step)
     graph->noisy_most = noisy > graph->noisy_most ? noisy : graph->noisy_most;
 }
 
+/* A parameter's name is the tensor's: it may be what another layer calls one of its own. */
+static trp_status tensor_names_check(const struct layer_step *step, const struct graph *graph,
+                                     const trp_net_tensor *tensors, size_t count)
+{
+    for (uint32_t i = 0; i < step->index; i++) {
+        const trp_layer *other = &step->spec->layers[i];
+        if (step->layer->kind != TRP_PARAMETER && other->kind != TRP_PARAMETER)
+            continue;
+        trp_net_tensor others[LAYER_TENSORS_MAX];
+        size_t other_count = graph_tensors(step->spec, graph, i, others);
+        for (size_t j = 0; j < count * other_count; j++)
+            if (strcmp(tensors[j % count].name, others[j / count].name) == 0)
+                return refuse(step, "layer %u has a tensor %s, too", i, tensors[j % count].name);
+    }
+    return TRP_OK;
+}
+
 static trp_status layer_build(struct graph *graph, const trp_net_spec *spec, uint32_t index)
 {
     struct layer_step step = step_of(graph, spec, index);
@@ -443,6 +470,7 @@ static trp_status layer_build(struct graph *graph, const trp_net_spec *spec, uin
         noisy_build(graph, &step);
     trp_net_tensor tensors[LAYER_TENSORS_MAX];
     size_t count = graph_tensors(spec, graph, index, tensors);
+    TRP_TRY(tensor_names_check(&step, graph, tensors, count));
     for (size_t i = 0; i < count; i++) {
         graph->params[index][i] = graph->param_count;
         graph->param_count += round_up(tensors[i].count, ALIGNMENT_FLOATS);
@@ -571,7 +599,7 @@ double trp_net_step_flops(const trp_net_spec *spec, uint32_t rows)
     double flops = 0;
     for (uint32_t i = 0; i < spec->layer_count; i++) {
         const trp_layer *layer = &spec->layers[i];
-        if (layer->kind == TRP_INPUT)
+        if (layer_from_count(layer) == 0)
             continue;
         double products = is_trained(spec, layer->from[0]) ? 3 : 2; /* inputs have no gradient */
         flops += products * 2 * rows * layer_products(layer, &graph.values[layer->from[0]]);

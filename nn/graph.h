@@ -49,7 +49,7 @@ size_t graph_tensors(const trp_net_spec *spec, const struct graph *graph, uint32
 
 static inline uint32_t layer_from_count(const trp_layer *layer)
 {
-    if (layer->kind == TRP_INPUT)
+    if (layer->kind == TRP_INPUT || layer->kind == TRP_PARAMETER)
         return 0;
     return layer->from_count > 0 ? layer->from_count : 1;
 }

@@ -102,7 +102,10 @@ static void layer_init(const trp_layer *layer, const trp_net_tensor *tensors, si
     const trp_net_tensor *tensor = &tensors[index];
     const trp_net_tensor *weights = tensor->rank > 1 ? tensor : &tensors[0];
     size_t inputs = weights->count / weights->shape[0];
-    if (layer->kind == TRP_LAYER_NORM) {
+    if (layer->kind == TRP_PARAMETER) {
+        for (size_t i = 0; i < tensor->count; i++)
+            values[i] = layer->value;
+    } else if (layer->kind == TRP_LAYER_NORM) {
         for (size_t i = 0; i < tensor->count; i++)
             values[i] = index == 0;
     } else if (layer->kind == TRP_NOISY_LINEAR && index % 2 == 1) {

@@ -1,5 +1,5 @@
-/* The small layers: layer norm, embedding, noisy weights. All functions are pure; strides count
- * elements. */
+/* The small layers: layer norm, embedding, noisy weights, parameters. All functions are pure;
+ * strides count elements. */
 #ifndef TRP_NN_LAYERS_H
 #define TRP_NN_LAYERS_H
 
@@ -58,6 +58,15 @@ struct noisy_job {
     bool overwrite;
 };
 
+/* The gradient of a row that all rows have: the sum of theirs, row by row. */
+struct sum_job {
+    const void *dy;
+    void *sum; /* [columns]: += or, with `overwrite`, = */
+    size_t dy_stride;
+    uint32_t rows, columns;
+    bool overwrite;
+};
+
 struct layer_kernels {
     void (*norm_forward)(const struct norm_forward_job *job);
     void (*norm_backward)(const struct norm_backward_job *job);
@@ -65,6 +74,7 @@ struct layer_kernels {
     void (*embedding_backward)(const struct embedding_job *job);
     void (*noisy_forward)(const struct noisy_job *job);
     void (*noisy_backward)(const struct noisy_job *job);
+    void (*sum_rows)(const struct sum_job *job);
 };
 
 #endif

@@ -75,6 +75,15 @@ trp_net_spec trp_mlp(const trp_mlp_options *options)
     return spec;
 }
 
+void trp_net_add_gaussian(trp_net_spec *spec, uint32_t from, uint32_t size, bool shared)
+{
+    trp_net_output(spec, trp_net_add(spec, linear(from, size, TRP_NO_ACTIVATION, "mean")));
+    trp_layer log_std = linear(from, size, TRP_NO_ACTIVATION, "log_std");
+    if (shared)
+        log_std = (trp_layer){.kind = TRP_PARAMETER, .name = "log_std", .size = size};
+    trp_net_output(spec, trp_net_add(spec, log_std));
+}
+
 static trp_layer conv(uint32_t from, uint32_t filters, uint32_t kernel, uint32_t stride,
                       uint32_t padding)
 {

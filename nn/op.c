@@ -394,6 +394,28 @@ static void run_embedding(const struct op_call *run)
         run->net->backend->layer->embedding_backward(&job);
 }
 
+/* The row, to all rows: a stride of 0. Back, the sum of theirs. */
+static void run_parameter(const struct op_call *run)
+{
+    if (run->op->kind == OP_PARAMETER)
+        run->net->backend->activation->add(&(struct add_job){
+            .a = param_at(run, 0),
+            .y = at(run, &run->bound->to),
+            .y_stride = run->bound->to.stride,
+            .rows = row_count(run),
+            .columns = run->op->to.width,
+        });
+    else if (run->pass->grads)
+        run->net->backend->layer->sum_rows(&(struct sum_job){
+            .dy = at(run, &run->bound->b),
+            .sum = param_grad_at(run, 0),
+            .dy_stride = run->bound->b.stride,
+            .rows = row_count(run),
+            .columns = run->op->b.width,
+            .overwrite = run->part > 0,
+        });
+}
+
 /* This layer's columns of a state; NULL stays NULL. */
 static void *state_at(const struct op_call *run, const void *state)
 {
@@ -563,6 +585,10 @@ void op_run(trp_net *net, uint32_t index, const struct pass *pass, struct rows r
     case OP_EMBEDDING:
     case OP_EMBEDDING_BACK:
         run_embedding(&run);
+        break;
+    case OP_PARAMETER:
+    case OP_PARAMETER_BACK:
+        run_parameter(&run);
         break;
     case OP_CELL:
         run_cell(&run);

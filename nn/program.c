@@ -269,6 +269,20 @@ static void forward_keeping(struct builder *b, uint32_t index, enum op_kind kind
     op_add(b->program, op);
 }
 
+static void forward_parameter(struct builder *b, uint32_t index)
+{
+    struct op op = {.kind = OP_PARAMETER,
+                    .a = no_span,
+                    .b = no_span,
+                    .kept = no_span,
+                    .to = result_span(b, index, true),
+                    .index = index,
+                    .has_params = true};
+    memcpy(op.params, b->program->graph.params[index], sizeof op.params);
+    b->spans[index] = op.to;
+    op_add(b->program, op);
+}
+
 static void forward_pool(struct builder *b, uint32_t index)
 {
     bool max = layer_at(b, index)->kind == TRP_MAX_POOL && !b->forward_only;
@@ -325,6 +339,9 @@ static void forward_layer(struct builder *b, uint32_t index)
     case TRP_LSTM:
     case TRP_GRU:
         forward_cell(b, index);
+        break;
+    case TRP_PARAMETER:
+        forward_parameter(b, index);
         break;
     case TRP_ACTIVATION:
         forward_plain(b, index, OP_ACTIVATION);
@@ -559,6 +576,7 @@ static void backward_op(struct builder *b, const struct op *forward)
     case OP_NORM:
     case OP_EMBEDDING:
     case OP_CELL:
+    case OP_PARAMETER:
         op.kind = forward->kind + 1;
         contribute(b, op, forward->a);
         break;

@@ -53,8 +53,10 @@ enum op_kind {
     OP_NORM_BACK, /* a: x, b: dy, to: dx */
     OP_EMBEDDING, /* to: of the tokens a */
     OP_EMBEDDING_BACK,
-    OP_CELL,      /* to: of a, and of the state; kept: what backward needs */
-    OP_CELL_BACK, /* a: x, b: dy, to: dx */
+    OP_PARAMETER,      /* to: a learned row, the same in all */
+    OP_PARAMETER_BACK, /* b: dy */
+    OP_CELL,           /* to: of a, and of the state; kept: what backward needs */
+    OP_CELL_BACK,      /* a: x, b: dy, to: dx */
 };
 
 struct op {

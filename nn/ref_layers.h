@@ -135,6 +135,17 @@ static void NAME(noisy_backward)(const struct noisy_job *job)
     }
 }
 
+static void NAME(sum_rows)(const struct sum_job *job)
+{
+    REAL *sum = job->sum;
+    for (size_t i = 0; i < job->columns; i++) {
+        REAL column = 0;
+        for (size_t row = 0; row < job->rows; row++)
+            column += ((const REAL *)job->dy)[row * job->dy_stride + i];
+        sum[i] = job->overwrite ? column : sum[i] + column;
+    }
+}
+
 static const struct layer_kernels NAME(layer_kernels) = {
     .norm_forward = NAME(norm_forward),
     .norm_backward = NAME(norm_backward),
@@ -142,4 +153,5 @@ static const struct layer_kernels NAME(layer_kernels) = {
     .embedding_backward = NAME(embedding_backward),
     .noisy_forward = NAME(noisy_forward),
     .noisy_backward = NAME(noisy_backward),
+    .sum_rows = NAME(sum_rows),
 };

@@ -194,6 +194,22 @@ static void simd_noisy_backward(const struct noisy_job *job)
                            dw_mean + i * outputs, dw_sigma + i * outputs, outputs, job->overwrite);
 }
 
+static void simd_sum_rows(const struct sum_job *job)
+{
+    float *to = job->sum;
+    bool last;
+    for (size_t i = 0; i < job->columns; i += LANES) {
+        part lanes = lanes_at(job->columns, i, &last);
+        const float *dy = (const float *)job->dy + i;
+        vec sum = splat(0);
+        for (size_t row = 0; row < job->rows; row++, dy += job->dy_stride)
+            sum = sum + load_at(dy, last, lanes);
+        if (!job->overwrite)
+            sum = load_at(to + i, last, lanes) + sum;
+        store_at(to + i, sum, last, lanes);
+    }
+}
+
 static const struct layer_kernels simd_layer = {
     .norm_forward = simd_norm_forward,
     .norm_backward = simd_norm_backward,
@@ -201,4 +217,5 @@ static const struct layer_kernels simd_layer = {
     .embedding_backward = embedding_backward_plain,
     .noisy_forward = simd_noisy_forward,
     .noisy_backward = simd_noisy_backward,
+    .sum_rows = simd_sum_rows,
 };

@@ -86,6 +86,9 @@ typedef enum {
     TRP_GRU,
     TRP_NOISY_LINEAR, /* TRP_LINEAR with factorised noise on its weights and biases (Fortunato et
                          al. 2018, equations 10 and 11), see trp_net_resample() */
+    TRP_PARAMETER,    /* reads nothing: `size` columns that are learned, the same in every row, as a
+                         deviation that does not depend on the state. Its tensor is NAME, as that
+                         of an nn.Parameter */
 } trp_layer_kind;
 
 /* Where the numbers of a layer begin. Every one of them fills the weights in the order in which
@@ -127,6 +130,7 @@ typedef struct {
     float scale;               /* of a TRP_UINT8 input: what bytes are multiplied by; 0: 1/255 */
     float sigma;               /* TRP_NOISY_LINEAR: its deviations begin at this / sqrt(inputs); 0:
                                   0.5, as in the paper. Its means begin as `init` says */
+    float value;               /* TRP_PARAMETER: what all of it begins at, whatever `init` is */
     trp_activation activation; /* linear layers, TRP_CONV2D: of the result; TRP_ACTIVATION */
     trp_initializer init;
     float gain;
@@ -258,6 +262,11 @@ TRP_API trp_net_spec trp_nature_cnn(const trp_cnn_options *options);
  * of two convolutions each, 16, 32 and 32 filters, and a linear layer "body" of 256 (Espeholt et
  * al. 2018, figure 3, the large one). */
 TRP_API trp_net_spec trp_impala_resnet(const trp_cnn_options *options);
+
+/* Two more outputs upon layer `from`, which a trp_gaussian (distributions.h) is made of: a linear
+ * layer "mean" of `size`, and "log_std", another one, or where it is `shared` by all states
+ * a TRP_PARAMETER, which begins at 0. */
+TRP_API void trp_net_add_gaussian(trp_net_spec *spec, uint32_t from, uint32_t size, bool shared);
 
 /* ---- plans --------------------------------------------------------------------------------- */
 

@@ -50,7 +50,11 @@ static trp_net_spec module(void)
     x = trp_net_add(&spec, (trp_layer){.kind = TRP_GRU, .name = "memory", .from = {x}, .size = 4});
     x = trp_net_add(
         &spec, (trp_layer){.kind = TRP_NOISY_LINEAR, .name = "head", .from = {x}, .size = OUTPUTS});
-    trp_net_output(&spec, x);
+    uint32_t shift =
+        trp_net_add(&spec, (trp_layer){.kind = TRP_PARAMETER, .name = "shift", .size = OUTPUTS});
+    trp_net_output(
+        &spec,
+        trp_net_add(&spec, (trp_layer){.kind = TRP_ADD, .from = {x, shift}, .from_count = 2}));
     return spec;
 }
 
@@ -204,13 +208,13 @@ static void a_file_of_another_network_is_refused_by_name(void **state)
         trp_layer other;
         const char *words;
     } rows[] = {
-        {1,
+        {3,
          {.kind = TRP_LINEAR, .name = "head", .size = 2},
          "neither params nor a tensor head.wei"},
-        {1,
-         {.kind = TRP_NOISY_LINEAR, .name = "head", .size = 3},
-         "tensor head.weight_mu is [2][4], the network's is [3][4]"},
-        {2, {.kind = TRP_GRU, .name = "other", .size = 4}, "nor a tensor other.weight_ih_l0"},
+        {4,
+         {.kind = TRP_GRU, .name = "memory", .size = 5},
+         "tensor memory.weight_ih_l0 is [12][3], the network's is [15][3]"},
+        {4, {.kind = TRP_GRU, .name = "other", .size = 4}, "nor a tensor other.weight_ih_l0"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         trp_net_spec spec = module();

@@ -46,12 +46,13 @@ class Net(nn.Module):
         self.core = nn.LSTM(5 + 2 * TOKENS, 3)
         self.memory = nn.GRU(3, 4)
         self.head = NoisyLinear(4, 2)
+        self.shift = nn.Parameter(torch.zeros(2))
 
     def forward(self, image, tokens):
         x = self.eye(image.permute(0, 3, 1, 2)).relu().flatten(1)
         x = torch.cat([self.body(x), self.table(tokens).flatten(1)], 1)
         x = self.norm(x).reshape(STEPS, SEQUENCES, -1)
-        return self.head(self.memory(self.core(x)[0])[0])
+        return self.head(self.memory(self.core(x)[0])[0]) + self.shift
 
 
 def outputs(net):

@@ -63,6 +63,13 @@ static trp_layer random_kept(const trp_net_spec *spec, trp_rng *rng, uint32_t fr
     return layer;
 }
 
+static trp_layer random_parameter(const trp_net_spec *spec, trp_rng *rng)
+{
+    trp_layer layer = {.kind = TRP_PARAMETER, .size = 1 + (uint32_t)trp_rng_below(rng, 4)};
+    snprintf(layer.name, sizeof layer.name, "l%u", spec->layer_count);
+    return layer;
+}
+
 /* Any layer but tokens. */
 static uint32_t random_from(const struct graph *graph, trp_rng *rng, uint32_t count)
 {
@@ -136,6 +143,8 @@ static trp_layer random_layer(const trp_net_spec *spec, const struct graph *grap
 {
     const struct value *value = &graph->values[from];
     uint64_t dice = trp_rng_below(rng, 6);
+    if (trp_rng_below(rng, 8) == 0)
+        return random_parameter(spec, rng);
     if (dice < 2 && value->rank == 3 && value->shape[0] > 2 && value->shape[1] > 2)
         return random_window(spec, rng, from);
     if (dice == 2 && value->columns > 2)
@@ -659,6 +668,8 @@ static void wrong_layers_are_refused_by_name(void **state)
         {{.kind = TRP_EMBEDDING, .name = "e", .size = 3, .vocabulary = 5}, "an input of int32"},
         {{.kind = TRP_EMBEDDING, .name = "e", .size = 3}, "vocabulary is 0"},
         {{.kind = TRP_LSTM, .size = 3}, "has parameters and no name"},
+        {{.kind = TRP_PARAMETER, .name = "p"}, "(p): size is 0"},
+        {{.kind = TRP_PARAMETER, .name = "p", .size = 3, .value = NAN}, "(p): value is"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         trp_net_spec spec = spec_of_two(rows[i].layer);

@@ -2,6 +2,7 @@
 #include "nn_tools.h"
 
 #include <troupe/optimizer.h>
+#include <troupe/policy_losses.h>
 
 static void a_sequence_cut_anywhere_gives_the_same_bits(void **state)
 {
@@ -121,6 +122,84 @@ static void usual_networks_learn_a_batch_by_heart(void **state)
     assert_true(overfit(&impala, 6, 3, 180) < 1e-3F);
 }
 
+/* ---- Gaussian heads -------------------------------------------------------------------------- */
+
+enum { SEEN = 64, UPDATES = 1500 };
+
+/* What is done at x: 2 x, and noise that is larger where x is. */
+static void demonstrate(trp_rng *rng, float *xs, float *actions)
+{
+    for (int i = 0; i < SEEN; i++) {
+        xs[i] = (float)(2 * trp_rng_double(rng) - 1);
+        actions[i] = 2 * xs[i] + expf(0.7F * xs[i] - 1.6F) * (float)trp_rng_normal(rng);
+    }
+}
+
+/* A clone's mean and deviation at both ends of x. */
+static void clone(bool shared, float mean[2], float log_std[2])
+{
+    trp_net_spec spec;
+    memset(&spec, 0, sizeof spec);
+    uint32_t x = trp_net_add(&spec, (trp_layer){.kind = TRP_INPUT, .shape = {1}});
+    x = trp_net_add(
+        &spec,
+        (trp_layer){
+            .kind = TRP_LINEAR, .name = "body", .from = {x}, .size = 16, .activation = TRP_TANH});
+    trp_net_add_gaussian(&spec, x, 1, shared);
+    size_t count = trp_net_param_count(&spec);
+    float *vectors[4], xs[SEEN], actions[SEEN], means[SEEN], log_stds[SEEN], log_probs[SEEN];
+    trp_rng rng;
+    trp_rng_init(&rng, 41, 0);
+    for (int i = 0; i < 4; i++)
+        vectors[i] = trp_floats_create(count);
+    trp_net_init(&spec, &rng, vectors[0]);
+    trp_net *net;
+    OR_FAIL(trp_net_create(&net, &(trp_net_options){.spec = &spec, .batch = SEEN}));
+    trp_net_rows batch = {.rows = SEEN, .inputs = {xs}, .outputs = {means, log_stds}};
+    trp_gaussian policy = {.rows = SEEN, .size = 1, .mean = means, .log_std = log_stds};
+    trp_optimizer optimizer = {
+        .learning_rate = 0.01, .schedule = TRP_RATE_LINEAR, .schedule_steps = UPDATES};
+    for (int update = 1; update <= UPDATES; update++) {
+        demonstrate(&rng, xs, actions);
+        memset(vectors[1], 0, count * sizeof(float));
+        trp_net_forward(net, vectors[0], &batch);
+        trp_gaussian_log_prob(&policy, actions, log_probs);
+        trp_cloning_loss(SEEN, NULL, log_probs, log_probs);
+        trp_gaussian_backward(&policy, &(trp_gaussian_grads){.actions = actions,
+                                                             .log_probs = log_probs,
+                                                             .mean = means,
+                                                             .log_std = log_stds});
+        trp_net_backward(net, vectors[0], &batch,
+                         &(trp_net_grads){.outputs = {means, log_stds}, .params = vectors[1]});
+        trp_optimizer_step(&optimizer, (uint64_t)update, 1, vectors[0], vectors[1],
+                           (float *[]){vectors[2], vectors[3]}, 0, count);
+    }
+    static const float ends[2] = {-0.8F, 0.8F};
+    trp_net_forward(net, vectors[0],
+                    &(trp_net_rows){.rows = 2, .inputs = {ends}, .outputs = {mean, log_std}});
+    trp_net_destroy(net);
+    for (int i = 0; i < 4; i++)
+        trp_floats_destroy(vectors[i]);
+}
+
+static void a_gaussian_head_learns_means_and_deviations(void **state)
+{
+    (void)state;
+    for (int shared = 0; shared < 2; shared++) {
+        float mean[2], log_std[2];
+        clone(shared, mean, log_std);
+        assert_float_equal(mean[0], -1.6, 0.15);
+        assert_float_equal(mean[1], 1.6, 0.15);
+        if (shared) { /* their mean square */
+            assert_true(log_std[0] == log_std[1]);
+            assert_float_equal(expf(log_std[0]), sqrt(exp(-3.2) * sinh(1.4) / 1.4), 0.03);
+        } else {
+            assert_float_equal(log_std[0], -2.16, 0.15);
+            assert_float_equal(log_std[1], -1.04, 0.15);
+        }
+    }
+}
+
 static void the_usual_networks_have_the_papers_sizes(void **state)
 {
     (void)state;
@@ -141,6 +220,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sequence_cut_anywhere_gives_the_same_bits),
         cmocka_unit_test(usual_networks_learn_a_batch_by_heart),
+        cmocka_unit_test(a_gaussian_head_learns_means_and_deviations),
         cmocka_unit_test(the_usual_networks_have_the_papers_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -40,7 +40,8 @@ typedef struct {
 /* A batch of transitions as these losses see it; everything is borrowed. */
 typedef struct {
     uint32_t rows, actions;
-    const int32_t *taken;   /* [rows]; in [0, actions) (asserted) */
+    const int32_t *taken;   /* [rows]; in [0, actions) (asserted); NULL: 0, of C51 and quantiles of
+                               one action, such as a critic's of continuous ones */
     const float *rewards;   /* [rows]; n-step returns */
     const float *discounts; /* [rows]; of the value at the next state: 0 where it terminated */
     const float *weights;   /* [rows]; NULL: 1 */

@@ -3,6 +3,7 @@
 #define TRP_TROUPE_H
 
 #include <troupe/actor.h>
+#include <troupe/actor_critic_losses.h>
 #include <troupe/adder.h>
 #include <troupe/agent.h>
 #include <troupe/bytes.h>

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 
+#include "mean.h"
 #include "rows_f32.h"
 
 static const bool *mask_at(const trp_q_batch *batch, size_t row)
@@ -12,19 +13,9 @@ static const bool *mask_at(const trp_q_batch *batch, size_t row)
 
 static uint32_t taken_at(const trp_q_batch *batch, size_t row)
 {
-    uint32_t taken = (uint32_t)batch->taken[row];
+    uint32_t taken = batch->taken ? (uint32_t)batch->taken[row] : 0;
     assert(taken < batch->actions);
     return taken;
-}
-
-static float weight_at(const trp_q_batch *batch, size_t row)
-{
-    return batch->weights ? batch->weights[row] : 1;
-}
-
-static trp_loss mean(double loss, double value, uint32_t rows)
-{
-    return (trp_loss){.loss = (float)(loss / rows), .value = (float)(value / rows)};
 }
 
 /* ---- C51 --------------------------------------------------------------------------------- */
@@ -69,14 +60,14 @@ trp_loss trp_c51_loss(const trp_support *support, const trp_q_batch *batch, cons
     for (size_t row = 0; row < batch->rows; row++) {
         uint32_t taken = taken_at(batch, row);
         const float *now = logits + row * width;
-        float weight = weight_at(batch, row);
+        float weight = row_weight(batch->weights, row);
         value += (double)c51_mean_f32(now + taken * atoms, support->atoms, support->least,
                                       support->most);
         loss += (double)(weight * c51_row_f32(now, batch->actions, support->atoms, taken,
                                               targets + row * atoms, weight * share,
                                               &divergences[row], dlogits + row * width));
     }
-    return mean(loss, value, batch->rows);
+    return loss_mean(loss, value, batch->rows);
 }
 
 /* ---- QR-DQN ------------------------------------------------------------------------------ */
@@ -114,11 +105,11 @@ trp_loss trp_quantile_loss(uint32_t quantiles, const trp_q_batch *batch, float k
     for (size_t row = 0; row < batch->rows; row++) {
         uint32_t taken = taken_at(batch, row);
         const float *now = theta + row * width;
-        float weight = weight_at(batch, row);
+        float weight = row_weight(batch->weights, row);
         value += (double)quantile_mean_f32(now + taken * atoms, quantiles);
         loss += (double)(weight * quantile_row_f32(now, batch->actions, quantiles, taken,
                                                    targets + row * atoms, delta, weight * share,
                                                    &errors[row], dtheta + row * width));
     }
-    return mean(loss, value, batch->rows);
+    return loss_mean(loss, value, batch->rows);
 }

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 
+#include "mean.h"
 #include "rows_f32.h"
 
 /* What the reported means are made of. */
@@ -10,11 +11,6 @@ struct policy_sums {
     double loss, entropy, divergence;
     uint64_t rows, clipped;
 };
-
-static float row_weight(const trp_policy_batch *batch, size_t row)
-{
-    return batch->weights ? batch->weights[row] : 1;
-}
 
 /* A row without weight: whatever its numbers are. */
 static void leave_out(size_t row, float *dlog_probs, float *dentropies)
@@ -50,7 +46,7 @@ trp_policy_loss trp_policy_gradient_loss(const trp_policy_batch *batch, const fl
     float share = 1.0f / (float)batch->rows;
     struct policy_sums sums = {0};
     for (size_t row = 0; row < batch->rows; row++) {
-        float weight = row_weight(batch, row), scale = weight * share;
+        float weight = row_weight(batch->weights, row), scale = weight * share;
         if (weight == 0) {
             leave_out(row, dlog_probs, entropies ? dentropies : NULL);
             continue;
@@ -72,7 +68,7 @@ trp_policy_loss trp_ppo_loss(const trp_policy_batch *batch, const float *log_pro
     float share = 1.0f / (float)batch->rows, clip = batch->clip > 0 ? batch->clip : 0.2f;
     struct policy_sums sums = {0};
     for (size_t row = 0; row < batch->rows; row++) {
-        float weight = row_weight(batch, row), scale = weight * share, push;
+        float weight = row_weight(batch->weights, row), scale = weight * share, push;
         if (weight == 0) {
             leave_out(row, dlog_probs, entropies ? dentropies : NULL);
             continue;

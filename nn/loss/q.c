@@ -3,6 +3,7 @@
 
 #include <assert.h>
 
+#include "mean.h"
 #include "rows_f32.h"
 
 uint32_t trp_argmax(const float *values, const bool *mask, uint32_t count)
@@ -51,10 +52,10 @@ trp_loss trp_q_loss(const trp_q_batch *batch, float huber_delta, const float *q,
         size_t at = row * batch->actions;
         uint32_t taken = (uint32_t)batch->taken[row];
         assert(taken < batch->actions);
-        float weight = batch->weights ? batch->weights[row] : 1;
+        float weight = row_weight(batch->weights, row);
         value += (double)q[at + taken];
         loss += (double)(weight * q_row_f32(q + at, batch->actions, taken, targets[row], delta,
                                             weight * share, &errors[row], dq + at));
     }
-    return (trp_loss){.loss = (float)(loss / batch->rows), .value = (float)(value / batch->rows)};
+    return loss_mean(loss, value, batch->rows);
 }

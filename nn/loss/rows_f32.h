@@ -13,6 +13,7 @@
 #include "rows_categorical.h"
 #include "rows_gaussian.h"
 #include "rows_policy.h"
+#include "rows_actor_critic.h"
 #include "columns.h"
 #undef REAL
 #undef NAME

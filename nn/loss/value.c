@@ -3,6 +3,7 @@
 
 #include <assert.h>
 
+#include "mean.h"
 #include "rows_f32.h"
 
 trp_loss trp_value_loss(const trp_value_batch *batch, const float *values, float *errors,
@@ -13,7 +14,7 @@ trp_loss trp_value_loss(const trp_value_batch *batch, const float *values, float
     float clip = batch->old_values ? batch->clip : 0, share = 1.0f / (float)batch->rows;
     double loss = 0, sum = 0;
     for (size_t row = 0; row < batch->rows; row++) {
-        float weight = batch->weights ? batch->weights[row] : 1, value = values[row], push;
+        float weight = row_weight(batch->weights, row), value = values[row], push;
         float old = clip > 0 ? batch->old_values[row] : 0;
         loss +=
             (double)(weight * value_row_f32(value, batch->targets[row], delta, old, clip, &push));
@@ -22,5 +23,5 @@ trp_loss trp_value_loss(const trp_value_batch *batch, const float *values, float
             errors[row] = batch->targets[row] - value;
         dvalues[row] = weight * share * push;
     }
-    return (trp_loss){.loss = (float)(loss / batch->rows), .value = (float)(sum / batch->rows)};
+    return loss_mean(loss, sum, batch->rows);
 }

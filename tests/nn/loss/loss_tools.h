@@ -21,6 +21,7 @@
 #include "nn/loss/rows_categorical.h"
 #include "nn/loss/rows_gaussian.h"
 #include "nn/loss/rows_policy.h"
+#include "nn/loss/rows_actor_critic.h"
 #undef REAL
 #undef NAME
 #undef MATH

@@ -63,19 +63,25 @@ ROW uint32_t NAME(categorical_draw)(const REAL *logits, const bool *mask, uint32
 }
 
 /* p log p, and 0 of what is impossible. */
-ROW REAL NAME(plogp)(REAL log_prob)
+ROW REAL NAME(plogp)(REAL p, REAL log_prob)
 {
-    REAL p = MATH(exp)(log_prob);
     return p > 0 || p != p ? p * log_prob : 0;
+}
+
+ROW REAL NAME(softmax_entropy)(const REAL *logits, const bool *mask, uint32_t count,
+                               struct NAME(softmax) softmax)
+{
+    REAL sum = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        REAL log_prob = NAME(choice_log_prob)(logits, mask, softmax, i);
+        sum -= NAME(plogp)(MATH(exp)(log_prob), log_prob);
+    }
+    return sum;
 }
 
 ROW REAL NAME(categorical_entropy)(const REAL *logits, const bool *mask, uint32_t count)
 {
-    struct NAME(softmax) softmax = NAME(softmax_of)(logits, mask, count);
-    REAL sum = 0;
-    for (uint32_t i = 0; i < count; i++)
-        sum -= NAME(plogp)(NAME(choice_log_prob)(logits, mask, softmax, i));
-    return sum;
+    return NAME(softmax_entropy)(logits, mask, count, NAME(softmax_of)(logits, mask, count));
 }
 
 /* Adds to, or writes, the gradient of by_log_prob * log p(taken) + by_entropy * entropy. It may be
@@ -85,7 +91,7 @@ ROW void NAME(categorical_back)(const REAL *logits, const bool *mask, uint32_t c
                                 REAL *gradient)
 {
     struct NAME(softmax) softmax = NAME(softmax_of)(logits, mask, count);
-    REAL entropy = by_entropy != 0 ? NAME(categorical_entropy)(logits, mask, count) : 0;
+    REAL entropy = by_entropy != 0 ? NAME(softmax_entropy)(logits, mask, count, softmax) : 0;
     by_log_prob = NAME(is_allowed)(mask, taken) ? by_log_prob : 0;
     for (uint32_t i = 0; i < count; i++) {
         REAL before = add ? gradient[i] : 0, push = 0;
@@ -93,7 +99,7 @@ ROW void NAME(categorical_back)(const REAL *logits, const bool *mask, uint32_t c
             REAL log_prob = NAME(choice_log_prob)(logits, mask, softmax, i);
             REAL p = MATH(exp)(log_prob);
             push = by_log_prob * ((i == taken ? 1 : 0) - p) -
-                   by_entropy * (NAME(plogp)(log_prob) + p * entropy);
+                   by_entropy * (NAME(plogp)(p, log_prob) + p * entropy);
         }
         gradient[i] = before + push;
     }

@@ -21,6 +21,7 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/map.h"
 #include "limits.h"
 #include "core/thread.h"
 #include "params.pb-c.h"
@@ -44,7 +45,10 @@ struct trp_publisher {
     struct snapshot *current;
     struct snapshot *lent; /* older ones, newest first */
     trp_client_counts *clients;
+    size_t *same_hash; /* of each client: the one before it in the map's place and 1; 0: none */
     size_t client_count, client_capacity;
+    struct map places; /* of a name's hash: the last client with it, and 1 */
+    trp_client_counts totals;
     size_t statistic_count; /* of each client that has any; 0: none has */
     size_t statistics_held; /* of all clients */
 };
@@ -179,12 +183,35 @@ static trp_status check_name(const char *name)
     return TRP_OK;
 }
 
+/* Names come from clients: nobody shall choose some that all have one hash. */
+static uint64_t hash_name(const char *name)
+{
+    return hash_bytes(HASH_BYTES_EMPTY ^ hash_seeds[0], name, strlen(name));
+}
+
 static trp_client_counts *client_find(trp_publisher *publisher, const char *name)
 {
-    for (size_t i = 0; i < publisher->client_count; i++)
-        if (strcmp(publisher->clients[i].name, name) == 0)
-            return &publisher->clients[i];
-    return NULL;
+    size_t at = (size_t)map_get(&publisher->places, hash_name(name));
+    while (at > 0 && strcmp(publisher->clients[at - 1].name, name) != 0)
+        at = publisher->same_hash[at - 1];
+    return at > 0 ? &publisher->clients[at - 1] : NULL;
+}
+
+static trp_client_counts *client_add(trp_publisher *publisher, const char *name)
+{
+    if (publisher->client_count == publisher->client_capacity) {
+        size_t capacity = publisher->client_capacity ? 2 * publisher->client_capacity : 8;
+        publisher->clients = xrealloc(publisher->clients, capacity * sizeof *publisher->clients);
+        publisher->same_hash =
+            xrealloc(publisher->same_hash, capacity * sizeof *publisher->same_hash);
+        publisher->client_capacity = capacity;
+    }
+    size_t at = publisher->client_count++;
+    uint64_t *place = map_at(&publisher->places, hash_name(name));
+    publisher->same_hash[at] = (size_t)*place;
+    *place = at + 1;
+    publisher->clients[at] = (trp_client_counts){.name = xstrdup(name)};
+    return &publisher->clients[at];
 }
 
 static trp_status client_find_or_add(trp_publisher *publisher, const char *name,
@@ -197,15 +224,17 @@ static trp_status client_find_or_add(trp_publisher *publisher, const char *name,
     if (publisher->client_count == PARAMS_CLIENTS_MAX)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "client %s is one more than %d", name,
                         PARAMS_CLIENTS_MAX);
-    if (publisher->client_count == publisher->client_capacity) {
-        publisher->client_capacity =
-            publisher->client_capacity ? 2 * publisher->client_capacity : 8;
-        publisher->clients =
-            xrealloc(publisher->clients, publisher->client_capacity * sizeof *publisher->clients);
-    }
-    *out = &publisher->clients[publisher->client_count++];
-    **out = (trp_client_counts){.name = xstrdup(name)};
+    *out = client_add(publisher, name);
     return TRP_OK;
+}
+
+/* Of one client, and of all together. */
+static void raise_total(uint64_t *total, uint64_t *all, uint64_t reported)
+{
+    if (reported <= *total)
+        return;
+    *all += reported - *total;
+    *total = reported;
 }
 
 static double numbers_seen(const trp_moments *statistics, size_t count)
@@ -275,22 +304,10 @@ static trp_status client_raise(trp_publisher *publisher, const trp_client_counts
     TRP_TRY(client_find_or_add(publisher, counts->name, &client));
     if (counts->statistic_count > 0)
         TRP_TRY(raise_statistics(publisher, counts, client));
-    if (counts->steps > client->steps)
-        client->steps = counts->steps;
-    if (counts->episodes > client->episodes)
-        client->episodes = counts->episodes;
+    raise_total(&client->steps, &publisher->totals.steps, counts->steps);
+    raise_total(&client->episodes, &publisher->totals.episodes, counts->episodes);
     *now = *client;
     return TRP_OK;
-}
-
-static trp_client_counts totals(const trp_publisher *publisher)
-{
-    trp_client_counts sum = {0};
-    for (size_t i = 0; i < publisher->client_count; i++) {
-        sum.steps += publisher->clients[i].steps;
-        sum.episodes += publisher->clients[i].episodes;
-    }
-    return sum;
 }
 
 static trp_moments *merged(const trp_publisher *publisher, size_t *count)
@@ -350,7 +367,7 @@ static trp_status count_client(trp_publisher *publisher, const Troupe__PullReque
         status = client_raise(publisher, &counts, &now);
     if (status == TRP_OK && request->n_statistics == 0)
         recall_statistics(&now, reply);
-    reply->total_steps = totals(publisher).steps;
+    reply->total_steps = publisher->totals.steps;
     mutex_unlock(&publisher->mutex);
     reply->client_steps = now.steps;
     reply->client_episodes = now.episodes;
@@ -421,6 +438,8 @@ void trp_publisher_destroy(trp_publisher *publisher)
     snapshot_release(publisher, publisher->current);
     release_all(publisher, publisher->lent);
     trp_publisher_counts_free(publisher->clients, publisher->client_count);
+    free(publisher->same_hash);
+    map_cleanup(&publisher->places);
     mutex_cleanup(&publisher->mutex);
     free(publisher->layout);
     free(publisher);
@@ -454,7 +473,7 @@ void trp_publisher_publish(trp_publisher *publisher, const float *params, uint64
 trp_client_counts trp_publisher_totals(trp_publisher *publisher)
 {
     mutex_lock(&publisher->mutex);
-    trp_client_counts sum = totals(publisher);
+    trp_client_counts sum = publisher->totals;
     mutex_unlock(&publisher->mutex);
     return sum;
 }

@@ -388,6 +388,33 @@ static void clients_together_report_no_more_than_fits(void **state)
     free(many);
 }
 
+/* As many as may be, each twice: who looks each up among all is at it for a minute. */
+static void tens_of_thousands_of_clients_are_told_apart(void **state)
+{
+    enum { CLIENTS = 65536 };
+    (void)state;
+    trp_publisher *publisher = trp_publisher_create(COUNT);
+    char name[32];
+    for (uint64_t i = 0; i < 2 * CLIENTS; i++) {
+        uint64_t client = i % CLIENTS, life = i / CLIENTS;
+        snprintf(name, sizeof name, "actor/%d", (int)client);
+        const trp_client_counts counts = {
+            .name = name, .steps = client + life, .episodes = client / 2};
+        assert_int_equal(trp_publisher_restore(publisher, &counts), TRP_OK);
+    }
+    const uint64_t sum = (uint64_t)CLIENTS * (CLIENTS - 1) / 2;
+    assert_int_equal(trp_publisher_totals(publisher).steps, sum + CLIENTS);
+    assert_int_equal(trp_publisher_restore(publisher, &(trp_client_counts){.name = "one more"}),
+                     TRP_RESOURCE_EXHAUSTED);
+    size_t count;
+    trp_client_counts *all = trp_publisher_counts(publisher, &count);
+    assert_int_equal(count, CLIENTS);
+    for (size_t i = 0; i < count; i++)
+        assert_true(all[i].steps == i + 1 && all[i].episodes == i / 2);
+    trp_publisher_counts_free(all, count);
+    trp_publisher_destroy(publisher);
+}
+
 static void statistics_are_in_the_file_of_the_parameters(void **state)
 {
     (void)state;
@@ -696,6 +723,7 @@ int main(void)
         LOCAL_AND_REMOTE(actors_that_normalise_different_numbers_are_named_both),
         cmocka_unit_test_setup_teardown(clients_together_report_no_more_than_fits, setup_local,
                                         teardown),
+        cmocka_unit_test(tens_of_thousands_of_clients_are_told_apart),
         cmocka_unit_test(statistics_are_in_the_file_of_the_parameters),
         cmocka_unit_test(a_vector_of_a_megabyte_arrives_whole),
         cmocka_unit_test(an_older_version_never_replaces_a_newer_one),

@@ -71,6 +71,7 @@ struct trp_server_call {
     uint64_t unread_bytes;     /* unread.c's from here on */
     struct rpc_client *client; /* NULL: it never asked for room */
     bool took;                 /* in this round: some of its bytes, or it had none */
+    bool ended;                /* it stood still; its close is on the way */
     bool in_line;              /* of the client */
     trp_server_call *next_in, *previous_in;
 };

@@ -188,7 +188,7 @@ static trp_server_call *largest_still(const trp_server *server)
 {
     trp_server_call *found = NULL;
     for (trp_server_call *call = server->calls; call; call = call->next)
-        if (call->unread_bytes > 0 && !call->took && !call->closed_due &&
+        if (call->unread_bytes > 0 && !call->took && !call->ended && !call->closed_due &&
             (!found || stands_longer(call, found)))
             found = call;
     return found;
@@ -201,7 +201,7 @@ static void end_still(trp_server_call *call)
                            call->method->path, (unsigned long long)call->unread_bytes,
                            (long long)server->options.unread_timeout_ms);
     trp_log(TRP_WARN, "call ended peer=%s reason=%s", trp_server_call_peer(call), text);
-    call->took = true; /* it is not ended twice */
+    call->ended = true; /* also where the next round is over before it is closed */
     call->transport->abort(call, TRP_RESOURCE_EXHAUSTED, text);
     free(text);
 }

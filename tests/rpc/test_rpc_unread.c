@@ -18,6 +18,7 @@
 #include "core/thread.h"
 #include "echo_service.h"
 #include "http2_peer.h"
+#include "tests/core/captured.h"
 
 enum {
     WAIT_MS = 20000,
@@ -87,7 +88,7 @@ static const trp_raw_method flood_method = {.path = "/test.Raw/Flood",
                                             .drained = flood_send,
                                             .closed = flood_closed};
 
-static int setup(void **state)
+static int start(void **state, int64_t unread_ms)
 {
     struct flood *flood = xcalloc(1, sizeof *flood);
     strcpy(flood->dir, "/tmp/troupe-unread-XXXXXX");
@@ -97,7 +98,7 @@ static int setup(void **state)
     trp_server_options options = {.address = flood->address,
                                   .in_flight_bytes = IN_FLIGHT_BYTES,
                                   .max_message_bytes = IN_FLIGHT_BYTES / 4,
-                                  .unread_timeout_ms = UNREAD_MS};
+                                  .unread_timeout_ms = unread_ms};
     mutex_init(&flood->mutex);
     cond_init(&flood->changed);
     *state = flood;
@@ -108,6 +109,17 @@ static int setup(void **state)
                    trp_server_start(flood->server) == TRP_OK
                ? 0
                : -1;
+}
+
+static int setup(void **state)
+{
+    return start(state, UNREAD_MS);
+}
+
+/* Rounds are over before a call that was ended is closed. */
+static int setup_impatient(void **state)
+{
+    return start(state, 1);
 }
 
 static int teardown(void **state)
@@ -240,6 +252,25 @@ static void who_stands_still_ends_when_another_needs_the_room(void **state)
     assert_int_equal(ended, 1);
 }
 
+static void who_is_ended_is_ended_once(void **state)
+{
+    enum { STREAMS = 20, READS = 200 };
+    struct flood *flood = *state;
+    struct captured captured;
+    flood->bytes = 1 << 20;
+    struct peer *peer = connect_still(flood);
+    for (uint32_t i = 0; i < STREAMS; i++)
+        ask_still(flood, peer, i);
+    capture_begin(&captured);
+    struct reader reader = reader_open(flood, "/test.Raw/Flood");
+    for (uint32_t i = 0; i < READS && receive(reader) == TRP_OK; i++)
+        continue; /* it may be too slow itself, for rounds that are so short */
+    reader_close(reader);
+    peer_close(peer);
+    capture_end(&captured);
+    assert_in_range(captured_count(&captured, "call ended peer="), 1, STREAMS + 1);
+}
+
 /* One connection, whose other streams have all of its share. */
 static void a_stream_that_reads_has_its_turn_among_those_that_do_not(void **state)
 {
@@ -288,6 +319,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(streams_that_nobody_reads_take_a_bounded_memory_and_hold_nobody_up),
         TEST(who_stands_still_ends_when_another_needs_the_room),
+        cmocka_unit_test_setup_teardown(who_is_ended_is_ended_once, setup_impatient, teardown),
         TEST(a_stream_that_reads_has_its_turn_among_those_that_do_not),
         TEST(an_answer_that_was_not_asked_for_ends_its_call_when_all_is_taken),
     };

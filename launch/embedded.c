@@ -20,7 +20,6 @@ static trp_status check_program(trp_program *program, const struct launch_option
 static trp_status outcome(struct run *run, trp_run_result *result)
 {
     snprintf(result->reason, sizeof result->reason, "%s", run->reason ? run->reason : "");
-    snprintf(result->run_dir, sizeof result->run_dir, "%s", run->dir.path);
     if (run->start_error)
         return trp_fail(TRP_INTERNAL, "%s", run->start_error);
     const struct run_node *failure = run_first_failure(run);
@@ -46,6 +45,8 @@ static trp_status run_embedded(trp_program *program, struct launch_options *opti
         fprintf(stderr, "trp_run: %s\n", trp_last_error());
         run_abandon(&run, 1);
     }
+    if (run.dir.path)
+        snprintf(result->run_dir, sizeof result->run_dir, "%s", run.dir.path);
     char *kept = status == TRP_OK ? NULL : error_keep();
     run_cleanup(&run);
     return status == TRP_OK ? TRP_OK : error_back(status, kept);
@@ -78,5 +79,8 @@ trp_status trp_run(trp_program *program, const trp_run_options *options, trp_run
     if (!(wanted->max_seconds >= 0))
         return trp_fail(TRP_INVALID_ARGUMENT, "trp_run: max_seconds is %g", wanted->max_seconds);
     TRP_TRY(check_program(program, &launch));
-    return run_embedded(program, &launch, to);
+    trp_status status = run_embedded(program, &launch, to);
+    if (status != TRP_OK)
+        snprintf(to->reason, sizeof to->reason, "%s", trp_last_error());
+    return status;
 }

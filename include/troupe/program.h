@@ -248,8 +248,11 @@ typedef struct {
 } trp_run_options;
 
 typedef struct {
-    char reason[512];  /* why it ended: "learner/0: 100 learner steps done" */
-    char run_dir[512]; /* where its checkpoints, logs and metrics.csv are */
+    char reason[512]; /* why it ended: "learner/0: 100 learner steps done", or the failure's words;
+                         cut if longer */
+    char
+        run_dir[512]; /* where its checkpoints, logs and metrics.csv are, of a run that failed, too;
+                         "": it failed before it had one */
 } trp_run_result;
 
 /* Runs the program's nodes as threads of this process and returns when all have ended: TRP_OK, or

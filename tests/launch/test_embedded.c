@@ -249,6 +249,7 @@ static void shards_have_an_address_each(void **state)
 static trp_status fail_at_once(trp_context *context, const void *arg)
 {
     (void)arg;
+    trp_context_report(context, "held", 7);
     return trp_fail(TRP_DATA_LOSS, "%s lost it", trp_context_name(context));
 }
 
@@ -261,6 +262,25 @@ static void the_first_failure_is_the_status(void **state)
     assert_int_equal(trp_run(program, &(trp_run_options){.run_dir = scratch->run}, &result),
                      TRP_DATA_LOSS);
     assert_string_equal(trp_last_error(), "clumsy/0: clumsy/0 lost it");
+    assert_string_equal(result.reason, trp_last_error());
+    trp_program_destroy(program);
+    char *metrics = xasprintf("%s/metrics.csv", result.run_dir);
+    trp_bytes rows = read_whole(metrics);
+    assert_non_null(memmem(rows.data, rows.size, "clumsy/0,held,7", 15));
+    free((void *)rows.data);
+    free(metrics);
+}
+
+static void a_run_that_cannot_begin_says_why(void **state)
+{
+    (void)state;
+    trp_run_options options = {.run_dir = "/proc/nowhere/run"};
+    trp_run_result result;
+    trp_program *program = trp_program_create("failing");
+    trp_add_node(program, "clumsy", &(trp_node_options){.run = fail_at_once});
+    assert_int_not_equal(trp_run(program, &options, &result), TRP_OK);
+    assert_string_equal(result.reason, trp_last_error());
+    assert_non_null(strstr(result.reason, "/proc/nowhere"));
     trp_program_destroy(program);
 }
 
@@ -414,6 +434,7 @@ int main(void)
         TEST(actors_write_to_all_shards_and_a_learner_samples_from_all),
         TEST(shards_have_an_address_each),
         TEST(the_first_failure_is_the_status),
+        TEST(a_run_that_cannot_begin_says_why),
         TEST(a_wrong_graph_or_option_is_refused),
         TEST(signals_stay_the_callers),
         TEST(a_store_outlives_its_run_and_is_restored),

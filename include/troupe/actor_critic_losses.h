@@ -1,9 +1,9 @@
-/* Losses of actors that follow a critic of states and actions, online (DDPG, TD3, D4PG, SAC) and
- * from a data set (TD3+BC, CQL, IQL). Pure functions on rows, as those of losses.h: they take what
- * critics and policies say of actions, and write derivatives. Those of a critic's values become
- * those of actions in trp_net_backward() with `inputs`, and those of actions and log-probabilities
- * become those of a policy's outputs in distributions.h. What a critic learns is trp_value_loss()
- * (of a distribution trp_c51_loss()) with the targets below.
+/* Losses of actors that follow a critic of states and actions, online (DDPG, TD3, D4PG, SAC, MPO)
+ * and from a data set (TD3+BC, CQL, IQL). Pure functions on rows, as those of losses.h: they take
+ * what critics and policies say of actions, and write derivatives. Those of a critic's values
+ * become those of actions in trp_net_backward() with `inputs`, and those of actions and
+ * log-probabilities become those of a policy's outputs in distributions.h. What a critic learns is
+ * trp_value_loss() (of a distribution trp_c51_loss()) with the targets below.
  *
  *     // What SAC's policy learns; critics of [state, action] have one output each.
  *     static void follow(trp_net *critics[2], float *params[2], const trp_net_rows passes[2],
@@ -114,6 +114,47 @@ TRP_API trp_loss trp_td3_policy_loss(const trp_td3_batch *batch, float *dq, floa
  * weights: [rows]; NULL: 1. dlogits may be logits. */
 TRP_API trp_loss trp_d4pg_policy_loss(const trp_support *support, uint32_t rows,
                                       const float *weights, const float *logits, float *dlogits);
+
+/* ---- MPO ------------------------------------------------------------------------------------- */
+
+/* Both duals of MPO are softplus of a learned number, which counts as -18 below that, plus 1e-8: as
+ * in Acme. This is that, to report it and to begin with. */
+TRP_API float trp_mpo_dual(float number);
+
+/* Actions drawn from the target policy at each state. */
+typedef struct {
+    uint32_t rows, samples;
+    const float *q;    /* [rows][samples]: by the target critic */
+    float temperature; /* the learned number */
+    float bound;       /* epsilon of the E-step's divergence, in nats; 0: 0.1 */
+} trp_mpo_batch;
+
+/* The E-step (Abdolmaleki et al. 2018, "Maximum a Posteriori Policy Optimisation", section 4.1):
+ * weights, [rows][samples], samples * the softmax of q / eta over each row's samples, so that their
+ * mean is 1; eta is trp_mpo_dual(temperature). Returns the temperature's loss, its dual function
+ * eta * (bound + the mean over rows of log mean exp(q / eta)); *dtemperature: its derivative. The
+ * M-step is trp_cloning_loss() with these weights and log-probabilities of the same samples, as
+ * rows * samples rows, decoupled (section 4.2 and "Relative Entropy Regularized Policy Iteration"):
+ * once of N(mean, the target's deviation) and once of N(the target's mean, deviation). Costs of
+ * actions beyond their bounds are a second call, with q = -costs and a temperature of its own,
+ * whose weights are added and halved. weights may be q. */
+TRP_API float trp_mpo_weights(const trp_mpo_batch *batch, float *weights, float *dtemperature);
+
+/* Divergences of the policy from the target policy, trp_gaussian_decoupled_kl() or
+ * trp_categorical_kl(), which stay below a bound by multipliers. */
+typedef struct {
+    uint32_t rows, size;      /* size: 1, or of each dimension its own */
+    const float *divergences; /* [rows][size] */
+    const float *multipliers; /* [size]: the learned numbers */
+    float bound;              /* of the mean over rows, of each */
+} trp_mpo_bound;
+
+/* The M-step's bound: the sum over `size` of alpha * the mean divergence, whose derivatives are
+ * ddivergences (may be divergences), and of alpha * (bound - the mean divergence), whose
+ * derivatives are dmultipliers, [size]: each treats the other's part as constant. `loss` is the
+ * first and `value` the sum of the mean divergences. */
+TRP_API trp_loss trp_mpo_bound_loss(const trp_mpo_bound *bound, float *ddivergences,
+                                    float *dmultipliers);
 
 /* ---- from a data set ------------------------------------------------------------------------- */
 

@@ -14,6 +14,7 @@
 #include "rows_gaussian.h"
 #include "rows_policy.h"
 #include "rows_actor_critic.h"
+#include "rows_mpo.h"
 #include "columns.h"
 #undef REAL
 #undef NAME

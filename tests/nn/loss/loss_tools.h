@@ -22,6 +22,7 @@
 #include "nn/loss/rows_gaussian.h"
 #include "nn/loss/rows_policy.h"
 #include "nn/loss/rows_actor_critic.h"
+#include "nn/loss/rows_mpo.h"
 #undef REAL
 #undef NAME
 #undef MATH

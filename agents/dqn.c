@@ -18,20 +18,6 @@ trp_dqn_options dqn_options(const trp_agent *agent)
     return options;
 }
 
-trp_net_spec dqn_net_spec(const trp_dqn_options *options, const trp_env_spec *env)
-{
-    const trp_tensor_spec *observation = &env->observations[0];
-    trp_mlp_options mlp = {
-        .inputs = (uint32_t)(trp_tensor_bytes(observation) / trp_dtype_size(observation->dtype)),
-        .outputs = (uint32_t)env->action_count,
-        .activation = options->activation,
-        .dtype = observation->dtype,
-        .dueling = options->dueling,
-        .noisy = options->noisy};
-    memcpy(mlp.hidden, options->hidden, sizeof mlp.hidden);
-    return trp_mlp(&mlp);
-}
-
 /* What was meant by 0.6, of which a float is the nearest one. */
 static double decimal(float value)
 {
@@ -106,8 +92,7 @@ static trp_status dqn_check(const trp_agent *agent, const trp_env_spec *env)
                         (long long)options.min_replay_size, (long long)options.replay_size);
     trp_optimizer optimizer = dqn_optimizer(&options);
     TRP_TRY(trp_optimizer_check(&optimizer, "dqn"));
-    trp_net_spec spec = dqn_net_spec(&options, env);
-    return trp_net_spec_check(&spec);
+    return dqn_net_check(&options, env);
 }
 
 /* ---- table and adder ----------------------------------------------------------------------- */

@@ -11,8 +11,26 @@ extern const trp_option_table dqn_option_table;
 /* The options inside an agent, defaults filled in: numbers mean themselves, 0 included. */
 trp_dqn_options dqn_options(const trp_agent *agent);
 
-/* The network for an environment. */
+/* The network for an environment that dqn_net_check() found to fit. */
 trp_net_spec dqn_net_spec(const trp_dqn_options *options, const trp_env_spec *env);
+
+/* INVALID_ARGUMENT says what the environment observes and why the network cannot read it. */
+TRP_MUST_USE trp_status dqn_net_check(const trp_dqn_options *options, const trp_env_spec *env);
+
+/* A row of bytes, [frames][height][width][channels]; all 0: the network reads no image. */
+struct dqn_image {
+    uint32_t frames, height, width, channels;
+};
+
+struct dqn_image dqn_image(const trp_dqn_options *options, const trp_env_spec *env);
+
+/* Rows of observations as the network reads them, [height][width][frames][channels]: where there
+ * are several frames in `room`, else where they are. */
+const void *dqn_pixels(const struct dqn_image *image, uint32_t rows, const void *observations,
+                       uint8_t *room);
+
+/* What dqn_pixels() needs for so many rows; for free(). NULL: nothing. */
+uint8_t *dqn_pixels_room(const struct dqn_image *image, uint32_t rows);
 
 /* What learns it. */
 trp_optimizer dqn_optimizer(const trp_dqn_options *options);

@@ -16,16 +16,19 @@ _Static_assert(sizeof(trp_dqn_options) <= TRP_AGENT_OPTION_BYTES, "the options f
 static const char *const activations[] = {"none",     "relu", "tanh", "sigmoid",   "elu",
                                           "softplus", "silu", "gelu", "gelu_tanh", NULL};
 
+static const char *const networks[] = {"auto", "mlp", "nature", "impala", NULL};
 static const char *const optimizers[] = {"adam", "adamw", "sgd", "rmsprop", "lamb", NULL};
 static const char *const schedules[] = {"constant", "linear", "cosine", NULL};
 _Static_assert(sizeof optimizers / sizeof *optimizers == TRP_OPTIMIZER_KINDS + 1,
                "every optimizer has a word");
 
 static const trp_option dqn_rows[] = {
+    ROW(network, .choices = networks, .fixed = true,
+        .help = "auto: nature for images of bytes, else mlp"),
     ROW(hidden, .fallback = "64,64", .max = 65536, .fixed = true,
-        .help = "widths of the hidden layers"),
+        .help = "widths of the hidden layers of mlp"),
     ROW(activation, .fallback = "relu", .choices = activations, .fixed = true,
-        .help = "of the hidden layers"),
+        .help = "of the hidden layers of mlp"),
     ROW(dueling, .fixed = true, .help = "a value and an advantage stream"),
     ROW(noisy, .fixed = true, .help = "explores by noise on the weights, not by epsilon"),
     ROW(no_double, .help = "the target network's own maximum, as in the first DQN"),

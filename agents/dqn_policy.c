@@ -16,6 +16,8 @@ struct dqn_policy {
     trp_net *net;
     trp_net_tensor tensors[TRP_NET_TENSORS_MAX];
     uint32_t outputs;
+    struct dqn_image image;
+    uint8_t *pixels; /* rows of it; NULL: as they come */
     float *params;
     float *values; /* rows x outputs */
 };
@@ -73,7 +75,8 @@ static trp_status policy_act(trp_policy *base, const trp_act *act)
         trp_net_resample(policy->net, act->rng); /* draws nothing without noisy layers */
     trp_net_forward(policy->net, policy->params,
                     &(trp_net_rows){.rows = act->rows,
-                                    .inputs = {act->observations[0]},
+                                    .inputs = {dqn_pixels(&policy->image, act->rows,
+                                                          act->observations[0], policy->pixels)},
                                     .outputs = {policy->values}});
     for (uint32_t row = 0; row < act->rows; row++)
         if (actions[row] < 0)
@@ -98,6 +101,7 @@ static void policy_destroy(trp_policy *base)
     trp_net_destroy(policy->net);
     trp_floats_destroy(policy->params);
     trp_floats_destroy(policy->values);
+    free(policy->pixels);
     free(policy);
 }
 
@@ -135,6 +139,8 @@ trp_status dqn_policy_create(const trp_agent *agent, const trp_env_spec *env,
     policy->base.param_count = trp_net_param_count(&spec);
     policy->base.tensors = policy->tensors;
     policy->base.tensor_count = trp_net_tensors(&spec, policy->tensors);
+    policy->image = dqn_image(&policy->options, env);
+    policy->pixels = dqn_pixels_room(&policy->image, policy->place.rows);
     policy->params = trp_floats_create(policy->base.param_count);
     policy->values = trp_floats_create((size_t)policy->place.rows * policy->outputs);
     *out = &policy->base;

@@ -24,6 +24,8 @@ struct dqn_updater {
     trp_net *net;
     trp_net_tensor tensors[TRP_NET_TENSORS_MAX]; /* of params */
     uint32_t outputs;
+    struct dqn_image image;
+    uint8_t *pixels, *next_pixels;                    /* rows of it; NULL: as they come */
     float *weights, *discounts, *targets, *td_errors; /* [batch_size] */
     float *q, *next_online, *next_target;             /* [batch_size][outputs] */
 };
@@ -112,11 +114,15 @@ static trp_loss differentiate(struct dqn_updater *updater, const trp_update *upd
                         .weights = find_weights(updater, batch),
                         .next_mask = next_mask};
     trp_net_rows next = {.rows = batch->rows,
-                         .inputs = {trp_update_column(update, 0, "next_observation")},
+                         .inputs = {dqn_pixels(&updater->image, batch->rows,
+                                               trp_update_column(update, 0, "next_observation"),
+                                               updater->next_pixels)},
                          .outputs = {updater->next_target}};
-    trp_net_rows now = {.rows = batch->rows,
-                        .inputs = {trp_update_column(update, 0, "observation")},
-                        .outputs = {updater->q}};
+    trp_net_rows now = {
+        .rows = batch->rows,
+        .inputs = {dqn_pixels(&updater->image, batch->rows,
+                              trp_update_column(update, 0, "observation"), updater->pixels)},
+        .outputs = {updater->q}};
     trp_net_resample(updater->net, update->rng); /* each network has noise of its own */
     trp_net_forward(updater->net, update->vectors[TARGET], &next);
     trp_net_resample(updater->net, update->rng);
@@ -167,6 +173,8 @@ static void updater_destroy(trp_updater *base)
 {
     struct dqn_updater *updater = (struct dqn_updater *)base;
     trp_net_destroy(updater->net);
+    free(updater->pixels);
+    free(updater->next_pixels);
     trp_floats_destroy(updater->weights);
     trp_floats_destroy(updater->discounts);
     trp_floats_destroy(updater->targets);
@@ -197,6 +205,9 @@ static void declare_source(struct dqn_updater *updater, const trp_env_spec *env,
     updater->discounts = trp_floats_create(source->batch_size);
     updater->targets = trp_floats_create(source->batch_size);
     updater->td_errors = trp_floats_create(source->batch_size);
+    updater->image = dqn_image(&updater->options, env);
+    updater->pixels = dqn_pixels_room(&updater->image, source->batch_size);
+    updater->next_pixels = dqn_pixels_room(&updater->image, source->batch_size);
     size_t values = (size_t)source->batch_size * updater->outputs;
     updater->q = trp_floats_create(values);
     updater->next_online = trp_floats_create(values);

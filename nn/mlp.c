@@ -46,6 +46,13 @@ static uint32_t add_core(trp_net_spec *spec, uint32_t from, trp_core core, uint3
                                          .size = size > 0 ? size : 256});
 }
 
+static void make_noisy(trp_net_spec *spec)
+{
+    for (uint32_t i = 0; i < spec->layer_count && i < TRP_NET_LAYERS_MAX; i++)
+        if (spec->layers[i].kind == TRP_LINEAR)
+            spec->layers[i].kind = TRP_NOISY_LINEAR;
+}
+
 trp_net_spec trp_mlp(const trp_mlp_options *options)
 {
     trp_net_spec spec;
@@ -69,9 +76,8 @@ trp_net_spec trp_mlp(const trp_mlp_options *options)
     else
         last = trp_net_add(&spec, linear(last, options->outputs, TRP_NO_ACTIVATION, "head"));
     trp_net_output(&spec, last);
-    for (uint32_t i = 0; i < spec.layer_count && i < TRP_NET_LAYERS_MAX && options->noisy; i++)
-        if (spec.layers[i].kind == TRP_LINEAR)
-            spec.layers[i].kind = TRP_NOISY_LINEAR;
+    if (options->noisy)
+        make_noisy(&spec);
     return spec;
 }
 
@@ -104,13 +110,22 @@ static uint32_t add_image(trp_net_spec *spec, const trp_cnn_options *options)
                                    .shape = {options->height, options->width, options->channels}});
 }
 
-static void add_heads(trp_net_spec *spec, uint32_t from, const trp_cnn_options *options)
+/* The linear layer `name` of `size` columns, the core, and what is said of them. */
+static void add_heads(trp_net_spec *spec, uint32_t from, const trp_cnn_options *options,
+                      uint32_t size, const char *name)
 {
+    bool halves = options->dueling && !options->core;
+    from = trp_net_add(spec, linear(from, halves ? 2 * size : size, TRP_RELU, name));
     from = add_core(spec, from, options->core, options->core_size);
-    trp_net_output(spec,
-                   trp_net_add(spec, linear(from, options->outputs, TRP_NO_ACTIVATION, "head")));
+    if (options->dueling)
+        trp_net_output(spec, add_dueling(spec, from, halves ? size : 0, options->outputs));
+    else
+        trp_net_output(
+            spec, trp_net_add(spec, linear(from, options->outputs, TRP_NO_ACTIVATION, "head")));
     if (options->value)
         trp_net_output(spec, trp_net_add(spec, linear(from, 1, TRP_NO_ACTIVATION, "value")));
+    if (options->noisy)
+        make_noisy(spec);
 }
 
 trp_net_spec trp_nature_cnn(const trp_cnn_options *options)
@@ -125,8 +140,7 @@ trp_net_spec trp_nature_cnn(const trp_cnn_options *options)
         snprintf(layer.name, sizeof layer.name, "body.%u", i);
         last = trp_net_add(&spec, layer);
     }
-    last = trp_net_add(&spec, linear(last, 512, TRP_RELU, "body.3"));
-    add_heads(&spec, last, options);
+    add_heads(&spec, last, options, 512, "body.3");
     return spec;
 }
 
@@ -164,7 +178,6 @@ trp_net_spec trp_impala_resnet(const trp_cnn_options *options)
     }
     last = trp_net_add(&spec,
                        (trp_layer){.kind = TRP_ACTIVATION, .from = {last}, .activation = TRP_RELU});
-    last = trp_net_add(&spec, linear(last, 256, TRP_RELU, "body"));
-    add_heads(&spec, last, options);
+    add_heads(&spec, last, options, 256, "body");
     return spec;
 }

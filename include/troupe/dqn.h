@@ -14,10 +14,23 @@
 
 TRP_BEGIN_DECLS
 
+/* What reads observations. An image is uint8 [height][width], [height][width][channels], or frames
+ * of it in front, as frame_stack makes them (of 3 axes the first one is frames where it is the
+ * shortest); networks have the frames as channels, oldest first. `dueling` and `noisy`
+ * are of all of them. What does not fit is
+ * refused by name, such as images of less than 36 x 36 pixels for nature. */
+typedef enum {
+    TRP_DQN_BY_SHAPE, /* nature for images, else mlp */
+    TRP_DQN_MLP,      /* trp_mlp(): `hidden`, `activation`; reads an image's bytes as a row */
+    TRP_DQN_NATURE,   /* trp_nature_cnn() */
+    TRP_DQN_IMPALA,   /* trp_impala_resnet() */
+} trp_dqn_network;
+
 /* Zero means default everywhere; a negative number means 0 where that is said. Defaults, ranges and
  * units are in the agent's option table: `PROGRAM --options` prints it, and `troupe options dqn`.
  */
 typedef struct {
+    trp_dqn_network network;
     uint32_t hidden[TRP_NET_HIDDEN_MAX]; /* ends at the first zero */
     trp_activation activation;
     bool dueling;

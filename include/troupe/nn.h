@@ -247,10 +247,11 @@ typedef struct {
 TRP_API trp_net_spec trp_mlp(const trp_mlp_options *options);
 
 /* Networks on images of bytes, [height][width][channels]. Output 0 is "head"; `value`: output 1 is
- * a "value" of one column. */
+ * a "value" of one column. `dueling` and `noisy` as in trp_mlp(), of the linear layers; a dueling
+ * network has no `value`. */
 typedef struct {
     uint32_t height, width, channels, outputs;
-    bool value;
+    bool value, dueling, noisy;
     trp_core core;
     uint32_t core_size; /* 0: 256 */
 } trp_cnn_options;

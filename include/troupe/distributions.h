@@ -99,16 +99,16 @@ typedef struct {
 
 /* noise, here and below: [rows][size], standard normal numbers; actions are [rows][size]. */
 
-/* Draws noise, and the actions that it makes. Who wants no gradient through them gives `actions`
- * twice. */
-TRP_API void trp_gaussian_sample(const trp_gaussian *policy, trp_rng *rng, float *noise,
-                                 float *actions);
-
 /* The actions that noise makes: mean + exp(log_std) noise, squashed if they are, and log_probs of
  * them, [rows], which are exact where the action itself is rounded to 1; NULL: not wanted. `noise`
  * may be `actions`. */
 TRP_API void trp_gaussian_transform(const trp_gaussian *policy, const float *noise, float *actions,
                                     float *log_probs);
+
+/* The same with noise that is drawn, and kept for the gradients that go through the actions. Who
+ * wants none of these gives `actions` twice. */
+TRP_API void trp_gaussian_sample(const trp_gaussian *policy, trp_rng *rng, float *noise,
+                                 float *actions, float *log_probs);
 
 /* The mean, squashed if actions are: the mode of what is not. */
 TRP_API void trp_gaussian_mode(const trp_gaussian *policy, float *actions);

@@ -45,11 +45,12 @@ void trp_gaussian_transform(const trp_gaussian *policy, const float *noise, floa
     }
 }
 
-void trp_gaussian_sample(const trp_gaussian *policy, trp_rng *rng, float *noise, float *actions)
+void trp_gaussian_sample(const trp_gaussian *policy, trp_rng *rng, float *noise, float *actions,
+                         float *log_probs)
 {
     for (size_t i = 0; i < (size_t)policy->rows * policy->size; i++)
         noise[i] = (float)trp_rng_normal(rng);
-    trp_gaussian_transform(policy, noise, actions, NULL);
+    trp_gaussian_transform(policy, noise, actions, log_probs);
 }
 
 void trp_gaussian_mode(const trp_gaussian *policy, float *actions)

@@ -196,7 +196,7 @@ static void scene_init(struct scene *s, uint64_t seed, bool squashed)
     s->other = s->policy;
     s->other.mean = s->other_mean;
     s->other.log_std = s->other_log_std;
-    trp_gaussian_sample(&s->policy, &s->rng, s->noise, s->actions);
+    trp_gaussian_sample(&s->policy, &s->rng, s->noise, s->actions, NULL);
 }
 
 static void a_sample_is_its_noise_moved_and_squashed(void **state)
@@ -225,18 +225,19 @@ static void a_sample_is_its_noise_moved_and_squashed(void **state)
     }
 }
 
-static void samples_have_mean_and_deviation(void **state)
+static void samples_have_mean_deviation_and_surprise(void **state)
 {
     (void)state;
     static const float mean[2] = {1, -2}, log_std[2] = {-1, 0.5f};
     enum { DRAWS = 20000 };
-    double sums[2] = {0}, squares[2] = {0};
+    double sums[2] = {0}, squares[2] = {0}, surprise = 0;
     trp_rng rng;
     trp_rng_init(&rng, 4, 0);
     for (int i = 0; i < DRAWS; i++) {
-        float actions[2];
+        float actions[2], log_prob;
         trp_gaussian_sample(&(trp_gaussian){.rows = 1, .size = 2, .mean = mean, .log_std = log_std},
-                            &rng, actions, actions);
+                            &rng, actions, actions, &log_prob);
+        surprise -= (double)log_prob / DRAWS;
         for (int j = 0; j < 2; j++) {
             sums[j] += (double)actions[j];
             squares[j] += pow((double)(actions[j] - mean[j]), 2);
@@ -247,6 +248,8 @@ static void samples_have_mean_and_deviation(void **state)
         assert_true(fabs(sums[j] / DRAWS - (double)mean[j]) < 5 * std / sqrt(DRAWS));
         assert_true(fabs(squares[j] / DRAWS / std / std - 1) < 5 * sqrt(2.0 / DRAWS));
     }
+    double entropy = -1 + 0.5 + 1 + log(2 * acos(-1)); /* whose deviation is 1 */
+    assert_true(fabs(surprise - entropy) < 5 / sqrt(DRAWS));
 }
 
 static void a_mode_is_the_mean_squashed(void **state)
@@ -537,7 +540,7 @@ int main(void)
         cmocka_unit_test(gradients_of_divergences_are_finite_differences),
         cmocka_unit_test(densities_entropies_and_divergences_are_integrals),
         cmocka_unit_test(a_sample_is_its_noise_moved_and_squashed),
-        cmocka_unit_test(samples_have_mean_and_deviation),
+        cmocka_unit_test(samples_have_mean_deviation_and_surprise),
         cmocka_unit_test(a_mode_is_the_mean_squashed),
         cmocka_unit_test(a_batchs_gradient_is_its_rows_in_place_or_added),
         cmocka_unit_test(a_shared_deviations_gradient_is_the_sum_over_rows),

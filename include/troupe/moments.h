@@ -24,14 +24,15 @@ enum { TRP_STATISTICS_MAX = 65536 }; /* of one environment */
 /* One more number, which is finite. */
 TRP_API void trp_moments_add(trp_moments *moments, double number);
 
-/* Those of both parts, element by element, `count` of them. */
+/* Those of both parts, element by element, `count` of them. Parts that pass trp_moments_check()
+ * give what passes it: a count stays at 2^53, squares at 1e140. */
 TRP_API void trp_moments_merge(trp_moments *into, const trp_moments *from, size_t count);
 
 /* squares / count; 0 of fewer than two numbers. */
 TRP_API double trp_moments_variance(const trp_moments *moments);
 
-/* INVALID_ARGUMENT names the element that no numbers can have: not finite, a count that is
- * negative or above 2^53, squares below 0. */
+/* INVALID_ARGUMENT names the element that no float32 numbers can have: a count that is negative or
+ * above 2^53, a mean beyond 1e60, squares below 0 or above 1e140, or NaN. */
 TRP_API TRP_MUST_USE trp_status trp_moments_check(const trp_moments *moments, size_t count);
 
 TRP_END_DECLS

@@ -198,6 +198,28 @@ static void moments_of_no_numbers_are_refused(void **state)
     }
 }
 
+static void moments_that_are_believed_give_what_is_believed(void **state)
+{
+    (void)state;
+    static const double means[] = {1e60, -1e60, 3e38, 1e60};
+    trp_moments sum = {0};
+    for (size_t i = 0; i < 64; i++) {
+        trp_moments part = {0x1p53, means[i % 4], 1e140};
+        assert_int_equal(trp_moments_check(&part, 1), TRP_OK);
+        trp_moments_merge(&sum, &part, 1);
+        assert_int_equal(trp_moments_check(&sum, 1), TRP_OK);
+        assert_true(isfinite(trp_moments_variance(&sum)));
+    }
+}
+
+static void moments_too_large_to_be_added_are_refused(void **state)
+{
+    (void)state;
+    static const trp_moments wrong[] = {{0x1p53, 1e308, 1}, {0x1p53, -1e308, 1}, {2, 0, 1e308}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_int_equal(trp_moments_check(&wrong[i], 1), TRP_INVALID_ARGUMENT);
+}
+
 /* ---- the wrappers -------------------------------------------------------------------------------
  */
 
@@ -331,6 +353,8 @@ int main(void)
             parts_have_the_spread_of_the_whole_where_the_mean_is_a_hundred_million_times_it),
         cmocka_unit_test(nothing_merged_into_something_changes_nothing),
         cmocka_unit_test(moments_of_no_numbers_are_refused),
+        cmocka_unit_test(moments_that_are_believed_give_what_is_believed),
+        cmocka_unit_test(moments_too_large_to_be_added_are_refused),
         cmocka_unit_test(statistics_are_those_of_all_that_the_copies_showed),
         cmocka_unit_test(observations_are_normalised_and_held_to_the_bound),
         cmocka_unit_test(rewards_are_divided_by_the_spread_of_returns),

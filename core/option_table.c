@@ -235,6 +235,10 @@ static bool in_range(const trp_option *option, double value)
 {
     double min, max;
     find_range(option, &min, &max);
+    if (option->type == TRP_OPTION_F32) { /* as it has the ends of the range */
+        min = (float)min;
+        max = (float)max;
+    }
     return isfinite(value) && value >= min && value <= max;
 }
 

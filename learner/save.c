@@ -105,6 +105,8 @@ trp_status trp_learner_checkpoint_find(const char *dir, char **path)
 
 enum { MOMENT_NUMBERS = 3 }; /* of a trp_moments */
 
+static const uint64_t COUNTER_MAX = UINT64_C(1) << 62; /* a step a nanosecond for 146 years */
+
 /* ---- writing ------------------------------------------------------------------------------- */
 
 struct clients {
@@ -245,6 +247,15 @@ static trp_status check_published(const trp_checkpoint *checkpoint,
     return trp_net_layout_compare(layout ? layout : "", "the checkpoint", part.layout, "this run");
 }
 
+/* One more than the largest is 0, which is no step. */
+static trp_status check_counter(const char *name, uint64_t value)
+{
+    if (value <= COUNTER_MAX)
+        return TRP_OK;
+    return trp_fail(TRP_DATA_LOSS, "checkpoint: %s is %" PRIu64 ": no run gets so far", name,
+                    value);
+}
+
 static trp_status load_update(const trp_checkpoint *checkpoint, struct trp_update_run *update)
 {
     TRP_TRY(update_check_state(update, checkpoint));
@@ -254,6 +265,8 @@ static trp_status load_update(const trp_checkpoint *checkpoint, struct trp_updat
     for (size_t i = 0; i < count; i++)
         TRP_TRY(trp_checkpoint_get(checkpoint, tensors[i].name, tensors[i].type,
                                    tensor_values(&tensors[i]), (void *)tensors[i].data));
+    for (size_t i = 0; i < update->updater->vector_count; i++)
+        TRP_TRY(check_counter(update->vectors[i].steps_name, update->vectors[i].steps));
     return TRP_OK;
 }
 
@@ -344,6 +357,8 @@ static trp_status load_one(const trp_checkpoint *checkpoint, struct trp_update_r
         trp_checkpoint_get(checkpoint, "learner.steps", TRP_CHECKPOINT_U64, 1, &progress->steps));
     TRP_TRY(trp_checkpoint_get(checkpoint, "learner.version", TRP_CHECKPOINT_U64, 1,
                                &progress->version));
+    TRP_TRY(check_counter("learner.steps", progress->steps));
+    TRP_TRY(check_counter("learner.version", progress->version));
     TRP_TRY(load_update(checkpoint, update));
     return load_clients(checkpoint, publisher);
 }

@@ -170,6 +170,19 @@ static void every_type_is_set_from_its_text(void **state)
     assert_true(fixture->options.share == 0.30000000000000004);
 }
 
+static void both_ends_of_a_range_are_values_where_a_float_rounds_them_to_its_outside(void **state)
+{
+    (void)state;
+    static const trp_option ends[] = {ROW(rate, .min = 1e-6, .max = 1e30, .help = "a float")};
+    const trp_option_table floats = TRP_OPTION_TABLE("floats", ends, all_options);
+    all_options options = {0};
+    assert_true((double)1e-6F < 1e-6 && (double)1e30F > 1e30);
+    assert_int_equal(trp_options_set(&floats, &options, "rate", "1e-6"), TRP_OK);
+    assert_int_equal(trp_options_set(&floats, &options, "rate", "1e30"), TRP_OK);
+    assert_int_equal(trp_options_set(&floats, &options, "rate", "1.01e30"), TRP_INVALID_ARGUMENT);
+    assert_int_equal(trp_options_set(&floats, &options, "rate", "0.99e-6"), TRP_INVALID_ARGUMENT);
+}
+
 static void wrong_values_are_refused_with_what_is_allowed(void **state)
 {
     struct fixture *fixture = *state;
@@ -274,6 +287,7 @@ int main(void)
         TEST(zeros_become_defaults),
         TEST(what_is_given_in_c_is_kept),
         TEST(every_type_is_set_from_its_text),
+        TEST(both_ends_of_a_range_are_values_where_a_float_rounds_them_to_its_outside),
         TEST(wrong_values_are_refused_with_what_is_allowed),
         TEST(an_unknown_name_is_told_the_nearest_one),
         TEST(a_check_names_the_option_its_value_and_its_range),

@@ -663,6 +663,40 @@ static void a_damaged_checkpoint_is_passed_over_for_the_one_before(void **state)
     trp_publisher_destroy(publisher);
 }
 
+static void a_checkpoint_whose_counters_would_wrap_around_is_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_publisher *publisher = trp_publisher_create(COUNT);
+    struct adding *updater = adding_create();
+    struct trp_update_run update;
+    assert_int_equal(update_prepare(&update, &updater->base, 1), TRP_OK);
+    assert_int_equal(save_prepare(fixture->checkpoints, true), TRP_OK);
+    const struct {
+        struct learner_progress progress;
+        uint64_t vector_steps;
+        const char *name;
+    } rows[] = {{{.steps = UINT64_MAX, .version = 1}, 1, "learner.steps"},
+                {{.steps = 1, .version = UINT64_MAX}, 1, "learner.version"},
+                {{.steps = 1, .version = 1}, UINT64_MAX, "params.steps"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        update.vectors[0].steps = rows[i].vector_steps;
+        const struct learner_progress *progress = &rows[i].progress;
+        assert_int_equal(save_write(fixture->checkpoints, &update, publisher, progress), TRP_OK);
+        struct learner_progress loaded = {0};
+        bool found = false;
+        assert_int_equal(save_load(fixture->checkpoints, &update, publisher, &loaded, &found),
+                         TRP_DATA_LOSS);
+        assert_non_null(strstr(trp_last_error(), rows[i].name));
+        char *path;
+        assert_int_equal(trp_learner_checkpoint_find(fixture->checkpoints, &path), TRP_OK);
+        assert_int_equal(unlink(path), 0);
+        free(path);
+    }
+    update_cleanup(&update);
+    trp_updater_destroy(&updater->base);
+    trp_publisher_destroy(publisher);
+}
+
 static void no_checkpoint_is_not_found(void **state)
 {
     struct fixture *fixture = *state;
@@ -727,6 +761,7 @@ int main(void)
         WITH_FIXTURE(resume_needs_a_directory),
         WITH_FIXTURE(the_last_two_checkpoints_are_kept),
         WITH_FIXTURE(a_damaged_checkpoint_is_passed_over_for_the_one_before),
+        WITH_FIXTURE(a_checkpoint_whose_counters_would_wrap_around_is_refused),
         WITH_FIXTURE(no_checkpoint_is_not_found),
         WITH_FIXTURE(a_learner_steps_until_max_steps),
         WITH_FIXTURE(published_versions_carry_the_parameters_of_their_step),

@@ -72,7 +72,7 @@ static struct crew crew_create(uint32_t threads)
 {
     struct crew crew = {.threads = threads};
     if (threads > 1)
-        check(team_create(&crew.team, threads));
+        check(team_join(&crew.team, threads));
     return crew;
 }
 
@@ -150,7 +150,7 @@ static void steps_init(struct steps *s, trp_optimizer_kind kind, uint32_t thread
 
 static void steps_cleanup(struct steps *s)
 {
-    team_destroy(s->crew.team);
+    team_leave(s->crew.team);
     for (size_t i = 0; i < VECTORS; i++)
         trp_floats_destroy(s->vectors[i]);
     trp_floats_destroy(s->copied);

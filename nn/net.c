@@ -102,7 +102,7 @@ static trp_status net_plan(trp_net *net, bool forward_only)
             op_bind(net, &net->program.ops[j], part->arena, &part->bound[j]);
     }
     if (net->threads > 1)
-        TRP_TRY(team_create(&net->team, net->threads));
+        TRP_TRY(team_join(&net->team, net->threads));
     return TRP_OK;
 }
 
@@ -293,7 +293,7 @@ void trp_net_destroy(trp_net *net)
 {
     if (!net)
         return;
-    team_destroy(net->team);
+    team_leave(net->team);
     program_cleanup(&net->program);
     free(net->arena);
     for (uint32_t i = 0; i < net->threads; i++)

@@ -18,6 +18,10 @@
 #include "core/thread.h"
 
 struct team {
+    struct team *other;  /* the next one in `teams` */
+    const void *founder; /* stands for the thread whose plans share it */
+    uint32_t members;    /* plans */
+    atomic_bool busy;
     uint32_t threads;
     struct thread *workers; /* [threads - 1] */
     void (*work)(void *arg, uint32_t index);
@@ -32,6 +36,15 @@ struct team {
 };
 
 enum { CALLER_SLEEPS = 1 << 30 };
+
+static struct team *teams;
+static struct mutex teams_mutex;
+static struct once teams_once = ONCE_INIT;
+
+static void teams_init(void)
+{
+    mutex_init(&teams_mutex);
+}
 
 /* Until `is_over`, or for TEAM_SPIN_NS; false: it is not. */
 static bool spin(struct team *team, bool (*is_over)(struct team *team))
@@ -104,7 +117,20 @@ static void wake_sleepers(struct team *team)
     mutex_unlock(&team->mutex);
 }
 
-trp_status team_create(struct team **out, uint32_t threads)
+static void team_destroy(struct team *team)
+{
+    atomic_store(&team->stop, true);
+    wake_sleepers(team);
+    for (uint32_t i = 0; i + 1 < team->threads; i++)
+        thread_stop(&team->workers[i]);
+    sem_destroy(&team->finished);
+    cond_cleanup(&team->wake);
+    mutex_cleanup(&team->mutex);
+    free(team->workers);
+    free(team);
+}
+
+static trp_status team_create(struct team **out, uint32_t threads)
 {
     struct team *team = xcalloc(1, sizeof *team);
     team->threads = threads;
@@ -124,19 +150,39 @@ trp_status team_create(struct team **out, uint32_t threads)
     return TRP_OK;
 }
 
-void team_destroy(struct team *team)
+trp_status team_join(struct team **out, uint32_t threads)
+{
+    static _Thread_local char founder; /* its address */
+    once_run(&teams_once, teams_init);
+    mutex_lock(&teams_mutex);
+    struct team *team = teams;
+    while (team && (team->founder != &founder || team->threads != threads))
+        team = team->other;
+    trp_status status = team ? TRP_OK : team_create(&team, threads);
+    if (status == TRP_OK && team->members++ == 0) {
+        team->founder = &founder;
+        team->other = teams;
+        teams = team;
+    }
+    mutex_unlock(&teams_mutex);
+    *out = team;
+    return status;
+}
+
+void team_leave(struct team *team)
 {
     if (!team)
         return;
-    atomic_store(&team->stop, true);
-    wake_sleepers(team);
-    for (uint32_t i = 0; i + 1 < team->threads; i++)
-        thread_stop(&team->workers[i]);
-    sem_destroy(&team->finished);
-    cond_cleanup(&team->wake);
-    mutex_cleanup(&team->mutex);
-    free(team->workers);
-    free(team);
+    mutex_lock(&teams_mutex);
+    bool last = --team->members == 0;
+    struct team **at = &teams;
+    while (*at != team)
+        at = &(*at)->other;
+    if (last)
+        *at = team->other;
+    mutex_unlock(&teams_mutex);
+    if (last)
+        team_destroy(team);
 }
 
 static bool is_finished(struct team *team)
@@ -154,7 +200,7 @@ static void wait_for_others(struct team *team)
             ;
 }
 
-void team_run(struct team *team, void (*work)(void *arg, uint32_t index), void *arg)
+static void run_together(struct team *team, void (*work)(void *arg, uint32_t index), void *arg)
 {
     team->work = work;
     team->arg = arg;
@@ -166,4 +212,15 @@ void team_run(struct team *team, void (*work)(void *arg, uint32_t index), void *
         work_on_part(team, part);
     while (take_part(team, &part));
     wait_for_others(team);
+}
+
+void team_run(struct team *team, void (*work)(void *arg, uint32_t index), void *arg)
+{
+    if (atomic_exchange(&team->busy, true)) {
+        for (uint32_t part = 0; part < team->threads; part++)
+            work(arg, part);
+        return;
+    }
+    run_together(team, work, arg);
+    atomic_store(&team->busy, false);
 }

@@ -1,4 +1,4 @@
-/* The threads of one plan: fork and join around one function. */
+/* The threads of plans: fork and join around one function. */
 #ifndef TRP_NN_TEAM_H
 #define TRP_NN_TEAM_H
 
@@ -8,12 +8,15 @@
 
 struct team;
 
-/* `threads` >= 1 with the calling one; starts the others. */
-TRP_MUST_USE trp_status team_create(struct team **out, uint32_t threads);
-void team_destroy(struct team *team); /* NULL is fine */
+/* The team of `threads` >= 1, the calling one among them, that all plans share which the calling
+ * thread makes: it runs them one after another, and each with workers of its own would find its
+ * cores taken by those that wait for the other's next job. Starts the others for the first. */
+TRP_MUST_USE trp_status team_join(struct team **out, uint32_t threads);
+void team_leave(struct team *team); /* NULL is fine; the last one ends the threads */
 
 /* Runs work(arg, part) for every part < threads, on the calling thread and those of the workers
- * that have a core to run on; returns when all parts are done. */
+ * that have a core to run on; returns when all parts are done. While the team works for another
+ * thread (plans may run elsewhere than where they were made), the calling one does all of them. */
 void team_run(struct team *team, void (*work)(void *arg, uint32_t index), void *arg);
 
 #endif

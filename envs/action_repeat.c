@@ -21,7 +21,9 @@ static const trp_option_table table = TRP_OPTION_TABLE("action_repeat", rows, st
 static trp_status repeat_configure(void *arguments, void *user, trp_env_spec *spec)
 {
     (void)user;
-    ((struct action_repeat *)arguments)->limit = spec->max_episode_steps;
+    struct action_repeat *repeat = arguments;
+    wrapping_keep_mask(&repeat->wrapping, spec);
+    repeat->limit = spec->max_episode_steps;
     spec->max_episode_steps = 0;
     return TRP_OK;
 }

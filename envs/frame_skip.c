@@ -40,6 +40,7 @@ static trp_status skip_configure(void *arguments, void *user, trp_env_spec *spec
                             tensor->name ? tensor->name : "observation");
     }
     trp_wrapping_keep_frames(&skip->wrapping, 2);
+    wrapping_keep_mask(&skip->wrapping, spec);
     return TRP_OK;
 }
 

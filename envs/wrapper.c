@@ -58,6 +58,15 @@ void trp_wrapping_keep_frames(trp_wrapping *wrapping, size_t count)
     }
 }
 
+void wrapping_keep_mask(trp_wrapping *wrapping, const trp_env_spec *spec)
+{
+    if (!spec->masked)
+        return;
+    wrapping->mask_bytes = (size_t)spec->action_count * sizeof(bool);
+    wrapping->mask_offset = aligned(wrapping->own_bytes);
+    wrapping->own_bytes = wrapping->mask_offset + wrapping->mask_bytes;
+}
+
 static void *inner_state(const void *state)
 {
     return (uint8_t *)state + ((const trp_wrapped *)state)->wrapping->own_bytes;
@@ -171,12 +180,22 @@ trp_status wrapped_step_and_look(void *state, trp_rng *rng, const void *action,
     return TRP_OK;
 }
 
+static bool is_allowed_again(void *state, const void *action)
+{
+    const trp_wrapping *wrapping = ((const trp_wrapped *)state)->wrapping;
+    if (wrapping->mask_bytes == 0)
+        return true;
+    bool *allowed = (bool *)((uint8_t *)state + wrapping->mask_offset);
+    memset(allowed, false, wrapping->mask_bytes);
+    wrapped_mask(state, allowed);
+    return allowed[*(const int32_t *)action];
+}
+
 trp_status wrapped_repeat(void *state, trp_rng *rng, const void *action, trp_env_outcome *outcome,
                           uint32_t count, int64_t limit, int64_t *steps,
                           void (*look)(void *state, uint32_t left))
 {
-    bool over = false;
-    for (uint32_t left = count; left > 0 && !over;) {
+    for (uint32_t left = count; left > 0;) {
         trp_env_outcome one = {.discount = 1, .infos = outcome->infos};
         TRP_TRY(trp_wrapped_step(state, rng, action, &one));
         ++*steps;
@@ -184,10 +203,10 @@ trp_status wrapped_repeat(void *state, trp_rng *rng, const void *action, trp_env
         outcome->discount *= one.discount;
         outcome->terminated = one.terminated;
         outcome->truncated = one.truncated || (limit > 0 && *steps >= limit);
-        over = outcome->terminated || outcome->truncated;
-        left--;
+        bool over = outcome->terminated || outcome->truncated;
+        left = over || !is_allowed_again(state, action) ? 0 : left - 1;
         if (look)
-            look(state, over ? 0 : left);
+            look(state, left);
     }
     return TRP_OK;
 }

@@ -52,8 +52,12 @@ trp_status wrapped_reset_and_look(void *state, trp_rng *rng);
 trp_status wrapped_step_and_look(void *state, trp_rng *rng, const void *action,
                                  trp_env_outcome *outcome);
 
-/* Steps up to `count` times, until the episode ends or is `limit` steps long (0: no limit). `look`
- * (may be NULL) follows each step, `left` are the ones to come. */
+/* In configure, of a wrapper that repeats: a state has room for what may be done next. */
+void wrapping_keep_mask(trp_wrapping *wrapping, const trp_env_spec *spec);
+
+/* Steps up to `count` times, until the episode ends or is `limit` steps long (0: no limit), or the
+ * inner environment's mask does not allow the action again. `look` (may be NULL) follows each step,
+ * `left` are the ones to come. */
 trp_status wrapped_repeat(void *state, trp_rng *rng, const void *action, trp_env_outcome *outcome,
                           uint32_t count, int64_t limit, int64_t *steps,
                           void (*look)(void *state, uint32_t left));

@@ -23,7 +23,8 @@
  *   "CartPole-v1?time_limit=200&action_repeat=2&frame_stack=4"
  *
  *   time_limit=N      truncates after N steps, whatever the limit was before
- *   action_repeat=N   each is done N times, rewards are added up; a limit before it counts all N
+ *   action_repeat=N   each is done N times, rewards are added up; a limit before it counts all N.
+ *                     Fewer where the episode ends, or a mask does not allow the action again
  *   frame_skip=N      the same, and observations are the larger of the last two frames
  *   frame_stack=N     the last N observations; a first axis of N is added, the oldest first
  *   clip_reward=B     rewards are held to [-B, B]

@@ -52,6 +52,7 @@ typedef struct {
     size_t frame_bytes[TRP_OBSERVATIONS_MAX];  /* of each: one row */
     size_t frame_offset[TRP_OBSERVATIONS_MAX]; /* of kept frames: the library's */
     size_t statistics;                         /* of normalising wrappers: the library's */
+    size_t mask_offset, mask_bytes;            /* of repeating wrappers: the library's */
 } trp_wrapping;
 
 /* What its state begins with. Both are there as long as the environment is. */

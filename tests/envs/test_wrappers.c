@@ -187,6 +187,92 @@ static void skipped_frames_leave_the_larger_of_the_last_two(void **state)
     }
 }
 
+/* ---- a lift: it goes up (1) or down (0) a floor, and neither through the roof nor the ground
+ * ------
+ */
+
+enum { FLOORS = 5 };
+
+static trp_status lift_reset(void *state, trp_rng *rng)
+{
+    (void)rng;
+    *(int32_t *)state = 0;
+    return TRP_OK;
+}
+
+static trp_status lift_step(void *state, trp_rng *rng, const void *action, trp_env_outcome *outcome)
+{
+    int32_t *floor = state;
+    (void)rng;
+    *floor += *(const int32_t *)action ? 1 : -1;
+    if (*floor < 0 || *floor >= FLOORS)
+        return trp_fail(TRP_INTERNAL, "lift: there is no floor %d", *floor);
+    outcome->reward = 1;
+    return TRP_OK;
+}
+
+static void lift_observe(const void *state, void *const *observations)
+{
+    *(float *)observations[0] = (float)*(const int32_t *)state;
+}
+
+static void lift_mask(const void *state, bool *allowed)
+{
+    int32_t floor = *(const int32_t *)state;
+    allowed[0] = floor > 0;
+    allowed[1] = floor + 1 < FLOORS;
+}
+
+static const trp_env_impl lift_impl = {
+    .spec = {.name = "Lift",
+             .observations = {{.name = "floor", .dtype = TRP_FLOAT32, .rank = 1, .shape = {1}}},
+             .action_kind = TRP_ACTION_DISCRETE,
+             .action_count = 2},
+    .state_bytes = sizeof(int32_t),
+    .reset = lift_reset,
+    .step = lift_step,
+    .observe = lift_observe,
+    .mask = lift_mask,
+};
+
+/* Four floors up: three steps and one; frame_skip sees the larger of the last two where there are
+ * three. */
+static void an_action_is_repeated_as_long_as_its_mask_allows_it(void **state)
+{
+    static const char *const names[] = {"Lift?action_repeat=3", "Lift?frame_skip=3",
+                                        "Lift?action_repeat=3&time_limit=100",
+                                        "Lift?frame_stack=1&action_repeat=3"};
+    static const struct {
+        int32_t action;
+        float reward, floor, larger;
+    } steps[] = {{1, 3, 3, 3}, {1, 1, 4, 4}, {0, 3, 1, 2}, {0, 1, 0, 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        trp_env *env;
+        float floor, reward, discount, before;
+        bool terminated, truncated, masks[2];
+        void *now[] = {&floor}, *last[] = {&before};
+        trp_env_buffers buffers = {.observations = now,
+                                   .final_observations = last,
+                                   .rewards = &reward,
+                                   .discounts = &discount,
+                                   .terminated = &terminated,
+                                   .truncated = &truncated};
+        assert_int_equal(trp_env_create(&env, names[i], &(trp_env_options){.count = 1}), TRP_OK);
+        assert_int_equal(trp_env_reset(env, now), TRP_OK);
+        for (size_t k = 0; k < sizeof steps / sizeof *steps; k++) {
+            if (trp_env_step(env, &steps[k].action, &buffers) != TRP_OK)
+                fail_msg("%s, step %zu: %s", names[i], k, trp_last_error());
+            assert_true(reward == steps[k].reward);
+            assert_true(floor == (i == 1 ? steps[k].larger : steps[k].floor));
+            assert_int_equal(trp_env_masks(env, masks), TRP_OK);
+            assert_int_equal(masks[0], steps[k].floor > 0);
+            assert_int_equal(masks[1], steps[k].floor < FLOORS - 1);
+        }
+        trp_env_destroy(env);
+    }
+}
+
 static void a_time_limit_takes_the_place_of_the_last_one(void **state)
 {
     (void)state;
@@ -502,6 +588,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_action_is_repeated_until_the_episode_ends),
         cmocka_unit_test(skipped_frames_leave_the_larger_of_the_last_two),
+        cmocka_unit_test(an_action_is_repeated_as_long_as_its_mask_allows_it),
         cmocka_unit_test(a_time_limit_takes_the_place_of_the_last_one),
         cmocka_unit_test(a_stack_has_the_last_observations_the_oldest_first),
         cmocka_unit_test(a_clipped_reward_is_within_its_bound),
@@ -513,7 +600,8 @@ int main(void)
         cmocka_unit_test(a_key_that_nobody_registered_has_its_nearest_name),
         cmocka_unit_test(what_is_no_wrapper_is_refused),
     };
-    if (trp_env_register(&film_impl) != TRP_OK || trp_env_wrapper_register(&late_impl) != TRP_OK)
+    if (trp_env_register(&film_impl) != TRP_OK || trp_env_register(&lift_impl) != TRP_OK ||
+        trp_env_wrapper_register(&late_impl) != TRP_OK)
         return 1;
     return cmocka_run_group_tests_name("env_wrappers", tests, NULL, NULL);
 }

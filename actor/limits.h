@@ -18,6 +18,9 @@ enum {
      * and rows of chunks of up to four are ten. */
     NSTEP_CHUNK_ROWS = 4,
     NSTEP_CHUNK_BYTES = 512,
+    /* nstep_adder.c: what rows wait for company beside the step that they are from: of 10 steps/s
+     * and more, none is sent alone. */
+    NSTEP_KEEP_MS = 500,
     /* sequence_adder.c: steps of an item: an hour of Atari at 15 decisions a second. */
     SEQUENCE_MAX = 65536,
     /* The rows of an episode that share a chunk: headers are little beside them, and a copy keeps

@@ -3,8 +3,10 @@
  * all copies cannot end one of theirs.
  *
  * A chunk costs the table's server as much as an item does, so a few small rows share one. Rows of
- * one copy's episode only: they wait in its run until they fill a chunk, the episode ends, or a
- * flush wants them. In a deterministic run every row goes at once, as it does into a rollout.
+ * one copy's episode only: they wait in its run until they fill a chunk, the episode ends, a flush
+ * wants them, or NSTEP_KEEP_MS are over: at the next push then, all that is kept goes, here and in
+ * the writer, so that a slow environment's rows are not late by several steps. In a deterministic
+ * run every row goes at once, as it does into a rollout.
  *
  * The environment loop must not lose an item to a table that holds inserts back, and must stay able
  * to stop. So adding never blocks: a run has room for all that one more step of its copy can
@@ -18,6 +20,7 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/status.h"
 #include "core/thread.h"
 #include "limits.h"
 #include "core/limits.h"
@@ -45,6 +48,7 @@ struct nstep_adder {
     struct nstep_run *runs; /* copies */
     uint8_t *kept;          /* the rows of all runs */
     size_t waiting;         /* of them, that are no items yet */
+    int64_t emptied_ns;     /* when nothing was kept last; 0: before the first push */
     trp_item_column *item;  /* a column each */
     bool masked;            /* there is a column of next masks */
     size_t version_column;
@@ -148,12 +152,40 @@ static trp_status send_run(struct nstep_adder *adder, struct nstep_run *run,
     return TRP_OK;
 }
 
+static void all_are_due(struct nstep_adder *adder)
+{
+    for (uint32_t copy = 0; copy < adder->copies; copy++)
+        adder->runs[copy].due = true;
+}
+
+/* Rows may have been kept for long enough. */
+static bool is_late(struct nstep_adder *adder)
+{
+    if (!adder->sink.writer || turns_active())
+        return false;
+    int64_t now = clock_now_ns(&clock_monotonic);
+    if (adder->emptied_ns == 0)
+        adder->emptied_ns = now;
+    return now - adder->emptied_ns >= NSTEP_KEEP_MS * INT64_C(1000000);
+}
+
+/* What the table takes now; the rest has time until it is late again. */
+static trp_status send_all(struct nstep_adder *adder)
+{
+    trp_status status = item_sink_flush(&adder->sink, UINT32_MAX, 0);
+    adder->emptied_ns = clock_now_ns(&clock_monotonic);
+    return status_is_transient(status) ? TRP_OK : status;
+}
+
 /* The run at which the last push stopped goes on first: the item of its newest row is to come. */
 static trp_status nstep_push(trp_adder *base, int64_t timeout_ms)
 {
     struct nstep_adder *adder = (struct nstep_adder *)base;
     struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
     TRP_TRY(item_sink_open(&adder->sink));
+    bool late = is_late(adder);
+    if (late)
+        all_are_due(adder);
     uint32_t copy = adder->pushing;
     for (uint32_t i = 0; i < adder->copies; i++, copy = copy + 1 == adder->copies ? 0 : copy + 1) {
         adder->pushing = copy;
@@ -161,15 +193,14 @@ static trp_status nstep_push(trp_adder *base, int64_t timeout_ms)
             TRP_TRY(send_run(adder, &adder->runs[copy], deadline));
     }
     adder->pushing = 0;
-    return TRP_OK;
+    return late ? send_all(adder) : TRP_OK;
 }
 
 static trp_status nstep_flush(trp_adder *base, int64_t timeout_ms)
 {
     struct nstep_adder *adder = (struct nstep_adder *)base;
     struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
-    for (uint32_t copy = 0; copy < adder->copies; copy++)
-        adder->runs[copy].due = true;
+    all_are_due(adder);
     TRP_TRY(nstep_push(base, timeout_ms));
     return item_sink_flush(&adder->sink, 0, adder_left_ms(deadline));
 }

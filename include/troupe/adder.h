@@ -92,8 +92,9 @@ typedef struct {
  * T >= n steps gives T + n - 1 items, a shorter one 2T - 1. A truncated episode keeps D > 0 and
  * bootstraps from its final observation; a terminated one has D = 0. Extras and the version are
  * those of o_t. Up to four items of one copy's episode share a chunk if they are small (512 bytes
- * together); push keeps them until there are so many, the episode ends, or flush is called. Into a
- * rollout, in deterministic runs and with batch_items 1 each goes at once. */
+ * together); push keeps them until there are so many, the episode ends, flush is called, or, at the
+ * first push after that, for half a second. Into a rollout, in deterministic runs and with
+ * batch_items 1 each goes at once. */
 typedef struct {
     uint32_t n_step; /* 0: 1 */
     double discount; /* gamma */

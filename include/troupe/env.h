@@ -23,8 +23,7 @@
  *   "CartPole-v1?time_limit=200&action_repeat=2&frame_stack=4"
  *
  *   time_limit=N      truncates after N steps, whatever the limit was before
- *   action_repeat=N   each is done N times, rewards are added up; a limit before it counts all N.
- *                     Fewer where the episode ends, or a mask does not allow the action again
+ *   action_repeat=N   each is done N times, rewards are added up; a limit before it counts all N
  *   frame_skip=N      the same, and observations are the larger of the last two frames
  *   frame_stack=N     the last N observations; a first axis of N is added, the oldest first
  *   clip_reward=B     rewards are held to [-B, B]
@@ -32,6 +31,9 @@
  *   normalize_return=G       rewards / sqrt(variance of returns + 1e-8), held to [-10, 10]
  *   grayscale=1       uint8 [h, w, 3] becomes [h, w]: 0.299 R + 0.587 G + 0.114 B
  *   resize=H,W        uint8 [h, w] or [h, w, c] becomes H x W: the mean of the area under a pixel
+ *
+ * The two that repeat an action stop where the episode ends, or where the mask of the environment
+ * behind them does not allow the action again.
  *
  * Returns are sums of an episode's rewards so far, each step discounted by G. The two that
  * normalise use what all copies have seen, until trp_env_use_statistics(): an actor reports what

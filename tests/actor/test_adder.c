@@ -16,6 +16,7 @@
 #include <troupe/sampler.h>
 #include "actor/nstep.h"
 #include "core/alloc.h"
+#include "core/clock.h"
 #include "actor/limits.h"
 #include "core/limits.h"
 #include "replay.pb-c.h"
@@ -470,6 +471,36 @@ static Troupe__ReplayTablesResponse *told_after(uint32_t copies, void (*run)(trp
     return (Troupe__ReplayTablesResponse *)reply;
 }
 
+/* Nothing follows for minutes, as from an environment whose steps take so long. */
+static void a_row_is_kept_for_a_moment_only(void **state)
+{
+    (void)state;
+    struct table_server at;
+    trp_adder *adder;
+    const float observation[6] = {0};
+    int32_t action = 0;
+    trp_table_info info = {.size = 0};
+    size_t count;
+    table_server_start(&at, false, NULL);
+    trp_adder_options options = {.replay = at.channel, .table = "t", .env = &discrete};
+    assert_int_equal(trp_nstep_adder_create(&adder, &options, &(trp_nstep_options){0}), TRP_OK);
+    adder->impl->first(adder, 0, (const void *[]){observation});
+    adder->impl->add(adder, 0,
+                     &(trp_transition){.action = &action,
+                                       .discount = 1,
+                                       .next_observations = (const void *[]){observation}});
+    struct deadline deadline = deadline_in_ms(&clock_monotonic, 20000);
+    while (info.size == 0) {
+        assert_false(deadline_passed(deadline, &clock_monotonic));
+        assert_int_equal(adder->impl->push(adder, 0), TRP_OK);
+        assert_int_equal(trp_replay_info(at.channel, &info, 1, &count, 10000), TRP_OK);
+    }
+    assert_int_equal(info.size, 1);
+    assert_int_equal(adder->impl->items(adder), 1);
+    trp_adder_destroy(adder);
+    table_server_end(&at);
+}
+
 /* ---- rows that wait for company ------------------------------------------------------------- */
 
 enum { WAITING_COPIES = 3, WAITING_STEPS = 400 };
@@ -620,6 +651,7 @@ int main(void)
         cmocka_unit_test(columns_are_those_of_the_environment),
         cmocka_unit_test(every_tensor_and_every_extra_has_a_column),
         cmocka_unit_test(items_have_the_extras_of_their_first_step),
+        cmocka_unit_test(a_row_is_kept_for_a_moment_only),
         cmocka_unit_test(a_server_that_was_never_there_is_not_a_table_that_holds_back),
         cmocka_unit_test(wrong_options_are_refused_by_name),
     };

@@ -3,6 +3,7 @@
  * built-in one, as it serves troupe.Params and says so (trp_node_options.serves).
  *
  *     troupe launch own_learner.c -- */
+#include <stdlib.h>
 #include <string.h>
 
 #include <troupe/troupe.h>
@@ -20,6 +21,7 @@ static const float discount = 0.99F; /* as the agent has it */
 
 struct learner {
     trp_sampler *sampler;
+    trp_columns columns; /* of its batches */
     trp_net *net;
     trp_publisher *publisher;
     size_t count;
@@ -32,17 +34,20 @@ static trp_status learner_open(struct learner *learner, trp_channel *replay)
     TRP_TRY(trp_env_find("CartPole-v1", &env));
     trp_net_spec spec = net_spec();
     TRP_TRY(trp_net_create(&learner->net, &(trp_net_options){.spec = &spec, .batch = BATCH}));
-    trp_columns columns = {0};
-    trp_nstep_columns(env, NULL, &columns);
-    trp_status status = trp_sampler_create(&learner->sampler, replay,
-                                           &(trp_sampler_options){.table = "transitions",
-                                                                  .columns = columns.specs,
-                                                                  .column_count = columns.count,
-                                                                  .batch_size = BATCH,
-                                                                  .prefetch = 2,
-                                                                  .limiter_timeout_ms = -1});
-    trp_columns_cleanup(&columns);
-    return status;
+    trp_nstep_columns(env, NULL, &learner->columns);
+    return trp_sampler_create(&learner->sampler, replay,
+                              &(trp_sampler_options){.table = "transitions",
+                                                     .columns = learner->columns.specs,
+                                                     .column_count = learner->columns.count,
+                                                     .batch_size = BATCH,
+                                                     .prefetch = 2,
+                                                     .limiter_timeout_ms = -1});
+}
+
+/* The column of that name of a batch. */
+static const void *column(const struct learner *learner, const trp_batch *batch, const char *name)
+{
+    return batch->columns[trp_columns_find(&learner->columns, name)];
 }
 
 static void learner_init(struct learner *learner, uint64_t seed)
@@ -57,12 +62,17 @@ static void learner_init(struct learner *learner, uint64_t seed)
         *vectors[i] = trp_floats_create(learner->count);
     trp_net_init(&spec, &rng, learner->params);
     learner->publisher = trp_publisher_create(learner->count);
+    trp_net_tensor tensors[TRP_NET_TENSORS_MAX];
+    char *layout = trp_net_layout(tensors, trp_net_tensors(&spec, tensors), 0);
+    trp_publisher_describe(learner->publisher, layout); /* actors of another network will say so */
+    free(layout);
     trp_publisher_publish(learner->publisher, learner->params, 1, 0);
 }
 
 static void learner_cleanup(struct learner *learner)
 {
     trp_sampler_destroy(learner->sampler);
+    trp_columns_cleanup(&learner->columns);
     trp_net_destroy(learner->net);
     trp_publisher_destroy(learner->publisher);
     float *vectors[] = {learner->params, learner->target, learner->grads, learner->state[0],
@@ -72,9 +82,10 @@ static void learner_cleanup(struct learner *learner)
 }
 
 static trp_net_rows learner_forward(struct learner *learner, const float *params,
-                                    const trp_batch *batch, size_t column, float *q)
+                                    const trp_batch *batch, const char *name, float *q)
 {
-    trp_net_rows rows = {.rows = batch->rows, .inputs = {batch->columns[column]}, .outputs = {q}};
+    trp_net_rows rows = {
+        .rows = batch->rows, .inputs = {column(learner, batch, name)}, .outputs = {q}};
     trp_net_forward(learner->net, params, &rows);
     return rows;
 }
@@ -84,19 +95,20 @@ static trp_status learner_step(struct learner *learner, uint64_t step, const trp
     static const trp_optimizer adam = {.learning_rate = 1e-3};
     float discounts[BATCH], targets[BATCH], errors[BATCH];
     float q[BATCH * ACTIONS], next_online[BATCH * ACTIONS], next_target[BATCH * ACTIONS];
+    const float *given = column(learner, batch, "discount");
     for (uint32_t row = 0; row < batch->rows; row++)
-        discounts[row] = discount * ((const float *)batch->columns[3])[row];
+        discounts[row] = discount * given[row];
     trp_q_batch rows = {.rows = batch->rows,
                         .actions = ACTIONS,
-                        .taken = batch->columns[1],
-                        .rewards = batch->columns[2],
+                        .taken = column(learner, batch, "action"),
+                        .rewards = column(learner, batch, "reward"),
                         .discounts = discounts};
     memset(learner->grads, 0, learner->count * sizeof(float));
     if ((step - 1) % TARGET_PERIOD == 0)
         memcpy(learner->target, learner->params, learner->count * sizeof(float));
-    learner_forward(learner, learner->target, batch, 4, next_target);
-    learner_forward(learner, learner->params, batch, 4, next_online);
-    trp_net_rows now = learner_forward(learner, learner->params, batch, 0, q);
+    learner_forward(learner, learner->target, batch, "next_observation", next_target);
+    learner_forward(learner, learner->params, batch, "next_observation", next_online);
+    trp_net_rows now = learner_forward(learner, learner->params, batch, "observation", q);
     trp_double_q_targets(&rows, next_online, next_target, targets);
     trp_q_loss(&rows, 1, q, targets, errors, q);
     trp_net_backward(learner->net, learner->params, &now,

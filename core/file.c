@@ -3,8 +3,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 
+#include <troupe/log.h>
 #include "core/alloc.h"
 
 trp_status file_errno_status(int error, trp_status other)
@@ -48,4 +52,28 @@ int name_sync(const char *path)
     int error = dir_sync(dirname(copy));
     free(copy);
     return error;
+}
+
+static int cut_torn_line(int fd)
+{
+    char tail[4096]; /* longer lines are none of ours */
+    struct stat info;
+    if (fstat(fd, &info) != 0)
+        return errno;
+    off_t from = info.st_size > (off_t)sizeof tail ? info.st_size - (off_t)sizeof tail : 0;
+    ssize_t got = pread(fd, tail, sizeof tail, from);
+    ssize_t keep = got;
+    while (keep > 0 && tail[keep - 1] != '\n')
+        keep--;
+    bool torn = keep < got && (keep > 0 || from == 0);
+    return got < 0 || (torn && ftruncate(fd, from + keep) != 0) ? errno : 0;
+}
+
+void file_cut_torn_line(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    int error = fd < 0 ? errno : cut_torn_line(fd);
+    fd_close(fd);
+    if (error != 0 && error != ENOENT)
+        trp_log(TRP_WARN, "a torn last line may stay path=%s reason=%s", path, strerror(error));
 }

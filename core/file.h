@@ -14,6 +14,10 @@ trp_status file_errno_status(int error, trp_status other);
 int dir_sync(const char *path);
 int name_sync(const char *path);
 
+/* Cuts off the last line of a text that lines are appended to, if it has no end: a full disk or a
+ * death left it. */
+void file_cut_torn_line(const char *path);
+
 static inline void fd_close(int fd) /* negative: it is not open */
 {
     if (fd >= 0)

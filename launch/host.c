@@ -101,13 +101,22 @@ static void wake(struct host *host)
     assert(written == sizeof one);
 }
 
+/* A body may fail without words: those of another failure would mislead. */
+static char *words_of(trp_status status)
+{
+    if (status_last_code() == status)
+        return error_keep();
+    return xasprintf("it returned %s, and no trp_fail() said why; the last words were: %s",
+                     trp_status_name(status), trp_last_error());
+}
+
 static void finish_member(struct member *member, trp_status status)
 {
     struct host *host = member->context.host;
     /* A wait that the stop ended is not a failure. */
     if (status == TRP_CANCELLED && trp_stop_requested(member->context.stop))
         status = TRP_OK;
-    char *error = status == TRP_OK ? NULL : error_keep();
+    char *error = status == TRP_OK ? NULL : words_of(status);
     context_close(&member->context);
     mutex_lock(&host->mutex);
     struct peer *peer = &host->peers[member->context.number];

@@ -12,6 +12,7 @@
 
 #include <troupe/log.h>
 #include "core/alloc.h"
+#include "core/file.h"
 #include "core/hash.h"
 #include "host.h"
 #include "params.pb-c.h"
@@ -325,6 +326,7 @@ static void write_row(const struct evaluator *evaluator, const trp_params_state 
 {
     char *path = xasprintf("%s/%s.csv", trp_context_run_dir(evaluator->context),
                            evaluator->context->group->name);
+    file_cut_torn_line(path);
     FILE *file = fopen(path, "ae");
     free(path);
     if (!file)

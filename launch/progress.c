@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
+#include "core/file.h"
 #include "core/words.h"
 #include "run.h"
 
@@ -51,6 +52,7 @@ static FILE *csv_open(const struct run *run)
     struct stat info;
     if (stat(path, &info) == 0 && info.st_size >= METRICS_FILE_BYTES_MAX)
         rename(path, old);
+    file_cut_torn_line(path);
     FILE *csv = fopen(path, "ae");
     if (!csv)
         trp_log(TRP_WARN, "metrics cannot be written path=%s reason=%s", path, strerror(errno));

@@ -143,7 +143,7 @@ typedef int64_t (*trp_group_end)(void *service);
 
 typedef struct {
     const char *address;  /* NULL: "127.0.0.1:0". Not loopback or unix: needs `insecure` */
-    bool insecure;        /* allow other addresses without TLS */
+    bool insecure;        /* allow other addresses without TLS; docs/replay.md, "Who may connect" */
     uint32_t threads;     /* handler pool for protobuf-c services; 0: 4 */
     uint32_t max_pending; /* calls waiting for the pool, then UNAVAILABLE; 0: 1024 */
     /* Both directions; 0: 64 MiB. Compressed messages are refused unread, by servers and channels:

@@ -271,6 +271,65 @@ static void the_first_failure_is_the_status(void **state)
     free(metrics);
 }
 
+static trp_status fail_without_words(trp_context *context, const void *arg)
+{
+    (void)context;
+    (void)arg;
+    trp_status forgotten = trp_fail(TRP_UNAVAILABLE, "somebody was away");
+    return forgotten == TRP_UNAVAILABLE ? TRP_INTERNAL : TRP_OK;
+}
+
+static void a_failure_without_words_is_not_given_those_of_another(void **state)
+{
+    struct scratch *scratch = *state;
+    trp_program *program = trp_program_create("failing");
+    trp_add_node(program, "mute", &(trp_node_options){.run = fail_without_words});
+    assert_int_equal(trp_run(program, &(trp_run_options){.run_dir = scratch->run}, NULL),
+                     TRP_INTERNAL);
+    assert_string_equal(trp_last_error(),
+                        "mute/0: it returned INTERNAL, and no trp_fail() said why; the last words "
+                        "were: somebody was away");
+    trp_program_destroy(program);
+}
+
+/* Whether every row of a table has as many commas as its first. */
+static bool rows_are_whole(const char *path)
+{
+    trp_bytes text = read_whole(path);
+    size_t commas = 0, wanted = 0;
+    bool whole = text.data[text.size - 1] == '\n';
+    for (size_t i = 0; i < text.size && whole; i++) {
+        commas += text.data[i] == ',';
+        if (text.data[i] != '\n')
+            continue;
+        wanted = wanted ? wanted : commas;
+        whole = commas == wanted;
+        commas = 0;
+    }
+    free((void *)text.data);
+    return whole;
+}
+
+static void a_row_that_a_full_disk_cut_short_is_not_the_beginning_of_another(void **state)
+{
+    struct scratch *scratch = *state;
+    trp_program *program = trp_program_create("failing");
+    trp_add_node(program, "clumsy", &(trp_node_options){.run = fail_at_once});
+    trp_run_options options = {.run_dir = scratch->run};
+    assert_int_equal(trp_run(program, &options, NULL), TRP_DATA_LOSS);
+    char *path = xasprintf("%s/metrics.csv", scratch->run);
+    FILE *metrics = fopen(path, "a");
+    assert_non_null(metrics);
+    assert_true(fputs("1795434555.688,clumsy/0,he", metrics) >= 0);
+    fclose(metrics);
+    assert_false(rows_are_whole(path));
+    options.resume = true;
+    assert_int_equal(trp_run(program, &options, NULL), TRP_DATA_LOSS);
+    assert_true(rows_are_whole(path));
+    free(path);
+    trp_program_destroy(program);
+}
+
 static void a_run_that_cannot_begin_says_why(void **state)
 {
     (void)state;
@@ -434,6 +493,8 @@ int main(void)
         TEST(actors_write_to_all_shards_and_a_learner_samples_from_all),
         TEST(shards_have_an_address_each),
         TEST(the_first_failure_is_the_status),
+        TEST(a_failure_without_words_is_not_given_those_of_another),
+        TEST(a_row_that_a_full_disk_cut_short_is_not_the_beginning_of_another),
         TEST(a_run_that_cannot_begin_says_why),
         TEST(a_wrong_graph_or_option_is_refused),
         TEST(signals_stay_the_callers),

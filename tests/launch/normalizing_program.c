@@ -1,6 +1,6 @@
 /* A program for tests of normalising wrappers: actors of one copy each on a task that writes all it
  * shows to the file "seen.NODE". "differ" (the argument after "--") gives two groups of actors
- * different wrappers. */
+ * different wrappers, "rollout" lets the learner step the task itself. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,6 +71,7 @@ static const trp_env_impl drift_impl = {
 static trp_status build(trp_program *program, int argc, char **argv)
 {
     bool differ = argc > 1 && strcmp(argv[1], "differ") == 0;
+    bool rollout = argc > 1 && strcmp(argv[1], "rollout") == 0;
     trp_agent agent = trp_dqn(&(trp_dqn_options){.n_step = 1,
                                                  .hidden = {8},
                                                  .batch_size = 16,
@@ -82,6 +83,11 @@ static trp_status build(trp_program *program, int argc, char **argv)
                                 .envs = 1,
                                 .sync_every_items = 50, /* each reports after so many */
                                 .episodes = 20};
+    if (rollout) {
+        trp_add_learner(program, "learner",
+                        &(trp_learner_options){.agent = &agent, .env = acting.env, .envs = 1});
+        return TRP_OK;
+    }
     acting.replay = trp_add_replay(program, "replay", &(trp_replay_options){.agent = &agent});
     acting.params = trp_add_learner(
         program, "learner", &(trp_learner_options){.agent = &agent, .replay = acting.replay});

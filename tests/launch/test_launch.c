@@ -62,30 +62,6 @@ static pid_t pid_of_event(const struct scene *scene, const char *event)
     return pid;
 }
 
-/* The process of `node` among the launcher's children: a node of the library writes no events. */
-static pid_t pid_of_node(const struct scene *scene, const char *node)
-{
-    char path[64], arguments[4096];
-    snprintf(path, sizeof path, "/proc/%d/task/%d/children", scene->pid, scene->pid);
-    FILE *children = fopen(path, "re");
-    assert_non_null(children);
-    char *flag = xasprintf("--node=%s", node);
-    int pid, found = 0;
-    while (!found && fscanf(children, "%d", &pid) == 1) {
-        snprintf(path, sizeof path, "/proc/%d/cmdline", pid);
-        FILE *file = fopen(path, "re");
-        size_t size = file ? fread(arguments, 1, sizeof arguments, file) : 0;
-        if (file)
-            fclose(file);
-        if (memmem(arguments, size, flag, strlen(flag) + 1))
-            found = pid;
-    }
-    fclose(children);
-    free(flag);
-    assert_true(found > 1);
-    return found;
-}
-
 static void await_three_running(const struct scene *scene)
 {
     scene_await(scene, "run/events", "base/0 runs");

@@ -12,16 +12,22 @@ enum { ACTORS = 4, WIDTH = 3, ROW = 3 };
 
 static const double discount = 0.9;
 
+static void await_seen(const struct scene *scene, const char *name, size_t rows)
+{
+    struct deadline deadline = patience();
+    char *path = scene_path(scene, name);
+    struct stat info = {0};
+    while (stat(path, &info) != 0 || (size_t)info.st_size < rows * ROW * sizeof(float))
+        look_again_soon(deadline, path);
+    free(path);
+}
+
 /* Every actor has shown so many rows, and reported most of them: it does every 50. */
 static void await_rows(const struct scene *scene, size_t rows)
 {
-    struct deadline deadline = patience();
     for (size_t actor = 0; actor < ACTORS; actor++) {
-        char *name = xasprintf("seen.actor-%zu", actor), *path = scene_path(scene, name);
-        struct stat info = {0};
-        while (stat(path, &info) != 0 || (size_t)info.st_size < rows * ROW * sizeof(float))
-            look_again_soon(deadline, path);
-        free(path);
+        char *name = xasprintf("seen.actor-%zu", actor);
+        await_seen(scene, name, rows);
         free(name);
     }
 }
@@ -43,30 +49,38 @@ static char *checkpoint_path(const struct scene *scene)
     return path;
 }
 
-/* The statistics of "actor/INDEX" in the newest checkpoint. */
-static void read_client(const struct scene *scene, size_t index, trp_moments got[WIDTH])
+/* The statistics of a client, whose name is `line`, in the newest checkpoint, which has those of so
+ * many clients: evaluators report nothing. */
+static void read_line(const struct scene *scene, const char *line, size_t clients,
+                      trp_moments got[WIDTH])
 {
-    char *path = checkpoint_path(scene), *name = xasprintf("actor/%zu\n", index);
+    char *path = checkpoint_path(scene);
     trp_checkpoint *checkpoint;
     assert_int_equal(trp_checkpoint_read(&checkpoint, path), TRP_OK);
     const char *names = trp_checkpoint_note_get(checkpoint, "clients");
     assert_non_null(names);
-    const char *at = strstr(names, name);
+    const char *at = strstr(names, line);
     assert_non_null(at);
     size_t row = 0, rows = 0;
     for (const char *c = names; *c; c++) {
         rows += *c == '\n';
         row += *c == '\n' && c < at;
     }
-    assert_int_equal(rows, ACTORS); /* evaluators report nothing */
+    assert_int_equal(rows, clients);
     trp_moments all[ACTORS][WIDTH];
     assert_int_equal(trp_checkpoint_get(checkpoint, "learner.client_statistics", TRP_CHECKPOINT_F64,
-                                        ACTORS * WIDTH * 3, all),
+                                        clients * WIDTH * 3, all),
                      TRP_OK);
     memcpy(got, all[row], sizeof all[row]);
     trp_checkpoint_destroy(checkpoint);
-    free(name);
     free(path);
+}
+
+static void read_client(const struct scene *scene, size_t index, trp_moments got[WIDTH])
+{
+    char *line = xasprintf("actor/%zu\n", index);
+    read_line(scene, line, ACTORS, got);
+    free(line);
 }
 
 /* ---- one pass over what was shown ------------------------------------------------------------
@@ -201,6 +215,46 @@ static void four_actors_know_what_one_pass_knows_also_after_a_resume(void **stat
     }
 }
 
+/* Its second life begins with what its first one reported: nothing of that is lost, and nothing
+ * counts twice. The evaluator has played by then, and what it saw is nobody's. */
+static void an_actor_that_was_killed_goes_on_with_what_it_reported(void **state)
+{
+    struct scene *scene = *state;
+    trp_moments before[ACTORS][WIDTH], after[ACTORS][WIDTH];
+    const char *argv[] = {NORMALIZING_PROGRAM, "--run-dir=run", NULL};
+    scene_start(scene, argv);
+    await_rows(scene, 300);
+    await_seen(scene, "seen.evaluator-0", 50);
+    kill(pid_of_node(scene, "actor/2"), SIGKILL);
+    assert_int_equal(scene_wait(scene), 1);
+    assert_last_line(scene, "err", "failed: actor/2: it was killed by signal 9");
+    check_actors(scene, NULL, before);
+    keep_seen(scene);
+    run_for(scene, "--launch=processes", "--resume", 300);
+    check_actors(scene, (const trp_moments(*)[WIDTH])before, after);
+    assert_true(after[2][0].count > before[2][0].count);
+}
+
+static void a_learner_that_acts_knows_what_one_pass_knows(void **state)
+{
+    struct scene *scene = *state;
+    for (size_t i = 0; i < 2; i++) {
+        struct pass pass = pass_begin();
+        trp_moments got[WIDTH];
+        scene_empty(scene);
+        const char *argv[] = {
+            NORMALIZING_PROGRAM, "--run-dir=run", launch_modes[i], "--", "rollout", NULL};
+        scene_start(scene, argv);
+        await_seen(scene, "seen.learner-0", 300);
+        kill(scene->pid, SIGTERM);
+        assert_int_equal(scene_wait(scene), 128 + SIGTERM);
+        read_line(scene, "learner/0\n", 1, got);
+        pass_over(&pass, scene, "seen.learner-0", got[0].count, got[2].count);
+        assert_pass(got, &pass);
+        assert_true(got[0].count > 200);
+    }
+}
+
 static void run_deterministic(struct scene *scene)
 {
     const char *argv[] = {NORMALIZING_PROGRAM,
@@ -271,6 +325,8 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         TEST(four_actors_know_what_one_pass_knows_also_after_a_resume),
+        TEST(an_actor_that_was_killed_goes_on_with_what_it_reported),
+        TEST(a_learner_that_acts_knows_what_one_pass_knows),
         TEST(saved_parameters_are_played_with_their_statistics),
         TEST(deterministic_runs_repeat_their_statistics),
         TEST(actors_with_different_wrappers_end_the_run_by_name),

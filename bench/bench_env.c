@@ -1,5 +1,6 @@
 /* Environments through the public interface with automatic reset, 1024 copies on one core, next to
- * CartPole's bare dynamics in a loop over an array: same arithmetic, same resets, no interface. */
+ * CartPole's bare dynamics in a loop over an array: same arithmetic, same resets, no interface; and
+ * what normalising wrappers cost, in turn with the environment that they are around. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,16 +27,26 @@ struct bench {
     trp_rng rng;
 };
 
+static int64_t time_ns(void (*run)(struct bench *bench), struct bench *bench)
+{
+    int64_t start = clock_now_ns(&clock_monotonic);
+    run(bench);
+    return clock_now_ns(&clock_monotonic) - start;
+}
+
+static double rate_of(int64_t ns)
+{
+    return (double)COPIES * STEPS / (double)ns * 1e3;
+}
+
 static double best_rate(void (*run)(struct bench *bench), struct bench *bench)
 {
     int64_t best = INT64_MAX;
     for (int i = 0; i < REPEATS; i++) {
-        int64_t start = clock_now_ns(&clock_monotonic);
-        run(bench);
-        int64_t ns = clock_now_ns(&clock_monotonic) - start;
+        int64_t ns = time_ns(run, bench);
         best = ns < best ? ns : best;
     }
-    return (double)COPIES * STEPS / (double)best * 1e3;
+    return rate_of(best);
 }
 
 static void bare_reset(double s[4], trp_rng *rng)
@@ -86,14 +97,48 @@ static void run_env(struct bench *bench)
     }
 }
 
-static double env_rate(struct bench *bench, const char *name)
+static trp_env *env_open(struct bench *bench, const char *name)
 {
+    trp_env *env;
     const trp_env_options options = {.count = COPIES, .seed = 1};
-    if (trp_env_create(&bench->env, name, &options) != TRP_OK ||
-        trp_env_reset(bench->env, (void *[]){bench->observations}) != TRP_OK) {
+    if (trp_env_create(&env, name, &options) != TRP_OK ||
+        trp_env_reset(env, (void *[]){bench->observations}) != TRP_OK) {
         fprintf(stderr, "bench_env: %s\n", trp_last_error());
         exit(1);
     }
+    return env;
+}
+
+/* After CartPole's actions were drawn. */
+static void normalizing_rows(struct bench *bench)
+{
+    enum { KINDS = 4 };
+    static const char *const keys[KINDS] = {"", "?normalize_observation=10",
+                                            "?normalize_return=0.99",
+                                            "?normalize_observation=10&normalize_return=0.99"};
+    trp_env *envs[KINDS];
+    int64_t best[KINDS];
+    for (int k = 0; k < KINDS; k++) {
+        char name[96];
+        snprintf(name, sizeof name, "CartPole-v1%s", keys[k]);
+        envs[k] = env_open(bench, name);
+        best[k] = INT64_MAX;
+    }
+    for (int i = 0; i < REPEATS * KINDS; i++) {
+        bench->env = envs[i % KINDS];
+        int64_t ns = time_ns(run_env, bench);
+        best[i % KINDS] = ns < best[i % KINDS] ? ns : best[i % KINDS];
+    }
+    for (int k = 0; k < KINDS; k++)
+        trp_env_destroy(envs[k]);
+    for (int k = 1; k < KINDS; k++)
+        printf("CartPole-v1%s\t%.2f\tM steps/s\t%.2f\twithout\n", keys[k], rate_of(best[k]),
+               rate_of(best[0]));
+}
+
+static double env_rate(struct bench *bench, const char *name)
+{
+    bench->env = env_open(bench, name);
     uint32_t choices = (uint32_t)trp_env_get_spec(bench->env)->action_count;
     for (int i = 0; i < STEPS * COPIES; i++)
         bench->actions[i] = (int32_t)trp_rng_below(&bench->rng, choices);
@@ -118,6 +163,7 @@ int main(void)
     double cartpole = env_rate(&bench, "CartPole-v1"); /* its actions serve the bare loop too */
     double bare = best_rate(run_bare, &bench);
     printf("CartPole-v1, 1024 copies\t%.2f\tM steps/s\t%.2f\tbare dynamics\n", cartpole, bare);
+    normalizing_rows(&bench);
     printf("Catch, 1024 copies\t%.2f\tM steps/s\n", env_rate(&bench, "Catch"));
 
     free(bench.states);

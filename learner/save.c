@@ -9,10 +9,12 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,13 +29,22 @@
 
 #define NAME_FORMAT "learner-%020" PRIu64 ".safetensors"
 
-static int is_checkpoint(const struct dirent *entry)
+static int has_end(const struct dirent *entry, const char *end)
 {
     uint64_t steps;
-    int end = 0;
-    if (sscanf(entry->d_name, "learner-%20" SCNu64 ".safetensors%n", &steps, &end) != 1)
-        return 0;
-    return end > 0 && entry->d_name[end] == '\0';
+    int at = 0;
+    return sscanf(entry->d_name, "learner-%20" SCNu64 "%n", &steps, &at) == 1 &&
+           strcmp(entry->d_name + at, end) == 0;
+}
+
+static int is_checkpoint(const struct dirent *entry)
+{
+    return has_end(entry, ".safetensors");
+}
+
+static int is_half_made(const struct dirent *entry)
+{
+    return has_end(entry, ".safetensors.tmp");
 }
 
 static int checkpoint_compare(const struct dirent **a, const struct dirent **b)
@@ -42,9 +53,10 @@ static int checkpoint_compare(const struct dirent **a, const struct dirent **b)
 }
 
 /* Names in ascending order, each and the list on the heap. */
-static trp_status list(const char *dir, struct dirent ***entries, size_t *count)
+static trp_status list_of(int (*is_one)(const struct dirent *), const char *dir,
+                          struct dirent ***entries, size_t *count)
 {
-    int found = scandir(dir, entries, is_checkpoint, checkpoint_compare);
+    int found = scandir(dir, entries, is_one, checkpoint_compare);
     *count = found > 0 ? (size_t)found : 0;
     if (found >= 0)
         return TRP_OK;
@@ -53,11 +65,35 @@ static trp_status list(const char *dir, struct dirent ***entries, size_t *count)
                     strerror(errno));
 }
 
+static trp_status list(const char *dir, struct dirent ***entries, size_t *count)
+{
+    return list_of(is_checkpoint, dir, entries, count);
+}
+
 static void list_free(struct dirent **entries, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         free(entries[i]);
     free(entries);
+}
+
+/* What a learner was writing when it was killed: the next one has another name. That of a living
+ * one is locked (nn/checkpoint_write.c). */
+static void remove_half_made(const char *dir)
+{
+    struct dirent **entries;
+    size_t count;
+    if (list_of(is_half_made, dir, &entries, &count) != TRP_OK)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        char *path = xasprintf("%s/%s", dir, entries[i]->d_name);
+        int fd = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK);
+        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && unlink(path) != 0)
+            trp_log(TRP_WARN, "half a checkpoint stays path=%s reason=%s", path, strerror(errno));
+        fd_close(fd);
+        free(path);
+    }
+    list_free(entries, count);
 }
 
 trp_status save_prepare(const char *dir, bool fresh)
@@ -74,6 +110,7 @@ trp_status save_prepare(const char *dir, bool fresh)
                         "checkpoints: %s has those of another run: resume it, or use another "
                         "directory",
                         dir);
+    remove_half_made(dir);
     return TRP_OK;
 }
 

@@ -297,7 +297,8 @@ static trp_status take_seconds(const struct config *config, const char *name, do
     const cJSON *json = member(config, name);
     if (!json)
         return TRP_OK;
-    if (!cJSON_IsNumber(json) || !(json->valuedouble >= 0 && json->valuedouble <= 1e15))
+    if (!cJSON_IsNumber(json) ||
+        !(json->valuedouble >= 0 && json->valuedouble <= LAUNCH_SECONDS_MAX))
         return wrong_member(config, name, "a number of seconds");
     *seconds = json->valuedouble;
     return TRP_OK;

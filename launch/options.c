@@ -103,7 +103,8 @@ static error_t option_number(const struct argp_state *state, const char *flag, c
 {
     char *end;
     *value = strtod(text, &end);
-    if (end == text || *end || !isfinite(*value) || *value < min)
+    bool too_long = min == 0 && *value > LAUNCH_SECONDS_MAX;
+    if (end == text || *end || !isfinite(*value) || *value < min || too_long)
         return usage_wrong(state, "--%s=%s: not a number%s", flag, text,
                            min == 0 ? " of seconds" : "");
     return 0;

@@ -11,6 +11,9 @@
 enum launch_command { COMMAND_RUN, COMMAND_GRAPH, COMMAND_EVAL };
 enum launch_mode { LAUNCH_PROCESSES, LAUNCH_THREADS };
 
+/* 30 million years: some of them in milliseconds are still a time. */
+#define LAUNCH_SECONDS_MAX 1e15
+
 /* Strings point into argv. */
 struct launch_options {
     const char *program; /* argv[0] */

@@ -289,6 +289,8 @@ static trp_status choose_path(const struct launch_options *options, const char *
 {
     if (!options->run_dir && !options->resume)
         return make_unique(name, path);
+    if (options->run_dir && options->run_dir[0] == '\0')
+        return trp_fail(TRP_INVALID_ARGUMENT, "the name of the run directory is empty");
     *path = options->run_dir ? xstrdup(options->run_dir) : xasprintf("%s/latest", runs_dir());
     if (options->resume && file_exists(*path, "config.json"))
         return TRP_OK;

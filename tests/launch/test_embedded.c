@@ -343,6 +343,17 @@ static void a_run_that_cannot_begin_says_why(void **state)
     trp_program_destroy(program);
 }
 
+static void a_run_directory_without_a_name_is_refused(void **state)
+{
+    (void)state;
+    trp_program *program = trp_program_create("failing");
+    trp_add_node(program, "clumsy", &(trp_node_options){.run = fail_at_once});
+    assert_int_equal(trp_run(program, &(trp_run_options){.run_dir = ""}, NULL),
+                     TRP_INVALID_ARGUMENT);
+    assert_string_equal(trp_last_error(), "the name of the run directory is empty");
+    trp_program_destroy(program);
+}
+
 static void a_wrong_graph_or_option_is_refused(void **state)
 {
     struct scratch *scratch = *state;
@@ -496,6 +507,7 @@ int main(void)
         TEST(a_failure_without_words_is_not_given_those_of_another),
         TEST(a_row_that_a_full_disk_cut_short_is_not_the_beginning_of_another),
         TEST(a_run_that_cannot_begin_says_why),
+        TEST(a_run_directory_without_a_name_is_refused),
         TEST(a_wrong_graph_or_option_is_refused),
         TEST(signals_stay_the_callers),
         TEST(a_store_outlives_its_run_and_is_restored),

@@ -175,6 +175,7 @@ static void wrong_usage_is_one_line_and_status_2(void **state)
         {"--seed=-1", "--seed=-1: not a whole number"},
         {"--launch=boat", "--launch=boat: use processes or threads"},
         {"--max-seconds=x", "--max-seconds=x: not a number of seconds"},
+        {"--grace=1e300", "--grace=1e300: not a number of seconds"},
         {"--log-level=loud", "--log-level=loud: use debug, info, warn or error"},
         {"--deterministic", "--deterministic needs --launch=threads"},
         {"--params=x", "--params and --episodes go with eval"},

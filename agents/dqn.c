@@ -92,6 +92,7 @@ static trp_status dqn_check(const trp_agent *agent, const trp_env_spec *env)
                         (long long)options.min_replay_size, (long long)options.replay_size);
     trp_optimizer optimizer = dqn_optimizer(&options);
     TRP_TRY(trp_optimizer_check(&optimizer, "dqn"));
+    TRP_TRY(dqn_loss_check(&options, env));
     return dqn_net_check(&options, env);
 }
 

@@ -3,6 +3,7 @@
 #define TRP_AGENTS_DQN_H
 
 #include <troupe/dqn.h>
+#include <troupe/losses.h>
 
 #define DQN_TABLE "transitions"
 
@@ -31,6 +32,30 @@ const void *dqn_pixels(const struct dqn_image *image, uint32_t rows, const void 
 
 /* What dqn_pixels() needs for so many rows; for free(). NULL: nothing. */
 uint8_t *dqn_pixels_room(const struct dqn_image *image, uint32_t rows);
+
+/* Numbers of the network for an action: atoms, quantiles, or 1. */
+uint32_t dqn_atoms(const trp_dqn_options *options);
+
+/* The value of each of `count` actions: in `values`, or the outputs themselves. */
+const float *dqn_values(const trp_dqn_options *options, size_t count, const float *outputs,
+                        float *values);
+
+/* INVALID_ARGUMENT: options, or what the environment has, that do not go with the loss. */
+TRP_MUST_USE trp_status dqn_loss_check(const trp_dqn_options *options, const trp_env_spec *env);
+
+/* What networks say, [rows][actions][atoms], and what is made of it. */
+struct dqn_outputs {
+    float *q; /* of the network at the states; the gradient after dqn_loss() */
+    const float *next_target;
+    const float *other; /* of the target network at the states, if dqn_reads_target_now(); else what
+                           chooses the next actions */
+    float *targets;     /* [rows][atoms], written */
+    float *errors;      /* [rows], written; what priorities are made of */
+};
+
+bool dqn_reads_target_now(const trp_dqn_options *options);
+trp_loss dqn_loss(const trp_dqn_options *options, const trp_q_batch *batch,
+                  const struct dqn_outputs *outputs);
 
 /* What learns it. */
 trp_optimizer dqn_optimizer(const trp_dqn_options *options);

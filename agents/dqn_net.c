@@ -44,15 +44,16 @@ trp_net_spec dqn_net_spec(const trp_dqn_options *options, const trp_env_spec *en
 {
     const trp_tensor_spec *observation = &env->observations[0];
     struct dqn_image image = dqn_image(options, env);
+    uint32_t outputs = (uint32_t)env->action_count * dqn_atoms(options);
     trp_cnn_options cnn = {.height = image.height,
                            .width = image.width,
                            .channels = image.frames * image.channels,
-                           .outputs = (uint32_t)env->action_count,
+                           .outputs = outputs,
                            .dueling = options->dueling,
                            .noisy = options->noisy};
     trp_mlp_options mlp = {
         .inputs = (uint32_t)(trp_tensor_bytes(observation) / trp_dtype_size(observation->dtype)),
-        .outputs = (uint32_t)env->action_count,
+        .outputs = outputs,
         .activation = options->activation,
         .dtype = observation->dtype,
         .dueling = options->dueling,

@@ -17,6 +17,7 @@ static const char *const activations[] = {"none",     "relu", "tanh", "sigmoid",
                                           "softplus", "silu", "gelu", "gelu_tanh", NULL};
 
 static const char *const networks[] = {"auto", "mlp", "nature", "impala", NULL};
+static const char *const losses[] = {"huber", "munchausen", "c51", "quantile", NULL};
 static const char *const optimizers[] = {"adam", "adamw", "sgd", "rmsprop", "lamb", NULL};
 static const char *const schedules[] = {"constant", "linear", "cosine", NULL};
 _Static_assert(sizeof optimizers / sizeof *optimizers == TRP_OPTIMIZER_KINDS + 1,
@@ -32,6 +33,20 @@ static const trp_option dqn_rows[] = {
     ROW(dueling, .fixed = true, .help = "a value and an advantage stream"),
     ROW(noisy, .fixed = true, .help = "explores by noise on the weights, not by epsilon"),
     ROW(no_double, .help = "the target network's own maximum, as in the first DQN"),
+    ROW(loss, .choices = losses, .fixed = true,
+        .help = "what an action's value is and is learned from: a number, a distribution"),
+    ROW(munchausen_temperature, .fallback = "0.03", .min = 1e-6, .max = 1e6,
+        .help = "of the soft policy of munchausen"),
+    ROW(munchausen_scale, .fallback = "0.9", .max = 1e6, .negative_is_zero = true,
+        .help = "alpha of munchausen: how much of the policy's logarithm is reward"),
+    ROW(munchausen_least, .fallback = "-1", .min = -1e30, .max = -1e-30,
+        .help = "where munchausen cuts temperature * log policy off"),
+    ROW(atoms, .fallback = "51", .min = 2, .max = DQN_ATOMS_MAX, .fixed = true,
+        .help = "values of c51"),
+    ROW(value_least, .fallback = "-10", .min = -1e30, .max = 1e30, .help = "the first atom of c51"),
+    ROW(value_most, .fallback = "10", .min = -1e30, .max = 1e30, .help = "the last atom of c51"),
+    ROW(quantiles, .fallback = "200", .min = 1, .max = DQN_ATOMS_MAX, .fixed = true,
+        .help = "of the loss quantile"),
     ROW(n_step, .fallback = "3", .min = 1, .max = NSTEP_MAX, .unit = "steps", .fixed = true,
         .help = "rewards of an item before it bootstraps"),
     ROW(discount, .fallback = "0.99", .max = 1, .fixed = true, .help = "gamma"),

@@ -19,7 +19,8 @@ struct dqn_policy {
     struct dqn_image image;
     uint8_t *pixels; /* rows of it; NULL: as they come */
     float *params;
-    float *values; /* rows x outputs */
+    float *said;   /* [rows][outputs][atoms] */
+    float *values; /* [rows][outputs] */
 };
 
 static double policy_epsilon(const trp_policy *base, uint64_t steps)
@@ -77,10 +78,12 @@ static trp_status policy_act(trp_policy *base, const trp_act *act)
                     &(trp_net_rows){.rows = act->rows,
                                     .inputs = {dqn_pixels(&policy->image, act->rows,
                                                           act->observations[0], policy->pixels)},
-                                    .outputs = {policy->values}});
+                                    .outputs = {policy->said}});
+    const float *values = dqn_values(&policy->options, (size_t)act->rows * policy->outputs,
+                                     policy->said, policy->values);
     for (uint32_t row = 0; row < act->rows; row++)
         if (actions[row] < 0)
-            actions[row] = (int32_t)trp_argmax(policy->values + (size_t)row * policy->outputs,
+            actions[row] = (int32_t)trp_argmax(values + (size_t)row * policy->outputs,
                                                row_mask(policy, act, row), policy->outputs);
     return TRP_OK;
 }
@@ -100,6 +103,7 @@ static void policy_destroy(trp_policy *base)
     struct dqn_policy *policy = (struct dqn_policy *)base;
     trp_net_destroy(policy->net);
     trp_floats_destroy(policy->params);
+    trp_floats_destroy(policy->said);
     trp_floats_destroy(policy->values);
     free(policy->pixels);
     free(policy);
@@ -142,7 +146,9 @@ trp_status dqn_policy_create(const trp_agent *agent, const trp_env_spec *env,
     policy->image = dqn_image(&policy->options, env);
     policy->pixels = dqn_pixels_room(&policy->image, policy->place.rows);
     policy->params = trp_floats_create(policy->base.param_count);
-    policy->values = trp_floats_create((size_t)policy->place.rows * policy->outputs);
+    size_t values = (size_t)policy->place.rows * policy->outputs;
+    policy->said = trp_floats_create(values * dqn_atoms(&policy->options));
+    policy->values = trp_floats_create(values);
     *out = &policy->base;
     return TRP_OK;
 }

@@ -1,4 +1,4 @@
-/* The update of DQN, on batches that the n-step adder made: double Q-learning on n-step returns,
+/* The update of DQN, on batches that the n-step adder made: a loss on n-step returns (dqn_loss.c),
  * weighted for prioritized replay, an optimizer, target network.
  *
  * An item's discount lacks one factor gamma (actor.h), which is applied here. Importance weights
@@ -25,9 +25,10 @@ struct dqn_updater {
     trp_net_tensor tensors[TRP_NET_TENSORS_MAX]; /* of params */
     uint32_t outputs;
     struct dqn_image image;
-    uint8_t *pixels, *next_pixels;                    /* rows of it; NULL: as they come */
-    float *weights, *discounts, *targets, *td_errors; /* [batch_size] */
-    float *q, *next_online, *next_target;             /* [batch_size][outputs] */
+    uint8_t *pixels, *next_pixels;       /* rows of it; NULL: as they come */
+    float *weights, *discounts, *errors; /* [batch_size] */
+    float *targets;                      /* [batch_size][atoms] */
+    float *q, *other, *next_target;      /* [batch_size][outputs][atoms] */
 };
 
 static trp_status check_actions(const struct dqn_updater *updater, const trp_update *update)
@@ -101,6 +102,21 @@ static void update_target(const struct dqn_updater *updater, const trp_update *u
         memcpy(target, params, count * sizeof *params);
 }
 
+/* The target network at the states, or what chooses the next actions. */
+static const float *forward_other(struct dqn_updater *updater, const trp_update *update,
+                                  trp_net_rows next, trp_net_rows now)
+{
+    bool at_now = dqn_reads_target_now(&updater->options);
+    trp_net_rows *rows = at_now ? &now : &next;
+    rows->outputs[0] = updater->other;
+    if (!at_now)
+        trp_net_resample(updater->net, update->rng);
+    if (!at_now && updater->options.no_double)
+        return updater->next_target;
+    trp_net_forward(updater->net, update->vectors[at_now ? TARGET : PARAMS], rows);
+    return updater->other;
+}
+
 static trp_loss differentiate(struct dqn_updater *updater, const trp_update *update,
                               const bool *next_mask)
 {
@@ -125,15 +141,15 @@ static trp_loss differentiate(struct dqn_updater *updater, const trp_update *upd
         .outputs = {updater->q}};
     trp_net_resample(updater->net, update->rng); /* each network has noise of its own */
     trp_net_forward(updater->net, update->vectors[TARGET], &next);
-    trp_net_resample(updater->net, update->rng);
-    next.outputs[0] = updater->options.no_double ? updater->next_target : updater->next_online;
-    if (!updater->options.no_double)
-        trp_net_forward(updater->net, params, &next);
+    const float *other = forward_other(updater, update, next, now);
     trp_net_resample(updater->net, update->rng);
     trp_net_forward(updater->net, params, &now);
-    trp_double_q_targets(&rows, next.outputs[0], updater->next_target, updater->targets);
-    trp_loss loss = trp_q_loss(&rows, updater->options.huber_delta, updater->q, updater->targets,
-                               updater->td_errors, updater->q);
+    trp_loss loss = dqn_loss(&updater->options, &rows,
+                             &(struct dqn_outputs){.q = updater->q,
+                                                   .next_target = updater->next_target,
+                                                   .other = other,
+                                                   .targets = updater->targets,
+                                                   .errors = updater->errors});
     trp_net_backward(updater->net, params, &now,
                      &(trp_net_grads){.outputs = {updater->q}, .params = update->grads[PARAMS]});
     return loss;
@@ -158,7 +174,7 @@ static trp_status updater_step(trp_updater *base, const trp_update *update)
     trp_update_report(update, "mean_q", result.value);
     for (uint32_t row = 0; priorities && row < batch->rows; row++)
         priorities[row] =
-            fabs((double)updater->td_errors[row]) + (double)updater->options.priority_epsilon;
+            fabs((double)updater->errors[row]) + (double)updater->options.priority_epsilon;
     return TRP_OK;
 }
 
@@ -178,9 +194,9 @@ static void updater_destroy(trp_updater *base)
     trp_floats_destroy(updater->weights);
     trp_floats_destroy(updater->discounts);
     trp_floats_destroy(updater->targets);
-    trp_floats_destroy(updater->td_errors);
+    trp_floats_destroy(updater->errors);
     trp_floats_destroy(updater->q);
-    trp_floats_destroy(updater->next_online);
+    trp_floats_destroy(updater->other);
     trp_floats_destroy(updater->next_target);
     free(updater);
 }
@@ -203,14 +219,15 @@ static void declare_source(struct dqn_updater *updater, const trp_env_spec *env,
     trp_nstep_columns(env, NULL, &source->columns);
     updater->weights = trp_floats_create(source->batch_size);
     updater->discounts = trp_floats_create(source->batch_size);
-    updater->targets = trp_floats_create(source->batch_size);
-    updater->td_errors = trp_floats_create(source->batch_size);
+    updater->errors = trp_floats_create(source->batch_size);
     updater->image = dqn_image(&updater->options, env);
     updater->pixels = dqn_pixels_room(&updater->image, source->batch_size);
     updater->next_pixels = dqn_pixels_room(&updater->image, source->batch_size);
-    size_t values = (size_t)source->batch_size * updater->outputs;
+    size_t atoms = dqn_atoms(&updater->options);
+    size_t values = (size_t)source->batch_size * updater->outputs * atoms;
+    updater->targets = trp_floats_create(source->batch_size * atoms);
     updater->q = trp_floats_create(values);
-    updater->next_online = trp_floats_create(values);
+    updater->other = trp_floats_create(values);
     updater->next_target = trp_floats_create(values);
     updater->base.source_count = 1;
 }

@@ -7,6 +7,8 @@
 enum {
     /* dqn_options.c: rows of one update; 65 536 CartPole items are 4 MB of batch. */
     DQN_BATCH_MAX = 65536,
+    /* dqn_options.c: numbers for an action: the papers' sweeps end at 201. */
+    DQN_ATOMS_MAX = 1024,
 };
 
 #endif

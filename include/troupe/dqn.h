@@ -1,7 +1,7 @@
 /* DQN (Mnih et al. 2015) with double Q-learning (van Hasselt et al. 2016), n-step returns (Sutton
  * 1988; in DQN: Hessel et al. 2018), prioritized replay (Schaul et al. 2016), optionally dueling
- * networks (Wang et al. 2016) and noisy ones (Fortunato et al. 2018), and one exploration rate per
- * actor (Horgan et al. 2018). */
+ * networks (Wang et al. 2016) and noisy ones (Fortunato et al. 2018), one exploration rate per
+ * actor (Horgan et al. 2018), and other losses than its own: Munchausen, C51, QR-DQN. */
 #ifndef TRP_DQN_H
 #define TRP_DQN_H
 
@@ -26,6 +26,16 @@ typedef enum {
     TRP_DQN_IMPALA,   /* trp_impala_resnet() */
 } trp_dqn_network;
 
+/* What an action's value is, and what the network learns it from (losses.h). Distributions have a
+ * network of more outputs, without dueling streams; policies act by their means. */
+typedef enum {
+    TRP_DQN_HUBER,      /* a number: double Q-learning, or not (`no_double`) */
+    TRP_DQN_MUNCHAUSEN, /* a number; rewards and next values of a soft policy (Vieillard et al.
+                           2020; there with n_step 1). Not for environments that mask actions */
+    TRP_DQN_C51,        /* a distribution over `atoms` values (Bellemare et al. 2017) */
+    TRP_DQN_QUANTILE,   /* `quantiles` of it (Dabney et al. 2018); huber_delta is its kappa */
+} trp_dqn_loss;
+
 /* Zero means default everywhere; a negative number means 0 where that is said. Defaults, ranges and
  * units are in the agent's option table: `PROGRAM --options` prints it, and `troupe options dqn`.
  */
@@ -38,6 +48,14 @@ typedef struct {
                        for every call of a policy, whose rows share it, and each network of an
                        update */
     bool no_double; /* max of the target network, as in the first DQN */
+
+    trp_dqn_loss loss;
+    float munchausen_temperature;
+    float munchausen_scale; /* alpha; negative: 0 */
+    float munchausen_least; /* of temperature * log policy */
+    uint32_t atoms;
+    float value_least, value_most; /* of the atoms: returns beyond them cannot be told apart */
+    uint32_t quantiles;
 
     uint32_t n_step;
     float discount; /* gamma */

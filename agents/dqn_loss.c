@@ -1,0 +1,86 @@
+/* The losses of DQN: what the network says of an action, one number or a distribution, which
+ * targets go with that, and what a policy chooses by. */
+#include "dqn.h"
+
+#include <troupe/losses.h>
+
+uint32_t dqn_atoms(const trp_dqn_options *options)
+{
+    switch (options->loss) {
+    case TRP_DQN_C51:
+        return options->atoms;
+    case TRP_DQN_QUANTILE:
+        return options->quantiles;
+    default:
+        return 1;
+    }
+}
+
+static trp_support support_of(const trp_dqn_options *options)
+{
+    return (trp_support){options->atoms, options->value_least, options->value_most};
+}
+
+const float *dqn_values(const trp_dqn_options *options, size_t count, const float *outputs,
+                        float *values)
+{
+    trp_support support = support_of(options);
+    if (options->loss == TRP_DQN_C51)
+        trp_c51_values(&support, count, outputs, values);
+    else if (options->loss == TRP_DQN_QUANTILE)
+        trp_quantile_values(options->quantiles, count, outputs, values);
+    else
+        return outputs;
+    return values;
+}
+
+bool dqn_reads_target_now(const trp_dqn_options *options)
+{
+    return options->loss == TRP_DQN_MUNCHAUSEN;
+}
+
+trp_loss dqn_loss(const trp_dqn_options *options, const trp_q_batch *batch,
+                  const struct dqn_outputs *outputs)
+{
+    trp_support support = support_of(options);
+    trp_munchausen_options munchausen = {
+        .temperature = options->munchausen_temperature,
+        .scale = options->munchausen_scale > 0 ? options->munchausen_scale : -1,
+        .least = options->munchausen_least};
+    float *q = outputs->q, *targets = outputs->targets, *errors = outputs->errors;
+    switch (options->loss) {
+    case TRP_DQN_C51:
+        trp_c51_targets(&support, batch, outputs->other, outputs->next_target, targets);
+        return trp_c51_loss(&support, batch, q, targets, errors, q);
+    case TRP_DQN_QUANTILE:
+        trp_quantile_targets(options->quantiles, batch, outputs->other, outputs->next_target,
+                             targets);
+        return trp_quantile_loss(options->quantiles, batch, options->huber_delta, q, targets,
+                                 errors, q);
+    case TRP_DQN_MUNCHAUSEN:
+        trp_munchausen_targets(&munchausen, batch, outputs->other, outputs->next_target, targets);
+        break;
+    case TRP_DQN_HUBER:
+        trp_double_q_targets(batch, outputs->other, outputs->next_target, targets);
+        break;
+    }
+    return trp_q_loss(batch, options->huber_delta, q, targets, errors, q);
+}
+
+trp_status dqn_loss_check(const trp_dqn_options *options, const trp_env_spec *env)
+{
+    if (dqn_atoms(options) > 1 && options->dueling)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "dqn: dueling streams are of numbers, and the loss is %s: dueling=false",
+                        options->loss == TRP_DQN_C51 ? "c51" : "quantile");
+    if (options->loss == TRP_DQN_C51 && options->value_least >= options->value_most)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "dqn: value_least is %g, must be below value_most, which is %g",
+                        (double)options->value_least, (double)options->value_most);
+    if (options->loss == TRP_DQN_MUNCHAUSEN && env->masked)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "dqn: the loss munchausen needs to know what could have been done instead "
+                        "of an action, and items of %s, which masks actions, do not say it",
+                        env->name);
+    return TRP_OK;
+}

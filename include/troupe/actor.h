@@ -40,7 +40,8 @@ typedef struct {
     uint64_t seed;             /* of exploration */
     int64_t pull_every_ms;     /* 0: 50 */
     uint64_t pull_every_steps; /* 0: by time alone, or every 64 in deterministic runs */
-    int64_t replay_give_up_ms; /* a replay server that is away for so long ends run(); 0: 60 000 */
+    int64_t replay_give_up_ms; /* a replay server that is away for so long, also at the
+                                  start, ends run(); 0: 60 000 */
     uint64_t max_steps;        /* run() ends when all actors together did so many; 0: no limit */
     /* For learners that make each version of fresh items: one of every `sync_every_items` items of
      * this actor. It waits, up to 10 minutes, for the version that comes of the items so far before

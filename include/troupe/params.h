@@ -26,12 +26,14 @@ typedef struct trp_params_client trp_params_client;
 
 typedef struct {
     ProtobufCService *service; /* troupe.Params: the object itself or a proxy; borrowed */
-    const char *name;          /* whose counts these are ("actor/2"), copied; NULL: nobody's */
+    const char *name;          /* whose counts these are ("actor/2"), copied, at most 127 bytes and
+                                  without control characters; NULL: nobody's */
     trp_stop *stop;            /* ends waits with CANCELLED; NULL: none */
     int64_t timeout_ms;        /* of one attempt; 0: 2 000 */
     int64_t give_up_ms;        /* failing for so long surfaces the failure; 0: 60 000 */
 } trp_params_client_options;
 
+/* Calls nobody yet. INVALID_ARGUMENT: the service is another one, which is named. */
 TRP_API TRP_MUST_USE trp_status trp_params_client_create(trp_params_client **out,
                                                          const trp_params_client_options *options);
 TRP_API void trp_params_client_destroy(trp_params_client *client); /* NULL is fine */
@@ -42,13 +44,18 @@ TRP_API void trp_params_client_destroy(trp_params_client *client); /* NULL is fi
  * with a warning in the log, for give_up_ms and then returned; other failures at once.
  * CANCELLED: stop. DATA_LOSS: the parameters have another size than before. A vector of more than
  * 16 MiB comes in several calls, each with `timeout_ms`, and as one version, however often the
- * learner publishes meanwhile; RESOURCE_EXHAUSTED: there is no memory for it. */
+ * learner publishes meanwhile. Blocks for as long as that takes. From the learner:
+ * RESOURCE_EXHAUSTED: more clients with a name than 65 536, or too many statistics;
+ * INVALID_ARGUMENT: the name, or statistics that no numbers have; FAILED_PRECONDITION: statistics
+ * of another length than another client's. RESOURCE_EXHAUSTED here: no memory for the vector. After
+ * any failure the parameters are what they were. */
 TRP_API TRP_MUST_USE trp_status trp_params_client_pull(trp_params_client *client, uint64_t steps,
                                                        uint64_t episodes, bool *newer);
 
 /* What the environments of this life of the client have seen so far (trp_env_statistics()), for the
  * pulls to come; copied. What earlier lives saw is added as for steps; a life that is killed loses
- * what it saw since its last pull, and nothing counts twice. For clients with a name. */
+ * what it saw since its last pull, and nothing counts twice. For clients with a name. Never blocks.
+ */
 TRP_API void trp_params_client_report(trp_params_client *client, const trp_moments *statistics,
                                       size_t count);
 

@@ -35,7 +35,8 @@ typedef struct {
     size_t statistic_count;
 } trp_client_counts;
 
-/* `count` floats a snapshot. Version 0: nothing is published yet. */
+/* `count` floats a snapshot, 1 or more. Version 0: nothing is published yet. At most 65 536 clients
+ * with a name are told apart: one more is RESOURCE_EXHAUSTED to itself, at its pull. */
 TRP_API trp_publisher *trp_publisher_create(size_t count);
 
 /* What lies where in a snapshot (trp_net_layout(), copied): who pulls compares it with its own
@@ -51,7 +52,7 @@ TRP_API ProtobufCService *trp_publisher_service(trp_publisher *publisher);
 /* Copies `params`, and the statistics of all clients: readers see the old snapshot or the new one,
  * whole. `version` is greater than every one before. Of vectors beyond 16 MiB, which clients pull
  * in parts, up to two older snapshots are kept for those who have begun with them, each for 10 s
- * after its last part was asked for. */
+ * after its last part was asked for. One thread publishes; pulls go on meanwhile. */
 TRP_API void trp_publisher_publish(trp_publisher *publisher, const float *params, uint64_t version,
                                    uint64_t learner_steps);
 

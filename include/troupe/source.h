@@ -31,10 +31,11 @@ typedef struct {
 /* Everything is called on the learner's thread. */
 typedef struct {
     /* Before the first batch. INVALID_ARGUMENT names the column that is not there or of another
-     * shape. */
+     * shape. Whatever it fails with ends the run: what may come later is waited for in next(). */
     trp_status (*open)(trp_source *source, const trp_source_use *use);
     /* The next batch, borrowed until the call for the held-th one after it, waiting up to
-     * `timeout_ms`. DEADLINE_EXCEEDED and UNAVAILABLE, with the reason: call again. OUT_OF_RANGE:
+     * `timeout_ms`. DEADLINE_EXCEEDED: there is none yet; UNAVAILABLE: who makes them is away; both
+     * with the reason: call again, which a learner does, of UNAVAILABLE for a minute. OUT_OF_RANGE:
      * there are no more, which ends the run well. Anything else ends it. */
     trp_status (*next)(trp_source *source, trp_batch *batch, int64_t timeout_ms);
     /* New priorities for the rows of a batch that is still borrowed. DEADLINE_EXCEEDED,

@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/resource.h>
 
 #include <grpc/support/log.h>
@@ -49,6 +50,11 @@ void rpc_tag_acquire(void *tag)
 static void log_line(gpr_log_func_args *args)
 {
     static _Atomic int64_t next_ns;
+    if (strstr(args->message, "Failed accept")) { /* and gRPC 1.51 never listens again */
+        trp_log(TRP_ERROR, "no new connection is taken until this process is started again: %s",
+                args->message);
+        return;
+    }
     int64_t now = clock_now_ns(&clock_monotonic), due = atomic_load(&next_ns);
     if (args->severity == GPR_LOG_SEVERITY_ERROR && now >= due &&
         atomic_compare_exchange_strong(&next_ns, &due, now + 1000000000))

@@ -414,6 +414,48 @@ static void ten_thousand_idle_connections_cost_little_and_delay_nobody(void **st
     assert_true(served_ns < PROMPT_NS);
 }
 
+/* Reads until `words` came. */
+static bool says(int fd, const char *words)
+{
+    char text[8192] = "";
+    struct pollfd readable = {.fd = fd, .events = POLLIN};
+    for (size_t size = 0; size < sizeof text - 1 && poll(&readable, 1, WAIT_MS) == 1;) {
+        ssize_t got = read(fd, text + size, sizeof text - 1 - size);
+        if (got <= 0)
+            return false;
+        size += (size_t)got;
+        text[size] = '\0';
+        if (strstr(text, words))
+            return true;
+    }
+    return false;
+}
+
+static void a_server_that_met_its_limit_on_open_files_says_what_that_means(void **state)
+{
+    enum { FILES = 64 };
+    const struct fixture *fixture = *state;
+    struct peer *peers[FILES];
+    int pipes[2], standard_error = dup(STDERR_FILENO);
+    assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
+    assert_int_equal(dup2(pipes[1], STDERR_FILENO), STDERR_FILENO);
+    pid_t server = start_alone(fixture);
+    assert_int_equal(dup2(standard_error, STDERR_FILENO), STDERR_FILENO);
+    close(standard_error);
+    close(pipes[1]);
+    expect_served(fixture);
+    struct rlimit limit = {.rlim_cur = FILES, .rlim_max = FILES};
+    assert_int_equal(prlimit(server, RLIMIT_NOFILE, &limit, NULL), 0);
+    for (size_t i = 0; i < FILES; i++)
+        peers[i] = peer_connect(fixture->path);
+    assert_true(says(pipes[0], "no new connection is taken until this process is started again"));
+    for (size_t i = 0; i < FILES; i++)
+        peer_close(peers[i]);
+    close(pipes[0]);
+    kill(server, SIGKILL);
+    assert_int_equal(waitpid(server, NULL, 0), server);
+}
+
 /* ---- compressed messages --------------------------------------------------------------------- */
 
 static void expect_refused(const struct fixture *fixture, const char *path, trp_bytes bomb)
@@ -547,6 +589,7 @@ int main(int argc, char **argv)
         TEST(unread_replies_take_a_bounded_memory),
         TEST(a_message_is_answered_with_one_write),
         TEST(ten_thousand_idle_connections_cost_little_and_delay_nobody),
+        TEST(a_server_that_met_its_limit_on_open_files_says_what_that_means),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -227,11 +227,22 @@ static bool trajectory_matches(const struct decode_template *template,
            keys_match(template, sample);
 }
 
+/* The template to try first: the last one of that shape, or the last one. */
+static uint32_t likely_template(const struct decode_templates *templates, uint64_t shape,
+                                uint32_t count)
+{
+    for (uint32_t i = 0; i < count && shape != 0; i++)
+        if (templates->at[i].shape == shape)
+            return i;
+    return templates->matched;
+}
+
 bool decode_templates_copy(struct decode_templates *templates, const struct raw_sample *sample,
                            void *const *columns, size_t row)
 {
     uint32_t count = templates->learnt < TEMPLATES ? templates->learnt : TEMPLATES;
-    for (uint32_t i = 0, at = templates->matched; i < count; i++, at = (at + 1) % count) {
+    uint32_t at = likely_template(templates, sample->shape, count);
+    for (uint32_t i = 0; i < count; i++, at = (at + 1) % count) {
         struct decode_template *template = &templates->at[at];
         if (!template->known || template->chunk_count != sample->chunk_count ||
             template->chunks[0].size != sample->chunks[0].body.size ||

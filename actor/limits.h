@@ -13,13 +13,8 @@ enum {
     ADDER_IN_FLIGHT_MIN = 256,
     /* adder.c: the same while the table answers at once: 5 ms of 400 000 steps/s. */
     ADDER_IN_FLIGHT_FAST = 2048,
-    /* nstep_adder.c: rows that share a chunk, and of how many bytes at most. Whoever draws an item
-     * over a network gets its whole chunk; a sampler tells 16 kinds of items apart by comparing,
-     * and rows of chunks of up to four are ten. */
-    NSTEP_CHUNK_ROWS = 4,
-    NSTEP_CHUNK_BYTES = 512,
-    /* nstep_adder.c: what rows wait for company beside the step that they are from: of 10 steps/s
-     * and more, none is sent alone. */
+    /* nstep_adder.c: how long items wait for a message's others: of 130 steps/s and more, none is
+     * sent before its message is full. */
     NSTEP_KEEP_MS = 500,
     /* sequence_adder.c: steps of an item: an hour of Atari at 15 decisions a second. */
     SEQUENCE_MAX = 65536,

@@ -1,16 +1,12 @@
 /* The n-step transition adder: windows (nstep.h) on one side, a sink on the other. Each item is
- * one row, so the writer needs no history. The writer is told which episode each row is of: one for
- * all copies cannot end one of theirs.
- *
- * A chunk costs the table's server as much as an item does, so a few small rows share one. Rows of
- * one copy's episode only: they wait in its run until they fill a chunk, the episode ends, a flush
- * wants them, or NSTEP_KEEP_MS are over: at the next push then, all that is kept goes, here and in
- * the writer, so that a slow environment's rows are not late by several steps. In a deterministic
- * run every row goes at once, as it does into a rollout.
+ * one row of its own, so the writer needs no history and an item never shares fate with another.
+ * The writer is told which episode each row is of: one for all copies cannot end one of theirs.
  *
  * The environment loop must not lose an item to a table that holds inserts back, and must stay able
- * to stop. So adding never blocks: a run has room for all that one more step of its copy can
- * complete, and push() moves what is due to the sink as far as its time goes. */
+ * to stop. So adding never blocks: completed rows wait in `kept`, which has room for all that one
+ * step of every copy can complete, and push() moves them to the sink as far as its time goes. The
+ * sink's writer keeps items until they fill a message: those of a slow environment go after
+ * NSTEP_KEEP_MS, at the next push. */
 #include <troupe/adder.h>
 
 #include <assert.h>
@@ -27,13 +23,6 @@
 #include "nstep.h"
 #include "item_sink.h"
 
-struct nstep_run {
-    uint8_t *rows; /* in the adder's `kept`; */
-    size_t count;  /* so many, of which the first `sent` are items already */
-    size_t sent;
-    bool due, appended; /* it has to go; row `sent` is in the sink, its item is not */
-};
-
 struct nstep_adder {
     trp_adder base;
     struct item_sink sink;
@@ -42,18 +31,15 @@ struct nstep_adder {
     struct nstep_window **windows; /* copies */
     uint64_t *episodes;            /* copies: the number of the one that runs */
     uint64_t episode_count;
-    uint32_t copy;          /* that adds */
-    uint32_t pushing;       /* the copy at which a push stopped; 0: it did not */
-    struct blob row;        /* the columns, then the episode's number */
-    struct nstep_run *runs; /* copies */
-    uint8_t *kept;          /* the rows of all runs */
-    size_t waiting;         /* of them, that are no items yet */
-    int64_t emptied_ns;     /* when nothing was kept last; 0: before the first push */
-    trp_item_column *item;  /* a column each */
-    bool masked;            /* there is a column of next masks */
+    uint64_t episode;      /* of the copy that adds */
+    struct blob row;       /* the columns, then the episode's number */
+    uint8_t *kept;         /* capacity rows, the first kept_sent of them are the sink's already */
+    trp_item_column *item; /* a column each */
+    bool masked;           /* there is a column of next masks */
     size_t version_column;
-    uint32_t chunk_rows; /* in a chunk */
-    size_t capacity;     /* of a run, in rows */
+    size_t capacity, kept_count, kept_sent;
+    bool appended;      /* row kept_sent is in the sink, its item is not */
+    int64_t emptied_ns; /* when the writer kept nothing last; 0: before the first push */
 };
 
 void trp_nstep_columns(const trp_env_spec *env, const trp_columns *extras, trp_columns *columns)
@@ -85,8 +71,7 @@ static void nstep_adder_first(trp_adder *base, uint32_t copy, const void *const 
 static void keep_item(void *context, const struct nstep_item *item)
 {
     struct nstep_adder *adder = context;
-    struct nstep_run *run = &adder->runs[adder->copy];
-    assert(run->count < adder->capacity);
+    assert(adder->kept_count < adder->capacity);
     const struct nstep_sizes *sizes = &adder->sizes;
     int64_t version = (int64_t)item->version;
     const void *parts[BLOB_PARTS_MAX];
@@ -105,9 +90,8 @@ static void keep_item(void *context, const struct nstep_item *item)
     *part++ = &version;
     for (size_t i = 1; i < sizes->choice.count; i++)
         *part++ = choice[i];
-    *part++ = &adder->episodes[adder->copy];
-    blob_fill(&adder->row, run->rows + run->count++ * adder->row.size, parts);
-    adder->waiting++;
+    *part++ = &adder->episode;
+    blob_fill(&adder->row, adder->kept + adder->kept_count++ * adder->row.size, parts);
 }
 
 static void nstep_adder_add(trp_adder *base, uint32_t copy, const trp_transition *transition)
@@ -115,10 +99,8 @@ static void nstep_adder_add(trp_adder *base, uint32_t copy, const trp_transition
     struct nstep_adder *adder = (struct nstep_adder *)base;
     assert(copy < adder->copies);
     assert(!adder->masked || transition->next_mask);
-    struct nstep_run *run = &adder->runs[copy];
-    adder->copy = copy;
+    adder->episode = adder->episodes[copy];
     nstep_add(adder->windows[copy], transition, keep_item, adder);
-    run->due |= transition->last || run->count >= adder->chunk_rows;
 }
 
 static void nstep_reseed(trp_adder *base, uint64_t seed)
@@ -126,44 +108,24 @@ static void nstep_reseed(trp_adder *base, uint64_t seed)
     item_sink_reseed(&((struct nstep_adder *)base)->sink, seed);
 }
 
-static trp_status send_row(struct nstep_adder *adder, struct nstep_run *run, int64_t timeout_ms)
+static trp_status send_row(struct nstep_adder *adder, int64_t timeout_ms)
 {
     size_t columns = adder->base.columns.count;
     const void *parts[BLOB_PARTS_MAX];
-    blob_parts(&adder->row, run->rows + run->sent * adder->row.size, parts);
-    if (!run->appended)
+    blob_parts(&adder->row, adder->kept + adder->kept_sent * adder->row.size, parts);
+    if (!adder->appended)
         TRP_TRY(item_sink_append(&adder->sink, *(const uint64_t *)parts[columns], parts, 1));
-    run->appended = true;
-    TRP_TRY(item_sink_create_item(&adder->sink, *(const uint64_t *)parts[adder->version_column],
-                                  adder->item, columns, timeout_ms));
-    run->appended = false;
-    run->sent++;
-    adder->waiting--;
-    return TRP_OK;
+    adder->appended = true;
+    return item_sink_create_item(&adder->sink, *(const uint64_t *)parts[adder->version_column],
+                                 adder->item, columns, timeout_ms);
 }
 
-static trp_status send_run(struct nstep_adder *adder, struct nstep_run *run,
-                           struct deadline deadline)
-{
-    while (run->sent < run->count)
-        TRP_TRY(send_row(adder, run, adder_left_ms(deadline)));
-    run->sent = run->count = 0;
-    run->due = false;
-    return TRP_OK;
-}
-
-static void all_are_due(struct nstep_adder *adder)
-{
-    for (uint32_t copy = 0; copy < adder->copies; copy++)
-        adder->runs[copy].due = true;
-}
-
-/* Rows may have been kept for long enough. */
+/* Items may have waited for long enough. */
 static bool is_late(struct nstep_adder *adder)
 {
     if (!adder->sink.writer || turns_active())
         return false;
-    int64_t now = clock_now_ns(&clock_monotonic);
+    int64_t now = clock_now_ns(&clock_coarse);
     if (adder->emptied_ns == 0)
         adder->emptied_ns = now;
     return now - adder->emptied_ns >= NSTEP_KEEP_MS * INT64_C(1000000);
@@ -173,42 +135,35 @@ static bool is_late(struct nstep_adder *adder)
 static trp_status send_all(struct nstep_adder *adder)
 {
     trp_status status = item_sink_flush(&adder->sink, UINT32_MAX, 0);
-    adder->emptied_ns = clock_now_ns(&clock_monotonic);
+    adder->emptied_ns = clock_now_ns(&clock_coarse);
     return status_is_transient(status) ? TRP_OK : status;
 }
 
-/* The run at which the last push stopped goes on first: the item of its newest row is to come. */
 static trp_status nstep_push(trp_adder *base, int64_t timeout_ms)
 {
     struct nstep_adder *adder = (struct nstep_adder *)base;
     struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
     TRP_TRY(item_sink_open(&adder->sink));
-    bool late = is_late(adder);
-    if (late)
-        all_are_due(adder);
-    uint32_t copy = adder->pushing;
-    for (uint32_t i = 0; i < adder->copies; i++, copy = copy + 1 == adder->copies ? 0 : copy + 1) {
-        adder->pushing = copy;
-        if (adder->runs[copy].due)
-            TRP_TRY(send_run(adder, &adder->runs[copy], deadline));
+    while (adder->kept_sent < adder->kept_count) {
+        TRP_TRY(send_row(adder, adder_left_ms(deadline)));
+        adder->appended = false;
+        adder->kept_sent++;
     }
-    adder->pushing = 0;
-    return late ? send_all(adder) : TRP_OK;
+    adder->kept_sent = adder->kept_count = 0;
+    return is_late(adder) ? send_all(adder) : TRP_OK;
 }
 
 static trp_status nstep_flush(trp_adder *base, int64_t timeout_ms)
 {
     struct nstep_adder *adder = (struct nstep_adder *)base;
     struct deadline deadline = deadline_in_ms(&clock_monotonic, timeout_ms);
-    all_are_due(adder);
     TRP_TRY(nstep_push(base, timeout_ms));
     return item_sink_flush(&adder->sink, 0, adder_left_ms(deadline));
 }
 
 static uint64_t nstep_items(const trp_adder *base)
 {
-    const struct nstep_adder *adder = (const struct nstep_adder *)base;
-    return adder->sink.items + adder->waiting;
+    return ((const struct nstep_adder *)base)->sink.items;
 }
 
 static void nstep_adder_destroy(trp_adder *base)
@@ -219,7 +174,6 @@ static void nstep_adder_destroy(trp_adder *base)
         nstep_destroy(adder->windows[i]);
     free(adder->windows);
     free(adder->episodes);
-    free(adder->runs);
     free(adder->kept);
     free(adder->item);
     free(adder);
@@ -260,28 +214,7 @@ static void set_columns(struct nstep_adder *adder, const trp_adder_options *opti
         blob_add(&adder->row, trp_tensor_bytes(&columns->specs[c]));
         adder->item[c] = (trp_item_column){.column = c, .length = 1, .squeeze = true};
     }
-    blob_add(&adder->row, sizeof(uint64_t));
-}
-
-static uint32_t longest_run(const trp_adder_options *options)
-{
-    if (options->rollout || turns_active())
-        return 1;
-    uint32_t most = options->batch_items;
-    return most > 0 && most < NSTEP_CHUNK_ROWS ? most : NSTEP_CHUNK_ROWS;
-}
-
-static void make_runs(struct nstep_adder *adder, uint32_t rows_max)
-{
-    size_t fitting = NSTEP_CHUNK_BYTES / adder->row.size;
-    adder->chunk_rows = fitting < rows_max ? (uint32_t)fitting : rows_max;
-    if (adder->chunk_rows == 0)
-        adder->chunk_rows = 1;
-    adder->capacity = adder->chunk_rows - 1 + adder->sizes.n_step;
-    adder->kept = xcalloc(adder->copies * adder->capacity, adder->row.size);
-    adder->runs = xcalloc(adder->copies, sizeof *adder->runs);
-    for (uint32_t i = 0; i < adder->copies; i++)
-        adder->runs[i].rows = adder->kept + i * adder->capacity * adder->row.size;
+    blob_add(&adder->row, sizeof adder->episode);
 }
 
 static void set_sizes(struct nstep_sizes *sizes, const trp_adder_options *options,
@@ -307,16 +240,17 @@ trp_status trp_nstep_adder_create(trp_adder **out, const trp_adder_options *opti
     adder->copies = options->copies ? options->copies : 1;
     set_columns(adder, options);
     set_sizes(&adder->sizes, options, nstep);
-    make_runs(adder, longest_run(options));
+    adder->capacity = (size_t)adder->copies * adder->sizes.n_step;
     adder->windows = xcalloc(adder->copies, sizeof(struct nstep_window *));
     adder->episodes = xcalloc(adder->copies, sizeof *adder->episodes);
+    adder->kept = xcalloc(adder->capacity, adder->row.size);
     for (uint32_t i = 0; i < adder->copies; i++)
         adder->windows[i] = nstep_create(&adder->sizes);
     item_sink_prepare(&adder->sink, options,
                       &(trp_writer_options){.columns = adder->base.columns.specs,
                                             .column_count = adder->base.columns.count,
                                             .history = 1,
-                                            .chunk_length = adder->chunk_rows,
+                                            .chunk_length = 1,
                                             .max_in_flight = adder_in_flight(options),
                                             .fast_in_flight = adder_fast_in_flight(options),
                                             .batch_items = options->batch_items});

@@ -47,6 +47,8 @@ int64_t clock_wall_ns(void)
 
 struct deadline deadline_in_ms(const struct clock *clock, int64_t ms)
 {
+    if (ms == 0)
+        return (struct deadline){0};
     int64_t now = clock_now_ns(clock);
     if (ms < 0 || ms > (INT64_MAX - now) / 1000000)
         return DEADLINE_NEVER;

@@ -40,7 +40,8 @@ static inline struct deadline deadline_earlier(struct deadline a, struct deadlin
     return a.at_ns < b.at_ns ? a : b;
 }
 
-/* `ms` from now on `clock`; negative: never. Saturates instead of overflowing. */
+/* `ms` from now on `clock`; negative: never; 0: one that has passed, without a look at the clock.
+ * Saturates instead of overflowing. */
 struct deadline deadline_in_ms(const struct clock *clock, int64_t ms);
 bool deadline_passed(struct deadline deadline, const struct clock *clock);
 

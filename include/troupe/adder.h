@@ -43,12 +43,11 @@ typedef struct {
      * step per copy between pushes that returned OK. */
     void (*add)(trp_adder *adder, uint32_t copy, const trp_transition *transition);
     /* Hands kept items to the writer, waiting up to `timeout_ms` for the table. DEADLINE_EXCEEDED:
-     * some are still kept, call again. OK: those that are still kept wait for a few more of their
-     * episode, for its end or for flush. */
+     * some are still kept, call again. */
     trp_status (*push)(trp_adder *adder, int64_t timeout_ms);
     /* push, then waits until every item is confirmed. */
     trp_status (*flush)(trp_adder *adder, int64_t timeout_ms);
-    /* Items made so far, kept ones included. */
+    /* Items handed to the writer so far. */
     uint64_t (*items)(const trp_adder *adder);
     /* Other item keys from now on; before the first push. So that a later life of an actor with
      * the same seed does not overwrite what the first one inserted. Optional. */
@@ -91,10 +90,8 @@ typedef struct {
  * n, the end windows n-1 ... 1. The learner multiplies D by discount once more. An episode of
  * T >= n steps gives T + n - 1 items, a shorter one 2T - 1. A truncated episode keeps D > 0 and
  * bootstraps from its final observation; a terminated one has D = 0. Extras and the version are
- * those of o_t. Up to four items of one copy's episode share a chunk if they are small (512 bytes
- * together); push keeps them until there are so many, the episode ends, flush is called, or, at the
- * first push after that, for half a second. Into a rollout, in deterministic runs and with
- * batch_items 1 each goes at once. */
+ * those of o_t. The writer sends them in messages of many; a push sends what has waited for half a
+ * second, but where threads take turns. */
 typedef struct {
     uint32_t n_step; /* 0: 1 */
     double discount; /* gamma */

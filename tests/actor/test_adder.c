@@ -501,7 +501,8 @@ static void a_row_is_kept_for_a_moment_only(void **state)
     table_server_end(&at);
 }
 
-/* ---- rows that wait for company ------------------------------------------------------------- */
+/* ---- rows that a table holds back -------------------------------------------------------------
+ */
 
 enum { WAITING_COPIES = 3, WAITING_STEPS = 400 };
 
@@ -554,7 +555,7 @@ static void add_waiting(struct drawn *drawn, trp_rng *rng)
     }
 }
 
-static void rows_that_wait_for_company_come_once_and_in_their_copys_order(void **state)
+static void rows_that_a_table_holds_back_come_once_and_in_their_copys_order(void **state)
 {
     (void)state;
     struct table_server at;
@@ -644,7 +645,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(items_carry_the_version_to_the_server),
         cmocka_unit_test(the_server_counts_the_episodes_of_all_copies),
-        cmocka_unit_test(rows_that_wait_for_company_come_once_and_in_their_copys_order),
+        cmocka_unit_test(rows_that_a_table_holds_back_come_once_and_in_their_copys_order),
         cmocka_unit_test(known_episodes_give_the_known_items),
         cmocka_unit_test(random_episodes_agree_with_the_definition),
         cmocka_unit_test(a_new_episode_forgets_the_unfinished_one),

@@ -24,6 +24,7 @@
 #include "core/map.h"
 #include "limits.h"
 #include "core/thread.h"
+#include "core/utf8.h"
 #include "params.pb-c.h"
 
 struct snapshot {
@@ -180,6 +181,8 @@ static trp_status check_name(const char *name)
     for (size_t i = 0; i < length; i++)
         if ((unsigned char)name[i] < ' ')
             return trp_fail(TRP_INVALID_ARGUMENT, "client name has a control character");
+    if (!utf8_is_text((trp_bytes){(const uint8_t *)name, length}))
+        return trp_fail(TRP_INVALID_ARGUMENT, "client name is not UTF-8");
     return TRP_OK;
 }
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include <grpc/byte_buffer.h>
+#include <troupe/log.h>
 #include "core/alloc.h"
 #include "limits.h"
 #include "call.h"
@@ -35,38 +36,14 @@ struct rpc_pool_call {
     /* The server's lock guards the rest. */
     struct rpc_op close_op, answer_op;
     int cancelled;
-    int64_t opened_ns;
-    struct rpc_pool_call *next, *previous; /* among those without close notice, oldest first */
-    bool watched, answered;
+    int64_t opened_ns, replied_ns;
+    struct list_link link;          /* in one of the server's lists, oldest first */
+    bool watched, answered, unread; /* unread: in the list of unread replies */
     uint32_t outstanding;
 };
 
 /* A handler that runs longer learns when its caller goes. */
 enum { WATCH_AFTER_NS = 5000000 };
-
-static void unwatched_add(struct rpc_pool_call *call)
-{
-    trp_server *server = call->server;
-    call->previous = server->newest_unwatched;
-    if (call->previous)
-        call->previous->next = call;
-    else
-        server->oldest_unwatched = call;
-    server->newest_unwatched = call;
-}
-
-static void unwatched_remove(struct rpc_pool_call *call)
-{
-    trp_server *server = call->server;
-    if (call->previous)
-        call->previous->next = call->next;
-    else
-        server->oldest_unwatched = call->next;
-    if (call->next)
-        call->next->previous = call->previous;
-    else
-        server->newest_unwatched = call->previous;
-}
 
 static void pool_check_over(struct rpc_pool_call *call)
 {
@@ -104,6 +81,8 @@ static void answer_done(struct rpc_op *op, bool ok)
         (struct rpc_pool_call *)((char *)op - offsetof(struct rpc_pool_call, answer_op));
     (void)ok;
     uncharge_reply(call);
+    if (call->unread)
+        list_remove(&call->server->unread_replies, &call->link);
     call->outstanding--;
     pool_check_over(call);
 }
@@ -117,7 +96,7 @@ static grpc_op close_operation(struct rpc_pool_call *call)
 static void pool_watch(struct rpc_pool_call *call)
 {
     grpc_op op = close_operation(call);
-    unwatched_remove(call);
+    list_remove(&call->server->unwatched, &call->link);
     call->watched = true;
     call->outstanding++;
     rpc_batch(call->call, &op, 1, &call->close_op);
@@ -125,20 +104,50 @@ static void pool_watch(struct rpc_pool_call *call)
 
 int64_t rpc_pool_calls_watch(trp_server *server, bool all)
 {
-    if (!server->oldest_unwatched)
+    if (!server->unwatched.first)
         return INT64_MAX;
     rpc_pool_wake(server->pool, false);
     int64_t now = clock_now_ns(&clock_monotonic);
     bool late = false;
-    while (server->oldest_unwatched &&
-           (all || server->oldest_unwatched->opened_ns + WATCH_AFTER_NS <= now)) {
-        pool_watch(server->oldest_unwatched);
+    struct rpc_pool_call *call;
+    while ((call = LIST_FIRST(&server->unwatched, struct rpc_pool_call, link)) &&
+           (all || call->opened_ns + WATCH_AFTER_NS <= now)) {
+        pool_watch(call);
         late = true;
     }
     if (late)
         rpc_pool_wake(server->pool, true);
-    return server->oldest_unwatched ? server->oldest_unwatched->opened_ns + WATCH_AFTER_NS
-                                    : INT64_MAX;
+    return call ? call->opened_ns + WATCH_AFTER_NS : INT64_MAX;
+}
+
+/* Its caller has taken none of the reply, or too slowly. */
+static void end_unread(struct rpc_pool_call *call)
+{
+    list_remove(&call->server->unread_replies, &call->link);
+    call->unread = false;
+    grpc_call_cancel_with_status(call->call, GRPC_STATUS_RESOURCE_EXHAUSTED,
+                                 "the reply was not read, others need the room", NULL);
+}
+
+void rpc_pool_calls_end_unread(trp_server *server)
+{
+    if (!atomic_load(&server->reply_refused))
+        return;
+    atomic_store(&server->reply_refused, false);
+    int64_t timeout_ms = server->options.unread_timeout_ms;
+    int64_t since_ns = clock_now_ns(&clock_coarse) - timeout_ms * 1000000;
+    uint32_t count = 0;
+    LIST_EACH (struct rpc_pool_call, call, &server->unread_replies, link) {
+        if (call->replied_ns > since_ns)
+            break;
+        end_unread(call);
+        count++;
+    }
+    if (count > 0)
+        trp_log(TRP_WARN,
+                "calls ended count=%u reason=replies have been left unread for %lld ms, others "
+                "need the room",
+                count, (long long)timeout_ms);
 }
 
 /* With the server's lock, once per call. */
@@ -162,11 +171,16 @@ static void answer(void *arg)
             (grpc_op){.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = buffer};
     }
     if (!call->watched) {
-        unwatched_remove(call);
+        list_remove(&call->server->unwatched, &call->link);
         ops[count++] = close_operation(call);
     }
     call->answered = true;
     call->outstanding++;
+    if (call->reply) {
+        call->unread = true;
+        call->replied_ns = clock_now_ns(&clock_coarse);
+        list_push(&call->server->unread_replies, &call->link);
+    }
     rpc_batch(call->call, ops, count, &call->answer_op);
     if (buffer)
         grpc_byte_buffer_destroy(buffer);
@@ -198,10 +212,12 @@ static trp_status charge_reply(struct rpc_pool_call *call)
     struct rpc_budget *replies = &call->server->replies;
     size_t size = trp_message_size(call->reply);
     uint64_t limit = size > RPC_SMALL_REPLY_BYTES ? replies->limit / 2 : replies->limit;
-    if (!rpc_budget_take(replies, size, limit))
+    if (!rpc_budget_take(replies, size, limit)) {
+        atomic_store(&call->server->reply_refused, true);
         return trp_fail(TRP_UNAVAILABLE,
                         "%s: a reply of %zu bytes is beyond the %llu that callers may leave unread",
                         call->method->path, size, (unsigned long long)limit);
+    }
     call->charged = size;
     return TRP_OK;
 }
@@ -292,7 +308,7 @@ void rpc_pool_call_open(trp_server *server, const struct rpc_method *method, grp
         .close_op.done = pool_close_done,
         .answer_op.done = answer_done};
     server->pool_calls++;
-    unwatched_add(call);
+    list_push(&server->unwatched, &call->link);
     trp_status status = accept_request(call, payload);
     if (status == TRP_OK)
         status = rpc_pool_submit(server->pool, &call->job);

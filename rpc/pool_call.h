@@ -17,4 +17,8 @@ void rpc_pool_call_open(trp_server *server, const struct rpc_method *method, grp
  * again, INT64_MAX: no need. With the server's lock. */
 int64_t rpc_pool_calls_watch(trp_server *server, bool all);
 
+/* After a reply found no room: ends calls whose own has been on its way for unread_timeout_ms. On
+ * the reactor, with the server's lock. */
+void rpc_pool_calls_end_unread(trp_server *server);
+
 #endif

@@ -279,6 +279,7 @@ static void reactor_run(void *arg)
         server->reactor_wait_ns = INT64_MIN;
         alive = collect(server, event);
         rpc_server_settle(server);
+        rpc_pool_calls_end_unread(server);
         int64_t watch_ns = rpc_pool_calls_watch(server, server->phase != RPC_SERVER_RUNNING);
         until.at_ns = watch_ns < server->wake_ns ? watch_ns : server->wake_ns;
         until = deadline_earlier(until, server->unread.round);

@@ -16,6 +16,7 @@
 #include "core/thread.h"
 #include "library.h"
 #include "message.h"
+#include "core/list.h"
 #include "unread.h"
 
 struct rpc_pool;
@@ -117,9 +118,11 @@ struct trp_server {
 
     enum rpc_server_phase phase;
     trp_server_call *calls;
-    size_t call_count; /* raw calls in the list */
-    size_t pool_calls; /* remote protobuf-c calls on their way */
-    struct rpc_pool_call *oldest_unwatched, *newest_unwatched;
+    size_t call_count;          /* raw calls in the list */
+    size_t pool_calls;          /* remote protobuf-c calls on their way */
+    struct list unwatched;      /* of them, those without close notice */
+    struct list unread_replies; /* those whose reply gRPC has not sent yet */
+    _Atomic bool reply_refused; /* for want of room, since somebody looked */
     trp_server_call *dirty;
     trp_server_call *first_event, *last_event;
     uint64_t group;                   /* its number */

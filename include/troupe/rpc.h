@@ -155,7 +155,8 @@ typedef struct {
      * it is shared among those that ask for room. */
     uint64_t in_flight_bytes;
     /* A raw call whose client has read nothing for so long ends (RESOURCE_EXHAUSTED) if another has
-     * waited as long for the room; 0: 10 s. */
+     * waited as long for the room; so does a call of a service whose reply has been on its way for
+     * so long, when another one's finds no room; 0: 10 s. */
     int64_t unread_timeout_ms;
 } trp_server_options;
 

@@ -212,8 +212,8 @@ static void names_that_cannot_be_saved_are_refused(void **state)
     char longest[200];
     memset(longest, 'a', sizeof longest);
     longest[sizeof longest - 1] = '\0';
-    const char *names[] = {longest, "actor\n0"};
-    for (size_t i = 0; i < 2; i++) {
+    const char *names[] = {longest, "actor\n0", "act\x9bor"};
+    for (size_t i = 0; i < 3; i++) {
         trp_params_client *client = client_create(fixture->service, names[i]);
         assert_int_equal(trp_params_client_pull(client, 0, 0, NULL), TRP_INVALID_ARGUMENT);
         assert_non_null(strstr(trp_last_error(), "client name"));

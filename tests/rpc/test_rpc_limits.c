@@ -64,6 +64,7 @@ enum { RESIDENT_IS_OURS = true, CONNECTIONS = 10000 };
 struct fixture {
     char dir[64], path[80], address[90];
     uint32_t closed; /* calls */
+    int64_t unread_timeout_ms;
     Troupe__Test__Test_Service object;
     trp_server *server;
 };
@@ -104,6 +105,7 @@ static bool serve(struct fixture *fixture, uint64_t in_flight_bytes)
 {
     trp_server_options options = {.address = fixture->address,
                                   .in_flight_bytes = in_flight_bytes,
+                                  .unread_timeout_ms = fixture->unread_timeout_ms,
                                   .max_message_bytes = in_flight_bytes / 4};
     troupe__test__test__init(&fixture->object, NULL);
     fixture->object.increment = on_increment;
@@ -546,16 +548,11 @@ static void a_client_refuses_compressed_messages_unread(void **state)
     }
 }
 
-/* A peer that never opens its window asks for large replies on many streams. */
-static void unread_replies_take_a_bounded_memory(void **state)
+/* A peer that never opens its window asks for large replies on many streams, until it is told that
+ * there is no more room. */
+static struct peer *peer_that_leaves_replies_unread(const struct fixture *fixture)
 {
     static const uint8_t request[5];
-    struct fixture *fixture = *state;
-    trp_channel *channel;
-    assert_true(serve(fixture, IN_FLIGHT_BYTES));
-    assert_int_equal(trp_channel_create(&channel, fixture->address, NULL), TRP_OK);
-    assert_int_equal(ask_large(channel), TRP_OK);
-    size_t before = heap_bytes();
     struct peer *peer = peer_connect(fixture->path);
     for (uint32_t i = 0; i < STREAMS; i++) {
         peer_call(peer, i, "/troupe.test.Test/Echo", "identity");
@@ -564,16 +561,51 @@ static void unread_replies_take_a_bounded_memory(void **state)
     while (peer->ended < STREAMS - IN_FLIGHT_BYTES / 2 / REPLY_BYTES && peer_listen(peer, WAIT_MS))
         continue;
     assert_int_equal(peer->status, TRP_UNAVAILABLE);
-    assert_true(heap_bytes() < before + IN_FLIGHT_BYTES + RPC_CONNECTIONS_BYTES);
-    assert_int_equal(ask_large(channel), TRP_UNAVAILABLE);
-    assert_int_equal(ask_small(channel), TRP_OK); /* a small one */
-    peer_close(peer);
+    return peer;
+}
+
+/* Until there is room. */
+static void expect_large(trp_channel *channel)
+{
     struct deadline deadline = deadline_in_ms(&clock_monotonic, WAIT_MS);
     trp_status status;
     do
         status = ask_large(channel);
     while (status == TRP_UNAVAILABLE && !deadline_passed(deadline, &clock_monotonic));
     assert_int_equal(status, TRP_OK);
+}
+
+static void unread_replies_end_when_another_needs_the_room(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_channel *channel;
+    fixture->unread_timeout_ms = 500;
+    assert_true(serve(fixture, IN_FLIGHT_BYTES));
+    assert_int_equal(trp_channel_create(&channel, fixture->address, NULL), TRP_OK);
+    struct peer *peer = peer_that_leaves_replies_unread(fixture);
+    expect_large(channel);
+    while (peer->reset_count == 0 && peer_listen(peer, WAIT_MS))
+        continue;
+    assert_true(peer->reset_count > 0);
+    peer_close(peer);
+    trp_channel_destroy(channel);
+}
+
+static void unread_replies_take_a_bounded_memory(void **state)
+{
+    struct fixture *fixture = *state;
+    trp_channel *channel;
+    fixture->unread_timeout_ms = 10 * WAIT_MS;
+    assert_true(serve(fixture, IN_FLIGHT_BYTES));
+    assert_int_equal(trp_channel_create(&channel, fixture->address, NULL), TRP_OK);
+    assert_int_equal(ask_large(channel), TRP_OK);
+    size_t before = heap_bytes();
+    struct peer *peer = peer_that_leaves_replies_unread(fixture);
+    assert_true(heap_bytes() < before + IN_FLIGHT_BYTES + RPC_CONNECTIONS_BYTES);
+    assert_int_equal(ask_large(channel), TRP_UNAVAILABLE);
+    assert_int_equal(ask_small(channel), TRP_OK); /* a small one */
+    peer_close(peer);
+    expect_large(channel);
     trp_channel_destroy(channel);
 }
 
@@ -587,6 +619,7 @@ int main(int argc, char **argv)
         TEST(a_client_refuses_compressed_messages_unread),
         TEST(half_sent_messages_take_a_bounded_memory),
         TEST(unread_replies_take_a_bounded_memory),
+        TEST(unread_replies_end_when_another_needs_the_room),
         TEST(a_message_is_answered_with_one_write),
         TEST(ten_thousand_idle_connections_cost_little_and_delay_nobody),
         TEST(a_server_that_met_its_limit_on_open_files_says_what_that_means),

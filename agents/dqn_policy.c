@@ -73,7 +73,7 @@ static trp_status policy_act(trp_policy *base, const trp_act *act)
     if (!explore(policy, act, actions))
         return TRP_OK;
     if (!policy->place.greedy)
-        trp_net_resample(policy->net, act->rng); /* draws nothing without noisy layers */
+        trp_net_resample(policy->net, NULL, act->rng); /* draws nothing without noisy layers */
     trp_net_forward(policy->net, policy->params,
                     &(trp_net_rows){.rows = act->rows,
                                     .inputs = {dqn_pixels(&policy->image, act->rows,

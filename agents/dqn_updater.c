@@ -110,7 +110,7 @@ static const float *forward_other(struct dqn_updater *updater, const trp_update 
     trp_net_rows *rows = at_now ? &now : &next;
     rows->outputs[0] = updater->other;
     if (!at_now)
-        trp_net_resample(updater->net, update->rng);
+        trp_net_resample(updater->net, NULL, update->rng);
     if (!at_now && updater->options.no_double)
         return updater->next_target;
     trp_net_forward(updater->net, update->vectors[at_now ? TARGET : PARAMS], rows);
@@ -139,10 +139,10 @@ static trp_loss differentiate(struct dqn_updater *updater, const trp_update *upd
         .inputs = {dqn_pixels(&updater->image, batch->rows,
                               trp_update_column(update, 0, "observation"), updater->pixels)},
         .outputs = {updater->q}};
-    trp_net_resample(updater->net, update->rng); /* each network has noise of its own */
+    trp_net_resample(updater->net, NULL, update->rng); /* each network has noise of its own */
     trp_net_forward(updater->net, update->vectors[TARGET], &next);
     const float *other = forward_other(updater, update, next, now);
-    trp_net_resample(updater->net, update->rng);
+    trp_net_resample(updater->net, NULL, update->rng);
     trp_net_forward(updater->net, params, &now);
     trp_loss loss = dqn_loss(&updater->options, &rows,
                              &(struct dqn_outputs){.q = updater->q,

@@ -1,12 +1,11 @@
-/* A plan: a program, and one arena cut into its buffers and scratch when it is made; a step then
- * only walks the operations. With several threads each takes a share of the rows through the whole
- * network, forward and backward, with buffers and a gradient of its own, so that threads meet once
- * per pass instead of once per operation; the gradients are added in the order of the parts, so the
- * bits do not depend on who was first. */
+/* A plan on the host: a program, and one arena cut into its buffers and scratch when it is made; a
+ * step then only walks the operations. With several threads each takes a share of the rows through
+ * the whole network, forward and backward, with buffers and a gradient of its own, so that threads
+ * meet once per pass instead of once per operation; the gradients are added in the order of the
+ * parts, so the bits do not depend on who was first. */
 #include "net.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +13,8 @@
 #include "limits.h"
 
 enum { ROWS_STEP = 8 };
+
+static const struct plan_impl host_net_impl;
 
 /* ---- planning ---------------------------------------------------------------------------- */
 
@@ -39,67 +40,67 @@ static void *cut(struct arena_cutter *cutter, size_t count, size_t width, size_t
     return here;
 }
 
-static size_t scratch_elements(const trp_net *net)
+static size_t scratch_elements(const struct host_net *net)
 {
     size_t most = 0;
-    for (uint32_t i = 0; i < net->program.op_count; i++) {
-        size_t need = op_scratch(net, &net->program.ops[i]);
+    for (uint32_t i = 0; i < net->base.program.op_count; i++) {
+        size_t need = op_scratch(net, &net->base.program.ops[i]);
         most = need > most ? need : most;
     }
     return most;
 }
 
-static uint32_t output_width(const trp_net *net, uint32_t index)
+static uint32_t output_width(const struct host_net *net, uint32_t index)
 {
-    return net->program.graph.values[net->program.spec.outputs[index]].columns;
+    return net->base.program.graph.values[net->base.program.spec.outputs[index]].columns;
 }
 
-static uint32_t widest_output(const trp_net *net)
+static uint32_t widest_output(const struct host_net *net)
 {
     uint32_t most = 0;
-    for (uint32_t i = 0; i < net->program.spec.output_count; i++)
+    for (uint32_t i = 0; i < net->base.program.spec.output_count; i++)
         most = output_width(net, i) > most ? output_width(net, i) : most;
     return most;
 }
 
-static void net_cut(trp_net *net, struct arena_cutter *cutter, bool forward_only)
+static void net_cut(struct host_net *net, struct arena_cutter *cutter, bool forward_only)
 {
     size_t element = net->backend->element_bytes, scratch = scratch_elements(net);
-    bool one = net->program.spec.output_count == 1 && !forward_only;
+    bool one = net->base.program.spec.output_count == 1 && !forward_only;
     if (!one && !forward_only)
-        net->zeros = cut(cutter, net->batch, widest_output(net), element);
+        net->zeros = cut(cutter, net->base.batch, widest_output(net), element);
     for (uint32_t i = 0; i < net->threads; i++) {
-        net->parts[i].arena = cut(cutter, net->share, net->program.arena_row, element);
+        net->parts[i].arena = cut(cutter, net->share, net->base.program.arena_row, element);
         net->parts[i].scratch = cut(cutter, scratch, 1, element);
-        net->parts[i].noisy = cut(cutter, net->program.graph.noisy_count, 1, element);
+        net->parts[i].noisy = cut(cutter, net->base.program.graph.noisy_count, 1, element);
         if (!forward_only)
-            net->parts[i].noisy_grads = cut(cutter, net->program.graph.noisy_most, 1, element);
+            net->parts[i].noisy_grads = cut(cutter, net->base.program.graph.noisy_most, 1, element);
         if (i > 0 && !forward_only)
-            net->parts[i].grads = cut(cutter, net->program.graph.param_count, 1, element);
+            net->parts[i].grads = cut(cutter, net->base.program.graph.param_count, 1, element);
     }
 }
 
-static trp_status net_plan(trp_net *net, bool forward_only)
+static trp_status net_plan(struct host_net *net, bool forward_only)
 {
     struct arena_cutter count = {0};
     net_cut(net, &count, forward_only);
     if (count.overflow)
         return trp_fail(TRP_INVALID_ARGUMENT, "network plan for a batch of %u overflows",
-                        net->batch);
+                        net->base.batch);
     if (count.used <= NET_ARENA_BYTES_MAX)
         net->arena = aligned_alloc(ALIGNMENT, count.used > 0 ? count.used : ALIGNMENT);
     if (!net->arena)
         return trp_fail(TRP_RESOURCE_EXHAUSTED, "network plan for a batch of %u needs %zu bytes",
-                        net->batch, count.used);
+                        net->base.batch, count.used);
     net->arena_bytes = count.used;
     memset(net->arena, 0, count.used); /* also touches the pages before the first step */
     struct arena_cutter cutter = {.arena = net->arena};
     net_cut(net, &cutter, forward_only);
     for (uint32_t i = 0; i < net->threads; i++) {
         struct plan_part *part = &net->parts[i];
-        part->bound = xcalloc(net->program.op_count, sizeof *part->bound);
-        for (uint32_t j = 0; j < net->program.op_count; j++)
-            op_bind(net, &net->program.ops[j], part->arena, &part->bound[j]);
+        part->bound = xcalloc(net->base.program.op_count, sizeof *part->bound);
+        for (uint32_t j = 0; j < net->base.program.op_count; j++)
+            op_bind(net, &net->base.program.ops[j], part->arena, &part->bound[j]);
     }
     if (net->threads > 1)
         TRP_TRY(team_join(&net->team, net->threads));
@@ -113,63 +114,76 @@ static uint32_t part_share(uint32_t rows, uint32_t threads)
     return share < rows ? (uint32_t)share : rows;
 }
 
-static trp_status net_make(trp_net **out, const trp_net_options *options,
-                           const struct backend *backend, bool chooses)
+static void net_destroy(trp_net *base)
+{
+    struct host_net *net = host_net(base);
+    team_leave(net->team);
+    free(net->arena);
+    for (uint32_t i = 0; i < net->threads; i++)
+        free(net->parts[i].bound);
+    free(net->parts);
+    free(net->noise);
+    net_cleanup(base);
+    free(net);
+}
+
+static trp_status net_make(struct host_net *net, const trp_net_options *options)
 {
     if (options->threads > NET_THREADS_MAX)
         return trp_fail(TRP_INVALID_ARGUMENT, "network plan wants %u threads; at most %d",
                         options->threads, NET_THREADS_MAX);
-    trp_net *net = xcalloc(1, sizeof *net);
-    net->backend = backend;
-    net->chooses = chooses;
-    net->batch = options->batch > 0 ? options->batch : 1;
+    TRP_TRY(net_init(&net->base, &host_net_impl, options));
+    if (options->threads > 1 && net->base.program.graph.state_width > 0)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "network plan wants %u threads; with recurrent layers there is one",
+                        options->threads);
     net->threads = options->threads > 0 ? options->threads : 1;
-    net->share = part_share(net->batch, net->threads);
+    net->share = part_share(net->base.batch, net->threads);
     net->parts = xcalloc(net->threads, sizeof *net->parts);
-    trp_status status = program_build(&net->program, options->spec, options->forward_only);
-    net->noise = xcalloc(net->program.graph.noise_count + 1, backend->element_bytes);
-    if (status == TRP_OK && net->threads > 1 && net->program.graph.state_width > 0)
-        status = trp_fail(TRP_INVALID_ARGUMENT,
-                          "network plan wants %u threads; with recurrent layers there is one",
-                          net->threads);
-    if (status == TRP_OK)
-        status = net_plan(net, options->forward_only);
-    if (status != TRP_OK) {
-        trp_net_destroy(net);
-        return status;
-    }
-    *out = net;
-    return TRP_OK;
+    net->noise = xcalloc(net->base.program.graph.noise_count + 1, net->backend->element_bytes);
+    return net_plan(net, options->forward_only);
 }
 
-trp_status net_create(trp_net **out, const trp_net_options *options, const struct backend *backend)
+trp_status host_net_create(trp_net **out, const trp_net_options *options,
+                           const struct backend *backend, bool chooses)
 {
-    return net_make(out, options, backend, false);
+    struct host_net *net = xcalloc(1, sizeof *net);
+    net->backend = backend;
+    net->chooses = chooses;
+    trp_status status = net_make(net, options);
+    if (status != TRP_OK) {
+        net_destroy(&net->base);
+        return status;
+    }
+    *out = &net->base;
+    return TRP_OK;
 }
 
 /* ---- passes over some rows --------------------------------------------------------------- */
 
-struct rows net_part_rows(const trp_net *net, uint32_t rows, uint32_t part)
+struct rows net_part_rows(const struct host_net *net, uint32_t rows, uint32_t part)
 {
     size_t share = round_up(part_share(rows, net->threads), ROWS_STEP);
     size_t from = part * share, to = from + share;
     return (struct rows){from < rows ? (uint32_t)from : rows, to < rows ? (uint32_t)to : rows};
 }
 
-void net_forward_part(trp_net *net, const struct pass *pass, struct rows rows, uint32_t part)
+void net_forward_part(struct host_net *net, const struct pass *pass, struct rows rows,
+                      uint32_t part)
 {
     if (rows.from == rows.to)
         return;
-    for (uint32_t i = 0; i < net->program.forward_count; i++)
+    for (uint32_t i = 0; i < net->base.program.forward_count; i++)
         op_run(net, i, pass, rows, part);
 }
 
-void net_backward_part(trp_net *net, const struct pass *pass, struct rows rows, uint32_t part)
+void net_backward_part(struct host_net *net, const struct pass *pass, struct rows rows,
+                       uint32_t part)
 {
     if (rows.from == rows.to)
         return;
-    const struct op *ops = net->program.ops;
-    for (uint32_t i = net->program.forward_count; i < net->program.op_count; i++) {
+    const struct op *ops = net->base.program.ops;
+    for (uint32_t i = net->base.program.forward_count; i < net->base.program.op_count; i++) {
         op_run(net, i, pass, rows, part);
         if (pass->ready && ops[i].has_params)
             pass->ready(pass->context, ops[i].params[0]);
@@ -190,13 +204,13 @@ static void add_range(const struct backend *backend, void *to, const void *from,
     }
 }
 
-void net_reduce(trp_net *net, uint32_t rows, const struct pass *pass)
+void net_reduce(struct host_net *net, uint32_t rows, const struct pass *pass)
 {
-    size_t hi = net->program.graph.param_count;
-    for (uint32_t i = net->program.forward_count; i < net->program.op_count; i++) {
-        if (!net->program.ops[i].has_params)
+    size_t hi = net->base.program.graph.param_count;
+    for (uint32_t i = net->base.program.forward_count; i < net->base.program.op_count; i++) {
+        if (!net->base.program.ops[i].has_params)
             continue;
-        size_t lo = net->program.ops[i].params[0];
+        size_t lo = net->base.program.ops[i].params[0];
         for (uint32_t part = 1; part < net->threads; part++) {
             struct rows share = net_part_rows(net, rows, part);
             if (share.from < share.to)
@@ -211,156 +225,82 @@ void net_reduce(trp_net *net, uint32_t rows, const struct pass *pass)
 /* ---- passes over a batch ----------------------------------------------------------------- */
 
 struct pass_work {
-    trp_net *net;
+    struct host_net *net;
     const struct pass *pass;
+    uint32_t rows;
 };
 
 static void forward_work(void *arg, uint32_t part)
 {
     struct pass_work *work = arg;
-    net_forward_part(work->net, work->pass, net_part_rows(work->net, work->net->rows, part), part);
+    net_forward_part(work->net, work->pass, net_part_rows(work->net, work->rows, part), part);
 }
 
 static void backward_work(void *arg, uint32_t part)
 {
     struct pass_work *work = arg;
-    net_backward_part(work->net, work->pass, net_part_rows(work->net, work->net->rows, part), part);
+    net_backward_part(work->net, work->pass, net_part_rows(work->net, work->rows, part), part);
 }
 
 /* Few rows are one part's, whatever the number of threads. */
-static bool is_shared(const trp_net *net, uint32_t rows)
+static bool is_shared(const struct host_net *net, uint32_t rows)
 {
     return net->team && rows > ROWS_STEP;
 }
 
-void net_forward(trp_net *net, const struct pass *pass, uint32_t rows)
+static void net_forward(trp_net *base, trp_queue *queue, const struct pass *pass, uint32_t rows)
 {
-    assert(rows > 0);
-    assert(rows <= net->batch);
-    net->rows = rows;
+    struct host_net *net = host_net(base);
+    (void)queue; /* at once */
     if (is_shared(net, rows))
-        team_run(net->team, forward_work, &(struct pass_work){net, pass});
+        team_run(net->team, forward_work, &(struct pass_work){net, pass, rows});
     else
         net_forward_part(net, pass, (struct rows){0, rows}, 0);
 }
 
-void net_backward(trp_net *net, const struct pass *pass)
+/* Zeros in place of the gradients of outputs that are not given. */
+static void fill_output_grads(const struct host_net *net, struct pass *pass, uint32_t rows)
 {
-    assert(net->rows > 0); /* a forward came before */
-    if (!is_shared(net, net->rows)) {
-        net_backward_part(net, pass, (struct rows){0, net->rows}, 0);
+    size_t bytes = rows * widest_output(net) * net->backend->element_bytes;
+    for (uint32_t i = 0; i < net->base.program.spec.output_count; i++) {
+        void **given = &pass->external[external_index(PLACE_OUTPUT_GRAD, i)];
+        assert(*given || net->zeros);
+        if (!*given)
+            *given = memset(net->zeros, 0, bytes);
+    }
+}
+
+static void net_backward(trp_net *base, trp_queue *queue, const struct pass *given, uint32_t rows)
+{
+    struct host_net *net = host_net(base);
+    struct pass pass = *given;
+    (void)queue;
+    fill_output_grads(net, &pass, rows);
+    if (!is_shared(net, rows)) {
+        net_backward_part(net, &pass, (struct rows){0, rows}, 0);
         return;
     }
-    struct pass shared = *pass;
-    shared.ready = NULL; /* after the sum */
-    team_run(net->team, backward_work, &(struct pass_work){net, &shared});
-    if (pass->grads)
-        net_reduce(net, net->rows, pass);
+    pass.ready = NULL; /* after the sum */
+    team_run(net->team, backward_work, &(struct pass_work){net, &pass, rows});
+    if (pass.grads)
+        net_reduce(net, rows, given);
 }
 
-/* ---- public ------------------------------------------------------------------------------ */
-
-float *trp_floats_create(size_t count)
+static void net_noise(trp_net *base, trp_queue *queue, const double *noise)
 {
-    size_t bytes;
-    bool fits = size_mul(count, sizeof(float), &bytes) && bytes <= SIZE_MAX / 2;
-    bytes = fits ? round_up(bytes > 0 ? bytes : 1, ALIGNMENT) : SIZE_MAX;
-    float *floats = fits ? aligned_alloc(ALIGNMENT, bytes) : NULL;
-    if (!floats)
-        return xcalloc(SIZE_MAX, 1); /* reports the size and aborts */
-    memset(floats, 0, bytes);
-    return floats;
-}
-
-void trp_floats_destroy(float *floats)
-{
-    free(floats);
-}
-
-trp_status trp_net_create(trp_net **out, const trp_net_options *options)
-{
-    switch (options->backend) {
-    case TRP_BACKEND_REF:
-        return net_create(out, options, &backend_ref_f32);
-    case TRP_BACKEND_AUTO:
-    case TRP_BACKEND_CPU:
-        return net_make(out, options, backend_simd(), true);
-    }
-    return trp_fail(TRP_INVALID_ARGUMENT, "network backend %d is unknown", (int)options->backend);
-}
-
-void trp_net_destroy(trp_net *net)
-{
-    if (!net)
-        return;
-    team_leave(net->team);
-    program_cleanup(&net->program);
-    free(net->arena);
-    for (uint32_t i = 0; i < net->threads; i++)
-        free(net->parts[i].bound);
-    free(net->parts);
-    free(net->noise);
-    free(net);
-}
-
-/* f(x) = sign(x) sqrt|x| of normal numbers. */
-void trp_net_resample(trp_net *net, trp_rng *rng)
-{
-    net->has_noise = rng != NULL;
-    for (size_t i = 0; i < net->program.graph.noise_count && rng; i++) {
-        double x = trp_rng_normal(rng), noise = copysign(sqrt(fabs(x)), x);
+    struct host_net *net = host_net(base);
+    (void)queue;
+    net->has_noise = noise != NULL;
+    for (size_t i = 0; i < base->program.graph.noise_count && noise; i++)
         if (net->backend->element_bytes == sizeof(double))
-            ((double *)net->noise)[i] = noise;
+            ((double *)net->noise)[i] = noise[i];
         else
-            ((float *)net->noise)[i] = (float)noise;
-    }
+            ((float *)net->noise)[i] = (float)noise[i];
 }
 
-/* What a forward reads of a pass; the rest is left alone, because a policy's one row takes no
- * longer than clearing it would. */
-static void pass_begin(struct pass *pass, const trp_net *net, const float *params,
-                       const trp_net_rows *rows)
-{
-    assert(net->backend->element_bytes == sizeof(float));
-    pass->params = params;
-    pass->steps = rows->steps > 0 ? rows->steps : 1;
-    pass->resets = rows->resets;
-    pass->state = rows->state;
-    pass->end_state = rows->end_state;
-    assert(pass->steps == 1 || rows->rows % pass->steps == 0);
-    for (uint32_t i = 0; i < net->program.input_count; i++) /* only read */
-        pass->external[external_index(PLACE_INPUT, i)] = (void *)(uintptr_t)rows->inputs[i];
-    for (uint32_t i = 0; i < net->program.spec.output_count; i++)
-        pass->external[external_index(PLACE_OUTPUT, i)] = rows->outputs[i];
-}
-
-void trp_net_forward(trp_net *net, const float *params, const trp_net_rows *rows)
-{
-    struct pass pass;
-    pass_begin(&pass, net, params, rows);
-    net_forward(net, &pass, rows->rows);
-}
-
-void trp_net_backward(trp_net *net, const float *params, const trp_net_rows *rows,
-                      const trp_net_grads *grads)
-{
-    struct pass pass = {.grads = grads->params};
-    pass_begin(&pass, net, params, rows);
-    assert(rows->rows == net->rows);
-    pass.end_state_grad = grads->end_state;
-    pass.state_grad = grads->state;
-    pass.ready = grads->params ? grads->ready : NULL;
-    pass.context = grads->context;
-    for (uint32_t i = 0; i < net->program.spec.output_count; i++) {
-        void *given = (void *)(uintptr_t)grads->outputs[i]; /* only read */
-        assert(given || net->zeros);
-        if (!given)
-            memset(net->zeros, 0, (size_t)net->rows * widest_output(net) * sizeof(float));
-        pass.external[external_index(PLACE_OUTPUT_GRAD, i)] = given ? given : net->zeros;
-    }
-    for (size_t i = 0; i < TRP_NET_INPUTS_MAX; i++) {
-        pass.external[external_index(PLACE_INPUT_GRAD, i)] = grads->inputs[i];
-        pass.wants_inputs |= grads->inputs[i] != NULL;
-    }
-    net_backward(net, &pass);
-}
+static const struct plan_impl host_net_impl = {
+    .forward = net_forward,
+    .backward = net_backward,
+    .noise = net_noise,
+    .destroy = net_destroy,
+};

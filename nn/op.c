@@ -5,7 +5,7 @@
 
 /* What op_run() was called with. */
 struct op_call {
-    trp_net *net;
+    struct host_net *net;
     const struct op *op;
     const struct bound_op *bound;
     const struct pass *pass;
@@ -154,10 +154,10 @@ static size_t noisy_weights(const struct op *op, uint32_t outputs)
 /* The parameters and their noise. */
 static struct noisy_job noisy_job(const struct op_call *run, uint32_t outputs)
 {
-    const trp_net *net = run->net;
+    const struct host_net *net = run->net;
     size_t element = net->backend->element_bytes;
     const char *noise =
-        (const char *)net->noise + net->program.graph.noise[run->op->index] * element;
+        (const char *)net->noise + net->base.program.graph.noise[run->op->index] * element;
     return (struct noisy_job){
         .inputs = run->op->a.width,
         .outputs = outputs,
@@ -172,8 +172,8 @@ static struct noisy_job noisy_job(const struct op_call *run, uint32_t outputs)
 
 static char *noisy_at(const struct op_call *run)
 {
-    const trp_net *net = run->net;
-    size_t offset = net->program.graph.noisy[run->op->index] * net->backend->element_bytes;
+    const struct host_net *net = run->net;
+    size_t offset = net->base.program.graph.noisy[run->op->index] * net->backend->element_bytes;
     return (char *)net->parts[run->part].noisy + offset;
 }
 
@@ -194,7 +194,7 @@ static void run_noisy(const struct op_call *run)
 
 static void run_noisy_back(const struct op_call *run)
 {
-    const trp_net *net = run->net;
+    const struct host_net *net = run->net;
     uint32_t outputs = run->op->b.width;
     struct backward_job linear = linear_backward_job(run);
     linear.w = net->has_noise ? noisy_at(run) : param_at(run, 0);
@@ -260,19 +260,19 @@ static void run_dueling(const struct op_call *run)
     });
 }
 
-static const struct value *from_of(const trp_net *net, const struct op *op)
+static const struct value *from_of(const struct host_net *net, const struct op *op)
 {
-    return &net->program.graph.values[op->layer->from[0]];
+    return &net->base.program.graph.values[op->layer->from[0]];
 }
 
-static struct window window_of(const trp_net *net, const struct op *op)
+static struct window window_of(const struct host_net *net, const struct op *op)
 {
     return graph_window(op->layer, from_of(net, op));
 }
 
 static bool reads_bytes(const struct op_call *run)
 {
-    return run->net->program.buffers[run->op->a.buffer].element_bytes == 1;
+    return run->net->base.program.buffers[run->op->a.buffer].element_bytes == 1;
 }
 
 static void run_conv(const struct op_call *run)
@@ -419,7 +419,7 @@ static void run_parameter(const struct op_call *run)
 /* This layer's columns of a state; NULL stays NULL. */
 static void *state_at(const struct op_call *run, const void *state)
 {
-    size_t column = run->net->program.graph.state[run->op->index];
+    size_t column = run->net->base.program.graph.state[run->op->index];
     size_t bytes = column * run->net->backend->element_bytes;
     return state ? (char *)(uintptr_t)state + bytes : NULL;
 }
@@ -427,7 +427,7 @@ static void *state_at(const struct op_call *run, const void *state)
 static void run_cell(const struct op_call *run)
 {
     uint32_t sequences = row_count(run) / run->pass->steps;
-    size_t state_row = run->net->program.graph.state_width;
+    size_t state_row = run->net->base.program.graph.state_width;
     run->net->backend->cell->forward(&(struct cell_forward_job){
         .shape = graph_cell(run->op->layer, from_of(run->net, run->op)),
         .steps = run->pass->steps,
@@ -456,7 +456,7 @@ static void run_cell(const struct op_call *run)
 static void run_cell_back(const struct op_call *run)
 {
     uint32_t sequences = row_count(run) / run->pass->steps;
-    size_t state_row = run->net->program.graph.state_width;
+    size_t state_row = run->net->base.program.graph.state_width;
     run->net->backend->cell->backward(&(struct cell_backward_job){
         .shape = graph_cell(run->op->layer, from_of(run->net, run->op)),
         .steps = run->pass->steps,
@@ -497,11 +497,11 @@ static bool is_skipped(const struct op_call *run)
     return (op->inputs_only && !run->pass->wants_inputs) || !at(run, &run->bound->to);
 }
 
-static struct bound bind_span(const trp_net *net, struct span span, char *arena)
+static struct bound bind_span(const struct host_net *net, struct span span, char *arena)
 {
     if (span.buffer == NO_BUFFER)
         return (struct bound){.external = BOUND_ARENA};
-    const struct net_buffer *buffer = &net->program.buffers[span.buffer];
+    const struct net_buffer *buffer = &net->base.program.buffers[span.buffer];
     size_t element = buffer->element_bytes ? buffer->element_bytes : net->backend->element_bytes;
     struct bound bound = {.external = BOUND_ARENA,
                           .stride = buffer->stride,
@@ -514,7 +514,7 @@ static struct bound bind_span(const trp_net *net, struct span span, char *arena)
     return bound;
 }
 
-static const struct linear_kernels *linear_of(const trp_net *net, const struct op *op)
+static const struct linear_kernels *linear_of(const struct host_net *net, const struct op *op)
 {
     bool back = op->kind == OP_LINEAR_BACK || op->kind == OP_NOISY_BACK;
     if (!back && op->kind != OP_LINEAR && op->kind != OP_NOISY)
@@ -526,7 +526,7 @@ static const struct linear_kernels *linear_of(const trp_net *net, const struct o
                 : linear_forward_fastest(weights, net->share);
 }
 
-void op_bind(const trp_net *net, const struct op *op, char *arena, struct bound_op *bound)
+void op_bind(const struct host_net *net, const struct op *op, char *arena, struct bound_op *bound)
 {
     bound->a = bind_span(net, op->a, arena);
     bound->b = bind_span(net, op->b, arena);
@@ -535,9 +535,10 @@ void op_bind(const trp_net *net, const struct op *op, char *arena, struct bound_
     bound->linear = linear_of(net, op);
 }
 
-void op_run(trp_net *net, uint32_t index, const struct pass *pass, struct rows rows, uint32_t part)
+void op_run(struct host_net *net, uint32_t index, const struct pass *pass, struct rows rows,
+            uint32_t part)
 {
-    const struct op *op = &net->program.ops[index];
+    const struct op *op = &net->base.program.ops[index];
     struct op_call run = {net, op, &net->parts[part].bound[index], pass, rows, part};
     switch (op->kind) {
     case OP_LINEAR:
@@ -608,7 +609,7 @@ void op_run(trp_net *net, uint32_t index, const struct pass *pass, struct rows r
     }
 }
 
-size_t op_scratch(const trp_net *net, const struct op *op)
+size_t op_scratch(const struct host_net *net, const struct op *op)
 {
     if (op->kind == OP_LINEAR || op->kind == OP_NOISY)
         return net->backend->linear->scratch(op->a.width, op->to.width);
@@ -618,7 +619,7 @@ size_t op_scratch(const trp_net *net, const struct op *op)
     }
     if (op->kind == OP_CELL) {
         struct cell_shape cell = graph_cell(op->layer, from_of(net, op));
-        return net->backend->cell->scratch(&cell, net->batch);
+        return net->backend->cell->scratch(&cell, net->base.batch);
     }
     return 0;
 }

@@ -20,7 +20,7 @@ awk -v dir="$dir" '
         print "#pragma GCC diagnostic ignored \"-Wunused-parameter\"" > file
     }
     begun && /^ \*     / { print substr($0, 8) > file }' include/troupe/*.h
-for example in distributions.h.1 env.h.1 env.h.2 losses.h.1 nn.h.1 options.h.1 policy_losses.h.1 \
+for example in device.h.1 distributions.h.1 env.h.1 env.h.2 losses.h.1 nn.h.1 options.h.1 policy_losses.h.1 \
     program.h.1 returns.h.1 source.h.1; do
     [ -e "$dir/$example.c" ] || { echo "${example%.*} lacks example ${example##*.}"; exit 1; }
 done

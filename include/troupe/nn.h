@@ -37,6 +37,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <troupe/device.h>
 #include <troupe/rng.h>
 #include <troupe/status.h>
 #include <troupe/tensor.h>
@@ -271,16 +272,10 @@ TRP_API void trp_net_add_gaussian(trp_net_spec *spec, uint32_t from, uint32_t si
 
 /* ---- plans --------------------------------------------------------------------------------- */
 
-typedef enum {
-    TRP_BACKEND_AUTO, /* the fastest one there is */
-    TRP_BACKEND_REF,  /* naive loops: the specification */
-    TRP_BACKEND_CPU,  /* own kernels or oneDNN, whichever is faster for a layer */
-} trp_backend;
-
 typedef struct {
     const trp_net_spec *spec; /* copied */
     uint32_t batch;           /* most rows of one call; 0: 1 */
-    trp_backend backend;      /* 0: auto */
+    trp_device *device;       /* that computes (device.h); NULL: "cpu" */
     uint32_t threads;         /* threads of one call, the calling one included; 0: 1. More than one
                                  pays when trp_net_step_flops() is above about 100 million. Networks
                                  with recurrent layers have one */
@@ -295,10 +290,13 @@ typedef struct trp_net trp_net;
 TRP_API TRP_MUST_USE trp_status trp_net_create(trp_net **out, const trp_net_options *options);
 TRP_API void trp_net_destroy(trp_net *net); /* NULL is fine */
 
-/* What goes through a network in one call: 1 <= rows <= the plan's batch; everything is borrowed.
- */
+/* What goes through a network in one call: 1 <= rows <= the plan's batch. All pointers are to
+ * memory of the plan's device, and borrowed until the queue has come so far; the struct itself is
+ * not. */
 typedef struct {
     uint32_t rows;
+    trp_queue *queue; /* of the device, where the pass is put; NULL, on a host: it is done when
+                         the call returns */
     const void *inputs[TRP_NET_INPUTS_MAX]; /* [rows][width], in the input's element type */
     float *outputs[TRP_NET_OUTPUTS_MAX];    /* [rows][width] */
     /* With recurrent layers, rows are [steps][sequences], rows being steps * sequences. A sequence
@@ -312,7 +310,8 @@ typedef struct {
 /* Writes rows->outputs. The plan keeps what trp_net_backward() needs, until the next forward. */
 TRP_API void trp_net_forward(trp_net *net, const float *params, const trp_net_rows *rows);
 
-/* Called while gradients become final: [lo, count) of the flat vector is, `lo` falls to 0. */
+/* Called while gradients become final, `lo` falling to 0: to what is put on the queue from here on
+ * [lo, count) of the flat vector is. */
 typedef void (*trp_grads_ready)(void *context, size_t lo);
 
 /* The gradients of the sum over all outputs of outputs * their gradient. */
@@ -329,8 +328,9 @@ typedef struct {
 /* Draws new noise for every TRP_NOISY_LINEAR from `rng`, in their order; the passes from here on
  * have it, all rows of them the same. NULL: no noise, as in a new plan: such a layer is a linear
  * one with its means, for evaluation, and its deviations learn nothing. Not between a forward and
- * its backward. The same stream gives the same noise; without such layers nothing is drawn. */
-TRP_API void trp_net_resample(trp_net *net, trp_rng *rng);
+ * its backward. The same random stream gives the same noise; without such layers nothing is drawn.
+ * `queue` as in trp_net_rows. */
+TRP_API void trp_net_resample(trp_net *net, trp_queue *queue, trp_rng *rng);
 
 /* The gradients of the last forward, whose `params` and rows->inputs are given again; its outputs
  * are not read. Once after each forward. */

@@ -9,6 +9,7 @@
 #include <troupe/bytes.h>
 #include <troupe/checkpoint.h>
 #include <troupe/columns.h>
+#include <troupe/device.h>
 #include <troupe/distributions.h>
 #include <troupe/dqn.h>
 #include <troupe/env.h>

@@ -69,6 +69,25 @@ static inline const struct backend *const *every_backend(void)
     return list;
 }
 
+/* A plan on the host of one backend. */
+static inline trp_status net_create(trp_net **out, const trp_net_options *options,
+                                    const struct backend *backend)
+{
+    return host_net_create(out, options, backend, false);
+}
+
+/* Passes in the backend's elements. */
+static inline void net_forward(trp_net *net, const struct pass *pass, uint32_t rows)
+{
+    net->rows = rows;
+    net->impl->forward(net, NULL, pass, rows);
+}
+
+static inline void net_backward(trp_net *net, const struct pass *pass)
+{
+    net->impl->backward(net, NULL, pass, net->rows);
+}
+
 /* A network with one input and one output. */
 static inline void forward_one(trp_net *net, const float *params, const void *in, uint32_t rows,
                                float *out)
@@ -86,7 +105,8 @@ static inline void backward_one(trp_net *net, const float *params, const void *i
 
 static inline void poison(trp_net *net)
 {
-    memset(net->arena, 0xff, net->arena_bytes); /* every float and double of it is a NaN */
+    memset(host_net(net)->arena, 0xff,
+           host_net(net)->arena_bytes); /* every float and double of it is a NaN */
 }
 
 #endif

@@ -289,9 +289,9 @@ static void graph_case_init(struct graph_case *c, const trp_net_spec *spec,
     c->pass.grads = c->grads;
     c->pass.wants_inputs = true;
     poison(c->net);
-    trp_net_resample(c->net, rows > 2 ? &rng : NULL);
+    trp_net_resample(c->net, NULL, rows > 2 ? &rng : NULL);
     for (uint32_t i = 1; i < threads; i++) /* as planned: zero between tensors */
-        memset(c->net->parts[i].grads, 0, c->count * element);
+        memset(host_net(c->net)->parts[i].grads, 0, c->count * element);
 }
 
 static void graph_case_cleanup(struct graph_case *c)

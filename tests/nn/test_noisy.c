@@ -60,9 +60,9 @@ static void a_plan_has_the_numbers_of_pytorch(void **state)
             params[t * STEP + i] = case_number(t, i);
     trp_rng rng;
     trp_rng_init(&rng, 0, 0);
-    trp_net_resample(net, &rng);
+    trp_net_resample(net, NULL, &rng);
     for (uint32_t i = 0; i < INPUTS + OUTPUTS; i++)
-        ((double *)net->noise)[i] = case_number(8, i);
+        ((double *)host_net(net)->noise)[i] = case_number(8, i);
     for (uint32_t o = 0; o < OUTPUTS; o++) {
         dbias = case_number(105, o);
         for (uint32_t i = 0; i < INPUTS; i++) {
@@ -109,7 +109,7 @@ static void noise_is_the_root_of_normal_numbers_of_the_stream(void **state)
     for (int draw = 0; draw < 2; draw++) {
         double in[INPUTS], out[OUTPUTS];
         float y[OUTPUTS];
-        trp_net_resample(net, &stream);
+        trp_net_resample(net, NULL, &stream);
         for (size_t i = 0; i < INPUTS; i++)
             in[i] = noise_of(&same);
         for (size_t o = 0; o < OUTPUTS; o++)
@@ -153,13 +153,13 @@ static void without_noise_it_is_a_linear_layer_with_its_means(void **state)
         assert_memory_equal(grads + 2 * STEP, want + STEP, STEP * sizeof(float));
         for (size_t i = 0; i < STEP; i++)
             assert_true(grads[STEP + i] == 0 && grads[3 * STEP + i] == 0);
-        trp_net_resample(noisy, &rng);
+        trp_net_resample(noisy, NULL, &rng);
         forward_one(noisy, params, x, ROWS, y[0]);
         assert_memory_not_equal(y[0], y[1], sizeof y[0]);
-        trp_net_resample(noisy, NULL);
+        trp_net_resample(noisy, NULL, NULL);
     }
     trp_rng before = rng;
-    trp_net_resample(plain, &rng);
+    trp_net_resample(plain, NULL, &rng);
     assert_memory_equal(&before, &rng, sizeof rng);
     free(params);
     free(x);

@@ -49,11 +49,12 @@ static void a_parameters_gradient_is_the_sum_over_the_rows_of_all_threads(void *
         for (size_t i = 0; i < 3; i++)
             params[at + i] = (float)i;
         trp_net *net;
-        OR_FAIL(trp_net_create(
-            &net, &(trp_net_options){.spec = &spec,
-                                     .batch = ROWS,
-                                     .backend = which % 2 ? TRP_BACKEND_REF : TRP_BACKEND_CPU,
-                                     .threads = which / 2 ? 2 : 1}));
+        trp_device *device;
+        OR_FAIL(trp_device_find(&device, which % 2 ? "ref" : "cpu"));
+        OR_FAIL(trp_net_create(&net, &(trp_net_options){.spec = &spec,
+                                                        .batch = ROWS,
+                                                        .device = device,
+                                                        .threads = which / 2 ? 2 : 1}));
         trp_net_rows pass = {.rows = ROWS, .inputs = {in}, .outputs = {mean, log_std}};
         for (int time = 1; time < 3; time++) {
             trp_net_forward(net, params, &pass);

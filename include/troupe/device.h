@@ -1,0 +1,105 @@
+/* Devices: what networks, losses and optimizers are computed on. A device has memory, and queues:
+ * what is put on a queue is done in order, perhaps later. Nobody waits but trp_queue_sync().
+ *
+ * Host devices are "cpu", this host's processor with the fastest kernels that it has, and "ref",
+ * whose networks are naive loops: the specification. Their memory is the host's, any float pointer
+ * is of it, and what is put on a queue is done when the call returns.
+ *
+ *     // values *= factor, wherever they are.
+ *     typedef struct { float *values; size_t count; float factor; } scaling;
+ *
+ *     static void scale(void *arguments)
+ *     {
+ *         scaling *job = arguments;
+ *         for (size_t i = 0; i < job->count; i++)
+ *             job->values[i] *= job->factor;
+ *     }
+ *
+ *     static void scale_on(trp_queue *queue, float *values, size_t count, float factor)
+ *     {
+ *         static const trp_kernel kernel = {"example.scale", scale};
+ *         scaling job = {values, count, factor};
+ *         trp_operand operands[] = {
+ *             {offsetof(scaling, values), count * sizeof *values, TRP_READ | TRP_WRITE}};
+ *         trp_queue_run(queue, &kernel, &job, sizeof job, operands, 1);
+ *     }
+ */
+#ifndef TRP_DEVICE_H
+#define TRP_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <troupe/status.h>
+
+TRP_BEGIN_DECLS
+
+typedef struct trp_device trp_device;
+typedef struct trp_queue trp_queue;
+
+/* The device of that name; NULL: "cpu". The same for every call, from any thread, for the life of
+ * the process. INVALID_ARGUMENT names the devices there are. */
+TRP_API TRP_MUST_USE trp_status trp_device_find(trp_device **out, const char *name);
+TRP_API const char *trp_device_name(const trp_device *device);
+TRP_API bool trp_device_is_host(const trp_device *device);
+
+/* Zeroed memory of a device, at a multiple of 64 bytes. Only what is put on queues of the device
+ * touches it, but for a host's. RESOURCE_EXHAUSTED: the device has not as many bytes. Waits for the
+ * device. NULL is a fine argument to free: whatever uses the memory was waited for. */
+TRP_API TRP_MUST_USE trp_status trp_device_alloc(trp_device *device, size_t bytes, void **memory);
+TRP_API void trp_device_free(trp_device *device, void *memory);
+
+/* ---- queues ----------------------------------------------------------------------------- */
+
+/* A queue belongs to one thread at a time, and is destroyed (NULL is fine) with nothing on it that
+ * was not waited for. */
+TRP_API TRP_MUST_USE trp_status trp_queue_create(trp_queue **out, trp_device *device);
+TRP_API void trp_queue_destroy(trp_queue *queue);
+TRP_API trp_device *trp_queue_device(const trp_queue *queue);
+
+/* What follows may use memory of the device and of the host, which stays as it is until the queue
+ * has come so far. */
+TRP_API void trp_queue_copy(trp_queue *queue, void *to, const void *from, size_t bytes);
+TRP_API void trp_queue_zero(trp_queue *queue, void *to, size_t bytes);
+
+/* `from`, which is the host's, where the device can read it: copied to `room`, or on a host device
+ * `from` itself, for which `room` may be NULL. */
+TRP_API const void *trp_queue_upload(trp_queue *queue, void *room, const void *from, size_t bytes);
+
+/* How a kernel uses what a pointer of its arguments points to; or-ed together. */
+enum { TRP_READ = 1, TRP_WRITE = 2 };
+
+typedef struct {
+    size_t pointer; /* where it is in the arguments: offsetof(struct, member). It points to memory
+                       of the device; NULL: nothing */
+    size_t bytes;   /* how many of them there are */
+    int access;     /* TRP_READ, TRP_WRITE */
+} trp_operand;
+
+/* A function of a struct of arguments, which names all memory that it touches as operands. */
+typedef struct {
+    const char
+        *name; /* under which a device may have code of its own for it; others bring the
+                  operands to the host, run what follows there, and take back what it wrote */
+    void (*run)(void *arguments);
+} trp_kernel;
+
+/* Arguments and operands are copied before it returns. */
+TRP_API void trp_queue_run(trp_queue *queue, const trp_kernel *kernel, const void *arguments,
+                           size_t bytes, const trp_operand *operands, size_t operand_count);
+
+/* What is put on `queue` from here on comes after all that is on `other`, of the same device. */
+TRP_API void trp_queue_wait(trp_queue *queue, trp_queue *other);
+
+/* Names what is on the queue so far, for trp_queue_sync(). */
+TRP_API uint64_t trp_queue_mark(trp_queue *queue);
+
+/* Waits until everything up to `mark` is done. Whatever failed on the queue before that fails
+ * this call and all later ones; what its memory holds is then undefined. INTERNAL, UNAVAILABLE,
+ * RESOURCE_EXHAUSTED: the device and what it says. DEADLINE_EXCEEDED: it is not done within a
+ * minute. */
+TRP_API TRP_MUST_USE trp_status trp_queue_sync(trp_queue *queue, uint64_t mark);
+
+TRP_END_DECLS
+#endif

@@ -1,0 +1,153 @@
+/* The host's own processor, twice: "cpu" is its fastest kernels, "ref" naive loops. What is put on
+ * a queue is done at once, so a queue has nothing to remember. */
+#include "host_device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "net.h"
+
+/* NULL: no memory. */
+static void *aligned_zeros(size_t bytes)
+{
+    size_t rounded = bytes <= SIZE_MAX / 2 ? round_up(bytes, ALIGNMENT) : 0;
+    void *memory = rounded > 0 ? aligned_alloc(ALIGNMENT, rounded) : NULL;
+    return memory ? memset(memory, 0, rounded) : NULL;
+}
+
+float *trp_floats_create(size_t count)
+{
+    size_t bytes;
+    bool fits = size_mul(count > 0 ? count : 1, sizeof(float), &bytes);
+    float *floats = fits ? aligned_zeros(bytes) : NULL;
+    return floats ? floats : xcalloc(SIZE_MAX, 1); /* reports the size and aborts */
+}
+
+void trp_floats_destroy(float *floats)
+{
+    free(floats);
+}
+
+static trp_status host_alloc(trp_device *device, size_t bytes, void **memory)
+{
+    *memory = aligned_zeros(bytes);
+    return *memory ? TRP_OK
+                   : trp_fail(TRP_RESOURCE_EXHAUSTED, "device %s has no %zu bytes of memory left",
+                              device->name, bytes);
+}
+
+static void host_free(trp_device *device, void *memory)
+{
+    (void)device;
+    free(memory);
+}
+
+static void host_queue_destroy(trp_queue *queue)
+{
+    (void)queue; /* its device's */
+}
+
+static void host_queue_copy(trp_queue *queue, void *to, const void *from, size_t bytes)
+{
+    (void)queue;
+    if (to != from)
+        memcpy(to, from, bytes);
+}
+
+static void host_queue_zero(trp_queue *queue, void *to, size_t bytes)
+{
+    (void)queue;
+    memset(to, 0, bytes);
+}
+
+static void host_queue_run(trp_queue *queue, const trp_kernel *kernel, const void *arguments,
+                           size_t bytes, const trp_operand *operands, size_t operand_count)
+{
+    (void)queue, (void)bytes, (void)operands, (void)operand_count;
+    kernel->run((void *)(uintptr_t)arguments); /* done before the caller may change them */
+}
+
+static void host_queue_wait(trp_queue *queue, trp_queue *other)
+{
+    (void)queue, (void)other;
+}
+
+static uint64_t host_queue_mark(trp_queue *queue)
+{
+    (void)queue;
+    return 0;
+}
+
+static trp_status host_queue_sync(trp_queue *queue, uint64_t mark)
+{
+    (void)queue, (void)mark;
+    return TRP_OK;
+}
+
+static const struct queue_impl queue_impl = {
+    .destroy = host_queue_destroy,
+    .copy = host_queue_copy,
+    .zero = host_queue_zero,
+    .run = host_queue_run,
+    .wait = host_queue_wait,
+    .mark = host_queue_mark,
+    .sync = host_queue_sync,
+};
+
+static trp_status cpu_plan(trp_device *device, trp_net **out, const trp_net_options *options)
+{
+    (void)device;
+    return host_net_create(out, options, backend_simd(), true);
+}
+
+static trp_status ref_plan(trp_device *device, trp_net **out, const trp_net_options *options)
+{
+    (void)device;
+    return host_net_create(out, options, &backend_ref_f32, false);
+}
+
+static trp_status host_queue_create(trp_device *device, trp_queue **out);
+
+static const struct device_impl cpu_impl = {
+    .is_host = true,
+    .alloc = host_alloc,
+    .free = host_free,
+    .queue_create = host_queue_create,
+    .plan_create = cpu_plan,
+};
+
+static const struct device_impl ref_impl = {
+    .is_host = true,
+    .alloc = host_alloc,
+    .free = host_free,
+    .queue_create = host_queue_create,
+    .plan_create = ref_plan,
+};
+
+/* Each with the one queue that it needs. */
+static struct {
+    trp_device device;
+    trp_queue queue;
+} hosts[] = {
+    {{&cpu_impl, "cpu"}, {&queue_impl, &hosts[0].device}},
+    {{&ref_impl, "ref"}, {&queue_impl, &hosts[1].device}},
+};
+
+enum { HOSTS = sizeof hosts / sizeof *hosts };
+
+const char host_device_names[] = "cpu, ref";
+
+static trp_status host_queue_create(trp_device *device, trp_queue **out)
+{
+    *out = &hosts[device == &hosts[0].device ? 0 : 1].queue;
+    return TRP_OK;
+}
+
+trp_device *host_device_find(const char *name)
+{
+    for (size_t i = 0; i < HOSTS; i++)
+        if (strcmp(hosts[i].device.name, name) == 0)
+            return &hosts[i].device;
+    return NULL;
+}

@@ -183,6 +183,18 @@ static trp_status make_sources(const trp_agent *agent, const trp_agent_learner_o
     return TRP_OK;
 }
 
+/* An updater of one's own may know nothing of devices. */
+static trp_status check_device(const trp_agent *agent, const trp_agent_learner_options *options,
+                               const trp_updater *updater)
+{
+    trp_device *cpu, *its = updater->device;
+    TRP_TRY(trp_device_find(&cpu, NULL));
+    if ((its ? its : cpu) == (options->device ? options->device : cpu))
+        return TRP_OK;
+    return trp_fail(TRP_INVALID_ARGUMENT, "%s learns on device %s, not on %s", agent->impl->name,
+                    trp_device_name(its ? its : cpu), trp_device_name(options->device));
+}
+
 trp_status trp_agent_learner_create(trp_learner **out, const trp_agent *agent,
                                     const trp_agent_learner_options *options)
 {
@@ -191,10 +203,12 @@ trp_status trp_agent_learner_create(trp_learner **out, const trp_agent *agent,
     TRP_TRY(find_and_check(agent, options->env, &spec));
     trp_learner_loop_options loop = options->loop;
     loop.seed = stream_seed(options->seed, STREAM_PARAMS, NULL, options->index);
-    TRP_TRY(agent->impl->updater(agent, spec, &(trp_updater_options){options->batch_size},
-                                 &loop.updater));
+    trp_updater_options wanted = {.batch_size = options->batch_size, .device = options->device};
+    TRP_TRY(agent->impl->updater(agent, spec, &wanted, &loop.updater));
     trp_source *sources[TRP_UPDATER_SOURCES_MAX];
-    trp_status status = make_sources(agent, options, loop.updater, sources);
+    trp_status status = check_device(agent, options, loop.updater);
+    if (status == TRP_OK)
+        status = make_sources(agent, options, loop.updater, sources);
     if (status != TRP_OK) {
         trp_updater_destroy(loop.updater);
         return status;

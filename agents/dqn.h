@@ -30,8 +30,12 @@ struct dqn_image dqn_image(const trp_dqn_options *options, const trp_env_spec *e
 const void *dqn_pixels(const struct dqn_image *image, uint32_t rows, const void *observations,
                        uint8_t *room);
 
-/* What dqn_pixels() needs for so many rows; for free(). NULL: nothing. */
-uint8_t *dqn_pixels_room(const struct dqn_image *image, uint32_t rows);
+/* The same on a queue; the pointers are its device's. */
+const void *dqn_pixels_on(trp_queue *queue, const struct dqn_image *image, uint32_t rows,
+                          const void *observations, uint8_t *room);
+
+/* What they need of room for a row; 0: nothing. */
+size_t dqn_pixels_bytes(const struct dqn_image *image);
 
 /* Numbers of the network for an action: atoms, quantiles, or 1. */
 uint32_t dqn_atoms(const trp_dqn_options *options);
@@ -56,6 +60,18 @@ struct dqn_outputs {
 bool dqn_reads_target_now(const trp_dqn_options *options);
 trp_loss dqn_loss(const trp_dqn_options *options, const trp_q_batch *batch,
                   const struct dqn_outputs *outputs);
+
+/* The loss on a queue. Pointers are its device's. */
+struct dqn_loss_job {
+    trp_dqn_options options;
+    trp_q_batch batch; /* without discounts: */
+    struct dqn_outputs outputs;
+    const float *item_discounts; /* [rows]; they lack the options' factor */
+    float *discounts;            /* [rows], written: they have it */
+    trp_loss *loss;              /* written */
+};
+
+void dqn_loss_on(trp_queue *queue, const struct dqn_loss_job *job);
 
 /* What learns it. */
 trp_optimizer dqn_optimizer(const trp_dqn_options *options);

@@ -67,6 +67,41 @@ trp_loss dqn_loss(const trp_dqn_options *options, const trp_q_batch *batch,
     return trp_q_loss(batch, options->huber_delta, q, targets, errors, q);
 }
 
+static void run_loss(void *arguments)
+{
+    const struct dqn_loss_job *job = arguments;
+    trp_q_batch batch = job->batch;
+    batch.discounts = job->discounts;
+    for (uint32_t row = 0; row < batch.rows; row++)
+        job->discounts[row] = job->options.discount * job->item_discounts[row];
+    *job->loss = dqn_loss(&job->options, &batch, &job->outputs);
+}
+
+#define AT(member) offsetof(struct dqn_loss_job, member)
+
+void dqn_loss_on(trp_queue *queue, const struct dqn_loss_job *job)
+{
+    static const trp_kernel kernel = {"dqn.loss", run_loss};
+    size_t rows = job->batch.rows, floats = rows * sizeof(float);
+    size_t atoms = dqn_atoms(&job->options) * sizeof(float);
+    size_t values = rows * job->batch.actions * atoms;
+    trp_operand operands[] = {
+        {AT(batch.taken), rows * sizeof(int32_t), TRP_READ},
+        {AT(batch.rewards), floats, TRP_READ},
+        {AT(batch.weights), floats, TRP_READ},
+        {AT(batch.next_mask), rows * job->batch.actions, TRP_READ},
+        {AT(item_discounts), floats, TRP_READ},
+        {AT(discounts), floats, TRP_WRITE},
+        {AT(outputs.q), values, TRP_READ | TRP_WRITE},
+        {AT(outputs.next_target), values, TRP_READ},
+        {AT(outputs.other), values, TRP_READ},
+        {AT(outputs.targets), rows * atoms, TRP_WRITE},
+        {AT(outputs.errors), floats, TRP_WRITE},
+        {AT(loss), sizeof *job->loss, TRP_WRITE},
+    };
+    trp_queue_run(queue, &kernel, job, sizeof *job, operands, sizeof operands / sizeof *operands);
+}
+
 trp_status dqn_loss_check(const trp_dqn_options *options, const trp_env_spec *env)
 {
     if (dqn_atoms(options) > 1 && options->dueling)

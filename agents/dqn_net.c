@@ -111,8 +111,35 @@ const void *dqn_pixels(const struct dqn_image *image, uint32_t rows, const void 
     return room;
 }
 
-uint8_t *dqn_pixels_room(const struct dqn_image *image, uint32_t rows)
+size_t dqn_pixels_bytes(const struct dqn_image *image)
 {
     size_t row = (size_t)image->frames * image->height * image->width * image->channels;
-    return image->frames < 2 ? NULL : xcalloc(rows, row);
+    return image->frames < 2 ? 0 : row;
+}
+
+struct pixels_job {
+    struct dqn_image image;
+    uint32_t rows;
+    const void *observations;
+    uint8_t *room;
+};
+
+static void sort_pixels(void *arguments)
+{
+    const struct pixels_job *job = arguments;
+    dqn_pixels(&job->image, job->rows, job->observations, job->room);
+}
+
+const void *dqn_pixels_on(trp_queue *queue, const struct dqn_image *image, uint32_t rows,
+                          const void *observations, uint8_t *room)
+{
+    static const trp_kernel kernel = {"dqn.pixels", sort_pixels};
+    size_t bytes = rows * dqn_pixels_bytes(image);
+    if (bytes == 0)
+        return observations;
+    struct pixels_job job = {*image, rows, observations, room};
+    trp_operand operands[] = {{offsetof(struct pixels_job, observations), bytes, TRP_READ},
+                              {offsetof(struct pixels_job, room), bytes, TRP_WRITE}};
+    trp_queue_run(queue, &kernel, &job, sizeof job, operands, 2);
+    return room;
 }

@@ -144,7 +144,8 @@ trp_status dqn_policy_create(const trp_agent *agent, const trp_env_spec *env,
     policy->base.tensors = policy->tensors;
     policy->base.tensor_count = trp_net_tensors(&spec, policy->tensors);
     policy->image = dqn_image(&policy->options, env);
-    policy->pixels = dqn_pixels_room(&policy->image, policy->place.rows);
+    if (dqn_pixels_bytes(&policy->image) > 0)
+        policy->pixels = xcalloc(policy->place.rows, dqn_pixels_bytes(&policy->image));
     policy->params = trp_floats_create(policy->base.param_count);
     size_t values = (size_t)policy->place.rows * policy->outputs;
     policy->said = trp_floats_create(values * dqn_atoms(&policy->options));

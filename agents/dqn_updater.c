@@ -1,5 +1,7 @@
 /* The update of DQN, on batches that the n-step adder made: a loss on n-step returns (dqn_loss.c),
- * weighted for prioritized replay, an optimizer, target network.
+ * weighted for prioritized replay, an optimizer, target network. All of it is put on the learner's
+ * queue; the host looks at what came with the batch, and at the loss and errors of a step once that
+ * is collected.
  *
  * An item's discount lacks one factor gamma (actor.h), which is applied here. Importance weights
  * are w_i = (N P_i)^-beta, divided by the largest of the batch so that they only scale updates down
@@ -17,6 +19,13 @@
 
 enum { PARAMS, TARGET, VECTORS };
 
+/* What one step leaves on the host until it is collected. */
+struct dqn_turn {
+    float *weights; /* [batch_size], on their way to the device */
+    float *errors;  /* [batch_size] */
+    trp_loss loss;
+};
+
 struct dqn_updater {
     trp_updater base;
     trp_dqn_options options;
@@ -25,10 +34,13 @@ struct dqn_updater {
     trp_net_tensor tensors[TRP_NET_TENSORS_MAX]; /* of params */
     uint32_t outputs;
     struct dqn_image image;
-    uint8_t *pixels, *next_pixels;       /* rows of it; NULL: as they come */
+    struct dqn_turn turns[2]; /* of the last step and the one before */
+    /* Memory of the device: */
+    uint8_t *pixels, *next_pixels;       /* rows of the image; NULL: as they come */
     float *weights, *discounts, *errors; /* [batch_size] */
     float *targets;                      /* [batch_size][atoms] */
     float *q, *other, *next_target;      /* [batch_size][outputs][atoms] */
+    trp_loss *loss;
 };
 
 static trp_status check_actions(const struct dqn_updater *updater, const trp_update *update)
@@ -43,13 +55,13 @@ static trp_status check_actions(const struct dqn_updater *updater, const trp_upd
     return TRP_OK;
 }
 
-/* NULL: nothing is masked. A byte that is no bool must not be read as one. */
-static trp_status find_next_mask(const struct dqn_updater *updater, const trp_update *update,
-                                 const bool **mask)
+/* A byte that is no bool must not be read as one. */
+static trp_status check_next_mask(const struct dqn_updater *updater, const trp_update *update,
+                                  bool *masked)
 {
     const uint8_t *bytes = trp_update_column(update, 0, "next_mask");
     const trp_batch *batch = update->batches;
-    *mask = (const bool *)bytes;
+    *masked = bytes != NULL;
     for (uint32_t row = 0; bytes && row < batch->rows; row++) {
         uint8_t any = 0, all = 0;
         for (uint32_t i = 0; i < updater->outputs; i++) {
@@ -64,29 +76,24 @@ static trp_status find_next_mask(const struct dqn_updater *updater, const trp_up
     return TRP_OK;
 }
 
-static void find_discounts(struct dqn_updater *updater, const trp_update *update)
-{
-    const float *discounts = trp_update_column(update, 0, "discount");
-    for (uint32_t row = 0; row < update->batches->rows; row++)
-        updater->discounts[row] = updater->options.discount * discounts[row];
-}
-
 /* NULL when every weight is 1. */
-static const float *find_weights(struct dqn_updater *updater, const trp_batch *batch)
+static const float *find_weights(const struct dqn_updater *updater, const trp_update *update)
 {
-    double beta = updater->options.importance_exponent;
+    const trp_batch *batch = update->batches;
+    double beta = updater->options.importance_exponent, largest = 0;
+    float *weights = updater->turns[update->step % 2].weights;
     if (beta == 0 || !updater->base.sources[0].writes_priorities)
         return NULL;
-    double largest = 0;
     for (uint32_t row = 0; row < batch->rows; row++) {
         double share = (double)batch->table_sizes[row] * batch->probabilities[row];
         double weight = share > 0 ? pow(share, -beta) : 1;
-        updater->weights[row] = (float)weight;
+        weights[row] = (float)weight;
         largest = fmax(largest, weight);
     }
     for (uint32_t row = 0; row < batch->rows; row++)
-        updater->weights[row] /= (float)largest;
-    return updater->weights;
+        weights[row] /= (float)largest;
+    return trp_queue_upload(update->queue, updater->weights, weights,
+                            batch->rows * sizeof *weights);
 }
 
 static void update_target(const struct dqn_updater *updater, const trp_update *update)
@@ -96,10 +103,9 @@ static void update_target(const struct dqn_updater *updater, const trp_update *u
     float *target = update->vectors[TARGET];
     size_t count = updater->base.vectors[PARAMS].count;
     if (rate > 0)
-        for (size_t i = 0; i < count; i++)
-            target[i] += rate * (params[i] - target[i]);
+        trp_polyak_update(update->queue, target, params, rate, count);
     else if (update->step % updater->options.target_period == 0)
-        memcpy(target, params, count * sizeof *params);
+        trp_queue_copy(update->queue, target, params, count * sizeof *params);
 }
 
 /* The target network at the states, or what chooses the next actions. */
@@ -110,72 +116,88 @@ static const float *forward_other(struct dqn_updater *updater, const trp_update 
     trp_net_rows *rows = at_now ? &now : &next;
     rows->outputs[0] = updater->other;
     if (!at_now)
-        trp_net_resample(updater->net, NULL, update->rng);
+        trp_net_resample(updater->net, update->queue, update->rng);
     if (!at_now && updater->options.no_double)
         return updater->next_target;
     trp_net_forward(updater->net, update->vectors[at_now ? TARGET : PARAMS], rows);
     return updater->other;
 }
 
-static trp_loss differentiate(struct dqn_updater *updater, const trp_update *update,
-                              const bool *next_mask)
+/* The rows of a column as the network reads them. */
+static trp_net_rows rows_of(struct dqn_updater *updater, const trp_update *update,
+                            const char *column, uint8_t *pixels, float *out)
 {
-    const trp_batch *batch = update->batches;
+    const void *rows = trp_update_device_column(update, 0, column);
+    uint32_t count = update->batches->rows;
+    return (trp_net_rows){
+        .rows = count,
+        .queue = update->queue,
+        .inputs = {dqn_pixels_on(update->queue, &updater->image, count, rows, pixels)},
+        .outputs = {out}};
+}
+
+static void differentiate(struct dqn_updater *updater, const trp_update *update, bool masked)
+{
     const float *params = update->vectors[PARAMS];
-    trp_q_batch rows = {.rows = batch->rows,
-                        .actions = updater->outputs,
-                        .taken = trp_update_column(update, 0, "action"),
-                        .rewards = trp_update_column(update, 0, "reward"),
-                        .discounts = updater->discounts,
-                        .weights = find_weights(updater, batch),
-                        .next_mask = next_mask};
-    trp_net_rows next = {.rows = batch->rows,
-                         .inputs = {dqn_pixels(&updater->image, batch->rows,
-                                               trp_update_column(update, 0, "next_observation"),
-                                               updater->next_pixels)},
-                         .outputs = {updater->next_target}};
-    trp_net_rows now = {
-        .rows = batch->rows,
-        .inputs = {dqn_pixels(&updater->image, batch->rows,
-                              trp_update_column(update, 0, "observation"), updater->pixels)},
-        .outputs = {updater->q}};
-    trp_net_resample(updater->net, NULL, update->rng); /* each network has noise of its own */
+    trp_net_rows next =
+        rows_of(updater, update, "next_observation", updater->next_pixels, updater->next_target);
+    trp_net_rows now = rows_of(updater, update, "observation", updater->pixels, updater->q);
+    /* Each network has noise of its own. */
+    trp_net_resample(updater->net, update->queue, update->rng);
     trp_net_forward(updater->net, update->vectors[TARGET], &next);
     const float *other = forward_other(updater, update, next, now);
-    trp_net_resample(updater->net, NULL, update->rng);
+    trp_net_resample(updater->net, update->queue, update->rng);
     trp_net_forward(updater->net, params, &now);
-    trp_loss loss = dqn_loss(&updater->options, &rows,
-                             &(struct dqn_outputs){.q = updater->q,
-                                                   .next_target = updater->next_target,
-                                                   .other = other,
-                                                   .targets = updater->targets,
-                                                   .errors = updater->errors});
+    struct dqn_loss_job job = {
+        .options = updater->options,
+        .batch = {.rows = update->batches->rows,
+                  .actions = updater->outputs,
+                  .taken = trp_update_device_column(update, 0, "action"),
+                  .rewards = trp_update_device_column(update, 0, "reward"),
+                  .weights = find_weights(updater, update),
+                  .next_mask = masked ? trp_update_device_column(update, 0, "next_mask") : NULL},
+        .outputs = {.q = updater->q,
+                    .next_target = updater->next_target,
+                    .other = other,
+                    .targets = updater->targets,
+                    .errors = updater->errors},
+        .item_discounts = trp_update_device_column(update, 0, "discount"),
+        .discounts = updater->discounts,
+        .loss = updater->loss};
+    dqn_loss_on(update->queue, &job);
     trp_net_backward(updater->net, params, &now,
                      &(trp_net_grads){.outputs = {updater->q}, .params = update->grads[PARAMS]});
-    return loss;
+}
+
+static trp_status updater_collect(trp_updater *base, const trp_update *update)
+{
+    struct dqn_updater *updater = (struct dqn_updater *)base;
+    const struct dqn_turn *turn = &updater->turns[update->step % 2];
+    double *priorities = update->priorities[0];
+    trp_update_report(update, "loss", turn->loss.loss);
+    trp_update_report(update, "mean_q", turn->loss.value);
+    for (uint32_t row = 0; priorities && row < update->batches->rows; row++)
+        priorities[row] =
+            fabs((double)turn->errors[row]) + (double)updater->options.priority_epsilon;
+    return TRP_OK;
 }
 
 static trp_status updater_step(trp_updater *base, const trp_update *update)
 {
     struct dqn_updater *updater = (struct dqn_updater *)base;
-    const trp_batch *batch = update->batches;
-    double *priorities = update->priorities[0];
+    struct dqn_turn *turn = &updater->turns[update->step % 2];
     TRP_TRY(check_actions(updater, update));
-    const bool *next_mask;
-    TRP_TRY(find_next_mask(updater, update, &next_mask));
-    find_discounts(updater, update);
-    trp_loss result = differentiate(updater, update, next_mask);
-    if (!isfinite(result.loss))
-        return trp_fail(TRP_INTERNAL, "dqn: the loss of step %" PRIu64 " is %g", update->step,
-                        (double)result.loss);
+    bool masked;
+    TRP_TRY(check_next_mask(updater, update, &masked));
+    differentiate(updater, update, masked);
+    trp_update_watch(update, PARAMS, &updater->loss->loss, "loss");
     TRP_TRY(trp_update_apply(update, PARAMS));
     update_target(updater, update);
-    trp_update_report(update, "loss", result.loss);
-    trp_update_report(update, "mean_q", result.value);
-    for (uint32_t row = 0; priorities && row < batch->rows; row++)
-        priorities[row] =
-            fabs((double)updater->errors[row]) + (double)updater->options.priority_epsilon;
-    return TRP_OK;
+    trp_queue_copy(update->queue, &turn->loss, updater->loss, sizeof turn->loss);
+    if (update->priorities[0])
+        trp_queue_copy(update->queue, turn->errors, updater->errors,
+                       update->batches->rows * sizeof *turn->errors);
+    return base->impl->collect ? TRP_OK : updater_collect(base, update);
 }
 
 static void updater_init(trp_updater *base, trp_rng *rng, float *const *vectors)
@@ -188,22 +210,31 @@ static void updater_init(trp_updater *base, trp_rng *rng, float *const *vectors)
 static void updater_destroy(trp_updater *base)
 {
     struct dqn_updater *updater = (struct dqn_updater *)base;
+    void *const memory[] = {updater->pixels,    updater->next_pixels, updater->weights,
+                            updater->discounts, updater->errors,      updater->targets,
+                            updater->q,         updater->other,       updater->next_target,
+                            updater->loss};
     trp_net_destroy(updater->net);
-    free(updater->pixels);
-    free(updater->next_pixels);
-    trp_floats_destroy(updater->weights);
-    trp_floats_destroy(updater->discounts);
-    trp_floats_destroy(updater->targets);
-    trp_floats_destroy(updater->errors);
-    trp_floats_destroy(updater->q);
-    trp_floats_destroy(updater->other);
-    trp_floats_destroy(updater->next_target);
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
+        trp_device_free(base->device, memory[i]);
+    for (size_t i = 0; i < 2; i++) {
+        free(updater->turns[i].weights);
+        free(updater->turns[i].errors);
+    }
     free(updater);
 }
 
-static const trp_updater_impl updater_impl = {
+/* A host has done everything when a step returns. */
+static const trp_updater_impl host_impl = {
     .init = updater_init,
     .step = updater_step,
+    .destroy = updater_destroy,
+};
+
+static const trp_updater_impl device_impl = {
+    .init = updater_init,
+    .step = updater_step,
+    .collect = updater_collect,
     .destroy = updater_destroy,
 };
 
@@ -217,19 +248,36 @@ static void declare_source(struct dqn_updater *updater, const trp_env_spec *env,
         .writes_priorities = updater->options.priority_exponent > 0,
     };
     trp_nstep_columns(env, NULL, &source->columns);
-    updater->weights = trp_floats_create(source->batch_size);
-    updater->discounts = trp_floats_create(source->batch_size);
-    updater->errors = trp_floats_create(source->batch_size);
     updater->image = dqn_image(&updater->options, env);
-    updater->pixels = dqn_pixels_room(&updater->image, source->batch_size);
-    updater->next_pixels = dqn_pixels_room(&updater->image, source->batch_size);
-    size_t atoms = dqn_atoms(&updater->options);
-    size_t values = (size_t)source->batch_size * updater->outputs * atoms;
-    updater->targets = trp_floats_create(source->batch_size * atoms);
-    updater->q = trp_floats_create(values);
-    updater->other = trp_floats_create(values);
-    updater->next_target = trp_floats_create(values);
     updater->base.source_count = 1;
+}
+
+static trp_status make_room(struct dqn_updater *updater)
+{
+    size_t rows = updater->base.sources[0].batch_size, atoms = dqn_atoms(&updater->options);
+    size_t values = rows * updater->outputs * atoms;
+    size_t pixels = rows * dqn_pixels_bytes(&updater->image);
+    const struct {
+        void *memory; /* of a pointer */
+        size_t bytes;
+    } rooms[] = {{&updater->pixels, pixels},
+                 {&updater->next_pixels, pixels},
+                 {&updater->weights, rows * sizeof(float)},
+                 {&updater->discounts, rows * sizeof(float)},
+                 {&updater->errors, rows * sizeof(float)},
+                 {&updater->targets, rows * atoms * sizeof(float)},
+                 {&updater->q, values * sizeof(float)},
+                 {&updater->other, values * sizeof(float)},
+                 {&updater->next_target, values * sizeof(float)},
+                 {&updater->loss, sizeof *updater->loss}};
+    for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
+        if (rooms[i].bytes > 0)
+            TRP_TRY(trp_device_alloc(updater->base.device, rooms[i].bytes, rooms[i].memory));
+    for (size_t i = 0; i < 2; i++) {
+        updater->turns[i].weights = xcalloc(rows, sizeof(float));
+        updater->turns[i].errors = xcalloc(rows, sizeof(float));
+    }
+    return TRP_OK;
 }
 
 static void declare_vectors(struct dqn_updater *updater)
@@ -252,15 +300,23 @@ trp_status dqn_updater_create(const trp_agent *agent, const trp_env_spec *env,
                               const trp_updater_options *options, trp_updater **out)
 {
     *out = NULL;
+    trp_device *device = options->device;
+    if (!device)
+        TRP_TRY(trp_device_find(&device, NULL));
     struct dqn_updater *updater = xcalloc(1, sizeof *updater);
-    updater->base.impl = &updater_impl;
+    updater->base.impl = trp_device_is_host(device) ? &host_impl : &device_impl;
+    updater->base.device = device;
     updater->options = dqn_options(agent);
     updater->spec = dqn_net_spec(&updater->options, env);
     updater->outputs = (uint32_t)env->action_count;
     declare_source(updater, env, options->batch_size);
     declare_vectors(updater);
-    trp_net_options net = {.spec = &updater->spec, .batch = updater->base.sources[0].batch_size};
-    trp_status status = trp_net_create(&updater->net, &net);
+    trp_status status = make_room(updater);
+    if (status == TRP_OK)
+        status = trp_net_create(&updater->net,
+                                &(trp_net_options){.spec = &updater->spec,
+                                                   .batch = updater->base.sources[0].batch_size,
+                                                   .device = device});
     if (status != TRP_OK) {
         trp_updater_destroy(&updater->base);
         return status;

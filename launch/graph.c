@@ -406,6 +406,14 @@ static trp_status check_batches(const struct node_group *group)
                     envs ? " and .envs" : "");
 }
 
+static trp_status check_learner_device(const struct node_group *group)
+{
+    trp_device *device;
+    if (trp_device_find(&device, group->options.learner.device) == TRP_OK)
+        return TRP_OK;
+    return trp_fail(TRP_INVALID_ARGUMENT, "learner '%s': %s", group->name, trp_last_error());
+}
+
 static trp_status check_group(const struct node_group *group)
 {
     const char *word = kind_words[group->kind];
@@ -414,8 +422,10 @@ static trp_status check_group(const struct node_group *group)
         status = trp_options_check(group->table, group_options(group));
     if (status != TRP_OK)
         return trp_fail(status, "%s '%s': %s", word, group->name, trp_last_error());
-    if (group->kind == NODE_LEARNER)
+    if (group->kind == NODE_LEARNER) {
         TRP_TRY(check_batches(group));
+        TRP_TRY(check_learner_device(group));
+    }
     if (group->kind == NODE_REPLAY && group->count > 1 && group->options.replay.address)
         return trp_fail(TRP_INVALID_ARGUMENT,
                         "%s '%s': .address is set: %u shards cannot all listen at %s", word,

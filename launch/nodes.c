@@ -184,11 +184,15 @@ static trp_status learner_create(trp_context *context, trp_learner **learner)
     const trp_learner_options *options = &group->options.learner;
     trp_channel **replays;
     size_t replay_count;
+    trp_device *device = NULL;
     trp_status status = dial_shards(context, &replays, &replay_count);
+    if (status == TRP_OK)
+        status = trp_device_find(&device, options->device);
     char *dir = node_dir(context);
     trp_agent_learner_options learner_options = {
         .env = group->env,
         .batch_size = options->batch_size,
+        .device = device,
         .replays = replays,
         .replay_count = replay_count,
         .dataset = {.dir = options->dataset,

@@ -62,13 +62,15 @@ static void learner_share_counters(trp_learner *learner)
     mutex_unlock(&learner->mutex);
 }
 
-static void publish(trp_learner *learner)
+static trp_status publish(trp_learner *learner)
 {
     int64_t since_ns = clock_now_ns(&clock_monotonic);
+    TRP_TRY(update_fetch_published(&learner->update));
     learner->progress.version++;
     trp_publisher_publish(learner->publisher, update_published(&learner->update).values,
                           learner->progress.version, learner->progress.steps);
     learner->own.publish_ns += (uint64_t)(clock_now_ns(&clock_monotonic) - since_ns);
+    return TRP_OK;
 }
 
 /* ---- what a step owes ---------------------------------------------------------------------- */
@@ -101,13 +103,10 @@ static trp_status collect_owed(trp_learner *learner)
     if (learner->owed == 0)
         return TRP_OK;
     const trp_update *update = update_of_step(&learner->update, learner->owed);
-    trp_updater *updater = learner->updater;
     learner->owed = 0;
-    if (updater->impl->collect) {
-        int64_t since_ns = clock_now_ns(&clock_monotonic);
-        TRP_TRY(updater_returned(learner, updater->impl->collect(updater, update)));
-        learner->own.update_ns += (uint64_t)(clock_now_ns(&clock_monotonic) - since_ns);
-    }
+    int64_t since_ns = clock_now_ns(&clock_monotonic);
+    TRP_TRY(updater_returned(learner, update_collect(&learner->update, update->step)));
+    learner->own.update_ns += (uint64_t)(clock_now_ns(&clock_monotonic) - since_ns);
     for (size_t i = 0; i < learner->source_count; i++)
         TRP_TRY(write_priorities(learner, i, update));
     return TRP_OK;
@@ -145,6 +144,7 @@ static trp_status save(trp_learner *learner)
     if (!learner->checkpoint_dir)
         return TRP_OK;
     TRP_TRY(collect_owed(learner));
+    TRP_TRY(update_fetch(&learner->update));
     TRP_TRY(save_write(learner->checkpoint_dir, &learner->update, learner->publisher,
                        &learner->progress));
     learner->own.checkpoints++;
@@ -198,11 +198,12 @@ trp_status trp_learner_create(trp_learner **out, const trp_learner_loop_options 
         trp_publisher_describe(learner->publisher, published.layout);
         status = load(learner);
     }
+    if (status == TRP_OK)
+        status = publish(learner);
     if (status != TRP_OK) {
         trp_learner_destroy(learner);
         return status;
     }
-    publish(learner);
     learner_share_counters(learner);
     *out = learner;
     return TRP_OK;
@@ -304,7 +305,7 @@ static trp_status step(trp_learner *learner)
     if (at_once)
         TRP_TRY(collect_owed(learner));
     if (publish_due)
-        publish(learner);
+        TRP_TRY(publish(learner));
     return save_is_due(learner) ? save(learner) : TRP_OK;
 }
 

@@ -302,9 +302,12 @@ static trp_status load_update(const trp_checkpoint *checkpoint, struct trp_updat
     for (size_t i = 0; i < count; i++)
         TRP_TRY(trp_checkpoint_get(checkpoint, tensors[i].name, tensors[i].type,
                                    tensor_values(&tensors[i]), (void *)tensors[i].data));
-    for (size_t i = 0; i < update->updater->vector_count; i++)
-        TRP_TRY(check_counter(update->vectors[i].steps_name, update->vectors[i].steps));
-    return TRP_OK;
+    for (size_t i = 0; i < update->updater->vector_count; i++) {
+        const trp_phases *phases = update->vectors[i].phases.here;
+        if (phases)
+            TRP_TRY(check_counter(update->vectors[i].steps_name, phases->steps));
+    }
+    return update_store(update);
 }
 
 /* What the clients' environments saw, a row each. */

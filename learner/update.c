@@ -1,5 +1,6 @@
-/* Vectors and phases. A gradient is 0 when a phase begins: it is made 0 where it was applied, while
- * it is still in the cache. */
+/* Vectors and phases, on the updater's device. A gradient is 0 when a phase begins: it is made 0
+ * where it was applied, while it is still in the cache. Whether a phase's step is taken the device
+ * decides by itself; the loop hears of it when it collects the step. */
 #include "update.h"
 
 #include <inttypes.h>
@@ -12,142 +13,45 @@
 #include "core/alloc.h"
 #include "core/batch.h"
 
-void trp_updater_destroy(trp_updater *updater)
-{
-    if (!updater)
-        return;
-    for (size_t i = 0; i < TRP_UPDATER_SOURCES_MAX; i++)
-        trp_columns_cleanup(&updater->sources[i].columns);
-    if (updater->impl->destroy)
-        updater->impl->destroy(updater);
-    else
-        free(updater);
-}
-
-/* ---- what an updater declares ---------------------------------------------------------------- */
-
-static trp_status check_tensors(const trp_vector_spec *spec)
-{
-    size_t end = 0;
-    for (size_t i = 0; i < spec->tensor_count; i++) {
-        const trp_net_tensor *tensor = &spec->tensors[i];
-        if (tensor->offset < end || tensor->offset > spec->count ||
-            tensor->count > spec->count - tensor->offset)
-            return trp_fail(
-                TRP_INVALID_ARGUMENT,
-                "updater: tensor '%s' lies at %zu to %zu of '%s', which has %zu numbers, "
-                "%zu of them in tensors before it",
-                tensor->name, tensor->offset, tensor->offset + tensor->count, spec->name,
-                spec->count, end);
-        end = tensor->offset + tensor->count;
-    }
-    return TRP_OK;
-}
-
-static size_t published_end(const trp_vector_spec *spec)
-{
-    return spec->published_count > 0 ? spec->published_first + spec->published_count : spec->count;
-}
-
-static trp_status check_part(const trp_vector_spec *spec)
-{
-    size_t first = spec->published_first, end = published_end(spec);
-    if (strcmp(spec->name, "params") != 0)
-        return first == 0 && spec->published_count == 0
-                   ? TRP_OK
-                   : trp_fail(TRP_INVALID_ARGUMENT,
-                              "updater: a part of '%s' is to be published; actors pull 'params'",
-                              spec->name);
-    if (first >= spec->count || spec->published_count > spec->count - first)
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "updater: %zu numbers of 'params' from %zu on are to be published, it has "
-                        "%zu",
-                        spec->published_count, first, spec->count);
-    for (size_t i = 0; i < spec->tensor_count; i++) {
-        const trp_net_tensor *tensor = &spec->tensors[i];
-        size_t lo = tensor->offset, hi = lo + tensor->count;
-        if ((lo < first && first < hi) || (lo < end && end < hi))
-            return trp_fail(TRP_INVALID_ARGUMENT,
-                            "updater: tensor '%s' lies at %zu to %zu of 'params', of which only "
-                            "%zu to %zu is published",
-                            tensor->name, lo, hi, first, end);
-    }
-    return TRP_OK;
-}
-
-static trp_status check_vector(const trp_updater *updater, size_t index)
-{
-    const trp_vector_spec *spec = &updater->vectors[index];
-    if (!spec->name || !*spec->name || spec->count == 0)
-        return trp_fail(TRP_INVALID_ARGUMENT, "updater: vector %zu has no name or no numbers",
-                        index);
-    for (size_t i = 0; i < index; i++)
-        if (strcmp(updater->vectors[i].name, spec->name) == 0)
-            return trp_fail(TRP_INVALID_ARGUMENT, "updater: two vectors are called '%s'",
-                            spec->name);
-    TRP_TRY(check_tensors(spec));
-    TRP_TRY(check_part(spec));
-    if (!spec->learned)
-        return TRP_OK;
-    TRP_TRY(trp_optimizer_check(&spec->optimizer, spec->name));
-    if (trp_optimizer_is_layerwise(&spec->optimizer) && spec->tensor_count == 0)
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "updater: %s steps tensor by tensor, and '%s' names none",
-                        trp_optimizer_name(spec->optimizer.kind), spec->name);
-    return TRP_OK;
-}
-
-static trp_status check_updater(const trp_updater *updater)
-{
-    if (updater->source_count > TRP_UPDATER_SOURCES_MAX ||
-        updater->vector_count > TRP_UPDATER_VECTORS_MAX)
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "updater: %zu sources and %zu vectors, at most %d and %d",
-                        updater->source_count, updater->vector_count, TRP_UPDATER_SOURCES_MAX,
-                        TRP_UPDATER_VECTORS_MAX);
-    bool params = false;
-    for (size_t i = 0; i < updater->vector_count; i++) {
-        TRP_TRY(check_vector(updater, i));
-        params = params || strcmp(updater->vectors[i].name, "params") == 0;
-    }
-    for (size_t i = 0; i < updater->source_count; i++)
-        if (!updater->sources[i].table || updater->sources[i].batch_size == 0)
-            return trp_fail(TRP_INVALID_ARGUMENT,
-                            "updater: source %zu has no table or a batch of no rows", i);
-    return params ? TRP_OK
-                  : trp_fail(TRP_INVALID_ARGUMENT,
-                             "updater: no vector is called 'params', which is what actors pull");
-}
-
 /* ---- vectors --------------------------------------------------------------------------------- */
 
-static void vector_prepare(struct vector *vector, const trp_vector_spec *spec)
+static trp_status vector_prepare(struct vector *vector, const trp_vector_spec *spec,
+                                 trp_device *device)
 {
+    size_t bytes = spec->count * sizeof(float);
     vector->spec = spec;
-    vector->values = trp_floats_create(spec->count);
+    TRP_TRY(twin_create(&vector->values, device, bytes));
     if (!spec->learned)
-        return;
+        return TRP_OK;
     bool params = strcmp(spec->name, "params") == 0;
-    vector->grads = trp_floats_create(spec->count);
     vector->steps_name = xasprintf("%s.steps", spec->name);
     vector->norm_name = params ? xstrdup("grad_norm") : xasprintf("%s_grad_norm", spec->name);
+    TRP_TRY(twin_create(&vector->phases, device, sizeof(trp_phases)));
     for (size_t i = 0; i < trp_optimizer_states(&spec->optimizer); i++) {
-        vector->state[i] = trp_floats_create(spec->count);
         vector->state_names[i] =
             xasprintf("%s.%s", spec->name, trp_optimizer_state_name(&spec->optimizer, i));
+        TRP_TRY(twin_create(&vector->state[i], device, bytes));
     }
+    return trp_device_alloc(device, bytes, (void **)&vector->grads);
 }
 
-static void vector_cleanup(struct vector *vector)
+static void vector_cleanup(struct vector *vector, trp_device *device)
 {
-    trp_floats_destroy(vector->values);
-    trp_floats_destroy(vector->grads);
+    twin_destroy(&vector->values);
+    twin_destroy(&vector->phases);
     free(vector->steps_name);
     free(vector->norm_name);
     for (size_t i = 0; i < TRP_OPTIMIZER_STATES_MAX; i++) {
-        trp_floats_destroy(vector->state[i]);
+        twin_destroy(&vector->state[i]);
         free(vector->state_names[i]);
     }
+    if (vector->grads)
+        trp_device_free(device, vector->grads);
+}
+
+static const trp_phases *phases_of(const struct vector *vector)
+{
+    return vector->phases.here;
 }
 
 static char *published_layout(const trp_vector_spec *spec)
@@ -166,63 +70,171 @@ struct published update_published(const struct trp_update_run *run)
     const trp_vector_spec *spec = run->params->spec;
     return (struct published){.first = spec->published_first,
                               .count = published_end(spec) - spec->published_first,
-                              .values = run->params->values + spec->published_first,
+                              .values = (float *)run->params->values.here + spec->published_first,
                               .layout = run->layout};
 }
 
-trp_status update_prepare(struct trp_update_run *run, trp_updater *updater, uint64_t seed)
+static void fetch_all(const struct twin *twin, trp_queue *queue)
 {
-    *run = (struct trp_update_run){.updater = updater};
-    TRP_TRY(check_updater(updater));
-    for (size_t i = 0; i < updater->source_count; i++) {
-        const trp_batch_spec *spec = &updater->sources[i];
-        TRP_TRY(batch_check(spec->columns.specs, spec->columns.count, spec->batch_size, "learner"));
+    twin_fetch(twin, queue, 0, twin->bytes);
+}
+
+static void each_twin(const struct trp_update_run *run,
+                      void (*move)(const struct twin *twin, trp_queue *queue))
+{
+    for (size_t i = 0; i < run->updater->vector_count; i++) {
+        const struct vector *vector = &run->vectors[i];
+        move(&vector->values, run->queue);
+        if (!vector->spec->learned)
+            continue;
+        move(&vector->phases, run->queue);
+        for (size_t k = 0; k < trp_optimizer_states(&vector->spec->optimizer); k++)
+            move(&vector->state[k], run->queue);
     }
+}
+
+trp_status update_fetch(struct trp_update_run *run)
+{
+    each_twin(run, fetch_all);
+    return trp_queue_sync(run->queue, trp_queue_mark(run->queue));
+}
+
+trp_status update_fetch_published(struct trp_update_run *run)
+{
+    struct published part = update_published(run);
+    twin_fetch(&run->params->values, run->queue, part.first * sizeof(float),
+               part.count * sizeof(float));
+    return trp_queue_sync(run->queue, trp_queue_mark(run->queue));
+}
+
+trp_status update_store(struct trp_update_run *run)
+{
+    each_twin(run, twin_store);
+    return trp_queue_sync(run->queue, trp_queue_mark(run->queue));
+}
+
+/* ---- beginning and end ----------------------------------------------------------------------- */
+
+static trp_status prepare_vectors(struct trp_update_run *run)
+{
+    trp_updater *updater = run->updater;
     for (size_t i = 0; i < updater->vector_count; i++) {
         struct vector *vector = &run->vectors[i];
-        vector_prepare(vector, &updater->vectors[i]);
-        run->values[i] = vector->values;
+        TRP_TRY(vector_prepare(vector, &updater->vectors[i], run->device));
+        run->values[i] = vector->values.there;
         run->grads[i] = vector->grads;
         if (strcmp(vector->spec->name, "params") == 0) {
             run->params = vector;
             run->layout = published_layout(vector->spec);
         }
     }
+    return TRP_OK;
+}
+
+/* Rooms for the columns on a device that does not read the host's memory. */
+static trp_status prepare_source(struct trp_update_run *run, size_t source)
+{
+    const trp_batch_spec *spec = &run->updater->sources[source];
+    TRP_TRY(batch_check(spec->columns.specs, spec->columns.count, spec->batch_size, "learner"));
+    for (size_t k = 0; k < 2 && spec->writes_priorities; k++)
+        run->priorities[k][source] = xcalloc(spec->batch_size, sizeof(double));
+    for (size_t k = 0; k < 2 && !trp_device_is_host(run->device); k++) {
+        run->columns[k][source] = xcalloc(spec->columns.count, sizeof(void *));
+        for (size_t i = 0; i < spec->columns.count; i++)
+            TRP_TRY(trp_device_alloc(run->device,
+                                     spec->batch_size * trp_tensor_bytes(&spec->columns.specs[i]),
+                                     &run->columns[k][source][i]));
+    }
+    return TRP_OK;
+}
+
+trp_status update_prepare(struct trp_update_run *run, trp_updater *updater, uint64_t seed)
+{
+    *run = (struct trp_update_run){.updater = updater, .device = updater->device};
+    TRP_TRY(updater_check(updater));
+    if (!run->device)
+        TRP_TRY(trp_device_find(&run->device, NULL));
+    TRP_TRY(trp_queue_create(&run->queue, run->device));
+    TRP_TRY(trp_queue_create(&run->upload, run->device));
     for (size_t i = 0; i < updater->source_count; i++)
-        for (size_t k = 0; k < 2 && updater->sources[i].writes_priorities; k++)
-            run->priorities[k][i] = xcalloc(updater->sources[i].batch_size, sizeof(double));
+        TRP_TRY(prepare_source(run, i));
+    TRP_TRY(prepare_vectors(run));
     trp_rng initial;
     trp_rng_init(&initial, seed, 0);
     trp_rng_init(&run->rng, seed, 1);
+    float *vectors[TRP_UPDATER_VECTORS_MAX];
+    for (size_t i = 0; i < updater->vector_count; i++)
+        vectors[i] = run->vectors[i].values.here;
     if (updater->impl->init)
-        updater->impl->init(updater, &initial, run->values);
-    return TRP_OK;
+        updater->impl->init(updater, &initial, vectors);
+    return update_store(run);
+}
+
+static void columns_cleanup(struct trp_update_run *run, size_t source)
+{
+    for (size_t k = 0; k < 2; k++) {
+        free(run->priorities[k][source]);
+        if (!run->columns[k][source])
+            continue;
+        for (size_t i = 0; i < run->updater->sources[source].columns.count; i++)
+            trp_device_free(run->device, run->columns[k][source][i]);
+        free(run->columns[k][source]);
+    }
 }
 
 void update_cleanup(struct trp_update_run *run)
 {
     for (size_t i = 0; i < TRP_UPDATER_VECTORS_MAX; i++)
-        vector_cleanup(&run->vectors[i]);
+        vector_cleanup(&run->vectors[i], run->device);
+    for (size_t i = 0; i < TRP_UPDATER_SOURCES_MAX; i++)
+        columns_cleanup(run, i);
+    trp_queue_destroy(run->queue);
+    trp_queue_destroy(run->upload);
     free(run->layout);
-    for (size_t i = 0; i < TRP_UPDATER_SOURCES_MAX; i++) {
-        free(run->priorities[0][i]);
-        free(run->priorities[1][i]);
-    }
 }
 
 /* ---- one step -------------------------------------------------------------------------------- */
 
+/* Batches go to the device on a queue of their own, while it is still at the step before. What had
+ * the same rooms was collected since. */
+static void upload_batches(struct trp_update_run *run, const trp_update *update)
+{
+    if (trp_device_is_host(run->device))
+        return;
+    for (size_t i = 0; i < run->updater->source_count; i++) {
+        const trp_columns *columns = &run->updater->sources[i].columns;
+        const trp_batch *batch = &update->batches[i];
+        for (size_t k = 0; k < columns->count; k++)
+            trp_queue_copy(run->upload, run->columns[update->step % 2][i][k], batch->columns[k],
+                           batch->rows * trp_tensor_bytes(&columns->specs[k]));
+    }
+    trp_queue_wait(run->queue, run->upload);
+}
+
 trp_status update_step(struct trp_update_run *run, uint64_t step, const trp_batch *batches)
 {
-    trp_update *update = &run->steps[step % 2];
+    size_t turn = step % 2;
+    trp_update *update = &run->steps[turn];
     *update = (trp_update){.step = step,
                            .batches = batches,
                            .vectors = run->values,
                            .grads = run->grads,
-                           .priorities = run->priorities[step % 2],
+                           .priorities = run->priorities[turn],
                            .rng = &run->rng,
+                           .queue = run->queue,
                            .run = run};
-    return run->updater->impl->step(run->updater, update);
+    upload_batches(run, update);
+    for (size_t i = 0; i < run->updater->vector_count; i++)
+        run->vectors[i].applied[turn] = false;
+    TRP_TRY(run->updater->impl->step(run->updater, update));
+    for (size_t i = 0; i < run->updater->vector_count; i++) {
+        struct vector *vector = &run->vectors[i];
+        if (vector->applied[turn])
+            trp_queue_copy(run->queue, &vector->seen[turn], vector->phases.there,
+                           sizeof vector->seen[turn]);
+    }
+    run->marks[turn] = trp_queue_mark(run->queue);
+    return TRP_OK;
 }
 
 const void *trp_update_column(const trp_update *update, size_t source, const char *name)
@@ -230,6 +242,15 @@ const void *trp_update_column(const trp_update *update, size_t source, const cha
     const trp_columns *columns = &update->run->updater->sources[source].columns;
     size_t place = trp_columns_find(columns, name);
     return place < columns->count ? update->batches[source].columns[place] : NULL;
+}
+
+const void *trp_update_device_column(const trp_update *update, size_t source, const char *name)
+{
+    const trp_columns *columns = &update->run->updater->sources[source].columns;
+    size_t place = trp_columns_find(columns, name);
+    if (trp_device_is_host(update->run->device) || place == columns->count)
+        return trp_update_column(update, source, name);
+    return update->run->columns[update->step % 2][source][place];
 }
 
 void trp_update_ready(const trp_update *update, size_t vector, size_t lo, size_t hi)
@@ -243,50 +264,76 @@ trp_status trp_update_reduce(const trp_update *update, size_t vector)
     return TRP_OK;
 }
 
-static trp_status refuse_gradient(uint64_t step, const struct vector *vector)
+/* What became of the last phase of `vector` in that step. */
+static trp_status settle(struct trp_update_run *run, struct vector *vector, uint64_t step,
+                         const trp_phases *phases)
 {
-    size_t place = 0;
-    while (place < vector->spec->count - 1 && isfinite(vector->grads[place]))
-        place++;
-    return trp_fail(TRP_INTERNAL,
-                    "the gradient of '%s' is not finite in step %" PRIu64 ": number %zu of %zu is "
-                    "%g",
-                    vector->spec->name, step, place, vector->spec->count,
-                    (double)vector->grads[place]);
+    size_t count = vector->spec->count;
+    if (phases->refused && phases->place == count)
+        return trp_fail(TRP_INTERNAL, "the %s of step %" PRIu64 " is %g", vector->watched_name,
+                        step, (double)phases->value);
+    if (phases->refused)
+        return trp_fail(TRP_INTERNAL,
+                        "the gradient of '%s' is not finite in step %" PRIu64 ": number %" PRIu64
+                        " of %zu is %g",
+                        vector->spec->name, step, phases->place, count, (double)phases->value);
+    run->left_out += phases->left_out - vector->left_out;
+    vector->left_out = phases->left_out;
+    update_report(run, vector->norm_name, sqrt(phases->norm2));
+    return TRP_OK;
 }
 
-static void step_vector(struct vector *vector, float scale)
+static void step_vector(struct trp_update_run *run, struct vector *vector)
 {
     const trp_vector_spec *spec = vector->spec;
-    vector->steps++;
-    if (!trp_optimizer_is_layerwise(&spec->optimizer)) {
-        trp_optimizer_step(&spec->optimizer, vector->steps, scale, vector->values, vector->grads,
-                           vector->state, 0, spec->count);
-        return;
-    }
-    for (size_t i = 0; i < spec->tensor_count; i++) {
-        size_t lo = spec->tensors[i].offset, hi = lo + spec->tensors[i].count;
-        trp_optimizer_step(&spec->optimizer, vector->steps, scale, vector->values, vector->grads,
-                           vector->state, lo, hi);
-    }
+    float *values = vector->values.there, *state[TRP_OPTIMIZER_STATES_MAX];
+    const trp_phases *phases = vector->phases.there;
+    for (size_t i = 0; i < TRP_OPTIMIZER_STATES_MAX; i++)
+        state[i] = vector->state[i].there;
+    if (!trp_optimizer_is_layerwise(&spec->optimizer))
+        trp_phase_step(run->queue, &spec->optimizer, values, vector->grads, state, 0, spec->count,
+                       phases);
+    else
+        for (size_t i = 0; i < spec->tensor_count; i++)
+            trp_phase_step(run->queue, &spec->optimizer, values, vector->grads, state,
+                           spec->tensors[i].offset,
+                           spec->tensors[i].offset + spec->tensors[i].count, phases);
+}
+
+void trp_update_watch(const trp_update *update, size_t vector, const float *number,
+                      const char *name)
+{
+    update->run->vectors[vector].watched = number;
+    update->run->vectors[vector].watched_name = name;
 }
 
 trp_status trp_update_apply(const trp_update *update, size_t index)
 {
-    struct vector *vector = &update->run->vectors[index];
-    const trp_optimizer *optimizer = &vector->spec->optimizer;
+    struct trp_update_run *run = update->run;
+    struct vector *vector = &run->vectors[index];
     size_t count = vector->spec->count;
+    trp_phases *phases = vector->phases.there;
     TRP_TRY(trp_update_reduce(update, index));
-    double norm2 = trp_norm2(vector->grads, 0, count);
-    if (isfinite(norm2))
-        step_vector(vector, trp_clip_scale(norm2, (float)optimizer->max_norm));
-    else if (optimizer->skip_not_finite)
-        update->run->left_out++;
-    else
-        return refuse_gradient(update->step, vector);
-    memset(vector->grads, 0, count * sizeof *vector->grads);
-    trp_update_report(update, vector->norm_name, sqrt(norm2));
+    trp_phase_measure(run->queue, &vector->spec->optimizer, vector->grads, count, vector->watched,
+                      phases);
+    step_vector(run, vector);
+    trp_phase_end(run->queue, vector->grads, count, phases);
+    vector->watched = NULL;
+    if (trp_device_is_host(run->device)) /* it is done */
+        return settle(run, vector, update->step, phases);
+    vector->applied[update->step % 2] = true;
     return TRP_OK;
+}
+
+trp_status update_collect(struct trp_update_run *run, uint64_t step)
+{
+    size_t turn = step % 2;
+    TRP_TRY(trp_queue_sync(run->queue, run->marks[turn]));
+    for (size_t i = 0; i < run->updater->vector_count; i++)
+        if (run->vectors[i].applied[turn])
+            TRP_TRY(settle(run, &run->vectors[i], step, &run->vectors[i].seen[turn]));
+    const trp_updater_impl *impl = run->updater->impl;
+    return impl->collect ? impl->collect(run->updater, &run->steps[turn]) : TRP_OK;
 }
 
 void trp_update_report(const trp_update *update, const char *name, double value)
@@ -392,12 +439,12 @@ size_t update_state(struct trp_update_run *run, trp_checkpoint_tensor tensors[UP
     for (size_t i = 0; i < run->updater->vector_count; i++) {
         const struct vector *vector = &run->vectors[i];
         size_t length = vector->spec->count;
-        tensors[count++] = floats(vector->spec->name, vector->values, length);
+        tensors[count++] = floats(vector->spec->name, vector->values.here, length);
         if (!vector->spec->learned)
             continue;
         for (size_t k = 0; k < trp_optimizer_states(&vector->spec->optimizer); k++)
-            tensors[count++] = floats(vector->state_names[k], vector->state[k], length);
-        tensors[count++] = numbers(vector->steps_name, &vector->steps, 1);
+            tensors[count++] = floats(vector->state_names[k], vector->state[k].here, length);
+        tensors[count++] = numbers(vector->steps_name, &phases_of(vector)->steps, 1);
     }
     if (run->updater->impl->state)
         count += run->updater->impl->state(run->updater, tensors + count);

@@ -6,22 +6,33 @@
 #include <stdbool.h>
 
 #include <troupe/learner.h>
+#include "twin.h"
 
 struct vector {
     const trp_vector_spec *spec;
-    float *values, *grads;                  /* grads NULL: not learned */
-    float *state[TRP_OPTIMIZER_STATES_MAX]; /* as many as the optimizer has */
+    struct twin values;
+    float *grads;                                /* the device's; NULL: not learned */
+    struct twin state[TRP_OPTIMIZER_STATES_MAX]; /* as many as the optimizer has */
+    struct twin phases;
+    trp_phases seen[2];   /* as they were after the last step that applied it, and the one before */
+    bool applied[2];      /* whether it did */
+    uint64_t left_out;    /* phases, as far as collected */
+    const float *watched; /* by the next phase */
+    const char *watched_name;
     char *state_names[TRP_OPTIMIZER_STATES_MAX];
     char *steps_name, *norm_name;
-    uint64_t steps; /* of the optimizer */
 };
 
 struct trp_update_run {
     trp_updater *updater; /* borrowed */
+    trp_device *device;
+    trp_queue *queue, *upload;
     struct vector vectors[TRP_UPDATER_VECTORS_MAX];
-    float *values[TRP_UPDATER_VECTORS_MAX], *grads[TRP_UPDATER_VECTORS_MAX];
+    float *values[TRP_UPDATER_VECTORS_MAX], *grads[TRP_UPDATER_VECTORS_MAX]; /* the device's */
     trp_update steps[2]; /* the last one and the one before, which may not be collected yet */
+    uint64_t marks[2];   /* of the queue, at their ends */
     double *priorities[2][TRP_UPDATER_SOURCES_MAX]; /* of those */
+    void **columns[2][TRP_UPDATER_SOURCES_MAX];     /* rooms on the device; NULL: the host's */
     const struct vector *params;                    /* actors pull it, or a part */
     char *layout;                                   /* of that part */
     trp_rng rng;
@@ -37,8 +48,16 @@ enum {
         TRP_UPDATER_VECTORS_MAX * (2 + TRP_OPTIMIZER_STATES_MAX) + TRP_UPDATER_TENSORS_MAX + 1,
 };
 
+/* INVALID_ARGUMENT: what of its declarations is wrong. */
+TRP_MUST_USE trp_status updater_check(const trp_updater *updater);
+
+static inline size_t published_end(const trp_vector_spec *spec)
+{
+    return spec->published_count > 0 ? spec->published_first + spec->published_count : spec->count;
+}
+
 /* Checks what the updater declares and initialises its vectors. INVALID_ARGUMENT names what is
- * wrong. */
+ * wrong; RESOURCE_EXHAUSTED: the device has no memory for it. */
 TRP_MUST_USE trp_status update_prepare(struct trp_update_run *run, trp_updater *updater,
                                        uint64_t seed);
 void update_cleanup(struct trp_update_run *run); /* zeroed is fine */
@@ -47,6 +66,16 @@ void update_cleanup(struct trp_update_run *run); /* zeroed is fine */
  * step + 2 begins. */
 TRP_MUST_USE trp_status update_step(struct trp_update_run *run, uint64_t step,
                                     const trp_batch *batches);
+
+/* Waits for that step, whose phases may have been refused, reports its norms, and lets the updater
+ * collect it. */
+TRP_MUST_USE trp_status update_collect(struct trp_update_run *run, uint64_t step);
+
+/* The device's vectors, as far as they are on its queue, become those that the functions below
+ * read, or only what is published; and the other way round. They fail as trp_queue_sync(). */
+TRP_MUST_USE trp_status update_fetch(struct trp_update_run *run);
+TRP_MUST_USE trp_status update_fetch_published(struct trp_update_run *run);
+TRP_MUST_USE trp_status update_store(struct trp_update_run *run);
 
 /* What of the vectors actors pull. */
 struct published {

@@ -50,6 +50,7 @@ typedef struct {
 
 typedef struct {
     uint32_t batch_size; /* 0: the agent's */
+    trp_device *device;  /* where it is to learn (device.h); NULL: "cpu" */
 } trp_updater_options;
 
 /* An algorithm. Every function gets the agent whose options it reads. */
@@ -142,6 +143,7 @@ trp_agent_rollout_source_create(trp_source **out, const trp_agent *agent, const 
 typedef struct {
     const char *env;
     uint32_t batch_size;         /* 0: the agent's */
+    trp_device *device;          /* NULL: "cpu". INVALID_ARGUMENT: its updater knows only that */
     trp_channel *const *replays; /* one to each shard (source.h), with all tables; borrowed */
     size_t replay_count;
     trp_dataset_source_options dataset; /* of all tables, instead, if it has a directory; seed and

@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <troupe/device.h>
 #include <troupe/status.h>
 
 TRP_BEGIN_DECLS
@@ -101,6 +102,40 @@ TRP_API double trp_norm2(const float *values, size_t lo, size_t hi);
 /* The scale that clips a gradient of squared norm `norm2` to `max_norm` (<= 0: no clipping). No
  * scale mends a norm that is not finite: look at it first. */
 TRP_API float trp_clip_scale(double norm2, float max_norm);
+
+/* ---- on a queue -------------------------------------------------------------------------- */
+
+/* How the phases of a learned vector end, one after another: a phase is measured, then ranges of it
+ * are stepped, then it is ended. The device decides and nobody waits for it: this lies in its
+ * memory, 0 before the first phase. */
+typedef struct {
+    uint64_t steps;    /* taken */
+    uint64_t left_out; /* phases that were not, with skip_not_finite */
+    double norm2;      /* of the last gradient, before clipping */
+    float value;       /* where refused, the number that was not finite, and its place: */
+    uint64_t place;    /* in the gradient; behind it: it was the one watched */
+    bool refused;      /* without skip_not_finite: no step is taken from there on */
+    bool skipped;      /* this phase is */
+} trp_phases;
+
+/* Measures the gradient, [count]: its norm, and whether all of it and *watched (NULL: nothing) are
+ * finite. Pointers are to memory of the queue's device. */
+TRP_API void trp_phase_measure(trp_queue *queue, const trp_optimizer *optimizer, const float *grads,
+                               size_t count, const float *watched, trp_phases *phases);
+
+/* trp_optimizer_step() of [lo, hi) with the scale that clips the gradient measured, if the phase is
+ * not skipped. `state` itself is the host's, and copied; what it points to, the device's. */
+TRP_API void trp_phase_step(trp_queue *queue, const trp_optimizer *optimizer, float *params,
+                            const float *grads, float *const *state, size_t lo, size_t hi,
+                            const trp_phases *phases);
+
+/* Counts it and zeroes the gradient. */
+TRP_API void trp_phase_end(trp_queue *queue, float *grads, size_t count, trp_phases *phases);
+
+/* target += rate * (params - target) over [count], a target network's Polyak averaging (Lillicrap
+ * et al. 2016, algorithm 1). */
+TRP_API void trp_polyak_update(trp_queue *queue, float *target, const float *params, float rate,
+                               size_t count);
 
 TRP_END_DECLS
 #endif

@@ -73,6 +73,7 @@ typedef struct {
 typedef struct {
     const trp_agent *agent; /* copied */
     const char *env;        /* NULL: that of the actors that pull from it */
+    const char *device;     /* where it learns, as trp_device_find() names it; NULL: "cpu" */
     trp_node replay;        /* or, offline: */
     const char *dataset;    /* the directory of a stopped replay node's store, which is only read */
     uint32_t envs; /* or: copies of `env` that the learner steps itself, with the parameters

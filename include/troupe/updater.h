@@ -21,6 +21,7 @@
 
 #include <troupe/checkpoint.h>
 #include <troupe/columns.h>
+#include <troupe/device.h>
 #include <troupe/nn.h>
 #include <troupe/optimizer.h>
 #include <troupe/rng.h>
@@ -63,12 +64,14 @@ enum { TRP_UPDATER_SOURCES_MAX = 8, TRP_UPDATER_VECTORS_MAX = 16, TRP_UPDATER_TE
 
 typedef struct trp_update_run trp_update_run;
 
-/* What a step works on. All of it is the learner's. */
+/* What a step works on. All of it is the learner's. Vectors and gradients are memory of the
+ * updater's device; what is put on `queue` is done there in order. */
 typedef struct {
-    uint64_t step;             /* this one's number: 1 is the first of the run */
-    const trp_batch *batches;  /* one per source */
-    float *const *vectors;     /* one per vector */
-    float *const *grads;       /* the same; 0 when a phase begins; NULL where not learned */
+    uint64_t step;            /* this one's number: 1 is the first of the run */
+    const trp_batch *batches; /* one per source; the host's */
+    float *const *vectors;    /* one per vector */
+    float *const *grads;      /* the same; 0 when a phase begins; NULL where not learned */
+    trp_queue *queue;
     double *const *priorities; /* per source: batch_size to write, in step or collect; or NULL */
     trp_rng *rng;              /* the updater's stream; it is in the checkpoint */
     trp_update_run *run;       /* for the functions below */
@@ -77,6 +80,10 @@ typedef struct {
 /* The column of that name of the batch of a source, see trp_batch.columns; NULL: the source
  * declares none. */
 TRP_API const void *trp_update_column(const trp_update *update, size_t source, const char *name);
+
+/* The same for what is put on the queue. On a host it is that very memory. */
+TRP_API const void *trp_update_device_column(const trp_update *update, size_t source,
+                                             const char *name);
 
 /* [lo, hi) of the gradient of a vector is final: combining it may begin while backward goes on.
  * What was never reported is combined by trp_update_reduce(). Free where the learner is alone. */
@@ -87,19 +94,26 @@ TRP_API void trp_update_ready(const trp_update *update, size_t vector, size_t lo
  * optimizer does; trp_update_apply() calls it otherwise. */
 TRP_API TRP_MUST_USE trp_status trp_update_reduce(const trp_update *update, size_t vector);
 
+/* The next phase of `vector` is also refused, or left out, where *number, of the device's memory,
+ * is not finite: "the NAME of step 3 is nan". `name` is static. */
+TRP_API void trp_update_watch(const trp_update *update, size_t vector, const float *number,
+                              const char *name);
+
 /* Ends a phase for `vector`: reduces its gradient, refuses or leaves it out when it is not finite
  * (INTERNAL names vector, place and step; every learner decides alike), clips it, applies the
- * optimizer, and makes it 0. */
+ * optimizer, and makes it 0. On a device that is no host it returns before that is done, and a
+ * refusal fails the step when it is collected; no phase after it takes effect. */
 TRP_API TRP_MUST_USE trp_status trp_update_apply(const trp_update *update, size_t vector);
 
-/* A number for the progress line and metrics.csv; `name` is static. trp_update_apply() reports
- * "grad_norm", before clipping, and "VECTOR_grad_norm" of vectors other than "params". */
+/* A number for the progress line and metrics.csv; `name` is static. Of the last phase of a step
+ * "grad_norm" is reported, before clipping, and "VECTOR_grad_norm" of vectors other than "params".
+ */
 TRP_API void trp_update_report(const trp_update *update, const char *name, double value);
 
 /* ---- an updater -------------------------------------------------------------------------- */
 
 typedef struct {
-    /* Fills the vectors of a fresh run, which are 0. Optional. */
+    /* Fills the vectors of a fresh run, which are 0 and, here, the host's. Optional. */
     void (*init)(trp_updater *updater, trp_rng *rng, float *const *vectors);
     /* One step. A failure ends the run; vectors that were applied before it stay as they are, and
      * no checkpoint is written of them. */
@@ -119,6 +133,8 @@ typedef struct {
 /* The first member of every updater. An updater belongs to one thread. */
 struct trp_updater {
     const trp_updater_impl *impl;
+    trp_device *device; /* where its vectors are to be; NULL: "cpu". On others than hosts it touches
+                           them by what it puts on queues alone */
     size_t source_count, vector_count;
     trp_batch_spec sources[TRP_UPDATER_SOURCES_MAX];
     trp_vector_spec vectors[TRP_UPDATER_VECTORS_MAX];

@@ -13,12 +13,13 @@ struct measure {
 
 static void refuse_phase(trp_phases *phases, const struct measure *job)
 {
-    uint64_t place = 0;
+    bool watched = job->watched && !isfinite(*job->watched); /* it comes first, and says more */
+    uint64_t place = watched ? job->count : 0;
     while (place < job->count && isfinite(job->grads[place]))
         place++;
     phases->refused = true;
     phases->place = place;
-    phases->value = place < job->count ? job->grads[place] : *job->watched;
+    phases->value = watched ? *job->watched : job->grads[place];
 }
 
 static void measure(void *arguments)

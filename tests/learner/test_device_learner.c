@@ -1,0 +1,487 @@
+/* A learner and DQN on a device that works late (tests/nn/late_device.h): the bits are those of the
+ * host's, nobody waits for the device step by step, and what goes wrong on it ends the run. */
+#include <inttypes.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <troupe/troupe.h>
+
+#include "tests/nn/late_device.h"
+
+enum { BATCH = 8, STEPS = 40 };
+
+/* ---- a source whose batches follow from their number ----------------------------------------- */
+
+struct drawn_source {
+    trp_source base;
+    const trp_batch_spec *spec;
+    uint64_t given, first; /* so far; before the first */
+    uint32_t held;
+    void **columns[2];
+    uint64_t keys[BATCH];
+    int64_t table_sizes[BATCH];
+    double probabilities[BATCH];
+    uint64_t nan_at; /* this batch has such a reward */
+    double *priorities;
+    size_t priority_count;
+};
+
+static trp_status drawn_open(trp_source *base, const trp_source_use *use)
+{
+    struct drawn_source *source = (struct drawn_source *)base;
+    source->spec = use->spec;
+    source->held = use->held;
+    for (size_t k = 0; k < 2; k++) {
+        source->columns[k] = xcalloc(use->spec->columns.count, sizeof(void *));
+        for (size_t i = 0; i < use->spec->columns.count; i++)
+            source->columns[k][i] = xcalloc(BATCH, trp_tensor_bytes(&use->spec->columns.specs[i]));
+    }
+    return TRP_OK;
+}
+
+static void fill(const trp_tensor_spec *spec, trp_rng *rng, void *values)
+{
+    size_t bytes = BATCH * trp_tensor_bytes(spec);
+    bool mask = spec->dtype == TRP_BOOL, action = spec->dtype == TRP_INT32;
+    size_t count = bytes / trp_dtype_size(spec->dtype);
+    for (size_t i = 0; i < count; i++)
+        if (action)
+            ((int32_t *)values)[i] = (int32_t)trp_rng_below(rng, 2);
+        else if (spec->dtype == TRP_FLOAT32)
+            ((float *)values)[i] = (float)trp_rng_double(rng);
+        else
+            ((uint8_t *)values)[i] = (uint8_t)(mask ? 1 : trp_rng_below(rng, 256));
+}
+
+/* A batch that is no longer held is overwritten. */
+static trp_status drawn_next(trp_source *base, trp_batch *batch, int64_t timeout_ms)
+{
+    (void)timeout_ms;
+    struct drawn_source *source = (struct drawn_source *)base;
+    uint64_t number = source->first + ++source->given;
+    void **columns = source->columns[number % source->held];
+    const trp_columns *specs = &source->spec->columns;
+    trp_rng rng;
+    trp_rng_init(&rng, 5, number);
+    for (size_t i = 0; i < specs->count; i++)
+        fill(&specs->specs[i], &rng, columns[i]);
+    if (number == source->nan_at)
+        ((float *)columns[trp_columns_find(specs, "reward")])[3] = NAN;
+    for (size_t i = 0; i < BATCH; i++) {
+        source->table_sizes[i] = 100;
+        source->probabilities[i] = 0.001 * (double)(i + number % 7 + 1);
+    }
+    *batch = (trp_batch){.rows = BATCH,
+                         .columns = columns,
+                         .keys = source->keys,
+                         .table_sizes = source->table_sizes,
+                         .probabilities = source->probabilities};
+    return TRP_OK;
+}
+
+static trp_status drawn_update(trp_source *base, const trp_batch *batch, const double *priorities,
+                               int64_t timeout_ms)
+{
+    (void)timeout_ms;
+    struct drawn_source *source = (struct drawn_source *)base;
+    source->priorities =
+        xrealloc(source->priorities, (source->priority_count + batch->rows) * sizeof(double));
+    memcpy(source->priorities + source->priority_count, priorities, batch->rows * sizeof(double));
+    source->priority_count += batch->rows;
+    return TRP_OK;
+}
+
+static void drawn_destroy(trp_source *base)
+{
+    struct drawn_source *source = (struct drawn_source *)base;
+    for (size_t k = 0; k < 2 && source->spec; k++) {
+        for (size_t i = 0; i < source->spec->columns.count; i++)
+            free(source->columns[k][i]);
+        free(source->columns[k]);
+    }
+    source->spec = NULL; /* the priorities are read afterwards */
+}
+
+static const trp_source_impl drawn_impl = {.open = drawn_open,
+                                           .next = drawn_next,
+                                           .update_priorities = drawn_update,
+                                           .destroy = drawn_destroy};
+
+/* ---- images ------------------------------------------------------------------------------------
+ */
+
+/* Never stepped here: only what it observes counts. */
+static trp_status dots_reset(void *state, trp_rng *rng)
+{
+    (void)state, (void)rng;
+    return TRP_OK;
+}
+
+static trp_status dots_step(void *state, trp_rng *rng, const void *action, trp_env_outcome *outcome)
+{
+    (void)state, (void)rng, (void)action, (void)outcome;
+    return TRP_OK;
+}
+
+static void dots_observe(const void *state, void *const *observations)
+{
+    (void)state, (void)observations;
+}
+
+static const trp_env_impl dots_impl = {
+    .spec = {.name = "Dots",
+             .observations = {{.dtype = TRP_UINT8, .rank = 3, .shape = {8, 9, 1}}},
+             .action_count = 2},
+    .state_bytes = 1,
+    .reset = dots_reset,
+    .step = dots_step,
+    .observe = dots_observe,
+};
+
+/* ---- a run ------------------------------------------------------------------------------------
+ */
+
+struct run {
+    struct drawn_source source;
+    trp_learner *learner;
+    trp_status status;
+    char *dir;
+};
+
+struct wanted {
+    const char *env;
+    trp_dqn_options options;
+    trp_device *device; /* NULL: the host's */
+    uint64_t steps, first, nan_at;
+    uint32_t publish_every;
+    const char *dir; /* NULL: one of its own */
+    bool resume;
+};
+
+static void run_begin(struct run *run, const struct wanted *wanted)
+{
+    trp_agent agent = trp_dqn(&wanted->options);
+    const trp_env_spec *env;
+    *run = (struct run){
+        .source = {.base = {&drawn_impl}, .first = wanted->first, .nan_at = wanted->nan_at}};
+    run->dir = xstrdup(wanted->dir ? wanted->dir : "/tmp/test_device_learner.XXXXXX");
+    if (!wanted->dir)
+        assert_non_null(mkdtemp(run->dir));
+    trp_source *source = &run->source.base;
+    trp_learner_loop_options loop = {.sources = &source,
+                                     .source_count = 1,
+                                     .seed = 3,
+                                     .publish_every = wanted->publish_every,
+                                     .checkpoint_dir = run->dir,
+                                     .resume = wanted->resume,
+                                     .max_steps = wanted->steps};
+    OR_FAIL(trp_agent_check(&agent, wanted->env));
+    OR_FAIL(trp_env_find(wanted->env, &env));
+    OR_FAIL(agent.impl->updater(
+        &agent, env, &(trp_updater_options){.batch_size = BATCH, .device = wanted->device},
+        &loop.updater));
+    OR_FAIL(trp_learner_create(&run->learner, &loop));
+    run->status = trp_learner_run(run->learner);
+}
+
+static void run_end(struct run *run)
+{
+    trp_learner_destroy(run->learner);
+    free(run->source.priorities);
+    free(run->dir);
+}
+
+static void remove_dir(const char *dir)
+{
+    char *command = xasprintf("rm -rf %s", dir);
+    assert_int_equal(system(command), 0);
+    free(command);
+}
+
+/* Every tensor of the last checkpoint: vectors, optimizer's state, counters, random numbers. */
+static void assert_same_state(const char *dir, const char *other)
+{
+    trp_checkpoint *checkpoints[2];
+    const char *dirs[] = {dir, other};
+    for (size_t i = 0; i < 2; i++) {
+        char *path;
+        OR_FAIL(trp_learner_checkpoint_find(dirs[i], &path));
+        OR_FAIL(trp_checkpoint_read(&checkpoints[i], path));
+        free(path);
+    }
+    size_t count = trp_checkpoint_tensor_count(checkpoints[0]);
+    assert_int_equal(count, trp_checkpoint_tensor_count(checkpoints[1]));
+    assert_true(count >= 7);
+    for (size_t i = 0; i < count; i++) {
+        const trp_checkpoint_tensor *a = trp_checkpoint_tensor_at(checkpoints[0], i);
+        const trp_checkpoint_tensor *b = trp_checkpoint_tensor_at(checkpoints[1], i);
+        size_t bytes = a->type == TRP_CHECKPOINT_F32 ? 4 : 8;
+        for (uint32_t k = 0; k < a->rank; k++)
+            bytes *= a->shape[k];
+        assert_string_equal(a->name, b->name);
+        if (memcmp(a->data, b->data, bytes) != 0)
+            fail_msg("%s differs", a->name);
+    }
+    trp_checkpoint_destroy(checkpoints[0]);
+    trp_checkpoint_destroy(checkpoints[1]);
+}
+
+static double reported(const trp_learner *learner, const char *name)
+{
+    trp_learner_counters counters = trp_learner_read(learner);
+    for (size_t i = 0; i < counters.metric_count; i++)
+        if (strcmp(counters.metrics[i].name, name) == 0)
+            return counters.metrics[i].value;
+    fail_msg("%s is not reported", name);
+    return NAN;
+}
+
+static void pull(const struct run *run, trp_params_client **client)
+{
+    ProtobufCService *service = trp_learner_service(run->learner);
+    OR_FAIL(trp_params_client_create(client, &(trp_params_client_options){.service = service}));
+    OR_FAIL(trp_params_client_pull(*client, 0, 0, NULL));
+}
+
+static void assert_same_published(const struct run *a, const struct run *b)
+{
+    trp_params_client *clients[2];
+    pull(a, &clients[0]);
+    pull(b, &clients[1]);
+    trp_params_state x = trp_params_client_state(clients[0]),
+                     y = trp_params_client_state(clients[1]);
+    assert_true(x.count > 0);
+    assert_int_equal(x.count, y.count);
+    assert_int_equal(x.version, y.version);
+    assert_memory_equal(x.params, y.params, x.count * sizeof(float));
+    trp_params_client_destroy(clients[0]);
+    trp_params_client_destroy(clients[1]);
+}
+
+/* ---- tests ------------------------------------------------------------------------------------
+ */
+
+static const struct {
+    const char *env;
+    trp_dqn_options options;
+} agents[] = {
+    {"CartPole-v1", {.hidden = {16}, .target_period = 3}},
+    {"CartPole-v1", {.hidden = {16}, .target_rate = 0.1F, .priority_exponent = 0.6F}},
+    {"CartPole-v1",
+     {.hidden = {16},
+      .noisy = true,
+      .dueling = true,
+      .max_gradient_norm = 0.01F,
+      .priority_exponent = 0.6F,
+      .importance_exponent = 0.4F}},
+    {"CartPole-v1", {.hidden = {16}, .loss = TRP_DQN_C51, .target_period = 3}},
+    {"CartPole-v1", {.hidden = {16}, .loss = TRP_DQN_MUNCHAUSEN, .optimizer = TRP_LAMB}},
+    {"Dots?frame_stack=2", {.network = TRP_DQN_IMPALA, .target_period = 3}},
+};
+
+static void dqn_on_a_late_device_makes_the_bits_of_the_host(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof agents / sizeof *agents; i++) {
+        struct late_device *late = late_create(i);
+        struct wanted wanted = {.env = agents[i].env,
+                                .options = agents[i].options,
+                                .steps = strchr(agents[i].env, '?') ? 4 : STEPS,
+                                .publish_every = 7};
+        struct run host, device;
+        run_begin(&host, &wanted);
+        assert_int_equal(host.status, TRP_OK);
+        wanted.device = &late->base;
+        run_begin(&device, &wanted);
+        if (device.status != TRP_OK)
+            fail_msg("%s", trp_last_error());
+        assert_same_state(host.dir, device.dir);
+        assert_int_equal(host.source.priority_count, device.source.priority_count);
+        assert_int_equal(host.source.priority_count, BATCH * wanted.steps);
+        assert_int_equal(device.source.priority_count, BATCH * wanted.steps);
+        assert_memory_equal(host.source.priorities, device.source.priorities,
+                            host.source.priority_count * sizeof(double));
+        assert_same_published(&host, &device);
+        static const char *const names[] = {"loss", "mean_q", "grad_norm"};
+        for (size_t k = 0; k < 3; k++)
+            assert_true(reported(host.learner, names[k]) == reported(device.learner, names[k]));
+        remove_dir(host.dir);
+        remove_dir(device.dir);
+        run_end(&host);
+        run_end(&device);
+        late_destroy(late);
+    }
+}
+
+static void a_step_is_waited_for_when_the_next_one_was_put(void **state)
+{
+    (void)state;
+    struct late_device *late = late_create(1);
+    struct run run;
+    run_begin(&run, &(struct wanted){.env = "CartPole-v1",
+                                     .options = {.hidden = {16}},
+                                     .device = &late->base,
+                                     .steps = STEPS,
+                                     .publish_every = STEPS});
+    assert_int_equal(run.status, TRP_OK);
+    /* What begins the run, one for each step, what is published, and a checkpoint. */
+    assert_in_range(late->syncs, STEPS, STEPS + 5);
+    assert_int_equal(run.source.held, 2);
+    remove_dir(run.dir);
+    run_end(&run);
+    late_destroy(late);
+}
+
+static void checkpoints_go_from_one_device_to_another(void **state)
+{
+    (void)state;
+    struct late_device *late = late_create(2);
+    trp_device *const devices[][2] = {{NULL, NULL}, {&late->base, NULL}, {NULL, &late->base}};
+    char *dirs[3];
+    for (size_t i = 0; i < 3; i++) {
+        struct wanted wanted = {.env = "CartPole-v1",
+                                .options = {.hidden = {16}, .target_rate = 0.1F, .noisy = true},
+                                .steps = STEPS / 2,
+                                .device = devices[i][0]};
+        struct run run;
+        run_begin(&run, &wanted);
+        assert_int_equal(run.status, TRP_OK);
+        dirs[i] = xstrdup(run.dir);
+        run_end(&run);
+        wanted.device = devices[i][1];
+        wanted.steps = STEPS;
+        wanted.first = STEPS / 2;
+        wanted.dir = dirs[i];
+        wanted.resume = true;
+        run_begin(&run, &wanted);
+        assert_int_equal(run.status, TRP_OK);
+        assert_int_equal(trp_learner_read(run.learner).resumed_from, STEPS / 2);
+        run_end(&run);
+    }
+    for (size_t i = 1; i < 3; i++)
+        assert_same_state(dirs[0], dirs[i]);
+    for (size_t i = 0; i < 3; i++) {
+        remove_dir(dirs[i]);
+        free(dirs[i]);
+    }
+    late_destroy(late);
+}
+
+static void a_loss_that_is_not_finite_ends_the_run_a_step_later_and_nothing_is_learned(void **state)
+{
+    (void)state;
+    struct late_device *late = late_create(3);
+    struct run run, before;
+    struct wanted wanted = {.env = "CartPole-v1",
+                            .options = {.hidden = {16}},
+                            .device = &late->base,
+                            .steps = STEPS,
+                            .nan_at = 21,
+                            .publish_every = 100};
+    run_begin(&run, &wanted);
+    assert_int_equal(run.status, TRP_INTERNAL);
+    assert_string_equal(trp_last_error(), "the loss of step 21 is nan");
+    assert_int_equal(run.source.given, 22);
+    char *path;
+    assert_int_equal(trp_learner_checkpoint_find(run.dir, &path), TRP_NOT_FOUND);
+    wanted.device = NULL;
+    run_begin(&before, &wanted);
+    assert_int_equal(before.status, TRP_INTERNAL);
+    assert_string_equal(trp_last_error(), "the loss of step 21 is nan");
+    assert_int_equal(before.source.given, 21);
+    remove_dir(run.dir);
+    remove_dir(before.dir);
+    run_end(&run);
+    run_end(&before);
+    late_destroy(late);
+}
+
+static void a_device_that_is_lost_ends_the_run_with_its_words(void **state)
+{
+    (void)state;
+    for (uint64_t at = 40; at < 400; at += 33) {
+        struct late_device *late = late_create(at);
+        late->lost_at = at;
+        struct run run;
+        run_begin(&run, &(struct wanted){.env = "CartPole-v1",
+                                         .options = {.hidden = {16}, .priority_exponent = 0.6F},
+                                         .device = &late->base,
+                                         .steps = 1000,
+                                         .publish_every = 3});
+        assert_int_equal(run.status, TRP_UNAVAILABLE);
+        assert_non_null(strstr(trp_last_error(), "device late is lost"));
+        char *path; /* nothing of it is saved */
+        assert_int_equal(trp_learner_checkpoint_find(run.dir, &path), TRP_NOT_FOUND);
+        remove_dir(run.dir);
+        run_end(&run);
+        late_destroy(late);
+    }
+}
+
+/* A kernel of one's own, which adds what it is given twice. */
+struct doubling {
+    const float *from;
+    float *to;
+};
+
+static void twice(void *arguments)
+{
+    struct doubling *job = arguments;
+    *job->to = 2 * *job->from;
+}
+
+static void kernels_come_in_the_order_of_queues_and_waits(void **state)
+{
+    (void)state;
+    static const trp_kernel kernel = {"test.twice", twice};
+    for (uint64_t seed = 0; seed < 50; seed++) {
+        struct late_device *late = late_create(seed);
+        trp_queue *first, *second;
+        void *memory;
+        OR_FAIL(trp_queue_create(&first, &late->base));
+        OR_FAIL(trp_queue_create(&second, &late->base));
+        OR_FAIL(trp_device_alloc(&late->base, 64, &memory));
+        float *values = memory, one = 1, four = 0;
+        trp_queue_copy(first, values, &one, sizeof one);
+        trp_operand operands[] = {{offsetof(struct doubling, from), sizeof one, TRP_READ},
+                                  {offsetof(struct doubling, to), sizeof one, TRP_WRITE}};
+        for (size_t i = 0; i < 2; i++) {
+            trp_queue *queue = i == 0 ? first : second;
+            struct doubling job = {values + i, values + i + 1};
+            if (i == 1)
+                trp_queue_wait(second, first);
+            trp_queue_run(queue, &kernel, &job, sizeof job, operands, 2);
+            job.from = NULL; /* it was copied */
+        }
+        trp_queue_copy(second, &four, values + 2, sizeof four);
+        OR_FAIL(trp_queue_sync(second, trp_queue_mark(second)));
+        assert_true(four == 4);
+        trp_queue_destroy(first);
+        trp_queue_destroy(second);
+        trp_device_free(&late->base, memory);
+        late_destroy(late);
+    }
+}
+
+int main(void)
+{
+    OR_FAIL(trp_env_register(&dots_impl));
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dqn_on_a_late_device_makes_the_bits_of_the_host),
+        cmocka_unit_test(a_step_is_waited_for_when_the_next_one_was_put),
+        cmocka_unit_test(checkpoints_go_from_one_device_to_another),
+        cmocka_unit_test(
+            a_loss_that_is_not_finite_ends_the_run_a_step_later_and_nothing_is_learned),
+        cmocka_unit_test(a_device_that_is_lost_ends_the_run_with_its_words),
+        cmocka_unit_test(kernels_come_in_the_order_of_queues_and_waits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -37,7 +37,8 @@ def write(name, values):
 
 def write_grads(name, loss, **inputs):
     write(f"{name}.loss", loss)
-    for (key, _), grad in zip(inputs.items(), torch.autograd.grad(loss, list(inputs.values()))):
+    grads = torch.autograd.grad(loss, list(inputs.values()), retain_graph=True)
+    for (key, _), grad in zip(inputs.items(), grads):
         write(f"{name}.{key}", grad)
 
 
@@ -72,4 +73,25 @@ chosen = sampled.gather(1, index[:, None])[:, 0]
 write_grads("cql", 3 * (torch.logsumexp(sampled, 1) - chosen).mean(), sampled=sampled)
 mean_log = torch.logsumexp(sampled - densities, 1) - torch.log(torch.tensor(float(SAMPLES)))
 write_grads("cql_sampled", 5 * (mean_log - q).mean(), sampled=sampled, q=q)
+# MPO/MPO.call of acme/tf/losses/mpo.py, its divergences by torch.distributions
+temperature = torch.tensor(0.4, dtype=torch.float64, requires_grad=True)
+eta = F.softplus(temperature) + 1e-8
+weights = (sampled.detach() / eta.detach()).softmax(1)
+write("mpo.weights", SAMPLES * weights)
+average = (torch.logsumexp(sampled.detach() / eta, 1) - torch.log(torch.tensor(4.0))).mean()
+write_grads("mpo.dual", eta * (0.2 + average), temperature=temperature)
+mean, log_std = numbers(11, ROWS, SIZE).requires_grad_(), numbers(12, ROWS, SIZE).requires_grad_()
+target = torch.distributions.Normal(numbers(13, ROWS, SIZE), numbers(14, ROWS, SIZE).exp())
+fixed_std = torch.distributions.Normal(mean, target.stddev)
+fixed_mean = torch.distributions.Normal(target.mean, log_std.exp())
+done = target.mean[:, None] + target.stddev[:, None] * numbers(15, ROWS, SAMPLES, SIZE)
+for name, policy, learned in (("mean", fixed_std, mean), ("std", fixed_mean, log_std)):
+    logs = torch.distributions.Normal(policy.mean[:, None], policy.stddev[:, None]).log_prob(done)
+    write_grads(f"mpo.{name}.step", -(weights * logs.sum(2)).sum(1).mean(), learned=learned)
+    divergence = torch.distributions.kl_divergence(target, policy).mean(0)
+    number_ = numbers(16, SIZE).requires_grad_()
+    alpha = F.softplus(number_) + 1e-8
+    write_grads(f"mpo.{name}.bound", (alpha.detach() * divergence).sum(), learned=learned)
+    multiplier = (alpha * (0.05 - divergence.detach())).sum()
+    write_grads(f"mpo.{name}.multiplier", multiplier, number=number_)
 print("};")

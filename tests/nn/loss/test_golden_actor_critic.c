@@ -1,6 +1,10 @@
 /* What PyTorch code makes of the same losses, its gradients by autograd
  * (tests/golden/make_actor_critic.py). */
+#include <math.h>
+
 #include <troupe/actor_critic_losses.h>
+#include <troupe/distributions.h>
+#include <troupe/policy_losses.h>
 
 #include "golden_tools.h"
 #include "golden_actor_critic.h"
@@ -109,12 +113,110 @@ static void losses_from_data_are_pytorchs(void **state)
     assert_golden("cql_sampled.q", d, ROWS);
 }
 
+/* The two policies of MPO's M-step: the learned mean with the target's deviation, and the other way
+ * round. Rows are repeated for each sample. */
+struct mpo {
+    struct numbers n;
+    float means[ROWS * SIZE], log_stds[ROWS * SIZE]; /* learned */
+    float target_means[ROWS * SIZE], target_log_stds[ROWS * SIZE];
+    float weights[ROWS * SAMPLES], actions[ROWS * SAMPLES * SIZE];
+};
+
+static void mpo_init(struct mpo *m)
+{
+    size_t count = (size_t)ROWS * SIZE;
+    m->n = golden_inputs();
+    numbers(11, m->means, count, 1);
+    numbers(12, m->log_stds, count, 1);
+    numbers(13, m->target_means, count, 1);
+    numbers(14, m->target_log_stds, count, 1);
+    numbers(15, m->actions, (size_t)ROWS * SAMPLES * SIZE, 1);
+    for (int i = 0; i < ROWS * SAMPLES * SIZE; i++) {
+        int at = i / (SAMPLES * SIZE) * SIZE + i % SIZE;
+        m->actions[i] = m->target_means[at] + expf(m->target_log_stds[at]) * m->actions[i];
+    }
+}
+
+static void mpo_step_is_pytorchs(const struct mpo *m, bool mean)
+{
+    float means[ROWS * SAMPLES * SIZE], log_stds[ROWS * SAMPLES * SIZE];
+    float dmeans[ROWS * SAMPLES * SIZE], dlog_stds[ROWS * SAMPLES * SIZE];
+    float log_probs[ROWS * SAMPLES], learned[ROWS * SIZE] = {0};
+    for (int i = 0; i < ROWS * SAMPLES * SIZE; i++) {
+        int at = i / (SAMPLES * SIZE) * SIZE + i % SIZE;
+        means[i] = mean ? m->means[at] : m->target_means[at];
+        log_stds[i] = mean ? m->target_log_stds[at] : m->log_stds[at];
+    }
+    trp_gaussian policy = {
+        .rows = ROWS * SAMPLES, .size = SIZE, .mean = means, .log_std = log_stds};
+    trp_gaussian_log_prob(&policy, m->actions, log_probs);
+    float loss = trp_cloning_loss(ROWS * SAMPLES, m->weights, log_probs, log_probs);
+    trp_gaussian_backward(&policy, &(trp_gaussian_grads){.actions = m->actions,
+                                                         .log_probs = log_probs,
+                                                         .mean = dmeans,
+                                                         .log_std = dlog_stds});
+    for (int i = 0; i < ROWS * SAMPLES * SIZE; i++)
+        learned[i / (SAMPLES * SIZE) * SIZE + i % SIZE] += mean ? dmeans[i] : dlog_stds[i];
+    assert_golden(mean ? "mpo.mean.step.loss" : "mpo.std.step.loss", &loss, 1);
+    assert_golden(mean ? "mpo.mean.step.learned" : "mpo.std.step.learned", learned,
+                  (size_t)ROWS * SIZE);
+}
+
+static void mpo_bound_is_pytorchs(const struct mpo *m, bool mean)
+{
+    trp_gaussian target = {
+        .rows = ROWS, .size = SIZE, .mean = m->target_means, .log_std = m->target_log_stds};
+    trp_gaussian policy = {.rows = ROWS, .size = SIZE, .mean = m->means, .log_std = m->log_stds};
+    float of_means[ROWS * SIZE], of_stds[ROWS * SIZE], dmean[ROWS * SIZE], dlog_std[ROWS * SIZE];
+    float multipliers[SIZE], dmultipliers[SIZE];
+    float *divergences = mean ? of_means : of_stds;
+    numbers(16, multipliers, SIZE, 1);
+    trp_gaussian_decoupled_kl(&target, &policy, of_means, of_stds);
+    float loss = trp_mpo_bound_loss(&(trp_mpo_bound){.rows = ROWS,
+                                                     .size = SIZE,
+                                                     .divergences = divergences,
+                                                     .multipliers = multipliers,
+                                                     .bound = 0.05f},
+                                    divergences, dmultipliers)
+                     .loss;
+    trp_gaussian_kl_backward(&target, &policy,
+                             &(trp_gaussian_kl_grads){.means = mean ? divergences : NULL,
+                                                      .stds = mean ? NULL : divergences,
+                                                      .q = {.mean = dmean, .log_std = dlog_std}});
+    assert_golden(mean ? "mpo.mean.bound.loss" : "mpo.std.bound.loss", &loss, 1);
+    assert_golden(mean ? "mpo.mean.bound.learned" : "mpo.std.bound.learned",
+                  mean ? dmean : dlog_std, (size_t)ROWS * SIZE);
+    assert_golden(mean ? "mpo.mean.multiplier.number" : "mpo.std.multiplier.number", dmultipliers,
+                  SIZE);
+}
+
+static void mpo_is_acmes_in_pytorch(void **state)
+{
+    (void)state;
+    struct mpo m;
+    mpo_init(&m);
+    float dtemperature, dual = trp_mpo_weights(&(trp_mpo_batch){.rows = ROWS,
+                                                                .samples = SAMPLES,
+                                                                .q = m.n.sampled,
+                                                                .temperature = 0.4f,
+                                                                .bound = 0.2f},
+                                               m.weights, &dtemperature);
+    assert_golden("mpo.weights", m.weights, (size_t)ROWS * SAMPLES);
+    assert_golden("mpo.dual.loss", &dual, 1);
+    assert_golden("mpo.dual.temperature", &dtemperature, 1);
+    mpo_step_is_pytorchs(&m, true);
+    mpo_step_is_pytorchs(&m, false);
+    mpo_bound_is_pytorchs(&m, true);
+    mpo_bound_is_pytorchs(&m, false);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sac_is_pytorchs),
         cmocka_unit_test(deterministic_policies_are_pytorchs),
         cmocka_unit_test(losses_from_data_are_pytorchs),
+        cmocka_unit_test(mpo_is_acmes_in_pytorch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,10 +60,12 @@ struct backend {
     const char *name;
     size_t element_bytes;
     const struct linear_kernels *linear;
+    const struct linear_kernels *linear_bf16; /* the factors of products rounded to bfloat16 */
     void (*dueling)(const struct dueling_job *job);
     const struct activation_kernels *activation;
     const struct cell_kernels *cell;
     const struct conv_kernels *conv;
+    const struct conv_kernels *conv_bf16; /* the same; without pools */
     const struct layer_kernels *layer;
     const struct step_kernels *step;
     /* The rest is for floats only: NULL in ref_f64. */
@@ -85,5 +87,9 @@ const struct linear_kernels *linear_onednn(void);
  * weights and calls of about `rows` rows. */
 const struct linear_kernels *linear_forward_fastest(size_t weights, uint32_t rows);
 const struct linear_kernels *linear_backward_fastest(size_t weights, uint32_t rows);
+
+/* The fastest of our own that round factors to bfloat16. */
+const struct linear_kernels *linear_bf16_fastest(void);
+const struct conv_kernels *conv_bf16_fastest(void);
 
 #endif

@@ -85,6 +85,8 @@ struct pool_job {
     bool accumulate;
 };
 
+/* Products sum what their factors are; kernels of backend.h's conv_bf16 round these first: x, w and
+ * dy, but not the dy that goes into dbias. */
 struct conv_kernels {
     /* Elements of scratch that a convolution needs, either way, for any number of rows. */
     size_t (*scratch)(const struct window *window);

@@ -86,6 +86,16 @@ const struct linear_kernels *linear_forward_fastest(size_t weights, uint32_t row
     return fastest(choice_for(backend_simd())->forward, weights, rows);
 }
 
+const struct linear_kernels *linear_bf16_fastest(void)
+{
+    return backend_simd()->linear_bf16;
+}
+
+const struct conv_kernels *conv_bf16_fastest(void)
+{
+    return backend_simd()->conv_bf16;
+}
+
 const struct linear_kernels *linear_backward_fastest(size_t weights, uint32_t rows)
 {
     return fastest(choice_for(backend_simd())->backward, weights, rows);

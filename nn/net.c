@@ -132,6 +132,10 @@ static trp_status net_make(struct host_net *net, const trp_net_options *options)
     if (options->threads > NET_THREADS_MAX)
         return trp_fail(TRP_INVALID_ARGUMENT, "network plan wants %u threads; at most %d",
                         options->threads, NET_THREADS_MAX);
+    if (options->precision > TRP_BF16)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "network plan wants precision %d; it is TRP_F32 or TRP_BF16",
+                        (int)options->precision);
     TRP_TRY(net_init(&net->base, &host_net_impl, options));
     if (options->threads > 1 && net->base.program.graph.state_width > 0)
         return trp_fail(TRP_INVALID_ARGUMENT,
@@ -150,6 +154,7 @@ trp_status host_net_create(trp_net **out, const trp_net_options *options,
     struct host_net *net = xcalloc(1, sizeof *net);
     net->backend = backend;
     net->chooses = chooses;
+    net->bf16 = options->precision == TRP_BF16;
     trp_status status = net_make(net, options);
     if (status != TRP_OK) {
         net_destroy(&net->base);

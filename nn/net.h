@@ -20,6 +20,7 @@ struct bound {
 struct bound_op {
     struct bound a, b, to, kept;
     const struct linear_kernels *linear; /* NULL: it is none */
+    const struct conv_kernels *conv;
 };
 
 /* What one thread of a plan has for itself. */
@@ -36,6 +37,7 @@ struct host_net {
     trp_net base;
     const struct backend *backend;
     bool chooses;            /* who multiplies, layer by layer; else the backend does */
+    bool bf16;               /* factors of products are rounded */
     uint32_t threads, share; /* parts, most rows of one */
     size_t arena_bytes;
     void *arena;             /* everything below, one allocation */

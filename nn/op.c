@@ -277,7 +277,7 @@ static bool reads_bytes(const struct op_call *run)
 
 static void run_conv(const struct op_call *run)
 {
-    run->net->backend->conv->forward(&(struct conv_forward_job){
+    run->bound->conv->forward(&(struct conv_forward_job){
         .window = window_of(run->net, run->op),
         .x = at(run, &run->bound->a),
         .bytes = reads_bytes(run),
@@ -294,7 +294,7 @@ static void run_conv(const struct op_call *run)
 
 static void run_conv_back(const struct op_call *run)
 {
-    run->net->backend->conv->backward(&(struct conv_backward_job){
+    run->bound->conv->backward(&(struct conv_backward_job){
         .window = window_of(run->net, run->op),
         .x = at(run, &run->bound->a),
         .bytes = reads_bytes(run),
@@ -514,11 +514,26 @@ static struct bound bind_span(const struct host_net *net, struct span span, char
     return bound;
 }
 
+/* The kernels whose factors are rounded. */
+static const struct linear_kernels *linear_bf16_of(const struct host_net *net)
+{
+    return net->chooses ? linear_bf16_fastest() : net->backend->linear_bf16;
+}
+
+static const struct conv_kernels *conv_of(const struct host_net *net)
+{
+    if (!net->bf16)
+        return net->backend->conv;
+    return net->chooses ? conv_bf16_fastest() : net->backend->conv_bf16;
+}
+
 static const struct linear_kernels *linear_of(const struct host_net *net, const struct op *op)
 {
     bool back = op->kind == OP_LINEAR_BACK || op->kind == OP_NOISY_BACK;
     if (!back && op->kind != OP_LINEAR && op->kind != OP_NOISY)
         return NULL;
+    if (net->bf16)
+        return linear_bf16_of(net);
     if (!net->chooses)
         return net->backend->linear;
     size_t weights = (size_t)op->a.width * (back ? op->b : op->to).width;
@@ -533,6 +548,7 @@ void op_bind(const struct host_net *net, const struct op *op, char *arena, struc
     bound->to = bind_span(net, op->to, arena);
     bound->kept = bind_span(net, op->kept, arena);
     bound->linear = linear_of(net, op);
+    bound->conv = conv_of(net);
 }
 
 void op_run(struct host_net *net, uint32_t index, const struct pass *pass, struct rows rows,
@@ -612,10 +628,11 @@ void op_run(struct host_net *net, uint32_t index, const struct pass *pass, struc
 size_t op_scratch(const struct host_net *net, const struct op *op)
 {
     if (op->kind == OP_LINEAR || op->kind == OP_NOISY)
-        return net->backend->linear->scratch(op->a.width, op->to.width);
+        return (net->bf16 ? linear_bf16_of(net) : net->backend->linear)
+            ->scratch(op->a.width, op->to.width);
     if (op->kind == OP_CONV) {
         struct window window = window_of(net, op);
-        return net->backend->conv->scratch(&window);
+        return conv_of(net)->scratch(&window);
     }
     if (op->kind == OP_CELL) {
         struct cell_shape cell = graph_cell(op->layer, from_of(net, op));

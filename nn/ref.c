@@ -1,6 +1,7 @@
 /* The specification: one obvious loop per formula, in float and in double. Nothing here is tuned;
  * the other backends are tested against it, and the double one against finite differences. */
 #include "ref.h"
+#include "bfloat16.h"
 
 #include <math.h>
 #include <string.h>
@@ -10,9 +11,9 @@
 #define MATH(name) name##f
 #include "ref_activation.h"
 #include "ref_cell.h"
+#include "ref_real.h"
 #include "ref_conv.h"
 #include "ref_layers.h"
-#include "ref_real.h"
 #include "ref_steps.h"
 #undef REAL
 #undef NAME
@@ -23,9 +24,9 @@
 #define MATH(name) name
 #include "ref_activation.h"
 #include "ref_cell.h"
+#include "ref_real.h"
 #include "ref_conv.h"
 #include "ref_layers.h"
-#include "ref_real.h"
 #include "ref_steps.h"
 #undef REAL
 #undef NAME
@@ -66,10 +67,12 @@ const struct backend backend_ref_f32 = {
     .name = "ref_f32",
     .element_bytes = sizeof(float),
     .linear = &linear_kernels_f32,
+    .linear_bf16 = &linear_bf16_kernels_f32,
     .dueling = dueling_f32,
     .activation = &activation_kernels_f32,
     .cell = &cell_kernels_f32,
     .conv = &conv_kernels_f32,
+    .conv_bf16 = &conv_bf16_kernels_f32,
     .layer = &layer_kernels_f32,
     .step = &step_kernels_f32,
     .activate = activate_f32,
@@ -80,10 +83,12 @@ const struct backend backend_ref_f64 = {
     .name = "ref_f64",
     .element_bytes = sizeof(double),
     .linear = &linear_kernels_f64,
+    .linear_bf16 = &linear_bf16_kernels_f64,
     .dueling = dueling_f64,
     .activation = &activation_kernels_f64,
     .cell = &cell_kernels_f64,
     .conv = &conv_kernels_f64,
+    .conv_bf16 = &conv_bf16_kernels_f64,
     .layer = &layer_kernels_f64,
     .step = &step_kernels_f64,
 };

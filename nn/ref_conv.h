@@ -30,7 +30,7 @@ static REAL NAME(patch_value)(const struct window *w, const void *x, bool bytes,
     return bytes ? (REAL)((const uint8_t *)x)[at] / 255 : ((const REAL *)x)[at];
 }
 
-static void NAME(conv_forward)(const struct conv_forward_job *job)
+static void NAME(conv_forward_by)(const struct conv_forward_job *job, bool bf16)
 {
     const struct window *window = &job->window;
     const REAL *w = job->w, *bias = job->bias;
@@ -42,15 +42,17 @@ static void NAME(conv_forward)(const struct conv_forward_job *job)
             for (size_t f = 0; f < filters; f++) {
                 REAL sum = bias[f];
                 for (size_t k = 0; k < patch; k++)
-                    sum += w[k * filters + f] * NAME(patch_value)(window, job->x, job->bytes,
-                                                                  row * job->x_stride,
-                                                                  pixel / width, pixel % width, k);
+                    sum += NAME(factor)(w[k * filters + f], bf16) *
+                           NAME(factor)(NAME(patch_value)(window, job->x, job->bytes,
+                                                          row * job->x_stride, pixel / width,
+                                                          pixel % width, k),
+                                        bf16);
                 y[f] = NAME(activated)(job->activation, sum);
             }
         }
 }
 
-static void NAME(conv_backward_weights)(const struct conv_backward_job *job)
+static void NAME(conv_backward_weights)(const struct conv_backward_job *job, bool bf16)
 {
     const struct window *window = &job->window;
     REAL *dw = job->dw, *dbias = job->dbias;
@@ -69,14 +71,14 @@ static void NAME(conv_backward_weights)(const struct conv_backward_job *job)
                 REAL x = NAME(patch_value)(window, job->x, job->bytes, row * job->x_stride,
                                            pixel / width, pixel % width, k);
                 for (size_t f = 0; f < filters; f++)
-                    dw[k * filters + f] += x * dy[f];
+                    dw[k * filters + f] += NAME(factor)(x, bf16) * NAME(factor)(dy[f], bf16);
             }
         }
 }
 
 /* The sum over all windows that see channel `channel` of a pixel. */
-static REAL NAME(conv_dx)(const struct conv_backward_job *job, const REAL *dy, size_t pixel,
-                          size_t channel)
+static REAL NAME(conv_dx)(const struct conv_backward_job *job, bool bf16, const REAL *dy,
+                          size_t pixel, size_t channel)
 {
     const struct window *window = &job->window;
     const REAL *w = job->w;
@@ -92,16 +94,17 @@ static REAL NAME(conv_dx)(const struct conv_backward_job *job, const REAL *dy, s
                 seen != pixel)
                 continue;
             for (size_t f = 0; f < filters; f++)
-                sum += dy[out * filters + f] * w[(p * window->channels + channel) * filters + f];
+                sum += NAME(factor)(dy[out * filters + f], bf16) *
+                       NAME(factor)(w[(p * window->channels + channel) * filters + f], bf16);
         }
     return sum;
 }
 
-static void NAME(conv_backward)(const struct conv_backward_job *job)
+static void NAME(conv_backward_by)(const struct conv_backward_job *job, bool bf16)
 {
     const struct window *window = &job->window;
     if (job->dw)
-        NAME(conv_backward_weights)(job);
+        NAME(conv_backward_weights)(job, bf16);
     if (!job->dx)
         return;
     size_t values = (size_t)window->height * window->width * window->channels;
@@ -110,10 +113,30 @@ static void NAME(conv_backward)(const struct conv_backward_job *job)
             const REAL *x = (const REAL *)job->x + row * job->x_stride;
             const REAL *dy = (const REAL *)job->dy + row * job->dy_stride;
             REAL *dx = (REAL *)job->dx + row * job->dx_stride;
-            REAL sum = NAME(conv_dx)(job, dy, i / window->channels, i % window->channels) *
+            REAL sum = NAME(conv_dx)(job, bf16, dy, i / window->channels, i % window->channels) *
                        NAME(slope)(job->gate, x[i]);
             dx[i] = job->accumulate_dx ? dx[i] + sum : sum;
         }
+}
+
+static void NAME(conv_forward)(const struct conv_forward_job *job)
+{
+    NAME(conv_forward_by)(job, false);
+}
+
+static void NAME(conv_backward)(const struct conv_backward_job *job)
+{
+    NAME(conv_backward_by)(job, false);
+}
+
+static void NAME(conv_forward_bf16)(const struct conv_forward_job *job)
+{
+    NAME(conv_forward_by)(job, true);
+}
+
+static void NAME(conv_backward_bf16)(const struct conv_backward_job *job)
+{
+    NAME(conv_backward_by)(job, true);
 }
 
 static REAL NAME(pool_max)(const struct window *window, const REAL *x, size_t oy, size_t ox,
@@ -212,4 +235,10 @@ static const struct conv_kernels NAME(conv_kernels) = {
     .backward = NAME(conv_backward),
     .pool_forward = NAME(pool_forward),
     .pool_backward = NAME(pool_backward),
+};
+
+static const struct conv_kernels NAME(conv_bf16_kernels) = {
+    .scratch = NAME(conv_scratch),
+    .forward = NAME(conv_forward_bf16),
+    .backward = NAME(conv_backward_bf16),
 };

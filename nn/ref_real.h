@@ -7,7 +7,13 @@ static size_t NAME(scratch)(uint32_t inputs, uint32_t outputs)
     return 0;
 }
 
-static void NAME(forward)(const struct forward_job *job)
+/* A number that a product takes. */
+static REAL NAME(factor)(REAL value, bool bf16)
+{
+    return bf16 ? (REAL)bf16_rounded((float)value) : value;
+}
+
+static void NAME(forward_by)(const struct forward_job *job, bool bf16)
 {
     const REAL *x = job->x, *w = job->w, *bias = job->bias;
     REAL *y = job->y;
@@ -15,12 +21,13 @@ static void NAME(forward)(const struct forward_job *job)
         for (size_t o = 0; o < job->outputs; o++) {
             REAL sum = bias[o];
             for (size_t i = 0; i < job->inputs; i++)
-                sum += x[row * job->x_stride + i] * w[i * job->outputs + o];
+                sum += NAME(factor)(x[row * job->x_stride + i], bf16) *
+                       NAME(factor)(w[i * job->outputs + o], bf16);
             y[row * job->y_stride + o] = NAME(activated)(job->activation, sum);
         }
 }
 
-static void NAME(backward_weights)(const struct backward_job *job)
+static void NAME(backward_weights)(const struct backward_job *job, bool bf16)
 {
     const REAL *x = job->x, *dy = job->dy;
     REAL *dw = job->dw, *dbias = job->dbias;
@@ -34,29 +41,51 @@ static void NAME(backward_weights)(const struct backward_job *job)
         for (size_t o = 0; o < job->outputs; o++) {
             REAL sum = 0;
             for (size_t row = 0; row < job->rows; row++)
-                sum += x[row * job->x_stride + i] * dy[row * job->dy_stride + o];
+                sum += NAME(factor)(x[row * job->x_stride + i], bf16) *
+                       NAME(factor)(dy[row * job->dy_stride + o], bf16);
             REAL *out = &dw[i * job->outputs + o];
             *out = job->overwrite ? sum : *out + sum;
         }
 }
 
-static void NAME(backward)(const struct backward_job *job)
+static void NAME(backward_by)(const struct backward_job *job, bool bf16)
 {
     const REAL *x = job->x, *w = job->w, *dy = job->dy;
     REAL *dx = job->dx;
     if (job->dw)
-        NAME(backward_weights)(job);
+        NAME(backward_weights)(job, bf16);
     if (!dx)
         return;
     for (size_t row = 0; row < job->rows; row++)
         for (size_t i = 0; i < job->inputs; i++) {
             REAL sum = 0;
             for (size_t o = 0; o < job->outputs; o++)
-                sum += dy[row * job->dy_stride + o] * w[i * job->outputs + o];
+                sum += NAME(factor)(dy[row * job->dy_stride + o], bf16) *
+                       NAME(factor)(w[i * job->outputs + o], bf16);
             sum *= NAME(slope)(job->gate, x[row * job->x_stride + i]);
             REAL *to = &dx[row * job->dx_stride + i];
             *to = job->accumulate_dx ? *to + sum : sum;
         }
+}
+
+static void NAME(forward)(const struct forward_job *job)
+{
+    NAME(forward_by)(job, false);
+}
+
+static void NAME(backward)(const struct backward_job *job)
+{
+    NAME(backward_by)(job, false);
+}
+
+static void NAME(forward_bf16)(const struct forward_job *job)
+{
+    NAME(forward_by)(job, true);
+}
+
+static void NAME(backward_bf16)(const struct backward_job *job)
+{
+    NAME(backward_by)(job, true);
 }
 
 static void NAME(dueling_forward)(const struct dueling_job *job)
@@ -106,4 +135,11 @@ static const struct linear_kernels NAME(linear_kernels) = {
     .scratch = NAME(scratch),
     .forward = NAME(forward),
     .backward = NAME(backward),
+};
+
+static const struct linear_kernels NAME(linear_bf16_kernels) = {
+    .name = "ref bf16",
+    .scratch = NAME(scratch),
+    .forward = NAME(forward_bf16),
+    .backward = NAME(backward_bf16),
 };

@@ -582,14 +582,8 @@ static void backward_weights(const struct backward_job *job)
         gemm_run(&g);
 }
 
-static void simd_backward(const struct backward_job *job)
+static void backward_input(const struct backward_job *job)
 {
-    if (job->dw) {
-        backward_bias(job);
-        backward_weights(job);
-    }
-    if (!job->dx)
-        return;
     struct gemm g = {
         .a = job->dy,
         .a_row = job->dy_stride,
@@ -616,6 +610,16 @@ static void simd_backward(const struct backward_job *job)
                   job->inputs);
 }
 
+static void simd_backward(const struct backward_job *job)
+{
+    if (job->dw) {
+        backward_bias(job);
+        backward_weights(job);
+    }
+    if (job->dx)
+        backward_input(job);
+}
+
 /* Squares of floats are exact in double; as many sums as keep the adders busy. */
 static double simd_norm2(const float *values, size_t count)
 {
@@ -640,6 +644,7 @@ static double simd_norm2(const float *values, size_t count)
 #include "simd_cell.h"
 #include "simd_conv.h"
 #include "simd_layers.h"
+#include "simd_rounded.h"
 #include "simd_steps.h"
 
 static const struct linear_kernels simd_linear = {
@@ -653,10 +658,12 @@ const struct backend BACKEND = {
     .name = BACKEND_NAME,
     .element_bytes = sizeof(float),
     .linear = &simd_linear,
+    .linear_bf16 = &rounded_linear,
     .dueling = dueling_plain,
     .activation = &simd_activation,
     .cell = &simd_cell,
     .conv = &simd_conv,
+    .conv_bf16 = &rounded_conv,
     .layer = &simd_layer,
     .step = &simd_step,
     .activate = simd_activate,

@@ -1,6 +1,7 @@
 /* The kernels for AVX-512: 16 lanes, 32 registers, masks for the last vector of a row. Compiled
  * with flags of its own and called only where the processor has them. */
 #include "backend.h"
+#include "bfloat16.h"
 #include "ref.h"
 #include "unroll.h"
 

@@ -272,6 +272,15 @@ TRP_API void trp_net_add_gaussian(trp_net_spec *spec, uint32_t from, uint32_t si
 
 /* ---- plans --------------------------------------------------------------------------------- */
 
+/* What products of linear layers (noisy ones, too) and convolutions are made of. TRP_BF16: both
+ * factors of each, in forward and in the gradients of weights and inputs, are rounded to bfloat16
+ * (to the nearest, of two the even one; a NaN stays one) and summed up in float32. All else is
+ * float32 as ever: parameters, gradients, inputs, outputs, biases and their gradients, activations,
+ * recurrent cells, norms, embeddings, losses and optimizers. So a checkpoint does not know of it.
+ * Slower than TRP_F32: a factor is rounded before it is used. Factors, products and sums below
+ * 2^-126 may count as zeros. */
+typedef enum { TRP_F32, TRP_BF16 } trp_precision;
+
 typedef struct {
     const trp_net_spec *spec; /* copied */
     uint32_t batch;           /* most rows of one call; 0: 1 */
@@ -280,6 +289,7 @@ typedef struct {
                                  pays when trp_net_step_flops() is above about 100 million. Networks
                                  with recurrent layers have one */
     bool forward_only;        /* never a backward: less memory */
+    trp_precision precision;
 } trp_net_options;
 
 typedef struct trp_net trp_net;

@@ -59,6 +59,40 @@ def conv(layer, batch, image, kernel, stride, pad, filters, activation=lambda x:
     write(layer, inputs, [("y", y, 2)])
 
 
+def bf16(values):
+    return values.float().bfloat16().double()
+
+
+class Rounded(torch.autograd.Function):
+    """A product of rounded factors, in both directions."""
+
+    @staticmethod
+    def forward(ctx, product, x, w):
+        ctx.product = product
+        ctx.save_for_backward(x, w)
+        return product(bf16(x), bf16(w))
+
+    @staticmethod
+    def backward(ctx, dy):
+        with torch.enable_grad():
+            x, w = (bf16(t.detach()).requires_grad_() for t in ctx.saved_tensors)
+            ctx.product(x, w).backward(bf16(dy))
+        return None, x.grad, w.grad
+
+
+def linear_bf16():
+    w, bias, x = given(0, 7, 5), given(1, 5), given(3, 3, 7)
+    y = Rounded.apply(torch.matmul, x, w) + bias
+    write("linear_bf16", [("w", w), ("bias", bias), ("x", x)], [("y", y, 2)])
+
+
+def conv_bf16():
+    w, bias, x = given(0, 3, 3, 4, 3), given(1, 3), given(3, 2, 5, 6, 4)
+    product = lambda x, w: F.conv2d(x.permute(0, 3, 1, 2), w.permute(3, 2, 0, 1), None, 2, 1)
+    y = (Rounded.apply(product, x, w) + bias.reshape(1, -1, 1, 1)).permute(0, 2, 3, 1)
+    write("conv_bf16", [("w", w), ("bias", bias), ("x", x)], [("y", y, 2)])
+
+
 def pool(layer, function, batch, image, kernel, stride, pad):
     x = given(0, batch, *image)
     y = function(x.permute(0, 3, 1, 2), kernel, stride, pad).permute(0, 2, 3, 1)
@@ -130,6 +164,8 @@ activations()
 norm()
 embedding()
 noisy()
+linear_bf16()
+conv_bf16()
 
 print("/* Made by tests/golden/make_layers.py: outputs, and gradients of what is not one. */")
 print("/* clang-format off */")

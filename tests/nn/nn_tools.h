@@ -40,13 +40,15 @@ static inline void assert_close(const float *got, const float *want, size_t coun
     }
 }
 
-/* Our own kernels, but for linear layers. */
+/* Our own kernels, but for linear layers; and the fastest for bfloat16. */
 static inline const struct backend *backend_onednn(void)
 {
     static struct backend onednn;
     onednn = *backend_simd();
     onednn.name = "onednn";
     onednn.linear = linear_onednn();
+    onednn.linear_bf16 = linear_bf16_fastest();
+    onednn.conv_bf16 = conv_bf16_fastest();
     assert_non_null(onednn.linear);
     return &onednn;
 }

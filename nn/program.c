@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "accesses.h"
 #include "core/alloc.h"
 
 struct interval {
@@ -624,8 +625,6 @@ static void build_backward(struct builder *b)
 
 static void live_at(struct program *program, struct span span, uint32_t time)
 {
-    if (span.buffer == NO_BUFFER)
-        return;
     struct net_buffer *buffer = &program->buffers[span.buffer];
     buffer->first = time < buffer->first ? time : buffer->first;
     buffer->last = time > buffer->last ? time : buffer->last;
@@ -661,10 +660,11 @@ static void lay_out_arena(struct program *program)
         program->buffers[i].last = 0;
     }
     for (uint32_t i = 0; i < program->op_count; i++) {
-        live_at(program, program->ops[i].a, i);
-        live_at(program, program->ops[i].b, i);
-        live_at(program, program->ops[i].to, i);
-        live_at(program, program->ops[i].kept, i);
+        struct access accesses[OP_ACCESSES_MAX];
+        size_t count = op_accesses(program, &program->ops[i], accesses);
+        for (size_t k = 0; k < count; k++)
+            if (accesses[k].place == ACCESS_COLUMNS)
+                live_at(program, accesses[k].span, i);
     }
     for (uint32_t i = 0; i < program->buffer_count; i++) {
         struct net_buffer *buffer = &program->buffers[i];

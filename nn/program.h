@@ -31,7 +31,8 @@ struct span {
     uint32_t buffer, column, width;
 };
 
-/* The comments say what each one reads and writes; what is not mentioned is NO_BUFFER. */
+/* What each one does with its spans; those that are not mentioned are NO_BUFFER. accesses.h has the
+ * same for who schedules them. */
 enum op_kind {
     OP_BYTES,       /* to = scale * a, which are bytes */
     OP_COPY,        /* to = a */

@@ -11,6 +11,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,7 @@
 #include "core/status.h"
 #include "limits.h"
 #include "core/thread.h"
+#include "params_use.h"
 #include "params.pb-c.h"
 
 _Static_assert(sizeof(trp_moments) == 3 * sizeof(double),
@@ -279,13 +281,19 @@ static trp_status adopt(trp_params_client *client, Troupe__PullReply *reply)
         return trp_fail(TRP_DATA_LOSS,
                         "statistics of version %" PRIu64 " are %zu numbers, not three for each",
                         reply->version, reply->n_statistics);
-    reply_free(client->holds);
-    client->holds = reply;
-    client->state.params = (const float *)(const void *)reply->params.data;
-    client->state.count = count;
-    client->state.version = reply->version;
     if (!client->layout && reply->layout[0] != '\0')
         client->state.layout = client->layout = xstrdup(reply->layout);
+    const float *params = (const float *)(const void *)reply->params.data;
+    char version[40];
+    snprintf(version, sizeof version, "version %" PRIu64, reply->version);
+    TRP_TRY(params_check_finite(
+        &(trp_params_state){.params = params, .count = count, .layout = client->layout}, version,
+        NULL));
+    reply_free(client->holds);
+    client->holds = reply;
+    client->state.params = params;
+    client->state.count = count;
+    client->state.version = reply->version;
     client->state.statistics = (const trp_moments *)reply->statistics;
     client->state.statistic_count = reply->n_statistics / MOMENT_NUMBERS;
     client->state.fetched++;

@@ -122,10 +122,16 @@ static trp_status take_tensor(const char *path, const trp_checkpoint *checkpoint
                         tensor->name);
     TRP_TRY(check_shape(path, found, tensor));
     float *values = xcalloc(tensor->count + 1, sizeof *values);
+    char *layout = trp_net_layout(tensor, 1, tensor->offset);
     trp_status status =
         trp_checkpoint_get(checkpoint, tensor->name, TRP_CHECKPOINT_F32, tensor->count, values);
     if (status == TRP_OK)
+        status = params_check_finite(
+            &(trp_params_state){.params = values, .count = tensor->count, .layout = layout}, path,
+            NULL);
+    if (status == TRP_OK)
         trp_net_tensor_set(tensor, values, params);
+    free(layout);
     free(values);
     return status;
 }
@@ -173,6 +179,8 @@ static trp_status load_flat(const char *path, const trp_checkpoint *checkpoint, 
         status = find_published(path, checkpoint, &state);
     if (status == TRP_OK)
         status = params_check(&state, path, policy);
+    if (status == TRP_OK)
+        status = params_check_finite(&state, path, policy);
     if (status == TRP_OK)
         status = policy->impl->load(policy, state.params, state.count);
     trp_floats_destroy(params);

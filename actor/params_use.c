@@ -3,8 +3,10 @@
 #include "params_use.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 trp_status params_check(const trp_params_state *state, const char *whose, const trp_policy *policy)
 {
@@ -20,6 +22,55 @@ trp_status params_check(const trp_params_state *state, const char *whose, const 
     trp_status status = trp_net_layout_compare(state->layout, whose, mine, "the policy's network");
     free(mine);
     return status;
+}
+
+/* The place of the first number that is not finite; `count`: all are. Differences of a number to
+ * itself are 0 or NaN, and a sum of them is a loop without branches. */
+static size_t find_not_finite(const float *params, size_t count)
+{
+    enum { BLOCK = 4096 };
+    for (size_t first = 0; first < count; first += BLOCK) {
+        size_t end = count - first < BLOCK ? count : first + BLOCK;
+        uint32_t not_finite = 0;
+        for (size_t i = first; i < end; i++)
+            not_finite |= params[i] - params[i] != 0;
+        for (size_t i = first; not_finite && i < end; i++)
+            if (!isfinite(params[i]))
+                return i;
+    }
+    return count;
+}
+
+/* What of a layout begins last before `place`; "": it does not say. */
+static void name_place(const char *layout, size_t place, char *text, size_t size)
+{
+    size_t nearest = 0;
+    text[0] = '\0';
+    for (const char *line = layout; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+        char name[128], shape[128];
+        size_t first;
+        if (sscanf(line, "%127s %127s at %zu", name, shape, &first) != 3 || first > place ||
+            first < nearest)
+            continue;
+        nearest = first;
+        snprintf(text, size, ", in %s %s, which begins at number %zu", name, shape, first);
+    }
+}
+
+trp_status params_check_finite(const trp_params_state *state, const char *whose,
+                               const trp_policy *policy)
+{
+    size_t place = find_not_finite(state->params, state->count);
+    if (place == state->count)
+        return TRP_OK;
+    char where[384], *own = NULL;
+    if (!state->layout && policy)
+        own = trp_net_layout(policy->tensors, policy->tensor_count, 0);
+    const char *layout = own ? own : state->layout;
+    name_place(layout ? layout : "", place, where, sizeof where);
+    free(own);
+    return trp_fail(TRP_OUT_OF_RANGE, "%s: number %zu of the parameters is %g%s", whose, place,
+                    (double)state->params[place], where);
 }
 
 trp_status trp_params_use(const trp_params_state *state, trp_policy *policy)

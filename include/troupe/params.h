@@ -42,7 +42,8 @@ TRP_API void trp_params_client_destroy(trp_params_client *client); /* NULL is fi
  * `*newer` (may be NULL) says whether there were any. What earlier lives did is added to the
  * report from the learner's first reply on. UNAVAILABLE and DEADLINE_EXCEEDED are tried again,
  * with a warning in the log, for give_up_ms and then returned; other failures at once.
- * CANCELLED: stop. DATA_LOSS: the parameters have another size than before. A vector of more than
+ * CANCELLED: stop. DATA_LOSS: the parameters have another size than before. OUT_OF_RANGE: one of
+ * them is not finite; version, place and tensor are named. A vector of more than
  * 16 MiB comes in several calls, each with `timeout_ms`, and as one version, however often the
  * learner publishes meanwhile. Blocks for as long as that takes. From the learner:
  * RESOURCE_EXHAUSTED: more clients with a name than 65 536, or too many statistics;
@@ -105,8 +106,8 @@ TRP_API TRP_MUST_USE trp_status trp_params_write(const char *path, const trp_par
 /* Loads such a file, a learner's checkpoint, or what PyTorch wrote with these names and shapes,
  * into a policy; of a checkpoint, the part that was published. `version` may be NULL; without the
  * note it is 0. Other tensors are left alone. FAILED_PRECONDITION names the tensor that is missing,
- * has another shape or lies elsewhere; other failures as trp_checkpoint_read() and the policy's
- * load. */
+ * has another shape or lies elsewhere, OUT_OF_RANGE the first that has a number which is not
+ * finite; other failures as trp_checkpoint_read() and the policy's load. */
 TRP_API TRP_MUST_USE trp_status trp_params_load(const char *path, trp_policy *policy,
                                                 uint64_t *version);
 

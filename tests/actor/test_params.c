@@ -527,6 +527,34 @@ static void check_retries(trp_status failure)
     trp_params_client_destroy(client);
 }
 
+static void a_version_that_is_not_finite_is_refused_by_place_and_tensor(void **state)
+{
+    struct fixture *fixture = *state;
+    static const float wrong[] = {NAN, INFINITY, -INFINITY};
+    static const char *const words[] = {"version 2: number 5 of the parameters is nan, in",
+                                        "version 3: number 5 of the parameters is inf, in",
+                                        "version 4: number 5 of the parameters is -inf, in"};
+    trp_publisher_describe(fixture->publisher, "a.weight [5] at 0 (5 by 1)\n"
+                                               "a.bias [2][4] at 5 (2 by 4, 4 by 1)\n"
+                                               "b.weight [35] at 13 (35 by 1)\n");
+    publish(fixture, 1);
+    trp_params_client *client = client_create(fixture->service, "actor/0");
+    assert_int_equal(trp_params_client_pull(client, 0, 0, NULL), TRP_OK);
+    float params[COUNT] = {0};
+    for (size_t i = 0; i < 3; i++) {
+        params[5] = wrong[i];
+        trp_publisher_publish(fixture->publisher, params, 2 + i, 0);
+        assert_int_equal(trp_params_client_pull(client, 0, 0, NULL), TRP_OUT_OF_RANGE);
+        assert_non_null(strstr(trp_last_error(), words[i]));
+        assert_non_null(strstr(trp_last_error(), "in a.bias [2][4], which begins at number 5"));
+        assert_int_equal(trp_params_client_state(client).version, 1);
+    }
+    publish(fixture, 5);
+    assert_int_equal(trp_params_client_pull(client, 0, 0, NULL), TRP_OK);
+    assert_int_equal(trp_params_client_state(client).version, 5);
+    trp_params_client_destroy(client);
+}
+
 static void a_failure_is_retried_and_then_surfaces(void **state)
 {
     (void)state;
@@ -686,6 +714,12 @@ static void a_version_survives_in_a_file(void **state)
     assert_int_equal(version, 42);
     assert_memory_equal(recorder.params, params, sizeof params);
 
+    params[7] = NAN;
+    assert_int_equal(trp_params_write(path, &saved, NULL), TRP_OK);
+    assert_int_equal(trp_params_load(path, &recorder.base, NULL), TRP_OUT_OF_RANGE);
+    assert_non_null(strstr(trp_last_error(), "number 7 of the parameters is nan"));
+    params[7] = 0;
+
     saved.count = COUNT - 1;
     assert_int_equal(trp_params_write(path, &saved, NULL), TRP_OK);
     assert_int_equal(trp_params_load(path, &recorder.base, NULL), TRP_INVALID_ARGUMENT);
@@ -728,6 +762,7 @@ int main(void)
         cmocka_unit_test(a_vector_of_a_megabyte_arrives_whole),
         cmocka_unit_test(an_older_version_never_replaces_a_newer_one),
         cmocka_unit_test(parameters_of_another_size_are_data_loss),
+        LOCAL_AND_REMOTE(a_version_that_is_not_finite_is_refused_by_place_and_tensor),
         cmocka_unit_test(a_failure_is_retried_and_then_surfaces),
         cmocka_unit_test(a_final_failure_is_not_retried),
         cmocka_unit_test(a_wait_for_a_learner_that_is_away_ends_in_time),

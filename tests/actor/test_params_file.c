@@ -2,6 +2,7 @@
  * the network that makes of a batch what the module makes of it, and is written back with the same
  * names, shapes and bytes. tests/golden/make_params.py has the module, and loads what is written.
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -232,6 +233,20 @@ static void a_file_of_another_network_is_refused_by_name(void **state)
     }
 }
 
+static void a_tensor_that_is_not_finite_is_refused_by_name(void **state)
+{
+    struct fixture *fixture = *state;
+    struct keeper *keeper = &fixture->keeper;
+    assert_int_equal(trp_params_load(fixture->golden, &keeper->base, NULL), TRP_OK);
+    size_t last = keeper->base.tensor_count - 1;
+    keeper->params[keeper->tensors[last].offset + 1] = INFINITY;
+    trp_params_state saved = {.params = keeper->params, .count = keeper->base.param_count};
+    assert_int_equal(trp_params_write(fixture->written, &saved, &keeper->base), TRP_OK);
+    assert_int_equal(trp_params_load(fixture->written, &keeper->base, NULL), TRP_OUT_OF_RANGE);
+    assert_non_null(strstr(trp_last_error(), fixture->written));
+    assert_non_null(strstr(trp_last_error(), "number 1 of the parameters is inf, in shift [2]"));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -240,6 +255,7 @@ int main(void)
         TEST(a_file_of_pytorch_gives_the_outputs_of_its_module),
         TEST(what_is_written_has_pytorchs_names_shapes_and_bytes),
         TEST(a_file_of_another_network_is_refused_by_name),
+        TEST(a_tensor_that_is_not_finite_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

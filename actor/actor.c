@@ -39,6 +39,7 @@ struct trp_actor {
     bool asking;              /* for an answer that was not taken */
     bool begun;               /* episodes run */
     bool kept;                /* the adder has items of the last trp_actor_step() */
+    bool held_back;           /* by the table, at the last push */
     uint64_t matched_items;   /* of own.items: those that versions came for since the first */
     trp_actor_counters own;   /* the loop's; `shared` is what others read */
     struct mutex mutex;
@@ -246,6 +247,7 @@ static trp_status push_waiting(trp_actor *actor, trp_status status)
     struct deadline give_up = DEADLINE_NEVER;
     bool away = false;
     while (status == TRP_DEADLINE_EXCEEDED || status == TRP_UNAVAILABLE) {
+        actor->held_back = true;
         if (trp_stop_requested(actor->options.stop))
             return TRP_OK;
         if (status == TRP_DEADLINE_EXCEEDED) {
@@ -267,6 +269,7 @@ static trp_status push_waiting(trp_actor *actor, trp_status status)
     }
     if (away && status == TRP_OK)
         trp_log(TRP_INFO, "replay server is there");
+    actor->held_back = false;
     actor->own.blocked_ns += (uint64_t)(clock_now_ns(&clock_monotonic) - since_ns);
     return status;
 }
@@ -277,6 +280,7 @@ static trp_status push_items(trp_actor *actor)
     if (!adder)
         return TRP_OK;
     trp_status status = adder->impl->push(adder, 0);
+    actor->held_back = false;
     if (status != TRP_OK)
         status = push_waiting(actor, status);
     actor->own.items = adder->impl->items(adder);
@@ -317,7 +321,8 @@ static trp_status wait_for_version(trp_actor *actor)
     return TRP_OK;
 }
 
-/* A stop must not take long: what a table still holds back by then is lost, and it is said. Where
+/* A stop must not take long: what a table still holds back by then is lost, and it is said; one
+ * that held back before, or is away, is not waited for again, as learners stop, too. Where
  * threads take turns everything that can be confirmed already is, and what is held back is the same
  * in every repetition. */
 static void flush_at_end(trp_actor *actor)
@@ -325,7 +330,8 @@ static void flush_at_end(trp_actor *actor)
     trp_adder *adder = actor->options.adder;
     if (!adder)
         return;
-    trp_status status = adder->impl->flush(adder, turns_active() ? 0 : ACTOR_FLUSH_MS);
+    int64_t wait_ms = actor->held_back ? ACTOR_PUSH_MS : ACTOR_FLUSH_MS;
+    trp_status status = adder->impl->flush(adder, turns_active() ? 0 : wait_ms);
     bool as_always = turns_active() && status == TRP_DEADLINE_EXCEEDED;
     if (status != TRP_OK && !as_always)
         trp_log(status == TRP_DEADLINE_EXCEEDED ? TRP_INFO : TRP_WARN,

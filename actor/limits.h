@@ -39,8 +39,9 @@ enum {
     ACTOR_SYNC_MS = 2,
     ACTOR_SYNC_GIVE_UP_MS = 600000,
     /* actor.c: how long one wait for the replay table lasts before the stop is looked at (it is
-     * not woken by it), how long a missing server is waited for, and the last flush. */
-    ACTOR_PUSH_MS = 200,
+     * not woken by it, and a wait ends with a question to the server: 20 a second), how long a
+     * missing server is waited for, and the last flush, if the table did not hold back before. */
+    ACTOR_PUSH_MS = 50,
     ACTOR_REPLAY_GIVE_UP_MS = 60000,
     ACTOR_RETRY_MS = 50,
     ACTOR_FLUSH_MS = 2000,

@@ -210,6 +210,7 @@ struct recording {
     uint64_t pushes, push_fails_from, push_recovers_at;
     trp_stop *stop; /* requested by push `stop_at` */
     uint64_t stop_at;
+    int64_t flush_ms; /* what the last flush may take */
 };
 
 struct recorder {
@@ -256,6 +257,12 @@ static trp_status recorder_push(trp_adder *base, int64_t timeout_ms)
     return fails ? trp_fail(recording->push_status, "recorder: push fails") : TRP_OK;
 }
 
+static trp_status recorder_flush(trp_adder *base, int64_t timeout_ms)
+{
+    ((struct recorder *)base)->recording->flush_ms = timeout_ms;
+    return recorder_push(base, timeout_ms);
+}
+
 static uint64_t recorder_items(const trp_adder *base)
 {
     return ((const struct recorder *)base)->recording->count;
@@ -274,7 +281,7 @@ static void recorder_destroy(trp_adder *base)
 static const trp_adder_impl recorder_impl = {.first = recorder_first,
                                              .add = recorder_add,
                                              .push = recorder_push,
-                                             .flush = recorder_push,
+                                             .flush = recorder_flush,
                                              .items = recorder_items,
                                              .reseed = recorder_reseed,
                                              .destroy = recorder_destroy};
@@ -591,6 +598,20 @@ static void a_stop_ends_the_wait_for_the_table(void **state)
     trp_actor_counters counters = run(&options, TRP_OK);
     assert_int_equal(counters.steps, 3);
     assert_false(counters.finished);
+    assert_true(fixture->recording.flush_ms > 0 && fixture->recording.flush_ms <= 50);
+}
+
+static void a_table_that_does_not_hold_back_has_time_for_the_last_items(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->recording.push_status = TRP_DEADLINE_EXCEEDED;
+    fixture->recording.push_fails_from = 3;
+    fixture->recording.push_recovers_at = 5;
+    fixture->recording.stop = fixture->stop;
+    fixture->recording.stop_at = 6;
+    trp_actor_loop_options options = loop_options(fixture, 3, 1);
+    run(&options, TRP_OK);
+    assert_true(fixture->recording.flush_ms >= 1000);
 }
 
 static void a_server_that_stays_away_ends_the_run(void **state)
@@ -785,6 +806,7 @@ int main(void)
         WITH_FIXTURE(equal_seeds_repeat_a_run),
         WITH_FIXTURE(a_table_that_holds_back_is_waited_for),
         WITH_FIXTURE(a_stop_ends_the_wait_for_the_table),
+        WITH_FIXTURE(a_table_that_does_not_hold_back_has_time_for_the_last_items),
         WITH_FIXTURE(a_server_that_stays_away_ends_the_run),
         WITH_FIXTURE(a_server_that_comes_back_is_forgiven),
         WITH_FIXTURE(other_failures_of_the_table_end_the_run),

@@ -321,8 +321,14 @@ static trp_status wait_for_version(trp_actor *actor)
     return TRP_OK;
 }
 
-/* A stop must not take long: what a table still holds back by then is lost, and it is said; one
- * that held back before, or is away, is not waited for again, as learners stop, too. Where
+static int64_t last_flush_ms(const trp_actor *actor)
+{
+    if (actor->held_back)
+        return ACTOR_PUSH_MS;
+    return actor->own.finished ? ACTOR_FLUSH_MS : ACTOR_STOPPED_FLUSH_MS;
+}
+
+/* A stop must not take long: what a table still holds back by then is lost, and it is said. Where
  * threads take turns everything that can be confirmed already is, and what is held back is the same
  * in every repetition. */
 static void flush_at_end(trp_actor *actor)
@@ -330,8 +336,7 @@ static void flush_at_end(trp_actor *actor)
     trp_adder *adder = actor->options.adder;
     if (!adder)
         return;
-    int64_t wait_ms = actor->held_back ? ACTOR_PUSH_MS : ACTOR_FLUSH_MS;
-    trp_status status = adder->impl->flush(adder, turns_active() ? 0 : wait_ms);
+    trp_status status = adder->impl->flush(adder, turns_active() ? 0 : last_flush_ms(actor));
     bool as_always = turns_active() && status == TRP_DEADLINE_EXCEEDED;
     if (status != TRP_OK && !as_always)
         trp_log(status == TRP_DEADLINE_EXCEEDED ? TRP_INFO : TRP_WARN,

@@ -40,11 +40,14 @@ enum {
     ACTOR_SYNC_GIVE_UP_MS = 600000,
     /* actor.c: how long one wait for the replay table lasts before the stop is looked at (it is
      * not woken by it, and a wait ends with a question to the server: 20 a second), how long a
-     * missing server is waited for, and the last flush, if the table did not hold back before. */
+     * missing server is waited for, and the last flush: of an actor that did all its steps, and of
+     * one that was stopped: then nobody may sample any more, and a table that holds back goes on to;
+     * one that does not confirms within milliseconds. */
     ACTOR_PUSH_MS = 50,
     ACTOR_REPLAY_GIVE_UP_MS = 60000,
     ACTOR_RETRY_MS = 50,
     ACTOR_FLUSH_MS = 2000,
+    ACTOR_STOPPED_FLUSH_MS = 200,
     /* actor.c: finished episodes that the mean return covers. */
     ACTOR_RETURNS = 100,
     /* evaluate.c: copies stepped together: a batch that fits the caches. */

@@ -142,6 +142,13 @@ void thread_stop(struct thread *thread)
     thread->running = false;
 }
 
+void thread_detach(struct thread *thread)
+{
+    if (thread->running)
+        pthread_detach(thread->handle);
+    thread->running = false;
+}
+
 struct turns *turns_create(uint32_t count)
 {
     struct turns *turns = xcalloc(1, sizeof *turns);

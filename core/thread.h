@@ -59,6 +59,9 @@ trp_status thread_start(struct thread *thread, const char *name, void (*run)(voi
 /* Joins; a thread that was never started is fine. */
 void thread_stop(struct thread *thread);
 
+/* Instead: nobody joins it, its resources go with it. */
+void thread_detach(struct thread *thread);
+
 struct turns;
 
 /* `count` participants, indices 0 to count - 1; the first turn begins when all have joined. */

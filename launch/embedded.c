@@ -3,18 +3,34 @@
 #include <troupe/program.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 
+#include "core/buffer.h"
 #include "core/status.h"
 #include "graph.h"
 #include "run.h"
 
-enum { EMBEDDED_GRACE_S = 20 };
+enum { EMBEDDED_GRACE_S = 20, GRACE_S_MAX = 1000000 };
 
 static trp_status check_program(trp_program *program, const struct launch_options *options)
 {
     if (!program->error)
         TRP_TRY(launch_options_apply(options, program));
     return program_check(program);
+}
+
+/* ", b/0, c/1", the nodes that were left besides `named`; caller frees. */
+static char *others_left(const struct run *run, const struct run_node *named)
+{
+    struct buffer text = {0};
+    for (uint32_t i = 0; i < run->program->node_count; i++) {
+        const struct run_node *node = &run->nodes[i];
+        if (!node->killed || node == named)
+            continue;
+        buffer_append(&text, text_bytes(text.size ? ", " : "; did not stop either: "));
+        buffer_append(&text, text_bytes(node->name));
+    }
+    return buffer_text(&text);
 }
 
 static trp_status outcome(struct run *run, trp_run_result *result)
@@ -25,8 +41,11 @@ static trp_status outcome(struct run *run, trp_run_result *result)
     const struct run_node *failure = run_first_failure(run);
     if (!failure)
         return TRP_OK;
-    return trp_fail(failure->code ? failure->code : TRP_INTERNAL, "%s: %s", failure->name,
-                    failure->failure);
+    char *left = others_left(run, failure);
+    trp_status status = trp_fail(failure->code ? failure->code : TRP_INTERNAL, "%s: %s%s",
+                                 failure->name, failure->failure, left);
+    free(left);
+    return status;
 }
 
 static trp_status run_embedded(trp_program *program, struct launch_options *options,
@@ -40,10 +59,6 @@ static trp_status run_embedded(trp_program *program, struct launch_options *opti
     if (status == TRP_OK) {
         run_nodes(&run);
         status = outcome(&run, result);
-    }
-    if (run.abandoned) {
-        fprintf(stderr, "trp_run: %s\n", trp_last_error());
-        run_abandon(&run, 1);
     }
     if (run.dir.path)
         snprintf(result->run_dir, sizeof result->run_dir, "%s", run.dir.path);
@@ -67,7 +82,7 @@ trp_status trp_run(trp_program *program, const trp_run_options *options, trp_run
         .seed_set = wanted->seed != 0,
         .seed = wanted->seed,
         .max_seconds = wanted->max_seconds,
-        .grace_seconds = EMBEDDED_GRACE_S,
+        .grace_seconds = wanted->grace_seconds > 0 ? wanted->grace_seconds : EMBEDDED_GRACE_S,
         .sets = (const char **)(uintptr_t)wanted->sets,
         .set_count = wanted->set_count,
         .verbose = wanted->verbose,
@@ -78,6 +93,9 @@ trp_status trp_run(trp_program *program, const trp_run_options *options, trp_run
     *to = (trp_run_result){0};
     if (!(wanted->max_seconds >= 0))
         return trp_fail(TRP_INVALID_ARGUMENT, "trp_run: max_seconds is %g", wanted->max_seconds);
+    if (!(wanted->grace_seconds >= 0 && wanted->grace_seconds <= GRACE_S_MAX))
+        return trp_fail(TRP_INVALID_ARGUMENT, "trp_run: grace_seconds is %g, expected 0 to %d",
+                        wanted->grace_seconds, GRACE_S_MAX);
     TRP_TRY(check_program(program, &launch));
     trp_status status = run_embedded(program, &launch, to);
     if (status != TRP_OK)

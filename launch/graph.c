@@ -7,6 +7,7 @@
 #include "graph.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,13 @@ trp_program *trp_program_create(const char *name)
 {
     trp_program *program = xcalloc(1, sizeof *program);
     program->name = xstrdup(name);
+    program->references = 1;
+    return program;
+}
+
+trp_program *program_keep(trp_program *program)
+{
+    atomic_fetch_add(&program->references, 1);
     return program;
 }
 
@@ -51,7 +59,7 @@ static void group_destroy(struct node_group *group)
 
 void trp_program_destroy(trp_program *program)
 {
-    if (!program)
+    if (!program || atomic_fetch_sub(&program->references, 1) > 1)
         return;
     for (size_t i = 0; i < program->group_count; i++)
         group_destroy(program->groups[i]);

@@ -40,7 +40,11 @@ struct trp_program {
     size_t group_count;
     uint32_t node_count;
     char *error; /* of the first wrong trp_add_*(); NULL: none */
+    _Atomic uint32_t references;
 };
+
+/* One more trp_program_destroy() until it is gone. */
+trp_program *program_keep(trp_program *program);
 
 /* The first wrong call of `build`, or what is wrong with the whole: no nodes, an unknown
  * environment, an agent that does not fit it. INVALID_ARGUMENT, NOT_FOUND. Fills in levels and the

@@ -231,7 +231,10 @@ static void control_ready(struct watch *watch)
         apply_message(host, &message);
     if (status != TRP_UNAVAILABLE)
         return;
-    trp_log(TRP_ERROR, "the launcher is gone");
+    if (host->options.launcher)
+        trp_log(TRP_ERROR, "the launcher is gone");
+    else
+        trp_log(TRP_WARN, "the run has ended, nodes go on: those that did not stop in time");
     loop_forget(&host->loop, watch); /* nodes may be sending: closed in host_destroy() */
     host->orphaned_until = deadline_in_ms(&clock_monotonic, HOST_ORPHAN_MS);
     stop_everything(host);

@@ -58,7 +58,7 @@ struct launch_target {
     void (*kill)(struct run *run, struct run_node *node); /* makes it */
     void (*suspend)(struct run *run, bool on); /* every node; NULL: they are in this process */
     void (*tick)(struct run *run);             /* now and then; may be NULL */
-    void (*finish)(struct run *run);           /* every node has ended */
+    void (*finish)(struct run *run);           /* every node has ended, or was left */
 };
 
 extern const struct launch_target processes_target, threads_target;
@@ -81,6 +81,7 @@ struct run {
     uint32_t running, failures;
     bool child_ended; /* SIGCHLD came since the target's last tick */
     bool abandoned;   /* threads that never ended: leave by _exit() */
+    uint32_t left;    /* the same in a program that goes on: these threads do, too */
     bool embedded;    /* in a program that goes on after it: its signals and streams stay its own */
 
     enum stop_phase phase;

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
@@ -105,10 +106,20 @@ static bool file_exists(const char *dir, const char *name)
 /* Asks the kernel who holds it: what the file says may be of the life before. */
 static trp_status lock_taken(const struct run_dir *dir, const struct flock *held)
 {
-    if (held->l_pid <= 0) /* a process of another container */
+    if (held->l_pid <= 0) /* a process of another container, or this one */
         return trp_fail(TRP_FAILED_PRECONDITION, "%s: a run is going on here", dir->path);
     return trp_fail(TRP_FAILED_PRECONDITION, "%s: a run is going on here (process %d)", dir->path,
                     (int)held->l_pid);
+}
+
+/* That lock tells no two runs of one process apart, and is lost when one of them closes the file;
+ * this one names nobody. */
+static trp_status take_own_lock(const struct run_dir *dir, const char *path)
+{
+    if (flock(dir->lock_fd, LOCK_EX | LOCK_NB) == 0)
+        return TRP_OK;
+    static const struct flock unknown;
+    return errno == EWOULDBLOCK ? lock_taken(dir, &unknown) : path_error(path, errno);
 }
 
 static trp_status take_lock(struct run_dir *dir)
@@ -127,6 +138,8 @@ static trp_status take_lock(struct run_dir *dir)
         else if (held.l_type != F_UNLCK)
             status = lock_taken(dir, &held);
     }
+    if (status == TRP_OK)
+        status = take_own_lock(dir, path);
     free(path);
     if (status == TRP_OK || dir->lock_fd < 0)
         return status;

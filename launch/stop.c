@@ -102,8 +102,8 @@ void run_stop_tick(struct run *run)
         return;
     }
     char why[80];
-    snprintf(why, sizeof why, "it did not stop within %g s and was killed",
-             run->options->grace_seconds);
+    snprintf(why, sizeof why, "it did not stop within %g s and %s", run->options->grace_seconds,
+             run->embedded ? "goes on as a thread" : "was killed");
     if (deadline_passed(run->stop_deadline, &clock_monotonic))
         kill_level(run, UINT32_MAX, why);
     else if (deadline_passed(run->level_deadline, &clock_monotonic))

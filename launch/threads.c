@@ -2,8 +2,9 @@
  * on a thread of its own, over the same control messages. So a debugger or sanitizer sees the whole
  * program, and the launcher does not know the difference.
  *
- * A thread cannot be killed: a node that does not end is reported, and the process ends around
- * it. A thread that calls exit() ends them all: that is a failure of the run, whatever status was
+ * A thread cannot be killed: a node that does not end is reported, and the process ends around it.
+ * Where the process is somebody else's (trp_run()), the thread is left: the host goes on, with
+ * everything that nodes use, until the last one has ended, and then tears that down itself. A thread that calls exit() ends them all: that is a failure of the run, whatever status was
  * meant for it. */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -15,16 +16,34 @@
 #include "run.h"
 #include "limits.h"
 
+enum { RUNS, ENDED, LEFT };
+
 struct threads {
     struct host *host;
     struct thread thread;
     struct process_link *link;
+    atomic_int phase; /* who comes second tears down */
+    /* Of a host that was left: */
+    trp_program *program;
+    struct run_dir dir;
 };
 
 static void run_host(void *arg)
 {
     struct threads *threads = arg;
     host_run(threads->host, false);
+    if (atomic_exchange(&threads->phase, ENDED) != LEFT)
+        return;
+    host_destroy(threads->host);
+    run_dir_close(&threads->dir, threads->program);
+    trp_program_destroy(threads->program);
+    free(threads);
+}
+
+/* Whom a node that was left calls need not be left for that, too. */
+static int64_t grace_ms(const struct run *run)
+{
+    return (int64_t)(run->options->grace_seconds * (run->embedded ? 500 : 1000));
 }
 
 static trp_status start_host(struct run *run, struct threads *threads)
@@ -45,7 +64,7 @@ static trp_status start_host(struct run *run, struct threads *threads)
                            .resume = run->options->resume,
                            .deterministic = run->options->deterministic,
                            .keep_logs = true,
-                           .grace_ms = (int64_t)(run->options->grace_seconds * 1000),
+                           .grace_ms = grace_ms(run),
                            .count = run->program->node_count,
                            .control_fd = pair[1],
                        });
@@ -90,15 +109,37 @@ static void threads_stop(struct run *run, struct run_node *node)
 
 static void threads_kill(struct run *run, struct run_node *node)
 {
-    (void)node;
-    run->abandoned = true;
+    if (!run->embedded) {
+        run->abandoned = true;
+        return;
+    }
+    run->left++;
+    run_node_ended(run, node, NULL);
+}
+
+/* False: all have ended by now. */
+static bool leave_host(struct run *run)
+{
+    struct threads *threads = run->state;
+    struct thread thread = threads->thread;
+    threads->program = program_keep(run->program);
+    threads->dir = run->dir; /* and its lock: nodes still write there */
+    if (atomic_exchange(&threads->phase, LEFT) == ENDED) {
+        trp_program_destroy(run->program);
+        return false;
+    }
+    thread_detach(&thread);
+    run->dir = (struct run_dir){.lock_fd = -1};
+    return true;
 }
 
 static void threads_finish(struct run *run)
 {
     struct threads *threads = run->state;
-    thread_stop(&threads->thread);
     atomic_store(&exit_ends, NULL);
+    if (run->left > 0 && leave_host(run))
+        return;
+    thread_stop(&threads->thread);
     host_destroy(threads->host);
     free(threads);
     run->state = NULL;

@@ -243,6 +243,7 @@ typedef struct {
     bool deterministic;
     uint64_t seed;           /* 0: random */
     double max_seconds;      /* then the run ends well; 0: no limit */
+    double grace_seconds;    /* that a node has to end when it is to stop; 0: 20 */
     const char *const *sets; /* "actor.envs=8", as --set takes them */
     size_t set_count;
     bool verbose; /* prints what trp_main() prints; otherwise only nodes print */
@@ -258,9 +259,15 @@ typedef struct {
 
 /* Runs the program's nodes as threads of this process and returns when all have ended: TRP_OK, or
  * the first failure, whose message begins with the node's name. Signals and their handlers stay as
- * they are. A node that does not end within 20 s of its stop ends the process, as its thread would
- * go on in what is torn down. One run at a time; again and again, with another program each
- * time. INVALID_ARGUMENT: the graph, or an option of `sets`. */
+ * they are. One run at a time; again and again, with another program each time. INVALID_ARGUMENT:
+ * the graph, or an option of `sets`.
+ *
+ * A node that does not end within grace_seconds of its stop is left, as a thread cannot be killed:
+ * the others are stopped, and the run fails, with DEADLINE_EXCEEDED if of nothing else, and a
+ * message that names every such node. Its thread goes on, and with it what it may use, which is
+ * freed when it ends: its context and connections, the program (also after trp_program_destroy()),
+ * and the run directory, where no other run can begin until then. What the options of its node
+ * point to has to stay, too. */
 TRP_API TRP_MUST_USE trp_status trp_run(trp_program *program, const trp_run_options *options,
                                         trp_run_result *result);
 

@@ -601,17 +601,18 @@ static void a_stop_ends_the_wait_for_the_table(void **state)
     assert_true(fixture->recording.flush_ms > 0 && fixture->recording.flush_ms <= 50);
 }
 
-static void a_table_that_does_not_hold_back_has_time_for_the_last_items(void **state)
+static void the_last_items_have_more_time_where_nobody_stopped_the_actor(void **state)
 {
     struct fixture *fixture = *state;
-    fixture->recording.push_status = TRP_DEADLINE_EXCEEDED;
-    fixture->recording.push_fails_from = 3;
-    fixture->recording.push_recovers_at = 5;
-    fixture->recording.stop = fixture->stop;
-    fixture->recording.stop_at = 6;
     trp_actor_loop_options options = loop_options(fixture, 3, 1);
-    run(&options, TRP_OK);
-    assert_true(fixture->recording.flush_ms >= 1000);
+    assert_true(run(&options, TRP_OK).finished);
+    assert_int_equal(fixture->recording.flush_ms, 2000);
+    fixture->recording.stop = fixture->stop;
+    fixture->recording.stop_at = fixture->recording.pushes + 6;
+    options = loop_options(fixture, 3, 1);
+    options.max_steps = 100;
+    assert_false(run(&options, TRP_OK).finished);
+    assert_true(fixture->recording.flush_ms > 50 && fixture->recording.flush_ms <= 200);
 }
 
 static void a_server_that_stays_away_ends_the_run(void **state)
@@ -806,7 +807,7 @@ int main(void)
         WITH_FIXTURE(equal_seeds_repeat_a_run),
         WITH_FIXTURE(a_table_that_holds_back_is_waited_for),
         WITH_FIXTURE(a_stop_ends_the_wait_for_the_table),
-        WITH_FIXTURE(a_table_that_does_not_hold_back_has_time_for_the_last_items),
+        WITH_FIXTURE(the_last_items_have_more_time_where_nobody_stopped_the_actor),
         WITH_FIXTURE(a_server_that_stays_away_ends_the_run),
         WITH_FIXTURE(a_server_that_comes_back_is_forgiven),
         WITH_FIXTURE(other_failures_of_the_table_end_the_run),

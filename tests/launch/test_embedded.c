@@ -1,8 +1,10 @@
 /* trp_run(): programs inside this test, one after the other. */
 #include <math.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -489,6 +491,70 @@ static void signals_stay_the_callers(void **state)
     signal(SIGTERM, SIG_DFL);
 }
 
+/* ---- nodes that do not end -------------------------------------------------------------------- */
+
+static trp_stop *let_go;
+static atomic_int ended_well;
+
+/* Heeds no stop before the test's own. */
+static trp_status go_on(trp_context *context, const void *arg)
+{
+    (void)arg;
+    trp_stop_wait(let_go, -1);
+    trp_context_report(context, "late", 1);
+    trp_stop_wait(trp_context_stop(context), -1);
+    return TRP_OK;
+}
+
+static trp_status end_well(trp_context *context, const void *arg)
+{
+    trp_status status = wait_for_stop(context, arg);
+    atomic_fetch_add(&ended_well, 1);
+    return status;
+}
+
+/* Two nodes that do not end, and one that they use: it is stopped after them. */
+static trp_program *stubborn_program(void)
+{
+    trp_program *program = trp_program_create("stubborn");
+    trp_node used = trp_add_node(program, "used", &(trp_node_options){.run = end_well});
+    trp_add_node(program, "stubborn",
+                 &(trp_node_options){.run = go_on, .count = 2, .uses = &used, .use_count = 1});
+    return program;
+}
+
+static void a_node_that_does_not_end_is_named_and_left(void **state)
+{
+    struct scratch *scratch = *state;
+    trp_run_options options = {
+        .run_dir = scratch->run, .max_seconds = 0.05, .grace_seconds = 0.5};
+    trp_run_result result;
+    let_go = trp_stop_create();
+    trp_program *program = stubborn_program();
+    assert_int_equal(trp_run(program, &options, &result), TRP_DEADLINE_EXCEEDED);
+    assert_string_equal(trp_last_error(),
+                        "stubborn/0: it did not stop within 0.5 s and goes on as a thread; did not "
+                        "stop either: stubborn/1");
+    assert_string_equal(result.reason, trp_last_error());
+    assert_int_equal(atomic_load(&ended_well), 1);
+    trp_program_destroy(program); /* the threads still use it */
+
+    program = stubborn_program();
+    options.resume = true;
+    options.grace_seconds = 0;
+    assert_int_equal(trp_run(program, &options, &result), TRP_FAILED_PRECONDITION);
+    assert_non_null(strstr(trp_last_error(), "a run is going on here"));
+    trp_stop_request(let_go);
+    trp_status status = TRP_FAILED_PRECONDITION;
+    for (int tries = 0; tries < 2000 && status == TRP_FAILED_PRECONDITION; tries++) {
+        status = trp_run(program, &options, &result);
+        poll(NULL, 0, status == TRP_FAILED_PRECONDITION ? 5 : 0);
+    }
+    assert_int_equal(status, TRP_OK);
+    trp_program_destroy(program);
+    trp_stop_destroy(let_go);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -510,6 +576,7 @@ int main(void)
         TEST(a_run_directory_without_a_name_is_refused),
         TEST(a_wrong_graph_or_option_is_refused),
         TEST(signals_stay_the_callers),
+        TEST(a_node_that_does_not_end_is_named_and_left),
         TEST(a_store_outlives_its_run_and_is_restored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,8 +4,9 @@
  *
  * A thread cannot be killed: a node that does not end is reported, and the process ends around it.
  * Where the process is somebody else's (trp_run()), the thread is left: the host goes on, with
- * everything that nodes use, until the last one has ended, and then tears that down itself. A thread that calls exit() ends them all: that is a failure of the run, whatever status was
- * meant for it. */
+ * everything that nodes use, until the last one has ended, and then tears that down itself. A
+ * thread that calls exit() ends them all: that is a failure of the run, whatever status was meant
+ * for it. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -55,19 +56,18 @@ static trp_status start_host(struct run *run, struct threads *threads)
         close(pair[1]);
         return status;
     }
-    return host_create(&threads->host,
-                       &(struct host_options){
-                           .program = run->program,
-                           .run_dir = run->dir.path,
-                           .socket_dir = run->dir.socket_dir,
-                           .seed = run->seed,
-                           .resume = run->options->resume,
-                           .deterministic = run->options->deterministic,
-                           .keep_logs = true,
-                           .grace_ms = grace_ms(run),
-                           .count = run->program->node_count,
-                           .control_fd = pair[1],
-                       });
+    return host_create(&threads->host, &(struct host_options){
+                                           .program = run->program,
+                                           .run_dir = run->dir.path,
+                                           .socket_dir = run->dir.socket_dir,
+                                           .seed = run->seed,
+                                           .resume = run->options->resume,
+                                           .deterministic = run->options->deterministic,
+                                           .keep_logs = true,
+                                           .grace_ms = grace_ms(run),
+                                           .count = run->program->node_count,
+                                           .control_fd = pair[1],
+                                       });
 }
 
 static struct run *_Atomic exit_ends; /* the run that an exit() would end; NULL: none */

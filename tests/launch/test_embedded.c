@@ -491,7 +491,8 @@ static void signals_stay_the_callers(void **state)
     signal(SIGTERM, SIG_DFL);
 }
 
-/* ---- nodes that do not end -------------------------------------------------------------------- */
+/* ---- nodes that do not end --------------------------------------------------------------------
+ */
 
 static trp_stop *let_go;
 static atomic_int ended_well;
@@ -526,8 +527,7 @@ static trp_program *stubborn_program(void)
 static void a_node_that_does_not_end_is_named_and_left(void **state)
 {
     struct scratch *scratch = *state;
-    trp_run_options options = {
-        .run_dir = scratch->run, .max_seconds = 0.05, .grace_seconds = 0.5};
+    trp_run_options options = {.run_dir = scratch->run, .max_seconds = 0.05, .grace_seconds = 0.5};
     trp_run_result result;
     let_go = trp_stop_create();
     trp_program *program = stubborn_program();

@@ -41,8 +41,8 @@ enum {
     /* actor.c: how long one wait for the replay table lasts before the stop is looked at (it is
      * not woken by it, and a wait ends with a question to the server: 20 a second), how long a
      * missing server is waited for, and the last flush: of an actor that did all its steps, and of
-     * one that was stopped: then nobody may sample any more, and a table that holds back goes on to;
-     * one that does not confirms within milliseconds. */
+     * one that was stopped, when nobody may sample any more and a table that holds back goes on so;
+     * another confirms within milliseconds. */
     ACTOR_PUSH_MS = 50,
     ACTOR_REPLAY_GIVE_UP_MS = 60000,
     ACTOR_RETRY_MS = 50,

@@ -42,7 +42,7 @@ static void run_host(void *arg)
 }
 
 /* Whom a node that was left calls need not be left for that, too. */
-static int64_t grace_ms(const struct run *run)
+static int64_t callers_grace_ms(const struct run *run)
 {
     return (int64_t)(run->options->grace_seconds * (run->embedded ? 500 : 1000));
 }
@@ -64,7 +64,7 @@ static trp_status start_host(struct run *run, struct threads *threads)
                                            .resume = run->options->resume,
                                            .deterministic = run->options->deterministic,
                                            .keep_logs = true,
-                                           .grace_ms = grace_ms(run),
+                                           .grace_ms = callers_grace_ms(run),
                                            .count = run->program->node_count,
                                            .control_fd = pair[1],
                                        });

@@ -208,7 +208,7 @@ struct recording {
     uint64_t reseeded;
     trp_status push_status; /* of the pushes from push_fails_from on */
     uint64_t pushes, push_fails_from, push_recovers_at;
-    trp_stop *stop; /* requested by push `stop_at` */
+    trp_stop *stop;            /* requested by push `stop_at` */
     uint64_t stop_at, push_ms; /* push_ms: what the last push or flush might take */
 };
 

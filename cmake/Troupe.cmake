@@ -76,11 +76,13 @@ function(troupe_nn_kernels)
     if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
         return()
     endif()
-    target_sources(troupe_nn PRIVATE nn/simd_avx2.c nn/simd_avx512.c)
+    target_sources(troupe_nn PRIVATE nn/simd_avx2.c nn/simd_avx512.c nn/simd_bf16.c)
     set_source_files_properties(nn/simd_avx2.c PROPERTIES
         COMPILE_OPTIONS "${optimize};-mavx2;-mfma")
     set_source_files_properties(nn/simd_avx512.c PROPERTIES
         COMPILE_OPTIONS "${optimize};-mavx512f;-mfma;${wide}")
+    set_source_files_properties(nn/simd_bf16.c PROPERTIES COMPILE_OPTIONS
+        "${optimize};-mavx512f;-mavx512bw;-mavx512vl;-mavx512bf16;-mfma;${wide}")
 endfunction()
 
 # troupe_test_limit(name s): how long a test may take; under a sanitizer three times as long. Those

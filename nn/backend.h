@@ -89,6 +89,8 @@ const struct linear_kernels *linear_forward_fastest(size_t weights, uint32_t row
 const struct linear_kernels *linear_backward_fastest(size_t weights, uint32_t rows);
 
 /* The fastest of our own that round factors to bfloat16. */
+extern const struct linear_kernels linear_avx512_bf16;
+extern const struct conv_kernels conv_avx512_bf16;
 const struct linear_kernels *linear_bf16_fastest(void);
 const struct conv_kernels *conv_bf16_fastest(void);
 

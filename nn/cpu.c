@@ -86,13 +86,29 @@ const struct linear_kernels *linear_forward_fastest(size_t weights, uint32_t row
     return fastest(choice_for(backend_simd())->forward, weights, rows);
 }
 
+#ifdef __x86_64__
+static bool has_avx512_bf16(void)
+{
+    return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl");
+}
+#endif
+
 const struct linear_kernels *linear_bf16_fastest(void)
 {
+#ifdef __x86_64__
+    if (has_avx512_bf16())
+        return &linear_avx512_bf16;
+#endif
     return backend_simd()->linear_bf16;
 }
 
 const struct conv_kernels *conv_bf16_fastest(void)
 {
+#ifdef __x86_64__
+    if (has_avx512_bf16())
+        return &conv_avx512_bf16;
+#endif
     return backend_simd()->conv_bf16;
 }
 

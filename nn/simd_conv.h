@@ -92,6 +92,30 @@ static size_t simd_conv_scratch(const struct window *window)
            image_size(window) + conv_padded_size(window) + patch * window->filters;
 }
 
+/* Whether tiles can have b where it is: whole vectors, its rows close together. */
+static bool gemm_takes_b(const struct gemm *g)
+{
+    return g->b_n == 1 && g->columns % LANES == 0 && g->b_k <= PANEL;
+}
+
+/* c (+)= a b where a's depth comes in strips; b is packed, or gemm_takes_b(). */
+static void gemm_strips(const struct gemm *g)
+{
+    for (size_t column = 0; column < g->columns; column += PANEL) {
+        struct tile t = {
+            .b = g->packed ? g->packed + column * g->depth : g->b + column,
+            .b_k = g->packed ? PANEL : g->b_k,
+            .depth = g->strip,
+            .strips = g->depth / g->strip,
+            .bias = g->bias ? g->bias + column : NULL,
+            .start = g->start,
+            .end = g->end,
+        };
+        size_t vecs = panel_vecs(g->columns - column, &t.last);
+        gemm_rows(g, &t, column, 0, vecs);
+    }
+}
+
 static struct patches patches_of(const struct window *window, uint32_t rows, float *scratch)
 {
     size_t height = window_out_height(window), width = window_out_width(window);

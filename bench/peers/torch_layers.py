@@ -34,7 +34,7 @@ def impala():
     return nn.Sequential(*layers, nn.ReLU(), nn.Flatten(), nn.Linear(3872, 256), nn.ReLU())
 
 
-def image_step(network, batch, learn, layout):
+def image_step(network, batch, learn, layout, low):
     network = network.to(memory_format=layout)
     optimizer = torch.optim.Adam(network.parameters(), 1e-4, fused=True)
     images = torch.randint(0, 256, (batch, 84, 84, 4), dtype=torch.uint8)
@@ -43,7 +43,9 @@ def image_step(network, batch, learn, layout):
     def step():
         optimizer.zero_grad(set_to_none=True)
         x = images.permute(0, 3, 1, 2).contiguous(memory_format=layout).float() / 255
-        network(x).backward(dy)
+        with torch.autocast("cpu", torch.bfloat16, enabled=low):
+            y = network(x)
+        y.float().backward(dy)
         if learn:
             optimizer.step()
     return step
@@ -72,6 +74,8 @@ what, batch = sys.argv[1], int(sys.argv[2])
 if what in ("lstm", "gru"):
     steps = [cell_step(nn.LSTM if what == "lstm" else nn.GRU, batch)]
 else:
-    steps = [image_step(nature() if what == "nature" else impala(), batch, what == "nature", layout)
+    low = what.endswith("_bf16")
+    network = nature if what.startswith("nature") else impala
+    steps = [image_step(network(), batch, what == "nature", layout, low)
              for layout in (torch.contiguous_format, torch.channels_last)]
 print(f"{min(median_us(step) for step in steps):.1f}", flush=True)

@@ -17,6 +17,7 @@ static const char *const activations[] = {"none",     "relu", "tanh", "sigmoid",
                                           "softplus", "silu", "gelu", "gelu_tanh", NULL};
 
 static const char *const networks[] = {"auto", "mlp", "nature", "impala", NULL};
+static const char *const precisions[] = {"f32", "bf16", NULL};
 static const char *const losses[] = {"huber", "munchausen", "c51", "quantile", NULL};
 static const char *const optimizers[] = {"adam", "adamw", "sgd", "rmsprop", "lamb", NULL};
 static const char *const schedules[] = {"constant", "linear", "cosine", NULL};
@@ -32,6 +33,8 @@ static const trp_option dqn_rows[] = {
         .help = "of the hidden layers of mlp"),
     ROW(dueling, .fixed = true, .help = "a value and an advantage stream"),
     ROW(noisy, .fixed = true, .help = "explores by noise on the weights, not by epsilon"),
+    ROW(precision, .choices = precisions,
+        .help = "bf16: factors of products are rounded to bfloat16, which may be faster"),
     ROW(no_double, .help = "the target network's own maximum, as in the first DQN"),
     ROW(loss, .choices = losses, .fixed = true,
         .help = "what an action's value is and is learned from: a number, a distribution"),

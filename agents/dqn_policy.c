@@ -133,9 +133,11 @@ trp_status dqn_policy_create(const trp_agent *agent, const trp_env_spec *env,
     policy->place.rows = options->rows ? options->rows : 1;
     trp_net_spec spec = dqn_net_spec(&policy->options, env);
     policy->outputs = (uint32_t)env->action_count;
-    trp_status status = trp_net_create(
-        &policy->net,
-        &(trp_net_options){.spec = &spec, .batch = policy->place.rows, .forward_only = true});
+    trp_status status =
+        trp_net_create(&policy->net, &(trp_net_options){.spec = &spec,
+                                                        .batch = policy->place.rows,
+                                                        .forward_only = true,
+                                                        .precision = policy->options.precision});
     if (status != TRP_OK) {
         policy_destroy(&policy->base);
         return status;

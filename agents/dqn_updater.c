@@ -316,7 +316,8 @@ trp_status dqn_updater_create(const trp_agent *agent, const trp_env_spec *env,
         status = trp_net_create(&updater->net,
                                 &(trp_net_options){.spec = &updater->spec,
                                                    .batch = updater->base.sources[0].batch_size,
-                                                   .device = device});
+                                                   .device = device,
+                                                   .precision = updater->options.precision});
     if (status != TRP_OK) {
         trp_updater_destroy(&updater->base);
         return status;

@@ -44,10 +44,11 @@ typedef struct {
     uint32_t hidden[TRP_NET_HIDDEN_MAX]; /* ends at the first zero */
     trp_activation activation;
     bool dueling;
-    bool noisy;     /* explores by noise on the weights, which is learned, and not by epsilon: new
-                       for every call of a policy, whose rows share it, and each network of an
-                       update */
-    bool no_double; /* max of the target network, as in the first DQN */
+    bool noisy; /* explores by noise on the weights, which is learned, and not by epsilon: new
+                   for every call of a policy, whose rows share it, and each network of an
+                   update */
+    trp_precision precision; /* of the learner's network and of policies' */
+    bool no_double;          /* max of the target network, as in the first DQN */
 
     trp_dqn_loss loss;
     float munchausen_temperature;

@@ -98,6 +98,7 @@ static void wrong_options_are_refused_by_name(void **state)
         {{.insert_tolerance = -1}, "insert_tolerance"},
         {{.priority_epsilon = -1}, "priority_epsilon"},
         {{.hidden = {1 << 20}}, "65536"},
+        {{.precision = (trp_precision)2}, "precision"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         trp_agent agent = trp_dqn(&rows[i].options);
@@ -299,6 +300,37 @@ static void a_greedy_policy_takes_the_best_action(void **state)
     trp_floats_destroy(judged.params);
 }
 
+/* Two actions whose values bfloat16 cannot tell apart: the first one is taken. */
+static void a_policy_has_the_precision_of_its_options(void **state)
+{
+    (void)state;
+    trp_net_spec spec = trp_mlp(&(trp_mlp_options){.inputs = 4, .outputs = 2, .hidden = {1}});
+    trp_net_tensor tensors[TRP_NET_TENSORS_MAX];
+    assert_int_equal(trp_net_tensors(&spec, tensors), 4);
+    size_t count = trp_net_param_count(&spec);
+    float *params = trp_floats_create(count), observation[4] = {1};
+    params[tensors[0].offset] = 1;
+    params[tensors[2].offset] = 1;
+    params[tensors[2].offset + 1] = 1.001F;
+    for (trp_precision precision = TRP_F32; precision <= TRP_BF16; precision++) {
+        trp_policy *policy =
+            policy_create(&(trp_dqn_options){.hidden = {1}, .precision = precision}, true, 1);
+        int32_t action;
+        trp_rng rng;
+        trp_rng_init(&rng, 1, 0);
+        assert_int_equal(policy->impl->load(policy, params, count), TRP_OK);
+        assert_int_equal(
+            policy->impl->act(policy, &(trp_act){.observations = (const void *[]){observation},
+                                                 .rows = 1,
+                                                 .rng = &rng,
+                                                 .actions = &action}),
+            TRP_OK);
+        assert_int_equal(action, precision == TRP_F32);
+        trp_policy_destroy(policy);
+    }
+    trp_floats_destroy(params);
+}
+
 static void an_exploring_policy_errs_as_often_as_epsilon_says(void **state)
 {
     (void)state;
@@ -389,6 +421,7 @@ int main(void)
         cmocka_unit_test(environments_it_cannot_learn_are_refused),
         cmocka_unit_test(epsilon_falls_and_differs_between_actors),
         cmocka_unit_test(a_greedy_policy_takes_the_best_action),
+        cmocka_unit_test(a_policy_has_the_precision_of_its_options),
         cmocka_unit_test(an_exploring_policy_errs_as_often_as_epsilon_says),
         cmocka_unit_test(a_policy_does_only_what_is_allowed),
         cmocka_unit_test(a_policy_refuses_what_does_not_fit),

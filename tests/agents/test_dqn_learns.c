@@ -1,4 +1,5 @@
-/* CartPole is learned by DQN with every loss. Some seconds each, so not under sanitizers. */
+/* CartPole is learned by DQN with every loss, and in bfloat16. Some seconds each, so not under
+ * sanitizers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -66,11 +67,24 @@ static void cartpole_is_learned_with_every_loss(void **state)
     }
 }
 
+static void cartpole_is_learned_in_bfloat16(void **state)
+{
+    (void)state;
+    double mean = learn(&(trp_dqn_options){.precision = TRP_BF16,
+                                           .batch_size = 32,
+                                           .min_replay_size = 500,
+                                           .target_rate = 0.01F,
+                                           .epsilon_steps = 3000});
+    print_message("bf16: mean return %.1f\n", mean);
+    assert_true(mean > 100);
+}
+
 int main(void)
 {
     trp_log_set_level(TRP_ERROR);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cartpole_is_learned_with_every_loss),
+        cmocka_unit_test(cartpole_is_learned_in_bfloat16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -93,9 +93,10 @@ static void lose(const trp_dqn_options *options, trp_net *net, const struct item
     }
 }
 
-static void check_step(trp_dqn_loss loss)
+static void check_step(trp_dqn_loss loss, trp_precision precision)
 {
     trp_agent agent = trp_dqn(&(trp_dqn_options){.loss = loss,
+                                                 .precision = precision,
                                                  .hidden = {8},
                                                  .atoms = ATOMS,
                                                  .value_least = -3,
@@ -127,8 +128,10 @@ static void check_step(trp_dqn_loss loss)
     trp_net_spec spec = dqn_net_spec(&options, env);
     trp_net *net;
     float dq[SAID], *want = trp_floats_create(count), *grads = trp_floats_create(count);
-    assert_int_equal(trp_net_create(&net, &(trp_net_options){.spec = &spec, .batch = BATCH}),
-                     TRP_OK);
+    assert_int_equal(
+        trp_net_create(&net,
+                       &(trp_net_options){.spec = &spec, .batch = BATCH, .precision = precision}),
+        TRP_OK);
     lose(&options, net, &items, run.values[0], run.values[1], dq);
     trp_net_backward(
         net, run.values[0],
@@ -153,9 +156,11 @@ static void check_step(trp_dqn_loss loss)
 static void a_step_is_that_of_its_loss(void **state)
 {
     (void)state;
-    check_step(TRP_DQN_MUNCHAUSEN);
-    check_step(TRP_DQN_C51);
-    check_step(TRP_DQN_QUANTILE);
+    check_step(TRP_DQN_MUNCHAUSEN, TRP_F32);
+    check_step(TRP_DQN_C51, TRP_F32);
+    check_step(TRP_DQN_QUANTILE, TRP_F32);
+    check_step(TRP_DQN_MUNCHAUSEN, TRP_BF16);
+    check_step(TRP_DQN_QUANTILE, TRP_BF16);
 }
 
 static void what_does_not_go_with_a_loss_is_refused_by_name(void **state)

@@ -325,6 +325,34 @@ static void on_conv(const struct conv_shape *s, void (*check)(struct layer_case 
     free(codes);
 }
 
+/* Patches of an odd number of values, of which the last ones have no other beside them. */
+static void a_nan_is_seen_by_the_windows_over_it_alone(void **state)
+{
+    (void)state;
+    enum { WIDTH = 9, KERNEL = 3, RESULT = WIDTH - KERNEL + 1 };
+    struct window window = WINDOW(1, WIDTH, 1, 1, KERNEL, 1, 1, 0, 0, 1);
+    for (const struct backend *const *b = every_backend(); *b; b++) {
+        void *scratch = case_scratch((*b)->conv_bf16->scratch(&window), *b);
+        for (size_t at = 0; at < WIDTH; at++) {
+            float x[WIDTH] = {0}, y[RESULT];
+            x[at] = NAN;
+            (*b)->conv_bf16->forward(&(struct conv_forward_job){.window = window,
+                                                                .x = x,
+                                                                .w = (float[]){1, 2, 3},
+                                                                .bias = (float[]){4},
+                                                                .y = y,
+                                                                .x_stride = WIDTH,
+                                                                .y_stride = RESULT,
+                                                                .rows = 1,
+                                                                .scratch = scratch});
+            for (size_t i = 0; i < RESULT; i++)
+                if (isnan(y[i]) != (i <= at && at < i + KERNEL))
+                    fail_msg("%s: a NaN at %zu makes y[%zu] %g", (*b)->name, at, i, (double)y[i]);
+        }
+        free(scratch);
+    }
+}
+
 /* ---- both --------------------------------------------------------------------------------- */
 
 static void against_golden(struct layer_case *c)
@@ -510,6 +538,7 @@ int main(void)
         cmocka_unit_test(factors_are_rounded_to_the_nearest_or_the_even_one),
         cmocka_unit_test(a_nan_stays_one),
         cmocka_unit_test(sums_are_of_floats),
+        cmocka_unit_test(a_nan_is_seen_by_the_windows_over_it_alone),
         cmocka_unit_test(rounded_products_are_those_of_pytorch),
         cmocka_unit_test(every_linear_layer_is_that_of_the_reference),
         cmocka_unit_test(every_convolution_is_that_of_the_reference),

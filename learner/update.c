@@ -138,7 +138,7 @@ static trp_status prepare_source(struct trp_update_run *run, size_t source)
     TRP_TRY(batch_check(spec->columns.specs, spec->columns.count, spec->batch_size, "learner"));
     for (size_t k = 0; k < 2 && spec->writes_priorities; k++)
         run->priorities[k][source] = xcalloc(spec->batch_size, sizeof(double));
-    for (size_t k = 0; k < 2 && !trp_device_is_host(run->device); k++) {
+    for (size_t k = 0; k < 2 && !run->is_host; k++) {
         run->columns[k][source] = xcalloc(spec->columns.count, sizeof(void *));
         for (size_t i = 0; i < spec->columns.count; i++)
             TRP_TRY(trp_device_alloc(run->device,
@@ -154,6 +154,7 @@ trp_status update_prepare(struct trp_update_run *run, trp_updater *updater, uint
     TRP_TRY(updater_check(updater));
     if (!run->device)
         TRP_TRY(trp_device_find(&run->device, NULL));
+    run->is_host = trp_device_is_host(run->device);
     TRP_TRY(trp_queue_create(&run->queue, run->device));
     TRP_TRY(trp_queue_create(&run->upload, run->device));
     for (size_t i = 0; i < updater->source_count; i++)
@@ -199,8 +200,6 @@ void update_cleanup(struct trp_update_run *run)
  * the same rooms was collected since. */
 static void upload_batches(struct trp_update_run *run, const trp_update *update)
 {
-    if (trp_device_is_host(run->device))
-        return;
     for (size_t i = 0; i < run->updater->source_count; i++) {
         const trp_columns *columns = &run->updater->sources[i].columns;
         const trp_batch *batch = &update->batches[i];
@@ -223,6 +222,8 @@ trp_status update_step(struct trp_update_run *run, uint64_t step, const trp_batc
                            .rng = &run->rng,
                            .queue = run->queue,
                            .run = run};
+    if (run->is_host) /* nothing is late */
+        return run->updater->impl->step(run->updater, update);
     upload_batches(run, update);
     for (size_t i = 0; i < run->updater->vector_count; i++)
         run->vectors[i].applied[turn] = false;
@@ -248,7 +249,7 @@ const void *trp_update_device_column(const trp_update *update, size_t source, co
 {
     const trp_columns *columns = &update->run->updater->sources[source].columns;
     size_t place = trp_columns_find(columns, name);
-    if (trp_device_is_host(update->run->device) || place == columns->count)
+    if (update->run->is_host || place == columns->count)
         return trp_update_column(update, source, name);
     return update->run->columns[update->step % 2][source][place];
 }
@@ -319,21 +320,29 @@ trp_status trp_update_apply(const trp_update *update, size_t index)
     step_vector(run, vector);
     trp_phase_end(run->queue, vector->grads, count, phases);
     vector->watched = NULL;
-    if (trp_device_is_host(run->device)) /* it is done */
+    if (run->is_host)
         return settle(run, vector, update->step, phases);
     vector->applied[update->step % 2] = true;
     return TRP_OK;
 }
 
-trp_status update_collect(struct trp_update_run *run, uint64_t step)
+/* What a device that is no host owes of that step. */
+static trp_status settle_step(struct trp_update_run *run, uint64_t step)
 {
     size_t turn = step % 2;
     TRP_TRY(trp_queue_sync(run->queue, run->marks[turn]));
     for (size_t i = 0; i < run->updater->vector_count; i++)
         if (run->vectors[i].applied[turn])
             TRP_TRY(settle(run, &run->vectors[i], step, &run->vectors[i].seen[turn]));
+    return TRP_OK;
+}
+
+trp_status update_collect(struct trp_update_run *run, uint64_t step)
+{
     const trp_updater_impl *impl = run->updater->impl;
-    return impl->collect ? impl->collect(run->updater, &run->steps[turn]) : TRP_OK;
+    if (!run->is_host)
+        TRP_TRY(settle_step(run, step));
+    return impl->collect ? impl->collect(run->updater, &run->steps[step % 2]) : TRP_OK;
 }
 
 void trp_update_report(const trp_update *update, const char *name, double value)

@@ -26,6 +26,7 @@ struct vector {
 struct trp_update_run {
     trp_updater *updater; /* borrowed */
     trp_device *device;
+    bool is_host; /* it is: what was put on its queues is done */
     trp_queue *queue, *upload;
     struct vector vectors[TRP_UPDATER_VECTORS_MAX];
     float *values[TRP_UPDATER_VECTORS_MAX], *grads[TRP_UPDATER_VECTORS_MAX]; /* the device's */

@@ -328,19 +328,19 @@ static int64_t last_flush_ms(const trp_actor *actor)
     return actor->own.finished ? ACTOR_FLUSH_MS : ACTOR_STOPPED_FLUSH_MS;
 }
 
-/* A stop must not take long: what a table still holds back by then is lost, and it is said. Where
- * threads take turns everything that can be confirmed already is, and what is held back is the same
- * in every repetition. */
+/* A stop must not take long: what a table still holds back by then is lost. Of an actor that is
+ * stopped that is as always, and nobody is told: it is so in every run that reaches its target. */
 static void flush_at_end(trp_actor *actor)
 {
     trp_adder *adder = actor->options.adder;
     if (!adder)
         return;
     trp_status status = adder->impl->flush(adder, turns_active() ? 0 : last_flush_ms(actor));
-    bool as_always = turns_active() && status == TRP_DEADLINE_EXCEEDED;
+    bool held_back = status == TRP_DEADLINE_EXCEEDED;
+    bool as_always = held_back && (turns_active() || !actor->own.finished);
     if (status != TRP_OK && !as_always)
-        trp_log(status == TRP_DEADLINE_EXCEEDED ? TRP_INFO : TRP_WARN,
-                "items not confirmed at the end reason=%s", trp_last_error());
+        trp_log(held_back ? TRP_INFO : TRP_WARN, "items not confirmed at the end reason=%s",
+                trp_last_error());
 }
 
 /* ---- the loop ------------------------------------------------------------------------------ */

@@ -28,7 +28,7 @@ static void measure(void *arguments)
     trp_phases *phases = job->phases;
     phases->norm2 = trp_norm2(job->grads, 0, job->count);
     bool finite = isfinite(phases->norm2) && (!job->watched || isfinite(*job->watched));
-    if (!finite && !phases->refused && job->leaves_out)
+    if (!finite && job->leaves_out)
         phases->left_out++;
     else if (!finite && !phases->refused)
         refuse_phase(phases, job);

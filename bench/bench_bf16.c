@@ -1,7 +1,7 @@
 /* Plans of bfloat16 next to the same plans of float32: forward and backward of whole networks on
- * one thread, in that thread's own time, step by step in turns, because the machine may be shared.
- * With
- * --peer DIR, images next to PyTorch's autocast to bfloat16. */
+ * one thread, in that thread's own time, step by step in turns, because the machine may be shared;
+ * of a single row, which is a policy's, forward alone. With --peer DIR, images next to PyTorch's
+ * autocast to bfloat16. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,8 +52,9 @@ static double step_us(struct subject *s, trp_precision precision)
     trp_net_rows rows = {.rows = s->rows, .inputs = {s->in}, .outputs = {s->out}};
     double start = own_us();
     trp_net_forward(s->net[precision], s->params, &rows);
-    trp_net_backward(s->net[precision], s->params, &rows,
-                     &(trp_net_grads){.outputs = {s->dout}, .params = s->grads});
+    if (s->rows > 1)
+        trp_net_backward(s->net[precision], s->params, &rows,
+                         &(trp_net_grads){.outputs = {s->dout}, .params = s->grads});
     return own_us() - start;
 }
 
@@ -136,6 +137,7 @@ int main(int argc, char **argv)
     run("Nature CNN, batch 256", &nature, 256, true, 1, peer_us(peer, "nature_bf16 256"));
     run("IMPALA ResNet, batch 32", &impala, 32, true, 1, peer_us(peer, "impala_bf16 32"));
     run("MLP 17-256-256-6, batch 256", &mlp, 256, false, 40, 0);
-    run("MLP 17-256-256-6, batch 1", &mlp, 1, false, 400, 0);
+    run("policy, MLP 17-256-256-6, batch 1", &mlp, 1, false, 1000, 0);
+    run("policy, Nature CNN, batch 1", &nature, 1, true, 20, 0);
     return 0;
 }

@@ -4,6 +4,7 @@
  * depth is filled up with zeros on both sides. Everything else is the work of backend_avx512. */
 #include "backend.h"
 #include "simd_vec_avx512.h"
+#include "turned.h"
 
 #include <string.h>
 
@@ -131,6 +132,11 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+static size_t at_most(size_t count, size_t most)
+{
+    return count < most ? count : most;
+}
+
 /* Of one side of a linear layer, a group's rows: pairs of columns, or pairs of rows. */
 static size_t group_floats(size_t columns)
 {
@@ -157,7 +163,48 @@ static size_t round_group(float *to, const float *from, size_t from_stride, uint
     return stride;
 }
 
-static void bf16_forward(const struct forward_job *job)
+/* Columns [column, column + columns) of a single row, whose weights are not worth packing. The sums
+ * are those of gemm_run(), in its order. */
+static void row_panel(const struct forward_job *job, const float *pairs, size_t column,
+                      size_t columns)
+{
+    const float *w = (const float *)job->w + column, *bias = job->bias;
+    float *y = (float *)job->y + column;
+    part lanes[PANEL_VECS];
+    vec sum[PANEL_VECS];
+    UNROLL for (unsigned v = 0; v < PANEL_VECS; v++)
+    {
+        size_t left = columns > v * LANES ? columns - v * LANES : 0;
+        lanes[v] = part_of(left < LANES ? (unsigned)left : LANES);
+        sum[v] = load_part(bias + column + v * LANES, lanes[v]);
+    }
+    for (size_t i = 0; i < job->inputs; i += 2, w += 2 * (size_t)job->outputs) {
+        vec as = splat(pairs[i / 2]);
+        bool two = i + 1 < job->inputs;
+        UNROLL for (unsigned v = 0; v < PANEL_VECS; v++)
+        {
+            const float *first = w + v * LANES;
+            vec second = two ? load_part(first + job->outputs, lanes[v]) : splat(0);
+            sum[v] = fma_vec(as, paired(load_part(first, lanes[v]), second), sum[v]);
+        }
+    }
+    UNROLL for (unsigned v = 0; v < PANEL_VECS; v++)
+    {
+        if (job->activation == ACTIVATION_RELU)
+            sum[v] = max_vec(splat(0), sum[v]);
+        store_part(y + v * LANES, sum[v], lanes[v]);
+    }
+}
+
+static void forward_row(const struct forward_job *job)
+{
+    float *pairs = job->scratch;
+    round_row((uint16_t *)pairs, job->x, job->inputs);
+    for (size_t column = 0; column < job->outputs; column += PANEL)
+        row_panel(job, pairs, column, at_most(job->outputs - column, PANEL));
+}
+
+static void forward_rows(const struct forward_job *job)
 {
     float *pairs = (float *)job->scratch + PANEL * DEPTH_BLOCK;
     struct gemm g = {
@@ -182,6 +229,14 @@ static void bf16_forward(const struct forward_job *job)
                               (uint32_t)g.rows, job->inputs);
         gemm_run(&g);
     }
+}
+
+static void bf16_forward(const struct forward_job *job)
+{
+    if (job->rows == 1)
+        forward_row(job);
+    else
+        forward_rows(job);
     if (job->activation > ACTIVATION_RELU)
         backend_avx512.activate(job->activation, job->y, job->y_stride, job->rows, job->outputs);
 }
@@ -338,10 +393,18 @@ static size_t a_floats(const struct window *w)
                                 pairs_stride((w->filters + (size_t)1) / 2));
 }
 
-static size_t bf16_conv_scratch(const struct window *w)
+static size_t patches_scratch(const struct window *w)
 {
     return PANEL * DEPTH_BLOCK + conv_packed(w) + images_floats(w) + a_floats(w) +
            block_of(w) * window_patch(w) + padded_image_size(w) + LANES;
+}
+
+/* Turned weights lie in front of the scratch of what they are for. */
+static size_t bf16_conv_scratch(const struct window *w)
+{
+    struct window turned = turned_window(w);
+    size_t weights = window_patch(w) * w->filters;
+    return larger(patches_scratch(w), window_turns(w) ? weights + patches_scratch(&turned) : 0);
 }
 
 static struct patches patches_of(const struct window *w, float *scratch)
@@ -462,40 +525,48 @@ static size_t images_together(const struct patches *p, size_t rows, size_t row, 
     return left < together ? left : together;
 }
 
-static size_t at_most(size_t count, size_t most)
+/* A convolution's share of a product; what it starts from is the caller's. */
+static struct gemm conv_gemm(const struct patches *p, const float *weights)
 {
-    return count < most ? count : most;
+    struct gemm g = {
+        .a = p->a,
+        .a_k = 1,
+        .b = weights,
+        .b_k = p->window->filters,
+        .b_n = 1,
+        .c_row = p->window->filters,
+        .columns = p->window->filters,
+        .depth = (p->patch + 1) / 2,
+        .lacks = p->patch % 2,
+    };
+    gemm_pack(&g, p->packed);
+    return g;
+}
+
+/* Images that were rounded together; y has their results. */
+static void convolve_images(const struct patches *p, struct gemm *g, size_t images, float *y)
+{
+    for (size_t pixel = 0; pixel < images * p->pixels; pixel += g->rows) {
+        g->rows = at_most(images * p->pixels - pixel, 2 * p->block);
+        g->a_row = patches_in_rows(p, pixel, g->rows);
+        g->c = y + pixel * g->c_row;
+        gemm_run(g);
+    }
 }
 
 static void bf16_conv_forward(const struct conv_forward_job *job)
 {
     struct patches p = patches_of(&job->window, job->scratch);
+    struct gemm g = conv_gemm(&p, job->w);
     size_t filters = job->window.filters;
-    struct gemm g = {
-        .a = p.a,
-        .a_k = 1,
-        .b = job->w,
-        .b_k = filters,
-        .b_n = 1,
-        .c_row = filters,
-        .columns = filters,
-        .depth = (p.patch + 1) / 2,
-        .lacks = p.patch % 2,
-        .start = START_BIAS,
-        .end = job->activation == ACTIVATION_RELU ? END_RELU : END_STORE,
-        .bias = job->bias,
-    };
-    gemm_pack(&g, p.packed);
+    g.start = START_BIAS;
+    g.bias = job->bias;
+    g.end = job->activation == ACTIVATION_RELU ? END_RELU : END_STORE;
     for (size_t row = 0, images; row < job->rows; row += images) {
         images = images_together(&p, job->rows, row, job->y_stride);
         float *y = (float *)job->y + row * job->y_stride;
         round_images(&p, job->x, job->x_stride, job->bytes, row, images);
-        for (size_t pixel = 0; pixel < images * p.pixels; pixel += g.rows) {
-            g.rows = at_most(images * p.pixels - pixel, 2 * p.block);
-            g.a_row = patches_in_rows(&p, pixel, g.rows);
-            g.c = y + pixel * filters;
-            gemm_run(&g);
-        }
+        convolve_images(&p, &g, images, y);
         if (job->activation > ACTIVATION_RELU)
             backend_avx512.activate(job->activation, y, filters, images * p.pixels, filters);
     }
@@ -612,12 +683,47 @@ static void conv_input(const struct patches *p, const struct conv_backward_job *
     }
 }
 
+/* The convolution of dy; what is gated and then added goes by patches. */
+static bool input_turns(const struct conv_backward_job *job)
+{
+    return window_turns(&job->window) && !(job->accumulate_dx && job->gate != ACTIVATION_NONE);
+}
+
+static void conv_input_turned(const struct conv_backward_job *job)
+{
+    const struct window *w = &job->window;
+    struct window turned = turned_window(w);
+    float *weights = job->scratch, *dx = job->dx;
+    struct patches p = patches_of(&turned, weights + window_patch(w) * w->filters);
+    turn_weights(w, job->w, weights);
+    struct gemm g = conv_gemm(&p, weights);
+    g.start = job->accumulate_dx ? START_ADD : START_ZERO;
+    for (size_t row = 0, images; row < job->rows; row += images) {
+        images = images_together(&p, job->rows, row, job->dx_stride);
+        round_images(&p, job->dy, job->dy_stride, false, row, images);
+        convolve_images(&p, &g, images, dx + row * job->dx_stride);
+    }
+    if (job->gate != ACTIVATION_NONE)
+        backend_avx512.activation->backward(
+            &(struct activation_job){.activation = job->gate,
+                                     .in = dx,
+                                     .kept = job->x,
+                                     .out = dx,
+                                     .in_stride = job->dx_stride,
+                                     .kept_stride = job->x_stride,
+                                     .out_stride = job->dx_stride,
+                                     .rows = job->rows,
+                                     .columns = w->height * w->width * w->channels});
+}
+
 static void bf16_conv_backward(const struct conv_backward_job *job)
 {
     struct patches p = patches_of(&job->window, job->scratch);
     if (job->dw)
         conv_weights(&p, job);
-    if (job->dx)
+    if (job->dx && input_turns(job))
+        conv_input_turned(job);
+    else if (job->dx)
         conv_input(&p, job);
 }
 

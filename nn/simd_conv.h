@@ -8,6 +8,8 @@
  * Else by patches: a block of them is laid out in rows that stay in the second cache. The gradient
  * of the input is dy times the weights transposed, added up where the patches came from. */
 
+#include "turned.h"
+
 enum {
     PATCH_FLOATS = 32 * 1024, /* of a block: 128 KB */
     PATCHES_MIN = 24,         /* however large they are: several tiles */
@@ -33,34 +35,14 @@ static size_t image_size(const struct window *w)
     return (size_t)w->height * w->width * w->channels;
 }
 
-/* The convolution of dy that is the gradient of a convolution's input, for strides of 1. */
-static struct window turned_window(const struct window *w)
-{
-    return (struct window){
-        .height = window_out_height(w),
-        .width = window_out_width(w),
-        .channels = w->filters,
-        .kernel_height = w->kernel_height,
-        .kernel_width = w->kernel_width,
-        .stride_height = 1,
-        .stride_width = 1,
-        .pad_height = w->kernel_height - 1 - w->pad_height,
-        .pad_width = w->kernel_width - 1 - w->pad_width,
-        .filters = w->channels,
-    };
-}
-
 static bool conv_is_direct(const struct window *w)
 {
     return window_out_width(w) >= DIRECT_WIDTH_MIN;
 }
 
-/* Its products are as many as there are pixels in the image, not in the result. */
 static bool conv_turns(const struct window *w)
 {
-    size_t results = (size_t)window_out_height(w) * window_out_width(w);
-    return w->stride_height == 1 && w->stride_width == 1 && w->width >= DIRECT_WIDTH_MIN &&
-           (size_t)w->height * w->width * 4 <= results * 5;
+    return window_turns(w) && w->width >= DIRECT_WIDTH_MIN;
 }
 
 static size_t padded_size(const struct window *w)
@@ -496,17 +478,6 @@ static void conv_input_patches(const struct patches *p, const struct conv_backwa
         gemm_run(&g);
         patches_to(p, job, first, g.rows);
     }
-}
-
-/* [kernel][channels][filters] to [the kernel from behind][filters][channels]. */
-static void turn_weights(const struct window *w, const float *from, float *to)
-{
-    size_t positions = (size_t)w->kernel_height * w->kernel_width, channels = w->channels;
-    size_t filters = w->filters, matrix = channels * filters;
-    for (size_t p = 0; p < positions; p++, from += matrix)
-        for (size_t f = 0; f < filters; f++)
-            for (size_t c = 0; c < channels; c++)
-                to[(positions - 1 - p) * matrix + f * channels + c] = from[c * filters + f];
 }
 
 static void conv_input_turned(const struct patches *p, const struct conv_backward_job *job)

@@ -105,7 +105,7 @@ trp_status trp_evaluate(trp_policy *policy, const trp_evaluate_options *options,
     TRP_TRY(trp_env_create(
         &run.env, options->env,
         &(trp_env_options){.count = copies, .seed = options->seed, .read_only = true}));
-    if (options->statistic_count > 0) {
+    if (options->statistic_count > 0 || trp_env_statistics_count(run.env) > 0) {
         trp_status used =
             trp_env_use_statistics(run.env, options->statistics, options->statistic_count);
         if (used != TRP_OK) {

@@ -201,7 +201,10 @@ trp_status trp_agent_learner_create(trp_learner **out, const trp_agent *agent,
     *out = NULL;
     const trp_env_spec *spec;
     TRP_TRY(find_and_check(agent, options->env, &spec));
+    size_t statistic_count;
+    TRP_TRY(trp_env_find_statistics(options->env, &statistic_count));
     trp_learner_loop_options loop = options->loop;
+    loop.statistic_count = &statistic_count;
     loop.seed = stream_seed(options->seed, STREAM_PARAMS, NULL, options->index);
     trp_updater_options wanted = {.batch_size = options->batch_size, .device = options->device};
     TRP_TRY(agent->impl->updater(agent, spec, &wanted, &loop.updater));

@@ -188,6 +188,14 @@ trp_status trp_env_find(const char *name, const trp_env_spec **spec)
     return TRP_OK;
 }
 
+trp_status trp_env_find_statistics(const char *name, size_t *count)
+{
+    const struct env_class *class;
+    TRP_TRY(env_class_find(name, &class));
+    *count = class->statistics;
+    return TRP_OK;
+}
+
 /* ---- states ------------------------------------------------------------------------------- */
 
 size_t env_class_saved_bytes(const struct env_class *class)

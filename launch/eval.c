@@ -26,11 +26,9 @@ static const struct node_group *find_acting(const trp_program *program)
 static trp_status load_statistics(const char *env_name, const char *path, trp_moments **statistics,
                                   size_t *count)
 {
-    trp_env *env;
+    size_t needed;
     TRP_TRY(trp_params_load_statistics(path, statistics, count));
-    TRP_TRY(trp_env_create(&env, env_name, NULL));
-    size_t needed = trp_env_statistics_count(env);
-    trp_env_destroy(env);
+    TRP_TRY(trp_env_find_statistics(env_name, &needed));
     if (needed > 0 && *count == 0)
         return trp_fail(TRP_FAILED_PRECONDITION,
                         "%s has no statistics, but %s normalises %zu numbers", path, env_name,

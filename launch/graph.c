@@ -452,6 +452,26 @@ static trp_status check_group(const struct node_group *group)
     return trp_fail(status, "%s '%s': %s", word, group->name, trp_last_error());
 }
 
+/* Statistics go from actors to their learner and from there to all who act. */
+static trp_status check_statistics(const trp_program *program, const struct node_group *group)
+{
+    if (group->kind != NODE_ACTOR && group->kind != NODE_EVALUATOR)
+        return TRP_OK;
+    const struct node_group *learner = program_group(program, group->options.actor.params);
+    size_t mine, its;
+    if (!learner || learner->kind != NODE_LEARNER || !learner->env)
+        return TRP_OK;
+    TRP_TRY(trp_env_find_statistics(group->env, &mine));
+    TRP_TRY(trp_env_find_statistics(learner->env, &its));
+    if (mine == its)
+        return TRP_OK;
+    return trp_fail(TRP_INVALID_ARGUMENT,
+                    "%s '%s': its environment '%s' normalises %zu numbers, but '%s' of learner "
+                    "'%s' %zu: they need the same normalising wrappers",
+                    node_kind_word(group->kind), group->name, group->env, mine, learner->env,
+                    learner->name, its);
+}
+
 trp_status program_check(trp_program *program)
 {
     if (program->error)
@@ -462,5 +482,7 @@ trp_status program_check(trp_program *program)
     set_envs(program);
     for (size_t i = 0; i < program->group_count; i++)
         TRP_TRY(check_group(program->groups[i]));
+    for (size_t i = 0; i < program->group_count; i++)
+        TRP_TRY(check_statistics(program, program->groups[i]));
     return TRP_OK;
 }

@@ -320,6 +320,8 @@ struct evaluator {
     trp_policy *policy;
     trp_params_client *params;
     uint32_t episodes, copies;
+    size_t statistic_count; /* that its environment needs */
+    bool waits;             /* for statistics, as it has said */
     uint64_t evaluations, evaluated_steps; /* learner steps of the last one */
     bool reached;
 };
@@ -414,6 +416,20 @@ static trp_status evaluator_evaluate(struct evaluator *evaluator)
     return TRP_OK;
 }
 
+/* The first versions are made before any actor has reported: what its policy would do with numbers
+ * that are not normalised says nothing. */
+static bool can_normalise(struct evaluator *evaluator)
+{
+    trp_params_state state = trp_params_client_state(evaluator->params);
+    if (evaluator->statistic_count == 0 || state.statistic_count > 0)
+        return true;
+    if (!evaluator->waits)
+        trp_log(TRP_INFO, "version %" PRIu64 " came without statistics, waiting for one with them",
+                state.version);
+    evaluator->waits = true;
+    return false;
+}
+
 static bool evaluation_is_due(const struct evaluator *evaluator)
 {
     if (!evaluator->context->host->options.deterministic || evaluator->evaluations == 0)
@@ -439,7 +455,7 @@ static trp_status evaluator_loop(struct evaluator *evaluator)
     bool newer = true;
     while (!trp_stop_requested(stop) && !evaluator->reached) {
         int64_t start_ns = clock_now_ns(&clock_monotonic);
-        if (newer && evaluation_is_due(evaluator)) {
+        if (newer && can_normalise(evaluator) && evaluation_is_due(evaluator)) {
             newer = false;
             TRP_TRY(evaluator_evaluate(evaluator));
         }
@@ -462,6 +478,7 @@ static trp_status evaluator_run(trp_context *context)
     if (evaluator.copies > 100)
         evaluator.copies = 100;
     ProtobufCService *service;
+    TRP_TRY(trp_env_find_statistics(group->env, &evaluator.statistic_count));
     TRP_TRY(trp_dial(context, options->params, 0, trp_params_descriptor(), &service));
     trp_status status =
         trp_agent_policy_create(&evaluator.policy, &group->agent, group->env, evaluator.copies);

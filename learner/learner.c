@@ -196,6 +196,8 @@ trp_status trp_learner_create(trp_learner **out, const trp_learner_loop_options 
         struct published published = update_published(&learner->update);
         learner->publisher = trp_publisher_create(published.count);
         trp_publisher_describe(learner->publisher, published.layout);
+        if (options->statistic_count)
+            trp_publisher_expect_statistics(learner->publisher, *options->statistic_count);
         status = load(learner);
     }
     if (status == TRP_OK)

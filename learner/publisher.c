@@ -50,6 +50,8 @@ struct trp_publisher {
     size_t client_count, client_capacity;
     struct map places; /* of a name's hash: the last client with it, and 1 */
     trp_client_counts totals;
+    bool expects_statistics; /* of `expected` numbers; false: of any */
+    size_t expected;
     size_t statistic_count; /* of each client that has any; 0: none has */
     size_t statistics_held; /* of all clients */
 };
@@ -264,6 +266,11 @@ static trp_status check_statistics(const trp_publisher *publisher, const trp_cli
                         "client %s reports statistics of %zu numbers, at "
                         "most %d",
                         counts->name, count, TRP_STATISTICS_MAX);
+    if (publisher->expects_statistics && count != publisher->expected)
+        return trp_fail(TRP_FAILED_PRECONDITION,
+                        "client %s reports statistics of %zu numbers, the learner's environment "
+                        "normalises %zu: all actors of a learner need its normalising wrappers",
+                        counts->name, count, publisher->expected);
     if (publisher->statistic_count > 0 && count != publisher->statistic_count)
         return trp_fail(TRP_FAILED_PRECONDITION,
                         "client %s reports statistics of %zu numbers, client %s of %zu: all actors "
@@ -432,6 +439,12 @@ void trp_publisher_describe(trp_publisher *publisher, const char *layout)
 {
     free(publisher->layout);
     publisher->layout = xstrdup(layout);
+}
+
+void trp_publisher_expect_statistics(trp_publisher *publisher, size_t count)
+{
+    publisher->expects_statistics = true;
+    publisher->expected = count;
 }
 
 void trp_publisher_destroy(trp_publisher *publisher)

@@ -115,7 +115,7 @@ typedef struct {
 
 /* Runs whole, fresh episodes and nothing else. Every copy has a fixed share of them, so short
  * episodes are not counted more often than long ones. FAILED_PRECONDITION: the environment's
- * wrappers normalise another count of numbers than there are statistics of. */
+ * wrappers normalise another count of numbers than there are statistics of, also none. */
 TRP_API TRP_MUST_USE trp_status trp_evaluate(trp_policy *policy,
                                              const trp_evaluate_options *options,
                                              trp_evaluation *result);

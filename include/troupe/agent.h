@@ -152,7 +152,8 @@ typedef struct {
     uint32_t prefetch;                  /* batches; 0: 2 */
     uint64_t seed;                      /* of the run: its initial parameters follow from it and */
     uint32_t index;                     /* of this learner among those of the run */
-    trp_learner_loop_options loop; /* updater, sources and seed are trp_agent_learner_create()'s */
+    trp_learner_loop_options loop; /* updater, sources, seed and statistic_count (that of env) are
+                                      trp_agent_learner_create()'s */
 } trp_agent_learner_options;
 
 TRP_API TRP_MUST_USE trp_status trp_agent_learner_create(trp_learner **out, const trp_agent *agent,

@@ -214,6 +214,9 @@ TRP_API TRP_MUST_USE trp_status trp_env_set_state(trp_env *env, uint32_t index,
  * the process. Safe from any thread. Fails as trp_env_create(). */
 TRP_API TRP_MUST_USE trp_status trp_env_find(const char *name, const trp_env_spec **spec);
 
+/* trp_env_statistics_count() of one, without making it; the same. */
+TRP_API TRP_MUST_USE trp_status trp_env_find_statistics(const char *name, size_t *count);
+
 /* The specs in the order of registration, built-in ones first, as they were registered; NULL behind
  * the last. */
 TRP_API const trp_env_spec *trp_env_at(size_t index);

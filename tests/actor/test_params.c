@@ -371,6 +371,23 @@ static void actors_that_normalise_different_numbers_are_named_both(void **state)
     assert_float_equal(published(fixture, 2).count, 2, 0);
 }
 
+static void a_stranger_does_not_say_how_many_numbers_are_normalised(void **state)
+{
+    struct fixture *fixture = *state;
+    static const double numbers[6] = {2, 1, 1, 2, 1, 1};
+    trp_publisher_expect_statistics(fixture->publisher, 1);
+    publish(fixture, 1);
+    assert_int_equal(pull_raw(fixture, "stranger", numbers, 6), TRP_FAILED_PRECONDITION);
+    assert_non_null(strstr(trp_last_error(), "client stranger reports statistics of 2 numbers, the "
+                                             "learner's environment normalises 1"));
+    trp_params_client *evaluator = client_create(fixture->service, "");
+    assert_int_equal(trp_params_client_pull(evaluator, 0, 0, NULL), TRP_OK);
+    assert_int_equal(trp_params_client_state(evaluator).statistic_count, 0); /* nobody had any */
+    trp_params_client_destroy(evaluator);
+    assert_int_equal(pull_raw(fixture, "actor/0", numbers, 3), TRP_OK);
+    assert_float_equal(published(fixture, 2).count, 2, 0);
+}
+
 static void clients_together_report_no_more_than_fits(void **state)
 {
     struct fixture *fixture = *state;
@@ -755,6 +772,7 @@ int main(void)
         LOCAL_AND_REMOTE(restored_statistics_are_what_a_client_goes_on_from),
         LOCAL_AND_REMOTE(statistics_that_are_none_are_refused_by_name),
         LOCAL_AND_REMOTE(actors_that_normalise_different_numbers_are_named_both),
+        LOCAL_AND_REMOTE(a_stranger_does_not_say_how_many_numbers_are_normalised),
         cmocka_unit_test_setup_teardown(clients_together_report_no_more_than_fits, setup_local,
                                         teardown),
         cmocka_unit_test(tens_of_thousands_of_clients_are_told_apart),

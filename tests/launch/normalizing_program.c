@@ -1,6 +1,7 @@
 /* A program for tests of normalising wrappers: actors of one copy each on a task that writes all it
  * shows to the file "seen.NODE". "differ" (the argument after "--") gives two groups of actors
- * different wrappers, "rollout" lets the learner step the task itself. */
+ * different wrappers, "rollout" lets the learner step the task itself, and with "easy" the first
+ * version that is played reaches the target. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,7 +93,9 @@ static trp_status build(trp_program *program, int argc, char **argv)
     acting.params = trp_add_learner(
         program, "learner", &(trp_learner_options){.agent = &agent, .replay = acting.replay});
     trp_add_actors(program, "actor", 4, &acting);
+    acting.target_return = argc > 1 && strcmp(argv[1], "easy") == 0 ? -1e9 : 0;
     trp_add_evaluator(program, "evaluator", &acting);
+    acting.target_return = 0;
     if (differ) {
         acting.env = "Drift?normalize_observation=10";
         trp_add_actors(program, "collector", 1, &acting);

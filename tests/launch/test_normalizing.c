@@ -308,15 +308,34 @@ static void deterministic_runs_repeat_their_statistics(void **state)
     assert_memory_equal(got[0], got[1], sizeof got[0]);
 }
 
-static void actors_with_different_wrappers_end_the_run_by_name(void **state)
+static void actors_with_different_wrappers_are_refused_by_name(void **state)
 {
     struct scene *scene = *state;
     const char *argv[] = {
         NORMALIZING_PROGRAM, "--run-dir=run", "--launch=threads", "--", "differ", NULL};
-    assert_int_equal(scene_run(scene, argv), 1);
-    char *err = scene_read(scene, "err");
-    assert_true(strstr(err, "normalise") || strstr(err, "normalising wrappers"));
-    free(err);
+    assert_int_equal(scene_run(scene, argv), 2);
+    assert_file_contains(scene, "err",
+                         "actor 'collector': its environment 'Drift?normalize_observation=10' "
+                         "normalises 2 numbers, but 'Drift?");
+}
+
+static void a_version_without_statistics_is_not_what_reaches_the_target(void **state)
+{
+    struct scene *scene = *state;
+    for (size_t i = 0; i < 2; i++) {
+        scene_empty(scene);
+        const char *argv[] = {
+            NORMALIZING_PROGRAM, "--run-dir=run", launch_modes[i], "--", "easy", NULL};
+        assert_int_equal(scene_run(scene, argv), 0);
+        assert_file_contains(scene, "out", "the target of -1e+09 is reached");
+        char *path = scene_path(scene, "run/params.safetensors");
+        trp_moments *statistics;
+        size_t count;
+        assert_int_equal(trp_params_load_statistics(path, &statistics, &count), TRP_OK);
+        assert_int_equal(count, WIDTH);
+        free(statistics);
+        free(path);
+    }
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scene_setup, scene_teardown)
@@ -329,7 +348,8 @@ int main(void)
         TEST(a_learner_that_acts_knows_what_one_pass_knows),
         TEST(saved_parameters_are_played_with_their_statistics),
         TEST(deterministic_runs_repeat_their_statistics),
-        TEST(actors_with_different_wrappers_end_the_run_by_name),
+        TEST(actors_with_different_wrappers_are_refused_by_name),
+        TEST(a_version_without_statistics_is_not_what_reaches_the_target),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,6 +17,7 @@
 #include "core/flags.h"
 #include "core/printable.h"
 #include "core/words.h"
+#include "limits.h"
 
 enum { OPTIONS_MAX = 48 };
 
@@ -58,6 +59,11 @@ bool cli_parse_number(const char *text, double *value)
     char *end;
     *value = strtod(text, &end);
     return end != text && !*end && isfinite(*value) && !text[strspn(text, "0123456789.eE+-")];
+}
+
+static bool parse_seconds(const char *text, double *value)
+{
+    return cli_parse_number(text, value) && *value >= 0 && *value <= CLI_SECONDS_MAX;
 }
 
 bool cli_parse_bytes(const char *text, uint64_t *value)
@@ -116,10 +122,11 @@ static int wrong_value(const char *name, const struct cli_option *option, const 
         return cli_wrong(name, "--%s=%s: not a number of bytes such as 500M or 20G", option->name,
                          text);
     return cli_wrong(name, "--%s=%s: not %s", option->name, text,
-                     option->kind == CLI_SECONDS   ? "a number of seconds"
-                     : option->kind == CLI_PERIOD  ? "a number of seconds above 0"
-                     : option->kind == CLI_TIMEOUT ? "a number of seconds, or -1, for ever"
-                                                   : "a number");
+                     option->kind == CLI_SECONDS  ? "a number of seconds up to 1e9"
+                     : option->kind == CLI_PERIOD ? "a number of seconds above 0, up to 1e9"
+                     : option->kind == CLI_TIMEOUT
+                         ? "a number of seconds up to 1e9, or -1, for ever"
+                         : "a number");
 }
 
 static int set_value(const char *name, const struct cli_option *option, const char *text,
@@ -144,13 +151,13 @@ static int set_value(const char *name, const struct cli_option *option, const ch
         ok = cli_parse_number(text, at);
         break;
     case CLI_SECONDS:
-        ok = cli_parse_number(text, at) && *(double *)at >= 0;
+        ok = parse_seconds(text, at);
         break;
     case CLI_PERIOD:
-        ok = cli_parse_number(text, at) && *(double *)at > 0;
+        ok = parse_seconds(text, at) && *(double *)at > 0;
         break;
     case CLI_TIMEOUT:
-        ok = cli_parse_number(text, at) && (*(double *)at >= 0 || *(double *)at == -1);
+        ok = parse_seconds(text, at) || (cli_parse_number(text, at) && *(double *)at == -1);
         break;
     case CLI_BYTES:
         ok = cli_parse_bytes(text, at) && *(uint64_t *)at >= option->min;

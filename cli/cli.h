@@ -21,7 +21,7 @@ enum cli_kind {
     CLI_CHOICE,  /* uint32_t: the index in `words` */
     CLI_U64,     /* uint64_t from min to max */
     CLI_NUMBER,  /* double, finite */
-    CLI_SECONDS, /* double, finite, not negative */
+    CLI_SECONDS, /* double, from 0 to CLI_SECONDS_MAX */
     CLI_PERIOD,  /* the same, and not 0 */
     CLI_TIMEOUT, /* the same as CLI_SECONDS, or -1: for ever */
     CLI_BYTES,   /* uint64_t > 0, with K, M, G or T */

@@ -7,6 +7,8 @@
 enum {
     /* The least that --max-bytes may be: an empty store has 0.8 MB, and deletes need some room. */
     STORE_MAX_BYTES_MIN = 2 << 20,
+    /* What an option may say in seconds: 30 years, whose nanoseconds fit an int64_t. */
+    CLI_SECONDS_MAX = 1000000000,
 };
 
 #endif

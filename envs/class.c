@@ -91,6 +91,12 @@ static trp_status class_check(struct env_class *class)
     const char *fault = env_spec_fault(&class->impl.spec);
     if (fault)
         return trp_fail(TRP_INVALID_ARGUMENT, "%s", fault);
+    size_t tensors = trp_env_observation_count(&class->impl.spec), bytes = 0;
+    for (size_t i = 0; i < tensors && bytes <= ENV_OBSERVATION_BYTES_MAX; i++)
+        bytes += trp_tensor_bytes(&class->impl.spec.observations[i]);
+    if (bytes > ENV_OBSERVATION_BYTES_MAX)
+        return trp_fail(TRP_INVALID_ARGUMENT, "an observation has %zu bytes, at most %d", bytes,
+                        ENV_OBSERVATION_BYTES_MAX);
     class->impl.spec.name = class->name;
     class->impl.spec.masked = class->impl.mask != NULL;
     return TRP_OK;
@@ -109,7 +115,9 @@ static trp_status class_build(struct env_class **class, char *arguments)
         if (!wrapper)
             continue;
         TRP_TRY(wrapper_create(wrapper, pairs[i].value, *class, class));
-        TRP_TRY(class_check(*class));
+        if (class_check(*class) != TRP_OK)
+            return trp_fail(TRP_INVALID_ARGUMENT, "%s=%s: %s", pairs[i].key, pairs[i].value,
+                            trp_last_error());
     }
     return TRP_OK;
 }

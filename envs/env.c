@@ -94,7 +94,10 @@ static trp_status env_create_states(trp_env *env, uint64_t seed)
         return trp_fail(TRP_INVALID_ARGUMENT, "%s: %u copies overflow", impl->spec.name,
                         env->count);
     env->state_stride = stride;
-    env->states = xaligned(STATE_ALIGNMENT, bytes);
+    env->states = aligned_alloc(STATE_ALIGNMENT, bytes ? bytes : STATE_ALIGNMENT);
+    if (!env->states)
+        return trp_fail(TRP_RESOURCE_EXHAUSTED, "%s: no memory for %u copies of %zu bytes",
+                        impl->spec.name, env->count, stride);
     memset(env->states, 0, bytes);
     for (uint32_t i = 0; i < env->count; i++)
         trp_rng_init(&env->rngs[i], seed, i);

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -286,10 +287,13 @@ void config_cleanup(struct config *config)
 
 trp_status config_u64(const struct config *config, const char *name, uint64_t *value)
 {
-    char *text = json_text(member(config, name));
-    bool good = flags_u64(text, 0, UINT64_MAX, value);
+    const cJSON *json = member(config, name);
+    char *text = json_text(json);
+    bool exact = cJSON_IsString(json) || (cJSON_IsNumber(json) && json->valuedouble < 0x1p53);
+    bool good = exact && flags_u64(text, 0, UINT64_MAX, value);
     free(text);
-    return good ? TRP_OK : wrong_member(config, name, "a whole number");
+    return good ? TRP_OK
+                : wrong_member(config, name, "a whole number, from 2^53 on a text in quotes");
 }
 
 static trp_status take_seconds(const struct config *config, const char *name, double *seconds)
@@ -353,20 +357,63 @@ trp_status config_launch(const struct config *config, struct launch_options *opt
     return take_arguments(config, options);
 }
 
+/* ---- shapes ------------------------------------------------------------------------------ */
+
+/* A whole number beyond may be another one by now: 2^53 + 1 is read as 2^53. */
+static bool is_exact(const trp_option *option, const cJSON *json)
+{
+    bool real = option->type == TRP_OPTION_F32 || option->type == TRP_OPTION_F64;
+    return cJSON_IsNumber(json) && (real || fabs(json->valuedouble) < 0x1p53);
+}
+
+static bool is_list_of_numbers(const trp_option *option, const cJSON *json)
+{
+    for (const cJSON *each = json->child; each; each = each->next)
+        if (!is_exact(option, each))
+            return false;
+    return cJSON_IsArray(json);
+}
+
+/* Whether it is of a kind that the option can have: json_text() does not tell [1] from 1. Any value
+ * may be a text. */
+static bool has_shape(const trp_option *option, const cJSON *json)
+{
+    if (cJSON_IsString(json))
+        return true;
+    if (option->choices)
+        return false;
+    if (option->type == TRP_OPTION_TEXT)
+        return cJSON_IsNull(json);
+    if (option->type == TRP_OPTION_LIST)
+        return cJSON_IsNull(json) || is_exact(option, json) || is_list_of_numbers(option, json);
+    return option->type == TRP_OPTION_BOOL ? cJSON_IsBool(json) : is_exact(option, json);
+}
+
+static trp_status wrong_shape(const struct config *config, const char *path,
+                              const trp_option *option, const cJSON *json)
+{
+    char *printed = cJSON_PrintUnformatted(json), *range = option_range(option);
+    bool inexact = cJSON_IsNumber(json) && is_number(option);
+    trp_status status =
+        trp_fail(TRP_INVALID_ARGUMENT, "%s: %s is %.200s, must be %s%s", config->path, path,
+                 printed ? printed : "something else", range,
+                 inexact ? "; as a text in quotes, JSON's numbers are not exact from 2^53 on" : "");
+    free(range);
+    free(printed);
+    return status;
+}
+
 /* ---- applying ---------------------------------------------------------------------------- */
 
 static trp_status apply_option(const struct config *config, trp_program *program,
                                const char *target, const char *name, const cJSON *json)
 {
-    const struct node_group *group = program_find_group(program, target, strlen(target));
-    const trp_option *option = group && group->table ? option_find(group->table, name) : NULL;
-    char *text = json_text(json);
-    trp_status status;
-    if (option && option->type == TRP_OPTION_TEXT && !cJSON_IsString(json) && !cJSON_IsNull(json))
-        status = trp_fail(TRP_INVALID_ARGUMENT, "%s: %s.%s is %s, must be text", config->path,
-                          target, name, text);
-    else
-        status = program_set(program, config->path, target, name, text);
+    char *path = xasprintf("%s.%s", target, name), *text = json_text(json);
+    const trp_option *option = program_option(program, path);
+    trp_status status = option && !has_shape(option, json)
+                            ? wrong_shape(config, path, option, json)
+                            : program_set(program, config->path, target, name, text);
+    free(path);
     free(text);
     return status;
 }

@@ -441,6 +441,10 @@ static void what_a_wrapper_cannot_be_around_is_refused(void **state)
         {"Film?resize=4,4,4", "resize is 4,4,4, must be"},
         {"Film?frame_stack=2&frame_stack=2&frame_stack=2&frame_stack=2&frame_stack=2&frame_stack=2",
          "frame_stack: 'picture' has 8 dimensions already"},
+        {"Film?resize=4096&frame_stack=64",
+         "frame_stack=64: an observation has 3221225472 bytes, at most 67108864"},
+        {"Catch?frame_stack=64&frame_stack=64&frame_stack=64&frame_stack=64&frame_stack=64",
+         "frame_stack=64: an observation has"},
         {"Film?framestack=4", "did you mean 'frame_stack'?"},
     };
     (void)state;

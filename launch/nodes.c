@@ -320,8 +320,8 @@ struct evaluator {
     trp_policy *policy;
     trp_params_client *params;
     uint32_t episodes, copies;
-    size_t statistic_count; /* that its environment needs */
-    bool waits;             /* for statistics, as it has said */
+    size_t statistic_count;                /* that its environment needs */
+    bool waits;                            /* for statistics, as it has said */
     uint64_t evaluations, evaluated_steps; /* learner steps of the last one */
     bool reached;
 };

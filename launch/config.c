@@ -409,7 +409,7 @@ static trp_status apply_option(const struct config *config, trp_program *program
                                const char *target, const char *name, const cJSON *json)
 {
     char *path = xasprintf("%s.%s", target, name), *text = json_text(json);
-    const trp_option *option = program_option(program, path);
+    const trp_option *option = program_option_set(program, target, name);
     trp_status status = option && !has_shape(option, json)
                             ? wrong_shape(config, path, option, json)
                             : program_set(program, config->path, target, name, text);

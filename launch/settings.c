@@ -138,6 +138,29 @@ static trp_status set_agents(trp_program *program, const char *source, const cha
                     program->name);
 }
 
+static const trp_option *option_of(const trp_option_table *table, const char *name)
+{
+    return table ? option_find(table, name) : NULL;
+}
+
+const trp_option *program_option_set(const trp_program *program, const char *target,
+                                     const char *option)
+{
+    const trp_option *found = NULL;
+    size_t prefix = sizeof agent_name; /* with its dot */
+    if (strcmp(target, agent_name) == 0) {
+        for (size_t i = 0; i < program->group_count && !found; i++)
+            found = option_of(agent_table(program->groups[i]), option);
+        return found;
+    }
+    const struct node_group *group = program_find_group(program, target, strlen(target));
+    if (!group)
+        return NULL;
+    bool of_agent = strncmp(option, agent_name, prefix - 1) == 0 && option[prefix - 1] == '.';
+    return of_agent ? option_of(agent_table(group), option + prefix)
+                    : option_of(group->table, option);
+}
+
 trp_status program_set(trp_program *program, const char *source, const char *target,
                        const char *option, const char *value)
 {

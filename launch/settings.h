@@ -33,6 +33,11 @@ TRP_MUST_USE trp_status program_set(trp_program *program, const char *source, co
 /* One "TARGET.OPTION=VALUE" of the command line. */
 TRP_MUST_USE trp_status program_set_word(trp_program *program, const char *word);
 
+/* What program_set() with these words would set (of several agents that of the first); NULL: it
+ * would refuse them. */
+const trp_option *program_option_set(const trp_program *program, const char *target,
+                                     const char *option);
+
 /* NULL: there is no option of that path ("actor.envs"). */
 const trp_option *program_option(const trp_program *program, const char *path);
 

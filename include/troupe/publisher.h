@@ -43,9 +43,9 @@ TRP_API trp_publisher *trp_publisher_create(size_t count);
  * network, see trp_params_use(). Before anybody is served. */
 TRP_API void trp_publisher_describe(trp_publisher *publisher, const char *layout);
 
-/* Clients report statistics of so many numbers, trp_env_statistics_count() of what actors act in, or
- * none: others are FAILED_PRECONDITION at their pull. Without it the first report says how many.
- * Before anybody is served. */
+/* Clients report statistics of so many numbers, those that the actors' environment normalises
+ * (trp_env_statistics_count()), or none: others are FAILED_PRECONDITION at their pull. Without it
+ * the first report says how many. Before anybody is served. */
 TRP_API void trp_publisher_expect_statistics(trp_publisher *publisher, size_t count);
 
 /* Nobody may be inside the service any more. NULL is fine. */

@@ -453,7 +453,7 @@ static trp_status check_group(const struct node_group *group)
 }
 
 /* Statistics go from actors to their learner and from there to all who act. */
-static trp_status check_statistics(const trp_program *program, const struct node_group *group)
+static trp_status check_env_statistics(const trp_program *program, const struct node_group *group)
 {
     if (group->kind != NODE_ACTOR && group->kind != NODE_EVALUATOR)
         return TRP_OK;
@@ -483,6 +483,6 @@ trp_status program_check(trp_program *program)
     for (size_t i = 0; i < program->group_count; i++)
         TRP_TRY(check_group(program->groups[i]));
     for (size_t i = 0; i < program->group_count; i++)
-        TRP_TRY(check_statistics(program, program->groups[i]));
+        TRP_TRY(check_env_statistics(program, program->groups[i]));
     return TRP_OK;
 }

@@ -482,26 +482,45 @@ static trp_net_spec nature(bool noisy)
         .height = 36, .width = 36, .channels = 2, .outputs = OUTPUTS, .noisy = noisy});
 }
 
+/* One layer that reads all pixels. */
+static trp_net_spec one_layer(trp_layer_kind kind)
+{
+    trp_net_spec spec = {0};
+    uint32_t x = trp_net_add(
+        &spec, (trp_layer){.kind = TRP_INPUT, .dtype = TRP_UINT8, .shape = {36, 36, 2}});
+    trp_layer layer = {.kind = kind, .name = "one", .from = {x}, .size = OUTPUTS};
+    layer.kernel = kind == TRP_CONV2D ? 36 : 0;
+    trp_net_output(&spec, trp_net_add(&spec, layer));
+    return spec;
+}
+
 /* Between the layers is a rounding that the last bit of a float decides, so a few numbers differ by
  * a step of 2^-8; all of them together hardly do. A plan of floats is further away. */
+static void assert_plans_agree(const trp_net_spec *spec)
+{
+    struct made want = make(spec, "ref", TRP_BF16, 1), got = make(spec, "cpu", TRP_BF16, 1);
+    struct made floats = make(spec, "cpu", TRP_F32, 1);
+    double out = distance(got.out, want.out, ROWS * OUTPUTS);
+    double grads = distance(got.grads, want.grads, want.count);
+    if (!(out < 3e-4 && grads < 3e-4))
+        fail_msg("outputs differ by %g, gradients by %g", out, grads);
+    double off = distance(floats.out, want.out, ROWS * OUTPUTS);
+    double grads_off = distance(floats.grads, want.grads, want.count);
+    if (!(off > 5 * out && off > 3e-4 && grads_off > 5 * grads && grads_off > 3e-4))
+        fail_msg("outputs of floats differ by %g, gradients by %g", off, grads_off);
+    assert_true(grads_off < 0.05);
+    made_free(&want);
+    made_free(&got);
+    made_free(&floats);
+}
+
 static void a_plan_is_that_of_the_reference(void **state)
 {
     (void)state;
-    for (int noisy = 0; noisy < 2; noisy++) {
-        trp_net_spec spec = nature(noisy);
-        struct made want = make(&spec, "ref", TRP_BF16, 1), got = make(&spec, "cpu", TRP_BF16, 1);
-        struct made floats = make(&spec, "cpu", TRP_F32, 1);
-        double out = distance(got.out, want.out, ROWS * OUTPUTS);
-        double grads = distance(got.grads, want.grads, want.count);
-        if (!(out < 3e-4 && grads < 3e-4))
-            fail_msg("outputs differ by %g, gradients by %g", out, grads);
-        assert_true(distance(floats.out, want.out, ROWS * OUTPUTS) > 5 * out);
-        assert_true(distance(floats.grads, want.grads, want.count) > 5 * grads);
-        assert_true(distance(floats.grads, want.grads, want.count) < 0.05);
-        made_free(&want);
-        made_free(&got);
-        made_free(&floats);
-    }
+    const trp_net_spec specs[] = {nature(false), nature(true), one_layer(TRP_LINEAR),
+                                  one_layer(TRP_NOISY_LINEAR), one_layer(TRP_CONV2D)};
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+        assert_plans_agree(&specs[i]);
 }
 
 static void a_plan_repeats_its_bits_and_threads_change_no_output(void **state)

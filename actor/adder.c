@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/thread.h"
 #include "limits.h"
 
 void trp_adder_destroy(trp_adder *adder)
@@ -50,6 +51,16 @@ uint32_t adder_in_flight(const trp_adder_options *options)
 uint32_t adder_fast_in_flight(const trp_adder_options *options)
 {
     return options->max_in_flight ? 0 : ADDER_IN_FLIGHT_FAST;
+}
+
+bool adder_is_late(int64_t *emptied_ns)
+{
+    if (turns_active())
+        return false;
+    int64_t now = clock_now_ns(&clock_coarse);
+    if (*emptied_ns == 0)
+        *emptied_ns = now;
+    return now - *emptied_ns >= ADDER_KEEP_MS * INT64_C(1000000);
 }
 
 int64_t adder_left_ms(struct deadline deadline)

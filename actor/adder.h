@@ -18,6 +18,10 @@ void adder_add_observations(const trp_env_spec *env, const char *prefix, trp_col
 /* The same while the table confirms fast; 0: no other number. */
 uint32_t adder_fast_in_flight(const trp_adder_options *options);
 
+/* Whether a writer's items have waited for others of their message for ADDER_KEEP_MS since
+ * `*emptied_ns`, when it kept none; 0 becomes now. Never where threads take turns. */
+bool adder_is_late(int64_t *emptied_ns);
+
 /* What is left until `deadline`, rounded up; negative: it never comes. */
 int64_t adder_left_ms(struct deadline deadline);
 

@@ -13,9 +13,9 @@ enum {
     ADDER_IN_FLIGHT_MIN = 256,
     /* adder.c: the same while the table answers at once: 5 ms of 400 000 steps/s. */
     ADDER_IN_FLIGHT_FAST = 2048,
-    /* nstep_adder.c: how long items wait for a message's others: of 130 steps/s and more, none is
-     * sent before its message is full. */
-    NSTEP_KEEP_MS = 500,
+    /* adder.c: how long items wait for a message's others: of 130 steps/s and more, none is sent
+     * before its message is full. */
+    ADDER_KEEP_MS = 500,
     /* sequence_adder.c: steps of an item: an hour of Atari at 15 decisions a second. */
     SEQUENCE_MAX = 65536,
     /* The rows of an episode that share a chunk: headers are little beside them, and a copy keeps

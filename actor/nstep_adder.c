@@ -6,7 +6,7 @@
  * to stop. So adding never blocks: completed rows wait in `kept`, which has room for all that one
  * step of every copy can complete, and push() moves them to the sink as far as its time goes. The
  * sink's writer keeps items until they fill a message: those of a slow environment go after
- * NSTEP_KEEP_MS, at the next push. */
+ * ADDER_KEEP_MS, at the next push. */
 #include <troupe/adder.h>
 
 #include <assert.h>
@@ -120,17 +120,6 @@ static trp_status send_row(struct nstep_adder *adder, int64_t timeout_ms)
                                  adder->item, columns, timeout_ms);
 }
 
-/* Items may have waited for long enough. */
-static bool is_late(struct nstep_adder *adder)
-{
-    if (!adder->sink.writer || turns_active())
-        return false;
-    int64_t now = clock_now_ns(&clock_coarse);
-    if (adder->emptied_ns == 0)
-        adder->emptied_ns = now;
-    return now - adder->emptied_ns >= NSTEP_KEEP_MS * INT64_C(1000000);
-}
-
 /* What the table takes now; the rest has time until it is late again. */
 static trp_status send_all(struct nstep_adder *adder)
 {
@@ -150,7 +139,7 @@ static trp_status nstep_push(trp_adder *base, int64_t timeout_ms)
         adder->kept_sent++;
     }
     adder->kept_sent = adder->kept_count = 0;
-    return is_late(adder) ? send_all(adder) : TRP_OK;
+    return adder->sink.writer && adder_is_late(&adder->emptied_ns) ? send_all(adder) : TRP_OK;
 }
 
 static trp_status nstep_flush(trp_adder *base, int64_t timeout_ms)

@@ -12,6 +12,7 @@
 #include "adder.h"
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/status.h"
 
 enum {
     /* What a vector step can leave of one copy: what was dropped, the step, the final row. */
@@ -50,6 +51,7 @@ struct pattern_adder {
     struct pattern_task *tasks;
     size_t task_count, tasks_done;
     uint64_t items;
+    int64_t emptied_ns; /* when the writers kept no items last; 0: before the first push */
 };
 
 /* ---- adding ---------------------------------------------------------------------------------- */
@@ -174,6 +176,20 @@ static trp_status push_task(struct pattern_adder *adder, struct pattern_task *ta
     return status;
 }
 
+/* What the tables take now, of all copies; the rest has time until it is late again. */
+static trp_status send_what_waits(struct pattern_adder *adder)
+{
+    adder->emptied_ns = clock_now_ns(&clock_coarse);
+    for (uint32_t i = 0; i < adder->copies; i++) {
+        if (!adder->copy[i].writer)
+            continue;
+        trp_status status = trp_structured_writer_flush(adder->copy[i].writer, UINT32_MAX, 0);
+        if (!status_is_transient(status))
+            TRP_TRY(status);
+    }
+    return TRP_OK;
+}
+
 static trp_status pattern_push(trp_adder *base, int64_t timeout_ms)
 {
     struct pattern_adder *adder = (struct pattern_adder *)base;
@@ -181,7 +197,7 @@ static trp_status pattern_push(trp_adder *base, int64_t timeout_ms)
     for (; adder->tasks_done < adder->task_count; adder->tasks_done++)
         TRP_TRY(push_task(adder, &adder->tasks[adder->tasks_done], adder_left_ms(deadline)));
     adder->task_count = adder->tasks_done = 0;
-    return TRP_OK;
+    return adder_is_late(&adder->emptied_ns) ? send_what_waits(adder) : TRP_OK;
 }
 
 static trp_status pattern_flush(trp_adder *base, int64_t timeout_ms)

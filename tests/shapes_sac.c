@@ -34,7 +34,7 @@ static void point_observe(const void *state, void *const *observations)
     *(float *)observations[0] = ((const struct point *)state)->place;
 }
 
-static const float low = -1, high = 1;
+static const float low = -0.5F, high = 1.5F; /* the policy's numbers lie between them */
 static const trp_env_impl point = {
     .spec = {.name = "Point",
              .observations = {{.name = "place", .dtype = TRP_FLOAT32, .rank = 1, .shape = {1}}},
@@ -78,6 +78,8 @@ static trp_gaussian policy_of(uint32_t rows, const float *mean, const float *log
                           .mean = mean,
                           .log_std = log_std,
                           .squashed = true,
+                          .low = &low,
+                          .high = &high,
                           .least_log_std = -5,
                           .most_log_std = 2};
 }

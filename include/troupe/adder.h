@@ -173,7 +173,8 @@ TRP_API TRP_MUST_USE trp_status trp_episode_adder_create(trp_adder **out,
  * episode go to a structured writer of its own, and patterns say which of them make items of which
  * tables. Conditions on TRP_END_EPISODE hold after the row of the final observation; the table and
  * the priority are the pattern's. An item's policy version is that of the newest step. A dropped
- * episode leaves the items that the patterns made of it before. */
+ * episode leaves the items that the patterns made of it before. Items wait for others of their
+ * message as those of the n-step adder do; an episode's end sends them, too. */
 
 /* Appends the columns of a row, whose places in the list are the patterns' `column`: observation,
  * action, reward, discount, first, valid, version, extras. */

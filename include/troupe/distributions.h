@@ -86,13 +86,17 @@ TRP_API void trp_categorical_kl_backward(const trp_categorical *p, const trp_cat
 /* ---- Gaussian -------------------------------------------------------------------------------- */
 
 /* Independent normal variables u, one a dimension, with mean and exp(log_std); the action is u, or
- * where it is `squashed` tanh(u), in (-1, 1). Everything is borrowed. */
+ * where it is `squashed` tanh(u), in (-1, 1), or middle + half tanh(u), in (low, high). Everything
+ * is borrowed. */
 typedef struct {
     uint32_t rows, size;  /* size: dimensions of an action */
     const float *mean;    /* [rows][size] */
     const float *log_std; /* [rows][size] */
     bool shared;          /* log_std is [size], the same for all rows: it reads no state */
     bool squashed;
+    /* [size] each, low < high, of squashed ones: what an action lies between, as in trp_env_spec
+     * (action_low); both NULL: -1 and 1. Rounding moves no action out. */
+    const float *low, *high;
     float least_log_std, most_log_std; /* log_std is kept in between, and has no gradient outside;
                                           both 0: it is not. SAC's implementations have -20 and 2 */
 } trp_gaussian;
@@ -100,8 +104,8 @@ typedef struct {
 /* noise, here and below: [rows][size], standard normal numbers; actions are [rows][size]. */
 
 /* The actions that noise makes: mean + exp(log_std) noise, squashed if they are, and log_probs of
- * them, [rows], which are exact where the action itself is rounded to 1; NULL: not wanted. `noise`
- * may be `actions`. */
+ * them, [rows], which are exact where the action itself is rounded to an end; NULL: not wanted.
+ * `noise` may be `actions`. */
 TRP_API void trp_gaussian_transform(const trp_gaussian *policy, const float *noise, float *actions,
                                     float *log_probs);
 
@@ -115,13 +119,14 @@ TRP_API void trp_gaussian_mode(const trp_gaussian *policy, float *actions);
 
 /* log_probs, [rows], of any actions. Of squashed ones it is that of u less the sum of log(1 -
  * tanh(u)^2) (Haarnoja et al. 2018, "Soft Actor-Critic", appendix C), as 2 (log 2 - u - softplus(-2
- * u)); an action that is no float below 1 in size counts as the largest one. */
+ * u)), and of log half; an action whose tanh(u) is no float below 1 in size counts as the largest
+ * one. */
 TRP_API void trp_gaussian_log_prob(const trp_gaussian *policy, const float *actions,
                                    float *log_probs);
 
 /* entropies, [rows], in nats. That of a squashed one has no closed form: it is the entropy of u,
- * and log(1 - tanh(u)^2) of the one sample that `noise` makes: an estimate without bias. For others
- * noise is not read. */
+ * and log(1 - tanh(u)^2) + log half of the one sample that `noise` makes: an estimate without bias.
+ * For others noise is not read. */
 TRP_API void trp_gaussian_entropy(const trp_gaussian *policy, const float *noise, float *entropies);
 
 /* Derivatives of a loss, and where its gradient goes. What is NULL is zeros. */

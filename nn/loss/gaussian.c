@@ -24,6 +24,8 @@ static struct gaussian_f32 gaussian_at(const trp_gaussian *policy, size_t row)
         .least = bounded ? policy->least_log_std : -INFINITY,
         .most = bounded ? policy->most_log_std : INFINITY,
         .squashed = policy->squashed,
+        .low = policy->low,
+        .high = policy->high,
     };
 }
 
@@ -55,8 +57,12 @@ void trp_gaussian_sample(const trp_gaussian *policy, trp_rng *rng, float *noise,
 
 void trp_gaussian_mode(const trp_gaussian *policy, float *actions)
 {
-    for (size_t i = 0; i < (size_t)policy->rows * policy->size; i++)
-        actions[i] = policy->squashed ? tanhf(policy->mean[i]) : policy->mean[i];
+    for (size_t row = 0; row < policy->rows; row++) {
+        struct gaussian_f32 g = gaussian_at(policy, row);
+        float *to = actions + row * policy->size;
+        for (uint32_t i = 0; i < policy->size; i++)
+            to[i] = policy->squashed ? squash_f32(&g, g.mean[i], i) : g.mean[i];
+    }
 }
 
 void trp_gaussian_log_prob(const trp_gaussian *policy, const float *actions, float *log_probs)

@@ -5,6 +5,7 @@ struct NAME(gaussian) {
     const REAL *mean, *log_std;
     REAL least, most; /* bounds of log_std */
     bool squashed;
+    const REAL *low, *high; /* NULL: -1 and 1 */
 };
 
 /* log_std within its bounds. */
@@ -27,9 +28,38 @@ ROW REAL NAME(log_tanh_slope)(REAL u)
     return 2 * ((REAL)0.69314718055994530942 - size - MATH(log1p)(MATH(exp)(-2 * size)));
 }
 
-/* The u that squashed to `action`, of which none is as large as 1. */
-ROW REAL NAME(unsquash)(REAL action)
+/* The largest that |action - middle| can be. */
+ROW REAL NAME(half)(const struct NAME(gaussian) * g, uint32_t i)
 {
+    return g->low ? (REAL)0.5 * (g->high[i] - g->low[i]) : 1;
+}
+
+ROW REAL NAME(middle)(const struct NAME(gaussian) * g, uint32_t i)
+{
+    return g->low ? (REAL)0.5 * (g->high[i] + g->low[i]) : 0;
+}
+
+/* What u is squashed to. */
+ROW REAL NAME(squash)(const struct NAME(gaussian) * g, REAL u, uint32_t i)
+{
+    REAL action = MATH(tanh)(u);
+    if (!g->low)
+        return action;
+    action = NAME(middle)(g, i) + NAME(half)(g, i) * action;
+    return action < g->low[i] ? g->low[i] : action > g->high[i] ? g->high[i] : action;
+}
+
+/* The logarithm of its derivative. */
+ROW REAL NAME(log_squash_slope)(const struct NAME(gaussian) * g, REAL u, uint32_t i)
+{
+    return NAME(log_tanh_slope)(u) + (g->low ? MATH(log)(NAME(half)(g, i)) : 0);
+}
+
+/* The u that squashed to `action`, of which none is as large as 1. */
+ROW REAL NAME(unsquash)(const struct NAME(gaussian) * g, REAL action, uint32_t i)
+{
+    if (g->low)
+        action = (action - NAME(middle)(g, i)) / NAME(half)(g, i);
     REAL most = (REAL)0.99999994; /* the largest float below 1 */
     return MATH(atanh)(action > most ? most : action < -most ? -most : action);
 }
@@ -45,9 +75,9 @@ ROW REAL NAME(gaussian_log_prob)(const struct NAME(gaussian) * g, const REAL *ac
     REAL sum = 0;
     for (uint32_t i = 0; i < g->size; i++) {
         REAL log_std = NAME(bounded_log_std)(g, i);
-        REAL u = g->squashed ? NAME(unsquash)(actions[i]) : actions[i];
+        REAL u = g->squashed ? NAME(unsquash)(g, actions[i], i) : actions[i];
         sum += NAME(normal_log_prob)((u - g->mean[i]) * MATH(exp)(-log_std), log_std);
-        sum -= g->squashed ? NAME(log_tanh_slope)(u) : 0;
+        sum -= g->squashed ? NAME(log_squash_slope)(g, u, i) : 0;
     }
     return sum;
 }
@@ -60,8 +90,8 @@ ROW REAL NAME(gaussian_transform)(const struct NAME(gaussian) * g, const REAL *n
         REAL log_std = NAME(bounded_log_std)(g, i), z = noise[i];
         REAL u = g->mean[i] + MATH(exp)(log_std) * z;
         sum += NAME(normal_log_prob)(z, log_std);
-        sum -= g->squashed ? NAME(log_tanh_slope)(u) : 0;
-        actions[i] = g->squashed ? MATH(tanh)(u) : u;
+        sum -= g->squashed ? NAME(log_squash_slope)(g, u, i) : 0;
+        actions[i] = g->squashed ? NAME(squash)(g, u, i) : u;
     }
     return sum;
 }
@@ -74,7 +104,7 @@ ROW REAL NAME(gaussian_entropy)(const struct NAME(gaussian) * g, const REAL *noi
         REAL log_std = NAME(bounded_log_std)(g, i);
         sum += log_std + (REAL)1.41893853320467274178; /* log sqrt(2 pi e) */
         if (g->squashed)
-            sum += NAME(log_tanh_slope)(g->mean[i] + MATH(exp)(log_std) * noise[i]);
+            sum += NAME(log_squash_slope)(g, g->mean[i] + MATH(exp)(log_std) * noise[i], i);
     }
     return sum;
 }
@@ -101,7 +131,7 @@ ROW struct NAME(gaussian_push)
     push.log_std = by->by_entropy - by->by_sample_log_prob;
     if (by->noise) { /* through u */
         REAL u = g->mean[i] + std * by->noise[i], through = 0;
-        REAL slope = g->squashed ? MATH(exp)(NAME(log_tanh_slope)(u)) : 1;
+        REAL slope = g->squashed ? NAME(half)(g, i) * MATH(exp)(NAME(log_tanh_slope)(u)) : 1;
         if (by->by_sample_action)
             through = by->by_sample_action[i] * slope;
         if (g->squashed)
@@ -110,7 +140,7 @@ ROW struct NAME(gaussian_push)
         push.log_std += through * std * by->noise[i];
     }
     if (by->actions) {
-        REAL u = g->squashed ? NAME(unsquash)(by->actions[i]) : by->actions[i];
+        REAL u = g->squashed ? NAME(unsquash)(g, by->actions[i], i) : by->actions[i];
         REAL z = (u - g->mean[i]) / std;
         push.mean += by->by_log_prob * z / std;
         push.log_std += by->by_log_prob * (z * z - 1);

@@ -12,6 +12,7 @@
 #include <troupe/adder.h>
 #include <troupe/item.h>
 #include "tests/actor/table_server.h"
+#include "tests/core/patience.h"
 
 enum { COPIES = 3, WINDOW = 3, ITEMS_MAX = 1024, ROWS_MAX = 16 };
 
@@ -242,11 +243,42 @@ static void patterns_that_are_none_are_refused(void **state)
     assert_null(adder);
 }
 
+/* Nothing but pushes: of 64 items that share a message there is one, and no episode ends. */
+static void an_item_of_a_slow_environment_does_not_wait_for_a_whole_message(void **state)
+{
+    (void)state;
+    struct table_server at;
+    table_server_start(&at, true, NULL);
+    trp_adder *adder;
+    trp_adder_options options = {.replay = at.channel, .env = &env};
+    assert_int_equal(trp_pattern_adder_create(&adder, &options, patterns, 2), TRP_OK);
+    float observation[2] = {1, -1};
+    int32_t action = 1;
+    const void *observations[] = {observation};
+    trp_transition transition = {
+        .action = &action, .discount = 1, .next_observations = observations};
+    adder->impl->first(adder, 0, observations);
+    for (int step = 0; step < WINDOW; step++)
+        adder->impl->add(adder, 0, &transition);
+    trp_table_info info = {.size = 0};
+    struct deadline deadline = patience();
+    while (info.size == 0) {
+        size_t count;
+        assert_int_equal(adder->impl->push(adder, 0), TRP_OK);
+        assert_int_equal(trp_replay_info(at.channel, &info, 1, &count, 10000), TRP_OK);
+        look_again_soon(deadline, "the item");
+    }
+    assert_int_equal(info.size, 1);
+    trp_adder_destroy(adder);
+    table_server_end(&at);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(patterns_make_items_of_each_copys_episodes),
         cmocka_unit_test(a_table_that_holds_back_loses_no_item_and_gets_none_twice),
+        cmocka_unit_test(an_item_of_a_slow_environment_does_not_wait_for_a_whole_message),
         cmocka_unit_test(a_patterns_columns_are_those_of_its_items),
         cmocka_unit_test(patterns_that_are_none_are_refused),
     };

@@ -7,7 +7,7 @@ Numbers come from number(), which tests/nn/loss/loss_tools.h has, too, as golden
 seed is what stands in tests/nn/loss/test_golden_policies.c.
 """
 import torch
-from torch.distributions import (Categorical, Independent, Normal, TanhTransform,
+from torch.distributions import (AffineTransform, Categorical, Independent, Normal, TanhTransform,
                                  TransformedDistribution, kl_divergence)
 
 ROWS, CHOICES, SIZE, LOSS_ROWS = 4, 5, 3, 12
@@ -63,21 +63,30 @@ def categorical(name, sizes, masked):
     write(f"{name}.kl_q", dq)
 
 
-def gaussian(name, squashed, bounds):
+def gaussian(name, squashed, bounds, low=None, high=None):
     mean, log_std = numbers(6, ROWS, SIZE).requires_grad_(), numbers(7, ROWS, SIZE).requires_grad_()
     noise, by_action = numbers(8, ROWS, SIZE, scale=2), numbers(9, ROWS, SIZE)
     given = numbers(10, ROWS, SIZE)
+    transforms = [TanhTransform()] if squashed else []
+    if low:
+        low, high = torch.tensor(low).double(), torch.tensor(high).double()
+        half, middle = (high - low) / 2, (high + low) / 2
+        transforms.append(AffineTransform(middle, half))
+        given = middle + half * given
     std = (log_std.clamp(*bounds) if bounds else log_std).exp()
     base = Normal(mean, std)
-    policy = TransformedDistribution(base, TanhTransform()) if squashed else base
+    policy = TransformedDistribution(base, transforms) if squashed else base
     policy = Independent(policy, 1)
     u = mean + std * noise
-    action = u.tanh() if squashed else u
+    action = u
+    for transform in transforms:
+        action = transform(action)
     log_prob = policy.log_prob(given)
     sampled = Independent(base, 1).log_prob(u)
     entropy = base.entropy().sum(1)
     if squashed:
-        slope = TanhTransform().log_abs_det_jacobian(u, action).sum(1)
+        slope = TanhTransform().log_abs_det_jacobian(u, u.tanh()).sum(1)
+        slope = slope + (half.log().sum() if low is not None else 0)
         sampled, entropy = sampled - slope, entropy + slope
     write(f"{name}.action", action)
     write(f"{name}.log_prob", log_prob)
@@ -138,6 +147,7 @@ categorical("parts", PARTS, True)
 gaussian("gaussian", False, None)
 gaussian("bounded", False, (-0.5, 0.25))
 gaussian("squashed", True, None)
+gaussian("scaled", True, None, [-2, 0, 1], [2, 0.5, 4])
 divergences()
 losses()
 

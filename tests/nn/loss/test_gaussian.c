@@ -44,8 +44,12 @@ static double decoupled_loss(void *context)
     return loss;
 }
 
+/* Any, also of one sign. */
+static const double lows[SIZE] = {-2, 0.25, -5}, highs[SIZE] = {3, 0.5, -4};
+
 static void row_init(struct row *r, trp_rng *rng, int which)
 {
+    bool scaled = which % 8 > 4;
     bool bounded = which % 4 > 1;
     *r = (struct row){
         .g = {.size = SIZE,
@@ -53,7 +57,9 @@ static void row_init(struct row *r, trp_rng *rng, int which)
               .log_std = r->log_std,
               .least = bounded ? -0.6 : -(double)INFINITY,
               .most = bounded ? 0.1 : (double)INFINITY,
-              .squashed = which % 2},
+              .squashed = which % 2,
+              .low = scaled ? lows : NULL,
+              .high = scaled ? highs : NULL},
         .by = {.actions = r->actions, .noise = r->noise, .by_sample_action = r->by_action}};
     r->other = r->g;
     r->other.mean = r->other_mean;
@@ -72,7 +78,7 @@ static void row_init(struct row *r, trp_rng *rng, int which)
     fill(rng, &r->by.by_entropy, 1, 1);
     fill(rng, &r->by_divergence, 1, 1);
     for (int i = 0; i < SIZE && r->g.squashed; i++)
-        r->actions[i] = tanh(r->actions[i]);
+        r->actions[i] = squash_f64(&r->g, r->actions[i], (uint32_t)i);
 }
 
 static void gradients_are_finite_differences(void **state)
@@ -140,11 +146,12 @@ static struct gaussian_f64 one_dimension(const double *mean, const double *log_s
                                  .squashed = squashed};
 }
 
-/* The integrals of p, -p log p and p (log p - log q), over (-1, 1) or what is near the means. */
+/* The integrals of p, -p log p and p (log p - log q), over all actions, or those near the means. */
 static void integrate(const struct gaussian_f64 *p, const struct gaussian_f64 *q,
                       double integrals[3])
 {
-    double low = p->squashed ? -1 : -15, cell = -2 * low / CELLS;
+    double half = p->squashed ? half_f64(p, 0) : 15, cell = 2 * half / CELLS;
+    double low = middle_f64(p, 0) - half;
     integrals[0] = integrals[1] = integrals[2] = 0;
     for (int i = 0; i < CELLS; i++) {
         double action = low + (i + 0.5) * cell;
@@ -158,10 +165,14 @@ static void integrate(const struct gaussian_f64 *p, const struct gaussian_f64 *q
 static void densities_entropies_and_divergences_are_integrals(void **state)
 {
     (void)state;
-    for (int squashed = 0; squashed < 2; squashed++) {
+    for (int squashed = 0; squashed < 3; squashed++) { /* 2: to (-2, 3) */
         double mean = 0.3, log_std = -0.7, q_mean = -0.2, q_log_std = -0.5, integrals[3];
-        struct gaussian_f64 p = one_dimension(&mean, &log_std, squashed);
-        struct gaussian_f64 q = one_dimension(&q_mean, &q_log_std, squashed);
+        struct gaussian_f64 p = one_dimension(&mean, &log_std, squashed > 0);
+        struct gaussian_f64 q = one_dimension(&q_mean, &q_log_std, squashed > 0);
+        if (squashed == 2) {
+            p.low = q.low = lows;
+            p.high = q.high = highs;
+        }
         integrate(&p, &q, integrals);
         assert_near(integrals[0], 1, 1e-6, "density", 0);
         assert_near(integrals[2], gaussian_kl_f64(&p, &q), 1e-6, "divergence", 0);
@@ -514,6 +525,33 @@ static void a_squashed_action_near_the_ends_is_finite(void **state)
     }
 }
 
+static void rounding_moves_no_action_out_of_its_bounds(void **state)
+{
+    (void)state;
+    trp_rng rng;
+    trp_rng_init(&rng, 11, 0);
+    for (int i = 0; i < 1000; i++) {
+        float numbers[4], mean = 0, log_std = 0, noise = i % 2 ? 30 : -30, action, log_prob;
+        fill_floats(&rng, numbers, 4, 10);
+        float low = fminf(numbers[0], numbers[1]), high = fmaxf(numbers[0], numbers[1]);
+        trp_gaussian policy = {.rows = 1,
+                               .size = 1,
+                               .mean = &mean,
+                               .log_std = &log_std,
+                               .squashed = true,
+                               .low = &low,
+                               .high = &high};
+        trp_gaussian_transform(&policy, &noise, &action, NULL);
+        assert_true(action >= low && action <= high);
+        assert_near((double)action, (double)(i % 2 ? high : low), 1e-5, "action", (size_t)i);
+        trp_gaussian_log_prob(&policy, &action, &log_prob);
+        assert_true(isfinite(log_prob));
+        mean = i % 2 ? 30 : -30;
+        trp_gaussian_mode(&policy, &noise);
+        assert_float_equal(noise, action, 0);
+    }
+}
+
 static void what_is_not_finite_makes_a_row_not_finite(void **state)
 {
     (void)state;
@@ -548,6 +586,7 @@ int main(void)
         cmocka_unit_test(divergences_are_their_definitions),
         cmocka_unit_test(a_divergences_gradient_is_its_rows_shared_or_added),
         cmocka_unit_test(a_squashed_action_near_the_ends_is_finite),
+        cmocka_unit_test(rounding_moves_no_action_out_of_its_bounds),
         cmocka_unit_test(what_is_not_finite_makes_a_row_not_finite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -80,6 +80,10 @@ static void check_gaussian(const char *name, trp_gaussian policy)
     numbers(10, given, ROWS * SIZE, 1);
     for (uint32_t i = 0; i < 3; i++)
         numbers(i + 1, by[i], ROWS, 1);
+    for (uint32_t i = 0; policy.low && i < ROWS * SIZE; i++) {
+        float low = policy.low[i % SIZE], high = policy.high[i % SIZE];
+        given[i] = (high + low) / 2 + (high - low) / 2 * given[i];
+    }
     policy.rows = ROWS;
     policy.size = SIZE;
     policy.mean = mean;
@@ -109,6 +113,8 @@ static void gaussians_are_pytorchs(void **state)
     check_gaussian("gaussian", (trp_gaussian){0});
     check_gaussian("bounded", (trp_gaussian){.least_log_std = -0.5f, .most_log_std = 0.25f});
     check_gaussian("squashed", (trp_gaussian){.squashed = true});
+    static const float low[SIZE] = {-2, 0, 1}, high[SIZE] = {2, 0.5f, 4};
+    check_gaussian("scaled", (trp_gaussian){.squashed = true, .low = low, .high = high});
 }
 
 static void divergences_are_pytorchs(void **state)

@@ -2,7 +2,8 @@
  * step then only walks the operations. With several threads each takes a share of the rows through
  * the whole network, forward and backward, with buffers and a gradient of its own, so that threads
  * meet once per pass instead of once per operation; the gradients are added in the order of the
- * parts, so the bits do not depend on who was first. */
+ * parts, so the bits do not depend on who was first. With recurrent layers the shares are of the
+ * sequences. */
 #include "net.h"
 
 #include <assert.h>
@@ -11,8 +12,12 @@
 
 #include "core/alloc.h"
 #include "limits.h"
+#include "sequences.h"
 
-enum { ROWS_STEP = 8 };
+enum {
+    ROWS_STEP = 8,
+    PART_SEQUENCES = 2, /* of a call with several parts, at least on average */
+};
 
 static const struct plan_impl host_net_impl;
 
@@ -63,6 +68,24 @@ static uint32_t widest_output(const struct host_net *net)
     return most;
 }
 
+static bool is_recurrent(const struct host_net *net)
+{
+    return net->base.program.graph.state_width > 0;
+}
+
+static void cut_copies(struct host_net *net, struct plan_part *part, struct arena_cutter *cutter)
+{
+    for (uint32_t i = 0; i < net->base.program.buffer_count; i++) {
+        const struct net_buffer *buffer = &net->base.program.buffers[i];
+        size_t element =
+            buffer->element_bytes ? buffer->element_bytes : net->backend->element_bytes;
+        if (buffer->place != PLACE_ARENA)
+            part->external[external_index(buffer->place, buffer->index)] =
+                cut(cutter, part->rows, buffer->width, element);
+    }
+    part->resets = cut(cutter, part->rows, 1, 1);
+}
+
 static void net_cut(struct host_net *net, struct arena_cutter *cutter, bool forward_only)
 {
     size_t element = net->backend->element_bytes, scratch = scratch_elements(net);
@@ -70,13 +93,15 @@ static void net_cut(struct host_net *net, struct arena_cutter *cutter, bool forw
     if (!one && !forward_only)
         net->zeros = cut(cutter, net->base.batch, widest_output(net), element);
     for (uint32_t i = 0; i < net->threads; i++) {
-        net->parts[i].arena = cut(cutter, net->share, net->base.program.arena_row, element);
+        net->parts[i].arena = cut(cutter, net->parts[i].rows, net->base.program.arena_row, element);
         net->parts[i].scratch = cut(cutter, scratch, 1, element);
         net->parts[i].noisy = cut(cutter, net->base.program.graph.noisy_count, 1, element);
         if (!forward_only)
             net->parts[i].noisy_grads = cut(cutter, net->base.program.graph.noisy_most, 1, element);
         if (i > 0 && !forward_only)
             net->parts[i].grads = cut(cutter, net->base.program.graph.param_count, 1, element);
+        if (net->threads > 1 && is_recurrent(net))
+            cut_copies(net, &net->parts[i], cutter);
     }
 }
 
@@ -100,18 +125,30 @@ static trp_status net_plan(struct host_net *net, bool forward_only)
         struct plan_part *part = &net->parts[i];
         part->bound = xcalloc(net->base.program.op_count, sizeof *part->bound);
         for (uint32_t j = 0; j < net->base.program.op_count; j++)
-            op_bind(net, &net->base.program.ops[j], part->arena, &part->bound[j]);
+            op_bind(net, &net->base.program.ops[j], part, &part->bound[j]);
     }
     if (net->threads > 1)
         TRP_TRY(team_join(&net->team, net->threads));
     return TRP_OK;
 }
 
-/* The part of the rows that one of the threads takes. */
-static uint32_t part_share(uint32_t rows, uint32_t threads)
+/* The part of the rows, or sequences, that one of the threads takes. */
+static uint32_t part_share(const struct host_net *net, uint32_t rows)
 {
-    size_t share = round_up(rows / threads + (rows % threads > 0), ROWS_STEP);
+    size_t share = rows / net->threads + (rows % net->threads > 0);
+    share = is_recurrent(net) ? share : round_up(share, ROWS_STEP);
     return share < rows ? (uint32_t)share : rows;
+}
+
+/* A call of few sequences is the first part's. Of S >= PART_SEQUENCES * T others take at most
+ * (S + T - 1) / T, so of all rows less than 1 / T + 1 / (PART_SEQUENCES * T). */
+static uint32_t part_rows_most(const struct host_net *net, uint32_t part)
+{
+    if (!is_recurrent(net))
+        return net->share;
+    uint64_t parts = (uint64_t)PART_SEQUENCES * net->threads;
+    uint64_t most = (uint64_t)net->base.batch * (PART_SEQUENCES + 1) / parts + 1;
+    return part == 0 || most > net->base.batch ? net->base.batch : (uint32_t)most;
 }
 
 static void net_destroy(trp_net *base)
@@ -137,13 +174,11 @@ static trp_status net_make(struct host_net *net, const trp_net_options *options)
                         "network plan wants precision %d; it is TRP_F32 or TRP_BF16",
                         (int)options->precision);
     TRP_TRY(net_init(&net->base, &host_net_impl, options));
-    if (options->threads > 1 && net->base.program.graph.state_width > 0)
-        return trp_fail(TRP_INVALID_ARGUMENT,
-                        "network plan wants %u threads; with recurrent layers there is one",
-                        options->threads);
     net->threads = options->threads > 0 ? options->threads : 1;
-    net->share = part_share(net->base.batch, net->threads);
+    net->share = part_share(net, net->base.batch);
     net->parts = xcalloc(net->threads, sizeof *net->parts);
+    for (uint32_t i = 0; i < net->threads; i++)
+        net->parts[i].rows = part_rows_most(net, i);
     net->noise = xcalloc(net->base.program.graph.noise_count + 1, net->backend->element_bytes);
     return net_plan(net, options->forward_only);
 }
@@ -166,9 +201,16 @@ trp_status host_net_create(trp_net **out, const trp_net_options *options,
 
 /* ---- passes over some rows --------------------------------------------------------------- */
 
+/* How many of what parts take shares of: rows, or sequences. */
+static uint32_t to_share(const struct host_net *net, const struct pass *pass, uint32_t rows)
+{
+    return is_recurrent(net) ? rows / pass->steps : rows;
+}
+
 struct rows net_part_rows(const struct host_net *net, uint32_t rows, uint32_t part)
 {
-    size_t share = round_up(part_share(rows, net->threads), ROWS_STEP);
+    size_t share = part_share(net, rows);
+    share = is_recurrent(net) ? share : round_up(share, ROWS_STEP);
     size_t from = part * share, to = from + share;
     return (struct rows){from < rows ? (uint32_t)from : rows, to < rows ? (uint32_t)to : rows};
 }
@@ -212,12 +254,13 @@ static void add_range(const struct backend *backend, void *to, const void *from,
 void net_reduce(struct host_net *net, uint32_t rows, const struct pass *pass)
 {
     size_t hi = net->base.program.graph.param_count;
+    uint32_t shared = to_share(net, pass, rows);
     for (uint32_t i = net->base.program.forward_count; i < net->base.program.op_count; i++) {
         if (!net->base.program.ops[i].has_params)
             continue;
         size_t lo = net->base.program.ops[i].params[0];
         for (uint32_t part = 1; part < net->threads; part++) {
-            struct rows share = net_part_rows(net, rows, part);
+            struct rows share = net_part_rows(net, shared, part);
             if (share.from < share.to)
                 add_range(net->backend, pass->grads, net->parts[part].grads, lo, hi);
         }
@@ -247,18 +290,50 @@ static void backward_work(void *arg, uint32_t part)
     net_backward_part(work->net, work->pass, net_part_rows(work->net, work->rows, part), part);
 }
 
-/* Few rows are one part's, whatever the number of threads. */
-static bool is_shared(const struct host_net *net, uint32_t rows)
+/* The same with recurrent layers. */
+static void sequences_work(struct pass_work *work, uint32_t part, bool backward)
 {
-    return net->team && rows > ROWS_STEP;
+    struct host_net *net = work->net;
+    const struct pass *pass = work->pass;
+    uint32_t sequences = work->rows / pass->steps;
+    struct rows share = net_part_rows(net, sequences, part);
+    struct rows rows = {0, (share.to - share.from) * pass->steps};
+    if (rows.to == 0)
+        return;
+    struct pass own = sequences_take(net, pass, sequences, share, part, backward);
+    if (backward)
+        net_backward_part(net, &own, rows, part);
+    else
+        net_forward_part(net, &own, rows, part);
+    sequences_give(net, pass, sequences, share, part, backward);
+}
+
+static void forward_sequences_work(void *arg, uint32_t part)
+{
+    sequences_work(arg, part, false);
+}
+
+static void backward_sequences_work(void *arg, uint32_t part)
+{
+    sequences_work(arg, part, true);
+}
+
+/* Few rows are one part's, whatever the number of threads. */
+static bool is_shared(const struct host_net *net, const struct pass *pass, uint32_t rows)
+{
+    if (!net->team)
+        return false;
+    return is_recurrent(net) ? rows / pass->steps >= PART_SEQUENCES * net->threads
+                             : rows > ROWS_STEP;
 }
 
 static void net_forward(trp_net *base, trp_queue *queue, const struct pass *pass, uint32_t rows)
 {
     struct host_net *net = host_net(base);
     (void)queue; /* at once */
-    if (is_shared(net, rows))
-        team_run(net->team, forward_work, &(struct pass_work){net, pass, rows});
+    if (is_shared(net, pass, rows))
+        team_run(net->team, is_recurrent(net) ? forward_sequences_work : forward_work,
+                 &(struct pass_work){net, pass, rows});
     else
         net_forward_part(net, pass, (struct rows){0, rows}, 0);
 }
@@ -281,12 +356,13 @@ static void net_backward(trp_net *base, trp_queue *queue, const struct pass *giv
     struct pass pass = *given;
     (void)queue;
     fill_output_grads(net, &pass, rows);
-    if (!is_shared(net, rows)) {
+    if (!is_shared(net, &pass, rows)) {
         net_backward_part(net, &pass, (struct rows){0, rows}, 0);
         return;
     }
     pass.ready = NULL; /* after the sum */
-    team_run(net->team, backward_work, &(struct pass_work){net, &pass, rows});
+    team_run(net->team, is_recurrent(net) ? backward_sequences_work : backward_work,
+             &(struct pass_work){net, &pass, rows});
     if (pass.grads)
         net_reduce(net, rows, given);
 }

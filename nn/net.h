@@ -25,12 +25,16 @@ struct bound_op {
 
 /* What one thread of a plan has for itself. */
 struct plan_part {
-    char *arena;            /* the program's, for this part's share of the rows */
+    uint32_t rows;          /* most of a call */
+    char *arena;            /* the program's, for so many rows */
     struct bound_op *bound; /* [operations] */
     void *grads;            /* a flat gradient; NULL in part 0, which adds to the caller's */
     void *scratch;          /* the backend's */
     void *noisy;            /* weights with noise on them, and what becomes of a layer's gradient */
     void *noisy_grads;
+    /* With recurrent layers and several threads: copies of what the caller gives (sequences.h). */
+    void *external[EXTERNAL];
+    uint8_t *resets;
 };
 
 struct host_net {
@@ -38,7 +42,7 @@ struct host_net {
     const struct backend *backend;
     bool chooses;            /* who multiplies, layer by layer; else the backend does */
     bool bf16;               /* factors of products are rounded */
-    uint32_t threads, share; /* parts, most rows of one */
+    uint32_t threads, share; /* parts, rows of one when all are there */
     size_t arena_bytes;
     void *arena;             /* everything below, one allocation */
     void *zeros;             /* gradients of outputs that a caller does not give */
@@ -63,6 +67,7 @@ struct rows {
     uint32_t from, to;
 };
 
+/* Of a pass's rows, or with recurrent layers of its sequences. */
 struct rows net_part_rows(const struct host_net *net, uint32_t rows, uint32_t part);
 void net_forward_part(struct host_net *net, const struct pass *pass, struct rows rows,
                       uint32_t part);
@@ -76,8 +81,9 @@ void net_reduce(struct host_net *net, uint32_t rows, const struct pass *pass);
 void op_run(struct host_net *net, uint32_t index, const struct pass *pass, struct rows rows,
             uint32_t part);
 
-/* Where the operation's operands are, in a part with this arena. */
-void op_bind(const struct host_net *net, const struct op *op, char *arena, struct bound_op *bound);
+/* Where the operation's operands are in a part. */
+void op_bind(const struct host_net *net, const struct op *op, const struct plan_part *part,
+             struct bound_op *bound);
 
 /* Elements of scratch that an operation needs. */
 size_t op_scratch(const struct host_net *net, const struct op *op);

@@ -497,7 +497,8 @@ static bool is_skipped(const struct op_call *run)
     return (op->inputs_only && !run->pass->wants_inputs) || !at(run, &run->bound->to);
 }
 
-static struct bound bind_span(const struct host_net *net, struct span span, char *arena)
+static struct bound bind_span(const struct host_net *net, struct span span,
+                              const struct plan_part *part)
 {
     if (span.buffer == NO_BUFFER)
         return (struct bound){.external = BOUND_ARENA};
@@ -508,7 +509,7 @@ static struct bound bind_span(const struct host_net *net, struct span span, char
                           .row_bytes = buffer->stride * element,
                           .column_bytes = span.column * element};
     if (buffer->place == PLACE_ARENA)
-        bound.base = arena + buffer->offset * net->share * element + bound.column_bytes;
+        bound.base = part->arena + buffer->offset * part->rows * element + bound.column_bytes;
     else
         bound.external = external_index(buffer->place, buffer->index);
     return bound;
@@ -541,12 +542,13 @@ static const struct linear_kernels *linear_of(const struct host_net *net, const 
                 : linear_forward_fastest(weights, net->share);
 }
 
-void op_bind(const struct host_net *net, const struct op *op, char *arena, struct bound_op *bound)
+void op_bind(const struct host_net *net, const struct op *op, const struct plan_part *part,
+             struct bound_op *bound)
 {
-    bound->a = bind_span(net, op->a, arena);
-    bound->b = bind_span(net, op->b, arena);
-    bound->to = bind_span(net, op->to, arena);
-    bound->kept = bind_span(net, op->kept, arena);
+    bound->a = bind_span(net, op->a, part);
+    bound->b = bind_span(net, op->b, part);
+    bound->to = bind_span(net, op->to, part);
+    bound->kept = bind_span(net, op->kept, part);
     bound->linear = linear_of(net, op);
     bound->conv = conv_of(net);
 }

@@ -287,8 +287,9 @@ typedef struct {
     uint32_t batch;           /* most rows of one call; 0: 1 */
     trp_device *device;       /* that computes (device.h); NULL: "cpu" */
     uint32_t threads;         /* threads of one call, the calling one included; 0: 1. More than one
-                                 pays when trp_net_step_flops() is above about 100 million. Networks
-                                 with recurrent layers have one */
+                                 pays when trp_net_step_flops() is above about 100 million. They
+                                 take shares of the rows, with recurrent layers of the sequences;
+                                 of less than two for each the calling one takes all */
     bool forward_only;        /* never a backward: less memory */
     trp_precision precision;
 } trp_net_options;

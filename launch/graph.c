@@ -452,15 +452,21 @@ static trp_status check_group(const struct node_group *group)
     return trp_fail(status, "%s '%s': %s", word, group->name, trp_last_error());
 }
 
-/* Statistics go from actors to their learner and from there to all who act. */
-static trp_status check_env_statistics(const trp_program *program, const struct node_group *group)
+/* The learner whose parameters a group acts with, if both say for which environment; or NULL. */
+static const struct node_group *learner_of(const trp_program *program,
+                                           const struct node_group *group)
 {
     if (group->kind != NODE_ACTOR && group->kind != NODE_EVALUATOR)
-        return TRP_OK;
+        return NULL;
     const struct node_group *learner = program_group(program, group->options.actor.params);
+    return learner && learner->kind == NODE_LEARNER && learner->env ? learner : NULL;
+}
+
+/* Statistics go from actors to their learner and from there to all who act. */
+static trp_status check_env_statistics(const struct node_group *group,
+                                       const struct node_group *learner)
+{
     size_t mine, its;
-    if (!learner || learner->kind != NODE_LEARNER || !learner->env)
-        return TRP_OK;
     TRP_TRY(trp_env_find_statistics(group->env, &mine));
     TRP_TRY(trp_env_find_statistics(learner->env, &its));
     if (mine == its)
@@ -470,6 +476,45 @@ static trp_status check_env_statistics(const trp_program *program, const struct 
                     "'%s' %zu: they need the same normalising wrappers",
                     node_kind_word(group->kind), group->name, group->env, mine, learner->env,
                     learner->name, its);
+}
+
+/* One agent's network is made for what one environment observes and lets do. */
+static trp_status check_env_shapes(const struct node_group *group, const struct node_group *learner)
+{
+    const trp_env_spec *mine, *its;
+    TRP_TRY(trp_env_find(group->env, &mine));
+    TRP_TRY(trp_env_find(learner->env, &its));
+    if (group->agent.impl != learner->agent.impl)
+        return TRP_OK;
+    if (mine->action_count != its->action_count)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "%s '%s': its environment '%s' has %d actions, but '%s' of learner "
+                        "'%s' %d",
+                        node_kind_word(group->kind), group->name, group->env,
+                        (int)mine->action_count, learner->env, learner->name,
+                        (int)its->action_count);
+    trp_columns have = {0}, want = {0};
+    trp_env_spec as_masked = *mine; /* a policy does without a mask */
+    as_masked.masked = its->masked;
+    trp_nstep_columns(&as_masked, NULL, &have);
+    trp_nstep_columns(its, NULL, &want);
+    char *who = xasprintf("%s '%s': its environment '%s' is not like '%s' of learner '%s'",
+                          node_kind_word(group->kind), group->name, group->env, learner->env,
+                          learner->name);
+    trp_status status = trp_columns_check(&have, &want, who);
+    free(who);
+    trp_columns_cleanup(&have);
+    trp_columns_cleanup(&want);
+    return status;
+}
+
+static trp_status check_env(const trp_program *program, const struct node_group *group)
+{
+    const struct node_group *learner = learner_of(program, group);
+    if (!learner)
+        return TRP_OK;
+    TRP_TRY(check_env_shapes(group, learner));
+    return check_env_statistics(group, learner);
 }
 
 trp_status program_check(trp_program *program)
@@ -483,6 +528,6 @@ trp_status program_check(trp_program *program)
     for (size_t i = 0; i < program->group_count; i++)
         TRP_TRY(check_group(program->groups[i]));
     for (size_t i = 0; i < program->group_count; i++)
-        TRP_TRY(check_env_statistics(program, program->groups[i]));
+        TRP_TRY(check_env(program, program->groups[i]));
     return TRP_OK;
 }

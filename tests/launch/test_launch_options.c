@@ -154,6 +154,26 @@ static void options_are_printed_and_nothing_is_started(void **state)
     assert_file_contains(scene, "out", "    agent.n_step=4\n");
 }
 
+/* A learner's network is made for one environment. */
+static void an_environment_unlike_the_learners_is_refused_by_both_names(void **state)
+{
+    struct scene *scene = *state;
+    static const struct {
+        const char *set, *words;
+    } rows[] = {
+        {"--set=examiner.env=Catch", "evaluator 'examiner': its environment 'Catch' has 3 actions, "
+                                     "but 'Coin' of learner 'learner' 2"},
+        {"--set=collector.env=Coin?frame_stack=2",
+         "actor 'collector': its environment 'Coin?frame_stack=2' is not like 'Coin' "
+         "of learner '"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(RUN(scene, "plays", "graph", rows[i].set), 2);
+        assert_file_contains(scene, "err", rows[i].words);
+    }
+    assert_int_equal(RUN(scene, "plays", "graph", "--set=examiner.env=Coin?time_limit=9"), 0);
+}
+
 /* ---- configurations ---------------------------------------------------------------------- */
 
 static void the_configuration_of_a_run_repeats_it(void **state)
@@ -256,6 +276,7 @@ int main(void)
         TEST(the_agents_options_are_set_in_threads_and_processes),
         TEST(wrong_settings_are_one_line_and_status_2),
         TEST(options_are_printed_and_nothing_is_started),
+        TEST(an_environment_unlike_the_learners_is_refused_by_both_names),
         TEST(the_configuration_of_a_run_repeats_it),
         TEST(a_deterministic_run_is_repeated_bit_for_bit_from_its_configuration),
         TEST(the_command_line_goes_before_the_file),

@@ -198,17 +198,18 @@ static void forget_items(void *peer)
 }
 
 /* Items as small as they get: a moment of a busy machine may look like a slow writer, but not
- * hundreds. */
+ * hundreds. What gathers while the peer takes nothing goes in one message, so only the items in
+ * flight bound it. */
 static void messages_grow_while_items_come_fast(void **state)
 {
-    enum { USUAL = 64, MOST = 512, BURST = 1024, ROUNDS = 400 };
+    enum { USUAL = 64, MOST = 1024, BURST = 1024, ROUNDS = 400 };
     static const trp_item_column number = {.column = 0, .length = 1, .squeeze = true};
     struct peer *peer = look(*state);
     trp_writer *writer;
     assert_int_equal(trp_writer_create(&writer, peer->channel,
                                        &(trp_writer_options){.columns = step_columns,
                                                              .column_count = 1,
-                                                             .max_in_flight = 1024}),
+                                                             .max_in_flight = MOST}),
                      TRP_OK);
     for (int round = 0; look(peer)->message_items <= USUAL && round < ROUNDS; round++) {
         for (int64_t i = 0; i < BURST; i++) {

@@ -9,8 +9,9 @@
  * reopens its stream, with pauses from 1 ms to 1 s, inside the calls that wait, and sends every
  * unconfirmed item again under its key: nothing acknowledged is lost, nothing else is lost or
  * inserted twice as long as its key is in the table (a Troupe server also knows what waits for the
- * limiter, and the keys that left the table in the last 120 s). Any other status of the server is
- * final: it is returned, with the server's words, by this call or the next and by every later one.
+ * limiter, and the keys that left the table in the last 120 s, the last 262 144 of them). Any other
+ * status of the server is final: it is returned, with the server's words, by this call or the next
+ * and by every later one.
  */
 #ifndef TRP_WRITER_H
 #define TRP_WRITER_H

@@ -32,7 +32,8 @@ static void check_fetch(trp_bytes piece)
 
 void chunk_check_piece(struct chunk_check *check, trp_bytes piece)
 {
-    check_fetch(piece); /* its turn is when the next one comes */
+    if (!check->cached)
+        check_fetch(piece); /* its turn is when the next one comes */
     if (check->bytes > 0)
         check_take(check, piece.size < SUM_BYTES ? SUM_BYTES - (uint32_t)piece.size : 0);
     check->bytes += piece.size;

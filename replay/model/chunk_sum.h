@@ -22,6 +22,7 @@ struct chunk_check {
     uint32_t sum;
     uint8_t tail[SUM_BYTES]; /* of the stored sum */
     uint32_t tail_bytes;
+    bool cached; /* the pieces were copied just now: nothing has to be fetched ahead */
 };
 
 void chunk_check_piece(struct chunk_check *check, trp_bytes piece);

@@ -143,11 +143,11 @@ static bool chunk_is_new(const struct shared_reader *shared, const struct shared
            !shared_view_compared(shared->view, shared_page(chunk->pages, 0));
 }
 
-/* Compares the chunk with its sum the first time. */
+/* Compares the chunk with its sum the first time. `cached`: its pages were copied just now. */
 static trp_status chunk_trust(struct shared_reader *shared, const struct shared_chunk_view *chunk,
-                              const uint8_t *const *pieces)
+                              const uint8_t *const *pieces, bool cached)
 {
-    struct chunk_check check = {0};
+    struct chunk_check check = {.cached = cached};
     size_t piece_bytes = shared_view_layout(shared->view)->piece_bytes;
     if (!chunk_is_new(shared, chunk))
         return TRP_OK;
@@ -180,7 +180,7 @@ static trp_status body_find(struct shared_reader *shared, const struct shared_ch
     for (size_t at = 0; at < chunk->rest.size; at += piece_bytes)
         pieces[count++] = chunk->rest.data + at;
     shared->pieces.size += count * sizeof *pieces;
-    TRP_TRY(chunk_trust(shared, chunk, pieces));
+    TRP_TRY(chunk_trust(shared, chunk, pieces, reads));
     size_t skip = range_bytes(pieces[0], chunk->size < piece_bytes ? chunk->size : piece_bytes);
     *body = (struct body){
         .pieces = pieces, .piece_bytes = piece_bytes, .skip = skip, .size = chunk->size - skip};

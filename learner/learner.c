@@ -416,13 +416,13 @@ void trp_learner_destroy(trp_learner *learner)
 {
     if (!learner)
         return;
+    update_cleanup(&learner->update); /* before the batches go that the device may still read */
     for (size_t i = 0; i < learner->source_count; i++)
         trp_source_destroy(learner->sources[i]);
     free(learner->sources);
     for (size_t i = 0; i < learner->name_count; i++)
         free(learner->names[i]);
     free(learner->names);
-    update_cleanup(&learner->update);
     trp_updater_destroy(learner->updater);
     trp_publisher_destroy(learner->publisher);
     free(learner->checkpoint_dir);

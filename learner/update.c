@@ -12,6 +12,7 @@
 #include <troupe/nn.h>
 #include "core/alloc.h"
 #include "core/batch.h"
+#include "core/status.h"
 
 /* ---- vectors --------------------------------------------------------------------------------- */
 
@@ -183,8 +184,22 @@ static void columns_cleanup(struct trp_update_run *run, size_t source)
     }
 }
 
+/* A run that failed leaves steps that nobody collected. A device that is lost, or does not answer
+ * within what trp_queue_sync() waits, is not waited for again. */
+static void wait_for_queues(const struct trp_update_run *run)
+{
+    trp_queue *const queues[] = {run->upload, run->queue};
+    trp_status code = status_last_code(), status = TRP_OK;
+    char *kept = error_keep(); /* why the run ended */
+    for (size_t i = 0; i < 2 && status == TRP_OK; i++)
+        if (queues[i])
+            status = trp_queue_sync(queues[i], trp_queue_mark(queues[i]));
+    error_back(code, kept);
+}
+
 void update_cleanup(struct trp_update_run *run)
 {
+    wait_for_queues(run);
     for (size_t i = 0; i < TRP_UPDATER_VECTORS_MAX; i++)
         vector_cleanup(&run->vectors[i], run->device);
     for (size_t i = 0; i < TRP_UPDATER_SOURCES_MAX; i++)

@@ -61,7 +61,10 @@ static inline size_t published_end(const trp_vector_spec *spec)
  * wrong; RESOURCE_EXHAUSTED: the device has no memory for it. */
 TRP_MUST_USE trp_status update_prepare(struct trp_update_run *run, trp_updater *updater,
                                        uint64_t seed);
-void update_cleanup(struct trp_update_run *run); /* zeroed is fine */
+
+/* Waits for what is on the queues, which still reads the batches of the last steps. Zeroed is fine.
+ */
+void update_cleanup(struct trp_update_run *run);
 
 /* Step `step`, from one batch per source. `batches` and what becomes of the step are kept until
  * step + 2 begins. */

@@ -29,7 +29,9 @@ struct drawn_source {
     uint64_t keys[BATCH];
     int64_t table_sizes[BATCH];
     double probabilities[BATCH];
-    uint64_t nan_at; /* this batch has such a reward */
+    uint64_t nan_at;   /* this batch has such a reward */
+    uint64_t fails_at; /* this one does not come; 0: all do */
+    trp_device *device;
     double *priorities;
     size_t priority_count;
 };
@@ -70,6 +72,8 @@ static trp_status drawn_next(trp_source *base, trp_batch *batch, int64_t timeout
     void **columns = source->columns[number % source->held];
     const trp_columns *specs = &source->spec->columns;
     trp_rng rng;
+    if (number == source->fails_at)
+        return trp_fail(TRP_DATA_LOSS, "batch %" PRIu64 " is damaged", number);
     trp_rng_init(&rng, 5, number);
     for (size_t i = 0; i < specs->count; i++)
         fill(&specs->specs[i], &rng, columns[i]);
@@ -102,6 +106,9 @@ static trp_status drawn_update(trp_source *base, const trp_batch *batch, const d
 static void drawn_destroy(trp_source *base)
 {
     struct drawn_source *source = (struct drawn_source *)base;
+    const struct late_device *late = (const struct late_device *)source->device;
+    if (late && !late->lost)
+        assert_int_equal(late->op_count, 0); /* it may still read the batches */
     for (size_t k = 0; k < 2 && source->spec; k++) {
         for (size_t i = 0; i < source->spec->columns.count; i++)
             free(source->columns[k][i]);
@@ -160,7 +167,7 @@ struct wanted {
     const char *env;
     trp_dqn_options options;
     trp_device *device; /* NULL: the host's */
-    uint64_t steps, first, nan_at;
+    uint64_t steps, first, nan_at, fails_at;
     uint32_t publish_every;
     const char *dir; /* NULL: one of its own */
     bool resume;
@@ -170,8 +177,11 @@ static void run_begin(struct run *run, const struct wanted *wanted)
 {
     trp_agent agent = trp_dqn(&wanted->options);
     const trp_env_spec *env;
-    *run = (struct run){
-        .source = {.base = {&drawn_impl}, .first = wanted->first, .nan_at = wanted->nan_at}};
+    *run = (struct run){.source = {.base = {&drawn_impl},
+                                   .first = wanted->first,
+                                   .nan_at = wanted->nan_at,
+                                   .fails_at = wanted->fails_at,
+                                   .device = wanted->device}};
     run->dir = xstrdup(wanted->dir ? wanted->dir : "/tmp/test_device_learner.XXXXXX");
     if (!wanted->dir)
         assert_non_null(mkdtemp(run->dir));
@@ -404,6 +414,28 @@ static void a_loss_that_is_not_finite_ends_the_run_a_step_later_and_nothing_is_l
     late_destroy(late);
 }
 
+/* Two steps may be on their way then, and the batches that they read go with their source. */
+static void a_run_that_fails_waits_for_its_device_before_anything_goes(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 8; seed++) {
+        struct late_device *late = late_create(seed);
+        struct run run;
+        run_begin(&run, &(struct wanted){.env = "CartPole-v1",
+                                         .options = {.hidden = {16}, .priority_exponent = 0.6F},
+                                         .device = &late->base,
+                                         .steps = STEPS,
+                                         .fails_at = 9,
+                                         .publish_every = 100});
+        assert_int_equal(run.status, TRP_DATA_LOSS);
+        assert_true(late->op_count > 0);
+        remove_dir(run.dir);
+        run_end(&run);
+        assert_string_equal(trp_last_error(), "batch 9 is damaged");
+        late_destroy(late);
+    }
+}
+
 static void a_device_that_is_lost_ends_the_run_with_its_words(void **state)
 {
     (void)state;
@@ -480,6 +512,7 @@ int main(void)
         cmocka_unit_test(checkpoints_go_from_one_device_to_another),
         cmocka_unit_test(
             a_loss_that_is_not_finite_ends_the_run_a_step_later_and_nothing_is_learned),
+        cmocka_unit_test(a_run_that_fails_waits_for_its_device_before_anything_goes),
         cmocka_unit_test(a_device_that_is_lost_ends_the_run_with_its_words),
         cmocka_unit_test(kernels_come_in_the_order_of_queues_and_waits),
     };

@@ -2,7 +2,8 @@
  * from outside. What is put on queues is done when somebody waits for it, or a little earlier, in
  * any order that is allowed. A kernel or a pass gets to what it said it reads or writes, and to
  * nothing else: anything more is a fault. Two that meet in memory, one of them writing, have to be
- * ordered: by their queue, a wait, or the host's waiting in between. */
+ * ordered: by their queue, a wait, or the host's waiting in between. Memory and queues go when what
+ * uses them was waited for, or the device is lost. */
 #ifndef TRP_TESTS_LATE_DEVICE_H
 #define TRP_TESTS_LATE_DEVICE_H
 
@@ -95,11 +96,25 @@ static inline size_t late_find(const struct late_device *late, const void *at)
     return i;
 }
 
+/* Nobody waited for it: whether it is done is the device's own business. */
+static inline bool late_uses(const struct late_op *op, const char *memory, size_t bytes)
+{
+    for (size_t i = 0; i < op->range_count; i++)
+        if (op->ranges[i].at < memory + bytes && memory < op->ranges[i].at + op->ranges[i].bytes)
+            return true;
+    return false;
+}
+
 static inline void late_free(trp_device *base, void *memory)
 {
     struct late_device *late = (struct late_device *)base;
     size_t i = late_find(late, memory);
     assert_true(i < LATE_ALLOCATIONS);
+    for (size_t k = 0; k < late->op_count && !late->lost; k++)
+        if (late_uses(late->ops[k], memory, late->allocations[i].bytes))
+            fail_msg("memory is freed that operation %" PRIu64 " of queue %" PRIu32
+                     ", which nobody waited for, uses",
+                     late->ops[k]->number, late->ops[k]->queue);
     munmap(memory, late->allocations[i].bytes);
     late->allocations[i].memory = NULL;
 }
@@ -322,9 +337,13 @@ static inline trp_status late_sync(trp_queue *base, uint64_t mark)
     return TRP_OK;
 }
 
-static inline void late_queue_destroy(trp_queue *queue)
+static inline void late_queue_destroy(trp_queue *base)
 {
-    ((struct late_queue *)queue)->used = false;
+    struct late_queue *queue = (struct late_queue *)base;
+    const struct late_device *late = (const struct late_device *)base->device;
+    for (size_t i = 0; i < late->op_count && !late->lost; i++)
+        assert_true(late->ops[i]->queue != queue->index); /* it was waited for */
+    queue->used = false;
 }
 
 static const struct queue_impl late_queue_impl = {.destroy = late_queue_destroy,

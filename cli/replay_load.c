@@ -99,8 +99,8 @@ static trp_status event_load(struct load *load, const struct source_event *event
     TRP_TRY(item_table_check(load, event->item.table));
     trp_status status = trp_item_writer_put(load->writer, &event->item, load->timeout_ms);
     if (status == TRP_INVALID_ARGUMENT && event->line > 0) /* the server is asked of many at once */
-        return trp_fail(status, "%s:%" PRIu64 ", or a line before: %s", load->path, event->line,
-                        trp_last_error());
+        return trp_fail(TRP_FAILED_PRECONDITION, "%s:%" PRIu64 ", or a line before: %s", load->path,
+                        event->line, trp_last_error());
     TRP_TRY(status);
     load->begun = true;
     return TRP_OK;

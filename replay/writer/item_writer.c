@@ -137,9 +137,14 @@ trp_status trp_item_writer_flush(trp_item_writer *writer, int64_t timeout_ms)
 static trp_status column_check(const trp_item_array *column, size_t index)
 {
     bool strings = column->dtype == TRP_STRING;
+    uint32_t most = column->squeezed ? TRP_RANK_MAX - 1 : TRP_RANK_MAX;
     size_t bytes = strings ? 1 : trp_dtype_size((trp_dtype)column->dtype), rows = 1;
-    if (column->rank + column->squeezed > TRP_RANK_MAX || (column->rank == 0 && !column->squeezed))
-        return trp_fail(TRP_INVALID_ARGUMENT, "column %zu: %u dimensions", index, column->rank);
+    if (column->rank == 0 && !column->squeezed)
+        return trp_fail(TRP_INVALID_ARGUMENT,
+                        "column %zu: a shape without dimensions is of a squeezed column", index);
+    if (column->rank > most)
+        return trp_fail(TRP_INVALID_ARGUMENT, "column %zu: %u dimensions, at most %u", index,
+                        column->rank, most);
     if (bytes == 0)
         return trp_fail(TRP_INVALID_ARGUMENT, "column %zu: tensorflow.DataType %d is not known",
                         index, column->dtype);

@@ -330,6 +330,9 @@ static void wrong_dumps_are_refused_with_their_line(void **state)
          "\"data\":\"AAAA\",\"shape\":[-3]}]}",
          "columns[0].shape[0]: not a size"},
         {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"int8\","
+         "\"data\":\"AA==\",\"shape\":[]}]}",
+         "replay load: bad.jsonl:2, or a line before: column 0: a shape without dimensions"},
+        {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"int8\","
          "\"data\":\"AAAA\",\"shape\":[3,3.7]}]}",
          "columns[0].shape[1]: not a size"},
         {"{\"table\":\"t\",\"key\":\"1\",\"priority\":1,\"columns\":[{\"dtype\":\"string\","
